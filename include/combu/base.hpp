@@ -1,0 +1,124 @@
+#pragma once
+// What every room shares: the error type, ids, units, the clock, and one loop over many workers.
+
+#include <chrono>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace combu {
+
+// What a caller can do about an error; nobody branches on a message's text.
+enum class ErrorKind {
+  invalid,      // the file or the arguments are wrong: the person corrects them
+  not_found,    // what was named does not exist
+  conflict,     // something else holds the name, the port, the place
+  refused,      // the engine understood and would not; a repeat will be refused again
+  unavailable,  // nobody answered, or the answer was cut: a repeat may succeed
+  timeout,      // it took longer than its limit
+  cancelled,    // its stop token was set
+  corrupt,      // an answer that makes no sense
+};
+[[nodiscard]] std::string_view to_string(ErrorKind kind);
+
+// The one exception type. `subject` is what it is about (a field's path, a trial, an address; may be empty),
+// `message` one line for a person: what failed, why, and what to do next when that is known.
+class Error : public std::exception {
+ public:
+  Error(ErrorKind kind, std::string subject, std::string message);
+
+  [[nodiscard]] ErrorKind kind() const { return kind_; }
+  [[nodiscard]] const std::string& subject() const { return subject_; }
+  [[nodiscard]] const std::string& message() const { return message_; }
+  // "subject: message", or the message alone.
+  [[nodiscard]] const char* what() const noexcept override { return text_.c_str(); }
+
+ private:
+  ErrorKind kind_;
+  std::string subject_;
+  std::string message_;
+  std::string text_;
+};
+
+// ---- Units
+
+using Seconds = std::chrono::duration<double>;
+using Instant = std::chrono::system_clock::time_point;
+
+struct Bytes {
+  std::int64_t count = 0;
+  auto operator<=>(const Bytes&) const = default;
+};
+
+// "90s", "1h30m", "500ms", "1.5h", or a plain number of seconds. Throws Error(invalid) with an empty subject;
+// also when negative or longer than 100 years.
+[[nodiscard]] Seconds parse_duration(std::string_view text);
+// "512m", "2GiB", "2gb", "100k", or a plain number of bytes: powers of two, as Docker means them. Throws
+// Error(invalid) with an empty subject; also when negative or beyond 2^63.
+[[nodiscard]] Bytes parse_bytes(std::string_view text);
+// "850 ms", "3.2 s", "4m10s", "2h05m": at most three significant places, for people.
+[[nodiscard]] std::string to_string(Seconds duration);
+// "512 MiB", "1.5 GiB".
+[[nodiscard]] std::string to_string(Bytes bytes);
+
+// ---- Ids
+
+// One execution of an experiment: 12 characters of [a-z0-9], or what --run-id gave.
+class RunId {
+ public:
+  RunId() = default;
+  // Throws Error(invalid) unless `text` is 1 to 64 characters of [a-zA-Z0-9_.-] beginning with a letter or
+  // digit.
+  explicit RunId(std::string text);
+  // New at every call, from the system's random source.
+  [[nodiscard]] static RunId random();
+  [[nodiscard]] const std::string& text() const { return text_; }
+  auto operator<=>(const RunId&) const = default;
+
+ private:
+  std::string text_;
+};
+
+// One try of a trial of a run.
+struct Key {
+  RunId run;
+  std::string trial;
+  int attempt = 1;
+  auto operator<=>(const Key&) const = default;
+};
+
+// ---- Words
+
+// The known word nearest to `word` by edit distance (a transposition counts one), or nullopt when none is
+// near enough to be meant: at most a third of the word's length, at least 1.
+[[nodiscard]] std::optional<std::string_view> nearest(std::string_view word,
+                                                      const std::vector<std::string_view>& known);
+
+// What a message shows of a text from outside: at most 60 characters, cut between characters, on one line (control characters
+// are escaped).
+[[nodiscard]] std::string shortened(std::string_view text);
+
+// ---- Time and threads
+
+// Where time comes from. The real one is the system's; the simulated engine brings a virtual one.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  [[nodiscard]] virtual Instant now() = 0;
+  // Returns after `duration`, or at once when `stop` is set.
+  virtual void wait(Seconds duration, std::stop_token stop) = 0;
+};
+[[nodiscard]] Clock& real_clock();
+
+// Calls body(i) for each i in [0, count) from at most `width` threads (in order of i, the calling thread
+// among them) and returns when all are done. The first exception stops further calls and is thrown again.
+void in_parallel(std::size_t count, std::size_t width, const std::function<void(std::size_t)>& body);
+
+}  // namespace combu

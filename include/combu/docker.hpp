@@ -1,0 +1,39 @@
+#pragma once
+// A Docker Engine as an Engine: finding it, and opening it.
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "combu/base.hpp"
+#include "combu/engine.hpp"
+#include "combu/http.hpp"
+
+namespace combu {
+
+// Where a Docker Engine is, and where Docker's own settings lie.
+struct DockerPlace {
+  Address address;
+  std::string source;  // who says so, for messages: "--host", "DOCKER_HOST", "context lab", "the default"
+  std::string config_folder;  // of config.json with its credentials; need not exist
+};
+
+using DockerEnvironment = std::function<std::optional<std::string>(const std::string&)>;
+
+// What Docker's own client would use: `explicit_address` (empty: none), $DOCKER_HOST, $DOCKER_CONTEXT,
+// config.json's currentContext, unix:///var/run/docker.sock. Settings are read from $DOCKER_CONFIG, else
+// $HOME/.docker. Reads files, asks no engine. Throws Error: invalid (no address, or of a kind not supported
+// yet), not_found (the context), corrupt (a file of it).
+[[nodiscard]] DockerPlace find_docker(const DockerEnvironment& env, const std::string& explicit_address);
+
+struct DockerOptions {
+  Seconds silence_max{120};  // of a call that is not a stream
+};
+
+// Connects at the first call, not here. One connection for each call at a time, kept and used again. A
+// process that uses it ignores SIGPIPE from then on.
+[[nodiscard]] std::unique_ptr<Engine> open_docker(const DockerPlace& place,
+                                                  const DockerOptions& options = {});
+
+}  // namespace combu

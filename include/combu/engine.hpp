@@ -1,0 +1,164 @@
+#pragma once
+// The door to every engine: where containers run. Trial-level verbs, so that an engine can be a Docker
+// Engine, a swarm, a cluster or a model of one. Every verb blocks, ends with Error(cancelled) when its stop
+// token is set, and may be called from many threads at once.
+
+#include <functional>
+#include <iosfwd>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "combu/base.hpp"
+#include "combu/spec.hpp"
+
+namespace combu {
+
+// One execution of an experiment, as the engine needs to know it.
+struct Run {
+  RunId id;
+  Experiment experiment;
+};
+
+struct Facts {
+  std::string engine;  // "Docker Engine 20.10.24 (API 1.41)"
+  std::string address;
+  int cpus = 0;
+  Bytes memory;
+};
+
+enum class Phase {
+  created,  // exists, has not run
+  running,
+  ended,
+  gone,  // removed; told by watch only
+};
+[[nodiscard]] std::string_view to_string(Phase phase);
+
+enum class Health { none, starting, healthy, unhealthy };
+[[nodiscard]] std::string_view to_string(Health health);
+
+// What an engine tells of one attempt at one moment.
+struct Sighting {
+  Key key;
+  std::string experiment;  // Experiment::name and ::file of its run
+  std::string file;
+  std::string id;  // the engine's own id of it
+  std::string image;
+  Phase phase = Phase::created;
+  Health health = Health::none;
+  std::optional<int> exit_code;  // of an ended one
+  Instant created_at{};          // the epoch when not told
+  std::string status;            // the engine's words for people: "Up 3 minutes"
+  bool service = false;  // Trial::service of it
+};
+
+// Selects by labels; what carries none of ours is never selected. Empty fields do not restrict.
+struct Selector {
+  std::string experiment;
+  std::string file;  // selects every experiment that has been run from this file
+  std::optional<RunId> run;
+  std::vector<std::string> trials;
+};
+
+// Progress of prepare(): one image pulled or one network made.
+struct Preparation {
+  enum class Kind { image, network };
+  Kind kind = Kind::image;
+  std::string name;
+  Bytes done;  // images only; total is 0 while unknown
+  Bytes total;
+  bool finished = false;
+};
+
+struct Released {
+  std::size_t attempts = 0;
+  std::size_t networks = 0;
+  std::vector<Error> left;  // what could not be removed, and why; subjects are names
+};
+
+struct LogOptions {
+  bool follow = false;
+  std::optional<std::int64_t> tail;  // last lines; nullopt: all
+  std::optional<Instant> since;
+};
+enum class LogStream { out, err };
+
+// The subscription is made: what happens from here on is told (until watch returns). What happened before may
+// have been missed.
+struct Watching {};
+using Change = std::variant<Watching, Sighting>;
+
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  [[nodiscard]] virtual Facts facts(std::stop_token stop) = 0;
+
+  // All that it would refuse of `run`, with the trial or the field's path as subject: a name or a port in use
+  // by what is not this experiment's, a field it cannot honour. One listing, not one request a trial. Changes
+  // nothing.
+  [[nodiscard]] virtual std::vector<Error> check(const Run& run, std::stop_token stop) = 0;
+
+  // Images looked up once and pulled once for each distinct reference, several at a time; networks made when
+  // missing. Returns what could not be had, each named once. `tell` may be called from several threads at
+  // once. Repeatable.
+  [[nodiscard]] virtual std::vector<Error> prepare(const Run& run,
+                                                   const std::function<void(const Preparation&)>& tell,
+                                                   std::stop_token stop) = 0;
+
+  // Hands an attempt to the engine. Returns what is known of it already: on a single host that it runs;
+  // nullopt where a later change will tell. A repeat after a lost answer adopts what is there. Throws Error:
+  // refused, conflict, not_found, unavailable, timeout.
+  virtual std::optional<Sighting> start(const Run& run, const Trial& trial, int attempt,
+                                        std::stop_token stop) = 0;
+
+  // Its stop signal, and after `grace` (nullopt: the attempt's own) the kill signal. An absent or ended
+  // attempt is success.
+  virtual void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) = 0;
+
+  // What exists: the truth. In no particular order.
+  [[nodiscard]] virtual std::vector<Sighting> list(const Selector& selector, std::stop_token stop) = 0;
+
+  // Tells changes as they happen, until `stop` is set (returns) or the stream breaks (throws unavailable). A
+  // hint: it may lose, repeat and reorder; after each Watching, list and compare. `tell` is called from the
+  // calling thread only.
+  virtual void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
+                     std::stop_token stop) = 0;
+
+  // The attempt's log, piece by piece, in the engine's order. Throws not_found when there is no such attempt.
+  virtual void logs(const Key& key, const LogOptions& options,
+                    const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) = 0;
+
+  // Removes every attempt that the labels select, running or not, and when whole experiments or runs are
+  // selected (no trials named) the networks that were made for them and are empty. Nothing else, ever.
+  // Nothing to remove is success. `tell` (may be empty) is called with the number removed so far and the
+  // number there are, from several threads but one at a time.
+  virtual Released release(const Selector& selector,
+                           const std::function<void(std::size_t, std::size_t)>& tell,
+                           std::stop_token stop) = 0;
+};
+
+// ---- Decorators
+
+// Repeats a verb that failed with `unavailable` (or `timeout`, where a repeat is harmless) after growing
+// pauses, until `give_up` has passed since its first failure. watch is started again, with a Watching each
+// time; logs and facts are not repeated.
+struct RetryPolicy {
+  Seconds pause{0.2};
+  double factor = 2;
+  Seconds pause_max{3};
+  Seconds give_up{60};
+};
+// `told` (may be empty) hears of each repeat: the error, and the pause before it.
+[[nodiscard]] std::unique_ptr<Engine> with_retry(Engine& engine, RetryPolicy policy, Clock& clock,
+                                                 std::function<void(const Error&, Seconds)> told = {});
+
+// Writes one line for each call of a verb when it ends: seconds since the decorator was made, verb, subject,
+// duration, result.
+[[nodiscard]] std::unique_ptr<Engine> with_trace(Engine& engine, Clock& clock, std::ostream& out);
+
+}  // namespace combu

@@ -1,0 +1,80 @@
+#pragma once
+// Drives a run: one thread owns the planner, workers carry its commands out, one watches the engine.
+
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "combu/base.hpp"
+#include "combu/engine.hpp"
+#include "combu/plan.hpp"
+#include "combu/schedule.hpp"
+
+namespace combu {
+
+// Where a run stands; made for people, several times a second at most.
+struct Snapshot {
+  std::size_t trials = 0;
+  std::array<std::size_t, k_trial_state_count> counts{};  // by TrialState
+  std::vector<TrialIndex> starting;                       // the first few of those that are being started
+  std::size_t started = 0;                                // starts that have succeeded so far
+  Seconds elapsed{0};                                     // since the first command
+  bool interrupted = false;
+  [[nodiscard]] std::size_t count(TrialState state) const { return counts[static_cast<std::size_t>(state)]; }
+};
+
+// Told from the thread that called drive().
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void fact(const Fact& fact) = 0;  // each one, in order, before the commands that follow from it
+  virtual void snapshot(
+      const Snapshot& snapshot) = 0;  // at most ten times a second while something changes, and at the end
+};
+
+// SIGINT and SIGTERM, taken by a thread of its own. Make it before any other thread. The first signal sets
+// token(); the second calls `leave` and ends the process at once with 128 + its number. One object at a time.
+class Interrupts {
+ public:
+  // `leave` puts the terminal right; called from the signal's thread.
+  explicit Interrupts(std::function<void()> leave = {});
+  ~Interrupts();
+  Interrupts(const Interrupts&) = delete;
+  Interrupts& operator=(const Interrupts&) = delete;
+
+  [[nodiscard]] std::stop_token token() const;
+  // The first signal's number, 0 while there was none.
+  [[nodiscard]] int signal() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+struct Outcome {
+  Snapshot last;
+  std::vector<Fact> unsuccessful;   // failed and blocked trials, as they came
+  std::vector<TrialIndex> running;  // still running when drive() returned
+  bool interrupted = false;         // `stop` was set before the end
+};
+
+// Starts the trials of `run` in the order of `plan`, and returns when options.until is reached, or after
+// `stop` was set and the starts in flight have been answered. A trial that cannot be started blocks only what
+// depends on it. Throws Error(unavailable) when the engine is away for longer than `engine`'s own retries
+// bear: what was started stays started. `engine`'s verbs are called from options.starts_in_flight_max threads
+// and two more.
+[[nodiscard]] Outcome drive(Engine& engine, const Run& run, const Plan& plan, const PlannerOptions& options,
+                            Observer& observer, Clock& clock, std::stop_token stop);
+
+// Blocks until every attempt that `selector` selects at the time of the call has ended or is gone (services
+// only when it names trials); `tell` hears of each (those already over first). Returns their last sightings.
+// Follows the engine's changes; lists again after each reconnect.
+[[nodiscard]] std::vector<Sighting> await_end(Engine& engine, const Selector& selector,
+                                              const std::function<void(const Sighting&)>& tell,
+                                              std::stop_token stop);
+
+}  // namespace combu

@@ -1,0 +1,123 @@
+#pragma once
+// The planner: the only place where a trial changes state. It reads no clock, file or socket; events go in,
+// commands and facts come out, so that it is tested as text and by simulation.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "combu/base.hpp"
+#include "combu/engine.hpp"
+#include "combu/plan.hpp"
+
+namespace combu {
+
+enum class TrialState : std::uint8_t {
+  waiting,   // for what it depends on
+  ready,     // for a place among the starts in flight
+  starting,  // handed to the engine
+  running,
+  succeeded,  // ended with 0
+  failed,     // ended with another code, could not be started, or was removed
+  blocked,    // something that it depends on will never be so
+  stopped,    // a service whose work was done
+};
+inline constexpr std::size_t k_trial_state_count = 8;
+[[nodiscard]] std::string_view to_string(TrialState state);
+[[nodiscard]] constexpr bool is_over(TrialState state) {
+  return state >= TrialState::succeeded;
+}
+
+// ---- Events
+
+struct Begin {};  // the first one
+struct StartAnswered {
+  TrialIndex trial;
+  std::optional<Sighting> seen;  // what the engine knew at once
+};
+struct StartFailed {
+  TrialIndex trial;
+  Error error;
+};
+struct StopFailed {
+  TrialIndex trial;
+  Error error;
+};
+struct Seen {
+  Sighting sighting;
+};
+// A listing is about to be asked for. What is started from here on need not be in it.
+struct ListingBegins {};
+struct Listed {
+  std::vector<Sighting> sightings;  // all of the run's
+};
+struct Interrupt {};  // no new starts from here on
+using Event =
+    std::variant<Begin, StartAnswered, StartFailed, StopFailed, Seen, ListingBegins, Listed, Interrupt>;
+
+// ---- What comes out
+
+struct StartCommand {
+  TrialIndex trial;
+  int attempt = 1;
+};
+struct StopCommand {
+  TrialIndex trial;
+  int attempt = 1;
+};
+using Command = std::variant<StartCommand, StopCommand>;
+
+// One change of a trial's state, or that a running one has become healthy.
+struct Fact {
+  TrialIndex trial = 0;
+  TrialState state = TrialState::waiting;
+  bool healthy = false;            // state is running, and its health check passes now
+  std::optional<int> exit_code;    // of one that ran and ended
+  std::string reason;              // of failed and blocked, for a person
+  std::optional<TrialIndex> root;  // of blocked: the trial at the head of the chain of causes
+};
+
+struct Step {
+  std::vector<Command> commands;
+  std::vector<Fact> facts;
+};
+
+enum class Until {
+  started,  // every trial has been started, or never will be
+  ended,    // every trial but the services is over, and these have been stopped
+};
+
+struct PlannerOptions {
+  std::size_t starts_in_flight_max = 8;
+  Until until = Until::started;
+};
+
+// Belongs to one thread. `experiment` and `plan` outlive it.
+class Planner {
+ public:
+  Planner(RunId run, const Experiment& experiment, const Plan& plan, PlannerOptions options);
+  ~Planner();
+  Planner(const Planner&) = delete;
+  Planner& operator=(const Planner&) = delete;
+
+  // Time is linear in the trials that change, whatever the size of the experiment (Listed: in the listing and
+  // the trials). Repeated, late and reordered sightings change nothing: a trial's state only goes forward.
+  [[nodiscard]] Step step(const Event& event);
+
+  [[nodiscard]] bool done() const;
+  [[nodiscard]] TrialState state(TrialIndex trial) const;
+  [[nodiscard]] const std::array<std::size_t, k_trial_state_count>& counts() const;
+  [[nodiscard]] std::size_t starts_in_flight() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace combu

@@ -1,0 +1,156 @@
+#pragma once
+// A model of one engine on one host under a clock of its own, with seeded faults. It keeps every promise of
+// the engine's door (the conformance suite runs on it as on real ones) and carries the tests of order, faults
+// and scale.
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <queue>
+#include <random>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "combu/base.hpp"
+#include "combu/engine.hpp"
+
+namespace combu {
+
+// Each fault is the probability, 0 to 1, with which one call or one change meets it.
+struct Faults {
+  double refused = 0;          // a start is refused for good
+  double cut_before = 0;       // a call is cut off and nothing was done
+  double answer_lost = 0;      // a call is done and its answer lost
+  double change_dropped = 0;   // a change is not told
+  double change_repeated = 0;  // it is told twice
+  double change_held = 0;      // it is told after the one that follows it
+  double out_of_memory = 0;    // an attempt ends with 137 half-way
+  double crash =
+      0;  // after a call the engine dies for `crash_for`; what runs is killed unless `live_restore`
+  Seconds crash_for{2};
+  bool live_restore = false;
+};
+
+struct SimulationOptions {
+  std::uint64_t seed = 1;
+  Seconds start_takes{0.05};  // of one start; each takes 0.5 to 1.5 times as long
+  Seconds trial_takes{1};     // of a command that the model does not know
+  // Seconds of the model for one of ours; 0: as fast as can be, every wait is skipped. Only for
+  // open_simulated().
+  double speed = 1;
+  Faults faults;
+};
+
+// "simulated:" or "simulated:?seed=3&speed=0&start=0.01&trial=2&refused=0.1&…" with the names of the fields
+// above. Throws Error(invalid) naming the option.
+[[nodiscard]] SimulationOptions parse_simulation(std::string_view address);
+
+// The model itself: deterministic by its options and the calls made on it, no threads, no clock. Time is
+// handed in and never goes back. What a trial does is read from its command: `sleep N`, `exit N`, `echo
+// TEXT`, `true`, `false`, several joined by `;` or
+// `&&`, alone or behind `sh -c`; anything else takes options.trial_takes and ends with 0. A healthcheck whose
+// test holds "false" or "exit 1" fails, any other passes, after its interval (default 1 s). Images named
+// `missing…` cannot be had.
+class World {
+ public:
+  explicit World(const SimulationOptions& options);
+
+  // How long the next start takes.
+  [[nodiscard]] Seconds draw_latency();
+
+  // The engine's verbs, done at `now` at once; errors and promises as in engine.hpp.
+  [[nodiscard]] std::vector<Error> check(const Run& run, Instant now);
+  [[nodiscard]] std::vector<Error> prepare(const Run& run, Instant now);
+  Sighting start(const Run& run, const Trial& trial, int attempt, Instant now);
+  // The signal is sent at `now`; the attempt ends by it. False: there is nothing to end.
+  bool stop(const Key& key, Instant now);
+  [[nodiscard]] std::vector<Sighting> list(const Selector& selector, Instant now);
+  Released release(const Selector& selector, Instant now);
+  // The log so far; nullopt: no such attempt. `ended` is set when no more will come.
+  [[nodiscard]] std::optional<std::string> log(const Key& key, Instant now, bool& ended);
+
+  // Changes go to `tell` from inside of calls that make time pass. A watch breaks (`broken` is called, and it
+  // is forgotten) when the engine dies.
+  using WatchId = std::uint64_t;
+  WatchId watch(const Selector& selector, std::function<void(Sighting)> tell, std::function<void()> broken,
+                Instant now);
+  void unwatch(WatchId watch);
+
+  // Lets everything happen that is due by `now`.
+  void advance(Instant now);
+  // When the next thing is due; nullopt: nothing will happen by itself.
+  [[nodiscard]] std::optional<Instant> next_due() const;
+
+  // Faults by hand.
+  void crash(Instant now);
+  [[nodiscard]] bool is_down(Instant now) const { return now < down_until_; }
+  // A container, and the host ports it holds, that carry none of our labels.
+  void add_stranger(const std::string& name, const std::vector<Port>& ports = {});
+  [[nodiscard]] bool has_container(const std::string& name) const { return containers_.contains(name); }
+  [[nodiscard]] bool has_network(const std::string& name) const { return networks_.contains(name); }
+
+ private:
+  struct Container {
+    Sighting seen;
+    bool stranger = false;
+    int exits_with = 0;
+    bool healthy_in_time = false;
+    std::vector<Port> ports;
+    std::vector<std::string> networks;
+    std::string log;
+  };
+  struct Due {
+    Instant at;
+    std::uint64_t order;
+    std::string name;
+    std::string id;
+    enum class What { end, health } what;
+    bool operator>(const Due& other) const { return at != other.at ? at > other.at : order > other.order; }
+  };
+  struct Watch {
+    Selector selector;
+    std::function<void(Sighting)> tell;
+    std::function<void()> broken;
+  };
+  struct Network {
+    std::string experiment;
+    std::string file;
+    RunId run;
+  };
+
+  bool chance(double probability);
+  void enter(Instant now);
+  void leave(Instant now);
+  void run_script(Container& container, const Trial& trial, Instant now);
+  void due(const Container& container, Instant at, Due::What what);
+  void end(Container& container, int exit_code);
+  void emit(const Sighting& sighting);
+  void deliver(const Sighting& sighting);
+  [[nodiscard]] const Container* find(const Key& key) const;
+  [[nodiscard]] std::optional<Error> port_conflict(const Trial& trial, const std::string& experiment) const;
+
+  SimulationOptions options_;
+  std::mt19937_64 random_;
+  std::unordered_map<std::string, Container> containers_;  // by name: an engine's names are unique
+  std::map<std::string, Network> networks_;
+  std::map<Port, std::string> ports_;  // held by running containers, by name
+  std::priority_queue<Due, std::vector<Due>, std::greater<>> dues_;
+  std::map<WatchId, Watch> watches_;
+  std::vector<Sighting> held_;
+  Instant down_until_{};
+  std::uint64_t counter_ = 0;
+};
+
+// The same as an Engine for real threads.
+[[nodiscard]] std::unique_ptr<Engine> open_simulated(const SimulationOptions& options);
+// For tests that need to reach behind the door; `world` is used under the engine's lock, so call it only
+// between verbs.
+[[nodiscard]] std::unique_ptr<Engine> open_simulated(World& world, double speed);
+
+}  // namespace combu

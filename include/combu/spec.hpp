@@ -1,0 +1,129 @@
+#pragma once
+// The experiment as the program knows it, and the reader that makes it from evaluated JSON.
+// docs/experiment.md describes the same fields for the person who writes the file.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "combu/base.hpp"
+
+namespace combu {
+
+// What must be so of a trial before one that depends on it starts.
+enum class Condition {
+  started,    // it has been started
+  healthy,    // its health check passes
+  succeeded,  // it has ended with exit code 0
+  finished,   // it has ended
+};
+[[nodiscard]] std::string_view to_string(Condition condition);
+
+struct Depend {
+  std::string trial;
+  Condition condition = Condition::started;
+  std::string path;  // of this element in the evaluated file, for messages
+};
+
+struct Port {
+  std::string host_ip;           // empty: all addresses
+  std::uint16_t host = 0;        // 1 to 65535
+  std::uint16_t container = 0;   // 1 to 65535
+  std::string protocol = "tcp";  // tcp, udp or sctp
+  auto operator<=>(const Port&) const = default;
+};
+
+struct Volume {
+  std::string source;  // an absolute path on the host, or a named volume's name
+  bool source_is_path = true;
+  std::string target;  // absolute, in the container
+  bool read_only = false;
+  bool folder_meant = false;  // the file's spelling ended with a slash
+  std::string path;           // of this element in the evaluated file, for messages
+};
+
+struct Healthcheck {
+  std::vector<std::string> test;  // as Docker has it: {"CMD", …}, {"CMD-SHELL", text}, {"NONE"}
+  Seconds interval{0};            // 0: the engine's default, for each of these
+  Seconds timeout{0};
+  Seconds start_period{0};
+  int retries = 0;
+};
+
+enum class Pull { missing, always, never };
+
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+struct Trial {
+  std::string name;
+  std::string image;
+  std::optional<std::vector<std::string>> entrypoint;  // nullopt: the image's own
+  std::optional<std::vector<std::string>> cmd;         // nullopt: the image's own
+  Pairs env;                                           // in order, no name twice; holds COMBU_PARAM_… too
+  std::string workdir;
+  std::string user;  // "uid[:gid]" or a name; "caller" has been resolved
+  bool init = true;
+  std::string stop_signal;
+  std::optional<Seconds> stop_grace;  // nullopt: the engine's default
+  Pairs labels;
+  std::vector<Port> ports;
+  std::vector<Volume> volumes;
+  std::vector<std::string> networks;  // none: the engine's default one
+  std::vector<Depend> depends;
+  std::optional<Healthcheck> healthcheck;  // nullopt: the image's own
+  bool service = false;  // stands beside the trials: its end is not waited for, `run --wait` stops it when
+                         // its work is done
+  Pull pull = Pull::missing;
+  std::string platform;      // "linux/arm64", or empty
+  std::string params;        // a JSON object's text, or empty
+  bool params_file = false;  // /combu/params.json is wanted in the container
+  std::string docker;        // the `docker` section, a JSON object's text, or empty
+  std::string path = {};  // of this trial in the evaluated file ("[17]", "trials[17]"), for messages
+};
+
+struct Experiment {
+  std::string name;  // the `experiment` field, else the file's absolute path: what `kill` finds it by
+  std::string file;  // absolute path of the file; "FOLDER/-" for standard input
+  std::vector<Trial> trials;  // in the file's order
+};
+
+// What reading an experiment needs to know of the person who runs it.
+struct Caller {
+  std::string file;    // as in Experiment::file
+  std::string folder;  // absolute: what relative paths in the file are relative to
+  std::string home;
+  std::uint32_t uid = 0;
+  std::uint32_t gid = 0;
+  std::function<std::optional<std::string>(const std::string&)> env;  // the caller's environment
+};
+
+// As far as the file could be read, and every error in it, in the file's order, each with its path as subject
+// ("[17].ports[0].host", "trials[17]…", "defaults.env"). The experiment is fit for use only when there are
+// none.
+struct Reading {
+  Experiment experiment;
+  std::vector<Error> errors;
+};
+
+// `json` is what evaluate() gave. Reads env_file's files, and nothing else. Never throws for what the file
+// holds.
+[[nodiscard]] Reading read_experiment(std::string_view json, const Caller& caller);
+
+// The folders that must be there before the first start: each absent host folder of a volume is made (owned
+// by the caller) and returned. Throws nothing: a path that cannot be made or read, or is a file where a
+// folder is meant, becomes an error.
+struct HostFolders {
+  std::vector<std::string> made;
+  std::vector<Error> errors;
+};
+[[nodiscard]] HostFolders make_host_folders(const Experiment& experiment, const Caller& caller);
+
+// A command line split into words as a POSIX shell splits them: blanks, quotes and backslashes; nothing is
+// expanded. Throws Error(invalid) for an unterminated quote.
+[[nodiscard]] std::vector<std::string> split_words(std::string_view line);
+
+}  // namespace combu

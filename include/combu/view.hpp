@@ -1,0 +1,71 @@
+#pragma once
+// What a person, or a program beside combu, sees: progress on one stream, tables and JSON lines on the other.
+
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "combu/base.hpp"
+#include "combu/engine.hpp"
+#include "combu/plan.hpp"
+#include "combu/run.hpp"
+
+namespace combu {
+
+enum class ProgressForm { automatic, tty, plain, json, quiet };
+// "auto", "tty", "plain", "json", "quiet". Throws Error(invalid).
+[[nodiscard]] ProgressForm parse_progress_form(std::string_view text);
+
+// Progress of one command, on stderr. Methods may be called from several threads.
+//  tty:   one block, painted over at most ten times a second, never higher or wider than the terminal; lines
+//  that stay
+//         (failures, notes) scroll above it
+//  plain: one line for each thing worth keeping, and a count every few seconds while something changes
+//  json:  one JSON object a line: {"time": …, "event": …, …}
+//  quiet: only what failed
+class Progress : public Observer {
+ public:
+  // The phase before a run: "evaluating", "checking". Replaced by the next one.
+  virtual void phase(std::string_view text) = 0;
+  virtual void preparation(const Preparation& preparation) = 0;
+  // `count` of `total` done, for kill and stop.
+  virtual void counted(std::string_view verb, std::size_t count, std::size_t total) = 0;
+  // A line that stays: a container that made room, a folder that was made, an engine that is away.
+  virtual void note(std::string_view line) = 0;
+  virtual void error(std::string_view line) = 0;
+  // The run whose facts and snapshots follow; it outlives this.
+  virtual void begin(const Run& run) = 0;
+  // Removes the block, so that other output can follow. Called by the destructor, and safe from a signal's
+  // thread.
+  virtual void end() = 0;
+};
+// Asks the environment for NO_COLOR and TERM: call it while the program has one thread.
+[[nodiscard]] std::unique_ptr<Progress> make_progress(ProgressForm form, std::FILE* stream);
+
+// Waves and counts of a plan, for people; long waves are shortened to fit a screen.
+void print_plan(std::ostream& out, const Experiment& experiment, const Plan& plan);
+// The same, whole, as one JSON object: {"experiment", "file", "trials", "edges", "images":
+// [{"image","trials"}], "networks": […], "waves": [[name, …], …], "needs": {name: [{"trial", "condition"}]}}.
+void print_plan_json(std::ostream& out, const Experiment& experiment, const Plan& plan);
+
+// A table with aligned columns: EXPERIMENT RUN TRIAL STATE IMAGE. Sorted by experiment, run, trial (numbers
+// in names by value).
+void print_sightings(std::ostream& out, std::span<const Sighting> sightings);
+// One JSON object a line:
+// {"experiment","run","trial","attempt","state","health","exit_code","image","id","created_at"}.
+void print_sightings_json(std::ostream& out, std::span<const Sighting> sightings);
+
+// The last lines of a run on `progress`: counts, what could not be started or failed and why (at most 20,
+// then a number), and what to type next.
+void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, Until until);
+
+// How a person tells combu which experiment is meant, as words of a shell: "-f FILE", or "--experiment NAME"
+// of one that was read from standard input.
+[[nodiscard]] std::string experiment_option(const Experiment& experiment);
+
+}  // namespace combu

@@ -1,0 +1,53 @@
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "combu/base.hpp"
+
+namespace combu {
+namespace {
+
+// Optimal string alignment: insert, delete, substitute and the swap of two neighbours cost one each.
+std::size_t edit_distance(std::string_view left, std::string_view right) {
+  std::vector<std::size_t> before_last(right.size() + 1);
+  std::vector<std::size_t> last(right.size() + 1);
+  std::vector<std::size_t> current(right.size() + 1);
+  for (std::size_t j = 0; j <= right.size(); ++j) last[j] = j;
+  for (std::size_t i = 1; i <= left.size(); ++i) {
+    current[0] = i;
+    for (std::size_t j = 1; j <= right.size(); ++j) {
+      const std::size_t substitution = last[j - 1] + (left[i - 1] == right[j - 1] ? 0 : 1);
+      current[j] = std::min({last[j] + 1, current[j - 1] + 1, substitution});
+      if (i > 1 && j > 1 && left[i - 1] == right[j - 2] && left[i - 2] == right[j - 1]) {
+        current[j] = std::min(current[j], before_last[j - 2] + 1);
+      }
+    }
+    before_last.swap(last);
+    last.swap(current);
+  }
+  return last[right.size()];
+}
+
+}  // namespace
+
+std::optional<std::string_view> nearest(std::string_view word, const std::vector<std::string_view>& known) {
+  const std::size_t distance_max = std::max<std::size_t>(1, word.size() / 3);
+  std::optional<std::string_view> best;
+  std::size_t best_distance = distance_max + 1;
+  for (const std::string_view candidate : known) {
+    // The lengths' difference is a lower bound, and keeps a huge word from costing a huge table.
+    const std::size_t difference =
+        std::max(word.size(), candidate.size()) - std::min(word.size(), candidate.size());
+    if (difference >= best_distance) continue;
+    const std::size_t distance = edit_distance(word, candidate);
+    if (distance < best_distance) {
+      best = candidate;
+      best_distance = distance;
+    }
+  }
+  return best;
+}
+
+}  // namespace combu

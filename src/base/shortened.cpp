@@ -1,0 +1,48 @@
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "combu/base.hpp"
+
+namespace combu {
+
+namespace {
+
+bool continues_character(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U;
+}
+
+// Where the character (of UTF-8) that begins at `at` ends.
+std::size_t end_of_character(std::string_view text, std::size_t at) {
+  ++at;
+  while (at < text.size() && continues_character(text[at])) ++at;
+  return at;
+}
+
+}  // namespace
+
+std::string shortened(std::string_view text) {
+  constexpr std::size_t k_characters_max = 60;
+  std::string result;
+  std::size_t cut_at = 0;  // where the ellipsis takes the place of the last character
+  std::size_t at = 0;
+  for (std::size_t count = 0; count < k_characters_max && at < text.size(); ++count) {
+    const std::size_t end = end_of_character(text, at);
+    cut_at = result.size();
+    const auto first = static_cast<unsigned char>(text[at]);
+    if (text[at] == '\n') {
+      result += "\\n";
+    } else if (first < ' ' || first == 0x7F) {
+      result += fmt::format("\\x{:02x}", first);
+    } else {
+      result += text.substr(at, end - at);
+    }
+    at = end;
+  }
+  if (at == text.size()) return result;
+  return result.substr(0, cut_at) + "…";
+}
+
+}  // namespace combu

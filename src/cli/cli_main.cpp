@@ -1,0 +1,138 @@
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <exception>
+#include <sstream>
+#include <string_view>
+#include <vector>
+
+#include "cli/commands.hpp"
+#include "cli/output.hpp"
+#include "combu/cli.hpp"
+
+namespace combu {
+namespace {
+
+// A vector takes one value for each time its option stands there: what follows it is the command.
+void add_list(CLI::App& app, const std::string& names, std::vector<std::string>& list, const char* type,
+              const std::string& description) {
+  app.add_option(names, list, description)->type_name(type)->allow_extra_args(false);
+}
+
+void add_global_options(CLI::App& app, Invocation& invocation) {
+  app.add_option("-f,--file", invocation.file, "The experiment's file; - is standard input")
+      ->type_name("FILE");
+  add_list(app, "-V,--ext-str", invocation.ext_str, "K[=V]",
+           "std.extVar(K), a string; V from the environment without =V");
+  add_list(app, "--ext-code", invocation.ext_code, "K[=CODE]", "std.extVar(K), Jsonnet code");
+  add_list(app, "-A,--tla-str", invocation.tla_str, "K[=V]", "The file's function's argument K, a string");
+  add_list(app, "--tla-code", invocation.tla_code, "K[=CODE]",
+           "The file's function's argument K, Jsonnet code");
+  add_list(app, "-J,--jpath", invocation.import_dirs, "FOLDER",
+           "Searched for imports, the last one first; then JSONNET_PATH");
+  app.add_option("--evaluate-memory", invocation.evaluate_memory, "Most memory for the file's evaluation")
+      ->type_name("BYTES")
+      ->capture_default_str();
+  app.add_option("--evaluate-time", invocation.evaluate_time, "Most time for it")
+      ->type_name("TIME")
+      ->capture_default_str();
+  app.add_option(
+         "--engine", invocation.engine,
+         "unix:///path, tcp://host:port or simulated:[?options]; else DOCKER_HOST, or Docker's context")
+      ->type_name("ADDRESS");
+  app.add_option("--progress", invocation.progress, "How progress is told, on standard error")
+      ->check(CLI::IsMember({"auto", "tty", "plain", "json", "quiet"}))
+      ->type_name("FORM")
+      ->capture_default_str();
+  app.add_option("--trace", invocation.trace, "Append a line for each call of the engine to this file")
+      ->type_name("FILE");
+}
+
+void add_commands(CLI::App& app, const Invocation& invocation, Action& action) {
+  add_run(app, invocation, action);
+  add_kill(app, invocation, action);
+  add_validate(app, invocation, action);
+  add_plan(app, invocation, action);
+  add_ps(app, invocation, action);
+  add_logs(app, invocation, action);
+  add_wait(app, invocation, action);
+  add_stop(app, invocation, action);
+  add_completion(app, action);
+  add_version(app, action);
+}
+
+std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
+  if (!app.get_subcommands().empty()) {
+    const std::string& command = app.get_subcommands().front()->get_name();
+    return fmt::format("{}; see combu {} --help", error.what(), command);
+  }
+  const std::vector<std::string> extra = app.remaining();
+  const auto word = std::find_if(extra.begin(), extra.end(),
+                                 [](const std::string& text) { return !text.starts_with('-'); });
+  if (word == extra.end()) return fmt::format("{}; see combu --help", error.what());
+  std::vector<std::string_view> commands;
+  for (const CLI::App* command : app.get_subcommands({})) commands.emplace_back(command->get_name());
+  const auto near = nearest(*word, commands);
+  return near ? fmt::format("there is no command {}; is {} meant?", *word, *near)
+              : fmt::format("there is no command {}; see combu --help", *word);
+}
+
+// What the parser throws is help and version, too. Returns the exit code.
+int answer(const CLI::App& app, const CLI::ParseError& error) {
+  if (error.get_exit_code() != 0) {
+    (void)put_err(fmt::format("combu: {}\n", usage_message(app, error)));
+    return 2;
+  }
+  std::ostringstream text;
+  std::ostringstream nothing;
+  (void)app.exit(error, text, nothing);
+  (void)put_out(text.str());
+  return 0;
+}
+
+int parse_and_act(int argc, const char* const* argv) {
+  Invocation invocation;
+  Action action;
+  CLI::App app("combu runs an experiment, a Jsonnet file of trials, each a container, on a Docker Engine.",
+               "combu");
+  app.set_version_flag("--version", version_text(), "Print the program's version");
+  app.fallthrough();
+  app.require_subcommand(1);
+  app.footer(
+      "Example:\n  combu -f experiment.jsonnet run\n  combu -f experiment.jsonnet kill\n\n"
+      "These options may stand before or after any command; combu COMMAND --help tells its own.");
+  add_global_options(app, invocation);
+  add_commands(app, invocation, action);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return answer(app, error);
+  }
+  return action();
+}
+
+std::string error_text(const Error& error) {
+  if (error.kind() != ErrorKind::unavailable) return error.what();
+  return fmt::format("no engine at {}: {}; is it running? DOCKER_HOST or --engine says where it is",
+                     error.subject(), error.message());
+}
+
+}  // namespace
+
+int cli_main(int argc, const char* const* argv) {
+  // Written to a pipe or a socket whose reader has gone: an error of the call, not the end of the program.
+  (void)signal(SIGPIPE, SIG_IGN);
+  try {
+    return parse_and_act(argc, argv);
+  } catch (const Error& error) {
+    std::fputs(fmt::format("combu: {}\n", error_text(error)).c_str(), stderr);
+    return exit_code(error.kind());
+  } catch (const std::exception& error) {
+    std::fputs(fmt::format("combu: {}\n", error.what()).c_str(), stderr);
+    return 1;
+  }
+}
+
+}  // namespace combu

@@ -1,0 +1,49 @@
+#include "cli/identity.hpp"
+
+#include <pwd.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+
+#include "cli/environment.hpp"
+
+namespace combu {
+namespace {
+
+std::string home_folder() {
+  if (auto home = environment("HOME"); home && !home->empty()) return *home;
+  std::array<char, 4096> space{};
+  passwd entry{};
+  passwd* found = nullptr;
+  if (getpwuid_r(getuid(), &entry, space.data(), space.size(), &found) == 0 && found != nullptr)
+    return found->pw_dir;
+  return "/";
+}
+
+std::filesystem::path absolute(const std::string& file) {
+  std::error_code failed;
+  const auto path = std::filesystem::absolute(file, failed);
+  if (failed) throw Error(ErrorKind::invalid, file, "the current folder is not there: " + failed.message());
+  return path;
+}
+
+}  // namespace
+
+std::string identity_of(const std::string& file) {
+  if (file == "-") return absolute(file).string();
+  std::error_code failed;
+  const auto path = std::filesystem::weakly_canonical(absolute(file), failed);
+  return failed ? absolute(file).lexically_normal().string() : path.string();
+}
+
+Caller caller_of(const std::string& file) {
+  return {.file = identity_of(file),
+          .folder = absolute(file).lexically_normal().parent_path().string(),
+          .home = home_folder(),
+          .uid = getuid(),
+          .gid = getgid(),
+          .env = environment};
+}
+
+}  // namespace combu

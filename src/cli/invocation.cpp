@@ -1,0 +1,48 @@
+#include "cli/invocation.hpp"
+
+#include <algorithm>
+
+namespace combu {
+namespace {
+
+template <class Parse>
+auto parsed(std::string_view option, const std::string& text, Parse parse) {
+  try {
+    return parse(text);
+  } catch (const Error& error) {
+    throw Error(ErrorKind::invalid, std::string(option), error.message());
+  }
+}
+
+}  // namespace
+
+Seconds duration_option(std::string_view option, const std::string& text) {
+  return parsed(option, text, parse_duration);
+}
+
+Bytes bytes_option(std::string_view option, const std::string& text) {
+  return parsed(option, text, parse_bytes);
+}
+
+std::unique_ptr<Progress> open_progress(const Invocation& invocation) {
+  return make_progress(parse_progress_form(invocation.progress), stderr);
+}
+
+int exit_code(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::invalid:
+      return 2;
+    case ErrorKind::unavailable:
+      return 3;
+    default:
+      return 1;
+  }
+}
+
+int exit_code(const std::vector<Error>& errors) {
+  int code = 0;
+  for (const Error& error : errors) code = std::max(code, exit_code(error.kind()));
+  return code;
+}
+
+}  // namespace combu

@@ -1,0 +1,37 @@
+#pragma once
+// What stands before or after any command.
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "combu/view.hpp"
+
+namespace combu {
+
+struct Invocation {
+  std::string file;  // as it was given; "-" is standard input, empty: none
+  std::vector<std::string> ext_str;
+  std::vector<std::string> ext_code;
+  std::vector<std::string> tla_str;
+  std::vector<std::string> tla_code;
+  std::vector<std::string> import_dirs;
+  std::string evaluate_memory = "4GiB";
+  std::string evaluate_time = "10m";
+  std::string progress = "auto";
+  std::string engine;  // empty: DOCKER_HOST, Docker's context, its default socket
+  std::string trace;   // a file, empty: none
+};
+
+// An option's value. Throw Error(invalid) with the option as subject.
+[[nodiscard]] Seconds duration_option(std::string_view option, const std::string& text);
+[[nodiscard]] Bytes bytes_option(std::string_view option, const std::string& text);
+
+[[nodiscard]] std::unique_ptr<Progress> open_progress(const Invocation& invocation);
+
+// 0 to 3 as in cli.hpp. The worst of several.
+[[nodiscard]] int exit_code(ErrorKind kind);
+[[nodiscard]] int exit_code(const std::vector<Error>& errors);
+
+}  // namespace combu

@@ -1,0 +1,81 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+#include <memory>
+
+#include "cli/commands.hpp"
+#include "cli/selection.hpp"
+
+namespace combu {
+namespace {
+
+constexpr std::size_t k_experiments_shown = 5;
+
+std::string counted(std::size_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+Released release_all(Session& session, const std::vector<Selector>& selectors) {
+  Released sum;
+  const auto tell = [&](std::size_t done, std::size_t total) {
+    session.progress().counted("removed", done, total);
+  };
+  for (const Selector& selector : selectors) {
+    Released released = session.engine().release(selector, tell, session.stop());
+    sum.attempts += released.attempts;
+    sum.networks += released.networks;
+    sum.left.insert(sum.left.end(), released.left.begin(), released.left.end());
+  }
+  return sum;
+}
+
+// For the person whose file has moved: what there is on this engine.
+void tell_others(Session& session) {
+  std::map<std::string, std::size_t> experiments;
+  for (const Sighting& sighting : session.engine().list({}, session.stop()))
+    ++experiments[sighting.experiment];
+  if (experiments.empty()) return;
+  std::vector<std::string> shown;
+  for (const auto& [name, count] : experiments) {
+    if (shown.size() == k_experiments_shown) break;
+    shown.push_back(fmt::format("{} ({})", name, counted(count, "container")));
+  }
+  if (experiments.size() > shown.size())
+    shown.push_back(fmt::format("{} more", experiments.size() - shown.size()));
+  session.progress().note(fmt::format("other experiments here: {}; combu --experiment NAME kill removes one",
+                                      fmt::join(shown, ", ")));
+}
+
+int kill(Session& session, const Invocation& invocation, const SelectionOptions& options) {
+  const Released released = release_all(session, selectors_of(session, invocation, options));
+  session.progress().end();
+  for (const Error& error : released.left) session.progress().error(fmt::format("left: {}", error.what()));
+  if (released.attempts == 0 && released.networks == 0 && released.left.empty()) {
+    session.progress().note("nothing to remove");
+    tell_others(session);
+    return 0;
+  }
+  session.progress().note(fmt::format("removed {}, {}", counted(released.attempts, "container"),
+                                      counted(released.networks, "network")));
+  return released.left.empty() ? 0 : 1;
+}
+
+}  // namespace
+
+void add_kill(CLI::App& app, const Invocation& invocation, Action& action) {
+  CLI::App* command =
+      app.add_subcommand("kill", "Remove an experiment's containers, running or not, and its networks");
+  const auto options = std::make_shared<SelectionOptions>();
+  add_selection(*command, *options);
+  command->footer("Example:\n  combu -f experiment.jsonnet kill");
+  command->callback([&invocation, &action, options] {
+    action = [&invocation, options] {
+      if (invocation.file.empty() && options->experiment.empty())
+        throw Error(ErrorKind::invalid, "kill", "which experiment? -f FILE or --experiment NAME says it");
+      return in_session(invocation, [&](Session& session) { return kill(session, invocation, *options); });
+    };
+  });
+}
+
+}  // namespace combu

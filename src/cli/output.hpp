@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string_view>
+
+namespace combu {
+
+// Writes data to standard output, at once. False when its reader has gone (`combu ps | head`): that is no
+// error, and there is no use in writing more. Throws Error(refused) when it cannot be written otherwise.
+[[nodiscard]] bool put_out(std::string_view data);
+// The same to standard error.
+[[nodiscard]] bool put_err(std::string_view data);
+
+}  // namespace combu

@@ -1,0 +1,38 @@
+#include <memory>
+#include <sstream>
+
+#include "cli/commands.hpp"
+#include "cli/load.hpp"
+#include "cli/output.hpp"
+
+namespace combu {
+namespace {
+
+struct PlanOptions {
+  bool json = false;
+};
+
+int plan(const Invocation& invocation, const PlanOptions& options) {
+  const auto progress = open_progress(invocation);
+  const auto loaded = load(invocation, RunId::random(), *progress);
+  if (!loaded) return 2;
+  std::ostringstream text;
+  const auto print = options.json ? print_plan_json : print_plan;
+  print(text, loaded->run.experiment, loaded->plan);
+  (void)put_out(text.str());
+  return 0;
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, const Invocation& invocation, Action& action) {
+  CLI::App* command = app.add_subcommand("plan", "Show in which order the trials would start; start nothing");
+  const auto options = std::make_shared<PlanOptions>();
+  command->add_flag("--json", options->json, "All of it, as one JSON object");
+  command->footer("Example:\n  combu -f experiment.jsonnet plan");
+  command->callback([&invocation, &action, options] {
+    action = [&invocation, options] { return plan(invocation, *options); };
+  });
+}
+
+}  // namespace combu

@@ -1,0 +1,191 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <set>
+#include <unordered_set>
+#include <utility>
+
+#include "cli/commands.hpp"
+#include "cli/load.hpp"
+#include "cli/session.hpp"
+
+namespace combu {
+namespace {
+
+struct RunOptions {
+  bool wait = false;
+  bool replace = false;
+  std::size_t starts_in_flight = PlannerOptions{}.starts_in_flight_max;
+  std::string parallel = "true";
+  std::string run_id;
+};
+
+int tell_errors(Session& session, const std::vector<Error>& errors) {
+  session.progress().end();
+  for (const Error& error : errors) session.progress().error(error.what());
+  session.progress().note("nothing was started");
+  return exit_code(errors);
+}
+
+std::set<RunId> runs_that_live(const std::vector<Sighting>& earlier) {
+  std::set<RunId> runs;
+  for (const Sighting& sighting : earlier)
+    if (sighting.phase == Phase::running) runs.insert(sighting.key.run);
+  return runs;
+}
+
+Error still_lives(const Experiment& experiment, const std::vector<Sighting>& earlier) {
+  const auto count = std::count_if(earlier.begin(), earlier.end(),
+                                   [](const Sighting& seen) { return seen.phase == Phase::running; });
+  return {ErrorKind::conflict, experiment.name,
+          fmt::format("{} of its trials still run, of an earlier run; `combu {} kill` removes them, or "
+                      "`run --replace` does so first",
+                      count, experiment_option(experiment))};
+}
+
+// What the engine and the caller's folders would refuse, all of it; absent folders of volumes are made.
+std::vector<Error> look_ahead(Session& session, const Loaded& loaded) {
+  session.progress().phase("checking");
+  std::vector<Error> errors = session.engine().check(loaded.run, session.stop());
+  const HostFolders folders = make_host_folders(loaded.run.experiment, loaded.caller);
+  for (const std::string& folder : folders.made)
+    session.progress().note(fmt::format("made the folder {}", folder));
+  errors.insert(errors.end(), folders.errors.begin(), folders.errors.end());
+  return errors;
+}
+
+std::vector<Error> prepare(Session& session, const Run& run) {
+  session.progress().phase("preparing images and networks");
+  const auto tell = [&](const Preparation& preparation) { session.progress().preparation(preparation); };
+  return session.engine().prepare(run, tell, session.stop());
+}
+
+std::vector<Error> release(Session& session, const Selector& selector, std::size_t& removed) {
+  Released released = session.engine().release(selector, {}, session.stop());
+  removed += released.attempts;
+  return std::move(released.left);
+}
+
+void append(std::vector<Error>& errors, std::vector<Error> more) {
+  std::move(more.begin(), more.end(), std::back_inserter(errors));
+}
+
+std::vector<Error> replace(Session& session, const Experiment& experiment, const std::set<RunId>& runs) {
+  std::vector<Error> errors;
+  std::size_t removed = 0;
+  for (const RunId& run : runs)
+    append(errors, release(session, {.experiment = experiment.name, .run = run}, removed));
+  if (removed > 0)
+    session.progress().note(fmt::format("removed {} containers of the run that is replaced", removed));
+  return errors;
+}
+
+// Ended containers of earlier runs whose names are needed now make room.
+std::vector<Error> make_room(Session& session, const Experiment& experiment,
+                             const std::vector<Sighting>& earlier, const std::set<RunId>& replaced) {
+  std::unordered_set<std::string_view> names;
+  for (const Trial& trial : experiment.trials) names.insert(trial.name);
+  std::map<RunId, Selector> selectors;
+  for (const Sighting& sighting : earlier) {
+    if (replaced.contains(sighting.key.run) || !names.contains(sighting.key.trial)) continue;
+    Selector& selector = selectors[sighting.key.run];
+    selector.experiment = experiment.name;
+    selector.run = sighting.key.run;
+    selector.trials.push_back(sighting.key.trial);
+  }
+  std::vector<Error> errors;
+  std::size_t removed = 0;
+  for (const auto& [run, selector] : selectors) append(errors, release(session, selector, removed));
+  if (removed > 0)
+    session.progress().note(
+        fmt::format("removed {} ended container{} of earlier runs, whose names are needed again", removed,
+                    removed == 1 ? "" : "s"));
+  return errors;
+}
+
+int carry_out(Session& session, const Loaded& loaded, const RunOptions& options) {
+  const PlannerOptions planner{
+      .starts_in_flight_max = options.parallel == "false" ? 1 : options.starts_in_flight,
+      .until = options.wait ? Until::ended : Until::started};
+  session.progress().begin(loaded.run);
+  const auto engine = session.patient_engine();
+  try {
+    const Outcome outcome =
+        drive(*engine, loaded.run, loaded.plan, planner, session.progress(), real_clock(), session.stop());
+    print_outcome(session.progress(), loaded.run, outcome, planner.until);
+    if (outcome.interrupted && session.signal_code() != 0) return session.signal_code();
+    return outcome.unsuccessful.empty() ? 0 : 1;
+  } catch (const Error& error) {
+    session.progress().end();
+    session.progress().error(error.what());
+    session.progress().note(
+        fmt::format("what has been started stays: `combu {0} ps` shows it, `combu {0} kill` removes it",
+                    experiment_option(loaded.run.experiment)));
+    if (session.signal_code() != 0) return session.signal_code();
+    return exit_code(error.kind());
+  }
+}
+
+// Everything that can be refused comes before anything is removed, and that before the first start.
+int run(Session& session, const Loaded& loaded, const RunOptions& options) {
+  const Experiment& experiment = loaded.run.experiment;
+  (void)session.engine().facts(session.stop());  // an engine that is away is told at once
+  const std::vector<Sighting> earlier =
+      session.engine().list({.experiment = experiment.name}, session.stop());
+  const std::set<RunId> living = runs_that_live(earlier);
+  std::vector<Error> errors;
+  if (!living.empty() && !options.replace) errors.push_back(still_lives(experiment, earlier));
+  append(errors, look_ahead(session, loaded));
+  if (errors.empty()) errors = replace(session, experiment, living);
+  if (errors.empty()) errors = prepare(session, loaded.run);
+  if (errors.empty()) errors = make_room(session, experiment, earlier, living);
+  if (!errors.empty()) return tell_errors(session, errors);
+  return carry_out(session, loaded, options);
+}
+
+int run(const Invocation& invocation, const RunOptions& options) {
+  auto progress = open_progress(invocation);
+  const RunId id = options.run_id.empty() ? RunId::random() : RunId(options.run_id);
+  const auto loaded = load(invocation, id, *progress);
+  if (!loaded) return 2;
+  return in_session(invocation, std::move(progress), [&](Session& session) {
+    try {
+      return run(session, *loaded, options);
+    } catch (const Error& error) {
+      session.progress().end();
+      if (error.kind() == ErrorKind::cancelled) session.progress().note("interrupted: nothing was started");
+      throw;
+    }
+  });
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, const Invocation& invocation, Action& action) {
+  CLI::App* command = app.add_subcommand("run", "Start all trials, each when what it depends on is so");
+  const auto options = std::make_shared<RunOptions>();
+  command->add_flag("--wait", options->wait,
+                    "Stay until every trial is over; the exit code is 1 when one failed");
+  command->add_flag("--replace", options->replace, "Remove what still runs of an earlier run first");
+  command->add_option("--starts-in-flight", options->starts_in_flight, "Most starts at the same time")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_option("-p,--parallel", options->parallel, "false: one start after another")
+      ->check(CLI::IsMember({"true", "false"}))
+      ->type_name("BOOL")
+      ->capture_default_str();
+  command
+      ->add_option("--run-id", options->run_id, "The run's id, and what replaces \"UUID\"; else a random one")
+      ->type_name("ID");
+  command->footer("Example:\n  combu -f experiment.jsonnet run --wait");
+  command->callback([&invocation, &action, options] {
+    action = [&invocation, options] { return run(invocation, *options); };
+  });
+}
+
+}  // namespace combu

@@ -1,0 +1,91 @@
+#include "cli/selection.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <utility>
+
+#include "cli/identity.hpp"
+
+namespace combu {
+namespace {
+
+std::set<std::string> experiments_of(const std::vector<Sighting>& sightings) {
+  std::set<std::string> names;
+  for (const Sighting& sighting : sightings) names.insert(sighting.experiment);
+  return names;
+}
+
+Error unknown_trial(const std::string& trial, const std::vector<Sighting>& sightings) {
+  std::vector<std::string_view> known;
+  for (const Sighting& sighting : sightings) known.emplace_back(sighting.key.trial);
+  const auto near = nearest(trial, known);
+  return {ErrorKind::not_found, trial,
+          near ? fmt::format("there is no such trial; is {} meant?", *near)
+               : std::string("there is no such trial; combu ps shows those there are")};
+}
+
+}  // namespace
+
+void add_selection(CLI::App& command, SelectionOptions& options) {
+  command.add_option("--experiment", options.experiment, "The experiment of this name, instead of -f FILE's")
+      ->type_name("NAME");
+  command.add_option("--run", options.run, "Only this run of it")->type_name("ID");
+}
+
+std::vector<Selector> selectors_of(Session& session, const Invocation& invocation,
+                                   const SelectionOptions& options) {
+  Selector base;
+  if (!options.run.empty()) base.run = RunId(options.run);
+  base.experiment = options.experiment;
+  if (!options.experiment.empty() || invocation.file.empty()) return {base};
+
+  Selector of_file = base;
+  of_file.file = identity_of(invocation.file);
+  std::vector<Selector> selectors;
+  for (const std::string& name : experiments_of(session.engine().list(of_file, session.stop()))) {
+    selectors.push_back(base);
+    selectors.back().experiment = name;
+  }
+  if (selectors.empty()) selectors.push_back(of_file);
+  return selectors;
+}
+
+std::vector<Sighting> list_all(Session& session, const std::vector<Selector>& selectors) {
+  std::vector<Sighting> all;
+  for (const Selector& selector : selectors) {
+    std::vector<Sighting> some = session.engine().list(selector, session.stop());
+    std::move(some.begin(), some.end(), std::back_inserter(all));
+  }
+  return all;
+}
+
+std::vector<Sighting> chosen_attempts(Session& session, const Invocation& invocation,
+                                      const SelectionOptions& options) {
+  const bool anywhere = invocation.file.empty() && options.experiment.empty();
+  if (anywhere && options.trials.empty())
+    throw Error(ErrorKind::invalid, "", "which experiment? -f FILE or --experiment NAME says it");
+  std::vector<Sighting> all = list_all(session, selectors_of(session, invocation, options));
+  if (options.trials.empty()) return all;
+
+  const std::set<std::string> wanted(options.trials.begin(), options.trials.end());
+  std::set<std::string> missing = wanted;
+  std::vector<Sighting> chosen;
+  for (const Sighting& sighting : all) {
+    if (!wanted.contains(sighting.key.trial)) continue;
+    missing.erase(sighting.key.trial);
+    chosen.push_back(sighting);
+  }
+  if (!missing.empty()) throw unknown_trial(*missing.begin(), all);
+  const std::set<std::string> experiments = experiments_of(chosen);
+  if (anywhere && experiments.size() > 1)
+    throw Error(ErrorKind::invalid, *wanted.begin(),
+                fmt::format("is of several experiments ({}); --experiment NAME says which is meant",
+                            fmt::join(experiments, ", ")));
+  return chosen;
+}
+
+}  // namespace combu

@@ -1,0 +1,33 @@
+#pragma once
+// What a command is about, found by labels: the file is not evaluated, and need not be there.
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/session.hpp"
+
+namespace combu {
+
+struct SelectionOptions {
+  std::string experiment;
+  std::string run;
+  std::vector<std::string> trials;
+};
+// --experiment and --run.
+void add_selection(CLI::App& command, SelectionOptions& options);
+
+// One selector for each experiment that is meant: --experiment's, or those that have been run from the file,
+// or one for the file when there are none. Without either one that selects all.
+[[nodiscard]] std::vector<Selector> selectors_of(Session& session, const Invocation& invocation,
+                                                 const SelectionOptions& options);
+
+// All that the selectors select.
+[[nodiscard]] std::vector<Sighting> list_all(Session& session, const std::vector<Selector>& selectors);
+
+// The attempts that are meant, of trials that are named or of a whole experiment. Throws Error: invalid when
+// neither is named, or a trial's name is of several experiments; not_found for a trial that is not there.
+[[nodiscard]] std::vector<Sighting> chosen_attempts(Session& session, const Invocation& invocation,
+                                                    const SelectionOptions& options);
+
+}  // namespace combu

@@ -1,0 +1,83 @@
+#include "cli/session.hpp"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "cli/environment.hpp"
+#include "combu/docker.hpp"
+#include "combu/simulated.hpp"
+
+namespace combu {
+namespace {
+
+constexpr Seconds k_repeats_told_pause{5};
+
+std::unique_ptr<Engine> open_engine(const std::string& address) {
+  if (address.starts_with("simulated:")) return open_simulated(parse_simulation(address));
+  return open_docker(find_docker(environment, address));
+}
+
+std::ofstream open_trace(const std::string& file) {
+  std::ofstream trace;
+  if (file.empty()) return trace;
+  trace.open(file, std::ios::app);
+  if (!trace)
+    throw Error(ErrorKind::invalid, "--trace",
+                fmt::format("{} cannot be written: {}", file, std::generic_category().message(errno)));
+  return trace;
+}
+
+// Many calls meet the same outage: one line for all of them is enough.
+class RepeatTeller {
+ public:
+  explicit RepeatTeller(Progress& progress) : progress_(progress) {}
+  void operator()(const Error& error) {
+    std::scoped_lock lock(mutex_);
+    const Instant now = real_clock().now();
+    if (told_at_ && now - *told_at_ < k_repeats_told_pause) return;
+    told_at_ = now;
+    progress_.note(fmt::format("{}; trying again", error.what()));
+  }
+
+ private:
+  Progress& progress_;
+  std::mutex mutex_;
+  std::optional<Instant> told_at_;
+};
+
+}  // namespace
+
+Session::Session(const Invocation& invocation, std::unique_ptr<Progress> progress)
+    : progress_(std::move(progress)),
+      interrupts_([this] { progress_->end(); }),
+      trace_(open_trace(invocation.trace)),
+      engine_(open_engine(invocation.engine)),
+      traced_(trace_.is_open() ? with_trace(*engine_, real_clock(), trace_) : nullptr) {}
+
+std::unique_ptr<Engine> Session::patient_engine() {
+  const auto teller = std::make_shared<RepeatTeller>(*progress_);
+  return with_retry(engine(), {}, real_clock(),
+                    [teller](const Error& error, Seconds /*pause*/) { (*teller)(error); });
+}
+
+int in_session(const Invocation& invocation, std::unique_ptr<Progress> progress,
+               const std::function<int(Session&)>& body) {
+  Session session(invocation, std::move(progress));
+  try {
+    return body(session);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::cancelled && session.signal_code() != 0) return session.signal_code();
+    throw;
+  }
+}
+
+int in_session(const Invocation& invocation, const std::function<int(Session&)>& body) {
+  return in_session(invocation, open_progress(invocation), body);
+}
+
+}  // namespace combu

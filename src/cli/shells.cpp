@@ -1,0 +1,182 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "cli/words.hpp"
+
+namespace combu {
+namespace {
+
+using Value = OptionWords::Value;
+
+// A command's own options, and those of all commands that it does not hide by a name of its own (`logs -f`).
+std::vector<OptionWords> options_within(const CommandWords& command, const Words& words) {
+  std::vector<OptionWords> options = command.options;
+  std::set<std::string> own;
+  for (const OptionWords& option : options) own.insert(option.names.begin(), option.names.end());
+  for (OptionWords option : words.options) {
+    std::erase_if(option.names, [&](const std::string& name) { return own.contains(name); });
+    if (!option.names.empty()) options.push_back(option);
+  }
+  return options;
+}
+
+std::string replaced(std::string text, std::string_view what, std::string_view by) {
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size()))
+    text.replace(at, what.size(), by);
+  return text;
+}
+
+std::string joined(const std::vector<std::string>& words, std::string_view between = " ") {
+  return fmt::format("{}", fmt::join(words, between));
+}
+
+// ---- bash
+
+// The lines of one command's case; of the words before the command when its name is empty.
+std::string bash_case(std::string_view name, const std::vector<OptionWords>& options,
+                      const std::vector<std::string>& arguments) {
+  std::vector<std::string> all = arguments;
+  std::string cases;
+  for (const OptionWords& option : options) {
+    all.insert(all.end(), option.names.begin(), option.names.end());
+    if (option.value == Value::none) continue;
+    std::string does = ":";
+    if (option.value == Value::file) does = "_combu_paths -f";
+    if (option.value == Value::folder) does = "_combu_paths -d";
+    if (!option.choices.empty()) does = fmt::format("_combu_words '{}'", joined(option.choices));
+    cases += fmt::format("        {}) {}; return ;;\n", joined(option.names, "|"), does);
+  }
+  return fmt::format("    {})\n      case $prev in\n{}      esac\n      _combu_words '{}' ;;\n",
+                     name.empty() ? "''" : name, cases, joined(all));
+}
+
+}  // namespace
+
+std::string bash_completion(const Words& words) {
+  std::vector<std::string> commands;
+  std::vector<std::string> with_value;
+  for (const CommandWords& command : words.commands) commands.push_back(command.name);
+  for (const OptionWords& option : words.options)
+    if (option.value != Value::none)
+      with_value.insert(with_value.end(), option.names.begin(), option.names.end());
+
+  std::string cases = bash_case("", words.options, commands);
+  for (const CommandWords& command : words.commands)
+    cases += bash_case(command.name, options_within(command, words), command.choices);
+
+  return fmt::format(
+      "# combu's completion for bash: source <(combu completion bash)\n"
+      "_combu_words() {{ mapfile -t COMPREPLY < <(compgen -W \"$1\" -- \"$cur\"); }}\n"
+      "_combu_paths() {{ compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen \"$1\" -- "
+      "\"$cur\"); }}\n"
+      "_combu() {{\n"
+      "  local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}} command='' i\n"
+      "  COMPREPLY=()\n"
+      "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
+      "    case ${{COMP_WORDS[i]}} in\n"
+      "      {}) i=$((i + 1)) ;;\n"
+      "      -*) ;;\n"
+      "      *) command=${{COMP_WORDS[i]}}; break ;;\n"
+      "    esac\n"
+      "  done\n"
+      "  case $command in\n{}"
+      "  esac\n"
+      "}}\n"
+      "complete -F _combu combu\n",
+      joined(with_value, "|"), cases);
+}
+
+// ---- zsh
+
+namespace {
+
+// _arguments' specification of one name of an option: '-f[description]:file:_files'.
+std::string zsh_option(const OptionWords& option, const std::string& name) {
+  std::string text = replaced(option.description, "'", "'\\''");
+  for (const char* special : {"[", "]", ":"}) text = replaced(text, special, std::string("\\") + special);
+  std::string value;
+  if (option.value == Value::text) value = ":value: ";
+  if (option.value == Value::file) value = ":file:_files";
+  if (option.value == Value::folder) value = ":folder:_files -/";
+  if (!option.choices.empty()) value = fmt::format(":value:({})", joined(option.choices));
+  return fmt::format("'*{}[{}]{}'", name, text, value);
+}
+
+std::string zsh_options(const std::vector<OptionWords>& options) {
+  std::vector<std::string> all;
+  for (const OptionWords& option : options)
+    for (const std::string& name : option.names) all.push_back(zsh_option(option, name));
+  return joined(all, " \\\n        ");
+}
+
+}  // namespace
+
+std::string zsh_completion(const Words& words) {
+  std::string commands;
+  std::string cases;
+  for (const CommandWords& command : words.commands) {
+    const std::string description = replaced(command.description, "'", "'\\''");
+    commands += fmt::format("    '{}:{}'\n", command.name, replaced(description, ":", "\\:"));
+    const std::string argument =
+        command.choices.empty() ? "" : fmt::format(" '*:value:({})'", joined(command.choices));
+    cases += fmt::format("        {}) _arguments {}{} ;;\n", command.name,
+                         zsh_options(options_within(command, words)), argument);
+  }
+  return fmt::format(
+      "#compdef combu\n"
+      "# combu's completion for zsh: source <(combu completion zsh), or a file _combu in a folder of $fpath\n"
+      "_combu() {{\n"
+      "  local state line\n"
+      "  local -a commands\n"
+      "  commands=(\n{}  )\n"
+      "  _arguments -C {} \\\n        '1:command:->command' '*::argument:->argument'\n"
+      "  case $state in\n"
+      "    command) _describe command commands ;;\n"
+      "    argument)\n"
+      "      case $line[1] in\n{}"
+      "      esac ;;\n"
+      "  esac\n"
+      "}}\n"
+      "if [ \"$funcstack[1]\" = _combu ]; then _combu \"$@\"; else compdef _combu combu; fi\n",
+      commands, zsh_options(words.options), cases);
+}
+
+// ---- fish
+
+namespace {
+
+std::string fish_text(const std::string& text) {
+  return fmt::format("'{}'", replaced(replaced(text, "\\", "\\\\"), "'", "\\'"));
+}
+
+std::string fish_option(const OptionWords& option, const std::string& condition) {
+  std::string line = fmt::format("complete -c combu{}", condition);
+  for (const std::string& name : option.names)
+    line += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
+  if (option.value == Value::text) line += " -x";
+  if (option.value == Value::file) line += " -r -F";
+  if (option.value == Value::folder) line += " -x -a '(__fish_complete_directories)'";
+  if (!option.choices.empty()) line += fmt::format(" -a '{}'", joined(option.choices));
+  return fmt::format("{} -d {}\n", line, fish_text(option.description));
+}
+
+}  // namespace
+
+std::string fish_completion(const Words& words) {
+  std::string text = "# combu's completion for fish: combu completion fish | source\ncomplete -c combu -f\n";
+  for (const OptionWords& option : words.options) text += fish_option(option, "");
+  for (const CommandWords& command : words.commands) {
+    text += fmt::format("complete -c combu -n __fish_use_subcommand -a {} -d {}\n", command.name,
+                        fish_text(command.description));
+    const std::string within = fmt::format(" -n '__fish_seen_subcommand_from {}'", command.name);
+    for (const OptionWords& option : command.options) text += fish_option(option, within);
+    if (!command.choices.empty())
+      text += fmt::format("complete -c combu{} -a '{}'\n", within, joined(command.choices));
+  }
+  return text;
+}
+
+}  // namespace combu

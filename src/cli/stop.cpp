@@ -1,0 +1,96 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "cli/commands.hpp"
+#include "cli/output.hpp"
+#include "cli/selection.hpp"
+
+namespace combu {
+namespace {
+
+constexpr std::size_t k_stops_in_flight = 16;
+
+struct StopOptions {
+  SelectionOptions selection;
+  std::string grace;
+  bool json = false;
+};
+
+struct Stopped {
+  std::size_t count = 0;
+  std::vector<Error> errors;
+};
+
+std::string json_line(const Sighting& sighting, const std::optional<Error>& error) {
+  nlohmann::ordered_json object{{"experiment", sighting.experiment},
+                                {"run", sighting.key.run.text()},
+                                {"trial", sighting.key.trial},
+                                {"attempt", sighting.key.attempt},
+                                {"stopped", !error}};
+  if (error) object["error"] = error->message();
+  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+Stopped stop_all(Session& session, const std::vector<Sighting>& attempts, std::optional<Seconds> grace,
+                 bool json) {
+  Stopped stopped;
+  std::mutex mutex;
+  in_parallel(attempts.size(), k_stops_in_flight, [&](std::size_t i) {
+    std::optional<Error> failed;
+    try {
+      session.engine().stop(attempts[i].key, grace, session.stop());
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::cancelled) throw;
+      failed = error;
+    }
+    std::scoped_lock lock(mutex);
+    if (failed) {
+      stopped.errors.emplace_back(failed->kind(), attempts[i].key.trial, failed->message());
+    } else {
+      session.progress().counted("stopped", ++stopped.count, attempts.size());
+    }
+    if (json) (void)put_out(json_line(attempts[i], failed));
+  });
+  return stopped;
+}
+
+int stop(Session& session, const Invocation& invocation, const StopOptions& options) {
+  std::optional<Seconds> grace;
+  if (!options.grace.empty()) grace = duration_option("--grace", options.grace);
+  std::vector<Sighting> attempts = chosen_attempts(session, invocation, options.selection);
+  std::erase_if(attempts, [](const Sighting& seen) { return seen.phase != Phase::running; });
+  const Stopped stopped = stop_all(session, attempts, grace, options.json);
+  session.progress().end();
+  for (const Error& error : stopped.errors)
+    session.progress().error(fmt::format("not stopped: {}", error.what()));
+  session.progress().note(attempts.empty() ? "nothing runs"
+                                           : fmt::format("stopped {} of {}", stopped.count, attempts.size()));
+  return exit_code(stopped.errors);
+}
+
+}  // namespace
+
+void add_stop(CLI::App& app, const Invocation& invocation, Action& action) {
+  CLI::App* command =
+      app.add_subcommand("stop", "Ask trials to end, and end them when their grace is over; keep them");
+  const auto options = std::make_shared<StopOptions>();
+  command->add_option("TRIAL", options->selection.trials, "Only these; else the whole experiment")
+      ->type_name("");
+  add_selection(*command, options->selection);
+  command
+      ->add_option("--grace", options->grace, "From its stop signal to its end: 10s (else the trial's own)")
+      ->type_name("TIME");
+  command->add_flag("--json", options->json, "One JSON object a line");
+  command->footer("Example:\n  combu -f experiment.jsonnet stop --grace 30s solver-a-1");
+  command->callback([&invocation, &action, options] {
+    action = [&invocation, options] {
+      return in_session(invocation, [&](Session& session) { return stop(session, invocation, *options); });
+    };
+  });
+}
+
+}  // namespace combu

@@ -1,0 +1,106 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include "cli/commands.hpp"
+#include "cli/output.hpp"
+#include "cli/selection.hpp"
+
+namespace combu {
+namespace {
+
+struct WaitOptions {
+  SelectionOptions selection;
+  bool json = false;
+};
+
+// What is left of runs that are over tells nothing new. When nothing lives, the newest run has ended just
+// now.
+void leave_old_runs(std::vector<Sighting>& attempts) {
+  if (attempts.empty()) return;
+  std::set<RunId> awaited;
+  for (const Sighting& seen : attempts)
+    if (seen.phase == Phase::running) awaited.insert(seen.key.run);
+  if (awaited.empty()) {
+    const auto is_older = [](const Sighting& left, const Sighting& right) {
+      return left.created_at < right.created_at;
+    };
+    awaited.insert(std::max_element(attempts.begin(), attempts.end(), is_older)->key.run);
+  }
+  std::erase_if(attempts, [&](const Sighting& seen) { return !awaited.contains(seen.key.run); });
+}
+
+// One selector for each run.
+std::vector<Selector> selectors_for(std::vector<Sighting> attempts, const SelectionOptions& options) {
+  // Services stand until they are stopped: they are waited for only by name.
+  const bool by_name = !options.trials.empty();
+  const std::size_t services =
+      by_name ? 0 : std::erase_if(attempts, [](const Sighting& seen) { return seen.service; });
+  if (options.run.empty()) leave_old_runs(attempts);
+
+  std::map<std::pair<std::string, RunId>, Selector> selectors;
+  for (const Sighting& seen : attempts) {
+    Selector& selector = selectors[{seen.experiment, seen.key.run}];
+    selector.experiment = seen.experiment;
+    selector.run = seen.key.run;
+    if (by_name || services > 0) selector.trials.push_back(seen.key.trial);
+  }
+  std::vector<Selector> list;
+  list.reserve(selectors.size());
+  for (auto& [name, selector] : selectors) list.push_back(std::move(selector));
+  return list;
+}
+
+std::string end_line(const Sighting& sighting) {
+  if (sighting.phase == Phase::gone) return fmt::format("{}: removed\n", sighting.key.trial);
+  if (!sighting.exit_code) return fmt::format("{}: ended, its exit code is not known\n", sighting.key.trial);
+  return fmt::format("{}: exit code {}\n", sighting.key.trial, *sighting.exit_code);
+}
+
+void tell_end(const Sighting& sighting, const WaitOptions& options) {
+  if (!options.json) {
+    (void)put_out(end_line(sighting));
+    return;
+  }
+  std::ostringstream text;
+  print_sightings_json(text, {&sighting, 1});
+  (void)put_out(text.str());
+}
+
+int wait(Session& session, const Invocation& invocation, const WaitOptions& options) {
+  const auto selectors =
+      selectors_for(chosen_attempts(session, invocation, options.selection), options.selection);
+  if (selectors.empty()) session.progress().note("nothing to wait for");
+  const auto engine = session.patient_engine();
+  const auto tell = [&](const Sighting& sighting) { tell_end(sighting, options); };
+  bool failed = false;
+  for (const Selector& selector : selectors)
+    for (const Sighting& last : await_end(*engine, selector, tell, session.stop()))
+      failed |= last.phase == Phase::gone || last.exit_code != 0;
+  return failed ? 1 : 0;
+}
+
+}  // namespace
+
+void add_wait(CLI::App& app, const Invocation& invocation, Action& action) {
+  CLI::App* command =
+      app.add_subcommand("wait", "Stay until the trials are over; the exit code is 1 when one failed");
+  const auto options = std::make_shared<WaitOptions>();
+  command->add_option("TRIAL", options->selection.trials, "Only these; else all but the services")
+      ->type_name("");
+  add_selection(*command, options->selection);
+  command->add_flag("--json", options->json, "One JSON object a line");
+  command->footer("Example:\n  combu -f experiment.jsonnet wait solver-a-1 solver-a-2");
+  command->callback([&invocation, &action, options] {
+    action = [&invocation, options] {
+      return in_session(invocation, [&](Session& session) { return wait(session, invocation, *options); });
+    };
+  });
+}
+
+}  // namespace combu

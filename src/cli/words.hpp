@@ -1,0 +1,35 @@
+#pragma once
+// The parser's options and commands, as a shell's completion needs them.
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+namespace combu {
+
+struct OptionWords {
+  std::vector<std::string> names;  // "-f", "--file"
+  std::string description;
+  enum class Value { none, text, file, folder } value = Value::none;
+  std::vector<std::string> choices;  // of a value of which only these are possible
+};
+
+struct CommandWords {
+  std::string name;
+  std::string description;
+  std::vector<OptionWords> options;
+  std::vector<std::string> choices;  // of its own argument
+};
+
+struct Words {
+  std::vector<OptionWords> options;  // that stand before or after any command
+  std::vector<CommandWords> commands;
+};
+[[nodiscard]] Words words_of(const CLI::App& app);
+
+// The program of one shell: "bash", "zsh" or "fish".
+[[nodiscard]] std::string bash_completion(const Words& words);
+[[nodiscard]] std::string zsh_completion(const Words& words);
+[[nodiscard]] std::string fish_completion(const Words& words);
+
+}  // namespace combu

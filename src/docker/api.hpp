@@ -1,0 +1,164 @@
+#pragma once
+// The Docker Engine API's endpoints that combu uses, one function each, by resource: api_system.cpp,
+// api_images.cpp, api_containers.cpp, api_networks.cpp, api_events.cpp. Each blocks until the answer is there
+// and throws Error as Connections does; an answer that makes no sense is `corrupt`.
+// https://docs.docker.com/reference/api/engine/
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "combu/engine.hpp"
+#include "docker/connections.hpp"
+#include "docker/labels.hpp"
+
+namespace combu::docker {
+
+// ---- System
+
+struct SystemFacts {
+  std::string product;  // "Docker Engine", "Podman Engine"
+  std::string version;
+  int cpus = 0;
+  Bytes memory;
+};
+[[nodiscard]] SystemFacts get_system(Connections& engine, std::stop_token stop);  // GET /version and /info
+
+// ---- Images
+
+struct ImageFacts {
+  std::string platform;  // "linux/amd64"
+  bool has_healthcheck = false;
+};
+// GET /images/{name}/json; nullopt when there is none.
+[[nodiscard]] std::optional<ImageFacts> inspect_image(Connections& engine, const std::string& image,
+                                                      std::stop_token stop);
+
+struct PullOptions {
+  std::string image;
+  std::string platform;
+  std::string registry_auth;  // X-Registry-Auth, or empty
+};
+// POST /images/create. `tell` is given the bytes of all layers as far as they are known.
+void pull_image(Connections& engine, const PullOptions& options,
+                const std::function<void(Bytes done, Bytes total)>& tell, std::stop_token stop);
+
+// ---- Containers
+
+struct PublishedPort {
+  std::string ip;
+  std::uint16_t host = 0;
+  std::string protocol;
+};
+
+struct ContainerSummary {
+  std::string id;
+  std::string name;
+  std::string image;
+  std::string state;
+  std::string status;
+  std::int64_t created = 0;  // seconds since the epoch
+  Labels labels;
+  std::vector<PublishedPort> ports;
+};
+// GET /containers/json?all=1: those that have all of the labels ("name" or "name=value").
+void list_containers(Connections& engine, const std::vector<std::string>& label_filters,
+                     const std::function<void(ContainerSummary&&)>& take, std::stop_token stop);
+
+struct ContainerFacts {
+  std::string id;
+  std::string name;
+  std::string image;
+  std::string state;
+  int exit_code = 0;
+  std::string health;
+  bool tty = false;
+  Labels labels;
+};
+// GET /containers/{id or name}/json; nullopt when there is none.
+[[nodiscard]] std::optional<ContainerFacts> inspect_container(Connections& engine, const std::string& which,
+                                                              std::stop_token stop);
+
+// POST /containers/create: the answer as it is, since its 404 and 409 mean more than an error here.
+[[nodiscard]] HttpResponse create_container(Connections& engine, const Trial& trial,
+                                            const nlohmann::json& body, std::stop_token stop);
+[[nodiscard]] std::string created_id(const HttpResponse& created);
+// PUT /containers/{id}/archive at the root folder.
+void put_archive(Connections& engine, const std::string& id, std::string tar, std::stop_token stop);
+// POST /containers/{id}/start; one that runs already is success.
+void start_container(Connections& engine, const std::string& id, const std::string& subject,
+                     std::stop_token stop);
+// POST /containers/{id}/stop; one that has ended, or is gone, is success.
+void stop_container(Connections& engine, const std::string& id, std::optional<Seconds> grace,
+                    std::stop_token stop);
+// DELETE /containers/{id}?force=1&v=1, and, where a removal is under way already, POST /containers/{id}/wait
+// for its end. One that is gone is success.
+void remove_container(Connections& engine, const std::string& id, const std::string& subject,
+                      std::stop_token stop);
+
+enum class LogFormat { raw, frames };
+// GET /containers/{id}/logs
+void read_logs(Connections& engine, const std::string& id, LogFormat format, const LogOptions& options,
+               const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop);
+
+// ---- Networks
+
+struct NetworkSummary {
+  std::string id;
+  std::string name;
+};
+// GET /networks
+[[nodiscard]] std::vector<NetworkSummary> list_networks(Connections& engine,
+                                                        const std::vector<std::string>& label_filters,
+                                                        std::stop_token stop);
+// POST /networks/create: a bridge. One of this name that came meanwhile is success.
+void create_network(Connections& engine, const std::string& name, const Labels& labels, std::stop_token stop);
+// POST /networks/{name}/connect; repeatable.
+void connect_network(Connections& engine, const std::string& network, const std::string& container,
+                     const nlohmann::json& endpoint, std::stop_token stop);
+// DELETE /networks/{id}: the answer as it is.
+[[nodiscard]] HttpResponse remove_network(Connections& engine, const std::string& id, std::stop_token stop);
+// GET /networks/{id}: the names of the containers on it.
+[[nodiscard]] std::vector<std::string> network_users(Connections& engine, const std::string& id,
+                                                     std::stop_token stop);
+
+// ---- Events
+
+struct ContainerEvent {
+  std::string action;  // "start", "die", "destroy", "health_status: healthy"
+  std::string id;
+  Labels attributes;  // the container's labels, and name, image, exitCode
+  Instant at{};
+};
+// GET /events, until the stream ends (returns) or `stop` is set (throws cancelled).
+void read_events(Connections& engine, const std::vector<std::string>& label_filters,
+                 const std::function<void()>& on_open, const std::function<void(const ContainerEvent&)>& take,
+                 std::stop_token stop);
+
+// ---- What they share
+
+// The `filters` parameter, encoded: {"label": [...]} and more.
+[[nodiscard]] std::string filters_parameter(const nlohmann::json& filters);
+// Reads JSON by `read`, and makes what it throws an Error(corrupt) that names the engine.
+template <typename Read>
+auto reading(const Connections& engine, const Read& read) {
+  try {
+    return read();
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(ErrorKind::corrupt, engine.address().text(),
+                std::string("the engine's answer makes no sense: ") + error.what());
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::corrupt || !error.subject().empty()) throw;
+    throw Error(ErrorKind::corrupt, engine.address().text(), error.message());
+  }
+}
+// A string, or empty where it is absent or null.
+[[nodiscard]] std::string text_at(const nlohmann::json& object, const char* name);
+[[nodiscard]] Labels labels_at(const nlohmann::json& object, const char* name);
+
+}  // namespace combu::docker

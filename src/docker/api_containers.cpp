@@ -1,0 +1,179 @@
+#include <fmt/core.h>
+
+#include <chrono>
+#include <cmath>
+
+#include "docker/api.hpp"
+#include "docker/json_pieces.hpp"
+#include "docker/log_frames.hpp"
+
+namespace combu::docker {
+namespace {
+
+using nlohmann::json;
+
+HttpRequest request_of(const Connections& engine, const char* method, std::string target) {
+  HttpRequest request;
+  request.method = method;
+  request.target = std::move(target);
+  request.silence_max = engine.options().silence_max;
+  return request;
+}
+
+std::string without_slash(std::string name) {
+  if (name.starts_with('/')) name.erase(0, 1);
+  return name;
+}
+
+std::vector<PublishedPort> ports_of(const json& container) {
+  std::vector<PublishedPort> ports;
+  const auto listed = container.find("Ports");
+  if (listed == container.end() || listed->is_null()) return ports;
+  for (const json& port : *listed) {
+    const auto host = port.find("PublicPort");
+    if (host == port.end()) continue;
+    ports.push_back({text_at(port, "IP"), host->get<std::uint16_t>(), text_at(port, "Type")});
+  }
+  return ports;
+}
+
+ContainerSummary summary_of(const json& container) {
+  ContainerSummary summary;
+  summary.id = container.at("Id").get<std::string>();
+  const auto names = container.find("Names");
+  if (names != container.end() && names->is_array() && !names->empty()) {
+    summary.name = without_slash(names->front().get<std::string>());
+  }
+  summary.image = text_at(container, "Image");
+  summary.state = container.at("State").get<std::string>();
+  summary.status = text_at(container, "Status");
+  summary.created = container.value("Created", std::int64_t{0});
+  summary.labels = labels_at(container, "Labels");
+  summary.ports = ports_of(container);
+  return summary;
+}
+
+ContainerFacts facts_of(const json& body) {
+  ContainerFacts facts;
+  facts.id = body.at("Id").get<std::string>();
+  facts.name = without_slash(text_at(body, "Name"));
+  const json& state = body.at("State");
+  facts.state = state.at("Status").get<std::string>();
+  facts.exit_code = state.value("ExitCode", 0);
+  if (const auto health = state.find("Health"); health != state.end() && health->is_object()) {
+    facts.health = text_at(*health, "Status");
+  }
+  const json& config = body.at("Config");
+  facts.image = text_at(config, "Image");
+  facts.tty = config.value("Tty", false);
+  facts.labels = labels_at(config, "Labels");
+  return facts;
+}
+
+std::string since_parameter(Instant since) {
+  const auto nanos = std::chrono::duration_cast<std::chrono::nanoseconds>(since.time_since_epoch()).count();
+  constexpr std::int64_t k_second = 1'000'000'000;
+  return fmt::format("{}.{:09}", nanos / k_second, nanos % k_second);
+}
+
+}  // namespace
+
+void list_containers(Connections& engine, const std::vector<std::string>& label_filters,
+                     const std::function<void(ContainerSummary&&)>& take, std::stop_token stop) {
+  HttpRequest request = request_of(engine, "GET", "/containers/json?all=1");
+  if (!label_filters.empty()) request.target += "&" + filters_parameter({{"label", label_filters}});
+  JsonPieces containers([&](std::string_view text) { take(summary_of(json::parse(text))); });
+  request.sink = [&](std::string_view bytes) {
+    containers.feed(bytes);
+    return true;
+  };
+  reading(engine, [&] {
+    engine.send_checked(request, engine.address().text(), stop);
+    containers.finish();
+  });
+}
+
+std::optional<ContainerFacts> inspect_container(Connections& engine, const std::string& which,
+                                                std::stop_token stop) {
+  const HttpResponse response =
+      engine.send(request_of(engine, "GET", "/containers/" + percent_encode(which) + "/json"), stop);
+  if (response.status == 404) return std::nullopt;
+  if (response.status != 200) throw error_of(response, which);
+  return reading(engine, [&] { return facts_of(json::parse(response.body)); });
+}
+
+HttpResponse create_container(Connections& engine, const Trial& trial, const json& body,
+                              std::stop_token stop) {
+  HttpRequest request = request_of(engine, "POST", "/containers/create?name=" + percent_encode(trial.name));
+  if (!trial.platform.empty()) request.target += "&platform=" + percent_encode(trial.platform);
+  // What is not UTF-8 in the file's strings the engine would refuse; here it would end the program.
+  request.body = body.dump(-1, ' ', false, json::error_handler_t::replace);
+  return engine.send(std::move(request), stop);
+}
+
+std::string created_id(const HttpResponse& created) {
+  return json::parse(created.body).at("Id").get<std::string>();
+}
+
+void put_archive(Connections& engine, const std::string& id, std::string tar, std::stop_token stop) {
+  HttpRequest request = request_of(engine, "PUT", "/containers/" + id + "/archive?path=%2F");
+  request.content_type = "application/x-tar";
+  request.body = std::move(tar);
+  engine.send_checked(std::move(request), id, stop);
+}
+
+void start_container(Connections& engine, const std::string& id, const std::string& subject,
+                     std::stop_token stop) {
+  const HttpResponse response = engine.send(request_of(engine, "POST", "/containers/" + id + "/start"), stop);
+  if (response.status == 204 || response.status == 304) return;
+  throw error_of(response, subject);
+}
+
+void stop_container(Connections& engine, const std::string& id, std::optional<Seconds> grace,
+                    std::stop_token stop) {
+  HttpRequest request = request_of(engine, "POST", "/containers/" + id + "/stop");
+  // The answer comes when the container has ended.
+  request.silence_max = std::nullopt;
+  if (grace) {
+    const double seconds = std::ceil(grace->count());
+    request.target += fmt::format("?t={}", static_cast<std::int64_t>(seconds));
+    request.silence_max = engine.options().silence_max + Seconds{seconds};
+  }
+  const HttpResponse response = engine.send(std::move(request), stop);
+  if (response.status == 204 || response.status == 304 || response.status == 404) return;
+  throw error_of(response, id);
+}
+
+void remove_container(Connections& engine, const std::string& id, const std::string& subject,
+                      std::stop_token stop) {
+  const HttpResponse response =
+      engine.send(request_of(engine, "DELETE", "/containers/" + id + "?force=1&v=1"), stop);
+  if (response.status == 204 || response.status == 200 || response.status == 404) return;
+  if (response.status != 409) throw error_of(response, subject);
+  const HttpResponse ended =
+      engine.send(request_of(engine, "POST", "/containers/" + id + "/wait?condition=removed"), stop);
+  if (ended.status != 200 && ended.status != 404) throw error_of(response, subject);
+}
+
+void read_logs(Connections& engine, const std::string& id, LogFormat format, const LogOptions& options,
+               const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) {
+  HttpRequest request = request_of(engine, "GET", "/containers/" + id + "/logs?stdout=1&stderr=1");
+  if (options.follow) {
+    request.target += "&follow=1";
+    request.silence_max = std::nullopt;
+  }
+  if (options.tail) request.target += fmt::format("&tail={}", *options.tail);
+  if (options.since) request.target += "&since=" + since_parameter(*options.since);
+  LogFrames frames(tell);
+  request.sink = [&](std::string_view bytes) {
+    if (format == LogFormat::frames) {
+      frames.feed(bytes);
+    } else {
+      tell(LogStream::out, bytes);
+    }
+    return true;
+  };
+  engine.send_checked(std::move(request), id, stop);
+}
+
+}  // namespace combu::docker

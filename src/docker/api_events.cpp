@@ -1,0 +1,42 @@
+#include <chrono>
+
+#include "docker/api.hpp"
+#include "docker/json_pieces.hpp"
+
+namespace combu::docker {
+namespace {
+
+using nlohmann::json;
+
+ContainerEvent event_of(const json& event) {
+  ContainerEvent result;
+  result.action = text_at(event, "Action");
+  const json actor = event.value("Actor", json::object());
+  result.id = text_at(actor, "ID");
+  result.attributes = labels_at(actor, "Attributes");
+  result.at = Instant(std::chrono::seconds(event.value("time", std::int64_t{0})));
+  return result;
+}
+
+}  // namespace
+
+void read_events(Connections& engine, const std::vector<std::string>& label_filters,
+                 const std::function<void()>& on_open, const std::function<void(const ContainerEvent&)>& take,
+                 std::stop_token stop) {
+  HttpRequest request;
+  // Health checks make three more events each time; the names asked for here are prefixes (moby:
+  // daemon/events/filter.go).
+  request.target = "/events?" + filters_parameter({{"type", {"container"}},
+                                                   {"event", {"start", "die", "health_status", "destroy"}},
+                                                   {"label", label_filters}});
+  request.silence_max = std::nullopt;
+  request.on_open = on_open;
+  JsonPieces events([&](std::string_view text) { take(event_of(json::parse(text))); });
+  request.sink = [&](std::string_view bytes) {
+    events.feed(bytes);
+    return true;
+  };
+  reading(engine, [&] { engine.send_checked(std::move(request), engine.address().text(), stop); });
+}
+
+}  // namespace combu::docker

@@ -1,0 +1,104 @@
+#include <fmt/core.h>
+
+#include <map>
+
+#include "docker/api.hpp"
+#include "docker/image_reference.hpp"
+#include "docker/json_pieces.hpp"
+
+namespace combu::docker {
+namespace {
+
+using nlohmann::json;
+
+// The longest pause of a pull without a word: unpacking one large layer.
+constexpr Seconds k_pull_silence_max{1800};
+
+// Adds up what the layers of one pull tell.
+class PullProgress {
+ public:
+  // False when this line says nothing of bytes.
+  bool take(const json& line) {
+    const auto detail = line.find("progressDetail");
+    if (detail == line.end() || !detail->is_object() || !detail->contains("total")) return false;
+    // Unpacking counts from the start again.
+    if (text_at(line, "status") != "Downloading") return false;
+    Layer& layer = layers_[text_at(line, "id")];
+    layer = {detail->value("current", std::int64_t{0}), detail->value("total", std::int64_t{0})};
+    return true;
+  }
+
+  [[nodiscard]] std::pair<Bytes, Bytes> sum() const {
+    std::pair<Bytes, Bytes> sum;
+    for (const auto& [id, layer] : layers_) {
+      sum.first.count += layer.current;
+      sum.second.count += layer.total;
+    }
+    return sum;
+  }
+
+ private:
+  struct Layer {
+    std::int64_t current = 0;
+    std::int64_t total = 0;
+  };
+  std::map<std::string, Layer> layers_;
+};
+
+bool has_healthcheck(const json& image) {
+  const json config = image.value("Config", json::object());
+  if (!config.is_object()) return false;
+  const auto check = config.find("Healthcheck");
+  if (check == config.end() || !check->is_object()) return false;
+  const auto test = check->find("Test");
+  return test != check->end() && test->is_array() && !test->empty() && test->front() != "NONE";
+}
+
+}  // namespace
+
+std::optional<ImageFacts> inspect_image(Connections& engine, const std::string& image, std::stop_token stop) {
+  HttpRequest request;
+  request.target = "/images/" + percent_encode(image) + "/json";
+  request.silence_max = engine.options().silence_max;
+  const HttpResponse response = engine.send(request, stop);
+  if (response.status == 404) return std::nullopt;
+  if (response.status != 200) throw error_of(response, image);
+  return reading(engine, [&] {
+    const json body = json::parse(response.body);
+    ImageFacts facts;
+    facts.platform = text_at(body, "Os") + "/" + text_at(body, "Architecture");
+    facts.has_healthcheck = has_healthcheck(body);
+    return facts;
+  });
+}
+
+void pull_image(Connections& engine, const PullOptions& options,
+                const std::function<void(Bytes, Bytes)>& tell, std::stop_token stop) {
+  const ImageReference reference = parse_image_reference(options.image);
+  HttpRequest request;
+  request.method = "POST";
+  request.target = fmt::format("/images/create?fromImage={}&tag={}", percent_encode(reference.name),
+                               percent_encode(reference.tag));
+  if (!options.platform.empty()) request.target += "&platform=" + percent_encode(options.platform);
+  if (!options.registry_auth.empty()) request.headers.emplace_back("X-Registry-Auth", options.registry_auth);
+  request.silence_max = k_pull_silence_max;
+  PullProgress progress;
+  std::string failure;
+  JsonPieces lines([&](std::string_view text) {
+    const json line = json::parse(text);
+    // A failed pull may be a 200 whose stream says so (Engine 29, Podman).
+    if (line.contains("error")) failure = text_at(line, "error");
+    if (progress.take(line)) std::apply(tell, progress.sum());
+  });
+  request.sink = [&](std::string_view bytes) {
+    lines.feed(bytes);
+    return true;
+  };
+  reading(engine, [&] {
+    engine.send_checked(request, options.image, stop);
+    lines.finish();
+  });
+  if (!failure.empty()) throw Error(ErrorKind::refused, options.image, one_line(failure));
+}
+
+}  // namespace combu::docker

@@ -1,0 +1,67 @@
+#include "docker/api.hpp"
+
+namespace combu::docker {
+namespace {
+
+using nlohmann::json;
+
+HttpRequest request_of(const Connections& engine, const char* method, std::string target) {
+  HttpRequest request;
+  request.method = method;
+  request.target = std::move(target);
+  request.silence_max = engine.options().silence_max;
+  return request;
+}
+
+}  // namespace
+
+std::vector<NetworkSummary> list_networks(Connections& engine, const std::vector<std::string>& label_filters,
+                                          std::stop_token stop) {
+  HttpRequest request = request_of(engine, "GET", "/networks");
+  if (!label_filters.empty()) request.target += "?" + filters_parameter({{"label", label_filters}});
+  const HttpResponse response = engine.send_checked(std::move(request), engine.address().text(), stop);
+  return reading(engine, [&] {
+    std::vector<NetworkSummary> networks;
+    for (const json& network : json::parse(response.body)) {
+      networks.push_back({network.at("Id").get<std::string>(), network.at("Name").get<std::string>()});
+    }
+    return networks;
+  });
+}
+
+void create_network(Connections& engine, const std::string& name, const Labels& labels,
+                    std::stop_token stop) {
+  HttpRequest request = request_of(engine, "POST", "/networks/create");
+  // 20.10 makes a second one of the same name unless CheckDuplicate is set.
+  request.body =
+      json{{"Name", name}, {"CheckDuplicate", true}, {"Driver", "bridge"}, {"Labels", labels}}.dump();
+  const HttpResponse response = engine.send(std::move(request), stop);
+  if (response.status != 201 && response.status != 409) throw error_of(response, name);
+}
+
+void connect_network(Connections& engine, const std::string& network, const std::string& container,
+                     const json& endpoint, std::stop_token stop) {
+  HttpRequest request = request_of(engine, "POST", "/networks/" + percent_encode(network) + "/connect");
+  request.body = json{{"Container", container}, {"EndpointConfig", endpoint}}.dump();
+  const HttpResponse response = engine.send(std::move(request), stop);
+  // 403: it is connected already (20.10: "endpoint with name … already exists in network …").
+  if (response.status != 200 && response.status != 403) throw error_of(response, network);
+}
+
+HttpResponse remove_network(Connections& engine, const std::string& id, std::stop_token stop) {
+  return engine.send(request_of(engine, "DELETE", "/networks/" + id), stop);
+}
+
+std::vector<std::string> network_users(Connections& engine, const std::string& id, std::stop_token stop) {
+  const HttpResponse response = engine.send_checked(request_of(engine, "GET", "/networks/" + id), id, stop);
+  return reading(engine, [&] {
+    const json network = json::parse(response.body);
+    std::vector<std::string> names;
+    const auto containers = network.find("Containers");
+    if (containers == network.end() || !containers->is_object()) return names;
+    for (const json& container : *containers) names.push_back(text_at(container, "Name"));
+    return names;
+  });
+}
+
+}  // namespace combu::docker

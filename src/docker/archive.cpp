@@ -1,0 +1,56 @@
+#include "docker/archive.hpp"
+
+#include <archive.h>
+#include <archive_entry.h>
+
+#include <memory>
+#include <vector>
+
+#include "combu/base.hpp"
+
+namespace combu::docker {
+namespace {
+
+using Writer = std::unique_ptr<archive, decltype(&archive_write_free)>;
+using Entry = std::unique_ptr<archive_entry, decltype(&archive_entry_free)>;
+
+void check(archive* writer, int result) {
+  if (result == ARCHIVE_OK) return;
+  const char* why = archive_error_string(writer);
+  throw Error(ErrorKind::invalid, "tar archive", why == nullptr ? "cannot be made" : why);
+}
+
+void add_entry(archive* writer, const std::string& path, unsigned type, int mode, std::string_view content) {
+  const Entry entry(archive_entry_new(), &archive_entry_free);
+  archive_entry_set_pathname(entry.get(), path.c_str());
+  archive_entry_set_filetype(entry.get(), type);
+  archive_entry_set_perm(entry.get(), static_cast<__LA_MODE_T>(mode));
+  archive_entry_set_size(entry.get(), static_cast<la_int64_t>(content.size()));
+  check(writer, archive_write_header(writer, entry.get()));
+  if (!content.empty() && archive_write_data(writer, content.data(), content.size()) < 0)
+    check(writer, ARCHIVE_FATAL);
+}
+
+la_ssize_t append(archive*, void* tar, const void* bytes, std::size_t size) {
+  static_cast<std::string*>(tar)->append(static_cast<const char*>(bytes), size);
+  return static_cast<la_ssize_t>(size);
+}
+
+}  // namespace
+
+std::string tar_of(const std::string& path, std::string_view content) {
+  constexpr int k_folder_mode = 0755;
+  constexpr int k_file_mode = 0644;
+  std::string tar;
+  const Writer writer(archive_write_new(), &archive_write_free);
+  check(writer.get(), archive_write_set_format_ustar(writer.get()));
+  check(writer.get(), archive_write_open(writer.get(), &tar, nullptr, &append, nullptr));
+  for (std::size_t slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) {
+    add_entry(writer.get(), path.substr(0, slash + 1), AE_IFDIR, k_folder_mode, {});
+  }
+  add_entry(writer.get(), path, AE_IFREG, k_file_mode, content);
+  check(writer.get(), archive_write_close(writer.get()));
+  return tar;
+}
+
+}  // namespace combu::docker

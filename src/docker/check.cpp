@@ -1,0 +1,95 @@
+#include <fmt/core.h>
+
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "docker/container_json.hpp"
+#include "docker/docker_engine.hpp"
+#include "docker/status.hpp"
+
+namespace combu::docker {
+namespace {
+
+// What containers of others hold.
+class Taken {
+ public:
+  void add(const ContainerSummary& container) {
+    std::string text = holder_text(container.name, container.image, container.labels);
+    if (parse_status(container.state, container.status).phase == Phase::running) {
+      for (const PublishedPort& port : container.ports) {
+        ports_[{port.host, port.protocol}].push_back({port.ip, text});
+      }
+    }
+    names_.emplace(container.name, std::move(text));
+  }
+
+  void check(const Trial& trial, std::vector<Error>& errors) const {
+    if (const auto holder = names_.find(trial.name); holder != names_.end()) {
+      errors.emplace_back(ErrorKind::conflict, trial.name,
+                          "its name is in use by " + holder->second + "; remove that or rename the trial");
+    }
+    for (const Port& port : trial.ports) check_port(trial, port, errors);
+  }
+
+ private:
+  struct Holder {
+    std::string ip;
+    std::string text;
+  };
+
+  static bool is_any(const std::string& ip) { return ip.empty() || ip == "0.0.0.0" || ip == "::"; }
+
+  void check_port(const Trial& trial, const Port& port, std::vector<Error>& errors) const {
+    const auto at = ports_.find({port.host, port.protocol});
+    if (at == ports_.end()) return;
+    for (const Holder& holder : at->second) {
+      if (!is_any(holder.ip) && !is_any(port.host_ip) && holder.ip != port.host_ip) continue;
+      errors.emplace_back(ErrorKind::conflict, trial.name,
+                          fmt::format("host port {}/{} is in use by {}; stop that or choose another port",
+                                      port.host, port.protocol, holder.text));
+      return;
+    }
+  }
+
+  std::unordered_map<std::string, std::string> names_;
+  std::map<std::pair<std::uint16_t, std::string>, std::vector<Holder>> ports_;
+};
+
+void check_networks(const Trial& trial, std::vector<Error>& errors) {
+  if (trial.networks.size() < 2) return;
+  for (const std::string& network : trial.networks) {
+    if (network != "host" && network != "none") continue;
+    errors.emplace_back(ErrorKind::invalid, trial.name,
+                        fmt::format("the network {} cannot be had together with others", network));
+  }
+}
+
+}  // namespace
+
+std::vector<Error> DockerEngine::check(const Run& run, std::stop_token stop) {
+  Taken taken;
+  list_containers(
+      connections_, {},
+      [&](ContainerSummary&& container) {
+        const std::optional<Identity> identity = identity_of(container.labels);
+        if (!identity || identity->experiment != run.experiment.name) taken.add(container);
+      },
+      std::move(stop));
+  std::vector<Error> errors;
+  for (const Trial& trial : run.experiment.trials) {
+    taken.check(trial, errors);
+    check_networks(trial, errors);
+    if (trial.docker.empty()) continue;
+    try {
+      (void)container_json(run, trial, 1, NetworksAtCreate::all);
+    } catch (const Error& error) {
+      errors.push_back(error);
+    }
+  }
+  return errors;
+}
+
+}  // namespace combu::docker

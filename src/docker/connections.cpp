@@ -1,0 +1,149 @@
+#include "docker/connections.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+namespace combu::docker {
+namespace {
+
+ErrorKind kind_of(int status) {
+  switch (status) {
+    case 404:
+      return ErrorKind::not_found;
+    case 409:
+      return ErrorKind::conflict;
+    case 408:
+    case 429:
+    case 502:
+    case 503:
+    case 504:
+      return ErrorKind::unavailable;
+    default:
+      // 500 too: a port in use, an unknown user and an unknown device are told by it, and a repeat is told
+      // the same.
+      return status >= 400 && status < 600 ? ErrorKind::refused : ErrorKind::corrupt;
+  }
+}
+
+}  // namespace
+
+std::string one_line(std::string_view text) {
+  constexpr std::size_t k_length_max = 500;
+  std::string line;
+  for (const char letter : text) {
+    const bool blank = static_cast<unsigned char>(letter) <= ' ';
+    if (blank && (line.empty() || line.back() == ' ')) continue;
+    line += blank ? ' ' : letter;
+  }
+  while (line.ends_with(' ')) line.pop_back();
+  if (line.size() <= k_length_max) return line;
+  std::size_t end = k_length_max;
+  while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0U) == 0x80U)
+    --end;  // never inside a UTF-8 character
+  return line.substr(0, end) + "…";
+}
+
+std::string ApiVersion::text() const {
+  return fmt::format("{}.{}", major, minor);
+}
+
+ApiVersion parse_api_version(std::string_view text) {
+  ApiVersion version;
+  const char* const last = text.data() + text.size();
+  const auto [dot, bad_major] = std::from_chars(text.data(), last, version.major);
+  if (bad_major == std::errc() && dot != last && *dot == '.') {
+    const auto [end, bad_minor] = std::from_chars(dot + 1, last, version.minor);
+    if (bad_minor == std::errc() && end == last) return version;
+  }
+  throw Error(ErrorKind::corrupt, "", fmt::format("\"{}\" is no version of the Docker API", text));
+}
+
+std::string message_of(const HttpResponse& response) {
+  const nlohmann::json body = nlohmann::json::parse(response.body, nullptr, false);
+  if (body.is_object() && body.contains("message") && body["message"].is_string()) {
+    return one_line(body["message"].get<std::string>());
+  }
+  const std::string text = one_line(response.body);
+  return text.empty() ? fmt::format("status {} without a word", response.status)
+                      : fmt::format("status {}: {}", response.status, text);
+}
+
+Error error_of(const HttpResponse& response, const std::string& subject) {
+  if (response.status >= 300 && response.status < 400) {
+    return {ErrorKind::corrupt, subject,
+            fmt::format("the engine answered with a redirection (status {}); is a proxy at its address?",
+                        response.status)};
+  }
+  return {kind_of(response.status), subject, message_of(response)};
+}
+
+Connections::Connections(Address address, DockerOptions options)
+    : address_(std::move(address)), options_(options) {}
+
+std::unique_ptr<Channel> Connections::take() {
+  const std::scoped_lock lock(mutex_);
+  if (idle_.empty()) return std::make_unique<Channel>(address_);
+  std::unique_ptr<Channel> channel = std::move(idle_.back());
+  idle_.pop_back();
+  return channel;
+}
+
+void Connections::give_back(std::unique_ptr<Channel> channel) {
+  const std::scoped_lock lock(mutex_);
+  idle_.push_back(std::move(channel));
+}
+
+HttpResponse Connections::send_over_one(const HttpRequest& request, std::stop_token stop) {
+  // One whose call failed is not kept: after an engine's restart all that are idle are broken, and the next
+  // call takes a new one.
+  std::unique_ptr<Channel> channel = take();
+  HttpResponse response = channel->send(request, std::move(stop));
+  give_back(std::move(channel));
+  return response;
+}
+
+ApiVersion Connections::version(std::stop_token stop) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (version_) return *version_;
+  }
+  HttpRequest ping;
+  ping.target = "/_ping";
+  ping.silence_max = options_.silence_max;
+  const HttpResponse response = send_over_one(ping, std::move(stop));
+  if (response.status != 200) throw error_of(response, address_.text());
+  const std::string told = response.header("Api-Version");
+  if (told.empty()) {
+    throw Error(ErrorKind::corrupt, address_.text(),
+                "something answers there, but it is not a Docker Engine");
+  }
+  const ApiVersion highest = parse_api_version(told);
+  if (highest < k_api_oldest) {
+    throw Error(
+        ErrorKind::refused, address_.text(),
+        fmt::format(
+            "this engine speaks the Docker API up to {}, combu needs {} or newer (Docker Engine 20.10); "
+            "upgrade the engine",
+            told, k_api_oldest.text()));
+  }
+  const std::scoped_lock lock(mutex_);
+  version_ = std::min(highest, k_api_newest);
+  return *version_;
+}
+
+HttpResponse Connections::send(HttpRequest request, std::stop_token stop) {
+  request.target = fmt::format("/v{}{}", version(stop).text(), request.target);
+  return send_over_one(request, std::move(stop));
+}
+
+HttpResponse Connections::send_checked(HttpRequest request, const std::string& subject,
+                                       std::stop_token stop) {
+  HttpResponse response = send(std::move(request), std::move(stop));
+  if (response.status < 200 || response.status >= 300) throw error_of(response, subject);
+  return response;
+}
+
+}  // namespace combu::docker

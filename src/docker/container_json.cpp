@@ -1,0 +1,171 @@
+#include "docker/container_json.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <string_view>
+
+#include "docker/labels.hpp"
+
+namespace combu::docker {
+namespace {
+
+using nlohmann::json;
+
+// Of the body of ContainerCreate. Not here: Labels and what names the container, which are combu's.
+constexpr std::array k_section_fields = {
+    "ArgsEscaped", "AttachStderr", "AttachStdin", "AttachStdout",    "Cmd",
+    "Domainname",  "Entrypoint",   "Env",         "ExposedPorts",    "Healthcheck",
+    "HostConfig",  "Hostname",     "MacAddress",  "NetworkDisabled", "NetworkingConfig",
+    "OnBuild",     "OpenStdin",    "Shell",       "StdinOnce",       "StopSignal",
+    "StopTimeout", "Tty",          "User",        "Volumes",         "WorkingDir",
+    "Labels"};
+
+std::int64_t nanoseconds(Seconds duration) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count();
+}
+
+json healthcheck_json(const Healthcheck& check) {
+  json value = json::object();
+  if (!check.test.empty()) value["Test"] = check.test;
+  if (check.interval.count() > 0) value["Interval"] = nanoseconds(check.interval);
+  if (check.timeout.count() > 0) value["Timeout"] = nanoseconds(check.timeout);
+  if (check.start_period.count() > 0) value["StartPeriod"] = nanoseconds(check.start_period);
+  if (check.retries > 0) value["Retries"] = check.retries;
+  return value;
+}
+
+void add_process(json& body, const Trial& trial) {
+  body["Image"] = trial.image;
+  if (trial.entrypoint) body["Entrypoint"] = *trial.entrypoint;
+  if (trial.cmd) body["Cmd"] = *trial.cmd;
+  json env = json::array();
+  for (const auto& [name, value] : trial.env) env.push_back(name + "=" + value);
+  if (!env.empty()) body["Env"] = std::move(env);
+  if (!trial.workdir.empty()) body["WorkingDir"] = trial.workdir;
+  if (!trial.user.empty()) body["User"] = trial.user;
+  if (!trial.stop_signal.empty()) body["StopSignal"] = trial.stop_signal;
+  if (trial.stop_grace) body["StopTimeout"] = static_cast<std::int64_t>(std::ceil(trial.stop_grace->count()));
+  if (trial.healthcheck) body["Healthcheck"] = healthcheck_json(*trial.healthcheck);
+}
+
+void add_ports(json& body, const Trial& trial) {
+  for (const Port& port : trial.ports) {
+    const std::string inside = fmt::format("{}/{}", port.container, port.protocol);
+    body["ExposedPorts"][inside] = json::object();
+    body["HostConfig"]["PortBindings"][inside].push_back(
+        {{"HostIp", port.host_ip}, {"HostPort", std::to_string(port.host)}});
+  }
+}
+
+// Mounts, not Binds: where the source is missing the engine says so, and does not make a folder that belongs
+// to root.
+void add_volumes(json& host, const Trial& trial) {
+  for (const Volume& volume : trial.volumes) {
+    json mount = {{"Type", volume.source_is_path ? "bind" : "volume"},
+                  {"Source", volume.source},
+                  {"Target", volume.target}};
+    if (volume.read_only) mount["ReadOnly"] = true;
+    host["Mounts"].push_back(std::move(mount));
+  }
+}
+
+void add_networks(json& body, const Trial& trial, NetworksAtCreate networks) {
+  if (trial.networks.empty()) return;
+  body["HostConfig"]["NetworkMode"] = trial.networks.front();
+  if (trial.networks.size() == 1 && is_engines_own_network(trial.networks.front())) return;
+  for (const std::string& network : trial.networks) {
+    body["NetworkingConfig"]["EndpointsConfig"][network] = endpoint_json(trial, network);
+    if (networks == NetworksAtCreate::first) return;
+  }
+}
+
+// What the section says wins: objects are merged field by field, other values replaced. Mounts and Env are
+// added to, so that a section never loses what the trial's own fields ask for.
+void merge(json& into, const json& section) {
+  for (const auto& [name, value] : section.items()) {
+    json& place = into[name];
+    if (place.is_object() && value.is_object()) {
+      merge(place, value);
+    } else if (place.is_array() && value.is_array() && (name == "Mounts" || name == "Env")) {
+      place.insert(place.end(), value.begin(), value.end());
+    } else {
+      place = value;
+    }
+  }
+}
+
+[[noreturn]] void refuse(const Trial& trial, std::string_view field, std::string message) {
+  throw Error(ErrorKind::invalid, fmt::format("{}: docker{}{}", trial.name, field.empty() ? "" : ".", field),
+              std::move(message));
+}
+
+void refuse_own_labels(const Trial& trial, const json& section) {
+  const auto labels = section.find("Labels");
+  if (labels == section.end()) return;
+  if (!labels->is_object()) refuse(trial, "Labels", "must be an object");
+  for (const auto& [name, value] : labels->items()) {
+    if (name.starts_with(k_label_prefix))
+      refuse(trial, "Labels." + name, "labels that begin with combu. are combu's own");
+  }
+}
+
+json read_section(const Trial& trial) {
+  json section = json::parse(trial.docker, nullptr, false);
+  if (!section.is_object()) refuse(trial, "", "must be an object");
+  std::vector<std::string_view> known(k_section_fields.begin(), k_section_fields.end());
+  for (const auto& [name, value] : section.items()) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    const std::optional<std::string_view> meant = nearest(name, known);
+    refuse(trial, name,
+           meant ? fmt::format("the Docker API has no such field; did you mean {}?", *meant)
+                 : "the Docker API's container has no such field, or it is combu's own");
+  }
+  const auto host = section.find("HostConfig");
+  if (host != section.end() && !host->is_object()) refuse(trial, "HostConfig", "must be an object");
+  if (host != section.end() && host->value("AutoRemove", false)) {
+    refuse(trial, "HostConfig.AutoRemove",
+           "would take the exit code away with the container; remove with `combu kill`");
+  }
+  refuse_own_labels(trial, section);
+  return section;
+}
+
+}  // namespace
+
+bool is_engines_own_network(const std::string& name) {
+  return name == "host" || name == "none" || name == "bridge";
+}
+
+json endpoint_json(const Trial& trial, const std::string& network) {
+  // The engine's own networks refuse aliases.
+  if (is_engines_own_network(network)) return json::object();
+  return {{"Aliases", {trial.name}}};
+}
+
+json container_json(const Run& run, const Trial& trial, int attempt, NetworksAtCreate networks) {
+  json body = json::object();
+  add_process(body, trial);
+  json& host = body["HostConfig"];
+  host["Init"] = trial.init;
+  add_volumes(host, trial);
+  add_ports(body, trial);
+  add_networks(body, trial, networks);
+  if (!trial.docker.empty()) {
+    try {
+      merge(body, read_section(trial));
+    } catch (const json::exception& error) {
+      refuse(trial, "", error.what());
+    }
+  }
+  json& labels = body["Labels"];
+  for (const auto& [name, value] : trial.labels) labels[name] = value;
+  for (const auto& [name, value] : labels_of(run, trial, attempt)) labels[name] = value;
+  return body;
+}
+
+}  // namespace combu::docker

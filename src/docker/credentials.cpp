@@ -1,0 +1,132 @@
+#include "docker/credentials.hpp"
+
+#include <fmt/core.h>
+
+#include <cstdint>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "docker/credential_program.hpp"
+
+namespace combu::docker {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view k_alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+std::string text_at(const json& object, const char* name) {
+  const auto at = object.find(name);
+  return at != object.end() && at->is_string() ? at->get<std::string>() : "";
+}
+
+const json* object_at(const json& object, const std::string& name) {
+  const auto at = object.find(name);
+  return at != object.end() && at->is_object() ? &*at : nullptr;
+}
+
+// "https://registry:5000/v2/" and "registry:5000" mean the same registry.
+std::string host_of(std::string_view key) {
+  for (const std::string_view scheme : {"https://", "http://"}) {
+    if (key.starts_with(scheme)) key.remove_prefix(scheme.size());
+  }
+  return std::string(key.substr(0, key.find('/')));
+}
+
+std::string header_of(const json& auth) {
+  return encode_base64url(auth.dump());
+}
+
+Credentials from_auths(const json& auths, const std::string& key) {
+  const json* entry = object_at(auths, key);
+  for (auto other = auths.begin(); entry == nullptr && other != auths.end(); ++other) {
+    if (other->is_object() && host_of(other.key()) == host_of(key)) entry = &*other;
+  }
+  if (entry == nullptr) return {};
+  if (const std::string token = text_at(*entry, "identitytoken"); !token.empty()) {
+    return {header_of({{"identitytoken", token}, {"serveraddress", key}}), ""};
+  }
+  const std::string pair = decode_base64(text_at(*entry, "auth"));
+  const std::size_t colon = pair.find(':');
+  if (colon == std::string::npos) return {};
+  return {header_of({{"username", pair.substr(0, colon)},
+                     {"password", pair.substr(colon + 1)},
+                     {"serveraddress", key}}),
+          ""};
+}
+
+Credentials from_program(const std::string& name, const std::string& key, Seconds time_max) {
+  const std::string program = "docker-credential-" + name;
+  const ProgramEnd end = run_credential_program(program, key, time_max);
+  if (!end.problem.empty()) return {"", fmt::format("{} {}", program, end.problem)};
+  // A program that knows none ends with 1 and says so in words (docker-credential-helpers:
+  // credentials/error.go).
+  if (end.exit_code != 0) return {};
+  const json answer = json::parse(end.output, nullptr, false);
+  if (!answer.is_object()) return {"", program + " gave no JSON"};
+  const std::string user = text_at(answer, "Username");
+  const std::string secret = text_at(answer, "Secret");
+  if (user == "<token>") return {header_of({{"identitytoken", secret}, {"serveraddress", key}}), ""};
+  if (user.empty() && secret.empty()) return {};
+  return {header_of({{"username", user}, {"password", secret}, {"serveraddress", key}}), ""};
+}
+
+}  // namespace
+
+std::string encode_base64url(std::string_view bytes) {
+  std::string text;
+  for (std::size_t at = 0; at < bytes.size(); at += 3) {
+    std::uint32_t group = 0;
+    for (std::size_t i = 0; i < 3; ++i) {
+      group = group << 8U | (at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0U);
+    }
+    for (std::size_t i = 0; i < 4; ++i) {
+      text += at + i <= bytes.size() ? k_alphabet[group >> (18U - 6U * i) & 63U] : '=';
+    }
+  }
+  return text;
+}
+
+std::string decode_base64(std::string_view text) {
+  std::string bytes;
+  std::uint32_t group = 0;
+  unsigned bits = 0;
+  for (const char letter : text) {
+    const char plain = letter == '+' ? '-' : letter == '/' ? '_' : letter;
+    const std::size_t value = k_alphabet.find(plain);
+    if (value == std::string_view::npos) continue;
+    group = group << 6U | static_cast<std::uint32_t>(value);
+    bits += 6;
+    if (bits < 8) continue;
+    bits -= 8;
+    bytes += static_cast<char>(group >> bits & 255U);
+  }
+  return bytes;
+}
+
+Credentials find_credentials(const std::string& config_folder, const std::string& registry_key,
+                             Seconds helper_max) {
+  const std::string path = config_folder + "/config.json";
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return {};
+  const json config = json::parse(std::istreambuf_iterator<char>(file), {}, nullptr, false);
+  if (!config.is_object()) return {"", path + " is not a JSON object"};
+  std::string program = text_at(config, "credsStore");
+  if (const json* helpers = object_at(config, "credHelpers")) {
+    for (const std::string& key : {registry_key, host_of(registry_key)}) {
+      if (const std::string name = text_at(*helpers, key.c_str()); !name.empty()) program = name;
+    }
+  }
+  Credentials found;
+  if (!program.empty()) found = from_program(program, registry_key, helper_max);
+  if (!found.header.empty()) return found;
+  const json* auths = object_at(config, "auths");
+  if (auths == nullptr) return found;
+  Credentials plain = from_auths(*auths, registry_key);
+  plain.note = found.note;
+  return plain;
+}
+
+}  // namespace combu::docker

@@ -1,0 +1,175 @@
+#include "docker/docker_engine.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "docker/labels.hpp"
+#include "docker/status.hpp"
+
+namespace combu {
+
+std::unique_ptr<Engine> open_docker(const DockerPlace& place, const DockerOptions& options) {
+  return std::make_unique<docker::DockerEngine>(place, options);
+}
+
+}  // namespace combu
+
+namespace combu::docker {
+namespace {
+
+Sighting sighting_of(ContainerSummary&& container, Identity&& identity) {
+  const Status status = parse_status(container.state, container.status);
+  Sighting sighting;
+  sighting.key = std::move(identity.key);
+  sighting.experiment = std::move(identity.experiment);
+  sighting.file = std::move(identity.file);
+  sighting.id = std::move(container.id);
+  sighting.image = std::move(container.image);
+  sighting.phase = status.phase;
+  sighting.health = status.health;
+  sighting.exit_code = status.exit_code;
+  sighting.created_at = Instant(std::chrono::seconds(container.created));
+  sighting.status = std::move(container.status);
+  return sighting;
+}
+
+std::string attribute(const ContainerEvent& event, const char* name) {
+  const auto at = event.attributes.find(name);
+  return at == event.attributes.end() ? "" : at->second;
+}
+
+std::optional<int> exit_code_of(const ContainerEvent& event) {
+  const std::string text = attribute(event, "exitCode");
+  int code = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), code);
+  if (failure != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return code;
+}
+
+// False for what changes neither phase nor health.
+bool apply_action(const ContainerEvent& event, Sighting& sighting) {
+  constexpr std::string_view k_health = "health_status: ";
+  sighting.status = event.action;
+  if (event.action == "start") {
+    sighting.phase = Phase::running;
+  } else if (event.action == "die") {
+    sighting.phase = Phase::ended;
+    sighting.exit_code = exit_code_of(event);
+  } else if (event.action == "destroy") {
+    sighting.phase = Phase::gone;
+  } else if (event.action.starts_with(k_health)) {
+    sighting.phase = Phase::running;
+    sighting.health = parse_health(std::string_view(event.action).substr(k_health.size()));
+  } else {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+TrialFilter::TrialFilter(const Selector& selector) : sorted_(selector.trials) {
+  std::sort(sorted_.begin(), sorted_.end());
+}
+
+bool TrialFilter::selects(const std::string& trial) const {
+  return sorted_.empty() || std::binary_search(sorted_.begin(), sorted_.end(), trial);
+}
+
+std::string holder_text(const std::string& name, const std::string& image, const Labels& labels) {
+  const std::optional<Identity> identity = identity_of(labels);
+  if (!identity) return fmt::format("the container {} (image {}), which combu has not made", name, image);
+  return fmt::format("the container {} (image {}) of the experiment {}, run {}", name, image,
+                     identity->experiment, identity->key.run.text());
+}
+
+DockerEngine::DockerEngine(const DockerPlace& place, DockerOptions options)
+    : connections_(place.address, options), config_folder_(place.config_folder) {}
+
+Facts DockerEngine::facts(std::stop_token stop) {
+  const SystemFacts system = get_system(connections_, stop);
+  Facts facts;
+  facts.engine =
+      fmt::format("{} {} (API {})", system.product, system.version, connections_.version(stop).text());
+  facts.address = connections_.address().text();
+  facts.cpus = system.cpus;
+  facts.memory = system.memory;
+  return facts;
+}
+
+std::vector<Sighting> DockerEngine::list(const Selector& selector, std::stop_token stop) {
+  const TrialFilter filter(selector);
+  std::vector<Sighting> sightings;
+  list_containers(
+      connections_, label_filters(selector),
+      [&](ContainerSummary&& container) {
+        std::optional<Identity> identity = identity_of(container.labels);
+        if (!identity || !filter.selects(identity->key.trial)) return;
+        sightings.push_back(sighting_of(std::move(container), std::move(*identity)));
+      },
+      stop);
+  return sightings;
+}
+
+void DockerEngine::watch(const Selector& selector, const std::function<void(const Change&)>& tell,
+                         std::stop_token stop) {
+  const TrialFilter filter(selector);
+  const auto take = [&](const ContainerEvent& event) {
+    const std::optional<Identity> identity = identity_of(event.attributes);
+    if (!identity || !filter.selects(identity->key.trial)) return;
+    Sighting sighting;
+    sighting.key = identity->key;
+    sighting.experiment = identity->experiment;
+    sighting.file = identity->file;
+    sighting.id = event.id;
+    sighting.image = attribute(event, "image");
+    if (apply_action(event, sighting)) tell(sighting);
+  };
+  try {
+    read_events(
+        connections_, label_filters(selector), [&] { tell(Watching{}); }, take, stop);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::cancelled && stop.stop_requested()) return;
+    throw;
+  }
+  if (stop.stop_requested()) return;
+  throw Error(ErrorKind::unavailable, connections_.address().text(),
+              "the engine ended the stream of its events");
+}
+
+std::vector<std::string> DockerEngine::ids_of(const Key& key, std::stop_token stop) {
+  std::vector<std::string> ids;
+  list_containers(
+      connections_, label_filters(key),
+      [&](ContainerSummary&& container) {
+        if (identity_of(container.labels)) ids.push_back(std::move(container.id));
+      },
+      std::move(stop));
+  return ids;
+}
+
+void DockerEngine::stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) {
+  for (const std::string& id : ids_of(key, stop)) stop_container(connections_, id, grace, stop);
+}
+
+void DockerEngine::logs(const Key& key, const LogOptions& options,
+                        const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) {
+  const auto absent = [&] {
+    return Error(ErrorKind::not_found, key.trial,
+                 fmt::format("no container of attempt {} in run {}", key.attempt, key.run.text()));
+  };
+  const std::vector<std::string> ids = ids_of(key, stop);
+  if (ids.empty()) throw absent();
+  const std::optional<ContainerFacts> container = inspect_container(connections_, ids.front(), stop);
+  if (!container) throw absent();
+  // Not by the answer's content type: it differs from engine to engine.
+  read_logs(connections_, container->id, container->tty ? LogFormat::raw : LogFormat::frames, options, tell,
+            stop);
+}
+
+}  // namespace combu::docker

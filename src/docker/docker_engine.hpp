@@ -1,0 +1,62 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "combu/docker.hpp"
+#include "docker/api.hpp"
+#include "docker/connections.hpp"
+
+namespace combu::docker {
+
+// include/combu/engine.hpp holds for each verb. By verb: docker_engine.cpp, start.cpp, check.cpp,
+// prepare.cpp, release.cpp.
+class DockerEngine : public Engine {
+ public:
+  DockerEngine(const DockerPlace& place, DockerOptions options);
+
+  Facts facts(std::stop_token stop) override;
+  std::vector<Error> check(const Run& run, std::stop_token stop) override;
+  std::vector<Error> prepare(const Run& run, const std::function<void(const Preparation&)>& tell,
+                             std::stop_token stop) override;
+  std::optional<Sighting> start(const Run& run, const Trial& trial, int attempt,
+                                std::stop_token stop) override;
+  void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) override;
+  std::vector<Sighting> list(const Selector& selector, std::stop_token stop) override;
+  void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
+             std::stop_token stop) override;
+  void logs(const Key& key, const LogOptions& options,
+            const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) override;
+  Released release(const Selector& selector, const std::function<void(std::size_t, std::size_t)>& tell,
+                   std::stop_token stop) override;
+
+ private:
+  std::vector<std::string> ids_of(const Key& key, std::stop_token stop);
+  std::string create_or_adopt(const Run& run, const Trial& trial, int attempt,
+                              std::optional<Sighting>& adopted, std::stop_token stop);
+  ContainerFacts holder_of_name(const Run& run, const Trial& trial, int attempt, std::stop_token stop);
+  void add_to_created(const std::string& id, const Trial& trial, std::stop_token stop);
+  void release_networks(const Selector& selector, Released& released, std::stop_token stop);
+
+  Connections connections_;
+  std::string config_folder_;
+};
+
+// "x (image y)", and of which experiment: who holds a name or a port.
+[[nodiscard]] std::string holder_text(const std::string& name, const std::string& image,
+                                      const Labels& labels);
+
+// Whether the selector's trials, if it names any, include this one. A set made once for a whole listing.
+class TrialFilter {
+ public:
+  explicit TrialFilter(const Selector& selector);
+  [[nodiscard]] bool selects(const std::string& trial) const;
+
+ private:
+  std::vector<std::string> sorted_;
+};
+
+}  // namespace combu::docker

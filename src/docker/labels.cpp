@@ -1,0 +1,75 @@
+#include "docker/labels.hpp"
+
+#include <charconv>
+
+namespace combu::docker {
+namespace {
+
+std::string filter(std::string_view label, std::string_view value) {
+  return std::string(label) + "=" + std::string(value);
+}
+
+std::optional<int> parse_attempt(std::string_view text) {
+  int attempt = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), attempt);
+  if (failure != std::errc() || end != text.data() + text.size() || attempt < 1) return std::nullopt;
+  return attempt;
+}
+
+std::optional<RunId> parse_run(const std::string& text) {
+  try {
+    return RunId(text);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+Labels network_labels_of(const Run& run) {
+  return {{k_label_experiment, run.experiment.name},
+          {k_label_file, run.experiment.file},
+          {k_label_run, run.id.text()}};
+}
+
+Labels labels_of(const Run& run, const Trial& trial, int attempt) {
+  Labels labels = network_labels_of(run);
+  labels[k_label_trial] = trial.name;
+  labels[k_label_attempt] = std::to_string(attempt);
+  return labels;
+}
+
+std::optional<Identity> identity_of(const Labels& labels) {
+  const auto value = [&](const char* name) {
+    const auto at = labels.find(name);
+    return at == labels.end() ? std::string() : at->second;
+  };
+  const std::optional<RunId> run = parse_run(value(k_label_run));
+  const std::optional<int> attempt = parse_attempt(value(k_label_attempt));
+  Identity identity{{}, value(k_label_experiment), value(k_label_file)};
+  if (!run || !attempt || identity.experiment.empty() || value(k_label_trial).empty()) return std::nullopt;
+  identity.key = {*run, value(k_label_trial), *attempt};
+  return identity;
+}
+
+bool are_labels_of(const Labels& labels, const Run& run, const std::string& trial, int attempt) {
+  const std::optional<Identity> identity = identity_of(labels);
+  return identity && identity->experiment == run.experiment.name &&
+         identity->key == Key{run.id, trial, attempt};
+}
+
+std::vector<std::string> label_filters(const Selector& selector) {
+  std::vector<std::string> filters;
+  if (!selector.experiment.empty()) filters.push_back(filter(k_label_experiment, selector.experiment));
+  if (!selector.file.empty()) filters.push_back(filter(k_label_file, selector.file));
+  if (selector.run) filters.push_back(filter(k_label_run, selector.run->text()));
+  if (filters.empty()) filters.emplace_back(k_label_experiment);
+  return filters;
+}
+
+std::vector<std::string> label_filters(const Key& key) {
+  return {filter(k_label_run, key.run.text()), filter(k_label_trial, key.trial),
+          filter(k_label_attempt, std::to_string(key.attempt))};
+}
+
+}  // namespace combu::docker

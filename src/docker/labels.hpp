@@ -1,0 +1,44 @@
+#pragma once
+// How an attempt is found again: the labels that its container carries.
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "combu/engine.hpp"
+
+namespace combu::docker {
+
+inline constexpr std::string_view k_label_prefix = "combu.";
+inline constexpr const char* k_label_experiment = "combu.experiment";
+inline constexpr const char* k_label_file = "combu.file";
+inline constexpr const char* k_label_run = "combu.run";
+inline constexpr const char* k_label_trial = "combu.trial";
+inline constexpr const char* k_label_attempt = "combu.attempt";
+
+using Labels = std::map<std::string, std::string, std::less<>>;
+
+struct Identity {
+  Key key;
+  std::string experiment;
+  std::string file;
+};
+
+[[nodiscard]] Labels labels_of(const Run& run, const Trial& trial, int attempt);
+[[nodiscard]] Labels network_labels_of(const Run& run);
+
+// nullopt when they are not all there and sound: then it is not ours.
+[[nodiscard]] std::optional<Identity> identity_of(const Labels& labels);
+
+// Whether the labels are those of this attempt of this experiment.
+[[nodiscard]] bool are_labels_of(const Labels& labels, const Run& run, const std::string& trial, int attempt);
+
+// The `label` filters ("combu.run=x") of what the selector selects, but for its trials: a filter cannot say
+// "one of".
+[[nodiscard]] std::vector<std::string> label_filters(const Selector& selector);
+[[nodiscard]] std::vector<std::string> label_filters(const Key& key);
+
+}  // namespace combu::docker

@@ -1,0 +1,83 @@
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <system_error>
+
+#include "combu/docker.hpp"
+
+namespace combu {
+namespace {
+
+using nlohmann::json;
+
+// nullopt when there is no such file.
+std::optional<json> read_json(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return std::nullopt;
+  json value = json::parse(std::istreambuf_iterator<char>(file), {}, nullptr, false);
+  if (!value.is_object())
+    throw Error(ErrorKind::corrupt, path.string(), "is not a JSON object; mend or remove it");
+  return value;
+}
+
+std::string text_at(const json& object, const char* name) {
+  const auto at = object.find(name);
+  return at != object.end() && at->is_string() ? at->get<std::string>() : "";
+}
+
+// Docker keeps a context in contexts/meta/SHA256-OF-ITS-NAME/meta.json, its name inside.
+Address address_of_context(const std::filesystem::path& config_folder, const std::string& name) {
+  std::error_code ignored;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(config_folder / "contexts" / "meta", ignored)) {
+    const std::optional<json> meta = read_json(entry.path() / "meta.json");
+    if (!meta || text_at(*meta, "Name") != name) continue;
+    const json endpoint = meta->value("/Endpoints/docker"_json_pointer, json::object());
+    return parse_address(text_at(endpoint, "Host"));
+  }
+  throw Error(
+      ErrorKind::not_found, "context " + name,
+      fmt::format("there is none of this name in {}; see `docker context ls`", config_folder.string()));
+}
+
+}  // namespace
+
+DockerPlace find_docker(const DockerEnvironment& env, const std::string& explicit_address) {
+  const auto setting = [&](const char* name) { return env(name).value_or(""); };
+  DockerPlace place;
+  place.config_folder = setting("DOCKER_CONFIG");
+  if (place.config_folder.empty()) place.config_folder = setting("HOME") + "/.docker";
+  if (!explicit_address.empty()) {
+    place.address = parse_address(explicit_address);
+    place.source = "--host";
+    return place;
+  }
+  if (const std::string host = setting("DOCKER_HOST"); !host.empty()) {
+    if (const std::string tls = setting("DOCKER_TLS_VERIFY"); !tls.empty()) {
+      throw Error(ErrorKind::invalid, "DOCKER_TLS_VERIFY",
+                  "TLS is not supported yet; use a unix socket or plain tcp");
+    }
+    place.address = parse_address(host);
+    place.source = "DOCKER_HOST";
+    return place;
+  }
+  std::string context = setting("DOCKER_CONTEXT");
+  if (context.empty()) {
+    const std::optional<json> config = read_json(std::filesystem::path(place.config_folder) / "config.json");
+    if (config) context = text_at(*config, "currentContext");
+  }
+  if (context.empty() || context == "default") {
+    place.address = parse_address("unix:///var/run/docker.sock");
+    place.source = "the default";
+    return place;
+  }
+  place.address = address_of_context(place.config_folder, context);
+  place.source = "context " + context;
+  return place;
+}
+
+}  // namespace combu

@@ -1,0 +1,205 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "docker/container_json.hpp"
+#include "docker/credentials.hpp"
+#include "docker/docker_engine.hpp"
+#include "docker/image_reference.hpp"
+
+namespace combu::docker {
+namespace {
+
+constexpr std::size_t k_pulls_in_flight = 4;
+constexpr Seconds k_credential_program_max{30};
+
+// One image, however many trials have it.
+struct Wanted {
+  std::string image;
+  std::string platform;
+  Pull pull = Pull::never;
+  std::vector<std::string> trials;
+  std::optional<ImageFacts> facts;
+  std::optional<Error> error;
+};
+
+using ImageKey = std::pair<std::string, std::string>;  // reference, platform
+
+ImageKey key_of(const Trial& trial) {
+  return {trial.image, trial.platform};
+}
+
+// always before missing before never: what one trial asks for is good for the others.
+int eagerness(Pull pull) {
+  return pull == Pull::always ? 2 : pull == Pull::missing ? 1 : 0;
+}
+
+std::map<ImageKey, Wanted> wanted_images(const Run& run) {
+  std::map<ImageKey, Wanted> images;
+  for (const Trial& trial : run.experiment.trials) {
+    Wanted& wanted = images[key_of(trial)];
+    wanted.image = trial.image;
+    wanted.platform = trial.platform;
+    if (eagerness(trial.pull) > eagerness(wanted.pull)) wanted.pull = trial.pull;
+    wanted.trials.push_back(trial.name);
+  }
+  return images;
+}
+
+std::string needed_by(const std::vector<std::string>& trials) {
+  constexpr std::size_t k_named = 3;
+  std::string text = "needed by ";
+  for (std::size_t i = 0; i < std::min(k_named, trials.size()); ++i) text += (i > 0 ? ", " : "") + trials[i];
+  if (trials.size() > k_named) text += fmt::format(" and {} more", trials.size() - k_named);
+  return text;
+}
+
+bool is_of_platform(const ImageFacts& facts, const std::string& platform) {
+  // "linux/arm/v7": the variant is not told by every engine.
+  return platform.empty() || platform == facts.platform || platform.starts_with(facts.platform + "/");
+}
+
+// Whether this error is about the image, not about the engine.
+bool is_definite(const Error& error) {
+  return error.kind() == ErrorKind::not_found || error.kind() == ErrorKind::refused ||
+         error.kind() == ErrorKind::conflict || error.kind() == ErrorKind::invalid;
+}
+
+class ImagePreparer {
+ public:
+  ImagePreparer(Connections& engine, std::string config_folder,
+                const std::function<void(const Preparation&)>& tell, std::stop_token stop)
+      : engine_(engine), config_folder_(std::move(config_folder)), tell_(tell), stop_(std::move(stop)) {}
+
+  void prepare(Wanted& wanted) {
+    try {
+      wanted.facts = inspect_image(engine_, wanted.image, stop_);
+      if (wanted.facts && !is_of_platform(*wanted.facts, wanted.platform)) wanted.facts.reset();
+      if (wanted.pull == Pull::always || (wanted.pull == Pull::missing && !wanted.facts)) pull(wanted);
+      if (!wanted.facts) refuse(wanted, ErrorKind::not_found, why_absent(wanted));
+    } catch (const Error& error) {
+      if (!is_definite(error)) throw;
+      refuse(wanted, error.kind(), error.message());
+    }
+  }
+
+ private:
+  static std::string why_absent(const Wanted& wanted) {
+    return wanted.pull == Pull::never
+               ? "the engine does not have it, and pull is \"never\"; build or pull it first"
+               : "it was pulled, but the engine does not have it";
+  }
+
+  static void refuse(Wanted& wanted, ErrorKind kind, const std::string& why) {
+    const std::string platform = wanted.platform.empty() ? "" : fmt::format(" for {}", wanted.platform);
+    wanted.error =
+        Error(kind, wanted.image + platform, fmt::format("{} ({})", why, needed_by(wanted.trials)));
+  }
+
+  void pull(Wanted& wanted) {
+    Preparation preparation;
+    preparation.name = wanted.image;
+    tell_(preparation);
+    const std::string key = parse_image_reference(wanted.image).credentials_key();
+    const Credentials credentials = find_credentials(config_folder_, key, k_credential_program_max);
+    try {
+      pull_image(
+          engine_, {wanted.image, wanted.platform, credentials.header},
+          [&](Bytes done, Bytes total) {
+            preparation.done = done;
+            preparation.total = total;
+            tell_(preparation);
+          },
+          stop_);
+    } catch (const Error& error) {
+      if (!is_definite(error) || credentials.note.empty()) throw;
+      throw Error(error.kind(), error.subject(), error.message() + "; also, " + credentials.note);
+    }
+    wanted.facts = inspect_image(engine_, wanted.image, stop_);
+    preparation.finished = true;
+    tell_(preparation);
+  }
+
+  Connections& engine_;
+  std::string config_folder_;
+  const std::function<void(const Preparation&)>& tell_;
+  std::stop_token stop_;
+};
+
+bool checks_its_health(const Trial& trial, const std::map<ImageKey, Wanted>& images) {
+  const Wanted& image = images.at(key_of(trial));
+  if (trial.healthcheck && !trial.healthcheck->test.empty()) return trial.healthcheck->test.front() != "NONE";
+  // What cannot be known counts as sound: the missing image is told already.
+  return !image.facts || image.facts->has_healthcheck;
+}
+
+// Whom to wait for until they are healthy, though nothing ever tells whether they are.
+void check_health(const Run& run, const std::map<ImageKey, Wanted>& images, std::vector<Error>& errors) {
+  std::unordered_map<std::string, const Trial*> by_name;
+  for (const Trial& trial : run.experiment.trials) by_name.emplace(trial.name, &trial);
+  std::set<std::string> told;
+  for (const Trial& trial : run.experiment.trials) {
+    for (const Depend& depend : trial.depends) {
+      const auto needed = by_name.find(depend.trial);
+      if (depend.condition != Condition::healthy || needed == by_name.end()) continue;
+      if (checks_its_health(*needed->second, images) || !told.insert(depend.trial).second) continue;
+      errors.emplace_back(
+          ErrorKind::invalid, depend.trial,
+          fmt::format("{} waits until it is healthy, but neither the trial nor its image {} has a health "
+                      "check; add `healthcheck` or use another condition",
+                      trial.name, needed->second->image));
+    }
+  }
+}
+
+std::set<std::string> wanted_networks(const Run& run) {
+  std::set<std::string> names;
+  for (const Trial& trial : run.experiment.trials) names.insert(trial.networks.begin(), trial.networks.end());
+  std::erase_if(names, is_engines_own_network);
+  return names;
+}
+
+void prepare_networks(Connections& engine, const Run& run,
+                      const std::function<void(const Preparation&)>& tell, std::vector<Error>& errors,
+                      std::stop_token stop) {
+  std::set<std::string> missing = wanted_networks(run);
+  if (missing.empty()) return;
+  for (const NetworkSummary& network : list_networks(engine, {}, stop)) missing.erase(network.name);
+  for (const std::string& name : missing) {
+    try {
+      create_network(engine, name, network_labels_of(run), stop);
+      tell({Preparation::Kind::network, name, {}, {}, true});
+    } catch (const Error& error) {
+      if (!is_definite(error)) throw;
+      errors.emplace_back(error.kind(), "network " + name, error.message());
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Error> DockerEngine::prepare(const Run& run, const std::function<void(const Preparation&)>& tell,
+                                         std::stop_token stop) {
+  std::map<ImageKey, Wanted> images = wanted_images(run);
+  std::vector<Wanted*> wanted;
+  for (auto& [key, image] : images) wanted.push_back(&image);
+  (void)connections_.version(stop);
+  ImagePreparer preparer(connections_, config_folder_, tell, stop);
+  in_parallel(wanted.size(), k_pulls_in_flight, [&](std::size_t i) { preparer.prepare(*wanted[i]); });
+  std::vector<Error> errors;
+  for (const Wanted* image : wanted) {
+    if (image->error) errors.push_back(*image->error);
+  }
+  check_health(run, images, errors);
+  prepare_networks(connections_, run, tell, errors, stop);
+  return errors;
+}
+
+}  // namespace combu::docker

@@ -1,0 +1,70 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "docker/docker_engine.hpp"
+
+namespace combu::docker {
+namespace {
+
+constexpr std::size_t k_removals_in_flight = 8;
+
+// Whether this error is about the one thing, not about the engine.
+bool concerns_one(const Error& error) {
+  return error.kind() == ErrorKind::refused || error.kind() == ErrorKind::conflict;
+}
+
+std::string still_used_by(const std::vector<std::string>& names) {
+  constexpr std::size_t k_named = 3;
+  std::string text = "still used by ";
+  for (std::size_t i = 0; i < std::min(k_named, names.size()); ++i) text += (i > 0 ? ", " : "") + names[i];
+  if (names.size() > k_named) text += fmt::format(" and {} more", names.size() - k_named);
+  return text;
+}
+
+}  // namespace
+
+Released DockerEngine::release(const Selector& selector,
+                               const std::function<void(std::size_t, std::size_t)>& tell,
+                               std::stop_token stop) {
+  const std::vector<Sighting> selected = list(selector, stop);
+  Released released;
+  std::mutex mutex;
+  in_parallel(selected.size(), k_removals_in_flight, [&](std::size_t i) {
+    std::optional<Error> failure;
+    try {
+      remove_container(connections_, selected[i].id, selected[i].key.trial, stop);
+    } catch (const Error& error) {
+      if (!concerns_one(error)) throw;
+      failure = error;
+    }
+    const std::scoped_lock lock(mutex);
+    if (failure) {
+      released.left.push_back(*failure);
+      return;
+    }
+    ++released.attempts;
+    if (tell) tell(released.attempts, selected.size());
+  });
+  if (selector.trials.empty()) release_networks(selector, released, stop);
+  return released;
+}
+
+void DockerEngine::release_networks(const Selector& selector, Released& released, std::stop_token stop) {
+  for (const NetworkSummary& network : list_networks(connections_, label_filters(selector), stop)) {
+    const HttpResponse response = remove_network(connections_, network.id, stop);
+    if (response.status == 204 || response.status == 200) {
+      ++released.networks;
+    } else if (response.status != 404) {
+      const Error error = error_of(response, network.name);
+      if (!concerns_one(error)) throw error;
+      const std::vector<std::string> users = network_users(connections_, network.id, stop);
+      released.left.emplace_back(ErrorKind::conflict, network.name,
+                                 users.empty() ? error.message() : still_used_by(users));
+    }
+  }
+}
+
+}  // namespace combu::docker

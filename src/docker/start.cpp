@@ -1,0 +1,99 @@
+#include <fmt/core.h>
+
+#include "docker/archive.hpp"
+#include "docker/container_json.hpp"
+#include "docker/docker_engine.hpp"
+#include "docker/status.hpp"
+
+namespace combu::docker {
+namespace {
+
+constexpr ApiVersion k_several_networks_at_create{1, 44};
+
+NetworksAtCreate networks_at_create(ApiVersion version) {
+  return version < k_several_networks_at_create ? NetworksAtCreate::first : NetworksAtCreate::all;
+}
+
+Sighting sighting_of(const Run& run, const Trial& trial, int attempt, std::string id) {
+  Sighting sighting;
+  sighting.key = {run.id, trial.name, attempt};
+  sighting.experiment = run.experiment.name;
+  sighting.file = run.experiment.file;
+  sighting.id = std::move(id);
+  sighting.image = trial.image;
+  sighting.phase = Phase::running;
+  sighting.status = "started";
+  return sighting;
+}
+
+Sighting sighting_of(const Run& run, const Trial& trial, int attempt, const ContainerFacts& container) {
+  Sighting sighting = sighting_of(run, trial, attempt, container.id);
+  const Status status = parse_status(container.state, "");
+  sighting.phase = status.phase;
+  sighting.health = parse_health(container.health);
+  if (status.phase == Phase::ended) sighting.exit_code = container.exit_code;
+  sighting.status = container.state;
+  return sighting;
+}
+
+Error refusal_of_create(const HttpResponse& response, const Trial& trial) {
+  const Error error = error_of(response, trial.name);
+  if (error.kind() != ErrorKind::not_found) return error;
+  return {ErrorKind::not_found, trial.name, fmt::format("image {}: {}", trial.image, error.message())};
+}
+
+}  // namespace
+
+std::optional<Sighting> DockerEngine::start(const Run& run, const Trial& trial, int attempt,
+                                            std::stop_token stop) {
+  std::optional<Sighting> adopted;
+  const std::string id = create_or_adopt(run, trial, attempt, adopted, stop);
+  if (adopted) return adopted;
+  add_to_created(id, trial, stop);
+  // Where this is refused the created container stays: a listing shows it, and a release removes it.
+  start_container(connections_, id, trial.name, stop);
+  return sighting_of(run, trial, attempt, id);
+}
+
+// The id of what is to be started; `adopted` is set when there is nothing left to start.
+std::string DockerEngine::create_or_adopt(const Run& run, const Trial& trial, int attempt,
+                                          std::optional<Sighting>& adopted, std::stop_token stop) {
+  const nlohmann::json body =
+      container_json(run, trial, attempt, networks_at_create(connections_.version(stop)));
+  const HttpResponse created = create_container(connections_, trial, body, stop);
+  if (created.status == 201) return reading(connections_, [&] { return created_id(created); });
+  if (created.status != 409) throw refusal_of_create(created, trial);
+  const ContainerFacts holder = holder_of_name(run, trial, attempt, stop);
+  if (holder.state != "created") adopted = sighting_of(run, trial, attempt, holder);
+  return holder.id;
+}
+
+// What has the trial's name already, when it is this very attempt: then an earlier call made it, and its
+// answer was lost.
+ContainerFacts DockerEngine::holder_of_name(const Run& run, const Trial& trial, int attempt,
+                                            std::stop_token stop) {
+  std::optional<ContainerFacts> holder = inspect_container(connections_, trial.name, std::move(stop));
+  if (!holder) {
+    throw Error(ErrorKind::unavailable, trial.name,
+                "its name was in use a moment ago and is free now; try again");
+  }
+  if (are_labels_of(holder->labels, run, trial.name, attempt)) return std::move(*holder);
+  throw Error(ErrorKind::conflict, trial.name,
+              "its name is in use by " + holder_text(holder->name, holder->image, holder->labels) +
+                  "; remove that or rename the trial");
+}
+
+// What has its place between create and start. Each may be done again.
+void DockerEngine::add_to_created(const std::string& id, const Trial& trial, std::stop_token stop) {
+  if (networks_at_create(connections_.version(stop)) == NetworksAtCreate::first) {
+    for (std::size_t i = 1; i < trial.networks.size(); ++i) {
+      connect_network(connections_, trial.networks[i], id, endpoint_json(trial, trial.networks[i]), stop);
+    }
+  }
+  if (trial.params_file) {
+    put_archive(connections_, id, tar_of("combu/params.json", trial.params.empty() ? "{}" : trial.params),
+                stop);
+  }
+}
+
+}  // namespace combu::docker

@@ -1,0 +1,126 @@
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+
+#include "combu/engine.hpp"
+
+namespace combu {
+
+namespace {
+
+class Retry : public Engine {
+ public:
+  Retry(Engine& engine, RetryPolicy policy, Clock& clock, std::function<void(const Error&, Seconds)> told)
+      : engine_(engine), policy_(policy), clock_(clock), told_(std::move(told)) {}
+
+  Facts facts(std::stop_token stop) override { return engine_.facts(stop); }
+
+  std::vector<Error> check(const Run& run, std::stop_token stop) override {
+    return repeat(stop, [&] { return engine_.check(run, stop); });
+  }
+
+  std::vector<Error> prepare(const Run& run, const std::function<void(const Preparation&)>& tell,
+                             std::stop_token stop) override {
+    return repeat(stop, [&] { return engine_.prepare(run, tell, stop); });
+  }
+
+  std::optional<Sighting> start(const Run& run, const Trial& trial, int attempt,
+                                std::stop_token stop) override {
+    return repeat(stop, [&] { return engine_.start(run, trial, attempt, stop); });
+  }
+
+  void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) override {
+    repeat(stop, [&] { engine_.stop(key, grace, stop); });
+  }
+
+  std::vector<Sighting> list(const Selector& selector, std::stop_token stop) override {
+    return repeat(stop, [&] { return engine_.list(selector, stop); });
+  }
+
+  void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
+             std::stop_token stop) override {
+    Attempts attempts(*this, stop);
+    while (!stop.stop_requested()) {
+      try {
+        engine_.watch(
+            selector,
+            [&](const Change& change) {
+              attempts.succeeded();
+              tell(change);
+            },
+            stop);
+        return;
+      } catch (const Error& error) {
+        attempts.failed(error);
+      }
+    }
+  }
+
+  void logs(const Key& key, const LogOptions& options,
+            const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) override {
+    engine_.logs(key, options, tell, stop);
+  }
+
+  Released release(const Selector& selector, const std::function<void(std::size_t, std::size_t)>& tell,
+                   std::stop_token stop) override {
+    return repeat(stop, [&] { return engine_.release(selector, tell, stop); });
+  }
+
+ private:
+  // The failures in a row of one call.
+  class Attempts {
+   public:
+    Attempts(Retry& retry, std::stop_token stop)
+        : retry_(retry), stop_(std::move(stop)), pause_(retry.policy_.pause) {}
+
+    // Called while the failure is caught: throws it on when a repeat would not help, or no longer; else
+    // pauses.
+    void failed(const Error& error) {
+      if (error.kind() != ErrorKind::unavailable && error.kind() != ErrorKind::timeout) throw error;
+      const Instant now = retry_.clock_.now();
+      if (!first_) first_ = now;
+      if (now - *first_ >= retry_.policy_.give_up) throw error;
+      if (retry_.told_) retry_.told_(error, pause_);
+      retry_.clock_.wait(pause_, stop_);
+      if (stop_.stop_requested()) throw Error(ErrorKind::cancelled, error.subject(), "cancelled");
+      pause_ = std::min(pause_ * retry_.policy_.factor, retry_.policy_.pause_max);
+    }
+
+    void succeeded() {
+      first_.reset();
+      pause_ = retry_.policy_.pause;
+    }
+
+   private:
+    Retry& retry_;
+    std::stop_token stop_;
+    Seconds pause_;
+    std::optional<Instant> first_;
+  };
+
+  template <class Verb>
+  std::invoke_result_t<Verb> repeat(const std::stop_token& stop, const Verb& verb) {
+    Attempts attempts(*this, stop);
+    while (true) {
+      try {
+        return verb();
+      } catch (const Error& error) {
+        attempts.failed(error);
+      }
+    }
+  }
+
+  Engine& engine_;
+  RetryPolicy policy_;
+  Clock& clock_;
+  std::function<void(const Error&, Seconds)> told_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> with_retry(Engine& engine, RetryPolicy policy, Clock& clock,
+                                   std::function<void(const Error&, Seconds)> told) {
+  return std::make_unique<Retry>(engine, policy, clock, std::move(told));
+}
+
+}  // namespace combu

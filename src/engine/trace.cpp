@@ -1,0 +1,93 @@
+#include <fmt/format.h>
+
+#include <mutex>
+#include <ostream>
+#include <type_traits>
+#include <utility>
+
+#include "combu/engine.hpp"
+
+namespace combu {
+
+namespace {
+
+class Trace : public Engine {
+ public:
+  Trace(Engine& engine, Clock& clock, std::ostream& out)
+      : engine_(engine), clock_(clock), out_(out), began_(clock.now()) {}
+
+  Facts facts(std::stop_token stop) override {
+    return traced("facts", "", [&] { return engine_.facts(stop); });
+  }
+  std::vector<Error> check(const Run& run, std::stop_token stop) override {
+    return traced("check", run.id.text(), [&] { return engine_.check(run, stop); });
+  }
+  std::vector<Error> prepare(const Run& run, const std::function<void(const Preparation&)>& tell,
+                             std::stop_token stop) override {
+    return traced("prepare", run.id.text(), [&] { return engine_.prepare(run, tell, stop); });
+  }
+  std::optional<Sighting> start(const Run& run, const Trial& trial, int attempt,
+                                std::stop_token stop) override {
+    return traced("start", trial.name, [&] { return engine_.start(run, trial, attempt, stop); });
+  }
+  void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) override {
+    traced("stop", key.trial, [&] { engine_.stop(key, grace, stop); });
+  }
+  std::vector<Sighting> list(const Selector& selector, std::stop_token stop) override {
+    return traced("list", selector.experiment, [&] { return engine_.list(selector, stop); });
+  }
+  void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
+             std::stop_token stop) override {
+    traced("watch", selector.experiment, [&] { engine_.watch(selector, tell, stop); });
+  }
+  void logs(const Key& key, const LogOptions& options,
+            const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) override {
+    traced("logs", key.trial, [&] { engine_.logs(key, options, tell, stop); });
+  }
+  Released release(const Selector& selector, const std::function<void(std::size_t, std::size_t)>& tell,
+                   std::stop_token stop) override {
+    return traced("release", selector.experiment, [&] { return engine_.release(selector, tell, stop); });
+  }
+
+ private:
+  template <class Verb>
+  std::invoke_result_t<Verb> traced(std::string_view verb, std::string_view subject, const Verb& call) {
+    const Instant start = clock_.now();
+    try {
+      if constexpr (std::is_void_v<std::invoke_result_t<Verb>>) {
+        call();
+        write(verb, subject, start, "ok");
+      } else {
+        auto result = call();
+        write(verb, subject, start, "ok");
+        return result;
+      }
+    } catch (const Error& error) {
+      write(verb, subject, start, fmt::format("{}: {}", to_string(error.kind()), error.what()));
+      throw;
+    }
+  }
+
+  void write(std::string_view verb, std::string_view subject, Instant start, std::string_view result) {
+    const Instant end = clock_.now();
+    const std::string line =
+        fmt::format("{:.6f} {} {} {:.6f} {}\n", Seconds(end - began_).count(), verb,
+                    subject.empty() ? "-" : subject, Seconds(end - start).count(), result);
+    const std::scoped_lock lock(mutex_);
+    out_ << line << std::flush;
+  }
+
+  Engine& engine_;
+  Clock& clock_;
+  std::ostream& out_;
+  Instant began_;
+  std::mutex mutex_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> with_trace(Engine& engine, Clock& clock, std::ostream& out) {
+  return std::make_unique<Trace>(engine, clock, out);
+}
+
+}  // namespace combu

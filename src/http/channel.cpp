@@ -1,0 +1,335 @@
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <httplib.h>
+#include <poll.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "combu/http.hpp"
+
+namespace combu {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr int k_connect_seconds = 10;
+constexpr int k_write_seconds = 60;
+constexpr std::time_t k_unlimited_seconds = std::time_t{10} * 365 * 24 * 3600;
+
+// A file descriptor that closes itself.
+class Descriptor {
+ public:
+  explicit Descriptor(int number = -1) : number_(number) {}
+  ~Descriptor() { reset(-1); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  [[nodiscard]] int get() const { return number_; }
+  void reset(int number) {
+    if (number_ >= 0) ::close(number_);
+    number_ = number;
+  }
+
+ private:
+  int number_;
+};
+
+bool is_success(int status) {
+  return status >= 200 && status < 300;
+}
+
+std::string words_of(int error) {
+  return std::system_category().message(error);
+}
+
+// cpp-httplib does not say why a connection could not be made.
+std::string why_no_connection(const Address& address, httplib::Error error) {
+  if (error == httplib::Error::ConnectionTimeout) {
+    return fmt::format("no connection within {} s; is the engine running?", k_connect_seconds);
+  }
+  if (address.kind == Address::Kind::tcp) return "no connection: is the engine running and listening there?";
+  struct stat status {};
+  if (address.path.size() >= sizeof(sockaddr_un::sun_path)) {
+    return fmt::format("the socket's path is longer than the {} characters that the system allows",
+                       sizeof(sockaddr_un::sun_path) - 1);
+  }
+  if (::stat(address.path.c_str(), &status) != 0) {
+    const int why = errno;
+    return fmt::format("no socket there: {}; is the engine running?", words_of(why));
+  }
+  if (!S_ISSOCK(status.st_mode)) return "it is not a socket";
+  if (::access(address.path.c_str(), W_OK) != 0 && errno == EACCES) {
+    return "permission denied; are you in the group that may use it (docker)?";
+  }
+  return "connection refused: the socket is there, but nobody listens; is the engine running?";
+}
+
+void prepare_client(httplib::Client& client, const Address& address) {
+  if (address.kind == Address::Kind::unix_socket) client.set_address_family(AF_UNIX);
+  client.set_keep_alive(true);
+  client.set_tcp_nodelay(true);
+  client.set_follow_location(false);
+  client.set_decompress(false);
+  client.set_url_encode(false);
+  client.set_connection_timeout(k_connect_seconds);
+  client.set_write_timeout(k_write_seconds);
+}
+
+httplib::Client make_client(const Address& address) {
+  return address.kind == Address::Kind::unix_socket ? httplib::Client(address.path)
+                                                    : httplib::Client(address.host, address.port);
+}
+
+// cpp-httplib fails alike for an answer that was cut and for one that is not HTTP. This sends a request of
+// its own and looks at the first bytes of its answer.
+bool speaks_something_else(const Address& address) {
+  constexpr int k_patience_ms = 2000;
+  constexpr std::string_view k_protocol = "HTTP/1.";
+  httplib::Client client = make_client(address);
+  prepare_client(client, address);
+  Descriptor socket;
+  client.set_socket_options([&](socket_t number) { socket.reset(::dup(number)); });
+  bool other = false;
+  client.Post(
+      "/",
+      [&](std::size_t, httplib::DataSink&) {
+        pollfd wanted{socket.get(), POLLIN, 0};
+        if (::poll(&wanted, 1, k_patience_ms) != 1) return false;
+        std::array<char, k_protocol.size()> bytes{};
+        const ssize_t count = ::recv(socket.get(), bytes.data(), bytes.size(), MSG_PEEK | MSG_DONTWAIT);
+        other = count > 0 &&
+                !k_protocol.starts_with(std::string_view(bytes.data(), static_cast<std::size_t>(count)));
+        return false;
+      },
+      "text/plain");
+  return other;
+}
+
+void ignore_broken_pipes() {
+  // A write to a connection that the other side closed must be an error of that write, not the end of the
+  // process.
+  static std::once_flag once;
+  std::call_once(once, [] {
+    struct sigaction action {};
+    if (::sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) {
+      action.sa_handler = SIG_IGN;
+      ::sigaction(SIGPIPE, &action, nullptr);
+    }
+  });
+}
+
+// What is known of one call while it goes on.
+struct Call {
+  explicit Call(const HttpRequest& sent) : request(sent) {}
+
+  const HttpRequest& request;
+  HttpResponse response;
+  SteadyClock::time_point last_news = SteadyClock::now();
+  bool headers_came = false;
+  bool opened = false;
+  bool complete_without_body = false;
+  bool chunked = false;
+  bool keeps_open = true;
+  bool sink_refused = false;
+  std::exception_ptr
+      thrown;  // by the caller's functions: cpp-httplib does not survive an exception inside it
+
+  template <typename Body>
+  bool guarded(const Body& body) {
+    try {
+      return body();
+    } catch (...) {
+      thrown = std::current_exception();
+      return false;
+    }
+  }
+
+  bool on_headers(const httplib::Response& head) {
+    last_news = SteadyClock::now();
+    headers_came = true;
+    response.status = head.status;
+    response.content_type = head.get_header_value("Content-Type");
+    response.headers.assign(head.headers.begin(), head.headers.end());
+    chunked = head.get_header_value("Transfer-Encoding") == "chunked";
+    keeps_open = head.get_header_value("Connection") != "close";
+    open_once();
+    // A 304 has no body (RFC 9110, 15.4.5), but cpp-httplib would wait for one.
+    complete_without_body = head.status == 304;
+    return !complete_without_body;
+  }
+
+  void open_once() {
+    if (opened || !is_success(response.status)) return;
+    opened = true;
+    if (request.on_open) request.on_open();
+  }
+
+  bool on_piece(const char* data, std::size_t size) {
+    last_news = SteadyClock::now();
+    if (!request.sink || !is_success(response.status)) {
+      response.body.append(data, size);
+      return true;
+    }
+    sink_refused = !request.sink({data, size});
+    return !sink_refused;
+  }
+
+  [[nodiscard]] bool was_silent() const {
+    return request.silence_max && SteadyClock::now() - last_news >= *request.silence_max;
+  }
+};
+
+}  // namespace
+
+struct Channel::Impl {
+  explicit Impl(Address where) : address(std::move(where)), client(make_client(address)) {
+    prepare_client(client, address);
+    client.set_socket_options([this](socket_t number) { adopt_socket(number); });
+  }
+
+  // Called by cpp-httplib between socket() and connect().
+  void adopt_socket(socket_t number) {
+    const std::scoped_lock lock(mutex);
+    socket.reset(::fcntl(number, F_DUPFD_CLOEXEC, 0));
+    if (!stop.stop_requested()) return;
+    // The stop came before there was anything to shut down: what is no socket cannot connect.
+    const Descriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
+    ::dup2(nothing.get(), number);
+  }
+
+  // From the stopping thread. A TCP socket cannot be shut down between socket() and connect(), a few
+  // microseconds: hence again.
+  void break_off() {
+    while (!over) {
+      const std::scoped_lock lock(mutex);
+      if (::shutdown(socket.get(), SHUT_RDWR) == 0 || errno != ENOTCONN) return;
+      std::this_thread::yield();
+    }
+  }
+
+  [[nodiscard]] bool closed_by_other_side() const {
+    char byte = 0;
+    return ::recv(socket.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+  }
+
+  [[noreturn]] void fail(ErrorKind kind, std::string message) const {
+    throw Error(kind, address.text(), std::move(message));
+  }
+  [[noreturn]] void explain(const Call& call, httplib::Error error);
+  httplib::Request make_request(Call& call) const;
+  void set_silence(std::optional<Seconds> silence_max);
+
+  Address address;
+  httplib::Client client;
+  std::mutex mutex;   // guards socket: the calling and the stopping thread meet there
+  Descriptor socket;  // the same connection as cpp-httplib's, under a number that stays ours
+  std::stop_token stop;
+  std::atomic<bool> over = true;
+  bool answered = false;  // at least once: it speaks HTTP
+};
+
+httplib::Request Channel::Impl::make_request(Call& call) const {
+  httplib::Request request;
+  request.method = call.request.method;
+  request.path = call.request.target;
+  request.body = call.request.body;
+  for (const auto& [name, value] : call.request.headers) request.headers.emplace(name, value);
+  // Go's server refuses a socket's path as Host (golang/go#60374).
+  if (address.kind == Address::Kind::unix_socket) request.headers.emplace("Host", "localhost");
+  if (!request.body.empty()) request.headers.emplace("Content-Type", call.request.content_type);
+  request.response_handler = [&call](const httplib::Response& head) {
+    return call.guarded([&] { return call.on_headers(head); });
+  };
+  request.content_receiver = [&call](const char* data, std::size_t size, std::uint64_t, std::uint64_t) {
+    return call.guarded([&] { return call.on_piece(data, size); });
+  };
+  return request;
+}
+
+void Channel::Impl::set_silence(std::optional<Seconds> silence_max) {
+  if (!silence_max) {
+    client.set_read_timeout(k_unlimited_seconds);
+    return;
+  }
+  const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(*silence_max).count();
+  client.set_read_timeout(micros / 1'000'000, micros % 1'000'000);
+}
+
+void Channel::Impl::explain(const Call& call, httplib::Error error) {
+  if (stop.stop_requested()) fail(ErrorKind::cancelled, "cancelled");
+  if (call.sink_refused) fail(ErrorKind::cancelled, "the reader of the answer wanted no more");
+  if (error == httplib::Error::Connection || error == httplib::Error::ConnectionTimeout) {
+    fail(ErrorKind::unavailable, why_no_connection(address, error));
+  }
+  if (call.was_silent()) {
+    fail(ErrorKind::timeout, fmt::format("{} {} was not answered within {}", call.request.method,
+                                         call.request.target, to_string(*call.request.silence_max)));
+  }
+  if (!call.headers_came && !answered && speaks_something_else(address)) {
+    fail(ErrorKind::corrupt, "the answer is not HTTP; is this a Docker Engine's address?");
+  }
+  fail(ErrorKind::unavailable,
+       fmt::format("the connection was cut {} {} {}",
+                   call.headers_came ? "in the middle of the answer to" : "before the answer to",
+                   call.request.method, call.request.target));
+}
+
+std::string HttpResponse::header(std::string_view name) const {
+  for (const auto& [key, value] : headers) {
+    if (::strncasecmp(key.c_str(), name.data(), name.size()) == 0 && key.size() == name.size()) return value;
+  }
+  return {};
+}
+
+Channel::Channel(Address address) {
+  ignore_broken_pipes();
+  impl_ = std::make_unique<Impl>(std::move(address));
+}
+Channel::~Channel() = default;
+Channel::Channel(Channel&&) noexcept = default;
+Channel& Channel::operator=(Channel&&) noexcept = default;
+
+HttpResponse Channel::send(const HttpRequest& request, std::stop_token stop) {
+  Impl& impl = *impl_;
+  if (stop.stop_requested()) impl.fail(ErrorKind::cancelled, "cancelled");
+  impl.stop = stop;
+  impl.set_silence(request.silence_max);
+  Call call(request);
+  httplib::Request sent = impl.make_request(call);
+  httplib::Response answer;
+  httplib::Error error = httplib::Error::Success;
+  bool done = false;
+  impl.over = false;
+  {
+    const std::stop_callback on_stop(stop, [&impl] { impl.break_off(); });
+    // A connection that turns out closed here is made anew before anything is sent; once sent, cpp-httplib
+    // sends nothing twice.
+    done = impl.client.send(sent, answer, error);
+    impl.over = true;
+  }
+  if (call.thrown) std::rethrow_exception(call.thrown);
+  if (!done && !call.complete_without_body) impl.explain(call, error);
+  impl.answered = true;
+  // cpp-httplib takes a chunked body that was cut right behind a piece for a complete one.
+  if (done && call.chunked && call.keeps_open && impl.closed_by_other_side()) {
+    impl.explain(call, httplib::Error::Read);
+  }
+  if (!call.headers_came) call.on_headers(answer);  // a 204: cpp-httplib tells only of answers with a body
+  return std::move(call.response);
+}
+
+}  // namespace combu

@@ -1,0 +1,140 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "combu/jsonnet.hpp"
+#include "jsonnet/child.hpp"
+#include "jsonnet/identifier.hpp"
+#include "jsonnet/importer.hpp"
+#include "jsonnet/machine.hpp"
+#include "jsonnet/text.hpp"
+#include "jsonnet/trace.hpp"
+
+namespace combu {
+namespace {
+
+constexpr const char* k_standard_input = "<stdin>";
+
+std::string read_source(const Evaluation& evaluation, const std::string& name) {
+  if (evaluation.file == "-") return read_all(STDIN_FILENO, name);
+  if (auto source = read_file(evaluation.file, name)) return *std::move(source);
+  throw Error(ErrorKind::not_found, name, "no such file; -f names the experiment's file");
+}
+
+std::string place_in(const std::string& name, std::string_view source, std::size_t offset) {
+  const std::string_view before = source.substr(0, offset);
+  const auto line = std::count(before.begin(), before.end(), '\n') + 1;
+  const std::size_t line_begin = before.rfind('\n') + 1;  // 0 when there is none
+  return fmt::format("{}:{}:{}", name, line, offset - line_begin + 1);
+}
+
+// The evaluator takes a C string, and replaces what is not UTF-8 without a word.
+void check_source(const std::string& name, std::string_view source) {
+  if (const auto nul = source.find('\0'); nul != std::string_view::npos) {
+    throw Error(ErrorKind::invalid, place_in(name, source, nul), "a NUL byte; the file must be UTF-8 text");
+  }
+  if (const auto bad = find_bad_utf8(source)) {
+    throw Error(ErrorKind::invalid, place_in(name, source, *bad),
+                fmt::format("byte 0x{:02x} is not UTF-8; save the file as UTF-8",
+                            static_cast<unsigned char>(source[*bad])));
+  }
+  if (source.find_first_not_of(" \t\r\n") == std::string_view::npos) {
+    throw Error(ErrorKind::invalid, name, "the file is empty; an experiment is an array of trials");
+  }
+}
+
+void check_output(const std::string& name, std::string_view json) {
+  const auto bad = find_bad_utf8(json);
+  if (!bad) return;
+  const std::size_t line_begin = json.rfind('\n', *bad) + 1;
+  std::string_view near = json.substr(line_begin, *bad - line_begin);
+  constexpr std::size_t k_shown_bytes = 60;
+  if (near.size() > k_shown_bytes) near.remove_prefix(near.size() - k_shown_bytes);
+  // The cut may have left the tail of a character at the front.
+  while (find_bad_utf8(near)) near.remove_prefix(1);
+  near.remove_prefix(std::min(near.find_first_not_of(' '), near.size()));
+  throw Error(
+      ErrorKind::invalid, name,
+      fmt::format("its result is not UTF-8 after `{}`; std.char of a surrogate (55296 to 57343) makes no "
+                  "character",
+                  near));
+}
+
+std::vector<std::string> import_folders(const Evaluation& evaluation) {
+  std::vector<std::string> folders(evaluation.import_dirs.rbegin(), evaluation.import_dirs.rend());
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing in the program sets a variable of the environment
+  const char* path = std::getenv("JSONNET_PATH");
+  std::string_view rest = path == nullptr ? "" : path;
+  while (!rest.empty()) {
+    const std::string_view folder = rest.substr(0, rest.find(':'));
+    if (!folder.empty()) folders.emplace_back(folder);
+    rest.remove_prefix(std::min(folder.size() + 1, rest.size()));
+  }
+  return folders;
+}
+
+[[noreturn]] void refuse(const Evaluation& evaluation, const std::string& name, const ChildEnd& end) {
+  constexpr const char* k_nesting =
+      "it is nested too deeply (brackets, or a sum of very many terms); build long lists and texts with an "
+      "array "
+      "comprehension, std.join or std.foldl";
+  const std::string memory = fmt::format(
+      "more than {} of memory; look for an array, a text or a recursion that grows without end, or "
+      "raise --evaluate-memory",
+      to_string(evaluation.memory_max));
+  switch (end.kind) {
+    case ChildEnd::Kind::interrupted:
+      throw Error(ErrorKind::cancelled, name, "interrupted while it was being evaluated");
+    case ChildEnd::Kind::timed_out:
+      throw Error(
+          ErrorKind::invalid, name,
+          fmt::format("evaluating it takes longer than its limit of {}; look for a recursion without an "
+                      "end, write + in place of % where many texts are made, or raise --evaluate-time",
+                      to_string(evaluation.time_max)));
+    case ChildEnd::Kind::out_of_memory:
+      throw Error(ErrorKind::invalid, name, "evaluating it needs " + memory);
+    case ChildEnd::Kind::crashed:
+      throw Error(ErrorKind::invalid, name, fmt::format("the evaluator crashed on it: {}", k_nesting));
+    default:
+      throw Error(
+          ErrorKind::invalid, name,
+          fmt::format("the evaluator died on it ({}): it needs {}; or {}", end.account, memory, k_nesting));
+  }
+}
+
+// One letter tells JSON from an error's account.
+constexpr char k_json_mark = 'J';
+constexpr char k_error_mark = 'E';
+
+}  // namespace
+
+Evaluated evaluate(const Evaluation& evaluation, const std::function<void()>& slow) {
+  const std::string name = evaluation.file == "-" ? k_standard_input : evaluation.file;
+  std::string source = read_source(evaluation, name);
+  check_source(name, source);
+  const std::string code = put_identifier(source, evaluation.run);
+  const Importer importer(import_folders(evaluation));
+  const auto work = [&] {
+    MachineAnswer answer = run_machine(name, code, evaluation, importer);
+    return (answer.ok ? k_json_mark : k_error_mark) + std::move(answer.text);
+  };
+  ChildEnd end = run_in_child({evaluation.memory_max, evaluation.time_max}, work, slow);
+  if (end.kind != ChildEnd::Kind::answered) refuse(evaluation, name, end);
+
+  const bool failed = end.answer.front() == k_error_mark;
+  end.answer.erase(0, 1);
+  if (failed) {
+    throw explain(end.answer, name, Columns(source, find_identifiers(source), evaluation.run.text().size()));
+  }
+  check_output(name, end.answer);
+  return {std::move(end.answer), std::move(source)};
+}
+
+}  // namespace combu

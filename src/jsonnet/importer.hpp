@@ -1,0 +1,29 @@
+#pragma once
+// Finds what an `import` names.
+
+#include <string>
+#include <vector>
+
+namespace combu {
+
+// Where the embedded library is said to be: in no folder, so that no file on disk can be taken for it.
+inline constexpr const char* k_embedded_path = "<combu.libsonnet>";
+
+class Importer {
+ public:
+  // `folders` in the order in which they are searched, after the importing file's own.
+  explicit Importer(std::vector<std::string> folders);
+
+  struct Found {
+    std::string path;  // names it in messages, and its own imports are relative to this path's folder
+    std::string content;
+  };
+  // `base` is the importing file's folder, with a slash at its end or empty. Throws Error; the message alone
+  // says all, since the evaluator puts the import's place before it.
+  [[nodiscard]] Found find(const std::string& base, const std::string& wanted) const;
+
+ private:
+  std::vector<std::string> folders_;
+};
+
+}  // namespace combu

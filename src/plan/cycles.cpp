@@ -1,0 +1,151 @@
+#include "plan/cycles.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "plan/names.hpp"
+
+namespace combu::plan {
+
+namespace {
+
+constexpr std::uint32_t k_none = ~std::uint32_t{0};
+
+// R. Tarjan, Depth-first search and linear graph algorithms (1972), with a stack of its own instead of
+// recursion.
+class Components {
+ public:
+  explicit Components(const Plan& plan)
+      : plan_(plan),
+        order_(plan.nodes.size(), k_none),
+        low_(plan.nodes.size()),
+        component_(plan.nodes.size(), k_none) {
+    for (TrialIndex at = 0; at < plan.nodes.size(); ++at) {
+      if (order_[at] == k_none) walk_from(at);
+    }
+  }
+  [[nodiscard]] std::uint32_t of(TrialIndex at) const { return component_[at]; }
+  [[nodiscard]] std::uint32_t count() const { return static_cast<std::uint32_t>(sizes_.size()); }
+  [[nodiscard]] std::uint32_t size(std::uint32_t component) const { return sizes_[component]; }
+
+ private:
+  struct Visit {
+    TrialIndex trial;
+    std::size_t next_edge = 0;
+  };
+
+  void enter(TrialIndex at) {
+    order_[at] = low_[at] = entered_++;
+    open_.push_back(at);
+    path_.push_back({at});
+  }
+  void walk_from(TrialIndex root) {
+    enter(root);
+    while (!path_.empty()) {
+      Visit& visit = path_.back();
+      const auto& needs = plan_.nodes[visit.trial].needs;
+      if (visit.next_edge == needs.size()) {
+        leave(visit.trial);
+        continue;
+      }
+      const TrialIndex needed = needs[visit.next_edge++].trial;
+      if (order_[needed] == k_none) {
+        enter(needed);
+      } else if (component_[needed] == k_none) {
+        low_[visit.trial] = std::min(low_[visit.trial], order_[needed]);
+      }
+    }
+  }
+  void leave(TrialIndex at) {
+    path_.pop_back();
+    if (!path_.empty()) low_[path_.back().trial] = std::min(low_[path_.back().trial], low_[at]);
+    if (low_[at] != order_[at]) return;
+    std::uint32_t size = 0;
+    TrialIndex member = k_none;
+    do {
+      member = open_.back();
+      open_.pop_back();
+      component_[member] = count();
+      ++size;
+    } while (member != at);
+    sizes_.push_back(size);
+  }
+
+  const Plan& plan_;
+  std::vector<std::uint32_t> order_;
+  std::vector<std::uint32_t> low_;
+  std::vector<std::uint32_t> component_;
+  std::vector<std::uint32_t> sizes_;
+  std::vector<TrialIndex> open_;
+  std::vector<Visit> path_;
+  std::uint32_t entered_ = 0;
+};
+
+// Breadth first from `start` along what is needed, within its component. `came_from` is shared by all calls:
+// components do not overlap.
+std::vector<TrialIndex> shortest_cycle(const Plan& plan, const Components& components, TrialIndex start,
+                                       std::vector<TrialIndex>& came_from) {
+  std::vector<TrialIndex> queue{start};
+  for (std::size_t next = 0; next < queue.size(); ++next) {
+    for (const Edge& edge : plan.nodes[queue[next]].needs) {
+      if (edge.trial == start) {
+        std::vector<TrialIndex> cycle;
+        for (TrialIndex at = queue[next]; at != start; at = came_from[at]) cycle.push_back(at);
+        cycle.push_back(start);
+        std::ranges::reverse(cycle);
+        return cycle;
+      }
+      if (components.of(edge.trial) != components.of(start) || came_from[edge.trial] != k_none) continue;
+      came_from[edge.trial] = queue[next];
+      queue.push_back(edge.trial);
+    }
+  }
+  return {};
+}
+
+std::string with_thousands(std::size_t number) {
+  std::string text = std::to_string(number);
+  for (std::size_t at = text.size(); at > 3;) text.insert(at -= 3, 1, ',');
+  return text;
+}
+
+std::string cycle_text(const std::vector<TrialIndex>& cycle, const Experiment& experiment) {
+  constexpr std::size_t k_whole_max = 8;
+  constexpr std::size_t k_head = 3;
+  std::string text;
+  const auto append = [&](std::size_t i) { text += shortened(experiment.trials[cycle[i]].name) + " → "; };
+  if (cycle.size() <= k_whole_max) {
+    for (std::size_t i = 0; i < cycle.size(); ++i) append(i);
+  } else {
+    for (std::size_t i = 0; i < k_head; ++i) append(i);
+    text += fmt::format("… ({} more) … → ", with_thousands(cycle.size() - k_head - 1));
+    append(cycle.size() - 1);
+  }
+  return text + shortened(experiment.trials[cycle.front()].name);
+}
+
+}  // namespace
+
+std::string self_message(const Trial& trial) {
+  return fmt::format("`{}` depends on itself", shortened(trial.name));
+}
+
+void report_cycles(const Plan& plan, const Experiment& experiment, std::vector<Error>& errors) {
+  const Components components(plan);
+  std::vector<bool> told(components.count(), false);
+  std::vector<TrialIndex> came_from(plan.nodes.size(), k_none);
+  for (TrialIndex at = 0; at < plan.nodes.size(); ++at) {
+    const std::uint32_t component = components.of(at);
+    if (told[component] || components.size(component) < 2) continue;
+    told[component] = true;
+    const auto cycle = shortest_cycle(plan, components, at, came_from);
+    errors.emplace_back(
+        ErrorKind::invalid, path_of(experiment.trials[at], at) + ".depends",
+        fmt::format("a cycle, so that none of its trials can be first: {}", cycle_text(cycle, experiment)));
+  }
+}
+
+}  // namespace combu::plan

@@ -1,0 +1,50 @@
+#pragma once
+// Trials by their names, and what is wrong with those.
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "combu/plan.hpp"
+
+namespace combu::plan {
+
+// Where a trial stands in the evaluated file, for messages.
+[[nodiscard]] std::string path_of(const Trial& trial, TrialIndex at);
+
+class Names {
+ public:
+  // Reports each name that several trials have, once.
+  Names(const Experiment& experiment, std::vector<Error>& errors);
+  // The first trial of that name.
+  [[nodiscard]] std::optional<TrialIndex> find(std::string_view name) const;
+  [[nodiscard]] const std::vector<std::string_view>& all() const { return all_; }
+
+ private:
+  std::unordered_map<std::string_view, TrialIndex> index_;
+  std::vector<std::string_view> all_;
+};
+
+// Names that are depended on and that no trial has. A thousand trials that misspell the same name are one
+// fault.
+class UnknownNames {
+ public:
+  explicit UnknownNames(const Names& names) : names_(names) {}
+  void add(const Trial& trial, const Depend& depend);
+  void report(std::vector<Error>& errors) const;
+
+ private:
+  struct Unknown {
+    const Trial* trial;
+    const Depend* depend;
+    std::size_t more = 0;
+  };
+  const Names& names_;
+  std::vector<Unknown> unknown_;
+  std::unordered_map<std::string_view, std::size_t> index_;
+};
+
+}  // namespace combu::plan

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace combu {
+
+// Many threads post, one takes all that has come.
+template <class Item>
+class Inbox {
+ public:
+  void post(Item item) {
+    {
+      const std::scoped_lock lock(mutex_);
+      items_.push_back(std::move(item));
+    }
+    filled_.notify_one();
+  }
+
+  // Blocks until there is something, or `patience` is over; then empties the inbox into `taken` (whose memory
+  // is used again).
+  void take(std::vector<Item>& taken, std::chrono::milliseconds patience) {
+    taken.clear();
+    std::unique_lock lock(mutex_);
+    filled_.wait_for(lock, patience, [this] { return !items_.empty(); });
+    taken.swap(items_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable filled_;
+  std::vector<Item> items_;
+};
+
+}  // namespace combu

@@ -1,0 +1,162 @@
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "combu/simulated.hpp"
+
+namespace combu {
+
+namespace {
+
+class SimulatedEngine : public Engine {
+ public:
+  SimulatedEngine(std::unique_ptr<World> owned, World& world, double speed)
+      : owned_(std::move(owned)), world_(world), speed_(speed), began_(real_clock().now()) {}
+
+  Facts facts(std::stop_token /*stop*/) override {
+    return {
+        .engine = "simulated engine", .address = "simulated:", .cpus = 8, .memory = {std::int64_t{16} << 30}};
+  }
+
+  std::vector<Error> check(const Run& run, std::stop_token stop) override {
+    return call(stop, [&](Instant now) { return world_.check(run, now); });
+  }
+
+  std::vector<Error> prepare(const Run& run, const std::function<void(const Preparation&)>& /*tell*/,
+                             std::stop_token stop) override {
+    return call(stop, [&](Instant now) { return world_.prepare(run, now); });
+  }
+
+  std::optional<Sighting> start(const Run& run, const Trial& trial, int attempt,
+                                std::stop_token stop) override {
+    if (speed_ > 0) {
+      const Seconds latency = call(stop, [&](Instant) { return world_.draw_latency(); });
+      real_clock().wait(latency / speed_, stop);
+    }
+    return call(stop, [&](Instant now) { return world_.start(run, trial, attempt, now); });
+  }
+
+  void stop(const Key& key, std::optional<Seconds> /*grace*/, std::stop_token stop) override {
+    call(stop, [&](Instant now) { return world_.stop(key, now); });
+  }
+
+  std::vector<Sighting> list(const Selector& selector, std::stop_token stop) override {
+    return call(stop, [&](Instant now) { return world_.list(selector, now); });
+  }
+
+  void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
+             std::stop_token stop) override {
+    std::vector<Sighting> told;
+    bool broken = false;
+    std::unique_lock lock(mutex_);
+    const World::WatchId id = world_.watch(
+        selector, [&told](Sighting sighting) { told.push_back(std::move(sighting)); },
+        [&broken] { broken = true; }, now());
+    lock.unlock();
+    try {
+      tell(Watching{});
+      lock.lock();
+      while (!stop.stop_requested() && !broken) {
+        world_.advance(now());
+        const std::vector<Sighting> changes = std::exchange(told, {});
+        if (changes.empty()) {
+          await_change(lock, stop);
+          continue;
+        }
+        lock.unlock();
+        for (const Sighting& change : changes) tell(change);
+        lock.lock();
+      }
+    } catch (...) {
+      if (!lock.owns_lock()) lock.lock();
+      world_.unwatch(id);
+      throw;
+    }
+    world_.unwatch(id);
+    if (broken && !stop.stop_requested()) {
+      throw Error(ErrorKind::unavailable, "simulated", "the stream of changes was cut");
+    }
+  }
+
+  void logs(const Key& key, const LogOptions& options,
+            const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) override {
+    std::size_t told = 0;
+    std::unique_lock lock(mutex_);
+    while (true) {
+      bool ended = false;
+      const std::optional<std::string> log = world_.log(key, now(), ended);
+      if (!log) throw Error(ErrorKind::not_found, key.trial, "no such trial on the engine");
+      if (log->size() > told)
+        tell(LogStream::out, std::string_view(*log).substr(std::exchange(told, log->size())));
+      if (ended || !options.follow) return;
+      if (stop.stop_requested()) throw Error(ErrorKind::cancelled, key.trial, "cancelled");
+      await_change(lock, stop);
+    }
+  }
+
+  Released release(const Selector& selector, const std::function<void(std::size_t, std::size_t)>& tell,
+                   std::stop_token stop) override {
+    Released released = call(stop, [&](Instant now) { return world_.release(selector, now); });
+    if (tell && released.attempts > 0) tell(released.attempts, released.attempts);
+    return released;
+  }
+
+ private:
+  template <class Verb>
+  std::invoke_result_t<Verb, Instant> call(const std::stop_token& stop, const Verb& verb) {
+    if (stop.stop_requested()) throw Error(ErrorKind::cancelled, "simulated", "cancelled");
+    const std::scoped_lock lock(mutex_);
+    const auto wake =
+        std::unique_ptr<void, std::function<void(void*)>>(this, [this](void*) { changed_.notify_all(); });
+    return verb(now());
+  }
+
+  // The model's time. As fast as can be: the next thing that is due is due now.
+  [[nodiscard]] Instant now() {
+    if (speed_ > 0) {
+      const Seconds elapsed = (real_clock().now() - began_) * speed_;
+      return began_ + std::chrono::duration_cast<Instant::duration>(elapsed);
+    }
+    jumped_ = std::max(jumped_, world_.next_due().value_or(jumped_));
+    return jumped_;
+  }
+
+  // Until a verb was called or the next thing is due.
+  void await_change(std::unique_lock<std::mutex>& lock, const std::stop_token& stop) {
+    const std::optional<Instant> due = world_.next_due();
+    if (due && speed_ == 0) return;
+    // A predicate is what the waits with a stop token take; any wake-up will do: the caller looks again.
+    bool woken = false;
+    const auto once = [&woken] { return std::exchange(woken, true); };
+    if (due) {
+      changed_.wait_for(lock, stop, std::max(Seconds(0), Seconds(*due - now())) / speed_, once);
+    } else {
+      changed_.wait(lock, stop, once);
+    }
+  }
+
+  std::unique_ptr<World> owned_;
+  World& world_;
+  double speed_;
+  Instant began_;
+  Instant jumped_{};
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> open_simulated(const SimulationOptions& options) {
+  auto world = std::make_unique<World>(options);
+  World& model = *world;
+  return std::make_unique<SimulatedEngine>(std::move(world), model, options.speed);
+}
+
+std::unique_ptr<Engine> open_simulated(World& world, double speed) {
+  return std::make_unique<SimulatedEngine>(nullptr, world, speed);
+}
+
+}  // namespace combu

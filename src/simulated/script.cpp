@@ -1,0 +1,69 @@
+#include "script.hpp"
+
+#include <charconv>
+#include <cstdlib>
+#include <optional>
+
+namespace combu {
+
+namespace {
+
+// "a; b && c" → {a, b, c}. Quotes are not looked at: the model's commands have none.
+std::vector<std::string> commands_of(const std::vector<std::string>& words) {
+  const bool in_shell = words.size() == 3 && words[0].ends_with("sh") && words[1] == "-c";
+  std::string text;
+  if (in_shell) {
+    text = words[2];
+  } else {
+    for (const std::string& word : words) text += word + ' ';
+  }
+  std::vector<std::string> commands(1);
+  for (const char c : text) {
+    if (c == ';' || c == '&' || c == '\n') {
+      commands.emplace_back();
+    } else {
+      commands.back() += c;
+    }
+  }
+  return commands;
+}
+
+std::optional<double> number(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || value < 0 || value > 1e9) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+Script read_script(const Trial& trial, Seconds unknown_takes) {
+  Script script;
+  if (!trial.cmd || trial.cmd->empty()) return {.takes = unknown_takes};
+  for (const std::string& command : commands_of(*trial.cmd)) {
+    std::vector<std::string> words;
+    try {
+      words = split_words(command);
+    } catch (const Error&) {
+      words = {command};
+    }
+    if (words.empty()) continue;
+    const std::optional<double> argument = words.size() == 2 ? number(words[1]) : std::nullopt;
+    if (words[0] == "sleep" && argument) {
+      script.takes += Seconds(*argument);
+    } else if (words[0] == "exit" && argument) {
+      script.exit_code = static_cast<int>(*argument);
+      break;
+    } else if (words[0] == "echo") {
+      for (std::size_t i = 1; i < words.size(); ++i) script.output += (i > 1 ? " " : "") + words[i];
+      script.output += '\n';
+    } else if (words[0] == "true" || words[0] == "false") {
+      script.exit_code = words[0] == "true" ? 0 : 1;
+    } else {
+      script.takes += unknown_takes;
+    }
+  }
+  return script;
+}
+
+}  // namespace combu

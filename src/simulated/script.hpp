@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "combu/base.hpp"
+#include "combu/spec.hpp"
+
+namespace combu {
+
+// What the model reads from a trial's command.
+struct Script {
+  Seconds takes{0};
+  int exit_code = 0;
+  std::string output;
+};
+
+[[nodiscard]] Script read_script(const Trial& trial, Seconds unknown_takes);
+
+}  // namespace combu

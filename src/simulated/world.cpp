@@ -1,0 +1,321 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "combu/simulated.hpp"
+#include "script.hpp"
+
+namespace combu {
+
+namespace {
+
+Instant later(Instant from, Seconds by) {
+  return from + std::chrono::duration_cast<Instant::duration>(by);
+}
+
+bool selects(const Selector& selector, const Sighting& sighting) {
+  if (!selector.experiment.empty() && selector.experiment != sighting.experiment) return false;
+  if (!selector.file.empty() && selector.file != sighting.file) return false;
+  if (selector.run && *selector.run != sighting.key.run) return false;
+  return selector.trials.empty() || std::find(selector.trials.begin(), selector.trials.end(),
+                                              sighting.key.trial) != selector.trials.end();
+}
+
+bool is_engines_own(const std::string& network) {
+  return network == "host" || network == "none" || network == "bridge";
+}
+
+}  // namespace
+
+World::World(const SimulationOptions& options) : options_(options), random_(options.seed) {}
+
+// Not std::bernoulli_distribution: a seed must mean the same with every standard library.
+bool World::chance(double probability) {
+  return probability > 0 && static_cast<double>(random_() >> 11U) * 0x1p-53 < probability;
+}
+
+Seconds World::draw_latency() {
+  return options_.start_takes * (0.5 + static_cast<double>(random_() >> 11U) * 0x1p-53);
+}
+
+// Each verb passes through here before it does anything…
+void World::enter(Instant now) {
+  advance(now);
+  if (is_down(now)) throw Error(ErrorKind::unavailable, "simulated", "connection refused");
+  if (chance(options_.faults.cut_before)) {
+    throw Error(ErrorKind::unavailable, "simulated", "the connection was cut");
+  }
+}
+
+// …and here when it is done.
+void World::leave(Instant now) {
+  if (chance(options_.faults.crash)) crash(now);
+  if (is_down(now) || chance(options_.faults.answer_lost)) {
+    throw Error(ErrorKind::unavailable, "simulated", "the answer was lost");
+  }
+}
+
+std::optional<Error> World::port_conflict(const Trial& trial, const std::string& experiment) const {
+  for (const Port& port : trial.ports) {
+    Port host_side = port;
+    host_side.container = 0;
+    const auto holder = ports_.find(host_side);
+    if (holder == ports_.end()) continue;
+    if (!experiment.empty() && containers_.at(holder->second).seen.experiment == experiment) continue;
+    return Error(ErrorKind::conflict, trial.name,
+                 fmt::format("host port {} is published by container `{}`", port.host, holder->second));
+  }
+  return std::nullopt;
+}
+
+std::vector<Error> World::check(const Run& run, Instant now) {
+  enter(now);
+  std::vector<Error> errors;
+  for (const Trial& trial : run.experiment.trials) {
+    const auto holder = containers_.find(trial.name);
+    if (holder != containers_.end() && holder->second.seen.experiment != run.experiment.name) {
+      errors.emplace_back(
+          ErrorKind::conflict, trial.name,
+          fmt::format("the name is taken by a container of {}",
+                      holder->second.stranger ? "something else" : holder->second.seen.experiment));
+    }
+    if (auto conflict = port_conflict(trial, run.experiment.name)) errors.push_back(std::move(*conflict));
+  }
+  return errors;
+}
+
+std::vector<Error> World::prepare(const Run& run, Instant now) {
+  enter(now);
+  std::vector<Error> errors;
+  std::set<std::string> images;
+  for (const Trial& trial : run.experiment.trials) {
+    if (trial.image.starts_with("missing") && images.insert(trial.image).second) {
+      errors.emplace_back(ErrorKind::not_found, trial.image,
+                          fmt::format("no such image, and it could not be pulled (trial {})", trial.name));
+    }
+    for (const std::string& network : trial.networks) {
+      if (!is_engines_own(network))
+        networks_.try_emplace(network, Network{run.experiment.name, run.experiment.file, run.id});
+    }
+  }
+  leave(now);
+  return errors;
+}
+
+Sighting World::start(const Run& run, const Trial& trial, int attempt, Instant now) {
+  enter(now);
+  const Key key{.run = run.id, .trial = trial.name, .attempt = attempt};
+  const auto holder = containers_.find(trial.name);
+  if (holder != containers_.end()) {
+    if (holder->second.stranger || holder->second.seen.key != key) {
+      throw Error(ErrorKind::conflict, trial.name, "the name is taken by another container");
+    }
+    leave(now);
+    return holder->second.seen;
+  }
+  if (trial.image.starts_with("missing")) throw Error(ErrorKind::not_found, trial.name, "no such image");
+  if (auto conflict = port_conflict(trial, "")) throw Error(*conflict);
+  if (chance(options_.faults.refused)) throw Error(ErrorKind::refused, trial.name, "the engine would not");
+
+  Container& container = containers_[trial.name];
+  container.seen = {.key = key,
+                    .experiment = run.experiment.name,
+                    .file = run.experiment.file,
+                    .id = fmt::format("sim{:09}", ++counter_),
+                    .image = trial.image,
+                    .phase = Phase::running,
+                    .created_at = now,
+                    .status = "Up",
+                    .service = trial.service};
+  container.networks = trial.networks;
+  for (Port port : trial.ports) {
+    port.container = 0;
+    container.ports.push_back(port);
+    ports_.emplace(port, trial.name);
+  }
+  run_script(container, trial, now);
+  emit(container.seen);
+  const Sighting seen = container.seen;
+  leave(now);
+  return seen;
+}
+
+void World::run_script(Container& container, const Trial& trial, Instant now) {
+  const Script script = read_script(trial, options_.trial_takes);
+  container.log = script.output;
+  container.exits_with = script.exit_code;
+  Seconds takes = script.takes;
+  if (chance(options_.faults.out_of_memory)) {
+    container.exits_with = 137;
+    takes /= 2;
+  }
+  due(container, later(now, takes), Due::What::end);
+  if (!trial.healthcheck || trial.healthcheck->test.empty() || trial.healthcheck->test[0] == "NONE") return;
+  container.seen.health = Health::starting;
+  container.healthy_in_time = std::none_of(
+      trial.healthcheck->test.begin(), trial.healthcheck->test.end(), [](const std::string& word) {
+        return word.find("false") != std::string::npos || word.find("exit 1") != std::string::npos;
+      });
+  const Seconds interval = trial.healthcheck->interval.count() > 0 ? trial.healthcheck->interval : Seconds(1);
+  due(container, later(now, interval), Due::What::health);
+}
+
+void World::due(const Container& container, Instant at, Due::What what) {
+  dues_.push({.at = at,
+              .order = ++counter_,
+              .name = container.seen.key.trial,
+              .id = container.seen.id,
+              .what = what});
+}
+
+bool World::stop(const Key& key, Instant now) {
+  enter(now);
+  const Container* found = find(key);
+  const bool runs = found != nullptr && found->seen.phase == Phase::running;
+  if (runs) end(containers_.at(key.trial), 143);
+  leave(now);
+  return runs;
+}
+
+std::vector<Sighting> World::list(const Selector& selector, Instant now) {
+  enter(now);
+  std::vector<Sighting> sightings;
+  for (const auto& [name, container] : containers_) {
+    if (!container.stranger && selects(selector, container.seen)) sightings.push_back(container.seen);
+  }
+  leave(now);
+  return sightings;
+}
+
+Released World::release(const Selector& selector, Instant now) {
+  enter(now);
+  Released released;
+  std::vector<std::string> names;
+  for (const auto& [name, container] : containers_) {
+    if (!container.stranger && selects(selector, container.seen)) names.push_back(name);
+  }
+  for (const std::string& name : names) {
+    Container& container = containers_.at(name);
+    if (container.seen.phase == Phase::running) end(container, 137);
+    container.seen.phase = Phase::gone;
+    emit(container.seen);
+    containers_.erase(name);
+    ++released.attempts;
+  }
+  if (selector.trials.empty()) {
+    std::set<std::string> used;
+    for (const auto& [name, container] : containers_)
+      used.insert(container.networks.begin(), container.networks.end());
+    std::erase_if(networks_, [&](const auto& network) {
+      Sighting owner;
+      owner.experiment = network.second.experiment;
+      owner.key.run = network.second.run;
+      owner.file = network.second.file;
+      if (!selects(selector, owner) || used.contains(network.first)) return false;
+      ++released.networks;
+      return true;
+    });
+  }
+  leave(now);
+  return released;
+}
+
+std::optional<std::string> World::log(const Key& key, Instant now, bool& ended) {
+  enter(now);
+  const Container* found = find(key);
+  if (found == nullptr) return std::nullopt;
+  ended = found->seen.phase != Phase::running;
+  return found->log;
+}
+
+const World::Container* World::find(const Key& key) const {
+  const auto at = containers_.find(key.trial);
+  if (at == containers_.end() || at->second.stranger || at->second.seen.key != key) return nullptr;
+  return &at->second;
+}
+
+// ---- Time
+
+void World::advance(Instant now) {
+  while (!dues_.empty() && dues_.top().at <= now) {
+    const Due due = dues_.top();
+    dues_.pop();
+    const auto at = containers_.find(due.name);
+    if (at == containers_.end() || at->second.seen.id != due.id) continue;
+    Container& container = at->second;
+    if (container.seen.phase != Phase::running) continue;
+    if (due.what == Due::What::end) {
+      end(container, container.exits_with);
+    } else {
+      container.seen.health = container.healthy_in_time ? Health::healthy : Health::unhealthy;
+      emit(container.seen);
+    }
+  }
+}
+
+std::optional<Instant> World::next_due() const {
+  if (dues_.empty()) return std::nullopt;
+  return dues_.top().at;
+}
+
+void World::end(Container& container, int exit_code) {
+  container.seen.phase = Phase::ended;
+  container.seen.exit_code = exit_code;
+  container.seen.status = fmt::format("Exited ({})", exit_code);
+  for (const Port& port : container.ports) ports_.erase(port);
+  emit(container.seen);
+}
+
+void World::emit(const Sighting& sighting) {
+  const Faults& faults = options_.faults;
+  if (chance(faults.change_dropped)) return;
+  if (chance(faults.change_held)) {
+    held_.push_back(sighting);
+    return;
+  }
+  deliver(sighting);
+  if (chance(faults.change_repeated)) deliver(sighting);
+  for (const Sighting& late : std::exchange(held_, {})) deliver(late);
+}
+
+void World::deliver(const Sighting& sighting) {
+  for (const auto& [id, watch] : watches_) {
+    if (selects(watch.selector, sighting)) watch.tell(sighting);
+  }
+}
+
+World::WatchId World::watch(const Selector& selector, std::function<void(Sighting)> tell,
+                            std::function<void()> broken, Instant now) {
+  enter(now);
+  watches_.emplace(++counter_, Watch{selector, std::move(tell), std::move(broken)});
+  return counter_;
+}
+
+void World::unwatch(WatchId watch) {
+  watches_.erase(watch);
+}
+
+// What was running and is killed ends without a word: nobody is left to tell it.
+void World::crash(Instant now) {
+  down_until_ = later(now, options_.faults.crash_for);
+  held_.clear();
+  for (auto& [id, watch] : std::exchange(watches_, {})) watch.broken();
+  if (options_.faults.live_restore) return;
+  for (auto& [name, container] : containers_) {
+    if (!container.stranger && container.seen.phase == Phase::running) end(container, 255);
+  }
+}
+
+void World::add_stranger(const std::string& name, const std::vector<Port>& ports) {
+  Container& container = containers_[name];
+  container.stranger = true;
+  container.seen.phase = Phase::running;
+  for (Port port : ports) {
+    port.container = 0;
+    container.ports.push_back(port);
+    ports_.emplace(port, name);
+  }
+}
+
+}  // namespace combu

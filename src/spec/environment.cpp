@@ -1,0 +1,233 @@
+#include "spec/environment.hpp"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <system_error>
+#include <unordered_set>
+#include <utility>
+
+#include "spec/values.hpp"
+
+namespace combu::spec {
+
+namespace {
+
+// nullopt: nothing wrong with the name.
+using NameFault = std::function<std::optional<std::string>(std::string_view)>;
+// What a name without a value gets; nullopt leaves it out.
+using Absent = std::function<std::optional<std::string>(const std::string&)>;
+
+class PairReader {
+ public:
+  PairReader(NameFault fault, Absent absent, Report& report)
+      : fault_(std::move(fault)), absent_(std::move(absent)), report_(report) {}
+
+  PairMap read(const Json& value, const Place& place) {
+    if (value.is_object()) {
+      for (const auto& [name, element] : value.items()) put_named(name, element, place.key(name));
+    } else if (value.is_array()) {
+      std::size_t index = 0;
+      for (const Json& element : value) put_joined(element, place.index(index++));
+    } else {
+      report_.add(place, fmt::format("must be an object or an array of \"K=V\", not {}", kind_of(value)));
+    }
+    return std::move(pairs_);
+  }
+
+ private:
+  void put_named(const std::string& name, const Json& value, const Place& place) {
+    if (value.is_null()) {
+      put(name, std::nullopt, place);
+    } else if (auto text = read_text(value, place, report_)) {
+      put(name, std::move(text), place);
+    }
+  }
+  void put_joined(const Json& element, const Place& place) {
+    const auto text = read_string(element, place, report_);
+    if (!text) return;
+    const std::size_t equals = text->find('=');
+    put(text->substr(0, equals),
+        equals == std::string::npos ? std::nullopt : std::optional(text->substr(equals + 1)), place);
+  }
+  void put(const std::string& name, std::optional<std::string> value, const Place& place) {
+    if (auto fault = fault_(name)) {
+      report_.add(place, *fault);
+    } else if (!names_.insert(name).second) {
+      report_.add(place, fmt::format("`{}` is given twice", shortened(name)));
+    } else if (value || (value = absent_(name))) {
+      pairs_.put(name, std::move(*value));
+    }
+  }
+
+  NameFault fault_;
+  Absent absent_;
+  Report& report_;
+  std::unordered_set<std::string> names_;
+  PairMap pairs_;
+};
+
+std::optional<std::string> fault_of_variable(std::string_view name) {
+  if (name.empty()) return "a variable's name is empty";
+  if (name.find_first_of(std::string_view("=\0", 2)) == std::string_view::npos) return std::nullopt;
+  return fmt::format("\"{}\" is not a variable's name: it may hold neither `=` nor NUL", shortened(name));
+}
+
+std::optional<std::string> fault_of_label(std::string_view name) {
+  if (name.empty()) return "a label's name is empty";
+  if (name.find('\0') != std::string_view::npos) return "a label's name holds a NUL character";
+  if (!name.starts_with("combu.")) return std::nullopt;
+  return fmt::format("labels that begin with `combu.` are combu's own; name `{}` otherwise", shortened(name));
+}
+
+constexpr std::size_t k_env_file_bytes_max = 16U << 20U;
+
+// The whole file, or why it cannot be had.
+struct FileText {
+  std::string text;
+  std::string fault;
+};
+FileText read_file(const std::string& path) {
+  std::error_code unknown;
+  if (std::filesystem::is_directory(path, unknown)) return {"", "it is a folder"};
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return {"", std::generic_category().message(errno)};
+  FileText result;
+  constexpr std::size_t k_piece = 65536;
+  std::string piece(k_piece, '\0');
+  while (file.read(piece.data(), k_piece) || file.gcount() > 0) {
+    result.text.append(piece, 0, static_cast<std::size_t>(file.gcount()));
+    if (result.text.size() > k_env_file_bytes_max) return {"", "it is larger than 16 MiB"};
+  }
+  if (file.bad()) return {"", std::generic_category().message(errno)};
+  return result;
+}
+
+// One line of a file; gives why it is wrong, or an empty text.
+// https://docs.docker.com/reference/cli/docker/container/run/#env: values are verbatim, quotes too.
+std::string put_line(std::string_view line, const Caller& caller, PairMap& pairs) {
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  line.remove_prefix(std::min(line.find_first_not_of(" \t\v\f"), line.size()));
+  if (line.empty() || line.starts_with('#')) return "";
+  const std::size_t equals = line.find('=');
+  const std::string name(line.substr(0, equals));
+  if (name.empty()) return "no variable's name before `=`";
+  if (line.find('\0') != std::string_view::npos) return "holds a NUL character";
+  if (name.find_first_of(" \t\v\f") != std::string::npos) {
+    return fmt::format("the variable's name \"{}\" holds a blank", shortened(name));
+  }
+  if (equals != std::string_view::npos) {
+    pairs.put(name, std::string(line.substr(equals + 1)));
+  } else if (auto value = caller.env(name)) {
+    pairs.put(name, std::move(*value));
+  }
+  return "";
+}
+
+}  // namespace
+
+std::size_t PairMap::find(const std::string& name) const {
+  if (!index_.empty()) {
+    const auto found = index_.find(name);
+    return found == index_.end() ? k_absent : found->second;
+  }
+  for (std::size_t i = 0; i < pairs_.size(); ++i) {
+    if (pairs_[i].first == name) return i;
+  }
+  return k_absent;
+}
+
+void PairMap::put(const std::string& name, std::string value) {
+  if (const std::size_t found = find(name); found != k_absent) {
+    pairs_[found].second = std::move(value);
+    return;
+  }
+  // Below this a look through all is faster, and most trials stay below.
+  constexpr std::size_t k_few = 16;
+  pairs_.emplace_back(name, std::move(value));
+  if (pairs_.size() == k_few) {
+    for (std::size_t i = 0; i < k_few; ++i) index_.emplace(pairs_[i].first, i);
+  } else if (pairs_.size() > k_few) {
+    index_.emplace(name, pairs_.size() - 1);
+  }
+}
+
+void PairMap::put_all(const Pairs& pairs) {
+  for (const auto& [name, value] : pairs) put(name, value);
+}
+
+const Pairs& EnvFiles::read(const std::string& path, const Caller& caller, const Place& place,
+                            Report& report) {
+  const auto [found, is_new] = files_.try_emplace(path);
+  if (!is_new) return found->second;
+  const FileText file = read_file(path);
+  if (!file.fault.empty()) {
+    report.add(place, fmt::format("cannot read {}: {}", shortened(path), file.fault));
+    return found->second;
+  }
+  std::string_view rest = file.text;
+  if (rest.starts_with("\xEF\xBB\xBF")) rest.remove_prefix(3);
+  PairMap pairs;
+  for (std::size_t number = 1; !rest.empty(); ++number) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string fault = put_line(rest.substr(0, end), caller, pairs);
+    if (!fault.empty()) report.add(place, fmt::format("{}:{}: {}", shortened(path), number, fault));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return found->second = pairs.take();
+}
+
+PairMap read_env(const Json& value, const Caller& caller, const Place& place, Report& report) {
+  return PairReader(fault_of_variable, caller.env, report).read(value, place);
+}
+
+PairMap read_labels(const Json& value, const Place& place, Report& report) {
+  const auto empty = [](const std::string&) { return std::optional<std::string>(""); };
+  return PairReader(fault_of_label, empty, report).read(value, place);
+}
+
+std::string param_variable(std::string_view param) {
+  std::string name = "COMBU_PARAM_";
+  for (const char c : param) {
+    const bool upper_or_digit = (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    const bool lower = c >= 'a' && c <= 'z';
+    const bool continued = (static_cast<unsigned char>(c) & 0xC0U) == 0x80U;  // of a UTF-8 character
+    if (upper_or_digit) {
+      name += c;
+    } else if (lower) {
+      name += static_cast<char>(c - 'a' + 'A');
+    } else if (!continued) {
+      name += '_';
+    }
+  }
+  return name;
+}
+
+void check_params(const Json& params, const Json& told, const Place& place, Report& report) {
+  std::unordered_map<std::string, const std::string*> variables;
+  for (const auto& [name, value] : params.items()) {
+    if (name.empty()) report.add(place.key(name), "a param's name is empty");
+    if (value.is_string() && !read_string(value, place.key(name), report)) continue;
+    const auto [same, is_new] = variables.emplace(param_variable(name), &name);
+    if (is_new || (told.contains(name) && told.contains(*same->second))) continue;
+    report.add(place.key(name),
+               fmt::format("`{}` and `{}` are both {} in the container; rename one", shortened(name),
+                           shortened(*same->second), shortened(same->first)));
+  }
+}
+
+void put_params(const Json& params, PairMap& env) {
+  for (const auto& [name, value] : params.items()) {
+    const std::string variable = param_variable(name);
+    // A param without a value sets nothing.
+    if (value.is_null() || env.has(variable)) continue;
+    env.put(variable, scalar_text(value).value_or(value.is_structured() ? compact(value) : ""));
+  }
+}
+
+}  // namespace combu::spec

@@ -1,0 +1,202 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "combu/spec.hpp"
+#include "spec/document.hpp"
+#include "spec/environment.hpp"
+#include "spec/fields.hpp"
+#include "spec/json.hpp"
+#include "spec/layer.hpp"
+#include "spec/report.hpp"
+#include "spec/values.hpp"
+
+namespace combu {
+
+namespace spec {
+
+namespace {
+
+constexpr std::string_view k_trials = "trials";
+
+class ExperimentReader final : public DocumentSink {
+ public:
+  explicit ExperimentReader(const Caller& caller) : caller_(caller) {
+    experiment_.file = caller.file;
+    experiment_.name = caller.file;
+  }
+  ExperimentReader(const ExperimentReader&) = delete;
+  ExperimentReader& operator=(const ExperimentReader&) = delete;
+
+  void top_field(const std::string& name, const Json& value) override {
+    const Place place = root_.key(name);
+    if (name == "experiment") {
+      read_experiment_name(value, place);
+    } else if (name == "defaults") {
+      if (!defaults_known_) read_defaults(value);
+    } else if (name == k_trials) {
+      trials_given_ = true;
+      report_.add(place, fmt::format("must be an array of trials, not {}", shown(value)));
+    } else if (!own_field(name)) {
+      refuse(name, place);
+    }
+  }
+
+  void trials_begin(DocumentForm form) override {
+    trials_given_ = true;
+    trials_begun_ = true;
+    trials_ = form == DocumentForm::array ? &root_ : &trials_field_;
+  }
+
+  void trial(std::size_t index, Json& value) override {
+    ++trials_seen_;
+    const Place place = trials_->index(index);
+    if (!value.is_object()) {
+      report_.add(place, fmt::format("a trial must be an object, not {}", kind_of(value)));
+      return;
+    }
+    report_.enter(name_of(value));
+    Layer own = LayerReader(LayerKind::trial, caller_, env_files_, report_).read(value, place);
+    require(own, Field::name, place);
+    require(own, Field::image, place);
+    Trial trial = combine(std::move(own), defaults_, place, report_);
+    trial.path = place.text();
+    experiment_.trials.push_back(std::move(trial));
+    report_.enter("");
+  }
+
+  void not_a_document(const Json& value) override {
+    report_.add(root_,
+                fmt::format("the file must give an array of trials, or an object with `trials`, not {}",
+                            shown(value)));
+  }
+
+  // Must come before the trials, which are laid on it.
+  void read_defaults(const Json& value) {
+    defaults_known_ = true;
+    const Place place = root_.key("defaults");
+    if (trials_seen_ > 0) {
+      late_defaults_ = value;
+    } else if (value.is_object()) {
+      Json object = value;
+      defaults_ = LayerReader(LayerKind::defaults, caller_, env_files_, report_).read(object, place);
+      check_params(defaults_.params, Json::object(), place.key(field_name(Field::params)), report_);
+    } else if (!value.is_null()) {
+      report_.add(place, fmt::format("must be an object of a trial's fields, not {}", shown(value)));
+    }
+  }
+  // What stood behind trials that have been read already, or null.
+  [[nodiscard]] const Json& late_defaults() const { return late_defaults_; }
+
+  Reading finish(const DocumentEnd& end) {
+    if (!end.fault.empty()) {
+      report_.add(root_, "the evaluated file cannot be read: " + end.fault);
+    } else if (trial_fields_seen_ && !trials_given_) {
+      report_.forget();
+      report_.add(root_, "this is one trial: put it into an array, [{…}]");
+    } else if (end.form == DocumentForm::object && !trials_given_) {
+      report_.add(root_.key(k_trials), "missing: the array of the trials");
+    } else if (trials_begun_ && trials_seen_ == 0) {
+      report_.add(*trials_, "no trials: the array is empty");
+    }
+    experiment_.trials.shrink_to_fit();
+    return {std::move(experiment_), report_.take()};
+  }
+
+ private:
+  static std::string_view name_of(const Json& trial) {
+    for (const std::string_view spelling : {"name", "container_name"}) {
+      const auto found = trial.find(spelling);
+      if (found != trial.end() && found->is_string()) return found->get_ref<const std::string&>();
+    }
+    return {};
+  }
+
+  void read_experiment_name(const Json& value, const Place& place) {
+    auto name = read_string(value, place, report_);
+    if (!name) return;
+    const bool printable = std::ranges::none_of(*name, [](unsigned char c) { return c < ' ' || c == 0x7F; });
+    if (name->empty() || !printable) {
+      report_.add(
+          place, name->empty() ? "the experiment's name is empty" : "the experiment's name must be one line");
+    } else {
+      experiment_.name = std::move(*name);
+    }
+  }
+
+  void refuse(const std::string& name, const Place& place) {
+    if (planned_field(name)) {
+      report_.add(place, fmt::format("`{}` is not supported yet", name));
+    } else if (find_field(name)) {
+      trial_fields_seen_ = true;
+      report_.add(place,
+                  fmt::format("`{}` is a trial's field: put it into `defaults` or into the trials", name));
+    } else {
+      // Compose's word for them is too far for nearest().
+      const auto meant = name == "services" ? k_trials : nearest(name, {"experiment", "defaults", k_trials});
+      report_.add(place, unknown_field(name, meant));
+      trials_given_ = trials_given_ || meant == k_trials;
+    }
+  }
+
+  void require(const Layer& own, Field field, const Place& place) {
+    const auto at = static_cast<std::size_t>(field);
+    const bool cleared = own.cleared.test(at);
+    const bool by_defaults = field != Field::name && defaults_.given.test(at) && !defaults_.cleared.test(at);
+    if (!cleared && (own.given.test(at) || by_defaults)) return;
+    report_.add(place.key(field_name(field)), "missing: every trial needs it");
+  }
+
+  const Caller& caller_;
+  Report report_;
+  EnvFiles env_files_;
+  Experiment experiment_;
+  Layer defaults_;
+  bool defaults_known_ = false;
+  Json late_defaults_;
+  Place root_;
+  Place trials_field_ = root_.key(k_trials);
+  const Place* trials_ = &root_;
+  bool trials_given_ = false;  // or misspelt, or no array: not missing
+  bool trials_begun_ = false;
+  std::size_t trials_seen_ = 0;
+  bool trial_fields_seen_ = false;
+};
+
+}  // namespace
+
+}  // namespace spec
+
+std::string_view to_string(Condition condition) {
+  switch (condition) {
+    case Condition::started:
+      return "started";
+    case Condition::healthy:
+      return "healthy";
+    case Condition::succeeded:
+      return "succeeded";
+    case Condition::finished:
+      return "finished";
+  }
+  return "";
+}
+
+Reading read_experiment(std::string_view json, const Caller& caller) {
+  spec::ExperimentReader reader(caller);
+  const spec::DocumentEnd end = spec::read_document(json, reader);
+  if (reader.late_defaults().is_null()) return reader.finish(end);
+  // Jsonnet sorts fields, so that this is rare: read again, now that the defaults are known.
+  spec::ExperimentReader again(caller);
+  again.read_defaults(reader.late_defaults());
+  const spec::DocumentEnd end_again = spec::read_document(json, again);
+  return again.finish(end_again);
+}
+
+}  // namespace combu

@@ -1,0 +1,275 @@
+#include "spec/layer.hpp"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <utility>
+
+#include "spec/healthcheck.hpp"
+#include "spec/names.hpp"
+#include "spec/order.hpp"
+#include "spec/ports.hpp"
+#include "spec/values.hpp"
+#include "spec/volumes.hpp"
+
+namespace combu::spec {
+
+namespace {
+
+std::size_t bit(Field field) {
+  return static_cast<std::size_t>(field);
+}
+
+}  // namespace
+
+Layer LayerReader::read(Json& object, const Place& place) {
+  std::array<std::string_view, k_field_count> spelled;
+  for (const auto& element : object.items()) {
+    const std::string& spelling = element.key();
+    Json& value = element.value();
+    if (own_field(spelling)) continue;
+    const Place here = place.key(spelling);
+    const auto field = find_field(spelling);
+    if (!field) {
+      read_unknown(spelling, value, here);
+      continue;
+    }
+    std::string_view& before = spelled.at(bit(*field));
+    if (!before.empty()) {
+      report_.add(here, before == spelling
+                            ? fmt::format("`{}` is given twice", spelling)
+                            : fmt::format("`{}` and `{}` mean the same field; keep one", before, spelling));
+      continue;
+    }
+    before = spelling;
+    layer_.given.set(bit(*field));
+    // Jsonnet's `if` without `else` gives null: as if the field were not there, and not in the defaults
+    // either.
+    if (value.is_null()) {
+      layer_.cleared.set(bit(*field));
+    } else {
+      read_field(*field, value, here);
+    }
+  }
+  return std::move(layer_);
+}
+
+void LayerReader::read_unknown(const std::string& spelling, const Json& value, const Place& place) {
+  if (planned_field(spelling)) {
+    report_.add(place, fmt::format("`{}` is not supported yet", spelling));
+    // It would have given the image: one cause, one error.
+    if (spelling == "build") layer_.given.set(bit(Field::image));
+    return;
+  }
+  if (spelling == "experiment" || spelling == "defaults" || spelling == "trials") {
+    report_.add(place, fmt::format("`{}` stands at the top of the file, not in a trial", spelling));
+    return;
+  }
+  const auto meant = meant_field(spelling);
+  report_.add(place, unknown_field(spelling, meant));
+  const auto field = meant ? find_field(*meant) : std::nullopt;
+  if (!field) return;
+  // The misspelt field is not missing, too; and others may depend on the misspelt name.
+  layer_.given.set(bit(*field));
+  if (field == Field::name && value.is_string() && layer_.trial.name.empty()) layer_.trial.name = value;
+}
+
+void LayerReader::read_field(Field field, Json& value, const Place& place) {
+  Trial& trial = layer_.trial;
+  switch (field) {
+    case Field::name:
+      return read_name(value, place);
+    case Field::image:
+      return read_checked(value, fault_of_image, place, trial.image);
+    case Field::ports:
+      trial.ports = read_ports(value, place, report_);
+      return;
+    case Field::volumes:
+      trial.volumes = read_volumes(value, caller_, place, report_);
+      return;
+    case Field::networks:
+      trial.networks = read_networks(value, place, report_);
+      return;
+    case Field::depends:
+      trial.depends = read_depends(value, place, report_);
+      return;
+    case Field::cmd:
+      trial.cmd = read_words(value, place, report_);
+      return;
+    case Field::entrypoint:
+      trial.entrypoint = read_words(value, place, report_);
+      return;
+    case Field::env:
+      layer_.env = read_env(value, caller_, place, report_);
+      return;
+    case Field::env_file:
+      return read_env_files(value, place);
+    case Field::workdir:
+      return read_workdir(value, place);
+    case Field::user:
+      return read_user(value, place);
+    case Field::init:
+      trial.init = read_flag(value, place, report_).value_or(true);
+      return;
+    case Field::labels:
+      layer_.labels = read_labels(value, place, report_);
+      return;
+    case Field::params:
+      return read_object(value, place, layer_.params);
+    case Field::params_file:
+      trial.params_file = read_flag(value, place, report_).value_or(false);
+      return;
+    case Field::pull:
+      return read_pull(value, place);
+    case Field::platform:
+      return read_checked(value, fault_of_platform, place, trial.platform);
+    case Field::healthcheck:
+      trial.healthcheck = read_healthcheck(value, place, report_);
+      return;
+    case Field::stop_signal:
+      return read_checked(value.is_number() ? Json(value.dump()) : value, fault_of_signal, place,
+                          trial.stop_signal);
+    case Field::stop_grace:
+      trial.stop_grace = read_duration(value, place, report_);
+      return;
+    case Field::docker:
+      return read_object(value, place, layer_.docker);
+  }
+}
+
+void LayerReader::read_name(const Json& value, const Place& place) {
+  if (kind_ == LayerKind::defaults) {
+    report_.add(place, "`name` belongs to each trial, not to `defaults`");
+    return;
+  }
+  auto name = read_string(value, place, report_);
+  if (!name) return;
+  if (const auto fault = fault_of_name(*name)) report_.add(place, *fault);
+  // A name that Docker refuses is kept: what depends on it has no fault of its own.
+  layer_.trial.name = std::move(*name);
+}
+
+void LayerReader::read_checked(const Json& value, std::optional<std::string> (*fault_of)(std::string_view),
+                               const Place& place, std::string& target) {
+  auto text = read_string(value, place, report_);
+  if (!text) return;
+  if (const auto fault = fault_of(*text)) {
+    report_.add(place, *fault);
+  } else {
+    target = std::move(*text);
+  }
+}
+
+void LayerReader::read_env_files(const Json& value, const Place& place) {
+  read_list(value, "files' paths", place, report_, [&](const Json& element, const Place& here) {
+    const auto path = read_string(element, here, report_);
+    if (!path) return;
+    if (path->empty()) {
+      report_.add(here, "the file's path is empty");
+      return;
+    }
+    layer_.env_files.push_back(&env_files_.read(absolute_path(*path, caller_), caller_, here, report_));
+  });
+}
+
+void LayerReader::read_workdir(const Json& value, const Place& place) {
+  auto path = read_string(value, place, report_);
+  if (!path) return;
+  if (!path->starts_with('/')) {
+    report_.add(place,
+                fmt::format("the folder in the container, \"{}\", must begin with `/`", shortened(*path)));
+  } else {
+    layer_.trial.workdir = std::move(*path);
+  }
+}
+
+void LayerReader::read_user(const Json& value, const Place& place) {
+  if (value == "caller") {
+    layer_.trial.user = fmt::format("{}:{}", caller_.uid, caller_.gid);
+  } else if (value.is_number_unsigned() || value.is_number_integer()) {
+    if (const auto uid = read_count(value, place, report_)) layer_.trial.user = std::to_string(*uid);
+  } else {
+    read_checked(value, fault_of_user, place, layer_.trial.user);
+  }
+}
+
+void LayerReader::read_pull(const Json& value, const Place& place) {
+  if (value == "if_not_present") return;  // compose's word for missing
+  const auto choice = read_choice(value, {"missing", "always", "never"}, place, report_);
+  if (choice) layer_.trial.pull = static_cast<Pull>(*choice);
+}
+
+void LayerReader::read_object(Json& value, const Place& place, Json& target) {
+  if (!value.is_object()) {
+    report_.add(place, fmt::format("must be an object, not {}", shown(value)));
+    return;
+  }
+  target = std::move(value);
+}
+
+namespace {
+
+void take_replaced(Layer& own, const Layer& defaults) {
+  Trial& to = own.trial;
+  const Trial& from = defaults.trial;
+  const auto wanted = [&](Field field) {
+    return !own.given.test(bit(field)) && defaults.given.test(bit(field));
+  };
+  if (wanted(Field::image)) to.image = from.image;
+  if (wanted(Field::ports)) to.ports = from.ports;
+  if (wanted(Field::volumes)) to.volumes = from.volumes;
+  if (wanted(Field::networks)) to.networks = from.networks;
+  if (wanted(Field::depends)) to.depends = from.depends;
+  if (wanted(Field::cmd)) to.cmd = from.cmd;
+  if (wanted(Field::entrypoint)) to.entrypoint = from.entrypoint;
+  if (wanted(Field::env_file)) own.env_files = defaults.env_files;
+  if (wanted(Field::workdir)) to.workdir = from.workdir;
+  if (wanted(Field::user)) to.user = from.user;
+  if (wanted(Field::init)) to.init = from.init;
+  if (wanted(Field::params_file)) to.params_file = from.params_file;
+  if (wanted(Field::pull)) to.pull = from.pull;
+  if (wanted(Field::platform)) to.platform = from.platform;
+  if (wanted(Field::healthcheck)) to.healthcheck = from.healthcheck;
+  if (wanted(Field::stop_signal)) to.stop_signal = from.stop_signal;
+  if (wanted(Field::stop_grace)) to.stop_grace = from.stop_grace;
+}
+
+PairMap laid(PairMap base, const PairMap& over) {
+  base.put_all(over.pairs());
+  return base;
+}
+
+Json laid(Json base, Json&& over) {
+  for (auto& element : over.items()) base[element.key()] = std::move(element.value());
+  return base;
+}
+
+}  // namespace
+
+Trial combine(Layer&& own, const Layer& defaults, const Place& place, Report& report) {
+  take_replaced(own, defaults);
+  if (!defaults.params.empty() && !own.cleared.test(bit(Field::params))) {
+    own.params = laid(defaults.params, std::move(own.params));
+  }
+  if (!defaults.docker.empty() && !own.cleared.test(bit(Field::docker))) {
+    Json base = defaults.docker;
+    merge_deep(base, own.docker);
+    own.docker = std::move(base);
+  }
+  check_params(own.params, defaults.params, place.key(field_name(Field::params)), report);
+
+  PairMap env;
+  for (const Pairs* file : own.env_files) env.put_all(*file);
+  if (!own.cleared.test(bit(Field::env))) env.put_all(defaults.env.pairs());
+  env.put_all(own.env.pairs());
+  put_params(own.params, env);
+  const bool labels = !own.cleared.test(bit(Field::labels));
+  Trial trial = std::move(own.trial);
+  trial.env = env.take();
+  trial.labels = (labels ? laid(defaults.labels, own.labels) : std::move(own.labels)).take();
+  if (!own.params.empty()) trial.params = compact(own.params);
+  if (!own.docker.empty()) trial.docker = compact(own.docker);
+  return trial;
+}
+
+}  // namespace combu::spec

@@ -1,0 +1,42 @@
+#include "spec/report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <ranges>
+
+namespace combu::spec {
+
+namespace {
+
+bool plain_key(std::string_view key) {
+  return std::ranges::all_of(key,
+                             [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; });
+}
+
+}  // namespace
+
+std::string Place::text() const {
+  std::vector<const Place*> chain;
+  for (const Place* place = this; place->parent_ != nullptr; place = place->parent_) chain.push_back(place);
+  std::string text;
+  for (const Place* place : std::views::reverse(chain)) {
+    if (place->name_.data() == nullptr) {
+      text += fmt::format("[{}]", place->index_);
+    } else if (place->name_.empty() || !plain_key(place->name_)) {
+      text += fmt::format("[\"{}\"]", shortened(place->name_));
+    } else {
+      if (!text.empty()) text += '.';
+      text += shortened(place->name_);
+    }
+  }
+  return text;
+}
+
+void Report::add(const Place& place, const std::string& message) {
+  const std::string about = trial_.empty() ? "" : fmt::format(" (trial `{}`)", shortened(trial_));
+  errors_.emplace_back(ErrorKind::invalid, place.text(), message + about);
+}
+
+}  // namespace combu::spec

@@ -1,0 +1,108 @@
+#include "spec/values.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "combu/spec.hpp"
+
+namespace combu::spec {
+
+namespace {
+
+// No argument, variable or path of a process can hold one.
+bool free_of_nul(std::string_view text, const Place& place, Report& report) {
+  if (text.find('\0') == std::string_view::npos) return true;
+  report.add(place, "holds a NUL character, which no process can be given");
+  return false;
+}
+
+}  // namespace
+
+std::optional<std::string> read_string(const Json& value, const Place& place, Report& report) {
+  if (!value.is_string()) {
+    report.add(place, fmt::format("must be a string, not {}", kind_of(value)));
+    return std::nullopt;
+  }
+  const auto& text = value.get_ref<const std::string&>();
+  return free_of_nul(text, place, report) ? std::optional(text) : std::nullopt;
+}
+
+std::optional<std::string> read_text(const Json& value, const Place& place, Report& report) {
+  auto text = scalar_text(value);
+  if (!text)
+    report.add(place, fmt::format("must be a string, a number or a boolean, not {}", kind_of(value)));
+  return text && free_of_nul(*text, place, report) ? text : std::nullopt;
+}
+
+std::optional<bool> read_flag(const Json& value, const Place& place, Report& report) {
+  if (value.is_boolean()) return value.get<bool>();
+  report.add(place, fmt::format("must be true or false, not {}", shown(value)));
+  return std::nullopt;
+}
+
+std::optional<Seconds> read_duration(const Json& value, const Place& place, Report& report) {
+  if (!value.is_string() && !value.is_number()) {
+    report.add(place, fmt::format("must be a duration such as \"90s\" or a number of seconds, not {}",
+                                  kind_of(value)));
+    return std::nullopt;
+  }
+  try {
+    if (!value.is_number()) return parse_duration(value.get<std::string>());
+    // Never with an exponent, which is no duration's text; and longer than any duration is long enough.
+    constexpr double k_beyond_all = 1e12;
+    return parse_duration(
+        fmt::format("{:.9f}", std::clamp(value.get<double>(), -k_beyond_all, k_beyond_all)));
+  } catch (const Error& error) {
+    report.add(place, error.message());
+    return std::nullopt;
+  }
+}
+
+std::optional<std::uint32_t> read_count(const Json& value, const Place& place, Report& report) {
+  constexpr std::int64_t k_count_max = std::numeric_limits<std::int32_t>::max();
+  // A number beyond 2^63 is a float here, or an unsigned one that does not compare as such.
+  if (value.is_number_integer() && value >= 0 && value <= k_count_max) return value.get<std::uint32_t>();
+  report.add(place, fmt::format("must be a whole number from 0 to {}, not {}", k_count_max, shown(value)));
+  return std::nullopt;
+}
+
+std::optional<std::size_t> read_choice(const Json& value, std::initializer_list<std::string_view> words,
+                                       const Place& place, Report& report) {
+  if (value.is_string()) {
+    std::size_t index = 0;
+    for (const std::string_view word : words) {
+      if (value.get_ref<const std::string&>() == word) return index;
+      ++index;
+    }
+  }
+  report.add(place, fmt::format("must be one of \"{}\", not {}", fmt::join(words, "\", \""), shown(value)));
+  return std::nullopt;
+}
+
+std::optional<std::vector<std::string>> read_words(const Json& value, const Place& place, Report& report) {
+  if (value.is_string()) {
+    const auto line = read_string(value, place, report);
+    if (!line) return std::nullopt;
+    try {
+      return split_words(*line);
+    } catch (const Error& error) {
+      report.add(place, error.message());
+      return std::nullopt;
+    }
+  }
+  if (!value.is_array()) {
+    report.add(place, fmt::format("must be a string or an array of strings, not {}", kind_of(value)));
+    return std::nullopt;
+  }
+  std::vector<std::string> words;
+  std::size_t index = 0;
+  for (const Json& element : value) {
+    if (auto word = read_text(element, place.index(index++), report)) words.push_back(std::move(*word));
+  }
+  return words;
+}
+
+}  // namespace combu::spec

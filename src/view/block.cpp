@@ -1,0 +1,76 @@
+#include "view/block.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "view/line.hpp"
+
+namespace combu {
+namespace {
+
+constexpr std::size_t k_rows_max = 12;
+constexpr Seconds k_rate_window{3};
+
+std::string headline(const BlockContent& content) {
+  if (!content.snapshot) return content.counted.empty() ? content.phase + "…" : content.counted;
+  const Snapshot& snapshot = *content.snapshot;
+  std::string text = fmt::format("{} of {} started", snapshot.started, snapshot.trials);
+  if (content.starts_per_second > 0) text += fmt::format(", {:.1f}/s", content.starts_per_second);
+  text += ", " + to_string(content.elapsed);
+  if (snapshot.interrupted) text += ", ending";
+  return text;
+}
+
+std::string pull_line(const Preparation& pull) {
+  const std::string name = clean_line(pull.name);
+  if (pull.total.count > 0)
+    return fmt::format("pulling {}: {} of {}", name, to_string(pull.done), to_string(pull.total));
+  if (pull.done.count > 0) return fmt::format("pulling {}: {}", name, to_string(pull.done));
+  return fmt::format("pulling {}", name);
+}
+
+}  // namespace
+
+std::string counts_text(const Snapshot& snapshot) {
+  std::string text;
+  for (std::size_t i = 0; i < k_trial_state_count; ++i) {
+    if (snapshot.counts[i] == 0) continue;
+    if (!text.empty()) text += ", ";
+    text += fmt::format("{} {}", snapshot.counts[i], to_string(static_cast<TrialState>(i)));
+  }
+  return text;
+}
+
+std::vector<std::string> block_lines(const BlockContent& content, ScreenSize size) {
+  const std::size_t rows_max = std::min(k_rows_max, size.rows > 1 ? size.rows - 1 : 1);
+  const std::size_t columns_max = size.columns > 1 ? size.columns - 1 : 1;
+  if (content.empty()) return {};
+
+  std::vector<std::string> lines{headline(content)};
+  if (content.snapshot) lines.push_back("  " + counts_text(*content.snapshot));
+  if (!content.starting.empty()) {
+    std::string names;
+    for (const std::string& name : content.starting) names += " " + clean_line(name);
+    lines.push_back("  starting" + names);
+  }
+  for (const auto& [name, pull] : content.pulls) lines.push_back("  " + pull_line(pull));
+
+  if (lines.size() > rows_max) lines.resize(rows_max);
+  for (std::string& line : lines) line = cut_line(line, columns_max);
+  return lines;
+}
+
+void StartRate::add(const Snapshot& snapshot) {
+  seen_.emplace_back(snapshot.elapsed, snapshot.started);
+  while (seen_.size() > 2 && seen_[1].first < snapshot.elapsed - k_rate_window) seen_.pop_front();
+}
+
+double StartRate::per_second() const {
+  if (seen_.size() < 2) return 0;
+  const Seconds time = seen_.back().first - seen_.front().first;
+  const auto starts = static_cast<double>(seen_.back().second - seen_.front().second);
+  return time > Seconds{0} ? starts / time.count() : 0;
+}
+
+}  // namespace combu

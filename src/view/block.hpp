@@ -1,0 +1,51 @@
+#pragma once
+// The block of lines that a terminal shows while a command works. Pure.
+
+#include <cstddef>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "combu/base.hpp"
+#include "combu/engine.hpp"
+#include "combu/run.hpp"
+
+namespace combu {
+
+struct ScreenSize {
+  std::size_t columns = 80;
+  std::size_t rows = 24;
+};
+
+struct BlockContent {
+  std::string phase;
+  std::map<std::string, Preparation> pulls;  // by image, those not finished
+  std::string counted;                       // "removed 12 of 200"
+  std::optional<Snapshot> snapshot;
+  std::vector<std::string> starting;  // the names of snapshot->starting
+  Seconds elapsed{0};
+  double starts_per_second = 0;
+
+  [[nodiscard]] bool empty() const { return phase.empty() && pulls.empty() && counted.empty() && !snapshot; }
+};
+
+// At most size.rows - 1 lines of at most size.columns - 1 columns: the most telling first, clean.
+[[nodiscard]] std::vector<std::string> block_lines(const BlockContent& content, ScreenSize size);
+
+// "8 starting, 30 running, 2 failed": each state that has trials, in the order of their lives.
+[[nodiscard]] std::string counts_text(const Snapshot& snapshot);
+
+// How many starts a second there were lately.
+class StartRate {
+ public:
+  void add(const Snapshot& snapshot);
+  [[nodiscard]] double per_second() const;
+
+ private:
+  std::deque<std::pair<Seconds, std::size_t>> seen_;  // elapsed, started; of the last seconds
+};
+
+}  // namespace combu

@@ -1,0 +1,36 @@
+#pragma once
+// The forms of Progress, and what they need of the world around them, so that a test can give them another
+// one.
+
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "combu/view.hpp"
+#include "view/block.hpp"
+
+namespace combu {
+
+enum class Colours { none, ansi };
+
+struct Surroundings {
+  std::FILE* stream = nullptr;
+  Colours colours = Colours::none;
+  std::function<ScreenSize()> size;  // asked before each painting: a person may resize the window
+  std::function<Seconds()> time;     // since some moment
+};
+
+[[nodiscard]] std::unique_ptr<Progress> make_tty_progress(Surroundings surroundings);
+[[nodiscard]] std::unique_ptr<Progress> make_plain_progress(Surroundings surroundings);
+[[nodiscard]] std::unique_ptr<Progress> make_json_progress(Surroundings surroundings);
+[[nodiscard]] std::unique_ptr<Progress> make_quiet_progress(Surroundings surroundings);
+
+// "failed: solver-a-1: exit code 3"
+[[nodiscard]] std::string failure_line(const Run& run, const Fact& fact);
+// "run 0a1b2c3d4e5f: 103 trials"
+[[nodiscard]] std::string begin_line(const Run& run);
+// What a person is told after the first interrupt.
+[[nodiscard]] std::string interrupt_line(const Snapshot& snapshot);
+
+}  // namespace combu

@@ -1,0 +1,86 @@
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "view/forms.hpp"
+#include "view/json_text.hpp"
+
+namespace combu {
+namespace {
+
+using nlohmann::ordered_json;
+
+class JsonProgress final : public Progress {
+ public:
+  explicit JsonProgress(Surroundings surroundings) : around_(std::move(surroundings)) {}
+
+  void phase(std::string_view text) override { tell("phase", {{"text", text}}); }
+
+  void preparation(const Preparation& preparation) override {
+    const bool image = preparation.kind == Preparation::Kind::image;
+    ordered_json fields{{"name", preparation.name}, {"finished", preparation.finished}};
+    if (image) fields["bytes"] = preparation.done.count;
+    if (image && preparation.total.count > 0) fields["bytes_total"] = preparation.total.count;
+    tell(image ? "image" : "network", fields);
+  }
+
+  void counted(std::string_view verb, std::size_t count, std::size_t total) override {
+    tell("count", {{"verb", verb}, {"count", count}, {"total", total}});
+  }
+
+  void note(std::string_view line) override { tell("note", {{"text", line}}); }
+  void error(std::string_view line) override { tell("error", {{"text", line}}); }
+
+  void begin(const Run& run) override {
+    run_ = &run;
+    tell("begin", {{"experiment", run.experiment.name},
+                   {"file", run.experiment.file},
+                   {"run", run.id.text()},
+                   {"trials", run.experiment.trials.size()}});
+  }
+
+  void fact(const Fact& fact) override {
+    ordered_json fields{{"trial", run_->experiment.trials[fact.trial].name},
+                        {"state", to_string(fact.state)}};
+    if (fact.healthy) fields["healthy"] = true;
+    if (fact.exit_code) fields["exit_code"] = *fact.exit_code;
+    if (!fact.reason.empty()) fields["reason"] = fact.reason;
+    if (fact.root) fields["root"] = run_->experiment.trials[*fact.root].name;
+    tell("fact", fields);
+  }
+
+  void snapshot(const Snapshot& snapshot) override {
+    ordered_json counts = ordered_json::object();
+    for (std::size_t i = 0; i < k_trial_state_count; ++i)
+      counts[std::string(to_string(static_cast<TrialState>(i)))] = snapshot.counts[i];
+    tell("snapshot", {{"elapsed", snapshot.elapsed.count()},
+                      {"trials", snapshot.trials},
+                      {"started", snapshot.started},
+                      {"counts", counts},
+                      {"interrupted", snapshot.interrupted}});
+  }
+
+  void end() override {}
+
+ private:
+  void tell(std::string_view event, const ordered_json& fields) {
+    ordered_json object{{"time", rfc3339(real_clock().now())}, {"event", event}};
+    object.update(fields);
+    const std::string text = json_text(object) + "\n";
+    std::scoped_lock lock(mutex_);
+    (void)std::fwrite(text.data(), 1, text.size(), around_.stream);
+    (void)std::fflush(around_.stream);
+  }
+
+  Surroundings around_;
+  std::mutex mutex_;
+  const Run* run_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Progress> make_json_progress(Surroundings surroundings) {
+  return std::make_unique<JsonProgress>(std::move(surroundings));
+}
+
+}  // namespace combu

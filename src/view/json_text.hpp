@@ -1,0 +1,17 @@
+#pragma once
+// How this room writes JSON.
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "combu/base.hpp"
+
+namespace combu {
+
+// On one line. Bytes that are no UTF-8 (an engine's words may hold any) are replaced, not thrown at.
+[[nodiscard]] std::string json_text(const nlohmann::ordered_json& value);
+
+// "2026-01-31T12:00:00.250Z"
+[[nodiscard]] std::string rfc3339(Instant instant);
+
+}  // namespace combu

@@ -1,0 +1,23 @@
+#pragma once
+// Text that others wrote (names, errors, an engine's words), made fit for one line of a terminal.
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace combu {
+
+// `text` without control characters and escape sequences, in valid UTF-8: line ends and tabs become spaces,
+// bytes that are no UTF-8 become question marks.
+[[nodiscard]] std::string clean_line(std::string_view text);
+
+// The same of a text of several lines (an error with its stack), each with a line end.
+[[nodiscard]] std::string clean_lines(std::string_view text);
+
+// The columns that a clean line takes; never less than what a terminal gives it.
+[[nodiscard]] std::size_t columns_of(std::string_view clean);
+
+// A clean line cut to at most `columns_max` columns, between characters; what was cut is told by "…".
+[[nodiscard]] std::string cut_line(std::string_view clean, std::size_t columns_max);
+
+}  // namespace combu

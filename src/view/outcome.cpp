@@ -1,0 +1,55 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "combu/view.hpp"
+#include "view/block.hpp"
+#include "view/forms.hpp"
+
+namespace combu {
+namespace {
+
+constexpr std::size_t k_failures_shown = 20;
+
+// Failed ones first: blocked ones follow from them.
+std::vector<const Fact*> in_order(const std::vector<Fact>& facts) {
+  std::vector<const Fact*> order;
+  order.reserve(facts.size());
+  for (const Fact& fact : facts) order.push_back(&fact);
+  std::stable_partition(order.begin(), order.end(),
+                        [](const Fact* fact) { return fact->state == TrialState::failed; });
+  return order;
+}
+
+void print_failures(Progress& progress, const Run& run, const Outcome& outcome) {
+  const std::vector<const Fact*> order = in_order(outcome.unsuccessful);
+  const std::size_t shown = std::min(order.size(), k_failures_shown);
+  for (std::size_t i = 0; i < shown; ++i) progress.error(failure_line(run, *order[i]));
+  if (shown < order.size()) progress.error(fmt::format("… and {} more", order.size() - shown));
+}
+
+std::string summary(const Run& run, const Outcome& outcome, Until until) {
+  const std::string time = to_string(outcome.last.elapsed);
+  if (outcome.interrupted)
+    return fmt::format("interrupted: {} of {} trials were started", outcome.last.started,
+                       outcome.last.trials);
+  if (until == Until::ended)
+    return fmt::format("run {} is over: {} in {}", run.id.text(), counts_text(outcome.last), time);
+  return fmt::format("run {}: {} of {} trials started in {}", run.id.text(), outcome.last.started,
+                     outcome.last.trials, time);
+}
+
+}  // namespace
+
+void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, Until until) {
+  progress.end();
+  print_failures(progress, run, outcome);
+  progress.note(summary(run, outcome, until));
+  if (outcome.last.started == 0) return;
+  const std::string how = fmt::format("combu {}", experiment_option(run.experiment));
+  if (until == Until::started && !outcome.interrupted && !outcome.running.empty())
+    progress.note(fmt::format("{} wait: until they are over", how));
+  progress.note(fmt::format("{} kill: removes {}", how, outcome.last.started == 1 ? "it" : "them"));
+}
+
+}  // namespace combu

@@ -1,0 +1,108 @@
+#include <fmt/format.h>
+
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "view/forms.hpp"
+#include "view/line.hpp"
+
+namespace combu {
+namespace {
+
+constexpr Seconds k_count_pause{5};
+
+class PlainProgress : public Progress {
+ public:
+  explicit PlainProgress(Surroundings surroundings) : around_(std::move(surroundings)) {}
+
+  void phase(std::string_view text) override { say(fmt::format("{}…", text)); }
+
+  void preparation(const Preparation& preparation) override {
+    if (preparation.kind == Preparation::Kind::network) {
+      say(fmt::format("network {} made", preparation.name));
+    } else if (preparation.finished) {
+      say(fmt::format("pulled {}", preparation.name));
+    } else if (is_first(preparation.name)) {
+      say(fmt::format("pulling {}", preparation.name));
+    }
+  }
+
+  void counted(std::string_view verb, std::size_t count, std::size_t total) override {
+    if (is_time()) say(fmt::format("{} {} of {}", verb, count, total));
+  }
+
+  void note(std::string_view line) override { say(line); }
+  void error(std::string_view line) override { say(line); }
+
+  void begin(const Run& run) override {
+    run_ = &run;
+    say(begin_line(run));
+  }
+
+  void fact(const Fact& fact) override {
+    if (fact.state == TrialState::failed) say(failure_line(*run_, fact));
+  }
+
+  void snapshot(const Snapshot& snapshot) override {
+    if (snapshot.interrupted && !interrupted_) say(interrupt_line(snapshot));
+    interrupted_ = snapshot.interrupted;
+    if (is_time()) say(fmt::format("{} after {}", counts_text(snapshot), to_string(snapshot.elapsed)));
+  }
+
+  void end() override {}
+
+ private:
+  bool is_first(const std::string& image) {
+    std::scoped_lock lock(mutex_);
+    return pulling_.insert(image).second;
+  }
+
+  // The first count comes after a pause, too: most commands are over by then.
+  bool is_time() {
+    std::scoped_lock lock(mutex_);
+    const Seconds now = around_.time();
+    if (now - counted_at_ < k_count_pause) return false;
+    counted_at_ = now;
+    return true;
+  }
+
+  void say(std::string_view line) {
+    const std::string text = clean_lines(line);
+    std::scoped_lock lock(mutex_);
+    (void)std::fwrite(text.data(), 1, text.size(), around_.stream);
+    (void)std::fflush(around_.stream);
+  }
+
+  Surroundings around_;
+  std::mutex mutex_;
+  std::set<std::string> pulling_;
+  Seconds counted_at_ = around_.time();
+  const Run* run_ = nullptr;
+  bool interrupted_ = false;
+};
+
+// Its failures come with the last lines of the run, each once.
+class QuietProgress final : public PlainProgress {
+ public:
+  using PlainProgress::PlainProgress;
+  void phase(std::string_view /*text*/) override {}
+  void preparation(const Preparation& /*preparation*/) override {}
+  void counted(std::string_view /*verb*/, std::size_t /*count*/, std::size_t /*total*/) override {}
+  void note(std::string_view /*line*/) override {}
+  void begin(const Run& /*run*/) override {}
+  void fact(const Fact& /*fact*/) override {}
+  void snapshot(const Snapshot& /*snapshot*/) override {}
+};
+
+}  // namespace
+
+std::unique_ptr<Progress> make_plain_progress(Surroundings surroundings) {
+  return std::make_unique<PlainProgress>(std::move(surroundings));
+}
+
+std::unique_ptr<Progress> make_quiet_progress(Surroundings surroundings) {
+  return std::make_unique<QuietProgress>(std::move(surroundings));
+}
+
+}  // namespace combu

@@ -1,0 +1,125 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <unordered_map>
+
+#include "combu/view.hpp"
+#include "view/json_text.hpp"
+#include "view/line.hpp"
+#include "view/names.hpp"
+
+namespace combu {
+namespace {
+
+constexpr std::size_t k_waves_shown = 20;
+constexpr std::size_t k_columns = 100;
+
+std::string counted(std::size_t count, std::string_view one, std::string_view many) {
+  return fmt::format("{} {}", count, count == 1 ? one : many);
+}
+
+std::vector<std::vector<std::string_view>> waves_of(const Experiment& experiment, const Plan& plan) {
+  std::vector<std::vector<std::string_view>> waves(plan.wave_count);
+  for (std::size_t i = 0; i < plan.nodes.size(); ++i)
+    waves[plan.nodes[i].wave].push_back(experiment.trials[i].name);
+  return waves;
+}
+
+std::size_t edge_count(const Plan& plan) {
+  std::size_t count = 0;
+  for (const Plan::Node& node : plan.nodes) count += node.needs.size();
+  return count;
+}
+
+struct ImageUse {
+  std::string_view image;
+  std::size_t trials = 0;
+};
+
+std::vector<ImageUse> images_of(const Experiment& experiment) {
+  std::vector<ImageUse> images;
+  std::unordered_map<std::string_view, std::size_t> places;
+  for (const Trial& trial : experiment.trials) {
+    const auto [place, is_new] = places.try_emplace(trial.image, images.size());
+    if (is_new) images.push_back({trial.image});
+    ++images[place->second].trials;
+  }
+  return images;
+}
+
+// Those that are made: not the engine's own.
+std::set<std::string_view> networks_of(const Experiment& experiment) {
+  constexpr std::array<std::string_view, 4> k_own{"host", "none", "bridge", "default"};
+  std::set<std::string_view> networks;
+  for (const Trial& trial : experiment.trials)
+    for (const std::string& network : trial.networks)
+      if (std::find(k_own.begin(), k_own.end(), network) == k_own.end()) networks.insert(network);
+  return networks;
+}
+
+// As many names as fit a line, and how many there are beyond them.
+std::string names_text(const std::vector<std::string_view>& names, std::size_t columns_max) {
+  const std::vector<std::string> groups = ranges(names);
+  std::string text;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const std::string group = clean_line(groups[i]);
+    if (i > 0 && columns_of(text) + columns_of(group) + 1 > columns_max)
+      return fmt::format("{} … and {} more", text, groups.size() - i);
+    if (i > 0) text += ' ';
+    text += group;
+  }
+  return text;
+}
+
+}  // namespace
+
+void print_plan(std::ostream& out, const Experiment& experiment, const Plan& plan) {
+  const auto waves = waves_of(experiment, plan);
+  out << fmt::format("{} in {}, {}, {}, {}\n", counted(experiment.trials.size(), "trial", "trials"),
+                     counted(waves.size(), "wave", "waves"),
+                     counted(edge_count(plan), "dependency", "dependencies"),
+                     counted(images_of(experiment).size(), "image", "images"),
+                     counted(networks_of(experiment).size(), "network", "networks"));
+  const std::size_t shown = std::min(waves.size(), k_waves_shown);
+  std::size_t most = 0;
+  for (const auto& wave : waves) most = std::max(most, wave.size());
+  const std::size_t wave_digits = fmt::formatted_size("{}", shown);
+  const std::size_t count_width = fmt::formatted_size("{} trials", most);
+  for (std::size_t i = 0; i < shown; ++i) {
+    const std::string head = fmt::format("wave {:>{}}: {:<{}}  ", i + 1, wave_digits,
+                                         counted(waves[i].size(), "trial", "trials"), count_width);
+    out << head << names_text(waves[i], k_columns - head.size()) << '\n';
+  }
+  if (shown < waves.size()) out << fmt::format("… and {} more waves\n", waves.size() - shown);
+}
+
+void print_plan_json(std::ostream& out, const Experiment& experiment, const Plan& plan) {
+  using nlohmann::ordered_json;
+  ordered_json images = ordered_json::array();
+  for (const ImageUse& use : images_of(experiment))
+    images.push_back({{"image", use.image}, {"trials", use.trials}});
+
+  // Made apart: ordered_json looks through all earlier members at each new one, which is quadratic.
+  nlohmann::json needs = nlohmann::json::object();
+  for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
+    nlohmann::json edges = nlohmann::json::array();
+    for (const Edge& edge : plan.nodes[i].needs)
+      edges.push_back(
+          {{"trial", experiment.trials[edge.trial].name}, {"condition", to_string(edge.condition)}});
+    if (!edges.empty()) needs[experiment.trials[i].name] = std::move(edges);
+  }
+
+  const ordered_json head{
+      {"experiment", experiment.name},      {"file", experiment.file}, {"trials", experiment.trials.size()},
+      {"edges", edge_count(plan)},          {"images", images},        {"networks", networks_of(experiment)},
+      {"waves", waves_of(experiment, plan)}};
+  std::string text = json_text(head);
+  text.pop_back();  // the brace, so that the last member can follow
+  out << text << ",\"needs\":" << needs.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
+      << "}\n";
+}
+
+}  // namespace combu

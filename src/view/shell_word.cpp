@@ -1,0 +1,29 @@
+#include "view/shell_word.hpp"
+
+#include <fmt/format.h>
+
+#include "combu/view.hpp"
+
+namespace combu {
+
+std::string shell_word(std::string_view text) {
+  constexpr std::string_view k_plain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
+  if (!text.empty() && text.find_first_not_of(k_plain) == std::string_view::npos) return std::string(text);
+  std::string word = "'";
+  for (const char c : text) {
+    if (c == '\'') {
+      word += "'\\''";
+    } else {
+      word += c;
+    }
+  }
+  return word + "'";
+}
+
+std::string experiment_option(const Experiment& experiment) {
+  if (!experiment.file.ends_with("/-")) return fmt::format("-f {}", shell_word(experiment.file));
+  return fmt::format("--experiment {}", shell_word(experiment.name));
+}
+
+}  // namespace combu

@@ -1,0 +1,76 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "combu/view.hpp"
+#include "view/json_text.hpp"
+#include "view/line.hpp"
+#include "view/names.hpp"
+
+namespace combu {
+namespace {
+
+using Row = std::array<std::string, 5>;
+
+std::string state_text(const Sighting& sighting) {
+  std::string text(to_string(sighting.phase));
+  if (sighting.phase == Phase::ended && sighting.exit_code) text += fmt::format(" ({})", *sighting.exit_code);
+  if (sighting.phase == Phase::running && sighting.health != Health::none)
+    text += fmt::format(" ({})", to_string(sighting.health));
+  return text;
+}
+
+std::vector<const Sighting*> sorted(std::span<const Sighting> sightings) {
+  std::vector<const Sighting*> order;
+  order.reserve(sightings.size());
+  for (const Sighting& sighting : sightings) order.push_back(&sighting);
+  std::sort(order.begin(), order.end(), [](const Sighting* left, const Sighting* right) {
+    if (left->experiment != right->experiment) return left->experiment < right->experiment;
+    if (left->key.run != right->key.run) return left->key.run < right->key.run;
+    if (left->key.trial != right->key.trial) return is_before(left->key.trial, right->key.trial);
+    return left->key.attempt < right->key.attempt;
+  });
+  return order;
+}
+
+}  // namespace
+
+void print_sightings(std::ostream& out, std::span<const Sighting> sightings) {
+  std::vector<Row> rows{{"EXPERIMENT", "RUN", "TRIAL", "STATE", "IMAGE"}};
+  for (const Sighting* sighting : sorted(sightings))
+    rows.push_back({clean_line(sighting->experiment), clean_line(sighting->key.run.text()),
+                    clean_line(sighting->key.trial), state_text(*sighting), clean_line(sighting->image)});
+
+  std::array<std::size_t, std::tuple_size_v<Row>> widths{};
+  for (const Row& row : rows)
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], columns_of(row[i]));
+
+  for (const Row& row : rows) {
+    for (std::size_t i = 0; i + 1 < row.size(); ++i)
+      out << row[i] << std::string(widths[i] - columns_of(row[i]) + 2, ' ');
+    out << row.back() << '\n';
+  }
+}
+
+void print_sightings_json(std::ostream& out, std::span<const Sighting> sightings) {
+  for (const Sighting* sighting : sorted(sightings)) {
+    nlohmann::ordered_json object{{"experiment", sighting->experiment},
+                                  {"run", sighting->key.run.text()},
+                                  {"trial", sighting->key.trial},
+                                  {"attempt", sighting->key.attempt},
+                                  {"state", to_string(sighting->phase)},
+                                  {"health", nullptr},
+                                  {"exit_code", nullptr},
+                                  {"image", sighting->image},
+                                  {"id", sighting->id},
+                                  {"created_at", nullptr}};
+    if (sighting->health != Health::none) object["health"] = to_string(sighting->health);
+    if (sighting->exit_code) object["exit_code"] = *sighting->exit_code;
+    if (sighting->created_at != Instant{}) object["created_at"] = rfc3339(sighting->created_at);
+    out << json_text(object) << '\n';
+  }
+}
+
+}  // namespace combu

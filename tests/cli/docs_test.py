@@ -1,0 +1,142 @@
+"""The documentation's examples are what the program takes, and its lists are whole."""
+
+import re
+import shlex
+
+import pytest
+from conftest import ROOT
+
+PAGES = ["README.md", "docs/experiment.md"]
+QUIET = ["--progress", "quiet"]  # on a slow machine a line says that the file is being evaluated
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+
+
+def blocks(page, language):
+    """(line, text) of each block of this language."""
+    text = (ROOT / page).read_text()
+    return [(text.count("\n", 0, match.start()) + 1, match[2]) for match in FENCE.finditer(text) if match[1] == language]
+
+
+def library_name(block):
+    """A block that begins with `// NAME.libsonnet` is a file for the others to import."""
+    match = re.match(r"// (\S+\.libsonnet)\n", block)
+    return match and match[1]
+
+
+def options_of(block):
+    """Options that a block asks for by beginning with the command for it, `// combu -f … plan`."""
+    match = re.match(r"// combu -f experiment\.jsonnet (.*) plan\n", block)
+    return shlex.split(match[1]) if match else []
+
+
+EXPERIMENTS = [pytest.param(page, block, id=f"{page}:{line}")
+               for page in PAGES if (ROOT / page).exists()
+               for line, block in blocks(page, "jsonnet") if not library_name(block)]
+
+
+@pytest.mark.parametrize("page, block", EXPERIMENTS)
+def test_an_example_is_valid(combu, write, page, block):
+    for _, library in blocks(page, "jsonnet"):
+        if library_name(library):
+            write(library, library_name(library))
+    write(block)
+    result = combu(*QUIET, "-f", "experiment.jsonnet", *options_of(block), "validate")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_the_pages_have_examples():
+    pages = [param.values[0] for param in EXPERIMENTS]
+    assert pages.count("docs/experiment.md") >= 10
+    assert (ROOT / "README.md").exists()
+
+
+def rows(page, heading):
+    """The cells of the tables below a heading, up to the next one."""
+    section = re.search(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#+ |\Z)", (ROOT / page).read_text(), re.M | re.S)[1]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines if not line.startswith("|---")]
+
+
+def test_every_planned_field_is_refused_by_name(combu, write):
+    fields = [field for _, cell in rows("docs/experiment.md", "Planned fields")[1:] for field in re.findall(r"`(\w+)`", cell)]
+    assert len(fields) >= 20
+    write('[{ name: "trial", image: "x", %s }]' % ", ".join(f"{field}: 1" for field in fields))
+    result = combu(*QUIET, "-f", "experiment.jsonnet", "validate")
+    assert result.returncode == 2
+    refused = re.findall(r"^experiment\.jsonnet: \[0\]\.(\w+): `\1` is not supported yet", result.stderr, re.M)
+    assert sorted(refused) == sorted(fields)
+
+
+VALUES = {"string": "'debian'", "path": "[]", "absolute path": "'/work'", "boolean": "true", "duration": "'1s'", "array": "[]",
+          "object": "{}", '`"missing"`': "'missing'"}
+VALUES_OF = {"name": "'trial'", "platform": "'linux/amd64'", "stop_signal": "'INT'"}
+
+
+def test_every_field_and_each_spelling_of_it_is_known(combu, write):
+    trials = []
+    for name, kind, _, others in rows("docs/experiment.md", "Fields")[1:]:
+        field = re.search(r"`(\w+)`", name)[1]
+        value = VALUES_OF.get(field) or next(value for word, value in VALUES.items() if kind.startswith(word))
+        for spelling in [field, *re.findall(r"`(\w+)`", others)]:
+            trial = {"name": f"'trial-{len(trials)}'", "image": "'debian'"}
+            if field in trial:
+                del trial[field]
+                value = f"'trial-{len(trials)}'"
+            trials.append(trial | {spelling: value})
+    assert len(trials) >= 30
+    write("[%s]" % ",\n".join("{ %s }" % ", ".join(f"{key}: {value}" for key, value in trial.items()) for trial in trials))
+    result = combu(*QUIET, "-f", "experiment.jsonnet", "validate")
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_the_errors_that_are_shown_are_what_is_told(combu, write):
+    write("""[
+      { name: "solver-a", image: "x", ports: [{ host: 0, container: 80 }] },
+      { name: "solver-b", imgae: "x" },
+      { name: "solver-c", image: "x", depends: ["solver-a", "laoder"] },
+      { name: "loader", image: "x" },
+    ]""")
+    result = combu(*QUIET, "-f", "experiment.jsonnet", "validate")
+    assert result.returncode == 2
+    assert result.stderr in [text for _, text in blocks("docs/experiment.md", "text")]
+
+
+def test_the_plan_that_is_shown_is_the_first_example_s(combu, write):
+    write(blocks("docs/experiment.md", "jsonnet")[0][1])
+    result = combu("-f", "experiment.jsonnet", "plan")
+    assert result.stdout in [text for _, text in blocks("docs/cli.md", "text")]
+
+
+def test_every_command_and_option_is_described(combu):
+    page = (ROOT / "docs/cli.md").read_text()
+    commands = re.findall(r"-n __fish_use_subcommand -a (\S+)", combu("completion", "fish").stdout)
+    assert len(commands) >= 10
+    for command in commands:
+        assert re.search(rf"^## .*\b{command}\b", page, re.M), command
+    options = {option for command in ["", *commands]
+               for option in re.findall(r"--[a-z][a-z-]+", combu(*command.split(), "--help").stdout)}
+    assert "--starts-in-flight" in options
+    assert [option for option in sorted(options) if option not in page] == []
+
+
+def test_every_label_is_described():
+    labels = re.findall(r'"(combu\.\w+)"', (ROOT / "src/docker/labels.hpp").read_text())
+    assert "combu.run" in labels
+    described = [name.strip("`") for name, _ in rows("docs/cli.md", "What belongs to an experiment")[1:]]
+    assert sorted(described) == sorted(labels)
+
+
+@pytest.mark.parametrize("page", ["docs/experiment.md", "docs/cli.md"])
+def test_links_lead_somewhere(page):
+    def anchors(path):
+        heads = re.findall(r"^#+ (.*)$", FENCE.sub("", path.read_text()), re.M)
+        return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
+
+    here = ROOT / page
+    for link in re.findall(r"\]\(([^)]+)\)", FENCE.sub("", here.read_text())):
+        if link.startswith("https://"):
+            continue
+        file, _, anchor = link.partition("#")
+        target = here.parent / file if file else here
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link

@@ -1,0 +1,101 @@
+"""validate and plan: the file's way to a plan, or to errors."""
+
+import json
+
+import pytest
+
+
+def test_validate_says_nothing_of_a_good_file(combu, ladder):
+    result = combu("-f", ladder, "validate")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_every_error_is_told_on_its_line(combu, write):
+    write("""[
+      { name: "a", image: "x", ports: [{ host: 0, container: 80 }] },
+      { name: "b", imgae: "x" },
+      { name: "c", image: "x", depends: ["a", "d"] },
+      { name: "c", image: "x" },
+    ]""")
+    result = combu("-f", "experiment.jsonnet", "validate")
+    lines = result.stderr.splitlines()
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert len(lines) >= 4
+    assert all(line.startswith("experiment.jsonnet: [") or line.startswith("experiment.jsonnet: c") for line in lines)
+    assert any("[0].ports[0]" in line for line in lines)
+    assert any("imgae" in line and "image" in line for line in lines)
+    assert any("[2].depends[1]" in line and "d" in line for line in lines)
+
+
+@pytest.mark.parametrize("command", ["validate", "plan", "run"])
+def test_errors_of_the_file_are_the_same_for_all(combu, write, command):
+    write('[{ name: "a", image: "x", depends: ["a"] }]')
+    result = combu("-f", "experiment.jsonnet", "--engine", "simulated:?speed=0", command)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("experiment.jsonnet: ")
+
+
+def test_a_syntax_error_keeps_its_place(combu, write):
+    write("[\n  { name: }\n]")
+    result = combu("-f", "experiment.jsonnet", "validate")
+    assert result.returncode == 2
+    assert "experiment.jsonnet:2:" in result.stderr
+    assert result.stderr.count("experiment.jsonnet") == 1
+
+
+def test_a_file_that_is_not_there(combu):
+    result = combu("-f", "nowhere.jsonnet", "plan")
+    assert result.returncode == 2
+    assert "nowhere.jsonnet" in result.stderr
+
+
+def test_standard_input(combu):
+    result = combu("-f", "-", "plan", "--json", input='[{ name: "alone", image: "x" }]')
+    assert result.returncode == 0
+    assert json.loads(result.stdout)["file"].endswith("/-")
+    result = combu("-f", "-", "validate", input='[{ name: "a", image: 3 }]')
+    assert result.returncode == 2
+    assert result.stderr.startswith("<stdin>: [0].image")
+
+
+def test_variables_and_arguments(combu, write):
+    write("""function(count, mode="x") [
+      { name: "%s-%d" % [mode + std.extVar("who") + std.toString(std.extVar("n") + 1), id], image: "x" }
+      for id in std.range(1, count)]""")
+    result = combu("plan", "--json", "-f", "experiment.jsonnet", "-V", "who", "--ext-code", "n=[1,2][0]",
+                   "--tla-code", "count=2", "-A", "mode=m", env={"who": "me"})
+    assert (result.returncode, result.stderr) == (0, "")
+    assert json.loads(result.stdout)["waves"] == [["mme2-1", "mme2-2"]]
+
+
+def test_folders_for_imports(combu, write):
+    write('import "trials.libsonnet"')
+    write('[{ name: "alone", image: "x" }]', "library/trials.libsonnet")
+    assert combu("-f", "experiment.jsonnet", "plan").returncode == 2
+    assert combu("-f", "experiment.jsonnet", "plan", "-J", "library").returncode == 0
+
+
+def test_plan_for_people(combu, ladder):
+    result = combu("-f", ladder, "plan")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == (
+        "4 trials in 2 waves, 3 dependencies, 2 images, 0 networks\n"
+        "wave 1: 1 trial   loader\n"
+        "wave 2: 3 trials  solver-[1-3]\n")
+
+
+def test_plan_as_json(combu, ladder):
+    plan = json.loads(combu("-f", ladder, "plan", "--json").stdout)
+    assert plan["experiment"] == plan["file"] == str(ladder)
+    assert (plan["trials"], plan["edges"]) == (4, 3)
+    assert plan["waves"] == [["loader"], ["solver-1", "solver-2", "solver-3"]]
+    assert plan["needs"]["solver-2"] == [{"trial": "loader", "condition": "started"}]
+
+
+def test_limits_of_the_evaluation(combu, write):
+    write("local f(n) = f(n + 1) tailstrict; f(0)")
+    result = combu("-f", "experiment.jsonnet", "validate", "--evaluate-time", "1s")
+    assert result.returncode == 2
+    assert result.stderr.splitlines()[-1].startswith("experiment.jsonnet")

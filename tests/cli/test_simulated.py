@@ -1,0 +1,237 @@
+"""Whole commands against the simulated engine."""
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import fcntl
+import time
+
+import pytest
+from conftest import COMBU, SIMULATED
+
+
+def test_run(combu, ladder):
+    result = combu("-f", ladder, "--engine", SIMULATED, "run", "--run-id", "r1")
+    assert (result.returncode, result.stdout) == (0, "")
+    lines = result.stderr.splitlines()
+    assert lines[:3] == ["checking…", "preparing images and networks…", "run r1: 4 trials"]
+    assert re.fullmatch(r"run r1: 4 of 4 trials started in .*", lines[3])
+    assert f"combu -f {ladder} kill: removes them" in lines
+
+
+def test_run_and_wait(combu, ladder):
+    result = combu("-f", ladder, "--engine", SIMULATED, "run", "--wait", "--run-id", "r1")
+    assert (result.returncode, result.stdout) == (0, "")
+    assert re.search(r"^run r1 is over: 4 succeeded in ", result.stderr, re.M)
+
+
+def test_a_trial_that_fails(combu, write):
+    write("""[
+      { name: "good", image: "x", cmd: "true" },
+      { name: "bad", image: "x", cmd: "exit 3" },
+      { name: "after", image: "x", depends: [{ trial: "bad", condition: "succeeded" }] },
+    ]""")
+    result = combu("-f", "experiment.jsonnet", "--engine", SIMULATED, "run", "--wait")
+    assert result.returncode == 1
+    assert result.stderr.count("failed: bad: exit code 3\n") == 2  # when it failed, and at the end
+    assert "blocked: after: " in result.stderr
+    assert "1 succeeded, 1 failed, 1 blocked" in result.stderr
+
+
+def test_quiet_tells_only_what_failed(combu, write):
+    write('[{ name: "bad", image: "x", cmd: "exit 3" }, { name: "good", image: "x", cmd: "true" }]')
+    result = combu("-f", "experiment.jsonnet", "--engine", SIMULATED, "--progress", "quiet", "run", "--wait")
+    assert (result.returncode, result.stdout, result.stderr) == (1, "", "failed: bad: exit code 3\n")
+
+
+def test_an_image_that_cannot_be_had(combu, write):
+    write('[{ name: "aa", image: "missing-1" }, { name: "bb", image: "missing-2" }, { name: "cc", image: "x" }]')
+    result = combu("-f", "experiment.jsonnet", "--engine", SIMULATED, "run")
+    assert result.returncode == 1
+    assert "missing-1" in result.stderr and "missing-2" in result.stderr
+    assert result.stderr.endswith("nothing was started\n")
+    assert "started in" not in result.stderr
+
+
+def test_progress_as_json(combu, ladder):
+    result = combu("-f", ladder, "--engine", SIMULATED, "--progress", "json", "run", "--wait", "--run-id", "r1")
+    events = [json.loads(line) for line in result.stderr.splitlines()]
+    begin = next(event for event in events if event["event"] == "begin")
+    assert (begin["run"], begin["trials"], begin["experiment"]) == ("r1", 4, str(ladder))
+    facts = [(event["trial"], event["state"]) for event in events if event["event"] == "fact"]
+    assert ("solver-2", "running") in facts and ("solver-2", "succeeded") in facts
+    assert facts.index(("loader", "running")) < facts.index(("solver-1", "running"))
+    last = [event for event in events if event["event"] == "snapshot"][-1]
+    assert last["counts"]["succeeded"] == 4
+
+
+def test_starts_one_after_another(combu, ladder, tmp_path):
+    combu("-f", ladder, "--engine", SIMULATED, "--trace", "trace", "run", "-p", "false")
+    starts = [line for line in (tmp_path / "trace").read_text().splitlines() if "start" in line.split()]
+    assert len(starts) == 4
+
+
+def test_host_folders_are_made_and_named(combu, write, tmp_path):
+    write('[{ name: "aa", image: "x", volumes: ["./data/:/data"] }]')
+    result = combu("-f", "experiment.jsonnet", "--engine", SIMULATED, "run")
+    assert result.returncode == 0
+    assert f"made the folder {tmp_path}/data\n" in result.stderr
+    assert (tmp_path / "data").is_dir()
+
+
+# ---- Commands on what is there; the simulated engine is new in each process, so nothing is
+
+def test_kill_of_nothing_is_success(combu):
+    for _ in range(2):
+        result = combu("-f", "nowhere.jsonnet", "--engine", SIMULATED, "kill")
+        assert (result.returncode, result.stdout, result.stderr) == (0, "", "nothing to remove\n")
+    assert combu("--experiment", "x", "--engine", SIMULATED, "kill").returncode == 2  # an option of the command
+    assert combu("--engine", SIMULATED, "kill", "--experiment", "x").returncode == 0
+
+
+def test_ps_of_nothing(combu):
+    result = combu("--engine", SIMULATED, "ps")
+    assert (result.returncode, result.stdout) == (0, "EXPERIMENT  RUN  TRIAL  STATE  IMAGE\n")
+    result = combu("--engine", SIMULATED, "ps", "--json")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_wait_and_stop_of_nothing(combu):
+    result = combu("--engine", SIMULATED, "-f", "x", "wait")
+    assert (result.returncode, result.stderr) == (0, "nothing to wait for\n")
+    result = combu("--engine", SIMULATED, "-f", "x", "stop")
+    assert (result.returncode, result.stderr) == (0, "nothing runs\n")
+
+
+# ---- An engine that is away
+
+@pytest.mark.parametrize("command", [["run"], ["kill"], ["ps"], ["logs", "a"], ["wait"], ["stop"]])
+def test_no_engine(combu, ladder, tmp_path, command):
+    address = f"unix://{tmp_path}/no.sock"
+    for where in ({"env": {"DOCKER_HOST": address}}, {}):
+        arguments = ["--engine", address] if not where else []
+        result = combu("-f", ladder, *arguments, *command, **where)
+        assert result.returncode == 3
+        assert result.stderr.splitlines()[-1].startswith(f"combu: no engine at {address}: ")
+        assert "DOCKER_HOST or --engine" in result.stderr
+
+
+# ---- Signals and the terminal
+
+LONG = "simulated:?speed=1&start=0.01&trial=60"
+
+
+class Terminal:
+    """combu on a terminal of its own."""
+
+    def __init__(self, arguments, rows, columns, cwd, env=None):
+        self.text = b""
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.chdir(cwd)
+            os.execve(COMBU, [COMBU, *arguments], {**os.environ, "TERM": "xterm", **(env or {})})
+        self.resize(rows, columns)
+
+    def resize(self, rows, columns):
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def read_until(self, pattern, seconds=30):
+        """Reads until `pattern` is there; b"" reads to the end."""
+        end = time.monotonic() + seconds
+        while not (pattern and re.search(pattern, self.text)):
+            assert time.monotonic() < end, self.text
+            if not select.select([self.fd], [], [], 0.2)[0]:
+                continue
+            try:
+                piece = os.read(self.fd, 65536)
+            except OSError:  # EIO: the other side has been closed
+                piece = b""
+            if not piece:
+                assert not pattern, self.text
+                break
+            self.text += piece
+        return self.text
+
+    def exit_code(self):
+        self.read_until(b"")
+        os.close(self.fd)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def shown(text):
+    """The lines as they are, without colours and cursor movements."""
+    return re.sub(rb"\x1b\[[0-9;]*[A-Za-z]", b"", text).replace(b"\r", b"").decode().splitlines()
+
+
+def test_the_block_on_a_terminal(ladder, tmp_path):
+    terminal = Terminal(["-f", str(ladder), "--engine", "simulated:?speed=1&start=0.3", "run", "--wait"], 24, 80, tmp_path)
+    assert terminal.exit_code() == 0
+    assert b"of 4 started" in terminal.text
+    assert re.search(rb"\x1b\[\d+A\r\x1b\[J", terminal.text)
+    assert b"\x1b[?25l" not in terminal.text  # the cursor is never hidden
+
+
+def test_a_small_terminal(ladder, tmp_path):
+    terminal = Terminal(["-f", str(ladder), "--engine", "simulated:?speed=1&start=0.3", "run", "--wait"], 4, 20, tmp_path)
+    terminal.read_until(b"started")
+    assert terminal.exit_code() == 0
+    assert all(int(count) <= 3 for count in re.findall(rb"\x1b\[(\d+)A", terminal.text))
+
+
+def test_a_dumb_terminal_gets_plain_lines(ladder, tmp_path):
+    terminal = Terminal(["-f", str(ladder), "--engine", SIMULATED, "run"], 24, 80, tmp_path, {"TERM": "dumb"})
+    assert terminal.exit_code() == 0
+    assert b"\x1b" not in terminal.text
+
+
+def test_no_color(write, tmp_path):
+    path = write('[{ name: "bad", image: "x", cmd: "exit 3" }]')
+    arguments = ["-f", str(path), "--engine", SIMULATED, "run", "--wait"]
+    coloured = Terminal(arguments, 24, 80, tmp_path)
+    assert coloured.exit_code() == 1
+    assert b"\x1b[31m" in coloured.text
+    plain = Terminal(arguments, 24, 80, tmp_path, {"NO_COLOR": "1"})
+    assert plain.exit_code() == 1
+    assert b"\x1b[31m" not in plain.text
+    assert "failed: bad: exit code 3" in shown(plain.text)
+
+
+def test_ctrl_c_while_waiting(write, tmp_path):
+    path = write('[{ name: "t-%d" % i, image: "x" } for i in std.range(1, 5)]')
+    terminal = Terminal(["-f", str(path), "--engine", LONG, "run", "--wait"], 24, 80, tmp_path)
+    terminal.read_until(rb"5 of 5 started")
+    os.write(terminal.fd, b"\x03")
+    assert terminal.exit_code() == 130
+    lines = shown(terminal.text)
+    assert any("Ctrl-C again leaves at once" in line for line in lines)
+    assert "interrupted: 5 of 5 trials were started" in lines
+    assert lines[-1] == f"combu -f {path} kill: removes them"
+
+
+def test_a_second_ctrl_c_leaves_at_once(write, tmp_path):
+    path = write('[{ name: "t-%d" % i, image: "x" } for i in std.range(1, 50)]')
+    terminal = Terminal(["-f", str(path), "--engine", "simulated:?speed=1&start=30", "run"], 24, 80, tmp_path)
+    terminal.read_until(rb"8 starting")
+    os.write(terminal.fd, b"\x03")
+    terminal.read_until(rb"Ctrl-C again")
+    os.write(terminal.fd, b"\x03")
+    assert terminal.exit_code() == 130
+
+
+def test_sigterm(ladder, tmp_path):
+    process = subprocess.Popen([COMBU, "-f", str(ladder), "--engine", LONG, "run", "--wait"], cwd=tmp_path,
+                               stderr=subprocess.PIPE, text=True)
+    for line in process.stderr:
+        if line.startswith("run "):
+            break
+    process.send_signal(signal.SIGTERM)
+    rest = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(timeout=60) == 143
+    assert "interrupted: " in rest

@@ -1,0 +1,147 @@
+"""Arguments, help, version, completion."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+from conftest import COMBU
+
+COMMANDS = ["run", "kill", "validate", "plan", "ps", "logs", "wait", "stop", "completion", "version"]
+
+
+def test_version(combu):
+    for arguments in (["--version"], ["version"]):
+        result = combu(*arguments)
+        assert result.returncode == 0
+        assert result.stdout.startswith("combu ") and result.stdout.count("\n") == 1
+        assert result.stderr == ""
+
+
+@pytest.mark.parametrize("command", [[]] + [[name] for name in COMMANDS])
+def test_help_has_an_example(combu, command):
+    result = combu(*command, "--help")
+    assert result.returncode == 0
+    assert "Example:\n  " in result.stdout
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize("arguments, message", [
+    ([], "combu: A subcommand is required; see combu --help\n"),
+    (["rnu"], "combu: there is no command rnu; is run meant?\n"),
+    (["frobnicate"], "combu: there is no command frobnicate; see combu --help\n"),
+    (["run", "--wiat"], "combu: The following argument was not expected: --wiat; see combu run --help\n"),
+    (["run", "run"], "combu: The following argument was not expected: run; see combu run --help\n"),
+    (["logs"], "combu: TRIAL is required; see combu logs --help\n"),
+    (["run"], "combu: no experiment is given: combu -f experiment.jsonnet …\n"),
+    (["kill"], "combu: kill: which experiment? -f FILE or --experiment NAME says it\n"),
+    (["--engine", "simulated:", "stop"], "combu: which experiment? -f FILE or --experiment NAME says it\n"),
+    (["--engine", "simulated:", "-f", "x", "stop", "--grace", "soon"], "--grace: "),
+    (["--engine", "simulated:", "-f", "x", "logs", "--since", "noon", "a"],
+     "combu: --since: 'noon' is neither a duration (10m) nor a time (2026-01-31T12:00:00Z)\n"),
+    (["--engine", "carrier-pigeon", "ps"], "carrier-pigeon"),
+    (["-f", "x", "plan", "-V", "NOT_SET"],
+     "combu: --ext-str: NOT_SET is not in the environment; --ext-str NOT_SET=VALUE gives it\n"),
+    (["-f", "x", "plan", "--evaluate-memory", "much"], "combu: --evaluate-memory: "),
+    (["-f", "x", "run", "--run-id", "a/b"], "a/b"),
+    (["-f", "x", "run", "--starts-in-flight", "0"], "--starts-in-flight"),
+    (["-f", "x", "run", "-p", "maybe"], "-p"),
+    (["--progress", "fancy", "ps"], "--progress"),
+])
+def test_usage_errors(combu, arguments, message):
+    result = combu(*arguments)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert message in result.stderr
+    assert result.stderr.startswith("combu: ") and result.stderr.count("\n") == 1
+
+
+def test_options_stand_before_or_after_the_command(combu, ladder):
+    plans = [combu(*arguments) for arguments in (
+        ["-f", ladder, "plan"], ["plan", "-f", ladder], ["--file", ladder, "plan"], ["plan", f"--file={ladder}"])]
+    assert plans[0].returncode == 0 and plans[0].stdout
+    assert len({(plan.returncode, plan.stdout) for plan in plans}) == 1
+
+
+def test_logs_f_follows_and_the_file_stands_before(combu):
+    """-f of `logs` is its own: the trial is TRIAL, not a file."""
+    result = combu("--engine", "simulated:", "-f", "x.jsonnet", "logs", "-f", "solver-1")
+    assert result.returncode == 1
+    assert result.stderr == "combu: solver-1: there is no such trial; combu ps shows those there are\n"
+    result = combu("--engine", "simulated:", "logs", "-f", "x.jsonnet", "solver-1")
+    assert result.returncode == 2
+    assert "solver-1" in result.stderr
+
+
+def test_a_trial_may_be_called_like_a_command(combu):
+    result = combu("--engine", "simulated:", "-f", "x.jsonnet", "logs", "stop")
+    assert result.returncode == 1
+    assert result.stderr.startswith("combu: stop: there is no such trial")
+
+
+def test_a_full_disk_is_told(combu, ladder):
+    with open("/dev/full", "w") as full:
+        result = combu("-f", ladder, "plan", capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    assert result.returncode == 1
+    assert result.stderr == "combu: standard output: cannot be written: No space left on device\n"
+
+
+def test_a_reader_that_has_gone_is_no_error(combu, ladder):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as gone:
+        result = combu("-f", ladder, "plan", "--json", capture_output=False, stdout=gone, stderr=subprocess.PIPE)
+    assert result.returncode == 0
+    assert result.stderr == ""
+
+
+# ---- Completion
+
+def completions(combu, tmp_path, words):
+    """What bash offers for the last of `words`."""
+    script = tmp_path / "completion.bash"
+    script.write_text(combu("completion", "bash").stdout)
+    quoted = " ".join(f"'{word}'" for word in words)
+    result = subprocess.run(
+        ["bash", "-c", f"source {script}; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _combu; "
+                       'printf "%s\\n" "${COMPREPLY[@]}"'],
+        capture_output=True, text=True, timeout=60, cwd=tmp_path, check=True)
+    assert result.stderr == ""
+    return result.stdout.split()
+
+
+def test_bash_completes_commands(combu, tmp_path):
+    assert set(COMMANDS) <= set(completions(combu, tmp_path, ["combu", ""]))
+    assert completions(combu, tmp_path, ["combu", "-f", "x.jsonnet", "va"]) == ["validate"]
+    assert completions(combu, tmp_path, ["combu", "-f", "run", "ki"]) == ["kill"]
+
+
+def test_bash_completes_options_of_the_command_and_of_all(combu, tmp_path):
+    run = completions(combu, tmp_path, ["combu", "run", "--"])
+    assert {"--wait", "--replace", "--starts-in-flight", "--engine", "--progress"} <= set(run)
+    assert "--tail" not in run
+    assert "--tail" in completions(combu, tmp_path, ["combu", "logs", "--"])
+
+
+def test_bash_completes_values(combu, tmp_path, ladder):
+    (tmp_path / "folder").mkdir()
+    assert completions(combu, tmp_path, ["combu", "--progress", "p"]) == ["plain"]
+    assert completions(combu, tmp_path, ["combu", "run", "--progress", "j"]) == ["json"]
+    assert completions(combu, tmp_path, ["combu", "completion", "z"]) == ["zsh"]
+    assert completions(combu, tmp_path, ["combu", "-f", "exp"]) == ["experiment.jsonnet"]
+    assert completions(combu, tmp_path, ["combu", "-J", "fo"]) == ["folder"]
+    # After `logs -f` comes a trial, not a file.
+    assert completions(combu, tmp_path, ["combu", "logs", "-f", "exp"]) == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_every_command(combu, shell):
+    result = combu("completion", shell)
+    assert result.returncode == 0
+    for command in COMMANDS:
+        assert command in result.stdout
+    for option in ("starts-in-flight", "ext-str", "tail"):
+        assert option in result.stdout
+    if shutil.which(shell):
+        check = subprocess.run([shell, "-n"], input=result.stdout, capture_output=True, text=True, timeout=60)
+        assert (check.returncode, check.stderr) == (0, "")

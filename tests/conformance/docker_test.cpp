@@ -1,0 +1,272 @@
+// The conformance suite on the Docker Engine that COMBU_TEST_ENGINE names (unix:///…/docker.sock), and what
+// only a Docker Engine can show. COMBU_TEST_IMAGE is an image there that has a shell, sleep and cat;
+// "combu-test:latest" when unset.
+
+#include "combu/docker.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "combu/http.hpp"
+#include "conformance/engine_suite.hpp"
+
+namespace combu::conformance {
+namespace {
+
+using nlohmann::json;
+
+std::string setting(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::string image() {
+  const std::string named = setting("COMBU_TEST_IMAGE");
+  return named.empty() ? "combu-test:latest" : named;
+}
+
+Address address() {
+  const std::string named = setting("COMBU_TEST_ENGINE");
+  if (named.empty())
+    throw Error(ErrorKind::invalid, "COMBU_TEST_ENGINE", "must name an engine to test on: unix:///PATH");
+  return parse_address(named);
+}
+
+// The engine seen without combu's client.
+class Plainly {
+ public:
+  Plainly() : channel_(address()) {}
+
+  HttpResponse ask(const std::string& method, const std::string& target, const json& body = nullptr) {
+    HttpRequest request;
+    request.method = method;
+    request.target = target;
+    if (!body.is_null()) request.body = body.dump();
+    return channel_.send(request);
+  }
+
+  json inspect(const std::string& name) {
+    return json::parse(ask("GET", "/containers/" + name + "/json").body);
+  }
+
+ private:
+  Channel channel_;
+};
+
+class DockerSubject : public Subject {
+ public:
+  DockerSubject() : engine_(open_docker({address(), "the test", "/nonexistent"})) {}
+
+  ~DockerSubject() override {
+    for (const std::string& name : strangers_) plainly_.ask("DELETE", "/containers/" + name + "?force=1&v=1");
+    for (const std::string& name : networks_) plainly_.ask("DELETE", "/networks/" + name);
+  }
+
+  Engine& engine() override { return *engine_; }
+
+  Trial runs_until_stopped(const std::string& name) override { return shell(name, "exec sleep 1000"); }
+  Trial exits_with(const std::string& name, int code) override {
+    return shell(name, "exit " + std::to_string(code));
+  }
+
+  Trial says(const std::string& name, const std::vector<std::string>& out,
+             const std::vector<std::string>& err) override {
+    std::string script;
+    for (const std::string& line : out) script += "echo " + line + "; ";
+    for (const std::string& line : err) script += "echo " + line + " >&2; ";
+    return shell(name, script);
+  }
+
+  Trial turns(const std::string& name, Health health) override {
+    Trial trial = runs_until_stopped(name);
+    Healthcheck check;
+    check.test = {"CMD-SHELL", health == Health::healthy ? "true" : "false"};
+    check.interval = Seconds{0.1};
+    check.retries = 1;
+    trial.healthcheck = check;
+    return trial;
+  }
+
+  Trial cannot_start(const std::string& name) override {
+    Trial trial = runs_until_stopped(name);
+    trial.cmd = {"/no/such/command"};
+    trial.init = false;  // an init would start, and end with 127
+    return trial;
+  }
+
+  void make_stranger(const std::string& name, std::uint16_t host_port) override {
+    json body = {{"Image", image()}, {"Cmd", {"sleep", "1000"}}, {"HostConfig", {{"Init", true}}}};
+    if (host_port != 0) {
+      body["ExposedPorts"]["80/tcp"] = json::object();
+      body["HostConfig"]["PortBindings"]["80/tcp"] = {{{"HostPort", std::to_string(host_port)}}};
+    }
+    strangers_.push_back(name);
+    ASSERT_EQ(plainly_.ask("POST", "/containers/create?name=" + name, body).status, 201);
+    ASSERT_EQ(plainly_.ask("POST", "/containers/" + name + "/start").status, 204);
+  }
+  bool stranger_runs(const std::string& name) override {
+    return plainly_.inspect(name).at("State").at("Running").get<bool>();
+  }
+
+  void make_strange_network(const std::string& name) override {
+    networks_.push_back(name);
+    ASSERT_EQ(plainly_.ask("POST", "/networks/create", {{"Name", name}, {"CheckDuplicate", true}}).status,
+              201);
+  }
+  bool has_network(const std::string& name) override {
+    return plainly_.ask("GET", "/networks/" + name).status == 200;
+  }
+
+ private:
+  static Trial shell(const std::string& name, const std::string& script) {
+    Trial trial;
+    trial.name = name;
+    trial.image = image();
+    trial.cmd = {"sh", "-c", script};
+    return trial;
+  }
+
+  std::unique_ptr<Engine> engine_;
+  Plainly plainly_;
+  std::vector<std::string> strangers_;
+  std::vector<std::string> networks_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Docker, EngineSuite,
+                         testing::Values(Flavour{"docker", [] { return std::make_unique<DockerSubject>(); }}),
+                         flavour_name);
+
+// ---- What only a Docker Engine can show
+
+class DockerOnly : public EngineSuite {
+ protected:
+  Plainly& plainly() { return plainly_; }
+
+ private:
+  Plainly plainly_;
+};
+INSTANTIATE_TEST_SUITE_P(Docker, DockerOnly,
+                         testing::Values(Flavour{"docker", [] { return std::make_unique<DockerSubject>(); }}),
+                         flavour_name);
+
+TEST_P(DockerOnly, EveryFieldReachesTheContainer) {
+  Trial trial = subject().runs_until_stopped("fields-a");
+  trial.env = {{"A", "1 2"}, {"B", ""}};
+  trial.workdir = "/tmp";
+  trial.user = "65534:65534";
+  trial.stop_signal = "SIGINT";
+  trial.stop_grace = Seconds{3.5};
+  trial.labels = {{"mine", "yes"}};
+  trial.ports = {Port{.host_ip = "127.0.0.1", .host = 38481, .container = 81, .protocol = "udp"}};
+  trial.volumes = {
+      Volume{.source = "/tmp", .target = "/host", .read_only = true, .path = ""},
+      Volume{.source = "combu-test-volume", .source_is_path = false, .target = "/named", .path = ""}};
+  trial.docker = R"({"HostConfig": {"CpuShares": 512, "Memory": 33554432}, "Hostname": "guest"})";
+  const Run run = ready("fields", {trial});
+  start_all(run);
+  const json seen = plainly().inspect("fields-a");
+  plainly().ask("DELETE", "/volumes/combu-test-volume?force=1");
+  EXPECT_EQ(seen.at("/Config/WorkingDir"_json_pointer), "/tmp");
+  EXPECT_EQ(seen.at("/Config/User"_json_pointer), "65534:65534");
+  EXPECT_EQ(seen.at("/Config/StopSignal"_json_pointer), "SIGINT");
+  EXPECT_EQ(seen.at("/Config/StopTimeout"_json_pointer), 4);
+  EXPECT_EQ(seen.at("/Config/Hostname"_json_pointer), "guest");
+  EXPECT_EQ(seen.at("/Config/Labels/mine"_json_pointer), "yes");
+  EXPECT_EQ(seen.at("/Config/Labels"_json_pointer).at("combu.run"), run.id.text());
+  EXPECT_THAT(seen.at("/Config/Env"_json_pointer).get<std::vector<std::string>>(),
+              testing::IsSupersetOf({"A=1 2", "B="}));
+  EXPECT_EQ(seen.at("/HostConfig/Init"_json_pointer), true);
+  EXPECT_EQ(seen.at("/HostConfig/CpuShares"_json_pointer), 512);
+  EXPECT_EQ(seen.at("/HostConfig/PortBindings"_json_pointer).at("81/udp")[0].at("HostPort"), "38481");
+  EXPECT_EQ(seen.at("Mounts").size(), 2U);
+}
+
+TEST_P(DockerOnly, TrialsOfANetworkReachEachOtherByName) {
+  Trial server = subject().runs_until_stopped("reach-server");
+  Trial client = subject().exits_with("reach-client", 0);
+  server.networks = client.networks = {"combu-net-reach-1", "combu-net-reach-2"};
+  client.cmd = {"sh", "-c", "exec ping -c 1 -W 5 reach-server"};
+  const Run run = ready("reach", {server, client});
+  Watcher watcher(subject(), all_of(run));
+  start_all(run);
+  const auto ended = watcher.wait_for("reach-client", Phase::ended);
+  ASSERT_TRUE(ended);
+  EXPECT_EQ(ended->exit_code, 0) << logs_of(run, "reach-client", {}, LogStream::err);
+  EXPECT_EQ(plainly().inspect("reach-client").at("/NetworkSettings/Networks"_json_pointer).size(), 2U);
+}
+
+TEST_P(DockerOnly, ParametersAreAFileInTheContainer) {
+  Trial trial = subject().exits_with("params-a", 0);
+  trial.params = R"({"lr": 0.1})";
+  trial.params_file = true;
+  trial.cmd = {"cat", "/combu/params.json"};
+  const Run run = ready("params", {trial});
+  Watcher watcher(subject(), all_of(run));
+  start_all(run);
+  watcher.wait_for("params-a", Phase::ended);
+  EXPECT_EQ(logs_of(run, "params-a", {}, LogStream::out), R"({"lr": 0.1})");
+}
+
+TEST_P(DockerOnly, ATerminalsLogIsNotTakenForFrames) {
+  Trial trial = subject().says("tty-a", {"one"}, {});
+  trial.docker = R"({"Tty": true})";
+  const Run run = ready("tty", {trial});
+  Watcher watcher(subject(), all_of(run));
+  start_all(run);
+  watcher.wait_for("tty-a", Phase::ended);
+  EXPECT_EQ(logs_of(run, "tty-a", {}, LogStream::out), "one\r\n");
+}
+
+TEST_P(DockerOnly, AnotherAttemptOfTheNameIsAConflict) {
+  const Run run = ready("attempts", {subject().runs_until_stopped("attempts-a")});
+  start_all(run);
+  EXPECT_EQ(kind_of([&] { engine().start(run, run.experiment.trials[0], 2, {}); }), ErrorKind::conflict);
+  Run later = run;
+  later.id = RunId::random();
+  EXPECT_EQ(kind_of([&] { start_all(later); }), ErrorKind::conflict);
+}
+
+TEST_P(DockerOnly, WhatWasCreatedAndNotStartedIsStarted) {
+  Trial trial = subject().runs_until_stopped("half-a");
+  const Run run = ready("half", {trial});
+  json body = {{"Image", image()}, {"Cmd", *trial.cmd}};
+  body["Labels"] = {{"combu.experiment", "half"},
+                    {"combu.file", run.experiment.file},
+                    {"combu.run", run.id.text()},
+                    {"combu.trial", "half-a"},
+                    {"combu.attempt", "1"}};
+  ASSERT_EQ(plainly().ask("POST", "/containers/create?name=half-a", body).status, 201);
+  EXPECT_EQ(list_all("half").at(0).phase, Phase::created);
+  start_all(run);
+  EXPECT_EQ(list_all("half").at(0).phase, Phase::running);
+}
+
+TEST_P(DockerOnly, RefusalsAreTheDaemonsWords) {
+  subject().make_stranger("port-holder", 38491);
+  Trial port = subject().runs_until_stopped("port-a");
+  port.ports = {Port{.host_ip = "", .host = 38491, .container = 80}};
+  Trial user = subject().runs_until_stopped("user-a");
+  user.user = "nobody-of-this-name";
+  Trial source = subject().runs_until_stopped("source-a");
+  source.volumes = {Volume{.source = "/no/such/folder", .target = "/in", .path = ""}};
+  const Run run = ready("words", {port, user, source});
+  const std::vector<std::string> expected = {"port is already allocated", "nobody-of-this-name",
+                                             "/no/such/folder"};
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const Trial& trial = run.experiment.trials[i];
+    try {
+      engine().start(run, trial, 1, {});
+      ADD_FAILURE() << trial.name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::refused);
+      EXPECT_EQ(error.subject(), trial.name);
+      EXPECT_THAT(error.message(), testing::HasSubstr(expected[i]));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace combu::conformance

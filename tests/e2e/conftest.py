@@ -1,0 +1,72 @@
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from engines import Combu, Engine
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def pytest_addoption(parser):
+    parser.addoption("--engine", choices=("20", "29"), default="20", help="the Docker Engine's version")
+
+
+def pytest_configure():
+    # So that whoever ends the tests also ends their engines: by default this signal leaves no time for it.
+    signal.signal(signal.SIGTERM, lambda *_: pytest.exit("ended by SIGTERM", returncode=143))
+
+
+@pytest.fixture(scope="session")
+def version(request):
+    return request.config.getoption("--engine")
+
+
+@pytest.fixture(scope="session")
+def shared_engine(version):
+    engine = Engine(version)
+    try:
+        engine.start()
+        engine.load_image("combu-test:latest", "combu-demo:latest")
+        yield engine
+    finally:
+        engine.wipe()
+
+
+@pytest.fixture
+def engine(shared_engine):
+    """An engine with the test image and nothing on it."""
+    yield shared_engine
+    shared_engine.remove_all()
+
+
+@pytest.fixture
+def new_engine(version):
+    """Makes an engine of the test's own; the test starts it."""
+    made = []
+
+    def make(*options):
+        made.append(Engine(version, *options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.wipe()
+
+
+@pytest.fixture(scope="session")
+def program():
+    path = Path(os.environ.get("COMBU_PROGRAM", ROOT / "build/release/combu"))
+    assert path.is_file(), f"there is no {path}; build it first: cmake --build --preset release --target combu"
+    return path
+
+
+@pytest.fixture
+def combu_on(program, tmp_path):
+    """The program with a given engine."""
+    return lambda engine: Combu(program, tmp_path, engine)
+
+
+@pytest.fixture
+def combu(combu_on, engine):
+    return combu_on(engine)

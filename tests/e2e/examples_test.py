@@ -1,0 +1,74 @@
+"""The examples, as a stranger would run them."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+from conftest import ROOT
+from engines import wait_until
+
+
+@pytest.fixture
+def example(combu, tmp_path):
+    """The program in a copy of an example's folder."""
+
+    def open_example(name):
+        folder = tmp_path / name
+        shutil.copytree(ROOT / "examples" / name, folder, ignore=shutil.ignore_patterns("results"))
+        combu.file = folder / "experiment.jsonnet"
+        return combu
+
+    return open_example
+
+
+def test_quickstart(example, engine):
+    combu = example("quickstart")
+    combu("run", "--wait")
+    reports = combu("logs", "board").stdout.splitlines()
+    assert sorted(line.split(",")[0] for line in reports) == [f"seed={seed}" for seed in range(1, 5)]
+    assert engine.running() == set()
+    combu("kill")
+    assert engine.names() == set() and engine.networks() == {}
+
+
+def test_solver_by_its_makefile(example, engine, program):
+    combu = example("solver")
+
+    def make(target):
+        done = subprocess.run(
+            ["make", "-s", target, f"COMBU={program}"],
+            cwd=combu.file.parent,
+            env=combu.env,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    make("run-experiment")
+    assert len(engine.names()) == 11
+    assert "solver-b-5" in make("show-experiment")
+    wait_until(lambda: engine.running() == {"loader"}, "the solvers' end", seconds=120)
+    for name in engine.names() - {"loader"}:
+        assert json.loads(combu("logs", name).stdout)["error"] < 1e-3
+    make("kill-experiment")
+    assert engine.names() == set()
+
+
+def test_cross_validation(example):
+    combu = example("cross-validation")
+    combu("run", "--wait")
+    assert "over 5 folds" in combu("logs", "aggregate").stdout
+    assert len(list((combu.file.parent / "results").glob("fold-*.txt"))) == 5
+
+
+def test_grid(example, engine):
+    combu = example("grid")
+    combu("run", "--wait")
+    results = [json.loads(combu("logs", name).stdout) for name in engine.names()]
+    assert len(results) == 14
+    grid = {(result["lr"], result["momentum"]) for result in results}
+    assert {(lr, momentum) for lr in (0.001, 0.01, 0.05) for momentum in (0, 0.5, 0.9)} <= grid

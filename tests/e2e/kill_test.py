@@ -1,0 +1,72 @@
+"""kill finds what is ours by labels, and nothing else."""
+
+from run_test import sleeper
+
+
+def test_a_file_that_has_changed_since(combu, engine):
+    combu.write('local uuid = "UUID";\n[{ name: "n-%d" % i, image: "combu-test", cmd: "sleep 600", env: { U: uuid } } for i in [1, 2]]')
+    combu("run")
+    combu.write([sleeper("quite-another")])
+    combu("kill")
+    assert engine.names() == set()
+
+
+def test_a_file_that_is_broken_by_now(combu, engine):
+    combu.write([sleeper("one")])
+    combu("run")
+    combu.write("[ this is no Jsonnet")
+    assert set(combu.ps()) == {"one"}
+    combu("kill")
+    assert engine.names() == set()
+
+
+def test_one_run_of_several(combu, engine):
+    combu.write({"experiment": "shared", "trials": [{"name": "one", "image": "combu-test", "cmd": "true"}]})
+    combu("run", "--wait", "--run-id", "first")
+    combu.write({"experiment": "shared", "trials": [sleeper("two")]})
+    combu("run", "--run-id", "second")
+    assert engine.names() == {"one", "two"}
+    combu("kill", "--run", "third")
+    assert engine.names() == {"one", "two"}
+    combu("kill", "--run", "first")
+    assert engine.names() == {"two"}
+    combu("kill")
+    assert engine.names() == set()
+
+
+def test_strangers_stay(combu, engine, tmp_path, combu_on):
+    engine.run_stranger("stranger")
+    status, _ = engine.ask("POST", "/networks/create", {"Name": "theirs", "CheckDuplicate": True})
+    assert status == 201
+    combu.write([sleeper("one", networks=["theirs", "ours"])])
+    combu("run")
+
+    other = combu_on(engine)
+    other.file = tmp_path / "other.jsonnet"
+    other.write([sleeper("another", networks=["others"])])
+    other("run")
+
+    combu("kill")
+    assert engine.running() == {"stranger", "another"}
+    assert set(engine.networks()) == {"theirs", "others"}
+
+
+def test_a_network_in_use_by_a_stranger_stays(combu, engine):
+    combu.write([sleeper("one", networks=["shared-net"])])
+    combu("run")
+    engine.run_stranger("guest", HostConfig={"NetworkMode": "shared-net"})
+    combu("kill")
+    assert engine.running() == {"guest"}
+    assert "shared-net" in engine.networks()
+
+
+def test_containers_that_ended_or_never_ran_go_too(combu, engine):
+    combu.write([{"name": "over", "image": "combu-test", "cmd": "true"}, {"name": "odd", "image": "combu-test", "cmd": "/no/such"}])
+    combu("run", code=1)
+    combu("kill")
+    assert engine.names() == set()
+
+
+def test_nothing_to_kill_is_success(combu):
+    combu.write([sleeper("one")])
+    combu("kill")

@@ -1,0 +1,62 @@
+"""What can be known before the first start is told before it, and nothing is started."""
+
+import pytest
+from run_test import sleeper
+
+
+def refused(combu, engine, experiment, *words, code=1):
+    before = engine.names()
+    combu.write(experiment)
+    done = combu("run", code=code)
+    for word in words:
+        assert word in done.stderr, done.stderr
+    assert engine.names() == before
+    return done
+
+
+def test_a_name_that_a_stranger_has(combu, engine):
+    engine.run_stranger("one")
+    refused(combu, engine, [sleeper("zero"), sleeper("one")], "one")
+
+
+def test_a_port_that_a_stranger_has(combu, engine):
+    engine.run_stranger(
+        "stranger", ExposedPorts={"80/tcp": {}}, HostConfig={"PortBindings": {"80/tcp": [{"HostPort": "18081"}]}}
+    )
+    refused(combu, engine, [sleeper("zero"), sleeper("one", ports=["18081:80"])], "one", "18081", "stranger")
+
+
+def test_an_image_that_cannot_be_had(combu, engine):
+    refused(combu, engine, [sleeper("zero"), sleeper("one", image="no/such:image")], "no/such:image")
+    refused(combu, engine, [sleeper("one", image="no/such:image", pull="never")], "no/such:image", "never")
+
+
+def test_every_error_of_the_file_at_once(combu, engine):
+    refused(
+        combu,
+        engine,
+        [sleeper("one", imagee="x"), sleeper("two", ports=[{"host": 0, "container": 80}]), sleeper("two")],
+        "[0]",
+        "image",
+        "[1].ports[0].host",
+        "two",
+        code=2,
+    )
+
+
+@pytest.mark.parametrize(
+    "host, why",
+    [
+        ("unix:///no/such/docker.sock", "/no/such/docker.sock"),
+        ("tcp://127.0.0.1:9", "127.0.0.1:9"),
+    ],
+)
+def test_an_engine_that_is_away(combu, host, why):
+    combu.write([sleeper("one")])
+    for verb in ("run", "kill", "ps"):
+        assert why in combu(verb, code=3, DOCKER_HOST=host).stderr
+
+
+def test_a_host_path_that_is_a_file(combu, engine, tmp_path):
+    (tmp_path / "data").write_text("x", encoding="utf-8")
+    refused(combu, engine, [sleeper("one", volumes=["./data/:/data"])], "data", code=2)

@@ -1,0 +1,222 @@
+"""run and kill on a real engine, checked through the engine's own API."""
+
+import json
+import re
+
+from engines import wait_until
+
+SOLVERS = {f"solver-{mode}-{id}" for mode in "ab" for id in range(1, 6)}
+
+# The file at the head of the description of the experiment file, as it stands there.
+HEAD = """
+local uuid = "UUID";
+local solver(id, mode) = {
+  name: "solver-%s-%d" % [mode, id],
+  image: "registry.example.com/lab/solver",
+  cmd: "make simulation ID=%d MODE=%s UUID=%s" % [id, mode, uuid],
+  networks: ["simulation"],
+  depends: ["loader"],
+};
+[solver(id, mode) for id in std.range(1, 5) for mode in ["a", "b"]] +
+[{ name: "loader", image: "registry.example.com/lab/loader", networks: ["simulation"] }]
+"""
+
+
+def sleeper(name, **fields):
+    return {"name": name, "image": "combu-test", "cmd": "sleep 600", **fields}
+
+
+def test_the_file_at_the_head_of_the_description(combu, engine):
+    engine.load_image("registry.example.com/lab/solver:latest")
+    engine.load_image("registry.example.com/lab/loader:latest", cmd="loader")
+    combu.write(HEAD)
+    combu("run")
+
+    containers = engine.containers()
+    assert set(containers) == SOLVERS | {"loader"}
+    assert engine.networks()["simulation"]["Driver"] == "bridge"
+    identifiers = set()
+    for name, container in containers.items():
+        assert list(container["NetworkSettings"]["Networks"]) == ["simulation"], name
+        if name != "loader":
+            command = " ".join(container["Config"]["Cmd"])
+            _, mode, number = name.split("-")
+            found = re.fullmatch(rf"make simulation ID={number} MODE={mode} UUID=([a-z0-9]{{12}})", command)
+            assert found, command
+            identifiers.add(found[1])
+            assert container["Created"] >= containers["loader"]["State"]["StartedAt"], name
+    assert len(identifiers) == 1
+
+    rows = combu.ps()
+    assert set(rows) == set(containers)
+    assert {row["run"] for row in rows.values()} == identifiers
+    assert rows["loader"]["state"] == "running"
+
+    # The trials reach the loader by its name, and compute something.
+    def ended():
+        rows = combu.ps()
+        return all(rows[name]["state"] == "ended" for name in SOLVERS) and rows
+
+    rows = wait_until(ended, "the solvers' end", seconds=120)
+    assert {name: rows[name]["exit_code"] for name in SOLVERS} == dict.fromkeys(SOLVERS, 0)
+    assert json.loads(combu("logs", "solver-b-3").stdout)["id"] == 3
+
+    combu("kill")
+    assert engine.names() == set()
+    assert engine.networks() == {}
+    assert combu.ps() == {}
+    combu("kill")
+
+
+def test_labels_tell_what_a_container_is(combu, engine):
+    combu.write({"experiment": "labelled", "trials": [sleeper("one", labels={"colour": "red"}, networks=["net"])]})
+    combu("run", "--run-id", "first")
+    labels = engine.containers()["one"]["Config"]["Labels"]
+    assert labels["colour"] == "red"
+    ours = {key: value for key, value in labels.items() if key != "colour"}
+    assert {"labelled", "first", "one"} <= set(ours.values())
+    assert "labelled" in engine.networks()["net"]["Labels"].values()
+
+
+def test_the_fields_reach_the_container(combu, engine, tmp_path):
+    combu.write(
+        [
+            sleeper(
+                "one",
+                env={"A": "1", "B": "two words"},
+                workdir="/tmp",
+                user="1000:1000",
+                params={"lr": 0.5},
+                ports=["127.0.0.1:18080:80"],
+                volumes=["./data:/data:ro"],
+                docker={"HostConfig": {"PidsLimit": 77}},
+                stop_signal="SIGUSR1",
+            )
+        ]
+    )
+    combu("run")
+    one = engine.containers()["one"]
+    assert {"A=1", "B=two words", "COMBU_PARAM_LR=0.5"} <= set(one["Config"]["Env"])
+    assert (one["Config"]["WorkingDir"], one["Config"]["User"]) == ("/tmp", "1000:1000")
+    assert one["Config"]["StopSignal"] == "SIGUSR1"
+    assert one["HostConfig"]["PortBindings"] == {"80/tcp": [{"HostIp": "127.0.0.1", "HostPort": "18080"}]}
+    assert one["HostConfig"]["PidsLimit"] == 77
+    assert one["HostConfig"]["Init"] is True
+    mount = one["Mounts"][0]
+    assert (mount["Source"], mount["Destination"], mount["RW"]) == (str(tmp_path / "data"), "/data", False)
+    assert (tmp_path / "data").is_dir()
+
+
+def test_a_second_run_is_refused_until_replaced(combu, engine):
+    combu.write([sleeper("one"), sleeper("two")])
+    combu("run", "--run-id", "first")
+    before = {name: c["Id"] for name, c in engine.containers().items()}
+
+    refused = combu("run", code=1)
+    assert "kill" in refused.stderr and "--replace" in refused.stderr
+    assert {name: c["Id"] for name, c in engine.containers().items()} == before
+
+    combu("run", "--replace")
+    after = {name: c["Id"] for name, c in engine.containers().items()}
+    assert set(after) == {"one", "two"} and not set(after.values()) & set(before.values())
+
+
+def test_ended_containers_of_an_earlier_run_make_room(combu, engine):
+    combu.write([{"name": "one", "image": "combu-test", "cmd": "true"}])
+    combu("run", "--wait")
+    first = engine.containers()["one"]["Id"]
+    again = combu("run", "--wait")
+    assert engine.containers()["one"]["Id"] != first
+    assert "removed 1 ended container" in again.stderr
+
+
+def test_wait_tells_by_its_exit_code_whether_a_trial_failed(combu):
+    combu.write([{"name": "good", "image": "combu-test", "cmd": "true"}])
+    combu("run", "--wait")
+    combu.write([{"name": "good", "image": "combu-test", "cmd": "true"}, {"name": "bad", "image": "combu-test", "cmd": "false"}])
+    failed = combu("run", "--wait", code=1)
+    assert "bad" in failed.stderr and "good" not in failed.stderr.splitlines()[-1]
+
+
+def test_a_trial_waits_for_its_conditions(combu, engine):
+    combu.write(
+        [
+            {
+                "name": "server",
+                "image": "combu-test",
+                "cmd": ["sh", "-c", "sleep 1; touch /up; exec sleep 600"],
+                "service": True,
+                "healthcheck": {"test": "test -e /up", "interval": "1s"},
+            },
+            {"name": "good", "image": "combu-test", "cmd": "sleep 1"},
+            {"name": "bad", "image": "combu-test", "cmd": "false"},
+            {
+                "name": "last",
+                "image": "combu-test",
+                "cmd": "true",
+                "depends": [
+                    {"trial": "server", "condition": "healthy"},
+                    {"trial": "good", "condition": "succeeded"},
+                    {"trial": "bad", "condition": "finished"},
+                ],
+            },
+            {"name": "never", "image": "combu-test", "cmd": "true", "depends": [{"trial": "bad", "condition": "succeeded"}]},
+        ]
+    )
+    done = combu("run", "--wait", code=1)
+    containers = engine.containers()
+    assert set(containers) == {"server", "good", "bad", "last"}
+    began = containers["last"]["State"]["StartedAt"]
+    assert began > containers["good"]["State"]["FinishedAt"]
+    assert began > containers["bad"]["State"]["FinishedAt"]
+    assert containers["last"]["State"]["ExitCode"] == 0
+    assert not containers["server"]["State"]["Running"]
+    assert "never" in done.stderr and "bad" in done.stderr
+
+
+def test_a_trial_that_cannot_start_stops_only_what_depends_on_it(combu, engine):
+    combu.write(
+        [
+            {"name": "broken", "image": "combu-test", "cmd": "/no/such/program"},
+            sleeper("after", depends=["broken"]),
+            sleeper("apart"),
+        ]
+    )
+    failed = combu("run", code=1)
+    assert engine.running() == {"apart"}
+    assert "broken" in failed.stderr and "after" in failed.stderr
+
+
+def test_a_hundred_trials_behind_one(combu, engine):
+    combu.write([sleeper(f"t-{i:03}", depends=["t-000"] if i else [], networks=["crowd"]) for i in range(100)])
+    combu("run")
+    assert len(engine.running()) == 100
+    assert set(engine.networks()) == {"crowd"}
+    combu("kill")
+    assert engine.names() == set() and engine.networks() == {}
+
+
+def test_stop_ends_trials_and_leaves_their_containers(combu, engine):
+    combu.write([sleeper("one"), sleeper("two")])
+    combu("run")
+    combu("stop", "one")
+    assert engine.running() == {"two"}
+    combu("stop")
+    assert engine.running() == set() and engine.names() == {"one", "two"}
+
+
+def test_logs_come_apart_and_in_part(combu):
+    combu.write([{"name": "one", "image": "combu-test", "cmd": ["sh", "-c", "echo 1; echo 2; echo 3; echo oops >&2"]}])
+    combu("run", "--wait")
+    whole = combu("logs", "one")
+    assert whole.stdout == "1\n2\n3\n" and "oops" in whole.stderr
+    tail = combu("logs", "--tail", "2", "one")
+    assert len((tail.stdout + tail.stderr).splitlines()) == 2
+    assert "nobody" in combu("logs", "nobody", code=1).stderr
+
+
+def test_wait_returns_when_all_is_over(combu, engine):
+    combu.write([{"name": "one", "image": "combu-test", "cmd": "sleep 1"}])
+    combu("run")
+    combu("wait")
+    assert engine.running() == set()

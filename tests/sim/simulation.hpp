@@ -1,0 +1,220 @@
+#pragma once
+// A run on the simulated engine in virtual time, on one thread: the production planner, the production plan,
+// and a loop that stands in for the threads of drive(). The same options and seed give the same run.
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <queue>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "combu/schedule.hpp"
+#include "combu/simulated.hpp"
+
+namespace combu::test {
+
+class Simulation {
+ public:
+  Simulation(const Run& run, const Plan& plan, const PlannerOptions& planner, const SimulationOptions& world)
+      : run_(run),
+        plan_(plan),
+        options_(planner),
+        world_(world),
+        planner_(run.id, run.experiment, plan, planner) {}
+
+  // Until the planner is done. Returns what went against an invariant, empty when nothing did.
+  std::vector<std::string> play() {
+    (void)prepare();
+    at(Seconds(0), [this] { watch(); });
+    at(k_silence_max, [this] { break_silence(); });
+    apply(Begin{});
+    while (!planner_.done() && broken_.empty()) {
+      if (!step()) {
+        broken_.emplace_back("nothing will happen any more, and the run is not done");
+      }
+    }
+    return broken_;
+  }
+
+  [[nodiscard]] const Planner& planner() const { return planner_; }
+  [[nodiscard]] const std::map<TrialIndex, Fact>& last_facts() const { return last_; }
+  [[nodiscard]] std::size_t starts_in_flight_seen_max() const { return in_flight_max_; }
+  [[nodiscard]] Seconds elapsed() const { return now_ - Instant{}; }
+  World& world() { return world_; }
+  [[nodiscard]] Instant now() const { return now_; }
+
+  // The engine answers again whatever its faults: what there is, without a word lost.
+  std::vector<Sighting> truth(const Selector& selector = {}) {
+    return persist<std::vector<Sighting>>([&] { return world_.list(selector, now_); });
+  }
+  Released release(const Selector& selector) {
+    return persist<Released>([&] { return world_.release(selector, now_); });
+  }
+
+ private:
+  static constexpr Seconds k_pause{0.3};        // before a repeat
+  static constexpr Seconds k_silence_max{300};  // as drive() has it
+  static constexpr Seconds k_life_max{1e7};
+
+  struct Later {
+    Instant at;
+    std::uint64_t order;
+    std::function<void()> action;
+    bool operator>(const Later& other) const { return at != other.at ? at > other.at : order > other.order; }
+  };
+
+  void at(Seconds from_now, std::function<void()> action) {
+    later_.push(
+        {now_ + std::chrono::duration_cast<Instant::duration>(from_now), ++order_, std::move(action)});
+  }
+
+  bool step() {
+    const auto due = world_.next_due();
+    if (later_.empty() && !due) return false;
+    if (Seconds(now_ - Instant{}) > k_life_max) return false;
+    if (due && (later_.empty() || *due < later_.top().at)) {
+      now_ = std::max(now_, *due);
+      world_.advance(now_);
+    } else {
+      const Later next = later_.top();
+      later_.pop();
+      now_ = std::max(now_, next.at);
+      next.action();
+    }
+    drain();
+    return true;
+  }
+
+  void drain() {
+    while (!told_.empty()) {
+      heard_ = now_;
+      for (const Sighting& sighting : std::exchange(told_, {})) apply(Seen{sighting});
+    }
+  }
+
+  template <class Result>
+  Result persist(const std::function<Result()>& verb) {
+    while (true) {
+      try {
+        return verb();
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::unavailable) throw;
+        now_ += std::chrono::duration_cast<Instant::duration>(k_pause);
+      }
+    }
+  }
+
+  std::vector<Error> prepare() {
+    return persist<std::vector<Error>>([&] { return world_.prepare(run_, now_); });
+  }
+
+  void watch() {
+    try {
+      world_.watch(
+          {.run = run_.id}, [this](const Sighting& sighting) { told_.push_back(sighting); },
+          [this] { at(k_pause, [this] { watch(); }); }, now_);
+      list();
+    } catch (const Error&) {
+      at(k_pause, [this] { watch(); });
+    }
+  }
+
+  void break_silence() {
+    if (now_ - heard_ >= k_silence_max) list();
+    at(k_silence_max, [this] { break_silence(); });
+  }
+
+  void list() {
+    apply(ListingBegins{});
+    finish_list();
+  }
+
+  void finish_list() {
+    try {
+      std::vector<Sighting> listing = world_.list({.run = run_.id}, now_);
+      at(Seconds(0.01), [this, listing] { apply(Listed{listing}); });
+    } catch (const Error&) {
+      at(k_pause, [this] { finish_list(); });
+    }
+  }
+
+  void start(TrialIndex trial) {
+    try {
+      const Sighting seen = world_.start(run_, run_.experiment.trials[trial], 1, now_);
+      apply(StartAnswered{.trial = trial, .seen = seen});
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::unavailable) {
+        at(k_pause, [this, trial] { start(trial); });
+      } else {
+        apply(StartFailed{.trial = trial, .error = error});
+      }
+    }
+  }
+
+  void stop(TrialIndex trial) {
+    try {
+      world_.stop({.run = run_.id, .trial = run_.experiment.trials[trial].name}, now_);
+    } catch (const Error&) {
+      at(k_pause, [this, trial] { stop(trial); });
+    }
+  }
+
+  void apply(const Event& event) {
+    const Step step = planner_.step(event);
+    for (const Fact& fact : step.facts) note(fact);
+    for (const Command& command : step.commands) {
+      if (const auto* one = std::get_if<StartCommand>(&command)) {
+        check_needs(one->trial);
+        at(world_.draw_latency(), [this, trial = one->trial] { start(trial); });
+      } else {
+        at(Seconds(0.01), [this, trial = std::get<StopCommand>(command).trial] { stop(trial); });
+      }
+    }
+    in_flight_max_ = std::max(in_flight_max_, planner_.starts_in_flight());
+    if (planner_.starts_in_flight() > options_.starts_in_flight_max)
+      broken_.emplace_back("too many starts in flight");
+  }
+
+  void note(const Fact& fact) {
+    if (const auto before = last_.find(fact.trial); before != last_.end() && is_over(before->second.state)) {
+      broken_.push_back(run_.experiment.trials[fact.trial].name + " changed after it was over");
+    }
+    if (fact.state == TrialState::running) ran_[fact.trial] = true;
+    if (fact.healthy) healthy_[fact.trial] = true;
+    last_[fact.trial] = fact;
+  }
+
+  // What a trial needs is so before it is started: by the facts that were told.
+  void check_needs(TrialIndex trial) {
+    if (commanded_[trial]++ > 0) broken_.push_back(run_.experiment.trials[trial].name + " was started twice");
+    for (const Edge& need : plan_.nodes[trial].needs) {
+      const TrialState state = last_.contains(need.trial) ? last_[need.trial].state : TrialState::waiting;
+      const bool met = (need.condition == Condition::started && ran_[need.trial]) ||
+                       (need.condition == Condition::healthy && healthy_[need.trial]) ||
+                       (need.condition == Condition::succeeded && state == TrialState::succeeded) ||
+                       (need.condition == Condition::finished && is_over(state));
+      if (!met) broken_.push_back(run_.experiment.trials[trial].name + " was started before what it needs");
+    }
+  }
+
+  const Run& run_;
+  const Plan& plan_;
+  PlannerOptions options_;
+  World world_;
+  Planner planner_;
+  Instant now_{};
+  Instant heard_{};
+  std::uint64_t order_ = 0;
+  std::priority_queue<Later, std::vector<Later>, std::greater<>> later_;
+  std::vector<Sighting> told_;
+  std::map<TrialIndex, Fact> last_;
+  std::map<TrialIndex, bool> ran_;
+  std::map<TrialIndex, bool> healthy_;
+  std::map<TrialIndex, int> commanded_;
+  std::size_t in_flight_max_ = 0;
+  std::vector<std::string> broken_;
+};
+
+}  // namespace combu::test

@@ -1,0 +1,119 @@
+// Every fault at once, by seed. A failing seed is printed; COMBU_SEEDS sets how many are played (50).
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <random>
+
+#include "experiments.hpp"
+#include "simulation.hpp"
+
+namespace combu::test {
+namespace {
+
+constexpr std::size_t k_trials = 200;
+
+std::uint64_t seeds() {
+  const char* text = std::getenv("COMBU_SEEDS");  // NOLINT(concurrency-mt-unsafe): no thread has been started
+  return text == nullptr ? 50 : std::strtoull(text, nullptr, 10);
+}
+
+// A random graph: each trial depends on up to three earlier ones, a few are services, some fail, some have
+// health checks.
+Run random_run(std::mt19937_64& random) {
+  combu::Run run{.id = RunId("storm"), .experiment = {.name = "storm", .file = "/storm"}};
+  const auto below = [&random](std::size_t bound) { return static_cast<std::size_t>(random() % bound); };
+  for (std::size_t i = 0; i < k_trials; ++i) {
+    const bool service = below(20) == 0;
+    const std::string seconds = std::to_string(below(20));
+    Trial one = trial((service ? "!t" : "t") + std::to_string(i),
+                      "sleep " + (service ? "1000000" : seconds) + (below(10) == 0 ? "; exit 3" : ""));
+    if (service || below(8) == 0)
+      one.healthcheck = Healthcheck{.test = {"CMD", below(6) == 0 ? "false" : "true"}};
+    if (below(10) == 0) one.networks = {"net" + std::to_string(below(3))};
+    for (std::size_t need = i > 0 ? below(4) : 0; need > 0; --need) {
+      const Trial& earlier = run.experiment.trials[below(i)];
+      Condition condition = earlier.healthcheck && below(2) == 0 ? Condition::healthy : Condition::started;
+      if (!earlier.service && below(3) == 0)
+        condition = below(2) == 0 ? Condition::succeeded : Condition::finished;
+      one.depends.push_back({.trial = earlier.name, .condition = condition});
+    }
+    run.experiment.trials.push_back(std::move(one));
+  }
+  return run;
+}
+
+Faults every_fault(bool live_restore) {
+  return {.refused = 0.02,
+          .cut_before = 0.05,
+          .answer_lost = 0.05,
+          .change_dropped = 0.05,
+          .change_repeated = 0.1,
+          .change_held = 0.1,
+          .out_of_memory = 0.03,
+          .crash = 0.01,
+          .live_restore = live_restore};
+}
+
+// What the planner says of each trial is what the engine says of its container.
+void expect_record_equals_engine(Simulation& simulation, const Run& run) {
+  std::map<std::string, Sighting> engine;
+  for (const Sighting& sighting : simulation.truth()) {
+    EXPECT_TRUE(engine.emplace(sighting.key.trial, sighting).second) << sighting.key.trial << " lives twice";
+  }
+  for (TrialIndex trial = 0; trial < run.experiment.trials.size(); ++trial) {
+    const std::string& name = run.experiment.trials[trial].name;
+    const auto found = engine.find(name);
+    switch (simulation.planner().state(trial)) {
+      case TrialState::succeeded:
+        ASSERT_TRUE(found != engine.end()) << name;
+        EXPECT_EQ(found->second.exit_code, 0) << name;
+        break;
+      case TrialState::blocked:
+        EXPECT_TRUE(found == engine.end()) << name << " is blocked, and exists";
+        break;
+      case TrialState::failed:
+      case TrialState::stopped:
+        if (found != engine.end()) {
+          EXPECT_EQ(found->second.phase, Phase::ended) << name;
+        }
+        break;
+      default:
+        ADD_FAILURE() << name << " is " << to_string(simulation.planner().state(trial));
+        break;
+    }
+  }
+}
+
+TEST(Storm, EveryInvariantHoldsUnderEveryFault) {
+  for (std::uint64_t seed = 1; seed <= seeds(); ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    std::mt19937_64 random(seed);
+    const combu::Run run = random_run(random);
+    const Plan plan = test::plan(run.experiment);
+    Simulation simulation(run, plan, {.starts_in_flight_max = 1 + seed % 16, .until = Until::ended},
+                          {.seed = seed, .faults = every_fault(seed % 2 == 0)});
+    EXPECT_THAT(simulation.play(), testing::IsEmpty());
+    expect_record_equals_engine(simulation, run);
+    (void)simulation.release({.experiment = "storm"});
+    EXPECT_THAT(simulation.truth(), testing::IsEmpty());
+    for (int i = 0; i < 3; ++i) EXPECT_FALSE(simulation.world().has_network("net" + std::to_string(i)));
+    if (testing::Test::HasFailure()) break;
+  }
+}
+
+TEST(Storm, TheSameSeedGivesTheSameRun) {
+  const auto play = [] {
+    std::mt19937_64 random(7);
+    const combu::Run run = random_run(random);
+    const Plan plan = test::plan(run.experiment);
+    Simulation simulation(run, plan, {.until = Until::ended}, {.seed = 7, .faults = every_fault(false)});
+    EXPECT_THAT(simulation.play(), testing::IsEmpty());
+    return std::pair(simulation.elapsed(), simulation.planner().counts());
+  };
+  EXPECT_EQ(play(), play());
+}
+
+}  // namespace
+}  // namespace combu::test

@@ -1,0 +1,211 @@
+#include "combu/base.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <latch>
+#include <mutex>
+#include <numeric>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace combu {
+namespace {
+
+using testing::HasSubstr;
+
+std::string refusal_of_duration(std::string_view text) {
+  try {
+    (void)parse_duration(text);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::invalid);
+    EXPECT_EQ(error.subject(), "");
+    return error.message();
+  }
+  return "accepted";
+}
+
+std::string refusal_of_bytes(std::string_view text) {
+  try {
+    (void)parse_bytes(text);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::invalid);
+    EXPECT_EQ(error.subject(), "");
+    return error.message();
+  }
+  return "accepted";
+}
+
+TEST(ErrorText, NamesTheSubjectFirst) {
+  EXPECT_STREQ(Error(ErrorKind::invalid, "[3].name", "is empty").what(), "[3].name: is empty");
+  EXPECT_STREQ(Error(ErrorKind::invalid, "", "is empty").what(), "is empty");
+  EXPECT_EQ(to_string(ErrorKind::not_found), "not_found");
+}
+
+TEST(Duration, IsReadFromWordsAndNumbers) {
+  EXPECT_DOUBLE_EQ(parse_duration("90s").count(), 90);
+  EXPECT_DOUBLE_EQ(parse_duration("1h30m").count(), 5400);
+  EXPECT_DOUBLE_EQ(parse_duration("500ms").count(), 0.5);
+  EXPECT_DOUBLE_EQ(parse_duration("1.5h").count(), 5400);
+  EXPECT_DOUBLE_EQ(parse_duration("2d").count(), 172800);
+  EXPECT_DOUBLE_EQ(parse_duration("250us").count(), 250e-6);
+  EXPECT_DOUBLE_EQ(parse_duration("12").count(), 12);
+  EXPECT_DOUBLE_EQ(parse_duration(" 0.25 ").count(), 0.25);
+  EXPECT_DOUBLE_EQ(parse_duration("0").count(), 0);
+}
+
+TEST(Duration, ThatMakesNoSenseIsRefusedAndQuoted) {
+  EXPECT_THAT(refusal_of_duration(""), HasSubstr("not a duration"));
+  EXPECT_THAT(refusal_of_duration("soon"), HasSubstr("\"soon\" is not a duration"));
+  EXPECT_THAT(refusal_of_duration("-5s"), HasSubstr("negative"));
+  EXPECT_THAT(refusal_of_duration("5x"), HasSubstr("unknown unit \"x\""));
+  EXPECT_THAT(refusal_of_duration("1h30"), HasSubstr("without a unit"));
+  EXPECT_THAT(refusal_of_duration("1..5s"), HasSubstr("not a duration"));
+  EXPECT_THAT(refusal_of_duration("101y"), HasSubstr("unknown unit"));
+  EXPECT_THAT(refusal_of_duration("40000d"), HasSubstr("100 years"));
+  EXPECT_THAT(refusal_of_duration(std::string(400, '9')), HasSubstr("\"999"));
+  EXPECT_THAT(refusal_of_duration("inf"), HasSubstr("not a duration"));
+  EXPECT_THAT(refusal_of_duration("nan"), HasSubstr("not a duration"));
+}
+
+TEST(ByteCount, FollowsDockersPowersOfTwo) {
+  EXPECT_EQ(parse_bytes("512m").count, 512LL << 20);
+  EXPECT_EQ(parse_bytes("2GiB").count, 2LL << 30);
+  EXPECT_EQ(parse_bytes("2gb").count, 2LL << 30);
+  EXPECT_EQ(parse_bytes("100k").count, 100LL << 10);
+  EXPECT_EQ(parse_bytes("1 TB").count, 1LL << 40);
+  EXPECT_EQ(parse_bytes("1.5g").count, 3LL << 29);
+  EXPECT_EQ(parse_bytes("77").count, 77);
+  EXPECT_EQ(parse_bytes("77b").count, 77);
+  EXPECT_EQ(parse_bytes("9223372036854775807").count, 9223372036854775807LL);
+}
+
+TEST(ByteCount, ThatMakesNoSenseIsRefusedAndQuoted) {
+  EXPECT_THAT(refusal_of_bytes(""), HasSubstr("not a size"));
+  EXPECT_THAT(refusal_of_bytes("-1"), HasSubstr("negative"));
+  EXPECT_THAT(refusal_of_bytes("much"), HasSubstr("\"much\" is not a size"));
+  EXPECT_THAT(refusal_of_bytes("5q"), HasSubstr("unknown unit \"q\""));
+  EXPECT_THAT(refusal_of_bytes("5kbb"), HasSubstr("unknown unit"));
+  EXPECT_THAT(refusal_of_bytes("9223372036854775808"), HasSubstr("2^63"));
+  EXPECT_THAT(refusal_of_bytes("8192p"), HasSubstr("2^63"));
+  EXPECT_THAT(refusal_of_bytes("8192.5p"), HasSubstr("2^63"));
+}
+
+TEST(DurationText, HasThreePlacesAtMost) {
+  EXPECT_EQ(to_string(Seconds(0)), "0 ms");
+  EXPECT_EQ(to_string(Seconds(0.85)), "850 ms");
+  EXPECT_EQ(to_string(Seconds(0.9999)), "1.0 s");
+  EXPECT_EQ(to_string(Seconds(3.2)), "3.2 s");
+  EXPECT_EQ(to_string(Seconds(59.97)), "1m00s");
+  EXPECT_EQ(to_string(Seconds(250)), "4m10s");
+  EXPECT_EQ(to_string(Seconds(3599.9)), "1h00m");
+  EXPECT_EQ(to_string(Seconds(7500)), "2h05m");
+  EXPECT_EQ(to_string(Seconds(3 * 86400 + 7200)), "3d02h");
+}
+
+TEST(ByteText, HasThreePlacesAtMost) {
+  EXPECT_EQ(to_string(Bytes{0}), "0 B");
+  EXPECT_EQ(to_string(Bytes{1023}), "1023 B");
+  EXPECT_EQ(to_string(Bytes{512LL << 20}), "512 MiB");
+  EXPECT_EQ(to_string(Bytes{3LL << 29}), "1.5 GiB");
+  EXPECT_EQ(to_string(Bytes{(1LL << 20) - 1}), "1 MiB");
+  EXPECT_EQ(to_string(Bytes{9223372036854775807LL}), "8 EiB");
+}
+
+TEST(RunIdText, IsWhatAContainerLabelAndAFileNameCanHold) {
+  EXPECT_EQ(RunId("Night-1_b.2").text(), "Night-1_b.2");
+  for (const std::string& wrong : {std::string(), std::string("-a"), std::string("a b"), std::string(65, 'a'),
+                                   std::string("a\0b", 3), std::string("é")}) {
+    EXPECT_THROW(RunId{wrong}, Error) << wrong;
+  }
+}
+
+TEST(RunIdText, OfARandomOneIsNewAtEachCall) {
+  std::set<std::string> seen;
+  for (int i = 0; i < 200; ++i) {
+    const std::string text = RunId::random().text();
+    EXPECT_EQ(text.size(), 12U);
+    EXPECT_EQ(text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789"), std::string::npos) << text;
+    seen.insert(text);
+  }
+  EXPECT_EQ(seen.size(), 200U);
+}
+
+TEST(Nearest, FindsTheWordThatWasMeant) {
+  const std::vector<std::string_view> known{"name",     "image",   "ports", "volumes",
+                                            "networks", "depends", "cmd"};
+  EXPECT_EQ(nearest("nmae", known), "name");
+  EXPECT_EQ(nearest("imag", known), "image");
+  EXPECT_EQ(nearest("volume", known), "volumes");
+  EXPECT_EQ(nearest("dependson", known), "depends");
+  EXPECT_EQ(nearest("cm", known), "cmd");
+  EXPECT_EQ(nearest("name", known), "name");
+  EXPECT_EQ(nearest("colour", known), std::nullopt);
+  EXPECT_EQ(nearest("", known), std::nullopt);
+  EXPECT_EQ(nearest(std::string(100000, 'n'), known), std::nullopt);
+}
+
+TEST(RealClock, WaitsForItsTimeWithoutAStop) {
+  const auto before = std::chrono::steady_clock::now();
+  real_clock().wait(Seconds(0.02), {});
+  EXPECT_GE(std::chrono::steady_clock::now() - before, std::chrono::milliseconds(20));
+  real_clock().wait(Seconds(-1), {});
+}
+
+TEST(RealClock, WaitEndsAtOnceWhenStopped) {
+  std::stop_source stop;
+  std::latch started(1);
+  // Left to itself this wait would outlast every test's limit.
+  std::jthread waiter([&] {
+    started.count_down();
+    real_clock().wait(Seconds(1e9), stop.get_token());
+  });
+  started.wait();
+  stop.request_stop();
+  waiter.join();
+  real_clock().wait(Seconds(1e9), stop.get_token());
+}
+
+TEST(InParallel, CallsTheBodyOnceForEachIndex) {
+  for (const std::size_t width : {0, 1, 3, 64}) {
+    std::vector<std::atomic<int>> calls(500);
+    in_parallel(calls.size(), width, [&](std::size_t i) { ++calls[i]; });
+    EXPECT_TRUE(std::all_of(calls.begin(), calls.end(), [](const auto& n) { return n == 1; })) << width;
+  }
+  in_parallel(0, 4, [](std::size_t) { FAIL(); });
+}
+
+TEST(InParallel, UsesAllItsThreadsAndNoMore) {
+  std::latch all_here(4);
+  std::mutex mutex;
+  std::set<std::thread::id> ids;
+  // Each of the first four waits for the others: with fewer threads this would never end.
+  in_parallel(40, 4, [&](std::size_t i) {
+    if (i < 4) all_here.arrive_and_wait();
+    const std::scoped_lock lock(mutex);
+    ids.insert(std::this_thread::get_id());
+  });
+  EXPECT_EQ(ids.size(), 4U);
+  EXPECT_EQ(ids.count(std::this_thread::get_id()), 1U);
+}
+
+TEST(InParallel, ThrowsTheFirstFailureAndStopsThere) {
+  std::atomic<int> calls = 0;
+  EXPECT_THROW(in_parallel(1000, 1,
+                           [&](std::size_t i) {
+                             ++calls;
+                             if (i == 10) throw std::runtime_error("no");
+                           }),
+               std::runtime_error);
+  EXPECT_EQ(calls, 11);
+  EXPECT_THROW(in_parallel(1000, 8, [](std::size_t) { throw Error(ErrorKind::refused, "x", "no"); }), Error);
+}
+
+}  // namespace
+}  // namespace combu

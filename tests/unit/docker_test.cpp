@@ -1,0 +1,475 @@
+// The parts of the Docker room that need no engine.
+
+#include "combu/docker.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "docker/archive.hpp"
+#include "docker/connections.hpp"
+#include "docker/container_json.hpp"
+#include "docker/credentials.hpp"
+#include "docker/image_reference.hpp"
+#include "docker/json_pieces.hpp"
+#include "docker/labels.hpp"
+#include "docker/log_frames.hpp"
+#include "docker/status.hpp"
+
+namespace combu::docker {
+namespace {
+
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Run example_run() {
+  Run run;
+  run.id = RunId("run1");
+  run.experiment.name = "exp";
+  run.experiment.file = "/f";
+  return run;
+}
+
+Trial example_trial() {
+  Trial trial;
+  trial.name = "a";
+  trial.image = "img";
+  return trial;
+}
+
+json labels_json() {
+  return {{"combu.attempt", "1"},
+          {"combu.experiment", "exp"},
+          {"combu.file", "/f"},
+          {"combu.run", "run1"},
+          {"combu.trial", "a"}};
+}
+
+json body_of(const Trial& trial, NetworksAtCreate networks = NetworksAtCreate::all) {
+  return container_json(example_run(), trial, 1, networks);
+}
+
+std::optional<Error> error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error;
+  }
+  return std::nullopt;
+}
+
+// A folder for one test.
+class Folder {
+ public:
+  Folder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "combu-docker-XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp");
+    path_ = pattern;
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  [[nodiscard]] std::string path() const { return path_; }
+  void write(const std::string& name, const std::string& text) const {
+    const std::filesystem::path path = std::filesystem::path(path_) / name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+  }
+
+ private:
+  std::string path_;
+};
+
+// ---- container_json
+
+TEST(ContainerJson, OfTheLeastTrial) {
+  EXPECT_EQ(body_of(example_trial()),
+            (json{{"Image", "img"}, {"HostConfig", {{"Init", true}}}, {"Labels", labels_json()}}));
+}
+
+TEST(ContainerJson, OfEveryField) {
+  Trial trial = example_trial();
+  trial.entrypoint = {"e"};
+  trial.cmd = {"c", "d"};
+  trial.env = {{"A", "1"}, {"B", "x=y"}};
+  trial.workdir = "/w";
+  trial.user = "1:2";
+  trial.init = false;
+  trial.stop_signal = "SIGINT";
+  trial.stop_grace = Seconds{1.2};
+  trial.labels = {{"l", "v"}};
+  trial.ports = {{.host_ip = "127.0.0.1", .host = 8080, .container = 80, .protocol = "tcp"},
+                 {.host_ip = "", .host = 8081, .container = 80, .protocol = "tcp"}};
+  Volume bind;
+  bind.source = "/host";
+  bind.target = "/in";
+  bind.read_only = true;
+  Volume named;
+  named.source = "vol";
+  named.source_is_path = false;
+  named.target = "/data";
+  trial.volumes = {bind, named};
+  trial.networks = {"n1", "n2"};
+  trial.healthcheck = Healthcheck{.test = {"CMD", "true"}, .interval = Seconds{0.5}, .retries = 2};
+  json labels = labels_json();
+  labels["l"] = "v";
+  EXPECT_EQ(body_of(trial).dump(1), json::parse(R"({
+    "Image": "img", "Entrypoint": ["e"], "Cmd": ["c", "d"], "Env": ["A=1", "B=x=y"], "WorkingDir": "/w", "User": "1:2",
+    "StopSignal": "SIGINT", "StopTimeout": 2, "ExposedPorts": {"80/tcp": {}},
+    "Healthcheck": {"Test": ["CMD", "true"], "Interval": 500000000, "Retries": 2},
+    "HostConfig": {
+      "Init": false, "NetworkMode": "n1",
+      "Mounts": [{"Type": "bind", "Source": "/host", "Target": "/in", "ReadOnly": true},
+                 {"Type": "volume", "Source": "vol", "Target": "/data"}],
+      "PortBindings": {"80/tcp": [{"HostIp": "127.0.0.1", "HostPort": "8080"}, {"HostIp": "", "HostPort": "8081"}]}},
+    "NetworkingConfig": {"EndpointsConfig": {"n1": {"Aliases": ["a"]}, "n2": {"Aliases": ["a"]}}},
+    "Labels": {"combu.attempt": "1", "combu.experiment": "exp", "combu.file": "/f", "combu.run": "run1",
+               "combu.trial": "a", "l": "v"}})")
+                                        .dump(1));
+  EXPECT_EQ(
+      body_of(trial, NetworksAtCreate::first).at("/NetworkingConfig/EndpointsConfig"_json_pointer).size(),
+      1U);
+}
+
+TEST(ContainerJson, TheEnginesOwnNetworksHaveNoAliases) {
+  Trial trial = example_trial();
+  trial.networks = {"host"};
+  EXPECT_EQ(body_of(trial).at("HostConfig").at("NetworkMode"), "host");
+  EXPECT_FALSE(body_of(trial).contains("NetworkingConfig"));
+  trial.networks = {"bridge", "n"};
+  EXPECT_EQ(body_of(trial).at("/NetworkingConfig/EndpointsConfig"_json_pointer),
+            (json{{"bridge", json::object()}, {"n", {{"Aliases", {"a"}}}}}));
+}
+
+TEST(ContainerJson, TheDockerSectionIsMergedLast) {
+  Trial trial = example_trial();
+  trial.env = {{"A", "1"}};
+  trial.docker =
+      R"({"HostConfig": {"Init": false, "CapAdd": ["SYS_PTRACE"]}, "Env": ["B=2"], "Labels": {"x": "y"}})";
+  const json body = body_of(trial);
+  EXPECT_EQ(body.at("HostConfig"), (json{{"Init", false}, {"CapAdd", {"SYS_PTRACE"}}}));
+  EXPECT_EQ(body.at("Env"), (json{"A=1", "B=2"}));
+  EXPECT_EQ(body.at("Labels").at("x"), "y");
+  EXPECT_EQ(body.at("Labels").at("combu.trial"), "a");
+}
+
+TEST(ContainerJson, RefusesASectionThatCannotBeHonoured) {
+  const std::map<std::string, std::string> cases = {
+      {R"({"HostConfg": {}})",
+       "a: docker.HostConfg: the Docker API has no such field; did you mean HostConfig?"},
+      {R"({"Name": "b"})",
+       "a: docker.Name: the Docker API's container has no such field, or it is combu's own"},
+      {R"({"HostConfig": 1})", "a: docker.HostConfig: must be an object"},
+      {R"({"HostConfig": {"AutoRemove": true}})",
+       "a: docker.HostConfig.AutoRemove: would take the exit code away with the container; remove with "
+       "`combu kill`"},
+      {R"({"Labels": {"combu.run": "x"}})",
+       "a: docker.Labels.combu.run: labels that begin with combu. are combu's own"},
+  };
+  for (const auto& [section, text] : cases) {
+    Trial trial = example_trial();
+    trial.docker = section;
+    const auto error = error_of([&] { (void)body_of(trial); });
+    ASSERT_TRUE(error) << section;
+    EXPECT_EQ(error->kind(), ErrorKind::invalid);
+    EXPECT_EQ(std::string(error->what()), text);
+  }
+}
+
+// ---- labels
+
+TEST(Labels, AreReadBackAsTheyWereWritten) {
+  const combu::Run run = example_run();
+  const Labels labels = labels_of(run, example_trial(), 2);
+  const auto identity = identity_of(labels);
+  ASSERT_TRUE(identity);
+  EXPECT_EQ(identity->key, (Key{RunId("run1"), "a", 2}));
+  EXPECT_EQ(identity->experiment, "exp");
+  EXPECT_EQ(identity->file, "/f");
+  EXPECT_TRUE(are_labels_of(labels, run, "a", 2));
+  EXPECT_FALSE(are_labels_of(labels, run, "a", 1));
+}
+
+TEST(Labels, WhatLacksOneIsNotOurs) {
+  for (const char* name : {k_label_experiment, k_label_run, k_label_trial, k_label_attempt}) {
+    Labels labels = labels_of(example_run(), example_trial(), 1);
+    labels.erase(name);
+    EXPECT_FALSE(identity_of(labels)) << name;
+    labels[name] = "";
+    EXPECT_FALSE(identity_of(labels)) << name;
+  }
+  Labels labels = labels_of(example_run(), example_trial(), 1);
+  labels[k_label_attempt] = "1x";
+  EXPECT_FALSE(identity_of(labels));
+}
+
+TEST(Labels, AnEmptySelectorStillSelectsOnlyOurs) {
+  EXPECT_THAT(label_filters(Selector{}), ElementsAre("combu.experiment"));
+  Selector selector;
+  selector.file = "/f";
+  selector.run = RunId("r");
+  EXPECT_THAT(label_filters(selector), ElementsAre("combu.file=/f", "combu.run=r"));
+}
+
+// ---- status
+
+TEST(Status, ReadsDockersWords) {
+  struct Case {
+    std::string state;
+    std::string text;
+    Phase phase;
+    Health health;
+    std::optional<int> exit_code;
+  };
+  const std::vector<Case> cases = {
+      {"created", "Created", Phase::created, Health::none, {}},
+      {"running", "Up 3 seconds", Phase::running, Health::none, {}},
+      {"running", "Up 3 seconds (healthy)", Phase::running, Health::healthy, {}},
+      {"running", "Up 3 seconds (unhealthy)", Phase::running, Health::unhealthy, {}},
+      {"running", "Up Less than a second (health: starting)", Phase::running, Health::starting, {}},
+      {"paused", "Up 2 hours (Paused)", Phase::running, Health::none, {}},
+      {"restarting", "Restarting (1) 2 seconds ago", Phase::running, Health::none, {}},
+      {"exited", "Exited (137) 2 hours ago", Phase::ended, Health::none, 137},
+      {"exited", "Exited (0) Less than a second ago", Phase::ended, Health::none, 0},
+      {"dead", "Dead", Phase::ended, Health::none, {}},
+      {"removing", "Removal In Progress", Phase::ended, Health::none, {}},
+  };
+  for (const Case& each : cases) {
+    const Status status = parse_status(each.state, each.text);
+    EXPECT_EQ(status.phase, each.phase) << each.text;
+    EXPECT_EQ(status.health, each.health) << each.text;
+    EXPECT_EQ(status.exit_code, each.exit_code) << each.text;
+  }
+}
+
+// ---- streams
+
+std::vector<std::string> pieces_of(const std::vector<std::string>& fed) {
+  std::vector<std::string> seen;
+  JsonPieces pieces([&](std::string_view text) { seen.emplace_back(text); });
+  for (const std::string& bytes : fed) pieces.feed(bytes);
+  pieces.finish();
+  return seen;
+}
+
+TEST(JsonPieces, FindsObjectsHoweverTheyAreCut) {
+  const std::string text = R"([{"a":"}]\"{"}, {"b":[{}]}])";
+  const auto wanted = ElementsAre(R"({"a":"}]\"{"})", R"({"b":[{}]})");
+  for (std::size_t cut = 0; cut <= text.size(); ++cut) {
+    EXPECT_THAT(pieces_of({text.substr(0, cut), text.substr(cut)}), wanted) << cut;
+  }
+  EXPECT_THAT(pieces_of({"{}\r\n{}{}"}), ElementsAre("{}", "{}", "{}"));
+  EXPECT_THAT(pieces_of({"[]\n"}), ElementsAre());
+}
+
+TEST(JsonPieces, RefusesWhatIsNoObject) {
+  for (const std::string text : {"{", "[{}", "hello", "[1]", "{}]", "null"}) {
+    const auto error = error_of([&] { (void)pieces_of({text}); });
+    ASSERT_TRUE(error) << text;
+    EXPECT_EQ(error->kind(), ErrorKind::corrupt);
+  }
+}
+
+TEST(LogFrames, AreTakenApartHoweverTheyAreCut) {
+  const std::string bytes = std::string("\1\0\0\0\0\0\0\2ab", 10) + std::string("\2\0\0\0\0\0\0\0", 8) +
+                            std::string("\2\0\0\0\0\0\0\1c", 9);
+  for (std::size_t cut = 0; cut <= bytes.size(); ++cut) {
+    std::string out;
+    std::string err;
+    LogFrames frames(
+        [&](LogStream stream, std::string_view text) { (stream == LogStream::out ? out : err) += text; });
+    frames.feed(std::string_view(bytes).substr(0, cut));
+    frames.feed(std::string_view(bytes).substr(cut));
+    EXPECT_EQ(out, "ab");
+    EXPECT_EQ(err, "c");
+  }
+  LogFrames frames([](LogStream, std::string_view) {});
+  EXPECT_THROW(frames.feed("plain text"), Error);
+}
+
+// ---- images and credentials
+
+TEST(ImageReference, FindsRegistryAndTag) {
+  struct Case {
+    std::string text;
+    std::string name;
+    std::string tag;
+    std::string key;
+  };
+  const std::string hub = "https://index.docker.io/v1/";
+  for (const Case& each : std::vector<Case>{
+           {"busybox", "busybox", "latest", hub},
+           {"lab/solver:1", "lab/solver", "1", hub},
+           {"docker.io/lab/solver", "docker.io/lab/solver", "latest", hub},
+           {"localhost/x", "localhost/x", "latest", "localhost"},
+           {"127.0.0.1:5000/x:y", "127.0.0.1:5000/x", "y", "127.0.0.1:5000"},
+           {"r.example.com:5000/a/b", "r.example.com:5000/a/b", "latest", "r.example.com:5000"},
+           {"a:1@sha256:ff", "a", "sha256:ff", hub},
+       }) {
+    const ImageReference reference = parse_image_reference(each.text);
+    EXPECT_EQ(reference.name, each.name);
+    EXPECT_EQ(reference.tag, each.tag);
+    EXPECT_EQ(reference.credentials_key(), each.key);
+  }
+}
+
+TEST(Base64, GoesBothWays) {
+  EXPECT_EQ(encode_base64url(""), "");
+  EXPECT_EQ(encode_base64url("a"), "YQ==");
+  EXPECT_EQ(encode_base64url("ab"), "YWI=");
+  EXPECT_EQ(encode_base64url("\xfb\xff\xfe"), "-__-");
+  EXPECT_EQ(decode_base64("+//+"), "\xfb\xff\xfe");
+  EXPECT_EQ(decode_base64("dXNlcjpwYXNz"), "user:pass");
+  EXPECT_EQ(decode_base64("YQ=="), "a");
+}
+
+json header_of(const Credentials& credentials) {
+  return json::parse(decode_base64(credentials.header));
+}
+
+TEST(Credentials, ComeFromAuths) {
+  const Folder folder;
+  folder.write("config.json", R"({"auths": {"https://r.example.com/v2/": {"auth": "dXNlcjpwYTpzcw=="},
+                                            "https://index.docker.io/v1/": {"identitytoken": "t"}}})");
+  EXPECT_EQ(header_of(find_credentials(folder.path(), "r.example.com", Seconds{5})),
+            (json{{"username", "user"}, {"password", "pa:ss"}, {"serveraddress", "r.example.com"}}));
+  EXPECT_EQ(header_of(find_credentials(folder.path(), "https://index.docker.io/v1/", Seconds{5})),
+            (json{{"identitytoken", "t"}, {"serveraddress", "https://index.docker.io/v1/"}}));
+  EXPECT_EQ(find_credentials(folder.path(), "other", Seconds{5}).header, "");
+  EXPECT_EQ(find_credentials("/nonexistent", "other", Seconds{5}).header, "");
+}
+
+// docker-credential-NAME programs on PATH.
+class CredentialPrograms : public testing::Test {
+ protected:
+  CredentialPrograms() : path_(std::getenv("PATH")) {
+    ::setenv("PATH", (folder_.path() + ":" + path_).c_str(), 1);
+  }
+  ~CredentialPrograms() override { ::setenv("PATH", path_.c_str(), 1); }
+  void program(const std::string& name, const std::string& script) const {
+    folder_.write("docker-credential-" + name, "#!/bin/sh\n" + script);
+    std::filesystem::permissions(folder_.path() + "/docker-credential-" + name, std::filesystem::perms::all);
+  }
+  Credentials find(const std::string& config, Seconds time_max = Seconds{20}) const {
+    folder_.write("config.json", config);
+    return find_credentials(folder_.path(), "r.example.com", time_max);
+  }
+
+ private:
+  Folder folder_;
+  std::string path_;
+};
+
+TEST_F(CredentialPrograms, AreAskedForTheRegistry) {
+  program("store",
+          R"(read -r server; echo "{\"ServerURL\":\"$server\",\"Username\":\"$1\",\"Secret\":\"s\"}")");
+  const json wanted = {{"username", "get"}, {"password", "s"}, {"serveraddress", "r.example.com"}};
+  EXPECT_EQ(header_of(find(R"({"credsStore": "store"})")), wanted);
+  EXPECT_EQ(header_of(find(R"({"credsStore": "absent", "credHelpers": {"r.example.com": "store"}})")),
+            wanted);
+}
+
+TEST_F(CredentialPrograms, MayGiveAToken) {
+  program("token", R"(echo '{"Username":"<token>","Secret":"t"}')");
+  EXPECT_EQ(header_of(find(R"({"credsStore": "token"})")),
+            (json{{"identitytoken", "t"}, {"serveraddress", "r.example.com"}}));
+}
+
+TEST_F(CredentialPrograms, ThatFailLeaveTheRegistryToBeAskedWithout) {
+  program("none", "echo credentials not found in native keychain; exit 1");
+  program("slow", "exec sleep 1000");
+  program("odd", "echo hello");
+  EXPECT_EQ(find(R"({"credsStore": "none"})").header, "");
+  EXPECT_EQ(find(R"({"credsStore": "none"})").note, "");
+  EXPECT_EQ(find(R"({"credsStore": "odd"})").note, "docker-credential-odd gave no JSON");
+  EXPECT_THAT(find(R"({"credsStore": "absent"})").note, HasSubstr("docker-credential-absent cannot be run"));
+  EXPECT_THAT(find(R"({"credsStore": "slow"})", Seconds{0.1}).note, HasSubstr("did not end within"));
+}
+
+TEST(Archive, HoldsTheFileAndItsFolder) {
+  const std::string tar = tar_of("combu/params.json", "{}");
+  EXPECT_EQ(tar.size() % 512, 0U);
+  EXPECT_TRUE(tar.starts_with("combu/"));
+  EXPECT_EQ(tar.substr(512, 17), "combu/params.json");
+  EXPECT_EQ(tar.substr(1024, 3), std::string("{}\0", 3));
+}
+
+// ---- finding the engine
+
+using Environment = std::map<std::string, std::string>;
+
+DockerPlace find_in(const Environment& environment, const std::string& address = "") {
+  return find_docker(
+      [&](const std::string& name) {
+        const auto at = environment.find(name);
+        return at == environment.end() ? std::nullopt : std::optional(at->second);
+      },
+      address);
+}
+
+TEST(FindDocker, GoesByWhatDockersClientGoesBy) {
+  const Folder folder;
+  folder.write("config.json", R"({"currentContext": "lab"})");
+  folder.write("contexts/meta/0a/meta.json",
+               R"({"Name": "lab", "Endpoints": {"docker": {"Host": "unix:///lab.sock"}}})");
+  folder.write("contexts/meta/0b/meta.json",
+               R"({"Name": "far", "Endpoints": {"docker": {"Host": "ssh://far"}}})");
+  Environment environment = {{"HOME", "/home/x"}};
+  EXPECT_EQ(find_in(environment).address.text(), "unix:///var/run/docker.sock");
+  EXPECT_EQ(find_in(environment).config_folder, "/home/x/.docker");
+  environment["DOCKER_CONFIG"] = folder.path();
+  EXPECT_EQ(find_in(environment).address.text(), "unix:///lab.sock");
+  EXPECT_EQ(find_in(environment).source, "context lab");
+  environment["DOCKER_CONTEXT"] = "default";
+  EXPECT_EQ(find_in(environment).address.text(), "unix:///var/run/docker.sock");
+  environment["DOCKER_CONTEXT"] = "far";
+  EXPECT_THAT(error_of([&] { (void)find_in(environment); })->message(),
+              HasSubstr("ssh:// addresses are not supported yet"));
+  environment["DOCKER_CONTEXT"] = "gone";
+  EXPECT_EQ(error_of([&] { (void)find_in(environment); })->kind(), ErrorKind::not_found);
+  environment["DOCKER_HOST"] = "tcp://127.0.0.1:2375";
+  EXPECT_EQ(find_in(environment).address.text(), "tcp://127.0.0.1:2375");
+  EXPECT_EQ(find_in(environment, "unix:///mine").address.text(), "unix:///mine");
+  environment["DOCKER_TLS_VERIFY"] = "1";
+  EXPECT_THAT(error_of([&] { (void)find_in(environment); })->message(),
+              HasSubstr("TLS is not supported yet"));
+}
+
+TEST(FindDocker, ABrokenConfigIsNamed) {
+  const Folder folder;
+  folder.write("config.json", "{");
+  const auto error = error_of([&] { (void)find_in({{"DOCKER_CONFIG", folder.path()}}); });
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->kind(), ErrorKind::corrupt);
+  EXPECT_EQ(error->subject(), folder.path() + "/config.json");
+}
+
+// ---- refusals
+
+TEST(Refusals, AreOneLineInTheDaemonsWords) {
+  HttpResponse response;
+  response.status = 500;
+  response.body = R"({"message": "  first\n\tsecond  "})";
+  EXPECT_EQ(message_of(response), "first second");
+  response.body = "plain";
+  EXPECT_EQ(message_of(response), "status 500: plain");
+  response.body = "";
+  EXPECT_EQ(message_of(response), "status 500 without a word");
+  response.body = json{{"message", std::string(10000, 'x')}}.dump();
+  EXPECT_LT(message_of(response).size(), 600U);
+}
+
+TEST(ApiVersion, IsComparedAsNumbers) {
+  EXPECT_LT(parse_api_version("1.9"), parse_api_version("1.41"));
+  for (const std::string text : {"", "1", "1.", "v1.41", "1.41x"}) {
+    EXPECT_THROW((void)parse_api_version(text), Error) << text;
+  }
+}
+
+}  // namespace
+}  // namespace combu::docker

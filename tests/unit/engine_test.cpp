@@ -1,0 +1,159 @@
+#include "combu/engine.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+namespace combu {
+namespace {
+
+using testing::_;
+using testing::HasSubstr;
+using testing::InSequence;
+using testing::Return;
+using testing::Throw;
+
+class EngineMock : public Engine {
+ public:
+  MOCK_METHOD(Facts, facts, (std::stop_token), (override));
+  MOCK_METHOD(std::vector<Error>, check, (const combu::Run&, std::stop_token), (override));
+  MOCK_METHOD(std::vector<Error>, prepare,
+              (const combu::Run&, const std::function<void(const Preparation&)>&, std::stop_token),
+              (override));
+  MOCK_METHOD(std::optional<Sighting>, start, (const combu::Run&, const Trial&, int, std::stop_token),
+              (override));
+  MOCK_METHOD(void, stop, (const Key&, std::optional<Seconds>, std::stop_token), (override));
+  MOCK_METHOD(std::vector<Sighting>, list, (const Selector&, std::stop_token), (override));
+  MOCK_METHOD(void, watch, (const Selector&, const std::function<void(const Change&)>&, std::stop_token),
+              (override));
+  MOCK_METHOD(void, logs,
+              (const Key&, const LogOptions&, (const std::function<void(LogStream, std::string_view)>&),
+               std::stop_token),
+              (override));
+  MOCK_METHOD(Released, release,
+              (const Selector&, (const std::function<void(std::size_t, std::size_t)>&), std::stop_token),
+              (override));
+};
+
+// Waiting makes its time pass.
+class ClockFake : public Clock {
+ public:
+  Instant now() override { return now_; }
+  void wait(Seconds duration, std::stop_token /*stop*/) override {
+    waits.push_back(duration.count());
+    now_ += std::chrono::duration_cast<Instant::duration>(duration);
+  }
+  std::vector<double> waits;
+
+ private:
+  Instant now_{};
+};
+
+const Error k_away(ErrorKind::unavailable, "engine", "connection refused");
+
+class RetryTest : public testing::Test {
+ protected:
+  EngineMock mock_;
+  ClockFake clock_;
+  std::vector<std::string> told_;
+  std::unique_ptr<Engine> engine_ =
+      with_retry(mock_, {.pause = Seconds(1), .factor = 2, .pause_max = Seconds(3), .give_up = Seconds(10)},
+                 clock_, [this](const Error& error, Seconds) { told_.emplace_back(error.message()); });
+  combu::Run run_;
+  Trial trial_;
+};
+
+TEST_F(RetryTest, RepeatsWhatWasNotAnsweredWithGrowingPauses) {
+  EXPECT_CALL(mock_, start(_, _, 1, _))
+      .WillOnce(Throw(k_away))
+      .WillOnce(Throw(k_away))
+      .WillOnce(Throw(k_away))
+      .WillOnce(Throw(k_away))
+      .WillOnce(Return(Sighting{.id = "c1"}));
+  EXPECT_EQ(engine_->start(run_, trial_, 1, {})->id, "c1");
+  EXPECT_THAT(clock_.waits, testing::ElementsAre(1, 2, 3, 3));
+  EXPECT_EQ(told_.size(), 4U);
+}
+
+TEST_F(RetryTest, GivesUpInTheEnd) {
+  EXPECT_CALL(mock_, list(_, _)).WillRepeatedly(Throw(k_away));
+  try {
+    (void)engine_->list({}, {});
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::unavailable);
+    EXPECT_EQ(error.message(), "connection refused");
+  }
+  EXPECT_GE(Seconds(clock_.now() - Instant{}), Seconds(10));
+  EXPECT_LT(Seconds(clock_.now() - Instant{}), Seconds(14));
+}
+
+TEST_F(RetryTest, ARefusalIsNotRepeated) {
+  EXPECT_CALL(mock_, start(_, _, _, _)).WillOnce(Throw(Error(ErrorKind::refused, "a", "no such user")));
+  EXPECT_THROW((void)engine_->start(run_, trial_, 1, {}), Error);
+  EXPECT_TRUE(clock_.waits.empty());
+}
+
+TEST_F(RetryTest, FactsAreAskedForOnce) {
+  EXPECT_CALL(mock_, facts(_)).WillOnce(Throw(k_away));
+  EXPECT_THROW((void)engine_->facts({}), Error);
+}
+
+TEST_F(RetryTest, AWatchIsTakenUpAgainAndItsPausesBeginAnew) {
+  const auto connect_and_break = [](const Selector&, const std::function<void(const Change&)>& tell,
+                                    const std::stop_token&) {
+    tell(Watching{});
+    throw Error(k_away);
+  };
+  {
+    const InSequence sequence;
+    EXPECT_CALL(mock_, watch(_, _, _)).WillOnce(connect_and_break);
+    EXPECT_CALL(mock_, watch(_, _, _)).WillOnce(Throw(k_away));
+    EXPECT_CALL(mock_, watch(_, _, _)).WillOnce(connect_and_break);
+    EXPECT_CALL(mock_, watch(_, _, _)).WillOnce(Return());
+  }
+  int watching = 0;
+  engine_->watch(
+      {}, [&](const Change& change) { watching += std::holds_alternative<Watching>(change) ? 1 : 0; }, {});
+  EXPECT_EQ(watching, 2);
+  EXPECT_THAT(clock_.waits, testing::ElementsAre(1, 2, 1));
+}
+
+TEST_F(RetryTest, AStopEndsTheRepeats) {
+  std::stop_source stop;
+  EXPECT_CALL(mock_, list(_, _))
+      .WillOnce([&](const Selector&, const std::stop_token&) -> std::vector<Sighting> {
+        stop.request_stop();
+        throw Error(k_away);
+      });
+  try {
+    (void)engine_->list({}, stop.get_token());
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::cancelled);
+  }
+}
+
+TEST(Trace, WritesALineForEachVerb) {
+  EngineMock mock;
+  ClockFake clock;
+  std::ostringstream out;
+  const auto engine = with_trace(mock, clock, out);
+  EXPECT_CALL(mock, start(_, _, _, _))
+      .WillOnce([&](const combu::Run&, const Trial&, int, const std::stop_token&) {
+        clock.wait(Seconds(0.25), {});
+        return Sighting{};
+      });
+  EXPECT_CALL(mock, stop(_, _, _)).WillOnce(Throw(k_away));
+  Trial trial;
+  trial.name = "solver-1";
+  (void)engine->start({}, trial, 1, {});
+  EXPECT_THROW(engine->stop({.trial = "solver-1"}, std::nullopt, {}), Error);
+  EXPECT_EQ(out.str(),
+            "0.250000 start solver-1 0.250000 ok\n"
+            "0.250000 stop solver-1 0.000000 unavailable: engine: connection refused\n");
+}
+
+}  // namespace
+}  // namespace combu

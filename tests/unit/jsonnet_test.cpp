@@ -1,0 +1,489 @@
+#include "combu/jsonnet.hpp"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+
+#include "unit/jsonnet_scratch.hpp"
+
+namespace combu {
+namespace {
+
+using testing::AllOf;
+using testing::AnyOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+constexpr const char* k_endless = "local f(x) = f(x + 1) tailstrict; f(0)";
+
+std::size_t open_descriptors() {
+  std::size_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) ++count;
+  return count;
+}
+
+bool has_children() {
+  return ::waitpid(-1, nullptr, WNOHANG) >= 0 || errno != ECHILD;
+}
+
+std::string repeated(const std::string& text, int times) {
+  std::string result;
+  for (int i = 0; i < times; ++i) result += text;
+  return result;
+}
+
+// Puts a file in the place of standard input for as long as it lives.
+class StandardInput {
+ public:
+  explicit StandardInput(const std::string& file) : saved_(::dup(STDIN_FILENO)) {
+    const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+    ::dup2(descriptor, STDIN_FILENO);
+    ::close(descriptor);
+  }
+  ~StandardInput() {
+    ::dup2(saved_, STDIN_FILENO);
+    ::close(saved_);
+  }
+  StandardInput(const StandardInput&) = delete;
+  StandardInput& operator=(const StandardInput&) = delete;
+
+ private:
+  int saved_;
+};
+
+class JsonnetPath {
+ public:
+  explicit JsonnetPath(const std::string& value) { ::setenv("JSONNET_PATH", value.c_str(), 1); }
+  ~JsonnetPath() { ::unsetenv("JSONNET_PATH"); }
+  JsonnetPath(const JsonnetPath&) = delete;
+  JsonnetPath& operator=(const JsonnetPath&) = delete;
+};
+
+TEST(Evaluate, GivesTheJsonAndTheSourceAsItWas) {
+  const Scratch scratch;
+  const std::string source =
+      "local uuid = \"UUID\";\n[{ name: 'a-' + uuid, run: std.extVar('combu.run') }]\n";
+  const Evaluated evaluated = evaluate(evaluation_of(scratch.write("e.jsonnet", source)));
+  EXPECT_EQ(compact(evaluated.json), R"([{"name":"a-0123456789ab","run":"0123456789ab"}])");
+  EXPECT_EQ(evaluated.source, source);
+}
+
+TEST(Evaluate, TakesVariablesAndArguments) {
+  const Scratch scratch;
+  Evaluation evaluation = evaluation_of(scratch.write(
+      "e.jsonnet", "function(n, list) { n: n, list: list, v: std.extVar('v'), c: std.extVar('c') }"));
+  evaluation.ext_str = {{"v", "1 + 1"}, {"combu.run", "not this"}};
+  evaluation.ext_code = {{"c", "1 + 1"}};
+  evaluation.tla_str = {{"n", "2 + 2"}};
+  evaluation.tla_code = {{"list", "[2 + 2, std.extVar('combu.run')]"}};
+  EXPECT_EQ(value_of(evaluation), R"({"c":2,"list":[4,"0123456789ab"],"n":"2 + 2","v":"1 + 1"})");
+}
+
+TEST(Evaluate, ReadsStandardInputToItsEnd) {
+  const Scratch scratch;
+  // More than a pipe or a buffer holds at once.
+  const StandardInput input(scratch.write("e.jsonnet", repeated("# a comment\n", 20000) + "{ a: 1 }"));
+  EXPECT_EQ(value_of(evaluation_of("-")), R"({"a":1})");
+}
+
+TEST(Evaluate, NamesStandardInputInErrors) {
+  const Scratch scratch;
+  const StandardInput input(scratch.write("e.jsonnet", "{ a: b }"));
+  EXPECT_EQ(refusal_of(evaluation_of("-")).subject(), "<stdin>:1:6");
+}
+
+TEST(Evaluate, GivesLargeResultsWhole) {
+  const std::string json = value_of("local x = std.repeat('x', 1000); [x for i in std.range(1, 5000)]");
+  EXPECT_EQ(json.size(), 5000U * 1003 + 1);
+  EXPECT_EQ(json.back(), ']');
+}
+
+TEST(Evaluate, LeavesNoDescriptorAndNoChildBehind) {
+  const Scratch scratch;
+  const std::size_t before = open_descriptors();
+  const std::string good = scratch.write("good.jsonnet", "[1]");
+  const std::string bad = scratch.write("bad.jsonnet", "[");
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(value_of(evaluation_of(good)), "[1]");
+    EXPECT_THAT(value_of(evaluation_of(bad)), StartsWith("error"));
+  }
+  Evaluation endless = evaluation_of(scratch.write("endless.jsonnet", k_endless));
+  endless.time_max = Seconds(0.05);
+  EXPECT_THAT(value_of(endless), StartsWith("error"));
+  EXPECT_EQ(open_descriptors(), before);
+  EXPECT_FALSE(has_children());
+}
+
+TEST(Evaluate, TellsOnceThatItIsSlow) {
+  const Scratch scratch;
+  int told = 0;
+  (void)evaluate(evaluation_of(scratch.write("quick.jsonnet", "1")), [&] { ++told; });
+  EXPECT_EQ(told, 0);
+  Evaluation evaluation = evaluation_of(scratch.write("endless.jsonnet", k_endless));
+  evaluation.time_max = Seconds(1.2);
+  EXPECT_THROW((void)evaluate(evaluation, [&] { ++told; }), Error);
+  EXPECT_EQ(told, 1);
+}
+
+TEST(Evaluate, EndsItsChildWhenTheTellingFails) {
+  const Scratch scratch;
+  const Evaluation evaluation = evaluation_of(scratch.write("endless.jsonnet", k_endless));
+  EXPECT_THROW((void)evaluate(evaluation, [] { throw std::runtime_error("no terminal"); }),
+               std::runtime_error);
+  EXPECT_FALSE(has_children());
+}
+
+// ---- Imports
+
+TEST(Import, IsRelativeToTheImportingFile) {
+  const Scratch scratch;
+  scratch.write("lib/a.libsonnet", "import 'deep/b.libsonnet'");
+  scratch.write("lib/deep/b.libsonnet", "importstr '../c.txt'");
+  scratch.write("lib/c.txt", "it's c");
+  EXPECT_EQ(value_of(evaluation_of(scratch.write("e.jsonnet", "import 'lib/a.libsonnet'"))), "\"it's c\"");
+}
+
+TEST(Import, SearchesTheLastFolderFirstThenThePath) {
+  const Scratch scratch;
+  for (const std::string folder : {"one", "two", "three", "four"}) {
+    scratch.write(folder + "/everywhere", "'" + folder + "'");
+    if (folder != "two") scratch.write(folder + "/not-in-two", "'" + folder + "'");
+    if (folder == "three" || folder == "four") scratch.write(folder + "/in-path", "'" + folder + "'");
+  }
+  const JsonnetPath path(scratch.path("three") + "::" + scratch.path("four"));
+  Evaluation evaluation = evaluation_of(
+      scratch.write("e.jsonnet", "[import 'everywhere', import 'not-in-two', import 'in-path']"));
+  evaluation.import_dirs = {scratch.path("one"), scratch.path("two") + "/"};
+  EXPECT_EQ(value_of(evaluation), R"(["two","one","three"])");
+  scratch.write("everywhere", "'beside the file'");
+  EXPECT_EQ(value_of(evaluation), R"(["beside the file","one","three"])");
+}
+
+TEST(Import, FindsTheEmbeddedLibraryLastOfAll) {
+  const Scratch scratch;
+  scratch.write("sub/name.libsonnet", "import 'combu.libsonnet'");
+  const Evaluation evaluation =
+      evaluation_of(scratch.write("e.jsonnet", "std.objectHasAll(import 'sub/name.libsonnet', 'grid')"));
+  EXPECT_EQ(value_of(evaluation), "true");
+  scratch.write("sub/combu.libsonnet", "{}");
+  EXPECT_EQ(value_of(evaluation), "false");
+}
+
+TEST(Import, OfWhatIsNotThereSaysWhereItWasLookedFor) {
+  const Scratch scratch;
+  Evaluation evaluation = evaluation_of(scratch.write("e.jsonnet", "{\n  a: import 'no.libsonnet',\n}"));
+  evaluation.import_dirs = {"/one", "/two"};
+  const Error error = refusal_of(evaluation);
+  EXPECT_EQ(error.kind(), ErrorKind::invalid);
+  EXPECT_EQ(error.subject(), evaluation.file + ":2:6");
+  EXPECT_EQ(error.message(), "couldn't open import \"no.libsonnet\": no such file in " + scratch.path("") +
+                                 ", /two, /one; -J or JSONNET_PATH add folders");
+}
+
+TEST(Import, OfWhatCannotBeReadIsRefusedByName) {
+  const Scratch scratch;
+  scratch.write("folder/file", "");
+  scratch.write("nul.txt", std::string("a\0b", 3));
+  scratch.write("latin1.txt", "caf\xe9");
+  const auto refusal = [&](const std::string& code) {
+    return value_of(evaluation_of(scratch.write("e.jsonnet", code)));
+  };
+  EXPECT_THAT(refusal("import 'folder'"), HasSubstr(scratch.path("folder") + ": is a folder, not a file"));
+  EXPECT_THAT(refusal("importstr 'nul.txt'"), HasSubstr(scratch.path("nul.txt") + ": holds a NUL byte"));
+  EXPECT_THAT(refusal("importstr 'latin1.txt'"),
+              HasSubstr(scratch.path("latin1.txt") + ": is not UTF-8 (byte 4)"));
+  EXPECT_THAT(refusal("import '/no/such/file'"), HasSubstr("\"/no/such/file\": no such file"));
+  EXPECT_THAT(refusal("import ''"), HasSubstr("names no file"));
+  std::filesystem::create_symlink("loop", scratch.path("loop"));
+  EXPECT_THAT(refusal("import 'loop'"), HasSubstr("loop: cannot be read: Too many levels of symbolic links"));
+}
+
+TEST(Import, OfItselfWithoutEndIsAPlainError) {
+  const Scratch scratch;
+  const Evaluation evaluation = evaluation_of(scratch.write("e.jsonnet", "(import 'e.jsonnet') + 1"));
+  EXPECT_THAT(value_of(evaluation), StartsWith("error: "));
+}
+
+// ---- What is wrong with a file
+
+TEST(BadFile, ThatIsNotThereIsNotFound) {
+  const Error error = refusal_of(evaluation_of("/no/such/experiment.jsonnet"));
+  EXPECT_EQ(error.kind(), ErrorKind::not_found);
+  EXPECT_EQ(error.subject(), "/no/such/experiment.jsonnet");
+}
+
+TEST(BadFile, ThatIsAFolderOrEmptyIsNamed) {
+  const Scratch scratch;
+  EXPECT_EQ(value_of(evaluation_of(scratch.path("."))),
+            "error: " + scratch.path(".") + ": is a folder, not a file");
+  for (const std::string nothing : {"", " \n\t\r\n"}) {
+    const Error error = refusal_of(evaluation_of(scratch.write("e.jsonnet", nothing)));
+    EXPECT_EQ(error.kind(), ErrorKind::invalid);
+    EXPECT_THAT(error.message(), HasSubstr("empty"));
+  }
+  EXPECT_THAT(value_of("// only a comment\n"), HasSubstr("e.jsonnet:2:1: unexpected end of file"));
+}
+
+TEST(BadFile, ThatIsNoTextIsRefusedWithThePlace) {
+  const Scratch scratch;
+  const std::string nul = scratch.write("nul.jsonnet", std::string("[\n 1,\0 2]", 9));
+  EXPECT_EQ(refusal_of(evaluation_of(nul)).subject(), nul + ":2:4");
+  for (const std::string bad :
+       {"\xe9", "\xc0\x80", "\xed\xa0\x80", "\xf5\x80\x80\x80", "\xf0\x80\x80\x80", "\xe2\x82"}) {
+    const std::string file = scratch.write("bad.jsonnet", "\n'é" + bad + "'");
+    const Error error = refusal_of(evaluation_of(file));
+    EXPECT_EQ(error.subject(), file + ":2:4");
+    EXPECT_THAT(error.message(), HasSubstr("is not UTF-8"));
+  }
+  EXPECT_EQ(value_of("'é€😀'"), "\"é€😀\"");
+}
+
+TEST(BadFile, WithAWrongSyntaxNamesLineAndColumn) {
+  const Scratch scratch;
+  const std::string file = scratch.write("e.jsonnet", "[\n  { name: 'a' image: 'b' },\n]");
+  const Error error = refusal_of(evaluation_of(file));
+  EXPECT_EQ(error.kind(), ErrorKind::invalid);
+  EXPECT_EQ(error.subject(), file + ":2:15");
+  EXPECT_THAT(error.message(), StartsWith("expected a comma before next field"));
+  EXPECT_THAT(error.message(), Not(HasSubstr("\n")));
+}
+
+TEST(BadFile, ThatFailsAtRunTimeNamesThePlace) {
+  const Scratch scratch;
+  const std::string file = scratch.write("e.jsonnet",
+                                         "local trial(i) = {\n"
+                                         "  name: if i > 1 then error 'no more' else 'a',\n"
+                                         "};\n"
+                                         "std.map(function(x) x, [trial(1), trial(2)])\n");
+  const Error error = refusal_of(evaluation_of(file));
+  EXPECT_EQ(error.subject(), file + ":2:23");
+  EXPECT_EQ(error.message(), "no more");
+}
+
+TEST(BadFile, WhoseMistakeLiesInACallShowsTheCallers) {
+  const Scratch scratch;
+  const std::string file = scratch.write("e.jsonnet",
+                                         "local half(x) = x / 0;\n"
+                                         "local both(x) = [half(x), 1];\n"
+                                         "{ all: both(3) }\n");
+  const Error error = refusal_of(evaluation_of(file));
+  EXPECT_EQ(error.subject(), file + ":1:17");
+  EXPECT_EQ(error.message(), "division by zero.\n  from " + file + ":2:18 (thunk <array_element>)\n  from " +
+                                 file + ":3:8 (object <anonymous>)");
+}
+
+TEST(BadFile, WithARecursionWithoutEndIsShownShortly) {
+  const std::string text = value_of("local f(x) = 1 + f(x + 1);\n\n[f(0)]");
+  EXPECT_THAT(text, HasSubstr("e.jsonnet:1:18: max stack frames exceeded"));
+  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 8);
+}
+
+TEST(BadFile, KeepsTheColumnsOfALineWithTheIdentifier) {
+  const Scratch scratch;
+  const auto subject = [&](const std::string& code, const std::string& run = "0123456789ab") {
+    Evaluation evaluation = evaluation_of(scratch.write("e.jsonnet", code));
+    evaluation.run = RunId(run);
+    const std::string whole = refusal_of(evaluation).subject();
+    return whole.substr(whole.rfind("e.jsonnet") + 10);
+  };
+  EXPECT_EQ(subject("local u = \"UUID\"; [x]"), "1:20");
+  EXPECT_EQ(subject("local u = \"UUID\"; [x]", "r"), "1:20");
+  EXPECT_EQ(subject("local u = 'UUID', v = 'UUID'; [x]"), "1:32");
+  EXPECT_EQ(subject("[x, local u = 'UUID'; u]"), "1:2");
+  EXPECT_EQ(subject("local u = 'UUID';\n[x]"), "2:2");
+  EXPECT_EQ(subject("\nlocal u = 'UUID'; std.length(1, 2)"), "2:19");
+  EXPECT_EQ(subject("local u = 'UUID'; error 'a'"), "1:19");
+}
+
+TEST(BadFile, WhoseResultIsNotTextSaysSo) {
+  EXPECT_THAT(
+      value_of("[{ name: 'é', cmd: 'a' + std.char(55296) }]"),
+      AllOf(HasSubstr("e.jsonnet: its result is not UTF-8 after `\"cmd\": \"a`"), HasSubstr("std.char")));
+  EXPECT_EQ(value_of("std.char(0) + 'a'"), R"("\u0000a")");
+}
+
+TEST(BadFile, WhoseResultIsAFunctionIsAnError) {
+  EXPECT_THAT(value_of("{ f: function(x) x }"), HasSubstr("couldn't manifest function"));
+  EXPECT_THAT(value_of("function(x) x"), HasSubstr("function parameter x not bound"));
+  EXPECT_THAT(value_of("std.extVar('nothing')"),
+              HasSubstr("e.jsonnet:1:1: undefined external variable: nothing"));
+}
+
+// ---- Inputs on which the evaluator itself would die
+
+TEST(Limit, OnTimeEndsAnEndlessRecursion) {
+  const Scratch scratch;
+  Evaluation evaluation = evaluation_of(scratch.write("e.jsonnet", k_endless));
+  evaluation.time_max = Seconds(0.3);
+  const Error error = refusal_of(evaluation);
+  EXPECT_EQ(error.kind(), ErrorKind::invalid);
+  EXPECT_EQ(error.subject(), evaluation.file);
+  EXPECT_THAT(error.message(), AllOf(HasSubstr("limit of 300 ms"), HasSubstr("--evaluate-time")));
+}
+
+TEST(Limit, OnMemoryEndsAGrowingArray) {
+  const Scratch scratch;
+  Evaluation evaluation =
+      evaluation_of(scratch.write("e.jsonnet", "local grow(a) = grow(a + a) tailstrict; grow([1, 2])"));
+  evaluation.memory_max = Bytes{96LL << 20};
+  const Error error = refusal_of(evaluation);
+  EXPECT_EQ(error.kind(), ErrorKind::invalid);
+  EXPECT_EQ(error.subject(), evaluation.file);
+  EXPECT_THAT(error.message(), AllOf(HasSubstr("96 MiB of memory"), HasSubstr("--evaluate-memory")));
+}
+
+TEST(Limit, OnMemoryEndsAGrowingText) {
+  const Scratch scratch;
+  Evaluation evaluation =
+      evaluation_of(scratch.write("e.jsonnet", "local grow(a) = grow(a + a) tailstrict; grow('ab')"));
+  evaluation.memory_max = Bytes{96LL << 20};
+  EXPECT_THAT(value_of(evaluation), HasSubstr("96 MiB of memory"));
+}
+
+TEST(Limit, OnMemoryLeavesTheCallersOwnLimitsAlone) {
+  rlimit before{};
+  rlimit after{};
+  ::getrlimit(RLIMIT_AS, &before);
+  EXPECT_EQ(value_of("1"), "1");
+  ::getrlimit(RLIMIT_AS, &after);
+  EXPECT_EQ(before.rlim_cur, after.rlim_cur);
+}
+
+// Either answer will do, a value or a plain error: what must not be is a crash of the caller, or a wait
+// without an end.
+TEST(Limit, OnNestingIsFarOffOrAPlainError) {
+  const Scratch scratch;
+  Evaluation evaluation =
+      evaluation_of(scratch.write("e.jsonnet", repeated("[", 10000) + repeated("]", 10000)));
+  evaluation.time_max = Seconds(20);
+  EXPECT_THAT(value_of(evaluation),
+              AnyOf(StartsWith("[[[[["), HasSubstr("max stack frames"), HasSubstr("nested too deeply")));
+}
+
+TEST(Limit, OnNestingTurnsACrashIntoAPlainError) {
+  const Scratch scratch;
+  Evaluation evaluation = evaluation_of(scratch.write("e.jsonnet", repeated("[", 200000)));
+  evaluation.memory_max = Bytes{80LL << 20};  // what the stack may grow by, too
+  const Error error = refusal_of(evaluation);
+  EXPECT_EQ(error.kind(), ErrorKind::invalid);
+  EXPECT_EQ(error.subject(), evaluation.file);
+  EXPECT_THAT(error.message(), AnyOf(HasSubstr("nested too deeply"), HasSubstr("80 MiB of memory")));
+}
+
+TEST(Limit, OnTermsIsFarOffOrAPlainError) {
+  const Scratch scratch;
+  Evaluation evaluation = evaluation_of(scratch.write("e.jsonnet", repeated("1+", 999999) + "1"));
+  evaluation.time_max = Seconds(10);
+  EXPECT_THAT(value_of(evaluation), AnyOf(StartsWith("1000000"), HasSubstr("nested too deeply"),
+                                          HasSubstr("of memory"), HasSubstr("limit of")));
+}
+
+// ---- Signals
+
+sigset_t only(int number) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, number);
+  return set;
+}
+
+TEST(Interrupt, EndsBothWhenTheCallerHoldsTheSignal) {
+  const Scratch scratch;
+  const Evaluation evaluation = evaluation_of(scratch.write("e.jsonnet", k_endless));
+  const sigset_t held = only(SIGINT);
+  ASSERT_EQ(::pthread_sigmask(SIG_BLOCK, &held, nullptr), 0);
+  try {
+    // After a second, when the evaluation is surely under way, as kill(1) would send it to this process
+    // alone.
+    (void)evaluate(evaluation, [] { ::kill(::getpid(), SIGINT); });
+    ADD_FAILURE() << "an endless evaluation ended";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::cancelled);
+    EXPECT_EQ(error.subject(), evaluation.file);
+  }
+  // The caller still finds its signal.
+  int taken = 0;
+  ASSERT_EQ(::sigwait(&held, &taken), 0);
+  EXPECT_EQ(taken, SIGINT);
+  ASSERT_EQ(::pthread_sigmask(SIG_UNBLOCK, &held, nullptr), 0);
+  EXPECT_FALSE(has_children());
+}
+
+// A terminal's Ctrl-C reaches the child too, whatever its parent does with it.
+TEST(Interrupt, OfTheWholeGroupIsACancellation) {
+  const Scratch scratch;
+  const Evaluation evaluation = evaluation_of(scratch.write("e.jsonnet", k_endless));
+  const pid_t group = ::fork();
+  if (group == 0) {
+    ::setpgid(0, 0);
+    ::signal(SIGINT, [](int) {});
+    ErrorKind kind = ErrorKind::corrupt;
+    try {
+      (void)evaluate(evaluation, [] { ::kill(0, SIGINT); });
+    } catch (const Error& error) {
+      kind = error.kind();
+    }
+    ::_exit(kind == ErrorKind::cancelled && !has_children() ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(group, &status, 0), group);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(Interrupt, ThatKillsTheCallerEndsTheChild) {
+  const Scratch scratch;
+  const Evaluation evaluation = evaluation_of(scratch.write("e.jsonnet", k_endless));
+  // The evaluator's child inherits the pipe's writing end and closes it by ending only.
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  const pid_t caller = ::fork();
+  if (caller == 0) {
+    ::close(ends[0]);
+    try {
+      (void)evaluate(evaluation, [] { ::kill(::getpid(), SIGKILL); });
+    } catch (const Error&) {
+      ::_exit(1);
+    }
+    ::_exit(2);
+  }
+  ::close(ends[1]);
+  char byte = 0;
+  EXPECT_EQ(::read(ends[0], &byte, 1), 0);
+  ::close(ends[0]);
+  int status = 0;
+  ASSERT_EQ(::waitpid(caller, &status, 0), caller);
+  EXPECT_TRUE(WIFSIGNALED(status));
+}
+
+TEST(Interrupt, OfAnotherKindDoesNotDisturb) {
+  const Scratch scratch;
+  struct sigaction action {};
+  struct sigaction before {};
+  action.sa_handler = [](int) {};  // without SA_RESTART: each signal makes a blocking call give EINTR
+  ASSERT_EQ(::sigaction(SIGALRM, &action, &before), 0);
+  constexpr itimerval k_each_millisecond{{0, 1000}, {0, 1000}};
+  constexpr itimerval k_never{};
+  ASSERT_EQ(::setitimer(ITIMER_REAL, &k_each_millisecond, nullptr), 0);
+  const std::string value = value_of(
+      evaluation_of(scratch.write("e.jsonnet", "std.foldl(function(a, b) a + b, std.range(1, 20000), 0)")));
+  ASSERT_EQ(::setitimer(ITIMER_REAL, &k_never, nullptr), 0);
+  ASSERT_EQ(::sigaction(SIGALRM, &before, nullptr), 0);
+  EXPECT_EQ(value, "200010000");
+}
+
+}  // namespace
+}  // namespace combu

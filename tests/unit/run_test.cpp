@@ -1,0 +1,256 @@
+// drive() and await_end() with real threads, on a model of an engine that is much faster than a real one.
+
+#include "combu/run.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <csignal>
+#include <map>
+#include <thread>
+
+#include "combu/simulated.hpp"
+#include "experiments.hpp"
+
+namespace combu {
+namespace {
+
+class Recorder : public Observer {
+ public:
+  void fact(const Fact& fact) override { facts.push_back(fact); }
+  void snapshot(const Snapshot& snapshot) override { snapshots.push_back(snapshot); }
+  std::vector<Fact> facts;
+  std::vector<Snapshot> snapshots;
+};
+
+// Counts starts under way at once, and can be told to act when one begins.
+class Gauge : public Engine {
+ public:
+  explicit Gauge(Engine& engine) : engine_(engine) {}
+  Facts facts(std::stop_token stop) override { return engine_.facts(stop); }
+  std::vector<Error> check(const combu::Run& run, std::stop_token stop) override {
+    return engine_.check(run, stop);
+  }
+  std::vector<Error> prepare(const combu::Run& run, const std::function<void(const Preparation&)>& tell,
+                             std::stop_token stop) override {
+    return engine_.prepare(run, tell, stop);
+  }
+  std::optional<Sighting> start(const combu::Run& run, const Trial& trial, int attempt,
+                                std::stop_token stop) override {
+    const int now = ++under_way_;
+    int most = most_under_way.load();
+    while (now > most && !most_under_way.compare_exchange_weak(most, now)) {
+    }
+    if (on_start) on_start(trial);
+    try {
+      auto seen = engine_.start(run, trial, attempt, stop);
+      --under_way_;
+      return seen;
+    } catch (...) {
+      --under_way_;
+      throw;
+    }
+  }
+  void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) override {
+    engine_.stop(key, grace, stop);
+  }
+  std::vector<Sighting> list(const Selector& selector, std::stop_token stop) override {
+    return engine_.list(selector, stop);
+  }
+  void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
+             std::stop_token stop) override {
+    engine_.watch(selector, tell, stop);
+  }
+  void logs(const Key& key, const LogOptions& options,
+            const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) override {
+    engine_.logs(key, options, tell, stop);
+  }
+  Released release(const Selector& selector, const std::function<void(std::size_t, std::size_t)>& tell,
+                   std::stop_token stop) override {
+    return engine_.release(selector, tell, stop);
+  }
+
+  std::function<void(const Trial&)> on_start;
+  std::atomic<int> most_under_way{0};
+
+ private:
+  Engine& engine_;
+  std::atomic<int> under_way_{0};
+};
+
+constexpr double k_speed = 200;
+
+class DriveTest : public testing::Test {
+ protected:
+  Outcome drive(const combu::Run& run, const PlannerOptions& options, std::stop_token stop = {}) {
+    const Plan plan = test::plan(run.experiment);
+    const auto retried = with_retry(engine_, {.pause = Seconds(0.01), .give_up = Seconds(20)}, real_clock());
+    return combu::drive(*retried, run, plan, options, recorder_, real_clock(), stop);
+  }
+
+  World world_{{}};
+  std::unique_ptr<Engine> simulated_ = open_simulated(world_, k_speed);
+  Gauge engine_{*simulated_};
+  Recorder recorder_;
+};
+
+TEST_F(DriveTest, StartsAllAndLeavesThemRunning) {
+  combu::Run run = test::run("a b<-a c<-b");
+  for (Trial& trial : run.experiment.trials) trial.cmd = {"sleep", "100000"};
+  const Outcome outcome = drive(run, {});
+  EXPECT_EQ(outcome.last.started, 3U);
+  EXPECT_EQ(outcome.running.size(), 3U);
+  EXPECT_TRUE(outcome.unsuccessful.empty());
+  EXPECT_EQ(simulated_->list({.run = run.id}, {}).size(), 3U);
+}
+
+TEST_F(DriveTest, WaitsForTheEndAndTellsWhatFailed) {
+  combu::Run run = test::run("good bad after<-bad:succeeded");
+  run.experiment.trials[1].cmd = {"sh", "-c", "sleep 1; exit 7"};
+  const Outcome outcome = drive(run, {.until = Until::ended});
+  ASSERT_EQ(outcome.unsuccessful.size(), 2U);
+  EXPECT_EQ(outcome.unsuccessful[0].exit_code, 7);
+  EXPECT_EQ(outcome.unsuccessful[1].state, TrialState::blocked);
+  EXPECT_EQ(outcome.unsuccessful[1].root, 1U);
+  EXPECT_TRUE(outcome.running.empty());
+  EXPECT_EQ(outcome.last.count(TrialState::succeeded), 1U);
+  ASSERT_FALSE(recorder_.snapshots.empty());
+  EXPECT_EQ(recorder_.snapshots.back().count(TrialState::blocked), 1U);
+}
+
+TEST_F(DriveTest, KeepsStartsInFlightWithinTheBound) {
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += " t" + std::to_string(i);
+  (void)drive(test::run(text), {.starts_in_flight_max = 5});
+  EXPECT_LE(engine_.most_under_way, 5);
+  EXPECT_GE(engine_.most_under_way, 2);
+}
+
+TEST_F(DriveTest, SurvivesAnEngineThatDiesBetweenTwoStarts) {
+  std::string text;
+  for (int i = 0; i < 40; ++i) text += " t" + std::to_string(i);
+  combu::Run run = test::run(text);
+  for (Trial& trial : run.experiment.trials) trial.cmd = {"sleep", "100000"};
+  World dying({.faults = {.crash = 0.02, .crash_for = Seconds(5), .live_restore = true}});
+  const auto simulated = open_simulated(dying, k_speed);
+  const auto retried = with_retry(*simulated, {.pause = Seconds(0.01), .give_up = Seconds(20)}, real_clock());
+  const Plan plan = test::plan(run.experiment);
+  const Outcome outcome = combu::drive(*retried, run, plan, {}, recorder_, real_clock(), {});
+  EXPECT_TRUE(outcome.unsuccessful.empty());
+  EXPECT_EQ(outcome.running.size(), 40U);
+  EXPECT_EQ(retried->list({}, {}).size(), 40U);
+}
+
+TEST_F(DriveTest, AnEngineThatStaysAwayEndsTheRun) {
+  World dead({.faults = {.crash = 1, .crash_for = Seconds(1e6)}});
+  const auto simulated = open_simulated(dead, k_speed);
+  const auto retried =
+      with_retry(*simulated, {.pause = Seconds(0.01), .give_up = Seconds(0.05)}, real_clock());
+  const combu::Run run = test::run("a b c");
+  const Plan plan = test::plan(run.experiment);
+  try {
+    (void)combu::drive(*retried, run, plan, {}, recorder_, real_clock(), {});
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::unavailable);
+  }
+}
+
+TEST_F(DriveTest, AStopLetsWhatIsInFlightFinishAndStartsNothingMore) {
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += " t" + std::to_string(i);
+  std::stop_source stop;
+  std::atomic<int> begun{0};
+  engine_.on_start = [&](const Trial&) {
+    if (++begun == 10) stop.request_stop();
+  };
+  const combu::Run run = test::run(text);
+  const Outcome outcome = drive(run, {.starts_in_flight_max = 4}, stop.get_token());
+  EXPECT_TRUE(outcome.interrupted);
+  EXPECT_GE(outcome.last.started, 10U);
+  EXPECT_LT(outcome.last.started, 200U);
+  EXPECT_EQ(outcome.last.count(TrialState::starting), 0U);
+  EXPECT_EQ(simulated_->list({.run = run.id}, {}).size(), outcome.last.started);
+}
+
+TEST_F(DriveTest, FactsOfATrialComeInOrder) {
+  (void)drive(test::run("a b<-a:succeeded"), {.until = Until::ended});
+  std::map<TrialIndex, std::vector<TrialState>> states;
+  for (const Fact& fact : recorder_.facts) states[fact.trial].push_back(fact.state);
+  const std::vector<TrialState> expected{TrialState::starting, TrialState::running, TrialState::succeeded};
+  EXPECT_EQ(states[0], expected);
+  EXPECT_EQ(states[1], expected);
+}
+
+TEST_F(DriveTest, AwaitEndTellsEachOnce) {
+  combu::Run run = test::run("a b !service");
+  run.experiment.trials[0].cmd = {"sh", "-c", "sleep 20; exit 3"};
+  run.experiment.trials[2].cmd = {"sleep", "100000"};
+  (void)drive(run, {});
+  std::map<std::string, int> told;
+  const auto last =
+      await_end(engine_, {.run = run.id}, [&](const Sighting& it) { ++told[it.key.trial]; }, {});
+  EXPECT_THAT(told, testing::ElementsAre(testing::Pair("a", 1), testing::Pair("b", 1)));
+  ASSERT_EQ(last.size(), 2U);
+  EXPECT_EQ(last[0].exit_code, 3);
+}
+
+TEST_F(DriveTest, AwaitEndSeesARemoval) {
+  combu::Run run = test::run("a");
+  run.experiment.trials[0].cmd = {"sleep", "100000"};
+  (void)drive(run, {});
+  std::jthread remover([&] { (void)simulated_->release({.run = run.id}, {}, {}); });
+  const auto last = await_end(engine_, {.run = run.id}, [](const Sighting&) {}, {});
+  for (const Sighting& it : last) EXPECT_NE(it.phase, Phase::running);
+}
+
+TEST_F(DriveTest, AwaitEndIsEndedByItsStopToken) {
+  combu::Run run = test::run("a");
+  run.experiment.trials[0].cmd = {"sleep", "100000"};
+  (void)drive(run, {});
+  std::stop_source stop;
+  std::jthread stopper([&] { stop.request_stop(); });
+  try {
+    (void)await_end(
+        engine_, {.run = run.id}, [](const Sighting&) {}, stop.get_token());
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::cancelled);
+  }
+}
+
+TEST(Interrupts, TheFirstSignalSetsTheToken) {
+  const Interrupts interrupts;
+  EXPECT_EQ(interrupts.signal(), 0);
+  std::atomic<bool> stopped{false};
+  const std::stop_callback on_stop(interrupts.token(), [&stopped] {
+    stopped = true;
+    stopped.notify_all();
+  });
+  ASSERT_EQ(kill(getpid(), SIGINT), 0);
+  stopped.wait(false);
+  EXPECT_EQ(interrupts.signal(), SIGINT);
+}
+
+TEST(InterruptsDeathTest, TheSecondSignalLeavesAtOnce) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        const Interrupts interrupts([] { fputs("terminal put right\n", stderr); });
+        std::atomic<bool> stopped{false};
+        const std::stop_callback on_stop(interrupts.token(), [&stopped] {
+          stopped = true;
+          stopped.notify_all();
+        });
+        kill(getpid(), SIGTERM);
+        stopped.wait(false);
+        kill(getpid(), SIGTERM);
+        while (true) pause();
+      },
+      testing::ExitedWithCode(143), "terminal put right");
+}
+
+}  // namespace
+}  // namespace combu

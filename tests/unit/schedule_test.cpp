@@ -1,0 +1,363 @@
+#include "combu/schedule.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "experiments.hpp"
+
+namespace combu {
+namespace {
+
+// A planner whose steps come out as text: "start a | a starting" is one command and one fact.
+class Planned {
+ public:
+  explicit Planned(const std::string& text, PlannerOptions options = {})
+      : experiment_(test::experiment(text)),
+        plan_(test::plan(experiment_)),
+        planner_(run_, experiment_, plan_, options) {}
+
+  std::string begin() { return text(planner_.step(Begin{})); }
+  std::string interrupt() { return text(planner_.step(Interrupt{})); }
+  std::string listing_begins() { return text(planner_.step(ListingBegins{})); }
+  std::string started(const std::string& name) {
+    return text(planner_.step(StartAnswered{.trial = index(name), .seen = sighting(name, Phase::running)}));
+  }
+  std::string accepted(const std::string& name) {
+    return text(planner_.step(StartAnswered{.trial = index(name)}));
+  }
+  std::string not_started(const std::string& name) {
+    return text(planner_.step(
+        StartFailed{.trial = index(name), .error = Error(ErrorKind::refused, name, "port is taken")}));
+  }
+  std::string not_stopped(const std::string& name) {
+    return text(
+        planner_.step(StopFailed{.trial = index(name), .error = Error(ErrorKind::refused, name, "no")}));
+  }
+  std::string running(const std::string& name) { return seen(sighting(name, Phase::running)); }
+  std::string ended(const std::string& name, int code) {
+    Sighting it = sighting(name, Phase::ended);
+    it.exit_code = code;
+    return seen(it);
+  }
+  std::string gone(const std::string& name) { return seen(sighting(name, Phase::gone)); }
+  std::string health(const std::string& name, Health health) {
+    Sighting it = sighting(name, Phase::running);
+    it.health = health;
+    return seen(it);
+  }
+  std::string seen(const Sighting& it) { return text(planner_.step(Seen{it})); }
+  std::string listed(const std::vector<Sighting>& sightings) {
+    return text(planner_.step(Listed{sightings}));
+  }
+
+  [[nodiscard]] Sighting sighting(const std::string& name, Phase phase) const {
+    return {.key = {.run = run_, .trial = name}, .experiment = "test", .phase = phase};
+  }
+  [[nodiscard]] TrialState state(const std::string& name) const { return planner_.state(index(name)); }
+  [[nodiscard]] bool done() const { return planner_.done(); }
+  [[nodiscard]] std::size_t in_flight() const { return planner_.starts_in_flight(); }
+
+ private:
+  [[nodiscard]] TrialIndex index(const std::string& name) const {
+    for (TrialIndex i = 0; i < experiment_.trials.size(); ++i) {
+      if (experiment_.trials[i].name == name) return i;
+    }
+    ADD_FAILURE() << "no trial " << name;
+    return 0;
+  }
+
+  [[nodiscard]] std::string text(const Step& step) const {
+    std::string commands;
+    for (const Command& command : step.commands) {
+      const auto* start = std::get_if<StartCommand>(&command);
+      const TrialIndex trial = start != nullptr ? start->trial : std::get<StopCommand>(command).trial;
+      if (!commands.empty()) commands += ", ";
+      commands += fmt::format("{} {}", start != nullptr ? "start" : "stop", experiment_.trials[trial].name);
+    }
+    std::string facts;
+    for (const Fact& fact : step.facts) {
+      if (!facts.empty()) facts += ", ";
+      facts += fmt::format("{} {}", experiment_.trials[fact.trial].name,
+                           fact.healthy ? "healthy" : to_string(fact.state));
+      if (!fact.reason.empty()) facts += fmt::format(" ({})", fact.reason);
+    }
+    return commands + " | " + facts;
+  }
+
+  RunId run_{"run1"};
+  Experiment experiment_;
+  Plan plan_;
+  Planner planner_;
+};
+
+constexpr PlannerOptions k_wait{.until = Until::ended};
+
+TEST(Planner, StartsWhatDependsOnNothingInTheFilesOrder) {
+  Planned it("c a b");
+  EXPECT_EQ(it.begin(), "start c, start a, start b | c starting, a starting, b starting");
+  EXPECT_FALSE(it.done());
+}
+
+TEST(Planner, NeverHasMoreStartsInFlightThanAllowed) {
+  Planned it("a b c", {.starts_in_flight_max = 2});
+  EXPECT_EQ(it.begin(), "start a, start b | a starting, b starting");
+  EXPECT_EQ(it.in_flight(), 2U);
+  EXPECT_EQ(it.started("b"), "start c | b running, c starting");
+  EXPECT_EQ(it.in_flight(), 2U);
+}
+
+TEST(Planner, IsDoneWhenAllAreStarted) {
+  Planned it("a b<-a");
+  EXPECT_EQ(it.begin(), "start a | a starting");
+  EXPECT_EQ(it.started("a"), "start b | a running, b starting");
+  EXPECT_FALSE(it.done());
+  EXPECT_EQ(it.started("b"), " | b running");
+  EXPECT_TRUE(it.done());
+}
+
+TEST(Planner, ReadinessNotWavesDecides) {
+  Planned it("a b x<-a y<-b z<-x");
+  (void)it.begin();
+  EXPECT_EQ(it.started("a"), "start x | a running, x starting");
+  EXPECT_EQ(it.started("x"), "start z | x running, z starting");
+  EXPECT_EQ(it.state("b"), TrialState::starting);
+}
+
+TEST(Planner, WaitsForHealth) {
+  Planned it("db use<-db:healthy");
+  (void)it.begin();
+  EXPECT_EQ(it.started("db"), " | db running");
+  EXPECT_EQ(it.health("db", Health::starting), " | ");
+  EXPECT_EQ(it.health("db", Health::healthy), "start use | db healthy, use starting");
+  EXPECT_EQ(it.health("db", Health::healthy), " | ");
+}
+
+TEST(Planner, UnhealthyBlocksWhatWaitsForHealthAndNothingElse) {
+  Planned it("db use<-db:healthy other<-db");
+  (void)it.begin();
+  (void)it.started("db");
+  EXPECT_EQ(it.health("db", Health::unhealthy),
+            " | use blocked (depends on `db`, which did not become healthy)");
+  EXPECT_EQ(it.state("other"), TrialState::starting);
+}
+
+TEST(Planner, EndBeforeHealthBlocks) {
+  Planned it("db use<-db:healthy");
+  (void)it.begin();
+  (void)it.started("db");
+  EXPECT_EQ(it.ended("db", 0),
+            " | db succeeded, use blocked (depends on `db`, which did not become healthy)");
+  EXPECT_TRUE(it.done());
+}
+
+TEST(Planner, SucceededAndFinished) {
+  Planned it("a s<-a:succeeded f<-a:finished");
+  (void)it.begin();
+  (void)it.started("a");
+  EXPECT_EQ(
+      it.ended("a", 3),
+      "start f | a failed (exit code 3), s blocked (depends on `a`, which did not succeed), f starting");
+}
+
+TEST(Planner, BlockedNamesTheRoot) {
+  Planned it("a b<-a c<-b d<-c");
+  (void)it.begin();
+  EXPECT_EQ(it.not_started("a"),
+            " | a failed (could not be started: port is taken), "
+            "b blocked (depends on `a`, which was not started), "
+            "c blocked (depends on `b`, which is blocked by `a`), "
+            "d blocked (depends on `c`, which is blocked by `a`)");
+  EXPECT_TRUE(it.done());
+}
+
+TEST(Planner, FailureStopsOnlyWhatDependsOnIt) {
+  Planned it("a b<-a c d<-c", {.starts_in_flight_max = 1});
+  EXPECT_EQ(it.begin(), "start a | a starting");
+  EXPECT_EQ(it.not_started("a"),
+            "start c | a failed (could not be started: port is taken), "
+            "b blocked (depends on `a`, which was not started), c starting");
+  EXPECT_EQ(it.started("c"), "start d | c running, d starting");
+}
+
+TEST(Planner, EventsMayComeBeforeTheAnswer) {
+  Planned it("a b<-a c<-a:succeeded");
+  (void)it.begin();
+  EXPECT_EQ(it.running("a"), "start b | a running, b starting");
+  EXPECT_EQ(it.in_flight(), 2U);
+  EXPECT_EQ(it.ended("a", 0), "start c | a succeeded, c starting");
+  EXPECT_EQ(it.started("a"), " | ");
+  EXPECT_EQ(it.in_flight(), 2U);
+  EXPECT_EQ(it.state("a"), TrialState::succeeded);
+}
+
+TEST(Planner, AnEndSeenFirstIsAStartToo) {
+  Planned it("a b<-a");
+  (void)it.begin();
+  EXPECT_EQ(it.ended("a", 0), "start b | a running, a succeeded, b starting");
+}
+
+TEST(Planner, ALostAnswerOfWhatRunsIsNoFailure) {
+  Planned it("a");
+  (void)it.begin();
+  (void)it.running("a");
+  EXPECT_EQ(it.not_started("a"), " | ");
+  EXPECT_EQ(it.state("a"), TrialState::running);
+}
+
+TEST(Planner, AnAnswerWithoutASightingWaitsForOne) {
+  Planned it("a b<-a");
+  (void)it.begin();
+  EXPECT_EQ(it.accepted("a"), " | ");
+  EXPECT_FALSE(it.done());
+  EXPECT_EQ(it.running("a"), "start b | a running, b starting");
+}
+
+TEST(Planner, LateAndStrangeSightingsChangeNothing) {
+  Planned it("a b<-a:succeeded", k_wait);
+  (void)it.begin();
+  (void)it.started("a");
+  Sighting stranger = it.sighting("a", Phase::ended);
+  stranger.key.run = RunId("other");
+  stranger.exit_code = 0;
+  EXPECT_EQ(it.seen(stranger), " | ");
+  EXPECT_EQ(it.gone("nobody"), " | ");
+  (void)it.ended("a", 1);
+  EXPECT_EQ(it.running("a"), " | ");
+  EXPECT_EQ(it.ended("a", 0), " | ");
+  EXPECT_EQ(it.state("a"), TrialState::failed);
+  EXPECT_EQ(it.seen(it.sighting("b", Phase::created)), " | ");
+}
+
+TEST(Planner, AListingTellsWhatWasMissed) {
+  Planned it("a b c<-a:succeeded", k_wait);
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.started("b");
+  (void)it.listing_begins();
+  Sighting ended = it.sighting("a", Phase::ended);
+  ended.exit_code = 0;
+  EXPECT_EQ(it.listed({ended}),
+            "start c | a succeeded, b failed (its container was removed while it ran), c starting");
+}
+
+TEST(Planner, AListingAskedForBeforeAStartNeedNotHoldIt) {
+  Planned it("a");
+  (void)it.begin();
+  (void)it.listing_begins();
+  (void)it.started("a");
+  EXPECT_EQ(it.listed({}), " | ");
+  EXPECT_EQ(it.state("a"), TrialState::running);
+}
+
+TEST(Planner, RemovedWhileRunningIsAFailure) {
+  Planned it("a", k_wait);
+  (void)it.begin();
+  (void)it.started("a");
+  EXPECT_EQ(it.gone("a"), " | a failed (its container was removed while it ran)");
+}
+
+TEST(Planner, UntilEndedWaitsForAll) {
+  Planned it("a b<-a", k_wait);
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.started("b");
+  EXPECT_FALSE(it.done());
+  (void)it.ended("b", 0);
+  EXPECT_FALSE(it.done());
+  (void)it.ended("a", 0);
+  EXPECT_TRUE(it.done());
+}
+
+TEST(Planner, AServiceIsStoppedWhenItsLastUserIsOver) {
+  Planned it("!db a<-db b<-db", k_wait);
+  (void)it.begin();
+  (void)it.started("db");
+  (void)it.started("a");
+  (void)it.started("b");
+  EXPECT_EQ(it.ended("a", 0), " | a succeeded");
+  EXPECT_EQ(it.ended("b", 1), "stop db | b failed (exit code 1)");
+  EXPECT_FALSE(it.done());
+  EXPECT_EQ(it.ended("db", 143), " | db stopped");
+  EXPECT_TRUE(it.done());
+}
+
+TEST(Planner, AServiceThatServesAllStandsUntilTheWorkIsDone) {
+  Planned it("!log a", k_wait);
+  (void)it.begin();
+  (void)it.started("log");
+  (void)it.started("a");
+  EXPECT_EQ(it.ended("a", 0), "stop log | a succeeded");
+}
+
+TEST(Planner, AServiceThatDiesByItselfHasFailed) {
+  Planned it("!db a<-db", k_wait);
+  (void)it.begin();
+  (void)it.started("db");
+  EXPECT_EQ(it.ended("db", 1), " | db failed (exit code 1)");
+}
+
+TEST(Planner, AServiceThatCannotBeStoppedIsToldAndNotWaitedFor) {
+  Planned it("!db a<-db", k_wait);
+  (void)it.begin();
+  (void)it.started("db");
+  (void)it.started("a");
+  (void)it.ended("a", 0);
+  EXPECT_EQ(it.not_stopped("db"), " | db failed (could not be stopped: no)");
+  EXPECT_TRUE(it.done());
+}
+
+TEST(Planner, AServiceWhoseUsersAreBlockedIsStoppedOnceItRuns) {
+  Planned it("a !db use<-a:succeeded,db", k_wait);
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.ended("a", 1);
+  EXPECT_EQ(it.started("db"), "stop db | db running");
+}
+
+TEST(Planner, AServiceThatNobodyIsLeftToUseIsNotStarted) {
+  Planned it("!first !second<-first:healthy a", k_wait);
+  (void)it.begin();
+  (void)it.started("first");
+  (void)it.started("a");
+  EXPECT_EQ(it.ended("a", 0), "stop first | a succeeded, second stopped");
+  EXPECT_EQ(it.ended("first", 143), " | first stopped");
+  EXPECT_TRUE(it.done());
+}
+
+TEST(Planner, AServiceStandsWhenNobodyWaits) {
+  Planned it("!db a<-db");
+  (void)it.begin();
+  (void)it.started("db");
+  (void)it.started("a");
+  EXPECT_EQ(it.ended("a", 0), " | a succeeded");
+}
+
+TEST(Planner, InterruptStartsNothingMore) {
+  Planned it("a b c<-a", {.starts_in_flight_max = 1});
+  (void)it.begin();
+  EXPECT_EQ(it.interrupt(), " | ");
+  EXPECT_FALSE(it.done());
+  EXPECT_EQ(it.started("a"), " | a running");
+  EXPECT_TRUE(it.done());
+  EXPECT_EQ(it.state("b"), TrialState::ready);
+}
+
+TEST(Planner, ALongChainNeitherRecursesNorStalls) {
+  Experiment experiment{.name = "chain"};
+  constexpr TrialIndex count = 100'000;
+  for (TrialIndex i = 0; i < count; ++i) {
+    Trial trial{.name = fmt::format("t{}", i), .image = "image"};
+    if (i > 0) trial.depends.push_back({.trial = fmt::format("t{}", i - 1)});
+    experiment.trials.push_back(std::move(trial));
+  }
+  const Plan plan = test::plan(experiment);
+  Planner planner(RunId("r1"), experiment, plan, {});
+  (void)planner.step(Begin{});
+  const Step step = planner.step(StartFailed{.trial = 0, .error = Error(ErrorKind::refused, "", "no")});
+  EXPECT_EQ(step.facts.size(), count);
+  EXPECT_EQ(step.facts.back().root, 0U);
+  EXPECT_TRUE(planner.done());
+}
+
+}  // namespace
+}  // namespace combu

@@ -1,0 +1,284 @@
+#include "combu/spec.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace combu;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Pair;
+using testing::SizeIs;
+
+using Words = std::vector<std::string>;
+
+Caller caller_in(const std::string& folder) {
+  Caller caller;
+  caller.file = folder + "/experiment.jsonnet";
+  caller.folder = folder;
+  caller.home = "/home/ada";
+  caller.uid = 1000;
+  caller.gid = 1000;
+  caller.env = [](const std::string&) { return std::optional<std::string>(); };
+  return caller;
+}
+
+Reading read(std::string_view json) {
+  return read_experiment(json, caller_in("/lab"));
+}
+
+// The one trial of a file without errors.
+Trial only_trial(std::string_view fields) {
+  Reading reading = read(fmt::format(R"([{{"name": "solver", "image": "lab/solver", {}}}])", fields));
+  for (const Error& error : reading.errors) ADD_FAILURE() << error.what();
+  return reading.experiment.trials.at(0);
+}
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = (fs::temp_directory_path() / "combu-spec-XXXXXX").string();
+    path_ = mkdtemp(pattern.data());
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  [[nodiscard]] const std::string& path() const { return path_; }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(path_ + "/" + name) << text;
+  }
+
+ private:
+  std::string path_;
+};
+
+// ---- Words of a command
+
+TEST(SplitWords, SplitsAtBlanks) {
+  EXPECT_EQ(split_words("  make\tall \n -j 2 "), (Words{"make", "all", "-j", "2"}));
+  EXPECT_THAT(split_words(""), IsEmpty());
+  EXPECT_THAT(split_words(" \n\t"), IsEmpty());
+}
+
+TEST(SplitWords, TakesQuotedTextAsItIs) {
+  EXPECT_EQ(split_words(R"(sh -c 'a "b" \c $D')"), (Words{"sh", "-c", R"(a "b" \c $D)"}));
+  EXPECT_EQ(split_words(R"("a b"'c d'e)"), (Words{"a bc de"}));
+  EXPECT_EQ(split_words(R"(a '' "" b)"), (Words{"a", "", "", "b"}));
+}
+
+TEST(SplitWords, HonoursBackslashesWhereAShellDoes) {
+  EXPECT_EQ(split_words(R"(a\ b \' \\)"), (Words{"a b", "'", "\\"}));
+  EXPECT_EQ(split_words(R"("\" \\ \$ \` \n")"), (Words{R"(" \ $ ` \n)"}));
+  EXPECT_EQ(split_words("a\\\nb \\\n c \"d\\\ne\""), (Words{"ab", "c", "de"}));
+  EXPECT_EQ(split_words("a\\"), (Words{"a\\"}));
+}
+
+TEST(SplitWords, ExpandsAndOmitsNothing) {
+  EXPECT_EQ(split_words("echo $HOME * # text | ; &"),
+            (Words{"echo", "$HOME", "*", "#", "text", "|", ";", "&"}));
+}
+
+TEST(SplitWords, RefusesAnUnterminatedQuote) {
+  for (const std::string_view line : {"echo 'a", "echo \"a", "'", "\"", "\"a\\\"", "'a\\'b'"}) {
+    EXPECT_THROW(static_cast<void>(split_words(line)), Error) << line;
+  }
+}
+
+// ---- What golden files cannot show: the environment, amounts, files
+
+TEST(ReadExperiment, IsNamedByItsFileOrItsField) {
+  EXPECT_EQ(read(R"([{"name": "aa", "image": "i"}])").experiment.name, "/lab/experiment.jsonnet");
+  EXPECT_EQ(read(R"({"experiment": "lorenz", "trials": [{"name": "aa", "image": "i"}]})").experiment.name,
+            "lorenz");
+}
+
+TEST(ReadExperiment, GivesPathsOfTheEvaluatedFile) {
+  const std::string_view list =
+      R"([{"name": "aa", "image": "i"}, {"name": "bb", "image": "i", "depends": ["aa"], "volumes": ["./x:/x"]}])";
+  const Reading array = read(list);
+  EXPECT_EQ(array.experiment.trials.at(1).path, "[1]");
+  EXPECT_EQ(array.experiment.trials.at(1).depends.at(0).path, "[1].depends[0]");
+  EXPECT_EQ(array.experiment.trials.at(1).volumes.at(0).path, "[1].volumes[0]");
+  const Reading object = read(fmt::format(R"({{"trials": {}}})", list));
+  EXPECT_EQ(object.experiment.trials.at(1).path, "trials[1]");
+  EXPECT_EQ(object.experiment.trials.at(1).depends.at(0).path, "trials[1].depends[0]");
+}
+
+TEST(ReadExperiment, AWrongTrialHidesNoOther) {
+  const Reading reading = read(
+      R"([{"name": "aa", "image": "i", "ports": [0]}, 5, {"name": "bb", "image": 7}, {"name": "cc", "image": "i"}])");
+  ASSERT_THAT(reading.errors, SizeIs(3));
+  EXPECT_EQ(reading.errors[0].subject(), "[0].ports[0]");
+  EXPECT_EQ(reading.errors[1].subject(), "[1]");
+  EXPECT_EQ(reading.errors[2].subject(), "[2].image");
+  for (const Error& error : reading.errors) EXPECT_EQ(error.kind(), ErrorKind::invalid);
+  EXPECT_THAT(reading.errors[2].message(), HasSubstr("`bb`"));
+}
+
+TEST(ReadExperiment, WritesNumbersAsShortAsTheyReadBack) {
+  const Trial trial =
+      only_trial(R"("cmd": [0.1, 1e-5, 3.0, 100000, 1e5, 1e22, 0.30000000000000004, -2, 9007199254740993])");
+  EXPECT_EQ(trial.cmd, (Words{"0.1", "1e-05", "3", "100000", "100000", "1e+22", "0.30000000000000004", "-2",
+                              "9007199254740993"}));
+}
+
+TEST(ReadExperiment, AFieldThatIsNullIsNotGiven) {
+  const Trial trial = only_trial(R"("cmd": null, "env": null, "workdir": null)");
+  EXPECT_EQ(trial.cmd, std::nullopt);
+  EXPECT_THAT(trial.env, IsEmpty());
+}
+
+TEST(ReadExperiment, AnEmptyMapKeepsTheDefaultsAndNullTakesThemAway) {
+  const Reading reading = read(R"({"defaults": {"image": "i", "env": {"A": 1}, "cmd": "x"},
+      "trials": [{"name": "kept", "env": {}}, {"name": "gone", "env": null, "cmd": null}]})");
+  EXPECT_THAT(reading.experiment.trials.at(0).env, ElementsAre(Pair("A", "1")));
+  EXPECT_THAT(reading.experiment.trials.at(1).env, IsEmpty());
+  EXPECT_EQ(reading.experiment.trials.at(1).cmd, std::nullopt);
+}
+
+TEST(ReadExperiment, ManyVariablesKeepTheirOrderAndTheirLastValue) {
+  std::string defaults;
+  std::string own;
+  for (int i = 0; i < 100; ++i) defaults += fmt::format(R"({}"V{}": {})", i == 0 ? "" : ",", i, i);
+  for (int i = 50; i < 150; ++i) own += fmt::format(R"({}"V{}": "own")", i == 50 ? "" : ",", i);
+  const Reading reading = read(fmt::format(
+      R"({{"defaults": {{"env": {{{}}}}}, "trials": [{{"name": "aa", "image": "i", "env": {{{}}}}}]}})",
+      defaults, own));
+  const Pairs& env = reading.experiment.trials.at(0).env;
+  ASSERT_THAT(env, SizeIs(150));
+  for (int i = 0; i < 150; ++i) {
+    EXPECT_EQ(env.at(i), std::pair(fmt::format("V{}", i), i < 50 ? std::to_string(i) : std::string("own")));
+  }
+}
+
+TEST(ReadExperiment, ReadsAnEnvFileOnceForAllTrials) {
+  const TemporaryFolder folder;
+  folder.write("shared.env", "A=1\n");
+  const Reading good = read_experiment(
+      R"({"defaults": {"image": "i", "env_file": "shared.env"}, "trials": [{"name": "aa"}, {"name": "bb", "env_file": ["shared.env"]}]})",
+      caller_in(folder.path()));
+  EXPECT_THAT(good.errors, IsEmpty());
+  for (const Trial& trial : good.experiment.trials) EXPECT_THAT(trial.env, ElementsAre(Pair("A", "1")));
+  const Reading absent = read_experiment(
+      R"([{"name": "aa", "image": "i", "env_file": "no.env"}, {"name": "bb", "image": "i", "env_file": "no.env"}])",
+      caller_in(folder.path()));
+  EXPECT_THAT(absent.errors, SizeIs(1)) << "one absent file is one fault";
+}
+
+TEST(ReadExperiment, LaterEnvFilesWinOverEarlier) {
+  const TemporaryFolder folder;
+  folder.write("a.env",
+               "\xEF\xBB\xBF"
+               "A=1\r\nB=1");
+  folder.write("b.env", "B=2\n#C=3\n");
+  const Reading reading = read_experiment(R"([{"name": "aa", "image": "i", "env_file": ["a.env", "b.env"]}])",
+                                          caller_in(folder.path()));
+  EXPECT_THAT(reading.experiment.trials.at(0).env, ElementsAre(Pair("A", "1"), Pair("B", "2")));
+}
+
+TEST(ReadExperiment, ReadsManyTrials) {
+  std::string json = "[";
+  for (int i = 0; i < 20'000; ++i) {
+    json +=
+        fmt::format(R"({}{{"name": "t{}", "image": "lab/solver", "cmd": "make ID={}", "depends": ["t0"]}})",
+                    i == 0 ? "" : ",", i, i);
+  }
+  const Reading reading = read(json + "]");
+  EXPECT_THAT(reading.errors, IsEmpty());
+  ASSERT_THAT(reading.experiment.trials, SizeIs(20'000));
+  EXPECT_EQ(reading.experiment.trials.back().cmd, (Words{"make", "ID=19999"}));
+}
+
+TEST(ReadExperiment, NeverThrowsForWhatTheFileHolds) {
+  const std::string whole =
+      R"({"defaults":{"env":{"A":1}},"trials":[{"name":"aa","image":"i","ports":["1:2"],"cmd":"a 'b'"}]})";
+  for (std::size_t end = 0; end < whole.size(); ++end) {
+    EXPECT_FALSE(read(std::string_view(whole).substr(0, end)).errors.empty()) << end;
+  }
+  EXPECT_THAT(read(whole).errors, IsEmpty());
+  EXPECT_FALSE(read("\xFF\xFE").errors.empty());
+  EXPECT_FALSE(read("[" + std::string(100'000, '[')).errors.empty());
+}
+
+// ---- Folders of the host
+
+HostFolders make(const std::string& folder, const std::string& volumes) {
+  const Caller caller = caller_in(folder);
+  const Reading reading =
+      read_experiment(fmt::format(R"([{{"name": "aa", "image": "i", "volumes": [{}]}}])", volumes), caller);
+  for (const Error& error : reading.errors) ADD_FAILURE() << error.what();
+  return make_host_folders(reading.experiment, caller);
+}
+
+TEST(MakeHostFolders, MakesAndNamesWhatIsAbsent) {
+  const TemporaryFolder folder;
+  folder.write("config", "x");
+  const HostFolders first =
+      make(folder.path(), R"("./a/b/:/b", "./a/c:/c", "./config:/config", "named:/named", "./a/b:/again")");
+  EXPECT_THAT(first.errors, IsEmpty());
+  EXPECT_THAT(first.made, ElementsAre(folder.path() + "/a/b", folder.path() + "/a/c"));
+  EXPECT_TRUE(fs::is_directory(folder.path() + "/a/b"));
+  EXPECT_FALSE(fs::exists(folder.path() + "/named"));
+  EXPECT_THAT(make(folder.path(), R"("./a/b/:/b")").made, IsEmpty()) << "made already";
+}
+
+TEST(MakeHostFolders, TellsOfAFileWhereAFolderIsMeant) {
+  const TemporaryFolder folder;
+  folder.write("data", "x");
+  const HostFolders meant = make(folder.path(), R"("./data:/file", "./data/:/data")");
+  ASSERT_THAT(meant.errors, SizeIs(1));
+  EXPECT_EQ(meant.errors[0].subject(), "[0].volumes[1]");
+  EXPECT_THAT(meant.errors[0].message(), HasSubstr(folder.path() + "/data is a file"));
+  EXPECT_THAT(meant.errors[0].message(), HasSubstr("`aa`"));
+  const HostFolders in_the_way = make(folder.path(), R"("./data/inner:/inner")");
+  ASSERT_THAT(in_the_way.errors, SizeIs(1));
+  EXPECT_THAT(in_the_way.errors[0].message(), HasSubstr(folder.path() + "/data is a file"));
+}
+
+TEST(MakeHostFolders, TellsWhatCannotBeMade) {
+  // /proc takes no folder, not even root's.
+  const HostFolders result = make("/lab", R"("/proc/combu-test/x:/x", "/proc/combu-test/x:/again")");
+  ASSERT_THAT(result.errors, SizeIs(1));
+  EXPECT_THAT(result.errors[0].message(), HasSubstr("/proc/combu-test/x is absent and cannot be made: "));
+  EXPECT_THAT(result.made, IsEmpty());
+}
+
+TEST(MakeHostFolders, GivesThemToTheCallerOfSudo) {
+  if (geteuid() != 0) return;  // no one else can give a folder away
+  const TemporaryFolder folder;
+  Caller caller = caller_in(folder.path());
+  caller.env = [](const std::string& name) -> std::optional<std::string> {
+    if (name == "SUDO_UID") return "1234";
+    if (name == "SUDO_GID") return "2345";
+    return std::nullopt;
+  };
+  const Reading reading =
+      read_experiment(R"([{"name": "aa", "image": "i", "volumes": ["./a/b:/b"]}])", caller);
+  EXPECT_THAT(make_host_folders(reading.experiment, caller).made, SizeIs(1));
+  for (const std::string made : {"/a", "/a/b"}) {
+    struct stat status {};
+    ASSERT_EQ(stat((folder.path() + made).c_str(), &status), 0);
+    EXPECT_EQ(status.st_uid, 1234U);
+    EXPECT_EQ(status.st_gid, 2345U);
+  }
+}
+
+}  // namespace

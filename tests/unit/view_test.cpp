@@ -1,0 +1,391 @@
+#include "combu/view.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/ioctl.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "unit/view_screen.hpp"
+#include "view/block.hpp"
+#include "view/forms.hpp"
+#include "view/line.hpp"
+#include "view/names.hpp"
+#include "view/shell_word.hpp"
+
+namespace combu {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Le;
+using testing::Not;
+using testing::ResultOf;
+using testing::SizeIs;
+
+// A stream of bytes that a test reads back.
+class Paper {
+ public:
+  Paper() : stream_(open_memstream(&text_, &size_)) {}
+  ~Paper() {
+    std::fclose(stream_);
+    std::free(text_);  // NOLINT: open_memstream's memory is the caller's to free
+  }
+  Paper(const Paper&) = delete;
+  Paper& operator=(const Paper&) = delete;
+  [[nodiscard]] std::FILE* stream() { return stream_; }
+  [[nodiscard]] std::string text() {
+    std::fflush(stream_);
+    return {text_, size_};
+  }
+
+ private:
+  char* text_ = nullptr;
+  std::size_t size_ = 0;
+  std::FILE* stream_;
+};
+
+// Each look at the time is a second later: nothing is held back.
+Surroundings around(Paper& paper, ScreenSize size = {}) {
+  return {.stream = paper.stream(),
+          .colours = Colours::none,
+          .size = [size] { return size; },
+          .time = [now = Seconds{0}]() mutable { return now += Seconds{1}; }};
+}
+
+Run run_of(const std::vector<std::string>& names) {
+  Run run{.id = RunId("r1"), .experiment = {.name = "lab", .file = "/lab/experiment.jsonnet", .trials = {}}};
+  for (const std::string& name : names) {
+    Trial trial;
+    trial.name = name;
+    trial.image = "solver";
+    run.experiment.trials.push_back(trial);
+  }
+  return run;
+}
+
+Snapshot snapshot_of(std::size_t running, std::size_t starting, std::size_t waiting) {
+  Snapshot snapshot;
+  snapshot.trials = running + starting + waiting;
+  snapshot.started = running;
+  snapshot.counts[static_cast<std::size_t>(TrialState::running)] = running;
+  snapshot.counts[static_cast<std::size_t>(TrialState::starting)] = starting;
+  snapshot.counts[static_cast<std::size_t>(TrialState::waiting)] = waiting;
+  return snapshot;
+}
+
+// ---- Lines
+
+TEST(Line, control_characters_and_escape_sequences_are_taken_out) {
+  EXPECT_EQ(clean_line("red\x1b[31;1m is\tnot\nred\x07\x7f"), "red is not red");
+  EXPECT_EQ(clean_line("\x1b]0;title\x07shown"), "shown");
+  EXPECT_EQ(clean_line("\xc2\x9b"
+                       "2J"),
+            "2J");  // the one-character form of ESC [
+  EXPECT_EQ(clean_line("a\xe2\x80\xae"
+                       "b"),
+            "ab");  // right-to-left override
+  EXPECT_EQ(clean_line("ends in \x1b["), "ends in ");
+}
+
+TEST(Line, what_is_no_utf8_becomes_question_marks) {
+  EXPECT_EQ(clean_line("\xff\xfe ok \xc3"), "?? ok ?");
+  EXPECT_EQ(clean_line("\xed\xa0\x80"), "???");  // half a surrogate pair
+  EXPECT_EQ(clean_line("größe 実験 🚀"), "größe 実験 🚀");
+}
+
+TEST(Line, is_cut_between_characters_and_never_too_wide) {
+  EXPECT_EQ(cut_line("solver", 6), "solver");
+  EXPECT_EQ(cut_line("solver", 5), "solv…");
+  EXPECT_EQ(cut_line("実験実験", 8), "実験実験");
+  EXPECT_EQ(cut_line("実験実験", 6), "実験…");
+  EXPECT_EQ(cut_line("größe", 3), "gr…");
+  EXPECT_EQ(cut_line("solver", 1), "…");
+  EXPECT_EQ(cut_line("solver", 0), "");
+}
+
+// ---- Names
+
+TEST(Names, numbers_count_by_their_value) {
+  EXPECT_TRUE(is_before("solver-2", "solver-10"));
+  EXPECT_FALSE(is_before("solver-10", "solver-2"));
+  EXPECT_TRUE(is_before("a-2-9", "a-10-1"));
+  EXPECT_TRUE(is_before("a", "a1"));
+  EXPECT_TRUE(is_before("a01", "a1"));
+  EXPECT_FALSE(is_before("a1", "a01"));
+  EXPECT_FALSE(is_before("same-1", "same-1"));
+}
+
+TEST(Names, that_follow_one_another_become_ranges) {
+  EXPECT_THAT(ranges({"solver-1", "solver-3", "loader", "solver-2", "solver-7"}),
+              ElementsAre("solver-[1-3]", "solver-7", "loader"));
+  EXPECT_THAT(ranges({"fold-1-rep-1", "fold-1-rep-2", "fold-2-rep-1"}),
+              ElementsAre("fold-1-rep-[1-2]", "fold-2-rep-1"));
+  EXPECT_THAT(ranges({"t08", "t09", "t10"}), ElementsAre("t[08-09]", "t10"));
+  EXPECT_THAT(ranges({"x123456789012345678901", "x9"}), ElementsAre("x123456789012345678901", "x9"));
+}
+
+TEST(ShellWord, is_quoted_when_it_has_to_be) {
+  EXPECT_EQ(shell_word("/lab/experiment.jsonnet"), "/lab/experiment.jsonnet");
+  EXPECT_EQ(shell_word("my file's"), "'my file'\\''s'");
+  EXPECT_EQ(shell_word(""), "''");
+}
+
+// ---- The block
+
+TEST(Block, tells_counts_rate_time_and_what_starts) {
+  BlockContent content;
+  content.snapshot = snapshot_of(30, 2, 71);
+  content.starting = {"solver-a-31", "solver-b-31"};
+  content.elapsed = Seconds{4};
+  content.starts_per_second = 7.5;
+  EXPECT_THAT(block_lines(content, {80, 24}),
+              ElementsAre("30 of 103 started, 7.5/s, " + to_string(Seconds{4}),
+                          "  71 waiting, 2 starting, 30 running", "  starting solver-a-31 solver-b-31"));
+}
+
+TEST(Block, tells_pulls_with_their_bytes) {
+  BlockContent content;
+  content.phase = "preparing";
+  content.pulls["solver"] = {.name = "solver", .done = {1 << 20}, .total = {std::int64_t{4} << 20}};
+  EXPECT_THAT(block_lines(content, {80, 24}),
+              ElementsAre("preparing…", "  pulling solver: " + to_string(Bytes{1 << 20}) + " of " +
+                                            to_string(Bytes{std::int64_t{4} << 20})));
+}
+
+TEST(Block, never_outgrows_the_screen) {
+  BlockContent content;
+  content.snapshot = snapshot_of(3000, 200, 7000);
+  for (int i = 0; i < 200; ++i) {
+    content.starting.push_back("実験-with-a-long-name-" + std::to_string(i));
+    const std::string image = "registry.example.com/\x1b[2J/image" + std::to_string(i);
+    content.pulls[image] = {.name = image, .done = {5}};
+  }
+  for (const ScreenSize size : {ScreenSize{80, 24}, {20, 4}, {1, 1}, {300, 2}, {2, 100}}) {
+    const auto lines = block_lines(content, size);
+    EXPECT_THAT(lines, SizeIs(Le(std::max<std::size_t>(1, size.rows - 1))));
+    EXPECT_THAT(lines, Each(ResultOf(columns_of, Le(std::max<std::size_t>(1, size.columns - 1)))));
+    EXPECT_THAT(lines, Each(Not(HasSubstr("\x1b"))));
+  }
+}
+
+TEST(StartRate, is_that_of_the_last_seconds) {
+  StartRate rate;
+  EXPECT_EQ(rate.per_second(), 0);
+  for (int second = 0; second <= 20; ++second) {
+    Snapshot snapshot = snapshot_of(second < 10 ? static_cast<std::size_t>(second) * 10 : 100, 0, 0);
+    snapshot.elapsed = Seconds(second);
+    rate.add(snapshot);
+    if (second == 5) {
+      EXPECT_NEAR(rate.per_second(), 10, 0.01);
+    }
+  }
+  EXPECT_EQ(rate.per_second(), 0);
+}
+
+// ---- The forms of progress
+
+TEST(TtyProgress, leaves_only_the_lines_that_stay) {
+  Paper paper;
+  Screen screen({40, 10});
+  const Run run = run_of({"a", "b", "c"});
+  {
+    const auto progress = make_tty_progress(around(paper, {40, 10}));
+    progress->phase("checking");
+    progress->note("made the folder /data");
+    progress->begin(run);
+    progress->snapshot(snapshot_of(1, 1, 1));
+    progress->fact({.trial = 1, .state = TrialState::failed, .reason = "exit\x1b[2J code 3"});
+    progress->snapshot(snapshot_of(2, 0, 1));
+  }
+  screen.show(paper.text());
+  EXPECT_THAT(screen.lines(),
+              ElementsAre("made the folder /data", "run r1: 3 trials", "failed: b: exit code 3"));
+}
+
+TEST(TtyProgress, stays_within_a_small_screen_at_every_moment) {
+  Paper paper;
+  std::vector<std::string> names;
+  for (int i = 0; i < 50; ++i)
+    names.push_back("a-trial-with-a-name-longer-than-the-screen-" + std::to_string(i));
+  const Run run = run_of(names);
+  {
+    const auto progress = make_tty_progress(around(paper, {20, 4}));
+    progress->begin(run);
+    for (std::size_t i = 0; i < 50; ++i) {
+      Snapshot snapshot = snapshot_of(i, 1, 49 - i);
+      snapshot.starting = {static_cast<TrialIndex>(i)};
+      progress->snapshot(snapshot);
+    }
+  }
+  Screen screen({20, 4});
+  screen.show(paper.text());
+  EXPECT_THAT(screen.lines(),
+              ElementsAre("run r1: 50 trials"));  // a line too long, or one too many, would be left
+}
+
+TEST(TtyProgress, a_window_made_narrower_leaves_no_rest_of_the_block) {
+  Paper paper;
+  ScreenSize size{60, 20};
+  Surroundings surroundings = around(paper);
+  surroundings.size = [&size] { return size; };
+  const Run run = run_of({"solver-1", "solver-2"});
+  Screen screen({60, 20});
+  const auto progress = make_tty_progress(std::move(surroundings));
+  progress->begin(run);
+  progress->snapshot(snapshot_of(1, 1, 0));
+  const std::string before = paper.text();
+  screen.show(before);
+  size = {25, 20};
+  screen.resize(size);
+  progress->end();
+  screen.show(paper.text().substr(before.size()));
+  EXPECT_THAT(screen.lines(), ElementsAre("run r1: 2 trials"));
+}
+
+TEST(TtyProgress, tells_once_that_it_was_interrupted) {
+  Paper paper;
+  const Run run = run_of({"a", "b"});
+  const auto progress = make_tty_progress(around(paper, {80, 24}));
+  progress->begin(run);
+  Snapshot snapshot = snapshot_of(1, 1, 0);
+  snapshot.interrupted = true;
+  progress->snapshot(snapshot);
+  progress->snapshot(snapshot);
+  progress->end();
+  Screen screen({80, 24});
+  screen.show(paper.text());
+  EXPECT_THAT(screen.lines(), ElementsAre("run r1: 2 trials",
+                                          "no new starts; 1 in flight finish; Ctrl-C again leaves at once"));
+}
+
+TEST(TtyProgress, colours_are_left_out_when_not_wanted) {
+  Paper paper;
+  {
+    const auto progress = make_tty_progress(around(paper));
+    progress->error("bad");
+  }
+  EXPECT_EQ(paper.text(), "bad\n");
+  Paper coloured;
+  {
+    Surroundings surroundings = around(coloured);
+    surroundings.colours = Colours::ansi;
+    make_tty_progress(std::move(surroundings))->error("bad");
+  }
+  EXPECT_EQ(coloured.text(), "\x1b[31mbad\n\x1b[0m");
+}
+
+TEST(PlainProgress, has_a_line_for_each_thing_worth_keeping) {
+  Paper paper;
+  const Run run = run_of({"a", "b"});
+  const auto progress = make_plain_progress(around(paper));
+  progress->phase("checking");
+  progress->preparation({.name = "solver"});
+  progress->preparation({.name = "solver", .done = {5}, .total = {10}});
+  progress->preparation({.name = "solver", .finished = true});
+  progress->preparation({.kind = Preparation::Kind::network, .name = "net", .finished = true});
+  progress->begin(run);
+  progress->fact({.trial = 0, .state = TrialState::running});
+  progress->fact({.trial = 0, .state = TrialState::failed, .exit_code = 3});
+  progress->fact({.trial = 1, .state = TrialState::blocked, .reason = "a failed"});
+  progress->end();
+  EXPECT_EQ(paper.text(),
+            "checking…\npulling solver\npulled solver\nnetwork net made\nrun r1: 2 trials\nfailed: a: exit "
+            "code 3\n");
+}
+
+TEST(PlainProgress, counts_every_few_seconds) {
+  Paper paper;
+  const Run run = run_of({"a"});
+  Seconds now{100};
+  Surroundings surroundings = around(paper);
+  surroundings.time = [&now] { return now; };
+  const auto progress = make_plain_progress(std::move(surroundings));
+  progress->counted("removed", 1, 9);
+  now += Seconds{6};
+  progress->counted("removed", 5, 9);
+  progress->counted("removed", 6, 9);
+  EXPECT_EQ(paper.text(), "removed 5 of 9\n");
+}
+
+TEST(JsonProgress, is_one_object_a_line) {
+  Paper paper;
+  const Run run = run_of({"a", "b"});
+  const auto progress = make_json_progress(around(paper));
+  progress->begin(run);
+  progress->fact({.trial = 1, .state = TrialState::blocked, .reason = "a failed \xff", .root = 0});
+  progress->snapshot(snapshot_of(1, 0, 1));
+  std::istringstream lines(paper.text());
+  std::vector<nlohmann::json> objects;
+  for (std::string line; std::getline(lines, line);) objects.push_back(nlohmann::json::parse(line));
+  ASSERT_THAT(objects, SizeIs(3));
+  EXPECT_EQ(objects[0]["event"], "begin");
+  EXPECT_EQ(objects[0]["run"], "r1");
+  EXPECT_EQ(objects[1]["trial"], "b");
+  EXPECT_EQ(objects[1]["state"], "blocked");
+  EXPECT_EQ(objects[1]["root"], "a");
+  EXPECT_EQ(objects[2]["counts"]["running"], 1);
+  EXPECT_EQ(objects[2]["counts"]["waiting"], 1);
+}
+
+TEST(QuietProgress, tells_only_what_failed) {
+  Paper paper;
+  const Run run = run_of({"a"});
+  const auto progress = make_quiet_progress(around(paper));
+  progress->phase("checking");
+  progress->note("a note");
+  progress->begin(run);
+  progress->error("failed: a: exit code 3");
+  EXPECT_EQ(paper.text(), "failed: a: exit code 3\n");
+}
+
+TEST(ProgressForm, is_plain_where_nobody_can_paint) {
+  Paper paper;
+  make_progress(ProgressForm::automatic, paper.stream())->error("bad");
+  EXPECT_EQ(paper.text(), "bad\n");
+  EXPECT_THROW((void)parse_progress_form("fancy"), Error);
+  EXPECT_EQ(parse_progress_form("json"), ProgressForm::json);
+}
+
+// ---- The end of a run
+
+TEST(Outcome, says_what_failed_and_what_to_type) {
+  Paper paper;
+  const Run run = run_of({"a", "b", "c"});
+  Outcome outcome;
+  outcome.last = snapshot_of(1, 0, 0);
+  outcome.last.trials = 3;
+  outcome.last.elapsed = Seconds{2};
+  outcome.unsuccessful = {{.trial = 1, .state = TrialState::blocked, .reason = "a failed", .root = 0},
+                          {.trial = 0, .state = TrialState::failed, .reason = "exit code 3"}};
+  outcome.running = {2};
+  print_outcome(*make_plain_progress(around(paper)), run, outcome, Until::started);
+  EXPECT_EQ(paper.text(), "failed: a: exit code 3\nblocked: b: a failed\nrun r1: 1 of 3 trials started in " +
+                              to_string(Seconds{2}) +
+                              "\ncombu -f /lab/experiment.jsonnet wait: until they are over\n"
+                              "combu -f /lab/experiment.jsonnet kill: removes them\n");
+}
+
+TEST(Outcome, of_many_failures_tells_the_first_and_a_number) {
+  Paper paper;
+  std::vector<std::string> names;
+  Outcome outcome;
+  for (TrialIndex i = 0; i < 1000; ++i) {
+    names.push_back("t" + std::to_string(i));
+    outcome.unsuccessful.push_back({.trial = i, .state = TrialState::failed, .reason = "exit code 1"});
+  }
+  print_outcome(*make_quiet_progress(around(paper)), run_of(names), outcome, Until::ended);
+  EXPECT_THAT(paper.text(), HasSubstr("failed: t19: exit code 1\n… and 980 more\n"));
+  EXPECT_THAT(paper.text(), Not(HasSubstr("t20:")));
+}
+
+}  // namespace
+}  // namespace combu

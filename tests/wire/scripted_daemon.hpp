@@ -1,0 +1,251 @@
+#pragma once
+// A daemon that answers every request with the bytes a test gives it, and then keeps the connection, closes
+// it or stalls.
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <list>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace combu::wire {
+
+struct Asked {
+  std::string method;
+  std::string target;
+  std::string head;
+  std::string body;
+  std::size_t number = 0;  // of the requests so far, from 0
+};
+
+struct Reply {
+  enum class Then { keep, close, stall };
+  std::vector<std::string> pieces;  // each written by itself
+  Then then = Then::keep;
+};
+
+inline Reply whole(int status, std::string_view body, std::string_view more_headers = {}) {
+  return {{"HTTP/1.1 " + std::to_string(status) +
+           " Word\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
+           "\r\n" + std::string(more_headers) + "\r\n" + std::string(body)},
+          Reply::Then::keep};
+}
+
+// 204 and 304: no body, no length.
+inline Reply bare(int status) {
+  return {{"HTTP/1.1 " + std::to_string(status) + " Word\r\n\r\n"}, Reply::Then::keep};
+}
+
+inline std::string chunk(std::string_view data) {
+  std::array<char, 20> size{};
+  std::snprintf(size.data(), size.size(), "%zx\r\n", data.size());
+  return std::string(size.data()) + std::string(data) + "\r\n";
+}
+
+// A chunked 200 without its last chunk.
+inline Reply stream(const std::vector<std::string>& chunks, Reply::Then then) {
+  Reply reply{{"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"},
+              then};
+  for (const std::string& data : chunks) reply.pieces.push_back(chunk(data));
+  return reply;
+}
+
+inline Reply ended(Reply reply) {
+  reply.pieces.emplace_back("0\r\n\r\n");
+  return reply;
+}
+
+inline Reply cut(std::string bytes) {
+  return {{std::move(bytes)}, Reply::Then::close};
+}
+inline Reply hang_up() {
+  return {{}, Reply::Then::close};
+}
+inline Reply stall() {
+  return {{}, Reply::Then::stall};
+}
+
+class ScriptedDaemon {
+ public:
+  enum class Kind { unix_socket, tcp };
+  using Handler = std::function<Reply(const Asked&)>;
+
+  explicit ScriptedDaemon(Handler handler, Kind kind = Kind::unix_socket) : handler_(std::move(handler)) {
+    if (kind == Kind::unix_socket) {
+      listen_unix();
+    } else {
+      listen_tcp();
+    }
+    if (::pipe(wake_.data()) != 0) throw std::runtime_error("pipe");
+    acceptor_ = std::thread([this] { accept_all(); });
+  }
+
+  ~ScriptedDaemon() {
+    ending_ = true;
+    ::close(wake_[1]);  // every poll sees its end
+    acceptor_.join();
+    for (std::thread& connection : connections_) connection.join();
+    ::close(listener_);
+    ::close(wake_[0]);
+    if (!folder_.empty()) std::filesystem::remove_all(folder_);
+  }
+
+  ScriptedDaemon(const ScriptedDaemon&) = delete;
+  ScriptedDaemon& operator=(const ScriptedDaemon&) = delete;
+
+  [[nodiscard]] const std::string& address() const { return address_; }
+
+  [[nodiscard]] std::vector<Asked> asked() const {
+    const std::scoped_lock lock(mutex_);
+    return asked_;
+  }
+
+  // "METHOD TARGET" of each request so far.
+  [[nodiscard]] std::vector<std::string> lines() const {
+    std::vector<std::string> lines;
+    for (const Asked& asked : this->asked()) lines.push_back(asked.method + " " + asked.target);
+    return lines;
+  }
+
+  void wait_for_requests(std::size_t count) const {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return asked_.size() >= count; });
+  }
+
+  [[nodiscard]] std::size_t connections() const { return accepted_; }
+
+ private:
+  void listen_unix() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "combu-wire-XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp");
+    folder_ = pattern;
+    const std::string path = folder_ + "/daemon.sock";
+    sockaddr_un where{};
+    where.sun_family = AF_UNIX;
+    std::copy(path.begin(), path.end(), std::begin(where.sun_path));
+    listener_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    start_listening(reinterpret_cast<const sockaddr*>(&where), sizeof(where));
+    address_ = "unix://" + path;
+  }
+
+  void listen_tcp() {
+    sockaddr_in where{};
+    where.sin_family = AF_INET;
+    where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    start_listening(reinterpret_cast<const sockaddr*>(&where), sizeof(where));
+    socklen_t size = sizeof(where);
+    ::getsockname(listener_, reinterpret_cast<sockaddr*>(&where), &size);
+    address_ = "tcp://127.0.0.1:" + std::to_string(ntohs(where.sin_port));
+  }
+
+  void start_listening(const sockaddr* where, socklen_t size) const {
+    if (::bind(listener_, where, size) != 0 || ::listen(listener_, 128) != 0)
+      throw std::runtime_error("listen");
+  }
+
+  // False when the daemon is ending.
+  [[nodiscard]] bool readable(int descriptor) const {
+    std::array<pollfd, 2> wanted{pollfd{descriptor, POLLIN, 0}, pollfd{wake_[0], POLLIN, 0}};
+    while (::poll(wanted.data(), wanted.size(), -1) < 0) {
+    }
+    return wanted[1].revents == 0;
+  }
+
+  void accept_all() {
+    while (readable(listener_)) {
+      const int connection = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+      if (connection < 0) continue;
+      ++accepted_;
+      connections_.emplace_back([this, connection] {
+        while (serve_one(connection)) {
+        }
+        ::close(connection);
+      });
+    }
+  }
+
+  // False at the connection's end.
+  bool read_more(int connection, std::string& into) const {
+    if (!readable(connection)) return false;
+    std::array<char, 65536> buffer{};
+    const ssize_t count = ::recv(connection, buffer.data(), buffer.size(), 0);
+    if (count > 0) into.append(buffer.data(), static_cast<std::size_t>(count));
+    return count > 0;
+  }
+
+  bool read_request(int connection, Asked& asked) const {
+    std::string bytes;
+    std::size_t end = std::string::npos;
+    while ((end = bytes.find("\r\n\r\n")) == std::string::npos) {
+      if (!read_more(connection, bytes)) return false;
+    }
+    asked.head = bytes.substr(0, end + 2);
+    asked.body = bytes.substr(end + 4);
+    const std::size_t space = asked.head.find(' ');
+    asked.method = asked.head.substr(0, space);
+    asked.target = asked.head.substr(space + 1, asked.head.find(' ', space + 1) - space - 1);
+    constexpr std::string_view k_length = "Content-Length: ";
+    const std::size_t at = asked.head.find(k_length);
+    const std::size_t wanted =
+        at == std::string::npos ? 0 : std::stoul(asked.head.substr(at + k_length.size()));
+    while (asked.body.size() < wanted) {
+      if (!read_more(connection, asked.body)) return false;
+    }
+    return true;
+  }
+
+  // False when the connection is over.
+  bool serve_one(int connection) {
+    Asked asked;
+    if (!read_request(connection, asked)) return false;
+    {
+      const std::scoped_lock lock(mutex_);
+      asked.number = asked_.size();
+      asked_.push_back(asked);
+    }
+    changed_.notify_all();
+    const Reply reply = handler_(asked);
+    for (const std::string& piece : reply.pieces) {
+      if (::send(connection, piece.data(), piece.size(), MSG_NOSIGNAL) < 0) return false;
+    }
+    if (reply.then == Reply::Then::stall) {
+      std::string ignored;
+      while (read_more(connection, ignored)) {
+      }
+    }
+    return reply.then == Reply::Then::keep;
+  }
+
+  Handler handler_;
+  std::string folder_;
+  std::string address_;
+  int listener_ = -1;
+  std::array<int, 2> wake_{-1, -1};
+  std::atomic<bool> ending_ = false;
+  std::atomic<std::size_t> accepted_ = 0;
+  std::thread acceptor_;
+  std::list<std::thread> connections_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  std::vector<Asked> asked_;
+};
+
+}  // namespace combu::wire
