@@ -51,12 +51,14 @@ struct SimulationOptions {
 // above. Throws Error(invalid) naming the option.
 [[nodiscard]] SimulationOptions parse_simulation(std::string_view address);
 
+struct Script;  // what the model reads from a trial's command
+
 // The model itself: deterministic by its options and the calls made on it, no threads, no clock. Time is
-// handed in and never goes back. What a trial does is read from its command: `sleep N`, `exit N`, `echo
-// TEXT`, `true`, `false`, several joined by `;` or
-// `&&`, alone or behind `sh -c`; anything else takes options.trial_takes and ends with 0. A healthcheck whose
-// test holds "false" or "exit 1" fails, any other passes, after its interval (default 1 s). Images named
-// `missing…` cannot be had.
+// handed in and never goes back. What a trial does is read from its command: `sleep N`, `exit N`, `echo TEXT`
+// (also `>&2`), `true`, `false`, several joined by `;` or `&&`, alone or behind `sh -c`; one that begins with
+// `/no/` cannot be started; anything else takes options.trial_takes and ends with 0. A healthcheck whose test
+// holds "false" or "exit 1" fails, any other passes, after its interval (default 1 s). Images with "missing"
+// or "absent" in their name cannot be had.
 class World {
  public:
   explicit World(const SimulationOptions& options);
@@ -72,8 +74,17 @@ class World {
   bool stop(const Key& key, Instant now);
   [[nodiscard]] std::vector<Sighting> list(const Selector& selector, Instant now);
   Released release(const Selector& selector, Instant now);
-  // The log so far; nullopt: no such attempt. `ended` is set when no more will come.
-  [[nodiscard]] std::optional<std::string> log(const Key& key, Instant now, bool& ended);
+  struct LogLine {
+    LogStream stream;
+    std::string text;
+  };
+  struct Log {
+    std::vector<LogLine> lines;  // all written when the attempt started
+    Instant written{};
+    bool complete = false;  // no more will come
+  };
+  // Throws Error(not_found).
+  [[nodiscard]] Log log(const Key& key, Instant now);
 
   // Changes go to `tell` from inside of calls that make time pass. A watch breaks (`broken` is called, and it
   // is forgotten) when the engine dies.
@@ -92,6 +103,7 @@ class World {
   [[nodiscard]] bool is_down(Instant now) const { return now < down_until_; }
   // A container, and the host ports it holds, that carry none of our labels.
   void add_stranger(const std::string& name, const std::vector<Port>& ports = {});
+  void add_strange_network(const std::string& name);
   [[nodiscard]] bool has_container(const std::string& name) const { return containers_.contains(name); }
   [[nodiscard]] bool has_network(const std::string& name) const { return networks_.contains(name); }
 
@@ -103,7 +115,7 @@ class World {
     bool healthy_in_time = false;
     std::vector<Port> ports;
     std::vector<std::string> networks;
-    std::string log;
+    std::vector<LogLine> log;
   };
   struct Due {
     Instant at;
@@ -127,7 +139,7 @@ class World {
   bool chance(double probability);
   void enter(Instant now);
   void leave(Instant now);
-  void run_script(Container& container, const Trial& trial, Instant now);
+  void run_script(Container& container, const Trial& trial, const Script& script, Instant now);
   void due(const Container& container, Instant at, Due::What what);
   void end(Container& container, int exit_code);
   void emit(const Sighting& sighting);

@@ -28,6 +28,7 @@ Sighting sighting_of(ContainerSummary&& container, Identity&& identity) {
   sighting.key = std::move(identity.key);
   sighting.experiment = std::move(identity.experiment);
   sighting.file = std::move(identity.file);
+  sighting.service = identity.service;
   sighting.id = std::move(container.id);
   sighting.image = std::move(container.image);
   sighting.phase = status.phase;
@@ -126,6 +127,7 @@ void DockerEngine::watch(const Selector& selector, const std::function<void(cons
     sighting.key = identity->key;
     sighting.experiment = identity->experiment;
     sighting.file = identity->file;
+    sighting.service = identity->service;
     sighting.id = event.id;
     sighting.image = attribute(event, "image");
     if (apply_action(event, sighting)) tell(sighting);

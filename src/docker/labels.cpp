@@ -36,6 +36,7 @@ Labels labels_of(const Run& run, const Trial& trial, int attempt) {
   Labels labels = network_labels_of(run);
   labels[k_label_trial] = trial.name;
   labels[k_label_attempt] = std::to_string(attempt);
+  if (trial.service) labels[k_label_service] = "true";
   return labels;
 }
 
@@ -46,7 +47,7 @@ std::optional<Identity> identity_of(const Labels& labels) {
   };
   const std::optional<RunId> run = parse_run(value(k_label_run));
   const std::optional<int> attempt = parse_attempt(value(k_label_attempt));
-  Identity identity{{}, value(k_label_experiment), value(k_label_file)};
+  Identity identity{{}, value(k_label_experiment), value(k_label_file), value(k_label_service) == "true"};
   if (!run || !attempt || identity.experiment.empty() || value(k_label_trial).empty()) return std::nullopt;
   identity.key = {*run, value(k_label_trial), *attempt};
   return identity;

@@ -18,6 +18,7 @@ inline constexpr const char* k_label_file = "combu.file";
 inline constexpr const char* k_label_run = "combu.run";
 inline constexpr const char* k_label_trial = "combu.trial";
 inline constexpr const char* k_label_attempt = "combu.attempt";
+inline constexpr const char* k_label_service = "combu.service";  // "true"; others do not carry it
 
 using Labels = std::map<std::string, std::string, std::less<>>;
 
@@ -25,6 +26,7 @@ struct Identity {
   Key key;
   std::string experiment;
   std::string file;
+  bool service = false;
 };
 
 [[nodiscard]] Labels labels_of(const Run& run, const Trial& trial, int attempt);

@@ -11,12 +11,17 @@ namespace combu {
 
 namespace {
 
+Error cancelled() {
+  return {ErrorKind::cancelled, "simulated", "cancelled"};
+}
+
 class SimulatedEngine : public Engine {
  public:
   SimulatedEngine(std::unique_ptr<World> owned, World& world, double speed)
       : owned_(std::move(owned)), world_(world), speed_(speed), began_(real_clock().now()) {}
 
-  Facts facts(std::stop_token /*stop*/) override {
+  Facts facts(std::stop_token stop) override {
+    if (stop.stop_requested()) throw cancelled();
     return {
         .engine = "simulated engine", .address = "simulated:", .cpus = 8, .memory = {std::int64_t{16} << 30}};
   }
@@ -83,17 +88,18 @@ class SimulatedEngine : public Engine {
 
   void logs(const Key& key, const LogOptions& options,
             const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) override {
-    std::size_t told = 0;
     std::unique_lock lock(mutex_);
-    while (true) {
-      bool ended = false;
-      const std::optional<std::string> log = world_.log(key, now(), ended);
-      if (!log) throw Error(ErrorKind::not_found, key.trial, "no such trial on the engine");
-      if (log->size() > told)
-        tell(LogStream::out, std::string_view(*log).substr(std::exchange(told, log->size())));
-      if (ended || !options.follow) return;
-      if (stop.stop_requested()) throw Error(ErrorKind::cancelled, key.trial, "cancelled");
+    if (stop.stop_requested()) throw cancelled();
+    World::Log log = world_.log(key, now());
+    const bool wanted = !options.since || *options.since <= log.written;
+    std::size_t first = wanted ? 0 : log.lines.size();
+    if (wanted && options.tail)
+      first = log.lines.size() - std::min<std::size_t>(*options.tail, log.lines.size());
+    for (; first < log.lines.size(); ++first) tell(log.lines[first].stream, log.lines[first].text);
+    while (options.follow && !log.complete) {
+      if (stop.stop_requested()) throw cancelled();
       await_change(lock, stop);
+      log = world_.log(key, now());
     }
   }
 
@@ -107,7 +113,7 @@ class SimulatedEngine : public Engine {
  private:
   template <class Verb>
   std::invoke_result_t<Verb, Instant> call(const std::stop_token& stop, const Verb& verb) {
-    if (stop.stop_requested()) throw Error(ErrorKind::cancelled, "simulated", "cancelled");
+    if (stop.stop_requested()) throw cancelled();
     const std::scoped_lock lock(mutex_);
     const auto wake =
         std::unique_ptr<void, std::function<void(void*)>>(this, [this](void*) { changed_.notify_all(); });

@@ -18,12 +18,14 @@ std::vector<std::string> commands_of(const std::vector<std::string>& words) {
     for (const std::string& word : words) text += word + ' ';
   }
   std::vector<std::string> commands(1);
+  bool after_redirection = false;
   for (const char c : text) {
-    if (c == ';' || c == '&' || c == '\n') {
+    if (c == ';' || c == '\n' || (c == '&' && !after_redirection)) {
       commands.emplace_back();
     } else {
       commands.back() += c;
     }
+    after_redirection = c == '>';
   }
   return commands;
 }
@@ -35,11 +37,25 @@ std::optional<double> number(const std::string& text) {
   return value;
 }
 
+World::LogLine echo(const std::vector<std::string>& words) {
+  World::LogLine line{.stream = LogStream::out, .text = ""};
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    if (words[i] == ">&2") {
+      line.stream = LogStream::err;
+    } else {
+      line.text += (line.text.empty() ? "" : " ") + words[i];
+    }
+  }
+  line.text += '\n';
+  return line;
+}
+
 }  // namespace
 
 Script read_script(const Trial& trial, Seconds unknown_takes) {
   Script script;
   if (!trial.cmd || trial.cmd->empty()) return {.takes = unknown_takes};
+  script.cannot_start = trial.cmd->front().starts_with("/no/");
   for (const std::string& command : commands_of(*trial.cmd)) {
     std::vector<std::string> words;
     try {
@@ -55,8 +71,7 @@ Script read_script(const Trial& trial, Seconds unknown_takes) {
       script.exit_code = static_cast<int>(*argument);
       break;
     } else if (words[0] == "echo") {
-      for (std::size_t i = 1; i < words.size(); ++i) script.output += (i > 1 ? " " : "") + words[i];
-      script.output += '\n';
+      script.output.push_back(echo(words));
     } else if (words[0] == "true" || words[0] == "false") {
       script.exit_code = words[0] == "true" ? 0 : 1;
     } else {

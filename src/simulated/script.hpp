@@ -3,8 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "combu/base.hpp"
-#include "combu/spec.hpp"
+#include "combu/simulated.hpp"
 
 namespace combu {
 
@@ -12,7 +11,8 @@ namespace combu {
 struct Script {
   Seconds takes{0};
   int exit_code = 0;
-  std::string output;
+  std::vector<World::LogLine> output;
+  bool cannot_start = false;
 };
 
 [[nodiscard]] Script read_script(const Trial& trial, Seconds unknown_takes);

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -22,8 +23,28 @@ bool selects(const Selector& selector, const Sighting& sighting) {
                                               sighting.key.trial) != selector.trials.end();
 }
 
+bool cannot_be_had(const std::string& image) {
+  return image.find("missing") != std::string::npos || image.find("absent") != std::string::npos;
+}
+
 bool is_engines_own(const std::string& network) {
   return network == "host" || network == "none" || network == "bridge";
+}
+
+// A trial waits for the health of one that has no healthcheck: it would wait for ever.
+void append_unmet_health(const Run& run, std::vector<Error>& errors) {
+  std::set<std::string> without;
+  for (const Trial& trial : run.experiment.trials) {
+    if (!trial.healthcheck) without.insert(trial.name);
+  }
+  for (const Trial& trial : run.experiment.trials) {
+    for (const Depend& depend : trial.depends) {
+      if (depend.condition != Condition::healthy || !without.contains(depend.trial)) continue;
+      errors.emplace_back(
+          ErrorKind::invalid, depend.path,
+          fmt::format("{} waits for {} to be healthy, which has no healthcheck", trial.name, depend.trial));
+    }
+  }
 }
 
 }  // namespace
@@ -88,17 +109,19 @@ std::vector<Error> World::check(const Run& run, Instant now) {
 std::vector<Error> World::prepare(const Run& run, Instant now) {
   enter(now);
   std::vector<Error> errors;
-  std::set<std::string> images;
+  std::map<std::string, std::vector<std::string>> users;
   for (const Trial& trial : run.experiment.trials) {
-    if (trial.image.starts_with("missing") && images.insert(trial.image).second) {
-      errors.emplace_back(ErrorKind::not_found, trial.image,
-                          fmt::format("no such image, and it could not be pulled (trial {})", trial.name));
-    }
+    if (cannot_be_had(trial.image)) users[trial.image].push_back(trial.name);
     for (const std::string& network : trial.networks) {
       if (!is_engines_own(network))
         networks_.try_emplace(network, Network{run.experiment.name, run.experiment.file, run.id});
     }
   }
+  for (const auto& [image, trials] : users) {
+    errors.emplace_back(ErrorKind::not_found, image,
+                        fmt::format("no such image; needed by {}", fmt::join(trials, ", ")));
+  }
+  append_unmet_health(run, errors);
   leave(now);
   return errors;
 }
@@ -114,8 +137,12 @@ Sighting World::start(const Run& run, const Trial& trial, int attempt, Instant n
     leave(now);
     return holder->second.seen;
   }
-  if (trial.image.starts_with("missing")) throw Error(ErrorKind::not_found, trial.name, "no such image");
+  if (cannot_be_had(trial.image))
+    throw Error(ErrorKind::not_found, trial.name, "no such image: " + trial.image);
   if (auto conflict = port_conflict(trial, "")) throw Error(*conflict);
+  const Script script = read_script(trial, options_.trial_takes);
+  if (script.cannot_start)
+    throw Error(ErrorKind::refused, trial.name, "no such command: " + trial.cmd->front());
   if (chance(options_.faults.refused)) throw Error(ErrorKind::refused, trial.name, "the engine would not");
 
   Container& container = containers_[trial.name];
@@ -134,15 +161,14 @@ Sighting World::start(const Run& run, const Trial& trial, int attempt, Instant n
     container.ports.push_back(port);
     ports_.emplace(port, trial.name);
   }
-  run_script(container, trial, now);
+  run_script(container, trial, script, now);
   emit(container.seen);
   const Sighting seen = container.seen;
   leave(now);
   return seen;
 }
 
-void World::run_script(Container& container, const Trial& trial, Instant now) {
-  const Script script = read_script(trial, options_.trial_takes);
+void World::run_script(Container& container, const Trial& trial, const Script& script, Instant now) {
   container.log = script.output;
   container.exits_with = script.exit_code;
   Seconds takes = script.takes;
@@ -212,7 +238,12 @@ Released World::release(const Selector& selector, Instant now) {
       owner.experiment = network.second.experiment;
       owner.key.run = network.second.run;
       owner.file = network.second.file;
-      if (!selects(selector, owner) || used.contains(network.first)) return false;
+      if (owner.experiment.empty() || !selects(selector, owner)) return false;
+      if (used.contains(network.first)) {
+        released.left.emplace_back(ErrorKind::conflict, network.first,
+                                   "the network is still used by other containers");
+        return false;
+      }
       ++released.networks;
       return true;
     });
@@ -221,12 +252,13 @@ Released World::release(const Selector& selector, Instant now) {
   return released;
 }
 
-std::optional<std::string> World::log(const Key& key, Instant now, bool& ended) {
+World::Log World::log(const Key& key, Instant now) {
   enter(now);
   const Container* found = find(key);
-  if (found == nullptr) return std::nullopt;
-  ended = found->seen.phase != Phase::running;
-  return found->log;
+  if (found == nullptr) throw Error(ErrorKind::not_found, key.trial, "no such trial on the engine");
+  return {.lines = found->log,
+          .written = found->seen.created_at,
+          .complete = found->seen.phase != Phase::running};
 }
 
 const World::Container* World::find(const Key& key) const {
@@ -305,6 +337,10 @@ void World::crash(Instant now) {
   for (auto& [name, container] : containers_) {
     if (!container.stranger && container.seen.phase == Phase::running) end(container, 255);
   }
+}
+
+void World::add_strange_network(const std::string& name) {
+  networks_.try_emplace(name);
 }
 
 void World::add_stranger(const std::string& name, const std::vector<Port>& ports) {

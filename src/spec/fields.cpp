@@ -41,6 +41,7 @@ constexpr std::array k_spellings{
     FieldSpelling{"working_dir", Field::workdir},
     FieldSpelling{"user", Field::user},
     FieldSpelling{"init", Field::init},
+    FieldSpelling{"service", Field::service},
     FieldSpelling{"labels", Field::labels},
     FieldSpelling{"params", Field::params},
     FieldSpelling{"params_file", Field::params_file},
@@ -57,10 +58,10 @@ constexpr std::array k_spellings{
 
 // With what people of compose write for them.
 constexpr auto k_planned = std::to_array<std::string_view>(
-    {"slots",   "cpus",   "memory",   "mem_limit", "shm_size", "gpus",    "deploy",       "parallel",
-     "order",   "seed",   "priority", "deadline",  "canary",   "retries", "max_failures", "timeout",
-     "service", "build",  "metrics",  "inputs",    "outputs",  "collect", "cache",        "secrets",
-     "gang",    "worker", "replicas", "scale",     "reuse",    "swarm",   "kubernetes",   "start_deadline"});
+    {"slots",  "cpus",     "memory",   "mem_limit", "shm_size", "gpus",       "deploy",        "parallel",
+     "order",  "seed",     "priority", "deadline",  "canary",   "retries",    "max_failures",  "timeout",
+     "build",  "metrics",  "inputs",   "outputs",   "collect",  "cache",      "secrets",       "gang",
+     "worker", "replicas", "scale",    "reuse",     "swarm",    "kubernetes", "start_deadline"});
 
 }  // namespace
 

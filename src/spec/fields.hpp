@@ -28,6 +28,7 @@ enum class Field {
   workdir,
   user,
   init,
+  service,
   labels,
   params,
   params_file,

@@ -108,6 +108,9 @@ void LayerReader::read_field(Field field, Json& value, const Place& place) {
       return read_workdir(value, place);
     case Field::user:
       return read_user(value, place);
+    case Field::service:
+      trial.service = read_flag(value, place, report_).value_or(false);
+      return;
     case Field::init:
       trial.init = read_flag(value, place, report_).value_or(true);
       return;
@@ -226,6 +229,7 @@ void take_replaced(Layer& own, const Layer& defaults) {
   if (wanted(Field::workdir)) to.workdir = from.workdir;
   if (wanted(Field::user)) to.user = from.user;
   if (wanted(Field::init)) to.init = from.init;
+  if (wanted(Field::service)) to.service = from.service;
   if (wanted(Field::params_file)) to.params_file = from.params_file;
   if (wanted(Field::pull)) to.pull = from.pull;
   if (wanted(Field::platform)) to.platform = from.platform;

@@ -90,7 +90,7 @@ def test_a_pull_with_a_password_from_a_credential_helper(combu, engine, registry
     helper = tmp_path / "bin/docker-credential-test"
     helper.parent.mkdir()
     helper.write_text(
-        '#!/bin/sh\n[ "$1" = get ] && read -r server && [ "$server" = 127.0.0.1:5001 ] || exit 1\n'
+        '#!/bin/sh\n[ "$1" = get ] && [ "$(cat)" = 127.0.0.1:5001 ] || exit 1\n'
         'echo \'{"ServerURL": "127.0.0.1:5001", "Username": "tester", "Secret": "s3cret"}\'\n',
         encoding="utf-8",
     )

@@ -196,7 +196,7 @@ TEST(StartRate, is_that_of_the_last_seconds) {
 TEST(TtyProgress, leaves_only_the_lines_that_stay) {
   Paper paper;
   Screen screen({40, 10});
-  const Run run = run_of({"a", "b", "c"});
+  const auto run = run_of({"a", "b", "c"});
   {
     const auto progress = make_tty_progress(around(paper, {40, 10}));
     progress->phase("checking");
@@ -216,7 +216,7 @@ TEST(TtyProgress, stays_within_a_small_screen_at_every_moment) {
   std::vector<std::string> names;
   for (int i = 0; i < 50; ++i)
     names.push_back("a-trial-with-a-name-longer-than-the-screen-" + std::to_string(i));
-  const Run run = run_of(names);
+  const auto run = run_of(names);
   {
     const auto progress = make_tty_progress(around(paper, {20, 4}));
     progress->begin(run);
@@ -237,7 +237,7 @@ TEST(TtyProgress, a_window_made_narrower_leaves_no_rest_of_the_block) {
   ScreenSize size{60, 20};
   Surroundings surroundings = around(paper);
   surroundings.size = [&size] { return size; };
-  const Run run = run_of({"solver-1", "solver-2"});
+  const auto run = run_of({"solver-1", "solver-2"});
   Screen screen({60, 20});
   const auto progress = make_tty_progress(std::move(surroundings));
   progress->begin(run);
@@ -253,7 +253,7 @@ TEST(TtyProgress, a_window_made_narrower_leaves_no_rest_of_the_block) {
 
 TEST(TtyProgress, tells_once_that_it_was_interrupted) {
   Paper paper;
-  const Run run = run_of({"a", "b"});
+  const auto run = run_of({"a", "b"});
   const auto progress = make_tty_progress(around(paper, {80, 24}));
   progress->begin(run);
   Snapshot snapshot = snapshot_of(1, 1, 0);
@@ -285,7 +285,7 @@ TEST(TtyProgress, colours_are_left_out_when_not_wanted) {
 
 TEST(PlainProgress, has_a_line_for_each_thing_worth_keeping) {
   Paper paper;
-  const Run run = run_of({"a", "b"});
+  const auto run = run_of({"a", "b"});
   const auto progress = make_plain_progress(around(paper));
   progress->phase("checking");
   progress->preparation({.name = "solver"});
@@ -304,7 +304,7 @@ TEST(PlainProgress, has_a_line_for_each_thing_worth_keeping) {
 
 TEST(PlainProgress, counts_every_few_seconds) {
   Paper paper;
-  const Run run = run_of({"a"});
+  const auto run = run_of({"a"});
   Seconds now{100};
   Surroundings surroundings = around(paper);
   surroundings.time = [&now] { return now; };
@@ -318,7 +318,7 @@ TEST(PlainProgress, counts_every_few_seconds) {
 
 TEST(JsonProgress, is_one_object_a_line) {
   Paper paper;
-  const Run run = run_of({"a", "b"});
+  const auto run = run_of({"a", "b"});
   const auto progress = make_json_progress(around(paper));
   progress->begin(run);
   progress->fact({.trial = 1, .state = TrialState::blocked, .reason = "a failed \xff", .root = 0});
@@ -338,7 +338,7 @@ TEST(JsonProgress, is_one_object_a_line) {
 
 TEST(QuietProgress, tells_only_what_failed) {
   Paper paper;
-  const Run run = run_of({"a"});
+  const auto run = run_of({"a"});
   const auto progress = make_quiet_progress(around(paper));
   progress->phase("checking");
   progress->note("a note");
@@ -359,7 +359,7 @@ TEST(ProgressForm, is_plain_where_nobody_can_paint) {
 
 TEST(Outcome, says_what_failed_and_what_to_type) {
   Paper paper;
-  const Run run = run_of({"a", "b", "c"});
+  const auto run = run_of({"a", "b", "c"});
   Outcome outcome;
   outcome.last = snapshot_of(1, 0, 0);
   outcome.last.trials = 3;
@@ -371,7 +371,7 @@ TEST(Outcome, says_what_failed_and_what_to_type) {
   EXPECT_EQ(paper.text(), "failed: a: exit code 3\nblocked: b: a failed\nrun r1: 1 of 3 trials started in " +
                               to_string(Seconds{2}) +
                               "\ncombu -f /lab/experiment.jsonnet wait: until they are over\n"
-                              "combu -f /lab/experiment.jsonnet kill: removes them\n");
+                              "combu -f /lab/experiment.jsonnet kill: removes it\n");
 }
 
 TEST(Outcome, of_many_failures_tells_the_first_and_a_number) {

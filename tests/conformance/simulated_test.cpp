@@ -1,0 +1,64 @@
+// The conformance suite on the simulated engine.
+
+#include "combu/simulated.hpp"
+
+#include "conformance/engine_suite.hpp"
+
+namespace combu::conformance {
+namespace {
+
+constexpr double k_speed = 20;
+
+class SimulatedSubject : public Subject {
+ public:
+  Engine& engine() override { return *engine_; }
+
+  Trial runs_until_stopped(const std::string& name) override { return does(name, "sleep 1000000"); }
+  Trial exits_with(const std::string& name, int code) override {
+    return does(name, "exit " + std::to_string(code));
+  }
+  Trial says(const std::string& name, const std::vector<std::string>& out,
+             const std::vector<std::string>& err) override {
+    std::string script;
+    for (const std::string& line : out) script += "echo " + line + "; ";
+    for (const std::string& line : err) script += "echo " + line + " >&2; ";
+    return does(name, script);
+  }
+  Trial turns(const std::string& name, Health health) override {
+    Trial trial = runs_until_stopped(name);
+    trial.healthcheck = Healthcheck{.test = {"CMD", health == Health::healthy ? "true" : "false"}};
+    return trial;
+  }
+  Trial cannot_start(const std::string& name) override {
+    Trial trial = runs_until_stopped(name);
+    trial.cmd = {"/no/such/command"};
+    return trial;
+  }
+
+  void make_stranger(const std::string& name, std::uint16_t host_port) override {
+    world_.add_stranger(name, host_port == 0 ? std::vector<Port>{} : std::vector<Port>{{.host = host_port}});
+  }
+  bool stranger_runs(const std::string& name) override { return world_.has_container(name); }
+  void make_strange_network(const std::string& name) override { world_.add_strange_network(name); }
+  bool has_network(const std::string& name) override { return world_.has_network(name); }
+
+ private:
+  static Trial does(const std::string& name, const std::string& script) {
+    Trial trial;
+    trial.name = name;
+    trial.image = "image";
+    trial.cmd = {"sh", "-c", script};
+    return trial;
+  }
+
+  World world_{{}};
+  std::unique_ptr<Engine> engine_ = open_simulated(world_, k_speed);
+};
+
+INSTANTIATE_TEST_SUITE_P(Simulated, EngineSuite,
+                         testing::Values(Flavour{"simulated",
+                                                 [] { return std::make_unique<SimulatedSubject>(); }}),
+                         flavour_name);
+
+}  // namespace
+}  // namespace combu::conformance
