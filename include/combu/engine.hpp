@@ -77,7 +77,8 @@ struct Preparation {
 struct Released {
   std::size_t attempts = 0;
   std::size_t networks = 0;
-  std::vector<Error> left;  // what could not be removed, and why; subjects are names
+  std::vector<Error> left;    // what could not be removed, and why; subjects are names
+  std::vector<Error> shared;  // networks that others still use: left as they should be
 };
 
 struct LogOptions {

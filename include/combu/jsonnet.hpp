@@ -43,6 +43,6 @@ struct Evaluated {
 
 // `source` with the identifier put in: in each `local NAME = "UUID";` (either quote, any spacing, also in a
 // list of binds) the four letters become `run`. Pure.
-[[nodiscard]] std::string put_identifier(std::string source, const RunId& run);
+[[nodiscard]] std::string put_identifier(const std::string& source, const RunId& run);
 
 }  // namespace combu

@@ -50,14 +50,14 @@ std::string_view take_word(std::string_view& rest) {
 }
 
 [[noreturn]] void refuse_duration(std::string_view text, std::string_view why) {
-  throw Error(ErrorKind::invalid, "",
-              fmt::format("\"{}\" {}; write it like \"90s\", \"1h30m\", \"500ms\", or as a number of seconds",
-                          text, why));
+  throw Error(
+      ErrorKind::invalid, "",
+      fmt::format(R"("{}" {}; write it like "90s", "1h30m", "500ms", or as a number of seconds)", text, why));
 }
 
 [[noreturn]] void refuse_bytes(std::string_view text, std::string_view why) {
   throw Error(ErrorKind::invalid, "",
-              fmt::format("\"{}\" {}; write it like \"512m\", \"2GiB\", or as a number of bytes", text, why));
+              fmt::format(R"("{}" {}; write it like "512m", "2GiB", or as a number of bytes)", text, why));
 }
 
 // The shift of Docker's suffixes (docker/go-units RAMInBytes): one of b k m g t p, then "b" or "ib", in
@@ -145,7 +145,7 @@ std::string to_string(Seconds duration) {
   const auto whole = static_cast<std::int64_t>(std::llround(seconds));
   if (whole < 3600) return fmt::format("{}m{:02}s", whole / 60, whole % 60);
   const std::int64_t minutes = std::llround(seconds / 60);
-  if (minutes < 48 * 60) return fmt::format("{}h{:02}m", minutes / 60, minutes % 60);
+  if (minutes < std::int64_t{48} * 60) return fmt::format("{}h{:02}m", minutes / 60, minutes % 60);
   const std::int64_t hours = std::llround(seconds / 3600);
   return fmt::format("{}d{:02}h", hours / 24, hours % 24);
 }

@@ -113,12 +113,6 @@ int parse_and_act(int argc, const char* const* argv) {
   return action();
 }
 
-std::string error_text(const Error& error) {
-  if (error.kind() != ErrorKind::unavailable) return error.what();
-  return fmt::format("no engine at {}: {}; is it running? DOCKER_HOST or --engine says where it is",
-                     error.subject(), error.message());
-}
-
 }  // namespace
 
 int cli_main(int argc, const char* const* argv) {
@@ -127,7 +121,7 @@ int cli_main(int argc, const char* const* argv) {
   try {
     return parse_and_act(argc, argv);
   } catch (const Error& error) {
-    std::fputs(fmt::format("combu: {}\n", error_text(error)).c_str(), stderr);
+    std::fputs(fmt::format("{}\n", error_line(error)).c_str(), stderr);
     return exit_code(error.kind());
   } catch (const std::exception& error) {
     std::fputs(fmt::format("combu: {}\n", error.what()).c_str(), stderr);

@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <array>
+#include <charconv>
+#include <cstdint>
 #include <filesystem>
 
 #include "cli/environment.hpp"
@@ -19,6 +21,15 @@ std::string home_folder() {
   if (getpwuid_r(getuid(), &entry, space.data(), space.size(), &found) == 0 && found != nullptr)
     return found->pw_dir;
   return "/";
+}
+
+std::optional<std::uint32_t> id_from(const std::string& variable) {
+  const auto text = environment(variable);
+  if (!text) return std::nullopt;
+  std::uint32_t id = 0;
+  const auto [end, fault] = std::from_chars(text->data(), text->data() + text->size(), id);
+  if (fault != std::errc{} || end != text->data() + text->size()) return std::nullopt;
+  return id;
 }
 
 std::filesystem::path absolute(const std::string& file) {
@@ -38,11 +49,14 @@ std::string identity_of(const std::string& file) {
 }
 
 Caller caller_of(const std::string& file) {
+  // Under sudo the caller is who typed it: folders and results are not root's.
+  const auto uid = getuid() == 0 ? id_from("SUDO_UID") : std::nullopt;
+  const auto gid = getuid() == 0 ? id_from("SUDO_GID") : std::nullopt;
   return {.file = identity_of(file),
           .folder = absolute(file).lexically_normal().parent_path().string(),
           .home = home_folder(),
-          .uid = getuid(),
-          .gid = getgid(),
+          .uid = uid.value_or(getuid()),
+          .gid = gid.value_or(getgid()),
           .env = environment};
 }
 

@@ -1,5 +1,7 @@
 #include "cli/invocation.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace combu {
@@ -28,11 +30,19 @@ std::unique_ptr<Progress> open_progress(const Invocation& invocation) {
   return make_progress(parse_progress_form(invocation.progress), stderr);
 }
 
+std::string error_line(const Error& error) {
+  if (error.kind() != ErrorKind::unavailable) return fmt::format("combu: {}", error.what());
+  return fmt::format("combu: no engine at {}: {}; is it running? DOCKER_HOST or --engine says where it is",
+                     error.subject(), error.message());
+}
+
 int exit_code(ErrorKind kind) {
   switch (kind) {
     case ErrorKind::invalid:
       return 2;
     case ErrorKind::unavailable:
+    case ErrorKind::timeout:
+    case ErrorKind::corrupt:  // what answers is not an engine
       return 3;
     default:
       return 1;

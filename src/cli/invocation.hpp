@@ -31,6 +31,9 @@ struct Invocation {
 [[nodiscard]] std::unique_ptr<Progress> open_progress(const Invocation& invocation);
 
 // 0 to 3 as in cli.hpp. The worst of several.
+// What is printed of an error that ends the program.
+[[nodiscard]] std::string error_line(const Error& error);
+
 [[nodiscard]] int exit_code(ErrorKind kind);
 [[nodiscard]] int exit_code(const std::vector<Error>& errors);
 

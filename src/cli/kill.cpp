@@ -26,6 +26,7 @@ Released release_all(Session& session, const std::vector<Selector>& selectors) {
     sum.attempts += released.attempts;
     sum.networks += released.networks;
     sum.left.insert(sum.left.end(), released.left.begin(), released.left.end());
+    sum.shared.insert(sum.shared.end(), released.shared.begin(), released.shared.end());
   }
   return sum;
 }
@@ -48,10 +49,15 @@ void tell_others(Session& session) {
 }
 
 int kill(Session& session, const Invocation& invocation, const SelectionOptions& options) {
-  const Released released = release_all(session, selectors_of(session, invocation, options));
+  std::vector<Selector> selectors = selectors_of(session, invocation, options);
+  // A network may be all that is left of a name that the file had before.
+  if (options.experiment.empty()) selectors.push_back(selector_of_file(invocation, options));
+  const Released released = release_all(session, selectors);
   session.progress().end();
   for (const Error& error : released.left) session.progress().error(fmt::format("left: {}", error.what()));
-  if (released.attempts == 0 && released.networks == 0 && released.left.empty()) {
+  for (const Error& error : released.shared)
+    session.progress().note(fmt::format("the network {} stays: {}", error.subject(), error.message()));
+  if (released.attempts == 0 && released.networks == 0 && released.left.empty() && released.shared.empty()) {
     session.progress().note("nothing to remove");
     tell_others(session);
     return 0;

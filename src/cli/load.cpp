@@ -44,7 +44,7 @@ Evaluation evaluation_of(const Invocation& invocation, const RunId& run, const C
           .time_max = duration_option("--evaluate-time", invocation.evaluate_time)};
 }
 
-std::string error_line(const std::string& file, const Error& error) {
+std::string file_error_line(const std::string& file, const Error& error) {
   const std::string name = file == "-" ? "<stdin>" : file;
   const std::string text = error.what();
   return text.starts_with(name + ":") ? text : fmt::format("{}: {}", name, text);
@@ -71,7 +71,7 @@ std::optional<Loaded> load(const Invocation& invocation, const RunId& run, Progr
     errors.push_back(error);
   }
   progress.end();
-  for (const Error& error : errors) progress.error(error_line(invocation.file, error));
+  for (const Error& error : errors) progress.error(file_error_line(invocation.file, error));
   if (!errors.empty()) return std::nullopt;
   return loaded;
 }

@@ -51,6 +51,7 @@ Error still_lives(const Experiment& experiment, const std::vector<Sighting>& ear
 std::vector<Error> look_ahead(Session& session, const Loaded& loaded) {
   session.progress().phase("checking");
   std::vector<Error> errors = session.engine().check(loaded.run, session.stop());
+  if (!errors.empty()) return errors;  // nothing is made for a run that is refused
   const HostFolders folders = make_host_folders(loaded.run.experiment, loaded.caller);
   for (const std::string& folder : folders.made)
     session.progress().note(fmt::format("made the folder {}", folder));
@@ -64,46 +65,31 @@ std::vector<Error> prepare(Session& session, const Run& run) {
   return session.engine().prepare(run, tell, session.stop());
 }
 
-std::vector<Error> release(Session& session, const Selector& selector, std::size_t& removed) {
-  Released released = session.engine().release(selector, {}, session.stop());
-  removed += released.attempts;
-  return std::move(released.left);
-}
-
-void append(std::vector<Error>& errors, std::vector<Error> more) {
-  std::move(more.begin(), more.end(), std::back_inserter(errors));
-}
-
-std::vector<Error> replace(Session& session, const Experiment& experiment, const std::set<RunId>& runs) {
-  std::vector<Error> errors;
-  std::size_t removed = 0;
-  for (const RunId& run : runs)
-    append(errors, release(session, {.experiment = experiment.name, .run = run}, removed));
-  if (removed > 0)
-    session.progress().note(fmt::format("removed {} containers of the run that is replaced", removed));
-  return errors;
-}
-
-// Ended containers of earlier runs whose names are needed now make room.
+// Containers of earlier runs make room: all of a run that is replaced, of others the ended ones whose names
+// are needed again.
 std::vector<Error> make_room(Session& session, const Experiment& experiment,
                              const std::vector<Sighting>& earlier, const std::set<RunId>& replaced) {
   std::unordered_set<std::string_view> names;
   for (const Trial& trial : experiment.trials) names.insert(trial.name);
   std::map<RunId, Selector> selectors;
   for (const Sighting& sighting : earlier) {
-    if (replaced.contains(sighting.key.run) || !names.contains(sighting.key.trial)) continue;
+    if (!replaced.contains(sighting.key.run) && !names.contains(sighting.key.trial)) continue;
     Selector& selector = selectors[sighting.key.run];
     selector.experiment = experiment.name;
     selector.run = sighting.key.run;
+    // By their names, since the networks of a run that is replaced serve the next one.
     selector.trials.push_back(sighting.key.trial);
   }
   std::vector<Error> errors;
-  std::size_t removed = 0;
-  for (const auto& [run, selector] : selectors) append(errors, release(session, selector, removed));
-  if (removed > 0)
-    session.progress().note(
-        fmt::format("removed {} ended container{} of earlier runs, whose names are needed again", removed,
-                    removed == 1 ? "" : "s"));
+  for (const auto& [run, selector] : selectors) {
+    const Released released = session.engine().release(selector, {}, session.stop());
+    errors.insert(errors.end(), released.left.begin(), released.left.end());
+    const bool was_replaced = replaced.contains(run);
+    session.progress().note(fmt::format("removed {} {}container{} of run {}, {}", released.attempts,
+                                        was_replaced ? "" : "ended ", released.attempts == 1 ? "" : "s",
+                                        run.text(),
+                                        was_replaced ? "which is replaced" : "whose names are needed again"));
+  }
   return errors;
 }
 
@@ -138,9 +124,11 @@ int run(Session& session, const Loaded& loaded, const RunOptions& options) {
       session.engine().list({.experiment = experiment.name}, session.stop());
   const std::set<RunId> living = runs_that_live(earlier);
   std::vector<Error> errors;
-  if (!living.empty() && !options.replace) errors.push_back(still_lives(experiment, earlier));
-  append(errors, look_ahead(session, loaded));
-  if (errors.empty()) errors = replace(session, experiment, living);
+  if (!living.empty() && !options.replace) {
+    errors.push_back(still_lives(experiment, earlier));
+  } else {
+    errors = look_ahead(session, loaded);
+  }
   if (errors.empty()) errors = prepare(session, loaded.run);
   if (errors.empty()) errors = make_room(session, experiment, earlier, living);
   if (!errors.empty()) return tell_errors(session, errors);

@@ -36,6 +36,13 @@ void add_selection(CLI::App& command, SelectionOptions& options) {
   command.add_option("--run", options.run, "Only this run of it")->type_name("ID");
 }
 
+Selector selector_of_file(const Invocation& invocation, const SelectionOptions& options) {
+  Selector selector;
+  if (!options.run.empty()) selector.run = RunId(options.run);
+  selector.file = identity_of(invocation.file);
+  return selector;
+}
+
 std::vector<Selector> selectors_of(Session& session, const Invocation& invocation,
                                    const SelectionOptions& options) {
   Selector base;
@@ -43,8 +50,7 @@ std::vector<Selector> selectors_of(Session& session, const Invocation& invocatio
   base.experiment = options.experiment;
   if (!options.experiment.empty() || invocation.file.empty()) return {base};
 
-  Selector of_file = base;
-  of_file.file = identity_of(invocation.file);
+  const Selector of_file = selector_of_file(invocation, options);
   std::vector<Selector> selectors;
   for (const std::string& name : experiments_of(session.engine().list(of_file, session.stop()))) {
     selectors.push_back(base);

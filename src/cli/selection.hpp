@@ -17,6 +17,9 @@ struct SelectionOptions {
 // --experiment and --run.
 void add_selection(CLI::App& command, SelectionOptions& options);
 
+// All that has been run from the file.
+[[nodiscard]] Selector selector_of_file(const Invocation& invocation, const SelectionOptions& options);
+
 // One selector for each experiment that is meant: --experiment's, or those that have been run from the file,
 // or one for the file when there are none. Without either one that selects all.
 [[nodiscard]] std::vector<Selector> selectors_of(Session& session, const Invocation& invocation,

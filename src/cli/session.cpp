@@ -71,8 +71,10 @@ int in_session(const Invocation& invocation, std::unique_ptr<Progress> progress,
   try {
     return body(session);
   } catch (const Error& error) {
+    session.progress().end();
     if (error.kind() == ErrorKind::cancelled && session.signal_code() != 0) return session.signal_code();
-    throw;
+    session.progress().error(error_line(error));
+    return exit_code(error.kind());
   }
 }
 

@@ -27,7 +27,8 @@ struct SystemFacts {
   int cpus = 0;
   Bytes memory;
 };
-[[nodiscard]] SystemFacts get_system(Connections& engine, std::stop_token stop);  // GET /version and /info
+[[nodiscard]] SystemFacts get_system(Connections& engine,
+                                     const std::stop_token& stop);  // GET /version and /info
 
 // ---- Images
 
@@ -37,7 +38,7 @@ struct ImageFacts {
 };
 // GET /images/{name}/json; nullopt when there is none.
 [[nodiscard]] std::optional<ImageFacts> inspect_image(Connections& engine, const std::string& image,
-                                                      std::stop_token stop);
+                                                      const std::stop_token& stop);
 
 struct PullOptions {
   std::string image;
@@ -46,7 +47,7 @@ struct PullOptions {
 };
 // POST /images/create. `tell` is given the bytes of all layers as far as they are known.
 void pull_image(Connections& engine, const PullOptions& options,
-                const std::function<void(Bytes done, Bytes total)>& tell, std::stop_token stop);
+                const std::function<void(Bytes done, Bytes total)>& tell, const std::stop_token& stop);
 
 // ---- Containers
 
@@ -68,7 +69,7 @@ struct ContainerSummary {
 };
 // GET /containers/json?all=1: those that have all of the labels ("name" or "name=value").
 void list_containers(Connections& engine, const std::vector<std::string>& label_filters,
-                     const std::function<void(ContainerSummary&&)>& take, std::stop_token stop);
+                     const std::function<void(ContainerSummary&&)>& take, const std::stop_token& stop);
 
 struct ContainerFacts {
   std::string id;
@@ -82,29 +83,29 @@ struct ContainerFacts {
 };
 // GET /containers/{id or name}/json; nullopt when there is none.
 [[nodiscard]] std::optional<ContainerFacts> inspect_container(Connections& engine, const std::string& which,
-                                                              std::stop_token stop);
+                                                              const std::stop_token& stop);
 
 // POST /containers/create: the answer as it is, since its 404 and 409 mean more than an error here.
 [[nodiscard]] HttpResponse create_container(Connections& engine, const Trial& trial,
-                                            const nlohmann::json& body, std::stop_token stop);
+                                            const nlohmann::json& body, const std::stop_token& stop);
 [[nodiscard]] std::string created_id(const HttpResponse& created);
 // PUT /containers/{id}/archive at the root folder.
-void put_archive(Connections& engine, const std::string& id, std::string tar, std::stop_token stop);
+void put_archive(Connections& engine, const std::string& id, std::string tar, const std::stop_token& stop);
 // POST /containers/{id}/start; one that runs already is success.
 void start_container(Connections& engine, const std::string& id, const std::string& subject,
-                     std::stop_token stop);
+                     const std::stop_token& stop);
 // POST /containers/{id}/stop; one that has ended, or is gone, is success.
 void stop_container(Connections& engine, const std::string& id, std::optional<Seconds> grace,
-                    std::stop_token stop);
+                    const std::stop_token& stop);
 // DELETE /containers/{id}?force=1&v=1, and, where a removal is under way already, POST /containers/{id}/wait
 // for its end. One that is gone is success.
 void remove_container(Connections& engine, const std::string& id, const std::string& subject,
-                      std::stop_token stop);
+                      const std::stop_token& stop);
 
 enum class LogFormat { raw, frames };
 // GET /containers/{id}/logs
 void read_logs(Connections& engine, const std::string& id, LogFormat format, const LogOptions& options,
-               const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop);
+               const std::function<void(LogStream, std::string_view)>& tell, const std::stop_token& stop);
 
 // ---- Networks
 
@@ -115,17 +116,19 @@ struct NetworkSummary {
 // GET /networks
 [[nodiscard]] std::vector<NetworkSummary> list_networks(Connections& engine,
                                                         const std::vector<std::string>& label_filters,
-                                                        std::stop_token stop);
+                                                        const std::stop_token& stop);
 // POST /networks/create: a bridge. One of this name that came meanwhile is success.
-void create_network(Connections& engine, const std::string& name, const Labels& labels, std::stop_token stop);
+void create_network(Connections& engine, const std::string& name, const Labels& labels,
+                    const std::stop_token& stop);
 // POST /networks/{name}/connect; repeatable.
 void connect_network(Connections& engine, const std::string& network, const std::string& container,
-                     const nlohmann::json& endpoint, std::stop_token stop);
+                     const nlohmann::json& endpoint, const std::stop_token& stop);
 // DELETE /networks/{id}: the answer as it is.
-[[nodiscard]] HttpResponse remove_network(Connections& engine, const std::string& id, std::stop_token stop);
+[[nodiscard]] HttpResponse remove_network(Connections& engine, const std::string& id,
+                                          const std::stop_token& stop);
 // GET /networks/{id}: the names of the containers on it.
 [[nodiscard]] std::vector<std::string> network_users(Connections& engine, const std::string& id,
-                                                     std::stop_token stop);
+                                                     const std::stop_token& stop);
 
 // ---- Events
 
@@ -138,7 +141,7 @@ struct ContainerEvent {
 // GET /events, until the stream ends (returns) or `stop` is set (throws cancelled).
 void read_events(Connections& engine, const std::vector<std::string>& label_filters,
                  const std::function<void()>& on_open, const std::function<void(const ContainerEvent&)>& take,
-                 std::stop_token stop);
+                 const std::stop_token& stop);
 
 // ---- What they share
 

@@ -79,7 +79,7 @@ std::string since_parameter(Instant since) {
 }  // namespace
 
 void list_containers(Connections& engine, const std::vector<std::string>& label_filters,
-                     const std::function<void(ContainerSummary&&)>& take, std::stop_token stop) {
+                     const std::function<void(ContainerSummary&&)>& take, const std::stop_token& stop) {
   HttpRequest request = request_of(engine, "GET", "/containers/json?all=1");
   if (!label_filters.empty()) request.target += "&" + filters_parameter({{"label", label_filters}});
   JsonPieces containers([&](std::string_view text) { take(summary_of(json::parse(text))); });
@@ -94,7 +94,7 @@ void list_containers(Connections& engine, const std::vector<std::string>& label_
 }
 
 std::optional<ContainerFacts> inspect_container(Connections& engine, const std::string& which,
-                                                std::stop_token stop) {
+                                                const std::stop_token& stop) {
   const HttpResponse response =
       engine.send(request_of(engine, "GET", "/containers/" + percent_encode(which) + "/json"), stop);
   if (response.status == 404) return std::nullopt;
@@ -103,7 +103,7 @@ std::optional<ContainerFacts> inspect_container(Connections& engine, const std::
 }
 
 HttpResponse create_container(Connections& engine, const Trial& trial, const json& body,
-                              std::stop_token stop) {
+                              const std::stop_token& stop) {
   HttpRequest request = request_of(engine, "POST", "/containers/create?name=" + percent_encode(trial.name));
   if (!trial.platform.empty()) request.target += "&platform=" + percent_encode(trial.platform);
   // What is not UTF-8 in the file's strings the engine would refuse; here it would end the program.
@@ -115,7 +115,7 @@ std::string created_id(const HttpResponse& created) {
   return json::parse(created.body).at("Id").get<std::string>();
 }
 
-void put_archive(Connections& engine, const std::string& id, std::string tar, std::stop_token stop) {
+void put_archive(Connections& engine, const std::string& id, std::string tar, const std::stop_token& stop) {
   HttpRequest request = request_of(engine, "PUT", "/containers/" + id + "/archive?path=%2F");
   request.content_type = "application/x-tar";
   request.body = std::move(tar);
@@ -123,14 +123,14 @@ void put_archive(Connections& engine, const std::string& id, std::string tar, st
 }
 
 void start_container(Connections& engine, const std::string& id, const std::string& subject,
-                     std::stop_token stop) {
+                     const std::stop_token& stop) {
   const HttpResponse response = engine.send(request_of(engine, "POST", "/containers/" + id + "/start"), stop);
   if (response.status == 204 || response.status == 304) return;
   throw error_of(response, subject);
 }
 
 void stop_container(Connections& engine, const std::string& id, std::optional<Seconds> grace,
-                    std::stop_token stop) {
+                    const std::stop_token& stop) {
   HttpRequest request = request_of(engine, "POST", "/containers/" + id + "/stop");
   // The answer comes when the container has ended.
   request.silence_max = std::nullopt;
@@ -145,7 +145,7 @@ void stop_container(Connections& engine, const std::string& id, std::optional<Se
 }
 
 void remove_container(Connections& engine, const std::string& id, const std::string& subject,
-                      std::stop_token stop) {
+                      const std::stop_token& stop) {
   const HttpResponse response =
       engine.send(request_of(engine, "DELETE", "/containers/" + id + "?force=1&v=1"), stop);
   if (response.status == 204 || response.status == 200 || response.status == 404) return;
@@ -156,7 +156,7 @@ void remove_container(Connections& engine, const std::string& id, const std::str
 }
 
 void read_logs(Connections& engine, const std::string& id, LogFormat format, const LogOptions& options,
-               const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) {
+               const std::function<void(LogStream, std::string_view)>& tell, const std::stop_token& stop) {
   HttpRequest request = request_of(engine, "GET", "/containers/" + id + "/logs?stdout=1&stderr=1");
   if (options.follow) {
     request.target += "&follow=1";

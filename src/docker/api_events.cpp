@@ -22,7 +22,7 @@ ContainerEvent event_of(const json& event) {
 
 void read_events(Connections& engine, const std::vector<std::string>& label_filters,
                  const std::function<void()>& on_open, const std::function<void(const ContainerEvent&)>& take,
-                 std::stop_token stop) {
+                 const std::stop_token& stop) {
   HttpRequest request;
   // Health checks make three more events each time; the names asked for here are prefixes (moby:
   // daemon/events/filter.go).

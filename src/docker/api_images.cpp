@@ -56,7 +56,8 @@ bool has_healthcheck(const json& image) {
 
 }  // namespace
 
-std::optional<ImageFacts> inspect_image(Connections& engine, const std::string& image, std::stop_token stop) {
+std::optional<ImageFacts> inspect_image(Connections& engine, const std::string& image,
+                                        const std::stop_token& stop) {
   HttpRequest request;
   request.target = "/images/" + percent_encode(image) + "/json";
   request.silence_max = engine.options().silence_max;
@@ -73,7 +74,7 @@ std::optional<ImageFacts> inspect_image(Connections& engine, const std::string& 
 }
 
 void pull_image(Connections& engine, const PullOptions& options,
-                const std::function<void(Bytes, Bytes)>& tell, std::stop_token stop) {
+                const std::function<void(Bytes, Bytes)>& tell, const std::stop_token& stop) {
   const ImageReference reference = parse_image_reference(options.image);
   HttpRequest request;
   request.method = "POST";

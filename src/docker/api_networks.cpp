@@ -16,7 +16,7 @@ HttpRequest request_of(const Connections& engine, const char* method, std::strin
 }  // namespace
 
 std::vector<NetworkSummary> list_networks(Connections& engine, const std::vector<std::string>& label_filters,
-                                          std::stop_token stop) {
+                                          const std::stop_token& stop) {
   HttpRequest request = request_of(engine, "GET", "/networks");
   if (!label_filters.empty()) request.target += "?" + filters_parameter({{"label", label_filters}});
   const HttpResponse response = engine.send_checked(std::move(request), engine.address().text(), stop);
@@ -30,7 +30,7 @@ std::vector<NetworkSummary> list_networks(Connections& engine, const std::vector
 }
 
 void create_network(Connections& engine, const std::string& name, const Labels& labels,
-                    std::stop_token stop) {
+                    const std::stop_token& stop) {
   HttpRequest request = request_of(engine, "POST", "/networks/create");
   // 20.10 makes a second one of the same name unless CheckDuplicate is set.
   request.body =
@@ -40,7 +40,7 @@ void create_network(Connections& engine, const std::string& name, const Labels& 
 }
 
 void connect_network(Connections& engine, const std::string& network, const std::string& container,
-                     const json& endpoint, std::stop_token stop) {
+                     const json& endpoint, const std::stop_token& stop) {
   HttpRequest request = request_of(engine, "POST", "/networks/" + percent_encode(network) + "/connect");
   request.body = json{{"Container", container}, {"EndpointConfig", endpoint}}.dump();
   const HttpResponse response = engine.send(std::move(request), stop);
@@ -48,11 +48,12 @@ void connect_network(Connections& engine, const std::string& network, const std:
   if (response.status != 200 && response.status != 403) throw error_of(response, network);
 }
 
-HttpResponse remove_network(Connections& engine, const std::string& id, std::stop_token stop) {
+HttpResponse remove_network(Connections& engine, const std::string& id, const std::stop_token& stop) {
   return engine.send(request_of(engine, "DELETE", "/networks/" + id), stop);
 }
 
-std::vector<std::string> network_users(Connections& engine, const std::string& id, std::stop_token stop) {
+std::vector<std::string> network_users(Connections& engine, const std::string& id,
+                                       const std::stop_token& stop) {
   const HttpResponse response = engine.send_checked(request_of(engine, "GET", "/networks/" + id), id, stop);
   return reading(engine, [&] {
     const json network = json::parse(response.body);

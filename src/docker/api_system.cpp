@@ -18,7 +18,7 @@ Labels labels_at(const json& object, const char* name) {
   return at == object.end() || at->is_null() ? Labels() : at->get<Labels>();
 }
 
-SystemFacts get_system(Connections& engine, std::stop_token stop) {
+SystemFacts get_system(Connections& engine, const std::stop_token& stop) {
   const auto get = [&](const char* target) {
     HttpRequest request;
     request.target = target;

@@ -77,7 +77,7 @@ std::vector<Error> DockerEngine::check(const Run& run, std::stop_token stop) {
         const std::optional<Identity> identity = identity_of(container.labels);
         if (!identity || identity->experiment != run.experiment.name) taken.add(container);
       },
-      std::move(stop));
+      stop);
   std::vector<Error> errors;
   for (const Trial& trial : run.experiment.trials) {
     taken.check(trial, errors);

@@ -96,16 +96,16 @@ void Connections::give_back(std::unique_ptr<Channel> channel) {
   idle_.push_back(std::move(channel));
 }
 
-HttpResponse Connections::send_over_one(const HttpRequest& request, std::stop_token stop) {
+HttpResponse Connections::send_over_one(const HttpRequest& request, const std::stop_token& stop) {
   // One whose call failed is not kept: after an engine's restart all that are idle are broken, and the next
   // call takes a new one.
   std::unique_ptr<Channel> channel = take();
-  HttpResponse response = channel->send(request, std::move(stop));
+  HttpResponse response = channel->send(request, stop);
   give_back(std::move(channel));
   return response;
 }
 
-ApiVersion Connections::version(std::stop_token stop) {
+ApiVersion Connections::version(const std::stop_token& stop) {
   {
     const std::scoped_lock lock(mutex_);
     if (version_) return *version_;
@@ -113,7 +113,7 @@ ApiVersion Connections::version(std::stop_token stop) {
   HttpRequest ping;
   ping.target = "/_ping";
   ping.silence_max = options_.silence_max;
-  const HttpResponse response = send_over_one(ping, std::move(stop));
+  const HttpResponse response = send_over_one(ping, stop);
   if (response.status != 200) throw error_of(response, address_.text());
   const std::string told = response.header("Api-Version");
   if (told.empty()) {
@@ -134,14 +134,14 @@ ApiVersion Connections::version(std::stop_token stop) {
   return *version_;
 }
 
-HttpResponse Connections::send(HttpRequest request, std::stop_token stop) {
+HttpResponse Connections::send(HttpRequest request, const std::stop_token& stop) {
   request.target = fmt::format("/v{}{}", version(stop).text(), request.target);
-  return send_over_one(request, std::move(stop));
+  return send_over_one(request, stop);
 }
 
 HttpResponse Connections::send_checked(HttpRequest request, const std::string& subject,
-                                       std::stop_token stop) {
-  HttpResponse response = send(std::move(request), std::move(stop));
+                                       const std::stop_token& stop) {
+  HttpResponse response = send(std::move(request), stop);
   if (response.status < 200 || response.status >= 300) throw error_of(response, subject);
   return response;
 }

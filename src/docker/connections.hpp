@@ -16,7 +16,8 @@ namespace combu::docker {
 struct ApiVersion {
   int major = 0;
   int minor = 0;
-  auto operator<=>(const ApiVersion&) const = default;
+  auto operator<=>(const ApiVersion&) const =
+      default;  // NOLINT(modernize-use-nullptr): finds it in the rewritten <
   [[nodiscard]] std::string text() const;
 };
 
@@ -35,16 +36,16 @@ class Connections {
   [[nodiscard]] const DockerOptions& options() const { return options_; }
 
   // The version to speak, asked for once by GET /_ping. Throws Error: refused when the engine is too old.
-  ApiVersion version(std::stop_token stop);
+  ApiVersion version(const std::stop_token& stop);
 
   // Sends `request` (its target without the version) over a connection of its own. Any status is an answer.
-  HttpResponse send(HttpRequest request, std::stop_token stop);
+  HttpResponse send(HttpRequest request, const std::stop_token& stop);
 
   // The same; a status other than 2xx is thrown, with `subject`.
-  HttpResponse send_checked(HttpRequest request, const std::string& subject, std::stop_token stop);
+  HttpResponse send_checked(HttpRequest request, const std::string& subject, const std::stop_token& stop);
 
  private:
-  HttpResponse send_over_one(const HttpRequest& request, std::stop_token stop);
+  HttpResponse send_over_one(const HttpRequest& request, const std::stop_token& stop);
   std::unique_ptr<Channel> take();
   void give_back(std::unique_ptr<Channel> channel);
 

@@ -138,7 +138,7 @@ json read_section(const Trial& trial) {
 }  // namespace
 
 bool is_engines_own_network(const std::string& name) {
-  return name == "host" || name == "none" || name == "bridge";
+  return name == "host" || name == "none" || name == "bridge" || name == "default";
 }
 
 json endpoint_json(const Trial& trial, const std::string& network) {

@@ -16,7 +16,7 @@ enum class NetworksAtCreate { first, all };
 [[nodiscard]] nlohmann::json container_json(const Run& run, const Trial& trial, int attempt,
                                             NetworksAtCreate networks);
 
-// "host", "none", "bridge": the engine's own, never made and never removed.
+// "host", "none", "bridge", "default": the engine's own, never made and never removed.
 [[nodiscard]] bool is_engines_own_network(const std::string& name);
 
 // How a trial is attached to one of its networks. On a network of its own kind others reach it by its name.

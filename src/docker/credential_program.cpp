@@ -14,8 +14,6 @@
 #include <csignal>
 #include <system_error>
 
-extern char** environ;
-
 namespace combu::docker {
 namespace {
 

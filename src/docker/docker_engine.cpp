@@ -144,14 +144,14 @@ void DockerEngine::watch(const Selector& selector, const std::function<void(cons
               "the engine ended the stream of its events");
 }
 
-std::vector<std::string> DockerEngine::ids_of(const Key& key, std::stop_token stop) {
+std::vector<std::string> DockerEngine::ids_of(const Key& key, const std::stop_token& stop) {
   std::vector<std::string> ids;
   list_containers(
       connections_, label_filters(key),
       [&](ContainerSummary&& container) {
         if (identity_of(container.labels)) ids.push_back(std::move(container.id));
       },
-      std::move(stop));
+      stop);
   return ids;
 }
 

@@ -34,12 +34,12 @@ class DockerEngine : public Engine {
                    std::stop_token stop) override;
 
  private:
-  std::vector<std::string> ids_of(const Key& key, std::stop_token stop);
+  std::vector<std::string> ids_of(const Key& key, const std::stop_token& stop);
   std::string create_or_adopt(const Run& run, const Trial& trial, int attempt,
-                              std::optional<Sighting>& adopted, std::stop_token stop);
-  ContainerFacts holder_of_name(const Run& run, const Trial& trial, int attempt, std::stop_token stop);
-  void add_to_created(const std::string& id, const Trial& trial, std::stop_token stop);
-  void release_networks(const Selector& selector, Released& released, std::stop_token stop);
+                              std::optional<Sighting>& adopted, const std::stop_token& stop);
+  ContainerFacts holder_of_name(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
+  void add_to_created(const std::string& id, const Trial& trial, const std::stop_token& stop);
+  void release_networks(const Selector& selector, Released& released, const std::stop_token& stop);
 
   Connections connections_;
   std::string config_folder_;

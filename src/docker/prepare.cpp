@@ -168,7 +168,7 @@ std::set<std::string> wanted_networks(const Run& run) {
 
 void prepare_networks(Connections& engine, const Run& run,
                       const std::function<void(const Preparation&)>& tell, std::vector<Error>& errors,
-                      std::stop_token stop) {
+                      const std::stop_token& stop) {
   std::set<std::string> missing = wanted_networks(run);
   if (missing.empty()) return;
   for (const NetworkSummary& network : list_networks(engine, {}, stop)) missing.erase(network.name);

@@ -52,17 +52,21 @@ Released DockerEngine::release(const Selector& selector,
   return released;
 }
 
-void DockerEngine::release_networks(const Selector& selector, Released& released, std::stop_token stop) {
+void DockerEngine::release_networks(const Selector& selector, Released& released,
+                                    const std::stop_token& stop) {
   for (const NetworkSummary& network : list_networks(connections_, label_filters(selector), stop)) {
     const HttpResponse response = remove_network(connections_, network.id, stop);
     if (response.status == 204 || response.status == 200) {
       ++released.networks;
     } else if (response.status != 404) {
-      const Error error = error_of(response, network.name);
+      Error error = error_of(response, network.name);
       if (!concerns_one(error)) throw error;
       const std::vector<std::string> users = network_users(connections_, network.id, stop);
-      released.left.emplace_back(ErrorKind::conflict, network.name,
-                                 users.empty() ? error.message() : still_used_by(users));
+      if (users.empty()) {
+        released.left.push_back(std::move(error));
+      } else {
+        released.shared.emplace_back(ErrorKind::conflict, network.name, still_used_by(users));
+      }
     }
   }
 }

@@ -37,7 +37,7 @@ Sighting sighting_of(const Run& run, const Trial& trial, int attempt, const Cont
 }
 
 Error refusal_of_create(const HttpResponse& response, const Trial& trial) {
-  const Error error = error_of(response, trial.name);
+  Error error = error_of(response, trial.name);
   if (error.kind() != ErrorKind::not_found) return error;
   return {ErrorKind::not_found, trial.name, fmt::format("image {}: {}", trial.image, error.message())};
 }
@@ -57,7 +57,7 @@ std::optional<Sighting> DockerEngine::start(const Run& run, const Trial& trial, 
 
 // The id of what is to be started; `adopted` is set when there is nothing left to start.
 std::string DockerEngine::create_or_adopt(const Run& run, const Trial& trial, int attempt,
-                                          std::optional<Sighting>& adopted, std::stop_token stop) {
+                                          std::optional<Sighting>& adopted, const std::stop_token& stop) {
   const nlohmann::json body =
       container_json(run, trial, attempt, networks_at_create(connections_.version(stop)));
   const HttpResponse created = create_container(connections_, trial, body, stop);
@@ -71,8 +71,8 @@ std::string DockerEngine::create_or_adopt(const Run& run, const Trial& trial, in
 // What has the trial's name already, when it is this very attempt: then an earlier call made it, and its
 // answer was lost.
 ContainerFacts DockerEngine::holder_of_name(const Run& run, const Trial& trial, int attempt,
-                                            std::stop_token stop) {
-  std::optional<ContainerFacts> holder = inspect_container(connections_, trial.name, std::move(stop));
+                                            const std::stop_token& stop) {
+  std::optional<ContainerFacts> holder = inspect_container(connections_, trial.name, stop);
   if (!holder) {
     throw Error(ErrorKind::unavailable, trial.name,
                 "its name was in use a moment ago and is free now; try again");
@@ -84,7 +84,7 @@ ContainerFacts DockerEngine::holder_of_name(const Run& run, const Trial& trial, 
 }
 
 // What has its place between create and start. Each may be done again.
-void DockerEngine::add_to_created(const std::string& id, const Trial& trial, std::stop_token stop) {
+void DockerEngine::add_to_created(const std::string& id, const Trial& trial, const std::stop_token& stop) {
   if (networks_at_create(connections_.version(stop)) == NetworksAtCreate::first) {
     for (std::size_t i = 1; i < trial.networks.size(); ++i) {
       connect_network(connections_, trial.networks[i], id, endpoint_json(trial, trial.networks[i]), stop);

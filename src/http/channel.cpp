@@ -306,7 +306,7 @@ Channel& Channel::operator=(Channel&&) noexcept = default;
 HttpResponse Channel::send(const HttpRequest& request, std::stop_token stop) {
   Impl& impl = *impl_;
   if (stop.stop_requested()) impl.fail(ErrorKind::cancelled, "cancelled");
-  impl.stop = stop;
+  impl.stop = std::move(stop);
   impl.set_silence(request.silence_max);
   Call call(request);
   httplib::Request sent = impl.make_request(call);
@@ -315,7 +315,7 @@ HttpResponse Channel::send(const HttpRequest& request, std::stop_token stop) {
   bool done = false;
   impl.over = false;
   {
-    const std::stop_callback on_stop(stop, [&impl] { impl.break_off(); });
+    const std::stop_callback on_stop(impl.stop, [&impl] { impl.break_off(); });
     // A connection that turns out closed here is made anew before anything is sent; once sent, cpp-httplib
     // sends nothing twice.
     done = impl.client.send(sent, answer, error);

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -14,6 +13,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <cstring>
 #include <exception>
@@ -97,13 +97,12 @@ bool write_frame(int descriptor, const std::string& answer) {
          write_all(descriptor, answer.data(), answer.size());
 }
 
-std::optional<std::string> unframe(std::string frame) {
+std::optional<std::string> unframe(const std::string& frame) {
   std::uint64_t size = 0;
   if (frame.size() < sizeof size) return std::nullopt;
   std::memcpy(&size, frame.data(), sizeof size);
   if (frame.size() - sizeof size != size) return std::nullopt;
-  frame.erase(0, sizeof size);
-  return frame;
+  return frame.substr(sizeof size);
 }
 
 // By _exit only: what the parent has at its exit and in its buffers is not this process's to run or to write.
@@ -246,7 +245,7 @@ ChildEnd end_by_signal(int number) {
 ChildEnd end_of(std::optional<int> status, std::string frame) {
   if (status && WIFSIGNALED(*status)) return end_by_signal(WTERMSIG(*status));
   if (status && WEXITSTATUS(*status) == k_exit_out_of_memory) return {ChildEnd::Kind::out_of_memory, {}, {}};
-  if (auto answer = unframe(std::move(frame))) return {ChildEnd::Kind::answered, *std::move(answer), {}};
+  if (auto answer = unframe(frame)) return {ChildEnd::Kind::answered, *std::move(answer), {}};
   return {ChildEnd::Kind::died, {}, fmt::format("exit code {}", status ? WEXITSTATUS(*status) : -1)};
 }
 

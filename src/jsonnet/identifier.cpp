@@ -195,7 +195,7 @@ std::vector<std::size_t> find_identifiers(std::string_view source) {
   return found;
 }
 
-std::string put_identifier(std::string source, const RunId& run) {
+std::string put_identifier(const std::string& source, const RunId& run) {
   const std::vector<std::size_t> places = find_identifiers(source);
   std::string result;
   result.reserve(source.size() + places.size() * run.text().size());

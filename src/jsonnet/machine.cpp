@@ -39,7 +39,8 @@ char* copy_for(JsonnetVm* vm, std::string_view text) {
   return copy;
 }
 
-char* import_text(void* context, const char* base, const char* wanted, char** found_here, int* success) {
+[[maybe_unused]] char* import_text(void* context, const char* base, const char* wanted, char** found_here,
+                                   int* success) {
   const auto& [vm, importer] = *static_cast<ImportContext*>(context);
   *success = 0;
   *found_here = nullptr;
@@ -60,8 +61,8 @@ char* import_text(void* context, const char* base, const char* wanted, char** fo
   }
 }
 
-int import_bytes(void* context, const char* base, const char* wanted, char** found_here, char** buffer,
-                 std::size_t* length) {
+[[maybe_unused]] int import_bytes(void* context, const char* base, const char* wanted, char** found_here,
+                                  char** buffer, std::size_t* length) {
   const auto& [vm, importer] = *static_cast<ImportContext*>(context);
   *found_here = nullptr;
   std::string text;

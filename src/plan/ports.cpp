@@ -70,7 +70,7 @@ void hold(Holders& holders, std::string_view ip, std::size_t claim) {
 }
 
 std::string port_text(const Port& port) {
-  const std::string number = fmt::format("{}/{}", port.host, port.protocol);
+  std::string number = fmt::format("{}/{}", port.host, port.protocol);
   if (port.host_ip.empty()) return number;
   return is_v6(port.host_ip) ? fmt::format("[{}]:{}", port.host_ip, number)
                              : fmt::format("{}:{}", port.host_ip, number);

@@ -240,8 +240,7 @@ Released World::release(const Selector& selector, Instant now) {
       owner.file = network.second.file;
       if (owner.experiment.empty() || !selects(selector, owner)) return false;
       if (used.contains(network.first)) {
-        released.left.emplace_back(ErrorKind::conflict, network.first,
-                                   "the network is still used by other containers");
+        released.shared.emplace_back(ErrorKind::conflict, network.first, "still used by other containers");
         return false;
       }
       ++released.networks;

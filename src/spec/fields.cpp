@@ -108,6 +108,7 @@ Section::Section(const Json& object, std::span<const Spelling> known, const Plac
     const auto found = std::ranges::find(known, std::string_view(key), &Spelling::spelling);
     if (found == known.end()) {
       std::vector<std::string_view> spellings;
+      spellings.reserve(known.size());
       for (const Spelling& one : known) spellings.push_back(one.spelling);
       const auto meant = nearest(key, spellings);
       if (meant) misspelt_.push_back(std::ranges::find(known, *meant, &Spelling::spelling)->name);

@@ -3,9 +3,7 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstddef>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -19,26 +17,6 @@ namespace combu {
 
 namespace {
 
-struct Owner {
-  uid_t uid;
-  gid_t gid;
-};
-
-std::optional<std::uint32_t> id_from(const std::optional<std::string>& text) {
-  if (!text) return std::nullopt;
-  std::uint32_t id = 0;
-  const auto [end, fault] = std::from_chars(text->data(), text->data() + text->size(), id);
-  return fault == std::errc{} && end == text->data() + text->size() ? std::optional(id) : std::nullopt;
-}
-
-// Under sudo the folders are the caller's, not root's.
-std::optional<Owner> sudo_caller(const Caller& caller) {
-  if (geteuid() != 0 || !caller.env) return std::nullopt;
-  const auto uid = id_from(caller.env("SUDO_UID"));
-  const auto gid = id_from(caller.env("SUDO_GID"));
-  return uid && gid ? std::optional(Owner{*uid, *gid}) : std::nullopt;
-}
-
 std::string reason(int error) {
   return std::generic_category().message(error);
 }
@@ -49,12 +27,13 @@ bool is_file(const std::string& path) {
 }
 
 // mkdir -p; gives why not, or an empty text.
-std::string make_folders(const std::string& path, const std::optional<Owner>& owner) {
+std::string make_folders(const std::string& path, const Caller& caller) {
+  const bool for_another = geteuid() == 0 && caller.uid != 0;
   constexpr mode_t k_mode = 0777;  // less the umask
   for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     const std::string folder = path.substr(0, end);
     if (mkdir(folder.c_str(), k_mode) == 0) {
-      if (owner && lchown(folder.c_str(), owner->uid, owner->gid) != 0) {
+      if (for_another && lchown(folder.c_str(), caller.uid, caller.gid) != 0) {
         return fmt::format("cannot give {} to its owner: {}", folder, reason(errno));
       }
     } else if (errno != EEXIST || is_file(folder)) {
@@ -100,7 +79,6 @@ std::vector<HostPath> distinct_paths(const Experiment& experiment) {
 
 HostFolders make_host_folders(const Experiment& experiment, const Caller& caller) {
   HostFolders result;
-  const auto owner = sudo_caller(caller);
   for (const auto& [trial, volume, folder_meant] : distinct_paths(experiment)) {
     const std::string& path = volume->source;
     struct stat status {};
@@ -108,11 +86,11 @@ HostFolders make_host_folders(const Experiment& experiment, const Caller& caller
     if (stat(path.c_str(), &status) == 0) {
       fault = fault_of_existing(path, status.st_mode, folder_meant);
     } else if (errno == ENOENT || errno == ENOTDIR) {
-      fault = make_folders(path, owner);
+      fault = make_folders(path, caller);
       if (fault.empty()) {
         result.made.push_back(path);
       } else {
-        fault = "is absent and cannot be made: " + fault;
+        fault.insert(0, "is absent and cannot be made: ");
       }
     } else {
       fault = "cannot be read: " + reason(errno);

@@ -149,7 +149,7 @@ std::optional<std::string> fault_of_platform(std::string_view platform) {
       platform.find("//") == std::string_view::npos) {
     return std::nullopt;
   }
-  return fmt::format("\"{}\" is not a platform, such as \"linux/amd64\" or \"linux/arm/v7\"",
+  return fmt::format(R"("{}" is not a platform, such as "linux/amd64" or "linux/arm/v7")",
                      shortened(platform));
 }
 
@@ -163,7 +163,7 @@ std::optional<std::string> fault_of_signal(std::string_view signal) {
   std::string_view plain = signal;
   if (plain.starts_with("SIG")) plain.remove_prefix(3);
   if (std::ranges::find(k_signals, without_offset(plain)) != k_signals.end()) return std::nullopt;
-  return fmt::format("\"{}\" is not a signal, such as \"SIGINT\", \"TERM\" or 9", shortened(signal));
+  return fmt::format(R"("{}" is not a signal, such as "SIGINT", "TERM" or 9)", shortened(signal));
 }
 
 std::optional<std::string> fault_of_user(std::string_view user) {
@@ -171,7 +171,7 @@ std::optional<std::string> fault_of_user(std::string_view user) {
                      std::ranges::count(user, ':') <= 1 &&
                      std::ranges::none_of(user, [](unsigned char c) { return c <= ' ' || c == 0x7F; });
   if (whole) return std::nullopt;
-  return fmt::format("\"{}\" is not a user: \"1000\", \"1000:1000\", a name, or \"caller\"", shortened(user));
+  return fmt::format(R"("{}" is not a user: "1000", "1000:1000", a name, or "caller")", shortened(user));
 }
 
 }  // namespace combu::spec

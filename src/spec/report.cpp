@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <ranges>
 
 namespace combu::spec {
 
@@ -21,7 +20,8 @@ std::string Place::text() const {
   std::vector<const Place*> chain;
   for (const Place* place = this; place->parent_ != nullptr; place = place->parent_) chain.push_back(place);
   std::string text;
-  for (const Place* place : std::views::reverse(chain)) {
+  std::ranges::reverse(chain);
+  for (const Place* place : chain) {
     if (place->name_.data() == nullptr) {
       text += fmt::format("[{}]", place->index_);
     } else if (place->name_.empty() || !plain_key(place->name_)) {

@@ -43,7 +43,7 @@ class VolumeReader {
     const std::size_t first = text->find(':');
     if (first == std::string::npos) {
       report_.add(place_,
-                  fmt::format("\"{}\" is not a volume: write \"HOST:CONTAINER\" or \"HOST:CONTAINER:ro\"",
+                  fmt::format(R"("{}" is not a volume: write "HOST:CONTAINER" or "HOST:CONTAINER:ro")",
                               shortened(*text)));
       return std::nullopt;
     }

@@ -50,7 +50,7 @@ TEST(PutIdentifier, LeavesAllElseAsItIs) {
            "/* local u = 'UUID'; */",
            "/* unterminated local u = 'UUID';",
            "'local u = \"UUID\";'",
-           "\"a \\\" local u = 'UUID'; \"",
+           R"("a \" local u = 'UUID'; ")",
            "@'it''s local u = \"UUID\";'",
            "@\"local u = 'UUID';",
            "|||\n  local u = 'UUID';\n\n  local v = 'UUID';\n||| + 'a'",

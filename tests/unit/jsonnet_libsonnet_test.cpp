@@ -57,16 +57,16 @@ TEST(Sample, OfOneFieldDependsOnNothingElse) {
 
 TEST(Sample, StaysWithinItsBoundsAndReachesThem) {
   EXPECT_EQ(
-      value_with("local s = combu.sample(1000, { i: { min: -2, max: 2, int: true }, u: { min: 3, max: 4 },\n"
+      value_with("local s = combu.sample(300, { i: { min: -2, max: 2, int: true }, u: { min: 3, max: 4 },\n"
                  "  l: { min: 0.001, max: 10, log: true }, n: { min: 1, max: 100, log: true, int: true },\n"
                  "  one: { min: 5, max: 5 } }, 3);\n"
                  "local below(f, x) = std.length([0 for p in s if p[f] < x]);\n"
                  "[std.set([p.i for p in s]),\n"
                  " [0 for p in s if p.u < 3 || p.u >= 4 || p.l < 0.001 || p.l > 10 || p.n < 1 || p.n > 100 "
                  "|| p.one != 5],\n"
-                 " std.abs(below('u', 3.5) - 500) < 80,\n"
-                 " std.abs(below('l', 0.1) - 500) < 80,\n"
-                 " std.abs(below('n', 10) - 500) < 80]"),
+                 " std.abs(below('u', 3.5) - 150) < 45,\n"
+                 " std.abs(below('l', 0.1) - 150) < 45,\n"
+                 " std.abs(below('n', 10) - 150) < 45]"),
       "[[-2,-1,0,1,2],[],true,true,true]");
 }
 

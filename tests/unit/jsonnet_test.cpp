@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -12,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
@@ -65,6 +65,7 @@ class StandardInput {
   int saved_;
 };
 
+// NOLINTBEGIN(concurrency-mt-unsafe): these tests have one thread
 class JsonnetPath {
  public:
   explicit JsonnetPath(const std::string& value) { ::setenv("JSONNET_PATH", value.c_str(), 1); }
@@ -72,6 +73,7 @@ class JsonnetPath {
   JsonnetPath(const JsonnetPath&) = delete;
   JsonnetPath& operator=(const JsonnetPath&) = delete;
 };
+// NOLINTEND(concurrency-mt-unsafe)
 
 TEST(Evaluate, GivesTheJsonAndTheSourceAsItWas) {
   const Scratch scratch;
