@@ -53,7 +53,7 @@ struct Sighting {
   std::optional<int> exit_code;  // of an ended one
   Instant created_at{};          // the epoch when not told
   std::string status;            // the engine's words for people: "Up 3 minutes"
-  bool service = false;  // Trial::service of it
+  bool service = false;          // Trial::service of it
 };
 
 // Selects by labels; what carries none of ours is never selected. Empty fields do not restrict.
@@ -121,7 +121,9 @@ class Engine {
   // attempt is success.
   virtual void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) = 0;
 
-  // What exists: the truth. In no particular order.
+  // What exists, in no particular order: the truth, though one that has just ended may be told as running for
+  // a moment. With up to k_exact_trials_max trials named each is looked at by itself, and that is not so.
+  static constexpr std::size_t k_exact_trials_max = 32;
   [[nodiscard]] virtual std::vector<Sighting> list(const Selector& selector, std::stop_token stop) = 0;
 
   // Tells changes as they happen, until `stop` is set (returns) or the stream breaks (throws unavailable). A

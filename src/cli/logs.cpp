@@ -1,6 +1,10 @@
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <stop_token>
+#include <utility>
 
 #include "cli/commands.hpp"
 #include "cli/moment.hpp"
@@ -16,6 +20,47 @@ struct LogsOptions {
   bool follow = false;
   std::int64_t tail = -1;
   std::string since;
+  bool json = false;
+};
+
+// Where a log goes. False when the reader has gone.
+using LogOut = std::function<bool(LogStream, std::string_view)>;
+
+bool put_as_it_is(LogStream stream, std::string_view piece) {
+  return stream == LogStream::out ? put_out(piece) : put_err(piece);
+}
+
+// One JSON object a line of the log; a last line without an end of line is told by flush().
+class JsonLog {
+ public:
+  explicit JsonLog(std::string trial) : trial_(std::move(trial)) {}
+
+  bool put(LogStream stream, std::string_view piece) {
+    std::string& line = lines_.at(stream == LogStream::out ? 0 : 1);
+    for (std::size_t end = piece.find('\n'); end != std::string_view::npos; end = piece.find('\n')) {
+      line += piece.substr(0, end);
+      piece.remove_prefix(end + 1);
+      if (!tell(stream, line)) return false;
+      line.clear();
+    }
+    line += piece;
+    return true;
+  }
+
+  void flush() {
+    if (!lines_[0].empty()) (void)tell(LogStream::out, lines_[0]);
+    if (!lines_[1].empty()) (void)tell(LogStream::err, lines_[1]);
+  }
+
+ private:
+  bool tell(LogStream stream, const std::string& line) {
+    const nlohmann::ordered_json object{
+        {"trial", trial_}, {"stream", stream == LogStream::out ? "stdout" : "stderr"}, {"line", line}};
+    return put_out(object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  }
+
+  std::string trial_;
+  std::array<std::string, 2> lines_;  // not ended yet, by stream
 };
 
 // Of several runs and attempts of a trial the newest is meant.
@@ -41,8 +86,12 @@ int logs(Session& session, const Invocation& invocation, const LogsOptions& opti
   std::stop_source enough;
   const std::stop_callback on_stop(session.stop(), [&enough] { enough.request_stop(); });
   bool reader_has_gone = false;
+  JsonLog json(options.trial);
+  const LogOut put = options.json
+                         ? LogOut([&json](auto stream, auto piece) { return json.put(stream, piece); })
+                         : LogOut(put_as_it_is);
   const auto tell = [&](LogStream stream, std::string_view piece) {
-    if (reader_has_gone || (stream == LogStream::out ? put_out(piece) : put_err(piece))) return;
+    if (reader_has_gone || put(stream, piece)) return;
     reader_has_gone = true;
     enough.request_stop();
   };
@@ -51,6 +100,7 @@ int logs(Session& session, const Invocation& invocation, const LogsOptions& opti
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::cancelled || !reader_has_gone) throw;
   }
+  if (!reader_has_gone) json.flush();
   return 0;
 }
 
@@ -68,6 +118,7 @@ void add_logs(CLI::App& app, const Invocation& invocation, Action& action) {
       ->check(CLI::NonNegativeNumber);
   command->add_option("--since", options->since, "Only what came since then: 10m, or 2026-01-31T12:00:00Z")
       ->type_name("TIME");
+  command->add_flag("--json", options->json, "One JSON object for each line of it");
   command->footer("Example:\n  combu -f experiment.jsonnet logs -f --tail 100 solver-a-1");
   command->callback([&invocation, &action, options] {
     action = [&invocation, options] {

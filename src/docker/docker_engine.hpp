@@ -34,6 +34,7 @@ class DockerEngine : public Engine {
                    std::stop_token stop) override;
 
  private:
+  void look_again(std::vector<Sighting>& sightings, const std::stop_token& stop);
   std::vector<std::string> ids_of(const Key& key, const std::stop_token& stop);
   std::string create_or_adopt(const Run& run, const Trial& trial, int attempt,
                               std::optional<Sighting>& adopted, const std::stop_token& stop);

@@ -2,7 +2,6 @@
 
 #include <charconv>
 #include <cstdlib>
-#include <optional>
 
 namespace combu {
 
@@ -30,10 +29,11 @@ std::vector<std::string> commands_of(const std::vector<std::string>& words) {
   return commands;
 }
 
-std::optional<double> number(const std::string& text) {
+// -1 for what is none.
+double number(const std::string& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || value < 0 || value > 1e9) return std::nullopt;
+  if (error != std::errc() || value < 0 || value > 1e9) return -1;
   return value;
 }
 
@@ -64,11 +64,11 @@ Script read_script(const Trial& trial, Seconds unknown_takes) {
       words = {command};
     }
     if (words.empty()) continue;
-    const std::optional<double> argument = words.size() == 2 ? number(words[1]) : std::nullopt;
-    if (words[0] == "sleep" && argument) {
-      script.takes += Seconds(*argument);
-    } else if (words[0] == "exit" && argument) {
-      script.exit_code = static_cast<int>(*argument);
+    const double argument = words.size() == 2 ? number(words[1]) : -1;
+    if (words[0] == "sleep" && argument >= 0) {
+      script.takes += Seconds(argument);
+    } else if (words[0] == "exit" && argument >= 0) {
+      script.exit_code = static_cast<int>(argument);
       break;
     } else if (words[0] == "echo") {
       script.output.push_back(echo(words));

@@ -90,6 +90,7 @@ bool own_field(std::string_view spelling) {
 std::optional<std::string_view> meant_field(std::string_view spelling) {
   static const auto k_known = [] {
     std::vector<std::string_view> known;
+    known.reserve(k_spellings.size() + k_planned.size());
     for (const FieldSpelling& one : k_spellings) known.push_back(one.spelling);
     known.insert(known.end(), k_planned.begin(), k_planned.end());
     return known;

@@ -212,6 +212,9 @@ def test_logs_come_apart_and_in_part(combu):
     assert whole.stdout == "1\n2\n3\n" and "oops" in whole.stderr
     tail = combu("logs", "--tail", "2", "one")
     assert len((tail.stdout + tail.stderr).splitlines()) == 2
+    lines = [json.loads(line) for line in combu("logs", "--json", "one").stdout.splitlines()]
+    assert [line["line"] for line in lines if line["stream"] == "stdout"] == whole.stdout.splitlines()
+    assert all(line["trial"] == "one" for line in lines)
     assert "nobody" in combu("logs", "nobody", code=1).stderr
 
 
@@ -221,3 +224,9 @@ def test_wait_returns_when_all_is_over(combu, engine):
     assert combu("wait").stdout == "one: exit code 0\n"
     # An engine tells that a container died a moment before it leaves its list of running ones.
     wait_until(lambda: engine.running() == set(), "its end in the listing")
+
+
+def test_a_run_may_follow_at_once_on_one_that_was_waited_for(combu):
+    combu.write([{"name": f"one-{i}", "image": "combu-test", "cmd": "true"} for i in range(6)])
+    for _ in range(5):
+        combu("run", "--wait")
