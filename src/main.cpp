@@ -1,3 +1,5 @@
 #include "combu/cli.hpp"
 
-int main(int argc, char** argv) { return combu::cli_main(argc, argv); }
+int main(int argc, char** argv) {
+  return combu::cli_main(argc, argv);
+}

@@ -101,8 +101,8 @@ struct Key {
 [[nodiscard]] std::optional<std::string_view> nearest(std::string_view word,
                                                       const std::vector<std::string_view>& known);
 
-// What a message shows of a text from outside: at most 60 characters, cut between characters, on one line (control characters
-// are escaped).
+// What a message shows of a text from outside: at most 60 characters, cut between characters, on one line
+// (control characters are escaped).
 [[nodiscard]] std::string shortened(std::string_view text);
 
 // ---- Time and threads

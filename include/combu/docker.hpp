@@ -15,7 +15,7 @@ namespace combu {
 // Where a Docker Engine is, and where Docker's own settings lie.
 struct DockerPlace {
   Address address;
-  std::string source;  // who says so, for messages: "--host", "DOCKER_HOST", "context lab", "the default"
+  std::string source;  // who says so, for messages: "--engine", "DOCKER_HOST", "context lab", "the default"
   std::string config_folder;  // of config.json with its credentials; need not exist
 };
 

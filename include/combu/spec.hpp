@@ -82,7 +82,7 @@ struct Trial {
   std::string params;        // a JSON object's text, or empty
   bool params_file = false;  // /combu/params.json is wanted in the container
   std::string docker;        // the `docker` section, a JSON object's text, or empty
-  std::string path = {};  // of this trial in the evaluated file ("[17]", "trials[17]"), for messages
+  std::string path = {};     // of this trial in the evaluated file ("[17]", "trials[17]"), for messages
 };
 
 struct Experiment {

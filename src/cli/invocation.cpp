@@ -30,10 +30,11 @@ std::unique_ptr<Progress> open_progress(const Invocation& invocation) {
   return make_progress(parse_progress_form(invocation.progress), stderr);
 }
 
-std::string error_line(const Error& error) {
+std::string error_line(const Error& error, std::string_view engine_source) {
   if (error.kind() != ErrorKind::unavailable) return fmt::format("combu: {}", error.what());
-  return fmt::format("combu: no engine at {}: {}; is it running? DOCKER_HOST or --engine says where it is",
-                     error.subject(), error.message());
+  const std::string source = engine_source.empty() ? "" : fmt::format(" (from {})", engine_source);
+  return fmt::format("combu: no engine at {}{}: {}; is it running? --engine or DOCKER_HOST names another one",
+                     error.subject(), source, error.message());
 }
 
 int exit_code(ErrorKind kind) {

@@ -17,9 +17,11 @@ namespace {
 
 constexpr Seconds k_repeats_told_pause{5};
 
-std::unique_ptr<Engine> open_engine(const std::string& address) {
+std::unique_ptr<Engine> open_engine(const std::string& address, std::string& source) {
   if (address.starts_with("simulated:")) return open_simulated(parse_simulation(address));
-  return open_docker(find_docker(environment, address));
+  const DockerPlace place = find_docker(environment, address);
+  source = place.source;
+  return open_docker(place);
 }
 
 std::ofstream open_trace(const std::string& file) {
@@ -56,7 +58,7 @@ Session::Session(const Invocation& invocation, std::unique_ptr<Progress> progres
     : progress_(std::move(progress)),
       interrupts_([this] { progress_->end(); }),
       trace_(open_trace(invocation.trace)),
-      engine_(open_engine(invocation.engine)),
+      engine_(open_engine(invocation.engine, engine_source_)),
       traced_(trace_.is_open() ? with_trace(*engine_, real_clock(), trace_) : nullptr) {}
 
 std::unique_ptr<Engine> Session::patient_engine() {
@@ -73,7 +75,7 @@ int in_session(const Invocation& invocation, std::unique_ptr<Progress> progress,
   } catch (const Error& error) {
     session.progress().end();
     if (error.kind() == ErrorKind::cancelled && session.signal_code() != 0) return session.signal_code();
-    session.progress().error(error_line(error));
+    session.progress().error(error_line(error, session.engine_source()));
     return exit_code(error.kind());
   }
 }

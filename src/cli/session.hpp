@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <stop_token>
+#include <string>
 
 #include "cli/invocation.hpp"
 #include "combu/engine.hpp"
@@ -22,6 +23,8 @@ class Session {
   [[nodiscard]] std::stop_token stop() const { return interrupts_.token(); }
   // 130 or 143 after the first signal, 0 while there was none.
   [[nodiscard]] int signal_code() const { return interrupts_.signal() == 0 ? 0 : 128 + interrupts_.signal(); }
+  // Who named the engine's address: "--engine", "DOCKER_HOST"; empty for the simulated one.
+  [[nodiscard]] const std::string& engine_source() const { return engine_source_; }
   // The engine, patient: for what has already talked to it. Its repeats are told, though not each.
   [[nodiscard]] std::unique_ptr<Engine> patient_engine();
 
@@ -29,6 +32,7 @@ class Session {
   std::unique_ptr<Progress> progress_;
   Interrupts interrupts_;
   std::ofstream trace_;
+  std::string engine_source_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Engine> traced_;
 };

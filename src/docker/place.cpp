@@ -53,7 +53,7 @@ DockerPlace find_docker(const DockerEnvironment& env, const std::string& explici
   if (place.config_folder.empty()) place.config_folder = setting("HOME") + "/.docker";
   if (!explicit_address.empty()) {
     place.address = parse_address(explicit_address);
-    place.source = "--host";
+    place.source = "--engine";
     return place;
   }
   if (const std::string host = setting("DOCKER_HOST"); !host.empty()) {

@@ -118,8 +118,9 @@ def test_no_engine(combu, ladder, tmp_path, command):
         arguments = ["--engine", address] if not where else []
         result = combu("-f", ladder, *arguments, *command, **where)
         assert result.returncode == 3
-        assert result.stderr.splitlines()[-1].startswith(f"combu: no engine at {address}: ")
-        assert "DOCKER_HOST or --engine" in result.stderr
+        assert result.stderr.splitlines()[-1].startswith(
+            f"combu: no engine at {address} (from {'DOCKER_HOST' if where else '--engine'}): ")
+        assert "--engine or DOCKER_HOST" in result.stderr
 
 
 # ---- Signals and the terminal
