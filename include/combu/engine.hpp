@@ -78,7 +78,7 @@ struct Released {
   std::size_t attempts = 0;
   std::size_t networks = 0;
   std::vector<Error> left;    // what could not be removed, and why; subjects are names
-  std::vector<Error> shared;  // networks that others still use: left as they should be
+  std::vector<Error> in_use;  // networks that the engine keeps because they are in use: no failure
 };
 
 struct LogOptions {

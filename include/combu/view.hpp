@@ -64,8 +64,8 @@ void print_sightings_json(std::ostream& out, std::span<const Sighting> sightings
 // then a number), and what to type next.
 void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, Until until);
 
-// How a person tells combu which experiment is meant, as words of a shell: "-f FILE", or "--experiment NAME"
-// of one that was read from standard input.
-[[nodiscard]] std::string experiment_option(const Experiment& experiment);
+// What a person types for `command` ("kill") of this experiment: "combu -f FILE kill", or "combu kill
+// --experiment NAME" of one that was read from standard input.
+[[nodiscard]] std::string command_line(const Experiment& experiment, std::string_view command);
 
 }  // namespace combu

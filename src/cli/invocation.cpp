@@ -31,9 +31,10 @@ std::unique_ptr<Progress> open_progress(const Invocation& invocation) {
 }
 
 std::string error_line(const Error& error, std::string_view engine_source) {
-  if (error.kind() != ErrorKind::unavailable) return fmt::format("combu: {}", error.what());
+  if (error.kind() != ErrorKind::unavailable && error.kind() != ErrorKind::timeout)
+    return fmt::format("combu: {}", error.what());
   const std::string source = engine_source.empty() ? "" : fmt::format(" (from {})", engine_source);
-  return fmt::format("combu: no engine at {}{}: {}; is it running? --engine or DOCKER_HOST names another one",
+  return fmt::format("combu: no engine at {}{}: {}; --engine or DOCKER_HOST names another one",
                      error.subject(), source, error.message());
 }
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 
@@ -11,9 +12,32 @@ namespace combu {
 namespace {
 
 constexpr std::size_t k_experiments_shown = 5;
+constexpr int k_repeats_max = 5;
 
 std::string counted(std::size_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+// What two selectors both met is told once.
+void append_new(std::vector<Error>& errors, const std::vector<Error>& more) {
+  for (const Error& error : more) {
+    const bool known = std::any_of(errors.begin(), errors.end(),
+                                   [&](const Error& other) { return other.subject() == error.subject(); });
+    if (!known) errors.push_back(error);
+  }
+}
+
+void add(Released& sum, const Released& more) {
+  sum.attempts += more.attempts;
+  sum.networks += more.networks;
+  append_new(sum.left, more.left);
+  sum.in_use = more.in_use;  // a later look knows better
+}
+
+// A run that still starts trials makes new ones while the old ones are removed.
+bool starts_go_on(Session& session, const std::vector<Selector>& selectors, const Released& released) {
+  if (released.attempts == 0 || !released.left.empty()) return false;
+  return !list_all(session, selectors).empty();
 }
 
 Released release_all(Session& session, const std::vector<Selector>& selectors) {
@@ -25,8 +49,8 @@ Released release_all(Session& session, const std::vector<Selector>& selectors) {
     Released released = session.engine().release(selector, tell, session.stop());
     sum.attempts += released.attempts;
     sum.networks += released.networks;
-    sum.left.insert(sum.left.end(), released.left.begin(), released.left.end());
-    sum.shared.insert(sum.shared.end(), released.shared.begin(), released.shared.end());
+    append_new(sum.left, released.left);
+    append_new(sum.in_use, released.in_use);
   }
   return sum;
 }
@@ -44,7 +68,7 @@ void tell_others(Session& session) {
   }
   if (experiments.size() > shown.size())
     shown.push_back(fmt::format("{} more", experiments.size() - shown.size()));
-  session.progress().note(fmt::format("other experiments here: {}; combu --experiment NAME kill removes one",
+  session.progress().note(fmt::format("other experiments here: {}; combu kill --experiment NAME removes one",
                                       fmt::join(shown, ", ")));
 }
 
@@ -52,15 +76,23 @@ int kill(Session& session, const Invocation& invocation, const SelectionOptions&
   std::vector<Selector> selectors = selectors_of(session, invocation, options);
   // A network may be all that is left of a name that the file had before.
   if (options.experiment.empty()) selectors.push_back(selector_of_file(invocation, options));
-  const Released released = release_all(session, selectors);
+  Released released = release_all(session, selectors);
+  for (int again = 0; again < k_repeats_max && starts_go_on(session, selectors, released); ++again)
+    add(released, release_all(session, selectors));
   session.progress().end();
   for (const Error& error : released.left) session.progress().error(fmt::format("left: {}", error.what()));
-  for (const Error& error : released.shared)
-    session.progress().note(fmt::format("the network {} stays: {}", error.subject(), error.message()));
-  if (released.attempts == 0 && released.networks == 0 && released.left.empty() && released.shared.empty()) {
+  for (const Error& error : released.in_use)
+    session.progress().note(
+        fmt::format("the network {} stays: {}; another kill removes it when that has changed",
+                    error.subject(), error.message()));
+  if (released.attempts == 0 && released.networks == 0 && released.left.empty() && released.in_use.empty()) {
     session.progress().note("nothing to remove");
     tell_others(session);
     return 0;
+  }
+  if (starts_go_on(session, selectors, released)) {
+    session.progress().error("a run of it goes on starting trials: end it, and kill again");
+    return 1;
   }
   session.progress().note(fmt::format("removed {}, {}", counted(released.attempts, "container"),
                                       counted(released.networks, "network")));

@@ -58,9 +58,9 @@ Error still_lives(const Experiment& experiment, const std::vector<Sighting>& ear
   const auto count = std::count_if(earlier.begin(), earlier.end(),
                                    [](const Sighting& seen) { return seen.phase == Phase::running; });
   return {ErrorKind::conflict, experiment.name,
-          fmt::format("{} of its trials still run, of an earlier run; `combu {} kill` removes them, or "
+          fmt::format("{} of its trials still run, of an earlier run; `{}` removes them, or "
                       "`run --replace` does so first",
-                      count, experiment_option(experiment))};
+                      count, command_line(experiment, "kill"))};
 }
 
 // What the engine and the caller's folders would refuse, all of it; absent folders of volumes are made.
@@ -124,9 +124,9 @@ int carry_out(Session& session, const Loaded& loaded, const RunOptions& options)
   } catch (const Error& error) {
     session.progress().end();
     session.progress().error(error.what());
-    session.progress().note(
-        fmt::format("what has been started stays: `combu {0} ps` shows it, `combu {0} kill` removes it",
-                    experiment_option(loaded.run.experiment)));
+    session.progress().note(fmt::format("what has been started stays: `{}` shows it, `{}` removes it",
+                                        command_line(loaded.run.experiment, "ps"),
+                                        command_line(loaded.run.experiment, "kill")));
     if (session.signal_code() != 0) return session.signal_code();
     return exit_code(error.kind());
   }

@@ -127,7 +127,10 @@ json read_section(const Trial& trial) {
   }
   const auto host = section.find("HostConfig");
   if (host != section.end() && !host->is_object()) refuse(trial, "HostConfig", "must be an object");
-  if (host != section.end() && host->value("AutoRemove", false)) {
+  if (host != section.end() && host->contains("RestartPolicy")) {
+    refuse(trial, "HostConfig.RestartPolicy", "would start a trial again that combu takes to be over");
+  }
+  if (host != section.end() && host->contains("AutoRemove") && host->at("AutoRemove") != false) {
     refuse(trial, "HostConfig.AutoRemove",
            "would take the exit code away with the container; remove with `combu kill`");
   }

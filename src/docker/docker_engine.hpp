@@ -36,8 +36,13 @@ class DockerEngine : public Engine {
  private:
   void look_again(std::vector<Sighting>& sightings, const std::stop_token& stop);
   std::vector<std::string> ids_of(const Key& key, const std::stop_token& stop);
-  std::string create_or_adopt(const Run& run, const Trial& trial, int attempt,
-                              std::optional<Sighting>& adopted, const std::stop_token& stop);
+  // The container of an attempt, made now or found there: an earlier call made it, and its answer was lost.
+  struct Place {
+    std::string id;
+    bool was_there = false;
+    std::optional<Sighting> nothing_to_start;  // it runs already, or has ended
+  };
+  Place create_or_adopt(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
   ContainerFacts holder_of_name(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
   void add_to_created(const std::string& id, const Trial& trial, const std::stop_token& stop);
   void release_networks(const Selector& selector, Released& released, const std::stop_token& stop);

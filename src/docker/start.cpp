@@ -46,26 +46,35 @@ Error refusal_of_create(const HttpResponse& response, const Trial& trial) {
 
 std::optional<Sighting> DockerEngine::start(const Run& run, const Trial& trial, int attempt,
                                             std::stop_token stop) {
-  std::optional<Sighting> adopted;
-  const std::string id = create_or_adopt(run, trial, attempt, adopted, stop);
-  if (adopted) return adopted;
-  add_to_created(id, trial, stop);
-  // Where this is refused the created container stays: a listing shows it, and a release removes it.
-  start_container(connections_, id, trial.name, stop);
-  return sighting_of(run, trial, attempt, id);
+  Place place = create_or_adopt(run, trial, attempt, stop);
+  if (place.nothing_to_start) return place.nothing_to_start;
+  add_to_created(place.id, trial, stop);
+  try {
+    // Where this is refused the created container stays: a listing shows it, and a release removes it.
+    start_container(connections_, place.id, trial.name, stop);
+  } catch (const Error& error) {
+    if (!place.was_there || error.kind() != ErrorKind::refused) throw;
+    // An engine that died in the middle of a start may be unable to start that container ever again ("task …:
+    // already exists", 20.10): it is made anew.
+    remove_container(connections_, place.id, trial.name, stop);
+    place = create_or_adopt(run, trial, attempt, stop);
+    add_to_created(place.id, trial, stop);
+    start_container(connections_, place.id, trial.name, stop);
+  }
+  return sighting_of(run, trial, attempt, place.id);
 }
 
-// The id of what is to be started; `adopted` is set when there is nothing left to start.
-std::string DockerEngine::create_or_adopt(const Run& run, const Trial& trial, int attempt,
-                                          std::optional<Sighting>& adopted, const std::stop_token& stop) {
+DockerEngine::Place DockerEngine::create_or_adopt(const Run& run, const Trial& trial, int attempt,
+                                                  const std::stop_token& stop) {
   const nlohmann::json body =
       container_json(run, trial, attempt, networks_at_create(connections_.version(stop)));
   const HttpResponse created = create_container(connections_, trial, body, stop);
-  if (created.status == 201) return reading(connections_, [&] { return created_id(created); });
+  if (created.status == 201) return {.id = reading(connections_, [&] { return created_id(created); })};
   if (created.status != 409) throw refusal_of_create(created, trial);
   const ContainerFacts holder = holder_of_name(run, trial, attempt, stop);
-  if (holder.state != "created") adopted = sighting_of(run, trial, attempt, holder);
-  return holder.id;
+  Place place{.id = holder.id, .was_there = true};
+  if (holder.state != "created") place.nothing_to_start = sighting_of(run, trial, attempt, holder);
+  return place;
 }
 
 // What has the trial's name already, when it is this very attempt: then an earlier call made it, and its

@@ -269,6 +269,15 @@ void Channel::Impl::set_silence(std::optional<Seconds> silence_max) {
   client.set_read_timeout(micros / 1'000'000, micros % 1'000'000);
 }
 
+namespace {
+
+// Without its query, which may be long.
+std::string words_of(const HttpRequest& request) {
+  return fmt::format("{} {}", request.method, request.target.substr(0, request.target.find('?')));
+}
+
+}  // namespace
+
 void Channel::Impl::explain(const Call& call, httplib::Error error) {
   if (stop.stop_requested()) fail(ErrorKind::cancelled, "cancelled");
   if (call.sink_refused) fail(ErrorKind::cancelled, "the reader of the answer wanted no more");
@@ -276,16 +285,16 @@ void Channel::Impl::explain(const Call& call, httplib::Error error) {
     fail(ErrorKind::unavailable, why_no_connection(address, error));
   }
   if (call.was_silent()) {
-    fail(ErrorKind::timeout, fmt::format("{} {} was not answered within {}", call.request.method,
-                                         call.request.target, to_string(*call.request.silence_max)));
+    fail(ErrorKind::timeout, fmt::format("{} was not answered within {}", words_of(call.request),
+                                         to_string(*call.request.silence_max)));
   }
   if (!call.headers_came && !answered && speaks_something_else(address)) {
     fail(ErrorKind::corrupt, "the answer is not HTTP; is this a Docker Engine's address?");
   }
   fail(ErrorKind::unavailable,
-       fmt::format("the connection was cut {} {} {}",
+       fmt::format("the connection was cut {} {}",
                    call.headers_came ? "in the middle of the answer to" : "before the answer to",
-                   call.request.method, call.request.target));
+                   words_of(call.request)));
 }
 
 std::string HttpResponse::header(std::string_view name) const {

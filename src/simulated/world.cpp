@@ -240,7 +240,7 @@ Released World::release(const Selector& selector, Instant now) {
       owner.file = network.second.file;
       if (owner.experiment.empty() || !selects(selector, owner)) return false;
       if (used.contains(network.first)) {
-        released.shared.emplace_back(ErrorKind::conflict, network.first, "still used by other containers");
+        released.in_use.emplace_back(ErrorKind::conflict, network.first, "still used by other containers");
         return false;
       }
       ++released.networks;

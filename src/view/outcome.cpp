@@ -46,10 +46,10 @@ void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, U
   print_failures(progress, run, outcome);
   progress.note(summary(run, outcome, until));
   if (outcome.last.started == 0) return;
-  const std::string how = fmt::format("combu {}", experiment_option(run.experiment));
   if (until == Until::started && !outcome.interrupted && !outcome.running.empty())
-    progress.note(fmt::format("{} wait: until they are over", how));
-  progress.note(fmt::format("{} kill: removes {}", how, outcome.last.started == 1 ? "it" : "them"));
+    progress.note(fmt::format("{}: until they are over", command_line(run.experiment, "wait")));
+  progress.note(fmt::format("{}: removes {}", command_line(run.experiment, "kill"),
+                            outcome.last.started == 1 ? "it" : "them"));
 }
 
 }  // namespace combu

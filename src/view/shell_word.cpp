@@ -21,9 +21,10 @@ std::string shell_word(std::string_view text) {
   return word + "'";
 }
 
-std::string experiment_option(const Experiment& experiment) {
-  if (!experiment.file.ends_with("/-")) return fmt::format("-f {}", shell_word(experiment.file));
-  return fmt::format("--experiment {}", shell_word(experiment.name));
+std::string command_line(const Experiment& experiment, std::string_view command) {
+  if (!experiment.file.ends_with("/-"))
+    return fmt::format("combu -f {} {}", shell_word(experiment.file), command);
+  return fmt::format("combu {} --experiment {}", command, shell_word(experiment.name));
 }
 
 }  // namespace combu

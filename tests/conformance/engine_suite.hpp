@@ -534,8 +534,8 @@ TEST_P(EngineSuite, ANetworkInUseIsLeftAndNamed) {
   EXPECT_EQ(released.attempts, 1U);
   EXPECT_EQ(released.networks, 0U);
   EXPECT_THAT(words(released.left), testing::IsEmpty());
-  ASSERT_EQ(released.shared.size(), 1U);
-  EXPECT_EQ(released.shared[0].subject(), "combu-net-used");
+  ASSERT_EQ(released.in_use.size(), 1U);
+  EXPECT_EQ(released.in_use[0].subject(), "combu-net-used");
   EXPECT_TRUE(subject().has_network("combu-net-used"));
   EXPECT_EQ(list_all("net-visitor").at(0).phase, Phase::running);
   EXPECT_EQ(engine().release(all_of(visitor), {}, {}).attempts, 1U);

@@ -30,6 +30,30 @@ def test_an_engine_killed_between_two_starts_and_back(new_engine, combu_on):
     assert engine.names() == set() and engine.networks() == {}
 
 
+def test_starts_that_an_engine_died_in_are_made_anew(new_engine, combu_on):
+    # Without live-restore, and it dies in the middle of eight starts.
+    engine = new_engine("--own-containerd")
+    engine.start()
+    engine.load_image()
+    combu = combu_on(engine)
+    trials = [sleeper(f"t-{i:02}") for i in range(40)]
+    combu.write(trials)
+    running = combu.start("run", "--starts-in-flight", "8", "--progress", "plain")
+    try:
+        wait_until(lambda: len(engine.names()) >= 10, "ten containers")
+        engine.kill9()
+        engine.start()
+        out, err = running.communicate(timeout=120)
+    finally:
+        running.kill()
+        running.wait()
+    assert "could not be started" not in err, err
+    assert engine.names() == {trial["name"] for trial in trials}
+    assert {row["state"] for row in combu.ps().values()} <= {"running", "ended"}
+    combu("kill")
+    assert engine.names() == set()
+
+
 def test_an_engine_that_dies_and_stays_away(new_engine, combu_on):
     engine = new_engine()
     engine.start()

@@ -504,7 +504,7 @@ TEST(Release, WaitsForARemovalThatIsUnderWay) {
               testing::Contains("POST /v1.41/containers/" + k_id + "/wait?condition=removed"));
 }
 
-TEST(Release, WhatIsRefusedIsLeftAndWhatOthersUseIsShared) {
+TEST(Release, WhatIsRefusedIsLeftAndWhatOthersUseIsToldApart) {
   ScriptedDaemon daemon(after_ping([](const Asked& asked) {
     if (asked.method == "DELETE" && asked.target.find("/networks") != std::string::npos) {
       return whole(403, message("has active endpoints"));
@@ -519,8 +519,8 @@ TEST(Release, WhatIsRefusedIsLeftAndWhatOthersUseIsShared) {
   EXPECT_EQ(released.attempts, 0U);
   ASSERT_EQ(released.left.size(), 1U);
   EXPECT_EQ(std::string(released.left[0].what()), "a: device or resource busy");
-  ASSERT_EQ(released.shared.size(), 1U);
-  EXPECT_EQ(std::string(released.shared[0].what()), "n: still used by guest");
+  ASSERT_EQ(released.in_use.size(), 1U);
+  EXPECT_EQ(std::string(released.in_use[0].what()), "n: still used by guest");
 }
 
 TEST(Connections, ALostEngineIsAskedOverANewConnectionWhenItIsBack) {

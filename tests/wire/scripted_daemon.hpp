@@ -212,6 +212,12 @@ class ScriptedDaemon {
     return true;
   }
 
+  // One at a time: a test's handler keeps what it likes between its calls.
+  Reply answer(const Asked& asked) {
+    const std::scoped_lock lock(answering_);
+    return handler_(asked);
+  }
+
   // False when the connection is over.
   bool serve_one(int connection) {
     Asked asked;
@@ -222,7 +228,7 @@ class ScriptedDaemon {
       asked_.push_back(asked);
     }
     changed_.notify_all();
-    const Reply reply = handler_(asked);
+    const Reply reply = answer(asked);
     for (const std::string& piece : reply.pieces) {
       if (::send(connection, piece.data(), piece.size(), MSG_NOSIGNAL) < 0) return false;
     }
@@ -243,6 +249,7 @@ class ScriptedDaemon {
   std::atomic<std::size_t> accepted_ = 0;
   std::thread acceptor_;
   std::list<std::thread> connections_;
+  std::mutex answering_;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::vector<Asked> asked_;
