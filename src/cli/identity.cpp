@@ -34,7 +34,7 @@ std::optional<std::uint32_t> id_from(const std::string& variable) {
 
 std::filesystem::path absolute(const std::string& file) {
   std::error_code failed;
-  const auto path = std::filesystem::absolute(file, failed);
+  auto path = std::filesystem::absolute(file, failed);
   if (failed) throw Error(ErrorKind::invalid, file, "the current folder is not there: " + failed.message());
   return path;
 }

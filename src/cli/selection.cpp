@@ -21,6 +21,7 @@ std::set<std::string> experiments_of(const std::vector<Sighting>& sightings) {
 
 Error unknown_trial(const std::string& trial, const std::vector<Sighting>& sightings) {
   std::vector<std::string_view> known;
+  known.reserve(sightings.size());
   for (const Sighting& sighting : sightings) known.emplace_back(sighting.key.trial);
   const auto near = nearest(trial, known);
   return {ErrorKind::not_found, trial,

@@ -1,6 +1,6 @@
 #include "docker/container_json.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -44,7 +44,7 @@ void add_process(json& body, const Trial& trial) {
   if (trial.entrypoint) body["Entrypoint"] = *trial.entrypoint;
   if (trial.cmd) body["Cmd"] = *trial.cmd;
   json env = json::array();
-  for (const auto& [name, value] : trial.env) env.push_back(name + "=" + value);
+  for (const auto& [name, value] : trial.env) env.push_back(fmt::format("{}={}", name, value));
   if (!env.empty()) body["Env"] = std::move(env);
   if (!trial.workdir.empty()) body["WorkingDir"] = trial.workdir;
   if (!trial.user.empty()) body["User"] = trial.user;

@@ -189,6 +189,7 @@ std::vector<Error> DockerEngine::prepare(const Run& run, const std::function<voi
                                          std::stop_token stop) {
   std::map<ImageKey, Wanted> images = wanted_images(run);
   std::vector<Wanted*> wanted;
+  wanted.reserve(images.size());
   for (auto& [key, image] : images) wanted.push_back(&image);
   (void)connections_.version(stop);
   ImagePreparer preparer(connections_, config_folder_, tell, stop);
