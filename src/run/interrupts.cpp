@@ -1,8 +1,8 @@
 #include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <stop_token>
 #include <thread>
 
