@@ -68,7 +68,7 @@ struct Outcome {
 // bear: what was started stays started. `engine`'s verbs are called from options.starts_in_flight_max threads
 // and two more.
 [[nodiscard]] Outcome drive(Engine& engine, const Run& run, const Plan& plan, const PlannerOptions& options,
-                            Observer& observer, Clock& clock, std::stop_token stop);
+                            Observer& observer, Clock& clock, const std::stop_token& stop);
 
 // Blocks until every attempt that `selector` selects at the time of the call has ended or is gone (services
 // only when it names trials); `tell` hears of each (those already over first). Returns their last sightings.

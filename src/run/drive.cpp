@@ -256,7 +256,7 @@ class Drive {
 }  // namespace
 
 Outcome drive(Engine& engine, const Run& run, const Plan& plan, const PlannerOptions& options,
-              Observer& observer, Clock& clock, std::stop_token stop) {
+              Observer& observer, Clock& clock, const std::stop_token& stop) {
   return Drive(engine, run, plan, options, observer, clock).run(stop);
 }
 

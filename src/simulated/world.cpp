@@ -117,6 +117,7 @@ std::vector<Error> World::prepare(const Run& run, Instant now) {
         networks_.try_emplace(network, Network{run.experiment.name, run.experiment.file, run.id});
     }
   }
+  errors.reserve(users.size());
   for (const auto& [image, trials] : users) {
     errors.emplace_back(ErrorKind::not_found, image,
                         fmt::format("no such image; needed by {}", fmt::join(trials, ", ")));
@@ -163,7 +164,7 @@ Sighting World::start(const Run& run, const Trial& trial, int attempt, Instant n
   }
   run_script(container, trial, script, now);
   emit(container.seen);
-  const Sighting seen = container.seen;
+  Sighting seen = container.seen;
   leave(now);
   return seen;
 }
