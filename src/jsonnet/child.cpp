@@ -242,7 +242,7 @@ ChildEnd end_by_signal(int number) {
   return {ChildEnd::Kind::died, {}, fmt::format("signal {}", number)};
 }
 
-ChildEnd end_of(std::optional<int> status, std::string frame) {
+ChildEnd end_of(std::optional<int> status, const std::string& frame) {
   if (status && WIFSIGNALED(*status)) return end_by_signal(WTERMSIG(*status));
   if (status && WEXITSTATUS(*status) == k_exit_out_of_memory) return {ChildEnd::Kind::out_of_memory, {}, {}};
   if (auto answer = unframe(frame)) return {ChildEnd::Kind::answered, *std::move(answer), {}};
