@@ -96,8 +96,9 @@ struct Key {
 
 // ---- Words
 
-// The known word nearest to `word` by edit distance (a transposition counts one), or nullopt when none is
-// near enough to be meant: at most a third of the word's length, at least 1.
+// The known word that `word` is likely to mean: the nearest by edit distance (a transposition counts one)
+// that is at most a third of the word's length away, at least 1; else the shortest that it abbreviates
+// ("img", "image"); else nullopt.
 [[nodiscard]] std::optional<std::string_view> nearest(std::string_view word,
                                                       const std::vector<std::string_view>& known);
 

@@ -5,10 +5,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "combu/base.hpp"
 #include "combu/engine.hpp"
 #include "combu/http.hpp"
+#include "combu/spec.hpp"
 
 namespace combu {
 
@@ -35,5 +37,10 @@ struct DockerOptions {
 // process that uses it ignores SIGPIPE from then on.
 [[nodiscard]] std::unique_ptr<Engine> open_docker(const DockerPlace& place,
                                                   const DockerOptions& options = {});
+
+// What is wrong with the trials' `docker` sections, each error with its path in the evaluated file: fields
+// that the Docker API does not have, values of a wrong type, and what combu itself needs. A section that many
+// trials share is told once. Pure.
+[[nodiscard]] std::vector<Error> check_docker_sections(const Experiment& experiment);
 
 }  // namespace combu

@@ -30,6 +30,23 @@ std::size_t edit_distance(std::string_view left, std::string_view right) {
   return last[right.size()];
 }
 
+// "img" of "image": all its letters in their order, from the same first one on.
+bool abbreviates(std::string_view word, std::string_view known) {
+  constexpr std::size_t k_letters_least = 3;
+  if (word.size() < k_letters_least || known.empty() || word.front() != known.front()) return false;
+  std::size_t met = 0;
+  for (const char letter : known) met += met < word.size() && word[met] == letter ? 1 : 0;
+  return met == word.size();
+}
+
+std::optional<std::string_view> shortest_abbreviated(std::string_view word,
+                                                     const std::vector<std::string_view>& known) {
+  std::optional<std::string_view> best;
+  for (const std::string_view candidate : known)
+    if (abbreviates(word, candidate) && (!best || candidate.size() < best->size())) best = candidate;
+  return best;
+}
+
 }  // namespace
 
 std::optional<std::string_view> nearest(std::string_view word, const std::vector<std::string_view>& known) {
@@ -47,7 +64,7 @@ std::optional<std::string_view> nearest(std::string_view word, const std::vector
       best_distance = distance;
     }
   }
-  return best;
+  return best ? best : shortest_abbreviated(word, known);
 }
 
 }  // namespace combu

@@ -63,20 +63,54 @@ void add_commands(CLI::App& app, const Invocation& invocation, Action& action) {
   add_version(app, action);
 }
 
-std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
-  if (!app.get_subcommands().empty()) {
-    const std::string& command = app.get_subcommands().front()->get_name();
-    return fmt::format("{}; see combu {} --help", error.what(), command);
+template <class Apps>
+std::string meant_by(const std::string& word, const Apps& apps) {
+  std::vector<std::string_view> names;
+  for (const CLI::App* app : apps) names.emplace_back(app->get_name());
+  const auto near = nearest(word, names);
+  return near ? fmt::format("; is {} meant?", *near) : "; see combu --help";
+}
+
+// The long options that may stand at a command.
+std::string option_meant_by(const std::string& word, const CLI::App& app, const CLI::App& command) {
+  std::vector<std::string> options;
+  for (const CLI::App* one : {&app, &command})
+    for (const CLI::Option* option : one->get_options())
+      for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
+  const auto near = nearest(word.substr(0, word.find('=')), {options.begin(), options.end()});
+  return near ? fmt::format("; is {} meant?", *near) : "";
+}
+
+// What the parser could make nothing of.
+std::string extra_message(const std::string& word, const CLI::App& app, const CLI::App* command) {
+  const bool option = word.starts_with('-');
+  if (command == nullptr) {
+    if (!option)
+      return fmt::format("there is no command {}{}", word, meant_by(word, app.get_subcommands({})));
+    return fmt::format("there is no option {}{}", word, option_meant_by(word, app, app));
   }
-  const std::vector<std::string> extra = app.remaining();
-  const auto word = std::find_if(extra.begin(), extra.end(),
-                                 [](const std::string& text) { return !text.starts_with('-'); });
-  if (word == extra.end()) return fmt::format("{}; see combu --help", error.what());
-  std::vector<std::string_view> commands;
-  for (const CLI::App* command : app.get_subcommands({})) commands.emplace_back(command->get_name());
-  const auto near = nearest(*word, commands);
-  return near ? fmt::format("there is no command {}; is {} meant?", *word, *near)
-              : fmt::format("there is no command {}; see combu --help", *word);
+  const std::string& name = command->get_name();
+  if (option) return fmt::format("{} has no option {}{}", name, word, option_meant_by(word, app, *command));
+  if (word.ends_with("sonnet") || word.ends_with(".json"))
+    return fmt::format("the experiment's file is named before the command: combu -f {} {}", word, name);
+  if (name == "logs")
+    return fmt::format(
+        "{} is one argument too many: logs shows one trial, and the experiment's -f stands before it", word);
+  return fmt::format("{} takes no argument {}", name, word);
+}
+
+std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
+  const auto chosen = app.get_subcommands();
+  const CLI::App* command = chosen.empty() ? nullptr : chosen.front();
+  const std::vector<std::string> extra = app.remaining(true);
+  const auto word =
+      std::ranges::find_if(extra, [](const std::string& text) { return !text.starts_with('-'); });
+  if (word != extra.end() && command == nullptr) return extra_message(*word, app, command);
+  if (!extra.empty()) return extra_message(extra.front(), app, command);
+  if (command == nullptr && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr)
+    return "no command is given; combu --help shows them all";
+  return fmt::format("{}; see combu {}{}--help", error.what(), command == nullptr ? "" : command->get_name(),
+                     command == nullptr ? "" : " ");
 }
 
 // What the parser throws is help and version, too. Returns the exit code.
@@ -116,6 +150,7 @@ int parse_and_act(int argc, const char* const* argv) {
 }  // namespace
 
 int cli_main(int argc, const char* const* argv) {
+  hold_standard_files();
   // Written to a pipe or a socket whose reader has gone: an error of the call, not the end of the program.
   (void)signal(SIGPIPE, SIG_IGN);
   try {

@@ -1,8 +1,6 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
 #include <memory>
 
 #include "cli/commands.hpp"
@@ -11,7 +9,6 @@
 namespace combu {
 namespace {
 
-constexpr std::size_t k_experiments_shown = 5;
 constexpr int k_repeats_max = 5;
 
 std::string counted(std::size_t count, std::string_view noun) {
@@ -55,30 +52,22 @@ Released release_all(Session& session, const std::vector<Selector>& selectors) {
   return sum;
 }
 
-// For the person whose file has moved: what there is on this engine.
-void tell_others(Session& session) {
-  std::map<std::string, std::size_t> experiments;
-  for (const Sighting& sighting : session.engine().list({}, session.stop()))
-    ++experiments[sighting.experiment];
-  if (experiments.empty()) return;
-  std::vector<std::string> shown;
-  for (const auto& [name, count] : experiments) {
-    if (shown.size() == k_experiments_shown) break;
-    shown.push_back(fmt::format("{} ({})", name, counted(count, "container")));
+// False when a run goes on starting trials.
+bool release_until_none(Session& session, const std::vector<Selector>& selectors, Released& released) {
+  for (int round = 0; round <= k_repeats_max; ++round) {
+    const Released more = release_all(session, selectors);
+    add(released, more);
+    if (!starts_go_on(session, selectors, more)) return true;
   }
-  if (experiments.size() > shown.size())
-    shown.push_back(fmt::format("{} more", experiments.size() - shown.size()));
-  session.progress().note(fmt::format("other experiments here: {}; combu kill --experiment NAME removes one",
-                                      fmt::join(shown, ", ")));
+  return false;
 }
 
 int kill(Session& session, const Invocation& invocation, const SelectionOptions& options) {
   std::vector<Selector> selectors = selectors_of(session, invocation, options);
   // A network may be all that is left of a name that the file had before.
   if (options.experiment.empty()) selectors.push_back(selector_of_file(invocation, options));
-  Released released = release_all(session, selectors);
-  for (int again = 0; again < k_repeats_max && starts_go_on(session, selectors, released); ++again)
-    add(released, release_all(session, selectors));
+  Released released;
+  const bool whole = release_until_none(session, selectors, released);
   session.progress().end();
   for (const Error& error : released.left) session.progress().error(fmt::format("left: {}", error.what()));
   for (const Error& error : released.in_use)
@@ -87,16 +76,14 @@ int kill(Session& session, const Invocation& invocation, const SelectionOptions&
                     error.subject(), error.message()));
   if (released.attempts == 0 && released.networks == 0 && released.left.empty() && released.in_use.empty()) {
     session.progress().note("nothing to remove");
-    tell_others(session);
+    if (const std::string others = others_text(session, invocation, options); !others.empty())
+      session.progress().note(others);
     return 0;
-  }
-  if (starts_go_on(session, selectors, released)) {
-    session.progress().error("a run of it goes on starting trials: end it, and kill again");
-    return 1;
   }
   session.progress().note(fmt::format("removed {}, {}", counted(released.attempts, "container"),
                                       counted(released.networks, "network")));
-  return released.left.empty() ? 0 : 1;
+  if (!whole) session.progress().error("a run of it goes on starting trials: end it, and kill again");
+  return whole && released.left.empty() ? 0 : 1;
 }
 
 }  // namespace
@@ -111,7 +98,16 @@ void add_kill(CLI::App& app, const Invocation& invocation, Action& action) {
     action = [&invocation, options] {
       if (invocation.file.empty() && options->experiment.empty())
         throw Error(ErrorKind::invalid, "kill", "which experiment? -f FILE or --experiment NAME says it");
-      return in_session(invocation, [&](Session& session) { return kill(session, invocation, *options); });
+      return in_session(invocation, [&](Session& session) {
+        try {
+          return kill(session, invocation, *options);
+        } catch (const Error& error) {
+          session.progress().end();
+          if (error.kind() == ErrorKind::cancelled)
+            session.progress().note("interrupted: the same command removes what is left");
+          throw;
+        }
+      });
     };
   });
 }

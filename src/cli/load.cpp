@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
+#include <iterator>
 #include <utility>
 
 #include "cli/identity.hpp"
+#include "combu/docker.hpp"
 #include "combu/jsonnet.hpp"
 
 namespace combu {
@@ -44,6 +48,27 @@ Evaluation evaluation_of(const Invocation& invocation, const RunId& run, const C
           .time_max = duration_option("--evaluate-time", invocation.evaluate_time)};
 }
 
+// Of the trial in an error's path: "[17].image", "trials[17].image". What is no trial's comes first.
+std::ptrdiff_t trial_index(const Error& error) {
+  std::string_view path = error.subject();
+  constexpr std::string_view k_before[] = {"trials", "["};
+  for (const std::string_view before : k_before)
+    if (path.starts_with(before)) path.remove_prefix(before.size());
+  std::ptrdiff_t index = -1;
+  std::from_chars(path.data(), path.data() + path.size(), index);
+  return index;
+}
+
+// Rooms look at the file one after another: to the person their errors are one list, in the file's order.
+std::vector<Error> in_file_order(std::vector<Error> of_spec, std::vector<Error> of_plan,
+                                 std::vector<Error> of_sections) {
+  std::vector<Error> errors = std::move(of_spec);
+  std::ranges::move(of_plan, std::back_inserter(errors));
+  std::ranges::move(of_sections, std::back_inserter(errors));
+  std::ranges::stable_sort(errors, {}, trial_index);
+  return errors;
+}
+
 std::string file_error_line(const std::string& file, const Error& error) {
   const std::string name = file == "-" ? "<stdin>" : file;
   const std::string text = error.what();
@@ -65,8 +90,8 @@ std::optional<Loaded> load(const Invocation& invocation, const RunId& run, Progr
     loaded.run.experiment = std::move(reading.experiment);
     Planning planning = make_plan(loaded.run.experiment);
     loaded.plan = std::move(planning.plan);
-    errors = std::move(reading.errors);
-    errors.insert(errors.end(), planning.errors.begin(), planning.errors.end());
+    errors = in_file_order(std::move(reading.errors), std::move(planning.errors),
+                           check_docker_sections(loaded.run.experiment));
   } catch (const Error& error) {
     errors.push_back(error);
   }

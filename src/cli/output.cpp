@@ -1,5 +1,6 @@
 #include "cli/output.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -20,6 +21,14 @@ bool put(std::FILE* stream, std::string_view data, const char* name) {
 }
 
 }  // namespace
+
+void hold_standard_files() {
+  for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(file, F_GETFD) != -1) continue;
+    // The lowest number that is free, which is `file`.
+    (void)open("/dev/null", file == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
 
 bool put_out(std::string_view data) {
   return put(stdout, data, "standard output");

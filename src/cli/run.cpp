@@ -11,6 +11,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/load.hpp"
+#include "cli/run_lock.hpp"
 #include "cli/session.hpp"
 
 namespace combu {
@@ -101,10 +102,12 @@ std::vector<Error> make_room(Session& session, const Experiment& experiment,
     const Released released = session.engine().release(selector, {}, session.stop());
     errors.insert(errors.end(), released.left.begin(), released.left.end());
     const bool was_replaced = replaced.contains(run);
+    const bool one = released.attempts == 1;
     session.progress().note(fmt::format("removed {} {}container{} of run {}, {}", released.attempts,
-                                        was_replaced ? "" : "ended ", released.attempts == 1 ? "" : "s",
-                                        run.text(),
-                                        was_replaced ? "which is replaced" : "whose names are needed again"));
+                                        was_replaced ? "" : "old ", one ? "" : "s", run.text(),
+                                        was_replaced ? "which is replaced"
+                                        : one        ? "whose name is needed again"
+                                                     : "whose names are needed again"));
   }
   return errors;
 }
@@ -135,7 +138,8 @@ int carry_out(Session& session, const Loaded& loaded, const RunOptions& options)
 // Everything that can be refused comes before anything is removed, and that before the first start.
 int run(Session& session, const Loaded& loaded, const RunOptions& options) {
   const Experiment& experiment = loaded.run.experiment;
-  (void)session.engine().facts(session.stop());  // an engine that is away is told at once
+  const Facts facts = session.engine().facts(session.stop());  // an engine that is away is told at once
+  const RunLock lock(experiment, loaded.run.id, facts.address, loaded.caller, session.stop());
   const std::vector<Sighting> earlier = list_earlier(session, experiment);
   const std::set<RunId> living = runs_that_live(earlier);
   std::vector<Error> errors;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -19,14 +20,18 @@ std::set<std::string> experiments_of(const std::vector<Sighting>& sightings) {
   return names;
 }
 
-Error unknown_trial(const std::string& trial, const std::vector<Sighting>& sightings) {
+Error unknown_trial(const std::string& trial, const std::vector<Sighting>& sightings,
+                    const Invocation& invocation) {
   std::vector<std::string_view> known;
   known.reserve(sightings.size());
   for (const Sighting& sighting : sightings) known.emplace_back(sighting.key.trial);
   const auto near = nearest(trial, known);
-  return {ErrorKind::not_found, trial,
-          near ? fmt::format("there is no such trial; is {} meant?", *near)
-               : std::string("there is no such trial; combu ps shows those there are")};
+  return {
+      ErrorKind::not_found, trial,
+      near ? fmt::format("there is no such trial; is {} meant?", *near)
+           : fmt::format("there is no container of it, it was not started or has been removed; `combu {}ps` "
+                         "shows those there are",
+                         invocation.file.empty() ? "" : fmt::format("-f {} ", invocation.file))};
 }
 
 }  // namespace
@@ -70,6 +75,32 @@ std::vector<Sighting> list_all(Session& session, const std::vector<Selector>& se
   return all;
 }
 
+std::string others_text(Session& session, const Invocation& invocation, const SelectionOptions& options) {
+  SelectionOptions any_run = options;
+  any_run.run.clear();
+  if (!options.run.empty()) {
+    std::set<std::string> runs;
+    for (const Sighting& sighting : list_all(session, selectors_of(session, invocation, any_run)))
+      runs.insert(sighting.key.run.text());
+    if (!runs.empty()) return fmt::format("runs of it: {}", fmt::join(runs, ", "));
+  }
+  constexpr std::size_t k_shown = 5;
+  std::map<std::string, std::size_t> experiments;
+  for (const Sighting& sighting : session.engine().list({}, session.stop()))
+    ++experiments[sighting.experiment];
+  std::vector<std::string> shown;
+  for (const auto& [name, count] : experiments) {
+    if (shown.size() == k_shown) {
+      shown.push_back(fmt::format("{} more", experiments.size() - k_shown));
+      break;
+    }
+    shown.push_back(fmt::format("{} ({} container{})", name, count, count == 1 ? "" : "s"));
+  }
+  if (shown.empty()) return {};
+  return fmt::format("other experiments here: {}; --experiment NAME means one of them",
+                     fmt::join(shown, ", "));
+}
+
 std::vector<Sighting> chosen_attempts(Session& session, const Invocation& invocation,
                                       const SelectionOptions& options) {
   const bool anywhere = invocation.file.empty() && options.experiment.empty();
@@ -86,7 +117,12 @@ std::vector<Sighting> chosen_attempts(Session& session, const Invocation& invoca
     missing.erase(sighting.key.trial);
     chosen.push_back(sighting);
   }
-  if (!missing.empty()) throw unknown_trial(*missing.begin(), all);
+  if (all.empty()) {
+    const std::string others = others_text(session, invocation, options);
+    throw Error(ErrorKind::not_found, *wanted.begin(),
+                "nothing of the experiment is on this engine" + (others.empty() ? "" : "; " + others));
+  }
+  if (!missing.empty()) throw unknown_trial(*missing.begin(), all, invocation);
   const std::set<std::string> experiments = experiments_of(chosen);
   if (anywhere && experiments.size() > 1)
     throw Error(ErrorKind::invalid, *wanted.begin(),

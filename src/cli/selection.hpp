@@ -28,6 +28,11 @@ void add_selection(CLI::App& command, SelectionOptions& options);
 // All that the selectors select.
 [[nodiscard]] std::vector<Sighting> list_all(Session& session, const std::vector<Selector>& selectors);
 
+// What else is on the engine, for the person whose -f or --run is not what they think: one line, empty when
+// there is nothing.
+[[nodiscard]] std::string others_text(Session& session, const Invocation& invocation,
+                                      const SelectionOptions& options);
+
 // The attempts that are meant, of trials that are named or of a whole experiment. Throws Error: invalid when
 // neither is named, or a trial's name is of several experiments; not_found for a trial that is not there.
 [[nodiscard]] std::vector<Sighting> chosen_attempts(Session& session, const Invocation& invocation,

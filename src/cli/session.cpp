@@ -1,6 +1,7 @@
 #include "cli/session.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <mutex>
@@ -56,10 +57,17 @@ class RepeatTeller {
 
 Session::Session(const Invocation& invocation, std::unique_ptr<Progress> progress)
     : progress_(std::move(progress)),
-      interrupts_([this] { progress_->end(); }),
+      interrupts_([this, as_json = invocation.progress == "json"] { leave(as_json); }),
       trace_(open_trace(invocation.trace)),
       engine_(open_engine(invocation.engine, engine_source_)),
       traced_(trace_.is_open() ? with_trace(*engine_, real_clock(), trace_) : nullptr) {}
+
+// On the signal's thread, while others may hold any lock.
+void Session::leave(bool as_json) {
+  progress_->end();
+  constexpr std::string_view k_line = "combu: left at once, at the second signal\n";
+  if (!as_json) (void)!write(STDERR_FILENO, k_line.data(), k_line.size());
+}
 
 std::unique_ptr<Engine> Session::patient_engine() {
   const auto teller = std::make_shared<RepeatTeller>(*progress_);

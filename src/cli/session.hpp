@@ -29,6 +29,8 @@ class Session {
   [[nodiscard]] std::unique_ptr<Engine> patient_engine();
 
  private:
+  void leave(bool as_json);
+
   std::unique_ptr<Progress> progress_;
   Interrupts interrupts_;
   std::ofstream trace_;

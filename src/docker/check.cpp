@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "docker/container_json.hpp"
 #include "docker/docker_engine.hpp"
 #include "docker/status.hpp"
 
@@ -82,12 +81,6 @@ std::vector<Error> DockerEngine::check(const Run& run, std::stop_token stop) {
   for (const Trial& trial : run.experiment.trials) {
     taken.check(trial, errors);
     check_networks(trial, errors);
-    if (trial.docker.empty()) continue;
-    try {
-      (void)container_json(run, trial, 1, NetworksAtCreate::all);
-    } catch (const Error& error) {
-      errors.push_back(error);
-    }
   }
   return errors;
 }

@@ -9,6 +9,9 @@
 namespace combu::docker {
 namespace {
 
+// A ping costs an engine nothing: one that does not answer it is stuck, or no engine.
+constexpr Seconds k_ping_silence_max{15};
+
 ErrorKind kind_of(int status) {
   switch (status) {
     case 404:
@@ -112,9 +115,13 @@ ApiVersion Connections::version(const std::stop_token& stop) {
   }
   HttpRequest ping;
   ping.target = "/_ping";
-  ping.silence_max = options_.silence_max;
+  ping.silence_max = std::min(options_.silence_max, k_ping_silence_max);
   const HttpResponse response = send_over_one(ping, stop);
-  if (response.status != 200) throw error_of(response, address_.text());
+  if (response.status != 200) {
+    const Error error = error_of(response, address_.text());
+    throw Error(error.kind(), error.subject(),
+                fmt::format("the engine answers its /_ping with {}; its log may tell why", error.message()));
+  }
   const std::string told = response.header("Api-Version");
   if (told.empty()) {
     throw Error(ErrorKind::corrupt, address_.text(),

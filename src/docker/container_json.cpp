@@ -16,15 +16,6 @@ namespace {
 
 using nlohmann::json;
 
-// Of the body of ContainerCreate. Not here: Labels and what names the container, which are combu's.
-constexpr std::array k_section_fields = {
-    "ArgsEscaped", "AttachStderr", "AttachStdin", "AttachStdout",    "Cmd",
-    "Domainname",  "Entrypoint",   "Env",         "ExposedPorts",    "Healthcheck",
-    "HostConfig",  "Hostname",     "MacAddress",  "NetworkDisabled", "NetworkingConfig",
-    "OnBuild",     "OpenStdin",    "Shell",       "StdinOnce",       "StopSignal",
-    "StopTimeout", "Tty",          "User",        "Volumes",         "WorkingDir",
-    "Labels"};
-
 std::int64_t nanoseconds(Seconds duration) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count();
 }
@@ -99,45 +90,6 @@ void merge(json& into, const json& section) {
   }
 }
 
-[[noreturn]] void refuse(const Trial& trial, std::string_view field, std::string message) {
-  throw Error(ErrorKind::invalid, fmt::format("{}: docker{}{}", trial.name, field.empty() ? "" : ".", field),
-              std::move(message));
-}
-
-void refuse_own_labels(const Trial& trial, const json& section) {
-  const auto labels = section.find("Labels");
-  if (labels == section.end()) return;
-  if (!labels->is_object()) refuse(trial, "Labels", "must be an object");
-  for (const auto& [name, value] : labels->items()) {
-    if (name.starts_with(k_label_prefix))
-      refuse(trial, "Labels." + name, "labels that begin with combu. are combu's own");
-  }
-}
-
-json read_section(const Trial& trial) {
-  json section = json::parse(trial.docker, nullptr, false);
-  if (!section.is_object()) refuse(trial, "", "must be an object");
-  std::vector<std::string_view> known(k_section_fields.begin(), k_section_fields.end());
-  for (const auto& [name, value] : section.items()) {
-    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    const std::optional<std::string_view> meant = nearest(name, known);
-    refuse(trial, name,
-           meant ? fmt::format("the Docker API has no such field; did you mean {}?", *meant)
-                 : "the Docker API's container has no such field, or it is combu's own");
-  }
-  const auto host = section.find("HostConfig");
-  if (host != section.end() && !host->is_object()) refuse(trial, "HostConfig", "must be an object");
-  if (host != section.end() && host->contains("RestartPolicy")) {
-    refuse(trial, "HostConfig.RestartPolicy", "would start a trial again that combu takes to be over");
-  }
-  if (host != section.end() && host->contains("AutoRemove") && host->at("AutoRemove") != false) {
-    refuse(trial, "HostConfig.AutoRemove",
-           "would take the exit code away with the container; remove with `combu kill`");
-  }
-  refuse_own_labels(trial, section);
-  return section;
-}
-
 }  // namespace
 
 bool is_engines_own_network(const std::string& name) {
@@ -158,13 +110,7 @@ json container_json(const Run& run, const Trial& trial, int attempt, NetworksAtC
   add_volumes(host, trial);
   add_ports(body, trial);
   add_networks(body, trial, networks);
-  if (!trial.docker.empty()) {
-    try {
-      merge(body, read_section(trial));
-    } catch (const json::exception& error) {
-      refuse(trial, "", error.what());
-    }
-  }
+  if (!trial.docker.empty()) merge(body, json::parse(trial.docker));
   json& labels = body["Labels"];
   for (const auto& [name, value] : trial.labels) labels[name] = value;
   for (const auto& [name, value] : labels_of(run, trial, attempt)) labels[name] = value;

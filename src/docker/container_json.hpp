@@ -12,7 +12,7 @@ namespace combu::docker {
 // are connected afterwards (moby: docs/api/version-history.md, v1.44).
 enum class NetworksAtCreate { first, all };
 
-// Throws Error(invalid), its subject "TRIAL: docker.FIELD", for a `docker` section that cannot be honoured.
+// The trial's `docker` section has passed check_docker_sections().
 [[nodiscard]] nlohmann::json container_json(const Run& run, const Trial& trial, int attempt,
                                             NetworksAtCreate networks);
 

@@ -125,6 +125,20 @@ Error explain_static(std::string_view account, std::string_view file, const Colu
           std::string(trimmed(without_prefix(rest, ":")))};
 }
 
+// What a person who has only forgotten an argument types. libjsonnet has no place for what is wrong with the
+// call of the file itself (core/vm.cpp).
+std::string hint_for(std::string_view message, bool has_place) {
+  constexpr std::string_view k_external = "undefined external variable: ";
+  if (message.starts_with(k_external))
+    return fmt::format("; give it with -V {}=VALUE", message.substr(k_external.size()));
+  constexpr std::string_view k_parameter = "function parameter ";
+  constexpr std::string_view k_unbound = " not bound in call.";
+  if (has_place || !message.starts_with(k_parameter) || !message.ends_with(k_unbound)) return {};
+  message.remove_prefix(k_parameter.size());
+  message.remove_suffix(k_unbound.size());
+  return fmt::format(" The file is a function: give it with -A {}=VALUE", message);
+}
+
 }  // namespace
 
 Columns::Columns(std::string_view source, const std::vector<std::size_t>& places,
@@ -158,9 +172,9 @@ Error explain(std::string_view account, std::string_view file, const Columns& co
     return explain_static(account.substr(k_static.size()), file, columns);
   }
   const Trace trace = split(without_prefix(account, "RUNTIME ERROR: "), file, columns);
-  if (trace.places.empty()) return {ErrorKind::invalid, std::string(file), trace.message};
+  std::string message = trace.message + hint_for(trace.message, !trace.places.empty());
+  if (trace.places.empty()) return {ErrorKind::invalid, std::string(file), std::move(message)};
   const std::string& innermost = trace.places.front();
-  std::string message = trace.message;
   for (std::size_t i = 1; i < std::min(trace.places.size(), k_trace_lines_max + 1); ++i) {
     message += "\n  from " + trace.places[i];
   }

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "combu/simulated.hpp"
 
@@ -15,7 +17,7 @@ double number(std::string_view name, std::string_view text, double most) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !(value >= 0 && value <= most)) {
-    throw Error(ErrorKind::invalid, "simulated:",
+    throw Error(ErrorKind::invalid, "simulated",
                 fmt::format("option `{}` must be a number from 0 to {}, not `{}`", name, most, text));
   }
   return value;
@@ -59,7 +61,11 @@ SimulationOptions parse_simulation(std::string_view address) {
     const std::size_t equals = pair.find('=');
     const auto option = known.find(pair.substr(0, equals));
     if (option == known.end() || equals == std::string_view::npos) {
-      throw Error(ErrorKind::invalid, "simulated:", fmt::format("unknown option `{}`", pair));
+      std::vector<std::string_view> names;
+      names.reserve(known.size());
+      for (const auto& [name, set] : known) names.push_back(name);
+      throw Error(ErrorKind::invalid, "simulated",
+                  fmt::format("`{}` is no option; NAME=VALUE with one of: {}", pair, fmt::join(names, ", ")));
     }
     option->second(option->first, pair.substr(equals + 1));
   }

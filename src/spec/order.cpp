@@ -20,7 +20,8 @@ namespace {
 constexpr std::array k_depend_fields{Spelling{"trial", "trial"}, Spelling{"condition", "condition"}};
 constexpr std::array k_compose_depend_fields{Spelling{"condition", "condition"}};
 
-std::optional<Condition> read_condition(const Section& section, const Place& place, Report& report) {
+// A wrong one is reported, and read as the default, so that the edge stays for the plan to check.
+Condition read_condition(const Section& section, const Place& place, Report& report) {
   const Json* value = section.find("condition");
   if (value == nullptr) return Condition::started;
   // Compose's words mean the same.
@@ -35,7 +36,7 @@ std::optional<Condition> read_condition(const Section& section, const Place& pla
   }
   const auto choice =
       read_choice(*value, {"started", "healthy", "succeeded", "finished"}, place.key("condition"), report);
-  return choice ? std::optional(static_cast<Condition>(*choice)) : std::nullopt;
+  return choice ? static_cast<Condition>(*choice) : Condition::started;
 }
 
 std::optional<std::string> read_trial_name(const Json& value, const Place& place, Report& report) {
@@ -57,15 +58,15 @@ std::optional<Depend> read_depend(const Json& value, const Place& place, Report&
     return std::nullopt;
   }
   const Section section(value, k_depend_fields, place, report);
-  const auto condition = read_condition(section, place, report);
+  const Condition condition = read_condition(section, place, report);
   const Json* trial = section.find("trial");
   if (trial == nullptr) {
     if (section.lacks("trial")) report.add(place.key("trial"), "missing: the name of the trial to wait for");
     return std::nullopt;
   }
   auto name = read_trial_name(*trial, place.key("trial"), report);
-  if (!name || !condition) return std::nullopt;
-  return Depend{std::move(*name), *condition, place.text()};
+  if (!name) return std::nullopt;
+  return Depend{std::move(*name), condition, place.text()};
 }
 
 // Compose's map: {loader: {condition: "service_healthy"}}.
@@ -76,9 +77,8 @@ std::optional<Depend> read_compose_depend(const std::string& name, const Json& v
     report.add(place, fmt::format("must be {{condition}}, not {}", kind_of(value)));
     return std::nullopt;
   }
-  const auto condition =
-      read_condition(Section(value, k_compose_depend_fields, place, report), place, report);
-  return condition ? std::optional(Depend{name, *condition, place.text()}) : std::nullopt;
+  const Section section(value, k_compose_depend_fields, place, report);
+  return Depend{name, read_condition(section, place, report), place.text()};
 }
 
 bool has_content(const Json& value) {

@@ -76,6 +76,7 @@ class TtyProgress final : public Progress {
   void begin(const Run& run) override {
     std::scoped_lock lock(mutex_);
     run_ = &run;
+    content_.phase.clear();
     keep(begin_line(run), {});
     repaint();
     // Not earlier: the evaluation forks, and wants no other thread.

@@ -37,6 +37,35 @@ def test_errors_of_the_file_are_the_same_for_all(combu, write, command):
     assert result.stderr.startswith("experiment.jsonnet: ")
 
 
+def test_errors_come_in_the_files_order(combu, write):
+    write("""[
+      { name: "a1", image: "x", depends: ["nobody"] },
+      { name: "b1", image: "x", docker: { HostConfig: { Memry: 1 } } },
+      { name: "c1", img: "x" },
+      { name: "d1", image: "x", depends: [{ trial: "e1", condition: "helthy" }] },
+      { name: "e1", image: "x", depends: ["d1"] },
+    ]""")
+    result = combu("-f", "experiment.jsonnet", "validate")
+    assert result.returncode == 2
+    lines = [line.removeprefix("experiment.jsonnet: ") for line in result.stderr.splitlines()]
+    assert [line.split(":")[0] for line in lines] == [
+        "[0].depends[0]", "[1].docker.HostConfig.Memry", "[2].img", "[3].depends[0].condition", "[3].depends"], lines
+    assert "did you mean Memory?" in lines[1]
+    assert "did you mean `image`?" in lines[2]
+    assert "d1 → e1 → d1" in lines[4] or "e1 → d1 → e1" in lines[4]
+
+
+def test_a_missing_argument_is_named_with_its_option(combu, write):
+    write('function(lab) [{ name: "a", image: "x" }]')
+    result = combu("-f", "experiment.jsonnet", "validate")
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+    assert "-A lab=VALUE" in result.stderr
+    write('[{ name: std.extVar("lab"), image: "x" }]')
+    result = combu("-f", "experiment.jsonnet", "validate")
+    assert result.returncode == 2
+    assert "-V lab=VALUE" in result.stderr.splitlines()[0]
+
+
 def test_a_syntax_error_keeps_its_place(combu, write):
     write("[\n  { name: }\n]")
     result = combu("-f", "experiment.jsonnet", "validate")

@@ -27,11 +27,18 @@ def test_help_has_an_example(combu, command):
 
 
 @pytest.mark.parametrize("arguments, message", [
-    ([], "combu: A subcommand is required; see combu --help\n"),
+    ([], "combu: no command is given; combu --help shows them all\n"),
     (["rnu"], "combu: there is no command rnu; is run meant?\n"),
     (["frobnicate"], "combu: there is no command frobnicate; see combu --help\n"),
-    (["run", "--wiat"], "combu: The following argument was not expected: --wiat; see combu run --help\n"),
-    (["run", "run"], "combu: The following argument was not expected: run; see combu run --help\n"),
+    (["run", "--wiat"], "combu: run has no option --wiat; is --wait meant?\n"),
+    (["run", "run"], "combu: run takes no argument run\n"),
+    (["--fiel", "x"], "combu: there is no command x; see combu --help\n"),
+    (["--fiel=x"], "combu: there is no option --fiel=x; is --file meant?\n"),
+    (["plan", "zero.jsonnet"],
+     "combu: the experiment's file is named before the command: combu -f zero.jsonnet plan\n"),
+    (["logs", "-f", "lab.jsonnet", "solver-1"],
+     "combu: solver-1 is one argument too many: logs shows one trial, and the experiment's -f stands before it\n"),
+    (["--engine", "simulated:?sped=1", "-f", "x", "ps"], "combu: simulated: `sped=1` is no option; NAME=VALUE with one of: "),
     (["logs"], "combu: TRIAL is required; see combu logs --help\n"),
     (["run"], "combu: no experiment is given: combu -f experiment.jsonnet …\n"),
     (["kill"], "combu: kill: which experiment? -f FILE or --experiment NAME says it\n"),
@@ -67,7 +74,7 @@ def test_logs_f_follows_and_the_file_stands_before(combu):
     """-f of `logs` is its own: the trial is TRIAL, not a file."""
     result = combu("--engine", "simulated:", "-f", "x.jsonnet", "logs", "-f", "solver-1")
     assert result.returncode == 1
-    assert result.stderr == "combu: solver-1: there is no such trial; combu ps shows those there are\n"
+    assert result.stderr == "combu: solver-1: nothing of the experiment is on this engine\n"
     result = combu("--engine", "simulated:", "logs", "-f", "x.jsonnet", "solver-1")
     assert result.returncode == 2
     assert "solver-1" in result.stderr
@@ -76,7 +83,7 @@ def test_logs_f_follows_and_the_file_stands_before(combu):
 def test_a_trial_may_be_called_like_a_command(combu):
     result = combu("--engine", "simulated:", "-f", "x.jsonnet", "logs", "stop")
     assert result.returncode == 1
-    assert result.stderr.startswith("combu: stop: there is no such trial")
+    assert result.stderr.startswith("combu: stop: nothing of the experiment is on this engine")
 
 
 def test_a_full_disk_is_told(combu, ladder):
@@ -84,6 +91,12 @@ def test_a_full_disk_is_told(combu, ladder):
         result = combu("-f", ladder, "plan", capture_output=False, stdout=full, stderr=subprocess.PIPE)
     assert result.returncode == 1
     assert result.stderr == "combu: standard output: cannot be written: No space left on device\n"
+
+
+def test_a_standard_output_that_is_closed_is_told(combu, ladder):
+    result = combu("-f", ladder, "plan", capture_output=False, stderr=subprocess.PIPE, preexec_fn=lambda: os.close(1))
+    assert result.returncode == 1
+    assert result.stderr == "combu: standard output: cannot be written: Bad file descriptor\n"
 
 
 def test_a_reader_that_has_gone_is_no_error(combu, ladder):

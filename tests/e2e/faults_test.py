@@ -9,22 +9,28 @@ from run_test import sleeper
 MANY = [sleeper(f"t-{i:02}", networks=["many"]) for i in range(40)]
 
 
+def run_through_a_crash(engine, combu, in_flight):
+    """A run whose engine dies when some of its trials are there, and comes back: its exit code and what it said."""
+    running = combu.start("run", "--starts-in-flight", in_flight, "--progress", "plain")
+    try:
+        wait_until(lambda: len(engine.names()) >= in_flight + 4, "some containers")
+        engine.kill9()
+        engine.start()
+        _, err = running.communicate(timeout=120)
+    finally:
+        running.kill()
+        running.wait()
+    return running.returncode, err
+
+
 def test_an_engine_killed_between_two_starts_and_back(new_engine, combu_on):
     engine = new_engine("--own-containerd", "--live-restore")
     engine.start()
     engine.load_image()
     combu = combu_on(engine)
     combu.write(MANY)
-    running = combu.start("run", "--starts-in-flight", "1", "--progress", "plain")
-    try:
-        wait_until(lambda: len(engine.names()) >= 5, "five containers")
-        engine.kill9()
-        engine.start()
-        out, err = running.communicate(timeout=120)
-    finally:
-        running.kill()
-        running.wait()
-    assert running.returncode == 0, out + err
+    code, err = run_through_a_crash(engine, combu, in_flight=1)
+    assert code == 0, err
     assert engine.running() == {trial["name"] for trial in MANY}
     combu("kill")
     assert engine.names() == set() and engine.networks() == {}
@@ -38,15 +44,7 @@ def test_starts_that_an_engine_died_in_are_made_anew(new_engine, combu_on):
     combu = combu_on(engine)
     trials = [sleeper(f"t-{i:02}") for i in range(40)]
     combu.write(trials)
-    running = combu.start("run", "--starts-in-flight", "8", "--progress", "plain")
-    try:
-        wait_until(lambda: len(engine.names()) >= 10, "ten containers")
-        engine.kill9()
-        engine.start()
-        out, err = running.communicate(timeout=120)
-    finally:
-        running.kill()
-        running.wait()
+    _, err = run_through_a_crash(engine, combu, in_flight=8)
     assert "could not be started" not in err, err
     assert engine.names() == {trial["name"] for trial in trials}
     assert {row["state"] for row in combu.ps().values()} <= {"running", "ended"}

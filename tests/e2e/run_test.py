@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 
 from engines import wait_until
 
@@ -121,13 +122,51 @@ def test_a_second_run_is_refused_until_replaced(combu, engine):
     assert set(after) == {"one", "two"} and not set(after.values()) & set(before.values())
 
 
+def test_one_run_of_an_experiment_at_a_time(combu, engine):
+    combu.write([sleeper("one")])
+    first = combu.start("run", "--wait")
+    try:
+        wait_until(lambda: engine.running() == {"one"}, "the trial")
+        before = engine.containers()["one"]["Id"]
+        refused = combu("run", "--replace", code=1)
+        assert f"another combu (process {first.pid})" in refused.stderr
+        assert engine.containers()["one"]["Id"] == before
+    finally:
+        first.send_signal(signal.SIGINT)
+        first.communicate(timeout=60)
+    combu("run", "--replace")
+    assert engine.containers()["one"]["Id"] != before
+
+
+def test_runs_of_one_file_at_the_same_instant(combu, engine):
+    trials = [sleeper(f"t-{i}", networks=["at-once"]) for i in range(20)]
+    combu.write(trials)
+    runs = [combu.start("run") for _ in range(3)]
+    said = [run.communicate(timeout=120)[1] for run in runs]
+    assert sorted(run.returncode for run in runs) == [0, 1, 1], said
+    assert len({c["Config"]["Labels"]["combu.run"] for c in engine.containers().values()}) == 1
+    assert engine.running() == {trial["name"] for trial in trials}
+
+
+def test_experiments_that_make_one_network_at_the_same_instant(combu_on, engine, tmp_path):
+    runs = []
+    for i in range(6):
+        combu = combu_on(engine)
+        combu.file = tmp_path / f"e{i}.jsonnet"
+        combu.write([sleeper(f"e{i}", networks=["shared"])])
+        runs.append(combu.start("run"))
+    said = [run.communicate(timeout=120)[1] for run in runs]
+    assert [run.returncode for run in runs] == [0] * 6, said
+    assert [n["Name"] for n in engine.get("/networks")].count("shared") == 1
+
+
 def test_ended_containers_of_an_earlier_run_make_room(combu, engine):
     combu.write([{"name": "one", "image": "combu-test", "cmd": "true"}])
     combu("run", "--wait")
     first = engine.containers()["one"]["Id"]
     again = combu("run", "--wait")
     assert engine.containers()["one"]["Id"] != first
-    assert "removed 1 ended container" in again.stderr
+    assert "removed 1 old container" in again.stderr
 
 
 def test_wait_tells_by_its_exit_code_whether_a_trial_failed(combu):

@@ -158,27 +158,60 @@ TEST(ContainerJson, TheDockerSectionIsMergedLast) {
   EXPECT_EQ(body.at("Labels").at("combu.trial"), "a");
 }
 
-TEST(ContainerJson, RefusesASectionThatCannotBeHonoured) {
+// ---- the `docker` section
+
+std::vector<std::string> faults_of_section(const std::string& section) {
+  Experiment experiment;
+  experiment.trials = {example_trial(), example_trial()};
+  for (Trial& trial : experiment.trials) trial.docker = section;
+  experiment.trials[0].path = "[0]";
+  experiment.trials[1].path = "[1]";
+  std::vector<std::string> texts;
+  for (const Error& error : check_docker_sections(experiment)) {
+    EXPECT_EQ(error.kind(), ErrorKind::invalid);
+    texts.emplace_back(error.what());
+  }
+  return texts;
+}
+
+TEST(DockerSection, WhatCannotBeHonouredIsToldOnceForAllThatShareIt) {
   const std::map<std::string, std::string> cases = {
       {R"({"HostConfg": {}})",
-       "a: docker.HostConfg: the Docker API has no such field; did you mean HostConfig?"},
+       "[0].docker.HostConfg: the Docker API has no such field; did you mean HostConfig? (trial `a`)"},
       {R"({"Name": "b"})",
-       "a: docker.Name: the Docker API's container has no such field, or it is combu's own"},
-      {R"({"HostConfig": 1})", "a: docker.HostConfig: must be an object"},
+       "[0].docker.Name: the Docker API's container has no such field, or it is combu's own (trial `a`)"},
+      {R"({"CapAdd": ["SYS_PTRACE"]})",
+       "[0].docker.CapAdd: it stands inside HostConfig: docker: {HostConfig: {CapAdd: …}} (trial `a`)"},
+      {R"({"HostConfig": 1})", "[0].docker.HostConfig: must be an object (trial `a`)"},
+      {R"({"HostConfig": {"Memry": 1}})",
+       "[0].docker.HostConfig.Memry: the Docker API has no such field; did you mean Memory? (trial `a`)"},
+      {R"({"HostConfig": {"Gpu": 1}})",
+       "[0].docker.HostConfig.Gpu: the Docker API's HostConfig has no such field (trial `a`)"},
+      {R"({"HostConfig": {"Memory": "512m"}})",
+       "[0].docker.HostConfig.Memory: must be a whole number, in the Docker API's unit (trial `a`)"},
       {R"({"HostConfig": {"AutoRemove": true}})",
-       "a: docker.HostConfig.AutoRemove: would take the exit code away with the container; remove with "
-       "`combu kill`"},
+       "[0].docker.HostConfig.AutoRemove: would take the exit code away with the container; remove with "
+       "`combu kill` (trial `a`)"},
+      {R"({"HostConfig": {"RestartPolicy": {"Name": "always"}}})",
+       "[0].docker.HostConfig.RestartPolicy: would start a trial again that combu takes to be over (trial "
+       "`a`)"},
       {R"({"Labels": {"combu.run": "x"}})",
-       "a: docker.Labels.combu.run: labels that begin with combu. are combu's own"},
+       "[0].docker.Labels.combu.run: labels that begin with combu. are combu's own (trial `a`)"},
   };
   for (const auto& [section, text] : cases) {
-    Trial trial = example_trial();
-    trial.docker = section;
-    const auto error = error_of([&] { (void)body_of(trial); });
-    ASSERT_TRUE(error) << section;
-    EXPECT_EQ(error->kind(), ErrorKind::invalid);
-    EXPECT_EQ(std::string(error->what()), text);
+    EXPECT_EQ(faults_of_section(section), std::vector<std::string>{text}) << section;
   }
+}
+
+TEST(DockerSection, TellsAllThatIsWrongWithIt) {
+  EXPECT_EQ(faults_of_section(R"({"Tty": 1, "HostConfig": {"Dns": "1.1.1.1", "Init": "yes"}})").size(), 3U);
+}
+
+TEST(DockerSection, TakesWhatTheApiKnows) {
+  EXPECT_EQ(faults_of_section(R"({"Tty": true, "Hostname": "h", "Cmd": "true", "Labels": {"x": "y"},
+                                  "HostConfig": {"Memory": 1, "CapAdd": null, "AutoRemove": false,
+                                                 "Ulimits": [{"Name": "nofile", "Soft": 1, "Hard": 1}]}})"),
+            std::vector<std::string>());
 }
 
 // ---- labels
@@ -347,10 +380,12 @@ TEST(Credentials, ComeFromAuths) {
 // docker-credential-NAME programs on PATH.
 class CredentialPrograms : public testing::Test {
  protected:
+  // NOLINTBEGIN(concurrency-mt-unsafe): there is one thread between two tests
   CredentialPrograms() : path_(std::getenv("PATH")) {
     ::setenv("PATH", (folder_.path() + ":" + path_).c_str(), 1);
   }
   ~CredentialPrograms() override { ::setenv("PATH", path_.c_str(), 1); }
+  // NOLINTEND(concurrency-mt-unsafe)
   void program(const std::string& name, const std::string& script) const {
     folder_.write("docker-credential-" + name, "#!/bin/sh\n" + script);
     std::filesystem::permissions(folder_.path() + "/docker-credential-" + name, std::filesystem::perms::all);

@@ -9,7 +9,6 @@ namespace combu {
 namespace {
 
 using testing::_;
-using testing::HasSubstr;
 using testing::InSequence;
 using testing::Return;
 using testing::Throw;

@@ -25,7 +25,7 @@ HttpRequest get(std::string target) {
 }
 
 // The error of sending `request` there; fails when there is none.
-Error failure(const std::string& address, const HttpRequest& request, std::stop_token stop = {}) {
+Error failure(const std::string& address, const HttpRequest& request, const std::stop_token& stop = {}) {
   Channel channel(parse_address(address));
   try {
     channel.send(request, stop);

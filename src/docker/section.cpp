@@ -1,0 +1,227 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+
+#include "combu/docker.hpp"
+#include "docker/labels.hpp"
+
+namespace combu {
+namespace {
+
+using nlohmann::json;
+
+enum class Shape : std::uint8_t { text, number, truth, list, object, words };
+
+struct ApiField {
+  std::string_view name;
+  Shape shape;
+};
+
+// ContainerConfig and HostConfig of the Docker Engine API, v1.41 to v1.51 (moby: api/swagger.yaml).
+constexpr ApiField k_config[] = {
+    {"ArgsEscaped", Shape::truth},
+    {"AttachStderr", Shape::truth},
+    {"AttachStdin", Shape::truth},
+    {"AttachStdout", Shape::truth},
+    {"Cmd", Shape::words},
+    {"Domainname", Shape::text},
+    {"Entrypoint", Shape::words},
+    {"Env", Shape::list},
+    {"ExposedPorts", Shape::object},
+    {"Healthcheck", Shape::object},
+    {"HostConfig", Shape::object},
+    {"Hostname", Shape::text},
+    {"Labels", Shape::object},
+    {"MacAddress", Shape::text},
+    {"NetworkDisabled", Shape::truth},
+    {"OnBuild", Shape::list},
+    {"NetworkingConfig", Shape::object},
+    {"OpenStdin", Shape::truth},
+    {"Shell", Shape::list},
+    {"StdinOnce", Shape::truth},
+    {"StopSignal", Shape::text},
+    {"StopTimeout", Shape::number},
+    {"Tty", Shape::truth},
+    {"User", Shape::text},
+    {"Volumes", Shape::object},
+    {"WorkingDir", Shape::text},
+};
+constexpr ApiField k_host_config[] = {
+    {"Annotations", Shape::object},
+    {"AutoRemove", Shape::truth},
+    {"Binds", Shape::list},
+    {"BlkioDeviceReadBps", Shape::list},
+    {"BlkioDeviceReadIOps", Shape::list},
+    {"BlkioDeviceWriteBps", Shape::list},
+    {"BlkioDeviceWriteIOps", Shape::list},
+    {"BlkioWeight", Shape::number},
+    {"BlkioWeightDevice", Shape::list},
+    {"CapAdd", Shape::list},
+    {"CapDrop", Shape::list},
+    {"Cgroup", Shape::text},
+    {"CgroupParent", Shape::text},
+    {"CgroupnsMode", Shape::text},
+    {"ConsoleSize", Shape::list},
+    {"ContainerIDFile", Shape::text},
+    {"CpuCount", Shape::number},
+    {"CpuPercent", Shape::number},
+    {"CpuPeriod", Shape::number},
+    {"CpuQuota", Shape::number},
+    {"CpuRealtimePeriod", Shape::number},
+    {"CpuRealtimeRuntime", Shape::number},
+    {"CpuShares", Shape::number},
+    {"CpusetCpus", Shape::text},
+    {"CpusetMems", Shape::text},
+    {"DeviceCgroupRules", Shape::list},
+    {"DeviceRequests", Shape::list},
+    {"Devices", Shape::list},
+    {"Dns", Shape::list},
+    {"DnsOptions", Shape::list},
+    {"DnsSearch", Shape::list},
+    {"ExtraHosts", Shape::list},
+    {"GroupAdd", Shape::list},
+    {"IOMaximumBandwidth", Shape::number},
+    {"IOMaximumIOps", Shape::number},
+    {"Init", Shape::truth},
+    {"IpcMode", Shape::text},
+    {"Isolation", Shape::text},
+    {"KernelMemory", Shape::number},
+    {"KernelMemoryTCP", Shape::number},
+    {"Links", Shape::list},
+    {"LogConfig", Shape::object},
+    {"MaskedPaths", Shape::list},
+    {"Memory", Shape::number},
+    {"MemoryReservation", Shape::number},
+    {"MemorySwap", Shape::number},
+    {"MemorySwappiness", Shape::number},
+    {"Mounts", Shape::list},
+    {"NanoCpus", Shape::number},
+    {"NetworkMode", Shape::text},
+    {"OomKillDisable", Shape::truth},
+    {"OomScoreAdj", Shape::number},
+    {"PidMode", Shape::text},
+    {"PidsLimit", Shape::number},
+    {"PortBindings", Shape::object},
+    {"Privileged", Shape::truth},
+    {"PublishAllPorts", Shape::truth},
+    {"ReadonlyPaths", Shape::list},
+    {"ReadonlyRootfs", Shape::truth},
+    {"RestartPolicy", Shape::object},
+    {"Runtime", Shape::text},
+    {"SecurityOpt", Shape::list},
+    {"ShmSize", Shape::number},
+    {"StorageOpt", Shape::object},
+    {"Sysctls", Shape::object},
+    {"Tmpfs", Shape::object},
+    {"UTSMode", Shape::text},
+    {"Ulimits", Shape::list},
+    {"UsernsMode", Shape::text},
+    {"VolumeDriver", Shape::text},
+    {"VolumesFrom", Shape::list},
+};
+
+// "" when it has the shape.
+std::string_view lacks_shape(const json& value, Shape shape) {
+  switch (shape) {
+    case Shape::text:
+      return value.is_string() ? "" : "must be a string";
+    case Shape::number:
+      return value.is_number_integer() ? "" : "must be a whole number, in the Docker API's unit";
+    case Shape::truth:
+      return value.is_boolean() ? "" : "must be true or false";
+    case Shape::list:
+      return value.is_array() ? "" : "must be an array";
+    case Shape::object:
+      return value.is_object() ? "" : "must be an object";
+    case Shape::words:
+      return value.is_array() || value.is_string() ? "" : "must be an array of words";
+  }
+  return "";
+}
+
+class SectionCheck {
+ public:
+  SectionCheck(const Trial& trial, std::vector<Error>& errors) : trial_(trial), errors_(errors) {}
+
+  void check(const json& section) {
+    check_fields(section, "", k_config);
+    if (const json* host = object_at(section, "HostConfig")) check_host(*host);
+    const json* labels = object_at(section, "Labels");
+    if (labels == nullptr) return;
+    for (const auto& [name, value] : labels->items()) {
+      if (name.starts_with(docker::k_label_prefix))
+        add("Labels." + name, "labels that begin with combu. are combu's own");
+    }
+  }
+
+ private:
+  static const json* object_at(const json& section, const char* name) {
+    const auto at = section.find(name);
+    return at != section.end() && at->is_object() ? &*at : nullptr;
+  }
+
+  void check_host(const json& host) {
+    check_fields(host, "HostConfig.", k_host_config);
+    if (host.contains("RestartPolicy"))
+      add("HostConfig.RestartPolicy", "would start a trial again that combu takes to be over");
+    if (host.contains("AutoRemove") && host.at("AutoRemove") == true)
+      add("HostConfig.AutoRemove",
+          "would take the exit code away with the container; remove with `combu kill`");
+  }
+
+  void check_fields(const json& object, const std::string& prefix, std::span<const ApiField> known) {
+    for (const auto& [name, value] : object.items()) {
+      const auto field = std::ranges::find(known, std::string_view(name), &ApiField::name);
+      if (field == known.end()) {
+        add(prefix + shortened(name), unknown(name, prefix.empty()));
+      } else if (const auto fault = lacks_shape(value, field->shape); !fault.empty() && !value.is_null()) {
+        add(prefix + name, std::string(fault));
+      }
+    }
+  }
+
+  static std::optional<std::string_view> meant(std::string_view name, std::span<const ApiField> fields) {
+    std::vector<std::string_view> names;
+    names.reserve(fields.size());
+    for (const ApiField& field : fields) names.push_back(field.name);
+    return nearest(name, names);
+  }
+
+  static std::string unknown(const std::string& name, bool outer) {
+    if (const auto near = meant(name, outer ? std::span<const ApiField>(k_config) : k_host_config))
+      return fmt::format("the Docker API has no such field; did you mean {}?", *near);
+    if (!outer) return "the Docker API's HostConfig has no such field";
+    const auto inside = std::ranges::find(k_host_config, std::string_view(name), &ApiField::name);
+    if (inside != std::end(k_host_config))
+      return fmt::format("it stands inside HostConfig: docker: {{HostConfig: {{{}: …}}}}", name);
+    return "the Docker API's container has no such field, or it is combu's own";
+  }
+
+  void add(const std::string& field, std::string message) {
+    errors_.emplace_back(ErrorKind::invalid, fmt::format("{}.docker.{}", trial_.path, field),
+                         fmt::format("{} (trial `{}`)", message, shortened(trial_.name)));
+  }
+
+  const Trial& trial_;
+  std::vector<Error>& errors_;
+};
+
+}  // namespace
+
+std::vector<Error> check_docker_sections(const Experiment& experiment) {
+  std::vector<Error> errors;
+  std::unordered_set<std::string_view> checked;
+  for (const Trial& trial : experiment.trials) {
+    if (trial.docker.empty() || !checked.insert(trial.docker).second) continue;
+    SectionCheck(trial, errors).check(json::parse(trial.docker));
+  }
+  return errors;
+}
+
+}  // namespace combu
