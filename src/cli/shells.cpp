@@ -33,11 +33,14 @@ std::string joined(const std::vector<std::string>& words, std::string_view betwe
   return fmt::format("{}", fmt::join(words, between));
 }
 
+// The names of the trials that there are, from `ps --json`.
+constexpr std::string_view k_names_of_rows = R"sed(sed -n 's/.*"trial":"\([^"]*\)".*/\1/p')sed";
+
 // ---- bash
 
 // The lines of one command's case; of the words before the command when its name is empty.
 std::string bash_case(std::string_view name, const std::vector<OptionWords>& options,
-                      const std::vector<std::string>& arguments) {
+                      const std::vector<std::string>& arguments, bool takes_trials) {
   std::vector<std::string> all = arguments;
   std::string cases;
   for (const OptionWords& option : options) {
@@ -49,6 +52,7 @@ std::string bash_case(std::string_view name, const std::vector<OptionWords>& opt
     if (!option.choices.empty()) does = fmt::format("_combu_words '{}'", joined(option.choices));
     cases += fmt::format("        {}) {}; return ;;\n", joined(option.names, "|"), does);
   }
+  if (takes_trials) cases += "        *) [[ $cur == -* ]] || { _combu_trials; return; } ;;\n";
   return fmt::format("    {})\n      case $prev in\n{}      esac\n      _combu_words '{}' ;;\n",
                      name.empty() ? "''" : name, cases, joined(all));
 }
@@ -63,19 +67,21 @@ std::string bash_completion(const Words& words) {
     if (option.value != Value::none)
       with_value.insert(with_value.end(), option.names.begin(), option.names.end());
 
-  std::string cases = bash_case("", words.options, commands);
+  std::string cases = bash_case("", words.options, commands, false);
   for (const CommandWords& command : words.commands)
-    cases += bash_case(command.name, options_within(command, words), command.choices);
+    cases += bash_case(command.name, options_within(command, words), command.choices, command.takes_trials);
 
   return fmt::format(
       "# combu's completion for bash: source <(combu completion bash)\n"
       "_combu_words() {{ mapfile -t COMPREPLY < <(compgen -W \"$1\" -- \"$cur\"); }}\n"
       "_combu_paths() {{ compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen \"$1\" -- "
       "\"$cur\"); }}\n"
+      "_combu_trials() {{ _combu_words \"$(combu \"${{file[@]}}\" ps --json 2>/dev/null | {})\"; }}\n"
       "_combu() {{\n"
-      "  local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}} command='' i\n"
+      "  local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}} command='' file=() i\n"
       "  COMPREPLY=()\n"
       "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
+      "    [[ ${{COMP_WORDS[i]}} != @(-f|--file) ]] || file=(-f \"${{COMP_WORDS[i+1]/#\\~/$HOME}}\")\n"
       "    case ${{COMP_WORDS[i]}} in\n"
       "      {}) i=$((i + 1)) ;;\n"
       "      -*) ;;\n"
@@ -86,7 +92,7 @@ std::string bash_completion(const Words& words) {
       "  esac\n"
       "}}\n"
       "complete -F _combu combu\n",
-      joined(with_value, "|"), cases);
+      k_names_of_rows, joined(with_value, "|"), cases);
 }
 
 // ---- zsh
@@ -120,19 +126,29 @@ std::string zsh_completion(const Words& words) {
   for (const CommandWords& command : words.commands) {
     const std::string description = replaced(command.description, "'", "'\\''");
     commands += fmt::format("    '{}:{}'\n", command.name, replaced(description, ":", "\\:"));
-    const std::string argument =
-        command.choices.empty() ? "" : fmt::format(" '*:value:({})'", joined(command.choices));
+    std::string argument;
+    if (!command.choices.empty()) argument = fmt::format(" '*:value:({})'", joined(command.choices));
+    if (command.takes_trials) argument = " '*:trial:_combu_trials'";
     cases += fmt::format("        {}) _arguments {}{} ;;\n", command.name,
                          zsh_options(options_within(command, words)), argument);
   }
   return fmt::format(
       "#compdef combu\n"
       "# combu's completion for zsh: source <(combu completion zsh), or a file _combu in a folder of $fpath\n"
+      "_combu_trials() {{\n"
+      "  local -a trials\n"
+      "  trials=(${{(f)\"$(combu $file ps --json 2>/dev/null | {})\"}})\n"
+      "  compadd -a trials\n"
+      "}}\n"
       "_combu() {{\n"
-      "  local state line\n"
-      "  local -a commands\n"
+      "  local state line i\n"
+      "  local -a commands file\n"
+      "  for ((i = 2; i < CURRENT; i++)); do\n"
+      "    [[ $words[i] != (-f|--file) ]] || file=(-f ${{words[i+1]/#\\~/$HOME}})\n"
+      "    [[ $words[i] != logs ]] || break\n"
+      "  done\n"
       "  commands=(\n{}  )\n"
-      "  _arguments -C {} \\\n        '1:command:->command' '*::argument:->argument'\n"
+      "  _arguments -C -A '-*' {} \\\n        '1:command:->command' '*::argument:->argument'\n"
       "  case $state in\n"
       "    command) _describe command commands ;;\n"
       "    argument)\n"
@@ -141,7 +157,7 @@ std::string zsh_completion(const Words& words) {
       "  esac\n"
       "}}\n"
       "if [ \"$funcstack[1]\" = _combu ]; then _combu \"$@\"; else compdef _combu combu; fi\n",
-      commands, zsh_options(words.options), cases);
+      k_names_of_rows, commands, zsh_options(words.options), cases);
 }
 
 // ---- fish
@@ -163,16 +179,41 @@ std::string fish_option(const OptionWords& option, const std::string& condition)
   return fmt::format("{} -d {}\n", line, fish_text(option.description));
 }
 
+// The commands that have an option of their own by one of its names (`logs -f`).
+std::string outside_of_hiders(const OptionWords& option, const Words& words) {
+  std::vector<std::string> hiders;
+  for (const CommandWords& command : words.commands)
+    for (const OptionWords& own : command.options)
+      if (std::ranges::find_first_of(own.names, option.names) != own.names.end())
+        hiders.push_back(command.name);
+  return hiders.empty() ? "" : fmt::format(" -n 'not __fish_seen_subcommand_from {}'", joined(hiders));
+}
+
 }  // namespace
 
 std::string fish_completion(const Words& words) {
-  std::string text = "# combu's completion for fish: combu completion fish | source\ncomplete -c combu -f\n";
-  for (const OptionWords& option : words.options) text += fish_option(option, "");
+  std::string text = fmt::format(
+      "# combu's completion for fish: combu completion fish | source\n"
+      "function __combu_trials\n"
+      "  set -l words (commandline -opc)\n"
+      "  set -l file\n"
+      "  for i in (seq (count $words))\n"
+      "    contains -- $words[$i] -f --file; and set file -f (string replace -r '^~' $HOME -- $words[(math "
+      "$i + 1)])\n"
+      "    test $words[$i] = logs; and break\n"
+      "  end\n"
+      "  combu $file ps --json 2>/dev/null | {}\n"
+      "end\n"
+      "complete -c combu -f\n",
+      k_names_of_rows);
+  for (const OptionWords& option : words.options)
+    text += fish_option(option, outside_of_hiders(option, words));
   for (const CommandWords& command : words.commands) {
     text += fmt::format("complete -c combu -n __fish_use_subcommand -a {} -d {}\n", command.name,
                         fish_text(command.description));
     const std::string within = fmt::format(" -n '__fish_seen_subcommand_from {}'", command.name);
     for (const OptionWords& option : command.options) text += fish_option(option, within);
+    if (command.takes_trials) text += fmt::format("complete -c combu{} -a '(__combu_trials)'\n", within);
     if (!command.choices.empty())
       text += fmt::format("complete -c combu{} -a '{}'\n", within, joined(command.choices));
   }

@@ -45,9 +45,13 @@ CommandWords command_words(const CLI::App& command) {
   CommandWords words{.name = command.get_name(),
                      .description = command.get_description(),
                      .options = options_of(command),
-                     .choices = {}};
+                     .choices = {},
+                     .takes_trials = false};
   for (const CLI::Option* option : command.get_options())
-    if (!option->nonpositional()) words.choices = choices_of(*option);
+    if (!option->nonpositional()) {
+      words.choices = choices_of(*option);
+      words.takes_trials = option->get_single_name() == "TRIAL";
+    }
   return words;
 }
 

@@ -19,6 +19,7 @@ struct CommandWords {
   std::string description;
   std::vector<OptionWords> options;
   std::vector<std::string> choices;  // of its own argument
+  bool takes_trials = false;         // as its arguments
 };
 
 struct Words {

@@ -110,13 +110,13 @@ def test_a_reader_that_has_gone_is_no_error(combu, ladder):
 
 # ---- Completion
 
-def completions(combu, tmp_path, words):
-    """What bash offers for the last of `words`."""
+def completions(combu, tmp_path, words, ps=":"):
+    """What bash offers for the last of `words`, where `combu` is the shell's `ps`."""
     script = tmp_path / "completion.bash"
     script.write_text(combu("completion", "bash").stdout)
     quoted = " ".join(f"'{word}'" for word in words)
     result = subprocess.run(
-        ["bash", "-c", f"source {script}; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _combu; "
+        ["bash", "-c", f"combu() {{ {ps}; }}; source {script}; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _combu; "
                        'printf "%s\\n" "${COMPREPLY[@]}"'],
         capture_output=True, text=True, timeout=60, cwd=tmp_path, check=True)
     assert result.stderr == ""
@@ -145,6 +145,15 @@ def test_bash_completes_values(combu, tmp_path, ladder):
     assert completions(combu, tmp_path, ["combu", "-J", "fo"]) == ["folder"]
     # After `logs -f` comes a trial, not a file.
     assert completions(combu, tmp_path, ["combu", "logs", "-f", "exp"]) == []
+
+
+def test_bash_completes_trials(combu, tmp_path):
+    rows = r'''[ "$*" = "-f x.jsonnet ps --json" ] && printf '{"run":"r","trial":"%s","attempt":1}\n' solver-1 solver-2 loader'''
+    assert completions(combu, tmp_path, ["combu", "-f", "x.jsonnet", "logs", "so"], rows) == ["solver-1", "solver-2"]
+    assert completions(combu, tmp_path, ["combu", "-f", "x.jsonnet", "logs", "-f", "l"], rows) == ["loader"]
+    assert completions(combu, tmp_path, ["combu", "-f", "x.jsonnet", "wait", "loader", "solver-2"], rows) == ["solver-2"]
+    assert completions(combu, tmp_path, ["combu", "-f", "y.jsonnet", "stop", "so"], rows) == []
+    assert completions(combu, tmp_path, ["combu", "-f", "x.jsonnet", "stop", "--gr"], rows) == ["--grace"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
