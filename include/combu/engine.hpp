@@ -121,9 +121,9 @@ class Engine {
   // attempt is success.
   virtual void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) = 0;
 
-  // What exists, in no particular order: the truth, though one that has just ended may be told as running for
-  // a moment. With up to k_exact_trials_max trials named each is looked at by itself, and that is not so.
-  static constexpr std::size_t k_exact_trials_max = 32;
+  // What exists, in no particular order: the truth, though one of many that has just ended may be told as
+  // running for a moment. Where up to k_exact_max run, each is looked at by itself, and that is not so.
+  static constexpr std::size_t k_exact_max = 32;
   [[nodiscard]] virtual std::vector<Sighting> list(const Selector& selector, std::stop_token stop) = 0;
 
   // Tells changes as they happen, until `stop` is set (returns) or the stream breaks (throws unavailable). A

@@ -39,22 +39,6 @@ std::set<RunId> runs_that_live(const std::vector<Sighting>& earlier) {
   return runs;
 }
 
-// An earlier run may have been waited for to its end a moment ago, and a listing may not know of the end yet.
-std::vector<Sighting> list_earlier(Session& session, const Experiment& experiment) {
-  std::vector<Sighting> earlier = session.engine().list({.experiment = experiment.name}, session.stop());
-  Selector living{.experiment = experiment.name};
-  for (const Sighting& sighting : earlier)
-    if (sighting.phase == Phase::running) living.trials.push_back(sighting.key.trial);
-  if (living.trials.empty() || living.trials.size() > Engine::k_exact_trials_max) return earlier;
-  std::erase_if(earlier, [](const Sighting& sighting) { return sighting.phase == Phase::running; });
-  for (Sighting& sighting : session.engine().list(living, session.stop())) {
-    const bool known = std::any_of(earlier.begin(), earlier.end(),
-                                   [&](const Sighting& other) { return other.id == sighting.id; });
-    if (!known) earlier.push_back(std::move(sighting));
-  }
-  return earlier;
-}
-
 Error still_lives(const Experiment& experiment, const std::vector<Sighting>& earlier) {
   const auto count = std::count_if(earlier.begin(), earlier.end(),
                                    [](const Sighting& seen) { return seen.phase == Phase::running; });
@@ -140,7 +124,8 @@ int run(Session& session, const Loaded& loaded, const RunOptions& options) {
   const Experiment& experiment = loaded.run.experiment;
   const Facts facts = session.engine().facts(session.stop());  // an engine that is away is told at once
   const RunLock lock(experiment, loaded.run.id, facts.address, loaded.caller, session.stop());
-  const std::vector<Sighting> earlier = list_earlier(session, experiment);
+  const std::vector<Sighting> earlier =
+      session.engine().list({.experiment = experiment.name}, session.stop());
   const std::set<RunId> living = runs_that_live(earlier);
   std::vector<Error> errors;
   if (!living.empty() && !options.replace) {

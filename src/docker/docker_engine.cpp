@@ -104,6 +104,14 @@ Facts DockerEngine::facts(std::stop_token stop) {
 }
 
 std::vector<Sighting> DockerEngine::list(const Selector& selector, std::stop_token stop) {
+  std::vector<Sighting> sightings = list_as_told(selector, stop);
+  const auto running =
+      std::ranges::count(sightings, Phase::running, [](const Sighting& seen) { return seen.phase; });
+  if (static_cast<std::size_t>(running) <= k_exact_max) look_again(sightings, stop);
+  return sightings;
+}
+
+std::vector<Sighting> DockerEngine::list_as_told(const Selector& selector, const std::stop_token& stop) {
   const TrialFilter filter(selector);
   std::vector<Sighting> sightings;
   list_containers(
@@ -114,7 +122,6 @@ std::vector<Sighting> DockerEngine::list(const Selector& selector, std::stop_tok
         sightings.push_back(sighting_of(std::move(container), std::move(*identity)));
       },
       stop);
-  if (!selector.trials.empty() && selector.trials.size() <= k_exact_trials_max) look_again(sightings, stop);
   return sightings;
 }
 

@@ -36,7 +36,7 @@ std::string still_used_by(const std::vector<std::string>& names) {
 Released DockerEngine::release(const Selector& selector,
                                const std::function<void(std::size_t, std::size_t)>& tell,
                                std::stop_token stop) {
-  const std::vector<Sighting> selected = list(selector, stop);
+  const std::vector<Sighting> selected = list_as_told(selector, stop);
   Released released;
   std::mutex mutex;
   in_parallel(selected.size(), k_removals_in_flight, [&](std::size_t i) {

@@ -163,6 +163,7 @@ def test_experiments_that_make_one_network_at_the_same_instant(combu_on, engine,
 def test_ended_containers_of_an_earlier_run_make_room(combu, engine):
     combu.write([{"name": "one", "image": "combu-test", "cmd": "true"}])
     combu("run", "--wait")
+    assert combu.ps()["one"]["state"] == "ended"
     first = engine.containers()["one"]["Id"]
     again = combu("run", "--wait")
     assert engine.containers()["one"]["Id"] != first
