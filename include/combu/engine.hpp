@@ -121,9 +121,8 @@ class Engine {
   // attempt is success.
   virtual void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) = 0;
 
-  // What exists, in no particular order: the truth, though one of many that has just ended may be told as
-  // running for a moment. Where up to k_exact_max run, each is looked at by itself, and that is not so.
-  static constexpr std::size_t k_exact_max = 32;
+  // What exists, in no particular order: the truth at some moment after the call, so that a change before it
+  // is in it, whatever watch has told or lost.
   [[nodiscard]] virtual std::vector<Sighting> list(const Selector& selector, std::stop_token stop) = 0;
 
   // Tells changes as they happen, until `stop` is set (returns) or the stream breaks (throws unavailable). A

@@ -65,14 +65,15 @@ struct Outcome {
 // Starts the trials of `run` in the order of `plan`, and returns when options.until is reached, or after
 // `stop` was set and the starts in flight have been answered. A trial that cannot be started blocks only what
 // depends on it. Throws Error(unavailable) when the engine is away for longer than `engine`'s own retries
-// bear: what was started stays started. `engine`'s verbs are called from options.starts_in_flight_max threads
-// and two more.
+// bear: what was started stays started. `engine`'s verbs are called from options.starts_in_flight_max
+// threads, up to 32 more that stop services, and one that watches.
 [[nodiscard]] Outcome drive(Engine& engine, const Run& run, const Plan& plan, const PlannerOptions& options,
                             Observer& observer, Clock& clock, const std::stop_token& stop);
 
 // Blocks until every attempt that `selector` selects at the time of the call has ended or is gone (services
-// only when it names trials); `tell` hears of each (those already over first). Returns their last sightings.
-// Follows the engine's changes; lists again after each reconnect.
+// only when it names trials); `tell` hears of each (those already over first). One that has been created and
+// not started by then is told as such at the end. Returns their last sightings. Follows the engine's changes;
+// lists again after each reconnect.
 [[nodiscard]] std::vector<Sighting> await_end(Engine& engine, const Selector& selector,
                                               const std::function<void(const Sighting&)>& tell,
                                               std::stop_token stop);

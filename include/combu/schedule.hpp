@@ -78,6 +78,7 @@ struct Fact {
   TrialIndex trial = 0;
   TrialState state = TrialState::waiting;
   bool healthy = false;            // state is running, and its health check passes now
+  bool ran = false;                // of one that is over: it was started
   std::optional<int> exit_code;    // of one that ran and ended
   std::string reason;              // of failed and blocked, for a person
   std::optional<TrialIndex> root;  // of blocked: the trial at the head of the chain of causes

@@ -62,10 +62,14 @@ void print_sightings_json(std::ostream& out, std::span<const Sighting> sightings
 
 // The last lines of a run on `progress`: counts, what could not be started or failed and why (at most 20,
 // then a number), and what to type next.
-void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, Until until);
+// `engine`: as for command_line().
+void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, Until until,
+                   std::string_view engine);
 
 // What a person types for `command` ("kill") of this experiment: "combu -f FILE kill", or "combu kill
-// --experiment NAME" of one that was read from standard input.
-[[nodiscard]] std::string command_line(const Experiment& experiment, std::string_view command);
+// --experiment NAME" of one that was read from standard input. `engine`: the address that was given by
+// --engine, empty when there was none.
+[[nodiscard]] std::string command_line(const Experiment& experiment, std::string_view command,
+                                       std::string_view engine);
 
 }  // namespace combu

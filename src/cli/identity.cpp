@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "cli/environment.hpp"
 
@@ -42,10 +43,21 @@ std::filesystem::path absolute(const std::string& file) {
 }  // namespace
 
 std::string identity_of(const std::string& file) {
-  if (file == "-") return absolute(file).string();
   std::error_code failed;
-  const auto path = std::filesystem::weakly_canonical(absolute(file), failed);
-  return failed ? absolute(file).lexically_normal().string() : path.string();
+  auto path = absolute(file);
+  if (file != "-") {
+    const auto canonical = std::filesystem::weakly_canonical(path, failed);
+    path = failed ? path.lexically_normal() : canonical;
+  }
+  try {
+    (void)nlohmann::json(path.string()).dump();
+  } catch (const nlohmann::json::exception&) {
+    throw Error(
+        ErrorKind::invalid,
+        nlohmann::json(path.string()).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace),
+        "its path is not UTF-8, and no label of a container can hold it; rename the folder or the file");
+  }
+  return path.string();
 }
 
 Caller caller_of(const std::string& file) {

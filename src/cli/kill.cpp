@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 
 #include "cli/commands.hpp"
+#include "cli/identity.hpp"
+#include "cli/run_lock.hpp"
 #include "cli/selection.hpp"
 
 namespace combu {
@@ -57,15 +60,34 @@ bool release_until_none(Session& session, const std::vector<Selector>& selectors
   for (int round = 0; round <= k_repeats_max; ++round) {
     const Released more = release_all(session, selectors);
     add(released, more);
-    if (!starts_go_on(session, selectors, more)) return true;
+    // A network that one selector's containers were on may be free when another's are gone, too.
+    const bool look_again = selectors.size() > 1 && more.attempts > 0 && !more.in_use.empty();
+    if (!look_again && !starts_go_on(session, selectors, more)) return true;
   }
   return false;
+}
+
+// What is removed while a run still starts is started again, and an engine may lose count of its networks'
+// users.
+void interrupt_runs(Session& session, const Invocation& invocation, const std::vector<Selector>& selectors) {
+  std::set<std::string> experiments;
+  for (const Selector& selector : selectors)
+    experiments.insert(selector.experiment.empty() ? selector.file : selector.experiment);
+  for (const std::string& experiment : experiments) {
+    const auto interrupted = interrupt_run(experiment, selectors.front().run, session.engine_address(),
+                                           caller_of(invocation.file.empty() ? "-" : invocation.file),
+                                           session.stop());
+    if (interrupted)
+      session.progress().note(fmt::format("interrupted run {} (process {}), which was still starting trials",
+                                          interrupted->run, interrupted->process));
+  }
 }
 
 int kill(Session& session, const Invocation& invocation, const SelectionOptions& options) {
   std::vector<Selector> selectors = selectors_of(session, invocation, options);
   // A network may be all that is left of a name that the file had before.
   if (options.experiment.empty()) selectors.push_back(selector_of_file(invocation, options));
+  interrupt_runs(session, invocation, selectors);
   Released released;
   const bool whole = release_until_none(session, selectors, released);
   session.progress().end();

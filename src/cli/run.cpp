@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <unordered_set>
 #include <utility>
@@ -39,13 +40,14 @@ std::set<RunId> runs_that_live(const std::vector<Sighting>& earlier) {
   return runs;
 }
 
-Error still_lives(const Experiment& experiment, const std::vector<Sighting>& earlier) {
+Error still_lives(const Experiment& experiment, const std::vector<Sighting>& earlier,
+                  std::string_view engine) {
   const auto count = std::count_if(earlier.begin(), earlier.end(),
                                    [](const Sighting& seen) { return seen.phase == Phase::running; });
   return {ErrorKind::conflict, experiment.name,
           fmt::format("{} of its trials still run, of an earlier run; `{}` removes them, or "
                       "`run --replace` does so first",
-                      count, command_line(experiment, "kill"))};
+                      count, command_line(experiment, "kill", engine))};
 }
 
 // What the engine and the caller's folders would refuse, all of it; absent folders of volumes are made.
@@ -96,47 +98,85 @@ std::vector<Error> make_room(Session& session, const Experiment& experiment,
   return errors;
 }
 
-int carry_out(Session& session, const Loaded& loaded, const RunOptions& options) {
+// Passes all on, and lets go of the lock when there is nothing left to start: from then on what lives tells
+// other runs that this one is there.
+class UnlockWhenStarted final : public Observer {
+ public:
+  UnlockWhenStarted(Observer& next, std::optional<RunLock>& lock) : next_(next), lock_(lock) {}
+  void fact(const Fact& fact) override { next_.fact(fact); }
+  void snapshot(const Snapshot& snapshot) override {
+    const std::size_t to_start = snapshot.count(TrialState::waiting) + snapshot.count(TrialState::ready) +
+                                 snapshot.count(TrialState::starting);
+    if (to_start == 0) lock_.reset();
+    next_.snapshot(snapshot);
+  }
+
+ private:
+  Observer& next_;
+  std::optional<RunLock>& lock_;
+};
+
+// Whoever only starts is done when all have been started, however these fare.
+bool has_failed(const Outcome& outcome, Until until) {
+  return std::ranges::any_of(outcome.unsuccessful,
+                             [&](const Fact& fact) { return until == Until::ended || !fact.ran; });
+}
+
+int carry_out(Session& session, const Loaded& loaded, const RunOptions& options,
+              std::optional<RunLock>& lock) {
   const PlannerOptions planner{
       .starts_in_flight_max = options.parallel == "false" ? 1 : options.starts_in_flight,
       .until = options.wait ? Until::ended : Until::started};
   session.progress().begin(loaded.run);
   const auto engine = session.patient_engine();
   try {
+    UnlockWhenStarted observer(session.progress(), lock);
     const Outcome outcome =
-        drive(*engine, loaded.run, loaded.plan, planner, session.progress(), real_clock(), session.stop());
-    print_outcome(session.progress(), loaded.run, outcome, planner.until);
+        drive(*engine, loaded.run, loaded.plan, planner, observer, real_clock(), session.stop());
+    print_outcome(session.progress(), loaded.run, outcome, planner.until, session.given_engine());
     if (outcome.interrupted && session.signal_code() != 0) return session.signal_code();
-    return outcome.unsuccessful.empty() ? 0 : 1;
+    return has_failed(outcome, planner.until) ? 1 : 0;
   } catch (const Error& error) {
     session.progress().end();
     session.progress().error(error.what());
     session.progress().note(fmt::format("what has been started stays: `{}` shows it, `{}` removes it",
-                                        command_line(loaded.run.experiment, "ps"),
-                                        command_line(loaded.run.experiment, "kill")));
+                                        command_line(loaded.run.experiment, "ps", session.given_engine()),
+                                        command_line(loaded.run.experiment, "kill", session.given_engine())));
     if (session.signal_code() != 0) return session.signal_code();
     return exit_code(error.kind());
+  }
+}
+
+// Where no lock can be had there is none: the run is worth more.
+void take(std::optional<RunLock>& lock, Session& session, const Loaded& loaded) {
+  try {
+    lock.emplace(loaded.run.experiment.name, loaded.run.id, session.engine_address(), loaded.caller,
+                 session.stop());
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::refused) throw;
+    session.progress().note(
+        fmt::format("two runs at the same instant would not be noticed: {}", error.what()));
   }
 }
 
 // Everything that can be refused comes before anything is removed, and that before the first start.
 int run(Session& session, const Loaded& loaded, const RunOptions& options) {
   const Experiment& experiment = loaded.run.experiment;
-  const Facts facts = session.engine().facts(session.stop());  // an engine that is away is told at once
-  const RunLock lock(experiment, loaded.run.id, facts.address, loaded.caller, session.stop());
+  std::optional<RunLock> lock;
+  take(lock, session, loaded);
   const std::vector<Sighting> earlier =
       session.engine().list({.experiment = experiment.name}, session.stop());
   const std::set<RunId> living = runs_that_live(earlier);
   std::vector<Error> errors;
   if (!living.empty() && !options.replace) {
-    errors.push_back(still_lives(experiment, earlier));
+    errors.push_back(still_lives(experiment, earlier, session.given_engine()));
   } else {
     errors = look_ahead(session, loaded);
   }
   if (errors.empty()) errors = prepare(session, loaded.run);
   if (errors.empty()) errors = make_room(session, experiment, earlier, living);
   if (!errors.empty()) return tell_errors(session, errors);
-  return carry_out(session, loaded, options);
+  return carry_out(session, loaded, options, lock);
 }
 
 int run(const Invocation& invocation, const RunOptions& options) {

@@ -28,7 +28,8 @@ Error unknown_trial(const std::string& trial, const std::vector<Sighting>& sight
   const auto near = nearest(trial, known);
   return {
       ErrorKind::not_found, trial,
-      near ? fmt::format("there is no such trial; is {} meant?", *near)
+      near ? fmt::format(
+                 "there is no container of it: it was not started or has been removed, or {} is meant", *near)
            : fmt::format("there is no container of it, it was not started or has been removed; `combu {}ps` "
                          "shows those there are",
                          invocation.file.empty() ? "" : fmt::format("-f {} ", invocation.file))};

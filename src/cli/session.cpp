@@ -18,9 +18,11 @@ namespace {
 
 constexpr Seconds k_repeats_told_pause{5};
 
-std::unique_ptr<Engine> open_engine(const std::string& address, std::string& source) {
-  if (address.starts_with("simulated:")) return open_simulated(parse_simulation(address));
-  const DockerPlace place = find_docker(environment, address);
+std::unique_ptr<Engine> open_engine(const std::string& given, std::string& source, std::string& address) {
+  address = given;
+  if (given.starts_with("simulated:")) return open_simulated(parse_simulation(given));
+  const DockerPlace place = find_docker(environment, given);
+  address = place.address.text();
   source = place.source;
   return open_docker(place);
 }
@@ -59,7 +61,8 @@ Session::Session(const Invocation& invocation, std::unique_ptr<Progress> progres
     : progress_(std::move(progress)),
       interrupts_([this, as_json = invocation.progress == "json"] { leave(as_json); }),
       trace_(open_trace(invocation.trace)),
-      engine_(open_engine(invocation.engine, engine_source_)),
+      given_engine_(invocation.engine),
+      engine_(open_engine(invocation.engine, engine_source_, engine_address_)),
       traced_(trace_.is_open() ? with_trace(*engine_, real_clock(), trace_) : nullptr) {}
 
 // On the signal's thread, while others may hold any lock.

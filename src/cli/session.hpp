@@ -25,6 +25,9 @@ class Session {
   [[nodiscard]] int signal_code() const { return interrupts_.signal() == 0 ? 0 : 128 + interrupts_.signal(); }
   // Who named the engine's address: "--engine", "DOCKER_HOST"; empty for the simulated one.
   [[nodiscard]] const std::string& engine_source() const { return engine_source_; }
+  // The address that --engine gave; empty for none.
+  [[nodiscard]] const std::string& given_engine() const { return given_engine_; }
+  [[nodiscard]] const std::string& engine_address() const { return engine_address_; }
   // The engine, patient: for what has already talked to it. Its repeats are told, though not each.
   [[nodiscard]] std::unique_ptr<Engine> patient_engine();
 
@@ -34,7 +37,9 @@ class Session {
   std::unique_ptr<Progress> progress_;
   Interrupts interrupts_;
   std::ofstream trace_;
+  std::string given_engine_;
   std::string engine_source_;
+  std::string engine_address_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Engine> traced_;
 };

@@ -12,7 +12,7 @@
 namespace combu {
 namespace {
 
-constexpr std::size_t k_stops_in_flight = 16;
+constexpr std::size_t k_stops_in_flight = 128;  // each takes its grace
 
 struct StopOptions {
   SelectionOptions selection;

@@ -57,6 +57,7 @@ std::vector<Selector> selectors_for(std::vector<Sighting> attempts, const Select
 }
 
 std::string end_line(const Sighting& sighting) {
+  if (sighting.phase == Phase::created) return fmt::format("{}: was not started\n", sighting.key.trial);
   if (sighting.phase == Phase::gone) return fmt::format("{}: removed\n", sighting.key.trial);
   if (!sighting.exit_code) return fmt::format("{}: ended, its exit code is not known\n", sighting.key.trial);
   return fmt::format("{}: exit code {}\n", sighting.key.trial, *sighting.exit_code);
@@ -84,7 +85,7 @@ int wait(Session& session, const Invocation& invocation, const WaitOptions& opti
   bool failed = false;
   for (const Selector& selector : selectors)
     for (const Sighting& last : await_end(*engine, selector, tell, session.stop()))
-      failed |= last.phase == Phase::gone || last.exit_code != 0;
+      failed |= last.phase != Phase::ended || last.exit_code != 0;
   return failed ? 1 : 0;
 }
 

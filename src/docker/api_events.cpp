@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <chrono>
 
 #include "docker/api.hpp"
@@ -7,6 +9,8 @@ namespace combu::docker {
 namespace {
 
 using nlohmann::json;
+
+constexpr std::chrono::seconds k_looked_back{10};
 
 ContainerEvent event_of(const json& event) {
   ContainerEvent result;
@@ -26,9 +30,16 @@ void read_events(Connections& engine, const std::vector<std::string>& label_filt
   HttpRequest request;
   // Health checks make three more events each time; the names asked for here are prefixes (moby:
   // daemon/events/filter.go).
-  request.target = "/events?" + filters_parameter({{"type", {"container"}},
-                                                   {"event", {"start", "die", "health_status", "destroy"}},
-                                                   {"label", label_filters}});
+  // 20.10 sends the head of its answer before it subscribes: what happens in between is told by asking for
+  // the last seconds, too (engines keep some hundred events). Where the clocks differ nothing but this is
+  // lost.
+  const auto since = std::chrono::system_clock::now() - k_looked_back;
+  request.target =
+      fmt::format("/events?since={}&",
+                  std::chrono::duration_cast<std::chrono::seconds>(since.time_since_epoch()).count());
+  request.target += filters_parameter({{"type", {"container"}},
+                                       {"event", {"start", "die", "health_status", "destroy"}},
+                                       {"label", label_filters}});
   request.silence_max = std::nullopt;
   request.on_open = on_open;
   JsonPieces events([&](std::string_view text) { take(event_of(json::parse(text))); });

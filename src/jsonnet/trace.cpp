@@ -131,6 +131,10 @@ std::string hint_for(std::string_view message, bool has_place) {
   constexpr std::string_view k_external = "undefined external variable: ";
   if (message.starts_with(k_external))
     return fmt::format("; give it with -V {}=VALUE", message.substr(k_external.size()));
+  if (message == "max stack frames exceeded.")
+    return " Look for a recursion without an end; long lists and texts are made by an array comprehension, "
+           "std.join or "
+           "std.foldl";
   constexpr std::string_view k_parameter = "function parameter ";
   constexpr std::string_view k_unbound = " not bound in call.";
   if (has_place || !message.starts_with(k_parameter) || !message.ends_with(k_unbound)) return {};

@@ -18,25 +18,22 @@ class Awaited {
           const std::function<void(const Sighting&)>& tell)
       : tell_(tell) {
     for (Sighting& sighting : sightings) {
-      // What was never started has no end to wait for, and nobody waits for a service that was not named.
-      if (sighting.phase == Phase::created || (sighting.service && !with_services)) continue;
+      if (sighting.service && !with_services) continue;  // nobody waits for one that was not named
       Key key = sighting.key;
-      const bool over = is_over(sighting);
       const auto at = last_.emplace(std::move(key), std::move(sighting)).first;
-      if (over) {
-        tell_(at->second);
-      } else {
-        ++open_;
-      }
+      if (is_over(at->second)) tell_(at->second);
+      if (at->second.phase == Phase::running) ++running_;
     }
   }
 
   void see(const Sighting& sighting) {
     const auto at = last_.find(sighting.key);
-    if (at == last_.end() || is_over(at->second)) return;
+    if (at == last_.end() || is_over(at->second) || sighting.phase == Phase::created) return;
+    if (sighting.id != at->second.id) return;  // told late, of a container before this one
+    if (at->second.phase == Phase::created) ++running_;
     at->second = sighting;
     if (!is_over(sighting)) return;
-    --open_;
+    --running_;
     tell_(sighting);
   }
 
@@ -56,19 +53,24 @@ class Awaited {
     }
   }
 
-  [[nodiscard]] bool all_over() const { return open_ == 0; }
+  // What has not been started has no end to wait for.
+  [[nodiscard]] bool none_runs() const { return running_ == 0; }
 
-  [[nodiscard]] std::vector<Sighting> last() const {
+  // Tells of those that were never started.
+  [[nodiscard]] std::vector<Sighting> finish() const {
     std::vector<Sighting> sightings;
     sightings.reserve(last_.size());
-    for (const auto& [key, sighting] : last_) sightings.push_back(sighting);
+    for (const auto& [key, sighting] : last_) {
+      if (sighting.phase == Phase::created) tell_(sighting);
+      sightings.push_back(sighting);
+    }
     return sightings;
   }
 
  private:
   const std::function<void(const Sighting&)>& tell_;
   std::map<Key, Sighting> last_;
-  std::size_t open_ = 0;
+  std::size_t running_ = 0;
 };
 
 }  // namespace
@@ -76,7 +78,7 @@ class Awaited {
 std::vector<Sighting> await_end(Engine& engine, const Selector& selector,
                                 const std::function<void(const Sighting&)>& tell, std::stop_token stop) {
   Awaited awaited(engine.list(selector, stop), !selector.trials.empty(), tell);
-  if (awaited.all_over()) return awaited.last();
+  if (awaited.none_runs()) return awaited.finish();
   std::stop_source enough;
   const std::stop_callback on_stop(stop, [&enough] { enough.request_stop(); });
   engine.watch(
@@ -87,11 +89,11 @@ std::vector<Sighting> await_end(Engine& engine, const Selector& selector,
         } else {
           awaited.see_all(engine.list(selector, stop));
         }
-        if (awaited.all_over()) enough.request_stop();
+        if (awaited.none_runs()) enough.request_stop();
       },
       enough.get_token());
-  if (!awaited.all_over()) throw Error(ErrorKind::cancelled, "", "interrupted while waiting");
-  return awaited.last();
+  if (!awaited.none_runs()) throw Error(ErrorKind::cancelled, "", "interrupted while waiting");
+  return awaited.finish();
 }
 
 }  // namespace combu

@@ -17,8 +17,8 @@ namespace {
 using Steady = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds k_repaint{100};
 constexpr std::chrono::milliseconds k_heartbeat{1000};  // elapsed time goes on while nothing happens
-constexpr std::chrono::minutes k_silence_max{5};  // then the engine is asked: a dead stream is silent, too
-constexpr std::size_t k_stop_workers = 2;         // a stop takes its grace, and must not hold up starts
+constexpr std::chrono::minutes k_silence_max{5};   // then the engine is asked: a dead stream is silent, too
+constexpr std::size_t k_stops_in_flight_max = 32;  // each takes its grace: they have workers of their own
 constexpr std::size_t k_starting_shown_max = 32;
 
 // Nobody answers any more, although the engine's own retries were spent.
@@ -66,14 +66,19 @@ class Drive {
         observer_(observer),
         clock_(clock),
         planner_(run.id, run.experiment, plan, options),
-        workers_(std::min(options.starts_in_flight_max, run.experiment.trials.size()) + k_stop_workers) {}
+        start_workers_(std::min(options.starts_in_flight_max, run.experiment.trials.size())),
+        stop_workers_(std::min<std::size_t>(
+            k_stops_in_flight_max,
+            std::ranges::count_if(run.experiment.trials, [](const Trial& trial) { return trial.service; }))) {
+  }
 
   Outcome run(const std::stop_token& stop) {
     began_ = clock_.now();
     std::vector<std::jthread> threads;
     threads.emplace_back([this](const std::stop_token& quit) { watch(quit); });
-    for (std::size_t i = 0; i < workers_; ++i) {
-      threads.emplace_back([this](const std::stop_token& quit) { work(quit); });
+    for (std::size_t i = 0; i < start_workers_ + stop_workers_; ++i) {
+      OrderQueue& orders = i < start_workers_ ? orders_ : stop_orders_;
+      threads.emplace_back([this, &orders](const std::stop_token& quit) { work(orders, quit); });
     }
     const std::stop_callback on_stop(stop, [this] { inbox_.post(Event{Interrupt{}}); });
     inbox_.post(Event{Begin{}});
@@ -114,7 +119,11 @@ class Drive {
     Step step = planner_.step(event);
     for (Fact& fact : step.facts) note(fact);
     for (const Command& command : step.commands) {
-      std::visit([this](const auto& one) { orders_.push(one); }, command);
+      if (const auto* start = std::get_if<StartCommand>(&command)) {
+        orders_.push(*start);
+      } else {
+        stop_orders_.push(std::get<StopCommand>(command));
+      }
     }
   }
 
@@ -168,37 +177,45 @@ class Drive {
 
   // ---- Other threads: they post, and touch nothing else.
 
-  void work(const std::stop_token& quit) {
-    while (const std::optional<Order> order = orders_.pop(quit)) {
+  void work(OrderQueue& orders, const std::stop_token& quit) {
+    while (const std::optional<Order> order = orders.pop(quit)) {
       std::visit([&](const auto& one) { carry_out(one, quit); }, *order);
     }
   }
 
   void carry_out(const StartCommand& command, const std::stop_token& quit) {
     const Trial& trial = run_.experiment.trials[command.trial];
-    try {
+    const auto start = [&] {
       auto seen = engine_.start(run_, trial, command.attempt, quit);
       inbox_.post(Event{StartAnswered{.trial = command.trial, .seen = std::move(seen)}});
-    } catch (const Error& error) {
-      failed(error, StartFailed{.trial = command.trial, .error = error});
-    }
+    };
+    call(start,
+         [&](const Error& error) { failed(error, StartFailed{.trial = command.trial, .error = error}); });
   }
 
   void carry_out(const StopCommand& command, const std::stop_token& quit) {
-    try {
-      engine_.stop(
-          {.run = run_.id, .trial = run_.experiment.trials[command.trial].name, .attempt = command.attempt},
-          std::nullopt, quit);
-    } catch (const Error& error) {
-      failed(error, StopFailed{.trial = command.trial, .error = error});
-    }
+    const std::string& name = run_.experiment.trials[command.trial].name;
+    const auto stop = [&] {
+      engine_.stop({.run = run_.id, .trial = name, .attempt = command.attempt}, std::nullopt, quit);
+    };
+    call(stop,
+         [&](const Error& error) { failed(error, StopFailed{.trial = command.trial, .error = error}); });
   }
 
   void carry_out(const ListOrder& /*order*/, const std::stop_token& quit) {
+    call([&] { inbox_.post(Event{Listed{engine_.list(selector_, quit)}}); },
+         [&](const Error& error) { lost(error); });
+  }
+
+  // An exception that is not the project's would end the process from a thread.
+  template <class Verb, class OnError>
+  static void call(const Verb& verb, const OnError& on_error) {
     try {
-      inbox_.post(Event{Listed{engine_.list(selector_, quit)}});
+      verb();
     } catch (const Error& error) {
-      lost(error);
+      on_error(error);
+    } catch (const std::exception& error) {
+      on_error(Error(ErrorKind::corrupt, "", error.what()));
     }
   }
 
@@ -215,21 +232,15 @@ class Drive {
   }
 
   void watch(const std::stop_token& quit) {
-    try {
-      engine_.watch(
-          selector_,
-          [&](const Change& change) {
-            if (const auto* sighting = std::get_if<Sighting>(&change)) {
-              inbox_.post(Event{Seen{*sighting}});
-              return;
-            }
-            inbox_.post(Event{ListingBegins{}});
-            inbox_.post(Event{Listed{engine_.list(selector_, quit)}});
-          },
-          quit);
-    } catch (const Error& error) {
-      lost(error);
-    }
+    const auto tell = [&](const Change& change) {
+      if (const auto* sighting = std::get_if<Sighting>(&change)) {
+        inbox_.post(Event{Seen{*sighting}});
+        return;
+      }
+      inbox_.post(Event{ListingBegins{}});
+      inbox_.post(Event{Listed{engine_.list(selector_, quit)}});
+    };
+    call([&] { engine_.watch(selector_, tell, quit); }, [&](const Error& error) { lost(error); });
   }
 
   Engine& engine_;
@@ -238,9 +249,11 @@ class Drive {
   Observer& observer_;
   Clock& clock_;
   Planner planner_;
-  std::size_t workers_;
+  std::size_t start_workers_;
+  std::size_t stop_workers_;
   Inbox<Message> inbox_;
   OrderQueue orders_;
+  OrderQueue stop_orders_;
   std::vector<TrialIndex> starting_;
   std::vector<Fact> unsuccessful_;
   std::size_t started_ = 0;

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <queue>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -26,6 +27,7 @@ struct Progress {
   bool stop_asked = false;
   std::uint32_t unmet = 0;    // conditions that are not so yet
   std::uint32_t users = 0;    // trials not over that depend on it
+  std::string id;             // the engine's, of what runs
   std::uint64_t seen_at = 0;  // the listing that began last before it was seen to run
 };
 
@@ -147,6 +149,10 @@ struct Planner::Impl {
   void see(TrialIndex trial, const Sighting& sighting) {
     const TrialState state = known[trial].state;
     if (is_over(state) || sighting.phase == Phase::created) return;
+    // What an engine could not start is made anew, and what is told late may be of the first.
+    std::string& id = known[trial].id;
+    if (state == TrialState::running && !id.empty() && id != sighting.id) return;
+    if (sighting.phase == Phase::running) id = sighting.id;
     if (sighting.phase == Phase::gone) {
       // While the start is in flight this may be the engine's clearing away of what a lost call left behind.
       if (state == TrialState::running) vanish(trial);
@@ -214,6 +220,7 @@ struct Planner::Impl {
   // may be long.
   void finish(TrialIndex trial, Fact fact) {
     move(trial, fact.state);
+    fact.ran = known[trial].was_started;
     tell(std::move(fact));
     if (!experiment.trials[trial].service) --unfinished_work;
     over.push_back(trial);

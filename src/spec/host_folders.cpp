@@ -32,12 +32,14 @@ std::string make_folders(const std::string& path, const Caller& caller) {
   constexpr mode_t k_mode = 0777;  // less the umask
   for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     const std::string folder = path.substr(0, end);
-    if (mkdir(folder.c_str(), k_mode) == 0) {
+    const int failed = mkdir(folder.c_str(), k_mode) == 0 ? 0 : errno;
+    if (failed == 0) {
       if (for_another && lchown(folder.c_str(), caller.uid, caller.gid) != 0) {
         return fmt::format("cannot give {} to its owner: {}", folder, reason(errno));
       }
-    } else if (errno != EEXIST || is_file(folder)) {
-      return is_file(folder) ? fmt::format("{} is a file", folder) : reason(errno);
+    } else if (failed != EEXIST || is_file(folder)) {
+      return is_file(folder) ? fmt::format("{} is a file", folder)
+                             : fmt::format("{}: {}", folder, reason(failed));
     }
     if (end == std::string::npos) return "";
   }

@@ -41,15 +41,17 @@ std::string summary(const Run& run, const Outcome& outcome, Until until) {
 
 }  // namespace
 
-void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, Until until) {
+void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, Until until,
+                   std::string_view engine) {
   progress.end();
   print_failures(progress, run, outcome);
   progress.note(summary(run, outcome, until));
-  if (outcome.last.started == 0) return;
+  if (engine.starts_with("simulated:")) return;  // nothing of it outlives the program
+  // A start that failed may have left a container, too.
+  if (outcome.last.started + outcome.last.count(TrialState::failed) == 0) return;
   if (until == Until::started && !outcome.interrupted && !outcome.running.empty())
-    progress.note(fmt::format("{}: until they are over", command_line(run.experiment, "wait")));
-  progress.note(fmt::format("{}: removes {}", command_line(run.experiment, "kill"),
-                            outcome.last.started == 1 ? "it" : "them"));
+    progress.note(fmt::format("{}: until they are over", command_line(run.experiment, "wait", engine)));
+  progress.note(fmt::format("{}: removes them", command_line(run.experiment, "kill", engine)));
 }
 
 }  // namespace combu

@@ -21,10 +21,11 @@ std::string shell_word(std::string_view text) {
   return word + "'";
 }
 
-std::string command_line(const Experiment& experiment, std::string_view command) {
+std::string command_line(const Experiment& experiment, std::string_view command, std::string_view engine) {
+  const std::string program = engine.empty() ? "combu" : fmt::format("combu --engine {}", shell_word(engine));
   if (!experiment.file.ends_with("/-"))
-    return fmt::format("combu -f {} {}", shell_word(experiment.file), command);
-  return fmt::format("combu {} --experiment {}", command, shell_word(experiment.name));
+    return fmt::format("{} -f {} {}", program, shell_word(experiment.file), command);
+  return fmt::format("{} {} --experiment {}", program, command, shell_word(experiment.name));
 }
 
 }  // namespace combu

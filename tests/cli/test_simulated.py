@@ -22,7 +22,7 @@ def test_run(combu, ladder):
     lines = result.stderr.splitlines()
     assert lines[:3] == ["checking…", "preparing images and networks…", "run r1: 4 trials"]
     assert re.fullmatch(r"run r1: 4 of 4 trials started in .*", lines[3])
-    assert f"combu -f {ladder} kill: removes them" in lines
+    assert len(lines) == 4
 
 
 def test_run_and_wait(combu, ladder):
@@ -211,8 +211,7 @@ def test_ctrl_c_while_waiting(write, tmp_path):
     assert terminal.exit_code() == 130
     lines = shown(terminal.text)
     assert any("Ctrl-C again leaves at once" in line for line in lines)
-    assert "interrupted: 5 of 5 trials were started" in lines
-    assert lines[-1] == f"combu -f {path} kill: removes them"
+    assert lines[-1] == "interrupted: 5 of 5 trials were started"
 
 
 def test_a_second_ctrl_c_leaves_at_once(write, tmp_path):

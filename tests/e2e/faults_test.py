@@ -1,6 +1,5 @@
 """The engine, the disk or combu itself dies in the middle."""
 
-import json
 import signal
 
 from engines import wait_until
@@ -125,12 +124,11 @@ def test_a_full_disk(new_engine, combu_on):
     fill = "dd if=/dev/zero of=/f bs=1M; i=0; while echo > /g$i; do i=$((i + 1)); done; dd if=/dev/zero of=/h bs=1k; sleep 600"
     engine.run_stranger("fill", Cmd=["sh", "-c", fill])
 
-    def full():
-        status, answer = engine.ask("POST", "/containers/create?name=probe", {"Image": "combu-test", "Cmd": ["true"]})
-        engine.ask("DELETE", "/containers/probe?force=1")
-        return status == 500 and "no space left" in json.dumps(answer)
+    def filled():
+        commands = [process[-1] for process in engine.get("/containers/fill/top")["Processes"]]
+        return "sleep 600" in commands
 
-    wait_until(full, "a full disk", seconds=120)
+    wait_until(filled, "a full disk", seconds=120)
     combu.write([sleeper("one"), sleeper("two", depends=["one"])])
     failed = combu("run", code=1)
     assert "one" in failed.stderr and "no space left on device" in failed.stderr and "two" in failed.stderr

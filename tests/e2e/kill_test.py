@@ -1,5 +1,6 @@
 """kill finds what is ours by labels, and nothing else."""
 
+from engines import wait_until
 from run_test import sleeper
 
 
@@ -70,3 +71,14 @@ def test_containers_that_ended_or_never_ran_go_too(combu, engine):
 def test_nothing_to_kill_is_success(combu):
     combu.write([sleeper("one")])
     combu("kill")
+
+
+def test_kill_ends_a_run_that_still_starts(combu, engine):
+    combu.write([{"name": f"t-{i:02}", "image": "combu-test", "cmd": "sleep 600", "networks": ["killed"]} for i in range(60)])
+    running = combu.start("run", "--starts-in-flight", "4")
+    wait_until(lambda: len(engine.names()) >= 8, "the first trials")
+    killed = combu("kill")
+    running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "interrupted run" in killed.stderr and "stays" not in killed.stderr
+    assert engine.names() == set() and engine.networks() == {}

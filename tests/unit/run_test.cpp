@@ -198,12 +198,17 @@ TEST_F(DriveTest, AwaitEndTellsEachOnce) {
 }
 
 TEST_F(DriveTest, AwaitEndSeesARemoval) {
-  combu::Run run = test::run("a");
-  run.experiment.trials[0].cmd = {"sleep", "100000"};
+  combu::Run run = test::run("a b");
+  run.experiment.trials[0].cmd = {"sleep", "10"};
+  run.experiment.trials[1].cmd = {"sleep", "100000"};
   (void)drive(run, {});
-  std::jthread remover([&] { (void)simulated_->release({.run = run.id}, {}, {}); });
-  const auto last = await_end(engine_, {.run = run.id}, [](const Sighting&) {}, {});
-  for (const Sighting& it : last) EXPECT_NE(it.phase, Phase::running);
+  const auto remove_b = [&](const Sighting& over) {
+    if (over.key.trial == "a") (void)simulated_->release({.run = run.id, .trials = {"b"}}, {}, {});
+  };
+  const auto last = await_end(engine_, {.run = run.id}, remove_b, {});
+  ASSERT_EQ(last.size(), 2U);
+  EXPECT_NE(last[1].phase, Phase::running);
+  EXPECT_NE(last[1].exit_code, 0);
 }
 
 TEST_F(DriveTest, AwaitEndIsEndedByItsStopToken) {

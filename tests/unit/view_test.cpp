@@ -367,11 +367,17 @@ TEST(Outcome, says_what_failed_and_what_to_type) {
   outcome.unsuccessful = {{.trial = 1, .state = TrialState::blocked, .reason = "a failed", .root = 0},
                           {.trial = 0, .state = TrialState::failed, .reason = "exit code 3"}};
   outcome.running = {2};
-  print_outcome(*make_plain_progress(around(paper)), run, outcome, Until::started);
+  print_outcome(*make_plain_progress(around(paper)), run, outcome, Until::started, "");
   EXPECT_EQ(paper.text(), "failed: a: exit code 3\nblocked: b: a failed\nrun r1: 1 of 3 trials started in " +
                               to_string(Seconds{2}) +
                               "\ncombu -f /lab/experiment.jsonnet wait: until they are over\n"
-                              "combu -f /lab/experiment.jsonnet kill: removes it\n");
+                              "combu -f /lab/experiment.jsonnet kill: removes them\n");
+}
+
+TEST(Outcome, the_hints_reach_the_engine_that_was_named) {
+  EXPECT_EQ(command_line(run_of({"a"}).experiment, "kill", ""), "combu -f /lab/experiment.jsonnet kill");
+  EXPECT_EQ(command_line(run_of({"a"}).experiment, "kill", "unix:///my engine"),
+            "combu --engine 'unix:///my engine' -f /lab/experiment.jsonnet kill");
 }
 
 TEST(Outcome, of_many_failures_tells_the_first_and_a_number) {
@@ -382,7 +388,7 @@ TEST(Outcome, of_many_failures_tells_the_first_and_a_number) {
     names.push_back("t" + std::to_string(i));
     outcome.unsuccessful.push_back({.trial = i, .state = TrialState::failed, .reason = "exit code 1"});
   }
-  print_outcome(*make_quiet_progress(around(paper)), run_of(names), outcome, Until::ended);
+  print_outcome(*make_quiet_progress(around(paper)), run_of(names), outcome, Until::ended, "");
   EXPECT_THAT(paper.text(), HasSubstr("failed: t19: exit code 1\n… and 980 more\n"));
   EXPECT_THAT(paper.text(), Not(HasSubstr("t20:")));
 }
