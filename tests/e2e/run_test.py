@@ -158,18 +158,6 @@ def test_runs_of_one_file_at_the_same_instant(combu, engine):
     assert engine.running() == {trial["name"] for trial in trials}
 
 
-def test_experiments_that_make_one_network_at_the_same_instant(combu_on, engine, tmp_path):
-    runs = []
-    for i in range(6):
-        combu = combu_on(engine)
-        combu.file = tmp_path / f"e{i}.jsonnet"
-        combu.write([sleeper(f"e{i}", networks=["shared"])])
-        runs.append(combu.start("run"))
-    said = [run.communicate(timeout=120)[1] for run in runs]
-    assert [run.returncode for run in runs] == [0] * 6, said
-    assert [n["Name"] for n in engine.get("/networks")].count("shared") == 1
-
-
 def test_ended_containers_of_an_earlier_run_make_room(combu, engine):
     combu.write([{"name": "one", "image": "combu-test", "cmd": "true"}])
     combu("run", "--wait")

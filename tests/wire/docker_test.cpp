@@ -255,6 +255,62 @@ TEST(Version, AClientTooOldForTheEngineIsToldInItsWords) {
   EXPECT_EQ(error->message(), words);
 }
 
+// ---- list
+
+TEST(List, WhatALateListingCallsRunningIsLookedAt) {
+  json listed = json::array();
+  for (int i = 0; i < 40; ++i) {
+    json labels = example_labels();
+    labels["combu.trial"] = "t" + std::to_string(i);
+    listed.push_back({{"Id", "id" + std::to_string(i)},
+                      {"Names", {"/t" + std::to_string(i)}},
+                      {"Image", "img"},
+                      {"State", "running"},
+                      {"Status", "Up 1 second"},
+                      {"Created", 1},
+                      {"Labels", labels}});
+  }
+  ScriptedDaemon daemon(after_ping([&](const Asked& asked) {
+    if (asked.target.find("/containers/json") != std::string::npos) return whole(200, listed.dump());
+    if (asked.target.find("/id7/") != std::string::npos) return whole(404, message("no such container"));
+    return whole(200, inspected("exited", example_labels()));
+  }));
+  const std::vector<Sighting> seen = open_at(daemon.address())->list({.experiment = "exp"}, {});
+  EXPECT_EQ(seen.size(), 39U) << "one is gone";
+  for (const Sighting& one : seen) {
+    EXPECT_EQ(one.phase, Phase::ended);
+    EXPECT_TRUE(one.exit_code);
+  }
+}
+
+// ---- prepare
+
+TEST(Prepare, OfANetworkThatOthersMadeAtTheSameInstantOneStays) {
+  bool made = false;
+  ScriptedDaemon daemon(after_ping([&](const Asked& asked) {
+    if (asked.target.find("/networks/create") != std::string::npos) {
+      made = true;
+      return whole(201, json{{"Id", "b"}}.dump());
+    }
+    if (asked.target.find("/networks?") != std::string::npos || asked.target.ends_with("/networks")) {
+      json networks = json::array({{{"Id", "z"}, {"Name", "bridge"}}});
+      if (made)
+        networks.insert(networks.end(), {{{"Id", "b"}, {"Name", "net"}}, {{"Id", "a"}, {"Name", "net"}}});
+      return whole(200, networks.dump());
+    }
+    if (asked.target.find("/images/") != std::string::npos)
+      return whole(200, R"({"Os": "linux", "Architecture": "amd64", "Config": {}})");
+    return bare(204);
+  }));
+  combu::Run run = example_run();
+  run.experiment.trials[0].networks = {"net"};
+  EXPECT_THAT(open_at(daemon.address())->prepare(run, [](const Preparation&) {}, {}), IsEmpty());
+  std::vector<std::string> removed;
+  for (const std::string& line : daemon.lines())
+    if (line.starts_with("DELETE")) removed.push_back(line);
+  EXPECT_THAT(removed, ElementsAre("DELETE /v1.41/networks/b"));
+}
+
 // ---- start
 
 TEST(Start, TakesTwoRequests) {
