@@ -1,6 +1,6 @@
 #pragma once
 // Experiments for tests, from one line of text: "a b<-a c<-a:healthy,b" is three trials; `!` before a name
-// makes it a service.
+// makes it a service, `=2` after it gives it two CPUs, and `^5` after that the priority 5.
 
 #include <gtest/gtest.h>
 
@@ -28,6 +28,14 @@ inline Trial trial(const std::string& text, const std::string& command = "sleep 
   if (trial.name.starts_with("!")) {
     trial.name.erase(0, 1);
     trial.service = true;
+  }
+  if (const std::size_t mark = trial.name.find('^'); mark != std::string::npos) {
+    trial.priority = std::stoi(trial.name.substr(mark + 1));
+    trial.name.resize(mark);
+  }
+  if (const std::size_t mark = trial.name.find('='); mark != std::string::npos) {
+    trial.slots.cpus = parse_cpus(trial.name.substr(mark + 1));
+    trial.name.resize(mark);
   }
   trial.image = "image";
   trial.cmd = {"sh", "-c", command};

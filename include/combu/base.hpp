@@ -57,16 +57,26 @@ struct Bytes {
   auto operator<=>(const Bytes&) const = default;
 };
 
+// Processor time, in billionths of a CPU, as Docker counts it.
+struct Cpus {
+  std::int64_t nano = 0;
+  auto operator<=>(const Cpus&) const = default;
+};
+
 // "90s", "1h30m", "500ms", "1.5h", or a plain number of seconds. Throws Error(invalid) with an empty subject;
 // also when negative or longer than 100 years.
 [[nodiscard]] Seconds parse_duration(std::string_view text);
 // "512m", "2GiB", "2gb", "100k", or a plain number of bytes: powers of two, as Docker means them. Throws
 // Error(invalid) with an empty subject; also when negative or beyond 2^63.
 [[nodiscard]] Bytes parse_bytes(std::string_view text);
+// "1.5", "0.25": throws Error(invalid) with an empty subject; also when negative or more than a million.
+[[nodiscard]] Cpus parse_cpus(std::string_view text);
 // "850 ms", "3.2 s", "4m10s", "2h05m": at most three significant places, for people.
 [[nodiscard]] std::string to_string(Seconds duration);
 // "512 MiB", "1.5 GiB".
 [[nodiscard]] std::string to_string(Bytes bytes);
+// "1.5", exact.
+[[nodiscard]] std::string to_string(Cpus cpus);
 
 // ---- Ids
 

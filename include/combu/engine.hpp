@@ -26,8 +26,7 @@ struct Run {
 struct Facts {
   std::string engine;  // "Docker Engine 20.10.24 (API 1.41)"
   std::string address;
-  int cpus = 0;
-  Bytes memory;
+  Slots capacity;  // what its host has
 };
 
 enum class Phase {
@@ -54,6 +53,7 @@ struct Sighting {
   Instant created_at{};          // the epoch when not told
   std::string status;            // the engine's words for people: "Up 3 minutes"
   bool service = false;          // Trial::service of it
+  Slots slots;                   // Trial::slots of it
 };
 
 // Selects by labels; what carries none of ours is never selected. Empty fields do not restrict.

@@ -24,6 +24,9 @@ struct Snapshot {
   std::size_t started = 0;                                // starts that have succeeded so far
   Seconds elapsed{0};                                     // since the first command
   bool interrupted = false;
+  Slots held;                     // by this run's attempts
+  Slots held_by_others;           // by those of other runs, as far as they say
+  std::optional<Slots> capacity;  // for all of them; nullopt: not bounded
   [[nodiscard]] std::size_t count(TrialState state) const { return counts[static_cast<std::size_t>(state)]; }
 };
 

@@ -20,7 +20,7 @@ namespace combu {
 
 enum class TrialState : std::uint8_t {
   waiting,   // for what it depends on
-  ready,     // for a place among the starts in flight
+  ready,     // for slots, or a place among the starts in flight
   starting,  // handed to the engine
   running,
   succeeded,  // ended with 0
@@ -97,11 +97,23 @@ enum class Until {
 struct PlannerOptions {
   std::size_t starts_in_flight_max = 8;
   Until until = Until::started;
+  std::optional<Slots> capacity;  // what all runs on the engine share; nullopt: not bounded
 };
 
+// The trials that could never start: they want more slots than `capacity` holds.
+[[nodiscard]] std::vector<Error> check_slots(const Experiment& experiment, const Slots& capacity);
+
 // Belongs to one thread. `experiment` and `plan` outlive it.
+//
+// Of the ready trials the one with the highest priority starts first, among equals the first by
+// Experiment::order, as soon as its slots are free; Experiment::parallel_max bounds the attempts alive that
+// are no services. One that waits for slots is overtaken by others that fit, but only k_overtakes_max times:
+// then nothing starts before it, unless what it waits for is held by services or other runs, which may hold
+// it for ever. Sightings of other runs' attempts (of a wider selector) are what these hold.
 class Planner {
  public:
+  static constexpr std::size_t k_overtakes_max = 32;
+
   Planner(RunId run, const Experiment& experiment, const Plan& plan, PlannerOptions options);
   ~Planner();
   Planner(const Planner&) = delete;
@@ -115,6 +127,9 @@ class Planner {
   [[nodiscard]] TrialState state(TrialIndex trial) const;
   [[nodiscard]] const std::array<std::size_t, k_trial_state_count>& counts() const;
   [[nodiscard]] std::size_t starts_in_flight() const;
+  // What this run's attempts hold, and what those of others do.
+  [[nodiscard]] const Slots& held() const;
+  [[nodiscard]] const Slots& held_by_others() const;
 
  private:
   struct Impl;

@@ -56,6 +56,22 @@ struct Healthcheck {
 
 enum class Pull { missing, always, never };
 
+// What an attempt holds while it lives. 0: nothing is asked for, and nothing is limited.
+struct Slots {
+  Cpus cpus;
+  Bytes memory;
+  bool operator==(const Slots&) const = default;
+  Slots& operator+=(const Slots& other);
+  Slots& operator-=(const Slots& other);
+  [[nodiscard]] bool empty() const { return *this == Slots{}; }
+  // Whether these could be taken out of `free`. What asks for nothing fits everywhere.
+  [[nodiscard]] bool fit(const Slots& free) const;
+};
+// "1.5 CPUs, 512 MiB of memory"; "nothing" when empty.
+[[nodiscard]] std::string to_string(const Slots& slots);
+
+enum class Order { file, random };
+
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 struct Trial {
@@ -77,6 +93,9 @@ struct Trial {
   std::optional<Healthcheck> healthcheck;  // nullopt: the image's own
   bool service = false;  // stands beside the trials: its end is not waited for, `run --wait` stops it when
                          // its work is done
+  Slots slots;           // reserved and enforced
+  Bytes shm_size;        // of /dev/shm; 0: the engine's default
+  int priority = 0;      // of those that are ready the highest first
   Pull pull = Pull::missing;
   std::string platform;      // "linux/arm64", or empty
   std::string params;        // a JSON object's text, or empty
@@ -88,7 +107,10 @@ struct Trial {
 struct Experiment {
   std::string name;  // the `experiment` field, else the file's absolute path: what `kill` finds it by
   std::string file;  // absolute path of the file; "FOLDER/-" for standard input
-  std::vector<Trial> trials;  // in the file's order
+  std::vector<Trial> trials;     // in the file's order
+  std::size_t parallel_max = 0;  // attempts alive at once, services not counted; 0: no limit
+  Order order = Order::file;     // of trials with the same priority
+  std::uint64_t seed = 0;        // of Order::random
 };
 
 // What reading an experiment needs to know of the person who runs it.

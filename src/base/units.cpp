@@ -23,6 +23,7 @@ struct Unit {
 constexpr std::array<Unit, 7> k_time_units{
     {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}}};
 
+constexpr double k_nano = 1e9;
 constexpr double k_century_seconds = 100 * 365.25 * 86400;
 
 std::string_view trimmed(std::string_view text) {
@@ -135,6 +136,25 @@ Bytes parse_bytes(std::string_view text) {
   const double size = std::ldexp(*value, *shift);
   if (!(size < 0x1p63)) refuse_bytes(text, "is 2^63 bytes or more");
   return Bytes{static_cast<std::int64_t>(size)};
+}
+
+Cpus parse_cpus(std::string_view text) {
+  const auto refuse = [&](std::string_view why) -> Cpus {
+    throw Error(ErrorKind::invalid, "", fmt::format(R"("{}" {}; write it like 2, 1.5 or "0.25")", text, why));
+  };
+  std::string_view rest = trimmed(text);
+  if (!rest.empty() && rest.front() == '-') return refuse("is negative");
+  const auto value = take_number(rest);
+  if (!value || !rest.empty()) return refuse("is not a number of CPUs");
+  if (*value > 1e6) return refuse("is more than a million CPUs");
+  return Cpus{std::llround(*value * k_nano)};
+}
+
+std::string to_string(Cpus cpus) {
+  std::string text = fmt::format("{:.9f}", static_cast<double>(cpus.nano) / k_nano);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text;
 }
 
 std::string to_string(Seconds duration) {

@@ -22,6 +22,10 @@ Seconds duration_option(std::string_view option, const std::string& text) {
   return parsed(option, text, parse_duration);
 }
 
+Cpus cpus_option(std::string_view option, const std::string& text) {
+  return parsed(option, text, parse_cpus);
+}
+
 Bytes bytes_option(std::string_view option, const std::string& text) {
   return parsed(option, text, parse_bytes);
 }

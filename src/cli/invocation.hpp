@@ -26,6 +26,7 @@ struct Invocation {
 
 // An option's value. Throw Error(invalid) with the option as subject.
 [[nodiscard]] Seconds duration_option(std::string_view option, const std::string& text);
+[[nodiscard]] Cpus cpus_option(std::string_view option, const std::string& text);
 [[nodiscard]] Bytes bytes_option(std::string_view option, const std::string& text);
 
 [[nodiscard]] std::unique_ptr<Progress> open_progress(const Invocation& invocation);

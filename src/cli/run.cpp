@@ -24,6 +24,7 @@ struct RunOptions {
   std::size_t starts_in_flight = PlannerOptions{}.starts_in_flight_max;
   std::string parallel = "true";
   std::string run_id;
+  std::string reserve;
 };
 
 int tell_errors(Session& session, const std::vector<Error>& errors) {
@@ -51,9 +52,10 @@ Error still_lives(const Experiment& experiment, const std::vector<Sighting>& ear
 }
 
 // What the engine and the caller's folders would refuse, all of it; absent folders of volumes are made.
-std::vector<Error> look_ahead(Session& session, const Loaded& loaded) {
+std::vector<Error> look_ahead(Session& session, const Loaded& loaded, const std::optional<Slots>& capacity) {
   session.progress().phase("checking");
   std::vector<Error> errors = session.engine().check(loaded.run, session.stop());
+  if (capacity) std::ranges::move(check_slots(loaded.run.experiment, *capacity), std::back_inserter(errors));
   if (!errors.empty()) return errors;  // nothing is made for a run that is refused
   const HostFolders folders = make_host_folders(loaded.run.experiment, loaded.caller);
   for (const std::string& folder : folders.made)
@@ -122,11 +124,40 @@ bool has_failed(const Outcome& outcome, Until until) {
                              [&](const Fact& fact) { return until == Until::ended || !fact.ran; });
 }
 
-int carry_out(Session& session, const Loaded& loaded, const RunOptions& options,
-              std::optional<RunLock>& lock) {
+// "2,4GiB", "2" or "4GiB": CPUs, memory, or both.
+Slots reserve_option(const std::string& text) {
+  Slots reserve;
+  for (std::size_t at = 0; at <= text.size() && !text.empty();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    const std::string part = text.substr(at, end - at);
+    if (part.find_first_not_of("0123456789.") == std::string::npos && !part.empty()) {
+      reserve.cpus = cpus_option("--reserve", part);
+    } else {
+      reserve.memory = bytes_option("--reserve", part);
+    }
+    at = end + 1;
+  }
+  return reserve;
+}
+
+// What the run's attempts may hold together with all others on the engine; nullopt when none of them asks for
+// slots.
+std::optional<Slots> capacity_for(Session& session, const Experiment& experiment,
+                                  const RunOptions& options) {
+  const bool asked =
+      std::ranges::any_of(experiment.trials, [](const Trial& trial) { return !trial.slots.empty(); });
+  if (!asked) return std::nullopt;
+  Slots capacity = session.engine().facts(session.stop()).capacity;
+  capacity -= reserve_option(options.reserve);
+  return capacity;
+}
+
+int carry_out(Session& session, const Loaded& loaded, const std::optional<Slots>& capacity,
+              const RunOptions& options, std::optional<RunLock>& lock) {
   const PlannerOptions planner{
       .starts_in_flight_max = options.parallel == "false" ? 1 : options.starts_in_flight,
-      .until = options.wait ? Until::ended : Until::started};
+      .until = options.wait ? Until::ended : Until::started,
+      .capacity = capacity};
   session.progress().begin(loaded.run);
   const auto engine = session.patient_engine();
   try {
@@ -164,6 +195,7 @@ int run(Session& session, const Loaded& loaded, const RunOptions& options) {
   const Experiment& experiment = loaded.run.experiment;
   std::optional<RunLock> lock;
   take(lock, session, loaded);
+  const std::optional<Slots> capacity = capacity_for(session, experiment, options);
   const std::vector<Sighting> earlier =
       session.engine().list({.experiment = experiment.name}, session.stop());
   const std::set<RunId> living = runs_that_live(earlier);
@@ -171,12 +203,12 @@ int run(Session& session, const Loaded& loaded, const RunOptions& options) {
   if (!living.empty() && !options.replace) {
     errors.push_back(still_lives(experiment, earlier, session.given_engine()));
   } else {
-    errors = look_ahead(session, loaded);
+    errors = look_ahead(session, loaded, capacity);
   }
   if (errors.empty()) errors = prepare(session, loaded.run);
   if (errors.empty()) errors = make_room(session, experiment, earlier, living);
   if (!errors.empty()) return tell_errors(session, errors);
-  return carry_out(session, loaded, options, lock);
+  return carry_out(session, loaded, capacity, options, lock);
 }
 
 int run(const Invocation& invocation, const RunOptions& options) {
@@ -211,6 +243,10 @@ void add_run(CLI::App& app, const Invocation& invocation, Action& action) {
       ->check(CLI::IsMember({"true", "false"}))
       ->type_name("BOOL")
       ->capture_default_str();
+  command
+      ->add_option("--reserve", options->reserve,
+                   "CPUs, memory or both (2,4GiB) of the engine's that no trial gets")
+      ->type_name("SLOTS");
   command
       ->add_option("--run-id", options->run_id, "The run's id, and what replaces \"UUID\"; else a random one")
       ->type_name("ID");

@@ -24,8 +24,7 @@ namespace combu::docker {
 struct SystemFacts {
   std::string product;  // "Docker Engine", "Podman Engine"
   std::string version;
-  int cpus = 0;
-  Bytes memory;
+  Slots capacity;
 };
 [[nodiscard]] SystemFacts get_system(Connections& engine,
                                      const std::stop_token& stop);  // GET /version and /info

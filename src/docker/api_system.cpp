@@ -34,8 +34,9 @@ SystemFacts get_system(Connections& engine, const std::stop_token& stop) {
       if (text_at(component, "Name").starts_with("Podman")) facts.product = text_at(component, "Name");
     }
     facts.version = text_at(version, "Version");
-    facts.cpus = info.at("NCPU").get<int>();
-    facts.memory = Bytes{info.at("MemTotal").get<std::int64_t>()};
+    constexpr std::int64_t k_nano = 1'000'000'000;
+    facts.capacity = {Cpus{info.at("NCPU").get<std::int64_t>() * k_nano},
+                      Bytes{info.at("MemTotal").get<std::int64_t>()}};
     return facts;
   });
 }

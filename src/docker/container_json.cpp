@@ -107,6 +107,9 @@ json container_json(const Run& run, const Trial& trial, int attempt, NetworksAtC
   add_process(body, trial);
   json& host = body["HostConfig"];
   host["Init"] = trial.init;
+  if (trial.slots.cpus.nano > 0) host["NanoCpus"] = trial.slots.cpus.nano;
+  if (trial.slots.memory.count > 0) host["Memory"] = trial.slots.memory.count;
+  if (trial.shm_size.count > 0) host["ShmSize"] = trial.shm_size.count;
   add_volumes(host, trial);
   add_ports(body, trial);
   add_networks(body, trial, networks);

@@ -31,6 +31,7 @@ Sighting sighting_of(ContainerSummary&& container, Identity&& identity) {
   sighting.experiment = std::move(identity.experiment);
   sighting.file = std::move(identity.file);
   sighting.service = identity.service;
+  sighting.slots = identity.slots;
   sighting.id = std::move(container.id);
   sighting.image = std::move(container.image);
   sighting.phase = status.phase;
@@ -100,8 +101,7 @@ Facts DockerEngine::facts(std::stop_token stop) {
   facts.engine =
       fmt::format("{} {} (API {})", system.product, system.version, connections_.version(stop).text());
   facts.address = connections_.address().text();
-  facts.cpus = system.cpus;
-  facts.memory = system.memory;
+  facts.capacity = system.capacity;
   return facts;
 }
 
@@ -153,6 +153,7 @@ void DockerEngine::watch(const Selector& selector, const std::function<void(cons
     sighting.experiment = identity->experiment;
     sighting.file = identity->file;
     sighting.service = identity->service;
+    sighting.slots = identity->slots;
     sighting.id = event.id;
     sighting.image = attribute(event, "image");
     if (apply_action(event, sighting)) tell(sighting);

@@ -24,6 +24,17 @@ std::optional<RunId> parse_run(const std::string& text) {
   }
 }
 
+// What another version of combu may have written otherwise holds nothing that can be counted.
+Slots parse_slots(const std::string& cpus, const std::string& memory) {
+  Slots slots;
+  try {
+    if (!cpus.empty()) slots.cpus = parse_cpus(cpus);
+    if (!memory.empty()) slots.memory = parse_bytes(memory);
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch)
+  }
+  return slots;
+}
+
 }  // namespace
 
 Labels network_labels_of(const Run& run) {
@@ -37,6 +48,8 @@ Labels labels_of(const Run& run, const Trial& trial, int attempt) {
   labels[k_label_trial] = trial.name;
   labels[k_label_attempt] = std::to_string(attempt);
   if (trial.service) labels[k_label_service] = "true";
+  if (trial.slots.cpus.nano > 0) labels[k_label_cpus] = to_string(trial.slots.cpus);
+  if (trial.slots.memory.count > 0) labels[k_label_memory] = std::to_string(trial.slots.memory.count);
   return labels;
 }
 
@@ -47,7 +60,11 @@ std::optional<Identity> identity_of(const Labels& labels) {
   };
   const std::optional<RunId> run = parse_run(value(k_label_run));
   const std::optional<int> attempt = parse_attempt(value(k_label_attempt));
-  Identity identity{{}, value(k_label_experiment), value(k_label_file), value(k_label_service) == "true"};
+  Identity identity{{},
+                    value(k_label_experiment),
+                    value(k_label_file),
+                    value(k_label_service) == "true",
+                    parse_slots(value(k_label_cpus), value(k_label_memory))};
   if (!run || !attempt || identity.experiment.empty() || value(k_label_trial).empty()) return std::nullopt;
   identity.key = {*run, value(k_label_trial), *attempt};
   return identity;

@@ -19,6 +19,8 @@ inline constexpr const char* k_label_run = "combu.run";
 inline constexpr const char* k_label_trial = "combu.trial";
 inline constexpr const char* k_label_attempt = "combu.attempt";
 inline constexpr const char* k_label_service = "combu.service";  // "true"; others do not carry it
+inline constexpr const char* k_label_cpus = "combu.cpus";      // "1.5": what it holds of the host, as others
+inline constexpr const char* k_label_memory = "combu.memory";  // bytes     count it; none: nothing
 
 using Labels = std::map<std::string, std::string, std::less<>>;
 
@@ -27,6 +29,7 @@ struct Identity {
   std::string experiment;
   std::string file;
   bool service = false;
+  Slots slots;
 };
 
 [[nodiscard]] Labels labels_of(const Run& run, const Trial& trial, int attempt);

@@ -166,7 +166,21 @@ class SectionCheck {
     return at != section.end() && at->is_object() ? &*at : nullptr;
   }
 
+  // What the trial's own field reserves must not be undone behind it.
+  void check_reserved(const json& host) {
+    const auto check = [&](const char* name, bool reserved, const char* field) {
+      if (reserved && host.contains(name))
+        add(fmt::format("HostConfig.{}", name),
+            fmt::format("the trial's `{}` says it already; keep one", field));
+    };
+    check("NanoCpus", trial_.slots.cpus.nano > 0, "cpus");
+    check("CpuQuota", trial_.slots.cpus.nano > 0, "cpus");
+    check("Memory", trial_.slots.memory.count > 0, "memory");
+    check("ShmSize", trial_.shm_size.count > 0, "shm_size");
+  }
+
   void check_host(const json& host) {
+    check_reserved(host);
     check_fields(host, "HostConfig.", k_host_config);
     if (host.contains("RestartPolicy"))
       add("HostConfig.RestartPolicy", "would start a trial again that combu takes to be over");

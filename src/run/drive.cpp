@@ -62,7 +62,9 @@ class Drive {
         Clock& clock)
       : engine_(engine),
         run_(run),
-        selector_{.experiment = run.experiment.name, .run = run.id},
+        // What other runs hold is seen only where it counts.
+        selector_(options.capacity ? Selector{} : Selector{.experiment = run.experiment.name, .run = run.id}),
+        capacity_(options.capacity),
         observer_(observer),
         clock_(clock),
         planner_(run.id, run.experiment, plan, options),
@@ -163,7 +165,10 @@ class Drive {
             .starting = {starting_.begin(), starting_.begin() + shown},
             .started = started_,
             .elapsed = now - began_,
-            .interrupted = interrupted_};
+            .interrupted = interrupted_,
+            .held = planner_.held(),
+            .held_by_others = planner_.held_by_others(),
+            .capacity = capacity_};
   }
 
   Outcome finish(bool stopped) {
@@ -246,6 +251,7 @@ class Drive {
   Engine& engine_;
   const Run& run_;
   const Selector selector_;
+  const std::optional<Slots> capacity_;
   Observer& observer_;
   Clock& clock_;
   Planner planner_;

@@ -1,13 +1,14 @@
 #include <fmt/format.h>
 
-#include <functional>
-#include <queue>
+#include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
 #include "combu/schedule.hpp"
+#include "schedule/ready.hpp"
 
 namespace combu {
 
@@ -71,7 +72,11 @@ std::string_view to_string(TrialState state) {
 
 struct Planner::Impl {
   Impl(RunId run_id, const Experiment& the_experiment, const Plan& the_plan, PlannerOptions the_options)
-      : run(std::move(run_id)), experiment(the_experiment), plan(the_plan), options(the_options) {
+      : run(std::move(run_id)),
+        experiment(the_experiment),
+        plan(the_plan),
+        options(the_options),
+        ready(the_experiment) {
     const auto& trials = experiment.trials;
     known.resize(trials.size());
     by_name.reserve(trials.size());
@@ -115,15 +120,23 @@ struct Planner::Impl {
   }
 
   void on(const Seen& event) {
-    if (const auto trial = find(event.sighting)) see(*trial, event.sighting);
+    if (event.sighting.key.run != run) {
+      see_other(event.sighting);
+    } else if (const auto trial = find(event.sighting)) {
+      see(*trial, event.sighting);
+    }
   }
 
   void on(const ListingBegins& /*event*/) { ++listings; }
 
   void on(const Listed& event) {
     std::vector<bool> listed(known.size());
+    others.clear();
+    held_by_others = {};
     for (const Sighting& sighting : event.sightings) {
-      if (const auto trial = find(sighting)) {
+      if (sighting.key.run != run) {
+        see_other(sighting);
+      } else if (const auto trial = find(sighting)) {
         listed[*trial] = true;
         see(*trial, sighting);
       }
@@ -140,10 +153,20 @@ struct Planner::Impl {
   // ---- Sightings
 
   [[nodiscard]] std::optional<TrialIndex> find(const Sighting& sighting) const {
-    if (sighting.key.run != run) return std::nullopt;
     const auto found = by_name.find(sighting.key.trial);
     if (found == by_name.end()) return std::nullopt;
     return found->second;
+  }
+
+  // An attempt of another run: what it holds is not free. One that has ended never runs again, whatever is
+  // told late.
+  void see_other(const Sighting& sighting) {
+    if (sighting.slots.empty() || sighting.phase == Phase::created) return;
+    Other& other = others[sighting.id];
+    const bool runs = sighting.phase == Phase::running && !other.is_over;
+    if (runs && !other.holds) held_by_others += sighting.slots;
+    if (!runs && other.holds) held_by_others -= sighting.slots;
+    other = {.holds = runs, .is_over = !runs};
   }
 
   void see(TrialIndex trial, const Sighting& sighting) {
@@ -219,6 +242,7 @@ struct Planner::Impl {
   // A trial is over. What becomes of those around it is put on a list rather than done by recursion: a chain
   // may be long.
   void finish(TrialIndex trial, Fact fact) {
+    give_back_slots(trial);
     move(trial, fact.state);
     fact.ran = known[trial].was_started;
     tell(std::move(fact));
@@ -311,16 +335,88 @@ struct Planner::Impl {
     if (std::exchange(known[trial].in_flight, false)) --in_flight;
   }
 
+  using Line = schedule::ReadyLines::Line;
+
+  // The first of a line that is still ready; nullptr when there is none.
+  [[nodiscard]] const schedule::ReadyLines::Place* head_of(Line& line) const {
+    while (!line.places.empty() && known[line.places.top().trial].state != TrialState::ready)
+      line.places.pop();
+    return line.places.empty() ? nullptr : &line.places.top();
+  }
+
+  [[nodiscard]] bool has_room(const Line& line) const {
+    return line.service || experiment.parallel_max == 0 || alive < experiment.parallel_max;
+  }
+
+  // What is free now, and what would be when this run's trials are over.
+  [[nodiscard]] Slots free() const {
+    Slots slots = *options.capacity;
+    slots -= held;
+    slots -= held_by_others;
+    return slots;
+  }
+  [[nodiscard]] Slots free_in_time() const {
+    Slots slots = *options.capacity;
+    slots -= held_by_services;
+    slots -= held_by_others;
+    return slots;
+  }
+
+  // The line whose head starts next; nullptr when none may.
+  [[nodiscard]] Line* next_line() {
+    Line* first = nullptr;    // that may start but for its slots
+    Line* fitting = nullptr;  // whose slots are free, too
+    const Slots now_free = options.capacity ? free() : Slots{};
+    const auto better = [this](Line& line, Line* than) {
+      return than == nullptr || head_of(line)->is_before(*head_of(*than));
+    };
+    for (Line& line : ready.lines()) {
+      if (head_of(line) == nullptr || !has_room(line)) continue;
+      if (better(line, first)) first = &line;
+      if ((!options.capacity || line.slots.fit(now_free)) && better(line, fitting)) fitting = &line;
+    }
+    if (fitting == nullptr || fitting == first) return fitting;
+    const TrialIndex waiting = head_of(*first)->trial;
+    if (std::exchange(overtaken, std::optional(waiting)) != waiting) overtakes = 0;
+    if (overtakes == k_overtakes_max && first->slots.fit(free_in_time())) return nullptr;
+    overtakes = std::min(overtakes + 1, k_overtakes_max);
+    return fitting;
+  }
+
   void start_what_fits() {
-    while (!interrupted && in_flight < options.starts_in_flight_max && !ready.empty()) {
-      const TrialIndex trial = ready.top();
-      ready.pop();
-      if (known[trial].state != TrialState::ready) continue;
+    while (!interrupted && in_flight < options.starts_in_flight_max) {
+      Line* line = next_line();
+      if (line == nullptr) return;
+      const TrialIndex trial = line->places.top().trial;
+      line->places.pop();
       move(trial, TrialState::starting);
       known[trial].in_flight = true;
       ++in_flight;
+      take_slots(trial);
       tell({.trial = trial, .state = TrialState::starting});
       out->commands.emplace_back(StartCommand{.trial = trial});
+    }
+  }
+
+  void take_slots(TrialIndex trial) {
+    const Trial& it = experiment.trials[trial];
+    held += it.slots;
+    if (it.service) {
+      held_by_services += it.slots;
+    } else {
+      ++alive;
+    }
+  }
+
+  void give_back_slots(TrialIndex trial) {
+    const TrialState state = known[trial].state;
+    if (state != TrialState::starting && state != TrialState::running) return;
+    const Trial& it = experiment.trials[trial];
+    held -= it.slots;
+    if (it.service) {
+      held_by_services -= it.slots;
+    } else {
+      --alive;
     }
   }
 
@@ -348,10 +444,21 @@ struct Planner::Impl {
 
   std::vector<Progress> known;
   std::unordered_map<std::string_view, TrialIndex> by_name;
-  std::unordered_map<TrialIndex, TrialIndex> roots;                                // of blocked trials
-  std::priority_queue<TrialIndex, std::vector<TrialIndex>, std::greater<>> ready;  // the file's order
+  std::unordered_map<TrialIndex, TrialIndex> roots;  // of blocked trials
+  schedule::ReadyLines ready;
   std::array<std::size_t, k_trial_state_count> counts{};
   std::size_t in_flight = 0;
+  struct Other {
+    bool holds = false;
+    bool is_over = false;
+  };
+  std::unordered_map<std::string, Other> others;  // attempts of other runs, by the engine's id
+  Slots held;
+  Slots held_by_services;
+  Slots held_by_others;
+  std::size_t alive = 0;                // attempts that are no services
+  std::optional<TrialIndex> overtaken;  // the first that waits for slots, and how many have started before it
+  std::size_t overtakes = 0;
   std::vector<TrialIndex> services;
   std::size_t unfinished_work = 0;  // trials that are not services and not over
   std::uint64_t listings = 0;
@@ -385,6 +492,23 @@ const std::array<std::size_t, k_trial_state_count>& Planner::counts() const {
 }
 std::size_t Planner::starts_in_flight() const {
   return impl_->in_flight;
+}
+const Slots& Planner::held() const {
+  return impl_->held;
+}
+const Slots& Planner::held_by_others() const {
+  return impl_->held_by_others;
+}
+
+std::vector<Error> check_slots(const Experiment& experiment, const Slots& capacity) {
+  std::vector<Error> errors;
+  for (const Trial& trial : experiment.trials) {
+    if (trial.slots.fit(capacity)) continue;
+    errors.emplace_back(
+        ErrorKind::invalid, trial.name,
+        fmt::format("wants {}, but the engine has {} to give", to_string(trial.slots), to_string(capacity)));
+  }
+  return errors;
 }
 
 }  // namespace combu

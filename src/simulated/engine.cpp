@@ -11,6 +11,9 @@ namespace combu {
 
 namespace {
 
+// As a usual workstation.
+constexpr Slots k_capacity{Cpus{8'000'000'000}, Bytes{std::int64_t{16} << 30}};
+
 Error cancelled() {
   return {ErrorKind::cancelled, "simulated", "cancelled"};
 }
@@ -22,8 +25,7 @@ class SimulatedEngine : public Engine {
 
   Facts facts(std::stop_token stop) override {
     if (stop.stop_requested()) throw cancelled();
-    return {
-        .engine = "simulated engine", .address = "simulated:", .cpus = 8, .memory = {std::int64_t{16} << 30}};
+    return {.engine = "simulated engine", .address = "simulated:", .capacity = k_capacity};
   }
 
   std::vector<Error> check(const Run& run, std::stop_token stop) override {

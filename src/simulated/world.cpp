@@ -155,7 +155,8 @@ Sighting World::start(const Run& run, const Trial& trial, int attempt, Instant n
                     .phase = Phase::running,
                     .created_at = now,
                     .status = "Up",
-                    .service = trial.service};
+                    .service = trial.service,
+                    .slots = trial.slots};
   container.networks = trial.networks;
   for (Port port : trial.ports) {
     port.container = 0;

@@ -44,6 +44,14 @@ class ExperimentReader final : public DocumentSink {
     } else if (name == k_trials) {
       trials_given_ = true;
       report_.add(place, fmt::format("must be an array of trials, not {}", shown(value)));
+    } else if (name == "parallel") {
+      experiment_.parallel_max = read_count(value, place, report_).value_or(0);
+      if (value == 0) report_.add(place, "0 would start nothing; leave it out for no limit");
+    } else if (name == "order") {
+      if (const auto choice = read_choice(value, {"file", "random"}, place, report_))
+        experiment_.order = static_cast<Order>(*choice);
+    } else if (name == "seed") {
+      experiment_.seed = read_count(value, place, report_).value_or(0);
     } else if (!own_field(name)) {
       refuse(name, place);
     }
@@ -140,7 +148,7 @@ class ExperimentReader final : public DocumentSink {
                   fmt::format("`{}` is a trial's field: put it into `defaults` or into the trials", name));
     } else {
       // Compose's word for them is too far for nearest().
-      const auto meant = name == "services" ? k_trials : nearest(name, {"experiment", "defaults", k_trials});
+      const auto meant = name == "services" ? k_trials : nearest(name, top_fields());
       report_.add(place, unknown_field(name, meant));
       trials_given_ = trials_given_ || meant == k_trials;
     }

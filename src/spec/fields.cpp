@@ -53,15 +53,20 @@ constexpr std::array k_spellings{
     FieldSpelling{"stop_grace", Field::stop_grace},
     FieldSpelling{"stop_grace_period", Field::stop_grace},
     FieldSpelling{"stop_timeout", Field::stop_grace},
+    FieldSpelling{"cpus", Field::cpus},
+    FieldSpelling{"memory", Field::memory},
+    FieldSpelling{"mem_limit", Field::memory},
+    FieldSpelling{"shm_size", Field::shm_size},
+    FieldSpelling{"priority", Field::priority},
+    FieldSpelling{"deploy", Field::deploy},
     FieldSpelling{"docker", Field::docker},
 };
 
 // With what people of compose write for them.
 constexpr auto k_planned = std::to_array<std::string_view>(
-    {"slots",  "cpus",     "memory",   "mem_limit", "shm_size", "gpus",       "deploy",        "parallel",
-     "order",  "seed",     "priority", "deadline",  "canary",   "retries",    "max_failures",  "timeout",
-     "build",  "metrics",  "inputs",   "outputs",   "collect",  "cache",      "secrets",       "gang",
-     "worker", "replicas", "scale",    "reuse",     "swarm",    "kubernetes", "start_deadline"});
+    {"slots",    "gpus",   "deadline", "canary",  "retries",    "max_failures",  "timeout", "build",
+     "metrics",  "inputs", "outputs",  "collect", "cache",      "secrets",       "gang",    "worker",
+     "replicas", "scale",  "reuse",    "swarm",   "kubernetes", "start_deadline"});
 
 }  // namespace
 
@@ -81,6 +86,16 @@ std::string_view field_name(Field field) {
 
 bool planned_field(std::string_view spelling) {
   return std::ranges::find(k_planned, spelling) != k_planned.end();
+}
+
+const std::vector<std::string_view>& top_fields() {
+  static const std::vector<std::string_view> k_fields{"experiment", "defaults", "trials",
+                                                      "parallel",   "order",    "seed"};
+  return k_fields;
+}
+
+bool top_field(std::string_view spelling) {
+  return std::ranges::find(top_fields(), spelling) != top_fields().end();
 }
 
 bool own_field(std::string_view spelling) {

@@ -37,6 +37,11 @@ enum class Field {
   healthcheck,
   stop_signal,
   stop_grace,
+  cpus,
+  memory,
+  shm_size,
+  priority,
+  deploy,
   docker,
 };
 constexpr std::size_t k_field_count = static_cast<std::size_t>(Field::docker) + 1;
@@ -47,6 +52,9 @@ constexpr std::size_t k_field_count = static_cast<std::size_t>(Field::docker) + 
 [[nodiscard]] std::string_view field_name(Field field);
 // Whether the docs name it as a field of a trial or of the whole, and combu cannot do it yet.
 [[nodiscard]] bool planned_field(std::string_view spelling);
+// A field of the whole file: "experiment", "defaults", "trials", "parallel", …
+[[nodiscard]] bool top_field(std::string_view spelling);
+[[nodiscard]] const std::vector<std::string_view>& top_fields();
 // "x-…": the person's own, never read.
 [[nodiscard]] bool own_field(std::string_view spelling);
 

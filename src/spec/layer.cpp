@@ -9,6 +9,7 @@
 #include "spec/names.hpp"
 #include "spec/order.hpp"
 #include "spec/ports.hpp"
+#include "spec/slots.hpp"
 #include "spec/values.hpp"
 #include "spec/volumes.hpp"
 
@@ -51,6 +52,7 @@ Layer LayerReader::read(Json& object, const Place& place) {
       read_field(*field, value, here);
     }
   }
+  if (deploy_ != nullptr) lay_deploy(place.key(field_name(Field::deploy)));
   return std::move(layer_);
 }
 
@@ -61,7 +63,7 @@ void LayerReader::read_unknown(const std::string& spelling, const Json& value, c
     if (spelling == "build") layer_.given.set(bit(Field::image));
     return;
   }
-  if (spelling == "experiment" || spelling == "defaults" || spelling == "trials") {
+  if (top_field(spelling)) {
     report_.add(place, fmt::format("`{}` stands at the top of the file, not in a trial", spelling));
     return;
   }
@@ -135,6 +137,21 @@ void LayerReader::read_field(Field field, Json& value, const Place& place) {
     case Field::stop_grace:
       trial.stop_grace = read_duration(value, place, report_);
       return;
+    case Field::cpus:
+      trial.slots.cpus = read_cpus(value, place, report_).value_or(Cpus{});
+      return;
+    case Field::memory:
+      trial.slots.memory = read_memory(value, place, report_).value_or(Bytes{});
+      return;
+    case Field::shm_size:
+      trial.shm_size = read_bytes(value, place, report_).value_or(Bytes{});
+      return;
+    case Field::priority:
+      trial.priority = read_integer(value, place, report_).value_or(0);
+      return;
+    case Field::deploy:
+      deploy_ = &value;
+      return;
     case Field::docker:
       return read_object(value, place, layer_.docker);
   }
@@ -196,6 +213,21 @@ void LayerReader::read_user(const Json& value, const Place& place) {
   }
 }
 
+// Compose's long form of `cpus` and `memory`.
+void LayerReader::lay_deploy(const Place& place) {
+  const Deploy deploy = read_deploy(*deploy_, place, report_);
+  const auto take = [&](Field field, const auto& from, auto& to) {
+    if (!from) return;
+    if (layer_.given.test(bit(field))) {
+      report_.add(place, fmt::format("`{}` is given twice, here and by itself; keep one", field_name(field)));
+    }
+    layer_.given.set(bit(field));
+    to = *from;
+  };
+  take(Field::cpus, deploy.cpus, layer_.trial.slots.cpus);
+  take(Field::memory, deploy.memory, layer_.trial.slots.memory);
+}
+
 void LayerReader::read_pull(const Json& value, const Place& place) {
   if (value == "if_not_present") return;  // compose's word for missing
   const auto choice = read_choice(value, {"missing", "always", "never"}, place, report_);
@@ -234,6 +266,10 @@ void take_replaced(Layer& own, const Layer& defaults) {
   if (wanted(Field::pull)) to.pull = from.pull;
   if (wanted(Field::platform)) to.platform = from.platform;
   if (wanted(Field::healthcheck)) to.healthcheck = from.healthcheck;
+  if (wanted(Field::cpus)) to.slots.cpus = from.slots.cpus;
+  if (wanted(Field::memory)) to.slots.memory = from.slots.memory;
+  if (wanted(Field::shm_size)) to.shm_size = from.shm_size;
+  if (wanted(Field::priority)) to.priority = from.priority;
   if (wanted(Field::stop_signal)) to.stop_signal = from.stop_signal;
   if (wanted(Field::stop_grace)) to.stop_grace = from.stop_grace;
 }

@@ -45,6 +45,7 @@ class LayerReader {
   void read_env_files(const Json& value, const Place& place);
   void read_workdir(const Json& value, const Place& place);
   void read_user(const Json& value, const Place& place);
+  void lay_deploy(const Place& place);
   void read_pull(const Json& value, const Place& place);
   void read_object(Json& value, const Place& place, Json& target);
 
@@ -53,6 +54,7 @@ class LayerReader {
   EnvFiles& env_files_;
   Report& report_;
   Layer layer_;
+  const Json* deploy_ = nullptr;  // read when all else has been
 };
 
 // Lays a trial on the defaults: env, labels and params are merged by name, `docker` at every depth (its

@@ -69,6 +69,14 @@ std::optional<std::uint32_t> read_count(const Json& value, const Place& place, R
   return std::nullopt;
 }
 
+std::optional<int> read_integer(const Json& value, const Place& place, Report& report) {
+  constexpr std::int64_t k_most = std::numeric_limits<std::int32_t>::max();
+  if (value.is_number_integer() && value >= -k_most && value <= k_most) return value.get<int>();
+  report.add(place,
+             fmt::format("must be a whole number from {} to {}, not {}", -k_most, k_most, shown(value)));
+  return std::nullopt;
+}
+
 std::optional<std::size_t> read_choice(const Json& value, std::initializer_list<std::string_view> words,
                                        const Place& place, Report& report) {
   if (value.is_string()) {

@@ -20,6 +20,7 @@ namespace combu::spec {
 // A duration's text, or a number of seconds.
 [[nodiscard]] std::optional<Seconds> read_duration(const Json& value, const Place& place, Report& report);
 [[nodiscard]] std::optional<std::uint32_t> read_count(const Json& value, const Place& place, Report& report);
+[[nodiscard]] std::optional<int> read_integer(const Json& value, const Place& place, Report& report);
 // One of the words that are allowed here, as its index.
 [[nodiscard]] std::optional<std::size_t> read_choice(const Json& value,
                                                      std::initializer_list<std::string_view> words,

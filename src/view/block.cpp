@@ -30,6 +30,16 @@ std::string pull_line(const Preparation& pull) {
   return fmt::format("pulling {}", name);
 }
 
+std::string slots_text(const Snapshot& snapshot) {
+  const Slots& capacity = *snapshot.capacity;
+  std::string text =
+      fmt::format("{} of {} CPUs, {} of {}", to_string(snapshot.held.cpus), to_string(capacity.cpus),
+                  to_string(snapshot.held.memory), to_string(capacity.memory));
+  if (!snapshot.held_by_others.empty())
+    text += fmt::format("; other runs: {}", to_string(snapshot.held_by_others));
+  return text;
+}
+
 }  // namespace
 
 std::string counts_text(const Snapshot& snapshot) {
@@ -49,6 +59,7 @@ std::vector<std::string> block_lines(const BlockContent& content, ScreenSize siz
 
   std::vector<std::string> lines{headline(content)};
   if (content.snapshot) lines.push_back("  " + counts_text(*content.snapshot));
+  if (content.snapshot && content.snapshot->capacity) lines.push_back("  " + slots_text(*content.snapshot));
   if (!content.starting.empty()) {
     std::string names;
     for (const std::string& name : content.starting) names += " " + clean_line(name);

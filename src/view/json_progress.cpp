@@ -10,6 +10,11 @@ namespace {
 
 using nlohmann::ordered_json;
 
+ordered_json slots_json(const Slots& slots) {
+  constexpr double k_nano = 1e9;
+  return {{"cpus", static_cast<double>(slots.cpus.nano) / k_nano}, {"memory", slots.memory.count}};
+}
+
 class JsonProgress final : public Progress {
  public:
   explicit JsonProgress(Surroundings surroundings) : around_(std::move(surroundings)) {}
@@ -53,11 +58,17 @@ class JsonProgress final : public Progress {
     ordered_json counts = ordered_json::object();
     for (std::size_t i = 0; i < k_trial_state_count; ++i)
       counts[std::string(to_string(static_cast<TrialState>(i)))] = snapshot.counts[i];
-    tell("snapshot", {{"elapsed", snapshot.elapsed.count()},
-                      {"trials", snapshot.trials},
-                      {"started", snapshot.started},
-                      {"counts", counts},
-                      {"interrupted", snapshot.interrupted}});
+    ordered_json fields{{"elapsed", snapshot.elapsed.count()},
+                        {"trials", snapshot.trials},
+                        {"started", snapshot.started},
+                        {"counts", counts},
+                        {"interrupted", snapshot.interrupted}};
+    if (snapshot.capacity) {
+      fields["held"] = slots_json(snapshot.held);
+      fields["held_by_others"] = slots_json(snapshot.held_by_others);
+      fields["capacity"] = slots_json(*snapshot.capacity);
+    }
+    tell("snapshot", fields);
   }
 
   void end() override {}

@@ -181,9 +181,23 @@ class Simulation {
     if (const auto before = last_.find(fact.trial); before != last_.end() && is_over(before->second.state)) {
       broken_.push_back(run_.experiment.trials[fact.trial].name + " changed after it was over");
     }
+    count(fact);
     if (fact.state == TrialState::running) ran_[fact.trial] = true;
     if (fact.healthy) healthy_[fact.trial] = true;
     last_[fact.trial] = fact;
+  }
+
+  // What lives, by the facts that were told, holds no more than there is.
+  void count(const Fact& fact) {
+    const Trial& trial = run_.experiment.trials[fact.trial];
+    const bool lives = fact.state == TrialState::starting || fact.state == TrialState::running;
+    if (std::exchange(lives_[fact.trial], lives) == lives) return;
+    if (lives) held_ += trial.slots;
+    if (!lives) held_ -= trial.slots;
+    if (!trial.service) alive_ += lives ? 1 : -1;
+    if (options_.capacity && !held_.fit(*options_.capacity)) broken_.emplace_back("slots were given twice");
+    const auto parallel_max = static_cast<std::ptrdiff_t>(run_.experiment.parallel_max);
+    if (parallel_max > 0 && alive_ > parallel_max) broken_.emplace_back("too many attempts alive");
   }
 
   // What a trial needs is so before it is started: by the facts that were told.
@@ -213,6 +227,9 @@ class Simulation {
   std::map<TrialIndex, bool> ran_;
   std::map<TrialIndex, bool> healthy_;
   std::map<TrialIndex, int> commanded_;
+  std::map<TrialIndex, bool> lives_;
+  Slots held_;
+  std::ptrdiff_t alive_ = 0;
   std::size_t in_flight_max_ = 0;
   std::vector<std::string> broken_;
 };

@@ -31,6 +31,10 @@ Run random_run(std::mt19937_64& random) {
                       "sleep " + (service ? "1000000" : seconds) + (below(10) == 0 ? "; exit 3" : ""));
     if (service || below(8) == 0)
       one.healthcheck = Healthcheck{.test = {"CMD", below(6) == 0 ? "false" : "true"}};
+    if (!service && below(3) == 0)
+      one.slots.cpus.nano = static_cast<std::int64_t>(1 + below(4)) * 1'000'000'000;
+    if (!service && below(4) == 0) one.slots.memory.count = static_cast<std::int64_t>(1 + below(8)) << 30U;
+    one.priority = static_cast<int>(below(3));
     if (below(10) == 0) one.networks = {"net" + std::to_string(below(3))};
     for (std::size_t need = i > 0 ? below(4) : 0; need > 0; --need) {
       const Trial& earlier = run.experiment.trials[below(i)];
@@ -55,6 +59,8 @@ Faults every_fault(bool live_restore) {
           .crash = 0.01,
           .live_restore = live_restore};
 }
+
+constexpr Slots k_capacity{Cpus{4'000'000'000}, Bytes{std::int64_t{8} << 30}};
 
 // What the planner says of each trial is what the engine says of its container.
 void expect_record_equals_engine(Simulation& simulation, const Run& run) {
@@ -90,10 +96,13 @@ TEST(Storm, EveryInvariantHoldsUnderEveryFault) {
   for (std::uint64_t seed = 1; seed <= seeds(); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     std::mt19937_64 random(seed);
-    const combu::Run run = random_run(random);
+    combu::Run run = random_run(random);
+    if (seed % 3 == 0) run.experiment.parallel_max = 20;
+    if (seed % 5 == 0) run.experiment.order = Order::random;
     const Plan plan = test::plan(run.experiment);
-    Simulation simulation(run, plan, {.starts_in_flight_max = 1 + seed % 16, .until = Until::ended},
-                          {.seed = seed, .faults = every_fault(seed % 2 == 0)});
+    Simulation simulation(
+        run, plan, {.starts_in_flight_max = 1 + seed % 16, .until = Until::ended, .capacity = k_capacity},
+        {.seed = seed, .faults = every_fault(seed % 2 == 0)});
     EXPECT_THAT(simulation.play(), testing::IsEmpty());
     expect_record_equals_engine(simulation, run);
     (void)simulation.release({.experiment = "storm"});

@@ -12,7 +12,9 @@ namespace {
 class Planned {
  public:
   explicit Planned(const std::string& text, PlannerOptions options = {})
-      : experiment_(test::experiment(text)),
+      : Planned(test::experiment(text), options) {}
+  explicit Planned(Experiment experiment, PlannerOptions options = {})
+      : experiment_(std::move(experiment)),
         plan_(test::plan(experiment_)),
         planner_(run_, experiment_, plan_, options) {}
 
@@ -53,6 +55,16 @@ class Planned {
   [[nodiscard]] Sighting sighting(const std::string& name, Phase phase) const {
     return {.key = {.run = run_, .trial = name}, .experiment = "test", .phase = phase};
   }
+  // An attempt of another run on the same engine, with two CPUs.
+  std::string other(const std::string& id, Phase phase) {
+    return seen({.key = {.run = RunId("run2"), .trial = "a"},
+                 .experiment = "other",
+                 .id = id,
+                 .phase = phase,
+                 .slots = cpus("2")});
+  }
+  static Slots cpus(const char* text) { return {.cpus = parse_cpus(text)}; }
+  [[nodiscard]] const Slots& held() const { return planner_.held(); }
   [[nodiscard]] TrialState state(const std::string& name) const { return planner_.state(index(name)); }
   [[nodiscard]] bool done() const { return planner_.done(); }
   [[nodiscard]] std::size_t in_flight() const { return planner_.starts_in_flight(); }
@@ -357,6 +369,117 @@ TEST(Planner, ALongChainNeitherRecursesNorStalls) {
   EXPECT_EQ(step.facts.size(), count);
   EXPECT_EQ(step.facts.back().root, 0U);
   EXPECT_TRUE(planner.done());
+}
+
+// ---- Slots, priority, order
+
+PlannerOptions with_cpus(const char* cpus) {
+  return {.starts_in_flight_max = 100, .capacity = Slots{.cpus = parse_cpus(cpus)}};
+}
+
+TEST(Slots, AreNeverGivenTwice) {
+  Planned it("a=3 b=2 c=0.5 d", with_cpus("4"));
+  EXPECT_EQ(it.begin(), "start a, start c, start d | a starting, c starting, d starting");
+  EXPECT_EQ(it.held(), Planned::cpus("3.5"));
+  EXPECT_EQ(it.ended("a", 0), "start b | a running, a succeeded, b starting");
+  EXPECT_EQ(it.held(), Planned::cpus("2.5"));
+}
+
+TEST(Slots, OfAStartThatFailsAreFreeAgain) {
+  Planned it("a=3 b=3", with_cpus("4"));
+  EXPECT_EQ(it.begin(), "start a | a starting");
+  EXPECT_EQ(it.not_started("a"), "start b | a failed (could not be started: port is taken), b starting");
+}
+
+TEST(Slots, WithoutACapacityBoundNothing) {
+  Planned it("a=300 b=2");
+  EXPECT_EQ(it.begin(), "start a, start b | a starting, b starting");
+}
+
+TEST(Slots, OfOtherRunsCount) {
+  Planned it("a=2 b=2 c=2", with_cpus("4"));
+  EXPECT_EQ(it.other("x", Phase::running), " | ");
+  EXPECT_EQ(it.begin(), "start a | a starting");
+  EXPECT_EQ(it.other("x", Phase::running), " | ") << "told twice, held once";
+  EXPECT_EQ(it.other("x", Phase::ended), "start b | b starting");
+  EXPECT_EQ(it.other("x", Phase::running), " | ") << "told late";
+  EXPECT_EQ(it.ended("a", 0), "start c | a running, a succeeded, c starting");
+}
+
+TEST(Slots, AListingTellsWhatOthersHold) {
+  Planned it("a=2 b=2", with_cpus("4"));
+  EXPECT_EQ(it.other("x", Phase::running), " | ");
+  EXPECT_EQ(it.other("y", Phase::created), " | ") << "has not started, and need not";
+  EXPECT_EQ(it.begin(), "start a | a starting");
+  EXPECT_EQ(it.listed({}), "start b | b starting") << "x is not there any more";
+}
+
+TEST(Slots, ALargeTrialIsOvertakenOnlySoOften) {
+  std::string text = "first=1 large=4";
+  for (std::size_t i = 0; i < Planner::k_overtakes_max + 5; ++i) text += fmt::format(" s{}=1", i);
+  Planned it(text, with_cpus("4"));
+  EXPECT_EQ(
+      it.begin(),
+      "start first, start s0, start s1, start s2 | first starting, s0 starting, s1 starting, s2 starting");
+  std::size_t overtakes = 3;
+  for (; overtakes < Planner::k_overtakes_max; ++overtakes) {
+    const std::string over = fmt::format("s{}", overtakes - 3);
+    const std::string next = fmt::format("s{}", overtakes);
+    ASSERT_EQ(it.ended(over, 0),
+              fmt::format("start {1} | {0} running, {0} succeeded, {1} starting", over, next));
+  }
+  for (std::size_t i = overtakes - 3; i < overtakes; ++i) {
+    ASSERT_EQ(it.ended(fmt::format("s{}", i), 0), fmt::format(" | s{0} running, s{0} succeeded", i));
+  }
+  EXPECT_EQ(it.ended("first", 0), "start large | first running, first succeeded, large starting");
+}
+
+TEST(Slots, WhatOthersHoldForEverHoldsUpOnlyWhoNeedsIt) {
+  std::string text = "large=4";
+  for (std::size_t i = 0; i < 2 * Planner::k_overtakes_max; ++i) text += fmt::format(" s{}=2", i);
+  Planned it(text, with_cpus("4"));
+  (void)it.other("x", Phase::running);
+  EXPECT_EQ(it.begin(), "start s0 | s0 starting");
+  for (std::size_t i = 0; i + 1 < 2 * Planner::k_overtakes_max; ++i) {
+    ASSERT_EQ(it.ended(fmt::format("s{}", i), 0),
+              fmt::format("start s{1} | s{0} running, s{0} succeeded, s{1} starting", i, i + 1));
+  }
+}
+
+TEST(Slots, WhatNoHostHasIsToldBefore) {
+  const auto errors = check_slots(test::experiment("a=3 b=4.5 c"), Planned::cpus("4"));
+  ASSERT_EQ(errors.size(), 1U);
+  EXPECT_STREQ(errors[0].what(), "b: wants 4.5 CPUs, but the engine has 4 CPUs to give");
+}
+
+TEST(Planner, StartsTheHighestPriorityFirst) {
+  Planned it("a b^1 c^-1 d^1", {.starts_in_flight_max = 1});
+  EXPECT_EQ(it.begin(), "start b | b starting");
+  EXPECT_EQ(it.started("b"), "start d | b running, d starting");
+  EXPECT_EQ(it.started("d"), "start a | d running, a starting");
+  EXPECT_EQ(it.started("a"), "start c | a running, c starting");
+}
+
+TEST(Planner, KeepsAtMostSoManyAliveWithoutCountingServices) {
+  Experiment experiment = test::experiment("!cache a<-cache b c");
+  experiment.parallel_max = 2;
+  Planned it(experiment);
+  EXPECT_EQ(it.begin(), "start cache, start b, start c | cache starting, b starting, c starting");
+  EXPECT_EQ(it.started("cache"), " | cache running");
+  EXPECT_EQ(it.ended("b", 1), "start a | b running, b failed (exit code 1), a starting");
+}
+
+std::string random_order(std::uint64_t seed) {
+  Experiment experiment = test::experiment("a b c d e f g h i j");
+  experiment.order = Order::random;
+  experiment.seed = seed;
+  return Planned(experiment, {.starts_in_flight_max = 10}).begin();
+}
+
+TEST(Planner, ARandomOrderIsRepeatedByItsSeed) {
+  EXPECT_EQ(random_order(1), random_order(1));
+  EXPECT_NE(random_order(1), random_order(2));
+  EXPECT_EQ(random_order(1).size(), random_order(2).size());
 }
 
 }  // namespace
