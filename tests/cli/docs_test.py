@@ -68,7 +68,7 @@ def test_every_planned_field_is_refused_by_name(combu, write):
 
 
 VALUES = {"string": "'debian'", "path": "[]", "absolute path": "'/work'", "boolean": "true", "duration": "'1s'", "array": "[]",
-          "object": "{}", '`"missing"`': "'missing'"}
+          "object": "{}", "size": "'1g'", "number": "1.5", "whole number": "1", '`"missing"`': "'missing'"}
 VALUES_OF = {"name": "'trial'", "platform": "'linux/amd64'", "stop_signal": "'INT'"}
 
 

@@ -251,8 +251,8 @@ TEST_P(EngineSuite, FactsTellWhatTheEngineIs) {
   const Facts facts = engine().facts({});
   EXPECT_NE(facts.engine, "");
   EXPECT_NE(facts.address, "");
-  EXPECT_GT(facts.cpus, 0);
-  EXPECT_GT(facts.memory.count, 0);
+  EXPECT_GT(facts.capacity.cpus.nano, 0);
+  EXPECT_GT(facts.capacity.memory.count, 0);
 }
 
 // ---- start
