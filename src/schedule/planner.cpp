@@ -133,6 +133,7 @@ struct Planner::Impl {
     std::vector<bool> listed(known.size());
     others.clear();
     held_by_others = {};
+    others_known = true;
     for (const Sighting& sighting : event.sightings) {
       if (sighting.key.run != run) {
         see_other(sighting);
@@ -362,6 +363,11 @@ struct Planner::Impl {
     return slots;
   }
 
+  // Nobody takes slots before it is known what others hold.
+  [[nodiscard]] bool is_free(const Slots& slots, const Slots& now_free) const {
+    return !options.capacity || slots.empty() || (others_known && slots.fit(now_free));
+  }
+
   // The line whose head starts next; nullptr when none may.
   [[nodiscard]] Line* next_line() {
     Line* first = nullptr;    // that may start but for its slots
@@ -373,7 +379,7 @@ struct Planner::Impl {
     for (Line& line : ready.lines()) {
       if (head_of(line) == nullptr || !has_room(line)) continue;
       if (better(line, first)) first = &line;
-      if ((!options.capacity || line.slots.fit(now_free)) && better(line, fitting)) fitting = &line;
+      if (is_free(line.slots, now_free) && better(line, fitting)) fitting = &line;
     }
     if (fitting == nullptr || fitting == first) return fitting;
     const TrialIndex waiting = head_of(*first)->trial;
@@ -456,6 +462,7 @@ struct Planner::Impl {
   Slots held;
   Slots held_by_services;
   Slots held_by_others;
+  bool others_known = false;            // a listing has come
   std::size_t alive = 0;                // attempts that are no services
   std::optional<TrialIndex> overtaken;  // the first that waits for slots, and how many have started before it
   std::size_t overtakes = 0;

@@ -16,7 +16,9 @@ class Planned {
   explicit Planned(Experiment experiment, PlannerOptions options = {})
       : experiment_(std::move(experiment)),
         plan_(test::plan(experiment_)),
-        planner_(run_, experiment_, plan_, options) {}
+        planner_(run_, experiment_, plan_, options) {
+    if (options.capacity) (void)planner_.step(Listed{});  // nobody else holds anything
+  }
 
   std::string begin() { return text(planner_.step(Begin{})); }
   std::string interrupt() { return text(planner_.step(Interrupt{})); }
@@ -383,6 +385,16 @@ TEST(Slots, AreNeverGivenTwice) {
   EXPECT_EQ(it.held(), Planned::cpus("3.5"));
   EXPECT_EQ(it.ended("a", 0), "start b | a running, a succeeded, b starting");
   EXPECT_EQ(it.held(), Planned::cpus("2.5"));
+}
+
+TEST(Slots, AreNotTakenBeforeItIsKnownWhatOthersHold) {
+  const Experiment experiment = test::experiment("a=1 b");
+  const Plan plan = test::plan(experiment);
+  Planner planner(RunId("run1"), experiment, plan, with_cpus("4"));
+  const Step begun = planner.step(Begin{});
+  ASSERT_EQ(begun.commands.size(), 1U);
+  EXPECT_EQ(std::get<StartCommand>(begun.commands[0]).trial, 1U);
+  EXPECT_EQ(planner.step(Listed{}).commands.size(), 1U);
 }
 
 TEST(Slots, OfAStartThatFailsAreFreeAgain) {

@@ -1,0 +1,95 @@
+"""What trials hold of the host: reserved, enforced, shared with other runs."""
+
+import json
+import signal
+import threading
+
+from engines import wait_until
+
+
+def worker(name, seconds=600, **fields):
+    return {"name": name, "image": "combu-test", "cmd": f"sleep {seconds}", **fields}
+
+
+def cpus_of(engine):
+    return engine.get("/info")["NCPU"]
+
+
+def test_slots_are_enforced_and_on_the_labels(combu, engine):
+    combu.write([worker("one", cpus=0.5, memory="64m", shm_size="16m")])
+    combu("run")
+    one = engine.containers()["one"]
+    assert (one["HostConfig"]["NanoCpus"], one["HostConfig"]["Memory"]) == (500_000_000, 64 << 20)
+    assert one["HostConfig"]["ShmSize"] == 16 << 20
+    assert (one["Config"]["Labels"]["combu.cpus"], one["Config"]["Labels"]["combu.memory"]) == ("0.5", str(64 << 20))
+
+
+def test_an_experiment_larger_than_the_machine_runs_to_its_end(combu, engine):
+    share = cpus_of(engine) / 2
+    combu.write([worker(f"t-{i:02}", seconds=0.2, cpus=share) for i in range(12)])
+    alive = []
+    over = threading.Event()
+
+    def look():
+        while not over.is_set():
+            alive.append(len(engine.running()))
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        combu("run", "--wait")
+    finally:
+        over.set()
+        looking.join()
+    assert {row["exit_code"] for row in combu.ps().values()} == {0}
+    assert max(alive) == 2
+
+
+def test_what_another_run_holds_is_waited_for(combu_on, engine, tmp_path):
+    first, second = combu_on(engine), combu_on(engine)
+    first.write([worker("first", cpus=cpus_of(engine))])
+    first("run")
+    second.file = tmp_path / "second.jsonnet"
+    second.write([worker("large", cpus=cpus_of(engine)), worker("free")])
+    running = second.start("run", "--progress", "json")
+    try:
+        wait_until(lambda: "free" in engine.running(), "the trial that needs no slots")
+        assert running.poll() is None and "large" not in engine.names()
+        first("kill")
+        _, err = running.communicate(timeout=60)
+    finally:
+        running.kill()
+    assert running.returncode == 0, err
+    assert engine.running() == {"large", "free"}
+    snapshots = [json.loads(line) for line in err.splitlines() if '"snapshot"' in line]
+    assert snapshots[0]["held_by_others"]["cpus"] == cpus_of(engine)
+    assert snapshots[-1]["held"]["cpus"] == cpus_of(engine)
+
+
+def test_more_than_the_engine_has_is_told_before_the_first_start(combu, engine):
+    combu.write([worker("small"), worker("huge", cpus=cpus_of(engine) + 1), worker("vast", memory="1000t")])
+    refused = combu("run", code=2)
+    assert "huge: wants" in refused.stderr and "vast: wants" in refused.stderr
+    combu.write([worker("whole", cpus=cpus_of(engine))])
+    assert "whole: wants" in combu("run", "--reserve", "0.5,64m", code=2).stderr
+    assert engine.names() == set()
+
+
+def test_parallel_bounds_what_lives(combu, engine):
+    combu.write({"parallel": 2, "trials": [worker(f"t-{i}") for i in range(4)]})
+    running = combu.start("run")
+    wait_until(lambda: len(engine.running()) == 2, "two trials")
+    assert engine.ask("POST", "/containers/t-0/stop?t=0")[0] == 204
+    wait_until(lambda: engine.running() == {"t-1", "t-2"}, "the third in place of the first")
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert engine.names() == {"t-0", "t-1", "t-2"}
+
+
+def test_what_takes_more_memory_than_it_holds_is_killed(combu, engine):
+    combu.write([{"name": "greedy", "image": "combu-test", "memory": "16m", "init": False,
+                  "cmd": ["sh", "-c", "x=a; while true; do x=$x$x; done"]}])
+    failed = combu("run", "--wait", code=1)
+    assert "greedy" in failed.stderr
+    assert engine.containers()["greedy"]["State"]["ExitCode"] == 137
