@@ -142,13 +142,13 @@ Slots reserve_option(const std::string& text) {
 
 // What the run's attempts may hold together with all others on the engine; nullopt when none of them asks for
 // slots.
-std::optional<Slots> capacity_for(Session& session, const Experiment& experiment,
-                                  const RunOptions& options) {
+std::optional<Slots> capacity_for(Session& session, const Experiment& experiment, const RunOptions& options) {
+  const Slots reserve = reserve_option(options.reserve);
   const bool asked =
       std::ranges::any_of(experiment.trials, [](const Trial& trial) { return !trial.slots.empty(); });
   if (!asked) return std::nullopt;
   Slots capacity = session.engine().facts(session.stop()).capacity;
-  capacity -= reserve_option(options.reserve);
+  capacity -= reserve;
   return capacity;
 }
 

@@ -29,6 +29,15 @@ std::string text_at(const json& object, const char* name) {
   return at != object.end() && at->is_string() ? at->get<std::string>() : "";
 }
 
+// An address that Docker's own settings name.
+Address address_from(const std::string& source, const std::string& text) {
+  try {
+    return parse_address(text);
+  } catch (const Error& error) {
+    throw Error(error.kind(), source, error.what());
+  }
+}
+
 // Docker keeps a context in contexts/meta/SHA256-OF-ITS-NAME/meta.json, its name inside.
 Address address_of_context(const std::filesystem::path& config_folder, const std::string& name) {
   std::error_code ignored;
@@ -37,7 +46,12 @@ Address address_of_context(const std::filesystem::path& config_folder, const std
     const std::optional<json> meta = read_json(entry.path() / "meta.json");
     if (!meta || text_at(*meta, "Name") != name) continue;
     const json endpoint = meta->value("/Endpoints/docker"_json_pointer, json::object());
-    return parse_address(text_at(endpoint, "Host"));
+    const std::string host = text_at(endpoint, "Host");
+    if (host.empty())
+      throw Error(ErrorKind::invalid, "context " + name,
+                  fmt::format("{} names no Docker endpoint; see `docker context inspect {}`",
+                              (entry.path() / "meta.json").string(), name));
+    return address_from("context " + name, host);
   }
   throw Error(
       ErrorKind::not_found, "context " + name,
@@ -61,7 +75,7 @@ DockerPlace find_docker(const DockerEnvironment& env, const std::string& explici
       throw Error(ErrorKind::invalid, "DOCKER_TLS_VERIFY",
                   "TLS is not supported yet; use a unix socket or plain tcp");
     }
-    place.address = parse_address(host);
+    place.address = address_from("DOCKER_HOST", host);
     place.source = "DOCKER_HOST";
     return place;
   }

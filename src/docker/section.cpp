@@ -155,6 +155,7 @@ class SectionCheck {
     const json* labels = object_at(section, "Labels");
     if (labels == nullptr) return;
     for (const auto& [name, value] : labels->items()) {
+      if (!value.is_string()) add("Labels." + name, "must be a string");
       if (name.starts_with(docker::k_label_prefix))
         add("Labels." + name, "labels that begin with combu. are combu's own");
     }

@@ -118,6 +118,8 @@ constexpr char k_error_mark = 'E';
 Evaluated evaluate(const Evaluation& evaluation, const std::function<void()>& slow) {
   const std::string name = evaluation.file == "-" ? k_standard_input : evaluation.file;
   std::string source = read_source(evaluation, name);
+  constexpr std::string_view k_byte_order_mark = "\xEF\xBB\xBF";  // as some editors begin a file
+  if (source.starts_with(k_byte_order_mark)) source.erase(0, k_byte_order_mark.size());
   check_source(name, source);
   const std::string code = put_identifier(source, evaluation.run);
   const Importer importer(import_folders(evaluation));

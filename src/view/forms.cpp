@@ -87,8 +87,9 @@ std::string begin_line(const Run& run) {
 }
 
 std::string interrupt_line(const Snapshot& snapshot) {
-  return fmt::format("no new starts; {} in flight finish; Ctrl-C again leaves at once",
-                     snapshot.count(TrialState::starting));
+  const std::size_t starting = snapshot.count(TrialState::starting);
+  if (starting == 0) return "no new starts; Ctrl-C again leaves at once";
+  return fmt::format("no new starts; {} in flight finish; Ctrl-C again leaves at once", starting);
 }
 
 }  // namespace combu

@@ -1,6 +1,7 @@
 """validate and plan: the file's way to a plan, or to errors."""
 
 import json
+import os
 
 import pytest
 
@@ -53,6 +54,22 @@ def test_errors_come_in_the_files_order(combu, write):
     assert "did you mean Memory?" in lines[1]
     assert "did you mean `image`?" in lines[2]
     assert "d1 → e1 → d1" in lines[4] or "e1 → d1 → e1" in lines[4]
+
+
+def test_a_byte_order_mark_is_passed_over(combu, write):
+    write("\ufeff[{ name: 'solver', image: 'x' }]")
+    result = combu("-f", "experiment.jsonnet", "validate")
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_a_path_that_no_label_can_hold_is_refused(combu, write, tmp_path):
+    folder = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
+    os.mkdir(folder)
+    write("[{ name: 'solver', image: 'x' }]", f"{folder}/experiment.jsonnet")
+    for command in ("validate", "run", "kill", "ps"):
+        result = combu("--engine", "simulated:", "-f", f"{folder}/experiment.jsonnet", command)
+        assert result.returncode == 2
+        assert "is not UTF-8" in result.stderr and result.stderr.count("\n") == 1
 
 
 def test_a_missing_argument_is_named_with_its_option(combu, write):
