@@ -66,6 +66,7 @@ void add_commands(CLI::App& app, const Invocation& invocation, Action& action) {
 template <class Apps>
 std::string meant_by(const std::string& word, const Apps& apps) {
   std::vector<std::string_view> names;
+  names.reserve(apps.size());
   for (const CLI::App* app : apps) names.emplace_back(app->get_name());
   const auto near = nearest(word, names);
   return near ? fmt::format("; is {} meant?", *near) : "; see combu --help";
