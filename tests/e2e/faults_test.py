@@ -5,7 +5,8 @@ import signal
 from engines import wait_until
 from run_test import sleeper
 
-MANY = [sleeper(f"t-{i:02}", networks=["many"]) for i in range(40)]
+# Without a network of theirs: 20.10 can lose count of its users when many starts or a crash meet (moby#42119).
+MANY = [sleeper(f"t-{i:02}") for i in range(40)]
 
 
 def run_through_a_crash(engine, combu, in_flight):

@@ -74,11 +74,11 @@ def test_nothing_to_kill_is_success(combu):
 
 
 def test_kill_ends_a_run_that_still_starts(combu, engine):
-    combu.write([{"name": f"t-{i:02}", "image": "combu-test", "cmd": "sleep 600", "networks": ["killed"]} for i in range(60)])
+    combu.write([{"name": f"t-{i:02}", "image": "combu-test", "cmd": "sleep 600"} for i in range(60)])
     running = combu.start("run", "--starts-in-flight", "4")
     wait_until(lambda: len(engine.names()) >= 8, "the first trials")
     killed = combu("kill")
     running.communicate(timeout=60)
     assert running.returncode == 130
-    assert "interrupted run" in killed.stderr and "stays" not in killed.stderr
-    assert engine.names() == set() and engine.networks() == {}
+    assert "interrupted run" in killed.stderr
+    assert engine.names() == set()
