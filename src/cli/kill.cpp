@@ -74,9 +74,9 @@ void interrupt_runs(Session& session, const Invocation& invocation, const std::v
   for (const Selector& selector : selectors)
     experiments.insert(selector.experiment.empty() ? selector.file : selector.experiment);
   for (const std::string& experiment : experiments) {
-    const auto interrupted = interrupt_run(experiment, selectors.front().run, session.engine_address(),
-                                           caller_of(invocation.file.empty() ? "-" : invocation.file),
-                                           session.stop());
+    const auto interrupted =
+        interrupt_run(experiment, selectors.front().run, session.engine_address(),
+                      caller_of(invocation.file.empty() ? "-" : invocation.file), session.stop());
     if (interrupted)
       session.progress().note(fmt::format("interrupted run {} (process {}), which was still starting trials",
                                           interrupted->run, interrupted->process));
