@@ -16,10 +16,9 @@ struct PsOptions {
 int ps(Session& session, const Invocation& invocation, const PsOptions& options) {
   const auto sightings = list_all(session, selectors_of(session, invocation, options.selection));
   const bool chosen = !invocation.file.empty() || !options.selection.experiment.empty();
-  if (sightings.empty() && chosen) {
-    const std::string others = others_text(session, invocation, options.selection);
-    session.progress().note("nothing of it is on this engine" + (others.empty() ? "" : "; " + others));
-  }
+  if (sightings.empty() && chosen)
+    session.progress().note(
+        with_others("nothing of it is on this engine", session, invocation, options.selection));
   std::ostringstream text;
   const auto print = options.json ? print_sightings_json : print_sightings;
   print(text, sightings);

@@ -13,7 +13,6 @@
 #include <filesystem>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 namespace combu {
 namespace {
@@ -75,23 +74,11 @@ Interrupted holder_of(int file) {
   return holder;
 }
 
-// A file's descriptor, closed at the end.
-class File {
- public:
-  explicit File(int number) : number_(number) {}
-  ~File() {
-    if (number_ >= 0) close(number_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  [[nodiscard]] int number() const { return number_; }
-  [[nodiscard]] int release() { return std::exchange(number_, -1); }
-
- private:
-  int number_;
-};
-
 }  // namespace
+
+OpenFile::~OpenFile() {
+  if (number_ >= 0) close(number_);
+}
 
 std::string state_folder(const Caller& caller) {
   if (const auto home = caller.env("COMBU_HOME"); home && !home->empty()) return *home;
@@ -100,10 +87,10 @@ std::string state_folder(const Caller& caller) {
 }
 
 RunLock::RunLock(const std::string& experiment, const RunId& run, const std::string& engine,
-                 const Caller& caller, const std::stop_token& stop) {
-  File file(open_file(path_of(experiment, engine, caller)));
-  if (!lock(file.number(), k_patience, stop)) {
-    const Interrupted holder = holder_of(file.number());
+                 const Caller& caller, const std::stop_token& stop)
+    : file_(open_file(path_of(experiment, engine, caller))) {
+  if (!lock(file_.number(), k_patience, stop)) {
+    const Interrupted holder = holder_of(file_.number());
     throw Error(
         ErrorKind::conflict, experiment,
         fmt::format("another combu (process {}) still starts the trials of its run {}; wait until it has, or "
@@ -112,18 +99,13 @@ RunLock::RunLock(const std::string& experiment, const RunId& run, const std::str
   }
   const std::string holder = fmt::format("{} {}", getpid(), run.text());
   // What cannot be written here is only missing in another one's message.
-  if (ftruncate(file.number(), 0) == 0) (void)!pwrite(file.number(), holder.data(), holder.size(), 0);
-  file_ = file.release();
-}
-
-RunLock::~RunLock() {
-  close(file_);
+  if (ftruncate(file_.number(), 0) == 0) (void)!pwrite(file_.number(), holder.data(), holder.size(), 0);
 }
 
 std::optional<Interrupted> interrupt_run(const std::string& experiment, const std::optional<RunId>& run,
                                          const std::string& engine, const Caller& caller,
                                          const std::stop_token& stop) {
-  const File file(open(path_of(experiment, engine, caller).c_str(), O_RDWR | O_CLOEXEC));
+  const OpenFile file(open(path_of(experiment, engine, caller).c_str(), O_RDWR | O_CLOEXEC));
   if (file.number() < 0 || flock(file.number(), LOCK_EX | LOCK_NB) == 0) return std::nullopt;
   Interrupted holder = holder_of(file.number());
   if (holder.process <= 1 || (run && run->text() != holder.run)) return std::nullopt;

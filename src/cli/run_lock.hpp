@@ -9,6 +9,19 @@
 
 namespace combu {
 
+// A file's descriptor, closed at the end; -1: none.
+class OpenFile {
+ public:
+  explicit OpenFile(int number) : number_(number) {}
+  ~OpenFile();
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  [[nodiscard]] int number() const { return number_; }
+
+ private:
+  int number_;
+};
+
 // Held from its making to its end, also when that is a SIGKILL. It is one user's on one machine: what others
 // do is met at the containers' names.
 class RunLock {
@@ -17,12 +30,9 @@ class RunLock {
   // process holds it, refused when there is no place for it, cancelled when `stop` is set.
   RunLock(const std::string& experiment, const RunId& run, const std::string& engine, const Caller& caller,
           const std::stop_token& stop);
-  ~RunLock();
-  RunLock(const RunLock&) = delete;
-  RunLock& operator=(const RunLock&) = delete;
 
  private:
-  int file_ = -1;
+  OpenFile file_;
 };
 
 // Asks the process that holds the lock (of this run of it, when one is named) to start nothing more, as

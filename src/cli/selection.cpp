@@ -102,6 +102,12 @@ std::string others_text(Session& session, const Invocation& invocation, const Se
                      fmt::join(shown, ", "));
 }
 
+std::string with_others(const std::string& text, Session& session, const Invocation& invocation,
+                        const SelectionOptions& options) {
+  const std::string others = others_text(session, invocation, options);
+  return others.empty() ? text : fmt::format("{}; {}", text, others);
+}
+
 std::vector<Sighting> chosen_attempts(Session& session, const Invocation& invocation,
                                       const SelectionOptions& options) {
   const bool anywhere = invocation.file.empty() && options.experiment.empty();
@@ -118,11 +124,9 @@ std::vector<Sighting> chosen_attempts(Session& session, const Invocation& invoca
     missing.erase(sighting.key.trial);
     chosen.push_back(sighting);
   }
-  if (all.empty()) {
-    const std::string others = others_text(session, invocation, options);
+  if (all.empty())
     throw Error(ErrorKind::not_found, *wanted.begin(),
-                "nothing of the experiment is on this engine" + (others.empty() ? "" : "; " + others));
-  }
+                with_others("nothing of the experiment is on this engine", session, invocation, options));
   if (!missing.empty()) throw unknown_trial(*missing.begin(), all, invocation);
   const std::set<std::string> experiments = experiments_of(chosen);
   if (anywhere && experiments.size() > 1)

@@ -33,6 +33,10 @@ void add_selection(CLI::App& command, SelectionOptions& options);
 [[nodiscard]] std::string others_text(Session& session, const Invocation& invocation,
                                       const SelectionOptions& options);
 
+// `text`, and what else is on the engine when there is something.
+[[nodiscard]] std::string with_others(const std::string& text, Session& session, const Invocation& invocation,
+                                      const SelectionOptions& options);
+
 // The attempts that are meant, of trials that are named or of a whole experiment. Throws Error: invalid when
 // neither is named, or a trial's name is of several experiments; not_found for a trial that is not there.
 [[nodiscard]] std::vector<Sighting> chosen_attempts(Session& session, const Invocation& invocation,

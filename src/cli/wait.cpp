@@ -76,10 +76,8 @@ void tell_end(const Sighting& sighting, const WaitOptions& options) {
 int wait(Session& session, const Invocation& invocation, const WaitOptions& options) {
   const auto selectors =
       selectors_for(chosen_attempts(session, invocation, options.selection), options.selection);
-  if (selectors.empty()) {
-    const std::string others = others_text(session, invocation, options.selection);
-    session.progress().note("nothing to wait for" + (others.empty() ? "" : "; " + others));
-  }
+  if (selectors.empty())
+    session.progress().note(with_others("nothing to wait for", session, invocation, options.selection));
   const auto engine = session.patient_engine();
   const auto tell = [&](const Sighting& sighting) { tell_end(sighting, options); };
   bool failed = false;

@@ -69,8 +69,9 @@ void DockerEngine::release_networks(const Selector& selector, Released& released
       released.in_use.emplace_back(ErrorKind::conflict, network.name,
                                    still_used_by(network_users(connections_, network.id, stop)));
     } else if (response.status != 404) {
-      if (!concerns_one(error_of(response, network.name))) throw error_of(response, network.name);
-      released.left.push_back(error_of(response, network.name));
+      const Error error = error_of(response, network.name);
+      if (!concerns_one(error)) throw Error(error);
+      released.left.push_back(error);
     }
   }
 }

@@ -149,6 +149,7 @@ class SectionCheck {
  public:
   SectionCheck(const Trial& trial, std::vector<Error>& errors) : trial_(trial), errors_(errors) {}
 
+  // What is the same for all trials that share the section.
   void check(const json& section) {
     check_fields(section, "", k_config);
     if (const json* host = object_at(section, "HostConfig")) check_host(*host);
@@ -161,16 +162,12 @@ class SectionCheck {
     }
   }
 
- private:
-  static const json* object_at(const json& section, const char* name) {
-    const auto at = section.find(name);
-    return at != section.end() && at->is_object() ? &*at : nullptr;
-  }
-
-  // What the trial's own field reserves must not be undone behind it.
-  void check_reserved(const json& host) {
+  // What the trial's own fields reserve must not be undone behind them.
+  void check_reserved(const json& section) {
+    const json* host = object_at(section, "HostConfig");
+    if (host == nullptr) return;
     const auto check = [&](const char* name, bool reserved, const char* field) {
-      if (reserved && host.contains(name))
+      if (reserved && host->contains(name))
         add(fmt::format("HostConfig.{}", name),
             fmt::format("the trial's `{}` says it already; keep one", field));
     };
@@ -180,8 +177,13 @@ class SectionCheck {
     check("ShmSize", trial_.shm_size.count > 0, "shm_size");
   }
 
+ private:
+  static const json* object_at(const json& section, const char* name) {
+    const auto at = section.find(name);
+    return at != section.end() && at->is_object() ? &*at : nullptr;
+  }
+
   void check_host(const json& host) {
-    check_reserved(host);
     check_fields(host, "HostConfig.", k_host_config);
     if (host.contains("RestartPolicy"))
       add("HostConfig.RestartPolicy", "would start a trial again that combu takes to be over");
@@ -233,8 +235,14 @@ std::vector<Error> check_docker_sections(const Experiment& experiment) {
   std::vector<Error> errors;
   std::unordered_set<std::string_view> checked;
   for (const Trial& trial : experiment.trials) {
-    if (trial.docker.empty() || !checked.insert(trial.docker).second) continue;
-    SectionCheck(trial, errors).check(json::parse(trial.docker));
+    if (trial.docker.empty()) continue;
+    const bool is_new = checked.insert(trial.docker).second;
+    const bool reserves = !trial.slots.empty() || trial.shm_size.count > 0;
+    if (!is_new && !reserves) continue;
+    const json section = json::parse(trial.docker);
+    SectionCheck check(trial, errors);
+    if (is_new) check.check(section);
+    check.check_reserved(section);
   }
   return errors;
 }

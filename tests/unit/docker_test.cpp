@@ -207,6 +207,18 @@ TEST(DockerSection, TellsAllThatIsWrongWithIt) {
   EXPECT_EQ(faults_of_section(R"({"Tty": 1, "HostConfig": {"Dns": "1.1.1.1", "Init": "yes"}})").size(), 3U);
 }
 
+TEST(DockerSection, WhatATrialReservesIsCheckedForEach) {
+  Experiment experiment;
+  experiment.trials = {example_trial(), example_trial()};
+  for (Trial& trial : experiment.trials) trial.docker = R"({"HostConfig": {"NanoCpus": 1}})";
+  experiment.trials[1].path = "[1]";
+  experiment.trials[1].slots.cpus = parse_cpus("2");
+  const std::vector<Error> errors = check_docker_sections(experiment);
+  ASSERT_EQ(errors.size(), 1U);
+  EXPECT_STREQ(errors[0].what(),
+               "[1].docker.HostConfig.NanoCpus: the trial's `cpus` says it already; keep one (trial `a`)");
+}
+
 TEST(DockerSection, TakesWhatTheApiKnows) {
   EXPECT_EQ(faults_of_section(R"({"Tty": true, "Hostname": "h", "Cmd": "true", "Labels": {"x": "y"},
                                   "HostConfig": {"Memory": 1, "CapAdd": null, "AutoRemove": false,
