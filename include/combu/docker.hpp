@@ -39,8 +39,8 @@ struct DockerOptions {
                                                   const DockerOptions& options = {});
 
 // What is wrong with the trials' `docker` sections, each error with its path in the evaluated file: fields
-// that the Docker API does not have, values of a wrong type, and what combu itself needs. A section that many
-// trials share is told once, but for what a trial's own fields say already. Pure.
+// that the Docker API does not have, values of a wrong type, and what combu itself needs. What is wrong with
+// the defaults' section, or with one that many trials share, is told once. Pure.
 [[nodiscard]] std::vector<Error> check_docker_sections(const Experiment& experiment);
 
 }  // namespace combu

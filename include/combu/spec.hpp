@@ -111,6 +111,8 @@ struct Experiment {
   std::size_t parallel_max = 0;  // attempts alive at once, services not counted; 0: no limit
   Order order = Order::file;     // of trials with the same priority
   std::uint64_t seed = 0;        // of Order::random
+  std::string
+      defaults_docker;  // the `docker` section of `defaults`, which the trials' own hold, too; or empty
 };
 
 // What reading an experiment needs to know of the person who runs it.

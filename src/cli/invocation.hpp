@@ -31,11 +31,11 @@ struct Invocation {
 
 [[nodiscard]] std::unique_ptr<Progress> open_progress(const Invocation& invocation);
 
-// 0 to 3 as in cli.hpp. The worst of several.
 // What is printed of an error that ends the program. `engine_source`: who named the engine's address, when
 // that is known.
 [[nodiscard]] std::string error_line(const Error& error, std::string_view engine_source = {});
 
+// 0 to 3 as in cli.hpp. The worst of several.
 [[nodiscard]] int exit_code(ErrorKind kind);
 [[nodiscard]] int exit_code(const std::vector<Error>& errors);
 

@@ -145,9 +145,16 @@ std::string_view lacks_shape(const json& value, Shape shape) {
   return "";
 }
 
+struct Found {
+  std::vector<Error> errors;
+  std::unordered_set<std::string> in_defaults;  // what a trial only has from there
+};
+
 class SectionCheck {
  public:
-  SectionCheck(const Trial& trial, std::vector<Error>& errors) : trial_(trial), errors_(errors) {}
+  // `owner` is where the section stands: a trial's path, or "defaults".
+  SectionCheck(std::string_view owner, const Trial* trial, Found& found)
+      : owner_(owner), trial_(trial), found_(found) {}
 
   // What is the same for all trials that share the section.
   void check(const json& section) {
@@ -171,10 +178,10 @@ class SectionCheck {
         add(fmt::format("HostConfig.{}", name),
             fmt::format("the trial's `{}` says it already; keep one", field));
     };
-    check("NanoCpus", trial_.slots.cpus.nano > 0, "cpus");
-    check("CpuQuota", trial_.slots.cpus.nano > 0, "cpus");
-    check("Memory", trial_.slots.memory.count > 0, "memory");
-    check("ShmSize", trial_.shm_size.count > 0, "shm_size");
+    check("NanoCpus", trial_->slots.cpus.nano > 0, "cpus");
+    check("CpuQuota", trial_->slots.cpus.nano > 0, "cpus");
+    check("Memory", trial_->slots.memory.count > 0, "memory");
+    check("ShmSize", trial_->shm_size.count > 0, "shm_size");
   }
 
  private:
@@ -220,19 +227,26 @@ class SectionCheck {
     return "the Docker API's container has no such field, or it is combu's own";
   }
 
-  void add(const std::string& field, std::string message) {
-    errors_.emplace_back(ErrorKind::invalid, fmt::format("{}.docker.{}", trial_.path, field),
-                         fmt::format("{} (trial `{}`)", message, shortened(trial_.name)));
+  void add(const std::string& field, const std::string& message) {
+    const bool is_known = found_.in_defaults.contains(field + message);
+    if (trial_ == nullptr) found_.in_defaults.insert(field + message);
+    if (is_known) return;
+    found_.errors.emplace_back(
+        ErrorKind::invalid, fmt::format("{}.docker.{}", owner_, field),
+        trial_ == nullptr ? message : fmt::format("{} (trial `{}`)", message, shortened(trial_->name)));
   }
 
-  const Trial& trial_;
-  std::vector<Error>& errors_;
+  std::string_view owner_;
+  const Trial* trial_;  // nullptr: the defaults
+  Found& found_;
 };
 
 }  // namespace
 
 std::vector<Error> check_docker_sections(const Experiment& experiment) {
-  std::vector<Error> errors;
+  Found found;
+  if (!experiment.defaults_docker.empty())
+    SectionCheck("defaults", nullptr, found).check(json::parse(experiment.defaults_docker));
   std::unordered_set<std::string_view> checked;
   for (const Trial& trial : experiment.trials) {
     if (trial.docker.empty()) continue;
@@ -240,11 +254,11 @@ std::vector<Error> check_docker_sections(const Experiment& experiment) {
     const bool reserves = !trial.slots.empty() || trial.shm_size.count > 0;
     if (!is_new && !reserves) continue;
     const json section = json::parse(trial.docker);
-    SectionCheck check(trial, errors);
+    SectionCheck check(trial.path, &trial, found);
     if (is_new) check.check(section);
     check.check_reserved(section);
   }
-  return errors;
+  return std::move(found.errors);
 }
 
 }  // namespace combu

@@ -14,11 +14,14 @@ template <class Item>
 class Inbox {
  public:
   void post(Item item) {
+    bool was_empty = false;
     {
       const std::scoped_lock lock(mutex_);
+      was_empty = items_.empty();
       items_.push_back(std::move(item));
     }
-    filled_.notify_one();
+    // Whoever takes has been woken for those before it.
+    if (was_empty) filled_.notify_one();
   }
 
   // Blocks until there is something, or `patience` is over; then empties the inbox into `taken` (whose memory

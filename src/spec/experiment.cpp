@@ -115,6 +115,7 @@ class ExperimentReader final : public DocumentSink {
       report_.add(*trials_, "no trials: the array is empty");
     }
     experiment_.trials.shrink_to_fit();
+    if (!defaults_.docker.empty()) experiment_.defaults_docker = compact(defaults_.docker);
     return {std::move(experiment_), report_.take()};
   }
 

@@ -2,11 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "spec/fields.hpp"
+#include "spec/values.hpp"
 
 namespace combu {
 
@@ -44,26 +43,6 @@ constexpr std::array k_deploy_fields{Spelling{"resources", "resources"}};
 constexpr std::array k_resources_fields{Spelling{"limits", "limits"},
                                         Spelling{"reservations", "reservations"}};
 constexpr std::array k_resource_fields{Spelling{"cpus", "cpus"}, Spelling{"memory", "memory"}};
-
-// A number as Jsonnet gives it, or a text: as what `parse` reads.
-template <typename Value>
-std::optional<Value> read_unit(const Json& value, const char* wanted, Value (*parse)(std::string_view),
-                               const Place& place, Report& report) {
-  if (!value.is_string() && !value.is_number()) {
-    report.add(place, fmt::format("must be {}, not {}", wanted, kind_of(value)));
-    return std::nullopt;
-  }
-  try {
-    if (value.is_string()) return parse(value.get<std::string>());
-    if (value.is_number_integer()) return parse(value.dump());
-    // Never with an exponent; and more than anything is enough.
-    constexpr double k_beyond_all = 1e30;
-    return parse(fmt::format("{:.9f}", std::clamp(value.get<double>(), -k_beyond_all, k_beyond_all)));
-  } catch (const Error& error) {
-    report.add(place, error.message());
-    return std::nullopt;
-  }
-}
 
 }  // namespace
 

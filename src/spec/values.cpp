@@ -43,22 +43,16 @@ std::optional<bool> read_flag(const Json& value, const Place& place, Report& rep
   return std::nullopt;
 }
 
+std::string plain_number(const Json& number) {
+  if (number.is_number_integer()) return number.dump();
+  // More than anything is enough.
+  constexpr double k_beyond_all = 1e30;
+  return fmt::format("{:.9f}", std::clamp(number.get<double>(), -k_beyond_all, k_beyond_all));
+}
+
 std::optional<Seconds> read_duration(const Json& value, const Place& place, Report& report) {
-  if (!value.is_string() && !value.is_number()) {
-    report.add(place, fmt::format("must be a duration such as \"90s\" or a number of seconds, not {}",
-                                  kind_of(value)));
-    return std::nullopt;
-  }
-  try {
-    if (!value.is_number()) return parse_duration(value.get<std::string>());
-    // Never with an exponent, which is no duration's text; and longer than any duration is long enough.
-    constexpr double k_beyond_all = 1e12;
-    return parse_duration(
-        fmt::format("{:.9f}", std::clamp(value.get<double>(), -k_beyond_all, k_beyond_all)));
-  } catch (const Error& error) {
-    report.add(place, error.message());
-    return std::nullopt;
-  }
+  return read_unit<Seconds>(value, "a duration such as \"90s\" or a number of seconds", parse_duration, place,
+                            report);
 }
 
 std::optional<std::uint32_t> read_count(const Json& value, const Place& place, Report& report) {

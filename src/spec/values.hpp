@@ -17,6 +17,8 @@ namespace combu::spec {
 // A string, a number or a boolean, as text.
 [[nodiscard]] std::optional<std::string> read_text(const Json& value, const Place& place, Report& report);
 [[nodiscard]] std::optional<bool> read_flag(const Json& value, const Place& place, Report& report);
+// A number without an exponent.
+[[nodiscard]] std::string plain_number(const Json& number);
 // A duration's text, or a number of seconds.
 [[nodiscard]] std::optional<Seconds> read_duration(const Json& value, const Place& place, Report& report);
 [[nodiscard]] std::optional<std::uint32_t> read_count(const Json& value, const Place& place, Report& report);
@@ -25,6 +27,23 @@ namespace combu::spec {
 [[nodiscard]] std::optional<std::size_t> read_choice(const Json& value,
                                                      std::initializer_list<std::string_view> words,
                                                      const Place& place, Report& report);
+// A number as Jsonnet gives it, or a text, as what `parse` reads. `wanted` is said of any other kind.
+template <typename Value>
+[[nodiscard]] std::optional<Value> read_unit(const Json& value, std::string_view wanted,
+                                             Value (*parse)(std::string_view), const Place& place,
+                                             Report& report) {
+  if (!value.is_string() && !value.is_number()) {
+    report.add(place, "must be " + std::string(wanted) + ", not " + std::string(kind_of(value)));
+    return std::nullopt;
+  }
+  try {
+    return parse(value.is_string() ? value.get<std::string>() : plain_number(value));
+  } catch (const Error& error) {
+    report.add(place, error.message());
+    return std::nullopt;
+  }
+}
+
 // A command's words: a string split as a shell does, or an array of texts.
 [[nodiscard]] std::optional<std::vector<std::string>> read_words(const Json& value, const Place& place,
                                                                  Report& report);

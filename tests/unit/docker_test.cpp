@@ -207,6 +207,21 @@ TEST(DockerSection, TellsAllThatIsWrongWithIt) {
   EXPECT_EQ(faults_of_section(R"({"Tty": 1, "HostConfig": {"Dns": "1.1.1.1", "Init": "yes"}})").size(), 3U);
 }
 
+TEST(DockerSection, WhatIsWrongInTheDefaultsIsToldThere) {
+  Experiment experiment;
+  experiment.defaults_docker = R"({"Tty": 1})";
+  experiment.trials = {example_trial(), example_trial()};
+  experiment.trials[0].docker = experiment.defaults_docker;
+  experiment.trials[1].docker = R"({"Tty": 1, "Bogus": 1})";
+  experiment.trials[1].path = "trials[1]";
+  const std::vector<Error> errors = check_docker_sections(experiment);
+  ASSERT_EQ(errors.size(), 2U);
+  EXPECT_STREQ(errors[0].what(), "defaults.docker.Tty: must be true or false");
+  EXPECT_STREQ(errors[1].what(),
+               "trials[1].docker.Bogus: the Docker API's container has no such field, or it is combu's own "
+               "(trial `a`)");
+}
+
 TEST(DockerSection, WhatATrialReservesIsCheckedForEach) {
   Experiment experiment;
   experiment.trials = {example_trial(), example_trial()};
