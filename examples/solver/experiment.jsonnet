@@ -7,4 +7,4 @@ local solver(id, mode) = {
   depends: ["loader"],
 };
 [solver(id, mode) for id in std.range(1, 5) for mode in ["a", "b"]] +
-[{ name: "loader", image: "combu-demo", cmd: "loader", networks: ["simulation"] }]
+[{ name: "loader", image: "combu-demo", cmd: "loader", networks: ["simulation"], service: true }]

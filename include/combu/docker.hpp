@@ -25,8 +25,8 @@ using DockerEnvironment = std::function<std::optional<std::string>(const std::st
 
 // What Docker's own client would use: `explicit_address` (empty: none), $DOCKER_HOST, $DOCKER_CONTEXT,
 // config.json's currentContext, unix:///var/run/docker.sock. Settings are read from $DOCKER_CONFIG, else
-// $HOME/.docker. Reads files, asks no engine. Throws Error: invalid (no address, or of a kind not supported
-// yet), not_found (the context), corrupt (a file of it).
+// $HOME/.docker. Reads files, asks no engine. Throws Error(invalid): no address, or of a kind that is not
+// supported yet, an unknown context, a broken file.
 [[nodiscard]] DockerPlace find_docker(const DockerEnvironment& env, const std::string& explicit_address);
 
 struct DockerOptions {

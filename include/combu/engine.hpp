@@ -54,6 +54,8 @@ struct Sighting {
   std::string status;            // the engine's words for people: "Up 3 minutes"
   bool service = false;          // Trial::service of it
   Slots slots;                   // Trial::slots of it
+  bool oom = false;              // of an ended one: it, or a process in it, was killed for memory
+  bool stopped = false;          // of an ended one: somebody asked the engine to end it
 };
 
 // Selects by labels; what carries none of ours is never selected. Empty fields do not restrict.
@@ -62,6 +64,12 @@ struct Selector {
   std::string file;  // selects every experiment that has been run from this file
   std::optional<RunId> run;
   std::vector<std::string> trials;
+};
+
+// How well a listing is looked at.
+enum class Look {
+  once,     // in one request: what it tells of a change may be a moment late
+  closely,  // what seems to run is asked for one by one
 };
 
 // Progress of prepare(): one image pulled or one network made.
@@ -105,14 +113,15 @@ class Engine {
   [[nodiscard]] virtual std::vector<Error> check(const Run& run, std::stop_token stop) = 0;
 
   // Images looked up once and pulled once for each distinct reference, several at a time; networks made when
-  // missing. Returns what could not be had, each named once. `tell` may be called from several threads at
-  // once. Repeatable.
+  // missing, unless an image is. Returns what could not be had, each named once. `tell` may be called from
+  // several threads at once. Repeatable.
   [[nodiscard]] virtual std::vector<Error> prepare(const Run& run,
                                                    const std::function<void(const Preparation&)>& tell,
                                                    std::stop_token stop) = 0;
 
   // Hands an attempt to the engine. Returns what is known of it already: on a single host that it runs;
-  // nullopt where a later change will tell. A repeat after a lost answer adopts what is there. Throws Error:
+  // nullopt where a later change will tell. A repeat after a lost answer adopts what is there; an earlier
+  // attempt of the same trial and run that is over makes room. Throws Error:
   // refused, conflict, not_found, unavailable, timeout.
   virtual std::optional<Sighting> start(const Run& run, const Trial& trial, int attempt,
                                         std::stop_token stop) = 0;
@@ -121,9 +130,10 @@ class Engine {
   // attempt is success.
   virtual void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) = 0;
 
-  // What exists, in no particular order: the truth at some moment after the call, so that a change before it
-  // is in it, whatever watch has told or lost.
-  [[nodiscard]] virtual std::vector<Sighting> list(const Selector& selector, std::stop_token stop) = 0;
+  // What exists, in no particular order. Looked at closely it is the truth at some moment after the call, so
+  // that a change before it is in it, whatever watch has told or lost.
+  [[nodiscard]] virtual std::vector<Sighting> list(const Selector& selector, Look look,
+                                                   std::stop_token stop) = 0;
 
   // Tells changes as they happen, until `stop` is set (returns) or the stream breaks (throws unavailable). A
   // hint: it may lose, repeat and reorder; after each Watching, list and compare. `tell` is called from the

@@ -24,6 +24,7 @@ struct Snapshot {
   std::size_t started = 0;                                // starts that have succeeded so far
   Seconds elapsed{0};                                     // since the first command
   bool interrupted = false;
+  bool may_start_more = true;     // as Planner::may_start_more()
   Slots held;                     // by this run's attempts
   Slots held_by_others;           // by those of other runs, as far as they say
   std::optional<Slots> capacity;  // for all of them; nullopt: not bounded
@@ -35,6 +36,8 @@ class Observer {
  public:
   virtual ~Observer() = default;
   virtual void fact(const Fact& fact) = 0;  // each one, in order, before the commands that follow from it
+  // The last lines of a failed attempt's log, after its fact; of the first failures only.
+  virtual void tail(TrialIndex trial, const std::vector<std::string>& lines) = 0;
   virtual void snapshot(
       const Snapshot& snapshot) = 0;  // at most ten times a second while something changes, and at the end
 };
@@ -69,7 +72,7 @@ struct Outcome {
 // `stop` was set and the starts in flight have been answered. A trial that cannot be started blocks only what
 // depends on it. Throws Error(unavailable) when the engine is away for longer than `engine`'s own retries
 // bear: what was started stays started. `engine`'s verbs are called from options.starts_in_flight_max
-// threads, up to 32 more that stop services, and one that watches.
+// threads, up to 32 more that stop, two that read logs, and one that watches.
 [[nodiscard]] Outcome drive(Engine& engine, const Run& run, const Plan& plan, const PlannerOptions& options,
                             Observer& observer, Clock& clock, const std::stop_token& stop);
 

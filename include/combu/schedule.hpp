@@ -23,12 +23,13 @@ enum class TrialState : std::uint8_t {
   ready,     // for slots, or a place among the starts in flight
   starting,  // handed to the engine
   running,
+  retrying,   // its attempt has failed, and the next one waits for its time
   succeeded,  // ended with 0
   failed,     // ended with another code, could not be started, or was removed
   blocked,    // something that it depends on will never be so
-  stopped,    // a service whose work was done
+  stopped,    // a service whose work was done, or whose run's deadline has passed
 };
-inline constexpr std::size_t k_trial_state_count = 8;
+inline constexpr std::size_t k_trial_state_count = 9;
 [[nodiscard]] std::string_view to_string(TrialState state);
 [[nodiscard]] constexpr bool is_over(TrialState state) {
   return state >= TrialState::succeeded;
@@ -45,52 +46,73 @@ struct StartFailed {
   TrialIndex trial;
   Error error;
 };
+struct StopAnswered {
+  TrialIndex trial;
+  int attempt = 1;
+};
 struct StopFailed {
   TrialIndex trial;
   Error error;
+};
+// All that is kept of a failed attempt has been taken, or cannot be had.
+struct Collected {
+  TrialIndex trial;
 };
 struct Seen {
   Sighting sighting;
 };
 // A listing is about to be asked for. What is started from here on need not be in it.
-struct ListingBegins {};
+struct ListingBegins {
+  bool after_break = false;  // the engine was away: what is listed may have ended with it
+};
 struct Listed {
   std::vector<Sighting> sightings;  // all of the run's
 };
 struct Interrupt {};  // no new starts from here on
-using Event =
-    std::variant<Begin, StartAnswered, StartFailed, StopFailed, Seen, ListingBegins, Listed, Interrupt>;
+struct Tick {};       // Step::wake has come
+using Event = std::variant<Begin, StartAnswered, StartFailed, StopAnswered, StopFailed, Collected, Seen,
+                           ListingBegins, Listed, Interrupt, Tick>;
 
 // ---- What comes out
 
 struct StartCommand {
   TrialIndex trial;
   int attempt = 1;
+  Slots slots;  // more than the file says after an attempt that was out of memory
 };
 struct StopCommand {
   TrialIndex trial;
   int attempt = 1;
 };
-using Command = std::variant<StartCommand, StopCommand>;
+// Take what is kept of an ended attempt: the next one waits for it, since it takes the container's place.
+struct CollectCommand {
+  TrialIndex trial;
+  int attempt = 1;
+};
+using Command = std::variant<StartCommand, StopCommand, CollectCommand>;
 
 // One change of a trial's state, or that a running one has become healthy.
 struct Fact {
   TrialIndex trial = 0;
   TrialState state = TrialState::waiting;
+  int attempt = 1;                 // that it is about
+  Cause cause = Cause::none;       // of failed and retrying
   bool healthy = false;            // state is running, and its health check passes now
   bool ran = false;                // of one that is over: it was started
-  std::optional<int> exit_code;    // of one that ran and ended
-  std::string reason;              // of failed and blocked, for a person
+  std::optional<int> exit_code;    // of an attempt that ran and ended
+  std::string reason;              // of failed, retrying and blocked, for a person
   std::optional<TrialIndex> root;  // of blocked: the trial at the head of the chain of causes
 };
 
 struct Step {
   std::vector<Command> commands;
   std::vector<Fact> facts;
+  std::optional<Instant> wake;  // when Tick is wanted, if nothing comes before; nullopt: never
 };
 
 enum class Until {
-  started,  // every trial has been started, or never will be
+  started,  // every trial has been started, or never will be, and nothing is left to do for those that run;
+            // see is_watched()
   ended,    // every trial but the services is over, and these have been stopped
 };
 
@@ -99,6 +121,9 @@ struct PlannerOptions {
   Until until = Until::started;
   std::optional<Slots> capacity;  // what all runs on the engine share; nullopt: not bounded
 };
+
+// Whether somebody must stay while this trial runs: for its retries, its timeout, the run's deadline.
+[[nodiscard]] bool is_watched(const Experiment& experiment, const Trial& trial);
 
 // The trials that could never start: they want more slots than `capacity` holds.
 [[nodiscard]] std::vector<Error> check_slots(const Experiment& experiment, const Slots& capacity);
@@ -110,9 +135,15 @@ struct PlannerOptions {
 // are no services. One that waits for slots is overtaken by others that fit, but only k_overtakes_max times:
 // then nothing starts before it, unless what it waits for is held by services or other runs, which may hold
 // it for ever. Sightings of other runs' attempts (of a wider selector) are what these hold.
+//
+// A failed attempt is followed by the next as Trial::retries says; an attempt that takes too long is stopped.
+// After Experiment::failures_max failed trials nothing more starts, and what runs goes on; at its deadline
+// all is stopped.
 class Planner {
  public:
   static constexpr std::size_t k_overtakes_max = 32;
+  // So often a trial is tried again after its host was lost, which does not spend its retries.
+  static constexpr int k_losses_max = 10;
 
   Planner(RunId run, const Experiment& experiment, const Plan& plan, PlannerOptions options);
   ~Planner();
@@ -121,9 +152,12 @@ class Planner {
 
   // Time is linear in the trials that change, whatever the size of the experiment (Listed: in the listing and
   // the trials). Repeated, late and reordered sightings change nothing: a trial's state only goes forward.
-  [[nodiscard]] Step step(const Event& event);
+  // `now` comes from a clock that is never set back.
+  [[nodiscard]] Step step(const Event& event, Instant now);
 
   [[nodiscard]] bool done() const;
+  // Whether a start is still to come, as far as can be told.
+  [[nodiscard]] bool may_start_more() const;
   [[nodiscard]] TrialState state(TrialIndex trial) const;
   [[nodiscard]] const std::array<std::size_t, k_trial_state_count>& counts() const;
   [[nodiscard]] std::size_t starts_in_flight() const;

@@ -55,7 +55,8 @@ struct Script;  // what the model reads from a trial's command
 
 // The model itself: deterministic by its options and the calls made on it, no threads, no clock. Time is
 // handed in and never goes back. What a trial does is read from its command: `sleep N`, `exit N`, `echo TEXT`
-// (also `>&2`), `true`, `false`, several joined by `;` or `&&`, alone or behind `sh -c`; one that begins with
+// (also `>&2`), `true`, `false`, `eat 600m` (killed when its memory is less), several joined by `;` or `&&`,
+// alone or behind `sh -c`; one that begins with
 // `/no/` cannot be started; anything else takes options.trial_takes and ends with 0. A healthcheck whose test
 // holds "false" or "exit 1" fails, any other passes, after its interval (default 1 s). Images with "missing"
 // or "absent" in their name cannot be had.
@@ -105,6 +106,10 @@ class World {
   void add_stranger(const std::string& name, const std::vector<Port>& ports = {});
   void add_strange_network(const std::string& name);
   [[nodiscard]] bool has_container(const std::string& name) const { return containers_.contains(name); }
+  [[nodiscard]] bool is_running(const std::string& name) const {
+    const auto at = containers_.find(name);
+    return at != containers_.end() && at->second.seen.phase == Phase::running;
+  }
   [[nodiscard]] bool has_network(const std::string& name) const { return networks_.contains(name); }
 
  private:
@@ -112,6 +117,7 @@ class World {
     Sighting seen;
     bool stranger = false;
     int exits_with = 0;
+    bool ends_by_oom = false;
     bool healthy_in_time = false;
     std::vector<Port> ports;
     std::vector<std::string> networks;
@@ -142,6 +148,7 @@ class World {
   void run_script(Container& container, const Trial& trial, const Script& script, Instant now);
   void due(const Container& container, Instant at, Due::What what);
   void end(Container& container, int exit_code);
+  void remove(const std::string& name);
   void emit(const Sighting& sighting);
   void deliver(const Sighting& sighting);
   [[nodiscard]] const Container* find(const Key& key) const;

@@ -2,6 +2,7 @@
 // The experiment as the program knows it, and the reader that makes it from evaluated JSON.
 // docs/experiment.md describes the same fields for the person who writes the file.
 
+#include <bitset>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -72,6 +73,31 @@ struct Slots {
 
 enum class Order { file, random };
 
+// Why an attempt failed.
+enum class Cause : std::uint8_t {
+  none,
+  error,           // it ended with an exit code other than 0
+  oom,             // it, or a process in it, was killed for memory
+  timeout,         // it took longer than its `timeout`, and was stopped
+  start_deadline,  // it did not run within its `start_deadline`
+  host_lost,       // its host, or the engine there, went away and took it along
+  start,           // the engine would not start it
+  stopped,         // somebody stopped it
+};
+inline constexpr std::size_t k_cause_count = 8;
+// "oom"; "none" for none.
+[[nodiscard]] std::string_view to_string(Cause cause);
+
+// When a failed attempt is followed by another.
+struct Retries {
+  int max = 0;  // attempts after the first; those lost with their host are not counted
+  std::bitset<k_cause_count> on;
+  Seconds pause{1};  // before the second attempt; each further one is `factor` times as long
+  double factor = 2;
+  Seconds pause_max{300};
+  double grow_memory = 1;  // after oom the next attempt gets so many times the memory
+};
+
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 struct Trial {
@@ -96,6 +122,9 @@ struct Trial {
   Slots slots;           // reserved and enforced
   Bytes shm_size;        // of /dev/shm; 0: the engine's default
   int priority = 0;      // of those that are ready the highest first
+  Retries retries;
+  Seconds timeout{0};         // of an attempt, from when it runs; 0: none
+  Seconds start_deadline{0};  // from when the engine was asked to start it until it runs; 0: none
   Pull pull = Pull::missing;
   std::string platform;      // "linux/arm64", or empty
   std::string params;        // a JSON object's text, or empty
@@ -111,6 +140,9 @@ struct Experiment {
   std::size_t parallel_max = 0;  // attempts alive at once, services not counted; 0: no limit
   Order order = Order::file;     // of trials with the same priority
   std::uint64_t seed = 0;        // of Order::random
+  std::size_t failures_max = 0;  // when so many trials have failed, nothing more starts; 0: no limit
+  Seconds deadline{0};           // of a run: then all is stopped; 0: none
+  bool canary = false;           // one of each shape must succeed before the others start; see canary_shape()
   std::string
       defaults_docker;  // the `docker` section of `defaults`, which the trials' own hold, too; or empty
 };
@@ -137,9 +169,12 @@ struct Reading {
 // holds.
 [[nodiscard]] Reading read_experiment(std::string_view json, const Caller& caller);
 
+// What is wrong with the volumes' host paths: one that cannot be read, is a file where a folder is meant, or
+// is absent and, as far as can be seen, cannot be made. Makes nothing, throws nothing.
+[[nodiscard]] std::vector<Error> check_host_paths(const Experiment& experiment);
+
 // The folders that must be there before the first start: each absent host folder of a volume is made (owned
-// by the caller) and returned. Throws nothing: a path that cannot be made or read, or is a file where a
-// folder is meant, becomes an error.
+// by the caller) and returned. Throws nothing; errors as above.
 struct HostFolders {
   std::vector<std::string> made;
   std::vector<Error> errors;
@@ -149,5 +184,9 @@ struct HostFolders {
 // A command line split into words as a POSIX shell splits them: blanks, quotes and backslashes; nothing is
 // expanded. Throws Error(invalid) for an unterminated quote.
 [[nodiscard]] std::vector<std::string> split_words(std::string_view line);
+
+// Equal for trials that fail for the same reasons: the image, the program, and the names of its options, but
+// not their values.
+[[nodiscard]] std::string canary_shape(const Trial& trial);
 
 }  // namespace combu

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <set>
 
 #include "cli/commands.hpp"
 #include "cli/identity.hpp"
@@ -37,7 +36,7 @@ void add(Released& sum, const Released& more) {
 // A run that still starts trials makes new ones while the old ones are removed.
 bool starts_go_on(Session& session, const std::vector<Selector>& selectors, const Released& released) {
   if (released.attempts == 0 || !released.left.empty()) return false;
-  return !list_all(session, selectors).empty();
+  return !list_all(session, selectors, Look::once).empty();
 }
 
 Released release_all(Session& session, const std::vector<Selector>& selectors) {
@@ -69,17 +68,12 @@ bool release_until_none(Session& session, const std::vector<Selector>& selectors
 
 // What is removed while a run still starts is started again, and an engine may lose count of its networks'
 // users.
-void interrupt_runs(Session& session, const Invocation& invocation, const std::vector<Selector>& selectors) {
-  std::set<std::string> experiments;
-  for (const Selector& selector : selectors)
-    experiments.insert(selector.experiment.empty() ? selector.file : selector.experiment);
-  for (const std::string& experiment : experiments) {
-    const auto interrupted =
-        interrupt_run(experiment, selectors.front().run, session.engine_address(),
-                      caller_of(invocation.file.empty() ? "-" : invocation.file), session.stop());
-    if (interrupted)
+void interrupt_all(Session& session, const Invocation& invocation, const std::vector<Selector>& selectors) {
+  const Caller caller = caller_of(invocation.file.empty() ? "-" : invocation.file);
+  for (const Selector& selector : selectors) {
+    for (const Interrupted& one : interrupt_runs(selector, session.engine_address(), caller, session.stop()))
       session.progress().note(fmt::format("interrupted run {} (process {}), which was still starting trials",
-                                          interrupted->run, interrupted->process));
+                                          one.run, one.process));
   }
 }
 
@@ -87,7 +81,7 @@ int kill(Session& session, const Invocation& invocation, const SelectionOptions&
   std::vector<Selector> selectors = selectors_of(session, invocation, options);
   // A network may be all that is left of a name that the file had before.
   if (options.experiment.empty()) selectors.push_back(selector_of_file(invocation, options));
-  interrupt_runs(session, invocation, selectors);
+  interrupt_all(session, invocation, selectors);
   Released released;
   const bool whole = release_until_none(session, selectors, released);
   session.progress().end();

@@ -14,7 +14,8 @@ struct PsOptions {
 };
 
 int ps(Session& session, const Invocation& invocation, const PsOptions& options) {
-  const auto sightings = list_all(session, selectors_of(session, invocation, options.selection));
+  const auto sightings =
+      list_all(session, selectors_of(session, invocation, options.selection), Look::closely);
   const bool chosen = !invocation.file.empty() || !options.selection.experiment.empty();
   if (sightings.empty() && chosen)
     session.progress().note(

@@ -41,6 +41,16 @@ std::set<RunId> runs_that_live(const std::vector<Sighting>& earlier) {
   return runs;
 }
 
+// Whether one of them lives indeed: a listing may be a moment behind.
+bool any_lives(Session& session, const std::vector<Sighting>& earlier) {
+  return std::ranges::any_of(earlier, [&](const Sighting& seen) {
+    if (seen.phase != Phase::running) return false;
+    const Selector one{.experiment = seen.experiment, .run = seen.key.run, .trials = {seen.key.trial}};
+    return std::ranges::any_of(session.engine().list(one, Look::closely, session.stop()),
+                               [](const Sighting& now) { return now.phase == Phase::running; });
+  });
+}
+
 Error still_lives(const Experiment& experiment, const std::vector<Sighting>& earlier,
                   std::string_view engine) {
   const auto count = std::count_if(earlier.begin(), earlier.end(),
@@ -51,23 +61,25 @@ Error still_lives(const Experiment& experiment, const std::vector<Sighting>& ear
                       count, command_line(experiment, "kill", engine))};
 }
 
-// What the engine and the caller's folders would refuse, all of it; absent folders of volumes are made.
+// What the engine and the caller's folders would refuse, all of it. Nothing is made.
 std::vector<Error> look_ahead(Session& session, const Loaded& loaded, const std::optional<Slots>& capacity) {
   session.progress().phase("checking");
   std::vector<Error> errors = session.engine().check(loaded.run, session.stop());
   if (capacity) std::ranges::move(check_slots(loaded.run.experiment, *capacity), std::back_inserter(errors));
-  if (!errors.empty()) return errors;  // nothing is made for a run that is refused
-  const HostFolders folders = make_host_folders(loaded.run.experiment, loaded.caller);
-  for (const std::string& folder : folders.made)
-    session.progress().note(fmt::format("made the folder {}", folder));
-  errors.insert(errors.end(), folders.errors.begin(), folders.errors.end());
+  std::ranges::move(check_host_paths(loaded.run.experiment), std::back_inserter(errors));
   return errors;
 }
 
-std::vector<Error> prepare(Session& session, const Run& run) {
+// Images and networks, then the absent folders of volumes.
+std::vector<Error> prepare(Session& session, const Loaded& loaded) {
   session.progress().phase("preparing images and networks");
   const auto tell = [&](const Preparation& preparation) { session.progress().preparation(preparation); };
-  return session.engine().prepare(run, tell, session.stop());
+  std::vector<Error> errors = session.engine().prepare(loaded.run, tell, session.stop());
+  if (!errors.empty()) return errors;
+  HostFolders folders = make_host_folders(loaded.run.experiment, loaded.caller);
+  for (const std::string& folder : folders.made)
+    session.progress().note(fmt::format("made the folder {}", folder));
+  return std::move(folders.errors);
 }
 
 // Containers of earlier runs make room: all of a run that is replaced, of others the ended ones whose names
@@ -106,10 +118,9 @@ class UnlockWhenStarted final : public Observer {
  public:
   UnlockWhenStarted(Observer& next, std::optional<RunLock>& lock) : next_(next), lock_(lock) {}
   void fact(const Fact& fact) override { next_.fact(fact); }
+  void tail(TrialIndex trial, const std::vector<std::string>& lines) override { next_.tail(trial, lines); }
   void snapshot(const Snapshot& snapshot) override {
-    const std::size_t to_start = snapshot.count(TrialState::waiting) + snapshot.count(TrialState::ready) +
-                                 snapshot.count(TrialState::starting);
-    if (to_start == 0) lock_.reset();
+    if (!snapshot.may_start_more) lock_.reset();
     next_.snapshot(snapshot);
   }
 
@@ -118,10 +129,11 @@ class UnlockWhenStarted final : public Observer {
   std::optional<RunLock>& lock_;
 };
 
-// Whoever only starts is done when all have been started, however these fare.
-bool has_failed(const Outcome& outcome, Until until) {
-  return std::ranges::any_of(outcome.unsuccessful,
-                             [&](const Fact& fact) { return until == Until::ended || !fact.ran; });
+// Whoever only starts is done when all have been started, however those fare that nobody watches.
+bool has_failed(const Experiment& experiment, const Outcome& outcome, Until until) {
+  return std::ranges::any_of(outcome.unsuccessful, [&](const Fact& fact) {
+    return until == Until::ended || !fact.ran || is_watched(experiment, experiment.trials[fact.trial]);
+  });
 }
 
 // "2,4GiB", "2" or "4GiB": CPUs, memory, or both.
@@ -166,7 +178,7 @@ int carry_out(Session& session, const Loaded& loaded, const std::optional<Slots>
         drive(*engine, loaded.run, loaded.plan, planner, observer, real_clock(), session.stop());
     print_outcome(session.progress(), loaded.run, outcome, planner.until, session.given_engine());
     if (outcome.interrupted && session.signal_code() != 0) return session.signal_code();
-    return has_failed(outcome, planner.until) ? 1 : 0;
+    return has_failed(loaded.run.experiment, outcome, planner.until) ? 1 : 0;
   } catch (const Error& error) {
     session.progress().end();
     session.progress().error(error.what());
@@ -181,8 +193,7 @@ int carry_out(Session& session, const Loaded& loaded, const std::optional<Slots>
 // Where no lock can be had there is none: the run is worth more.
 void take(std::optional<RunLock>& lock, Session& session, const Loaded& loaded) {
   try {
-    lock.emplace(loaded.run.experiment.name, loaded.run.id, session.engine_address(), loaded.caller,
-                 session.stop());
+    lock.emplace(loaded.run, session.engine_address(), loaded.caller, session.stop());
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::refused) throw;
     session.progress().note(
@@ -197,16 +208,16 @@ int run(Session& session, const Loaded& loaded, const RunOptions& options) {
   take(lock, session, loaded);
   const std::optional<Slots> capacity = capacity_for(session, experiment, options);
   const std::vector<Sighting> earlier =
-      session.engine().list({.experiment = experiment.name}, session.stop());
-  const std::set<RunId> living = runs_that_live(earlier);
+      session.engine().list({.experiment = experiment.name}, Look::once, session.stop());
+  const std::set<RunId> replaced = options.replace ? runs_that_live(earlier) : std::set<RunId>();
   std::vector<Error> errors;
-  if (!living.empty() && !options.replace) {
+  if (!options.replace && any_lives(session, earlier)) {
     errors.push_back(still_lives(experiment, earlier, session.given_engine()));
   } else {
     errors = look_ahead(session, loaded, capacity);
   }
-  if (errors.empty()) errors = prepare(session, loaded.run);
-  if (errors.empty()) errors = make_room(session, experiment, earlier, living);
+  if (errors.empty()) errors = prepare(session, loaded);
+  if (errors.empty()) errors = make_room(session, experiment, earlier, replaced);
   if (!errors.empty()) return tell_errors(session, errors);
   return carry_out(session, loaded, capacity, options, lock);
 }

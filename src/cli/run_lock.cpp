@@ -5,12 +5,14 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 #include <system_error>
 
@@ -35,8 +37,12 @@ std::string why() {
   return std::generic_category().message(errno);
 }
 
+std::filesystem::path lock_folder(const Caller& caller) {
+  return std::filesystem::path(state_folder(caller)) / "locks";
+}
+
 std::string path_of(const std::string& experiment, const std::string& engine, const Caller& caller) {
-  return fmt::format("{}/locks/{:016x}", state_folder(caller), hash_of(engine + "\n" + experiment));
+  return lock_folder(caller) / fmt::format("{:016x}", hash_of(engine + "\n" + experiment));
 }
 
 int open_file(const std::string& path) {
@@ -62,16 +68,59 @@ bool lock(int file, Seconds patience, const std::stop_token& stop) {
   return true;
 }
 
-// "4711 q1w2e3", as the one who holds it has written; process 0 when that is not there yet.
-Interrupted holder_of(int file) {
-  std::array<char, 128> text{};
+// What the one who holds a lock has written into it; process 0 when that is not there yet.
+struct Holder {
+  int process = 0;
+  std::string run;
+  std::string engine;
+  std::string experiment;
+  std::string file;
+};
+
+std::string text_of(const Holder& holder) {
+  return nlohmann::json{{"process", holder.process},
+                        {"run", holder.run},
+                        {"engine", holder.engine},
+                        {"experiment", holder.experiment},
+                        {"file", holder.file}}
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+Holder holder_of(int file) {
+  std::array<char, 16384> text{};
   const ssize_t size = pread(file, text.data(), text.size(), 0);
-  const std::string_view all(text.data(), size > 0 ? static_cast<std::size_t>(size) : 0);
-  Interrupted holder;
-  const auto [end, fault] = std::from_chars(all.data(), all.data() + all.size(), holder.process);
-  if (fault == std::errc() && end != all.data() + all.size())
-    holder.run = std::string(end + 1, all.data() + all.size());
-  return holder;
+  const auto json =
+      nlohmann::json::parse(text.data(), text.data() + std::max<ssize_t>(size, 0), nullptr, false);
+  if (!json.is_object()) return {};
+  return {.process = json.value("process", 0),
+          .run = json.value("run", ""),
+          .engine = json.value("engine", ""),
+          .experiment = json.value("experiment", ""),
+          .file = json.value("file", "")};
+}
+
+bool selects(const Selector& selector, const Holder& holder) {
+  return (selector.experiment.empty() || selector.experiment == holder.experiment) &&
+         (selector.file.empty() || selector.file == holder.file) &&
+         (!selector.run || selector.run->text() == holder.run);
+}
+
+// nullopt when nobody holds this lock, or another engine's or experiment's run does.
+std::optional<Interrupted> interrupt(const std::string& path, const Selector& selector,
+                                     const std::string& engine, const std::stop_token& stop) {
+  const OpenFile file(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (file.number() < 0 || flock(file.number(), LOCK_EX | LOCK_NB) == 0) return std::nullopt;
+  const Holder holder = holder_of(file.number());
+  if (holder.process <= 1 || holder.engine != engine || !selects(selector, holder)) return std::nullopt;
+  if (::kill(holder.process, SIGINT) != 0 && errno != ESRCH)
+    throw Error(ErrorKind::refused, holder.experiment,
+                fmt::format("process {} starts its run {} and cannot be interrupted: {}", holder.process,
+                            holder.run, why()));
+  if (lock(file.number(), k_starts_end, stop)) return Interrupted{holder.process, holder.run};
+  throw Error(
+      ErrorKind::conflict, holder.experiment,
+      fmt::format("process {} goes on with its run {} although it was interrupted; end it and kill again",
+                  holder.process, holder.run));
 }
 
 }  // namespace
@@ -86,38 +135,32 @@ std::string state_folder(const Caller& caller) {
   return caller.home + "/.local/state/combu";
 }
 
-RunLock::RunLock(const std::string& experiment, const RunId& run, const std::string& engine,
-                 const Caller& caller, const std::stop_token& stop)
-    : file_(open_file(path_of(experiment, engine, caller))) {
+RunLock::RunLock(const Run& run, const std::string& engine, const Caller& caller, const std::stop_token& stop)
+    : file_(open_file(path_of(run.experiment.name, engine, caller))) {
   if (!lock(file_.number(), k_patience, stop)) {
-    const Interrupted holder = holder_of(file_.number());
+    const Holder holder = holder_of(file_.number());
     throw Error(
-        ErrorKind::conflict, experiment,
+        ErrorKind::conflict, run.experiment.name,
         fmt::format("another combu (process {}) still starts the trials of its run {}; wait until it has, or "
                     "end it with `combu … kill`",
                     holder.process, holder.run));
   }
-  const std::string holder = fmt::format("{} {}", getpid(), run.text());
+  const std::string holder = text_of({.process = getpid(),
+                                      .run = run.id.text(),
+                                      .engine = engine,
+                                      .experiment = run.experiment.name,
+                                      .file = run.experiment.file});
   // What cannot be written here is only missing in another one's message.
   if (ftruncate(file_.number(), 0) == 0) (void)!pwrite(file_.number(), holder.data(), holder.size(), 0);
 }
 
-std::optional<Interrupted> interrupt_run(const std::string& experiment, const std::optional<RunId>& run,
-                                         const std::string& engine, const Caller& caller,
-                                         const std::stop_token& stop) {
-  const OpenFile file(open(path_of(experiment, engine, caller).c_str(), O_RDWR | O_CLOEXEC));
-  if (file.number() < 0 || flock(file.number(), LOCK_EX | LOCK_NB) == 0) return std::nullopt;
-  Interrupted holder = holder_of(file.number());
-  if (holder.process <= 1 || (run && run->text() != holder.run)) return std::nullopt;
-  if (::kill(holder.process, SIGINT) != 0 && errno != ESRCH)
-    throw Error(ErrorKind::refused, experiment,
-                fmt::format("process {} starts its run {} and cannot be interrupted: {}", holder.process,
-                            holder.run, why()));
-  if (lock(file.number(), k_starts_end, stop)) return holder;
-  throw Error(
-      ErrorKind::conflict, experiment,
-      fmt::format("process {} goes on with its run {} although it was interrupted; end it and kill again",
-                  holder.process, holder.run));
+std::vector<Interrupted> interrupt_runs(const Selector& selector, const std::string& engine,
+                                        const Caller& caller, const std::stop_token& stop) {
+  std::vector<Interrupted> interrupted;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(lock_folder(caller), none))
+    if (const auto one = interrupt(entry.path(), selector, engine, stop)) interrupted.push_back(*one);
+  return interrupted;
 }
 
 }  // namespace combu

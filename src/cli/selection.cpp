@@ -59,7 +59,7 @@ std::vector<Selector> selectors_of(Session& session, const Invocation& invocatio
 
   const Selector of_file = selector_of_file(invocation, options);
   std::vector<Selector> selectors;
-  for (const std::string& name : experiments_of(session.engine().list(of_file, session.stop()))) {
+  for (const std::string& name : experiments_of(session.engine().list(of_file, Look::once, session.stop()))) {
     selectors.push_back(base);
     selectors.back().experiment = name;
   }
@@ -67,10 +67,10 @@ std::vector<Selector> selectors_of(Session& session, const Invocation& invocatio
   return selectors;
 }
 
-std::vector<Sighting> list_all(Session& session, const std::vector<Selector>& selectors) {
+std::vector<Sighting> list_all(Session& session, const std::vector<Selector>& selectors, Look look) {
   std::vector<Sighting> all;
   for (const Selector& selector : selectors) {
-    std::vector<Sighting> some = session.engine().list(selector, session.stop());
+    std::vector<Sighting> some = session.engine().list(selector, look, session.stop());
     std::move(some.begin(), some.end(), std::back_inserter(all));
   }
   return all;
@@ -81,14 +81,17 @@ std::string others_text(Session& session, const Invocation& invocation, const Se
   any_run.run.clear();
   if (!options.run.empty()) {
     std::set<std::string> runs;
-    for (const Sighting& sighting : list_all(session, selectors_of(session, invocation, any_run)))
+    for (const Sighting& sighting : list_all(session, selectors_of(session, invocation, any_run), Look::once))
       runs.insert(sighting.key.run.text());
     if (!runs.empty()) return fmt::format("runs of it: {}", fmt::join(runs, ", "));
   }
   constexpr std::size_t k_shown = 5;
   std::map<std::string, std::size_t> experiments;
-  for (const Sighting& sighting : session.engine().list({}, session.stop()))
-    ++experiments[sighting.experiment];
+  for (const Sighting& sighting : session.engine().list({}, Look::once, session.stop())) {
+    const bool is_meant = sighting.experiment == options.experiment ||
+                          (!invocation.file.empty() && sighting.file == identity_of(invocation.file));
+    if (!is_meant) ++experiments[sighting.experiment];
+  }
   std::vector<std::string> shown;
   for (const auto& [name, count] : experiments) {
     if (shown.size() == k_shown) {
@@ -113,7 +116,7 @@ std::vector<Sighting> chosen_attempts(Session& session, const Invocation& invoca
   const bool anywhere = invocation.file.empty() && options.experiment.empty();
   if (anywhere && options.trials.empty())
     throw Error(ErrorKind::invalid, "", "which experiment? -f FILE or --experiment NAME says it");
-  std::vector<Sighting> all = list_all(session, selectors_of(session, invocation, options));
+  std::vector<Sighting> all = list_all(session, selectors_of(session, invocation, options), Look::once);
   if (options.trials.empty()) return all;
 
   const std::set<std::string> wanted(options.trials.begin(), options.trials.end());

@@ -26,7 +26,8 @@ void add_selection(CLI::App& command, SelectionOptions& options);
                                                  const SelectionOptions& options);
 
 // All that the selectors select.
-[[nodiscard]] std::vector<Sighting> list_all(Session& session, const std::vector<Selector>& selectors);
+[[nodiscard]] std::vector<Sighting> list_all(Session& session, const std::vector<Selector>& selectors,
+                                             Look look);
 
 // What else is on the engine, for the person whose -f or --run is not what they think: one line, empty when
 // there is nothing.

@@ -65,6 +65,7 @@ struct ContainerSummary {
   std::int64_t created = 0;  // seconds since the epoch
   Labels labels;
   std::vector<PublishedPort> ports;
+  std::vector<std::string> networks;  // those it is on, by their names
 };
 // GET /containers/json?all=1: those that have all of the labels ("name" or "name=value").
 void list_containers(Connections& engine, const std::vector<std::string>& label_filters,
@@ -76,6 +77,7 @@ struct ContainerFacts {
   std::string image;
   std::string state;
   int exit_code = 0;
+  bool oom = false;
   std::string health;
   bool tty = false;
   Labels labels;
@@ -111,6 +113,7 @@ void read_logs(Connections& engine, const std::string& id, LogFormat format, con
 struct NetworkSummary {
   std::string id;
   std::string name;
+  std::string experiment;  // that it was made for; empty: not by combu
 };
 // GET /networks
 [[nodiscard]] std::vector<NetworkSummary> list_networks(Connections& engine,

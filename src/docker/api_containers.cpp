@@ -50,6 +50,8 @@ ContainerSummary summary_of(const json& container) {
   summary.created = container.value("Created", std::int64_t{0});
   summary.labels = labels_at(container, "Labels");
   summary.ports = ports_of(container);
+  const json networks = container.value("/NetworkSettings/Networks"_json_pointer, json::object());
+  for (const auto& [name, settings] : networks.items()) summary.networks.push_back(name);
   return summary;
 }
 
@@ -60,6 +62,7 @@ ContainerFacts facts_of(const json& body) {
   const json& state = body.at("State");
   facts.state = state.at("Status").get<std::string>();
   facts.exit_code = state.value("ExitCode", 0);
+  facts.oom = state.value("OOMKilled", false);
   if (const auto health = state.find("Health"); health != state.end() && health->is_object()) {
     facts.health = text_at(*health, "Status");
   }

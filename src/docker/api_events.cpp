@@ -38,7 +38,7 @@ void read_events(Connections& engine, const std::vector<std::string>& label_filt
       fmt::format("/events?since={}&",
                   std::chrono::duration_cast<std::chrono::seconds>(since.time_since_epoch()).count());
   request.target += filters_parameter({{"type", {"container"}},
-                                       {"event", {"start", "die", "health_status", "destroy"}},
+                                       {"event", {"start", "die", "kill", "health_status", "destroy"}},
                                        {"label", label_filters}});
   request.silence_max = std::nullopt;
   request.on_open = on_open;

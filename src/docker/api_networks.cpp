@@ -23,7 +23,10 @@ std::vector<NetworkSummary> list_networks(Connections& engine, const std::vector
   return reading(engine, [&] {
     std::vector<NetworkSummary> networks;
     for (const json& network : json::parse(response.body)) {
-      networks.push_back({network.at("Id").get<std::string>(), network.at("Name").get<std::string>()});
+      const Labels labels = labels_at(network, "Labels");
+      const auto experiment = labels.find(k_label_experiment);
+      networks.push_back({network.at("Id").get<std::string>(), network.at("Name").get<std::string>(),
+                          experiment == labels.end() ? std::string() : experiment->second});
     }
     return networks;
   });

@@ -57,15 +57,6 @@ class Taken {
   std::map<std::pair<std::uint16_t, std::string>, std::vector<Holder>> ports_;
 };
 
-void check_networks(const Trial& trial, std::vector<Error>& errors) {
-  if (trial.networks.size() < 2) return;
-  for (const std::string& network : trial.networks) {
-    if (network != "host" && network != "none") continue;
-    errors.emplace_back(ErrorKind::invalid, trial.name,
-                        fmt::format("the network {} cannot be had together with others", network));
-  }
-}
-
 }  // namespace
 
 std::vector<Error> DockerEngine::check(const Run& run, std::stop_token stop) {
@@ -73,15 +64,12 @@ std::vector<Error> DockerEngine::check(const Run& run, std::stop_token stop) {
   list_containers(
       connections_, {},
       [&](ContainerSummary&& container) {
-        const std::optional<Identity> identity = identity_of(container.labels);
+        const std::optional<Identity> identity = identity_of(container.labels, container.name);
         if (!identity || identity->experiment != run.experiment.name) taken.add(container);
       },
       stop);
   std::vector<Error> errors;
-  for (const Trial& trial : run.experiment.trials) {
-    taken.check(trial, errors);
-    check_networks(trial, errors);
-  }
+  for (const Trial& trial : run.experiment.trials) taken.check(trial, errors);
   return errors;
 }
 

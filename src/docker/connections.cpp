@@ -117,12 +117,13 @@ ApiVersion Connections::version(const std::stop_token& stop) {
   ping.target = "/_ping";
   ping.silence_max = std::min(options_.silence_max, k_ping_silence_max);
   const HttpResponse response = send_over_one(ping, stop);
-  if (response.status != 200) {
+  // An engine names its version in every answer.
+  const std::string told = response.header("Api-Version");
+  if (response.status != 200 && (!told.empty() || response.status >= 500)) {
     const Error error = error_of(response, address_.text());
     throw Error(error.kind(), error.subject(),
                 fmt::format("the engine answers its /_ping with {}; its log may tell why", error.message()));
   }
-  const std::string told = response.header("Api-Version");
   if (told.empty()) {
     throw Error(ErrorKind::corrupt, address_.text(),
                 "something answers there, but it is not a Docker Engine");

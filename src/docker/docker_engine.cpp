@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <csignal>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -47,12 +49,17 @@ std::string attribute(const ContainerEvent& event, const char* name) {
   return at == event.attributes.end() ? "" : at->second;
 }
 
-std::optional<int> exit_code_of(const ContainerEvent& event) {
-  const std::string text = attribute(event, "exitCode");
-  int code = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), code);
+std::optional<int> number_at(const ContainerEvent& event, const char* name) {
+  const std::string text = attribute(event, name);
+  int number = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (failure != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return code;
+  return number;
+}
+
+// Whether an exit code tells of this signal, or of the SIGKILL that follows when it is not heeded.
+bool tells_of_signal(std::optional<int> exit_code, int signal) {
+  return exit_code && (*exit_code == 128 + signal || *exit_code == 128 + SIGKILL);
 }
 
 // False for what changes neither phase nor health.
@@ -63,7 +70,7 @@ bool apply_action(const ContainerEvent& event, Sighting& sighting) {
     sighting.phase = Phase::running;
   } else if (event.action == "die") {
     sighting.phase = Phase::ended;
-    sighting.exit_code = exit_code_of(event);
+    sighting.exit_code = number_at(event, "exitCode");
   } else if (event.action == "destroy") {
     sighting.phase = Phase::gone;
   } else if (event.action.starts_with(k_health)) {
@@ -86,7 +93,7 @@ bool TrialFilter::selects(const std::string& trial) const {
 }
 
 std::string holder_text(const std::string& name, const std::string& image, const Labels& labels) {
-  const std::optional<Identity> identity = identity_of(labels);
+  const std::optional<Identity> identity = identity_of(labels, name);
   if (!identity) return fmt::format("the container {} (image {}), which combu has not made", name, image);
   return fmt::format("the container {} (image {}) of the experiment {}, run {}", name, image,
                      identity->experiment, identity->key.run.text());
@@ -105,38 +112,37 @@ Facts DockerEngine::facts(std::stop_token stop) {
   return facts;
 }
 
-std::vector<Sighting> DockerEngine::list(const Selector& selector, std::stop_token stop) {
-  std::vector<Sighting> sightings = list_as_told(selector, stop);
-  look_again(sightings, stop);
-  return sightings;
-}
-
-std::vector<Sighting> DockerEngine::list_as_told(const Selector& selector, const std::stop_token& stop) {
+std::vector<Sighting> DockerEngine::list(const Selector& selector, Look look, std::stop_token stop) {
   const TrialFilter filter(selector);
   std::vector<Sighting> sightings;
   list_containers(
       connections_, label_filters(selector),
       [&](ContainerSummary&& container) {
-        std::optional<Identity> identity = identity_of(container.labels);
+        std::optional<Identity> identity = identity_of(container.labels, container.name);
         if (!identity || !filter.selects(identity->key.trial)) return;
         sightings.push_back(sighting_of(std::move(container), std::move(*identity)));
       },
       stop);
+  if (look == Look::closely) look_again(sightings, stop);
   return sightings;
 }
 
 // An engine's listing is a copy that follows what happens a moment later (20.10: a tenth of a second was
-// seen), and the event of an end may have come before; what it says of one container is not.
+// seen), and the event of an end may have come before; what it says of one container is not. And it does not
+// say why something was killed.
 void DockerEngine::look_again(std::vector<Sighting>& sightings, const std::stop_token& stop) {
-  std::vector<Sighting*> running;
-  for (Sighting& sighting : sightings)
-    if (sighting.phase == Phase::running) running.push_back(&sighting);
-  in_parallel(running.size(), k_looks_in_flight, [&](std::size_t i) {
-    Sighting& sighting = *running[i];
+  std::vector<Sighting*> unclear;
+  for (Sighting& sighting : sightings) {
+    const bool killed = sighting.phase == Phase::ended && tells_of_signal(sighting.exit_code, SIGKILL);
+    if (sighting.phase == Phase::running || killed) unclear.push_back(&sighting);
+  }
+  in_parallel(unclear.size(), k_looks_in_flight, [&](std::size_t i) {
+    Sighting& sighting = *unclear[i];
     const std::optional<ContainerFacts> container = inspect_container(connections_, sighting.id, stop);
     sighting.phase = container ? parse_status(container->state, "").phase : Phase::gone;
     if (sighting.phase != Phase::ended) return;
     sighting.exit_code = container->exit_code;
+    sighting.oom = container->oom;
     sighting.status = container->state;
   });
   std::erase_if(sightings, [](const Sighting& sighting) { return sighting.phase == Phase::gone; });
@@ -145,9 +151,11 @@ void DockerEngine::look_again(std::vector<Sighting>& sightings, const std::stop_
 void DockerEngine::watch(const Selector& selector, const std::function<void(const Change&)>& tell,
                          std::stop_token stop) {
   const TrialFilter filter(selector);
+  std::map<std::string, int> signals;  // what was sent to whom
   const auto take = [&](const ContainerEvent& event) {
-    const std::optional<Identity> identity = identity_of(event.attributes);
+    const std::optional<Identity> identity = identity_of(event.attributes, attribute(event, "name"));
     if (!identity || !filter.selects(identity->key.trial)) return;
+    if (event.action == "kill") signals[event.id] = number_at(event, "signal").value_or(0);
     Sighting sighting;
     sighting.key = identity->key;
     sighting.experiment = identity->experiment;
@@ -156,7 +164,14 @@ void DockerEngine::watch(const Selector& selector, const std::function<void(cons
     sighting.slots = identity->slots;
     sighting.id = event.id;
     sighting.image = attribute(event, "image");
-    if (apply_action(event, sighting)) tell(sighting);
+    if (!apply_action(event, sighting)) return;
+    if (sighting.phase == Phase::ended && sighting.exit_code != 0) {
+      const auto signal = signals.find(event.id);
+      sighting.stopped = signal != signals.end() && tells_of_signal(sighting.exit_code, signal->second);
+      sighting.oom = was_out_of_memory(event.id, stop);
+    }
+    if (sighting.phase != Phase::running) signals.erase(event.id);
+    tell(sighting);
   };
   try {
     read_events(
@@ -170,12 +185,18 @@ void DockerEngine::watch(const Selector& selector, const std::function<void(cons
               "the engine ended the stream of its events");
 }
 
+// The event of an end does not say.
+bool DockerEngine::was_out_of_memory(const std::string& id, const std::stop_token& stop) {
+  const std::optional<ContainerFacts> container = inspect_container(connections_, id, stop);
+  return container && container->oom;
+}
+
 std::vector<std::string> DockerEngine::ids_of(const Key& key, const std::stop_token& stop) {
   std::vector<std::string> ids;
   list_containers(
       connections_, label_filters(key),
       [&](ContainerSummary&& container) {
-        if (identity_of(container.labels)) ids.push_back(std::move(container.id));
+        if (identity_of(container.labels, container.name)) ids.push_back(std::move(container.id));
       },
       stop);
   return ids;

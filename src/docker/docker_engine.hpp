@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -25,7 +26,7 @@ class DockerEngine : public Engine {
   std::optional<Sighting> start(const Run& run, const Trial& trial, int attempt,
                                 std::stop_token stop) override;
   void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) override;
-  std::vector<Sighting> list(const Selector& selector, std::stop_token stop) override;
+  std::vector<Sighting> list(const Selector& selector, Look look, std::stop_token stop) override;
   void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
              std::stop_token stop) override;
   void logs(const Key& key, const LogOptions& options,
@@ -34,8 +35,8 @@ class DockerEngine : public Engine {
                    std::stop_token stop) override;
 
  private:
-  std::vector<Sighting> list_as_told(const Selector& selector, const std::stop_token& stop);
   void look_again(std::vector<Sighting>& sightings, const std::stop_token& stop);
+  bool was_out_of_memory(const std::string& id, const std::stop_token& stop);
   std::vector<std::string> ids_of(const Key& key, const std::stop_token& stop);
   // The container of an attempt, made now or found there: an earlier call made it, and its answer was lost.
   struct Place {
@@ -46,7 +47,10 @@ class DockerEngine : public Engine {
   Place create_or_adopt(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
   ContainerFacts holder_of_name(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
   void add_to_created(const std::string& id, const Trial& trial, const std::stop_token& stop);
-  void release_networks(const Selector& selector, Released& released, const std::stop_token& stop);
+  std::vector<NetworkSummary> networks_to_release(const Selector& selector, const std::set<std::string>& used,
+                                                  const std::stop_token& stop);
+  void release_networks(const Selector& selector, const std::set<std::string>& used, Released& released,
+                        const std::stop_token& stop);
 
   Connections connections_;
   std::string config_folder_;

@@ -47,15 +47,15 @@ Labels labels_of(const Run& run, const Trial& trial, int attempt) {
   Labels labels = network_labels_of(run);
   labels[k_label_trial] = trial.name;
   labels[k_label_attempt] = std::to_string(attempt);
-  if (trial.service) labels[k_label_service] = "true";
-  if (trial.slots.cpus.nano > 0) labels[k_label_cpus] = to_string(trial.slots.cpus);
-  if (trial.slots.memory.count > 0) labels[k_label_memory] = std::to_string(trial.slots.memory.count);
+  labels[k_label_service] = trial.service ? "true" : "false";
+  labels[k_label_cpus] = to_string(trial.slots.cpus);
+  labels[k_label_memory] = std::to_string(trial.slots.memory.count);
   return labels;
 }
 
-std::optional<Identity> identity_of(const Labels& labels) {
-  const auto value = [&](const char* name) {
-    const auto at = labels.find(name);
+std::optional<Identity> identity_of(const Labels& labels, std::string_view name) {
+  const auto value = [&](const char* label) {
+    const auto at = labels.find(label);
     return at == labels.end() ? std::string() : at->second;
   };
   const std::optional<RunId> run = parse_run(value(k_label_run));
@@ -65,13 +65,14 @@ std::optional<Identity> identity_of(const Labels& labels) {
                     value(k_label_file),
                     value(k_label_service) == "true",
                     parse_slots(value(k_label_cpus), value(k_label_memory))};
-  if (!run || !attempt || identity.experiment.empty() || value(k_label_trial).empty()) return std::nullopt;
-  identity.key = {*run, value(k_label_trial), *attempt};
+  if (!run || !attempt || identity.experiment.empty() || name.empty() || value(k_label_trial) != name)
+    return std::nullopt;
+  identity.key = {*run, std::string(name), *attempt};
   return identity;
 }
 
 bool are_labels_of(const Labels& labels, const Run& run, const std::string& trial, int attempt) {
-  const std::optional<Identity> identity = identity_of(labels);
+  const std::optional<Identity> identity = identity_of(labels, trial);
   return identity && identity->experiment == run.experiment.name &&
          identity->key == Key{run.id, trial, attempt};
 }

@@ -20,7 +20,7 @@ std::optional<json> read_json(const std::filesystem::path& path) {
   if (!file) return std::nullopt;
   json value = json::parse(std::istreambuf_iterator<char>(file), {}, nullptr, false);
   if (!value.is_object())
-    throw Error(ErrorKind::corrupt, path.string(), "is not a JSON object; mend or remove it");
+    throw Error(ErrorKind::invalid, path.string(), "is not a JSON object; mend or remove it");
   return value;
 }
 
@@ -54,13 +54,21 @@ Address address_of_context(const std::filesystem::path& config_folder, const std
     return address_from("context " + name, host);
   }
   throw Error(
-      ErrorKind::not_found, "context " + name,
+      ErrorKind::invalid, "context " + name,
       fmt::format("there is none of this name in {}; see `docker context ls`", config_folder.string()));
 }
 
 }  // namespace
 
-DockerPlace find_docker(const DockerEnvironment& env, const std::string& explicit_address) {
+namespace {
+
+// Plain TCP carries registries' passwords as they are, and gives root to whoever answers.
+bool is_this_machine(const Address& address) {
+  return address.kind == Address::Kind::unix_socket || address.host == "localhost" || address.host == "::1" ||
+         address.host.starts_with("127.");
+}
+
+DockerPlace find_any(const DockerEnvironment& env, const std::string& explicit_address) {
   const auto setting = [&](const char* name) { return env(name).value_or(""); };
   DockerPlace place;
   place.config_folder = setting("DOCKER_CONFIG");
@@ -91,6 +99,20 @@ DockerPlace find_docker(const DockerEnvironment& env, const std::string& explici
   }
   place.address = address_of_context(place.config_folder, context);
   place.source = "context " + context;
+  return place;
+}
+
+}  // namespace
+
+DockerPlace find_docker(const DockerEnvironment& env, const std::string& explicit_address) {
+  DockerPlace place = find_any(env, explicit_address);
+  if (!is_this_machine(place.address))
+    throw Error(
+        ErrorKind::invalid, place.address.text(),
+        fmt::format("{} means another machine: plain TCP is for this one's own addresses, and TLS and SSH "
+                    "are not supported yet; `ssh -L /tmp/engine.sock:/var/run/docker.sock HOST` gives a "
+                    "socket for --engine unix:///tmp/engine.sock",
+                    place.source));
   return place;
 }
 

@@ -212,7 +212,7 @@ std::vector<Error> DockerEngine::prepare(const Run& run, const std::function<voi
     if (image->error) errors.push_back(*image->error);
   }
   check_health(run, images, errors);
-  prepare_networks(connections_, run, tell, errors, stop);
+  if (errors.empty()) prepare_networks(connections_, run, tell, errors, stop);
   return errors;
 }
 

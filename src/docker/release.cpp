@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include "docker/docker_engine.hpp"
@@ -11,6 +12,12 @@ namespace {
 
 constexpr std::size_t k_removals_in_flight = 8;
 constexpr int k_network_in_use = 403;  // also what an engine answers for a network of its own
+
+struct Removed {
+  std::string id;
+  std::string name;
+  std::vector<std::string> networks;
+};
 
 // Whether this error is about the one thing, not about the engine.
 bool concerns_one(const Error& error) {
@@ -36,13 +43,22 @@ std::string still_used_by(const std::vector<std::string>& names) {
 Released DockerEngine::release(const Selector& selector,
                                const std::function<void(std::size_t, std::size_t)>& tell,
                                std::stop_token stop) {
-  const std::vector<Sighting> selected = list_as_told(selector, stop);
+  std::vector<Removed> selected;
+  const TrialFilter filter(selector);
+  list_containers(
+      connections_, label_filters(selector),
+      [&](ContainerSummary&& container) {
+        if (identity_of(container.labels, container.name) && filter.selects(container.name))
+          selected.push_back(
+              {std::move(container.id), std::move(container.name), std::move(container.networks)});
+      },
+      stop);
   Released released;
   std::mutex mutex;
   in_parallel(selected.size(), k_removals_in_flight, [&](std::size_t i) {
     std::optional<Error> failure;
     try {
-      remove_container(connections_, selected[i].id, selected[i].key.trial, stop);
+      remove_container(connections_, selected[i].id, selected[i].name, stop);
     } catch (const Error& error) {
       if (!concerns_one(error)) throw;
       failure = error;
@@ -55,13 +71,34 @@ Released DockerEngine::release(const Selector& selector,
     ++released.attempts;
     if (tell) tell(released.attempts, selected.size());
   });
-  if (selector.trials.empty()) release_networks(selector, released, stop);
+  if (!selector.trials.empty()) return released;
+  std::set<std::string> used;
+  for (Removed& removed : selected) used.insert(removed.networks.begin(), removed.networks.end());
+  release_networks(selector, used, released, stop);
   return released;
 }
 
-void DockerEngine::release_networks(const Selector& selector, Released& released,
-                                    const std::stop_token& stop) {
-  for (const NetworkSummary& network : list_networks(connections_, label_filters(selector), stop)) {
+// Those that were made for what is selected; and of those that it used, what an experiment has left behind of
+// which nothing else is there: its own kill could not remove them while they were in use.
+std::vector<NetworkSummary> DockerEngine::networks_to_release(const Selector& selector,
+                                                              const std::set<std::string>& used,
+                                                              const std::stop_token& stop) {
+  std::vector<NetworkSummary> networks = list_networks(connections_, label_filters(selector), stop);
+  if (used.empty()) return networks;
+  std::set<std::string> owners;
+  for (const Sighting& sighting : list({}, Look::once, stop)) owners.insert(sighting.experiment);
+  std::set<std::string> known;
+  for (const NetworkSummary& network : networks) known.insert(network.id);
+  for (NetworkSummary& network : list_networks(connections_, label_filters(Selector{}), stop)) {
+    if (used.contains(network.name) && !owners.contains(network.experiment) && !known.contains(network.id))
+      networks.push_back(std::move(network));
+  }
+  return networks;
+}
+
+void DockerEngine::release_networks(const Selector& selector, const std::set<std::string>& used,
+                                    Released& released, const std::stop_token& stop) {
+  for (const NetworkSummary& network : networks_to_release(selector, used, stop)) {
     const HttpResponse response = remove_network(connections_, network.id, stop);
     if (response.status == 204 || response.status == 200) {
       ++released.networks;

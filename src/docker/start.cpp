@@ -31,9 +31,19 @@ Sighting sighting_of(const Run& run, const Trial& trial, int attempt, const Cont
   const Status status = parse_status(container.state, "");
   sighting.phase = status.phase;
   sighting.health = parse_health(container.health);
-  if (status.phase == Phase::ended) sighting.exit_code = container.exit_code;
+  if (status.phase == Phase::ended) {
+    sighting.exit_code = container.exit_code;
+    sighting.oom = container.oom;
+  }
   sighting.status = container.state;
   return sighting;
+}
+
+// One that is over, or was never started: it makes room.
+bool is_earlier_attempt(const ContainerFacts& container, const Run& run, const Trial& trial, int attempt) {
+  const std::optional<Identity> identity = identity_of(container.labels, trial.name);
+  return identity && identity->key.run == run.id && identity->key.trial == trial.name &&
+         identity->key.attempt < attempt && parse_status(container.state, "").phase != Phase::running;
 }
 
 Error refusal_of_create(const HttpResponse& response, const Trial& trial) {
@@ -72,13 +82,17 @@ DockerEngine::Place DockerEngine::create_or_adopt(const Run& run, const Trial& t
   if (created.status == 201) return {.id = reading(connections_, [&] { return created_id(created); })};
   if (created.status != 409) throw refusal_of_create(created, trial);
   const ContainerFacts holder = holder_of_name(run, trial, attempt, stop);
+  if (is_earlier_attempt(holder, run, trial, attempt)) {
+    remove_container(connections_, holder.id, trial.name, stop);
+    return create_or_adopt(run, trial, attempt, stop);
+  }
   Place place{.id = holder.id, .was_there = true};
   if (holder.state != "created") place.nothing_to_start = sighting_of(run, trial, attempt, holder);
   return place;
 }
 
-// What has the trial's name already, when it is this very attempt: then an earlier call made it, and its
-// answer was lost.
+// What has the trial's name already, when it is this very attempt (then an earlier call made it, and its
+// answer was lost), or one before it.
 ContainerFacts DockerEngine::holder_of_name(const Run& run, const Trial& trial, int attempt,
                                             const std::stop_token& stop) {
   std::optional<ContainerFacts> holder = inspect_container(connections_, trial.name, stop);
@@ -87,6 +101,7 @@ ContainerFacts DockerEngine::holder_of_name(const Run& run, const Trial& trial, 
                 "its name was in use a moment ago and is free now; try again");
   }
   if (are_labels_of(holder->labels, run, trial.name, attempt)) return std::move(*holder);
+  if (is_earlier_attempt(*holder, run, trial, attempt)) return std::move(*holder);
   throw Error(ErrorKind::conflict, trial.name,
               "its name is in use by " + holder_text(holder->name, holder->image, holder->labels) +
                   "; remove that or rename the trial");

@@ -77,7 +77,7 @@ class Awaited {
 
 std::vector<Sighting> await_end(Engine& engine, const Selector& selector,
                                 const std::function<void(const Sighting&)>& tell, std::stop_token stop) {
-  Awaited awaited(engine.list(selector, stop), !selector.trials.empty(), tell);
+  Awaited awaited(engine.list(selector, Look::closely, stop), !selector.trials.empty(), tell);
   if (awaited.none_runs()) return awaited.finish();
   std::stop_source enough;
   const std::stop_callback on_stop(stop, [&enough] { enough.request_stop(); });
@@ -87,7 +87,7 @@ std::vector<Sighting> await_end(Engine& engine, const Selector& selector,
         if (const auto* sighting = std::get_if<Sighting>(&change)) {
           awaited.see(*sighting);
         } else {
-          awaited.see_all(engine.list(selector, stop));
+          awaited.see_all(engine.list(selector, Look::closely, stop));
         }
         if (awaited.none_runs()) enough.request_stop();
       },

@@ -3,6 +3,8 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <sstream>
+#include <string>
 #include <thread>
 #include <utility>
 #include <variant>
@@ -21,14 +23,24 @@ constexpr std::chrono::minutes k_silence_max{5};   // then the engine is asked: 
 constexpr std::size_t k_stops_in_flight_max = 32;  // each takes its grace: they have workers of their own
 constexpr std::size_t k_starting_shown_max = 32;
 
+constexpr std::size_t k_collectors = 2;
+constexpr std::size_t k_tails_max = 20;  // as many failures as a person is shown
+constexpr std::int64_t k_tail_lines = 5;
+constexpr std::size_t k_tail_line_max = 500;
+
 // Nobody answers any more, although the engine's own retries were spent.
 struct EngineLost {
   Error error;
 };
-using Message = std::variant<Event, EngineLost>;
+// The last lines of a failed attempt's log; none when it had no log that could be read.
+struct Tail {
+  CollectCommand of;
+  std::vector<std::string> lines;
+};
+using Message = std::variant<Event, EngineLost, Tail>;
 
 struct ListOrder {};
-using Order = std::variant<StartCommand, StopCommand, ListOrder>;
+using Order = std::variant<StartCommand, StopCommand, CollectCommand, ListOrder>;
 
 // Orders go to the workers in the order in which they were given.
 class OrderQueue {
@@ -70,18 +82,22 @@ class Drive {
         planner_(run.id, run.experiment, plan, options),
         start_workers_(std::min(options.starts_in_flight_max, run.experiment.trials.size())),
         stop_workers_(std::min<std::size_t>(
-            k_stops_in_flight_max,
-            std::ranges::count_if(run.experiment.trials, [](const Trial& trial) { return trial.service; }))) {
-  }
+            k_stops_in_flight_max, std::ranges::count_if(run.experiment.trials, [&](const Trial& trial) {
+              return trial.service || is_watched(run.experiment, trial) || trial.start_deadline > Seconds(0);
+            }))) {}
 
   Outcome run(const std::stop_token& stop) {
     began_ = clock_.now();
+    steady_began_ = Steady::now();
     std::vector<std::jthread> threads;
     threads.emplace_back([this](const std::stop_token& quit) { watch(quit); });
-    for (std::size_t i = 0; i < start_workers_ + stop_workers_; ++i) {
-      OrderQueue& orders = i < start_workers_ ? orders_ : stop_orders_;
-      threads.emplace_back([this, &orders](const std::stop_token& quit) { work(orders, quit); });
-    }
+    const auto add_workers = [&](std::size_t count, OrderQueue& orders) {
+      for (std::size_t i = 0; i < count; ++i)
+        threads.emplace_back([this, &orders](const std::stop_token& quit) { work(orders, quit); });
+    };
+    add_workers(start_workers_, orders_);
+    add_workers(stop_workers_, stop_orders_);
+    add_workers(k_collectors, collect_orders_);
     const std::stop_callback on_stop(stop, [this] { inbox_.post(Event{Interrupt{}}); });
     inbox_.post(Event{Begin{}});
     loop();
@@ -97,7 +113,7 @@ class Drive {
   void loop() {
     std::vector<Message> messages;
     while (!planner_.done() || !begun_) {
-      inbox_.take(messages, owed_ ? k_repaint : k_heartbeat);
+      inbox_.take(messages, patience());
       if (!messages.empty()) {
         owed_ = true;
         heard_ = Steady::now();
@@ -109,23 +125,46 @@ class Drive {
           show(true);
           return;
         }
-        apply(std::get<Event>(message));
+        if (const auto* tail = std::get_if<Tail>(&message)) {
+          if (!tail->lines.empty()) observer_.tail(tail->of.trial, tail->lines);
+          apply(Collected{tail->of.trial});
+        } else {
+          apply(std::get<Event>(message));
+        }
       }
+      if (wake_ && *wake_ <= now()) apply(Tick{});
       show(planner_.done());
     }
+  }
+
+  // Never set back, whatever becomes of the clock on the wall.
+  [[nodiscard]] Instant now() const {
+    return began_ + std::chrono::duration_cast<Instant::duration>(Steady::now() - steady_began_);
+  }
+
+  [[nodiscard]] std::chrono::milliseconds patience() const {
+    const std::chrono::milliseconds usual = owed_ ? k_repaint : k_heartbeat;
+    if (!wake_) return usual;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*wake_ - now());
+    return std::clamp(left, std::chrono::milliseconds(0), usual);
   }
 
   void apply(const Event& event) {
     begun_ = true;
     if (std::holds_alternative<Interrupt>(event)) interrupted_ = true;
-    Step step = planner_.step(event);
+    Step step = planner_.step(event, now());
+    wake_ = step.wake;
     for (Fact& fact : step.facts) note(fact);
-    for (const Command& command : step.commands) {
-      if (const auto* start = std::get_if<StartCommand>(&command)) {
-        orders_.push(*start);
-      } else {
-        stop_orders_.push(std::get<StopCommand>(command));
-      }
+    for (const Command& command : step.commands) std::visit([this](const auto& one) { give(one); }, command);
+  }
+
+  void give(const StartCommand& command) { orders_.push(command); }
+  void give(const StopCommand& command) { stop_orders_.push(command); }
+  void give(const CollectCommand& command) {
+    if (++tails_ <= k_tails_max) {
+      collect_orders_.push(command);
+    } else {
+      inbox_.post(Tail{.of = command, .lines = {}});
     }
   }
 
@@ -155,25 +194,25 @@ class Drive {
     if (!last && now - shown_ < (owed_ ? k_repaint : k_heartbeat)) return;
     shown_ = now;
     owed_ = false;
-    observer_.snapshot(snapshot(clock_.now()));
+    observer_.snapshot(snapshot());
   }
 
-  [[nodiscard]] Snapshot snapshot(Instant now) const {
+  [[nodiscard]] Snapshot snapshot() const {
     const auto shown = static_cast<std::ptrdiff_t>(std::min(starting_.size(), k_starting_shown_max));
     return {.trials = run_.experiment.trials.size(),
             .counts = planner_.counts(),
             .starting = {starting_.begin(), starting_.begin() + shown},
             .started = started_,
-            .elapsed = now - began_,
+            .elapsed = now() - began_,
             .interrupted = interrupted_,
+            .may_start_more = planner_.may_start_more(),
             .held = planner_.held(),
             .held_by_others = planner_.held_by_others(),
             .capacity = capacity_};
   }
 
   Outcome finish(bool stopped) {
-    Outcome outcome{
-        .last = snapshot(clock_.now()), .unsuccessful = std::move(unsuccessful_), .interrupted = stopped};
+    Outcome outcome{.last = snapshot(), .unsuccessful = std::move(unsuccessful_), .interrupted = stopped};
     for (TrialIndex trial = 0; trial < run_.experiment.trials.size(); ++trial) {
       if (planner_.state(trial) == TrialState::running) outcome.running.push_back(trial);
     }
@@ -191,7 +230,9 @@ class Drive {
   void carry_out(const StartCommand& command, const std::stop_token& quit) {
     const Trial& trial = run_.experiment.trials[command.trial];
     const auto start = [&] {
-      auto seen = engine_.start(run_, trial, command.attempt, quit);
+      std::optional<Trial> grown;
+      if (command.slots != trial.slots) grown.emplace(trial).slots = command.slots;
+      auto seen = engine_.start(run_, grown ? *grown : trial, command.attempt, quit);
       inbox_.post(Event{StartAnswered{.trial = command.trial, .seen = std::move(seen)}});
     };
     call(start,
@@ -202,13 +243,30 @@ class Drive {
     const std::string& name = run_.experiment.trials[command.trial].name;
     const auto stop = [&] {
       engine_.stop({.run = run_.id, .trial = name, .attempt = command.attempt}, std::nullopt, quit);
+      inbox_.post(Event{StopAnswered{.trial = command.trial, .attempt = command.attempt}});
     };
     call(stop,
          [&](const Error& error) { failed(error, StopFailed{.trial = command.trial, .error = error}); });
   }
 
+  // A log that cannot be had is no failure of the run.
+  void carry_out(const CollectCommand& command, const std::stop_token& quit) {
+    Tail tail{.of = command, .lines = {}};
+    std::string text;
+    const auto read = [&] {
+      const Key key{
+          .run = run_.id, .trial = run_.experiment.trials[command.trial].name, .attempt = command.attempt};
+      engine_.logs(
+          key, {.tail = k_tail_lines}, [&](LogStream, std::string_view piece) { text += piece; }, quit);
+    };
+    call(read, [](const Error&) {});
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) tail.lines.push_back(line.substr(0, k_tail_line_max));
+    inbox_.post(std::move(tail));
+  }
+
   void carry_out(const ListOrder& /*order*/, const std::stop_token& quit) {
-    call([&] { inbox_.post(Event{Listed{engine_.list(selector_, quit)}}); },
+    call([&] { inbox_.post(Event{Listed{engine_.list(selector_, Look::closely, quit)}}); },
          [&](const Error& error) { lost(error); });
   }
 
@@ -237,13 +295,14 @@ class Drive {
   }
 
   void watch(const std::stop_token& quit) {
+    bool again = false;
     const auto tell = [&](const Change& change) {
       if (const auto* sighting = std::get_if<Sighting>(&change)) {
         inbox_.post(Event{Seen{*sighting}});
         return;
       }
-      inbox_.post(Event{ListingBegins{}});
-      inbox_.post(Event{Listed{engine_.list(selector_, quit)}});
+      inbox_.post(Event{ListingBegins{.after_break = std::exchange(again, true)}});
+      inbox_.post(Event{Listed{engine_.list(selector_, Look::closely, quit)}});
     };
     call([&] { engine_.watch(selector_, tell, quit); }, [&](const Error& error) { lost(error); });
   }
@@ -260,13 +319,17 @@ class Drive {
   Inbox<Message> inbox_;
   OrderQueue orders_;
   OrderQueue stop_orders_;
+  OrderQueue collect_orders_;
+  std::size_t tails_ = 0;
   std::vector<TrialIndex> starting_;
   std::vector<Fact> unsuccessful_;
   std::size_t started_ = 0;
   bool begun_ = false;
   bool interrupted_ = false;
   std::optional<Error> lost_;
+  std::optional<Instant> wake_;
   Instant began_{};
+  Steady::time_point steady_began_ = Steady::now();
   Steady::time_point heard_ = Steady::now();
   Steady::time_point shown_{};
   bool owed_ = false;  // something has changed since the last snapshot

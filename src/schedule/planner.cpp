@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -8,7 +9,10 @@
 #include <utility>
 
 #include "combu/schedule.hpp"
+#include "schedule/canaries.hpp"
+#include "schedule/failure.hpp"
 #include "schedule/ready.hpp"
+#include "schedule/timers.hpp"
 
 namespace combu {
 
@@ -22,9 +26,16 @@ struct Overloaded : Handlers... {
 // What is known of one trial. Everything else about it is derived from the plan.
 struct Progress {
   TrialState state = TrialState::waiting;
-  bool in_flight = false;    // a start has been commanded and not answered
-  bool was_started = false;  // it has run, if only for a moment
-  bool healthy = false;      // it has been healthy once
+  int attempt = 1;             // the one that lives, or comes next
+  int failures = 0;            // attempts that have spent a retry
+  int losses = 0;              // attempts that were lost with their host
+  Bytes memory{};              // of the next attempt, where that is more than the file says
+  Cause doom = Cause::none;    // why the attempt is being stopped
+  bool collecting = false;     // what is kept of the last attempt is being taken
+  bool pause_is_over = false;  // of one that is retrying
+  bool in_flight = false;      // a start has been commanded and not answered
+  bool was_started = false;    // it has run, if only for a moment
+  bool healthy = false;        // it has been healthy once
   bool stop_asked = false;
   std::uint32_t unmet = 0;    // conditions that are not so yet
   std::uint32_t users = 0;    // trials not over that depend on it
@@ -58,6 +69,8 @@ std::string_view to_string(TrialState state) {
       return "starting";
     case TrialState::running:
       return "running";
+    case TrialState::retrying:
+      return "retrying";
     case TrialState::succeeded:
       return "succeeded";
     case TrialState::failed:
@@ -76,7 +89,8 @@ struct Planner::Impl {
         experiment(the_experiment),
         plan(the_plan),
         options(the_options),
-        ready(the_experiment) {
+        ready(the_experiment),
+        canaries(the_experiment) {
     const auto& trials = experiment.trials;
     known.resize(trials.size());
     by_name.reserve(trials.size());
@@ -96,6 +110,7 @@ struct Planner::Impl {
   // ---- Events
 
   void on(const Begin& /*event*/) {
+    if (experiment.deadline > Seconds(0)) set_timer(schedule::Timer::Kind::deadline, 0, experiment.deadline);
     for (TrialIndex trial = 0; trial < known.size(); ++trial) {
       if (known[trial].unmet == 0) make_ready(trial);
     }
@@ -103,31 +118,55 @@ struct Planner::Impl {
 
   void on(const StartAnswered& event) {
     answered(event.trial);
-    if (event.seen) see(event.trial, *event.seen);
+    // One that has ended already was started by an earlier call, whose answer was lost.
+    if (event.seen) see(event.trial, *event.seen, event.seen->phase == Phase::ended);
+    if (known[event.trial].doom != Cause::none) command_stop(event.trial);
   }
 
   void on(const StartFailed& event) {
     answered(event.trial);
     // The engine's events may have shown that it runs although the answer was lost.
-    if (known[event.trial].state == TrialState::starting) {
-      fail(event.trial, fmt::format("could not be started: {}", event.error.message()), std::nullopt);
-    }
+    if (known[event.trial].state != TrialState::starting) return;
+    attempt_failed(event.trial, Cause::start, std::nullopt,
+                   fmt::format("could not be started: {}", event.error.message()));
+  }
+
+  void on(const StopAnswered& event) {
+    --stops_in_flight;
+    const Progress& it = known[event.trial];
+    // One that the engine had not begun to run is over without a word.
+    if (it.state == TrialState::starting && it.attempt == event.attempt && it.doom != Cause::none)
+      attempt_failed(event.trial, it.doom, std::nullopt);
   }
 
   void on(const StopFailed& event) {
-    if (is_over(known[event.trial].state)) return;
-    fail(event.trial, fmt::format("could not be stopped: {}", event.error.message()), std::nullopt);
+    --stops_in_flight;
+    const Progress& it = known[event.trial];
+    if (it.state != TrialState::running && it.state != TrialState::starting) return;
+    // It may live on: there must be no other attempt.
+    std::string why = fmt::format("could not be stopped: {}", event.error.message());
+    if (it.doom != Cause::none) why = fmt::format("{}, and {}", words_of_doom(event.trial), why);
+    fail(event.trial, it.doom, std::nullopt, std::move(why));
+  }
+
+  void on(const Collected& event) {
+    if (!std::exchange(known[event.trial].collecting, false)) return;
+    --collecting;
+    retry_when_possible(event.trial);
   }
 
   void on(const Seen& event) {
     if (event.sighting.key.run != run) {
       see_other(event.sighting);
     } else if (const auto trial = find(event.sighting)) {
-      see(*trial, event.sighting);
+      see(*trial, event.sighting, false);
     }
   }
 
-  void on(const ListingBegins& /*event*/) { ++listings; }
+  void on(const ListingBegins& event) {
+    ++listings;
+    after_break = event.after_break;
+  }
 
   void on(const Listed& event) {
     std::vector<bool> listed(known.size());
@@ -139,9 +178,10 @@ struct Planner::Impl {
         see_other(sighting);
       } else if (const auto trial = find(sighting)) {
         listed[*trial] = true;
-        see(*trial, sighting);
+        see(*trial, sighting, after_break);
       }
     }
+    after_break = false;
     for (TrialIndex trial = 0; trial < known.size(); ++trial) {
       if (!listed[trial] && known[trial].state == TrialState::running && known[trial].seen_at < listings) {
         vanish(trial);
@@ -151,11 +191,14 @@ struct Planner::Impl {
 
   void on(const Interrupt& /*event*/) { interrupted = true; }
 
+  void on(const Tick& /*event*/) {}
+
   // ---- Sightings
 
+  // The trial whose present attempt this is.
   [[nodiscard]] std::optional<TrialIndex> find(const Sighting& sighting) const {
     const auto found = by_name.find(sighting.key.trial);
-    if (found == by_name.end()) return std::nullopt;
+    if (found == by_name.end() || known[found->second].attempt != sighting.key.attempt) return std::nullopt;
     return found->second;
   }
 
@@ -170,9 +213,10 @@ struct Planner::Impl {
     other = {.holds = runs, .is_over = !runs};
   }
 
-  void see(TrialIndex trial, const Sighting& sighting) {
+  void see(TrialIndex trial, const Sighting& sighting, bool after_a_break) {
     const TrialState state = known[trial].state;
-    if (is_over(state) || sighting.phase == Phase::created) return;
+    if (state != TrialState::starting && state != TrialState::running) return;
+    if (sighting.phase == Phase::created) return;
     // What an engine could not start is made anew, and what is told late may be of the first.
     std::string& id = known[trial].id;
     if (state == TrialState::running && !id.empty() && id != sighting.id) return;
@@ -184,7 +228,7 @@ struct Planner::Impl {
     }
     if (state != TrialState::running) run_began(trial);
     if (sighting.phase == Phase::ended) {
-      end(trial, sighting.exit_code);
+      end(trial, sighting, after_a_break);
     } else if (sighting.health == Health::healthy) {
       become_healthy(trial);
     } else if (sighting.health == Health::unhealthy && !known[trial].healthy) {
@@ -193,11 +237,13 @@ struct Planner::Impl {
   }
 
   void run_began(TrialIndex trial) {
-    known[trial].was_started = true;
+    const bool is_first = !std::exchange(known[trial].was_started, true);
     known[trial].seen_at = listings;
     move(trial, TrialState::running);
     tell({.trial = trial, .state = TrialState::running});
-    satisfy(trial, Condition::started);
+    const Seconds timeout = experiment.trials[trial].timeout;
+    if (timeout > Seconds(0)) set_timer(schedule::Timer::Kind::timeout, trial, timeout);
+    if (is_first) satisfy(trial, Condition::started);
     stop_when_unused(trial);
   }
 
@@ -208,14 +254,14 @@ struct Planner::Impl {
   }
 
   // An ended trial whose exit code nobody knows has not been seen to succeed.
-  void end(TrialIndex trial, std::optional<int> exit_code) {
-    if (known[trial].stop_asked) {
-      finish(trial, {.trial = trial, .state = TrialState::stopped, .exit_code = exit_code});
-    } else if (exit_code == 0) {
-      finish(trial, {.trial = trial, .state = TrialState::succeeded, .exit_code = exit_code});
+  void end(TrialIndex trial, const Sighting& sighting, bool after_a_break) {
+    const Progress& it = known[trial];
+    if (it.stop_asked) {
+      finish(trial, {.trial = trial, .state = TrialState::stopped, .exit_code = sighting.exit_code});
+    } else if (it.doom == Cause::none && sighting.exit_code == 0) {
+      finish(trial, {.trial = trial, .state = TrialState::succeeded, .exit_code = sighting.exit_code});
     } else {
-      fail(trial, exit_code ? fmt::format("exit code {}", *exit_code) : "ended; its exit code is not known",
-           exit_code);
+      attempt_failed(trial, schedule::cause_of(sighting, after_a_break), sighting.exit_code);
     }
   }
 
@@ -223,21 +269,201 @@ struct Planner::Impl {
     if (known[trial].stop_asked) {
       finish(trial, {.trial = trial, .state = TrialState::stopped});
     } else {
-      fail(trial, "its container was removed while it ran", std::nullopt);
+      attempt_failed(trial, Cause::stopped, std::nullopt);
+    }
+  }
+
+  // ---- Failure
+
+  [[nodiscard]] Slots slots_of(TrialIndex trial) const {
+    Slots slots = experiment.trials[trial].slots;
+    slots.memory = std::max(slots.memory, known[trial].memory);
+    return slots;
+  }
+
+  [[nodiscard]] std::string words_of_doom(TrialIndex trial) const {
+    const Progress& it = known[trial];
+    if (it.doom == Cause::stopped) return "stopped: " + halted;
+    return schedule::failure_text(experiment.trials[trial], it.doom, std::nullopt, {});
+  }
+
+  // `words`: empty for those of the cause.
+  void attempt_failed(TrialIndex trial, Cause cause, std::optional<int> exit_code, std::string words = {}) {
+    Progress& it = known[trial];
+    if (it.doom != Cause::none) {
+      cause = it.doom;
+      words = words_of_doom(trial);
+    } else if (words.empty()) {
+      words = schedule::failure_text(experiment.trials[trial], cause, exit_code, slots_of(trial).memory);
+    }
+    // Of one that never ran, or has been removed, there is nothing to take.
+    if (it.state == TrialState::running && exit_code) collect(trial);
+    if (may_retry(trial, cause)) {
+      retry(trial, cause, exit_code, words);
+    } else {
+      if (it.attempt > 1) words += fmt::format(", after {} attempts", it.attempt);
+      fail(trial, cause, exit_code, std::move(words));
+    }
+  }
+
+  void collect(TrialIndex trial) {
+    known[trial].collecting = true;
+    ++collecting;
+    out->commands.emplace_back(CollectCommand{.trial = trial, .attempt = known[trial].attempt});
+  }
+
+  [[nodiscard]] bool may_retry(TrialIndex trial, Cause cause) const {
+    const Retries& retries = experiment.trials[trial].retries;
+    if (interrupted || !halted.empty() || retries.max == 0) return false;
+    if (!retries.on.test(static_cast<std::size_t>(cause))) return false;
+    if (cause == Cause::host_lost) return known[trial].losses < k_losses_max;
+    return known[trial].failures < retries.max;
+  }
+
+  void retry(TrialIndex trial, Cause cause, std::optional<int> exit_code, const std::string& words) {
+    Progress& it = known[trial];
+    give_back_slots(trial);
+    ++(cause == Cause::host_lost ? it.losses : it.failures);
+    if (cause == Cause::oom) grow_memory(trial);
+    // A host that is back is tried at once.
+    const Seconds pause = cause == Cause::host_lost
+                              ? Seconds(0)
+                              : schedule::pause_after(experiment.trials[trial].retries, it.failures);
+    move(trial, TrialState::retrying);
+    tell({.trial = trial,
+          .state = TrialState::retrying,
+          .cause = cause,
+          .ran = it.was_started,
+          .exit_code = exit_code,
+          .reason = fmt::format("{}; attempt {} in {}", words, it.attempt + 1, to_string(pause))});
+    ++it.attempt;
+    it.doom = Cause::none;
+    it.id.clear();
+    it.pause_is_over = false;
+    set_timer(schedule::Timer::Kind::retry, trial, pause);
+  }
+
+  void grow_memory(TrialIndex trial) {
+    const auto had = static_cast<double>(slots_of(trial).memory.count);
+    Bytes grown{static_cast<std::int64_t>(had * experiment.trials[trial].retries.grow_memory)};
+    if (options.capacity) grown = std::min(grown, options.capacity->memory);
+    known[trial].memory = std::max(known[trial].memory, grown);
+  }
+
+  void retry_when_possible(TrialIndex trial) {
+    const Progress& it = known[trial];
+    if (it.state == TrialState::retrying && it.pause_is_over && !it.collecting && !it.in_flight)
+      enter_line(trial);
+  }
+
+  // Ends an attempt that nobody has time for any more.
+  void doom(TrialIndex trial, Cause cause) {
+    Progress& it = known[trial];
+    if (it.doom != Cause::none || it.stop_asked) return;
+    it.doom = cause;
+    // What is being started is stopped when the engine has answered.
+    if (!it.in_flight) command_stop(trial);
+  }
+
+  void command_stop(TrialIndex trial) {
+    const TrialState state = known[trial].state;
+    if (state != TrialState::starting && state != TrialState::running) return;
+    ++stops_in_flight;
+    out->commands.emplace_back(StopCommand{.trial = trial, .attempt = known[trial].attempt});
+  }
+
+  // From now on nothing starts.
+  void halt(std::string why) {
+    if (!halted.empty()) return;
+    halted = std::move(why);
+    // All of them before what it means to others, each of whom is told this reason.
+    const bool nested = std::exchange(spreading, true);
+    for (TrialIndex trial = 0; trial < known.size(); ++trial) {
+      const TrialState state = known[trial].state;
+      if (state == TrialState::waiting || state == TrialState::ready || state == TrialState::retrying)
+        finish(trial, {.trial = trial, .state = TrialState::blocked, .reason = "not started: " + halted});
+    }
+    spreading = nested;
+    if (!nested) spread_all();
+  }
+
+  void halt_after_failures() {
+    const std::size_t failed = counts[index(TrialState::failed)];
+    if (experiment.failures_max == 0 || failed < experiment.failures_max) return;
+    halt(fmt::format("{} trial{} failed, as many as may (max_failures)", failed,
+                     failed == 1 ? " has" : "s have"));
+  }
+
+  void deadline_passed() {
+    halt(fmt::format("the run's deadline of {} has passed", to_string(experiment.deadline)));
+    for (TrialIndex trial = 0; trial < known.size(); ++trial) {
+      const TrialState state = known[trial].state;
+      if (state != TrialState::starting && state != TrialState::running) continue;
+      if (experiment.trials[trial].service && state == TrialState::running) {
+        ask_stop(trial);
+      } else {
+        doom(trial, Cause::stopped);
+      }
+    }
+  }
+
+  // ---- Timers
+
+  void set_timer(schedule::Timer::Kind kind, TrialIndex trial, Seconds from_now) {
+    timers.set({.at = now + std::chrono::ceil<Instant::duration>(from_now),
+                .kind = kind,
+                .trial = trial,
+                .attempt = known[trial].attempt});
+  }
+
+  void fire_timers() {
+    while (const auto timer = timers.take(now)) fire(*timer);
+  }
+
+  void fire(const schedule::Timer& timer) {
+    using Kind = schedule::Timer::Kind;
+    if (timer.kind == Kind::deadline) {
+      deadline_passed();
+      return;
+    }
+    Progress& it = known[timer.trial];
+    if (it.attempt != timer.attempt) return;
+    if (timer.kind == Kind::timeout && it.state == TrialState::running) doom(timer.trial, Cause::timeout);
+    if (timer.kind == Kind::start_deadline && it.state == TrialState::starting)
+      doom(timer.trial, Cause::start_deadline);
+    if (timer.kind == Kind::retry && it.state == TrialState::retrying) {
+      it.pause_is_over = true;
+      retry_when_possible(timer.trial);
     }
   }
 
   // ---- Changes of state
 
+  // What it depends on is so.
   void make_ready(TrialIndex trial) {
-    move(trial, TrialState::ready);
-    ready.push(trial);
+    if (canaries.admit(trial)) {
+      enter_line(trial);
+    } else if (const auto canary = canaries.failed_of(trial)) {
+      block(trial, *canary, canary_words(*canary));
+    }
   }
 
-  void fail(TrialIndex trial, std::string reason, std::optional<int> exit_code) {
-    finish(
-        trial,
-        {.trial = trial, .state = TrialState::failed, .exit_code = exit_code, .reason = std::move(reason)});
+  void enter_line(TrialIndex trial) {
+    move(trial, TrialState::ready);
+    ready.push(trial, slots_of(trial));
+  }
+
+  [[nodiscard]] std::string canary_words(TrialIndex canary) const {
+    return fmt::format("`{}`, the canary of its shape, failed", name(canary));
+  }
+
+  void fail(TrialIndex trial, Cause cause, std::optional<int> exit_code, std::string reason) {
+    finish(trial, {.trial = trial,
+                   .state = TrialState::failed,
+                   .cause = cause,
+                   .exit_code = exit_code,
+                   .reason = std::move(reason)});
+    halt_after_failures();
   }
 
   // A trial is over. What becomes of those around it is put on a list rather than done by recursion: a chain
@@ -249,7 +475,10 @@ struct Planner::Impl {
     tell(std::move(fact));
     if (!experiment.trials[trial].service) --unfinished_work;
     over.push_back(trial);
-    if (spreading) return;
+    if (!spreading) spread_all();
+  }
+
+  void spread_all() {
     spreading = true;
     while (!over.empty()) {
       const TrialIndex next = over.back();
@@ -273,9 +502,21 @@ struct Planner::Impl {
     }
     if (!it.healthy) block_users(trial, Condition::healthy);
     if (!it.was_started) block_users(trial, Condition::started);
+    spread_to_shape(trial);
     for (const Edge& need : plan.nodes[trial].needs) {
       --known[need.trial].users;
       stop_when_unused(need.trial);
+    }
+  }
+
+  // What the end of a canary means to those that waited for it.
+  void spread_to_shape(TrialIndex trial) {
+    if (known[trial].state == TrialState::succeeded) {
+      for (const TrialIndex kept : canaries.passed(trial))
+        if (known[kept].state == TrialState::waiting) enter_line(kept);
+    } else {
+      for (const TrialIndex kept : canaries.failed(trial))
+        if (known[kept].state == TrialState::waiting) block(kept, trial, canary_words(trial));
     }
   }
 
@@ -290,19 +531,24 @@ struct Planner::Impl {
   void block_users(TrialIndex trial, Condition condition) {
     for (const Edge& edge : plan.nodes[trial].needed_by) {
       if (edge.condition == condition && known[edge.trial].state == TrialState::waiting) {
-        block(edge.trial, trial, condition);
+        block_by_need(edge.trial, trial, condition);
       }
     }
   }
 
-  void block(TrialIndex trial, TrialIndex cause, Condition condition) {
-    TrialIndex root = cause;
-    if (const auto found = roots.find(cause); found != roots.end()) root = found->second;
+  void block_by_need(TrialIndex trial, TrialIndex need, Condition condition) {
+    const auto found = roots.find(need);
+    block(trial, need,
+          found == roots.end()
+              ? fmt::format("depends on `{}`, which {}", name(need), unmet_words(condition))
+              : fmt::format("depends on `{}`, which is blocked by `{}`", name(need), name(found->second)));
+  }
+
+  void block(TrialIndex trial, TrialIndex cause, std::string why) {
+    const auto found = roots.find(cause);
+    const TrialIndex root = found == roots.end() ? cause : found->second;
     roots.emplace(trial, root);
-    const std::string why =
-        root == cause ? fmt::format("depends on `{}`, which {}", name(root), unmet_words(condition))
-                      : fmt::format("depends on `{}`, which is blocked by `{}`", name(cause), name(root));
-    finish(trial, {.trial = trial, .state = TrialState::blocked, .reason = why, .root = root});
+    finish(trial, {.trial = trial, .state = TrialState::blocked, .reason = std::move(why), .root = root});
   }
 
   // ---- Services
@@ -326,14 +572,14 @@ struct Planner::Impl {
 
   void ask_stop(TrialIndex trial) {
     if (!experiment.trials[trial].service || known[trial].state != TrialState::running) return;
-    if (!std::exchange(known[trial].stop_asked, true))
-      out->commands.emplace_back(StopCommand{.trial = trial});
+    if (!std::exchange(known[trial].stop_asked, true)) command_stop(trial);
   }
 
   // ---- Starts
 
   void answered(TrialIndex trial) {
     if (std::exchange(known[trial].in_flight, false)) --in_flight;
+    retry_when_possible(trial);
   }
 
   using Line = schedule::ReadyLines::Line;
@@ -400,15 +646,18 @@ struct Planner::Impl {
       ++in_flight;
       take_slots(trial);
       tell({.trial = trial, .state = TrialState::starting});
-      out->commands.emplace_back(StartCommand{.trial = trial});
+      out->commands.emplace_back(
+          StartCommand{.trial = trial, .attempt = known[trial].attempt, .slots = slots_of(trial)});
+      const Seconds limit = experiment.trials[trial].start_deadline;
+      if (limit > Seconds(0)) set_timer(schedule::Timer::Kind::start_deadline, trial, limit);
     }
   }
 
   void take_slots(TrialIndex trial) {
-    const Trial& it = experiment.trials[trial];
-    held += it.slots;
-    if (it.service) {
-      held_by_services += it.slots;
+    const Slots slots = slots_of(trial);
+    held += slots;
+    if (experiment.trials[trial].service) {
+      held_by_services += slots;
     } else {
       ++alive;
     }
@@ -417,30 +666,45 @@ struct Planner::Impl {
   void give_back_slots(TrialIndex trial) {
     const TrialState state = known[trial].state;
     if (state != TrialState::starting && state != TrialState::running) return;
-    const Trial& it = experiment.trials[trial];
-    held -= it.slots;
-    if (it.service) {
-      held_by_services -= it.slots;
+    const Slots slots = slots_of(trial);
+    held -= slots;
+    if (experiment.trials[trial].service) {
+      held_by_services -= slots;
     } else {
       --alive;
     }
   }
 
   void move(TrialIndex trial, TrialState state) {
-    --counts[index(known[trial].state)];
-    ++counts[index(state)];
+    count(trial, -1);
     known[trial].state = state;
+    count(trial, 1);
   }
 
-  void tell(Fact fact) { out->facts.push_back(std::move(fact)); }
+  void count(TrialIndex trial, std::ptrdiff_t by) {
+    const TrialState state = known[trial].state;
+    counts[index(state)] += static_cast<std::size_t>(by);
+    const Trial& it = experiment.trials[trial];
+    if (state != TrialState::running || it.service || !is_watched(experiment, it)) return;
+    watched += static_cast<std::size_t>(by);
+    if (it.retries.max > 0) retriable += static_cast<std::size_t>(by);
+  }
+
+  void tell(Fact fact) {
+    fact.attempt = known[fact.trial].attempt;
+    out->facts.push_back(std::move(fact));
+  }
+
+  [[nodiscard]] std::size_t to_start() const {
+    return counts[index(TrialState::waiting)] + counts[index(TrialState::ready)] +
+           counts[index(TrialState::starting)] + counts[index(TrialState::retrying)];
+  }
 
   [[nodiscard]] bool done() const {
     if (in_flight > 0) return false;
     if (interrupted) return true;
-    const std::size_t to_start = counts[index(TrialState::waiting)] + counts[index(TrialState::ready)] +
-                                 counts[index(TrialState::starting)];
-    if (options.until == Until::started) return to_start == 0;
-    return to_start + counts[index(TrialState::running)] == 0;
+    if (to_start() + collecting + stops_in_flight > 0) return false;
+    return options.until == Until::started ? watched == 0 : counts[index(TrialState::running)] == 0;
   }
 
   RunId run;
@@ -452,6 +716,9 @@ struct Planner::Impl {
   std::unordered_map<std::string_view, TrialIndex> by_name;
   std::unordered_map<TrialIndex, TrialIndex> roots;  // of blocked trials
   schedule::ReadyLines ready;
+  schedule::Canaries canaries;
+  schedule::Timers timers;
+  Instant now{};
   std::array<std::size_t, k_trial_state_count> counts{};
   std::size_t in_flight = 0;
   struct Other {
@@ -469,7 +736,13 @@ struct Planner::Impl {
   std::vector<TrialIndex> services;
   std::size_t unfinished_work = 0;  // trials that are not services and not over
   std::uint64_t listings = 0;
+  bool after_break = false;         // the engine was away before the listing that is under way
+  std::size_t watched = 0;          // running trials, no services, that somebody must stay for
+  std::size_t retriable = 0;        // those of them that may be tried again
+  std::size_t collecting = 0;       // attempts of which something is being taken
+  std::size_t stops_in_flight = 0;  // commanded and not answered
   bool interrupted = false;
+  std::string halted;  // why nothing starts any more; empty: it does
   bool spreading = false;
   std::vector<TrialIndex> over;  // whose end has not been spread yet
   Step* out = nullptr;           // while step() runs
@@ -479,17 +752,23 @@ Planner::Planner(RunId run, const Experiment& experiment, const Plan& plan, Plan
     : impl_(std::make_unique<Impl>(std::move(run), experiment, plan, options)) {}
 Planner::~Planner() = default;
 
-Step Planner::step(const Event& event) {
+Step Planner::step(const Event& event, Instant now) {
   Step step;
   impl_->out = &step;
+  impl_->now = now;
   std::visit([this](const auto& one) { impl_->on(one); }, event);
+  impl_->fire_timers();
   impl_->start_what_fits();
   impl_->out = nullptr;
+  step.wake = impl_->timers.next();
   return step;
 }
 
 bool Planner::done() const {
   return impl_->done();
+}
+bool Planner::may_start_more() const {
+  return !impl_->interrupted && impl_->to_start() + impl_->retriable > 0;
 }
 TrialState Planner::state(TrialIndex trial) const {
   return impl_->known[trial].state;
@@ -505,6 +784,10 @@ const Slots& Planner::held() const {
 }
 const Slots& Planner::held_by_others() const {
   return impl_->held_by_others;
+}
+
+bool is_watched(const Experiment& experiment, const Trial& trial) {
+  return trial.retries.max > 0 || trial.timeout > Seconds(0) || experiment.deadline > Seconds(0);
 }
 
 std::vector<Error> check_slots(const Experiment& experiment, const Slots& capacity) {

@@ -1,9 +1,7 @@
 #include "schedule/ready.hpp"
 
-#include <map>
 #include <numeric>
 #include <random>
-#include <tuple>
 #include <utility>
 
 namespace combu::schedule {
@@ -23,21 +21,15 @@ std::vector<std::uint32_t> shuffled(std::size_t count, std::uint64_t seed) {
 
 ReadyLines::ReadyLines(const Experiment& experiment) : experiment_(experiment) {
   if (experiment.order == Order::random) ranks_ = shuffled(experiment.trials.size(), experiment.seed);
-  std::map<std::tuple<std::int64_t, std::int64_t, bool>, std::uint32_t> known;
-  line_of_.reserve(experiment.trials.size());
-  for (const Trial& trial : experiment.trials) {
-    const auto [at, is_new] =
-        known.try_emplace({trial.slots.cpus.nano, trial.slots.memory.count, trial.service},
-                          static_cast<std::uint32_t>(lines_.size()));
-    if (is_new) lines_.push_back({.slots = trial.slots, .service = trial.service, .places = {}});
-    line_of_.push_back(at->second);
-  }
 }
 
-void ReadyLines::push(TrialIndex trial) {
-  lines_[line_of_[trial]].places.push({.priority = experiment_.trials[trial].priority,
-                                       .rank = ranks_.empty() ? trial : ranks_[trial],
-                                       .trial = trial});
+void ReadyLines::push(TrialIndex trial, const Slots& slots) {
+  const Trial& it = experiment_.trials[trial];
+  const auto [at, is_new] =
+      line_of_.try_emplace({slots.cpus.nano, slots.memory.count, it.service}, lines_.size());
+  if (is_new) lines_.push_back({.slots = slots, .service = it.service, .places = {}});
+  lines_[at->second].places.push(
+      {.priority = it.priority, .rank = ranks_.empty() ? trial : ranks_[trial], .trial = trial});
 }
 
 }  // namespace combu::schedule

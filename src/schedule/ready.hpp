@@ -3,8 +3,9 @@
 
 #include <compare>
 #include <cstdint>
+#include <map>
 #include <queue>
-#include <unordered_map>
+#include <tuple>
 #include <vector>
 
 #include "combu/plan.hpp"
@@ -18,7 +19,8 @@ class ReadyLines {
  public:
   explicit ReadyLines(const Experiment& experiment);
 
-  void push(TrialIndex trial);
+  // `slots`: those of its next attempt.
+  void push(TrialIndex trial, const Slots& slots);
 
   // The place of a trial among those that are ready: the least is the first.
   struct Place {
@@ -39,10 +41,12 @@ class ReadyLines {
   [[nodiscard]] std::vector<Line>& lines() { return lines_; }
 
  private:
+  using Wish = std::tuple<std::int64_t, std::int64_t, bool>;
+
   const Experiment& experiment_;
   std::vector<std::uint32_t> ranks_;  // empty: the file's order
   std::vector<Line> lines_;
-  std::vector<std::uint32_t> line_of_;  // by trial
+  std::map<Wish, std::size_t> line_of_;
 };
 
 }  // namespace combu::schedule

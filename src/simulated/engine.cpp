@@ -50,7 +50,7 @@ class SimulatedEngine : public Engine {
     call(stop, [&](Instant now) { return world_.stop(key, now); });
   }
 
-  std::vector<Sighting> list(const Selector& selector, std::stop_token stop) override {
+  std::vector<Sighting> list(const Selector& selector, Look /*look*/, std::stop_token stop) override {
     return call(stop, [&](Instant now) { return world_.list(selector, now); });
   }
 

@@ -70,6 +70,8 @@ Script read_script(const Trial& trial, Seconds unknown_takes) {
     } else if (words[0] == "exit" && argument >= 0) {
       script.exit_code = static_cast<int>(argument);
       break;
+    } else if (words[0] == "eat" && words.size() == 2) {
+      script.eats = parse_bytes(words[1]);
     } else if (words[0] == "echo") {
       script.output.push_back(echo(words));
     } else if (words[0] == "true" || words[0] == "false") {

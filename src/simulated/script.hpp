@@ -13,6 +13,7 @@ struct Script {
   int exit_code = 0;
   std::vector<World::LogLine> output;
   bool cannot_start = false;
+  Bytes eats{};  // the memory that it needs
 };
 
 [[nodiscard]] Script read_script(const Trial& trial, Seconds unknown_takes);

@@ -132,11 +132,16 @@ Sighting World::start(const Run& run, const Trial& trial, int attempt, Instant n
   const Key key{.run = run.id, .trial = trial.name, .attempt = attempt};
   const auto holder = containers_.find(trial.name);
   if (holder != containers_.end()) {
-    if (holder->second.stranger || holder->second.seen.key != key) {
+    const Sighting& held = holder->second.seen;
+    const bool is_before = held.key.run == run.id && held.key.attempt < attempt && held.phase == Phase::ended;
+    if (holder->second.stranger || (held.key != key && !is_before)) {
       throw Error(ErrorKind::conflict, trial.name, "the name is taken by another container");
     }
-    leave(now);
-    return holder->second.seen;
+    if (!is_before) {
+      leave(now);
+      return held;
+    }
+    remove(trial.name);
   }
   if (cannot_be_had(trial.image))
     throw Error(ErrorKind::not_found, trial.name, "no such image: " + trial.image);
@@ -174,8 +179,10 @@ void World::run_script(Container& container, const Trial& trial, const Script& s
   container.log = script.output;
   container.exits_with = script.exit_code;
   Seconds takes = script.takes;
-  if (chance(options_.faults.out_of_memory)) {
+  const bool too_large = trial.slots.memory.count > 0 && script.eats > trial.slots.memory;
+  if (chance(options_.faults.out_of_memory) || too_large) {
     container.exits_with = 137;
+    container.ends_by_oom = true;
     takes /= 2;
   }
   due(container, later(now, takes), Due::What::end);
@@ -201,7 +208,12 @@ bool World::stop(const Key& key, Instant now) {
   enter(now);
   const Container* found = find(key);
   const bool runs = found != nullptr && found->seen.phase == Phase::running;
-  if (runs) end(containers_.at(key.trial), 143);
+  if (runs) {
+    Container& container = containers_.at(key.trial);
+    container.ends_by_oom = false;
+    container.seen.stopped = true;
+    end(container, 143);
+  }
   leave(now);
   return runs;
 }
@@ -226,9 +238,7 @@ Released World::release(const Selector& selector, Instant now) {
   for (const std::string& name : names) {
     Container& container = containers_.at(name);
     if (container.seen.phase == Phase::running) end(container, 137);
-    container.seen.phase = Phase::gone;
-    emit(container.seen);
-    containers_.erase(name);
+    remove(name);
     ++released.attempts;
   }
   if (selector.trials.empty()) {
@@ -251,6 +261,13 @@ Released World::release(const Selector& selector, Instant now) {
   }
   leave(now);
   return released;
+}
+
+void World::remove(const std::string& name) {
+  Container& container = containers_.at(name);
+  container.seen.phase = Phase::gone;
+  emit(container.seen);
+  containers_.erase(name);
 }
 
 World::Log World::log(const Key& key, Instant now) {
@@ -295,6 +312,7 @@ std::optional<Instant> World::next_due() const {
 void World::end(Container& container, int exit_code) {
   container.seen.phase = Phase::ended;
   container.seen.exit_code = exit_code;
+  container.seen.oom = container.ends_by_oom;
   container.seen.status = fmt::format("Exited ({})", exit_code);
   for (const Port& port : container.ports) ports_.erase(port);
   emit(container.seen);
@@ -336,7 +354,9 @@ void World::crash(Instant now) {
   for (auto& [id, watch] : std::exchange(watches_, {})) watch.broken();
   if (options_.faults.live_restore) return;
   for (auto& [name, container] : containers_) {
-    if (!container.stranger && container.seen.phase == Phase::running) end(container, 255);
+    if (container.stranger || container.seen.phase != Phase::running) continue;
+    container.ends_by_oom = false;
+    end(container, 255);
   }
 }
 

@@ -12,6 +12,7 @@
 #include "combu/spec.hpp"
 #include "spec/document.hpp"
 #include "spec/environment.hpp"
+#include "spec/failure.hpp"
 #include "spec/fields.hpp"
 #include "spec/json.hpp"
 #include "spec/layer.hpp"
@@ -37,6 +38,8 @@ class ExperimentReader final : public DocumentSink {
 
   void top_field(const std::string& name, const Json& value) override {
     const Place place = root_.key(name);
+    // Jsonnet's `if` without `else` gives null: as if the field were not there.
+    if (value.is_null() && name != k_trials && spec::top_field(name)) return;
     if (name == "experiment") {
       read_experiment_name(value, place);
     } else if (name == "defaults") {
@@ -52,6 +55,12 @@ class ExperimentReader final : public DocumentSink {
         experiment_.order = static_cast<Order>(*choice);
     } else if (name == "seed") {
       experiment_.seed = read_count(value, place, report_).value_or(0);
+    } else if (name == "deadline") {
+      experiment_.deadline = read_limit(value, place, report_);
+    } else if (name == "max_failures") {
+      max_failures_ = read_max_failures(value, place, report_);
+    } else if (name == "canary") {
+      experiment_.canary = read_flag(value, place, report_).value_or(false);
     } else if (!own_field(name)) {
       refuse(name, place);
     }
@@ -96,7 +105,7 @@ class ExperimentReader final : public DocumentSink {
       Json object = value;
       defaults_ = LayerReader(LayerKind::defaults, caller_, env_files_, report_).read(object, place);
       check_params(defaults_.params, Json::object(), place.key(field_name(Field::params)), report_);
-    } else if (!value.is_null()) {
+    } else {
       report_.add(place, fmt::format("must be an object of a trial's fields, not {}", shown(value)));
     }
   }
@@ -115,6 +124,7 @@ class ExperimentReader final : public DocumentSink {
       report_.add(*trials_, "no trials: the array is empty");
     }
     experiment_.trials.shrink_to_fit();
+    experiment_.failures_max = max_failures_.of(experiment_.trials.size());
     if (!defaults_.docker.empty()) experiment_.defaults_docker = compact(defaults_.docker);
     return {std::move(experiment_), report_.take()};
   }
@@ -167,6 +177,7 @@ class ExperimentReader final : public DocumentSink {
   Report report_;
   EnvFiles env_files_;
   Experiment experiment_;
+  MaxFailures max_failures_;
   Layer defaults_;
   bool defaults_known_ = false;
   Json late_defaults_;

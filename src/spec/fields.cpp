@@ -58,15 +58,17 @@ constexpr std::array k_spellings{
     FieldSpelling{"mem_limit", Field::memory},
     FieldSpelling{"shm_size", Field::shm_size},
     FieldSpelling{"priority", Field::priority},
+    FieldSpelling{"retries", Field::retries},
+    FieldSpelling{"timeout", Field::timeout},
+    FieldSpelling{"start_deadline", Field::start_deadline},
     FieldSpelling{"deploy", Field::deploy},
     FieldSpelling{"docker", Field::docker},
 };
 
 // With what people of compose write for them.
 constexpr auto k_planned = std::to_array<std::string_view>(
-    {"slots",    "gpus",   "deadline", "canary",  "retries",    "max_failures",  "timeout", "build",
-     "metrics",  "inputs", "outputs",  "collect", "cache",      "secrets",       "gang",    "worker",
-     "replicas", "scale",  "reuse",    "swarm",   "kubernetes", "start_deadline"});
+    {"slots", "gpus", "build", "metrics", "inputs", "outputs", "collect", "cache", "secrets", "gang",
+     "worker", "replicas", "scale", "reuse", "swarm", "kubernetes"});
 
 }  // namespace
 
@@ -89,8 +91,8 @@ bool planned_field(std::string_view spelling) {
 }
 
 const std::vector<std::string_view>& top_fields() {
-  static const std::vector<std::string_view> k_fields{"experiment", "defaults", "trials",
-                                                      "parallel",   "order",    "seed"};
+  static const std::vector<std::string_view> k_fields{
+      "experiment", "defaults", "trials", "parallel", "order", "seed", "deadline", "max_failures", "canary"};
   return k_fields;
 }
 

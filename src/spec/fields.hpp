@@ -41,6 +41,9 @@ enum class Field {
   memory,
   shm_size,
   priority,
+  retries,
+  timeout,
+  start_deadline,
   deploy,
   docker,
 };

@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <string>
@@ -77,29 +78,61 @@ std::vector<HostPath> distinct_paths(const Experiment& experiment) {
   return paths;
 }
 
+bool is_absent(const HostPath& path) {
+  struct stat status {};
+  return stat(path.volume->source.c_str(), &status) != 0 && (errno == ENOENT || errno == ENOTDIR);
+}
+
+// Of one that is there, or cannot be looked at; an empty text when it is sound, or absent.
+std::string fault_of(const HostPath& path) {
+  const std::string& source = path.volume->source;
+  struct stat status {};
+  if (stat(source.c_str(), &status) == 0) return fault_of_existing(source, status.st_mode, path.folder_meant);
+  return errno == ENOENT || errno == ENOTDIR ? "" : "cannot be read: " + reason(errno);
+}
+
+// Why an absent folder cannot be made, as far as the nearest one above it tells.
+std::string fault_of_making(const std::string& path) {
+  std::string above = path;
+  struct stat status {};
+  do {
+    above.resize(std::max<std::size_t>(above.rfind('/'), 1));
+  } while (stat(above.c_str(), &status) != 0 && above != "/");
+  if (!S_ISDIR(status.st_mode)) return fmt::format("is absent and cannot be made: {} is a file", above);
+  if (access(above.c_str(), W_OK | X_OK) == 0) return "";
+  return fmt::format("is absent and cannot be made: {}: {}", above, reason(errno));
+}
+
+Error error_of(const HostPath& path, const std::string& fault) {
+  return {ErrorKind::invalid, path.volume->path,
+          fmt::format("{} {} (trial `{}`)", path.volume->source, fault, shortened(path.trial->name))};
+}
+
 }  // namespace
+
+std::vector<Error> check_host_paths(const Experiment& experiment) {
+  std::vector<Error> errors;
+  for (const HostPath& path : distinct_paths(experiment)) {
+    std::string fault = fault_of(path);
+    if (fault.empty() && is_absent(path)) fault = fault_of_making(path.volume->source);
+    if (!fault.empty()) errors.push_back(error_of(path, fault));
+  }
+  return errors;
+}
 
 HostFolders make_host_folders(const Experiment& experiment, const Caller& caller) {
   HostFolders result;
-  for (const auto& [trial, volume, folder_meant] : distinct_paths(experiment)) {
-    const std::string& path = volume->source;
-    struct stat status {};
-    std::string fault;
-    if (stat(path.c_str(), &status) == 0) {
-      fault = fault_of_existing(path, status.st_mode, folder_meant);
-    } else if (errno == ENOENT || errno == ENOTDIR) {
-      fault = make_folders(path, caller);
+  for (const HostPath& path : distinct_paths(experiment)) {
+    std::string fault = fault_of(path);
+    if (fault.empty() && is_absent(path)) {
+      fault = make_folders(path.volume->source, caller);
       if (fault.empty()) {
-        result.made.push_back(path);
+        result.made.push_back(path.volume->source);
       } else {
         fault.insert(0, "is absent and cannot be made: ");
       }
-    } else {
-      fault = "cannot be read: " + reason(errno);
     }
-    if (fault.empty()) continue;
-    result.errors.emplace_back(ErrorKind::invalid, volume->path,
-                               fmt::format("{} {} (trial `{}`)", path, fault, shortened(trial->name)));
+    if (!fault.empty()) result.errors.push_back(error_of(path, fault));
   }
   return result;
 }

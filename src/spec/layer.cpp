@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "spec/failure.hpp"
 #include "spec/healthcheck.hpp"
 #include "spec/names.hpp"
 #include "spec/order.hpp"
@@ -149,6 +150,15 @@ void LayerReader::read_field(Field field, Json& value, const Place& place) {
     case Field::priority:
       trial.priority = read_integer(value, place, report_).value_or(0);
       return;
+    case Field::retries:
+      trial.retries = read_retries(value, place, report_);
+      return;
+    case Field::timeout:
+      trial.timeout = read_limit(value, place, report_);
+      return;
+    case Field::start_deadline:
+      trial.start_deadline = read_limit(value, place, report_);
+      return;
     case Field::deploy:
       deploy_ = &value;
       return;
@@ -270,6 +280,9 @@ void take_replaced(Layer& own, const Layer& defaults) {
   if (wanted(Field::memory)) to.slots.memory = from.slots.memory;
   if (wanted(Field::shm_size)) to.shm_size = from.shm_size;
   if (wanted(Field::priority)) to.priority = from.priority;
+  if (wanted(Field::retries)) to.retries = from.retries;
+  if (wanted(Field::timeout)) to.timeout = from.timeout;
+  if (wanted(Field::start_deadline)) to.start_deadline = from.start_deadline;
   if (wanted(Field::stop_signal)) to.stop_signal = from.stop_signal;
   if (wanted(Field::stop_grace)) to.stop_grace = from.stop_grace;
 }
@@ -305,6 +318,8 @@ Trial combine(Layer&& own, const Layer& defaults, const Place& place, Report& re
   put_params(own.params, env);
   const bool labels = !own.cleared.test(bit(Field::labels));
   Trial trial = std::move(own.trial);
+  if (trial.retries.grow_memory > 1 && trial.slots.memory.count == 0)
+    report.add(place.key(field_name(Field::retries)).key("grow"), "there is no `memory` that could grow");
   trial.env = env.take();
   trial.labels = (labels ? laid(defaults.labels, own.labels) : std::move(own.labels)).take();
   if (!own.params.empty()) trial.params = compact(own.params);

@@ -46,7 +46,7 @@ std::optional<bool> read_flag(const Json& value, const Place& place, Report& rep
 std::string plain_number(const Json& number) {
   if (number.is_number_integer()) return number.dump();
   // More than anything is enough.
-  constexpr double k_beyond_all = 1e30;
+  constexpr double k_beyond_all = 1e19;
   return fmt::format("{:.9f}", std::clamp(number.get<double>(), -k_beyond_all, k_beyond_all));
 }
 

@@ -81,6 +81,15 @@ std::string failure_line(const Run& run, const Fact& fact) {
       fmt::format("{}: {}{}{}", to_string(fact.state), name, reason.empty() ? "" : ": ", reason));
 }
 
+std::string tail_lines(const Run& run, TrialIndex trial, const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) {
+    if (!text.empty()) text += '\n';
+    text += fmt::format("  {} | {}", run.experiment.trials[trial].name, clean_line(line));
+  }
+  return text;
+}
+
 std::string begin_line(const Run& run) {
   const std::size_t count = run.experiment.trials.size();
   return fmt::format("run {}: {} trial{}", run.id.text(), count, count == 1 ? "" : "s");

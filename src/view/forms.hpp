@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "combu/view.hpp"
 #include "view/block.hpp"
@@ -28,6 +29,8 @@ struct Surroundings {
 
 // "failed: solver-a-1: exit code 3"
 [[nodiscard]] std::string failure_line(const Run& run, const Fact& fact);
+// "  solver-a-1 | no space left on device", line by line.
+[[nodiscard]] std::string tail_lines(const Run& run, TrialIndex trial, const std::vector<std::string>& lines);
 // "run 0a1b2c3d4e5f: 103 trials"
 [[nodiscard]] std::string begin_line(const Run& run);
 // What a person is told after the first interrupt.

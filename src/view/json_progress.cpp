@@ -46,12 +46,18 @@ class JsonProgress final : public Progress {
 
   void fact(const Fact& fact) override {
     ordered_json fields{{"trial", run_->experiment.trials[fact.trial].name},
-                        {"state", to_string(fact.state)}};
+                        {"state", to_string(fact.state)},
+                        {"attempt", fact.attempt}};
     if (fact.healthy) fields["healthy"] = true;
+    if (fact.cause != Cause::none) fields["cause"] = to_string(fact.cause);
     if (fact.exit_code) fields["exit_code"] = *fact.exit_code;
     if (!fact.reason.empty()) fields["reason"] = fact.reason;
     if (fact.root) fields["root"] = run_->experiment.trials[*fact.root].name;
     tell("fact", fields);
+  }
+
+  void tail(TrialIndex trial, const std::vector<std::string>& lines) override {
+    tell("tail", {{"trial", run_->experiment.trials[trial].name}, {"lines", lines}});
   }
 
   void snapshot(const Snapshot& snapshot) override {

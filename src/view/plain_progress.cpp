@@ -41,7 +41,12 @@ class PlainProgress : public Progress {
   }
 
   void fact(const Fact& fact) override {
-    if (fact.state == TrialState::failed) say(failure_line(*run_, fact));
+    if (fact.state == TrialState::failed || fact.state == TrialState::retrying)
+      say(failure_line(*run_, fact));
+  }
+
+  void tail(TrialIndex trial, const std::vector<std::string>& lines) override {
+    say(tail_lines(*run_, trial, lines));
   }
 
   void snapshot(const Snapshot& snapshot) override {
@@ -92,6 +97,7 @@ class QuietProgress final : public PlainProgress {
   void note(std::string_view /*line*/) override {}
   void begin(const Run& /*run*/) override {}
   void fact(const Fact& /*fact*/) override {}
+  void tail(TrialIndex /*trial*/, const std::vector<std::string>& /*lines*/) override {}
   void snapshot(const Snapshot& /*snapshot*/) override {}
 };
 

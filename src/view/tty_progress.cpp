@@ -84,9 +84,15 @@ class TtyProgress final : public Progress {
   }
 
   void fact(const Fact& fact) override {
-    if (fact.state != TrialState::failed) return;
+    if (fact.state != TrialState::failed && fact.state != TrialState::retrying) return;
     std::scoped_lock lock(mutex_);
-    keep(failure_line(*run_, fact), k_red);
+    keep(failure_line(*run_, fact), fact.state == TrialState::failed ? k_red : std::string_view{});
+    repaint();
+  }
+
+  void tail(TrialIndex trial, const std::vector<std::string>& lines) override {
+    std::scoped_lock lock(mutex_);
+    keep(tail_lines(*run_, trial, lines), {});
     repaint();
   }
 

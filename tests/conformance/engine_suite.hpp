@@ -176,7 +176,7 @@ class EngineSuite : public testing::TestWithParam<Flavour> {
   std::vector<Sighting> list_all(const std::string& experiment) {
     Selector selector;
     selector.experiment = experiment;
-    return engine().list(selector, {});
+    return engine().list(selector, Look::closely, {});
   }
 
   // What is listed once `settled` is true of all of it: an engine's listing may lag behind its events by a
@@ -198,7 +198,8 @@ class EngineSuite : public testing::TestWithParam<Flavour> {
 
   std::vector<std::string> names(const Selector& selector) {
     std::vector<std::string> names;
-    for (const Sighting& sighting : engine().list(selector, {})) names.push_back(sighting.key.trial);
+    for (const Sighting& sighting : engine().list(selector, Look::closely, {}))
+      names.push_back(sighting.key.trial);
     return names;
   }
 
@@ -652,7 +653,8 @@ TEST_P(EngineSuite, ASetStopTokenEndsEveryVerb) {
   EXPECT_EQ(kind_of([&] { engine().start(run, run.experiment.trials[0], 1, stopped()); }),
             ErrorKind::cancelled);
   EXPECT_EQ(kind_of([&] { engine().stop(key, Seconds{1}, stopped()); }), ErrorKind::cancelled);
-  EXPECT_EQ(kind_of([&] { (void)engine().list(all_of(run), stopped()); }), ErrorKind::cancelled);
+  EXPECT_EQ(kind_of([&] { (void)engine().list(all_of(run), Look::closely, stopped()); }),
+            ErrorKind::cancelled);
   EXPECT_EQ(kind_of([&] { engine().logs(key, {}, tell_log, stopped()); }), ErrorKind::cancelled);
   EXPECT_EQ(kind_of([&] { engine().release(all_of(run), {}, stopped()); }), ErrorKind::cancelled);
   EXPECT_EQ(kind_of([&] {

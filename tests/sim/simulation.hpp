@@ -41,6 +41,8 @@ class Simulation {
   [[nodiscard]] const Planner& planner() const { return planner_; }
   [[nodiscard]] const std::map<TrialIndex, Fact>& last_facts() const { return last_; }
   [[nodiscard]] std::size_t starts_in_flight_seen_max() const { return in_flight_max_; }
+  // Why attempts have failed.
+  [[nodiscard]] const std::map<Cause, std::size_t>& causes() const { return causes_; }
   [[nodiscard]] Seconds elapsed() const { return now_ - Instant{}; }
   World& world() { return world_; }
   [[nodiscard]] Instant now() const { return now_; }
@@ -115,19 +117,19 @@ class Simulation {
       world_.watch(
           {.run = run_.id}, [this](const Sighting& sighting) { told_.push_back(sighting); },
           [this] { at(k_pause, [this] { watch(); }); }, now_);
-      list();
+      list(std::exchange(watched_, true));
     } catch (const Error&) {
       at(k_pause, [this] { watch(); });
     }
   }
 
   void break_silence() {
-    if (now_ - heard_ >= k_silence_max) list();
+    if (now_ - heard_ >= k_silence_max) list(false);
     at(k_silence_max, [this] { break_silence(); });
   }
 
-  void list() {
-    apply(ListingBegins{});
+  void list(bool after_break) {
+    apply(ListingBegins{.after_break = after_break});
     finish_list();
   }
 
@@ -140,38 +142,59 @@ class Simulation {
     }
   }
 
-  void start(TrialIndex trial) {
+  void carry_out(const StartCommand& command) {
     try {
-      const Sighting seen = world_.start(run_, run_.experiment.trials[trial], 1, now_);
-      apply(StartAnswered{.trial = trial, .seen = seen});
+      Trial trial = run_.experiment.trials[command.trial];
+      trial.slots = command.slots;
+      const Sighting seen = world_.start(run_, trial, command.attempt, now_);
+      apply(StartAnswered{.trial = command.trial, .seen = seen});
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::unavailable) {
-        at(k_pause, [this, trial] { start(trial); });
+        at(k_pause, [this, command] { carry_out(command); });
       } else {
-        apply(StartFailed{.trial = trial, .error = error});
+        apply(StartFailed{.trial = command.trial, .error = error});
       }
     }
   }
 
-  void stop(TrialIndex trial) {
+  void carry_out(const StopCommand& command) {
     try {
-      world_.stop({.run = run_.id, .trial = run_.experiment.trials[trial].name}, now_);
+      world_.stop(
+          {.run = run_.id, .trial = run_.experiment.trials[command.trial].name, .attempt = command.attempt},
+          now_);
+      apply(StopAnswered{.trial = command.trial, .attempt = command.attempt});
     } catch (const Error&) {
-      at(k_pause, [this, trial] { stop(trial); });
+      at(k_pause, [this, command] { carry_out(command); });
     }
+  }
+
+  // Its attempt's container is still there, or it was lost together with its engine's answer.
+  void carry_out(const CollectCommand& command) { apply(Collected{command.trial}); }
+
+  void give(const StartCommand& command) {
+    check_needs(command);
+    at(world_.draw_latency(), [this, command] { carry_out(command); });
+  }
+  void give(const StopCommand& command) {
+    at(Seconds(0.01), [this, command] { carry_out(command); });
+  }
+  void give(const CollectCommand& command) {
+    at(Seconds(0.01), [this, command] { carry_out(command); });
   }
 
   void apply(const Event& event) {
-    const Step step = planner_.step(event);
-    for (const Fact& fact : step.facts) note(fact);
-    for (const Command& command : step.commands) {
-      if (const auto* one = std::get_if<StartCommand>(&command)) {
-        check_needs(one->trial);
-        at(world_.draw_latency(), [this, trial = one->trial] { start(trial); });
-      } else {
-        at(Seconds(0.01), [this, trial = std::get<StopCommand>(command).trial] { stop(trial); });
-      }
+    const Step step = planner_.step(event, now_);
+    if (step.wake && (!wake_ || *step.wake != *wake_)) {
+      at(*step.wake - now_, [this] {
+        wake_.reset();
+        apply(Tick{});
+      });
     }
+    wake_ = step.wake;
+    for (const Command& command : step.commands)
+      if (const auto* one = std::get_if<StartCommand>(&command)) slots_[one->trial] = one->slots;
+    for (const Fact& fact : step.facts) note(fact);
+    for (const Command& command : step.commands) std::visit([this](const auto& one) { give(one); }, command);
     in_flight_max_ = std::max(in_flight_max_, planner_.starts_in_flight());
     if (planner_.starts_in_flight() > options_.starts_in_flight_max)
       broken_.emplace_back("too many starts in flight");
@@ -182,6 +205,7 @@ class Simulation {
       broken_.push_back(run_.experiment.trials[fact.trial].name + " changed after it was over");
     }
     count(fact);
+    if (fact.cause != Cause::none) ++causes_[fact.cause];
     if (fact.state == TrialState::running) ran_[fact.trial] = true;
     if (fact.healthy) healthy_[fact.trial] = true;
     last_[fact.trial] = fact;
@@ -192,8 +216,8 @@ class Simulation {
     const Trial& trial = run_.experiment.trials[fact.trial];
     const bool lives = fact.state == TrialState::starting || fact.state == TrialState::running;
     if (std::exchange(lives_[fact.trial], lives) == lives) return;
-    if (lives) held_ += trial.slots;
-    if (!lives) held_ -= trial.slots;
+    if (lives) held_ += slots_[fact.trial];
+    if (!lives) held_ -= slots_[fact.trial];
     if (!trial.service) alive_ += lives ? 1 : -1;
     if (options_.capacity && !held_.fit(*options_.capacity)) broken_.emplace_back("slots were given twice");
     const auto parallel_max = static_cast<std::ptrdiff_t>(run_.experiment.parallel_max);
@@ -201,8 +225,12 @@ class Simulation {
   }
 
   // What a trial needs is so before it is started: by the facts that were told.
-  void check_needs(TrialIndex trial) {
-    if (commanded_[trial]++ > 0) broken_.push_back(run_.experiment.trials[trial].name + " was started twice");
+  void check_needs(const StartCommand& command) {
+    const TrialIndex trial = command.trial;
+    if (++commanded_[trial] != command.attempt)
+      broken_.push_back(run_.experiment.trials[trial].name + " was started twice");
+    if (world_.is_running(run_.experiment.trials[trial].name) && command.attempt > 1)
+      broken_.push_back(run_.experiment.trials[trial].name + " has two attempts alive");
     for (const Edge& need : plan_.nodes[trial].needs) {
       const TrialState state = last_.contains(need.trial) ? last_[need.trial].state : TrialState::waiting;
       const bool met = (need.condition == Condition::started && ran_[need.trial]) ||
@@ -220,14 +248,18 @@ class Simulation {
   Planner planner_;
   Instant now_{};
   Instant heard_{};
+  bool watched_ = false;
   std::uint64_t order_ = 0;
   std::priority_queue<Later, std::vector<Later>, std::greater<>> later_;
   std::vector<Sighting> told_;
   std::map<TrialIndex, Fact> last_;
+  std::map<Cause, std::size_t> causes_;
   std::map<TrialIndex, bool> ran_;
   std::map<TrialIndex, bool> healthy_;
   std::map<TrialIndex, int> commanded_;
   std::map<TrialIndex, bool> lives_;
+  std::map<TrialIndex, Slots> slots_;
+  std::optional<Instant> wake_;
   Slots held_;
   std::ptrdiff_t alive_ = 0;
   std::size_t in_flight_max_ = 0;

@@ -35,6 +35,13 @@ Run random_run(std::mt19937_64& random) {
       one.slots.cpus.nano = static_cast<std::int64_t>(1 + below(4)) * 1'000'000'000;
     if (!service && below(4) == 0) one.slots.memory.count = static_cast<std::int64_t>(1 + below(8)) << 30U;
     one.priority = static_cast<int>(below(3));
+    if (below(2) == 0) {
+      one.retries.max = static_cast<int>(below(4));
+      one.retries.on.set();
+      if (one.slots.memory.count > 0) one.retries.grow_memory = 1.5;
+    }
+    if (!service && below(10) == 0) one.timeout = Seconds(static_cast<double>(1 + below(20)));
+    if (below(10) == 0) one.start_deadline = Seconds(0.2);
     if (below(10) == 0) one.networks = {"net" + std::to_string(below(3))};
     for (std::size_t need = i > 0 ? below(4) : 0; need > 0; --need) {
       const Trial& earlier = run.experiment.trials[below(i)];
@@ -75,9 +82,15 @@ void expect_record_equals_engine(Simulation& simulation, const Run& run) {
       case TrialState::succeeded:
         ASSERT_TRUE(found != engine.end()) << name;
         EXPECT_EQ(found->second.exit_code, 0) << name;
+        EXPECT_EQ(found->second.key.attempt, simulation.last_facts().at(trial).attempt) << name;
         break;
       case TrialState::blocked:
-        EXPECT_TRUE(found == engine.end()) << name << " is blocked, and exists";
+        // Of one that was to be tried again its last attempt is left.
+        if (simulation.last_facts().at(trial).attempt == 1) {
+          EXPECT_TRUE(found == engine.end()) << name << " is blocked, and exists";
+        } else if (found != engine.end()) {
+          EXPECT_EQ(found->second.phase, Phase::ended) << name;
+        }
         break;
       case TrialState::failed:
       case TrialState::stopped:
@@ -93,22 +106,32 @@ void expect_record_equals_engine(Simulation& simulation, const Run& run) {
 }
 
 TEST(Storm, EveryInvariantHoldsUnderEveryFault) {
+  std::map<Cause, std::size_t> causes;
   for (std::uint64_t seed = 1; seed <= seeds(); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     std::mt19937_64 random(seed);
     combu::Run run = random_run(random);
     if (seed % 3 == 0) run.experiment.parallel_max = 20;
     if (seed % 5 == 0) run.experiment.order = Order::random;
+    if (seed % 7 == 0) run.experiment.failures_max = 20;
+    if (seed % 11 == 0) run.experiment.deadline = Seconds(60);
+    if (seed % 13 == 0) run.experiment.canary = true;
     const Plan plan = test::plan(run.experiment);
     Simulation simulation(
         run, plan, {.starts_in_flight_max = 1 + seed % 16, .until = Until::ended, .capacity = k_capacity},
         {.seed = seed, .faults = every_fault(seed % 2 == 0)});
     EXPECT_THAT(simulation.play(), testing::IsEmpty());
     expect_record_equals_engine(simulation, run);
+    for (const auto& [cause, count] : simulation.causes()) causes[cause] += count;
     (void)simulation.release({.experiment = "storm"});
     EXPECT_THAT(simulation.truth(), testing::IsEmpty());
     for (int i = 0; i < 3; ++i) EXPECT_FALSE(simulation.world().has_network("net" + std::to_string(i)));
     if (testing::Test::HasFailure()) break;
+  }
+  // Otherwise the storm is none.
+  for (const Cause cause : {Cause::error, Cause::oom, Cause::timeout, Cause::start_deadline, Cause::host_lost,
+                            Cause::start, Cause::stopped}) {
+    EXPECT_GT(causes[cause], 10U) << to_string(cause);
   }
 }
 

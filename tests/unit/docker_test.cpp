@@ -43,11 +43,8 @@ Trial example_trial() {
 }
 
 json labels_json() {
-  return {{"combu.attempt", "1"},
-          {"combu.experiment", "exp"},
-          {"combu.file", "/f"},
-          {"combu.run", "run1"},
-          {"combu.trial", "a"}};
+  return {{"combu.attempt", "1"}, {"combu.cpus", "0"},   {"combu.experiment", "exp"}, {"combu.file", "/f"},
+          {"combu.memory", "0"},  {"combu.run", "run1"}, {"combu.service", "false"},  {"combu.trial", "a"}};
 }
 
 json body_of(const Trial& trial, NetworksAtCreate networks = NetworksAtCreate::all) {
@@ -129,7 +126,7 @@ TEST(ContainerJson, OfEveryField) {
       "PortBindings": {"80/tcp": [{"HostIp": "127.0.0.1", "HostPort": "8080"}, {"HostIp": "", "HostPort": "8081"}]}},
     "NetworkingConfig": {"EndpointsConfig": {"n1": {"Aliases": ["a"]}, "n2": {"Aliases": ["a"]}}},
     "Labels": {"combu.attempt": "1", "combu.experiment": "exp", "combu.file": "/f", "combu.run": "run1",
-               "combu.trial": "a", "l": "v"}})")
+               "combu.cpus": "0", "combu.memory": "0", "combu.service": "false", "combu.trial": "a", "l": "v"}})")
                                         .dump(1));
   EXPECT_EQ(
       body_of(trial, NetworksAtCreate::first).at("/NetworkingConfig/EndpointsConfig"_json_pointer).size(),
@@ -246,7 +243,7 @@ TEST(DockerSection, TakesWhatTheApiKnows) {
 TEST(Labels, AreReadBackAsTheyWereWritten) {
   const combu::Run run = example_run();
   const Labels labels = labels_of(run, example_trial(), 2);
-  const auto identity = identity_of(labels);
+  const auto identity = identity_of(labels, "a");
   ASSERT_TRUE(identity);
   EXPECT_EQ(identity->key, (Key{RunId("run1"), "a", 2}));
   EXPECT_EQ(identity->experiment, "exp");
@@ -259,13 +256,26 @@ TEST(Labels, WhatLacksOneIsNotOurs) {
   for (const char* name : {k_label_experiment, k_label_run, k_label_trial, k_label_attempt}) {
     Labels labels = labels_of(example_run(), example_trial(), 1);
     labels.erase(name);
-    EXPECT_FALSE(identity_of(labels)) << name;
+    EXPECT_FALSE(identity_of(labels, "a")) << name;
     labels[name] = "";
-    EXPECT_FALSE(identity_of(labels)) << name;
+    EXPECT_FALSE(identity_of(labels, "a")) << name;
   }
   Labels labels = labels_of(example_run(), example_trial(), 1);
   labels[k_label_attempt] = "1x";
-  EXPECT_FALSE(identity_of(labels));
+  EXPECT_FALSE(identity_of(labels, "a"));
+}
+
+TEST(Labels, ThoseOfAnImageThatWasMadeFromATrialAreNotItsContainers) {
+  const Labels labels = labels_of(example_run(), example_trial(), 1);
+  EXPECT_FALSE(identity_of(labels, "b"));
+  EXPECT_FALSE(identity_of(labels, ""));
+}
+
+TEST(Labels, SayWhatTheTrialIsNotSoThatNoImageSaysIt) {
+  const Labels labels = labels_of(example_run(), example_trial(), 1);
+  EXPECT_EQ(labels.at(k_label_service), "false");
+  EXPECT_EQ(labels.at(k_label_cpus), "0");
+  EXPECT_EQ(labels.at(k_label_memory), "0");
 }
 
 TEST(Labels, AnEmptySelectorStillSelectsOnlyOurs) {
@@ -408,7 +418,8 @@ TEST(Credentials, ComeFromAuths) {
 class CredentialPrograms : public testing::Test {
  protected:
   // NOLINTBEGIN(concurrency-mt-unsafe): there is one thread between two tests
-  CredentialPrograms() : path_(std::getenv("PATH")) {
+  CredentialPrograms() {
+    if (const char* path = std::getenv("PATH")) path_ = path;
     ::setenv("PATH", (folder_.path() + ":" + path_).c_str(), 1);
   }
   ~CredentialPrograms() override { ::setenv("PATH", path_.c_str(), 1); }
@@ -493,7 +504,7 @@ TEST(FindDocker, GoesByWhatDockersClientGoesBy) {
   EXPECT_THAT(error_of([&] { (void)find_in(environment); })->message(),
               HasSubstr("ssh:// addresses are not supported yet"));
   environment["DOCKER_CONTEXT"] = "gone";
-  EXPECT_EQ(error_of([&] { (void)find_in(environment); })->kind(), ErrorKind::not_found);
+  EXPECT_EQ(error_of([&] { (void)find_in(environment); })->kind(), ErrorKind::invalid);
   environment["DOCKER_HOST"] = "tcp://127.0.0.1:2375";
   EXPECT_EQ(find_in(environment).address.text(), "tcp://127.0.0.1:2375");
   EXPECT_EQ(find_in(environment, "unix:///mine").address.text(), "unix:///mine");
@@ -502,12 +513,21 @@ TEST(FindDocker, GoesByWhatDockersClientGoesBy) {
               HasSubstr("TLS is not supported yet"));
 }
 
+TEST(FindDocker, PlainTcpIsForThisMachineOnly) {
+  for (const char* address : {"tcp://127.0.0.1:2375", "tcp://localhost:1", "tcp://[::1]:2375"})
+    EXPECT_EQ(find_in({}, address).address.text(), address);
+  const auto error = error_of([&] { (void)find_in({{"DOCKER_HOST", "tcp://10.1.2.3:2375"}}); });
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->kind(), ErrorKind::invalid);
+  EXPECT_THAT(error->what(), HasSubstr("tcp://10.1.2.3:2375: DOCKER_HOST means another machine"));
+}
+
 TEST(FindDocker, ABrokenConfigIsNamed) {
   const Folder folder;
   folder.write("config.json", "{");
   const auto error = error_of([&] { (void)find_in({{"DOCKER_CONFIG", folder.path()}}); });
   ASSERT_TRUE(error);
-  EXPECT_EQ(error->kind(), ErrorKind::corrupt);
+  EXPECT_EQ(error->kind(), ErrorKind::invalid);
   EXPECT_EQ(error->subject(), folder.path() + "/config.json");
 }
 

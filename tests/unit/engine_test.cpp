@@ -23,7 +23,7 @@ class EngineMock : public Engine {
   MOCK_METHOD(std::optional<Sighting>, start, (const combu::Run&, const Trial&, int, std::stop_token),
               (override));
   MOCK_METHOD(void, stop, (const Key&, std::optional<Seconds>, std::stop_token), (override));
-  MOCK_METHOD(std::vector<Sighting>, list, (const Selector&, std::stop_token), (override));
+  MOCK_METHOD(std::vector<Sighting>, list, (const Selector&, Look, std::stop_token), (override));
   MOCK_METHOD(void, watch, (const Selector&, const std::function<void(const Change&)>&, std::stop_token),
               (override));
   MOCK_METHOD(void, logs,
@@ -76,9 +76,9 @@ TEST_F(RetryTest, RepeatsWhatWasNotAnsweredWithGrowingPauses) {
 }
 
 TEST_F(RetryTest, GivesUpInTheEnd) {
-  EXPECT_CALL(mock_, list(_, _)).WillRepeatedly(Throw(k_away));
+  EXPECT_CALL(mock_, list(_, _, _)).WillRepeatedly(Throw(k_away));
   try {
-    (void)engine_->list({}, {});
+    (void)engine_->list({}, Look::closely, {});
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::unavailable);
@@ -121,13 +121,13 @@ TEST_F(RetryTest, AWatchIsTakenUpAgainAndItsPausesBeginAnew) {
 
 TEST_F(RetryTest, AStopEndsTheRepeats) {
   std::stop_source stop;
-  EXPECT_CALL(mock_, list(_, _))
-      .WillOnce([&](const Selector&, const std::stop_token&) -> std::vector<Sighting> {
+  EXPECT_CALL(mock_, list(_, _, _))
+      .WillOnce([&](const Selector&, Look, const std::stop_token&) -> std::vector<Sighting> {
         stop.request_stop();
         throw Error(k_away);
       });
   try {
-    (void)engine_->list({}, stop.get_token());
+    (void)engine_->list({}, Look::closely, stop.get_token());
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::cancelled);

@@ -20,8 +20,12 @@ namespace {
 class Recorder : public Observer {
  public:
   void fact(const Fact& fact) override { facts.push_back(fact); }
+  void tail(TrialIndex trial, const std::vector<std::string>& lines) override {
+    tails.emplace_back(trial, lines);
+  }
   void snapshot(const Snapshot& snapshot) override { snapshots.push_back(snapshot); }
   std::vector<Fact> facts;
+  std::vector<std::pair<TrialIndex, std::vector<std::string>>> tails;
   std::vector<Snapshot> snapshots;
 };
 
@@ -56,8 +60,8 @@ class Gauge : public Engine {
   void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) override {
     engine_.stop(key, grace, stop);
   }
-  std::vector<Sighting> list(const Selector& selector, std::stop_token stop) override {
-    return engine_.list(selector, stop);
+  std::vector<Sighting> list(const Selector& selector, Look look, std::stop_token stop) override {
+    return engine_.list(selector, look, stop);
   }
   void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
              std::stop_token stop) override {
@@ -84,7 +88,7 @@ constexpr double k_speed = 200;
 
 class DriveTest : public testing::Test {
  protected:
-  Outcome drive(const combu::Run& run, const PlannerOptions& options, std::stop_token stop = {}) {
+  Outcome drive(const combu::Run& run, const PlannerOptions& options, const std::stop_token& stop = {}) {
     const Plan plan = test::plan(run.experiment);
     const auto retried = with_retry(engine_, {.pause = Seconds(0.01), .give_up = Seconds(20)}, real_clock());
     return combu::drive(*retried, run, plan, options, recorder_, real_clock(), stop);
@@ -103,7 +107,7 @@ TEST_F(DriveTest, StartsAllAndLeavesThemRunning) {
   EXPECT_EQ(outcome.last.started, 3U);
   EXPECT_EQ(outcome.running.size(), 3U);
   EXPECT_TRUE(outcome.unsuccessful.empty());
-  EXPECT_EQ(simulated_->list({.run = run.id}, {}).size(), 3U);
+  EXPECT_EQ(simulated_->list({.run = run.id}, Look::closely, {}).size(), 3U);
 }
 
 TEST_F(DriveTest, WaitsForTheEndAndTellsWhatFailed) {
@@ -140,7 +144,7 @@ TEST_F(DriveTest, SurvivesAnEngineThatDiesBetweenTwoStarts) {
   const Outcome outcome = combu::drive(*retried, run, plan, {}, recorder_, real_clock(), {});
   EXPECT_TRUE(outcome.unsuccessful.empty());
   EXPECT_EQ(outcome.running.size(), 40U);
-  EXPECT_EQ(retried->list({}, {}).size(), 40U);
+  EXPECT_EQ(retried->list({}, Look::closely, {}).size(), 40U);
 }
 
 TEST_F(DriveTest, AnEngineThatStaysAwayEndsTheRun) {
@@ -172,7 +176,7 @@ TEST_F(DriveTest, AStopLetsWhatIsInFlightFinishAndStartsNothingMore) {
   EXPECT_GE(outcome.last.started, 10U);
   EXPECT_LT(outcome.last.started, 200U);
   EXPECT_EQ(outcome.last.count(TrialState::starting), 0U);
-  EXPECT_EQ(simulated_->list({.run = run.id}, {}).size(), outcome.last.started);
+  EXPECT_EQ(simulated_->list({.run = run.id}, Look::closely, {}).size(), outcome.last.started);
 }
 
 TEST_F(DriveTest, FactsOfATrialComeInOrder) {

@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+#include <optional>
+
 #include "experiments.hpp"
 
 namespace combu {
@@ -17,25 +21,48 @@ class Planned {
       : experiment_(std::move(experiment)),
         plan_(test::plan(experiment_)),
         planner_(run_, experiment_, plan_, options) {
-    if (options.capacity) (void)planner_.step(Listed{});  // nobody else holds anything
+    if (options.capacity) (void)step(Listed{});  // nobody else holds anything
   }
 
-  std::string begin() { return text(planner_.step(Begin{})); }
-  std::string interrupt() { return text(planner_.step(Interrupt{})); }
-  std::string listing_begins() { return text(planner_.step(ListingBegins{})); }
+  std::string begin() { return text(step(Begin{})); }
+  std::string collected(const std::string& name) { return text(step(Collected{index(name)})); }
+  std::string stopped(const std::string& name) {
+    const TrialIndex trial = index(name);
+    return text(step(StopAnswered{.trial = trial, .attempt = attempts_[trial]}));
+  }
+  // Time goes by, to each moment that the planner wants to be woken at.
+  std::string pass(double seconds) {
+    const Instant end = now_ + std::chrono::duration_cast<Instant::duration>(Seconds(seconds));
+    while (wake_ && *wake_ <= end) {
+      now_ = std::max(now_, *wake_);
+      Step step = this->step(Tick{});
+      if (!step.commands.empty() || !step.facts.empty()) {
+        now_ = end;
+        return text(step);
+      }
+    }
+    now_ = end;
+    return " | ";
+  }
+  std::string listing_begins_after_a_break() { return text(step(ListingBegins{.after_break = true})); }
+  std::string out_of_memory(const std::string& name) {
+    Sighting it = sighting(name, Phase::ended);
+    it.exit_code = 137;
+    it.oom = true;
+    return seen(it);
+  }
+  std::string interrupt() { return text(step(Interrupt{})); }
+  std::string listing_begins() { return text(step(ListingBegins{})); }
   std::string started(const std::string& name) {
-    return text(planner_.step(StartAnswered{.trial = index(name), .seen = sighting(name, Phase::running)}));
+    return text(step(StartAnswered{.trial = index(name), .seen = sighting(name, Phase::running)}));
   }
-  std::string accepted(const std::string& name) {
-    return text(planner_.step(StartAnswered{.trial = index(name)}));
-  }
+  std::string accepted(const std::string& name) { return text(step(StartAnswered{.trial = index(name)})); }
   std::string not_started(const std::string& name) {
-    return text(planner_.step(
-        StartFailed{.trial = index(name), .error = Error(ErrorKind::refused, name, "port is taken")}));
+    return text(
+        step(StartFailed{.trial = index(name), .error = Error(ErrorKind::refused, name, "port is taken")}));
   }
   std::string not_stopped(const std::string& name) {
-    return text(
-        planner_.step(StopFailed{.trial = index(name), .error = Error(ErrorKind::refused, name, "no")}));
+    return text(step(StopFailed{.trial = index(name), .error = Error(ErrorKind::refused, name, "no")}));
   }
   std::string running(const std::string& name) { return seen(sighting(name, Phase::running)); }
   std::string ended(const std::string& name, int code) {
@@ -49,13 +76,17 @@ class Planned {
     it.health = health;
     return seen(it);
   }
-  std::string seen(const Sighting& it) { return text(planner_.step(Seen{it})); }
-  std::string listed(const std::vector<Sighting>& sightings) {
-    return text(planner_.step(Listed{sightings}));
-  }
+  std::string seen(const Sighting& it) { return text(step(Seen{it})); }
+  std::string listed(const std::vector<Sighting>& sightings) { return text(step(Listed{sightings})); }
 
-  [[nodiscard]] Sighting sighting(const std::string& name, Phase phase) const {
-    return {.key = {.run = run_, .trial = name}, .experiment = "test", .phase = phase};
+  // Of its present attempt, or of the one that is given.
+  [[nodiscard]] Sighting sighting(const std::string& name, Phase phase,
+                                  std::optional<int> attempt = std::nullopt) const {
+    const auto found = attempts_.find(index(name));
+    const int present = found == attempts_.end() ? 1 : found->second;
+    return {.key = {.run = run_, .trial = name, .attempt = attempt.value_or(present)},
+            .experiment = "test",
+            .phase = phase};
   }
   // An attempt of another run on the same engine, with two CPUs.
   std::string other(const std::string& id, Phase phase) {
@@ -80,13 +111,28 @@ class Planned {
     return 0;
   }
 
+  Step step(const Event& event) {
+    Step step = planner_.step(event, now_);
+    wake_ = step.wake;
+    for (const Command& command : step.commands)
+      if (const auto* start = std::get_if<StartCommand>(&command)) attempts_[start->trial] = start->attempt;
+    return step;
+  }
+
+  [[nodiscard]] std::string word(const StartCommand& /*command*/) const { return "start"; }
+  [[nodiscard]] std::string word(const StopCommand& /*command*/) const { return "stop"; }
+  [[nodiscard]] std::string word(const CollectCommand& /*command*/) const { return "collect"; }
+
   [[nodiscard]] std::string text(const Step& step) const {
     std::string commands;
     for (const Command& command : step.commands) {
-      const auto* start = std::get_if<StartCommand>(&command);
-      const TrialIndex trial = start != nullptr ? start->trial : std::get<StopCommand>(command).trial;
       if (!commands.empty()) commands += ", ";
-      commands += fmt::format("{} {}", start != nullptr ? "start" : "stop", experiment_.trials[trial].name);
+      commands += std::visit(
+          [this](const auto& one) {
+            return fmt::format("{} {}{}", word(one), experiment_.trials[one.trial].name,
+                               one.attempt == 1 ? "" : fmt::format("#{}", one.attempt));
+          },
+          command);
     }
     std::string facts;
     for (const Fact& fact : step.facts) {
@@ -102,6 +148,9 @@ class Planned {
   Experiment experiment_;
   Plan plan_;
   Planner planner_;
+  Instant now_{};
+  std::optional<Instant> wake_;
+  std::map<TrialIndex, int> attempts_;
 };
 
 constexpr PlannerOptions k_wait{.until = Until::ended};
@@ -168,9 +217,9 @@ TEST(Planner, SucceededAndFinished) {
   Planned it("a s<-a:succeeded f<-a:finished");
   (void)it.begin();
   (void)it.started("a");
-  EXPECT_EQ(
-      it.ended("a", 3),
-      "start f | a failed (exit code 3), s blocked (depends on `a`, which did not succeed), f starting");
+  EXPECT_EQ(it.ended("a", 3),
+            "collect a, start f | a failed (exit code 3), s blocked (depends on `a`, which did not succeed), "
+            "f starting");
 }
 
 TEST(Planner, BlockedNamesTheRoot) {
@@ -234,7 +283,9 @@ TEST(Planner, LateAndStrangeSightingsChangeNothing) {
   stranger.key.run = RunId("other");
   stranger.exit_code = 0;
   EXPECT_EQ(it.seen(stranger), " | ");
-  EXPECT_EQ(it.gone("nobody"), " | ");
+  stranger = it.sighting("a", Phase::gone);
+  stranger.key.trial = "nobody";
+  EXPECT_EQ(it.seen(stranger), " | ");
   (void)it.ended("a", 1);
   EXPECT_EQ(it.running("a"), " | ");
   EXPECT_EQ(it.ended("a", 0), " | ");
@@ -289,9 +340,11 @@ TEST(Planner, AServiceIsStoppedWhenItsLastUserIsOver) {
   (void)it.started("a");
   (void)it.started("b");
   EXPECT_EQ(it.ended("a", 0), " | a succeeded");
-  EXPECT_EQ(it.ended("b", 1), "stop db | b failed (exit code 1)");
-  EXPECT_FALSE(it.done());
+  EXPECT_EQ(it.ended("b", 1), "collect b, stop db | b failed (exit code 1)");
+  EXPECT_EQ(it.collected("b"), " | ");
   EXPECT_EQ(it.ended("db", 143), " | db stopped");
+  EXPECT_FALSE(it.done()) << "the engine has not answered";
+  (void)it.stopped("db");
   EXPECT_TRUE(it.done());
 }
 
@@ -307,7 +360,7 @@ TEST(Planner, AServiceThatDiesByItselfHasFailed) {
   Planned it("!db a<-db", k_wait);
   (void)it.begin();
   (void)it.started("db");
-  EXPECT_EQ(it.ended("db", 1), " | db failed (exit code 1)");
+  EXPECT_EQ(it.ended("db", 1), "collect db | db failed (exit code 1)");
 }
 
 TEST(Planner, AServiceThatCannotBeStoppedIsToldAndNotWaitedFor) {
@@ -334,6 +387,7 @@ TEST(Planner, AServiceThatNobodyIsLeftToUseIsNotStarted) {
   (void)it.started("first");
   (void)it.started("a");
   EXPECT_EQ(it.ended("a", 0), "stop first | a succeeded, second stopped");
+  (void)it.stopped("first");
   EXPECT_EQ(it.ended("first", 143), " | first stopped");
   EXPECT_TRUE(it.done());
 }
@@ -366,8 +420,8 @@ TEST(Planner, ALongChainNeitherRecursesNorStalls) {
   }
   const Plan plan = test::plan(experiment);
   Planner planner(RunId("r1"), experiment, plan, {});
-  (void)planner.step(Begin{});
-  const Step step = planner.step(StartFailed{.trial = 0, .error = Error(ErrorKind::refused, "", "no")});
+  (void)planner.step(Begin{}, {});
+  const Step step = planner.step(StartFailed{.trial = 0, .error = Error(ErrorKind::refused, "", "no")}, {});
   EXPECT_EQ(step.facts.size(), count);
   EXPECT_EQ(step.facts.back().root, 0U);
   EXPECT_TRUE(planner.done());
@@ -391,10 +445,10 @@ TEST(Slots, AreNotTakenBeforeItIsKnownWhatOthersHold) {
   const Experiment experiment = test::experiment("a=1 b");
   const Plan plan = test::plan(experiment);
   Planner planner(RunId("run1"), experiment, plan, with_cpus("4"));
-  const Step begun = planner.step(Begin{});
+  const Step begun = planner.step(Begin{}, {});
   ASSERT_EQ(begun.commands.size(), 1U);
   EXPECT_EQ(std::get<StartCommand>(begun.commands[0]).trial, 1U);
-  EXPECT_EQ(planner.step(Listed{}).commands.size(), 1U);
+  EXPECT_EQ(planner.step(Listed{}, {}).commands.size(), 1U);
 }
 
 TEST(Slots, OfAStartThatFailsAreFreeAgain) {
@@ -478,7 +532,7 @@ TEST(Planner, KeepsAtMostSoManyAliveWithoutCountingServices) {
   Planned it(experiment);
   EXPECT_EQ(it.begin(), "start cache, start b, start c | cache starting, b starting, c starting");
   EXPECT_EQ(it.started("cache"), " | cache running");
-  EXPECT_EQ(it.ended("b", 1), "start a | b running, b failed (exit code 1), a starting");
+  EXPECT_EQ(it.ended("b", 1), "collect b, start a | b running, b failed (exit code 1), a starting");
 }
 
 std::string random_order(std::uint64_t seed) {
@@ -492,6 +546,257 @@ TEST(Planner, ARandomOrderIsRepeatedByItsSeed) {
   EXPECT_EQ(random_order(1), random_order(1));
   EXPECT_NE(random_order(1), random_order(2));
   EXPECT_EQ(random_order(1).size(), random_order(2).size());
+}
+
+// ---- failure
+
+Experiment with_retries(const std::string& text, Retries retries) {
+  Experiment experiment = test::experiment(text);
+  if (retries.on.none()) retries.on.set();
+  for (Trial& trial : experiment.trials) trial.retries = retries;
+  return experiment;
+}
+
+TEST(Retries, AFailedAttemptIsFollowedByTheNextAfterAPause) {
+  Planned it(with_retries("a", {.max = 2}));
+  (void)it.begin();
+  (void)it.started("a");
+  EXPECT_EQ(it.ended("a", 1), "collect a | a retrying (exit code 1; attempt 2 in 1.0 s)");
+  EXPECT_EQ(it.collected("a"), " | ");
+  EXPECT_EQ(it.pass(0.9), " | ");
+  EXPECT_EQ(it.pass(0.1), "start a#2 | a starting");
+  (void)it.started("a");
+  EXPECT_EQ(it.ended("a", 1), "collect a#2 | a retrying (exit code 1; attempt 3 in 2.0 s)");
+  (void)it.collected("a");
+  EXPECT_EQ(it.pass(2), "start a#3 | a starting");
+  EXPECT_EQ(it.started("a"), " | a running");
+  EXPECT_FALSE(it.done());
+  EXPECT_EQ(it.ended("a", 1), "collect a#3 | a failed (exit code 1, after 3 attempts)");
+  (void)it.collected("a");
+  EXPECT_TRUE(it.done());
+}
+
+TEST(Retries, TheNextAttemptWaitsUntilAllOfTheLastHasBeenTaken) {
+  Planned it(with_retries("a", {.max = 1}));
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.ended("a", 1);
+  EXPECT_EQ(it.pass(5), " | ");
+  EXPECT_EQ(it.collected("a"), "start a#2 | a starting");
+}
+
+TEST(Retries, NoneIsTheDefault) {
+  Planned it("a");
+  (void)it.begin();
+  (void)it.started("a");
+  EXPECT_EQ(it.ended("a", 137), "collect a | a failed (exit code 137, SIGKILL)");
+}
+
+TEST(Retries, OnlyAfterTheCausesThatAreNamed) {
+  Retries retries{.max = 5};
+  retries.on.set(static_cast<std::size_t>(Cause::oom));
+  Planned it(with_retries("a b", retries));
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.started("b");
+  EXPECT_EQ(it.ended("a", 1), "collect a | a failed (exit code 1)");
+  EXPECT_EQ(it.out_of_memory("b"),
+            "collect b | b retrying (out of memory (exit code 137, SIGKILL); attempt 2 in 1.0 s)");
+}
+
+TEST(Retries, WhatSomebodyStoppedIsNotTriedAgain) {
+  Retries retries{.max = 5};
+  retries.on.set(static_cast<std::size_t>(Cause::error));
+  Planned it(with_retries("a", retries));
+  (void)it.begin();
+  (void)it.started("a");
+  Sighting seen = it.sighting("a", Phase::ended);
+  seen.exit_code = 143;
+  seen.stopped = true;
+  EXPECT_EQ(it.seen(seen), "collect a | a failed (stopped from outside (exit code 143, SIGTERM))");
+}
+
+TEST(Retries, ALostHostDoesNotSpendThem) {
+  Planned it(with_retries("a", {.max = 1}));
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.listing_begins_after_a_break();
+  Sighting seen = it.sighting("a", Phase::ended);
+  seen.exit_code = 255;
+  EXPECT_EQ(it.listed({seen}),
+            "collect a | a retrying (lost with its host or engine (exit code 255); attempt 2 in 0 ms)");
+  EXPECT_EQ(it.collected("a"), "start a#2 | a starting");
+  (void)it.started("a");
+  EXPECT_EQ(it.ended("a", 1), "collect a#2 | a retrying (exit code 1; attempt 3 in 1.0 s)");
+}
+
+TEST(Retries, MemoryGrowsAfterOutOfMemoryAndIsReserved) {
+  Experiment experiment = with_retries("a b", {.max = 3, .grow_memory = 1.5});
+  for (Trial& trial : experiment.trials) trial.slots.memory = Bytes{1000};
+  Planned it(experiment, {.capacity = Slots{.cpus = {}, .memory = Bytes{2100}}});
+  EXPECT_EQ(it.begin(), "start a, start b | a starting, b starting");
+  (void)it.started("a");
+  (void)it.started("b");
+  EXPECT_EQ(it.out_of_memory("a"),
+            "collect a | a retrying (out of memory at 1000 B (exit code 137, SIGKILL); "
+            "attempt 2 in 1.0 s)");
+  (void)it.collected("a");
+  EXPECT_EQ(it.pass(1), " | ") << "1500 are not free beside b";
+  EXPECT_EQ(it.ended("b", 0), "start a#2 | b succeeded, a starting");
+  EXPECT_EQ(it.held().memory, Bytes{1500});
+  (void)it.started("a");
+  (void)it.out_of_memory("a");
+  (void)it.collected("a");
+  (void)it.pass(2);
+  EXPECT_EQ(it.held().memory, Bytes{2100}) << "no more than there is";
+}
+
+TEST(Retries, WhatDependsOnItWaitsForTheLastAttempt) {
+  Planned it(with_retries("a s<-a:succeeded f<-a:finished", {.max = 1}));
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.ended("a", 1);
+  (void)it.collected("a");
+  EXPECT_EQ(it.pass(1), "start a#2 | a starting");
+  (void)it.started("a");
+  EXPECT_EQ(it.ended("a", 0), "start s, start f | a succeeded, s starting, f starting");
+}
+
+TEST(Retries, LateNewsOfAnEarlierAttemptChangeNothing) {
+  Planned it(with_retries("a", {.max = 1}));
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.ended("a", 1);
+  const Sighting late = it.sighting("a", Phase::ended, 1);
+  (void)it.collected("a");
+  (void)it.pass(1);
+  EXPECT_EQ(it.seen(late), " | ");
+  EXPECT_EQ(it.seen(it.sighting("a", Phase::gone, 1)), " | ");
+  EXPECT_EQ(it.state("a"), TrialState::starting);
+}
+
+TEST(Timeout, StopsAnAttemptThatTakesTooLong) {
+  Experiment experiment = test::experiment("a");
+  experiment.trials[0].timeout = Seconds(60);
+  Planned it(experiment);
+  (void)it.begin();
+  EXPECT_EQ(it.started("a"), " | a running");
+  EXPECT_FALSE(it.done()) << "somebody must stay";
+  EXPECT_EQ(it.pass(59.9), " | ");
+  EXPECT_EQ(it.pass(0.1), "stop a | ");
+  EXPECT_EQ(it.stopped("a"), " | ");
+  EXPECT_EQ(it.ended("a", 0), "collect a | a failed (took longer than its timeout of 1m00s)");
+}
+
+TEST(Timeout, ThatCannotBeEnforcedIsAnEndAllTheSame) {
+  Experiment experiment = with_retries("a", {.max = 3});
+  experiment.trials[0].timeout = Seconds(60);
+  Planned it(experiment);
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.pass(60);
+  EXPECT_EQ(it.not_stopped("a"),
+            " | a failed (took longer than its timeout of 1m00s, and could not be stopped: no)");
+  EXPECT_TRUE(it.done());
+}
+
+TEST(StartDeadline, StopsWhatDoesNotRunInTime) {
+  Experiment experiment = test::experiment("a");
+  experiment.trials[0].start_deadline = Seconds(10);
+  Planned it(experiment);
+  (void)it.begin();
+  EXPECT_EQ(it.pass(10), " | ") << "the engine has not answered: there may be nothing to stop yet";
+  EXPECT_EQ(it.accepted("a"), "stop a | ");
+  EXPECT_EQ(it.stopped("a"), " | a failed (did not run within its start_deadline of 10.0 s)");
+  EXPECT_TRUE(it.done());
+}
+
+TEST(StartDeadline, IsOverWhenItRuns) {
+  Experiment experiment = test::experiment("a");
+  experiment.trials[0].start_deadline = Seconds(10);
+  Planned it(experiment);
+  (void)it.begin();
+  (void)it.started("a");
+  EXPECT_EQ(it.pass(20), " | ");
+}
+
+TEST(Deadline, StopsAllAndStartsNothingMore) {
+  Experiment experiment = test::experiment("a b<-a:succeeded !s");
+  experiment.deadline = Seconds(3600);
+  Planned it(experiment, k_wait);
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.started("s");
+  EXPECT_EQ(it.pass(3600),
+            "stop a, stop s | b blocked (not started: the run's deadline of 1h00m has passed)");
+  (void)it.stopped("a");
+  EXPECT_EQ(it.ended("a", 143), "collect a | a failed (stopped: the run's deadline of 1h00m has passed)");
+  (void)it.collected("a");
+  (void)it.stopped("s");
+  EXPECT_EQ(it.ended("s", 143), " | s stopped");
+  EXPECT_TRUE(it.done());
+}
+
+TEST(MaxFailures, NothingStartsAfterThem) {
+  Experiment experiment = test::experiment("a b c d<-c:finished");
+  experiment.failures_max = 2;
+  experiment.parallel_max = 2;
+  Planned it(experiment, k_wait);
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.started("b");
+  EXPECT_EQ(it.ended("a", 1), "collect a, start c | a failed (exit code 1), c starting");
+  EXPECT_EQ(
+      it.ended("b", 1),
+      "collect b | b failed (exit code 1), d blocked (not started: 2 trials have failed, as many as may "
+      "(max_failures))");
+  EXPECT_EQ(it.started("c"), " | c running") << "what has been started goes on";
+  EXPECT_EQ(it.ended("c", 0), " | c succeeded");
+}
+
+Experiment with_canary(const std::string& text) {
+  Experiment experiment = test::experiment(text);
+  experiment.canary = true;
+  for (Trial& trial : experiment.trials) trial.cmd = {"solve", "--id=" + trial.name};
+  return experiment;
+}
+
+TEST(Canary, TheOthersOfItsShapeWaitForItsSuccess) {
+  Planned it(with_canary("a b c"));
+  EXPECT_EQ(it.begin(), "start a | a starting");
+  (void)it.started("a");
+  EXPECT_EQ(it.ended("a", 0), "start b, start c | a succeeded, b starting, c starting");
+}
+
+TEST(Canary, ItsFailureBlocksThem) {
+  Planned it(with_canary("a b c<-b"));
+  (void)it.begin();
+  (void)it.started("a");
+  EXPECT_EQ(it.ended("a", 1),
+            "collect a | a failed (exit code 1), b blocked (`a`, the canary of its shape, failed), c blocked "
+            "(depends on `b`, which is blocked by `a`)");
+}
+
+TEST(Canary, EachShapeHasItsOwn) {
+  Experiment experiment = with_canary("a b c d");
+  experiment.trials[2].cmd = {"solve", "--file=x"};
+  experiment.trials[3].image = "other";
+  Planned it(experiment);
+  EXPECT_EQ(it.begin(), "start a, start c, start d | a starting, c starting, d starting");
+}
+
+TEST(Canary, IsTriedAgainLikeAnyTrial) {
+  Experiment experiment = with_canary("a b");
+  experiment.trials[0].retries.max = 1;
+  experiment.trials[0].retries.on.set();
+  Planned it(experiment);
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.ended("a", 1);
+  (void)it.collected("a");
+  EXPECT_EQ(it.pass(1), "start a#2 | a starting");
+  (void)it.started("a");
+  EXPECT_EQ(it.ended("a", 0), "start b | a succeeded, b starting");
 }
 
 }  // namespace

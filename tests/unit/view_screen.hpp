@@ -70,7 +70,7 @@ class Screen {
 
   std::size_t escape(std::string_view text, std::size_t at) {
     const std::size_t end = text.find_first_of("ABCDHJKm", at);
-    const std::size_t count = static_cast<std::size_t>(std::atoi(text.data() + at + 2));
+    const auto count = static_cast<std::size_t>(std::atoi(text.data() + at + 2));
     if (text[end] == 'A') row_ = std::max(top(), row_ - std::min(row_, count));
     if (text[end] == 'J') {
       rows_.resize(row_ + 1);

@@ -25,7 +25,6 @@ namespace {
 using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::Le;
 using testing::Not;
 using testing::ResultOf;
@@ -89,10 +88,10 @@ TEST(Line, control_characters_and_escape_sequences_are_taken_out) {
   EXPECT_EQ(clean_line("\x1b]0;title\x07shown"), "shown");
   EXPECT_EQ(clean_line("\xc2\x9b"
                        "2J"),
-            "2J");  // the one-character form of ESC [
-  EXPECT_EQ(clean_line("a\xe2\x80\xae"
+            "2J");                      // the one-character form of ESC [
+  EXPECT_EQ(clean_line("a\xe2\x80\xae"  // NOLINT(misc-misleading-bidirectional): right-to-left override
                        "b"),
-            "ab");  // right-to-left override
+            "ab");
   EXPECT_EQ(clean_line("ends in \x1b["), "ends in ");
 }
 
@@ -214,6 +213,7 @@ TEST(TtyProgress, leaves_only_the_lines_that_stay) {
 TEST(TtyProgress, stays_within_a_small_screen_at_every_moment) {
   Paper paper;
   std::vector<std::string> names;
+  names.reserve(50);
   for (int i = 0; i < 50; ++i)
     names.push_back("a-trial-with-a-name-longer-than-the-screen-" + std::to_string(i));
   const auto run = run_of(names);

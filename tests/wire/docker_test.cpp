@@ -79,11 +79,13 @@ std::string listed(const std::string& state, const std::string& status) {
       .dump();
 }
 
-std::string event(const std::string& action, const std::string& exit_code = "") {
+std::string event(const std::string& action, const std::string& exit_code = "",
+                  const std::string& signal = "") {
   json attributes = example_labels();
   attributes["image"] = "img";
   attributes["name"] = "a";
   if (!exit_code.empty()) attributes["exitCode"] = exit_code;
+  if (!signal.empty()) attributes["signal"] = signal;
   return json{
              {"Type", "container"}, {"Action", action}, {"Actor", {{"ID", k_id}, {"Attributes", attributes}}}}
              .dump() +
@@ -113,7 +115,7 @@ std::vector<Verb> all_verbs() {
        [](Engine& engine, std::stop_token stop) {
          engine.stop({RunId("run1"), "a", 1}, Seconds{0}, stop);
        }},
-      {"list", [](Engine& engine, std::stop_token stop) { (void)engine.list({}, stop); }},
+      {"list", [](Engine& engine, std::stop_token stop) { (void)engine.list({}, Look::closely, stop); }},
       {"watch",
        [](Engine& engine, std::stop_token stop) {
          engine.watch(
@@ -242,14 +244,14 @@ TEST_P(EveryVerb, AStopEndsItWhileTheEngineIsSilent) {
 
 TEST(Version, TheNewestKnownIsSpokenToANewerEngine) {
   ScriptedDaemon daemon(after_ping([](const Asked&) { return whole(200, "[]"); }, "1.60"));
-  EXPECT_THAT(open_at(daemon.address())->list({}, {}), IsEmpty());
+  EXPECT_THAT(open_at(daemon.address())->list({}, Look::closely, {}), IsEmpty());
   EXPECT_THAT(daemon.lines().back(), HasSubstr("GET /v1.47/containers/json"));
 }
 
 TEST(Version, AClientTooOldForTheEngineIsToldInItsWords) {
   const std::string words = "client version 1.47 is too old. Minimum supported API version is 1.60";
   ScriptedDaemon daemon(after_ping([&](const Asked&) { return whole(400, message(words)); }, "1.70"));
-  const auto error = error_of([&] { (void)open_at(daemon.address())->list({}, {}); });
+  const auto error = error_of([&] { (void)open_at(daemon.address())->list({}, Look::closely, {}); });
   ASSERT_TRUE(error);
   EXPECT_EQ(error->kind(), ErrorKind::refused);
   EXPECT_EQ(error->message(), words);
@@ -275,7 +277,8 @@ TEST(List, WhatALateListingCallsRunningIsLookedAt) {
     if (asked.target.find("/id7/") != std::string::npos) return whole(404, message("no such container"));
     return whole(200, inspected("exited", example_labels()));
   }));
-  const std::vector<Sighting> seen = open_at(daemon.address())->list({.experiment = "exp"}, {});
+  const std::vector<Sighting> seen =
+      open_at(daemon.address())->list({.experiment = "exp"}, Look::closely, {});
   EXPECT_EQ(seen.size(), 39U) << "one is gone";
   for (const Sighting& one : seen) {
     EXPECT_EQ(one.phase, Phase::ended);
@@ -415,7 +418,9 @@ TEST(Start, ConnectsFurtherNetworksOneByOneOnAnOldEngine) {
 TEST(Watch, PutsCutEventsTogetherAndTellsTheBreak) {
   const std::string die = event("die", "3");
   const std::string start = event("start");
-  ScriptedDaemon daemon(after_ping([&](const Asked&) {
+  ScriptedDaemon daemon(after_ping([&](const Asked& asked) {
+    if (asked.target.find("/containers/") != std::string::npos)
+      return whole(200, inspected("exited", example_labels()));
     return stream({start.substr(0, 10), start.substr(10) + die.substr(0, 30),
                    die.substr(30) + event("destroy"), event("rename"), event("health_status: healthy")},
                   Reply::Then::close);
@@ -445,6 +450,61 @@ TEST(Watch, PutsCutEventsTogetherAndTellsTheBreak) {
   EXPECT_EQ(error->kind(), ErrorKind::unavailable);
 }
 
+TEST(Watch, TellsWhyAnAttemptEnded) {
+  struct Case {
+    std::string signal;  // that somebody sent; empty: nobody
+    std::string exit_code;
+    bool oom_killed;
+    bool oom;
+    bool stopped;
+  };
+  for (const Case& one : {Case{"", "137", true, true, false}, Case{"15", "143", false, false, true},
+                          Case{"15", "137", false, false, true}, Case{"1", "3", false, false, false},
+                          Case{"", "137", false, false, false}}) {
+    ScriptedDaemon daemon(after_ping([&](const Asked& asked) {
+      json facts = json::parse(inspected("exited", example_labels()));
+      facts["State"]["OOMKilled"] = one.oom_killed;
+      if (asked.target.find("/containers/") != std::string::npos) return whole(200, facts.dump());
+      std::string events = event("start");
+      if (!one.signal.empty()) events += event("kill", "", one.signal);
+      return stream({events + event("die", one.exit_code)}, Reply::Then::close);
+    }));
+    std::vector<Sighting> ends;
+    const auto error = error_of([&] {
+      open_at(daemon.address())
+          ->watch({},
+                  [&](const Change& change) {
+                    const auto* sighting = std::get_if<Sighting>(&change);
+                    if (sighting != nullptr && sighting->phase == Phase::ended) ends.push_back(*sighting);
+                  },
+                  {});
+    });
+    EXPECT_TRUE(error);
+    ASSERT_EQ(ends.size(), 1U) << one.exit_code;
+    EXPECT_EQ(ends[0].oom, one.oom) << one.exit_code;
+    EXPECT_EQ(ends[0].stopped, one.stopped) << one.exit_code;
+  }
+}
+
+TEST(Watch, OfAContainerThatHasTheLabelsOfAnotherOneNothingIsTold) {
+  ScriptedDaemon daemon(after_ping([&](const Asked&) {
+    std::string copy = event("start");
+    copy.replace(copy.find("\"name\":\"a\""), 10, "\"name\":\"b\"");
+    return stream({copy}, Reply::Then::close);
+  }));
+  std::size_t told = 0;
+  const auto error = error_of([&] {
+    open_at(daemon.address())
+        ->watch({},
+                [&](const Change& change) {
+                  if (std::holds_alternative<Sighting>(change)) ++told;
+                },
+                {});
+  });
+  EXPECT_TRUE(error);
+  EXPECT_EQ(told, 0U);
+}
+
 TEST(Watch, ACleanEndIsABreakToo) {
   ScriptedDaemon daemon(
       after_ping([](const Asked&) { return ended(stream({event("start")}, Reply::Then::keep)); }));
@@ -460,7 +520,7 @@ TEST(List, ReadsAnyNumberInPieces) {
   std::vector<std::string> letters;
   for (const char letter : body) letters.emplace_back(1, letter);
   ScriptedDaemon daemon(after_ping([&](const Asked&) { return ended(stream(letters, Reply::Then::keep)); }));
-  const std::vector<Sighting> sightings = open_at(daemon.address())->list({}, {});
+  const std::vector<Sighting> sightings = open_at(daemon.address())->list({}, Look::once, {});
   ASSERT_EQ(sightings.size(), 1U);
   EXPECT_EQ(sightings[0].phase, Phase::ended);
   EXPECT_EQ(sightings[0].exit_code, 137);
@@ -584,8 +644,8 @@ TEST(Connections, ALostEngineIsAskedOverANewConnectionWhenItIsBack) {
   ScriptedDaemon daemon(
       after_ping([&](const Asked&) { return ++calls == 1 ? hang_up() : whole(200, "[]"); }));
   const std::unique_ptr<Engine> engine = open_at(daemon.address());
-  EXPECT_EQ(error_of([&] { (void)engine->list({}, {}); })->kind(), ErrorKind::unavailable);
-  EXPECT_THAT(engine->list({}, {}), IsEmpty());
+  EXPECT_EQ(error_of([&] { (void)engine->list({}, Look::closely, {}); })->kind(), ErrorKind::unavailable);
+  EXPECT_THAT(engine->list({}, Look::closely, {}), IsEmpty());
 }
 
 }  // namespace

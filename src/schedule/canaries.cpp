@@ -1,0 +1,61 @@
+#include "schedule/canaries.hpp"
+
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+namespace combu::schedule {
+
+Canaries::Canaries(const Experiment& experiment) {
+  if (!experiment.canary) return;
+  std::unordered_map<std::string, std::uint32_t> known;
+  shape_of_.reserve(experiment.trials.size());
+  for (const Trial& trial : experiment.trials) {
+    // A service does not end: nothing could wait for its success.
+    const auto next = static_cast<std::uint32_t>(shapes_.size());
+    const auto [at, is_new] = known.try_emplace(trial.service ? std::string() : canary_shape(trial), next);
+    if (is_new) shapes_.push_back({.stand = trial.service ? Stand::passed : Stand::unknown});
+    shape_of_.push_back(at->second);
+  }
+}
+
+bool Canaries::admit(TrialIndex trial) {
+  if (shape_of_.empty()) return true;
+  Shape& shape = shapes_[shape_of_[trial]];
+  if (shape.stand == Stand::passed) return true;
+  if (shape.stand == Stand::unknown) {
+    shape.stand = Stand::tried;
+    shape.canary = trial;
+    return true;
+  }
+  if (shape.stand == Stand::tried) shape.kept.push_back(trial);
+  return false;
+}
+
+std::optional<TrialIndex> Canaries::failed_of(TrialIndex trial) const {
+  if (shape_of_.empty()) return std::nullopt;
+  const Shape& shape = shapes_[shape_of_[trial]];
+  return shape.stand == Stand::failed ? std::optional(shape.canary) : std::nullopt;
+}
+
+Canaries::Shape* Canaries::tried_by(TrialIndex trial) {
+  if (shape_of_.empty()) return nullptr;
+  Shape& shape = shapes_[shape_of_[trial]];
+  return shape.stand == Stand::tried && shape.canary == trial ? &shape : nullptr;
+}
+
+std::vector<TrialIndex> Canaries::passed(TrialIndex trial) {
+  Shape* const shape = tried_by(trial);
+  if (shape == nullptr) return {};
+  shape->stand = Stand::passed;
+  return std::exchange(shape->kept, {});
+}
+
+std::vector<TrialIndex> Canaries::failed(TrialIndex trial) {
+  Shape* const shape = tried_by(trial);
+  if (shape == nullptr) return {};
+  shape->stand = Stand::failed;
+  return std::exchange(shape->kept, {});
+}
+
+}  // namespace combu::schedule

@@ -1,0 +1,41 @@
+#pragma once
+// One trial of each shape goes first, and the others wait until it has succeeded (Experiment::canary).
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "combu/plan.hpp"
+#include "combu/spec.hpp"
+
+namespace combu::schedule {
+
+class Canaries {
+ public:
+  explicit Canaries(const Experiment& experiment);
+
+  // Whether a trial that is ready may start. The first of its shape becomes its canary; others are kept until
+  // passed() gives them back, or withdraw() of a failed one.
+  [[nodiscard]] bool admit(TrialIndex trial);
+  // The failed canary of the trial's shape.
+  [[nodiscard]] std::optional<TrialIndex> failed_of(TrialIndex trial) const;
+
+  // A trial has succeeded, or failed for good. Gives those that waited for it when it was a canary.
+  [[nodiscard]] std::vector<TrialIndex> passed(TrialIndex trial);
+  [[nodiscard]] std::vector<TrialIndex> failed(TrialIndex trial);
+
+ private:
+  enum class Stand : std::uint8_t { unknown, tried, passed, failed };
+  struct Shape {
+    Stand stand = Stand::unknown;
+    TrialIndex canary = 0;
+    std::vector<TrialIndex> kept;
+  };
+  // Its shape, when the trial is the canary of it.
+  [[nodiscard]] Shape* tried_by(TrialIndex trial);
+
+  std::vector<Shape> shapes_;
+  std::vector<std::uint32_t> shape_of_;  // by trial; empty: there are no canaries
+};
+
+}  // namespace combu::schedule

@@ -1,0 +1,74 @@
+#include "schedule/failure.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+namespace combu::schedule {
+namespace {
+
+// What a container has whose end nobody has seen (moby: daemon/daemon.go, restore).
+constexpr int k_exit_unknown = 255;
+constexpr int k_exit_killed = 137;
+
+// Those that programs are ended by (Linux, x86 and ARM).
+constexpr std::array<std::pair<int, std::string_view>, 9> k_signals{{{1, "SIGHUP"},
+                                                                     {2, "SIGINT"},
+                                                                     {3, "SIGQUIT"},
+                                                                     {4, "SIGILL"},
+                                                                     {6, "SIGABRT"},
+                                                                     {8, "SIGFPE"},
+                                                                     {9, "SIGKILL"},
+                                                                     {11, "SIGSEGV"},
+                                                                     {15, "SIGTERM"}}};
+
+std::string exit_text(std::optional<int> exit_code) {
+  if (!exit_code) return "exit code not known";
+  const auto signal =
+      std::ranges::find(k_signals, *exit_code - 128, &std::pair<int, std::string_view>::first);
+  if (signal == k_signals.end()) return fmt::format("exit code {}", *exit_code);
+  return fmt::format("exit code {}, {}", *exit_code, signal->second);
+}
+
+}  // namespace
+
+Cause cause_of(const Sighting& ended, bool after_break) {
+  if (ended.oom) return Cause::oom;
+  if (after_break && (ended.exit_code == k_exit_unknown || ended.exit_code == k_exit_killed))
+    return Cause::host_lost;
+  return ended.stopped ? Cause::stopped : Cause::error;
+}
+
+std::string failure_text(const Trial& trial, Cause cause, std::optional<int> exit_code, Bytes memory) {
+  switch (cause) {
+    case Cause::none:
+    case Cause::error:
+      return exit_text(exit_code);
+    case Cause::oom:
+      return fmt::format("out of memory{} ({})",
+                         memory.count > 0 ? fmt::format(" at {}", to_string(memory)) : "",
+                         exit_text(exit_code));
+    case Cause::timeout:
+      return fmt::format("took longer than its timeout of {}", to_string(trial.timeout));
+    case Cause::start_deadline:
+      return fmt::format("did not run within its start_deadline of {}", to_string(trial.start_deadline));
+    case Cause::host_lost:
+      return fmt::format("lost with its host or engine ({})", exit_text(exit_code));
+    case Cause::start:
+      return "could not be started";
+    case Cause::stopped:
+      return exit_code ? fmt::format("stopped from outside ({})", exit_text(exit_code))
+                       : "its container was removed while it ran";
+  }
+  return "";
+}
+
+Seconds pause_after(const Retries& retries, int failures) {
+  return std::min(retries.pause * std::pow(retries.factor, std::max(0, failures - 1)), retries.pause_max);
+}
+
+}  // namespace combu::schedule
