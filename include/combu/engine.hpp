@@ -55,7 +55,7 @@ struct Sighting {
   bool service = false;          // Trial::service of it
   Slots slots;                   // Trial::slots of it
   bool oom = false;              // of an ended one: it, or a process in it, was killed for memory
-  bool stopped = false;          // of an ended one: somebody asked the engine to end it
+  bool stopped = false;          // of an ended one: a signal was sent to it, through the engine or by it
 };
 
 // Selects by labels; what carries none of ours is never selected. Empty fields do not restrict.
@@ -146,9 +146,10 @@ class Engine {
                     const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) = 0;
 
   // Removes every attempt that the labels select, running or not, and when whole experiments or runs are
-  // selected (no trials named) the networks that were made for them and are empty. Nothing else, ever.
-  // Nothing to remove is success. `tell` (may be empty) is called with the number removed so far and the
-  // number there are, from several threads but one at a time.
+  // selected (no trials named) the networks that were made for them and are empty, with those that they used
+  // of experiments of which nothing else is left. Nothing else, ever. Nothing to remove is success. `tell`
+  // (may be empty) is called with the number removed so far and the number there are, from several threads
+  // but one at a time.
   virtual Released release(const Selector& selector,
                            const std::function<void(std::size_t, std::size_t)>& tell,
                            std::stop_token stop) = 0;

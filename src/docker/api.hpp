@@ -140,6 +140,11 @@ struct ContainerEvent {
   Labels attributes;  // the container's labels, and name, image, exitCode
   Instant at{};
 };
+// GET /events of the last `back` with this action, as far as the engine remembers them.
+[[nodiscard]] std::vector<ContainerEvent> past_events(Connections& engine,
+                                                      const std::vector<std::string>& label_filters,
+                                                      const std::string& action, Seconds back,
+                                                      const std::stop_token& stop);
 // GET /events, until the stream ends (returns) or `stop` is set (throws cancelled).
 void read_events(Connections& engine, const std::vector<std::string>& label_filters,
                  const std::function<void()>& on_open, const std::function<void(const ContainerEvent&)>& take,

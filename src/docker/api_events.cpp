@@ -24,6 +24,28 @@ ContainerEvent event_of(const json& event) {
 
 }  // namespace
 
+std::vector<ContainerEvent> past_events(Connections& engine, const std::vector<std::string>& label_filters,
+                                        const std::string& action, Seconds back,
+                                        const std::stop_token& stop) {
+  const Instant now = std::chrono::system_clock::now();
+  const auto seconds = [](Instant instant) {
+    return std::chrono::duration_cast<std::chrono::seconds>(instant.time_since_epoch()).count();
+  };
+  HttpRequest request;
+  request.target = fmt::format("/events?since={}&until={}&",
+                               seconds(now - std::chrono::ceil<std::chrono::seconds>(back)), seconds(now));
+  request.target +=
+      filters_parameter({{"type", {"container"}}, {"event", {action}}, {"label", label_filters}});
+  std::vector<ContainerEvent> found;
+  JsonPieces events([&](std::string_view text) { found.push_back(event_of(json::parse(text))); });
+  request.sink = [&](std::string_view bytes) {
+    events.feed(bytes);
+    return true;
+  };
+  reading(engine, [&] { engine.send_checked(std::move(request), engine.address().text(), stop); });
+  return found;
+}
+
 void read_events(Connections& engine, const std::vector<std::string>& label_filters,
                  const std::function<void()>& on_open, const std::function<void(const ContainerEvent&)>& take,
                  const std::stop_token& stop) {

@@ -6,7 +6,6 @@
 #include <charconv>
 #include <chrono>
 #include <csignal>
-#include <map>
 #include <memory>
 #include <utility>
 
@@ -25,6 +24,7 @@ namespace combu::docker {
 namespace {
 
 constexpr std::size_t k_looks_in_flight = 8;
+constexpr Seconds k_past{300};
 
 Sighting sighting_of(ContainerSummary&& container, Identity&& identity) {
   const Status status = parse_status(container.state, container.status);
@@ -57,11 +57,6 @@ std::optional<int> number_at(const ContainerEvent& event, const char* name) {
   return number;
 }
 
-// Whether an exit code tells of this signal, or of the SIGKILL that follows when it is not heeded.
-bool tells_of_signal(std::optional<int> exit_code, int signal) {
-  return exit_code && (*exit_code == 128 + signal || *exit_code == 128 + SIGKILL);
-}
-
 // False for what changes neither phase nor health.
 bool apply_action(const ContainerEvent& event, Sighting& sighting) {
   constexpr std::string_view k_health = "health_status: ";
@@ -83,6 +78,25 @@ bool apply_action(const ContainerEvent& event, Sighting& sighting) {
 }
 
 }  // namespace
+
+void Signals::sent(const std::string& id, int signal) {
+  const std::scoped_lock lock(mutex_);
+  last_[id] = signal;
+}
+
+void Signals::forget(const std::string& id) {
+  const std::scoped_lock lock(mutex_);
+  last_.erase(id);
+}
+
+bool Signals::ended(const std::string& id, std::optional<int> exit_code) const {
+  const std::scoped_lock lock(mutex_);
+  const auto last = last_.find(id);
+  if (last == last_.end()) return false;
+  const int signal = last->second;
+  return signal == SIGTERM || signal == SIGKILL || signal == SIGINT || signal == SIGQUIT ||
+         exit_code == 128 + signal || exit_code == 128 + SIGKILL;
+}
 
 TrialFilter::TrialFilter(const Selector& selector) : sorted_(selector.trials) {
   std::sort(sorted_.begin(), sorted_.end());
@@ -133,7 +147,7 @@ std::vector<Sighting> DockerEngine::list(const Selector& selector, Look look, st
 void DockerEngine::look_again(std::vector<Sighting>& sightings, const std::stop_token& stop) {
   std::vector<Sighting*> unclear;
   for (Sighting& sighting : sightings) {
-    const bool killed = sighting.phase == Phase::ended && tells_of_signal(sighting.exit_code, SIGKILL);
+    const bool killed = sighting.phase == Phase::ended && sighting.exit_code == 128 + SIGKILL;
     if (sighting.phase == Phase::running || killed) unclear.push_back(&sighting);
   }
   in_parallel(unclear.size(), k_looks_in_flight, [&](std::size_t i) {
@@ -145,17 +159,20 @@ void DockerEngine::look_again(std::vector<Sighting>& sightings, const std::stop_
     sighting.oom = container->oom;
     sighting.status = container->state;
   });
+  for (Sighting& sighting : sightings)
+    if (sighting.phase == Phase::ended && !sighting.oom)
+      sighting.stopped = signals_.ended(sighting.id, sighting.exit_code);
   std::erase_if(sightings, [](const Sighting& sighting) { return sighting.phase == Phase::gone; });
 }
 
 void DockerEngine::watch(const Selector& selector, const std::function<void(const Change&)>& tell,
                          std::stop_token stop) {
   const TrialFilter filter(selector);
-  std::map<std::string, int> signals;  // what was sent to whom
   const auto take = [&](const ContainerEvent& event) {
     const std::optional<Identity> identity = identity_of(event.attributes, attribute(event, "name"));
     if (!identity || !filter.selects(identity->key.trial)) return;
-    if (event.action == "kill") signals[event.id] = number_at(event, "signal").value_or(0);
+    if (event.action == "kill") signals_.sent(event.id, number_at(event, "signal").value_or(0));
+    if (event.action == "destroy") signals_.forget(event.id);
     Sighting sighting;
     sighting.key = identity->key;
     sighting.experiment = identity->experiment;
@@ -166,16 +183,21 @@ void DockerEngine::watch(const Selector& selector, const std::function<void(cons
     sighting.image = attribute(event, "image");
     if (!apply_action(event, sighting)) return;
     if (sighting.phase == Phase::ended && sighting.exit_code != 0) {
-      const auto signal = signals.find(event.id);
-      sighting.stopped = signal != signals.end() && tells_of_signal(sighting.exit_code, signal->second);
       sighting.oom = was_out_of_memory(event.id, stop);
     }
-    if (sighting.phase != Phase::running) signals.erase(event.id);
+    if (sighting.phase == Phase::ended)
+      sighting.stopped = !sighting.oom && signals_.ended(event.id, sighting.exit_code);
     tell(sighting);
   };
+  const auto on_open = [&] {
+    // An engine that starts again stops what runs before it answers (unless it is told to live-restore).
+    for (const ContainerEvent& event :
+         past_events(connections_, label_filters(selector), "kill", k_past, stop))
+      signals_.sent(event.id, number_at(event, "signal").value_or(0));
+    tell(Watching{});
+  };
   try {
-    read_events(
-        connections_, label_filters(selector), [&] { tell(Watching{}); }, take, stop);
+    read_events(connections_, label_filters(selector), on_open, take, stop);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::cancelled && stop.stop_requested()) return;
     throw;

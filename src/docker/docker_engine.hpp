@@ -1,6 +1,8 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <stop_token>
@@ -15,6 +17,20 @@ namespace combu::docker {
 
 // include/combu/engine.hpp holds for each verb. By verb: docker_engine.cpp, start.cpp, check.cpp,
 // prepare.cpp, release.cpp.
+// The signals that somebody has sent to containers through the engine. Safe for many threads.
+class Signals {
+ public:
+  void sent(const std::string& id, int signal);
+  void forget(const std::string& id);
+  // Whether one of them, or the SIGKILL that comes when it is not heeded, has ended it: one that most
+  // programs end by, or one that the exit code tells of.
+  [[nodiscard]] bool ended(const std::string& id, std::optional<int> exit_code) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, int> last_;
+};
+
 class DockerEngine : public Engine {
  public:
   DockerEngine(const DockerPlace& place, DockerOptions options);
@@ -53,6 +69,7 @@ class DockerEngine : public Engine {
                         const std::stop_token& stop);
 
   Connections connections_;
+  Signals signals_;
   std::string config_folder_;
 };
 

@@ -38,7 +38,7 @@ std::string exit_text(std::optional<int> exit_code) {
 
 Cause cause_of(const Sighting& ended, bool after_break) {
   if (ended.oom) return Cause::oom;
-  if (after_break && (ended.exit_code == k_exit_unknown || ended.exit_code == k_exit_killed))
+  if (after_break && (ended.stopped || ended.exit_code == k_exit_unknown || ended.exit_code == k_exit_killed))
     return Cause::host_lost;
   return ended.stopped ? Cause::stopped : Cause::error;
 }

@@ -26,22 +26,26 @@ struct Overloaded : Handlers... {
 // What is known of one trial. Everything else about it is derived from the plan.
 struct Progress {
   TrialState state = TrialState::waiting;
-  int attempt = 1;             // the one that lives, or comes next
-  int failures = 0;            // attempts that have spent a retry
-  int losses = 0;              // attempts that were lost with their host
-  Bytes memory{};              // of the next attempt, where that is more than the file says
-  Cause doom = Cause::none;    // why the attempt is being stopped
-  bool collecting = false;     // what is kept of the last attempt is being taken
-  bool pause_is_over = false;  // of one that is retrying
-  bool in_flight = false;      // a start has been commanded and not answered
-  bool was_started = false;    // it has run, if only for a moment
-  bool healthy = false;        // it has been healthy once
+  int attempt = 1;                       // the one that lives, or comes next
+  int failures = 0;                      // attempts that have spent a retry
+  int losses = 0;                        // attempts that were lost with their host
+  Bytes memory{};                        // of the next attempt, where that is more than the file says
+  Cause doom = Cause::none;              // why the attempt is being stopped
+  bool collecting = false;               // what is kept of the last attempt is being taken
+  bool pause_is_over = false;            // of one that is retrying
+  std::optional<int> stopped_with = {};  // of one that is retrying: it is not known yet who stopped it
+  bool in_flight = false;                // a start has been commanded and not answered
+  bool was_started = false;              // it has run, if only for a moment
+  bool healthy = false;                  // it has been healthy once
   bool stop_asked = false;
   std::uint32_t unmet = 0;    // conditions that are not so yet
   std::uint32_t users = 0;    // trials not over that depend on it
   std::string id;             // the engine's, of what runs
   std::uint64_t seen_at = 0;  // the listing that began last before it was seen to run
 };
+
+// An engine gives what it stops ten seconds, others fifteen (moby: daemon/config, DefaultShutdownTimeout).
+constexpr Seconds k_verdict_after{20};
 
 std::string_view unmet_words(Condition condition) {
   switch (condition) {
@@ -166,6 +170,7 @@ struct Planner::Impl {
   void on(const ListingBegins& event) {
     ++listings;
     after_break = event.after_break;
+    if (after_break) take_as_lost();
   }
 
   void on(const Listed& event) {
@@ -258,7 +263,7 @@ struct Planner::Impl {
     const Progress& it = known[trial];
     if (it.stop_asked) {
       finish(trial, {.trial = trial, .state = TrialState::stopped, .exit_code = sighting.exit_code});
-    } else if (it.doom == Cause::none && sighting.exit_code == 0) {
+    } else if (it.doom == Cause::none && sighting.exit_code == 0 && !sighting.stopped) {
       finish(trial, {.trial = trial, .state = TrialState::succeeded, .exit_code = sighting.exit_code});
     } else {
       attempt_failed(trial, schedule::cause_of(sighting, after_a_break), sighting.exit_code);
@@ -300,6 +305,8 @@ struct Planner::Impl {
     if (it.state == TrialState::running && exit_code) collect(trial);
     if (may_retry(trial, cause)) {
       retry(trial, cause, exit_code, words);
+    } else if (cause == Cause::stopped && exit_code && may_retry(trial, Cause::host_lost)) {
+      await_verdict(trial, exit_code, words);
     } else {
       if (it.attempt > 1) words += fmt::format(", after {} attempts", it.attempt);
       fail(trial, cause, exit_code, std::move(words));
@@ -336,6 +343,38 @@ struct Planner::Impl {
           .ran = it.was_started,
           .exit_code = exit_code,
           .reason = fmt::format("{}; attempt {} in {}", words, it.attempt + 1, to_string(pause))});
+    next_attempt(trial, pause);
+  }
+
+  // An engine that is restarted stops what runs and goes away some seconds later: who stopped it shows then.
+  void await_verdict(TrialIndex trial, std::optional<int> exit_code, const std::string& words) {
+    Progress& it = known[trial];
+    give_back_slots(trial);
+    move(trial, TrialState::retrying);
+    tell({.trial = trial,
+          .state = TrialState::retrying,
+          .cause = Cause::stopped,
+          .ran = it.was_started,
+          .exit_code = exit_code,
+          .reason = words + "; tried again if the engine is being restarted"});
+    it.stopped_with = exit_code;
+    set_timer(schedule::Timer::Kind::verdict, trial, k_verdict_after);
+    awaiting.push_back(trial);
+  }
+
+  // The engine was away: what was stopped just before was stopped by it.
+  void take_as_lost() {
+    for (const TrialIndex trial : std::exchange(awaiting, {})) {
+      Progress& it = known[trial];
+      if (it.state != TrialState::retrying || !it.stopped_with) continue;
+      it.stopped_with.reset();
+      ++it.losses;
+      next_attempt(trial, Seconds(0));
+    }
+  }
+
+  void next_attempt(TrialIndex trial, Seconds pause) {
+    Progress& it = known[trial];
     ++it.attempt;
     it.doom = Cause::none;
     it.id.clear();
@@ -431,6 +470,12 @@ struct Planner::Impl {
     if (timer.kind == Kind::timeout && it.state == TrialState::running) doom(timer.trial, Cause::timeout);
     if (timer.kind == Kind::start_deadline && it.state == TrialState::starting)
       doom(timer.trial, Cause::start_deadline);
+    if (timer.kind == Kind::verdict && it.state == TrialState::retrying && it.stopped_with) {
+      const std::optional<int> exit_code = std::exchange(it.stopped_with, std::nullopt);
+      fail(timer.trial, Cause::stopped, exit_code,
+           schedule::failure_text(experiment.trials[timer.trial], Cause::stopped, exit_code, {}));
+      return;
+    }
     if (timer.kind == Kind::retry && it.state == TrialState::retrying) {
       it.pause_is_over = true;
       retry_when_possible(timer.trial);
@@ -733,6 +778,7 @@ struct Planner::Impl {
   std::size_t alive = 0;                // attempts that are no services
   std::optional<TrialIndex> overtaken;  // the first that waits for slots, and how many have started before it
   std::size_t overtakes = 0;
+  std::vector<TrialIndex> awaiting;  // of whom it is not known yet who stopped them
   std::vector<TrialIndex> services;
   std::size_t unfinished_work = 0;  // trials that are not services and not over
   std::uint64_t listings = 0;

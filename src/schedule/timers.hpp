@@ -18,6 +18,7 @@ struct Timer {
     start_deadline,  // of an attempt
     timeout,         // of an attempt
     retry,           // the pause before an attempt is over
+    verdict,         // what was stopped was not stopped by an engine that goes away
   };
   Instant at{};
   Kind kind = Kind::deadline;

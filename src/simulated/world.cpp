@@ -235,22 +235,28 @@ Released World::release(const Selector& selector, Instant now) {
   for (const auto& [name, container] : containers_) {
     if (!container.stranger && selects(selector, container.seen)) names.push_back(name);
   }
+  std::set<std::string> left_by_them;
   for (const std::string& name : names) {
     Container& container = containers_.at(name);
+    left_by_them.insert(container.networks.begin(), container.networks.end());
     if (container.seen.phase == Phase::running) end(container, 137);
     remove(name);
     ++released.attempts;
   }
   if (selector.trials.empty()) {
     std::set<std::string> used;
-    for (const auto& [name, container] : containers_)
+    std::set<std::string> experiments;
+    for (const auto& [name, container] : containers_) {
       used.insert(container.networks.begin(), container.networks.end());
+      experiments.insert(container.seen.experiment);
+    }
     std::erase_if(networks_, [&](const auto& network) {
       Sighting owner;
       owner.experiment = network.second.experiment;
       owner.key.run = network.second.run;
       owner.file = network.second.file;
-      if (owner.experiment.empty() || !selects(selector, owner)) return false;
+      const bool is_orphan = left_by_them.contains(network.first) && !experiments.contains(owner.experiment);
+      if (owner.experiment.empty() || !(selects(selector, owner) || is_orphan)) return false;
       if (used.contains(network.first)) {
         released.in_use.emplace_back(ErrorKind::conflict, network.first, "still used by other containers");
         return false;

@@ -97,6 +97,10 @@ class DockerSubject : public Subject {
     return trial;
   }
 
+  Trial eats(const std::string& name, Bytes memory) override {
+    return shell(name, "exec dd if=/dev/zero of=/dev/null count=1 bs=" + std::to_string(memory.count));
+  }
+
   void make_stranger(const std::string& name, std::uint16_t host_port) override {
     json body = {{"Image", image()}, {"Cmd", {"sleep", "1000"}}, {"HostConfig", {{"Init", true}}}};
     if (host_port != 0) {

@@ -40,6 +40,8 @@ class Subject {
   virtual Trial turns(const std::string& name,
                       Health health) = 0;  // runs; its health becomes healthy or unhealthy soon
   virtual Trial cannot_start(const std::string& name) = 0;  // the engine refuses its start
+  // Needs so much memory, or is killed.
+  virtual Trial eats(const std::string& name, Bytes memory) = 0;
 
   // What is not ours: a running container, with this host port (0: none) published.
   virtual void make_stranger(const std::string& name, std::uint16_t host_port) = 0;
@@ -324,6 +326,54 @@ TEST_P(EngineSuite, ARepeatedStartLeavesWhatHasEnded) {
   EXPECT_EQ(listed[0].exit_code, 4);
 }
 
+TEST_P(EngineSuite, TheNextAttemptTakesTheNameOfOneThatIsOver) {
+  const Run run = ready("again", {subject().exits_with("again-a", 4)});
+  Watcher watcher(subject(), all_of(run));
+  start_all(run);
+  ASSERT_TRUE(watcher.wait_for("again-a", Phase::ended));
+  engine().start(run, run.experiment.trials[0], 2, {});
+  const std::vector<Sighting> listed = list_settled("again", has_ended);
+  ASSERT_EQ(listed.size(), 1U);
+  EXPECT_EQ(listed[0].key.attempt, 2);
+}
+
+TEST_P(EngineSuite, TheNextAttemptLeavesOneThatRuns) {
+  const Run run = ready("alive", {subject().runs_until_stopped("alive-a")});
+  start_all(run);
+  EXPECT_EQ(kind_of([&] { engine().start(run, run.experiment.trials[0], 2, {}); }), ErrorKind::conflict);
+  const std::vector<Sighting> listed = list_all("alive");
+  ASSERT_EQ(listed.size(), 1U);
+  EXPECT_EQ(listed[0].key.attempt, 1);
+  EXPECT_EQ(listed[0].phase, Phase::running);
+}
+
+TEST_P(EngineSuite, WhatTakesMoreThanItsMemoryIsToldAsOutOfMemory) {
+  Trial trial = subject().eats("eats-a", Bytes{std::int64_t{256} << 20});
+  trial.slots.memory = Bytes{std::int64_t{32} << 20};
+  const Run run = ready("eats", {trial});
+  Watcher watcher(subject(), all_of(run));
+  start_all(run);
+  const auto ended = watcher.wait_for("eats-a", Phase::ended);
+  ASSERT_TRUE(ended);
+  EXPECT_TRUE(ended->oom);
+  EXPECT_FALSE(ended->stopped);
+  EXPECT_EQ(ended->exit_code, 137);
+  const std::vector<Sighting> listed = list_settled("eats", has_ended);
+  ASSERT_EQ(listed.size(), 1U);
+  EXPECT_TRUE(listed[0].oom);
+}
+
+TEST_P(EngineSuite, WhatWasStoppedIsToldAsStopped) {
+  const Run run = ready("halted", {subject().runs_until_stopped("halted-a")});
+  Watcher watcher(subject(), all_of(run));
+  start_all(run);
+  engine().stop(key_of(run, "halted-a"), Seconds(5), {});
+  const auto ended = watcher.wait_for("halted-a", Phase::ended);
+  ASSERT_TRUE(ended);
+  EXPECT_TRUE(ended->stopped);
+  EXPECT_FALSE(ended->oom);
+}
+
 TEST_P(EngineSuite, StartsFromManyThreads) {
   constexpr std::size_t k_count = 12;
   std::vector<Trial> trials;
@@ -539,8 +589,24 @@ TEST_P(EngineSuite, ANetworkInUseIsLeftAndNamed) {
   EXPECT_EQ(released.in_use[0].subject(), "combu-net-used");
   EXPECT_TRUE(subject().has_network("combu-net-used"));
   EXPECT_EQ(list_all("net-visitor").at(0).phase, Phase::running);
-  EXPECT_EQ(engine().release(all_of(visitor), {}, {}).attempts, 1U);
-  EXPECT_EQ(engine().release(all_of(run), {}, {}).networks, 1U);
+  const Released last = engine().release(all_of(visitor), {}, {});
+  EXPECT_EQ(last.attempts, 1U);
+  EXPECT_EQ(last.networks, 1U) << "nothing is left of the experiment that it was made for";
+  EXPECT_FALSE(subject().has_network("combu-net-used"));
+}
+
+TEST_P(EngineSuite, ANetworkOfAnExperimentThatStandsIsNotReleasedWithAGuest) {
+  Trial mine = subject().runs_until_stopped("net-host");
+  Trial guest = subject().runs_until_stopped("net-caller");
+  guest.networks = {"combu-net-lent"};
+  Trial alone = subject().runs_until_stopped("net-alone");
+  alone.networks = {"combu-net-lent"};
+  const Run run = ready("net-lender", {mine, alone});
+  const Run visitor = ready("net-borrower", {guest});
+  engine().start(run, mine, 1, {});
+  start_all(visitor);
+  EXPECT_EQ(engine().release(all_of(visitor), {}, {}).networks, 0U);
+  EXPECT_TRUE(subject().has_network("combu-net-lent"));
 }
 
 // ---- check and prepare

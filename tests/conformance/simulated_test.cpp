@@ -35,6 +35,10 @@ class SimulatedSubject : public Subject {
     return trial;
   }
 
+  Trial eats(const std::string& name, Bytes memory) override {
+    return does(name, "eat " + std::to_string(memory.count));
+  }
+
   void make_stranger(const std::string& name, std::uint16_t host_port) override {
     world_.add_stranger(name, host_port == 0 ? std::vector<Port>{} : std::vector<Port>{{.host = host_port}});
   }

@@ -21,7 +21,7 @@ def test_a_context_named_by_the_environment(combu, engine, tmp_path):
     combu.write([sleeper("one")])
     combu("run", DOCKER_HOST="", DOCKER_CONTEXT="lab")
     assert engine.running() == {"one"}
-    assert "nowhere" in combu("kill", code=1, DOCKER_HOST="", DOCKER_CONTEXT="nowhere").stderr
+    assert "nowhere" in combu("kill", code=2, DOCKER_HOST="", DOCKER_CONTEXT="nowhere").stderr
 
 
 def test_the_current_context_of_dockers_configuration(combu, engine, tmp_path):

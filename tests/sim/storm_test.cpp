@@ -37,7 +37,7 @@ Run random_run(std::mt19937_64& random) {
     one.priority = static_cast<int>(below(3));
     if (below(2) == 0) {
       one.retries.max = static_cast<int>(below(4));
-      one.retries.on.set();
+      one.retries.on.set().reset(static_cast<std::size_t>(Cause::stopped));
       if (one.slots.memory.count > 0) one.retries.grow_memory = 1.5;
     }
     if (!service && below(10) == 0) one.timeout = Seconds(static_cast<double>(1 + below(20)));

@@ -552,7 +552,7 @@ TEST(Planner, ARandomOrderIsRepeatedByItsSeed) {
 
 Experiment with_retries(const std::string& text, Retries retries) {
   Experiment experiment = test::experiment(text);
-  if (retries.on.none()) retries.on.set();
+  if (retries.on.none()) retries.on.set().reset(static_cast<std::size_t>(Cause::stopped));
   for (Trial& trial : experiment.trials) trial.retries = retries;
   return experiment;
 }
@@ -614,6 +614,39 @@ TEST(Retries, WhatSomebodyStoppedIsNotTriedAgain) {
   seen.exit_code = 143;
   seen.stopped = true;
   EXPECT_EQ(it.seen(seen), "collect a | a failed (stopped from outside (exit code 143, SIGTERM))");
+}
+
+TEST(Retries, WhoStoppedItShowsWhenTheEngineGoesAway) {
+  for (const bool restarted : {true, false}) {
+    Planned it(with_retries("a", {.max = 1}));
+    (void)it.begin();
+    (void)it.started("a");
+    Sighting seen = it.sighting("a", Phase::ended);
+    seen.exit_code = 143;
+    seen.stopped = true;
+    EXPECT_EQ(it.seen(seen),
+              "collect a | a retrying (stopped from outside (exit code 143, SIGTERM); tried "
+              "again if the engine is being restarted)");
+    (void)it.collected("a");
+    EXPECT_EQ(it.pass(15), " | ");
+    EXPECT_FALSE(it.done());
+    if (restarted) {
+      EXPECT_EQ(it.listing_begins_after_a_break(), "start a#2 | a starting");
+    } else {
+      EXPECT_EQ(it.pass(5), " | a failed (stopped from outside (exit code 143, SIGTERM))");
+      EXPECT_TRUE(it.done());
+    }
+  }
+}
+
+TEST(Planner, WhatSomebodyStoppedHasNotSucceeded) {
+  Planned it("a");
+  (void)it.begin();
+  (void)it.started("a");
+  Sighting seen = it.sighting("a", Phase::ended);
+  seen.exit_code = 0;
+  seen.stopped = true;
+  EXPECT_EQ(it.seen(seen), "collect a | a failed (stopped from outside (exit code 0))");
 }
 
 TEST(Retries, ALostHostDoesNotSpendThem) {

@@ -1,0 +1,110 @@
+"""Attempts that fail: why, how it is told, and what follows."""
+
+import json
+import time
+
+from engines import wait_until
+
+
+def trial(name, script, **fields):
+    return {"name": name, "image": "combu-test", "cmd": ["sh", "-c", script], **fields}
+
+
+def facts_of(stderr, name):
+    """(state, attempt, cause) of a trial, as --progress json tells them."""
+    facts = [json.loads(line) for line in stderr.splitlines() if '"event":"fact"' in line]
+    return [(fact["state"], fact["attempt"], fact.get("cause")) for fact in facts if fact["trial"] == name]
+
+
+def test_a_failed_trial_is_tried_again_until_it_succeeds(combu, engine, tmp_path):
+    (tmp_path / "tries").mkdir()
+    script = "echo x >>/tries/log; test $(wc -l </tries/log) = 3"
+    combu.write([trial("flaky", script, volumes=["./tries/:/tries"], retries={"max": 5, "backoff": {"initial": "100ms"}})])
+    done = combu("run", "--wait", "--progress", "json")
+    states = facts_of(done.stderr, "flaky")
+    assert [state for state in states if state[0] in ("retrying", "succeeded")] == [
+        ("retrying", 1, "error"),
+        ("retrying", 2, "error"),
+        ("succeeded", 3, None),
+    ]
+    assert engine.containers()["flaky"]["Config"]["Labels"]["combu.attempt"] == "3"
+    assert engine.names() == {"flaky"}
+
+
+def test_a_failure_is_told_with_its_cause_and_its_last_words(combu):
+    combu.write(
+        [
+            trial("error", "echo working; echo no space left >&2; exit 3"),
+            trial("oom", "exec dd if=/dev/zero of=/dev/null bs=256M count=1", memory="32m"),
+            trial("late", "sleep 600", timeout="500ms", stop_grace="1s"),
+        ]
+    )
+    done = combu("run", "--wait", code=1)
+    lines = done.stderr.splitlines()
+    assert "failed: error: exit code 3" in lines
+    assert "  error | no space left" in lines and "  error | working" in lines
+    assert "failed: oom: out of memory at 32 MiB (exit code 137, SIGKILL)" in lines
+    assert "failed: late: took longer than its timeout of 500 ms" in lines
+
+
+def test_memory_grows_after_out_of_memory(combu, engine):
+    eat = "exec dd if=/dev/zero of=/dev/null bs=48M count=1"
+    combu.write([trial("eater", eat, memory="32m", retries={"max": 3, "on": "oom", "backoff": {"initial": 0}, "grow": {"memory": 2}})])
+    combu("run", "--wait")
+    assert engine.containers()["eater"]["HostConfig"]["Memory"] == 64 << 20
+
+
+def test_what_somebody_stopped_is_not_tried_again(combu, engine):
+    combu.write([trial("one", "exec sleep 600", retries=5)])
+    running = combu.start("run")
+    try:
+        wait_until(lambda: "one" in engine.running(), "the trial")
+        engine.ask("POST", "/containers/one/stop?t=5")
+        _, err = running.communicate(timeout=60)
+    finally:
+        running.kill()
+    assert running.returncode == 1, "somebody watched it, and it failed"
+    assert "failed: one: stopped from outside (exit code 143, SIGTERM)" in err
+
+
+def test_a_lost_engine_spends_no_retries(combu_on, new_engine):
+    engine = new_engine()
+    engine.start()
+    engine.load_image()
+    combu = combu_on(engine)
+    combu.write([trial("kept", "exec sleep 8", retries=1), trial("alone", "exec sleep 600")])
+    running = combu.start("run", "--wait", "--progress", "json")
+    try:
+        wait_until(lambda: engine.running() == {"kept", "alone"}, "both trials")
+        engine.kill9()
+        engine.start()
+        _, err = running.communicate(timeout=120)
+    finally:
+        running.kill()
+    assert running.returncode == 1
+    assert ("retrying", 1, "host_lost") in facts_of(err, "kept")
+    assert facts_of(err, "kept")[-1] == ("succeeded", 2, None)
+    assert facts_of(err, "alone")[-1] == ("failed", 1, "host_lost")
+
+
+def test_a_canary_spares_the_others(combu, engine):
+    combu.write({"canary": True, "trials": [trial(f"t-{i}", "exit 1") for i in range(20)]})
+    done = combu("run", "--wait", code=1)
+    assert engine.names() == {"t-0"}
+    assert "19 blocked" in done.stderr and "`t-0`, the canary of its shape, failed" in done.stderr
+
+
+def test_nothing_starts_after_max_failures(combu, engine):
+    combu.write({"max_failures": 2, "parallel": 1, "trials": [trial(f"t-{i}", "exit 1") for i in range(6)]})
+    done = combu("run", "--wait", code=1)
+    assert engine.names() == {"t-0", "t-1"}
+    assert "not started: 2 trials have failed" in done.stderr
+
+
+def test_the_deadline_of_a_run_stops_all(combu, engine):
+    combu.write({"deadline": "3s", "trials": [trial("long", "exec sleep 600"), trial("service", "exec sleep 600", service=True)]})
+    began = time.monotonic()
+    done = combu("run", code=1)
+    assert time.monotonic() - began < 60
+    assert engine.running() == set()
+    assert "failed: long: stopped: the run's deadline of 3.0 s has passed" in done.stderr
