@@ -3,6 +3,7 @@
 import json
 import time
 
+import pytest
 from engines import wait_until
 
 
@@ -67,7 +68,8 @@ def test_what_somebody_stopped_is_not_tried_again(combu, engine):
     assert "failed: one: stopped from outside (exit code 143, SIGTERM)" in err
 
 
-def test_a_lost_engine_spends_no_retries(combu_on, new_engine):
+@pytest.mark.parametrize("way", ["kill9", "stop"])
+def test_a_lost_engine_spends_no_retries(combu_on, new_engine, way):
     engine = new_engine()
     engine.start()
     engine.load_image()
@@ -76,15 +78,17 @@ def test_a_lost_engine_spends_no_retries(combu_on, new_engine):
     running = combu.start("run", "--wait", "--progress", "json")
     try:
         wait_until(lambda: engine.running() == {"kept", "alone"}, "both trials")
-        engine.kill9()
+        getattr(engine, way)()
         engine.start()
         _, err = running.communicate(timeout=120)
     finally:
         running.kill()
     assert running.returncode == 1
-    assert ("retrying", 1, "host_lost") in facts_of(err, "kept")
+    # What an orderly end of the engine stops is told before it goes away.
+    cause = "host_lost" if way == "kill9" else "stopped"
+    assert ("retrying", 1, cause) in facts_of(err, "kept")
     assert facts_of(err, "kept")[-1] == ("succeeded", 2, None)
-    assert facts_of(err, "alone")[-1] == ("failed", 1, "host_lost")
+    assert facts_of(err, "alone")[-1] == ("failed", 1, cause)
 
 
 def test_a_canary_spares_the_others(combu, engine):

@@ -1,6 +1,6 @@
 """kill finds what is ours by labels, and nothing else."""
 
-from engines import wait_until
+from engines import docker_config, wait_until
 from run_test import sleeper
 
 
@@ -82,3 +82,45 @@ def test_kill_ends_a_run_that_still_starts(combu, engine):
     assert running.returncode == 130
     assert "interrupted run" in killed.stderr
     assert engine.names() == set()
+
+
+def test_what_was_made_from_a_trials_image_is_not_the_trial(combu, engine):
+    combu.write([sleeper("one", service=True, cpus=0.1)])
+    combu("run")
+    status, made = engine.ask("POST", "/commit?container=one&repo=combu-copy&tag=1", {})
+    assert status == 201, made
+    engine.run_stranger("copy", Image="combu-copy:1")
+    assert engine.containers()["copy"]["Config"]["Labels"]["combu.trial"] == "one"
+    assert set(combu.ps()) == {"one"}
+    combu("stop")
+    assert "copy" in engine.running()
+    combu("run")
+    combu("kill")
+    assert engine.running() == {"copy"}
+    # Nor does a trial of such an image take over what the other was.
+    combu.write([sleeper("plain", image="combu-copy:1")])
+    combu("run")
+    labels = engine.containers()["plain"]["Config"]["Labels"]
+    assert (labels["combu.service"], labels["combu.cpus"]) == ("false", "0")
+    engine.remove_all()
+    engine.ask("DELETE", "/images/combu-copy:1?force=1")
+
+
+def test_a_run_that_has_no_containers_yet_is_interrupted(combu, engine, tmp_path):
+    """Also when the experiment has a name, which only its run knows."""
+    helper = tmp_path / "bin/docker-credential-slow"
+    helper.parent.mkdir()
+    helper.write_text("#!/bin/sh\necho >&2 waiting; touch %s/asked; sleep 5\n" % tmp_path, encoding="utf-8")
+    helper.chmod(0o755)
+    docker_config(tmp_path, {"credHelpers": {"127.0.0.1:5999": "slow"}})
+    combu.env["PATH"] = f"{helper.parent}:{combu.env['PATH']}"
+    combu.write({"experiment": "named", "trials": [sleeper("one", image="127.0.0.1:5999/x")]})
+    running = combu.start("run")
+    try:
+        wait_until((tmp_path / "asked").exists, "the run to ask for a password")
+        killed = combu("kill")
+        running.communicate(timeout=60)
+    finally:
+        running.kill()
+    assert f"(process {running.pid})" in killed.stderr
+    assert running.returncode == 130

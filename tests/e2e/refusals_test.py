@@ -60,3 +60,20 @@ def test_an_engine_that_is_away(combu, host, why):
 def test_a_host_path_that_is_a_file(combu, engine, tmp_path):
     (tmp_path / "data").write_text("x", encoding="utf-8")
     refused(combu, engine, [sleeper("one", volumes=["./data/:/data"])], "data", code=2)
+
+
+def test_a_run_that_is_refused_makes_nothing(combu, engine, tmp_path):
+    combu.write([sleeper("one", image="nosuch:1", pull="never", networks=["left-over"], volumes=["./left-over/:/x"])])
+    assert "nosuch:1" in combu("run", code=1).stderr
+    assert not (tmp_path / "left-over").exists()
+    assert "left-over" not in engine.networks()
+
+
+def test_names_ports_and_host_paths_are_told_together(combu, engine, tmp_path):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    engine.run_stranger("taken", ExposedPorts={"80/tcp": {}}, HostConfig={"PortBindings": {"80/tcp": [{"HostPort": "38480"}]}})
+    combu.write([sleeper("taken"), sleeper("port", ports=["38480:80"]), sleeper("path", volumes=["./file/:/x"]), sleeper("below", volumes=["./file/below/:/x"])])
+    told = combu("run", code=None).stderr
+    for words in ("taken: its name is in use", "port: host port 38480", "is a file, but the `/` at its end", "is absent and cannot be made"):
+        assert words in told
+    assert engine.names() == {"taken"}
