@@ -7,6 +7,7 @@
 #include <iosfwd>
 #include <memory>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <variant>
@@ -85,8 +86,9 @@ struct Preparation {
 struct Released {
   std::size_t attempts = 0;
   std::size_t networks = 0;
-  std::vector<Error> left;    // what could not be removed, and why; subjects are names
-  std::vector<Error> in_use;  // networks that the engine keeps because they are in use: no failure
+  std::set<std::string> experiments;  // whose attempts were selected
+  std::vector<Error> left;            // what could not be removed, and why; subjects are names
+  std::vector<Error> in_use;          // networks that the engine keeps because they are in use: no failure
 };
 
 struct LogOptions {

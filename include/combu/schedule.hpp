@@ -113,7 +113,8 @@ struct Step {
 enum class Until {
   started,  // every trial has been started, or never will be, and nothing is left to do for those that run;
             // see is_watched()
-  ended,    // every trial but the services is over, and these have been stopped
+  ended,  // every trial but the services is over, and these have been stopped. What is not marked as one, but
+          // only has to run or be healthy for others, is left to run
 };
 
 struct PlannerOptions {

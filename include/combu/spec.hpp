@@ -185,6 +185,28 @@ struct HostFolders {
 // expanded. Throws Error(invalid) for an unterminated quote.
 [[nodiscard]] std::vector<std::string> split_words(std::string_view line);
 
+// A condition on named values: "lr<0.01 && mode=fast". Each term is NAME = == != < <= > >= VALUE; where both
+// sides are numbers they are compared as numbers, otherwise as texts, and = and != take the patterns of a
+// shell
+// ("trial=solver-*"). A value that there is not fulfils != only.
+class Filter {
+ public:
+  enum class Relation { equal, not_equal, less, at_most, greater, at_least };
+  using Lookup = std::function<std::optional<std::string>(std::string_view name)>;
+
+  // Throws Error(invalid) with the text as subject.
+  explicit Filter(std::string_view text);
+  [[nodiscard]] bool matches(const Lookup& lookup) const;
+
+ private:
+  struct Term {
+    std::string name;
+    Relation relation;
+    std::string value;
+  };
+  std::vector<Term> terms_;
+};
+
 // Equal for trials that fail for the same reasons: the image, the program, and the names of its options, but
 // not their values.
 [[nodiscard]] std::string canary_shape(const Trial& trial);

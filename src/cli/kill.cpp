@@ -48,22 +48,11 @@ Released release_all(Session& session, const std::vector<Selector>& selectors) {
     Released released = session.engine().release(selector, tell, session.stop());
     sum.attempts += released.attempts;
     sum.networks += released.networks;
+    sum.experiments.insert(released.experiments.begin(), released.experiments.end());
     append_new(sum.left, released.left);
     append_new(sum.in_use, released.in_use);
   }
   return sum;
-}
-
-// False when a run goes on starting trials.
-bool release_until_none(Session& session, const std::vector<Selector>& selectors, Released& released) {
-  for (int round = 0; round <= k_repeats_max; ++round) {
-    const Released more = release_all(session, selectors);
-    add(released, more);
-    // A network that one selector's containers were on may be free when another's are gone, too.
-    const bool look_again = selectors.size() > 1 && more.attempts > 0 && !more.in_use.empty();
-    if (!look_again && !starts_go_on(session, selectors, more)) return true;
-  }
-  return false;
 }
 
 // What is removed while a run still starts is started again, and an engine may lose count of its networks'
@@ -77,13 +66,39 @@ void interrupt_all(Session& session, const Invocation& invocation, const std::ve
   }
 }
 
-int kill(Session& session, const Invocation& invocation, const SelectionOptions& options) {
-  std::vector<Selector> selectors = selectors_of(session, invocation, options);
-  // A network may be all that is left of a name that the file had before.
-  if (options.experiment.empty()) selectors.push_back(selector_of_file(invocation, options));
+// The experiments that were found by their file: all of each is meant, from wherever it was run.
+std::vector<Selector> more_selectors(const std::vector<Selector>& known, const Released& released) {
+  std::vector<Selector> selectors;
+  for (const std::string& experiment : released.experiments) {
+    if (std::ranges::find(known, experiment, &Selector::experiment) == known.end())
+      selectors.push_back({.experiment = experiment, .run = known.front().run});
+  }
+  return selectors;
+}
+
+// False when a run goes on starting trials.
+bool release_until_none(Session& session, const Invocation& invocation, std::vector<Selector> selectors,
+                        Released& released) {
   interrupt_all(session, invocation, selectors);
+  for (int round = 0; round <= k_repeats_max; ++round) {
+    const Released more = release_all(session, selectors);
+    add(released, more);
+    const std::vector<Selector> found = more_selectors(selectors, more);
+    interrupt_all(session, invocation, found);
+    selectors.insert(selectors.end(), found.begin(), found.end());
+    // A network that one selector's containers were on may be free when another's are gone, too.
+    const bool look_again = selectors.size() > 1 && more.attempts > 0 && !more.in_use.empty();
+    if (!look_again && found.empty() && !starts_go_on(session, selectors, more)) return true;
+  }
+  return false;
+}
+
+int kill(Session& session, const Invocation& invocation, const SelectionOptions& options) {
+  Selector selector = options.experiment.empty() ? selector_of_file(invocation, options) : Selector{};
+  selector.experiment = options.experiment;
+  if (!options.run.empty()) selector.run = RunId(options.run);
   Released released;
-  const bool whole = release_until_none(session, selectors, released);
+  const bool whole = release_until_none(session, invocation, {selector}, released);
   session.progress().end();
   for (const Error& error : released.left) session.progress().error(fmt::format("left: {}", error.what()));
   for (const Error& error : released.in_use)

@@ -12,6 +12,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/load.hpp"
+#include "cli/only.hpp"
 #include "cli/run_lock.hpp"
 #include "cli/session.hpp"
 
@@ -25,6 +26,7 @@ struct RunOptions {
   std::string parallel = "true";
   std::string run_id;
   std::string reserve;
+  std::vector<std::string> only;
 };
 
 int tell_errors(Session& session, const std::vector<Error>& errors) {
@@ -225,8 +227,12 @@ int run(Session& session, const Loaded& loaded, const RunOptions& options) {
 int run(const Invocation& invocation, const RunOptions& options) {
   auto progress = open_progress(invocation);
   const RunId id = options.run_id.empty() ? RunId::random() : RunId(options.run_id);
-  const auto loaded = load(invocation, id, *progress);
+  auto loaded = load(invocation, id, *progress);
   if (!loaded) return 2;
+  if (!options.only.empty()) {
+    loaded->run.experiment = only(std::move(loaded->run.experiment), loaded->plan, options.only);
+    loaded->plan = make_plan(loaded->run.experiment).plan;
+  }
   return in_session(invocation, std::move(progress), [&](Session& session) {
     try {
       return run(session, *loaded, options);
@@ -254,6 +260,11 @@ void add_run(CLI::App& app, const Invocation& invocation, Action& action) {
       ->check(CLI::IsMember({"true", "false"}))
       ->type_name("BOOL")
       ->capture_default_str();
+  command
+      ->add_option("--only", options->only,
+                   "Only trials of this name (solver-a-*) or these params (lr<0.01), and what they depend on")
+      ->type_name("TRIALS")
+      ->allow_extra_args(false);
   command
       ->add_option("--reserve", options->reserve,
                    "CPUs, memory or both (2,4GiB) of the engine's that no trial gets")

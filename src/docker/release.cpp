@@ -43,17 +43,19 @@ std::string still_used_by(const std::vector<std::string>& names) {
 Released DockerEngine::release(const Selector& selector,
                                const std::function<void(std::size_t, std::size_t)>& tell,
                                std::stop_token stop) {
+  Released released;
   std::vector<Removed> selected;
   const TrialFilter filter(selector);
   list_containers(
       connections_, label_filters(selector),
       [&](ContainerSummary&& container) {
-        if (identity_of(container.labels, container.name) && filter.selects(container.name))
-          selected.push_back(
-              {std::move(container.id), std::move(container.name), std::move(container.networks)});
+        const std::optional<Identity> identity = identity_of(container.labels, container.name);
+        if (!identity || !filter.selects(container.name)) return;
+        selected.push_back(
+            {std::move(container.id), std::move(container.name), std::move(container.networks)});
+        released.experiments.insert(identity->experiment);
       },
       stop);
-  Released released;
   std::mutex mutex;
   in_parallel(selected.size(), k_removals_in_flight, [&](std::size_t i) {
     std::optional<Error> failure;

@@ -26,6 +26,7 @@ struct Overloaded : Handlers... {
 // What is known of one trial. Everything else about it is derived from the plan.
 struct Progress {
   TrialState state = TrialState::waiting;
+  bool is_work = false;                  // its end is waited for
   int attempt = 1;                       // the one that lives, or comes next
   int failures = 0;                      // attempts that have spent a retry
   int losses = 0;                        // attempts that were lost with their host
@@ -104,8 +105,18 @@ struct Planner::Impl {
       known[trial].users = static_cast<std::uint32_t>(plan.nodes[trial].needed_by.size());
       if (trials[trial].service) services.push_back(trial);
     }
-    unfinished_work = trials.size() - services.size();
+    for (TrialIndex trial = 0; trial < trials.size(); ++trial) known[trial].is_work = is_work(trial);
+    unfinished_work = static_cast<std::size_t>(std::ranges::count(known, true, &Progress::is_work));
     counts[index(TrialState::waiting)] = trials.size();
+  }
+
+  // Neither a service, nor what only has to run or be healthy for others: that is as good as one.
+  [[nodiscard]] bool is_work(TrialIndex trial) const {
+    const std::vector<Edge>& users = plan.nodes[trial].needed_by;
+    const auto needs_no_end = [](const Edge& edge) {
+      return edge.condition == Condition::started || edge.condition == Condition::healthy;
+    };
+    return !experiment.trials[trial].service && (users.empty() || !std::ranges::all_of(users, needs_no_end));
   }
 
   static std::size_t index(TrialState state) { return static_cast<std::size_t>(state); }
@@ -518,7 +529,7 @@ struct Planner::Impl {
     move(trial, fact.state);
     fact.ran = known[trial].was_started;
     tell(std::move(fact));
-    if (!experiment.trials[trial].service) --unfinished_work;
+    if (known[trial].is_work) --unfinished_work;
     over.push_back(trial);
     if (!spreading) spread_all();
   }
@@ -600,7 +611,8 @@ struct Planner::Impl {
 
   void stop_when_unused(TrialIndex trial) {
     // A service that nothing depends on serves all: it stands until the work is done.
-    if (options.until == Until::ended && known[trial].users == 0 && !plan.nodes[trial].needed_by.empty())
+    const bool serves_all = plan.nodes[trial].needed_by.empty();
+    if (options.until == Until::ended && known[trial].users == 0 && (!serves_all || unfinished_work == 0))
       ask_stop(trial);
   }
 
@@ -730,7 +742,9 @@ struct Planner::Impl {
     const TrialState state = known[trial].state;
     counts[index(state)] += static_cast<std::size_t>(by);
     const Trial& it = experiment.trials[trial];
-    if (state != TrialState::running || it.service || !is_watched(experiment, it)) return;
+    if (state != TrialState::running) return;
+    if (it.service) running_services += static_cast<std::size_t>(by);
+    if (it.service || !is_watched(experiment, it)) return;
     watched += static_cast<std::size_t>(by);
     if (it.retries.max > 0) retriable += static_cast<std::size_t>(by);
   }
@@ -749,7 +763,8 @@ struct Planner::Impl {
     if (in_flight > 0) return false;
     if (interrupted) return true;
     if (to_start() + collecting + stops_in_flight > 0) return false;
-    return options.until == Until::started ? watched == 0 : counts[index(TrialState::running)] == 0;
+    if (options.until == Until::started) return watched == 0;
+    return unfinished_work == 0 && running_services == 0;
   }
 
   RunId run;
@@ -780,9 +795,10 @@ struct Planner::Impl {
   std::size_t overtakes = 0;
   std::vector<TrialIndex> awaiting;  // of whom it is not known yet who stopped them
   std::vector<TrialIndex> services;
-  std::size_t unfinished_work = 0;  // trials that are not services and not over
+  std::size_t unfinished_work = 0;  // trials that are waited for and not over
   std::uint64_t listings = 0;
-  bool after_break = false;         // the engine was away before the listing that is under way
+  bool after_break = false;  // the engine was away before the listing that is under way
+  std::size_t running_services = 0;
   std::size_t watched = 0;          // running trials, no services, that somebody must stay for
   std::size_t retriable = 0;        // those of them that may be tried again
   std::size_t collecting = 0;       // attempts of which something is being taken

@@ -233,7 +233,9 @@ Released World::release(const Selector& selector, Instant now) {
   Released released;
   std::vector<std::string> names;
   for (const auto& [name, container] : containers_) {
-    if (!container.stranger && selects(selector, container.seen)) names.push_back(name);
+    if (container.stranger || !selects(selector, container.seen)) continue;
+    names.push_back(name);
+    released.experiments.insert(container.seen.experiment);
   }
   std::set<std::string> left_by_them;
   for (const std::string& name : names) {

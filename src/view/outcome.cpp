@@ -1,10 +1,12 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "combu/view.hpp"
 #include "view/block.hpp"
 #include "view/forms.hpp"
+#include "view/names.hpp"
 
 namespace combu {
 namespace {
@@ -28,6 +30,17 @@ void print_failures(Progress& progress, const Run& run, const Outcome& outcome) 
   if (shown < order.size()) progress.error(fmt::format("… and {} more", order.size() - shown));
 }
 
+// What nobody waited for: it was there for others, but is not marked as a service.
+void name_what_is_left(Progress& progress, const Run& run, const Outcome& outcome) {
+  if (outcome.running.empty()) return;
+  std::vector<std::string_view> names;
+  names.reserve(outcome.running.size());
+  for (const TrialIndex trial : outcome.running) names.push_back(run.experiment.trials[trial].name);
+  progress.note(
+      fmt::format("left running: {}; with `service: true` it would be stopped when its work is done",
+                  fmt::join(ranges(names), ", ")));
+}
+
 std::string summary(const Run& run, const Outcome& outcome, Until until) {
   const std::string time = to_string(outcome.last.elapsed);
   if (outcome.interrupted)
@@ -49,6 +62,7 @@ void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, U
   if (engine.starts_with("simulated:")) return;  // nothing of it outlives the program
   // A start that failed may have left a container, too.
   if (outcome.last.started + outcome.last.count(TrialState::failed) == 0) return;
+  if (until == Until::ended && !outcome.interrupted) name_what_is_left(progress, run, outcome);
   if (until == Until::started && !outcome.interrupted && !outcome.running.empty())
     progress.note(fmt::format("{}: until they are over", command_line(run.experiment, "wait", engine)));
   progress.note(fmt::format("{}: removes them", command_line(run.experiment, "kill", engine)));

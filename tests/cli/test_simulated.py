@@ -235,3 +235,50 @@ def test_sigterm(ladder, tmp_path):
     process.stderr.close()
     assert process.wait(timeout=60) == 143
     assert "interrupted: " in rest
+
+
+PARAMS = """
+[{ name: "prepare", image: "x", cmd: "true" }] +
+[{ name: "fit-%d" % i, image: "x", cmd: "true", params: { lr: 0.1 / i, mode: if i % 2 == 0 then "fast" else "exact" },
+   depends: [{ trial: "prepare", condition: "succeeded" }] } for i in std.range(1, 6)]
+"""
+
+
+@pytest.mark.parametrize(
+    "only, started",
+    [
+        (["fit-2"], {"prepare", "fit-2"}),
+        (["fit-[12]", "--only", "fit-6"], {"prepare", "fit-1", "fit-2", "fit-6"}),
+        (["lr<0.03 && mode=fast"], {"prepare", "fit-4", "fit-6"}),
+        (["mode=f*"], {"prepare", "fit-2", "fit-4", "fit-6"}),
+        (["trial=prepare"], {"prepare"}),
+    ],
+)
+def test_a_part_of_an_experiment_with_what_it_depends_on(combu, write, only, started):
+    write(PARAMS)
+    result = combu("-f", "experiment.jsonnet", "--engine", SIMULATED, "--progress", "json", "run", "--wait", "--only", *only)
+    assert result.returncode == 0, result.stderr
+    facts = [json.loads(line) for line in result.stderr.splitlines()]
+    assert {fact["trial"] for fact in facts if fact["event"] == "fact"} == started
+
+
+@pytest.mark.parametrize(
+    "only, words",
+    [
+        ("fitt-2", "--only fitt-2: matches no trial: did you mean `fit-2`?"),
+        ("lr<", "\"lr<\" is no condition: NAME=VALUE"),
+        ("lr=7", "--only lr=7: matches no trial"),
+    ],
+)
+def test_a_part_that_there_is_not(combu, write, only, words):
+    write(PARAMS)
+    result = combu("-f", "experiment.jsonnet", "--engine", SIMULATED, "run", "--only", only)
+    assert result.returncode == 2
+    assert words in result.stderr
+
+
+def test_what_only_serves_others_is_left_and_named(combu, write):
+    write('[{ name: "db", image: "x", cmd: "sleep 1000000" }, { name: "user", image: "x", cmd: "true", depends: ["db"] }]')
+    result = combu("-f", "experiment.jsonnet", "--engine", "simulated:", "run", "--wait")
+    assert result.returncode == 0, result.stderr
+    assert "left running: db; with `service: true` it would be stopped when its work is done" in result.stderr

@@ -322,7 +322,7 @@ TEST(Planner, RemovedWhileRunningIsAFailure) {
 }
 
 TEST(Planner, UntilEndedWaitsForAll) {
-  Planned it("a b<-a", k_wait);
+  Planned it("a b", k_wait);
   (void)it.begin();
   (void)it.started("a");
   (void)it.started("b");
@@ -389,6 +389,42 @@ TEST(Planner, AServiceThatNobodyIsLeftToUseIsNotStarted) {
   EXPECT_EQ(it.ended("a", 0), "stop first | a succeeded, second stopped");
   (void)it.stopped("first");
   EXPECT_EQ(it.ended("first", 143), " | first stopped");
+  EXPECT_TRUE(it.done());
+}
+
+TEST(Planner, WhatIsThereForOthersButNotMarkedIsLeftAlone) {
+  Planned it("db a<-db b<-db:healthy", k_wait);
+  (void)it.begin();
+  (void)it.started("db");
+  (void)it.started("a");
+  (void)it.health("db", Health::healthy);
+  (void)it.started("b");
+  (void)it.ended("a", 0);
+  EXPECT_FALSE(it.done());
+  EXPECT_EQ(it.ended("b", 0), " | b succeeded");
+  EXPECT_TRUE(it.done());
+  EXPECT_EQ(it.state("db"), TrialState::running);
+}
+
+TEST(Planner, AServiceThatRunsWhenTheWorkIsDoneAlreadyIsStopped) {
+  Planned it("!log a", k_wait);
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.ended("a", 0);
+  EXPECT_EQ(it.started("log"), "stop log | log running");
+}
+
+TEST(Planner, WhatOthersNeedTheEndOfIsWaitedFor) {
+  Planned it("a s<-a:succeeded c<-a d s2<-d:succeeded,a:succeeded", k_wait);
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.started("d");
+  (void)it.started("c");
+  (void)it.ended("c", 0);
+  (void)it.ended("a", 1);
+  (void)it.collected("a");
+  EXPECT_FALSE(it.done()) << "d runs, though what needs it is blocked";
+  (void)it.ended("d", 0);
   EXPECT_TRUE(it.done());
 }
 

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -276,6 +277,31 @@ TEST(MakeHostFolders, GivesThemToTheCallerWhenRootRunsForOne) {
     EXPECT_EQ(status.st_uid, caller.uid);
     EXPECT_EQ(status.st_gid, caller.gid);
   }
+}
+
+// ---- conditions
+
+bool fulfils(const std::map<std::string, std::string>& values, const char* condition) {
+  return Filter(condition).matches([&](std::string_view name) -> std::optional<std::string> {
+    const auto found = values.find(std::string(name));
+    return found == values.end() ? std::nullopt : std::optional(found->second);
+  });
+}
+
+TEST(Filter, ComparesNumbersAsNumbersAndAllElseAsText) {
+  const std::map<std::string, std::string> values = {{"lr", "0.01"}, {"n", "10"}, {"mode", "fast"}};
+  for (const char* condition :
+       {"lr=0.010", "lr<0.1", "lr <= 1e-2", "n>9", "n>=10", "n!=9", "mode==fast", "mode='fast'", "mode=f*",
+        "mode!=slow*", "mode>a", "n=10 && mode=fast", "other!=1"})
+    EXPECT_TRUE(fulfils(values, condition)) << condition;
+  for (const char* condition :
+       {"lr>0.01", "n<9", "n=2*", "mode=Fast", "mode!=f*", "n=10 && mode=slow", "other=1", "other<1"})
+    EXPECT_FALSE(fulfils(values, condition)) << condition;
+}
+
+TEST(Filter, RefusesWhatIsNoCondition) {
+  for (const char* text : {"", "lr", "lr<", "=3", "lr<1 &&", "&& lr<1", "lr<1 && x"})
+    EXPECT_THROW((void)Filter(text), Error) << text;
 }
 
 }  // namespace

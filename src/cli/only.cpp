@@ -1,0 +1,75 @@
+#include "cli/only.hpp"
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+namespace combu {
+namespace {
+
+std::optional<std::string> value_of(const Trial& trial, std::string_view name) {
+  if (name == "trial") return trial.name;
+  if (name == "image") return trial.image;
+  if (trial.params.empty()) return std::nullopt;
+  const auto params = nlohmann::json::parse(trial.params);
+  const auto found = params.find(name);
+  if (found == params.end()) return std::nullopt;
+  return found->is_string() ? found->get<std::string>() : found->dump();
+}
+
+// The trials that one argument means.
+std::vector<TrialIndex> meant(const Experiment& experiment, const std::string& wanted) {
+  // No trial's name holds one of these.
+  const bool is_condition = wanted.find_first_of("=<>!") != std::string::npos;
+  const std::optional<Filter> filter = is_condition ? std::optional(Filter(wanted)) : std::nullopt;
+  std::vector<TrialIndex> trials;
+  for (TrialIndex i = 0; i < experiment.trials.size(); ++i) {
+    const Trial& trial = experiment.trials[i];
+    const bool is_meant = filter
+                              ? filter->matches([&](std::string_view name) { return value_of(trial, name); })
+                              : fnmatch(wanted.c_str(), trial.name.c_str(), 0) == 0;
+    if (is_meant) trials.push_back(i);
+  }
+  return trials;
+}
+
+Error nothing_meant(const Experiment& experiment, const std::string& wanted) {
+  std::vector<std::string_view> names;
+  names.reserve(experiment.trials.size());
+  for (const Trial& trial : experiment.trials) names.emplace_back(trial.name);
+  const auto near = nearest(wanted, names);
+  return {ErrorKind::invalid, "--only " + wanted,
+          near ? fmt::format("matches no trial: did you mean `{}`?", *near) : "matches no trial"};
+}
+
+}  // namespace
+
+Experiment only(Experiment experiment, const Plan& plan, const std::vector<std::string>& wanted) {
+  std::vector<bool> kept(experiment.trials.size());
+  std::vector<TrialIndex> open;
+  const auto keep = [&](TrialIndex trial) {
+    if (!kept[trial]) open.push_back(trial);
+    kept[trial] = true;
+  };
+  for (const std::string& one : wanted) {
+    const std::vector<TrialIndex> trials = meant(experiment, one);
+    if (trials.empty()) throw nothing_meant(experiment, one);
+    for (const TrialIndex trial : trials) keep(trial);
+  }
+  while (!open.empty()) {
+    const TrialIndex trial = open.back();
+    open.pop_back();
+    for (const Edge& need : plan.nodes[trial].needs) keep(need.trial);
+  }
+  std::vector<Trial> trials;
+  for (TrialIndex trial = 0; trial < kept.size(); ++trial)
+    if (kept[trial]) trials.push_back(std::move(experiment.trials[trial]));
+  experiment.trials = std::move(trials);
+  return experiment;
+}
+
+}  // namespace combu
