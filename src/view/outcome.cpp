@@ -59,10 +59,10 @@ void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, U
   progress.end();
   print_failures(progress, run, outcome);
   progress.note(summary(run, outcome, until));
+  if (until == Until::ended && !outcome.interrupted) name_what_is_left(progress, run, outcome);
   if (engine.starts_with("simulated:")) return;  // nothing of it outlives the program
   // A start that failed may have left a container, too.
   if (outcome.last.started + outcome.last.count(TrialState::failed) == 0) return;
-  if (until == Until::ended && !outcome.interrupted) name_what_is_left(progress, run, outcome);
   if (until == Until::started && !outcome.interrupted && !outcome.running.empty())
     progress.note(fmt::format("{}: until they are over", command_line(run.experiment, "wait", engine)));
   progress.note(fmt::format("{}: removes them", command_line(run.experiment, "kill", engine)));
