@@ -116,9 +116,10 @@ class SimulatedEngine : public Engine {
   template <class Verb>
   std::invoke_result_t<Verb, Instant> call(const std::stop_token& stop, const Verb& verb) {
     if (stop.stop_requested()) throw cancelled();
-    const std::scoped_lock lock(mutex_);
+    // Whoever waits for a change is woken when the lock is free again.
     const auto wake =
         std::unique_ptr<void, std::function<void(void*)>>(this, [this](void*) { changed_.notify_all(); });
+    const std::scoped_lock lock(mutex_);
     return verb(now());
   }
 
