@@ -249,6 +249,16 @@ TEST(Version, TheNewestKnownIsSpokenToANewerEngine) {
   EXPECT_THAT(daemon.lines().back(), HasSubstr("GET /v1.47/containers/json"));
 }
 
+TEST(Version, AWebServerIsNoEngine) {
+  for (const int status : {200, 404, 405}) {
+    ScriptedDaemon daemon([&](const Asked&) { return whole(status, "<!DOCTYPE html><p>No such page</p>"); });
+    const auto error = error_of([&] { (void)open_at(daemon.address())->list({}, Look::once, {}); });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->kind(), ErrorKind::corrupt) << status;
+    EXPECT_EQ(error->message(), "something answers there, but it is not a Docker Engine") << status;
+  }
+}
+
 TEST(Version, AClientTooOldForTheEngineIsToldInItsWords) {
   const std::string words = "client version 1.47 is too old. Minimum supported API version is 1.60";
   ScriptedDaemon daemon(after_ping([&](const Asked&) { return whole(400, message(words)); }, "1.70"));
