@@ -19,6 +19,7 @@ std::string state_text(const Sighting& sighting) {
   if (sighting.phase == Phase::ended && sighting.exit_code) text += fmt::format(" ({})", *sighting.exit_code);
   if (sighting.phase == Phase::running && sighting.health != Health::none)
     text += fmt::format(" ({})", to_string(sighting.health));
+  if (sighting.key.attempt > 1) text += fmt::format(", attempt {}", sighting.key.attempt);
   return text;
 }
 

@@ -293,3 +293,13 @@ def test_a_run_may_follow_at_once_on_one_that_was_waited_for(combu):
     combu.write([{"name": f"one-{i}", "image": "combu-test", "cmd": "true"} for i in range(6)])
     for _ in range(5):
         combu("run", "--wait")
+
+
+def test_ps_shows_what_is_asked_for(combu, engine):
+    combu.write([sleeper("one"), {"name": "two", "image": "combu-test", "cmd": ["sh", "-c", "exit 3"]}])
+    combu("run")
+    combu("wait", "two", code=1)
+    rows = combu("ps", "--json", "--where", "state=ended && exit_code!=0").stdout.splitlines()
+    assert [json.loads(row)["trial"] for row in rows] == ["two"]
+    assert combu("ps", "--json", "--where", "trial=o*").stdout.count("\n") == 1
+    assert "is no condition" in combu("ps", "--where", "state", code=2).stderr
