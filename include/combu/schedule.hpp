@@ -53,6 +53,7 @@ struct StopAnswered {
 struct StopFailed {
   TrialIndex trial;
   Error error;
+  int attempt = 1;
 };
 // All that is kept of a failed attempt has been taken, or cannot be had.
 struct Collected {
@@ -63,10 +64,11 @@ struct Seen {
 };
 // A listing is about to be asked for. What is started from here on need not be in it.
 struct ListingBegins {
-  bool after_break = false;  // the engine was away: what is listed may have ended with it
+  bool after_break = false;  // the engine was away
 };
 struct Listed {
   std::vector<Sighting> sightings;  // all of the run's
+  bool after_break = false;         // the engine was away before: what is listed may have ended with it
 };
 struct Interrupt {};  // no new starts from here on
 struct Tick {};       // Step::wake has come

@@ -134,7 +134,8 @@ class UnlockWhenStarted final : public Observer {
 // Whoever only starts is done when all have been started, however those fare that nobody watches.
 bool has_failed(const Experiment& experiment, const Outcome& outcome, Until until) {
   return std::ranges::any_of(outcome.unsuccessful, [&](const Fact& fact) {
-    return until == Until::ended || !fact.ran || is_watched(experiment, experiment.trials[fact.trial]);
+    return until == Until::ended || !fact.ran || fact.cause == Cause::start_deadline ||
+           is_watched(experiment, experiment.trials[fact.trial]);
   });
 }
 

@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
@@ -41,8 +42,21 @@ std::filesystem::path lock_folder(const Caller& caller) {
   return std::filesystem::path(state_folder(caller)) / "locks";
 }
 
+// The machine since it was booted: several may share a home, and each has a socket of the same name.
+std::string machine() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id;
+}
+
 std::string path_of(const std::string& experiment, const std::string& engine, const Caller& caller) {
-  return lock_folder(caller) / fmt::format("{:016x}", hash_of(engine + "\n" + experiment));
+  return lock_folder(caller) / fmt::format("{:016x}", hash_of(engine + "\n" + experiment + "\n" + machine()));
+}
+
+// Processes of one namespace know each other by their numbers.
+std::string namespace_of_processes() {
+  std::error_code none;
+  return std::filesystem::read_symlink("/proc/self/ns/pid", none).string();
 }
 
 int open_file(const std::string& path) {
@@ -72,16 +86,17 @@ bool lock(int file, Seconds patience, const std::stop_token& stop) {
 struct Holder {
   int process = 0;
   std::string run;
+  std::string machine;
+  std::string processes;  // their namespace
   std::string engine;
   std::string experiment;
   std::string file;
 };
 
 std::string text_of(const Holder& holder) {
-  return nlohmann::json{{"process", holder.process},
-                        {"run", holder.run},
-                        {"engine", holder.engine},
-                        {"experiment", holder.experiment},
+  return nlohmann::json{{"process", holder.process}, {"run", holder.run},
+                        {"machine", holder.machine}, {"processes", holder.processes},
+                        {"engine", holder.engine},   {"experiment", holder.experiment},
                         {"file", holder.file}}
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -94,6 +109,8 @@ Holder holder_of(int file) {
   if (!json.is_object()) return {};
   return {.process = json.value("process", 0),
           .run = json.value("run", ""),
+          .machine = json.value("machine", ""),
+          .processes = json.value("processes", ""),
           .engine = json.value("engine", ""),
           .experiment = json.value("experiment", ""),
           .file = json.value("file", "")};
@@ -112,6 +129,7 @@ std::optional<Interrupted> interrupt(const std::string& path, const Selector& se
   if (file.number() < 0 || flock(file.number(), LOCK_EX | LOCK_NB) == 0) return std::nullopt;
   const Holder holder = holder_of(file.number());
   if (holder.process <= 1 || holder.engine != engine || !selects(selector, holder)) return std::nullopt;
+  if (holder.machine != machine() || holder.processes != namespace_of_processes()) return std::nullopt;
   if (::kill(holder.process, SIGINT) != 0 && errno != ESRCH)
     throw Error(ErrorKind::refused, holder.experiment,
                 fmt::format("process {} starts its run {} and cannot be interrupted: {}", holder.process,
@@ -147,6 +165,8 @@ RunLock::RunLock(const Run& run, const std::string& engine, const Caller& caller
   }
   const std::string holder = text_of({.process = getpid(),
                                       .run = run.id.text(),
+                                      .machine = machine(),
+                                      .processes = namespace_of_processes(),
                                       .engine = engine,
                                       .experiment = run.experiment.name,
                                       .file = run.experiment.file});

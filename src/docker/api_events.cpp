@@ -31,9 +31,12 @@ std::vector<ContainerEvent> past_events(Connections& engine, const std::vector<s
   const auto seconds = [](Instant instant) {
     return std::chrono::duration_cast<std::chrono::seconds>(instant.time_since_epoch()).count();
   };
+  const auto nanos = std::chrono::duration_cast<std::chrono::nanoseconds>(now.time_since_epoch()).count();
+  constexpr std::int64_t k_second = 1'000'000'000;
   HttpRequest request;
-  request.target = fmt::format("/events?since={}&until={}&",
-                               seconds(now - std::chrono::ceil<std::chrono::seconds>(back)), seconds(now));
+  request.target = fmt::format("/events?since={}&until={}.{:09}&",
+                               seconds(now - std::chrono::ceil<std::chrono::seconds>(back)), nanos / k_second,
+                               nanos % k_second);
   request.target +=
       filters_parameter({{"type", {"container"}}, {"event", {action}}, {"label", label_filters}});
   std::vector<ContainerEvent> found;

@@ -209,8 +209,14 @@ void DockerEngine::watch(const Selector& selector, const std::function<void(cons
 
 // The event of an end does not say.
 bool DockerEngine::was_out_of_memory(const std::string& id, const std::stop_token& stop) {
-  const std::optional<ContainerFacts> container = inspect_container(connections_, id, stop);
-  return container && container->oom;
+  try {
+    const std::optional<ContainerFacts> container = inspect_container(connections_, id, stop);
+    return container && container->oom;
+  } catch (const Error& error) {
+    // One that is being removed may be refused: its end is told all the same.
+    if (error.kind() != ErrorKind::refused && error.kind() != ErrorKind::conflict) throw;
+    return false;
+  }
 }
 
 std::vector<std::string> DockerEngine::ids_of(const Key& key, const std::stop_token& stop) {

@@ -1,4 +1,6 @@
+#include <arpa/inet.h>
 #include <fmt/core.h>
+#include <netinet/in.h>
 
 #include <filesystem>
 #include <fstream>
@@ -64,8 +66,11 @@ namespace {
 
 // Plain TCP carries registries' passwords as they are, and gives root to whoever answers.
 bool is_this_machine(const Address& address) {
+  in_addr number{};
+  const bool is_loopback = inet_pton(AF_INET, address.host.c_str(), &number) == 1 &&
+                           (ntohl(number.s_addr) >> 24U) == IN_LOOPBACKNET;
   return address.kind == Address::Kind::unix_socket || address.host == "localhost" || address.host == "::1" ||
-         address.host.starts_with("127.");
+         is_loopback;
 }
 
 DockerPlace find_any(const DockerEnvironment& env, const std::string& explicit_address) {

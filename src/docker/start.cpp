@@ -87,7 +87,11 @@ DockerEngine::Place DockerEngine::create_or_adopt(const Run& run, const Trial& t
     return create_or_adopt(run, trial, attempt, stop);
   }
   Place place{.id = holder.id, .was_there = true};
-  if (holder.state != "created") place.nothing_to_start = sighting_of(run, trial, attempt, holder);
+  if (holder.state != "created") {
+    place.nothing_to_start = sighting_of(run, trial, attempt, holder);
+    if (holder.state != "running" && !holder.oom)
+      place.nothing_to_start->stopped = signals_.ended(holder.id, holder.exit_code);
+  }
   return place;
 }
 

@@ -183,7 +183,10 @@ class Drive {
                at != starting_.end()) {
       starting_.erase(at);
     }
-    if (fact.state == TrialState::running && !fact.healthy) ++started_;
+    if (fact.state == TrialState::running && !was_started_[fact.trial]) {
+      was_started_[fact.trial] = true;
+      ++started_;
+    }
     if (fact.state == TrialState::failed || fact.state == TrialState::blocked) {
       unsuccessful_.push_back(std::move(fact));
     }
@@ -245,8 +248,9 @@ class Drive {
       engine_.stop({.run = run_.id, .trial = name, .attempt = command.attempt}, std::nullopt, quit);
       inbox_.post(Event{StopAnswered{.trial = command.trial, .attempt = command.attempt}});
     };
-    call(stop,
-         [&](const Error& error) { failed(error, StopFailed{.trial = command.trial, .error = error}); });
+    call(stop, [&](const Error& error) {
+      failed(error, StopFailed{.trial = command.trial, .error = error, .attempt = command.attempt});
+    });
   }
 
   // A log that cannot be had is no failure of the run.
@@ -266,7 +270,7 @@ class Drive {
   }
 
   void carry_out(const ListOrder& /*order*/, const std::stop_token& quit) {
-    call([&] { inbox_.post(Event{Listed{engine_.list(selector_, Look::closely, quit)}}); },
+    call([&] { inbox_.post(Event{Listed{.sightings = engine_.list(selector_, Look::closely, quit)}}); },
          [&](const Error& error) { lost(error); });
   }
 
@@ -301,8 +305,10 @@ class Drive {
         inbox_.post(Event{Seen{*sighting}});
         return;
       }
-      inbox_.post(Event{ListingBegins{.after_break = std::exchange(again, true)}});
-      inbox_.post(Event{Listed{engine_.list(selector_, Look::closely, quit)}});
+      const bool after_break = std::exchange(again, true);
+      inbox_.post(Event{ListingBegins{.after_break = after_break}});
+      inbox_.post(Event{
+          Listed{.sightings = engine_.list(selector_, Look::closely, quit), .after_break = after_break}});
     };
     call([&] { engine_.watch(selector_, tell, quit); }, [&](const Error& error) { lost(error); });
   }
@@ -324,6 +330,7 @@ class Drive {
   std::vector<TrialIndex> starting_;
   std::vector<Fact> unsuccessful_;
   std::size_t started_ = 0;
+  std::vector<bool> was_started_ = std::vector<bool>(run_.experiment.trials.size());
   bool begun_ = false;
   bool interrupted_ = false;
   std::optional<Error> lost_;

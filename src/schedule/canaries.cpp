@@ -6,15 +6,16 @@
 
 namespace combu::schedule {
 
-Canaries::Canaries(const Experiment& experiment) {
+Canaries::Canaries(const Experiment& experiment, const std::function<bool(TrialIndex)>& ends) {
   if (!experiment.canary) return;
   std::unordered_map<std::string, std::uint32_t> known;
   shape_of_.reserve(experiment.trials.size());
-  for (const Trial& trial : experiment.trials) {
-    // A service does not end: nothing could wait for its success.
+  for (TrialIndex trial = 0; trial < experiment.trials.size(); ++trial) {
+    const bool may_be = ends(trial);
     const auto next = static_cast<std::uint32_t>(shapes_.size());
-    const auto [at, is_new] = known.try_emplace(trial.service ? std::string() : canary_shape(trial), next);
-    if (is_new) shapes_.push_back({.stand = trial.service ? Stand::passed : Stand::unknown});
+    const auto [at, is_new] =
+        known.try_emplace(may_be ? canary_shape(experiment.trials[trial]) : std::string(), next);
+    if (is_new) shapes_.push_back({.stand = may_be ? Stand::unknown : Stand::passed});
     shape_of_.push_back(at->second);
   }
 }

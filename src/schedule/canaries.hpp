@@ -2,6 +2,7 @@
 // One trial of each shape goes first, and the others wait until it has succeeded (Experiment::canary).
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -12,7 +13,8 @@ namespace combu::schedule {
 
 class Canaries {
  public:
-  explicit Canaries(const Experiment& experiment);
+  // `ends`: whether the end of a trial is waited for. Of one whose end is not, no success could be.
+  Canaries(const Experiment& experiment, const std::function<bool(TrialIndex)>& ends);
 
   // Whether a trial that is ready may start. The first of its shape becomes its canary; others are kept until
   // passed() gives them back, or withdraw() of a failed one.

@@ -14,6 +14,7 @@ namespace {
 // What a container has whose end nobody has seen (moby: daemon/daemon.go, restore).
 constexpr int k_exit_unknown = 255;
 constexpr int k_exit_killed = 137;
+constexpr int k_exit_terminated = 143;
 
 // Those that programs are ended by (Linux, x86 and ARM).
 constexpr std::array<std::pair<int, std::string_view>, 9> k_signals{{{1, "SIGHUP"},
@@ -38,8 +39,10 @@ std::string exit_text(std::optional<int> exit_code) {
 
 Cause cause_of(const Sighting& ended, bool after_break) {
   if (ended.oom) return Cause::oom;
-  if (after_break && (ended.stopped || ended.exit_code == k_exit_unknown || ended.exit_code == k_exit_killed))
-    return Cause::host_lost;
+  // An engine that comes back remembers some hundred events only: who sent the signal may not be known.
+  const bool looks_lost = ended.stopped || ended.exit_code == k_exit_unknown ||
+                          ended.exit_code == k_exit_killed || ended.exit_code == k_exit_terminated;
+  if (after_break && looks_lost) return Cause::host_lost;
   return ended.stopped ? Cause::stopped : Cause::error;
 }
 
@@ -68,6 +71,7 @@ std::string failure_text(const Trial& trial, Cause cause, std::optional<int> exi
 }
 
 Seconds pause_after(const Retries& retries, int failures) {
+  if (retries.pause.count() == 0) return retries.pause;
   return std::min(retries.pause * std::pow(retries.factor, std::max(0, failures - 1)), retries.pause_max);
 }
 

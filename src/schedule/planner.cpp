@@ -45,8 +45,9 @@ struct Progress {
   std::uint64_t seen_at = 0;  // the listing that began last before it was seen to run
 };
 
-// An engine gives what it stops ten seconds, others fifteen (moby: daemon/config, DefaultShutdownTimeout).
-constexpr Seconds k_verdict_after{20};
+// An engine that is shut down gives what it stops ten to fifteen seconds (moby: daemon/config,
+// DefaultShutdownTimeout), and a run bears its absence for a minute (RetryPolicy::give_up).
+constexpr Seconds k_verdict_after{75};
 
 std::string_view unmet_words(Condition condition) {
   switch (condition) {
@@ -95,7 +96,7 @@ struct Planner::Impl {
         plan(the_plan),
         options(the_options),
         ready(the_experiment),
-        canaries(the_experiment) {
+        canaries(the_experiment, [this](TrialIndex trial) { return is_work(trial); }) {
     const auto& trials = experiment.trials;
     known.resize(trials.size());
     by_name.reserve(trials.size());
@@ -103,7 +104,9 @@ struct Planner::Impl {
       by_name.emplace(trials[trial].name, trial);
       known[trial].unmet = static_cast<std::uint32_t>(plan.nodes[trial].needs.size());
       known[trial].users = static_cast<std::uint32_t>(plan.nodes[trial].needed_by.size());
-      if (trials[trial].service) services.push_back(trial);
+      if (!trials[trial].service) continue;
+      services.push_back(trial);
+      services_want += trials[trial].slots;
     }
     for (TrialIndex trial = 0; trial < trials.size(); ++trial) known[trial].is_work = is_work(trial);
     unfinished_work = static_cast<std::size_t>(std::ranges::count(known, true, &Progress::is_work));
@@ -141,7 +144,10 @@ struct Planner::Impl {
   void on(const StartFailed& event) {
     answered(event.trial);
     // The engine's events may have shown that it runs although the answer was lost.
-    if (known[event.trial].state != TrialState::starting) return;
+    if (known[event.trial].state != TrialState::starting) {
+      if (known[event.trial].doom != Cause::none) command_stop(event.trial);
+      return;
+    }
     attempt_failed(event.trial, Cause::start, std::nullopt,
                    fmt::format("could not be started: {}", event.error.message()));
   }
@@ -157,10 +163,14 @@ struct Planner::Impl {
   void on(const StopFailed& event) {
     --stops_in_flight;
     const Progress& it = known[event.trial];
+    if (it.attempt != event.attempt) return;
     if (it.state != TrialState::running && it.state != TrialState::starting) return;
     // It may live on: there must be no other attempt.
     std::string why = fmt::format("could not be stopped: {}", event.error.message());
-    if (it.doom != Cause::none) why = fmt::format("{}, and {}", words_of_doom(event.trial), why);
+    if (it.doom != Cause::none) {
+      why = fmt::format("{}, and {}", words_of_doom(event.trial), why);
+      --doomed;
+    }
     fail(event.trial, it.doom, std::nullopt, std::move(why));
   }
 
@@ -180,8 +190,7 @@ struct Planner::Impl {
 
   void on(const ListingBegins& event) {
     ++listings;
-    after_break = event.after_break;
-    if (after_break) take_as_lost();
+    if (event.after_break) take_as_lost();
   }
 
   void on(const Listed& event) {
@@ -194,10 +203,9 @@ struct Planner::Impl {
         see_other(sighting);
       } else if (const auto trial = find(sighting)) {
         listed[*trial] = true;
-        see(*trial, sighting, after_break);
+        see(*trial, sighting, event.after_break);
       }
     }
-    after_break = false;
     for (TrialIndex trial = 0; trial < known.size(); ++trial) {
       if (!listed[trial] && known[trial].state == TrialState::running && known[trial].seen_at < listings) {
         vanish(trial);
@@ -272,7 +280,9 @@ struct Planner::Impl {
   // An ended trial whose exit code nobody knows has not been seen to succeed.
   void end(TrialIndex trial, const Sighting& sighting, bool after_a_break) {
     const Progress& it = known[trial];
-    if (it.stop_asked) {
+    const bool service_at_deadline = experiment.trials[trial].service && it.doom == Cause::stopped;
+    if (service_at_deadline) --doomed;
+    if (it.stop_asked || service_at_deadline) {
       finish(trial, {.trial = trial, .state = TrialState::stopped, .exit_code = sighting.exit_code});
     } else if (it.doom == Cause::none && sighting.exit_code == 0 && !sighting.stopped) {
       finish(trial, {.trial = trial, .state = TrialState::succeeded, .exit_code = sighting.exit_code});
@@ -307,6 +317,7 @@ struct Planner::Impl {
   void attempt_failed(TrialIndex trial, Cause cause, std::optional<int> exit_code, std::string words = {}) {
     Progress& it = known[trial];
     if (it.doom != Cause::none) {
+      --doomed;
       cause = it.doom;
       words = words_of_doom(trial);
     } else if (words.empty()) {
@@ -396,7 +407,9 @@ struct Planner::Impl {
   void grow_memory(TrialIndex trial) {
     const auto had = static_cast<double>(slots_of(trial).memory.count);
     Bytes grown{static_cast<std::int64_t>(had * experiment.trials[trial].retries.grow_memory)};
-    if (options.capacity) grown = std::min(grown, options.capacity->memory);
+    // Services may hold theirs until the work is done.
+    if (options.capacity)
+      grown.count = std::min(grown.count, options.capacity->memory.count - services_want.memory.count);
     known[trial].memory = std::max(known[trial].memory, grown);
   }
 
@@ -411,6 +424,7 @@ struct Planner::Impl {
     Progress& it = known[trial];
     if (it.doom != Cause::none || it.stop_asked) return;
     it.doom = cause;
+    ++doomed;
     // What is being started is stopped when the engine has answered.
     if (!it.in_flight) command_stop(trial);
   }
@@ -621,7 +635,8 @@ struct Planner::Impl {
       if (known[trial].users != 0) continue;
       if (known[trial].state == TrialState::running) ask_stop(trial);
       // One that has not been started has nobody left to serve.
-      if (known[trial].state == TrialState::waiting || known[trial].state == TrialState::ready) {
+      if (known[trial].state == TrialState::waiting || known[trial].state == TrialState::ready ||
+          known[trial].state == TrialState::retrying) {
         finish(trial, {.trial = trial, .state = TrialState::stopped});
       }
     }
@@ -744,9 +759,10 @@ struct Planner::Impl {
     const Trial& it = experiment.trials[trial];
     if (state != TrialState::running) return;
     if (it.service) running_services += static_cast<std::size_t>(by);
-    if (it.service || !is_watched(experiment, it)) return;
-    watched += static_cast<std::size_t>(by);
     if (it.retries.max > 0) retriable += static_cast<std::size_t>(by);
+    // A service that ends is tried again as long as there is something else to stay for.
+    const bool has_limit = it.timeout > Seconds(0) || experiment.deadline > Seconds(0);
+    if (it.service ? has_limit : is_watched(experiment, it)) watched += static_cast<std::size_t>(by);
   }
 
   void tell(Fact fact) {
@@ -762,9 +778,8 @@ struct Planner::Impl {
   [[nodiscard]] bool done() const {
     if (in_flight > 0) return false;
     if (interrupted) return true;
-    if (to_start() + collecting + stops_in_flight > 0) return false;
-    if (options.until == Until::started) return watched == 0;
-    return unfinished_work == 0 && running_services == 0;
+    if (to_start() + collecting + stops_in_flight + doomed + watched > 0) return false;
+    return options.until == Until::started || (unfinished_work == 0 && running_services == 0);
   }
 
   RunId run;
@@ -788,6 +803,7 @@ struct Planner::Impl {
   std::unordered_map<std::string, Other> others;  // attempts of other runs, by the engine's id
   Slots held;
   Slots held_by_services;
+  Slots services_want;  // all of them together
   Slots held_by_others;
   bool others_known = false;            // a listing has come
   std::size_t alive = 0;                // attempts that are no services
@@ -797,10 +813,11 @@ struct Planner::Impl {
   std::vector<TrialIndex> services;
   std::size_t unfinished_work = 0;  // trials that are waited for and not over
   std::uint64_t listings = 0;
-  bool after_break = false;  // the engine was away before the listing that is under way
+
   std::size_t running_services = 0;
-  std::size_t watched = 0;          // running trials, no services, that somebody must stay for
-  std::size_t retriable = 0;        // those of them that may be tried again
+  std::size_t watched = 0;          // running trials that somebody must stay for
+  std::size_t retriable = 0;        // running trials that may be tried again
+  std::size_t doomed = 0;           // attempts that are being stopped because nobody has time for them
   std::size_t collecting = 0;       // attempts of which something is being taken
   std::size_t stops_in_flight = 0;  // commanded and not answered
   bool interrupted = false;
@@ -830,7 +847,7 @@ bool Planner::done() const {
   return impl_->done();
 }
 bool Planner::may_start_more() const {
-  return !impl_->interrupted && impl_->to_start() + impl_->retriable > 0;
+  return impl_->in_flight > 0 || (!impl_->interrupted && impl_->to_start() + impl_->retriable > 0);
 }
 TrialState Planner::state(TrialIndex trial) const {
   return impl_->known[trial].state;

@@ -130,15 +130,16 @@ class Simulation {
 
   void list(bool after_break) {
     apply(ListingBegins{.after_break = after_break});
-    finish_list();
+    finish_list(after_break);
   }
 
-  void finish_list() {
+  void finish_list(bool after_break) {
     try {
       std::vector<Sighting> listing = world_.list({.run = run_.id}, now_);
-      at(Seconds(0.01), [this, listing] { apply(Listed{listing}); });
+      at(Seconds(0.01),
+         [this, listing, after_break] { apply(Listed{.sightings = listing, .after_break = after_break}); });
     } catch (const Error&) {
-      at(k_pause, [this] { finish_list(); });
+      at(k_pause, [this, after_break] { finish_list(after_break); });
     }
   }
 

@@ -45,6 +45,9 @@ class Planned {
     return " | ";
   }
   std::string listing_begins_after_a_break() { return text(step(ListingBegins{.after_break = true})); }
+  std::string listed_after_a_break(const std::vector<Sighting>& sightings) {
+    return text(step(Listed{.sightings = sightings, .after_break = true}));
+  }
   std::string out_of_memory(const std::string& name) {
     Sighting it = sighting(name, Phase::ended);
     it.exit_code = 137;
@@ -61,8 +64,11 @@ class Planned {
     return text(
         step(StartFailed{.trial = index(name), .error = Error(ErrorKind::refused, name, "port is taken")}));
   }
-  std::string not_stopped(const std::string& name) {
-    return text(step(StopFailed{.trial = index(name), .error = Error(ErrorKind::refused, name, "no")}));
+  std::string not_stopped(const std::string& name, std::optional<int> attempt = std::nullopt) {
+    const TrialIndex trial = index(name);
+    return text(step(StopFailed{.trial = trial,
+                                .error = Error(ErrorKind::refused, name, "no"),
+                                .attempt = attempt.value_or(attempts_[trial])}));
   }
   std::string running(const std::string& name) { return seen(sighting(name, Phase::running)); }
   std::string ended(const std::string& name, int code) {
@@ -100,6 +106,7 @@ class Planned {
   [[nodiscard]] const Slots& held() const { return planner_.held(); }
   [[nodiscard]] TrialState state(const std::string& name) const { return planner_.state(index(name)); }
   [[nodiscard]] bool done() const { return planner_.done(); }
+  [[nodiscard]] bool may_start_more() const { return planner_.may_start_more(); }
   [[nodiscard]] std::size_t in_flight() const { return planner_.starts_in_flight(); }
 
  private:
@@ -664,7 +671,7 @@ TEST(Retries, WhoStoppedItShowsWhenTheEngineGoesAway) {
               "collect a | a retrying (stopped from outside (exit code 143, SIGTERM); tried "
               "again if the engine is being restarted)");
     (void)it.collected("a");
-    EXPECT_EQ(it.pass(15), " | ");
+    EXPECT_EQ(it.pass(70), " | ");
     EXPECT_FALSE(it.done());
     if (restarted) {
       EXPECT_EQ(it.listing_begins_after_a_break(), "start a#2 | a starting");
@@ -692,7 +699,7 @@ TEST(Retries, ALostHostDoesNotSpendThem) {
   (void)it.listing_begins_after_a_break();
   Sighting seen = it.sighting("a", Phase::ended);
   seen.exit_code = 255;
-  EXPECT_EQ(it.listed({seen}),
+  EXPECT_EQ(it.listed_after_a_break({seen}),
             "collect a | a retrying (lost with its host or engine (exit code 255); attempt 2 in 0 ms)");
   EXPECT_EQ(it.collected("a"), "start a#2 | a starting");
   (void)it.started("a");
@@ -838,7 +845,7 @@ TEST(Canary, TheOthersOfItsShapeWaitForItsSuccess) {
 }
 
 TEST(Canary, ItsFailureBlocksThem) {
-  Planned it(with_canary("a b c<-b"));
+  Planned it(with_canary("a b c<-b:succeeded"));
   (void)it.begin();
   (void)it.started("a");
   EXPECT_EQ(it.ended("a", 1),
@@ -866,6 +873,100 @@ TEST(Canary, IsTriedAgainLikeAnyTrial) {
   EXPECT_EQ(it.pass(1), "start a#2 | a starting");
   (void)it.started("a");
   EXPECT_EQ(it.ended("a", 0), "start b | a succeeded, b starting");
+}
+
+// ---- what a reader found
+
+TEST(Retries, MemoryDoesNotGrowIntoWhatServicesHold) {
+  Experiment experiment = with_retries("!db a", {.max = 1, .grow_memory = 2});
+  experiment.trials[0].slots.memory = Bytes{1000};
+  experiment.trials[1].slots.memory = Bytes{10000};
+  Planned it(experiment, {.capacity = Slots{.cpus = {}, .memory = Bytes{16000}}});
+  (void)it.begin();
+  (void)it.started("db");
+  (void)it.started("a");
+  (void)it.out_of_memory("a");
+  (void)it.collected("a");
+  EXPECT_EQ(it.pass(1), "start a#2 | a starting");
+  EXPECT_EQ(it.held().memory, Bytes{16000});
+}
+
+TEST(Retries, ALateAnswerOfAnEarlierStopChangesNothing) {
+  Experiment experiment = with_retries("a", {.max = 1});
+  experiment.trials[0].timeout = Seconds(60);
+  Planned it(experiment);
+  (void)it.begin();
+  (void)it.started("a");
+  EXPECT_EQ(it.pass(60), "stop a | ");
+  (void)it.ended("a", 143);
+  (void)it.collected("a");
+  EXPECT_EQ(it.pass(1), "start a#2 | a starting");
+  (void)it.started("a");
+  EXPECT_EQ(it.not_stopped("a", 1), " | ");
+  EXPECT_EQ(it.state("a"), TrialState::running);
+}
+
+TEST(Timeout, IsEnforcedWhenTheStartsAnswerWasLost) {
+  Experiment experiment = test::experiment("a");
+  experiment.trials[0].timeout = Seconds(60);
+  Planned it(experiment);
+  (void)it.begin();
+  EXPECT_EQ(it.running("a"), " | a running");
+  EXPECT_EQ(it.pass(60), " | ");
+  EXPECT_EQ(it.not_started("a"), "stop a | ");
+}
+
+TEST(StartDeadline, IsWaitedForAlsoWhenNobodyWaits) {
+  Experiment experiment = test::experiment("a");
+  experiment.trials[0].start_deadline = Seconds(10);
+  Planned it(experiment);
+  (void)it.begin();
+  (void)it.pass(10);
+  EXPECT_EQ(it.started("a"), "stop a | a running");
+  (void)it.stopped("a");
+  EXPECT_FALSE(it.done()) << "its end is not told yet";
+  EXPECT_EQ(it.ended("a", 143), "collect a | a failed (did not run within its start_deadline of 10.0 s)");
+}
+
+TEST(Planner, WhatOnlyServesOthersIsWaitedForWhenItMayBeTriedAgain) {
+  Experiment experiment = test::experiment("a b<-a");
+  experiment.trials[0].retries.max = 1;
+  experiment.trials[0].retries.on.set();
+  Planned it(experiment, k_wait);
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.started("b");
+  (void)it.ended("b", 0);
+  EXPECT_FALSE(it.done());
+}
+
+TEST(Planner, AServiceThatWaitsForItsNextAttemptIsNotTriedAgainWhenTheWorkIsDone) {
+  Experiment experiment = test::experiment("!db a<-db");
+  experiment.trials[0].retries.max = 1;
+  experiment.trials[0].retries.on.set();
+  Planned it(experiment, k_wait);
+  (void)it.begin();
+  (void)it.started("db");
+  (void)it.started("a");
+  (void)it.ended("db", 1);
+  (void)it.collected("db");
+  EXPECT_EQ(it.ended("a", 0), " | a succeeded, db stopped");
+  EXPECT_TRUE(it.done());
+}
+
+TEST(Planner, StartsThatAreInFlightAreStartsToComeAfterAnInterruptToo) {
+  Planned it("a b", {.starts_in_flight_max = 1});
+  (void)it.begin();
+  (void)it.interrupt();
+  EXPECT_TRUE(it.may_start_more());
+  (void)it.started("a");
+  EXPECT_FALSE(it.may_start_more());
+}
+
+TEST(Canary, WhatServesOthersIsNone) {
+  Planned it(with_canary("server client<-server"));
+  EXPECT_EQ(it.begin(), "start server | server starting");
+  EXPECT_EQ(it.started("server"), "start client | server running, client starting");
 }
 
 }  // namespace
