@@ -167,10 +167,7 @@ struct Planner::Impl {
     if (it.state != TrialState::running && it.state != TrialState::starting) return;
     // It may live on: there must be no other attempt.
     std::string why = fmt::format("could not be stopped: {}", event.error.message());
-    if (it.doom != Cause::none) {
-      why = fmt::format("{}, and {}", words_of_doom(event.trial), why);
-      --doomed;
-    }
+    if (it.doom != Cause::none) why = fmt::format("{}, and {}", words_of_doom(event.trial), why);
     fail(event.trial, it.doom, std::nullopt, std::move(why));
   }
 
@@ -281,7 +278,6 @@ struct Planner::Impl {
   void end(TrialIndex trial, const Sighting& sighting, bool after_a_break) {
     const Progress& it = known[trial];
     const bool service_at_deadline = experiment.trials[trial].service && it.doom == Cause::stopped;
-    if (service_at_deadline) --doomed;
     if (it.stop_asked || service_at_deadline) {
       finish(trial, {.trial = trial, .state = TrialState::stopped, .exit_code = sighting.exit_code});
     } else if (it.doom == Cause::none && sighting.exit_code == 0 && !sighting.stopped) {
@@ -317,7 +313,6 @@ struct Planner::Impl {
   void attempt_failed(TrialIndex trial, Cause cause, std::optional<int> exit_code, std::string words = {}) {
     Progress& it = known[trial];
     if (it.doom != Cause::none) {
-      --doomed;
       cause = it.doom;
       words = words_of_doom(trial);
     } else if (words.empty()) {
@@ -398,7 +393,7 @@ struct Planner::Impl {
   void next_attempt(TrialIndex trial, Seconds pause) {
     Progress& it = known[trial];
     ++it.attempt;
-    it.doom = Cause::none;
+    end_doom(trial);
     it.id.clear();
     it.pause_is_over = false;
     set_timer(schedule::Timer::Kind::retry, trial, pause);
@@ -427,6 +422,11 @@ struct Planner::Impl {
     ++doomed;
     // What is being started is stopped when the engine has answered.
     if (!it.in_flight) command_stop(trial);
+  }
+
+  // Its attempt is over.
+  void end_doom(TrialIndex trial) {
+    if (std::exchange(known[trial].doom, Cause::none) != Cause::none) --doomed;
   }
 
   void command_stop(TrialIndex trial) {
@@ -540,6 +540,7 @@ struct Planner::Impl {
   // may be long.
   void finish(TrialIndex trial, Fact fact) {
     give_back_slots(trial);
+    end_doom(trial);
     move(trial, fact.state);
     fact.ran = known[trial].was_started;
     tell(std::move(fact));

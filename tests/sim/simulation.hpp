@@ -32,7 +32,7 @@ class Simulation {
     apply(Begin{});
     while (!planner_.done() && broken_.empty()) {
       if (!step()) {
-        broken_.emplace_back("nothing will happen any more, and the run is not done");
+        broken_.push_back("nothing will happen any more, and the run is not done:" + unfinished());
       }
     }
     return broken_;
@@ -70,6 +70,19 @@ class Simulation {
   void at(Seconds from_now, std::function<void()> action) {
     later_.push(
         {now_ + std::chrono::duration_cast<Instant::duration>(from_now), ++order_, std::move(action)});
+  }
+
+  // The first few that are not over.
+  [[nodiscard]] std::string unfinished() const {
+    std::string text;
+    int left = 5;
+    for (TrialIndex trial = 0; trial < run_.experiment.trials.size() && left > 0; ++trial) {
+      const TrialState state = planner_.state(trial);
+      if (is_over(state)) continue;
+      text += " " + run_.experiment.trials[trial].name + " " + std::string(to_string(state));
+      --left;
+    }
+    return text;
   }
 
   bool step() {
