@@ -67,6 +67,7 @@ std::bitset<k_cause_count> all_retried() {
 
 std::bitset<k_cause_count> read_causes(const Json& value, const Place& place, Report& report) {
   std::vector<std::string_view> words;
+  words.reserve(k_retried.size());
   for (const Cause cause : k_retried) words.push_back(to_string(cause));
   std::bitset<k_cause_count> causes;
   read_list(value, "causes", place, report, [&](const Json& element, const Place& here) {
@@ -80,7 +81,7 @@ std::bitset<k_cause_count> read_causes(const Json& value, const Place& place, Re
     const auto meant = nearest(*word, words);
     report.add(
         here,
-        meant ? fmt::format("unknown cause \"{}\": did you mean \"{}\"?", shortened(*word), *meant)
+        meant ? fmt::format(R"(unknown cause "{}": did you mean "{}"?)", shortened(*word), *meant)
               : fmt::format("unknown cause \"{}\"; there are {}", shortened(*word), fmt::join(words, ", ")));
   });
   return causes;
@@ -161,7 +162,7 @@ MaxFailures read_max_failures(const Json& value, const Place& place, Report& rep
     const auto [end, fault] = std::from_chars(text.data(), last, most.percent);
     if (is_share && fault == std::errc() && end == last && most.percent > 0 && most.percent <= 100)
       return most;
-    report.add(place, fmt::format("\"{}\" is not a share of the trials such as \"10%\"", shortened(text)));
+    report.add(place, fmt::format(R"("{}" is not a share of the trials such as "10%")", shortened(text)));
     return {};
   }
   most.trials = read_count(value, place, report).value_or(0);

@@ -84,11 +84,11 @@ def test_a_lost_engine_spends_no_retries(combu_on, new_engine, way):
     finally:
         running.kill()
     assert running.returncode == 1
-    # What an orderly end of the engine stops is told before it goes away.
-    cause = "host_lost" if way == "kill9" else "stopped"
-    assert ("retrying", 1, cause) in facts_of(err, "kept")
+    # What an orderly end of the engine stops may be told before it goes away (20.10), or found out afterwards (29).
+    causes = {"host_lost"} if way == "kill9" else {"host_lost", "stopped"}
+    assert [attempt for state, attempt, cause in facts_of(err, "kept") if state == "retrying" and cause in causes] == [1]
     assert facts_of(err, "kept")[-1] == ("succeeded", 2, None)
-    assert facts_of(err, "alone")[-1] == ("failed", 1, cause)
+    assert facts_of(err, "alone")[-1][:2] == ("failed", 1) and facts_of(err, "alone")[-1][2] in causes
 
 
 def test_a_canary_spares_the_others(combu, engine):
