@@ -152,6 +152,8 @@ void read_events(Connections& engine, const std::vector<std::string>& label_filt
 
 // ---- What they share
 
+// Seconds since the epoch, to the nanosecond, as `since` and `until` take them.
+[[nodiscard]] std::string moment_parameter(Instant moment);
 // The `filters` parameter, encoded: {"label": [...]} and more.
 [[nodiscard]] std::string filters_parameter(const nlohmann::json& filters);
 // Reads JSON by `read`, and makes what it throws an Error(corrupt) that names the engine.

@@ -73,13 +73,13 @@ ContainerFacts facts_of(const json& body) {
   return facts;
 }
 
-std::string since_parameter(Instant since) {
-  const auto nanos = std::chrono::duration_cast<std::chrono::nanoseconds>(since.time_since_epoch()).count();
+}  // namespace
+
+std::string moment_parameter(Instant moment) {
+  const auto nanos = std::chrono::duration_cast<std::chrono::nanoseconds>(moment.time_since_epoch()).count();
   constexpr std::int64_t k_second = 1'000'000'000;
   return fmt::format("{}.{:09}", nanos / k_second, nanos % k_second);
 }
-
-}  // namespace
 
 void list_containers(Connections& engine, const std::vector<std::string>& label_filters,
                      const std::function<void(ContainerSummary&&)>& take, const std::stop_token& stop) {
@@ -166,7 +166,7 @@ void read_logs(Connections& engine, const std::string& id, LogFormat format, con
     request.silence_max = std::nullopt;
   }
   if (options.tail) request.target += fmt::format("&tail={}", *options.tail);
-  if (options.since) request.target += "&since=" + since_parameter(*options.since);
+  if (options.since) request.target += "&since=" + moment_parameter(*options.since);
   LogFrames frames(tell);
   request.sink = [&](std::string_view bytes) {
     if (format == LogFormat::frames) {

@@ -22,30 +22,35 @@ ContainerEvent event_of(const json& event) {
   return result;
 }
 
+std::int64_t whole_seconds(Instant instant) {
+  return std::chrono::duration_cast<std::chrono::seconds>(instant.time_since_epoch()).count();
+}
+
+void take_events(Connections& engine, HttpRequest request,
+                 const std::function<void(const ContainerEvent&)>& take, const std::stop_token& stop) {
+  JsonPieces events([&](std::string_view text) { take(event_of(json::parse(text))); });
+  request.sink = [&](std::string_view bytes) {
+    events.feed(bytes);
+    return true;
+  };
+  reading(engine, [&] { engine.send_checked(std::move(request), engine.address().text(), stop); });
+}
+
 }  // namespace
 
 std::vector<ContainerEvent> past_events(Connections& engine, const std::vector<std::string>& label_filters,
                                         const std::string& action, Seconds back,
                                         const std::stop_token& stop) {
   const Instant now = std::chrono::system_clock::now();
-  const auto seconds = [](Instant instant) {
-    return std::chrono::duration_cast<std::chrono::seconds>(instant.time_since_epoch()).count();
-  };
-  const auto nanos = std::chrono::duration_cast<std::chrono::nanoseconds>(now.time_since_epoch()).count();
-  constexpr std::int64_t k_second = 1'000'000'000;
   HttpRequest request;
-  request.target = fmt::format("/events?since={}&until={}.{:09}&",
-                               seconds(now - std::chrono::ceil<std::chrono::seconds>(back)), nanos / k_second,
-                               nanos % k_second);
+  request.target =
+      fmt::format("/events?since={}&until={}&",
+                  whole_seconds(now - std::chrono::ceil<std::chrono::seconds>(back)), moment_parameter(now));
   request.target +=
       filters_parameter({{"type", {"container"}}, {"event", {action}}, {"label", label_filters}});
   std::vector<ContainerEvent> found;
-  JsonPieces events([&](std::string_view text) { found.push_back(event_of(json::parse(text))); });
-  request.sink = [&](std::string_view bytes) {
-    events.feed(bytes);
-    return true;
-  };
-  reading(engine, [&] { engine.send_checked(std::move(request), engine.address().text(), stop); });
+  take_events(
+      engine, std::move(request), [&](const ContainerEvent& event) { found.push_back(event); }, stop);
   return found;
 }
 
@@ -58,21 +63,14 @@ void read_events(Connections& engine, const std::vector<std::string>& label_filt
   // 20.10 sends the head of its answer before it subscribes: what happens in between is told by asking for
   // the last seconds, too (engines keep some hundred events). Where the clocks differ nothing but this is
   // lost.
-  const auto since = std::chrono::system_clock::now() - k_looked_back;
   request.target =
-      fmt::format("/events?since={}&",
-                  std::chrono::duration_cast<std::chrono::seconds>(since.time_since_epoch()).count());
+      fmt::format("/events?since={}&", whole_seconds(std::chrono::system_clock::now() - k_looked_back));
   request.target += filters_parameter({{"type", {"container"}},
                                        {"event", {"start", "die", "kill", "health_status", "destroy"}},
                                        {"label", label_filters}});
   request.silence_max = std::nullopt;
   request.on_open = on_open;
-  JsonPieces events([&](std::string_view text) { take(event_of(json::parse(text))); });
-  request.sink = [&](std::string_view bytes) {
-    events.feed(bytes);
-    return true;
-  };
-  reading(engine, [&] { engine.send_checked(std::move(request), engine.address().text(), stop); });
+  take_events(engine, std::move(request), take, stop);
 }
 
 }  // namespace combu::docker

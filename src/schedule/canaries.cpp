@@ -39,24 +39,20 @@ std::optional<TrialIndex> Canaries::failed_of(TrialIndex trial) const {
   return shape.stand == Stand::failed ? std::optional(shape.canary) : std::nullopt;
 }
 
-Canaries::Shape* Canaries::tried_by(TrialIndex trial) {
-  if (shape_of_.empty()) return nullptr;
-  Shape& shape = shapes_[shape_of_[trial]];
-  return shape.stand == Stand::tried && shape.canary == trial ? &shape : nullptr;
-}
-
 std::vector<TrialIndex> Canaries::passed(TrialIndex trial) {
-  Shape* const shape = tried_by(trial);
-  if (shape == nullptr) return {};
-  shape->stand = Stand::passed;
-  return std::exchange(shape->kept, {});
+  return settle(trial, Stand::passed);
 }
 
 std::vector<TrialIndex> Canaries::failed(TrialIndex trial) {
-  Shape* const shape = tried_by(trial);
-  if (shape == nullptr) return {};
-  shape->stand = Stand::failed;
-  return std::exchange(shape->kept, {});
+  return settle(trial, Stand::failed);
+}
+
+std::vector<TrialIndex> Canaries::settle(TrialIndex trial, Stand stand) {
+  if (shape_of_.empty()) return {};
+  Shape& shape = shapes_[shape_of_[trial]];
+  if (shape.stand != Stand::tried || shape.canary != trial) return {};
+  shape.stand = stand;
+  return std::exchange(shape.kept, {});
 }
 
 }  // namespace combu::schedule

@@ -33,8 +33,8 @@ class Canaries {
     TrialIndex canary = 0;
     std::vector<TrialIndex> kept;
   };
-  // Its shape, when the trial is the canary of it.
-  [[nodiscard]] Shape* tried_by(TrialIndex trial);
+  // Nothing, unless the trial is the canary of its shape.
+  [[nodiscard]] std::vector<TrialIndex> settle(TrialIndex trial, Stand stand);
 
   std::vector<Shape> shapes_;
   std::vector<std::uint32_t> shape_of_;  // by trial; empty: there are no canaries
