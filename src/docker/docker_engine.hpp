@@ -15,8 +15,6 @@
 
 namespace combu::docker {
 
-// include/combu/engine.hpp holds for each verb. By verb: docker_engine.cpp, start.cpp, check.cpp,
-// prepare.cpp, release.cpp.
 // The signals that somebody has sent to containers through the engine. Safe for many threads.
 class Signals {
  public:
@@ -31,6 +29,8 @@ class Signals {
   std::map<std::string, int> last_;
 };
 
+// include/combu/engine.hpp holds for each verb. By verb: docker_engine.cpp, start.cpp, check.cpp,
+// prepare.cpp, release.cpp.
 class DockerEngine : public Engine {
  public:
   DockerEngine(const DockerPlace& place, DockerOptions options);
@@ -60,6 +60,7 @@ class DockerEngine : public Engine {
     bool was_there = false;
     std::optional<Sighting> nothing_to_start;  // it runs already, or has ended
   };
+  Sighting start_once(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
   Place create_or_adopt(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
   ContainerFacts holder_of_name(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
   void add_to_created(const std::string& id, const Trial& trial, const std::stop_token& stop);

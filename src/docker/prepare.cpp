@@ -13,6 +13,7 @@
 #include "docker/credentials.hpp"
 #include "docker/docker_engine.hpp"
 #include "docker/image_reference.hpp"
+#include "docker/twin_networks.hpp"
 
 namespace combu::docker {
 namespace {
@@ -166,18 +167,6 @@ std::set<std::string> wanted_networks(const Run& run) {
   return names;
 }
 
-// Experiments that begin at the same instant can make a network twice (20.10), and no container can be given
-// a name that two have. The first by its id stays; the other goes while it is empty.
-void remove_twins(Connections& engine, const std::set<std::string>& made, const std::stop_token& stop) {
-  std::map<std::string, std::set<std::string>> ids;
-  for (const NetworkSummary& network : list_networks(engine, label_filters(Selector{}), stop))
-    if (made.contains(network.name)) ids[network.name].insert(network.id);
-  for (auto& [name, twins] : ids) {
-    twins.erase(twins.begin());
-    for (const std::string& id : twins) (void)remove_network(engine, id, stop);
-  }
-}
-
 void prepare_networks(Connections& engine, const Run& run,
                       const std::function<void(const Preparation&)>& tell, std::vector<Error>& errors,
                       const std::stop_token& stop) {
@@ -193,7 +182,7 @@ void prepare_networks(Connections& engine, const Run& run,
       errors.emplace_back(error.kind(), "network " + name, error.message());
     }
   }
-  if (!missing.empty()) remove_twins(engine, missing, stop);
+  if (!missing.empty()) remove_twin_networks(engine, missing, stop);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "docker/container_json.hpp"
 #include "docker/docker_engine.hpp"
 #include "docker/status.hpp"
+#include "docker/twin_networks.hpp"
 
 namespace combu::docker {
 namespace {
@@ -56,8 +57,21 @@ Error refusal_of_create(const HttpResponse& response, const Trial& trial) {
 
 std::optional<Sighting> DockerEngine::start(const Run& run, const Trial& trial, int attempt,
                                             std::stop_token stop) {
+  try {
+    return start_once(run, trial, attempt, stop);
+  } catch (const Error& error) {
+    const bool may_have_twins =
+        !trial.networks.empty() && connections_.version(stop) < k_several_networks_at_create;
+    if (!may_have_twins || error.kind() != ErrorKind::refused) throw;
+  }
+  remove_twin_networks(connections_, {trial.networks.begin(), trial.networks.end()}, stop);
+  return start_once(run, trial, attempt, stop);
+}
+
+Sighting DockerEngine::start_once(const Run& run, const Trial& trial, int attempt,
+                                  const std::stop_token& stop) {
   Place place = create_or_adopt(run, trial, attempt, stop);
-  if (place.nothing_to_start) return place.nothing_to_start;
+  if (place.nothing_to_start) return *place.nothing_to_start;
   add_to_created(place.id, trial, stop);
   try {
     // Where this is refused the created container stays: a listing shows it, and a release removes it.

@@ -202,6 +202,29 @@ TEST_P(DockerOnly, TrialsOfANetworkReachEachOtherByName) {
   EXPECT_EQ(plainly().inspect("reach-client").at("/NetworkSettings/Networks"_json_pointer).size(), 2U);
 }
 
+// As runs that begin at the same instant can leave it, where the engine allows it (20.10).
+TEST_P(DockerOnly, ANetworkThatWasMadeTwiceIsUsedAllTheSame) {
+  const json network = {{"Name", "combu-net-twin"},
+                        {"CheckDuplicate", false},
+                        {"Labels", {{"combu.experiment", "elsewhere"}, {"combu.run", "elsewhere123"}}}};
+  Trial first = subject().runs_until_stopped("twin-first");
+  Trial second = subject().runs_until_stopped("twin-second");
+  first.networks = second.networks = {"combu-net-twin"};
+  const Run run = ready("twins", {first, second});
+  (void)engine().start(run, first, 1, {});
+  plainly().ask("POST", "/networks/create", network);
+  plainly().ask("POST", "/networks/create", network);
+  (void)engine().start(run, second, 1, {});
+  const auto id_of = [&](const std::string& trial) {
+    return plainly().inspect(trial).at("/NetworkSettings/Networks/combu-net-twin/NetworkID"_json_pointer);
+  };
+  EXPECT_EQ(id_of("twin-first"), id_of("twin-second"));
+  std::size_t left = 0;
+  for (const json& one : json::parse(plainly().ask("GET", "/networks").body))
+    left += one.at("Name") == "combu-net-twin" ? 1 : 0;
+  EXPECT_EQ(left, 1U);
+}
+
 TEST_P(DockerOnly, ParametersAreAFileInTheContainer) {
   Trial trial = subject().exits_with("params-a", 0);
   trial.params = R"({"lr": 0.1})";
