@@ -35,7 +35,10 @@ struct Snapshot {
 class Observer {
  public:
   virtual ~Observer() = default;
-  virtual void fact(const Fact& fact) = 0;  // each one, in order, before the commands that follow from it
+  virtual void fact(const Fact& fact) = 0;  // each one, in order
+  // The facts told since the last time are to be kept now: what follows from them is commanded when this
+  // returns.
+  virtual void commit() {}
   // The last lines of a failed attempt's log, after its fact; of the first failures only.
   virtual void tail(TrialIndex trial, const std::vector<std::string>& lines) = 0;
   virtual void snapshot(

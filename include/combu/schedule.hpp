@@ -104,6 +104,10 @@ struct Fact {
   std::optional<int> exit_code;    // of an attempt that ran and ended
   std::string reason;              // of failed, retrying and blocked, for a person
   std::optional<TrialIndex> root;  // of blocked: the trial at the head of the chain of causes
+  Instant at{};                    // step()'s `now`
+  std::string id;                  // of running: the engine's id, where it is known
+  Slots slots;                     // of starting, like the next one
+  Instant ready_at{};              // since when only slots and a place were missing
 };
 
 struct Step {
@@ -119,10 +123,28 @@ enum class Until {
           // only has to run or be healthy for others, is left to run
 };
 
+// Where an earlier process has left a trial of the run.
+struct Past {
+  TrialState state = TrialState::waiting;
+  int attempt = 1;
+  Cause cause = Cause::none;  // this and what follows as in Fact
+  std::optional<int> exit_code;
+  std::string reason;
+  std::optional<TrialIndex> root;
+  bool was_started = false;  // any of its attempts has run, or was healthy
+  bool was_healthy = false;
+  std::optional<Instant> ran_at;  // since when, of a running one
+  std::vector<Cause> earlier;     // why each of its earlier attempts failed
+};
+
 struct PlannerOptions {
   std::size_t starts_in_flight_max = 8;
   Until until = Until::started;
   std::optional<Slots> capacity;  // what all runs on the engine share; nullopt: not bounded
+  // By trial; empty: the run begins. Else it goes on: nothing starts before a listing has told what became of
+  // what ran, and what has ended meanwhile may have ended with its host.
+  std::vector<Past> past;
+  std::optional<Instant> began_at;  // of one that goes on: its deadline counts from here
 };
 
 // Whether somebody must stay while this trial runs: for its retries, its timeout, the run's deadline.

@@ -66,6 +66,9 @@ void print_sightings_json(std::ostream& out, std::span<const Sighting> sightings
 void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, Until until,
                    std::string_view engine);
 
+// As one word of a POSIX shell: quoted where it has to be.
+[[nodiscard]] std::string shell_word(std::string_view text);
+
 // What a person types for `command` ("kill") of this experiment: "combu -f FILE kill", or "combu kill
 // --experiment NAME" of one that was read from standard input. `engine`: the address that was given by
 // --engine, empty when there was none.

@@ -52,6 +52,7 @@ void add_global_options(CLI::App& app, Invocation& invocation) {
 
 void add_commands(CLI::App& app, const Invocation& invocation, Action& action) {
   add_run(app, invocation, action);
+  add_retry(app, invocation, action);
   add_kill(app, invocation, action);
   add_validate(app, invocation, action);
   add_plan(app, invocation, action);
@@ -129,6 +130,7 @@ int answer(const CLI::App& app, const CLI::ParseError& error) {
 
 int parse_and_act(int argc, const char* const* argv) {
   Invocation invocation;
+  invocation.arguments.assign(argv, argv + argc);
   Action action;
   CLI::App app("combu runs an experiment, a Jsonnet file of trials, each a container, on a Docker Engine.",
                "combu");

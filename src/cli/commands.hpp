@@ -14,6 +14,7 @@ using Action = std::function<int()>;
 void add_validate(CLI::App& app, const Invocation& invocation, Action& action);
 void add_plan(CLI::App& app, const Invocation& invocation, Action& action);
 void add_run(CLI::App& app, const Invocation& invocation, Action& action);
+void add_retry(CLI::App& app, const Invocation& invocation, Action& action);
 void add_kill(CLI::App& app, const Invocation& invocation, Action& action);
 void add_ps(CLI::App& app, const Invocation& invocation, Action& action);
 void add_logs(CLI::App& app, const Invocation& invocation, Action& action);

@@ -14,14 +14,19 @@
 namespace combu {
 namespace {
 
-std::string home_folder() {
-  if (auto home = environment("HOME"); home && !home->empty()) return *home;
+// What the system knows of a user by this field; empty when it does not.
+std::string known_of(uid_t user, char* passwd::*field) {
   std::array<char, 4096> space{};
   passwd entry{};
   passwd* found = nullptr;
-  if (getpwuid_r(getuid(), &entry, space.data(), space.size(), &found) == 0 && found != nullptr)
-    return found->pw_dir;
-  return "/";
+  if (getpwuid_r(user, &entry, space.data(), space.size(), &found) != 0 || found == nullptr) return "";
+  return found->*field;
+}
+
+std::string home_folder() {
+  if (auto home = environment("HOME"); home && !home->empty()) return *home;
+  const std::string known = known_of(getuid(), &passwd::pw_dir);
+  return known.empty() ? "/" : known;
 }
 
 std::optional<std::uint32_t> id_from(const std::string& variable) {
@@ -31,6 +36,12 @@ std::optional<std::uint32_t> id_from(const std::string& variable) {
   const auto [end, fault] = std::from_chars(text->data(), text->data() + text->size(), id);
   if (fault != std::errc{} || end != text->data() + text->size()) return std::nullopt;
   return id;
+}
+
+// Under sudo the caller is who typed it: folders and results are not root's.
+std::uint32_t caller_id() {
+  const auto uid = getuid() == 0 ? id_from("SUDO_UID") : std::nullopt;
+  return uid.value_or(getuid());
 }
 
 std::filesystem::path absolute(const std::string& file) {
@@ -61,15 +72,23 @@ std::string identity_of(const std::string& file) {
 }
 
 Caller caller_of(const std::string& file) {
-  // Under sudo the caller is who typed it: folders and results are not root's.
-  const auto uid = getuid() == 0 ? id_from("SUDO_UID") : std::nullopt;
   const auto gid = getuid() == 0 ? id_from("SUDO_GID") : std::nullopt;
   return {.file = identity_of(file),
           .folder = absolute(file).lexically_normal().parent_path().string(),
           .home = home_folder(),
-          .uid = uid.value_or(getuid()),
+          .uid = caller_id(),
           .gid = gid.value_or(getgid()),
           .env = environment};
+}
+
+std::string user_name() {
+  const std::string known = known_of(caller_id(), &passwd::pw_name);
+  return known.empty() ? std::to_string(caller_id()) : known;
+}
+
+std::string machine_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
 }  // namespace combu

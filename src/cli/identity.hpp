@@ -13,4 +13,8 @@ namespace combu {
 
 [[nodiscard]] Caller caller_of(const std::string& file);
 
+// For the record: the caller's name (its number when it has none), and this machine's.
+[[nodiscard]] std::string user_name();
+[[nodiscard]] std::string machine_name();
+
 }  // namespace combu

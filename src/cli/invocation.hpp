@@ -11,7 +11,8 @@
 namespace combu {
 
 struct Invocation {
-  std::string file;  // as it was given; "-" is standard input, empty: none
+  std::vector<std::string> arguments;  // the command line, the program's name first
+  std::string file;                    // as it was given; "-" is standard input, empty: none
   std::vector<std::string> ext_str;
   std::vector<std::string> ext_code;
   std::vector<std::string> tla_str;

@@ -61,8 +61,8 @@ void interrupt_all(Session& session, const Invocation& invocation, const std::ve
   const Caller caller = caller_of(invocation.file.empty() ? "-" : invocation.file);
   for (const Selector& selector : selectors) {
     for (const Interrupted& one : interrupt_runs(selector, session.engine_address(), caller, session.stop()))
-      session.progress().note(fmt::format("interrupted run {} (process {}), which was still starting trials",
-                                          one.run, one.process));
+      session.progress().note(
+          fmt::format("interrupted process {}, which was at work on run {}", one.process, one.run));
   }
 }
 

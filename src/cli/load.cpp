@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <iterator>
+#include <unordered_set>
 #include <utility>
 
 #include "cli/identity.hpp"
@@ -80,13 +81,22 @@ std::string file_error_line(const std::string& file, const Error& error) {
 std::optional<Loaded> load(const Invocation& invocation, const RunId& run, Progress& progress) {
   if (invocation.file.empty())
     throw Error(ErrorKind::invalid, "", "no experiment is given: combu -f experiment.jsonnet …");
-  Loaded loaded{.run = {.id = run, .experiment = {}}, .plan = {}, .caller = caller_of(invocation.file)};
+  Loaded loaded{.run = {.id = run, .experiment = {}},
+                .plan = {},
+                .caller = caller_of(invocation.file),
+                .source = {},
+                .evaluated = {},
+                .arguments = invocation.arguments,
+                .revision = {}};
   const Evaluation evaluation = evaluation_of(invocation, run, loaded.caller);
 
   std::vector<Error> errors;
   try {
     const auto slow = [&] { progress.phase(fmt::format("evaluating {}", invocation.file)); };
-    Reading reading = read_experiment(evaluate(evaluation, slow).json, loaded.caller);
+    Evaluated evaluated = evaluate(evaluation, slow);
+    loaded.source = std::move(evaluated.source);
+    loaded.evaluated = std::move(evaluated.json);
+    Reading reading = read_experiment(loaded.evaluated, loaded.caller);
     loaded.run.experiment = std::move(reading.experiment);
     Planning planning = make_plan(loaded.run.experiment);
     loaded.plan = std::move(planning.plan);
@@ -98,6 +108,30 @@ std::optional<Loaded> load(const Invocation& invocation, const RunId& run, Progr
   progress.end();
   for (const Error& error : errors) progress.error(file_error_line(invocation.file, error));
   if (!errors.empty()) return std::nullopt;
+  return loaded;
+}
+
+Loaded load(Record& record, const RunId& run) {
+  RunEntry entry = record.run(run);
+  Loaded loaded{.run = {.id = run, .experiment = {}},
+                .plan = {},
+                .caller = caller_of(entry.file),
+                .source = std::move(entry.source),
+                .evaluated = std::move(entry.evaluated),
+                .arguments = {},
+                .revision = {}};
+  loaded.caller.file = entry.file;
+  Reading reading = read_experiment(loaded.evaluated, loaded.caller);
+  // It has been read before: what is wrong now is wrong with a file that it names.
+  if (!reading.errors.empty()) throw Error(reading.errors.front());
+  loaded.run.experiment = std::move(reading.experiment);
+  std::vector<Trial>& trials = loaded.run.experiment.trials;
+  std::unordered_set<std::string> names;
+  for (TrialEntry& trial : record.trials(run)) names.insert(std::move(trial.name));
+  std::erase_if(trials, [&](const Trial& trial) { return !names.contains(trial.name); });
+  for (Trial& trial : trials)
+    if (trial.pull == Pull::always) trial.pull = Pull::missing;
+  loaded.plan = make_plan(loaded.run.experiment).plan;
   return loaded;
 }
 

@@ -1,9 +1,13 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "cli/invocation.hpp"
+#include "cli/revision.hpp"
 #include "combu/plan.hpp"
+#include "combu/record.hpp"
 
 namespace combu {
 
@@ -11,11 +15,20 @@ struct Loaded {
   Run run;
   Plan plan;
   Caller caller;
+  // For the record.
+  std::string source;     // the file's text
+  std::string evaluated;  // JSON
+  std::vector<std::string> arguments;
+  Revision revision;
 };
 
 // Evaluates, reads and plans the invocation's file. Every error in it is told on `progress`, as "FILE: PATH:
 // what is wrong"; then there is nothing to go on with. Throws Error(invalid) for options that make no sense.
 // Forks: call it before there are threads.
 [[nodiscard]] std::optional<Loaded> load(const Invocation& invocation, const RunId& run, Progress& progress);
+
+// The same from what is on record, of the trials that are there, without evaluating anything. An image that
+// the engine has is not pulled again.
+[[nodiscard]] Loaded load(Record& record, const RunId& run);
 
 }  // namespace combu

@@ -21,8 +21,19 @@ std::optional<std::string> value_of(const Trial& trial, std::string_view name) {
   return found->is_string() ? found->get<std::string>() : found->dump();
 }
 
-// The trials that one argument means.
-std::vector<TrialIndex> meant(const Experiment& experiment, const std::string& wanted) {
+Error nothing_meant(const Experiment& experiment, const std::string& wanted, std::string_view subject) {
+  std::vector<std::string_view> names;
+  names.reserve(experiment.trials.size());
+  for (const Trial& trial : experiment.trials) names.emplace_back(trial.name);
+  const auto near = nearest(wanted, names);
+  return {ErrorKind::invalid, fmt::format("{} {}", subject, wanted),
+          near ? fmt::format("matches no trial: did you mean `{}`?", *near) : "matches no trial"};
+}
+
+}  // namespace
+
+std::vector<TrialIndex> trials_meant(const Experiment& experiment, const std::string& wanted,
+                                     std::string_view subject) {
   // No trial's name holds one of these.
   const bool is_condition = wanted.find_first_of("=<>!") != std::string::npos;
   const std::optional<Filter> filter = is_condition ? std::optional(Filter(wanted)) : std::nullopt;
@@ -34,19 +45,9 @@ std::vector<TrialIndex> meant(const Experiment& experiment, const std::string& w
                               : fnmatch(wanted.c_str(), trial.name.c_str(), 0) == 0;
     if (is_meant) trials.push_back(i);
   }
+  if (trials.empty()) throw nothing_meant(experiment, wanted, subject);
   return trials;
 }
-
-Error nothing_meant(const Experiment& experiment, const std::string& wanted) {
-  std::vector<std::string_view> names;
-  names.reserve(experiment.trials.size());
-  for (const Trial& trial : experiment.trials) names.emplace_back(trial.name);
-  const auto near = nearest(wanted, names);
-  return {ErrorKind::invalid, "--only " + wanted,
-          near ? fmt::format("matches no trial: did you mean `{}`?", *near) : "matches no trial"};
-}
-
-}  // namespace
 
 Experiment only(Experiment experiment, const Plan& plan, const std::vector<std::string>& wanted) {
   std::vector<bool> kept(experiment.trials.size());
@@ -56,9 +57,7 @@ Experiment only(Experiment experiment, const Plan& plan, const std::vector<std::
     kept[trial] = true;
   };
   for (const std::string& one : wanted) {
-    const std::vector<TrialIndex> trials = meant(experiment, one);
-    if (trials.empty()) throw nothing_meant(experiment, one);
-    for (const TrialIndex trial : trials) keep(trial);
+    for (const TrialIndex trial : trials_meant(experiment, one, "--only")) keep(trial);
   }
   while (!open.empty()) {
     const TrialIndex trial = open.back();

@@ -1,15 +1,20 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "combu/plan.hpp"
 
 namespace combu {
 
-// The part of an experiment that `run --only` means: trials whose name matches one of the patterns
-// (`solver-a-*`) or whose params one of the conditions (`lr<0.01 && mode=fast`), with all that they depend
-// on, in the file's order. Throws Error(invalid) for a pattern that none matches.
+// The trials that one argument means: a pattern of names (`solver-a-*`) or a condition on params
+// (`lr<0.01 && mode=fast`). Throws Error(invalid) when there is none; `subject` is the option or command.
+[[nodiscard]] std::vector<TrialIndex> trials_meant(const Experiment& experiment, const std::string& wanted,
+                                                   std::string_view subject);
+
+// The part of an experiment that `run --only` means, with all that it depends on, in the file's order. Throws
+// as trials_meant().
 [[nodiscard]] Experiment only(Experiment experiment, const Plan& plan,
                               const std::vector<std::string>& wanted);
 

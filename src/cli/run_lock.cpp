@@ -14,6 +14,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <system_error>
 
@@ -49,8 +50,20 @@ std::string machine() {
   return id;
 }
 
-std::string path_of(const std::string& experiment, const std::string& engine, const Caller& caller) {
-  return lock_folder(caller) / fmt::format("{:016x}", hash_of(engine + "\n" + experiment + "\n" + machine()));
+std::string path_of(LockScope scope, const Run& run, const std::string& engine, const Caller& caller) {
+  const std::string of =
+      scope == LockScope::run ? "run " + run.id.text() : engine + "\n" + run.experiment.name;
+  return lock_folder(caller) / fmt::format("{:016x}", hash_of(of + "\n" + machine()));
+}
+
+std::string held_text(LockScope scope, int process, const std::string& run) {
+  if (scope == LockScope::run)
+    return fmt::format("another combu (process {}) is at work on it; end that first, or let it go on",
+                       process);
+  return fmt::format(
+      "another combu (process {}) still starts the trials of its run {}; wait until it has, or end it with "
+      "`combu … kill`",
+      process, run);
 }
 
 // Processes of one namespace know each other by their numbers.
@@ -122,19 +135,23 @@ bool selects(const Selector& selector, const Holder& holder) {
          (!selector.run || selector.run->text() == holder.run);
 }
 
-// nullopt when nobody holds this lock, or another engine's or experiment's run does.
+// nullopt when nobody holds this lock, or another engine's or experiment's run does. A process has several,
+// and leaves at once when it is interrupted twice.
 std::optional<Interrupted> interrupt(const std::string& path, const Selector& selector,
-                                     const std::string& engine, const std::stop_token& stop) {
+                                     const std::string& engine, std::set<int>& asked,
+                                     const std::stop_token& stop) {
   const OpenFile file(open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (file.number() < 0 || flock(file.number(), LOCK_EX | LOCK_NB) == 0) return std::nullopt;
   const Holder holder = holder_of(file.number());
   if (holder.process <= 1 || holder.engine != engine || !selects(selector, holder)) return std::nullopt;
   if (holder.machine != machine() || holder.processes != namespace_of_processes()) return std::nullopt;
-  if (::kill(holder.process, SIGINT) != 0 && errno != ESRCH)
+  const bool is_new = asked.insert(holder.process).second;
+  if (is_new && ::kill(holder.process, SIGINT) != 0 && errno != ESRCH)
     throw Error(ErrorKind::refused, holder.experiment,
-                fmt::format("process {} starts its run {} and cannot be interrupted: {}", holder.process,
-                            holder.run, why()));
-  if (lock(file.number(), k_starts_end, stop)) return Interrupted{holder.process, holder.run};
+                fmt::format("process {} is at work on its run {} and cannot be interrupted: {}",
+                            holder.process, holder.run, why()));
+  if (lock(file.number(), k_starts_end, stop))
+    return is_new ? std::optional(Interrupted{holder.process, holder.run}) : std::nullopt;
   throw Error(
       ErrorKind::conflict, holder.experiment,
       fmt::format("process {} goes on with its run {} although it was interrupted; end it and kill again",
@@ -153,15 +170,13 @@ std::string state_folder(const Caller& caller) {
   return caller.home + "/.local/state/combu";
 }
 
-RunLock::RunLock(const Run& run, const std::string& engine, const Caller& caller, const std::stop_token& stop)
-    : file_(open_file(path_of(run.experiment.name, engine, caller))) {
+RunLock::RunLock(LockScope scope, const Run& run, const std::string& engine, const Caller& caller,
+                 const std::stop_token& stop)
+    : file_(open_file(path_of(scope, run, engine, caller))) {
   if (!lock(file_.number(), k_patience, stop)) {
     const Holder holder = holder_of(file_.number());
-    throw Error(
-        ErrorKind::conflict, run.experiment.name,
-        fmt::format("another combu (process {}) still starts the trials of its run {}; wait until it has, or "
-                    "end it with `combu … kill`",
-                    holder.process, holder.run));
+    throw Error(ErrorKind::conflict, scope == LockScope::run ? "run " + run.id.text() : run.experiment.name,
+                held_text(scope, holder.process, holder.run));
   }
   const std::string holder = text_of({.process = getpid(),
                                       .run = run.id.text(),
@@ -177,9 +192,10 @@ RunLock::RunLock(const Run& run, const std::string& engine, const Caller& caller
 std::vector<Interrupted> interrupt_runs(const Selector& selector, const std::string& engine,
                                         const Caller& caller, const std::stop_token& stop) {
   std::vector<Interrupted> interrupted;
+  std::set<int> asked;
   std::error_code none;
   for (const auto& entry : std::filesystem::directory_iterator(lock_folder(caller), none))
-    if (const auto one = interrupt(entry.path(), selector, engine, stop)) interrupted.push_back(*one);
+    if (const auto one = interrupt(entry.path(), selector, engine, asked, stop)) interrupted.push_back(*one);
   return interrupted;
 }
 

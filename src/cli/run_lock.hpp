@@ -1,5 +1,6 @@
 #pragma once
-// One `run` of an experiment on an engine at a time: two would meet in the middle of their starts.
+// One process that starts an experiment's trials on an engine at a time (two would meet in the middle of
+// their starts), and one that is at work on a run.
 
 #include <stop_token>
 #include <string>
@@ -23,19 +24,22 @@ class OpenFile {
   int number_;
 };
 
+enum class LockScope { starts, run };
+
 // Held from its making to its end, also when that is a SIGKILL. It is one user's on one machine: what others
 // do is met at the containers' names.
 class RunLock {
  public:
   // `engine`: its address. Waits a moment for one that is about to end. Throws Error: conflict when another
   // process holds it, refused when there is no place for it, cancelled when `stop` is set.
-  RunLock(const Run& run, const std::string& engine, const Caller& caller, const std::stop_token& stop);
+  RunLock(LockScope scope, const Run& run, const std::string& engine, const Caller& caller,
+          const std::stop_token& stop);
 
  private:
   OpenFile file_;
 };
 
-// Asks the processes that hold the lock of a run that `selector` selects to start nothing more, as Ctrl-C
+// Asks the processes that hold a lock of a run that `selector` selects to start nothing more, as Ctrl-C
 // does, and waits until they have let go. Gives those that were asked. Throws Error: conflict when one does
 // not let go, refused when it may not be asked, cancelled.
 struct Interrupted {

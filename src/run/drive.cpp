@@ -2,6 +2,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <iterator>
 #include <mutex>
 #include <sstream>
 #include <string>
@@ -84,7 +85,9 @@ class Drive {
         stop_workers_(std::min<std::size_t>(
             k_stops_in_flight_max, std::ranges::count_if(run.experiment.trials, [&](const Trial& trial) {
               return trial.service || is_watched(run.experiment, trial) || trial.start_deadline > Seconds(0);
-            }))) {}
+            }))) {
+    remember(options.past);
+  }
 
   Outcome run(const std::stop_token& stop) {
     began_ = clock_.now();
@@ -110,6 +113,24 @@ class Drive {
   }
 
  private:
+  // What an earlier process has left. What was blocked and is not any more shows by its facts.
+  void remember(const std::vector<Past>& past) {
+    for (TrialIndex trial = 0; trial < past.size(); ++trial) {
+      const Past& it = past[trial];
+      was_started_[trial] = it.was_started;
+      if (it.was_started) ++started_;
+      if (it.state != TrialState::failed && it.state != TrialState::blocked) continue;
+      unsuccessful_.push_back({.trial = trial,
+                               .state = it.state,
+                               .attempt = it.attempt,
+                               .cause = it.cause,
+                               .ran = it.was_started,
+                               .exit_code = it.exit_code,
+                               .reason = it.reason,
+                               .root = it.root});
+    }
+  }
+
   void loop() {
     std::vector<Message> messages;
     while (!planner_.done() || !begun_) {
@@ -122,6 +143,7 @@ class Drive {
       for (Message& message : messages) {
         if (const auto* lost = std::get_if<EngineLost>(&message)) {
           lost_ = lost->error;
+          observer_.commit();
           show(true);
           return;
         }
@@ -133,6 +155,7 @@ class Drive {
         }
       }
       if (wake_ && *wake_ <= now()) apply(Tick{});
+      carry_on();
       show(planner_.done());
     }
   }
@@ -155,7 +178,14 @@ class Drive {
     Step step = planner_.step(event, now());
     wake_ = step.wake;
     for (Fact& fact : step.facts) note(fact);
-    for (const Command& command : step.commands) std::visit([this](const auto& one) { give(one); }, command);
+    std::ranges::move(step.commands, std::back_inserter(commands_));
+  }
+
+  // The facts of all that has come are kept before any command that follows from them goes.
+  void carry_on() {
+    observer_.commit();
+    for (const Command& command : commands_) std::visit([this](const auto& one) { give(one); }, command);
+    commands_.clear();
   }
 
   void give(const StartCommand& command) { orders_.push(command); }
@@ -326,6 +356,7 @@ class Drive {
   OrderQueue orders_;
   OrderQueue stop_orders_;
   OrderQueue collect_orders_;
+  std::vector<Command> commands_;
   std::size_t tails_ = 0;
   std::vector<TrialIndex> starting_;
   std::vector<Fact> unsuccessful_;

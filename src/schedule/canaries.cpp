@@ -39,6 +39,10 @@ std::optional<TrialIndex> Canaries::failed_of(TrialIndex trial) const {
   return shape.stand == Stand::failed ? std::optional(shape.canary) : std::nullopt;
 }
 
+void Canaries::pass(TrialIndex trial) {
+  if (!shape_of_.empty()) shapes_[shape_of_[trial]].stand = Stand::passed;
+}
+
 std::vector<TrialIndex> Canaries::passed(TrialIndex trial) {
   return settle(trial, Stand::passed);
 }

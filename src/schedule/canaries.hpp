@@ -22,6 +22,9 @@ class Canaries {
   // The failed canary of the trial's shape.
   [[nodiscard]] std::optional<TrialIndex> failed_of(TrialIndex trial) const;
 
+  // A trial has succeeded before any was admitted: its shape needs no canary.
+  void pass(TrialIndex trial);
+
   // A trial has succeeded, or failed for good. Gives those that waited for it when it was a canary.
   [[nodiscard]] std::vector<TrialIndex> passed(TrialIndex trial);
   [[nodiscard]] std::vector<TrialIndex> failed(TrialIndex trial);

@@ -39,9 +39,10 @@ struct Progress {
   bool was_started = false;              // it has run, if only for a moment
   bool healthy = false;                  // it has been healthy once
   bool stop_asked = false;
-  std::uint32_t unmet = 0;    // conditions that are not so yet
-  std::uint32_t users = 0;    // trials not over that depend on it
-  std::string id;             // the engine's, of what runs
+  std::uint32_t unmet = 0;  // conditions that are not so yet
+  std::uint32_t users = 0;  // trials not over that depend on it
+  std::string id;           // the engine's, of what runs
+  Instant ready_at{};
   std::uint64_t seen_at = 0;  // the listing that began last before it was seen to run
 };
 
@@ -128,10 +129,14 @@ struct Planner::Impl {
   // ---- Events
 
   void on(const Begin& /*event*/) {
-    if (experiment.deadline > Seconds(0)) set_timer(schedule::Timer::Kind::deadline, 0, experiment.deadline);
+    if (experiment.deadline > Seconds(0))
+      set_timer(schedule::Timer::Kind::deadline, 0, experiment.deadline, options.began_at);
+    for (TrialIndex trial = 0; trial < options.past.size(); ++trial)
+      if (options.past[trial].state == TrialState::succeeded) canaries.pass(trial);
     for (TrialIndex trial = 0; trial < known.size(); ++trial) {
       if (known[trial].unmet == 0) make_ready(trial);
     }
+    restore_all();
   }
 
   void on(const StartAnswered& event) {
@@ -191,6 +196,7 @@ struct Planner::Impl {
   }
 
   void on(const Listed& event) {
+    const bool after_break = event.after_break || std::exchange(restored, false);
     std::vector<bool> listed(known.size());
     others.clear();
     held_by_others = {};
@@ -200,8 +206,14 @@ struct Planner::Impl {
         see_other(sighting);
       } else if (const auto trial = find(sighting)) {
         listed[*trial] = true;
-        see(*trial, sighting, event.after_break);
+        see(*trial, sighting, after_break);
       }
+    }
+    for (const TrialIndex trial : std::exchange(unsure, {})) {
+      if (known[trial].state != TrialState::starting) continue;
+      give_back_slots(trial);
+      enter_line(trial);
+      tell({.trial = trial, .state = TrialState::ready});
     }
     for (TrialIndex trial = 0; trial < known.size(); ++trial) {
       if (!listed[trial] && known[trial].state == TrialState::running && known[trial].seen_at < listings) {
@@ -213,6 +225,61 @@ struct Planner::Impl {
   void on(const Interrupt& /*event*/) { interrupted = true; }
 
   void on(const Tick& /*event*/) {}
+
+  // ---- What an earlier process has left
+
+  void restore_all() {
+    if (options.past.empty()) return;
+    restored = true;
+    const std::size_t told = out->facts.size();
+    // What the ends mean to others comes when all stand where they stood.
+    spreading = true;
+    for (TrialIndex trial = 0; trial < known.size(); ++trial) restore(trial, options.past[trial]);
+    spreading = false;
+    spread_all();
+    halt_after_failures();
+    // What is on record is no news; what follows from it may not have got there.
+    const auto is_known = [this](const Fact& fact) { return options.past[fact.trial].state == fact.state; };
+    const auto first = out->facts.begin() + static_cast<std::ptrdiff_t>(told);
+    out->facts.erase(std::remove_if(first, out->facts.end(), is_known), out->facts.end());
+  }
+
+  void restore(TrialIndex trial, const Past& past) {
+    Progress& it = known[trial];
+    it.attempt = past.attempt;
+    for (const Cause cause : past.earlier) spend(trial, cause);
+    if (past.was_started && !std::exchange(it.was_started, true)) satisfy(trial, Condition::started);
+    if (past.was_healthy && !std::exchange(it.healthy, true)) satisfy(trial, Condition::healthy);
+    if (past.state == TrialState::starting || past.state == TrialState::running) {
+      restore_alive(trial, past);
+    } else if (past.state == TrialState::retrying) {
+      // Of one that was being looked into nobody knows any more that it was not its host's end.
+      const bool is_lost = past.cause == Cause::stopped && !may_retry(trial, Cause::stopped);
+      spend(trial, is_lost ? Cause::host_lost : past.cause);
+      move(trial, TrialState::retrying);
+      next_attempt(trial, Seconds(0));
+    } else if (is_over(past.state)) {
+      if (past.root) roots.emplace(trial, *past.root);
+      finish(trial, {.trial = trial, .state = past.state, .cause = past.cause, .exit_code = past.exit_code});
+    }
+  }
+
+  void restore_alive(TrialIndex trial, const Past& past) {
+    move(trial, past.state);
+    take_slots(trial);
+    const Seconds timeout = experiment.trials[trial].timeout;
+    if (past.state == TrialState::starting) {
+      unsure.push_back(trial);
+    } else if (timeout > Seconds(0)) {
+      set_timer(schedule::Timer::Kind::timeout, trial, timeout, past.ran_at);
+    }
+  }
+
+  // An attempt has failed for this reason.
+  void spend(TrialIndex trial, Cause cause) {
+    ++(cause == Cause::host_lost ? known[trial].losses : known[trial].failures);
+    if (cause == Cause::oom) grow_memory(trial);
+  }
 
   // ---- Sightings
 
@@ -261,7 +328,7 @@ struct Planner::Impl {
     const bool is_first = !std::exchange(known[trial].was_started, true);
     known[trial].seen_at = listings;
     move(trial, TrialState::running);
-    tell({.trial = trial, .state = TrialState::running});
+    tell({.trial = trial, .state = TrialState::running, .id = known[trial].id});
     const Seconds timeout = experiment.trials[trial].timeout;
     if (timeout > Seconds(0)) set_timer(schedule::Timer::Kind::timeout, trial, timeout);
     if (is_first) satisfy(trial, Condition::started);
@@ -347,8 +414,7 @@ struct Planner::Impl {
   void retry(TrialIndex trial, Cause cause, std::optional<int> exit_code, const std::string& words) {
     Progress& it = known[trial];
     give_back_slots(trial);
-    ++(cause == Cause::host_lost ? it.losses : it.failures);
-    if (cause == Cause::oom) grow_memory(trial);
+    spend(trial, cause);
     // A host that is back is tried at once.
     const Seconds pause = cause == Cause::host_lost
                               ? Seconds(0)
@@ -473,8 +539,9 @@ struct Planner::Impl {
 
   // ---- Timers
 
-  void set_timer(schedule::Timer::Kind kind, TrialIndex trial, Seconds from_now) {
-    timers.set({.at = now + std::chrono::ceil<Instant::duration>(from_now),
+  void set_timer(schedule::Timer::Kind kind, TrialIndex trial, Seconds after,
+                 std::optional<Instant> since = std::nullopt) {
+    timers.set({.at = since.value_or(now) + std::chrono::ceil<Instant::duration>(after),
                 .kind = kind,
                 .trial = trial,
                 .attempt = known[trial].attempt});
@@ -520,6 +587,7 @@ struct Planner::Impl {
 
   void enter_line(TrialIndex trial) {
     move(trial, TrialState::ready);
+    known[trial].ready_at = now;
     ready.push(trial, slots_of(trial));
   }
 
@@ -657,10 +725,13 @@ struct Planner::Impl {
 
   using Line = schedule::ReadyLines::Line;
 
-  // The first of a line that is still ready; nullptr when there is none.
+  // The first of a line that is still ready; nullptr when there is none. One that wants more after an attempt
+  // stands in another line.
   [[nodiscard]] const schedule::ReadyLines::Place* head_of(Line& line) const {
-    while (!line.places.empty() && known[line.places.top().trial].state != TrialState::ready)
-      line.places.pop();
+    const auto is_here = [&](TrialIndex trial) {
+      return known[trial].state == TrialState::ready && slots_of(trial) == line.slots;
+    };
+    while (!line.places.empty() && !is_here(line.places.top().trial)) line.places.pop();
     return line.places.empty() ? nullptr : &line.places.top();
   }
 
@@ -709,7 +780,7 @@ struct Planner::Impl {
   }
 
   void start_what_fits() {
-    while (!interrupted && in_flight < options.starts_in_flight_max) {
+    while (!interrupted && !restored && in_flight < options.starts_in_flight_max) {
       Line* line = next_line();
       if (line == nullptr) return;
       const TrialIndex trial = line->places.top().trial;
@@ -718,7 +789,10 @@ struct Planner::Impl {
       known[trial].in_flight = true;
       ++in_flight;
       take_slots(trial);
-      tell({.trial = trial, .state = TrialState::starting});
+      tell({.trial = trial,
+            .state = TrialState::starting,
+            .slots = slots_of(trial),
+            .ready_at = known[trial].ready_at});
       out->commands.emplace_back(
           StartCommand{.trial = trial, .attempt = known[trial].attempt, .slots = slots_of(trial)});
       const Seconds limit = experiment.trials[trial].start_deadline;
@@ -768,6 +842,7 @@ struct Planner::Impl {
 
   void tell(Fact fact) {
     fact.attempt = known[fact.trial].attempt;
+    fact.at = now;
     out->facts.push_back(std::move(fact));
   }
 
@@ -779,7 +854,7 @@ struct Planner::Impl {
   [[nodiscard]] bool done() const {
     if (in_flight > 0) return false;
     if (interrupted) return true;
-    if (to_start() + collecting + stops_in_flight + doomed + watched > 0) return false;
+    if (restored || to_start() + collecting + stops_in_flight + doomed + watched > 0) return false;
     return options.until == Until::started || (unfinished_work == 0 && running_services == 0);
   }
 
@@ -822,7 +897,9 @@ struct Planner::Impl {
   std::size_t collecting = 0;       // attempts of which something is being taken
   std::size_t stops_in_flight = 0;  // commanded and not answered
   bool interrupted = false;
-  std::string halted;  // why nothing starts any more; empty: it does
+  bool restored = false;           // from an earlier process's record, and not listed since
+  std::vector<TrialIndex> unsure;  // that it began to start
+  std::string halted;              // why nothing starts any more; empty: it does
   bool spreading = false;
   std::vector<TrialIndex> over;  // whose end has not been spread yet
   Step* out = nullptr;           // while step() runs

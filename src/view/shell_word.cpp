@@ -1,5 +1,3 @@
-#include "view/shell_word.hpp"
-
 #include <fmt/format.h>
 
 #include "combu/view.hpp"

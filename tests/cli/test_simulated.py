@@ -136,7 +136,7 @@ class Terminal:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             os.chdir(cwd)
-            os.execve(COMBU, [COMBU, *arguments], {**os.environ, "TERM": "xterm", **(env or {})})
+            os.execve(COMBU, [COMBU, *arguments], {**os.environ, "HOME": str(cwd), "TERM": "xterm", **(env or {})})
         self.resize(rows, columns)
 
     def resize(self, rows, columns):

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <memory>
 #include <queue>
 #include <string>
 #include <utility>
@@ -22,7 +23,35 @@ class Simulation {
         plan_(plan),
         options_(planner),
         world_(world),
-        planner_(run.id, run.experiment, plan, planner) {}
+        planner_(std::make_unique<Planner>(run.id, run.experiment, plan, planner)) {}
+
+  // How many of a step's facts get on record before its commands go. When some do not, the process dies
+  // there, and play() returns.
+  using Keep = std::function<std::size_t(const std::vector<Fact>&)>;
+  void set_keep(Keep keep) { keep_ = std::move(keep); }
+  [[nodiscard]] bool has_died() const { return died_; }
+
+  // Another process goes on from what is on record. Of the starts that were under way each second one has
+  // reached the engine.
+  std::vector<std::string> resume(const std::vector<Past>& past) {
+    bool reached = false;
+    for (const auto& [order, start] : std::exchange(starts_under_way_, {}))
+      if ((reached = !reached)) reach(start);
+    later_ = {};
+    told_.clear();
+    world_.unwatch(watch_);
+    watched_ = false;
+    wake_.reset();
+    died_ = false;
+    options_.past = past;
+    for (TrialIndex trial = 0; trial < past.size(); ++trial) {
+      const bool comes_again =
+          past[trial].state == TrialState::starting || past[trial].state == TrialState::waiting;
+      commanded_[trial] = past[trial].attempt - (comes_again ? 1 : 0);
+    }
+    planner_ = std::make_unique<Planner>(run_.id, run_.experiment, plan_, options_);
+    return play();
+  }
 
   // Until the planner is done. Returns what went against an invariant, empty when nothing did.
   std::vector<std::string> play() {
@@ -30,7 +59,7 @@ class Simulation {
     at(Seconds(0), [this] { watch(); });
     at(k_silence_max, [this] { break_silence(); });
     apply(Begin{});
-    while (!planner_.done() && broken_.empty()) {
+    while (!died_ && !planner_->done() && broken_.empty()) {
       if (!step()) {
         broken_.push_back("nothing will happen any more, and the run is not done:" + unfinished());
       }
@@ -38,7 +67,7 @@ class Simulation {
     return broken_;
   }
 
-  [[nodiscard]] const Planner& planner() const { return planner_; }
+  [[nodiscard]] const Planner& planner() const { return *planner_; }
   [[nodiscard]] const std::map<TrialIndex, Fact>& last_facts() const { return last_; }
   [[nodiscard]] std::size_t starts_in_flight_seen_max() const { return in_flight_max_; }
   // Why attempts have failed.
@@ -77,7 +106,7 @@ class Simulation {
     std::string text;
     int left = 5;
     for (TrialIndex trial = 0; trial < run_.experiment.trials.size() && left > 0; ++trial) {
-      const TrialState state = planner_.state(trial);
+      const TrialState state = planner_->state(trial);
       if (is_over(state)) continue;
       text += " " + run_.experiment.trials[trial].name + " " + std::string(to_string(state));
       --left;
@@ -103,7 +132,7 @@ class Simulation {
   }
 
   void drain() {
-    while (!told_.empty()) {
+    while (!told_.empty() && !died_) {
       heard_ = now_;
       for (const Sighting& sighting : std::exchange(told_, {})) apply(Seen{sighting});
     }
@@ -127,7 +156,7 @@ class Simulation {
 
   void watch() {
     try {
-      world_.watch(
+      watch_ = world_.watch(
           {.run = run_.id}, [this](const Sighting& sighting) { told_.push_back(sighting); },
           [this] { at(k_pause, [this] { watch(); }); }, now_);
       list(std::exchange(watched_, true));
@@ -161,13 +190,25 @@ class Simulation {
       Trial trial = run_.experiment.trials[command.trial];
       trial.slots = command.slots;
       const Sighting seen = world_.start(run_, trial, command.attempt, now_);
+      starts_under_way_.erase(command.trial);
       apply(StartAnswered{.trial = command.trial, .seen = seen});
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::unavailable) {
         at(k_pause, [this, command] { carry_out(command); });
       } else {
+        starts_under_way_.erase(command.trial);
         apply(StartFailed{.trial = command.trial, .error = error});
       }
+    }
+  }
+
+  // Its answer is nobody's.
+  void reach(const StartCommand& command) {
+    try {
+      Trial trial = run_.experiment.trials[command.trial];
+      trial.slots = command.slots;
+      (void)world_.start(run_, trial, command.attempt, now_);
+    } catch (const Error&) {
     }
   }
 
@@ -187,6 +228,7 @@ class Simulation {
 
   void give(const StartCommand& command) {
     check_needs(command);
+    starts_under_way_.emplace(command.trial, command);
     at(world_.draw_latency(), [this, command] { carry_out(command); });
   }
   void give(const StopCommand& command) {
@@ -197,7 +239,8 @@ class Simulation {
   }
 
   void apply(const Event& event) {
-    const Step step = planner_.step(event, now_);
+    if (died_) return;
+    const Step step = planner_->step(event, now_);
     if (step.wake && (!wake_ || *step.wake != *wake_)) {
       at(*step.wake - now_, [this] {
         wake_.reset();
@@ -207,10 +250,13 @@ class Simulation {
     wake_ = step.wake;
     for (const Command& command : step.commands)
       if (const auto* one = std::get_if<StartCommand>(&command)) slots_[one->trial] = one->slots;
-    for (const Fact& fact : step.facts) note(fact);
+    const std::size_t kept = keep_ ? keep_(step.facts) : step.facts.size();
+    for (std::size_t i = 0; i < kept; ++i) note(step.facts[i]);
+    died_ = kept < step.facts.size();
+    if (died_) return;
     for (const Command& command : step.commands) std::visit([this](const auto& one) { give(one); }, command);
-    in_flight_max_ = std::max(in_flight_max_, planner_.starts_in_flight());
-    if (planner_.starts_in_flight() > options_.starts_in_flight_max)
+    in_flight_max_ = std::max(in_flight_max_, planner_->starts_in_flight());
+    if (planner_->starts_in_flight() > options_.starts_in_flight_max)
       broken_.emplace_back("too many starts in flight");
   }
 
@@ -241,7 +287,7 @@ class Simulation {
   // What a trial needs is so before it is started: by the facts that were told.
   void check_needs(const StartCommand& command) {
     const TrialIndex trial = command.trial;
-    if (++commanded_[trial] != command.attempt)
+    if (command.attempt <= std::exchange(commanded_[trial], command.attempt))
       broken_.push_back(run_.experiment.trials[trial].name + " was started twice");
     if (world_.is_running(run_.experiment.trials[trial].name) && command.attempt > 1)
       broken_.push_back(run_.experiment.trials[trial].name + " has two attempts alive");
@@ -259,7 +305,11 @@ class Simulation {
   const Plan& plan_;
   PlannerOptions options_;
   World world_;
-  Planner planner_;
+  World::WatchId watch_ = 0;
+  std::unique_ptr<Planner> planner_;
+  Keep keep_;
+  bool died_ = false;
+  std::map<TrialIndex, StartCommand> starts_under_way_;
   Instant now_{};
   Instant heard_{};
   bool watched_ = false;

@@ -6,7 +6,9 @@
 #include <cstdlib>
 #include <random>
 
+#include "combu/record.hpp"
 #include "experiments.hpp"
+#include "folder.hpp"
 #include "simulation.hpp"
 
 namespace combu::test {
@@ -121,12 +123,28 @@ void expect_record_equals_engine(Simulation& simulation, const Run& run) {
   }
 }
 
+// Each time so many facts are on record, the process dies.
+void die_now_and_then(Simulation& simulation, Record& record, const RunId& run, std::mt19937_64& random) {
+  std::size_t left = 1 + random() % 400;
+  simulation.set_keep([&record, &random, run, left](const std::vector<Fact>& facts) mutable {
+    const std::size_t kept = std::min(left, facts.size());
+    record.append(run, {facts.data(), kept});
+    left -= kept;
+    if (kept < facts.size()) left = 1 + random() % 400;
+    return kept;
+  });
+}
+
 TEST(Storm, EveryInvariantHoldsUnderEveryFault) {
+  const Folder folder("combu-storm");
+  Record record(folder.path());
   std::map<Cause, std::size_t> causes;
+  std::size_t deaths = 0;
   for (std::uint64_t seed = 1; seed <= seeds(); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     std::mt19937_64 random(seed);
     combu::Run run = random_run(random);
+    run.id = RunId("storm" + std::to_string(seed));
     if (seed % 3 == 0) run.experiment.parallel_max = 20;
     if (seed % 5 == 0) run.experiment.order = Order::random;
     if (seed % 7 == 0) run.experiment.failures_max = 20;
@@ -136,7 +154,13 @@ TEST(Storm, EveryInvariantHoldsUnderEveryFault) {
     Simulation simulation(
         run, plan, {.starts_in_flight_max = 1 + seed % 16, .until = Until::ended, .capacity = k_capacity},
         {.seed = seed, .faults = every_fault(seed % 2 == 0)});
+    if (seed % 4 == 0) {
+      record.begin(entry_of(run), run.experiment);
+      die_now_and_then(simulation, record, run.id, random);
+    }
     EXPECT_THAT(simulation.play(), testing::IsEmpty());
+    for (; simulation.has_died(); ++deaths)
+      EXPECT_THAT(simulation.resume(record.past(run.id)), testing::IsEmpty());
     expect_record_equals_engine(simulation, run);
     for (const auto& [cause, count] : simulation.causes()) causes[cause] += count;
     (void)simulation.release({.experiment = "storm"});
@@ -145,6 +169,7 @@ TEST(Storm, EveryInvariantHoldsUnderEveryFault) {
     if (testing::Test::HasFailure()) break;
   }
   // Otherwise the storm is none.
+  EXPECT_GT(deaths, 10U);
   for (const Cause cause : {Cause::error, Cause::oom, Cause::timeout, Cause::start_deadline, Cause::host_lost,
                             Cause::start, Cause::stopped}) {
     EXPECT_GT(causes[cause], 10U) << to_string(cause);

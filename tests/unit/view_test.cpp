@@ -17,7 +17,7 @@
 #include "view/forms.hpp"
 #include "view/line.hpp"
 #include "view/names.hpp"
-#include "view/shell_word.hpp"
+#include "combu/view.hpp"
 
 namespace combu {
 namespace {

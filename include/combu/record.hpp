@@ -1,0 +1,87 @@
+#pragma once
+// The record: what every run was and what became of it, in an SQLite database that several processes share.
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "combu/base.hpp"
+#include "combu/schedule.hpp"
+#include "combu/spec.hpp"
+
+namespace combu {
+
+// A run as it began: all that is needed to go on with it elsewhere and later.
+struct RunEntry {
+  RunId id;
+  std::string experiment;  // Experiment::name and ::file
+  std::string file;
+  std::string source;     // the file's text; empty in a list of runs, like the next one
+  std::string evaluated;  // JSON
+  std::string arguments;  // a JSON array: the command line
+  std::string options;    // a JSON object: those of `run` that hold when it goes on
+  std::string revision;   // version control's commit of the file's folder; empty: none
+  bool revision_dirty = false;
+  std::string address;  // the engine's
+  std::string engine;   // Facts::engine
+  std::string user;
+  std::string machine;
+  std::string program;  // "combu 0.1.0"
+  Instant began_at{};
+  std::optional<Instant> ended_at;  // nullopt: it goes on, was left to run, or its process died
+};
+
+// A trial as it stands on the record.
+struct TrialEntry {
+  std::string name;
+  TrialState state = TrialState::waiting;
+  int attempt = 1;
+  std::optional<int> exit_code;
+  Cause cause = Cause::none;
+  std::string reason;
+};
+
+struct RunFilter {
+  std::optional<RunId> id;
+  std::string experiment;  // empty: all, like the next one
+  std::string file;
+};
+
+// Belongs to one thread; several processes may have one each. Everything throws Error: `refused` when its
+// folder or file cannot be read or written, or the disk is full; `invalid` when it is damaged, was made by a
+// newer combu, or is no record at all: then it has not been touched. The subject is its path. A call that
+// throws has changed nothing, and may be repeated.
+class Record {
+ public:
+  // FOLDER/record.sqlite; both are made when they are missing. One of an older combu is brought up to date.
+  explicit Record(const std::string& folder);
+  ~Record();
+  Record(const Record&) = delete;
+  Record& operator=(const Record&) = delete;
+
+  // Error(conflict): there is a run of this id.
+  void begin(const RunEntry& entry, const Experiment& experiment);
+  // All of them or none. When it returns, the process may die and they are not lost. Facts are of the trials
+  // of the experiment that begin() was given, in the order in which they came.
+  void append(const RunId& run, std::span<const Fact> facts);
+  // nullopt: it goes on again.
+  void set_end(const RunId& run, std::optional<Instant> at);
+
+  // The newest first; without source and evaluated.
+  [[nodiscard]] std::vector<RunEntry> runs(const RunFilter& filter, std::size_t count_max);
+  // Throws Error(not_found).
+  [[nodiscard]] RunEntry run(const RunId& id);
+  // In the experiment's order.
+  [[nodiscard]] std::vector<TrialEntry> trials(const RunId& run);
+  // What Planner goes on from, by trial.
+  [[nodiscard]] std::vector<Past> past(const RunId& run);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace combu

@@ -1,0 +1,284 @@
+#include "cli/execution.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <unordered_set>
+#include <utility>
+
+#include "cli/commands.hpp"
+#include "cli/identity.hpp"
+#include "cli/recorder.hpp"
+#include "cli/revision.hpp"
+#include "cli/run_lock.hpp"
+
+namespace combu {
+namespace {
+
+constexpr auto k_replace = nlohmann::json::error_handler_t::replace;
+
+int tell_errors(Session& session, const std::vector<Error>& errors) {
+  session.progress().end();
+  for (const Error& error : errors) session.progress().error(error.what());
+  session.progress().note("nothing was started");
+  return exit_code(errors);
+}
+
+std::set<RunId> runs_that_live(const std::vector<Sighting>& earlier) {
+  std::set<RunId> runs;
+  for (const Sighting& sighting : earlier)
+    if (sighting.phase == Phase::running) runs.insert(sighting.key.run);
+  return runs;
+}
+
+// Whether one of them lives indeed: a listing may be a moment behind.
+bool any_lives(Session& session, const std::vector<Sighting>& earlier) {
+  return std::ranges::any_of(earlier, [&](const Sighting& seen) {
+    if (seen.phase != Phase::running) return false;
+    const Selector one{.experiment = seen.experiment, .run = seen.key.run, .trials = {seen.key.trial}};
+    return std::ranges::any_of(session.engine().list(one, Look::closely, session.stop()),
+                               [](const Sighting& now) { return now.phase == Phase::running; });
+  });
+}
+
+Error still_lives(const Experiment& experiment, const std::vector<Sighting>& earlier,
+                  std::string_view engine) {
+  const auto count = std::count_if(earlier.begin(), earlier.end(),
+                                   [](const Sighting& seen) { return seen.phase == Phase::running; });
+  return {ErrorKind::conflict, experiment.name,
+          fmt::format("{} of its trials still run, of an earlier run; `{}` removes them, or "
+                      "`run --replace` does so first",
+                      count, command_line(experiment, "kill", engine))};
+}
+
+// What the engine and the caller's folders would refuse, all of it. Nothing is made.
+std::vector<Error> look_ahead(Session& session, const Loaded& loaded, const std::optional<Slots>& capacity) {
+  session.progress().phase("checking");
+  std::vector<Error> errors = session.engine().check(loaded.run, session.stop());
+  if (capacity) std::ranges::move(check_slots(loaded.run.experiment, *capacity), std::back_inserter(errors));
+  std::ranges::move(check_host_paths(loaded.run.experiment), std::back_inserter(errors));
+  return errors;
+}
+
+// Images and networks, then the absent folders of volumes.
+std::vector<Error> prepare(Session& session, const Loaded& loaded) {
+  session.progress().phase("preparing images and networks");
+  const auto tell = [&](const Preparation& preparation) { session.progress().preparation(preparation); };
+  std::vector<Error> errors = session.engine().prepare(loaded.run, tell, session.stop());
+  if (!errors.empty()) return errors;
+  HostFolders folders = make_host_folders(loaded.run.experiment, loaded.caller);
+  for (const std::string& folder : folders.made)
+    session.progress().note(fmt::format("made the folder {}", folder));
+  return std::move(folders.errors);
+}
+
+// Containers of earlier runs make room: all of a run that is replaced, of others the ended ones whose names
+// are needed again.
+std::vector<Error> make_room(Session& session, const Experiment& experiment,
+                             const std::vector<Sighting>& earlier, const std::set<RunId>& replaced) {
+  std::unordered_set<std::string_view> names;
+  for (const Trial& trial : experiment.trials) names.insert(trial.name);
+  std::map<RunId, Selector> selectors;
+  for (const Sighting& sighting : earlier) {
+    if (!replaced.contains(sighting.key.run) && !names.contains(sighting.key.trial)) continue;
+    Selector& selector = selectors[sighting.key.run];
+    selector.experiment = experiment.name;
+    selector.run = sighting.key.run;
+    // By their names, since the networks of a run that is replaced serve the next one.
+    selector.trials.push_back(sighting.key.trial);
+  }
+  std::vector<Error> errors;
+  for (const auto& [run, selector] : selectors) {
+    const Released released = session.engine().release(selector, {}, session.stop());
+    errors.insert(errors.end(), released.left.begin(), released.left.end());
+    const bool was_replaced = replaced.contains(run);
+    const bool one = released.attempts == 1;
+    session.progress().note(fmt::format("removed {} {}container{} of run {}, {}", released.attempts,
+                                        was_replaced ? "" : "old ", one ? "" : "s", run.text(),
+                                        was_replaced ? "which is replaced"
+                                        : one        ? "whose name is needed again"
+                                                     : "whose names are needed again"));
+  }
+  return errors;
+}
+
+// Passes all on, and lets go of the lock when there is nothing left to start: from then on what lives tells
+// other runs that this one is there.
+class UnlockWhenStarted final : public Observer {
+ public:
+  UnlockWhenStarted(Observer& next, std::unique_ptr<RunLock>& lock) : next_(next), lock_(lock) {}
+  void fact(const Fact& fact) override { next_.fact(fact); }
+  void commit() override { next_.commit(); }
+  void tail(TrialIndex trial, const std::vector<std::string>& lines) override { next_.tail(trial, lines); }
+  void snapshot(const Snapshot& snapshot) override {
+    if (!snapshot.may_start_more) lock_.reset();
+    next_.snapshot(snapshot);
+  }
+
+ private:
+  Observer& next_;
+  std::unique_ptr<RunLock>& lock_;
+};
+
+// Whoever only starts is done when all have been started, however those fare that nobody watches.
+bool has_failed(const Experiment& experiment, const Outcome& outcome, Until until) {
+  return std::ranges::any_of(outcome.unsuccessful, [&](const Fact& fact) {
+    return until == Until::ended || !fact.ran || fact.cause == Cause::start_deadline ||
+           is_watched(experiment, experiment.trials[fact.trial]);
+  });
+}
+
+// "2,4GiB", "2" or "4GiB": CPUs, memory, or both.
+Slots reserve_option(const std::string& text) {
+  Slots reserve;
+  for (std::size_t at = 0; at <= text.size() && !text.empty();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    const std::string part = text.substr(at, end - at);
+    if (part.find_first_not_of("0123456789.") == std::string::npos && !part.empty()) {
+      reserve.cpus = cpus_option("--reserve", part);
+    } else {
+      reserve.memory = bytes_option("--reserve", part);
+    }
+    at = end + 1;
+  }
+  return reserve;
+}
+
+// What the run's attempts may hold together with all others on the engine; nullopt when none of them asks for
+// slots.
+std::optional<Slots> capacity_for(Session& session, const Experiment& experiment, const RunOptions& options) {
+  const Slots reserve = reserve_option(options.reserve);
+  const bool asked =
+      std::ranges::any_of(experiment.trials, [](const Trial& trial) { return !trial.slots.empty(); });
+  if (!asked) return std::nullopt;
+  Slots capacity = session.engine().facts(session.stop()).capacity;
+  capacity -= reserve;
+  return capacity;
+}
+
+RunEntry entry_of(Session& session, const Loaded& loaded, const RunOptions& options) {
+  return {.id = loaded.run.id,
+          .experiment = loaded.run.experiment.name,
+          .file = loaded.run.experiment.file,
+          .source = loaded.source,
+          .evaluated = loaded.evaluated,
+          .arguments = nlohmann::json(loaded.arguments).dump(-1, ' ', false, k_replace),
+          .options = to_json(options),
+          .revision = loaded.revision.commit,
+          .revision_dirty = loaded.revision.dirty,
+          .address = session.engine_address(),
+          .engine = session.engine().facts(session.stop()).engine,
+          .user = user_name(),
+          .machine = machine_name(),
+          .program = version_text(),
+          .began_at = real_clock().now(),
+          .ended_at = std::nullopt};
+}
+
+bool is_over(const Outcome& outcome, Until until) {
+  if (outcome.interrupted || outcome.last.may_start_more) return false;
+  return until == Until::ended || outcome.running.empty();
+}
+
+int drive_run(Session& session, Record& record, const Loaded& loaded, const PlannerOptions& planner,
+              std::unique_ptr<RunLock>& lock) {
+  session.progress().begin(loaded.run);
+  const auto engine = session.patient_engine();
+  Recorder recorder(session.progress(), record, loaded.run.id);
+  try {
+    UnlockWhenStarted observer(recorder, lock);
+    const Outcome outcome =
+        drive(*engine, loaded.run, loaded.plan, planner, observer, real_clock(), session.stop());
+    print_outcome(session.progress(), loaded.run, outcome, planner.until, session.given_engine());
+    if (is_over(outcome, planner.until)) recorder.end();
+    if (outcome.interrupted && session.signal_code() != 0) return session.signal_code();
+    return has_failed(loaded.run.experiment, outcome, planner.until) ? 1 : 0;
+  } catch (const Error& error) {
+    session.progress().end();
+    session.progress().error(error.what());
+    session.progress().note(
+        fmt::format("what has been started stays: `{}` shows it, `{}` goes on with it, `{}` removes it",
+                    command_line(loaded.run.experiment, "ps", session.given_engine()),
+                    command_line(loaded.run.experiment, "run --resume", session.given_engine()),
+                    command_line(loaded.run.experiment, "kill", session.given_engine())));
+    if (session.signal_code() != 0) return session.signal_code();
+    return exit_code(error.kind());
+  }
+}
+
+// Whoever is at work on a run that is replaced would see its trials end, and try them again.
+void interrupt_replaced(Session& session, const Loaded& loaded, const std::set<RunId>& replaced) {
+  for (const RunId& run : replaced)
+    (void)interrupt_runs({.run = run}, session.engine_address(), loaded.caller, session.stop());
+}
+
+}  // namespace
+
+std::unique_ptr<RunLock> take_lock(LockScope scope, Session& session, const Loaded& loaded) {
+  try {
+    return std::make_unique<RunLock>(scope, loaded.run, session.engine_address(), loaded.caller,
+                                     session.stop());
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::refused) throw;
+    session.progress().note(
+        fmt::format("two runs at the same instant would not be noticed: {}", error.what()));
+    return nullptr;
+  }
+}
+
+std::string to_json(const RunOptions& options) {
+  return nlohmann::json{
+      {"wait", options.wait}, {"starts_in_flight", options.starts_in_flight}, {"reserve", options.reserve}}
+      .dump();
+}
+
+RunOptions run_options_of(const std::string& json) {
+  const auto object = nlohmann::json::parse(json);
+  RunOptions options;
+  options.wait = object.value("wait", options.wait);
+  options.starts_in_flight = object.value("starts_in_flight", options.starts_in_flight);
+  options.reserve = object.value("reserve", options.reserve);
+  return options;
+}
+
+int execute(Session& session, Record& record, const Loaded& loaded, const RunOptions& options,
+            Earlier earlier, const std::optional<Standing>& standing) {
+  const Experiment& experiment = loaded.run.experiment;
+  std::unique_ptr<RunLock> starts = take_lock(LockScope::starts, session, loaded);
+  const std::optional<Slots> capacity = capacity_for(session, experiment, options);
+  std::vector<Sighting> others =
+      session.engine().list({.experiment = experiment.name}, Look::once, session.stop());
+  std::erase_if(others, [&](const Sighting& seen) { return seen.key.run == loaded.run.id; });
+  const std::set<RunId> replaced = earlier == Earlier::replace ? runs_that_live(others) : std::set<RunId>();
+  std::vector<Error> errors;
+  if (earlier == Earlier::refuse && any_lives(session, others)) {
+    errors.push_back(still_lives(experiment, others, session.given_engine()));
+  } else {
+    errors = look_ahead(session, loaded, capacity);
+  }
+  if (errors.empty()) errors = prepare(session, loaded);
+  if (errors.empty()) interrupt_replaced(session, loaded, replaced);
+  if (errors.empty()) errors = make_room(session, experiment, others, replaced);
+  if (!errors.empty()) return tell_errors(session, errors);
+  if (standing) {
+    record.set_end(loaded.run.id, std::nullopt);
+  } else {
+    record.begin(entry_of(session, loaded, options), experiment);
+  }
+  PlannerOptions planner{.starts_in_flight_max = options.starts_in_flight,
+                         .until = options.wait ? Until::ended : Until::started,
+                         .capacity = capacity};
+  if (standing) {
+    planner.past = standing->past;
+    planner.began_at = standing->began_at;
+  }
+  return drive_run(session, record, loaded, planner, starts);
+}
+
+}  // namespace combu

@@ -1,0 +1,44 @@
+#pragma once
+// What `run`, `run --resume` and `retry` share: trials are started, watched and put on record.
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/load.hpp"
+#include "cli/run_lock.hpp"
+#include "cli/session.hpp"
+#include "combu/record.hpp"
+
+namespace combu {
+
+// What holds of a run however often it is gone on with.
+struct RunOptions {
+  bool wait = false;
+  std::size_t starts_in_flight = PlannerOptions{}.starts_in_flight_max;
+  std::string reserve;  // as --reserve takes it
+};
+// As a JSON object's text, and back.
+[[nodiscard]] std::string to_json(const RunOptions& options);
+[[nodiscard]] RunOptions run_options_of(const std::string& json);
+
+// nullptr where no lock can be had: the run is worth more, and a note is given. Throws Error(conflict) when
+// another process holds it.
+[[nodiscard]] std::unique_ptr<RunLock> take_lock(LockScope scope, Session& session, const Loaded& loaded);
+
+// Where a run stands that is gone on with.
+struct Standing {
+  std::vector<Past> past;
+  Instant began_at{};
+};
+
+// All that can be refused comes before anything is removed, and that before the first start. `replace`:
+// what lives of earlier runs is removed. `standing`: nullopt for a run that begins, and gets on the record
+// here. Gives the exit code. The caller holds the run's lock.
+enum class Earlier { refuse, replace };
+[[nodiscard]] int execute(Session& session, Record& record, const Loaded& loaded, const RunOptions& options,
+                          Earlier earlier, const std::optional<Standing>& standing);
+
+}  // namespace combu

@@ -1,0 +1,48 @@
+#include "cli/recorder.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace combu {
+
+Recorder::Recorder(Progress& progress, Record& record, RunId run)
+    : progress_(progress), record_(record), run_(std::move(run)) {}
+
+void Recorder::fact(const Fact& fact) {
+  pending_.push_back(fact);
+  progress_.fact(fact);
+}
+
+void Recorder::commit() {
+  if (pending_.empty()) return;
+  if (write([this] { record_.append(run_, pending_); })) pending_.clear();
+}
+
+void Recorder::tail(TrialIndex trial, const std::vector<std::string>& lines) {
+  progress_.tail(trial, lines);
+}
+
+void Recorder::snapshot(const Snapshot& snapshot) {
+  progress_.snapshot(snapshot);
+}
+
+void Recorder::end() {
+  commit();
+  if (pending_.empty()) (void)write([this] { record_.set_end(run_, real_clock().now()); });
+}
+
+template <class Write>
+bool Recorder::write(const Write& write) {
+  try {
+    write();
+    if (std::exchange(failing_, false)) progress_.note("the record is written again, and nothing is missing");
+    return true;
+  } catch (const Error& error) {
+    if (!std::exchange(failing_, true))
+      progress_.error(fmt::format("the run goes on, but is not on record from here on: {}", error.what()));
+    return false;
+  }
+}
+
+}  // namespace combu

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <vector>
+
+#include "combu/record.hpp"
+#include "combu/view.hpp"
+
+namespace combu {
+
+// Puts a run's facts on record, and passes all on. When the record cannot be written the run goes on: it is
+// told once, what has not been written is kept and tried again with the next facts.
+class Recorder final : public Observer {
+ public:
+  Recorder(Progress& progress, Record& record, RunId run);
+  void fact(const Fact& fact) override;
+  void commit() override;
+  void tail(TrialIndex trial, const std::vector<std::string>& lines) override;
+  void snapshot(const Snapshot& snapshot) override;
+
+  // The run is over.
+  void end();
+
+ private:
+  template <class Write>
+  bool write(const Write& write);
+
+  Progress& progress_;
+  Record& record_;
+  RunId run_;
+  std::vector<Fact> pending_;
+  bool failing_ = false;
+};
+
+}  // namespace combu

@@ -1,0 +1,305 @@
+#include "combu/record.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "record/schema.hpp"
+
+namespace combu {
+namespace {
+
+using std::chrono::microseconds;
+
+std::int64_t number_of(Instant at) {
+  return std::chrono::duration_cast<microseconds>(at.time_since_epoch()).count();
+}
+Instant instant_of(std::int64_t number) {
+  return Instant(std::chrono::duration_cast<Instant::duration>(microseconds(number)));
+}
+
+// The value that has this word.
+template <class Enum>
+Enum value_of(std::string_view word, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i)
+    if (to_string(static_cast<Enum>(i)) == word) return static_cast<Enum>(i);
+  throw Error(ErrorKind::corrupt, "", fmt::format("holds a word that this combu does not know: {}", word));
+}
+TrialState state_of(const SQLite::Column& column) {
+  return value_of<TrialState>(column.getText(), k_trial_state_count);
+}
+Cause cause_of(const SQLite::Column& column) {
+  return value_of<Cause>(column.getText("none"), k_cause_count);
+}
+std::optional<int> exit_code_of(const SQLite::Column& column) {
+  return column.isNull() ? std::nullopt : std::optional(column.getInt());
+}
+
+std::string made_folder(const std::string& folder) {
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  if (failed)
+    throw Error(ErrorKind::refused, folder,
+                fmt::format("cannot be made: {}; COMBU_HOME names another folder", failed.message()));
+  return folder;
+}
+
+// One statement, made once and used again. Values are bound in order.
+class Sql {
+ public:
+  Sql(SQLite::Database& database, const char* sql) : statement_(database, sql) {}
+
+  template <class... Values>
+  void operator()(const Values&... values) {
+    statement_.reset();
+    int place = 0;
+    (bind(++place, values), ...);
+    statement_.exec();
+  }
+
+ private:
+  void bind(int place, std::int64_t value) { statement_.bind(place, value); }
+  void bind(int place, int value) { statement_.bind(place, value); }
+  // Not copied: it outlives the call.
+  void bind(int place, const std::string& value) { statement_.bindNoCopy(place, value); }
+  void bind(int place, std::string_view value) { statement_.bind(place, std::string(value)); }
+  template <class Value>
+  void bind(int place, const std::optional<Value>& value) {
+    if (value) {
+      bind(place, *value);
+    } else {
+      statement_.bind(place);
+    }
+  }
+
+  SQLite::Statement statement_;
+};
+
+}  // namespace
+
+struct Record::Impl {
+  explicit Impl(const std::string& folder)
+      : path(made_folder(folder) + "/record.sqlite"), database(record::open_database(path)) {}
+
+  // The run's row.
+  std::int64_t number_of_run(const RunId& run) {
+    if (last && last->first == run) return last->second;
+    SQLite::Statement query(database, "SELECT number FROM runs WHERE id = ?");
+    query.bind(1, run.text());
+    if (!query.executeStep())
+      throw Error(ErrorKind::not_found, "run " + run.text(), fmt::format("is not in the record {}", path));
+    last.emplace(run, query.getColumn(0).getInt64());
+    return last->second;
+  }
+
+  std::int64_t number_of_experiment(const std::string& name) {
+    SQLite::Statement add(database, "INSERT OR IGNORE INTO experiments (name) VALUES (?)");
+    add.bind(1, name);
+    add.exec();
+    SQLite::Statement query(database, "SELECT number FROM experiments WHERE name = ?");
+    query.bind(1, name);
+    query.executeStep();
+    return query.getColumn(0).getInt64();
+  }
+
+  void write(std::int64_t run, const Fact& fact) {
+    const auto trial = static_cast<std::int64_t>(fact.trial);
+    const std::int64_t at = number_of(fact.at);
+    const std::string_view state = fact.healthy ? "healthy" : to_string(fact.state);
+    add_event(run, at, trial, fact.attempt, state, to_string(fact.cause), fact.exit_code, fact.reason);
+    std::optional<std::int64_t> root;
+    if (fact.root) root = static_cast<std::int64_t>(*fact.root);
+    set_trial(to_string(fact.state), fact.attempt, at, fact.exit_code, to_string(fact.cause), fact.reason,
+              root, run, trial);
+    if (fact.state == TrialState::starting) {
+      add_attempt(run, trial, fact.attempt, fact.slots.cpus.nano, fact.slots.memory.count,
+                  number_of(fact.ready_at), at);
+    } else if (fact.healthy) {
+      set_healthy(at, run, trial, fact.attempt);
+    } else if (fact.state == TrialState::running) {
+      set_ran(at, fact.id, run, trial, fact.attempt);
+    } else if (is_over(fact.state) || fact.state == TrialState::retrying) {
+      set_ended(at, fact.exit_code, to_string(fact.cause), run, trial, fact.attempt);
+    }
+  }
+
+  const std::string path;
+  SQLite::Database database;
+  std::optional<std::pair<RunId, std::int64_t>> last;
+  Sql add_event{database,
+                "INSERT INTO events (run, at, trial, attempt, state, cause, exit_code, reason) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"};
+  Sql set_trial{database,
+                "UPDATE trials SET state = ?, attempt = ?, since = ?, exit_code = ?, cause = ?, reason = ?, "
+                "root = ? WHERE run = ? AND number = ?"};
+  // One that is started again after its process has died keeps when it was started first.
+  Sql add_attempt{database,
+                  "INSERT OR IGNORE INTO attempts (run, trial, attempt, nano_cpus, memory, ready_at, "
+                  "started_at) VALUES (?, ?, ?, ?, ?, ?, ?)"};
+  Sql set_ran{database,
+              "UPDATE attempts SET ran_at = ?, container = ? WHERE run = ? AND trial = ? AND attempt = ?"};
+  Sql set_healthy{database, "UPDATE attempts SET healthy_at = ? WHERE run = ? AND trial = ? AND attempt = ?"};
+  Sql set_ended{database,
+                "UPDATE attempts SET ended_at = ?, exit_code = ?, cause = ? "
+                "WHERE run = ? AND trial = ? AND attempt = ?"};
+};
+
+Record::Record(const std::string& folder) : impl_(std::make_unique<Impl>(folder)) {}
+Record::~Record() = default;
+
+void Record::begin(const RunEntry& entry, const Experiment& experiment) {
+  record::guarded(impl_->path, [&] {
+    SQLite::Database& database = impl_->database;
+    SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
+    if (!runs({.id = entry.id, .experiment = {}, .file = {}}, 1).empty())
+      throw Error(ErrorKind::conflict, "run " + entry.id.text(),
+                  "is on record already; choose another --run-id, or go on with it by `run --resume`");
+    Sql{database,
+        "INSERT INTO runs (id, experiment, file, source, evaluated, arguments, options, revision, "
+        "revision_dirty, address, engine, user, machine, program, began_at) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"}(
+        entry.id.text(), impl_->number_of_experiment(entry.experiment), entry.file, entry.source,
+        entry.evaluated, entry.arguments, entry.options, entry.revision, entry.revision_dirty ? 1 : 0,
+        entry.address, entry.engine, entry.user, entry.machine, entry.program, number_of(entry.began_at));
+    const std::int64_t run = database.getLastInsertRowid();
+    Sql add_trial{
+        database,
+        "INSERT INTO trials (run, number, name, image, params, state, attempt, since, cause, reason) "
+        "VALUES (?, ?, ?, ?, ?, 'waiting', 1, ?, 'none', '')"};
+    std::int64_t number = 0;
+    for (const Trial& trial : experiment.trials)
+      add_trial(run, number++, trial.name, trial.image, trial.params, number_of(entry.began_at));
+    transaction.commit();
+  });
+}
+
+void Record::append(const RunId& run, std::span<const Fact> facts) {
+  if (facts.empty()) return;
+  record::guarded(impl_->path, [&] {
+    const std::int64_t number = impl_->number_of_run(run);
+    SQLite::Transaction transaction(impl_->database, SQLite::TransactionBehavior::IMMEDIATE);
+    for (const Fact& fact : facts) impl_->write(number, fact);
+    transaction.commit();
+  });
+}
+
+void Record::set_end(const RunId& run, std::optional<Instant> at) {
+  record::guarded(impl_->path, [&] {
+    std::optional<std::int64_t> number;
+    if (at) number = number_of(*at);
+    Sql{impl_->database, "UPDATE runs SET ended_at = ? WHERE number = ?"}(number, impl_->number_of_run(run));
+  });
+}
+
+std::vector<RunEntry> Record::runs(const RunFilter& filter, std::size_t count_max) {
+  return record::guarded(impl_->path, [&] {
+    SQLite::Statement query(
+        impl_->database,
+        "SELECT runs.id, experiments.name, file, arguments, options, revision, revision_dirty, "
+        "address, engine, user, machine, program, began_at, ended_at "
+        "FROM runs JOIN experiments ON experiments.number = runs.experiment "
+        "WHERE (?1 = '' OR runs.id = ?1) AND (?2 = '' OR experiments.name = ?2) "
+        "AND (?3 = '' OR file = ?3) ORDER BY runs.number DESC LIMIT ?4");
+    query.bind(1, filter.id ? filter.id->text() : "");
+    query.bind(2, filter.experiment);
+    query.bind(3, filter.file);
+    query.bind(4, static_cast<std::int64_t>(count_max));
+    std::vector<RunEntry> entries;
+    while (query.executeStep()) {
+      int column = 0;
+      const auto text = [&] { return query.getColumn(column++).getString(); };
+      RunEntry entry;
+      entry.id = RunId(text());
+      entry.experiment = text();
+      entry.file = text();
+      entry.arguments = text();
+      entry.options = text();
+      entry.revision = text();
+      entry.revision_dirty = query.getColumn(column++).getInt() != 0;
+      entry.address = text();
+      entry.engine = text();
+      entry.user = text();
+      entry.machine = text();
+      entry.program = text();
+      entry.began_at = instant_of(query.getColumn(column++).getInt64());
+      const SQLite::Column ended = query.getColumn(column);
+      if (!ended.isNull()) entry.ended_at = instant_of(ended.getInt64());
+      entries.push_back(std::move(entry));
+    }
+    return entries;
+  });
+}
+
+RunEntry Record::run(const RunId& id) {
+  return record::guarded(impl_->path, [&] {
+    const std::int64_t number = impl_->number_of_run(id);
+    RunEntry entry = runs({.id = id, .experiment = {}, .file = {}}, 1).at(0);
+    SQLite::Statement query(impl_->database, "SELECT source, evaluated FROM runs WHERE number = ?");
+    query.bind(1, number);
+    query.executeStep();
+    entry.source = query.getColumn(0).getString();
+    entry.evaluated = query.getColumn(1).getString();
+    return entry;
+  });
+}
+
+std::vector<TrialEntry> Record::trials(const RunId& run) {
+  return record::guarded(impl_->path, [&] {
+    SQLite::Statement query(impl_->database,
+                            "SELECT name, state, attempt, exit_code, cause, reason FROM trials WHERE run = ? "
+                            "ORDER BY number");
+    query.bind(1, impl_->number_of_run(run));
+    std::vector<TrialEntry> entries;
+    while (query.executeStep()) {
+      entries.push_back({.name = query.getColumn(0).getString(),
+                         .state = state_of(query.getColumn(1)),
+                         .attempt = query.getColumn(2).getInt(),
+                         .exit_code = exit_code_of(query.getColumn(3)),
+                         .cause = cause_of(query.getColumn(4)),
+                         .reason = query.getColumn(5).getString()});
+    }
+    return entries;
+  });
+}
+
+std::vector<Past> Record::past(const RunId& run) {
+  return record::guarded(impl_->path, [&] {
+    const std::int64_t number = impl_->number_of_run(run);
+    std::vector<Past> all;
+    SQLite::Statement trials(
+        impl_->database,
+        "SELECT state, attempt, cause, exit_code, reason, root FROM trials WHERE run = ? "
+        "ORDER BY number");
+    trials.bind(1, number);
+    while (trials.executeStep()) {
+      all.push_back({.state = state_of(trials.getColumn(0)),
+                     .attempt = trials.getColumn(1).getInt(),
+                     .cause = cause_of(trials.getColumn(2)),
+                     .exit_code = exit_code_of(trials.getColumn(3)),
+                     .reason = trials.getColumn(4).getString()});
+      const SQLite::Column root = trials.getColumn(5);
+      if (!root.isNull()) all.back().root = static_cast<TrialIndex>(root.getInt64());
+    }
+    SQLite::Statement attempts(impl_->database,
+                               "SELECT trial, attempt, ran_at, healthy_at, ended_at, cause FROM attempts "
+                               "WHERE run = ? ORDER BY trial, attempt");
+    attempts.bind(1, number);
+    while (attempts.executeStep()) {
+      Past& past = all.at(static_cast<std::size_t>(attempts.getColumn(0).getInt64()));
+      const bool is_last = attempts.getColumn(1).getInt() == past.attempt;
+      if (!attempts.getColumn(2).isNull()) {
+        past.was_started = true;
+        if (is_last) past.ran_at = instant_of(attempts.getColumn(2).getInt64());
+      }
+      past.was_healthy |= !attempts.getColumn(3).isNull();
+      if (!is_last && !attempts.getColumn(4).isNull())
+        past.earlier.push_back(cause_of(attempts.getColumn(5)));
+    }
+    return all;
+  });
+}
+
+}  // namespace combu

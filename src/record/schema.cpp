@@ -1,0 +1,167 @@
+#include "record/schema.hpp"
+
+#include <fmt/format.h>
+#include <sqlite3.h>
+
+#include <array>
+#include <filesystem>
+
+#include "combu/base.hpp"
+
+namespace combu::record {
+namespace {
+
+constexpr int k_application_id = 0x636d6275;  // "cmbu"
+constexpr int k_patience_ms = 20000;          // while another process writes
+
+// Times are microseconds since 1970, states and causes the words of to_string().
+constexpr std::array<std::string_view, 1> k_steps{R"sql(
+  CREATE TABLE experiments (
+    number INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE
+  );
+  CREATE TABLE runs (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    experiment INTEGER NOT NULL REFERENCES experiments,
+    file TEXT NOT NULL,
+    source TEXT NOT NULL,
+    evaluated TEXT NOT NULL,
+    arguments TEXT NOT NULL,
+    options TEXT NOT NULL,
+    revision TEXT NOT NULL,
+    revision_dirty INTEGER NOT NULL,
+    address TEXT NOT NULL,
+    engine TEXT NOT NULL,
+    user TEXT NOT NULL,
+    machine TEXT NOT NULL,
+    program TEXT NOT NULL,
+    began_at INTEGER NOT NULL,
+    ended_at INTEGER
+  );
+  CREATE INDEX runs_of_experiment ON runs (experiment);
+  CREATE TABLE trials (
+    run INTEGER NOT NULL REFERENCES runs,
+    number INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    image TEXT NOT NULL,
+    params TEXT NOT NULL,
+    state TEXT NOT NULL,
+    attempt INTEGER NOT NULL,
+    since INTEGER NOT NULL,
+    exit_code INTEGER,
+    cause TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    root INTEGER,
+    PRIMARY KEY (run, number)
+  ) WITHOUT ROWID;
+  CREATE TABLE attempts (
+    run INTEGER NOT NULL REFERENCES runs,
+    trial INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    container TEXT,
+    nano_cpus INTEGER NOT NULL,
+    memory INTEGER NOT NULL,
+    ready_at INTEGER NOT NULL,
+    started_at INTEGER NOT NULL,
+    ran_at INTEGER,
+    healthy_at INTEGER,
+    ended_at INTEGER,
+    exit_code INTEGER,
+    cause TEXT,
+    PRIMARY KEY (run, trial, attempt)
+  ) WITHOUT ROWID;
+  CREATE TABLE events (
+    number INTEGER PRIMARY KEY,
+    run INTEGER NOT NULL REFERENCES runs,
+    at INTEGER NOT NULL,
+    trial INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    state TEXT NOT NULL,
+    cause TEXT NOT NULL,
+    exit_code INTEGER,
+    reason TEXT NOT NULL
+  );
+  CREATE INDEX events_of_run ON events (run);
+)sql"};
+
+int pragma(SQLite::Database& database, const char* name) {
+  return database.execAndGet(fmt::format("PRAGMA {}", name)).getInt();
+}
+
+bool is_empty(SQLite::Database& database) {
+  return database.execAndGet("SELECT count(*) FROM sqlite_master").getInt() == 0;
+}
+
+// The version that it has; 0 when there is nothing in it. Throws for one that is not to be touched.
+int version_of(SQLite::Database& database, const std::string& path, int version_max) {
+  const int version = pragma(database, "user_version");
+  if (is_empty(database)) return 0;
+  if (pragma(database, "application_id") != k_application_id)
+    throw Error(ErrorKind::invalid, path,
+                "is a database of another program; move it away, or name another folder with COMBU_HOME");
+  if (version > version_max)
+    throw Error(
+        ErrorKind::invalid, path,
+        fmt::format("was made by a newer combu (its schema is {}, this one knows {}); use that one, or "
+                    "name another folder with COMBU_HOME",
+                    version, version_max));
+  return version;
+}
+
+void take_steps(SQLite::Database& database, const std::string& path,
+                std::span<const std::string_view> steps) {
+  SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
+  // Another process may have been faster.
+  const int version = version_of(database, path, static_cast<int>(steps.size()));
+  for (const std::string_view step : steps.subspan(static_cast<std::size_t>(version)))
+    database.exec(std::string(step));
+  database.exec(
+      fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}", k_application_id, steps.size()));
+  transaction.commit();
+}
+
+}  // namespace
+
+std::span<const std::string_view> schema_steps() {
+  return k_steps;
+}
+
+SQLite::Database open_database(const std::string& path, std::span<const std::string_view> steps) {
+  const int newest = static_cast<int>(steps.size());
+  return guarded(path, [&] {
+    // Looked at before anything is opened for writing.
+    if (std::filesystem::exists(path)) {
+      SQLite::Database existing(path, SQLite::OPEN_READONLY, k_patience_ms);
+      (void)version_of(existing, path, newest);
+    }
+    SQLite::Database database(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, k_patience_ms);
+    // In WAL mode a commit that returned survives the end of the process, and a crash of the machine leaves
+    // the database whole, short of the last commits at most
+    // (https://www.sqlite.org/pragma.html#pragma_synchronous).
+    database.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON");
+    if (version_of(database, path, newest) < newest) take_steps(database, path, steps);
+    return database;
+  });
+}
+
+void throw_as_error(const SQLite::Exception& exception, const std::string& path) {
+  constexpr int k_primary = 0xff;  // the rest says more of it: https://www.sqlite.org/rescode.html
+  const std::string why = exception.what();
+  switch (exception.getErrorCode() & k_primary) {
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      throw Error(ErrorKind::invalid, path,
+                  fmt::format("is damaged ({}); move it away to begin a new record, or name another folder "
+                              "with COMBU_HOME",
+                              why));
+    case SQLITE_FULL:
+      throw Error(ErrorKind::refused, path, "the disk is full");
+    case SQLITE_BUSY:
+      throw Error(ErrorKind::refused, path, "another process has been writing to it for too long");
+    default:
+      throw Error(ErrorKind::refused, path, fmt::format("cannot be used: {}", why));
+  }
+}
+
+}  // namespace combu::record
