@@ -56,6 +56,9 @@ struct RunFilter {
 // throws has changed nothing, and may be repeated.
 class Record {
  public:
+  // Whether there is one in the folder.
+  [[nodiscard]] static bool exists(const std::string& folder);
+
   // FOLDER/record.sqlite; both are made when they are missing. One of an older combu is brought up to date.
   explicit Record(const std::string& folder);
   ~Record();
@@ -69,6 +72,9 @@ class Record {
   void append(const RunId& run, std::span<const Fact> facts);
   // nullopt: it goes on again.
   void set_end(const RunId& run, std::optional<Instant> at);
+
+  // Runs that have not ended have, and what was not over of them is: removed by `kill`.
+  void kill(const RunFilter& filter, Instant at);
 
   // The newest first; without source and evaluated.
   [[nodiscard]] std::vector<RunEntry> runs(const RunFilter& filter, std::size_t count_max);

@@ -7,6 +7,7 @@
 #include "cli/identity.hpp"
 #include "cli/run_lock.hpp"
 #include "cli/selection.hpp"
+#include "combu/record.hpp"
 
 namespace combu {
 namespace {
@@ -93,6 +94,22 @@ bool release_until_none(Session& session, const Invocation& invocation, std::vec
   return false;
 }
 
+// That the record cannot be written is no reason not to kill.
+void put_on_record(Session& session, const Invocation& invocation, const Selector& selector,
+                   const Released& released) {
+  const std::string folder = state_folder(caller_of(invocation.file.empty() ? "-" : invocation.file));
+  if (!Record::exists(folder)) return;
+  const Instant now = real_clock().now();
+  try {
+    Record record(folder);
+    record.kill({.id = selector.run, .experiment = selector.experiment, .file = selector.file}, now);
+    for (const std::string& experiment : released.experiments)
+      record.kill({.id = selector.run, .experiment = experiment, .file = {}}, now);
+  } catch (const Error& error) {
+    session.progress().note(fmt::format("this is not on record: {}", error.what()));
+  }
+}
+
 int kill(Session& session, const Invocation& invocation, const SelectionOptions& options) {
   Selector selector = options.experiment.empty() ? selector_of_file(invocation, options) : Selector{};
   selector.experiment = options.experiment;
@@ -100,6 +117,7 @@ int kill(Session& session, const Invocation& invocation, const SelectionOptions&
   Released released;
   const bool whole = release_until_none(session, invocation, {selector}, released);
   session.progress().end();
+  if (whole && released.left.empty()) put_on_record(session, invocation, selector, released);
   for (const Error& error : released.left) session.progress().error(fmt::format("left: {}", error.what()));
   for (const Error& error : released.in_use)
     session.progress().note(

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -36,6 +37,12 @@ Cause cause_of(const SQLite::Column& column) {
 }
 std::optional<int> exit_code_of(const SQLite::Column& column) {
   return column.isNull() ? std::nullopt : std::optional(column.getInt());
+}
+
+constexpr std::size_t k_all = std::numeric_limits<std::int64_t>::max();
+
+std::string path_in(const std::string& folder) {
+  return folder + "/record.sqlite";
 }
 
 std::string made_folder(const std::string& folder) {
@@ -82,7 +89,7 @@ class Sql {
 
 struct Record::Impl {
   explicit Impl(const std::string& folder)
-      : path(made_folder(folder) + "/record.sqlite"), database(record::open_database(path)) {}
+      : path(path_in(made_folder(folder))), database(record::open_database(path)) {}
 
   // The run's row.
   std::int64_t number_of_run(const RunId& run) {
@@ -108,12 +115,6 @@ struct Record::Impl {
   void write(std::int64_t run, const Fact& fact) {
     const auto trial = static_cast<std::int64_t>(fact.trial);
     const std::int64_t at = number_of(fact.at);
-    const std::string_view state = fact.healthy ? "healthy" : to_string(fact.state);
-    add_event(run, at, trial, fact.attempt, state, to_string(fact.cause), fact.exit_code, fact.reason);
-    std::optional<std::int64_t> root;
-    if (fact.root) root = static_cast<std::int64_t>(*fact.root);
-    set_trial(to_string(fact.state), fact.attempt, at, fact.exit_code, to_string(fact.cause), fact.reason,
-              root, run, trial);
     if (fact.state == TrialState::starting) {
       add_attempt(run, trial, fact.attempt, fact.slots.cpus.nano, fact.slots.memory.count,
                   number_of(fact.ready_at), at);
@@ -122,19 +123,19 @@ struct Record::Impl {
     } else if (fact.state == TrialState::running) {
       set_ran(at, fact.id, run, trial, fact.attempt);
     } else if (is_over(fact.state) || fact.state == TrialState::retrying) {
-      set_ended(at, fact.exit_code, to_string(fact.cause), run, trial, fact.attempt);
+      set_ended(at, fact.exit_code, to_string(fact.cause), fact.reason, run, trial, fact.attempt);
     }
+    if (!is_over(fact.state)) return;
+    std::optional<std::int64_t> root;
+    if (fact.root) root = static_cast<std::int64_t>(*fact.root);
+    std::optional<std::string> reason;
+    if (fact.state == TrialState::failed || fact.state == TrialState::blocked) reason = fact.reason;
+    set_over(to_string(fact.state), at, reason, root, run, trial);
   }
 
   const std::string path;
   SQLite::Database database;
   std::optional<std::pair<RunId, std::int64_t>> last;
-  Sql add_event{database,
-                "INSERT INTO events (run, at, trial, attempt, state, cause, exit_code, reason) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"};
-  Sql set_trial{database,
-                "UPDATE trials SET state = ?, attempt = ?, since = ?, exit_code = ?, cause = ?, reason = ?, "
-                "root = ? WHERE run = ? AND number = ?"};
   // One that is started again after its process has died keeps when it was started first.
   Sql add_attempt{database,
                   "INSERT OR IGNORE INTO attempts (run, trial, attempt, nano_cpus, memory, ready_at, "
@@ -142,10 +143,18 @@ struct Record::Impl {
   Sql set_ran{database,
               "UPDATE attempts SET ran_at = ?, container = ? WHERE run = ? AND trial = ? AND attempt = ?"};
   Sql set_healthy{database, "UPDATE attempts SET healthy_at = ? WHERE run = ? AND trial = ? AND attempt = ?"};
+  // Of one that is blocked there may be none, or one that has ended before.
   Sql set_ended{database,
-                "UPDATE attempts SET ended_at = ?, exit_code = ?, cause = ? "
-                "WHERE run = ? AND trial = ? AND attempt = ?"};
+                "UPDATE attempts SET ended_at = ?, exit_code = ?, cause = ?, reason = ? "
+                "WHERE run = ? AND trial = ? AND attempt = ? AND ended_at IS NULL"};
+  Sql set_over{database,
+               "UPDATE trials SET over = ?, over_at = ?, reason = ?, root = ? WHERE run = ? AND trial = ?"};
 };
+
+bool Record::exists(const std::string& folder) {
+  std::error_code unreadable;
+  return std::filesystem::exists(path_in(folder), unreadable);
+}
 
 Record::Record(const std::string& folder) : impl_(std::make_unique<Impl>(folder)) {}
 Record::~Record() = default;
@@ -165,13 +174,10 @@ void Record::begin(const RunEntry& entry, const Experiment& experiment) {
         entry.evaluated, entry.arguments, entry.options, entry.revision, entry.revision_dirty ? 1 : 0,
         entry.address, entry.engine, entry.user, entry.machine, entry.program, number_of(entry.began_at));
     const std::int64_t run = database.getLastInsertRowid();
-    Sql add_trial{
-        database,
-        "INSERT INTO trials (run, number, name, image, params, state, attempt, since, cause, reason) "
-        "VALUES (?, ?, ?, ?, ?, 'waiting', 1, ?, 'none', '')"};
+    Sql add_trial{database, "INSERT INTO trials (run, trial, name, image, params) VALUES (?, ?, ?, ?, ?)"};
     std::int64_t number = 0;
     for (const Trial& trial : experiment.trials)
-      add_trial(run, number++, trial.name, trial.image, trial.params, number_of(entry.began_at));
+      add_trial(run, number++, trial.name, trial.image, trial.params);
     transaction.commit();
   });
 }
@@ -191,6 +197,29 @@ void Record::set_end(const RunId& run, std::optional<Instant> at) {
     std::optional<std::int64_t> number;
     if (at) number = number_of(*at);
     Sql{impl_->database, "UPDATE runs SET ended_at = ? WHERE number = ?"}(number, impl_->number_of_run(run));
+  });
+}
+
+void Record::kill(const RunFilter& filter, Instant at) {
+  record::guarded(impl_->path, [&] {
+    SQLite::Database& database = impl_->database;
+    SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
+    for (const RunEntry& entry : runs(filter, k_all)) {
+      if (entry.ended_at) continue;
+      const std::int64_t run = impl_->number_of_run(entry.id);
+      Sql{database,
+          "UPDATE trials SET over = 'failed', over_at = ?, reason = 'removed by kill' WHERE run = ? AND over "
+          "IS NULL "
+          "AND trial IN (SELECT trial FROM attempts WHERE attempts.run = trials.run)"}(number_of(at), run);
+      Sql{database,
+          "UPDATE trials SET over = 'blocked', over_at = ?, reason = 'not started: the run was killed' "
+          "WHERE run = ? AND over IS NULL"}(number_of(at), run);
+      Sql{database,
+          "UPDATE attempts SET ended_at = ?, cause = 'stopped', reason = 'removed by kill' "
+          "WHERE run = ? AND ended_at IS NULL"}(number_of(at), run);
+      Sql{database, "UPDATE runs SET ended_at = ? WHERE number = ?"}(number_of(at), run);
+    }
+    transaction.commit();
   });
 }
 
@@ -249,8 +278,8 @@ RunEntry Record::run(const RunId& id) {
 std::vector<TrialEntry> Record::trials(const RunId& run) {
   return record::guarded(impl_->path, [&] {
     SQLite::Statement query(impl_->database,
-                            "SELECT name, state, attempt, exit_code, cause, reason FROM trials WHERE run = ? "
-                            "ORDER BY number");
+                            "SELECT name, state, attempt, exit_code, cause, reason FROM states WHERE run = ? "
+                            "ORDER BY trial");
     query.bind(1, impl_->number_of_run(run));
     std::vector<TrialEntry> entries;
     while (query.executeStep()) {
@@ -269,18 +298,18 @@ std::vector<Past> Record::past(const RunId& run) {
   return record::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
     std::vector<Past> all;
-    SQLite::Statement trials(
+    SQLite::Statement states(
         impl_->database,
-        "SELECT state, attempt, cause, exit_code, reason, root FROM trials WHERE run = ? "
-        "ORDER BY number");
-    trials.bind(1, number);
-    while (trials.executeStep()) {
-      all.push_back({.state = state_of(trials.getColumn(0)),
-                     .attempt = trials.getColumn(1).getInt(),
-                     .cause = cause_of(trials.getColumn(2)),
-                     .exit_code = exit_code_of(trials.getColumn(3)),
-                     .reason = trials.getColumn(4).getString()});
-      const SQLite::Column root = trials.getColumn(5);
+        "SELECT state, attempt, cause, exit_code, reason, root FROM states WHERE run = ? "
+        "ORDER BY trial");
+    states.bind(1, number);
+    while (states.executeStep()) {
+      all.push_back({.state = state_of(states.getColumn(0)),
+                     .attempt = states.getColumn(1).getInt(),
+                     .cause = cause_of(states.getColumn(2)),
+                     .exit_code = exit_code_of(states.getColumn(3)),
+                     .reason = states.getColumn(4).getString()});
+      const SQLite::Column root = states.getColumn(5);
       if (!root.isNull()) all.back().root = static_cast<TrialIndex>(root.getInt64());
     }
     SQLite::Statement attempts(impl_->database,

@@ -14,7 +14,8 @@ namespace {
 constexpr int k_application_id = 0x636d6275;  // "cmbu"
 constexpr int k_patience_ms = 20000;          // while another process writes
 
-// Times are microseconds since 1970, states and causes the words of to_string().
+// Times are microseconds since 1970, states and causes the words of to_string(). A trial's state while it is
+// not over, and what happened when, follow from its attempts: they are views.
 constexpr std::array<std::string_view, 1> k_steps{R"sql(
   CREATE TABLE experiments (
     number INTEGER PRIMARY KEY,
@@ -42,18 +43,15 @@ constexpr std::array<std::string_view, 1> k_steps{R"sql(
   CREATE INDEX runs_of_experiment ON runs (experiment);
   CREATE TABLE trials (
     run INTEGER NOT NULL REFERENCES runs,
-    number INTEGER NOT NULL,
+    trial INTEGER NOT NULL,
     name TEXT NOT NULL,
     image TEXT NOT NULL,
     params TEXT NOT NULL,
-    state TEXT NOT NULL,
-    attempt INTEGER NOT NULL,
-    since INTEGER NOT NULL,
-    exit_code INTEGER,
-    cause TEXT NOT NULL,
-    reason TEXT NOT NULL,
+    over TEXT,
+    over_at INTEGER,
+    reason TEXT,
     root INTEGER,
-    PRIMARY KEY (run, number)
+    PRIMARY KEY (run, trial)
   ) WITHOUT ROWID;
   CREATE TABLE attempts (
     run INTEGER NOT NULL REFERENCES runs,
@@ -69,20 +67,31 @@ constexpr std::array<std::string_view, 1> k_steps{R"sql(
     ended_at INTEGER,
     exit_code INTEGER,
     cause TEXT,
+    reason TEXT,
     PRIMARY KEY (run, trial, attempt)
   ) WITHOUT ROWID;
-  CREATE TABLE events (
-    number INTEGER PRIMARY KEY,
-    run INTEGER NOT NULL REFERENCES runs,
-    at INTEGER NOT NULL,
-    trial INTEGER NOT NULL,
-    attempt INTEGER NOT NULL,
-    state TEXT NOT NULL,
-    cause TEXT NOT NULL,
-    exit_code INTEGER,
-    reason TEXT NOT NULL
-  );
-  CREATE INDEX events_of_run ON events (run);
+  CREATE VIEW states AS
+    SELECT trials.run, trials.trial, name, image, params,
+      coalesce(over, CASE
+        WHEN attempt IS NULL THEN 'waiting'
+        WHEN ended_at IS NOT NULL THEN 'retrying'
+        WHEN ran_at IS NOT NULL THEN 'running'
+        ELSE 'starting' END) AS state,
+      coalesce(attempt, 1) AS attempt, exit_code, coalesce(cause, 'none') AS cause,
+      coalesce(trials.reason, attempts.reason, '') AS reason, root, ran_at
+    FROM trials LEFT JOIN attempts ON attempts.run = trials.run AND attempts.trial = trials.trial
+      AND attempt = (SELECT max(attempt) FROM attempts AS last
+                     WHERE last.run = trials.run AND last.trial = trials.trial);
+  CREATE VIEW events AS
+    SELECT run, ready_at AS at, trial, attempt, 'ready' AS state, NULL AS exit_code, NULL AS cause, NULL AS reason
+      FROM attempts
+    UNION ALL SELECT run, started_at, trial, attempt, 'starting', NULL, NULL, NULL FROM attempts
+    UNION ALL SELECT run, ran_at, trial, attempt, 'running', NULL, NULL, NULL FROM attempts WHERE ran_at IS NOT NULL
+    UNION ALL SELECT run, healthy_at, trial, attempt, 'healthy', NULL, NULL, NULL FROM attempts
+      WHERE healthy_at IS NOT NULL
+    UNION ALL SELECT run, ended_at, trial, attempt, 'ended', exit_code, cause, reason FROM attempts
+      WHERE ended_at IS NOT NULL
+    UNION ALL SELECT run, over_at, trial, NULL, over, NULL, NULL, reason FROM trials WHERE over IS NOT NULL;
 )sql"};
 
 int pragma(SQLite::Database& database, const char* name) {
@@ -139,7 +148,8 @@ SQLite::Database open_database(const std::string& path, std::span<const std::str
     // In WAL mode a commit that returned survives the end of the process, and a crash of the machine leaves
     // the database whole, short of the last commits at most
     // (https://www.sqlite.org/pragma.html#pragma_synchronous).
-    database.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON");
+    database.exec(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 10000");
     if (version_of(database, path, newest) < newest) take_steps(database, path, steps);
     return database;
   });

@@ -7,7 +7,7 @@
 
 #include "combu/record.hpp"
 #include "experiments.hpp"
-#include "folder.hpp"
+#include "record_folder.hpp"
 #include "simulation.hpp"
 
 namespace combu::test {

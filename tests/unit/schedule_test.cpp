@@ -776,6 +776,80 @@ TEST(Timeout, ThatCannotBeEnforcedIsAnEndAllTheSame) {
   EXPECT_TRUE(it.done());
 }
 
+TEST(GoingOn, NothingStartsBeforeAListing) {
+  Planned planned("a b<-a", {.past = {{}, {}}});
+  EXPECT_EQ(planned.begin(), " | ");
+  EXPECT_FALSE(planned.done());
+  EXPECT_EQ(planned.listed({}), "start a | a starting");
+}
+
+TEST(GoingOn, WhatIsOverStaysSoAndWhatFollowsGoesOn) {
+  Planned planned("a b c<-a:succeeded d<-b:succeeded",
+                  {.past = {{.state = TrialState::succeeded, .was_started = true},
+                            {.state = TrialState::failed, .cause = Cause::error, .was_started = true},
+                            {},
+                            {}}});
+  EXPECT_EQ(planned.begin(), " | d blocked (depends on `b`, which did not succeed)");
+  EXPECT_EQ(planned.listed({}), "start c | c starting");
+}
+
+TEST(GoingOn, WhatRanIsTakenInAsTheListingHasIt) {
+  const Past ran{.state = TrialState::running, .was_started = true};
+  Planned planned("a b c", {.past = {ran, ran, ran}});
+  Sighting ended = planned.sighting("b", Phase::ended);
+  ended.exit_code = 7;
+  EXPECT_EQ(planned.begin(), " | ");
+  (void)planned.listing_begins();
+  EXPECT_EQ(planned.listed({planned.sighting("a", Phase::running), ended}),
+            "collect b | b failed (exit code 7), c failed (its container was removed while it ran)");
+  EXPECT_EQ(planned.state("a"), TrialState::running);
+}
+
+TEST(GoingOn, WhatWasKilledMeanwhileIsLost) {
+  Planned planned("a", {.past = {{.state = TrialState::running, .was_started = true}}});
+  Sighting ended = planned.sighting("a", Phase::ended);
+  ended.exit_code = 137;
+  (void)planned.begin();
+  (void)planned.listing_begins();
+  EXPECT_EQ(planned.listed({ended}),
+            "collect a | a failed (lost with its host or engine (exit code 137, SIGKILL))");
+}
+
+TEST(GoingOn, AStartThatNobodyHasSeenIsMadeAgain) {
+  const Past starting{.state = TrialState::starting};
+  Planned planned("a b", {.past = {starting, starting}});
+  (void)planned.begin();
+  EXPECT_EQ(planned.listed({planned.sighting("b", Phase::running)}),
+            "start a | b running, a ready, a starting");
+}
+
+TEST(GoingOn, SpentRetriesStaySpent) {
+  Experiment experiment = test::experiment("a");
+  experiment.trials[0].retries.max = 2;
+  experiment.trials[0].retries.on.set();
+  Planned planned(std::move(experiment), {.past = {{.state = TrialState::running,
+                                                    .attempt = 3,
+                                                    .was_started = true,
+                                                    .earlier = {Cause::error, Cause::error}}}});
+  (void)planned.begin();
+  Sighting ended = planned.sighting("a", Phase::ended, 3);
+  ended.exit_code = 1;
+  EXPECT_EQ(planned.listed({ended}), "collect a#3 | a failed (exit code 1, after 3 attempts)");
+}
+
+TEST(GoingOn, TimeLimitsCountFromTheFirstBeginning) {
+  Experiment experiment = test::experiment("a");
+  experiment.trials[0].timeout = Seconds(10);
+  const Instant began{};
+  Planned planned(std::move(experiment), {.past = {{.state = TrialState::running,
+                                                    .was_started = true,
+                                                    .ran_at = began - std::chrono::seconds(4)}}});
+  (void)planned.begin();
+  (void)planned.listed({planned.sighting("a", Phase::running)});
+  EXPECT_EQ(planned.pass(5), " | ");
+  EXPECT_EQ(planned.pass(2), "stop a | ");
+}
+
 TEST(StartDeadline, StopsWhatDoesNotRunInTime) {
   Experiment experiment = test::experiment("a");
   experiment.trials[0].start_deadline = Seconds(10);

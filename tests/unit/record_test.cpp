@@ -1,0 +1,279 @@
+#include "combu/record.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "record/schema.hpp"
+#include "record_folder.hpp"
+
+namespace combu::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class RecordTest : public testing::Test {
+ protected:
+  RecordTest() { run.experiment = experiment({"one", "two", "three"}); }
+
+  static Experiment experiment(const std::vector<std::string>& names) {
+    Experiment experiment{.name = "lab", .file = "/lab/experiment.jsonnet"};
+    for (const std::string& name : names) {
+      Trial trial;
+      trial.name = name;
+      experiment.trials.push_back(std::move(trial));
+    }
+    return experiment;
+  }
+
+  [[nodiscard]] std::string path() const { return folder.path() + "/record.sqlite"; }
+
+  [[nodiscard]] std::string bytes() const {
+    std::ostringstream text;
+    text << std::ifstream(path(), std::ios::binary).rdbuf();
+    return text.str();
+  }
+
+  void write(const std::string& text) const {
+    std::filesystem::create_directories(folder.path());
+    std::ofstream(path(), std::ios::binary) << text;
+  }
+
+  static Fact fact(TrialIndex trial, TrialState state, int attempt = 1) {
+    Fact fact{.trial = trial, .state = state, .attempt = attempt};
+    fact.at = Instant(std::chrono::seconds(1'800'000'000 + attempt));
+    return fact;
+  }
+
+  static Fact failure(TrialIndex trial, TrialState state, int attempt, Cause cause, int exit_code) {
+    Fact one = fact(trial, state, attempt);
+    one.cause = cause;
+    one.exit_code = exit_code;
+    one.reason = "exit code " + std::to_string(exit_code);
+    return one;
+  }
+
+  static Error error_of(const std::function<void()>& body) {
+    try {
+      body();
+    } catch (const Error& error) {
+      return error;
+    }
+    return {ErrorKind::cancelled, "", "nothing was thrown"};
+  }
+
+  Folder folder{"combu-record"};
+  combu::Run run{.id = RunId("run1"), .experiment = {}};
+};
+
+TEST_F(RecordTest, ARunIsThereAsItBegan) {
+  RunEntry entry = entry_of(run);
+  entry.source = "local uuid = 'UUID'; []";
+  entry.evaluated = "[]";
+  entry.arguments = R"(["combu","run"])";
+  entry.revision = "0123abc";
+  entry.revision_dirty = true;
+  entry.address = "unix:///var/run/docker.sock";
+  entry.began_at = Instant(std::chrono::seconds(1'800'000'000));
+  Record(folder.path()).begin(entry, run.experiment);
+
+  Record record(folder.path());
+  const RunEntry seen = record.run(run.id);
+  EXPECT_EQ(seen.source, entry.source);
+  EXPECT_EQ(seen.evaluated, entry.evaluated);
+  EXPECT_EQ(seen.arguments, entry.arguments);
+  EXPECT_EQ(seen.revision, entry.revision);
+  EXPECT_TRUE(seen.revision_dirty);
+  EXPECT_EQ(seen.address, entry.address);
+  EXPECT_EQ(seen.began_at, entry.began_at);
+  EXPECT_EQ(seen.ended_at, std::nullopt);
+  EXPECT_THAT(record.trials(run.id),
+              ElementsAre(testing::Field(&TrialEntry::name, "one"), testing::Field(&TrialEntry::name, "two"),
+                          testing::Field(&TrialEntry::name, "three")));
+}
+
+TEST_F(RecordTest, RunsAreFoundByFileTheNewestFirst) {
+  Record record(folder.path());
+  for (const char* id : {"run1", "run2", "run3"}) {
+    run.id = RunId(id);
+    run.experiment.file = id == std::string("run2") ? "/other" : "/lab/experiment.jsonnet";
+    record.begin(entry_of(run), run.experiment);
+  }
+  const auto ids = [&](const RunFilter& filter) {
+    std::vector<std::string> found;
+    for (const RunEntry& entry : record.runs(filter, 10)) found.push_back(entry.id.text());
+    return found;
+  };
+  EXPECT_THAT(ids({}), ElementsAre("run3", "run2", "run1"));
+  EXPECT_THAT(ids({.id = {}, .experiment = {}, .file = "/lab/experiment.jsonnet"}),
+              ElementsAre("run3", "run1"));
+  EXPECT_THAT(ids({.id = RunId("run2"), .experiment = "lab", .file = {}}), ElementsAre("run2"));
+  EXPECT_EQ(record.runs({}, 1).size(), 1U);
+}
+
+TEST_F(RecordTest, ARunsIdIsThereOnce) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  const Error error = error_of([&] { record.begin(entry_of(run), run.experiment); });
+  EXPECT_EQ(error.kind(), ErrorKind::conflict);
+  EXPECT_THAT(error.message(), HasSubstr("--resume"));
+  EXPECT_EQ(error_of([&] { (void)record.run(RunId("other")); }).kind(), ErrorKind::not_found);
+  EXPECT_EQ(
+      error_of([&] { record.append(RunId("other"), std::vector{fact(0, TrialState::starting)}); }).kind(),
+      ErrorKind::not_found);
+}
+
+TEST_F(RecordTest, FactsBecomeStates) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  const auto states = [&] {
+    std::string text;
+    for (const TrialEntry& one : record.trials(run.id))
+      text += std::string(to_string(one.state)) + std::to_string(one.attempt) + " ";
+    return text;
+  };
+  EXPECT_EQ(states(), "waiting1 waiting1 waiting1 ");
+  record.append(run.id, std::vector{fact(0, TrialState::starting), fact(1, TrialState::starting)});
+  EXPECT_EQ(states(), "starting1 starting1 waiting1 ");
+  record.append(run.id, std::vector{fact(0, TrialState::running), fact(1, TrialState::running)});
+  EXPECT_EQ(states(), "running1 running1 waiting1 ");
+  record.append(run.id, std::vector{failure(0, TrialState::retrying, 1, Cause::oom, 137),
+                                    failure(1, TrialState::failed, 1, Cause::error, 3)});
+  EXPECT_EQ(states(), "retrying1 failed1 waiting1 ");
+  Fact blocked = fact(2, TrialState::blocked);
+  blocked.reason = "depends on `two`, which did not succeed";
+  blocked.root = 1;
+  record.append(run.id, std::vector{fact(0, TrialState::starting, 2), blocked});
+  EXPECT_EQ(states(), "starting2 failed1 blocked1 ");
+
+  const std::vector<Past> past = record.past(run.id);
+  EXPECT_EQ(past[0].attempt, 2);
+  EXPECT_THAT(past[0].earlier, ElementsAre(Cause::oom));
+  EXPECT_TRUE(past[0].was_started);
+  EXPECT_EQ(past[0].ran_at, std::nullopt);
+  EXPECT_EQ(past[1].cause, Cause::error);
+  EXPECT_EQ(past[1].exit_code, 3);
+  EXPECT_EQ(past[1].reason, "exit code 3");
+  EXPECT_EQ(past[1].ran_at, Instant(std::chrono::seconds(1'800'000'001)));
+  EXPECT_EQ(past[2].root, 1U);
+  EXPECT_EQ(past[2].reason, blocked.reason);
+  EXPECT_FALSE(past[2].was_started);
+}
+
+TEST_F(RecordTest, AnEndCanBeTakenBack) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  const Instant end(std::chrono::seconds(1'800'000'100));
+  record.set_end(run.id, end);
+  EXPECT_EQ(record.run(run.id).ended_at, end);
+  record.set_end(run.id, std::nullopt);
+  EXPECT_EQ(record.run(run.id).ended_at, std::nullopt);
+}
+
+TEST_F(RecordTest, WhatIsKilledIsOver) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running),
+                                    fact(1, TrialState::starting), fact(1, TrialState::succeeded)});
+  combu::Run other{.id = RunId("other"), .experiment = experiment({"one"})};
+  other.experiment.name = "other";
+  record.begin(entry_of(other), other.experiment);
+  record.kill({.id = std::nullopt, .experiment = "lab", .file = {}},
+              Instant(std::chrono::seconds(1'800'000'200)));
+  const std::vector<TrialEntry> trials = record.trials(run.id);
+  EXPECT_EQ(trials[0].state, TrialState::failed);
+  EXPECT_EQ(trials[0].cause, Cause::stopped);
+  EXPECT_EQ(trials[0].reason, "removed by kill");
+  EXPECT_EQ(trials[1].state, TrialState::succeeded);
+  EXPECT_EQ(trials[2].state, TrialState::blocked);
+  EXPECT_TRUE(record.run(run.id).ended_at);
+  EXPECT_FALSE(record.run(other.id).ended_at);
+  EXPECT_EQ(record.trials(other.id)[0].state, TrialState::waiting);
+}
+
+TEST_F(RecordTest, SeveralWriteAtTheSameTime) {
+  constexpr int k_writers = 4;
+  constexpr int k_facts = 100;
+  std::vector<std::jthread> writers;
+  for (int writer = 0; writer < k_writers; ++writer) {
+    writers.emplace_back([this, writer] {
+      Record record(folder.path());
+      combu::Run mine{.id = RunId("run" + std::to_string(writer)), .experiment = experiment({"one"})};
+      record.begin(entry_of(mine), mine.experiment);
+      for (int attempt = 1; attempt <= k_facts; ++attempt)
+        record.append(mine.id, std::vector{fact(0, TrialState::starting, attempt)});
+    });
+  }
+  writers.clear();
+  Record record(folder.path());
+  ASSERT_EQ(record.runs({}, 10).size(), static_cast<std::size_t>(k_writers));
+  for (const RunEntry& entry : record.runs({}, 10)) EXPECT_EQ(record.trials(entry.id)[0].attempt, k_facts);
+}
+
+TEST_F(RecordTest, AnOlderOneIsBroughtUpToDate) {
+  constexpr std::array<std::string_view, 1> k_old{"CREATE TABLE a (x); INSERT INTO a VALUES (7)"};
+  constexpr std::array<std::string_view, 2> k_new{"CREATE TABLE a (x); INSERT INTO a VALUES (7)",
+                                                  "ALTER TABLE a ADD COLUMN y DEFAULT 8"};
+  std::filesystem::create_directories(folder.path());
+  (void)record::open_database(path(), k_old);
+  SQLite::Database database = record::open_database(path(), k_new);
+  EXPECT_EQ(database.execAndGet("SELECT x + y FROM a").getInt(), 15);
+  EXPECT_EQ(database.execAndGet("PRAGMA user_version").getInt(), 2);
+}
+
+TEST_F(RecordTest, AStepThatFailsLeavesTheOlderOne) {
+  constexpr std::array<std::string_view, 1> k_old{"CREATE TABLE a (x)"};
+  constexpr std::array<std::string_view, 3> k_new{"CREATE TABLE a (x)", "CREATE TABLE b (x)", "nonsense"};
+  std::filesystem::create_directories(folder.path());
+  (void)record::open_database(path(), k_old);
+  EXPECT_EQ(error_of([&] { (void)record::open_database(path(), k_new); }).kind(), ErrorKind::refused);
+  SQLite::Database database = record::open_database(path(), k_old);
+  EXPECT_EQ(database.execAndGet("SELECT count(*) FROM sqlite_master").getInt(), 1);
+}
+
+TEST_F(RecordTest, ANewerOneIsRefusedAndNotTouched) {
+  constexpr std::array<std::string_view, 9> k_newer{"CREATE TABLE a (x)", "", "", "", "", "", "", "", ""};
+  std::filesystem::create_directories(folder.path());
+  (void)record::open_database(path(), k_newer);
+  const std::string before = bytes();
+  const Error error = error_of([&] { Record{folder.path()}; });
+  EXPECT_EQ(error.kind(), ErrorKind::invalid);
+  EXPECT_EQ(error.subject(), path());
+  EXPECT_THAT(error.message(), HasSubstr("newer combu"));
+  EXPECT_EQ(bytes(), before);
+}
+
+TEST_F(RecordTest, ADamagedOneIsRefusedAndNotTouched) {
+  write(std::string(8192, 'x'));
+  const Error error = error_of([&] { Record{folder.path()}; });
+  EXPECT_EQ(error.kind(), ErrorKind::invalid);
+  EXPECT_THAT(error.message(), HasSubstr("damaged"));
+  EXPECT_EQ(bytes(), std::string(8192, 'x'));
+}
+
+TEST_F(RecordTest, AnotherProgramsDatabaseIsRefusedAndNotTouched) {
+  std::filesystem::create_directories(folder.path());
+  SQLite::Database(path(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE).exec("CREATE TABLE theirs (x)");
+  const std::string before = bytes();
+  const Error error = error_of([&] { Record{folder.path()}; });
+  EXPECT_EQ(error.kind(), ErrorKind::invalid);
+  EXPECT_THAT(error.message(), HasSubstr("another program"));
+  EXPECT_EQ(bytes(), before);
+}
+
+TEST_F(RecordTest, AFolderThatCannotBeMadeIsNamed) {
+  write("a file");
+  const Error error = error_of([&] { Record{path() + "/below"}; });
+  EXPECT_EQ(error.kind(), ErrorKind::refused);
+  EXPECT_EQ(error.subject(), path() + "/below");
+  EXPECT_THAT(error.message(), HasSubstr("COMBU_HOME"));
+}
+
+}  // namespace
+}  // namespace combu::test
