@@ -2,6 +2,7 @@
 // The record: what every run was and what became of it, in an SQLite database that several processes share.
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -44,6 +45,17 @@ struct TrialEntry {
   std::string reason;
 };
 
+// A change of a trial's state: those of TrialState, "healthy", and "ended" of an attempt.
+struct EventEntry {
+  Instant at{};
+  std::string trial;
+  std::optional<int> attempt;  // nullopt: of the trial as a whole
+  std::string state;
+  std::optional<int> exit_code;
+  std::string cause;  // empty where there is none
+  std::string reason;
+};
+
 struct RunFilter {
   std::optional<RunId> id;
   std::string experiment;  // empty: all, like the next one
@@ -82,6 +94,9 @@ class Record {
   [[nodiscard]] RunEntry run(const RunId& id);
   // In the experiment's order.
   [[nodiscard]] std::vector<TrialEntry> trials(const RunId& run);
+  // In the order in which they happened; of one trial when `trial` is not empty. `tell` returns false to hear
+  // no more.
+  void events(const RunId& run, const std::string& trial, const std::function<bool(const EventEntry&)>& tell);
   // What Planner goes on from, by trial.
   [[nodiscard]] std::vector<Past> past(const RunId& run);
 

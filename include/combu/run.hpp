@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -23,6 +24,7 @@ struct Snapshot {
   std::vector<TrialIndex> starting;                       // the first few of those that are being started
   std::size_t started = 0;                                // starts that have succeeded so far
   Seconds elapsed{0};                                     // since the first command
+  std::optional<Seconds> left;                            // if the others take as long as those that are over
   bool interrupted = false;
   bool may_start_more = true;     // as Planner::may_start_more()
   Slots held;                     // by this run's attempts

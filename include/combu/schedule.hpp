@@ -186,6 +186,8 @@ class Planner {
   [[nodiscard]] TrialState state(TrialIndex trial) const;
   [[nodiscard]] const std::array<std::size_t, k_trial_state_count>& counts() const;
   [[nodiscard]] std::size_t starts_in_flight() const;
+  // Trials that are waited for and not over.
+  [[nodiscard]] std::size_t unfinished() const;
   // What this run's attempts hold, and what those of others do.
   [[nodiscard]] const Slots& held() const;
   [[nodiscard]] const Slots& held_by_others() const;

@@ -13,6 +13,7 @@
 #include "combu/base.hpp"
 #include "combu/engine.hpp"
 #include "combu/plan.hpp"
+#include "combu/record.hpp"
 #include "combu/run.hpp"
 
 namespace combu {
@@ -59,6 +60,11 @@ void print_sightings(std::ostream& out, std::span<const Sighting> sightings);
 // One JSON object a line:
 // {"experiment","run","trial","attempt","state","health","exit_code","image","id","created_at"}.
 void print_sightings_json(std::ostream& out, std::span<const Sighting> sightings);
+
+// "2026-01-31 12:00:00.250 solver-a-1 #1 running", in local time; and the same as a JSON object: {"time",
+// "trial", "attempt", "state", "exit_code", "cause", "reason"}.
+[[nodiscard]] std::string event_line(const EventEntry& event);
+[[nodiscard]] std::string event_json(const EventEntry& event);
 
 // The last lines of a run on `progress`: counts, what could not be started or failed and why (at most 20,
 // then a number), and what to type next.

@@ -58,6 +58,8 @@ void add_commands(CLI::App& app, const Invocation& invocation, Action& action) {
   add_plan(app, invocation, action);
   add_ps(app, invocation, action);
   add_logs(app, invocation, action);
+  add_why(app, invocation, action);
+  add_events(app, invocation, action);
   add_wait(app, invocation, action);
   add_stop(app, invocation, action);
   add_completion(app, action);

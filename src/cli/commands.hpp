@@ -18,6 +18,8 @@ void add_retry(CLI::App& app, const Invocation& invocation, Action& action);
 void add_kill(CLI::App& app, const Invocation& invocation, Action& action);
 void add_ps(CLI::App& app, const Invocation& invocation, Action& action);
 void add_logs(CLI::App& app, const Invocation& invocation, Action& action);
+void add_why(CLI::App& app, const Invocation& invocation, Action& action);
+void add_events(CLI::App& app, const Invocation& invocation, Action& action);
 void add_wait(CLI::App& app, const Invocation& invocation, Action& action);
 void add_stop(CLI::App& app, const Invocation& invocation, Action& action);
 void add_completion(CLI::App& app, Action& action);

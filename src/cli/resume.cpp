@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "cli/commands.hpp"
-#include "cli/identity.hpp"
 #include "cli/only.hpp"
+#include "cli/recorded.hpp"
 #include "cli/run_lock.hpp"
 #include "cli/session.hpp"
 
@@ -22,37 +22,6 @@ struct RetryOptions {
   bool wait = false;
   std::vector<std::string> trials;
 };
-
-Record open_record(const Invocation& invocation) {
-  return Record(state_folder(caller_of(invocation.file.empty() ? "-" : invocation.file)));
-}
-
-// The run that is meant.
-RunEntry find_run(Record& record, const Invocation& invocation, const std::string& id) {
-  if (!id.empty()) return record.run(RunId(id));
-  if (invocation.file.empty())
-    throw Error(ErrorKind::invalid, "", "which run? its id, or -f FILE for the file's last one, says it");
-  const std::vector<RunEntry> runs =
-      record.runs({.id = std::nullopt, .experiment = {}, .file = identity_of(invocation.file)}, 1);
-  if (runs.empty()) throw Error(ErrorKind::not_found, invocation.file, "no run of it is on record");
-  return runs.front();
-}
-
-// On the engine that it was begun on.
-Invocation on_its_engine(Invocation invocation, const RunEntry& entry) {
-  if (invocation.engine.empty()) invocation.engine = entry.address;
-  return invocation;
-}
-
-std::string counts_of(const std::vector<Past>& past) {
-  std::string text;
-  for (std::size_t i = 0; i < k_trial_state_count; ++i) {
-    const auto state = static_cast<TrialState>(i);
-    const auto count = std::ranges::count(past, state, &Past::state);
-    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, to_string(state));
-  }
-  return text;
-}
 
 bool has_failed(const std::vector<Past>& past) {
   return std::ranges::any_of(past, [](const Past& one) {
@@ -164,7 +133,7 @@ int resume_run(const Invocation& invocation, const std::string& id,
 void add_retry(CLI::App& app, const Invocation& invocation, Action& action) {
   CLI::App* command = app.add_subcommand("retry", "Try trials of the last run again, with what they need");
   const auto options = std::make_shared<RetryOptions>();
-  command->add_option("--run", options->run, "This run instead of the file's last one")->type_name("ID");
+  add_run_option(*command, options->run);
   command->add_flag("--failed", options->failed, "All that failed; without TRIALs these are meant anyway");
   command->add_flag("--wait", options->wait, "Stay until every trial is over");
   command->add_option("trials", options->trials, "Names (solver-a-*) or conditions on params (lr<0.01)")

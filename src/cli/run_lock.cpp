@@ -189,6 +189,13 @@ RunLock::RunLock(LockScope scope, const Run& run, const std::string& engine, con
   if (ftruncate(file_.number(), 0) == 0) (void)!pwrite(file_.number(), holder.data(), holder.size(), 0);
 }
 
+std::optional<int> process_at_work(const RunId& run, const Caller& caller) {
+  const std::string path = path_of(LockScope::run, {.id = run, .experiment = {}}, {}, caller);
+  const OpenFile file(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (file.number() < 0 || flock(file.number(), LOCK_EX | LOCK_NB) == 0) return std::nullopt;
+  return holder_of(file.number()).process;
+}
+
 std::vector<Interrupted> interrupt_runs(const Selector& selector, const std::string& engine,
                                         const Caller& caller, const std::stop_token& stop) {
   std::vector<Interrupted> interrupted;

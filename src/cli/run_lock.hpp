@@ -2,6 +2,7 @@
 // One process that starts an experiment's trials on an engine at a time (two would meet in the middle of
 // their starts), and one that is at work on a run.
 
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -38,6 +39,9 @@ class RunLock {
  private:
   OpenFile file_;
 };
+
+// The process that is at work on a run; nullopt when none on this machine is.
+[[nodiscard]] std::optional<int> process_at_work(const RunId& run, const Caller& caller);
 
 // Asks the processes that hold a lock of a run that `selector` selects to start nothing more, as Ctrl-C
 // does, and waits until they have let go. Gives those that were asked. Throws Error: conflict when one does

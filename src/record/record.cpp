@@ -35,7 +35,7 @@ TrialState state_of(const SQLite::Column& column) {
 Cause cause_of(const SQLite::Column& column) {
   return value_of<Cause>(column.getText("none"), k_cause_count);
 }
-std::optional<int> exit_code_of(const SQLite::Column& column) {
+std::optional<int> number_in(const SQLite::Column& column) {
   return column.isNull() ? std::nullopt : std::optional(column.getInt());
 }
 
@@ -286,11 +286,33 @@ std::vector<TrialEntry> Record::trials(const RunId& run) {
       entries.push_back({.name = query.getColumn(0).getString(),
                          .state = state_of(query.getColumn(1)),
                          .attempt = query.getColumn(2).getInt(),
-                         .exit_code = exit_code_of(query.getColumn(3)),
+                         .exit_code = number_in(query.getColumn(3)),
                          .cause = cause_of(query.getColumn(4)),
                          .reason = query.getColumn(5).getString()});
     }
     return entries;
+  });
+}
+
+void Record::events(const RunId& run, const std::string& trial,
+                    const std::function<bool(const EventEntry&)>& tell) {
+  record::guarded(impl_->path, [&] {
+    SQLite::Statement query(impl_->database,
+                            "SELECT at, name, attempt, state, exit_code, cause, events.reason FROM events "
+                            "JOIN trials ON trials.run = events.run AND trials.trial = events.trial "
+                            "WHERE events.run = ?1 AND (?2 = '' OR name = ?2) ORDER BY at");
+    query.bind(1, impl_->number_of_run(run));
+    query.bind(2, trial);
+    while (query.executeStep()) {
+      const EventEntry entry{.at = instant_of(query.getColumn(0).getInt64()),
+                             .trial = query.getColumn(1).getString(),
+                             .attempt = number_in(query.getColumn(2)),
+                             .state = query.getColumn(3).getString(),
+                             .exit_code = number_in(query.getColumn(4)),
+                             .cause = query.getColumn(5).getText(""),
+                             .reason = query.getColumn(6).getText("")};
+      if (!tell(entry)) return;
+    }
   });
 }
 
@@ -307,7 +329,7 @@ std::vector<Past> Record::past(const RunId& run) {
       all.push_back({.state = state_of(states.getColumn(0)),
                      .attempt = states.getColumn(1).getInt(),
                      .cause = cause_of(states.getColumn(2)),
-                     .exit_code = exit_code_of(states.getColumn(3)),
+                     .exit_code = number_in(states.getColumn(3)),
                      .reason = states.getColumn(4).getString()});
       const SQLite::Column root = states.getColumn(5);
       if (!root.isNull()) all.back().root = static_cast<TrialIndex>(root.getInt64());

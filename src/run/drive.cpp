@@ -24,6 +24,7 @@ constexpr std::chrono::minutes k_silence_max{5};   // then the engine is asked: 
 constexpr std::size_t k_stops_in_flight_max = 32;  // each takes its grace: they have workers of their own
 constexpr std::size_t k_starting_shown_max = 32;
 
+constexpr std::size_t k_over_min = 3;  // before it is guessed how long the others take
 constexpr std::size_t k_collectors = 2;
 constexpr std::size_t k_tails_max = 20;  // as many failures as a person is shown
 constexpr std::int64_t k_tail_lines = 5;
@@ -81,6 +82,7 @@ class Drive {
         observer_(observer),
         clock_(clock),
         planner_(run.id, run.experiment, plan, options),
+        until_(options.until),
         start_workers_(std::min(options.starts_in_flight_max, run.experiment.trials.size())),
         stop_workers_(std::min<std::size_t>(
             k_stops_in_flight_max, std::ranges::count_if(run.experiment.trials, [&](const Trial& trial) {
@@ -176,6 +178,7 @@ class Drive {
     begun_ = true;
     if (std::holds_alternative<Interrupt>(event)) interrupted_ = true;
     Step step = planner_.step(event, now());
+    if (std::holds_alternative<Begin>(event)) to_finish_ = planner_.unfinished();
     wake_ = step.wake;
     for (Fact& fact : step.facts) note(fact);
     std::ranges::move(step.commands, std::back_inserter(commands_));
@@ -237,11 +240,20 @@ class Drive {
             .starting = {starting_.begin(), starting_.begin() + shown},
             .started = started_,
             .elapsed = now() - began_,
+            .left = time_left(),
             .interrupted = interrupted_,
             .may_start_more = planner_.may_start_more(),
             .held = planner_.held(),
             .held_by_others = planner_.held_by_others(),
             .capacity = capacity_};
+  }
+
+  // nullopt while too little has ended to tell, and when nobody waits for the end.
+  [[nodiscard]] std::optional<Seconds> time_left() const {
+    const std::size_t unfinished = planner_.unfinished();
+    const std::size_t over = to_finish_ - std::min(to_finish_, unfinished);
+    if (until_ != Until::ended || over < k_over_min) return std::nullopt;
+    return Seconds(now() - began_) * (static_cast<double>(unfinished) / static_cast<double>(over));
   }
 
   Outcome finish(bool stopped) {
@@ -350,6 +362,8 @@ class Drive {
   Observer& observer_;
   Clock& clock_;
   Planner planner_;
+  const Until until_;
+  std::size_t to_finish_ = 0;  // when this process began
   std::size_t start_workers_;
   std::size_t stop_workers_;
   Inbox<Message> inbox_;

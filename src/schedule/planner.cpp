@@ -936,6 +936,9 @@ const std::array<std::size_t, k_trial_state_count>& Planner::counts() const {
 std::size_t Planner::starts_in_flight() const {
   return impl_->in_flight;
 }
+std::size_t Planner::unfinished() const {
+  return impl_->unfinished_work;
+}
 const Slots& Planner::held() const {
   return impl_->held;
 }

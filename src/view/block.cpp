@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "view/line.hpp"
 
@@ -17,7 +18,7 @@ std::string headline(const BlockContent& content) {
   const Snapshot& snapshot = *content.snapshot;
   std::string text = fmt::format("{} of {} started", snapshot.started, snapshot.trials);
   if (content.starts_per_second > 0) text += fmt::format(", {:.1f}/s", content.starts_per_second);
-  text += ", " + to_string(content.elapsed);
+  text += ", " + to_string(content.elapsed) + left_text(snapshot);
   if (snapshot.interrupted) text += ", ending";
   return text;
 }
@@ -50,6 +51,12 @@ std::string counts_text(const Snapshot& snapshot) {
     text += fmt::format("{} {}", snapshot.counts[i], to_string(static_cast<TrialState>(i)));
   }
   return text;
+}
+
+std::string left_text(const Snapshot& snapshot) {
+  // To seconds: it is a guess.
+  if (!snapshot.left || *snapshot.left < Seconds(1)) return "";
+  return fmt::format(", about {} left", to_string(Seconds(std::round(snapshot.left->count()))));
 }
 
 std::vector<std::string> block_lines(const BlockContent& content, ScreenSize size) {

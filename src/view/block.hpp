@@ -37,6 +37,8 @@ struct BlockContent {
 
 // "8 starting, 30 running, 2 failed": each state that has trials, in the order of their lives.
 [[nodiscard]] std::string counts_text(const Snapshot& snapshot);
+// ", about 4m10s left", or nothing.
+[[nodiscard]] std::string left_text(const Snapshot& snapshot);
 
 // How many starts a second there were lately.
 class StartRate {

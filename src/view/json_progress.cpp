@@ -69,6 +69,7 @@ class JsonProgress final : public Progress {
                         {"started", snapshot.started},
                         {"counts", counts},
                         {"interrupted", snapshot.interrupted}};
+    if (snapshot.left) fields["left"] = snapshot.left->count();
     if (snapshot.capacity) {
       fields["held"] = slots_json(snapshot.held);
       fields["held_by_others"] = slots_json(snapshot.held_by_others);

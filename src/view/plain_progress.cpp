@@ -52,7 +52,9 @@ class PlainProgress : public Progress {
   void snapshot(const Snapshot& snapshot) override {
     if (snapshot.interrupted && !interrupted_) say(interrupt_line(snapshot));
     interrupted_ = snapshot.interrupted;
-    if (is_time()) say(fmt::format("{} after {}", counts_text(snapshot), to_string(snapshot.elapsed)));
+    if (is_time())
+      say(fmt::format("{} after {}{}", counts_text(snapshot), to_string(snapshot.elapsed),
+                      left_text(snapshot)));
   }
 
   void end() override {}

@@ -12,12 +12,12 @@
 #include <thread>
 #include <vector>
 
+#include "combu/view.hpp"
 #include "unit/view_screen.hpp"
 #include "view/block.hpp"
 #include "view/forms.hpp"
 #include "view/line.hpp"
 #include "view/names.hpp"
-#include "combu/view.hpp"
 
 namespace combu {
 namespace {
@@ -149,6 +149,14 @@ TEST(Block, tells_counts_rate_time_and_what_starts) {
   EXPECT_THAT(block_lines(content, {80, 24}),
               ElementsAre("30 of 103 started, 7.5/s, " + to_string(Seconds{4}),
                           "  71 waiting, 2 starting, 30 running", "  starting solver-a-31 solver-b-31"));
+}
+
+TEST(Block, tells_the_time_that_is_left) {
+  BlockContent content;
+  content.snapshot = snapshot_of(30, 2, 71);
+  content.elapsed = Seconds{4};
+  content.snapshot->left = Seconds{250.4};
+  EXPECT_EQ(block_lines(content, {80, 24}).front(), "30 of 103 started, 4.0 s, about 4m10s left");
 }
 
 TEST(Block, tells_pulls_with_their_bytes) {

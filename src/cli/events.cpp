@@ -1,0 +1,45 @@
+#include <memory>
+#include <sstream>
+
+#include "cli/commands.hpp"
+#include "cli/output.hpp"
+#include "cli/recorded.hpp"
+#include "combu/view.hpp"
+
+namespace combu {
+namespace {
+
+struct EventsOptions {
+  std::string run;
+  std::string trial;
+  bool json = false;
+};
+
+int events(const Invocation& invocation, const EventsOptions& options) {
+  Record record = open_record(invocation);
+  const RunEntry entry = find_run(record, invocation, options.run);
+  bool any = false;
+  record.events(entry.id, options.trial, [&](const EventEntry& event) {
+    any = true;
+    return put_out((options.json ? event_json(event) : event_line(event)) + "\n");
+  });
+  if (!any && !options.trial.empty())
+    throw Error(ErrorKind::not_found, options.trial, "run " + entry.id.text() + " tells nothing of it");
+  return 0;
+}
+
+}  // namespace
+
+void add_events(CLI::App& app, const Invocation& invocation, Action& action) {
+  CLI::App* command = app.add_subcommand("events", "Show what happened in the last run, from the record");
+  const auto options = std::make_shared<EventsOptions>();
+  add_run_option(*command, options->run);
+  command->add_flag("--json", options->json, "One JSON object a line");
+  command->add_option("trial", options->trial, "Of this trial only")->type_name("TRIAL");
+  command->footer("Example:\n  combu -f experiment.jsonnet events solver-a-1");
+  command->callback([&invocation, &action, options] {
+    action = [&invocation, options] { return events(invocation, *options); };
+  });
+}
+
+}  // namespace combu

@@ -1,0 +1,47 @@
+#include "cli/recorded.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/identity.hpp"
+#include "cli/run_lock.hpp"
+
+namespace combu {
+
+Record open_record(const Invocation& invocation) {
+  return Record(state_folder(caller_of(invocation.file.empty() ? "-" : invocation.file)));
+}
+
+// The run that is meant.
+RunEntry find_run(Record& record, const Invocation& invocation, const std::string& id) {
+  if (!id.empty()) return record.run(RunId(id));
+  if (invocation.file.empty())
+    throw Error(ErrorKind::invalid, "", "which run? its id, or -f FILE for the file's last one, says it");
+  const std::vector<RunEntry> runs =
+      record.runs({.id = std::nullopt, .experiment = {}, .file = identity_of(invocation.file)}, 1);
+  if (runs.empty()) throw Error(ErrorKind::not_found, invocation.file, "no run of it is on record");
+  return runs.front();
+}
+
+// On the engine that it was begun on.
+Invocation on_its_engine(Invocation invocation, const RunEntry& entry) {
+  if (invocation.engine.empty()) invocation.engine = entry.address;
+  return invocation;
+}
+
+std::string counts_of(const std::vector<Past>& past) {
+  std::string text;
+  for (std::size_t i = 0; i < k_trial_state_count; ++i) {
+    const auto state = static_cast<TrialState>(i);
+    const auto count = std::ranges::count(past, state, &Past::state);
+    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, to_string(state));
+  }
+  return text;
+}
+
+void add_run_option(CLI::App& command, std::string& run) {
+  command.add_option("--run", run, "This run instead of the file's last one")->type_name("ID");
+}
+
+}  // namespace combu

@@ -1,0 +1,28 @@
+#pragma once
+// The runs on record, for commands that are about one of them.
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/invocation.hpp"
+#include "combu/record.hpp"
+
+namespace combu {
+
+// The invocation's record. Throws Error.
+[[nodiscard]] Record open_record(const Invocation& invocation);
+
+// The run of this id, or, when it is empty, the last one of the invocation's file. Throws Error(not_found).
+[[nodiscard]] RunEntry find_run(Record& record, const Invocation& invocation, const std::string& id);
+
+// The same on the engine that the run was begun on, unless --engine names one.
+[[nodiscard]] Invocation on_its_engine(Invocation invocation, const RunEntry& entry);
+
+// "3 waiting, 12 succeeded"
+[[nodiscard]] std::string counts_of(const std::vector<Past>& past);
+
+// --run ID.
+void add_run_option(CLI::App& command, std::string& run);
+
+}  // namespace combu

@@ -1,0 +1,216 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "cli/commands.hpp"
+#include "cli/load.hpp"
+#include "cli/output.hpp"
+#include "cli/recorded.hpp"
+#include "cli/run_lock.hpp"
+#include "cli/session.hpp"
+
+namespace combu {
+namespace {
+
+constexpr std::size_t k_named = 3;
+
+struct WhyOptions {
+  std::string run;
+  std::string trial;
+};
+
+std::string list_of(std::vector<std::string> texts) {
+  const std::size_t count = texts.size();
+  if (count > k_named) {
+    texts.resize(k_named);
+    texts.push_back(fmt::format("{} more", count - k_named));
+  }
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+std::string_view words_of(Condition condition) {
+  switch (condition) {
+    case Condition::started:
+      return "to be started";
+    case Condition::healthy:
+      return "to be healthy";
+    case Condition::succeeded:
+      return "to succeed";
+    case Condition::finished:
+      return "to be over";
+  }
+  return "";
+}
+
+bool is_alive(const Past& past) {
+  return past.state == TrialState::starting || past.state == TrialState::running;
+}
+
+class Explanation {
+ public:
+  Explanation(const Loaded& loaded, const std::vector<Past>& past, const std::vector<Sighting>& others)
+      : experiment_(loaded.run.experiment), plan_(loaded.plan), past_(past), others_(others) {}
+
+  [[nodiscard]] std::string of(TrialIndex trial) const {
+    const Past& it = past_[trial];
+    switch (it.state) {
+      case TrialState::waiting:
+      case TrialState::ready:
+        return waits(trial);
+      case TrialState::starting:
+        return fmt::format("is being started{}", attempt_text(it));
+      case TrialState::running:
+        return fmt::format("runs{}{}", since(it), attempt_text(it));
+      case TrialState::retrying:
+        return fmt::format("is tried again: {}", it.reason);
+      case TrialState::succeeded:
+        return fmt::format("has succeeded{}", attempt_text(it));
+      case TrialState::stopped:
+        return "was stopped, since its work was done or the run's deadline had passed";
+      case TrialState::failed:
+        return fmt::format("failed: {}", it.reason);
+      case TrialState::blocked:
+        return fmt::format("is blocked: {}{}", it.reason, root_text(trial));
+    }
+    return "";
+  }
+
+ private:
+  [[nodiscard]] const std::string& name(TrialIndex trial) const { return experiment_.trials[trial].name; }
+
+  static std::string attempt_text(const Past& past) {
+    return past.attempt > 1 ? fmt::format(" (attempt {})", past.attempt) : "";
+  }
+
+  static std::string since(const Past& past) {
+    if (!past.ran_at) return "";
+    return " since " + to_string(std::chrono::duration_cast<Seconds>(real_clock().now() - *past.ran_at));
+  }
+
+  // The trial at the head of the chain, and why it failed.
+  [[nodiscard]] std::string root_text(TrialIndex trial) const {
+    const std::optional<TrialIndex> root = past_[trial].root;
+    if (!root || past_[*root].reason.empty()) return "";
+    return fmt::format("; {} {}: {}", name(*root), to_string(past_[*root].state), past_[*root].reason);
+  }
+
+  [[nodiscard]] std::string waits(TrialIndex trial) const {
+    std::vector<std::string> unmet;
+    for (const Edge& need : plan_.nodes[trial].needs)
+      if (const auto text = unmet_text(need)) unmet.push_back(*text);
+    if (!unmet.empty()) return "waits for " + list_of(std::move(unmet));
+    if (const auto canary = canary_text(trial)) return *canary;
+    const auto alive = std::ranges::count_if(past_, is_alive);
+    if (experiment_.parallel_max > 0 && alive >= static_cast<std::ptrdiff_t>(experiment_.parallel_max))
+      return fmt::format("waits for a place: {} attempts are alive, as many as may (parallel)", alive);
+    const Slots& slots = experiment_.trials[trial].slots;
+    if (!slots.empty()) return fmt::format("waits for {}{}", to_string(slots), holders());
+    return "waits for its turn among the starts in flight";
+  }
+
+  // What is not so yet of a trial that this one depends on.
+  [[nodiscard]] std::optional<std::string> unmet_text(const Edge& need) const {
+    const Past& it = past_[need.trial];
+    const bool met = need.condition == Condition::started     ? it.was_started
+                     : need.condition == Condition::healthy   ? it.was_healthy
+                     : need.condition == Condition::succeeded ? it.state == TrialState::succeeded
+                                                              : is_over(it.state);
+    if (met) return std::nullopt;
+    return fmt::format("`{}` {} (it is {})", name(need.trial), words_of(need.condition), to_string(it.state));
+  }
+
+  [[nodiscard]] std::optional<std::string> canary_text(TrialIndex trial) const {
+    if (!experiment_.canary) return std::nullopt;
+    const std::string shape = canary_shape(experiment_.trials[trial]);
+    std::optional<TrialIndex> canary;
+    for (TrialIndex other = 0; other < past_.size(); ++other) {
+      if (other == trial || canary_shape(experiment_.trials[other]) != shape) continue;
+      if (past_[other].state == TrialState::succeeded) return std::nullopt;
+      if (!canary && (is_alive(past_[other]) || past_[other].state == TrialState::retrying)) canary = other;
+    }
+    if (!canary) return std::nullopt;
+    return fmt::format("waits for `{}`, the canary of its shape, to succeed", name(*canary));
+  }
+
+  // Who has what it waits for, of this run and of others.
+  [[nodiscard]] std::string holders() const {
+    std::vector<std::string> texts;
+    for (TrialIndex trial = 0; trial < past_.size(); ++trial)
+      if (is_alive(past_[trial]) && !experiment_.trials[trial].slots.empty())
+        texts.push_back(fmt::format("`{}` ({})", name(trial), to_string(experiment_.trials[trial].slots)));
+    for (const Sighting& other : others_)
+      texts.push_back(
+          fmt::format("`{}` of {} ({})", other.key.trial, other.experiment, to_string(other.slots)));
+    return texts.empty() ? "" : "; held by " + list_of(std::move(texts));
+  }
+
+  const Experiment& experiment_;
+  const Plan& plan_;
+  const std::vector<Past>& past_;
+  const std::vector<Sighting>& others_;
+};
+
+// Attempts of other runs that hold slots. An engine that is away holds up no answer.
+std::vector<Sighting> others_on_engine(const Invocation& invocation, const RunEntry& entry) {
+  if (entry.address.starts_with("simulated:")) return {};
+  std::vector<Sighting> others;
+  (void)in_session(on_its_engine(invocation, entry), [&](Session& session) {
+    try {
+      others = session.engine().list({}, Look::once, session.stop());
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::cancelled) throw;
+      session.progress().note(fmt::format("what other runs hold is not known: {}", error.what()));
+    }
+    return 0;
+  });
+  std::erase_if(others, [&](const Sighting& seen) {
+    return seen.key.run == entry.id || seen.phase != Phase::running || seen.slots.empty();
+  });
+  return others;
+}
+
+TrialIndex find_trial(const Experiment& experiment, const std::string& name) {
+  std::vector<std::string_view> names;
+  for (TrialIndex trial = 0; trial < experiment.trials.size(); ++trial) {
+    if (experiment.trials[trial].name == name) return trial;
+    names.emplace_back(experiment.trials[trial].name);
+  }
+  const auto near = nearest(name, names);
+  throw Error(
+      ErrorKind::not_found, name,
+      near ? fmt::format("is no trial of the run; did you mean `{}`?", *near) : "is no trial of the run");
+}
+
+int why(const Invocation& invocation, const WhyOptions& options) {
+  Record record = open_record(invocation);
+  const RunEntry entry = find_run(record, invocation, options.run);
+  const Loaded loaded = load(record, entry.id);
+  const TrialIndex trial = find_trial(loaded.run.experiment, options.trial);
+  const std::vector<Past> past = record.past(entry.id);
+  const bool waits = past[trial].state == TrialState::waiting;
+  const std::vector<Sighting> others = waits ? others_on_engine(invocation, entry) : std::vector<Sighting>();
+  std::string text = fmt::format("{} {}", options.trial, Explanation(loaded, past, others).of(trial));
+  if (!is_over(past[trial].state) && !process_at_work(entry.id, loaded.caller))
+    text += fmt::format("; nobody is at work on run {}: `{}` goes on with it", entry.id.text(),
+                        command_line(loaded.run.experiment, "run --resume", invocation.engine));
+  (void)put_out(text + "\n");
+  return 0;
+}
+
+}  // namespace
+
+void add_why(CLI::App& app, const Invocation& invocation, Action& action) {
+  CLI::App* command =
+      app.add_subcommand("why", "Tell in one line why a trial is where it is, from the record");
+  const auto options = std::make_shared<WhyOptions>();
+  add_run_option(*command, options->run);
+  command->add_option("trial", options->trial, "The trial's name")->type_name("TRIAL")->required();
+  command->footer("Example:\n  combu -f experiment.jsonnet why solver-a-1");
+  command->callback([&invocation, &action, options] {
+    action = [&invocation, options] { return why(invocation, *options); };
+  });
+}
+
+}  // namespace combu

@@ -1,0 +1,39 @@
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <ctime>
+
+#include "combu/view.hpp"
+#include "view/json_text.hpp"
+#include "view/line.hpp"
+
+namespace combu {
+
+std::string event_line(const EventEntry& event) {
+  const auto whole = std::chrono::floor<std::chrono::seconds>(event.at);
+  const auto milli = std::chrono::duration_cast<std::chrono::milliseconds>(event.at - whole).count();
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(whole);
+  std::tm local{};
+  localtime_r(&seconds, &local);
+  std::string text = fmt::format("{:%Y-%m-%d %H:%M:%S}.{:03} {} ", local, milli, event.trial);
+  if (event.attempt) text += fmt::format("#{} ", *event.attempt);
+  text += event.state;
+  if (!event.reason.empty()) {
+    text += ": " + event.reason;
+  } else if (event.exit_code) {
+    text += fmt::format(": exit code {}", *event.exit_code);
+  }
+  return clean_line(text);
+}
+
+std::string event_json(const EventEntry& event) {
+  nlohmann::ordered_json object{{"time", rfc3339(event.at)}, {"trial", event.trial}};
+  if (event.attempt) object["attempt"] = *event.attempt;
+  object["state"] = event.state;
+  if (event.exit_code) object["exit_code"] = *event.exit_code;
+  if (!event.cause.empty() && event.cause != "none") object["cause"] = event.cause;
+  if (!event.reason.empty()) object["reason"] = event.reason;
+  return json_text(object);
+}
+
+}  // namespace combu

@@ -1,0 +1,181 @@
+"""What is on record, and the commands that read it."""
+
+import json
+import re
+import sqlite3
+import subprocess
+
+import pytest
+
+from conftest import COMBU, SIMULATED
+
+FAILING = """
+[{ name: "good", image: "lab/x", cmd: "sleep 1" },
+ { name: "bad", image: "lab/x", cmd: "sh -c 'exit 3'" },
+ { name: "after", image: "lab/x", cmd: "true", depends: [{ trial: "bad", condition: "succeeded" }] },
+ { name: "last", image: "lab/x", cmd: "true", depends: ["after"] }]
+"""
+
+
+@pytest.fixture
+def failing(write):
+    return write(FAILING)
+
+
+@pytest.fixture
+def record(tmp_path):
+    """Rows of the record that combu has written."""
+    return lambda query: sqlite3.connect(tmp_path / ".local/state/combu/record.sqlite").execute(query).fetchall()
+
+
+def run(combu, file, *arguments, **options):
+    return combu("-f", file, "--engine", SIMULATED, "--progress", "plain", *arguments, **options)
+
+
+def test_a_run_is_on_record(combu, failing, record, tmp_path):
+    assert run(combu, failing, "run", "--wait", "--run-id", "mine").returncode == 1
+    [row] = record("SELECT id, file, source, machine, program, address, ended_at > began_at, json_extract(arguments, '$[1]') FROM runs")
+    assert row[:3] == ("mine", str(failing), FAILING)
+    assert row[3] and row[4].startswith("combu ")
+    assert row[5:] == (SIMULATED, 1, "-f")
+    assert record("SELECT name, state, exit_code, cause FROM states ORDER BY trial") == [
+        ("good", "succeeded", 0, "none"), ("bad", "failed", 3, "error"), ("after", "blocked", None, "none"),
+        ("last", "blocked", None, "none")]
+    [evaluated] = record("SELECT evaluated FROM runs")
+    assert [trial["name"] for trial in json.loads(evaluated[0])] == ["good", "bad", "after", "last"]
+
+
+def test_the_commit_of_the_files_folder_is_on_record(combu, failing, record, tmp_path):
+    def git(*arguments):
+        return subprocess.run(["git", "-C", tmp_path, "-c", "user.name=n", "-c", "user.email=e", *arguments],
+                              check=True, capture_output=True, text=True).stdout.strip()
+
+    git("init", "-q")
+    git("add", failing.name)
+    git("commit", "-qm", "one")
+    run(combu, failing, "run", "--wait")
+    assert record("SELECT revision, revision_dirty FROM runs") == [(git("rev-parse", "HEAD"), 0)]
+    failing.write_text(FAILING + "\n")
+    run(combu, failing, "run", "--wait")
+    assert record("SELECT revision_dirty FROM runs ORDER BY number") == [(0,), (1,)]
+
+
+def test_what_is_over_is_not_gone_on_with(combu, failing):
+    run(combu, failing, "run", "--wait", "--run-id", "mine")
+    again = run(combu, failing, "run", "--resume")
+    assert (again.returncode, again.stderr) == (1, "run mine is over: 1 succeeded, 1 failed, 2 blocked\n")
+
+
+def test_no_run_to_go_on_with(combu, failing):
+    nothing = run(combu, failing, "run", "--resume")
+    assert (nothing.returncode, nothing.stderr) == (1, f"combu: {failing}: no run of it is on record\n")
+    other = run(combu, failing, "run", "--resume", "other")
+    assert other.returncode == 1
+    assert other.stderr.startswith("combu: run other: is not in the record ")
+    without = combu("run", "--resume")
+    assert (without.returncode, without.stderr) == (
+        2, "combu: which run? its id, or -f FILE for the file's last one, says it\n")
+
+
+def test_a_runs_id_is_used_once(combu, failing):
+    run(combu, failing, "run", "--wait", "--run-id", "mine")
+    again = run(combu, failing, "run", "--wait", "--run-id", "mine")
+    assert again.returncode == 1
+    assert again.stderr.splitlines()[-1] == (
+        "combu: run mine: is on record already; choose another --run-id, or go on with it by `run --resume`")
+
+
+def test_why_tells_the_cause(combu, failing):
+    run(combu, failing, "run", "--wait")
+
+    def why(trial):
+        return combu("-f", failing, "why", trial)
+
+    assert why("good").stdout == "good has succeeded\n"
+    assert why("bad").stdout == "bad failed: exit code 3\n"
+    assert why("last").stdout == (
+        "last is blocked: depends on `after`, which is blocked by `bad`; bad failed: exit code 3\n")
+    unknown = why("goad")
+    assert (unknown.returncode, unknown.stderr) == (1, "combu: goad: is no trial of the run; did you mean `good`?\n")
+
+
+def test_why_tells_what_a_trial_waits_for(combu, write, tmp_path):
+    file = write("""
+{ parallel: 2, trials: [
+  { name: "one", image: "lab/x", cmd: "sleep 600" }, { name: "two", image: "lab/x", cmd: "sleep 600" },
+  { name: "three", image: "lab/x", cmd: "true" },
+  { name: "four", image: "lab/x", cmd: "true", depends: [{ trial: "one", condition: "finished" }, "three"] }] }
+""")
+    process = subprocess.Popen([COMBU, "-f", file, "--engine", "simulated:?speed=1&start=0.01", "--progress", "json", "run"],
+                               env={"HOME": str(tmp_path)}, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    try:
+        seen = set()
+        for line in process.stderr:
+            event = json.loads(line)
+            if event["event"] == "fact" and event["state"] == "running":
+                seen.add(event["trial"])
+            if seen == {"one", "two"}:
+                break
+        # What is told is on record when what follows is done; the next snapshot comes after it.
+        assert any(json.loads(line)["event"] == "snapshot" for line in process.stderr)
+        lines = [combu("-f", file, "why", trial).stdout for trial in ("three", "four", "one")]
+        assert lines[0] == "three waits for a place: 2 attempts are alive, as many as may (parallel)\n"
+        assert lines[1] == "four waits for `one` to be over (it is running), `three` to be started (it is waiting)\n"
+        assert re.fullmatch(r"one runs since [0-9.]+ m?s\n", lines[2])
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+    assert combu("-f", file, "why", "three").stdout.endswith(
+        f"run --resume` goes on with it\n")
+
+
+def test_events_tell_what_happened(combu, failing):
+    run(combu, failing, "run", "--wait")
+    events = [json.loads(line) for line in combu("-f", failing, "events", "--json").stdout.splitlines()]
+    times = [event["time"] for event in events]
+    assert times == sorted(times)
+    of_bad = [(event["state"], event.get("exit_code"), event.get("cause")) for event in events if event["trial"] == "bad"]
+    assert of_bad == [("ready", None, None), ("starting", None, None), ("running", None, None), ("ended", 3, "error"),
+                      ("failed", None, None)]
+    text = combu("-f", failing, "events", "after").stdout
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} after blocked: "
+                        r"depends on `bad`, which did not succeed\n", text)
+    nothing = combu("-f", failing, "events", "nobody")
+    assert nothing.returncode == 1
+
+
+def test_retry_without_a_failure(combu, ladder):
+    run(combu, ladder, "run", "--wait", "--run-id", "mine")
+    nothing = run(combu, ladder, "retry")
+    assert (nothing.returncode, nothing.stderr) == (0, "run mine: nothing has failed: 4 succeeded\n")
+
+
+def test_retry_tries_what_failed_again(combu, failing, record):
+    run(combu, failing, "run", "--wait", "--run-id", "mine")
+    again = run(combu, failing, "retry", "--wait")
+    assert again.returncode == 1
+    assert "run mine: 1 trial is tried again" in again.stderr
+    assert record("SELECT name, state, attempt FROM states ORDER BY trial") == [
+        ("good", "succeeded", 1), ("bad", "failed", 2), ("after", "blocked", 1), ("last", "blocked", 1)]
+
+
+def test_retry_of_a_trial_that_there_is_not(combu, failing):
+    run(combu, failing, "run", "--wait")
+    wrong = run(combu, failing, "retry", "goood")
+    assert (wrong.returncode, wrong.stderr) == (2, "combu: retry goood: matches no trial: did you mean `good`?\n")
+
+
+@pytest.mark.parametrize("damage, words", [
+    (lambda path: path.write_bytes(b"x" * 8192), "is damaged"),
+    (lambda path: sqlite3.connect(path).execute("PRAGMA user_version = 99").connection.close(), "newer combu"),
+    (lambda path: (path.unlink(), path.mkdir()), "cannot be used"),
+])
+def test_a_record_that_cannot_be_used_keeps_a_run_from_beginning(combu, ladder, tmp_path, damage, words):
+    assert run(combu, ladder, "run", "--wait").returncode == 0
+    path = tmp_path / ".local/state/combu/record.sqlite"
+    damage(path)
+    refused = run(combu, ladder, "run", "--wait")
+    assert refused.returncode in (1, 2)
+    assert refused.stderr.startswith(f"combu: {path}: ") and words in refused.stderr
+    assert "COMBU_HOME" in refused.stderr or words == "cannot be used"
