@@ -39,20 +39,24 @@ char* copy_for(JsonnetVm* vm, std::string_view text) {
   return copy;
 }
 
+// Where content goes over as a C string, it would be lost beyond a NUL byte in silence; elsewhere bytes that
+// are no UTF-8 would be replaced. A file means the same to all of the library's releases.
+Importer::Found find_text(const Importer& importer, const char* base, const char* wanted) {
+  Importer::Found found = importer.find(base, wanted);
+  if (found.content.find('\0') != std::string::npos)
+    throw Error(ErrorKind::invalid, found.path, "holds a NUL byte; only text can be imported");
+  if (const auto bad = find_bad_utf8(found.content))
+    throw Error(ErrorKind::invalid, found.path, fmt::format("is not UTF-8 (byte {})", *bad + 1));
+  return found;
+}
+
 [[maybe_unused]] char* import_text(void* context, const char* base, const char* wanted, char** found_here,
                                    int* success) {
   const auto& [vm, importer] = *static_cast<ImportContext*>(context);
   *success = 0;
   *found_here = nullptr;
   try {
-    const Importer::Found found = importer->find(base, wanted);
-    // The content goes over as a C string: beyond a NUL byte it would be lost in silence.
-    if (found.content.find('\0') != std::string::npos) {
-      throw Error(ErrorKind::invalid, found.path, "holds a NUL byte; only text can be imported");
-    }
-    if (const auto bad = find_bad_utf8(found.content)) {
-      throw Error(ErrorKind::invalid, found.path, fmt::format("is not UTF-8 (byte {})", *bad + 1));
-    }
+    const Importer::Found found = find_text(*importer, base, wanted);
     *found_here = copy_for(vm, found.path);
     *success = 1;
     return copy_for(vm, found.content);
@@ -68,7 +72,7 @@ char* copy_for(JsonnetVm* vm, std::string_view text) {
   std::string text;
   int failed = 0;
   try {
-    Importer::Found found = importer->find(base, wanted);
+    Importer::Found found = find_text(*importer, base, wanted);
     *found_here = copy_for(vm, found.path);
     text = std::move(found.content);
   } catch (const Error& error) {
