@@ -82,9 +82,10 @@ class Record {
   // All of them or none. When it returns, the process may die and they are not lost. Facts are of the trials
   // of the experiment that begin() was given, in the order in which they came.
   void append(const RunId& run, std::span<const Fact> facts);
-  // nullopt: it goes on again.
-  void set_end(const RunId& run, std::optional<Instant> at);
-
+  void end(const RunId& run, Instant at);
+  // These trials wait again, each for a new attempt, and the run has not ended; what its earlier attempts
+  // have spent is forgotten.
+  void reopen(const RunId& run, std::span<const TrialIndex> trials);
   // Runs that have not ended have, and what was not over of them is: removed by `kill`.
   void kill(const RunFilter& filter, Instant at);
 

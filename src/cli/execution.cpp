@@ -266,11 +266,7 @@ int execute(Session& session, Record& record, const Loaded& loaded, const RunOpt
   if (errors.empty()) interrupt_replaced(session, loaded, replaced);
   if (errors.empty()) errors = make_room(session, experiment, others, replaced);
   if (!errors.empty()) return tell_errors(session, errors);
-  if (standing) {
-    record.set_end(loaded.run.id, std::nullopt);
-  } else {
-    record.begin(entry_of(session, loaded, options), experiment);
-  }
+  if (!standing) record.begin(entry_of(session, loaded, options), experiment);
   PlannerOptions planner{.starts_in_flight_max = options.starts_in_flight,
                          .until = options.wait ? Until::ended : Until::started,
                          .capacity = capacity};

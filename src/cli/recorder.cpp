@@ -29,7 +29,7 @@ void Recorder::snapshot(const Snapshot& snapshot) {
 
 void Recorder::end() {
   commit();
-  if (pending_.empty()) (void)write([this] { record_.set_end(run_, real_clock().now()); });
+  if (pending_.empty()) (void)write([this] { record_.end(run_, real_clock().now()); });
 }
 
 template <class Write>

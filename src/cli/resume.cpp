@@ -49,13 +49,17 @@ bool is_live(TrialState state) {
 }
 
 // The trials that are to be tried again, and what they need of that is over: services, and what has failed.
-std::vector<bool> chosen(const Loaded& loaded, const std::vector<Past>& past, const RetryOptions& options) {
+std::vector<TrialIndex> chosen(const Loaded& loaded, const std::vector<Past>& past,
+                               const RetryOptions& options) {
   const std::vector<Trial>& trials = loaded.run.experiment.trials;
-  std::vector<bool> chosen(past.size());
+  std::vector<bool> is_chosen(past.size());
+  std::vector<TrialIndex> chosen;
   std::vector<TrialIndex> open;
   const auto choose = [&](TrialIndex trial) {
-    if (!chosen[trial]) open.push_back(trial);
-    chosen[trial] = true;
+    if (is_chosen[trial]) return;
+    is_chosen[trial] = true;
+    chosen.push_back(trial);
+    open.push_back(trial);
   };
   for (const std::string& wanted : options.trials) {
     for (const TrialIndex trial : trials_meant(loaded.run.experiment, wanted, "retry")) {
@@ -82,28 +86,25 @@ std::vector<bool> chosen(const Loaded& loaded, const std::vector<Past>& past, co
 
 int retry(Session& session, Record& record, const Loaded& loaded, const RunEntry& entry,
           const RetryOptions& options) {
+  const auto lock = take_lock(LockScope::run, session, loaded);
   take_in(session, record, loaded);
-  Standing standing{.past = record.past(loaded.run.id), .began_at = entry.began_at};
-  const std::vector<bool> again = chosen(loaded, standing.past, options);
-  const auto count = std::ranges::count(again, true);
+  const std::vector<Past> past = record.past(loaded.run.id);
+  std::vector<TrialIndex> again = chosen(loaded, past, options);
+  const std::size_t count = again.size();
   if (count == 0) {
-    session.progress().note(
-        fmt::format("run {}: nothing has failed: {}", entry.id.text(), counts_of(standing.past)));
+    session.progress().note(fmt::format("run {}: nothing has failed: {}", entry.id.text(), counts_of(past)));
     return 0;
   }
-  for (TrialIndex trial = 0; trial < again.size(); ++trial) {
-    Past& past = standing.past[trial];
-    // Whether it still is follows from the others.
-    if (past.state == TrialState::blocked) past = {.attempt = past.attempt};
-    if (!again[trial]) continue;
-    const bool was_tried = past.was_started || past.state == TrialState::failed;
-    past = {.state = TrialState::waiting, .attempt = past.attempt + (was_tried ? 1 : 0)};
-  }
+  // Whether these still are follows from the others.
+  for (TrialIndex trial = 0; trial < past.size(); ++trial)
+    if (past[trial].state == TrialState::blocked) again.push_back(trial);
+  record.reopen(loaded.run.id, again);
   session.progress().note(
       fmt::format("run {}: {} trial{} tried again", entry.id.text(), count, count == 1 ? " is" : "s are"));
   RunOptions run = run_options_of(entry.options);
   run.wait |= options.wait;
-  return execute(session, record, loaded, run, Earlier::refuse, standing);
+  return execute(session, record, loaded, run, Earlier::refuse,
+                 Standing{.past = record.past(loaded.run.id), .began_at = entry.began_at});
 }
 
 }  // namespace

@@ -192,11 +192,25 @@ void Record::append(const RunId& run, std::span<const Fact> facts) {
   });
 }
 
-void Record::set_end(const RunId& run, std::optional<Instant> at) {
+void Record::end(const RunId& run, Instant at) {
   record::guarded(impl_->path, [&] {
-    std::optional<std::int64_t> number;
-    if (at) number = number_of(*at);
-    Sql{impl_->database, "UPDATE runs SET ended_at = ? WHERE number = ?"}(number, impl_->number_of_run(run));
+    Sql{impl_->database, "UPDATE runs SET ended_at = ? WHERE number = ?"}(number_of(at),
+                                                                          impl_->number_of_run(run));
+  });
+}
+
+void Record::reopen(const RunId& run, std::span<const TrialIndex> trials) {
+  record::guarded(impl_->path, [&] {
+    const std::int64_t number = impl_->number_of_run(run);
+    SQLite::Transaction transaction(impl_->database, SQLite::TransactionBehavior::IMMEDIATE);
+    Sql again{
+        impl_->database,
+        "UPDATE trials SET over = NULL, over_at = NULL, reason = NULL, root = NULL, first_attempt = "
+        "(SELECT coalesce(max(attempt), 0) + 1 FROM attempts "
+        "WHERE attempts.run = trials.run AND attempts.trial = trials.trial) WHERE run = ? AND trial = ?"};
+    for (const TrialIndex trial : trials) again(number, static_cast<std::int64_t>(trial));
+    Sql{impl_->database, "UPDATE runs SET ended_at = NULL WHERE number = ?"}(number);
+    transaction.commit();
   });
 }
 
@@ -336,7 +350,8 @@ std::vector<Past> Record::past(const RunId& run) {
     }
     SQLite::Statement attempts(impl_->database,
                                "SELECT trial, attempt, ran_at, healthy_at, ended_at, cause FROM attempts "
-                               "WHERE run = ? ORDER BY trial, attempt");
+                               "JOIN trials USING (run, trial) "
+                               "WHERE run = ? AND attempt >= first_attempt ORDER BY trial, attempt");
     attempts.bind(1, number);
     while (attempts.executeStep()) {
       Past& past = all.at(static_cast<std::size_t>(attempts.getColumn(0).getInt64()));

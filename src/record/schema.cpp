@@ -15,7 +15,8 @@ constexpr int k_application_id = 0x636d6275;  // "cmbu"
 constexpr int k_patience_ms = 20000;          // while another process writes
 
 // Times are microseconds since 1970, states and causes the words of to_string(). A trial's state while it is
-// not over, and what happened when, follow from its attempts: they are views.
+// not over, and what happened when, follow from its attempts: they are views. Attempts before `first_attempt`
+// are of earlier tries, which `retry` has left behind.
 constexpr std::array<std::string_view, 1> k_steps{R"sql(
   CREATE TABLE experiments (
     number INTEGER PRIMARY KEY,
@@ -47,6 +48,7 @@ constexpr std::array<std::string_view, 1> k_steps{R"sql(
     name TEXT NOT NULL,
     image TEXT NOT NULL,
     params TEXT NOT NULL,
+    first_attempt INTEGER NOT NULL DEFAULT 1,
     over TEXT,
     over_at INTEGER,
     reason TEXT,
@@ -77,9 +79,10 @@ constexpr std::array<std::string_view, 1> k_steps{R"sql(
         WHEN ended_at IS NOT NULL THEN 'retrying'
         WHEN ran_at IS NOT NULL THEN 'running'
         ELSE 'starting' END) AS state,
-      coalesce(attempt, 1) AS attempt, exit_code, coalesce(cause, 'none') AS cause,
+      coalesce(attempt, first_attempt) AS attempt, first_attempt, exit_code, coalesce(cause, 'none') AS cause,
       coalesce(trials.reason, attempts.reason, '') AS reason, root, ran_at
     FROM trials LEFT JOIN attempts ON attempts.run = trials.run AND attempts.trial = trials.trial
+      AND attempt >= first_attempt
       AND attempt = (SELECT max(attempt) FROM attempts AS last
                      WHERE last.run = trials.run AND last.trial = trials.trial);
   CREATE VIEW events AS

@@ -94,6 +94,7 @@ class Drive {
   Outcome run(const std::stop_token& stop) {
     began_ = clock_.now();
     steady_began_ = Steady::now();
+    inbox_.post(Event{Begin{}});  // before there is a listing
     std::vector<std::jthread> threads;
     threads.emplace_back([this](const std::stop_token& quit) { watch(quit); });
     const auto add_workers = [&](std::size_t count, OrderQueue& orders) {
@@ -104,7 +105,6 @@ class Drive {
     add_workers(stop_workers_, stop_orders_);
     add_workers(k_collectors, collect_orders_);
     const std::stop_callback on_stop(stop, [this] { inbox_.post(Event{Interrupt{}}); });
-    inbox_.post(Event{Begin{}});
     loop();
     // A command under way when the engine was lost must not hold up the end: the threads' stop tokens end
     // their verbs.

@@ -308,12 +308,12 @@ struct Planner::Impl {
     // What an engine could not start is made anew, and what is told late may be of the first.
     std::string& id = known[trial].id;
     if (state == TrialState::running && !id.empty() && id != sighting.id) return;
-    if (sighting.phase == Phase::running) id = sighting.id;
     if (sighting.phase == Phase::gone) {
       // While the start is in flight this may be the engine's clearing away of what a lost call left behind.
       if (state == TrialState::running) vanish(trial);
       return;
     }
+    id = sighting.id;
     if (state != TrialState::running) run_began(trial);
     if (sighting.phase == Phase::ended) {
       end(trial, sighting, after_a_break);

@@ -226,6 +226,7 @@ def test_a_second_ctrl_c_leaves_at_once(write, tmp_path):
 
 def test_sigterm(ladder, tmp_path):
     process = subprocess.Popen([COMBU, "-f", str(ladder), "--engine", LONG, "run", "--wait"], cwd=tmp_path,
+                               env={**os.environ, "HOME": str(tmp_path)},
                                stderr=subprocess.PIPE, text=True)
     for line in process.stderr:
         if line.startswith("run "):

@@ -166,14 +166,30 @@ TEST_F(RecordTest, FactsBecomeStates) {
   EXPECT_FALSE(past[2].was_started);
 }
 
-TEST_F(RecordTest, AnEndCanBeTakenBack) {
+TEST_F(RecordTest, WhatIsReopenedWaitsForANewAttempt) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
-  const Instant end(std::chrono::seconds(1'800'000'100));
-  record.set_end(run.id, end);
-  EXPECT_EQ(record.run(run.id).ended_at, end);
-  record.set_end(run.id, std::nullopt);
-  EXPECT_EQ(record.run(run.id).ended_at, std::nullopt);
+  record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running),
+                                    failure(0, TrialState::retrying, 1, Cause::error, 3),
+                                    fact(0, TrialState::starting, 2), fact(0, TrialState::running, 2),
+                                    failure(0, TrialState::failed, 2, Cause::error, 3)});
+  Fact blocked = fact(1, TrialState::blocked);
+  blocked.root = 0;
+  record.append(run.id, std::vector{blocked});
+  record.end(run.id, Instant(std::chrono::seconds(1'800'000'100)));
+  record.reopen(run.id, std::vector<TrialIndex>{0, 1});
+  EXPECT_FALSE(record.run(run.id).ended_at);
+  const std::vector<Past> past = record.past(run.id);
+  EXPECT_EQ(past[0].state, TrialState::waiting);
+  EXPECT_EQ(past[0].attempt, 3);
+  EXPECT_FALSE(past[0].was_started);
+  EXPECT_THAT(past[0].earlier, testing::IsEmpty());
+  EXPECT_EQ(past[1].state, TrialState::waiting);
+  EXPECT_EQ(past[1].attempt, 1);
+  EXPECT_EQ(past[1].root, std::nullopt);
+  record.append(run.id, std::vector{fact(0, TrialState::starting, 3), fact(0, TrialState::running, 3)});
+  EXPECT_EQ(record.past(run.id)[0].state, TrialState::running);
+  EXPECT_TRUE(record.past(run.id)[0].was_started);
 }
 
 TEST_F(RecordTest, WhatIsKilledIsOver) {

@@ -1,0 +1,436 @@
+"""combu dies or is called again: the record and the engine together say what there is left to do."""
+
+import contextlib
+import signal
+import sqlite3
+
+import pytest
+from engines import wait_until
+from run_test import sleeper
+
+CODES = (0, 3, 0, 7, 0)
+MANY = {f"t-{i:03}": CODES[i % len(CODES)] for i in range(300)}
+
+
+def ids(engine):
+    return {container["Names"][0][1:]: container["Id"] for container in engine.get("/containers/json?all=1")}
+
+
+def attempts_by_label(engine):
+    return {name: container["Config"]["Labels"]["combu.attempt"] for name, container in engine.containers().items()}
+
+
+class Lab:
+    """An experiment whose trials end when the test lets them, as the test says, and leave a line when they do."""
+
+    def __init__(self, combu, folder):
+        self.combu = combu
+        self.folder = folder
+        self.folder.mkdir()
+
+    def trial(self, name, code=0, seconds=0, **fields):
+        """Ends with `code`, or with what the file `name.code` says."""
+        script = (
+            f"sleep {seconds}; while test -e /lab/{name}.held; do sleep 0.05; done; "
+            f"echo $HOSTNAME >>/lab/{name}.ends; exit $(cat /lab/{name}.code 2>/dev/null || echo {code})"
+        )
+        cmd = ["sh", "-c", script]
+        return {"name": name, "image": "combu-test", "cmd": cmd, "volumes": [f"{self.folder}/:/lab"], **fields}
+
+    def hold(self, *names):
+        for name in names:
+            (self.folder / f"{name}.held").touch()
+
+    def let_go(self, *names):
+        for name in names:
+            (self.folder / f"{name}.held").unlink()
+
+    def set_code(self, name, code):
+        (self.folder / f"{name}.code").write_text(str(code), encoding="utf-8")
+
+    def ends(self, name):
+        """A container's id, shortened, for each time that the trial came to its end."""
+        file = self.folder / f"{name}.ends"
+        return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+
+    def _record(self):
+        path = self.combu.home / ".local/state/combu/record.sqlite"
+        return contextlib.closing(sqlite3.connect(f"file:{path}?mode=rw", uri=True, timeout=20))
+
+    def query(self, sql):
+        with self._record() as database:
+            return database.execute(sql).fetchall()
+
+    def change(self, sql):
+        with self._record() as database, database:
+            database.execute(sql)
+
+    def states(self):
+        """{trial: (state, attempt, exit code)}, of the only run."""
+        return {row[0]: row[1:] for row in self.query("SELECT name, state, attempt, exit_code FROM states")}
+
+    def attempts(self):
+        """{(trial, attempt): (container, exit code, cause)}, of the only run."""
+        sql = "SELECT name, attempt, container, exit_code, cause FROM attempts JOIN trials USING (run, trial)"
+        return {row[:2]: row[2:] for row in self.query(sql)}
+
+    def over(self):
+        """{trial: container} of those whose end is on record."""
+        containers = ids(self.combu.engine)
+        return {name: containers[name] for name, it in self.states().items() if it[0] in ("succeeded", "failed")}
+
+    def wait_for_state(self, state, *names):
+        """Of a run that is on record already."""
+        wait_until(lambda: {self.states()[name][0] for name in names} == {state}, f"{names} to be {state}", seconds=120)
+
+
+@pytest.fixture
+def lab(combu, tmp_path):
+    return Lab(combu, tmp_path / "lab")
+
+
+@pytest.fixture
+def at_work():
+    """Takes processes, and leaves none behind."""
+    processes = []
+
+    def keep(process):
+        processes.append(process)
+        return process
+
+    yield keep
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def die(process):
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+
+def alive_at_once(containers):
+    """The largest number of containers that were alive together, by the engine's own times."""
+    changes = []
+    for container in containers.values():
+        changes += [(container["State"]["StartedAt"], 1), (container["State"]["FinishedAt"], -1)]
+    alive = most = 0
+    for _, change in sorted(changes):
+        alive += change
+        most = max(most, alive)
+    return most
+
+
+# The one dies in the middle of starts; the other has all eight places taken, so that there is no start to be lost.
+@pytest.mark.parametrize(("options", "held_count"), [((), 1), (("--live-restore",), 8)], ids=["lost", "live_restore"])
+def test_many_trials_through_deaths_of_combu_and_of_the_engine(combu_on, new_engine, tmp_path, at_work, options, held_count):
+    engine = new_engine("--own-containerd", *options)
+    engine.start()
+    engine.load_image()
+    combu = combu_on(engine)
+    lab = Lab(combu, tmp_path / "lab")
+    # Only the host's end is borne. 0.25 of two CPUs: eight at once.
+    fields = {"cpus": 0.25, "retries": {"max": 1, "on": ["host_lost"]}, "networks": ["none"]}
+    combu.write([lab.trial(name, code, f"0.{i % 9 + 1}", **fields) for i, (name, code) in enumerate(MANY.items())])
+    held = sorted(MANY)[150 : 150 + held_count]
+    lab.hold("t-070", *held, "t-230")
+    ended = {}  # what was over at one of the deaths
+
+    running = at_work(combu.start("run", "--wait", "--progress", "plain"))
+    wait_until(lambda: "t-070" in engine.running(), "the first place of death")
+    die(running)
+    ended |= lab.over()
+    lab.let_go("t-070")
+    wait_until(lambda: engine.running() == set(), "the end of what ran")
+
+    running = at_work(combu.start("run", "--resume", "--progress", "plain"))
+    lab.wait_for_state("running", *held)
+    ended |= lab.over()
+    engine.kill9()
+    engine.start()
+    lab.let_go(*held)
+
+    wait_until(lambda: "t-230" in engine.running(), "the third place of death")
+    die(running)
+    ended |= lab.over()
+    running = at_work(combu.start("run", "--resume", "--progress", "plain"))
+    lab.let_go("t-230")
+    _, err = running.communicate(timeout=180)
+    assert running.returncode == 1, err
+
+    containers = engine.containers()
+    attempts = lab.attempts()
+    states = lab.states()
+    last = {name: attempt for name, (_, attempt, _) in states.items()}
+    assert {name: (state, code) for name, (state, _, code) in states.items()} == {
+        name: ("failed" if code else "succeeded", code) for name, code in MANY.items()
+    }
+    assert {name: container["State"]["ExitCode"] for name, container in containers.items()} == MANY
+    assert {name: row["exit_code"] for name, row in combu.ps().items()} == MANY
+    assert attempts_by_label(engine) == {name: str(attempt) for name, attempt in last.items()}
+    assert alive_at_once(containers) == 8
+
+    assert len(ended) >= 150
+    assert {name: containers[name]["Id"] for name in ended} == ended
+    lost = {name: cause for (name, attempt), (_, _, cause) in attempts.items() if attempt < last[name]}
+    assert set(lost.values()) <= {"host_lost"}
+    if options:
+        assert lost == {}
+    else:
+        assert set(held) <= lost.keys() and len(lost) <= 8
+    # Of one that the engine's restart has taken along the end may have come just before.
+    assert {name for name in MANY if len(lab.ends(name)) > 1} <= lost.keys()
+    assert {name: lab.ends(name)[-1] for name in MANY} == {name: containers[name]["Id"][:12] for name in MANY}
+    assert {name: attempts[name, last[name]] for name in MANY} == {
+        name: (containers[name]["Id"], code, "error" if code else "none") for name, code in MANY.items()
+    }
+
+
+def test_the_ends_that_nobody_saw_are_taken_in(combu, engine, lab, at_work):
+    held = {"good": 0, "bad": 3, "worse": 7}
+    lab.hold(*held)
+    combu.write(
+        [lab.trial(name, code) for name, code in held.items()]
+        + [
+            lab.trial("before"),
+            lab.trial("after", depends=[{"trial": "good", "condition": "succeeded"}]),
+            lab.trial("never", depends=[{"trial": "bad", "condition": "succeeded"}]),
+        ]
+    )
+    running = at_work(combu.start("run", "--wait"))
+    wait_until(lambda: engine.running() == set(held) and engine.names() == {*held, "before"}, "what can start")
+    lab.wait_for_state("running", *held)
+    lab.wait_for_state("succeeded", "before")
+    die(running)
+    before = ids(engine)
+    lab.let_go(*held)
+    wait_until(lambda: engine.running() == set(), "their end")
+    assert {name: lab.states()[name][0] for name in held} == dict.fromkeys(held, "running")
+
+    done = combu("run", "--resume", code=1)
+    assert "failed: worse: exit code 7" in done.stderr
+    assert lab.states() == {
+        "good": ("succeeded", 1, 0),
+        "bad": ("failed", 1, 3),
+        "worse": ("failed", 1, 7),
+        "before": ("succeeded", 1, 0),
+        "after": ("succeeded", 1, 0),
+        "never": ("blocked", 1, None),
+    }
+    now = ids(engine)
+    assert now == {**before, "after": now["after"]}
+    assert {name: lab.ends(name) for name in now} == {name: [id[:12]] for name, id in now.items()}
+    assert {name: container for (name, _), (container, _, _) in lab.attempts().items()} == now
+
+
+def test_a_start_that_did_not_get_on_record_is_not_made_again(combu, engine, lab, at_work):
+    lab.hold("alive", "over")
+    combu.write([lab.trial("alive"), lab.trial("over", 3)])
+    running = at_work(combu.start("run", "--wait"))
+    wait_until(lambda: engine.running() == {"alive", "over"}, "both trials")
+    lab.wait_for_state("running", "alive", "over")
+    die(running)
+    before = ids(engine)
+    # As if it had died while the engine started them.
+    lab.change("UPDATE attempts SET container = NULL, ran_at = NULL")
+    assert {state for state, _, _ in lab.states().values()} == {"starting"}
+    lab.let_go("over")
+    wait_until(lambda: engine.running() == {"alive"}, "the end of one")
+
+    running = at_work(combu.start("run", "--resume"))
+    lab.wait_for_state("running", "alive")
+    lab.wait_for_state("failed", "over")
+    lab.let_go("alive")
+    running.communicate(timeout=60)
+    assert running.returncode == 1
+    assert ids(engine) == before
+    assert {name: len(lab.ends(name)) for name in before} == {"alive": 1, "over": 1}
+    assert lab.states() == {"alive": ("succeeded", 1, 0), "over": ("failed", 1, 3)}
+    assert lab.attempts() == {("alive", 1): (before["alive"], 0, "none"), ("over", 1): (before["over"], 3, "error")}
+
+
+def test_a_run_that_goes_on_is_not_resumed(combu, engine, lab, at_work):
+    lab.hold("one")
+    combu.write([lab.trial("one"), lab.trial("after", depends=[{"trial": "one", "condition": "succeeded"}])])
+    running = at_work(combu.start("run", "--wait", "--run-id", "first"))
+    wait_until(lambda: engine.running() == {"one"}, "the trial")
+    before = ids(engine)
+    for resume in (("--resume",), ("--resume", "first")):
+        refused = combu("run", *resume, code=1)
+        assert "run first" in refused.stderr and f"(process {running.pid})" in refused.stderr
+    assert running.poll() is None
+    assert ids(engine) == before and engine.running() == {"one"}
+    lab.let_go("one")
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 0, err
+    assert ids(engine)["one"] == before["one"]
+    assert lab.states() == {"one": ("succeeded", 1, 0), "after": ("succeeded", 1, 0)}
+
+
+def test_trials_of_a_run_that_goes_on_are_not_tried_again(combu, engine, lab, at_work):
+    """Its process sees to it, also when there is nothing left to start."""
+    lab.hold("long")
+    combu.write([lab.trial("bad", 3), lab.trial("long")])
+    running = at_work(combu.start("run", "--wait", "--run-id", "first"))
+    wait_until(lambda: engine.names() == {"bad", "long"}, "both trials")
+    lab.wait_for_state("failed", "bad")
+    before = ids(engine)
+    refused = combu("retry", code=1, timeout=30)
+    assert "run first" in refused.stderr and f"(process {running.pid})" in refused.stderr
+    assert ids(engine) == before
+    lab.let_go("long")
+    running.communicate(timeout=60)
+    assert running.returncode == 1
+    assert lab.states() == {"bad": ("failed", 1, 3), "long": ("succeeded", 1, 0)}
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_run_that_is_over_is_not_resumed(combu, engine, lab, code):
+    combu.write([lab.trial("one"), lab.trial("two", code)])
+    result = 1 if code else 0
+    combu("run", "--wait", "--run-id", "first", code=result)
+    before = ids(engine)
+    counts = "1 succeeded, 1 failed" if code else "2 succeeded"
+    for resume in (("--resume",), ("--resume", "first")):
+        assert f"run first is over: {counts}\n" in combu("run", *resume, code=result).stderr
+    assert ids(engine) == before
+    # Nor is anything started of which the containers are gone.
+    combu("kill")
+    assert f"run first is over: {counts}\n" in combu("run", "--resume", code=result).stderr
+    assert engine.names() == set()
+
+
+def test_what_is_not_on_record_is_not_resumed(combu, engine, lab):
+    combu.write([lab.trial("one")])
+    for command in (("run", "--resume"), ("retry",)):
+        assert "no run of it is on record" in combu(*command, code=1).stderr
+    combu("run", "--wait", "--run-id", "first")
+    before = ids(engine)
+    for command in (("run", "--resume", "second"), ("retry", "--run", "second")):
+        assert "run second: is not in the record" in combu(*command, code=1).stderr
+    assert ids(engine) == before
+
+
+def test_what_has_failed_is_tried_again(combu, engine, lab):
+    """With the service that it needs, and then what it blocked."""
+    needs = [{"trial": "loader", "condition": "started"}]
+    combu.write(
+        [
+            sleeper("loader", service=True, stop_grace="1s"),
+            lab.trial("good", depends=needs),
+            lab.trial("bad", 3, depends=needs),
+            lab.trial("after", depends=[{"trial": "bad", "condition": "succeeded"}]),
+        ]
+    )
+    combu("run", "--wait", code=1)
+    assert engine.running() == set()
+    before = ids(engine)
+    assert set(before) == {"loader", "good", "bad"}
+
+    lab.set_code("bad", 0)
+    combu("retry")
+    containers = engine.containers()
+    assert attempts_by_label(engine) == {"loader": "2", "good": "1", "bad": "2", "after": "1"}
+    assert containers["good"]["Id"] == before["good"]
+    assert containers["bad"]["State"]["ExitCode"] == 0
+    assert {name: lab.states()[name] for name in ("good", "bad", "after")} == {
+        "good": ("succeeded", 1, 0),
+        "bad": ("succeeded", 2, 0),
+        "after": ("succeeded", 1, 0),
+    }
+    assert lab.states()["loader"][:2] == ("stopped", 2)
+    assert lab.attempts()["bad", 1] == (before["bad"], 3, "error")
+    assert lab.attempts()["bad", 2] == (containers["bad"]["Id"], 0, "none")
+    times = {name: container["State"] for name, container in containers.items()}
+    assert times["loader"]["StartedAt"] < times["bad"]["StartedAt"] < times["after"]["StartedAt"]
+    assert times["bad"]["FinishedAt"] < times["loader"]["FinishedAt"]
+
+    now = ids(engine)
+    nothing = combu("retry")
+    assert "nothing has failed" in nothing.stderr
+    assert ids(engine) == now
+
+
+def test_what_fails_again_has_failed(combu, engine, lab):
+    combu.write([lab.trial("bad", 3)])
+    combu("run", "--wait", code=1)
+    for attempt in ("2", "3"):
+        lab.set_code("bad", 7)
+        assert f"failed: bad: exit code 7, after {attempt} attempts" in combu("retry", "--failed", code=1).stderr
+        assert attempts_by_label(engine) == {"bad": attempt}
+    assert lab.states() == {"bad": ("failed", 3, 7)}
+    assert "is over: 1 failed\n" in combu("run", "--resume", code=1).stderr
+
+
+def test_only_what_is_named_is_tried_again(combu, engine, lab):
+    names = ("bad-1", "bad-2", "bad-3", "other", "good")
+    combu.write([lab.trial(name, 0 if name == "good" else 3) for name in names])
+    combu("run", "--wait", code=1)
+    before = ids(engine)
+
+    wrong = combu("retry", "bda-1", code=2)
+    assert "bda-1" in wrong.stderr and "did you mean `bad-1`?" in wrong.stderr
+    assert "matches no trial" in combu("retry", "nothing-*", code=2).stderr
+    assert ids(engine) == before
+
+    combu("retry", "bad-2", code=1)
+    assert attempts_by_label(engine) == {"bad-1": "1", "bad-2": "2", "bad-3": "1", "other": "1", "good": "1"}
+    combu("retry", "bad-*", code=1)
+    assert attempts_by_label(engine) == {"bad-1": "2", "bad-2": "3", "bad-3": "2", "other": "1", "good": "1"}
+    assert {name: ids(engine)[name] for name in ("other", "good")} == {name: before[name] for name in ("other", "good")}
+    combu("retry", "good", code=1)
+    assert attempts_by_label(engine)["good"] == "2" and ids(engine)["other"] == before["other"]
+    combu("retry", "--failed", "good", code=1)
+    assert attempts_by_label(engine) == {"bad-1": "3", "bad-2": "4", "bad-3": "3", "other": "2", "good": "3"}
+
+
+def test_what_runs_still_is_not_tried_again(combu, engine, lab):
+    lab.hold("one")
+    combu.write([lab.trial("one"), lab.trial("bad", 3)])
+    combu("run")
+    wait_until(lambda: engine.running() == {"one"}, "the other's end")
+    before = ids(engine)
+    assert "one: runs still" in combu("retry", "one", code=1).stderr
+    assert ids(engine) == before
+    combu("retry", "bad")
+    assert ids(engine)["one"] == before["one"]
+    assert attempts_by_label(engine) == {"one": "1", "bad": "2"}
+
+
+def test_what_failed_after_its_run_is_tried_again(combu, engine, lab):
+    lab.hold("good", "bad")
+    combu.write([lab.trial("good"), lab.trial("bad", 3)])
+    combu("run")
+    before = ids(engine)
+    assert engine.running() == {"good", "bad"}
+    lab.let_go("good", "bad")
+    wait_until(lambda: engine.running() == set(), "their end")
+    assert lab.states() == {"good": ("running", 1, None), "bad": ("running", 1, None)}
+
+    lab.set_code("bad", 0)
+    combu("retry", "--wait")
+    assert ids(engine)["good"] == before["good"] and ids(engine)["bad"] != before["bad"]
+    assert attempts_by_label(engine) == {"good": "1", "bad": "2"}
+    assert lab.states() == {"good": ("succeeded", 1, 0), "bad": ("succeeded", 2, 0)}
+    assert lab.attempts() == {
+        ("good", 1): (before["good"], 0, "none"),
+        ("bad", 1): (before["bad"], 3, "error"),
+        ("bad", 2): (ids(engine)["bad"], 0, "none"),
+    }
+
+
+def test_what_was_tried_again_when_combu_died_is_taken_in(combu, engine, lab, at_work):
+    combu.write([lab.trial("bad", 3), lab.trial("after", depends=[{"trial": "bad", "condition": "succeeded"}])])
+    combu("run", "--wait", code=1)
+    assert lab.states() == {"bad": ("failed", 1, 3), "after": ("blocked", 1, None)}
+    lab.hold("bad")
+    lab.set_code("bad", 0)
+    running = at_work(combu.start("retry"))
+    wait_until(lambda: lab.attempts().get(("bad", 2), ("",))[0], "its second attempt")
+    die(running)
+    before = ids(engine)
+    lab.let_go("bad")
+    wait_until(lambda: engine.running() == set(), "its end")
+    combu("run", "--resume")
+    assert lab.states() == {"bad": ("succeeded", 2, 0), "after": ("succeeded", 1, 0)}
+    assert ids(engine)["bad"] == before["bad"] and len(lab.ends("bad")) == 2
