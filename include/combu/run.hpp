@@ -39,7 +39,7 @@ class Observer {
   virtual ~Observer() = default;
   virtual void fact(const Fact& fact) = 0;  // each one, in order
   // The facts told since the last time are to be kept now: what follows from them is commanded when this
-  // returns.
+  // returns. Called before each snapshot, too.
   virtual void commit() {}
   // The last lines of a failed attempt's log, after its fact; of the first failures only.
   virtual void tail(TrialIndex trial, const std::vector<std::string>& lines) = 0;

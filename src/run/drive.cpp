@@ -146,7 +146,7 @@ class Drive {
         if (const auto* lost = std::get_if<EngineLost>(&message)) {
           lost_ = lost->error;
           observer_.commit();
-          show(true);
+          show();
           return;
         }
         if (const auto* tail = std::get_if<Tail>(&message)) {
@@ -157,8 +157,9 @@ class Drive {
         }
       }
       if (wake_ && *wake_ <= now()) apply(Tick{});
-      carry_on();
-      show(planner_.done());
+      const bool shows = planner_.done() || is_time_to_show();
+      if (shows || !commands_.empty()) carry_on();
+      if (shows) show();
     }
   }
 
@@ -225,10 +226,12 @@ class Drive {
     }
   }
 
-  void show(bool last) {
-    const auto now = Steady::now();
-    if (!last && now - shown_ < (owed_ ? k_repaint : k_heartbeat)) return;
-    shown_ = now;
+  [[nodiscard]] bool is_time_to_show() const {
+    return Steady::now() - shown_ >= (owed_ ? k_repaint : k_heartbeat);
+  }
+
+  void show() {
+    shown_ = Steady::now();
     owed_ = false;
     observer_.snapshot(snapshot());
   }

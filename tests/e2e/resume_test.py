@@ -147,6 +147,8 @@ def test_many_trials_through_deaths_of_combu_and_of_the_engine(combu_on, new_eng
     lab.wait_for_state("running", *held)
     ended |= lab.over()
     engine.kill9()
+    # Whether these ran is something that the engine itself may not know when it comes back.
+    unsure = {name for name, it in lab.states().items() if it[0] == "starting"}
     engine.start()
     lab.let_go(*held)
 
@@ -168,7 +170,8 @@ def test_many_trials_through_deaths_of_combu_and_of_the_engine(combu_on, new_eng
     assert {name: container["State"]["ExitCode"] for name, container in containers.items()} == MANY
     assert {name: row["exit_code"] for name, row in combu.ps().items()} == MANY
     assert attempts_by_label(engine) == {name: str(attempt) for name, attempt in last.items()}
-    assert alive_at_once(containers) == 8
+    # Those that were lost are gone with their times, and a slow engine may start them later than their places were free.
+    assert 4 <= alive_at_once(containers) <= 8
 
     assert len(ended) >= 150
     assert {name: containers[name]["Id"] for name in ended} == ended
@@ -179,7 +182,7 @@ def test_many_trials_through_deaths_of_combu_and_of_the_engine(combu_on, new_eng
     else:
         assert set(held) <= lost.keys() and len(lost) <= 8
     # Of one that the engine's restart has taken along the end may have come just before.
-    assert {name for name in MANY if len(lab.ends(name)) > 1} <= lost.keys()
+    assert {name for name in MANY if len(lab.ends(name)) > 1} <= lost.keys() | unsure
     assert {name: lab.ends(name)[-1] for name in MANY} == {name: containers[name]["Id"][:12] for name in MANY}
     assert {name: attempts[name, last[name]] for name in MANY} == {
         name: (containers[name]["Id"], code, "error" if code else "none") for name, code in MANY.items()

@@ -1,0 +1,136 @@
+// bench_slots [TRIALS]: from the moment at which the engine tells a trial's end to the start call of the one
+// that waited for its place, with eight places, on the simulated engine with real threads, each fact on
+// record before. Prints milliseconds.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "combu/plan.hpp"
+#include "combu/record.hpp"
+#include "combu/run.hpp"
+#include "combu/simulated.hpp"
+
+namespace combu {
+namespace {
+
+using Steady = std::chrono::steady_clock;
+constexpr std::size_t k_places = 8;
+
+// Notes when ends are told and when starts are called.
+class Stopwatch final : public Engine {
+ public:
+  explicit Stopwatch(Engine& engine) : engine_(engine) {}
+
+  Facts facts(std::stop_token stop) override { return engine_.facts(stop); }
+  std::vector<Error> check(const Run& run, std::stop_token stop) override { return engine_.check(run, stop); }
+  std::vector<Error> prepare(const Run& run, const std::function<void(const Preparation&)>& tell,
+                             std::stop_token stop) override {
+    return engine_.prepare(run, tell, stop);
+  }
+  std::optional<Sighting> start(const Run& run, const Trial& trial, int attempt,
+                                std::stop_token stop) override {
+    note(starts);
+    return engine_.start(run, trial, attempt, stop);
+  }
+  void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) override {
+    engine_.stop(key, grace, stop);
+  }
+  std::vector<Sighting> list(const Selector& selector, Look look, std::stop_token stop) override {
+    return engine_.list(selector, look, stop);
+  }
+  void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
+             std::stop_token stop) override {
+    const auto noting = [&](const Change& change) {
+      const auto* seen = std::get_if<Sighting>(&change);
+      if (seen != nullptr && seen->phase == Phase::ended) note(ends);
+      tell(change);
+    };
+    engine_.watch(selector, noting, stop);
+  }
+  void logs(const Key& key, const LogOptions& options,
+            const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) override {
+    engine_.logs(key, options, tell, stop);
+  }
+  Released release(const Selector& selector, const std::function<void(std::size_t, std::size_t)>& tell,
+                   std::stop_token stop) override {
+    return engine_.release(selector, tell, stop);
+  }
+
+  std::vector<Steady::time_point> ends;
+  std::vector<Steady::time_point> starts;
+
+ private:
+  void note(std::vector<Steady::time_point>& moments) {
+    const auto now = Steady::now();
+    const std::scoped_lock lock(mutex_);
+    moments.push_back(now);
+  }
+
+  Engine& engine_;
+  std::mutex mutex_;
+};
+
+class Keeper : public Observer {
+ public:
+  Keeper(Record& record, RunId run) : record_(record), run_(std::move(run)) {}
+  void fact(const Fact& fact) override { facts_.push_back(fact); }
+  void commit() override {
+    record_.append(run_, facts_);
+    facts_.clear();
+  }
+  void tail(TrialIndex /*trial*/, const std::vector<std::string>& /*lines*/) override {}
+  void snapshot(const Snapshot& /*snapshot*/) override {}
+
+ private:
+  Record& record_;
+  RunId run_;
+  std::vector<Fact> facts_;
+};
+
+}  // namespace
+}  // namespace combu
+
+int main(int argc, char** argv) {
+  using namespace combu;
+  const std::size_t count = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1000;
+  Run run{.id = RunId("bench"), .experiment = {.name = "bench", .file = "/bench", .parallel_max = k_places}};
+  for (std::size_t i = 0; i < count; ++i) {
+    Trial trial;
+    trial.name = fmt::format("trial-{}", i);
+    trial.image = "lab/solver";
+    run.experiment.trials.push_back(std::move(trial));
+  }
+  const std::string folder =
+      fmt::format("{}/bench_slots.{}", std::filesystem::temp_directory_path().string(), getpid());
+  {
+    Record record(folder);
+    RunEntry entry;
+    entry.id = run.id;
+    entry.experiment = run.experiment.name;
+    record.begin(entry, run.experiment);
+    const auto engine =
+        open_simulated({.start_takes = Seconds(0.005), .trial_takes = Seconds(0.02), .speed = 1});
+    Stopwatch stopwatch(*engine);
+    Keeper keeper(record, run.id);
+    const Plan plan = make_plan(run.experiment).plan;
+    (void)drive(stopwatch, run, plan, {.until = Until::ended}, keeper, real_clock(), {});
+    // The first places are free from the beginning; then each end gives one.
+    std::vector<double> waits;
+    for (std::size_t i = k_places; i < stopwatch.starts.size(); ++i)
+      waits.push_back(
+          std::chrono::duration<double, std::milli>(stopwatch.starts[i] - stopwatch.ends[i - k_places])
+              .count());
+    std::ranges::sort(waits);
+    fmt::print("{} trials: median {:.3f} ms, 99 % {:.3f} ms, most {:.3f} ms\n", count,
+               waits[waits.size() / 2], waits[waits.size() * 99 / 100], waits.back());
+  }
+  std::filesystem::remove_all(folder);
+}
