@@ -20,6 +20,7 @@ struct RunEntry {
   RunId id;
   std::string experiment;  // Experiment::name and ::file
   std::string file;
+  std::string folder;     // Caller::folder
   std::string source;     // the file's text; empty in a list of runs, like the next one
   std::string evaluated;  // JSON
   std::string arguments;  // a JSON array: the command line
@@ -32,7 +33,9 @@ struct RunEntry {
   std::string machine;
   std::string program;  // "combu 0.1.0"
   Instant began_at{};
-  std::optional<Instant> ended_at;  // nullopt: it goes on, was left to run, or its process died
+  Instant working_since{};            // began_at, or when it was reopened: what its deadline counts from
+  std::size_t failures_forgiven = 0;  // trials that had failed when it was reopened, and were left so
+  std::optional<Instant> ended_at;    // nullopt: it goes on, was left to run, or its process died
 };
 
 // A trial as it stands on the record.
@@ -58,8 +61,9 @@ struct EventEntry {
 
 struct RunFilter {
   std::optional<RunId> id;
-  std::string experiment;  // empty: all, like the next one
+  std::string experiment;  // empty: all, like the next ones
   std::string file;
+  std::string address;
 };
 
 // Belongs to one thread; several processes may have one each. Everything throws Error: `refused` when its
@@ -85,9 +89,9 @@ class Record {
   void end(const RunId& run, Instant at);
   // These trials wait again, each for a new attempt, and the run has not ended; what its earlier attempts
   // have spent is forgotten.
-  void reopen(const RunId& run, std::span<const TrialIndex> trials);
-  // Runs that have not ended have, and what was not over of them is: removed by `kill`.
-  void kill(const RunFilter& filter, Instant at);
+  void reopen(const RunId& run, std::span<const TrialIndex> trials, Instant at);
+  // The run has ended, and what was not over of it is: removed by `kill`.
+  void kill(const RunId& run, Instant at);
 
   // The newest first; without source and evaluated.
   [[nodiscard]] std::vector<RunEntry> runs(const RunFilter& filter, std::size_t count_max);

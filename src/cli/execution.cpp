@@ -14,6 +14,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/identity.hpp"
+#include "cli/recorded.hpp"
 #include "cli/recorder.hpp"
 #include "cli/revision.hpp"
 #include "cli/run_lock.hpp"
@@ -162,25 +163,6 @@ std::optional<Slots> capacity_for(Session& session, const Experiment& experiment
   return capacity;
 }
 
-RunEntry entry_of(Session& session, const Loaded& loaded, const RunOptions& options) {
-  return {.id = loaded.run.id,
-          .experiment = loaded.run.experiment.name,
-          .file = loaded.run.experiment.file,
-          .source = loaded.source,
-          .evaluated = loaded.evaluated,
-          .arguments = nlohmann::json(loaded.arguments).dump(-1, ' ', false, k_replace),
-          .options = to_json(options),
-          .revision = loaded.revision.commit,
-          .revision_dirty = loaded.revision.dirty,
-          .address = session.engine_address(),
-          .engine = session.engine().facts(session.stop()).engine,
-          .user = user_name(),
-          .machine = machine_name(),
-          .program = version_text(),
-          .began_at = real_clock().now(),
-          .ended_at = std::nullopt};
-}
-
 bool is_over(const Outcome& outcome, Until until) {
   if (outcome.interrupted || outcome.last.may_start_more) return false;
   return until == Until::ended || outcome.running.empty();
@@ -205,7 +187,7 @@ int drive_run(Session& session, Record& record, const Loaded& loaded, const Plan
     session.progress().note(
         fmt::format("what has been started stays: `{}` shows it, `{}` goes on with it, `{}` removes it",
                     command_line(loaded.run.experiment, "ps", session.given_engine()),
-                    command_line(loaded.run.experiment, "run --resume", session.given_engine()),
+                    resume_line(loaded.run.id, session.given_engine()),
                     command_line(loaded.run.experiment, "kill", session.given_engine())));
     if (session.signal_code() != 0) return session.signal_code();
     return exit_code(error.kind());
@@ -232,6 +214,26 @@ std::unique_ptr<RunLock> take_lock(LockScope scope, Session& session, const Load
   }
 }
 
+RunEntry entry_of(Session& session, const Loaded& loaded, const RunOptions& options) {
+  return {.id = loaded.run.id,
+          .experiment = loaded.run.experiment.name,
+          .file = loaded.run.experiment.file,
+          .folder = loaded.caller.folder,
+          .source = loaded.source,
+          .evaluated = loaded.evaluated,
+          .arguments = nlohmann::json(loaded.arguments).dump(-1, ' ', false, k_replace),
+          .options = to_json(options),
+          .revision = loaded.revision.commit,
+          .revision_dirty = loaded.revision.dirty,
+          .address = session.engine_address(),
+          .engine = session.engine().facts(session.stop()).engine,
+          .user = user_name(),
+          .machine = machine_name(),
+          .program = version_text(),
+          .began_at = real_clock().now(),
+          .ended_at = std::nullopt};
+}
+
 std::string to_json(const RunOptions& options) {
   return nlohmann::json{
       {"wait", options.wait}, {"starts_in_flight", options.starts_in_flight}, {"reserve", options.reserve}}
@@ -248,7 +250,7 @@ RunOptions run_options_of(const std::string& json) {
 }
 
 int execute(Session& session, Record& record, const Loaded& loaded, const RunOptions& options,
-            Earlier earlier, const std::optional<Standing>& standing) {
+            Earlier earlier, const std::function<std::optional<Standing>()>& enter) {
   const Experiment& experiment = loaded.run.experiment;
   std::unique_ptr<RunLock> starts = take_lock(LockScope::starts, session, loaded);
   const std::optional<Slots> capacity = capacity_for(session, experiment, options);
@@ -263,16 +265,20 @@ int execute(Session& session, Record& record, const Loaded& loaded, const RunOpt
     errors = look_ahead(session, loaded, capacity);
   }
   if (errors.empty()) errors = prepare(session, loaded);
-  if (errors.empty()) interrupt_replaced(session, loaded, replaced);
-  if (errors.empty()) errors = make_room(session, experiment, others, replaced);
   if (!errors.empty()) return tell_errors(session, errors);
-  if (!standing) record.begin(entry_of(session, loaded, options), experiment);
+  const std::optional<Standing> standing = enter();
+  interrupt_replaced(session, loaded, replaced);
+  errors = make_room(session, experiment, others, replaced);
+  if (!errors.empty()) {
+    if (!standing) record.kill(loaded.run.id, real_clock().now());
+    return tell_errors(session, errors);
+  }
   PlannerOptions planner{.starts_in_flight_max = options.starts_in_flight,
                          .until = options.wait ? Until::ended : Until::started,
                          .capacity = capacity};
   if (standing) {
     planner.past = standing->past;
-    planner.began_at = standing->began_at;
+    planner.began_at = standing->working_since;
   }
   return drive_run(session, record, loaded, planner, starts);
 }

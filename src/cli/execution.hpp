@@ -2,6 +2,7 @@
 // What `run`, `run --resume` and `retry` share: trials are started, watched and put on record.
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,14 +32,18 @@ struct RunOptions {
 // Where a run stands that is gone on with.
 struct Standing {
   std::vector<Past> past;
-  Instant began_at{};
+  Instant working_since{};
 };
 
-// All that can be refused comes before anything is removed, and that before the first start. `replace`:
-// what lives of earlier runs is removed. `standing`: nullopt for a run that begins, and gets on the record
-// here. Gives the exit code. The caller holds the run's lock.
+// The run as it gets on the record.
+[[nodiscard]] RunEntry entry_of(Session& session, const Loaded& loaded, const RunOptions& options);
+
 enum class Earlier { refuse, replace };
+// All that can be refused comes before anything changes on the record or on the engine, and that before the
+// first start. `earlier`: whether what lives of earlier runs is removed. `enter` is called in between: it
+// puts on record that the run begins, or goes on from where it stands. Gives the exit code. The caller holds
+// the run's lock.
 [[nodiscard]] int execute(Session& session, Record& record, const Loaded& loaded, const RunOptions& options,
-                          Earlier earlier, const std::optional<Standing>& standing);
+                          Earlier earlier, const std::function<std::optional<Standing>()>& enter);
 
 }  // namespace combu

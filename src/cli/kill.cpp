@@ -94,17 +94,23 @@ bool release_until_none(Session& session, const Invocation& invocation, std::vec
   return false;
 }
 
-// That the record cannot be written is no reason not to kill.
+// What was removed of runs on this engine that nobody is at work on. That the record cannot be written is no
+// reason not to kill.
 void put_on_record(Session& session, const Invocation& invocation, const Selector& selector,
                    const Released& released) {
-  const std::string folder = state_folder(caller_of(invocation.file.empty() ? "-" : invocation.file));
-  if (!Record::exists(folder)) return;
-  const Instant now = real_clock().now();
+  const Caller caller = caller_of(invocation.file.empty() ? "-" : invocation.file);
+  if (!Record::exists(state_folder(caller))) return;
+  std::vector<RunFilter> filters{{.id = selector.run,
+                                  .experiment = selector.experiment,
+                                  .file = selector.file,
+                                  .address = session.engine_address()}};
+  for (const std::string& experiment : released.experiments)
+    filters.push_back({.id = selector.run, .experiment = experiment, .address = session.engine_address()});
   try {
-    Record record(folder);
-    record.kill({.id = selector.run, .experiment = selector.experiment, .file = selector.file}, now);
-    for (const std::string& experiment : released.experiments)
-      record.kill({.id = selector.run, .experiment = experiment, .file = {}}, now);
+    Record record(state_folder(caller));
+    for (const RunFilter& filter : filters)
+      for (const RunEntry& entry : record.runs(filter, SIZE_MAX))
+        if (!entry.ended_at && !process_at_work(entry.id, caller)) record.kill(entry.id, real_clock().now());
   } catch (const Error& error) {
     session.progress().note(fmt::format("this is not on record: {}", error.what()));
   }

@@ -121,6 +121,7 @@ Loaded load(Record& record, const RunId& run) {
                 .arguments = {},
                 .revision = {}};
   loaded.caller.file = entry.file;
+  loaded.caller.folder = entry.folder;
   Reading reading = read_experiment(loaded.evaluated, loaded.caller);
   // It has been read before: what is wrong now is wrong with a file that it names.
   if (!reading.errors.empty()) throw Error(reading.errors.front());

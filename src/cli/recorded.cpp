@@ -13,7 +13,6 @@ Record open_record(const Invocation& invocation) {
   return Record(state_folder(caller_of(invocation.file.empty() ? "-" : invocation.file)));
 }
 
-// The run that is meant.
 RunEntry find_run(Record& record, const Invocation& invocation, const std::string& id) {
   if (!id.empty()) return record.run(RunId(id));
   if (invocation.file.empty())
@@ -24,7 +23,6 @@ RunEntry find_run(Record& record, const Invocation& invocation, const std::strin
   return runs.front();
 }
 
-// On the engine that it was begun on.
 Invocation on_its_engine(Invocation invocation, const RunEntry& entry) {
   if (invocation.engine.empty()) invocation.engine = entry.address;
   return invocation;
@@ -38,6 +36,18 @@ std::string counts_of(const std::vector<Past>& past) {
     if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, to_string(state));
   }
   return text;
+}
+
+void expect_its_engine(const Session& session, const RunEntry& entry) {
+  if (session.engine_address() == entry.address) return;
+  throw Error(ErrorKind::conflict, "run " + entry.id.text(),
+              fmt::format("was begun on the engine {}, and this is {}; without --engine it goes on there",
+                          entry.address, session.engine_address()));
+}
+
+std::string resume_line(const RunId& run, std::string_view engine) {
+  return fmt::format("combu {}run --resume {}",
+                     engine.empty() ? "" : fmt::format("--engine {} ", shell_word(engine)), run.text());
 }
 
 void add_run_option(CLI::App& command, std::string& run) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/invocation.hpp"
+#include "cli/session.hpp"
 #include "combu/record.hpp"
 
 namespace combu {
@@ -18,6 +19,12 @@ namespace combu {
 
 // The same on the engine that the run was begun on, unless --engine names one.
 [[nodiscard]] Invocation on_its_engine(Invocation invocation, const RunEntry& entry);
+
+// Throws Error(conflict) when the session's engine is another one: what runs elsewhere would seem to be gone.
+void expect_its_engine(const Session& session, const RunEntry& entry);
+
+// What a person types to go on with the run. `engine`: as for command_line().
+[[nodiscard]] std::string resume_line(const RunId& run, std::string_view engine);
 
 // "3 waiting, 12 succeeded"
 [[nodiscard]] std::string counts_of(const std::vector<Past>& past);

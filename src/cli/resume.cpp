@@ -23,23 +23,34 @@ struct RetryOptions {
   std::vector<std::string> trials;
 };
 
-bool has_failed(const std::vector<Past>& past) {
+// As many trials may fail as if the run had begun when it was reopened.
+void forgive(Loaded& loaded, const RunEntry& entry) {
+  std::size_t& failures_max = loaded.run.experiment.failures_max;
+  if (failures_max > 0) failures_max += entry.failures_forgiven;
+}
+
+bool any_failed(const std::vector<Past>& past) {
   return std::ranges::any_of(past, [](const Past& one) {
     return one.state == TrialState::failed || one.state == TrialState::blocked;
   });
 }
 
 // What has ended since the last process looked gets on the record; nothing is started, stopped or removed.
+// What may be tried again of itself is left to the run.
 void take_in(Session& session, Record& record, const Loaded& loaded) {
   PlannerOptions options{.until = Until::ended};
   options.past = record.past(loaded.run.id);
   Planner planner(loaded.run.id, loaded.run.experiment, loaded.plan, options);
   const std::array<Event, 4> events{
       Begin{}, Interrupt{}, ListingBegins{},
-      Listed{session.engine().list({.experiment = {}, .file = {}, .run = loaded.run.id, .trials = {}},
-                                   Look::closely, session.stop())}};
+      Listed{session.engine().list({.run = loaded.run.id}, Look::closely, session.stop())}};
+  const auto is_open = [&](const Fact& fact) {
+    const bool retries = loaded.run.experiment.trials[fact.trial].retries.max > 0;
+    return fact.state == TrialState::blocked || (fact.state == TrialState::failed && retries);
+  };
   for (const Event& event : events) {
-    const Step step = planner.step(event, real_clock().now());
+    Step step = planner.step(event, real_clock().now());
+    std::erase_if(step.facts, is_open);
     record.append(loaded.run.id, step.facts);
   }
 }
@@ -48,63 +59,83 @@ bool is_live(TrialState state) {
   return state == TrialState::starting || state == TrialState::running;
 }
 
-// The trials that are to be tried again, and what they need of that is over: services, and what has failed.
-std::vector<TrialIndex> chosen(const Loaded& loaded, const std::vector<Past>& past,
-                               const RetryOptions& options) {
-  const std::vector<Trial>& trials = loaded.run.experiment.trials;
-  std::vector<bool> is_chosen(past.size());
-  std::vector<TrialIndex> chosen;
-  std::vector<TrialIndex> open;
-  const auto choose = [&](TrialIndex trial) {
-    if (is_chosen[trial]) return;
-    is_chosen[trial] = true;
-    chosen.push_back(trial);
-    open.push_back(trial);
-  };
+// Which trials are tried again.
+class Choice {
+ public:
+  Choice(const Loaded& loaded, const std::vector<Past>& past)
+      : loaded_(loaded), past_(past), chosen_(past.size()) {}
+
+  void choose(TrialIndex trial) {
+    if (chosen_[trial]) return;
+    chosen_[trial] = true;
+    trials_.push_back(trial);
+    for (const Edge& need : loaded_.plan.nodes[trial].needs) {
+      const TrialState state = past_[need.trial].state;
+      const bool is_service = loaded_.run.experiment.trials[need.trial].service;
+      if (is_service && is_over(state)) choose(need.trial);
+      if (past_[trial].state != TrialState::blocked && state == TrialState::failed) choose(need.trial);
+    }
+  }
+
+  // What was blocked by one that is tried again, or because nothing started any more.
+  void choose_blocked() {
+    for (TrialIndex trial = 0; trial < past_.size(); ++trial) {
+      const Past& it = past_[trial];
+      if (it.state == TrialState::blocked && (!it.root || chosen_[*it.root])) choose(trial);
+    }
+  }
+
+  [[nodiscard]] const std::vector<TrialIndex>& trials() const { return trials_; }
+
+ private:
+  const Loaded& loaded_;
+  const std::vector<Past>& past_;
+  std::vector<bool> chosen_;
+  std::vector<TrialIndex> trials_;
+};
+
+std::vector<TrialIndex> choose(const Loaded& loaded, const std::vector<Past>& past,
+                               const RetryOptions& options, std::size_t& count) {
+  Choice choice(loaded, past);
   for (const std::string& wanted : options.trials) {
     for (const TrialIndex trial : trials_meant(loaded.run.experiment, wanted, "retry")) {
       if (is_live(past[trial].state))
-        throw Error(ErrorKind::conflict, trials[trial].name, "runs still; stop it first");
-      choose(trial);
+        throw Error(ErrorKind::conflict, loaded.run.experiment.trials[trial].name,
+                    "runs still; stop it first");
+      choice.choose(trial);
     }
   }
   for (TrialIndex trial = 0; trial < past.size(); ++trial) {
     const bool all_failed = options.failed || options.trials.empty();
-    if (all_failed && past[trial].state == TrialState::failed) choose(trial);
+    if (all_failed && past[trial].state == TrialState::failed) choice.choose(trial);
   }
-  while (!open.empty()) {
-    const TrialIndex trial = open.back();
-    open.pop_back();
-    for (const Edge& need : loaded.plan.nodes[trial].needs) {
-      const TrialState state = past[need.trial].state;
-      if (is_over(state) && (trials[need.trial].service || state != TrialState::succeeded))
-        choose(need.trial);
-    }
-  }
-  return chosen;
+  count = choice.trials().size();
+  choice.choose_blocked();
+  return choice.trials();
 }
 
-int retry(Session& session, Record& record, const Loaded& loaded, const RunEntry& entry,
+int retry(Session& session, Record& record, Loaded loaded, const RunEntry& entry,
           const RetryOptions& options) {
+  expect_its_engine(session, entry);
   const auto lock = take_lock(LockScope::run, session, loaded);
   take_in(session, record, loaded);
   const std::vector<Past> past = record.past(loaded.run.id);
-  std::vector<TrialIndex> again = chosen(loaded, past, options);
-  const std::size_t count = again.size();
-  if (count == 0) {
+  std::size_t count = 0;
+  const std::vector<TrialIndex> again = choose(loaded, past, options, count);
+  if (again.empty()) {
     session.progress().note(fmt::format("run {}: nothing has failed: {}", entry.id.text(), counts_of(past)));
     return 0;
   }
-  // Whether these still are follows from the others.
-  for (TrialIndex trial = 0; trial < past.size(); ++trial)
-    if (past[trial].state == TrialState::blocked) again.push_back(trial);
-  record.reopen(loaded.run.id, again);
   session.progress().note(
       fmt::format("run {}: {} trial{} tried again", entry.id.text(), count, count == 1 ? " is" : "s are"));
   RunOptions run = run_options_of(entry.options);
   run.wait |= options.wait;
-  return execute(session, record, loaded, run, Earlier::refuse,
-                 Standing{.past = record.past(loaded.run.id), .began_at = entry.began_at});
+  return execute(session, record, loaded, run, Earlier::refuse, [&] {
+    const Instant now = real_clock().now();
+    record.reopen(loaded.run.id, again, now);
+    forgive(loaded, record.run(loaded.run.id));
+    return std::optional(Standing{.past = record.past(loaded.run.id), .working_since = now});
+  });
 }
 
 }  // namespace
@@ -117,17 +148,20 @@ int resume_run(const Invocation& invocation, const std::string& id,
   if (entry.ended_at) {
     const std::vector<Past> past = record.past(entry.id);
     progress->note(fmt::format("run {} is over: {}", entry.id.text(), counts_of(past)));
-    return has_failed(past) ? 1 : 0;
+    return any_failed(past) ? 1 : 0;
   }
-  const Loaded loaded = load(record, entry.id);
+  Loaded loaded = load(record, entry.id);
+  forgive(loaded, entry);
   RunOptions options = run_options_of(entry.options);
   adjust(options);
   return in_session(on_its_engine(invocation, entry), std::move(progress), [&](Session& session) {
+    expect_its_engine(session, entry);
     const auto lock = take_lock(LockScope::run, session, loaded);
-    const Standing standing{.past = record.past(entry.id), .began_at = entry.began_at};
+    const Standing standing{.past = record.past(entry.id), .working_since = entry.working_since};
     session.progress().note(
         fmt::format("going on with run {}: {}", entry.id.text(), counts_of(standing.past)));
-    return execute(session, record, loaded, options, Earlier::refuse, standing);
+    return execute(session, record, loaded, options, Earlier::refuse,
+                   [&] { return std::optional(standing); });
   });
 }
 

@@ -39,7 +39,10 @@ int run(const Invocation& invocation, const Options& options) {
     try {
       const auto lock = take_lock(LockScope::run, session, *loaded);
       return execute(session, record, *loaded, options.run,
-                     options.replace ? Earlier::replace : Earlier::refuse, std::nullopt);
+                     options.replace ? Earlier::replace : Earlier::refuse, [&] {
+                       record.begin(entry_of(session, *loaded, options.run), loaded->run.experiment);
+                       return std::nullopt;
+                     });
     } catch (const Error& error) {
       session.progress().end();
       if (error.kind() == ErrorKind::cancelled) session.progress().note("interrupted: nothing was started");

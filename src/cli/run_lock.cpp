@@ -95,6 +95,13 @@ bool lock(int file, Seconds patience, const std::stop_token& stop) {
   return true;
 }
 
+// Shared, so that those who ask do not take each other for the holder.
+bool is_held(const OpenFile& file) {
+  if (file.number() < 0 || flock(file.number(), LOCK_SH | LOCK_NB) != 0) return file.number() >= 0;
+  (void)flock(file.number(), LOCK_UN);
+  return false;
+}
+
 // What the one who holds a lock has written into it; process 0 when that is not there yet.
 struct Holder {
   int process = 0;
@@ -141,7 +148,7 @@ std::optional<Interrupted> interrupt(const std::string& path, const Selector& se
                                      const std::string& engine, std::set<int>& asked,
                                      const std::stop_token& stop) {
   const OpenFile file(open(path.c_str(), O_RDWR | O_CLOEXEC));
-  if (file.number() < 0 || flock(file.number(), LOCK_EX | LOCK_NB) == 0) return std::nullopt;
+  if (!is_held(file)) return std::nullopt;
   const Holder holder = holder_of(file.number());
   if (holder.process <= 1 || holder.engine != engine || !selects(selector, holder)) return std::nullopt;
   if (holder.machine != machine() || holder.processes != namespace_of_processes()) return std::nullopt;
@@ -189,10 +196,15 @@ RunLock::RunLock(LockScope scope, const Run& run, const std::string& engine, con
   if (ftruncate(file_.number(), 0) == 0) (void)!pwrite(file_.number(), holder.data(), holder.size(), 0);
 }
 
+RunLock::~RunLock() {
+  // Nobody is to be taken for the holder who is not.
+  (void)!ftruncate(file_.number(), 0);
+}
+
 std::optional<int> process_at_work(const RunId& run, const Caller& caller) {
   const std::string path = path_of(LockScope::run, {.id = run, .experiment = {}}, {}, caller);
   const OpenFile file(open(path.c_str(), O_RDWR | O_CLOEXEC));
-  if (file.number() < 0 || flock(file.number(), LOCK_EX | LOCK_NB) == 0) return std::nullopt;
+  if (!is_held(file)) return std::nullopt;
   return holder_of(file.number()).process;
 }
 

@@ -35,6 +35,9 @@ class RunLock {
   // process holds it, refused when there is no place for it, cancelled when `stop` is set.
   RunLock(LockScope scope, const Run& run, const std::string& engine, const Caller& caller,
           const std::stop_token& stop);
+  ~RunLock();
+  RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
 
  private:
   OpenFile file_;

@@ -2,7 +2,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
+#include <utility>
 
 #include "cli/commands.hpp"
 #include "cli/load.hpp"
@@ -50,8 +52,10 @@ bool is_alive(const Past& past) {
 
 class Explanation {
  public:
-  Explanation(const Loaded& loaded, const std::vector<Past>& past, const std::vector<Sighting>& others)
-      : experiment_(loaded.run.experiment), plan_(loaded.plan), past_(past), others_(others) {}
+  // `others`: attempts of other runs that hold slots; asked for only where it matters.
+  Explanation(const Loaded& loaded, const std::vector<Past>& past,
+              std::function<std::vector<Sighting>()> others)
+      : experiment_(loaded.run.experiment), plan_(loaded.plan), past_(past), others_(std::move(others)) {}
 
   [[nodiscard]] std::string of(TrialIndex trial) const {
     const Past& it = past_[trial];
@@ -140,7 +144,7 @@ class Explanation {
     for (TrialIndex trial = 0; trial < past_.size(); ++trial)
       if (is_alive(past_[trial]) && !experiment_.trials[trial].slots.empty())
         texts.push_back(fmt::format("`{}` ({})", name(trial), to_string(experiment_.trials[trial].slots)));
-    for (const Sighting& other : others_)
+    for (const Sighting& other : others_())
       texts.push_back(
           fmt::format("`{}` of {} ({})", other.key.trial, other.experiment, to_string(other.slots)));
     return texts.empty() ? "" : "; held by " + list_of(std::move(texts));
@@ -149,7 +153,7 @@ class Explanation {
   const Experiment& experiment_;
   const Plan& plan_;
   const std::vector<Past>& past_;
-  const std::vector<Sighting>& others_;
+  std::function<std::vector<Sighting>()> others_;
 };
 
 // Attempts of other runs that hold slots. An engine that is away holds up no answer.
@@ -189,12 +193,11 @@ int why(const Invocation& invocation, const WhyOptions& options) {
   const Loaded loaded = load(record, entry.id);
   const TrialIndex trial = find_trial(loaded.run.experiment, options.trial);
   const std::vector<Past> past = record.past(entry.id);
-  const bool waits = past[trial].state == TrialState::waiting;
-  const std::vector<Sighting> others = waits ? others_on_engine(invocation, entry) : std::vector<Sighting>();
+  const auto others = [&] { return others_on_engine(invocation, entry); };
   std::string text = fmt::format("{} {}", options.trial, Explanation(loaded, past, others).of(trial));
   if (!is_over(past[trial].state) && !process_at_work(entry.id, loaded.caller))
-    text += fmt::format("; nobody is at work on run {}: `{}` goes on with it", entry.id.text(),
-                        command_line(loaded.run.experiment, "run --resume", invocation.engine));
+    text += fmt::format("; nobody is at work on the run: `{}` goes on with it",
+                        resume_line(entry.id, invocation.engine));
   (void)put_out(text + "\n");
   return 0;
 }

@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <filesystem>
-#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -38,8 +37,6 @@ Cause cause_of(const SQLite::Column& column) {
 std::optional<int> number_in(const SQLite::Column& column) {
   return column.isNull() ? std::nullopt : std::optional(column.getInt());
 }
-
-constexpr std::size_t k_all = std::numeric_limits<std::int64_t>::max();
 
 std::string path_in(const std::string& folder) {
   return folder + "/record.sqlite";
@@ -115,7 +112,9 @@ struct Record::Impl {
   void write(std::int64_t run, const Fact& fact) {
     const auto trial = static_cast<std::int64_t>(fact.trial);
     const std::int64_t at = number_of(fact.at);
-    if (fact.state == TrialState::starting) {
+    if (fact.state == TrialState::ready) {
+      take_back(run, trial, fact.attempt);
+    } else if (fact.state == TrialState::starting) {
       add_attempt(run, trial, fact.attempt, fact.slots.cpus.nano, fact.slots.memory.count,
                   number_of(fact.ready_at), at);
     } else if (fact.healthy) {
@@ -140,6 +139,9 @@ struct Record::Impl {
   Sql add_attempt{database,
                   "INSERT OR IGNORE INTO attempts (run, trial, attempt, nano_cpus, memory, ready_at, "
                   "started_at) VALUES (?, ?, ?, ?, ?, ?, ?)"};
+  // What was being started when its process died has not got to the engine.
+  Sql take_back{database,
+                "DELETE FROM attempts WHERE run = ? AND trial = ? AND attempt = ? AND ran_at IS NULL"};
   Sql set_ran{database,
               "UPDATE attempts SET ran_at = ?, container = ? WHERE run = ? AND trial = ? AND attempt = ?"};
   Sql set_healthy{database, "UPDATE attempts SET healthy_at = ? WHERE run = ? AND trial = ? AND attempt = ?"};
@@ -163,16 +165,17 @@ void Record::begin(const RunEntry& entry, const Experiment& experiment) {
   record::guarded(impl_->path, [&] {
     SQLite::Database& database = impl_->database;
     SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
-    if (!runs({.id = entry.id, .experiment = {}, .file = {}}, 1).empty())
+    if (!runs({.id = entry.id}, 1).empty())
       throw Error(ErrorKind::conflict, "run " + entry.id.text(),
                   "is on record already; choose another --run-id, or go on with it by `run --resume`");
     Sql{database,
-        "INSERT INTO runs (id, experiment, file, source, evaluated, arguments, options, revision, "
-        "revision_dirty, address, engine, user, machine, program, began_at) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"}(
-        entry.id.text(), impl_->number_of_experiment(entry.experiment), entry.file, entry.source,
-        entry.evaluated, entry.arguments, entry.options, entry.revision, entry.revision_dirty ? 1 : 0,
-        entry.address, entry.engine, entry.user, entry.machine, entry.program, number_of(entry.began_at));
+        "INSERT INTO runs (id, experiment, file, folder, source, evaluated, arguments, options, revision, "
+        "revision_dirty, address, engine, user, machine, program, began_at, working_since) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"}(
+        entry.id.text(), impl_->number_of_experiment(entry.experiment), entry.file, entry.folder,
+        entry.source, entry.evaluated, entry.arguments, entry.options, entry.revision,
+        entry.revision_dirty ? 1 : 0, entry.address, entry.engine, entry.user, entry.machine, entry.program,
+        number_of(entry.began_at), number_of(entry.began_at));
     const std::int64_t run = database.getLastInsertRowid();
     Sql add_trial{database, "INSERT INTO trials (run, trial, name, image, params) VALUES (?, ?, ?, ?, ?)"};
     std::int64_t number = 0;
@@ -199,7 +202,7 @@ void Record::end(const RunId& run, Instant at) {
   });
 }
 
-void Record::reopen(const RunId& run, std::span<const TrialIndex> trials) {
+void Record::reopen(const RunId& run, std::span<const TrialIndex> trials, Instant at) {
   record::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
     SQLite::Transaction transaction(impl_->database, SQLite::TransactionBehavior::IMMEDIATE);
@@ -209,30 +212,30 @@ void Record::reopen(const RunId& run, std::span<const TrialIndex> trials) {
         "(SELECT coalesce(max(attempt), 0) + 1 FROM attempts "
         "WHERE attempts.run = trials.run AND attempts.trial = trials.trial) WHERE run = ? AND trial = ?"};
     for (const TrialIndex trial : trials) again(number, static_cast<std::int64_t>(trial));
-    Sql{impl_->database, "UPDATE runs SET ended_at = NULL WHERE number = ?"}(number);
+    Sql{impl_->database,
+        "UPDATE runs SET ended_at = NULL, working_since = ?1, failures_forgiven = "
+        "(SELECT count(*) FROM trials WHERE trials.run = ?2 AND over = 'failed') WHERE number = ?2"}(
+        number_of(at), number);
     transaction.commit();
   });
 }
 
-void Record::kill(const RunFilter& filter, Instant at) {
+void Record::kill(const RunId& run, Instant at) {
   record::guarded(impl_->path, [&] {
     SQLite::Database& database = impl_->database;
     SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
-    for (const RunEntry& entry : runs(filter, k_all)) {
-      if (entry.ended_at) continue;
-      const std::int64_t run = impl_->number_of_run(entry.id);
-      Sql{database,
-          "UPDATE trials SET over = 'failed', over_at = ?, reason = 'removed by kill' WHERE run = ? AND over "
-          "IS NULL "
-          "AND trial IN (SELECT trial FROM attempts WHERE attempts.run = trials.run)"}(number_of(at), run);
-      Sql{database,
-          "UPDATE trials SET over = 'blocked', over_at = ?, reason = 'not started: the run was killed' "
-          "WHERE run = ? AND over IS NULL"}(number_of(at), run);
-      Sql{database,
-          "UPDATE attempts SET ended_at = ?, cause = 'stopped', reason = 'removed by kill' "
-          "WHERE run = ? AND ended_at IS NULL"}(number_of(at), run);
-      Sql{database, "UPDATE runs SET ended_at = ? WHERE number = ?"}(number_of(at), run);
-    }
+    const std::int64_t number = impl_->number_of_run(run);
+    Sql{database,
+        "UPDATE trials SET over = 'failed', over_at = ?, reason = 'removed by kill' WHERE run = ? AND over "
+        "IS NULL AND trial IN (SELECT trial FROM attempts WHERE attempts.run = trials.run)"}(number_of(at),
+                                                                                             number);
+    Sql{database,
+        "UPDATE trials SET over = 'blocked', over_at = ?, reason = 'not started: the run was killed' "
+        "WHERE run = ? AND over IS NULL"}(number_of(at), number);
+    Sql{database,
+        "UPDATE attempts SET ended_at = ?, cause = 'stopped', reason = 'removed by kill' "
+        "WHERE run = ? AND ended_at IS NULL"}(number_of(at), number);
+    Sql{database, "UPDATE runs SET ended_at = ? WHERE number = ?"}(number_of(at), number);
     transaction.commit();
   });
 }
@@ -241,15 +244,16 @@ std::vector<RunEntry> Record::runs(const RunFilter& filter, std::size_t count_ma
   return record::guarded(impl_->path, [&] {
     SQLite::Statement query(
         impl_->database,
-        "SELECT runs.id, experiments.name, file, arguments, options, revision, revision_dirty, "
-        "address, engine, user, machine, program, began_at, ended_at "
+        "SELECT runs.id, experiments.name, file, folder, arguments, options, revision, revision_dirty, "
+        "address, engine, user, machine, program, began_at, working_since, failures_forgiven, ended_at "
         "FROM runs JOIN experiments ON experiments.number = runs.experiment "
         "WHERE (?1 = '' OR runs.id = ?1) AND (?2 = '' OR experiments.name = ?2) "
-        "AND (?3 = '' OR file = ?3) ORDER BY runs.number DESC LIMIT ?4");
+        "AND (?3 = '' OR file = ?3) AND (?5 = '' OR address = ?5) ORDER BY runs.number DESC LIMIT ?4");
     query.bind(1, filter.id ? filter.id->text() : "");
     query.bind(2, filter.experiment);
     query.bind(3, filter.file);
     query.bind(4, static_cast<std::int64_t>(count_max));
+    query.bind(5, filter.address);
     std::vector<RunEntry> entries;
     while (query.executeStep()) {
       int column = 0;
@@ -258,6 +262,7 @@ std::vector<RunEntry> Record::runs(const RunFilter& filter, std::size_t count_ma
       entry.id = RunId(text());
       entry.experiment = text();
       entry.file = text();
+      entry.folder = text();
       entry.arguments = text();
       entry.options = text();
       entry.revision = text();
@@ -268,6 +273,8 @@ std::vector<RunEntry> Record::runs(const RunFilter& filter, std::size_t count_ma
       entry.machine = text();
       entry.program = text();
       entry.began_at = instant_of(query.getColumn(column++).getInt64());
+      entry.working_since = instant_of(query.getColumn(column++).getInt64());
+      entry.failures_forgiven = static_cast<std::size_t>(query.getColumn(column++).getInt64());
       const SQLite::Column ended = query.getColumn(column);
       if (!ended.isNull()) entry.ended_at = instant_of(ended.getInt64());
       entries.push_back(std::move(entry));
@@ -279,7 +286,7 @@ std::vector<RunEntry> Record::runs(const RunFilter& filter, std::size_t count_ma
 RunEntry Record::run(const RunId& id) {
   return record::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(id);
-    RunEntry entry = runs({.id = id, .experiment = {}, .file = {}}, 1).at(0);
+    RunEntry entry = runs({.id = id}, 1).at(0);
     SQLite::Statement query(impl_->database, "SELECT source, evaluated FROM runs WHERE number = ?");
     query.bind(1, number);
     query.executeStep();

@@ -16,7 +16,7 @@ constexpr int k_patience_ms = 20000;          // while another process writes
 
 // Times are microseconds since 1970, states and causes the words of to_string(). A trial's state while it is
 // not over, and what happened when, follow from its attempts: they are views. Attempts before `first_attempt`
-// are of earlier tries, which `retry` has left behind.
+// are of earlier tries, which `retry` has left behind; failures that it has left as they were are forgiven.
 constexpr std::array<std::string_view, 1> k_steps{R"sql(
   CREATE TABLE experiments (
     number INTEGER PRIMARY KEY,
@@ -27,6 +27,7 @@ constexpr std::array<std::string_view, 1> k_steps{R"sql(
     id TEXT NOT NULL UNIQUE,
     experiment INTEGER NOT NULL REFERENCES experiments,
     file TEXT NOT NULL,
+    folder TEXT NOT NULL,
     source TEXT NOT NULL,
     evaluated TEXT NOT NULL,
     arguments TEXT NOT NULL,
@@ -39,6 +40,8 @@ constexpr std::array<std::string_view, 1> k_steps{R"sql(
     machine TEXT NOT NULL,
     program TEXT NOT NULL,
     began_at INTEGER NOT NULL,
+    working_since INTEGER NOT NULL,
+    failures_forgiven INTEGER NOT NULL DEFAULT 0,
     ended_at INTEGER
   );
   CREATE INDEX runs_of_experiment ON runs (experiment);

@@ -161,7 +161,8 @@ struct Planner::Impl {
     --stops_in_flight;
     const Progress& it = known[event.trial];
     // One that the engine had not begun to run is over without a word.
-    if (it.state == TrialState::starting && it.attempt == event.attempt && it.doom != Cause::none)
+    const bool is_meant = it.attempt == event.attempt && it.doom != Cause::none;
+    if (it.state == TrialState::starting && is_meant && !it.in_flight)
       attempt_failed(event.trial, it.doom, std::nullopt);
   }
 
@@ -211,6 +212,10 @@ struct Planner::Impl {
     }
     for (const TrialIndex trial : std::exchange(unsure, {})) {
       if (known[trial].state != TrialState::starting) continue;
+      if (known[trial].doom != Cause::none) {
+        attempt_failed(trial, known[trial].doom, std::nullopt);
+        continue;
+      }
       give_back_slots(trial);
       enter_line(trial);
       tell({.trial = trial, .state = TrialState::ready});

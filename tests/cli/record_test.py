@@ -126,8 +126,8 @@ def test_why_tells_what_a_trial_waits_for(combu, write, tmp_path):
         process.kill()
         process.wait()
         process.stderr.close()
-    assert combu("-f", file, "why", "three").stdout.endswith(
-        f"run --resume` goes on with it\n")
+    assert re.search(r"; nobody is at work on the run: `combu run --resume [a-z0-9]{12}` goes on with it\n",
+                     combu("-f", file, "why", "three").stdout)
 
 
 def test_events_tell_what_happened(combu, failing):
@@ -164,6 +164,64 @@ def test_retry_of_a_trial_that_there_is_not(combu, failing):
     run(combu, failing, "run", "--wait")
     wrong = run(combu, failing, "retry", "goood")
     assert (wrong.returncode, wrong.stderr) == (2, "combu: retry goood: matches no trial: did you mean `good`?\n")
+
+
+def test_a_retry_that_is_refused_leaves_the_record_as_it_is(combu, write, record, tmp_path):
+    file = write('[{ name: "bad", image: "lab/x", cmd: "sh -c \'exit 3\'", volumes: ["./data/:/data"] }]')
+    run(combu, file, "run", "--wait")
+    (tmp_path / "data").rmdir()
+    (tmp_path / "data").write_text("no folder")
+    refused = run(combu, file, "retry", "--wait")
+    assert refused.returncode == 2
+    assert refused.stderr.splitlines()[-1] == "nothing was started"
+    assert record("SELECT state, attempt, exit_code FROM states") == [("failed", 1, 3)]
+    assert record("SELECT count(*) FROM runs WHERE ended_at IS NULL") == [(0,)]
+
+
+def test_a_retry_brings_back_the_service_of_what_was_blocked(combu, write):
+    file = write("""
+[{ name: "serv", image: "lab/x", cmd: "sleep 1000000", service: true },
+ { name: "bad", image: "lab/x", cmd: "sh -c 'exit 3'" },
+ { name: "user", image: "lab/x", cmd: "true", depends: ["serv", { trial: "bad", condition: "finished" }] },
+ { name: "never", image: "lab/x", cmd: "true", depends: ["serv", { trial: "bad", condition: "succeeded" }] }]
+""")
+    run(combu, file, "run", "--wait")
+    again = combu("-f", file, "--engine", SIMULATED, "--progress", "json", "retry", "--wait")
+    started = [event["trial"] for event in map(json.loads, again.stderr.splitlines())
+               if event["event"] == "fact" and event["state"] == "starting"]
+    assert sorted(started) == ["bad", "serv"]
+
+
+def test_a_retry_has_the_deadline_and_the_failures_to_itself(combu, write, record):
+    trials = ", ".join(f'{{ name: "bad-{i}", image: "lab/x", cmd: "sh -c \'exit 3\'" }}' for i in range(3))
+    file = write(f"{{ max_failures: 1, trials: [{trials}] }}")
+    combu("-f", file, "--engine", SIMULATED, "run", "--wait", "-p", "false")
+    run(combu, file, "retry", "bad-0", "--wait")
+    assert record("SELECT name, state, attempt, exit_code FROM states ORDER BY trial")[0] == ("bad-0", "failed", 2, 3)
+
+
+def test_another_engine_is_not_gone_on_with(combu, failing):
+    run(combu, failing, "run", "--wait", "--run-id", "mine")
+    other = combu("-f", failing, "--engine", SIMULATED + "&seed=2", "retry")
+    assert other.returncode == 1
+    assert other.stderr == (f"combu: run mine: was begun on the engine {SIMULATED}, and this is {SIMULATED}&seed=2; "
+                            "without --engine it goes on there\n")
+
+
+def test_a_kill_elsewhere_leaves_a_run_alone(combu, failing, record):
+    run(combu, failing, "run", "--run-id", "mine")
+    before = record("SELECT name, state FROM states ORDER BY trial")
+    combu("-f", failing, "--engine", SIMULATED + "&seed=2", "kill")
+    assert record("SELECT name, state FROM states ORDER BY trial") == before
+
+
+def test_relative_paths_are_those_of_the_file_as_it_was_named(combu, write, tmp_path):
+    write('[{ name: "bad", image: "lab/x", cmd: "sh -c \'exit 3\'", env_file: "e.env" }]', "real/real.jsonnet")
+    (tmp_path / "e.env").write_text("A=1\n")
+    link = tmp_path / "link.jsonnet"
+    link.symlink_to("real/real.jsonnet")
+    assert run(combu, link, "run", "--wait").returncode == 1
+    assert "1 trial is tried again" in run(combu, link, "retry", "--wait").stderr
 
 
 @pytest.mark.parametrize("damage, words", [

@@ -177,7 +177,9 @@ TEST_F(RecordTest, WhatIsReopenedWaitsForANewAttempt) {
   blocked.root = 0;
   record.append(run.id, std::vector{blocked});
   record.end(run.id, Instant(std::chrono::seconds(1'800'000'100)));
-  record.reopen(run.id, std::vector<TrialIndex>{0, 1});
+  const Instant reopened(std::chrono::seconds(1'800'000'200));
+  record.reopen(run.id, std::vector<TrialIndex>{0, 1}, reopened);
+  EXPECT_EQ(record.run(run.id).working_since, reopened);
   EXPECT_FALSE(record.run(run.id).ended_at);
   const std::vector<Past> past = record.past(run.id);
   EXPECT_EQ(past[0].state, TrialState::waiting);
@@ -192,16 +194,20 @@ TEST_F(RecordTest, WhatIsReopenedWaitsForANewAttempt) {
   EXPECT_TRUE(record.past(run.id)[0].was_started);
 }
 
+TEST_F(RecordTest, AStartThatDidNotGetToTheEngineIsTakenBack) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  record.append(run.id, std::vector{fact(0, TrialState::starting)});
+  record.append(run.id, std::vector{fact(0, TrialState::ready)});
+  EXPECT_EQ(record.past(run.id)[0].state, TrialState::waiting);
+}
+
 TEST_F(RecordTest, WhatIsKilledIsOver) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
   record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running),
                                     fact(1, TrialState::starting), fact(1, TrialState::succeeded)});
-  combu::Run other{.id = RunId("other"), .experiment = experiment({"one"})};
-  other.experiment.name = "other";
-  record.begin(entry_of(other), other.experiment);
-  record.kill({.id = std::nullopt, .experiment = "lab", .file = {}},
-              Instant(std::chrono::seconds(1'800'000'200)));
+  record.kill(run.id, Instant(std::chrono::seconds(1'800'000'200)));
   const std::vector<TrialEntry> trials = record.trials(run.id);
   EXPECT_EQ(trials[0].state, TrialState::failed);
   EXPECT_EQ(trials[0].cause, Cause::stopped);
@@ -209,8 +215,6 @@ TEST_F(RecordTest, WhatIsKilledIsOver) {
   EXPECT_EQ(trials[1].state, TrialState::succeeded);
   EXPECT_EQ(trials[2].state, TrialState::blocked);
   EXPECT_TRUE(record.run(run.id).ended_at);
-  EXPECT_FALSE(record.run(other.id).ended_at);
-  EXPECT_EQ(record.trials(other.id)[0].state, TrialState::waiting);
 }
 
 TEST_F(RecordTest, SeveralWriteAtTheSameTime) {

@@ -823,6 +823,17 @@ TEST(GoingOn, AStartThatNobodyHasSeenIsMadeAgain) {
             "start a | b running, a ready, a starting");
 }
 
+TEST(GoingOn, WhatShallNotRunAnyMoreIsNotStartedAgain) {
+  Experiment experiment = test::experiment("a");
+  experiment.deadline = Seconds(10);
+  Planned planned(std::move(experiment), {.past = {{.state = TrialState::starting}},
+                                          .began_at = Instant{} - std::chrono::seconds(11)});
+  EXPECT_EQ(planned.begin(), "stop a | ");
+  EXPECT_EQ(planned.listed({}), " | a failed (stopped: the run's deadline of 10.0 s has passed)");
+  EXPECT_EQ(planned.stopped("a"), " | ");
+  EXPECT_TRUE(planned.done());
+}
+
 TEST(GoingOn, SpentRetriesStaySpent) {
   Experiment experiment = test::experiment("a");
   experiment.trials[0].retries.max = 2;
