@@ -95,7 +95,7 @@ struct Planner::Impl {
       : run(std::move(run_id)),
         experiment(the_experiment),
         plan(the_plan),
-        options(the_options),
+        options(std::move(the_options)),
         ready(the_experiment),
         canaries(the_experiment, [this](TrialIndex trial) { return is_work(trial); }) {
     const auto& trials = experiment.trials;
@@ -911,7 +911,7 @@ struct Planner::Impl {
 };
 
 Planner::Planner(RunId run, const Experiment& experiment, const Plan& plan, PlannerOptions options)
-    : impl_(std::make_unique<Impl>(std::move(run), experiment, plan, options)) {}
+    : impl_(std::make_unique<Impl>(std::move(run), experiment, plan, std::move(options))) {}
 Planner::~Planner() = default;
 
 Step Planner::step(const Event& event, Instant now) {
