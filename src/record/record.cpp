@@ -318,12 +318,22 @@ std::vector<TrialEntry> Record::trials(const RunId& run) {
 void Record::events(const RunId& run, const std::string& trial,
                     const std::function<bool(const EventEntry&)>& tell) {
   record::guarded(impl_->path, [&] {
-    SQLite::Statement query(impl_->database,
-                            "SELECT at, name, attempt, state, exit_code, cause, events.reason FROM events "
-                            "JOIN trials ON trials.run = events.run AND trials.trial = events.trial "
-                            "WHERE events.run = ?1 AND (?2 = '' OR name = ?2) ORDER BY at");
-    query.bind(1, impl_->number_of_run(run));
-    query.bind(2, trial);
+    const std::int64_t number = impl_->number_of_run(run);
+    std::string sql =
+        "SELECT at, name, attempt, state, exit_code, cause, events.reason FROM events "
+        "JOIN trials ON trials.run = events.run AND trials.trial = events.trial WHERE events.run = ?1 ";
+    std::optional<std::int64_t> of;
+    if (!trial.empty()) {
+      SQLite::Statement find(impl_->database, "SELECT trial FROM trials WHERE run = ? AND name = ?");
+      find.bind(1, number);
+      find.bind(2, trial);
+      if (!find.executeStep()) return;
+      of = find.getColumn(0).getInt64();
+      sql += "AND events.trial = ?2 ";
+    }
+    SQLite::Statement query(impl_->database, sql + "ORDER BY at");
+    query.bind(1, number);
+    if (of) query.bind(2, *of);
     while (query.executeStep()) {
       const EventEntry entry{.at = instant_of(query.getColumn(0).getInt64()),
                              .trial = query.getColumn(1).getString(),
