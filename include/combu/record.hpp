@@ -93,6 +93,9 @@ class Record {
   // The run has ended, and what was not over of it is: removed by `kill`.
   void kill(const RunId& run, Instant at);
 
+  // The runs, and all that is known of them; others are not touched. Their space serves later runs.
+  void remove(std::span<const RunId> runs);
+
   // The newest first; without source and evaluated.
   [[nodiscard]] std::vector<RunEntry> runs(const RunFilter& filter, std::size_t count_max);
   // Throws Error(not_found).

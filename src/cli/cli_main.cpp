@@ -62,6 +62,8 @@ void add_commands(CLI::App& app, const Invocation& invocation, Action& action) {
   add_events(app, invocation, action);
   add_wait(app, invocation, action);
   add_stop(app, invocation, action);
+  add_rm(app, invocation, action);
+  add_prune(app, invocation, action);
   add_completion(app, action);
   add_version(app, action);
 }

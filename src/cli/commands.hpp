@@ -20,6 +20,8 @@ void add_ps(CLI::App& app, const Invocation& invocation, Action& action);
 void add_logs(CLI::App& app, const Invocation& invocation, Action& action);
 void add_why(CLI::App& app, const Invocation& invocation, Action& action);
 void add_events(CLI::App& app, const Invocation& invocation, Action& action);
+void add_rm(CLI::App& app, const Invocation& invocation, Action& action);
+void add_prune(CLI::App& app, const Invocation& invocation, Action& action);
 void add_wait(CLI::App& app, const Invocation& invocation, Action& action);
 void add_stop(CLI::App& app, const Invocation& invocation, Action& action);
 void add_completion(CLI::App& app, Action& action);

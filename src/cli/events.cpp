@@ -35,7 +35,7 @@ void add_events(CLI::App& app, const Invocation& invocation, Action& action) {
   const auto options = std::make_shared<EventsOptions>();
   add_run_option(*command, options->run);
   command->add_flag("--json", options->json, "One JSON object a line");
-  command->add_option("trial", options->trial, "Of this trial only")->type_name("TRIAL");
+  command->add_option("TRIAL", options->trial, "Of this trial only")->type_name("");
   command->footer("Example:\n  combu -f experiment.jsonnet events solver-a-1");
   command->callback([&invocation, &action, options] {
     action = [&invocation, options] { return events(invocation, *options); };

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "cli/commands.hpp"
-#include "cli/identity.hpp"
+#include "cli/recorded.hpp"
 #include "cli/run_lock.hpp"
 #include "cli/selection.hpp"
 #include "combu/record.hpp"
@@ -59,7 +59,7 @@ Released release_all(Session& session, const std::vector<Selector>& selectors) {
 // What is removed while a run still starts is started again, and an engine may lose count of its networks'
 // users.
 void interrupt_all(Session& session, const Invocation& invocation, const std::vector<Selector>& selectors) {
-  const Caller caller = caller_of(invocation.file.empty() ? "-" : invocation.file);
+  const Caller caller = caller_for(invocation);
   for (const Selector& selector : selectors) {
     for (const Interrupted& one : interrupt_runs(selector, session.engine_address(), caller, session.stop()))
       session.progress().note(
@@ -98,7 +98,7 @@ bool release_until_none(Session& session, const Invocation& invocation, std::vec
 // reason not to kill.
 void put_on_record(Session& session, const Invocation& invocation, const Selector& selector,
                    const Released& released) {
-  const Caller caller = caller_of(invocation.file.empty() ? "-" : invocation.file);
+  const Caller caller = caller_for(invocation);
   if (!Record::exists(state_folder(caller))) return;
   std::vector<RunFilter> filters{{.id = selector.run,
                                   .experiment = selector.experiment,

@@ -9,8 +9,12 @@
 
 namespace combu {
 
+Caller caller_for(const Invocation& invocation) {
+  return caller_of(invocation.file.empty() ? "-" : invocation.file);
+}
+
 Record open_record(const Invocation& invocation) {
-  return Record(state_folder(caller_of(invocation.file.empty() ? "-" : invocation.file)));
+  return Record(state_folder(caller_for(invocation)));
 }
 
 RunEntry find_run(Record& record, const Invocation& invocation, const std::string& id) {

@@ -11,6 +11,9 @@
 
 namespace combu {
 
+// Who calls, also where no file is named.
+[[nodiscard]] Caller caller_for(const Invocation& invocation);
+
 // The invocation's record. Throws Error.
 [[nodiscard]] Record open_record(const Invocation& invocation);
 

@@ -171,8 +171,10 @@ void add_retry(CLI::App& app, const Invocation& invocation, Action& action) {
   add_run_option(*command, options->run);
   command->add_flag("--failed", options->failed, "All that failed; without TRIALs these are meant anyway");
   command->add_flag("--wait", options->wait, "Stay until every trial is over");
-  command->add_option("trials", options->trials, "Names (solver-a-*) or conditions on params (lr<0.01)")
-      ->type_name("TRIALS");
+  command
+      ->add_option("TRIAL", options->trials,
+                   "Names (solver-a-*) or conditions on params (lr<0.01); none: all that failed")
+      ->type_name("");
   command->footer("Example:\n  combu -f experiment.jsonnet retry --failed");
   command->callback([&invocation, &action, options] {
     action = [&invocation, options] {

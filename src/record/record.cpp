@@ -240,6 +240,21 @@ void Record::kill(const RunId& run, Instant at) {
   });
 }
 
+void Record::remove(std::span<const RunId> runs) {
+  record::guarded(impl_->path, [&] {
+    SQLite::Transaction transaction(impl_->database, SQLite::TransactionBehavior::IMMEDIATE);
+    for (const RunId& run : runs) {
+      const std::int64_t number = impl_->number_of_run(run);
+      for (const char* sql : {"DELETE FROM attempts WHERE run = ?", "DELETE FROM trials WHERE run = ?",
+                              "DELETE FROM runs WHERE number = ?"})
+        Sql{impl_->database, sql}(number);
+      impl_->last.reset();
+    }
+    impl_->database.exec("DELETE FROM experiments WHERE number NOT IN (SELECT experiment FROM runs)");
+    transaction.commit();
+  });
+}
+
 std::vector<RunEntry> Record::runs(const RunFilter& filter, std::size_t count_max) {
   return record::guarded(impl_->path, [&] {
     SQLite::Statement query(

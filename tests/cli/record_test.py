@@ -1,5 +1,6 @@
 """What is on record, and the commands that read it."""
 
+import contextlib
 import json
 import re
 import sqlite3
@@ -25,7 +26,11 @@ def failing(write):
 @pytest.fixture
 def record(tmp_path):
     """Rows of the record that combu has written."""
-    return lambda query: sqlite3.connect(tmp_path / ".local/state/combu/record.sqlite").execute(query).fetchall()
+    def rows(query):
+        with contextlib.closing(sqlite3.connect(tmp_path / ".local/state/combu/record.sqlite")) as database, database:
+            return database.execute(query).fetchall()
+
+    return rows
 
 
 def run(combu, file, *arguments, **options):
@@ -213,6 +218,42 @@ def test_a_kill_elsewhere_leaves_a_run_alone(combu, failing, record):
     before = record("SELECT name, state FROM states ORDER BY trial")
     combu("-f", failing, "--engine", SIMULATED + "&seed=2", "kill")
     assert record("SELECT name, state FROM states ORDER BY trial") == before
+
+
+def test_rm_forgets_runs_that_are_over(combu, failing, record):
+    for run_id in ("first", "second", "third"):
+        run(combu, failing, "run", "--wait", "--run-id", run_id)
+    assert combu("rm", "first", "third").stderr == "removed 2 runs from the record\n"
+    assert record("SELECT id FROM runs") == [("second",)]
+    assert record("SELECT count(*) FROM trials") == [(4,)]
+    assert record("SELECT count(*) FROM attempts") == [(2,)]
+    unknown = combu("rm", "second", "first")
+    assert unknown.returncode == 1 and "run first: is not in the record" in unknown.stderr
+    assert record("SELECT id FROM runs") == [("second",)]
+    assert combu("rm", "second").returncode == 0
+    assert record("SELECT count(*) FROM experiments") == [(0,)]
+
+
+def test_rm_keeps_what_is_not_over(combu, ladder, record):
+    run(combu, ladder, "run", "--run-id", "left")
+    # As one looks that was left to run.
+    assert record("UPDATE runs SET ended_at = NULL RETURNING id") == [("left",)]
+    refused = combu("rm", "left")
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("combu: run left: is not over; `combu kill --experiment ")
+    assert combu("prune", "--before", "0s").stderr == "removed 0 runs from the record\n"
+    assert record("SELECT id FROM runs") == [("left",)]
+
+
+def test_prune_forgets_what_was_over_long_ago(combu, failing, write, record):
+    other = write(FAILING, "other.jsonnet")
+    run(combu, failing, "run", "--wait", "--run-id", "mine")
+    run(combu, other, "run", "--wait", "--run-id", "other")
+    assert combu("prune").stderr == "removed 0 runs from the record\n"
+    assert combu("-f", failing, "prune", "--before", "0s").stderr == "removed 1 run from the record\n"
+    assert record("SELECT id FROM runs") == [("other",)]
+    wrong = combu("prune", "--before", "soon")
+    assert wrong.returncode == 2 and "soon" in wrong.stderr
 
 
 def test_relative_paths_are_those_of_the_file_as_it_was_named(combu, write, tmp_path):
