@@ -59,6 +59,17 @@ struct EventEntry {
   std::string reason;
 };
 
+// An attempt's moments: since when only slots and a place were missing, when its start was commanded, and
+// since when and until when it ran, as far as it got.
+struct AttemptEntry {
+  std::string trial;
+  int attempt = 1;
+  Instant ready_at{};
+  Instant started_at{};
+  std::optional<Instant> ran_at;
+  std::optional<Instant> ended_at;
+};
+
 struct RunFilter {
   std::optional<RunId> id;
   std::string experiment;  // empty: all, like the next ones
@@ -102,6 +113,8 @@ class Record {
   [[nodiscard]] RunEntry run(const RunId& id);
   // In the experiment's order.
   [[nodiscard]] std::vector<TrialEntry> trials(const RunId& run);
+  // In the experiment's order; of one trial when `trial` is not empty.
+  [[nodiscard]] std::vector<AttemptEntry> attempts(const RunId& run, const std::string& trial);
   // In the order in which they happened; of one trial when `trial` is not empty. `tell` returns false to hear
   // no more.
   void events(const RunId& run, const std::string& trial, const std::function<bool(const EventEntry&)>& tell);

@@ -60,6 +60,7 @@ void add_commands(CLI::App& app, const Invocation& invocation, Action& action) {
   add_logs(app, invocation, action);
   add_why(app, invocation, action);
   add_events(app, invocation, action);
+  add_times(app, invocation, action);
   add_wait(app, invocation, action);
   add_stop(app, invocation, action);
   add_rm(app, invocation, action);

@@ -20,6 +20,7 @@ void add_ps(CLI::App& app, const Invocation& invocation, Action& action);
 void add_logs(CLI::App& app, const Invocation& invocation, Action& action);
 void add_why(CLI::App& app, const Invocation& invocation, Action& action);
 void add_events(CLI::App& app, const Invocation& invocation, Action& action);
+void add_times(CLI::App& app, const Invocation& invocation, Action& action);
 void add_rm(CLI::App& app, const Invocation& invocation, Action& action);
 void add_prune(CLI::App& app, const Invocation& invocation, Action& action);
 void add_wait(CLI::App& app, const Invocation& invocation, Action& action);

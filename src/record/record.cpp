@@ -38,6 +38,10 @@ std::optional<int> number_in(const SQLite::Column& column) {
   return column.isNull() ? std::nullopt : std::optional(column.getInt());
 }
 
+std::optional<Instant> instant_in(const SQLite::Column& column) {
+  return column.isNull() ? std::nullopt : std::optional(instant_of(column.getInt64()));
+}
+
 std::string path_in(const std::string& folder) {
   return folder + "/record.sqlite";
 }
@@ -330,6 +334,27 @@ std::vector<TrialEntry> Record::trials(const RunId& run) {
   });
 }
 
+std::vector<AttemptEntry> Record::attempts(const RunId& run, const std::string& trial) {
+  return record::guarded(impl_->path, [&] {
+    SQLite::Statement query(impl_->database,
+                            "SELECT name, attempt, ready_at, started_at, ran_at, ended_at FROM attempts "
+                            "JOIN trials USING (run, trial) WHERE run = ?1 AND (?2 = '' OR name = ?2) "
+                            "ORDER BY trial, attempt");
+    query.bind(1, impl_->number_of_run(run));
+    query.bind(2, trial);
+    std::vector<AttemptEntry> entries;
+    while (query.executeStep()) {
+      entries.push_back({.trial = query.getColumn(0).getString(),
+                         .attempt = query.getColumn(1).getInt(),
+                         .ready_at = instant_of(query.getColumn(2).getInt64()),
+                         .started_at = instant_of(query.getColumn(3).getInt64()),
+                         .ran_at = instant_in(query.getColumn(4)),
+                         .ended_at = instant_in(query.getColumn(5))});
+    }
+    return entries;
+  });
+}
+
 void Record::events(const RunId& run, const std::string& trial,
                     const std::function<bool(const EventEntry&)>& tell) {
   record::guarded(impl_->path, [&] {
@@ -390,7 +415,7 @@ std::vector<Past> Record::past(const RunId& run) {
       const bool is_last = attempts.getColumn(1).getInt() == past.attempt;
       if (!attempts.getColumn(2).isNull()) {
         past.was_started = true;
-        if (is_last) past.ran_at = instant_of(attempts.getColumn(2).getInt64());
+        if (is_last) past.ran_at = instant_in(attempts.getColumn(2));
       }
       past.was_healthy |= !attempts.getColumn(3).isNull();
       if (!is_last && !attempts.getColumn(4).isNull())

@@ -150,6 +150,25 @@ def test_events_tell_what_happened(combu, failing):
     assert nothing.returncode == 1
 
 
+def test_times_tell_where_the_time_has_gone(combu, write, tmp_path):
+    file = write("""
+{ parallel: 1, trials: [
+  { name: "one", image: "lab/x", cmd: "sleep 0.3" }, { name: "two", image: "lab/x", cmd: "sleep 0.1" },
+  { name: "after", image: "lab/x", cmd: "true", depends: [{ trial: "two", condition: "succeeded" }] }] }
+""")
+    combu("-f", file, "--engine", "simulated:?speed=1&start=0.1", "--progress", "quiet", "run", "--wait")
+    times = {row["trial"]: row for row in map(json.loads, combu("-f", file, "times", "--json").stdout.splitlines())}
+    assert times["one"]["running"] >= 0.3 and times["one"]["place"] < 0.3
+    assert times["two"]["place"] >= 0.3 and times["two"]["needs"] < 0.3
+    assert times["after"]["needs"] >= 0.4
+    lines = combu("-f", file, "times").stdout.splitlines()
+    assert re.fullmatch(r"run [a-z0-9]{12}: 3 attempts in .+", lines[0])
+    assert [line[:20].strip() for line in lines[2:]] == ["waiting for others", "waiting for a place", "starting", "running"]
+    of_one = combu("-f", file, "times", "one").stdout.splitlines()
+    assert len(of_one) == 2 and of_one[1].startswith("one ")
+    assert combu("-f", file, "times", "nobody").returncode == 1
+
+
 def test_retry_without_a_failure(combu, ladder):
     run(combu, ladder, "run", "--wait", "--run-id", "mine")
     nothing = run(combu, ladder, "retry")
