@@ -197,7 +197,9 @@ int drive_run(Session& session, Record& record, const Loaded& loaded, const Plan
 // Whoever is at work on a run that is replaced would see its trials end, and try them again.
 void interrupt_replaced(Session& session, const Loaded& loaded, const std::set<RunId>& replaced) {
   for (const RunId& run : replaced)
-    (void)interrupt_runs({.run = run}, session.engine_address(), loaded.caller, session.stop());
+    for (const Interrupted& one :
+         interrupt_runs({.run = run}, session.engine_address(), loaded.caller, session.stop()))
+      session.progress().note(interrupted_line(one));
 }
 
 }  // namespace
@@ -273,6 +275,8 @@ int execute(Session& session, Record& record, const Loaded& loaded, const RunOpt
     if (!standing) record.kill(loaded.run.id, real_clock().now());
     return tell_errors(session, errors);
   }
+  for (const RunId& run : replaced)
+    if (!record.runs({.id = run}, 1).empty()) record.kill(run, real_clock().now());
   PlannerOptions planner{.starts_in_flight_max = options.starts_in_flight,
                          .until = options.wait ? Until::ended : Until::started,
                          .capacity = capacity};

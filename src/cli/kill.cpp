@@ -62,8 +62,7 @@ void interrupt_all(Session& session, const Invocation& invocation, const std::ve
   const Caller caller = caller_for(invocation);
   for (const Selector& selector : selectors) {
     for (const Interrupted& one : interrupt_runs(selector, session.engine_address(), caller, session.stop()))
-      session.progress().note(
-          fmt::format("interrupted process {}, which was at work on run {}", one.process, one.run));
+      session.progress().note(interrupted_line(one));
   }
 }
 

@@ -208,6 +208,11 @@ std::optional<int> process_at_work(const RunId& run, const Caller& caller) {
   return holder_of(file.number()).process;
 }
 
+std::string interrupted_line(const Interrupted& interrupted) {
+  return fmt::format("interrupted process {}, which was at work on run {}", interrupted.process,
+                     interrupted.run);
+}
+
 std::vector<Interrupted> interrupt_runs(const Selector& selector, const std::string& engine,
                                         const Caller& caller, const std::stop_token& stop) {
   std::vector<Interrupted> interrupted;

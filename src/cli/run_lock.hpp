@@ -53,6 +53,7 @@ struct Interrupted {
   int process = 0;
   std::string run;
 };
+[[nodiscard]] std::string interrupted_line(const Interrupted& interrupted);
 [[nodiscard]] std::vector<Interrupted> interrupt_runs(const Selector& selector, const std::string& engine,
                                                       const Caller& caller, const std::stop_token& stop);
 

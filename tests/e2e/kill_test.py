@@ -80,7 +80,7 @@ def test_kill_ends_a_run_that_still_starts(combu, engine):
     killed = combu("kill")
     running.communicate(timeout=60)
     assert running.returncode == 130
-    assert "interrupted run" in killed.stderr
+    assert "interrupted process" in killed.stderr
     assert engine.names() == set()
 
 
@@ -122,5 +122,5 @@ def test_a_run_that_has_no_containers_yet_is_interrupted(combu, engine, tmp_path
         running.communicate(timeout=60)
     finally:
         running.kill()
-    assert f"(process {running.pid})" in killed.stderr
+    assert f"interrupted process {running.pid}, which was at work on run " in killed.stderr
     assert running.returncode == 130

@@ -142,10 +142,12 @@ def test_a_run_that_waits_is_replaced_by_another(combu, engine):
     refused = combu("run", code=1)
     assert "kill" in refused.stderr and "--replace" in refused.stderr
     assert engine.containers()["one"]["Id"] == before
-    combu("run", "--replace")
+    second = combu("run", "--replace")
+    assert f"interrupted process {first.pid}, which was at work on run " in second.stderr
     assert engine.containers()["one"]["Id"] != before
     _, said = first.communicate(timeout=60)
-    assert first.returncode == 1 and "failed: one: " in said
+    assert first.returncode == 130 and "interrupted: " in said
+    assert "failed: removed by kill" in combu("why", "--run", said.split("run ")[1].split(":")[0], "one").stdout
 
 
 def test_runs_of_one_file_at_the_same_instant(combu, engine):
