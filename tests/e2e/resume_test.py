@@ -76,8 +76,9 @@ class Lab:
 
     def over(self):
         """{trial: container} of those whose end is on record."""
+        names = [name for name, it in self.states().items() if it[0] in ("succeeded", "failed")]
         containers = ids(self.combu.engine)
-        return {name: containers[name] for name, it in self.states().items() if it[0] in ("succeeded", "failed")}
+        return {name: containers[name] for name in names}
 
     def wait_for_state(self, state, *names):
         """Of a run that is on record already."""
