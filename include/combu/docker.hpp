@@ -31,6 +31,9 @@ using DockerEnvironment = std::function<std::optional<std::string>(const std::st
 
 struct DockerOptions {
   Seconds silence_max{120};  // of a call that is not a stream
+  // What a person says of the host's GPUs: more of those that the engine has discovered or NVIDIA's driver
+  // tells of, else which there are. Asked by Engine::gpus.
+  std::function<std::vector<Gpu>()> gpus = [] { return std::vector<Gpu>(); };
 };
 
 // Connects at the first call, not here. One connection for each call at a time, kept and used again. A

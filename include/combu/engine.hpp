@@ -24,10 +24,21 @@ struct Run {
   Experiment experiment;
 };
 
+// A device of the engine's host that attempts can be given.
+struct Gpu {
+  std::string id;  // as attempts hold it: a CDI device's name ("nvidia.com/gpu=0"), or NVIDIA's number ("0")
+  std::string uuid;  // this and what follows as far as it is known
+  std::string kind;  // its model: "NVIDIA H100 80GB HBM3"
+  Bytes memory;
+  bool operator==(const Gpu&) const = default;
+};
+// Whether a person means it by this name: its id, that without the kind of device ("0"), or its UUID.
+[[nodiscard]] bool is_called(const Gpu& gpu, const std::string& name);
+
 struct Facts {
   std::string engine;  // "Docker Engine 20.10.24 (API 1.41)"
   std::string address;
-  Slots capacity;  // what its host has
+  Slots capacity;  // what its host has, but for GPUs
 };
 
 enum class Phase {
@@ -54,7 +65,7 @@ struct Sighting {
   Instant created_at{};          // the epoch when not told
   std::string status;            // the engine's words for people: "Up 3 minutes"
   bool service = false;          // Trial::service of it
-  Slots slots;                   // Trial::slots of it
+  Slots slots;                   // what it holds
   bool oom = false;              // of an ended one: it, or a process in it, was killed for memory
   bool stopped = false;          // of an ended one: a signal was sent to it, through the engine or by it
 };
@@ -109,6 +120,9 @@ class Engine {
 
   [[nodiscard]] virtual Facts facts(std::stop_token stop) = 0;
 
+  // Those that can be given to attempts, in the host's order; none when it knows of none.
+  [[nodiscard]] virtual std::vector<Gpu> gpus(std::stop_token stop) = 0;
+
   // All that it would refuse of `run`, with the trial or the field's path as subject: a name or a port in use
   // by what is not this experiment's, a field it cannot honour. One listing, not one request a trial. Changes
   // nothing.
@@ -123,7 +137,8 @@ class Engine {
 
   // Hands an attempt to the engine. Returns what is known of it already: on a single host that it runs;
   // nullopt where a later change will tell. A repeat after a lost answer adopts what is there; an earlier
-  // attempt of the same trial and run that is over makes room. Throws Error:
+  // attempt of the same trial and run that is over makes room. Where another attempt, of whatever run and
+  // user, holds one of trial.slots.gpus, nothing is started, and that one is returned. Throws Error:
   // refused, conflict, not_found, unavailable, timeout.
   virtual std::optional<Sighting> start(const Run& run, const Trial& trial, int attempt,
                                         std::stop_token stop) = 0;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -40,7 +41,8 @@ inline constexpr std::size_t k_trial_state_count = 9;
 struct Begin {};  // the first one
 struct StartAnswered {
   TrialIndex trial;
-  std::optional<Sighting> seen;  // what the engine knew at once
+  std::optional<Sighting>
+      seen;  // what the engine knew at once; of another attempt that holds one of its GPUs
 };
 struct StartFailed {
   TrialIndex trial;
@@ -80,7 +82,7 @@ using Event = std::variant<Begin, StartAnswered, StartFailed, StopAnswered, Stop
 struct StartCommand {
   TrialIndex trial;
   int attempt = 1;
-  Slots slots;  // more than the file says after an attempt that was out of memory
+  Slots slots;  // with named GPUs, and more memory than the file says after an attempt that was out of it
 };
 struct StopCommand {
   TrialIndex trial;
@@ -141,6 +143,7 @@ struct PlannerOptions {
   std::size_t starts_in_flight_max = 8;
   Until until = Until::started;
   std::optional<Slots> capacity;  // what all runs on the engine share; nullopt: not bounded
+  std::vector<Gpu> gpus;          // what is known of those in it
   // By trial; empty: the run begins. Else it goes on: nothing starts before a listing has told what became of
   // what ran, and what has ended meanwhile may have ended with its host.
   std::vector<Past> past;
@@ -150,16 +153,22 @@ struct PlannerOptions {
 // Whether somebody must stay while this trial runs: for its retries, its timeout, the run's deadline.
 [[nodiscard]] bool is_watched(const Experiment& experiment, const Trial& trial);
 
-// The trials that could never start: they want more slots than `capacity` holds.
-[[nodiscard]] std::vector<Error> check_slots(const Experiment& experiment, const Slots& capacity);
+// The trials that could never start: they want more slots than `capacity` holds. `gpus`: what is known of
+// those in it.
+[[nodiscard]] std::vector<Error> check_slots(const Experiment& experiment, const Slots& capacity,
+                                             std::span<const Gpu> gpus);
 
 // Belongs to one thread. `experiment` and `plan` outlive it.
 //
 // Of the ready trials the one with the highest priority starts first, among equals the first by
 // Experiment::order, as soon as its slots are free; Experiment::parallel_max bounds the attempts alive that
-// are no services. One that waits for slots is overtaken by others that fit, but only k_overtakes_max times:
-// then nothing starts before it, unless what it waits for is held by services or other runs, which may hold
-// it for ever. Sightings of other runs' attempts (of a wider selector) are what these hold.
+// are no services. One that waits for slots is overtaken by others that fit and would take of what it waits
+// for, but only k_overtakes_max times: then none of these starts before it, unless what it waits for is held
+// by services or other runs, which may hold it for ever. Sightings of other runs' attempts (of a wider
+// selector) are what these hold.
+//
+// Each attempt gets GPUs by name. One that another process has taken a moment before is left to it, and the
+// trial waits again.
 //
 // A failed attempt is followed by the next as Trial::retries says; an attempt that takes too long is stopped.
 // After Experiment::failures_max failed trials nothing more starts, and what runs goes on; at its deadline

@@ -31,6 +31,7 @@ struct Faults {
   double change_repeated = 0;  // it is told twice
   double change_held = 0;      // it is told after the one that follows it
   double out_of_memory = 0;    // an attempt ends with 137 half-way
+  double gpu_taken = 0;        // somebody else takes a GPU just before a start, for a while
   double crash =
       0;  // after a call the engine dies for `crash_for`; what runs is killed unless `live_restore`
   Seconds crash_for{2};
@@ -41,6 +42,7 @@ struct SimulationOptions {
   std::uint64_t seed = 1;
   Seconds start_takes{0.05};  // of one start; each takes 0.5 to 1.5 times as long
   Seconds trial_takes{1};     // of a command that the model does not know
+  std::size_t gpus = 0;       // of 16 GiB each, "0", "1", …
   // Seconds of the model for one of ours; 0: as fast as can be, every wait is skipped. Only for
   // open_simulated().
   double speed = 1;
@@ -66,6 +68,8 @@ class World {
 
   // How long the next start takes.
   [[nodiscard]] Seconds draw_latency();
+
+  [[nodiscard]] std::vector<Gpu> gpus() const;
 
   // The engine's verbs, done at `now` at once; errors and promises as in engine.hpp.
   [[nodiscard]] std::vector<Error> check(const Run& run, Instant now);
@@ -152,6 +156,8 @@ class World {
   void emit(const Sighting& sighting);
   void deliver(const Sighting& sighting);
   [[nodiscard]] const Container* find(const Key& key) const;
+  [[nodiscard]] const Container* holder_of(const std::vector<std::string>& gpus) const;
+  const Container& add_rival(const std::string& gpu, Instant now);
   [[nodiscard]] std::optional<Error> port_conflict(const Trial& trial, const std::string& experiment) const;
 
   SimulationOptions options_;

@@ -61,6 +61,7 @@ enum class Pull { missing, always, never };
 struct Slots {
   Cpus cpus;
   Bytes memory;
+  std::vector<std::string> gpus;  // by Gpu::id; of a trial none before it is started
   bool operator==(const Slots&) const = default;
   Slots& operator+=(const Slots& other);
   Slots& operator-=(const Slots& other);
@@ -68,8 +69,21 @@ struct Slots {
   // Whether these could be taken out of `free`. What asks for nothing fits everywhere.
   [[nodiscard]] bool fit(const Slots& free) const;
 };
-// "1.5 CPUs, 512 MiB of memory"; "nothing" when empty.
+// "1.5 CPUs, 512 MiB of memory, GPU 0"; "nothing" when empty.
 [[nodiscard]] std::string to_string(const Slots& slots);
+
+// Which GPUs an attempt is to have, each for itself alone.
+struct GpuWish {
+  std::size_t count = 0;
+  bool all = false;              // of those that are meant, instead of a number
+  std::vector<std::string> ids;  // only these are meant: the engine's names or numbers of them, or UUIDs
+  Bytes memory;                  // only those that have so much
+  std::string kind;              // only those whose model holds this, whatever the case: "a100"
+  auto operator<=>(const GpuWish&) const = default;
+  [[nodiscard]] bool empty() const { return count == 0 && !all; }
+};
+// "2 GPUs with 20 GiB or more"
+[[nodiscard]] std::string to_string(const GpuWish& wish);
 
 enum class Order { file, random };
 
@@ -120,6 +134,7 @@ struct Trial {
   bool service = false;  // stands beside the trials: its end is not waited for, `run --wait` stops it when
                          // its work is done
   Slots slots;           // reserved and enforced
+  GpuWish gpus;          // like these
   Bytes shm_size;        // of /dev/shm; 0: the engine's default
   int priority = 0;      // of those that are ready the highest first
   Retries retries;

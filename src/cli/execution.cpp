@@ -48,6 +48,12 @@ bool any_lives(Session& session, const std::vector<Sighting>& earlier) {
   });
 }
 
+// What a run's attempts may hold together with all others on the engine.
+struct Capacity {
+  Slots slots;
+  std::vector<Gpu> gpus;
+};
+
 Error still_lives(const Experiment& experiment, const std::vector<Sighting>& earlier,
                   std::string_view engine) {
   const auto count = std::count_if(earlier.begin(), earlier.end(),
@@ -59,10 +65,13 @@ Error still_lives(const Experiment& experiment, const std::vector<Sighting>& ear
 }
 
 // What the engine and the caller's folders would refuse, all of it. Nothing is made.
-std::vector<Error> look_ahead(Session& session, const Loaded& loaded, const std::optional<Slots>& capacity) {
+std::vector<Error> look_ahead(Session& session, const Loaded& loaded,
+                              const std::optional<Capacity>& capacity) {
   session.progress().phase("checking");
   std::vector<Error> errors = session.engine().check(loaded.run, session.stop());
-  if (capacity) std::ranges::move(check_slots(loaded.run.experiment, *capacity), std::back_inserter(errors));
+  if (capacity)
+    std::ranges::move(check_slots(loaded.run.experiment, capacity->slots, capacity->gpus),
+                      std::back_inserter(errors));
   std::ranges::move(check_host_paths(loaded.run.experiment), std::back_inserter(errors));
   return errors;
 }
@@ -135,13 +144,15 @@ bool has_failed(const Experiment& experiment, const Outcome& outcome, Until unti
   });
 }
 
-// "2,4GiB", "2" or "4GiB": CPUs, memory, or both.
+// "2,4GiB,gpu=0": CPUs, memory, and GPUs, of each whatever is wanted.
 Slots reserve_option(const std::string& text) {
   Slots reserve;
   for (std::size_t at = 0; at <= text.size() && !text.empty();) {
     const std::size_t end = std::min(text.find(',', at), text.size());
     const std::string part = text.substr(at, end - at);
-    if (part.find_first_not_of("0123456789.") == std::string::npos && !part.empty()) {
+    if (part.starts_with("gpu=")) {
+      reserve.gpus.push_back(part.substr(4));
+    } else if (part.find_first_not_of("0123456789.") == std::string::npos && !part.empty()) {
       reserve.cpus = cpus_option("--reserve", part);
     } else {
       reserve.memory = bytes_option("--reserve", part);
@@ -151,15 +162,29 @@ Slots reserve_option(const std::string& text) {
   return reserve;
 }
 
-// What the run's attempts may hold together with all others on the engine; nullopt when none of them asks for
-// slots.
-std::optional<Slots> capacity_for(Session& session, const Experiment& experiment, const RunOptions& options) {
+// The engine's GPUs but for those that are reserved. Throws Error(invalid) for one that it does not have.
+std::vector<Gpu> gpus_for(Session& session, const std::vector<std::string>& reserved) {
+  std::vector<Gpu> gpus = session.engine().gpus(session.stop());
+  for (const std::string& id : reserved)
+    if (std::erase_if(gpus, [&](const Gpu& gpu) { return is_called(gpu, id); }) == 0)
+      throw Error(ErrorKind::invalid, "--reserve", fmt::format("the engine has no GPU {}", shortened(id)));
+  return gpus;
+}
+
+// nullopt when none of the trials asks for slots.
+std::optional<Capacity> capacity_for(Session& session, const Experiment& experiment,
+                                     const RunOptions& options) {
   const Slots reserve = reserve_option(options.reserve);
-  const bool asked =
-      std::ranges::any_of(experiment.trials, [](const Trial& trial) { return !trial.slots.empty(); });
+  const bool gpus_asked =
+      std::ranges::any_of(experiment.trials, [](const Trial& trial) { return !trial.gpus.empty(); });
+  const bool asked = gpus_asked || std::ranges::any_of(experiment.trials, [](const Trial& trial) {
+                       return !trial.slots.empty();
+                     });
   if (!asked) return std::nullopt;
-  Slots capacity = session.engine().facts(session.stop()).capacity;
-  capacity -= reserve;
+  Capacity capacity{.slots = session.engine().facts(session.stop()).capacity, .gpus = {}};
+  capacity.slots -= reserve;
+  if (gpus_asked) capacity.gpus = gpus_for(session, reserve.gpus);
+  for (const Gpu& gpu : capacity.gpus) capacity.slots.gpus.push_back(gpu.id);
   return capacity;
 }
 
@@ -255,7 +280,7 @@ int execute(Session& session, Record& record, const Loaded& loaded, const RunOpt
             Earlier earlier, const std::function<std::optional<Standing>()>& enter) {
   const Experiment& experiment = loaded.run.experiment;
   std::unique_ptr<RunLock> starts = take_lock(LockScope::starts, session, loaded);
-  const std::optional<Slots> capacity = capacity_for(session, experiment, options);
+  const std::optional<Capacity> capacity = capacity_for(session, experiment, options);
   std::vector<Sighting> others =
       session.engine().list({.experiment = experiment.name}, Look::once, session.stop());
   std::erase_if(others, [&](const Sighting& seen) { return seen.key.run == loaded.run.id; });
@@ -279,7 +304,8 @@ int execute(Session& session, Record& record, const Loaded& loaded, const RunOpt
     if (!record.runs({.id = run}, 1).empty()) record.kill(run, real_clock().now());
   PlannerOptions planner{.starts_in_flight_max = options.starts_in_flight,
                          .until = options.wait ? Until::ended : Until::started,
-                         .capacity = capacity};
+                         .capacity = capacity ? std::optional(capacity->slots) : std::nullopt,
+                         .gpus = capacity ? capacity->gpus : std::vector<Gpu>()};
   if (standing) {
     planner.past = standing->past;
     planner.began_at = standing->working_since;

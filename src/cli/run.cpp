@@ -74,7 +74,7 @@ void add_run(CLI::App& app, const Invocation& invocation, Action& action) {
       ->allow_extra_args(false);
   command
       ->add_option("--reserve", options->run.reserve,
-                   "CPUs, memory or both (2,4GiB) of the engine's that no trial gets")
+                   "CPUs, memory and GPUs (2,4GiB,gpu=0) of the engine's that no trial gets")
       ->type_name("SLOTS");
   command
       ->add_option("--run-id", options->run_id, "The run's id, and what replaces \"UUID\"; else a random one")

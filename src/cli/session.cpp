@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "cli/config.hpp"
 #include "cli/environment.hpp"
 #include "combu/docker.hpp"
 #include "combu/simulated.hpp"
@@ -24,7 +25,7 @@ std::unique_ptr<Engine> open_engine(const std::string& given, std::string& sourc
   const DockerPlace place = find_docker(environment, given);
   address = place.address.text();
   source = place.source;
-  return open_docker(place);
+  return open_docker(place, {.gpus = [address] { return configured_gpus(address); }});
 }
 
 std::ofstream open_trace(const std::string& file) {

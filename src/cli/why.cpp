@@ -109,9 +109,16 @@ class Explanation {
     const auto alive = std::ranges::count_if(past_, is_alive);
     if (experiment_.parallel_max > 0 && alive >= static_cast<std::ptrdiff_t>(experiment_.parallel_max))
       return fmt::format("waits for a place: {} attempts are alive, as many as may (parallel)", alive);
-    const Slots& slots = experiment_.trials[trial].slots;
-    if (!slots.empty()) return fmt::format("waits for {}{}", to_string(slots), holders());
+    if (const auto slots = slots_text(trial)) return fmt::format("waits for {}{}", *slots, holders());
     return "waits for its turn among the starts in flight";
+  }
+
+  // nullopt where it asks for none.
+  [[nodiscard]] std::optional<std::string> slots_text(TrialIndex trial) const {
+    const Trial& it = experiment_.trials[trial];
+    if (it.gpus.empty() && it.slots.empty()) return std::nullopt;
+    if (it.gpus.empty()) return to_string(it.slots);
+    return it.slots.empty() ? to_string(it.gpus) : to_string(it.slots) + ", " + to_string(it.gpus);
   }
 
   // What is not so yet of a trial that this one depends on.
@@ -142,8 +149,8 @@ class Explanation {
   [[nodiscard]] std::string holders() const {
     std::vector<std::string> texts;
     for (TrialIndex trial = 0; trial < past_.size(); ++trial)
-      if (is_alive(past_[trial]) && !experiment_.trials[trial].slots.empty())
-        texts.push_back(fmt::format("`{}` ({})", name(trial), to_string(experiment_.trials[trial].slots)));
+      if (const auto slots = slots_text(trial); slots && is_alive(past_[trial]))
+        texts.push_back(fmt::format("`{}` ({})", name(trial), *slots));
     for (const Sighting& other : others_())
       texts.push_back(
           fmt::format("`{}` of {} ({})", other.key.trial, other.experiment, to_string(other.slots)));

@@ -25,6 +25,7 @@ struct SystemFacts {
   std::string product;  // "Docker Engine", "Podman Engine"
   std::string version;
   Slots capacity;
+  std::vector<std::string> cdi_devices;  // their names; none before API 1.50
 };
 [[nodiscard]] SystemFacts get_system(Connections& engine,
                                      const std::stop_token& stop);  // GET /version and /info
@@ -67,8 +68,12 @@ struct ContainerSummary {
   std::vector<PublishedPort> ports;
   std::vector<std::string> networks;  // those it is on, by their names
 };
-// GET /containers/json?all=1: those that have all of the labels ("name" or "name=value").
-void list_containers(Connections& engine, const std::vector<std::string>& label_filters,
+struct ContainerFilters {
+  std::vector<std::string> labels = {};  // those that have all of them: "name" or "name=value"
+  std::vector<std::string> states = {};  // those in one of them: "created", "running"; none: all
+};
+// GET /containers/json?all=1
+void list_containers(Connections& engine, const ContainerFilters& filters,
                      const std::function<void(ContainerSummary&&)>& take, const std::stop_token& stop);
 
 struct ContainerFacts {
@@ -102,6 +107,10 @@ void stop_container(Connections& engine, const std::string& id, std::optional<Se
 // for its end. One that is gone is success.
 void remove_container(Connections& engine, const std::string& id, const std::string& subject,
                       const std::stop_token& stop);
+
+// DELETE /containers/{id}?v=1; false when it runs, or is being removed already.
+[[nodiscard]] bool remove_unstarted_container(Connections& engine, const std::string& id,
+                                              const std::stop_token& stop);
 
 enum class LogFormat { raw, frames };
 // GET /containers/{id}/logs

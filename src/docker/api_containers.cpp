@@ -81,10 +81,13 @@ std::string moment_parameter(Instant moment) {
   return fmt::format("{}.{:09}", nanos / k_second, nanos % k_second);
 }
 
-void list_containers(Connections& engine, const std::vector<std::string>& label_filters,
+void list_containers(Connections& engine, const ContainerFilters& filters,
                      const std::function<void(ContainerSummary&&)>& take, const std::stop_token& stop) {
   HttpRequest request = request_of(engine, "GET", "/containers/json?all=1");
-  if (!label_filters.empty()) request.target += "&" + filters_parameter({{"label", label_filters}});
+  json parameter = json::object();
+  if (!filters.labels.empty()) parameter["label"] = filters.labels;
+  if (!filters.states.empty()) parameter["status"] = filters.states;
+  if (!parameter.empty()) request.target += "&" + filters_parameter(parameter);
   JsonPieces containers([&](std::string_view text) { take(summary_of(json::parse(text))); });
   request.sink = [&](std::string_view bytes) {
     containers.feed(bytes);
@@ -144,6 +147,13 @@ void stop_container(Connections& engine, const std::string& id, std::optional<Se
   }
   const HttpResponse response = engine.send(std::move(request), stop);
   if (response.status == 204 || response.status == 304 || response.status == 404) return;
+  throw error_of(response, id);
+}
+
+bool remove_unstarted_container(Connections& engine, const std::string& id, const std::stop_token& stop) {
+  const HttpResponse response = engine.send(request_of(engine, "DELETE", "/containers/" + id + "?v=1"), stop);
+  if (response.status == 204 || response.status == 200 || response.status == 404) return true;
+  if (response.status == 409) return false;
   throw error_of(response, id);
 }
 

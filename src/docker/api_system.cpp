@@ -37,6 +37,9 @@ SystemFacts get_system(Connections& engine, const std::stop_token& stop) {
     constexpr std::int64_t k_nano = 1'000'000'000;
     facts.capacity = {Cpus{info.at("NCPU").get<std::int64_t>() * k_nano},
                       Bytes{info.at("MemTotal").get<std::int64_t>()}};
+    const json devices = info.value("DiscoveredDevices", json());
+    for (const json& device : devices.is_array() ? devices : json::array())
+      if (text_at(device, "Source") == "cdi") facts.cdi_devices.push_back(text_at(device, "ID"));
     return facts;
   });
 }

@@ -26,7 +26,7 @@ struct ApiVersion {
 
 inline constexpr ApiVersion k_api_oldest{1, 41};  // Docker Engine 20.10
 inline constexpr ApiVersion k_api_newest{
-    1, 47};  // the newest whose changes were read; engines serve older ones too
+    1, 51};  // the newest whose changes were read; engines serve older ones too
 
 class Connections {
  public:

@@ -75,6 +75,18 @@ void add_networks(json& body, const Trial& trial, NetworksAtCreate networks) {
   }
 }
 
+// One request for each way in which the engine is asked for devices: CDI's names hold a "=", else they are
+// NVIDIA's. A number of devices instead would give every container the first ones.
+void add_gpus(json& host, const Trial& trial) {
+  json cdi = json::array();
+  json nvidia = json::array();
+  for (const std::string& id : trial.slots.gpus)
+    (id.find('=') == std::string::npos ? nvidia : cdi).push_back(id);
+  if (!cdi.empty()) host["DeviceRequests"].push_back({{"Driver", "cdi"}, {"DeviceIDs", std::move(cdi)}});
+  if (!nvidia.empty())
+    host["DeviceRequests"].push_back({{"DeviceIDs", std::move(nvidia)}, {"Capabilities", {{"gpu"}}}});
+}
+
 // What the section says wins: objects are merged field by field, other values replaced. Mounts and Env are
 // added to, so that a section never loses what the trial's own fields ask for.
 void merge(json& into, const json& section) {
@@ -110,6 +122,7 @@ json container_json(const Run& run, const Trial& trial, int attempt, NetworksAtC
   if (trial.slots.cpus.nano > 0) host["NanoCpus"] = trial.slots.cpus.nano;
   if (trial.slots.memory.count > 0) host["Memory"] = trial.slots.memory.count;
   if (trial.shm_size.count > 0) host["ShmSize"] = trial.shm_size.count;
+  add_gpus(host, trial);
   add_volumes(host, trial);
   add_ports(body, trial);
   add_networks(body, trial, networks);

@@ -26,6 +26,8 @@ namespace {
 constexpr std::size_t k_looks_in_flight = 8;
 constexpr Seconds k_past{300};
 
+}  // namespace
+
 Sighting sighting_of(ContainerSummary&& container, Identity&& identity) {
   const Status status = parse_status(container.state, container.status);
   Sighting sighting;
@@ -43,6 +45,8 @@ Sighting sighting_of(ContainerSummary&& container, Identity&& identity) {
   sighting.status = std::move(container.status);
   return sighting;
 }
+
+namespace {
 
 std::string attribute(const ContainerEvent& event, const char* name) {
   const auto at = event.attributes.find(name);
@@ -114,7 +118,9 @@ std::string holder_text(const std::string& name, const std::string& image, const
 }
 
 DockerEngine::DockerEngine(const DockerPlace& place, DockerOptions options)
-    : connections_(place.address, options), config_folder_(place.config_folder) {}
+    : connections_(place.address, options),
+      config_folder_(place.config_folder),
+      configured_gpus_(options.gpus) {}
 
 Facts DockerEngine::facts(std::stop_token stop) {
   const SystemFacts system = get_system(connections_, stop);
@@ -130,7 +136,7 @@ std::vector<Sighting> DockerEngine::list(const Selector& selector, Look look, st
   const TrialFilter filter(selector);
   std::vector<Sighting> sightings;
   list_containers(
-      connections_, label_filters(selector),
+      connections_, {.labels = label_filters(selector)},
       [&](ContainerSummary&& container) {
         std::optional<Identity> identity = identity_of(container.labels, container.name);
         if (!identity || !filter.selects(identity->key.trial)) return;
@@ -222,7 +228,7 @@ bool DockerEngine::was_out_of_memory(const std::string& id, const std::stop_toke
 std::vector<std::string> DockerEngine::ids_of(const Key& key, const std::stop_token& stop) {
   std::vector<std::string> ids;
   list_containers(
-      connections_, label_filters(key),
+      connections_, {.labels = label_filters(key)},
       [&](ContainerSummary&& container) {
         if (identity_of(container.labels, container.name)) ids.push_back(std::move(container.id));
       },

@@ -30,12 +30,13 @@ class Signals {
 };
 
 // include/combu/engine.hpp holds for each verb. By verb: docker_engine.cpp, start.cpp, check.cpp,
-// prepare.cpp, release.cpp.
+// prepare.cpp, gpus.cpp, release.cpp.
 class DockerEngine : public Engine {
  public:
   DockerEngine(const DockerPlace& place, DockerOptions options);
 
   Facts facts(std::stop_token stop) override;
+  std::vector<Gpu> gpus(std::stop_token stop) override;
   std::vector<Error> check(const Run& run, std::stop_token stop) override;
   std::vector<Error> prepare(const Run& run, const std::function<void(const Preparation&)>& tell,
                              std::stop_token stop) override;
@@ -63,6 +64,9 @@ class DockerEngine : public Engine {
   Sighting start_once(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
   Place create_or_adopt(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
   ContainerFacts holder_of_name(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
+  std::optional<Sighting> rival_of(const std::string& id, const std::vector<std::string>& gpus,
+                                   const std::stop_token& stop);
+  [[nodiscard]] bool lives(const std::string& id, const std::stop_token& stop);
   void add_to_created(const std::string& id, const Trial& trial, const std::stop_token& stop);
   std::vector<NetworkSummary> networks_to_release(const Selector& selector, const std::set<std::string>& used,
                                                   const std::stop_token& stop);
@@ -72,7 +76,10 @@ class DockerEngine : public Engine {
   Connections connections_;
   Signals signals_;
   std::string config_folder_;
+  std::function<std::vector<Gpu>()> configured_gpus_;
 };
+
+[[nodiscard]] Sighting sighting_of(ContainerSummary&& container, Identity&& identity);
 
 // "x (image y)", and of which experiment: who holds a name or a port.
 [[nodiscard]] std::string holder_text(const std::string& name, const std::string& image,

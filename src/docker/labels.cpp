@@ -1,6 +1,10 @@
 #include "docker/labels.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <charconv>
+#include <sstream>
 
 namespace combu::docker {
 namespace {
@@ -25,8 +29,10 @@ std::optional<RunId> parse_run(const std::string& text) {
 }
 
 // What another version of combu may have written otherwise holds nothing that can be counted.
-Slots parse_slots(const std::string& cpus, const std::string& memory) {
+Slots parse_slots(const std::string& cpus, const std::string& memory, const std::string& gpus) {
   Slots slots;
+  std::istringstream ids(gpus);
+  for (std::string id; std::getline(ids, id, ',');) slots.gpus.push_back(id);
   try {
     if (!cpus.empty()) slots.cpus = parse_cpus(cpus);
     if (!memory.empty()) slots.memory = parse_bytes(memory);
@@ -50,6 +56,7 @@ Labels labels_of(const Run& run, const Trial& trial, int attempt) {
   labels[k_label_service] = trial.service ? "true" : "false";
   labels[k_label_cpus] = to_string(trial.slots.cpus);
   labels[k_label_memory] = std::to_string(trial.slots.memory.count);
+  labels[k_label_gpus] = fmt::format("{}", fmt::join(trial.slots.gpus, ","));
   return labels;
 }
 
@@ -64,7 +71,7 @@ std::optional<Identity> identity_of(const Labels& labels, std::string_view name)
                     value(k_label_experiment),
                     value(k_label_file),
                     value(k_label_service) == "true",
-                    parse_slots(value(k_label_cpus), value(k_label_memory))};
+                    parse_slots(value(k_label_cpus), value(k_label_memory), value(k_label_gpus))};
   if (!run || !attempt || identity.experiment.empty() || name.empty() || value(k_label_trial) != name)
     return std::nullopt;
   identity.key = {*run, std::string(name), *attempt};

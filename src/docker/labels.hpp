@@ -23,6 +23,7 @@ inline constexpr const char* k_label_attempt = "combu.attempt";
 inline constexpr const char* k_label_service = "combu.service";  // "true" or "false"
 inline constexpr const char* k_label_cpus = "combu.cpus";      // "1.5": what it holds of the host, as others
 inline constexpr const char* k_label_memory = "combu.memory";  // bytes     count it; 0: nothing
+inline constexpr const char* k_label_gpus = "combu.gpus";      // "0,1": Gpu::id of each; empty: none
 
 using Labels = std::map<std::string, std::string, std::less<>>;
 

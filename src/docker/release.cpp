@@ -47,7 +47,7 @@ Released DockerEngine::release(const Selector& selector,
   std::vector<Removed> selected;
   const TrialFilter filter(selector);
   list_containers(
-      connections_, label_filters(selector),
+      connections_, {.labels = label_filters(selector)},
       [&](ContainerSummary&& container) {
         const std::optional<Identity> identity = identity_of(container.labels, container.name);
         if (!identity || !filter.selects(container.name)) return;

@@ -24,6 +24,8 @@ Sighting sighting_of(const Run& run, const Trial& trial, int attempt, std::strin
   sighting.image = trial.image;
   sighting.phase = Phase::running;
   sighting.status = "started";
+  sighting.service = trial.service;
+  sighting.slots = trial.slots;
   return sighting;
 }
 
@@ -37,6 +39,7 @@ Sighting sighting_of(const Run& run, const Trial& trial, int attempt, const Cont
     sighting.oom = container.oom;
   }
   sighting.status = container.state;
+  if (const auto identity = identity_of(container.labels, trial.name)) sighting.slots = identity->slots;
   return sighting;
 }
 
@@ -70,20 +73,28 @@ std::optional<Sighting> DockerEngine::start(const Run& run, const Trial& trial, 
 
 Sighting DockerEngine::start_once(const Run& run, const Trial& trial, int attempt,
                                   const std::stop_token& stop) {
-  Place place = create_or_adopt(run, trial, attempt, stop);
+  const Place place = create_or_adopt(run, trial, attempt, stop);
   if (place.nothing_to_start) return *place.nothing_to_start;
+  const bool claims = !trial.slots.gpus.empty();
+  if (claims) {
+    if (auto rival = rival_of(place.id, trial.slots.gpus, stop)) {
+      remove_container(connections_, place.id, trial.name, stop);
+      return *rival;
+    }
+  }
   add_to_created(place.id, trial, stop);
   try {
     // Where this is refused the created container stays: a listing shows it, and a release removes it.
     start_container(connections_, place.id, trial.name, stop);
   } catch (const Error& error) {
-    if (!place.was_there || error.kind() != ErrorKind::refused) throw;
     // An engine that died in the middle of a start may be unable to start that container ever again ("task …:
-    // already exists", 20.10): it is made anew.
-    remove_container(connections_, place.id, trial.name, stop);
-    place = create_or_adopt(run, trial, attempt, stop);
-    add_to_created(place.id, trial, stop);
-    start_container(connections_, place.id, trial.name, stop);
+    // already exists", 20.10). And a claim that was too old has been removed by whoever wanted its GPU.
+    const bool is_of_no_use = place.was_there && error.kind() == ErrorKind::refused;
+    const bool was_removed =
+        claims && error.kind() == ErrorKind::not_found && !inspect_container(connections_, place.id, stop);
+    if (claims || is_of_no_use) remove_container(connections_, place.id, trial.name, stop);
+    if (!is_of_no_use && !was_removed) throw;
+    return start_once(run, trial, attempt, stop);
   }
   return sighting_of(run, trial, attempt, place.id);
 }
@@ -97,6 +108,11 @@ DockerEngine::Place DockerEngine::create_or_adopt(const Run& run, const Trial& t
   if (created.status != 409) throw refusal_of_create(created, trial);
   const ContainerFacts holder = holder_of_name(run, trial, attempt, stop);
   if (is_earlier_attempt(holder, run, trial, attempt)) {
+    remove_container(connections_, holder.id, trial.name, stop);
+    return create_or_adopt(run, trial, attempt, stop);
+  }
+  const std::optional<Identity> identity = identity_of(holder.labels, trial.name);
+  if (holder.state == "created" && identity && identity->slots.gpus != trial.slots.gpus) {
     remove_container(connections_, holder.id, trial.name, stop);
     return create_or_adopt(run, trial, attempt, stop);
   }

@@ -19,6 +19,10 @@ class Trace : public Engine {
   Facts facts(std::stop_token stop) override {
     return traced("facts", "", [&] { return engine_.facts(stop); });
   }
+
+  std::vector<Gpu> gpus(std::stop_token stop) override {
+    return traced("gpus", "", [&] { return engine_.gpus(stop); });
+  }
   std::vector<Error> check(const Run& run, std::stop_token stop) override {
     return traced("check", run.id.text(), [&] { return engine_.check(run, stop); });
   }

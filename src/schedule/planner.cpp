@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include "combu/schedule.hpp"
 #include "schedule/canaries.hpp"
 #include "schedule/failure.hpp"
+#include "schedule/gpus.hpp"
 #include "schedule/ready.hpp"
 #include "schedule/timers.hpp"
 
@@ -49,6 +51,9 @@ struct Progress {
 // An engine that is shut down gives what it stops ten to fifteen seconds (moby: daemon/config,
 // DefaultShutdownTimeout), and a run bears its absence for a minute (RetryPolicy::give_up).
 constexpr Seconds k_verdict_after{75};
+
+// Whoever has claimed a GPU starts what it is for within a moment, or is dead.
+constexpr Seconds k_claim_believed{10};
 
 std::string_view unmet_words(Condition condition) {
   switch (condition) {
@@ -141,6 +146,10 @@ struct Planner::Impl {
 
   void on(const StartAnswered& event) {
     answered(event.trial);
+    if (event.seen && (event.seen->key.run != run || event.seen->key.trial != name(event.trial))) {
+      lose_claim(event.trial, *event.seen);
+      return;
+    }
     // One that has ended already was started by an earlier call, whose answer was lost.
     if (event.seen) see(event.trial, *event.seen, event.seen->phase == Phase::ended);
     if (known[event.trial].doom != Cause::none) command_stop(event.trial);
@@ -210,16 +219,7 @@ struct Planner::Impl {
         see(*trial, sighting, after_break);
       }
     }
-    for (const TrialIndex trial : std::exchange(unsure, {})) {
-      if (known[trial].state != TrialState::starting) continue;
-      if (known[trial].doom != Cause::none) {
-        attempt_failed(trial, known[trial].doom, std::nullopt);
-        continue;
-      }
-      give_back_slots(trial);
-      enter_line(trial);
-      tell({.trial = trial, .state = TrialState::ready});
-    }
+    for (const TrialIndex trial : std::exchange(unsure, {})) take_back_start(trial);
     for (TrialIndex trial = 0; trial < known.size(); ++trial) {
       if (!listed[trial] && known[trial].state == TrialState::running && known[trial].seen_at < listings) {
         vanish(trial);
@@ -301,9 +301,53 @@ struct Planner::Impl {
     if (sighting.slots.empty() || sighting.phase == Phase::created) return;
     Other& other = others[sighting.id];
     const bool runs = sighting.phase == Phase::running && !other.is_over;
-    if (runs && !other.holds) held_by_others += sighting.slots;
-    if (!runs && other.holds) held_by_others -= sighting.slots;
-    other = {.holds = runs, .is_over = !runs};
+    hold(other, runs ? sighting.slots : Slots{});
+    other.is_claim = false;
+    other.is_over = !runs;
+  }
+
+  struct Other {
+    Slots holds;
+    bool is_claim = false;  // it has not been seen to run
+    bool is_over = false;
+  };
+  void hold(Other& other, Slots slots) {
+    held_by_others -= other.holds;
+    held_by_others += slots;
+    other.holds = std::move(slots);
+  }
+
+  // Its GPUs are left to `winner`, and it waits for others, or for these to be free again.
+  void lose_claim(TrialIndex trial, const Sighting& winner) {
+    if (known[trial].state != TrialState::starting) return;
+    Other& other = others[winner.id];
+    if (!other.is_over && other.holds.empty()) {
+      hold(other, {.gpus = winner.slots.gpus});
+      other.is_claim = true;
+      claims.push_back(winner.id);
+      set_timer(schedule::Timer::Kind::claim, trial, k_claim_believed);
+    }
+    take_back_start(trial);
+  }
+
+  void forget_claim() {
+    const auto claimant = others.find(claims.front());
+    claims.pop_front();
+    if (claimant == others.end() || !claimant->second.is_claim) return;
+    hold(claimant->second, {});
+    others.erase(claimant);
+  }
+
+  // It turns out that nothing has been started.
+  void take_back_start(TrialIndex trial) {
+    if (known[trial].state != TrialState::starting) return;
+    if (known[trial].doom != Cause::none) {
+      attempt_failed(trial, known[trial].doom, std::nullopt);
+      return;
+    }
+    give_back_slots(trial);
+    enter_line(trial);
+    tell({.trial = trial, .state = TrialState::ready});
   }
 
   void see(TrialIndex trial, const Sighting& sighting, bool after_a_break) {
@@ -319,6 +363,7 @@ struct Planner::Impl {
       return;
     }
     id = sighting.id;
+    correct_gpus(trial, sighting.slots.gpus);
     if (state != TrialState::running) run_began(trial);
     if (sighting.phase == Phase::ended) {
       end(trial, sighting, after_a_break);
@@ -327,6 +372,14 @@ struct Planner::Impl {
     } else if (sighting.health == Health::unhealthy && !known[trial].healthy) {
       block_users(trial, Condition::healthy);
     }
+  }
+
+  // What an earlier process has started has its GPUs already.
+  void correct_gpus(TrialIndex trial, const std::vector<std::string>& gpus) {
+    if (gpus.empty() || gpus == held_gpus[trial]) return;
+    give_back_slots(trial);
+    held_gpus[trial] = gpus;
+    take_slots(trial);
   }
 
   void run_began(TrialIndex trial) {
@@ -369,9 +422,16 @@ struct Planner::Impl {
 
   // ---- Failure
 
-  [[nodiscard]] Slots slots_of(TrialIndex trial) const {
+  // Those of its next attempt, but for GPUs.
+  [[nodiscard]] Slots wanted(TrialIndex trial) const {
     Slots slots = experiment.trials[trial].slots;
     slots.memory = std::max(slots.memory, known[trial].memory);
+    return slots;
+  }
+
+  [[nodiscard]] Slots slots_of(TrialIndex trial) const {
+    Slots slots = wanted(trial);
+    if (const auto gpus = held_gpus.find(trial); gpus != held_gpus.end()) slots.gpus = gpus->second;
     return slots;
   }
 
@@ -388,7 +448,7 @@ struct Planner::Impl {
       cause = it.doom;
       words = words_of_doom(trial);
     } else if (words.empty()) {
-      words = schedule::failure_text(experiment.trials[trial], cause, exit_code, slots_of(trial).memory);
+      words = schedule::failure_text(experiment.trials[trial], cause, exit_code, wanted(trial).memory);
     }
     // Of one that never ran, or has been removed, there is nothing to take.
     if (it.state == TrialState::running && exit_code) collect(trial);
@@ -471,7 +531,7 @@ struct Planner::Impl {
   }
 
   void grow_memory(TrialIndex trial) {
-    const auto had = static_cast<double>(slots_of(trial).memory.count);
+    const auto had = static_cast<double>(wanted(trial).memory.count);
     Bytes grown{static_cast<std::int64_t>(had * experiment.trials[trial].retries.grow_memory)};
     // Services may hold theirs until the work is done.
     if (options.capacity)
@@ -558,14 +618,14 @@ struct Planner::Impl {
 
   void fire(const schedule::Timer& timer) {
     using Kind = schedule::Timer::Kind;
-    if (timer.kind == Kind::deadline) {
-      deadline_passed();
-      return;
-    }
+    if (timer.kind == Kind::deadline) return deadline_passed();
+    if (timer.kind == Kind::claim) return forget_claim();
     Progress& it = known[timer.trial];
     if (it.attempt != timer.attempt) return;
     if (timer.kind == Kind::timeout && it.state == TrialState::running) doom(timer.trial, Cause::timeout);
-    if (timer.kind == Kind::start_deadline && it.state == TrialState::starting)
+    const Seconds start_limit = experiment.trials[timer.trial].start_deadline;
+    if (timer.kind == Kind::start_deadline && it.state == TrialState::starting &&
+        timer.at - it.ready_at >= start_limit)
       doom(timer.trial, Cause::start_deadline);
     if (timer.kind == Kind::verdict && it.state == TrialState::retrying && it.stopped_with) {
       const std::optional<int> exit_code = std::exchange(it.stopped_with, std::nullopt);
@@ -593,7 +653,7 @@ struct Planner::Impl {
   void enter_line(TrialIndex trial) {
     move(trial, TrialState::ready);
     known[trial].ready_at = now;
-    ready.push(trial, slots_of(trial));
+    ready.push(trial, wanted(trial));
   }
 
   [[nodiscard]] std::string canary_words(TrialIndex canary) const {
@@ -734,7 +794,7 @@ struct Planner::Impl {
   // stands in another line.
   [[nodiscard]] const schedule::ReadyLines::Place* head_of(Line& line) const {
     const auto is_here = [&](TrialIndex trial) {
-      return known[trial].state == TrialState::ready && slots_of(trial) == line.slots;
+      return known[trial].state == TrialState::ready && wanted(trial) == line.slots;
     };
     while (!line.places.empty() && !is_here(line.places.top().trial)) line.places.pop();
     return line.places.empty() ? nullptr : &line.places.top();
@@ -758,29 +818,47 @@ struct Planner::Impl {
     return slots;
   }
 
+  [[nodiscard]] bool fits(const Line& line, const Slots& slots) const {
+    return line.slots.fit(slots) &&
+           (line.gpus.empty() || schedule::choose(line.gpus, options.gpus, slots.gpus));
+  }
+
   // Nobody takes slots before it is known what others hold.
-  [[nodiscard]] bool is_free(const Slots& slots, const Slots& now_free) const {
-    return !options.capacity || slots.empty() || (others_known && slots.fit(now_free));
+  [[nodiscard]] bool is_free(const Line& line, const Slots& now_free) const {
+    if (!options.capacity || (line.slots.empty() && line.gpus.empty())) return true;
+    return others_known && fits(line, now_free);
+  }
+
+  // Whether `first`, which does not fit now, would wait longer after a start from `line`.
+  [[nodiscard]] bool holds_up(const Line& line, const Line& first, Slots left) const {
+    left -= line.slots;
+    const bool cpus = line.slots.cpus.nano > 0 && first.slots.cpus > left.cpus;
+    const bool memory = line.slots.memory.count > 0 && first.slots.memory > left.memory;
+    return cpus || memory || schedule::compete(line.gpus, first.gpus, options.gpus);
   }
 
   // The line whose head starts next; nullptr when none may.
   [[nodiscard]] Line* next_line() {
-    Line* first = nullptr;    // that may start but for its slots
-    Line* fitting = nullptr;  // whose slots are free, too
-    const Slots now_free = options.capacity ? free() : Slots{};
-    const auto better = [this](Line& line, Line* than) {
-      return than == nullptr || head_of(line)->is_before(*head_of(*than));
+    const auto best = [this](const auto& may_start) {
+      Line* found = nullptr;
+      for (Line& line : ready.lines()) {
+        if (head_of(line) == nullptr || !has_room(line) || !may_start(line)) continue;
+        if (found == nullptr || head_of(line)->is_before(*head_of(*found))) found = &line;
+      }
+      return found;
     };
-    for (Line& line : ready.lines()) {
-      if (head_of(line) == nullptr || !has_room(line)) continue;
-      if (better(line, first)) first = &line;
-      if (is_free(line.slots, now_free) && better(line, fitting)) fitting = &line;
-    }
-    if (fitting == nullptr || fitting == first) return fitting;
+    Line* first = best([](const Line&) { return true; });
+    if (first == nullptr || !options.capacity) return first;
+    const Slots now_free = free();
+    if (is_free(*first, now_free)) return first;
     const TrialIndex waiting = head_of(*first)->trial;
     if (std::exchange(overtaken, std::optional(waiting)) != waiting) overtakes = 0;
-    if (overtakes == k_overtakes_max && first->slots.fit(free_in_time())) return nullptr;
-    overtakes = std::min(overtakes + 1, k_overtakes_max);
+    const bool has_waited = overtakes == k_overtakes_max && fits(*first, free_in_time());
+    Line* fitting = best([&](const Line& line) {
+      return is_free(line, now_free) && !(has_waited && holds_up(line, *first, now_free));
+    });
+    if (fitting != nullptr && holds_up(*fitting, *first, now_free))
+      overtakes = std::min(overtakes + 1, k_overtakes_max);
     return fitting;
   }
 
@@ -790,6 +868,8 @@ struct Planner::Impl {
       if (line == nullptr) return;
       const TrialIndex trial = line->places.top().trial;
       line->places.pop();
+      if (!line->gpus.empty() && options.capacity)
+        held_gpus[trial] = *schedule::choose(line->gpus, options.gpus, free().gpus);
       move(trial, TrialState::starting);
       known[trial].in_flight = true;
       ++in_flight;
@@ -820,6 +900,7 @@ struct Planner::Impl {
     if (state != TrialState::starting && state != TrialState::running) return;
     const Slots slots = slots_of(trial);
     held -= slots;
+    held_gpus.erase(trial);
     if (experiment.trials[trial].service) {
       held_by_services -= slots;
     } else {
@@ -877,11 +958,9 @@ struct Planner::Impl {
   Instant now{};
   std::array<std::size_t, k_trial_state_count> counts{};
   std::size_t in_flight = 0;
-  struct Other {
-    bool holds = false;
-    bool is_over = false;
-  };
   std::unordered_map<std::string, Other> others;  // attempts of other runs, by the engine's id
+  std::deque<std::string> claims;                 // of which of them, the oldest first
+  std::unordered_map<TrialIndex, std::vector<std::string>> held_gpus;
   Slots held;
   Slots held_by_services;
   Slots services_want;  // all of them together
@@ -955,13 +1034,17 @@ bool is_watched(const Experiment& experiment, const Trial& trial) {
   return trial.retries.max > 0 || trial.timeout > Seconds(0) || experiment.deadline > Seconds(0);
 }
 
-std::vector<Error> check_slots(const Experiment& experiment, const Slots& capacity) {
+std::vector<Error> check_slots(const Experiment& experiment, const Slots& capacity,
+                               std::span<const Gpu> gpus) {
   std::vector<Error> errors;
+  const auto refuse = [&](const Trial& trial, const std::string& wanted, const std::string& given) {
+    errors.emplace_back(ErrorKind::invalid, trial.name,
+                        fmt::format("wants {}, but the engine has {} to give", wanted, given));
+  };
   for (const Trial& trial : experiment.trials) {
-    if (trial.slots.fit(capacity)) continue;
-    errors.emplace_back(
-        ErrorKind::invalid, trial.name,
-        fmt::format("wants {}, but the engine has {} to give", to_string(trial.slots), to_string(capacity)));
+    if (!trial.slots.fit(capacity)) refuse(trial, to_string(trial.slots), to_string(capacity));
+    if (trial.gpus.empty() || schedule::choose(trial.gpus, gpus, capacity.gpus)) continue;
+    refuse(trial, to_string(trial.gpus), schedule::gpus_text(gpus));
   }
   return errors;
 }

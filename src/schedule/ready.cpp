@@ -26,8 +26,8 @@ ReadyLines::ReadyLines(const Experiment& experiment) : experiment_(experiment) {
 void ReadyLines::push(TrialIndex trial, const Slots& slots) {
   const Trial& it = experiment_.trials[trial];
   const auto [at, is_new] =
-      line_of_.try_emplace({slots.cpus.nano, slots.memory.count, it.service}, lines_.size());
-  if (is_new) lines_.push_back({.slots = slots, .service = it.service, .places = {}});
+      line_of_.try_emplace({slots.cpus, slots.memory, it.gpus, it.service}, lines_.size());
+  if (is_new) lines_.push_back({.slots = slots, .gpus = it.gpus, .service = it.service, .places = {}});
   lines_[at->second].places.push(
       {.priority = it.priority, .rank = ranks_.empty() ? trial : ranks_[trial], .trial = trial});
 }

@@ -19,7 +19,7 @@ class ReadyLines {
  public:
   explicit ReadyLines(const Experiment& experiment);
 
-  // `slots`: those of its next attempt.
+  // `slots`: those of its next attempt, but for GPUs.
   void push(TrialIndex trial, const Slots& slots);
 
   // The place of a trial among those that are ready: the least is the first.
@@ -35,13 +35,14 @@ class ReadyLines {
   };
   struct Line {
     Slots slots;
+    GpuWish gpus;
     bool service = false;
     std::priority_queue<Place> places;
   };
   [[nodiscard]] std::vector<Line>& lines() { return lines_; }
 
  private:
-  using Wish = std::tuple<std::int64_t, std::int64_t, bool>;
+  using Wish = std::tuple<Cpus, Bytes, GpuWish, bool>;
 
   const Experiment& experiment_;
   std::vector<std::uint32_t> ranks_;  // empty: the file's order

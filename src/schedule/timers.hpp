@@ -19,6 +19,7 @@ struct Timer {
     timeout,         // of an attempt
     retry,           // the pause before an attempt is over
     verdict,         // what was stopped was not stopped by an engine that goes away
+    claim,           // another's claim on a GPU is not believed any longer; trial and attempt mean nothing
   };
   Instant at{};
   Kind kind = Kind::deadline;

@@ -28,6 +28,11 @@ class SimulatedEngine : public Engine {
     return {.engine = "simulated engine", .address = "simulated:", .capacity = k_capacity};
   }
 
+  std::vector<Gpu> gpus(std::stop_token stop) override {
+    if (stop.stop_requested()) throw cancelled();
+    return world_.gpus();
+  }
+
   std::vector<Error> check(const Run& run, std::stop_token stop) override {
     return call(stop, [&](Instant now) { return world_.check(run, now); });
   }

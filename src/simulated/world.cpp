@@ -51,6 +51,16 @@ void append_unmet_health(const Run& run, std::vector<Error>& errors) {
 
 World::World(const SimulationOptions& options) : options_(options), random_(options.seed) {}
 
+std::vector<Gpu> World::gpus() const {
+  std::vector<Gpu> gpus;
+  for (std::size_t i = 0; i < options_.gpus; ++i)
+    gpus.push_back({.id = std::to_string(i),
+                    .uuid = {},
+                    .kind = "Simulated 16 GiB",
+                    .memory = Bytes{std::int64_t{16} << 30U}});
+  return gpus;
+}
+
 // Not std::bernoulli_distribution: a seed must mean the same with every standard library.
 bool World::chance(double probability) {
   return probability > 0 && static_cast<double>(random_() >> 11U) * 0x1p-53 < probability;
@@ -151,6 +161,12 @@ Sighting World::start(const Run& run, const Trial& trial, int attempt, Instant n
     throw Error(ErrorKind::refused, trial.name, "no such command: " + trial.cmd->front());
   if (chance(options_.faults.refused)) throw Error(ErrorKind::refused, trial.name, "the engine would not");
 
+  if (const Container* rival = holder_of(trial.slots.gpus)) return rival->seen;
+  if (!trial.slots.gpus.empty() && chance(options_.faults.gpu_taken)) {
+    Sighting rival = add_rival(trial.slots.gpus.front(), now).seen;
+    leave(now);
+    return rival;
+  }
   Container& container = containers_[trial.name];
   container.seen = {.key = key,
                     .experiment = run.experiment.name,
@@ -173,6 +189,32 @@ Sighting World::start(const Run& run, const Trial& trial, int attempt, Instant n
   Sighting seen = container.seen;
   leave(now);
   return seen;
+}
+
+const World::Container* World::holder_of(const std::vector<std::string>& gpus) const {
+  for (const auto& [name, container] : containers_) {
+    if (container.seen.phase != Phase::running) continue;
+    for (const std::string& held : container.seen.slots.gpus)
+      if (std::ranges::find(gpus, held) != gpus.end()) return &container;
+  }
+  return nullptr;
+}
+
+// Somebody else's attempt.
+const World::Container& World::add_rival(const std::string& gpu, Instant now) {
+  const std::string name = fmt::format("rival-{}", ++counter_);
+  Container& container = containers_[name];
+  container.seen = {.key = {.run = RunId("rival"), .trial = name},
+                    .experiment = "rival",
+                    .file = "/rival",
+                    .id = fmt::format("sim{:09}", counter_),
+                    .phase = Phase::running,
+                    .created_at = now,
+                    .status = "Up",
+                    .slots = {.cpus = {}, .memory = {}, .gpus = {gpu}}};
+  due(container, later(now, options_.trial_takes), Due::What::end);
+  emit(container.seen);
+  return container;
 }
 
 void World::run_script(Container& container, const Trial& trial, const Script& script, Instant now) {

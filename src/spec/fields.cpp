@@ -57,6 +57,7 @@ constexpr std::array k_spellings{
     FieldSpelling{"memory", Field::memory},
     FieldSpelling{"mem_limit", Field::memory},
     FieldSpelling{"shm_size", Field::shm_size},
+    FieldSpelling{"gpus", Field::gpus},
     FieldSpelling{"priority", Field::priority},
     FieldSpelling{"retries", Field::retries},
     FieldSpelling{"timeout", Field::timeout},
@@ -67,8 +68,8 @@ constexpr std::array k_spellings{
 
 // With what people of compose write for them.
 constexpr auto k_planned = std::to_array<std::string_view>(
-    {"slots", "gpus", "build", "metrics", "inputs", "outputs", "collect", "cache", "secrets", "gang",
-     "worker", "replicas", "scale", "reuse", "swarm", "kubernetes"});
+    {"slots", "build", "metrics", "inputs", "outputs", "collect", "cache", "secrets", "gang", "worker",
+     "replicas", "scale", "reuse", "swarm", "kubernetes"});
 
 }  // namespace
 

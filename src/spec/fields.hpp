@@ -40,6 +40,7 @@ enum class Field {
   cpus,
   memory,
   shm_size,
+  gpus,
   priority,
   retries,
   timeout,

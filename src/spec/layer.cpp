@@ -147,6 +147,9 @@ void LayerReader::read_field(Field field, Json& value, const Place& place) {
     case Field::shm_size:
       trial.shm_size = read_bytes(value, place, report_).value_or(Bytes{});
       return;
+    case Field::gpus:
+      trial.gpus = read_gpus(value, place, report_);
+      return;
     case Field::priority:
       trial.priority = read_integer(value, place, report_).value_or(0);
       return;
@@ -223,7 +226,7 @@ void LayerReader::read_user(const Json& value, const Place& place) {
   }
 }
 
-// Compose's long form of `cpus` and `memory`.
+// Compose's long form of `cpus`, `memory` and `gpus`.
 void LayerReader::lay_deploy(const Place& place) {
   const Deploy deploy = read_deploy(*deploy_, place, report_);
   const auto take = [&](Field field, const auto& from, auto& to) {
@@ -236,6 +239,7 @@ void LayerReader::lay_deploy(const Place& place) {
   };
   take(Field::cpus, deploy.cpus, layer_.trial.slots.cpus);
   take(Field::memory, deploy.memory, layer_.trial.slots.memory);
+  take(Field::gpus, deploy.gpus, layer_.trial.gpus);
 }
 
 void LayerReader::read_pull(const Json& value, const Place& place) {
@@ -279,6 +283,7 @@ void take_replaced(Layer& own, const Layer& defaults) {
   if (wanted(Field::cpus)) to.slots.cpus = from.slots.cpus;
   if (wanted(Field::memory)) to.slots.memory = from.slots.memory;
   if (wanted(Field::shm_size)) to.shm_size = from.shm_size;
+  if (wanted(Field::gpus)) to.gpus = from.gpus;
   if (wanted(Field::priority)) to.priority = from.priority;
   if (wanted(Field::retries)) to.retries = from.retries;
   if (wanted(Field::timeout)) to.timeout = from.timeout;

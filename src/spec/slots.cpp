@@ -1,8 +1,11 @@
 #include "spec/slots.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
+#include <span>
 
 #include "spec/fields.hpp"
 #include "spec/values.hpp"
@@ -12,17 +15,24 @@ namespace combu {
 Slots& Slots::operator+=(const Slots& other) {
   cpus.nano += other.cpus.nano;
   memory.count += other.memory.count;
+  gpus.insert(gpus.end(), other.gpus.begin(), other.gpus.end());
   return *this;
 }
 
 Slots& Slots::operator-=(const Slots& other) {
   cpus.nano -= other.cpus.nano;
   memory.count -= other.memory.count;
+  for (const std::string& gpu : other.gpus)
+    if (const auto at = std::ranges::find(gpus, gpu); at != gpus.end()) gpus.erase(at);
   return *this;
 }
 
 bool Slots::fit(const Slots& free) const {
-  return (cpus.nano == 0 || cpus <= free.cpus) && (memory.count == 0 || memory <= free.memory);
+  const auto is_free = [&](const std::string& gpu) {
+    return std::ranges::find(free.gpus, gpu) != free.gpus.end();
+  };
+  return (cpus.nano == 0 || cpus <= free.cpus) && (memory.count == 0 || memory <= free.memory) &&
+         std::ranges::all_of(gpus, is_free);
 }
 
 std::string to_string(const Slots& slots) {
@@ -31,7 +41,22 @@ std::string to_string(const Slots& slots) {
     text = fmt::format("{} CPU{}", to_string(slots.cpus), slots.cpus == Cpus{1'000'000'000} ? "" : "s");
   if (slots.memory.count != 0)
     text += fmt::format("{}{} of memory", text.empty() ? "" : ", ", to_string(slots.memory));
+  if (!slots.gpus.empty())
+    text += fmt::format("{}GPU {}", text.empty() ? "" : ", ", fmt::join(slots.gpus, ", "));
   return text.empty() ? "nothing" : text;
+}
+
+std::string to_string(const GpuWish& wish) {
+  std::string text;
+  if (wish.all) {
+    text = wish.ids.empty() ? "all GPUs" : "all GPUs of";
+  } else {
+    text = fmt::format("{} GPU{}{}", wish.count, wish.count == 1 ? "" : "s", wish.ids.empty() ? "" : " of");
+  }
+  if (!wish.ids.empty()) text += fmt::format(" {}", fmt::join(wish.ids, ", "));
+  if (!wish.kind.empty()) text += fmt::format(" of kind {}", wish.kind);
+  if (wish.memory.count > 0) text += fmt::format(" with {} or more", to_string(wish.memory));
+  return text;
 }
 
 namespace spec {
@@ -42,7 +67,80 @@ constexpr Bytes k_memory_least{std::int64_t{6} << 20};  // moby: daemon/daemon_u
 constexpr std::array k_deploy_fields{Spelling{"resources", "resources"}};
 constexpr std::array k_resources_fields{Spelling{"limits", "limits"},
                                         Spelling{"reservations", "reservations"}};
-constexpr std::array k_resource_fields{Spelling{"cpus", "cpus"}, Spelling{"memory", "memory"}};
+constexpr std::array k_limits_fields{Spelling{"cpus", "cpus"}, Spelling{"memory", "memory"}};
+constexpr std::array k_reservations_fields{Spelling{"cpus", "cpus"}, Spelling{"memory", "memory"},
+                                           Spelling{"devices", "devices"}};
+constexpr std::array k_device_fields{Spelling{"driver", "driver"}, Spelling{"count", "count"},
+                                     Spelling{"device_ids", "device_ids"},
+                                     Spelling{"capabilities", "capabilities"}};
+constexpr std::array k_gpus_fields{Spelling{"count", "count"}, Spelling{"ids", "ids"},
+                                   Spelling{"memory", "memory"}, Spelling{"kind", "kind"}};
+
+// Above what one machine has.
+constexpr std::uint32_t k_gpus_max = 1024;
+
+void read_gpu_count(const Json& value, const Place& place, Report& report, GpuWish& wish) {
+  wish.all = value == "all";
+  if (wish.all) return;
+  if (value.is_string()) {
+    report.add(place, fmt::format("must be a number of GPUs or \"all\", not {}", shown(value)));
+  } else if (const auto count = read_count(value, place, report); count > k_gpus_max) {
+    report.add(place, fmt::format("{} GPUs are more than any machine has", *count));
+  } else {
+    wish.count = count.value_or(0);
+  }
+}
+
+void read_gpu_ids(const Json& value, const Place& place, Report& report, GpuWish& wish) {
+  read_list(value, "GPUs' names", place, report, [&](const Json& element, const Place& here) {
+    const auto id =
+        element.is_number_unsigned() ? std::optional(element.dump()) : read_string(element, here, report);
+    if (!id) return;
+    if (id->empty() || id->find(',') != std::string::npos) {
+      report.add(here, "must be the name, the number or the UUID of one GPU");
+    } else if (std::ranges::find(wish.ids, *id) != wish.ids.end()) {
+      report.add(here, fmt::format("the GPU {} is named twice", shortened(*id)));
+    } else {
+      wish.ids.push_back(*id);
+    }
+  });
+}
+
+// Whatever is not said otherwise: all that are named, or one.
+void settle_gpu_count(const Json* count, const Place& place, Report& report, GpuWish& wish) {
+  if (count == nullptr) {
+    wish.count = wish.ids.empty() ? 1 : wish.ids.size();
+  } else {
+    read_gpu_count(*count, place, report, wish);
+  }
+  if (!wish.ids.empty() && wish.count > wish.ids.size())
+    report.add(place, fmt::format("{} GPUs of {} that are named", wish.count, wish.ids.size()));
+}
+
+// Compose's list of devices, of which there can be one kind: GPUs.
+GpuWish read_devices(const Json& value, const Place& place, Report& report) {
+  GpuWish wish;
+  if (!value.is_array() || value.size() != 1 || !value[0].is_object()) {
+    report.add(place, fmt::format("must be an array of one object, not {}", shown(value)));
+    return wish;
+  }
+  const Place here = place.index(0);
+  const Section device(value[0], k_device_fields, here, report);
+  const Json* capabilities = device.find("capabilities");
+  bool is_gpu = false;
+  if (capabilities != nullptr && capabilities->is_array())
+    is_gpu = std::ranges::find(*capabilities, Json("gpu")) != capabilities->end();
+  if (!is_gpu && !device.lacks("capabilities"))
+    report.add(here.key("capabilities"), "must be [\"gpu\"]: there are no other devices");
+  if (!is_gpu && device.lacks("capabilities"))
+    report.add(here, "`capabilities: [\"gpu\"]` is missing: there are no other devices");
+  if (const Json* ids = device.find("device_ids")) read_gpu_ids(*ids, here.key("device_ids"), report, wish);
+  // Compose's default is all of them.
+  const Json all = "all";
+  const Json* count = device.find("count");
+  settle_gpu_count(count == nullptr && wish.ids.empty() ? &all : count, here.key("count"), report, wish);
+  return wish;
+}
 
 }  // namespace
 
@@ -60,6 +158,30 @@ std::optional<Bytes> read_memory(const Json& value, const Place& place, Report& 
   report.add(place, fmt::format("{} is too little: an engine gives no container less than {}",
                                 to_string(*memory), to_string(k_memory_least)));
   return std::nullopt;
+}
+
+GpuWish read_gpus(const Json& value, const Place& place, Report& report) {
+  GpuWish wish;
+  if (value.is_array()) {
+    read_gpu_ids(value, place, report, wish);
+    wish.count = wish.ids.size();
+  } else if (value.is_object()) {
+    const Section section(value, k_gpus_fields, place, report);
+    if (const Json* ids = section.find("ids")) read_gpu_ids(*ids, place.key("ids"), report, wish);
+    if (const Json* memory = section.find("memory"))
+      wish.memory = read_bytes(*memory, place.key("memory"), report).value_or(Bytes{});
+    if (const Json* kind = section.find("kind"))
+      wish.kind = read_string(*kind, place.key("kind"), report).value_or("");
+    settle_gpu_count(section.find("count"), place.key("count"), report, wish);
+  } else if (value.is_string() || value.is_number()) {
+    read_gpu_count(value, place, report, wish);
+  } else {
+    report.add(
+        place,
+        fmt::format("must be a number, \"all\", an array of GPUs or {{count, ids, memory, kind}}, not {}",
+                    shown(value)));
+  }
+  return wish;
 }
 
 Deploy read_deploy(const Json& value, const Place& place, Report& report) {
@@ -80,7 +202,11 @@ Deploy read_deploy(const Json& value, const Place& place, Report& report) {
     const Place here = inside.key(kind);
     const Json* given = object(section.find(kind), here);
     if (given == nullptr) continue;
-    const Section amounts(*given, k_resource_fields, here, report);
+    const bool is_limit = kind == std::string_view("limits");
+    const Section amounts(
+        *given, is_limit ? std::span<const Spelling>(k_limits_fields) : k_reservations_fields, here, report);
+    if (const Json* devices = amounts.find("devices"))
+      deploy.gpus = read_devices(*devices, here.key("devices"), report);
     if (const Json* cpus = amounts.find("cpus")) deploy.cpus = read_cpus(*cpus, here.key("cpus"), report);
     if (const Json* memory = amounts.find("memory"))
       deploy.memory = read_memory(*memory, here.key("memory"), report);

@@ -36,6 +36,8 @@ std::string slots_text(const Snapshot& snapshot) {
   std::string text =
       fmt::format("{} of {} CPUs, {} of {}", to_string(snapshot.held.cpus), to_string(capacity.cpus),
                   to_string(snapshot.held.memory), to_string(capacity.memory));
+  if (!capacity.gpus.empty())
+    text += fmt::format(", {} of {} GPUs", snapshot.held.gpus.size(), capacity.gpus.size());
   if (!snapshot.held_by_others.empty())
     text += fmt::format("; other runs: {}", to_string(snapshot.held_by_others));
   return text;

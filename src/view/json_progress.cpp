@@ -12,7 +12,9 @@ using nlohmann::ordered_json;
 
 ordered_json slots_json(const Slots& slots) {
   constexpr double k_nano = 1e9;
-  return {{"cpus", static_cast<double>(slots.cpus.nano) / k_nano}, {"memory", slots.memory.count}};
+  return {{"cpus", static_cast<double>(slots.cpus.nano) / k_nano},
+          {"memory", slots.memory.count},
+          {"gpus", slots.gpus}};
 }
 
 class JsonProgress final : public Progress {

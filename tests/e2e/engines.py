@@ -25,8 +25,15 @@ def wait_until(condition, what, seconds=60):
         time.sleep(0.02)
 
 
-def script(name, *arguments):
-    done = subprocess.run([SCRIPTS / name, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False)
+def script(name, *arguments, **env):
+    done = subprocess.run(
+        [SCRIPTS / name, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, **env},
+    )
     assert done.returncode == 0, f"{name} {arguments}: {done.stderr}{done.stdout}"
 
 
@@ -45,12 +52,14 @@ class Engine:
     def __init__(self, version, *options):
         self.version = version
         self.options = options
+        self.first_in_path = ""  # where dockerd looks for programs before all other folders
         self.dir = Path(tempfile.mkdtemp(prefix="engine-", dir=os.environ.get("COMBU_TEST_DIR")))
         self.socket = self.dir / "docker.sock"
         self.host = f"unix://{self.socket}"
 
     def start(self):
-        script("engine", "start", self.dir, self.version, *self.options)
+        path = f"{self.first_in_path}:{os.environ['PATH']}" if self.first_in_path else os.environ["PATH"]
+        script("engine", "start", self.dir, self.version, *self.options, PATH=path)
 
     def stop(self):
         script("engine", "stop", self.dir)

@@ -154,10 +154,15 @@ class Simulation {
     return persist<std::vector<Error>>([&] { return world_.prepare(run_, now_); });
   }
 
+  // As drive() has it.
+  [[nodiscard]] Selector selector() const {
+    return options_.capacity ? Selector{} : Selector{.run = run_.id};
+  }
+
   void watch() {
     try {
       watch_ = world_.watch(
-          {.run = run_.id}, [this](const Sighting& sighting) { told_.push_back(sighting); },
+          selector(), [this](const Sighting& sighting) { told_.push_back(sighting); },
           [this] { at(k_pause, [this] { watch(); }); }, now_);
       list(std::exchange(watched_, true));
     } catch (const Error&) {
@@ -177,7 +182,7 @@ class Simulation {
 
   void finish_list(bool after_break) {
     try {
-      std::vector<Sighting> listing = world_.list({.run = run_.id}, now_);
+      std::vector<Sighting> listing = world_.list(selector(), now_);
       at(Seconds(0.01),
          [this, listing, after_break] { apply(Listed{.sightings = listing, .after_break = after_break}); });
     } catch (const Error&) {
@@ -191,6 +196,8 @@ class Simulation {
       trial.slots = command.slots;
       const Sighting seen = world_.start(run_, trial, command.attempt, now_);
       starts_under_way_.erase(command.trial);
+      // Somebody else has its GPU: it has not been started.
+      if (seen.key.trial != trial.name) commanded_[command.trial] = command.attempt - 1;
       apply(StartAnswered{.trial = command.trial, .seen = seen});
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::unavailable) {
@@ -248,8 +255,6 @@ class Simulation {
       });
     }
     wake_ = step.wake;
-    for (const Command& command : step.commands)
-      if (const auto* one = std::get_if<StartCommand>(&command)) slots_[one->trial] = one->slots;
     const std::size_t kept = keep_ ? keep_(step.facts) : step.facts.size();
     for (std::size_t i = 0; i < kept; ++i) note(step.facts[i]);
     died_ = kept < step.facts.size();
@@ -276,10 +281,15 @@ class Simulation {
     const Trial& trial = run_.experiment.trials[fact.trial];
     const bool lives = fact.state == TrialState::starting || fact.state == TrialState::running;
     if (std::exchange(lives_[fact.trial], lives) == lives) return;
+    if (fact.state == TrialState::starting) slots_[fact.trial] = fact.slots;
     if (lives) held_ += slots_[fact.trial];
     if (!lives) held_ -= slots_[fact.trial];
     if (!trial.service) alive_ += lives ? 1 : -1;
     if (options_.capacity && !held_.fit(*options_.capacity)) broken_.emplace_back("slots were given twice");
+    std::vector<std::string> gpus = held_.gpus;
+    std::ranges::sort(gpus);
+    if (std::ranges::adjacent_find(gpus) != gpus.end()) broken_.emplace_back("a GPU was given twice");
+    if (lives && slots_[fact.trial].gpus.size() < trial.gpus.count) broken_.emplace_back("a GPU is missing");
     const auto parallel_max = static_cast<std::ptrdiff_t>(run_.experiment.parallel_max);
     if (parallel_max > 0 && alive_ > parallel_max) broken_.emplace_back("too many attempts alive");
   }

@@ -36,6 +36,7 @@ Run random_run(std::mt19937_64& random) {
     if (!service && below(3) == 0)
       one.slots.cpus.nano = static_cast<std::int64_t>(1 + below(4)) * 1'000'000'000;
     if (!service && below(4) == 0) one.slots.memory.count = static_cast<std::int64_t>(1 + below(8)) << 30U;
+    if (!service && below(6) == 0) one.gpus.count = 1 + below(2);
     one.priority = static_cast<int>(below(3));
     if (below(2) == 0) {
       one.retries.max = static_cast<int>(below(4));
@@ -65,11 +66,19 @@ Faults every_fault(bool live_restore) {
           .change_repeated = 0.1,
           .change_held = 0.1,
           .out_of_memory = 0.03,
+          .gpu_taken = 0.2,
           .crash = 0.01,
           .live_restore = live_restore};
 }
 
-constexpr Slots k_capacity{Cpus{4'000'000'000}, Bytes{std::int64_t{8} << 30}};
+constexpr std::size_t k_gpus = 3;
+
+PlannerOptions with_slots(PlannerOptions options) {
+  options.gpus = World({.gpus = k_gpus}).gpus();
+  options.capacity = Slots{Cpus{4'000'000'000}, Bytes{std::int64_t{8} << 30}};
+  for (const Gpu& gpu : options.gpus) options.capacity->gpus.push_back(gpu.id);
+  return options;
+}
 
 // Whether others need no more of it than that it runs: then its end is not waited for.
 bool serves_only(const Run& run, const std::string& name) {
@@ -87,7 +96,7 @@ bool serves_only(const Run& run, const std::string& name) {
 // What the planner says of each trial is what the engine says of its container.
 void expect_record_equals_engine(Simulation& simulation, const Run& run) {
   std::map<std::string, Sighting> engine;
-  for (const Sighting& sighting : simulation.truth()) {
+  for (const Sighting& sighting : simulation.truth({.experiment = "storm"})) {
     EXPECT_TRUE(engine.emplace(sighting.key.trial, sighting).second) << sighting.key.trial << " lives twice";
   }
   for (TrialIndex trial = 0; trial < run.experiment.trials.size(); ++trial) {
@@ -151,9 +160,9 @@ TEST(Storm, EveryInvariantHoldsUnderEveryFault) {
     if (seed % 11 == 0) run.experiment.deadline = Seconds(60);
     if (seed % 13 == 0) run.experiment.canary = true;
     const Plan plan = test::plan(run.experiment);
-    Simulation simulation(
-        run, plan, {.starts_in_flight_max = 1 + seed % 16, .until = Until::ended, .capacity = k_capacity},
-        {.seed = seed, .faults = every_fault(seed % 2 == 0)});
+    Simulation simulation(run, plan,
+                          with_slots({.starts_in_flight_max = 1 + seed % 16, .until = Until::ended}),
+                          {.seed = seed, .gpus = k_gpus, .faults = every_fault(seed % 2 == 0)});
     if (seed % 4 == 0) {
       record.begin(entry_of(run), run.experiment);
       die_now_and_then(simulation, record, run.id, random);
@@ -164,7 +173,7 @@ TEST(Storm, EveryInvariantHoldsUnderEveryFault) {
     expect_record_equals_engine(simulation, run);
     for (const auto& [cause, count] : simulation.causes()) causes[cause] += count;
     (void)simulation.release({.experiment = "storm"});
-    EXPECT_THAT(simulation.truth(), testing::IsEmpty());
+    EXPECT_THAT(simulation.truth({.experiment = "storm"}), testing::IsEmpty());
     for (int i = 0; i < 3; ++i) EXPECT_FALSE(simulation.world().has_network("net" + std::to_string(i)));
     if (testing::Test::HasFailure()) break;
   }
@@ -181,7 +190,8 @@ TEST(Storm, TheSameSeedGivesTheSameRun) {
     std::mt19937_64 random(7);
     const combu::Run run = random_run(random);
     const Plan plan = test::plan(run.experiment);
-    Simulation simulation(run, plan, {.until = Until::ended}, {.seed = 7, .faults = every_fault(false)});
+    Simulation simulation(run, plan, with_slots({.until = Until::ended}),
+                          {.seed = 7, .gpus = k_gpus, .faults = every_fault(false)});
     EXPECT_THAT(simulation.play(), testing::IsEmpty());
     return std::pair(simulation.elapsed(), simulation.planner().counts());
   };

@@ -43,8 +43,9 @@ Trial example_trial() {
 }
 
 json labels_json() {
-  return {{"combu.attempt", "1"}, {"combu.cpus", "0"},   {"combu.experiment", "exp"}, {"combu.file", "/f"},
-          {"combu.memory", "0"},  {"combu.run", "run1"}, {"combu.service", "false"},  {"combu.trial", "a"}};
+  return {{"combu.gpus", ""},          {"combu.attempt", "1"},     {"combu.cpus", "0"},
+          {"combu.experiment", "exp"}, {"combu.file", "/f"},       {"combu.memory", "0"},
+          {"combu.run", "run1"},       {"combu.service", "false"}, {"combu.trial", "a"}};
 }
 
 json body_of(const Trial& trial, NetworksAtCreate networks = NetworksAtCreate::all) {
@@ -126,7 +127,7 @@ TEST(ContainerJson, OfEveryField) {
       "PortBindings": {"80/tcp": [{"HostIp": "127.0.0.1", "HostPort": "8080"}, {"HostIp": "", "HostPort": "8081"}]}},
     "NetworkingConfig": {"EndpointsConfig": {"n1": {"Aliases": ["a"]}, "n2": {"Aliases": ["a"]}}},
     "Labels": {"combu.attempt": "1", "combu.experiment": "exp", "combu.file": "/f", "combu.run": "run1",
-               "combu.cpus": "0", "combu.memory": "0", "combu.service": "false", "combu.trial": "a", "l": "v"}})")
+               "combu.cpus": "0", "combu.gpus": "", "combu.memory": "0", "combu.service": "false", "combu.trial": "a", "l": "v"}})")
                                         .dump(1));
   EXPECT_EQ(
       body_of(trial, NetworksAtCreate::first).at("/NetworkingConfig/EndpointsConfig"_json_pointer).size(),
@@ -238,6 +239,16 @@ TEST(DockerSection, TakesWhatTheApiKnows) {
             std::vector<std::string>());
 }
 
+TEST(ContainerJson, AsksForGpusByNameInTheWayThatTheNameTells) {
+  Trial trial = example_trial();
+  trial.gpus.count = 3;
+  EXPECT_FALSE(body_of(trial).at("HostConfig").contains("DeviceRequests")) << "before it is started";
+  trial.slots.gpus = {"nvidia.com/gpu=0", "1", "2"};
+  EXPECT_EQ(body_of(trial).at("HostConfig").at("DeviceRequests"), json::parse(R"([
+    {"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=0"]},
+    {"DeviceIDs": ["1", "2"], "Capabilities": [["gpu"]]}])"));
+}
+
 // ---- labels
 
 TEST(Labels, AreReadBackAsTheyWereWritten) {
@@ -276,6 +287,15 @@ TEST(Labels, SayWhatTheTrialIsNotSoThatNoImageSaysIt) {
   EXPECT_EQ(labels.at(k_label_service), "false");
   EXPECT_EQ(labels.at(k_label_cpus), "0");
   EXPECT_EQ(labels.at(k_label_memory), "0");
+  EXPECT_EQ(labels.at(k_label_gpus), "");
+}
+
+TEST(Labels, NameTheGpusThatAreHeld) {
+  Trial trial = example_trial();
+  trial.slots.gpus = {"nvidia.com/gpu=0", "nvidia.com/gpu=GPU-1"};
+  const Labels labels = labels_of(example_run(), trial, 1);
+  EXPECT_EQ(labels.at(k_label_gpus), "nvidia.com/gpu=0,nvidia.com/gpu=GPU-1");
+  EXPECT_EQ(identity_of(labels, "a")->slots.gpus, trial.slots.gpus);
 }
 
 TEST(Labels, AnEmptySelectorStillSelectsOnlyOurs) {

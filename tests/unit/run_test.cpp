@@ -37,6 +37,7 @@ class Gauge : public Engine {
   std::vector<Error> check(const combu::Run& run, std::stop_token stop) override {
     return engine_.check(run, stop);
   }
+  std::vector<Gpu> gpus(std::stop_token stop) override { return engine_.gpus(stop); }
   std::vector<Error> prepare(const combu::Run& run, const std::function<void(const Preparation&)>& tell,
                              std::stop_token stop) override {
     return engine_.prepare(run, tell, stop);

@@ -1,6 +1,7 @@
 #include "combu/schedule.hpp"
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <optional>
 
 #include "experiments.hpp"
+#include "schedule/gpus.hpp"
 
 namespace combu {
 namespace {
@@ -58,6 +60,9 @@ class Planned {
   std::string listing_begins() { return text(step(ListingBegins{})); }
   std::string started(const std::string& name) {
     return text(step(StartAnswered{.trial = index(name), .seen = sighting(name, Phase::running)}));
+  }
+  std::string lost_to(const std::string& name, const Sighting& winner) {
+    return text(step(StartAnswered{.trial = index(name), .seen = winner}));
   }
   std::string accepted(const std::string& name) { return text(step(StartAnswered{.trial = index(name)})); }
   std::string not_started(const std::string& name) {
@@ -556,9 +561,149 @@ TEST(Slots, WhatOthersHoldForEverHoldsUpOnlyWhoNeedsIt) {
 }
 
 TEST(Slots, WhatNoHostHasIsToldBefore) {
-  const auto errors = check_slots(test::experiment("a=3 b=4.5 c"), Planned::cpus("4"));
+  const auto errors = check_slots(test::experiment("a=3 b=4.5 c"), Planned::cpus("4"), {});
   ASSERT_EQ(errors.size(), 1U);
   EXPECT_STREQ(errors[0].what(), "b: wants 4.5 CPUs, but the engine has 4 CPUs to give");
+}
+
+// ---- GPUs
+
+// "0" and "1" are small, "2" is large.
+std::vector<Gpu> three_gpus() {
+  constexpr std::int64_t k_gibibyte = std::int64_t{1} << 30U;
+  return {{.id = "0", .uuid = "GPU-a", .kind = "NVIDIA T4", .memory = Bytes{16 * k_gibibyte}},
+          {.id = "1", .uuid = "GPU-b", .kind = "NVIDIA T4", .memory = Bytes{16 * k_gibibyte}},
+          {.id = "2", .uuid = "GPU-c", .kind = "NVIDIA H100 80GB", .memory = Bytes{80 * k_gibibyte}}};
+}
+
+PlannerOptions with_gpus() {
+  Slots capacity{.cpus = parse_cpus("8"), .memory = {}, .gpus = {"0", "1", "2"}};
+  return {.starts_in_flight_max = 100, .capacity = std::move(capacity), .gpus = three_gpus()};
+}
+
+// Each wants so many.
+Experiment wanting(const std::vector<std::size_t>& counts) {
+  Experiment experiment;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    Trial trial;
+    trial.name = std::string(1, static_cast<char>('a' + i));
+    trial.gpus.count = counts[i];
+    experiment.trials.push_back(std::move(trial));
+  }
+  return experiment;
+}
+
+Sighting holder_of(const std::string& id, std::vector<std::string> gpus, Phase phase) {
+  return {.key = {.run = RunId("run2"), .trial = "x"},
+          .experiment = "other",
+          .id = id,
+          .phase = phase,
+          .slots = {.cpus = {}, .memory = {}, .gpus = std::move(gpus)}};
+}
+
+TEST(Gpus, AreGivenByNameAndToOneAtATime) {
+  Planned it(wanting({1, 1, 2, 1}), with_gpus());
+  EXPECT_EQ(it.begin(), "start a, start b, start d | a starting, b starting, d starting");
+  EXPECT_THAT(it.held().gpus, testing::ElementsAre("0", "1", "2"));
+  EXPECT_EQ(it.ended("b", 0), " | b running, b succeeded");
+  EXPECT_EQ(it.ended("a", 0), "start c | a running, a succeeded, c starting");
+  EXPECT_THAT(it.held().gpus, testing::ElementsAre("2", "0", "1"));
+}
+
+TEST(Gpus, ThatOthersHoldAreNotGiven) {
+  Planned it(wanting({1, 1}), with_gpus());
+  (void)it.seen(holder_of("x", {"0", "2"}, Phase::running));
+  EXPECT_EQ(it.begin(), "start a | a starting");
+  EXPECT_THAT(it.held().gpus, testing::ElementsAre("1"));
+  EXPECT_EQ(it.seen(holder_of("x", {"0", "2"}, Phase::ended)), "start b | b starting");
+}
+
+TEST(Gpus, OneThatSomebodyWasFasterToTakeIsLeftToThem) {
+  Planned it(wanting({1}), with_gpus());
+  (void)it.begin();
+  EXPECT_THAT(it.held().gpus, testing::ElementsAre("0"));
+  EXPECT_EQ(it.lost_to("a", holder_of("x", {"0"}, Phase::created)), "start a | a ready, a starting");
+  EXPECT_THAT(it.held().gpus, testing::ElementsAre("1"));
+}
+
+TEST(Gpus, AClaimThatComesToNothingIsForgotten) {
+  Planned it(wanting({3}), with_gpus());
+  (void)it.begin();
+  EXPECT_EQ(it.lost_to("a", holder_of("x", {"0"}, Phase::created)), " | a ready");
+  EXPECT_EQ(it.pass(9), " | ");
+  EXPECT_EQ(it.pass(1), "start a | a starting");
+}
+
+TEST(Gpus, AClaimThatIsLetGoIsFreeAtOnce) {
+  Planned it(wanting({3}), with_gpus());
+  (void)it.begin();
+  (void)it.lost_to("a", holder_of("x", {"0"}, Phase::created));
+  EXPECT_EQ(it.seen(holder_of("x", {"0"}, Phase::gone)), "start a | a starting");
+}
+
+TEST(Gpus, AClaimThatRunsIsNotForgotten) {
+  Planned it(wanting({3}), with_gpus());
+  (void)it.begin();
+  (void)it.lost_to("a", holder_of("x", {"0"}, Phase::created));
+  (void)it.seen(holder_of("x", {"0"}, Phase::running));
+  EXPECT_EQ(it.pass(60), " | ");
+  EXPECT_EQ(it.seen(holder_of("x", {"0"}, Phase::ended)), "start a | a starting");
+}
+
+TEST(Gpus, WhatAnEarlierProcessHasStartedKeepsItsOwn) {
+  PlannerOptions options = with_gpus();
+  options.past.resize(2);
+  options.past[0].state = TrialState::running;
+  options.past[0].was_started = true;
+  Planned it(wanting({1, 1}), std::move(options));
+  EXPECT_EQ(it.begin(), " | ") << "nothing starts before it is known what runs";
+  Sighting runs = it.sighting("a", Phase::running);
+  runs.slots.gpus = {"0"};
+  EXPECT_EQ(it.listed({runs}), "start b | b starting");
+  EXPECT_THAT(it.held().gpus, testing::ElementsAre("0", "1"));
+}
+
+// A line of trials that want processors goes on while one waits for a GPU that is long in use.
+TEST(Gpus, WhoWaitsForOneHoldsUpOnlyWhoWouldTakeIt) {
+  Experiment experiment = wanting({3, 3});
+  for (std::size_t i = 0; i < Planner::k_overtakes_max + 3; ++i) {
+    Trial trial;
+    trial.name = fmt::format("s{}", i);
+    trial.slots.cpus = parse_cpus("8");
+    experiment.trials.push_back(trial);
+  }
+  Planned it(experiment, with_gpus());
+  EXPECT_EQ(it.begin(), "start a, start s0 | a starting, s0 starting");
+  for (std::size_t i = 0; i + 1 < Planner::k_overtakes_max + 3; ++i)
+    ASSERT_EQ(it.ended(fmt::format("s{}", i), 0),
+              fmt::format("start s{1} | s{0} running, s{0} succeeded, s{1} starting", i, i + 1));
+}
+
+TEST(Gpus, TheLeastThatWillDoIsChosen) {
+  const std::vector<Gpu> gpus = three_gpus();
+  const std::vector<std::string> all{"0", "1", "2"};
+  using Ids = std::optional<std::vector<std::string>>;
+  EXPECT_EQ(schedule::choose({.count = 1}, gpus, {"2", "1"}), Ids({"1"}));
+  EXPECT_EQ(schedule::choose({.count = 1, .memory = parse_bytes("20g")}, gpus, all), Ids({"2"}));
+  EXPECT_EQ(schedule::choose({.count = 1, .kind = "h100"}, gpus, all), Ids({"2"}));
+  EXPECT_EQ(schedule::choose({.count = 2, .kind = "h100"}, gpus, all), std::nullopt);
+  EXPECT_EQ(schedule::choose({.count = 1, .ids = {"GPU-b"}}, gpus, all), Ids({"1"}));
+  EXPECT_EQ(schedule::choose({.count = 1, .ids = {"GPU-b"}}, gpus, {"0", "2"}), std::nullopt);
+  EXPECT_EQ(schedule::choose({.all = true, .kind = "t4"}, gpus, all), Ids({"0", "1"}));
+  EXPECT_EQ(schedule::choose({.all = true}, gpus, {"0", "1"}), std::nullopt) << "all, or none";
+  EXPECT_EQ(schedule::choose({.all = true}, {}, {}), std::nullopt);
+}
+
+TEST(Gpus, WhatNoHostHasIsToldBefore) {
+  Experiment experiment = wanting({1, 4, 1});
+  experiment.trials[2].gpus.memory = parse_bytes("100g");
+  const PlannerOptions options = with_gpus();
+  const auto errors = check_slots(experiment, *options.capacity, options.gpus);
+  ASSERT_EQ(errors.size(), 2U);
+  EXPECT_STREQ(errors[0].what(),
+               "b: wants 4 GPUs, but the engine has 3 GPUs (0: NVIDIA T4, 16 GiB; 1: NVIDIA T4, 16 GiB; "
+               "2: NVIDIA H100 80GB, 80 GiB) to give");
+  EXPECT_THAT(errors[1].what(), testing::HasSubstr("c: wants 1 GPU with 100 GiB or more, but"));
 }
 
 TEST(Planner, StartsTheHighestPriorityFirst) {

@@ -246,7 +246,7 @@ TEST_P(EveryVerb, AStopEndsItWhileTheEngineIsSilent) {
 TEST(Version, TheNewestKnownIsSpokenToANewerEngine) {
   ScriptedDaemon daemon(after_ping([](const Asked&) { return whole(200, "[]"); }, "1.60"));
   EXPECT_THAT(open_at(daemon.address())->list({}, Look::closely, {}), IsEmpty());
-  EXPECT_THAT(daemon.lines().back(), HasSubstr("GET /v1.47/containers/json"));
+  EXPECT_THAT(daemon.lines().back(), HasSubstr("GET /v1.51/containers/json"));
 }
 
 TEST(Version, AWebServerIsNoEngine) {
@@ -260,7 +260,7 @@ TEST(Version, AWebServerIsNoEngine) {
 }
 
 TEST(Version, AClientTooOldForTheEngineIsToldInItsWords) {
-  const std::string words = "client version 1.47 is too old. Minimum supported API version is 1.60";
+  const std::string words = "client version 1.51 is too old. Minimum supported API version is 1.60";
   ScriptedDaemon daemon(after_ping([&](const Asked&) { return whole(400, message(words)); }, "1.70"));
   const auto error = error_of([&] { (void)open_at(daemon.address())->list({}, Look::closely, {}); });
   ASSERT_TRUE(error);

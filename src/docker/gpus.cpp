@@ -1,0 +1,152 @@
+// The GPUs of the engine's host, and who has which. There is no server that could give them out: a container
+// claims those that its labels name, from when it is created, and is started only when a listing shows no
+// other container with one of them. Of two the one that was created later lets go.
+
+#include <algorithm>
+#include <chrono>
+#include <compare>
+#include <cstdio>
+#include <memory>
+#include <ranges>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "docker/docker_engine.hpp"
+#include "docker/status.hpp"
+
+namespace combu::docker {
+namespace {
+
+constexpr std::string_view k_nvidia = "nvidia.com/gpu=";
+constexpr const char* k_ask_nvidia =
+    "nvidia-smi --query-gpu=index,uuid,memory.total,name --format=csv,noheader,nounits 2>/dev/null";
+
+// A claim that has not been started for so long is of a process that is dead: nobody else may be kept off by
+// it.
+constexpr std::int64_t k_claim_seconds_max = 30;
+// A later claim is let go within a moment.
+constexpr Seconds k_look_again{0.05};
+constexpr int k_looks_max = 100;
+
+// "0", and "0:1" of a GPU in parts.
+bool is_number(std::string_view name) {
+  return !name.empty() && name.find_first_not_of("0123456789:") == std::string_view::npos;
+}
+
+// One name of each. A device may have several: its number, its UUID, and one that stands for all.
+std::vector<Gpu> gpus_of_cdi(const std::vector<std::string>& devices) {
+  const auto class_of = [](const std::string& id) { return id.substr(0, id.find('=') + 1); };
+  const auto name_of = [](const std::string& id) { return id.substr(id.find('=') + 1); };
+  std::vector<Gpu> gpus;
+  for (const std::string& id : devices) {
+    if (!class_of(id).ends_with("/gpu=") || name_of(id) == "all") continue;
+    const bool has_numbers = std::ranges::any_of(devices, [&](const std::string& other) {
+      return class_of(other) == class_of(id) && is_number(name_of(other));
+    });
+    if (is_number(name_of(id)) || !has_numbers)
+      gpus.push_back({.id = id, .uuid = {}, .kind = {}, .memory = {}});
+  }
+  std::ranges::sort(gpus, {}, [](const Gpu& gpu) { return std::tuple(gpu.id.size(), gpu.id); });
+  return gpus;
+}
+
+// None where NVIDIA's driver is not, or is not to be talked to.
+std::vector<Gpu> gpus_of_nvidia() {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(popen(k_ask_nvidia, "re"), pclose);
+  std::vector<Gpu> gpus;
+  char line[512];
+  while (pipe && std::fgets(line, sizeof line, pipe.get()) != nullptr) {
+    char id[32];
+    char uuid[128];
+    char kind[256];
+    long long mebibytes = 0;
+    // "0, GPU-5d1f…, 81559, NVIDIA H100 80GB HBM3"
+    if (std::sscanf(line, " %31[^,], %127[^,], %lld, %255[^\n]", id, uuid, &mebibytes, kind) == 4)
+      gpus.push_back({.id = id, .uuid = uuid, .kind = kind, .memory = Bytes{mebibytes << 20U}});
+  }
+  return gpus;
+}
+
+// What is known of the same GPU elsewhere.
+void add_what_is_known(std::vector<Gpu>& gpus, const std::vector<Gpu>& known) {
+  for (Gpu& gpu : gpus) {
+    const auto same = std::ranges::find_if(known, [&](const Gpu& other) {
+      return other.id == gpu.id || gpu.id == std::string(k_nvidia) + other.id ||
+             (!other.uuid.empty() && (gpu.uuid == other.uuid || gpu.id.ends_with("=" + other.uuid)));
+    });
+    if (same == known.end()) continue;
+    if (gpu.uuid.empty()) gpu.uuid = same->uuid;
+    if (gpu.kind.empty()) gpu.kind = same->kind;
+    if (gpu.memory.count == 0) gpu.memory = same->memory;
+  }
+}
+
+bool overlap(const std::vector<std::string>& some, const std::vector<std::string>& others) {
+  return std::ranges::any_of(
+      some, [&](const std::string& one) { return std::ranges::find(others, one) != others.end(); });
+}
+
+}  // namespace
+
+std::vector<Gpu> DockerEngine::gpus(std::stop_token stop) {
+  std::vector<Gpu> gpus = gpus_of_cdi(get_system(connections_, stop).cdi_devices);
+  const bool is_here = connections_.address().kind == Address::Kind::unix_socket;
+  const std::vector<Gpu> of_nvidia = is_here ? gpus_of_nvidia() : std::vector<Gpu>();
+  if (gpus.empty()) gpus = of_nvidia;
+  const std::vector<Gpu> configured = configured_gpus_();
+  if (gpus.empty()) gpus = configured;
+  add_what_is_known(gpus, of_nvidia);
+  add_what_is_known(gpus, configured);
+  return gpus;
+}
+
+// Whoever holds one of `gpus`, or has claimed it before the container `id` did; nullopt when that one has
+// them for itself. Two that look at the same time both see each other, so that never both start: the later
+// one lets go, and the earlier one looks until it has.
+std::optional<Sighting> DockerEngine::rival_of(const std::string& id, const std::vector<std::string>& gpus,
+                                               const std::stop_token& stop) {
+  const auto seen = [](ContainerSummary&& rival) {
+    Identity identity = *identity_of(rival.labels, rival.name);
+    return sighting_of(std::move(rival), std::move(identity));
+  };
+  for (int look = 1;; ++look) {
+    std::optional<std::int64_t> own_created;
+    std::vector<ContainerSummary> rivals;
+    list_containers(
+        connections_, {.labels = {k_label_gpus}, .states = {"created", "running", "paused", "restarting"}},
+        [&](ContainerSummary&& container) {
+          const auto identity = identity_of(container.labels, container.name);
+          if (container.id == id) {
+            own_created = container.created;
+          } else if (identity && overlap(identity->slots.gpus, gpus)) {
+            rivals.push_back(std::move(container));
+          }
+        },
+        stop);
+    // It has been removed as a claim of the dead, and cannot be started.
+    if (!own_created && !inspect_container(connections_, id, stop)) return std::nullopt;
+    std::erase_if(rivals, [&](const ContainerSummary& rival) {
+      if (rival.state != "created") return !lives(rival.id, stop);
+      return own_created && *own_created - rival.created > k_claim_seconds_max &&
+             remove_unstarted_container(connections_, rival.id, stop);
+    });
+    if (rivals.empty() && own_created) return std::nullopt;
+    for (ContainerSummary& rival : rivals)
+      if (rival.state != "created" || look == k_looks_max ||
+          (own_created && std::tie(rival.created, rival.id) < std::tie(*own_created, id)))
+        return seen(std::move(rival));
+    if (look == k_looks_max)
+      throw Error(ErrorKind::unavailable, id, "the engine does not list what it has just created");
+    real_clock().wait(k_look_again, stop);
+    if (stop.stop_requested()) throw Error(ErrorKind::cancelled, id, "cancelled");
+  }
+}
+
+// What a listing says of a container that ends is a moment late.
+bool DockerEngine::lives(const std::string& id, const std::stop_token& stop) {
+  const std::optional<ContainerFacts> container = inspect_container(connections_, id, stop);
+  return container && parse_status(container->state, "").phase == Phase::running;
+}
+
+}  // namespace combu::docker

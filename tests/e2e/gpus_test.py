@@ -1,0 +1,236 @@
+"""GPUs that nobody shares: of devices that show when two containers have one at the same time (tests/engines/gpus)."""
+
+import json
+import signal
+import subprocess
+import threading
+from datetime import datetime
+
+import pytest
+from engines import Combu, Engine, script, wait_until
+
+GPUS = ("0", "1", "2", "3")
+
+# Fails when another container is in the same GPU's folder.
+USE = (
+    "for gpu in /run/gpu/*; do mkdir $gpu/held || exit 66; done; "
+    "echo $(ls /run/gpu); sleep {seconds}; for gpu in /run/gpu/*; do rmdir $gpu/held; done"
+)
+
+
+@pytest.fixture(scope="module")
+def gpu_engine(version, request):
+    engine = Engine(version)
+    if version == "29":
+        engine.options = ["--cdi-spec-dir", f"{engine.dir}/gpus/cdi"]
+    request.addfinalizer(engine.wipe)
+    script("gpus", engine.dir, *GPUS)
+    if version == "20":
+        engine.first_in_path = f"{engine.dir}/gpus/bin"
+    engine.start()
+    engine.load_image("combu-test:latest")
+    return engine
+
+
+@pytest.fixture
+def engine(gpu_engine):
+    yield gpu_engine
+    gpu_engine.remove_all()
+    for gpu in GPUS:
+        held = gpu_engine.dir / "gpus" / gpu / "held"
+        if held.is_dir():
+            held.rmdir()
+
+
+@pytest.fixture
+def person(program, tmp_path, engine):
+    """Makes somebody with a home and an experiment of their own, to whom NVIDIA's tool tells of the GPUs."""
+
+    def make(name="somebody"):
+        home = tmp_path / name
+        home.mkdir()
+        combu = Combu(program, home, engine)
+        combu.env["PATH"] = f"{engine.dir}/gpus/bin:{combu.env['PATH']}"
+        return combu
+
+    return make
+
+
+def trial(name, gpus, seconds=0.2, **fields):
+    return {"name": name, "image": "combu-test", "cmd": ["sh", "-c", USE.format(seconds=seconds)], "gpus": gpus, **fields}
+
+
+def numbers(container):
+    """The GPUs that it was given, without the kind of device."""
+    gpus = container["Config"]["Labels"]["combu.gpus"]
+    return [gpu.rsplit("=", 1)[-1] for gpu in gpus.split(",") if gpu]
+
+
+def when(text):
+    return datetime.fromisoformat(text[:26].rstrip("Z") + "+00:00")
+
+
+def assert_nobody_shared(engine):
+    """No two containers that have the same GPU on their labels ran at the same time; returns how many had one."""
+    spans = {}
+    for name, container in engine.containers().items():
+        state = container["State"]
+        for gpu in numbers(container):
+            spans.setdefault(gpu, []).append((when(state["StartedAt"]), when(state["FinishedAt"]), name))
+    for gpu, uses in spans.items():
+        uses.sort()
+        for (_, end, before), (start, _, after) in zip(uses, uses[1:]):
+            assert end <= start, f"GPU {gpu}: {after} began at {start}, {before} ended at {end}"
+    return sum(len(uses) for uses in spans.values())
+
+
+def test_each_trial_gets_a_gpu_by_name(person, engine):
+    combu = person()
+    combu.write([trial(f"one-{i}", 1, seconds=2) for i in range(3)] + [{"name": "none", "image": "combu-test", "cmd": "true"}])
+    combu("run", "--wait")
+    containers = engine.containers()
+    assert {row["exit_code"] for row in combu.ps().values()} == {0}
+    assert len({numbers(containers[f"one-{i}"])[0] for i in range(3)}) == 3, "all at the same time"
+    assert numbers(containers["none"]) == []
+    assert combu("logs", "one-0").stdout.split() == numbers(containers["one-0"])
+
+
+def test_more_trials_than_gpus_wait_for_each_other(person, engine):
+    combu = person()
+    combu.write([trial(f"t-{i}", 1 + i % 2) for i in range(12)] + [trial("every", "all", priority=1)])
+    combu("run", "--wait")
+    assert {row["exit_code"] for row in combu.ps().values()} == {0}
+    assert len(numbers(engine.containers()["every"])) == len(GPUS)
+    assert assert_nobody_shared(engine) == 12 + 6 + len(GPUS)
+
+
+def test_many_runs_at_once_never_share_a_gpu(person, engine):
+    people = [person(f"person-{i}") for i in range(8)]
+    for i, combu in enumerate(people):
+        combu.write([trial(f"p{i}-{k}", 1 + (k == 0), seconds=0.1) for k in range(6)])
+    runs = [combu.start("run", "--wait") for combu in people]
+    for run in runs:
+        _, err = run.communicate(timeout=240)
+        assert run.returncode == 0, err
+    for combu in people:
+        assert [row["exit_code"] for row in combu.ps().values()] == [0] * 6
+    assert assert_nobody_shared(engine) == 8 * 7
+
+
+def test_runs_that_are_killed_in_the_middle_leave_no_gpu_shared(person, engine):
+    people = [person(f"person-{i}") for i in range(4)]
+    for i, combu in enumerate(people):
+        combu.write([trial(f"p{i}-{k}", 1, seconds=0.1) for k in range(8)])
+    stubborn = []
+
+    def run_through_kills(combu):
+        run = combu.start("run", "--wait")
+        for _ in range(3):
+            try:
+                run.communicate(timeout=1.5)
+            except subprocess.TimeoutExpired:
+                run.send_signal(signal.SIGKILL)
+                run.communicate()
+            run = combu.start("run", "--resume")
+        _, err = run.communicate(timeout=240)
+        if run.returncode not in (0, 1):
+            stubborn.append((run.returncode, err))
+
+    threads = [threading.Thread(target=run_through_kills, args=(combu,)) for combu in people]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert stubborn == []
+    for combu in people:
+        assert {row["exit_code"] for row in combu.ps().values()} == {0}
+    assert assert_nobody_shared(engine) == 4 * 8
+
+
+def test_a_choice_by_memory_and_kind(person, engine):
+    combu = person()
+    combu.write(
+        [
+            trial("small", 1, seconds=3),
+            trial("large", {"memory": "40g"}, seconds=3),
+            trial("kind", {"kind": "h100"}, seconds=3),
+            trial("named", ["3"], seconds=3),
+        ]
+    )
+    combu("run", "--wait")
+    given = {name: numbers(container) for name, container in engine.containers().items()}
+    assert given["small"] == ["2"], "the large ones are left to who needs them"
+    assert {given["large"][0], given["kind"][0]} == {"0", "1"}
+    assert given["named"] == ["3"]
+
+
+def test_what_can_never_be_given_is_told_before_the_first_start(person, engine):
+    combu = person()
+    combu.write([trial("many", 5), trial("big", {"memory": "100g"}), trial("odd", ["9"]), trial("fine", 1)])
+    done = combu("run", code=2)
+    assert "many: wants 5 GPUs, but the engine has 4 GPUs" in done.stderr
+    assert "big: wants 1 GPU with 100 GiB or more" in done.stderr and "odd: wants 1 GPU of 9" in done.stderr
+    assert engine.names() == set()
+
+
+def test_why_tells_who_holds_the_gpus(person, engine):
+    first, second = person("first"), person("second")
+    first.write([{"name": "holder", "image": "combu-test", "cmd": "sleep 600", "gpus": "all"}])
+    first("run")
+    second.write([trial("later", 2)])
+    waiting = second.start("run", "--wait")
+    try:
+        why = wait_until(
+            lambda: (text := second("why", "later", code=None).stdout) and "held by" in text and text, "a reason"
+        )
+        assert "waits for 2 GPUs; held by `holder`" in why and "GPU " in why
+        first("kill")
+        _, err = waiting.communicate(timeout=60)
+        assert waiting.returncode == 0, err
+    finally:
+        waiting.kill()
+        waiting.communicate()
+
+
+def test_a_reserved_gpu_is_not_given(person, engine):
+    combu = person()
+    combu.write([trial(f"t-{i}", 1) for i in range(6)])
+    combu("run", "--wait", "--reserve", "gpu=0,gpu=1,gpu=2")
+    assert {numbers(container)[0] for container in engine.containers().values()} == {"3"}
+    assert "--reserve: the engine has no GPU 7" in combu("run", "--reserve", "gpu=7", code=2).stderr
+
+
+def test_the_claim_of_a_process_that_died_is_taken_over(person, engine):
+    combu = person()
+    combu.write([trial("tt", ["2"])])
+    body = {
+        "Image": "combu-test",
+        "Cmd": ["true"],
+        "Labels": {
+            "combu.experiment": "dead",
+            "combu.file": "/dead",
+            "combu.run": "dead",
+            "combu.trial": "dead",
+            "combu.attempt": "1",
+            "combu.gpus": "2" if engine.version == "20" else "nvidia.com/gpu=2",
+        },
+    }
+    status, answer = engine.ask("POST", "/containers/create?name=dead", body)
+    assert status == 201, answer
+    combu("run", "--wait", timeout=180)
+    assert combu.ps()["tt"]["exit_code"] == 0
+    assert "dead" not in engine.names(), "it had not been started"
+
+
+def test_an_engine_that_tells_of_none(person, engine):
+    combu = person()
+    combu.env["PATH"] = combu.env["PATH"].split(":", 1)[1]
+    combu.write([trial("tt", {"kind": "4090"})])
+    if engine.version == "20":
+        assert "no GPU that it or combu's config.json knows of" in combu("run", code=2).stderr
+    config = combu.home / ".config" / "combu"
+    config.mkdir(parents=True)
+    own = [{"id": "3", "kind": "RTX 4090", "memory": "24g"}]
+    (config / "config.json").write_text(json.dumps({"engines": {engine.host: {"gpus": own}}}), encoding="utf-8")
+    combu("run", "--wait")
+    assert numbers(engine.containers()["tt"]) == ["3"]
