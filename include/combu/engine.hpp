@@ -70,6 +70,13 @@ struct Sighting {
   bool stopped = false;          // of an ended one: a signal was sent to it, through the engine or by it
 };
 
+// What an attempt has taken of its host by some moment.
+struct Usage {
+  Bytes memory;  // at that moment, or the most of several, without what the kernel can drop (the page cache's
+                 // inactive part)
+  Seconds cpu{0};  // processor time since it began
+};
+
 // Selects by labels; what carries none of ours is never selected. Empty fields do not restrict.
 struct Selector {
   std::string experiment;
@@ -158,6 +165,9 @@ class Engine {
   virtual void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
                      std::stop_token stop) = 0;
 
+  // Of what runs, by Sighting::id; nullopt when it does not run, or the engine does not tell.
+  [[nodiscard]] virtual std::optional<Usage> usage(const std::string& id, std::stop_token stop) = 0;
+
   // The attempt's log, piece by piece, in the engine's order. Throws not_found when there is no such attempt.
   virtual void logs(const Key& key, const LogOptions& options,
                     const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) = 0;
@@ -176,7 +186,7 @@ class Engine {
 
 // Repeats a verb that failed with `unavailable` (or `timeout`, where a repeat is harmless) after growing
 // pauses, until `give_up` has passed since its first failure. watch is started again, with a Watching each
-// time; logs and facts are not repeated.
+// time; logs, usage and facts are not repeated.
 struct RetryPolicy {
   Seconds pause{0.2};
   double factor = 2;

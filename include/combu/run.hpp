@@ -77,7 +77,8 @@ struct Outcome {
 // `stop` was set and the starts in flight have been answered. A trial that cannot be started blocks only what
 // depends on it. Throws Error(unavailable) when the engine is away for longer than `engine`'s own retries
 // bear: what was started stays started. `engine`'s verbs are called from options.starts_in_flight_max
-// threads, up to 32 more that stop, two that read logs, and one that watches.
+// threads, up to 32 more that stop, two that read logs, one that looks at what attempts use, and one that
+// watches.
 [[nodiscard]] Outcome drive(Engine& engine, const Run& run, const Plan& plan, const PlannerOptions& options,
                             Observer& observer, Clock& clock, const std::stop_token& stop);
 

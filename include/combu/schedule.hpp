@@ -110,6 +110,7 @@ struct Fact {
   std::string id;                  // of running: the engine's id, where it is known
   Slots slots;                     // of starting, like the next one
   Instant ready_at{};              // since when only slots and a place were missing
+  std::optional<Usage> usage;      // of one that has ended; drive() adds it, the planner does not know it
 };
 
 struct Step {

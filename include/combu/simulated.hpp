@@ -79,6 +79,8 @@ class World {
   bool stop(const Key& key, Instant now);
   [[nodiscard]] std::vector<Sighting> list(const Selector& selector, Instant now);
   Released release(const Selector& selector, Instant now);
+  // A trial keeps one processor busy, and has what it eats, or a mebibyte.
+  [[nodiscard]] std::optional<Usage> usage(const std::string& id, Instant now);
   struct LogLine {
     LogStream stream;
     std::string text;
@@ -123,6 +125,7 @@ class World {
     int exits_with = 0;
     bool ends_by_oom = false;
     bool healthy_in_time = false;
+    Bytes eats{};
     std::vector<Port> ports;
     std::vector<std::string> networks;
     std::vector<LogLine> log;

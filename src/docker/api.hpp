@@ -112,6 +112,11 @@ void remove_container(Connections& engine, const std::string& id, const std::str
 [[nodiscard]] bool remove_unstarted_container(Connections& engine, const std::string& id,
                                               const std::stop_token& stop);
 
+// GET /containers/{id}/stats, once and without the second that the rates of `docker stats` take; nullopt for
+// one that does not run.
+[[nodiscard]] std::optional<Usage> container_usage(Connections& engine, const std::string& id,
+                                                   const std::stop_token& stop);
+
 enum class LogFormat { raw, frames };
 // GET /containers/{id}/logs
 void read_logs(Connections& engine, const std::string& id, LogFormat format, const LogOptions& options,

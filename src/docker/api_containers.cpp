@@ -168,6 +168,27 @@ void remove_container(Connections& engine, const std::string& id, const std::str
   if (ended.status != 200 && ended.status != 404) throw error_of(response, subject);
 }
 
+std::optional<Usage> container_usage(Connections& engine, const std::string& id,
+                                     const std::stop_token& stop) {
+  const HttpResponse response =
+      engine.send(request_of(engine, "GET", "/containers/" + id + "/stats?stream=false&one-shot=true"), stop);
+  if (response.status == 404) return std::nullopt;
+  if (response.status != 200) throw error_of(response, id);
+  return reading(engine, [&]() -> std::optional<Usage> {
+    const json body = json::parse(response.body);
+    const json memory = body.value("memory_stats", json::object());
+    if (!memory.contains("usage")) return std::nullopt;
+    const json stats = memory.value("stats", json::object());
+    // Of control groups of the first and of the second version.
+    const std::int64_t inactive =
+        stats.value("total_inactive_file", stats.value("inactive_file", std::int64_t{0}));
+    const auto used = memory.at("usage").get<std::int64_t>();
+    const auto nanoseconds = body.at("cpu_stats").at("cpu_usage").at("total_usage").get<std::int64_t>();
+    return Usage{.memory = Bytes{used - std::min(used, inactive)},
+                 .cpu = std::chrono::nanoseconds(nanoseconds)};
+  });
+}
+
 void read_logs(Connections& engine, const std::string& id, LogFormat format, const LogOptions& options,
                const std::function<void(LogStream, std::string_view)>& tell, const std::stop_token& stop) {
   HttpRequest request = request_of(engine, "GET", "/containers/" + id + "/logs?stdout=1&stderr=1");

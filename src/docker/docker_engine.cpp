@@ -240,6 +240,10 @@ void DockerEngine::stop(const Key& key, std::optional<Seconds> grace, std::stop_
   for (const std::string& id : ids_of(key, stop)) stop_container(connections_, id, grace, stop);
 }
 
+std::optional<Usage> DockerEngine::usage(const std::string& id, std::stop_token stop) {
+  return container_usage(connections_, id, stop);
+}
+
 void DockerEngine::logs(const Key& key, const LogOptions& options,
                         const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) {
   const auto absent = [&] {

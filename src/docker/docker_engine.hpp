@@ -46,6 +46,7 @@ class DockerEngine : public Engine {
   std::vector<Sighting> list(const Selector& selector, Look look, std::stop_token stop) override;
   void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
              std::stop_token stop) override;
+  std::optional<Usage> usage(const std::string& id, std::stop_token stop) override;
   void logs(const Key& key, const LogOptions& options,
             const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) override;
   Released release(const Selector& selector, const std::function<void(std::size_t, std::size_t)>& tell,

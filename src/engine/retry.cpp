@@ -57,6 +57,10 @@ class Retry : public Engine {
     }
   }
 
+  std::optional<Usage> usage(const std::string& id, std::stop_token stop) override {
+    return engine_.usage(id, stop);
+  }
+
   void logs(const Key& key, const LogOptions& options,
             const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) override {
     engine_.logs(key, options, tell, stop);

@@ -44,6 +44,10 @@ class Trace : public Engine {
              std::stop_token stop) override {
     traced("watch", selector.experiment, [&] { engine_.watch(selector, tell, stop); });
   }
+  std::optional<Usage> usage(const std::string& id, std::stop_token stop) override {
+    return traced("usage", id, [&] { return engine_.usage(id, stop); });
+  }
+
   void logs(const Key& key, const LogOptions& options,
             const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) override {
     traced("logs", key.trial, [&] { engine_.logs(key, options, tell, stop); });

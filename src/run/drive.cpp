@@ -3,10 +3,12 @@
 #include <condition_variable>
 #include <deque>
 #include <iterator>
+#include <map>
 #include <mutex>
 #include <sstream>
 #include <string>
 #include <thread>
+#include <unordered_map>
 #include <utility>
 #include <variant>
 
@@ -24,6 +26,11 @@ constexpr std::chrono::minutes k_silence_max{5};   // then the engine is asked: 
 constexpr std::size_t k_stops_in_flight_max = 32;  // each takes its grace: they have workers of their own
 constexpr std::size_t k_starting_shown_max = 32;
 
+// What an attempt uses is looked at after a second, and then less and less often.
+constexpr Seconds k_look_first{1};
+constexpr double k_look_factor = 1.5;
+constexpr Seconds k_look_pause_max{60};
+
 constexpr std::size_t k_over_min = 3;  // before it is guessed how long the others take
 constexpr std::size_t k_collectors = 2;
 constexpr std::size_t k_tails_max = 20;  // as many failures as a person is shown
@@ -39,10 +46,21 @@ struct Tail {
   CollectCommand of;
   std::vector<std::string> lines;
 };
-using Message = std::variant<Event, EngineLost, Tail>;
+// What an attempt uses; nullopt when it could not be had.
+struct LookOrder {
+  TrialIndex trial;
+  int attempt;
+  std::string id;
+  Seconds pause;  // before the next look
+};
+struct Used {
+  LookOrder of;
+  std::optional<Usage> usage;
+};
+using Message = std::variant<Event, EngineLost, Tail, Used>;
 
 struct ListOrder {};
-using Order = std::variant<StartCommand, StopCommand, CollectCommand, ListOrder>;
+using Order = std::variant<StartCommand, StopCommand, CollectCommand, ListOrder, LookOrder>;
 
 // Orders go to the workers in the order in which they were given.
 class OrderQueue {
@@ -104,6 +122,7 @@ class Drive {
     add_workers(start_workers_, orders_);
     add_workers(stop_workers_, stop_orders_);
     add_workers(k_collectors, collect_orders_);
+    add_workers(1, look_orders_);
     const std::stop_callback on_stop(stop, [this] { inbox_.post(Event{Interrupt{}}); });
     loop();
     // A command under way when the engine was lost must not hold up the end: the threads' stop tokens end
@@ -137,7 +156,8 @@ class Drive {
     std::vector<Message> messages;
     while (!planner_.done() || !begun_) {
       inbox_.take(messages, patience());
-      if (!messages.empty()) {
+      for (const Message& message : messages) {
+        if (std::holds_alternative<Used>(message)) continue;  // it says nothing of the stream of events
         owed_ = true;
         heard_ = Steady::now();
       }
@@ -149,17 +169,45 @@ class Drive {
           show();
           return;
         }
-        if (const auto* tail = std::get_if<Tail>(&message)) {
-          if (!tail->lines.empty()) observer_.tail(tail->of.trial, tail->lines);
-          apply(Collected{tail->of.trial});
-        } else {
-          apply(std::get<Event>(message));
-        }
+        std::visit([this](const auto& one) { take(one); }, message);
       }
       if (wake_ && *wake_ <= now()) apply(Tick{});
+      look();
       const bool shows = planner_.done() || is_time_to_show();
       if (shows || !commands_.empty()) carry_on();
       if (shows) show();
+    }
+  }
+
+  void take(const Event& event) { apply(event); }
+  void take(const EngineLost& /*lost*/) {}
+  void take(const Tail& tail) {
+    if (!tail.lines.empty()) observer_.tail(tail.of.trial, tail.lines);
+    apply(Collected{tail.of.trial});
+  }
+  void take(const Used& used) {
+    const auto at = usage_.find(used.of.trial);
+    if (at == usage_.end() || at->second.attempt != used.of.attempt) return;
+    if (used.usage) {
+      const Bytes before = at->second.usage ? at->second.usage->memory : Bytes{};
+      at->second.usage = {.memory = std::max(before, used.usage->memory), .cpu = used.usage->cpu};
+    }
+    LookOrder next = used.of;
+    next.pause = std::min(next.pause * k_look_factor, k_look_pause_max);
+    look_after(std::move(next));
+  }
+
+  void look_after(LookOrder order) {
+    const Instant at = now() + std::chrono::duration_cast<Instant::duration>(order.pause);
+    looks_.emplace(at, std::move(order));
+  }
+
+  // Gives the looks that are due, of what still runs.
+  void look() {
+    while (!looks_.empty() && looks_.begin()->first <= now()) {
+      auto due = looks_.extract(looks_.begin());
+      const auto at = usage_.find(due.mapped().trial);
+      if (at != usage_.end() && at->second.attempt == due.mapped().attempt) look_orders_.push(due.mapped());
     }
   }
 
@@ -210,6 +258,7 @@ class Drive {
   }
 
   void note(Fact& fact) {
+    note_usage(fact);
     observer_.fact(fact);
     if (fact.state == TrialState::starting) {
       starting_.push_back(fact.trial);
@@ -223,6 +272,18 @@ class Drive {
     }
     if (fact.state == TrialState::failed || fact.state == TrialState::blocked) {
       unsuccessful_.push_back(std::move(fact));
+    }
+  }
+
+  // From when it runs until its attempt is over.
+  void note_usage(Fact& fact) {
+    if (fact.state == TrialState::running) {
+      if (fact.id.empty()) return;  // it has become healthy
+      usage_[fact.trial] = {.attempt = fact.attempt, .usage = std::nullopt};
+      look_after({.trial = fact.trial, .attempt = fact.attempt, .id = fact.id, .pause = k_look_first});
+    } else if (const auto at = usage_.find(fact.trial); at != usage_.end()) {
+      fact.usage = at->second.usage;
+      usage_.erase(at);
     }
   }
 
@@ -314,6 +375,13 @@ class Drive {
     inbox_.post(std::move(tail));
   }
 
+  // What cannot be had is no failure of the run.
+  void carry_out(const LookOrder& order, const std::stop_token& quit) {
+    Used used{.of = order, .usage = std::nullopt};
+    call([&] { used.usage = engine_.usage(order.id, quit); }, [](const Error&) {});
+    inbox_.post(std::move(used));
+  }
+
   void carry_out(const ListOrder& /*order*/, const std::stop_token& quit) {
     call([&] { inbox_.post(Event{Listed{.sightings = engine_.list(selector_, Look::closely, quit)}}); },
          [&](const Error& error) { lost(error); });
@@ -373,6 +441,13 @@ class Drive {
   OrderQueue orders_;
   OrderQueue stop_orders_;
   OrderQueue collect_orders_;
+  OrderQueue look_orders_;
+  std::multimap<Instant, LookOrder> looks_;
+  struct Watched {
+    int attempt;
+    std::optional<Usage> usage;
+  };
+  std::unordered_map<TrialIndex, Watched> usage_;  // of what runs
   std::vector<Command> commands_;
   std::size_t tails_ = 0;
   std::vector<TrialIndex> starting_;

@@ -93,6 +93,10 @@ class SimulatedEngine : public Engine {
     }
   }
 
+  std::optional<Usage> usage(const std::string& id, std::stop_token stop) override {
+    return call(stop, [&](Instant now) { return world_.usage(id, now); });
+  }
+
   void logs(const Key& key, const LogOptions& options,
             const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) override {
     std::unique_lock lock(mutex_);

@@ -220,6 +220,7 @@ const World::Container& World::add_rival(const std::string& gpu, Instant now) {
 void World::run_script(Container& container, const Trial& trial, const Script& script, Instant now) {
   container.log = script.output;
   container.exits_with = script.exit_code;
+  container.eats = script.eats;
   Seconds takes = script.takes;
   const bool too_large = trial.slots.memory.count > 0 && script.eats > trial.slots.memory;
   if (chance(options_.faults.out_of_memory) || too_large) {
@@ -318,6 +319,16 @@ void World::remove(const std::string& name) {
   container.seen.phase = Phase::gone;
   emit(container.seen);
   containers_.erase(name);
+}
+
+std::optional<Usage> World::usage(const std::string& id, Instant now) {
+  enter(now);
+  for (const auto& [name, container] : containers_) {
+    if (container.seen.id != id || container.seen.phase != Phase::running) continue;
+    constexpr Bytes k_mebibyte{std::int64_t{1} << 20U};
+    return Usage{.memory = std::max(container.eats, k_mebibyte), .cpu = now - container.seen.created_at};
+  }
+  return std::nullopt;
 }
 
 World::Log World::log(const Key& key, Instant now) {

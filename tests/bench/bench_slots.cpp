@@ -31,6 +31,9 @@ class Stopwatch final : public Engine {
 
   Facts facts(std::stop_token stop) override { return engine_.facts(stop); }
   std::vector<Gpu> gpus(std::stop_token stop) override { return engine_.gpus(stop); }
+  std::optional<Usage> usage(const std::string& id, std::stop_token stop) override {
+    return engine_.usage(id, stop);
+  }
   std::vector<Error> check(const Run& run, std::stop_token stop) override { return engine_.check(run, stop); }
   std::vector<Error> prepare(const Run& run, const std::function<void(const Preparation&)>& tell,
                              std::stop_token stop) override {

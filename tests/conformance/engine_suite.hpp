@@ -363,6 +363,21 @@ TEST_P(EngineSuite, WhatTakesMoreThanItsMemoryIsToldAsOutOfMemory) {
   EXPECT_TRUE(listed[0].oom);
 }
 
+TEST_P(EngineSuite, WhatAnAttemptUsesIsToldWhileItRuns) {
+  const Run run = ready("usage", {subject().runs_until_stopped("usage-a")});
+  const Trial& trial = run.experiment.trials[0];
+  const auto started = engine().start(run, trial, 1, {});
+  ASSERT_TRUE(started);
+  const auto usage = engine().usage(started->id, {});
+  ASSERT_TRUE(usage);
+  EXPECT_GT(usage->memory.count, 0);
+  EXPECT_GE(usage->cpu.count(), 0);
+  engine().stop(key_of(run, "usage-a"), Seconds(0), {});
+  ASSERT_FALSE(list_settled("usage", has_ended).empty());
+  EXPECT_FALSE(engine().usage(started->id, {}));
+  EXPECT_FALSE(engine().usage("0123456789ab", {}));
+}
+
 TEST_P(EngineSuite, WhatWasStoppedIsToldAsStopped) {
   const Run run = ready("halted", {subject().runs_until_stopped("halted-a")});
   Watcher watcher(subject(), all_of(run));

@@ -17,6 +17,7 @@ class EngineMock : public Engine {
  public:
   MOCK_METHOD(Facts, facts, (std::stop_token), (override));
   MOCK_METHOD(std::vector<Gpu>, gpus, (std::stop_token), (override));
+  MOCK_METHOD(std::optional<Usage>, usage, (const std::string&, std::stop_token), (override));
   MOCK_METHOD(std::vector<Error>, check, (const combu::Run&, std::stop_token), (override));
   MOCK_METHOD(std::vector<Error>, prepare,
               (const combu::Run&, const std::function<void(const Preparation&)>&, std::stop_token),

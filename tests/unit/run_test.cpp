@@ -38,6 +38,9 @@ class Gauge : public Engine {
     return engine_.check(run, stop);
   }
   std::vector<Gpu> gpus(std::stop_token stop) override { return engine_.gpus(stop); }
+  std::optional<Usage> usage(const std::string& id, std::stop_token stop) override {
+    return engine_.usage(id, stop);
+  }
   std::vector<Error> prepare(const combu::Run& run, const std::function<void(const Preparation&)>& tell,
                              std::stop_token stop) override {
     return engine_.prepare(run, tell, stop);
