@@ -39,7 +39,7 @@ struct Tail {
   CollectCommand of;
   std::vector<std::string> lines;
 };
-using Message = std::variant<Event, EngineLost, Tail>;
+using Message = std::variant<Event, EngineLost, Tail, Steering::Order>;
 
 struct ListOrder {};
 using Order = std::variant<StartCommand, StopCommand, CollectCommand, ListOrder>;
@@ -83,7 +83,6 @@ class Drive {
         clock_(clock),
         planner_(run.id, run.experiment, plan, options),
         until_(options.until),
-        start_workers_(std::min(options.starts_in_flight_max, run.experiment.trials.size())),
         stop_workers_(std::min<std::size_t>(
             k_stops_in_flight_max, std::ranges::count_if(run.experiment.trials, [&](const Trial& trial) {
               return trial.service || is_watched(run.experiment, trial) || trial.start_deadline > Seconds(0);
@@ -91,30 +90,57 @@ class Drive {
     remember(options.past);
   }
 
-  Outcome run(const std::stop_token& stop) {
+  Outcome run(const std::stop_token& stop, Steering* steering) {
     began_ = clock_.now();
     steady_began_ = Steady::now();
+    const Steered steered(steering, inbox_);
     inbox_.post(Event{Begin{}});  // before there is a listing
-    std::vector<std::jthread> threads;
-    threads.emplace_back([this](const std::stop_token& quit) { watch(quit); });
-    const auto add_workers = [&](std::size_t count, OrderQueue& orders) {
-      for (std::size_t i = 0; i < count; ++i)
-        threads.emplace_back([this, &orders](const std::stop_token& quit) { work(orders, quit); });
-    };
-    add_workers(start_workers_, orders_);
+    threads_.emplace_back([this](const std::stop_token& quit) { watch(quit); });
+    add_start_workers();
     add_workers(stop_workers_, stop_orders_);
     add_workers(k_collectors, collect_orders_);
     const std::stop_callback on_stop(stop, [this] { inbox_.post(Event{Interrupt{}}); });
     loop();
     // A command under way when the engine was lost must not hold up the end: the threads' stop tokens end
     // their verbs.
-    for (std::jthread& thread : threads) thread.request_stop();
-    threads.clear();
+    for (std::jthread& thread : threads_) thread.request_stop();
+    threads_.clear();
     if (lost_) throw Error(lost_->kind(), lost_->subject(), lost_->message());
     return finish(stop.stop_requested());
   }
 
  private:
+  // Orders come in as long as it lives.
+  class Steered {
+   public:
+    Steered(Steering* steering, Inbox<Message>& inbox) : steering_(steering) {
+      if (steering_ != nullptr)
+        steering_->connect([&inbox](Steering::Order order) { inbox.post(std::move(order)); });
+    }
+    ~Steered() {
+      if (steering_ != nullptr) steering_->disconnect();
+    }
+    Steered(const Steered&) = delete;
+    Steered& operator=(const Steered&) = delete;
+
+   private:
+    Steering* steering_;
+  };
+
+  void add_workers(std::size_t count, OrderQueue& orders) {
+    for (std::size_t i = 0; i < count; ++i)
+      threads_.emplace_back([this, &orders](const std::stop_token& quit) { work(orders, quit); });
+  }
+
+  // As many as there may be starts in flight.
+  void add_start_workers() {
+    const std::size_t wanted =
+        std::min(planner_.settings().starts_in_flight_max, run_.experiment.trials.size());
+    if (wanted <= start_workers_) return;
+    add_workers(wanted - start_workers_, orders_);
+    start_workers_ = wanted;
+  }
+
   // What an earlier process has left. What was blocked and is not any more shows by its facts.
   void remember(const std::vector<Past>& past) {
     for (TrialIndex trial = 0; trial < past.size(); ++trial) {
@@ -152,6 +178,9 @@ class Drive {
         if (const auto* tail = std::get_if<Tail>(&message)) {
           if (!tail->lines.empty()) observer_.tail(tail->of.trial, tail->lines);
           apply(Collected{tail->of.trial});
+        } else if (const auto* order = std::get_if<Steering::Order>(&message)) {
+          apply(order->adjust);
+          order->answer(planner_.settings());
         } else {
           apply(std::get<Event>(message));
         }
@@ -180,6 +209,7 @@ class Drive {
     if (std::holds_alternative<Interrupt>(event)) interrupted_ = true;
     Step step = planner_.step(event, now());
     if (std::holds_alternative<Begin>(event)) to_finish_ = planner_.unfinished();
+    if (std::holds_alternative<Adjust>(event)) add_start_workers();
     wake_ = step.wake;
     for (Fact& fact : step.facts) note(fact);
     std::ranges::move(step.commands, std::back_inserter(commands_));
@@ -246,6 +276,7 @@ class Drive {
             .left = time_left(),
             .interrupted = interrupted_,
             .may_start_more = planner_.may_start_more(),
+            .settings = planner_.settings(),
             .held = planner_.held(),
             .held_by_others = planner_.held_by_others(),
             .capacity = capacity_};
@@ -367,7 +398,7 @@ class Drive {
   Planner planner_;
   const Until until_;
   std::size_t to_finish_ = 0;  // when this process began
-  std::size_t start_workers_;
+  std::size_t start_workers_ = 0;
   std::size_t stop_workers_;
   Inbox<Message> inbox_;
   OrderQueue orders_;
@@ -388,13 +419,14 @@ class Drive {
   Steady::time_point heard_ = Steady::now();
   Steady::time_point shown_{};
   bool owed_ = false;  // something has changed since the last snapshot
+  std::vector<std::jthread> threads_;
 };
 
 }  // namespace
 
 Outcome drive(Engine& engine, const Run& run, const Plan& plan, const PlannerOptions& options,
-              Observer& observer, Clock& clock, const std::stop_token& stop) {
-  return Drive(engine, run, plan, options, observer, clock).run(stop);
+              Observer& observer, Clock& clock, const std::stop_token& stop, Steering* steering) {
+  return Drive(engine, run, plan, options, observer, clock).run(stop, steering);
 }
 
 }  // namespace combu
