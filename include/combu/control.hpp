@@ -86,9 +86,9 @@ class ControlClient {
   ControlClient(const ControlClient&) = delete;
   ControlClient& operator=(const ControlClient&) = delete;
 
-  // Gives the settings as they are then; blocks until they are in force. Throws Error: refused in the
-  // process's words, or when it does not answer within ten seconds, not_found when it ends meanwhile,
-  // cancelled.
+  // Gives the settings as they are then; blocks until they are in force. Throws Error: invalid for a number
+  // that cannot be; refused in the process's words, or when it does not answer within ten seconds; not_found
+  // when it ends meanwhile; cancelled.
   [[nodiscard]] Settings adjust(const Adjust& adjust, const std::stop_token& stop);
 
   // Shows on `progress` what the run's process tells, beginning with where the run stands, and gives the exit

@@ -80,14 +80,14 @@ int in_background(const std::function<int(const Background*)>& body) {
   sigemptyset(&passed);
   for (const int number : k_passed_on) sigaddset(&passed, number);
   // None gets lost between here and the handler.
-  (void)sigprocmask(SIG_BLOCK, &passed, &before);
+  (void)pthread_sigmask(SIG_BLOCK, &passed, &before);
   passed_to = fork();
   if (passed_to < 0) throw failed("no process can be made");
   if (passed_to == 0) {
     (void)close(files[0]);
     (void)setsid();
     (void)signal(SIGHUP, SIG_IGN);
-    (void)sigprocmask(SIG_SETMASK, &before, nullptr);
+    (void)pthread_sigmask(SIG_SETMASK, &before, nullptr);
     const Background background(files[1]);
     return body(&background);
   }
@@ -95,7 +95,7 @@ int in_background(const std::function<int(const Background*)>& body) {
   struct sigaction action {};
   action.sa_handler = pass_on;
   for (const int number : k_passed_on) (void)sigaction(number, &action, nullptr);
-  (void)sigprocmask(SIG_SETMASK, &before, nullptr);
+  (void)pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return see_off(passed_to, files[0]);
 }
 

@@ -36,7 +36,9 @@ void expect_over(const RunEntry& entry, const Caller& caller) {
 void forget(Record& record, const std::vector<RunId>& runs, const Caller& caller) {
   record.remove(runs);
   std::error_code none;
-  for (const RunId& run : runs) std::filesystem::remove(log_path(run, caller), none);
+  for (const RunId& run : runs)
+    for (const std::string& path : {log_path(run, caller), channel_path(run, caller)})
+      std::filesystem::remove(path, none);
   (void)put_err(fmt::format("removed {} from the record\n", counted_runs(runs.size())));
 }
 

@@ -91,7 +91,9 @@ auto understood(const Read& read) {
 }  // namespace
 
 Settings ControlClient::adjust(const Adjust& adjust, const std::stop_token& stop) {
-  impl_->send(control::adjust_line(adjust));
+  const std::string request = control::adjust_line(adjust);
+  (void)control::adjust_of(nlohmann::json::parse(request));
+  impl_->send(request);
   const std::optional<std::string> line = impl_->line(stop, Steady::now() + k_answer_max);
   if (!line) throw gone();
   return understood([&] {

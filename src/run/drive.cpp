@@ -282,11 +282,11 @@ class Drive {
             .capacity = capacity_};
   }
 
-  // nullopt while too little has ended to tell, and when nobody waits for the end.
+  // nullopt while too little has ended to tell, while paused, and when nobody waits for the end.
   [[nodiscard]] std::optional<Seconds> time_left() const {
     const std::size_t unfinished = planner_.unfinished();
     const std::size_t over = to_finish_ - std::min(to_finish_, unfinished);
-    if (until_ != Until::ended || over < k_over_min) return std::nullopt;
+    if (until_ != Until::ended || over < k_over_min || planner_.settings().paused) return std::nullopt;
     return Seconds(now() - began_) * (static_cast<double>(unfinished) / static_cast<double>(over));
   }
 

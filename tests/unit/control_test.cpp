@@ -287,6 +287,17 @@ TEST_F(ControlTest, ChangesAreAnsweredWithWhatHolds) {
   EXPECT_TRUE(settings.paused);
 }
 
+TEST_F(ControlTest, ANumberThatCannotBeIsNotAskedFor) {
+  open();
+  try {
+    (void)ControlClient(path_).adjust({.starts_in_flight_max = 0}, {});
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::invalid);
+    EXPECT_STREQ(error.what(), "starts_in_flight: is a whole number from 1 to 1000");
+  }
+}
+
 TEST_F(ControlTest, AChangeOfARunThatIsDrivenNoMoreIsRefused) {
   open();
   steering_.disconnect();
