@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@ namespace combu::control {
 namespace {
 
 constexpr int k_waiting_max = 16;  // connections that nobody has taken yet
+constexpr time_t k_patience_s = 5;
 
 std::string why() {
   return std::generic_category().message(errno);
@@ -71,6 +73,9 @@ Descriptor listen_at(const std::string& path) {
 Descriptor connect_to(const std::string& path) {
   const ShortPath at{std::filesystem::path(path)};
   Descriptor made = make_socket(0);
+  // Of a process that takes no clients, as one that is stopped; connect() waits no longer either (socket(7)).
+  const timeval patience{.tv_sec = k_patience_s, .tv_usec = 0};
+  (void)setsockopt(made.number(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   if (!at.is_there() || made.number() < 0 || connect(made.number(), at.address(), ShortPath::k_size) != 0)
     throw Error(ErrorKind::not_found, path, "nobody answers there: " + why());
   return made;

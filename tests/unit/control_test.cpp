@@ -2,7 +2,6 @@
 
 #include "combu/control.hpp"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -10,7 +9,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <filesystem>
 #include <future>
 #include <mutex>
@@ -359,7 +357,14 @@ TEST_F(ControlTest, OneThatNeverReadsHoldsUpNobody) {
 
 TEST_F(ControlTest, ASocketThatADeadProcessHasLeftIsReplaced) {
   std::filesystem::create_directories(folder_.path());
-  close(::open(path_.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+  {
+    sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+    path_.copy(address.sun_path, sizeof address.sun_path - 1);
+    const int dead = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ASSERT_EQ(bind(dead, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    close(dead);
+  }
+  EXPECT_THROW(ControlClient{path_}, Error);
   open();
   EXPECT_EQ(ControlClient(path_).adjust({}, {}).parallel_max, 3U);
 }
