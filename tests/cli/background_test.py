@@ -157,8 +157,9 @@ def test_a_run_in_the_foreground_is_followed_and_changed_too(combu, write, tmp_p
 
 
 def test_a_paused_run_starts_nothing_until_it_is_resumed(combu, detached, write):
-    file = write('{ parallel: 1, trials: [{ name: "t-%d" % i, image: "x", cmd: "sleep 1" } for i in [1, 2]] }')
+    file = write('{ parallel: 1, trials: [{ name: "t-%d" % i, image: "x", cmd: "sleep 3" } for i in [1, 2]] }')
     run = detached(file)
+    wait_until(lambda: "t-1 runs" in combu("why", "--run", run, "t-1").stdout, "the first trial")
     result = combu("pause", run)
     assert (result.returncode, result.stderr) == (
         0, f"run {run} is paused: nothing starts until `combu resume {run}`; what runs goes on\n")
