@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -26,7 +27,8 @@ struct Snapshot {
   Seconds elapsed{0};                                     // since the first command
   std::optional<Seconds> left;                            // if the others take as long as those that are over
   bool interrupted = false;
-  bool may_start_more = true;     // as Planner::may_start_more()
+  bool may_start_more = true;  // as Planner::may_start_more()
+  Settings settings;
   Slots held;                     // by this run's attempts
   Slots held_by_others;           // by those of other runs, as far as they say
   std::optional<Slots> capacity;  // for all of them; nullopt: not bounded
@@ -66,6 +68,34 @@ class Interrupts {
   std::unique_ptr<Impl> impl_;
 };
 
+// Changes a run while it is driven. Methods may be called from any thread, and do not block.
+class Steering {
+ public:
+  // Gets the settings that are in force then; called from the thread of post() or of drive().
+  using Answer = std::function<void(const Settings&)>;
+  struct Order {
+    Adjust adjust;
+    Answer answer;
+  };
+
+  // `settings`: those that the run begins with.
+  explicit Steering(const Settings& settings) : settings_(settings) {}
+
+  // False when the run is driven no more. What comes before it is driven holds from its beginning.
+  [[nodiscard]] bool post(const Adjust& adjust, Answer answer);
+
+  // For drive(): where orders go from here on. What came before is the first of them.
+  void connect(std::function<void(Order)> take);
+  void disconnect();
+
+ private:
+  std::mutex mutex_;
+  std::function<void(Order)> take_;
+  bool is_over_ = false;
+  Settings settings_;
+  Adjust early_;
+};
+
 struct Outcome {
   Snapshot last;
   std::vector<Fact> unsuccessful;   // failed and blocked trials, as they came
@@ -77,10 +107,11 @@ struct Outcome {
 // `stop` was set and the starts in flight have been answered. A trial that cannot be started blocks only what
 // depends on it. Throws Error(unavailable) when the engine is away for longer than `engine`'s own retries
 // bear: what was started stays started. `engine`'s verbs are called from options.starts_in_flight_max
-// threads, up to 32 more that stop, two that read logs, one that looks at what attempts use, and one that
-// watches.
+// threads (or as many as `steering` says meanwhile), up to 32 more that stop, two that read logs, one that
+// looks at what attempts use, and one that watches.
 [[nodiscard]] Outcome drive(Engine& engine, const Run& run, const Plan& plan, const PlannerOptions& options,
-                            Observer& observer, Clock& clock, const std::stop_token& stop);
+                            Observer& observer, Clock& clock, const std::stop_token& stop,
+                            Steering* steering = nullptr);
 
 // Blocks until every attempt that `selector` selects at the time of the call has ended or is gone (services
 // only when it names trials); `tell` hears of each (those already over first). One that has been created and

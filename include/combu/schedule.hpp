@@ -74,8 +74,14 @@ struct Listed {
 };
 struct Interrupt {};  // no new starts from here on
 struct Tick {};       // Step::wake has come
+// What is to be different from here on; nullopt: as it is.
+struct Adjust {
+  std::optional<std::size_t> parallel_max;  // 0: no limit
+  std::optional<std::size_t> starts_in_flight_max;
+  std::optional<bool> paused;  // nothing starts
+};
 using Event = std::variant<Begin, StartAnswered, StartFailed, StopAnswered, StopFailed, Collected, Seen,
-                           ListingBegins, Listed, Interrupt, Tick>;
+                           ListingBegins, Listed, Interrupt, Tick, Adjust>;
 
 // ---- What comes out
 
@@ -151,6 +157,14 @@ struct PlannerOptions {
   std::optional<Instant> began_at;  // of one that goes on: its deadline counts from here
 };
 
+// What Adjust changes, as it is.
+struct Settings {
+  std::size_t parallel_max = 0;
+  std::size_t starts_in_flight_max = PlannerOptions{}.starts_in_flight_max;
+  bool paused = false;
+  void take(const Adjust& adjust);
+};
+
 // Whether somebody must stay while this trial runs: for its retries, its timeout, the run's deadline.
 [[nodiscard]] bool is_watched(const Experiment& experiment, const Trial& trial);
 
@@ -162,11 +176,11 @@ struct PlannerOptions {
 // Belongs to one thread. `experiment` and `plan` outlive it.
 //
 // Of the ready trials the one with the highest priority starts first, among equals the first by
-// Experiment::order, as soon as its slots are free; Experiment::parallel_max bounds the attempts alive that
-// are no services. One that waits for slots is overtaken by others that fit and would take of what it waits
-// for, but only k_overtakes_max times: then none of these starts before it, unless what it waits for is held
-// by services or other runs, which may hold it for ever. Sightings of other runs' attempts (of a wider
-// selector) are what these hold.
+// Experiment::order, as soon as its slots are free; Experiment::parallel_max, or what Adjust says in its
+// place, bounds the attempts alive that are no services. One that waits for slots is overtaken by others that
+// fit and would take of what it waits for, but only k_overtakes_max times: then none of these starts before
+// it, unless what it waits for is held by services or other runs, which may hold it for ever. Sightings of
+// other runs' attempts (of a wider selector) are what these hold.
 //
 // Each attempt gets GPUs by name. One that another process has taken a moment before is left to it, and the
 // trial waits again.
@@ -201,6 +215,7 @@ class Planner {
   // What this run's attempts hold, and what those of others do.
   [[nodiscard]] const Slots& held() const;
   [[nodiscard]] const Slots& held_by_others() const;
+  [[nodiscard]] const Settings& settings() const;
 
  private:
   struct Impl;

@@ -2,6 +2,7 @@
 // What a person, or a program beside combu, sees: progress on one stream, tables and JSON lines on the other.
 
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -47,6 +48,10 @@ class Progress : public Observer {
 };
 // Asks the environment for NO_COLOR and TERM: call it while the program has one thread.
 [[nodiscard]] std::unique_ptr<Progress> make_progress(ProgressForm form, std::FILE* stream);
+
+// The same lines as json has, each with its line end, and its event's name.
+[[nodiscard]] std::unique_ptr<Progress> make_json_progress(
+    std::function<void(std::string_view event, std::string_view line)> write);
 
 // Waves and counts of a plan, for people; long waves are shortened to fit a screen.
 void print_plan(std::ostream& out, const Experiment& experiment, const Plan& plan);

@@ -194,14 +194,15 @@ bool is_over(const Outcome& outcome, Until until) {
 }
 
 int drive_run(Session& session, Record& record, const Loaded& loaded, const PlannerOptions& planner,
-              std::unique_ptr<RunLock>& lock) {
+              std::unique_ptr<RunLock>& lock, AtWork& work) {
+  work.leave_foreground(loaded);
   session.progress().begin(loaded.run);
   const auto engine = session.patient_engine();
   Recorder recorder(session.progress(), record, loaded.run.id);
   try {
     UnlockWhenStarted observer(recorder, lock);
-    const Outcome outcome =
-        drive(*engine, loaded.run, loaded.plan, planner, observer, real_clock(), session.stop());
+    const Outcome outcome = drive(*engine, loaded.run, loaded.plan, planner, observer, real_clock(),
+                                  session.stop(), &work.steering());
     print_outcome(session.progress(), loaded.run, outcome, planner.until, session.given_engine());
     if (is_over(outcome, planner.until)) recorder.end();
     if (outcome.interrupted && session.signal_code() != 0) return session.signal_code();
@@ -228,18 +229,6 @@ void interrupt_replaced(Session& session, const Loaded& loaded, const std::set<R
 }
 
 }  // namespace
-
-std::unique_ptr<RunLock> take_lock(LockScope scope, Session& session, const Loaded& loaded) {
-  try {
-    return std::make_unique<RunLock>(scope, loaded.run, session.engine_address(), loaded.caller,
-                                     session.stop());
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::refused) throw;
-    session.progress().note(
-        fmt::format("two runs at the same instant would not be noticed: {}", error.what()));
-    return nullptr;
-  }
-}
 
 RunEntry entry_of(Session& session, const Loaded& loaded, const RunOptions& options) {
   return {.id = loaded.run.id,
@@ -277,7 +266,7 @@ RunOptions run_options_of(const std::string& json) {
 }
 
 int execute(Session& session, Record& record, const Loaded& loaded, const RunOptions& options,
-            Earlier earlier, const std::function<std::optional<Standing>()>& enter) {
+            Earlier earlier, AtWork& work, const std::function<std::optional<Standing>()>& enter) {
   const Experiment& experiment = loaded.run.experiment;
   std::unique_ptr<RunLock> starts = take_lock(LockScope::starts, session, loaded);
   const std::optional<Capacity> capacity = capacity_for(session, experiment, options);
@@ -310,7 +299,7 @@ int execute(Session& session, Record& record, const Loaded& loaded, const RunOpt
     planner.past = standing->past;
     planner.began_at = standing->working_since;
   }
-  return drive_run(session, record, loaded, planner, starts);
+  return drive_run(session, record, loaded, planner, starts, work);
 }
 
 }  // namespace combu

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/at_work.hpp"
 #include "cli/load.hpp"
-#include "cli/run_lock.hpp"
 #include "cli/session.hpp"
 #include "combu/record.hpp"
 
@@ -25,10 +25,6 @@ struct RunOptions {
 [[nodiscard]] std::string to_json(const RunOptions& options);
 [[nodiscard]] RunOptions run_options_of(const std::string& json);
 
-// nullptr where no lock can be had: the run is worth more, and a note is given. Throws Error(conflict) when
-// another process holds it.
-[[nodiscard]] std::unique_ptr<RunLock> take_lock(LockScope scope, Session& session, const Loaded& loaded);
-
 // Where a run stands that is gone on with.
 struct Standing {
   std::vector<Past> past;
@@ -41,9 +37,9 @@ struct Standing {
 enum class Earlier { refuse, replace };
 // All that can be refused comes before anything changes on the record or on the engine, and that before the
 // first start. `earlier`: whether what lives of earlier runs is removed. `enter` is called in between: it
-// puts on record that the run begins, or goes on from where it stands. Gives the exit code. The caller holds
-// the run's lock.
+// puts on record that the run begins, or goes on from where it stands. Gives the exit code. `work` has begun.
 [[nodiscard]] int execute(Session& session, Record& record, const Loaded& loaded, const RunOptions& options,
-                          Earlier earlier, const std::function<std::optional<Standing>()>& enter);
+                          Earlier earlier, AtWork& work,
+                          const std::function<std::optional<Standing>()>& enter);
 
 }  // namespace combu

@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
+#include <system_error>
+#include <vector>
 
 #include "cli/commands.hpp"
 #include "cli/moment.hpp"
@@ -30,6 +33,15 @@ void expect_over(const RunEntry& entry, const Caller& caller) {
                             shell_word(entry.experiment), entry.id.text()));
 }
 
+void forget(Record& record, const std::vector<RunId>& runs, const Caller& caller) {
+  record.remove(runs);
+  std::error_code none;
+  for (const RunId& run : runs)
+    for (const std::string& path : {log_path(run, caller), channel_path(run, caller)})
+      std::filesystem::remove(path, none);
+  (void)put_err(fmt::format("removed {} from the record\n", counted_runs(runs.size())));
+}
+
 int remove(const Invocation& invocation, const std::vector<std::string>& ids) {
   Record record = open_record(invocation);
   const Caller caller = caller_for(invocation);
@@ -39,8 +51,7 @@ int remove(const Invocation& invocation, const std::vector<std::string>& ids) {
     expect_over(entry, caller);
     runs.push_back(entry.id);
   }
-  record.remove(runs);
-  (void)put_err(fmt::format("removed {} from the record\n", counted_runs(runs.size())));
+  forget(record, runs, caller);
   return 0;
 }
 
@@ -51,8 +62,7 @@ int prune(const Invocation& invocation, const PruneOptions& options) {
   std::vector<RunId> runs;
   for (const RunEntry& entry : record.runs({.file = file}, SIZE_MAX))
     if (entry.ended_at && *entry.ended_at < before) runs.push_back(entry.id);
-  record.remove(runs);
-  (void)put_err(fmt::format("removed {} from the record\n", counted_runs(runs.size())));
+  forget(record, runs, caller_for(invocation));
   return 0;
 }
 

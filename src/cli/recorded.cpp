@@ -27,9 +27,31 @@ RunEntry find_run(Record& record, const Invocation& invocation, const std::strin
   return runs.front();
 }
 
+RunEntry find_run_at_work(Record& record, const Invocation& invocation, const std::string& id) {
+  if (id.empty() && !invocation.file.empty()) {
+    const Caller caller = caller_for(invocation);
+    for (RunEntry& entry : record.runs({.file = identity_of(invocation.file)}, SIZE_MAX))
+      if (!entry.ended_at && process_at_work(entry.id, caller)) return std::move(entry);
+  }
+  return find_run(record, invocation, id);
+}
+
+Error nobody_at_work(const RunEntry& entry, std::string_view engine) {
+  return {ErrorKind::not_found, "run " + entry.id.text(),
+          entry.ended_at
+              ? "is over"
+              : fmt::format("nobody is at work on it; `{}` goes on with it", resume_line(entry.id, engine))};
+}
+
 Invocation on_its_engine(Invocation invocation, const RunEntry& entry) {
   if (invocation.engine.empty()) invocation.engine = entry.address;
   return invocation;
+}
+
+bool any_failed(const std::vector<Past>& past) {
+  return std::ranges::any_of(past, [](const Past& one) {
+    return one.state == TrialState::failed || one.state == TrialState::blocked;
+  });
 }
 
 std::string counts_of(const std::vector<Past>& past) {

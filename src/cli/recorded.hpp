@@ -20,6 +20,13 @@ namespace combu {
 // The run of this id, or, when it is empty, the last one of the invocation's file. Throws Error(not_found).
 [[nodiscard]] RunEntry find_run(Record& record, const Invocation& invocation, const std::string& id);
 
+// The run of this id, or, when it is empty, the newest one of the invocation's file that somebody is at work
+// on, else its last one.
+[[nodiscard]] RunEntry find_run_at_work(Record& record, const Invocation& invocation, const std::string& id);
+
+// not_found: nobody is at work on it. `engine`: as for command_line().
+[[nodiscard]] Error nobody_at_work(const RunEntry& entry, std::string_view engine);
+
 // The same on the engine that the run was begun on, unless --engine names one.
 [[nodiscard]] Invocation on_its_engine(Invocation invocation, const RunEntry& entry);
 
@@ -28,6 +35,9 @@ void expect_its_engine(const Session& session, const RunEntry& entry);
 
 // What a person types to go on with the run. `engine`: as for command_line().
 [[nodiscard]] std::string resume_line(const RunId& run, std::string_view engine);
+
+// Whether any has failed, or was blocked by one.
+[[nodiscard]] bool any_failed(const std::vector<Past>& past);
 
 // "3 waiting, 12 succeeded"
 [[nodiscard]] std::string counts_of(const std::vector<Past>& past);

@@ -10,7 +10,6 @@
 #include "cli/commands.hpp"
 #include "cli/only.hpp"
 #include "cli/recorded.hpp"
-#include "cli/run_lock.hpp"
 #include "cli/session.hpp"
 
 namespace combu {
@@ -20,6 +19,7 @@ struct RetryOptions {
   std::string run;
   bool failed = false;
   bool wait = false;
+  bool detach = false;
   std::vector<std::string> trials;
 };
 
@@ -27,12 +27,6 @@ struct RetryOptions {
 void forgive(Loaded& loaded, const RunEntry& entry) {
   std::size_t& failures_max = loaded.run.experiment.failures_max;
   if (failures_max > 0) failures_max += entry.failures_forgiven;
-}
-
-bool any_failed(const std::vector<Past>& past) {
-  return std::ranges::any_of(past, [](const Past& one) {
-    return one.state == TrialState::failed || one.state == TrialState::blocked;
-  });
 }
 
 // What has ended since the last process looked gets on the record; nothing is started, stopped or removed.
@@ -114,10 +108,12 @@ std::vector<TrialIndex> choose(const Loaded& loaded, const std::vector<Past>& pa
   return choice.trials();
 }
 
-int retry(Session& session, Record& record, Loaded loaded, const RunEntry& entry,
-          const RetryOptions& options) {
+int retry(Session& session, Record& record, Loaded loaded, const RunEntry& entry, const RetryOptions& options,
+          AtWork& work) {
   expect_its_engine(session, entry);
-  const auto lock = take_lock(LockScope::run, session, loaded);
+  RunOptions run = run_options_of(entry.options);
+  run.wait |= options.wait;
+  work.begin(session, loaded, run);
   take_in(session, record, loaded);
   const std::vector<Past> past = record.past(loaded.run.id);
   std::size_t count = 0;
@@ -128,9 +124,7 @@ int retry(Session& session, Record& record, Loaded loaded, const RunEntry& entry
   }
   session.progress().note(
       fmt::format("run {}: {} trial{} tried again", entry.id.text(), count, count == 1 ? " is" : "s are"));
-  RunOptions run = run_options_of(entry.options);
-  run.wait |= options.wait;
-  return execute(session, record, loaded, run, Earlier::refuse, [&] {
+  return execute(session, record, loaded, run, Earlier::refuse, work, [&] {
     const Instant now = real_clock().now();
     record.reopen(loaded.run.id, again, now);
     forgive(loaded, record.run(loaded.run.id));
@@ -138,11 +132,22 @@ int retry(Session& session, Record& record, Loaded loaded, const RunEntry& entry
   });
 }
 
+int retry(const Invocation& invocation, const RetryOptions& options, const Background* background) {
+  AtWork work(background);
+  Record record = open_record(invocation);
+  const RunEntry entry = find_run(record, invocation, options.run);
+  const Loaded loaded = load(record, entry.id);
+  return work.done(
+      in_session(on_its_engine(invocation, entry), work.share(open_progress(invocation)),
+                 [&](Session& session) { return retry(session, record, loaded, entry, options, work); }));
+}
+
 }  // namespace
 
 int resume_run(const Invocation& invocation, const std::string& id,
-               const std::function<void(RunOptions&)>& adjust) {
-  auto progress = open_progress(invocation);
+               const std::function<void(RunOptions&)>& adjust, const Background* background) {
+  AtWork work(background);
+  auto progress = work.share(open_progress(invocation));
   Record record = open_record(invocation);
   const RunEntry entry = find_run(record, invocation, id);
   if (entry.ended_at) {
@@ -154,15 +159,15 @@ int resume_run(const Invocation& invocation, const std::string& id,
   forgive(loaded, entry);
   RunOptions options = run_options_of(entry.options);
   adjust(options);
-  return in_session(on_its_engine(invocation, entry), std::move(progress), [&](Session& session) {
+  return work.done(in_session(on_its_engine(invocation, entry), std::move(progress), [&](Session& session) {
     expect_its_engine(session, entry);
-    const auto lock = take_lock(LockScope::run, session, loaded);
+    work.begin(session, loaded, options);
     const Standing standing{.past = record.past(entry.id), .working_since = entry.working_since};
     session.progress().note(
         fmt::format("going on with run {}: {}", entry.id.text(), counts_of(standing.past)));
-    return execute(session, record, loaded, options, Earlier::refuse,
+    return execute(session, record, loaded, options, Earlier::refuse, work,
                    [&] { return std::optional(standing); });
-  });
+  }));
 }
 
 void add_retry(CLI::App& app, const Invocation& invocation, Action& action) {
@@ -171,6 +176,7 @@ void add_retry(CLI::App& app, const Invocation& invocation, Action& action) {
   add_run_option(*command, options->run);
   command->add_flag("--failed", options->failed, "All that failed; without TRIALs these are meant anyway");
   command->add_flag("--wait", options->wait, "Stay until every trial is over");
+  add_detach_option(*command, options->detach);
   command
       ->add_option("TRIAL", options->trials,
                    "Names (solver-a-*) or conditions on params (lr<0.01); none: all that failed")
@@ -178,11 +184,8 @@ void add_retry(CLI::App& app, const Invocation& invocation, Action& action) {
   command->footer("Example:\n  combu -f experiment.jsonnet retry --failed");
   command->callback([&invocation, &action, options] {
     action = [&invocation, options] {
-      Record record = open_record(invocation);
-      const RunEntry entry = find_run(record, invocation, options->run);
-      const Loaded loaded = load(record, entry.id);
-      return in_session(on_its_engine(invocation, entry),
-                        [&](Session& session) { return retry(session, record, loaded, entry, *options); });
+      const auto body = [&](const Background* background) { return retry(invocation, *options, background); };
+      return options->detach ? in_background(body) : body(nullptr);
     };
   });
 }

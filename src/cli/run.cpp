@@ -9,7 +9,6 @@
 #include "cli/load.hpp"
 #include "cli/only.hpp"
 #include "cli/resume.hpp"
-#include "cli/run_lock.hpp"
 #include "cli/session.hpp"
 
 namespace combu {
@@ -22,10 +21,12 @@ struct Options {
   std::string run_id;
   std::vector<std::string> only;
   std::string resume;  // a run's id; empty: the last one
+  bool detach = false;
 };
 
-int run(const Invocation& invocation, const Options& options) {
-  auto progress = open_progress(invocation);
+int run(const Invocation& invocation, const Options& options, const Background* background) {
+  AtWork work(background);
+  auto progress = work.share(open_progress(invocation));
   const RunId id = options.run_id.empty() ? RunId::random() : RunId(options.run_id);
   auto loaded = load(invocation, id, *progress);
   if (!loaded) return 2;
@@ -35,11 +36,11 @@ int run(const Invocation& invocation, const Options& options) {
   }
   loaded->revision = revision_of(loaded->caller.folder);
   Record record(state_folder(loaded->caller));
-  return in_session(invocation, std::move(progress), [&](Session& session) {
+  return work.done(in_session(invocation, std::move(progress), [&](Session& session) {
     try {
-      const auto lock = take_lock(LockScope::run, session, *loaded);
+      work.begin(session, *loaded, options.run);
       return execute(session, record, *loaded, options.run,
-                     options.replace ? Earlier::replace : Earlier::refuse, [&] {
+                     options.replace ? Earlier::replace : Earlier::refuse, work, [&] {
                        record.begin(entry_of(session, *loaded, options.run), loaded->run.experiment);
                        return std::nullopt;
                      });
@@ -48,7 +49,7 @@ int run(const Invocation& invocation, const Options& options) {
       if (error.kind() == ErrorKind::cancelled) session.progress().note("interrupted: nothing was started");
       throw;
     }
-  });
+  }));
 }
 
 }  // namespace
@@ -80,6 +81,7 @@ void add_run(CLI::App& app, const Invocation& invocation, Action& action) {
       ->add_option("--run-id", options->run_id, "The run's id, and what replaces \"UUID\"; else a random one")
       ->type_name("ID");
   command->footer("Example:\n  combu -f experiment.jsonnet run --wait");
+  add_detach_option(*command, options->detach);
   CLI::Option* resume =
       command
           ->add_option("--resume", options->resume,
@@ -89,14 +91,18 @@ void add_run(CLI::App& app, const Invocation& invocation, Action& action) {
   for (const char* other : {"--only", "--replace", "--run-id"}) resume->excludes(other);
   command->callback([&invocation, &action, command, options] {
     if (options->parallel == "false") options->run.starts_in_flight = 1;
-    action = [&invocation, command, options] {
-      if (command->count("--resume") == 0) return run(invocation, *options);
-      return resume_run(invocation, options->resume, [&](RunOptions& recorded) {
-        if (command->count("--wait") > 0) recorded.wait = true;
-        if (command->count("--reserve") > 0) recorded.reserve = options->run.reserve;
-        if (command->count("--starts-in-flight") + command->count("--parallel") > 0)
-          recorded.starts_in_flight = options->run.starts_in_flight;
-      });
+    const auto adjust = [command, options](RunOptions& recorded) {
+      if (command->count("--wait") > 0) recorded.wait = true;
+      if (command->count("--reserve") > 0) recorded.reserve = options->run.reserve;
+      if (command->count("--starts-in-flight") + command->count("--parallel") > 0)
+        recorded.starts_in_flight = options->run.starts_in_flight;
+    };
+    action = [&invocation, command, options, adjust] {
+      const auto body = [&](const Background* background) {
+        if (command->count("--resume") == 0) return run(invocation, *options, background);
+        return resume_run(invocation, options->resume, adjust, background);
+      };
+      return options->detach ? in_background(body) : body(nullptr);
     };
   });
 }

@@ -50,10 +50,13 @@ std::string machine() {
   return id;
 }
 
+std::string name_on_machine(const std::string& of) {
+  return fmt::format("{:016x}", hash_of(of + "\n" + machine()));
+}
+
 std::string path_of(LockScope scope, const Run& run, const std::string& engine, const Caller& caller) {
-  const std::string of =
-      scope == LockScope::run ? "run " + run.id.text() : engine + "\n" + run.experiment.name;
-  return lock_folder(caller) / fmt::format("{:016x}", hash_of(of + "\n" + machine()));
+  return lock_folder(caller) / name_on_machine(scope == LockScope::run ? "run " + run.id.text()
+                                                                       : engine + "\n" + run.experiment.name);
 }
 
 std::string held_text(LockScope scope, int process, const std::string& run) {
@@ -206,6 +209,14 @@ std::optional<int> process_at_work(const RunId& run, const Caller& caller) {
   const OpenFile file(open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!is_held(file)) return std::nullopt;
   return holder_of(file.number()).process;
+}
+
+std::string channel_path(const RunId& run, const Caller& caller) {
+  return std::filesystem::path(state_folder(caller)) / "channels" / name_on_machine("run " + run.text());
+}
+
+std::string log_path(const RunId& run, const Caller& caller) {
+  return std::filesystem::path(state_folder(caller)) / "logs" / (run.text() + ".log");
 }
 
 std::string interrupted_line(const Interrupted& interrupted) {

@@ -46,6 +46,9 @@ class RunLock {
 // The process that is at work on a run; nullopt when none on this machine is.
 [[nodiscard]] std::optional<int> process_at_work(const RunId& run, const Caller& caller);
 
+// Where it listens to others.
+[[nodiscard]] std::string channel_path(const RunId& run, const Caller& caller);
+
 // Asks the processes that hold a lock of a run that `selector` selects to start nothing more, as Ctrl-C
 // does, and waits until they have let go. Gives those that were asked. Throws Error: conflict when one does
 // not let go, refused when it may not be asked, cancelled.
@@ -56,6 +59,9 @@ struct Interrupted {
 [[nodiscard]] std::string interrupted_line(const Interrupted& interrupted);
 [[nodiscard]] std::vector<Interrupted> interrupt_runs(const Selector& selector, const std::string& engine,
                                                       const Caller& caller, const std::stop_token& stop);
+
+// Where a run that was left to the background tells its progress.
+[[nodiscard]] std::string log_path(const RunId& run, const Caller& caller);
 
 // Where combu keeps what outlives it: $COMBU_HOME, else $XDG_STATE_HOME/combu, else ~/.local/state/combu.
 [[nodiscard]] std::string state_folder(const Caller& caller);

@@ -12,6 +12,7 @@
 #include "cli/recorded.hpp"
 #include "cli/run_lock.hpp"
 #include "cli/session.hpp"
+#include "combu/control.hpp"
 
 namespace combu {
 namespace {
@@ -52,10 +53,17 @@ bool is_alive(const Past& past) {
 
 class Explanation {
  public:
-  // `others`: attempts of other runs that hold slots; asked for only where it matters.
-  Explanation(const Loaded& loaded, const std::vector<Past>& past,
+  // `settings`: of the process at work. `others`: attempts of other runs that hold slots; asked for only
+  // where it matters.
+  Explanation(const Loaded& loaded, const std::vector<Past>& past, const std::optional<Settings>& settings,
               std::function<std::vector<Sighting>()> others)
-      : experiment_(loaded.run.experiment), plan_(loaded.plan), past_(past), others_(std::move(others)) {}
+      : run_(loaded.run.id),
+        experiment_(loaded.run.experiment),
+        plan_(loaded.plan),
+        past_(past),
+        paused_(settings && settings->paused),
+        parallel_max_(settings ? settings->parallel_max : experiment_.parallel_max),
+        others_(std::move(others)) {}
 
   [[nodiscard]] std::string of(TrialIndex trial) const {
     const Past& it = past_[trial];
@@ -106,8 +114,10 @@ class Explanation {
       if (const auto text = unmet_text(need)) unmet.push_back(*text);
     if (!unmet.empty()) return "waits for " + list_of(std::move(unmet));
     if (const auto canary = canary_text(trial)) return *canary;
+    if (paused_)
+      return fmt::format("waits, since the run is paused: `combu resume {}` starts it", run_.text());
     const auto alive = std::ranges::count_if(past_, is_alive);
-    if (experiment_.parallel_max > 0 && alive >= static_cast<std::ptrdiff_t>(experiment_.parallel_max))
+    if (parallel_max_ > 0 && alive >= static_cast<std::ptrdiff_t>(parallel_max_))
       return fmt::format("waits for a place: {} attempts are alive, as many as may (parallel)", alive);
     if (const auto slots = slots_text(trial)) return fmt::format("waits for {}{}", *slots, holders());
     return "waits for its turn among the starts in flight";
@@ -157,9 +167,12 @@ class Explanation {
     return texts.empty() ? "" : "; held by " + list_of(std::move(texts));
   }
 
+  const RunId& run_;
   const Experiment& experiment_;
   const Plan& plan_;
   const std::vector<Past>& past_;
+  bool paused_;
+  std::size_t parallel_max_;
   std::function<std::vector<Sighting>()> others_;
 };
 
@@ -182,6 +195,15 @@ std::vector<Sighting> others_on_engine(const Invocation& invocation, const RunEn
   return others;
 }
 
+// As the process at work says; one that does not answer holds up no answer.
+std::optional<Settings> settings_at_work(const RunId& run, const Caller& caller) {
+  try {
+    return ControlClient(channel_path(run, caller)).adjust({}, {});
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 TrialIndex find_trial(const Experiment& experiment, const std::string& name) {
   std::vector<std::string_view> names;
   for (TrialIndex trial = 0; trial < experiment.trials.size(); ++trial) {
@@ -201,8 +223,11 @@ int why(const Invocation& invocation, const WhyOptions& options) {
   const TrialIndex trial = find_trial(loaded.run.experiment, options.trial);
   const std::vector<Past> past = record.past(entry.id);
   const auto others = [&] { return others_on_engine(invocation, entry); };
-  std::string text = fmt::format("{} {}", options.trial, Explanation(loaded, past, others).of(trial));
-  if (!is_over(past[trial].state) && !process_at_work(entry.id, loaded.caller))
+  const bool at_work = !is_over(past[trial].state) && process_at_work(entry.id, loaded.caller);
+  const auto settings = at_work ? settings_at_work(entry.id, loaded.caller) : std::nullopt;
+  std::string text =
+      fmt::format("{} {}", options.trial, Explanation(loaded, past, settings, others).of(trial));
+  if (!is_over(past[trial].state) && !at_work)
     text += fmt::format("; nobody is at work on the run: `{}` goes on with it",
                         resume_line(entry.id, invocation.engine));
   (void)put_out(text + "\n");

@@ -57,7 +57,7 @@ struct Used {
   LookOrder of;
   std::optional<Usage> usage;
 };
-using Message = std::variant<Event, EngineLost, Tail, Used>;
+using Message = std::variant<Event, EngineLost, Tail, Used, Steering::Order>;
 
 struct ListOrder {};
 using Order = std::variant<StartCommand, StopCommand, CollectCommand, ListOrder, LookOrder>;
@@ -101,7 +101,6 @@ class Drive {
         clock_(clock),
         planner_(run.id, run.experiment, plan, options),
         until_(options.until),
-        start_workers_(std::min(options.starts_in_flight_max, run.experiment.trials.size())),
         stop_workers_(std::min<std::size_t>(
             k_stops_in_flight_max, std::ranges::count_if(run.experiment.trials, [&](const Trial& trial) {
               return trial.service || is_watched(run.experiment, trial) || trial.start_deadline > Seconds(0);
@@ -109,17 +108,13 @@ class Drive {
     remember(options.past);
   }
 
-  Outcome run(const std::stop_token& stop) {
+  Outcome run(const std::stop_token& stop, Steering* steering) {
     began_ = clock_.now();
     steady_began_ = Steady::now();
+    const Steered steered(steering, inbox_);
     inbox_.post(Event{Begin{}});  // before there is a listing
-    std::vector<std::jthread> threads;
-    threads.emplace_back([this](const std::stop_token& quit) { watch(quit); });
-    const auto add_workers = [&](std::size_t count, OrderQueue& orders) {
-      for (std::size_t i = 0; i < count; ++i)
-        threads.emplace_back([this, &orders](const std::stop_token& quit) { work(orders, quit); });
-    };
-    add_workers(start_workers_, orders_);
+    threads_.emplace_back([this](const std::stop_token& quit) { watch(quit); });
+    add_start_workers();
     add_workers(stop_workers_, stop_orders_);
     add_workers(k_collectors, collect_orders_);
     add_workers(1, look_orders_);
@@ -127,13 +122,44 @@ class Drive {
     loop();
     // A command under way when the engine was lost must not hold up the end: the threads' stop tokens end
     // their verbs.
-    for (std::jthread& thread : threads) thread.request_stop();
-    threads.clear();
+    for (std::jthread& thread : threads_) thread.request_stop();
+    threads_.clear();
     if (lost_) throw Error(lost_->kind(), lost_->subject(), lost_->message());
     return finish(stop.stop_requested());
   }
 
  private:
+  // Orders come in as long as it lives.
+  class Steered {
+   public:
+    Steered(Steering* steering, Inbox<Message>& inbox) : steering_(steering) {
+      if (steering_ != nullptr)
+        steering_->connect([&inbox](Steering::Order order) { inbox.post(std::move(order)); });
+    }
+    ~Steered() {
+      if (steering_ != nullptr) steering_->disconnect();
+    }
+    Steered(const Steered&) = delete;
+    Steered& operator=(const Steered&) = delete;
+
+   private:
+    Steering* steering_;
+  };
+
+  void add_workers(std::size_t count, OrderQueue& orders) {
+    for (std::size_t i = 0; i < count; ++i)
+      threads_.emplace_back([this, &orders](const std::stop_token& quit) { work(orders, quit); });
+  }
+
+  // As many as there may be starts in flight.
+  void add_start_workers() {
+    const std::size_t wanted =
+        std::min(planner_.settings().starts_in_flight_max, run_.experiment.trials.size());
+    if (wanted <= start_workers_) return;
+    add_workers(wanted - start_workers_, orders_);
+    start_workers_ = wanted;
+  }
+
   // What an earlier process has left. What was blocked and is not any more shows by its facts.
   void remember(const std::vector<Past>& past) {
     for (TrialIndex trial = 0; trial < past.size(); ++trial) {
@@ -185,6 +211,10 @@ class Drive {
     if (!tail.lines.empty()) observer_.tail(tail.of.trial, tail.lines);
     apply(Collected{tail.of.trial});
   }
+  void take(const Steering::Order& order) {
+    apply(order.adjust);
+    order.answer(planner_.settings());
+  }
   void take(const Used& used) {
     const auto at = usage_.find(used.of.trial);
     if (at == usage_.end() || at->second.attempt != used.of.attempt) return;
@@ -228,6 +258,7 @@ class Drive {
     if (std::holds_alternative<Interrupt>(event)) interrupted_ = true;
     Step step = planner_.step(event, now());
     if (std::holds_alternative<Begin>(event)) to_finish_ = planner_.unfinished();
+    if (std::holds_alternative<Adjust>(event)) add_start_workers();
     wake_ = step.wake;
     for (Fact& fact : step.facts) note(fact);
     std::ranges::move(step.commands, std::back_inserter(commands_));
@@ -307,16 +338,17 @@ class Drive {
             .left = time_left(),
             .interrupted = interrupted_,
             .may_start_more = planner_.may_start_more(),
+            .settings = planner_.settings(),
             .held = planner_.held(),
             .held_by_others = planner_.held_by_others(),
             .capacity = capacity_};
   }
 
-  // nullopt while too little has ended to tell, and when nobody waits for the end.
+  // nullopt while too little has ended to tell, while paused, and when nobody waits for the end.
   [[nodiscard]] std::optional<Seconds> time_left() const {
     const std::size_t unfinished = planner_.unfinished();
     const std::size_t over = to_finish_ - std::min(to_finish_, unfinished);
-    if (until_ != Until::ended || over < k_over_min) return std::nullopt;
+    if (until_ != Until::ended || over < k_over_min || planner_.settings().paused) return std::nullopt;
     return Seconds(now() - began_) * (static_cast<double>(unfinished) / static_cast<double>(over));
   }
 
@@ -435,7 +467,7 @@ class Drive {
   Planner planner_;
   const Until until_;
   std::size_t to_finish_ = 0;  // when this process began
-  std::size_t start_workers_;
+  std::size_t start_workers_ = 0;
   std::size_t stop_workers_;
   Inbox<Message> inbox_;
   OrderQueue orders_;
@@ -463,13 +495,14 @@ class Drive {
   Steady::time_point heard_ = Steady::now();
   Steady::time_point shown_{};
   bool owed_ = false;  // something has changed since the last snapshot
+  std::vector<std::jthread> threads_;
 };
 
 }  // namespace
 
 Outcome drive(Engine& engine, const Run& run, const Plan& plan, const PlannerOptions& options,
-              Observer& observer, Clock& clock, const std::stop_token& stop) {
-  return Drive(engine, run, plan, options, observer, clock).run(stop);
+              Observer& observer, Clock& clock, const std::stop_token& stop, Steering* steering) {
+  return Drive(engine, run, plan, options, observer, clock).run(stop, steering);
 }
 
 }  // namespace combu

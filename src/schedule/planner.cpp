@@ -101,6 +101,8 @@ struct Planner::Impl {
         experiment(the_experiment),
         plan(the_plan),
         options(std::move(the_options)),
+        settings{.parallel_max = experiment.parallel_max,
+                 .starts_in_flight_max = options.starts_in_flight_max},
         ready(the_experiment),
         canaries(the_experiment, [this](TrialIndex trial) { return is_work(trial); }) {
     const auto& trials = experiment.trials;
@@ -230,6 +232,9 @@ struct Planner::Impl {
   void on(const Interrupt& /*event*/) { interrupted = true; }
 
   void on(const Tick& /*event*/) {}
+
+  // What is alive beyond a lower limit lives on.
+  void on(const Adjust& event) { settings.take(event); }
 
   // ---- What an earlier process has left
 
@@ -801,7 +806,7 @@ struct Planner::Impl {
   }
 
   [[nodiscard]] bool has_room(const Line& line) const {
-    return line.service || experiment.parallel_max == 0 || alive < experiment.parallel_max;
+    return line.service || settings.parallel_max == 0 || alive < settings.parallel_max;
   }
 
   // What is free now, and what would be when this run's trials are over.
@@ -863,7 +868,8 @@ struct Planner::Impl {
   }
 
   void start_what_fits() {
-    while (!interrupted && !restored && in_flight < options.starts_in_flight_max) {
+    if (interrupted || restored || settings.paused) return;
+    while (in_flight < settings.starts_in_flight_max) {
       Line* line = next_line();
       if (line == nullptr) return;
       const TrialIndex trial = line->places.top().trial;
@@ -948,6 +954,7 @@ struct Planner::Impl {
   const Experiment& experiment;
   const Plan& plan;
   PlannerOptions options;
+  Settings settings;
 
   std::vector<Progress> known;
   std::unordered_map<std::string_view, TrialIndex> by_name;
@@ -1028,6 +1035,16 @@ const Slots& Planner::held() const {
 }
 const Slots& Planner::held_by_others() const {
   return impl_->held_by_others;
+}
+
+const Settings& Planner::settings() const {
+  return impl_->settings;
+}
+
+void Settings::take(const Adjust& adjust) {
+  parallel_max = adjust.parallel_max.value_or(parallel_max);
+  starts_in_flight_max = adjust.starts_in_flight_max.value_or(starts_in_flight_max);
+  paused = adjust.paused.value_or(paused);
 }
 
 bool is_watched(const Experiment& experiment, const Trial& trial) {

@@ -19,6 +19,7 @@ std::string headline(const BlockContent& content) {
   std::string text = fmt::format("{} of {} started", snapshot.started, snapshot.trials);
   if (content.starts_per_second > 0) text += fmt::format(", {:.1f}/s", content.starts_per_second);
   text += ", " + to_string(content.elapsed) + left_text(snapshot);
+  if (snapshot.settings.paused) text += ", paused";
   if (snapshot.interrupted) text += ", ending";
   return text;
 }

@@ -65,7 +65,7 @@ std::unique_ptr<Progress> make_progress(ProgressForm form, std::FILE* stream) {
     case ProgressForm::tty:
       return make_tty_progress(std::move(surroundings));
     case ProgressForm::json:
-      return make_json_progress(std::move(surroundings));
+      return make_json_progress(surroundings);
     case ProgressForm::quiet:
       return make_quiet_progress(std::move(surroundings));
     default:
@@ -93,6 +93,10 @@ std::string tail_lines(const Run& run, TrialIndex trial, const std::vector<std::
 std::string begin_line(const Run& run) {
   const std::size_t count = run.experiment.trials.size();
   return fmt::format("run {}: {} trial{}", run.id.text(), count, count == 1 ? "" : "s");
+}
+
+std::string_view pause_line(const Snapshot& snapshot) {
+  return snapshot.settings.paused ? "paused: nothing starts until `combu resume`" : "resumed";
 }
 
 std::string interrupt_line(const Snapshot& snapshot) {

@@ -24,7 +24,7 @@ struct Surroundings {
 
 [[nodiscard]] std::unique_ptr<Progress> make_tty_progress(Surroundings surroundings);
 [[nodiscard]] std::unique_ptr<Progress> make_plain_progress(Surroundings surroundings);
-[[nodiscard]] std::unique_ptr<Progress> make_json_progress(Surroundings surroundings);
+[[nodiscard]] std::unique_ptr<Progress> make_json_progress(const Surroundings& surroundings);
 [[nodiscard]] std::unique_ptr<Progress> make_quiet_progress(Surroundings surroundings);
 
 // "failed: solver-a-1: exit code 3"
@@ -33,6 +33,8 @@ struct Surroundings {
 [[nodiscard]] std::string tail_lines(const Run& run, TrialIndex trial, const std::vector<std::string>& lines);
 // "run 0a1b2c3d4e5f: 103 trials"
 [[nodiscard]] std::string begin_line(const Run& run);
+// What a person is told when starting has been paused, or goes on.
+[[nodiscard]] std::string_view pause_line(const Snapshot& snapshot);
 // What a person is told after the first interrupt.
 [[nodiscard]] std::string interrupt_line(const Snapshot& snapshot);
 

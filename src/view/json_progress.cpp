@@ -1,3 +1,4 @@
+#include <functional>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -19,7 +20,8 @@ ordered_json slots_json(const Slots& slots) {
 
 class JsonProgress final : public Progress {
  public:
-  explicit JsonProgress(Surroundings surroundings) : around_(std::move(surroundings)) {}
+  explicit JsonProgress(std::function<void(std::string_view, std::string_view)> write)
+      : write_(std::move(write)) {}
 
   void phase(std::string_view text) override { tell("phase", {{"text", text}}); }
 
@@ -70,7 +72,13 @@ class JsonProgress final : public Progress {
                         {"trials", snapshot.trials},
                         {"started", snapshot.started},
                         {"counts", counts},
-                        {"interrupted", snapshot.interrupted}};
+                        {"interrupted", snapshot.interrupted},
+                        {"paused", snapshot.settings.paused},
+                        {"parallel", snapshot.settings.parallel_max},
+                        {"starts_in_flight", snapshot.settings.starts_in_flight_max}};
+    ordered_json starting = ordered_json::array();
+    for (const TrialIndex trial : snapshot.starting) starting.push_back(run_->experiment.trials[trial].name);
+    fields["starting"] = starting;
     if (snapshot.left) fields["left"] = snapshot.left->count();
     if (snapshot.capacity) {
       fields["held"] = slots_json(snapshot.held);
@@ -88,19 +96,26 @@ class JsonProgress final : public Progress {
     object.update(fields);
     const std::string text = json_text(object) + "\n";
     std::scoped_lock lock(mutex_);
-    (void)std::fwrite(text.data(), 1, text.size(), around_.stream);
-    (void)std::fflush(around_.stream);
+    write_(event, text);
   }
 
-  Surroundings around_;
+  std::function<void(std::string_view, std::string_view)> write_;
   std::mutex mutex_;
   const Run* run_ = nullptr;
 };
 
 }  // namespace
 
-std::unique_ptr<Progress> make_json_progress(Surroundings surroundings) {
-  return std::make_unique<JsonProgress>(std::move(surroundings));
+std::unique_ptr<Progress> make_json_progress(
+    std::function<void(std::string_view event, std::string_view line)> write) {
+  return std::make_unique<JsonProgress>(std::move(write));
+}
+
+std::unique_ptr<Progress> make_json_progress(const Surroundings& surroundings) {
+  return make_json_progress([stream = surroundings.stream](std::string_view, std::string_view line) {
+    (void)std::fwrite(line.data(), 1, line.size(), stream);
+    (void)std::fflush(stream);
+  });
 }
 
 }  // namespace combu

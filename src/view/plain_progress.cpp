@@ -52,9 +52,11 @@ class PlainProgress : public Progress {
   void snapshot(const Snapshot& snapshot) override {
     if (snapshot.interrupted && !interrupted_) say(interrupt_line(snapshot));
     interrupted_ = snapshot.interrupted;
+    if (snapshot.settings.paused != paused_) say(pause_line(snapshot));
+    paused_ = snapshot.settings.paused;
     if (is_time())
-      say(fmt::format("{} after {}{}", counts_text(snapshot), to_string(snapshot.elapsed),
-                      left_text(snapshot)));
+      say(fmt::format("{} after {}{}{}", counts_text(snapshot), to_string(snapshot.elapsed),
+                      left_text(snapshot), paused_ ? ", paused" : ""));
   }
 
   void end() override {}
@@ -87,6 +89,7 @@ class PlainProgress : public Progress {
   Seconds counted_at_ = around_.time();
   const Run* run_ = nullptr;
   bool interrupted_ = false;
+  bool paused_ = false;
 };
 
 // Its failures come with the last lines of the run, each once.

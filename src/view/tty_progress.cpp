@@ -100,6 +100,8 @@ class TtyProgress final : public Progress {
     std::scoped_lock lock(mutex_);
     if (snapshot.interrupted && !interrupted_) keep(interrupt_line(snapshot), {});
     interrupted_ = snapshot.interrupted;
+    if (snapshot.settings.paused != paused_) keep(pause_line(snapshot), {});
+    paused_ = snapshot.settings.paused;
     rate_.add(snapshot);
     content_.snapshot = snapshot;
     content_.starting.clear();
@@ -184,6 +186,7 @@ class TtyProgress final : public Progress {
   Seconds snapshot_at_{0};
   bool late_ = false;
   bool interrupted_ = false;
+  bool paused_ = false;
   std::jthread ticker_;
 };
 

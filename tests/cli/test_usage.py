@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from conftest import COMBU
 
-COMMANDS = ["run", "kill", "validate", "plan", "ps", "logs", "wait", "stop", "completion", "version"]
+COMMANDS = ["run", "attach", "set", "pause", "resume", "kill", "validate", "plan", "ps", "logs", "wait", "stop", "completion", "version"]
 
 
 def test_version(combu):
@@ -53,6 +53,13 @@ def test_help_has_an_example(combu, command):
     (["-f", "x", "run", "--run-id", "a/b"], "a/b"),
     (["-f", "x", "run", "--starts-in-flight", "0"], "--starts-in-flight"),
     (["-f", "x", "run", "-p", "maybe"], "-p"),
+    (["run", "-d"], "combu: no experiment is given: combu -f experiment.jsonnet …\n"),
+    (["attach"], "combu: which run? its id, or -f FILE for the file's last one, says it\n"),
+    (["pause"], "combu: which run? its id, or -f FILE for the file's last one, says it\n"),
+    (["set"], "combu: SETTING is required; see combu set --help\n"),
+    (["-f", "x", "set", "r1"], "combu: set: what? parallel=N and starts_in_flight=N are settings\n"),
+    (["-f", "x", "set", "parallel=many"], "combu: parallel=many: a whole number is meant\n"),
+    (["-f", "x", "set", "paralel=2"], "combu: paralel=2: is no setting; parallel=N and starts_in_flight=N are\n"),
     (["--progress", "fancy", "ps"], "--progress"),
 ])
 def test_usage_errors(combu, arguments, message):

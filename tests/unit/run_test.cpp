@@ -23,7 +23,11 @@ class Recorder : public Observer {
   void tail(TrialIndex trial, const std::vector<std::string>& lines) override {
     tails.emplace_back(trial, lines);
   }
-  void snapshot(const Snapshot& snapshot) override { snapshots.push_back(snapshot); }
+  void snapshot(const Snapshot& snapshot) override {
+    snapshots.push_back(snapshot);
+    if (on_snapshot) on_snapshot(snapshot);
+  }
+  std::function<void(const Snapshot&)> on_snapshot;
   std::vector<Fact> facts;
   std::vector<std::pair<TrialIndex, std::vector<std::string>>> tails;
   std::vector<Snapshot> snapshots;
@@ -217,6 +221,33 @@ TEST_F(DriveTest, AwaitEndSeesARemoval) {
   ASSERT_EQ(last.size(), 2U);
   EXPECT_NE(last[1].phase, Phase::running);
   EXPECT_NE(last[1].exit_code, 0);
+}
+
+TEST_F(DriveTest, IsSteeredFromAnotherThread) {
+  combu::Run run = test::run("a b c d");
+  for (Trial& trial : run.experiment.trials) trial.cmd = {"sleep", "100000"};
+  Steering steering({.starts_in_flight_max = 1});
+  // Before it begins: it begins paused.
+  Settings then;
+  EXPECT_TRUE(steering.post({.paused = true}, [&](const Settings& settings) { then = settings; }));
+  EXPECT_TRUE(then.paused);
+  EXPECT_EQ(then.starts_in_flight_max, 1U);
+  recorder_.on_snapshot = [&](const Snapshot& snapshot) {
+    if (!snapshot.settings.paused) return;
+    EXPECT_EQ(snapshot.started, 0U);
+    const std::jthread another([&] {
+      EXPECT_TRUE(steering.post({.parallel_max = 9, .starts_in_flight_max = 4, .paused = false},
+                                [&](const Settings& settings) { then = settings; }));
+    });
+  };
+  const Plan plan = test::plan(run.experiment);
+  const Outcome outcome =
+      combu::drive(engine_, run, plan, {.starts_in_flight_max = 1}, recorder_, real_clock(), {}, &steering);
+  EXPECT_EQ(outcome.last.started, 4U);
+  EXPECT_FALSE(then.paused);
+  EXPECT_EQ(then.parallel_max, 9U);
+  EXPECT_EQ(outcome.last.settings.starts_in_flight_max, 4U);
+  EXPECT_FALSE(steering.post({}, [](const Settings&) {}));
 }
 
 TEST_F(DriveTest, AwaitEndIsEndedByItsStopToken) {

@@ -159,6 +159,14 @@ TEST(Block, tells_the_time_that_is_left) {
   EXPECT_EQ(block_lines(content, {80, 24}).front(), "30 of 103 started, 4.0 s, about 4m10s left");
 }
 
+TEST(Block, tells_that_the_run_is_paused) {
+  BlockContent content;
+  content.snapshot = snapshot_of(1, 0, 2);
+  content.snapshot->settings.paused = true;
+  content.elapsed = Seconds{4};
+  EXPECT_EQ(block_lines(content, {80, 24}).front(), "1 of 3 started, 4.0 s, paused");
+}
+
 TEST(Block, tells_pulls_with_their_bytes) {
   BlockContent content;
   content.phase = "preparing";
@@ -322,6 +330,28 @@ TEST(PlainProgress, counts_every_few_seconds) {
   progress->counted("removed", 5, 9);
   progress->counted("removed", 6, 9);
   EXPECT_EQ(paper.text(), "removed 5 of 9\n");
+}
+
+TEST(PlainProgress, tells_that_a_run_is_paused_and_that_it_goes_on) {
+  Paper paper;
+  const auto run = run_of({"a", "b"});
+  Seconds now{100};
+  Surroundings surroundings = around(paper);
+  surroundings.time = [&now] { return now; };
+  const auto progress = make_plain_progress(std::move(surroundings));
+  progress->begin(run);
+  Snapshot snapshot = snapshot_of(1, 0, 1);
+  snapshot.settings.paused = true;
+  progress->snapshot(snapshot);
+  now += Seconds{6};
+  progress->snapshot(snapshot);
+  snapshot.settings.paused = false;
+  progress->snapshot(snapshot);
+  progress->snapshot(snapshot);
+  EXPECT_EQ(paper.text(),
+            "run r1: 2 trials\npaused: nothing starts until `combu resume`\n"
+            "1 waiting, 1 running after " +
+                to_string(Seconds{0}) + ", paused\nresumed\n");
 }
 
 TEST(JsonProgress, is_one_object_a_line) {

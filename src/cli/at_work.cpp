@@ -1,0 +1,77 @@
+#include "cli/at_work.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "cli/execution.hpp"
+
+namespace combu {
+namespace {
+
+int open_log(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code none;
+  std::filesystem::create_directories(folder, none);
+  constexpr mode_t k_mode = 0600;
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, k_mode);
+  if (file < 0)
+    throw Error(ErrorKind::refused, path, "cannot be written: " + std::generic_category().message(errno));
+  return file;
+}
+
+}  // namespace
+
+std::unique_ptr<RunLock> take_lock(LockScope scope, Session& session, const Loaded& loaded) {
+  try {
+    return std::make_unique<RunLock>(scope, loaded.run, session.engine_address(), loaded.caller,
+                                     session.stop());
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::refused) throw;
+    session.progress().note(
+        fmt::format("two runs at the same instant would not be noticed: {}", error.what()));
+    return nullptr;
+  }
+}
+
+std::unique_ptr<Progress> AtWork::share(std::unique_ptr<Progress> progress) {
+  auto shared = std::make_unique<SharedProgress>(std::move(progress), channel_);
+  progress_ = shared.get();
+  return shared;
+}
+
+void AtWork::begin(Session& session, const Loaded& loaded, const RunOptions& options) {
+  lock_ = take_lock(LockScope::run, session, loaded);
+  if (background_ != nullptr) log_.emplace(open_log(log_path(loaded.run.id, loaded.caller)));
+  steering_.emplace(Settings{.parallel_max = loaded.run.experiment.parallel_max,
+                             .starts_in_flight_max = options.starts_in_flight});
+  if (!lock_) return;  // the place of the socket may be another one's
+  try {
+    channel_.open(channel_path(loaded.run.id, loaded.caller),
+                  [this](const Adjust& adjust, Steering::Answer answer) {
+                    return steering_->post(adjust, std::move(answer));
+                  });
+  } catch (const Error& error) {
+    session.progress().note(fmt::format("nobody can attach to this run: {}", error.what()));
+  }
+}
+
+void AtWork::leave_foreground(const Loaded& loaded) {
+  if (background_ == nullptr) return;
+  const RunId& run = loaded.run.id;
+  progress_->note(fmt::format("run {} goes on in the background: `combu attach {}` follows it; its log is {}",
+                              run.text(), run.text(), log_path(run, loaded.caller)));
+  progress_->show_on(make_progress(ProgressForm::plain, stderr));
+  background_->enter(run, log_->number());
+}
+
+int AtWork::done(int exit_code) {
+  channel_.done(exit_code);
+  return exit_code;
+}
+
+}  // namespace combu

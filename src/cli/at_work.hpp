@@ -1,0 +1,51 @@
+#pragma once
+// A process that is at work on a run, as others meet it: its lock, its channel, its place in the background.
+
+#include <memory>
+#include <optional>
+
+#include "cli/background.hpp"
+#include "cli/load.hpp"
+#include "cli/run_lock.hpp"
+#include "cli/session.hpp"
+#include "combu/control.hpp"
+
+namespace combu {
+
+struct RunOptions;
+
+// nullptr where no lock can be had: the run is worth more, and a note is given. Throws Error(conflict) when
+// another process holds it.
+[[nodiscard]] std::unique_ptr<RunLock> take_lock(LockScope scope, Session& session, const Loaded& loaded);
+
+// Outlives the session.
+class AtWork {
+ public:
+  // `background`: nullptr for a process that stays in the foreground.
+  explicit AtWork(const Background* background) : background_(background) {}
+
+  // What is shown on `progress` others may follow.
+  [[nodiscard]] std::unique_ptr<Progress> share(std::unique_ptr<Progress> progress);
+
+  // Takes the run's lock, then opens its channel. Throws Error: conflict when another process is at work on
+  // it, refused when there is no place for the background's log.
+  void begin(Session& session, const Loaded& loaded, const RunOptions& options);
+
+  // Nothing can be refused any more.
+  void leave_foreground(const Loaded& loaded);
+  [[nodiscard]] Steering& steering() { return *steering_; }
+
+  // What the process ends with, for those that follow. Gives it back.
+  [[nodiscard]] int done(int exit_code);
+
+ private:
+  const Background* background_;
+  // The socket is removed while the lock is held: then it is nobody else's.
+  std::unique_ptr<RunLock> lock_;
+  std::optional<OpenFile> log_;
+  std::optional<Steering> steering_;
+  ControlServer channel_;
+  SharedProgress* progress_ = nullptr;
+};
+
+}  // namespace combu

@@ -1,0 +1,107 @@
+#include "cli/background.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <system_error>
+
+#include "cli/output.hpp"
+
+namespace combu {
+namespace {
+
+constexpr std::array k_passed_on{SIGINT, SIGTERM, SIGQUIT, SIGHUP};
+
+// A signal's handler can be told nothing else.
+volatile pid_t passed_to = 0;
+
+void pass_on(int number) {
+  (void)::kill(passed_to, number);
+}
+
+Error failed(const char* what) {
+  return {ErrorKind::refused, "--detach",
+          fmt::format("{}: {}", what, std::generic_category().message(errno))};
+}
+
+// What the pipe brings until its end or the end of a line.
+std::string line_from(int file) {
+  std::string line;
+  for (char letter = 0;;) {
+    const ssize_t size = read(file, &letter, 1);
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0 || letter == '\n') return size <= 0 ? "" : line;
+    line += letter;
+  }
+}
+
+int code_of(pid_t process) {
+  int status = 0;
+  while (waitpid(process, &status, 0) < 0)
+    if (errno != EINTR) throw failed("the process for the background is lost");
+  if (!WIFSIGNALED(status)) return WEXITSTATUS(status);
+  if (WTERMSIG(status) == SIGKILL) (void)put_err("combu: the process for the background was killed\n");
+  return 128 + WTERMSIG(status);
+}
+
+// The process in the foreground, until the other one needs it no more.
+int see_off(pid_t process, int file) {
+  const std::string run = line_from(file);
+  if (run.empty()) return code_of(process);
+  (void)put_out(run + "\n");
+  return 0;
+}
+
+}  // namespace
+
+void Background::enter(const RunId& run, int log) const {
+  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  (void)dup2(nothing, STDIN_FILENO);
+  (void)close(nothing);
+  (void)dup2(log, STDOUT_FILENO);
+  (void)dup2(log, STDERR_FILENO);
+  // One that has gone meanwhile does not matter.
+  const std::string line = run.text() + "\n";
+  (void)!write(file_, line.data(), line.size());
+  (void)close(file_);
+}
+
+int in_background(const std::function<int(const Background*)>& body) {
+  std::array<int, 2> files{};
+  if (pipe2(files.data(), O_CLOEXEC) != 0) throw failed("no pipe can be made");
+  sigset_t passed;
+  sigset_t before;
+  sigemptyset(&passed);
+  for (const int number : k_passed_on) sigaddset(&passed, number);
+  // None gets lost between here and the handler.
+  (void)pthread_sigmask(SIG_BLOCK, &passed, &before);
+  passed_to = fork();
+  if (passed_to < 0) throw failed("no process can be made");
+  if (passed_to == 0) {
+    (void)close(files[0]);
+    (void)setsid();
+    (void)signal(SIGHUP, SIG_IGN);
+    (void)pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    const Background background(files[1]);
+    return body(&background);
+  }
+  (void)close(files[1]);
+  struct sigaction action {};
+  action.sa_handler = pass_on;
+  for (const int number : k_passed_on) (void)sigaction(number, &action, nullptr);
+  (void)pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return see_off(passed_to, files[0]);
+}
+
+void add_detach_option(CLI::App& command, bool& detach) {
+  command.add_flag("-d,--detach", detach,
+                   "Leave it to a process in the background once nothing can be refused any more");
+}
+
+}  // namespace combu

@@ -1,0 +1,118 @@
+#include <fmt/format.h>
+
+#include <charconv>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "cli/commands.hpp"
+#include "cli/recorded.hpp"
+#include "cli/run_lock.hpp"
+#include "combu/control.hpp"
+
+namespace combu {
+namespace {
+
+std::size_t whole_number(const std::string& setting, std::string_view text) {
+  std::size_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size())
+    throw Error(ErrorKind::invalid, setting, "a whole number is meant");
+  return number;
+}
+
+struct Wanted {
+  Adjust adjust;
+  std::string run;  // its id; empty: the file's
+};
+
+// "parallel=20", or a run's id, which has no "=".
+Wanted wanted_by(const std::vector<std::string>& words) {
+  Wanted wanted;
+  for (const std::string& word : words) {
+    const std::size_t equals = word.find('=');
+    const std::string_view name = std::string_view(word).substr(0, equals);
+    const std::string_view value =
+        std::string_view(word).substr(equals == std::string::npos ? word.size() : equals + 1);
+    if (equals == std::string::npos && wanted.run.empty()) {
+      wanted.run = word;
+    } else if (name == "parallel" && equals != std::string::npos) {
+      wanted.adjust.parallel_max = whole_number(word, value);
+    } else if (name == "starts_in_flight" && equals != std::string::npos) {
+      wanted.adjust.starts_in_flight_max = whole_number(word, value);
+    } else {
+      throw Error(ErrorKind::invalid, word, "is no setting; parallel=N and starts_in_flight=N are");
+    }
+  }
+  if (!wanted.adjust.parallel_max && !wanted.adjust.starts_in_flight_max)
+    throw Error(ErrorKind::invalid, "set", "what? parallel=N and starts_in_flight=N are settings");
+  return wanted;
+}
+
+// Changes a run at its process, and tells by `line` what holds then.
+template <class Line>
+int adjust_run(const Invocation& invocation, const Wanted& wanted, const Line& line) {
+  Record record = open_record(invocation);
+  const RunEntry entry = find_run_at_work(record, invocation, wanted.run);
+  const Caller caller = caller_for(invocation);
+  if (!process_at_work(entry.id, caller)) throw nobody_at_work(entry, invocation.engine);
+  ControlClient client(channel_path(entry.id, caller));
+  const Settings settings = client.adjust(wanted.adjust, {});
+  open_progress(invocation)->note(fmt::format("run {} {}", entry.id.text(), line(entry.id, settings)));
+  return 0;
+}
+
+std::string settings_line(const RunId& /*run*/, const Settings& settings) {
+  const std::string parallel =
+      settings.parallel_max == 0 ? "without a limit" : fmt::format("{}", settings.parallel_max);
+  return fmt::format("has parallel {}, starts in flight {}{}", parallel, settings.starts_in_flight_max,
+                     settings.paused ? ", and is paused" : "");
+}
+
+std::string pause_line(const RunId& run, const Settings& settings) {
+  return settings.paused
+             ? fmt::format("is paused: nothing starts until `combu resume {}`; what runs goes on", run.text())
+             : "starts trials";
+}
+
+void add_pausing(CLI::App& command, const Invocation& invocation, Action& action, bool paused) {
+  const auto run = std::make_shared<std::string>();
+  command.add_option("RUN", *run, "Its id; else the newest of the file's that somebody is at work on")
+      ->type_name("");
+  command.footer(fmt::format("Example:\n  combu -f experiment.jsonnet {}", command.get_name()));
+  command.callback([&invocation, &action, run, paused] {
+    action = [&invocation, run, paused] {
+      return adjust_run(invocation, {.adjust = {.paused = paused}, .run = *run}, pause_line);
+    };
+  });
+}
+
+}  // namespace
+
+void add_set(CLI::App& app, const Invocation& invocation, Action& action) {
+  CLI::App* command = app.add_subcommand("set", "Change a run that a process is at work on");
+  const auto words = std::make_shared<std::vector<std::string>>();
+  command
+      ->add_option("SETTING", *words,
+                   "parallel=N (0: no limit) or starts_in_flight=N, several of them; and the run's id, else "
+                   "the newest of the file's that somebody is at work on")
+      ->required()
+      ->type_name("");
+  command->footer("Example:\n  combu -f experiment.jsonnet set parallel=20");
+  command->callback([&invocation, &action, words] {
+    action = [&invocation, words] { return adjust_run(invocation, wanted_by(*words), settings_line); };
+  });
+}
+
+void add_pause(CLI::App& app, const Invocation& invocation, Action& action) {
+  add_pausing(
+      *app.add_subcommand("pause", "Start no more trials of a run until it is resumed; what runs goes on"),
+      invocation, action, true);
+}
+
+void add_resume(CLI::App& app, const Invocation& invocation, Action& action) {
+  add_pausing(*app.add_subcommand("resume", "Start trials of a run again that was paused"), invocation,
+              action, false);
+}
+
+}  // namespace combu

@@ -1,0 +1,121 @@
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "combu/control.hpp"
+#include "control/replay.hpp"
+#include "control/socket.hpp"
+#include "control/words.hpp"
+
+namespace combu {
+namespace {
+
+using Steady = std::chrono::steady_clock;
+constexpr std::chrono::seconds k_answer_max{10};
+
+Error gone() {
+  return {ErrorKind::not_found, "", "the process at work on the run has ended"};
+}
+
+}  // namespace
+
+struct ControlClient::Impl {
+  explicit Impl(const std::string& path) : socket(control::connect_to(path)) {}
+
+  void send(std::string_view text) const {
+    while (!text.empty()) {
+      const ssize_t size = ::send(socket.number(), text.data(), text.size(), MSG_NOSIGNAL);
+      if (size < 0) throw gone();
+      text.remove_prefix(static_cast<std::size_t>(size));
+    }
+  }
+
+  // The next line; nullopt when there will be none. Throws Error: cancelled, refused when `until` has come.
+  std::optional<std::string> line(const std::stop_token& stop, std::optional<Steady::time_point> until) {
+    while (true) {
+      if (stop.stop_requested()) throw Error(ErrorKind::cancelled, "", "interrupted");
+      if (const std::size_t end = in.find('\n', at); end != std::string::npos) {
+        const std::string line = in.substr(at, end - at);
+        at = end + 1;
+        return line;
+      }
+      in.erase(0, at);
+      at = 0;
+      std::array<char, std::size_t{64} << 10U> piece{};
+      if (!wait(stop, until)) continue;
+      const ssize_t size = recv(socket.number(), piece.data(), piece.size(), 0);
+      if (size < 0 && errno == EINTR) continue;
+      if (size <= 0) return std::nullopt;
+      in.append(piece.data(), static_cast<std::size_t>(size));
+    }
+  }
+
+  // Whether there is something to read.
+  [[nodiscard]] bool wait(const std::stop_token& stop, std::optional<Steady::time_point> until) const {
+    const std::stop_callback on_stop(stop, [this] { bell.ring(); });
+    std::array<pollfd, 2> polled{
+        {{.fd = socket.number(), .events = POLLIN}, {.fd = bell.number(), .events = POLLIN}}};
+    int patience = -1;
+    if (until) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*until - Steady::now()).count();
+      if (left <= 0) throw Error(ErrorKind::refused, "", "the process at work on the run does not answer");
+      patience = static_cast<int>(left);
+    }
+    return poll(polled.data(), polled.size(), patience) > 0 && polled[0].revents != 0;
+  }
+
+  control::Descriptor socket;
+  control::Bell bell;
+  std::string in;
+  std::size_t at = 0;  // of what has not been given yet
+};
+
+ControlClient::ControlClient(const std::string& path) : impl_(std::make_unique<Impl>(path)) {}
+ControlClient::~ControlClient() = default;
+
+namespace {
+
+// What the other side sends that is not what was agreed on.
+template <class Read>
+auto understood(const Read& read) {
+  try {
+    return read();
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(ErrorKind::refused, "", std::string("the run's process is not understood: ") + error.what());
+  }
+}
+
+}  // namespace
+
+Settings ControlClient::adjust(const Adjust& adjust, const std::stop_token& stop) {
+  const std::string request = control::adjust_line(adjust);
+  (void)control::adjust_of(nlohmann::json::parse(request));
+  impl_->send(request);
+  const std::optional<std::string> line = impl_->line(stop, Steady::now() + k_answer_max);
+  if (!line) throw gone();
+  return understood([&] {
+    const auto answer = nlohmann::json::parse(*line);
+    if (answer.at("answer") == "error")
+      throw Error(ErrorKind::refused, "", answer.at("text").get<std::string>());
+    return control::settings_of(answer);
+  });
+}
+
+std::optional<int> ControlClient::follow(Progress& progress, Run& run, const std::stop_token& stop) {
+  impl_->send(control::follow_line());
+  control::Replay replay(progress, run);
+  try {
+    while (const auto line = impl_->line(stop, std::nullopt)) {
+      const auto code = understood([&] { return replay.show(nlohmann::json::parse(*line)); });
+      if (code) return code;
+    }
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::cancelled) throw;
+  }
+  return std::nullopt;
+}
+
+}  // namespace combu

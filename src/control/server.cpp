@@ -1,0 +1,263 @@
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <deque>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "combu/control.hpp"
+#include "control/socket.hpp"
+#include "control/words.hpp"
+
+namespace combu {
+namespace {
+
+using control::Bell;
+using control::Descriptor;
+using Steady = std::chrono::steady_clock;
+
+constexpr std::size_t k_clients_max = 64;
+constexpr std::size_t k_request_max = std::size_t{64} << 10U;
+constexpr std::size_t k_behind_max = std::size_t{8} << 20U;  // of what a client has not taken
+constexpr std::size_t k_failures_kept = 20;                  // as many as a run names at its end
+constexpr std::chrono::seconds k_farewell{1};
+
+struct Client {
+  Descriptor socket;
+  std::string in;  // the server's thread's alone
+  std::string out;
+  std::size_t sent = 0;  // of `out`
+  bool follows = false;
+  bool lost = false;
+
+  [[nodiscard]] bool has_more() const { return sent < out.size(); }
+
+  void put(std::string_view line) {
+    if (out.size() - sent + line.size() > k_behind_max) lost = true;
+    if (!lost) out += line;
+  }
+
+  void send_some() {
+    const ssize_t size =
+        ::send(socket.number(), out.data() + sent, out.size() - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (size < 0) {
+      lost = errno != EAGAIN && errno != EINTR;
+      return;
+    }
+    sent += static_cast<std::size_t>(size);
+    // Not each time: it moves what is left.
+    if (!has_more() || sent > k_behind_max / 8) {
+      out.erase(0, sent);
+      sent = 0;
+    }
+  }
+};
+
+// What somebody who comes later is told first, in the order in which it stands here.
+struct Kept {
+  std::string phase;
+  std::string begin;
+  std::deque<std::string> failures;
+  std::string snapshot;
+  std::string done;
+
+  void keep(std::string_view event, std::string_view line) {
+    if (event == "phase") {
+      phase = line;
+    } else if (event == "begin") {
+      phase.clear();
+      begin = line;
+    } else if (event == "failure") {
+      failures.emplace_back(line);
+      if (failures.size() > k_failures_kept) failures.pop_front();
+    } else if (event == "snapshot") {
+      snapshot = line;
+    } else if (event == "done") {
+      done = line;
+    }
+  }
+
+  void tell(Client& client) const {
+    client.put(phase);
+    client.put(begin);
+    for (const std::string& failure : failures) client.put(failure);
+    client.put(snapshot);
+    client.put(done);
+  }
+};
+
+}  // namespace
+
+struct ControlServer::Impl {
+  // ---- Any thread
+
+  void tell(std::string_view event, std::string_view line) {
+    {
+      const std::scoped_lock lock(mutex);
+      kept.keep(event, line);
+      if (followers == 0) return;
+      for (auto& [number, client] : clients)
+        if (client.follows) client.put(line);
+    }
+    bell.ring();
+  }
+
+  void answer(std::uint64_t number, const std::string& line) {
+    {
+      const std::scoped_lock lock(mutex);
+      const auto client = clients.find(number);
+      if (client == clients.end()) return;
+      client->second.put(line);
+    }
+    bell.ring();
+  }
+
+  // ---- The server's thread; it alone adds and removes clients.
+
+  void serve(const std::stop_token& stop) {
+    std::optional<Steady::time_point> leave_at;
+    while (true) {
+      if (stop.stop_requested() && !leave_at) leave_at = Steady::now() + k_farewell;
+      if (leave_at && (Steady::now() >= *leave_at || !has_more())) return;
+      const std::vector<std::uint64_t> ready = wait(leave_at.has_value());
+      for (const std::uint64_t number : ready) hear(number);
+      send_all();
+    }
+  }
+
+  // The clients that have said something.
+  std::vector<std::uint64_t> wait(bool leaving) {
+    std::vector<pollfd> polled{{.fd = bell.number(), .events = POLLIN},
+                               {.fd = leaving ? -1 : listening.number(), .events = POLLIN}};
+    std::vector<std::uint64_t> numbers;
+    {
+      const std::scoped_lock lock(mutex);
+      for (const auto& [number, client] : clients) {
+        const int events = POLLIN | (client.has_more() ? POLLOUT : 0);
+        polled.push_back({.fd = client.socket.number(), .events = static_cast<short>(events)});
+        numbers.push_back(number);
+      }
+    }
+    constexpr int k_farewell_look_ms = 50;
+    (void)poll(polled.data(), polled.size(), leaving ? k_farewell_look_ms : -1);
+    if (polled[0].revents != 0) bell.silence();
+    if (polled[1].revents != 0) take_client();
+    std::vector<std::uint64_t> ready;
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+      if ((polled[i + 2].revents & (POLLIN | POLLHUP | POLLERR)) != 0) ready.push_back(numbers[i]);
+    return ready;
+  }
+
+  void take_client() {
+    Descriptor socket(accept4(listening.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (socket.number() < 0) return;
+    const std::scoped_lock lock(mutex);
+    if (clients.size() < k_clients_max) clients[next_client++].socket = std::move(socket);
+  }
+
+  void hear(std::uint64_t number) {
+    Client& client = clients.at(number);
+    std::array<char, 4096> piece{};
+    const ssize_t size = recv(client.socket.number(), piece.data(), piece.size(), MSG_DONTWAIT);
+    if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (size > 0) client.in.append(piece.data(), static_cast<std::size_t>(size));
+    for (std::size_t end = client.in.find('\n'); end != std::string::npos; end = client.in.find('\n')) {
+      const std::string line = client.in.substr(0, end);
+      client.in.erase(0, end + 1);
+      obey(number, client, line);
+    }
+    if (size > 0 && client.in.size() <= k_request_max) return;
+    const std::scoped_lock lock(mutex);
+    client.lost = true;
+  }
+
+  void obey(std::uint64_t number, Client& client, const std::string& line) {
+    try {
+      const auto request = nlohmann::json::parse(line, nullptr, false);
+      if (control::is_follow(request)) {
+        const std::scoped_lock lock(mutex);
+        kept.tell(client);
+        client.follows = true;
+        count_followers();
+        return;
+      }
+      const auto tell = [this, number](const Settings& settings) {
+        answer(number, control::settings_line(settings));
+      };
+      if (!adjusting(control::adjust_of(request), tell))
+        answer(number, control::error_line("the run is about to end"));
+    } catch (const Error& error) {
+      answer(number, control::error_line(error.what()));
+    }
+  }
+
+  void send_all() {
+    const std::scoped_lock lock(mutex);
+    for (auto& [number, client] : clients)
+      if (client.has_more() && !client.lost) client.send_some();
+    std::erase_if(clients, [](const auto& one) { return one.second.lost; });
+    count_followers();
+  }
+
+  void count_followers() {
+    followers = static_cast<std::size_t>(
+        std::ranges::count_if(clients, [](const auto& one) { return one.second.follows; }));
+  }
+
+  [[nodiscard]] bool has_more() {
+    const std::scoped_lock lock(mutex);
+    return std::ranges::any_of(clients, [](const auto& one) { return one.second.has_more(); });
+  }
+
+  std::string path;
+  Adjusting adjusting;
+  Descriptor listening;
+  Bell bell;
+  std::mutex mutex;  // for what follows
+  std::map<std::uint64_t, Client> clients;
+  std::uint64_t next_client = 1;
+  std::atomic<std::size_t> followers{0};
+  Kept kept;
+  std::jthread thread;
+};
+
+ControlServer::ControlServer() : impl_(std::make_unique<Impl>()) {}
+
+ControlServer::~ControlServer() {
+  if (!impl_->thread.joinable()) return;
+  std::error_code none;
+  std::filesystem::remove(impl_->path, none);
+  impl_->thread.request_stop();
+  impl_->bell.ring();
+  impl_->thread.join();
+}
+
+void ControlServer::open(const std::string& path, Adjusting adjusting) {
+  impl_->path = path;
+  impl_->adjusting = std::move(adjusting);
+  impl_->listening = control::listen_at(path);
+  impl_->thread = std::jthread([this](const std::stop_token& stop) { impl_->serve(stop); });
+}
+
+void ControlServer::tell(std::string_view event, std::string_view line) {
+  impl_->tell(event, line);
+}
+
+bool ControlServer::is_followed() const {
+  return impl_->followers > 0;
+}
+
+void ControlServer::done(int exit_code) {
+  impl_->tell("done", control::done_line(exit_code));
+}
+
+}  // namespace combu

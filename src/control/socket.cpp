@@ -1,0 +1,98 @@
+#include "control/socket.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <filesystem>
+#include <system_error>
+
+#include "combu/base.hpp"
+
+namespace combu::control {
+namespace {
+
+constexpr int k_waiting_max = 16;  // connections that nobody has taken yet
+constexpr time_t k_patience_s = 5;
+
+std::string why() {
+  return std::generic_category().message(errno);
+}
+
+// The same place by the number of its folder, which is short.
+class ShortPath {
+ public:
+  explicit ShortPath(const std::filesystem::path& path)
+      : folder_(open(path.parent_path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)) {
+    const std::string text = fmt::format("/proc/self/fd/{}/{}", folder_.number(), path.filename().string());
+    text.copy(address_.sun_path, sizeof address_.sun_path - 1);
+  }
+  [[nodiscard]] bool is_there() const { return folder_.number() >= 0; }
+  // The sockets' functions take any family's address by a pointer to this one (socket(7)).
+  [[nodiscard]] const sockaddr* address() const { return reinterpret_cast<const sockaddr*>(&address_); }
+  static constexpr socklen_t k_size = sizeof(sockaddr_un);
+
+ private:
+  Descriptor folder_;
+  sockaddr_un address_{.sun_family = AF_UNIX, .sun_path = {}};
+};
+
+Descriptor make_socket(int flags) {
+  return Descriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0));
+}
+
+}  // namespace
+
+Descriptor::~Descriptor() {
+  if (number_ >= 0) close(number_);
+}
+
+Descriptor listen_at(const std::string& path) {
+  const std::filesystem::path place(path);
+  std::error_code none;
+  if (std::filesystem::create_directories(place.parent_path(), none))
+    std::filesystem::permissions(place.parent_path(), std::filesystem::perms::owner_all, none);
+  std::filesystem::remove(place, none);
+  const ShortPath at(place);
+  Descriptor made = make_socket(SOCK_NONBLOCK);
+  constexpr mode_t k_mode = 0600;
+  // The file gets the mode that the socket has when it is bound.
+  if (!at.is_there() || made.number() < 0 || fchmod(made.number(), k_mode) != 0 ||
+      bind(made.number(), at.address(), ShortPath::k_size) != 0 || listen(made.number(), k_waiting_max) != 0)
+    throw Error(ErrorKind::refused, path, "no socket can be made there: " + why());
+  return made;
+}
+
+Descriptor connect_to(const std::string& path) {
+  const ShortPath at{std::filesystem::path(path)};
+  Descriptor made = make_socket(0);
+  // Of a process that takes no clients, as one that is stopped; connect() waits no longer either (socket(7)).
+  const timeval patience{.tv_sec = k_patience_s, .tv_usec = 0};
+  (void)setsockopt(made.number(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+  if (!at.is_there() || made.number() < 0 || connect(made.number(), at.address(), ShortPath::k_size) != 0)
+    throw Error(ErrorKind::not_found, path, "nobody answers there: " + why());
+  return made;
+}
+
+Bell::Bell() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (event_.number() < 0) throw Error(ErrorKind::refused, "", "no eventfd can be made: " + why());
+}
+
+void Bell::ring() const {
+  const std::uint64_t one = 1;
+  (void)!write(event_.number(), &one, sizeof one);
+}
+
+void Bell::silence() const {
+  std::uint64_t count = 0;
+  (void)!read(event_.number(), &count, sizeof count);
+}
+
+}  // namespace combu::control

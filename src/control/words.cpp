@@ -1,0 +1,82 @@
+#include "control/words.hpp"
+
+#include <fmt/format.h>
+
+#include "combu/base.hpp"
+
+namespace combu::control {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t k_parallel_max = 1'000'000;
+constexpr std::size_t k_starts_max = 1000;
+
+std::string line_of(const json& object) {
+  return object.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+std::optional<std::size_t> number_of(const json& request, const char* name, std::size_t least,
+                                     std::size_t most) {
+  const auto found = request.find(name);
+  if (found == request.end()) return std::nullopt;
+  if (!found->is_number_unsigned() || *found < least || *found > most)
+    throw Error(ErrorKind::invalid, name, fmt::format("is a whole number from {} to {}", least, most));
+  return found->get<std::size_t>();
+}
+
+}  // namespace
+
+std::string follow_line() {
+  return line_of({{"ask", "follow"}});
+}
+
+std::string adjust_line(const Adjust& adjust) {
+  json object{{"ask", "adjust"}};
+  if (adjust.parallel_max) object["parallel"] = *adjust.parallel_max;
+  if (adjust.starts_in_flight_max) object["starts_in_flight"] = *adjust.starts_in_flight_max;
+  if (adjust.paused) object["paused"] = *adjust.paused;
+  return line_of(object);
+}
+
+std::string settings_line(const Settings& settings) {
+  return line_of({{"answer", "settings"},
+                  {"parallel", settings.parallel_max},
+                  {"starts_in_flight", settings.starts_in_flight_max},
+                  {"paused", settings.paused}});
+}
+
+std::string error_line(const std::string& text) {
+  return line_of({{"answer", "error"}, {"text", text}});
+}
+
+std::string done_line(int exit_code) {
+  return line_of({{"event", "done"}, {"exit_code", exit_code}});
+}
+
+bool is_follow(const json& request) {
+  if (!request.is_object() || !request.contains("ask"))
+    throw Error(ErrorKind::invalid, "", "a request is a JSON object with `ask`");
+  const json& ask = request["ask"];
+  if (ask != "follow" && ask != "adjust") throw Error(ErrorKind::invalid, "ask", "is `follow` or `adjust`");
+  return ask == "follow";
+}
+
+Adjust adjust_of(const json& request) {
+  Adjust adjust{.parallel_max = number_of(request, "parallel", 0, k_parallel_max),
+                .starts_in_flight_max = number_of(request, "starts_in_flight", 1, k_starts_max),
+                .paused = std::nullopt};
+  if (const auto paused = request.find("paused"); paused != request.end()) {
+    if (!paused->is_boolean()) throw Error(ErrorKind::invalid, "paused", "is true or false");
+    adjust.paused = paused->get<bool>();
+  }
+  return adjust;
+}
+
+Settings settings_of(const json& answer) {
+  return {.parallel_max = answer.at("parallel").get<std::size_t>(),
+          .starts_in_flight_max = answer.at("starts_in_flight").get<std::size_t>(),
+          .paused = answer.at("paused").get<bool>()};
+}
+
+}  // namespace combu::control
