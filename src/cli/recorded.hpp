@@ -20,6 +20,9 @@ namespace combu {
 // The run of this id, or, when it is empty, the last one of the invocation's file. Throws Error(not_found).
 [[nodiscard]] RunEntry find_run(Record& record, const Invocation& invocation, const std::string& id);
 
+// The address that --engine names, as runs have it; empty when it names none. Throws Error.
+[[nodiscard]] std::string address_given(const Invocation& invocation);
+
 // The same on the engine that the run was begun on, unless --engine names one.
 [[nodiscard]] Invocation on_its_engine(Invocation invocation, const RunEntry& entry);
 

@@ -130,7 +130,7 @@ int retry(Session& session, Record& record, Loaded loaded, const RunEntry& entry
       fmt::format("run {}: {} trial{} tried again", entry.id.text(), count, count == 1 ? " is" : "s are"));
   RunOptions run = run_options_of(entry.options);
   run.wait |= options.wait;
-  return execute(session, record, loaded, run, Earlier::refuse, [&] {
+  return execute(session, record, loaded, run, Earlier::refuse, [&](const Prepared& /*prepared*/) {
     const Instant now = real_clock().now();
     record.reopen(loaded.run.id, again, now);
     forgive(loaded, record.run(loaded.run.id));
@@ -161,7 +161,7 @@ int resume_run(const Invocation& invocation, const std::string& id,
     session.progress().note(
         fmt::format("going on with run {}: {}", entry.id.text(), counts_of(standing.past)));
     return execute(session, record, loaded, options, Earlier::refuse,
-                   [&] { return std::optional(standing); });
+                   [&](const Prepared& /*prepared*/) { return std::optional(standing); });
   });
 }
 

@@ -39,8 +39,9 @@ int run(const Invocation& invocation, const Options& options) {
     try {
       const auto lock = take_lock(LockScope::run, session, *loaded);
       return execute(session, record, *loaded, options.run,
-                     options.replace ? Earlier::replace : Earlier::refuse, [&] {
-                       record.begin(entry_of(session, *loaded, options.run), loaded->run.experiment);
+                     options.replace ? Earlier::replace : Earlier::refuse, [&](const Prepared& prepared) {
+                       record.begin(entry_of(session, *loaded, options.run, prepared),
+                                    loaded->run.experiment);
                        return std::nullopt;
                      });
     } catch (const Error& error) {

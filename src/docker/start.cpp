@@ -1,5 +1,7 @@
 #include <fmt/core.h>
 
+#include <chrono>
+
 #include "docker/archive.hpp"
 #include "docker/container_json.hpp"
 #include "docker/docker_engine.hpp"
@@ -70,9 +72,11 @@ std::optional<Sighting> DockerEngine::start(const Run& run, const Trial& trial, 
 
 Sighting DockerEngine::start_once(const Run& run, const Trial& trial, int attempt,
                                   const std::stop_token& stop) {
+  const auto asked = std::chrono::steady_clock::now();
   Place place = create_or_adopt(run, trial, attempt, stop);
   if (place.nothing_to_start) return *place.nothing_to_start;
   add_to_created(place.id, trial, stop);
+  auto created = std::chrono::steady_clock::now();
   try {
     // Where this is refused the created container stays: a listing shows it, and a release removes it.
     start_container(connections_, place.id, trial.name, stop);
@@ -83,9 +87,13 @@ Sighting DockerEngine::start_once(const Run& run, const Trial& trial, int attemp
     remove_container(connections_, place.id, trial.name, stop);
     place = create_or_adopt(run, trial, attempt, stop);
     add_to_created(place.id, trial, stop);
+    created = std::chrono::steady_clock::now();
     start_container(connections_, place.id, trial.name, stop);
   }
-  return sighting_of(run, trial, attempt, place.id);
+  Sighting started = sighting_of(run, trial, attempt, place.id);
+  started.created_in = created - asked;
+  started.started_in = std::chrono::steady_clock::now() - created;
+  return started;
 }
 
 DockerEngine::Place DockerEngine::create_or_adopt(const Run& run, const Trial& trial, int attempt,

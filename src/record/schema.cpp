@@ -17,7 +17,7 @@ constexpr int k_patience_ms = 20000;          // while another process writes
 // Times are microseconds since 1970, states and causes the words of to_string(). A trial's state while it is
 // not over, and what happened when, follow from its attempts: they are views. Attempts before `first_attempt`
 // are of earlier tries, which `retry` has left behind; failures that it has left as they were are forgiven.
-constexpr std::array<std::string_view, 1> k_steps{R"sql(
+constexpr std::array<std::string_view, 2> k_steps{R"sql(
   CREATE TABLE experiments (
     number INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE
@@ -98,6 +98,15 @@ constexpr std::array<std::string_view, 1> k_steps{R"sql(
     UNION ALL SELECT run, ended_at, trial, attempt, 'ended', exit_code, cause, reason FROM attempts
       WHERE ended_at IS NOT NULL
     UNION ALL SELECT run, over_at, trial, NULL, over, NULL, NULL, reason FROM trials WHERE over IS NOT NULL;
+)sql",
+                                                  // Durations are microseconds, too.
+                                                  R"sql(
+  CREATE INDEX trials_by_name ON trials (run, name);
+  ALTER TABLE trials ADD COLUMN digest TEXT;
+  ALTER TABLE runs ADD COLUMN evaluated_in INTEGER;
+  ALTER TABLE runs ADD COLUMN prepared_in INTEGER;
+  ALTER TABLE attempts ADD COLUMN created_in INTEGER;
+  ALTER TABLE attempts ADD COLUMN started_in INTEGER;
 )sql"};
 
 int pragma(SQLite::Database& database, const char* name) {

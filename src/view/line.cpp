@@ -1,6 +1,11 @@
 #include "view/line.hpp"
 
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <chrono>
+#include <ctime>
 #include <optional>
 
 namespace combu {
@@ -121,6 +126,13 @@ std::string cut_line(std::string_view clean, std::size_t columns_max) {
     at += size;
   }
   return std::string(clean.substr(0, at)) + "…";
+}
+
+std::string local_time(Instant instant) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(instant);
+  std::tm local{};
+  localtime_r(&seconds, &local);
+  return fmt::format("{:%Y-%m-%d %H:%M:%S}", local);
 }
 
 }  // namespace combu
