@@ -80,7 +80,8 @@ struct TrialRow {
   Health health = Health::none;
   Instant created_at{};  // the epoch when not told
 };
-// What the run is, and a table: TRIAL STATE ATTEMPT RAN REASON. `now`: until when those have run that run.
+// What the run is (its state and counts where it has a state), and a table: TRIAL STATE ATTEMPT RAN REASON.
+// `now`: until when those have run that run.
 void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now);
 // One JSON object a line.
 void print_trials_json(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now);

@@ -56,9 +56,8 @@ std::optional<std::vector<Sighting>> listing(Session& session, const Selector& s
     return session.engine().list(selector, Look::once, patience.token());
   } catch (const Error& error) {
     if (session.stop().stop_requested()) throw;
-    why = error.kind() == ErrorKind::cancelled
-              ? fmt::format("no answer within {}", to_string(k_patience))
-              : error.what();
+    why = error.kind() == ErrorKind::cancelled ? fmt::format("no answer within {}", to_string(k_patience))
+                                               : error.what();
   }
   session.progress().note(fmt::format("this is what is on record; the engine could not be asked: {}", why));
   return std::nullopt;
@@ -280,8 +279,11 @@ int ps_trials(Session& session, Record& record, RunRow run, const PsOptions& opt
     others = *listed;
     leave_recorded(record, others);
   }
-  run.counts = single.empty() ? counts_of(rows) : record.counts(run.entry.id);
-  run.state = state_of(run.entry, run.counts, attended);
+  // Of one trial nothing is said of the others: there may be 100,000.
+  if (single.empty()) {
+    run.counts = counts_of(rows);
+    run.state = state_of(run.entry, run.counts, attended);
+  }
   choice.apply(run.entry, rows);
   choice.apply(others);
   if (rows.empty() && others.empty() && !options.selection.trials.empty())

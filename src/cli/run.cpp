@@ -42,6 +42,9 @@ int run(const Invocation& invocation, const Options& options) {
                      options.replace ? Earlier::replace : Earlier::refuse, [&](const Prepared& prepared) {
                        record.begin(entry_of(session, *loaded, options.run, prepared),
                                     loaded->run.experiment);
+                       // They are as long as the experiment is large.
+                       loaded->source = {};
+                       loaded->evaluated = {};
                        return std::nullopt;
                      });
     } catch (const Error& error) {

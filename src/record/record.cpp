@@ -134,6 +134,14 @@ struct Record::Impl {
     return last->second;
   }
 
+  // nullopt: there is none of this name.
+  std::optional<std::int64_t> number_of_trial(std::int64_t run, const std::string& name) {
+    SQLite::Statement query(database, "SELECT trial FROM trials WHERE run = ? AND name = ?");
+    query.bind(1, run);
+    query.bind(2, name);
+    return query.executeStep() ? std::optional(query.getColumn(0).getInt64()) : std::nullopt;
+  }
+
   std::int64_t number_of_experiment(const std::string& name) {
     SQLite::Statement add(database, "INSERT OR IGNORE INTO experiments (name) VALUES (?)");
     add.bind(1, name);
@@ -224,15 +232,16 @@ void Record::begin(const RunEntry& entry, const Experiment& experiment) {
       throw Error(ErrorKind::conflict, "run " + entry.id.text(),
                   "is on record already; choose another --run-id, or go on with it by `run --resume`");
     Sql{database,
-        "INSERT INTO runs (id, experiment, file, folder, source, evaluated, arguments, options, revision, "
-        "revision_dirty, address, engine, user, machine, program, evaluated_in, prepared_in, began_at, "
-        "working_since) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"}(
+        "INSERT INTO runs (id, experiment, file, folder, arguments, options, revision, revision_dirty, "
+        "address, engine, user, machine, program, evaluated_in, prepared_in, began_at, working_since) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"}(
         entry.id.text(), impl_->number_of_experiment(entry.experiment), entry.file, entry.folder,
-        entry.source, entry.evaluated, entry.arguments, entry.options, entry.revision,
-        entry.revision_dirty ? 1 : 0, entry.address, entry.engine, entry.user, entry.machine, entry.program,
-        number_of(entry.evaluated_in), number_of(entry.prepared_in), number_of(entry.began_at),
-        number_of(entry.began_at));
+        entry.arguments, entry.options, entry.revision, entry.revision_dirty ? 1 : 0, entry.address,
+        entry.engine, entry.user, entry.machine, entry.program, number_of(entry.evaluated_in),
+        number_of(entry.prepared_in), number_of(entry.began_at), number_of(entry.began_at));
     const std::int64_t run = database.getLastInsertRowid();
+    Sql{database, "INSERT INTO texts (run, source, evaluated) VALUES (?, ?, ?)"}(run, entry.source,
+                                                                                 entry.evaluated);
     Sql add_trial{database,
                   "INSERT INTO trials (run, trial, name, image, digest, params) VALUES (?, ?, ?, ?, ?, ?)"};
     std::int64_t number = 0;
@@ -309,9 +318,10 @@ void Record::remove(std::span<const RunId> runs) {
     for (const RunId& run : runs) {
       const std::int64_t number = impl_->number_of_run(run);
       for (const char* sql : {"DELETE FROM attempts WHERE run = ?", "DELETE FROM trials WHERE run = ?",
-                              "DELETE FROM runs WHERE number = ?"})
+                              "DELETE FROM texts WHERE run = ?", "DELETE FROM runs WHERE number = ?"})
         Sql{impl_->database, sql}(number);
       impl_->last.reset();
+      impl_->delayed.reset();
     }
     impl_->database.exec("DELETE FROM experiments WHERE number NOT IN (SELECT experiment FROM runs)");
     transaction.commit();
@@ -368,7 +378,7 @@ RunEntry Record::run(const RunId& id) {
   return record::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(id);
     RunEntry entry = runs({.id = id}, 1).at(0);
-    SQLite::Statement query(impl_->database, "SELECT source, evaluated FROM runs WHERE number = ?");
+    SQLite::Statement query(impl_->database, "SELECT source, evaluated FROM texts WHERE run = ?");
     query.bind(1, number);
     query.executeStep();
     entry.source = query.getColumn(0).getString();
@@ -380,37 +390,39 @@ RunEntry Record::run(const RunId& id) {
 std::vector<TrialEntry> Record::trials(const RunId& run, const std::string& trial) {
   return record::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
-    const std::string chosen = trial.empty() ? "" : " AND trials.name = ?2";
+    std::vector<TrialEntry> entries;
+    std::optional<std::int64_t> only;
+    if (!trial.empty() && !(only = impl_->number_of_trial(number, trial))) return entries;
+    const std::string chosen = only ? " WHERE run = ?1 AND trial = ?2" : " WHERE run = ?1";
     SQLite::Statement trials(impl_->database,
                              "SELECT trial, name, image, digest, params, over, first_attempt, reason "
-                             "FROM trials WHERE run = ?1" +
+                             "FROM trials" +
                                  chosen + " ORDER BY trial");
     // Beside the other in the same order: a join looks for each trial anew, which takes twice as long.
     SQLite::Statement attempts(impl_->database,
-                               "SELECT attempts.trial, attempt, container, healthy_at, ran_at, ended_at, "
-                               "exit_code, cause, attempts.reason FROM attempts" +
-                                   (trial.empty() ? "" : std::string(" JOIN trials USING (run, trial)")) +
-                                   " WHERE attempts.run = ?1" + chosen + " ORDER BY attempts.trial, attempt");
+                               "SELECT trial, attempt, container, healthy_at, ran_at, ended_at, exit_code, "
+                               "cause, reason FROM attempts" +
+                                   chosen + " ORDER BY trial, attempt");
     for (SQLite::Statement* query : {&trials, &attempts}) {
       query->bind(1, number);
-      if (!trial.empty()) query->bind(2, trial);
+      if (only) query->bind(2, *only);
     }
-    std::vector<TrialEntry> entries;
     bool has_attempt = attempts.executeStep();
     while (trials.executeStep()) {
       const std::int64_t index = trials.getColumn(0).getInt64();
-      TrialEntry entry{.name = trials.getColumn(1).getString(),
-                       .image = trials.getColumn(2).getString(),
-                       .digest = trials.getColumn(3).getText(""),
-                       .params = trials.getColumn(4).getString(),
-                       .attempt = trials.getColumn(6).getInt()};
+      TrialEntry& entry = entries.emplace_back();
+      entry.name = trials.getColumn(1).getText();
+      entry.image = trials.getColumn(2).getText();
+      entry.digest = trials.getColumn(3).getText("");
+      entry.params = trials.getColumn(4).getText();
+      entry.attempt = trials.getColumn(6).getInt();
       const int first_attempt = entry.attempt;
       for (; has_attempt && attempts.getColumn(0).getInt64() == index; has_attempt = attempts.executeStep())
         if (attempts.getColumn(1).getInt() >= first_attempt) take_attempt(entry, attempts);
       const SQLite::Column over = trials.getColumn(5);
       if (!over.isNull()) entry.state = state_of(over);
-      if (!trials.getColumn(7).isNull()) entry.reason = trials.getColumn(7).getString();
-      entries.push_back(std::move(entry));
+      const SQLite::Column reason = trials.getColumn(7);
+      if (!reason.isNull()) entry.reason = reason.getText();
     }
     return entries;
   });
@@ -436,14 +448,14 @@ TrialCounts Record::counts(const RunId& run) {
 
 std::vector<AttemptEntry> Record::attempts(const RunId& run, const std::string& trial) {
   return record::guarded(impl_->path, [&] {
-    SQLite::Statement query(
-        impl_->database,
-        "SELECT name, attempt, ready_at, started_at, ran_at, ended_at, created_in, started_in "
-        "FROM attempts "
-        "JOIN trials USING (run, trial) WHERE run = ?1 AND (?2 = '' OR name = ?2) "
-        "ORDER BY trial, attempt");
-    query.bind(1, impl_->number_of_run(run));
-    query.bind(2, trial);
+    const std::int64_t number = impl_->number_of_run(run);
+    const std::string chosen = trial.empty() ? "" : " AND trial = ?2";
+    SQLite::Statement query(impl_->database,
+                            "SELECT name, attempt, ready_at, started_at, ran_at, ended_at, created_in, "
+                            "started_in FROM attempts JOIN trials USING (run, trial) WHERE run = ?1" +
+                                chosen + " ORDER BY trial, attempt");
+    query.bind(1, number);
+    if (!trial.empty()) query.bind(2, impl_->number_of_trial(number, trial).value_or(-1));
     std::vector<AttemptEntry> entries;
     while (query.executeStep()) {
       entries.push_back({.trial = query.getColumn(0).getString(),
@@ -466,15 +478,9 @@ void Record::events(const RunId& run, const std::string& trial,
     std::string sql =
         "SELECT at, name, attempt, state, exit_code, cause, events.reason FROM events "
         "JOIN trials ON trials.run = events.run AND trials.trial = events.trial WHERE events.run = ?1 ";
-    std::optional<std::int64_t> of;
-    if (!trial.empty()) {
-      SQLite::Statement find(impl_->database, "SELECT trial FROM trials WHERE run = ? AND name = ?");
-      find.bind(1, number);
-      find.bind(2, trial);
-      if (!find.executeStep()) return;
-      of = find.getColumn(0).getInt64();
-      sql += "AND events.trial = ?2 ";
-    }
+    const std::optional<std::int64_t> of = impl_->number_of_trial(number, trial);
+    if (!trial.empty() && !of) return;
+    if (of) sql += "AND events.trial = ?2 ";
     SQLite::Statement query(impl_->database, sql + "ORDER BY at");
     query.bind(1, number);
     if (of) query.bind(2, *of);

@@ -94,6 +94,10 @@ std::string clean_line(std::string_view text) {
   return clean;
 }
 
+bool is_plain(std::string_view text) {
+  return std::ranges::all_of(text, [](char letter) { return letter >= 0x20 && letter < 0x7F; });
+}
+
 std::string clean_lines(std::string_view text) {
   std::string clean;
   for (std::size_t from = 0; from <= text.size();) {
@@ -105,6 +109,7 @@ std::string clean_lines(std::string_view text) {
 }
 
 std::size_t columns_of(std::string_view clean) {
+  if (is_plain(clean)) return clean.size();
   std::size_t columns = 0;
   for (std::size_t at = 0; at < clean.size();) {
     const auto [code, size] = character_at(clean, at);

@@ -16,6 +16,9 @@ namespace combu {
 // The same of a text of several lines (an error with its stack), each with a line end.
 [[nodiscard]] std::string clean_lines(std::string_view text);
 
+// Whether it is printable ASCII only: then it is clean, and has as many columns as bytes.
+[[nodiscard]] bool is_plain(std::string_view text);
+
 // The columns that a clean line takes; never less than what a terminal gives it.
 [[nodiscard]] std::size_t columns_of(std::string_view clean);
 

@@ -17,20 +17,20 @@ void print_table(std::ostream& out, std::vector<std::array<std::string, columns>
   std::array<std::size_t, columns> widths{};
   for (auto& row : rows) {
     for (std::size_t i = 0; i < columns; ++i) {
-      row[i] = clean_line(row[i]);
+      if (!is_plain(row[i])) row[i] = clean_line(row[i]);
       widths[i] = std::max(widths[i], columns_of(row[i]));
     }
   }
-  std::string line;
+  std::string text;
   for (const auto& row : rows) {
-    line.clear();
     for (std::size_t i = 0; i < columns; ++i) {
-      line += row[i];
-      if (i + 1 < columns) line.append(widths[i] - columns_of(row[i]) + 2, ' ');
+      text += row[i];
+      if (i + 1 < columns) text.append(widths[i] - columns_of(row[i]) + 2, ' ');
     }
-    line.erase(line.find_last_not_of(' ') + 1);
-    out << line << '\n';
+    text.erase(text.find_last_not_of(' ') + 1);
+    text += '\n';
   }
+  out << text;
 }
 
 }  // namespace combu

@@ -35,8 +35,9 @@ std::string text_or_null(std::string_view text) {
 }  // namespace
 
 void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now) {
-  out << fmt::format("run {} of {}, {}: {}\n", run.entry.id.text(), clean_line(run.entry.experiment),
-                     run.state, counts_text(run.counts));
+  out << fmt::format("run {} of {}", run.entry.id.text(), clean_line(run.entry.experiment));
+  if (!run.state.empty()) out << fmt::format(", {}: {}", run.state, counts_text(run.counts));
+  out << '\n';
   std::vector<std::array<std::string, 5>> rows{{"TRIAL", "STATE", "ATTEMPT", "RAN", "REASON"}};
   rows.reserve(trials.size() + 1);
   for (const TrialRow& row : trials) {

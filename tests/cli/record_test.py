@@ -39,14 +39,15 @@ def run(combu, file, *arguments, **options):
 
 def test_a_run_is_on_record(combu, failing, record, tmp_path):
     assert run(combu, failing, "run", "--wait", "--run-id", "mine").returncode == 1
-    [row] = record("SELECT id, file, source, machine, program, address, ended_at > began_at, json_extract(arguments, '$[1]') FROM runs")
+    [row] = record("SELECT id, file, source, machine, program, address, ended_at > began_at, json_extract(arguments, '$[1]') "
+                   "FROM runs JOIN texts ON run = number")
     assert row[:3] == ("mine", str(failing), FAILING)
     assert row[3] and row[4].startswith("combu ")
     assert row[5:] == (SIMULATED, 1, "-f")
     assert record("SELECT name, state, exit_code, cause FROM states ORDER BY trial") == [
         ("good", "succeeded", 0, "none"), ("bad", "failed", 3, "error"), ("after", "blocked", None, "none"),
         ("last", "blocked", None, "none")]
-    [evaluated] = record("SELECT evaluated FROM runs")
+    [evaluated] = record("SELECT evaluated FROM texts")
     assert [trial["name"] for trial in json.loads(evaluated[0])] == ["good", "bad", "after", "last"]
 
 
@@ -245,7 +246,7 @@ def test_ps_lists_runs(combu, failing, write):
 
 def test_ps_shows_the_newest_runs(combu, failing, record):
     run(combu, failing, "run", "--wait", "--run-id", "mine")
-    columns = ("experiment, file, folder, source, evaluated, arguments, options, revision, revision_dirty, address, engine, user, "
+    columns = ("experiment, file, folder, arguments, options, revision, revision_dirty, address, engine, user, "
                "machine, program, began_at, working_since, ended_at")
     for number in range(30):
         record(f"INSERT INTO runs (id, {columns}) SELECT 'copy-{number}', {columns} FROM runs WHERE id = 'mine'")
@@ -288,18 +289,6 @@ def test_ps_answers_from_the_record_while_the_engine_is_away(combu, failing, rec
     away = combu("-f", failing, "ps")
     assert away.returncode == 0 and away.stdout.count("\n") == 6
     assert away.stderr.startswith(f"this is what is on record; the engine could not be asked: unix://{tmp_path}/no.sock: ")
-
-
-def test_an_older_record_is_brought_up_to_date(combu, failing, record):
-    run(combu, failing, "run", "--wait", "--run-id", "mine")
-    for table, column in (("trials", "digest"), ("runs", "evaluated_in"), ("runs", "prepared_in"),
-                          ("attempts", "created_in"), ("attempts", "started_in")):
-        record(f"ALTER TABLE {table} DROP COLUMN {column}")
-    record("DROP INDEX trials_by_name")
-    record("PRAGMA user_version = 1")
-    assert [row["digest"] for row in ps(combu, failing)] == [None] * 4
-    assert "combu itself" not in combu("-f", failing, "times").stdout
-    assert record("PRAGMA user_version") == [(2,)]
 
 
 def test_retry_without_a_failure(combu, ladder):

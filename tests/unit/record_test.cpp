@@ -336,6 +336,31 @@ TEST_F(RecordTest, AnOlderOneIsBroughtUpToDate) {
   EXPECT_EQ(database.execAndGet("PRAGMA user_version").getInt(), 2);
 }
 
+TEST_F(RecordTest, OneOfTheFirstVersionKeepsItsRuns) {
+  std::filesystem::create_directories(folder.path());
+  record::open_database(path(), record::schema_steps().first(1))
+      .exec(
+          "INSERT INTO experiments VALUES (1, 'lab');"
+          "INSERT INTO runs VALUES (7, 'old', 1, '/f', '/', 'the source', '[]', '[]', '{}', '', 0, "
+          "'unix:///e', "
+          "'e', 'u', 'm', 'p', 1000000, 1000000, 0, 3000000);"
+          "INSERT INTO trials VALUES (7, 0, 'one', 'lab/x', '{}', 1, 'failed', 3000000, 'exit code 3', NULL);"
+          "INSERT INTO attempts VALUES (7, 0, 1, 'c', 0, 0, 1000000, 1000000, 2000000, NULL, 3000000, 3, "
+          "'error', 'exit code 3')");
+  Record record(folder.path());
+  const RunEntry entry = record.run(RunId("old"));
+  EXPECT_EQ(entry.source, "the source");
+  EXPECT_EQ(entry.evaluated, "[]");
+  EXPECT_EQ(entry.address, "unix:///e");
+  EXPECT_EQ(entry.evaluated_in, std::nullopt);
+  const TrialEntry one = record.trials(entry.id, "one").at(0);
+  EXPECT_EQ(one.exit_code, 3);
+  EXPECT_EQ(one.digest, "");
+  EXPECT_EQ(record.attempts(entry.id, {}).at(0).created_in, std::nullopt);
+  record.remove(std::vector{entry.id});
+  EXPECT_THAT(record.runs({}, 1), testing::IsEmpty());
+}
+
 TEST_F(RecordTest, AStepThatFailsLeavesTheOlderOne) {
   constexpr std::array<std::string_view, 1> k_old{"CREATE TABLE a (x)"};
   constexpr std::array<std::string_view, 3> k_new{"CREATE TABLE a (x)", "CREATE TABLE b (x)", "nonsense"};
