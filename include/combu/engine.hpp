@@ -68,6 +68,9 @@ struct Sighting {
   Slots slots;                   // what it holds
   bool oom = false;              // of an ended one: it, or a process in it, was killed for memory
   bool stopped = false;          // of an ended one: a signal was sent to it, through the engine or by it
+  // Of what start() returns, how long the engine took: until it was there, and from then until it ran.
+  std::optional<Seconds> created_in;
+  std::optional<Seconds> started_in;
 };
 
 // What an attempt has taken of its host by some moment.
@@ -91,14 +94,16 @@ enum class Look {
   closely,  // what seems to run is asked for one by one
 };
 
-// Progress of prepare(): one image pulled or one network made.
+// Progress of prepare(): one image pulled or one network made; and of each image which one it is.
 struct Preparation {
-  enum class Kind { image, network };
+  enum class Kind { image, network, found };
   Kind kind = Kind::image;
   std::string name;
   Bytes done;  // images only; total is 0 while unknown
   Bytes total;
   bool finished = false;
+  std::string platform = {};  // of found, as in Trial, like the next one
+  std::string digest = {};    // "sha256:…": of the registry's manifest, else of the engine's own image
 };
 
 struct Released {

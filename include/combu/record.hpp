@@ -1,12 +1,15 @@
 #pragma once
 // The record: what every run was and what became of it, in an SQLite database that several processes share.
 
+#include <array>
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "combu/base.hpp"
@@ -31,22 +34,33 @@ struct RunEntry {
   std::string engine;   // Facts::engine
   std::string user;
   std::string machine;
-  std::string program;  // "combu 0.1.0"
+  std::string program;                  // "combu 0.1.0"
+  std::optional<Seconds> evaluated_in;  // before it began, like the next one; nullopt: not known
+  std::optional<Seconds> prepared_in;   // looking at images, pulling them, making networks and folders
+  std::map<std::pair<std::string, std::string>, std::string> digests;  // by image and platform; to begin with
   Instant began_at{};
   Instant working_since{};            // began_at, or when it was reopened: what its deadline counts from
   std::size_t failures_forgiven = 0;  // trials that had failed when it was reopened, and were left so
   std::optional<Instant> ended_at;    // nullopt: it goes on, was left to run, or its process died
 };
 
-// A trial as it stands on the record.
+// A trial as it stands on the record, with its last attempt.
 struct TrialEntry {
   std::string name;
+  std::string image;
+  std::string digest;  // of the image: what it was when the run began; empty where that is not known
+  std::string params;  // a JSON object's text, or empty
   TrialState state = TrialState::waiting;
   int attempt = 1;
+  std::string container;
+  bool healthy = false;  // its health check has passed
+  std::optional<Instant> ran_at;
+  std::optional<Instant> ended_at;
   std::optional<int> exit_code;
   Cause cause = Cause::none;
   std::string reason;
 };
+using TrialCounts = std::array<std::size_t, k_trial_state_count>;  // by TrialState
 
 // A change of a trial's state: those of TrialState, "healthy", and "ended" of an attempt.
 struct EventEntry {
@@ -66,8 +80,18 @@ struct AttemptEntry {
   int attempt = 1;
   Instant ready_at{};
   Instant started_at{};
+  std::optional<Seconds> created_in;  // as in StartTimes
+  std::optional<Seconds> started_in;
   std::optional<Instant> ran_at;
   std::optional<Instant> ended_at;
+};
+
+// How long the engine took to create an attempt, and to start it.
+struct StartTimes {
+  TrialIndex trial = 0;
+  int attempt = 1;
+  Seconds created_in{0};
+  Seconds started_in{0};
 };
 
 struct RunFilter {
@@ -96,7 +120,7 @@ class Record {
   void begin(const RunEntry& entry, const Experiment& experiment);
   // All of them or none. When it returns, the process may die and they are not lost. Facts are of the trials
   // of the experiment that begin() was given, in the order in which they came.
-  void append(const RunId& run, std::span<const Fact> facts);
+  void append(const RunId& run, std::span<const Fact> facts, std::span<const StartTimes> times = {});
   void end(const RunId& run, Instant at);
   // These trials wait again, each for a new attempt, and the run has not ended; what its earlier attempts
   // have spent is forgotten.
@@ -111,8 +135,9 @@ class Record {
   [[nodiscard]] std::vector<RunEntry> runs(const RunFilter& filter, std::size_t count_max);
   // Throws Error(not_found).
   [[nodiscard]] RunEntry run(const RunId& id);
-  // In the experiment's order.
-  [[nodiscard]] std::vector<TrialEntry> trials(const RunId& run);
+  // In the experiment's order; the one of this name when `trial` is not empty.
+  [[nodiscard]] std::vector<TrialEntry> trials(const RunId& run, const std::string& trial = {});
+  [[nodiscard]] TrialCounts counts(const RunId& run);
   // In the experiment's order; of one trial when `trial` is not empty.
   [[nodiscard]] std::vector<AttemptEntry> attempts(const RunId& run, const std::string& trial);
   // In the order in which they happened; of one trial when `trial` is not empty. `tell` returns false to hear

@@ -40,6 +40,9 @@ class Observer {
  public:
   virtual ~Observer() = default;
   virtual void fact(const Fact& fact) = 0;  // each one, in order
+  // How long the engine took to create an attempt, and to start it. Its facts may have been told before.
+  virtual void start_took(TrialIndex /*trial*/, int /*attempt*/, Seconds /*created_in*/,
+                          Seconds /*started_in*/) {}
   // The facts told since the last time are to be kept now: what follows from them is commanded when this
   // returns. Called before each snapshot, too.
   virtual void commit() {}

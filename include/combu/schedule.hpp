@@ -165,6 +165,13 @@ struct Settings {
   void take(const Adjust& adjust);
 };
 
+// What the end of an attempt means that nobody of its run has seen: as far as its container tells.
+struct Ending {
+  Cause cause = Cause::none;
+  std::string reason;  // as in Fact; empty when it has succeeded
+};
+[[nodiscard]] Ending ending_of(const Sighting& ended);
+
 // Whether somebody must stay while this trial runs: for its retries, its timeout, the run's deadline.
 [[nodiscard]] bool is_watched(const Experiment& experiment, const Trial& trial);
 

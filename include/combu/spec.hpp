@@ -207,7 +207,8 @@ struct HostFolders {
 class Filter {
  public:
   enum class Relation { equal, not_equal, less, at_most, greater, at_least };
-  using Lookup = std::function<std::optional<std::string>(std::string_view name)>;
+  // `wanted`: what it is compared with, for a name that has several kinds of values.
+  using Lookup = std::function<std::optional<std::string>(std::string_view name, std::string_view wanted)>;
 
   // Throws Error(invalid) with the text as subject.
   explicit Filter(std::string_view text);

@@ -66,6 +66,31 @@ void print_sightings(std::ostream& out, std::span<const Sighting> sightings);
 // {"experiment","run","trial","attempt","state","health","exit_code","image","id","created_at"}.
 void print_sightings_json(std::ostream& out, std::span<const Sighting> sightings);
 
+// A run, and how many of its trials are in which state.
+struct RunRow {
+  RunEntry entry;
+  std::string state;  // "running", "left running", "interrupted", "ended"; "not on record"
+  TrialCounts counts{};
+};
+// A table: RUN EXPERIMENT BEGAN ENDED STATE TRIALS ENGINE; times are local.
+void print_runs(std::ostream& out, std::span<const RunRow> runs);
+// One JSON object a line.
+void print_runs_json(std::ostream& out, std::span<const RunRow> runs);
+// "3 waiting, 12 succeeded"
+[[nodiscard]] std::string counts_text(const TrialCounts& counts);
+
+// A trial by the record, and by the engine where that knows more.
+struct TrialRow {
+  TrialEntry entry;
+  Health health = Health::none;
+  Instant created_at{};  // the epoch when not told
+};
+// What the run is (its state and counts where it has a state), and a table: TRIAL STATE ATTEMPT RAN REASON.
+// `now`: until when those have run that run.
+void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now);
+// One JSON object a line.
+void print_trials_json(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now);
+
 // "2026-01-31 12:00:00.250 solver-a-1 #1 running", in local time; and the same as a JSON object: {"time",
 // "trial", "attempt", "state", "exit_code", "cause", "reason"}.
 [[nodiscard]] std::string event_line(const EventEntry& event);

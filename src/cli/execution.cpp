@@ -4,9 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <unordered_set>
@@ -77,14 +79,21 @@ std::vector<Error> look_ahead(Session& session, const Loaded& loaded,
 }
 
 // Images and networks, then the absent folders of volumes.
-std::vector<Error> prepare(Session& session, const Loaded& loaded) {
+std::vector<Error> prepare(Session& session, const Loaded& loaded, Prepared& prepared) {
   session.progress().phase("preparing images and networks");
-  const auto tell = [&](const Preparation& preparation) { session.progress().preparation(preparation); };
+  const auto began = std::chrono::steady_clock::now();
+  std::mutex mutex;
+  const auto tell = [&](const Preparation& preparation) {
+    if (preparation.kind != Preparation::Kind::found) return session.progress().preparation(preparation);
+    const std::scoped_lock lock(mutex);
+    prepared.digests[{preparation.name, preparation.platform}] = preparation.digest;
+  };
   std::vector<Error> errors = session.engine().prepare(loaded.run, tell, session.stop());
   if (!errors.empty()) return errors;
   HostFolders folders = make_host_folders(loaded.run.experiment, loaded.caller);
   for (const std::string& folder : folders.made)
     session.progress().note(fmt::format("made the folder {}", folder));
+  prepared.took = std::chrono::steady_clock::now() - began;
   return std::move(folders.errors);
 }
 
@@ -124,6 +133,9 @@ class UnlockWhenStarted final : public Observer {
  public:
   UnlockWhenStarted(Observer& next, std::unique_ptr<RunLock>& lock) : next_(next), lock_(lock) {}
   void fact(const Fact& fact) override { next_.fact(fact); }
+  void start_took(TrialIndex trial, int attempt, Seconds created_in, Seconds started_in) override {
+    next_.start_took(trial, attempt, created_in, started_in);
+  }
   void commit() override { next_.commit(); }
   void tail(TrialIndex trial, const std::vector<std::string>& lines) override { next_.tail(trial, lines); }
   void snapshot(const Snapshot& snapshot) override {
@@ -230,7 +242,8 @@ void interrupt_replaced(Session& session, const Loaded& loaded, const std::set<R
 
 }  // namespace
 
-RunEntry entry_of(Session& session, const Loaded& loaded, const RunOptions& options) {
+RunEntry entry_of(Session& session, const Loaded& loaded, const RunOptions& options,
+                  const Prepared& prepared) {
   return {.id = loaded.run.id,
           .experiment = loaded.run.experiment.name,
           .file = loaded.run.experiment.file,
@@ -246,6 +259,9 @@ RunEntry entry_of(Session& session, const Loaded& loaded, const RunOptions& opti
           .user = user_name(),
           .machine = machine_name(),
           .program = version_text(),
+          .evaluated_in = loaded.evaluated_in,
+          .prepared_in = prepared.took,
+          .digests = prepared.digests,
           .began_at = real_clock().now(),
           .ended_at = std::nullopt};
 }
@@ -266,7 +282,8 @@ RunOptions run_options_of(const std::string& json) {
 }
 
 int execute(Session& session, Record& record, const Loaded& loaded, const RunOptions& options,
-            Earlier earlier, AtWork& work, const std::function<std::optional<Standing>()>& enter) {
+            Earlier earlier, AtWork& work,
+            const std::function<std::optional<Standing>(const Prepared&)>& enter) {
   const Experiment& experiment = loaded.run.experiment;
   std::unique_ptr<RunLock> starts = take_lock(LockScope::starts, session, loaded);
   const std::optional<Capacity> capacity = capacity_for(session, experiment, options);
@@ -280,9 +297,10 @@ int execute(Session& session, Record& record, const Loaded& loaded, const RunOpt
   } else {
     errors = look_ahead(session, loaded, capacity);
   }
-  if (errors.empty()) errors = prepare(session, loaded);
+  Prepared prepared;
+  if (errors.empty()) errors = prepare(session, loaded, prepared);
   if (!errors.empty()) return tell_errors(session, errors);
-  const std::optional<Standing> standing = enter();
+  const std::optional<Standing> standing = enter(prepared);
   interrupt_replaced(session, loaded, replaced);
   errors = make_room(session, experiment, others, replaced);
   if (!errors.empty()) {

@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/at_work.hpp"
@@ -31,8 +33,15 @@ struct Standing {
   Instant working_since{};
 };
 
+// What was found out, and how long it took, before the first start.
+struct Prepared {
+  Seconds took{0};
+  std::map<std::pair<std::string, std::string>, std::string> digests;  // as in RunEntry
+};
+
 // The run as it gets on the record.
-[[nodiscard]] RunEntry entry_of(Session& session, const Loaded& loaded, const RunOptions& options);
+[[nodiscard]] RunEntry entry_of(Session& session, const Loaded& loaded, const RunOptions& options,
+                                const Prepared& prepared);
 
 enum class Earlier { refuse, replace };
 // All that can be refused comes before anything changes on the record or on the engine, and that before the
@@ -40,6 +49,6 @@ enum class Earlier { refuse, replace };
 // puts on record that the run begins, or goes on from where it stands. Gives the exit code. `work` has begun.
 [[nodiscard]] int execute(Session& session, Record& record, const Loaded& loaded, const RunOptions& options,
                           Earlier earlier, AtWork& work,
-                          const std::function<std::optional<Standing>()>& enter);
+                          const std::function<std::optional<Standing>(const Prepared&)>& enter);
 
 }  // namespace combu

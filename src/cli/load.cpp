@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <iterator>
 #include <unordered_set>
 #include <utility>
@@ -91,6 +92,7 @@ std::optional<Loaded> load(const Invocation& invocation, const RunId& run, Progr
   const Evaluation evaluation = evaluation_of(invocation, run, loaded.caller);
 
   std::vector<Error> errors;
+  const auto began = std::chrono::steady_clock::now();
   try {
     const auto slow = [&] { progress.phase(fmt::format("evaluating {}", invocation.file)); };
     Evaluated evaluated = evaluate(evaluation, slow);
@@ -105,6 +107,7 @@ std::optional<Loaded> load(const Invocation& invocation, const RunId& run, Progr
   } catch (const Error& error) {
     errors.push_back(error);
   }
+  loaded.evaluated_in = std::chrono::steady_clock::now() - began;
   progress.end();
   for (const Error& error : errors) progress.error(file_error_line(invocation.file, error));
   if (!errors.empty()) return std::nullopt;

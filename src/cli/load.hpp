@@ -20,6 +20,7 @@ struct Loaded {
   std::string evaluated;  // JSON
   std::vector<std::string> arguments;
   Revision revision;
+  Seconds evaluated_in{0};  // read and planned, too
 };
 
 // Evaluates, reads and plans the invocation's file. Every error in it is told on `progress`, as "FILE: PATH:

@@ -14,11 +14,7 @@ namespace {
 std::optional<std::string> value_of(const Trial& trial, std::string_view name) {
   if (name == "trial") return trial.name;
   if (name == "image") return trial.image;
-  if (trial.params.empty()) return std::nullopt;
-  const auto params = nlohmann::json::parse(trial.params);
-  const auto found = params.find(name);
-  if (found == params.end()) return std::nullopt;
-  return found->is_string() ? found->get<std::string>() : found->dump();
+  return param_of(trial.params, name);
 }
 
 Error nothing_meant(const Experiment& experiment, const std::string& wanted, std::string_view subject) {
@@ -32,6 +28,15 @@ Error nothing_meant(const Experiment& experiment, const std::string& wanted, std
 
 }  // namespace
 
+std::optional<std::string> param_of(const std::string& params, std::string_view name) {
+  // Most often it is not among them, or there are none.
+  if (params.find(name) == std::string::npos) return std::nullopt;
+  const auto object = nlohmann::json::parse(params);
+  const auto found = object.find(name);
+  if (found == object.end()) return std::nullopt;
+  return found->is_string() ? found->get<std::string>() : found->dump();
+}
+
 std::vector<TrialIndex> trials_meant(const Experiment& experiment, const std::string& wanted,
                                      std::string_view subject) {
   // No trial's name holds one of these.
@@ -40,9 +45,10 @@ std::vector<TrialIndex> trials_meant(const Experiment& experiment, const std::st
   std::vector<TrialIndex> trials;
   for (TrialIndex i = 0; i < experiment.trials.size(); ++i) {
     const Trial& trial = experiment.trials[i];
-    const bool is_meant = filter
-                              ? filter->matches([&](std::string_view name) { return value_of(trial, name); })
-                              : fnmatch(wanted.c_str(), trial.name.c_str(), 0) == 0;
+    const bool is_meant = filter ? filter->matches([&](std::string_view name, std::string_view /*wanted*/) {
+      return value_of(trial, name);
+    })
+                                 : fnmatch(wanted.c_str(), trial.name.c_str(), 0) == 0;
     if (is_meant) trials.push_back(i);
   }
   if (trials.empty()) throw nothing_meant(experiment, wanted, subject);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -7,6 +8,9 @@
 #include "combu/plan.hpp"
 
 namespace combu {
+
+// Of a JSON object's text or an empty one: what conditions compare.
+[[nodiscard]] std::optional<std::string> param_of(const std::string& params, std::string_view name);
 
 // The trials that one argument means: a pattern of names (`solver-a-*`) or a condition on params
 // (`lr<0.01 && mode=fast`). Throws Error(invalid) when there is none; `subject` is the option or command.

@@ -1,23 +1,181 @@
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
 
 #include "cli/commands.hpp"
+#include "cli/only.hpp"
 #include "cli/output.hpp"
+#include "cli/recorded.hpp"
+#include "cli/run_lock.hpp"
 #include "cli/selection.hpp"
 
 namespace combu {
 namespace {
 
+constexpr std::size_t k_runs_shown = 20;
+constexpr Seconds k_patience{10};
+
 struct PsOptions {
   SelectionOptions selection;
   bool json = false;
+  bool all = false;
   std::string where;
 };
 
-// The fields of --json, by which --where chooses.
+// Set when `stop` is, or when the engine has been given enough time.
+class Patience {
+ public:
+  explicit Patience(const std::stop_token& stop)
+      : on_stop_(stop, [this] { source_.request_stop(); }), timer_([this](const std::stop_token& quit) {
+          real_clock().wait(k_patience, quit);
+          if (!quit.stop_requested()) source_.request_stop();
+        }) {}
+  [[nodiscard]] std::stop_token token() const { return source_.get_token(); }
+
+ private:
+  std::stop_source source_;
+  std::stop_callback<std::function<void()>> on_stop_;
+  std::jthread timer_;
+};
+
+// nullopt when the engine is away, which is told: the record answers without it.
+std::optional<std::vector<Sighting>> listing(Session& session, const Selector& selector) {
+  std::string why;
+  try {
+    const Patience patience(session.stop());
+    return session.engine().list(selector, Look::once, patience.token());
+  } catch (const Error& error) {
+    if (session.stop().stop_requested()) throw;
+    why = error.kind() == ErrorKind::cancelled ? fmt::format("no answer within {}", to_string(k_patience))
+                                               : error.what();
+  }
+  session.progress().note(fmt::format("this is what is on record; the engine could not be asked: {}", why));
+  return std::nullopt;
+}
+
+// ---- Trials by the record and the engine
+
+bool has_not_begun(const TrialEntry& entry) {
+  return entry.state == TrialState::waiting || entry.state == TrialState::starting;
+}
+
+void merge(TrialRow& row, const Sighting& seen, bool attended) {
+  TrialEntry& entry = row.entry;
+  if (seen.key.attempt < entry.attempt) return;
+  row.created_at = seen.created_at;
+  const bool is_live = has_not_begun(entry) || entry.state == TrialState::running;
+  if (is_live && seen.health != Health::none) row.health = seen.health;
+  if (attended || !is_live) return;
+  entry.attempt = seen.key.attempt;
+  entry.container = seen.id;
+  entry.exit_code = seen.exit_code;
+  if (seen.phase == Phase::running) entry.state = TrialState::running;
+  if (seen.phase != Phase::ended) return;
+  const Ending ending = ending_of(seen);
+  entry.state = ending.cause == Cause::none ? TrialState::succeeded : TrialState::failed;
+  entry.cause = ending.cause;
+  entry.reason = ending.reason;
+}
+
+// What the engine does not have any more, or never got.
+void miss(TrialEntry& entry) {
+  if (entry.state == TrialState::starting) entry.state = TrialState::ready;
+  if (entry.state != TrialState::running) return;
+  entry.state = TrialState::failed;
+  entry.cause = Cause::stopped;
+  entry.reason = "its container is gone, and how it ended is not on record";
+}
+
+// `attended`: a process is at work on the run; what it has seen is on record a moment later.
+void merge(std::vector<TrialRow>& rows, const std::vector<Sighting>& listed, bool attended) {
+  std::map<std::string_view, const Sighting*> by_name;
+  for (const Sighting& seen : listed) by_name.emplace(seen.key.trial, &seen);
+  for (TrialRow& row : rows) {
+    const auto seen = by_name.find(row.entry.name);
+    if (seen != by_name.end()) {
+      merge(row, *seen->second, attended);
+    } else if (!attended) {
+      miss(row.entry);
+    }
+  }
+}
+
+std::vector<TrialRow> rows_of(std::vector<TrialEntry> entries) {
+  std::vector<TrialRow> rows;
+  rows.reserve(entries.size());
+  for (TrialEntry& entry : entries) {
+    const bool healthy = entry.healthy && entry.state == TrialState::running;
+    rows.push_back(
+        {.entry = std::move(entry), .health = healthy ? Health::healthy : Health::none, .created_at = {}});
+  }
+  return rows;
+}
+
+TrialCounts counts_of(const std::vector<TrialRow>& rows) {
+  TrialCounts counts{};
+  for (const TrialRow& row : rows) ++counts.at(static_cast<std::size_t>(row.entry.state));
+  return counts;
+}
+
+std::string state_of(const RunEntry& entry, const TrialCounts& counts, bool attended) {
+  const auto count = [&](TrialState state) { return counts.at(static_cast<std::size_t>(state)); };
+  if (attended) return "running";
+  if (entry.ended_at) return "ended";
+  if (count(TrialState::waiting) + count(TrialState::ready) + count(TrialState::starting) +
+          count(TrialState::retrying) >
+      0)
+    return "interrupted";
+  return count(TrialState::running) > 0 ? "left running" : "ended";
+}
+
+// The engine's word for it, by which conditions may choose, too; empty: it has none.
+std::string_view phase_of(const TrialEntry& entry) {
+  switch (entry.state) {
+    case TrialState::starting:
+      return to_string(Phase::created);
+    case TrialState::running:
+      return to_string(Phase::running);
+    case TrialState::retrying:
+      return to_string(Phase::ended);
+    default:
+      return is_over(entry.state) && (entry.exit_code || entry.ran_at) ? to_string(Phase::ended) : "";
+  }
+}
+
+bool is_phase(std::string_view word) {
+  return word == to_string(Phase::created) || word == to_string(Phase::ended);
+}
+
+std::optional<std::string> value_of(const RunEntry& run, const TrialRow& row, std::string_view name,
+                                    std::string_view wanted) {
+  const TrialEntry& entry = row.entry;
+  if (name == "experiment") return run.experiment;
+  if (name == "run") return run.id.text();
+  if (name == "trial") return entry.name;
+  if (name == "attempt") return std::to_string(entry.attempt);
+  if (name == "state") return std::string(is_phase(wanted) ? phase_of(entry) : to_string(entry.state));
+  if (name == "image") return entry.image;
+  if (name == "digest") return entry.digest;
+  if (name == "id") return entry.container;
+  if (name == "health" && row.health != Health::none) return std::string(to_string(row.health));
+  if (name == "exit_code")
+    return entry.exit_code ? std::optional(std::to_string(*entry.exit_code)) : std::nullopt;
+  if (name == "cause")
+    return entry.cause == Cause::none ? std::nullopt : std::optional(std::string(to_string(entry.cause)));
+  return param_of(entry.params, name);
+}
+
+// Of what the engine alone knows.
 std::optional<std::string> value_of(const Sighting& sighting, std::string_view name) {
   if (name == "experiment") return sighting.experiment;
   if (name == "run") return sighting.key.run.text();
@@ -31,42 +189,269 @@ std::optional<std::string> value_of(const Sighting& sighting, std::string_view n
   return std::nullopt;
 }
 
-int ps(Session& session, const Invocation& invocation, const PsOptions& options) {
-  const std::optional<Filter> where =
-      options.where.empty() ? std::nullopt : std::optional(Filter(options.where));
-  auto sightings = list_all(session, selectors_of(session, invocation, options.selection), Look::closely);
-  const bool chosen = !invocation.file.empty() || !options.selection.experiment.empty();
-  if (sightings.empty() && chosen)
-    session.progress().note(
-        with_others("nothing of it is on this engine", session, invocation, options.selection));
-  if (where) {
-    std::erase_if(sightings, [&](const Sighting& sighting) {
-      return !where->matches([&](std::string_view name) { return value_of(sighting, name); });
+// Which trials are shown.
+class Choice {
+ public:
+  explicit Choice(const PsOptions& options) : names_(options.selection.trials) {
+    if (!options.where.empty()) where_.emplace(options.where);
+  }
+
+  // The only one that is meant, where a name says it; else empty.
+  [[nodiscard]] std::string single() const {
+    const bool is_name = names_.size() == 1 && names_.front().find_first_of("*?[\\") == std::string::npos;
+    return is_name ? names_.front() : "";
+  }
+
+  void apply(const RunEntry& run, std::vector<TrialRow>& rows) const {
+    std::erase_if(rows, [&](const TrialRow& row) {
+      return !is_named(row.entry.name) ||
+             (where_ && !where_->matches([&](std::string_view name, std::string_view wanted) {
+               return value_of(run, row, name, wanted);
+             }));
     });
   }
+
+  void apply(std::vector<Sighting>& sightings) const {
+    std::erase_if(sightings, [&](const Sighting& seen) {
+      return !is_named(seen.key.trial) ||
+             (where_ && !where_->matches([&](std::string_view name, std::string_view /*wanted*/) {
+               return value_of(seen, name);
+             }));
+    });
+  }
+
+ private:
+  [[nodiscard]] bool is_named(const std::string& trial) const {
+    return names_.empty() || std::ranges::any_of(names_, [&](const std::string& name) {
+             return fnmatch(name.c_str(), trial.c_str(), 0) == 0;
+           });
+  }
+
+  std::vector<std::string> names_;
+  std::optional<Filter> where_;
+};
+
+bool is_on_record(Record& record, const RunId& run) {
+  return !record.runs({.id = run}, 1).empty();
+}
+
+// What another one's record, or none, has.
+void leave_recorded(Record& record, std::vector<Sighting>& sightings) {
+  std::map<RunId, bool> known;
+  std::erase_if(sightings, [&](const Sighting& seen) {
+    const auto [at, is_new] = known.try_emplace(seen.key.run);
+    if (is_new) at->second = is_on_record(record, seen.key.run);
+    return at->second;
+  });
+}
+
+void print(const std::vector<Sighting>& sightings, bool json, std::ostream& out) {
+  (json ? print_sightings_json : print_sightings)(out, sightings);
+}
+
+// What the engine lists of the run. Where nobody is at work on it, its own word counts for each that lives.
+void ask_engine(Session& session, const RunRow& run, std::vector<TrialRow>& rows,
+                const std::vector<Sighting>& listed, const std::string& single, bool attended) {
+  std::vector<Sighting> own;
+  std::ranges::copy_if(listed, std::back_inserter(own),
+                       [&](const Sighting& seen) { return seen.key.run == run.entry.id; });
+  const bool lives = std::ranges::any_of(rows, [](const TrialRow& row) { return !is_over(row.entry.state); });
+  if (!attended && lives && !own.empty()) {
+    Selector selector{.experiment = run.entry.experiment, .run = run.entry.id};
+    if (!single.empty()) selector.trials = {single};
+    own = session.engine().list(selector, Look::closely, session.stop());
+  }
+  merge(rows, own, attended);
+}
+
+int ps_trials(Session& session, Record& record, RunRow run, const PsOptions& options) {
+  const Choice choice(options);
+  const std::string single = choice.single();
+  const bool attended = process_at_work(run.entry.id, caller_for({})).has_value();
+  std::vector<TrialRow> rows = rows_of(record.trials(run.entry.id, single));
+  std::vector<Sighting> others;
+  const bool by_run = !options.selection.run.empty();
+  Selector selector{.experiment = run.entry.experiment};
+  if (by_run) selector.run = run.entry.id;
+  if (!by_run && options.selection.experiment.empty()) selector = {.file = run.entry.file};
+  if (const auto listed = listing(session, selector)) {
+    ask_engine(session, run, rows, *listed, single, attended);
+    others = *listed;
+    leave_recorded(record, others);
+  }
+  // Of one trial nothing is said of the others: there may be 100,000.
+  if (single.empty()) {
+    run.counts = counts_of(rows);
+    run.state = state_of(run.entry, run.counts, attended);
+  }
+  choice.apply(run.entry, rows);
+  choice.apply(others);
+  if (rows.empty() && others.empty() && !options.selection.trials.empty())
+    throw Error(ErrorKind::not_found, options.selection.trials.front(),
+                fmt::format("is no trial of run {}", run.entry.id.text()));
   std::ostringstream text;
-  const auto print = options.json ? print_sightings_json : print_sightings;
-  print(text, sightings);
-  (void)put_out(text.str());
+  (options.json ? print_trials_json : print_trials)(text, run, rows, real_clock().now());
+  if (!others.empty()) {
+    if (!options.json) text << "\nnot on record:\n";
+    print(others, options.json, text);
+  }
+  (void)put_out(text.view());
   return 0;
+}
+
+// Nothing of it is on record.
+int ps_engine(Session& session, const Invocation& invocation, const PsOptions& options) {
+  const Choice choice(options);
+  auto sightings = list_all(session, selectors_of(session, invocation, options.selection), Look::closely);
+  if (sightings.empty())
+    session.progress().note(
+        with_others("nothing of it is on record or on this engine", session, invocation, options.selection));
+  choice.apply(sightings);
+  std::ostringstream text;
+  print(sightings, options.json, text);
+  (void)put_out(text.view());
+  return 0;
+}
+
+// ---- Runs
+
+RunRow row_of(Session& session, Record& record, const RunEntry& entry,
+              const std::optional<std::vector<Sighting>>& listed) {
+  RunRow row{.entry = entry, .state = {}, .counts = {}};
+  const bool attended = process_at_work(entry.id, caller_for({})).has_value();
+  if (attended || entry.ended_at || !listed || entry.address != session.engine_address()) {
+    row.counts = record.counts(entry.id);
+  } else {
+    std::vector<TrialRow> rows = rows_of(record.trials(entry.id));
+    ask_engine(session, row, rows, *listed, {}, attended);
+    row.counts = counts_of(rows);
+  }
+  row.state = state_of(entry, row.counts, attended);
+  return row;
+}
+
+// Runs of which only their containers are known.
+std::vector<RunRow> rows_of(const std::vector<Sighting>& others, const std::string& address) {
+  std::map<RunId, RunRow> rows;
+  for (const Sighting& seen : others) {
+    RunRow& row = rows[seen.key.run];
+    const bool is_first = row.state.empty();
+    row.state = "not on record";
+    row.entry.id = seen.key.run;
+    row.entry.experiment = seen.experiment;
+    row.entry.file = seen.file;
+    row.entry.address = address;
+    row.entry.began_at = is_first ? seen.created_at : std::min(row.entry.began_at, seen.created_at);
+    const TrialState state = seen.phase == Phase::created   ? TrialState::starting
+                             : seen.phase == Phase::running ? TrialState::running
+                             : seen.exit_code == 0          ? TrialState::succeeded
+                                                            : TrialState::failed;
+    ++row.counts.at(static_cast<std::size_t>(state));
+  }
+  std::vector<RunRow> newest_first;
+  for (auto& [run, row] : rows) newest_first.push_back(std::move(row));
+  std::ranges::stable_sort(newest_first, std::greater(),
+                           [](const RunRow& row) { return row.entry.began_at; });
+  return newest_first;
+}
+
+std::optional<std::string> value_of(const RunRow& row, std::string_view name) {
+  if (name == "run") return row.entry.id.text();
+  if (name == "experiment") return row.entry.experiment;
+  if (name == "file") return row.entry.file;
+  if (name == "state") return row.state;
+  if (name == "engine") return row.entry.address;
+  if (name == "trials") return std::to_string(std::accumulate(row.counts.begin(), row.counts.end(), 0UL));
+  for (std::size_t i = 0; i < row.counts.size(); ++i)
+    if (name == to_string(static_cast<TrialState>(i))) return std::to_string(row.counts.at(i));
+  throw Error(ErrorKind::invalid, "--where",
+              fmt::format("`{}` is nothing that a run has; conditions on trials are for one run: -f FILE or "
+                          "--run ID says which",
+                          name));
+}
+
+int ps_runs(Session& session, Record* record, const Invocation& invocation, const PsOptions& options) {
+  const std::optional<Filter> where =
+      options.where.empty() ? std::nullopt : std::optional(Filter(options.where));
+  std::vector<RunEntry> entries;
+  if (record != nullptr) entries = record->runs({.address = address_given(invocation)}, SIZE_MAX);
+  // Without a record the engine's error is the answer.
+  const std::optional<std::vector<Sighting>> listed =
+      entries.empty() ? session.engine().list({}, Look::closely, session.stop()) : listing(session, {});
+  const bool shortened = !options.all && !where && entries.size() > k_runs_shown;
+  const std::size_t shown = shortened ? k_runs_shown : entries.size();
+  std::vector<RunRow> rows;
+  for (std::size_t i = 0; i < shown; ++i) rows.push_back(row_of(session, *record, entries[i], listed));
+  if (listed) {
+    std::vector<Sighting> others = *listed;
+    if (record != nullptr) leave_recorded(*record, others);
+    std::ranges::move(rows_of(others, session.engine_address()), std::back_inserter(rows));
+  }
+  if (where)
+    std::erase_if(rows, [&](const RunRow& row) {
+      return !where->matches(
+          [&](std::string_view name, std::string_view /*wanted*/) { return value_of(row, name); });
+    });
+  std::ostringstream text;
+  (options.json ? print_runs_json : print_runs)(text, rows);
+  (void)put_out(text.view());
+  if (shortened)
+    session.progress().note(fmt::format("{} older runs: --all shows them", entries.size() - shown));
+  return 0;
+}
+
+// The record, when there is one. Who asks for what runs gets an answer also where it is damaged.
+std::unique_ptr<Record> existing_record(const Invocation& invocation, Progress& progress) {
+  const std::string folder = state_folder(caller_for(invocation));
+  if (!Record::exists(folder)) return nullptr;
+  try {
+    return std::make_unique<Record>(folder);
+  } catch (const Error& error) {
+    progress.error(error.what());
+    return nullptr;
+  }
+}
+
+int ps(const Invocation& invocation, const PsOptions& options) {
+  auto progress = open_progress(invocation);
+  const std::unique_ptr<Record> record = existing_record(invocation, *progress);
+  const SelectionOptions& selection = options.selection;
+  if (invocation.file.empty() && selection.experiment.empty() && selection.run.empty()) {
+    if (!selection.trials.empty())
+      throw Error(ErrorKind::invalid, "", "of which run? -f FILE, --experiment NAME or --run ID says it");
+    return in_session(invocation, std::move(progress),
+                      [&](Session& session) { return ps_runs(session, record.get(), invocation, options); });
+  }
+  RunFilter filter{.experiment = selection.experiment, .address = address_given(invocation)};
+  if (!selection.run.empty()) filter.id = RunId(selection.run);
+  if (!invocation.file.empty() && selection.experiment.empty()) filter.file = caller_for(invocation).file;
+  std::vector<RunEntry> entries;
+  if (record) entries = record->runs(filter, 1);
+  if (entries.empty())
+    return in_session(invocation, std::move(progress),
+                      [&](Session& session) { return ps_engine(session, invocation, options); });
+  return in_session(on_its_engine(invocation, entries.front()), std::move(progress), [&](Session& session) {
+    return ps_trials(session, *record, {.entry = entries.front(), .state = {}, .counts = {}}, options);
+  });
 }
 
 }  // namespace
 
 void add_ps(CLI::App& app, const Invocation& invocation, Action& action) {
-  CLI::App* command =
-      app.add_subcommand("ps", "List an experiment's trials; without -f those of all experiments");
+  CLI::App* command = app.add_subcommand(
+      "ps", "List the trials of a run, the file's last one; without -f and --run list all runs");
   const auto options = std::make_shared<PsOptions>();
   add_selection(*command, options->selection);
   command->add_flag("--json", options->json, "One JSON object a line");
-  command
-      ->add_option("--where", options->where, "Only those of which this is so: state=ended && exit_code!=0")
+  command->add_flag("--all", options->all,
+                    fmt::format("Of a list of runs all; else the newest {}", k_runs_shown));
+  command->add_option("--where", options->where, "Only those of which this is so: lr<0.01 && state=failed")
       ->type_name("CONDITION");
-  command->footer("Example:\n  combu -f experiment.jsonnet ps --json | jq -r .trial");
+  command->add_option("TRIAL", options->selection.trials, "Only trials of these names (solver-a-*)")
+      ->type_name("");
+  command->footer("Example:\n  combu -f experiment.jsonnet ps --where 'lr<0.01 && state=failed'");
   command->callback([&invocation, &action, options] {
-    action = [&invocation, options] {
-      return in_session(invocation, [&](Session& session) { return ps(session, invocation, *options); });
-    };
+    action = [&invocation, options] { return ps(invocation, *options); };
   });
 }
 

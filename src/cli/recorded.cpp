@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
+#include "cli/environment.hpp"
 #include "cli/identity.hpp"
 #include "cli/run_lock.hpp"
+#include "combu/docker.hpp"
 
 namespace combu {
 
@@ -43,6 +43,11 @@ Error nobody_at_work(const RunEntry& entry, std::string_view engine) {
               : fmt::format("nobody is at work on it; `{}` goes on with it", resume_line(entry.id, engine))};
 }
 
+std::string address_given(const Invocation& invocation) {
+  if (invocation.engine.empty() || invocation.engine.starts_with("simulated:")) return invocation.engine;
+  return find_docker(environment, invocation.engine).address.text();
+}
+
 Invocation on_its_engine(Invocation invocation, const RunEntry& entry) {
   if (invocation.engine.empty()) invocation.engine = entry.address;
   return invocation;
@@ -55,13 +60,9 @@ bool any_failed(const std::vector<Past>& past) {
 }
 
 std::string counts_of(const std::vector<Past>& past) {
-  std::string text;
-  for (std::size_t i = 0; i < k_trial_state_count; ++i) {
-    const auto state = static_cast<TrialState>(i);
-    const auto count = std::ranges::count(past, state, &Past::state);
-    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, to_string(state));
-  }
-  return text;
+  TrialCounts counts{};
+  for (const Past& one : past) ++counts.at(static_cast<std::size_t>(one.state));
+  return counts_text(counts);
 }
 
 void expect_its_engine(const Session& session, const RunEntry& entry) {

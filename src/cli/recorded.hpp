@@ -27,6 +27,9 @@ namespace combu {
 // not_found: nobody is at work on it. `engine`: as for command_line().
 [[nodiscard]] Error nobody_at_work(const RunEntry& entry, std::string_view engine);
 
+// The address that --engine names, as runs have it; empty when it names none. Throws Error.
+[[nodiscard]] std::string address_given(const Invocation& invocation);
+
 // The same on the engine that the run was begun on, unless --engine names one.
 [[nodiscard]] Invocation on_its_engine(Invocation invocation, const RunEntry& entry);
 

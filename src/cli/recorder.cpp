@@ -14,9 +14,15 @@ void Recorder::fact(const Fact& fact) {
   progress_.fact(fact);
 }
 
+void Recorder::start_took(TrialIndex trial, int attempt, Seconds created_in, Seconds started_in) {
+  times_.push_back({.trial = trial, .attempt = attempt, .created_in = created_in, .started_in = started_in});
+}
+
 void Recorder::commit() {
-  if (pending_.empty()) return;
-  if (write([this] { record_.append(run_, pending_); })) pending_.clear();
+  if (pending_.empty() && times_.empty()) return;
+  if (!write([this] { record_.append(run_, pending_, times_); })) return;
+  pending_.clear();
+  times_.clear();
 }
 
 void Recorder::tail(TrialIndex trial, const std::vector<std::string>& lines) {

@@ -13,6 +13,7 @@ class Recorder final : public Observer {
  public:
   Recorder(Progress& progress, Record& record, RunId run);
   void fact(const Fact& fact) override;
+  void start_took(TrialIndex trial, int attempt, Seconds created_in, Seconds started_in) override;
   void commit() override;
   void tail(TrialIndex trial, const std::vector<std::string>& lines) override;
   void snapshot(const Snapshot& snapshot) override;
@@ -28,6 +29,7 @@ class Recorder final : public Observer {
   Record& record_;
   RunId run_;
   std::vector<Fact> pending_;
+  std::vector<StartTimes> times_;
   bool failing_ = false;
 };
 

@@ -124,7 +124,7 @@ int retry(Session& session, Record& record, Loaded loaded, const RunEntry& entry
   }
   session.progress().note(
       fmt::format("run {}: {} trial{} tried again", entry.id.text(), count, count == 1 ? " is" : "s are"));
-  return execute(session, record, loaded, run, Earlier::refuse, work, [&] {
+  return execute(session, record, loaded, run, Earlier::refuse, work, [&](const Prepared& /*prepared*/) {
     const Instant now = real_clock().now();
     record.reopen(loaded.run.id, again, now);
     forgive(loaded, record.run(loaded.run.id));
@@ -166,7 +166,7 @@ int resume_run(const Invocation& invocation, const std::string& id,
     session.progress().note(
         fmt::format("going on with run {}: {}", entry.id.text(), counts_of(standing.past)));
     return execute(session, record, loaded, options, Earlier::refuse, work,
-                   [&] { return std::optional(standing); });
+                   [&](const Prepared& /*prepared*/) { return std::optional(standing); });
   }));
 }
 

@@ -40,8 +40,12 @@ int run(const Invocation& invocation, const Options& options, const Background* 
     try {
       work.begin(session, *loaded, options.run);
       return execute(session, record, *loaded, options.run,
-                     options.replace ? Earlier::replace : Earlier::refuse, work, [&] {
-                       record.begin(entry_of(session, *loaded, options.run), loaded->run.experiment);
+                     options.replace ? Earlier::replace : Earlier::refuse, work, [&](const Prepared& prepared) {
+                       record.begin(entry_of(session, *loaded, options.run, prepared),
+                                    loaded->run.experiment);
+                       // They are as long as the experiment is large.
+                       loaded->source = {};
+                       loaded->evaluated = {};
                        return std::nullopt;
                      });
     } catch (const Error& error) {

@@ -19,22 +19,39 @@ struct TimesOptions {
 };
 
 // Where an attempt's time has gone, in order.
-constexpr std::array<std::string_view, 4> k_stretches{"waiting for others", "waiting for a place", "starting",
-                                                      "running"};
-constexpr std::array<const char*, 4> k_keys{"needs", "place", "starting", "running"};
-using Stretches = std::array<std::optional<Seconds>, 4>;
+struct Stretch {
+  const char* title;
+  const char* head;  // of its column
+  const char* key;
+};
+constexpr std::array<Stretch, 6> k_stretches{{{"waiting for others", "OTHERS", "needs"},
+                                              {"waiting for a place", "PLACE", "place"},
+                                              {"combu itself", "COMBU", "combu"},
+                                              {"creating", "CREATING", "creating"},
+                                              {"starting", "STARTING", "starting"},
+                                              {"running", "RUNNING", "running"}}};
+using Stretches = std::array<std::optional<Seconds>, k_stretches.size()>;
+
+Seconds at_least_none(Seconds time) {
+  return std::max(time, Seconds(0));
+}
 
 // `began`: of the run; only a first attempt has waited for others since then.
 Stretches stretches_of(const AttemptEntry& entry, Instant began) {
-  const auto between = [](Instant from, Instant to) {
-    return Seconds(std::max(to - from, Instant::duration(0)));
-  };
-  Stretches stretches;
-  if (entry.attempt == 1) stretches[0] = between(began, entry.ready_at);
-  stretches[1] = between(entry.ready_at, entry.started_at);
-  if (entry.ran_at) stretches[2] = between(entry.started_at, *entry.ran_at);
-  if (entry.ran_at && entry.ended_at) stretches[3] = between(*entry.ran_at, *entry.ended_at);
-  return stretches;
+  const auto between = [](Instant from, Instant to) { return at_least_none(to - from); };
+  std::optional<Seconds> needs;
+  if (entry.attempt == 1) needs = between(began, entry.ready_at);
+  std::optional<Seconds> combu;
+  std::optional<Seconds> starting = entry.started_in;
+  std::optional<Seconds> running;
+  if (entry.ran_at) {
+    const Seconds whole = between(entry.started_at, *entry.ran_at);
+    if (entry.created_in && entry.started_in)
+      combu = at_least_none(whole - *entry.created_in - *entry.started_in);
+    if (!starting) starting = whole;
+    if (entry.ended_at) running = between(*entry.ran_at, *entry.ended_at);
+  }
+  return {needs, between(entry.ready_at, entry.started_at), combu, entry.created_in, starting, running};
 }
 
 std::string text_of(const std::optional<Seconds>& time) {
@@ -42,13 +59,13 @@ std::string text_of(const std::optional<Seconds>& time) {
 }
 
 bool print_attempts(const std::vector<AttemptEntry>& attempts, Instant began) {
-  if (!put_out(fmt::format("{:<24} {:>7} {:>18} {:>19} {:>10} {:>10}\n", "TRIAL", "ATTEMPT",
-                           "WAITING FOR OTHERS", "WAITING FOR A PLACE", "STARTING", "RUNNING")))
-    return false;
+  std::string heads = fmt::format("{:<24} {:>7}", "TRIAL", "ATTEMPT");
+  for (const Stretch& stretch : k_stretches) heads += fmt::format(" {:>9}", stretch.head);
+  if (!put_out(heads + "\n")) return false;
   return std::ranges::all_of(attempts, [&](const AttemptEntry& entry) {
-    const Stretches times = stretches_of(entry, began);
-    return put_out(fmt::format("{:<24} {:>7} {:>18} {:>19} {:>10} {:>10}\n", entry.trial, entry.attempt,
-                               text_of(times[0]), text_of(times[1]), text_of(times[2]), text_of(times[3])));
+    std::string line = fmt::format("{:<24} {:>7}", entry.trial, entry.attempt);
+    for (const auto& time : stretches_of(entry, began)) line += fmt::format(" {:>9}", text_of(time));
+    return put_out(line + "\n");
   });
 }
 
@@ -57,28 +74,40 @@ bool print_attempts_json(const std::vector<AttemptEntry>& attempts, Instant bega
     const Stretches times = stretches_of(entry, began);
     nlohmann::ordered_json object{{"trial", entry.trial}, {"attempt", entry.attempt}};
     for (std::size_t i = 0; i < times.size(); ++i)
-      if (times[i]) object[k_keys[i]] = times[i]->count();
+      if (times.at(i)) object[k_stretches.at(i).key] = times.at(i)->count();
     return put_out(object.dump() + "\n");
   });
 }
 
-bool print_sum(const RunEntry& entry, const std::vector<AttemptEntry>& attempts) {
+// What came before the first start, and then the attempts.
+std::string title_of(const RunEntry& entry, std::size_t attempts) {
   const Seconds whole(entry.ended_at.value_or(real_clock().now()) - entry.began_at);
-  if (!put_out(fmt::format("run {}: {} attempts in {}\n{:<20} {:>10} {:>10} {:>10} {:>10}\n", entry.id.text(),
-                           attempts.size(), to_string(whole), "", "MEDIAN", "90 %", "MOST", "SUM")))
+  std::string text =
+      fmt::format("run {}: {} attempts in {}", entry.id.text(), attempts, to_string(at_least_none(whole)));
+  if (entry.evaluated_in && entry.prepared_in)
+    text += fmt::format("; evaluated before in {}, images and networks prepared in {}",
+                        to_string(*entry.evaluated_in), to_string(*entry.prepared_in));
+  return text;
+}
+
+bool print_sum(const RunEntry& entry, const std::vector<AttemptEntry>& attempts) {
+  if (!put_out(fmt::format("{}\n{:<20} {:>10} {:>10} {:>10} {:>10}\n", title_of(entry, attempts.size()), "",
+                           "MEDIAN", "90 %", "MOST", "SUM")))
     return false;
+  std::vector<Stretches> stretches;
+  stretches.reserve(attempts.size());
+  for (const AttemptEntry& attempt : attempts) stretches.push_back(stretches_of(attempt, entry.began_at));
   for (std::size_t i = 0; i < k_stretches.size(); ++i) {
     std::vector<Seconds> times;
     Seconds sum{0};
-    for (const AttemptEntry& attempt : attempts) {
-      const auto time = stretches_of(attempt, entry.began_at)[i];
-      if (!time) continue;
-      times.push_back(*time);
-      sum += *time;
+    for (const Stretches& one : stretches) {
+      if (!one.at(i)) continue;
+      times.push_back(*one.at(i));
+      sum += *one.at(i);
     }
     if (times.empty()) continue;
     std::ranges::sort(times);
-    if (!put_out(fmt::format("{:<20} {:>10} {:>10} {:>10} {:>10}\n", k_stretches[i],
+    if (!put_out(fmt::format("{:<20} {:>10} {:>10} {:>10} {:>10}\n", k_stretches.at(i).title,
                              to_string(times[times.size() / 2]), to_string(times[times.size() * 9 / 10]),
                              to_string(times.back()), to_string(sum))))
       return false;

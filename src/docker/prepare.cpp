@@ -84,7 +84,11 @@ class ImagePreparer {
       wanted.facts = inspect_image(engine_, wanted.image, stop_);
       if (wanted.facts && !is_of_platform(*wanted.facts, wanted.platform)) wanted.facts.reset();
       if (wanted.pull == Pull::always || (wanted.pull == Pull::missing && !wanted.facts)) pull(wanted);
-      if (!wanted.facts) refuse(wanted, ErrorKind::not_found, why_absent(wanted));
+      if (!wanted.facts) return refuse(wanted, ErrorKind::not_found, why_absent(wanted));
+      tell_({.kind = Preparation::Kind::found,
+             .name = wanted.image,
+             .platform = wanted.platform,
+             .digest = wanted.facts->digest});
     } catch (const Error& error) {
       if (!is_definite(error)) throw;
       refuse(wanted, error.kind(), error.message());

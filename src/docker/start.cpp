@@ -1,5 +1,7 @@
 #include <fmt/core.h>
 
+#include <chrono>
+
 #include "docker/archive.hpp"
 #include "docker/container_json.hpp"
 #include "docker/docker_engine.hpp"
@@ -73,6 +75,7 @@ std::optional<Sighting> DockerEngine::start(const Run& run, const Trial& trial, 
 
 Sighting DockerEngine::start_once(const Run& run, const Trial& trial, int attempt,
                                   const std::stop_token& stop) {
+  const auto asked = std::chrono::steady_clock::now();
   const Place place = create_or_adopt(run, trial, attempt, stop);
   if (place.nothing_to_start) return *place.nothing_to_start;
   const bool claims = !trial.slots.gpus.empty();
@@ -83,6 +86,7 @@ Sighting DockerEngine::start_once(const Run& run, const Trial& trial, int attemp
     }
   }
   add_to_created(place.id, trial, stop);
+  const auto created = std::chrono::steady_clock::now();
   try {
     // Where this is refused the created container stays: a listing shows it, and a release removes it.
     start_container(connections_, place.id, trial.name, stop);
@@ -96,7 +100,10 @@ Sighting DockerEngine::start_once(const Run& run, const Trial& trial, int attemp
     if (!is_of_no_use && !was_removed) throw;
     return start_once(run, trial, attempt, stop);
   }
-  return sighting_of(run, trial, attempt, place.id);
+  Sighting started = sighting_of(run, trial, attempt, place.id);
+  started.created_in = created - asked;
+  started.started_in = std::chrono::steady_clock::now() - created;
+  return started;
 }
 
 DockerEngine::Place DockerEngine::create_or_adopt(const Run& run, const Trial& trial, int attempt,

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <system_error>
@@ -38,8 +39,38 @@ std::optional<int> number_in(const SQLite::Column& column) {
   return column.isNull() ? std::nullopt : std::optional(column.getInt());
 }
 
+std::int64_t number_of(Seconds time) {
+  return std::chrono::duration_cast<microseconds>(time).count();
+}
+std::optional<Seconds> seconds_in(const SQLite::Column& column) {
+  return column.isNull() ? std::nullopt : std::optional(Seconds(microseconds(column.getInt64())));
+}
+std::optional<std::int64_t> number_of(const std::optional<Seconds>& time) {
+  return time ? std::optional(number_of(*time)) : std::nullopt;
+}
+
 std::optional<Instant> instant_in(const SQLite::Column& column) {
   return column.isNull() ? std::nullopt : std::optional(instant_of(column.getInt64()));
+}
+
+// As `states` has it, from an attempt's row.
+void take_attempt(TrialEntry& entry, SQLite::Statement& row) {
+  entry.attempt = row.getColumn(1).getInt();
+  entry.container = row.getColumn(2).getText("");
+  entry.healthy = !row.getColumn(3).isNull();
+  entry.ran_at = instant_in(row.getColumn(4));
+  entry.ended_at = instant_in(row.getColumn(5));
+  entry.exit_code = number_in(row.getColumn(6));
+  entry.cause = cause_of(row.getColumn(7));
+  entry.reason = row.getColumn(8).getText("");
+  entry.state = entry.ended_at ? TrialState::retrying
+                : entry.ran_at ? TrialState::running
+                               : TrialState::starting;
+}
+
+std::optional<std::string> digest_of(const RunEntry& entry, const Trial& trial) {
+  const auto at = entry.digests.find({trial.image, trial.platform});
+  return at == entry.digests.end() ? std::nullopt : std::optional(at->second);
 }
 
 std::string path_in(const std::string& folder) {
@@ -103,6 +134,14 @@ struct Record::Impl {
     return last->second;
   }
 
+  // nullopt: there is none of this name.
+  std::optional<std::int64_t> number_of_trial(std::int64_t run, const std::string& name) {
+    SQLite::Statement query(database, "SELECT trial FROM trials WHERE run = ? AND name = ?");
+    query.bind(1, run);
+    query.bind(2, name);
+    return query.executeStep() ? std::optional(query.getColumn(0).getInt64()) : std::nullopt;
+  }
+
   std::int64_t number_of_experiment(const std::string& name) {
     SQLite::Statement add(database, "INSERT OR IGNORE INTO experiments (name) VALUES (?)");
     add.bind(1, name);
@@ -113,14 +152,30 @@ struct Record::Impl {
     return query.getColumn(0).getInt64();
   }
 
-  void write(std::int64_t run, const Fact& fact) {
+  // What is added to the times of a run's facts from here on, so that they follow what is on record also
+  // when the machine's clock was set back between two processes.
+  std::int64_t delay_of(std::int64_t run, Instant first) {
+    if (delayed && delayed->first == run) return delayed->second;
+    SQLite::Statement query(
+        database,
+        "SELECT max(working_since, coalesce((SELECT max(over_at) FROM trials WHERE run = ?1), 0), coalesce("
+        "(SELECT max(max(started_at, coalesce(ran_at, 0), coalesce(healthy_at, 0), coalesce(ended_at, 0))) "
+        "FROM attempts WHERE run = ?1), 0)) FROM runs WHERE number = ?1");
+    query.bind(1, run);
+    query.executeStep();
+    const std::int64_t latest = query.getColumn(0).getInt64();
+    delayed.emplace(run, std::max<std::int64_t>(0, latest - number_of(first)));
+    return delayed->second;
+  }
+
+  void write(std::int64_t run, std::int64_t delay, const Fact& fact) {
     const auto trial = static_cast<std::int64_t>(fact.trial);
-    const std::int64_t at = number_of(fact.at);
+    const std::int64_t at = number_of(fact.at) + delay;
     if (fact.state == TrialState::ready) {
       take_back(run, trial, fact.attempt);
     } else if (fact.state == TrialState::starting) {
       add_attempt(run, trial, fact.attempt, fact.slots.cpus.nano, fact.slots.memory.count,
-                  number_of(fact.ready_at), at);
+                  number_of(fact.ready_at) + delay, at);
     } else if (fact.healthy) {
       set_healthy(at, run, trial, fact.attempt);
     } else if (fact.state == TrialState::running) {
@@ -139,6 +194,7 @@ struct Record::Impl {
   const std::string path;
   SQLite::Database database;
   std::optional<std::pair<RunId, std::int64_t>> last;
+  std::optional<std::pair<std::int64_t, std::int64_t>> delayed;  // the run of this number
   // One that is started again after its process has died keeps when it was started first.
   Sql add_attempt{database,
                   "INSERT OR IGNORE INTO attempts (run, trial, attempt, nano_cpus, memory, ready_at, "
@@ -148,6 +204,9 @@ struct Record::Impl {
                 "DELETE FROM attempts WHERE run = ? AND trial = ? AND attempt = ? AND ran_at IS NULL"};
   Sql set_ran{database,
               "UPDATE attempts SET ran_at = ?, container = ? WHERE run = ? AND trial = ? AND attempt = ?"};
+  Sql set_times{
+      database,
+      "UPDATE attempts SET created_in = ?, started_in = ? WHERE run = ? AND trial = ? AND attempt = ?"};
   Sql set_healthy{database, "UPDATE attempts SET healthy_at = ? WHERE run = ? AND trial = ? AND attempt = ?"};
   // Of one that is blocked there may be none, or one that has ended before.
   Sql set_ended{database,
@@ -173,36 +232,44 @@ void Record::begin(const RunEntry& entry, const Experiment& experiment) {
       throw Error(ErrorKind::conflict, "run " + entry.id.text(),
                   "is on record already; choose another --run-id, or go on with it by `run --resume`");
     Sql{database,
-        "INSERT INTO runs (id, experiment, file, folder, source, evaluated, arguments, options, revision, "
-        "revision_dirty, address, engine, user, machine, program, began_at, working_since) "
+        "INSERT INTO runs (id, experiment, file, folder, arguments, options, revision, revision_dirty, "
+        "address, engine, user, machine, program, evaluated_in, prepared_in, began_at, working_since) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"}(
         entry.id.text(), impl_->number_of_experiment(entry.experiment), entry.file, entry.folder,
-        entry.source, entry.evaluated, entry.arguments, entry.options, entry.revision,
-        entry.revision_dirty ? 1 : 0, entry.address, entry.engine, entry.user, entry.machine, entry.program,
-        number_of(entry.began_at), number_of(entry.began_at));
+        entry.arguments, entry.options, entry.revision, entry.revision_dirty ? 1 : 0, entry.address,
+        entry.engine, entry.user, entry.machine, entry.program, number_of(entry.evaluated_in),
+        number_of(entry.prepared_in), number_of(entry.began_at), number_of(entry.began_at));
     const std::int64_t run = database.getLastInsertRowid();
-    Sql add_trial{database, "INSERT INTO trials (run, trial, name, image, params) VALUES (?, ?, ?, ?, ?)"};
+    Sql{database, "INSERT INTO texts (run, source, evaluated) VALUES (?, ?, ?)"}(run, entry.source,
+                                                                                 entry.evaluated);
+    Sql add_trial{database,
+                  "INSERT INTO trials (run, trial, name, image, digest, params) VALUES (?, ?, ?, ?, ?, ?)"};
     std::int64_t number = 0;
     for (const Trial& trial : experiment.trials)
-      add_trial(run, number++, trial.name, trial.image, trial.params);
+      add_trial(run, number++, trial.name, trial.image, digest_of(entry, trial), trial.params);
     transaction.commit();
   });
 }
 
-void Record::append(const RunId& run, std::span<const Fact> facts) {
-  if (facts.empty()) return;
+void Record::append(const RunId& run, std::span<const Fact> facts, std::span<const StartTimes> times) {
+  if (facts.empty() && times.empty()) return;
   record::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
     SQLite::Transaction transaction(impl_->database, SQLite::TransactionBehavior::IMMEDIATE);
-    for (const Fact& fact : facts) impl_->write(number, fact);
+    for (const Fact& fact : facts) impl_->write(number, impl_->delay_of(number, facts.front().at), fact);
+    for (const StartTimes& one : times)
+      impl_->set_times(number_of(one.created_in), number_of(one.started_in), number,
+                       static_cast<std::int64_t>(one.trial), one.attempt);
     transaction.commit();
   });
 }
 
 void Record::end(const RunId& run, Instant at) {
   record::guarded(impl_->path, [&] {
-    Sql{impl_->database, "UPDATE runs SET ended_at = ? WHERE number = ?"}(number_of(at),
-                                                                          impl_->number_of_run(run));
+    Sql{impl_->database,
+        "UPDATE runs SET ended_at = max(?1, working_since, "
+        "coalesce((SELECT max(over_at) FROM trials WHERE run = ?2), 0)) WHERE number = ?2"}(
+        number_of(at), impl_->number_of_run(run));
   });
 }
 
@@ -237,7 +304,8 @@ void Record::kill(const RunId& run, Instant at) {
         "UPDATE trials SET over = 'blocked', over_at = ?, reason = 'not started: the run was killed' "
         "WHERE run = ? AND over IS NULL"}(number_of(at), number);
     Sql{database,
-        "UPDATE attempts SET ended_at = ?, cause = 'stopped', reason = 'removed by kill' "
+        "UPDATE attempts SET ended_at = max(?, started_at, coalesce(ran_at, 0)), cause = 'stopped', reason = "
+        "'removed by kill' "
         "WHERE run = ? AND ended_at IS NULL"}(number_of(at), number);
     Sql{database, "UPDATE runs SET ended_at = ? WHERE number = ?"}(number_of(at), number);
     transaction.commit();
@@ -250,9 +318,10 @@ void Record::remove(std::span<const RunId> runs) {
     for (const RunId& run : runs) {
       const std::int64_t number = impl_->number_of_run(run);
       for (const char* sql : {"DELETE FROM attempts WHERE run = ?", "DELETE FROM trials WHERE run = ?",
-                              "DELETE FROM runs WHERE number = ?"})
+                              "DELETE FROM texts WHERE run = ?", "DELETE FROM runs WHERE number = ?"})
         Sql{impl_->database, sql}(number);
       impl_->last.reset();
+      impl_->delayed.reset();
     }
     impl_->database.exec("DELETE FROM experiments WHERE number NOT IN (SELECT experiment FROM runs)");
     transaction.commit();
@@ -264,7 +333,8 @@ std::vector<RunEntry> Record::runs(const RunFilter& filter, std::size_t count_ma
     SQLite::Statement query(
         impl_->database,
         "SELECT runs.id, experiments.name, file, folder, arguments, options, revision, revision_dirty, "
-        "address, engine, user, machine, program, began_at, working_since, failures_forgiven, ended_at "
+        "address, engine, user, machine, program, evaluated_in, prepared_in, began_at, working_since, "
+        "failures_forgiven, ended_at "
         "FROM runs JOIN experiments ON experiments.number = runs.experiment "
         "WHERE (?1 = '' OR runs.id = ?1) AND (?2 = '' OR experiments.name = ?2) "
         "AND (?3 = '' OR file = ?3) AND (?5 = '' OR address = ?5) ORDER BY runs.number DESC LIMIT ?4");
@@ -291,6 +361,8 @@ std::vector<RunEntry> Record::runs(const RunFilter& filter, std::size_t count_ma
       entry.user = text();
       entry.machine = text();
       entry.program = text();
+      entry.evaluated_in = seconds_in(query.getColumn(column++));
+      entry.prepared_in = seconds_in(query.getColumn(column++));
       entry.began_at = instant_of(query.getColumn(column++).getInt64());
       entry.working_since = instant_of(query.getColumn(column++).getInt64());
       entry.failures_forgiven = static_cast<std::size_t>(query.getColumn(column++).getInt64());
@@ -306,7 +378,7 @@ RunEntry Record::run(const RunId& id) {
   return record::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(id);
     RunEntry entry = runs({.id = id}, 1).at(0);
-    SQLite::Statement query(impl_->database, "SELECT source, evaluated FROM runs WHERE number = ?");
+    SQLite::Statement query(impl_->database, "SELECT source, evaluated FROM texts WHERE run = ?");
     query.bind(1, number);
     query.executeStep();
     entry.source = query.getColumn(0).getString();
@@ -315,39 +387,83 @@ RunEntry Record::run(const RunId& id) {
   });
 }
 
-std::vector<TrialEntry> Record::trials(const RunId& run) {
+std::vector<TrialEntry> Record::trials(const RunId& run, const std::string& trial) {
   return record::guarded(impl_->path, [&] {
-    SQLite::Statement query(impl_->database,
-                            "SELECT name, state, attempt, exit_code, cause, reason FROM states WHERE run = ? "
-                            "ORDER BY trial");
-    query.bind(1, impl_->number_of_run(run));
+    const std::int64_t number = impl_->number_of_run(run);
     std::vector<TrialEntry> entries;
-    while (query.executeStep()) {
-      entries.push_back({.name = query.getColumn(0).getString(),
-                         .state = state_of(query.getColumn(1)),
-                         .attempt = query.getColumn(2).getInt(),
-                         .exit_code = number_in(query.getColumn(3)),
-                         .cause = cause_of(query.getColumn(4)),
-                         .reason = query.getColumn(5).getString()});
+    std::optional<std::int64_t> only;
+    if (!trial.empty() && !(only = impl_->number_of_trial(number, trial))) return entries;
+    const std::string chosen = only ? " WHERE run = ?1 AND trial = ?2" : " WHERE run = ?1";
+    SQLite::Statement trials(impl_->database,
+                             "SELECT trial, name, image, digest, params, over, first_attempt, reason "
+                             "FROM trials" +
+                                 chosen + " ORDER BY trial");
+    // Beside the other in the same order: a join looks for each trial anew, which takes twice as long.
+    SQLite::Statement attempts(impl_->database,
+                               "SELECT trial, attempt, container, healthy_at, ran_at, ended_at, exit_code, "
+                               "cause, reason FROM attempts" +
+                                   chosen + " ORDER BY trial, attempt");
+    for (SQLite::Statement* query : {&trials, &attempts}) {
+      query->bind(1, number);
+      if (only) query->bind(2, *only);
+    }
+    bool has_attempt = attempts.executeStep();
+    while (trials.executeStep()) {
+      const std::int64_t index = trials.getColumn(0).getInt64();
+      TrialEntry& entry = entries.emplace_back();
+      entry.name = trials.getColumn(1).getText();
+      entry.image = trials.getColumn(2).getText();
+      entry.digest = trials.getColumn(3).getText("");
+      entry.params = trials.getColumn(4).getText();
+      entry.attempt = trials.getColumn(6).getInt();
+      const int first_attempt = entry.attempt;
+      for (; has_attempt && attempts.getColumn(0).getInt64() == index; has_attempt = attempts.executeStep())
+        if (attempts.getColumn(1).getInt() >= first_attempt) take_attempt(entry, attempts);
+      const SQLite::Column over = trials.getColumn(5);
+      if (!over.isNull()) entry.state = state_of(over);
+      const SQLite::Column reason = trials.getColumn(7);
+      if (!reason.isNull()) entry.reason = reason.getText();
     }
     return entries;
   });
 }
 
+TrialCounts Record::counts(const RunId& run) {
+  return record::guarded(impl_->path, [&] {
+    const std::int64_t number = impl_->number_of_run(run);
+    TrialCounts counts{};
+    // Those that are not over have to be looked for among the attempts.
+    for (const char* sql :
+         {"SELECT over, count(*) FROM trials WHERE run = ? AND over IS NOT NULL GROUP BY over",
+          "SELECT state, count(*) FROM states WHERE run = ?1 AND trial IN "
+          "(SELECT trial FROM trials WHERE run = ?1 AND over IS NULL) GROUP BY state"}) {
+      SQLite::Statement query(impl_->database, sql);
+      query.bind(1, number);
+      while (query.executeStep())
+        counts.at(static_cast<std::size_t>(state_of(query.getColumn(0)))) = query.getColumn(1).getUInt();
+    }
+    return counts;
+  });
+}
+
 std::vector<AttemptEntry> Record::attempts(const RunId& run, const std::string& trial) {
   return record::guarded(impl_->path, [&] {
+    const std::int64_t number = impl_->number_of_run(run);
+    const std::string chosen = trial.empty() ? "" : " AND trial = ?2";
     SQLite::Statement query(impl_->database,
-                            "SELECT name, attempt, ready_at, started_at, ran_at, ended_at FROM attempts "
-                            "JOIN trials USING (run, trial) WHERE run = ?1 AND (?2 = '' OR name = ?2) "
-                            "ORDER BY trial, attempt");
-    query.bind(1, impl_->number_of_run(run));
-    query.bind(2, trial);
+                            "SELECT name, attempt, ready_at, started_at, ran_at, ended_at, created_in, "
+                            "started_in FROM attempts JOIN trials USING (run, trial) WHERE run = ?1" +
+                                chosen + " ORDER BY trial, attempt");
+    query.bind(1, number);
+    if (!trial.empty()) query.bind(2, impl_->number_of_trial(number, trial).value_or(-1));
     std::vector<AttemptEntry> entries;
     while (query.executeStep()) {
       entries.push_back({.trial = query.getColumn(0).getString(),
                          .attempt = query.getColumn(1).getInt(),
                          .ready_at = instant_of(query.getColumn(2).getInt64()),
                          .started_at = instant_of(query.getColumn(3).getInt64()),
+                         .created_in = seconds_in(query.getColumn(6)),
+                         .started_in = seconds_in(query.getColumn(7)),
                          .ran_at = instant_in(query.getColumn(4)),
                          .ended_at = instant_in(query.getColumn(5))});
     }
@@ -362,15 +478,9 @@ void Record::events(const RunId& run, const std::string& trial,
     std::string sql =
         "SELECT at, name, attempt, state, exit_code, cause, events.reason FROM events "
         "JOIN trials ON trials.run = events.run AND trials.trial = events.trial WHERE events.run = ?1 ";
-    std::optional<std::int64_t> of;
-    if (!trial.empty()) {
-      SQLite::Statement find(impl_->database, "SELECT trial FROM trials WHERE run = ? AND name = ?");
-      find.bind(1, number);
-      find.bind(2, trial);
-      if (!find.executeStep()) return;
-      of = find.getColumn(0).getInt64();
-      sql += "AND events.trial = ?2 ";
-    }
+    const std::optional<std::int64_t> of = impl_->number_of_trial(number, trial);
+    if (!trial.empty() && !of) return;
+    if (of) sql += "AND events.trial = ?2 ";
     SQLite::Statement query(impl_->database, sql + "ORDER BY at");
     query.bind(1, number);
     if (of) query.bind(2, *of);

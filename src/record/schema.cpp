@@ -17,7 +17,7 @@ constexpr int k_patience_ms = 20000;          // while another process writes
 // Times are microseconds since 1970, states and causes the words of to_string(). A trial's state while it is
 // not over, and what happened when, follow from its attempts: they are views. Attempts before `first_attempt`
 // are of earlier tries, which `retry` has left behind; failures that it has left as they were are forgiven.
-constexpr std::array<std::string_view, 1> k_steps{R"sql(
+constexpr std::array<std::string_view, 2> k_steps{R"sql(
   CREATE TABLE experiments (
     number INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE
@@ -98,6 +98,25 @@ constexpr std::array<std::string_view, 1> k_steps{R"sql(
     UNION ALL SELECT run, ended_at, trial, attempt, 'ended', exit_code, cause, reason FROM attempts
       WHERE ended_at IS NOT NULL
     UNION ALL SELECT run, over_at, trial, NULL, over, NULL, NULL, reason FROM trials WHERE over IS NOT NULL;
+)sql",
+                                                  // Durations are microseconds, too. A run's texts may be
+                                                  // megabytes: apart from the rest of its row, which is read
+                                                  // and written often.
+                                                  R"sql(
+  CREATE INDEX trials_by_name ON trials (run, name);
+  ALTER TABLE trials ADD COLUMN digest TEXT;
+  ALTER TABLE runs ADD COLUMN evaluated_in INTEGER;
+  ALTER TABLE runs ADD COLUMN prepared_in INTEGER;
+  ALTER TABLE attempts ADD COLUMN created_in INTEGER;
+  ALTER TABLE attempts ADD COLUMN started_in INTEGER;
+  CREATE TABLE texts (
+    run INTEGER PRIMARY KEY REFERENCES runs,
+    source TEXT NOT NULL,
+    evaluated TEXT NOT NULL
+  );
+  INSERT INTO texts SELECT number, source, evaluated FROM runs;
+  ALTER TABLE runs DROP COLUMN source;
+  ALTER TABLE runs DROP COLUMN evaluated;
 )sql"};
 
 int pragma(SQLite::Database& database, const char* name) {
@@ -150,7 +169,9 @@ SQLite::Database open_database(const std::string& path, std::span<const std::str
       SQLite::Database existing(path, SQLite::OPEN_READONLY, k_patience_ms);
       (void)version_of(existing, path, newest);
     }
-    SQLite::Database database(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, k_patience_ms);
+    // It is one thread's: SQLite's own locks would take a tenth of the time of a large listing.
+    SQLite::Database database(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE | SQLite::OPEN_NOMUTEX,
+                              k_patience_ms);
     // In WAL mode a commit that returned survives the end of the process, and a crash of the machine leaves
     // the database whole, short of the last commits at most
     // (https://www.sqlite.org/pragma.html#pragma_synchronous).

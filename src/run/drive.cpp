@@ -256,12 +256,19 @@ class Drive {
   void apply(const Event& event) {
     begun_ = true;
     if (std::holds_alternative<Interrupt>(event)) interrupted_ = true;
+    if (const auto* answer = std::get_if<StartAnswered>(&event); answer != nullptr && answer->seen)
+      tell_times(answer->trial, *answer->seen);
     Step step = planner_.step(event, now());
     if (std::holds_alternative<Begin>(event)) to_finish_ = planner_.unfinished();
     if (std::holds_alternative<Adjust>(event)) add_start_workers();
     wake_ = step.wake;
     for (Fact& fact : step.facts) note(fact);
     std::ranges::move(step.commands, std::back_inserter(commands_));
+  }
+
+  void tell_times(TrialIndex trial, const Sighting& seen) {
+    if (seen.created_in && seen.started_in)
+      observer_.start_took(trial, seen.key.attempt, *seen.created_in, *seen.started_in);
   }
 
   // The facts of all that has come are kept before any command that follows from them goes.

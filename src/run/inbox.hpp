@@ -27,6 +27,8 @@ class Inbox {
   // Blocks until there is something, or `patience` is over; then empties the inbox into `taken` (whose memory
   // is used again).
   void take(std::vector<Item>& taken, std::chrono::milliseconds patience) {
+    // A flood's memory is given back.
+    if (taken.size() > k_kept_max) taken = {};
     taken.clear();
     std::unique_lock lock(mutex_);
     filled_.wait_for(lock, patience, [this] { return !items_.empty(); });
@@ -34,6 +36,8 @@ class Inbox {
   }
 
  private:
+  static constexpr std::size_t k_kept_max = 4096;
+
   std::mutex mutex_;
   std::condition_variable filled_;
   std::vector<Item> items_;

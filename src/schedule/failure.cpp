@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include "combu/schedule.hpp"
+
 namespace combu::schedule {
 namespace {
 
@@ -76,3 +78,13 @@ Seconds pause_after(const Retries& retries, int failures) {
 }
 
 }  // namespace combu::schedule
+
+namespace combu {
+
+Ending ending_of(const Sighting& ended) {
+  if (ended.exit_code == 0) return {};
+  const Cause cause = schedule::cause_of(ended, false);
+  return {.cause = cause, .reason = schedule::failure_text({}, cause, ended.exit_code, ended.slots.memory)};
+}
+
+}  // namespace combu

@@ -37,18 +37,32 @@ class SimulatedEngine : public Engine {
     return call(stop, [&](Instant now) { return world_.check(run, now); });
   }
 
-  std::vector<Error> prepare(const Run& run, const std::function<void(const Preparation&)>& /*tell*/,
+  // An image of the model is its name, which is all that its digest tells.
+  std::vector<Error> prepare(const Run& run, const std::function<void(const Preparation&)>& tell,
                              std::stop_token stop) override {
-    return call(stop, [&](Instant now) { return world_.prepare(run, now); });
+    std::vector<Error> errors = call(stop, [&](Instant now) { return world_.prepare(run, now); });
+    std::set<std::pair<std::string, std::string>> told;
+    for (const Trial& trial : run.experiment.trials) {
+      if (!told.emplace(trial.image, trial.platform).second) continue;
+      tell({.kind = Preparation::Kind::found,
+            .name = trial.image,
+            .platform = trial.platform,
+            .digest = "simulated:" + trial.image});
+    }
+    return errors;
   }
 
   std::optional<Sighting> start(const Run& run, const Trial& trial, int attempt,
                                 std::stop_token stop) override {
+    Seconds latency{0};
     if (speed_ > 0) {
-      const Seconds latency = call(stop, [&](Instant) { return world_.draw_latency(); });
-      real_clock().wait(latency / speed_, stop);
+      latency = call(stop, [&](Instant) { return world_.draw_latency(); }) / speed_;
+      real_clock().wait(latency, stop);
     }
-    return call(stop, [&](Instant now) { return world_.start(run, trial, attempt, now); });
+    Sighting seen = call(stop, [&](Instant now) { return world_.start(run, trial, attempt, now); });
+    seen.created_in = Seconds(0);
+    seen.started_in = latency;
+    return seen;
   }
 
   void stop(const Key& key, std::optional<Seconds> /*grace*/, std::stop_token stop) override {

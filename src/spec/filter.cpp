@@ -96,7 +96,7 @@ Filter::Filter(std::string_view text) {
 
 bool Filter::matches(const Lookup& lookup) const {
   return std::ranges::all_of(terms_, [&](const Term& term) {
-    const std::optional<std::string> value = lookup(term.name);
+    const std::optional<std::string> value = lookup(term.name, term.value);
     return value ? holds(*value, term.relation, term.value) : term.relation == Relation::not_equal;
   });
 }

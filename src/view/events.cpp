@@ -1,7 +1,6 @@
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <ctime>
+#include <chrono>
 
 #include "combu/view.hpp"
 #include "view/json_text.hpp"
@@ -12,10 +11,7 @@ namespace combu {
 std::string event_line(const EventEntry& event) {
   const auto whole = std::chrono::floor<std::chrono::seconds>(event.at);
   const auto milli = std::chrono::duration_cast<std::chrono::milliseconds>(event.at - whole).count();
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(whole);
-  std::tm local{};
-  localtime_r(&seconds, &local);
-  std::string text = fmt::format("{:%Y-%m-%d %H:%M:%S}.{:03} {} ", local, milli, event.trial);
+  std::string text = fmt::format("{}.{:03} {} ", local_time(whole), milli, event.trial);
   if (event.attempt) text += fmt::format("#{} ", *event.attempt);
   text += event.state;
   if (!event.reason.empty()) {

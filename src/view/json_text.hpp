@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 #include "combu/base.hpp"
 
@@ -10,6 +11,9 @@ namespace combu {
 
 // On one line. Bytes that are no UTF-8 (an engine's words may hold any) are replaced, not thrown at.
 [[nodiscard]] std::string json_text(const nlohmann::ordered_json& value);
+
+// A text as JSON has it, quoted.
+[[nodiscard]] std::string json_string(std::string_view text);
 
 // "2026-01-31T12:00:00.250Z"
 [[nodiscard]] std::string rfc3339(Instant instant);

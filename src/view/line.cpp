@@ -1,6 +1,11 @@
 #include "view/line.hpp"
 
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <chrono>
+#include <ctime>
 #include <optional>
 
 namespace combu {
@@ -89,6 +94,10 @@ std::string clean_line(std::string_view text) {
   return clean;
 }
 
+bool is_plain(std::string_view text) {
+  return std::ranges::all_of(text, [](char letter) { return letter >= 0x20 && letter < 0x7F; });
+}
+
 std::string clean_lines(std::string_view text) {
   std::string clean;
   for (std::size_t from = 0; from <= text.size();) {
@@ -100,6 +109,7 @@ std::string clean_lines(std::string_view text) {
 }
 
 std::size_t columns_of(std::string_view clean) {
+  if (is_plain(clean)) return clean.size();
   std::size_t columns = 0;
   for (std::size_t at = 0; at < clean.size();) {
     const auto [code, size] = character_at(clean, at);
@@ -121,6 +131,13 @@ std::string cut_line(std::string_view clean, std::size_t columns_max) {
     at += size;
   }
   return std::string(clean.substr(0, at)) + "…";
+}
+
+std::string local_time(Instant instant) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(instant);
+  std::tm local{};
+  localtime_r(&seconds, &local);
+  return fmt::format("{:%Y-%m-%d %H:%M:%S}", local);
 }
 
 }  // namespace combu

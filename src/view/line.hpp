@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "combu/base.hpp"
+
 namespace combu {
 
 // `text` without control characters and escape sequences, in valid UTF-8: line ends and tabs become spaces,
@@ -14,10 +16,16 @@ namespace combu {
 // The same of a text of several lines (an error with its stack), each with a line end.
 [[nodiscard]] std::string clean_lines(std::string_view text);
 
+// Whether it is printable ASCII only: then it is clean, and has as many columns as bytes.
+[[nodiscard]] bool is_plain(std::string_view text);
+
 // The columns that a clean line takes; never less than what a terminal gives it.
 [[nodiscard]] std::size_t columns_of(std::string_view clean);
 
 // A clean line cut to at most `columns_max` columns, between characters; what was cut is told by "…".
 [[nodiscard]] std::string cut_line(std::string_view clean, std::size_t columns_max);
+
+// "2026-01-31 12:00:00"
+[[nodiscard]] std::string local_time(Instant instant);
 
 }  // namespace combu

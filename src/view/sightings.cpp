@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "combu/view.hpp"
 #include "view/json_text.hpp"
-#include "view/line.hpp"
 #include "view/names.hpp"
+#include "view/table.hpp"
 
 namespace combu {
 namespace {
@@ -41,18 +42,9 @@ std::vector<const Sighting*> sorted(std::span<const Sighting> sightings) {
 void print_sightings(std::ostream& out, std::span<const Sighting> sightings) {
   std::vector<Row> rows{{"EXPERIMENT", "RUN", "TRIAL", "STATE", "IMAGE"}};
   for (const Sighting* sighting : sorted(sightings))
-    rows.push_back({clean_line(sighting->experiment), clean_line(sighting->key.run.text()),
-                    clean_line(sighting->key.trial), state_text(*sighting), clean_line(sighting->image)});
-
-  std::array<std::size_t, std::tuple_size_v<Row>> widths{};
-  for (const Row& row : rows)
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], columns_of(row[i]));
-
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i + 1 < row.size(); ++i)
-      out << row[i] << std::string(widths[i] - columns_of(row[i]) + 2, ' ');
-    out << row.back() << '\n';
-  }
+    rows.push_back({sighting->experiment, sighting->key.run.text(), sighting->key.trial,
+                    state_text(*sighting), sighting->image});
+  print_table(out, std::move(rows));
 }
 
 void print_sightings_json(std::ostream& out, std::span<const Sighting> sightings) {

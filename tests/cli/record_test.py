@@ -39,14 +39,15 @@ def run(combu, file, *arguments, **options):
 
 def test_a_run_is_on_record(combu, failing, record, tmp_path):
     assert run(combu, failing, "run", "--wait", "--run-id", "mine").returncode == 1
-    [row] = record("SELECT id, file, source, machine, program, address, ended_at > began_at, json_extract(arguments, '$[1]') FROM runs")
+    [row] = record("SELECT id, file, source, machine, program, address, ended_at > began_at, json_extract(arguments, '$[1]') "
+                   "FROM runs JOIN texts ON run = number")
     assert row[:3] == ("mine", str(failing), FAILING)
     assert row[3] and row[4].startswith("combu ")
     assert row[5:] == (SIMULATED, 1, "-f")
     assert record("SELECT name, state, exit_code, cause FROM states ORDER BY trial") == [
         ("good", "succeeded", 0, "none"), ("bad", "failed", 3, "error"), ("after", "blocked", None, "none"),
         ("last", "blocked", None, "none")]
-    [evaluated] = record("SELECT evaluated FROM runs")
+    [evaluated] = record("SELECT evaluated FROM texts")
     assert [trial["name"] for trial in json.loads(evaluated[0])] == ["good", "bad", "after", "last"]
 
 
@@ -163,10 +164,131 @@ def test_times_tell_where_the_time_has_gone(combu, write, tmp_path):
     assert times["after"]["needs"] >= 0.4
     lines = combu("-f", file, "times").stdout.splitlines()
     assert re.fullmatch(r"run [a-z0-9]{12}: 3 attempts in .+", lines[0])
-    assert [line[:20].strip() for line in lines[2:]] == ["waiting for others", "waiting for a place", "starting", "running"]
+    assert "evaluated before in " in lines[0] and "prepared in " in lines[0]
+    assert [line[:20].strip() for line in lines[2:]] == [
+        "waiting for others", "waiting for a place", "combu itself", "creating", "starting", "running"]
+    for row in times.values():
+        assert min(row[key] for key in ("needs", "place", "combu", "creating", "starting", "running")) >= 0
+        assert 0.05 <= row["starting"] <= 0.2
     of_one = combu("-f", file, "times", "one").stdout.splitlines()
     assert len(of_one) == 2 and of_one[1].startswith("one ")
     assert combu("-f", file, "times", "nobody").returncode == 1
+
+
+PARAMS = """
+[{ name: "lr-%d" % i, image: "lab/x", cmd: "sh -c 'exit %d'" % (i % 2), params: { lr: i / 1000.0, model: "net" } } for i in std.range(1, 20)] +
+[{ name: "bare", image: "lab/y", cmd: "true" }]
+"""
+
+
+def ps(combu, file, *arguments):
+    return [json.loads(line) for line in combu("-f", file, "ps", "--json", *arguments).stdout.splitlines()]
+
+
+def names(rows):
+    return [row["trial"] for row in rows]
+
+
+def test_ps_shows_a_runs_trials(combu, failing):
+    run(combu, failing, "run", "--wait", "--run-id", "old")
+    run(combu, failing, "run", "--wait", "--run-id", "mine")
+    lines = combu("-f", failing, "ps").stdout.splitlines()
+    assert lines[0] == f"run mine of {failing}, ended: 1 succeeded, 1 failed, 2 blocked"
+    assert lines[1].split() == ["TRIAL", "STATE", "ATTEMPT", "RAN", "REASON"]
+    assert [line.split()[:3] for line in lines[2:]] == [
+        ["good", "succeeded", "1"], ["bad", "failed", "1"], ["after", "blocked", "1"], ["last", "blocked", "1"]]
+    assert lines[3].endswith(" exit code 3") and lines[4].endswith(" depends on `bad`, which did not succeed")
+    rows = {row["trial"]: row for row in ps(combu, failing)}
+    assert {row["run"] for row in rows.values()} == {"mine"}
+    assert (rows["bad"]["state"], rows["bad"]["exit_code"], rows["bad"]["cause"]) == ("failed", 3, "error")
+    assert rows["good"]["image"] == "lab/x" and rows["good"]["digest"] == "simulated:lab/x"
+    assert rows["good"]["seconds"] >= 0 and rows["good"]["ran_at"] <= rows["good"]["ended_at"]
+    assert rows["last"]["exit_code"] is None and rows["last"]["ran_at"] is None
+    assert {row["run"] for row in map(json.loads, combu("ps", "--run", "old", "--json").stdout.splitlines())} == {"old"}
+
+
+def test_ps_chooses_by_params_and_states(combu, write):
+    file = write(PARAMS)
+    run(combu, file, "run", "--wait")
+    assert names(ps(combu, file, "--where", "lr<0.01 && state=failed")) == [f"lr-{i}" for i in (1, 3, 5, 7, 9)]
+    assert names(ps(combu, file, "--where", "lr>=0.019 && exit_code=0")) == ["lr-20"]
+    assert names(ps(combu, file, "--where", "image=lab/y")) == ["bare"]
+    assert len(ps(combu, file, "--where", "state=ended")) == 21
+    assert ps(combu, file, "--where", "state!=ended") == []
+    assert len(ps(combu, file, "--where", "cause=error && model=n*")) == 10
+    assert names(ps(combu, file, "lr-1", "bare")) == ["lr-1", "bare"]
+    [one] = ps(combu, file, "lr-2")
+    assert one["params"] == {"lr": 0.002, "model": "net"}
+    assert len(ps(combu, file, "lr-1*")) == 11
+    unknown = combu("-f", file, "ps", "lr-21")
+    assert (unknown.returncode, unknown.stderr.split(":")[1]) == (1, " lr-21")
+    # The file is not read.
+    file.write_text("[ this is no Jsonnet")
+    assert len(ps(combu, file)) == 21
+
+
+def test_ps_lists_runs(combu, failing, write):
+    other = write(FAILING, "other.jsonnet")
+    run(combu, failing, "run", "--wait", "--run-id", "mine")
+    run(combu, other, "run", "--wait", "--run-id", "other")
+    lines = combu("--engine", SIMULATED, "ps").stdout.splitlines()
+    assert lines[0].split() == ["RUN", "EXPERIMENT", "BEGAN", "ENDED", "STATE", "TRIALS", "ENGINE"]
+    assert [line.split()[0] for line in lines[1:]] == ["other", "mine"]
+    rows = [json.loads(line) for line in combu("--engine", SIMULATED, "ps", "--json").stdout.splitlines()]
+    assert rows[1]["file"] == str(failing) and rows[1]["state"] == "ended" and rows[1]["trials"] == 4
+    assert rows[1]["counts"] == {"succeeded": 1, "failed": 1, "blocked": 2}
+    chosen = combu("--engine", SIMULATED, "ps", "--json", "--where", "failed>0 && run=m*").stdout.splitlines()
+    assert [json.loads(line)["run"] for line in chosen] == ["mine"]
+    wrong = combu("--engine", SIMULATED, "ps", "--where", "lr<0.01")
+    assert wrong.returncode == 2 and "--run ID" in wrong.stderr
+    assert combu("--engine", SIMULATED + "&seed=2", "ps").stdout.count("\n") == 1
+
+
+def test_ps_shows_the_newest_runs(combu, failing, record):
+    run(combu, failing, "run", "--wait", "--run-id", "mine")
+    columns = ("experiment, file, folder, arguments, options, revision, revision_dirty, address, engine, user, "
+               "machine, program, began_at, working_since, ended_at")
+    for number in range(30):
+        record(f"INSERT INTO runs (id, {columns}) SELECT 'copy-{number}', {columns} FROM runs WHERE id = 'mine'")
+    shortened = combu("--engine", SIMULATED, "ps")
+    assert shortened.stdout.count("\n") == 21 and shortened.stdout.splitlines()[1].startswith("copy-29 ")
+    assert "11 older runs" in shortened.stderr
+    assert combu("--engine", SIMULATED, "ps", "--all").stdout.count("\n") == 32
+
+
+def test_ps_tells_what_is_left_of_a_run(combu, write, tmp_path):
+    file = write("""
+[{ name: "one", image: "lab/x", cmd: "sleep 600" },
+ { name: "two", image: "lab/x", cmd: "true", depends: [{ trial: "one", condition: "finished" }] }]
+""")
+    process = subprocess.Popen([COMBU, "-f", file, "--engine", "simulated:?speed=1&start=0.01", "--progress", "json", "run",
+                                "--wait", "--run-id", "mine"],
+                               env={"HOME": str(tmp_path)}, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    try:
+        events = map(json.loads, process.stderr)
+        assert any(event["event"] == "fact" and event["state"] == "running" for event in events)
+        assert any(event["event"] == "snapshot" for event in events)
+        lines = combu("-f", file, "ps").stdout.splitlines()
+        assert lines[0].endswith(", running: 1 waiting, 1 running")
+        assert lines[2].split()[:2] == ["one", "running"] and lines[3].split()[:2] == ["two", "waiting"]
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+    # A simulated engine goes away with its process.
+    lines = combu("-f", file, "ps").stdout.splitlines()
+    assert lines[0].endswith(", interrupted: 1 waiting, 1 failed")
+    assert lines[2].endswith(" its container is gone, and how it ended is not on record")
+    [row] = ps(combu, file, "--where", "state=failed")
+    assert (row["exit_code"], row["cause"]) == (None, "stopped")
+
+
+def test_ps_answers_from_the_record_while_the_engine_is_away(combu, failing, record, tmp_path):
+    run(combu, failing, "run", "--wait", "--run-id", "mine")
+    record(f"UPDATE runs SET address = 'unix://{tmp_path}/no.sock'")
+    away = combu("-f", failing, "ps")
+    assert away.returncode == 0 and away.stdout.count("\n") == 6
+    assert away.stderr.startswith(f"this is what is on record; the engine could not be asked: unix://{tmp_path}/no.sock: ")
 
 
 def test_retry_without_a_failure(combu, ladder):

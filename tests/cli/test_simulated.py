@@ -97,7 +97,7 @@ def test_kill_of_nothing_is_success(combu):
 
 def test_ps_of_nothing(combu):
     result = combu("--engine", SIMULATED, "ps")
-    assert (result.returncode, result.stdout) == (0, "EXPERIMENT  RUN  TRIAL  STATE  IMAGE\n")
+    assert (result.returncode, result.stdout) == (0, "RUN  EXPERIMENT  BEGAN  ENDED  STATE  TRIALS  ENGINE\n")
     result = combu("--engine", SIMULATED, "ps", "--json")
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 

@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+import subprocess
 
 from engines import wait_until
 
@@ -56,7 +57,7 @@ def test_the_file_at_the_head_of_the_description(combu, engine):
     # The trials reach the loader by its name, and compute something.
     def ended():
         rows = combu.ps()
-        return all(rows[name]["state"] == "ended" for name in SOLVERS) and rows
+        return all(rows[name]["state"] == "succeeded" for name in SOLVERS) and rows
 
     rows = wait_until(ended, "the solvers' end", seconds=120)
     assert {name: rows[name]["exit_code"] for name in SOLVERS} == dict.fromkeys(SOLVERS, 0)
@@ -65,7 +66,8 @@ def test_the_file_at_the_head_of_the_description(combu, engine):
     combu("kill")
     assert engine.names() == set()
     assert engine.networks() == {}
-    assert combu.ps() == {}
+    # The solvers' ends had been on the engine only.
+    assert {row["reason"] for row in combu.ps().values()} == {"removed by kill"}
     combu("kill")
 
 
@@ -163,7 +165,7 @@ def test_runs_of_one_file_at_the_same_instant(combu, engine):
 def test_ended_containers_of_an_earlier_run_make_room(combu, engine):
     combu.write([{"name": "one", "image": "combu-test", "cmd": "true"}])
     combu("run", "--wait")
-    assert combu.ps()["one"]["state"] == "ended"
+    assert combu.ps()["one"]["state"] == "succeeded"
     first = engine.containers()["one"]["Id"]
     again = combu("run", "--wait")
     assert engine.containers()["one"]["Id"] != first
@@ -305,3 +307,52 @@ def test_ps_shows_what_is_asked_for(combu, engine):
     assert [json.loads(row)["trial"] for row in rows] == ["two"]
     assert combu("ps", "--json", "--where", "trial=o*").stdout.count("\n") == 1
     assert "is no condition" in combu("ps", "--where", "state", code=2).stderr
+    # Nobody is at work on the run: what has ended since is told by the engine.
+    rows = combu.ps()
+    assert (rows["two"]["state"], rows["two"]["exit_code"], rows["two"]["reason"]) == ("failed", 3, "exit code 3")
+    assert rows["one"]["state"] == "running" and rows["one"]["seconds"] > 0
+    assert {row["digest"][:7] for row in rows.values()} == {"sha256:"}
+    assert json.loads(combu("ps", "--json", "two").stdout) == rows["two"]
+    [run] = [json.loads(line) for line in subprocess.run([combu.program, "ps", "--json"], env=combu.env, check=True,
+                                                         capture_output=True, text=True).stdout.splitlines()]
+    assert (run["state"], run["counts"]) == ("left running", {"running": 1, "failed": 1})
+
+
+def test_ps_shows_what_is_not_on_record(combu, engine, tmp_path):
+    combu.write([sleeper("one")])
+    combu("run", "--run-id", "theirs", COMBU_HOME=str(tmp_path / "theirs"))
+    assert [line.split()[1:4] for line in combu("ps").stdout.splitlines()] == [["RUN", "TRIAL", "STATE"], ["theirs", "one", "running"]]
+    [run] = subprocess.run([combu.program, "ps"], env=combu.env, check=True, capture_output=True, text=True).stdout.splitlines()[1:]
+    assert "not on record" in run and "1 running" in run
+    combu.write([{"name": "two", "image": "combu-test", "cmd": "true", "depends": []}])
+    combu("kill")
+    combu("run", "--wait", "--run-id", "mine")
+    combu("run", "--replace", "--run-id", "again", COMBU_HOME=str(tmp_path / "theirs"))
+    lines = combu("ps").stdout.splitlines()
+    assert lines[0].startswith("run mine of ")
+    assert "not on record:" in lines and lines[-1].split()[1:3] == ["again", "two"]
+
+
+def test_ps_answers_while_the_engine_is_away(new_engine, combu_on):
+    engine = new_engine()
+    engine.start()
+    engine.load_image()
+    combu = combu_on(engine)
+    combu.write([sleeper("one")])
+    combu("run")
+    engine.stop()
+    away = combu("ps")
+    assert "is on record" in away.stderr and away.stdout.splitlines()[2].split()[:2] == ["one", "running"]
+    engine.start()
+    # It was shut down in order, and has stopped what ran.
+    wait_until(lambda: combu.ps()["one"]["state"] == "failed", "the end of what ran")
+    combu("kill")
+
+
+def test_times_tell_what_the_engine_took(combu):
+    combu.write([{"name": f"t-{i}", "image": "combu-test", "cmd": "true"} for i in range(4)])
+    combu("run", "--wait")
+    rows = [json.loads(line) for line in combu("times", "--json").stdout.splitlines()]
+    assert len(rows) == 4
+    for row in rows:
+        assert row["creating"] > 0 and row["starting"] > 0 and 0 <= row["combu"] < 1

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -166,6 +167,94 @@ TEST_F(RecordTest, FactsBecomeStates) {
   EXPECT_FALSE(past[2].was_started);
 }
 
+TEST_F(RecordTest, ATrialIsToldWithItsLastAttempt) {
+  run.experiment.trials[0].image = "lab/solver";
+  run.experiment.trials[0].params = R"({"lr":0.1})";
+  RunEntry entry = entry_of(run);
+  entry.digests[{"lab/solver", ""}] = "sha256:0123";
+  entry.evaluated_in = Seconds(0.25);
+  entry.prepared_in = Seconds(1.5);
+  Record record(folder.path());
+  record.begin(entry, run.experiment);
+  Fact running = fact(0, TrialState::running, 2);
+  running.id = "c2";
+  record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running),
+                                    failure(0, TrialState::retrying, 1, Cause::error, 3),
+                                    fact(0, TrialState::starting, 2), running});
+  const std::vector<TrialEntry> one = record.trials(run.id, "one");
+  ASSERT_EQ(one.size(), 1U);
+  EXPECT_EQ(one[0].image, "lab/solver");
+  EXPECT_EQ(one[0].digest, "sha256:0123");
+  EXPECT_EQ(one[0].params, R"({"lr":0.1})");
+  EXPECT_EQ(one[0].state, TrialState::running);
+  EXPECT_EQ(one[0].attempt, 2);
+  EXPECT_EQ(one[0].container, "c2");
+  EXPECT_EQ(one[0].ran_at, running.at);
+  EXPECT_EQ(one[0].ended_at, std::nullopt);
+  EXPECT_EQ(one[0].exit_code, std::nullopt);
+  EXPECT_EQ(one[0].cause, Cause::none);
+  EXPECT_THAT(record.trials(run.id, "nobody"), testing::IsEmpty());
+  EXPECT_EQ(record.run(run.id).evaluated_in, Seconds(0.25));
+  EXPECT_EQ(record.run(run.id).prepared_in, Seconds(1.5));
+  const TrialCounts counts = record.counts(run.id);
+  EXPECT_EQ(counts[static_cast<std::size_t>(TrialState::running)], 1U);
+  EXPECT_EQ(counts[static_cast<std::size_t>(TrialState::waiting)], 2U);
+}
+
+TEST_F(RecordTest, WhatTheEngineTookIsThereWithItsAttempt) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  record.append(run.id, std::vector{fact(1, TrialState::starting), fact(1, TrialState::running)});
+  EXPECT_EQ(record.attempts(run.id, "two").at(0).created_in, std::nullopt);
+  record.append(run.id, {},
+                std::vector<StartTimes>{
+                    {.trial = 1, .attempt = 1, .created_in = Seconds(0.25), .started_in = Seconds(0.5)}});
+  const AttemptEntry seen = record.attempts(run.id, "two").at(0);
+  EXPECT_EQ(seen.created_in, Seconds(0.25));
+  EXPECT_EQ(seen.started_in, Seconds(0.5));
+}
+
+TEST_F(RecordTest, AClockThatWasSetBackKeepsTheOrder) {
+  constexpr std::chrono::hours k_back{2};
+  RunEntry entry = entry_of(run);
+  entry.began_at = Instant(std::chrono::seconds(1'800'000'000));
+  entry.working_since = entry.began_at;
+  {
+    Record record(folder.path());
+    record.begin(entry, run.experiment);
+    record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running)});
+  }
+  // Another process goes on.
+  Record record(folder.path());
+  std::vector<Fact> later{fact(0, TrialState::succeeded), fact(1, TrialState::starting),
+                          fact(1, TrialState::running), fact(1, TrialState::succeeded)};
+  for (std::size_t i = 0; i < later.size(); ++i) {
+    later[i].at = entry.began_at - k_back + std::chrono::seconds(i);
+    later[i].ready_at = later[i].at;
+  }
+  record.append(run.id, later);
+  record.end(run.id, later.back().at);
+  std::vector<std::string> states;
+  record.events(run.id, {}, [&](const EventEntry& event) {
+    states.push_back(event.trial + " " + event.state);
+    return true;
+  });
+  const auto place = [&](const std::string& state) {
+    return std::ranges::find(states, state) - states.begin();
+  };
+  EXPECT_LT(place("one running"), place("one ended"));
+  EXPECT_LT(place("one ended"), place("two running"));
+  for (const AttemptEntry& attempt : record.attempts(run.id, {})) {
+    EXPECT_LE(attempt.ready_at, attempt.started_at);
+    EXPECT_LE(attempt.started_at, *attempt.ran_at);
+    EXPECT_LE(*attempt.ran_at, *attempt.ended_at);
+  }
+  // What took place after the clock was set back took as long as it did.
+  const AttemptEntry two = record.attempts(run.id, "two").at(0);
+  EXPECT_EQ(*two.ended_at - *two.ran_at, std::chrono::seconds(1));
+  EXPECT_GE(*record.run(run.id).ended_at, *two.ended_at);
+}
+
 TEST_F(RecordTest, WhatIsReopenedWaitsForANewAttempt) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
@@ -245,6 +334,31 @@ TEST_F(RecordTest, AnOlderOneIsBroughtUpToDate) {
   SQLite::Database database = record::open_database(path(), k_new);
   EXPECT_EQ(database.execAndGet("SELECT x + y FROM a").getInt(), 15);
   EXPECT_EQ(database.execAndGet("PRAGMA user_version").getInt(), 2);
+}
+
+TEST_F(RecordTest, OneOfTheFirstVersionKeepsItsRuns) {
+  std::filesystem::create_directories(folder.path());
+  record::open_database(path(), record::schema_steps().first(1))
+      .exec(
+          "INSERT INTO experiments VALUES (1, 'lab');"
+          "INSERT INTO runs VALUES (7, 'old', 1, '/f', '/', 'the source', '[]', '[]', '{}', '', 0, "
+          "'unix:///e', "
+          "'e', 'u', 'm', 'p', 1000000, 1000000, 0, 3000000);"
+          "INSERT INTO trials VALUES (7, 0, 'one', 'lab/x', '{}', 1, 'failed', 3000000, 'exit code 3', NULL);"
+          "INSERT INTO attempts VALUES (7, 0, 1, 'c', 0, 0, 1000000, 1000000, 2000000, NULL, 3000000, 3, "
+          "'error', 'exit code 3')");
+  Record record(folder.path());
+  const RunEntry entry = record.run(RunId("old"));
+  EXPECT_EQ(entry.source, "the source");
+  EXPECT_EQ(entry.evaluated, "[]");
+  EXPECT_EQ(entry.address, "unix:///e");
+  EXPECT_EQ(entry.evaluated_in, std::nullopt);
+  const TrialEntry one = record.trials(entry.id, "one").at(0);
+  EXPECT_EQ(one.exit_code, 3);
+  EXPECT_EQ(one.digest, "");
+  EXPECT_EQ(record.attempts(entry.id, {}).at(0).created_in, std::nullopt);
+  record.remove(std::vector{entry.id});
+  EXPECT_THAT(record.runs({}, 1), testing::IsEmpty());
 }
 
 TEST_F(RecordTest, AStepThatFailsLeavesTheOlderOne) {

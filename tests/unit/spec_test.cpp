@@ -282,10 +282,11 @@ TEST(MakeHostFolders, GivesThemToTheCallerWhenRootRunsForOne) {
 // ---- conditions
 
 bool fulfils(const std::map<std::string, std::string>& values, const char* condition) {
-  return Filter(condition).matches([&](std::string_view name) -> std::optional<std::string> {
-    const auto found = values.find(std::string(name));
-    return found == values.end() ? std::nullopt : std::optional(found->second);
-  });
+  return Filter(condition).matches(
+      [&](std::string_view name, std::string_view /*wanted*/) -> std::optional<std::string> {
+        const auto found = values.find(std::string(name));
+        return found == values.end() ? std::nullopt : std::optional(found->second);
+      });
 }
 
 TEST(Filter, ComparesNumbersAsNumbersAndAllElseAsText) {

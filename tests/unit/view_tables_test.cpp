@@ -124,5 +124,77 @@ TEST(PrintSightingsJson, is_one_object_a_line) {
   EXPECT_THAT(out.str(), Not(HasSubstr("\xff")));
 }
 
+RunRow run_row() {
+  RunRow row{.entry = {}, .state = "left running", .counts = {}};
+  row.entry.id = RunId("r1");
+  row.entry.experiment = "lab";
+  row.entry.address = "unix:///e.sock";
+  row.entry.began_at = Instant(std::chrono::seconds(1'769'860'800));
+  row.counts[static_cast<std::size_t>(TrialState::running)] = 1;
+  row.counts[static_cast<std::size_t>(TrialState::failed)] = 1;
+  return row;
+}
+
+std::vector<TrialRow> trial_rows(Instant began) {
+  TrialRow running{.entry = {.name = "solver-1", .image = "solver", .state = TrialState::running},
+                   .health = Health::healthy,
+                   .created_at = {}};
+  running.entry.ran_at = began;
+  TrialRow failed{.entry = {.name = "b\x1b", .image = "solver", .state = TrialState::failed, .attempt = 2},
+                  .health = Health::none,
+                  .created_at = began};
+  failed.entry.params = R"({"lr":0.1})";
+  failed.entry.digest = "sha256:01";
+  failed.entry.container = "c1";
+  failed.entry.ran_at = began;
+  failed.entry.ended_at = began + std::chrono::seconds(3);
+  failed.entry.exit_code = 137;
+  failed.entry.cause = Cause::oom;
+  failed.entry.reason = "out of memory (exit code 137, SIGKILL)";
+  return {running, failed};
+}
+
+TEST(PrintTrials, aligns_columns_below_the_run) {
+  const RunRow run = run_row();
+  std::ostringstream out;
+  print_trials(out, run, trial_rows(run.entry.began_at), run.entry.began_at + std::chrono::seconds(12));
+  EXPECT_EQ(out.str(),
+            "run r1 of lab, left running: 1 running, 1 failed\n"
+            "TRIAL     STATE              ATTEMPT  RAN     REASON\n"
+            "solver-1  running (healthy)  1        12.0 s\n"
+            "b         failed             2        3.0 s   out of memory (exit code 137, SIGKILL)\n");
+}
+
+TEST(PrintTrialsJson, is_one_object_a_line) {
+  const RunRow run = run_row();
+  std::ostringstream out;
+  print_trials_json(out, run, trial_rows(run.entry.began_at), run.entry.began_at + std::chrono::seconds(12));
+  std::istringstream lines(out.str());
+  std::vector<nlohmann::json> objects;
+  for (std::string line; std::getline(lines, line);) objects.push_back(nlohmann::json::parse(line));
+  ASSERT_EQ(objects.size(), 2U);
+  EXPECT_EQ(objects[0]["health"], "healthy");
+  EXPECT_EQ(objects[0]["seconds"], 12);
+  EXPECT_TRUE(objects[0]["exit_code"].is_null());
+  EXPECT_TRUE(objects[0]["params"].is_null());
+  EXPECT_EQ(objects[1],
+            nlohmann::json::parse(R"json({"experiment":"lab","run":"r1","trial":"b\u001b","attempt":2,
+              "state":"failed","health":null,"exit_code":137,"cause":"oom",
+              "reason":"out of memory (exit code 137, SIGKILL)","image":"solver",
+              "digest":"sha256:01","params":{"lr":0.1},"id":"c1",
+              "created_at":"2026-01-31T12:00:00.000Z",
+              "ran_at":"2026-01-31T12:00:00.000Z",
+              "ended_at":"2026-01-31T12:00:03.000Z","seconds":3.0})json"));
+}
+
+TEST(PrintRunsJson, is_one_object_a_line) {
+  std::ostringstream out;
+  print_runs_json(out, std::vector<RunRow>{run_row()});
+  EXPECT_EQ(out.str(), R"({"run":"r1","experiment":"lab","file":"","state":"left running",)"
+                       R"("began_at":"2026-01-31T12:00:00.000Z","ended_at":null,"trials":2,)"
+                       R"("counts":{"running":1,"failed":1},"engine":"unix:///e.sock"})"
+                       "\n");
+}
+
 }  // namespace
 }  // namespace combu

@@ -1,0 +1,55 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <numeric>
+#include <utility>
+
+#include "combu/view.hpp"
+#include "view/json_text.hpp"
+#include "view/line.hpp"
+#include "view/table.hpp"
+
+namespace combu {
+
+std::string counts_text(const TrialCounts& counts) {
+  std::string text;
+  for (std::size_t i = 0; i < counts.size(); ++i)
+    if (counts.at(i) > 0)
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", counts.at(i),
+                          to_string(static_cast<TrialState>(i)));
+  return text;
+}
+
+void print_runs(std::ostream& out, std::span<const RunRow> runs) {
+  std::vector<std::array<std::string, 7>> rows{
+      {"RUN", "EXPERIMENT", "BEGAN", "ENDED", "STATE", "TRIALS", "ENGINE"}};
+  for (const RunRow& run : runs) {
+    const RunEntry& entry = run.entry;
+    rows.push_back({entry.id.text(), entry.experiment, local_time(entry.began_at),
+                    entry.ended_at ? local_time(*entry.ended_at) : "-", run.state, counts_text(run.counts),
+                    entry.address});
+  }
+  print_table(out, std::move(rows));
+}
+
+void print_runs_json(std::ostream& out, std::span<const RunRow> runs) {
+  for (const RunRow& run : runs) {
+    const RunEntry& entry = run.entry;
+    nlohmann::ordered_json object{{"run", entry.id.text()},
+                                  {"experiment", entry.experiment},
+                                  {"file", entry.file},
+                                  {"state", run.state},
+                                  {"began_at", rfc3339(entry.began_at)},
+                                  {"ended_at", nullptr},
+                                  {"trials", std::accumulate(run.counts.begin(), run.counts.end(), 0UL)},
+                                  {"counts", nlohmann::ordered_json::object()},
+                                  {"engine", entry.address}};
+    if (entry.ended_at) object["ended_at"] = rfc3339(*entry.ended_at);
+    for (std::size_t i = 0; i < run.counts.size(); ++i)
+      if (run.counts.at(i) > 0)
+        object["counts"][std::string(to_string(static_cast<TrialState>(i)))] = run.counts.at(i);
+    out << json_text(object) << '\n';
+  }
+}
+
+}  // namespace combu

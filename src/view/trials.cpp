@@ -1,0 +1,78 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <utility>
+
+#include "combu/view.hpp"
+#include "view/json_text.hpp"
+#include "view/table.hpp"
+
+namespace combu {
+namespace {
+
+// How long it ran, or has run; nullopt: it has not, or that is not known.
+std::optional<Seconds> ran(const TrialEntry& entry, Instant now) {
+  if (!entry.ran_at || (!entry.ended_at && entry.state != TrialState::running)) return std::nullopt;
+  return std::max(Seconds(0), Seconds(entry.ended_at.value_or(now) - *entry.ran_at));
+}
+
+std::string state_text(const TrialRow& row) {
+  const std::string_view state = to_string(row.entry.state);
+  if (row.entry.state != TrialState::running || row.health == Health::none) return std::string(state);
+  return fmt::format("{} ({})", state, to_string(row.health));
+}
+
+std::string moment(const std::optional<Instant>& at) {
+  return at ? fmt::format("\"{}\"", rfc3339(*at)) : "null";
+}
+
+std::string text_or_null(std::string_view text) {
+  return text.empty() ? "null" : json_string(text);
+}
+
+}  // namespace
+
+void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now) {
+  out << fmt::format("run {} of {}", run.entry.id.text(), clean_line(run.entry.experiment));
+  if (!run.state.empty()) out << fmt::format(", {}: {}", run.state, counts_text(run.counts));
+  out << '\n';
+  std::vector<std::array<std::string, 5>> rows{{"TRIAL", "STATE", "ATTEMPT", "RAN", "REASON"}};
+  rows.reserve(trials.size() + 1);
+  for (const TrialRow& row : trials) {
+    const std::optional<Seconds> time = ran(row.entry, now);
+    rows.push_back({row.entry.name, state_text(row), std::to_string(row.entry.attempt),
+                    time ? to_string(*time) : "-", row.entry.reason});
+  }
+  print_table(out, std::move(rows));
+}
+
+// By hand: there may be 100,000, and params are JSON already.
+void print_trials_json(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now) {
+  const std::string of = fmt::format(R"({{"experiment":{},"run":{},"trial":)",
+                                     json_string(run.entry.experiment), json_string(run.entry.id.text()));
+  fmt::memory_buffer text;
+  for (const TrialRow& row : trials) {
+    const TrialEntry& entry = row.entry;
+    const std::optional<Seconds> time = ran(entry, now);
+    fmt::format_to(std::back_inserter(text),
+                   R"({}{},"attempt":{},"state":"{}","health":{},"exit_code":{},"cause":{},"reason":{},)", of,
+                   json_string(entry.name), entry.attempt, to_string(entry.state),
+                   text_or_null(row.health == Health::none ? "" : to_string(row.health)),
+                   entry.exit_code ? std::to_string(*entry.exit_code) : "null",
+                   text_or_null(entry.cause == Cause::none ? "" : to_string(entry.cause)),
+                   text_or_null(entry.reason));
+    fmt::format_to(
+        std::back_inserter(text),
+        R"("image":{},"digest":{},"params":{},"id":{},"created_at":{},"ran_at":{},"ended_at":{},"seconds":{}}})"
+        "\n",
+        json_string(entry.image), text_or_null(entry.digest), entry.params.empty() ? "null" : entry.params,
+        json_string(entry.container),
+        moment(row.created_at == Instant{} ? std::nullopt : std::optional(row.created_at)),
+        moment(entry.ran_at), moment(entry.ended_at), time ? fmt::format("{:.6f}", time->count()) : "null");
+  }
+  out.write(text.data(), static_cast<std::streamsize>(text.size()));
+}
+
+}  // namespace combu

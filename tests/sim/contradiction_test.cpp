@@ -1,0 +1,160 @@
+// An engine whose listing and whose changes contradict each other, driven with real threads.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "combu/run.hpp"
+#include "combu/simulated.hpp"
+#include "experiments.hpp"
+
+namespace combu::test {
+namespace {
+
+// Listings and changes come as the test changes them; the stream breaks after so many changes.
+class Contradicting : public Engine {
+ public:
+  explicit Contradicting(Engine& engine) : engine_(engine) {}
+  std::function<void(Sighting&)> change_listed = [](Sighting&) {};
+  std::function<void(Sighting&)> change_told = [](Sighting&) {};
+  std::optional<int> breaks_after;
+
+  Facts facts(std::stop_token stop) override { return engine_.facts(stop); }
+  std::vector<Error> check(const combu::Run& run, std::stop_token stop) override {
+    return engine_.check(run, stop);
+  }
+  std::vector<Error> prepare(const combu::Run& run, const std::function<void(const Preparation&)>& tell,
+                             std::stop_token stop) override {
+    return engine_.prepare(run, tell, stop);
+  }
+  std::optional<Sighting> start(const combu::Run& run, const Trial& trial, int attempt,
+                                std::stop_token stop) override {
+    ++starts[trial.name];
+    return engine_.start(run, trial, attempt, stop);
+  }
+  void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) override {
+    engine_.stop(key, grace, stop);
+  }
+  std::vector<Sighting> list(const Selector& selector, Look look, std::stop_token stop) override {
+    std::vector<Sighting> listed = engine_.list(selector, look, stop);
+    for (Sighting& seen : listed) change_listed(seen);
+    return listed;
+  }
+  void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
+             std::stop_token stop) override {
+    int left = breaks_after.value_or(0);
+    engine_.watch(
+        selector,
+        [&](const Change& change) {
+          const auto* seen = std::get_if<Sighting>(&change);
+          if (seen == nullptr) return tell(change);
+          if (breaks_after && left-- == 0) throw Error(ErrorKind::unavailable, "engine", "the stream breaks");
+          Sighting told = *seen;
+          change_told(told);
+          tell(told);
+        },
+        stop);
+  }
+  void logs(const Key& key, const LogOptions& options,
+            const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) override {
+    engine_.logs(key, options, tell, stop);
+  }
+  Released release(const Selector& selector, const std::function<void(std::size_t, std::size_t)>& tell,
+                   std::stop_token stop) override {
+    return engine_.release(selector, tell, stop);
+  }
+
+  std::map<std::string, int> starts;  // one start in flight: one thread
+
+ private:
+  Engine& engine_;
+};
+
+class Ends : public Observer {
+ public:
+  void fact(const Fact& fact) override {
+    if (is_over(fact.state)) all[fact.trial].push_back(fact);
+  }
+  void tail(TrialIndex /*trial*/, const std::vector<std::string>& /*lines*/) override {}
+  void snapshot(const Snapshot& /*snapshot*/) override {}
+  std::map<TrialIndex, std::vector<Fact>> all;
+};
+
+class Contradiction : public testing::Test {
+ protected:
+  Contradiction() {
+    for (int i = 0; i < 8; ++i)
+      run_.experiment.trials.push_back(
+          trial("t" + std::to_string(i) + (i > 1 ? "<-t" + std::to_string(i - 2) + ":finished" : ""),
+                i % 3 == 0 ? "sleep 1; exit 3" : "sleep 1"));
+  }
+
+  // Each trial is started once, and over once.
+  Ends play() {
+    const Plan plan = test::plan(run_.experiment);
+    const auto engine =
+        with_retry(lying, {.pause = Seconds(0.001), .pause_max = Seconds(0.001)}, real_clock());
+    Ends ends;
+    (void)drive(*engine, run_, plan, {.starts_in_flight_max = 1, .until = Until::ended}, ends, real_clock(),
+                {});
+    EXPECT_EQ(ends.all.size(), run_.experiment.trials.size());
+    for (const auto& [trial, facts] : ends.all) EXPECT_EQ(facts.size(), 1U) << trial;
+    for (const auto& [name, count] : lying.starts) EXPECT_EQ(count, 1) << name;
+    return ends;
+  }
+
+  void expect_true_ends(const Ends& ends) const {
+    for (const auto& [trial, facts] : ends.all)
+      EXPECT_EQ(facts.front().exit_code, trial % 3 == 0 ? 3 : 0) << trial;
+  }
+
+  combu::Run run_{.id = RunId("run1"), .experiment = {.name = "test", .file = "/test"}};
+  std::unique_ptr<Engine> model_ = open_simulated({.speed = 0});
+  Contradicting lying{*model_};
+};
+
+TEST_F(Contradiction, AListingThatCallsRunningWhatHasEndedChangesNothing) {
+  std::set<std::string> over;
+  lying.breaks_after = 2;
+  lying.change_told = [&](const Sighting& seen) {
+    if (seen.phase == Phase::ended) over.insert(seen.key.trial);
+  };
+  lying.change_listed = [&](Sighting& seen) {
+    if (over.contains(seen.key.trial)) seen.phase = Phase::running;
+  };
+  expect_true_ends(play());
+}
+
+TEST_F(Contradiction, WhatIsListedAsNotStartedAfterItsEndStaysOver) {
+  std::set<std::string> over;
+  lying.breaks_after = 2;
+  lying.change_told = [&](const Sighting& seen) {
+    if (seen.phase == Phase::ended) over.insert(seen.key.trial);
+  };
+  lying.change_listed = [&](Sighting& seen) {
+    if (over.contains(seen.key.trial)) seen.phase = Phase::created;
+  };
+  expect_true_ends(play());
+}
+
+TEST_F(Contradiction, ChangesThatNeverTellAnEndAreMadeUpForByTheListing) {
+  lying.breaks_after = 0;
+  lying.change_told = [](Sighting& seen) { seen.phase = Phase::running; };
+  expect_true_ends(play());
+}
+
+TEST_F(Contradiction, OfTwoExitCodesTheFirstIsKept) {
+  lying.breaks_after = 2;
+  lying.change_listed = [](Sighting& seen) {
+    if (seen.phase == Phase::ended) seen.exit_code = 9;
+  };
+  for (const auto& [trial, facts] : play().all)
+    EXPECT_THAT(facts.front().exit_code, testing::AnyOf(trial % 3 == 0 ? 3 : 0, 9)) << trial;
+}
+
+}  // namespace
+}  // namespace combu::test

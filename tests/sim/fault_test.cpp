@@ -1,0 +1,254 @@
+// drive(), Retry and the record with real threads, on an engine of which one call fails: each of each verb in
+// turn.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <mutex>
+
+#include "combu/record.hpp"
+#include "combu/run.hpp"
+#include "combu/simulated.hpp"
+#include "experiments.hpp"
+#include "record_folder.hpp"
+
+namespace combu::test {
+namespace {
+
+constexpr std::size_t k_trials = 30;
+
+// Thirty trials: a service with a health check, chains, failures, retries.
+Experiment thirty() {
+  Experiment experiment{.name = "thirty", .file = "/thirty"};
+  std::vector<Trial>& trials = experiment.trials;
+  trials.push_back(trial("loader", "sleep 1000000"));
+  trials.back().service = true;
+  trials.back().healthcheck = Healthcheck{.test = {"CMD", "true"}};
+  for (int i = 1; i < static_cast<int>(k_trials); ++i) {
+    Trial one =
+        trial("t" + std::to_string(i), "sleep " + std::to_string(i % 4) + (i % 7 == 0 ? "; exit 3" : ""));
+    one.depends.push_back({.trial = "loader", .condition = Condition::healthy});
+    if (i > 3)
+      one.depends.push_back({.trial = "t" + std::to_string(i - 3), .condition = Condition::finished});
+    if (i % 10 == 9)
+      one.depends.push_back({.trial = "t" + std::to_string(i - 2), .condition = Condition::succeeded});
+    if (i % 14 == 0) {
+      one.retries.max = 1;
+      one.retries.on.set(static_cast<std::size_t>(Cause::error));
+      one.retries.pause = Seconds(0);
+    }
+    trials.push_back(std::move(one));
+  }
+  return experiment;
+}
+
+struct Fault {
+  std::string verb;
+  std::size_t nth = 0;
+  ErrorKind kind = ErrorKind::unavailable;
+  bool after = false;  // it was carried out, and only its answer says otherwise
+};
+
+// The nth call of a verb fails once.
+class FailNth : public Engine {
+ public:
+  FailNth(Engine& engine, Fault fault) : engine_(engine), fault_(fault) {}
+
+  Facts facts(std::stop_token stop) override { return engine_.facts(stop); }
+  std::vector<Error> check(const combu::Run& run, std::stop_token stop) override {
+    return verb("check", [&] { return engine_.check(run, stop); });
+  }
+  std::vector<Error> prepare(const combu::Run& run, const std::function<void(const Preparation&)>& tell,
+                             std::stop_token stop) override {
+    return verb("prepare", [&] { return engine_.prepare(run, tell, stop); });
+  }
+  std::optional<Sighting> start(const combu::Run& run, const Trial& trial, int attempt,
+                                std::stop_token stop) override {
+    return verb("start", [&] { return engine_.start(run, trial, attempt, stop); });
+  }
+  void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) override {
+    (void)verb("stop", [&] {
+      engine_.stop(key, grace, stop);
+      return 0;
+    });
+  }
+  std::vector<Sighting> list(const Selector& selector, Look look, std::stop_token stop) override {
+    return verb("list", [&] { return engine_.list(selector, look, stop); });
+  }
+  // After it was carried out: when it has told something.
+  void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
+             std::stop_token stop) override {
+    const bool fails = counts("watch");
+    if (fails && !fault_.after) throw error();
+    engine_.watch(
+        selector,
+        [&](const Change& change) {
+          tell(change);
+          if (fails) throw error();
+        },
+        stop);
+  }
+  void logs(const Key& key, const LogOptions& options,
+            const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) override {
+    (void)verb("logs", [&] {
+      engine_.logs(key, options, tell, stop);
+      return 0;
+    });
+  }
+  Released release(const Selector& selector, const std::function<void(std::size_t, std::size_t)>& tell,
+                   std::stop_token stop) override {
+    return engine_.release(selector, tell, stop);
+  }
+
+  // By verb.
+  [[nodiscard]] const std::map<std::string, std::size_t>& calls() const { return calls_; }
+
+ private:
+  template <class Call>
+  auto verb(const char* name, const Call& call) -> decltype(call()) {
+    const bool fails = counts(name);
+    if (fails && !fault_.after) throw error();
+    auto result = call();
+    if (fails) throw error();
+    return result;
+  }
+
+  // Whether this is the one that fails.
+  bool counts(const char* name) {
+    const std::scoped_lock lock(mutex_);
+    return ++calls_[name] == fault_.nth && name == fault_.verb;
+  }
+
+  [[nodiscard]] Error error() const { return {fault_.kind, "engine", "its call fails"}; }
+
+  Engine& engine_;
+  const Fault fault_;
+  std::mutex mutex_;
+  std::map<std::string, std::size_t> calls_;
+};
+
+class Keeper : public Observer {
+ public:
+  Keeper(Record& record, RunId run) : record_(record), run_(std::move(run)) {}
+  void fact(const Fact& fact) override { facts_.push_back(fact); }
+  void commit() override {
+    record_.append(run_, facts_);
+    facts_.clear();
+  }
+  void tail(TrialIndex /*trial*/, const std::vector<std::string>& /*lines*/) override {}
+  void snapshot(const Snapshot& /*snapshot*/) override {}
+
+ private:
+  Record& record_;
+  RunId run_;
+  std::vector<Fact> facts_;
+};
+
+struct Played {
+  std::vector<std::string> ends;  // of the trials
+  std::map<std::string, std::size_t> calls;
+};
+
+std::vector<std::string> ends_of(Record& record, const RunId& run) {
+  std::vector<std::string> ends;
+  for (const TrialEntry& one : record.trials(run))
+    ends.push_back(one.name + " " + std::string(to_string(one.state)) + " in attempt " +
+                   std::to_string(one.attempt) + ", exit code " +
+                   (one.exit_code ? std::to_string(*one.exit_code) : "none"));
+  return ends;
+}
+
+// What the record says of each trial is what the engine says of its container.
+void expect_record_equals_engine(Record& record, const RunId& run, Engine& engine) {
+  std::map<std::string, Sighting> listed;
+  for (const Sighting& seen : engine.list({}, Look::closely, {}))
+    EXPECT_TRUE(listed.emplace(seen.key.trial, seen).second) << seen.key.trial << " is there twice";
+  for (const TrialEntry& one : record.trials(run)) {
+    EXPECT_TRUE(is_over(one.state)) << one.name << " is " << to_string(one.state);
+    const auto found = listed.find(one.name);
+    if (one.exit_code) {
+      ASSERT_TRUE(found != listed.end()) << one.name;
+      EXPECT_EQ(found->second.phase, Phase::ended) << one.name;
+      EXPECT_EQ(found->second.exit_code, one.exit_code) << one.name;
+      EXPECT_EQ(found->second.key.attempt, one.attempt) << one.name;
+    } else {
+      // Of one whose next start was refused the attempt before it is left.
+      EXPECT_TRUE(found == listed.end() || found->second.key.attempt < one.attempt) << one.name;
+    }
+  }
+}
+
+// A run of which the nth call fails, gone on with until it is over.
+Played play(Record& record, const Experiment& experiment, const RunId& id, const Fault& fault) {
+  const combu::Run run{.id = id, .experiment = experiment};
+  const Plan plan = test::plan(experiment);
+  // Not as fast as can be: that skips the time in which nothing but the service runs, and then it is over.
+  const auto model = open_simulated({.start_takes = Seconds(0.5), .speed = 2000});
+  FailNth failing(*model, fault);
+  const auto engine = with_retry(
+      failing, {.pause = Seconds(0.001), .pause_max = Seconds(0.001), .give_up = Seconds(60)}, real_clock());
+  record.begin(entry_of(run), experiment);
+  constexpr int k_processes_max = 3;
+  for (int process = 1; process <= k_processes_max; ++process) {
+    try {
+      EXPECT_THAT(engine->prepare(run, [](const Preparation&) {}, {}), testing::IsEmpty());
+      Keeper keeper(record, id);
+      PlannerOptions options{.starts_in_flight_max = 4, .until = Until::ended};
+      if (process > 1) options.past = record.past(id);
+      (void)drive(*engine, run, plan, options, keeper, real_clock(), {});
+      break;
+    } catch (const Error& error) {
+      // What is refused by more than one trial's word ends the process, and nothing else.
+      EXPECT_EQ(error.kind(), ErrorKind::refused) << error.what();
+      EXPECT_LT(process, k_processes_max) << error.what();
+    }
+  }
+  if (fault.verb != "stop" || fault.kind != ErrorKind::refused)
+    expect_record_equals_engine(record, id, *model);
+  return {.ends = ends_of(record, id), .calls = failing.calls()};
+}
+
+struct Way {
+  ErrorKind kind;
+  bool after;
+};
+
+class AnyCall : public testing::TestWithParam<Way> {};
+
+TEST_P(AnyCall, MayFailOnce) {
+  const Folder folder("combu-faults");
+  Record record(folder.path());
+  const Experiment experiment = thirty();
+  const Played whole = play(record, experiment, RunId("whole"), {});
+  ASSERT_GT(whole.calls.at("start"), k_trials - 5);
+  for (const char* verb : {"prepare", "watch", "list", "start", "stop", "logs"}) {
+    ASSERT_TRUE(whole.calls.contains(verb)) << verb;
+    for (std::size_t nth = 1; nth <= whole.calls.at(verb); ++nth) {
+      SCOPED_TRACE(testing::Message() << verb << " " << nth);
+      const Played played =
+          play(record, experiment, RunId(verb + std::to_string(nth)),
+               {.verb = verb, .nth = nth, .kind = GetParam().kind, .after = GetParam().after});
+      // What is refused for good is another end.
+      const bool may_differ = GetParam().kind == ErrorKind::refused &&
+                              (verb == std::string("start") || verb == std::string("stop"));
+      if (!may_differ) {
+        EXPECT_EQ(played.ends, whole.ends);
+      }
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+// A refusal of what was carried out is no fault of an engine, but a lie.
+INSTANTIATE_TEST_SUITE_P(, AnyCall,
+                         testing::Values(Way{ErrorKind::unavailable, false},
+                                         Way{ErrorKind::unavailable, true}, Way{ErrorKind::timeout, false},
+                                         Way{ErrorKind::timeout, true}, Way{ErrorKind::refused, false}),
+                         [](const testing::TestParamInfo<Way>& way) {
+                           return std::string(to_string(way.param.kind)) +
+                                  (way.param.after ? "AfterItWasCarriedOut" : "Before");
+                         });
+
+}  // namespace
+}  // namespace combu::test
