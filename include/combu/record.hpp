@@ -59,6 +59,8 @@ struct TrialEntry {
   std::optional<int> exit_code;
   Cause cause = Cause::none;
   std::string reason;
+  std::string gpus;            // "0,1": those that it had; empty: none
+  std::optional<Usage> usage;  // as last seen before it ended; nullopt: nobody has looked
 };
 using TrialCounts = std::array<std::size_t, k_trial_state_count>;  // by TrialState
 

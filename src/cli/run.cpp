@@ -39,15 +39,15 @@ int run(const Invocation& invocation, const Options& options, const Background* 
   return work.done(in_session(invocation, std::move(progress), [&](Session& session) {
     try {
       work.begin(session, *loaded, options.run);
-      return execute(session, record, *loaded, options.run,
-                     options.replace ? Earlier::replace : Earlier::refuse, work, [&](const Prepared& prepared) {
-                       record.begin(entry_of(session, *loaded, options.run, prepared),
-                                    loaded->run.experiment);
-                       // They are as long as the experiment is large.
-                       loaded->source = {};
-                       loaded->evaluated = {};
-                       return std::nullopt;
-                     });
+      return execute(
+          session, record, *loaded, options.run, options.replace ? Earlier::replace : Earlier::refuse, work,
+          [&](const Prepared& prepared) {
+            record.begin(entry_of(session, *loaded, options.run, prepared), loaded->run.experiment);
+            // They are as long as the experiment is large.
+            loaded->source = {};
+            loaded->evaluated = {};
+            return std::nullopt;
+          });
     } catch (const Error& error) {
       session.progress().end();
       if (error.kind() == ErrorKind::cancelled) session.progress().note("interrupted: nothing was started");

@@ -1,6 +1,7 @@
 #include "combu/record.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -63,6 +64,10 @@ void take_attempt(TrialEntry& entry, SQLite::Statement& row) {
   entry.exit_code = number_in(row.getColumn(6));
   entry.cause = cause_of(row.getColumn(7));
   entry.reason = row.getColumn(8).getText("");
+  entry.gpus = row.getColumn(9).getText("");
+  entry.usage.reset();
+  if (const auto cpu = seconds_in(row.getColumn(11)))
+    entry.usage = Usage{.memory = Bytes{row.getColumn(10).getInt64()}, .cpu = *cpu};
   entry.state = entry.ended_at ? TrialState::retrying
                 : entry.ran_at ? TrialState::running
                                : TrialState::starting;
@@ -175,13 +180,15 @@ struct Record::Impl {
       take_back(run, trial, fact.attempt);
     } else if (fact.state == TrialState::starting) {
       add_attempt(run, trial, fact.attempt, fact.slots.cpus.nano, fact.slots.memory.count,
-                  number_of(fact.ready_at) + delay, at);
+                  fmt::format("{}", fmt::join(fact.slots.gpus, ",")), number_of(fact.ready_at) + delay, at);
     } else if (fact.healthy) {
       set_healthy(at, run, trial, fact.attempt);
     } else if (fact.state == TrialState::running) {
       set_ran(at, fact.id, run, trial, fact.attempt);
     } else if (is_over(fact.state) || fact.state == TrialState::retrying) {
       set_ended(at, fact.exit_code, to_string(fact.cause), fact.reason, run, trial, fact.attempt);
+      if (fact.usage)
+        set_usage(fact.usage->memory.count, number_of(fact.usage->cpu), run, trial, fact.attempt);
     }
     if (!is_over(fact.state)) return;
     std::optional<std::int64_t> root;
@@ -197,8 +204,8 @@ struct Record::Impl {
   std::optional<std::pair<std::int64_t, std::int64_t>> delayed;  // the run of this number
   // One that is started again after its process has died keeps when it was started first.
   Sql add_attempt{database,
-                  "INSERT OR IGNORE INTO attempts (run, trial, attempt, nano_cpus, memory, ready_at, "
-                  "started_at) VALUES (?, ?, ?, ?, ?, ?, ?)"};
+                  "INSERT OR IGNORE INTO attempts (run, trial, attempt, nano_cpus, memory, gpus, ready_at, "
+                  "started_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"};
   // What was being started when its process died has not got to the engine.
   Sql take_back{database,
                 "DELETE FROM attempts WHERE run = ? AND trial = ? AND attempt = ? AND ran_at IS NULL"};
@@ -212,6 +219,9 @@ struct Record::Impl {
   Sql set_ended{database,
                 "UPDATE attempts SET ended_at = ?, exit_code = ?, cause = ?, reason = ? "
                 "WHERE run = ? AND trial = ? AND attempt = ? AND ended_at IS NULL"};
+  Sql set_usage{
+      database,
+      "UPDATE attempts SET memory_peak = ?, cpu_time = ? WHERE run = ? AND trial = ? AND attempt = ?"};
   Sql set_over{database,
                "UPDATE trials SET over = ?, over_at = ?, reason = ?, root = ? WHERE run = ? AND trial = ?"};
 };
@@ -401,7 +411,7 @@ std::vector<TrialEntry> Record::trials(const RunId& run, const std::string& tria
     // Beside the other in the same order: a join looks for each trial anew, which takes twice as long.
     SQLite::Statement attempts(impl_->database,
                                "SELECT trial, attempt, container, healthy_at, ran_at, ended_at, exit_code, "
-                               "cause, reason FROM attempts" +
+                               "cause, reason, gpus, memory_peak, cpu_time FROM attempts" +
                                    chosen + " ORDER BY trial, attempt");
     for (SQLite::Statement* query : {&trials, &attempts}) {
       query->bind(1, number);

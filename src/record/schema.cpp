@@ -109,6 +109,9 @@ constexpr std::array<std::string_view, 2> k_steps{R"sql(
   ALTER TABLE runs ADD COLUMN prepared_in INTEGER;
   ALTER TABLE attempts ADD COLUMN created_in INTEGER;
   ALTER TABLE attempts ADD COLUMN started_in INTEGER;
+  ALTER TABLE attempts ADD COLUMN gpus TEXT;
+  ALTER TABLE attempts ADD COLUMN memory_peak INTEGER;
+  ALTER TABLE attempts ADD COLUMN cpu_time INTEGER;
   CREATE TABLE texts (
     run INTEGER PRIMARY KEY REFERENCES runs,
     source TEXT NOT NULL,

@@ -65,12 +65,14 @@ void print_trials_json(std::ostream& out, const RunRow& run, std::span<const Tri
                    text_or_null(entry.reason));
     fmt::format_to(
         std::back_inserter(text),
-        R"("image":{},"digest":{},"params":{},"id":{},"created_at":{},"ran_at":{},"ended_at":{},"seconds":{}}})"
+        R"("image":{},"digest":{},"params":{},"id":{},"created_at":{},"ran_at":{},"ended_at":{},"seconds":{},"gpus":{},"memory_peak":{},"cpu_seconds":{}}})"
         "\n",
         json_string(entry.image), text_or_null(entry.digest), entry.params.empty() ? "null" : entry.params,
         json_string(entry.container),
         moment(row.created_at == Instant{} ? std::nullopt : std::optional(row.created_at)),
-        moment(entry.ran_at), moment(entry.ended_at), time ? fmt::format("{:.6f}", time->count()) : "null");
+        moment(entry.ran_at), moment(entry.ended_at), time ? fmt::format("{:.6f}", time->count()) : "null",
+        text_or_null(entry.gpus), entry.usage ? std::to_string(entry.usage->memory.count) : "null",
+        entry.usage ? fmt::format("{:.6f}", entry.usage->cpu.count()) : "null");
   }
   out.write(text.data(), static_cast<std::streamsize>(text.size()));
 }
