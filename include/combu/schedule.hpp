@@ -72,7 +72,8 @@ struct Listed {
 };
 struct Interrupt {};  // no new starts from here on
 struct Tick {};       // Step::wake has come
-// What is to be different from here on; nullopt: as it is.
+// What is to be different from here on than the experiment and the options say; nullopt: as it is. What is
+// alive beyond a lower limit lives on.
 struct Adjust {
   std::optional<std::size_t> parallel_max;  // 0: no limit
   std::optional<std::size_t> starts_in_flight_max;
@@ -170,11 +171,10 @@ struct Settings {
 // Belongs to one thread. `experiment` and `plan` outlive it.
 //
 // Of the ready trials the one with the highest priority starts first, among equals the first by
-// Experiment::order, as soon as its slots are free; Experiment::parallel_max, or what Adjust says in its
-// place, bounds the attempts alive that are no services. One that waits for slots is overtaken by others that
-// fit, but only k_overtakes_max times: then nothing starts before it, unless what it waits for is held by
-// services or other runs, which may hold it for ever. Sightings of other runs' attempts (of a wider selector)
-// are what these hold.
+// Experiment::order, as soon as its slots are free; Experiment::parallel_max bounds the attempts alive that
+// are no services. One that waits for slots is overtaken by others that fit, but only k_overtakes_max times:
+// then nothing starts before it, unless what it waits for is held by services or other runs, which may hold
+// it for ever. Sightings of other runs' attempts (of a wider selector) are what these hold.
 //
 // A failed attempt is followed by the next as Trial::retries says; an attempt that takes too long is stopped.
 // After Experiment::failures_max failed trials nothing more starts, and what runs goes on; at its deadline
