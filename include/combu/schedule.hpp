@@ -74,7 +74,8 @@ struct Listed {
 };
 struct Interrupt {};  // no new starts from here on
 struct Tick {};       // Step::wake has come
-// What is to be different from here on; nullopt: as it is.
+// What is to be different from here on than the experiment and the options say; nullopt: as it is. What is
+// alive beyond a lower limit lives on.
 struct Adjust {
   std::optional<std::size_t> parallel_max;  // 0: no limit
   std::optional<std::size_t> starts_in_flight_max;
