@@ -1,5 +1,11 @@
+#include <malloc.h>
+
 #include "combu/cli.hpp"
 
 int main(int argc, char** argv) {
+  // What is large goes back to the system when it is freed: glibc would keep ever larger pieces of what an
+  // experiment was read from.
+  constexpr int k_large = 128 * 1024;
+  (void)mallopt(M_MMAP_THRESHOLD, k_large);
   return combu::cli_main(argc, argv);
 }

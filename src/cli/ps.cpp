@@ -349,6 +349,7 @@ std::vector<RunRow> rows_of(const std::vector<Sighting>& others, const std::stri
     ++row.counts.at(static_cast<std::size_t>(state));
   }
   std::vector<RunRow> newest_first;
+  newest_first.reserve(rows.size());
   for (auto& [run, row] : rows) newest_first.push_back(std::move(row));
   std::ranges::stable_sort(newest_first, std::greater(),
                            [](const RunRow& row) { return row.entry.began_at; });

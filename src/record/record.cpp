@@ -139,6 +139,13 @@ struct Record::Impl {
     return last->second;
   }
 
+  std::size_t count_of_trials(std::int64_t run) {
+    SQLite::Statement query(database, "SELECT coalesce(max(trial) + 1, 0) FROM trials WHERE run = ?");
+    query.bind(1, run);
+    query.executeStep();
+    return static_cast<std::size_t>(query.getColumn(0).getInt64());
+  }
+
   // nullopt: there is none of this name.
   std::optional<std::int64_t> number_of_trial(std::int64_t run, const std::string& name) {
     SQLite::Statement query(database, "SELECT trial FROM trials WHERE run = ? AND name = ?");
@@ -417,6 +424,7 @@ std::vector<TrialEntry> Record::trials(const RunId& run, const std::string& tria
       query->bind(1, number);
       if (only) query->bind(2, *only);
     }
+    if (!only) entries.reserve(impl_->count_of_trials(number));
     bool has_attempt = attempts.executeStep();
     while (trials.executeStep()) {
       const std::int64_t index = trials.getColumn(0).getInt64();
