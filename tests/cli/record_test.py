@@ -159,9 +159,9 @@ def test_times_tell_where_the_time_has_gone(combu, write, tmp_path):
 """)
     combu("-f", file, "--engine", "simulated:?speed=1&start=0.1", "--progress", "quiet", "run", "--wait")
     times = {row["trial"]: row for row in map(json.loads, combu("-f", file, "times", "--json").stdout.splitlines())}
-    assert times["one"]["running"] >= 0.3 and times["one"]["place"] < 0.3
-    assert times["two"]["place"] >= 0.3 and times["two"]["needs"] < 0.3
-    assert times["after"]["needs"] >= 0.4
+    assert times["one"]["running"] > 0 and times["two"]["running"] > 0
+    assert times["two"]["place"] >= times["one"]["running"], "its place is the one that `one` has"
+    assert times["after"]["needs"] >= times["two"]["place"] + times["two"]["running"], "it needs the end of `two`"
     lines = combu("-f", file, "times").stdout.splitlines()
     assert re.fullmatch(r"run [a-z0-9]{12}: 3 attempts in .+", lines[0])
     assert "evaluated before in " in lines[0] and "prepared in " in lines[0]

@@ -24,6 +24,10 @@ class Contradicting : public Engine {
   std::optional<int> breaks_after;
 
   Facts facts(std::stop_token stop) override { return engine_.facts(stop); }
+  std::vector<Gpu> gpus(std::stop_token stop) override { return engine_.gpus(stop); }
+  std::optional<Usage> usage(const std::string& id, std::stop_token stop) override {
+    return engine_.usage(id, stop);
+  }
   std::vector<Error> check(const combu::Run& run, std::stop_token stop) override {
     return engine_.check(run, stop);
   }

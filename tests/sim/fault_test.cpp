@@ -56,6 +56,10 @@ class FailNth : public Engine {
   FailNth(Engine& engine, Fault fault) : engine_(engine), fault_(fault) {}
 
   Facts facts(std::stop_token stop) override { return engine_.facts(stop); }
+  std::vector<Gpu> gpus(std::stop_token stop) override { return engine_.gpus(stop); }
+  std::optional<Usage> usage(const std::string& id, std::stop_token stop) override {
+    return engine_.usage(id, stop);
+  }
   std::vector<Error> check(const combu::Run& run, std::stop_token stop) override {
     return verb("check", [&] { return engine_.check(run, stop); });
   }

@@ -361,6 +361,24 @@ TEST_F(RecordTest, OneOfTheFirstVersionKeepsItsRuns) {
   EXPECT_THAT(record.runs({}, 1), testing::IsEmpty());
 }
 
+TEST_F(RecordTest, AnAttemptHasItsGpusAndWhatItWasSeenToUse) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  Fact starting = fact(0, TrialState::starting);
+  starting.slots.gpus = {"nvidia.com/gpu=0", "nvidia.com/gpu=1"};
+  Fact over = fact(0, TrialState::succeeded);
+  over.exit_code = 0;
+  over.usage = Usage{.memory = Bytes{1 << 20}, .cpu = Seconds(1.5)};
+  record.append(run.id, std::vector{starting, fact(1, TrialState::starting), over});
+  const std::vector<TrialEntry> entries = record.trials(run.id);
+  EXPECT_EQ(entries[0].gpus, "nvidia.com/gpu=0,nvidia.com/gpu=1");
+  ASSERT_TRUE(entries[0].usage);
+  EXPECT_EQ(entries[0].usage->memory.count, 1 << 20);
+  EXPECT_EQ(entries[0].usage->cpu, Seconds(1.5));
+  EXPECT_EQ(entries[1].gpus, "");
+  EXPECT_FALSE(entries[1].usage);
+}
+
 TEST_F(RecordTest, AStepThatFailsLeavesTheOlderOne) {
   constexpr std::array<std::string_view, 1> k_old{"CREATE TABLE a (x)"};
   constexpr std::array<std::string_view, 3> k_new{"CREATE TABLE a (x)", "CREATE TABLE b (x)", "nonsense"};

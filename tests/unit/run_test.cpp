@@ -43,7 +43,7 @@ class Gauge : public Engine {
   }
   std::vector<Gpu> gpus(std::stop_token stop) override { return engine_.gpus(stop); }
   std::optional<Usage> usage(const std::string& id, std::stop_token stop) override {
-    return engine_.usage(id, stop);
+    return on_usage ? on_usage(id) : engine_.usage(id, stop);
   }
   std::vector<Error> prepare(const combu::Run& run, const std::function<void(const Preparation&)>& tell,
                              std::stop_token stop) override {
@@ -85,6 +85,7 @@ class Gauge : public Engine {
   }
 
   std::function<void(const Trial&)> on_start;
+  std::function<std::optional<Usage>(const std::string&)> on_usage;
   std::atomic<int> most_under_way{0};
 
  private:
@@ -138,6 +139,28 @@ TEST_F(DriveTest, KeepsStartsInFlightWithinTheBound) {
   (void)drive(test::run(text), {.starts_in_flight_max = 5});
   EXPECT_LE(engine_.most_under_way, 5);
   EXPECT_GE(engine_.most_under_way, 2);
+}
+
+// What uses how much is asked for a second after it runs: this one runs until it has been asked for.
+TEST_F(DriveTest, TellsWhatAnAttemptWasSeenToUse) {
+  combu::Run run = test::run("long short");
+  run.experiment.trials[0].cmd = {"sleep", "1000000"};
+  Gauge asked(*simulated_);
+  asked.on_usage = [&](const std::string& id) {
+    const auto usage = simulated_->usage(id, {});
+    simulated_->stop({.run = run.id, .trial = "long", .attempt = 1}, std::nullopt, {});
+    return usage;
+  };
+  const Plan plan = test::plan(run.experiment);
+  (void)combu::drive(asked, run, plan, {.until = Until::ended}, recorder_, real_clock(), {});
+  const auto over = [&](TrialIndex trial) {
+    return *std::ranges::find_if(
+        recorder_.facts, [&](const Fact& fact) { return fact.trial == trial && is_over(fact.state); });
+  };
+  EXPECT_FALSE(over(1).usage);
+  ASSERT_TRUE(over(0).usage);
+  EXPECT_GT(over(0).usage->cpu.count(), 0);
+  EXPECT_GT(over(0).usage->memory.count, 0);
 }
 
 TEST_F(DriveTest, SurvivesAnEngineThatDiesBetweenTwoStarts) {

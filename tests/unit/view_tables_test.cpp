@@ -145,6 +145,8 @@ std::vector<TrialRow> trial_rows(Instant began) {
                   .created_at = began};
   failed.entry.params = R"({"lr":0.1})";
   failed.entry.digest = "sha256:01";
+  failed.entry.gpus = "0,1";
+  failed.entry.usage = Usage{.memory = Bytes{1 << 20}, .cpu = Seconds(1.5)};
   failed.entry.container = "c1";
   failed.entry.ran_at = began;
   failed.entry.ended_at = began + std::chrono::seconds(3);
@@ -177,6 +179,8 @@ TEST(PrintTrialsJson, is_one_object_a_line) {
   EXPECT_EQ(objects[0]["seconds"], 12);
   EXPECT_TRUE(objects[0]["exit_code"].is_null());
   EXPECT_TRUE(objects[0]["params"].is_null());
+  EXPECT_TRUE(objects[0]["gpus"].is_null());
+  EXPECT_TRUE(objects[0]["memory_peak"].is_null());
   EXPECT_EQ(objects[1],
             nlohmann::json::parse(R"json({"experiment":"lab","run":"r1","trial":"b\u001b","attempt":2,
               "state":"failed","health":null,"exit_code":137,"cause":"oom",
@@ -184,7 +188,8 @@ TEST(PrintTrialsJson, is_one_object_a_line) {
               "digest":"sha256:01","params":{"lr":0.1},"id":"c1",
               "created_at":"2026-01-31T12:00:00.000Z",
               "ran_at":"2026-01-31T12:00:00.000Z",
-              "ended_at":"2026-01-31T12:00:03.000Z","seconds":3.0})json"));
+              "ended_at":"2026-01-31T12:00:03.000Z","seconds":3.0,
+              "gpus":"0,1","memory_peak":1048576,"cpu_seconds":1.5})json"));
 }
 
 TEST(PrintRunsJson, is_one_object_a_line) {
