@@ -92,9 +92,9 @@ int in_background(const std::function<int(const Background*)>& body) {
     return body(&background);
   }
   (void)close(files[1]);
-  struct sigaction action {};
-  action.sa_handler = pass_on;
-  for (const int number : k_passed_on) (void)sigaction(number, &action, nullptr);
+  // What the caller ignores is ignored by both.
+  for (const int number : k_passed_on)
+    if (signal(number, pass_on) == SIG_IGN) (void)signal(number, SIG_IGN);
   (void)pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return see_off(passed_to, files[0]);
 }

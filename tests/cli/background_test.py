@@ -124,7 +124,9 @@ def test_ctrl_c_leaves_and_the_run_goes_on(combu, detached, write, tmp_path):
 def test_ctrl_c_before_it_is_in_the_background_ends_it(write, tmp_path):
     file = write("local f(x) = f(x + 1) tailstrict; f(0)")
     process = subprocess.Popen([COMBU, "-f", file, "--engine", SIMULATED, "run", "-d"], env={**os.environ, "HOME": str(tmp_path)},
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+                               # Whoever runs the tests in the background may have it ignored.
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     assert "evaluating" in process.stderr.readline()
     os.killpg(process.pid, signal.SIGINT)
     out, _ = process.communicate(timeout=30)
