@@ -22,6 +22,8 @@ class ControlServer {
  public:
   // False when nothing can be changed any more.
   using Adjusting = std::function<bool(const Adjust&, Steering::Answer)>;
+  // Has the run brought to a rest; false when it is not under way.
+  using Leaving = std::function<bool()>;
 
   ControlServer();  // starts no thread
   // The last lines still go to those that take them within a second; the socket's file is removed.
@@ -31,13 +33,16 @@ class ControlServer {
 
   // Takes clients at `path`, in place of a socket that a dead process has left there: the caller holds the
   // run's lock. Only this user may connect. Throws Error(refused). Call it once.
-  void open(const std::string& path, Adjusting adjusting);
+  void open(const std::string& path, Adjusting adjusting, Leaving leaving);
 
   // A whole line for those that follow; of "phase", "begin", "failure" (a fact), "snapshot" and "done" also
   // for those that come later.
   void tell(std::string_view event, std::string_view line);
   // Whether anybody would hear what is not kept for later.
   [[nodiscard]] bool is_followed() const;
+  // The run is at rest: whoever has asked for that is told, and has it until it closes its connection, which
+  // is waited for (or for `stop`).
+  void hand_over(const std::stop_token& stop);
   // The last line: with what the process ends.
   void done(int exit_code);
 
@@ -90,6 +95,10 @@ class ControlClient {
   // that cannot be; refused in the process's words, or when it does not answer within ten seconds; not_found
   // when it ends meanwhile; cancelled.
   [[nodiscard]] Settings adjust(const Adjust& adjust, const std::stop_token& stop);
+
+  // Has the run brought to a rest, with no start in flight and nobody else at its record, until this object
+  // is gone. Throws Error: not_found when the process ends meanwhile, refused in its words, cancelled.
+  void take_over(const std::stop_token& stop);
 
   // Shows on `progress` what the run's process tells, beginning with where the run stands, and gives the exit
   // code that it ends with; nullopt when it went without a word, or `stop` is set. `run` is filled with what

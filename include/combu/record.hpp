@@ -18,17 +18,21 @@
 
 namespace combu {
 
+// Which images they were, by reference and platform as in Trial: "sha256:…".
+using Digests = std::map<std::pair<std::string, std::string>, std::string>;
+
 // A run as it began: all that is needed to go on with it elsewhere and later.
 struct RunEntry {
   RunId id;
   std::string experiment;  // Experiment::name and ::file
   std::string file;
-  std::string folder;     // Caller::folder
-  std::string source;     // the file's text; empty in a list of runs, like the next one
-  std::string evaluated;  // JSON
-  std::string arguments;  // a JSON array: the command line
-  std::string options;    // a JSON object: those of `run` that hold when it goes on
-  std::string revision;   // version control's commit of the file's folder; empty: none
+  std::string folder;                // Caller::folder
+  std::string source;                // the file's text; empty in a list of runs, like the next ones
+  std::string evaluated;             // JSON
+  std::vector<std::string> earlier;  // what was evaluated before the file was revised, the first one first
+  std::string arguments;             // a JSON array: the command line
+  std::string options;               // a JSON object: those of `run` that hold when it goes on
+  std::string revision;              // version control's commit of the file's folder; empty: none
   bool revision_dirty = false;
   std::string address;  // the engine's
   std::string engine;   // Facts::engine
@@ -37,7 +41,7 @@ struct RunEntry {
   std::string program;                  // "combu 0.1.0"
   std::optional<Seconds> evaluated_in;  // before it began, like the next one; nullopt: not known
   std::optional<Seconds> prepared_in;   // looking at images, pulling them, making networks and folders
-  std::map<std::pair<std::string, std::string>, std::string> digests;  // by image and platform; to begin with
+  Digests digests;                      // to begin with
   Instant began_at{};
   Instant working_since{};            // began_at, or when it was reopened: what its deadline counts from
   std::size_t failures_forgiven = 0;  // trials that had failed when it was reopened, and were left so
@@ -47,6 +51,7 @@ struct RunEntry {
 // A trial as it stands on the record, with its last attempt.
 struct TrialEntry {
   std::string name;
+  int revision = 1;  // of the file that it is from: 1 is the one that the run began with
   std::string image;
   std::string digest;  // of the image: what it was when the run began; empty where that is not known
   std::string params;  // a JSON object's text, or empty
@@ -96,6 +101,14 @@ struct StartTimes {
   Seconds started_in{0};
 };
 
+// A run's file, edited while it goes on.
+struct Edition {
+  std::string source;
+  std::string evaluated;
+  Digests digests;
+  std::vector<TrialIndex> taken;  // the trials that are as it says from here on
+};
+
 struct RunFilter {
   std::optional<RunId> id;
   std::string experiment;  // empty: all, like the next ones
@@ -127,6 +140,8 @@ class Record {
   // These trials wait again, each for a new attempt, and the run has not ended; what its earlier attempts
   // have spent is forgotten.
   void reopen(const RunId& run, std::span<const TrialIndex> trials, Instant at);
+  // `experiment`: the trials on record, in their order, and behind them those that join.
+  void revise(const RunId& run, const Edition& edition, const Experiment& experiment);
   // The run has ended, and what was not over of it is: removed by `kill`.
   void kill(const RunId& run, Instant at);
 

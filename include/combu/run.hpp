@@ -79,6 +79,7 @@ class Steering {
   struct Order {
     Adjust adjust;
     Answer answer;
+    bool leave = false;  // drive() is to return when no start is in flight; the run is driven again later
   };
 
   // `settings`: those that the run begins with.
@@ -86,10 +87,13 @@ class Steering {
 
   // False when the run is driven no more. What comes before it is driven holds from its beginning.
   [[nodiscard]] bool post(const Adjust& adjust, Answer answer);
+  // Has drive() return, with Outcome::left. False when it is not under way.
+  [[nodiscard]] bool leave();
 
-  // For drive(): where orders go from here on. What came before is the first of them.
+  // For drive(): where orders go from here on. What came before is the first of them. `settings`: those with
+  // which it is driven again; nullopt: it is not.
   void connect(std::function<void(Order)> take);
-  void disconnect();
+  void disconnect(std::optional<Settings> settings);
 
  private:
   std::mutex mutex_;
@@ -104,6 +108,7 @@ struct Outcome {
   std::vector<Fact> unsuccessful;   // failed and blocked trials, as they came
   std::vector<TrialIndex> running;  // still running when drive() returned
   bool interrupted = false;         // `stop` was set before the end
+  bool left = false;                // Steering::leave() came before the end
 };
 
 // Starts the trials of `run` in the order of `plan`, and returns when options.until is reached, or after

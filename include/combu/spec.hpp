@@ -28,6 +28,7 @@ struct Depend {
   std::string trial;
   Condition condition = Condition::started;
   std::string path;  // of this element in the evaluated file, for messages
+  bool operator==(const Depend&) const = default;
 };
 
 struct Port {
@@ -45,6 +46,7 @@ struct Volume {
   bool read_only = false;
   bool folder_meant = false;  // the file's spelling ended with a slash
   std::string path;           // of this element in the evaluated file, for messages
+  bool operator==(const Volume&) const = default;
 };
 
 struct Healthcheck {
@@ -53,6 +55,7 @@ struct Healthcheck {
   Seconds timeout{0};
   Seconds start_period{0};
   int retries = 0;
+  bool operator==(const Healthcheck&) const = default;
 };
 
 enum class Pull { missing, always, never };
@@ -110,6 +113,7 @@ struct Retries {
   double factor = 2;
   Seconds pause_max{300};
   double grow_memory = 1;  // after oom the next attempt gets so many times the memory
+  bool operator==(const Retries&) const = default;
 };
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
@@ -146,7 +150,10 @@ struct Trial {
   bool params_file = false;  // /combu/params.json is wanted in the container
   std::string docker;        // the `docker` section, a JSON object's text, or empty
   std::string path = {};     // of this trial in the evaluated file ("[17]", "trials[17]"), for messages
+  bool operator==(const Trial&) const = default;
 };
+// Whether they mean the same, wherever in its file each stands.
+[[nodiscard]] bool same(Trial one, Trial other);
 
 struct Experiment {
   std::string name;  // the `experiment` field, else the file's absolute path: what `kill` finds it by

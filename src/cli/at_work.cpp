@@ -38,6 +38,11 @@ std::unique_ptr<RunLock> take_lock(LockScope scope, Session& session, const Load
   }
 }
 
+AtWork::~AtWork() {
+  std::error_code none;
+  if (!unused_log_.empty()) std::filesystem::remove(unused_log_, none);
+}
+
 std::unique_ptr<Progress> AtWork::share(std::unique_ptr<Progress> progress) {
   auto shared = std::make_unique<SharedProgress>(std::move(progress), channel_);
   progress_ = shared.get();
@@ -46,15 +51,21 @@ std::unique_ptr<Progress> AtWork::share(std::unique_ptr<Progress> progress) {
 
 void AtWork::begin(Session& session, const Loaded& loaded, const RunOptions& options) {
   lock_ = take_lock(LockScope::run, session, loaded);
-  if (background_ != nullptr) log_.emplace(open_log(log_path(loaded.run.id, loaded.caller)));
+  if (background_ != nullptr) {
+    const std::string path = log_path(loaded.run.id, loaded.caller);
+    if (!std::filesystem::exists(path)) unused_log_ = path;
+    log_.emplace(open_log(path));
+  }
   steering_.emplace(Settings{.parallel_max = loaded.run.experiment.parallel_max,
                              .starts_in_flight_max = options.starts_in_flight});
   if (!lock_) return;  // the place of the socket may be another one's
   try {
-    channel_.open(channel_path(loaded.run.id, loaded.caller),
-                  [this](const Adjust& adjust, Steering::Answer answer) {
-                    return steering_->post(adjust, std::move(answer));
-                  });
+    channel_.open(
+        channel_path(loaded.run.id, loaded.caller),
+        [this](const Adjust& adjust, Steering::Answer answer) {
+          return steering_->post(adjust, std::move(answer));
+        },
+        [this] { return steering_->leave(); });
   } catch (const Error& error) {
     session.progress().note(fmt::format("nobody can attach to this run: {}", error.what()));
   }
@@ -62,6 +73,7 @@ void AtWork::begin(Session& session, const Loaded& loaded, const RunOptions& opt
 
 void AtWork::leave_foreground(const Loaded& loaded) {
   if (background_ == nullptr) return;
+  unused_log_.clear();
   const RunId& run = loaded.run.id;
   progress_->note(fmt::format("run {} goes on in the background: `combu attach {}` follows it; its log is {}",
                               run.text(), run.text(), log_path(run, loaded.caller)));

@@ -23,6 +23,9 @@ class AtWork {
  public:
   // `background`: nullptr for a process that stays in the foreground.
   explicit AtWork(const Background* background) : background_(background) {}
+  ~AtWork();
+  AtWork(const AtWork&) = delete;
+  AtWork& operator=(const AtWork&) = delete;
 
   // What is shown on `progress` others may follow.
   [[nodiscard]] std::unique_ptr<Progress> share(std::unique_ptr<Progress> progress);
@@ -35,6 +38,9 @@ class AtWork {
   void leave_foreground(const Loaded& loaded);
   [[nodiscard]] Steering& steering() { return *steering_; }
 
+  // Somebody has asked for the run, which is at rest: returns when that is done, or `stop` is set.
+  void hand_over(const std::stop_token& stop) { channel_.hand_over(stop); }
+
   // What the process ends with, for those that follow. Gives it back.
   [[nodiscard]] int done(int exit_code);
 
@@ -43,6 +49,7 @@ class AtWork {
   // The socket is removed while the lock is held: then it is nobody else's.
   std::unique_ptr<RunLock> lock_;
   std::optional<OpenFile> log_;
+  std::string unused_log_;  // its path, until something may have been written there
   std::optional<Steering> steering_;
   ControlServer channel_;
   SharedProgress* progress_ = nullptr;

@@ -53,6 +53,7 @@ void add_global_options(CLI::App& app, Invocation& invocation) {
 void add_commands(CLI::App& app, const Invocation& invocation, Action& action) {
   add_run(app, invocation, action);
   add_retry(app, invocation, action);
+  add_apply(app, invocation, action);
   add_attach(app, invocation, action);
   add_set(app, invocation, action);
   add_pause(app, invocation, action);

@@ -15,6 +15,7 @@ void add_validate(CLI::App& app, const Invocation& invocation, Action& action);
 void add_plan(CLI::App& app, const Invocation& invocation, Action& action);
 void add_run(CLI::App& app, const Invocation& invocation, Action& action);
 void add_retry(CLI::App& app, const Invocation& invocation, Action& action);
+void add_apply(CLI::App& app, const Invocation& invocation, Action& action);
 void add_attach(CLI::App& app, const Invocation& invocation, Action& action);
 void add_set(CLI::App& app, const Invocation& invocation, Action& action);
 void add_pause(CLI::App& app, const Invocation& invocation, Action& action);

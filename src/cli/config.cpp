@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <exception>
 #include <fstream>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
@@ -30,15 +32,51 @@ void check_names(const json& object, const std::string& where,
                   fmt::format("{} has a field `{}`, which combu does not know", where, shortened(name)));
 }
 
+std::string text_in(const json& object, const char* name, const std::string& where) {
+  const json value = object.value(name, json(""));
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_number_unsigned()) return value.dump();
+  throw Error(ErrorKind::invalid, "", fmt::format("{}'s `{}` must be a string", where, name));
+}
+
+// All who use an engine know a GPU by the same name: its number, or that of a CDI device.
+bool is_device(std::string_view id) {
+  constexpr std::string_view k_nvidia = "nvidia.com/gpu=";
+  if (id.find(',') != std::string_view::npos) return false;
+  if (id.starts_with(k_nvidia)) id.remove_prefix(k_nvidia.size());
+  const bool is_number = !id.empty() && id.find_first_not_of("0123456789:") == std::string_view::npos;
+  return is_number || (id.find('=') != std::string_view::npos && !id.ends_with('='));
+}
+
 Gpu gpu_of(const json& value, const std::string& where) {
   check_names(value, where, {"id", "uuid", "kind", "memory"});
-  Gpu gpu{.id = value.value("id", ""),
-          .uuid = value.value("uuid", ""),
-          .kind = value.value("kind", ""),
+  Gpu gpu{.id = text_in(value, "id", where),
+          .uuid = text_in(value, "uuid", where),
+          .kind = text_in(value, "kind", where),
           .memory = {}};
-  if (gpu.id.empty()) throw Error(ErrorKind::invalid, "", fmt::format("{} has no `id`", where));
-  if (value.contains("memory")) gpu.memory = parse_bytes(value.at("memory").get<std::string>());
+  if (!is_device(gpu.id))
+    throw Error(ErrorKind::invalid, "",
+                fmt::format("{}'s `id` must be the GPU's number (\"0\") or a CDI device's name "
+                            "(\"nvidia.com/gpu=0\"), not \"{}\"",
+                            where, shortened(gpu.id)));
+  if (value.contains("memory")) gpu.memory = parse_bytes(text_in(value, "memory", where));
   return gpu;
+}
+
+std::vector<Gpu> gpus_of(const json& engine, const std::string& address) {
+  check_names(engine, address, {"gpus"});
+  const json list = engine.value("gpus", json::array());
+  if (!list.is_array())
+    throw Error(ErrorKind::invalid, "", fmt::format("{}'s `gpus` must be an array", address));
+  std::vector<Gpu> gpus;
+  for (const json& value : list) {
+    const std::string where = fmt::format("{}'s gpus[{}]", address, gpus.size());
+    Gpu gpu = gpu_of(value, where);
+    if (std::ranges::any_of(gpus, [&](const Gpu& other) { return is_called(other, gpu.id); }))
+      throw Error(ErrorKind::invalid, "", fmt::format("{}: the GPU {} is named twice", where, gpu.id));
+    gpus.push_back(std::move(gpu));
+  }
+  return gpus;
 }
 
 }  // namespace
@@ -49,18 +87,14 @@ std::vector<Gpu> configured_gpus(const std::string& address) {
   if (!file) return {};
   try {
     const json config = json::parse(file, nullptr, true, /*ignore_comments=*/true);
-    check_names(config, "it", {"engines"});
+    check_names(config, "the file", {"engines"});
     const json engines = config.value("engines", json::object());
-    if (!engines.contains(address)) return {};
-    check_names(engines.at(address), address, {"gpus"});
-    std::vector<Gpu> gpus;
-    for (const json& value : engines.at(address).value("gpus", json::array()))
-      gpus.push_back(gpu_of(value, fmt::format("{}'s gpus[{}]", address, gpus.size())));
-    return gpus;
-  } catch (const json::exception& error) {
-    throw Error(ErrorKind::invalid, path, error.what());
+    if (!engines.is_object()) throw Error(ErrorKind::invalid, "", "`engines` must be an object");
+    return engines.contains(address) ? gpus_of(engines.at(address), address) : std::vector<Gpu>();
   } catch (const Error& error) {
     throw Error(ErrorKind::invalid, path, error.message());
+  } catch (const std::exception& error) {  // it is no file, or no JSON
+    throw Error(ErrorKind::invalid, path, error.what());
   }
 }
 

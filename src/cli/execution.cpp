@@ -164,6 +164,7 @@ Slots reserve_option(const std::string& text) {
     const std::string part = text.substr(at, end - at);
     if (part.starts_with("gpu=")) {
       reserve.gpus.push_back(part.substr(4));
+      if (reserve.gpus.back().empty()) throw Error(ErrorKind::invalid, "--reserve", "gpu= names no GPU");
     } else if (part.find_first_not_of("0123456789.") == std::string::npos && !part.empty()) {
       reserve.cpus = cpus_option("--reserve", part);
     } else {
@@ -205,9 +206,9 @@ bool is_over(const Outcome& outcome, Until until) {
   return until == Until::ended || outcome.running.empty();
 }
 
-int drive_run(Session& session, Record& record, const Loaded& loaded, const PlannerOptions& planner,
-              std::unique_ptr<RunLock>& lock, AtWork& work) {
-  work.leave_foreground(loaded);
+// The exit code; nullopt when the run has been brought to a rest, because somebody wants to revise it.
+std::optional<int> drive_run(Session& session, Record& record, const Loaded& loaded,
+                             const PlannerOptions& planner, std::unique_ptr<RunLock>& lock, AtWork& work) {
   session.progress().begin(loaded.run);
   const auto engine = session.patient_engine();
   Recorder recorder(session.progress(), record, loaded.run.id);
@@ -215,6 +216,7 @@ int drive_run(Session& session, Record& record, const Loaded& loaded, const Plan
     UnlockWhenStarted observer(recorder, lock);
     const Outcome outcome = drive(*engine, loaded.run, loaded.plan, planner, observer, real_clock(),
                                   session.stop(), &work.steering());
+    if (outcome.left) return std::nullopt;
     print_outcome(session.progress(), loaded.run, outcome, planner.until, session.given_engine());
     if (is_over(outcome, planner.until)) recorder.end();
     if (outcome.interrupted && session.signal_code() != 0) return session.signal_code();
@@ -230,6 +232,19 @@ int drive_run(Session& session, Record& record, const Loaded& loaded, const Plan
     if (session.signal_code() != 0) return session.signal_code();
     return exit_code(error.kind());
   }
+}
+
+PlannerOptions planner_options(const RunOptions& options, const std::optional<Capacity>& capacity,
+                               const std::optional<Standing>& standing) {
+  PlannerOptions planner{.starts_in_flight_max = options.starts_in_flight,
+                         .until = options.wait ? Until::ended : Until::started,
+                         .capacity = capacity ? std::optional(capacity->slots) : std::nullopt,
+                         .gpus = capacity ? capacity->gpus : std::vector<Gpu>()};
+  if (standing) {
+    planner.past = standing->past;
+    planner.began_at = standing->working_since;
+  }
+  return planner;
 }
 
 // Whoever is at work on a run that is replaced would see its trials end, and try them again.
@@ -264,6 +279,13 @@ RunEntry entry_of(Session& session, const Loaded& loaded, const RunOptions& opti
           .digests = prepared.digests,
           .began_at = real_clock().now(),
           .ended_at = std::nullopt};
+}
+
+std::vector<Error> make_ready(Session& session, const Loaded& loaded, const RunOptions& options,
+                              Prepared& prepared) {
+  std::vector<Error> errors =
+      look_ahead(session, loaded, capacity_for(session, loaded.run.experiment, options));
+  return errors.empty() ? prepare(session, loaded, prepared) : errors;
 }
 
 std::string to_json(const RunOptions& options) {
@@ -309,15 +331,25 @@ int execute(Session& session, Record& record, const Loaded& loaded, const RunOpt
   }
   for (const RunId& run : replaced)
     if (!record.runs({.id = run}, 1).empty()) record.kill(run, real_clock().now());
-  PlannerOptions planner{.starts_in_flight_max = options.starts_in_flight,
-                         .until = options.wait ? Until::ended : Until::started,
-                         .capacity = capacity ? std::optional(capacity->slots) : std::nullopt,
-                         .gpus = capacity ? capacity->gpus : std::vector<Gpu>()};
-  if (standing) {
-    planner.past = standing->past;
-    planner.began_at = standing->working_since;
+  work.leave_foreground(loaded);
+  auto exit_code =
+      drive_run(session, record, loaded, planner_options(options, capacity, standing), starts, work);
+  std::size_t parallel_max = experiment.parallel_max;
+  while (!exit_code) {
+    work.hand_over(session.stop());
+    Loaded revised = load(record, loaded.run.id);
+    const RunEntry entry = record.run(loaded.run.id);
+    forgive(revised.run.experiment, entry);
+    const Experiment& now = revised.run.experiment;
+    if (std::exchange(parallel_max, now.parallel_max) != now.parallel_max)
+      (void)work.steering().post({.parallel_max = now.parallel_max}, [](const Settings&) {});
+    if (!starts) starts = take_lock(LockScope::starts, session, revised);
+    session.progress().note(fmt::format("run {}: its file has been applied", loaded.run.id.text()));
+    const Standing here{.past = record.past(loaded.run.id), .working_since = entry.working_since};
+    exit_code = drive_run(session, record, revised,
+                          planner_options(options, capacity_for(session, now, options), here), starts, work);
   }
-  return drive_run(session, record, loaded, planner, starts, work);
+  return *exit_code;
 }
 
 }  // namespace combu

@@ -36,8 +36,13 @@ struct Standing {
 // What was found out, and how long it took, before the first start.
 struct Prepared {
   Seconds took{0};
-  std::map<std::pair<std::string, std::string>, std::string> digests;  // as in RunEntry
+  Digests digests;
 };
+
+// What the engine and the caller's folders would refuse of it, all of it; then images, networks and folders
+// are made ready, and what of these cannot be had is returned.
+[[nodiscard]] std::vector<Error> make_ready(Session& session, const Loaded& loaded, const RunOptions& options,
+                                            Prepared& prepared);
 
 // The run as it gets on the record.
 [[nodiscard]] RunEntry entry_of(Session& session, const Loaded& loaded, const RunOptions& options,

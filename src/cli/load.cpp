@@ -6,7 +6,7 @@
 #include <charconv>
 #include <chrono>
 #include <iterator>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 
 #include "cli/identity.hpp"
@@ -77,6 +77,24 @@ std::string file_error_line(const std::string& file, const Error& error) {
   return text.starts_with(name + ":") ? text : fmt::format("{}: {}", name, text);
 }
 
+using ByName = std::unordered_map<std::string, Trial>;
+
+ByName by_name(std::vector<Trial> trials) {
+  ByName names;
+  for (Trial& trial : trials) {
+    std::string name = trial.name;
+    names.emplace(std::move(name), std::move(trial));
+  }
+  return names;
+}
+
+// It has been read before: what is wrong now is wrong with a file that it names.
+Experiment read_again(const std::string& evaluated, const Caller& caller) {
+  Reading reading = read_experiment(evaluated, caller);
+  if (!reading.errors.empty()) throw Error(reading.errors.front());
+  return std::move(reading.experiment);
+}
+
 }  // namespace
 
 std::optional<Loaded> load(const Invocation& invocation, const RunId& run, Progress& progress) {
@@ -125,18 +143,32 @@ Loaded load(Record& record, const RunId& run) {
                 .revision = {}};
   loaded.caller.file = entry.file;
   loaded.caller.folder = entry.folder;
-  Reading reading = read_experiment(loaded.evaluated, loaded.caller);
-  // It has been read before: what is wrong now is wrong with a file that it names.
-  if (!reading.errors.empty()) throw Error(reading.errors.front());
-  loaded.run.experiment = std::move(reading.experiment);
+  std::vector<ByName> revisions;
+  for (const std::string& earlier : entry.earlier)
+    revisions.push_back(by_name(read_again(earlier, loaded.caller).trials));
+  loaded.run.experiment = read_again(loaded.evaluated, loaded.caller);
   std::vector<Trial>& trials = loaded.run.experiment.trials;
-  std::unordered_set<std::string> names;
-  for (TrialEntry& trial : record.trials(run)) names.insert(std::move(trial.name));
-  std::erase_if(trials, [&](const Trial& trial) { return !names.contains(trial.name); });
-  for (Trial& trial : trials)
+  revisions.push_back(by_name(std::exchange(trials, {})));
+  for (const TrialEntry& on_record : record.trials(run)) {
+    Trial& trial = trials.emplace_back(
+        std::move(revisions.at(static_cast<std::size_t>(on_record.revision - 1)).at(on_record.name)));
     if (trial.pull == Pull::always) trial.pull = Pull::missing;
+    // What is not in the file any more is over: it stands in nobody's way.
+    const bool is_left_out =
+        on_record.revision < static_cast<int>(revisions.size()) && !revisions.back().contains(trial.name);
+    if (is_left_out) leave_out(trial);
+  }
   loaded.plan = make_plan(loaded.run.experiment).plan;
   return loaded;
+}
+
+void forgive(Experiment& experiment, const RunEntry& entry) {
+  if (experiment.failures_max > 0) experiment.failures_max += entry.failures_forgiven;
+}
+
+void leave_out(Trial& trial) {
+  trial.depends.clear();
+  trial.ports.clear();
 }
 
 }  // namespace combu

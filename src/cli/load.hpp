@@ -32,4 +32,10 @@ struct Loaded {
 // the engine has is not pulled again.
 [[nodiscard]] Loaded load(Record& record, const RunId& run);
 
+// As many trials may fail as if the run had begun when it was reopened.
+void forgive(Experiment& experiment, const RunEntry& entry);
+
+// Of a trial that is not in its run's file any more only its name and its past count.
+void leave_out(Trial& trial);
+
 }  // namespace combu

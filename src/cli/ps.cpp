@@ -172,6 +172,12 @@ std::optional<std::string> value_of(const RunEntry& run, const TrialRow& row, st
     return entry.exit_code ? std::optional(std::to_string(*entry.exit_code)) : std::nullopt;
   if (name == "cause")
     return entry.cause == Cause::none ? std::nullopt : std::optional(std::string(to_string(entry.cause)));
+  if (name == "reason") return entry.reason;
+  if (name == "gpus") return entry.gpus;
+  if (name == "memory_peak")
+    return entry.usage ? std::optional(std::to_string(entry.usage->memory.count)) : std::nullopt;
+  if (name == "cpu_seconds")
+    return entry.usage ? std::optional(fmt::format("{}", entry.usage->cpu.count())) : std::nullopt;
   return param_of(entry.params, name);
 }
 

@@ -23,12 +23,6 @@ struct RetryOptions {
   std::vector<std::string> trials;
 };
 
-// As many trials may fail as if the run had begun when it was reopened.
-void forgive(Loaded& loaded, const RunEntry& entry) {
-  std::size_t& failures_max = loaded.run.experiment.failures_max;
-  if (failures_max > 0) failures_max += entry.failures_forgiven;
-}
-
 // What has ended since the last process looked gets on the record; nothing is started, stopped or removed.
 // What may be tried again of itself is left to the run.
 void take_in(Session& session, Record& record, const Loaded& loaded) {
@@ -127,7 +121,7 @@ int retry(Session& session, Record& record, Loaded loaded, const RunEntry& entry
   return execute(session, record, loaded, run, Earlier::refuse, work, [&](const Prepared& /*prepared*/) {
     const Instant now = real_clock().now();
     record.reopen(loaded.run.id, again, now);
-    forgive(loaded, record.run(loaded.run.id));
+    forgive(loaded.run.experiment, record.run(loaded.run.id));
     return std::optional(Standing{.past = record.past(loaded.run.id), .working_since = now});
   });
 }
@@ -156,7 +150,7 @@ int resume_run(const Invocation& invocation, const std::string& id,
     return any_failed(past) ? 1 : 0;
   }
   Loaded loaded = load(record, entry.id);
-  forgive(loaded, entry);
+  forgive(loaded.run.experiment, entry);
   RunOptions options = run_options_of(entry.options);
   adjust(options);
   return work.done(in_session(on_its_engine(invocation, entry), std::move(progress), [&](Session& session) {

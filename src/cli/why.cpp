@@ -80,6 +80,7 @@ class Explanation {
       case TrialState::succeeded:
         return fmt::format("has succeeded{}", attempt_text(it));
       case TrialState::stopped:
+        if (!it.reason.empty()) return "was stopped: " + it.reason;
         return "was stopped, since its work was done or the run's deadline had passed";
       case TrialState::failed:
         return fmt::format("failed: {}", it.reason);

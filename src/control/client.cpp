@@ -104,6 +104,18 @@ Settings ControlClient::adjust(const Adjust& adjust, const std::stop_token& stop
   });
 }
 
+void ControlClient::take_over(const std::stop_token& stop) {
+  impl_->send(control::hand_over_line());
+  const std::optional<std::string> line = impl_->line(stop, std::nullopt);
+  if (!line) throw gone();
+  understood([&] {
+    const auto answer = nlohmann::json::parse(*line);
+    if (answer.at("answer") == "error")
+      throw Error(ErrorKind::refused, "", answer.at("text").get<std::string>());
+    return 0;
+  });
+}
+
 std::optional<int> ControlClient::follow(Progress& progress, Run& run, const std::stop_token& stop) {
   impl_->send(control::follow_line());
   control::Replay replay(progress, run);

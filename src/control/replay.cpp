@@ -39,6 +39,7 @@ Replay::Replay(Progress& progress, Run& run) : progress_(progress), run_(run) {
 }
 
 std::optional<int> Replay::show(const json& line) {
+  if (line.contains("answer")) throw Error(ErrorKind::refused, "", line.at("text").get<std::string>());
   const std::string event = line.at("event");
   if (event == "begin") begin(line);
   if (event == "phase") progress_.phase(line.at("text").get<std::string>());

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <condition_variable>
 #include <deque>
 #include <filesystem>
 #include <map>
@@ -161,7 +162,12 @@ struct ControlServer::Impl {
     Descriptor socket(accept4(listening.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (socket.number() < 0) return;
     const std::scoped_lock lock(mutex);
-    if (clients.size() < k_clients_max) clients[next_client++].socket = std::move(socket);
+    if (clients.size() < k_clients_max) {
+      clients[next_client++].socket = std::move(socket);
+    } else {
+      const std::string line = control::error_line("too many are connected to the run already");
+      (void)::send(socket.number(), line.data(), line.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
   }
 
   void hear(std::uint64_t number) {
@@ -183,13 +189,15 @@ struct ControlServer::Impl {
   void obey(std::uint64_t number, Client& client, const std::string& line) {
     try {
       const auto request = nlohmann::json::parse(line, nullptr, false);
-      if (control::is_follow(request)) {
+      const control::Ask ask = control::ask_of(request);
+      if (ask == control::Ask::follow) {
         const std::scoped_lock lock(mutex);
         kept.tell(client);
         client.follows = true;
         count_followers();
         return;
       }
+      if (ask == control::Ask::hand_over) return leave_to(number);
       const auto tell = [this, number](const Settings& settings) {
         answer(number, control::settings_line(settings));
       };
@@ -200,11 +208,33 @@ struct ControlServer::Impl {
     }
   }
 
+  void leave_to(std::uint64_t number) {
+    {
+      const std::scoped_lock lock(mutex);
+      if (taker) throw Error(ErrorKind::conflict, "", "somebody else is about to change the run");
+      taker = number;
+    }
+    if (leave()) return;
+    const std::scoped_lock lock(mutex);
+    taker.reset();
+    throw Error(ErrorKind::conflict, "", "the run is not under way");
+  }
+
+  void hand_over(const std::stop_token& stop) {
+    std::unique_lock lock(mutex);
+    const auto client = taker ? clients.find(*taker) : clients.end();
+    if (client != clients.end()) client->second.put(control::handed_over_line());
+    bell.ring();
+    const auto is_back = [this] { return !taker || !clients.contains(*taker); };
+    (void)returned.wait(lock, stop, is_back);
+    taker.reset();
+  }
+
   void send_all() {
     const std::scoped_lock lock(mutex);
     for (auto& [number, client] : clients)
       if (client.has_more() && !client.lost) client.send_some();
-    std::erase_if(clients, [](const auto& one) { return one.second.lost; });
+    if (std::erase_if(clients, [](const auto& one) { return one.second.lost; }) > 0) returned.notify_all();
     count_followers();
   }
 
@@ -220,11 +250,14 @@ struct ControlServer::Impl {
 
   std::string path;
   Adjusting adjusting;
+  Leaving leave;
   Descriptor listening;
   Bell bell;
   std::mutex mutex;  // for what follows
   std::map<std::uint64_t, Client> clients;
   std::uint64_t next_client = 1;
+  std::optional<std::uint64_t> taker;  // who has asked for the run, or has it
+  std::condition_variable_any returned;
   std::atomic<std::size_t> followers{0};
   Kept kept;
   std::jthread thread;
@@ -241,9 +274,14 @@ ControlServer::~ControlServer() {
   impl_->thread.join();
 }
 
-void ControlServer::open(const std::string& path, Adjusting adjusting) {
+void ControlServer::hand_over(const std::stop_token& stop) {
+  impl_->hand_over(stop);
+}
+
+void ControlServer::open(const std::string& path, Adjusting adjusting, Leaving leaving) {
   impl_->path = path;
   impl_->adjusting = std::move(adjusting);
+  impl_->leave = std::move(leaving);
   impl_->listening = control::listen_at(path);
   impl_->thread = std::jthread([this](const std::stop_token& stop) { impl_->serve(stop); });
 }

@@ -39,6 +39,14 @@ std::string adjust_line(const Adjust& adjust) {
   return line_of(object);
 }
 
+std::string hand_over_line() {
+  return line_of({{"ask", "hand_over"}});
+}
+
+std::string handed_over_line() {
+  return line_of({{"answer", "handed_over"}});
+}
+
 std::string settings_line(const Settings& settings) {
   return line_of({{"answer", "settings"},
                   {"parallel", settings.parallel_max},
@@ -54,12 +62,14 @@ std::string done_line(int exit_code) {
   return line_of({{"event", "done"}, {"exit_code", exit_code}});
 }
 
-bool is_follow(const json& request) {
+Ask ask_of(const json& request) {
   if (!request.is_object() || !request.contains("ask"))
     throw Error(ErrorKind::invalid, "", "a request is a JSON object with `ask`");
   const json& ask = request["ask"];
-  if (ask != "follow" && ask != "adjust") throw Error(ErrorKind::invalid, "ask", "is `follow` or `adjust`");
-  return ask == "follow";
+  if (ask == "follow") return Ask::follow;
+  if (ask == "adjust") return Ask::adjust;
+  if (ask == "hand_over") return Ask::hand_over;
+  throw Error(ErrorKind::invalid, "ask", "is `follow`, `adjust` or `hand_over`");
 }
 
 Adjust adjust_of(const json& request) {

@@ -167,6 +167,12 @@ void read_events(Connections& engine, const std::vector<std::string>& label_filt
 
 // ---- What they share
 
+// Whether the engine has said no, and would again; otherwise nobody knows what it has done.
+[[nodiscard]] inline bool is_definite(const Error& error) {
+  return error.kind() == ErrorKind::not_found || error.kind() == ErrorKind::refused ||
+         error.kind() == ErrorKind::conflict || error.kind() == ErrorKind::invalid;
+}
+
 // Seconds since the epoch, to the nanosecond, as `since` and `until` take them.
 [[nodiscard]] std::string moment_parameter(Instant moment);
 // The `filters` parameter, encoded: {"label": [...]} and more.

@@ -82,9 +82,13 @@ void add_what_is_known(std::vector<Gpu>& gpus, const std::vector<Gpu>& known) {
   }
 }
 
+// A GPU of NVIDIA's goes by its number, whichever way the engine is asked for it.
+std::string_view device_of(std::string_view id) {
+  return id.starts_with(k_nvidia) ? id.substr(k_nvidia.size()) : id;
+}
+
 bool overlap(const std::vector<std::string>& some, const std::vector<std::string>& others) {
-  return std::ranges::any_of(
-      some, [&](const std::string& one) { return std::ranges::find(others, one) != others.end(); });
+  return std::ranges::find_first_of(some, others, {}, device_of, device_of) != some.end();
 }
 
 }  // namespace

@@ -67,12 +67,6 @@ bool is_of_platform(const ImageFacts& facts, const std::string& platform) {
   return platform.empty() || platform == facts.platform || platform.starts_with(facts.platform + "/");
 }
 
-// Whether this error is about the image, not about the engine.
-bool is_definite(const Error& error) {
-  return error.kind() == ErrorKind::not_found || error.kind() == ErrorKind::refused ||
-         error.kind() == ErrorKind::conflict || error.kind() == ErrorKind::invalid;
-}
-
 class ImagePreparer {
  public:
   ImagePreparer(Connections& engine, std::string config_folder,

@@ -81,13 +81,14 @@ Sighting DockerEngine::start_once(const Run& run, const Trial& trial, int attemp
   const bool claims = !trial.slots.gpus.empty();
   if (claims) {
     if (auto rival = rival_of(place.id, trial.slots.gpus, stop)) {
-      remove_container(connections_, place.id, trial.name, stop);
-      return *rival;
+      if (remove_unstarted_container(connections_, place.id, stop)) return *rival;
+      return start_once(run, trial, attempt, stop);  // an earlier call has started it after all
     }
   }
-  add_to_created(place.id, trial, stop);
-  const auto created = std::chrono::steady_clock::now();
+  auto created = asked;
   try {
+    add_to_created(place.id, trial, stop);
+    created = std::chrono::steady_clock::now();
     // Where this is refused the created container stays: a listing shows it, and a release removes it.
     start_container(connections_, place.id, trial.name, stop);
   } catch (const Error& error) {
@@ -96,7 +97,10 @@ Sighting DockerEngine::start_once(const Run& run, const Trial& trial, int attemp
     const bool is_of_no_use = place.was_there && error.kind() == ErrorKind::refused;
     const bool was_removed =
         claims && error.kind() == ErrorKind::not_found && !inspect_container(connections_, place.id, stop);
-    if (claims || is_of_no_use) remove_container(connections_, place.id, trial.name, stop);
+    // A claim that comes to nothing is let go. What may have been started after all is left to the repeat.
+    const bool is_refused = claims && is_definite(error);
+    if (is_of_no_use || (is_refused && !was_removed))
+      (void)remove_unstarted_container(connections_, place.id, stop);
     if (!is_of_no_use && !was_removed) throw;
     return start_once(run, trial, attempt, stop);
   }

@@ -3,7 +3,7 @@
 namespace combu {
 
 bool is_called(const Gpu& gpu, const std::string& name) {
-  return gpu.id == name || gpu.uuid == name || gpu.id.ends_with("=" + name);
+  return !name.empty() && (gpu.id == name || gpu.uuid == name || gpu.id.ends_with("=" + name));
 }
 
 std::string_view to_string(Phase phase) {

@@ -73,9 +73,9 @@ void take_attempt(TrialEntry& entry, SQLite::Statement& row) {
                                : TrialState::starting;
 }
 
-std::optional<std::string> digest_of(const RunEntry& entry, const Trial& trial) {
-  const auto at = entry.digests.find({trial.image, trial.platform});
-  return at == entry.digests.end() ? std::nullopt : std::optional(at->second);
+std::optional<std::string> digest_of(const Digests& digests, const Trial& trial) {
+  const auto at = digests.find({trial.image, trial.platform});
+  return at == digests.end() ? std::nullopt : std::optional(at->second);
 }
 
 std::string path_in(const std::string& folder) {
@@ -201,7 +201,7 @@ struct Record::Impl {
     std::optional<std::int64_t> root;
     if (fact.root) root = static_cast<std::int64_t>(*fact.root);
     std::optional<std::string> reason;
-    if (fact.state == TrialState::failed || fact.state == TrialState::blocked) reason = fact.reason;
+    if (!fact.reason.empty()) reason = fact.reason;
     set_over(to_string(fact.state), at, reason, root, run, trial);
   }
 
@@ -209,6 +209,10 @@ struct Record::Impl {
   SQLite::Database database;
   std::optional<std::pair<RunId, std::int64_t>> last;
   std::optional<std::pair<std::int64_t, std::int64_t>> delayed;  // the run of this number
+  Sql add_text{database, "INSERT INTO texts (run, revision, source, evaluated) VALUES (?, ?, ?, ?)"};
+  Sql add_trial{database,
+                "INSERT INTO trials (run, trial, revision, name, image, digest, params) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)"};
   // One that is started again after its process has died keeps when it was started first.
   Sql add_attempt{database,
                   "INSERT OR IGNORE INTO attempts (run, trial, attempt, nano_cpus, memory, gpus, ready_at, "
@@ -257,13 +261,11 @@ void Record::begin(const RunEntry& entry, const Experiment& experiment) {
         entry.engine, entry.user, entry.machine, entry.program, number_of(entry.evaluated_in),
         number_of(entry.prepared_in), number_of(entry.began_at), number_of(entry.began_at));
     const std::int64_t run = database.getLastInsertRowid();
-    Sql{database, "INSERT INTO texts (run, source, evaluated) VALUES (?, ?, ?)"}(run, entry.source,
-                                                                                 entry.evaluated);
-    Sql add_trial{database,
-                  "INSERT INTO trials (run, trial, name, image, digest, params) VALUES (?, ?, ?, ?, ?, ?)"};
+    impl_->add_text(run, 1, entry.source, entry.evaluated);
     std::int64_t number = 0;
     for (const Trial& trial : experiment.trials)
-      add_trial(run, number++, trial.name, trial.image, digest_of(entry, trial), trial.params);
+      impl_->add_trial(run, number++, 1, trial.name, trial.image, digest_of(entry.digests, trial),
+                       trial.params);
     transaction.commit();
   });
 }
@@ -304,6 +306,35 @@ void Record::reopen(const RunId& run, std::span<const TrialIndex> trials, Instan
         "UPDATE runs SET ended_at = NULL, working_since = ?1, failures_forgiven = "
         "(SELECT count(*) FROM trials WHERE trials.run = ?2 AND over = 'failed') WHERE number = ?2"}(
         number_of(at), number);
+    transaction.commit();
+  });
+}
+
+void Record::revise(const RunId& run, const Edition& edition, const Experiment& experiment) {
+  record::guarded(impl_->path, [&] {
+    SQLite::Database& database = impl_->database;
+    SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
+    const std::int64_t number = impl_->number_of_run(run);
+    SQLite::Statement query(database,
+                            "SELECT (SELECT max(revision) FROM texts WHERE run = ?1) + 1, "
+                            "(SELECT count(*) FROM trials WHERE run = ?1)");
+    query.bind(1, number);
+    query.executeStep();
+    const int next = query.getColumn(0).getInt();
+    const auto known = static_cast<std::size_t>(query.getColumn(1).getInt64());
+    impl_->add_text(number, next, edition.source, edition.evaluated);
+    for (std::size_t trial = known; trial < experiment.trials.size(); ++trial) {
+      const Trial& it = experiment.trials[trial];
+      impl_->add_trial(number, static_cast<std::int64_t>(trial), next, it.name, it.image,
+                       digest_of(edition.digests, it), it.params);
+    }
+    Sql take{database,
+             "UPDATE trials SET revision = ?, image = ?, digest = ?, params = ? WHERE run = ? AND trial = ?"};
+    for (const TrialIndex trial : edition.taken) {
+      const Trial& it = experiment.trials[trial];
+      take(next, it.image, digest_of(edition.digests, it), it.params, number,
+           static_cast<std::int64_t>(trial));
+    }
     transaction.commit();
   });
 }
@@ -395,11 +426,14 @@ RunEntry Record::run(const RunId& id) {
   return record::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(id);
     RunEntry entry = runs({.id = id}, 1).at(0);
-    SQLite::Statement query(impl_->database, "SELECT source, evaluated FROM texts WHERE run = ?");
+    SQLite::Statement query(impl_->database,
+                            "SELECT source, evaluated FROM texts WHERE run = ? ORDER BY revision");
     query.bind(1, number);
-    query.executeStep();
-    entry.source = query.getColumn(0).getString();
-    entry.evaluated = query.getColumn(1).getString();
+    while (query.executeStep()) {
+      if (!entry.evaluated.empty()) entry.earlier.push_back(std::move(entry.evaluated));
+      entry.source = query.getColumn(0).getString();
+      entry.evaluated = query.getColumn(1).getString();
+    }
     return entry;
   });
 }
@@ -412,8 +446,8 @@ std::vector<TrialEntry> Record::trials(const RunId& run, const std::string& tria
     if (!trial.empty() && !(only = impl_->number_of_trial(number, trial))) return entries;
     const std::string chosen = only ? " WHERE run = ?1 AND trial = ?2" : " WHERE run = ?1";
     SQLite::Statement trials(impl_->database,
-                             "SELECT trial, name, image, digest, params, over, first_attempt, reason "
-                             "FROM trials" +
+                             "SELECT trial, name, image, digest, params, over, first_attempt, reason, "
+                             "revision FROM trials" +
                                  chosen + " ORDER BY trial");
     // Beside the other in the same order: a join looks for each trial anew, which takes twice as long.
     SQLite::Statement attempts(impl_->database,
@@ -441,6 +475,7 @@ std::vector<TrialEntry> Record::trials(const RunId& run, const std::string& tria
       if (!over.isNull()) entry.state = state_of(over);
       const SQLite::Column reason = trials.getColumn(7);
       if (!reason.isNull()) entry.reason = reason.getText();
+      entry.revision = trials.getColumn(8).getInt();
     }
     return entries;
   });

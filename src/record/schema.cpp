@@ -113,11 +113,14 @@ constexpr std::array<std::string_view, 2> k_steps{R"sql(
   ALTER TABLE attempts ADD COLUMN memory_peak INTEGER;
   ALTER TABLE attempts ADD COLUMN cpu_time INTEGER;
   CREATE TABLE texts (
-    run INTEGER PRIMARY KEY REFERENCES runs,
+    run INTEGER NOT NULL REFERENCES runs,
+    revision INTEGER NOT NULL,
     source TEXT NOT NULL,
-    evaluated TEXT NOT NULL
+    evaluated TEXT NOT NULL,
+    PRIMARY KEY (run, revision)
   );
-  INSERT INTO texts SELECT number, source, evaluated FROM runs;
+  INSERT INTO texts SELECT number, 1, source, evaluated FROM runs;
+  ALTER TABLE trials ADD COLUMN revision INTEGER NOT NULL DEFAULT 1;
   ALTER TABLE runs DROP COLUMN source;
   ALTER TABLE runs DROP COLUMN evaluated;
 )sql"};

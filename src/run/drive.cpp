@@ -111,7 +111,7 @@ class Drive {
   Outcome run(const std::stop_token& stop, Steering* steering) {
     began_ = clock_.now();
     steady_began_ = Steady::now();
-    const Steered steered(steering, inbox_);
+    const Steered steered(steering, inbox_, again_with_);
     inbox_.post(Event{Begin{}});  // before there is a listing
     threads_.emplace_back([this](const std::stop_token& quit) { watch(quit); });
     add_start_workers();
@@ -125,6 +125,7 @@ class Drive {
     for (std::jthread& thread : threads_) thread.request_stop();
     threads_.clear();
     if (lost_) throw Error(lost_->kind(), lost_->subject(), lost_->message());
+    if (planner_.done() || stop.stop_requested()) again_with_.reset();
     return finish(stop.stop_requested());
   }
 
@@ -132,18 +133,20 @@ class Drive {
   // Orders come in as long as it lives.
   class Steered {
    public:
-    Steered(Steering* steering, Inbox<Message>& inbox) : steering_(steering) {
+    Steered(Steering* steering, Inbox<Message>& inbox, const std::optional<Settings>& again_with)
+        : steering_(steering), again_with_(again_with) {
       if (steering_ != nullptr)
         steering_->connect([&inbox](Steering::Order order) { inbox.post(std::move(order)); });
     }
     ~Steered() {
-      if (steering_ != nullptr) steering_->disconnect();
+      if (steering_ != nullptr) steering_->disconnect(again_with_);
     }
     Steered(const Steered&) = delete;
     Steered& operator=(const Steered&) = delete;
 
    private:
     Steering* steering_;
+    const std::optional<Settings>& again_with_;
   };
 
   void add_workers(std::size_t count, OrderQueue& orders) {
@@ -180,7 +183,7 @@ class Drive {
 
   void loop() {
     std::vector<Message> messages;
-    while (!planner_.done() || !begun_) {
+    while ((!planner_.done() || !begun_) && !is_left()) {
       inbox_.take(messages, patience());
       for (const Message& message : messages) {
         if (std::holds_alternative<Used>(message)) continue;  // it says nothing of the stream of events
@@ -199,7 +202,7 @@ class Drive {
       }
       if (wake_ && *wake_ <= now()) apply(Tick{});
       look();
-      const bool shows = planner_.done() || is_time_to_show();
+      const bool shows = planner_.done() || is_left() || is_time_to_show();
       if (shows || !commands_.empty()) carry_on();
       if (shows) show();
     }
@@ -212,6 +215,7 @@ class Drive {
     apply(Collected{tail.of.trial});
   }
   void take(const Steering::Order& order) {
+    if (order.leave) again_with_ = planner_.settings();
     apply(order.adjust);
     order.answer(planner_.settings());
   }
@@ -240,6 +244,8 @@ class Drive {
       if (at != usage_.end() && at->second.attempt == due.mapped().attempt) look_orders_.push(due.mapped());
     }
   }
+
+  [[nodiscard]] bool is_left() const { return again_with_ && planner_.starts_in_flight() == 0; }
 
   // Never set back, whatever becomes of the clock on the wall.
   [[nodiscard]] Instant now() const {
@@ -360,7 +366,10 @@ class Drive {
   }
 
   Outcome finish(bool stopped) {
-    Outcome outcome{.last = snapshot(), .unsuccessful = std::move(unsuccessful_), .interrupted = stopped};
+    Outcome outcome{.last = snapshot(),
+                    .unsuccessful = std::move(unsuccessful_),
+                    .interrupted = stopped,
+                    .left = again_with_.has_value()};
     for (TrialIndex trial = 0; trial < run_.experiment.trials.size(); ++trial) {
       if (planner_.state(trial) == TrialState::running) outcome.running.push_back(trial);
     }
@@ -495,6 +504,7 @@ class Drive {
   std::vector<bool> was_started_ = std::vector<bool>(run_.experiment.trials.size());
   bool begun_ = false;
   bool interrupted_ = false;
+  std::optional<Settings> again_with_;  // as they were when it was asked to leave
   std::optional<Error> lost_;
   std::optional<Instant> wake_;
   Instant began_{};

@@ -4,6 +4,16 @@
 
 namespace combu {
 
+namespace {
+
+Adjust all_of(const Settings& settings) {
+  return {.parallel_max = settings.parallel_max,
+          .starts_in_flight_max = settings.starts_in_flight_max,
+          .paused = settings.paused};
+}
+
+}  // namespace
+
 bool Steering::post(const Adjust& adjust, Answer answer) {
   const std::scoped_lock lock(mutex_);
   if (is_over_) return false;
@@ -12,10 +22,15 @@ bool Steering::post(const Adjust& adjust, Answer answer) {
     return true;
   }
   settings_.take(adjust);
-  early_ = {.parallel_max = settings_.parallel_max,
-            .starts_in_flight_max = settings_.starts_in_flight_max,
-            .paused = settings_.paused};
+  early_ = all_of(settings_);
   answer(settings_);
+  return true;
+}
+
+bool Steering::leave() {
+  const std::scoped_lock lock(mutex_);
+  if (!take_) return false;
+  take_({.adjust = {.paused = true}, .answer = [](const Settings&) {}, .leave = true});
   return true;
 }
 
@@ -25,10 +40,13 @@ void Steering::connect(std::function<void(Order)> take) {
   take_({.adjust = early_, .answer = [](const Settings&) {}});
 }
 
-void Steering::disconnect() {
+void Steering::disconnect(std::optional<Settings> settings) {
   const std::scoped_lock lock(mutex_);
   take_ = nullptr;
-  is_over_ = true;
+  is_over_ = !settings;
+  if (!settings) return;
+  settings_ = *settings;
+  early_ = all_of(settings_);
 }
 
 }  // namespace combu

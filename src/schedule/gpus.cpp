@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <string_view>
+#include <utility>
 
 namespace combu::schedule {
 namespace {
@@ -24,14 +25,16 @@ bool is_meant(const GpuWish& wish, const Gpu& gpu) {
 }
 
 std::optional<std::vector<std::string>> choose(const GpuWish& wish, std::span<const Gpu> gpus,
-                                               const std::vector<std::string>& free) {
+                                               const std::vector<std::string>& free, const GpuWish& spared) {
   std::vector<const Gpu*> meant;
   for (const Gpu& gpu : gpus)
     if (is_meant(wish, gpu)) meant.push_back(&gpu);
   const std::size_t count = wish.all ? std::max<std::size_t>(meant.size(), 1) : wish.count;
   std::erase_if(meant, [&](const Gpu* gpu) { return std::ranges::find(free, gpu->id) == free.end(); });
   if (meant.size() < count) return std::nullopt;
-  std::ranges::stable_sort(meant, {}, [](const Gpu* gpu) { return gpu->memory; });
+  std::ranges::stable_sort(meant, {}, [&](const Gpu* gpu) {
+    return std::pair(!spared.empty() && is_meant(spared, *gpu), gpu->memory);
+  });
   std::vector<std::string> ids;
   for (std::size_t i = 0; i < count; ++i) ids.push_back(meant[i]->id);
   return ids;
@@ -44,12 +47,6 @@ std::string gpus_text(std::span<const Gpu> gpus) {
     texts.push_back(fmt::format("{}: {}, {}", gpu.id, gpu.kind.empty() ? "of unknown kind" : gpu.kind,
                                 gpu.memory.count > 0 ? to_string(gpu.memory) : "memory unknown"));
   return fmt::format("{} GPU{} ({})", gpus.size(), gpus.size() == 1 ? "" : "s", fmt::join(texts, "; "));
-}
-
-bool compete(const GpuWish& one, const GpuWish& other, std::span<const Gpu> gpus) {
-  if (one.empty() || other.empty()) return false;
-  return std::ranges::any_of(gpus,
-                             [&](const Gpu& gpu) { return is_meant(one, gpu) && is_meant(other, gpu); });
 }
 
 }  // namespace combu::schedule

@@ -15,14 +15,13 @@ namespace combu::schedule {
 [[nodiscard]] bool is_meant(const GpuWish& wish, const Gpu& gpu);
 
 // The ids of those that fulfil the wish out of `free`: the ones with the least memory, so that the larger are
-// left for who needs them; among equals the first of `gpus`. nullopt when there are not enough.
+// left for who needs them; among equals the first of `gpus`. Those that `spared` could do with come last.
+// nullopt when there are not enough.
 [[nodiscard]] std::optional<std::vector<std::string>> choose(const GpuWish& wish, std::span<const Gpu> gpus,
-                                                             const std::vector<std::string>& free);
+                                                             const std::vector<std::string>& free,
+                                                             const GpuWish& spared);
 
 // "2 GPUs (0: NVIDIA H100, 80 GiB; 1: of unknown kind and memory)", for a message.
 [[nodiscard]] std::string gpus_text(std::span<const Gpu> gpus);
-
-// Whether one could be given to either.
-[[nodiscard]] bool compete(const GpuWish& one, const GpuWish& other, std::span<const Gpu> gpus);
 
 }  // namespace combu::schedule

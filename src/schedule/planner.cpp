@@ -326,6 +326,7 @@ struct Planner::Impl {
   void lose_claim(TrialIndex trial, const Sighting& winner) {
     if (known[trial].state != TrialState::starting) return;
     Other& other = others[winner.id];
+    if (winner.phase == Phase::running) other.is_over = false;  // somebody has started it again by hand
     if (!other.is_over && other.holds.empty()) {
       hold(other, {.gpus = winner.slots.gpus});
       other.is_claim = true;
@@ -825,7 +826,7 @@ struct Planner::Impl {
 
   [[nodiscard]] bool fits(const Line& line, const Slots& slots) const {
     return line.slots.fit(slots) &&
-           (line.gpus.empty() || schedule::choose(line.gpus, options.gpus, slots.gpus));
+           (line.gpus.empty() || schedule::choose(line.gpus, options.gpus, slots.gpus, {}));
   }
 
   // Nobody takes slots before it is known what others hold.
@@ -836,10 +837,17 @@ struct Planner::Impl {
 
   // Whether `first`, which does not fit now, would wait longer after a start from `line`.
   [[nodiscard]] bool holds_up(const Line& line, const Line& first, Slots left) const {
+    const auto gpus = schedule::choose(line.gpus, options.gpus, left.gpus, first.gpus);
     left -= line.slots;
     const bool cpus = line.slots.cpus.nano > 0 && first.slots.cpus > left.cpus;
     const bool memory = line.slots.memory.count > 0 && first.slots.memory > left.memory;
-    return cpus || memory || schedule::compete(line.gpus, first.gpus, options.gpus);
+    if (cpus || memory || line.gpus.empty() || first.gpus.empty()) return cpus || memory;
+    left -= {.cpus = {}, .memory = {}, .gpus = gpus.value_or(std::vector<std::string>())};
+    const auto is_meant = [&](const Gpu& gpu) {
+      return schedule::is_meant(first.gpus, gpu) && gpus && std::ranges::find(*gpus, gpu.id) != gpus->end();
+    };
+    return std::ranges::any_of(options.gpus, is_meant) &&
+           !schedule::choose(first.gpus, options.gpus, left.gpus, {});
   }
 
   // The line whose head starts next; nullptr when none may.
@@ -853,11 +861,13 @@ struct Planner::Impl {
       return found;
     };
     Line* first = best([](const Line&) { return true; });
+    spared = {};
     if (first == nullptr || !options.capacity) return first;
     const Slots now_free = free();
     if (is_free(*first, now_free)) return first;
     const TrialIndex waiting = head_of(*first)->trial;
     if (std::exchange(overtaken, std::optional(waiting)) != waiting) overtakes = 0;
+    spared = first->gpus;
     const bool has_waited = overtakes == k_overtakes_max && fits(*first, free_in_time());
     Line* fitting = best([&](const Line& line) {
       return is_free(line, now_free) && !(has_waited && holds_up(line, *first, now_free));
@@ -875,7 +885,7 @@ struct Planner::Impl {
       const TrialIndex trial = line->places.top().trial;
       line->places.pop();
       if (!line->gpus.empty() && options.capacity)
-        held_gpus[trial] = *schedule::choose(line->gpus, options.gpus, free().gpus);
+        held_gpus[trial] = *schedule::choose(line->gpus, options.gpus, free().gpus, spared);
       move(trial, TrialState::starting);
       known[trial].in_flight = true;
       ++in_flight;
@@ -972,8 +982,9 @@ struct Planner::Impl {
   Slots held_by_services;
   Slots services_want;  // all of them together
   Slots held_by_others;
-  bool others_known = false;            // a listing has come
-  std::size_t alive = 0;                // attempts that are no services
+  bool others_known = false;  // a listing has come
+  std::size_t alive = 0;      // attempts that are no services
+  GpuWish spared;             // of the first that waits: others get these only where there are no other
   std::optional<TrialIndex> overtaken;  // the first that waits for slots, and how many have started before it
   std::size_t overtakes = 0;
   std::vector<TrialIndex> awaiting;  // of whom it is not known yet who stopped them
@@ -1058,10 +1069,40 @@ std::vector<Error> check_slots(const Experiment& experiment, const Slots& capaci
     errors.emplace_back(ErrorKind::invalid, trial.name,
                         fmt::format("wants {}, but the engine has {} to give", wanted, given));
   };
+  std::unordered_map<std::string_view, const Trial*> services;
+  for (const Trial& trial : experiment.trials)
+    if (trial.service && (!trial.slots.empty() || !trial.gpus.empty())) services.emplace(trial.name, &trial);
+  // What it needs to run beside it must fit, too.
+  const auto check_with_services = [&](const Trial& trial) {
+    Slots together = trial.slots;
+    std::size_t gpus_together = trial.gpus.count;
+    std::string names;
+    for (const Depend& depend : trial.depends) {
+      const auto service = services.find(depend.trial);
+      if (service == services.end()) continue;
+      together += service->second->slots;
+      gpus_together += service->second->gpus.count;
+      names += fmt::format("{}`{}`", names.empty() ? "" : ", ", depend.trial);
+    }
+    if (names.empty() || (together.fit(capacity) && gpus_together <= capacity.gpus.size())) return;
+    const auto text = [](const Slots& slots, const std::string& of_gpus) {
+      if (of_gpus.empty()) return to_string(slots);
+      return slots.empty() ? of_gpus : fmt::format("{} and {}", to_string(slots), of_gpus);
+    };
+    const bool of_gpus = gpus_together > 0;
+    const std::string wanted_gpus =
+        of_gpus ? fmt::format("{} GPU{}", gpus_together, gpus_together == 1 ? "" : "s") : "";
+    refuse(trial, fmt::format("{} together with {}, which it needs", text(together, wanted_gpus), names),
+           text({.cpus = capacity.cpus, .memory = capacity.memory, .gpus = {}},
+                of_gpus ? schedule::gpus_text(gpus) : ""));
+  };
   for (const Trial& trial : experiment.trials) {
     if (!trial.slots.fit(capacity)) refuse(trial, to_string(trial.slots), to_string(capacity));
-    if (trial.gpus.empty() || schedule::choose(trial.gpus, gpus, capacity.gpus)) continue;
-    refuse(trial, to_string(trial.gpus), schedule::gpus_text(gpus));
+    if (!trial.gpus.empty() && !schedule::choose(trial.gpus, gpus, capacity.gpus, {})) {
+      refuse(trial, to_string(trial.gpus), schedule::gpus_text(gpus));
+    } else if (trial.slots.fit(capacity)) {
+      check_with_services(trial);
+    }
   }
   return errors;
 }

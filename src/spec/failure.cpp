@@ -28,6 +28,15 @@ std::string_view to_string(Cause cause) {
   return k_causes.at(static_cast<std::size_t>(cause));
 }
 
+bool same(Trial one, Trial other) {
+  for (Trial* trial : {&one, &other}) {
+    trial->path.clear();
+    for (Depend& depend : trial->depends) depend.path.clear();
+    for (Volume& volume : trial->volumes) volume.path.clear();
+  }
+  return one == other;
+}
+
 std::string canary_shape(const Trial& trial) {
   std::string shape = trial.image;
   const auto add = [&](const std::optional<std::vector<std::string>>& words) {

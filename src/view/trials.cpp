@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <sstream>
 #include <utility>
 
 #include "combu/view.hpp"
@@ -26,6 +27,15 @@ std::string state_text(const TrialRow& row) {
 
 std::string moment(const std::optional<Instant>& at) {
   return at ? fmt::format("\"{}\"", rfc3339(*at)) : "null";
+}
+
+// An array of the texts between the commas.
+std::string gpus_text(const std::string& gpus) {
+  if (gpus.empty()) return "null";
+  std::string array;
+  std::istringstream ids(gpus);
+  for (std::string id; std::getline(ids, id, ',');) array += (array.empty() ? "" : ",") + json_string(id);
+  return "[" + array + "]";
 }
 
 std::string text_or_null(std::string_view text) {
@@ -71,7 +81,7 @@ void print_trials_json(std::ostream& out, const RunRow& run, std::span<const Tri
         json_string(entry.container),
         moment(row.created_at == Instant{} ? std::nullopt : std::optional(row.created_at)),
         moment(entry.ran_at), moment(entry.ended_at), time ? fmt::format("{:.6f}", time->count()) : "null",
-        text_or_null(entry.gpus), entry.usage ? std::to_string(entry.usage->memory.count) : "null",
+        gpus_text(entry.gpus), entry.usage ? std::to_string(entry.usage->memory.count) : "null",
         entry.usage ? fmt::format("{:.6f}", entry.usage->cpu.count()) : "null");
   }
   out.write(text.data(), static_cast<std::streamsize>(text.size()));

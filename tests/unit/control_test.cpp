@@ -133,6 +133,15 @@ class Stranger {
   int file_;
 };
 
+std::string error_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
 class ControlTest : public testing::Test {
  protected:
   ControlTest() {
@@ -141,9 +150,12 @@ class ControlTest : public testing::Test {
     progress_ = std::make_unique<SharedProgress>(std::move(shown), *server_);
   }
   void open() {
-    server_->open(path_, [this](const Adjust& adjust, Steering::Answer answer) {
-      return steering_.post(adjust, std::move(answer));
-    });
+    server_->open(
+        path_,
+        [this](const Adjust& adjust, Steering::Answer answer) {
+          return steering_.post(adjust, std::move(answer));
+        },
+        [this] { return steering_.leave(); });
   }
   void tell_started(std::size_t started) {
     Snapshot snapshot;
@@ -296,9 +308,37 @@ TEST_F(ControlTest, ANumberThatCannotBeIsNotAskedFor) {
   }
 }
 
+TEST_F(ControlTest, WhoTakesTheRunOverHasItUntilItsClientIsGone) {
+  open();
+  std::binary_semaphore asked{0};
+  steering_.connect([&](const Steering::Order& order) {
+    if (order.leave) asked.release();
+  });
+  std::atomic<bool> is_back{false};
+  std::jthread process([&] {
+    asked.acquire();
+    server_->hand_over({});
+    is_back = true;
+  });
+  {
+    ControlClient client(path_);
+    client.take_over({});
+    EXPECT_FALSE(is_back);
+    EXPECT_THAT(error_of([&] { ControlClient(path_).take_over({}); }), HasSubstr("somebody else"));
+    EXPECT_FALSE(is_back);
+  }
+  process.join();
+  EXPECT_TRUE(is_back);
+}
+
+TEST_F(ControlTest, ARunThatIsNotUnderWayCannotBeTakenOver) {
+  open();
+  EXPECT_THAT(error_of([&] { ControlClient(path_).take_over({}); }), HasSubstr("not under way"));
+}
+
 TEST_F(ControlTest, AChangeOfARunThatIsDrivenNoMoreIsRefused) {
   open();
-  steering_.disconnect();
+  steering_.disconnect(std::nullopt);
   try {
     (void)ControlClient(path_).adjust({.paused = true}, {});
     FAIL() << "no error";

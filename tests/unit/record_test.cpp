@@ -361,6 +361,28 @@ TEST_F(RecordTest, OneOfTheFirstVersionKeepsItsRuns) {
   EXPECT_THAT(record.runs({}, 1), testing::IsEmpty());
 }
 
+TEST_F(RecordTest, AnEditedFileAddsAndChangesTrials) {
+  Record record(folder.path());
+  RunEntry entry = entry_of(run);
+  entry.evaluated = "[1]";
+  record.begin(entry, run.experiment);
+  Experiment edited = experiment({"one", "two", "three", "four"});
+  edited.trials[1].image = "new";
+  record.revise(run.id, {.source = "text", .evaluated = "[2]", .digests = {}, .taken = {1}}, edited);
+  const RunEntry read = record.run(run.id);
+  EXPECT_EQ(read.evaluated, "[2]");
+  EXPECT_EQ(read.source, "text");
+  EXPECT_THAT(read.earlier, testing::ElementsAre("[1]"));
+  const std::vector<TrialEntry> trials = record.trials(run.id);
+  ASSERT_EQ(trials.size(), 4U);
+  EXPECT_EQ(trials[0].revision, 1);
+  EXPECT_EQ(trials[1].revision, 2);
+  EXPECT_EQ(trials[1].image, "new");
+  EXPECT_EQ(trials[3].name, "four");
+  EXPECT_EQ(trials[3].revision, 2);
+  EXPECT_EQ(trials[3].state, TrialState::waiting);
+}
+
 TEST_F(RecordTest, AnAttemptHasItsGpusAndWhatItWasSeenToUse) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);

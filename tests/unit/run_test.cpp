@@ -163,6 +163,33 @@ TEST_F(DriveTest, TellsWhatAnAttemptWasSeenToUse) {
   EXPECT_GT(over(0).usage->memory.count, 0);
 }
 
+TEST_F(DriveTest, LeavesWhenItIsAskedToAndIsDrivenAgainAsItWas) {
+  combu::Run run = test::run("a b c d");
+  for (Trial& trial : run.experiment.trials) trial.cmd = {"sleep", "100000"};
+  Steering steering({.starts_in_flight_max = 1});
+  engine_.on_start = [&](const Trial& trial) {
+    if (trial.name == "b") (void)steering.leave();
+  };
+  const Plan plan = test::plan(run.experiment);
+  const Outcome outcome =
+      combu::drive(engine_, run, plan, {.starts_in_flight_max = 1}, recorder_, real_clock(), {}, &steering);
+  EXPECT_TRUE(outcome.left);
+  EXPECT_FALSE(outcome.interrupted);
+  EXPECT_EQ(outcome.running.size(), 2U);
+  engine_.on_start = {};
+  PlannerOptions again{.starts_in_flight_max = 1};
+  again.past.resize(4);
+  for (TrialIndex trial : outcome.running) {
+    again.past[trial].state = TrialState::running;
+    again.past[trial].was_started = true;
+  }
+  const Outcome second = combu::drive(engine_, run, plan, again, recorder_, real_clock(), {}, &steering);
+  EXPECT_FALSE(second.left);
+  EXPECT_FALSE(second.last.settings.paused);
+  EXPECT_EQ(second.running.size(), 4U);
+  EXPECT_EQ(simulated_->list({.run = run.id}, Look::closely, {}).size(), 4U);
+}
+
 TEST_F(DriveTest, SurvivesAnEngineThatDiesBetweenTwoStarts) {
   std::string text;
   for (int i = 0; i < 40; ++i) text += " t" + std::to_string(i);

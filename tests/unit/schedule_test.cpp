@@ -683,19 +683,57 @@ TEST(Gpus, WhoWaitsForOneHoldsUpOnlyWhoWouldTakeIt) {
               fmt::format("start s{1} | s{0} running, s{0} succeeded, s{1} starting", i, i + 1));
 }
 
+// Others get what the one that waits could do with only where there is nothing else.
+TEST(Gpus, WhoWaitsForOneDeviceDoesNotHoldUpThoseThatTakeOthers) {
+  Experiment experiment = wanting({1, 1});
+  experiment.trials[0].gpus.ids = {"2"};
+  experiment.trials[1].gpus.ids = {"2"};
+  for (std::size_t i = 0; i < 2 * Planner::k_overtakes_max; ++i) {
+    Trial trial;
+    trial.name = fmt::format("s{}", i);
+    trial.gpus.count = 1;
+    experiment.trials.push_back(trial);
+  }
+  Planned it(experiment, with_gpus());
+  EXPECT_EQ(it.begin(), "start a, start s0, start s1 | a starting, s0 starting, s1 starting");
+  for (std::size_t i = 0; i + 2 < 2 * Planner::k_overtakes_max; ++i)
+    ASSERT_EQ(it.ended(fmt::format("s{}", i), 0),
+              fmt::format("start s{1} | s{0} running, s{0} succeeded, s{1} starting", i, i + 2));
+}
+
+TEST(Gpus, WhatHasBeenStartedAgainByHandHoldsItsOwn) {
+  Planned it(wanting({3}), with_gpus());
+  (void)it.seen(holder_of("x", {"0"}, Phase::ended));
+  EXPECT_EQ(it.begin(), "start a | a starting");
+  EXPECT_EQ(it.lost_to("a", holder_of("x", {"0"}, Phase::running)), " | a ready");
+  EXPECT_EQ(it.pass(9), " | ");
+}
+
+TEST(Gpus, WhatCannotRunBesideItsServiceIsToldBefore) {
+  Experiment experiment = wanting({2, 2, 1});
+  experiment.trials[0].service = true;
+  experiment.trials[1].depends.push_back({.trial = "a"});
+  experiment.trials[2].depends.push_back({.trial = "a"});
+  const PlannerOptions options = with_gpus();
+  const auto errors = check_slots(experiment, *options.capacity, options.gpus);
+  ASSERT_EQ(errors.size(), 1U);
+  EXPECT_THAT(errors[0].what(),
+              testing::StartsWith("b: wants 4 GPUs together with `a`, which it needs, but"));
+}
+
 TEST(Gpus, TheLeastThatWillDoIsChosen) {
   const std::vector<Gpu> gpus = three_gpus();
   const std::vector<std::string> all{"0", "1", "2"};
   using Ids = std::optional<std::vector<std::string>>;
-  EXPECT_EQ(schedule::choose({.count = 1}, gpus, {"2", "1"}), Ids({"1"}));
-  EXPECT_EQ(schedule::choose({.count = 1, .memory = parse_bytes("20g")}, gpus, all), Ids({"2"}));
-  EXPECT_EQ(schedule::choose({.count = 1, .kind = "h100"}, gpus, all), Ids({"2"}));
-  EXPECT_EQ(schedule::choose({.count = 2, .kind = "h100"}, gpus, all), std::nullopt);
-  EXPECT_EQ(schedule::choose({.count = 1, .ids = {"GPU-b"}}, gpus, all), Ids({"1"}));
-  EXPECT_EQ(schedule::choose({.count = 1, .ids = {"GPU-b"}}, gpus, {"0", "2"}), std::nullopt);
-  EXPECT_EQ(schedule::choose({.all = true, .kind = "t4"}, gpus, all), Ids({"0", "1"}));
-  EXPECT_EQ(schedule::choose({.all = true}, gpus, {"0", "1"}), std::nullopt) << "all, or none";
-  EXPECT_EQ(schedule::choose({.all = true}, {}, {}), std::nullopt);
+  EXPECT_EQ(schedule::choose({.count = 1}, gpus, {"2", "1"}, {}), Ids({"1"}));
+  EXPECT_EQ(schedule::choose({.count = 1, .memory = parse_bytes("20g")}, gpus, all, {}), Ids({"2"}));
+  EXPECT_EQ(schedule::choose({.count = 1, .kind = "h100"}, gpus, all, {}), Ids({"2"}));
+  EXPECT_EQ(schedule::choose({.count = 2, .kind = "h100"}, gpus, all, {}), std::nullopt);
+  EXPECT_EQ(schedule::choose({.count = 1, .ids = {"GPU-b"}}, gpus, all, {}), Ids({"1"}));
+  EXPECT_EQ(schedule::choose({.count = 1, .ids = {"GPU-b"}}, gpus, {"0", "2"}, {}), std::nullopt);
+  EXPECT_EQ(schedule::choose({.all = true, .kind = "t4"}, gpus, all, {}), Ids({"0", "1"}));
+  EXPECT_EQ(schedule::choose({.all = true}, gpus, {"0", "1"}, {}), std::nullopt) << "all, or none";
+  EXPECT_EQ(schedule::choose({.all = true}, {}, {}, {}), std::nullopt);
 }
 
 TEST(Gpus, WhatNoHostHasIsToldBefore) {

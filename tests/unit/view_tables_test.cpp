@@ -189,7 +189,7 @@ TEST(PrintTrialsJson, is_one_object_a_line) {
               "created_at":"2026-01-31T12:00:00.000Z",
               "ran_at":"2026-01-31T12:00:00.000Z",
               "ended_at":"2026-01-31T12:00:03.000Z","seconds":3.0,
-              "gpus":"0,1","memory_peak":1048576,"cpu_seconds":1.5})json"));
+              "gpus":["0","1"],"memory_peak":1048576,"cpu_seconds":1.5})json"));
 }
 
 TEST(PrintRunsJson, is_one_object_a_line) {

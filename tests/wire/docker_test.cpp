@@ -14,9 +14,11 @@ namespace combu::wire {
 namespace {
 
 using nlohmann::json;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 const std::string k_id = "0123456789abcdef";
 
@@ -422,6 +424,44 @@ TEST(Start, ConnectsFurtherNetworksOneByOneOnAnOldEngine) {
     const json body = json::parse(daemon.asked()[1].body);
     EXPECT_EQ(body.at("/NetworkingConfig/EndpointsConfig"_json_pointer).size(), version == "1.41" ? 1U : 2U);
   }
+}
+
+// An engine on which the attempt is created, and lists it; what becomes of its start is `started`.
+ScriptedDaemon::Handler with_a_gpu(const Reply& started) {
+  return after_ping([started](const Asked& asked) {
+    if (asked.target.find("/create") != std::string::npos) return whole(201, json{{"Id", k_id}}.dump());
+    if (asked.target.find("/containers/json") != std::string::npos) {
+      json labels = example_labels();
+      labels["combu.gpus"] = "0";
+      const json own = {{"Id", k_id},          {"Names", {"/a"}}, {"Image", "img"},  {"State", "created"},
+                        {"Status", "Created"}, {"Created", 1},    {"Labels", labels}};
+      return whole(200, json::array({own}).dump());
+    }
+    return asked.target.ends_with("/start") ? started : bare(204);
+  });
+}
+
+std::optional<Error> start_with_a_gpu(const ScriptedDaemon& daemon) {
+  combu::Run run = example_run();
+  run.experiment.trials[0].slots.gpus = {"0"};
+  return error_of([&] { open_at(daemon.address())->start(run, run.experiment.trials[0], 1, {}); });
+}
+
+TEST(Start, AClaimWhoseStartMayHaveBeenCarriedOutStays) {
+  ScriptedDaemon daemon(with_a_gpu(hang_up()));
+  const auto error = start_with_a_gpu(daemon);
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->kind(), ErrorKind::unavailable);
+  EXPECT_THAT(daemon.lines(), Not(Contains(HasSubstr("DELETE"))));
+}
+
+TEST(Start, AClaimWhoseStartIsRefusedIsLetGoAndNeverByForce) {
+  ScriptedDaemon daemon(with_a_gpu(whole(500, message("no such device"))));
+  const auto error = start_with_a_gpu(daemon);
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->kind(), ErrorKind::refused);
+  EXPECT_THAT(daemon.lines().back(), HasSubstr("DELETE"));
+  EXPECT_THAT(daemon.lines(), Not(Contains(HasSubstr("force"))));
 }
 
 // ---- watch
