@@ -67,6 +67,8 @@ struct TrialEntry {
   std::string gpus;            // "0,1": those that it had; empty: none
   std::optional<Usage> usage;  // as last seen before it ended; nullopt: nobody has looked
 };
+// `state`: without image, digest, params, container, GPUs and usage, which a list of states does not show.
+enum class Detail { state, all };
 using TrialCounts = std::array<std::size_t, k_trial_state_count>;  // by TrialState
 
 // A change of a trial's state: those of TrialState, "healthy", and "ended" of an attempt.
@@ -154,6 +156,10 @@ class Record {
   [[nodiscard]] RunEntry run(const RunId& id);
   // In the experiment's order; the one of this name when `trial` is not empty.
   [[nodiscard]] std::vector<TrialEntry> trials(const RunId& run, const std::string& trial = {});
+  // The same, each written where `next` says, as of a TrialEntry{}.
+  void trials(const RunId& run, const std::string& trial, Detail detail,
+              const std::function<TrialEntry&()>& next);
+  [[nodiscard]] std::size_t trial_count(const RunId& run);
   [[nodiscard]] TrialCounts counts(const RunId& run);
   // In the experiment's order; of one trial when `trial` is not empty.
   [[nodiscard]] std::vector<AttemptEntry> attempts(const RunId& run, const std::string& trial);

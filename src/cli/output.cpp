@@ -38,4 +38,21 @@ bool put_err(std::string_view data) {
   return put(stderr, data, "standard error");
 }
 
+OutStream::OutStream() : std::ostream(nullptr) {
+  rdbuf(&buffer_);
+  exceptions(std::ios::badbit);  // what put_out() throws is thrown on
+}
+
+OutStream::Buffer::int_type OutStream::Buffer::overflow(int_type letter) {
+  sync();
+  if (letter != traits_type::eof()) sputc(traits_type::to_char_type(letter));
+  return traits_type::not_eof(letter);
+}
+
+int OutStream::Buffer::sync() {
+  if (is_read_) is_read_ = put_out({pbase(), pptr()});
+  clear();
+  return 0;
+}
+
 }  // namespace combu

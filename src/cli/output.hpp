@@ -1,5 +1,8 @@
 #pragma once
 
+#include <array>
+#include <ostream>
+#include <streambuf>
 #include <string_view>
 
 namespace combu {
@@ -13,5 +16,27 @@ void hold_standard_files();
 [[nodiscard]] bool put_out(std::string_view data);
 // The same to standard error.
 [[nodiscard]] bool put_err(std::string_view data);
+
+// Standard output as a stream, for what is too much to be kept until all of it is there: it goes on by
+// put_out(), in pieces, the last one at flush(). What is written after its reader has gone is dropped.
+class OutStream : public std::ostream {
+ public:
+  OutStream();
+
+ private:
+  class Buffer : public std::streambuf {
+   public:
+    Buffer() { clear(); }
+
+   private:
+    int_type overflow(int_type letter) override;
+    int sync() override;
+    void clear() { setp(piece_.data(), piece_.data() + piece_.size()); }
+
+    std::array<char, 64 * 1024> piece_;
+    bool is_read_ = true;
+  };
+  Buffer buffer_;
+};
 
 }  // namespace combu

@@ -110,14 +110,12 @@ void merge(std::vector<TrialRow>& rows, const std::vector<Sighting>& listed, boo
   }
 }
 
-std::vector<TrialRow> rows_of(std::vector<TrialEntry> entries) {
+std::vector<TrialRow> rows_of(Record& record, const RunId& run, const std::string& single, Detail detail) {
   std::vector<TrialRow> rows;
-  rows.reserve(entries.size());
-  for (TrialEntry& entry : entries) {
-    const bool healthy = entry.healthy && entry.state == TrialState::running;
-    rows.push_back(
-        {.entry = std::move(entry), .health = healthy ? Health::healthy : Health::none, .created_at = {}});
-  }
+  rows.reserve(single.empty() ? record.trial_count(run) : 1);
+  record.trials(run, single, detail, [&]() -> TrialEntry& { return rows.emplace_back().entry; });
+  for (TrialRow& row : rows)
+    if (row.entry.healthy && row.entry.state == TrialState::running) row.health = Health::healthy;
   return rows;
 }
 
@@ -274,7 +272,8 @@ int ps_trials(Session& session, Record& record, RunRow run, const PsOptions& opt
   const Choice choice(options);
   const std::string single = choice.single();
   const bool attended = process_at_work(run.entry.id, caller_for({})).has_value();
-  std::vector<TrialRow> rows = rows_of(record.trials(run.entry.id, single));
+  const Detail detail = options.json || !options.where.empty() ? Detail::all : Detail::state;
+  std::vector<TrialRow> rows = rows_of(record, run.entry.id, single, detail);
   std::vector<Sighting> others;
   const bool by_run = !options.selection.run.empty();
   Selector selector{.experiment = run.entry.experiment};
@@ -295,13 +294,13 @@ int ps_trials(Session& session, Record& record, RunRow run, const PsOptions& opt
   if (rows.empty() && others.empty() && !options.selection.trials.empty())
     throw Error(ErrorKind::not_found, options.selection.trials.front(),
                 fmt::format("is no trial of run {}", run.entry.id.text()));
-  std::ostringstream text;
-  (options.json ? print_trials_json : print_trials)(text, run, rows, real_clock().now());
+  OutStream out;
+  (options.json ? print_trials_json : print_trials)(out, run, rows, real_clock().now());
   if (!others.empty()) {
-    if (!options.json) text << "\nnot on record:\n";
-    print(others, options.json, text);
+    if (!options.json) out << "\nnot on record:\n";
+    print(others, options.json, out);
   }
-  (void)put_out(text.view());
+  out.flush();
   return 0;
 }
 
@@ -328,7 +327,7 @@ RunRow row_of(Session& session, Record& record, const RunEntry& entry,
   if (attended || entry.ended_at || !listed || entry.address != session.engine_address()) {
     row.counts = record.counts(entry.id);
   } else {
-    std::vector<TrialRow> rows = rows_of(record.trials(entry.id));
+    std::vector<TrialRow> rows = rows_of(record, entry.id, {}, Detail::state);
     ask_engine(session, row, rows, *listed, {}, attended);
     row.counts = counts_of(rows);
   }

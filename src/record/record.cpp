@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sqlite3.h>
 
 #include <algorithm>
 #include <chrono>
@@ -54,23 +55,73 @@ std::optional<Instant> instant_in(const SQLite::Column& column) {
   return column.isNull() ? std::nullopt : std::optional(instant_of(column.getInt64()));
 }
 
+// A query of many rows, straight from SQLite's own functions: SQLiteCpp's columns each count who holds the
+// statement, which shows where there are 100,000 trials. Texts are valid until the next step.
+class Rows {
+ public:
+  Rows(SQLite::Database& database, const std::string& sql) : database_(database.getHandle()) {
+    check(sqlite3_prepare_v2(database_, sql.c_str(), -1, &statement_, nullptr), SQLITE_OK);
+  }
+  ~Rows() { sqlite3_finalize(statement_); }
+  Rows(const Rows&) = delete;
+  Rows& operator=(const Rows&) = delete;
+
+  void bind(int place, std::int64_t value) { check(sqlite3_bind_int64(statement_, place, value), SQLITE_OK); }
+  // False: there are no more.
+  bool step() {
+    const int result = sqlite3_step(statement_);
+    if (result != SQLITE_ROW) check(result, SQLITE_DONE);
+    return result == SQLITE_ROW;
+  }
+  [[nodiscard]] bool is_null(int column) const {
+    return sqlite3_column_type(statement_, column) == SQLITE_NULL;
+  }
+  [[nodiscard]] std::int64_t number(int column) const { return sqlite3_column_int64(statement_, column); }
+  [[nodiscard]] std::optional<std::int64_t> number_if_any(int column) const {
+    return is_null(column) ? std::nullopt : std::optional(number(column));
+  }
+  // Empty: it may be NULL, too.
+  [[nodiscard]] std::string_view text(int column) const {
+    const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
+    return text == nullptr
+               ? std::string_view()
+               : std::string_view(text, static_cast<std::size_t>(sqlite3_column_bytes(statement_, column)));
+  }
+
+ private:
+  void check(int result, int expected) const {
+    if (result != expected) throw SQLite::Exception(database_, result);
+  }
+
+  sqlite3* database_;
+  sqlite3_stmt* statement_ = nullptr;
+};
+
+std::optional<Instant> instant_in(const Rows& row, int column) {
+  const auto number = row.number_if_any(column);
+  return number ? std::optional(instant_of(*number)) : std::nullopt;
+}
+
 // As `states` has it, from an attempt's row.
-void take_attempt(TrialEntry& entry, SQLite::Statement& row) {
-  entry.attempt = row.getColumn(1).getInt();
-  entry.container = row.getColumn(2).getText("");
-  entry.healthy = !row.getColumn(3).isNull();
-  entry.ran_at = instant_in(row.getColumn(4));
-  entry.ended_at = instant_in(row.getColumn(5));
-  entry.exit_code = number_in(row.getColumn(6));
-  entry.cause = cause_of(row.getColumn(7));
-  entry.reason = row.getColumn(8).getText("");
-  entry.gpus = row.getColumn(9).getText("");
-  entry.usage.reset();
-  if (const auto cpu = seconds_in(row.getColumn(11)))
-    entry.usage = Usage{.memory = Bytes{row.getColumn(10).getInt64()}, .cpu = *cpu};
+void take_attempt(TrialEntry& entry, const Rows& row) {
+  entry.attempt = static_cast<int>(row.number(1));
+  entry.healthy = !row.is_null(2);
+  entry.ran_at = instant_in(row, 3);
+  entry.ended_at = instant_in(row, 4);
+  entry.exit_code = row.number_if_any(5);
+  entry.cause = row.is_null(6) ? Cause::none : value_of<Cause>(row.text(6), k_cause_count);
+  entry.reason = row.text(7);
   entry.state = entry.ended_at ? TrialState::retrying
                 : entry.ran_at ? TrialState::running
                                : TrialState::starting;
+}
+
+void take_details(TrialEntry& entry, const Rows& row) {
+  entry.container = row.text(8);
+  entry.gpus = row.text(9);
+  entry.usage.reset();
+  if (const auto cpu = row.number_if_any(11))
+    entry.usage = Usage{.memory = Bytes{row.number(10)}, .cpu = microseconds(*cpu)};
 }
 
 std::optional<std::string> digest_of(const Digests& digests, const Trial& trial) {
@@ -439,46 +490,57 @@ RunEntry Record::run(const RunId& id) {
 }
 
 std::vector<TrialEntry> Record::trials(const RunId& run, const std::string& trial) {
-  return record::guarded(impl_->path, [&] {
+  std::vector<TrialEntry> entries;
+  if (trial.empty()) entries.reserve(trial_count(run));
+  trials(run, trial, Detail::all, [&]() -> TrialEntry& { return entries.emplace_back(); });
+  return entries;
+}
+
+void Record::trials(const RunId& run, const std::string& trial, Detail detail,
+                    const std::function<TrialEntry&()>& next) {
+  record::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
-    std::vector<TrialEntry> entries;
     std::optional<std::int64_t> only;
-    if (!trial.empty() && !(only = impl_->number_of_trial(number, trial))) return entries;
+    if (!trial.empty() && !(only = impl_->number_of_trial(number, trial))) return;
     const std::string chosen = only ? " WHERE run = ?1 AND trial = ?2" : " WHERE run = ?1";
-    SQLite::Statement trials(impl_->database,
-                             "SELECT trial, name, image, digest, params, over, first_attempt, reason, "
-                             "revision FROM trials" +
-                                 chosen + " ORDER BY trial");
+    const bool all = detail == Detail::all;
+    const std::string trial_details = all ? ", image, digest, params, revision" : "";
+    const std::string attempt_details = all ? ", container, gpus, memory_peak, cpu_time" : "";
+    Rows trials(impl_->database, "SELECT trial, name, over, first_attempt, reason" + trial_details +
+                                     " FROM trials" + chosen + " ORDER BY trial");
     // Beside the other in the same order: a join looks for each trial anew, which takes twice as long.
-    SQLite::Statement attempts(impl_->database,
-                               "SELECT trial, attempt, container, healthy_at, ran_at, ended_at, exit_code, "
-                               "cause, reason, gpus, memory_peak, cpu_time FROM attempts" +
-                                   chosen + " ORDER BY trial, attempt");
-    for (SQLite::Statement* query : {&trials, &attempts}) {
+    Rows attempts(impl_->database,
+                  "SELECT trial, attempt, healthy_at, ran_at, ended_at, exit_code, cause, reason" +
+                      attempt_details + " FROM attempts" + chosen + " ORDER BY trial, attempt");
+    for (Rows* query : {&trials, &attempts}) {
       query->bind(1, number);
       if (only) query->bind(2, *only);
     }
-    if (!only) entries.reserve(impl_->count_of_trials(number));
-    bool has_attempt = attempts.executeStep();
-    while (trials.executeStep()) {
-      const std::int64_t index = trials.getColumn(0).getInt64();
-      TrialEntry& entry = entries.emplace_back();
-      entry.name = trials.getColumn(1).getText();
-      entry.image = trials.getColumn(2).getText();
-      entry.digest = trials.getColumn(3).getText("");
-      entry.params = trials.getColumn(4).getText();
-      entry.attempt = trials.getColumn(6).getInt();
-      const int first_attempt = entry.attempt;
-      for (; has_attempt && attempts.getColumn(0).getInt64() == index; has_attempt = attempts.executeStep())
-        if (attempts.getColumn(1).getInt() >= first_attempt) take_attempt(entry, attempts);
-      const SQLite::Column over = trials.getColumn(5);
-      if (!over.isNull()) entry.state = state_of(over);
-      const SQLite::Column reason = trials.getColumn(7);
-      if (!reason.isNull()) entry.reason = reason.getText();
-      entry.revision = trials.getColumn(8).getInt();
+    bool has_attempt = attempts.step();
+    while (trials.step()) {
+      const std::int64_t index = trials.number(0);
+      TrialEntry& entry = next();
+      entry.name = trials.text(1);
+      const auto first_attempt = trials.number(3);
+      entry.attempt = static_cast<int>(first_attempt);
+      for (; has_attempt && attempts.number(0) == index; has_attempt = attempts.step()) {
+        if (attempts.number(1) < first_attempt) continue;
+        take_attempt(entry, attempts);
+        if (all) take_details(entry, attempts);
+      }
+      if (!trials.is_null(2)) entry.state = value_of<TrialState>(trials.text(2), k_trial_state_count);
+      if (!trials.is_null(4)) entry.reason = trials.text(4);
+      if (!all) continue;
+      entry.image = trials.text(5);
+      entry.digest = trials.text(6);
+      entry.params = trials.text(7);
+      entry.revision = static_cast<int>(trials.number(8));
     }
-    return entries;
   });
+}
+
+std::size_t Record::trial_count(const RunId& run) {
+  return record::guarded(impl_->path, [&] { return impl_->count_of_trials(impl_->number_of_run(run)); });
 }
 
 TrialCounts Record::counts(const RunId& run) {

@@ -192,6 +192,7 @@ Sighting World::start(const Run& run, const Trial& trial, int attempt, Instant n
 }
 
 const World::Container* World::holder_of(const std::vector<std::string>& gpus) const {
+  if (gpus.empty()) return nullptr;  // most want none, and there may be 100,000 containers
   for (const auto& [name, container] : containers_) {
     if (container.seen.phase != Phase::running) continue;
     for (const std::string& held : container.seen.slots.gpus)

@@ -1,8 +1,6 @@
 #include <fmt/format.h>
 
-#include <array>
 #include <numeric>
-#include <utility>
 
 #include "combu/view.hpp"
 #include "view/json_text.hpp"
@@ -21,15 +19,14 @@ std::string counts_text(const TrialCounts& counts) {
 }
 
 void print_runs(std::ostream& out, std::span<const RunRow> runs) {
-  std::vector<std::array<std::string, 7>> rows{
-      {"RUN", "EXPERIMENT", "BEGAN", "ENDED", "STATE", "TRIALS", "ENGINE"}};
+  Table<7> table({"RUN", "EXPERIMENT", "BEGAN", "ENDED", "STATE", "TRIALS", "ENGINE"});
   for (const RunRow& run : runs) {
     const RunEntry& entry = run.entry;
-    rows.push_back({entry.id.text(), entry.experiment, local_time(entry.began_at),
-                    entry.ended_at ? local_time(*entry.ended_at) : "-", run.state, counts_text(run.counts),
-                    entry.address});
+    table.add({entry.id.text(), entry.experiment, local_time(entry.began_at),
+               entry.ended_at ? local_time(*entry.ended_at) : "-", run.state, counts_text(run.counts),
+               entry.address});
   }
-  print_table(out, std::move(rows));
+  table.print(out);
 }
 
 void print_runs_json(std::ostream& out, std::span<const RunRow> runs) {

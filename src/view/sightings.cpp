@@ -1,9 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "combu/view.hpp"
 #include "view/json_text.hpp"
@@ -12,8 +10,6 @@
 
 namespace combu {
 namespace {
-
-using Row = std::array<std::string, 5>;
 
 std::string state_text(const Sighting& sighting) {
   std::string text(to_string(sighting.phase));
@@ -40,11 +36,11 @@ std::vector<const Sighting*> sorted(std::span<const Sighting> sightings) {
 }  // namespace
 
 void print_sightings(std::ostream& out, std::span<const Sighting> sightings) {
-  std::vector<Row> rows{{"EXPERIMENT", "RUN", "TRIAL", "STATE", "IMAGE"}};
+  Table<5> table({"EXPERIMENT", "RUN", "TRIAL", "STATE", "IMAGE"});
   for (const Sighting* sighting : sorted(sightings))
-    rows.push_back({sighting->experiment, sighting->key.run.text(), sighting->key.trial,
-                    state_text(*sighting), sighting->image});
-  print_table(out, std::move(rows));
+    table.add({sighting->experiment, sighting->key.run.text(), sighting->key.trial, state_text(*sighting),
+               sighting->image});
+  table.print(out);
 }
 
 void print_sightings_json(std::ostream& out, std::span<const Sighting> sightings) {

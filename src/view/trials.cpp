@@ -1,10 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 #include <sstream>
-#include <utility>
 
 #include "combu/view.hpp"
 #include "view/json_text.hpp"
@@ -48,14 +46,14 @@ void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow
   out << fmt::format("run {} of {}", run.entry.id.text(), clean_line(run.entry.experiment));
   if (!run.state.empty()) out << fmt::format(", {}: {}", run.state, counts_text(run.counts));
   out << '\n';
-  std::vector<std::array<std::string, 5>> rows{{"TRIAL", "STATE", "ATTEMPT", "RAN", "REASON"}};
-  rows.reserve(trials.size() + 1);
+  Table<5> table({"TRIAL", "STATE", "ATTEMPT", "RAN", "REASON"});
+  table.reserve(trials.size());
   for (const TrialRow& row : trials) {
     const std::optional<Seconds> time = ran(row.entry, now);
-    rows.push_back({row.entry.name, state_text(row), std::to_string(row.entry.attempt),
-                    time ? to_string(*time) : "-", row.entry.reason});
+    table.add({row.entry.name, state_text(row), std::to_string(row.entry.attempt),
+               time ? to_string(*time) : "-", row.entry.reason});
   }
-  print_table(out, std::move(rows));
+  table.print(out);
 }
 
 // By hand: there may be 100,000, and params are JSON already.
@@ -64,6 +62,7 @@ void print_trials_json(std::ostream& out, const RunRow& run, std::span<const Tri
                                      json_string(run.entry.experiment), json_string(run.entry.id.text()));
   fmt::memory_buffer text;
   for (const TrialRow& row : trials) {
+    text.clear();
     const TrialEntry& entry = row.entry;
     const std::optional<Seconds> time = ran(entry, now);
     fmt::format_to(std::back_inserter(text),
@@ -83,8 +82,8 @@ void print_trials_json(std::ostream& out, const RunRow& run, std::span<const Tri
         moment(entry.ran_at), moment(entry.ended_at), time ? fmt::format("{:.6f}", time->count()) : "null",
         gpus_text(entry.gpus), entry.usage ? std::to_string(entry.usage->memory.count) : "null",
         entry.usage ? fmt::format("{:.6f}", entry.usage->cpu.count()) : "null");
+    out.write(text.data(), static_cast<std::streamsize>(text.size()));
   }
-  out.write(text.data(), static_cast<std::streamsize>(text.size()));
 }
 
 }  // namespace combu
