@@ -7,7 +7,6 @@
 #include <compare>
 #include <cstdio>
 #include <memory>
-#include <ranges>
 #include <string>
 #include <tuple>
 #include <vector>

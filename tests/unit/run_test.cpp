@@ -10,6 +10,7 @@
 #include <csignal>
 #include <map>
 #include <thread>
+#include <utility>
 
 #include "combu/simulated.hpp"
 #include "experiments.hpp"
@@ -141,15 +142,16 @@ TEST_F(DriveTest, KeepsStartsInFlightWithinTheBound) {
   EXPECT_GE(engine_.most_under_way, 2);
 }
 
-// What uses how much is asked for a second after it runs: this one runs until it has been asked for.
+// What it uses is asked for a second after it runs, and again: then it is stopped.
 TEST_F(DriveTest, TellsWhatAnAttemptWasSeenToUse) {
   combu::Run run = test::run("long short");
   run.experiment.trials[0].cmd = {"sleep", "1000000"};
   Gauge asked(*simulated_);
+  bool was_asked = false;
   asked.on_usage = [&](const std::string& id) {
-    const auto usage = simulated_->usage(id, {});
-    simulated_->stop({.run = run.id, .trial = "long", .attempt = 1}, std::nullopt, {});
-    return usage;
+    if (std::exchange(was_asked, true))
+      simulated_->stop({.run = run.id, .trial = "long", .attempt = 1}, std::nullopt, {});
+    return simulated_->usage(id, {});
   };
   const Plan plan = test::plan(run.experiment);
   (void)combu::drive(asked, run, plan, {.until = Until::ended}, recorder_, real_clock(), {});
