@@ -33,7 +33,7 @@ class OutStream : public std::ostream {
     int sync() override;
     void clear() { setp(piece_.data(), piece_.data() + piece_.size()); }
 
-    std::array<char, 64 * 1024> piece_;
+    std::array<char, std::size_t{64} << 10U> piece_;
     bool is_read_ = true;
   };
   Buffer buffer_;

@@ -120,7 +120,7 @@ std::string holder_text(const std::string& name, const std::string& image, const
 DockerEngine::DockerEngine(const DockerPlace& place, DockerOptions options)
     : connections_(place.address, options),
       config_folder_(place.config_folder),
-      configured_gpus_(options.gpus) {}
+      configured_gpus_(std::move(options.gpus)) {}
 
 Facts DockerEngine::facts(std::stop_token stop) {
   const SystemFacts system = get_system(connections_, stop);

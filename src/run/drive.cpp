@@ -68,7 +68,7 @@ class OrderQueue {
   void push(Order order) {
     {
       const std::scoped_lock lock(mutex_);
-      orders_.push_back(order);
+      orders_.push_back(std::move(order));
     }
     filled_.notify_one();
   }
@@ -77,7 +77,7 @@ class OrderQueue {
   std::optional<Order> pop(const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
     if (!filled_.wait(lock, stop, [this] { return !orders_.empty(); })) return std::nullopt;
-    const Order order = orders_.front();
+    Order order = std::move(orders_.front());
     orders_.pop_front();
     return order;
   }
