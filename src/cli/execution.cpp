@@ -257,14 +257,13 @@ void interrupt_replaced(Session& session, const Loaded& loaded, const std::set<R
 
 }  // namespace
 
-RunEntry entry_of(Session& session, const Loaded& loaded, const RunOptions& options,
-                  const Prepared& prepared) {
+RunEntry entry_of(Session& session, Loaded& loaded, const RunOptions& options, const Prepared& prepared) {
   return {.id = loaded.run.id,
           .experiment = loaded.run.experiment.name,
           .file = loaded.run.experiment.file,
           .folder = loaded.caller.folder,
-          .source = loaded.source,
-          .evaluated = loaded.evaluated,
+          .source = std::move(loaded.source),
+          .evaluated = std::move(loaded.evaluated),
           .arguments = nlohmann::json(loaded.arguments).dump(-1, ' ', false, k_replace),
           .options = to_json(options),
           .revision = loaded.revision.commit,

@@ -44,8 +44,9 @@ struct Prepared {
 [[nodiscard]] std::vector<Error> make_ready(Session& session, const Loaded& loaded, const RunOptions& options,
                                             Prepared& prepared);
 
-// The run as it gets on the record.
-[[nodiscard]] RunEntry entry_of(Session& session, const Loaded& loaded, const RunOptions& options,
+// The run as it gets on the record. Takes the texts out of `loaded`: they are as long as the experiment is
+// large.
+[[nodiscard]] RunEntry entry_of(Session& session, Loaded& loaded, const RunOptions& options,
                                 const Prepared& prepared);
 
 enum class Earlier { refuse, replace };

@@ -133,12 +133,12 @@ std::optional<Loaded> load(const Invocation& invocation, const RunId& run, Progr
 }
 
 Loaded load(Record& record, const RunId& run) {
-  RunEntry entry = record.run(run);
+  const RunEntry entry = record.run(run);
   Loaded loaded{.run = {.id = run, .experiment = {}},
                 .plan = {},
                 .caller = caller_of(entry.file),
-                .source = std::move(entry.source),
-                .evaluated = std::move(entry.evaluated),
+                .source = {},
+                .evaluated = {},
                 .arguments = {},
                 .revision = {}};
   loaded.caller.file = entry.file;
@@ -146,7 +146,7 @@ Loaded load(Record& record, const RunId& run) {
   std::vector<ByName> revisions;
   for (const std::string& earlier : entry.earlier)
     revisions.push_back(by_name(read_again(earlier, loaded.caller).trials));
-  loaded.run.experiment = read_again(loaded.evaluated, loaded.caller);
+  loaded.run.experiment = read_again(entry.evaluated, loaded.caller);
   std::vector<Trial>& trials = loaded.run.experiment.trials;
   revisions.push_back(by_name(std::exchange(trials, {})));
   for (const TrialEntry& on_record : record.trials(run)) {

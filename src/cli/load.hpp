@@ -15,7 +15,7 @@ struct Loaded {
   Run run;
   Plan plan;
   Caller caller;
-  // For the record.
+  // For the record; empty of a run that is on it.
   std::string source;     // the file's text
   std::string evaluated;  // JSON
   std::vector<std::string> arguments;

@@ -43,9 +43,6 @@ int run(const Invocation& invocation, const Options& options, const Background* 
           session, record, *loaded, options.run, options.replace ? Earlier::replace : Earlier::refuse, work,
           [&](const Prepared& prepared) {
             record.begin(entry_of(session, *loaded, options.run, prepared), loaded->run.experiment);
-            // They are as long as the experiment is large.
-            loaded->source = {};
-            loaded->evaluated = {};
             return std::nullopt;
           });
     } catch (const Error& error) {

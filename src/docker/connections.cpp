@@ -84,7 +84,7 @@ Error error_of(const HttpResponse& response, const std::string& subject) {
 }
 
 Connections::Connections(Address address, DockerOptions options)
-    : address_(std::move(address)), options_(options) {}
+    : address_(std::move(address)), options_(std::move(options)) {}
 
 std::unique_ptr<Channel> Connections::take() {
   const std::scoped_lock lock(mutex_);

@@ -293,7 +293,8 @@ bool Record::exists(const std::string& folder) {
   return std::filesystem::exists(path_in(folder), unreadable);
 }
 
-Record::Record(const std::string& folder) : impl_(std::make_unique<Impl>(folder)) {}
+Record::Record(const std::string& folder)
+    : impl_(record::guarded(path_in(folder), [&] { return std::make_unique<Impl>(folder); })) {}
 Record::~Record() = default;
 
 void Record::begin(const RunEntry& entry, const Experiment& experiment) {

@@ -192,6 +192,7 @@ void throw_as_error(const SQLite::Exception& exception, const std::string& path)
   constexpr int k_primary = 0xff;  // the rest says more of it: https://www.sqlite.org/rescode.html
   const std::string why = exception.what();
   switch (exception.getErrorCode() & k_primary) {
+    case SQLITE_ERROR:  // its tables are not those of its version
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
       throw Error(ErrorKind::invalid, path,

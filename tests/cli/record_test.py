@@ -409,6 +409,7 @@ def test_relative_paths_are_those_of_the_file_as_it_was_named(combu, write, tmp_
 @pytest.mark.parametrize("damage, words", [
     (lambda path: path.write_bytes(b"x" * 8192), "is damaged"),
     (lambda path: sqlite3.connect(path).execute("PRAGMA user_version = 99").connection.close(), "newer combu"),
+    (lambda path: sqlite3.connect(path).execute("ALTER TABLE texts RENAME TO taken").connection.close(), "is damaged"),
     (lambda path: (path.unlink(), path.mkdir()), "cannot be used"),
 ])
 def test_a_record_that_cannot_be_used_keeps_a_run_from_beginning(combu, ladder, tmp_path, damage, words):
