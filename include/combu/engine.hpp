@@ -68,6 +68,9 @@ struct Sighting {
   Slots slots;                   // what it holds
   bool oom = false;              // of an ended one: it, or a process in it, was killed for memory
   bool stopped = false;          // of an ended one: a signal was sent to it, through the engine or by it
+  // When it began and ended, by the engine's clock; Look::fully tells it.
+  std::optional<Instant> ran_at;
+  std::optional<Instant> ended_at;
   // Of what start() returns, how long the engine took: until it was there, and from then until it ran.
   std::optional<Seconds> created_in;
   std::optional<Seconds> started_in;
@@ -92,6 +95,7 @@ struct Selector {
 enum class Look {
   once,     // in one request: what it tells of a change may be a moment late
   closely,  // what seems to run is asked for one by one
+  fully,    // each is
 };
 
 // Progress of prepare(): one image pulled or one network made; and of each image which one it is.

@@ -138,6 +138,8 @@ class Record {
   // All of them or none. When it returns, the process may die and they are not lost. Facts are of the trials
   // of the experiment that begin() was given, in the order in which they came.
   void append(const RunId& run, std::span<const Fact> facts, std::span<const StartTimes> times = {});
+  // The same of what nobody watched: when it happened may be before what is on record of other trials.
+  void append_unwatched(const RunId& run, std::span<const Fact> facts);
   void end(const RunId& run, Instant at);
   // These trials wait again, each for a new attempt, and the run has not ended; what its earlier attempts
   // have spent is forgotten.

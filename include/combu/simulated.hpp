@@ -154,7 +154,7 @@ class World {
   void leave(Instant now);
   void run_script(Container& container, const Trial& trial, const Script& script, Instant now);
   void due(const Container& container, Instant at, Due::What what);
-  void end(Container& container, int exit_code);
+  void end(Container& container, int exit_code, Instant at);
   void remove(const std::string& name);
   void emit(const Sighting& sighting);
   void deliver(const Sighting& sighting);

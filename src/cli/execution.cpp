@@ -20,6 +20,7 @@
 #include "cli/recorder.hpp"
 #include "cli/revision.hpp"
 #include "cli/run_lock.hpp"
+#include "cli/take_in.hpp"
 
 namespace combu {
 namespace {
@@ -255,6 +256,17 @@ void interrupt_replaced(Session& session, const Loaded& loaded, const std::set<R
       session.progress().note(interrupted_line(one));
 }
 
+// What makes room is gone with its exit codes.
+void take_in_earlier(Session& session, Record& record, const Loaded& loaded,
+                     const std::vector<Sighting>& others) {
+  std::set<RunId> runs;
+  for (const Sighting& seen : others) runs.insert(seen.key.run);
+  for (const RunId& run : runs)
+    for (const RunEntry& entry : record.runs({.id = run}, 1))
+      if (!entry.ended_at && !process_at_work(run, loaded.caller))
+        take_in(session, record, run, Intake::last);
+}
+
 }  // namespace
 
 RunEntry entry_of(Session& session, Loaded& loaded, const RunOptions& options, const Prepared& prepared) {
@@ -323,6 +335,7 @@ int execute(Session& session, Record& record, const Loaded& loaded, const RunOpt
   if (!errors.empty()) return tell_errors(session, errors);
   const std::optional<Standing> standing = enter(prepared);
   interrupt_replaced(session, loaded, replaced);
+  take_in_earlier(session, record, loaded, others);
   errors = make_room(session, experiment, others, replaced);
   if (!errors.empty()) {
     if (!standing) record.kill(loaded.run.id, real_clock().now());

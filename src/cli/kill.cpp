@@ -1,12 +1,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 
 #include "cli/commands.hpp"
 #include "cli/recorded.hpp"
 #include "cli/run_lock.hpp"
 #include "cli/selection.hpp"
+#include "cli/take_in.hpp"
 #include "combu/record.hpp"
 
 namespace combu {
@@ -66,6 +68,36 @@ void interrupt_all(Session& session, const Invocation& invocation, const std::ve
   }
 }
 
+// Calls `body` with each run on this engine that is on record, has not ended, and that nobody is at work on.
+// That the record cannot be used is no reason not to kill.
+void for_each_on_record(Session& session, const Invocation& invocation,
+                        const std::vector<Selector>& selectors,
+                        const std::function<void(Record&, const RunEntry&)>& body) {
+  const Caller caller = caller_for(invocation);
+  if (!Record::exists(state_folder(caller))) return;
+  try {
+    Record record(state_folder(caller));
+    for (const Selector& selector : selectors) {
+      const RunFilter filter{.id = selector.run,
+                             .experiment = selector.experiment,
+                             .file = selector.file,
+                             .address = session.engine_address()};
+      for (const RunEntry& entry : record.runs(filter, SIZE_MAX))
+        if (!entry.ended_at && !process_at_work(entry.id, caller)) body(record, entry);
+    }
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::cancelled) throw;
+    session.progress().note(fmt::format("this is not on record: {}", error.what()));
+  }
+}
+
+// Otherwise the record would say of what has ended unwatched that it was killed.
+void take_ends_in(Session& session, const Invocation& invocation, const std::vector<Selector>& selectors) {
+  for_each_on_record(session, invocation, selectors, [&](Record& record, const RunEntry& entry) {
+    take_in(session, record, entry.id, Intake::last);
+  });
+}
+
 // The experiments that were found by their file: all of each is meant, from wherever it was run.
 std::vector<Selector> more_selectors(const std::vector<Selector>& known, const Released& released) {
   std::vector<Selector> selectors;
@@ -80,11 +112,13 @@ std::vector<Selector> more_selectors(const std::vector<Selector>& known, const R
 bool release_until_none(Session& session, const Invocation& invocation, std::vector<Selector> selectors,
                         Released& released) {
   interrupt_all(session, invocation, selectors);
+  take_ends_in(session, invocation, selectors);
   for (int round = 0; round <= k_repeats_max; ++round) {
     const Released more = release_all(session, selectors);
     add(released, more);
     const std::vector<Selector> found = more_selectors(selectors, more);
     interrupt_all(session, invocation, found);
+    take_ends_in(session, invocation, found);
     selectors.insert(selectors.end(), found.begin(), found.end());
     // A network that one selector's containers were on may be free when another's are gone, too.
     const bool look_again = selectors.size() > 1 && more.attempts > 0 && !more.in_use.empty();
@@ -93,26 +127,14 @@ bool release_until_none(Session& session, const Invocation& invocation, std::vec
   return false;
 }
 
-// What was removed of runs on this engine that nobody is at work on. That the record cannot be written is no
-// reason not to kill.
 void put_on_record(Session& session, const Invocation& invocation, const Selector& selector,
                    const Released& released) {
-  const Caller caller = caller_for(invocation);
-  if (!Record::exists(state_folder(caller))) return;
-  std::vector<RunFilter> filters{{.id = selector.run,
-                                  .experiment = selector.experiment,
-                                  .file = selector.file,
-                                  .address = session.engine_address()}};
+  std::vector<Selector> selectors{selector};
   for (const std::string& experiment : released.experiments)
-    filters.push_back({.id = selector.run, .experiment = experiment, .address = session.engine_address()});
-  try {
-    Record record(state_folder(caller));
-    for (const RunFilter& filter : filters)
-      for (const RunEntry& entry : record.runs(filter, SIZE_MAX))
-        if (!entry.ended_at && !process_at_work(entry.id, caller)) record.kill(entry.id, real_clock().now());
-  } catch (const Error& error) {
-    session.progress().note(fmt::format("this is not on record: {}", error.what()));
-  }
+    selectors.push_back({.experiment = experiment, .run = selector.run});
+  for_each_on_record(session, invocation, selectors, [](Record& record, const RunEntry& entry) {
+    record.kill(entry.id, real_clock().now());
+  });
 }
 
 int kill(Session& session, const Invocation& invocation, const SelectionOptions& options) {

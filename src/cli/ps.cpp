@@ -6,6 +6,7 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -18,6 +19,7 @@
 #include "cli/recorded.hpp"
 #include "cli/run_lock.hpp"
 #include "cli/selection.hpp"
+#include "cli/take_in.hpp"
 
 namespace combu {
 namespace {
@@ -268,6 +270,19 @@ void ask_engine(Session& session, const RunRow& run, std::vector<TrialRow>& rows
   merge(rows, own, attended);
 }
 
+// Whether the engine knows of an end that is not on record.
+bool has_ended_since(const std::vector<TrialRow>& rows, const RunId& run,
+                     const std::vector<Sighting>& listed) {
+  std::set<std::string_view> ended;
+  for (const Sighting& seen : listed)
+    if (seen.key.run == run && seen.phase == Phase::ended) ended.insert(seen.key.trial);
+  return std::ranges::any_of(rows, [&](const TrialRow& row) {
+    const TrialState state = row.entry.state;
+    const bool lives = state == TrialState::starting || state == TrialState::running;
+    return lives && ended.contains(row.entry.name);
+  });
+}
+
 int ps_trials(Session& session, Record& record, RunRow run, const PsOptions& options) {
   const Choice choice(options);
   const std::string single = choice.single();
@@ -280,6 +295,10 @@ int ps_trials(Session& session, Record& record, RunRow run, const PsOptions& opt
   if (by_run) selector.run = run.entry.id;
   if (!by_run && options.selection.experiment.empty()) selector = {.file = run.entry.file};
   if (const auto listed = listing(session, selector)) {
+    if (!attended && has_ended_since(rows, run.entry.id, *listed)) {
+      take_in_ends(session, record, run.entry.id);
+      rows = rows_of(record, run.entry.id, single, detail);
+    }
     ask_engine(session, run, rows, *listed, single, attended);
     others = *listed;
     leave_recorded(record, others);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <utility>
 
@@ -11,6 +10,7 @@
 #include "cli/only.hpp"
 #include "cli/recorded.hpp"
 #include "cli/session.hpp"
+#include "cli/take_in.hpp"
 
 namespace combu {
 namespace {
@@ -22,26 +22,6 @@ struct RetryOptions {
   bool detach = false;
   std::vector<std::string> trials;
 };
-
-// What has ended since the last process looked gets on the record; nothing is started, stopped or removed.
-// What may be tried again of itself is left to the run.
-void take_in(Session& session, Record& record, const Loaded& loaded) {
-  PlannerOptions options{.until = Until::ended};
-  options.past = record.past(loaded.run.id);
-  Planner planner(loaded.run.id, loaded.run.experiment, loaded.plan, options);
-  const std::array<Event, 4> events{
-      Begin{}, Interrupt{}, ListingBegins{},
-      Listed{session.engine().list({.run = loaded.run.id}, Look::closely, session.stop())}};
-  const auto is_open = [&](const Fact& fact) {
-    const bool retries = loaded.run.experiment.trials[fact.trial].retries.max > 0;
-    return fact.state == TrialState::blocked || (fact.state == TrialState::failed && retries);
-  };
-  for (const Event& event : events) {
-    Step step = planner.step(event, real_clock().now());
-    std::erase_if(step.facts, is_open);
-    record.append(loaded.run.id, step.facts);
-  }
-}
 
 bool is_live(TrialState state) {
   return state == TrialState::starting || state == TrialState::running;
@@ -108,7 +88,7 @@ int retry(Session& session, Record& record, Loaded loaded, const RunEntry& entry
   RunOptions run = run_options_of(entry.options);
   run.wait |= options.wait;
   work.begin(session, loaded, run);
-  take_in(session, record, loaded);
+  take_in(session, record, entry.id, Intake::gone_too);
   const std::vector<Past> past = record.past(loaded.run.id);
   std::size_t count = 0;
   const std::vector<TrialIndex> again = choose(loaded, past, options, count);
@@ -156,6 +136,7 @@ int resume_run(const Invocation& invocation, const std::string& id,
   return work.done(in_session(on_its_engine(invocation, entry), std::move(progress), [&](Session& session) {
     expect_its_engine(session, entry);
     work.begin(session, loaded, options);
+    take_in(session, record, entry.id, Intake::gone_too);
     const Standing standing{.past = record.past(entry.id), .working_since = entry.working_since};
     session.progress().note(
         fmt::format("going on with run {}: {}", entry.id.text(), counts_of(standing.past)));

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -8,6 +9,7 @@
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
 #include "cli/selection.hpp"
+#include "cli/take_in.hpp"
 
 namespace combu {
 namespace {
@@ -22,6 +24,7 @@ struct StopOptions {
 
 struct Stopped {
   std::size_t count = 0;
+  std::map<RunId, TrialNames> trials;
   std::vector<Error> errors;
 };
 
@@ -51,6 +54,7 @@ Stopped stop_all(Session& session, const std::vector<Sighting>& attempts, std::o
     if (failed) {
       stopped.errors.emplace_back(failed->kind(), attempts[i].key.trial, failed->message());
     } else {
+      stopped.trials[attempts[i].key.run].push_back(attempts[i].key.trial);
       session.progress().counted("stopped", ++stopped.count, attempts.size());
     }
     if (json) (void)put_out(json_line(attempts[i], failed));
@@ -65,6 +69,7 @@ int stop(Session& session, const Invocation& invocation, const StopOptions& opti
   std::erase_if(attempts, [](const Sighting& seen) { return seen.phase != Phase::running; });
   const Stopped stopped = stop_all(session, attempts, grace, options.json);
   session.progress().end();
+  take_in_ends(session, invocation, stopped.trials);
   for (const Error& error : stopped.errors)
     session.progress().error(fmt::format("not stopped: {}", error.what()));
   session.progress().note(attempts.empty() ? "nothing runs"

@@ -10,6 +10,7 @@
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
 #include "cli/selection.hpp"
+#include "cli/take_in.hpp"
 
 namespace combu {
 namespace {
@@ -84,6 +85,9 @@ int wait(Session& session, const Invocation& invocation, const WaitOptions& opti
   for (const Selector& selector : selectors)
     for (const Sighting& last : await_end(*engine, selector, tell, session.stop()))
       failed |= last.phase != Phase::ended || last.exit_code != 0;
+  std::map<RunId, TrialNames> runs;
+  for (const Selector& selector : selectors) runs.emplace(*selector.run, TrialNames());
+  take_in_ends(session, invocation, runs);
   return failed ? 1 : 0;
 }
 

@@ -12,6 +12,7 @@
 #include "cli/recorded.hpp"
 #include "cli/run_lock.hpp"
 #include "cli/session.hpp"
+#include "cli/take_in.hpp"
 #include "combu/control.hpp"
 
 namespace combu {
@@ -222,9 +223,16 @@ int why(const Invocation& invocation, const WhyOptions& options) {
   const RunEntry entry = find_run(record, invocation, options.run);
   const Loaded loaded = load(record, entry.id);
   const TrialIndex trial = find_trial(loaded.run.experiment, options.trial);
-  const std::vector<Past> past = record.past(entry.id);
+  std::vector<Past> past = record.past(entry.id);
   const auto others = [&] { return others_on_engine(invocation, entry); };
   const bool at_work = !is_over(past[trial].state) && process_at_work(entry.id, loaded.caller);
+  if (is_alive(past[trial]) && !at_work && !entry.address.starts_with("simulated:")) {
+    (void)in_session(on_its_engine(invocation, entry), [&](Session& session) {
+      take_in_ends(session, record, entry.id);
+      return 0;
+    });
+    past = record.past(entry.id);
+  }
   const auto settings = at_work ? settings_at_work(entry.id, loaded.caller) : std::nullopt;
   std::string text =
       fmt::format("{} {}", options.trial, Explanation(loaded, past, settings, others).of(trial));

@@ -84,6 +84,8 @@ struct ContainerFacts {
   std::string state;
   int exit_code = 0;
   bool oom = false;
+  std::optional<Instant> ran_at;  // nullopt: not yet, like the next one
+  std::optional<Instant> ended_at;
   std::string health;
   bool tty = false;
   Labels labels;

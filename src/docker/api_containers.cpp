@@ -6,6 +6,7 @@
 #include "docker/api.hpp"
 #include "docker/json_pieces.hpp"
 #include "docker/log_frames.hpp"
+#include "docker/status.hpp"
 
 namespace combu::docker {
 namespace {
@@ -63,6 +64,8 @@ ContainerFacts facts_of(const json& body) {
   facts.state = state.at("Status").get<std::string>();
   facts.exit_code = state.value("ExitCode", 0);
   facts.oom = state.value("OOMKilled", false);
+  facts.ran_at = parse_moment(text_at(state, "StartedAt"));
+  facts.ended_at = parse_moment(text_at(state, "FinishedAt"));
   if (const auto health = state.find("Health"); health != state.end() && health->is_object()) {
     facts.health = text_at(*health, "Status");
   }

@@ -143,24 +143,27 @@ std::vector<Sighting> DockerEngine::list(const Selector& selector, Look look, st
         sightings.push_back(sighting_of(std::move(container), std::move(*identity)));
       },
       stop);
-  if (look == Look::closely) look_again(sightings, stop);
+  if (look != Look::once) look_again(sightings, look, stop);
   return sightings;
 }
 
 // An engine's listing is a copy that follows what happens a moment later (20.10: a tenth of a second was
 // seen), and the event of an end may have come before; what it says of one container is not. And it does not
 // say why something was killed.
-void DockerEngine::look_again(std::vector<Sighting>& sightings, const std::stop_token& stop) {
+void DockerEngine::look_again(std::vector<Sighting>& sightings, Look look, const std::stop_token& stop) {
   std::vector<Sighting*> unclear;
   for (Sighting& sighting : sightings) {
     const bool killed = sighting.phase == Phase::ended && sighting.exit_code == 128 + SIGKILL;
-    if (sighting.phase == Phase::running || killed) unclear.push_back(&sighting);
+    if (sighting.phase == Phase::running || killed || look == Look::fully) unclear.push_back(&sighting);
   }
   in_parallel(unclear.size(), k_looks_in_flight, [&](std::size_t i) {
     Sighting& sighting = *unclear[i];
     const std::optional<ContainerFacts> container = inspect_container(connections_, sighting.id, stop);
     sighting.phase = container ? parse_status(container->state, "").phase : Phase::gone;
+    if (sighting.phase != Phase::running && sighting.phase != Phase::ended) return;
+    sighting.ran_at = container->ran_at;
     if (sighting.phase != Phase::ended) return;
+    sighting.ended_at = container->ended_at;
     sighting.exit_code = container->exit_code;
     sighting.oom = container->oom;
     sighting.status = container->state;

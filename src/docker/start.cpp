@@ -39,7 +39,9 @@ Sighting sighting_of(const Run& run, const Trial& trial, int attempt, const Cont
   if (status.phase == Phase::ended) {
     sighting.exit_code = container.exit_code;
     sighting.oom = container.oom;
+    sighting.ended_at = container.ended_at;
   }
+  sighting.ran_at = container.ran_at;
   sighting.status = container.state;
   if (const auto identity = identity_of(container.labels, trial.name)) sighting.slots = identity->slots;
   return sighting;

@@ -327,10 +327,20 @@ void Record::append(const RunId& run, std::span<const Fact> facts, std::span<con
   record::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
     SQLite::Transaction transaction(impl_->database, SQLite::TransactionBehavior::IMMEDIATE);
-    for (const Fact& fact : facts) impl_->write(number, impl_->delay_of(number, facts.front().at), fact);
+    const std::int64_t delay = facts.empty() ? 0 : impl_->delay_of(number, facts.front().at);
+    for (const Fact& fact : facts) impl_->write(number, delay, fact);
     for (const StartTimes& one : times)
       impl_->set_times(number_of(one.created_in), number_of(one.started_in), number,
                        static_cast<std::int64_t>(one.trial), one.attempt);
+    transaction.commit();
+  });
+}
+
+void Record::append_unwatched(const RunId& run, std::span<const Fact> facts) {
+  record::guarded(impl_->path, [&] {
+    const std::int64_t number = impl_->number_of_run(run);
+    SQLite::Transaction transaction(impl_->database, SQLite::TransactionBehavior::IMMEDIATE);
+    for (const Fact& fact : facts) impl_->write(number, 0, fact);
     transaction.commit();
   });
 }

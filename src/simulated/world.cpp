@@ -177,7 +177,8 @@ Sighting World::start(const Run& run, const Trial& trial, int attempt, Instant n
                     .created_at = now,
                     .status = "Up",
                     .service = trial.service,
-                    .slots = trial.slots};
+                    .slots = trial.slots,
+                    .ran_at = now};
   container.networks = trial.networks;
   for (Port port : trial.ports) {
     port.container = 0;
@@ -256,7 +257,7 @@ bool World::stop(const Key& key, Instant now) {
     Container& container = containers_.at(key.trial);
     container.ends_by_oom = false;
     container.seen.stopped = true;
-    end(container, 143);
+    end(container, 143, now);
   }
   leave(now);
   return runs;
@@ -285,7 +286,7 @@ Released World::release(const Selector& selector, Instant now) {
   for (const std::string& name : names) {
     Container& container = containers_.at(name);
     left_by_them.insert(container.networks.begin(), container.networks.end());
-    if (container.seen.phase == Phase::running) end(container, 137);
+    if (container.seen.phase == Phase::running) end(container, 137, now);
     remove(name);
     ++released.attempts;
   }
@@ -358,7 +359,7 @@ void World::advance(Instant now) {
     Container& container = at->second;
     if (container.seen.phase != Phase::running) continue;
     if (due.what == Due::What::end) {
-      end(container, container.exits_with);
+      end(container, container.exits_with, due.at);
     } else {
       container.seen.health = container.healthy_in_time ? Health::healthy : Health::unhealthy;
       emit(container.seen);
@@ -371,8 +372,9 @@ std::optional<Instant> World::next_due() const {
   return dues_.top().at;
 }
 
-void World::end(Container& container, int exit_code) {
+void World::end(Container& container, int exit_code, Instant at) {
   container.seen.phase = Phase::ended;
+  container.seen.ended_at = at;
   container.seen.exit_code = exit_code;
   container.seen.oom = container.ends_by_oom;
   container.seen.status = fmt::format("Exited ({})", exit_code);
@@ -418,7 +420,7 @@ void World::crash(Instant now) {
   for (auto& [name, container] : containers_) {
     if (container.stranger || container.seen.phase != Phase::running) continue;
     container.ends_by_oom = false;
-    end(container, 255);
+    end(container, 255, now);
   }
 }
 

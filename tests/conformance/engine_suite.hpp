@@ -301,6 +301,25 @@ TEST_P(EngineSuite, AnEndIsToldWithItsExitCode) {
   }
 }
 
+TEST_P(EngineSuite, AFullLookTellsWhenItRan) {
+  const Run run =
+      ready("times", {subject().exits_with("times-over", 3), subject().runs_until_stopped("times-on")});
+  Watcher watcher(subject(), all_of(run));
+  start_all(run);
+  ASSERT_TRUE(watcher.wait_for("times-over", Phase::ended));
+  for (const Sighting& sighting : engine().list(all_of(run), Look::fully, {})) {
+    const bool is_over = sighting.key.trial == "times-over";
+    ASSERT_TRUE(sighting.ran_at) << sighting.key.trial;
+    // An engine may round when it was created to a second.
+    EXPECT_GE(*sighting.ran_at, sighting.created_at) << sighting.key.trial;
+    ASSERT_EQ(sighting.ended_at.has_value(), is_over);
+    if (!is_over) continue;
+    EXPECT_EQ(sighting.exit_code, 3);
+    EXPECT_GE(*sighting.ended_at, *sighting.ran_at);
+    EXPECT_LT(*sighting.ended_at - *sighting.ran_at, std::chrono::minutes(1));
+  }
+}
+
 TEST_P(EngineSuite, ARepeatedStartAdoptsWhatRuns) {
   const Run run = ready("adopt", {subject().runs_until_stopped("adopt-a")});
   start_all(run);

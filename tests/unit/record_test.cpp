@@ -255,6 +255,26 @@ TEST_F(RecordTest, AClockThatWasSetBackKeepsTheOrder) {
   EXPECT_GE(*record.run(run.id).ended_at, *two.ended_at);
 }
 
+TEST_F(RecordTest, WhatNobodyWatchedHasItsOwnTimes) {
+  RunEntry entry = entry_of(run);
+  entry.began_at = entry.working_since = Instant(std::chrono::seconds(1'800'000'000));
+  Record record(folder.path());
+  record.begin(entry, run.experiment);
+  std::vector<Fact> seen{fact(0, TrialState::starting), fact(0, TrialState::running),
+                         fact(1, TrialState::starting), fact(1, TrialState::running)};
+  for (std::size_t i = 0; i < seen.size(); ++i) seen[i].at = entry.began_at + std::chrono::seconds(i);
+  record.append(run.id, seen);
+  Fact unwatched = fact(0, TrialState::succeeded);
+  unwatched.at = seen[1].at + std::chrono::milliseconds(500);  // before what is on record of the other
+  record.append_unwatched(run.id, std::vector{unwatched});
+  EXPECT_EQ(record.trials(run.id)[0].ended_at, unwatched.at);
+  // And what is seen later is not put off by it.
+  Fact later = fact(1, TrialState::succeeded);
+  later.at = entry.began_at + std::chrono::seconds(9);
+  record.append(run.id, std::vector{later});
+  EXPECT_EQ(record.trials(run.id)[1].ended_at, later.at);
+}
+
 TEST_F(RecordTest, WhatIsReopenedWaitsForANewAttempt) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
@@ -406,7 +426,7 @@ TEST_F(RecordTest, AStepThatFailsLeavesTheOlderOne) {
   constexpr std::array<std::string_view, 3> k_new{"CREATE TABLE a (x)", "CREATE TABLE b (x)", "nonsense"};
   std::filesystem::create_directories(folder.path());
   (void)record::open_database(path(), k_old);
-  EXPECT_EQ(error_of([&] { (void)record::open_database(path(), k_new); }).kind(), ErrorKind::refused);
+  EXPECT_EQ(error_of([&] { (void)record::open_database(path(), k_new); }).kind(), ErrorKind::invalid);
   SQLite::Database database = record::open_database(path(), k_old);
   EXPECT_EQ(database.execAndGet("SELECT count(*) FROM sqlite_master").getInt(), 1);
 }

@@ -1,0 +1,85 @@
+"""`run` leaves what it has started; how that ended gets on the record when somebody looks."""
+
+import contextlib
+import json
+import sqlite3
+from datetime import datetime, timedelta
+
+import pytest
+from engines import wait_until
+
+CODES = {"good": 0, "bad": 3}
+
+
+def finished_at(engine):
+    """{name: when the engine says it ended}, to the microsecond."""
+    return {name: container["State"]["FinishedAt"][:26] for name, container in engine.containers().items()}
+
+
+def ended_at(combu):
+    """{name: (when it ended, exit code, cause, reason)} on record, by its own tables: nobody looks."""
+    path = combu.home / ".local/state/combu/record.sqlite"
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=20)) as database:
+        rows = database.execute("SELECT name, ended_at, exit_code, cause, attempts.reason FROM attempts JOIN trials USING (run, trial)")
+        return {row[0]: row[1:] for row in rows}
+
+
+def moment(microseconds):
+    return datetime.utcfromtimestamp(0) + timedelta(microseconds=microseconds)
+
+
+@pytest.fixture
+def left(combu, engine):
+    """A run that was left, of which two trials have ended since; the third runs on."""
+    combu.write(
+        [{"name": name, "image": "combu-test", "cmd": ["sh", "-c", f"sleep 0.5; exit {code}"]} for name, code in CODES.items()]
+        + [{"name": "on", "image": "combu-test", "cmd": "sleep 600"}]
+    )
+    combu("run")
+    wait_until(lambda: engine.running() == {"on"}, "two ends")
+    return {name: datetime.fromisoformat(at) for name, at in finished_at(engine).items() if name in CODES}
+
+
+def check(combu, left):
+    on_record = ended_at(combu)
+    for name, code in CODES.items():
+        assert on_record[name][1:3] == (code, "error" if code else "none")
+        assert abs(moment(on_record[name][0]) - left[name]) <= timedelta(microseconds=2)
+    return on_record
+
+
+@pytest.mark.parametrize("arguments", [("ps",), ("why", "bad"), ("wait", "good"), ("kill",), ("retry", "--failed")], ids=" ".join)
+def test_who_looks_takes_the_ends_in(combu, engine, left, arguments):
+    assert {name: row[0] for name, row in ended_at(combu).items() if name in CODES} == dict.fromkeys(CODES)
+    combu(*arguments)
+    if arguments[0] == "retry":
+        wait_until(lambda: engine.running() == {"on"}, "the second end")
+    else:
+        on_record = check(combu, left)
+        if arguments[0] == "kill":
+            assert on_record["on"][1:] == (None, "stopped", "removed by kill")
+        else:
+            assert on_record["on"][0] is None
+    rows = combu.ps()
+    assert {name: rows[name]["exit_code"] for name in CODES} == CODES
+    assert rows["good"]["state"] == "succeeded" and rows["bad"]["state"] == "failed"
+    assert 0.4 < rows["good"]["seconds"] < 60
+    assert rows["bad"]["attempt"] == (2 if arguments[0] == "retry" else 1)
+
+
+def test_a_run_that_makes_room_for_another_has_its_ends(combu, engine, left):
+    first = combu.ps()["on"]["run"]
+    combu("stop", "on")
+    combu("run")
+    rows = {row["trial"]: row for row in map(json.loads, combu("ps", "--json", "--run", first).stdout.splitlines())}
+    assert {name: row["exit_code"] for name, row in rows.items()} == {**CODES, "on": 143}
+    assert rows["on"]["state"] == "failed" and rows["on"]["cause"] == "stopped"
+
+
+def test_a_run_of_which_all_has_ended_is_over(combu, engine):
+    combu.write([{"name": "one", "image": "combu-test", "cmd": "true"}])
+    combu("run")
+    wait_until(lambda: engine.running() == set(), "its end")
+    combu("ps")
+    assert "is over: 1 succeeded" in combu("run", "--resume").stderr
+    assert combu("rm", combu.ps()["one"]["run"]).stderr == "removed 1 run from the record\n"
