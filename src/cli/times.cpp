@@ -82,8 +82,8 @@ bool print_attempts_json(const std::vector<AttemptEntry>& attempts, Instant bega
 // What came before the first start, and then the attempts.
 std::string title_of(const RunEntry& entry, std::size_t attempts) {
   const Seconds whole(entry.ended_at.value_or(real_clock().now()) - entry.began_at);
-  std::string text =
-      fmt::format("run {}: {} attempts in {}", entry.id.text(), attempts, to_string(at_least_none(whole)));
+  std::string text = fmt::format("run {}: {} attempt{} in {}", entry.id.text(), attempts,
+                                 attempts == 1 ? "" : "s", to_string(at_least_none(whole)));
   if (entry.evaluated_in && entry.prepared_in)
     text += fmt::format("; evaluated before in {}, images and networks prepared in {}",
                         to_string(*entry.evaluated_in), to_string(*entry.prepared_in));

@@ -80,6 +80,9 @@ Adjust adjust_of(const json& request) {
     if (!paused->is_boolean()) throw Error(ErrorKind::invalid, "paused", "is true or false");
     adjust.paused = paused->get<bool>();
   }
+  for (const auto& [name, value] : request.items())
+    if (name != "ask" && name != "parallel" && name != "starts_in_flight" && name != "paused")
+      throw Error(ErrorKind::invalid, name, "is nothing that can be adjusted");
   return adjust;
 }
 

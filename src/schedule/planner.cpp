@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,7 +11,7 @@
 #include "combu/schedule.hpp"
 #include "schedule/canaries.hpp"
 #include "schedule/failure.hpp"
-#include "schedule/gpus.hpp"
+#include "schedule/holdings.hpp"
 #include "schedule/ready.hpp"
 #include "schedule/timers.hpp"
 
@@ -104,7 +103,8 @@ struct Planner::Impl {
         settings{.parallel_max = experiment.parallel_max,
                  .starts_in_flight_max = options.starts_in_flight_max},
         ready(the_experiment),
-        canaries(the_experiment, [this](TrialIndex trial) { return is_work(trial); }) {
+        canaries(the_experiment, [this](TrialIndex trial) { return is_work(trial); }),
+        holdings(options.capacity, options.gpus) {
     const auto& trials = experiment.trials;
     known.resize(trials.size());
     by_name.reserve(trials.size());
@@ -196,7 +196,7 @@ struct Planner::Impl {
 
   void on(const Seen& event) {
     if (event.sighting.key.run != run) {
-      see_other(event.sighting);
+      holdings.see_other(event.sighting);
     } else if (const auto trial = find(event.sighting)) {
       see(*trial, event.sighting, false);
     }
@@ -210,12 +210,10 @@ struct Planner::Impl {
   void on(const Listed& event) {
     const bool after_break = event.after_break || std::exchange(restored, false);
     std::vector<bool> listed(known.size());
-    others.clear();
-    held_by_others = {};
-    others_known = true;
+    holdings.begin_listing();
     for (const Sighting& sighting : event.sightings) {
       if (sighting.key.run != run) {
-        see_other(sighting);
+        holdings.see_other(sighting);
       } else if (const auto trial = find(sighting)) {
         listed[*trial] = true;
         see(*trial, sighting, after_break);
@@ -276,7 +274,7 @@ struct Planner::Impl {
 
   void restore_alive(TrialIndex trial, const Past& past) {
     move(trial, past.state);
-    take_slots(trial);
+    take_slots(trial, wanted(trial));
     const Seconds timeout = experiment.trials[trial].timeout;
     if (past.state == TrialState::starting) {
       unsure.push_back(trial);
@@ -300,48 +298,11 @@ struct Planner::Impl {
     return found->second;
   }
 
-  // An attempt of another run: what it holds is not free. One that has ended never runs again, whatever is
-  // told late.
-  void see_other(const Sighting& sighting) {
-    if (sighting.slots.empty() || sighting.phase == Phase::created) return;
-    Other& other = others[sighting.id];
-    const bool runs = sighting.phase == Phase::running && !other.is_over;
-    hold(other, runs ? sighting.slots : Slots{});
-    other.is_claim = false;
-    other.is_over = !runs;
-  }
-
-  struct Other {
-    Slots holds;
-    bool is_claim = false;  // it has not been seen to run
-    bool is_over = false;
-  };
-  void hold(Other& other, Slots slots) {
-    held_by_others -= other.holds;
-    held_by_others += slots;
-    other.holds = std::move(slots);
-  }
-
   // Its GPUs are left to `winner`, and it waits for others, or for these to be free again.
   void lose_claim(TrialIndex trial, const Sighting& winner) {
     if (known[trial].state != TrialState::starting) return;
-    Other& other = others[winner.id];
-    if (winner.phase == Phase::running) other.is_over = false;  // somebody has started it again by hand
-    if (!other.is_over && other.holds.empty()) {
-      hold(other, {.gpus = winner.slots.gpus});
-      other.is_claim = true;
-      claims.push_back(winner.id);
-      set_timer(schedule::Timer::Kind::claim, trial, k_claim_believed);
-    }
+    if (holdings.see_claim(winner)) set_timer(schedule::Timer::Kind::claim, trial, k_claim_believed);
     take_back_start(trial);
-  }
-
-  void forget_claim() {
-    const auto claimant = others.find(claims.front());
-    claims.pop_front();
-    if (claimant == others.end() || !claimant->second.is_claim) return;
-    hold(claimant->second, {});
-    others.erase(claimant);
   }
 
   // It turns out that nothing has been started.
@@ -369,7 +330,9 @@ struct Planner::Impl {
       return;
     }
     id = sighting.id;
-    correct_gpus(trial, sighting.slots.gpus);
+    // What an earlier process has started has its GPUs already.
+    if (!sighting.slots.gpus.empty())
+      holdings.correct_gpus(trial, sighting.slots.gpus, experiment.trials[trial].service);
     if (state != TrialState::running) run_began(trial);
     if (sighting.phase == Phase::ended) {
       end(trial, sighting, after_a_break);
@@ -378,14 +341,6 @@ struct Planner::Impl {
     } else if (sighting.health == Health::unhealthy && !known[trial].healthy) {
       block_users(trial, Condition::healthy);
     }
-  }
-
-  // What an earlier process has started has its GPUs already.
-  void correct_gpus(TrialIndex trial, const std::vector<std::string>& gpus) {
-    if (gpus.empty() || gpus == held_gpus[trial]) return;
-    give_back_slots(trial);
-    held_gpus[trial] = gpus;
-    take_slots(trial);
   }
 
   void run_began(TrialIndex trial) {
@@ -432,12 +387,6 @@ struct Planner::Impl {
   [[nodiscard]] Slots wanted(TrialIndex trial) const {
     Slots slots = experiment.trials[trial].slots;
     slots.memory = std::max(slots.memory, known[trial].memory);
-    return slots;
-  }
-
-  [[nodiscard]] Slots slots_of(TrialIndex trial) const {
-    Slots slots = wanted(trial);
-    if (const auto gpus = held_gpus.find(trial); gpus != held_gpus.end()) slots.gpus = gpus->second;
     return slots;
   }
 
@@ -625,7 +574,7 @@ struct Planner::Impl {
   void fire(const schedule::Timer& timer) {
     using Kind = schedule::Timer::Kind;
     if (timer.kind == Kind::deadline) return deadline_passed();
-    if (timer.kind == Kind::claim) return forget_claim();
+    if (timer.kind == Kind::claim) return holdings.forget_claim();
     Progress& it = known[timer.trial];
     if (it.attempt != timer.attempt) return;
     if (timer.kind == Kind::timeout && it.state == TrialState::running) doom(timer.trial, Cause::timeout);
@@ -810,46 +759,6 @@ struct Planner::Impl {
     return line.service || settings.parallel_max == 0 || alive < settings.parallel_max;
   }
 
-  // What is free now, and what would be when this run's trials are over.
-  [[nodiscard]] Slots free() const {
-    Slots slots = *options.capacity;
-    slots -= held;
-    slots -= held_by_others;
-    return slots;
-  }
-  [[nodiscard]] Slots free_in_time() const {
-    Slots slots = *options.capacity;
-    slots -= held_by_services;
-    slots -= held_by_others;
-    return slots;
-  }
-
-  [[nodiscard]] bool fits(const Line& line, const Slots& slots) const {
-    return line.slots.fit(slots) &&
-           (line.gpus.empty() || schedule::choose(line.gpus, options.gpus, slots.gpus, {}));
-  }
-
-  // Nobody takes slots before it is known what others hold.
-  [[nodiscard]] bool is_free(const Line& line, const Slots& now_free) const {
-    if (!options.capacity || (line.slots.empty() && line.gpus.empty())) return true;
-    return others_known && fits(line, now_free);
-  }
-
-  // Whether `first`, which does not fit now, would wait longer after a start from `line`.
-  [[nodiscard]] bool holds_up(const Line& line, const Line& first, Slots left) const {
-    const auto gpus = schedule::choose(line.gpus, options.gpus, left.gpus, first.gpus);
-    left -= line.slots;
-    const bool cpus = line.slots.cpus.nano > 0 && first.slots.cpus > left.cpus;
-    const bool memory = line.slots.memory.count > 0 && first.slots.memory > left.memory;
-    if (cpus || memory || line.gpus.empty() || first.gpus.empty()) return cpus || memory;
-    left -= {.cpus = {}, .memory = {}, .gpus = gpus.value_or(std::vector<std::string>())};
-    const auto is_meant = [&](const Gpu& gpu) {
-      return schedule::is_meant(first.gpus, gpu) && gpus && std::ranges::find(*gpus, gpu.id) != gpus->end();
-    };
-    return std::ranges::any_of(options.gpus, is_meant) &&
-           !schedule::choose(first.gpus, options.gpus, left.gpus, {});
-  }
-
   // The line whose head starts next; nullptr when none may.
   [[nodiscard]] Line* next_line() {
     const auto best = [this](const auto& may_start) {
@@ -862,17 +771,15 @@ struct Planner::Impl {
     };
     Line* first = best([](const Line&) { return true; });
     spared = {};
-    if (first == nullptr || !options.capacity) return first;
-    const Slots now_free = free();
-    if (is_free(*first, now_free)) return first;
+    if (first == nullptr || holdings.is_free(*first)) return first;
     const TrialIndex waiting = head_of(*first)->trial;
     if (std::exchange(overtaken, std::optional(waiting)) != waiting) overtakes = 0;
     spared = first->gpus;
-    const bool has_waited = overtakes == k_overtakes_max && fits(*first, free_in_time());
+    const bool has_waited = overtakes == k_overtakes_max && holdings.is_free_in_time(*first);
     Line* fitting = best([&](const Line& line) {
-      return is_free(line, now_free) && !(has_waited && holds_up(line, *first, now_free));
+      return holdings.is_free(line) && !(has_waited && holdings.holds_up(line, *first));
     });
-    if (fitting != nullptr && holds_up(*fitting, *first, now_free))
+    if (fitting != nullptr && holdings.holds_up(*fitting, *first))
       overtakes = std::min(overtakes + 1, k_overtakes_max);
     return fitting;
   }
@@ -884,44 +791,33 @@ struct Planner::Impl {
       if (line == nullptr) return;
       const TrialIndex trial = line->places.top().trial;
       line->places.pop();
-      if (!line->gpus.empty() && options.capacity)
-        held_gpus[trial] = *schedule::choose(line->gpus, options.gpus, free().gpus, spared);
+      Slots slots = wanted(trial);
+      if (!line->gpus.empty() && holdings.are_counted())
+        slots.gpus = holdings.choose_gpus(line->gpus, spared);
       move(trial, TrialState::starting);
       known[trial].in_flight = true;
       ++in_flight;
-      take_slots(trial);
-      tell({.trial = trial,
-            .state = TrialState::starting,
-            .slots = slots_of(trial),
-            .ready_at = known[trial].ready_at});
+      take_slots(trial, slots);
+      tell(
+          {.trial = trial, .state = TrialState::starting, .slots = slots, .ready_at = known[trial].ready_at});
       out->commands.emplace_back(
-          StartCommand{.trial = trial, .attempt = known[trial].attempt, .slots = slots_of(trial)});
+          StartCommand{.trial = trial, .attempt = known[trial].attempt, .slots = std::move(slots)});
       const Seconds limit = experiment.trials[trial].start_deadline;
       if (limit > Seconds(0)) set_timer(schedule::Timer::Kind::start_deadline, trial, limit);
     }
   }
 
-  void take_slots(TrialIndex trial) {
-    const Slots slots = slots_of(trial);
-    held += slots;
-    if (experiment.trials[trial].service) {
-      held_by_services += slots;
-    } else {
-      ++alive;
-    }
+  void take_slots(TrialIndex trial, const Slots& slots) {
+    const bool is_service = experiment.trials[trial].service;
+    holdings.take(trial, slots, is_service);
+    if (!is_service) ++alive;
   }
 
   void give_back_slots(TrialIndex trial) {
     const TrialState state = known[trial].state;
     if (state != TrialState::starting && state != TrialState::running) return;
-    const Slots slots = slots_of(trial);
-    held -= slots;
-    held_gpus.erase(trial);
-    if (experiment.trials[trial].service) {
-      held_by_services -= slots;
-    } else {
-      --alive;
-    }
+    holdings.give_back(trial);
+    if (!experiment.trials[trial].service) --alive;
   }
 
   void move(TrialIndex trial, TrialState state) {
@@ -975,16 +871,10 @@ struct Planner::Impl {
   Instant now{};
   std::array<std::size_t, k_trial_state_count> counts{};
   std::size_t in_flight = 0;
-  std::unordered_map<std::string, Other> others;  // attempts of other runs, by the engine's id
-  std::deque<std::string> claims;                 // of which of them, the oldest first
-  std::unordered_map<TrialIndex, std::vector<std::string>> held_gpus;
-  Slots held;
-  Slots held_by_services;
-  Slots services_want;  // all of them together
-  Slots held_by_others;
-  bool others_known = false;  // a listing has come
-  std::size_t alive = 0;      // attempts that are no services
-  GpuWish spared;             // of the first that waits: others get these only where there are no other
+  schedule::Holdings holdings;
+  Slots services_want;    // all of them together
+  std::size_t alive = 0;  // attempts that are no services
+  GpuWish spared;         // of the first that waits: others get these only where there are no other
   std::optional<TrialIndex> overtaken;  // the first that waits for slots, and how many have started before it
   std::size_t overtakes = 0;
   std::vector<TrialIndex> awaiting;  // of whom it is not known yet who stopped them
@@ -1042,10 +932,10 @@ std::size_t Planner::unfinished() const {
   return impl_->unfinished_work;
 }
 const Slots& Planner::held() const {
-  return impl_->held;
+  return impl_->holdings.held();
 }
 const Slots& Planner::held_by_others() const {
-  return impl_->held_by_others;
+  return impl_->holdings.held_by_others();
 }
 
 const Settings& Planner::settings() const {
@@ -1060,51 +950,6 @@ void Settings::take(const Adjust& adjust) {
 
 bool is_watched(const Experiment& experiment, const Trial& trial) {
   return trial.retries.max > 0 || trial.timeout > Seconds(0) || experiment.deadline > Seconds(0);
-}
-
-std::vector<Error> check_slots(const Experiment& experiment, const Slots& capacity,
-                               std::span<const Gpu> gpus) {
-  std::vector<Error> errors;
-  const auto refuse = [&](const Trial& trial, const std::string& wanted, const std::string& given) {
-    errors.emplace_back(ErrorKind::invalid, trial.name,
-                        fmt::format("wants {}, but the engine has {} to give", wanted, given));
-  };
-  std::unordered_map<std::string_view, const Trial*> services;
-  for (const Trial& trial : experiment.trials)
-    if (trial.service && (!trial.slots.empty() || !trial.gpus.empty())) services.emplace(trial.name, &trial);
-  // What it needs to run beside it must fit, too.
-  const auto check_with_services = [&](const Trial& trial) {
-    Slots together = trial.slots;
-    std::size_t gpus_together = trial.gpus.count;
-    std::string names;
-    for (const Depend& depend : trial.depends) {
-      const auto service = services.find(depend.trial);
-      if (service == services.end()) continue;
-      together += service->second->slots;
-      gpus_together += service->second->gpus.count;
-      names += fmt::format("{}`{}`", names.empty() ? "" : ", ", depend.trial);
-    }
-    if (names.empty() || (together.fit(capacity) && gpus_together <= capacity.gpus.size())) return;
-    const auto text = [](const Slots& slots, const std::string& of_gpus) {
-      if (of_gpus.empty()) return to_string(slots);
-      return slots.empty() ? of_gpus : fmt::format("{} and {}", to_string(slots), of_gpus);
-    };
-    const bool of_gpus = gpus_together > 0;
-    const std::string wanted_gpus =
-        of_gpus ? fmt::format("{} GPU{}", gpus_together, gpus_together == 1 ? "" : "s") : "";
-    refuse(trial, fmt::format("{} together with {}, which it needs", text(together, wanted_gpus), names),
-           text({.cpus = capacity.cpus, .memory = capacity.memory, .gpus = {}},
-                of_gpus ? schedule::gpus_text(gpus) : ""));
-  };
-  for (const Trial& trial : experiment.trials) {
-    if (!trial.slots.fit(capacity)) refuse(trial, to_string(trial.slots), to_string(capacity));
-    if (!trial.gpus.empty() && !schedule::choose(trial.gpus, gpus, capacity.gpus, {})) {
-      refuse(trial, to_string(trial.gpus), schedule::gpus_text(gpus));
-    } else if (trial.slots.fit(capacity)) {
-      check_with_services(trial);
-    }
-  }
-  return errors;
 }
 
 }  // namespace combu

@@ -1,0 +1,125 @@
+#include "schedule/holdings.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "schedule/gpus.hpp"
+
+namespace combu::schedule {
+
+void Holdings::take(TrialIndex trial, Slots slots, bool is_service) {
+  if (slots.empty()) return;
+  const Own& own = own_[trial] = {std::move(slots), is_service};
+  count(own);
+}
+
+void Holdings::give_back(TrialIndex trial) {
+  const auto own = own_.find(trial);
+  if (own == own_.end()) return;
+  discount(own->second);
+  own_.erase(own);
+}
+
+void Holdings::correct_gpus(TrialIndex trial, const std::vector<std::string>& gpus, bool is_service) {
+  Own& own = own_.try_emplace(trial, Own{.slots = {}, .is_service = is_service}).first->second;
+  if (own.slots.gpus == gpus) return;
+  discount(own);
+  own.slots.gpus = gpus;
+  count(own);
+}
+
+void Holdings::count(const Own& own) {
+  held_ += own.slots;
+  if (own.is_service) held_by_services_ += own.slots;
+  count_free();
+}
+
+void Holdings::discount(const Own& own) {
+  held_ -= own.slots;
+  if (own.is_service) held_by_services_ -= own.slots;
+  count_free();
+}
+
+void Holdings::begin_listing() {
+  others_.clear();
+  held_by_others_ = {};
+  others_known_ = true;
+  count_free();
+}
+
+void Holdings::see_other(const Sighting& sighting) {
+  if (sighting.slots.empty() || sighting.phase == Phase::created) return;
+  Other& other = others_[sighting.id];
+  const bool runs = sighting.phase == Phase::running && !other.is_over;
+  hold(other, runs ? sighting.slots : Slots{});
+  other.is_claim = false;
+  other.is_over = !runs;
+}
+
+bool Holdings::see_claim(const Sighting& claimant) {
+  Other& other = others_[claimant.id];
+  if (claimant.phase == Phase::running) other.is_over = false;  // somebody has started it again by hand
+  if (other.is_over || !other.slots.empty()) return false;
+  hold(other, {.gpus = claimant.slots.gpus});
+  other.is_claim = true;
+  claims_.push_back(claimant.id);
+  return true;
+}
+
+void Holdings::forget_claim() {
+  const auto claimant = others_.find(claims_.front());
+  claims_.pop_front();
+  if (claimant == others_.end() || !claimant->second.is_claim) return;
+  hold(claimant->second, {});
+  others_.erase(claimant);
+}
+
+void Holdings::hold(Other& other, Slots slots) {
+  held_by_others_ -= other.slots;
+  held_by_others_ += slots;
+  other.slots = std::move(slots);
+  count_free();
+}
+
+void Holdings::count_free() {
+  if (!capacity_) return;
+  free_ = *capacity_;
+  free_ -= held_;
+  free_ -= held_by_others_;
+}
+
+bool Holdings::fits(const ReadyLines::Line& line, const Slots& slots) const {
+  return line.slots.fit(slots) && (line.gpus.empty() || choose(line.gpus, gpus_, slots.gpus, {}));
+}
+
+bool Holdings::is_free(const ReadyLines::Line& line) const {
+  if (!capacity_ || (line.slots.empty() && line.gpus.empty())) return true;
+  return others_known_ && fits(line, free_);
+}
+
+bool Holdings::is_free_in_time(const ReadyLines::Line& line) const {
+  Slots slots = *capacity_;
+  slots -= held_by_services_;
+  slots -= held_by_others_;
+  return fits(line, slots);
+}
+
+bool Holdings::holds_up(const ReadyLines::Line& line, const ReadyLines::Line& first) const {
+  Slots left = free_;
+  const auto gpus = choose(line.gpus, gpus_, left.gpus, first.gpus);
+  left -= line.slots;
+  const bool cpus = line.slots.cpus.nano > 0 && first.slots.cpus > left.cpus;
+  const bool memory = line.slots.memory.count > 0 && first.slots.memory > left.memory;
+  if (cpus || memory || line.gpus.empty() || first.gpus.empty()) return cpus || memory;
+  left -= {.cpus = {}, .memory = {}, .gpus = gpus.value_or(std::vector<std::string>())};
+  const auto is_wanted = [&](const Gpu& gpu) {
+    return is_meant(first.gpus, gpu) && gpus && std::ranges::find(*gpus, gpu.id) != gpus->end();
+  };
+  return std::ranges::any_of(gpus_, is_wanted) && !choose(first.gpus, gpus_, left.gpus, {});
+}
+
+std::vector<std::string> Holdings::choose_gpus(const GpuWish& wish, const GpuWish& spared) const {
+  return choose(wish, gpus_, free_.gpus, spared).value_or(std::vector<std::string>());
+}
+
+}  // namespace combu::schedule
