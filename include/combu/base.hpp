@@ -63,6 +63,11 @@ struct Cpus {
   auto operator<=>(const Cpus&) const = default;
 };
 
+// RFC 3339: "2026-01-31T12:00:00Z", "2026-01-31T13:00:00.5+01:00"; a date alone is its beginning in UTC.
+// nullopt for what is none, and for years that an Instant does not reach (Docker's year 1 stands for no
+// moment).
+[[nodiscard]] std::optional<Instant> parse_moment(std::string_view text);
+
 // "90s", "1h30m", "500ms", "1.5h", or a plain number of seconds. Throws Error(invalid) with an empty subject;
 // also when negative or longer than 100 years.
 [[nodiscard]] Seconds parse_duration(std::string_view text);

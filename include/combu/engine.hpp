@@ -39,6 +39,8 @@ struct Facts {
   std::string engine;  // "Docker Engine 20.10.24 (API 1.41)"
   std::string address;
   Slots capacity;  // what its host has, but for GPUs
+  // Since when it has been there without a break, by its own clock; nullopt: not known.
+  std::optional<Instant> began_at;
 };
 
 enum class Phase {

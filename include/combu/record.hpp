@@ -124,6 +124,9 @@ struct RunFilter {
 // throws has changed nothing, and may be repeated.
 class Record {
  public:
+  // Differs when something of the run has changed.
+  using Stamp = std::array<std::int64_t, 3>;
+
   // Whether there is one in the folder.
   [[nodiscard]] static bool exists(const std::string& folder);
 
@@ -138,8 +141,11 @@ class Record {
   // All of them or none. When it returns, the process may die and they are not lost. Facts are of the trials
   // of the experiment that begin() was given, in the order in which they came.
   void append(const RunId& run, std::span<const Fact> facts, std::span<const StartTimes> times = {});
-  // The same of what nobody watched: when it happened may be before what is on record of other trials.
-  void append_unwatched(const RunId& run, std::span<const Fact> facts);
+  // What nobody watched: when it happened may be before what is on record of other trials. A run of which
+  // nothing is left has ended then. False when the run is not as it was when `stamp` was taken: nothing has
+  // changed then.
+  [[nodiscard]] bool append_unwatched(const RunId& run, std::span<const Fact> facts, const Stamp& stamp);
+  [[nodiscard]] Stamp stamp(const RunId& run);
   void end(const RunId& run, Instant at);
   // These trials wait again, each for a new attempt, and the run has not ended; what its earlier attempts
   // have spent is forgotten.

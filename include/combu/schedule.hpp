@@ -61,8 +61,15 @@ struct StopFailed {
 struct Collected {
   TrialIndex trial;
 };
+// Whether the engine was away when an attempt ended: then it is lost with it.
+enum class Break {
+  unknown,  // it may be about to be
+  was,
+  was_not,
+};
 struct Seen {
   Sighting sighting;
+  Break engine = Break::unknown;
 };
 // A listing is about to be asked for. What is started from here on need not be in it.
 struct ListingBegins {
@@ -143,7 +150,7 @@ struct Past {
   std::optional<TrialIndex> root;
   bool was_started = false;  // any of its attempts has run, or was healthy
   bool was_healthy = false;
-  std::optional<Instant> ran_at;  // since when, of a running one
+  std::optional<Instant> ran_at;  // when its last attempt began to run
   std::vector<Cause> earlier;     // why each of its earlier attempts failed
 };
 
@@ -155,7 +162,8 @@ struct PlannerOptions {
   // By trial; empty: the run begins. Else it goes on: nothing starts before a listing has told what became of
   // what ran, and what has ended meanwhile may have ended with its host.
   std::vector<Past> past;
-  std::optional<Instant> began_at;  // of one that goes on: its deadline counts from here
+  std::optional<Instant> began_at;         // of one that goes on: its deadline counts from here
+  std::optional<Instant> engine_began_at;  // Facts::began_at
 };
 
 // What Adjust changes, as it is.
@@ -177,7 +185,7 @@ struct Ending {
 [[nodiscard]] bool is_watched(const Experiment& experiment, const Trial& trial);
 
 // The trials that could never start: they want more slots than `capacity` holds. `gpus`: what is known of
-// those in it.
+// those in it. What many want alike is one error.
 [[nodiscard]] std::vector<Error> check_slots(const Experiment& experiment, const Slots& capacity,
                                              std::span<const Gpu> gpus);
 

@@ -159,6 +159,7 @@ void tell(Progress& progress, const RunId& run, const Changes& changes) {
   add(changes.joined, "trial joins", "trials join");
   add(changes.out.size(), "is removed", "are removed");
   add(changes.taken.size(), "is as the file says now", "are as the file says now");
+  if (parts.empty() && changes.left.empty()) parts.emplace_back("nothing of it changes");
   if (!parts.empty()) progress.note(fmt::format("run {}: {}", run.text(), fmt::join(parts, ", ")));
   if (changes.left.empty()) return;
   const auto shown = static_cast<std::ptrdiff_t>(std::min(changes.left.size(), k_names_told));

@@ -235,7 +235,8 @@ std::optional<int> drive_run(Session& session, Record& record, const Loaded& loa
   }
 }
 
-PlannerOptions planner_options(const RunOptions& options, const std::optional<Capacity>& capacity,
+PlannerOptions planner_options(Session& session, const RunOptions& options,
+                               const std::optional<Capacity>& capacity,
                                const std::optional<Standing>& standing) {
   PlannerOptions planner{.starts_in_flight_max = options.starts_in_flight,
                          .until = options.wait ? Until::ended : Until::started,
@@ -244,6 +245,7 @@ PlannerOptions planner_options(const RunOptions& options, const std::optional<Ca
   if (standing) {
     planner.past = standing->past;
     planner.began_at = standing->working_since;
+    planner.engine_began_at = session.engine().facts(session.stop()).began_at;
   }
   return planner;
 }
@@ -345,7 +347,7 @@ int execute(Session& session, Record& record, const Loaded& loaded, const RunOpt
     if (!record.runs({.id = run}, 1).empty()) record.kill(run, real_clock().now());
   work.leave_foreground(loaded);
   auto exit_code =
-      drive_run(session, record, loaded, planner_options(options, capacity, standing), starts, work);
+      drive_run(session, record, loaded, planner_options(session, options, capacity, standing), starts, work);
   std::size_t parallel_max = experiment.parallel_max;
   while (!exit_code) {
     work.hand_over(session.stop());
@@ -358,8 +360,9 @@ int execute(Session& session, Record& record, const Loaded& loaded, const RunOpt
     if (!starts) starts = take_lock(LockScope::starts, session, revised);
     session.progress().note(fmt::format("run {}: its file has been applied", loaded.run.id.text()));
     const Standing here{.past = record.past(loaded.run.id), .working_since = entry.working_since};
-    exit_code = drive_run(session, record, revised,
-                          planner_options(options, capacity_for(session, now, options), here), starts, work);
+    exit_code =
+        drive_run(session, record, revised,
+                  planner_options(session, options, capacity_for(session, now, options), here), starts, work);
   }
   return *exit_code;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <set>
 
 #include "cli/commands.hpp"
 #include "cli/recorded.hpp"
@@ -91,10 +92,12 @@ void for_each_on_record(Session& session, const Invocation& invocation,
   }
 }
 
-// Otherwise the record would say of what has ended unwatched that it was killed.
-void take_ends_in(Session& session, const Invocation& invocation, const std::vector<Selector>& selectors) {
+// Otherwise the record would say of what has ended unwatched that it was killed. `known`: those runs that
+// have been looked at, and may be gone by now.
+void take_in_once(Session& session, const Invocation& invocation, const std::vector<Selector>& selectors,
+                  std::set<RunId>& known) {
   for_each_on_record(session, invocation, selectors, [&](Record& record, const RunEntry& entry) {
-    take_in(session, record, entry.id, Intake::last);
+    if (known.insert(entry.id).second) take_in(session, record, entry.id, Intake::last);
   });
 }
 
@@ -112,13 +115,14 @@ std::vector<Selector> more_selectors(const std::vector<Selector>& known, const R
 bool release_until_none(Session& session, const Invocation& invocation, std::vector<Selector> selectors,
                         Released& released) {
   interrupt_all(session, invocation, selectors);
-  take_ends_in(session, invocation, selectors);
+  std::set<RunId> known;
+  take_in_once(session, invocation, selectors, known);
   for (int round = 0; round <= k_repeats_max; ++round) {
     const Released more = release_all(session, selectors);
     add(released, more);
     const std::vector<Selector> found = more_selectors(selectors, more);
     interrupt_all(session, invocation, found);
-    take_ends_in(session, invocation, found);
+    take_in_once(session, invocation, found, known);
     selectors.insert(selectors.end(), found.begin(), found.end());
     // A network that one selector's containers were on may be free when another's are gone, too.
     const bool look_again = selectors.size() > 1 && more.attempts > 0 && !more.in_use.empty();

@@ -72,7 +72,7 @@ bool is_older(const Sighting& left, const Sighting& right) {
 LogOptions log_options(const LogsOptions& options) {
   LogOptions out{.follow = options.follow, .tail = std::nullopt, .since = std::nullopt};
   if (options.tail >= 0) out.tail = options.tail;
-  if (!options.since.empty()) out.since = parse_moment(options.since, real_clock().now());
+  if (!options.since.empty()) out.since = moment_option("--since", options.since, real_clock().now());
   return out;
 }
 

@@ -2,48 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <chrono>
-#include <optional>
-#include <regex>
-#include <string>
 
 namespace combu {
-namespace {
 
-int number(const std::csub_match& match) {
-  int value = 0;
-  std::from_chars(match.first, match.second, value);
-  return value;
-}
-
-std::optional<Instant> rfc3339(std::string_view text) {
-  static const std::regex k_form(
-      R"((\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d):(\d\d):(\d\d)(\.\d{1,9})?(?:[Zz]|([+-])(\d\d):(\d\d)))?)");
-  std::cmatch part;
-  if (!std::regex_match(text.data(), text.data() + text.size(), part, k_form)) return std::nullopt;
-  using namespace std::chrono;
-  const year_month_day day{year(number(part[1])), month(static_cast<unsigned>(number(part[2]))),
-                           std::chrono::day(static_cast<unsigned>(number(part[3])))};
-  const int hour = number(part[4]);
-  const int minute = number(part[5]);
-  const int second = number(part[6]);
-  if (!day.ok() || hour > 23 || minute > 59 || second > 60) return std::nullopt;
-  const Seconds fraction(part[7].matched ? std::stod(part[7].str()) : 0);
-  const minutes offset = hours(number(part[9])) + minutes(number(part[10]));
-  const sys_seconds whole = sys_days(day) + hours(hour) + minutes(minute) + seconds(second) -
-                            (part[8].str() == "-" ? -offset : offset);
-  return whole + duration_cast<Instant::duration>(fraction);
-}
-
-}  // namespace
-
-Instant parse_moment(std::string_view text, Instant now) {
-  if (const auto moment = rfc3339(text)) return *moment;
+Instant moment_option(const std::string& option, std::string_view text, Instant now) {
+  if (const auto moment = parse_moment(text)) return *moment;
   try {
     return now - std::chrono::duration_cast<Instant::duration>(parse_duration(text));
   } catch (const Error&) {
-    throw Error(ErrorKind::invalid, "--since",
+    throw Error(ErrorKind::invalid, option,
                 fmt::format("'{}' is neither a duration (10m) nor a time (2026-01-31T12:00:00Z)", text));
   }
 }

@@ -56,7 +56,7 @@ int remove(const Invocation& invocation, const std::vector<std::string>& ids) {
 }
 
 int prune(const Invocation& invocation, const PruneOptions& options) {
-  const Instant before = parse_moment(options.before, real_clock().now());
+  const Instant before = moment_option("--before", options.before, real_clock().now());
   Record record = open_record(invocation);
   const std::string file = invocation.file.empty() ? "" : caller_for(invocation).file;
   std::vector<RunId> runs;

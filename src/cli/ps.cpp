@@ -270,16 +270,15 @@ void ask_engine(Session& session, const RunRow& run, std::vector<TrialRow>& rows
   merge(rows, own, attended);
 }
 
-// Whether the engine knows of an end that is not on record.
-bool has_ended_since(const std::vector<TrialRow>& rows, const RunId& run,
-                     const std::vector<Sighting>& listed) {
-  std::set<std::string_view> ended;
+// Whether something lives by what is on record that does not by what the engine says.
+bool is_behind(const std::vector<TrialRow>& rows, const RunId& run, const std::vector<Sighting>& listed) {
+  std::set<std::string_view> alive;
   for (const Sighting& seen : listed)
-    if (seen.key.run == run && seen.phase == Phase::ended) ended.insert(seen.key.trial);
+    if (seen.key.run == run && seen.phase != Phase::ended) alive.insert(seen.key.trial);
   return std::ranges::any_of(rows, [&](const TrialRow& row) {
     const TrialState state = row.entry.state;
     const bool lives = state == TrialState::starting || state == TrialState::running;
-    return lives && ended.contains(row.entry.name);
+    return lives && !alive.contains(row.entry.name);
   });
 }
 
@@ -295,8 +294,8 @@ int ps_trials(Session& session, Record& record, RunRow run, const PsOptions& opt
   if (by_run) selector.run = run.entry.id;
   if (!by_run && options.selection.experiment.empty()) selector = {.file = run.entry.file};
   if (const auto listed = listing(session, selector)) {
-    if (!attended && has_ended_since(rows, run.entry.id, *listed)) {
-      take_in_ends(session, record, run.entry.id);
+    if (!attended && !run.entry.ended_at && is_behind(rows, run.entry.id, *listed)) {
+      take_in_all(session, record, run.entry.id);
       rows = rows_of(record, run.entry.id, single, detail);
     }
     ask_engine(session, run, rows, *listed, single, attended);

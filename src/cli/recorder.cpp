@@ -36,6 +36,9 @@ void Recorder::snapshot(const Snapshot& snapshot) {
 void Recorder::end() {
   commit();
   if (pending_.empty()) (void)write([this] { record_.end(run_, real_clock().now()); });
+  if (failing_)
+    progress_.error(
+        "the record lacks the end of this run: `combu run --resume` takes in what the engine still has");
 }
 
 template <class Write>

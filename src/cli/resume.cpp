@@ -88,7 +88,7 @@ int retry(Session& session, Record& record, Loaded loaded, const RunEntry& entry
   RunOptions run = run_options_of(entry.options);
   run.wait |= options.wait;
   work.begin(session, loaded, run);
-  take_in(session, record, entry.id, Intake::gone_too);
+  take_in(session, record, entry.id, Intake::all);
   const std::vector<Past> past = record.past(loaded.run.id);
   std::size_t count = 0;
   const std::vector<TrialIndex> again = choose(loaded, past, options, count);
@@ -136,7 +136,7 @@ int resume_run(const Invocation& invocation, const std::string& id,
   return work.done(in_session(on_its_engine(invocation, entry), std::move(progress), [&](Session& session) {
     expect_its_engine(session, entry);
     work.begin(session, loaded, options);
-    take_in(session, record, entry.id, Intake::gone_too);
+    take_in(session, record, entry.id, Intake::all);
     const Standing standing{.past = record.past(entry.id), .working_since = entry.working_since};
     session.progress().note(
         fmt::format("going on with run {}: {}", entry.id.text(), counts_of(standing.past)));

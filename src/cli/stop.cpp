@@ -69,7 +69,7 @@ int stop(Session& session, const Invocation& invocation, const StopOptions& opti
   std::erase_if(attempts, [](const Sighting& seen) { return seen.phase != Phase::running; });
   const Stopped stopped = stop_all(session, attempts, grace, options.json);
   session.progress().end();
-  take_in_ends(session, invocation, stopped.trials);
+  take_in_all(session, invocation, stopped.trials);
   for (const Error& error : stopped.errors)
     session.progress().error(fmt::format("not stopped: {}", error.what()));
   session.progress().note(attempts.empty() ? "nothing runs"

@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "cli/identity.hpp"
 #include "cli/load.hpp"
 #include "cli/recorded.hpp"
 #include "cli/run_lock.hpp"
@@ -51,11 +54,17 @@ Instant moment_of(const Fact& fact, const Sighting& seen, const TrialEntry& entr
   return std::clamp(*told, std::min(entry.ran_at.value_or(Instant{}), now), now);
 }
 
-void end_if_over(Record& record, const RunId& run) {
-  const TrialCounts counts = record.counts(run);
-  for (std::size_t state = 0; state < counts.size(); ++state)
-    if (counts.at(state) > 0 && !is_over(static_cast<TrialState>(state))) return;
-  record.end(run, {});
+Break break_of(const Sighting& seen, std::optional<Instant> engine_began_at) {
+  if (!seen.ran_at || !engine_began_at) return Break::was;
+  return *engine_began_at > *seen.ran_at ? Break::was : Break::was_not;
+}
+
+// Those that change what is known, in the order in which they are told.
+std::vector<Fact> facts_of(Planner& planner, const std::vector<Event>& events, Instant now) {
+  std::vector<Fact> facts;
+  for (const Event& event : events)
+    for (Fact& fact : planner.step(event, now).facts) facts.push_back(std::move(fact));
+  return facts;
 }
 
 void or_tell(Session& session, const std::function<void()>& body) {
@@ -70,55 +79,64 @@ void or_tell(Session& session, const std::function<void()>& body) {
 }  // namespace
 
 void take_in(Session& session, Record& record, const RunId& run, Intake intake, const TrialNames& stopped) {
+  const Record::Stamp stamp = record.stamp(run);
   const Alive alive = alive_on_record(record, run);
   if (alive.empty()) return;
-  const Look look = intake == Intake::gone_too ? Look::closely : Look::once;
-  std::vector<Sighting> listed = session.engine().list({.run = run}, look, session.stop());
+  std::vector<Sighting> listed = session.engine().list({.run = run}, Look::once, session.stop());
   const std::vector<Sighting> ended = ended_of(session, run, listed, stopped, alive);
-  if (intake != Intake::gone_too) listed = ended;
-  if (intake != Intake::gone_too && ended.empty()) return;
   std::map<std::string_view, const Sighting*> by_name;
   for (const Sighting& seen : ended) by_name.emplace(seen.key.trial, &seen);
+  std::set<std::string_view> there;
+  for (const Sighting& seen : listed) there.insert(seen.key.trial);
+  const bool none_is_gone =
+      std::ranges::all_of(alive, [&](const auto& one) { return there.contains(one.first); });
+  if (ended.empty() && none_is_gone) return;
 
   const Loaded loaded = load(record, run);
   const std::vector<Trial>& trials = loaded.run.experiment.trials;
   PlannerOptions options{.until = Until::ended};
   options.past = record.past(run);
-  Planner planner(run, loaded.run.experiment, loaded.plan, options);
   const Instant now = real_clock().now();
-  const auto is_left = [&](const Fact& fact) {
-    const Trial& trial = trials[fact.trial];
-    if (fact.state == TrialState::blocked) return true;
-    if (intake != Intake::gone_too && !by_name.contains(trial.name)) return true;
-    return intake != Intake::last && fact.state == TrialState::failed && trial.retries.max > 0;
-  };
-  std::vector<Event> events{Begin{}, Interrupt{}};
-  for (const std::string& name : stopped) {
-    const auto seen = by_name.find(name);
-    if (seen == by_name.end()) continue;
-    Sighting sighting = *seen->second;
-    sighting.stopped = true;
-    events.emplace_back(Seen{std::move(sighting)});
+  options.began_at = now;  // a deadline is for who goes on with it
+  options.engine_began_at = session.engine().facts(session.stop()).began_at;
+  Planner planner(run, loaded.run.experiment, loaded.plan, options);
+  std::vector<Event> events{Adjust{.paused = true}, Begin{}};
+  if (intake == Intake::last) events.emplace_back(Interrupt{});
+  for (const Sighting& seen : ended) {
+    Seen event{.sighting = seen, .engine = break_of(seen, options.engine_began_at)};
+    if (std::ranges::find(stopped, seen.key.trial) != stopped.end()) {
+      event.sighting.stopped = true;
+      event.engine = Break::was_not;
+    }
+    events.emplace_back(std::move(event));
   }
   events.emplace_back(ListingBegins{});
   events.emplace_back(Listed{std::move(listed)});
-  for (const Event& event : events) {
-    Step step = planner.step(event, now);
-    std::erase_if(step.facts, is_left);
-    for (Fact& fact : step.facts)
-      if (const auto seen = by_name.find(trials[fact.trial].name); seen != by_name.end())
-        fact.at = moment_of(fact, *seen->second, alive.find(seen->first)->second, now);
-    record.append_unwatched(run, step.facts);
+
+  std::vector<Fact> facts = facts_of(planner, events, now);
+  std::erase_if(facts, [&](const Fact& fact) {
+    const bool was_alive = alive.contains(trials[fact.trial].name);
+    return fact.state == TrialState::blocked ? !fact.root : !was_alive;
+  });
+  for (Fact& fact : facts) {
+    const auto seen = by_name.find(trials[fact.trial].name);
+    if (seen == by_name.end()) {
+      if (fact.cause == Cause::stopped && !fact.exit_code)
+        fact.reason = "its container is gone, and how it ended is not on record";
+      continue;
+    }
+    fact.at = moment_of(fact, *seen->second, alive.find(seen->first)->second, now);
+    if (fact.cause == Cause::stopped && std::ranges::find(stopped, seen->first) != stopped.end())
+      fact.reason = fmt::format("stopped by {} with `combu stop`", user_name());
   }
-  end_if_over(record, run);
+  (void)record.append_unwatched(run, facts, stamp);
 }
 
-void take_in_ends(Session& session, Record& record, const RunId& run) {
-  or_tell(session, [&] { take_in(session, record, run, Intake::ended); });
+void take_in_all(Session& session, Record& record, const RunId& run) {
+  or_tell(session, [&] { take_in(session, record, run, Intake::all); });
 }
 
-void take_in_ends(Session& session, const Invocation& invocation,
-                  const std::map<RunId, TrialNames>& stopped) {
+void take_in_all(Session& session, const Invocation& invocation, const std::map<RunId, TrialNames>& stopped) {
   const Caller caller = caller_for(invocation);
   if (!Record::exists(state_folder(caller))) return;
   or_tell(session, [&] {
@@ -126,7 +144,7 @@ void take_in_ends(Session& session, const Invocation& invocation,
     for (const auto& [run, names] : stopped)
       for (const RunEntry& entry : record.runs({.id = run}, 1))
         if (!entry.ended_at && !process_at_work(run, caller))
-          take_in(session, record, run, Intake::ended, names);
+          take_in(session, record, run, Intake::all, names);
   });
 }
 

@@ -87,7 +87,7 @@ int wait(Session& session, const Invocation& invocation, const WaitOptions& opti
       failed |= last.phase != Phase::ended || last.exit_code != 0;
   std::map<RunId, TrialNames> runs;
   for (const Selector& selector : selectors) runs.emplace(*selector.run, TrialNames());
-  take_in_ends(session, invocation, runs);
+  take_in_all(session, invocation, runs);
   return failed ? 1 : 0;
 }
 

@@ -52,6 +52,13 @@ bool is_alive(const Past& past) {
   return past.state == TrialState::starting || past.state == TrialState::running;
 }
 
+// Whether there is something for `run --resume` to go on with.
+bool is_unfinished(const RunEntry& entry, const std::vector<Past>& past) {
+  return !entry.ended_at && std::ranges::any_of(past, [](const Past& one) {
+    return !is_over(one.state) && one.state != TrialState::running;
+  });
+}
+
 class Explanation {
  public:
   // `settings`: of the process at work. `others`: attempts of other runs that hold slots; asked for only
@@ -228,7 +235,7 @@ int why(const Invocation& invocation, const WhyOptions& options) {
   const bool at_work = !is_over(past[trial].state) && process_at_work(entry.id, loaded.caller);
   if (is_alive(past[trial]) && !at_work && !entry.address.starts_with("simulated:")) {
     (void)in_session(on_its_engine(invocation, entry), [&](Session& session) {
-      take_in_ends(session, record, entry.id);
+      take_in_all(session, record, entry.id);
       return 0;
     });
     past = record.past(entry.id);
@@ -236,7 +243,7 @@ int why(const Invocation& invocation, const WhyOptions& options) {
   const auto settings = at_work ? settings_at_work(entry.id, loaded.caller) : std::nullopt;
   std::string text =
       fmt::format("{} {}", options.trial, Explanation(loaded, past, settings, others).of(trial));
-  if (!is_over(past[trial].state) && !at_work)
+  if (!is_over(past[trial].state) && !at_work && is_unfinished(entry, past))
     text += fmt::format("; nobody is at work on the run: `{}` goes on with it",
                         resume_line(entry.id, invocation.engine));
   (void)put_out(text + "\n");

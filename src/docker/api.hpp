@@ -142,6 +142,9 @@ void create_network(Connections& engine, const std::string& name, const Labels& 
 // POST /networks/{name}/connect; repeatable.
 void connect_network(Connections& engine, const std::string& network, const std::string& container,
                      const nlohmann::json& endpoint, const std::stop_token& stop);
+// GET /networks/{name}: when it was made; nullopt when there is none.
+[[nodiscard]] std::optional<Instant> network_created_at(Connections& engine, const std::string& name,
+                                                        const std::stop_token& stop);
 // DELETE /networks/{id}: the answer as it is.
 [[nodiscard]] HttpResponse remove_network(Connections& engine, const std::string& id,
                                           const std::stop_token& stop);

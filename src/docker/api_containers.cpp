@@ -6,7 +6,6 @@
 #include "docker/api.hpp"
 #include "docker/json_pieces.hpp"
 #include "docker/log_frames.hpp"
-#include "docker/status.hpp"
 
 namespace combu::docker {
 namespace {

@@ -51,6 +51,14 @@ void connect_network(Connections& engine, const std::string& network, const std:
   if (response.status != 200 && response.status != 403) throw error_of(response, network);
 }
 
+std::optional<Instant> network_created_at(Connections& engine, const std::string& name,
+                                          const std::stop_token& stop) {
+  const HttpResponse response =
+      engine.send(request_of(engine, "GET", "/networks/" + percent_encode(name)), stop);
+  if (response.status != 200) return std::nullopt;
+  return reading(engine, [&] { return parse_moment(text_at(json::parse(response.body), "Created")); });
+}
+
 HttpResponse remove_network(Connections& engine, const std::string& id, const std::stop_token& stop) {
   return engine.send(request_of(engine, "DELETE", "/networks/" + id), stop);
 }

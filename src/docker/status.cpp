@@ -1,10 +1,6 @@
 #include "docker/status.hpp"
 
 #include <charconv>
-#include <chrono>
-#include <ctime>
-#include <iomanip>
-#include <sstream>
 
 namespace combu::docker {
 namespace {
@@ -30,27 +26,6 @@ Health health_in_brackets(std::string_view text) {
 }
 
 }  // namespace
-
-std::optional<Instant> parse_moment(const std::string& text) {
-  std::istringstream in(text);
-  std::tm day{};
-  in >> std::get_time(&day, "%Y-%m-%dT%H:%M:%S");
-  if (!in || day.tm_year < 70) return std::nullopt;
-  double fraction = 0;
-  if (in.peek() == '.') in >> fraction;
-  std::string zone;
-  in >> zone;
-  Seconds offset{0};
-  if (zone != "Z") {
-    std::tm shift{};
-    std::istringstream digits(zone.empty() ? zone : zone.substr(1));
-    digits >> std::get_time(&shift, "%H:%M");
-    if (!digits || (zone[0] != '+' && zone[0] != '-')) return std::nullopt;
-    offset = Seconds(shift.tm_hour * 3600 + shift.tm_min * 60) * (zone[0] == '-' ? -1 : 1);
-  }
-  return std::chrono::system_clock::from_time_t(timegm(&day)) +
-         std::chrono::duration_cast<Instant::duration>(Seconds(fraction) - offset);
-}
 
 Health parse_health(std::string_view word) {
   if (word == "healthy") return Health::healthy;

@@ -1,8 +1,7 @@
 #pragma once
-// What Docker's words in a listing and of a container mean.
+// What Docker's words in a listing mean.
 
 #include <optional>
-#include <string>
 #include <string_view>
 
 #include "combu/engine.hpp"
@@ -19,10 +18,6 @@ struct Status {
 // "Exited (137) 2 hours ago"). An unknown state counts as ended, so that it is never waited for. moby:
 // container/state.go.
 [[nodiscard]] Status parse_status(std::string_view state, std::string_view text);
-
-// "2026-01-02T03:04:05.678901234Z", RFC 3339; nullopt for what is none, and for the year 1, which stands for
-// a moment that has not come.
-[[nodiscard]] std::optional<Instant> parse_moment(const std::string& text);
 
 // "healthy", "unhealthy", "starting"; none for other words.
 [[nodiscard]] Health parse_health(std::string_view word);

@@ -231,6 +231,16 @@ struct Record::Impl {
     return delayed->second;
   }
 
+  Stamp stamp(std::int64_t run) {
+    SQLite::Statement query(database,
+                            "SELECT working_since, (SELECT count(over) FROM trials WHERE run = ?1), "
+                            "(SELECT count(*) + count(ran_at) + count(ended_at) FROM attempts WHERE run = "
+                            "?1) FROM runs WHERE number = ?1");
+    query.bind(1, run);
+    query.executeStep();
+    return {query.getColumn(0).getInt64(), query.getColumn(1).getInt64(), query.getColumn(2).getInt64()};
+  }
+
   void write(std::int64_t run, std::int64_t delay, const Fact& fact) {
     const auto trial = static_cast<std::int64_t>(fact.trial);
     const std::int64_t at = number_of(fact.at) + delay;
@@ -272,7 +282,8 @@ struct Record::Impl {
   Sql take_back{database,
                 "DELETE FROM attempts WHERE run = ? AND trial = ? AND attempt = ? AND ran_at IS NULL"};
   Sql set_ran{database,
-              "UPDATE attempts SET ran_at = ?, container = ? WHERE run = ? AND trial = ? AND attempt = ?"};
+              "UPDATE attempts SET ran_at = ?, container = ? WHERE run = ? AND trial = ? AND attempt = ? "
+              "AND ended_at IS NULL"};
   Sql set_times{
       database,
       "UPDATE attempts SET created_in = ?, started_in = ? WHERE run = ? AND trial = ? AND attempt = ?"};
@@ -336,12 +347,21 @@ void Record::append(const RunId& run, std::span<const Fact> facts, std::span<con
   });
 }
 
-void Record::append_unwatched(const RunId& run, std::span<const Fact> facts) {
-  record::guarded(impl_->path, [&] {
+Record::Stamp Record::stamp(const RunId& run) {
+  return record::guarded(impl_->path, [&] { return impl_->stamp(impl_->number_of_run(run)); });
+}
+
+bool Record::append_unwatched(const RunId& run, std::span<const Fact> facts, const Stamp& stamp) {
+  return record::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
     SQLite::Transaction transaction(impl_->database, SQLite::TransactionBehavior::IMMEDIATE);
+    if (impl_->stamp(number) != stamp) return false;
     for (const Fact& fact : facts) impl_->write(number, 0, fact);
+    Sql{impl_->database,
+        "UPDATE runs SET ended_at = max(working_since, (SELECT max(over_at) FROM trials WHERE run = ?1)) "
+        "WHERE number = ?1 AND NOT EXISTS (SELECT 1 FROM trials WHERE run = ?1 AND over IS NULL)"}(number);
     transaction.commit();
+    return true;
   });
 }
 
@@ -407,7 +427,11 @@ void Record::kill(const RunId& run, Instant at) {
     SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
     const std::int64_t number = impl_->number_of_run(run);
     Sql{database,
-        "UPDATE trials SET over = 'failed', over_at = ?, reason = 'removed by kill' WHERE run = ? AND over "
+        // An attempt that had ended already keeps its own reason.
+        "UPDATE trials SET over = 'failed', over_at = ?, reason = coalesce((SELECT CASE WHEN ended_at IS NOT "
+        "NULL THEN substr(reason, 1, instr(reason || ';', ';') - 1) END FROM attempts WHERE attempts.run = "
+        "trials.run AND attempts.trial = trials.trial "
+        "ORDER BY attempt DESC LIMIT 1), 'removed by kill') WHERE run = ? AND over "
         "IS NULL AND trial IN (SELECT trial FROM attempts WHERE attempts.run = trials.run)"}(number_of(at),
                                                                                              number);
     Sql{database,

@@ -199,6 +199,12 @@ void throw_as_error(const SQLite::Exception& exception, const std::string& path)
                   fmt::format("is damaged ({}); move it away to begin a new record, or name another folder "
                               "with COMBU_HOME",
                               why));
+    case SQLITE_CANTOPEN:
+    case SQLITE_READONLY:
+      throw Error(ErrorKind::refused, path,
+                  fmt::format("cannot be opened for reading and writing ({}); is its folder, or its disk, "
+                              "read-only? COMBU_HOME names another folder",
+                              why));
     case SQLITE_FULL:
       throw Error(ErrorKind::refused, path, "the disk is full");
     case SQLITE_BUSY:

@@ -1,7 +1,11 @@
 #include <fmt/format.h>
 
+#include <map>
+#include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "combu/schedule.hpp"
 #include "schedule/gpus.hpp"
@@ -11,9 +15,20 @@ namespace combu {
 std::vector<Error> check_slots(const Experiment& experiment, const Slots& capacity,
                                std::span<const Gpu> gpus) {
   std::vector<Error> errors;
+  struct Refusal {
+    const Trial* first;
+    std::size_t more;
+  };
+  std::map<std::string, std::size_t> place_of;  // by its words: thousands may want the same
+  std::vector<std::pair<std::string, Refusal>> refusals;
   const auto refuse = [&](const Trial& trial, const std::string& wanted, const std::string& given) {
-    errors.emplace_back(ErrorKind::invalid, trial.name,
-                        fmt::format("wants {}, but the engine has {} to give", wanted, given));
+    std::string why = fmt::format("wants {}, but the engine has {} to give", wanted, given);
+    const auto [at, is_new] = place_of.try_emplace(why, refusals.size());
+    if (is_new) {
+      refusals.emplace_back(std::move(why), Refusal{&trial, 0});
+    } else {
+      ++refusals[at->second].second.more;
+    }
   };
   std::unordered_map<std::string_view, const Trial*> services;
   for (const Trial& trial : experiment.trials)
@@ -50,6 +65,11 @@ std::vector<Error> check_slots(const Experiment& experiment, const Slots& capaci
       check_with_services(trial);
     }
   }
+  for (const auto& [why, refusal] : refusals)
+    errors.emplace_back(ErrorKind::invalid, refusal.first->name,
+                        refusal.more == 0 ? why
+                                          : fmt::format("{}, and {} more want{} the same", why, refusal.more,
+                                                        refusal.more == 1 ? "s" : ""));
   return errors;
 }
 

@@ -153,7 +153,8 @@ struct Planner::Impl {
       return;
     }
     // One that has ended already was started by an earlier call, whose answer was lost.
-    if (event.seen) see(event.trial, *event.seen, event.seen->phase == Phase::ended);
+    if (event.seen)
+      see(event.trial, *event.seen, event.seen->phase == Phase::ended ? Break::was : Break::unknown);
     if (known[event.trial].doom != Cause::none) command_stop(event.trial);
   }
 
@@ -198,7 +199,7 @@ struct Planner::Impl {
     if (event.sighting.key.run != run) {
       holdings.see_other(event.sighting);
     } else if (const auto trial = find(event.sighting)) {
-      see(*trial, event.sighting, false);
+      see(*trial, event.sighting, event.engine);
     }
   }
 
@@ -208,7 +209,6 @@ struct Planner::Impl {
   }
 
   void on(const Listed& event) {
-    const bool after_break = event.after_break || std::exchange(restored, false);
     std::vector<bool> listed(known.size());
     holdings.begin_listing();
     for (const Sighting& sighting : event.sightings) {
@@ -216,9 +216,11 @@ struct Planner::Impl {
         holdings.see_other(sighting);
       } else if (const auto trial = find(sighting)) {
         listed[*trial] = true;
-        see(*trial, sighting, after_break);
+        const bool was_away = event.after_break || (restored && may_be_lost(options.past[*trial]));
+        see(*trial, sighting, was_away ? Break::was : Break::unknown);
       }
     }
+    restored = false;
     for (const TrialIndex trial : std::exchange(unsure, {})) take_back_start(trial);
     for (TrialIndex trial = 0; trial < known.size(); ++trial) {
       if (!listed[trial] && known[trial].state == TrialState::running && known[trial].seen_at < listings) {
@@ -261,15 +263,40 @@ struct Planner::Impl {
     if (past.state == TrialState::starting || past.state == TrialState::running) {
       restore_alive(trial, past);
     } else if (past.state == TrialState::retrying) {
-      // Of one that was being looked into nobody knows any more that it was not its host's end.
-      const bool is_lost = past.cause == Cause::stopped && !may_retry(trial, Cause::stopped);
-      spend(trial, is_lost ? Cause::host_lost : past.cause);
       move(trial, TrialState::retrying);
+      const bool was_awaiting = past.cause == Cause::stopped && !may_retry(trial, Cause::stopped);
+      if (was_awaiting && !may_be_lost(past)) {
+        fail(trial, Cause::stopped, past.exit_code, stop_words(trial, past.exit_code));
+        return;
+      }
+      spend(trial, was_awaiting ? Cause::host_lost : past.cause);
       next_attempt(trial, Seconds(0));
     } else if (is_over(past.state)) {
       if (past.root) roots.emplace(trial, *past.root);
       finish(trial, {.trial = trial, .state = past.state, .cause = past.cause, .exit_code = past.exit_code});
     }
+  }
+
+  // Whether its last attempt may have ended with the engine.
+  [[nodiscard]] bool may_be_lost(const Past& past) const {
+    return !past.ran_at || !options.engine_began_at || *options.engine_began_at > *past.ran_at;
+  }
+
+  // Of what was commanded last the record may lack the facts: then the engine knows how far a trial has come.
+  void catch_up(TrialIndex trial, const Sighting& sighting) {
+    Progress& it = known[trial];
+    const bool is_alive = it.state == TrialState::starting || it.state == TrialState::running;
+    if (!restored || !is_alive || sighting.key.attempt <= it.attempt) return;
+    give_back_slots(trial);
+    move(trial, TrialState::retrying);
+    tell({.trial = trial,
+          .state = TrialState::retrying,
+          .ran = it.was_started,
+          .reason = "how it ended is not on record"});
+    it.attempt = sighting.key.attempt;
+    move(trial, TrialState::starting);
+    take_slots(trial, sighting.slots);
+    tell({.trial = trial, .state = TrialState::starting, .slots = sighting.slots, .ready_at = now});
   }
 
   void restore_alive(TrialIndex trial, const Past& past) {
@@ -292,10 +319,11 @@ struct Planner::Impl {
   // ---- Sightings
 
   // The trial whose present attempt this is.
-  [[nodiscard]] std::optional<TrialIndex> find(const Sighting& sighting) const {
+  [[nodiscard]] std::optional<TrialIndex> find(const Sighting& sighting) {
     const auto found = by_name.find(sighting.key.trial);
-    if (found == by_name.end() || known[found->second].attempt != sighting.key.attempt) return std::nullopt;
-    return found->second;
+    if (found == by_name.end()) return std::nullopt;
+    catch_up(found->second, sighting);
+    return known[found->second].attempt == sighting.key.attempt ? std::optional(found->second) : std::nullopt;
   }
 
   // Its GPUs are left to `winner`, and it waits for others, or for these to be free again.
@@ -317,7 +345,7 @@ struct Planner::Impl {
     tell({.trial = trial, .state = TrialState::ready});
   }
 
-  void see(TrialIndex trial, const Sighting& sighting, bool after_a_break) {
+  void see(TrialIndex trial, const Sighting& sighting, Break engine) {
     const TrialState state = known[trial].state;
     if (state != TrialState::starting && state != TrialState::running) return;
     if (sighting.phase == Phase::created) return;
@@ -335,7 +363,7 @@ struct Planner::Impl {
       holdings.correct_gpus(trial, sighting.slots.gpus, experiment.trials[trial].service);
     if (state != TrialState::running) run_began(trial);
     if (sighting.phase == Phase::ended) {
-      end(trial, sighting, after_a_break);
+      end(trial, sighting, engine);
     } else if (sighting.health == Health::healthy) {
       become_healthy(trial);
     } else if (sighting.health == Health::unhealthy && !known[trial].healthy) {
@@ -361,7 +389,7 @@ struct Planner::Impl {
   }
 
   // An ended trial whose exit code nobody knows has not been seen to succeed.
-  void end(TrialIndex trial, const Sighting& sighting, bool after_a_break) {
+  void end(TrialIndex trial, const Sighting& sighting, Break engine) {
     const Progress& it = known[trial];
     const bool service_at_deadline = experiment.trials[trial].service && it.doom == Cause::stopped;
     if (it.stop_asked || service_at_deadline) {
@@ -369,7 +397,8 @@ struct Planner::Impl {
     } else if (it.doom == Cause::none && sighting.exit_code == 0 && !sighting.stopped) {
       finish(trial, {.trial = trial, .state = TrialState::succeeded, .exit_code = sighting.exit_code});
     } else {
-      attempt_failed(trial, schedule::cause_of(sighting, after_a_break), sighting.exit_code);
+      attempt_failed(trial, schedule::cause_of(sighting, engine == Break::was), sighting.exit_code, {},
+                     engine);
     }
   }
 
@@ -396,8 +425,13 @@ struct Planner::Impl {
     return schedule::failure_text(experiment.trials[trial], it.doom, std::nullopt, {});
   }
 
+  [[nodiscard]] std::string stop_words(TrialIndex trial, std::optional<int> exit_code) const {
+    return schedule::failure_text(experiment.trials[trial], Cause::stopped, exit_code, {});
+  }
+
   // `words`: empty for those of the cause.
-  void attempt_failed(TrialIndex trial, Cause cause, std::optional<int> exit_code, std::string words = {}) {
+  void attempt_failed(TrialIndex trial, Cause cause, std::optional<int> exit_code, std::string words = {},
+                      Break engine = Break::unknown) {
     Progress& it = known[trial];
     if (it.doom != Cause::none) {
       cause = it.doom;
@@ -409,7 +443,8 @@ struct Planner::Impl {
     if (it.state == TrialState::running && exit_code) collect(trial);
     if (may_retry(trial, cause)) {
       retry(trial, cause, exit_code, words);
-    } else if (cause == Cause::stopped && exit_code && may_retry(trial, Cause::host_lost)) {
+    } else if (cause == Cause::stopped && exit_code && engine == Break::unknown &&
+               may_retry(trial, Cause::host_lost)) {
       await_verdict(trial, exit_code, words);
     } else {
       if (it.attempt > 1) words += fmt::format(", after {} attempts", it.attempt);
@@ -461,6 +496,7 @@ struct Planner::Impl {
           .exit_code = exit_code,
           .reason = words + "; tried again if the engine is being restarted"});
     it.stopped_with = exit_code;
+    it.pause_is_over = false;
     set_timer(schedule::Timer::Kind::verdict, trial, k_verdict_after);
     awaiting.push_back(trial);
   }
@@ -584,8 +620,7 @@ struct Planner::Impl {
       doom(timer.trial, Cause::start_deadline);
     if (timer.kind == Kind::verdict && it.state == TrialState::retrying && it.stopped_with) {
       const std::optional<int> exit_code = std::exchange(it.stopped_with, std::nullopt);
-      fail(timer.trial, Cause::stopped, exit_code,
-           schedule::failure_text(experiment.trials[timer.trial], Cause::stopped, exit_code, {}));
+      fail(timer.trial, Cause::stopped, exit_code, stop_words(timer.trial, exit_code));
       return;
     }
     if (timer.kind == Kind::retry && it.state == TrialState::retrying) {
@@ -906,10 +941,11 @@ Step Planner::step(const Event& event, Instant now) {
   impl_->out = &step;
   impl_->now = now;
   std::visit([this](const auto& one) { impl_->on(one); }, event);
-  impl_->fire_timers();
+  // What has ended in time while nobody watched is seen to before.
+  if (!impl_->restored) impl_->fire_timers();
   impl_->start_what_fits();
   impl_->out = nullptr;
-  step.wake = impl_->timers.next();
+  if (!impl_->restored) step.wake = impl_->timers.next();
   return step;
 }
 

@@ -123,7 +123,8 @@ class ExperimentReader final : public DocumentSink {
     } else if (trials_begun_ && trials_seen_ == 0) {
       report_.add(*trials_, "no trials: the array is empty");
     }
-    // Not shrunk to fit: what a large vector has too much is memory never touched, and a copy would be the peak.
+    // Not shrunk to fit: what a large vector has too much is memory never touched, and a copy would be the
+    // peak.
     experiment_.failures_max = max_failures_.of(experiment_.trials.size());
     if (!defaults_.docker.empty()) experiment_.defaults_docker = compact(defaults_.docker);
     return {std::move(experiment_), report_.take()};

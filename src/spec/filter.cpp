@@ -85,7 +85,7 @@ Filter::Filter(std::string_view text) {
         relation == k_relations.end() ? std::string_view() : trimmed(behind.substr(relation->first.size()));
     if (name.empty() || value.empty())
       throw Error(
-          ErrorKind::invalid, std::string(text),
+          ErrorKind::invalid, "",
           fmt::format("\"{}\" is no condition: NAME=VALUE, or with != < <= > >=, several joined by &&",
                       shortened(term)));
     terms_.push_back({std::string(name), relation->second, std::string(unquoted(value))});

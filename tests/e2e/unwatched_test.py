@@ -7,6 +7,9 @@ from datetime import datetime, timedelta
 
 import pytest
 from engines import wait_until
+from resume_test import at_work
+
+__all__ = ["at_work"]
 
 CODES = {"good": 0, "bad": 3}
 
@@ -83,3 +86,63 @@ def test_a_run_of_which_all_has_ended_is_over(combu, engine):
     combu("ps")
     assert "is over: 1 succeeded" in combu("run", "--resume").stderr
     assert combu("rm", combu.ps()["one"]["run"]).stderr == "removed 1 run from the record\n"
+
+
+def test_what_ended_with_the_code_of_a_signal_is_not_lost_with_an_engine_that_was_there(combu, engine):
+    """And what failed waits for its retry, with the time at which it ended."""
+    trial = {"name": "odd", "image": "combu-test", "cmd": ["sh", "-c", "sleep 0.5; exit 137"]}
+    combu.write([trial, {**trial, "name": "held", "cmd": "sleep 600"}])
+    combu("run")
+    wait_until(lambda: engine.running() == {"held"}, "its end")
+    engine.ask("POST", "/containers/held/stop?t=0")
+    rows = combu.ps()
+    assert (rows["odd"]["cause"], rows["odd"]["reason"]) == ("error", "exit code 137, SIGKILL")
+    assert rows["held"]["exit_code"] in (137, 143) and rows["held"]["cause"] in ("error", "stopped")
+
+
+def test_what_is_to_be_tried_again_has_the_times_of_its_end(combu, engine, at_work):
+    retries = {"max": 2, "on": ["error"], "backoff": {"initial": 0}}
+    combu.write([{"name": "one", "image": "combu-test", "cmd": ["sh", "-c", "sleep 1; exit 3"], "retries": retries}])
+    running = at_work(combu.start("run", "--wait"))
+    wait_until(lambda: engine.running() == {"one"}, "its start")
+    running.kill()
+    running.communicate()
+    wait_until(lambda: engine.running() == set(), "its end")
+    end = datetime.fromisoformat(finished_at(engine)["one"])
+    assert combu.ps()["one"]["state"] == "retrying"
+    assert abs(moment(ended_at(combu)["one"][0]) - end) <= timedelta(microseconds=2)
+    assert "is tried again" in combu("why", "one").stdout
+    assert combu("run", "--resume", code=1).returncode == 1
+    assert combu.ps()["one"]["attempt"] == 3
+
+
+def test_what_somebody_has_stopped_is_not_tried_again(combu, engine, at_work):
+    """Though its host's end is borne, and nobody watched."""
+    combu.write([{"name": "one", "image": "combu-test", "cmd": "sleep 600", "retries": 3}])
+    running = at_work(combu.start("run", "--wait"))
+    wait_until(lambda: engine.running() == {"one"}, "its start")
+    wait_until(lambda: ended_at(combu), "its start on record")
+    running.kill()
+    running.communicate()
+    combu("stop", "one")
+    row = combu.ps()["one"]
+    assert (row["state"], row["cause"], row["exit_code"]) == ("failed", "stopped", 143)
+    assert "`combu stop`" in row["reason"]
+    assert "is over: 1 failed" in combu("run", "--resume", code=1).stderr
+    assert engine.running() == set()
+
+
+def test_what_a_failure_means_to_others_is_on_record_too(combu, engine):
+    combu.write(
+        [
+            {"name": "bad", "image": "combu-test", "cmd": ["sh", "-c", "sleep 0.5; exit 3"]},
+            {"name": "after", "image": "combu-test", "cmd": "true", "depends": [{"trial": "bad", "condition": "succeeded"}]},
+        ]
+    )
+    running = combu.start("run")
+    wait_until(lambda: engine.running() == {"bad"}, "its start")
+    running.kill()
+    running.communicate()
+    wait_until(lambda: engine.running() == set(), "its end")
+    assert combu.ps()["after"]["state"] == "blocked"
+    assert combu("why", "after").stdout.startswith("after is blocked: depends on `bad`, which did not succeed")

@@ -266,13 +266,26 @@ TEST_F(RecordTest, WhatNobodyWatchedHasItsOwnTimes) {
   record.append(run.id, seen);
   Fact unwatched = fact(0, TrialState::succeeded);
   unwatched.at = seen[1].at + std::chrono::milliseconds(500);  // before what is on record of the other
-  record.append_unwatched(run.id, std::vector{unwatched});
+  const Record::Stamp stamp = record.stamp(run.id);
+  EXPECT_TRUE(record.append_unwatched(run.id, std::vector{unwatched}, stamp));
   EXPECT_EQ(record.trials(run.id)[0].ended_at, unwatched.at);
   // And what is seen later is not put off by it.
   Fact later = fact(1, TrialState::succeeded);
   later.at = entry.began_at + std::chrono::seconds(9);
   record.append(run.id, std::vector{later});
   EXPECT_EQ(record.trials(run.id)[1].ended_at, later.at);
+  EXPECT_FALSE(record.run(run.id).ended_at);
+
+  // What was known when it was looked at is not so any more.
+  Fact late = fact(1, TrialState::failed);
+  late.at = later.at;
+  EXPECT_FALSE(record.append_unwatched(run.id, std::vector{late}, stamp));
+  EXPECT_EQ(record.trials(run.id)[1].state, TrialState::succeeded);
+
+  Fact last = fact(2, TrialState::blocked);
+  last.at = later.at + std::chrono::seconds(1);
+  EXPECT_TRUE(record.append_unwatched(run.id, std::vector{last}, record.stamp(run.id)));
+  EXPECT_EQ(record.run(run.id).ended_at, last.at);
 }
 
 TEST_F(RecordTest, WhatIsReopenedWaitsForANewAttempt) {

@@ -869,6 +869,23 @@ TEST(Retries, WhoStoppedItShowsWhenTheEngineGoesAway) {
   }
 }
 
+TEST(Retries, WhatIsStoppedInALaterAttemptStaysStopped) {
+  Planned it(with_retries("a", {.max = 3}));
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.ended("a", 1);
+  (void)it.collected("a");
+  EXPECT_EQ(it.pass(60), "start a#2 | a starting");
+  (void)it.started("a");
+  Sighting seen = it.sighting("a", Phase::ended);
+  seen.exit_code = 143;
+  seen.stopped = true;
+  (void)it.seen(seen);
+  EXPECT_EQ(it.collected("a"), " | ");
+  EXPECT_EQ(it.state("a"), TrialState::retrying);
+  EXPECT_EQ(it.pass(75), " | a failed (stopped from outside (exit code 143, SIGTERM))");
+}
+
 TEST(Planner, WhatSomebodyStoppedHasNotSucceeded) {
   Planned it("a");
   (void)it.begin();
@@ -1002,6 +1019,61 @@ TEST(GoingOn, WhatWasKilledMeanwhileIsLost) {
             "collect a | a failed (lost with its host or engine (exit code 137, SIGKILL))");
 }
 
+TEST(GoingOn, NothingIsLostWithAnEngineThatWasThereAllTheTime) {
+  const Instant ran_at = Instant{} + std::chrono::hours(1);
+  const Past running{.state = TrialState::running, .was_started = true, .ran_at = ran_at};
+  for (const bool was_there : {true, false}) {
+    Planned planned(
+        "a", {.past = {running}, .engine_began_at = ran_at + std::chrono::seconds(was_there ? -1 : 1)});
+    Sighting ended = planned.sighting("a", Phase::ended);
+    ended.exit_code = 137;
+    (void)planned.begin();
+    EXPECT_EQ(planned.listed({ended}),
+              was_there ? "collect a | a failed (exit code 137, SIGKILL)"
+                        : "collect a | a failed (lost with its host or engine (exit code 137, SIGKILL))");
+  }
+  // What was being looked into when its process died.
+  Past stopped = running;
+  stopped.state = TrialState::retrying;
+  stopped.cause = Cause::stopped;
+  stopped.exit_code = 143;
+  for (const bool was_there : {true, false}) {
+    Planned planned(
+        with_retries("a", {.max = 1}),
+        {.past = {stopped}, .engine_began_at = ran_at + std::chrono::seconds(was_there ? -1 : 1)});
+    EXPECT_EQ(planned.begin(),
+              was_there ? " | a failed (stopped from outside (exit code 143, SIGTERM))" : " | ");
+    EXPECT_EQ(planned.listed({}), was_there ? " | " : "start a#2 | a starting");
+  }
+}
+
+TEST(GoingOn, WhatEndedInTimeWhileNobodyWatchedHasNotTakenTooLong) {
+  Experiment experiment = test::experiment("a");
+  experiment.trials[0].timeout = Seconds(10);
+  Planned planned(experiment, {.past = {{.state = TrialState::running,
+                                         .was_started = true,
+                                         .ran_at = Instant{} - std::chrono::hours(1)}}});
+  EXPECT_EQ(planned.begin(), " | ");
+  Sighting ended = planned.sighting("a", Phase::ended);
+  ended.exit_code = 0;
+  EXPECT_EQ(planned.listed({ended}), " | a succeeded");
+}
+
+TEST(GoingOn, TheEngineKnowsOfALaterAttemptThanTheRecord) {
+  const Past running{.state = TrialState::running, .was_started = true};
+  for (const Phase phase : {Phase::running, Phase::ended}) {
+    Planned planned("a", {.past = {running}});
+    (void)planned.begin();
+    Sighting later = planned.sighting("a", phase, 2);
+    if (phase == Phase::ended) later.exit_code = 0;
+    EXPECT_EQ(planned.listed({later}),
+              phase == Phase::running
+                  ? " | a retrying (how it ended is not on record), a starting, a running"
+                  : " | a retrying (how it ended is not on record), a starting, a running, "
+                    "a succeeded");
+  }
+}
+
 TEST(GoingOn, AStartThatNobodyHasSeenIsMadeAgain) {
   const Past starting{.state = TrialState::starting};
   Planned planned("a b", {.past = {starting, starting}});
@@ -1015,9 +1087,9 @@ TEST(GoingOn, WhatShallNotRunAnyMoreIsNotStartedAgain) {
   experiment.deadline = Seconds(10);
   Planned planned(std::move(experiment), {.past = {{.state = TrialState::starting}},
                                           .began_at = Instant{} - std::chrono::seconds(11)});
-  EXPECT_EQ(planned.begin(), "stop a | ");
-  EXPECT_EQ(planned.listed({}), " | a failed (stopped: the run's deadline of 10.0 s has passed)");
-  EXPECT_EQ(planned.stopped("a"), " | ");
+  EXPECT_EQ(planned.begin(), " | ");
+  EXPECT_EQ(planned.listed({}),
+            " | a ready, a blocked (not started: the run's deadline of 10.0 s has passed)");
   EXPECT_TRUE(planned.done());
 }
 
