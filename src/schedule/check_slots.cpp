@@ -65,6 +65,7 @@ std::vector<Error> check_slots(const Experiment& experiment, const Slots& capaci
       check_with_services(trial);
     }
   }
+  errors.reserve(refusals.size());
   for (const auto& [why, refusal] : refusals)
     errors.emplace_back(ErrorKind::invalid, refusal.first->name,
                         refusal.more == 0 ? why
