@@ -32,7 +32,7 @@ struct Gpu {
   Bytes memory;
   bool operator==(const Gpu&) const = default;
 };
-// Whether a person means it by this name: its id, that without the kind of device ("0"), or its UUID.
+// Whether a person means it by this name: its id or UUID, each with the kind of device or without ("0").
 [[nodiscard]] bool is_called(const Gpu& gpu, const std::string& name);
 
 struct Facts {
@@ -120,6 +120,14 @@ struct Released {
   std::vector<Error> in_use;          // networks that the engine keeps because they are in use: no failure
 };
 
+// What release() tells; each may be empty.
+struct Releasing {
+  // What will be removed, looked at once, before any of it is.
+  std::function<void(const std::vector<Sighting>&)> found = {};
+  // How many have been, and how many there are; from several threads but one at a time.
+  std::function<void(std::size_t, std::size_t)> removed = {};
+};
+
 struct LogOptions {
   bool follow = false;
   std::optional<std::int64_t> tail;  // last lines; nullopt: all
@@ -155,8 +163,9 @@ class Engine {
 
   // Hands an attempt to the engine. Returns what is known of it already: on a single host that it runs;
   // nullopt where a later change will tell. A repeat after a lost answer adopts what is there; an earlier
-  // attempt of the same trial and run that is over makes room. Where another attempt, of whatever run and
-  // user, holds one of trial.slots.gpus, nothing is started, and that one is returned. Throws Error:
+  // attempt of the same trial and run that is over makes room. Where other attempts, of whatever run and
+  // user, hold one of trial.slots.gpus, or leave less CPUs or memory than trial.slots says, nothing is
+  // started, and one of these is returned. Throws Error:
   // refused, conflict, not_found, unavailable, timeout.
   virtual std::optional<Sighting> start(const Run& run, const Trial& trial, int attempt,
                                         std::stop_token stop) = 0;
@@ -185,12 +194,8 @@ class Engine {
 
   // Removes every attempt that the labels select, running or not, and when whole experiments or runs are
   // selected (no trials named) the networks that were made for them and are empty, with those that they used
-  // of experiments of which nothing else is left. Nothing else, ever. Nothing to remove is success. `tell`
-  // (may be empty) is called with the number removed so far and the number there are, from several threads
-  // but one at a time.
-  virtual Released release(const Selector& selector,
-                           const std::function<void(std::size_t, std::size_t)>& tell,
-                           std::stop_token stop) = 0;
+  // of experiments of which nothing else is left. Nothing else, ever. Nothing to remove is success.
+  virtual Released release(const Selector& selector, const Releasing& tell, std::stop_token stop) = 0;
 };
 
 // ---- Decorators

@@ -87,6 +87,7 @@ struct EventEntry {
 struct AttemptEntry {
   std::string trial;
   int attempt = 1;
+  int first_attempt = 1;  // of its trial since it was reopened
   Instant ready_at{};
   Instant started_at{};
   std::optional<Seconds> created_in;  // as in StartTimes
@@ -109,6 +110,9 @@ struct Edition {
   std::string evaluated;
   Digests digests;
   std::vector<TrialIndex> taken;  // the trials that are as it says from here on
+  std::vector<Fact> ends;         // of those that have been ended for it
+  std::vector<TrialIndex> again;  // wait again, as after Record::reopen
+  Instant at{};
 };
 
 struct RunFilter {
@@ -147,15 +151,19 @@ class Record {
   [[nodiscard]] bool append_unwatched(const RunId& run, std::span<const Fact> facts, const Stamp& stamp);
   [[nodiscard]] Stamp stamp(const RunId& run);
   void end(const RunId& run, Instant at);
+  // RunEntry::options, from here on.
+  void set_options(const RunId& run, const std::string& options);
   // These trials wait again, each for a new attempt, and the run has not ended; what its earlier attempts
   // have spent is forgotten.
   void reopen(const RunId& run, std::span<const TrialIndex> trials, Instant at);
-  // `experiment`: the trials on record, in their order, and behind them those that join.
+  // `experiment`: the trials on record, in their order, and behind them those that join. The run has not
+  // ended from here on where one of its trials waits again, or joins it.
   void revise(const RunId& run, const Edition& edition, const Experiment& experiment);
-  // The run has ended, and what was not over of it is: removed by `kill`.
+  // The run has ended, and what was not over of it is: removed by `kill`. Not before what is on record of it.
   void kill(const RunId& run, Instant at);
 
-  // The runs, and all that is known of them; others are not touched. Their space serves later runs.
+  // The runs, and all that is known of them; others are not touched. Their space serves later runs, or is
+  // given back where it is much, which takes as long as writing what is left.
   void remove(std::span<const RunId> runs);
 
   // The newest first; without source and evaluated.
@@ -171,8 +179,8 @@ class Record {
   [[nodiscard]] TrialCounts counts(const RunId& run);
   // In the experiment's order; of one trial when `trial` is not empty.
   [[nodiscard]] std::vector<AttemptEntry> attempts(const RunId& run, const std::string& trial);
-  // In the order in which they happened; of one trial when `trial` is not empty. `tell` returns false to hear
-  // no more.
+  // In the order in which they happened, of what happened in the same moment the cause first; of one trial
+  // when `trial` is not empty. `tell` returns false to hear no more.
   void events(const RunId& run, const std::string& trial, const std::function<bool(const EventEntry&)>& tell);
   // What Planner goes on from, by trial.
   [[nodiscard]] std::vector<Past> past(const RunId& run);

@@ -79,14 +79,20 @@ struct Listed {
   std::vector<Sighting> sightings;  // all of the run's
   bool after_break = false;         // the engine was away before: what is listed may have ended with it
 };
-struct Interrupt {};  // no new starts from here on
-struct Tick {};       // Step::wake has come
+// No new starts from here on. What fails waits for a later process to try it again, unless nobody will.
+struct Interrupt {
+  bool for_good = false;
+};
+struct Tick {};  // Step::wake has come
 // What is to be different from here on than the experiment and the options say; nullopt: as it is. What is
 // alive beyond a lower limit lives on.
 struct Adjust {
   std::optional<std::size_t> parallel_max;  // 0: no limit
   std::optional<std::size_t> starts_in_flight_max;
   std::optional<bool> paused;  // nothing starts
+  // Whom somebody else is about to stop, and who that is, for the reason of their end: "alice".
+  std::vector<std::string> stopping = {};
+  std::string stopper = {};
 };
 using Event = std::variant<Begin, StartAnswered, StartFailed, StopAnswered, StopFailed, Collected, Seen,
                            ListingBegins, Listed, Interrupt, Tick, Adjust>;
@@ -102,12 +108,17 @@ struct StopCommand {
   TrialIndex trial;
   int attempt = 1;
 };
+// A start that is under way is given up: nobody waits for its answer, which is StartFailed.
+struct GiveUpCommand {
+  TrialIndex trial;
+  int attempt = 1;
+};
 // Take what is kept of an ended attempt: the next one waits for it, since it takes the container's place.
 struct CollectCommand {
   TrialIndex trial;
   int attempt = 1;
 };
-using Command = std::variant<StartCommand, StopCommand, CollectCommand>;
+using Command = std::variant<StartCommand, StopCommand, GiveUpCommand, CollectCommand>;
 
 // One change of a trial's state, or that a running one has become healthy.
 struct Fact {
@@ -157,6 +168,8 @@ struct Past {
 struct PlannerOptions {
   std::size_t starts_in_flight_max = 8;
   Until until = Until::started;
+  // After its start_deadline a start that is under way is given up: an engine that is only slow has answered.
+  Seconds answer_after{15};
   std::optional<Slots> capacity;  // what all runs on the engine share; nullopt: not bounded
   std::vector<Gpu> gpus;          // what is known of those in it
   // By trial; empty: the run begins. Else it goes on: nothing starts before a listing has told what became of

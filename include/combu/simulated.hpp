@@ -31,7 +31,7 @@ struct Faults {
   double change_repeated = 0;  // it is told twice
   double change_held = 0;      // it is told after the one that follows it
   double out_of_memory = 0;    // an attempt ends with 137 half-way
-  double gpu_taken = 0;        // somebody else takes a GPU just before a start, for a while
+  double slots_taken = 0;      // somebody else takes a trial's slots just before its start, for a while
   double crash =
       0;  // after a call the engine dies for `crash_for`; what runs is killed unless `live_restore`
   Seconds crash_for{2};
@@ -160,7 +160,7 @@ class World {
   void deliver(const Sighting& sighting);
   [[nodiscard]] const Container* find(const Key& key) const;
   [[nodiscard]] const Container* holder_of(const std::vector<std::string>& gpus) const;
-  const Container& add_rival(const std::string& gpu, Instant now);
+  const Container& add_rival(const Slots& slots, Instant now);
   [[nodiscard]] std::optional<Error> port_conflict(const Trial& trial, const std::string& experiment) const;
 
   SimulationOptions options_;

@@ -145,11 +145,12 @@ struct Trial {
   Seconds timeout{0};         // of an attempt, from when it runs; 0: none
   Seconds start_deadline{0};  // from when the engine was asked to start it until it runs; 0: none
   Pull pull = Pull::missing;
-  std::string platform;      // "linux/arm64", or empty
-  std::string params;        // a JSON object's text, or empty
-  bool params_file = false;  // /combu/params.json is wanted in the container
-  std::string docker;        // the `docker` section, a JSON object's text, or empty
-  std::string path = {};     // of this trial in the evaluated file ("[17]", "trials[17]"), for messages
+  std::string platform;        // "linux/arm64", or empty
+  std::string params;          // a JSON object's text, or empty
+  bool params_file = false;    // /combu/params.json is wanted in the container
+  std::string docker;          // the `docker` section, a JSON object's text, or empty
+  std::string env_fault = {};  // why `env` is not whole; see Caller::may_lack_env_files
+  std::string path = {};       // of this trial in the evaluated file ("[17]", "trials[17]"), for messages
   bool operator==(const Trial&) const = default;
 };
 // Whether they mean the same, wherever in its file each stands.
@@ -177,6 +178,8 @@ struct Caller {
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
   std::function<std::optional<std::string>(const std::string&)> env;  // the caller's environment
+  // An `env_file` that cannot be read is no error, but told in Trial::env_fault: for who starts nothing.
+  bool may_lack_env_files = false;
 };
 
 // As far as the file could be read, and every error in it, in the file's order, each with its path as subject
@@ -207,9 +210,9 @@ struct HostFolders {
 // expanded. Throws Error(invalid) for an unterminated quote.
 [[nodiscard]] std::vector<std::string> split_words(std::string_view line);
 
-// A condition on named values: "lr<0.01 && mode=fast". Each term is NAME = == != < <= > >= VALUE; where both
-// sides are numbers they are compared as numbers, otherwise as texts, and = and != take the patterns of a
-// shell
+// A condition on named values: "lr<0.01 && mode=fast". Each term is NAME = == != < <= > >= VALUE, the value
+// in quotes of either kind where it holds blanks, quotes or one of = < > & |. Where both sides are numbers
+// they are compared as numbers, otherwise as texts, and = and != take the patterns of a shell
 // ("trial=solver-*"). A value that there is not fulfils != only.
 class Filter {
  public:
@@ -217,7 +220,7 @@ class Filter {
   // `wanted`: what it is compared with, for a name that has several kinds of values.
   using Lookup = std::function<std::optional<std::string>(std::string_view name, std::string_view wanted)>;
 
-  // Throws Error(invalid) with the text as subject.
+  // Throws Error(invalid); its message has the text from the first term on that is none.
   explicit Filter(std::string_view text);
   [[nodiscard]] bool matches(const Lookup& lookup) const;
 

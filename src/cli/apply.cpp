@@ -2,14 +2,20 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <chrono>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
+#include "cli/again.hpp"
 #include "cli/commands.hpp"
 #include "cli/execution.hpp"
 #include "cli/recorded.hpp"
+#include "cli/take_in.hpp"
 #include "combu/control.hpp"
 
 namespace combu {
@@ -17,6 +23,9 @@ namespace {
 
 constexpr std::size_t k_stops_in_flight = 32;
 constexpr std::size_t k_names_told = 5;
+// For others that change the run, and for a process that is about to be at work on it.
+constexpr std::chrono::seconds k_patience{30};
+constexpr Seconds k_look{0.1};
 
 struct ApplyOptions {
   std::string run;
@@ -32,9 +41,10 @@ struct Changes {
   std::size_t joined = 0;           // trials that join
   std::vector<TrialIndex> taken;    // are as the file says now
   std::vector<TrialIndex> again;    // wait again, for a new attempt
-  std::vector<TrialIndex> out;      // are not in the file any more, and were not over
-  std::vector<std::string> left;    // have changed, and run or are over
+  std::vector<TrialIndex> out;      // are not in the file any more, and were not over, or had been stopped
+  std::vector<TrialIndex> left;     // have changed, and run or are over
   std::vector<TrialIndex> to_stop;  // of `again` and `out`: they run
+  std::vector<Error> errors;        // why there is no plan of it
 
   [[nodiscard]] bool none() const { return joined == 0 && taken.empty() && out.empty() && left.empty(); }
 };
@@ -88,7 +98,7 @@ class Comparison {
       changes_.experiment.trials.push_back(trial);
       ++changes_.joined;
     }
-    take_blocked_again();
+    bring_along();
     for (const auto* some : {&changes_.out, &changes_.again})
       std::ranges::copy_if(*some, std::back_inserter(changes_.to_stop),
                            [this](TrialIndex trial) { return runs(past_[trial].state); });
@@ -101,19 +111,24 @@ class Comparison {
     const auto found = in_file_.find(it.name);
     if (found == in_file_.end()) {
       leave_out(it);
-      if (!is_over(past_[trial].state)) changes_.out.push_back(trial);
+      if (!is_over(past_[trial].state) || was_stopped(past_[trial])) changes_.out.push_back(trial);
       return;
     }
     const bool returns = !named_.latest.contains(it.name);
     if (!returns && same_but_for_pull(it, *found->second)) return;
     const TrialState state = past_[trial].state;
     if (!returns && has_begun(state) && !replace_) {
-      changes_.left.push_back(it.name);
+      changes_.left.push_back(trial);
       return;
     }
     it = *found->second;
     changes_.taken.push_back(trial);
     if (returns || has_begun(state) || state == TrialState::blocked) changes_.again.push_back(trial);
+  }
+
+  // Maybe by one who wanted to remove it, and did not get to say so on record.
+  static bool was_stopped(const Past& past) {
+    return past.state == TrialState::failed && past.cause == Cause::stopped;
   }
 
   // What is on record is not pulled again.
@@ -123,13 +138,31 @@ class Comparison {
     return same(std::move(one), std::move(other));
   }
 
-  void take_blocked_again() {
+  // Services that are over and needed once more, and what was blocked by one that is tried again.
+  void bring_along() {
+    Planning planning = make_plan(changes_.experiment);
+    changes_.errors = std::move(planning.errors);
+    if (!changes_.errors.empty()) return;
+    Again again(changes_.experiment, planning.plan, past_);
+    for (const TrialIndex trial : changes_.again) again.add(trial, Needs::services);
+    for (const TrialIndex trial : changes_.taken) again.add_needs_of(trial, Needs::services);
+    for (std::size_t trial = past_.size(); trial < changes_.experiment.trials.size(); ++trial)
+      again.add_needs_of(static_cast<TrialIndex>(trial), Needs::services);
+    again.add_blocked();
+    changes_.again = again.trials();
+    if (take_left()) bring_along();
+  }
+
+  // What is started anew anyway is as the file says now. True when there was such a one: it may need others.
+  bool take_left() {
     const std::unordered_set<TrialIndex> again(changes_.again.begin(), changes_.again.end());
-    for (TrialIndex trial = 0; trial < past_.size(); ++trial) {
-      const Past& it = past_[trial];
-      if (it.state == TrialState::blocked && it.root && again.contains(*it.root) && !again.contains(trial))
-        changes_.again.push_back(trial);
-    }
+    return std::erase_if(changes_.left, [&](TrialIndex trial) {
+             if (!again.contains(trial)) return false;
+             Trial& it = changes_.experiment.trials[trial];
+             it = *in_file_.at(it.name);
+             changes_.taken.push_back(trial);
+             return true;
+           }) > 0;
   }
 
   const std::vector<Past>& past_;
@@ -162,14 +195,45 @@ void tell(Progress& progress, const RunId& run, const Changes& changes) {
   if (parts.empty() && changes.left.empty()) parts.emplace_back("nothing of it changes");
   if (!parts.empty()) progress.note(fmt::format("run {}: {}", run.text(), fmt::join(parts, ", ")));
   if (changes.left.empty()) return;
-  const auto shown = static_cast<std::ptrdiff_t>(std::min(changes.left.size(), k_names_told));
-  const auto more = changes.left.size() - static_cast<std::size_t>(shown);
-  progress.note(fmt::format(
-      "run {}: changed, but left as {}: {}{}; `apply --replace` runs {} anew", run.text(),
-      changes.left.size() == 1 ? "it is, since it has been started"
-                               : "they are, since they have been started",
-      fmt::join(changes.left.begin(), changes.left.begin() + shown, ", "),
-      more > 0 ? fmt::format(" and {} more", more) : "", changes.left.size() == 1 ? "it" : "them"));
+  std::vector<std::string_view> names;
+  for (std::size_t i = 0; i < std::min(changes.left.size(), k_names_told); ++i)
+    names.emplace_back(changes.experiment.trials[changes.left[i]].name);
+  const std::size_t more = changes.left.size() - names.size();
+  progress.note(fmt::format("run {}: changed, but left as {}: {}{}; `apply --replace` runs {} anew",
+                            run.text(),
+                            changes.left.size() == 1 ? "it is, since it has been started"
+                                                     : "they are, since they have been started",
+                            fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "",
+                            changes.left.size() == 1 ? "it" : "them"));
+}
+
+// The values that a command line gives its file, as `-A n=5`; empty: none.
+std::string values_in(const std::vector<std::string>& arguments) {
+  constexpr std::array<std::string_view, 6> k_options{"--ext-str",  "--ext-code", "--tla-str",
+                                                      "--tla-code", "-V",         "-A"};
+  std::vector<std::string> values;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    for (const std::string_view option : k_options) {
+      if (!word.starts_with(option)) continue;
+      const bool is_apart = word == option && i + 1 < arguments.size();
+      values.push_back(is_apart ? fmt::format("{} {}", word, shell_word(arguments[i + 1]))
+                                : shell_word(word));
+    }
+  }
+  return fmt::format("{}", fmt::join(values, " "));
+}
+
+// Without them the file would often mean less, and what it does not name any more would be removed.
+void expect_values(const RunEntry& entry, const Invocation& invocation) {
+  for (const auto* given :
+       {&invocation.ext_str, &invocation.ext_code, &invocation.tla_str, &invocation.tla_code})
+    if (!given->empty()) return;
+  const std::string values =
+      values_in(nlohmann::json::parse(entry.arguments).get<std::vector<std::string>>());
+  if (values.empty()) return;
+  throw Error(ErrorKind::invalid, "run " + entry.id.text(),
+              fmt::format("was begun with `{}`: give the same again, or others", values));
 }
 
 class Apply {
@@ -178,40 +242,55 @@ class Apply {
       : session_(session), record_(record), entry_(std::move(entry)), file_(file), options_(options) {}
 
   // What the file means as the run stands now.
-  [[nodiscard]] Changes compare() const {
+  [[nodiscard]] Changes compare() {
+    entry_ = record_.run(entry_.id);
     const Loaded before = load(record_, entry_.id);
-    return Comparison(before.run.experiment, record_.past(entry_.id), named_until_now(entry_, file_.caller),
-                      file_.run.experiment, options_.replace)
-        .changes(file_.run.experiment);
+    const std::vector<Past> past = record_.past(entry_.id);
+    Changes changes = Comparison(before.run.experiment, past, named_until_now(entry_, before.caller),
+                                 file_.run.experiment, options_.replace)
+                          .changes(file_.run.experiment);
+    expect_env_files(changes.experiment, past, changes.again);
+    return changes;
+  }
+
+  [[nodiscard]] bool is_on_record(const Changes& changes) const {
+    return changes.none() && file_.evaluated == entry_.evaluated;
   }
 
   // All that would be refused; images and networks are made ready.
   [[nodiscard]] std::vector<Error> make_ready(const Changes& changes) {
-    std::vector<Error> errors = make_plan(changes.experiment).errors;
-    if (!errors.empty()) return errors;
+    if (!changes.errors.empty()) return changes.errors;
     Loaded part = file_;
     part.run.experiment = only_new(changes);
     if (part.run.experiment.trials.empty()) return {};
     return combu::make_ready(session_, part, run_options_of(entry_.options), prepared_);
   }
 
-  // Nobody is at work on the run.
+  // Nobody else is at work on the run. It is on record as it was, or as it is from here on.
   void revise(const Changes& changes) {
-    stop(changes);
-    const Instant now = real_clock().now();
-    record_.revise(entry_.id,
-                   {.source = file_.source,
+    Edition edition{.source = file_.source,
                     .evaluated = file_.evaluated,
                     .digests = prepared_.digests,
-                    .taken = changes.taken},
-                   changes.experiment);
-    if (!changes.again.empty() || (entry_.ended_at && changes.joined > 0))
-      record_.reopen(entry_.id, changes.again, now);
+                    .taken = changes.taken,
+                    .again = changes.again};
+    try {
+      edition.ends = stop(changes);
+      edition.at = real_clock().now();
+      record_.revise(entry_.id, edition, changes.experiment);
+    } catch (const Error&) {
+      session_.progress().end();
+      if (!changes.to_stop.empty())
+        session_.progress().note(
+            fmt::format("run {}: trials have been stopped, and the run is as it was: the same command "
+                        "completes it",
+                        entry_.id.text()));
+      throw;
+    }
   }
 
  private:
-  // Those that run are stopped, and those that are left out are over.
-  void stop(const Changes& changes) {
+  // Those that run are stopped, and those that are left out are over: their ends.
+  std::vector<Fact> stop(const Changes& changes) {
     const std::vector<Past> past = record_.past(entry_.id);
     const auto key = [&](TrialIndex trial) {
       return Key{entry_.id, changes.experiment.trials[trial].name, past[trial].attempt};
@@ -239,12 +318,12 @@ class Apply {
     for (const TrialIndex trial : changes.out) end(trial, "removed from the file");
     for (const TrialIndex trial : changes.again)
       if (runs(past[trial].state)) end(trial, "replaced by what the file says now");
-    record_.append(entry_.id, facts);
+    return facts;
   }
 
   Session& session_;
   Record& record_;
-  const RunEntry entry_;
+  RunEntry entry_;
   const Loaded& file_;
   const ApplyOptions& options_;
   Prepared prepared_;
@@ -268,29 +347,62 @@ int go_on(Session& session, Record& record, const RunId& run, const RunOptions& 
                  [&](const Prepared& /*prepared*/) { return std::optional(standing); });
 }
 
+// The run is this process's alone: another one that is at work on it has brought it to a rest, and goes on
+// when what is returned is gone; nullptr: there is none.
+std::unique_ptr<ControlClient> take_over(Session& session, const RunEntry& entry, const Loaded& file,
+                                         AtWork& work) {
+  if (process_at_work(entry.id, file.caller)) session.progress().phase("waiting for the starts in flight");
+  const Instant end = real_clock().now() + k_patience;
+  while (true) {
+    const bool is_others = process_at_work(entry.id, file.caller).has_value();
+    try {
+      if (is_others) {
+        auto other = std::make_unique<ControlClient>(channel_path(entry.id, file.caller));
+        other->take_over(session.stop());
+        return other;
+      }
+      work.begin(session, file, run_options_of(entry.options));
+      return nullptr;
+    } catch (const Error& error) {
+      // Somebody else may be changing it, and a process may be about to begin, or to end.
+      const bool may_pass = is_others || error.kind() == ErrorKind::conflict;
+      if (error.kind() == ErrorKind::cancelled || !may_pass || real_clock().now() >= end) throw;
+    }
+    real_clock().wait(k_look, session.stop());
+  }
+}
+
+int tell_unchanged(Session& session, const RunId& run) {
+  session.progress().note(fmt::format("run {}: the file has not changed", run.text()));
+  return 0;
+}
+
+// While it still waits, a process that lives holds the run's lock.
+int leave_to_other(Session& session, Record& record, const RunId& run, const Caller& caller) {
+  const RunEntry entry = record.run(run);
+  if (entry.ended_at || process_at_work(run, caller)) return 0;
+  session.progress().error(nobody_at_work(entry, session.given_engine()).what());
+  return 1;
+}
+
 int apply(Session& session, Record& record, const RunEntry& entry, const Loaded& file,
           const ApplyOptions& options, AtWork& work) {
   expect_its_engine(session, entry);
   Apply apply(session, record, entry, file, options);
   Changes changes = apply.compare();
-  if (changes.none() && file.evaluated == entry.evaluated) {
-    session.progress().note(fmt::format("run {}: the file has not changed", entry.id.text()));
-    return 0;
-  }
+  if (apply.is_on_record(changes)) return tell_unchanged(session, entry.id);
   if (const auto errors = apply.make_ready(changes); !errors.empty()) return refuse(session, errors);
-  std::unique_ptr<ControlClient> other;
-  if (process_at_work(entry.id, file.caller)) {
-    other = std::make_unique<ControlClient>(channel_path(entry.id, file.caller));
-    session.progress().phase("waiting for the starts in flight");
-    other->take_over(session.stop());
-  } else {
-    work.begin(session, file, run_options_of(entry.options));
-  }
+  const auto other = take_over(session, entry, file, work);
+  if (!other) take_in(session, record, entry.id, Intake::all);
   // What has happened since counts.
+  const std::vector<Trial> ready = only_new(changes).trials;
   changes = apply.compare();
+  if (apply.is_on_record(changes)) return tell_unchanged(session, entry.id);
+  if (only_new(changes).trials != ready)
+    if (const auto errors = apply.make_ready(changes); !errors.empty()) return refuse(session, errors);
   apply.revise(changes);
   tell(session.progress(), entry.id, changes);
-  if (other) return 0;
+  if (other) return leave_to_other(session, record, entry.id, file.caller);
   return go_on(session, record, entry.id, run_options_of(entry.options), work);
 }
 
@@ -300,6 +412,7 @@ int apply(const Invocation& invocation, const ApplyOptions& options, const Backg
   Record record = open_record(invocation);
   const RunEntry newest = find_run_at_work(record, invocation, options.run);
   const RunEntry entry = record.run(newest.id);
+  expect_values(entry, invocation);
   const auto file = load(invocation, entry.id, *progress);
   if (!file) return 2;
   if (file->run.experiment.name != entry.experiment)

@@ -23,8 +23,8 @@ int events(const Invocation& invocation, const EventsOptions& options) {
     any = true;
     return put_out((options.json ? event_json(event) : event_line(event)) + "\n");
   });
-  if (!any && !options.trial.empty())
-    throw Error(ErrorKind::not_found, options.trial, "run " + entry.id.text() + " tells nothing of it");
+  if (!any && !options.trial.empty() && record.trials(entry.id, options.trial).empty())
+    throw Error(ErrorKind::not_found, options.trial, "is no trial of run " + entry.id.text());
   return 0;
 }
 

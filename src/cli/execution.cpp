@@ -26,12 +26,20 @@ namespace combu {
 namespace {
 
 constexpr auto k_replace = nlohmann::json::error_handler_t::replace;
+// As long as another user's run may be between two trials.
+constexpr Seconds k_second_look{1};
 
 int tell_errors(Session& session, const std::vector<Error>& errors) {
   session.progress().end();
   for (const Error& error : errors) session.progress().error(error.what());
   session.progress().note("nothing was started");
   return exit_code(errors);
+}
+
+std::set<RunId> runs_of(const std::vector<Sighting>& attempts) {
+  std::set<RunId> runs;
+  for (const Sighting& seen : attempts) runs.insert(seen.key.run);
+  return runs;
 }
 
 std::set<RunId> runs_that_live(const std::vector<Sighting>& earlier) {
@@ -49,6 +57,14 @@ bool any_lives(Session& session, const std::vector<Sighting>& earlier) {
     return std::ranges::any_of(session.engine().list(one, Look::closely, session.stop()),
                                [](const Sighting& now) { return now.phase == Phase::running; });
   });
+}
+
+// What the engine has of the experiment's other runs.
+std::vector<Sighting> list_others(Session& session, const Run& run) {
+  std::vector<Sighting> others =
+      session.engine().list({.experiment = run.experiment.name}, Look::once, session.stop());
+  std::erase_if(others, [&](const Sighting& seen) { return seen.key.run == run.id; });
+  return others;
 }
 
 // What a run's attempts may hold together with all others on the engine.
@@ -157,31 +173,73 @@ bool has_failed(const Experiment& experiment, const Outcome& outcome, Until unti
   });
 }
 
+Error bad_reserve(const std::string& why) {
+  return {ErrorKind::invalid, "--reserve", why};
+}
+
+// One of what --reserve takes.
+void add_reserved(Slots& reserve, const std::string& part) {
+  if (part.starts_with("gpu=")) {
+    const std::string id = part.substr(4);
+    if (id.empty()) throw bad_reserve("gpu= names no GPU");
+    if (std::ranges::find(reserve.gpus, id) != reserve.gpus.end())
+      throw bad_reserve(fmt::format("the GPU {} is given twice", shortened(id)));
+    reserve.gpus.push_back(id);
+  } else if (part.find_first_not_of("0123456789.") == std::string::npos && !part.empty()) {
+    if (reserve.cpus.nano != 0)
+      throw bad_reserve(fmt::format("CPUs are given twice; memory has a unit: {}GiB", part));
+    reserve.cpus = cpus_option("--reserve", part);
+  } else {
+    if (part.empty() || part.find_first_of("0123456789") != 0)
+      throw bad_reserve(
+          fmt::format("\"{}\" is neither CPUs (2) nor memory (4GiB) nor a GPU (gpu=0)", shortened(part)));
+    if (reserve.memory.count != 0) throw bad_reserve("memory is given twice");
+    reserve.memory = bytes_option("--reserve", part);
+  }
+}
+
 // "2,4GiB,gpu=0": CPUs, memory, and GPUs, of each whatever is wanted.
 Slots reserve_option(const std::string& text) {
   Slots reserve;
   for (std::size_t at = 0; at <= text.size() && !text.empty();) {
     const std::size_t end = std::min(text.find(',', at), text.size());
-    const std::string part = text.substr(at, end - at);
-    if (part.starts_with("gpu=")) {
-      reserve.gpus.push_back(part.substr(4));
-      if (reserve.gpus.back().empty()) throw Error(ErrorKind::invalid, "--reserve", "gpu= names no GPU");
-    } else if (part.find_first_not_of("0123456789.") == std::string::npos && !part.empty()) {
-      reserve.cpus = cpus_option("--reserve", part);
-    } else {
-      reserve.memory = bytes_option("--reserve", part);
-    }
+    add_reserved(reserve, text.substr(at, end - at));
     at = end + 1;
   }
   return reserve;
 }
 
+// What is left of `capacity`. Throws Error(invalid) where there is not so much.
+Slots without_reserved(const Slots& capacity, const Slots& reserve, const std::string& option) {
+  const auto refuse = [&](const std::string& there) {
+    return Error(ErrorKind::invalid, "--reserve " + option, fmt::format("the engine has only {}", there));
+  };
+  if (reserve.cpus > capacity.cpus)
+    throw refuse(to_string(Slots{.cpus = capacity.cpus, .memory = {}, .gpus = {}}));
+  if (reserve.memory > capacity.memory)
+    throw refuse(to_string(Slots{.cpus = {}, .memory = capacity.memory, .gpus = {}}));
+  Slots left = capacity;
+  left -= reserve;
+  return left;
+}
+
 // The engine's GPUs but for those that are reserved. Throws Error(invalid) for one that it does not have.
 std::vector<Gpu> gpus_for(Session& session, const std::vector<std::string>& reserved) {
-  std::vector<Gpu> gpus = session.engine().gpus(session.stop());
-  for (const std::string& id : reserved)
-    if (std::erase_if(gpus, [&](const Gpu& gpu) { return is_called(gpu, id); }) == 0)
-      throw Error(ErrorKind::invalid, "--reserve", fmt::format("the engine has no GPU {}", shortened(id)));
+  const std::vector<Gpu> there = session.engine().gpus(session.stop());
+  std::vector<Gpu> gpus = there;
+  for (const std::string& id : reserved) {
+    const auto is_it = [&](const Gpu& gpu) { return is_called(gpu, id); };
+    if (std::erase_if(gpus, is_it) > 0) continue;
+    if (std::ranges::any_of(there, is_it))
+      throw bad_reserve(fmt::format("the GPU {} is given twice", shortened(id)));
+    std::vector<std::string> ids;
+    ids.reserve(there.size());
+    for (const Gpu& gpu : there) ids.push_back(gpu.id);
+    const bool any_uuid = std::ranges::any_of(there, [](const Gpu& gpu) { return !gpu.uuid.empty(); });
+    throw bad_reserve(fmt::format("the engine has no GPU {}{}{}", shortened(id),
+                                  ids.empty() ? "" : fmt::format("; it has {}", fmt::join(ids, ", ")),
+                                  ids.empty() || any_uuid ? "" : ", whose UUIDs are not known"));
+  }
   return gpus;
 }
 
@@ -195,8 +253,9 @@ std::optional<Capacity> capacity_for(Session& session, const Experiment& experim
                        return !trial.slots.empty();
                      });
   if (!asked) return std::nullopt;
-  Capacity capacity{.slots = session.engine().facts(session.stop()).capacity, .gpus = {}};
-  capacity.slots -= reserve;
+  Capacity capacity{
+      .slots = without_reserved(session.engine().facts(session.stop()).capacity, reserve, options.reserve),
+      .gpus = {}};
   if (gpus_asked) capacity.gpus = gpus_for(session, reserve.gpus);
   for (const Gpu& gpu : capacity.gpus) capacity.slots.gpus.push_back(gpu.id);
   return capacity;
@@ -207,12 +266,38 @@ bool is_over(const Outcome& outcome, Until until) {
   return until == Until::ended || outcome.running.empty();
 }
 
+// Whether somebody has to stay while its trials run.
+bool is_watched(const Experiment& experiment, Until until) {
+  return until == Until::ended || std::ranges::any_of(experiment.trials, [&](const Trial& trial) {
+           // A service that ends is tried again only as long as there is something else to stay for.
+           return trial.service ? trial.timeout > Seconds(0) || experiment.deadline > Seconds(0)
+                                : is_watched(experiment, trial);
+         });
+}
+
+enum class Presence { needless, needed };
+
+// Others tell by it whether a run that nobody is at work on was left so. Where the record cannot be written,
+// that tells the same.
+void note_presence(Record& record, const RunId& run, Presence presence) {
+  try {
+    for (const RunEntry& entry : record.runs({.id = run}, 1)) {
+      RunOptions options = run_options_of(entry.options);
+      const bool was_watched = std::exchange(options.watched, presence == Presence::needed);
+      if (options.watched != was_watched) record.set_options(run, to_json(options));
+    }
+  } catch (const Error&) {
+  }
+}
+
 // The exit code; nullopt when the run has been brought to a rest, because somebody wants to revise it.
 std::optional<int> drive_run(Session& session, Record& record, const Loaded& loaded,
                              const PlannerOptions& planner, std::unique_ptr<RunLock>& lock, AtWork& work) {
   session.progress().begin(loaded.run);
   const auto engine = session.patient_engine();
   Recorder recorder(session.progress(), record, loaded.run.id);
+  const bool watched = is_watched(loaded.run.experiment, planner.until);
+  note_presence(record, loaded.run.id, watched ? Presence::needed : Presence::needless);
   try {
     UnlockWhenStarted observer(recorder, lock);
     const Outcome outcome = drive(*engine, loaded.run, loaded.plan, planner, observer, real_clock(),
@@ -220,6 +305,8 @@ std::optional<int> drive_run(Session& session, Record& record, const Loaded& loa
     if (outcome.left) return std::nullopt;
     print_outcome(session.progress(), loaded.run, outcome, planner.until, session.given_engine());
     if (is_over(outcome, planner.until)) recorder.end();
+    // What runs still is nobody's to watch.
+    if (!outcome.interrupted) note_presence(record, loaded.run.id, Presence::needless);
     if (outcome.interrupted && session.signal_code() != 0) return session.signal_code();
     return has_failed(loaded.run.experiment, outcome, planner.until) ? 1 : 0;
   } catch (const Error& error) {
@@ -261,12 +348,46 @@ void interrupt_replaced(Session& session, const Loaded& loaded, const std::set<R
 // What makes room is gone with its exit codes.
 void take_in_earlier(Session& session, Record& record, const Loaded& loaded,
                      const std::vector<Sighting>& others) {
-  std::set<RunId> runs;
-  for (const Sighting& seen : others) runs.insert(seen.key.run);
-  for (const RunId& run : runs)
+  for (const RunId& run : runs_of(others))
     for (const RunEntry& entry : record.runs({.id = run}, 1))
       if (!entry.ended_at && !process_at_work(run, loaded.caller))
         take_in(session, record, run, Intake::last);
+}
+
+// What others have by now of the experiment, which may be more than at the beginning; an error when something
+// of it lives that is not replaced. A run that is not on the caller's record may be another user's, which
+// only its containers tell of.
+std::vector<Sighting> look_again(Session& session, Record& record, const Loaded& loaded,
+                                 const std::set<RunId>& replaced, std::vector<Error>& errors) {
+  std::vector<Sighting> others;
+  const auto look = [&] {
+    others = list_others(session, loaded.run);
+    std::vector<Sighting> kept;
+    std::ranges::copy_if(others, std::back_inserter(kept),
+                         [&](const Sighting& seen) { return !replaced.contains(seen.key.run); });
+    if (any_lives(session, kept))
+      errors.push_back(still_lives(loaded.run.experiment, kept, session.given_engine()));
+    return kept;
+  };
+  const std::vector<Sighting> kept = look();
+  const bool is_anothers = std::ranges::any_of(
+      runs_of(kept), [&](const RunId& run) { return record.runs({.id = run}, 1).empty(); });
+  if (errors.empty() && is_anothers) {
+    real_clock().wait(k_second_look, session.stop());
+    look();
+  }
+  return others;
+}
+
+// Room for the run, whose beginning is on record: what lives now and is not replaced is an error.
+std::vector<Error> clear(Session& session, Record& record, const Loaded& loaded,
+                         const std::set<RunId>& replaced) {
+  interrupt_replaced(session, loaded, replaced);
+  std::vector<Error> errors;
+  const std::vector<Sighting> others = look_again(session, record, loaded, replaced, errors);
+  if (!errors.empty()) return errors;
+  take_in_earlier(session, record, loaded, others);
+  return make_room(session, loaded.run.experiment, others, replaced);
 }
 
 }  // namespace
@@ -302,8 +423,10 @@ std::vector<Error> make_ready(Session& session, const Loaded& loaded, const RunO
 }
 
 std::string to_json(const RunOptions& options) {
-  return nlohmann::json{
-      {"wait", options.wait}, {"starts_in_flight", options.starts_in_flight}, {"reserve", options.reserve}}
+  return nlohmann::json{{"wait", options.wait},
+                        {"starts_in_flight", options.starts_in_flight},
+                        {"reserve", options.reserve},
+                        {"watched", options.watched}}
       .dump();
 }
 
@@ -313,6 +436,7 @@ RunOptions run_options_of(const std::string& json) {
   options.wait = object.value("wait", options.wait);
   options.starts_in_flight = object.value("starts_in_flight", options.starts_in_flight);
   options.reserve = object.value("reserve", options.reserve);
+  options.watched = object.value("watched", options.wait);
   return options;
 }
 
@@ -322,9 +446,7 @@ int execute(Session& session, Record& record, const Loaded& loaded, const RunOpt
   const Experiment& experiment = loaded.run.experiment;
   std::unique_ptr<RunLock> starts = take_lock(LockScope::starts, session, loaded);
   const std::optional<Capacity> capacity = capacity_for(session, experiment, options);
-  std::vector<Sighting> others =
-      session.engine().list({.experiment = experiment.name}, Look::once, session.stop());
-  std::erase_if(others, [&](const Sighting& seen) { return seen.key.run == loaded.run.id; });
+  const std::vector<Sighting> others = list_others(session, loaded.run);
   const std::set<RunId> replaced = earlier == Earlier::replace ? runs_that_live(others) : std::set<RunId>();
   std::vector<Error> errors;
   if (earlier == Earlier::refuse && any_lives(session, others)) {
@@ -336,11 +458,17 @@ int execute(Session& session, Record& record, const Loaded& loaded, const RunOpt
   if (errors.empty()) errors = prepare(session, loaded, prepared);
   if (!errors.empty()) return tell_errors(session, errors);
   const std::optional<Standing> standing = enter(prepared);
-  interrupt_replaced(session, loaded, replaced);
-  take_in_earlier(session, record, loaded, others);
-  errors = make_room(session, experiment, others, replaced);
-  if (!errors.empty()) {
+  const auto give_up = [&] {
     if (!standing) record.kill(loaded.run.id, real_clock().now());
+  };
+  try {
+    errors = clear(session, record, loaded, replaced);
+  } catch (const Error&) {
+    give_up();
+    throw;
+  }
+  if (!errors.empty()) {
+    give_up();
     return tell_errors(session, errors);
   }
   for (const RunId& run : replaced)
@@ -357,9 +485,10 @@ int execute(Session& session, Record& record, const Loaded& loaded, const RunOpt
     const Experiment& now = revised.run.experiment;
     if (std::exchange(parallel_max, now.parallel_max) != now.parallel_max)
       (void)work.steering().post({.parallel_max = now.parallel_max}, [](const Settings&) {});
+    const Standing here{.past = record.past(loaded.run.id), .working_since = entry.working_since};
+    expect_env_files(now, here.past);
     if (!starts) starts = take_lock(LockScope::starts, session, revised);
     session.progress().note(fmt::format("run {}: its file has been applied", loaded.run.id.text()));
-    const Standing here{.past = record.past(loaded.run.id), .working_since = entry.working_since};
     exit_code =
         drive_run(session, record, revised,
                   planner_options(session, options, capacity_for(session, now, options), here), starts, work);

@@ -22,6 +22,8 @@ struct RunOptions {
   bool wait = false;
   std::size_t starts_in_flight = PlannerOptions{}.starts_in_flight_max;
   std::string reserve;  // as --reserve takes it
+  // On record only: somebody has to stay while its trials run, for --wait, retries, timeouts or a deadline.
+  bool watched = false;
 };
 // As a JSON object's text, and back.
 [[nodiscard]] std::string to_json(const RunOptions& options);

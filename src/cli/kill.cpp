@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <set>
 
@@ -43,12 +44,15 @@ bool starts_go_on(Session& session, const std::vector<Selector>& selectors, cons
   return !list_all(session, selectors, Look::once).empty();
 }
 
-Released release_all(Session& session, const std::vector<Selector>& selectors) {
+using Found = std::function<void(const Selector&, const std::vector<Sighting>&)>;
+
+Released release_all(Session& session, const std::vector<Selector>& selectors, const Found& found) {
   Released sum;
-  const auto tell = [&](std::size_t done, std::size_t total) {
-    session.progress().counted("removed", done, total);
-  };
   for (const Selector& selector : selectors) {
+    const Releasing tell{
+        .found = [&](const std::vector<Sighting>& attempts) { found(selector, attempts); },
+        .removed = [&](std::size_t done,
+                       std::size_t total) { session.progress().counted("removed", done, total); }};
     Released released = session.engine().release(selector, tell, session.stop());
     sum.attempts += released.attempts;
     sum.networks += released.networks;
@@ -73,7 +77,7 @@ void interrupt_all(Session& session, const Invocation& invocation, const std::ve
 // That the record cannot be used is no reason not to kill.
 void for_each_on_record(Session& session, const Invocation& invocation,
                         const std::vector<Selector>& selectors,
-                        const std::function<void(Record&, const RunEntry&)>& body) {
+                        const std::function<void(Record&, const RunId&)>& body) {
   const Caller caller = caller_for(invocation);
   if (!Record::exists(state_folder(caller))) return;
   try {
@@ -84,7 +88,7 @@ void for_each_on_record(Session& session, const Invocation& invocation,
                              .file = selector.file,
                              .address = session.engine_address()};
       for (const RunEntry& entry : record.runs(filter, SIZE_MAX))
-        if (!entry.ended_at && !process_at_work(entry.id, caller)) body(record, entry);
+        if (!entry.ended_at && !process_at_work(entry.id, caller)) body(record, entry.id);
     }
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::cancelled) throw;
@@ -92,12 +96,28 @@ void for_each_on_record(Session& session, const Invocation& invocation,
   }
 }
 
-// Otherwise the record would say of what has ended unwatched that it was killed. `known`: those runs that
-// have been looked at, and may be gone by now.
-void take_in_once(Session& session, const Invocation& invocation, const std::vector<Selector>& selectors,
-                  std::set<RunId>& known) {
-  for_each_on_record(session, invocation, selectors, [&](Record& record, const RunEntry& entry) {
-    if (known.insert(entry.id).second) take_in(session, record, entry.id, Intake::last);
+// The runs that have been looked at, and may be gone by now; and those of them whose ends are not known.
+struct Known {
+  std::set<RunId> runs;
+  std::set<RunId> untold;
+};
+
+// Otherwise the record would say of what has ended unwatched that it was killed.
+void take_in_once(Session& session, const Invocation& invocation, const Selector& selector,
+                  const std::vector<Sighting>& attempts, Known& known) {
+  for_each_on_record(session, invocation, {selector}, [&](Record& record, const RunId& run) {
+    if (!known.runs.insert(run).second) return;
+    std::vector<Sighting> of_run;
+    std::ranges::copy_if(attempts, std::back_inserter(of_run),
+                         [&](const Sighting& seen) { return seen.key.run == run; });
+    try {
+      take_in(session, record, run, Intake::last, {}, std::move(of_run));
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::cancelled) throw;
+      known.untold.insert(run);
+      session.progress().note(
+          fmt::format("how the trials of run {} ended is not on record: {}", run.text(), error.what()));
+    }
   });
 }
 
@@ -113,16 +133,16 @@ std::vector<Selector> more_selectors(const std::vector<Selector>& known, const R
 
 // False when a run goes on starting trials.
 bool release_until_none(Session& session, const Invocation& invocation, std::vector<Selector> selectors,
-                        Released& released) {
+                        Released& released, Known& known) {
   interrupt_all(session, invocation, selectors);
-  std::set<RunId> known;
-  take_in_once(session, invocation, selectors, known);
+  const Found take_in_found = [&](const Selector& selector, const std::vector<Sighting>& attempts) {
+    take_in_once(session, invocation, selector, attempts, known);
+  };
   for (int round = 0; round <= k_repeats_max; ++round) {
-    const Released more = release_all(session, selectors);
+    const Released more = release_all(session, selectors, take_in_found);
     add(released, more);
     const std::vector<Selector> found = more_selectors(selectors, more);
     interrupt_all(session, invocation, found);
-    take_in_once(session, invocation, found, known);
     selectors.insert(selectors.end(), found.begin(), found.end());
     // A network that one selector's containers were on may be free when another's are gone, too.
     const bool look_again = selectors.size() > 1 && more.attempts > 0 && !more.in_use.empty();
@@ -132,12 +152,12 @@ bool release_until_none(Session& session, const Invocation& invocation, std::vec
 }
 
 void put_on_record(Session& session, const Invocation& invocation, const Selector& selector,
-                   const Released& released) {
+                   const Released& released, const Known& known) {
   std::vector<Selector> selectors{selector};
   for (const std::string& experiment : released.experiments)
     selectors.push_back({.experiment = experiment, .run = selector.run});
-  for_each_on_record(session, invocation, selectors, [](Record& record, const RunEntry& entry) {
-    record.kill(entry.id, real_clock().now());
+  for_each_on_record(session, invocation, selectors, [&](Record& record, const RunId& run) {
+    if (!known.untold.contains(run)) record.kill(run, real_clock().now());
   });
 }
 
@@ -146,9 +166,10 @@ int kill(Session& session, const Invocation& invocation, const SelectionOptions&
   selector.experiment = options.experiment;
   if (!options.run.empty()) selector.run = RunId(options.run);
   Released released;
-  const bool whole = release_until_none(session, invocation, {selector}, released);
+  Known known;
+  const bool whole = release_until_none(session, invocation, {selector}, released, known);
   session.progress().end();
-  if (whole && released.left.empty()) put_on_record(session, invocation, selector, released);
+  if (whole && released.left.empty()) put_on_record(session, invocation, selector, released, known);
   for (const Error& error : released.left) session.progress().error(fmt::format("left: {}", error.what()));
   for (const Error& error : released.in_use)
     session.progress().note(

@@ -143,6 +143,7 @@ Loaded load(Record& record, const RunId& run) {
                 .revision = {}};
   loaded.caller.file = entry.file;
   loaded.caller.folder = entry.folder;
+  loaded.caller.may_lack_env_files = true;
   std::vector<ByName> revisions;
   for (const std::string& earlier : entry.earlier)
     revisions.push_back(by_name(read_again(earlier, loaded.caller).trials));
@@ -160,6 +161,20 @@ Loaded load(Record& record, const RunId& run) {
   }
   loaded.plan = make_plan(loaded.run.experiment).plan;
   return loaded;
+}
+
+void expect_env_files(const Experiment& experiment, std::span<const Past> past,
+                      std::span<const TrialIndex> again) {
+  const auto expect = [&](TrialIndex index) {
+    const Trial& trial = experiment.trials[index];
+    if (!trial.env_fault.empty()) throw Error(ErrorKind::invalid, trial.path + ".env_file", trial.env_fault);
+  };
+  std::ranges::for_each(again, expect);
+  for (TrialIndex trial = 0; trial < past.size(); ++trial) {
+    const bool has_begun =
+        past[trial].state == TrialState::running && experiment.trials[trial].retries.max == 0;
+    if (!is_over(past[trial].state) && !has_begun) expect(trial);
+  }
 }
 
 void forgive(Experiment& experiment, const RunEntry& entry) {

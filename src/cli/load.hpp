@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,8 +30,13 @@ struct Loaded {
 [[nodiscard]] std::optional<Loaded> load(const Invocation& invocation, const RunId& run, Progress& progress);
 
 // The same from what is on record, of the trials that are there, without evaluating anything. An image that
-// the engine has is not pulled again.
+// the engine has is not pulled again. An `env_file` may be missing by now: see expect_env_files().
 [[nodiscard]] Loaded load(Record& record, const RunId& run);
+
+// For who starts trials: throws Error(invalid) when one that may still be started from where it stands, or is
+// to be started once more, lacks an `env_file`.
+void expect_env_files(const Experiment& experiment, std::span<const Past> past,
+                      std::span<const TrialIndex> again = {});
 
 // As many trials may fail as if the run had begun when it was reopened.
 void forgive(Experiment& experiment, const RunEntry& entry);

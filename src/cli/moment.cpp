@@ -8,6 +8,9 @@ namespace combu {
 
 Instant moment_option(const std::string& option, std::string_view text, Instant now) {
   if (const auto moment = parse_moment(text)) return *moment;
+  if (!text.empty() && text.find_first_not_of("0123456789.") == std::string_view::npos)
+    throw Error(ErrorKind::invalid, option,
+                fmt::format("{0} what? {0}d, {0}h, {0}m or {0}s", shortened(text)));
   try {
     return now - std::chrono::duration_cast<Instant::duration>(parse_duration(text));
   } catch (const Error&) {

@@ -7,8 +7,8 @@
 
 namespace combu {
 
-// A duration before `now` ("10m", "1h30m"), or a moment as parse_moment() takes it. Throws Error(invalid), of
-// the option.
+// A duration before `now` ("10m", "1h30m"; its unit is not to be guessed), or a moment as parse_moment()
+// takes it. Throws Error(invalid), of the option.
 [[nodiscard]] Instant moment_option(const std::string& option, std::string_view text, Instant now);
 
 }  // namespace combu

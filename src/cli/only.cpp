@@ -29,6 +29,8 @@ Error nothing_meant(const Experiment& experiment, const std::string& wanted, std
 }  // namespace
 
 std::optional<std::string> param_of(const std::string& params, std::string_view name) {
+  constexpr std::string_view k_prefix = "params.";
+  if (name.starts_with(k_prefix)) name.remove_prefix(k_prefix.size());
   // Most often it is not among them, or there are none.
   if (params.find(name) == std::string::npos) return std::nullopt;
   const auto object = nlohmann::json::parse(params);
@@ -39,8 +41,8 @@ std::optional<std::string> param_of(const std::string& params, std::string_view 
 
 std::vector<TrialIndex> trials_meant(const Experiment& experiment, const std::string& wanted,
                                      std::string_view subject) {
-  // No trial's name holds one of these.
-  const bool is_condition = wanted.find_first_of("=<>!") != std::string::npos;
+  // No trial's name holds one of these, nor a pattern of names: `!` alone may stand in one.
+  const bool is_condition = wanted.find_first_of("=<>") != std::string::npos;
   const std::optional<Filter> filter = is_condition ? std::optional(Filter(wanted)) : std::nullopt;
   std::vector<TrialIndex> trials;
   for (TrialIndex i = 0; i < experiment.trials.size(); ++i) {

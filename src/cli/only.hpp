@@ -9,7 +9,8 @@
 
 namespace combu {
 
-// Of a JSON object's text or an empty one: what conditions compare.
+// Of a JSON object's text or an empty one: what conditions compare. `name` may be `params.NAME`, for one that
+// is called like something else that there are conditions on.
 [[nodiscard]] std::optional<std::string> param_of(const std::string& params, std::string_view name);
 
 // The trials that one argument means: a pattern of names (`solver-a-*`) or a condition on params

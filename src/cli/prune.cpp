@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <system_error>
@@ -49,7 +50,7 @@ int remove(const Invocation& invocation, const std::vector<std::string>& ids) {
   for (const std::string& id : ids) {
     const RunEntry entry = record.run(RunId(id));
     expect_over(entry, caller);
-    runs.push_back(entry.id);
+    if (std::ranges::find(runs, entry.id) == runs.end()) runs.push_back(entry.id);
   }
   forget(record, runs, caller);
   return 0;

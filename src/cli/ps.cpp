@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <fnmatch.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <utility>
 
 #include "cli/commands.hpp"
+#include "cli/execution.hpp"
 #include "cli/only.hpp"
 #include "cli/output.hpp"
 #include "cli/recorded.hpp"
@@ -135,7 +137,8 @@ std::string state_of(const RunEntry& entry, const TrialCounts& counts, bool atte
           count(TrialState::retrying) >
       0)
     return "interrupted";
-  return count(TrialState::running) > 0 ? "left running" : "ended";
+  if (count(TrialState::running) == 0) return "ended";
+  return run_options_of(entry.options).watched ? "interrupted" : "left running";
 }
 
 // The engine's word for it, by which conditions may choose, too; empty: it has none.
@@ -156,6 +159,26 @@ bool is_phase(std::string_view word) {
   return word == to_string(Phase::created) || word == to_string(Phase::ended);
 }
 
+// A state by the record's words or, where a phase is meant, by the engine's.
+std::string state_like(const TrialEntry& entry, std::string_view wanted) {
+  if (is_phase(wanted)) return std::string(phase_of(entry));
+  std::vector<std::string_view> words;
+  for (std::size_t i = 0; i < k_trial_state_count; ++i)
+    words.push_back(to_string(static_cast<TrialState>(i)));
+  const bool is_pattern = wanted.find_first_of("*?[\\") != std::string_view::npos;
+  if (!is_pattern && std::ranges::find(words, wanted) == words.end())
+    throw Error(ErrorKind::invalid, "--where",
+                fmt::format("`{}` is no state; {}, {} and {} are", wanted, fmt::join(words, ", "),
+                            to_string(Phase::created), to_string(Phase::ended)));
+  return std::string(to_string(entry.state));
+}
+
+// Of several devices the one that is wanted, if it is among them.
+std::string gpus_like(const std::string& gpus, std::string_view wanted) {
+  const bool is_among = fmt::format(",{},", gpus).find(fmt::format(",{},", wanted)) != std::string::npos;
+  return is_among ? std::string(wanted) : gpus;
+}
+
 std::optional<std::string> value_of(const RunEntry& run, const TrialRow& row, std::string_view name,
                                     std::string_view wanted) {
   const TrialEntry& entry = row.entry;
@@ -163,7 +186,7 @@ std::optional<std::string> value_of(const RunEntry& run, const TrialRow& row, st
   if (name == "run") return run.id.text();
   if (name == "trial") return entry.name;
   if (name == "attempt") return std::to_string(entry.attempt);
-  if (name == "state") return std::string(is_phase(wanted) ? phase_of(entry) : to_string(entry.state));
+  if (name == "state") return state_like(entry, wanted);
   if (name == "image") return entry.image;
   if (name == "digest") return entry.digest;
   if (name == "id") return entry.container;
@@ -173,7 +196,7 @@ std::optional<std::string> value_of(const RunEntry& run, const TrialRow& row, st
   if (name == "cause")
     return entry.cause == Cause::none ? std::nullopt : std::optional(std::string(to_string(entry.cause)));
   if (name == "reason") return entry.reason;
-  if (name == "gpus") return entry.gpus;
+  if (name == "gpus") return gpus_like(entry.gpus, wanted);
   if (name == "memory_peak")
     return entry.usage ? std::optional(std::to_string(entry.usage->memory.count)) : std::nullopt;
   if (name == "cpu_seconds")
@@ -208,13 +231,43 @@ class Choice {
     return is_name ? names_.front() : "";
   }
 
-  void apply(const RunEntry& run, std::vector<TrialRow>& rows) const {
+  // Those that name none of these.
+  [[nodiscard]] std::vector<std::string> unknown(const std::vector<TrialRow>& rows,
+                                                 const std::vector<Sighting>& sightings) const {
+    std::vector<std::string> unknown;
+    std::ranges::copy_if(names_, std::back_inserter(unknown), [&](const std::string& name) {
+      const auto names = [&](const std::string& trial) {
+        return fnmatch(name.c_str(), trial.c_str(), 0) == 0;
+      };
+      return std::ranges::none_of(rows, [&](const TrialRow& row) { return names(row.entry.name); }) &&
+             std::ranges::none_of(sightings, [&](const Sighting& seen) { return names(seen.key.trial); });
+    });
+    return unknown;
+  }
+
+  // Gives the names in conditions that no trial has a value of.
+  std::set<std::string> apply(const RunEntry& run, std::vector<TrialRow>& rows) const {
+    std::map<std::string, bool, std::less<>> has_value;
+    const auto value_in = [&](const TrialRow& row, std::string_view name, std::string_view wanted) {
+      auto value = value_of(run, row, name, wanted);
+      const auto known = has_value.find(name);
+      if (known == has_value.end()) {
+        has_value.emplace(name, value.has_value());
+      } else if (value) {
+        known->second = true;
+      }
+      return value;
+    };
     std::erase_if(rows, [&](const TrialRow& row) {
       return !is_named(row.entry.name) ||
              (where_ && !where_->matches([&](std::string_view name, std::string_view wanted) {
-               return value_of(run, row, name, wanted);
+               return value_in(row, name, wanted);
              }));
     });
+    std::set<std::string> valueless;
+    for (const auto& [name, has] : has_value)
+      if (!has) valueless.insert(name);
+    return valueless;
   }
 
   void apply(std::vector<Sighting>& sightings) const {
@@ -236,6 +289,12 @@ class Choice {
   std::vector<std::string> names_;
   std::optional<Filter> where_;
 };
+
+void expect_none(const std::vector<std::string>& unknown, const std::string& whose) {
+  if (unknown.empty()) return;
+  throw Error(ErrorKind::not_found, fmt::format("{}", fmt::join(unknown, ", ")),
+              fmt::format("{} of {}", unknown.size() == 1 ? "is no trial" : "are no trials", whose));
+}
 
 bool is_on_record(Record& record, const RunId& run) {
   return !record.runs({.id = run}, 1).empty();
@@ -296,6 +355,7 @@ int ps_trials(Session& session, Record& record, RunRow run, const PsOptions& opt
   if (const auto listed = listing(session, selector)) {
     if (!attended && !run.entry.ended_at && is_behind(rows, run.entry.id, *listed)) {
       take_in_all(session, record, run.entry.id);
+      run.entry = record.runs({.id = run.entry.id}, 1).at(0);
       rows = rows_of(record, run.entry.id, single, detail);
     }
     ask_engine(session, run, rows, *listed, single, attended);
@@ -307,11 +367,12 @@ int ps_trials(Session& session, Record& record, RunRow run, const PsOptions& opt
     run.counts = counts_of(rows);
     run.state = state_of(run.entry, run.counts, attended);
   }
-  choice.apply(run.entry, rows);
+  const std::vector<std::string> unknown = choice.unknown(rows, others);
+  for (const std::string& name : choice.apply(run.entry, rows))
+    session.progress().note(fmt::format("--where: no trial of run {} has `{}`", run.entry.id.text(), name));
   choice.apply(others);
-  if (rows.empty() && others.empty() && !options.selection.trials.empty())
-    throw Error(ErrorKind::not_found, options.selection.trials.front(),
-                fmt::format("is no trial of run {}", run.entry.id.text()));
+  const std::string whose = "run " + run.entry.id.text();
+  if (rows.empty() && others.empty()) expect_none(unknown, whose);
   OutStream out;
   (options.json ? print_trials_json : print_trials)(out, run, rows, real_clock().now());
   if (!others.empty()) {
@@ -319,6 +380,7 @@ int ps_trials(Session& session, Record& record, RunRow run, const PsOptions& opt
     print(others, options.json, out);
   }
   out.flush();
+  expect_none(unknown, whose);
   return 0;
 }
 
@@ -326,13 +388,20 @@ int ps_trials(Session& session, Record& record, RunRow run, const PsOptions& opt
 int ps_engine(Session& session, const Invocation& invocation, const PsOptions& options) {
   const Choice choice(options);
   auto sightings = list_all(session, selectors_of(session, invocation, options.selection), Look::closely);
-  if (sightings.empty())
-    session.progress().note(
-        with_others("nothing of it is on record or on this engine", session, invocation, options.selection));
+  const SelectionOptions& selection = options.selection;
+  if (sightings.empty()) {
+    const std::string why =
+        with_others("nothing of it is on record or on this engine", session, invocation, selection);
+    if (!selection.run.empty()) throw Error(ErrorKind::not_found, "run " + selection.run, why);
+    if (!selection.experiment.empty()) throw Error(ErrorKind::not_found, selection.experiment, why);
+    session.progress().note(why);
+  }
+  const std::vector<std::string> unknown = choice.unknown({}, sightings);
   choice.apply(sightings);
   std::ostringstream text;
   print(sightings, options.json, text);
   (void)put_out(text.view());
+  expect_none(unknown, "what is on this engine");
   return 0;
 }
 
@@ -346,10 +415,15 @@ RunRow row_of(Session& session, Record& record, const RunEntry& entry,
     row.counts = record.counts(entry.id);
   } else {
     std::vector<TrialRow> rows = rows_of(record, entry.id, {}, Detail::state);
+    if (is_behind(rows, entry.id, *listed)) {
+      take_in_all(session, record, entry.id);
+      row.entry = record.runs({.id = entry.id}, 1).at(0);
+      rows = rows_of(record, entry.id, {}, Detail::state);
+    }
     ask_engine(session, row, rows, *listed, {}, attended);
     row.counts = counts_of(rows);
   }
-  row.state = state_of(entry, row.counts, attended);
+  row.state = state_of(row.entry, row.counts, attended);
   return row;
 }
 

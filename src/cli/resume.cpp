@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "cli/again.hpp"
 #include "cli/commands.hpp"
 #include "cli/only.hpp"
 #include "cli/recorded.hpp"
@@ -27,59 +28,26 @@ bool is_live(TrialState state) {
   return state == TrialState::starting || state == TrialState::running;
 }
 
-// Which trials are tried again.
-class Choice {
- public:
-  Choice(const Loaded& loaded, const std::vector<Past>& past)
-      : loaded_(loaded), past_(past), chosen_(past.size()) {}
-
-  void choose(TrialIndex trial) {
-    if (chosen_[trial]) return;
-    chosen_[trial] = true;
-    trials_.push_back(trial);
-    for (const Edge& need : loaded_.plan.nodes[trial].needs) {
-      const TrialState state = past_[need.trial].state;
-      const bool is_service = loaded_.run.experiment.trials[need.trial].service;
-      if (is_service && is_over(state)) choose(need.trial);
-      if (past_[trial].state != TrialState::blocked && state == TrialState::failed) choose(need.trial);
-    }
-  }
-
-  // What was blocked by one that is tried again, or because nothing started any more.
-  void choose_blocked() {
-    for (TrialIndex trial = 0; trial < past_.size(); ++trial) {
-      const Past& it = past_[trial];
-      if (it.state == TrialState::blocked && (!it.root || chosen_[*it.root])) choose(trial);
-    }
-  }
-
-  [[nodiscard]] const std::vector<TrialIndex>& trials() const { return trials_; }
-
- private:
-  const Loaded& loaded_;
-  const std::vector<Past>& past_;
-  std::vector<bool> chosen_;
-  std::vector<TrialIndex> trials_;
-};
-
 std::vector<TrialIndex> choose(const Loaded& loaded, const std::vector<Past>& past,
                                const RetryOptions& options, std::size_t& count) {
-  Choice choice(loaded, past);
+  Again again(loaded.run.experiment, loaded.plan, past);
   for (const std::string& wanted : options.trials) {
     for (const TrialIndex trial : trials_meant(loaded.run.experiment, wanted, "retry")) {
       if (is_live(past[trial].state))
         throw Error(ErrorKind::conflict, loaded.run.experiment.trials[trial].name,
                     "runs still; stop it first");
-      choice.choose(trial);
+      again.add(trial, Needs::all);
     }
   }
-  for (TrialIndex trial = 0; trial < past.size(); ++trial) {
-    const bool all_failed = options.failed || options.trials.empty();
-    if (all_failed && past[trial].state == TrialState::failed) choice.choose(trial);
-  }
-  count = choice.trials().size();
-  choice.choose_blocked();
-  return choice.trials();
+  const bool all_failed = options.failed || options.trials.empty();
+  for (TrialIndex trial = 0; all_failed && trial < past.size(); ++trial)
+    if (past[trial].state == TrialState::failed) again.add(trial, Needs::all);
+  count = again.trials().size();
+  // And what is blocked because nothing started any more.
+  for (TrialIndex trial = 0; all_failed && trial < past.size(); ++trial)
+    if (past[trial].state == TrialState::blocked && !past[trial].root) again.add(trial, Needs::services);
+  again.add_blocked();
+  return again.trials();
 }
 
 int retry(Session& session, Record& record, Loaded loaded, const RunEntry& entry, const RetryOptions& options,
@@ -96,6 +64,7 @@ int retry(Session& session, Record& record, Loaded loaded, const RunEntry& entry
     session.progress().note(fmt::format("run {}: nothing has failed: {}", entry.id.text(), counts_of(past)));
     return 0;
   }
+  expect_env_files(loaded.run.experiment, past, again);
   session.progress().note(
       fmt::format("run {}: {} trial{} tried again", entry.id.text(), count, count == 1 ? " is" : "s are"));
   return execute(session, record, loaded, run, Earlier::refuse, work, [&](const Prepared& /*prepared*/) {
@@ -138,6 +107,7 @@ int resume_run(const Invocation& invocation, const std::string& id,
     work.begin(session, loaded, options);
     take_in(session, record, entry.id, Intake::all);
     const Standing standing{.past = record.past(entry.id), .working_since = entry.working_since};
+    expect_env_files(loaded.run.experiment, standing.past);
     session.progress().note(
         fmt::format("going on with run {}: {}", entry.id.text(), counts_of(standing.past)));
     return execute(session, record, loaded, options, Earlier::refuse, work,

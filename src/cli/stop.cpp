@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -7,9 +9,13 @@
 #include <optional>
 
 #include "cli/commands.hpp"
+#include "cli/identity.hpp"
 #include "cli/output.hpp"
+#include "cli/recorded.hpp"
+#include "cli/run_lock.hpp"
 #include "cli/selection.hpp"
 #include "cli/take_in.hpp"
+#include "combu/control.hpp"
 
 namespace combu {
 namespace {
@@ -36,6 +42,29 @@ std::string json_line(const Sighting& sighting, const std::optional<Error>& erro
                                 {"stopped", !error}};
   if (error) object["error"] = error->message();
   return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+// The processes that are at work on them put it on record.
+void announce(Session& session, const Invocation& invocation, const std::vector<Sighting>& attempts) {
+  constexpr std::size_t k_named_max = 200;  // a request has its bounds
+  const Caller caller = caller_for(invocation);
+  std::map<RunId, TrialNames> names;
+  for (const Sighting& seen : attempts) names[seen.key.run].push_back(seen.key.trial);
+  for (const auto& [run, trials] : names) {
+    if (!process_at_work(run, caller)) continue;
+    try {
+      ControlClient client(channel_path(run, caller));
+      for (auto first = trials.begin(); first != trials.end();) {
+        const auto count = std::min<std::ptrdiff_t>(k_named_max, trials.end() - first);
+        const Adjust adjust{.stopping = {first, first + count}, .stopper = user_name()};
+        (void)client.adjust(adjust, session.stop());
+        first += count;
+      }
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::cancelled) throw;
+      // Its process has just ended, or will tell that they were stopped, but not by whom.
+    }
+  }
 }
 
 Stopped stop_all(Session& session, const std::vector<Sighting>& attempts, std::optional<Seconds> grace,
@@ -66,6 +95,8 @@ int stop(Session& session, const Invocation& invocation, const StopOptions& opti
   std::optional<Seconds> grace;
   if (!options.grace.empty()) grace = duration_option("--grace", options.grace);
   std::vector<Sighting> attempts = chosen_attempts(session, invocation, options.selection);
+  // Also what waits for its next attempt.
+  announce(session, invocation, attempts);
   std::erase_if(attempts, [](const Sighting& seen) { return seen.phase != Phase::running; });
   const Stopped stopped = stop_all(session, attempts, grace, options.json);
   session.progress().end();

@@ -33,25 +33,32 @@ Alive alive_on_record(Record& record, const RunId& run) {
   return alive;
 }
 
-// What has ended of these, with its times. A listing may tell of an end a moment late.
-std::vector<Sighting> ended_of(Session& session, const RunId& run, const std::vector<Sighting>& listed,
-                               const TrialNames& stopped, const Alive& alive) {
+// What has ended of these, or runs without its start's being on record, with its times. A listing may tell of
+// an end a moment late.
+std::vector<Sighting> news_of(Session& session, const RunId& run, const std::vector<Sighting>& listed,
+                              const TrialNames& stopped, const Alive& alive) {
+  const auto is_news = [&](const Sighting& seen) {
+    if (seen.phase == Phase::ended) return true;
+    const auto found = alive.find(seen.key.trial);
+    return seen.phase == Phase::running && found != alive.end() &&
+           found->second.state == TrialState::starting;
+  };
   Selector selector{.run = run, .trials = stopped};
   for (const Sighting& seen : listed)
-    if (seen.phase == Phase::ended) selector.trials.push_back(seen.key.trial);
+    if (is_news(seen)) selector.trials.push_back(seen.key.trial);
   std::erase_if(selector.trials, [&](const std::string& trial) { return !alive.contains(trial); });
   if (selector.trials.empty()) return {};
-  std::vector<Sighting> ended = session.engine().list(selector, Look::fully, session.stop());
-  std::erase_if(ended, [](const Sighting& seen) { return seen.phase != Phase::ended; });
-  return ended;
+  std::vector<Sighting> news = session.engine().list(selector, Look::fully, session.stop());
+  std::erase_if(news, [&](const Sighting& seen) { return !is_news(seen); });
+  return news;
 }
 
 // When it was, by the engine's clock, which may be another than the record's: not before it was started, nor
 // after `now`.
 Instant moment_of(const Fact& fact, const Sighting& seen, const TrialEntry& entry, Instant now) {
   const auto told = fact.state == TrialState::running ? seen.ran_at : seen.ended_at;
-  if (!told) return now;
-  return std::clamp(*told, std::min(entry.ran_at.value_or(Instant{}), now), now);
+  // Also when the machine's clock was set back.
+  return std::max(std::min(told.value_or(now), now), entry.ran_at.value_or(Instant{}));
 }
 
 Break break_of(const Sighting& seen, std::optional<Instant> engine_began_at) {
@@ -78,19 +85,20 @@ void or_tell(Session& session, const std::function<void()>& body) {
 
 }  // namespace
 
-void take_in(Session& session, Record& record, const RunId& run, Intake intake, const TrialNames& stopped) {
+void take_in(Session& session, Record& record, const RunId& run, Intake intake, const TrialNames& stopped,
+             std::optional<std::vector<Sighting>> listed) {
   const Record::Stamp stamp = record.stamp(run);
   const Alive alive = alive_on_record(record, run);
   if (alive.empty()) return;
-  std::vector<Sighting> listed = session.engine().list({.run = run}, Look::once, session.stop());
-  const std::vector<Sighting> ended = ended_of(session, run, listed, stopped, alive);
+  if (!listed) listed = session.engine().list({.run = run}, Look::once, session.stop());
+  const std::vector<Sighting> news = news_of(session, run, *listed, stopped, alive);
   std::map<std::string_view, const Sighting*> by_name;
-  for (const Sighting& seen : ended) by_name.emplace(seen.key.trial, &seen);
+  for (const Sighting& seen : news) by_name.emplace(seen.key.trial, &seen);
   std::set<std::string_view> there;
-  for (const Sighting& seen : listed) there.insert(seen.key.trial);
+  for (const Sighting& seen : *listed) there.insert(seen.key.trial);
   const bool none_is_gone =
       std::ranges::all_of(alive, [&](const auto& one) { return there.contains(one.first); });
-  if (ended.empty() && none_is_gone) return;
+  if (news.empty() && none_is_gone) return;
 
   const Loaded loaded = load(record, run);
   const std::vector<Trial>& trials = loaded.run.experiment.trials;
@@ -101,17 +109,15 @@ void take_in(Session& session, Record& record, const RunId& run, Intake intake, 
   options.engine_began_at = session.engine().facts(session.stop()).began_at;
   Planner planner(run, loaded.run.experiment, loaded.plan, options);
   std::vector<Event> events{Adjust{.paused = true}, Begin{}};
-  if (intake == Intake::last) events.emplace_back(Interrupt{});
-  for (const Sighting& seen : ended) {
+  if (intake == Intake::last) events.emplace_back(Interrupt{.for_good = true});
+  events.emplace_back(Adjust{.stopping = stopped, .stopper = user_name()});
+  for (const Sighting& seen : news) {
     Seen event{.sighting = seen, .engine = break_of(seen, options.engine_began_at)};
-    if (std::ranges::find(stopped, seen.key.trial) != stopped.end()) {
-      event.sighting.stopped = true;
-      event.engine = Break::was_not;
-    }
+    if (std::ranges::find(stopped, seen.key.trial) != stopped.end()) event.sighting.stopped = true;
     events.emplace_back(std::move(event));
   }
   events.emplace_back(ListingBegins{});
-  events.emplace_back(Listed{std::move(listed)});
+  events.emplace_back(Listed{std::move(*listed)});
 
   std::vector<Fact> facts = facts_of(planner, events, now);
   std::erase_if(facts, [&](const Fact& fact) {
@@ -126,8 +132,6 @@ void take_in(Session& session, Record& record, const RunId& run, Intake intake, 
       continue;
     }
     fact.at = moment_of(fact, *seen->second, alive.find(seen->first)->second, now);
-    if (fact.cause == Cause::stopped && std::ranges::find(stopped, seen->first) != stopped.end())
-      fact.reason = fmt::format("stopped by {} with `combu stop`", user_name());
   }
   (void)record.append_unwatched(run, facts, stamp);
 }

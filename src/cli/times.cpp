@@ -4,6 +4,7 @@
 #include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
@@ -24,7 +25,8 @@ struct Stretch {
   const char* head;  // of its column
   const char* key;
 };
-constexpr std::array<Stretch, 6> k_stretches{{{"waiting for others", "OTHERS", "needs"},
+constexpr std::array<Stretch, 7> k_stretches{{{"waiting for others", "OTHERS", "needs"},
+                                              {"waiting to retry", "RETRY", "retry"},
                                               {"waiting for a place", "PLACE", "place"},
                                               {"combu itself", "COMBU", "combu"},
                                               {"creating", "CREATING", "creating"},
@@ -36,11 +38,32 @@ Seconds at_least_none(Seconds time) {
   return std::max(time, Seconds(0));
 }
 
-// `began`: of the run; only a first attempt has waited for others since then.
-Stretches stretches_of(const AttemptEntry& entry, Instant began) {
+// An attempt, and since when it has waited: a first one for others, since the run began, a further one to be
+// tried, since the end of the one before. What a person has begun anew has not waited.
+struct Placed {
+  AttemptEntry entry;
+  Instant since{};
+};
+
+std::vector<Placed> placed(std::vector<AttemptEntry> attempts, Instant began) {
+  std::vector<Placed> all;
+  all.reserve(attempts.size());
+  for (AttemptEntry& entry : attempts) {
+    Instant since = entry.attempt == 1 ? began : entry.ready_at;
+    if (entry.attempt > 1 && entry.attempt != entry.first_attempt && !all.empty() &&
+        all.back().entry.trial == entry.trial)
+      since = all.back().entry.ended_at.value_or(since);
+    all.push_back({std::move(entry), since});
+  }
+  return all;
+}
+
+Stretches stretches_of(const Placed& attempt) {
+  const AttemptEntry& entry = attempt.entry;
   const auto between = [](Instant from, Instant to) { return at_least_none(to - from); };
   std::optional<Seconds> needs;
-  if (entry.attempt == 1) needs = between(began, entry.ready_at);
+  std::optional<Seconds> retry;
+  (entry.attempt == 1 ? needs : retry) = between(attempt.since, entry.ready_at);
   std::optional<Seconds> combu;
   std::optional<Seconds> starting = entry.started_in;
   std::optional<Seconds> running;
@@ -51,28 +74,29 @@ Stretches stretches_of(const AttemptEntry& entry, Instant began) {
     if (!starting) starting = whole;
     if (entry.ended_at) running = between(*entry.ran_at, *entry.ended_at);
   }
-  return {needs, between(entry.ready_at, entry.started_at), combu, entry.created_in, starting, running};
+  return {needs,    retry,  between(entry.ready_at, entry.started_at), combu, entry.created_in,
+          starting, running};
 }
 
 std::string text_of(const std::optional<Seconds>& time) {
   return time ? to_string(*time) : "-";
 }
 
-bool print_attempts(const std::vector<AttemptEntry>& attempts, Instant began) {
+bool print_attempts(const std::vector<Placed>& attempts) {
   std::string heads = fmt::format("{:<24} {:>7}", "TRIAL", "ATTEMPT");
   for (const Stretch& stretch : k_stretches) heads += fmt::format(" {:>9}", stretch.head);
   if (!put_out(heads + "\n")) return false;
-  return std::ranges::all_of(attempts, [&](const AttemptEntry& entry) {
-    std::string line = fmt::format("{:<24} {:>7}", entry.trial, entry.attempt);
-    for (const auto& time : stretches_of(entry, began)) line += fmt::format(" {:>9}", text_of(time));
+  return std::ranges::all_of(attempts, [](const Placed& attempt) {
+    std::string line = fmt::format("{:<24} {:>7}", attempt.entry.trial, attempt.entry.attempt);
+    for (const auto& time : stretches_of(attempt)) line += fmt::format(" {:>9}", text_of(time));
     return put_out(line + "\n");
   });
 }
 
-bool print_attempts_json(const std::vector<AttemptEntry>& attempts, Instant began) {
-  return std::ranges::all_of(attempts, [&](const AttemptEntry& entry) {
-    const Stretches times = stretches_of(entry, began);
-    nlohmann::ordered_json object{{"trial", entry.trial}, {"attempt", entry.attempt}};
+bool print_attempts_json(const std::vector<Placed>& attempts) {
+  return std::ranges::all_of(attempts, [](const Placed& attempt) {
+    const Stretches times = stretches_of(attempt);
+    nlohmann::ordered_json object{{"trial", attempt.entry.trial}, {"attempt", attempt.entry.attempt}};
     for (std::size_t i = 0; i < times.size(); ++i)
       if (times.at(i)) object[k_stretches.at(i).key] = times.at(i)->count();
     return put_out(object.dump() + "\n");
@@ -90,13 +114,13 @@ std::string title_of(const RunEntry& entry, std::size_t attempts) {
   return text;
 }
 
-bool print_sum(const RunEntry& entry, const std::vector<AttemptEntry>& attempts) {
+bool print_sum(const RunEntry& entry, const std::vector<Placed>& attempts) {
   if (!put_out(fmt::format("{}\n{:<20} {:>10} {:>10} {:>10} {:>10}\n", title_of(entry, attempts.size()), "",
                            "MEDIAN", "90 %", "MOST", "SUM")))
     return false;
   std::vector<Stretches> stretches;
   stretches.reserve(attempts.size());
-  for (const AttemptEntry& attempt : attempts) stretches.push_back(stretches_of(attempt, entry.began_at));
+  for (const Placed& attempt : attempts) stretches.push_back(stretches_of(attempt));
   for (std::size_t i = 0; i < k_stretches.size(); ++i) {
     std::vector<Seconds> times;
     Seconds sum{0};
@@ -118,13 +142,13 @@ bool print_sum(const RunEntry& entry, const std::vector<AttemptEntry>& attempts)
 int times(const Invocation& invocation, const TimesOptions& options) {
   Record record = open_record(invocation);
   const RunEntry entry = find_run(record, invocation, options.run);
-  const std::vector<AttemptEntry> attempts = record.attempts(entry.id, options.trial);
+  const std::vector<Placed> attempts = placed(record.attempts(entry.id, options.trial), entry.began_at);
   if (attempts.empty() && !options.trial.empty())
     throw Error(ErrorKind::not_found, options.trial, "has no attempt in run " + entry.id.text());
   if (options.json) {
-    (void)print_attempts_json(attempts, entry.began_at);
+    (void)print_attempts_json(attempts);
   } else if (!options.trial.empty()) {
-    (void)print_attempts(attempts, entry.began_at);
+    (void)print_attempts(attempts);
   } else {
     (void)print_sum(entry, attempts);
   }

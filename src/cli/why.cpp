@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <utility>
 
 #include "cli/commands.hpp"
+#include "cli/execution.hpp"
 #include "cli/load.hpp"
 #include "cli/output.hpp"
 #include "cli/recorded.hpp"
@@ -54,9 +56,24 @@ bool is_alive(const Past& past) {
 
 // Whether there is something for `run --resume` to go on with.
 bool is_unfinished(const RunEntry& entry, const std::vector<Past>& past) {
-  return !entry.ended_at && std::ranges::any_of(past, [](const Past& one) {
-    return !is_over(one.state) && one.state != TrialState::running;
+  const bool watched = run_options_of(entry.options).watched;
+  return !entry.ended_at && std::ranges::any_of(past, [&](const Past& one) {
+    return !is_over(one.state) && (watched || one.state != TrialState::running);
   });
+}
+
+// Those of a kind that `wanted` has.
+Slots of_kinds(const Slots& wanted, const GpuWish& gpus, const Slots& held) {
+  Slots some;
+  if (wanted.cpus.nano != 0) some.cpus = held.cpus;
+  if (wanted.memory.count != 0) some.memory = held.memory;
+  if (!gpus.empty()) some.gpus = held.gpus;
+  return some;
+}
+
+std::string joined(const Slots& slots, const GpuWish& gpus) {
+  if (gpus.empty()) return to_string(slots);
+  return slots.empty() ? to_string(gpus) : fmt::format("{}, {}", to_string(slots), to_string(gpus));
 }
 
 class Explanation {
@@ -64,14 +81,15 @@ class Explanation {
   // `settings`: of the process at work. `others`: attempts of other runs that hold slots; asked for only
   // where it matters.
   Explanation(const Loaded& loaded, const std::vector<Past>& past, const std::optional<Settings>& settings,
-              std::function<std::vector<Sighting>()> others)
+              std::function<std::vector<Sighting>()> others, Record& record)
       : run_(loaded.run.id),
         experiment_(loaded.run.experiment),
         plan_(loaded.plan),
         past_(past),
         paused_(settings && settings->paused),
         parallel_max_(settings ? settings->parallel_max : experiment_.parallel_max),
-        others_(std::move(others)) {}
+        others_(std::move(others)),
+        record_(record) {}
 
   [[nodiscard]] std::string of(TrialIndex trial) const {
     const Past& it = past_[trial];
@@ -88,8 +106,7 @@ class Explanation {
       case TrialState::succeeded:
         return fmt::format("has succeeded{}", attempt_text(it));
       case TrialState::stopped:
-        if (!it.reason.empty()) return "was stopped: " + it.reason;
-        return "was stopped, since its work was done or the run's deadline had passed";
+        return it.reason.empty() ? stopped_text(trial) : "was stopped: " + it.reason;
       case TrialState::failed:
         return fmt::format("failed: {}", it.reason);
       case TrialState::blocked:
@@ -110,6 +127,19 @@ class Explanation {
     return " since " + to_string(std::chrono::duration_cast<Seconds>(real_clock().now() - *past.ran_at));
   }
 
+  // A service is stopped for one of two reasons, and it is not on record for which.
+  [[nodiscard]] std::string stopped_text(TrialIndex trial) const {
+    constexpr std::string_view k_done = "was stopped, since its work was done";
+    if (experiment_.deadline == Seconds(0)) return std::string(k_done);
+    const Instant since = record_.runs({.id = run_}, 1).at(0).working_since;
+    const auto ended_at = record_.trials(run_, name(trial)).at(0).ended_at;
+    const auto deadline = since + std::chrono::duration_cast<Instant::duration>(experiment_.deadline);
+    if (!ended_at || *ended_at < since) return fmt::format("{} or the run's deadline had passed", k_done);
+    if (*ended_at < deadline) return std::string(k_done);
+    return fmt::format("was stopped after the run's deadline of {} had passed",
+                       to_string(experiment_.deadline));
+  }
+
   // The trial at the head of the chain, and why it failed.
   [[nodiscard]] std::string root_text(TrialIndex trial) const {
     const std::optional<TrialIndex> root = past_[trial].root;
@@ -125,19 +155,22 @@ class Explanation {
     if (const auto canary = canary_text(trial)) return *canary;
     if (paused_)
       return fmt::format("waits, since the run is paused: `combu resume {}` starts it", run_.text());
-    const auto alive = std::ranges::count_if(past_, is_alive);
-    if (parallel_max_ > 0 && alive >= static_cast<std::ptrdiff_t>(parallel_max_))
-      return fmt::format("waits for a place: {} attempts are alive, as many as may (parallel)", alive);
-    if (const auto slots = slots_text(trial)) return fmt::format("waits for {}{}", *slots, holders());
+    const std::size_t alive = alive_in_parallel();
+    if (!experiment_.trials[trial].service && parallel_max_ > 0 && alive >= parallel_max_)
+      return fmt::format("waits for a place: {} alive, as many as may (parallel)",
+                         alive == 1 ? "1 attempt is" : fmt::format("{} attempts are", alive));
+    const Trial& it = experiment_.trials[trial];
+    if (!it.slots.empty() || !it.gpus.empty())
+      return fmt::format("waits for {}{}", joined(it.slots, it.gpus), holders(it));
     return "waits for its turn among the starts in flight";
   }
 
-  // nullopt where it asks for none.
-  [[nodiscard]] std::optional<std::string> slots_text(TrialIndex trial) const {
-    const Trial& it = experiment_.trials[trial];
-    if (it.gpus.empty() && it.slots.empty()) return std::nullopt;
-    if (it.gpus.empty()) return to_string(it.slots);
-    return it.slots.empty() ? to_string(it.gpus) : to_string(it.slots) + ", " + to_string(it.gpus);
+  // Services take no place from others.
+  [[nodiscard]] std::size_t alive_in_parallel() const {
+    std::size_t count = 0;
+    for (TrialIndex trial = 0; trial < past_.size(); ++trial)
+      if (is_alive(past_[trial]) && !experiment_.trials[trial].service) ++count;
+    return count;
   }
 
   // What is not so yet of a trial that this one depends on.
@@ -164,15 +197,25 @@ class Explanation {
     return fmt::format("waits for `{}`, the canary of its shape, to succeed", name(*canary));
   }
 
-  // Who has what it waits for, of this run and of others.
-  [[nodiscard]] std::string holders() const {
+  // Who has of what it waits for, of this run and of others; GPUs first, of which there are the fewest.
+  [[nodiscard]] std::string holders(const Trial& waiting) const {
     std::vector<std::string> texts;
-    for (TrialIndex trial = 0; trial < past_.size(); ++trial)
-      if (const auto slots = slots_text(trial); slots && is_alive(past_[trial]))
-        texts.push_back(fmt::format("`{}` ({})", name(trial), *slots));
+    std::vector<std::string> without_gpus;
+    const auto add = [&](const std::string& who, const Slots& slots, const GpuWish& gpus) {
+      const bool has_gpus = !gpus.empty() || !slots.gpus.empty();
+      if (has_gpus || !slots.empty())
+        (has_gpus ? texts : without_gpus).push_back(fmt::format("{} ({})", who, joined(slots, gpus)));
+    };
+    for (TrialIndex trial = 0; trial < past_.size(); ++trial) {
+      const Trial& it = experiment_.trials[trial];
+      if (is_alive(past_[trial]))
+        add(fmt::format("`{}`", it.name), of_kinds(waiting.slots, waiting.gpus, it.slots),
+            waiting.gpus.empty() ? GpuWish() : it.gpus);
+    }
     for (const Sighting& other : others_())
-      texts.push_back(
-          fmt::format("`{}` of {} ({})", other.key.trial, other.experiment, to_string(other.slots)));
+      add(fmt::format("`{}` of {}", other.key.trial, other.experiment),
+          of_kinds(waiting.slots, waiting.gpus, other.slots), {});
+    std::ranges::move(without_gpus, std::back_inserter(texts));
     return texts.empty() ? "" : "; held by " + list_of(std::move(texts));
   }
 
@@ -183,6 +226,7 @@ class Explanation {
   bool paused_;
   std::size_t parallel_max_;
   std::function<std::vector<Sighting>()> others_;
+  Record& record_;
 };
 
 // Attempts of other runs that hold slots. An engine that is away holds up no answer.
@@ -242,7 +286,7 @@ int why(const Invocation& invocation, const WhyOptions& options) {
   }
   const auto settings = at_work ? settings_at_work(entry.id, loaded.caller) : std::nullopt;
   std::string text =
-      fmt::format("{} {}", options.trial, Explanation(loaded, past, settings, others).of(trial));
+      fmt::format("{} {}", options.trial, Explanation(loaded, past, settings, others, record).of(trial));
   if (!is_over(past[trial].state) && !at_work && is_unfinished(entry, past))
     text += fmt::format("; nobody is at work on the run: `{}` goes on with it",
                         resume_line(entry.id, invocation.engine));

@@ -25,6 +25,11 @@ std::optional<std::size_t> number_of(const json& request, const char* name, std:
   return found->get<std::size_t>();
 }
 
+std::string text_of(const json& value, const char* name) {
+  if (!value.is_string()) throw Error(ErrorKind::invalid, name, "is a text, or several");
+  return value.get<std::string>();
+}
+
 }  // namespace
 
 std::string follow_line() {
@@ -36,6 +41,8 @@ std::string adjust_line(const Adjust& adjust) {
   if (adjust.parallel_max) object["parallel"] = *adjust.parallel_max;
   if (adjust.starts_in_flight_max) object["starts_in_flight"] = *adjust.starts_in_flight_max;
   if (adjust.paused) object["paused"] = *adjust.paused;
+  if (!adjust.stopping.empty()) object["stopping"] = adjust.stopping;
+  if (!adjust.stopper.empty()) object["stopper"] = adjust.stopper;
   return line_of(object);
 }
 
@@ -80,8 +87,15 @@ Adjust adjust_of(const json& request) {
     if (!paused->is_boolean()) throw Error(ErrorKind::invalid, "paused", "is true or false");
     adjust.paused = paused->get<bool>();
   }
+  if (const auto stopping = request.find("stopping"); stopping != request.end()) {
+    if (!stopping->is_array()) throw Error(ErrorKind::invalid, "stopping", "is an array of trials' names");
+    for (const json& name : *stopping) adjust.stopping.push_back(text_of(name, "stopping"));
+  }
+  if (const auto stopper = request.find("stopper"); stopper != request.end())
+    adjust.stopper = text_of(*stopper, "stopper");
   for (const auto& [name, value] : request.items())
-    if (name != "ask" && name != "parallel" && name != "starts_in_flight" && name != "paused")
+    if (name != "ask" && name != "parallel" && name != "starts_in_flight" && name != "paused" &&
+        name != "stopping" && name != "stopper")
       throw Error(ErrorKind::invalid, name, "is nothing that can be adjusted");
   return adjust;
 }

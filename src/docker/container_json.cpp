@@ -120,13 +120,22 @@ json container_json(const Run& run, const Trial& trial, int attempt, NetworksAtC
   json& host = body["HostConfig"];
   host["Init"] = trial.init;
   if (trial.slots.cpus.nano > 0) host["NanoCpus"] = trial.slots.cpus.nano;
-  if (trial.slots.memory.count > 0) host["Memory"] = trial.slots.memory.count;
+  if (trial.slots.memory.count > 0) {
+    host["Memory"] = trial.slots.memory.count;
+    // Else the engine allows as much swap on top of it.
+    host["MemorySwap"] = trial.slots.memory.count;
+  }
   if (trial.shm_size.count > 0) host["ShmSize"] = trial.shm_size.count;
   add_gpus(host, trial);
   add_volumes(host, trial);
   add_ports(body, trial);
   add_networks(body, trial, networks);
   if (!trial.docker.empty()) merge(body, json::parse(trial.docker));
+  // What the section says was meant for less memory than an attempt has after it was out of it.
+  json& swap = body["HostConfig"]["MemorySwap"];
+  if (swap.is_number_integer() && swap >= 0 && swap < trial.slots.memory.count)
+    swap = trial.slots.memory.count;
+  if (swap.is_null()) body["HostConfig"].erase("MemorySwap");
   json& labels = body["Labels"];
   for (const auto& [name, value] : trial.labels) labels[name] = value;
   for (const auto& [name, value] : labels_of(run, trial, attempt)) labels[name] = value;

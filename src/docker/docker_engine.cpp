@@ -135,6 +135,15 @@ Facts DockerEngine::facts(std::stop_token stop) {
 }
 
 std::vector<Sighting> DockerEngine::list(const Selector& selector, Look look, std::stop_token stop) {
+  std::set<std::string> networks;
+  std::vector<Sighting> sightings = list_once(selector, networks, stop);
+  std::erase_if(sightings, [](const Sighting& seen) { return seen.phase == Phase::gone; });
+  if (look != Look::once) look_again(sightings, look, stop);
+  return sightings;
+}
+
+std::vector<Sighting> DockerEngine::list_once(const Selector& selector, std::set<std::string>& networks,
+                                              const std::stop_token& stop) {
   const TrialFilter filter(selector);
   std::vector<Sighting> sightings;
   list_containers(
@@ -142,10 +151,10 @@ std::vector<Sighting> DockerEngine::list(const Selector& selector, Look look, st
       [&](ContainerSummary&& container) {
         std::optional<Identity> identity = identity_of(container.labels, container.name);
         if (!identity || !filter.selects(identity->key.trial)) return;
+        networks.insert(container.networks.begin(), container.networks.end());
         sightings.push_back(sighting_of(std::move(container), std::move(*identity)));
       },
       stop);
-  if (look != Look::once) look_again(sightings, look, stop);
   return sightings;
 }
 

@@ -49,10 +49,12 @@ class DockerEngine : public Engine {
   std::optional<Usage> usage(const std::string& id, std::stop_token stop) override;
   void logs(const Key& key, const LogOptions& options,
             const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) override;
-  Released release(const Selector& selector, const std::function<void(std::size_t, std::size_t)>& tell,
-                   std::stop_token stop) override;
+  Released release(const Selector& selector, const Releasing& tell, std::stop_token stop) override;
 
  private:
+  // In one request; `networks` gets those that they are on.
+  std::vector<Sighting> list_once(const Selector& selector, std::set<std::string>& networks,
+                                  const std::stop_token& stop);
   void look_again(std::vector<Sighting>& sightings, Look look, const std::stop_token& stop);
   bool was_out_of_memory(const std::string& id, const std::stop_token& stop);
   std::vector<std::string> ids_of(const Key& key, const std::stop_token& stop);
@@ -65,8 +67,16 @@ class DockerEngine : public Engine {
   Sighting start_once(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
   Place create_or_adopt(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
   ContainerFacts holder_of_name(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
-  std::optional<Sighting> rival_of(const std::string& id, const std::vector<std::string>& gpus,
-                                   const std::stop_token& stop);
+  std::optional<Sighting> rival_of(const std::string& id, const Slots& slots, const std::stop_token& stop);
+  // `holder`: there is none, since it and others came before. Contested without one: others came later, and
+  // will let go.
+  struct Room {
+    bool is_contested = false;
+    std::optional<ContainerSummary> holder = {};
+  };
+  [[nodiscard]] Room room_for(const std::string& id, std::int64_t created, const Slots& slots,
+                              std::vector<ContainerSummary> others, const std::stop_token& stop);
+  [[nodiscard]] Slots capacity(const std::stop_token& stop);
   [[nodiscard]] bool lives(const std::string& id, const std::stop_token& stop);
   void add_to_created(const std::string& id, const Trial& trial, const std::stop_token& stop);
   std::vector<NetworkSummary> networks_to_release(const Selector& selector, const std::set<std::string>& used,
@@ -76,6 +86,8 @@ class DockerEngine : public Engine {
 
   Connections connections_;
   Signals signals_;
+  std::mutex capacity_mutex_;
+  std::optional<Slots> capacity_;  // of the host; known when it was asked for first
   std::string config_folder_;
   std::function<std::vector<Gpu>()> configured_gpus_;
 };

@@ -1,6 +1,7 @@
-// The GPUs of the engine's host, and who has which. There is no server that could give them out: a container
-// claims those that its labels name, from when it is created, and is started only when a listing shows no
-// other container with one of them. Of two the one that was created later lets go.
+// The GPUs of the engine's host, and who has which, and who holds its CPUs and memory. There is no server
+// that could give them out: a container claims what its labels say, from when it is created, and is started
+// only when a listing shows no other container with one of its GPUs, and room for the rest. Of two the one
+// that was created later lets go.
 
 #include <algorithm>
 #include <chrono>
@@ -104,10 +105,16 @@ std::vector<Gpu> DockerEngine::gpus(std::stop_token stop) {
   return gpus;
 }
 
-// Whoever holds one of `gpus`, or has claimed it before the container `id` did; nullopt when that one has
-// them for itself. Two that look at the same time both see each other, so that never both start: the later
+Slots DockerEngine::capacity(const std::stop_token& stop) {
+  const std::scoped_lock lock(capacity_mutex_);
+  if (!capacity_) capacity_ = get_system(connections_, stop).capacity;
+  return *capacity_;
+}
+
+// Whoever holds what the container `id` claims, or has claimed it before that one did; nullopt when that one
+// has it for itself. Two that look at the same time both see each other, so that never both start: the later
 // one lets go, and the earlier one looks until it has.
-std::optional<Sighting> DockerEngine::rival_of(const std::string& id, const std::vector<std::string>& gpus,
+std::optional<Sighting> DockerEngine::rival_of(const std::string& id, const Slots& slots,
                                                const std::stop_token& stop) {
   const auto seen = [](ContainerSummary&& rival) {
     Identity identity = *identity_of(rival.labels, rival.name);
@@ -116,14 +123,17 @@ std::optional<Sighting> DockerEngine::rival_of(const std::string& id, const std:
   for (int look = 1;; ++look) {
     std::optional<std::int64_t> own_created;
     std::vector<ContainerSummary> rivals;
+    std::vector<ContainerSummary> others;  // that hold CPUs or memory
     list_containers(
         connections_, {.labels = {k_label_gpus}, .states = {"created", "running", "paused", "restarting"}},
         [&](ContainerSummary&& container) {
           const auto identity = identity_of(container.labels, container.name);
           if (container.id == id) {
             own_created = container.created;
-          } else if (identity && overlap(identity->slots.gpus, gpus)) {
+          } else if (identity && overlap(identity->slots.gpus, slots.gpus)) {
             rivals.push_back(std::move(container));
+          } else if (identity && !identity->slots.empty()) {
+            others.push_back(std::move(container));
           }
         },
         stop);
@@ -134,7 +144,11 @@ std::optional<Sighting> DockerEngine::rival_of(const std::string& id, const std:
       return own_created && *own_created - rival.created > k_claim_seconds_max &&
              remove_unstarted_container(connections_, rival.id, stop);
     });
-    if (rivals.empty() && own_created) return std::nullopt;
+    if (rivals.empty() && own_created) {
+      Room room = room_for(id, *own_created, slots, std::move(others), stop);
+      if (room.holder) return seen(std::move(*room.holder));
+      if (!room.is_contested || look == k_looks_max) return std::nullopt;
+    }
     for (ContainerSummary& rival : rivals)
       if (rival.state != "created" || look == k_looks_max ||
           (own_created && std::tie(rival.created, rival.id) < std::tie(*own_created, id)))
@@ -144,6 +158,34 @@ std::optional<Sighting> DockerEngine::rival_of(const std::string& id, const std:
     real_clock().wait(k_look_again, stop);
     if (stop.stop_requested()) throw Error(ErrorKind::cancelled, id, "cancelled");
   }
+}
+
+// Whether `others` leave room for the container `id`, which was created then. What runs counts, and what has
+// been created within a moment and may be about to.
+DockerEngine::Room DockerEngine::room_for(const std::string& id, std::int64_t created, const Slots& slots,
+                                          std::vector<ContainerSummary> others, const std::stop_token& stop) {
+  if (slots.cpus.nano == 0 && slots.memory.count == 0) return {};
+  const Slots all = capacity(stop);
+  const auto is_there = [&](const auto& counts) {
+    Slots held = slots;
+    for (const ContainerSummary& other : others)
+      if (counts(other)) held += identity_of(other.labels, other.name)->slots;
+    return (slots.cpus.nano == 0 || held.cpus <= all.cpus) &&
+           (slots.memory.count == 0 || held.memory <= all.memory);
+  };
+  if (is_there([](const ContainerSummary&) { return true; })) return {};
+  std::erase_if(others, [&](const ContainerSummary& other) {
+    return other.state == "created" ? created - other.created > k_claim_seconds_max : !lives(other.id, stop);
+  });
+  if (is_there([](const ContainerSummary&) { return true; })) return {};
+  const auto is_before = [&](const ContainerSummary& other) {
+    return other.state != "created" || std::tie(other.created, other.id) < std::tie(created, id);
+  };
+  if (is_there(is_before)) return {.is_contested = true};
+  std::erase_if(others, [&](const ContainerSummary& other) { return !is_before(other); });
+  // What has come last is what the caller knows least of.
+  const auto last = std::ranges::max_element(others, {}, &ContainerSummary::created);
+  return {.is_contested = true, .holder = std::move(*last)};
 }
 
 // What a listing says of a container that ends is a moment late.

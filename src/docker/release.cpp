@@ -13,12 +13,6 @@ namespace {
 constexpr std::size_t k_removals_in_flight = 8;
 constexpr int k_network_in_use = 403;  // also what an engine answers for a network of its own
 
-struct Removed {
-  std::string id;
-  std::string name;
-  std::vector<std::string> networks;
-};
-
 // Whether this error is about the one thing, not about the engine.
 bool concerns_one(const Error& error) {
   return error.kind() == ErrorKind::refused || error.kind() == ErrorKind::conflict;
@@ -40,27 +34,17 @@ std::string still_used_by(const std::vector<std::string>& names) {
 
 }  // namespace
 
-Released DockerEngine::release(const Selector& selector,
-                               const std::function<void(std::size_t, std::size_t)>& tell,
-                               std::stop_token stop) {
+Released DockerEngine::release(const Selector& selector, const Releasing& tell, std::stop_token stop) {
+  std::set<std::string> used;  // networks
+  const std::vector<Sighting> selected = list_once(selector, used, stop);
   Released released;
-  std::vector<Removed> selected;
-  const TrialFilter filter(selector);
-  list_containers(
-      connections_, {.labels = label_filters(selector)},
-      [&](ContainerSummary&& container) {
-        const std::optional<Identity> identity = identity_of(container.labels, container.name);
-        if (!identity || !filter.selects(container.name)) return;
-        selected.push_back(
-            {std::move(container.id), std::move(container.name), std::move(container.networks)});
-        released.experiments.insert(identity->experiment);
-      },
-      stop);
+  for (const Sighting& one : selected) released.experiments.insert(one.experiment);
+  if (tell.found) tell.found(selected);
   std::mutex mutex;
   in_parallel(selected.size(), k_removals_in_flight, [&](std::size_t i) {
     std::optional<Error> failure;
     try {
-      remove_container(connections_, selected[i].id, selected[i].name, stop);
+      remove_container(connections_, selected[i].id, selected[i].key.trial, stop);
     } catch (const Error& error) {
       if (!concerns_one(error)) throw;
       failure = error;
@@ -71,12 +55,9 @@ Released DockerEngine::release(const Selector& selector,
       return;
     }
     ++released.attempts;
-    if (tell) tell(released.attempts, selected.size());
+    if (tell.removed) tell.removed(released.attempts, selected.size());
   });
-  if (!selector.trials.empty()) return released;
-  std::set<std::string> used;
-  for (Removed& removed : selected) used.insert(removed.networks.begin(), removed.networks.end());
-  release_networks(selector, used, released, stop);
+  if (selector.trials.empty()) release_networks(selector, used, released, stop);
   return released;
 }
 

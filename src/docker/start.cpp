@@ -80,9 +80,9 @@ Sighting DockerEngine::start_once(const Run& run, const Trial& trial, int attemp
   const auto asked = std::chrono::steady_clock::now();
   const Place place = create_or_adopt(run, trial, attempt, stop);
   if (place.nothing_to_start) return *place.nothing_to_start;
-  const bool claims = !trial.slots.gpus.empty();
+  const bool claims = !trial.slots.empty();
   if (claims) {
-    if (auto rival = rival_of(place.id, trial.slots.gpus, stop)) {
+    if (auto rival = rival_of(place.id, trial.slots, stop)) {
       if (remove_unstarted_container(connections_, place.id, stop)) return *rival;
       return start_once(run, trial, attempt, stop);  // an earlier call has started it after all
     }
@@ -125,7 +125,9 @@ DockerEngine::Place DockerEngine::create_or_adopt(const Run& run, const Trial& t
     return create_or_adopt(run, trial, attempt, stop);
   }
   const std::optional<Identity> identity = identity_of(holder.labels, trial.name);
-  if (holder.state == "created" && identity && identity->slots.gpus != trial.slots.gpus) {
+  const bool has_other_gpus =
+      holder.state == "created" && identity && identity->slots.gpus != trial.slots.gpus;
+  if (has_other_gpus || parse_status(holder.state, "").phase == Phase::gone) {
     remove_container(connections_, holder.id, trial.name, stop);
     return create_or_adopt(run, trial, attempt, stop);
   }
@@ -147,6 +149,8 @@ ContainerFacts DockerEngine::holder_of_name(const Run& run, const Trial& trial, 
     throw Error(ErrorKind::unavailable, trial.name,
                 "its name was in use a moment ago and is free now; try again");
   }
+  if (holder->state == "removing")
+    throw Error(ErrorKind::unavailable, trial.name, "its name is free in a moment; try again");
   if (are_labels_of(holder->labels, run, trial.name, attempt)) return std::move(*holder);
   if (is_earlier_attempt(*holder, run, trial, attempt)) return std::move(*holder);
   throw Error(ErrorKind::conflict, trial.name,

@@ -66,8 +66,7 @@ class Retry : public Engine {
     engine_.logs(key, options, tell, stop);
   }
 
-  Released release(const Selector& selector, const std::function<void(std::size_t, std::size_t)>& tell,
-                   std::stop_token stop) override {
+  Released release(const Selector& selector, const Releasing& tell, std::stop_token stop) override {
     return repeat(stop, [&] { return engine_.release(selector, tell, stop); });
   }
 

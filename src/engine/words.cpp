@@ -3,7 +3,11 @@
 namespace combu {
 
 bool is_called(const Gpu& gpu, const std::string& name) {
-  return !name.empty() && (gpu.id == name || gpu.uuid == name || gpu.id.ends_with("=" + name));
+  if (name.empty()) return false;
+  if (gpu.id == name || gpu.uuid == name || gpu.id.ends_with("=" + name)) return true;
+  // An engine may have several names for a device, each behind the kind of device.
+  const std::string kind = gpu.id.substr(0, gpu.id.find('=') + 1);
+  return !kind.empty() && !gpu.uuid.empty() && name == kind + gpu.uuid;
 }
 
 std::string_view to_string(Phase phase) {

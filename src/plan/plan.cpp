@@ -1,5 +1,7 @@
 #include "combu/plan.hpp"
 
+#include <fmt/format.h>
+
 #include "plan/cycles.hpp"
 #include "plan/names.hpp"
 #include "plan/ports.hpp"
@@ -7,6 +9,13 @@
 namespace combu {
 
 namespace {
+
+// Whether the end of a service is waited for, which would come when nobody waits for it any more. One with a
+// `timeout` ends before.
+bool waits_for_ever(const Trial& needed, Condition condition) {
+  return needed.service && needed.timeout == Seconds(0) &&
+         (condition == Condition::succeeded || condition == Condition::finished);
+}
 
 // An edge for each pair and condition: the same said twice is one.
 void join(Plan& plan, const Experiment& experiment, const plan::Names& names, plan::UnknownNames& unknown,
@@ -24,6 +33,14 @@ void join(Plan& plan, const Experiment& experiment, const plan::Names& names, pl
       }
       if (*found == at || depend.trial == trial.name) {
         errors.emplace_back(ErrorKind::invalid, depend.path, plan::self_message(trial));
+        continue;
+      }
+      if (waits_for_ever(experiment.trials[*found], depend.condition)) {
+        errors.emplace_back(
+            ErrorKind::invalid, depend.path,
+            fmt::format("waits for ever: `{}` is a service, which is stopped only when nothing "
+                        "that depends on it is left; let it be `healthy` (trial `{}`)",
+                        depend.trial, trial.name));
         continue;
       }
       if (last_asked_by[*found] != at) {

@@ -133,6 +133,25 @@ std::string path_in(const std::string& folder) {
   return folder + "/record.sqlite";
 }
 
+int number_in(SQLite::Database& database, const char* pragma) {
+  return database.execAndGet(fmt::format("PRAGMA {}", pragma)).getInt();
+}
+
+// Writes the database anew where a quarter of it or more is free. Whether that can be done just now is of no
+// matter: somebody else may be using it, or the disk be full.
+void give_room_back(SQLite::Database& database) {
+  constexpr int k_free_share = 4;
+  const int patience_ms = number_in(database, "busy_timeout");
+  try {
+    if (number_in(database, "freelist_count") * k_free_share < number_in(database, "page_count")) return;
+    database.setBusyTimeout(0);
+    // What is vacuumed is in the log until that is written into the file.
+    database.exec("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)");
+  } catch (const SQLite::Exception&) {
+  }
+  database.setBusyTimeout(patience_ms);
+}
+
 std::string made_folder(const std::string& folder) {
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
@@ -215,10 +234,8 @@ struct Record::Impl {
     return query.getColumn(0).getInt64();
   }
 
-  // What is added to the times of a run's facts from here on, so that they follow what is on record also
-  // when the machine's clock was set back between two processes.
-  std::int64_t delay_of(std::int64_t run, Instant first) {
-    if (delayed && delayed->first == run) return delayed->second;
+  // The last moment that is on record of a run.
+  std::int64_t latest_of(std::int64_t run) {
     SQLite::Statement query(
         database,
         "SELECT max(working_since, coalesce((SELECT max(over_at) FROM trials WHERE run = ?1), 0), coalesce("
@@ -226,8 +243,14 @@ struct Record::Impl {
         "FROM attempts WHERE run = ?1), 0)) FROM runs WHERE number = ?1");
     query.bind(1, run);
     query.executeStep();
-    const std::int64_t latest = query.getColumn(0).getInt64();
-    delayed.emplace(run, std::max<std::int64_t>(0, latest - number_of(first)));
+    return query.getColumn(0).getInt64();
+  }
+
+  // What is added to the times of a run's facts from here on, so that they follow what is on record also
+  // when the machine's clock was set back between two processes.
+  std::int64_t delay_of(std::int64_t run, Instant first) {
+    if (!delayed || delayed->first != run)
+      delayed.emplace(run, std::max<std::int64_t>(0, latest_of(run) - number_of(first)));
     return delayed->second;
   }
 
@@ -239,6 +262,11 @@ struct Record::Impl {
     query.bind(1, run);
     query.executeStep();
     return {query.getColumn(0).getInt64(), query.getColumn(1).getInt64(), query.getColumn(2).getInt64()};
+  }
+
+  void write(std::int64_t run, std::span<const Fact> facts) {
+    const std::int64_t delay = facts.empty() ? 0 : delay_of(run, facts.front().at);
+    for (const Fact& fact : facts) write(run, delay, fact);
   }
 
   void write(std::int64_t run, std::int64_t delay, const Fact& fact) {
@@ -266,6 +294,19 @@ struct Record::Impl {
     set_over(to_string(fact.state), at, reason, root, run, trial);
   }
 
+  void reopen(std::int64_t run, std::span<const TrialIndex> trials, Instant at) {
+    Sql again{
+        database,
+        "UPDATE trials SET over = NULL, over_at = NULL, reason = NULL, root = NULL, first_attempt = "
+        "(SELECT coalesce(max(attempt), 0) + 1 FROM attempts "
+        "WHERE attempts.run = trials.run AND attempts.trial = trials.trial) WHERE run = ? AND trial = ?"};
+    for (const TrialIndex trial : trials) again(run, static_cast<std::int64_t>(trial));
+    Sql{database,
+        "UPDATE runs SET ended_at = NULL, working_since = ?1, failures_forgiven = "
+        "(SELECT count(*) FROM trials WHERE trials.run = ?2 AND over = 'failed') WHERE number = ?2"}(
+        number_of(at), run);
+  }
+
   const std::string path;
   SQLite::Database database;
   std::optional<std::pair<RunId, std::int64_t>> last;
@@ -281,8 +322,10 @@ struct Record::Impl {
   // What was being started when its process died has not got to the engine.
   Sql take_back{database,
                 "DELETE FROM attempts WHERE run = ? AND trial = ? AND attempt = ? AND ran_at IS NULL"};
+  // What nobody watched may have taken place by a clock that was set back.
   Sql set_ran{database,
-              "UPDATE attempts SET ran_at = ?, container = ? WHERE run = ? AND trial = ? AND attempt = ? "
+              "UPDATE attempts SET ran_at = max(?, started_at), container = ? "
+              "WHERE run = ? AND trial = ? AND attempt = ? "
               "AND ended_at IS NULL"};
   Sql set_times{
       database,
@@ -290,13 +333,15 @@ struct Record::Impl {
   Sql set_healthy{database, "UPDATE attempts SET healthy_at = ? WHERE run = ? AND trial = ? AND attempt = ?"};
   // Of one that is blocked there may be none, or one that has ended before.
   Sql set_ended{database,
-                "UPDATE attempts SET ended_at = ?, exit_code = ?, cause = ?, reason = ? "
+                "UPDATE attempts SET ended_at = max(?, started_at, coalesce(ran_at, 0)), exit_code = ?, "
+                "cause = ?, reason = ? "
                 "WHERE run = ? AND trial = ? AND attempt = ? AND ended_at IS NULL"};
   Sql set_usage{
       database,
       "UPDATE attempts SET memory_peak = ?, cpu_time = ? WHERE run = ? AND trial = ? AND attempt = ?"};
   Sql set_over{database,
-               "UPDATE trials SET over = ?, over_at = ?, reason = ?, root = ? WHERE run = ? AND trial = ?"};
+               "UPDATE trials SET over = ?1, over_at = max(?2, coalesce((SELECT max(ended_at) FROM attempts "
+               "WHERE run = ?5 AND trial = ?6), 0)), reason = ?3, root = ?4 WHERE run = ?5 AND trial = ?6"};
 };
 
 bool Record::exists(const std::string& folder) {
@@ -338,8 +383,7 @@ void Record::append(const RunId& run, std::span<const Fact> facts, std::span<con
   record::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
     SQLite::Transaction transaction(impl_->database, SQLite::TransactionBehavior::IMMEDIATE);
-    const std::int64_t delay = facts.empty() ? 0 : impl_->delay_of(number, facts.front().at);
-    for (const Fact& fact : facts) impl_->write(number, delay, fact);
+    impl_->write(number, facts);
     for (const StartTimes& one : times)
       impl_->set_times(number_of(one.created_in), number_of(one.started_in), number,
                        static_cast<std::int64_t>(one.trial), one.attempt);
@@ -374,20 +418,17 @@ void Record::end(const RunId& run, Instant at) {
   });
 }
 
+void Record::set_options(const RunId& run, const std::string& options) {
+  record::guarded(impl_->path, [&] {
+    Sql{impl_->database, "UPDATE runs SET options = ? WHERE number = ?"}(options, impl_->number_of_run(run));
+  });
+}
+
 void Record::reopen(const RunId& run, std::span<const TrialIndex> trials, Instant at) {
   record::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
     SQLite::Transaction transaction(impl_->database, SQLite::TransactionBehavior::IMMEDIATE);
-    Sql again{
-        impl_->database,
-        "UPDATE trials SET over = NULL, over_at = NULL, reason = NULL, root = NULL, first_attempt = "
-        "(SELECT coalesce(max(attempt), 0) + 1 FROM attempts "
-        "WHERE attempts.run = trials.run AND attempts.trial = trials.trial) WHERE run = ? AND trial = ?"};
-    for (const TrialIndex trial : trials) again(number, static_cast<std::int64_t>(trial));
-    Sql{impl_->database,
-        "UPDATE runs SET ended_at = NULL, working_since = ?1, failures_forgiven = "
-        "(SELECT count(*) FROM trials WHERE trials.run = ?2 AND over = 'failed') WHERE number = ?2"}(
-        number_of(at), number);
+    impl_->reopen(number, trials, at);
     transaction.commit();
   });
 }
@@ -397,13 +438,16 @@ void Record::revise(const RunId& run, const Edition& edition, const Experiment& 
     SQLite::Database& database = impl_->database;
     SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
     const std::int64_t number = impl_->number_of_run(run);
-    SQLite::Statement query(database,
-                            "SELECT (SELECT max(revision) FROM texts WHERE run = ?1) + 1, "
-                            "(SELECT count(*) FROM trials WHERE run = ?1)");
+    SQLite::Statement query(
+        database,
+        "SELECT (SELECT max(revision) FROM texts WHERE run = ?1) + 1, "
+        "(SELECT count(*) FROM trials WHERE run = ?1), ended_at FROM runs WHERE number = ?1");
     query.bind(1, number);
     query.executeStep();
     const int next = query.getColumn(0).getInt();
     const auto known = static_cast<std::size_t>(query.getColumn(1).getInt64());
+    const bool has_ended = !query.getColumn(2).isNull();
+    impl_->write(number, edition.ends);
     impl_->add_text(number, next, edition.source, edition.evaluated);
     for (std::size_t trial = known; trial < experiment.trials.size(); ++trial) {
       const Trial& it = experiment.trials[trial];
@@ -417,6 +461,8 @@ void Record::revise(const RunId& run, const Edition& edition, const Experiment& 
       take(next, it.image, digest_of(edition.digests, it), it.params, number,
            static_cast<std::int64_t>(trial));
     }
+    if (!edition.again.empty() || (has_ended && known < experiment.trials.size()))
+      impl_->reopen(number, edition.again, edition.at);
     transaction.commit();
   });
 }
@@ -426,22 +472,22 @@ void Record::kill(const RunId& run, Instant at) {
     SQLite::Database& database = impl_->database;
     SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
     const std::int64_t number = impl_->number_of_run(run);
+    // The machine's clock may have been set back.
+    const std::int64_t now = std::max(number_of(at), impl_->latest_of(number));
     Sql{database,
         // An attempt that had ended already keeps its own reason.
         "UPDATE trials SET over = 'failed', over_at = ?, reason = coalesce((SELECT CASE WHEN ended_at IS NOT "
         "NULL THEN substr(reason, 1, instr(reason || ';', ';') - 1) END FROM attempts WHERE attempts.run = "
         "trials.run AND attempts.trial = trials.trial "
         "ORDER BY attempt DESC LIMIT 1), 'removed by kill') WHERE run = ? AND over "
-        "IS NULL AND trial IN (SELECT trial FROM attempts WHERE attempts.run = trials.run)"}(number_of(at),
-                                                                                             number);
+        "IS NULL AND trial IN (SELECT trial FROM attempts WHERE attempts.run = trials.run)"}(now, number);
     Sql{database,
         "UPDATE trials SET over = 'blocked', over_at = ?, reason = 'not started: the run was killed' "
-        "WHERE run = ? AND over IS NULL"}(number_of(at), number);
+        "WHERE run = ? AND over IS NULL"}(now, number);
     Sql{database,
-        "UPDATE attempts SET ended_at = max(?, started_at, coalesce(ran_at, 0)), cause = 'stopped', reason = "
-        "'removed by kill' "
-        "WHERE run = ? AND ended_at IS NULL"}(number_of(at), number);
-    Sql{database, "UPDATE runs SET ended_at = ? WHERE number = ?"}(number_of(at), number);
+        "UPDATE attempts SET ended_at = ?, cause = 'stopped', reason = 'removed by kill' "
+        "WHERE run = ? AND ended_at IS NULL"}(now, number);
+    Sql{database, "UPDATE runs SET ended_at = ? WHERE number = ?"}(now, number);
     transaction.commit();
   });
 }
@@ -459,6 +505,7 @@ void Record::remove(std::span<const RunId> runs) {
     }
     impl_->database.exec("DELETE FROM experiments WHERE number NOT IN (SELECT experiment FROM runs)");
     transaction.commit();
+    give_room_back(impl_->database);
   });
 }
 
@@ -600,16 +647,18 @@ std::vector<AttemptEntry> Record::attempts(const RunId& run, const std::string& 
   return record::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
     const std::string chosen = trial.empty() ? "" : " AND trial = ?2";
-    SQLite::Statement query(impl_->database,
-                            "SELECT name, attempt, ready_at, started_at, ran_at, ended_at, created_in, "
-                            "started_in FROM attempts JOIN trials USING (run, trial) WHERE run = ?1" +
-                                chosen + " ORDER BY trial, attempt");
+    SQLite::Statement query(
+        impl_->database,
+        "SELECT name, attempt, ready_at, started_at, ran_at, ended_at, created_in, "
+        "started_in, first_attempt FROM attempts JOIN trials USING (run, trial) WHERE run = ?1" +
+            chosen + " ORDER BY trial, attempt");
     query.bind(1, number);
     if (!trial.empty()) query.bind(2, impl_->number_of_trial(number, trial).value_or(-1));
     std::vector<AttemptEntry> entries;
     while (query.executeStep()) {
       entries.push_back({.trial = query.getColumn(0).getString(),
                          .attempt = query.getColumn(1).getInt(),
+                         .first_attempt = query.getColumn(8).getInt(),
                          .ready_at = instant_of(query.getColumn(2).getInt64()),
                          .started_at = instant_of(query.getColumn(3).getInt64()),
                          .created_in = seconds_in(query.getColumn(6)),
@@ -631,7 +680,13 @@ void Record::events(const RunId& run, const std::string& trial,
     const std::optional<std::int64_t> of = impl_->number_of_trial(number, trial);
     if (!trial.empty() && !of) return;
     if (of) sql += "AND events.trial = ?2 ";
-    SQLite::Statement query(impl_->database, sql + "ORDER BY at");
+    // Within one microsecond ends come before the starts that follow from them, but not before their own.
+    sql +=
+        "ORDER BY at, CASE state WHEN 'ready' THEN 2 WHEN 'starting' THEN 3 WHEN 'running' THEN 4 "
+        "WHEN 'healthy' THEN 5 ELSE (state <> 'ended') + 6 * EXISTS (SELECT 1 FROM attempts WHERE "
+        "attempts.run = events.run AND attempts.trial = events.trial AND attempts.attempt = "
+        "coalesce(events.attempt, attempts.attempt) AND coalesce(ran_at, started_at) = at) END";
+    SQLite::Statement query(impl_->database, sql);
     query.bind(1, number);
     if (of) query.bind(2, *of);
     while (query.executeStep()) {

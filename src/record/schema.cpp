@@ -1,7 +1,10 @@
 #include "record/schema.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sqlite3.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <array>
 #include <filesystem>
@@ -149,6 +152,13 @@ int version_of(SQLite::Database& database, const std::string& path, int version_
   return version;
 }
 
+// What a run was given may be a secret. SQLite gives its other files the same rights. That it cannot be made,
+// SQLite tells better.
+void make_private(const std::string& path) {
+  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  if (file >= 0) close(file);
+}
+
 void take_steps(SQLite::Database& database, const std::string& path,
                 std::span<const std::string_view> steps) {
   SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
@@ -174,6 +184,8 @@ SQLite::Database open_database(const std::string& path, std::span<const std::str
     if (std::filesystem::exists(path)) {
       SQLite::Database existing(path, SQLite::OPEN_READONLY, k_patience_ms);
       (void)version_of(existing, path, newest);
+    } else {
+      make_private(path);
     }
     // It is one thread's: SQLite's own locks would take a tenth of the time of a large listing.
     SQLite::Database database(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE | SQLite::OPEN_NOMUTEX,

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -30,6 +31,7 @@ constexpr std::size_t k_starting_shown_max = 32;
 constexpr Seconds k_look_first{1};
 constexpr double k_look_factor = 1.5;
 constexpr Seconds k_look_pause_max{60};
+constexpr std::chrono::seconds k_look_pause_busy{1};
 
 constexpr std::size_t k_over_min = 3;  // before it is guessed how long the others take
 constexpr std::size_t k_collectors = 2;
@@ -236,12 +238,16 @@ class Drive {
     looks_.emplace(at, std::move(order));
   }
 
-  // Gives the looks that are due, of what still runs.
+  // Gives the looks that are due, of what still runs. While starts are in flight it is one a second: as many
+  // as are due would slow the starts down, by a tenth on Engine 29.
   void look() {
     while (!looks_.empty() && looks_.begin()->first <= now()) {
+      if (planner_.starts_in_flight() > 0 && now() < looked_ + k_look_pause_busy) return;
       auto due = looks_.extract(looks_.begin());
       const auto at = usage_.find(due.mapped().trial);
-      if (at != usage_.end() && at->second.attempt == due.mapped().attempt) look_orders_.push(due.mapped());
+      if (at == usage_.end() || at->second.attempt != due.mapped().attempt) continue;
+      look_orders_.push(due.mapped());
+      looked_ = now();
     }
   }
 
@@ -286,6 +292,15 @@ class Drive {
 
   void give(const StartCommand& command) { orders_.push(command); }
   void give(const StopCommand& command) { stop_orders_.push(command); }
+  void give(const GiveUpCommand& command) {
+    std::optional<std::stop_source> start;
+    {
+      const std::scoped_lock lock(starts_mutex_);
+      if (const auto found = starts_.find(command.trial); found != starts_.end())
+        start.emplace(found->second);
+    }
+    if (start) start->request_stop();
+  }
   void give(const CollectCommand& command) {
     if (++tails_ <= k_tails_max) {
       collect_orders_.push(command);
@@ -323,6 +338,9 @@ class Drive {
   void note_usage(Fact& fact) {
     if (fact.state == TrialState::running) {
       if (fact.id.empty()) return;  // it has become healthy
+      // Nobody stays for its end.
+      const Experiment& experiment = run_.experiment;
+      if (until_ == Until::started && !is_watched(experiment, experiment.trials[fact.trial])) return;
       usage_[fact.trial] = {.attempt = fact.attempt, .usage = std::nullopt};
       look_after({.trial = fact.trial, .attempt = fact.attempt, .id = fact.id, .pause = k_look_first});
     } else if (const auto at = usage_.find(fact.trial); at != usage_.end()) {
@@ -386,15 +404,45 @@ class Drive {
 
   void carry_out(const StartCommand& command, const std::stop_token& quit) {
     const Trial& trial = run_.experiment.trials[command.trial];
+    const Start under_way(*this, command.trial, quit);
     const auto start = [&] {
       std::optional<Trial> grown;
       if (command.slots != trial.slots) grown.emplace(trial).slots = command.slots;
-      auto seen = engine_.start(run_, grown ? *grown : trial, command.attempt, quit);
+      auto seen = engine_.start(run_, grown ? *grown : trial, command.attempt, under_way.token());
       inbox_.post(Event{StartAnswered{.trial = command.trial, .seen = std::move(seen)}});
     };
-    call(start,
-         [&](const Error& error) { failed(error, StartFailed{.trial = command.trial, .error = error}); });
+    call(start, [&](const Error& error) {
+      const StartFailed event{.trial = command.trial, .error = error};
+      if (under_way.token().stop_requested() && !quit.stop_requested()) {
+        inbox_.post(Event{event});
+      } else {
+        failed(error, event);
+      }
+    });
   }
+
+  // A start that can be given up.
+  class Start {
+   public:
+    Start(Drive& drive, TrialIndex trial, const std::stop_token& quit)
+        : drive_(drive), trial_(trial), on_quit_(quit, [this] { source_.request_stop(); }) {
+      const std::scoped_lock lock(drive_.starts_mutex_);
+      drive_.starts_.insert_or_assign(trial, source_);
+    }
+    ~Start() {
+      const std::scoped_lock lock(drive_.starts_mutex_);
+      drive_.starts_.erase(trial_);
+    }
+    Start(const Start&) = delete;
+    Start& operator=(const Start&) = delete;
+    [[nodiscard]] std::stop_token token() const { return source_.get_token(); }
+
+   private:
+    Drive& drive_;
+    TrialIndex trial_;
+    std::stop_source source_;
+    std::stop_callback<std::function<void()>> on_quit_;
+  };
 
   void carry_out(const StopCommand& command, const std::stop_token& quit) {
     const std::string& name = run_.experiment.trials[command.trial].name;
@@ -461,12 +509,15 @@ class Drive {
 
   void watch(const std::stop_token& quit) {
     bool again = false;
+    std::optional<Instant> there_since;
     const auto tell = [&](const Change& change) {
       if (const auto* sighting = std::get_if<Sighting>(&change)) {
         inbox_.post(Event{Seen{*sighting}});
         return;
       }
-      const bool after_break = std::exchange(again, true);
+      // A stream may break though the engine was never away.
+      const std::optional<Instant> before = std::exchange(there_since, engine_.facts(quit).began_at);
+      const bool after_break = std::exchange(again, true) && (!there_since || there_since != before);
       inbox_.post(Event{ListingBegins{.after_break = after_break}});
       inbox_.post(Event{
           Listed{.sightings = engine_.list(selector_, Look::closely, quit), .after_break = after_break}});
@@ -486,11 +537,14 @@ class Drive {
   std::size_t start_workers_ = 0;
   std::size_t stop_workers_;
   Inbox<Message> inbox_;
+  std::mutex starts_mutex_;
+  std::unordered_map<TrialIndex, std::stop_source> starts_;  // under way
   OrderQueue orders_;
   OrderQueue stop_orders_;
   OrderQueue collect_orders_;
   OrderQueue look_orders_;
   std::multimap<Instant, LookOrder> looks_;
+  Instant looked_;
   struct Watched {
     int attempt;
     std::optional<Usage> usage;

@@ -40,7 +40,8 @@ std::string exit_text(std::optional<int> exit_code) {
 }  // namespace
 
 Cause cause_of(const Sighting& ended, bool after_break) {
-  if (ended.oom) return Cause::oom;
+  // A process in it may have been killed for memory long before it was stopped.
+  if (ended.oom && !(ended.stopped && ended.exit_code != k_exit_killed)) return Cause::oom;
   // An engine that comes back remembers some hundred events only: who sent the signal may not be known.
   const bool looks_lost = ended.stopped || ended.exit_code == k_exit_unknown ||
                           ended.exit_code == k_exit_killed || ended.exit_code == k_exit_terminated;
@@ -70,6 +71,10 @@ std::string failure_text(const Trial& trial, Cause cause, std::optional<int> exi
                        : "its container was removed while it ran";
   }
   return "";
+}
+
+std::string stopped_by(const std::string& who) {
+  return fmt::format("stopped by {} with `combu stop`", who);
 }
 
 Seconds pause_after(const Retries& retries, int failures) {

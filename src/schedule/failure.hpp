@@ -17,6 +17,8 @@ namespace combu::schedule {
 [[nodiscard]] std::string failure_text(const Trial& trial, Cause cause, std::optional<int> exit_code,
                                        Bytes memory);
 
+[[nodiscard]] std::string stopped_by(const std::string& who);
+
 // Before the attempt that follows `failures` failed ones.
 [[nodiscard]] Seconds pause_after(const Retries& retries, int failures);
 

@@ -7,9 +7,9 @@
 
 namespace combu::schedule {
 
-void Holdings::take(TrialIndex trial, Slots slots, bool is_service) {
+void Holdings::take(TrialIndex trial, Slots slots, bool may_stay) {
   if (slots.empty()) return;
-  const Own& own = own_[trial] = {std::move(slots), is_service};
+  const Own& own = own_[trial] = {std::move(slots), may_stay};
   count(own);
 }
 
@@ -20,8 +20,8 @@ void Holdings::give_back(TrialIndex trial) {
   own_.erase(own);
 }
 
-void Holdings::correct_gpus(TrialIndex trial, const std::vector<std::string>& gpus, bool is_service) {
-  Own& own = own_.try_emplace(trial, Own{.slots = {}, .is_service = is_service}).first->second;
+void Holdings::correct_gpus(TrialIndex trial, const std::vector<std::string>& gpus, bool may_stay) {
+  Own& own = own_.try_emplace(trial, Own{.slots = {}, .may_stay = may_stay}).first->second;
   if (own.slots.gpus == gpus) return;
   discount(own);
   own.slots.gpus = gpus;
@@ -30,13 +30,13 @@ void Holdings::correct_gpus(TrialIndex trial, const std::vector<std::string>& gp
 
 void Holdings::count(const Own& own) {
   held_ += own.slots;
-  if (own.is_service) held_by_services_ += own.slots;
+  if (own.may_stay) held_by_stayers_ += own.slots;
   count_free();
 }
 
 void Holdings::discount(const Own& own) {
   held_ -= own.slots;
-  if (own.is_service) held_by_services_ -= own.slots;
+  if (own.may_stay) held_by_stayers_ -= own.slots;
   count_free();
 }
 
@@ -60,7 +60,7 @@ bool Holdings::see_claim(const Sighting& claimant) {
   Other& other = others_[claimant.id];
   if (claimant.phase == Phase::running) other.is_over = false;  // somebody has started it again by hand
   if (other.is_over || !other.slots.empty()) return false;
-  hold(other, {.gpus = claimant.slots.gpus});
+  hold(other, claimant.slots);
   other.is_claim = true;
   claims_.push_back(claimant.id);
   return true;
@@ -99,7 +99,7 @@ bool Holdings::is_free(const ReadyLines::Line& line) const {
 
 bool Holdings::is_free_in_time(const ReadyLines::Line& line) const {
   Slots slots = *capacity_;
-  slots -= held_by_services_;
+  slots -= held_by_stayers_;
   slots -= held_by_others_;
   return fits(line, slots);
 }

@@ -25,11 +25,11 @@ class Holdings {
 
   // ---- This run's attempts
 
-  // Until give_back().
-  void take(TrialIndex trial, Slots slots, bool is_service);
+  // Until give_back(). `may_stay`: it need not end when the run's work is done.
+  void take(TrialIndex trial, Slots slots, bool may_stay);
   void give_back(TrialIndex trial);
   // It turns out to have these.
-  void correct_gpus(TrialIndex trial, const std::vector<std::string>& gpus, bool is_service);
+  void correct_gpus(TrialIndex trial, const std::vector<std::string>& gpus, bool may_stay);
   [[nodiscard]] const Slots& held() const { return held_; }
 
   // ---- Other runs' attempts
@@ -38,8 +38,8 @@ class Holdings {
   void begin_listing();
   // What it holds is not free. One that has ended never runs again, whatever is told late.
   void see_other(const Sighting& sighting);
-  // Its GPUs are not free, whether it runs or not; false when that is known. Is called off by forget_claim(),
-  // the oldest first, unless it has been seen to run.
+  // Its slots are not free, whether it runs or not; false when that is known. Is called off by
+  // forget_claim(), the oldest first, unless it has been seen to run.
   [[nodiscard]] bool see_claim(const Sighting& claimant);
   void forget_claim();
   [[nodiscard]] const Slots& held_by_others() const { return held_by_others_; }
@@ -49,7 +49,7 @@ class Holdings {
   [[nodiscard]] bool are_counted() const { return capacity_.has_value(); }
   // Whether the head of a line may have what it wants.
   [[nodiscard]] bool is_free(const ReadyLines::Line& line) const;
-  // Whether it could when this run's trials are over, but for services.
+  // Whether it could when this run's trials are over, but for those that may stay.
   [[nodiscard]] bool is_free_in_time(const ReadyLines::Line& line) const;
   // Whether `first`, which does not fit now, would wait longer after a start from `line`.
   [[nodiscard]] bool holds_up(const ReadyLines::Line& line, const ReadyLines::Line& first) const;
@@ -59,7 +59,7 @@ class Holdings {
  private:
   struct Own {
     Slots slots;
-    bool is_service = false;
+    bool may_stay = false;
   };
   struct Other {
     Slots slots;
@@ -76,7 +76,7 @@ class Holdings {
   std::vector<Gpu> gpus_;
   std::unordered_map<TrialIndex, Own> own_;  // of those that hold any
   Slots held_;
-  Slots held_by_services_;
+  Slots held_by_stayers_;
   std::unordered_map<std::string, Other> others_;  // by the engine's id
   std::deque<std::string> claims_;                 // the oldest first
   Slots held_by_others_;

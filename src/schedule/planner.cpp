@@ -13,6 +13,7 @@
 #include "schedule/failure.hpp"
 #include "schedule/holdings.hpp"
 #include "schedule/ready.hpp"
+#include "schedule/service_room.hpp"
 #include "schedule/timers.hpp"
 
 namespace combu {
@@ -47,11 +48,18 @@ struct Progress {
   std::uint64_t seen_at = 0;  // the listing that began last before it was seen to run
 };
 
+constexpr int k_exit_by_signal = 128;
+
+// What waits behind so many others that want something else is not looked at.
+constexpr std::size_t k_lines_looked_at_max = 1000;
+
 // An engine that is shut down gives what it stops ten to fifteen seconds (moby: daemon/config,
 // DefaultShutdownTimeout), and a run bears its absence for a minute (RetryPolicy::give_up).
 constexpr Seconds k_verdict_after{75};
 
-// Whoever has claimed a GPU starts what it is for within a moment, or is dead.
+constexpr Seconds k_place_after{1};
+
+// Whoever has claimed slots starts what it is for within a moment, or is dead.
 constexpr Seconds k_claim_believed{10};
 
 std::string_view unmet_words(Condition condition) {
@@ -104,7 +112,9 @@ struct Planner::Impl {
                  .starts_in_flight_max = options.starts_in_flight_max},
         ready(the_experiment),
         canaries(the_experiment, [this](TrialIndex trial) { return is_work(trial); }),
-        holdings(options.capacity, options.gpus) {
+        holdings(options.capacity, options.gpus),
+        service_room(experiment, plan, options.capacity,
+                     [this](TrialIndex trial) { return !is_work(trial); }) {
     const auto& trials = experiment.trials;
     known.resize(trials.size());
     by_name.reserve(trials.size());
@@ -138,8 +148,7 @@ struct Planner::Impl {
   void on(const Begin& /*event*/) {
     if (experiment.deadline > Seconds(0))
       set_timer(schedule::Timer::Kind::deadline, 0, experiment.deadline, options.began_at);
-    for (TrialIndex trial = 0; trial < options.past.size(); ++trial)
-      if (options.past[trial].state == TrialState::succeeded) canaries.pass(trial);
+    restore_canaries();
     for (TrialIndex trial = 0; trial < known.size(); ++trial) {
       if (known[trial].unmet == 0) make_ready(trial);
     }
@@ -165,6 +174,8 @@ struct Planner::Impl {
       if (known[event.trial].doom != Cause::none) command_stop(event.trial);
       return;
     }
+    // It may begin to run yet.
+    if (known[event.trial].doom != Cause::none) command_stop(event.trial);
     attempt_failed(event.trial, Cause::start, std::nullopt,
                    fmt::format("could not be started: {}", event.error.message()));
   }
@@ -229,14 +240,38 @@ struct Planner::Impl {
     }
   }
 
-  void on(const Interrupt& /*event*/) { interrupted = true; }
+  void on(const Interrupt& event) {
+    interrupted = true;
+    is_last |= event.for_good;
+  }
 
   void on(const Tick& /*event*/) {}
 
   // What is alive beyond a lower limit lives on.
-  void on(const Adjust& event) { settings.take(event); }
+  void on(const Adjust& event) {
+    settings.take(event);
+    for (const std::string& name : event.stopping) {
+      const auto trial = by_name.find(name);
+      if (trial == by_name.end()) continue;
+      stoppers.insert_or_assign(trial->second, event.stopper);
+      if (known[trial->second].state == TrialState::retrying)
+        finish_last_failure(trial->second, schedule::stopped_by(event.stopper));
+    }
+  }
 
   // ---- What an earlier process has left
+
+  // Before anything is ready: what has begun is the canary of its shape, unless one has succeeded.
+  void restore_canaries() {
+    for (TrialIndex trial = 0; trial < options.past.size(); ++trial)
+      if (options.past[trial].state == TrialState::succeeded) canaries.pass(trial);
+    for (TrialIndex trial = 0; trial < options.past.size(); ++trial) {
+      const TrialState state = options.past[trial].state;
+      const bool has_begun = state != TrialState::waiting && state != TrialState::ready &&
+                             state != TrialState::blocked && state != TrialState::succeeded;
+      if (has_begun) (void)canaries.admit(trial);
+    }
+  }
 
   void restore_all() {
     if (options.past.empty()) return;
@@ -270,6 +305,8 @@ struct Planner::Impl {
         return;
       }
       spend(trial, was_awaiting ? Cause::host_lost : past.cause);
+      remember_failure(trial, past.cause, past.exit_code,
+                       past.reason.substr(0, past.reason.find("; attempt ")));
       next_attempt(trial, Seconds(0));
     } else if (is_over(past.state)) {
       if (past.root) roots.emplace(trial, *past.root);
@@ -326,23 +363,34 @@ struct Planner::Impl {
     return known[found->second].attempt == sighting.key.attempt ? std::optional(found->second) : std::nullopt;
   }
 
-  // Its GPUs are left to `winner`, and it waits for others, or for these to be free again.
+  // Its slots are left to `winner`, and it waits for others, or for these to be free again.
   void lose_claim(TrialIndex trial, const Sighting& winner) {
     if (known[trial].state != TrialState::starting) return;
-    if (holdings.see_claim(winner)) set_timer(schedule::Timer::Kind::claim, trial, k_claim_believed);
-    take_back_start(trial);
+    if (holdings.see_claim(winner)) {
+      set_timer(schedule::Timer::Kind::claim, trial, k_claim_believed);
+      take_back_start(trial);
+    } else if (take_back_slots(trial)) {
+      // What the engine counts is not known here yet: at once it would be the same.
+      move(trial, TrialState::ready);
+      known[trial].ready_at = now;
+      set_timer(schedule::Timer::Kind::place, trial, k_place_after);
+    }
   }
 
   // It turns out that nothing has been started.
   void take_back_start(TrialIndex trial) {
-    if (known[trial].state != TrialState::starting) return;
+    if (take_back_slots(trial)) enter_line(trial);
+  }
+
+  bool take_back_slots(TrialIndex trial) {
+    if (known[trial].state != TrialState::starting) return false;
     if (known[trial].doom != Cause::none) {
       attempt_failed(trial, known[trial].doom, std::nullopt);
-      return;
+      return false;
     }
     give_back_slots(trial);
-    enter_line(trial);
     tell({.trial = trial, .state = TrialState::ready});
+    return true;
   }
 
   void see(TrialIndex trial, const Sighting& sighting, Break engine) {
@@ -359,8 +407,7 @@ struct Planner::Impl {
     }
     id = sighting.id;
     // What an earlier process has started has its GPUs already.
-    if (!sighting.slots.gpus.empty())
-      holdings.correct_gpus(trial, sighting.slots.gpus, experiment.trials[trial].service);
+    if (!sighting.slots.gpus.empty()) holdings.correct_gpus(trial, sighting.slots.gpus, may_stay(trial));
     if (state != TrialState::running) run_began(trial);
     if (sighting.phase == Phase::ended) {
       end(trial, sighting, engine);
@@ -396,10 +443,21 @@ struct Planner::Impl {
       finish(trial, {.trial = trial, .state = TrialState::stopped, .exit_code = sighting.exit_code});
     } else if (it.doom == Cause::none && sighting.exit_code == 0 && !sighting.stopped) {
       finish(trial, {.trial = trial, .state = TrialState::succeeded, .exit_code = sighting.exit_code});
+    } else if (sighting.stopped && stoppers.contains(trial)) {
+      attempt_failed(trial, Cause::stopped, sighting.exit_code, {}, Break::was_not);
+    } else if (has_overrun(trial, sighting)) {
+      attempt_failed(trial, Cause::timeout, sighting.exit_code, {}, Break::was_not);
     } else {
       attempt_failed(trial, schedule::cause_of(sighting, engine == Break::was), sighting.exit_code, {},
                      engine);
     }
+  }
+
+  // Whether it was stopped for its timeout by a process that has not lived to tell.
+  [[nodiscard]] bool has_overrun(TrialIndex trial, const Sighting& ended) const {
+    const Seconds timeout = experiment.trials[trial].timeout;
+    return timeout > Seconds(0) && ended.ran_at && ended.ended_at && ended.exit_code > k_exit_by_signal &&
+           *ended.ended_at - *ended.ran_at >= timeout;
   }
 
   void vanish(TrialIndex trial) {
@@ -426,6 +484,8 @@ struct Planner::Impl {
   }
 
   [[nodiscard]] std::string stop_words(TrialIndex trial, std::optional<int> exit_code) const {
+    if (const auto stopper = stoppers.find(trial); stopper != stoppers.end())
+      return schedule::stopped_by(stopper->second);
     return schedule::failure_text(experiment.trials[trial], Cause::stopped, exit_code, {});
   }
 
@@ -436,6 +496,8 @@ struct Planner::Impl {
     if (it.doom != Cause::none) {
       cause = it.doom;
       words = words_of_doom(trial);
+    } else if (words.empty() && cause == Cause::stopped) {
+      words = stop_words(trial, exit_code);
     } else if (words.empty()) {
       words = schedule::failure_text(experiment.trials[trial], cause, exit_code, wanted(trial).memory);
     }
@@ -460,7 +522,7 @@ struct Planner::Impl {
 
   [[nodiscard]] bool may_retry(TrialIndex trial, Cause cause) const {
     const Retries& retries = experiment.trials[trial].retries;
-    if (interrupted || !halted.empty() || retries.max == 0) return false;
+    if (is_last || !halted.empty() || retries.max == 0) return false;
     if (!retries.on.test(static_cast<std::size_t>(cause))) return false;
     if (cause == Cause::host_lost) return known[trial].losses < k_losses_max;
     return known[trial].failures < retries.max;
@@ -481,7 +543,18 @@ struct Planner::Impl {
           .ran = it.was_started,
           .exit_code = exit_code,
           .reason = fmt::format("{}; attempt {} in {}", words, it.attempt + 1, to_string(pause))});
+    remember_failure(trial, cause, exit_code, words);
     next_attempt(trial, pause);
+  }
+
+  // In case there is no next attempt after all.
+  void remember_failure(TrialIndex trial, Cause cause, std::optional<int> exit_code, std::string words) {
+    last_failures.insert_or_assign(trial, Fact{.trial = trial,
+                                               .state = TrialState::failed,
+                                               .attempt = known[trial].attempt,
+                                               .cause = cause,
+                                               .exit_code = exit_code,
+                                               .reason = std::move(words)});
   }
 
   // An engine that is restarted stops what runs and goes away some seconds later: who stopped it shows then.
@@ -495,6 +568,7 @@ struct Planner::Impl {
           .ran = it.was_started,
           .exit_code = exit_code,
           .reason = words + "; tried again if the engine is being restarted"});
+    remember_failure(trial, Cause::stopped, exit_code, words);
     it.stopped_with = exit_code;
     it.pause_is_over = false;
     set_timer(schedule::Timer::Kind::verdict, trial, k_verdict_after);
@@ -515,6 +589,7 @@ struct Planner::Impl {
   void next_attempt(TrialIndex trial, Seconds pause) {
     Progress& it = known[trial];
     ++it.attempt;
+    stoppers.erase(trial);
     end_doom(trial);
     it.id.clear();
     it.pause_is_over = false;
@@ -542,8 +617,10 @@ struct Planner::Impl {
     if (it.doom != Cause::none || it.stop_asked) return;
     it.doom = cause;
     ++doomed;
-    // What is being started is stopped when the engine has answered.
+    // What is being started is stopped when the engine has answered, if it does so in time.
     if (!it.in_flight) command_stop(trial);
+    if (it.in_flight && cause == Cause::start_deadline)
+      set_timer(schedule::Timer::Kind::give_up, trial, options.answer_after);
   }
 
   // Its attempt is over.
@@ -566,11 +643,23 @@ struct Planner::Impl {
     const bool nested = std::exchange(spreading, true);
     for (TrialIndex trial = 0; trial < known.size(); ++trial) {
       const TrialState state = known[trial].state;
-      if (state == TrialState::waiting || state == TrialState::ready || state == TrialState::retrying)
+      if (state == TrialState::retrying) {
+        finish_last_failure(trial, halted);
+      } else if (state == TrialState::waiting || state == TrialState::ready) {
         finish(trial, {.trial = trial, .state = TrialState::blocked, .reason = "not started: " + halted});
+      }
     }
     spreading = nested;
     if (!nested) spread_all();
+  }
+
+  // It is not tried again after all.
+  void finish_last_failure(TrialIndex trial, const std::string& why) {
+    Fact failure = last_failures.at(trial);
+    known[trial].attempt = failure.attempt;
+    failure.reason = fmt::format("{}; not tried again: {}", failure.reason, why);
+    finish(trial, std::move(failure));
+    halt_after_failures();
   }
 
   void halt_after_failures() {
@@ -613,6 +702,10 @@ struct Planner::Impl {
     if (timer.kind == Kind::claim) return holdings.forget_claim();
     Progress& it = known[timer.trial];
     if (it.attempt != timer.attempt) return;
+    if (timer.kind == Kind::give_up && it.in_flight)
+      out->commands.emplace_back(GiveUpCommand{.trial = timer.trial, .attempt = timer.attempt});
+    if (timer.kind == Kind::place && it.state == TrialState::ready)
+      ready.push(timer.trial, wanted(timer.trial));
     if (timer.kind == Kind::timeout && it.state == TrialState::running) doom(timer.trial, Cause::timeout);
     const Seconds start_limit = experiment.trials[timer.trial].start_deadline;
     if (timer.kind == Kind::start_deadline && it.state == TrialState::starting &&
@@ -780,43 +873,57 @@ struct Planner::Impl {
 
   using Line = schedule::ReadyLines::Line;
 
-  // The first of a line that is still ready; nullptr when there is none. One that wants more after an attempt
-  // stands in another line.
-  [[nodiscard]] const schedule::ReadyLines::Place* head_of(Line& line) const {
-    const auto is_here = [&](TrialIndex trial) {
-      return known[trial].state == TrialState::ready && wanted(trial) == line.slots;
-    };
-    while (!line.places.empty() && !is_here(line.places.top().trial)) line.places.pop();
-    return line.places.empty() ? nullptr : &line.places.top();
+  // One that wants more after an attempt stands in another line.
+  [[nodiscard]] bool is_in(const Line& line, TrialIndex trial) const {
+    return known[trial].state == TrialState::ready && wanted(trial) == line.slots;
   }
 
   [[nodiscard]] bool has_room(const Line& line) const {
     return line.service || settings.parallel_max == 0 || alive < settings.parallel_max;
   }
 
-  // The line whose head starts next; nullptr when none may.
+  // The line whose head starts next; nullptr when none may. Whoever waits for slots is overtaken by those
+  // that fit, but only so many times.
   [[nodiscard]] Line* next_line() {
-    const auto best = [this](const auto& may_start) {
-      Line* found = nullptr;
-      for (Line& line : ready.lines()) {
-        if (head_of(line) == nullptr || !has_room(line) || !may_start(line)) continue;
-        if (found == nullptr || head_of(line)->is_before(*head_of(*found))) found = &line;
-      }
-      return found;
+    Line* found = next_line(true);
+    // Where nobody will ever make room, none is kept.
+    return found == nullptr && nothing_will_end() ? next_line(false) : found;
+  }
+
+  [[nodiscard]] bool nothing_will_end() const {
+    const std::size_t ending = counts[index(TrialState::running)] - staying;
+    return ending + in_flight + stops_in_flight + collecting + counts[index(TrialState::starting)] +
+               counts[index(TrialState::retrying)] ==
+           0;
+  }
+
+  [[nodiscard]] Line* next_line(bool keeps_room) {
+    std::vector<Line*> waiting;
+    const auto is_kept_back = [&](const Line& line) {
+      return std::ranges::any_of(waiting, [&](const Line* first) {
+        return first->overtakes == k_overtakes_max && holdings.is_free_in_time(*first) &&
+               holdings.holds_up(line, *first);
+      });
     };
-    Line* first = best([](const Line&) { return true; });
-    spared = {};
-    if (first == nullptr || holdings.is_free(*first)) return first;
-    const TrialIndex waiting = head_of(*first)->trial;
-    if (std::exchange(overtaken, std::optional(waiting)) != waiting) overtakes = 0;
-    spared = first->gpus;
-    const bool has_waited = overtakes == k_overtakes_max && holdings.is_free_in_time(*first);
-    Line* fitting = best([&](const Line& line) {
-      return holdings.is_free(line) && !(has_waited && holdings.holds_up(line, *first));
-    });
-    if (fitting != nullptr && holdings.holds_up(*fitting, *first))
-      overtakes = std::min(overtakes + 1, k_overtakes_max);
-    return fitting;
+    std::size_t left = k_lines_looked_at_max;
+    Line* found = ready.first([this](const Line& line, TrialIndex trial) { return is_in(line, trial); },
+                              [&](Line& line) {
+                                const TrialIndex head = line.places.top().trial;
+                                const bool is_held_back = keeps_room && !service_room.may_start(head);
+                                if (!has_room(line) || is_held_back) return --left == 0;
+                                if (holdings.is_free(line)) return !is_kept_back(line) || --left == 0;
+                                waiting.push_back(&line);
+                                return --left == 0;
+                              });
+    if (left == 0) found = nullptr;
+    spared = waiting.empty() ? GpuWish{} : waiting.front()->gpus;
+    for (Line* first : waiting) {
+      const TrialIndex head = first->places.top().trial;
+      if (std::exchange(first->overtaken, std::optional(head)) != head) first->overtakes = 0;
+      if (found != nullptr && holdings.holds_up(*found, *first))
+        first->overtakes = std::min(first->overtakes + 1, k_overtakes_max);
+    }
+    return found;
   }
 
   void start_what_fits() {
@@ -824,8 +931,7 @@ struct Planner::Impl {
     while (in_flight < settings.starts_in_flight_max) {
       Line* line = next_line();
       if (line == nullptr) return;
-      const TrialIndex trial = line->places.top().trial;
-      line->places.pop();
+      const TrialIndex trial = ready.pop(*line);
       Slots slots = wanted(trial);
       if (!line->gpus.empty() && holdings.are_counted())
         slots.gpus = holdings.choose_gpus(line->gpus, spared);
@@ -843,16 +949,20 @@ struct Planner::Impl {
   }
 
   void take_slots(TrialIndex trial, const Slots& slots) {
-    const bool is_service = experiment.trials[trial].service;
-    holdings.take(trial, slots, is_service);
-    if (!is_service) ++alive;
+    holdings.take(trial, slots, may_stay(trial));
+    if (!experiment.trials[trial].service) ++alive;
+    service_room.started(trial);
   }
+
+  // Nobody waits for its end.
+  [[nodiscard]] bool may_stay(TrialIndex trial) const { return !known[trial].is_work; }
 
   void give_back_slots(TrialIndex trial) {
     const TrialState state = known[trial].state;
     if (state != TrialState::starting && state != TrialState::running) return;
     holdings.give_back(trial);
     if (!experiment.trials[trial].service) --alive;
+    service_room.ended(trial);
   }
 
   void move(TrialIndex trial, TrialState state) {
@@ -866,7 +976,7 @@ struct Planner::Impl {
     counts[index(state)] += static_cast<std::size_t>(by);
     const Trial& it = experiment.trials[trial];
     if (state != TrialState::running) return;
-    if (it.service) running_services += static_cast<std::size_t>(by);
+    if (may_stay(trial)) staying += static_cast<std::size_t>(by);
     if (it.retries.max > 0) retriable += static_cast<std::size_t>(by);
     // A service that ends is tried again as long as there is something else to stay for.
     const bool has_limit = it.timeout > Seconds(0) || experiment.deadline > Seconds(0);
@@ -888,7 +998,15 @@ struct Planner::Impl {
     if (in_flight > 0) return false;
     if (interrupted) return true;
     if (restored || to_start() + collecting + stops_in_flight + doomed + watched > 0) return false;
-    return options.until == Until::started || (unfinished_work == 0 && running_services == 0);
+    return options.until == Until::started || (unfinished_work == 0 && !any_service_to_stop());
+  }
+
+  // What serves only those that are left to run is left with them.
+  [[nodiscard]] bool any_service_to_stop() const {
+    return std::ranges::any_of(services, [this](TrialIndex trial) {
+      const Progress& it = known[trial];
+      return it.state == TrialState::running && (it.users == 0 || it.stop_asked);
+    });
   }
 
   RunId run;
@@ -907,23 +1025,25 @@ struct Planner::Impl {
   std::array<std::size_t, k_trial_state_count> counts{};
   std::size_t in_flight = 0;
   schedule::Holdings holdings;
-  Slots services_want;    // all of them together
-  std::size_t alive = 0;  // attempts that are no services
-  GpuWish spared;         // of the first that waits: others get these only where there are no other
-  std::optional<TrialIndex> overtaken;  // the first that waits for slots, and how many have started before it
-  std::size_t overtakes = 0;
-  std::vector<TrialIndex> awaiting;  // of whom it is not known yet who stopped them
+  schedule::ServiceRoom service_room;
+  Slots services_want;      // all of them together
+  std::size_t alive = 0;    // attempts that are no services
+  std::size_t staying = 0;  // running trials whose end nobody waits for
+  GpuWish spared;           // of the first that waits: others get these only where there are no other
+  std::unordered_map<TrialIndex, std::string> stoppers;  // of attempts that somebody has asked to end
+  std::unordered_map<TrialIndex, Fact> last_failures;    // of those that are tried again
+  std::vector<TrialIndex> awaiting;                      // of whom it is not known yet who stopped them
   std::vector<TrialIndex> services;
   std::size_t unfinished_work = 0;  // trials that are waited for and not over
   std::uint64_t listings = 0;
 
-  std::size_t running_services = 0;
   std::size_t watched = 0;          // running trials that somebody must stay for
   std::size_t retriable = 0;        // running trials that may be tried again
   std::size_t doomed = 0;           // attempts that are being stopped because nobody has time for them
   std::size_t collecting = 0;       // attempts of which something is being taken
   std::size_t stops_in_flight = 0;  // commanded and not answered
   bool interrupted = false;
+  bool is_last = false;            // nobody will try anything again
   bool restored = false;           // from an earlier process's record, and not listed since
   std::vector<TrialIndex> unsure;  // that it began to start
   std::string halted;              // why nothing starts any more; empty: it does

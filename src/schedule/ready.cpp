@@ -28,8 +28,21 @@ void ReadyLines::push(TrialIndex trial, const Slots& slots) {
   const auto [at, is_new] =
       line_of_.try_emplace({slots.cpus, slots.memory, it.gpus, it.service}, lines_.size());
   if (is_new) lines_.push_back({.slots = slots, .gpus = it.gpus, .service = it.service, .places = {}});
-  lines_[at->second].places.push(
-      {.priority = it.priority, .rank = ranks_.empty() ? trial : ranks_[trial], .trial = trial});
+  Line& line = lines_[at->second];
+  const Place place{.priority = it.priority, .rank = ranks_.empty() ? trial : ranks_[trial], .trial = trial};
+  const bool is_first = line.places.empty() || place.is_before(line.places.top());
+  if (is_first && !line.places.empty()) order_.erase({line.places.top(), at->second});
+  line.places.push(place);
+  if (is_first) order_.insert({place, at->second});
+}
+
+TrialIndex ReadyLines::pop(Line& line) {
+  const auto number = static_cast<std::size_t>(&line - lines_.data());
+  const Place head = line.places.top();
+  line.places.pop();
+  order_.erase({head, number});
+  if (!line.places.empty()) order_.insert({line.places.top(), number});
+  return head.trial;
 }
 
 }  // namespace combu::schedule

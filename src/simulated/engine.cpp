@@ -128,10 +128,10 @@ class SimulatedEngine : public Engine {
     }
   }
 
-  Released release(const Selector& selector, const std::function<void(std::size_t, std::size_t)>& tell,
-                   std::stop_token stop) override {
+  Released release(const Selector& selector, const Releasing& tell, std::stop_token stop) override {
+    if (tell.found) tell.found(list(selector, Look::once, stop));
     Released released = call(stop, [&](Instant now) { return world_.release(selector, now); });
-    if (tell && released.attempts > 0) tell(released.attempts, released.attempts);
+    if (tell.removed && released.attempts > 0) tell.removed(released.attempts, released.attempts);
     return released;
   }
 

@@ -51,7 +51,7 @@ SimulationOptions parse_simulation(std::string_view address) {
       {"change_repeated", share(faults.change_repeated)},
       {"change_held", share(faults.change_held)},
       {"out_of_memory", share(faults.out_of_memory)},
-      {"gpu_taken", share(faults.gpu_taken)},
+      {"slots_taken", share(faults.slots_taken)},
       {"gpus",
        [&](auto name, auto text) { options.gpus = static_cast<std::size_t>(number(name, text, 1024)); }},
       {"crash", share(faults.crash)},

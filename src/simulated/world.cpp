@@ -162,8 +162,8 @@ Sighting World::start(const Run& run, const Trial& trial, int attempt, Instant n
   if (chance(options_.faults.refused)) throw Error(ErrorKind::refused, trial.name, "the engine would not");
 
   if (const Container* rival = holder_of(trial.slots.gpus)) return rival->seen;
-  if (!trial.slots.gpus.empty() && chance(options_.faults.gpu_taken)) {
-    Sighting rival = add_rival(trial.slots.gpus.front(), now).seen;
+  if (!trial.slots.empty() && chance(options_.faults.slots_taken)) {
+    Sighting rival = add_rival(trial.slots, now).seen;
     leave(now);
     return rival;
   }
@@ -203,7 +203,7 @@ const World::Container* World::holder_of(const std::vector<std::string>& gpus) c
 }
 
 // Somebody else's attempt.
-const World::Container& World::add_rival(const std::string& gpu, Instant now) {
+const World::Container& World::add_rival(const Slots& slots, Instant now) {
   const std::string name = fmt::format("rival-{}", ++counter_);
   Container& container = containers_[name];
   container.seen = {.key = {.run = RunId("rival"), .trial = name},
@@ -213,7 +213,7 @@ const World::Container& World::add_rival(const std::string& gpu, Instant now) {
                     .phase = Phase::running,
                     .created_at = now,
                     .status = "Up",
-                    .slots = {.cpus = {}, .memory = {}, .gpus = {gpu}}};
+                    .slots = slots};
   due(container, later(now, options_.trial_takes), Due::What::end);
   emit(container.seen);
   return container;

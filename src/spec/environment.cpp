@@ -161,13 +161,18 @@ void PairMap::put_all(const Pairs& pairs) {
   for (const auto& [name, value] : pairs) put(name, value);
 }
 
-const Pairs& EnvFiles::read(const std::string& path, const Caller& caller, const Place& place,
-                            Report& report) {
+const EnvFile& EnvFiles::read(const std::string& path, const Caller& caller, const Place& place,
+                              Report& report) {
   const auto [found, is_new] = files_.try_emplace(path);
   if (!is_new) return found->second;
   const FileText file = read_file(path);
   if (!file.fault.empty()) {
-    report.add(place, fmt::format("cannot read {}: {}", shortened(path), file.fault));
+    const std::string fault = fmt::format("cannot read {}: {}", shortened(path), file.fault);
+    if (caller.may_lack_env_files) {
+      found->second.fault = fault;
+    } else {
+      report.add(place, fault);
+    }
     return found->second;
   }
   std::string_view rest = file.text;
@@ -179,7 +184,8 @@ const Pairs& EnvFiles::read(const std::string& path, const Caller& caller, const
     if (!fault.empty()) report.add(place, fmt::format("{}:{}: {}", shortened(path), number, fault));
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
-  return found->second = pairs.take();
+  found->second.pairs = pairs.take();
+  return found->second;
 }
 
 PairMap read_env(const Json& value, const Caller& caller, const Place& place, Report& report) {

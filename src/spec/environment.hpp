@@ -30,14 +30,19 @@ class PairMap {
   std::unordered_map<std::string, std::size_t> index_;  // only once there are many
 };
 
+struct EnvFile {
+  Pairs pairs;
+  std::string fault;  // why it cannot be read, where that is no error
+};
+
 // Files named by env_file: each is read once, and its faults are told once.
 class EnvFiles {
  public:
-  // In docker's format; the pairs live as long as this does.
-  const Pairs& read(const std::string& path, const Caller& caller, const Place& place, Report& report);
+  // In docker's format; it lives as long as this does.
+  const EnvFile& read(const std::string& path, const Caller& caller, const Place& place, Report& report);
 
  private:
-  std::unordered_map<std::string, Pairs> files_;
+  std::unordered_map<std::string, EnvFile> files_;
 };
 
 [[nodiscard]] PairMap read_env(const Json& value, const Caller& caller, const Place& place, Report& report);

@@ -31,6 +31,7 @@ std::string_view to_string(Cause cause) {
 bool same(Trial one, Trial other) {
   for (Trial* trial : {&one, &other}) {
     trial->path.clear();
+    trial->env_fault.clear();
     for (Depend& depend : trial->depends) depend.path.clear();
     for (Volume& volume : trial->volumes) volume.path.clear();
   }
@@ -140,12 +141,19 @@ Retries read_retries(const Json& value, const Place& place, Report& report) {
   }
   if (const Json* backoff = section->find("backoff"))
     read_backoff(*backoff, place.key("backoff"), report, retries);
-  if (const Json* on = section->find("on")) retries.on = read_causes(*on, place.key("on"), report);
+  if (const Json* on = section->find("on")) {
+    retries.on = read_causes(*on, place.key("on"), report);
+    if (on->is_array() && on->empty())
+      report.add(place.key("on"),
+                 "names no cause, so that nothing would be tried again; leave it out for all");
+  }
   if (const Json* grow = section->find("grow")) {
     const Place here = place.key("grow");
     const auto grown = read_section(*grow, k_grow_fields, "{memory: a factor}", here, report);
     const Json* memory = grown ? grown->find("memory") : nullptr;
     if (memory != nullptr) retries.grow_memory = read_factor(*memory, here.key("memory"), report);
+    if (retries.on.any() && !retries.on.test(static_cast<std::size_t>(Cause::oom)))
+      report.add(here, "would never grow: `on` does not name \"oom\"");
   }
   return retries;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <utility>
 
 #include "combu/spec.hpp"
@@ -21,24 +22,24 @@ constexpr std::array<std::pair<std::string_view, Filter::Relation>, 7> k_relatio
      {"<", Filter::Relation::less},
      {">", Filter::Relation::greater}}};
 
+constexpr std::string_view k_blanks = " \t\n";
+constexpr std::string_view k_ends_name = " \t\n\"'=!<>&|";
+// `!` stays, as [!0] in a pattern.
+constexpr std::string_view k_ends_value = " \t\n\"'=<>&|";
+constexpr std::string_view k_form = "NAME=VALUE, or with != < <= > >=, several joined by &&";
+
 std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view k_blank = " \t\n";
-  const std::size_t first = text.find_first_not_of(k_blank);
+  const std::size_t first = text.find_first_not_of(k_blanks);
   if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(k_blank) - first + 1);
+  return text.substr(first, text.find_last_not_of(k_blanks) - first + 1);
 }
 
 std::optional<double> number(std::string_view text) {
   double value = 0;
   const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (fault != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-std::string_view unquoted(std::string_view text) {
-  const bool quoted =
-      text.size() >= 2 && (text.front() == '"' || text.front() == '\'') && text.back() == text.front();
-  return quoted ? text.substr(1, text.size() - 2) : text;
+  // "nan" is read, too, and is not even equal to itself.
+  return std::isnan(value) ? std::nullopt : std::optional(value);
 }
 
 bool holds(std::partial_ordering order, Filter::Relation relation) {
@@ -69,29 +70,100 @@ bool holds(const std::string& value, Filter::Relation relation, const std::strin
   return holds(value <=> wanted, relation);
 }
 
+// What was meant by an operator that there is not.
+std::string_view operator_hint(std::string_view text) {
+  if (text.starts_with("=<")) return "at most is <=";
+  if (text.starts_with("=>")) return "at least is >=";
+  if (text.starts_with("<>")) return "unequal is !=";
+  return k_form;
+}
+
+// What was meant by something between a value and the next term.
+std::string_view joint_hint(std::string_view text) {
+  const std::string_view word = text.substr(0, text.find_first_of(k_blanks));
+  if (text.starts_with("|") || word == "or") return "only && joins conditions, there is no `or`";
+  if (text.starts_with("&") || word == "and" || text.find_first_of("=<>") != std::string_view::npos)
+    return "conditions are joined by &&";
+  return "a value with blanks or operators stands in quotes";
+}
+
+// Reads a condition from its front to its end.
+class TermReader {
+ public:
+  explicit TermReader(std::string_view text) : rest_(text) {}
+
+  // Reads the && before the next one, too; false: there is none.
+  bool more() {
+    skip_blanks();
+    if (rest_.empty()) return false;
+    if (!rest_.starts_with("&&")) fail(joint_hint(rest_));
+    rest_.remove_prefix(2);
+    return true;
+  }
+
+  std::string name() {
+    skip_blanks();
+    term_ = rest_;
+    const std::string_view name = until(k_ends_name);
+    if (name.empty()) fail(k_form);
+    return std::string(name);
+  }
+
+  Filter::Relation relation() {
+    skip_blanks();
+    const auto* found =
+        std::ranges::find_if(k_relations, [&](const auto& known) { return rest_.starts_with(known.first); });
+    if (found == k_relations.end()) fail(k_form);
+    const std::string_view from = rest_;
+    rest_.remove_prefix(found->first.size());
+    if (rest_.find_first_of("=<>") == 0) fail(operator_hint(from));
+    return found->second;
+  }
+
+  std::string value() {
+    skip_blanks();
+    if (rest_.starts_with('"') || rest_.starts_with('\'')) return quoted();
+    const std::string_view value = until(k_ends_value);
+    if (value.empty()) fail(k_form);
+    return std::string(value);
+  }
+
+ private:
+  void skip_blanks() { rest_.remove_prefix(std::min(rest_.find_first_not_of(k_blanks), rest_.size())); }
+
+  std::string_view until(std::string_view ends) {
+    const std::string_view read = rest_.substr(0, rest_.find_first_of(ends));
+    rest_.remove_prefix(read.size());
+    return read;
+  }
+
+  std::string quoted() {
+    const std::size_t end = rest_.find(rest_.front(), 1);
+    if (end == std::string_view::npos) fail("its quote has no end");
+    std::string value(rest_.substr(1, end - 1));
+    rest_.remove_prefix(end + 1);
+    return value;
+  }
+
+  [[noreturn]] void fail(std::string_view hint) const {
+    throw Error(ErrorKind::invalid, "",
+                fmt::format("\"{}\" is no condition: {}", shortened(trimmed(term_)), hint));
+  }
+
+  std::string_view rest_;
+  std::string_view term_;  // from the one that is being read
+};
+
 }  // namespace
 
 Filter::Filter(std::string_view text) {
-  std::string_view rest = text;
-  while (true) {
-    const std::size_t end = rest.find("&&");
-    const std::string_view term = trimmed(rest.substr(0, end));
-    const std::size_t at = term.find_first_of("=!<>");
-    const std::string_view name = trimmed(term.substr(0, at));
-    const std::string_view behind = at == std::string_view::npos ? std::string_view() : term.substr(at);
-    const auto* relation =
-        std::ranges::find_if(k_relations, [&](const auto& known) { return behind.starts_with(known.first); });
-    const std::string_view value =
-        relation == k_relations.end() ? std::string_view() : trimmed(behind.substr(relation->first.size()));
-    if (name.empty() || value.empty())
-      throw Error(
-          ErrorKind::invalid, "",
-          fmt::format("\"{}\" is no condition: NAME=VALUE, or with != < <= > >=, several joined by &&",
-                      shortened(term)));
-    terms_.push_back({std::string(name), relation->second, std::string(unquoted(value))});
-    if (end == std::string_view::npos) return;
-    rest.remove_prefix(end + 2);
-  }
+  TermReader reader(text);
+  do {
+    // In this order, which that of arguments would not be.
+    std::string name = reader.name();
+    const Relation relation = reader.relation();
+    terms_.push_back({std::move(name), relation, reader.value()});
+  } while (reader.more());
 }
 
 bool Filter::matches(const Lookup& lookup) const {

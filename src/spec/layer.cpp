@@ -201,7 +201,9 @@ void LayerReader::read_env_files(const Json& value, const Place& place) {
       report_.add(here, "the file's path is empty");
       return;
     }
-    layer_.env_files.push_back(&env_files_.read(absolute_path(*path, caller_), caller_, here, report_));
+    const EnvFile& file = env_files_.read(absolute_path(*path, caller_), caller_, here, report_);
+    layer_.env_files.push_back(&file.pairs);
+    if (layer_.trial.env_fault.empty()) layer_.trial.env_fault = file.fault;
   });
 }
 
@@ -271,7 +273,10 @@ void take_replaced(Layer& own, const Layer& defaults) {
   if (wanted(Field::depends)) to.depends = from.depends;
   if (wanted(Field::cmd)) to.cmd = from.cmd;
   if (wanted(Field::entrypoint)) to.entrypoint = from.entrypoint;
-  if (wanted(Field::env_file)) own.env_files = defaults.env_files;
+  if (wanted(Field::env_file)) {
+    own.env_files = defaults.env_files;
+    to.env_fault = from.env_fault;
+  }
   if (wanted(Field::workdir)) to.workdir = from.workdir;
   if (wanted(Field::user)) to.user = from.user;
   if (wanted(Field::init)) to.init = from.init;

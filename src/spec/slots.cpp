@@ -62,6 +62,9 @@ std::string to_string(const GpuWish& wish) {
 namespace spec {
 namespace {
 
+// A container gets a share of each 100 ms (moby: daemon/daemon_unix.go, getCPUResources), of which the kernel
+// gives no less than 1 ms (kernel/sched/core.c, min_cfs_quota_period).
+constexpr Cpus k_cpus_least{10'000'000};
 constexpr Bytes k_memory_least{std::int64_t{6} << 20};  // moby: daemon/daemon_unix.go, linuxMinMemory
 
 constexpr std::array k_deploy_fields{Spelling{"resources", "resources"}};
@@ -78,6 +81,12 @@ constexpr std::array k_gpus_fields{Spelling{"count", "count"}, Spelling{"ids", "
 
 // Above what one machine has.
 constexpr std::uint32_t k_gpus_max = 1024;
+
+// What is written as one: something else may be too little to be told from it.
+bool is_zero(const Json& value) {
+  if (value.is_number()) return value == 0;
+  return value.get_ref<const std::string&>().find_first_of("123456789") == std::string::npos;
+}
 
 void read_gpu_count(const Json& value, const Place& place, Report& report, GpuWish& wish) {
   wish.all = value == "all";
@@ -145,11 +154,19 @@ GpuWish read_devices(const Json& value, const Place& place, Report& report) {
 }  // namespace
 
 std::optional<Cpus> read_cpus(const Json& value, const Place& place, Report& report) {
-  return read_unit<Cpus>(value, "a number of CPUs", parse_cpus, place, report);
+  const auto cpus = read_unit<Cpus>(value, "a number of CPUs", parse_cpus, place, report);
+  if (!cpus || *cpus >= k_cpus_least || is_zero(value)) return cpus;
+  report.add(place, fmt::format("{} is too little: an engine gives no container less than {} CPUs",
+                                shown(value), to_string(k_cpus_least)));
+  return std::nullopt;
 }
 
 std::optional<Bytes> read_bytes(const Json& value, const Place& place, Report& report) {
-  return read_unit<Bytes>(value, "a size such as \"512m\" or a number of bytes", parse_bytes, place, report);
+  const auto bytes =
+      read_unit<Bytes>(value, "a size such as \"512m\" or a number of bytes", parse_bytes, place, report);
+  if (!bytes || bytes->count > 0 || is_zero(value)) return bytes;
+  report.add(place, fmt::format("{} is less than a byte", shown(value)));
+  return std::nullopt;
 }
 
 std::optional<Bytes> read_memory(const Json& value, const Place& place, Report& report) {

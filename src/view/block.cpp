@@ -17,8 +17,7 @@ std::string headline(const BlockContent& content) {
   if (!content.snapshot) return content.counted.empty() ? content.phase + "…" : content.counted;
   const Snapshot& snapshot = *content.snapshot;
   std::string text = fmt::format("{} of {} started", snapshot.started, snapshot.trials);
-  if (content.starts_per_second > 0) text += fmt::format(", {:.1f}/s", content.starts_per_second);
-  text += ", " + to_string(content.elapsed) + left_text(snapshot);
+  text += rate_text(content.starts_per_second) + ", " + to_string(content.elapsed) + left_text(snapshot);
   if (snapshot.settings.paused) text += ", paused";
   if (snapshot.interrupted) text += ", ending";
   return text;
@@ -30,18 +29,6 @@ std::string pull_line(const Preparation& pull) {
     return fmt::format("pulling {}: {} of {}", name, to_string(pull.done), to_string(pull.total));
   if (pull.done.count > 0) return fmt::format("pulling {}: {}", name, to_string(pull.done));
   return fmt::format("pulling {}", name);
-}
-
-std::string slots_text(const Snapshot& snapshot) {
-  const Slots& capacity = *snapshot.capacity;
-  std::string text =
-      fmt::format("{} of {} CPUs, {} of {}", to_string(snapshot.held.cpus), to_string(capacity.cpus),
-                  to_string(snapshot.held.memory), to_string(capacity.memory));
-  if (!capacity.gpus.empty())
-    text += fmt::format(", {} of {} GPUs", snapshot.held.gpus.size(), capacity.gpus.size());
-  if (!snapshot.held_by_others.empty())
-    text += fmt::format("; other runs: {}", to_string(snapshot.held_by_others));
-  return text;
 }
 
 }  // namespace
@@ -60,6 +47,22 @@ std::string left_text(const Snapshot& snapshot) {
   // To seconds: it is a guess.
   if (!snapshot.left || *snapshot.left < Seconds(1)) return "";
   return fmt::format(", about {} left", to_string(Seconds(std::round(snapshot.left->count()))));
+}
+
+std::string rate_text(double starts_per_second) {
+  return starts_per_second > 0 ? fmt::format(", {:.1f}/s", starts_per_second) : "";
+}
+
+std::string slots_text(const Snapshot& snapshot) {
+  const Slots& capacity = *snapshot.capacity;
+  std::string text =
+      fmt::format("{} of {} CPUs, {} of {}", to_string(snapshot.held.cpus), to_string(capacity.cpus),
+                  to_string(snapshot.held.memory), to_string(capacity.memory));
+  if (!capacity.gpus.empty())
+    text += fmt::format(", {} of {} GPUs", snapshot.held.gpus.size(), capacity.gpus.size());
+  if (!snapshot.held_by_others.empty())
+    text += fmt::format("; other runs: {}", to_string(snapshot.held_by_others));
+  return text;
 }
 
 std::vector<std::string> block_lines(const BlockContent& content, ScreenSize size) {

@@ -40,6 +40,11 @@ struct BlockContent {
 // ", about 4m10s left", or nothing.
 [[nodiscard]] std::string left_text(const Snapshot& snapshot);
 
+// ", 2.5/s", or nothing while nothing is started.
+[[nodiscard]] std::string rate_text(double starts_per_second);
+// "6 of 8 CPUs, 4 GiB of 16 GiB; other runs: 2 CPUs": what is held of the slots, which are bounded.
+[[nodiscard]] std::string slots_text(const Snapshot& snapshot);
+
 // How many starts a second there were lately.
 class StartRate {
  public:

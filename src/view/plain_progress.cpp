@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "view/block.hpp"
 #include "view/forms.hpp"
 #include "view/line.hpp"
 
@@ -54,9 +55,11 @@ class PlainProgress : public Progress {
     interrupted_ = snapshot.interrupted;
     if (snapshot.settings.paused != paused_) say(pause_line(snapshot));
     paused_ = snapshot.settings.paused;
+    rate_.add(snapshot);
     if (is_time())
-      say(fmt::format("{} after {}{}{}", counts_text(snapshot), to_string(snapshot.elapsed),
-                      left_text(snapshot), paused_ ? ", paused" : ""));
+      say(fmt::format("{} after {}{}{}{}{}", counts_text(snapshot), to_string(snapshot.elapsed),
+                      rate_text(rate_.per_second()), left_text(snapshot), paused_ ? ", paused" : "",
+                      snapshot.capacity ? "; " + slots_text(snapshot) : ""));
   }
 
   void end() override {}
@@ -90,6 +93,7 @@ class PlainProgress : public Progress {
   const Run* run_ = nullptr;
   bool interrupted_ = false;
   bool paused_ = false;
+  StartRate rate_;
 };
 
 // Its failures come with the last lines of the run, each once.

@@ -63,8 +63,7 @@ class Stopwatch final : public Engine {
             const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) override {
     engine_.logs(key, options, tell, stop);
   }
-  Released release(const Selector& selector, const std::function<void(std::size_t, std::size_t)>& tell,
-                   std::stop_token stop) override {
+  Released release(const Selector& selector, const Releasing& tell, std::stop_token stop) override {
     return engine_.release(selector, tell, stop);
   }
 

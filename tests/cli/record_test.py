@@ -216,6 +216,10 @@ def test_ps_chooses_by_params_and_states(combu, write):
     assert len(ps(combu, file, "--where", "state=ended")) == 21
     assert ps(combu, file, "--where", "state!=ended") == []
     assert len(ps(combu, file, "--where", "cause=error && model=n*")) == 10
+    mistyped = combu("-f", file, "--engine", SIMULATED, "ps", "--where", "lrr<0.01")
+    assert mistyped.returncode == 0 and "--where: no trial of run" in mistyped.stderr and "has `lrr`" in mistyped.stderr
+    mistyped = combu("-f", file, "--engine", SIMULATED, "ps", "--where", "state=fialed")
+    assert mistyped.returncode == 2 and "`fialed` is no state; waiting, ready, " in mistyped.stderr
     assert names(ps(combu, file, "lr-1", "bare")) == ["lr-1", "bare"]
     [one] = ps(combu, file, "lr-2")
     assert one["params"] == {"lr": 0.002, "model": "net"}
@@ -338,6 +342,57 @@ def test_a_retry_brings_back_the_service_of_what_was_blocked(combu, write):
     assert sorted(started) == ["bad", "serv"]
 
 
+def states(record):
+    return dict(record("SELECT name, state || ' ' || attempt FROM states"))
+
+
+def test_a_retry_of_what_was_blocked_brings_what_it_needs(combu, failing, record):
+    """Through others that were blocked, too."""
+    run(combu, failing, "run", "--wait")
+    again = run(combu, failing, "retry", "last", "--wait")
+    assert "3 trials are tried again" in again.stderr
+    assert states(record) == {"good": "succeeded 1", "bad": "failed 2", "after": "blocked 1", "last": "blocked 1"}
+
+
+def test_a_retry_by_name_leaves_the_rest_that_was_not_started(combu, write, record):
+    trials = ", ".join(f'{{ name: "{name}", image: "lab/x", cmd: "sh -c \'exit {code}\'" }}'
+                       for name, code in (("bad", 3), ("one", 0), ("two", 0)))
+    file = write(f"{{ max_failures: 1, parallel: 1, trials: [{trials}] }}")
+    run(combu, file, "run", "--wait")
+    assert states(record) == {"bad": "failed 1", "one": "blocked 1", "two": "blocked 1"}
+    run(combu, file, "retry", "one", "--wait")
+    assert states(record) == {"bad": "failed 1", "one": "succeeded 1", "two": "blocked 1"}
+
+
+def test_an_env_file_that_is_gone_is_in_the_way_of_starts_only(combu, write, record, tmp_path):
+    file = write("""
+[{ name: "one", image: "lab/x", cmd: "sleep 1000", env_file: "e.env" },
+ { name: "two", image: "lab/x", cmd: "true", env_file: "e.env", depends: [{ trial: "one", condition: "finished" }] }]
+""")
+    (tmp_path / "e.env").write_text("A=1\n")
+    engine = "simulated:?speed=1&start=0.01"
+    process = subprocess.Popen([COMBU, "-f", file, "--engine", engine, "--progress", "json", "run", "--wait", "--run-id", "mine"],
+                               env={"HOME": str(tmp_path)}, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    try:
+        assert any('"snapshot"' in line and json.loads(line)["counts"]["running"] == 1 for line in process.stderr)
+    finally:
+        process.kill()
+        process.communicate()
+    (tmp_path / "e.env").unlink()
+    resumed = combu("-f", file, "--engine", engine, "run", "--resume")
+    assert resumed.returncode == 2 and "[1].env_file: cannot read" in resumed.stderr
+    assert states(record) == {"one": "failed 1", "two": "waiting 1"}  # it is gone with its engine
+    for command in (("ps",), ("why", "two")):
+        looked = combu("-f", file, "--engine", engine, *command)
+        assert (looked.returncode, looked.stderr) == (0, "")
+    retried = combu("-f", file, "--engine", engine, "retry")
+    assert retried.returncode == 2 and ".env_file: cannot read" in retried.stderr
+    assert states(record) == {"one": "failed 1", "two": "waiting 1"}
+    (tmp_path / "e.env").write_text("A=2\n")
+    assert combu("-f", file, "--engine", engine, "run", "--resume").returncode == 1
+    assert states(record) == {"one": "failed 1", "two": "succeeded 1"}
+
+
 def test_a_retry_has_the_deadline_and_the_failures_to_itself(combu, write, record):
     trials = ", ".join(f'{{ name: "bad-{i}", image: "lab/x", cmd: "sh -c \'exit 3\'" }}' for i in range(3))
     file = write(f"{{ max_failures: 1, trials: [{trials}] }}")
@@ -420,3 +475,187 @@ def test_a_record_that_cannot_be_used_keeps_a_run_from_beginning(combu, ladder, 
     assert refused.returncode in (1, 2)
     assert refused.stderr.startswith(f"combu: {path}: ") and words in refused.stderr
     assert "COMBU_HOME" in refused.stderr or words == "cannot be used"
+
+
+def test_a_param_that_is_called_like_a_field(combu, write):
+    file = write("""
+    [{ name: "s-a-%d" % i, image: "lab/x", cmd: "true", params: { image: "m%d" % i, id: i } } for i in std.range(0, 2)]
+    """)
+    run(combu, file, "run", "--wait")
+    assert "s-a-1 " in combu("-f", file, "ps", "--where", "params.image=m1 && image=lab/x").stdout
+    assert "s-a-2" not in combu("-f", file, "ps", "--where", "params.id<2").stdout
+    only = run(combu, file, "run", "--wait", "--run-id", "one", "--only", "params.image=m2", "--only", "s-a-[!12]")
+    assert only.returncode == 0, only.stderr
+    assert [json.loads(line)["trial"] for line in combu("ps", "--run", "one", "--json").stdout.splitlines()] == [
+        "s-a-0", "s-a-2"]
+    assert run(combu, file, "retry", "--run", "one", "params.id=0", "--wait").returncode == 0
+    assert "s-a-0  succeeded  2" in combu("ps", "--run", "one").stdout
+
+
+def test_a_condition_that_is_none_is_refused(combu, failing):
+    run(combu, failing, "run", "--wait")
+    refused = combu("-f", failing, "ps", "--where", "attempt=1 and state=failed")
+    assert (refused.returncode, refused.stderr) == (
+        2, 'combu: "attempt=1 and state=failed" is no condition: conditions are joined by &&\n')
+
+
+SLOW = "simulated:?speed=1&start=0.01&gpus=1"
+
+
+@pytest.fixture
+def begun(tmp_path):
+    """begun(file, arguments…, running) runs it as far as these trials run, and gives the process; it is killed in the end."""
+    processes = []
+
+    def begin(file, *arguments, running):
+        process = subprocess.Popen([COMBU, "-f", file, "--engine", SLOW, "--progress", "json", "run", *arguments],
+                                   env={"HOME": str(tmp_path)}, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        processes.append(process)
+        missing = set(running)
+        events = map(json.loads, process.stderr)
+        while missing:
+            event = next(events)
+            if event["event"] == "fact" and event["state"] == "running":
+                missing.discard(event["trial"])
+        assert any(event["event"] == "snapshot" for event in events)
+        return process
+
+    yield begin
+    for process in processes:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+@pytest.mark.parametrize("fields, options", [("", ["--wait"]), ("retries: 1", []), ("timeout: '1h'", [])])
+def test_a_run_that_somebody_has_to_stay_for_is_interrupted(combu, write, begun, record, tmp_path, fields, options):
+    file = write('[{ name: "one", image: "lab/x", cmd: "sleep 600", %s }]' % fields)
+    process = begun(file, "--run-id", "mine", *options, running=["one"])
+    process.kill()
+    process.wait()
+    record(f"UPDATE runs SET address = 'unix://{tmp_path}/no.sock'")
+    assert combu("-f", file, "ps").stdout.splitlines()[0].endswith(", interrupted: 1 running")
+    assert combu("-f", file, "why", "one").stdout.endswith(
+        "; nobody is at work on the run: `combu run --resume mine` goes on with it\n")
+
+
+def test_a_run_that_nobody_has_to_stay_for_is_left_running(combu, write, record, tmp_path):
+    file = write("""
+    [{ name: "one", image: "lab/x", cmd: "sleep 600" }, { name: "two", image: "lab/x", cmd: "true", retries: 1 }]
+    """)
+    assert combu("-f", file, "--engine", SLOW, "run").returncode == 0
+    record(f"UPDATE runs SET address = 'unix://{tmp_path}/no.sock'")
+    assert combu("-f", file, "ps").stdout.splitlines()[0].endswith(", left running: 1 running, 1 succeeded")
+    assert "nobody is at work" not in combu("-f", file, "why", "one").stdout
+
+
+def test_the_list_of_runs_takes_in_what_has_ended(combu, write):
+    file = write('[{ name: "one", image: "lab/x", cmd: "sleep 600" }]')
+    assert combu("-f", file, "--engine", SLOW, "run", "--run-id", "mine").returncode == 0
+    assert combu("rm", "mine").returncode == 1
+    # A simulated engine goes away with its process.
+    [row] = [json.loads(line) for line in combu("--engine", SLOW, "ps", "--json").stdout.splitlines()]
+    assert (row["state"], row["counts"]) == ("ended", {"failed": 1}) and row["ended_at"]
+    assert combu("rm", "mine", "mine").stderr == "removed 1 run from the record\n"
+
+
+def test_the_pause_before_a_retry_is_told(combu, write):
+    file = write("""
+    [{ name: "one", image: "lab/x", cmd: "exit 3", retries: { max: 1, backoff: { initial: "300ms" } } }]
+    """)
+    combu("-f", file, "--engine", SLOW, "--progress", "quiet", "run", "--wait")
+    first, second = map(json.loads, combu("-f", file, "times", "--json").stdout.splitlines())
+    assert "retry" not in first and "needs" not in second
+    assert 0.25 <= second["retry"] < 5
+    assert re.search(r"^waiting to retry +[3-9]", combu("-f", file, "times").stdout, re.MULTILINE)
+    assert "RETRY" in combu("-f", file, "times", "one").stdout.splitlines()[0]
+
+
+def test_why_names_who_holds_what_is_waited_for(combu, write, begun):
+    file = write("""
+    [{ name: "cpu", image: "lab/x", cmd: "sleep 600", cpus: 2 },
+     { name: "both", image: "lab/x", cmd: "sleep 600", cpus: 1, gpus: 1 },
+     { name: "gpu", image: "lab/x", cmd: "true", gpus: 1 },
+     { name: "all", image: "lab/x", cmd: "true", cpus: 6, gpus: 1 }]
+    """)
+    begun(file, "--wait", running=["cpu", "both"])
+    assert combu("-f", file, "why", "gpu").stdout == "gpu waits for 1 GPU; held by `both` (1 GPU)\n"
+    assert combu("-f", file, "why", "all").stdout == (
+        "all waits for 6 CPUs, 1 GPU; held by `both` (1 CPU, 1 GPU), `cpu` (2 CPUs)\n")
+
+
+def test_why_counts_no_services_for_parallel(combu, write, begun):
+    file = write("""
+    { parallel: 2, trials: [
+      { name: "serv", image: "lab/x", cmd: "sleep 600", service: true },
+      { name: "one", image: "lab/x", cmd: "sleep 600" },
+      { name: "two", image: "lab/x", cmd: "sleep 600" }, { name: "three", image: "lab/x", cmd: "true" }] }
+    """)
+    begun(file, "--wait", running=["serv", "one", "two"])
+    assert combu("-f", file, "why", "three").stdout == (
+        "three waits for a place: 2 attempts are alive, as many as may (parallel)\n")
+
+
+@pytest.mark.parametrize("deadline, cmd, words", [
+    ("null", "true", ", since its work was done"),
+    ("'1h'", "true", ", since its work was done"),
+    ("1", "sleep 600", " after the run's deadline of 1.0 s had passed"),
+])
+def test_why_tells_why_a_service_was_stopped(combu, write, deadline, cmd, words):
+    file = write("""
+    { deadline: %s, trials: [{ name: "serv", image: "lab/x", cmd: "sleep 600", service: true },
+                             { name: "one", image: "lab/x", cmd: "%s" }] }
+    """ % (deadline, cmd))
+    combu("-f", file, "--engine", SLOW, "run", "--wait")
+    assert combu("-f", file, "why", "serv").stdout == f"serv was stopped{words}\n"
+
+
+@pytest.mark.parametrize("arguments", [["prune", "--before", "30"], ["logs", "--since", "30", "a"]])
+def test_a_moment_has_a_unit(combu, failing, arguments):
+    refused = combu("-f", failing, "--engine", SIMULATED, *arguments)
+    assert (refused.returncode, refused.stderr) == (
+        2, f"combu: {arguments[1]}: 30 what? 30d, 30h, 30m or 30s\n")
+
+
+def test_what_does_not_exist_is_told(combu, failing, record):
+    run(combu, failing, "run", "--wait", "--run-id", "mine")
+    for arguments, words in [(["--run", "nosuch"], "combu: run nosuch: nothing of it is on record or on this engine"),
+                             (["--experiment", "nosuch"], "combu: nosuch: nothing of it is on record or on this engine")]:
+        nothing = combu("--engine", SIMULATED, "ps", *arguments)
+        assert nothing.returncode == 1 and nothing.stderr.startswith(words)
+    some = combu("-f", failing, "ps", "good", "nosuch", "neither-*")
+    assert (some.returncode, some.stderr) == (1, "combu: nosuch, neither-*: are no trials of run mine\n")
+    assert "good " in some.stdout
+    none = combu("-f", failing, "ps", "good", "--where", "state=failed")
+    assert (none.returncode, none.stderr) == (0, "")
+    record("DELETE FROM attempts WHERE trial = 0")
+    record("UPDATE trials SET over = NULL, over_at = NULL WHERE trial = 0")
+    silent = combu("-f", failing, "events", "good")
+    assert (silent.returncode, silent.stdout, silent.stderr) == (0, "", "")
+    unknown = combu("-f", failing, "events", "nosuch")
+    assert (unknown.returncode, unknown.stderr) == (1, "combu: nosuch: is no trial of run mine\n")
+
+
+def test_the_record_is_the_callers_alone(combu, failing, tmp_path):
+    run(combu, failing, "run", "--wait")
+    path = tmp_path / ".local/state/combu/record.sqlite"
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o640)
+    run(combu, failing, "run", "--wait")
+    assert path.stat().st_mode & 0o777 == 0o640, "whoever has opened it to others means it"
+
+
+@pytest.mark.parametrize("reserve, words", [
+    ("100", "--reserve 100: the engine has only 8 CPUs"),
+    ("100GiB", "--reserve 100GiB: the engine has only 16 GiB of memory"),
+    ("8", "one: wants 0.1 CPUs, but the engine has no CPUs, 16 GiB of memory to give"),
+    ("1,1", "--reserve: CPUs are given twice; memory has a unit: 1GiB"),
+    ("1GiB,2GiB", "--reserve: memory is given twice"),
+    ("gpu=0,gpu=0", "--reserve: the GPU 0 is given twice"),
+    ("gpu=7", "--reserve: the engine has no GPU 7; it has 0, whose UUIDs are not known"),
+    ("some", '--reserve: "some" is neither CPUs (2) nor memory (4GiB) nor a GPU (gpu=0)'),
+])
+def test_what_cannot_be_reserved_is_told(combu, write, reserve, words):
+    file = write('[{ name: "one", image: "lab/x", cmd: "true", cpus: 0.1, gpus: %d }]' % ("gpu" in reserve))
+    refused = combu("-f", file, "--engine", SLOW, "run", "--wait", "--reserve", reserve)
+    assert refused.returncode == 2 and words in refused.stderr

@@ -537,11 +537,15 @@ TEST_P(EngineSuite, ReleaseRemovesWhatIsSelectedAndNothingElse) {
   start_all(other);
   Watcher watcher(subject(), all_of(run));
   std::pair<std::size_t, std::size_t> progress;
-  const Released released = engine().release(all_of(run),
-                                             [&](std::size_t done, std::size_t all) {
-                                               progress = {done, all};
-                                             },
-                                             {});
+  std::size_t found = 0;
+  const Released released =
+      engine().release(all_of(run),
+                       {.found = [&](const std::vector<Sighting>& attempts) { found = attempts.size(); },
+                        .removed =
+                            [&](std::size_t done, std::size_t all) {
+                              progress = {done, all};
+                            }},
+                       {});
   EXPECT_EQ(released.attempts, 2U);
   EXPECT_THAT(words(released.left), testing::IsEmpty());
   EXPECT_EQ(progress, std::pair(std::size_t{2}, std::size_t{2}));

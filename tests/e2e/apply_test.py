@@ -1,6 +1,11 @@
 """The file is edited while its run goes on."""
 
+import signal
+
 from engines import wait_until
+from resume_test import at_work, die, lab
+
+__all__ = ["at_work", "lab"]
 
 
 def worker(name, seconds=600, **fields):
@@ -54,3 +59,37 @@ def test_a_run_that_nobody_is_at_work_on_is_gone_on_with(combu, engine):
     assert "1 trial joins" in combu("apply").stderr
     assert attempts(engine)["stays"] == first
     wait_until(lambda: combu.ps()["joins"]["state"] == "succeeded", "the end of the one that joins")
+
+
+def test_what_ended_while_nobody_was_at_work_has_its_own_end(combu, engine, at_work, lab):
+    lab.hold("bad", "on")
+    combu.write([lab.trial("bad", 3), lab.trial("on")])
+    running = at_work(combu.start("run", "--wait"))
+    wait_until(lambda: engine.running() == {"bad", "on"}, "their start")
+    lab.wait_for_state("running", "bad", "on")
+    die(running)
+    lab.let_go("bad")
+    wait_until(lambda: engine.running() == {"on"}, "its end")
+    lab.let_go("on")
+    combu.write([lab.trial("on"), lab.trial("joins")])
+    combu("apply", code=1)
+    assert lab.states() == {"bad": ("failed", 1, 3), "on": ("succeeded", 1, 0), "joins": ("succeeded", 1, 0)}
+
+
+def test_one_that_is_interrupted_is_completed_by_the_next(combu, engine, at_work, lab):
+    stubborn = worker("stubborn", cmd=["sh", "-c", "trap '' TERM; while true; do sleep 0.1; done"], stop_grace="20s")
+    combu.write([worker("stays"), worker("goes"), stubborn])
+    running = at_work(combu.start("run", "--wait", "--run-id", "r1"))
+    wait_until(lambda: engine.running() == {"stays", "goes", "stubborn"}, "their start")
+    lab.wait_for_state("running", "stays", "goes", "stubborn")
+    combu.write([worker("stays")])
+    apply = at_work(combu.start("apply"))
+    wait_until(lambda: "goes" not in engine.running(), "one stop")
+    apply.send_signal(signal.SIGINT)
+    _, told = apply.communicate(timeout=30)
+    assert apply.returncode == 130
+    assert "run r1: trials have been stopped, and the run is as it was: the same command completes it" in told
+    lab.wait_for_state("failed", "goes")
+    assert "are removed" in combu("apply").stderr
+    assert {name: it[0] for name, it in lab.states().items()} == {"stays": "running", "goes": "stopped", "stubborn": "stopped"}
+    assert running.poll() is None and engine.running() == {"stays"}

@@ -1,5 +1,6 @@
 """Attempts that fail: why, how it is told, and what follows."""
 
+import getpass
 import json
 import time
 
@@ -66,6 +67,21 @@ def test_what_somebody_stopped_is_not_tried_again(combu, engine):
         running.kill()
     assert running.returncode == 1, "somebody watched it, and it failed"
     assert "failed: one: stopped from outside (exit code 143, SIGTERM)" in err
+
+
+def test_who_stopped_it_is_on_record(combu, engine):
+    combu.write([trial("one", "exec sleep 600", retries=5), trial("other", "exec sleep 3", retries=5)])
+    running = combu.start("run", "--progress", "plain")
+    try:
+        wait_until(lambda: engine.running() == {"one", "other"}, "both trials")
+        combu("stop", "one")
+        _, err = running.communicate(timeout=60)  # nobody waits to see whether the engine goes away
+    finally:
+        running.kill()
+    assert running.returncode == 1
+    who = getpass.getuser()
+    assert f"failed: one: stopped by {who} with `combu stop`" in err
+    assert f"stopped by {who}" in combu("why", "one").stdout
 
 
 @pytest.mark.parametrize("way", ["kill9", "stop"])

@@ -125,6 +125,7 @@ def test_runs_that_are_killed_in_the_middle_leave_no_gpu_shared(person, engine):
 
     def run_through_kills(combu):
         run = combu.start("run", "--wait")
+        wait_until(combu.ps, "the run on record")
         for _ in range(3):
             try:
                 run.communicate(timeout=1.5)
@@ -143,7 +144,9 @@ def test_runs_that_are_killed_in_the_middle_leave_no_gpu_shared(person, engine):
         thread.join()
     assert stubborn == []
     for combu in people:
-        assert {row["exit_code"] for row in combu.ps().values()} == {0}
+        rows = combu.ps()
+        assert len(rows) == 8
+        assert {name: (row["state"], row["reason"]) for name, row in rows.items() if row["exit_code"] != 0} == {}
     assert assert_nobody_shared(engine) == 4 * 8
 
 
@@ -234,3 +237,25 @@ def test_an_engine_that_tells_of_none(person, engine):
     (config / "config.json").write_text(json.dumps({"engines": {engine.host: {"gpus": own}}}), encoding="utf-8")
     combu("run", "--wait")
     assert numbers(engine.containers()["tt"]) == ["3"]
+
+
+def test_a_gpu_goes_by_each_of_its_names(person, engine):
+    names = ["1", "GPU-fake-1"]
+    if engine.version == "29":
+        names += ["nvidia.com/gpu=1", "nvidia.com/gpu=GPU-fake-1"]
+    combu = person()
+    combu.write([trial(f"t-{i}", [name]) for i, name in enumerate(names)])
+    combu("run", "--wait", "--reserve", "gpu=GPU-fake-0")
+    assert [numbers(container) for container in engine.containers().values()] == [["1"]] * len(names)
+
+
+def test_uuids_that_nobody_tells_are_refused(person, engine):
+    """Only an engine with CDI lists GPUs by itself, and these apart from their numbers."""
+    combu = person()
+    combu.env["PATH"] = combu.env["PATH"].split(":", 1)[1]
+    combu.write([trial("tt", ["GPU-fake-1"])])
+    lists_them = engine.version == "29"
+    given = "whose UUIDs are not known, to give" if lists_them else "no GPU that it or combu's config.json knows of"
+    assert given in combu("run", code=2).stderr
+    refused = combu("run", "--reserve", "gpu=GPU-fake-0", code=2).stderr
+    assert ("the engine has no GPU GPU-fake-0; it has " if lists_them else "the engine has no GPU GPU-fake-0") in refused

@@ -1,6 +1,9 @@
 """What can be known before the first start is told before it, and nothing is started."""
 
+import signal
+
 import pytest
+from engines import Combu, wait_until
 from run_test import sleeper
 
 
@@ -77,3 +80,29 @@ def test_names_ports_and_host_paths_are_told_together(combu, engine, tmp_path):
     for words in ("taken: its name is in use", "port: host port 38480", "is a file, but the `/` at its end", "is absent and cannot be made"):
         assert words in told
     assert engine.names() == {"taken"}
+
+
+def test_another_users_run_between_two_attempts(combu, engine, tmp_path):
+    """Nothing of it lives for a moment, and it is not on this user's record."""
+    (tmp_path / "home").mkdir()
+    other = Combu(combu.program, tmp_path / "home", engine)
+    other.write({"experiment": "shared", "trials": [sleeper("one")]})
+    other("run", "--run-id", "theirs")
+    engine.ask("POST", "/containers/one/stop?t=0")
+    wait_until(lambda: engine.running() == set(), "its end")
+    combu.write({"experiment": "shared", "trials": [sleeper("one")]})
+    trace = tmp_path / "trace"
+    running = combu.start("run", "--trace", trace)
+    try:
+        wait_until(lambda: trace.exists() and " list " in trace.read_text(encoding="utf-8"), "the first look")
+        running.send_signal(signal.SIGSTOP)  # a start may take longer than the time between two looks
+        engine.ask("POST", "/containers/one/start")
+        running.send_signal(signal.SIGCONT)
+        _, told = running.communicate(timeout=60)
+        assert running.returncode == 1, told
+        assert "1 of its trials still run" in told and told.splitlines()[-1] == "nothing was started"
+        assert engine.containers()["one"]["Config"]["Labels"]["combu.run"] == "theirs"
+        assert combu("run", "--resume", code=1).stderr.endswith(" is over: 1 blocked\n")
+    finally:
+        running.kill()
+        running.communicate()

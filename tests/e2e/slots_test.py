@@ -20,8 +20,16 @@ def test_slots_are_enforced_and_on_the_labels(combu, engine):
     combu("run")
     one = engine.containers()["one"]
     assert (one["HostConfig"]["NanoCpus"], one["HostConfig"]["Memory"]) == (500_000_000, 64 << 20)
+    assert one["HostConfig"]["MemorySwap"] == 64 << 20, "no swap on top of it"
     assert one["HostConfig"]["ShmSize"] == 16 << 20
     assert (one["Config"]["Labels"]["combu.cpus"], one["Config"]["Labels"]["combu.memory"]) == ("0.5", str(64 << 20))
+
+
+def test_the_least_share_of_a_cpu_is_started(combu, engine):
+    combu.write([{"name": "one", "image": "combu-test", "cmd": "true", "cpus": 0.01}])
+    combu("run", "--wait")
+    combu.write([{"name": "one", "image": "combu-test", "cmd": "true", "cpus": 0.009}])
+    assert "[0].cpus: 0.009 is too little" in combu("run", code=2).stderr
 
 
 def test_an_experiment_larger_than_the_machine_runs_to_its_end(combu, engine):
@@ -64,6 +72,45 @@ def test_what_another_run_holds_is_waited_for(combu_on, engine, tmp_path):
     snapshots = [json.loads(line) for line in err.splitlines() if '"snapshot"' in line]
     assert cpus_of(engine) in [snapshot["held_by_others"]["cpus"] for snapshot in snapshots]
     assert snapshots[-1]["held"]["cpus"] == cpus_of(engine)
+
+
+def test_runs_that_contend_never_hold_more_than_there_is(combu_on, engine, tmp_path):
+    """Three processes see the same end at the same moment."""
+    people = []
+    for name in ("a", "b", "c"):
+        home = tmp_path / name
+        home.mkdir()
+        one = combu_on(engine)
+        one.home, one.file, one.env = home, home / "experiment.jsonnet", {**one.env, "HOME": str(home)}
+        one.write({"experiment": f"contend-{name}", "trials": [worker(f"{name}-{i}", seconds=0.5, cpus=cpus_of(engine)) for i in range(6)]})
+        people.append(one)
+    runs = [one.start("run", "--wait") for one in people]
+    try:
+        for run in runs:
+            _, err = run.communicate(timeout=180)
+            assert run.returncode == 0, err
+    finally:
+        for run in runs:
+            run.kill()
+            run.communicate()
+    lives = sorted((one["State"]["StartedAt"], one["State"]["FinishedAt"], name) for name, one in engine.containers().items())
+    assert len(lives) == 18
+    for (_, before, one), (after, _, other) in zip(lives, lives[1:]):
+        assert before <= after, f"{one} and {other} ran at once"
+
+
+def test_a_service_for_each_trial_leaves_room_for_it(combu, engine):
+    """All of them at once would take all there is."""
+    half = cpus_of(engine) / 2
+    combu.write(
+        [worker(f"db-{i}", cpus=half, service=True) for i in range(3)]
+        + [worker(f"solver-{i}", seconds=0.2, cpus=half, depends=[f"db-{i}"]) for i in range(3)]
+    )
+    combu("run", "--wait")
+    assert {name: row["state"] for name, row in combu.ps().items()} == {
+        **{f"db-{i}": "stopped" for i in range(3)},
+        **{f"solver-{i}": "succeeded" for i in range(3)},
+    }
 
 
 def test_more_than_the_engine_has_is_told_before_the_first_start(combu, engine):

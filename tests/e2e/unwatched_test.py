@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 
 import pytest
 from engines import wait_until
-from resume_test import at_work
+from resume_test import at_work, lab
 
-__all__ = ["at_work"]
+__all__ = ["at_work", "lab"]
 
 CODES = {"good": 0, "bad": 3}
 
@@ -146,3 +146,34 @@ def test_what_a_failure_means_to_others_is_on_record_too(combu, engine):
     wait_until(lambda: engine.running() == set(), "its end")
     assert combu.ps()["after"]["state"] == "blocked"
     assert combu("why", "after").stdout.startswith("after is blocked: depends on `bad`, which did not succeed")
+
+
+def test_what_was_being_started_ran_since_the_engine_says_so(combu, engine, lab):
+    """As after a SIGKILL before its start was on record."""
+    combu.write([{"name": name, "image": "combu-test", "cmd": ["sleep", seconds]} for name, seconds in (("on", "600"), ("over", "0.2"))])
+    combu("run")
+    wait_until(lambda: engine.running() == {"on"}, "an end")
+    lab.change("UPDATE attempts SET ran_at = NULL, started_at = started_at - 1000000, ready_at = ready_at - 1000000")
+    states = {name: container["State"] for name, container in engine.containers().items()}
+    assert {name: row["state"] for name, row in combu.ps().items()} == {"on": "running", "over": "succeeded"}
+    on_record = dict(lab.query("SELECT name, ran_at FROM attempts JOIN trials USING (run, trial)"))
+    for name, at in on_record.items():
+        assert abs(moment(at) - datetime.fromisoformat(states[name]["StartedAt"][:26])) <= timedelta(microseconds=2)
+
+
+def test_what_cannot_be_taken_in_is_not_said_to_have_been_killed(combu, engine, left, lab):
+    lab.change("UPDATE texts SET evaluated = '[17]'")
+    told = combu("kill").stderr
+    assert "how the trials of run" in told and "ended is not on record: " in told
+    assert engine.names() == set()
+    assert {row[3] for row in ended_at(combu).values()} == {None}
+
+
+def test_a_run_that_cannot_make_room_has_ended(combu, engine, lab):
+    combu.write([{"name": "one", "image": "combu-test", "cmd": "true"}])
+    combu("run", "--run-id", "first")
+    wait_until(lambda: engine.running() == set(), "its end")
+    lab.change("UPDATE texts SET evaluated = '[17]'")
+    combu("run", "--run-id", "second", code=None)
+    assert engine.containers()["one"]["Config"]["Labels"]["combu.run"] == "first"
+    assert lab.query("SELECT id FROM runs WHERE ended_at IS NULL") == [("first",)]

@@ -100,8 +100,7 @@ class FailNth : public Engine {
       return 0;
     });
   }
-  Released release(const Selector& selector, const std::function<void(std::size_t, std::size_t)>& tell,
-                   std::stop_token stop) override {
+  Released release(const Selector& selector, const Releasing& tell, std::stop_token stop) override {
     return engine_.release(selector, tell, stop);
   }
 

@@ -241,6 +241,8 @@ class Simulation {
   void give(const StopCommand& command) {
     at(Seconds(0.01), [this, command] { carry_out(command); });
   }
+  // Its answer comes anyway.
+  void give(const GiveUpCommand& /*command*/) {}
   void give(const CollectCommand& command) {
     at(Seconds(0.01), [this, command] { carry_out(command); });
   }

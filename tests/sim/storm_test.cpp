@@ -73,7 +73,7 @@ Faults every_fault(bool live_restore) {
           .change_repeated = 0.1,
           .change_held = 0.1,
           .out_of_memory = 0.03,
-          .gpu_taken = 0.2,
+          .slots_taken = 0.1,
           .crash = 0.01,
           .live_restore = live_restore};
 }

@@ -356,7 +356,9 @@ TEST_F(ControlTest, GarbageIsAnsweredInWordsAndChangesNothing) {
         R"({"ask":"adjust","parallel":-1})", R"({"ask":"adjust","parallel":"many"})",
         R"({"ask":"adjust","parallel":1e99})", R"({"ask":"adjust","starts_in_flight":0})",
         R"({"ask":"adjust","starts_in_flight":1001})", R"({"ask":"adjust","paused":1})",
-        R"({"ask":"adjust","order":"random"})", "{\"ask\":\"\xff\xfe\"}"}) {
+        R"({"ask":"adjust","stopping":"a"})", R"({"ask":"adjust","stopping":[1]})",
+        R"({"ask":"adjust","stopper":1})", R"({"ask":"adjust","order":"random"})",
+        "{\"ask\":\"\xff\xfe\"}"}) {
     ASSERT_TRUE(stranger.say(line + "\n"));
     EXPECT_THAT(stranger.hear(), HasSubstr(R"("answer":"error")")) << line;
   }

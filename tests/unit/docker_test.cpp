@@ -326,8 +326,8 @@ TEST(Status, ReadsDockersWords) {
       {"restarting", "Restarting (1) 2 seconds ago", Phase::running, Health::none, {}},
       {"exited", "Exited (137) 2 hours ago", Phase::ended, Health::none, 137},
       {"exited", "Exited (0) Less than a second ago", Phase::ended, Health::none, 0},
-      {"dead", "Dead", Phase::ended, Health::none, {}},
-      {"removing", "Removal In Progress", Phase::ended, Health::none, {}},
+      {"dead", "Dead", Phase::gone, Health::none, {}},
+      {"removing", "Removal In Progress", Phase::gone, Health::none, {}},
   };
   for (const Case& each : cases) {
     const Status status = parse_status(each.state, each.text);

@@ -32,9 +32,7 @@ class EngineMock : public Engine {
               (const Key&, const LogOptions&, (const std::function<void(LogStream, std::string_view)>&),
                std::stop_token),
               (override));
-  MOCK_METHOD(Released, release,
-              (const Selector&, (const std::function<void(std::size_t, std::size_t)>&), std::stop_token),
-              (override));
+  MOCK_METHOD(Released, release, (const Selector&, const Releasing&, std::stop_token), (override));
 };
 
 // Waiting makes its time pass.
@@ -134,6 +132,14 @@ TEST_F(RetryTest, AStopEndsTheRepeats) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::cancelled);
   }
+}
+
+TEST(Gpu, IsCalledByEachOfItsNames) {
+  const Gpu gpu{.id = "nvidia.com/gpu=0", .uuid = "GPU-a", .kind = {}, .memory = {}};
+  for (const char* name : {"0", "nvidia.com/gpu=0", "GPU-a", "nvidia.com/gpu=GPU-a"})
+    EXPECT_TRUE(is_called(gpu, name)) << name;
+  for (const char* name : {"", "1", "nvidia.com/gpu=", "amd.com/gpu=GPU-a", "GPU-b"})
+    EXPECT_FALSE(is_called(gpu, name)) << name;
 }
 
 TEST(Trace, WritesALineForEachVerb) {

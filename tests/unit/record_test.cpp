@@ -255,6 +255,62 @@ TEST_F(RecordTest, AClockThatWasSetBackKeepsTheOrder) {
   EXPECT_GE(*record.run(run.id).ended_at, *two.ended_at);
 }
 
+TEST_F(RecordTest, InOneMomentTheCauseComesFirst) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  // "one" starts when "two" is over, and "three" has run for no time.
+  const auto at = [](Fact fact, int second) {
+    fact.at = fact.ready_at = Instant(std::chrono::seconds(1'800'000'000 + second));
+    return fact;
+  };
+  std::vector<Fact> facts{at(fact(1, TrialState::starting), 1), at(fact(1, TrialState::running), 2)};
+  for (const Fact& one :
+       {fact(1, TrialState::succeeded), fact(0, TrialState::starting), fact(0, TrialState::running),
+        fact(2, TrialState::starting), fact(2, TrialState::running), fact(2, TrialState::succeeded)})
+    facts.push_back(at(one, 3));
+  record.append(run.id, facts);
+  const auto told = [&](const std::string& trial) {
+    std::vector<std::string> states;
+    record.events(run.id, trial, [&](const EventEntry& event) {
+      if (event.trial != "three" || trial == "three") states.push_back(event.trial + " " + event.state);
+      return true;
+    });
+    return states;
+  };
+  EXPECT_THAT(told({}), ElementsAre("two ready", "two starting", "two running", "two ended", "two succeeded",
+                                    "one ready", "one starting", "one running"));
+  EXPECT_THAT(told("three"), ElementsAre("three ready", "three starting", "three running", "three ended",
+                                         "three succeeded"));
+}
+
+TEST_F(RecordTest, WhatIsRemovedGivesItsRoomBack) {
+  constexpr std::size_t k_large = std::size_t{4} << 20U;
+  {
+    Record record(folder.path());
+    RunEntry entry = entry_of(run);
+    entry.source = std::string(k_large, 'x');
+    record.begin(entry, run.experiment);
+  }
+  EXPECT_GT(std::filesystem::file_size(path()), k_large);
+  {
+    Record record(folder.path());
+    record.remove(std::vector{run.id});
+  }
+  EXPECT_LT(std::filesystem::file_size(path()), k_large / 10);
+}
+
+TEST_F(RecordTest, RoomIsGivenBackAnotherTimeWhileSomebodyReads) {
+  Record record(folder.path());
+  RunEntry entry = entry_of(run);
+  entry.source = std::string(std::size_t{4} << 20U, 'x');
+  record.begin(entry, run.experiment);
+  SQLite::Database other(path(), SQLite::OPEN_READONLY);
+  SQLite::Statement reading(other, "SELECT 1 FROM runs");
+  ASSERT_TRUE(reading.executeStep());
+  record.remove(std::vector{run.id});
+  EXPECT_TRUE(record.runs({}, 1).empty());
+}
+
 TEST_F(RecordTest, WhatNobodyWatchedHasItsOwnTimes) {
   RunEntry entry = entry_of(run);
   entry.began_at = entry.working_since = Instant(std::chrono::seconds(1'800'000'000));
@@ -286,6 +342,35 @@ TEST_F(RecordTest, WhatNobodyWatchedHasItsOwnTimes) {
   last.at = later.at + std::chrono::seconds(1);
   EXPECT_TRUE(record.append_unwatched(run.id, std::vector{last}, record.stamp(run.id)));
   EXPECT_EQ(record.run(run.id).ended_at, last.at);
+}
+
+TEST_F(RecordTest, AClockThatWasSetBackEndsNothingBeforeItRan) {
+  RunEntry entry = entry_of(run);
+  entry.began_at = entry.working_since = Instant(std::chrono::seconds(1'800'000'000));
+  Record record(folder.path());
+  record.begin(entry, run.experiment);
+  const auto at = [&](Fact fact, int seconds) {
+    fact.at = fact.ready_at = entry.began_at + std::chrono::seconds(seconds);
+    return fact;
+  };
+  record.append(run.id,
+                std::vector{at(fact(0, TrialState::starting), 1), at(fact(0, TrialState::running), 2),
+                            at(fact(1, TrialState::starting), 3), at(fact(2, TrialState::starting), 4)});
+  EXPECT_TRUE(record.append_unwatched(
+      run.id, std::vector{at(fact(0, TrialState::succeeded), -60), at(fact(1, TrialState::running), -60)},
+      record.stamp(run.id)));
+  record.kill(run.id, entry.began_at - std::chrono::seconds(60));
+  for (const AttemptEntry& attempt : record.attempts(run.id, {})) {
+    EXPECT_LE(attempt.started_at, attempt.ran_at.value_or(attempt.started_at)) << attempt.trial;
+    EXPECT_LE(attempt.ran_at.value_or(attempt.started_at), *attempt.ended_at) << attempt.trial;
+    EXPECT_LE(*attempt.ended_at, *record.run(run.id).ended_at) << attempt.trial;
+  }
+  std::vector<std::string> states;
+  record.events(run.id, "one", [&](const EventEntry& event) {
+    states.push_back(event.state);
+    return true;
+  });
+  EXPECT_THAT(states, ElementsAre("ready", "starting", "running", "ended", "succeeded"));
 }
 
 TEST_F(RecordTest, WhatIsReopenedWaitsForANewAttempt) {
@@ -414,6 +499,34 @@ TEST_F(RecordTest, AnEditedFileAddsAndChangesTrials) {
   EXPECT_EQ(trials[3].name, "four");
   EXPECT_EQ(trials[3].revision, 2);
   EXPECT_EQ(trials[3].state, TrialState::waiting);
+}
+
+TEST_F(RecordTest, AnEditedFileIsTakenInWholeOrNotAtAll) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running)});
+  record.end(run.id, Instant(std::chrono::seconds(1'800'000'100)));
+  const Edition edition{.source = "text",
+                        .evaluated = "[2]",
+                        .taken = {0},
+                        .ends = {failure(0, TrialState::stopped, 1, Cause::stopped, 143)},
+                        .again = {0},
+                        .at = Instant(std::chrono::seconds(1'800'000'200))};
+  const Experiment edited = experiment({"one", "two", "three", "four"});
+  SQLite::Database other(path(), SQLite::OPEN_READWRITE);
+  other.exec("CREATE TRIGGER last BEFORE UPDATE ON runs BEGIN SELECT RAISE(ABORT, 'no'); END");
+  EXPECT_THROW(record.revise(run.id, edition, edited), Error);
+  EXPECT_EQ(record.past(run.id)[0].state, TrialState::running);
+  EXPECT_EQ(record.trial_count(run.id), 3U);
+  EXPECT_THAT(record.run(run.id).earlier, testing::IsEmpty());
+  other.exec("DROP TRIGGER last");
+  record.revise(run.id, edition, edited);
+  const Past one = record.past(run.id)[0];
+  EXPECT_EQ(one.state, TrialState::waiting);
+  EXPECT_EQ(one.attempt, 2);
+  EXPECT_EQ(record.trials(run.id, "four").at(0).revision, 2);
+  EXPECT_EQ(record.run(run.id).working_since, edition.at);
+  EXPECT_FALSE(record.run(run.id).ended_at);
 }
 
 TEST_F(RecordTest, AnAttemptHasItsGpusAndWhatItWasSeenToUse) {

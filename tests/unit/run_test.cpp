@@ -38,7 +38,11 @@ class Recorder : public Observer {
 class Gauge : public Engine {
  public:
   explicit Gauge(Engine& engine) : engine_(engine) {}
-  Facts facts(std::stop_token stop) override { return engine_.facts(stop); }
+  Facts facts(std::stop_token stop) override {
+    Facts facts = engine_.facts(stop);
+    facts.began_at = began_at;
+    return facts;
+  }
   std::vector<Error> check(const combu::Run& run, std::stop_token stop) override {
     return engine_.check(run, stop);
   }
@@ -57,6 +61,10 @@ class Gauge : public Engine {
     while (now > most && !most_under_way.compare_exchange_weak(most, now)) {
     }
     if (on_start) on_start(trial);
+    if (trial.name == hanging) {
+      real_clock().wait(Seconds(600), stop);
+      throw Error(ErrorKind::cancelled, trial.name, "cancelled");
+    }
     try {
       auto seen = engine_.start(run, trial, attempt, stop);
       --under_way_;
@@ -74,18 +82,30 @@ class Gauge : public Engine {
   }
   void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
              std::stop_token stop) override {
-    engine_.watch(selector, tell, stop);
+    if (!cuts_watch) return engine_.watch(selector, tell, stop);
+    std::stop_source cut;
+    const std::stop_callback on_stop(stop, [&cut] { cut.request_stop(); });
+    const std::jthread knife([&cut](const std::stop_token& quit) {
+      real_clock().wait(Seconds(0.02), quit);
+      cut.request_stop();
+    });
+    engine_.watch(selector, tell, cut.get_token());
+    ++cuts;
+    if (!stop.stop_requested()) throw Error(ErrorKind::unavailable, "engine", "the stream was cut");
   }
   void logs(const Key& key, const LogOptions& options,
             const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) override {
     engine_.logs(key, options, tell, stop);
   }
-  Released release(const Selector& selector, const std::function<void(std::size_t, std::size_t)>& tell,
-                   std::stop_token stop) override {
+  Released release(const Selector& selector, const Releasing& tell, std::stop_token stop) override {
     return engine_.release(selector, tell, stop);
   }
 
   std::function<void(const Trial&)> on_start;
+  bool cuts_watch = false;  // again and again
+  std::atomic<int> cuts{0};
+  std::optional<Instant> began_at;
+  std::string hanging;  // the engine never answers its start
   std::function<std::optional<Usage>(const std::string&)> on_usage;
   std::atomic<int> most_under_way{0};
 
@@ -246,6 +266,35 @@ TEST_F(DriveTest, FactsOfATrialComeInOrder) {
   const std::vector<TrialState> expected{TrialState::starting, TrialState::running, TrialState::succeeded};
   EXPECT_EQ(states[0], expected);
   EXPECT_EQ(states[1], expected);
+}
+
+TEST_F(DriveTest, AStreamThatBreaksIsNoLossOfTheHost) {
+  combu::Run run = test::run("a b c");
+  for (Trial& trial : run.experiment.trials) {
+    trial.cmd = {"sh", "-c", "sleep 20; exit 255"};
+    trial.retries = {.max = 1, .pause = Seconds(0.01)};
+    trial.retries.on.set().reset(static_cast<std::size_t>(Cause::stopped));
+  }
+  engine_.cuts_watch = true;
+  engine_.began_at = Instant{};
+  const Outcome outcome = drive(run, {.until = Until::ended});
+  EXPECT_GT(engine_.cuts, 3);
+  ASSERT_EQ(outcome.unsuccessful.size(), 3U);
+  for (const Fact& fact : outcome.unsuccessful) {
+    EXPECT_EQ(fact.cause, Cause::error);
+    EXPECT_EQ(fact.attempt, 2);
+  }
+}
+
+TEST_F(DriveTest, AStartThatIsNotAnsweredHoldsItsPlaceUntilItsDeadlineOnly) {
+  combu::Run run = test::run("a b");
+  run.experiment.trials[0].start_deadline = Seconds(0.2);
+  run.experiment.parallel_max = 1;
+  engine_.hanging = "a";
+  const Outcome outcome = drive(run, {.until = Until::ended, .answer_after = Seconds(0.1)});
+  ASSERT_EQ(outcome.unsuccessful.size(), 1U);
+  EXPECT_EQ(outcome.unsuccessful[0].cause, Cause::start_deadline);
+  EXPECT_EQ(outcome.last.count(TrialState::succeeded), 1U);
 }
 
 TEST_F(DriveTest, AwaitEndTellsEachOnce) {

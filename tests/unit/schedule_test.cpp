@@ -137,6 +137,7 @@ class Planned {
 
   [[nodiscard]] std::string word(const StartCommand& /*command*/) const { return "start"; }
   [[nodiscard]] std::string word(const StopCommand& /*command*/) const { return "stop"; }
+  [[nodiscard]] std::string word(const GiveUpCommand& /*command*/) const { return "give up"; }
   [[nodiscard]] std::string word(const CollectCommand& /*command*/) const { return "collect"; }
 
   [[nodiscard]] std::string text(const Step& step) const {
@@ -570,6 +571,13 @@ TEST(Slots, WhatNoHostHasIsToldBefore) {
   EXPECT_STREQ(errors[0].what(), "b: wants 4.5 CPUs, but the engine has 4 CPUs to give");
 }
 
+TEST(Slots, ThatNothingIsLeftIsToldByKind) {
+  const Slots capacity{.cpus = {}, .memory = parse_bytes("4g"), .gpus = {"0"}};
+  const auto errors = check_slots(test::experiment("a=0.1"), capacity, {});
+  ASSERT_EQ(errors.size(), 1U);
+  EXPECT_STREQ(errors[0].what(), "a: wants 0.1 CPUs, but the engine has no CPUs, 4 GiB of memory to give");
+}
+
 // ---- GPUs
 
 // "0" and "1" are small, "2" is large.
@@ -718,7 +726,7 @@ TEST(Gpus, WhatCannotRunBesideItsServiceIsToldBefore) {
   const auto errors = check_slots(experiment, *options.capacity, options.gpus);
   ASSERT_EQ(errors.size(), 1U);
   EXPECT_THAT(errors[0].what(),
-              testing::StartsWith("b: wants 4 GPUs together with `a`, which it needs, but"));
+              testing::StartsWith("b: wants 4 GPUs together with `a`, which runs beside it, but"));
 }
 
 TEST(Gpus, TheLeastThatWillDoIsChosen) {
@@ -746,6 +754,22 @@ TEST(Gpus, WhatNoHostHasIsToldBefore) {
                "b: wants 4 GPUs, but the engine has 3 GPUs (0: NVIDIA T4, 16 GiB; 1: NVIDIA T4, 16 GiB; "
                "2: NVIDIA H100 80GB, 80 GiB) to give");
   EXPECT_THAT(errors[1].what(), testing::HasSubstr("c: wants 1 GPU with 100 GiB or more, but"));
+}
+
+TEST(Gpus, OfWhichTheUuidsAreNotKnownThatIsTold) {
+  std::vector<Gpu> gpus = three_gpus();
+  for (Gpu& gpu : gpus) {
+    gpu.id = "nvidia.com/gpu=" + gpu.id;
+    gpu.uuid.clear();
+  }
+  Experiment experiment = wanting({1});
+  experiment.trials[0].gpus.ids = {"nvidia.com/gpu=GPU-a"};
+  const Slots capacity{.cpus = {}, .memory = {}, .gpus = {gpus[0].id, gpus[1].id, gpus[2].id}};
+  const auto errors = check_slots(experiment, capacity, gpus);
+  ASSERT_EQ(errors.size(), 1U);
+  EXPECT_THAT(errors[0].what(), testing::HasSubstr("80 GiB), whose UUIDs are not known, to give"));
+  gpus[0].uuid = "GPU-a";
+  EXPECT_TRUE(check_slots(experiment, capacity, gpus).empty());
 }
 
 TEST(Planner, StartsTheHighestPriorityFirst) {
@@ -884,6 +908,56 @@ TEST(Retries, WhatIsStoppedInALaterAttemptStaysStopped) {
   EXPECT_EQ(it.collected("a"), " | ");
   EXPECT_EQ(it.state("a"), TrialState::retrying);
   EXPECT_EQ(it.pass(75), " | a failed (stopped from outside (exit code 143, SIGTERM))");
+}
+
+TEST(Retries, WhoAnnouncesThatHeStopsItIsTold) {
+  Planned it(with_retries("a b", {.max = 1}));
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.started("b");
+  EXPECT_EQ(it.adjust({.stopping = {"a", "unknown"}, .stopper = "alice"}), " | ");
+  for (const auto& [name, words] :
+       {std::pair("a", "collect a | a failed (stopped by alice with `combu stop`)"),
+        std::pair("b",
+                  "collect b | b retrying (stopped from outside (exit code "
+                  "143, SIGTERM); tried again if the engine is being "
+                  "restarted)")}) {
+    Sighting seen = it.sighting(name, Phase::ended);
+    seen.exit_code = 143;
+    seen.stopped = true;
+    EXPECT_EQ(it.seen(seen), words);
+  }
+}
+
+TEST(Retries, WhatWaitsForItsNextAttemptIsStoppedByItsName) {
+  Planned it(with_retries("a b<-a:succeeded", {.max = 3, .pause = Seconds(20)}));
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.ended("a", 7);
+  (void)it.collected("a");
+  EXPECT_EQ(
+      it.adjust({.stopping = {"a"}, .stopper = "alice"}),
+      " | a failed (exit code 7; not tried again: stopped by alice with `combu stop`), b blocked (depends "
+      "on `a`, which did not succeed)");
+  EXPECT_EQ(it.pass(60), " | ");
+  EXPECT_TRUE(it.done());
+}
+
+TEST(Retries, WhatWasAnnouncedIsOfThatAttempt) {
+  Retries retries{.max = 5};
+  retries.on.set(static_cast<std::size_t>(Cause::error));
+  Planned it(with_retries("a", retries));
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.adjust({.stopping = {"a"}, .stopper = "alice"});
+  EXPECT_THAT(it.ended("a", 1), testing::HasSubstr("a retrying (exit code 1"));
+  (void)it.collected("a");
+  (void)it.pass(60);
+  (void)it.started("a");
+  Sighting seen = it.sighting("a", Phase::ended);
+  seen.exit_code = 143;
+  seen.stopped = true;
+  EXPECT_THAT(it.seen(seen), testing::HasSubstr("stopped from outside"));
 }
 
 TEST(Planner, WhatSomebodyStoppedHasNotSucceeded) {
@@ -1412,6 +1486,212 @@ TEST(Planner, WhatIsNotNamedStaysAsItIs) {
   EXPECT_EQ(it.settings().parallel_max, 7U);
   EXPECT_EQ(it.settings().starts_in_flight_max, 5U);
   EXPECT_TRUE(it.settings().paused);
+}
+
+// ---- What comes together
+
+TEST(Interrupted, WhatFailsThenIsTriedAgainByTheNextProcess) {
+  Planned it(with_retries("a b<-a:succeeded", {.max = 2}));
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.interrupt();
+  EXPECT_EQ(it.ended("a", 3), "collect a | a retrying (exit code 3; attempt 2 in 1.0 s)");
+  (void)it.collected("a");
+  EXPECT_EQ(it.pass(60), " | ");
+  EXPECT_TRUE(it.done());
+  EXPECT_EQ(it.state("b"), TrialState::waiting);
+}
+
+TEST(MaxFailures, WhatWaitsForItsRetryHasFailedOfItsOwn) {
+  Experiment experiment = with_retries("a b", {.max = 2, .pause = Seconds(20)});
+  experiment.trials[1].retries = {};
+  experiment.failures_max = 1;
+  Planned it(std::move(experiment));
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.started("b");
+  (void)it.ended("a", 7);
+  (void)it.collected("a");
+  EXPECT_EQ(
+      it.ended("b", 3),
+      "collect b | b failed (exit code 3), a failed (exit code 7; not tried again: 1 trial has failed, as "
+      "many as may (max_failures))");
+}
+
+TEST(Canary, ThatRanAlreadyIsOneForTheNextProcess) {
+  Experiment experiment = test::experiment("a b c");
+  experiment.canary = true;
+  PlannerOptions options;
+  options.past = {{.state = TrialState::waiting},
+                  {.state = TrialState::running, .was_started = true},
+                  {.state = TrialState::waiting}};
+  Planned it(std::move(experiment), options);
+  (void)it.begin();
+  EXPECT_EQ(it.listed({it.sighting("b", Phase::running)}), " | ");
+  EXPECT_EQ(it.ended("b", 0), "start a, start c | b succeeded, a starting, c starting");
+}
+
+TEST(Retries, ATimeoutThatNobodyLivedToTellIsOne) {
+  Experiment experiment = with_retries("a", {.max = 1});
+  experiment.trials[0].timeout = Seconds(5);
+  PlannerOptions options;
+  options.past = {{.state = TrialState::running, .was_started = true, .ran_at = Instant{}}};
+  Planned it(std::move(experiment), options);
+  (void)it.begin();
+  Sighting seen = it.sighting("a", Phase::ended);
+  seen.exit_code = 137;
+  seen.ran_at = Instant{};
+  seen.ended_at = Instant{} + std::chrono::seconds(6);
+  EXPECT_EQ(it.listed({seen}),
+            "collect a | a retrying (took longer than its timeout of 5.0 s; attempt 2 in 1.0 s)");
+}
+
+TEST(Retries, StoppedAfterAProcessInItWasOutOfMemoryIsStopped) {
+  Planned it(with_retries("a", {.max = 1}));
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.adjust({.stopping = {"a"}, .stopper = "alice"});
+  Sighting seen = it.sighting("a", Phase::ended);
+  seen.exit_code = 143;
+  seen.oom = true;
+  seen.stopped = true;
+  EXPECT_EQ(it.seen(seen), "collect a | a failed (stopped by alice with `combu stop`)");
+}
+
+TEST(Planner, WhatServesOnlyThatWhichIsLeftIsLeftWithIt) {
+  Planned it("!db cache<-db work<-cache", k_wait);
+  (void)it.begin();
+  (void)it.started("db");
+  (void)it.started("cache");
+  (void)it.started("work");
+  EXPECT_EQ(it.ended("work", 0), " | work succeeded");
+  EXPECT_TRUE(it.done());
+  EXPECT_EQ(it.state("db"), TrialState::running);
+  EXPECT_EQ(it.state("cache"), TrialState::running);
+}
+
+// Trials with CPUs: "a=2 b=1".
+Experiment with_cpus(const std::string& text, const std::map<std::string, std::string>& cpus) {
+  Experiment experiment = test::experiment(text);
+  for (Trial& trial : experiment.trials)
+    if (const auto wanted = cpus.find(trial.name); wanted != cpus.end())
+      trial.slots.cpus = parse_cpus(wanted->second);
+  return experiment;
+}
+
+TEST(Slots, WhatIsKeptUpByOneThatMayStayForEverKeepsNobodyBack) {
+  std::string text = "cache large use<-cache";
+  std::map<std::string, std::string> cpus{{"cache", "0.5"}, {"large", "2"}};
+  for (int i = 0; i < 40; ++i) {
+    text += " s" + std::to_string(i);
+    cpus["s" + std::to_string(i)] = "1";
+  }
+  Planned it(with_cpus(text, cpus), {.until = Until::ended, .capacity = Planned::cpus("2")});
+  (void)it.begin();
+  (void)it.started("cache");
+  int ran = 0;
+  for (int i = 0; i < 40 && it.state("s" + std::to_string(i)) == TrialState::starting; ++i, ++ran) {
+    (void)it.started("s" + std::to_string(i));
+    (void)it.ended("s" + std::to_string(i), 0);
+  }
+  EXPECT_EQ(ran, 40) << "`large` could never have the CPUs that `cache` holds";
+}
+
+TEST(Slots, EachThatWaitsIsOvertakenOnlySoOften) {
+  std::string text = "gpu0 gpu1 large";
+  std::map<std::string, std::string> cpus{{"large", "2"}};
+  for (int i = 0; i < 90; ++i) {
+    text += " s" + std::to_string(i);
+    cpus["s" + std::to_string(i)] = "1";
+  }
+  Experiment experiment = with_cpus(text, cpus);
+  experiment.trials[0].gpus.count = 1;
+  experiment.trials[1].gpus.count = 1;
+  PlannerOptions options{.until = Until::ended, .capacity = Planned::cpus("2")};
+  options.gpus = {{.id = "0", .uuid = {}, .kind = {}, .memory = {}}};
+  options.capacity->gpus = {"0"};
+  Planned it(std::move(experiment), options);
+  // `gpu1` heads the line all the time, and waits for something else.
+  (void)it.begin();
+  (void)it.started("gpu0");
+  int overtook = 0;
+  for (int i = 0; i < 90 && it.state("large") == TrialState::ready; ++i) {
+    const std::string name = "s" + std::to_string(i);
+    if (it.state(name) != TrialState::starting) break;
+    (void)it.started(name);
+    (void)it.ended(name, 0);
+    ++overtook;
+  }
+  EXPECT_EQ(it.state("large"), TrialState::starting);
+  EXPECT_LE(overtook, 34);
+}
+
+TEST(Slots, WhoLosesThemToOneThatIsKnownWaitsForAMoment) {
+  Planned it(with_cpus("a", {{"a", "1"}}), {.capacity = Planned::cpus("2")});
+  (void)it.begin();
+  Sighting rival{.key = {.run = RunId("other"), .trial = "r"},
+                 .experiment = "other",
+                 .id = "r1",
+                 .phase = Phase::created,
+                 .slots = Planned::cpus("1")};
+  EXPECT_EQ(it.lost_to("a", rival), "start a | a ready, a starting") << "one of two CPUs is free";
+  EXPECT_EQ(it.lost_to("a", rival), " | a ready") << "nothing has been learnt";
+  EXPECT_EQ(it.pass(1.1), "start a | a starting");
+}
+
+TEST(Slots, ServicesLeaveRoomForThoseThatTheyServe) {
+  Planned it(with_cpus("!d1 !d2 s1<-d1 s2<-d2", {{"d1", "1"}, {"d2", "1"}, {"s1", "1"}, {"s2", "1"}}),
+             {.until = Until::ended, .capacity = Planned::cpus("2")});
+  EXPECT_EQ(it.begin(), "start d1 | d1 starting");
+  EXPECT_EQ(it.started("d1"), "start s1 | d1 running, s1 starting");
+  EXPECT_EQ(it.started("s1"), " | s1 running");
+  EXPECT_EQ(it.ended("s1", 0), "stop d1 | s1 succeeded");
+  EXPECT_EQ(it.ended("d1", 143), "start d2 | d1 stopped, d2 starting");
+  EXPECT_EQ(it.started("d2"), "start s2 | d2 running, s2 starting");
+}
+
+TEST(Slots, ServicesThatStandInAChainStart) {
+  Planned it(with_cpus("!a !b<-a w<-b", {{"a", "1"}, {"b", "1"}, {"w", "1"}}),
+             {.until = Until::ended, .capacity = Planned::cpus("3")});
+  EXPECT_EQ(it.begin(), "start a | a starting");
+  EXPECT_EQ(it.started("a"), "start b | a running, b starting");
+  EXPECT_EQ(it.started("b"), "start w | b running, w starting");
+}
+
+TEST(StartDeadline, AStartThatIsNotAnsweredIsGivenUp) {
+  Experiment experiment = test::experiment("a b");
+  experiment.trials[0].start_deadline = Seconds(3);
+  experiment.parallel_max = 1;
+  Planned it(std::move(experiment));
+  (void)it.begin();
+  EXPECT_EQ(it.pass(4), " | ");
+  EXPECT_EQ(it.pass(15), "give up a | ");
+  EXPECT_EQ(it.not_started("a"),
+            "stop a, start b | a failed (did not run within its start_deadline of 3.0 s), b starting");
+  (void)it.stopped("a");
+  EXPECT_EQ(it.state("a"), TrialState::failed);
+}
+
+TEST(CheckSlots, CountsAllThatRunsBesideATrial) {
+  const auto refusal = [](const Experiment& experiment, std::vector<Gpu> gpus = {}) {
+    Slots capacity = Planned::cpus("2");
+    for (const Gpu& gpu : gpus) capacity.gpus.push_back(gpu.id);
+    const std::vector<Error> errors = check_slots(experiment, capacity, gpus);
+    return errors.empty() ? std::string() : std::string(errors.front().what());
+  };
+  EXPECT_THAT(refusal(with_cpus("!a !b<-a w<-b", {{"a", "1"}, {"b", "1"}, {"w", "1"}})),
+              testing::HasSubstr("w: wants 3 CPUs together with `b`, `a`, which run beside it"));
+  EXPECT_THAT(refusal(with_cpus("!board w", {{"board", "2"}, {"w", "1"}})),
+              testing::HasSubstr("w: wants 3 CPUs together with `board`, which runs beside it"));
+  EXPECT_EQ(refusal(with_cpus("!board w", {{"board", "1"}, {"w", "1"}})), "");
+  Experiment experiment = test::experiment("!s w<-s");
+  for (Trial& trial : experiment.trials) {
+    trial.gpus.count = 1;
+    trial.gpus.ids = {"0"};
+  }
+  const Gpu zero{.id = "0", .uuid = {}, .kind = {}, .memory = {}};
+  const Gpu one{.id = "1", .uuid = {}, .kind = {}, .memory = {}};
+  EXPECT_THAT(refusal(experiment, {zero, one}), testing::HasSubstr("2 GPUs together with `s`"));
 }
 
 }  // namespace

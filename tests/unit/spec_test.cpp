@@ -184,6 +184,23 @@ TEST(ReadExperiment, ReadsAnEnvFileOnceForAllTrials) {
   EXPECT_THAT(absent.errors, SizeIs(1)) << "one absent file is one fault";
 }
 
+TEST(ReadExperiment, TellsWhichTrialsLackAnEnvFileWhereThatIsNoError) {
+  const TemporaryFolder folder;
+  folder.write("there.env", "A=1\n");
+  Caller caller = caller_in(folder.path());
+  caller.may_lack_env_files = true;
+  const Reading reading = read_experiment(
+      R"({"defaults": {"image": "i", "env_file": "no.env"}, "trials": [{"name": "aa"}, {"name": "bb", "env_file": ["there.env", "no.env"]}, {"name": "cc", "env_file": "there.env"}]})",
+      caller);
+  EXPECT_THAT(reading.errors, IsEmpty());
+  const std::vector<Trial>& trials = reading.experiment.trials;
+  ASSERT_THAT(trials, SizeIs(3));
+  EXPECT_THAT(trials[0].env_fault, testing::HasSubstr("no.env: No such file"));
+  EXPECT_EQ(trials[1].env_fault, trials[0].env_fault);
+  EXPECT_EQ(trials[2].env_fault, "");
+  for (const std::size_t i : {1U, 2U}) EXPECT_THAT(trials[i].env, ElementsAre(Pair("A", "1")));
+}
+
 TEST(ReadExperiment, LaterEnvFilesWinOverEarlier) {
   const TemporaryFolder folder;
   folder.write("a.env",
@@ -300,9 +317,46 @@ TEST(Filter, ComparesNumbersAsNumbersAndAllElseAsText) {
     EXPECT_FALSE(fulfils(values, condition)) << condition;
 }
 
+TEST(Filter, ReadsQuotesPatternsAndBlanks) {
+  const std::map<std::string, std::string> values = {
+      {"name", "a && b"}, {"said", "it's <3"}, {"id", "s-a-7"}, {"rate", "nan"}, {"gpus", "0,1"}};
+  for (const char* condition : {"name=\"a && b\"", "name='a && b'&&id!=x", "said=\"it's <3\"", "id=s-a-[!0]",
+                                " id = s-* ", "rate=nan", "rate!=1", "gpus=0,1", "name!=''"})
+    EXPECT_TRUE(fulfils(values, condition)) << condition;
+}
+
 TEST(Filter, RefusesWhatIsNoCondition) {
-  for (const char* text : {"", "lr", "lr<", "=3", "lr<1 &&", "&& lr<1", "lr<1 && x"})
+  for (const char* text : {"", "lr", "lr<", "=3", "lr<1 &&", "&& lr<1", "lr<1 && x", "a=1 b", "a='1", "a=1\"",
+                           "a=it's", "a='1'b", "not state=failed", "a b=1", "a!1"})
     EXPECT_THROW((void)Filter(text), Error) << text;
+}
+
+std::string refusal(const std::string& condition) {
+  try {
+    (void)Filter(condition);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Filter, TellsWhatWasMeant) {
+  constexpr std::string_view k_joint = "conditions are joined by &&";
+  constexpr std::string_view k_no_or = "only && joins conditions, there is no `or`";
+  const std::vector<std::pair<std::string, std::string_view>> hints = {
+      {"lr<0.01 and state=running", k_joint},
+      {"a=1 & b=2", k_joint},
+      {"a=1, b=2", k_joint},
+      {"a=1 || b=2", k_no_or},
+      {"a=1 or b=2", k_no_or},
+      {"lr=<1", "at most is <="},
+      {"lr=>1", "at least is >="},
+      {"lr<>1", "unequal is !="},
+      {"lr<<3", "NAME=VALUE, or with != < <= > >=, several joined by &&"},
+      {"reason=exit code 3", "a value with blanks or operators stands in quotes"}};
+  for (const auto& [text, hint] : hints)
+    EXPECT_EQ(refusal(text), "\"" + text + "\" is no condition: " + std::string(hint));
+  EXPECT_EQ(refusal("a=1 && lr=<1"), "\"lr=<1\" is no condition: at most is <=");
 }
 
 }  // namespace

@@ -354,6 +354,26 @@ TEST(PlainProgress, tells_that_a_run_is_paused_and_that_it_goes_on) {
                 to_string(Seconds{0}) + ", paused\nresumed\n");
 }
 
+TEST(PlainProgress, tells_the_rate_and_what_is_held) {
+  Paper paper;
+  const auto run = run_of({"a", "b", "c", "d"});
+  Seconds now{100};
+  Surroundings surroundings = around(paper);
+  surroundings.time = [&now] { return now; };
+  const auto progress = make_plain_progress(std::move(surroundings));
+  Snapshot snapshot = snapshot_of(1, 0, 1);
+  snapshot.elapsed = Seconds{4};
+  progress->snapshot(snapshot);
+  snapshot = snapshot_of(1, 0, 3);
+  snapshot.started += 3;
+  snapshot.elapsed = Seconds{6};
+  snapshot.capacity = Slots{.cpus = parse_cpus("8"), .memory = parse_bytes("16g"), .gpus = {}};
+  snapshot.held.cpus = parse_cpus("6");
+  now += Seconds{6};
+  progress->snapshot(snapshot);
+  EXPECT_THAT(paper.text(), HasSubstr(", 1.5/s; 6 of 8 CPUs, 0 B of 16 GiB\n"));
+}
+
 TEST(JsonProgress, is_one_object_a_line) {
   Paper paper;
   const auto run = run_of({"a", "b"});

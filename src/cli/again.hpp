@@ -1,0 +1,44 @@
+#pragma once
+// Which trials of a run are started once more.
+
+#include <cstddef>
+#include <vector>
+
+#include "combu/plan.hpp"
+#include "combu/schedule.hpp"
+#include "combu/spec.hpp"
+
+namespace combu {
+
+// What comes along of that which a trial needs: services that are over, or what has failed or was blocked,
+// too.
+enum class Needs { services, all };
+
+class Again {
+ public:
+  // `past` is of the experiment's first trials; those behind them have just joined it. All outlive this.
+  Again(const Experiment& experiment, const Plan& plan, const std::vector<Past>& past)
+      : experiment_(experiment), plan_(plan), past_(past), added_(past.size()) {}
+
+  // With what it needs, and what that needs.
+  void add(TrialIndex trial, Needs needs);
+  // Without itself: it is started anyway.
+  void add_needs_of(TrialIndex trial, Needs needs);
+  // What was blocked by one of those that have been added.
+  void add_blocked();
+
+  [[nodiscard]] const std::vector<TrialIndex>& trials() const { return trials_; }
+
+ private:
+  void put(TrialIndex trial);
+  void put_needs_of(TrialIndex trial, Needs needs);
+  void put_needs_from(std::size_t first, Needs needs);
+
+  const Experiment& experiment_;
+  const Plan& plan_;
+  const std::vector<Past>& past_;
+  std::vector<bool> added_;
+  std::vector<TrialIndex> trials_;
+};
+
+}  // namespace combu
