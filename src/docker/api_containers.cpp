@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -65,6 +66,9 @@ ContainerFacts facts_of(const json& body) {
   facts.oom = state.value("OOMKilled", false);
   facts.ran_at = parse_moment(text_at(state, "StartedAt"));
   facts.ended_at = parse_moment(text_at(state, "FinishedAt"));
+  // 20.10 takes the time of a start after it: what was over at once has ended before.
+  if (facts.state == "exited" && facts.ran_at && facts.ended_at)
+    facts.ran_at = std::min(*facts.ran_at, *facts.ended_at);
   if (const auto health = state.find("Health"); health != state.end() && health->is_object()) {
     facts.health = text_at(*health, "Status");
   }

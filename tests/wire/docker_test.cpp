@@ -409,6 +409,38 @@ TEST(Start, ANameThatIsFreeAgainMayBeTriedAgain) {
   EXPECT_EQ(start_error(daemon.address())->kind(), ErrorKind::unavailable);
 }
 
+TEST(Start, WhatAnEngineThatDiedHasHalfRemovedIsRemovedAndMadeAnew) {
+  bool there = true;
+  ScriptedDaemon daemon(after_ping([&](const Asked& asked) {
+    if (asked.method == "DELETE") there = false;
+    if (asked.method == "DELETE" || asked.target.ends_with("/start")) return bare(204);
+    if (asked.method == "GET") return whole(200, inspected("dead", example_labels()));
+    return there ? whole(409, message("Conflict.")) : whole(201, json{{"Id", k_id}}.dump());
+  }));
+  const std::unique_ptr<Engine> engine = open_at(daemon.address());
+  const combu::Run run = example_run();
+  const auto sighting = engine->start(run, run.experiment.trials[0], 1, {});
+  ASSERT_TRUE(sighting);
+  EXPECT_EQ(sighting->phase, Phase::running);
+  EXPECT_THAT(daemon.lines(), testing::Contains("DELETE /v1.41/containers/" + k_id + "?force=1&v=1"));
+}
+
+// 20.10 says so of what is over at once.
+TEST(List, NothingRanAfterItsEnd) {
+  ScriptedDaemon daemon(after_ping([&](const Asked& asked) {
+    if (asked.target.find("/containers/json") != std::string::npos)
+      return whole(200, listed("exited", "Exited (5) 1 second ago"));
+    json container = json::parse(inspected("exited", example_labels()));
+    container["State"]["StartedAt"] = "2026-01-02T03:04:05.2Z";
+    container["State"]["FinishedAt"] = "2026-01-02T03:04:05.1Z";
+    return whole(200, container.dump());
+  }));
+  const std::vector<Sighting> listed = open_at(daemon.address())->list({}, Look::fully, {});
+  ASSERT_EQ(listed.size(), 1U);
+  ASSERT_TRUE(listed[0].ended_at);
+  EXPECT_EQ(listed[0].ran_at, listed[0].ended_at);
+}
+
 TEST(Start, ConnectsFurtherNetworksOneByOneOnAnOldEngine) {
   combu::Run run = example_run();
   run.experiment.trials[0].networks = {"n1", "n2"};
