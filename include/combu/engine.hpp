@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <iosfwd>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -192,6 +193,14 @@ class Engine {
   virtual void logs(const Key& key, const LogOptions& options,
                     const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) = 0;
 
+  // What is at `path`, absolute in the attempt, as a tar archive, piece by piece: a file, or a folder and all
+  // that is in it, whose entries begin with its name. A path that is a symbolic link stands for what it leads
+  // to. False: there is no such path. Throws not_found when there is no such attempt; an archive that was cut
+  // off throws unavailable.
+  [[nodiscard]] virtual bool copy_out(const Key& key, const std::string& path,
+                                      const std::function<void(std::string_view)>& tell,
+                                      std::stop_token stop) = 0;
+
   // Removes every attempt that the labels select, running or not, and when whole experiments or runs are
   // selected (no trials named) the networks that were made for them and are empty, with those that they used
   // of experiments of which nothing else is left. Nothing else, ever. Nothing to remove is success.
@@ -202,7 +211,7 @@ class Engine {
 
 // Repeats a verb that failed with `unavailable` (or `timeout`, where a repeat is harmless) after growing
 // pauses, until `give_up` has passed since its first failure. watch is started again, with a Watching each
-// time; logs, usage and facts are not repeated.
+// time; logs, copy_out, usage and facts are not repeated.
 struct RetryPolicy {
   Seconds pause{0.2};
   double factor = 2;
@@ -216,5 +225,11 @@ struct RetryPolicy {
 // Writes one line for each call of a verb when it ends: seconds since the decorator was made, verb, subject,
 // duration, result.
 [[nodiscard]] std::unique_ptr<Engine> with_trace(Engine& engine, Clock& clock, std::ostream& out);
+
+// ---- What goes into attempts and comes out of them
+
+// A tar archive of files that all may read, by their path ("combu/params.json"), and the folders above them.
+// Throws Error(invalid).
+[[nodiscard]] std::string tar_of(const std::map<std::string, std::string>& files);
 
 }  // namespace combu

@@ -71,7 +71,7 @@ struct TrialEntry {
 enum class Detail { state, all };
 using TrialCounts = std::array<std::size_t, k_trial_state_count>;  // by TrialState
 
-// A change of a trial's state: those of TrialState, "healthy", and "ended" of an attempt.
+// A change of a trial's state: those of TrialState, "healthy", and "ended" and "collected" of an attempt.
 struct EventEntry {
   Instant at{};
   std::string trial;
@@ -82,8 +82,8 @@ struct EventEntry {
   std::string reason;
 };
 
-// An attempt's moments: since when only slots and a place were missing, when its start was commanded, and
-// since when and until when it ran, as far as it got.
+// An attempt's moments: since when only slots and a place were missing, when its start was commanded, since
+// when and until when it ran, and when its outputs had come home, as far as it got.
 struct AttemptEntry {
   std::string trial;
   int attempt = 1;
@@ -94,6 +94,7 @@ struct AttemptEntry {
   std::optional<Seconds> started_in;
   std::optional<Instant> ran_at;
   std::optional<Instant> ended_at;
+  std::optional<Instant> collected_at;
 };
 
 // How long the engine took to create an attempt, and to start it.

@@ -13,6 +13,7 @@
 
 #include "combu/base.hpp"
 #include "combu/engine.hpp"
+#include "combu/outputs.hpp"
 #include "combu/plan.hpp"
 #include "combu/schedule.hpp"
 
@@ -109,17 +110,23 @@ struct Outcome {
   std::vector<TrialIndex> running;  // still running when drive() returned
   bool interrupted = false;         // `stop` was set before the end
   bool left = false;                // Steering::leave() came before the end
+  std::string undelivered;          // Planner::undelivered()
 };
 
 // Starts the trials of `run` in the order of `plan`, and returns when options.until is reached, or after
 // `stop` was set and the starts in flight have been answered. A trial that cannot be started blocks only what
 // depends on it. Throws Error(unavailable) when the engine is away for longer than `engine`'s own retries
 // bear: what was started stays started. `engine`'s verbs are called from options.starts_in_flight_max
-// threads (or as many as `steering` says meanwhile), up to 32 more that stop, two that read logs, one that
-// looks at what attempts use, and one that watches.
+// threads (or as many as `steering` says meanwhile), up to 32 more that stop, two that read logs, four that
+// take outputs home where trials have any, one that looks at what attempts use, and one that watches.
+// `depot`: where these outputs go.
 [[nodiscard]] Outcome drive(Engine& engine, const Run& run, const Plan& plan, const PlannerOptions& options,
                             Observer& observer, Clock& clock, const std::stop_token& stop,
-                            Steering* steering = nullptr);
+                            Steering* steering = nullptr, Depot* depot = nullptr);
+
+// Carries a command for outputs out: what became of it.
+[[nodiscard]] Collected take_outputs(Engine& engine, const Run& run, const CollectCommand& command,
+                                     Depot& depot, const std::stop_token& stop);
 
 // Blocks until every attempt that `selector` selects at the time of the call has ended or is gone (services
 // only when it names trials); `tell` hears of each (those already over first). One that has been created and

@@ -24,13 +24,14 @@ enum class TrialState : std::uint8_t {
   ready,     // for slots, or a place among the starts in flight
   starting,  // handed to the engine
   running,
-  retrying,   // its attempt has failed, and the next one waits for its time
-  succeeded,  // ended with 0
-  failed,     // ended with another code, could not be started, or was removed
-  blocked,    // something that it depends on will never be so
-  stopped,    // a service whose work was done, or whose run's deadline has passed
+  retrying,    // its attempt has failed, and the next one waits for its time
+  collecting,  // its attempt has ended, and its outputs are being taken home
+  succeeded,   // ended with 0
+  failed,      // ended with another code, could not be started, or was removed
+  blocked,     // something that it depends on will never be so
+  stopped,     // a service whose work was done, or whose run's deadline has passed
 };
-inline constexpr std::size_t k_trial_state_count = 9;
+inline constexpr std::size_t k_trial_state_count = 10;
 [[nodiscard]] std::string_view to_string(TrialState state);
 [[nodiscard]] constexpr bool is_over(TrialState state) {
   return state >= TrialState::succeeded;
@@ -57,9 +58,11 @@ struct StopFailed {
   Error error;
   int attempt = 1;
 };
-// All that is kept of a failed attempt has been taken, or cannot be had.
+// All that is kept of an ended attempt has been taken, or cannot be had.
 struct Collected {
   TrialIndex trial;
+  std::string fault = {};   // why its outputs are not home; empty: they are, or there are none
+  bool by_attempt = false;  // it has not left what it was to leave; else they may be had another time
 };
 // Whether the engine was away when an attempt ended: then it is lost with it.
 enum class Break {
@@ -117,6 +120,9 @@ struct GiveUpCommand {
 struct CollectCommand {
   TrialIndex trial;
   int attempt = 1;
+  bool tail = false;     // the end of its log, for a person
+  bool outputs = false;  // its outputs
+  bool failed = false;   // it need not have left them all
 };
 using Command = std::variant<StartCommand, StopCommand, GiveUpCommand, CollectCommand>;
 
@@ -125,7 +131,7 @@ struct Fact {
   TrialIndex trial = 0;
   TrialState state = TrialState::waiting;
   int attempt = 1;                 // that it is about
-  Cause cause = Cause::none;       // of failed and retrying
+  Cause cause = Cause::none;       // of failed and retrying, and of collecting after a failure
   bool healthy = false;            // state is running, and its health check passes now
   bool ran = false;                // of one that is over: it was started
   std::optional<int> exit_code;    // of an attempt that ran and ended
@@ -194,7 +200,8 @@ struct Ending {
 };
 [[nodiscard]] Ending ending_of(const Sighting& ended);
 
-// Whether somebody must stay while this trial runs: for its retries, its timeout, the run's deadline.
+// Whether somebody must stay while this trial runs: for its outputs, its retries, its timeout, the run's
+// deadline.
 [[nodiscard]] bool is_watched(const Experiment& experiment, const Trial& trial);
 
 // The trials that could never start: they want more slots than `capacity` holds. `gpus`: what is known of
@@ -213,6 +220,9 @@ struct Ending {
 //
 // Each attempt gets GPUs by name. One that another process has taken a moment before is left to it, and the
 // trial waits again.
+//
+// The outputs of an attempt are taken home when it has ended, before it counts as over; that is tried again
+// for as long as there is something else to do.
 //
 // A failed attempt is followed by the next as Trial::retries says; an attempt that takes too long is stopped.
 // After Experiment::failures_max failed trials nothing more starts, and what runs goes on; at its deadline
@@ -241,6 +251,9 @@ class Planner {
   [[nodiscard]] std::size_t starts_in_flight() const;
   // Trials that are waited for and not over.
   [[nodiscard]] std::size_t unfinished() const;
+  // Why the outputs of what is collecting are not home yet, as far as there is a reason; empty else. It is
+  // done() when there is nothing else to do for a while: a later process may have more luck.
+  [[nodiscard]] const std::string& undelivered() const;
   // What this run's attempts hold, and what those of others do.
   [[nodiscard]] const Slots& held() const;
   [[nodiscard]] const Slots& held_by_others() const;

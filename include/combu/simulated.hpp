@@ -57,8 +57,8 @@ struct Script;  // what the model reads from a trial's command
 
 // The model itself: deterministic by its options and the calls made on it, no threads, no clock. Time is
 // handed in and never goes back. What a trial does is read from its command: `sleep N`, `exit N`, `echo TEXT`
-// (also `>&2`), `true`, `false`, `eat 600m` (killed when its memory is less), several joined by `;` or `&&`,
-// alone or behind `sh -c`; one that begins with
+// (also `>&2`, or `> /file`), `true`, `false`, `eat 600m` (killed when its memory is less), several joined by
+// `;` or `&&`, alone or behind `sh -c`; one that begins with
 // `/no/` cannot be started; anything else takes options.trial_takes and ends with 0. A healthcheck whose test
 // holds "false" or "exit 1" fails, any other passes, after its interval (default 1 s). Images with "missing"
 // or "absent" in their name cannot be had.
@@ -92,6 +92,10 @@ class World {
   };
   // Throws Error(not_found).
   [[nodiscard]] Log log(const Key& key, Instant now);
+  // What it has written at or below `path`, by their paths from the folder that `path` is in. All is written
+  // when the attempt starts. Throws Error(not_found).
+  [[nodiscard]] std::map<std::string, std::string> files(const Key& key, const std::string& path,
+                                                         Instant now);
 
   // Changes go to `tell` from inside of calls that make time pass. A watch breaks (`broken` is called, and it
   // is forgotten) when the engine dies.
@@ -129,6 +133,7 @@ class World {
     std::vector<Port> ports;
     std::vector<std::string> networks;
     std::vector<LogLine> log;
+    std::map<std::string, std::string> files;
   };
   struct Due {
     Instant at;

@@ -100,8 +100,9 @@ enum class Cause : std::uint8_t {
   host_lost,       // its host, or the engine there, went away and took it along
   start,           // the engine would not start it
   stopped,         // somebody stopped it
+  outputs,         // it did not leave what it was to leave
 };
-inline constexpr std::size_t k_cause_count = 8;
+inline constexpr std::size_t k_cause_count = 9;
 // "oom"; "none" for none.
 [[nodiscard]] std::string_view to_string(Cause cause);
 
@@ -114,6 +115,20 @@ struct Retries {
   Seconds pause_max{300};
   double grow_memory = 1;  // after oom the next attempt gets so many times the memory
   bool operator==(const Retries&) const = default;
+};
+
+// A file or a folder that is taken home when an attempt has ended.
+struct Output {
+  std::string path;      // absolute, in the container; not "/", and not within another of its trial
+  bool required = true;  // else it may be missing
+  Bytes size_max;        // 0: any
+  bool operator==(const Output&) const = default;
+};
+
+enum class CollectOn { always, success };
+struct Collect {
+  std::string to;  // an absolute path of the person's
+  CollectOn on = CollectOn::always;
 };
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
@@ -144,6 +159,7 @@ struct Trial {
   Retries retries;
   Seconds timeout{0};         // of an attempt, from when it runs; 0: none
   Seconds start_deadline{0};  // from when the engine was asked to start it until it runs; 0: none
+  std::vector<Output> outputs;
   Pull pull = Pull::missing;
   std::string platform;        // "linux/arm64", or empty
   std::string params;          // a JSON object's text, or empty
@@ -165,6 +181,7 @@ struct Experiment {
   std::uint64_t seed = 0;        // of Order::random
   std::size_t failures_max = 0;  // when so many trials have failed, nothing more starts; 0: no limit
   Seconds deadline{0};           // of a run: then all is stopped; 0: none
+  Collect collect;               // where outputs come home to, and of which attempts
   bool canary = false;           // one of each shape must succeed before the others start; see canary_shape()
   std::string
       defaults_docker;  // the `docker` section of `defaults`, which the trials' own hold, too; or empty

@@ -111,4 +111,7 @@ void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, U
 [[nodiscard]] std::string command_line(const Experiment& experiment, std::string_view command,
                                        std::string_view engine);
 
+// What a person types to go on with the run. `engine`: as for command_line().
+[[nodiscard]] std::string resume_line(const RunId& run, std::string_view engine);
+
 }  // namespace combu

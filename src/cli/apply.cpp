@@ -54,7 +54,7 @@ bool runs(TrialState state) {
 }
 
 bool has_begun(TrialState state) {
-  return runs(state) || (is_over(state) && state != TrialState::blocked);
+  return runs(state) || state == TrialState::collecting || (is_over(state) && state != TrialState::blocked);
 }
 
 Names names_in(const std::string& evaluated, const Caller& caller) {
@@ -109,6 +109,8 @@ class Comparison {
   void compare(TrialIndex trial) {
     Trial& it = changes_.experiment.trials[trial];
     const auto found = in_file_.find(it.name);
+    const bool is_collecting = past_[trial].state == TrialState::collecting;
+    if (is_collecting) return compare_collecting(trial, found == in_file_.end() ? nullptr : found->second);
     if (found == in_file_.end()) {
       leave_out(it);
       if (!is_over(past_[trial].state) || was_stopped(past_[trial])) changes_.out.push_back(trial);
@@ -124,6 +126,16 @@ class Comparison {
     it = *found->second;
     changes_.taken.push_back(trial);
     if (returns || has_begun(state) || state == TrialState::blocked) changes_.again.push_back(trial);
+  }
+
+  // It has ended: what it leaves comes home as the file said when it began.
+  void compare_collecting(TrialIndex trial, const Trial* in_file) {
+    Trial& it = changes_.experiment.trials[trial];
+    if (in_file == nullptr) {
+      leave_out(it);
+    } else if (!same_but_for_pull(it, *in_file)) {
+      changes_.left.push_back(trial);
+    }
   }
 
   // Maybe by one who wanted to remove it, and did not get to say so on record.

@@ -32,7 +32,8 @@ std::optional<int> follow(const RunEntry& entry, const Caller& caller, Progress&
 }
 
 bool is_to_be_started(const Past& past) {
-  return past.state < TrialState::running || past.state == TrialState::retrying;
+  return past.state < TrialState::running || past.state == TrialState::retrying ||
+         past.state == TrialState::collecting;
 }
 
 // What the record says of a run that nobody is at work on.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -18,6 +19,7 @@
 #include "cli/identity.hpp"
 #include "cli/recorded.hpp"
 #include "cli/recorder.hpp"
+#include "cli/results.hpp"
 #include "cli/revision.hpp"
 #include "cli/run_lock.hpp"
 #include "cli/take_in.hpp"
@@ -261,8 +263,12 @@ std::optional<Capacity> capacity_for(Session& session, const Experiment& experim
   return capacity;
 }
 
+bool is_collecting(const Outcome& outcome) {
+  return outcome.last.count(TrialState::collecting) > 0;
+}
+
 bool is_over(const Outcome& outcome, Until until) {
-  if (outcome.interrupted || outcome.last.may_start_more) return false;
+  if (outcome.interrupted || outcome.last.may_start_more || is_collecting(outcome)) return false;
   return until == Until::ended || outcome.running.empty();
 }
 
@@ -300,15 +306,19 @@ std::optional<int> drive_run(Session& session, Record& record, const Loaded& loa
   note_presence(record, loaded.run.id, watched ? Presence::needed : Presence::needless);
   try {
     UnlockWhenStarted observer(recorder, lock);
+    const std::string results = results_folder(loaded.run);
+    const auto depot = open_folder(results);
     const Outcome outcome = drive(*engine, loaded.run, loaded.plan, planner, observer, real_clock(),
-                                  session.stop(), &work.steering());
+                                  session.stop(), &work.steering(), depot.get());
     if (outcome.left) return std::nullopt;
     print_outcome(session.progress(), loaded.run, outcome, planner.until, session.given_engine());
+    if (std::filesystem::exists(results)) session.progress().note(fmt::format("outputs are in {}", results));
     if (is_over(outcome, planner.until)) recorder.end();
     // What runs still is nobody's to watch.
-    if (!outcome.interrupted) note_presence(record, loaded.run.id, Presence::needless);
+    if (!outcome.interrupted && !is_collecting(outcome))
+      note_presence(record, loaded.run.id, Presence::needless);
     if (outcome.interrupted && session.signal_code() != 0) return session.signal_code();
-    return has_failed(loaded.run.experiment, outcome, planner.until) ? 1 : 0;
+    return is_collecting(outcome) || has_failed(loaded.run.experiment, outcome, planner.until) ? 1 : 0;
   } catch (const Error& error) {
     session.progress().end();
     session.progress().error(error.what());
@@ -345,13 +355,15 @@ void interrupt_replaced(Session& session, const Loaded& loaded, const std::set<R
       session.progress().note(interrupted_line(one));
 }
 
-// What makes room is gone with its exit codes.
+// What makes room is gone with its exit codes and its outputs.
 void take_in_earlier(Session& session, Record& record, const Loaded& loaded,
                      const std::vector<Sighting>& others) {
   for (const RunId& run : runs_of(others))
     for (const RunEntry& entry : record.runs({.id = run}, 1))
-      if (!entry.ended_at && !process_at_work(run, loaded.caller))
+      if (!entry.ended_at && !process_at_work(run, loaded.caller)) {
         take_in(session, record, run, Intake::last);
+        bring_home(session, record, run);
+      }
 }
 
 // What others have by now of the experiment, which may be more than at the beginning; an error when something

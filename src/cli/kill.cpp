@@ -8,6 +8,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/recorded.hpp"
+#include "cli/results.hpp"
 #include "cli/run_lock.hpp"
 #include "cli/selection.hpp"
 #include "cli/take_in.hpp"
@@ -102,11 +103,14 @@ struct Known {
   std::set<RunId> untold;
 };
 
-// Otherwise the record would say of what has ended unwatched that it was killed.
-void take_in_once(Session& session, const Invocation& invocation, const Selector& selector,
-                  const std::vector<Sighting>& attempts, Known& known) {
+// Otherwise the record would say of what has ended unwatched that it was killed. The runs that are new to
+// `known`.
+std::vector<RunId> take_in_once(Session& session, const Invocation& invocation, const Selector& selector,
+                                const std::vector<Sighting>& attempts, Known& known) {
+  std::vector<RunId> looked_at;
   for_each_on_record(session, invocation, {selector}, [&](Record& record, const RunId& run) {
     if (!known.runs.insert(run).second) return;
+    looked_at.push_back(run);
     std::vector<Sighting> of_run;
     std::ranges::copy_if(attempts, std::back_inserter(of_run),
                          [&](const Sighting& seen) { return seen.key.run == run; });
@@ -119,6 +123,21 @@ void take_in_once(Session& session, const Invocation& invocation, const Selector
           fmt::format("how the trials of run {} ended is not on record: {}", run.text(), error.what()));
     }
   });
+  return looked_at;
+}
+
+// What cannot be taken home is not removed.
+void bring_all_home(Session& session, const Invocation& invocation, const std::vector<RunId>& runs) {
+  if (runs.empty()) return;
+  Record record(state_folder(caller_for(invocation)));
+  try {
+    for (const RunId& run : runs) bring_home(session, record, run);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::cancelled) throw;
+    throw Error(
+        error.kind(), error.subject(),
+        fmt::format("{}; nothing was removed: `kill --discard` does so all the same", error.message()));
+  }
 }
 
 // The experiments that were found by their file: all of each is meant, from wherever it was run.
@@ -133,10 +152,11 @@ std::vector<Selector> more_selectors(const std::vector<Selector>& known, const R
 
 // False when a run goes on starting trials.
 bool release_until_none(Session& session, const Invocation& invocation, std::vector<Selector> selectors,
-                        Released& released, Known& known) {
+                        Released& released, Known& known, bool discard) {
   interrupt_all(session, invocation, selectors);
   const Found take_in_found = [&](const Selector& selector, const std::vector<Sighting>& attempts) {
-    take_in_once(session, invocation, selector, attempts, known);
+    const std::vector<RunId> runs = take_in_once(session, invocation, selector, attempts, known);
+    if (!discard) bring_all_home(session, invocation, runs);
   };
   for (int round = 0; round <= k_repeats_max; ++round) {
     const Released more = release_all(session, selectors, take_in_found);
@@ -161,13 +181,17 @@ void put_on_record(Session& session, const Invocation& invocation, const Selecto
   });
 }
 
-int kill(Session& session, const Invocation& invocation, const SelectionOptions& options) {
+struct KillOptions : SelectionOptions {
+  bool discard = false;
+};
+
+int kill(Session& session, const Invocation& invocation, const KillOptions& options) {
   Selector selector = options.experiment.empty() ? selector_of_file(invocation, options) : Selector{};
   selector.experiment = options.experiment;
   if (!options.run.empty()) selector.run = RunId(options.run);
   Released released;
   Known known;
-  const bool whole = release_until_none(session, invocation, {selector}, released, known);
+  const bool whole = release_until_none(session, invocation, {selector}, released, known, options.discard);
   session.progress().end();
   if (whole && released.left.empty()) put_on_record(session, invocation, selector, released, known);
   for (const Error& error : released.left) session.progress().error(fmt::format("left: {}", error.what()));
@@ -192,8 +216,10 @@ int kill(Session& session, const Invocation& invocation, const SelectionOptions&
 void add_kill(CLI::App& app, const Invocation& invocation, Action& action) {
   CLI::App* command =
       app.add_subcommand("kill", "Remove an experiment's containers, running or not, and its networks");
-  const auto options = std::make_shared<SelectionOptions>();
+  const auto options = std::make_shared<KillOptions>();
   add_selection(*command, *options);
+  command->add_flag("--discard", options->discard,
+                    "Also what has ended and whose outputs have not been taken home");
   command->footer("Example:\n  combu -f experiment.jsonnet kill");
   command->callback([&invocation, &action, options] {
     action = [&invocation, options] {

@@ -171,9 +171,10 @@ void expect_env_files(const Experiment& experiment, std::span<const Past> past,
   };
   std::ranges::for_each(again, expect);
   for (TrialIndex trial = 0; trial < past.size(); ++trial) {
-    const bool has_begun =
-        past[trial].state == TrialState::running && experiment.trials[trial].retries.max == 0;
-    if (!is_over(past[trial].state) && !has_begun) expect(trial);
+    const TrialState state = past[trial].state;
+    const bool has_begun = (state == TrialState::running || state == TrialState::collecting) &&
+                           experiment.trials[trial].retries.max == 0;
+    if (!is_over(state) && !has_begun) expect(trial);
   }
 }
 

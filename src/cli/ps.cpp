@@ -134,7 +134,7 @@ std::string state_of(const RunEntry& entry, const TrialCounts& counts, bool atte
   if (attended) return "running";
   if (entry.ended_at) return "ended";
   if (count(TrialState::waiting) + count(TrialState::ready) + count(TrialState::starting) +
-          count(TrialState::retrying) >
+          count(TrialState::retrying) + count(TrialState::collecting) >
       0)
     return "interrupted";
   if (count(TrialState::running) == 0) return "ended";
@@ -149,6 +149,7 @@ std::string_view phase_of(const TrialEntry& entry) {
     case TrialState::running:
       return to_string(Phase::running);
     case TrialState::retrying:
+    case TrialState::collecting:
       return to_string(Phase::ended);
     default:
       return is_over(entry.state) && (entry.exit_code || entry.ran_at) ? to_string(Phase::ended) : "";

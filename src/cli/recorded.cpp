@@ -72,11 +72,6 @@ void expect_its_engine(const Session& session, const RunEntry& entry) {
                           entry.address, session.engine_address()));
 }
 
-std::string resume_line(const RunId& run, std::string_view engine) {
-  return fmt::format("combu {}run --resume {}",
-                     engine.empty() ? "" : fmt::format("--engine {} ", shell_word(engine)), run.text());
-}
-
 void add_run_option(CLI::App& command, std::string& run) {
   command.add_option("--run", run, "This run instead of the file's last one")->type_name("ID");
 }

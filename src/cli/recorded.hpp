@@ -36,9 +36,6 @@ namespace combu {
 // Throws Error(conflict) when the session's engine is another one: what runs elsewhere would seem to be gone.
 void expect_its_engine(const Session& session, const RunEntry& entry);
 
-// What a person types to go on with the run. `engine`: as for command_line().
-[[nodiscard]] std::string resume_line(const RunId& run, std::string_view engine);
-
 // Whether any has failed, or was blocked by one.
 [[nodiscard]] bool any_failed(const std::vector<Past>& past);
 

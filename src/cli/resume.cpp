@@ -33,6 +33,9 @@ std::vector<TrialIndex> choose(const Loaded& loaded, const std::vector<Past>& pa
   Again again(loaded.run.experiment, loaded.plan, past);
   for (const std::string& wanted : options.trials) {
     for (const TrialIndex trial : trials_meant(loaded.run.experiment, wanted, "retry")) {
+      if (past[trial].state == TrialState::collecting)
+        throw Error(ErrorKind::conflict, loaded.run.experiment.trials[trial].name,
+                    "has ended, and its outputs are not home yet: `run --resume` takes them");
       if (is_live(past[trial].state))
         throw Error(ErrorKind::conflict, loaded.run.experiment.trials[trial].name,
                     "runs still; stop it first");

@@ -25,13 +25,14 @@ struct Stretch {
   const char* head;  // of its column
   const char* key;
 };
-constexpr std::array<Stretch, 7> k_stretches{{{"waiting for others", "OTHERS", "needs"},
+constexpr std::array<Stretch, 8> k_stretches{{{"waiting for others", "OTHERS", "needs"},
                                               {"waiting to retry", "RETRY", "retry"},
                                               {"waiting for a place", "PLACE", "place"},
                                               {"combu itself", "COMBU", "combu"},
                                               {"creating", "CREATING", "creating"},
                                               {"starting", "STARTING", "starting"},
-                                              {"running", "RUNNING", "running"}}};
+                                              {"running", "RUNNING", "running"},
+                                              {"taking home", "HOME", "home"}}};
 using Stretches = std::array<std::optional<Seconds>, k_stretches.size()>;
 
 Seconds at_least_none(Seconds time) {
@@ -52,7 +53,7 @@ std::vector<Placed> placed(std::vector<AttemptEntry> attempts, Instant began) {
     Instant since = entry.attempt == 1 ? began : entry.ready_at;
     if (entry.attempt > 1 && entry.attempt != entry.first_attempt && !all.empty() &&
         all.back().entry.trial == entry.trial)
-      since = all.back().entry.ended_at.value_or(since);
+      since = all.back().entry.collected_at.value_or(all.back().entry.ended_at.value_or(since));
     all.push_back({std::move(entry), since});
   }
   return all;
@@ -67,15 +68,17 @@ Stretches stretches_of(const Placed& attempt) {
   std::optional<Seconds> combu;
   std::optional<Seconds> starting = entry.started_in;
   std::optional<Seconds> running;
+  std::optional<Seconds> home;
   if (entry.ran_at) {
     const Seconds whole = between(entry.started_at, *entry.ran_at);
     if (entry.created_in && entry.started_in)
       combu = at_least_none(whole - *entry.created_in - *entry.started_in);
     if (!starting) starting = whole;
     if (entry.ended_at) running = between(*entry.ran_at, *entry.ended_at);
+    if (entry.ended_at && entry.collected_at) home = between(*entry.ended_at, *entry.collected_at);
   }
-  return {needs,    retry,  between(entry.ready_at, entry.started_at), combu, entry.created_in,
-          starting, running};
+  return {needs,   retry, between(entry.ready_at, entry.started_at), combu, entry.created_in, starting,
+          running, home};
 }
 
 std::string text_of(const std::optional<Seconds>& time) {

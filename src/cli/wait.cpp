@@ -8,12 +8,18 @@
 #include <utility>
 
 #include "cli/commands.hpp"
+#include "cli/load.hpp"
 #include "cli/output.hpp"
+#include "cli/recorded.hpp"
+#include "cli/run_lock.hpp"
 #include "cli/selection.hpp"
 #include "cli/take_in.hpp"
+#include "combu/record.hpp"
 
 namespace combu {
 namespace {
+
+constexpr Seconds k_look{0.1};
 
 struct WaitOptions {
   SelectionOptions selection;
@@ -74,6 +80,49 @@ void tell_end(const Sighting& sighting, const WaitOptions& options) {
   (void)put_out(text.str());
 }
 
+// Of a run: whether the outputs of what has ended are on their way. `failed` is set when a trial failed by
+// them.
+bool are_on_their_way(Record& record, const RunId& run, const std::vector<Sighting>& ended, bool& failed) {
+  std::map<std::string_view, int> attempts;  // by trial
+  for (const Sighting& seen : ended)
+    if (seen.key.run == run) attempts.emplace(seen.key.trial, seen.key.attempt);
+  bool any = false;
+  TrialEntry entry;
+  const auto look = [&] {
+    const auto seen = attempts.find(entry.name);
+    if (seen == attempts.end() || seen->second != entry.attempt) return;
+    any |= entry.state == TrialState::running || entry.state == TrialState::collecting;
+    failed |= entry.state == TrialState::failed && entry.cause == Cause::outputs;
+  };
+  record.trials(run, "", Detail::state, [&]() -> TrialEntry& {
+    look();
+    return entry = TrialEntry{};
+  });
+  look();
+  return any;
+}
+
+// Whoever is at work on a run takes outputs home when what left them has ended. True when a trial failed by
+// that.
+bool await_outputs(Session& session, const Invocation& invocation, const std::vector<Sighting>& ended) {
+  const Caller caller = caller_for(invocation);
+  bool failed = false;
+  if (!Record::exists(state_folder(caller))) return failed;
+  Record record(state_folder(caller));
+  std::set<RunId> runs;
+  for (const Sighting& seen : ended) runs.insert(seen.key.run);
+  for (const RunId& run : runs) {
+    if (record.runs({.id = run}, 1).empty()) continue;
+    while (true) {
+      const bool is_at_work = process_at_work(run, caller).has_value();
+      if (!are_on_their_way(record, run, ended, failed) || !is_at_work) break;
+      real_clock().wait(k_look, session.stop());
+      if (session.stop().stop_requested()) throw Error(ErrorKind::cancelled, "wait", "interrupted");
+    }
+  }
+  return failed;
+}
+
 int wait(Session& session, const Invocation& invocation, const WaitOptions& options) {
   const auto selectors =
       selectors_for(chosen_attempts(session, invocation, options.selection), options.selection);
@@ -82,12 +131,17 @@ int wait(Session& session, const Invocation& invocation, const WaitOptions& opti
   const auto engine = session.patient_engine();
   const auto tell = [&](const Sighting& sighting) { tell_end(sighting, options); };
   bool failed = false;
-  for (const Selector& selector : selectors)
-    for (const Sighting& last : await_end(*engine, selector, tell, session.stop()))
+  std::vector<Sighting> ended;
+  for (const Selector& selector : selectors) {
+    for (Sighting& last : await_end(*engine, selector, tell, session.stop())) {
       failed |= last.phase != Phase::ended || last.exit_code != 0;
+      if (last.phase == Phase::ended) ended.push_back(std::move(last));
+    }
+  }
   std::map<RunId, TrialNames> runs;
   for (const Selector& selector : selectors) runs.emplace(*selector.run, TrialNames());
   take_in_all(session, invocation, runs);
+  failed |= await_outputs(session, invocation, ended);
   return failed ? 1 : 0;
 }
 

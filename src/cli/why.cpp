@@ -103,6 +103,9 @@ class Explanation {
         return fmt::format("runs{}{}", since(it), attempt_text(it));
       case TrialState::retrying:
         return fmt::format("is tried again: {}", it.reason);
+      case TrialState::collecting:
+        return fmt::format("has ended{}, and its outputs are being taken home{}", attempt_text(it),
+                           it.reason.empty() ? "" : ": " + it.reason);
       case TrialState::succeeded:
         return fmt::format("has succeeded{}", attempt_text(it));
       case TrialState::stopped:
@@ -191,7 +194,9 @@ class Explanation {
     for (TrialIndex other = 0; other < past_.size(); ++other) {
       if (other == trial || canary_shape(experiment_.trials[other]) != shape) continue;
       if (past_[other].state == TrialState::succeeded) return std::nullopt;
-      if (!canary && (is_alive(past_[other]) || past_[other].state == TrialState::retrying)) canary = other;
+      if (!canary && (is_alive(past_[other]) || past_[other].state == TrialState::retrying ||
+                      past_[other].state == TrialState::collecting))
+        canary = other;
     }
     if (!canary) return std::nullopt;
     return fmt::format("waits for `{}`, the canary of its shape, to succeed", name(*canary));

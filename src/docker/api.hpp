@@ -121,6 +121,14 @@ void remove_container(Connections& engine, const std::string& id, const std::str
                                                    const std::stop_token& stop);
 
 enum class LogFormat { raw, frames };
+// HEAD /containers/{id}/archive: `path`, or where it leads when it is a symbolic link; nullopt: nothing is
+// there.
+[[nodiscard]] std::optional<std::string> find_path(Connections& engine, const std::string& id,
+                                                   const std::string& path, const std::stop_token& stop);
+// GET /containers/{id}/archive; false: nothing is there.
+bool get_archive(Connections& engine, const std::string& id, const std::string& path,
+                 const std::function<void(std::string_view)>& tell, const std::stop_token& stop);
+
 // GET /containers/{id}/logs
 void read_logs(Connections& engine, const std::string& id, LogFormat format, const LogOptions& options,
                const std::function<void(LogStream, std::string_view)>& tell, const std::stop_token& stop);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "docker/api.hpp"
+#include "docker/credentials.hpp"
 #include "docker/json_pieces.hpp"
 #include "docker/log_frames.hpp"
 
@@ -214,6 +215,34 @@ void read_logs(Connections& engine, const std::string& id, LogFormat format, con
     return true;
   };
   engine.send_checked(std::move(request), id, stop);
+}
+
+// The answer is in a header: base64 of {name, size, mode, mtime, linkTarget}.
+std::optional<std::string> find_path(Connections& engine, const std::string& id, const std::string& path,
+                                     const std::stop_token& stop) {
+  const HttpResponse response = engine.send(
+      request_of(engine, "HEAD", "/containers/" + id + "/archive?path=" + percent_encode(path)), stop);
+  if (response.status == 404) return std::nullopt;
+  if (response.status != 200) throw error_of(response, path);
+  const std::string target = reading(engine, [&] {
+    return json::parse(decode_base64(response.header("X-Docker-Container-Path-Stat")))
+        .value("linkTarget", "");
+  });
+  return target.empty() ? path : target;
+}
+
+bool get_archive(Connections& engine, const std::string& id, const std::string& path,
+                 const std::function<void(std::string_view)>& tell, const std::stop_token& stop) {
+  HttpRequest request =
+      request_of(engine, "GET", "/containers/" + id + "/archive?path=" + percent_encode(path));
+  request.sink = [&](std::string_view bytes) {
+    tell(bytes);
+    return true;
+  };
+  const HttpResponse response = engine.send(std::move(request), stop);
+  if (response.status == 404) return false;
+  if (response.status != 200) throw error_of(response, path);
+  return true;
 }
 
 }  // namespace combu::docker

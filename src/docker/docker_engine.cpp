@@ -258,19 +258,33 @@ std::optional<Usage> DockerEngine::usage(const std::string& id, std::stop_token 
   return container_usage(connections_, id, stop);
 }
 
+// Most bear their trial's name: no listing is needed for these.
+ContainerFacts DockerEngine::container_of(const Key& key, const std::stop_token& stop) {
+  std::optional<ContainerFacts> container = inspect_container(connections_, key.trial, stop);
+  const std::optional<Identity> identity =
+      container ? identity_of(container->labels, container->name) : std::nullopt;
+  if (identity && identity->key == key) return std::move(*container);
+  const std::vector<std::string> ids = ids_of(key, stop);
+  if (!ids.empty()) container = inspect_container(connections_, ids.front(), stop);
+  if (ids.empty() || !container)
+    throw Error(ErrorKind::not_found, key.trial,
+                fmt::format("no container of attempt {} in run {}", key.attempt, key.run.text()));
+  return std::move(*container);
+}
+
 void DockerEngine::logs(const Key& key, const LogOptions& options,
                         const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) {
-  const auto absent = [&] {
-    return Error(ErrorKind::not_found, key.trial,
-                 fmt::format("no container of attempt {} in run {}", key.attempt, key.run.text()));
-  };
-  const std::vector<std::string> ids = ids_of(key, stop);
-  if (ids.empty()) throw absent();
-  const std::optional<ContainerFacts> container = inspect_container(connections_, ids.front(), stop);
-  if (!container) throw absent();
+  const ContainerFacts container = container_of(key, stop);
   // Not by the answer's content type: it differs from engine to engine.
-  read_logs(connections_, container->id, container->tty ? LogFormat::raw : LogFormat::frames, options, tell,
+  read_logs(connections_, container.id, container.tty ? LogFormat::raw : LogFormat::frames, options, tell,
             stop);
+}
+
+bool DockerEngine::copy_out(const Key& key, const std::string& path,
+                            const std::function<void(std::string_view)>& tell, std::stop_token stop) {
+  const std::string id = container_of(key, stop).id;
+  const std::optional<std::string> found = find_path(connections_, id, path, stop);
+  return found && get_archive(connections_, id, *found, tell, stop);
 }
 
 }  // namespace combu::docker

@@ -49,6 +49,8 @@ class DockerEngine : public Engine {
   std::optional<Usage> usage(const std::string& id, std::stop_token stop) override;
   void logs(const Key& key, const LogOptions& options,
             const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) override;
+  bool copy_out(const Key& key, const std::string& path, const std::function<void(std::string_view)>& tell,
+                std::stop_token stop) override;
   Released release(const Selector& selector, const Releasing& tell, std::stop_token stop) override;
 
  private:
@@ -58,6 +60,7 @@ class DockerEngine : public Engine {
   void look_again(std::vector<Sighting>& sightings, Look look, const std::stop_token& stop);
   bool was_out_of_memory(const std::string& id, const std::stop_token& stop);
   std::vector<std::string> ids_of(const Key& key, const std::stop_token& stop);
+  ContainerFacts container_of(const Key& key, const std::stop_token& stop);
   // The container of an attempt, made now or found there: an earlier call made it, and its answer was lost.
   struct Place {
     std::string id;

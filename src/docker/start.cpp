@@ -2,7 +2,6 @@
 
 #include <chrono>
 
-#include "docker/archive.hpp"
 #include "docker/container_json.hpp"
 #include "docker/docker_engine.hpp"
 #include "docker/status.hpp"
@@ -166,7 +165,7 @@ void DockerEngine::add_to_created(const std::string& id, const Trial& trial, con
     }
   }
   if (trial.params_file) {
-    put_archive(connections_, id, tar_of("combu/params.json", trial.params.empty() ? "{}" : trial.params),
+    put_archive(connections_, id, tar_of({{"combu/params.json", trial.params.empty() ? "{}" : trial.params}}),
                 stop);
   }
 }

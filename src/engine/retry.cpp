@@ -66,6 +66,11 @@ class Retry : public Engine {
     engine_.logs(key, options, tell, stop);
   }
 
+  bool copy_out(const Key& key, const std::string& path, const std::function<void(std::string_view)>& tell,
+                std::stop_token stop) override {
+    return engine_.copy_out(key, path, tell, stop);
+  }
+
   Released release(const Selector& selector, const Releasing& tell, std::stop_token stop) override {
     return repeat(stop, [&] { return engine_.release(selector, tell, stop); });
   }

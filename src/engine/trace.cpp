@@ -52,6 +52,11 @@ class Trace : public Engine {
             const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) override {
     traced("logs", key.trial, [&] { engine_.logs(key, options, tell, stop); });
   }
+  bool copy_out(const Key& key, const std::string& path, const std::function<void(std::string_view)>& tell,
+                std::stop_token stop) override {
+    return traced("copy_out", key.trial + ":" + path,
+                  [&] { return engine_.copy_out(key, path, tell, stop); });
+  }
   Released release(const Selector& selector, const Releasing& tell, std::stop_token stop) override {
     return traced("release", selector.experiment, [&] { return engine_.release(selector, tell, stop); });
   }

@@ -111,17 +111,19 @@ void take_attempt(TrialEntry& entry, const Rows& row) {
   entry.exit_code = row.number_if_any(5);
   entry.cause = row.is_null(6) ? Cause::none : value_of<Cause>(row.text(6), k_cause_count);
   entry.reason = row.text(7);
-  entry.state = entry.ended_at ? TrialState::retrying
-                : entry.ran_at ? TrialState::running
-                               : TrialState::starting;
+  const bool is_collecting = row.number_if_any(8) == 0;
+  entry.state = is_collecting    ? TrialState::collecting
+                : entry.ended_at ? TrialState::retrying
+                : entry.ran_at   ? TrialState::running
+                                 : TrialState::starting;
 }
 
 void take_details(TrialEntry& entry, const Rows& row) {
-  entry.container = row.text(8);
-  entry.gpus = row.text(9);
+  entry.container = row.text(9);
+  entry.gpus = row.text(10);
   entry.usage.reset();
-  if (const auto cpu = row.number_if_any(11))
-    entry.usage = Usage{.memory = Bytes{row.number(10)}, .cpu = microseconds(*cpu)};
+  if (const auto cpu = row.number_if_any(12))
+    entry.usage = Usage{.memory = Bytes{row.number(11)}, .cpu = microseconds(*cpu)};
 }
 
 std::optional<std::string> digest_of(const Digests& digests, const Trial& trial) {
@@ -239,7 +241,8 @@ struct Record::Impl {
     SQLite::Statement query(
         database,
         "SELECT max(working_since, coalesce((SELECT max(over_at) FROM trials WHERE run = ?1), 0), coalesce("
-        "(SELECT max(max(started_at, coalesce(ran_at, 0), coalesce(healthy_at, 0), coalesce(ended_at, 0))) "
+        "(SELECT max(max(started_at, coalesce(ran_at, 0), coalesce(healthy_at, 0), coalesce(ended_at, 0), "
+        "coalesce(collected_at, 0))) "
         "FROM attempts WHERE run = ?1), 0)) FROM runs WHERE number = ?1");
     query.bind(1, run);
     query.executeStep();
@@ -255,10 +258,11 @@ struct Record::Impl {
   }
 
   Stamp stamp(std::int64_t run) {
-    SQLite::Statement query(database,
-                            "SELECT working_since, (SELECT count(over) FROM trials WHERE run = ?1), "
-                            "(SELECT count(*) + count(ran_at) + count(ended_at) FROM attempts WHERE run = "
-                            "?1) FROM runs WHERE number = ?1");
+    SQLite::Statement query(
+        database,
+        "SELECT working_since, (SELECT count(over) FROM trials WHERE run = ?1), "
+        "(SELECT count(*) + count(ran_at) + count(ended_at) + "
+        "count(nullif(collected_at, 0)) FROM attempts WHERE run = ?1) FROM runs WHERE number = ?1");
     query.bind(1, run);
     query.executeStep();
     return {query.getColumn(0).getInt64(), query.getColumn(1).getInt64(), query.getColumn(2).getInt64()};
@@ -281,10 +285,13 @@ struct Record::Impl {
       set_healthy(at, run, trial, fact.attempt);
     } else if (fact.state == TrialState::running) {
       set_ran(at, fact.id, run, trial, fact.attempt);
-    } else if (is_over(fact.state) || fact.state == TrialState::retrying) {
+    } else if (is_over(fact.state) || fact.state == TrialState::retrying ||
+               fact.state == TrialState::collecting) {
+      set_collected(at, to_string(fact.cause), fact.reason, run, trial, fact.attempt);
       set_ended(at, fact.exit_code, to_string(fact.cause), fact.reason, run, trial, fact.attempt);
       if (fact.usage)
         set_usage(fact.usage->memory.count, number_of(fact.usage->cpu), run, trial, fact.attempt);
+      if (fact.state == TrialState::collecting) set_collecting(fact.reason, run, trial, fact.attempt);
     }
     if (!is_over(fact.state)) return;
     std::optional<std::int64_t> root;
@@ -336,12 +343,20 @@ struct Record::Impl {
                 "UPDATE attempts SET ended_at = max(?, started_at, coalesce(ran_at, 0)), exit_code = ?, "
                 "cause = ?, reason = ? "
                 "WHERE run = ? AND trial = ? AND attempt = ? AND ended_at IS NULL"};
+  Sql set_collecting{
+      database,
+      "UPDATE attempts SET collected_at = 0, reason = ? WHERE run = ? AND trial = ? AND attempt = ?"};
+  // What became of it is known now.
+  Sql set_collected{database,
+                    "UPDATE attempts SET collected_at = max(?, ended_at), cause = ?, reason = ? "
+                    "WHERE run = ? AND trial = ? AND attempt = ? AND collected_at = 0"};
   Sql set_usage{
       database,
       "UPDATE attempts SET memory_peak = ?, cpu_time = ? WHERE run = ? AND trial = ? AND attempt = ?"};
   Sql set_over{database,
-               "UPDATE trials SET over = ?1, over_at = max(?2, coalesce((SELECT max(ended_at) FROM attempts "
-               "WHERE run = ?5 AND trial = ?6), 0)), reason = ?3, root = ?4 WHERE run = ?5 AND trial = ?6"};
+               "UPDATE trials SET over = ?1, over_at = max(?2, coalesce((SELECT max(max(ended_at, "
+               "coalesce(collected_at, 0))) FROM attempts WHERE run = ?5 AND trial = ?6), 0)), reason = ?3, "
+               "root = ?4 WHERE run = ?5 AND trial = ?6"};
 };
 
 bool Record::exists(const std::string& folder) {
@@ -476,8 +491,10 @@ void Record::kill(const RunId& run, Instant at) {
     const std::int64_t now = std::max(number_of(at), impl_->latest_of(number));
     Sql{database,
         // An attempt that had ended already keeps its own reason.
-        "UPDATE trials SET over = 'failed', over_at = ?, reason = coalesce((SELECT CASE WHEN ended_at IS NOT "
-        "NULL THEN substr(reason, 1, instr(reason || ';', ';') - 1) END FROM attempts WHERE attempts.run = "
+        "UPDATE trials SET over = 'failed', over_at = ?, reason = coalesce((SELECT CASE WHEN collected_at = "
+        "0 "
+        "THEN 'removed by kill before its outputs were taken home' WHEN ended_at IS NOT NULL THEN "
+        "substr(reason, 1, instr(reason || ';', ';') - 1) END FROM attempts WHERE attempts.run = "
         "trials.run AND attempts.trial = trials.trial "
         "ORDER BY attempt DESC LIMIT 1), 'removed by kill') WHERE run = ? AND over "
         "IS NULL AND trial IN (SELECT trial FROM attempts WHERE attempts.run = trials.run)"}(now, number);
@@ -487,6 +504,7 @@ void Record::kill(const RunId& run, Instant at) {
     Sql{database,
         "UPDATE attempts SET ended_at = ?, cause = 'stopped', reason = 'removed by kill' "
         "WHERE run = ? AND ended_at IS NULL"}(now, number);
+    Sql{database, "UPDATE attempts SET collected_at = NULL WHERE run = ? AND collected_at = 0"}(number);
     Sql{database, "UPDATE runs SET ended_at = ? WHERE number = ?"}(now, number);
     transaction.commit();
   });
@@ -591,9 +609,10 @@ void Record::trials(const RunId& run, const std::string& trial, Detail detail,
     Rows trials(impl_->database, "SELECT trial, name, over, first_attempt, reason" + trial_details +
                                      " FROM trials" + chosen + " ORDER BY trial");
     // Beside the other in the same order: a join looks for each trial anew, which takes twice as long.
-    Rows attempts(impl_->database,
-                  "SELECT trial, attempt, healthy_at, ran_at, ended_at, exit_code, cause, reason" +
-                      attempt_details + " FROM attempts" + chosen + " ORDER BY trial, attempt");
+    Rows attempts(
+        impl_->database,
+        "SELECT trial, attempt, healthy_at, ran_at, ended_at, exit_code, cause, reason, collected_at" +
+            attempt_details + " FROM attempts" + chosen + " ORDER BY trial, attempt");
     for (Rows* query : {&trials, &attempts}) {
       query->bind(1, number);
       if (only) query->bind(2, *only);
@@ -650,7 +669,8 @@ std::vector<AttemptEntry> Record::attempts(const RunId& run, const std::string& 
     SQLite::Statement query(
         impl_->database,
         "SELECT name, attempt, ready_at, started_at, ran_at, ended_at, created_in, "
-        "started_in, first_attempt FROM attempts JOIN trials USING (run, trial) WHERE run = ?1" +
+        "started_in, first_attempt, nullif(collected_at, 0) FROM attempts JOIN trials USING (run, trial) "
+        "WHERE run = ?1" +
             chosen + " ORDER BY trial, attempt");
     query.bind(1, number);
     if (!trial.empty()) query.bind(2, impl_->number_of_trial(number, trial).value_or(-1));
@@ -664,7 +684,8 @@ std::vector<AttemptEntry> Record::attempts(const RunId& run, const std::string& 
                          .created_in = seconds_in(query.getColumn(6)),
                          .started_in = seconds_in(query.getColumn(7)),
                          .ran_at = instant_in(query.getColumn(4)),
-                         .ended_at = instant_in(query.getColumn(5))});
+                         .ended_at = instant_in(query.getColumn(5)),
+                         .collected_at = instant_in(query.getColumn(9))});
     }
     return entries;
   });
@@ -683,7 +704,8 @@ void Record::events(const RunId& run, const std::string& trial,
     // Within one microsecond ends come before the starts that follow from them, but not before their own.
     sql +=
         "ORDER BY at, CASE state WHEN 'ready' THEN 2 WHEN 'starting' THEN 3 WHEN 'running' THEN 4 "
-        "WHEN 'healthy' THEN 5 ELSE (state <> 'ended') + 6 * EXISTS (SELECT 1 FROM attempts WHERE "
+        "WHEN 'healthy' THEN 5 WHEN 'collected' THEN 1 ELSE (state <> 'ended') * 1.5 + 6 * EXISTS (SELECT 1 "
+        "FROM attempts WHERE "
         "attempts.run = events.run AND attempts.trial = events.trial AND attempts.attempt = "
         "coalesce(events.attempt, attempts.attempt) AND coalesce(ran_at, started_at) = at) END";
     SQLite::Statement query(impl_->database, sql);

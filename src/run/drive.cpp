@@ -35,6 +35,7 @@ constexpr std::chrono::seconds k_look_pause_busy{1};
 
 constexpr std::size_t k_over_min = 3;  // before it is guessed how long the others take
 constexpr std::size_t k_collectors = 2;
+constexpr std::size_t k_bearers = 4;  // a disk takes what a few bring, and a large output holds up only one
 constexpr std::size_t k_tails_max = 20;  // as many failures as a person is shown
 constexpr std::int64_t k_tail_lines = 5;
 constexpr std::size_t k_tail_line_max = 500;
@@ -43,9 +44,9 @@ constexpr std::size_t k_tail_line_max = 500;
 struct EngineLost {
   Error error;
 };
-// The last lines of a failed attempt's log; none when it had no log that could be read.
+// The last lines of a failed attempt's log.
 struct Tail {
-  CollectCommand of;
+  TrialIndex trial;
   std::vector<std::string> lines;
 };
 // What an attempt uses; nullopt when it could not be had.
@@ -93,7 +94,7 @@ class OrderQueue {
 class Drive {
  public:
   Drive(Engine& engine, const Run& run, const Plan& plan, const PlannerOptions& options, Observer& observer,
-        Clock& clock)
+        Clock& clock, Depot* depot)
       : engine_(engine),
         run_(run),
         // What other runs hold is seen only where it counts.
@@ -101,6 +102,7 @@ class Drive {
         capacity_(options.capacity),
         observer_(observer),
         clock_(clock),
+        depot_(depot),
         planner_(run.id, run.experiment, plan, options),
         until_(options.until),
         stop_workers_(std::min<std::size_t>(
@@ -119,6 +121,9 @@ class Drive {
     add_start_workers();
     add_workers(stop_workers_, stop_orders_);
     add_workers(k_collectors, collect_orders_);
+    const bool any_outputs = std::ranges::any_of(run_.experiment.trials,
+                                                 [](const Trial& trial) { return !trial.outputs.empty(); });
+    if (any_outputs) add_workers(k_bearers, bear_orders_);
     add_workers(1, look_orders_);
     const std::stop_callback on_stop(stop, [this] { inbox_.post(Event{Interrupt{}}); });
     loop();
@@ -212,10 +217,7 @@ class Drive {
 
   void take(const Event& event) { apply(event); }
   void take(const EngineLost& /*lost*/) {}
-  void take(const Tail& tail) {
-    if (!tail.lines.empty()) observer_.tail(tail.of.trial, tail.lines);
-    apply(Collected{tail.of.trial});
-  }
+  void take(const Tail& tail) { observer_.tail(tail.trial, tail.lines); }
   void take(const Steering::Order& order) {
     if (order.leave) again_with_ = planner_.settings();
     apply(order.adjust);
@@ -301,11 +303,14 @@ class Drive {
     }
     if (start) start->request_stop();
   }
-  void give(const CollectCommand& command) {
-    if (++tails_ <= k_tails_max) {
+  void give(CollectCommand command) {
+    if (command.tail && ++tails_ > k_tails_max) command.tail = false;
+    if (command.outputs) {
+      bear_orders_.push(command);
+    } else if (command.tail) {
       collect_orders_.push(command);
     } else {
-      inbox_.post(Tail{.of = command, .lines = {}});
+      inbox_.post(Event{Collected{command.trial}});
     }
   }
 
@@ -387,7 +392,8 @@ class Drive {
     Outcome outcome{.last = snapshot(),
                     .unsuccessful = std::move(unsuccessful_),
                     .interrupted = stopped,
-                    .left = again_with_.has_value()};
+                    .left = again_with_.has_value(),
+                    .undelivered = planner_.undelivered()};
     for (TrialIndex trial = 0; trial < run_.experiment.trials.size(); ++trial) {
       if (planner_.state(trial) == TrialState::running) outcome.running.push_back(trial);
     }
@@ -455,20 +461,26 @@ class Drive {
     });
   }
 
-  // A log that cannot be had is no failure of the run.
   void carry_out(const CollectCommand& command, const std::stop_token& quit) {
-    Tail tail{.of = command, .lines = {}};
+    const Key key{
+        .run = run_.id, .trial = run_.experiment.trials[command.trial].name, .attempt = command.attempt};
+    if (command.tail) read_tail(command.trial, key, quit);
+    inbox_.post(Event{command.outputs ? take_outputs(engine_, run_, command, *depot_, quit)
+                                      : Collected{.trial = command.trial}});
+  }
+
+  // A log that cannot be had is no failure of the run.
+  void read_tail(TrialIndex trial, const Key& key, const std::stop_token& quit) {
     std::string text;
     const auto read = [&] {
-      const Key key{
-          .run = run_.id, .trial = run_.experiment.trials[command.trial].name, .attempt = command.attempt};
       engine_.logs(
           key, {.tail = k_tail_lines}, [&](LogStream, std::string_view piece) { text += piece; }, quit);
     };
     call(read, [](const Error&) {});
     std::istringstream lines(text);
+    Tail tail{.trial = trial, .lines = {}};
     for (std::string line; std::getline(lines, line);) tail.lines.push_back(line.substr(0, k_tail_line_max));
-    inbox_.post(std::move(tail));
+    if (!tail.lines.empty()) inbox_.post(std::move(tail));
   }
 
   // What cannot be had is no failure of the run.
@@ -531,6 +543,7 @@ class Drive {
   const std::optional<Slots> capacity_;
   Observer& observer_;
   Clock& clock_;
+  Depot* depot_;
   Planner planner_;
   const Until until_;
   std::size_t to_finish_ = 0;  // when this process began
@@ -542,6 +555,7 @@ class Drive {
   OrderQueue orders_;
   OrderQueue stop_orders_;
   OrderQueue collect_orders_;
+  OrderQueue bear_orders_;
   OrderQueue look_orders_;
   std::multimap<Instant, LookOrder> looks_;
   Instant looked_;
@@ -572,8 +586,9 @@ class Drive {
 }  // namespace
 
 Outcome drive(Engine& engine, const Run& run, const Plan& plan, const PlannerOptions& options,
-              Observer& observer, Clock& clock, const std::stop_token& stop, Steering* steering) {
-  return Drive(engine, run, plan, options, observer, clock).run(stop, steering);
+              Observer& observer, Clock& clock, const std::stop_token& stop, Steering* steering,
+              Depot* depot) {
+  return Drive(engine, run, plan, options, observer, clock, depot).run(stop, steering);
 }
 
 }  // namespace combu

@@ -69,6 +69,8 @@ std::string failure_text(const Trial& trial, Cause cause, std::optional<int> exi
     case Cause::stopped:
       return exit_code ? fmt::format("stopped from outside ({})", exit_text(exit_code))
                        : "its container was removed while it ran";
+    case Cause::outputs:
+      return "did not leave its outputs";
   }
   return "";
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -48,7 +49,23 @@ struct Progress {
   std::uint64_t seen_at = 0;  // the listing that began last before it was seen to run
 };
 
+// What the end of an attempt means, while its outputs are taken home.
+struct Ended {
+  TrialState as = TrialState::failed;  // succeeded, stopped, or failed and perhaps to be tried again
+  Cause cause = Cause::none;
+  std::optional<int> exit_code;
+  std::string words;
+  Break engine = Break::unknown;
+  int tries = 0;  // to take them
+};
+
 constexpr int k_exit_by_signal = 128;
+
+// The pause before outputs are tried again grows from one second to a minute. After so many tries (ten
+// minutes) nobody stays for them alone.
+constexpr Seconds k_collect_pause_max{60};
+constexpr int k_collect_tries_max = 15;
+constexpr std::string_view k_not_home = "its outputs are not home: ";
 
 // What waits behind so many others that want something else is not looked at.
 constexpr std::size_t k_lines_looked_at_max = 1000;
@@ -90,6 +107,8 @@ std::string_view to_string(TrialState state) {
       return "running";
     case TrialState::retrying:
       return "retrying";
+    case TrialState::collecting:
+      return "collecting";
     case TrialState::succeeded:
       return "succeeded";
     case TrialState::failed:
@@ -203,7 +222,13 @@ struct Planner::Impl {
   void on(const Collected& event) {
     if (!std::exchange(known[event.trial].collecting, false)) return;
     --collecting;
-    retry_when_possible(event.trial);
+    if (known[event.trial].state != TrialState::collecting) {
+      retry_when_possible(event.trial);
+    } else if (event.fault.empty() || event.by_attempt) {
+      outputs_taken(event.trial, event.fault);
+    } else {
+      outputs_not_taken(event.trial, event.fault);
+    }
   }
 
   void on(const Seen& event) {
@@ -308,10 +333,22 @@ struct Planner::Impl {
       remember_failure(trial, past.cause, past.exit_code,
                        past.reason.substr(0, past.reason.find("; attempt ")));
       next_attempt(trial, Seconds(0));
+    } else if (past.state == TrialState::collecting) {
+      restore_collecting(trial, past);
     } else if (is_over(past.state)) {
       if (past.root) roots.emplace(trial, *past.root);
       finish(trial, {.trial = trial, .state = past.state, .cause = past.cause, .exit_code = past.exit_code});
     }
+  }
+
+  void restore_collecting(TrialIndex trial, const Past& past) {
+    Ended ended{.cause = past.cause, .exit_code = past.exit_code, .engine = Break::was_not};
+    if (past.cause == Cause::none) {
+      ended.as = experiment.trials[trial].service ? TrialState::stopped : TrialState::succeeded;
+    } else {
+      ended.words = past.reason.substr(0, past.reason.find(fmt::format("; {}", k_not_home)));
+    }
+    take_outputs(trial, std::move(ended));
   }
 
   // Whether its last attempt may have ended with the engine.
@@ -440,9 +477,9 @@ struct Planner::Impl {
     const Progress& it = known[trial];
     const bool service_at_deadline = experiment.trials[trial].service && it.doom == Cause::stopped;
     if (it.stop_asked || service_at_deadline) {
-      finish(trial, {.trial = trial, .state = TrialState::stopped, .exit_code = sighting.exit_code});
+      ended(trial, {.as = TrialState::stopped, .exit_code = sighting.exit_code});
     } else if (it.doom == Cause::none && sighting.exit_code == 0 && !sighting.stopped) {
-      finish(trial, {.trial = trial, .state = TrialState::succeeded, .exit_code = sighting.exit_code});
+      ended(trial, {.as = TrialState::succeeded, .exit_code = sighting.exit_code});
     } else if (sighting.stopped && stoppers.contains(trial)) {
       attempt_failed(trial, Cause::stopped, sighting.exit_code, {}, Break::was_not);
     } else if (has_overrun(trial, sighting)) {
@@ -451,6 +488,79 @@ struct Planner::Impl {
       attempt_failed(trial, schedule::cause_of(sighting, engine == Break::was), sighting.exit_code, {},
                      engine);
     }
+  }
+
+  // Of one that never ran, or has been removed, there is nothing to take.
+  void ended(TrialIndex trial, Ended ended) {
+    const bool is_there = known[trial].state == TrialState::running && ended.exit_code;
+    const bool failed = ended.as == TrialState::failed;
+    if (is_there && !experiment.trials[trial].outputs.empty() &&
+        (!failed || experiment.collect.on == CollectOn::always)) {
+      take_outputs(trial, std::move(ended));
+      return;
+    }
+    if (is_there && failed) collect({.trial = trial, .tail = true});
+    conclude(trial, std::move(ended));
+  }
+
+  void conclude(TrialIndex trial, Ended ended) {
+    if (ended.as == TrialState::failed) {
+      conclude_failure(trial, std::move(ended));
+    } else {
+      finish(trial, {.trial = trial, .state = ended.as, .exit_code = ended.exit_code});
+    }
+  }
+
+  // ---- Outputs
+
+  void take_outputs(TrialIndex trial, Ended ended) {
+    const bool failed = ended.as == TrialState::failed;
+    give_back_slots(trial);
+    end_doom(trial);
+    move(trial, TrialState::collecting);
+    tell_collecting(trial, ended, ended.words);
+    collect({.trial = trial, .tail = failed, .outputs = true, .failed = failed});
+    endings.insert_or_assign(trial, std::move(ended));
+  }
+
+  void tell_collecting(TrialIndex trial, const Ended& ended, std::string reason) {
+    tell({.trial = trial,
+          .state = TrialState::collecting,
+          .cause = ended.cause,
+          .ran = true,
+          .exit_code = ended.exit_code,
+          .reason = std::move(reason)});
+  }
+
+  // `fault`: what its attempt is to blame for; empty for none.
+  void outputs_taken(TrialIndex trial, const std::string& fault) {
+    Ended ended = std::move(endings.extract(trial).mapped());
+    if (endings.empty()) undelivered.clear();
+    if (!fault.empty() && ended.as == TrialState::succeeded) {
+      ended.as = TrialState::failed;
+      ended.cause = Cause::outputs;
+      ended.words = fault;
+    } else if (!fault.empty() && ended.as == TrialState::failed) {
+      ended.words += fmt::format("; outputs: {}", fault);
+    }
+    conclude(trial, std::move(ended));
+  }
+
+  // The disk may be full, or the engine be away.
+  void outputs_not_taken(TrialIndex trial, const std::string& fault) {
+    Ended& ended = endings.at(trial);
+    undelivered = fault;
+    if (ended.tries == 0)
+      tell_collecting(
+          trial, ended,
+          fmt::format("{}{}{}{}", ended.words, ended.words.empty() ? "" : "; ", k_not_home, fault));
+    ++ended.tries;
+    if (ended.tries >= k_collect_tries_max && nothing_will_end() && counts[index(TrialState::ready)] == 0) {
+      interrupted = true;
+      return;
+    }
+    const Seconds pause = std::min(k_collect_pause_max, Seconds(std::pow(2, std::min(ended.tries, 10) - 1)));
+    set_timer(schedule::Timer::Kind::collect, trial, pause);
   }
 
   // Whether it was stopped for its timeout by a process that has not lived to tell.
@@ -492,32 +602,36 @@ struct Planner::Impl {
   // `words`: empty for those of the cause.
   void attempt_failed(TrialIndex trial, Cause cause, std::optional<int> exit_code, std::string words = {},
                       Break engine = Break::unknown) {
-    Progress& it = known[trial];
-    if (it.doom != Cause::none) {
-      cause = it.doom;
+    if (known[trial].doom != Cause::none) {
+      cause = known[trial].doom;
       words = words_of_doom(trial);
     } else if (words.empty() && cause == Cause::stopped) {
       words = stop_words(trial, exit_code);
     } else if (words.empty()) {
       words = schedule::failure_text(experiment.trials[trial], cause, exit_code, wanted(trial).memory);
     }
-    // Of one that never ran, or has been removed, there is nothing to take.
-    if (it.state == TrialState::running && exit_code) collect(trial);
+    ended(trial, {.cause = cause, .exit_code = exit_code, .words = std::move(words), .engine = engine});
+  }
+
+  void conclude_failure(TrialIndex trial, Ended ended) {
+    const auto& [as, cause, exit_code, words, engine, tries] = ended;
     if (may_retry(trial, cause)) {
       retry(trial, cause, exit_code, words);
     } else if (cause == Cause::stopped && exit_code && engine == Break::unknown &&
                may_retry(trial, Cause::host_lost)) {
       await_verdict(trial, exit_code, words);
     } else {
-      if (it.attempt > 1) words += fmt::format(", after {} attempts", it.attempt);
-      fail(trial, cause, exit_code, std::move(words));
+      const int attempt = known[trial].attempt;
+      fail(trial, cause, exit_code,
+           attempt > 1 ? fmt::format("{}, after {} attempts", words, attempt) : words);
     }
   }
 
-  void collect(TrialIndex trial) {
-    known[trial].collecting = true;
+  void collect(CollectCommand command) {
+    known[command.trial].collecting = true;
     ++collecting;
-    out->commands.emplace_back(CollectCommand{.trial = trial, .attempt = known[trial].attempt});
+    command.attempt = known[command.trial].attempt;
+    out->commands.emplace_back(command);
   }
 
   [[nodiscard]] bool may_retry(TrialIndex trial, Cause cause) const {
@@ -577,6 +691,11 @@ struct Planner::Impl {
 
   // The engine was away: what was stopped just before was stopped by it.
   void take_as_lost() {
+    for (auto& [trial, ended] : endings) {
+      if (ended.cause != Cause::stopped || ended.engine != Break::unknown) continue;
+      ended.cause = Cause::host_lost;
+      ended.words = schedule::failure_text(experiment.trials[trial], ended.cause, ended.exit_code, {});
+    }
     for (const TrialIndex trial : std::exchange(awaiting, {})) {
       Progress& it = known[trial];
       if (it.state != TrialState::retrying || !it.stopped_with) continue;
@@ -716,6 +835,10 @@ struct Planner::Impl {
       fail(timer.trial, Cause::stopped, exit_code, stop_words(timer.trial, exit_code));
       return;
     }
+    if (timer.kind == Kind::collect && it.state == TrialState::collecting)
+      collect({.trial = timer.trial,
+               .outputs = true,
+               .failed = endings.at(timer.trial).as == TrialState::failed});
     if (timer.kind == Kind::retry && it.state == TrialState::retrying) {
       it.pause_is_over = true;
       retry_when_possible(timer.trial);
@@ -997,7 +1120,10 @@ struct Planner::Impl {
   [[nodiscard]] bool done() const {
     if (in_flight > 0) return false;
     if (interrupted) return true;
-    if (restored || to_start() + collecting + stops_in_flight + doomed + watched > 0) return false;
+    if (restored ||
+        to_start() + collecting + counts[index(TrialState::collecting)] + stops_in_flight + doomed + watched >
+            0)
+      return false;
     return options.until == Until::started || (unfinished_work == 0 && !any_service_to_stop());
   }
 
@@ -1031,6 +1157,8 @@ struct Planner::Impl {
   std::size_t staying = 0;  // running trials whose end nobody waits for
   GpuWish spared;           // of the first that waits: others get these only where there are no other
   std::unordered_map<TrialIndex, std::string> stoppers;  // of attempts that somebody has asked to end
+  std::unordered_map<TrialIndex, Ended> endings;         // of those whose outputs are taken home
+  std::string undelivered;                               // why that failed last
   std::unordered_map<TrialIndex, Fact> last_failures;    // of those that are tried again
   std::vector<TrialIndex> awaiting;                      // of whom it is not known yet who stopped them
   std::vector<TrialIndex> services;
@@ -1087,6 +1215,9 @@ std::size_t Planner::starts_in_flight() const {
 std::size_t Planner::unfinished() const {
   return impl_->unfinished_work;
 }
+const std::string& Planner::undelivered() const {
+  return impl_->undelivered;
+}
 const Slots& Planner::held() const {
   return impl_->holdings.held();
 }
@@ -1105,7 +1236,8 @@ void Settings::take(const Adjust& adjust) {
 }
 
 bool is_watched(const Experiment& experiment, const Trial& trial) {
-  return trial.retries.max > 0 || trial.timeout > Seconds(0) || experiment.deadline > Seconds(0);
+  return !trial.outputs.empty() || trial.retries.max > 0 || trial.timeout > Seconds(0) ||
+         experiment.deadline > Seconds(0);
 }
 
 }  // namespace combu

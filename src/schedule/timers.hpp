@@ -19,6 +19,7 @@ struct Timer {
     give_up,         // a start whose deadline has passed is not answered
     timeout,         // of an attempt
     retry,           // the pause before an attempt is over
+    collect,         // its outputs are tried again
     place,           // one that has lost its slots to another stands in line again
     verdict,         // what was stopped was not stopped by an engine that goes away
     claim,           // another's claim on a GPU is not believed any longer; trial and attempt mean nothing

@@ -128,6 +128,15 @@ class SimulatedEngine : public Engine {
     }
   }
 
+  bool copy_out(const Key& key, const std::string& path, const std::function<void(std::string_view)>& tell,
+                std::stop_token stop) override {
+    const std::map<std::string, std::string> files =
+        call(stop, [&](Instant now) { return world_.files(key, path, now); });
+    if (files.empty()) return false;
+    tell(tar_of(files));
+    return true;
+  }
+
   Released release(const Selector& selector, const Releasing& tell, std::stop_token stop) override {
     if (tell.found) tell.found(list(selector, Look::once, stop));
     Released released = call(stop, [&](Instant now) { return world_.release(selector, now); });

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <utility>
 
 namespace combu {
 
@@ -37,17 +38,24 @@ double number(const std::string& text) {
   return value;
 }
 
-World::LogLine echo(const std::vector<std::string>& words) {
+void echo(const std::vector<std::string>& words, Script& script) {
   World::LogLine line{.stream = LogStream::out, .text = ""};
+  std::string file;
   for (std::size_t i = 1; i < words.size(); ++i) {
     if (words[i] == ">&2") {
       line.stream = LogStream::err;
+    } else if (words[i] == ">" && i + 1 < words.size()) {
+      file = words[++i];
     } else {
       line.text += (line.text.empty() ? "" : " ") + words[i];
     }
   }
   line.text += '\n';
-  return line;
+  if (file.empty()) {
+    script.output.push_back(std::move(line));
+  } else {
+    script.files[file] = std::move(line.text);
+  }
 }
 
 }  // namespace
@@ -73,7 +81,7 @@ Script read_script(const Trial& trial, Seconds unknown_takes) {
     } else if (words[0] == "eat" && words.size() == 2) {
       script.eats = parse_bytes(words[1]);
     } else if (words[0] == "echo") {
-      script.output.push_back(echo(words));
+      echo(words, script);
     } else if (words[0] == "true" || words[0] == "false") {
       script.exit_code = words[0] == "true" ? 0 : 1;
     } else {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@ struct Script {
   Seconds takes{0};
   int exit_code = 0;
   std::vector<World::LogLine> output;
+  std::map<std::string, std::string> files;  // by path
   bool cannot_start = false;
   Bytes eats{};  // the memory that it needs
 };

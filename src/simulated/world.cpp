@@ -221,6 +221,7 @@ const World::Container& World::add_rival(const Slots& slots, Instant now) {
 
 void World::run_script(Container& container, const Trial& trial, const Script& script, Instant now) {
   container.log = script.output;
+  container.files = script.files;
   container.exits_with = script.exit_code;
   container.eats = script.eats;
   Seconds takes = script.takes;
@@ -340,6 +341,18 @@ World::Log World::log(const Key& key, Instant now) {
   return {.lines = found->log,
           .written = found->seen.created_at,
           .complete = found->seen.phase != Phase::running};
+}
+
+std::map<std::string, std::string> World::files(const Key& key, const std::string& path, Instant now) {
+  enter(now);
+  const Container* found = find(key);
+  if (found == nullptr) throw Error(ErrorKind::not_found, key.trial, "no such trial on the engine");
+  const std::size_t above = path.rfind('/') + 1;
+  std::map<std::string, std::string> files;
+  for (const auto& [file, content] : found->files)
+    if (file == path || file.starts_with(path + "/")) files.emplace(file.substr(above), content);
+  leave(now);
+  return files;
 }
 
 const World::Container* World::find(const Key& key) const {

@@ -16,8 +16,10 @@
 #include "spec/fields.hpp"
 #include "spec/json.hpp"
 #include "spec/layer.hpp"
+#include "spec/outputs.hpp"
 #include "spec/report.hpp"
 #include "spec/values.hpp"
+#include "spec/volumes.hpp"
 
 namespace combu {
 
@@ -32,6 +34,7 @@ class ExperimentReader final : public DocumentSink {
   explicit ExperimentReader(const Caller& caller) : caller_(caller) {
     experiment_.file = caller.file;
     experiment_.name = caller.file;
+    experiment_.collect.to = absolute_path("results", caller);
   }
   ExperimentReader(const ExperimentReader&) = delete;
   ExperimentReader& operator=(const ExperimentReader&) = delete;
@@ -61,6 +64,8 @@ class ExperimentReader final : public DocumentSink {
       max_failures_ = read_max_failures(value, place, report_);
     } else if (name == "canary") {
       experiment_.canary = read_flag(value, place, report_).value_or(false);
+    } else if (name == "collect") {
+      experiment_.collect = read_collect(value, caller_, place, report_);
     } else if (!own_field(name)) {
       refuse(name, place);
     }

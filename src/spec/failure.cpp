@@ -20,7 +20,7 @@ namespace combu {
 namespace {
 
 constexpr std::array<std::string_view, k_cause_count> k_causes{
-    "none", "error", "oom", "timeout", "start_deadline", "host_lost", "start", "stopped"};
+    "none", "error", "oom", "timeout", "start_deadline", "host_lost", "start", "stopped", "outputs"};
 
 }  // namespace
 
@@ -66,8 +66,8 @@ constexpr std::array k_backoff_fields{Spelling{"initial", "initial"}, Spelling{"
 constexpr std::array k_grow_fields{Spelling{"memory", "memory"}};
 
 // What a trial may be tried again after: nobody tries again what somebody stopped.
-constexpr std::array k_retried{Cause::error,          Cause::oom,       Cause::timeout,
-                               Cause::start_deadline, Cause::host_lost, Cause::start};
+constexpr std::array k_retried{Cause::error,     Cause::oom,   Cause::timeout, Cause::start_deadline,
+                               Cause::host_lost, Cause::start, Cause::outputs};
 
 std::bitset<k_cause_count> all_retried() {
   std::bitset<k_cause_count> causes;

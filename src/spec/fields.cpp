@@ -62,14 +62,15 @@ constexpr std::array k_spellings{
     FieldSpelling{"retries", Field::retries},
     FieldSpelling{"timeout", Field::timeout},
     FieldSpelling{"start_deadline", Field::start_deadline},
+    FieldSpelling{"outputs", Field::outputs},
     FieldSpelling{"deploy", Field::deploy},
     FieldSpelling{"docker", Field::docker},
 };
 
 // With what people of compose write for them.
-constexpr auto k_planned = std::to_array<std::string_view>(
-    {"slots", "build", "metrics", "inputs", "outputs", "collect", "cache", "secrets", "gang", "worker",
-     "replicas", "scale", "reuse", "swarm", "kubernetes"});
+constexpr auto k_planned =
+    std::to_array<std::string_view>({"slots", "build", "metrics", "inputs", "cache", "secrets", "gang",
+                                     "worker", "replicas", "scale", "reuse", "swarm", "kubernetes"});
 
 }  // namespace
 
@@ -92,8 +93,9 @@ bool planned_field(std::string_view spelling) {
 }
 
 const std::vector<std::string_view>& top_fields() {
-  static const std::vector<std::string_view> k_fields{
-      "experiment", "defaults", "trials", "parallel", "order", "seed", "deadline", "max_failures", "canary"};
+  static const std::vector<std::string_view> k_fields{"experiment", "defaults", "trials",   "parallel",
+                                                      "order",      "seed",     "deadline", "max_failures",
+                                                      "canary",     "collect"};
   return k_fields;
 }
 

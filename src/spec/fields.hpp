@@ -45,6 +45,7 @@ enum class Field {
   retries,
   timeout,
   start_deadline,
+  outputs,
   deploy,
   docker,
 };

@@ -9,6 +9,7 @@
 #include "spec/healthcheck.hpp"
 #include "spec/names.hpp"
 #include "spec/order.hpp"
+#include "spec/outputs.hpp"
 #include "spec/ports.hpp"
 #include "spec/slots.hpp"
 #include "spec/values.hpp"
@@ -162,6 +163,9 @@ void LayerReader::read_field(Field field, Json& value, const Place& place) {
     case Field::start_deadline:
       trial.start_deadline = read_limit(value, place, report_);
       return;
+    case Field::outputs:
+      trial.outputs = read_outputs(value, place, report_);
+      return;
     case Field::deploy:
       deploy_ = &value;
       return;
@@ -293,6 +297,7 @@ void take_replaced(Layer& own, const Layer& defaults) {
   if (wanted(Field::retries)) to.retries = from.retries;
   if (wanted(Field::timeout)) to.timeout = from.timeout;
   if (wanted(Field::start_deadline)) to.start_deadline = from.start_deadline;
+  if (wanted(Field::outputs)) to.outputs = from.outputs;
   if (wanted(Field::stop_signal)) to.stop_signal = from.stop_signal;
   if (wanted(Field::stop_grace)) to.stop_grace = from.stop_grace;
 }

@@ -41,6 +41,14 @@ void name_what_is_left(Progress& progress, const Run& run, const Outcome& outcom
                   fmt::join(ranges(names), ", ")));
 }
 
+void print_undelivered(Progress& progress, const Run& run, const Outcome& outcome, std::string_view engine) {
+  const std::size_t count = outcome.last.count(TrialState::collecting);
+  if (count == 0) return;
+  progress.error(fmt::format(
+      "the outputs of {} trial{} are not home yet{}; `{}` takes them", count, count == 1 ? "" : "s",
+      outcome.undelivered.empty() ? "" : ": " + outcome.undelivered, resume_line(run.id, engine)));
+}
+
 std::string summary(const Run& run, const Outcome& outcome, Until until) {
   const std::string time = to_string(outcome.last.elapsed);
   if (outcome.interrupted)
@@ -60,6 +68,7 @@ void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, U
   print_failures(progress, run, outcome);
   progress.note(summary(run, outcome, until));
   if (until == Until::ended && !outcome.interrupted) name_what_is_left(progress, run, outcome);
+  print_undelivered(progress, run, outcome, engine);
   if (engine.starts_with("simulated:")) return;  // nothing of it outlives the program
   // A start that failed may have left a container, too.
   if (outcome.last.started + outcome.last.count(TrialState::failed) == 0) return;

@@ -26,4 +26,9 @@ std::string command_line(const Experiment& experiment, std::string_view command,
   return fmt::format("{} {} --experiment {}", program, command, shell_word(experiment.name));
 }
 
+std::string resume_line(const RunId& run, std::string_view engine) {
+  return fmt::format("combu {}run --resume {}",
+                     engine.empty() ? "" : fmt::format("--engine {} ", shell_word(engine)), run.text());
+}
+
 }  // namespace combu

@@ -17,6 +17,7 @@
 #include "combu/record.hpp"
 #include "combu/run.hpp"
 #include "combu/simulated.hpp"
+#include "passing_engine.hpp"
 
 namespace combu {
 namespace {
@@ -25,30 +26,14 @@ using Steady = std::chrono::steady_clock;
 constexpr std::size_t k_places = 8;
 
 // Notes when ends are told and when starts are called.
-class Stopwatch final : public Engine {
+class Stopwatch final : public test::PassingEngine {
  public:
-  explicit Stopwatch(Engine& engine) : engine_(engine) {}
+  using PassingEngine::PassingEngine;
 
-  Facts facts(std::stop_token stop) override { return engine_.facts(stop); }
-  std::vector<Gpu> gpus(std::stop_token stop) override { return engine_.gpus(stop); }
-  std::optional<Usage> usage(const std::string& id, std::stop_token stop) override {
-    return engine_.usage(id, stop);
-  }
-  std::vector<Error> check(const Run& run, std::stop_token stop) override { return engine_.check(run, stop); }
-  std::vector<Error> prepare(const Run& run, const std::function<void(const Preparation&)>& tell,
-                             std::stop_token stop) override {
-    return engine_.prepare(run, tell, stop);
-  }
   std::optional<Sighting> start(const Run& run, const Trial& trial, int attempt,
                                 std::stop_token stop) override {
     note(starts);
     return engine_.start(run, trial, attempt, stop);
-  }
-  void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) override {
-    engine_.stop(key, grace, stop);
-  }
-  std::vector<Sighting> list(const Selector& selector, Look look, std::stop_token stop) override {
-    return engine_.list(selector, look, stop);
   }
   void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
              std::stop_token stop) override {
@@ -58,13 +43,6 @@ class Stopwatch final : public Engine {
       tell(change);
     };
     engine_.watch(selector, noting, stop);
-  }
-  void logs(const Key& key, const LogOptions& options,
-            const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) override {
-    engine_.logs(key, options, tell, stop);
-  }
-  Released release(const Selector& selector, const Releasing& tell, std::stop_token stop) override {
-    return engine_.release(selector, tell, stop);
   }
 
   std::vector<Steady::time_point> ends;
@@ -77,7 +55,6 @@ class Stopwatch final : public Engine {
     moments.push_back(now);
   }
 
-  Engine& engine_;
   std::mutex mutex_;
 };
 

@@ -97,6 +97,8 @@ class DockerSubject : public Subject {
     return trial;
   }
 
+  Trial leaves(const std::string& name) override { return shell(name, "mkdir -p /out; echo kept > /out/a"); }
+
   Trial eats(const std::string& name, Bytes memory) override {
     return shell(name, "exec dd if=/dev/zero of=/dev/null count=1 bs=" + std::to_string(memory.count));
   }
@@ -155,6 +157,25 @@ class DockerOnly : public EngineSuite {
 INSTANTIATE_TEST_SUITE_P(Docker, DockerOnly,
                          testing::Values(Flavour{"docker", [] { return std::make_unique<DockerSubject>(); }}),
                          flavour_name);
+
+TEST_P(DockerOnly, ALinkStandsForWhatItLeadsTo) {
+  Trial trial = subject().exits_with("links-a", 0);
+  trial.cmd = {
+      "sh", "-c",
+      "mkdir -p /data/run-7; echo kept > /data/run-7/a; ln -s data/run-7 /latest; ln -s /no/such /broken"};
+  const Run run = ready("links", {trial});
+  Watcher watcher(subject(), all_of(run));
+  start_all(run);
+  ASSERT_TRUE(watcher.wait_for("links-a", Phase::ended));
+  const Key key{.run = run.id, .trial = "links-a"};
+  std::string bytes;
+  const auto take = [&](std::string_view piece) { bytes += piece; };
+  EXPECT_FALSE(engine().copy_out(key, "/broken", take, {}));
+  EXPECT_EQ(bytes, "");
+  EXPECT_TRUE(engine().copy_out(key, "/latest", take, {}));
+  EXPECT_THAT(bytes, testing::StartsWith("run-7/"));
+  EXPECT_THAT(bytes, testing::HasSubstr("kept\n"));
+}
 
 TEST_P(DockerOnly, EveryFieldReachesTheContainer) {
   Trial trial = subject().runs_until_stopped("fields-a");

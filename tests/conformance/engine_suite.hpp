@@ -43,6 +43,8 @@ class Subject {
   // Needs so much memory, or is killed.
   virtual Trial eats(const std::string& name, Bytes memory) = 0;
 
+  virtual Trial leaves(const std::string& name) = 0;  // "kept" and a line's end in /out/a, then exits with 0
+
   // What is not ours: a running container, with this host port (0: none) published.
   virtual void make_stranger(const std::string& name, std::uint16_t host_port) = 0;
   virtual bool stranger_runs(const std::string& name) = 0;
@@ -317,6 +319,42 @@ TEST_P(EngineSuite, AFullLookTellsWhenItRan) {
     EXPECT_EQ(sighting.exit_code, 3);
     EXPECT_GE(*sighting.ended_at, *sighting.ran_at);
     EXPECT_LT(*sighting.ended_at - *sighting.ran_at, std::chrono::minutes(1));
+  }
+}
+
+// The names and contents of an archive's files follow each other as they are.
+TEST_P(EngineSuite, WhatAnAttemptHasLeftIsAnArchive) {
+  const Run run = ready("leaves", {subject().leaves("leaves-a")});
+  Watcher watcher(subject(), all_of(run));
+  start_all(run);
+  ASSERT_TRUE(watcher.wait_for("leaves-a", Phase::ended));
+  const Key key{.run = run.id, .trial = "leaves-a"};
+  const auto archive = [&](const std::string& path) {
+    std::string bytes;
+    const bool found = engine().copy_out(key, path, [&](std::string_view piece) { bytes += piece; }, {});
+    EXPECT_EQ(found, !bytes.empty()) << path;
+    return bytes;
+  };
+  const std::string folder = archive("/out");
+  EXPECT_THAT(folder, testing::StartsWith("out/"));
+  EXPECT_THAT(folder, testing::HasSubstr("out/a"));
+  EXPECT_THAT(folder, testing::HasSubstr("kept\n"));
+  const std::string file = archive("/out/a");
+  EXPECT_EQ(file.substr(0, 2), std::string("a\0", 2));
+  EXPECT_THAT(file, testing::HasSubstr("kept\n"));
+  EXPECT_EQ(archive("/no/such"), "");
+  EXPECT_EQ(archive("/out/b"), "");
+}
+
+TEST_P(EngineSuite, NothingIsCopiedOutOfWhatIsNotThere) {
+  const Run run = ready("leaves-other", {subject().leaves("leaves-other-a")});
+  start_all(run);
+  for (const Key& key :
+       {Key{.run = run.id, .trial = "nobody"}, Key{.run = run.id, .trial = "leaves-other-a", .attempt = 2},
+        Key{.run = RunId("another"), .trial = "leaves-other-a"}}) {
+    EXPECT_EQ(kind_of([&] { (void)engine().copy_out(key, "/out", [](std::string_view) {}, {}); }),
+              ErrorKind::not_found)
+        << key.trial;
   }
 }
 

@@ -39,6 +39,8 @@ class SimulatedSubject : public Subject {
     return does(name, "eat " + std::to_string(memory.count));
   }
 
+  Trial leaves(const std::string& name) override { return does(name, "echo kept > /out/a"); }
+
   void make_stranger(const std::string& name, std::uint16_t host_port) override {
     world_.add_stranger(name, host_port == 0 ? std::vector<Port>{} : std::vector<Port>{{.host = host_port}});
   }

@@ -11,37 +11,23 @@
 #include "combu/run.hpp"
 #include "combu/simulated.hpp"
 #include "experiments.hpp"
+#include "passing_engine.hpp"
 
 namespace combu::test {
 namespace {
 
 // Listings and changes come as the test changes them; the stream breaks after so many changes.
-class Contradicting : public Engine {
+class Contradicting : public PassingEngine {
  public:
-  explicit Contradicting(Engine& engine) : engine_(engine) {}
+  using PassingEngine::PassingEngine;
   std::function<void(Sighting&)> change_listed = [](Sighting&) {};
   std::function<void(Sighting&)> change_told = [](Sighting&) {};
   std::optional<int> breaks_after;
 
-  Facts facts(std::stop_token stop) override { return engine_.facts(stop); }
-  std::vector<Gpu> gpus(std::stop_token stop) override { return engine_.gpus(stop); }
-  std::optional<Usage> usage(const std::string& id, std::stop_token stop) override {
-    return engine_.usage(id, stop);
-  }
-  std::vector<Error> check(const combu::Run& run, std::stop_token stop) override {
-    return engine_.check(run, stop);
-  }
-  std::vector<Error> prepare(const combu::Run& run, const std::function<void(const Preparation&)>& tell,
-                             std::stop_token stop) override {
-    return engine_.prepare(run, tell, stop);
-  }
   std::optional<Sighting> start(const combu::Run& run, const Trial& trial, int attempt,
                                 std::stop_token stop) override {
     ++starts[trial.name];
     return engine_.start(run, trial, attempt, stop);
-  }
-  void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) override {
-    engine_.stop(key, grace, stop);
   }
   std::vector<Sighting> list(const Selector& selector, Look look, std::stop_token stop) override {
     std::vector<Sighting> listed = engine_.list(selector, look, stop);
@@ -63,18 +49,10 @@ class Contradicting : public Engine {
         },
         stop);
   }
-  void logs(const Key& key, const LogOptions& options,
-            const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) override {
-    engine_.logs(key, options, tell, stop);
-  }
-  Released release(const Selector& selector, const Releasing& tell, std::stop_token stop) override {
-    return engine_.release(selector, tell, stop);
-  }
 
   std::map<std::string, int> starts;  // one start in flight: one thread
 
  private:
-  Engine& engine_;
 };
 
 class Ends : public Observer {

@@ -11,6 +11,7 @@
 #include "combu/run.hpp"
 #include "combu/simulated.hpp"
 #include "experiments.hpp"
+#include "passing_engine.hpp"
 #include "record_folder.hpp"
 
 namespace combu::test {
@@ -51,15 +52,10 @@ struct Fault {
 };
 
 // The nth call of a verb fails once.
-class FailNth : public Engine {
+class FailNth : public PassingEngine {
  public:
-  FailNth(Engine& engine, Fault fault) : engine_(engine), fault_(fault) {}
+  FailNth(Engine& engine, Fault fault) : PassingEngine(engine), fault_(fault) {}
 
-  Facts facts(std::stop_token stop) override { return engine_.facts(stop); }
-  std::vector<Gpu> gpus(std::stop_token stop) override { return engine_.gpus(stop); }
-  std::optional<Usage> usage(const std::string& id, std::stop_token stop) override {
-    return engine_.usage(id, stop);
-  }
   std::vector<Error> check(const combu::Run& run, std::stop_token stop) override {
     return verb("check", [&] { return engine_.check(run, stop); });
   }
@@ -100,8 +96,9 @@ class FailNth : public Engine {
       return 0;
     });
   }
-  Released release(const Selector& selector, const Releasing& tell, std::stop_token stop) override {
-    return engine_.release(selector, tell, stop);
+  bool copy_out(const Key& key, const std::string& path, const std::function<void(std::string_view)>& tell,
+                std::stop_token stop) override {
+    return verb("copy_out", [&] { return engine_.copy_out(key, path, tell, stop); });
   }
 
   // By verb.
@@ -125,7 +122,6 @@ class FailNth : public Engine {
 
   [[nodiscard]] Error error() const { return {fault_.kind, "engine", "its call fails"}; }
 
-  Engine& engine_;
   const Fault fault_;
   std::mutex mutex_;
   std::map<std::string, std::size_t> calls_;

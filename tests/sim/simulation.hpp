@@ -230,8 +230,28 @@ class Simulation {
     }
   }
 
-  // Its attempt's container is still there, or it was lost together with its engine's answer.
-  void carry_out(const CollectCommand& command) { apply(Collected{command.trial}); }
+  void carry_out(const CollectCommand& command) {
+    Collected collected{.trial = command.trial};
+    if (command.outputs) take_outputs(command, collected);
+    if (collected.fault.empty()) home_[command.trial] = command.attempt;
+    apply(collected);
+  }
+
+  // The disk is as unreliable as the engine.
+  void take_outputs(const CollectCommand& command, Collected& collected) {
+    const Trial& trial = run_.experiment.trials[command.trial];
+    try {
+      for (const Output& output : trial.outputs) {
+        const Key key{.run = run_.id, .trial = trial.name, .attempt = command.attempt};
+        if (!world_.files(key, output.path, now_).empty() || command.failed) continue;
+        collected.fault = "there is no such output";
+        collected.by_attempt = true;
+      }
+    } catch (const Error& error) {
+      collected.fault = error.what();
+      collected.by_attempt = error.kind() == ErrorKind::not_found;
+    }
+  }
 
   void give(const StartCommand& command) {
     check_needs(command);
@@ -272,6 +292,9 @@ class Simulation {
       broken_.push_back(run_.experiment.trials[fact.trial].name + " changed after it was over");
     }
     count(fact);
+    const Trial& trial = run_.experiment.trials[fact.trial];
+    if (fact.state == TrialState::succeeded && !trial.outputs.empty() && home_[fact.trial] != fact.attempt)
+      broken_.push_back(trial.name + " has succeeded without its outputs");
     if (fact.cause != Cause::none) ++causes_[fact.cause];
     if (fact.state == TrialState::running) ran_[fact.trial] = true;
     if (fact.healthy) healthy_[fact.trial] = true;
@@ -322,6 +345,7 @@ class Simulation {
   Keep keep_;
   bool died_ = false;
   std::map<TrialIndex, StartCommand> starts_under_way_;
+  std::map<TrialIndex, int> home_;  // whose outputs are: of which attempt
   Instant now_{};
   Instant heard_{};
   bool watched_ = false;

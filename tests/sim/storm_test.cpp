@@ -36,8 +36,12 @@ Run random_run(std::mt19937_64& random) {
   for (std::size_t i = 0; i < trials(); ++i) {
     const bool service = below(20) == 0;
     const std::string seconds = std::to_string(below(20));
-    Trial one = trial((service ? "!t" : "t") + std::to_string(i),
-                      "sleep " + (service ? "1000000" : seconds) + (below(10) == 0 ? "; exit 3" : ""));
+    const bool leaves = below(4) == 0;
+    const std::string writes = leaves && below(8) != 0 ? "echo x > /out/a; " : "";
+    Trial one =
+        trial((service ? "!t" : "t") + std::to_string(i),
+              writes + "sleep " + (service ? "1000000" : seconds) + (below(10) == 0 ? "; exit 3" : ""));
+    if (leaves) one.outputs = {Output{.path = "/out"}};
     if (service || below(8) == 0)
       one.healthcheck = Healthcheck{.test = {"CMD", below(6) == 0 ? "false" : "true"}};
     if (!service && below(3) == 0)
@@ -166,6 +170,7 @@ TEST(Storm, EveryInvariantHoldsUnderEveryFault) {
     if (seed % 7 == 0) run.experiment.failures_max = 20;
     if (seed % 11 == 0) run.experiment.deadline = Seconds(60);
     if (seed % 13 == 0) run.experiment.canary = true;
+    if (seed % 17 == 0) run.experiment.collect.on = CollectOn::success;
     const Plan plan = test::plan(run.experiment);
     Simulation simulation(run, plan,
                           with_slots({.starts_in_flight_max = 1 + seed % 16, .until = Until::ended}),
@@ -188,7 +193,7 @@ TEST(Storm, EveryInvariantHoldsUnderEveryFault) {
   if (seeds() < 50) return;
   EXPECT_GT(deaths, 10U);
   for (const Cause cause : {Cause::error, Cause::oom, Cause::timeout, Cause::start_deadline, Cause::host_lost,
-                            Cause::start, Cause::stopped}) {
+                            Cause::start, Cause::stopped, Cause::outputs}) {
     EXPECT_GT(causes[cause], 10U) << to_string(cause);
   }
 }

@@ -10,7 +10,6 @@
 #include <fstream>
 #include <map>
 
-#include "docker/archive.hpp"
 #include "docker/connections.hpp"
 #include "docker/container_json.hpp"
 #include "docker/credentials.hpp"
@@ -482,14 +481,6 @@ TEST_F(CredentialPrograms, ThatFailLeaveTheRegistryToBeAskedWithout) {
   EXPECT_EQ(find(R"({"credsStore": "odd"})").note, "docker-credential-odd gave no JSON");
   EXPECT_THAT(find(R"({"credsStore": "absent"})").note, HasSubstr("docker-credential-absent cannot be run"));
   EXPECT_THAT(find(R"({"credsStore": "slow"})", Seconds{0.1}).note, HasSubstr("did not end within"));
-}
-
-TEST(Archive, HoldsTheFileAndItsFolder) {
-  const std::string tar = tar_of("combu/params.json", "{}");
-  EXPECT_EQ(tar.size() % 512, 0U);
-  EXPECT_TRUE(tar.starts_with("combu/"));
-  EXPECT_EQ(tar.substr(512, 17), "combu/params.json");
-  EXPECT_EQ(tar.substr(1024, 3), std::string("{}\0", 3));
 }
 
 // ---- finding the engine

@@ -32,6 +32,10 @@ class EngineMock : public Engine {
               (const Key&, const LogOptions&, (const std::function<void(LogStream, std::string_view)>&),
                std::stop_token),
               (override));
+  MOCK_METHOD(bool, copy_out,
+              (const Key&, const std::string&, (const std::function<void(std::string_view)>&),
+               std::stop_token),
+              (override));
   MOCK_METHOD(Released, release, (const Selector&, const Releasing&, std::stop_token), (override));
 };
 
@@ -163,4 +167,13 @@ TEST(Trace, WritesALineForEachVerb) {
 }
 
 }  // namespace
+TEST(Tar, HoldsTheFilesAndTheirFoldersOnce) {
+  const std::string tar = tar_of({{"combu/params.json", "{}"}, {"combu/x", "y"}});
+  EXPECT_EQ(tar.size() % 512, 0U);
+  EXPECT_TRUE(tar.starts_with("combu/"));
+  EXPECT_EQ(tar.substr(512, 17), "combu/params.json");
+  EXPECT_EQ(tar.substr(1024, 3), std::string("{}\0", 3));
+  EXPECT_EQ(tar.substr(1536, 7), "combu/x");
+}
+
 }  // namespace combu

@@ -167,6 +167,62 @@ TEST_F(RecordTest, FactsBecomeStates) {
   EXPECT_FALSE(past[2].was_started);
 }
 
+TEST_F(RecordTest, OutputsAreOnTheirWayUntilTheyAreHome) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  const auto state_of = [&](TrialIndex trial) { return record.trials(run.id).at(trial).state; };
+  Fact ended = failure(0, TrialState::collecting, 1, Cause::none, 0);
+  ended.reason.clear();
+  ended.usage = Usage{.memory = Bytes{5}, .cpu = Seconds(1)};
+  record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running), ended,
+                                    fact(1, TrialState::starting), fact(1, TrialState::running),
+                                    failure(1, TrialState::collecting, 1, Cause::error, 3)});
+  EXPECT_EQ(state_of(0), TrialState::collecting);
+  EXPECT_EQ(record.counts(run.id)[static_cast<std::size_t>(TrialState::collecting)], 2U);
+  EXPECT_EQ(record.attempts(run.id, "one").at(0).collected_at, std::nullopt);
+  const auto stamp = record.stamp(run.id);
+  std::vector<Past> past = record.past(run.id);
+  EXPECT_EQ(past[0].state, TrialState::collecting);
+  EXPECT_EQ(past[0].cause, Cause::none);
+  EXPECT_EQ(past[0].exit_code, 0);
+  EXPECT_EQ(past[1].cause, Cause::error);
+  EXPECT_EQ(past[1].reason, "exit code 3");
+
+  ended.reason = "its outputs are not home: disk full";
+  record.append(run.id, std::vector{ended});
+  EXPECT_EQ(record.trials(run.id, "one").at(0).reason, ended.reason);
+  EXPECT_EQ(record.stamp(run.id), stamp);
+
+  Fact done = fact(0, TrialState::succeeded);
+  done.exit_code = 0;
+  done.at += std::chrono::seconds(10);
+  record.append(run.id, std::vector{done, failure(1, TrialState::retrying, 1, Cause::error, 3)});
+  EXPECT_NE(record.stamp(run.id), stamp);
+  EXPECT_EQ(state_of(0), TrialState::succeeded);
+  EXPECT_EQ(state_of(1), TrialState::retrying);
+  const TrialEntry one = record.trials(run.id, "one").at(0);
+  EXPECT_EQ(one.reason, "");
+  EXPECT_EQ(one.ended_at, ended.at);
+  EXPECT_EQ(one.usage->memory, Bytes{5});
+  EXPECT_EQ(record.attempts(run.id, "one").at(0).collected_at, done.at);
+  std::string events;
+  record.events(run.id, "one", [&](const EventEntry& event) {
+    events += event.state + " ";
+    return true;
+  });
+  EXPECT_EQ(events, "ready starting running ended collected succeeded ");
+}
+
+TEST_F(RecordTest, AKillTellsWhatHasNotComeHome) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running),
+                                    failure(0, TrialState::collecting, 1, Cause::none, 0)});
+  record.kill(run.id, Instant(std::chrono::seconds(1'800'000'100)));
+  EXPECT_EQ(record.trials(run.id).at(0).state, TrialState::failed);
+  EXPECT_EQ(record.trials(run.id).at(0).reason, "removed by kill before its outputs were taken home");
+}
+
 TEST_F(RecordTest, ATrialIsToldWithItsLastAttempt) {
   run.experiment.trials[0].image = "lab/solver";
   run.experiment.trials[0].params = R"({"lr":0.1})";

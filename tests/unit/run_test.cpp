@@ -14,6 +14,7 @@
 
 #include "combu/simulated.hpp"
 #include "experiments.hpp"
+#include "passing_engine.hpp"
 
 namespace combu {
 namespace {
@@ -35,24 +36,16 @@ class Recorder : public Observer {
 };
 
 // Counts starts under way at once, and can be told to act when one begins.
-class Gauge : public Engine {
+class Gauge : public test::PassingEngine {
  public:
-  explicit Gauge(Engine& engine) : engine_(engine) {}
+  using PassingEngine::PassingEngine;
   Facts facts(std::stop_token stop) override {
     Facts facts = engine_.facts(stop);
     facts.began_at = began_at;
     return facts;
   }
-  std::vector<Error> check(const combu::Run& run, std::stop_token stop) override {
-    return engine_.check(run, stop);
-  }
-  std::vector<Gpu> gpus(std::stop_token stop) override { return engine_.gpus(stop); }
   std::optional<Usage> usage(const std::string& id, std::stop_token stop) override {
     return on_usage ? on_usage(id) : engine_.usage(id, stop);
-  }
-  std::vector<Error> prepare(const combu::Run& run, const std::function<void(const Preparation&)>& tell,
-                             std::stop_token stop) override {
-    return engine_.prepare(run, tell, stop);
   }
   std::optional<Sighting> start(const combu::Run& run, const Trial& trial, int attempt,
                                 std::stop_token stop) override {
@@ -74,12 +67,6 @@ class Gauge : public Engine {
       throw;
     }
   }
-  void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) override {
-    engine_.stop(key, grace, stop);
-  }
-  std::vector<Sighting> list(const Selector& selector, Look look, std::stop_token stop) override {
-    return engine_.list(selector, look, stop);
-  }
   void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
              std::stop_token stop) override {
     if (!cuts_watch) return engine_.watch(selector, tell, stop);
@@ -93,13 +80,6 @@ class Gauge : public Engine {
     ++cuts;
     if (!stop.stop_requested()) throw Error(ErrorKind::unavailable, "engine", "the stream was cut");
   }
-  void logs(const Key& key, const LogOptions& options,
-            const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) override {
-    engine_.logs(key, options, tell, stop);
-  }
-  Released release(const Selector& selector, const Releasing& tell, std::stop_token stop) override {
-    return engine_.release(selector, tell, stop);
-  }
 
   std::function<void(const Trial&)> on_start;
   bool cuts_watch = false;  // again and again
@@ -110,7 +90,6 @@ class Gauge : public Engine {
   std::atomic<int> most_under_way{0};
 
  private:
-  Engine& engine_;
   std::atomic<int> under_way_{0};
 };
 

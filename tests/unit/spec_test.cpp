@@ -105,6 +105,25 @@ TEST(SplitWords, RefusesAnUnterminatedQuote) {
 
 // ---- What golden files cannot show: the environment, amounts, files
 
+TEST(ReadExperiment, OutputsArePathsOrSayMore) {
+  const Experiment experiment =
+      read(R"({"collect": {"on": "success"}, "defaults": {"outputs": ["/out"]}, "trials": [
+      {"name": "aa", "image": "i"},
+      {"name": "bb", "image": "i", "outputs": ["/out//a/../b/", {"path": "/c", "required": false, "max_size": "2g"}]},
+      {"name": "cc", "image": "i", "outputs": null}]})")
+          .experiment;
+  EXPECT_EQ(experiment.collect.to, "/lab/results");
+  EXPECT_EQ(experiment.collect.on, CollectOn::success);
+  EXPECT_THAT(experiment.trials[0].outputs, ElementsAre(Output{.path = "/out"}));
+  EXPECT_THAT(experiment.trials[1].outputs,
+              ElementsAre(Output{.path = "/out/b"},
+                          Output{.path = "/c", .required = false, .size_max = Bytes{std::int64_t{2} << 30}}));
+  EXPECT_THAT(experiment.trials[2].outputs, IsEmpty());
+  EXPECT_EQ(read(R"({"collect": {"to": "../home"}, "trials": [{"name": "aa", "image": "i"}]})")
+                .experiment.collect.to,
+            "/home");
+}
+
 TEST(ReadExperiment, IsNamedByItsFileOrItsField) {
   EXPECT_EQ(read(R"([{"name": "aa", "image": "i"}])").experiment.name, "/lab/experiment.jsonnet");
   EXPECT_EQ(read(R"({"experiment": "lorenz", "trials": [{"name": "aa", "image": "i"}]})").experiment.name,

@@ -1,14 +1,13 @@
-#include "docker/archive.hpp"
-
 #include <archive.h>
 #include <archive_entry.h>
 
 #include <memory>
-#include <vector>
+#include <set>
+#include <string_view>
 
-#include "combu/base.hpp"
+#include "combu/engine.hpp"
 
-namespace combu::docker {
+namespace combu {
 namespace {
 
 using Writer = std::unique_ptr<archive, decltype(&archive_write_free)>;
@@ -38,19 +37,23 @@ la_ssize_t append(archive*, void* tar, const void* bytes, std::size_t size) {
 
 }  // namespace
 
-std::string tar_of(const std::string& path, std::string_view content) {
+std::string tar_of(const std::map<std::string, std::string>& files) {
   constexpr int k_folder_mode = 0755;
   constexpr int k_file_mode = 0644;
   std::string tar;
   const Writer writer(archive_write_new(), &archive_write_free);
   check(writer.get(), archive_write_set_format_ustar(writer.get()));
   check(writer.get(), archive_write_open(writer.get(), &tar, nullptr, &append, nullptr));
-  for (std::size_t slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) {
-    add_entry(writer.get(), path.substr(0, slash + 1), AE_IFDIR, k_folder_mode, {});
+  std::set<std::string> folders;
+  for (const auto& [path, content] : files) {
+    for (std::size_t slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) {
+      std::string folder = path.substr(0, slash + 1);
+      if (folders.insert(folder).second) add_entry(writer.get(), folder, AE_IFDIR, k_folder_mode, {});
+    }
+    add_entry(writer.get(), path, AE_IFREG, k_file_mode, content);
   }
-  add_entry(writer.get(), path, AE_IFREG, k_file_mode, content);
   check(writer.get(), archive_write_close(writer.get()));
   return tar;
 }
 
-}  // namespace combu::docker
+}  // namespace combu

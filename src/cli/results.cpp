@@ -1,0 +1,66 @@
+#include "cli/results.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "cli/load.hpp"
+#include "combu/outputs.hpp"
+#include "combu/run.hpp"
+#include "combu/schedule.hpp"
+
+namespace combu {
+namespace {
+
+// What an experiment is called may be no name of a folder.
+std::string folder_name(const Experiment& experiment) {
+  std::string name = experiment.name == experiment.file
+                         ? std::filesystem::path(experiment.file).stem().string()
+                         : experiment.name;
+  std::ranges::replace(name, '/', '-');
+  if (name.starts_with('.')) name.front() = '_';
+  return name;
+}
+
+bool is_collecting(const Past& past) {
+  return past.state == TrialState::collecting;
+}
+
+}  // namespace
+
+std::string results_folder(const Run& run) {
+  return fmt::format("{}/{}/{}", run.experiment.collect.to, folder_name(run.experiment), run.id.text());
+}
+
+void bring_home(Session& session, Record& record, const RunId& run) {
+  PlannerOptions options{.until = Until::ended};
+  options.past = record.past(run);
+  const auto count = static_cast<std::size_t>(std::ranges::count_if(options.past, is_collecting));
+  if (count == 0) return;
+  session.progress().note(fmt::format("taking home the outputs of {} trial{} of run {}", count,
+                                      count == 1 ? "" : "s", run.text()));
+  const Loaded loaded = load(record, run);
+  const std::vector<Trial>& trials = loaded.run.experiment.trials;
+  const auto depot = open_folder(results_folder(loaded.run));
+  const auto engine = session.patient_engine();
+  Planner planner(run, loaded.run.experiment, loaded.plan, options);
+  const auto step = [&](const Event& event) { return planner.step(event, real_clock().now()); };
+  (void)step(Adjust{.paused = true});
+  (void)step(Interrupt{.for_good = true});
+  for (const Command& command : step(Begin{}).commands) {
+    const auto* collect = std::get_if<CollectCommand>(&command);
+    if (collect == nullptr) continue;
+    const Collected collected = take_outputs(*engine, loaded.run, *collect, *depot, session.stop());
+    if (!collected.fault.empty() && !collected.by_attempt)
+      throw Error(ErrorKind::refused, trials[collect->trial].name,
+                  fmt::format("its outputs cannot be taken home: {}", collected.fault));
+    std::vector<Fact> facts = step(collected).facts;
+    std::erase_if(facts, [&](const Fact& fact) { return !is_over(fact.state); });
+    record.append(run, facts);
+  }
+}
+
+}  // namespace combu

@@ -1,0 +1,20 @@
+#pragma once
+// Where outputs come home to.
+
+#include <string>
+
+#include "cli/session.hpp"
+#include "combu/engine.hpp"
+#include "combu/record.hpp"
+
+namespace combu {
+
+// COLLECT/EXPERIMENT/RUN: each trial has a folder of its own in there.
+[[nodiscard]] std::string results_folder(const Run& run);
+
+// Takes home what is not yet of a run that nobody is at work on and whose containers are about to go, and
+// puts it on record. Throws Error, also when there is no room for it: then what is left is still on the
+// engine.
+void bring_home(Session& session, Record& record, const RunId& run);
+
+}  // namespace combu

@@ -1,0 +1,288 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "combu/outputs.hpp"
+
+namespace combu {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr mode_t k_owner_reads_and_writes = S_IRUSR | S_IWUSR;
+constexpr mode_t k_permissions = 0777;  // nobody becomes another person by an output
+
+[[noreturn]] void refuse(const std::string& path, const char* what, int code) {
+  throw Error(ErrorKind::refused, path,
+              fmt::format("{}: {}", what, std::error_code(code, std::generic_category()).message()));
+}
+
+class File {
+ public:
+  File() = default;
+  explicit File(int number) : number_(number) {}
+  ~File() {
+    if (number_ >= 0) ::close(number_);
+  }
+  File(File&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  File& operator=(File&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  [[nodiscard]] int number() const { return number_; }
+  [[nodiscard]] bool is_open() const { return number_ >= 0; }
+
+ private:
+  int number_ = -1;
+};
+
+std::array<timespec, 2> times_of(Instant modified) {
+  const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(modified.time_since_epoch());
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(nanoseconds);
+  const timespec time{.tv_sec = seconds.count(), .tv_nsec = (nanoseconds - seconds).count()};
+  return {time, time};
+}
+
+bool are_zeros(std::string_view bytes) {
+  return bytes.front() == 0 && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0;
+}
+
+std::pair<std::string, std::string> split(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return {"", path};
+  return {path.substr(0, slash), path.substr(slash + 1)};
+}
+
+// A file that is written from its beginning to its end, with holes where there are only zeros.
+class Growing {
+ public:
+  Growing(File file, OutputEntry entry, std::string path)
+      : file_(std::move(file)), entry_(std::move(entry)), path_(std::move(path)) {}
+
+  void write(std::string_view bytes) {
+    while (!bytes.empty()) {
+      // By blocks as file systems have them.
+      const std::size_t room = k_block - static_cast<std::size_t>(size_) % k_block;
+      const std::string_view block = bytes.substr(0, room);
+      if (!are_zeros(block)) {
+        std::size_t count = block.size();
+        // As many as follow in one call.
+        while (count < bytes.size()) {
+          const std::string_view next = bytes.substr(count, k_block);
+          if (are_zeros(next)) break;
+          count += next.size();
+        }
+        put(bytes.substr(0, count));
+        bytes.remove_prefix(count);
+      } else {
+        size_ += static_cast<off_t>(block.size());
+        bytes.remove_prefix(block.size());
+      }
+    }
+  }
+
+  void end() {
+    const int number = file_.number();
+    const auto times = times_of(entry_.modified);
+    if (ftruncate(number, size_) != 0 ||
+        fchmod(number, (entry_.mode & k_permissions) | k_owner_reads_and_writes) != 0 ||
+        futimens(number, times.data()) != 0)
+      refuse(path_, "cannot be written", errno);
+  }
+
+ private:
+  static constexpr std::size_t k_block = 4096;
+
+  void put(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t count = pwrite(file_.number(), bytes.data(), bytes.size(), size_);
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) refuse(path_, "cannot be written", errno);
+      size_ += count;
+      bytes.remove_prefix(static_cast<std::size_t>(count));
+    }
+  }
+
+  File file_;
+  OutputEntry entry_;
+  std::string path_;
+  off_t size_ = 0;
+};
+
+// No path is ever followed through a link: each folder is opened in the one above it.
+class FolderParcel final : public Parcel {
+ public:
+  FolderParcel(std::string folder, const std::string& trial)
+      : folder_(std::move(folder)), name_(trial), unfinished_("." + trial + ".unfinished") {
+    std::error_code fault;
+    fs::create_directories(folder_, fault);
+    if (fault) refuse(folder_, "cannot be made", fault.value());
+    above_ = File(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!above_.is_open()) refuse(folder_, "cannot be opened", errno);
+    discard(unfinished_);  // of a process that died
+    if (mkdirat(above_.number(), unfinished_.c_str(), k_permissions) != 0)
+      refuse(path_of(unfinished_), "cannot be made", errno);
+    root_ =
+        File(openat(above_.number(), unfinished_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!root_.is_open()) refuse(path_of(unfinished_), "cannot be opened", errno);
+  }
+  ~FolderParcel() override { discard(unfinished_); }
+  FolderParcel(const FolderParcel&) = delete;
+  FolderParcel& operator=(const FolderParcel&) = delete;
+
+  void add(const OutputEntry& entry) override {
+    end_file();
+    const auto [above, name] = split(entry.path);
+    const int folder = open_above(above);
+    switch (entry.kind) {
+      case OutputEntry::Kind::folder:
+        if (mkdirat(folder, name.c_str(), S_IRWXU) != 0 && errno != EEXIST)
+          refuse(path_of(entry.path), "cannot be made", errno);
+        folders_.push_back(entry);
+        return;
+      case OutputEntry::Kind::file:
+        return begin_file(folder, name, entry);
+      case OutputEntry::Kind::symbolic_link: {
+        if (symlinkat(entry.target.c_str(), folder, name.c_str()) != 0)
+          refuse(path_of(entry.path), "cannot be made", errno);
+        const auto times = times_of(entry.modified);
+        (void)utimensat(folder, name.c_str(), times.data(), AT_SYMLINK_NOFOLLOW);
+        return;
+      }
+      case OutputEntry::Kind::hard_link: {
+        const auto [other_above, other] = split(entry.target);
+        const File from = open_folder_in_root(other_above);
+        if (linkat(from.number(), other.c_str(), folder, name.c_str(), 0) != 0)
+          refuse(path_of(entry.path), "cannot be linked", errno);
+        return;
+      }
+    }
+  }
+
+  void write(std::string_view bytes) override { file_->write(bytes); }
+
+  void close(const std::string& manifest) override {
+    add({.path = std::string(k_manifest_name), .mode = 0644, .modified = real_clock().now()});
+    if (!manifest.empty()) write(manifest);
+    end_file();
+    // A folder's time changes with what is made in it, and it may not be writable.
+    for (auto entry = folders_.rbegin(); entry != folders_.rend(); ++entry) {
+      const File folder = open_folder_in_root(entry->path);
+      const auto times = times_of(entry->modified);
+      if (fchmod(folder.number(), (entry->mode & k_permissions) | S_IRWXU) != 0 ||
+          futimens(folder.number(), times.data()) != 0)
+        refuse(path_of(entry->path), "cannot be written", errno);
+    }
+    if (syncfs(root_.number()) != 0) refuse(path_of(unfinished_), "cannot be written", errno);
+    put_in_place();
+    if (fsync(above_.number()) != 0) refuse(folder_, "cannot be written", errno);
+  }
+
+ private:
+  [[nodiscard]] std::string path_of(const std::string& below) const { return folder_ + "/" + below; }
+
+  // Of what is in the folder.
+  void discard(const std::string& name) const noexcept {
+    std::error_code ignored;
+    fs::remove_all(fs::path(folder_) / name, ignored);
+  }
+
+  void put_in_place() {
+    const int above = above_.number();
+    const char* const from = unfinished_.c_str();
+    const char* const to = name_.c_str();
+    if (renameat2(above, from, above, to, RENAME_NOREPLACE) == 0) return;
+    // What was there goes with the unfinished one's name.
+    if (errno == EEXIST && renameat2(above, from, above, to, RENAME_EXCHANGE) == 0)
+      return discard(unfinished_);
+    // A file system that can do neither.
+    const std::string old = "." + name_ + ".old";
+    discard(old);
+    if (renameat(above, to, above, old.c_str()) != 0 && errno != ENOENT)
+      refuse(path_of(name_), "cannot be replaced", errno);
+    if (renameat(above, from, above, to) != 0) refuse(path_of(name_), "cannot be put in place", errno);
+    discard(old);
+  }
+
+  [[nodiscard]] File open_folder_in_root(const std::string& path) const {
+    File folder(openat(root_.number(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    for (std::size_t from = 0; from < path.size();) {
+      const std::size_t slash = std::min(path.find('/', from), path.size());
+      const std::string part = path.substr(from, slash - from);
+      from = slash + 1;
+      constexpr int k_how = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+      File next(openat(folder.number(), part.c_str(), k_how));
+      if (!next.is_open() && errno == ENOENT) {
+        if (mkdirat(folder.number(), part.c_str(), k_permissions) != 0)
+          refuse(path_of(path), "cannot be made", errno);
+        next = File(openat(folder.number(), part.c_str(), k_how));
+      }
+      if (!next.is_open()) refuse(path_of(path), "cannot be opened", errno);
+      folder = std::move(next);
+    }
+    return folder;
+  }
+
+  // Most of what comes is in the same folder as what came before it.
+  int open_above(const std::string& path) {
+    if (!above_entry_.is_open() || path != above_entry_path_) {
+      above_entry_ = open_folder_in_root(path);
+      above_entry_path_ = path;
+    }
+    return above_entry_.number();
+  }
+
+  void begin_file(int folder, const std::string& name, const OutputEntry& entry) {
+    constexpr int k_how = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    File file(openat(folder, name.c_str(), k_how, k_owner_reads_and_writes));
+    if (!file.is_open()) refuse(path_of(entry.path), "cannot be made", errno);
+    file_.emplace(std::move(file), entry, path_of(entry.path));
+  }
+
+  void end_file() {
+    if (!file_) return;
+    file_->end();
+    file_.reset();
+  }
+
+  std::string folder_;
+  std::string name_;
+  std::string unfinished_;
+  File above_;  // folder_
+  File root_;   // the unfinished one
+  File above_entry_;
+  std::string above_entry_path_;
+  std::optional<Growing> file_;
+  std::vector<OutputEntry> folders_;
+};
+
+class Folder final : public Depot {
+ public:
+  explicit Folder(std::string folder) : folder_(std::move(folder)) {}
+  std::unique_ptr<Parcel> open(const std::string& trial) override {
+    return std::make_unique<FolderParcel>(folder_, trial);
+  }
+
+ private:
+  std::string folder_;
+};
+
+}  // namespace
+
+std::unique_ptr<Depot> open_folder(const std::string& folder) {
+  return std::make_unique<Folder>(folder);
+}
+
+}  // namespace combu

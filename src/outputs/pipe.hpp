@@ -1,0 +1,74 @@
+#pragma once
+// Bytes from one thread to another: what writes is told pieces, what reads asks for them.
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace combu::outputs {
+
+class Pipe {
+ public:
+  // Waits while much has not been read. False: nobody will read it.
+  bool write(std::string_view bytes) {
+    filling_ += bytes;
+    return filling_.size() < k_chunk || flush();
+  }
+
+  // Nothing more will be written; `fault`: why, where it should have been more.
+  void end(std::exception_ptr fault) {
+    if (!fault) flush();
+    const std::scoped_lock lock(mutex_);
+    ended_ = true;
+    fault_ = std::move(fault);
+    changed_.notify_all();
+  }
+
+  // The next bytes, valid until the next call; empty at the end. Throws the writer's fault.
+  std::string_view read() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !chunks_.empty() || ended_; });
+    if (fault_) std::rethrow_exception(fault_);
+    if (chunks_.empty()) return {};
+    reading_ = std::move(chunks_.front());
+    chunks_.pop_front();
+    changed_.notify_all();
+    return reading_;
+  }
+
+  // Nothing more will be read.
+  void leave() {
+    const std::scoped_lock lock(mutex_);
+    left_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  static constexpr std::size_t k_chunk = std::size_t{256} << 10U;
+  static constexpr std::size_t k_chunks_max = 16;
+
+  bool flush() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return chunks_.size() < k_chunks_max || left_; });
+    if (left_) return false;
+    if (!filling_.empty()) chunks_.push_back(std::exchange(filling_, {}));
+    filling_.reserve(k_chunk);
+    changed_.notify_all();
+    return true;
+  }
+
+  std::string filling_;  // the writer's alone
+  std::string reading_;  // the reader's alone
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::string> chunks_;
+  bool ended_ = false;
+  bool left_ = false;
+  std::exception_ptr fault_;
+};
+
+}  // namespace combu::outputs

@@ -1,0 +1,204 @@
+#include "outputs/unpack.hpp"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <fmt/format.h>
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace combu::outputs {
+namespace {
+
+constexpr std::size_t k_block = std::size_t{256} << 10U;
+
+using Reader = std::unique_ptr<archive, decltype(&archive_read_free)>;
+using Digest = std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)>;
+
+struct Source {
+  const std::function<std::string_view()>& read;
+  std::exception_ptr fault;  // libarchive is no way for exceptions
+};
+
+la_ssize_t read_some(archive* reader, void* of, const void** bytes) {
+  auto& source = *static_cast<Source*>(of);
+  try {
+    const std::string_view piece = source.read();
+    *bytes = piece.data();
+    return static_cast<la_ssize_t>(piece.size());
+  } catch (...) {
+    source.fault = std::current_exception();
+    archive_set_error(reader, EIO, "cut off");
+    return ARCHIVE_FATAL;
+  }
+}
+
+class Sha256 {
+ public:
+  Sha256() : digest_(EVP_MD_CTX_new(), &EVP_MD_CTX_free) {
+    EVP_DigestInit_ex(digest_.get(), EVP_sha256(), nullptr);
+  }
+  void add(std::string_view bytes) { EVP_DigestUpdate(digest_.get(), bytes.data(), bytes.size()); }
+  [[nodiscard]] std::string text() {
+    std::array<unsigned char, EVP_MAX_MD_SIZE> bytes{};
+    unsigned size = 0;
+    EVP_DigestFinal_ex(digest_.get(), bytes.data(), &size);
+    std::string text;
+    for (unsigned i = 0; i < size; ++i) text += fmt::format("{:02x}", bytes.at(i));
+    return text;
+  }
+
+ private:
+  Digest digest_;
+};
+
+// A line as sha256sum writes it (coreutils: src/cksum.c): a name with a line's end in it is escaped.
+std::string manifest_line(const std::string& digest, const std::string& path) {
+  std::string name;
+  for (const char letter : path) {
+    if (letter == '\\') {
+      name += "\\\\";
+    } else if (letter == '\n') {
+      name += "\\n";
+    } else if (letter == '\r') {
+      name += "\\r";
+    } else {
+      name += letter;
+    }
+  }
+  return fmt::format("{}{}  {}\n", name == path ? "" : "\\", digest, name);
+}
+
+// The parts of a path of an archive; nullopt when it leads out of it.
+std::optional<std::vector<std::string>> parts_of(std::string_view path) {
+  std::vector<std::string> parts;
+  if (path.starts_with('/')) return std::nullopt;
+  while (!path.empty()) {
+    const std::string_view part = path.substr(0, path.find('/'));
+    path.remove_prefix(std::min(path.size(), part.size() + 1));
+    if (part == "..") return std::nullopt;
+    if (!part.empty() && part != ".") parts.emplace_back(part);
+  }
+  return parts;
+}
+
+class Unpacker {
+ public:
+  Unpacker(const std::function<std::string_view()>& read, const Unpacking& how, Parcel& parcel)
+      : source_{read, nullptr}, how_(how), parcel_(parcel), reader_(archive_read_new(), &archive_read_free) {
+    check(archive_read_support_format_tar(reader_.get()));
+    check(archive_read_open(reader_.get(), &source_, nullptr, &read_some, nullptr));
+  }
+
+  void run(Taken& taken, std::string& manifest) {
+    archive_entry* entry = nullptr;
+    while (true) {
+      const int result = archive_read_next_header(reader_.get(), &entry);
+      if (result == ARCHIVE_EOF) break;
+      check(result);
+      take(entry, taken, manifest);
+    }
+    // What follows the end of the archive is nothing; but its writer is to be heard out.
+    while (!source_.read().empty()) {
+    }
+  }
+
+ private:
+  // A name that has no meaning in this process's locale is a warning: its bytes are as they were.
+  void check(int result) {
+    if (result == ARCHIVE_OK || result == ARCHIVE_WARN) return;
+    if (source_.fault) std::rethrow_exception(source_.fault);
+    const char* why = archive_error_string(reader_.get());
+    throw Error(ErrorKind::corrupt, how_.subject,
+                fmt::format("the engine's archive of it cannot be read: {}", why == nullptr ? "?" : why));
+  }
+
+  // Where it comes to stand below the trial's place.
+  [[nodiscard]] std::string path_of(const char* name) const {
+    const auto parts = parts_of(name == nullptr ? "" : name);
+    if (!parts || parts->empty())
+      throw Error(ErrorKind::corrupt, how_.subject,
+                  fmt::format("the engine's archive of it has an entry that would land elsewhere: {}",
+                              shortened(name == nullptr ? "" : name)));
+    std::string path = how_.place;
+    for (std::size_t i = 1; i < parts->size(); ++i) path += '/' + (*parts)[i];
+    return path;
+  }
+
+  void take(archive_entry* entry, Taken& taken, std::string& manifest) {
+    OutputEntry it{.path = path_of(archive_entry_pathname(entry)),
+                   .mode = static_cast<unsigned>(archive_entry_perm(entry)),
+                   .modified = Instant(std::chrono::duration_cast<Instant::duration>(
+                       std::chrono::seconds(archive_entry_mtime(entry)) +
+                       std::chrono::nanoseconds(archive_entry_mtime_nsec(entry))))};
+    if (const char* other = archive_entry_hardlink(entry); other != nullptr) {
+      it.kind = OutputEntry::Kind::hard_link;
+      it.target = path_of(other);
+      parcel_.add(it);
+      return;
+    }
+    switch (archive_entry_filetype(entry)) {
+      case AE_IFREG:
+        return take_file(it, archive_entry_size(entry), taken, manifest);
+      case AE_IFDIR:
+        it.kind = OutputEntry::Kind::folder;
+        return parcel_.add(it);
+      case AE_IFLNK: {
+        const char* target = archive_entry_symlink(entry);
+        it.kind = OutputEntry::Kind::symbolic_link;
+        it.target = target == nullptr ? "" : target;
+        return parcel_.add(it);
+      }
+      default:
+        taken.left.push_back(it.path);
+    }
+  }
+
+  void take_file(const OutputEntry& it, std::int64_t size, Taken& taken, std::string& manifest) {
+    size_ += size;
+    if (how_.size_max.count > 0 && size_ > how_.size_max.count)
+      throw Error(ErrorKind::invalid, how_.subject,
+                  fmt::format("is larger than its max_size of {}", to_string(how_.size_max)));
+    parcel_.add(it);
+    Sha256 digest;
+    std::int64_t come = 0;
+    while (true) {
+      const la_ssize_t count = archive_read_data(reader_.get(), block_.data(), block_.size());
+      if (count < 0) check(static_cast<int>(count));
+      if (count <= 0) break;
+      const std::string_view bytes(block_.data(), static_cast<std::size_t>(count));
+      digest.add(bytes);
+      parcel_.write(bytes);
+      come += count;
+    }
+    if (come != size)
+      throw Error(ErrorKind::corrupt, how_.subject, "the engine's archive of it ends within a file");
+    ++taken.files;
+    taken.size.count += size;
+    manifest += manifest_line(digest.text(), it.path);
+  }
+
+  Source source_;
+  const Unpacking& how_;
+  Parcel& parcel_;
+  Reader reader_;
+  std::vector<char> block_ = std::vector<char>(k_block);
+  std::int64_t size_ = 0;
+};
+
+}  // namespace
+
+void unpack(const std::function<std::string_view()>& read, const Unpacking& how, Parcel& parcel, Taken& taken,
+            std::string& manifest) {
+  Unpacker(read, how, parcel).run(taken, manifest);
+}
+
+}  // namespace combu::outputs

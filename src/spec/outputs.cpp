@@ -1,0 +1,123 @@
+#include "spec/outputs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "spec/fields.hpp"
+#include "spec/values.hpp"
+#include "spec/volumes.hpp"
+
+namespace combu::spec {
+namespace {
+
+constexpr std::array k_output_fields{Spelling{"path", "path"}, Spelling{"required", "required"},
+                                     Spelling{"max_size", "max_size"}};
+constexpr std::array k_collect_fields{Spelling{"to", "to"}, Spelling{"on", "on"}, Spelling{"every", "every"}};
+
+// Whether the second is the first, or below it.
+bool holds(const std::string& folder, const std::string& path) {
+  return path.starts_with(folder) && (path.size() == folder.size() || path[folder.size()] == '/');
+}
+
+void read_path(const Json& value, const Place& place, Report& report, Output& output) {
+  const auto text = read_string(value, place, report);
+  if (!text) return;
+  std::string path = std::filesystem::path(*text).lexically_normal().string();
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  if (!path.starts_with('/')) {
+    report.add(place,
+               fmt::format("the path in the container, \"{}\", must begin with `/`", shortened(*text)));
+  } else if (path == "/") {
+    report.add(place, "would be all that there is in the container; name a folder in it");
+  } else if (path == "/manifest.sha256") {
+    report.add(place, "would be where the list of the trial's outputs stands; name another file");
+  } else {
+    output.path = std::move(path);
+  }
+}
+
+Output read_output(const Json& value, const Place& place, Report& report) {
+  Output output;
+  if (!value.is_object()) {
+    read_path(value, place, report, output);
+    return output;
+  }
+  const Section section(value, k_output_fields, place, report);
+  if (const Json* path = section.find("path")) {
+    read_path(*path, place.key("path"), report, output);
+  } else if (section.lacks("path")) {
+    report.add(place.key("path"), "missing: where in the container it is");
+  }
+  if (const Json* required = section.find("required"))
+    output.required = read_flag(*required, place.key("required"), report).value_or(true);
+  if (const Json* most = section.find("max_size")) {
+    output.size_max = read_unit(*most, "a size such as \"2g\"", parse_bytes, place.key("max_size"), report)
+                          .value_or(Bytes{1});
+    if (output.size_max.count == 0)
+      report.add(place.key("max_size"), "0 would leave no room at all; leave it out for no limit");
+  }
+  return output;
+}
+
+}  // namespace
+
+std::vector<Output> read_outputs(const Json& value, const Place& place, Report& report) {
+  std::vector<Output> outputs;
+  const auto take = [&](const Json& element, const Place& here) {
+    Output output = read_output(element, here, report);
+    if (output.path.empty()) return;
+    const auto other = std::ranges::find_if(outputs, [&](const Output& one) {
+      return holds(one.path, output.path) || holds(output.path, one.path);
+    });
+    if (other == outputs.end()) {
+      outputs.push_back(std::move(output));
+    } else if (other->path == output.path) {
+      report.add(here, fmt::format("{} is named twice", output.path));
+    } else {
+      const bool is_within = holds(other->path, output.path);
+      report.add(here,
+                 fmt::format("{} is within {}, which is taken as a whole",
+                             is_within ? output.path : other->path, is_within ? other->path : output.path));
+    }
+  };
+  if (value.is_object()) {
+    take(value, place);
+  } else {
+    read_list(value, "paths in the container", place, report, take);
+  }
+  return outputs;
+}
+
+Collect read_collect(const Json& value, const Caller& caller, const Place& place, Report& report) {
+  Collect collect{.to = absolute_path("results", caller)};
+  if (!value.is_object()) {
+    report.add(place, fmt::format("must be {{to, on}}, not {}", shown(value)));
+    return collect;
+  }
+  const Section section(value, k_collect_fields, place, report);
+  if (const Json* to = section.find("to")) {
+    const auto text = read_string(*to, place.key("to"), report);
+    if (text && text->find("://") != std::string::npos) {
+      report.add(place.key("to"),
+                 fmt::format("\"{}\" is not supported yet: name a folder", shortened(*text)));
+    } else if (text && text->empty()) {
+      report.add(place.key("to"), "the folder's path is empty");
+    } else if (text) {
+      collect.to = absolute_path(*text, caller);
+    }
+  }
+  if (const Json* on = section.find("on")) {
+    if (const auto choice = read_choice(*on, {"always", "success"}, place.key("on"), report))
+      collect.on = static_cast<CollectOn>(*choice);
+  }
+  if (section.find("every") != nullptr) report.add(place.key("every"), "`every` is not supported yet");
+  return collect;
+}
+
+}  // namespace combu::spec

@@ -1,0 +1,19 @@
+#pragma once
+// What is kept of trials, and where it is taken to.
+
+#include <vector>
+
+#include "combu/spec.hpp"
+#include "spec/json.hpp"
+#include "spec/report.hpp"
+
+namespace combu::spec {
+
+// ["/out"], or [{path, required, max_size}].
+[[nodiscard]] std::vector<Output> read_outputs(const Json& value, const Place& place, Report& report);
+
+// {to, on}
+[[nodiscard]] Collect read_collect(const Json& value, const Caller& caller, const Place& place,
+                                   Report& report);
+
+}  // namespace combu::spec

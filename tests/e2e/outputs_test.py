@@ -1,0 +1,267 @@
+"""Outputs come home: whose they are, what happens when something goes wrong on the way."""
+
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+from engines import wait_until
+
+
+def trial(name, script, **fields):
+    fields.setdefault("outputs", ["/out"])
+    return {"name": name, "image": "combu-test", "cmd": ["sh", "-c", script], **fields}
+
+
+def results(combu, experiment="experiment"):
+    """The folder of the only run."""
+    (run,) = (combu.home / "results" / experiment).iterdir()
+    return run
+
+
+def files(folder):
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_outputs_come_home(combu, engine):
+    combu.write([trial(f"t-{i}", f"mkdir -p /out/sub; echo {i} >/out/sub/n; touch /out/empty") for i in range(12)])
+    done = combu("run")
+    assert f"outputs are in {results(combu)}" in done.stderr
+    home = results(combu)
+    assert {path.name for path in home.iterdir()} == {f"t-{i}" for i in range(12)}
+    for i in range(12):
+        found = files(home / f"t-{i}")
+        manifest = found.pop("manifest.sha256")
+        assert found == {"out/sub/n": f"{i}\n", "out/empty": ""}
+        assert len(manifest.splitlines()) == 2
+    subprocess.run(["sha256sum", "--quiet", "--strict", "-c", "manifest.sha256"], cwd=home / "t-3", check=True)
+    assert {row["state"] for row in combu.ps().values()} == {"succeeded"}
+    events = [json.loads(line) for line in combu("events", "t-3", "--json").stdout.splitlines()]
+    assert [event["state"] for event in events][-3:] == ["ended", "collected", "succeeded"]
+    combu("kill")
+    assert files(home / "t-3")["out/sub/n"] == "3\n"
+
+
+def test_outputs_belong_to_who_runs_it(combu, program, engine):
+    """Whoever the container's processes are, and whatever rights they gave their files."""
+    combu.write([trial("one", "mkdir -m 700 /out; echo x >/out/secret; chmod 000 /out/secret; chown -R 4000:4000 /out")])
+    uid = 65534
+    os.chmod(combu.home, 0o777)
+    for above in combu.home.parents[:2]:
+        os.chmod(above, 0o755)
+    os.chmod(engine.socket, 0o666)
+    try:
+        done = subprocess.run(
+            ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", str(program), "-f", str(combu.file), "run"],
+            env=combu.env, cwd=combu.home, capture_output=True, text=True, timeout=60, check=False,
+        )
+    finally:
+        os.chmod(engine.socket, 0o660)
+    assert done.returncode == 0, done.stderr
+    for path in results(combu).rglob("*"):
+        assert path.stat().st_uid == uid, path
+        assert path.stat().st_mode & 0o600 == 0o600, path
+
+
+def test_a_trial_that_leaves_nothing_has_failed(combu):
+    combu.write(
+        [
+            trial("nothing", "true"),
+            trial("after", "true", depends=[{"trial": "nothing", "condition": "succeeded"}], outputs=[]),
+            trial("may-be-missing", "true", outputs=[{"path": "/out", "required": False}]),
+            trial("too-much", "mkdir /out; head -c 5000 /dev/zero >/out/a", outputs=[{"path": "/out", "max_size": "4k"}]),
+        ]
+    )
+    done = combu("run", "--wait", code=1)
+    lines = done.stderr.splitlines()
+    assert "failed: nothing: /out: there is no such output" in lines
+    assert "failed: too-much: /out: is larger than its max_size of 4 KiB" in lines
+    rows = combu.ps()
+    assert {name: (row["state"], row["exit_code"]) for name, row in rows.items()} == {
+        "nothing": ("failed", 0),
+        "after": ("blocked", None),
+        "may-be-missing": ("succeeded", 0),
+        "too-much": ("failed", 0),
+    }
+    assert rows["nothing"]["cause"] == "outputs"
+    assert {path.name for path in results(combu).iterdir()} == {"may-be-missing"}
+
+
+def test_the_next_attempt_takes_the_place_of_what_the_last_one_left(combu, tmp_path):
+    (tmp_path / "tries").mkdir()
+    script = "echo x >>/tries/log; mkdir /out; n=$(wc -l </tries/log); echo $n >/out/$n; test $n = 3"
+    combu.write([trial("flaky", script, volumes=["./tries/:/tries"], retries={"max": 5, "backoff": {"initial": 0}})])
+    combu("run", "--wait")
+    assert set(files(results(combu) / "flaky")) == {"out/3", "manifest.sha256"}
+
+
+def test_what_failed_leaves_what_it_has_unless_only_success_counts(combu):
+    trials = [trial("bad", "mkdir /out; echo trace >/out/log; exit 3"), trial("good", "mkdir /out")]
+    combu.write({"experiment": "both", "trials": trials})
+    combu("run", "--wait", code=1)
+    assert files(results(combu, "both") / "bad")["out/log"] == "trace\n"
+    assert (results(combu, "both") / "good/out").is_dir()
+    combu.write({"experiment": "good", "collect": {"to": "elsewhere", "on": "success"}, "trials": trials})
+    combu("run", "--wait", "--replace", code=1)
+    (run,) = (combu.home / "elsewhere/good").iterdir()
+    assert {path.name for path in run.iterdir()} == {"good"}
+
+
+def test_odd_files_come_home(combu):
+    script = (
+        "mkdir /out; cd /out; echo a >'with blank'; echo b >\"$(printf 'line\\nend')\"; echo c >ümlaut; "
+        "ln -s 'with blank' link; ln ümlaut hard; mkfifo pipe; mknod null c 1 3; "
+        "dd if=/dev/zero of=holes bs=1 count=1 seek=50000000 2>/dev/null"
+    )
+    combu.write([trial("odd", script)])
+    combu("run", "--wait")
+    out = results(combu) / "odd/out"
+    assert (out / "with blank").read_text() == "a\n"
+    assert (out / "line\nend").read_text() == "b\n"
+    assert (out / "ümlaut").read_text() == "c\n"
+    assert os.readlink(out / "link") == "with blank"
+    assert (out / "hard").stat().st_nlink == 2
+    assert not (out / "pipe").exists() and not (out / "null").exists()
+    assert (out / "holes").stat().st_size == 50000001
+    assert (out / "holes").stat().st_blocks * 512 < 1 << 20
+    subprocess.run(["sha256sum", "--quiet", "--strict", "-c", "manifest.sha256"], cwd=out.parent, check=True)
+
+
+def test_outputs_in_a_volume_come_home(combu):
+    combu.write([trial("one", "echo x >/scratch/a", volumes=["outputs-test:/scratch"], outputs=["/scratch"])])
+    combu("run", "--wait")
+    assert files(results(combu) / "one")["scratch/a"] == "x\n"
+
+
+@pytest.fixture
+def small_results(combu):
+    """A results folder on a disk of 4 MiB."""
+    folder = combu.home / "results"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], check=True)
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+def test_a_full_disk_loses_nothing(combu, small_results):
+    """The run waits until there is room."""
+    (small_results / "filler").write_bytes(b"x" * (3 << 20))
+    combu.write([trial("large", "mkdir /out; head -c 2000000 /dev/urandom >/out/a"), trial("small", "mkdir /out; echo x >/out/a")])
+    run = combu.start("run", "--wait")
+    wait_until(lambda: combu.ps().get("large", {}).get("state") == "collecting" and combu.ps()["small"]["state"] == "succeeded", "the large one waits")
+    assert "No space left" in wait_until(lambda: combu("why", "large").stdout if "No space" in combu("why", "large").stdout else None, "why")
+    home = results_of_only_run(small_results)
+    assert {path.name for path in home.iterdir()} == {"small"}, "nothing half-written"
+    (small_results / "filler").unlink()
+    _, err = run.communicate(timeout=60)
+    assert run.returncode == 0, err
+    assert (home / "large/out/a").stat().st_size == 2000000
+
+
+def results_of_only_run(folder):
+    (run,) = (folder / "experiment").iterdir()
+    return run
+
+
+def test_kill_takes_home_what_nobody_has(combu, engine, small_results):
+    filler = small_results / "filler"
+    filler.write_bytes(b"x" * (4 << 20))
+    combu.write([trial("one", "mkdir /out; echo precious >/out/a; head -c 9000 /dev/urandom >/out/b")])
+    run = combu.start("run", "--wait")
+    wait_until(lambda: combu.ps().get("one", {}).get("state") == "collecting", "the disk is full")
+    run.send_signal(signal.SIGKILL)
+    run.communicate()
+    done = combu("kill", code=None)
+    assert done.returncode != 0
+    assert "nothing was removed" in done.stderr and "--discard" in done.stderr
+    assert engine.names() == {"one"}
+    filler.unlink()
+    combu("kill")
+    assert engine.names() == set()
+    assert files(results_of_only_run(small_results) / "one")["out/a"] == "precious\n"
+    assert combu.ps()["one"]["state"] == "succeeded"
+
+
+def test_kill_may_discard_what_nobody_has(combu, engine, small_results):
+    (small_results / "filler").write_bytes(b"x" * (4 << 20))
+    combu.write([trial("one", "mkdir /out; head -c 9000 /dev/urandom >/out/b")])
+    run = combu.start("run", "--wait")
+    wait_until(lambda: combu.ps().get("one", {}).get("state") == "collecting", "the disk is full")
+    run.send_signal(signal.SIGKILL)
+    run.communicate()
+    combu("kill", "--discard")
+    assert engine.names() == set()
+    row = combu.ps()["one"]
+    assert (row["state"], row["reason"]) == ("failed", "removed by kill before its outputs were taken home")
+
+
+def test_the_next_run_takes_home_what_the_last_one_left(combu):
+    """Its containers make room for new ones of the same names."""
+    combu.write([trial("one", "mkdir /out; hostname >/out/a; sleep 1.5")])
+    run = combu.start("run", "--wait")
+    wait_until(lambda: combu.ps().get("one", {}).get("state") == "running", "it runs")
+    run.send_signal(signal.SIGKILL)
+    run.communicate()
+    combu("wait")
+    assert combu.ps()["one"]["state"] == "collecting"
+    combu("run", "--wait")
+    homes = sorted((combu.home / "results/experiment").iterdir())
+    assert len(homes) == 2
+    assert len({files(home / "one")["out/a"] for home in homes}) == 2
+
+
+def test_outputs_survive_a_death_of_combu(combu):
+    combu.write([trial(f"t-{i}", f"mkdir /out; head -c 200000 /dev/urandom >/out/a; sleep 0.{i}") for i in range(20)])
+    run = combu.start("run", "--wait")
+    for _ in range(3):
+        try:
+            run.communicate(timeout=1.2)
+            break
+        except subprocess.TimeoutExpired:
+            run.send_signal(signal.SIGKILL)
+            run.communicate()
+            run = combu.start("run", "--resume")
+    _, err = run.communicate(timeout=60)
+    assert run.returncode == 0, err
+    home = results(combu)
+    assert {path.name for path in home.iterdir()} == {f"t-{i}" for i in range(20)}
+    for path in home.iterdir():
+        assert (path / "out/a").stat().st_size == 200000
+        subprocess.run(["sha256sum", "--quiet", "-c", "manifest.sha256"], cwd=path, check=True)
+
+
+def test_outputs_survive_a_death_of_the_engine(combu_on, new_engine):
+    engine = new_engine()
+    engine.start()
+    engine.load_image("combu-test:latest")
+    combu = combu_on(engine)
+    combu.write([trial(f"t-{i}", "mkdir /out; head -c 3000000 /dev/urandom >/out/a; sleep 0.5", retries=2) for i in range(8)])
+    run = combu.start("run", "--wait")
+    wait_until(lambda: (combu.home / "results").exists(), "the first comes home")
+    engine.kill9()
+    engine.start()
+    _, err = run.communicate(timeout=120)
+    assert run.returncode == 0, err
+    for i in range(8):
+        subprocess.run(["sha256sum", "--quiet", "-c", "manifest.sha256"], cwd=results(combu) / f"t-{i}", check=True)
+
+
+def test_a_service_leaves_its_own_when_it_is_stopped(combu):
+    combu.write(
+        [
+            trial("db", "mkdir /dump; trap 'echo done >/dump/end; exit 0' TERM; sleep 600 & wait", service=True, outputs=["/dump"]),
+            trial("load", "sleep 0.5", depends=["db"], outputs=[]),
+        ]
+    )
+    combu("run", "--wait")
+    assert files(results(combu) / "db")["dump/end"] == "done\n"
+    assert combu.ps()["db"]["state"] == "stopped"
+
+
+def test_wait_stays_until_outputs_are_home(combu):
+    combu.write([trial("one", "mkdir /out; sleep 1; head -c 30000000 /dev/zero >/out/a")])
+    combu("run", "-d")
+    combu("wait")
+    assert (results(combu) / "one/out/a").stat().st_size == 30000000
+    assert combu.ps()["one"]["state"] == "succeeded"

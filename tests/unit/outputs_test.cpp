@@ -1,0 +1,354 @@
+// Outputs on their way home: out of an archive, into a folder, and nowhere else.
+
+#include "combu/outputs.hpp"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "combu/simulated.hpp"
+#include "passing_engine.hpp"
+#include "record_folder.hpp"
+
+namespace combu {
+namespace {
+
+namespace fs = std::filesystem;
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::UnorderedElementsAre;
+
+std::string content_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::set<std::string> names_in(const fs::path& folder) {
+  std::set<std::string> names;
+  if (!fs::exists(folder)) return names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename());
+  return names;
+}
+
+// A tar archive as an engine writes it, with what no engine should write.
+class Tar {
+ public:
+  Tar() : writer_(archive_write_new()) {
+    archive_write_set_format_pax(writer_);
+    archive_write_set_options(writer_, "hdrcharset=BINARY");
+    archive_write_open(
+        writer_, &bytes_, nullptr,
+        [](archive*, void* bytes, const void* from, std::size_t size) {
+          static_cast<std::string*>(bytes)->append(static_cast<const char*>(from), size);
+          return static_cast<la_ssize_t>(size);
+        },
+        nullptr);
+  }
+  ~Tar() { archive_write_free(writer_); }
+  Tar(const Tar&) = delete;
+  Tar& operator=(const Tar&) = delete;
+
+  Tar& folder(const std::string& path, unsigned mode = 0755) { return add(path, AE_IFDIR, mode, "", ""); }
+  Tar& file(const std::string& path, const std::string& content, unsigned mode = 0644) {
+    return add(path, AE_IFREG, mode, content, "");
+  }
+  Tar& link(const std::string& path, const std::string& target) {
+    return add(path, AE_IFLNK, 0777, "", target);
+  }
+  Tar& hard_link(const std::string& path, const std::string& target) {
+    return add(path, 0, 0644, "", target);
+  }
+  Tar& pipe(const std::string& path) { return add(path, AE_IFIFO, 0644, "", ""); }
+
+  std::string bytes() {
+    archive_write_close(writer_);
+    return bytes_;
+  }
+
+ private:
+  Tar& add(const std::string& path, unsigned type, unsigned mode, const std::string& content,
+           const std::string& target) {
+    archive_entry* entry = archive_entry_new();
+    archive_entry_set_pathname(entry, path.c_str());
+    archive_entry_set_perm(entry, static_cast<__LA_MODE_T>(mode));
+    archive_entry_set_mtime(entry, 1000000000, 500000000);
+    archive_entry_set_uid(entry, 0);
+    archive_entry_set_size(entry, static_cast<la_int64_t>(content.size()));
+    archive_entry_set_filetype(entry, type == 0 ? AE_IFREG : type);
+    if (type == AE_IFLNK) archive_entry_set_symlink(entry, target.c_str());
+    if (type == 0) archive_entry_set_hardlink(entry, target.c_str());
+    EXPECT_GE(archive_write_header(writer_, entry), ARCHIVE_WARN) << archive_error_string(writer_);
+    archive_write_data(writer_, content.data(), content.size());
+    archive_entry_free(entry);
+    return *this;
+  }
+
+  archive* writer_;
+  std::string bytes_;
+};
+
+// Gives these archives in the place of an engine's own.
+class Shelf : public test::PassingEngine {
+ public:
+  using PassingEngine::PassingEngine;
+  bool copy_out(const Key& /*key*/, const std::string& path,
+                const std::function<void(std::string_view)>& tell, std::stop_token /*stop*/) override {
+    const auto archive = archives.find(path);
+    if (archive == archives.end()) return false;
+    if (before) before();
+    constexpr std::size_t k_piece = 1000;
+    const std::string_view bytes = archive->second;
+    for (std::size_t at = 0; at < bytes.size(); at += k_piece) {
+      if (at >= cut_after) throw Error(ErrorKind::unavailable, "engine", "cut off");
+      tell(bytes.substr(at, k_piece));
+    }
+    return true;
+  }
+
+  std::map<std::string, std::string> archives;  // by path
+  std::function<void()> before;                 // called before an archive goes out
+  std::size_t cut_after = SIZE_MAX;             // bytes
+};
+
+class Outputs : public testing::Test {
+ protected:
+  Taken take(const std::vector<Output>& outputs) {
+    return take_home(shelf_, {.run = RunId("run"), .trial = "t"}, outputs, *depot_, {});
+  }
+  Taken take(const std::string& path) { return take({Output{.path = path}}); }
+  std::optional<Error> fault_of(const std::vector<Output>& outputs) {
+    try {
+      (void)take(outputs);
+    } catch (const Error& error) {
+      return error;
+    }
+    return std::nullopt;
+  }
+  [[nodiscard]] fs::path home() const { return fs::path(folder_.path()) / "t"; }
+  // What sha256sum -c says of it.
+  [[nodiscard]] bool manifest_holds() const {
+    const std::string command =
+        "cd '" + home().string() + "' && sha256sum --quiet --strict -c manifest.sha256";
+    return std::system(command.c_str()) == 0;  // NOLINT(concurrency-mt-unsafe)
+  }
+
+  test::Folder folder_{"outputs"};
+  World world_{{}};
+  std::unique_ptr<Engine> engine_ = open_simulated(world_, 0);
+  Shelf shelf_{*engine_};
+  std::unique_ptr<Depot> depot_ = open_folder(folder_.path());
+};
+
+TEST_F(Outputs, AFolderComesWithAllThatIsInIt) {
+  shelf_.archives["/data/out"] = Tar()
+                                     .folder("out/")
+                                     .file("out/a.txt", "alpha")
+                                     .folder("out/sub/", 0700)
+                                     .file("out/sub/empty", "")
+                                     .file("out/run.sh", "#!/bin/sh\n", 0755)
+                                     .bytes();
+  const Taken taken = take("/data/out");
+  EXPECT_EQ(taken.files, 3U);
+  EXPECT_EQ(taken.size.count, 15);
+  EXPECT_EQ(content_of(home() / "data/out/a.txt"), "alpha");
+  EXPECT_TRUE(fs::is_empty(home() / "data/out/sub/empty"));
+  EXPECT_EQ(fs::status(home() / "data/out/run.sh").permissions(), fs::perms(0755));
+  EXPECT_EQ(fs::status(home() / "data/out/sub").permissions(), fs::perms(0700));
+  struct stat info {};
+  ASSERT_EQ(stat((home() / "data/out/a.txt").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mtim.tv_sec, 1000000000);
+  EXPECT_EQ(info.st_mtim.tv_nsec, 500000000);
+  EXPECT_EQ(info.st_uid, geteuid());
+  ASSERT_EQ(stat((home() / "data/out/sub").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mtim.tv_sec, 1000000000) << "a folder's time, too, though something was made in it since";
+  EXPECT_TRUE(manifest_holds());
+  EXPECT_THAT(names_in(folder_.path()), ElementsAre("t")) << "nothing unfinished is left";
+}
+
+TEST_F(Outputs, AFileComesToItsOwnPath) {
+  shelf_.archives["/result.json"] = Tar().file("result.json", "{}").bytes();
+  take("/result.json");
+  EXPECT_EQ(content_of(home() / "result.json"), "{}");
+}
+
+// A path that is a link in the container: the archive has the name of what it leads to.
+TEST_F(Outputs, WhatALinkLeadsToComesToTheLinksPath) {
+  shelf_.archives["/out"] = Tar().folder("out-7/").file("out-7/a", "x").bytes();
+  take("/out");
+  EXPECT_EQ(content_of(home() / "out/a"), "x");
+}
+
+TEST_F(Outputs, OddNamesAreKept) {
+  const std::vector<std::string> names{"with blanks",    "line\nend", "back\\slash",        "ümlaut",
+                                       "\xff\xfe bytes", "-rf",       std::string(200, 'n')};
+  Tar tar;
+  tar.folder("out/");
+  for (const std::string& name : names) tar.file("out/" + name, name);
+  shelf_.archives["/out"] = tar.bytes();
+  EXPECT_EQ(take("/out").files, names.size());
+  for (const std::string& name : names) EXPECT_EQ(content_of(home() / "out" / name), name);
+  EXPECT_TRUE(manifest_holds());
+}
+
+TEST_F(Outputs, LinksAreKeptAndNeverFollowed) {
+  const test::Folder elsewhere("outputs-elsewhere");
+  fs::create_directories(elsewhere.path());
+  shelf_.archives["/out"] = Tar()
+                                .folder("out/")
+                                .link("out/latest", "a.txt")
+                                .link("out/dangling", "/no/such")
+                                .file("out/a.txt", "alpha")
+                                .hard_link("out/b.txt", "out/a.txt")
+                                .bytes();
+  take("/out");
+  EXPECT_EQ(fs::read_symlink(home() / "out/latest"), "a.txt");
+  EXPECT_EQ(fs::read_symlink(home() / "out/dangling"), "/no/such");
+  EXPECT_EQ(content_of(home() / "out/b.txt"), "alpha");
+  EXPECT_EQ(fs::hard_link_count(home() / "out/a.txt"), 2U);
+
+  shelf_.archives["/out"] =
+      Tar().folder("out/").link("out/door", elsewhere.path()).file("out/door/owned", "x").bytes();
+  EXPECT_TRUE(fault_of({Output{.path = "/out"}}));
+  EXPECT_THAT(names_in(elsewhere.path()), IsEmpty());
+}
+
+TEST_F(Outputs, WhatWouldLandElsewhereIsRefused) {
+  for (const std::string path : {"../evil", "out/../../evil", "/evil", "out/../../../evil", ".."}) {
+    shelf_.archives["/out"] = Tar().folder("out/").file(path, "x").bytes();
+    const auto fault = fault_of({Output{.path = "/out"}});
+    ASSERT_TRUE(fault) << path;
+    EXPECT_EQ(fault->kind(), ErrorKind::corrupt);
+    EXPECT_THAT(names_in(folder_.path()), IsEmpty()) << path;
+  }
+  shelf_.archives["/out"] = Tar().folder("out/").hard_link("out/a", "../../../etc/passwd").bytes();
+  EXPECT_TRUE(fault_of({Output{.path = "/out"}}));
+}
+
+TEST_F(Outputs, NobodyBecomesAnotherByAnOutput) {
+  shelf_.archives["/out"] = Tar().folder("out/", 0).file("out/a", "x", 06777).file("out/b", "y", 0).bytes();
+  take("/out");
+  EXPECT_EQ(fs::status(home() / "out/a").permissions(), fs::perms(0777));
+  EXPECT_EQ(fs::status(home() / "out/b").permissions(), fs::perms(0600)) << "its owner may read it";
+  EXPECT_EQ(fs::status(home() / "out").permissions(), fs::perms(0700));
+}
+
+TEST_F(Outputs, WhatIsNoFileIsLeftAndTold) {
+  shelf_.archives["/out"] = Tar().folder("out/").pipe("out/pipe").file("out/a", "x").bytes();
+  const Taken taken = take("/out");
+  EXPECT_THAT(taken.left, ElementsAre("out/pipe"));
+  EXPECT_EQ(taken.files, 1U);
+}
+
+TEST_F(Outputs, HolesStayHoles) {
+  std::string content(std::size_t{64} << 20U, '\0');
+  content[5000] = 'a';
+  content.back() = 'z';
+  shelf_.archives["/big"] = Tar().file("big", content).bytes();
+  take("/big");
+  EXPECT_EQ(content_of(home() / "big"), content);
+  struct stat info {};
+  ASSERT_EQ(stat((home() / "big").c_str(), &info), 0);
+  EXPECT_LT(info.st_blocks * 512, std::int64_t{1} << 20U);
+  EXPECT_TRUE(manifest_holds());
+}
+
+TEST_F(Outputs, AMissingOneIsTheAttemptsFaultUnlessItMayBe) {
+  shelf_.archives["/a"] = Tar().file("a", "x").bytes();
+  const auto fault = fault_of({Output{.path = "/a"}, Output{.path = "/b"}});
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->kind(), ErrorKind::invalid);
+  EXPECT_EQ(std::string(fault->what()), "/b: there is no such output");
+  EXPECT_THAT(names_in(folder_.path()), IsEmpty()) << "nothing half-taken";
+  EXPECT_EQ(take({Output{.path = "/a"}, Output{.path = "/b", .required = false}}).files, 1U);
+  EXPECT_THAT(names_in(home()), UnorderedElementsAre("a", "manifest.sha256"));
+}
+
+TEST_F(Outputs, OneThatIsTooLargeIsTheAttemptsFault) {
+  shelf_.archives["/out"] =
+      Tar().folder("out/").file("out/a", std::string(600, 'x')).file("out/b", std::string(600, 'x')).bytes();
+  EXPECT_EQ(take({Output{.path = "/out", .size_max = Bytes{1200}}}).size.count, 1200);
+  const auto fault = fault_of({Output{.path = "/out", .size_max = Bytes{1024}}});
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->kind(), ErrorKind::invalid);
+  EXPECT_THAT(fault->what(), HasSubstr("/out: is larger than its max_size of 1 KiB"));
+}
+
+TEST_F(Outputs, WhatWasThereBeforeStaysUntilAllIsThere) {
+  shelf_.archives["/out"] = Tar().folder("out/").file("out/a", "first").file("out/only-first", "x").bytes();
+  take("/out");
+  shelf_.archives["/out"] =
+      Tar().folder("out/").file("out/a", "second").file("out/b", std::string(100000, 'b')).bytes();
+  shelf_.cut_after = 50000;
+  const auto fault = fault_of({Output{.path = "/out"}});
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->kind(), ErrorKind::unavailable) << fault->what();
+  EXPECT_EQ(content_of(home() / "out/a"), "first");
+  EXPECT_THAT(names_in(folder_.path()), ElementsAre("t"));
+  shelf_.cut_after = SIZE_MAX;
+  take("/out");
+  EXPECT_EQ(content_of(home() / "out/a"), "second");
+  EXPECT_THAT(names_in(home() / "out"), UnorderedElementsAre("a", "b")) << "of one attempt alone";
+  EXPECT_THAT(names_in(folder_.path()), ElementsAre("t"));
+}
+
+TEST_F(Outputs, AnArchiveThatEndsEarlyIsNotWhole) {
+  const std::string whole = Tar().folder("out/").file("out/a", std::string(10000, 'a')).bytes();
+  shelf_.archives["/out"] = whole.substr(0, 5000);
+  const auto fault = fault_of({Output{.path = "/out"}});
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->kind(), ErrorKind::corrupt);
+  EXPECT_THAT(names_in(folder_.path()), IsEmpty());
+  shelf_.archives["/out"] = "this is no archive at all, but it is long enough to look like one";
+  EXPECT_TRUE(fault_of({Output{.path = "/out"}}));
+}
+
+TEST_F(Outputs, WhatADeadProcessHasLeftIsNoHindrance) {
+  fs::create_directories(fs::path(folder_.path()) / ".t.unfinished/out");
+  std::ofstream(fs::path(folder_.path()) / ".t.unfinished/out/a") << "half";
+  shelf_.archives["/out"] = Tar().folder("out/").file("out/b", "whole").bytes();
+  take("/out");
+  EXPECT_THAT(names_in(home() / "out"), ElementsAre("b"));
+}
+
+TEST_F(Outputs, APlaceThatCannotBeMadeIsRefused) {
+  std::ofstream(folder_.path()) << "a file where the folder should be";
+  shelf_.archives["/out"] = Tar().folder("out/").bytes();
+  const auto fault = fault_of({Output{.path = "/out"}});
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->kind(), ErrorKind::refused);
+  EXPECT_THAT(fault->what(), HasSubstr(folder_.path()));
+  fs::remove(folder_.path());
+}
+
+TEST_F(Outputs, AnEngineThatWritesForEverIsLeftWhenNobodyCanKeepIt) {
+  // Removed under it, as when a disk goes away: the first file cannot be made.
+  shelf_.archives["/out"] =
+      Tar().folder("out/").file("out/a", std::string(std::size_t{16} << 20U, 'a')).bytes();
+  shelf_.before = [&] { fs::remove_all(fs::path(folder_.path()) / ".t.unfinished"); };
+  const auto fault = fault_of({Output{.path = "/out"}});
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->kind(), ErrorKind::refused) << fault->what();
+}
+
+}  // namespace
+}  // namespace combu
