@@ -74,6 +74,10 @@ struct Seen {
   Sighting sighting;
   Break engine = Break::unknown;
 };
+// The answer to LookCommand: the same again, with its times where the engine has them.
+struct Looked {
+  Sighting sighting;
+};
 // A listing is about to be asked for. What is started from here on need not be in it.
 struct ListingBegins {
   bool after_break = false;  // the engine was away
@@ -97,7 +101,7 @@ struct Adjust {
   std::vector<std::string> stopping = {};
   std::string stopper = {};
 };
-using Event = std::variant<Begin, StartAnswered, StartFailed, StopAnswered, StopFailed, Collected, Seen,
+using Event = std::variant<Begin, StartAnswered, StartFailed, StopAnswered, StopFailed, Collected, Seen, Looked,
                            ListingBegins, Listed, Interrupt, Tick, Adjust>;
 
 // ---- What comes out
@@ -124,9 +128,16 @@ struct CollectCommand {
   bool outputs = false;  // its outputs
   bool failed = false;   // it need not have left them all
 };
-using Command = std::variant<StartCommand, StopCommand, GiveUpCommand, CollectCommand>;
+// Its end is told late, or may be another than it seems: when it began and ended is to be asked for.
+struct LookCommand {
+  TrialIndex trial;
+  Sighting sighting;
+  int attempt = 1;
+};
+using Command = std::variant<StartCommand, StopCommand, GiveUpCommand, CollectCommand, LookCommand>;
 
-// One change of a trial's state, or that a running one has become healthy.
+// One change of a trial's state, or that a running one has become healthy; or, of one that is starting or
+// running and has a cause, that it is stopped for this cause.
 struct Fact {
   TrialIndex trial = 0;
   TrialState state = TrialState::waiting;
@@ -137,7 +148,7 @@ struct Fact {
   std::optional<int> exit_code;    // of an attempt that ran and ended
   std::string reason;              // of failed, retrying and blocked, for a person
   std::optional<TrialIndex> root;  // of blocked: the trial at the head of the chain of causes
-  Instant at{};                    // step()'s `now`
+  Instant at{};                    // step()'s `now`, or when the engine says that it was
   std::string id;                  // of running: the engine's id, where it is known
   Slots slots;                     // of starting, like the next one
   Instant ready_at{};              // since when only slots and a place were missing
@@ -168,6 +179,7 @@ struct Past {
   bool was_started = false;  // any of its attempts has run, or was healthy
   bool was_healthy = false;
   std::optional<Instant> ran_at;  // when its last attempt began to run
+  Cause doom = Cause::none;       // why it was being stopped
   std::vector<Cause> earlier;     // why each of its earlier attempts failed
 };
 

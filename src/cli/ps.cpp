@@ -315,19 +315,17 @@ void print(const std::vector<Sighting>& sightings, bool json, std::ostream& out)
   (json ? print_sightings_json : print_sightings)(out, sightings);
 }
 
-// What the engine lists of the run. Where nobody is at work on it, its own word counts for each that lives.
-void ask_engine(Session& session, const RunRow& run, std::vector<TrialRow>& rows,
-                const std::vector<Sighting>& listed, const std::string& single, bool attended) {
+// What the engine has of the run. Where nobody is at work on it, its own word counts for each that lives.
+std::vector<Sighting> own_of(Session& session, const RunRow& run, const std::vector<TrialRow>& rows,
+                             const std::vector<Sighting>& listed, const std::string& single, bool attended) {
   std::vector<Sighting> own;
   std::ranges::copy_if(listed, std::back_inserter(own),
                        [&](const Sighting& seen) { return seen.key.run == run.entry.id; });
   const bool lives = std::ranges::any_of(rows, [](const TrialRow& row) { return !is_over(row.entry.state); });
-  if (!attended && lives && !own.empty()) {
-    Selector selector{.experiment = run.entry.experiment, .run = run.entry.id};
-    if (!single.empty()) selector.trials = {single};
-    own = session.engine().list(selector, Look::closely, session.stop());
-  }
-  merge(rows, own, attended);
+  if (attended || !lives || own.empty()) return own;
+  Selector selector{.experiment = run.entry.experiment, .run = run.entry.id};
+  if (!single.empty()) selector.trials = {single};
+  return session.engine().list(selector, Look::closely, session.stop());
 }
 
 // Whether something lives by what is on record that does not by what the engine says.
@@ -354,12 +352,13 @@ int ps_trials(Session& session, Record& record, RunRow run, const PsOptions& opt
   if (by_run) selector.run = run.entry.id;
   if (!by_run && options.selection.experiment.empty()) selector = {.file = run.entry.file};
   if (const auto listed = listing(session, selector)) {
-    if (!attended && !run.entry.ended_at && is_behind(rows, run.entry.id, *listed)) {
+    const std::vector<Sighting> own = own_of(session, run, rows, *listed, single, attended);
+    if (!attended && !run.entry.ended_at && is_behind(rows, run.entry.id, own)) {
       take_in_all(session, record, run.entry.id);
       run.entry = record.runs({.id = run.entry.id}, 1).at(0);
       rows = rows_of(record, run.entry.id, single, detail);
     }
-    ask_engine(session, run, rows, *listed, single, attended);
+    merge(rows, own, attended);
     others = *listed;
     leave_recorded(record, others);
   }
@@ -416,12 +415,13 @@ RunRow row_of(Session& session, Record& record, const RunEntry& entry,
     row.counts = record.counts(entry.id);
   } else {
     std::vector<TrialRow> rows = rows_of(record, entry.id, {}, Detail::state);
-    if (is_behind(rows, entry.id, *listed)) {
+    const std::vector<Sighting> own = own_of(session, row, rows, *listed, {}, attended);
+    if (is_behind(rows, entry.id, own)) {
       take_in_all(session, record, entry.id);
       row.entry = record.runs({.id = entry.id}, 1).at(0);
       rows = rows_of(record, entry.id, {}, Detail::state);
     }
-    ask_engine(session, row, rows, *listed, {}, attended);
+    merge(rows, own, attended);
     row.counts = counts_of(rows);
   }
   row.state = state_of(row.entry, row.counts, attended);

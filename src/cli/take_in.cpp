@@ -90,7 +90,7 @@ void take_in(Session& session, Record& record, const RunId& run, Intake intake, 
   const Record::Stamp stamp = record.stamp(run);
   const Alive alive = alive_on_record(record, run);
   if (alive.empty()) return;
-  if (!listed) listed = session.engine().list({.run = run}, Look::once, session.stop());
+  if (!listed) listed = session.engine().list({.run = run}, Look::closely, session.stop());
   const std::vector<Sighting> news = news_of(session, run, *listed, stopped, alive);
   std::map<std::string_view, const Sighting*> by_name;
   for (const Sighting& seen : news) by_name.emplace(seen.key.trial, &seen);

@@ -25,6 +25,7 @@ namespace {
 
 constexpr std::size_t k_looks_in_flight = 8;
 constexpr Seconds k_past{300};
+constexpr Seconds k_late{2};  // an engine tells of what happens within a moment
 
 }  // namespace
 
@@ -202,9 +203,8 @@ void DockerEngine::watch(const Selector& selector, const std::function<void(cons
     sighting.id = event.id;
     sighting.image = attribute(event, "image");
     if (!apply_action(event, sighting)) return;
-    if (sighting.phase == Phase::ended && sighting.exit_code != 0) {
-      sighting.oom = was_out_of_memory(event.id, stop);
-    }
+    const bool is_late = std::chrono::system_clock::now() - event.at > k_late;
+    if (sighting.phase == Phase::ended && (sighting.exit_code != 0 || is_late)) look_at_end(sighting, stop);
     if (sighting.phase == Phase::ended)
       sighting.stopped = !sighting.oom && signals_.ended(event.id, sighting.exit_code);
     tell(sighting);
@@ -227,15 +227,17 @@ void DockerEngine::watch(const Selector& selector, const std::function<void(cons
               "the engine ended the stream of its events");
 }
 
-// The event of an end does not say.
-bool DockerEngine::was_out_of_memory(const std::string& id, const std::stop_token& stop) {
+// The event of an end says neither whether memory was the reason nor, where it comes late, when it was.
+void DockerEngine::look_at_end(Sighting& sighting, const std::stop_token& stop) {
   try {
-    const std::optional<ContainerFacts> container = inspect_container(connections_, id, stop);
-    return container && container->oom;
+    const std::optional<ContainerFacts> container = inspect_container(connections_, sighting.id, stop);
+    if (!container || parse_status(container->state, "").phase != Phase::ended) return;
+    sighting.oom = container->oom;
+    sighting.ran_at = container->ran_at;
+    sighting.ended_at = container->ended_at;
   } catch (const Error& error) {
     // One that is being removed may be refused: its end is told all the same.
     if (error.kind() != ErrorKind::refused && error.kind() != ErrorKind::conflict) throw;
-    return false;
   }
 }
 

@@ -58,7 +58,7 @@ class DockerEngine : public Engine {
   std::vector<Sighting> list_once(const Selector& selector, std::set<std::string>& networks,
                                   const std::stop_token& stop);
   void look_again(std::vector<Sighting>& sightings, Look look, const std::stop_token& stop);
-  bool was_out_of_memory(const std::string& id, const std::stop_token& stop);
+  void look_at_end(Sighting& sighting, const std::stop_token& stop);
   std::vector<std::string> ids_of(const Key& key, const std::stop_token& stop);
   ContainerFacts container_of(const Key& key, const std::stop_token& stop);
   // The container of an attempt, made now or found there: an earlier call made it, and its answer was lost.

@@ -276,7 +276,10 @@ struct Record::Impl {
   void write(std::int64_t run, std::int64_t delay, const Fact& fact) {
     const auto trial = static_cast<std::int64_t>(fact.trial);
     const std::int64_t at = number_of(fact.at) + delay;
-    if (fact.state == TrialState::ready) {
+    const bool is_alive = fact.state == TrialState::starting || fact.state == TrialState::running;
+    if (is_alive && fact.cause != Cause::none) {
+      set_doom(to_string(fact.cause), run, trial, fact.attempt);
+    } else if (fact.state == TrialState::ready) {
       take_back(run, trial, fact.attempt);
     } else if (fact.state == TrialState::starting) {
       add_attempt(run, trial, fact.attempt, fact.slots.cpus.nano, fact.slots.memory.count,
@@ -343,6 +346,7 @@ struct Record::Impl {
                 "UPDATE attempts SET ended_at = max(?, started_at, coalesce(ran_at, 0)), exit_code = ?, "
                 "cause = ?, reason = ? "
                 "WHERE run = ? AND trial = ? AND attempt = ? AND ended_at IS NULL"};
+  Sql set_doom{database, "UPDATE attempts SET doom = ? WHERE run = ? AND trial = ? AND attempt = ?"};
   Sql set_collecting{
       database,
       "UPDATE attempts SET collected_at = 0, reason = ? WHERE run = ? AND trial = ? AND attempt = ?"};
@@ -742,10 +746,11 @@ std::vector<Past> Record::past(const RunId& run) {
       const SQLite::Column root = states.getColumn(5);
       if (!root.isNull()) all.back().root = static_cast<TrialIndex>(root.getInt64());
     }
-    SQLite::Statement attempts(impl_->database,
-                               "SELECT trial, attempt, ran_at, healthy_at, ended_at, cause FROM attempts "
-                               "JOIN trials USING (run, trial) "
-                               "WHERE run = ? AND attempt >= first_attempt ORDER BY trial, attempt");
+    SQLite::Statement attempts(
+        impl_->database,
+        "SELECT trial, attempt, ran_at, healthy_at, ended_at, cause, doom FROM attempts "
+        "JOIN trials USING (run, trial) "
+        "WHERE run = ? AND attempt >= first_attempt ORDER BY trial, attempt");
     attempts.bind(1, number);
     while (attempts.executeStep()) {
       Past& past = all.at(static_cast<std::size_t>(attempts.getColumn(0).getInt64()));
@@ -754,6 +759,7 @@ std::vector<Past> Record::past(const RunId& run) {
         past.was_started = true;
         if (is_last) past.ran_at = instant_in(attempts.getColumn(2));
       }
+      if (is_last) past.doom = cause_of(attempts.getColumn(6));
       past.was_healthy |= !attempts.getColumn(3).isNull();
       if (!is_last && !attempts.getColumn(4).isNull())
         past.earlier.push_back(cause_of(attempts.getColumn(5)));

@@ -131,6 +131,7 @@ constexpr std::array<std::string_view, 3> k_steps{R"sql(
                                                   // yet, NULL: there are none.
                                                   R"sql(
   ALTER TABLE attempts ADD COLUMN collected_at INTEGER;
+  ALTER TABLE attempts ADD COLUMN doom TEXT;
   DROP VIEW states;
   DROP VIEW events;
   CREATE VIEW states AS

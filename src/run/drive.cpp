@@ -63,7 +63,11 @@ struct Used {
 using Message = std::variant<Event, EngineLost, Tail, Used, Steering::Order>;
 
 struct ListOrder {};
-using Order = std::variant<StartCommand, StopCommand, CollectCommand, ListOrder, LookOrder>;
+// What has ended, and when.
+struct LookBackOrder {
+  std::vector<Sighting> ended;
+};
+using Order = std::variant<StartCommand, StopCommand, CollectCommand, ListOrder, LookOrder, LookBackOrder>;
 
 // Orders go to the workers in the order in which they were given.
 class OrderQueue {
@@ -290,6 +294,7 @@ class Drive {
     observer_.commit();
     for (const Command& command : commands_) std::visit([this](const auto& one) { give(one); }, command);
     commands_.clear();
+    if (!to_look_back_.empty()) orders_.push(LookBackOrder{.ended = std::exchange(to_look_back_, {})});
   }
 
   void give(const StartCommand& command) { orders_.push(command); }
@@ -303,6 +308,7 @@ class Drive {
     }
     if (start) start->request_stop();
   }
+  void give(const LookCommand& command) { to_look_back_.push_back(command.sighting); }
   void give(CollectCommand command) {
     if (command.tail && ++tails_ > k_tails_max) command.tail = false;
     if (command.outputs) {
@@ -322,6 +328,8 @@ class Drive {
   }
 
   void note(Fact& fact) {
+    const bool is_alive = fact.state == TrialState::starting || fact.state == TrialState::running;
+    if (is_alive && fact.cause != Cause::none) return observer_.fact(fact);  // it is being stopped
     note_usage(fact);
     observer_.fact(fact);
     if (fact.state == TrialState::starting) {
@@ -490,6 +498,28 @@ class Drive {
     inbox_.post(std::move(used));
   }
 
+  // In one listing. What is not in it is gone.
+  void carry_out(const LookBackOrder& order, const std::stop_token& quit) {
+    const auto look = [&] {
+      Selector selector{.experiment = run_.experiment.name, .run = run_.id};
+      std::map<std::string_view, const Sighting*> found;
+      for (const Sighting& ended : order.ended) selector.trials.push_back(ended.key.trial);
+      const std::vector<Sighting> listed = engine_.list(selector, Look::fully, quit);
+      for (const Sighting& seen : listed) found.emplace(seen.key.trial, &seen);
+      for (Sighting ended : order.ended) {
+        const auto seen = found.find(ended.key.trial);
+        if (seen == found.end() || seen->second->key != ended.key) {
+          ended.phase = Phase::gone;
+        } else {
+          ended.ran_at = seen->second->ran_at;
+          ended.ended_at = seen->second->ended_at;
+        }
+        inbox_.post(Event{Looked{std::move(ended)}});
+      }
+    };
+    call(look, [&](const Error& error) { lost(error); });
+  }
+
   void carry_out(const ListOrder& /*order*/, const std::stop_token& quit) {
     call([&] { inbox_.post(Event{Listed{.sightings = engine_.list(selector_, Look::closely, quit)}}); },
          [&](const Error& error) { lost(error); });
@@ -565,6 +595,7 @@ class Drive {
   };
   std::unordered_map<TrialIndex, Watched> usage_;  // of what runs
   std::vector<Command> commands_;
+  std::vector<Sighting> to_look_back_;
   std::size_t tails_ = 0;
   std::vector<TrialIndex> starting_;
   std::vector<Fact> unsuccessful_;

@@ -35,6 +35,9 @@ struct Progress {
   int losses = 0;                        // attempts that were lost with their host
   Bytes memory{};                        // of the next attempt, where that is more than the file says
   Cause doom = Cause::none;              // why the attempt is being stopped
+  std::optional<Break> looking;          // its times are being asked for; of whose end this is known
+  std::optional<Instant> ran_at;         // as the engine says
+  Instant told_at{};                     // of its last fact
   bool collecting = false;               // what is kept of the last attempt is being taken
   bool pause_is_over = false;            // of one that is retrying
   std::optional<int> stopped_with = {};  // of one that is retrying: it is not known yet who stopped it
@@ -56,10 +59,12 @@ struct Ended {
   std::optional<int> exit_code;
   std::string words;
   Break engine = Break::unknown;
-  int tries = 0;  // to take them
+  std::optional<Instant> at;  // as the engine says
+  int tries = 0;              // to take them
 };
 
-constexpr int k_exit_by_signal = 128;
+// What a container has whose end nobody has seen (moby: daemon/daemon.go, restore).
+constexpr int k_exit_unknown = 255;
 
 // The pause before outputs are tried again grows from one second to a minute. After so many tries (ten
 // minutes) nobody stays for them alone.
@@ -165,6 +170,7 @@ struct Planner::Impl {
   // ---- Events
 
   void on(const Begin& /*event*/) {
+    deadline_at = options.began_at.value_or(now) + std::chrono::ceil<Instant::duration>(experiment.deadline);
     if (experiment.deadline > Seconds(0))
       set_timer(schedule::Timer::Kind::deadline, 0, experiment.deadline, options.began_at);
     restore_canaries();
@@ -239,6 +245,17 @@ struct Planner::Impl {
     }
   }
 
+  void on(const Looked& event) {
+    const auto trial = find(event.sighting);
+    if (!trial || !known[*trial].looking) return;
+    const Break engine = *std::exchange(known[*trial].looking, std::nullopt);
+    if (event.sighting.phase == Phase::gone) {
+      vanish(*trial);
+    } else {
+      end(*trial, event.sighting, engine);
+    }
+  }
+
   void on(const ListingBegins& event) {
     ++listings;
     if (event.after_break) take_as_lost();
@@ -253,7 +270,7 @@ struct Planner::Impl {
       } else if (const auto trial = find(sighting)) {
         listed[*trial] = true;
         const bool was_away = event.after_break || (restored && may_be_lost(options.past[*trial]));
-        see(*trial, sighting, was_away ? Break::was : Break::unknown);
+        see(*trial, sighting, was_away ? Break::was : Break::unknown, true);
       }
     }
     restored = false;
@@ -376,6 +393,13 @@ struct Planner::Impl {
   void restore_alive(TrialIndex trial, const Past& past) {
     move(trial, past.state);
     take_slots(trial, wanted(trial));
+    known[trial].ran_at = past.ran_at;
+    known[trial].told_at = past.ran_at.value_or(Instant{});
+    if (past.doom != Cause::none) {
+      known[trial].doom = past.doom;
+      ++doomed;
+      command_stop(trial);
+    }
     const Seconds timeout = experiment.trials[trial].timeout;
     if (past.state == TrialState::starting) {
       unsure.push_back(trial);
@@ -430,10 +454,11 @@ struct Planner::Impl {
     return true;
   }
 
-  void see(TrialIndex trial, const Sighting& sighting, Break engine) {
+  // `listed`: it may have been so for a while.
+  void see(TrialIndex trial, const Sighting& sighting, Break engine, bool listed = false) {
     const TrialState state = known[trial].state;
     if (state != TrialState::starting && state != TrialState::running) return;
-    if (sighting.phase == Phase::created) return;
+    if (sighting.phase == Phase::created || known[trial].looking) return;
     // What an engine could not start is made anew, and what is told late may be of the first.
     std::string& id = known[trial].id;
     if (state == TrialState::running && !id.empty() && id != sighting.id) return;
@@ -445,8 +470,14 @@ struct Planner::Impl {
     id = sighting.id;
     // What an earlier process has started has its GPUs already.
     if (!sighting.slots.gpus.empty()) holdings.correct_gpus(trial, sighting.slots.gpus, may_stay(trial));
+    if (sighting.ran_at) known[trial].ran_at = sighting.ran_at;
     if (state != TrialState::running) run_began(trial);
-    if (sighting.phase == Phase::ended) {
+    const bool is_late = listed || known[trial].doom != Cause::none;
+    if (sighting.phase == Phase::ended && is_late && !sighting.ended_at) {
+      known[trial].looking = engine;
+      out->commands.emplace_back(
+          LookCommand{.trial = trial, .sighting = sighting, .attempt = known[trial].attempt});
+    } else if (sighting.phase == Phase::ended) {
       end(trial, sighting, engine);
     } else if (sighting.health == Health::healthy) {
       become_healthy(trial);
@@ -459,9 +490,10 @@ struct Planner::Impl {
     const bool is_first = !std::exchange(known[trial].was_started, true);
     known[trial].seen_at = listings;
     move(trial, TrialState::running);
-    tell({.trial = trial, .state = TrialState::running, .id = known[trial].id});
+    const Instant ran_at = moment_of(trial, known[trial].ran_at);
+    tell({.trial = trial, .state = TrialState::running, .at = ran_at, .id = known[trial].id});
     const Seconds timeout = experiment.trials[trial].timeout;
-    if (timeout > Seconds(0)) set_timer(schedule::Timer::Kind::timeout, trial, timeout);
+    if (timeout > Seconds(0)) set_timer(schedule::Timer::Kind::timeout, trial, timeout, ran_at);
     if (is_first) satisfy(trial, Condition::started);
     stop_when_unused(trial);
   }
@@ -475,19 +507,32 @@ struct Planner::Impl {
   // An ended trial whose exit code nobody knows has not been seen to succeed.
   void end(TrialIndex trial, const Sighting& sighting, Break engine) {
     const Progress& it = known[trial];
+    if (is_not_its_doom(trial, sighting, engine)) end_doom(trial);
     const bool service_at_deadline = experiment.trials[trial].service && it.doom == Cause::stopped;
+    const auto ended_with = [&](TrialState as) {
+      ended(trial, {.as = as, .exit_code = sighting.exit_code, .at = sighting.ended_at});
+    };
     if (it.stop_asked || service_at_deadline) {
-      ended(trial, {.as = TrialState::stopped, .exit_code = sighting.exit_code});
+      ended_with(TrialState::stopped);
     } else if (it.doom == Cause::none && sighting.exit_code == 0 && !sighting.stopped) {
-      ended(trial, {.as = TrialState::succeeded, .exit_code = sighting.exit_code});
+      ended_with(TrialState::succeeded);
     } else if (sighting.stopped && stoppers.contains(trial)) {
-      attempt_failed(trial, Cause::stopped, sighting.exit_code, {}, Break::was_not);
-    } else if (has_overrun(trial, sighting)) {
-      attempt_failed(trial, Cause::timeout, sighting.exit_code, {}, Break::was_not);
+      attempt_failed(trial, Cause::stopped, sighting.exit_code, {}, Break::was_not, sighting.ended_at);
     } else {
       attempt_failed(trial, schedule::cause_of(sighting, engine == Break::was), sighting.exit_code, {},
-                     engine);
+                     engine, sighting.ended_at);
     }
+  }
+
+  // Whether it had ended by itself, or with its host, before its time was over: that may be heard of late.
+  [[nodiscard]] bool is_not_its_doom(TrialIndex trial, const Sighting& ended, Break engine) const {
+    const Progress& it = known[trial];
+    if (engine == Break::was && ended.exit_code == k_exit_unknown) return true;
+    if (ended.stopped || !ended.ended_at) return false;
+    if (it.doom == Cause::stopped) return *ended.ended_at < deadline_at;
+    const std::optional<Instant> ran_at = ended.ran_at ? ended.ran_at : it.ran_at;
+    return it.doom == Cause::timeout && ran_at &&
+           *ended.ended_at - *ran_at < experiment.trials[trial].timeout;
   }
 
   // Of one that never ran, or has been removed, there is nothing to take.
@@ -507,7 +552,10 @@ struct Planner::Impl {
     if (ended.as == TrialState::failed) {
       conclude_failure(trial, std::move(ended));
     } else {
-      finish(trial, {.trial = trial, .state = ended.as, .exit_code = ended.exit_code});
+      finish(trial, {.trial = trial,
+                     .state = ended.as,
+                     .exit_code = ended.exit_code,
+                     .at = moment_of(trial, ended.at)});
     }
   }
 
@@ -519,6 +567,7 @@ struct Planner::Impl {
     end_doom(trial);
     move(trial, TrialState::collecting);
     tell_collecting(trial, ended, ended.words);
+    ended.at.reset();  // what follows is of the moment when they are home
     collect({.trial = trial, .tail = failed, .outputs = true, .failed = failed});
     endings.insert_or_assign(trial, std::move(ended));
   }
@@ -529,7 +578,8 @@ struct Planner::Impl {
           .cause = ended.cause,
           .ran = true,
           .exit_code = ended.exit_code,
-          .reason = std::move(reason)});
+          .reason = std::move(reason),
+          .at = moment_of(trial, ended.at)});
   }
 
   // `fault`: what its attempt is to blame for; empty for none.
@@ -563,13 +613,6 @@ struct Planner::Impl {
     set_timer(schedule::Timer::Kind::collect, trial, pause);
   }
 
-  // Whether it was stopped for its timeout by a process that has not lived to tell.
-  [[nodiscard]] bool has_overrun(TrialIndex trial, const Sighting& ended) const {
-    const Seconds timeout = experiment.trials[trial].timeout;
-    return timeout > Seconds(0) && ended.ran_at && ended.ended_at && ended.exit_code > k_exit_by_signal &&
-           *ended.ended_at - *ended.ran_at >= timeout;
-  }
-
   void vanish(TrialIndex trial) {
     if (known[trial].stop_asked) {
       finish(trial, {.trial = trial, .state = TrialState::stopped});
@@ -601,7 +644,7 @@ struct Planner::Impl {
 
   // `words`: empty for those of the cause.
   void attempt_failed(TrialIndex trial, Cause cause, std::optional<int> exit_code, std::string words = {},
-                      Break engine = Break::unknown) {
+                      Break engine = Break::unknown, std::optional<Instant> at = std::nullopt) {
     if (known[trial].doom != Cause::none) {
       cause = known[trial].doom;
       words = words_of_doom(trial);
@@ -610,20 +653,20 @@ struct Planner::Impl {
     } else if (words.empty()) {
       words = schedule::failure_text(experiment.trials[trial], cause, exit_code, wanted(trial).memory);
     }
-    ended(trial, {.cause = cause, .exit_code = exit_code, .words = std::move(words), .engine = engine});
+    ended(trial,
+          {.cause = cause, .exit_code = exit_code, .words = std::move(words), .engine = engine, .at = at});
   }
 
-  void conclude_failure(TrialIndex trial, Ended ended) {
-    const auto& [as, cause, exit_code, words, engine, tries] = ended;
-    if (may_retry(trial, cause)) {
-      retry(trial, cause, exit_code, words);
-    } else if (cause == Cause::stopped && exit_code && engine == Break::unknown &&
+  void conclude_failure(TrialIndex trial, const Ended& ended) {
+    if (may_retry(trial, ended.cause)) {
+      retry(trial, ended);
+    } else if (ended.cause == Cause::stopped && ended.exit_code && ended.engine == Break::unknown &&
                may_retry(trial, Cause::host_lost)) {
-      await_verdict(trial, exit_code, words);
+      await_verdict(trial, ended);
     } else {
       const int attempt = known[trial].attempt;
-      fail(trial, cause, exit_code,
-           attempt > 1 ? fmt::format("{}, after {} attempts", words, attempt) : words);
+      const std::string after = attempt > 1 ? fmt::format(", after {} attempts", attempt) : "";
+      fail(trial, ended.cause, ended.exit_code, ended.words + after, ended.at);
     }
   }
 
@@ -642,22 +685,23 @@ struct Planner::Impl {
     return known[trial].failures < retries.max;
   }
 
-  void retry(TrialIndex trial, Cause cause, std::optional<int> exit_code, const std::string& words) {
+  void retry(TrialIndex trial, const Ended& ended) {
     Progress& it = known[trial];
     give_back_slots(trial);
-    spend(trial, cause);
+    spend(trial, ended.cause);
     // A host that is back is tried at once.
-    const Seconds pause = cause == Cause::host_lost
+    const Seconds pause = ended.cause == Cause::host_lost
                               ? Seconds(0)
                               : schedule::pause_after(experiment.trials[trial].retries, it.failures);
     move(trial, TrialState::retrying);
     tell({.trial = trial,
           .state = TrialState::retrying,
-          .cause = cause,
+          .cause = ended.cause,
           .ran = it.was_started,
-          .exit_code = exit_code,
-          .reason = fmt::format("{}; attempt {} in {}", words, it.attempt + 1, to_string(pause))});
-    remember_failure(trial, cause, exit_code, words);
+          .exit_code = ended.exit_code,
+          .reason = fmt::format("{}; attempt {} in {}", ended.words, it.attempt + 1, to_string(pause)),
+          .at = moment_of(trial, ended.at)});
+    remember_failure(trial, ended.cause, ended.exit_code, ended.words);
     next_attempt(trial, pause);
   }
 
@@ -672,7 +716,7 @@ struct Planner::Impl {
   }
 
   // An engine that is restarted stops what runs and goes away some seconds later: who stopped it shows then.
-  void await_verdict(TrialIndex trial, std::optional<int> exit_code, const std::string& words) {
+  void await_verdict(TrialIndex trial, const Ended& ended) {
     Progress& it = known[trial];
     give_back_slots(trial);
     move(trial, TrialState::retrying);
@@ -680,10 +724,11 @@ struct Planner::Impl {
           .state = TrialState::retrying,
           .cause = Cause::stopped,
           .ran = it.was_started,
-          .exit_code = exit_code,
-          .reason = words + "; tried again if the engine is being restarted"});
-    remember_failure(trial, Cause::stopped, exit_code, words);
-    it.stopped_with = exit_code;
+          .exit_code = ended.exit_code,
+          .reason = ended.words + "; tried again if the engine is being restarted",
+          .at = moment_of(trial, ended.at)});
+    remember_failure(trial, Cause::stopped, ended.exit_code, ended.words);
+    it.stopped_with = ended.exit_code;
     it.pause_is_over = false;
     set_timer(schedule::Timer::Kind::verdict, trial, k_verdict_after);
     awaiting.push_back(trial);
@@ -711,6 +756,7 @@ struct Planner::Impl {
     stoppers.erase(trial);
     end_doom(trial);
     it.id.clear();
+    it.ran_at.reset();
     it.pause_is_over = false;
     set_timer(schedule::Timer::Kind::retry, trial, pause);
   }
@@ -736,6 +782,8 @@ struct Planner::Impl {
     if (it.doom != Cause::none || it.stop_asked) return;
     it.doom = cause;
     ++doomed;
+    // A later process must know why it ends.
+    tell({.trial = trial, .state = it.state, .cause = cause, .ran = it.was_started});
     // What is being started is stopped when the engine has answered, if it does so in time.
     if (!it.in_flight) command_stop(trial);
     if (it.in_flight && cause == Cause::start_deadline)
@@ -866,12 +914,14 @@ struct Planner::Impl {
     return fmt::format("`{}`, the canary of its shape, failed", name(canary));
   }
 
-  void fail(TrialIndex trial, Cause cause, std::optional<int> exit_code, std::string reason) {
+  void fail(TrialIndex trial, Cause cause, std::optional<int> exit_code, std::string reason,
+            std::optional<Instant> at = std::nullopt) {
     finish(trial, {.trial = trial,
                    .state = TrialState::failed,
                    .cause = cause,
                    .exit_code = exit_code,
-                   .reason = std::move(reason)});
+                   .reason = std::move(reason),
+                   .at = moment_of(trial, at)});
     halt_after_failures();
   }
 
@@ -1108,8 +1158,14 @@ struct Planner::Impl {
 
   void tell(Fact fact) {
     fact.attempt = known[fact.trial].attempt;
-    fact.at = now;
+    if (fact.at == Instant{}) fact.at = now;
+    known[fact.trial].told_at = fact.at;
     out->facts.push_back(std::move(fact));
+  }
+
+  // When it was by the engine's clock, which may be another.
+  [[nodiscard]] Instant moment_of(TrialIndex trial, std::optional<Instant> told) const {
+    return told ? std::clamp(*told, std::min(known[trial].told_at, now), now) : now;
   }
 
   [[nodiscard]] std::size_t to_start() const {
@@ -1164,6 +1220,7 @@ struct Planner::Impl {
   std::vector<TrialIndex> services;
   std::size_t unfinished_work = 0;  // trials that are waited for and not over
   std::uint64_t listings = 0;
+  Instant deadline_at{};  // where there is one
 
   std::size_t watched = 0;          // running trials that somebody must stay for
   std::size_t retriable = 0;        // running trials that may be tried again

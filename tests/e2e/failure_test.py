@@ -2,6 +2,7 @@
 
 import getpass
 import json
+import signal
 import time
 
 import pytest
@@ -128,3 +129,34 @@ def test_the_deadline_of_a_run_stops_all(combu, engine):
     assert time.monotonic() - began < 60
     assert engine.running() == set()
     assert "failed: long: stopped: the run's deadline of 3.0 s has passed" in done.stderr
+
+
+def test_what_ended_in_time_has_not_run_out_of_it_however_late_that_is_heard(combu):
+    """A laptop that sleeps, a Ctrl-Z: the end and the timeout come at the same moment."""
+    combu.write([trial("quick", "sleep 2", timeout="5s"), trial("slow", "sleep 600", timeout="5s", stop_grace="1s")])
+    run = combu.start("run", "--wait")
+    wait_until(lambda: {row["state"] for row in combu.ps().values()} == {"running"}, "both run")
+    run.send_signal(signal.SIGSTOP)
+    time.sleep(6)  # longer than the timeout
+    run.send_signal(signal.SIGCONT)
+    run.communicate(timeout=60)
+    rows = combu.ps()
+    assert (rows["quick"]["state"], rows["quick"]["exit_code"]) == ("succeeded", 0)
+    assert rows["quick"]["seconds"] < 4, "by the engine's times"
+    assert rows["slow"]["cause"] == "timeout"
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
+def test_what_ran_out_of_time_is_told_so_though_nobody_saw_it_end(combu, sent):
+    """It heeds the signal and writes its checkpoint for a while."""
+    combu.write([trial("one", "trap 'sleep 2; exit 0' TERM; sleep 600 & wait", timeout="1s", stop_grace="10s")])
+    run = combu.start("run", "--wait", "--progress", "json")
+    for line in run.stderr:
+        if '"state":"running"' in line and '"cause":"timeout"' in line:
+            break
+    run.send_signal(sent)
+    run.communicate(timeout=60)
+    combu("wait", code=None)
+    combu("run", "--resume", code=1)
+    row = combu.ps()["one"]
+    assert (row["state"], row["cause"], row["exit_code"]) == ("failed", "timeout", 0)

@@ -21,7 +21,7 @@ def results(combu, experiment="experiment"):
 
 
 def files(folder):
-    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+    return {str(path.relative_to(folder)): path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file()}
 
 
 def test_outputs_come_home(combu, engine):
@@ -50,6 +50,7 @@ def test_outputs_belong_to_who_runs_it(combu, program, engine):
     os.chmod(combu.home, 0o777)
     for above in combu.home.parents[:2]:
         os.chmod(above, 0o755)
+    os.chmod(engine.dir, 0o711)
     os.chmod(engine.socket, 0o666)
     try:
         done = subprocess.run(
@@ -58,6 +59,7 @@ def test_outputs_belong_to_who_runs_it(combu, program, engine):
         )
     finally:
         os.chmod(engine.socket, 0o660)
+        os.chmod(engine.dir, 0o700)
     assert done.returncode == 0, done.stderr
     for path in results(combu).rglob("*"):
         assert path.stat().st_uid == uid, path
@@ -102,8 +104,9 @@ def test_what_failed_leaves_what_it_has_unless_only_success_counts(combu):
     combu("run", "--wait", code=1)
     assert files(results(combu, "both") / "bad")["out/log"] == "trace\n"
     assert (results(combu, "both") / "good/out").is_dir()
+    combu("kill")
     combu.write({"experiment": "good", "collect": {"to": "elsewhere", "on": "success"}, "trials": trials})
-    combu("run", "--wait", "--replace", code=1)
+    combu("run", "--wait", code=1)
     (run,) = (combu.home / "elsewhere/good").iterdir()
     assert {path.name for path in run.iterdir()} == {"good"}
 
@@ -262,6 +265,7 @@ def test_a_service_leaves_its_own_when_it_is_stopped(combu):
 def test_wait_stays_until_outputs_are_home(combu):
     combu.write([trial("one", "mkdir /out; sleep 1; head -c 30000000 /dev/zero >/out/a")])
     combu("run", "-d")
+    wait_until(lambda: combu.ps()["one"]["state"] == "running", "it runs")
     combu("wait")
     assert (results(combu) / "one/out/a").stat().st_size == 30000000
     assert combu.ps()["one"]["state"] == "succeeded"

@@ -263,6 +263,9 @@ class Simulation {
   }
   // Its answer comes anyway.
   void give(const GiveUpCommand& /*command*/) {}
+  void give(const LookCommand& command) {
+    at(Seconds(0.01), [this, command] { apply(Looked{command.sighting}); });
+  }
   void give(const CollectCommand& command) {
     at(Seconds(0.01), [this, command] { carry_out(command); });
   }

@@ -99,6 +99,7 @@ class Planned {
     return seen(it);
   }
   std::string seen(const Sighting& it) { return text(step(Seen{it})); }
+  std::string looked(const Sighting& it) { return text(step(Looked{it})); }
   std::string listed(const std::vector<Sighting>& sightings) { return text(step(Listed{sightings})); }
 
   // Of its present attempt, or of the one that is given.
@@ -106,9 +107,11 @@ class Planned {
                                   std::optional<int> attempt = std::nullopt) const {
     const auto found = attempts_.find(index(name));
     const int present = found == attempts_.end() ? 1 : found->second;
-    return {.key = {.run = run_, .trial = name, .attempt = attempt.value_or(present)},
-            .experiment = "test",
-            .phase = phase};
+    Sighting it{.key = {.run = run_, .trial = name, .attempt = attempt.value_or(present)},
+                .experiment = "test",
+                .phase = phase};
+    if (phase == Phase::ended) it.ended_at = now_;
+    return it;
   }
   // An attempt of another run on the same engine, with two CPUs.
   std::string other(const std::string& id, Phase phase) {
@@ -146,6 +149,7 @@ class Planned {
   [[nodiscard]] std::string word(const StartCommand& /*command*/) const { return "start"; }
   [[nodiscard]] std::string word(const StopCommand& /*command*/) const { return "stop"; }
   [[nodiscard]] std::string word(const GiveUpCommand& /*command*/) const { return "give up"; }
+  [[nodiscard]] std::string word(const LookCommand& /*command*/) const { return "look at"; }
   [[nodiscard]] std::string word(const CollectCommand& command) const {
     return command.outputs ? "take" : "collect";
   }
@@ -166,6 +170,8 @@ class Planned {
       if (!facts.empty()) facts += ", ";
       facts += fmt::format("{} {}", experiment_.trials[fact.trial].name,
                            fact.healthy ? "healthy" : to_string(fact.state));
+      const bool is_alive = fact.state == TrialState::starting || fact.state == TrialState::running;
+      if (is_alive && fact.cause != Cause::none) facts += fmt::format(" ({})", to_string(fact.cause));
       if (!fact.reason.empty()) facts += fmt::format(" ({})", fact.reason);
     }
     return commands + " | " + facts;
@@ -1047,7 +1053,7 @@ TEST(Timeout, StopsAnAttemptThatTakesTooLong) {
   EXPECT_EQ(it.started("a"), " | a running");
   EXPECT_FALSE(it.done()) << "somebody must stay";
   EXPECT_EQ(it.pass(59.9), " | ");
-  EXPECT_EQ(it.pass(0.1), "stop a | ");
+  EXPECT_EQ(it.pass(0.1), "stop a | a running (timeout)");
   EXPECT_EQ(it.stopped("a"), " | ");
   EXPECT_EQ(it.ended("a", 0), "collect a | a failed (took longer than its timeout of 1m00s)");
 }
@@ -1201,7 +1207,7 @@ TEST(GoingOn, TimeLimitsCountFromTheFirstBeginning) {
   (void)planned.begin();
   (void)planned.listed({planned.sighting("a", Phase::running)});
   EXPECT_EQ(planned.pass(5), " | ");
-  EXPECT_EQ(planned.pass(2), "stop a | ");
+  EXPECT_EQ(planned.pass(2), "stop a | a running (timeout)");
 }
 
 TEST(StartDeadline, StopsWhatDoesNotRunInTime) {
@@ -1209,7 +1215,8 @@ TEST(StartDeadline, StopsWhatDoesNotRunInTime) {
   experiment.trials[0].start_deadline = Seconds(10);
   Planned it(experiment);
   (void)it.begin();
-  EXPECT_EQ(it.pass(10), " | ") << "the engine has not answered: there may be nothing to stop yet";
+  EXPECT_EQ(it.pass(10), " | a starting (start_deadline)")
+      << "the engine has not answered: there may be nothing to stop yet";
   EXPECT_EQ(it.accepted("a"), "stop a | ");
   EXPECT_EQ(it.stopped("a"), " | a failed (did not run within its start_deadline of 10.0 s)");
   EXPECT_TRUE(it.done());
@@ -1232,7 +1239,8 @@ TEST(Deadline, StopsAllAndStartsNothingMore) {
   (void)it.started("a");
   (void)it.started("s");
   EXPECT_EQ(it.pass(3600),
-            "stop a, stop s | b blocked (not started: the run's deadline of 1h00m has passed)");
+            "stop a, stop s | b blocked (not started: the run's deadline of 1h00m has passed), a running "
+            "(stopped)");
   (void)it.stopped("a");
   EXPECT_EQ(it.ended("a", 143), "collect a | a failed (stopped: the run's deadline of 1h00m has passed)");
   (void)it.collected("a");
@@ -1325,7 +1333,7 @@ TEST(Retries, ALateAnswerOfAnEarlierStopChangesNothing) {
   Planned it(experiment);
   (void)it.begin();
   (void)it.started("a");
-  EXPECT_EQ(it.pass(60), "stop a | ");
+  EXPECT_EQ(it.pass(60), "stop a | a running (timeout)");
   (void)it.ended("a", 143);
   (void)it.collected("a");
   EXPECT_EQ(it.pass(1), "start a#2 | a starting");
@@ -1340,7 +1348,7 @@ TEST(Timeout, IsEnforcedWhenTheStartsAnswerWasLost) {
   Planned it(experiment);
   (void)it.begin();
   EXPECT_EQ(it.running("a"), " | a running");
-  EXPECT_EQ(it.pass(60), " | ");
+  EXPECT_EQ(it.pass(60), " | a running (timeout)");
   EXPECT_EQ(it.not_started("a"), "stop a | ");
 }
 
@@ -1458,7 +1466,8 @@ TEST(Planner, ADeadlinePassesWhilePaused) {
   (void)it.begin();
   (void)it.started("a");
   (void)it.pause();
-  EXPECT_EQ(it.pass(60), "stop a | b blocked (not started: the run's deadline of 1m00s has passed)");
+  EXPECT_EQ(it.pass(60),
+            "stop a | b blocked (not started: the run's deadline of 1m00s has passed), a running (stopped)");
 }
 
 TEST(Planner, ParallelIsRaisedLoweredAndLifted) {
@@ -1541,19 +1550,99 @@ TEST(Canary, ThatRanAlreadyIsOneForTheNextProcess) {
   EXPECT_EQ(it.ended("b", 0), "start a, start c | b succeeded, a starting, c starting");
 }
 
+// Why it was being stopped is on record before it is.
 TEST(Retries, ATimeoutThatNobodyLivedToTellIsOne) {
+  for (const Cause doom : {Cause::timeout, Cause::none}) {
+    Experiment experiment = with_retries("a", {.max = 1});
+    experiment.trials[0].timeout = Seconds(5);
+    PlannerOptions options;
+    options.past = {{.state = TrialState::running, .was_started = true, .ran_at = Instant{}, .doom = doom}};
+    Planned it(std::move(experiment), options);
+    (void)it.begin();
+    Sighting seen = it.sighting("a", Phase::ended);
+    seen.exit_code = 0;
+    seen.stopped = doom != Cause::none;
+    seen.ran_at = Instant{};
+    seen.ended_at = Instant{} + std::chrono::seconds(6);
+    EXPECT_EQ(it.listed({seen}),
+              doom == Cause::none
+                  ? " | a succeeded"
+                  : "collect a | a retrying (took longer than its timeout of 5.0 s; attempt 2 in 1.0 s)");
+  }
+}
+
+TEST(Timeout, WhatHadEndedInTimeIsHeardOfLate) {
+  const auto at = [](double seconds) {
+    return Instant{} + std::chrono::duration_cast<Instant::duration>(Seconds(seconds));
+  };
+  for (const double lasted : {3.0, 6.0}) {
+    Experiment experiment = test::experiment("a");
+    experiment.trials[0].timeout = Seconds(5);
+    Planned it(std::move(experiment));
+    it.begin();
+    it.started("a");
+    EXPECT_EQ(it.pass(20), "stop a | a running (timeout)");
+    Sighting seen = it.sighting("a", Phase::ended);
+    seen.exit_code = 0;
+    seen.ended_at.reset();
+    EXPECT_EQ(it.seen(seen), "look at a | ");
+    EXPECT_EQ(it.seen(seen), " | ") << "that is being asked already";
+    EXPECT_FALSE(it.done());
+    seen.ran_at = at(0.5);
+    seen.ended_at = at(0.5 + lasted);
+    EXPECT_EQ(it.looked(seen),
+              lasted < 5 ? " | a succeeded" : "collect a | a failed (took longer than its timeout of 5.0 s)");
+  }
+}
+
+TEST(Timeout, WhatWasLostWithItsHostHasNoTimeOfItsOwn) {
   Experiment experiment = with_retries("a", {.max = 1});
   experiment.trials[0].timeout = Seconds(5);
-  PlannerOptions options;
-  options.past = {{.state = TrialState::running, .was_started = true, .ran_at = Instant{}}};
-  Planned it(std::move(experiment), options);
-  (void)it.begin();
+  Planned it(std::move(experiment));
+  it.begin();
+  it.started("a");
+  EXPECT_EQ(it.pass(20), "stop a | a running (timeout)");
+  it.listing_begins_after_a_break();
   Sighting seen = it.sighting("a", Phase::ended);
-  seen.exit_code = 137;
-  seen.ran_at = Instant{};
-  seen.ended_at = Instant{} + std::chrono::seconds(6);
-  EXPECT_EQ(it.listed({seen}),
-            "collect a | a retrying (took longer than its timeout of 5.0 s; attempt 2 in 1.0 s)");
+  seen.exit_code = 255;
+  EXPECT_EQ(it.listed_after_a_break({seen}),
+            "collect a | a retrying (lost with its host or engine (exit code 255); attempt 2 in 0 ms)");
+}
+
+TEST(Deadline, WhatHadEndedBeforeIsHeardOfLate) {
+  Experiment experiment = test::experiment("a");
+  experiment.deadline = Seconds(60);
+  Planned it(std::move(experiment));
+  it.begin();
+  it.started("a");
+  EXPECT_EQ(it.pass(70), "stop a | a running (stopped)");
+  Sighting seen = it.sighting("a", Phase::ended);
+  seen.exit_code = 0;
+  seen.ended_at = Instant{} + std::chrono::seconds(59);
+  EXPECT_EQ(it.seen(seen), " | a succeeded");
+}
+
+TEST(GoingOn, WhatAListingTellsWasWhenTheEngineSays) {
+  const Experiment experiment = test::experiment("a b");
+  const Plan plan = test::plan(experiment);
+  Planner planner(RunId("run"), experiment, plan, {});
+  const auto at = [](int seconds) { return Instant{} + std::chrono::seconds(seconds); };
+  (void)planner.step(Begin{}, at(1));
+  const Sighting a{.key = {.run = RunId("run"), .trial = "a"}, .phase = Phase::running, .ran_at = at(3)};
+  EXPECT_EQ(planner.step(StartAnswered{.trial = 0, .seen = a}, at(5)).facts.at(0).at, at(3));
+  Sighting over = a;
+  over.phase = Phase::ended;
+  over.exit_code = 0;
+  over.ended_at = at(4);
+  (void)planner.step(ListingBegins{}, at(20));
+  EXPECT_EQ(planner.step(Listed{{over}}, at(20)).facts.at(0).at, at(4));
+  // Another clock: neither before what was told of it, nor in the future.
+  Sighting b{.key = {.run = RunId("run"), .trial = "b"}, .phase = Phase::running, .ran_at = at(0)};
+  EXPECT_EQ(planner.step(StartAnswered{.trial = 1, .seen = b}, at(21)).facts.at(0).at, at(1));
+  b.phase = Phase::ended;
+  b.exit_code = 0;
+  b.ended_at = at(100);
+  EXPECT_EQ(planner.step(Seen{b}, at(22)).facts.at(0).at, at(22));
 }
 
 TEST(Retries, StoppedAfterAProcessInItWasOutOfMemoryIsStopped) {
@@ -1674,7 +1763,7 @@ TEST(StartDeadline, AStartThatIsNotAnsweredIsGivenUp) {
   experiment.parallel_max = 1;
   Planned it(std::move(experiment));
   (void)it.begin();
-  EXPECT_EQ(it.pass(4), " | ");
+  EXPECT_EQ(it.pass(4), " | a starting (start_deadline)");
   EXPECT_EQ(it.pass(15), "give up a | ");
   EXPECT_EQ(it.not_started("a"),
             "stop a, start b | a failed (did not run within its start_deadline of 3.0 s), b starting");
@@ -1854,7 +1943,7 @@ TEST(Outputs, WhatRanOutOfTimeIsToldSoAfterwards) {
   Planned it(experiment);
   it.begin();
   it.started("a");
-  EXPECT_EQ(it.pass(10), "stop a | ");
+  EXPECT_EQ(it.pass(10), "stop a | a running (timeout)");
   it.stopped("a");
   EXPECT_EQ(it.ended("a", 143), "take a | a collecting (took longer than its timeout of 10.0 s)");
   EXPECT_EQ(it.collected("a"), " | a failed (took longer than its timeout of 10.0 s)");
@@ -1873,9 +1962,10 @@ TEST(Outputs, AnEngineThatGoesAwayMeanwhileHasTakenTheTrialAlong) {
   it.listing_begins_after_a_break();
   it.listed_after_a_break({stopped});
   EXPECT_EQ(it.pass(1), "take a | ");
-  EXPECT_EQ(it.collected("a"),
-            "start a#2 | a retrying (lost with its host or engine (exit code 137, SIGKILL); attempt 2 in 0 ms), "
-            "a starting");
+  EXPECT_EQ(
+      it.collected("a"),
+      "start a#2 | a retrying (lost with its host or engine (exit code 137, SIGKILL); attempt 2 in 0 ms), "
+      "a starting");
 }
 
 TEST(Outputs, ALaterProcessTakesThem) {
