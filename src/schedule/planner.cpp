@@ -1159,7 +1159,9 @@ struct Planner::Impl {
   void tell(Fact fact) {
     fact.attempt = known[fact.trial].attempt;
     if (fact.at == Instant{}) fact.at = now;
-    known[fact.trial].told_at = fact.at;
+    // That it is being stopped may be wrong: it may have ended already.
+    const bool is_alive = fact.state == TrialState::starting || fact.state == TrialState::running;
+    if (!is_alive || fact.cause == Cause::none) known[fact.trial].told_at = fact.at;
     out->facts.push_back(std::move(fact));
   }
 

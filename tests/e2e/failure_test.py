@@ -149,11 +149,9 @@ def test_what_ended_in_time_has_not_run_out_of_it_however_late_that_is_heard(com
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
 def test_what_ran_out_of_time_is_told_so_though_nobody_saw_it_end(combu, sent):
     """It heeds the signal and writes its checkpoint for a while."""
-    combu.write([trial("one", "trap 'sleep 2; exit 0' TERM; sleep 600 & wait", timeout="1s", stop_grace="10s")])
-    run = combu.start("run", "--wait", "--progress", "json")
-    for line in run.stderr:
-        if '"state":"running"' in line and '"cause":"timeout"' in line:
-            break
+    combu.write([trial("one", "trap 'echo heard; sleep 2; exit 0' TERM; sleep 600 & wait", timeout="1s", stop_grace="10s")])
+    run = combu.start("run", "--wait")
+    wait_until(lambda: "heard" in combu("logs", "one", code=None).stdout, "it is being stopped")
     run.send_signal(sent)
     run.communicate(timeout=60)
     combu("wait", code=None)
