@@ -279,7 +279,7 @@ struct Planner::Impl {
       const auto trial = by_name.find(name);
       if (trial == by_name.end()) continue;
       stoppers.insert_or_assign(trial->second, event.stopper);
-      if (known[trial->second].state == TrialState::retrying)
+      if (failure_before(trial->second) != nullptr)
         finish_last_failure(trial->second, schedule::stopped_by(event.stopper));
     }
   }
@@ -292,9 +292,10 @@ struct Planner::Impl {
       if (options.past[trial].state == TrialState::succeeded) canaries.pass(trial);
     for (TrialIndex trial = 0; trial < options.past.size(); ++trial) {
       const TrialState state = options.past[trial].state;
-      const bool has_begun = state != TrialState::waiting && state != TrialState::ready &&
-                             state != TrialState::blocked && state != TrialState::succeeded;
-      if (has_begun) (void)canaries.admit(trial);
+      // What an edit of the file has ended says nothing of its shape.
+      const bool has_begun = state != TrialState::waiting && state != TrialState::blocked &&
+                             state != TrialState::succeeded && state != TrialState::stopped;
+      if (has_begun) (void)canaries.started(trial);
     }
   }
 
@@ -661,6 +662,14 @@ struct Planner::Impl {
     next_attempt(trial, pause);
   }
 
+  // Of one that waits for its next attempt; nullptr: it waits for its first, or no failure is known.
+  [[nodiscard]] const Fact* failure_before(TrialIndex trial) const {
+    const TrialState state = known[trial].state;
+    const auto failure = last_failures.find(trial);
+    if (failure == last_failures.end()) return nullptr;
+    return state == TrialState::retrying || state == TrialState::ready ? &failure->second : nullptr;
+  }
+
   // In case there is no next attempt after all.
   void remember_failure(TrialIndex trial, Cause cause, std::optional<int> exit_code, std::string words) {
     last_failures.insert_or_assign(trial, Fact{.trial = trial,
@@ -762,7 +771,7 @@ struct Planner::Impl {
     const bool nested = std::exchange(spreading, true);
     for (TrialIndex trial = 0; trial < known.size(); ++trial) {
       const TrialState state = known[trial].state;
-      if (state == TrialState::retrying) {
+      if (failure_before(trial) != nullptr) {
         finish_last_failure(trial, halted);
       } else if (state == TrialState::waiting || state == TrialState::ready) {
         finish(trial, {.trial = trial, .state = TrialState::blocked, .reason = "not started: " + halted});
@@ -849,6 +858,8 @@ struct Planner::Impl {
 
   // What it depends on is so.
   void make_ready(TrialIndex trial) {
+    // What an earlier process has got further than that is restored.
+    if (!options.past.empty() && options.past[trial].state != TrialState::waiting) return;
     if (canaries.admit(trial)) {
       enter_line(trial);
     } else if (const auto canary = canaries.failed_of(trial)) {
@@ -977,9 +988,21 @@ struct Planner::Impl {
       // One that has not been started has nobody left to serve.
       if (known[trial].state == TrialState::waiting || known[trial].state == TrialState::ready ||
           known[trial].state == TrialState::retrying) {
-        finish(trial, {.trial = trial, .state = TrialState::stopped});
+        finish_unstarted(trial);
       }
     }
+  }
+
+  // A service that is not started (again), since its work is done.
+  void finish_unstarted(TrialIndex trial) {
+    Fact end{.trial = trial, .state = TrialState::stopped};
+    if (const Fact* failure = failure_before(trial)) {
+      known[trial].attempt = failure->attempt;
+      end.cause = failure->cause;
+      end.exit_code = failure->exit_code;
+      end.reason = failure->reason + "; not tried again: its work was done";
+    }
+    finish(trial, std::move(end));
   }
 
   void ask_stop(TrialIndex trial) {
@@ -1059,6 +1082,8 @@ struct Planner::Impl {
       if (!line->gpus.empty() && holdings.are_counted())
         slots.gpus = holdings.choose_gpus(line->gpus, spared);
       move(trial, TrialState::starting);
+      for (const TrialIndex kept : canaries.started(trial))
+        if (known[kept].state == TrialState::ready) move(kept, TrialState::waiting);
       known[trial].in_flight = true;
       ++in_flight;
       take_slots(trial, slots);

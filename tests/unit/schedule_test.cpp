@@ -581,6 +581,18 @@ TEST(Slots, WhatNoHostHasIsToldBefore) {
   EXPECT_STREQ(errors[0].what(), "b: wants 4.5 CPUs, but the engine has 4 CPUs to give");
 }
 
+TEST(Slots, MemoryThatReadsAlikeIsToldInBytes) {
+  Experiment experiment = test::experiment("a b");
+  experiment.trials[0].slots.memory = parse_bytes("16.0001g");
+  experiment.trials[1].slots.memory = parse_bytes("17g");
+  const Slots capacity{.cpus = {}, .memory = parse_bytes("16g"), .gpus = {}};
+  const auto errors = check_slots(experiment, capacity, {});
+  ASSERT_EQ(errors.size(), 2U);
+  EXPECT_STREQ(errors[0].what(),
+               "a: wants 17179976558 B of memory, but the engine has 17179869184 B of memory to give");
+  EXPECT_STREQ(errors[1].what(), "b: wants 17 GiB of memory, but the engine has 16 GiB of memory to give");
+}
+
 TEST(Slots, ThatNothingIsLeftIsToldByKind) {
   const Slots capacity{.cpus = {}, .memory = parse_bytes("4g"), .gpus = {"0"}};
   const auto errors = check_slots(test::experiment("a=0.1"), capacity, {});
@@ -1289,6 +1301,41 @@ TEST(Canary, EachShapeHasItsOwn) {
   EXPECT_EQ(it.begin(), "start a, start c, start d | a starting, c starting, d starting");
 }
 
+TEST(Canary, IsTheFirstByPriorityAndOrder) {
+  Experiment experiment = with_canary("a b c d<-a");
+  experiment.trials[2].priority = 1;
+  Planned it(experiment);
+  EXPECT_EQ(it.begin(), "start c | c starting");
+  EXPECT_EQ(it.state("a"), TrialState::waiting);
+  (void)it.started("c");
+  EXPECT_EQ(it.ended("c", 0), "start a, start b | c succeeded, a starting, b starting");
+  EXPECT_EQ(it.started("a"), "start d | a running, d starting");
+}
+
+TEST(Canary, OneThatComesBeforeTheFirstHasStartedIsIt) {
+  Experiment experiment = with_canary("a b c");
+  experiment.trials[0].image = "other";
+  experiment.trials[2].priority = 1;
+  experiment.trials[2].depends = {{.trial = "a", .condition = Condition::started}};
+  experiment.parallel_max = 1;
+  Planned it(experiment);
+  (void)it.begin();
+  EXPECT_EQ(it.started("a"), " | a running");
+  EXPECT_EQ(it.ended("a", 0), "start c | a succeeded, c starting");
+}
+
+TEST(Canary, WhatAnEditHasEndedSaysNothingOfItsShape) {
+  Planned it(with_canary("a b c"), {.past = {{.state = TrialState::stopped, .was_started = true}, {}, {}}});
+  (void)it.begin();
+  EXPECT_EQ(it.listed({}), "start b | b starting");
+}
+
+TEST(Canary, WhatIsBlockedSaysNothingOfItsShape) {
+  Planned it(with_canary("a b c"), {.past = {{.state = TrialState::blocked}, {}, {}}});
+  (void)it.begin();
+  EXPECT_EQ(it.listed({}), "start b | b starting");
+}
+
 TEST(Canary, IsTriedAgainLikeAnyTrial) {
   Experiment experiment = with_canary("a b");
   experiment.trials[0].retries.max = 1;
@@ -1378,7 +1425,7 @@ TEST(Planner, AServiceThatWaitsForItsNextAttemptIsNotTriedAgainWhenTheWorkIsDone
   (void)it.started("a");
   (void)it.ended("db", 1);
   (void)it.collected("db");
-  EXPECT_EQ(it.ended("a", 0), " | a succeeded, db stopped");
+  EXPECT_EQ(it.ended("a", 0), " | a succeeded, db stopped (exit code 1; not tried again: its work was done)");
   EXPECT_TRUE(it.done());
 }
 
@@ -1873,9 +1920,10 @@ TEST(Outputs, AnEngineThatGoesAwayMeanwhileHasTakenTheTrialAlong) {
   it.listing_begins_after_a_break();
   it.listed_after_a_break({stopped});
   EXPECT_EQ(it.pass(1), "take a | ");
-  EXPECT_EQ(it.collected("a"),
-            "start a#2 | a retrying (lost with its host or engine (exit code 137, SIGKILL); attempt 2 in 0 ms), "
-            "a starting");
+  EXPECT_EQ(
+      it.collected("a"),
+      "start a#2 | a retrying (lost with its host or engine (exit code 137, SIGKILL); attempt 2 in 0 ms), "
+      "a starting");
 }
 
 TEST(Outputs, ALaterProcessTakesThem) {
