@@ -126,7 +126,8 @@ struct CollectCommand {
 };
 using Command = std::variant<StartCommand, StopCommand, GiveUpCommand, CollectCommand>;
 
-// One change of a trial's state, or that a running one has become healthy.
+// One change of a trial's state, or that a running one has become healthy. That it is ready is told of one
+// whose start is taken back, and of a further attempt that is not started at once.
 struct Fact {
   TrialIndex trial = 0;
   TrialState state = TrialState::waiting;
@@ -139,7 +140,7 @@ struct Fact {
   std::optional<TrialIndex> root;  // of blocked: the trial at the head of the chain of causes
   Instant at{};                    // step()'s `now`
   std::string id;                  // of running: the engine's id, where it is known
-  Slots slots;                     // of starting, like the next one
+  Slots slots;                     // of starting and ready, like the next one
   Instant ready_at{};              // since when only slots and a place were missing
   std::optional<Usage> usage;      // of one that has ended; drive() adds it, the planner does not know it
 };
@@ -157,7 +158,8 @@ enum class Until {
           // only has to run or be healthy for others, is left to run
 };
 
-// Where an earlier process has left a trial of the run.
+// Where an earlier process has left a trial of the run. One that is ready waits for a further attempt, and
+// the rest is of the last one that there was.
 struct Past {
   TrialState state = TrialState::waiting;
   int attempt = 1;
@@ -169,6 +171,7 @@ struct Past {
   bool was_healthy = false;
   std::optional<Instant> ran_at;  // when its last attempt began to run
   std::vector<Cause> earlier;     // why each of its earlier attempts failed
+  Bytes memory{};                 // of one that is ready: what its next attempt wants
 };
 
 struct PlannerOptions {

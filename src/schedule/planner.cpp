@@ -249,7 +249,7 @@ struct Planner::Impl {
     holdings.begin_listing();
     for (const Sighting& sighting : event.sightings) {
       if (sighting.key.run != run) {
-        holdings.see_other(sighting);
+        holdings.see_listed(sighting);
       } else if (const auto trial = find(sighting)) {
         listed[*trial] = true;
         const bool was_away = event.after_break || (restored && may_be_lost(options.past[*trial]));
@@ -323,7 +323,7 @@ struct Planner::Impl {
     if (past.was_healthy && !std::exchange(it.healthy, true)) satisfy(trial, Condition::healthy);
     if (past.state == TrialState::starting || past.state == TrialState::running) {
       restore_alive(trial, past);
-    } else if (past.state == TrialState::retrying) {
+    } else if (past.state == TrialState::retrying || past.state == TrialState::ready) {
       move(trial, TrialState::retrying);
       const bool was_awaiting = past.cause == Cause::stopped && !may_retry(trial, Cause::stopped);
       if (was_awaiting && !may_be_lost(past)) {
@@ -427,7 +427,7 @@ struct Planner::Impl {
       return false;
     }
     give_back_slots(trial);
-    tell({.trial = trial, .state = TrialState::ready});
+    tell_ready(trial);
     return true;
   }
 
@@ -486,8 +486,12 @@ struct Planner::Impl {
     } else if (has_overrun(trial, sighting)) {
       attempt_failed(trial, Cause::timeout, sighting.exit_code, {}, Break::was_not);
     } else {
-      attempt_failed(trial, schedule::cause_of(sighting, engine == Break::was), sighting.exit_code, {},
-                     engine);
+      const Cause cause = schedule::cause_of(sighting, engine == Break::was);
+      std::string words;
+      if (cause == Cause::oom && !sighting.oom)
+        words = "perhaps " + schedule::failure_text(experiment.trials[trial], cause, sighting.exit_code,
+                                                    wanted(trial).memory);
+      attempt_failed(trial, cause, sighting.exit_code, std::move(words), engine);
     }
   }
 
@@ -735,8 +739,19 @@ struct Planner::Impl {
 
   void retry_when_possible(TrialIndex trial) {
     const Progress& it = known[trial];
-    if (it.state == TrialState::retrying && it.pause_is_over && !it.collecting && !it.in_flight)
-      enter_line(trial);
+    if (it.state != TrialState::retrying || !it.pause_is_over || it.collecting || it.in_flight) return;
+    enter_line(trial);
+    again.push_back(trial);
+  }
+
+  // Those that have not been started at once wait for slots, or a place; for a later process otherwise.
+  void tell_again() {
+    for (const TrialIndex trial : std::exchange(again, {}))
+      if (known[trial].state == TrialState::ready && !interrupted) tell_ready(trial);
+  }
+
+  void tell_ready(TrialIndex trial) {
+    tell({.trial = trial, .state = TrialState::ready, .slots = wanted(trial), .ready_at = now});
   }
 
   // Ends an attempt that nobody has time for any more.
@@ -1185,7 +1200,8 @@ struct Planner::Impl {
   std::unordered_map<TrialIndex, Ended> endings;         // of those whose outputs are taken home
   std::string undelivered;                               // why that failed last
   std::unordered_map<TrialIndex, Fact> last_failures;    // of those that are tried again
-  std::vector<TrialIndex> awaiting;                      // of whom it is not known yet who stopped them
+  std::vector<TrialIndex> again;     // that have entered the line for a further attempt in this step
+  std::vector<TrialIndex> awaiting;  // of whom it is not known yet who stopped them
   std::vector<TrialIndex> services;
   std::size_t unfinished_work = 0;  // trials that are waited for and not over
   std::uint64_t listings = 0;
@@ -1217,6 +1233,7 @@ Step Planner::step(const Event& event, Instant now) {
   // What has ended in time while nobody watched is seen to before.
   if (!impl_->restored) impl_->fire_timers();
   impl_->start_what_fits();
+  impl_->tell_again();
   impl_->out = nullptr;
   if (!impl_->restored) step.wake = impl_->timers.next();
   return step;
