@@ -135,8 +135,8 @@ TEST_F(DriveTest, WaitsForTheEndAndTellsWhatFailed) {
 
 TEST_F(DriveTest, GuessesTheTimeLeftFromTrialsThatHaveRun) {
   std::string names = "bad";
-  for (int i = 0; i < 20; ++i) names += fmt::format(" p{}", i);
-  for (int i = 0; i < 50; ++i) names += fmt::format(" b{}<-bad:succeeded", i);
+  for (int i = 0; i < 20; ++i) names += " p" + std::to_string(i);
+  for (int i = 0; i < 50; ++i) names += " b" + std::to_string(i) + "<-bad:succeeded";
   combu::Run run = test::run(names);
   for (Trial& trial : run.experiment.trials) trial.cmd = {"sleep", "20"};
   run.experiment.trials[0].cmd = {"sh", "-c", "exit 1"};
