@@ -70,6 +70,8 @@ struct Sighting {
   bool service = false;          // Trial::service of it
   Slots slots;                   // what it holds
   bool oom = false;              // of an ended one: it, or a process in it, was killed for memory
+  bool oom_likely = false;       // of an ended one with a limit of memory: it was killed, not by the engine
+                                 // as far as its events tell, and the engine does not know for what
   bool stopped = false;          // of an ended one: a signal was sent to it, through the engine or by it
   // When it began and ended, by the engine's clock; Look::fully tells it.
   std::optional<Instant> ran_at;

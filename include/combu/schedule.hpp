@@ -137,7 +137,8 @@ struct LookCommand {
 using Command = std::variant<StartCommand, StopCommand, GiveUpCommand, CollectCommand, LookCommand>;
 
 // One change of a trial's state, or that a running one has become healthy; or, of one that is starting or
-// running and has a cause, that it is stopped for this cause.
+// running and has a cause, that it is stopped for this cause. That it is ready is told of one whose start is
+// taken back, and of a further attempt that is not started at once.
 struct Fact {
   TrialIndex trial = 0;
   TrialState state = TrialState::waiting;
@@ -150,7 +151,7 @@ struct Fact {
   std::optional<TrialIndex> root;  // of blocked: the trial at the head of the chain of causes
   Instant at{};                    // step()'s `now`, or when the engine says that it was
   std::string id;                  // of running: the engine's id, where it is known
-  Slots slots;                     // of starting, like the next one
+  Slots slots;                     // of starting and ready, like the next one
   Instant ready_at{};              // since when only slots and a place were missing
   std::optional<Usage> usage;      // of one that has ended; drive() adds it, the planner does not know it
 };
@@ -168,7 +169,8 @@ enum class Until {
           // only has to run or be healthy for others, is left to run
 };
 
-// Where an earlier process has left a trial of the run.
+// Where an earlier process has left a trial of the run. One that is ready waits for a further attempt, and
+// the rest is of the last one that there was.
 struct Past {
   TrialState state = TrialState::waiting;
   int attempt = 1;
@@ -181,6 +183,7 @@ struct Past {
   std::optional<Instant> ran_at;  // when its last attempt began to run
   Cause doom = Cause::none;       // why it was being stopped
   std::vector<Cause> earlier;     // why each of its earlier attempts failed
+  Bytes memory{};                 // of one that is ready: what its next attempt wants
 };
 
 struct PlannerOptions {

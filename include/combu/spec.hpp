@@ -74,6 +74,8 @@ struct Slots {
 };
 // "1.5 CPUs, 512 MiB of memory, GPU 0"; "nothing" when empty.
 [[nodiscard]] std::string to_string(const Slots& slots);
+// The same, beside others: memory that differs, and reads alike, is told in bytes.
+[[nodiscard]] std::string to_string(const Slots& slots, const Slots& others);
 
 // Which GPUs an attempt is to have, each for itself alone.
 struct GpuWish {
@@ -239,6 +241,7 @@ class Filter {
 
   // Throws Error(invalid); its message has the text from the first term on that is none.
   explicit Filter(std::string_view text);
+  // Throws Error(invalid) where a number is to be less or more than what is none.
   [[nodiscard]] bool matches(const Lookup& lookup) const;
 
  private:

@@ -121,8 +121,11 @@ void take_in(Session& session, Record& record, const RunId& run, Intake intake, 
 
   std::vector<Fact> facts = facts_of(planner, events, now);
   std::erase_if(facts, [&](const Fact& fact) {
-    const bool was_alive = alive.contains(trials[fact.trial].name);
-    return fact.state == TrialState::blocked ? !fact.root : !was_alive;
+    const auto was_alive = alive.find(trials[fact.trial].name);
+    if (fact.state == TrialState::blocked) return !fact.root;
+    if (was_alive == alive.end()) return true;
+    // Its next attempt is for who goes on with the run.
+    return fact.state == TrialState::ready && fact.attempt > was_alive->second.attempt;
   });
   for (Fact& fact : facts) {
     const auto seen = by_name.find(trials[fact.trial].name);

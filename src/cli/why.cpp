@@ -5,6 +5,9 @@
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <stop_token>
+#include <thread>
+#include <unordered_map>
 #include <utility>
 
 #include "cli/commands.hpp"
@@ -21,6 +24,7 @@ namespace combu {
 namespace {
 
 constexpr std::size_t k_named = 3;
+constexpr Seconds k_patience{2};
 
 struct WhyOptions {
   std::string run;
@@ -76,18 +80,34 @@ std::string joined(const Slots& slots, const GpuWish& gpus) {
   return slots.empty() ? to_string(gpus) : fmt::format("{}, {}", to_string(slots), to_string(gpus));
 }
 
+// Whether they are there, as far as their names tell.
+bool are_free(const GpuWish& wish, const Slots& capacity, const Slots& free) {
+  if (wish.empty()) return true;
+  if (!wish.kind.empty() || wish.memory.count > 0) return false;
+  const auto count = [&](const std::vector<std::string>& gpus) {
+    return static_cast<std::size_t>(std::ranges::count_if(gpus, [&](const std::string& gpu) {
+      return wish.ids.empty() || std::ranges::any_of(wish.ids, [&](const std::string& id) {
+               return is_called(Gpu{.id = gpu, .uuid = {}, .kind = {}, .memory = {}}, id);
+             });
+    }));
+  };
+  return count(free.gpus) >= (wish.all ? count(capacity.gpus) : wish.count);
+}
+
 class Explanation {
  public:
-  // `settings`: of the process at work. `others`: attempts of other runs that hold slots; asked for only
-  // where it matters.
+  // `settings` and `standing`: of the process at work. `others`: attempts of other runs that hold slots;
+  // asked for only where it matters.
   Explanation(const Loaded& loaded, const std::vector<Past>& past, const std::optional<Settings>& settings,
-              std::function<std::vector<Sighting>()> others, Record& record)
+              std::optional<Snapshot> standing, std::function<std::vector<Sighting>()> others, Record& record)
       : run_(loaded.run.id),
         experiment_(loaded.run.experiment),
         plan_(loaded.plan),
         past_(past),
         paused_(settings && settings->paused),
         parallel_max_(settings ? settings->parallel_max : experiment_.parallel_max),
+        starts_in_flight_max_(settings.value_or(Settings{}).starts_in_flight_max),
+        standing_(std::move(standing)),
         others_(std::move(others)),
         record_(record) {}
 
@@ -95,8 +115,10 @@ class Explanation {
     const Past& it = past_[trial];
     switch (it.state) {
       case TrialState::waiting:
-      case TrialState::ready:
         return waits(trial);
+      case TrialState::ready:
+        return fmt::format("{}; attempt {}, after {}", waits(trial), it.attempt + 1,
+                           it.reason.substr(0, it.reason.find("; attempt ")));
       case TrialState::starting:
         return fmt::format("is being started{}", attempt_text(it));
       case TrialState::running:
@@ -162,10 +184,54 @@ class Explanation {
     if (!experiment_.trials[trial].service && parallel_max_ > 0 && alive >= parallel_max_)
       return fmt::format("waits for a place: {} alive, as many as may (parallel)",
                          alive == 1 ? "1 attempt is" : fmt::format("{} attempts are", alive));
-    const Trial& it = experiment_.trials[trial];
-    if (!it.slots.empty() || !it.gpus.empty())
-      return fmt::format("waits for {}{}", joined(it.slots, it.gpus), holders(it));
-    return "waits for its turn among the starts in flight";
+    const GpuWish& gpus = experiment_.trials[trial].gpus;
+    if (!fits(trial)) return fmt::format("waits for {}{}", joined(wanted(trial), gpus), holders(trial));
+    const auto starting = static_cast<std::size_t>(
+        std::ranges::count(past_, TrialState::starting, [](const Past& one) { return one.state; }));
+    if (starting >= starts_in_flight_max_ || (wanted(trial).empty() && gpus.empty()))
+      return "waits for its turn among the starts in flight";
+    if (const auto first = first_in_line(trial))
+      return fmt::format("waits, so that `{}` gets {}", name(*first),
+                         joined(wanted(*first), experiment_.trials[*first].gpus));
+    return experiment_.trials[trial].service
+               ? "waits, so that those that services serve have room beside them"
+               : "waits for its turn";
+  }
+
+  // Of its next attempt.
+  [[nodiscard]] Slots wanted(TrialIndex trial) const {
+    Slots slots = experiment_.trials[trial].slots;
+    if (past_[trial].state == TrialState::ready) slots.memory = std::max(slots.memory, past_[trial].memory);
+    return slots;
+  }
+
+  // Whether it could start with what is free; not so where that is not known.
+  [[nodiscard]] bool fits(TrialIndex trial) const {
+    const Slots slots = wanted(trial);
+    const GpuWish& gpus = experiment_.trials[trial].gpus;
+    if (slots.empty() && gpus.empty()) return true;
+    if (!standing_ || !standing_->capacity) return false;
+    Slots free = *standing_->capacity;
+    free -= standing_->held;
+    free -= standing_->held_by_others;
+    return slots.fit(free) && are_free(gpus, *standing_->capacity, free);
+  }
+
+  // The first of those that come before this one and wait for slots that are not free. What a random order
+  // is, is not known here: there it is one of those with a higher priority.
+  [[nodiscard]] std::optional<TrialIndex> first_in_line(TrialIndex trial) const {
+    const auto priority = [&](TrialIndex one) { return experiment_.trials[one].priority; };
+    std::optional<TrialIndex> first;
+    for (TrialIndex other = 0; other < past_.size(); ++other) {
+      const bool waits = past_[other].state == TrialState::waiting || past_[other].state == TrialState::ready;
+      const bool is_before =
+          priority(other) > priority(trial) ||
+          (priority(other) == priority(trial) && other < trial && experiment_.order == Order::file);
+      if (!waits || !is_before || fits(other) || (first && priority(other) <= priority(*first))) continue;
+      const auto is_unmet = [&](const Edge& need) { return unmet_text(need).has_value(); };
+      if (std::ranges::none_of(plan_.nodes[other].needs, is_unmet) && !canary_text(other)) first = other;
+    }
+    return first;
   }
 
   // Services take no place from others.
@@ -190,20 +256,32 @@ class Explanation {
   [[nodiscard]] std::optional<std::string> canary_text(TrialIndex trial) const {
     if (!experiment_.canary) return std::nullopt;
     const std::string shape = canary_shape(experiment_.trials[trial]);
-    std::optional<TrialIndex> canary;
-    for (TrialIndex other = 0; other < past_.size(); ++other) {
-      if (other == trial || canary_shape(experiment_.trials[other]) != shape) continue;
-      if (past_[other].state == TrialState::succeeded) return std::nullopt;
-      if (!canary && (is_alive(past_[other]) || past_[other].state == TrialState::retrying ||
-                      past_[other].state == TrialState::collecting))
-        canary = other;
-    }
-    if (!canary) return std::nullopt;
+    const auto [known, is_new] = canaries_.try_emplace(shape);
+    if (is_new) known->second = canary_of(shape);
+    const std::optional<TrialIndex> canary = known->second;
+    if (!canary || *canary == trial) return std::nullopt;
     return fmt::format("waits for `{}`, the canary of its shape, to succeed", name(*canary));
   }
 
+  // nullopt: nobody waits for it, or it has not begun.
+  [[nodiscard]] std::optional<TrialIndex> canary_of(const std::string& shape) const {
+    std::optional<TrialIndex> canary;
+    for (TrialIndex other = 0; other < past_.size(); ++other) {
+      const TrialState state = past_[other].state;
+      const bool has_begun = is_alive(past_[other]) || state == TrialState::ready ||
+                             state == TrialState::retrying || state == TrialState::collecting;
+      const bool counts = state == TrialState::succeeded || (has_begun && !canary);
+      if (!counts || canary_shape(experiment_.trials[other]) != shape) continue;
+      if (state == TrialState::succeeded) return std::nullopt;
+      canary = other;
+    }
+    return canary;
+  }
+
   // Who has of what it waits for, of this run and of others; GPUs first, of which there are the fewest.
-  [[nodiscard]] std::string holders(const Trial& waiting) const {
+  [[nodiscard]] std::string holders(TrialIndex waiting) const {
+    const Slots wanted = this->wanted(waiting);
+    const GpuWish& wanted_gpus = experiment_.trials[waiting].gpus;
     std::vector<std::string> texts;
     std::vector<std::string> without_gpus;
     const auto add = [&](const std::string& who, const Slots& slots, const GpuWish& gpus) {
@@ -214,12 +292,12 @@ class Explanation {
     for (TrialIndex trial = 0; trial < past_.size(); ++trial) {
       const Trial& it = experiment_.trials[trial];
       if (is_alive(past_[trial]))
-        add(fmt::format("`{}`", it.name), of_kinds(waiting.slots, waiting.gpus, it.slots),
-            waiting.gpus.empty() ? GpuWish() : it.gpus);
+        add(fmt::format("`{}`", it.name), of_kinds(wanted, wanted_gpus, it.slots),
+            wanted_gpus.empty() ? GpuWish() : it.gpus);
     }
     for (const Sighting& other : others_())
       add(fmt::format("`{}` of {}", other.key.trial, other.experiment),
-          of_kinds(waiting.slots, waiting.gpus, other.slots), {});
+          of_kinds(wanted, wanted_gpus, other.slots), {});
     std::ranges::move(without_gpus, std::back_inserter(texts));
     return texts.empty() ? "" : "; held by " + list_of(std::move(texts));
   }
@@ -230,6 +308,9 @@ class Explanation {
   const std::vector<Past>& past_;
   bool paused_;
   std::size_t parallel_max_;
+  std::size_t starts_in_flight_max_;
+  std::optional<Snapshot> standing_;
+  mutable std::unordered_map<std::string, std::optional<TrialIndex>> canaries_;  // by shape
   std::function<std::vector<Sighting>()> others_;
   Record& record_;
 };
@@ -262,6 +343,43 @@ std::optional<Settings> settings_at_work(const RunId& run, const Caller& caller)
   }
 }
 
+// Takes the first snapshot of those that it is shown.
+class FirstSnapshot final : public Progress {
+ public:
+  void phase(std::string_view /*text*/) override {}
+  void preparation(const Preparation& /*preparation*/) override {}
+  void counted(std::string_view /*verb*/, std::size_t /*count*/, std::size_t /*total*/) override {}
+  void note(std::string_view /*line*/) override {}
+  void error(std::string_view /*line*/) override {}
+  void begin(const Run& /*run*/) override {}
+  void fact(const Fact& /*fact*/) override {}
+  void tail(TrialIndex /*trial*/, const std::vector<std::string>& /*lines*/) override {}
+  void snapshot(const Snapshot& snapshot) override {
+    if (!taken) taken = snapshot;
+    enough.request_stop();
+  }
+  void end() override {}
+
+  std::optional<Snapshot> taken;
+  std::stop_source enough;
+};
+
+// Where the run stands, as the process at work tells all the time; waited for no longer than that.
+std::optional<Snapshot> standing_at_work(const RunId& run, const Caller& caller) {
+  FirstSnapshot progress;
+  const std::jthread patience([&](const std::stop_token& quit) {
+    real_clock().wait(k_patience, quit);
+    progress.enough.request_stop();
+  });
+  try {
+    Run shown{.id = run, .experiment = {}};
+    (void)ControlClient(channel_path(run, caller)).follow(progress, shown, progress.enough.get_token());
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  return progress.taken;
+}
+
 TrialIndex find_trial(const Experiment& experiment, const std::string& name) {
   std::vector<std::string_view> names;
   for (TrialIndex trial = 0; trial < experiment.trials.size(); ++trial) {
@@ -290,8 +408,10 @@ int why(const Invocation& invocation, const WhyOptions& options) {
     past = record.past(entry.id);
   }
   const auto settings = at_work ? settings_at_work(entry.id, loaded.caller) : std::nullopt;
-  std::string text =
-      fmt::format("{} {}", options.trial, Explanation(loaded, past, settings, others, record).of(trial));
+  const bool waits = past[trial].state == TrialState::waiting || past[trial].state == TrialState::ready;
+  auto standing = at_work && waits ? standing_at_work(entry.id, loaded.caller) : std::nullopt;
+  const Explanation explanation(loaded, past, settings, std::move(standing), others, record);
+  std::string text = fmt::format("{} {}", options.trial, explanation.of(trial));
   if (!is_over(past[trial].state) && !at_work && is_unfinished(entry, past))
     text += fmt::format("; nobody is at work on the run: `{}` goes on with it",
                         resume_line(entry.id, invocation.engine));

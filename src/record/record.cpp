@@ -112,18 +112,23 @@ void take_attempt(TrialEntry& entry, const Rows& row) {
   entry.cause = row.is_null(6) ? Cause::none : value_of<Cause>(row.text(6), k_cause_count);
   entry.reason = row.text(7);
   const bool is_collecting = row.number_if_any(8) == 0;
+  const bool is_ready = !row.is_null(9);
+  if (is_ready)
+    entry.reason = fmt::format("{}; attempt {} waits to be started",
+                               entry.reason.substr(0, entry.reason.find("; attempt ")), entry.attempt + 1);
   entry.state = is_collecting    ? TrialState::collecting
+                : is_ready       ? TrialState::ready
                 : entry.ended_at ? TrialState::retrying
                 : entry.ran_at   ? TrialState::running
                                  : TrialState::starting;
 }
 
 void take_details(TrialEntry& entry, const Rows& row) {
-  entry.container = row.text(9);
-  entry.gpus = row.text(10);
+  entry.container = row.text(10);
+  entry.gpus = row.text(11);
   entry.usage.reset();
-  if (const auto cpu = row.number_if_any(12))
-    entry.usage = Usage{.memory = Bytes{row.number(11)}, .cpu = microseconds(*cpu)};
+  if (const auto cpu = row.number_if_any(13))
+    entry.usage = Usage{.memory = Bytes{row.number(12)}, .cpu = microseconds(*cpu)};
 }
 
 std::optional<std::string> digest_of(const Digests& digests, const Trial& trial) {
@@ -281,6 +286,7 @@ struct Record::Impl {
       set_doom(to_string(fact.cause), run, trial, fact.attempt);
     } else if (fact.state == TrialState::ready) {
       take_back(run, trial, fact.attempt);
+      set_next(number_of(fact.ready_at) + delay, fact.slots.memory.count, run, trial, fact.attempt - 1);
     } else if (fact.state == TrialState::starting) {
       add_attempt(run, trial, fact.attempt, fact.slots.cpus.nano, fact.slots.memory.count,
                   fmt::format("{}", fmt::join(fact.slots.gpus, ",")), number_of(fact.ready_at) + delay, at);
@@ -332,6 +338,9 @@ struct Record::Impl {
   // What was being started when its process died has not got to the engine.
   Sql take_back{database,
                 "DELETE FROM attempts WHERE run = ? AND trial = ? AND attempt = ? AND ran_at IS NULL"};
+  Sql set_next{database,
+               "UPDATE attempts SET next_ready_at = ?, next_memory = ? "
+               "WHERE run = ? AND trial = ? AND attempt = ?"};
   // What nobody watched may have taken place by a clock that was set back.
   Sql set_ran{database,
               "UPDATE attempts SET ran_at = max(?, started_at), container = ? "
@@ -615,7 +624,8 @@ void Record::trials(const RunId& run, const std::string& trial, Detail detail,
     // Beside the other in the same order: a join looks for each trial anew, which takes twice as long.
     Rows attempts(
         impl_->database,
-        "SELECT trial, attempt, healthy_at, ran_at, ended_at, exit_code, cause, reason, collected_at" +
+        "SELECT trial, attempt, healthy_at, ran_at, ended_at, exit_code, cause, reason, collected_at, "
+        "next_ready_at" +
             attempt_details + " FROM attempts" + chosen + " ORDER BY trial, attempt");
     for (Rows* query : {&trials, &attempts}) {
       query->bind(1, number);
@@ -748,7 +758,8 @@ std::vector<Past> Record::past(const RunId& run) {
     }
     SQLite::Statement attempts(
         impl_->database,
-        "SELECT trial, attempt, ran_at, healthy_at, ended_at, cause, doom FROM attempts "
+        "SELECT trial, attempt, ran_at, healthy_at, ended_at, cause, doom, coalesce(next_memory, 0) "
+        "FROM attempts "
         "JOIN trials USING (run, trial) "
         "WHERE run = ? AND attempt >= first_attempt ORDER BY trial, attempt");
     attempts.bind(1, number);
@@ -761,6 +772,7 @@ std::vector<Past> Record::past(const RunId& run) {
       }
       if (is_last) past.doom = cause_of(attempts.getColumn(6));
       past.was_healthy |= !attempts.getColumn(3).isNull();
+      if (is_last) past.memory = Bytes{attempts.getColumn(7).getInt64()};
       if (!is_last && !attempts.getColumn(4).isNull())
         past.earlier.push_back(cause_of(attempts.getColumn(5)));
     }

@@ -20,7 +20,7 @@ constexpr int k_patience_ms = 20000;          // while another process writes
 // Times are microseconds since 1970, states and causes the words of to_string(). A trial's state while it is
 // not over, and what happened when, follow from its attempts: they are views. Attempts before `first_attempt`
 // are of earlier tries, which `retry` has left behind; failures that it has left as they were are forgiven.
-constexpr std::array<std::string_view, 3> k_steps{R"sql(
+constexpr std::array<std::string_view, 4> k_steps{R"sql(
   CREATE TABLE experiments (
     number INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE
@@ -160,6 +160,28 @@ constexpr std::array<std::string_view, 3> k_steps{R"sql(
     UNION ALL SELECT run, collected_at, trial, attempt, 'collected', NULL, NULL, NULL FROM attempts
       WHERE collected_at > 0
     UNION ALL SELECT run, over_at, trial, NULL, over, NULL, NULL, reason FROM trials WHERE over IS NOT NULL;
+)sql",
+                                                  // Of an attempt that has failed: since when the next one
+                                                  // waits for slots, and the memory that it wants.
+                                                  R"sql(
+  ALTER TABLE attempts ADD COLUMN next_ready_at INTEGER;
+  ALTER TABLE attempts ADD COLUMN next_memory INTEGER;
+  DROP VIEW states;
+  CREATE VIEW states AS
+    SELECT trials.run, trials.trial, name, image, params,
+      coalesce(over, CASE
+        WHEN attempt IS NULL THEN 'waiting'
+        WHEN collected_at = 0 THEN 'collecting'
+        WHEN next_ready_at IS NOT NULL THEN 'ready'
+        WHEN ended_at IS NOT NULL THEN 'retrying'
+        WHEN ran_at IS NOT NULL THEN 'running'
+        ELSE 'starting' END) AS state,
+      coalesce(attempt, first_attempt) AS attempt, first_attempt, exit_code, coalesce(cause, 'none') AS cause,
+      coalesce(trials.reason, attempts.reason, '') AS reason, root, ran_at
+    FROM trials LEFT JOIN attempts ON attempts.run = trials.run AND attempts.trial = trials.trial
+      AND attempt >= first_attempt
+      AND attempt = (SELECT max(attempt) FROM attempts AS last
+                     WHERE last.run = trials.run AND last.trial = trials.trial);
 )sql"};
 
 int pragma(SQLite::Database& database, const char* name) {

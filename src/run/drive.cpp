@@ -277,11 +277,18 @@ class Drive {
     if (const auto* answer = std::get_if<StartAnswered>(&event); answer != nullptr && answer->seen)
       tell_times(answer->trial, *answer->seen);
     Step step = planner_.step(event, now());
-    if (std::holds_alternative<Begin>(event)) to_finish_ = planner_.unfinished();
     if (std::holds_alternative<Adjust>(event)) add_start_workers();
+    note_pause();
     wake_ = step.wake;
     for (Fact& fact : step.facts) note(fact);
     std::ranges::move(step.commands, std::back_inserter(commands_));
+  }
+
+  // Of a pause the time is not taken for work.
+  void note_pause() {
+    const bool paused = planner_.settings().paused;
+    if (paused && !paused_since_) paused_since_ = now();
+    if (!paused && paused_since_) paused_for_ += now() - *std::exchange(paused_since_, std::nullopt);
   }
 
   void tell_times(TrialIndex trial, const Sighting& seen) {
@@ -338,10 +345,13 @@ class Drive {
                at != starting_.end()) {
       starting_.erase(at);
     }
-    if (fact.state == TrialState::running && !was_started_[fact.trial]) {
+    if (fact.state == TrialState::running) {
+      if (!was_started_[fact.trial]) ++started_;
       was_started_[fact.trial] = true;
-      ++started_;
+      ran_here_[fact.trial] = true;
     }
+    const bool is_work = !run_.experiment.trials[fact.trial].service;
+    if (is_over(fact.state) && ran_here_[fact.trial] && is_work) ++ended_here_;
     if (fact.state == TrialState::failed || fact.state == TrialState::blocked) {
       unsuccessful_.push_back(std::move(fact));
     }
@@ -390,10 +400,9 @@ class Drive {
 
   // nullopt while too little has ended to tell, while paused, and when nobody waits for the end.
   [[nodiscard]] std::optional<Seconds> time_left() const {
-    const std::size_t unfinished = planner_.unfinished();
-    const std::size_t over = to_finish_ - std::min(to_finish_, unfinished);
-    if (until_ != Until::ended || over < k_over_min || planner_.settings().paused) return std::nullopt;
-    return Seconds(now() - began_) * (static_cast<double>(unfinished) / static_cast<double>(over));
+    if (until_ != Until::ended || ended_here_ < k_over_min || paused_since_) return std::nullopt;
+    const Seconds worked = now() - began_ - paused_for_;
+    return worked * (static_cast<double>(planner_.unfinished()) / static_cast<double>(ended_here_));
   }
 
   Outcome finish(bool stopped) {
@@ -576,7 +585,9 @@ class Drive {
   Depot* depot_;
   Planner planner_;
   const Until until_;
-  std::size_t to_finish_ = 0;  // when this process began
+  std::size_t ended_here_ = 0;  // trials that have run while this process watched, and are over
+  std::optional<Instant> paused_since_;
+  Instant::duration paused_for_{0};
   std::size_t start_workers_ = 0;
   std::size_t stop_workers_;
   Inbox<Message> inbox_;
@@ -601,6 +612,7 @@ class Drive {
   std::vector<Fact> unsuccessful_;
   std::size_t started_ = 0;
   std::vector<bool> was_started_ = std::vector<bool>(run_.experiment.trials.size());
+  std::vector<bool> ran_here_ = std::vector<bool>(run_.experiment.trials.size());
   bool begun_ = false;
   bool interrupted_ = false;
   std::optional<Settings> again_with_;  // as they were when it was asked to leave

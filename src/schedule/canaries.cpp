@@ -23,14 +23,18 @@ Canaries::Canaries(const Experiment& experiment, const std::function<bool(TrialI
 bool Canaries::admit(TrialIndex trial) {
   if (shape_of_.empty()) return true;
   Shape& shape = shapes_[shape_of_[trial]];
-  if (shape.stand == Stand::passed) return true;
-  if (shape.stand == Stand::unknown) {
-    shape.stand = Stand::tried;
-    shape.canary = trial;
-    return true;
-  }
-  if (shape.stand == Stand::tried) shape.kept.push_back(trial);
-  return false;
+  if (shape.stand == Stand::unknown || shape.stand == Stand::tried) shape.kept.push_back(trial);
+  return shape.stand == Stand::unknown || shape.stand == Stand::passed;
+}
+
+std::vector<TrialIndex> Canaries::started(TrialIndex trial) {
+  if (shape_of_.empty()) return {};
+  Shape& shape = shapes_[shape_of_[trial]];
+  if (shape.stand != Stand::unknown) return {};
+  shape.stand = Stand::tried;
+  shape.canary = trial;
+  std::erase(shape.kept, trial);
+  return shape.kept;
 }
 
 std::optional<TrialIndex> Canaries::failed_of(TrialIndex trial) const {

@@ -16,13 +16,16 @@ class Canaries {
   // `ends`: whether the end of a trial is waited for. Of one whose end is not, no success could be.
   Canaries(const Experiment& experiment, const std::function<bool(TrialIndex)>& ends);
 
-  // Whether a trial that is ready may start. The first of its shape becomes its canary; others are kept until
-  // passed() gives them back, or withdraw() of a failed one.
+  // Whether a trial that is ready may start: as long as none of its shape has, and when one has succeeded.
+  // Others are kept until passed() or failed() gives them back.
   [[nodiscard]] bool admit(TrialIndex trial);
+  // The first of its shape that is started becomes its canary. Gives those that were admitted beside it, and
+  // are kept from here on.
+  [[nodiscard]] std::vector<TrialIndex> started(TrialIndex trial);
   // The failed canary of the trial's shape.
   [[nodiscard]] std::optional<TrialIndex> failed_of(TrialIndex trial) const;
 
-  // A trial has succeeded before any was admitted: its shape needs no canary.
+  // A trial has succeeded before any was started: its shape needs no canary.
   void pass(TrialIndex trial);
 
   // A trial has succeeded, or failed for good. Gives those that waited for it when it was a canary.
@@ -34,7 +37,7 @@ class Canaries {
   struct Shape {
     Stand stand = Stand::unknown;
     TrialIndex canary = 0;
-    std::vector<TrialIndex> kept;
+    std::vector<TrialIndex> kept;  // of an unknown one: those that were admitted
   };
   // Nothing, unless the trial is the canary of its shape.
   [[nodiscard]] std::vector<TrialIndex> settle(TrialIndex trial, Stand stand);

@@ -27,7 +27,8 @@ std::string given_text(const Slots& asked, const Slots& capacity) {
   }
   const std::string_view joint = text.empty() ? "" : ", ";
   if (capacity.memory > Bytes{}) {
-    text += fmt::format("{}{}", joint, to_string(Slots{.cpus = {}, .memory = capacity.memory, .gpus = {}}));
+    text += fmt::format("{}{}", joint,
+                        to_string(Slots{.cpus = {}, .memory = capacity.memory, .gpus = {}}, asked));
   } else if (asked.memory > Bytes{}) {
     text += fmt::format("{}no memory", joint);
   }
@@ -139,13 +140,15 @@ std::vector<Error> check_slots(const Experiment& experiment, const Slots& capaci
     const bool of_gpus = gpus_together > 0;
     const std::string wanted_gpus =
         of_gpus ? fmt::format("{} GPU{}", gpus_together, gpus_together == 1 ? "" : "s") : "";
-    refuse(trial,
-           fmt::format("{} together with {}, which run{} beside it", text(to_string(together), wanted_gpus),
-                       names, company.size() == 1 ? "s" : ""),
-           text(given_text(together, capacity), of_gpus ? schedule::gpus_text(gpus) : ""));
+    refuse(
+        trial,
+        fmt::format("{} together with {}, which run{} beside it",
+                    text(to_string(together, capacity), wanted_gpus), names, company.size() == 1 ? "s" : ""),
+        text(given_text(together, capacity), of_gpus ? schedule::gpus_text(gpus) : ""));
   };
   for (const Trial& trial : experiment.trials) {
-    if (!trial.slots.fit(capacity)) refuse(trial, to_string(trial.slots), given_text(trial.slots, capacity));
+    if (!trial.slots.fit(capacity))
+      refuse(trial, to_string(trial.slots, capacity), given_text(trial.slots, capacity));
     if (!trial.gpus.empty() && !schedule::choose(trial.gpus, gpus, capacity.gpus, {})) {
       refuse(trial, to_string(trial.gpus), given_text(trial.gpus, gpus));
     } else if (trial.slots.fit(capacity)) {

@@ -46,6 +46,7 @@ Cause cause_of(const Sighting& ended, bool after_break) {
   const bool looks_lost = ended.stopped || ended.exit_code == k_exit_unknown ||
                           ended.exit_code == k_exit_killed || ended.exit_code == k_exit_terminated;
   if (after_break && looks_lost) return Cause::host_lost;
+  if (ended.oom_likely) return Cause::oom;
   return ended.stopped ? Cause::stopped : Cause::error;
 }
 

@@ -41,10 +41,19 @@ void Holdings::discount(const Own& own) {
 }
 
 void Holdings::begin_listing() {
-  others_.clear();
+  // Who has lost to one that is over already may tell so after the listing: that is remembered until the
+  // next.
+  std::erase_if(others_, [](const auto& other) { return !other.second.is_over || other.second.was_listed; });
+  for (auto& [id, other] : others_) other.was_listed = true;
   held_by_others_ = {};
   others_known_ = true;
   count_free();
+}
+
+void Holdings::see_listed(const Sighting& sighting) {
+  const auto other = others_.find(sighting.id);
+  if (other != others_.end() && sighting.phase == Phase::running) other->second.is_over = false;
+  see_other(sighting);
 }
 
 void Holdings::see_other(const Sighting& sighting) {

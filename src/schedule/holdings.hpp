@@ -36,6 +36,8 @@ class Holdings {
 
   // From here on only those count that are seen. Until then nobody takes slots.
   void begin_listing();
+  // Of a listing, which is the truth.
+  void see_listed(const Sighting& sighting);
   // What it holds is not free. One that has ended never runs again, whatever is told late.
   void see_other(const Sighting& sighting);
   // Its slots are not free, whether it runs or not; false when that is known. Is called off by
@@ -65,6 +67,7 @@ class Holdings {
     Slots slots;
     bool is_claim = false;  // it has not been seen to run
     bool is_over = false;
+    bool was_listed = false;  // there has been a listing since it was over
   };
   void count(const Own& own);
   void discount(const Own& own);

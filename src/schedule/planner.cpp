@@ -266,7 +266,7 @@ struct Planner::Impl {
     holdings.begin_listing();
     for (const Sighting& sighting : event.sightings) {
       if (sighting.key.run != run) {
-        holdings.see_other(sighting);
+        holdings.see_listed(sighting);
       } else if (const auto trial = find(sighting)) {
         listed[*trial] = true;
         const bool was_away = event.after_break || (restored && may_be_lost(options.past[*trial]));
@@ -296,7 +296,7 @@ struct Planner::Impl {
       const auto trial = by_name.find(name);
       if (trial == by_name.end()) continue;
       stoppers.insert_or_assign(trial->second, event.stopper);
-      if (known[trial->second].state == TrialState::retrying)
+      if (failure_before(trial->second) != nullptr)
         finish_last_failure(trial->second, schedule::stopped_by(event.stopper));
     }
   }
@@ -309,9 +309,10 @@ struct Planner::Impl {
       if (options.past[trial].state == TrialState::succeeded) canaries.pass(trial);
     for (TrialIndex trial = 0; trial < options.past.size(); ++trial) {
       const TrialState state = options.past[trial].state;
-      const bool has_begun = state != TrialState::waiting && state != TrialState::ready &&
-                             state != TrialState::blocked && state != TrialState::succeeded;
-      if (has_begun) (void)canaries.admit(trial);
+      // What an edit of the file has ended says nothing of its shape.
+      const bool has_begun = state != TrialState::waiting && state != TrialState::blocked &&
+                             state != TrialState::succeeded && state != TrialState::stopped;
+      if (has_begun) (void)canaries.started(trial);
     }
   }
 
@@ -339,7 +340,7 @@ struct Planner::Impl {
     if (past.was_healthy && !std::exchange(it.healthy, true)) satisfy(trial, Condition::healthy);
     if (past.state == TrialState::starting || past.state == TrialState::running) {
       restore_alive(trial, past);
-    } else if (past.state == TrialState::retrying) {
+    } else if (past.state == TrialState::retrying || past.state == TrialState::ready) {
       move(trial, TrialState::retrying);
       const bool was_awaiting = past.cause == Cause::stopped && !may_retry(trial, Cause::stopped);
       if (was_awaiting && !may_be_lost(past)) {
@@ -450,7 +451,7 @@ struct Planner::Impl {
       return false;
     }
     give_back_slots(trial);
-    tell({.trial = trial, .state = TrialState::ready});
+    tell_ready(trial);
     return true;
   }
 
@@ -519,8 +520,13 @@ struct Planner::Impl {
     } else if (sighting.stopped && stoppers.contains(trial)) {
       attempt_failed(trial, Cause::stopped, sighting.exit_code, {}, Break::was_not, sighting.ended_at);
     } else {
-      attempt_failed(trial, schedule::cause_of(sighting, engine == Break::was), sighting.exit_code, {},
-                     engine, sighting.ended_at);
+      const Cause cause = schedule::cause_of(sighting, engine == Break::was);
+      std::string words;
+      if (cause == Cause::oom && !sighting.oom)
+        words = "perhaps " + schedule::failure_text(experiment.trials[trial], cause, sighting.exit_code,
+                                                    wanted(trial).memory);
+      attempt_failed(trial, cause, sighting.exit_code, std::move(words), engine,
+                     sighting.ended_at);
     }
   }
 
@@ -705,6 +711,14 @@ struct Planner::Impl {
     next_attempt(trial, pause);
   }
 
+  // Of one that waits for its next attempt; nullptr: it waits for its first, or no failure is known.
+  [[nodiscard]] const Fact* failure_before(TrialIndex trial) const {
+    const TrialState state = known[trial].state;
+    const auto failure = last_failures.find(trial);
+    if (failure == last_failures.end()) return nullptr;
+    return state == TrialState::retrying || state == TrialState::ready ? &failure->second : nullptr;
+  }
+
   // In case there is no next attempt after all.
   void remember_failure(TrialIndex trial, Cause cause, std::optional<int> exit_code, std::string words) {
     last_failures.insert_or_assign(trial, Fact{.trial = trial,
@@ -772,8 +786,19 @@ struct Planner::Impl {
 
   void retry_when_possible(TrialIndex trial) {
     const Progress& it = known[trial];
-    if (it.state == TrialState::retrying && it.pause_is_over && !it.collecting && !it.in_flight)
-      enter_line(trial);
+    if (it.state != TrialState::retrying || !it.pause_is_over || it.collecting || it.in_flight) return;
+    enter_line(trial);
+    again.push_back(trial);
+  }
+
+  // Those that have not been started at once wait for slots, or a place; for a later process otherwise.
+  void tell_again() {
+    for (const TrialIndex trial : std::exchange(again, {}))
+      if (known[trial].state == TrialState::ready && !interrupted) tell_ready(trial);
+  }
+
+  void tell_ready(TrialIndex trial) {
+    tell({.trial = trial, .state = TrialState::ready, .slots = wanted(trial), .ready_at = now});
   }
 
   // Ends an attempt that nobody has time for any more.
@@ -810,7 +835,7 @@ struct Planner::Impl {
     const bool nested = std::exchange(spreading, true);
     for (TrialIndex trial = 0; trial < known.size(); ++trial) {
       const TrialState state = known[trial].state;
-      if (state == TrialState::retrying) {
+      if (failure_before(trial) != nullptr) {
         finish_last_failure(trial, halted);
       } else if (state == TrialState::waiting || state == TrialState::ready) {
         finish(trial, {.trial = trial, .state = TrialState::blocked, .reason = "not started: " + halted});
@@ -897,6 +922,8 @@ struct Planner::Impl {
 
   // What it depends on is so.
   void make_ready(TrialIndex trial) {
+    // What an earlier process has got further than that is restored.
+    if (!options.past.empty() && options.past[trial].state != TrialState::waiting) return;
     if (canaries.admit(trial)) {
       enter_line(trial);
     } else if (const auto canary = canaries.failed_of(trial)) {
@@ -1027,9 +1054,21 @@ struct Planner::Impl {
       // One that has not been started has nobody left to serve.
       if (known[trial].state == TrialState::waiting || known[trial].state == TrialState::ready ||
           known[trial].state == TrialState::retrying) {
-        finish(trial, {.trial = trial, .state = TrialState::stopped});
+        finish_unstarted(trial);
       }
     }
+  }
+
+  // A service that is not started (again), since its work is done.
+  void finish_unstarted(TrialIndex trial) {
+    Fact end{.trial = trial, .state = TrialState::stopped};
+    if (const Fact* failure = failure_before(trial)) {
+      known[trial].attempt = failure->attempt;
+      end.cause = failure->cause;
+      end.exit_code = failure->exit_code;
+      end.reason = failure->reason + "; not tried again: its work was done";
+    }
+    finish(trial, std::move(end));
   }
 
   void ask_stop(TrialIndex trial) {
@@ -1109,6 +1148,8 @@ struct Planner::Impl {
       if (!line->gpus.empty() && holdings.are_counted())
         slots.gpus = holdings.choose_gpus(line->gpus, spared);
       move(trial, TrialState::starting);
+      for (const TrialIndex kept : canaries.started(trial))
+        if (known[kept].state == TrialState::ready) move(kept, TrialState::waiting);
       known[trial].in_flight = true;
       ++in_flight;
       take_slots(trial, slots);
@@ -1218,7 +1259,8 @@ struct Planner::Impl {
   std::unordered_map<TrialIndex, Ended> endings;         // of those whose outputs are taken home
   std::string undelivered;                               // why that failed last
   std::unordered_map<TrialIndex, Fact> last_failures;    // of those that are tried again
-  std::vector<TrialIndex> awaiting;                      // of whom it is not known yet who stopped them
+  std::vector<TrialIndex> again;     // that have entered the line for a further attempt in this step
+  std::vector<TrialIndex> awaiting;  // of whom it is not known yet who stopped them
   std::vector<TrialIndex> services;
   std::size_t unfinished_work = 0;  // trials that are waited for and not over
   std::uint64_t listings = 0;
@@ -1251,6 +1293,7 @@ Step Planner::step(const Event& event, Instant now) {
   // What has ended in time while nobody watched is seen to before.
   if (!impl_->restored) impl_->fire_timers();
   impl_->start_what_fits();
+  impl_->tell_again();
   impl_->out = nullptr;
   if (!impl_->restored) step.wake = impl_->timers.next();
   return step;

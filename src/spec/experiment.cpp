@@ -51,8 +51,7 @@ class ExperimentReader final : public DocumentSink {
       trials_given_ = true;
       report_.add(place, fmt::format("must be an array of trials, not {}", shown(value)));
     } else if (name == "parallel") {
-      experiment_.parallel_max = read_count(value, place, report_).value_or(0);
-      if (value == 0) report_.add(place, "0 would start nothing; leave it out for no limit");
+      experiment_.parallel_max = read_limit_count(value, place, report_).value_or(0);
     } else if (name == "order") {
       if (const auto choice = read_choice(value, {"file", "random"}, place, report_))
         experiment_.order = static_cast<Order>(*choice);

@@ -119,8 +119,15 @@ void read_backoff(const Json& value, const Place& place, Report& report, Retries
     retries.pause = read_duration(*initial, place.key("initial"), report).value_or(retries.pause);
   if (const Json* factor = section->find("factor"))
     retries.factor = read_factor(*factor, place.key("factor"), report);
-  if (const Json* most = section->find("max"))
-    retries.pause_max = read_duration(*most, place.key("max"), report).value_or(retries.pause_max);
+  const Json* most = section->find("max");
+  if (most == nullptr) {
+    retries.pause_max = std::max(retries.pause_max, retries.pause);
+    return;
+  }
+  retries.pause_max = read_duration(*most, place.key("max"), report).value_or(retries.pause_max);
+  if (section->find("initial") != nullptr && retries.pause_max < retries.pause)
+    report.add(place.key("max"), fmt::format("{} is less than `initial`, {}: the pause could never grow",
+                                             to_string(retries.pause_max), to_string(retries.pause)));
 }
 
 }  // namespace
@@ -182,8 +189,7 @@ MaxFailures read_max_failures(const Json& value, const Place& place, Report& rep
     report.add(place, fmt::format(R"("{}" is not a share of the trials such as "10%")", shortened(text)));
     return {};
   }
-  most.trials = read_count(value, place, report).value_or(0);
-  if (value == 0) report.add(place, "0 would start nothing; leave it out for no limit");
+  most.trials = read_limit_count(value, place, report).value_or(0);
   return most;
 }
 

@@ -60,10 +60,20 @@ bool holds(std::partial_ordering order, Filter::Relation relation) {
   return false;
 }
 
-bool holds(const std::string& value, Filter::Relation relation, const std::string& wanted) {
+bool is_order(Filter::Relation relation) {
+  return relation != Filter::Relation::equal && relation != Filter::Relation::not_equal;
+}
+
+// Throws Error(invalid) for an order between a number and what is none, which was not meant.
+bool holds(const std::string& name, const std::string& value, Filter::Relation relation,
+           const std::string& wanted) {
   const auto left = number(value);
   const auto right = number(wanted);
   if (left && right) return holds(*left <=> *right, relation);
+  if (left && is_order(relation))
+    throw Error(ErrorKind::invalid, "",
+                fmt::format("`{}` is {}, a number, and cannot be compared with \"{}\", which is none",
+                            shortened(name), value, shortened(wanted)));
   const bool equal = fnmatch(wanted.c_str(), value.c_str(), 0) == 0;
   if (relation == Filter::Relation::equal) return equal;
   if (relation == Filter::Relation::not_equal) return !equal;
@@ -169,7 +179,7 @@ Filter::Filter(std::string_view text) {
 bool Filter::matches(const Lookup& lookup) const {
   return std::ranges::all_of(terms_, [&](const Term& term) {
     const std::optional<std::string> value = lookup(term.name, term.value);
-    return value ? holds(*value, term.relation, term.value) : term.relation == Relation::not_equal;
+    return value ? holds(term.name, *value, term.relation, term.value) : term.relation == Relation::not_equal;
   });
 }
 

@@ -36,11 +36,18 @@ bool Slots::fit(const Slots& free) const {
 }
 
 std::string to_string(const Slots& slots) {
+  return to_string(slots, slots);
+}
+
+std::string to_string(const Slots& slots, const Slots& others) {
+  const bool reads_alike =
+      slots.memory != others.memory && to_string(slots.memory) == to_string(others.memory);
   std::string text;
   if (slots.cpus.nano != 0)
     text = fmt::format("{} CPU{}", to_string(slots.cpus), slots.cpus == Cpus{1'000'000'000} ? "" : "s");
   if (slots.memory.count != 0)
-    text += fmt::format("{}{} of memory", text.empty() ? "" : ", ", to_string(slots.memory));
+    text += fmt::format("{}{} of memory", text.empty() ? "" : ", ",
+                        reads_alike ? fmt::format("{} B", slots.memory.count) : to_string(slots.memory));
   if (!slots.gpus.empty())
     text += fmt::format("{}GPU {}", text.empty() ? "" : ", ", fmt::join(slots.gpus, ", "));
   return text.empty() ? "nothing" : text;

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
@@ -44,10 +44,12 @@ std::optional<bool> read_flag(const Json& value, const Place& place, Report& rep
 }
 
 std::string plain_number(const Json& number) {
-  if (number.is_number_integer()) return number.dump();
-  // More than anything is enough.
+  return number.is_number_integer() ? number.dump() : fmt::format("{:.9f}", number.get<double>());
+}
+
+bool is_out_of_bounds(const Json& value) {
   constexpr double k_beyond_all = 1e19;
-  return fmt::format("{:.9f}", std::clamp(number.get<double>(), -k_beyond_all, k_beyond_all));
+  return value.is_number() && std::abs(value.get<double>()) >= k_beyond_all;
 }
 
 std::optional<Seconds> read_duration(const Json& value, const Place& place, Report& report) {
@@ -55,11 +57,27 @@ std::optional<Seconds> read_duration(const Json& value, const Place& place, Repo
                             report);
 }
 
-std::optional<std::uint32_t> read_count(const Json& value, const Place& place, Report& report) {
+namespace {
+
+std::optional<std::uint32_t> read_count_from(int least, const Json& value, const Place& place,
+                                             Report& report) {
   constexpr std::int64_t k_count_max = std::numeric_limits<std::int32_t>::max();
   // A number beyond 2^63 is a float here, or an unsigned one that does not compare as such.
-  if (value.is_number_integer() && value >= 0 && value <= k_count_max) return value.get<std::uint32_t>();
-  report.add(place, fmt::format("must be a whole number from 0 to {}, not {}", k_count_max, shown(value)));
+  if (value.is_number_integer() && value >= least && value <= k_count_max) return value.get<std::uint32_t>();
+  report.add(place,
+             fmt::format("must be a whole number from {} to {}, not {}", least, k_count_max, shown(value)));
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::uint32_t> read_count(const Json& value, const Place& place, Report& report) {
+  return read_count_from(0, value, place, report);
+}
+
+std::optional<std::uint32_t> read_limit_count(const Json& value, const Place& place, Report& report) {
+  if (value != 0) return read_count_from(1, value, place, report);
+  report.add(place, "0 would start nothing; leave it out for no limit");
   return std::nullopt;
 }
 

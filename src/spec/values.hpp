@@ -19,9 +19,14 @@ namespace combu::spec {
 [[nodiscard]] std::optional<bool> read_flag(const Json& value, const Place& place, Report& report);
 // A number without an exponent.
 [[nodiscard]] std::string plain_number(const Json& number);
+// A number that is more than there is of anything.
+[[nodiscard]] bool is_out_of_bounds(const Json& value);
 // A duration's text, or a number of seconds.
 [[nodiscard]] std::optional<Seconds> read_duration(const Json& value, const Place& place, Report& report);
 [[nodiscard]] std::optional<std::uint32_t> read_count(const Json& value, const Place& place, Report& report);
+// The same of what is no limit when it is left out, and may not be 0.
+[[nodiscard]] std::optional<std::uint32_t> read_limit_count(const Json& value, const Place& place,
+                                                            Report& report);
 [[nodiscard]] std::optional<int> read_integer(const Json& value, const Place& place, Report& report);
 // One of the words that are allowed here, as its index.
 [[nodiscard]] std::optional<std::size_t> read_choice(const Json& value,
@@ -34,6 +39,10 @@ template <typename Value>
                                              Report& report) {
   if (!value.is_string() && !value.is_number()) {
     report.add(place, "must be " + std::string(wanted) + ", not " + std::string(kind_of(value)));
+    return std::nullopt;
+  }
+  if (is_out_of_bounds(value)) {
+    report.add(place, "must be " + std::string(wanted) + ", and " + shown(value) + " is out of all bounds");
     return std::nullopt;
   }
   try {

@@ -584,6 +584,28 @@ def test_why_names_who_holds_what_is_waited_for(combu, write, begun):
         "all waits for 6 CPUs, 1 GPU; held by `both` (1 CPU, 1 GPU), `cpu` (2 CPUs)\n")
 
 
+def test_why_tells_whom_a_trial_lets_go_first(combu, write, begun):
+    file = write("""
+    [{ name: "long", image: "lab/x", cmd: "sleep 600", cpus: 1 }, { name: "large", image: "lab/x", cmd: "true", cpus: 8 }] +
+    [{ name: "s-%02d" % i, image: "lab/x", cmd: "true", cpus: 1 } for i in std.range(1, 40)]
+    """)
+    begun(file, "--wait", running=["long", "s-32"])
+    assert combu("-f", file, "why", "large").stdout == "large waits for 8 CPUs; held by `long` (1 CPU)\n"
+    assert combu("-f", file, "why", "s-40").stdout == "s-40 waits, so that `large` gets 8 CPUs\n"
+
+
+def test_a_further_attempt_that_waits_for_slots_is_told_as_such(combu, write, begun):
+    file = write("""
+    [{ name: "flaky", image: "lab/x", cmd: "exit 1", cpus: 6, retries: { max: 1, backoff: { initial: 0 } } },
+     { name: "holder", image: "lab/x", cmd: "sleep 600", cpus: 6 }]
+    """)
+    begun(file, "--wait", running=["flaky", "holder"])
+    assert combu("-f", file, "why", "flaky").stdout == (
+        "flaky waits for 6 CPUs; held by `holder` (6 CPUs); attempt 2, after exit code 1\n")
+    [row] = [line for line in combu("-f", file, "ps", "--engine", SLOW).stdout.splitlines() if line.startswith("flaky")]
+    assert row.split()[:2] == ["flaky", "ready"] and row.endswith("exit code 1; attempt 2 waits to be started")
+
+
 def test_why_counts_no_services_for_parallel(combu, write, begun):
     file = write("""
     { parallel: 2, trials: [
@@ -608,6 +630,16 @@ def test_why_tells_why_a_service_was_stopped(combu, write, deadline, cmd, words)
     """ % (deadline, cmd))
     combu("-f", file, "--engine", SLOW, "run", "--wait")
     assert combu("-f", file, "why", "serv").stdout == f"serv was stopped{words}\n"
+
+
+def test_a_service_that_is_not_tried_again_tells_so(combu, write):
+    file = write("""
+    [{ name: "serv", image: "lab/x", cmd: "exit 1", service: true, retries: { max: 5, backoff: { initial: "60s" } } },
+     { name: "one", image: "lab/x", cmd: "sleep 1", depends: ["serv"] }]
+    """)
+    combu("-f", file, "--engine", SLOW, "run", "--wait")
+    assert combu("-f", file, "why", "serv").stdout == (
+        "serv was stopped: exit code 1; not tried again: its work was done\n")
 
 
 @pytest.mark.parametrize("arguments", [["prune", "--before", "30"], ["logs", "--since", "30", "a"]])

@@ -39,6 +39,8 @@ def test_a_failure_is_told_with_its_cause_and_its_last_words(combu):
         [
             trial("error", "echo working; echo no space left >&2; exit 3"),
             trial("oom", "exec dd if=/dev/zero of=/dev/null bs=256M count=1", memory="32m"),
+            trial("killed", "kill -9 $$", memory="32m"),
+            trial("unlimited", "kill -9 $$"),
             trial("late", "sleep 600", timeout="500ms", stop_grace="1s"),
         ]
     )
@@ -47,6 +49,8 @@ def test_a_failure_is_told_with_its_cause_and_its_last_words(combu):
     assert "failed: error: exit code 3" in lines
     assert "  error | no space left" in lines and "  error | working" in lines
     assert "failed: oom: out of memory at 32 MiB (exit code 137, SIGKILL)" in lines
+    assert "failed: killed: perhaps out of memory at 32 MiB (exit code 137, SIGKILL)" in lines
+    assert "failed: unlimited: exit code 137, SIGKILL" in lines
     assert "failed: late: took longer than its timeout of 500 ms" in lines
 
 

@@ -465,6 +465,39 @@ TEST_F(RecordTest, AStartThatDidNotGetToTheEngineIsTakenBack) {
   EXPECT_EQ(record.past(run.id)[0].state, TrialState::waiting);
 }
 
+TEST_F(RecordTest, AFurtherAttemptThatWaitsForSlotsIsReady) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  Fact ready = fact(0, TrialState::ready, 2);
+  ready.slots.memory = Bytes{5};
+  ready.ready_at = ready.at;
+  Fact retrying = failure(0, TrialState::retrying, 1, Cause::oom, 137);
+  retrying.reason += "; attempt 2 in 1.0 s";
+  record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running), retrying});
+  EXPECT_EQ(record.past(run.id)[0].state, TrialState::retrying);
+  record.append(run.id, std::vector{ready});
+  const auto expect_ready = [&] {
+    const Past past = record.past(run.id)[0];
+    EXPECT_EQ(past.state, TrialState::ready);
+    EXPECT_EQ(past.attempt, 1);
+    EXPECT_EQ(past.cause, Cause::oom);
+    EXPECT_EQ(past.memory, Bytes{5});
+    EXPECT_EQ(record.counts(run.id)[static_cast<std::size_t>(TrialState::ready)], 1U);
+    const TrialEntry entry = record.trials(run.id, "one").at(0);
+    EXPECT_EQ(entry.state, TrialState::ready);
+    EXPECT_EQ(entry.reason, "exit code 137; attempt 2 waits to be started");
+  };
+  expect_ready();
+  record.append(run.id, std::vector{fact(0, TrialState::starting, 2)});
+  EXPECT_EQ(record.past(run.id)[0].state, TrialState::starting);
+  record.append(run.id, std::vector{ready});
+  expect_ready();
+  record.append(run.id, std::vector{fact(0, TrialState::starting, 2), fact(0, TrialState::running, 2),
+                                    failure(0, TrialState::retrying, 2, Cause::error, 3)});
+  EXPECT_EQ(record.past(run.id)[0].state, TrialState::retrying);
+  EXPECT_EQ(record.trials(run.id, "one").at(0).state, TrialState::retrying);
+}
+
 TEST_F(RecordTest, WhatIsKilledIsOver) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);

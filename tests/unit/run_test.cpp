@@ -133,6 +133,26 @@ TEST_F(DriveTest, WaitsForTheEndAndTellsWhatFailed) {
   EXPECT_EQ(recorder_.snapshots.back().count(TrialState::blocked), 1U);
 }
 
+TEST_F(DriveTest, GuessesTheTimeLeftFromTrialsThatHaveRun) {
+  std::string names = "bad";
+  for (int i = 0; i < 20; ++i) names += " p" + std::to_string(i);
+  for (int i = 0; i < 50; ++i) names += " b" + std::to_string(i) + "<-bad:succeeded";
+  combu::Run run = test::run(names);
+  for (Trial& trial : run.experiment.trials) trial.cmd = {"sleep", "20"};
+  run.experiment.trials[0].cmd = {"sh", "-c", "exit 1"};
+  run.experiment.parallel_max = 2;
+  (void)drive(run, {.until = Until::ended});
+  std::size_t told = 0;
+  for (const Snapshot& snapshot : recorder_.snapshots) {
+    if (!snapshot.left) continue;
+    ++told;
+    const double ended =
+        static_cast<double>(snapshot.count(TrialState::succeeded) + snapshot.count(TrialState::failed));
+    EXPECT_NEAR(snapshot.left->count(), snapshot.elapsed.count() * (21 - ended) / ended, 0.02);
+  }
+  EXPECT_GT(told, 2U);
+}
+
 TEST_F(DriveTest, KeepsStartsInFlightWithinTheBound) {
   std::string text;
   for (int i = 0; i < 60; ++i) text += " t" + std::to_string(i);

@@ -587,6 +587,18 @@ TEST(Slots, WhatNoHostHasIsToldBefore) {
   EXPECT_STREQ(errors[0].what(), "b: wants 4.5 CPUs, but the engine has 4 CPUs to give");
 }
 
+TEST(Slots, MemoryThatReadsAlikeIsToldInBytes) {
+  Experiment experiment = test::experiment("a b");
+  experiment.trials[0].slots.memory = parse_bytes("16.0001g");
+  experiment.trials[1].slots.memory = parse_bytes("17g");
+  const Slots capacity{.cpus = {}, .memory = parse_bytes("16g"), .gpus = {}};
+  const auto errors = check_slots(experiment, capacity, {});
+  ASSERT_EQ(errors.size(), 2U);
+  EXPECT_STREQ(errors[0].what(),
+               "a: wants 17179976558 B of memory, but the engine has 17179869184 B of memory to give");
+  EXPECT_STREQ(errors[1].what(), "b: wants 17 GiB of memory, but the engine has 16 GiB of memory to give");
+}
+
 TEST(Slots, ThatNothingIsLeftIsToldByKind) {
   const Slots capacity{.cpus = {}, .memory = parse_bytes("4g"), .gpus = {"0"}};
   const auto errors = check_slots(test::experiment("a=0.1"), capacity, {});
@@ -667,6 +679,15 @@ TEST(Gpus, AClaimThatIsLetGoIsFreeAtOnce) {
   (void)it.begin();
   (void)it.lost_to("a", holder_of("x", {"0"}, Phase::created));
   EXPECT_EQ(it.seen(holder_of("x", {"0"}, Phase::gone)), "start a | a starting");
+}
+
+TEST(Gpus, AClaimThatWasLetGoBeforeAListingHoldsNothing) {
+  Planned it(wanting({2}), with_gpus());
+  (void)it.begin();
+  (void)it.seen(holder_of("x1", {"0", "1"}, Phase::gone));
+  (void)it.listed({});
+  EXPECT_EQ(it.lost_to("a", holder_of("x1", {"0", "1"}, Phase::created)), " | a ready");
+  EXPECT_EQ(it.pass(1), "start a | a starting");
 }
 
 TEST(Gpus, AClaimThatRunsIsNotForgotten) {
@@ -1011,7 +1032,7 @@ TEST(Retries, MemoryGrowsAfterOutOfMemoryAndIsReserved) {
             "collect a | a retrying (out of memory at 1000 B (exit code 137, SIGKILL); "
             "attempt 2 in 1.0 s)");
   (void)it.collected("a");
-  EXPECT_EQ(it.pass(1), " | ") << "1500 are not free beside b";
+  EXPECT_EQ(it.pass(1), " | a ready") << "1500 are not free beside b";
   EXPECT_EQ(it.ended("b", 0), "start a#2 | b succeeded, a starting");
   EXPECT_EQ(it.held().memory, Bytes{1500});
   (void)it.started("a");
@@ -1019,6 +1040,72 @@ TEST(Retries, MemoryGrowsAfterOutOfMemoryAndIsReserved) {
   (void)it.collected("a");
   (void)it.pass(2);
   EXPECT_EQ(it.held().memory, Bytes{2100}) << "no more than there is";
+}
+
+TEST(Retries, AFurtherAttemptThatWaitsForSlotsIsTold) {
+  Experiment experiment = with_retries("a=2 b=2", {.max = 1});
+  Planned it(experiment, {.capacity = Planned::cpus("2")});
+  EXPECT_EQ(it.begin(), "start a | a starting");
+  (void)it.started("a");
+  EXPECT_EQ(it.ended("a", 1),
+            "collect a, start b | a retrying (exit code 1; attempt 2 in 1.0 s), b starting");
+  (void)it.collected("a");
+  EXPECT_EQ(it.pass(1), " | a ready");
+  (void)it.started("b");
+  EXPECT_EQ(it.ended("b", 0), "start a#2 | b succeeded, a starting");
+}
+
+TEST(GoingOn, AFurtherAttemptThatWaitedForSlotsIsStarted) {
+  Planned it(
+      with_retries("a", {.max = 1}),
+      {.past = {{.state = TrialState::ready, .cause = Cause::error, .exit_code = 1, .was_started = true}}});
+  (void)it.begin();
+  EXPECT_EQ(it.listed({}), "start a#2 | a starting");
+}
+
+TEST(MaxFailures, WhatWaitsForSlotsForItsRetryHasFailedOfItsOwn) {
+  Experiment experiment = with_retries("a=2 b=2", {.max = 1});
+  experiment.trials[1].retries = {};
+  experiment.failures_max = 1;
+  Planned it(experiment, {.capacity = Planned::cpus("2")});
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.ended("a", 7);
+  (void)it.collected("a");
+  (void)it.started("b");
+  EXPECT_EQ(it.pass(1), " | a ready");
+  EXPECT_EQ(it.ended("b", 3),
+            "collect b | b failed (exit code 3), a failed (exit code 7; not tried again: 1 trial has failed, "
+            "as many as may (max_failures))");
+}
+
+TEST(Retries, WhatWasLikelyOutOfMemoryGrowsToo) {
+  Experiment experiment = with_retries("a", {.max = 1, .grow_memory = 2});
+  experiment.trials[0].slots.memory = parse_bytes("1g");
+  Planned it(experiment, {.capacity = Slots{.cpus = {}, .memory = parse_bytes("4g"), .gpus = {}}});
+  (void)it.begin();
+  (void)it.started("a");
+  Sighting killed = it.sighting("a", Phase::ended);
+  killed.exit_code = 137;
+  killed.oom_likely = true;
+  EXPECT_EQ(it.seen(killed),
+            "collect a | a retrying (perhaps out of memory at 1 GiB (exit code 137, SIGKILL); attempt 2 in "
+            "1.0 s)");
+  (void)it.collected("a");
+  EXPECT_EQ(it.pass(2), "start a#2 | a starting");
+  EXPECT_EQ(it.held().memory, parse_bytes("2g"));
+}
+
+TEST(Retries, WhatWasLikelyOutOfMemoryIsLostWithAnEngineThatWasAway) {
+  Planned it(with_retries("a", {.max = 1}));
+  (void)it.begin();
+  (void)it.started("a");
+  Sighting killed = it.sighting("a", Phase::ended);
+  killed.exit_code = 137;
+  killed.oom_likely = true;
+  EXPECT_EQ(
+      it.listed_after_a_break({killed}),
+      "collect a | a retrying (lost with its host or engine (exit code 137, SIGKILL); attempt 2 in 0 ms)");
 }
 
 TEST(Retries, WhatDependsOnItWaitsForTheLastAttempt) {
@@ -1297,6 +1384,40 @@ TEST(Canary, EachShapeHasItsOwn) {
   EXPECT_EQ(it.begin(), "start a, start c, start d | a starting, c starting, d starting");
 }
 
+TEST(Canary, IsTheFirstByPriorityAndOrder) {
+  Experiment experiment = with_canary("a b c d<-a:succeeded");
+  experiment.trials[2].priority = 1;
+  Planned it(experiment);
+  EXPECT_EQ(it.begin(), "start c | c starting");
+  EXPECT_EQ(it.state("a"), TrialState::waiting);
+  (void)it.started("c");
+  EXPECT_EQ(it.ended("c", 0), "start a, start b | c succeeded, a starting, b starting");
+}
+
+TEST(Canary, OneThatComesBeforeTheFirstHasStartedIsIt) {
+  Experiment experiment = with_canary("a b c");
+  experiment.trials[0].image = "other";
+  experiment.trials[2].priority = 1;
+  experiment.trials[2].depends = {{.trial = "a", .condition = Condition::started}};
+  experiment.parallel_max = 1;
+  Planned it(experiment);
+  (void)it.begin();
+  EXPECT_EQ(it.started("a"), " | a running");
+  EXPECT_EQ(it.ended("a", 0), "start c | a succeeded, c starting");
+}
+
+TEST(Canary, WhatAnEditHasEndedSaysNothingOfItsShape) {
+  Planned it(with_canary("a b c"), {.past = {{.state = TrialState::stopped, .was_started = true}, {}, {}}});
+  (void)it.begin();
+  EXPECT_EQ(it.listed({}), "start b | b starting");
+}
+
+TEST(Canary, WhatIsBlockedSaysNothingOfItsShape) {
+  Planned it(with_canary("a b c"), {.past = {{.state = TrialState::blocked}, {}, {}}});
+  (void)it.begin();
+  EXPECT_EQ(it.listed({}), "start b | b starting");
+}
+
 TEST(Canary, IsTriedAgainLikeAnyTrial) {
   Experiment experiment = with_canary("a b");
   experiment.trials[0].retries.max = 1;
@@ -1386,7 +1507,7 @@ TEST(Planner, AServiceThatWaitsForItsNextAttemptIsNotTriedAgainWhenTheWorkIsDone
   (void)it.started("a");
   (void)it.ended("db", 1);
   (void)it.collected("db");
-  EXPECT_EQ(it.ended("a", 0), " | a succeeded, db stopped");
+  EXPECT_EQ(it.ended("a", 0), " | a succeeded, db stopped (exit code 1; not tried again: its work was done)");
   EXPECT_TRUE(it.done());
 }
 
@@ -1454,7 +1575,7 @@ TEST(Planner, ARetryWaitsForAPausedRun) {
   (void)it.pause();
   (void)it.ended("a", 3);
   (void)it.collected("a");
-  EXPECT_EQ(it.pass(3600), " | ");
+  EXPECT_EQ(it.pass(3600), " | a ready");
   EXPECT_EQ(it.state("a"), TrialState::ready);
   EXPECT_EQ(it.resume(), "start a#2 | a starting");
 }

@@ -160,6 +160,12 @@ TEST(ReadExperiment, WritesNumbersAsShortAsTheyReadBack) {
                               "9007199254740993"}));
 }
 
+TEST(ReadExperiment, APauseThatBeginsLongIsNotCut) {
+  const Retries retries = only_trial(R"("retries": {"max": 1, "backoff": {"initial": "10m"}})").retries;
+  EXPECT_EQ(retries.pause, Seconds(600));
+  EXPECT_EQ(retries.pause_max, Seconds(600));
+}
+
 TEST(ReadExperiment, AFieldThatIsNullIsNotGiven) {
   const Trial trial = only_trial(R"("cmd": null, "env": null, "workdir": null)");
   EXPECT_EQ(trial.cmd, std::nullopt);
@@ -334,6 +340,19 @@ TEST(Filter, ComparesNumbersAsNumbersAndAllElseAsText) {
   for (const char* condition :
        {"lr>0.01", "n<9", "n=2*", "mode=Fast", "mode!=f*", "n=10 && mode=slow", "other=1", "other<1"})
     EXPECT_FALSE(fulfils(values, condition)) << condition;
+}
+
+TEST(Filter, RefusesAnOrderBetweenANumberAndWhatIsNone) {
+  const std::map<std::string, std::string> values = {{"lr", "0.01"}, {"mode", "fast"}};
+  for (const char* condition : {"lr<1e", "lr>=fast", "mode=fast && lr>1,5"})
+    EXPECT_THROW((void)fulfils(values, condition), Error) << condition;
+  for (const char* condition : {"lr=1e", "mode<3", "other<1e"})
+    EXPECT_FALSE(fulfils(values, condition)) << condition;
+  try {
+    (void)fulfils(values, "lr<1e");
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "`lr` is 0.01, a number, and cannot be compared with \"1e\", which is none");
+  }
 }
 
 TEST(Filter, ReadsQuotesPatternsAndBlanks) {
