@@ -8,6 +8,7 @@
 
 #include <array>
 #include <filesystem>
+#include <system_error>
 
 #include "combu/base.hpp"
 
@@ -15,12 +16,12 @@ namespace combu::record {
 namespace {
 
 constexpr int k_application_id = 0x636d6275;  // "cmbu"
-constexpr int k_patience_ms = 20000;          // while another process writes
+constexpr int k_patience_ms = k_patience.count();
 
 // Times are microseconds since 1970, states and causes the words of to_string(). A trial's state while it is
 // not over, and what happened when, follow from its attempts: they are views. Attempts before `first_attempt`
 // are of earlier tries, which `retry` has left behind; failures that it has left as they were are forgiven.
-constexpr std::array<std::string_view, 3> k_steps{R"sql(
+constexpr std::array<std::string_view, 4> k_steps{R"sql(
   CREATE TABLE experiments (
     number INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE
@@ -159,6 +160,11 @@ constexpr std::array<std::string_view, 3> k_steps{R"sql(
     UNION ALL SELECT run, collected_at, trial, attempt, 'collected', NULL, NULL, NULL FROM attempts
       WHERE collected_at > 0
     UNION ALL SELECT run, over_at, trial, NULL, over, NULL, NULL, reason FROM trials WHERE over IS NOT NULL;
+)sql",
+                                                  // What becomes of the trial of an attempt that is stopped
+                                                  // since the file has been edited.
+                                                  R"sql(
+  ALTER TABLE attempts ADD COLUMN leaving TEXT;
 )sql"};
 
 int pragma(SQLite::Database& database, const char* name) {
@@ -231,6 +237,47 @@ SQLite::Database open_database(const std::string& path, std::span<const std::str
     if (version_of(database, path, newest) < newest) take_steps(database, path, steps);
     return database;
   });
+}
+
+namespace {
+
+// A path in a URI.
+std::string escaped(const std::string& path) {
+  std::string text;
+  for (const char letter : path)
+    text += letter == '%' || letter == '?' || letter == '#' ? fmt::format("%{:02X}", letter)
+                                                            : std::string(1, letter);
+  return text;
+}
+
+// What is committed and not in the file itself yet is in a log, which SQLite reads only beside an index that
+// it may have to make. Throws Error, or `why` where that is not possible.
+SQLite::Database open_as_it_is(const std::string& path, const Error& why) {
+  const auto open = [&](const std::string& name, int flags) {
+    SQLite::Database database(name, SQLite::OPEN_READONLY | SQLite::OPEN_NOMUTEX | flags, k_patience_ms);
+    if (version_of(database, path, static_cast<int>(k_steps.size())) < static_cast<int>(k_steps.size()))
+      throw Error(why);
+    return database;
+  };
+  try {
+    return open(path, 0);
+  } catch (const SQLite::Exception&) {
+    std::error_code none;
+    const auto size = std::filesystem::file_size(path + "-wal", none);
+    if (!none && size > 0) throw Error(why);
+    return open(fmt::format("file:{}?immutable=1", escaped(path)), SQLite::OPEN_URI);
+  }
+}
+
+}  // namespace
+
+SQLite::Database open_to_read(const std::string& path) {
+  try {
+    return open_database(path);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::refused || !std::filesystem::exists(path)) throw;
+    return guarded(path, [&] { return open_as_it_is(path, error); });
+  }
 }
 
 void throw_as_error(const SQLite::Exception& exception, const std::string& path) {

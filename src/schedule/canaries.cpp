@@ -29,6 +29,7 @@ bool Canaries::admit(TrialIndex trial) {
     shape.canary = trial;
     return true;
   }
+  if (shape.stand == Stand::tried && shape.canary == trial) return true;
   if (shape.stand == Stand::tried) shape.kept.push_back(trial);
   return false;
 }
