@@ -618,7 +618,6 @@ def test_a_run_that_nobody_has_to_stay_for_is_left_running(combu, write, record,
 def test_the_list_of_runs_takes_in_what_has_ended(combu, write):
     file = write('[{ name: "one", image: "lab/x", cmd: "sleep 600" }]')
     assert combu("-f", file, "--engine", SLOW, "run", "--run-id", "mine").returncode == 0
-    assert combu("rm", "mine").returncode == 1
     # A simulated engine goes away with its process.
     [row] = [json.loads(line) for line in combu("--engine", SLOW, "ps", "--json").stdout.splitlines()]
     assert (row["state"], row["counts"]) == ("ended", {"failed": 1}) and row["ended_at"]

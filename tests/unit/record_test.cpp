@@ -565,7 +565,7 @@ TEST_F(RecordTest, AnEditedFileIsTakenInWholeOrNotAtAll) {
   const Edition edition{.source = "text",
                         .evaluated = "[2]",
                         .taken = {0},
-                        .ends = {failure(1, TrialState::stopped, 1, Cause::stopped)},
+                        .ends = {failure(1, TrialState::stopped, 1, Cause::stopped, 0)},
                         .leaving = {{0, Leaving::replaced}},
                         .again = {2},
                         .at = Instant(std::chrono::seconds(1'800'000'200))};

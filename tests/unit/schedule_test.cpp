@@ -1207,7 +1207,7 @@ TEST(GoingOn, WhatLeavesAndCannotBeStoppedIsNotStartedAnew) {
   Planned planned("a", {.past = {leaving(Leaving::replaced)}});
   (void)planned.begin();
   (void)planned.listed({planned.sighting("a", Phase::running)});
-  EXPECT_EQ(planned.not_stopped("a"),
+  EXPECT_EQ(planned.not_stopped("a", 1),
             " | a failed (replaced by what the file says now, and could not be stopped: no)");
 }
 
