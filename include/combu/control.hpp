@@ -3,6 +3,7 @@
 // the run. A unix socket; JSON lines, as docs/cli.md describes them.
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -41,8 +42,8 @@ class ControlServer {
   // Whether anybody would hear what is not kept for later.
   [[nodiscard]] bool is_followed() const;
   // The run is at rest: whoever has asked for that is told, and has it until it closes its connection, which
-  // is waited for (or for `stop`).
-  void hand_over(const std::stop_token& stop);
+  // is waited for (or for `stop`). False when it has not done so within `patience`: then it is cut off.
+  [[nodiscard]] bool hand_over(const std::stop_token& stop, std::chrono::milliseconds patience);
   // The last line: with what the process ends.
   void done(int exit_code);
 
@@ -99,6 +100,9 @@ class ControlClient {
   // Has the run brought to a rest, with no start in flight and nobody else at its record, until this object
   // is gone. Throws Error: not_found when the process ends meanwhile, refused in its words, cancelled.
   void take_over(const std::stop_token& stop);
+
+  // Throws Error(conflict) when the run that was taken over has been taken back.
+  void expect_the_run() const;
 
   // Shows on `progress` what the run's process tells, beginning with where the run stands, and gives the exit
   // code that it ends with; nullopt when it went without a word, or `stop` is set. `run` is filled with what

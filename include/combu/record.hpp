@@ -111,8 +111,9 @@ struct Edition {
   std::string evaluated;
   Digests digests;
   std::vector<TrialIndex> taken;  // the trials that are as it says from here on
-  std::vector<Fact> ends;         // of those that have been ended for it
-  std::vector<TrialIndex> again;  // wait again, as after Record::reopen
+  std::vector<Fact> ends;         // of those that are not in it any more, and do not run
+  std::vector<std::pair<TrialIndex, Leaving>> leaving;  // whose attempts are to be stopped
+  std::vector<TrialIndex> again;                        // wait again, as after Record::reopen
   Instant at{};
 };
 
@@ -135,11 +136,17 @@ class Record {
   // Whether there is one in the folder.
   [[nodiscard]] static bool exists(const std::string& folder);
 
+  // `reading`: where it cannot be written, it is read as it is.
+  enum class Use { all, reading };
+
   // FOLDER/record.sqlite; both are made when they are missing. One of an older combu is brought up to date.
-  explicit Record(const std::string& folder);
+  explicit Record(const std::string& folder, Use use = Use::all);
   ~Record();
   Record(const Record&) = delete;
   Record& operator=(const Record&) = delete;
+
+  // Called when a call has waited two seconds for another process that writes; empty: it waits silently.
+  void on_wait(std::function<void()> tell);
 
   // Error(conflict): there is a run of this id.
   void begin(const RunEntry& entry, const Experiment& experiment);
@@ -158,8 +165,11 @@ class Record {
   // have spent is forgotten.
   void reopen(const RunId& run, std::span<const TrialIndex> trials, Instant at);
   // `experiment`: the trials on record, in their order, and behind them those that join. The run has not
-  // ended from here on where one of its trials waits again, or joins it.
-  void revise(const RunId& run, const Edition& edition, const Experiment& experiment);
+  // ended from here on where one of its trials waits again, or joins it. `may` is called when nobody else can
+  // write any more; where it throws, nothing has changed.
+  void revise(
+      const RunId& run, const Edition& edition, const Experiment& experiment,
+      const std::function<void()>& may = [] {});
   // The run has ended, and what was not over of it is: removed by `kill`. Not before what is on record of it.
   void kill(const RunId& run, Instant at);
 

@@ -169,6 +169,16 @@ enum class Until {
           // only has to run or be healthy for others, is left to run
 };
 
+// What becomes of a trial whose attempt is stopped since its file has been edited.
+enum class Leaving : std::uint8_t {
+  no,
+  removed,   // it is over
+  replaced,  // it waits again, as the file says now
+};
+inline constexpr std::size_t k_leaving_count = 3;
+[[nodiscard]] std::string_view to_string(Leaving leaving);
+[[nodiscard]] std::string_view reason_of(Leaving leaving);  // of the attempt's end, for a person
+
 // Where an earlier process has left a trial of the run. One that is ready waits for a further attempt, and
 // the rest is of the last one that there was.
 struct Past {
@@ -184,6 +194,8 @@ struct Past {
   Cause doom = Cause::none;       // why it was being stopped
   std::vector<Cause> earlier;     // why each of its earlier attempts failed
   Bytes memory{};                 // of one that is ready: what its next attempt wants
+  Leaving leaving = Leaving::no;  // of its last attempt, while that is starting or running
+  Slots slots;                    // that this one holds, when it leaves
 };
 
 struct PlannerOptions {
@@ -239,7 +251,8 @@ struct Ending {
 // The outputs of an attempt are taken home when it has ended, before it counts as over; that is tried again
 // for as long as there is something else to do.
 //
-// A failed attempt is followed by the next as Trial::retries says; an attempt that takes too long is stopped.
+// A failed attempt is followed by the next as Trial::retries says; an attempt that takes too long is stopped,
+// and so is one that leaves: the next one of its trial waits until it has ended.
 // After Experiment::failures_max failed trials nothing more starts, and what runs goes on; at its deadline
 // all is stopped.
 class Planner {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -21,7 +22,6 @@
 namespace combu {
 namespace {
 
-constexpr std::size_t k_stops_in_flight = 32;
 constexpr std::size_t k_names_told = 5;
 // For others that change the run, and for a process that is about to be at work on it.
 constexpr std::chrono::seconds k_patience{30};
@@ -37,14 +37,14 @@ using Names = std::unordered_set<std::string>;
 
 // What the edited file means to the run.
 struct Changes {
-  Experiment experiment;            // as the run has it from here on; what joins is behind what was there
-  std::size_t joined = 0;           // trials that join
-  std::vector<TrialIndex> taken;    // are as the file says now
-  std::vector<TrialIndex> again;    // wait again, for a new attempt
-  std::vector<TrialIndex> out;      // are not in the file any more, and were not over, or had been stopped
-  std::vector<TrialIndex> left;     // have changed, and run or are over
-  std::vector<TrialIndex> to_stop;  // of `again` and `out`: they run
-  std::vector<Error> errors;        // why there is no plan of it
+  Experiment experiment;          // as the run has it from here on; what joins is behind what was there
+  std::size_t joined = 0;         // trials that join
+  std::vector<TrialIndex> taken;  // are as the file says now
+  std::vector<TrialIndex>
+      again;                     // wait again, for a new attempt; when one of theirs runs, until it has ended
+  std::vector<TrialIndex> out;   // are not in the file any more, and were not over
+  std::vector<TrialIndex> left;  // have changed, and run or are over
+  std::vector<Error> errors;     // why there is no plan of it
 
   [[nodiscard]] bool none() const { return joined == 0 && taken.empty() && out.empty() && left.empty(); }
 };
@@ -99,9 +99,6 @@ class Comparison {
       ++changes_.joined;
     }
     bring_along();
-    for (const auto* some : {&changes_.out, &changes_.again})
-      std::ranges::copy_if(*some, std::back_inserter(changes_.to_stop),
-                           [this](TrialIndex trial) { return runs(past_[trial].state); });
     return std::move(changes_);
   }
 
@@ -113,19 +110,21 @@ class Comparison {
     if (is_collecting) return compare_collecting(trial, found == in_file_.end() ? nullptr : found->second);
     if (found == in_file_.end()) {
       leave_out(it);
-      if (!is_over(past_[trial].state) || was_stopped(past_[trial])) changes_.out.push_back(trial);
+      if (!is_over(past_[trial].state) && past_[trial].leaving != Leaving::removed)
+        changes_.out.push_back(trial);
       return;
     }
     const bool returns = !named_.latest.contains(it.name);
     if (!returns && same_but_for_pull(it, *found->second)) return;
     const TrialState state = past_[trial].state;
-    if (!returns && has_begun(state) && !replace_) {
+    const bool has_begun = combu::has_begun(state) && past_[trial].leaving != Leaving::replaced;
+    if (!returns && has_begun && !replace_) {
       changes_.left.push_back(trial);
       return;
     }
     it = *found->second;
     changes_.taken.push_back(trial);
-    if (returns || has_begun(state) || state == TrialState::blocked) changes_.again.push_back(trial);
+    if (returns || has_begun || state == TrialState::blocked) changes_.again.push_back(trial);
   }
 
   // It has ended: what it leaves comes home as the file said when it began.
@@ -136,11 +135,6 @@ class Comparison {
     } else if (!same_but_for_pull(it, *in_file)) {
       changes_.left.push_back(trial);
     }
-  }
-
-  // Maybe by one who wanted to remove it, and did not get to say so on record.
-  static bool was_stopped(const Past& past) {
-    return past.state == TrialState::failed && past.cause == Cause::stopped;
   }
 
   // What is on record is not pulled again.
@@ -194,6 +188,15 @@ Experiment only_new(const Changes& changes) {
     if (trial >= known || taken.contains(trial)) trials.push_back(part.trials[trial]);
   part.trials = std::move(trials);
   return part;
+}
+
+bool has_all(const std::vector<Trial>& trials, const std::vector<Trial>& wanted) {
+  std::unordered_map<std::string_view, const Trial*> by_name;
+  for (const Trial& trial : trials) by_name.emplace(trial.name, &trial);
+  return std::ranges::all_of(wanted, [&](const Trial& trial) {
+    const auto found = by_name.find(trial.name);
+    return found != by_name.end() && *found->second == trial;
+  });
 }
 
 void tell(Progress& progress, const RunId& run, const Changes& changes) {
@@ -278,61 +281,38 @@ class Apply {
     return combu::make_ready(session_, part, run_options_of(entry_.options), prepared_);
   }
 
-  // Nobody else is at work on the run. It is on record as it was, or as it is from here on.
-  void revise(const Changes& changes) {
+  // Nobody else is at work on the run. It is on record as it was, or as it is from here on; what is to be
+  // stopped is for who goes on with it. `may`: throws Error when somebody else is at work on it after all.
+  void revise(const Changes& changes, const std::function<void()>& may) {
+    const std::vector<Past> past = record_.past(entry_.id);
     Edition edition{.source = file_.source,
                     .evaluated = file_.evaluated,
                     .digests = prepared_.digests,
                     .taken = changes.taken,
-                    .again = changes.again};
-    try {
-      edition.ends = stop(changes);
-      edition.at = real_clock().now();
-      record_.revise(entry_.id, edition, changes.experiment);
-    } catch (const Error&) {
-      session_.progress().end();
-      if (!changes.to_stop.empty())
-        session_.progress().note(
-            fmt::format("run {}: trials have been stopped, and the run is as it was: the same command "
-                        "completes it",
-                        entry_.id.text()));
-      throw;
+                    .at = real_clock().now()};
+    for (const TrialIndex trial : changes.out) {
+      if (runs(past[trial].state)) {
+        edition.leaving.emplace_back(trial, Leaving::removed);
+      } else {
+        edition.ends.push_back({.trial = trial,
+                                .state = TrialState::stopped,
+                                .attempt = past[trial].attempt,
+                                .cause = Cause::stopped,
+                                .reason = std::string(reason_of(Leaving::removed)),
+                                .at = edition.at});
+      }
     }
+    for (const TrialIndex trial : changes.again) {
+      if (runs(past[trial].state)) {
+        edition.leaving.emplace_back(trial, Leaving::replaced);
+      } else {
+        edition.again.push_back(trial);
+      }
+    }
+    record_.revise(entry_.id, edition, changes.experiment, may);
   }
 
  private:
-  // Those that run are stopped, and those that are left out are over: their ends.
-  std::vector<Fact> stop(const Changes& changes) {
-    const std::vector<Past> past = record_.past(entry_.id);
-    const auto key = [&](TrialIndex trial) {
-      return Key{entry_.id, changes.experiment.trials[trial].name, past[trial].attempt};
-    };
-    in_parallel(changes.to_stop.size(), k_stops_in_flight, [&](std::size_t i) {
-      session_.engine().stop(key(changes.to_stop[i]), std::nullopt, session_.stop());
-    });
-    Selector selector{.experiment = entry_.experiment, .run = entry_.id};
-    for (const TrialIndex trial : changes.to_stop)
-      selector.trials.push_back(changes.experiment.trials[trial].name);
-    std::unordered_map<std::string, std::optional<int>> exit_codes;
-    if (!changes.to_stop.empty())
-      for (const Sighting& seen : session_.engine().list(selector, Look::closely, session_.stop()))
-        exit_codes.emplace(seen.key.trial, seen.exit_code);
-    std::vector<Fact> facts;
-    const auto end = [&](TrialIndex trial, const char* reason) {
-      Fact& fact = facts.emplace_back(Fact{.trial = trial,
-                                           .state = TrialState::stopped,
-                                           .attempt = past[trial].attempt,
-                                           .cause = Cause::stopped,
-                                           .reason = reason,
-                                           .at = real_clock().now()});
-      if (runs(past[trial].state)) fact.exit_code = exit_codes[key(trial).trial];
-    };
-    for (const TrialIndex trial : changes.out) end(trial, "removed from the file");
-    for (const TrialIndex trial : changes.again)
-      if (runs(past[trial].state)) end(trial, "replaced by what the file says now");
-    return facts;
-  }
-
   Session& session_;
   Record& record_;
   RunEntry entry_;
@@ -404,15 +384,29 @@ int apply(Session& session, Record& record, const RunEntry& entry, const Loaded&
   Changes changes = apply.compare();
   if (apply.is_on_record(changes)) return tell_unchanged(session, entry.id);
   if (const auto errors = apply.make_ready(changes); !errors.empty()) return refuse(session, errors);
-  const auto other = take_over(session, entry, file, work);
-  if (!other) take_in(session, record, entry.id, Intake::all);
-  // What has happened since counts.
-  const std::vector<Trial> ready = only_new(changes).trials;
-  changes = apply.compare();
-  if (apply.is_on_record(changes)) return tell_unchanged(session, entry.id);
-  if (only_new(changes).trials != ready)
+  std::unique_ptr<ControlClient> other;
+  for (bool is_ready = false; !is_ready;) {
+    const std::vector<Trial> ready = only_new(changes).trials;
+    other = take_over(session, entry, file, work);
+    if (!other) take_in(session, record, entry.id, Intake::all);
+    // What has happened since counts.
+    changes = apply.compare();
+    if (apply.is_on_record(changes)) return tell_unchanged(session, entry.id);
+    is_ready = has_all(ready, only_new(changes).trials);
+    if (is_ready) continue;
+    // That may take long: the run goes on meanwhile.
+    is_ready = !std::exchange(other, nullptr);
     if (const auto errors = apply.make_ready(changes); !errors.empty()) return refuse(session, errors);
-  apply.revise(changes);
+  }
+  apply.revise(changes, [&] {
+    if (!other) return;
+    try {
+      other->expect_the_run();
+    } catch (const Error& error) {
+      throw Error(error.kind(), "run " + entry.id.text(),
+                  error.message() + "; nothing was changed: the same command tries again");
+    }
+  });
   tell(session.progress(), entry.id, changes);
   if (other) return leave_to_other(session, record, entry.id, file.caller);
   return go_on(session, record, entry.id, run_options_of(entry.options), work);

@@ -1,6 +1,7 @@
 #pragma once
 // A process that is at work on a run, as others meet it: its lock, its channel, its place in the background.
 
+#include <chrono>
 #include <memory>
 #include <optional>
 
@@ -38,13 +39,19 @@ class AtWork {
   void leave_foreground(const Loaded& loaded);
   [[nodiscard]] Steering& steering() { return *steering_; }
 
-  // Somebody has asked for the run, which is at rest: returns when that is done, or `stop` is set.
-  void hand_over(const std::stop_token& stop) { channel_.hand_over(stop); }
+  // Somebody has asked for the run, which is at rest: returns when that is done, or `stop` is set; false when
+  // it has taken too long, and the run has been taken back.
+  [[nodiscard]] bool hand_over(const std::stop_token& stop) {
+    return channel_.hand_over(stop, k_hand_over_max);
+  }
 
   // What the process ends with, for those that follow. Gives it back.
   [[nodiscard]] int done(int exit_code);
 
  private:
+  // Nothing is started, and no timeout is seen to, for as long.
+  static constexpr std::chrono::seconds k_hand_over_max{10};
+
   const Background* background_;
   // The socket is removed while the lock is held: then it is nobody else's.
   std::unique_ptr<RunLock> lock_;

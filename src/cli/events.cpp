@@ -16,7 +16,7 @@ struct EventsOptions {
 };
 
 int events(const Invocation& invocation, const EventsOptions& options) {
-  Record record = open_record(invocation);
+  Record record = open_record(invocation, Record::Use::reading);
   const RunEntry entry = find_run(record, invocation, options.run);
   bool any = false;
   record.events(entry.id, options.trial, [&](const EventEntry& event) {

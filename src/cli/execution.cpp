@@ -402,6 +402,34 @@ std::vector<Error> clear(Session& session, Record& record, const Loaded& loaded,
   return make_room(session, loaded.run.experiment, others, replaced);
 }
 
+// While it lives, a wait for the record is told.
+class WaitsTold {
+ public:
+  WaitsTold(Record& record, Session& session) : record_(record) {
+    record_.on_wait([&session] {
+      session.progress().note("another process is writing to the record: waiting for it, 20 s at most");
+    });
+  }
+  ~WaitsTold() { record_.on_wait({}); }
+  WaitsTold(const WaitsTold&) = delete;
+  WaitsTold& operator=(const WaitsTold&) = delete;
+
+ private:
+  Record& record_;
+};
+
+// Whoever has begun to write the run's record has done so then.
+void await_writers(Session& session, Record& record, const RunId& run) {
+  while (!session.stop().stop_requested()) {
+    try {
+      return record.set_options(run, record.run(run).options);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::refused) throw;
+      session.progress().note(error.what());
+    }
+  }
+}
+
 }  // namespace
 
 RunEntry entry_of(Session& session, Loaded& loaded, const RunOptions& options, const Prepared& prepared) {
@@ -455,6 +483,7 @@ RunOptions run_options_of(const std::string& json) {
 int execute(Session& session, Record& record, const Loaded& loaded, const RunOptions& options,
             Earlier earlier, AtWork& work,
             const std::function<std::optional<Standing>(const Prepared&)>& enter) {
+  const WaitsTold waits(record, session);
   const Experiment& experiment = loaded.run.experiment;
   std::unique_ptr<RunLock> starts = take_lock(LockScope::starts, session, loaded);
   const std::optional<Capacity> capacity = capacity_for(session, experiment, options);
@@ -490,7 +519,8 @@ int execute(Session& session, Record& record, const Loaded& loaded, const RunOpt
       drive_run(session, record, loaded, planner_options(session, options, capacity, standing), starts, work);
   std::size_t parallel_max = experiment.parallel_max;
   while (!exit_code) {
-    work.hand_over(session.stop());
+    const bool was_given_back = work.hand_over(session.stop());
+    if (!was_given_back) await_writers(session, record, loaded.run.id);
     Loaded revised = load(record, loaded.run.id);
     const RunEntry entry = record.run(loaded.run.id);
     forgive(revised.run.experiment, entry);
@@ -500,7 +530,9 @@ int execute(Session& session, Record& record, const Loaded& loaded, const RunOpt
     const Standing here{.past = record.past(loaded.run.id), .working_since = entry.working_since};
     expect_env_files(now, here.past);
     if (!starts) starts = take_lock(LockScope::starts, session, revised);
-    session.progress().note(fmt::format("run {}: its file has been applied", loaded.run.id.text()));
+    session.progress().note(fmt::format(
+        "run {}: {}", loaded.run.id.text(),
+        was_given_back ? "its file has been applied" : "an `apply` took too long, and was given up"));
     exit_code =
         drive_run(session, record, revised,
                   planner_options(session, options, capacity_for(session, now, options), here), starts, work);

@@ -154,7 +154,7 @@ Loaded load(Record& record, const RunId& run) {
     Trial& trial = trials.emplace_back(
         std::move(revisions.at(static_cast<std::size_t>(on_record.revision - 1)).at(on_record.name)));
     if (trial.pull == Pull::always) trial.pull = Pull::missing;
-    // What is not in the file any more is over: it stands in nobody's way.
+    // What is not in the file any more is over, or about to be: it stands in nobody's way.
     const bool is_left_out =
         on_record.revision < static_cast<int>(revisions.size()) && !revisions.back().contains(trial.name);
     if (is_left_out) leave_out(trial);

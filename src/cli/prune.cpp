@@ -11,6 +11,8 @@
 #include "cli/output.hpp"
 #include "cli/recorded.hpp"
 #include "cli/run_lock.hpp"
+#include "cli/session.hpp"
+#include "cli/take_in.hpp"
 
 namespace combu {
 namespace {
@@ -34,6 +36,15 @@ void expect_over(const RunEntry& entry, const Caller& caller) {
                             shell_word(entry.experiment), entry.id.text()));
 }
 
+// What has ended while nobody was at work on it counts. Where the engine cannot be asked, that is told.
+RunEntry taken_in(const Invocation& invocation, Record& record, const RunEntry& entry) {
+  (void)in_session(on_its_engine(invocation, entry), open_progress(invocation), [&](Session& session) {
+    take_in_all(session, record, entry.id);
+    return 0;
+  });
+  return record.run(entry.id);
+}
+
 void forget(Record& record, const std::vector<RunId>& runs, const Caller& caller) {
   record.remove(runs);
   std::error_code none;
@@ -48,7 +59,8 @@ int remove(const Invocation& invocation, const std::vector<std::string>& ids) {
   const Caller caller = caller_for(invocation);
   std::vector<RunId> runs;
   for (const std::string& id : ids) {
-    const RunEntry entry = record.run(RunId(id));
+    RunEntry entry = record.run(RunId(id));
+    if (!entry.ended_at && !process_at_work(entry.id, caller)) entry = taken_in(invocation, record, entry);
     expect_over(entry, caller);
     if (std::ranges::find(runs, entry.id) == runs.end()) runs.push_back(entry.id);
   }

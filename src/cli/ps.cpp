@@ -384,14 +384,15 @@ int ps_trials(Session& session, Record& record, RunRow run, const PsOptions& opt
   return 0;
 }
 
-// Nothing of it is on record.
-int ps_engine(Session& session, const Invocation& invocation, const PsOptions& options) {
+// Nothing of it is on record, or that cannot be read.
+int ps_engine(Session& session, const Invocation& invocation, const PsOptions& options, bool was_read) {
   const Choice choice(options);
   auto sightings = list_all(session, selectors_of(session, invocation, options.selection), Look::closely);
   const SelectionOptions& selection = options.selection;
   if (sightings.empty()) {
-    const std::string why =
-        with_others("nothing of it is on record or on this engine", session, invocation, selection);
+    const std::string why = with_others(
+        was_read ? "nothing of it is on record or on this engine" : "nothing of it is on this engine",
+        session, invocation, selection);
     if (!selection.run.empty()) throw Error(ErrorKind::not_found, "run " + selection.run, why);
     if (!selection.experiment.empty()) throw Error(ErrorKind::not_found, selection.experiment, why);
     session.progress().note(why);
@@ -499,27 +500,32 @@ int ps_runs(Session& session, Record* record, const Invocation& invocation, cons
   return 0;
 }
 
-// The record, when there is one. Who asks for what runs gets an answer also where it is damaged.
-std::unique_ptr<Record> existing_record(const Invocation& invocation, Progress& progress) {
+// The record, when there is one. Who asks for what runs gets an answer also where it is damaged; `code` is
+// what that ends with.
+std::unique_ptr<Record> existing_record(const Invocation& invocation, Progress& progress, int& code) {
   const std::string folder = state_folder(caller_for(invocation));
   if (!Record::exists(folder)) return nullptr;
   try {
-    return std::make_unique<Record>(folder);
+    return std::make_unique<Record>(folder, Record::Use::reading);
   } catch (const Error& error) {
     progress.error(error.what());
+    code = exit_code(error.kind());
     return nullptr;
   }
 }
 
 int ps(const Invocation& invocation, const PsOptions& options) {
   auto progress = open_progress(invocation);
-  const std::unique_ptr<Record> record = existing_record(invocation, *progress);
+  int record_code = 0;
+  const std::unique_ptr<Record> record = existing_record(invocation, *progress, record_code);
+  const auto done = [&](int code) { return code == 0 ? record_code : code; };
   const SelectionOptions& selection = options.selection;
   if (invocation.file.empty() && selection.experiment.empty() && selection.run.empty()) {
     if (!selection.trials.empty())
       throw Error(ErrorKind::invalid, "", "of which run? -f FILE, --experiment NAME or --run ID says it");
-    return in_session(invocation, std::move(progress),
-                      [&](Session& session) { return ps_runs(session, record.get(), invocation, options); });
+    return done(in_session(invocation, std::move(progress), [&](Session& session) {
+      return ps_runs(session, record.get(), invocation, options);
+    }));
   }
   RunFilter filter{.experiment = selection.experiment, .address = address_given(invocation)};
   if (!selection.run.empty()) filter.id = RunId(selection.run);
@@ -527,8 +533,9 @@ int ps(const Invocation& invocation, const PsOptions& options) {
   std::vector<RunEntry> entries;
   if (record) entries = record->runs(filter, 1);
   if (entries.empty())
-    return in_session(invocation, std::move(progress),
-                      [&](Session& session) { return ps_engine(session, invocation, options); });
+    return done(in_session(invocation, std::move(progress), [&](Session& session) {
+      return ps_engine(session, invocation, options, record_code == 0);
+    }));
   return in_session(on_its_engine(invocation, entries.front()), std::move(progress), [&](Session& session) {
     return ps_trials(session, *record, {.entry = entries.front(), .state = {}, .counts = {}}, options);
   });

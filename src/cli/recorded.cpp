@@ -13,8 +13,8 @@ Caller caller_for(const Invocation& invocation) {
   return caller_of(invocation.file.empty() ? "-" : invocation.file);
 }
 
-Record open_record(const Invocation& invocation) {
-  return Record(state_folder(caller_for(invocation)));
+Record open_record(const Invocation& invocation, Record::Use use) {
+  return Record(state_folder(caller_for(invocation)), use);
 }
 
 RunEntry find_run(Record& record, const Invocation& invocation, const std::string& id) {

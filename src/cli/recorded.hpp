@@ -15,7 +15,7 @@ namespace combu {
 [[nodiscard]] Caller caller_for(const Invocation& invocation);
 
 // The invocation's record. Throws Error.
-[[nodiscard]] Record open_record(const Invocation& invocation);
+[[nodiscard]] Record open_record(const Invocation& invocation, Record::Use use = Record::Use::all);
 
 // The run of this id, or, when it is empty, the last one of the invocation's file. Throws Error(not_found).
 [[nodiscard]] RunEntry find_run(Record& record, const Invocation& invocation, const std::string& id);

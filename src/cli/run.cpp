@@ -9,6 +9,7 @@
 #include "cli/load.hpp"
 #include "cli/only.hpp"
 #include "cli/resume.hpp"
+#include "cli/run_lock.hpp"
 #include "cli/session.hpp"
 
 namespace combu {
@@ -23,6 +24,22 @@ struct Options {
   std::string resume;  // a run's id; empty: the last one
   bool detach = false;
 };
+
+// Whoever begins anew may have meant to go on with what the file's last run has left.
+void tell_interrupted(Session& session, Record& record, const Loaded& loaded) {
+  const RunFilter last{.experiment = loaded.run.experiment.name,
+                       .file = loaded.run.experiment.file,
+                       .address = session.engine_address()};
+  for (const RunEntry& entry : record.runs(last, 1)) {
+    if (entry.ended_at || process_at_work(entry.id, loaded.caller)) continue;
+    const TrialCounts counts = record.counts(entry.id);
+    const auto is_left = [&](TrialState state) { return counts.at(static_cast<std::size_t>(state)) > 0; };
+    if (is_left(TrialState::waiting) || is_left(TrialState::starting) || is_left(TrialState::retrying) ||
+        is_left(TrialState::collecting))
+      session.progress().note(fmt::format("run {} is interrupted: `{}` goes on with it; this one begins anew",
+                                          entry.id.text(), resume_line(entry.id, session.given_engine())));
+  }
+}
 
 int run(const Invocation& invocation, const Options& options, const Background* background) {
   AtWork work(background);
@@ -39,6 +56,7 @@ int run(const Invocation& invocation, const Options& options, const Background* 
   return work.done(in_session(invocation, std::move(progress), [&](Session& session) {
     try {
       work.begin(session, *loaded, options.run);
+      tell_interrupted(session, record, *loaded);
       return execute(
           session, record, *loaded, options.run, options.replace ? Earlier::replace : Earlier::refuse, work,
           [&](const Prepared& prepared) {

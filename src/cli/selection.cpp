@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "cli/identity.hpp"
+#include "cli/recorded.hpp"
+#include "cli/run_lock.hpp"
 
 namespace combu {
 namespace {
@@ -18,6 +21,36 @@ std::set<std::string> experiments_of(const std::vector<Sighting>& sightings) {
   std::set<std::string> names;
   for (const Sighting& sighting : sightings) names.insert(sighting.experiment);
   return names;
+}
+
+// What is on record of a trial that there is no container of.
+std::optional<Error> without_container(const std::string& trial, const Invocation& invocation,
+                                       const SelectionOptions& options) {
+  const std::string folder = state_folder(caller_for(invocation));
+  if (!Record::exists(folder)) return std::nullopt;
+  RunFilter filter{.experiment = options.experiment};
+  if (!options.run.empty()) filter.id = RunId(options.run);
+  if (options.experiment.empty() && !invocation.file.empty()) filter.file = identity_of(invocation.file);
+  try {
+    Record record(folder, Record::Use::reading);
+    for (const RunEntry& run : record.runs(filter, 1)) {
+      for (const TrialEntry& entry : record.trials(run.id, trial)) {
+        if (!is_over(entry.state))
+          return Error(ErrorKind::not_found, trial,
+                       fmt::format("there is no container of it yet: it is {} in run {}; `combu why {} --run "
+                                   "{}` says for what",
+                                   to_string(entry.state), run.id.text(), shell_word(trial), run.id.text()));
+        return Error(
+            ErrorKind::not_found, trial,
+            fmt::format("there is no container of it: it is {} in run {}{}", to_string(entry.state),
+                        run.id.text(),
+                        entry.ran_at ? ", and its container has been removed" : ": " + entry.reason));
+      }
+    }
+  } catch (const Error&) {
+    return std::nullopt;  // it cannot be read
+  }
+  return std::nullopt;
 }
 
 Error unknown_trial(const std::string& trial, const std::vector<Sighting>& sightings,
@@ -127,6 +160,8 @@ std::vector<Sighting> chosen_attempts(Session& session, const Invocation& invoca
     missing.erase(sighting.key.trial);
     chosen.push_back(sighting);
   }
+  if (!missing.empty())
+    if (const auto known = without_container(*missing.begin(), invocation, options)) throw Error(*known);
   if (all.empty())
     throw Error(ErrorKind::not_found, *wanted.begin(),
                 with_others("nothing of the experiment is on this engine", session, invocation, options));

@@ -143,7 +143,7 @@ bool print_sum(const RunEntry& entry, const std::vector<Placed>& attempts) {
 }
 
 int times(const Invocation& invocation, const TimesOptions& options) {
-  Record record = open_record(invocation);
+  Record record = open_record(invocation, Record::Use::reading);
   const RunEntry entry = find_run(record, invocation, options.run);
   const std::vector<Placed> attempts = placed(record.attempts(entry.id, options.trial), entry.began_at);
   if (attempts.empty() && !options.trial.empty())

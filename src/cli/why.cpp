@@ -393,7 +393,7 @@ TrialIndex find_trial(const Experiment& experiment, const std::string& name) {
 }
 
 int why(const Invocation& invocation, const WhyOptions& options) {
-  Record record = open_record(invocation);
+  Record record = open_record(invocation, Record::Use::reading);
   const RunEntry entry = find_run(record, invocation, options.run);
   const Loaded loaded = load(record, entry.id);
   const TrialIndex trial = find_trial(loaded.run.experiment, options.trial);

@@ -116,6 +116,12 @@ void ControlClient::take_over(const std::stop_token& stop) {
   });
 }
 
+void ControlClient::expect_the_run() const {
+  char next = 0;
+  if (recv(impl_->socket.number(), &next, sizeof(next), MSG_PEEK | MSG_DONTWAIT) != 0) return;
+  throw Error(ErrorKind::conflict, "", "its process has ended, or has waited too long and gone on");
+}
+
 std::optional<int> ControlClient::follow(Progress& progress, Run& run, const std::stop_token& stop) {
   impl_->send(control::follow_line());
   control::Replay replay(progress, run);

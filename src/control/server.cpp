@@ -220,14 +220,18 @@ struct ControlServer::Impl {
     throw Error(ErrorKind::conflict, "", "the run is not under way");
   }
 
-  void hand_over(const std::stop_token& stop) {
+  bool hand_over(const std::stop_token& stop, std::chrono::milliseconds patience) {
     std::unique_lock lock(mutex);
     const auto client = taker ? clients.find(*taker) : clients.end();
     if (client != clients.end()) client->second.put(control::handed_over_line());
     bell.ring();
     const auto is_back = [this] { return !taker || !clients.contains(*taker); };
-    (void)returned.wait(lock, stop, is_back);
+    (void)returned.wait_for(lock, stop, patience, is_back);
+    const bool is_late = !stop.stop_requested() && !is_back();
+    // It finds that before it writes. The server's thread puts it away.
+    if (is_late) (void)shutdown(clients.at(*taker).socket.number(), SHUT_RDWR);
     taker.reset();
+    return !is_late;
   }
 
   void send_all() {
@@ -274,8 +278,8 @@ ControlServer::~ControlServer() {
   impl_->thread.join();
 }
 
-void ControlServer::hand_over(const std::stop_token& stop) {
-  impl_->hand_over(stop);
+bool ControlServer::hand_over(const std::stop_token& stop, std::chrono::milliseconds patience) {
+  return impl_->hand_over(stop, patience);
 }
 
 void ControlServer::open(const std::string& path, Adjusting adjusting, Leaving leaving) {

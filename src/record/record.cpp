@@ -8,6 +8,7 @@
 #include <chrono>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "record/schema.hpp"
@@ -49,6 +50,17 @@ std::optional<Seconds> seconds_in(const SQLite::Column& column) {
 }
 std::optional<std::int64_t> number_of(const std::optional<Seconds>& time) {
   return time ? std::optional(number_of(*time)) : std::nullopt;
+}
+
+// "0,1": two of them.
+std::vector<std::string> split(std::string_view text) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(','), text.size());
+    parts.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return parts;
 }
 
 std::optional<Instant> instant_in(const SQLite::Column& column) {
@@ -202,8 +214,22 @@ class Sql {
 }  // namespace
 
 struct Record::Impl {
-  explicit Impl(const std::string& folder)
-      : path(path_in(made_folder(folder))), database(record::open_database(path)) {}
+  Impl(const std::string& folder, Use use) : path(path_in(made_folder(folder))), database(open(path, use)) {}
+
+  static SQLite::Database open(const std::string& path, Use use) {
+    return use == Use::reading ? record::open_to_read(path) : record::open_database(path);
+  }
+
+  // SQLite's, of its patience: 0 when that is over.
+  static int wait(void* self, int tries) {
+    auto& impl = *static_cast<Impl*>(self);
+    constexpr std::chrono::milliseconds k_pause{20};
+    constexpr int k_told_after = 100;
+    if (tries == k_told_after && impl.tell_wait) impl.tell_wait();
+    if (tries * k_pause >= record::k_patience) return 0;
+    std::this_thread::sleep_for(k_pause);
+    return 1;
+  }
 
   // The run's row.
   std::int64_t number_of_run(const RunId& run) {
@@ -263,11 +289,11 @@ struct Record::Impl {
   }
 
   Stamp stamp(std::int64_t run) {
-    SQLite::Statement query(
-        database,
-        "SELECT working_since, (SELECT count(over) FROM trials WHERE run = ?1), "
-        "(SELECT count(*) + count(ran_at) + count(ended_at) + "
-        "count(nullif(collected_at, 0)) FROM attempts WHERE run = ?1) FROM runs WHERE number = ?1");
+    SQLite::Statement query(database,
+                            "SELECT working_since, (SELECT count(over) FROM trials WHERE run = ?1), "
+                            "(SELECT count(*) + count(ran_at) + count(ended_at) + "
+                            "count(nullif(collected_at, 0)) + count(leaving) FROM attempts WHERE run = ?1) "
+                            "FROM runs WHERE number = ?1");
     query.bind(1, run);
     query.executeStep();
     return {query.getColumn(0).getInt64(), query.getColumn(1).getInt64(), query.getColumn(2).getInt64()};
@@ -301,6 +327,7 @@ struct Record::Impl {
       if (fact.usage)
         set_usage(fact.usage->memory.count, number_of(fact.usage->cpu), run, trial, fact.attempt);
       if (fact.state == TrialState::collecting) set_collecting(fact.reason, run, trial, fact.attempt);
+      if (fact.state == TrialState::retrying) begin_anew(run, trial, fact.attempt);
     }
     if (!is_over(fact.state)) return;
     std::optional<std::int64_t> root;
@@ -325,6 +352,7 @@ struct Record::Impl {
 
   const std::string path;
   SQLite::Database database;
+  std::function<void()> tell_wait;
   std::optional<std::pair<RunId, std::int64_t>> last;
   std::optional<std::pair<std::int64_t, std::int64_t>> delayed;  // the run of this number
   Sql add_text{database, "INSERT INTO texts (run, revision, source, evaluated) VALUES (?, ?, ?, ?)"};
@@ -363,6 +391,11 @@ struct Record::Impl {
   Sql set_collected{database,
                     "UPDATE attempts SET collected_at = max(?, ended_at), cause = ?, reason = ? "
                     "WHERE run = ? AND trial = ? AND attempt = ? AND collected_at = 0"};
+  // What was spent before the file was edited is forgotten.
+  Sql begin_anew{
+      database,
+      "UPDATE trials SET first_attempt = ?3 + 1 WHERE run = ?1 AND trial = ?2 AND EXISTS (SELECT 1 "
+      "FROM attempts WHERE run = ?1 AND trial = ?2 AND attempt = ?3 AND leaving = 'replaced')"};
   Sql set_usage{
       database,
       "UPDATE attempts SET memory_peak = ?, cpu_time = ? WHERE run = ? AND trial = ? AND attempt = ?"};
@@ -377,9 +410,14 @@ bool Record::exists(const std::string& folder) {
   return std::filesystem::exists(path_in(folder), unreadable);
 }
 
-Record::Record(const std::string& folder)
-    : impl_(record::guarded(path_in(folder), [&] { return std::make_unique<Impl>(folder); })) {}
+Record::Record(const std::string& folder, Use use)
+    : impl_(record::guarded(path_in(folder), [&] { return std::make_unique<Impl>(folder, use); })) {}
 Record::~Record() = default;
+
+void Record::on_wait(std::function<void()> tell) {
+  impl_->tell_wait = std::move(tell);
+  sqlite3_busy_handler(impl_->database.getHandle(), &Impl::wait, impl_.get());
+}
 
 void Record::begin(const RunEntry& entry, const Experiment& experiment) {
   record::guarded(impl_->path, [&] {
@@ -461,10 +499,12 @@ void Record::reopen(const RunId& run, std::span<const TrialIndex> trials, Instan
   });
 }
 
-void Record::revise(const RunId& run, const Edition& edition, const Experiment& experiment) {
+void Record::revise(const RunId& run, const Edition& edition, const Experiment& experiment,
+                    const std::function<void()>& may) {
   record::guarded(impl_->path, [&] {
     SQLite::Database& database = impl_->database;
     SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
+    may();
     const std::int64_t number = impl_->number_of_run(run);
     SQLite::Statement query(
         database,
@@ -489,7 +529,15 @@ void Record::revise(const RunId& run, const Edition& edition, const Experiment& 
       take(next, it.image, digest_of(edition.digests, it), it.params, number,
            static_cast<std::int64_t>(trial));
     }
-    if (!edition.again.empty() || (has_ended && known < experiment.trials.size()))
+    Sql leave{database,
+              "UPDATE attempts SET leaving = ?1 WHERE run = ?2 AND trial = ?3 AND attempt = "
+              "(SELECT max(attempt) FROM attempts WHERE run = ?2 AND trial = ?3)"};
+    bool any_again = !edition.again.empty();
+    for (const auto& [trial, leaving] : edition.leaving) {
+      leave(to_string(leaving), number, static_cast<std::int64_t>(trial));
+      any_again |= leaving == Leaving::replaced;
+    }
+    if (any_again || (has_ended && known < experiment.trials.size()))
       impl_->reopen(number, edition.again, edition.at);
     transaction.commit();
   });
@@ -758,8 +806,8 @@ std::vector<Past> Record::past(const RunId& run) {
     }
     SQLite::Statement attempts(
         impl_->database,
-        "SELECT trial, attempt, ran_at, healthy_at, ended_at, cause, doom, coalesce(next_memory, 0) "
-        "FROM attempts "
+        "SELECT trial, attempt, ran_at, healthy_at, ended_at, cause, doom, coalesce(next_memory, 0), leaving, "
+        "nano_cpus, memory, gpus FROM attempts "
         "JOIN trials USING (run, trial) "
         "WHERE run = ? AND attempt >= first_attempt ORDER BY trial, attempt");
     attempts.bind(1, number);
@@ -773,6 +821,12 @@ std::vector<Past> Record::past(const RunId& run) {
       if (is_last) past.doom = cause_of(attempts.getColumn(6));
       past.was_healthy |= !attempts.getColumn(3).isNull();
       if (is_last) past.memory = Bytes{attempts.getColumn(7).getInt64()};
+      if (is_last && attempts.getColumn(4).isNull() && !attempts.getColumn(8).isNull()) {
+        past.leaving = value_of<Leaving>(attempts.getColumn(8).getText(), k_leaving_count);
+        past.slots = {.cpus = {attempts.getColumn(9).getInt64()},
+                      .memory = {attempts.getColumn(10).getInt64()},
+                      .gpus = split(attempts.getColumn(11).getText(""))};
+      }
       if (!is_last && !attempts.getColumn(4).isNull())
         past.earlier.push_back(cause_of(attempts.getColumn(5)));
     }

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <filesystem>
+#include <system_error>
 
 #include "combu/base.hpp"
 
@@ -15,12 +16,12 @@ namespace combu::record {
 namespace {
 
 constexpr int k_application_id = 0x636d6275;  // "cmbu"
-constexpr int k_patience_ms = 20000;          // while another process writes
+constexpr int k_patience_ms = k_patience.count();
 
 // Times are microseconds since 1970, states and causes the words of to_string(). A trial's state while it is
 // not over, and what happened when, follow from its attempts: they are views. Attempts before `first_attempt`
 // are of earlier tries, which `retry` has left behind; failures that it has left as they were are forgiven.
-constexpr std::array<std::string_view, 4> k_steps{R"sql(
+constexpr std::array<std::string_view, 3> k_steps{R"sql(
   CREATE TABLE experiments (
     number INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE
@@ -127,11 +128,18 @@ constexpr std::array<std::string_view, 4> k_steps{R"sql(
   ALTER TABLE runs DROP COLUMN source;
   ALTER TABLE runs DROP COLUMN evaluated;
 )sql",
-                                                  // When an attempt's outputs came home; 0: they have not
-                                                  // yet, NULL: there are none.
+                                                  // When an attempt's outputs came home (0: they have not
+                                                  // yet, NULL: there are none); why it was being stopped;
+                                                  // what becomes of its trial when it is stopped since the
+                                                  // file has been edited. Of one that has failed: since
+                                                  // when the next one waits for slots, and the memory that
+                                                  // it wants.
                                                   R"sql(
   ALTER TABLE attempts ADD COLUMN collected_at INTEGER;
   ALTER TABLE attempts ADD COLUMN doom TEXT;
+  ALTER TABLE attempts ADD COLUMN leaving TEXT;
+  ALTER TABLE attempts ADD COLUMN next_ready_at INTEGER;
+  ALTER TABLE attempts ADD COLUMN next_memory INTEGER;
   DROP VIEW states;
   DROP VIEW events;
   CREATE VIEW states AS
@@ -139,6 +147,7 @@ constexpr std::array<std::string_view, 4> k_steps{R"sql(
       coalesce(over, CASE
         WHEN attempt IS NULL THEN 'waiting'
         WHEN collected_at = 0 THEN 'collecting'
+        WHEN next_ready_at IS NOT NULL THEN 'ready'
         WHEN ended_at IS NOT NULL THEN 'retrying'
         WHEN ran_at IS NOT NULL THEN 'running'
         ELSE 'starting' END) AS state,
@@ -160,28 +169,6 @@ constexpr std::array<std::string_view, 4> k_steps{R"sql(
     UNION ALL SELECT run, collected_at, trial, attempt, 'collected', NULL, NULL, NULL FROM attempts
       WHERE collected_at > 0
     UNION ALL SELECT run, over_at, trial, NULL, over, NULL, NULL, reason FROM trials WHERE over IS NOT NULL;
-)sql",
-                                                  // Of an attempt that has failed: since when the next one
-                                                  // waits for slots, and the memory that it wants.
-                                                  R"sql(
-  ALTER TABLE attempts ADD COLUMN next_ready_at INTEGER;
-  ALTER TABLE attempts ADD COLUMN next_memory INTEGER;
-  DROP VIEW states;
-  CREATE VIEW states AS
-    SELECT trials.run, trials.trial, name, image, params,
-      coalesce(over, CASE
-        WHEN attempt IS NULL THEN 'waiting'
-        WHEN collected_at = 0 THEN 'collecting'
-        WHEN next_ready_at IS NOT NULL THEN 'ready'
-        WHEN ended_at IS NOT NULL THEN 'retrying'
-        WHEN ran_at IS NOT NULL THEN 'running'
-        ELSE 'starting' END) AS state,
-      coalesce(attempt, first_attempt) AS attempt, first_attempt, exit_code, coalesce(cause, 'none') AS cause,
-      coalesce(trials.reason, attempts.reason, '') AS reason, root, ran_at
-    FROM trials LEFT JOIN attempts ON attempts.run = trials.run AND attempts.trial = trials.trial
-      AND attempt >= first_attempt
-      AND attempt = (SELECT max(attempt) FROM attempts AS last
-                     WHERE last.run = trials.run AND last.trial = trials.trial);
 )sql"};
 
 int pragma(SQLite::Database& database, const char* name) {
@@ -254,6 +241,47 @@ SQLite::Database open_database(const std::string& path, std::span<const std::str
     if (version_of(database, path, newest) < newest) take_steps(database, path, steps);
     return database;
   });
+}
+
+namespace {
+
+// A path in a URI.
+std::string escaped(const std::string& path) {
+  std::string text;
+  for (const char letter : path)
+    text += letter == '%' || letter == '?' || letter == '#' ? fmt::format("%{:02X}", letter)
+                                                            : std::string(1, letter);
+  return text;
+}
+
+// What is committed and not in the file itself yet is in a log, which SQLite reads only beside an index that
+// it may have to make. Throws Error, or `why` where that is not possible.
+SQLite::Database open_as_it_is(const std::string& path, const Error& why) {
+  const auto open = [&](const std::string& name, int flags) {
+    SQLite::Database database(name, SQLite::OPEN_READONLY | SQLite::OPEN_NOMUTEX | flags, k_patience_ms);
+    if (version_of(database, path, static_cast<int>(k_steps.size())) < static_cast<int>(k_steps.size()))
+      throw Error(why);
+    return database;
+  };
+  try {
+    return open(path, 0);
+  } catch (const SQLite::Exception&) {
+    std::error_code none;
+    const auto size = std::filesystem::file_size(path + "-wal", none);
+    if (!none && size > 0) throw Error(why);
+    return open(fmt::format("file:{}?immutable=1", escaped(path)), SQLite::OPEN_URI);
+  }
+}
+
+}  // namespace
+
+SQLite::Database open_to_read(const std::string& path) {
+  try {
+    return open_database(path);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::refused || !std::filesystem::exists(path)) throw;
+    return guarded(path, [&] { return open_as_it_is(path, error); });
+  }
 }
 
 void throw_as_error(const SQLite::Exception& exception, const std::string& path) {

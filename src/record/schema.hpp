@@ -3,11 +3,14 @@
 
 #include <SQLiteCpp/SQLiteCpp.h>
 
+#include <chrono>
 #include <span>
 #include <string>
 #include <string_view>
 
 namespace combu::record {
+
+inline constexpr std::chrono::milliseconds k_patience{20000};  // while another process writes
 
 // Each brings a database from the version of its place (0: nothing there) to the next. What stands here has
 // been used: a change of the schema is another step.
@@ -17,6 +20,9 @@ namespace combu::record {
 // include/combu/record.hpp says.
 [[nodiscard]] SQLite::Database open_database(const std::string& path,
                                              std::span<const std::string_view> steps = schema_steps());
+
+// The same; where it cannot be written and has the newest version, as it is.
+[[nodiscard]] SQLite::Database open_to_read(const std::string& path);
 
 // The Error that this one is.
 [[noreturn]] void throw_as_error(const SQLite::Exception& exception, const std::string& path);

@@ -111,8 +111,11 @@ class Drive {
         until_(options.until),
         stop_workers_(std::min<std::size_t>(
             k_stops_in_flight_max, std::ranges::count_if(run.experiment.trials, [&](const Trial& trial) {
-              return trial.service || is_watched(run.experiment, trial) || trial.start_deadline > Seconds(0);
-            }))) {
+                                     return trial.service || is_watched(run.experiment, trial) ||
+                                            trial.start_deadline > Seconds(0);
+                                   }) + std::ranges::count_if(options.past, [](const Past& past) {
+                                     return past.leaving != Leaving::no;
+                                   }))) {
     remember(options.past);
   }
 

@@ -23,6 +23,7 @@ Canaries::Canaries(const Experiment& experiment, const std::function<bool(TrialI
 bool Canaries::admit(TrialIndex trial) {
   if (shape_of_.empty()) return true;
   Shape& shape = shapes_[shape_of_[trial]];
+  if (shape.stand == Stand::tried && shape.canary == trial) return true;
   if (shape.stand == Stand::unknown || shape.stand == Stand::tried) shape.kept.push_back(trial);
   return shape.stand == Stand::unknown || shape.stand == Stand::passed;
 }

@@ -44,6 +44,7 @@ struct Progress {
   bool in_flight = false;                // a start has been commanded and not answered
   bool was_started = false;              // it has run, if only for a moment
   bool healthy = false;                  // it has been healthy once
+  bool unhealthy = false;                // its health check has failed before it ever passed
   bool stop_asked = false;
   std::uint32_t unmet = 0;  // conditions that are not so yet
   std::uint32_t users = 0;  // trials not over that depend on it
@@ -124,6 +125,30 @@ std::string_view to_string(TrialState state) {
       return "stopped";
   }
   return "unknown";
+}
+
+std::string_view to_string(Leaving leaving) {
+  switch (leaving) {
+    case Leaving::no:
+      return "no";
+    case Leaving::removed:
+      return "removed";
+    case Leaving::replaced:
+      return "replaced";
+  }
+  return "unknown";
+}
+
+std::string_view reason_of(Leaving leaving) {
+  switch (leaving) {
+    case Leaving::no:
+      return "";
+    case Leaving::removed:
+      return "removed from the file";
+    case Leaving::replaced:
+      return "replaced by what the file says now";
+  }
+  return "";
 }
 
 struct Planner::Impl {
@@ -311,7 +336,8 @@ struct Planner::Impl {
       const TrialState state = options.past[trial].state;
       // What an edit of the file has ended says nothing of its shape.
       const bool has_begun = state != TrialState::waiting && state != TrialState::blocked &&
-                             state != TrialState::succeeded && state != TrialState::stopped;
+                             state != TrialState::succeeded && state != TrialState::stopped &&
+                             options.past[trial].leaving == Leaving::no;
       if (has_begun) (void)canaries.started(trial);
     }
   }
@@ -335,6 +361,7 @@ struct Planner::Impl {
   void restore(TrialIndex trial, const Past& past) {
     Progress& it = known[trial];
     it.attempt = past.attempt;
+    if (past.leaving != Leaving::no) return restore_leaving(trial, past);
     for (const Cause cause : past.earlier) spend(trial, cause);
     if (past.was_started && !std::exchange(it.was_started, true)) satisfy(trial, Condition::started);
     if (past.was_healthy && !std::exchange(it.healthy, true)) satisfy(trial, Condition::healthy);
@@ -357,6 +384,14 @@ struct Planner::Impl {
       if (past.root) roots.emplace(trial, *past.root);
       finish(trial, {.trial = trial, .state = past.state, .cause = past.cause, .exit_code = past.exit_code});
     }
+  }
+
+  // What it was to others says nothing of the next one.
+  void restore_leaving(TrialIndex trial, const Past& past) {
+    known[trial].was_started = past.was_started;
+    leaving.emplace(trial, past.leaving);
+    restore_alive(trial, past);
+    doom(trial, Cause::stopped);
   }
 
   void restore_collecting(TrialIndex trial, const Past& past) {
@@ -389,11 +424,12 @@ struct Planner::Impl {
     move(trial, TrialState::starting);
     take_slots(trial, sighting.slots);
     tell({.trial = trial, .state = TrialState::starting, .slots = sighting.slots, .ready_at = now});
+    if (it.doom != Cause::none) command_stop(trial);
   }
 
   void restore_alive(TrialIndex trial, const Past& past) {
     move(trial, past.state);
-    take_slots(trial, wanted(trial));
+    take_slots(trial, past.leaving == Leaving::no ? wanted(trial) : past.slots);
     known[trial].ran_at = past.ran_at;
     known[trial].told_at = past.ran_at.value_or(Instant{});
     if (past.doom != Cause::none) {
@@ -480,9 +516,12 @@ struct Planner::Impl {
           LookCommand{.trial = trial, .sighting = sighting, .attempt = known[trial].attempt});
     } else if (sighting.phase == Phase::ended) {
       end(trial, sighting, engine);
+    } else if (leaving.contains(trial)) {
+      return;  // others wait for the next one
     } else if (sighting.health == Health::healthy) {
       become_healthy(trial);
     } else if (sighting.health == Health::unhealthy && !known[trial].healthy) {
+      known[trial].unhealthy = true;
       block_users(trial, Condition::healthy);
     }
   }
@@ -495,6 +534,7 @@ struct Planner::Impl {
     tell({.trial = trial, .state = TrialState::running, .at = ran_at, .id = known[trial].id});
     const Seconds timeout = experiment.trials[trial].timeout;
     if (timeout > Seconds(0)) set_timer(schedule::Timer::Kind::timeout, trial, timeout, ran_at);
+    if (leaving.contains(trial)) return;
     if (is_first) satisfy(trial, Condition::started);
     stop_when_unused(trial);
   }
@@ -507,6 +547,7 @@ struct Planner::Impl {
 
   // An ended trial whose exit code nobody knows has not been seen to succeed.
   void end(TrialIndex trial, const Sighting& sighting, Break engine) {
+    if (leaving.contains(trial)) return left(trial, sighting.exit_code);
     const Progress& it = known[trial];
     if (is_not_its_doom(trial, sighting, engine)) end_doom(trial);
     const bool service_at_deadline = experiment.trials[trial].service && it.doom == Cause::stopped;
@@ -539,6 +580,63 @@ struct Planner::Impl {
     const std::optional<Instant> ran_at = ended.ran_at ? ended.ran_at : it.ran_at;
     return it.doom == Cause::timeout && ran_at &&
            *ended.ended_at - *ran_at < experiment.trials[trial].timeout;
+  }
+
+  // The attempt that was to be stopped for the edited file is over.
+  void left(TrialIndex trial, std::optional<int> exit_code) {
+    const Leaving how = leaving.at(trial);
+    Fact fact{.trial = trial,
+              .state = TrialState::stopped,
+              .cause = Cause::stopped,
+              .exit_code = exit_code,
+              .reason = std::string(reason_of(how))};
+    if (how == Leaving::removed) {
+      finish(trial, std::move(fact));
+    } else {
+      begin_anew(trial, std::move(fact));
+    }
+  }
+
+  // As if it had never been started.
+  void begin_anew(TrialIndex trial, Fact end) {
+    give_back_slots(trial);
+    end_doom(trial);
+    leaving.erase(trial);
+    stoppers.erase(trial);
+    move(trial, TrialState::waiting);
+    end.state = TrialState::retrying;
+    end.ran = known[trial].was_started;
+    tell(std::move(end));
+    const Progress& before = known[trial];
+    known[trial] = {.is_work = before.is_work,
+                    .attempt = before.attempt + 1,
+                    .unmet = before.unmet,
+                    .users = before.users};
+    const std::vector<Edge>& needs = plan.nodes[trial].needs;
+    const auto never =
+        std::ranges::find_if(needs, [this](const Edge& need) { return is_out_of_reach(need); });
+    if (!halted.empty()) {
+      finish(trial, {.trial = trial, .state = TrialState::blocked, .reason = "not started: " + halted});
+    } else if (never != needs.end()) {
+      block_by_need(trial, never->trial, never->condition);
+    } else if (known[trial].unmet == 0) {
+      make_ready(trial);
+    }
+  }
+
+  [[nodiscard]] bool is_out_of_reach(const Edge& need) const {
+    const Progress& it = known[need.trial];
+    switch (need.condition) {
+      case Condition::started:
+        return is_over(it.state) && !it.was_started;
+      case Condition::healthy:
+        return !it.healthy && (is_over(it.state) || it.unhealthy);
+      case Condition::succeeded:
+        return is_over(it.state) && it.state != TrialState::succeeded;
+      case Condition::finished:
+        return false;
+    }
+    return false;
   }
 
   // Of one that never ran, or has been removed, there is nothing to take.
@@ -638,6 +736,8 @@ struct Planner::Impl {
 
   [[nodiscard]] std::string words_of_doom(TrialIndex trial) const {
     const Progress& it = known[trial];
+    if (const auto how = leaving.find(trial); how != leaving.end())
+      return std::string(reason_of(how->second));
     if (it.doom == Cause::stopped) return "stopped: " + halted;
     return schedule::failure_text(experiment.trials[trial], it.doom, std::nullopt, {});
   }
@@ -651,6 +751,7 @@ struct Planner::Impl {
   // `words`: empty for those of the cause.
   void attempt_failed(TrialIndex trial, Cause cause, std::optional<int> exit_code, std::string words = {},
                       Break engine = Break::unknown, std::optional<Instant> at = std::nullopt) {
+    if (leaving.contains(trial)) return left(trial, exit_code);
     if (known[trial].doom != Cause::none) {
       cause = known[trial].doom;
       words = words_of_doom(trial);
@@ -957,6 +1058,7 @@ struct Planner::Impl {
   void finish(TrialIndex trial, Fact fact) {
     give_back_slots(trial);
     end_doom(trial);
+    leaving.erase(trial);
     move(trial, fact.state);
     fact.ran = known[trial].was_started;
     tell(std::move(fact));
@@ -1072,7 +1174,9 @@ struct Planner::Impl {
   }
 
   void ask_stop(TrialIndex trial) {
-    if (!experiment.trials[trial].service || known[trial].state != TrialState::running) return;
+    if (!experiment.trials[trial].service || known[trial].state != TrialState::running ||
+        leaving.contains(trial))
+      return;
     if (!std::exchange(known[trial].stop_asked, true)) command_stop(trial);
   }
 
@@ -1255,6 +1359,7 @@ struct Planner::Impl {
   std::size_t alive = 0;    // attempts that are no services
   std::size_t staying = 0;  // running trials whose end nobody waits for
   GpuWish spared;           // of the first that waits: others get these only where there are no other
+  std::unordered_map<TrialIndex, Leaving> leaving;       // whose attempts are stopped for the edited file
   std::unordered_map<TrialIndex, std::string> stoppers;  // of attempts that somebody has asked to end
   std::unordered_map<TrialIndex, Ended> endings;         // of those whose outputs are taken home
   std::string undelivered;                               // why that failed last
@@ -1303,7 +1408,10 @@ bool Planner::done() const {
   return impl_->done();
 }
 bool Planner::may_start_more() const {
-  return impl_->in_flight > 0 || (!impl_->interrupted && impl_->to_start() + impl_->retriable > 0);
+  const bool any_replaced =
+      std::ranges::any_of(impl_->leaving, [](const auto& one) { return one.second == Leaving::replaced; });
+  return impl_->in_flight > 0 ||
+         (!impl_->interrupted && (any_replaced || impl_->to_start() + impl_->retriable > 0));
 }
 TrialState Planner::state(TrialIndex trial) const {
   return impl_->known[trial].state;

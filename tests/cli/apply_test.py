@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import signal
 import sqlite3
 import subprocess
 import time
@@ -63,7 +64,7 @@ def wait_until(is_so):
 
 def at_work(start, file, count):
     """A run of which so many trials run, by its record."""
-    run = start("-f", file, "--engine", ENGINE, "--progress", "quiet", "run", "--wait", "--run-id", "r1")
+    run = start("-f", file, "--engine", ENGINE, "--progress", "plain", "run", "--wait", "--run-id", "r1")
     path = file.parent / ".local/state/combu/record.sqlite"
 
     def is_so():
@@ -189,17 +190,36 @@ def test_a_process_that_dies_while_it_waits_is_told(write, start, tmp_path, requ
     database = request.getfixturevalue("database")
     write(trials(trial("t0", "sleep 1000")))
     database.execute("BEGIN IMMEDIATE")
-    trace = tmp_path / "trace"
-    apply = start("-f", file, "--engine", ENGINE, "--trace", trace, "apply")
-    wait_until(lambda: trace.exists() and " stop t1 " in trace.read_text())
+    apply = start("-f", file, "--engine", ENGINE, "--progress", "json", "apply")
+    assert any(json.loads(line).get("text") == "waiting for the starts in flight" for line in apply.stderr)
+    time.sleep(1)  # it has been given the run
     run.kill()
     run.wait()
     database.execute("COMMIT")
     _, told = apply.communicate(timeout=60)
     assert apply.returncode == 1
-    assert "run r1: 1 is removed" in told
-    assert re.search("nobody is at work on it; `combu .*run --resume r1` goes on with it", told)
-    assert database.execute("SELECT name, state FROM states").fetchall() == [("t0", "running"), ("t1", "stopped")]
+    assert "run r1: its process has ended, or has waited too long and gone on; nothing was changed: the same command tries again" in told
+    assert database.execute("SELECT name, leaving FROM attempts JOIN trials USING (run, trial)").fetchall() == [
+        ("t0", None), ("t1", None)]
+
+
+def test_one_that_is_suspended_does_not_hold_the_run(write, start, request):
+    file = write(trials(trial("t0", "sleep 1000"), trial("t1", "sleep 6000", timeout="500s")))
+    run = at_work(start, file, 2)
+    database = request.getfixturevalue("database")
+    write(trials(trial("t0", "sleep 1000"), trial("t1", "sleep 6000", timeout="500s"), trial("new", "sleep 1000")))
+    database.execute("BEGIN IMMEDIATE")
+    apply = start("-f", file, "--engine", ENGINE, "--progress", "json", "apply")
+    assert any(json.loads(line).get("text") == "waiting for the starts in flight" for line in apply.stderr)
+    time.sleep(1)  # it has been given the run
+    apply.send_signal(signal.SIGSTOP)
+    database.execute("COMMIT")
+    assert any("an `apply` took too long, and was given up" in line for line in run.stderr)
+    apply.send_signal(signal.SIGCONT)
+    _, told = apply.communicate(timeout=60)
+    assert (apply.returncode, "has waited too long and gone on; nothing was changed: the same command tries again" in told) == (1, True), told
+    assert database.execute("SELECT name FROM trials").fetchall() == [("t0",), ("t1",)]
+    assert run.poll() is None
 
 
 ARGUMENTS = "function(n=1) [{ name: 't%d' % i, image: 'lab/x', cmd: 'true' } for i in std.range(1, std.parseInt(std.toString(n)))]"

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import re
 import sqlite3
 import subprocess
@@ -430,9 +431,10 @@ def test_rm_forgets_runs_that_are_over(combu, failing, record):
     assert record("SELECT count(*) FROM experiments") == [(0,)]
 
 
-def test_rm_keeps_what_is_not_over(combu, ladder, record):
-    run(combu, ladder, "run", "--run-id", "left")
-    # As one looks that was left to run.
+def test_rm_keeps_what_is_not_over(combu, failing, record):
+    run(combu, failing, "run", "--wait", "--run-id", "left")
+    # As one looks that was interrupted before its last start.
+    assert record("UPDATE trials SET over = NULL, over_at = NULL, reason = NULL WHERE name = 'last' RETURNING name") == [("last",)]
     assert record("UPDATE runs SET ended_at = NULL RETURNING id") == [("left",)]
     refused = combu("rm", "left")
     assert refused.returncode == 1
@@ -475,6 +477,70 @@ def test_a_record_that_cannot_be_used_keeps_a_run_from_beginning(combu, ladder, 
     assert refused.returncode in (1, 2)
     assert refused.stderr.startswith(f"combu: {path}: ") and words in refused.stderr
     assert "COMBU_HOME" in refused.stderr or words == "cannot be used"
+
+
+@pytest.mark.parametrize("chosen", [["-f", "experiment.jsonnet"], []])
+def test_ps_says_by_its_exit_code_that_the_record_could_not_be_read(combu, ladder, tmp_path, chosen):
+    assert run(combu, ladder, "run", "--wait").returncode == 0
+    path = tmp_path / ".local/state/combu/record.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA user_version = 99")
+    told = combu("--engine", SIMULATED, *chosen, "ps")
+    assert told.returncode == 2
+    assert "was made by a newer combu" in told.stderr and "on record" not in told.stderr
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_record_that_cannot_be_written_is_read(combu, failing, tmp_path):
+    run(combu, failing, "run", "--wait")
+    folder = tmp_path / ".local/state/combu"
+    for path in (folder / "record.sqlite", folder):
+        path.chmod(0o555)
+    try:
+        for asked in (["ps"], ["why", "bad"], ["events"], ["times"]):
+            told = combu("--engine", SIMULATED, "-f", failing, *asked)
+            assert told.returncode == 0 and told.stdout, told.stderr
+        assert "cannot be opened for reading and writing" in run(combu, failing, "run").stderr
+    finally:
+        folder.chmod(0o755)
+
+
+def test_a_wait_for_another_writer_is_told(combu, failing, tmp_path):
+    assert run(combu, failing, "run", "--wait").returncode == 1
+    path = tmp_path / ".local/state/combu/record.sqlite"
+    waiting = [COMBU, "-f", failing, "--engine", SIMULATED, "--progress", "plain", "run", "--wait"]
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("BEGIN IMMEDIATE")
+        process = subprocess.Popen(waiting, env={**os.environ, "HOME": str(tmp_path)}, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        try:
+            assert any("another process is writing to the record: waiting for it" in line for line in process.stderr)
+            database.execute("COMMIT")
+            process.communicate(timeout=60)
+            assert process.returncode == 1
+        finally:
+            process.kill()
+
+
+def test_a_trial_that_waits_is_told_as_such(combu, failing, write, record):
+    """Also where others of its run are there no more."""
+    run(combu, failing, "run", "--wait", "--run-id", "mine")
+    record("UPDATE trials SET over = NULL, over_at = NULL, reason = NULL WHERE trial NOT IN (SELECT trial FROM attempts) RETURNING 1")
+    [waiting, *_] = [name for name, in record("SELECT name FROM states WHERE state = 'waiting'")]
+    for verb in ("logs", "stop", "wait"):
+        told = run(combu, failing, verb, waiting)
+        assert told.returncode == 1
+        assert f"there is no container of it yet: it is waiting in run mine; `combu why {waiting} --run mine` says for what" in told.stderr
+    [over, *_] = [name for name, in record("SELECT name FROM states WHERE state = 'failed'")]
+    assert "it is failed in run mine, and its container has been removed" in run(combu, failing, "logs", over).stderr
+
+
+def test_who_begins_anew_is_told_of_the_run_that_is_interrupted(combu, failing, record):
+    run(combu, failing, "run", "--wait", "--run-id", "mine")
+    record("UPDATE trials SET over = NULL, over_at = NULL, reason = NULL WHERE trial NOT IN (SELECT trial FROM attempts) RETURNING 1")
+    record("UPDATE runs SET ended_at = NULL RETURNING 1")
+    told = run(combu, failing, "run", "--wait").stderr
+    assert re.search("run mine is interrupted: `combu .*run --resume mine` goes on with it; this one begins anew", told)
+    assert "is interrupted" not in run(combu, failing, "run", "--wait").stderr
 
 
 def test_a_param_that_is_called_like_a_field(combu, write):
@@ -552,7 +618,6 @@ def test_a_run_that_nobody_has_to_stay_for_is_left_running(combu, write, record,
 def test_the_list_of_runs_takes_in_what_has_ended(combu, write):
     file = write('[{ name: "one", image: "lab/x", cmd: "sleep 600" }]')
     assert combu("-f", file, "--engine", SLOW, "run", "--run-id", "mine").returncode == 0
-    assert combu("rm", "mine").returncode == 1
     # A simulated engine goes away with its process.
     [row] = [json.loads(line) for line in combu("--engine", SLOW, "ps", "--json").stdout.splitlines()]
     assert (row["state"], row["counts"]) == ("ended", {"failed": 1}) and row["ended_at"]

@@ -1,6 +1,6 @@
 """The file is edited while its run goes on."""
 
-import signal
+import time
 
 from engines import wait_until
 from resume_test import at_work, die, lab
@@ -76,20 +76,54 @@ def test_what_ended_while_nobody_was_at_work_has_its_own_end(combu, engine, at_w
     assert lab.states() == {"bad": ("failed", 1, 3), "on": ("succeeded", 1, 0), "joins": ("succeeded", 1, 0)}
 
 
-def test_one_that_is_interrupted_is_completed_by_the_next(combu, engine, at_work, lab):
-    stubborn = worker("stubborn", cmd=["sh", "-c", "trap '' TERM; while true; do sleep 0.1; done"], stop_grace="20s")
-    combu.write([worker("stays"), worker("goes"), stubborn])
+STUBBORN = ["sh", "-c", "trap '' TERM; while true; do sleep 0.1; done"]
+
+
+def reasons(lab):
+    return dict(lab.query("SELECT name, attempts.reason FROM attempts JOIN trials USING (run, trial) WHERE attempt = 1"))
+
+
+def test_the_run_goes_on_while_what_leaves_takes_its_time(combu, engine, at_work, lab):
+    trials = [worker("stays"), worker("slow", 600, timeout="4s"), worker("goes", cmd=STUBBORN, stop_grace="8s")]
+    changes = worker("changes", cmd=STUBBORN, stop_grace="8s")
+    combu.write([*trials, changes])
     running = at_work(combu.start("run", "--wait", "--run-id", "r1"))
-    wait_until(lambda: engine.running() == {"stays", "goes", "stubborn"}, "their start")
-    lab.wait_for_state("running", "stays", "goes", "stubborn")
-    combu.write([worker("stays")])
-    apply = at_work(combu.start("apply"))
-    wait_until(lambda: "goes" not in engine.running(), "one stop")
-    apply.send_signal(signal.SIGINT)
-    _, told = apply.communicate(timeout=30)
-    assert apply.returncode == 130
-    assert "run r1: trials have been stopped, and the run is as it was: the same command completes it" in told
-    lab.wait_for_state("failed", "goes")
-    assert "are removed" in combu("apply").stderr
-    assert {name: it[0] for name, it in lab.states().items()} == {"stays": "running", "goes": "stopped", "stubborn": "stopped"}
-    assert running.poll() is None and engine.running() == {"stays"}
+    wait_until(lambda: len(engine.running()) == 4, "their start")
+    lab.wait_for_state("running", "stays", "slow", "goes", "changes")
+    changes["stop_grace"] = "1s"
+    changes["cmd"] = ["sleep", "601"]
+    combu.write([*trials[:2], changes, worker("joins", 1)])
+    began = time.monotonic()
+    assert "1 trial joins, 1 is removed, 1 is as the file says now" in combu("apply", "--replace").stderr
+    assert time.monotonic() - began < 6
+    lab.wait_for_state("succeeded", "joins")
+    lab.wait_for_state("failed", "slow")
+    assert {"goes", "changes"} < engine.running() and attempts(engine)["changes"][1] == "1"
+    wait_until(lambda: lab.states()["changes"][:2] == ("running", 2), "the new attempt")
+    lab.wait_for_state("stopped", "goes")
+    assert lab.states()["goes"] == ("stopped", 1, 137)
+    assert reasons(lab)["goes"] == "removed from the file"
+    assert reasons(lab)["changes"] == "replaced by what the file says now"
+    assert running.poll() is None and engine.running() == {"stays", "changes"}
+
+
+def test_what_was_to_be_stopped_when_its_process_died_is_stopped_by_the_next(combu, engine, at_work, lab):
+    trials = [worker("stays"), worker("goes", cmd=STUBBORN, stop_grace="20s")]
+    changes = worker("changes", cmd=STUBBORN, stop_grace="20s")
+    combu.write([*trials, changes])
+    running = at_work(combu.start("run", "--wait", "--run-id", "r1"))
+    wait_until(lambda: len(engine.running()) == 3, "their start")
+    lab.wait_for_state("running", "stays", "goes", "changes")
+    combu.write([trials[0], worker("changes")])
+    combu("apply", "--replace")
+    die(running)
+    assert engine.running() == {"stays", "goes", "changes"}
+    combu("stop", "goes", "--grace", "0s")
+    assert lab.states()["goes"][0] == "stopped"
+    at_work(combu.start("run", "--resume"))
+    combu("stop", "changes", "--grace", "0s")
+    wait_until(lambda: lab.states()["changes"][:2] == ("running", 2), "the new attempt")
+    assert reasons(lab) | {"stays": None} == {
+        "stays": None, "goes": "removed from the file", "changes": "replaced by what the file says now"
+    }
+    assert engine.running() == {"stays", "changes"}

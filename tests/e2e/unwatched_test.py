@@ -88,6 +88,15 @@ def test_a_run_of_which_all_has_ended_is_over(combu, engine):
     assert combu("rm", combu.ps()["one"]["run"]).stderr == "removed 1 run from the record\n"
 
 
+def test_rm_takes_the_ends_in_first(combu, engine, left):
+    run = combu.ps()["on"]["run"]
+    assert "is not over" in combu("rm", run, code=1).stderr
+    engine.ask("POST", f"/containers/{engine.containers()['on']['Id']}/kill")
+    wait_until(lambda: engine.running() == set(), "the last end")
+    assert combu("rm", run).stderr == "removed 1 run from the record\n"
+    assert set(engine.containers()) == {*CODES, "on"}
+
+
 def test_what_ended_with_the_code_of_a_signal_is_not_lost_with_an_engine_that_was_there(combu, engine):
     """And what failed waits for its retry, with the time at which it ended."""
     trial = {"name": "odd", "image": "combu-test", "cmd": ["sh", "-c", "sleep 0.5; exit 137"]}

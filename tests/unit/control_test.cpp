@@ -317,7 +317,7 @@ TEST_F(ControlTest, WhoTakesTheRunOverHasItUntilItsClientIsGone) {
   std::atomic<bool> is_back{false};
   std::jthread process([&] {
     asked.acquire();
-    server_->hand_over({});
+    EXPECT_TRUE(server_->hand_over({}, std::chrono::minutes(1)));
     is_back = true;
   });
   {
@@ -329,6 +329,25 @@ TEST_F(ControlTest, WhoTakesTheRunOverHasItUntilItsClientIsGone) {
   }
   process.join();
   EXPECT_TRUE(is_back);
+}
+
+TEST_F(ControlTest, ARunIsTakenBackFromWhoKeepsIt) {
+  open();
+  std::binary_semaphore asked{0};
+  steering_.connect([&](const Steering::Order& order) {
+    if (order.leave) asked.release();
+  });
+  std::atomic<bool> is_back{false};
+  std::jthread process([&] {
+    asked.acquire();
+    EXPECT_FALSE(server_->hand_over({}, std::chrono::milliseconds(500)));
+    is_back = true;
+  });
+  ControlClient client(path_);
+  client.take_over({});
+  if (!is_back) client.expect_the_run();
+  process.join();
+  EXPECT_THAT(error_of([&] { client.expect_the_run(); }), HasSubstr("has waited too long"));
 }
 
 TEST_F(ControlTest, ARunThatIsNotUnderWayCannotBeTakenOver) {

@@ -598,8 +598,9 @@ TEST_F(RecordTest, AnEditedFileIsTakenInWholeOrNotAtAll) {
   const Edition edition{.source = "text",
                         .evaluated = "[2]",
                         .taken = {0},
-                        .ends = {failure(0, TrialState::stopped, 1, Cause::stopped, 143)},
-                        .again = {0},
+                        .ends = {failure(1, TrialState::stopped, 1, Cause::stopped, 0)},
+                        .leaving = {{0, Leaving::replaced}},
+                        .again = {2},
                         .at = Instant(std::chrono::seconds(1'800'000'200))};
   const Experiment edited = experiment({"one", "two", "three", "four"});
   SQLite::Database other(path(), SQLite::OPEN_READWRITE);
@@ -610,12 +611,42 @@ TEST_F(RecordTest, AnEditedFileIsTakenInWholeOrNotAtAll) {
   EXPECT_THAT(record.run(run.id).earlier, testing::IsEmpty());
   other.exec("DROP TRIGGER last");
   record.revise(run.id, edition, edited);
-  const Past one = record.past(run.id)[0];
-  EXPECT_EQ(one.state, TrialState::waiting);
-  EXPECT_EQ(one.attempt, 2);
+  EXPECT_EQ(record.past(run.id)[0].state, TrialState::running);
+  EXPECT_EQ(record.past(run.id)[0].leaving, Leaving::replaced);
+  EXPECT_EQ(record.past(run.id)[1].state, TrialState::stopped);
   EXPECT_EQ(record.trials(run.id, "four").at(0).revision, 2);
   EXPECT_EQ(record.run(run.id).working_since, edition.at);
   EXPECT_FALSE(record.run(run.id).ended_at);
+  record.append(run.id, std::vector{failure(0, TrialState::retrying, 1, Cause::stopped, 143)});
+  const Past one = record.past(run.id)[0];
+  EXPECT_EQ(one.state, TrialState::waiting);
+  EXPECT_EQ(one.attempt, 2);
+  EXPECT_EQ(one.leaving, Leaving::no);
+}
+
+TEST_F(RecordTest, WhatAnAttemptThatLeavesHoldsIsKnown) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  Fact starting = fact(0, TrialState::starting);
+  starting.slots = {.cpus = {2'000'000'000}, .memory = {1 << 20}, .gpus = {"0", "1"}};
+  record.append(run.id, std::vector{starting});
+  const Record::Stamp stamp = record.stamp(run.id);
+  record.revise(run.id,
+                {.source = "text", .evaluated = "[2]", .digests = {}, .leaving = {{0, Leaving::removed}}},
+                run.experiment);
+  EXPECT_NE(record.stamp(run.id), stamp);
+  EXPECT_EQ(record.past(run.id)[0].leaving, Leaving::removed);
+  EXPECT_EQ(record.past(run.id)[0].slots, starting.slots);
+}
+
+TEST_F(RecordTest, WhoMayNotReviseARunHasChangedNothing) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  EXPECT_THROW(record.revise(run.id, {.source = "text", .evaluated = "[2]"},
+                             experiment({"one", "two", "three", "four"}),
+                             [] { throw Error(ErrorKind::conflict, "", "no"); }),
+               Error);
+  EXPECT_EQ(record.trial_count(run.id), 3U);
 }
 
 TEST_F(RecordTest, AnAttemptHasItsGpusAndWhatItWasSeenToUse) {

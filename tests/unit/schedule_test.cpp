@@ -1251,6 +1251,69 @@ TEST(GoingOn, TheEngineKnowsOfALaterAttemptThanTheRecord) {
   }
 }
 
+Past leaving(Leaving how) {
+  return {.state = TrialState::running, .was_started = true, .leaving = how};
+}
+
+TEST(GoingOn, WhatLeavesIsStoppedWhileTheRestGoesOn) {
+  Planned planned("a b c<-b d", {.past = {leaving(Leaving::removed), leaving(Leaving::replaced), {}, {}}});
+  EXPECT_EQ(planned.begin(), "stop a, stop b | ");
+  EXPECT_EQ(planned.listed({planned.sighting("a", Phase::running), planned.sighting("b", Phase::running)}),
+            "start d | d starting");
+  EXPECT_EQ(planned.ended("a", 0), " | a stopped (removed from the file)");
+  EXPECT_EQ(planned.started("d"), " | d running");
+  EXPECT_FALSE(planned.done());
+  // Nobody has seen the new one run.
+  EXPECT_EQ(planned.ended("b", 143),
+            "start b#2 | b retrying (replaced by what the file says now), b starting");
+  EXPECT_EQ(planned.started("b"), "start c | b running, c starting");
+}
+
+TEST(GoingOn, WhatHasLeftMeanwhileIsNoFailure) {
+  Planned planned("a b", {.past = {leaving(Leaving::removed), leaving(Leaving::replaced)}});
+  EXPECT_EQ(planned.begin(), "stop a, stop b | ");
+  Sighting ended = planned.sighting("b", Phase::ended);
+  ended.exit_code = 3;
+  (void)planned.listing_begins();
+  EXPECT_EQ(planned.listed({ended}),
+            "start b#2 | b retrying (replaced by what the file says now), a stopped (removed from the file), "
+            "b starting");
+}
+
+TEST(GoingOn, WhatIsReplacedWaitsForWhatItDependsOnNow) {
+  for (const bool succeeds : {true, false}) {
+    Planned planned("a b<-a:succeeded", {.past = {{}, leaving(Leaving::replaced)}});
+    EXPECT_EQ(planned.begin(), "stop b | ");
+    EXPECT_EQ(planned.listed({planned.sighting("b", Phase::running)}), "start a | a starting");
+    (void)planned.started("a");
+    if (!succeeds) (void)planned.ended("a", 1);
+    EXPECT_EQ(planned.ended("b", 143), succeeds ? " | b retrying (replaced by what the file says now)"
+                                                : " | b retrying (replaced by what the file says now), "
+                                                  "b blocked (depends on `a`, which did not succeed)");
+    if (succeeds) {
+      EXPECT_EQ(planned.ended("a", 0), "start b#2 | a succeeded, b starting");
+    }
+  }
+}
+
+TEST(GoingOn, WhatLeavesAndCannotBeStoppedIsNotStartedAnew) {
+  Planned planned("a", {.past = {leaving(Leaving::replaced)}});
+  (void)planned.begin();
+  (void)planned.listed({planned.sighting("a", Phase::running)});
+  EXPECT_EQ(planned.not_stopped("a", 1),
+            " | a failed (replaced by what the file says now, and could not be stopped: no)");
+}
+
+TEST(GoingOn, TheCanaryThatIsReplacedIsTheCanaryAgain) {
+  Experiment experiment = test::experiment("a b");
+  experiment.canary = true;
+  Planned planned(std::move(experiment), {.past = {leaving(Leaving::replaced), {}}});
+  (void)planned.begin();
+  (void)planned.listed({planned.sighting("a", Phase::running)});
+  EXPECT_EQ(planned.ended("a", 143),
+            "start a#2 | a retrying (replaced by what the file says now), a starting");
+}
+
 TEST(GoingOn, AStartThatNobodyHasSeenIsMadeAgain) {
   const Past starting{.state = TrialState::starting};
   Planned planned("a b", {.past = {starting, starting}});
