@@ -32,13 +32,9 @@ class ServiceRoom::Trying {
   Trying(const ServiceRoom& room, Slots left, std::optional<TrialIndex> first,
          const std::vector<std::string>& gpus)
       : room_(room), left_(std::move(left)) {
-    if (first) {
-      Slots slots = room.slots_of(*first);
-      slots.gpus = gpus;
-      bring(*first, std::move(slots));
-    }
+    if (first) fit_ = bring(*first, gpus);
     for (const TrialIndex one : room.standing_)
-      if (!is_up(one) && !room.over_.contains(one)) bring(one, room.slots_of(one));
+      if (is_missing(one)) fit_ &= bring(one, {});
   }
 
   void add_need(std::size_t group, Need need) { more_.emplace(group, std::move(need)); }
@@ -74,25 +70,56 @@ class ServiceRoom::Trying {
     return room_.experiment_.trials[service].gpus;
   }
 
-  void bring(TrialIndex service, Slots slots) {
-    fit_ &= slots.fit(left_);
+  // `gpus`: empty for those that leave what it serves its own.
+  bool bring(TrialIndex service, std::vector<std::string> gpus) {
+    Slots slots = room_.slots_of(service);
+    if (!slots.fit(left_)) return false;
+    const GpuWish& wish = wish_of(service);
+    if (!wish.empty() && gpus.empty()) {
+      const auto chosen = choose(wish, room_.gpus_, left_.gpus, {}, [&](const std::vector<std::string>& ids) {
+        return leave_enough(service, ids);
+      });
+      if (!chosen) return false;
+      gpus = *chosen;
+    }
+    slots.gpus = std::move(gpus);
     left_ -= slots;
-    if (!wish_of(service).empty() && slots.gpus.empty()) wishes_.push_back(&wish_of(service));
     brought_.emplace(service, std::move(slots));
+    return true;
+  }
+
+  [[nodiscard]] bool leave_enough(TrialIndex service, const std::vector<std::string>& gpus) const {
+    return std::ranges::all_of(room_.serves_.at(service), [&](std::size_t number) {
+      const Group& group = room_.groups_[number];
+      if (group.left == 0 || served_.contains(number)) return true;
+      Slots others{.cpus = {}, .memory = {}, .gpus = room_.capacity_->gpus};
+      others -= {.cpus = {}, .memory = {}, .gpus = gpus};
+      std::vector<const GpuWish*> wishes;
+      const auto beside = [&](TrialIndex one) {
+        if (is_missing(one) && one != service) wishes.push_back(&wish_of(one));
+        if (is_up(one)) others -= {.cpus = {}, .memory = {}, .gpus = slots_of_up(one).gpus};
+      };
+      std::ranges::for_each(group.company, beside);
+      std::ranges::for_each(room_.standing_, beside);
+      return std::ranges::all_of(group.needs, [&](const Need& need) {
+        wishes.push_back(&need.gpus);
+        const bool match = can_match(wishes, room_.gpus_, others.gpus);
+        wishes.pop_back();
+        return match;
+      });
+    });
+  }
+
+  [[nodiscard]] const Slots& slots_of_up(TrialIndex service) const {
+    const auto brought = brought_.find(service);
+    return brought == brought_.end() ? room_.up_.at(service) : brought->second;
   }
 
   // Nobody needs it any more.
   void drop(TrialIndex service) {
-    if (room_.is_standing(service) || !room_.are_stopped_) return;
-    if (const auto brought = brought_.find(service); brought != brought_.end()) {
-      left_ += brought->second;
-      if (brought->second.gpus.empty())
-        if (const auto at = std::ranges::find(wishes_, &wish_of(service)); at != wishes_.end())
-          wishes_.erase(at);
-      brought_.erase(brought);
-    } else if (const auto up = room_.up_.find(service); up != room_.up_.end()) {
-      left_ += up->second;
-    }
+    if (room_.is_standing(service) || !room_.are_stopped_ || !is_up(service)) return;
+    left_ += slots_of_up(service);
+    brought_.erase(service);
   }
 
   void serve_each(bool may_bring) {
@@ -109,8 +136,13 @@ class ServiceRoom::Trying {
     std::vector<TrialIndex> missing;
     for (const TrialIndex one : group.company)
       if (is_missing(one)) missing.push_back(one);
-    if ((!may_bring && !missing.empty()) || !fits(number, missing)) return false;
-    for (const TrialIndex one : missing) bring(one, room_.slots_of(one));
+    if (!may_bring && !missing.empty()) return false;
+    const bool all_up = std::ranges::all_of(missing, [this](TrialIndex one) { return bring(one, {}); });
+    if (!all_up || !fits(number)) {
+      for (const TrialIndex one : missing)
+        if (brought_.contains(one)) left_ += brought_.extract(one).mapped();
+      return false;
+    }
     end(number);
     for (const TrialIndex one : missing)
       for (const std::size_t other : room_.serves_.at(one))
@@ -126,35 +158,19 @@ class ServiceRoom::Trying {
     }
   }
 
-  [[nodiscard]] bool fits(std::size_t number, const std::vector<TrialIndex>& missing) const {
-    Slots more;
-    std::vector<const GpuWish*> wishes = wishes_;
-    for (const TrialIndex one : missing) {
-      more += room_.slots_of(one);
-      if (!wish_of(one).empty()) wishes.push_back(&wish_of(one));
-    }
-    const GpuWish* matched = nullptr;
-    const auto fits_too = [&](const Need& need) {
-      Slots all = more;
-      all += need.slots;
-      if (!all.fit(left_)) return false;
-      if (matched != nullptr && *matched == need.gpus) return true;
-      matched = &need.gpus;
-      wishes.push_back(&need.gpus);
-      const bool match = can_match(wishes, room_.gpus_, left_.gpus);
-      wishes.pop_back();
-      return match;
+  [[nodiscard]] bool fits(std::size_t number) const {
+    const auto fits_now = [this](const Need& need) {
+      return need.slots.fit(left_) && can_match({&need.gpus}, room_.gpus_, left_.gpus);
     };
     const auto added = more_.find(number);
-    return std::ranges::all_of(room_.groups_[number].needs, fits_too) &&
-           (added == more_.end() || fits_too(added->second));
+    return std::ranges::all_of(room_.groups_[number].needs, fits_now) &&
+           (added == more_.end() || fits_now(added->second));
   }
 
   const ServiceRoom& room_;
   Slots left_;
   bool fit_ = true;
   std::map<TrialIndex, Slots> brought_;
-  std::vector<const GpuWish*> wishes_;  // of those brought, that have not been given any by name
   std::unordered_map<TrialIndex, std::size_t> users_;
   std::unordered_set<std::size_t> served_;
   std::vector<std::size_t> open_;
