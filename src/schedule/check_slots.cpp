@@ -61,6 +61,7 @@ class Services {
   }
 
   [[nodiscard]] bool none() const { return all_.empty(); }
+  [[nodiscard]] const std::vector<const Trial*>& all() const { return all_; }
 
   // As they all run when none is stopped.
   [[nodiscard]] std::vector<const Trial*> all_beside(const Trial& trial) const {
@@ -104,7 +105,7 @@ struct Together {
   explicit Together(const std::vector<const Trial*>& trials) {
     for (const Trial* trial : trials) {
       slots += trial->slots;
-      gpus.push_back(&trial->gpus);
+      if (!trial->gpus.empty()) gpus.push_back(&trial->gpus);
       gpu_count += trial->gpus.count;
     }
   }
@@ -148,6 +149,7 @@ std::vector<Error> check_slots(const Experiment& experiment, const Slots& capaci
     }
   };
   const Services services(experiment);
+  const Together all_services(services.all());
   const auto refuse_together = [&](const Trial& trial, const std::vector<const Trial*>& company,
                                    std::string_view remedy = "") {
     std::vector<const Trial*> all = company;
@@ -173,9 +175,15 @@ std::vector<Error> check_slots(const Experiment& experiment, const Slots& capaci
     const std::vector<const Trial*> company = services.beside(trial);
     if (!company.empty() && !fits_beside(trial, company)) return refuse_together(trial, company);
     if (until == Until::ended || services.none()) return;
-    const std::vector<const Trial*> all = services.all_beside(trial);
-    if (!fits_beside(trial, all))
-      refuse_together(trial, all, ": without `run --wait` no service is stopped when its work is done");
+    Slots slots = all_services.slots;
+    std::vector<const GpuWish*> wishes = all_services.gpus;
+    if (!trial.service) {
+      slots += trial.slots;
+      if (!trial.gpus.empty()) wishes.push_back(&trial.gpus);
+    }
+    if (!slots.fit(capacity) || !schedule::can_match(wishes, gpus, capacity.gpus))
+      refuse_together(trial, services.all_beside(trial),
+                      ": without `run --wait` no service is stopped when its work is done");
   };
   for (const Trial& trial : experiment.trials) {
     if (!trial.slots.fit(capacity)) refuse(trial, to_string(trial.slots), given_text(trial.slots, capacity));
