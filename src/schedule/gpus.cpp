@@ -64,6 +64,7 @@ std::optional<std::vector<std::string>> choose(const GpuWish& wish, std::span<co
   std::iota(places.begin(), places.end(), 0);
   do {
     std::vector<std::string> ids;
+    ids.reserve(count);
     for (const std::size_t place : places) ids.push_back(meant[place]->id);
     if (!suits || suits(ids)) return ids;
   } while (next_choice(places, meant.size()));
