@@ -101,8 +101,8 @@ struct Adjust {
   std::vector<std::string> stopping = {};
   std::string stopper = {};
 };
-using Event = std::variant<Begin, StartAnswered, StartFailed, StopAnswered, StopFailed, Collected, Seen, Looked,
-                           ListingBegins, Listed, Interrupt, Tick, Adjust>;
+using Event = std::variant<Begin, StartAnswered, StartFailed, StopAnswered, StopFailed, Collected, Seen,
+                           Looked, ListingBegins, Listed, Interrupt, Tick, Adjust>;
 
 // ---- What comes out
 
@@ -231,10 +231,11 @@ struct Ending {
 // deadline.
 [[nodiscard]] bool is_watched(const Experiment& experiment, const Trial& trial);
 
-// The trials that could never start: they want more slots than `capacity` holds. `gpus`: what is known of
-// those in it. What many want alike is one error.
+// The trials that could never start: they want more slots than `capacity` holds, beside the services that run
+// then: with Until::started all of them. `gpus`: what is known of those in it. What many want alike is one
+// error.
 [[nodiscard]] std::vector<Error> check_slots(const Experiment& experiment, const Slots& capacity,
-                                             std::span<const Gpu> gpus);
+                                             std::span<const Gpu> gpus, Until until = Until::ended);
 
 // Belongs to one thread. `experiment` and `plan` outlive it.
 //

@@ -85,13 +85,17 @@ Error still_lives(const Experiment& experiment, const std::vector<Sighting>& ear
                       count, command_line(experiment, "kill", engine))};
 }
 
+Until until_of(const RunOptions& options) {
+  return options.wait ? Until::ended : Until::started;
+}
+
 // What the engine and the caller's folders would refuse, all of it. Nothing is made.
-std::vector<Error> look_ahead(Session& session, const Loaded& loaded,
-                              const std::optional<Capacity>& capacity) {
+std::vector<Error> look_ahead(Session& session, const Loaded& loaded, const std::optional<Capacity>& capacity,
+                              const RunOptions& options) {
   session.progress().phase("checking");
   std::vector<Error> errors = session.engine().check(loaded.run, session.stop());
   if (capacity)
-    std::ranges::move(check_slots(loaded.run.experiment, capacity->slots, capacity->gpus),
+    std::ranges::move(check_slots(loaded.run.experiment, capacity->slots, capacity->gpus, until_of(options)),
                       std::back_inserter(errors));
   std::ranges::move(check_host_paths(loaded.run.experiment), std::back_inserter(errors));
   return errors;
@@ -336,7 +340,7 @@ PlannerOptions planner_options(Session& session, const RunOptions& options,
                                const std::optional<Capacity>& capacity,
                                const std::optional<Standing>& standing) {
   PlannerOptions planner{.starts_in_flight_max = options.starts_in_flight,
-                         .until = options.wait ? Until::ended : Until::started,
+                         .until = until_of(options),
                          .capacity = capacity ? std::optional(capacity->slots) : std::nullopt,
                          .gpus = capacity ? capacity->gpus : std::vector<Gpu>()};
   if (standing) {
@@ -458,7 +462,7 @@ RunEntry entry_of(Session& session, Loaded& loaded, const RunOptions& options, c
 std::vector<Error> make_ready(Session& session, const Loaded& loaded, const RunOptions& options,
                               Prepared& prepared) {
   std::vector<Error> errors =
-      look_ahead(session, loaded, capacity_for(session, loaded.run.experiment, options));
+      look_ahead(session, loaded, capacity_for(session, loaded.run.experiment, options), options);
   return errors.empty() ? prepare(session, loaded, prepared) : errors;
 }
 
@@ -493,7 +497,7 @@ int execute(Session& session, Record& record, const Loaded& loaded, const RunOpt
   if (earlier == Earlier::refuse && any_lives(session, others)) {
     errors.push_back(still_lives(experiment, others, session.given_engine()));
   } else {
-    errors = look_ahead(session, loaded, capacity);
+    errors = look_ahead(session, loaded, capacity, options);
   }
   Prepared prepared;
   if (errors.empty()) errors = prepare(session, loaded, prepared);

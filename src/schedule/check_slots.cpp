@@ -12,6 +12,7 @@
 
 #include "combu/schedule.hpp"
 #include "schedule/gpus.hpp"
+#include "schedule/service_room.hpp"
 
 namespace combu {
 
@@ -56,7 +57,18 @@ class Services {
       if (!trial.service) continue;
       services_.emplace(trial.name, &trial);
       if (!needed.contains(trial.name)) standing_.push_back(&trial);
+      if (!trial.slots.empty() || !trial.gpus.empty()) all_.push_back(&trial);
     }
+  }
+
+  [[nodiscard]] bool none() const { return all_.empty(); }
+  [[nodiscard]] const std::vector<const Trial*>& all() const { return all_; }
+
+  // As they all run when none is stopped.
+  [[nodiscard]] std::vector<const Trial*> all_beside(const Trial& trial) const {
+    std::vector<const Trial*> company = all_;
+    std::erase(company, &trial);
+    return company;
   }
 
   // What it depends on, what that depends on, and what stands as long as the run does.
@@ -83,27 +95,43 @@ class Services {
  private:
   std::unordered_map<std::string_view, const Trial*> services_;
   std::vector<const Trial*> standing_;
+  std::vector<const Trial*> all_;
 };
 
-// Whether each can have its own; those that want certain ones are the first to choose.
-bool have_gpus(const Trial& trial, const std::vector<const Trial*>& company, const Slots& capacity,
-               std::span<const Gpu> gpus) {
-  std::vector<const Trial*> all = company;
-  all.push_back(&trial);
-  std::ranges::stable_sort(all, {}, [](const Trial* one) { return one->gpus.ids.empty(); });
-  Slots left = capacity;
-  return std::ranges::all_of(all, [&](const Trial* one) {
-    if (one->gpus.empty()) return true;
-    const auto chosen = schedule::choose(one->gpus, gpus, left.gpus, {});
-    if (chosen) left -= {.cpus = {}, .memory = {}, .gpus = *chosen};
-    return chosen.has_value();
-  });
+// All of them together.
+struct Together {
+  Slots slots;
+  std::vector<const GpuWish*> gpus;
+  std::size_t gpu_count = 0;
+  explicit Together(const std::vector<const Trial*>& trials) {
+    for (const Trial* trial : trials) {
+      slots += trial->slots;
+      if (!trial->gpus.empty()) gpus.push_back(&trial->gpus);
+      gpu_count += trial->gpus.count;
+    }
+  }
+};
+
+constexpr std::size_t k_names_max = 5;
+
+// "`a`, `b` and 7 more"
+std::string names_of(const std::vector<const Trial*>& trials) {
+  std::string names;
+  for (std::size_t i = 0; i < std::min(trials.size(), k_names_max); ++i)
+    names += fmt::format("{}`{}`", i == 0 ? "" : ", ", trials[i]->name);
+  return trials.size() <= k_names_max ? names
+                                      : fmt::format("{} and {} more", names, trials.size() - k_names_max);
+}
+
+std::string slots_text(const std::string& slots, const std::string& of_gpus) {
+  if (of_gpus.empty()) return slots;
+  return slots == "nothing" ? of_gpus : fmt::format("{} and {}", slots, of_gpus);
 }
 
 }  // namespace
 
-std::vector<Error> check_slots(const Experiment& experiment, const Slots& capacity,
-                               std::span<const Gpu> gpus) {
+std::vector<Error> check_slots(const Experiment& experiment, const Slots& capacity, std::span<const Gpu> gpus,
+                               Until until) {
   std::vector<Error> errors;
   struct Refusal {
     const Trial* first;
@@ -111,8 +139,9 @@ std::vector<Error> check_slots(const Experiment& experiment, const Slots& capaci
   };
   std::map<std::string, std::size_t> place_of;  // by its words: thousands may want the same
   std::vector<std::pair<std::string, Refusal>> refusals;
-  const auto refuse = [&](const Trial& trial, const std::string& wanted, const std::string& given) {
-    std::string why = fmt::format("wants {}, but the engine has {} to give", wanted, given);
+  const auto refuse = [&](const Trial& trial, const std::string& wanted, const std::string& given,
+                          std::string_view remedy = "") {
+    std::string why = fmt::format("wants {}, but the engine has {} to give{}", wanted, given, remedy);
     const auto [at, is_new] = place_of.try_emplace(why, refusals.size());
     if (is_new) {
       refusals.emplace_back(std::move(why), Refusal{&trial, 0});
@@ -121,30 +150,41 @@ std::vector<Error> check_slots(const Experiment& experiment, const Slots& capaci
     }
   };
   const Services services(experiment);
+  const Together all_services(services.all());
+  const auto refuse_together = [&](const Trial& trial, const std::vector<const Trial*>& company,
+                                   std::string_view remedy = "") {
+    std::vector<const Trial*> all = company;
+    all.push_back(&trial);
+    const Together together(all);
+    const bool of_gpus = together.gpu_count > 0;
+    const std::string wanted_gpus =
+        of_gpus ? fmt::format("{} GPU{}", together.gpu_count, together.gpu_count == 1 ? "" : "s") : "";
+    refuse(trial,
+           fmt::format("{} together with {}, which run{} beside it",
+                       slots_text(to_string(together.slots, capacity), wanted_gpus), names_of(company),
+                       company.size() == 1 ? "s" : ""),
+           slots_text(given_text(together.slots, capacity), of_gpus ? schedule::gpus_text(gpus) : ""),
+           remedy);
+  };
+  const auto fits_beside = [&](const Trial& trial, std::vector<const Trial*> all) {
+    all.push_back(&trial);
+    const Together together(all);
+    return together.slots.fit(capacity) && schedule::can_match(together.gpus, gpus, capacity.gpus);
+  };
   // What it needs to run beside it must fit, too.
   const auto check_with_services = [&](const Trial& trial) {
     const std::vector<const Trial*> company = services.beside(trial);
-    Slots together = trial.slots;
-    std::size_t gpus_together = trial.gpus.count;
-    std::string names;
-    for (const Trial* service : company) {
-      together += service->slots;
-      gpus_together += service->gpus.count;
-      names += fmt::format("{}`{}`", names.empty() ? "" : ", ", service->name);
+    if (!company.empty() && !fits_beside(trial, company)) return refuse_together(trial, company);
+    if (until == Until::ended || services.none()) return;
+    Slots slots = all_services.slots;
+    std::vector<const GpuWish*> wishes = all_services.gpus;
+    if (!trial.service) {
+      slots += trial.slots;
+      if (!trial.gpus.empty()) wishes.push_back(&trial.gpus);
     }
-    if (company.empty() || (together.fit(capacity) && have_gpus(trial, company, capacity, gpus))) return;
-    const auto text = [](const std::string& slots, const std::string& of_gpus) {
-      if (of_gpus.empty()) return slots;
-      return slots == "nothing" ? of_gpus : fmt::format("{} and {}", slots, of_gpus);
-    };
-    const bool of_gpus = gpus_together > 0;
-    const std::string wanted_gpus =
-        of_gpus ? fmt::format("{} GPU{}", gpus_together, gpus_together == 1 ? "" : "s") : "";
-    refuse(
-        trial,
-        fmt::format("{} together with {}, which run{} beside it",
-                    text(to_string(together, capacity), wanted_gpus), names, company.size() == 1 ? "s" : ""),
-        text(given_text(together, capacity), of_gpus ? schedule::gpus_text(gpus) : ""));
+    if (!slots.fit(capacity) || !schedule::can_match(wishes, gpus, capacity.gpus))
+      refuse_together(trial, services.all_beside(trial),
+                      ": without `run --wait` no service is stopped when its work is done");
   };
   for (const Trial& trial : experiment.trials) {
     if (!trial.slots.fit(capacity))
@@ -153,6 +193,16 @@ std::vector<Error> check_slots(const Experiment& experiment, const Slots& capaci
       refuse(trial, to_string(trial.gpus), given_text(trial.gpus, gpus));
     } else if (trial.slots.fit(capacity)) {
       check_with_services(trial);
+    }
+  }
+  if (refusals.empty()) {
+    const Plan plan = make_plan(experiment).plan;
+    const schedule::ServiceRoom room(experiment, plan, capacity, gpus, until);
+    if (const auto stuck = room.stuck()) {
+      std::vector<const Trial*> beside;
+      for (const TrialIndex one : stuck->beside) beside.push_back(&experiment.trials[one]);
+      refuse_together(experiment.trials[stuck->trial], beside,
+                      ": others still need these when its turn comes, in whatever order");
     }
   }
   errors.reserve(refusals.size());

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -16,6 +17,31 @@ bool contains_any_case(std::string_view text, std::string_view part) {
   return part.empty() || std::search(text.begin(), text.end(), part.begin(), part.end(), same) != text.end();
 }
 
+bool is_in(const std::vector<std::string>& ids, const Gpu& gpu) {
+  return std::ranges::find(ids, gpu.id) != ids.end();
+}
+
+std::vector<const Gpu*> all_meant(const GpuWish& wish, std::span<const Gpu> gpus) {
+  std::vector<const Gpu*> meant;
+  for (const Gpu& gpu : gpus)
+    if (is_meant(wish, gpu)) meant.push_back(&gpu);
+  return meant;
+}
+
+std::size_t count_of(const GpuWish& wish, const std::vector<const Gpu*>& meant) {
+  return wish.all ? std::max<std::size_t>(meant.size(), 1) : wish.count;
+}
+
+// So many places out of `size`, in the order of words; false after the last.
+bool next_choice(std::vector<std::size_t>& places, std::size_t size) {
+  for (std::size_t i = places.size(); i-- > 0;) {
+    if (places[i] + places.size() - i == size) continue;
+    std::iota(places.begin() + static_cast<std::ptrdiff_t>(i), places.end(), places[i] + 1);
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 bool is_meant(const GpuWish& wish, const Gpu& gpu) {
@@ -25,19 +51,52 @@ bool is_meant(const GpuWish& wish, const Gpu& gpu) {
 }
 
 std::optional<std::vector<std::string>> choose(const GpuWish& wish, std::span<const Gpu> gpus,
-                                               const std::vector<std::string>& free, const GpuWish& spared) {
-  std::vector<const Gpu*> meant;
-  for (const Gpu& gpu : gpus)
-    if (is_meant(wish, gpu)) meant.push_back(&gpu);
-  const std::size_t count = wish.all ? std::max<std::size_t>(meant.size(), 1) : wish.count;
-  std::erase_if(meant, [&](const Gpu* gpu) { return std::ranges::find(free, gpu->id) == free.end(); });
+                                               const std::vector<std::string>& free, const GpuWish& spared,
+                                               const Suits& suits) {
+  std::vector<const Gpu*> meant = all_meant(wish, gpus);
+  const std::size_t count = count_of(wish, meant);
+  std::erase_if(meant, [&](const Gpu* gpu) { return !is_in(free, *gpu); });
   if (meant.size() < count) return std::nullopt;
   std::ranges::stable_sort(meant, {}, [&](const Gpu* gpu) {
     return std::pair(!spared.empty() && is_meant(spared, *gpu), gpu->memory);
   });
-  std::vector<std::string> ids;
-  for (std::size_t i = 0; i < count; ++i) ids.push_back(meant[i]->id);
-  return ids;
+  std::vector<std::size_t> places(count);
+  std::iota(places.begin(), places.end(), 0);
+  do {
+    std::vector<std::string> ids;
+    ids.reserve(count);
+    for (const std::size_t place : places) ids.push_back(meant[place]->id);
+    if (!suits || suits(ids)) return ids;
+  } while (next_choice(places, meant.size()));
+  return std::nullopt;
+}
+
+// By augmenting paths: whoever comes later makes those before move on to others of theirs.
+bool can_match(const std::vector<const GpuWish*>& wishes, std::span<const Gpu> gpus,
+               const std::vector<std::string>& free) {
+  std::vector<const GpuWish*> seekers;  // one for each GPU that is wished for
+  for (const GpuWish* wish : wishes) {
+    const std::size_t count = wish->empty() ? 0 : count_of(*wish, all_meant(*wish, gpus));
+    if (count + seekers.size() > free.size()) return false;
+    seekers.insert(seekers.end(), count, wish);
+  }
+  std::vector<std::optional<std::size_t>> holders(gpus.size());
+  std::vector<bool> asked;
+  const auto finds = [&](const auto& self, std::size_t seeker) -> bool {
+    for (std::size_t place = 0; place < gpus.size(); ++place) {
+      if (asked[place] || !is_meant(*seekers[seeker], gpus[place]) || !is_in(free, gpus[place])) continue;
+      asked[place] = true;
+      if (holders[place] && !self(self, *holders[place])) continue;
+      holders[place] = seeker;
+      return true;
+    }
+    return false;
+  };
+  for (std::size_t seeker = 0; seeker < seekers.size(); ++seeker) {
+    asked.assign(gpus.size(), false);
+    if (!finds(finds, seeker)) return false;
+  }
+  return true;
 }
 
 std::string gpus_text(std::span<const Gpu> gpus) {

@@ -1,6 +1,7 @@
 #pragma once
 // Which GPUs a trial may have.
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,10 +17,15 @@ namespace combu::schedule {
 
 // The ids of those that fulfil the wish out of `free`: the ones with the least memory, so that the larger are
 // left for who needs them; among equals the first of `gpus`. Those that `spared` could do with come last.
-// nullopt when there are not enough.
+// Of such choices the first that `suits`. nullopt when there are not enough.
+using Suits = std::function<bool(const std::vector<std::string>&)>;
 [[nodiscard]] std::optional<std::vector<std::string>> choose(const GpuWish& wish, std::span<const Gpu> gpus,
                                                              const std::vector<std::string>& free,
-                                                             const GpuWish& spared);
+                                                             const GpuWish& spared, const Suits& suits = {});
+
+// Whether each of the wishes can have its own out of `free`.
+[[nodiscard]] bool can_match(const std::vector<const GpuWish*>& wishes, std::span<const Gpu> gpus,
+                             const std::vector<std::string>& free);
 
 // "2 GPUs (0: NVIDIA H100, 80 GiB; 1: of unknown kind and memory)", for a message.
 [[nodiscard]] std::string gpus_text(std::span<const Gpu> gpus);

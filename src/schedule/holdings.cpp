@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "schedule/gpus.hpp"
-
 namespace combu::schedule {
 
 void Holdings::take(TrialIndex trial, Slots slots, bool may_stay) {
@@ -18,6 +16,11 @@ void Holdings::give_back(TrialIndex trial) {
   if (own == own_.end()) return;
   discount(own->second);
   own_.erase(own);
+}
+
+Slots Holdings::held_by(TrialIndex trial) const {
+  const auto own = own_.find(trial);
+  return own == own_.end() ? Slots{} : own->second.slots;
 }
 
 void Holdings::correct_gpus(TrialIndex trial, const std::vector<std::string>& gpus, bool may_stay) {
@@ -107,10 +110,14 @@ bool Holdings::is_free(const ReadyLines::Line& line) const {
 }
 
 bool Holdings::is_free_in_time(const ReadyLines::Line& line) const {
+  return fits(line, left_in_time());
+}
+
+Slots Holdings::left_in_time() const {
   Slots slots = *capacity_;
   slots -= held_by_stayers_;
   slots -= held_by_others_;
-  return fits(line, slots);
+  return slots;
 }
 
 bool Holdings::holds_up(const ReadyLines::Line& line, const ReadyLines::Line& first) const {
@@ -127,8 +134,9 @@ bool Holdings::holds_up(const ReadyLines::Line& line, const ReadyLines::Line& fi
   return std::ranges::any_of(gpus_, is_wanted) && !choose(first.gpus, gpus_, left.gpus, {});
 }
 
-std::vector<std::string> Holdings::choose_gpus(const GpuWish& wish, const GpuWish& spared) const {
-  return choose(wish, gpus_, free_.gpus, spared).value_or(std::vector<std::string>());
+std::optional<std::vector<std::string>> Holdings::choose_gpus(const GpuWish& wish, const GpuWish& spared,
+                                                              const Suits& suits) const {
+  return choose(wish, gpus_, free_.gpus, spared, suits);
 }
 
 }  // namespace combu::schedule

@@ -11,6 +11,7 @@
 #include "combu/engine.hpp"
 #include "combu/plan.hpp"
 #include "combu/spec.hpp"
+#include "schedule/gpus.hpp"
 #include "schedule/ready.hpp"
 
 namespace combu::schedule {
@@ -31,6 +32,7 @@ class Holdings {
   // It turns out to have these.
   void correct_gpus(TrialIndex trial, const std::vector<std::string>& gpus, bool may_stay);
   [[nodiscard]] const Slots& held() const { return held_; }
+  [[nodiscard]] Slots held_by(TrialIndex trial) const;
 
   // ---- Other runs' attempts
 
@@ -55,8 +57,12 @@ class Holdings {
   [[nodiscard]] bool is_free_in_time(const ReadyLines::Line& line) const;
   // Whether `first`, which does not fit now, would wait longer after a start from `line`.
   [[nodiscard]] bool holds_up(const ReadyLines::Line& line, const ReadyLines::Line& first) const;
-  // Out of what is free; `spared`: as for choose().
-  [[nodiscard]] std::vector<std::string> choose_gpus(const GpuWish& wish, const GpuWish& spared) const;
+  // What is free when this run's trials are over, but for those that may stay.
+  [[nodiscard]] Slots left_in_time() const;
+  // Out of what is free, as choose() has it.
+  [[nodiscard]] std::optional<std::vector<std::string>> choose_gpus(const GpuWish& wish,
+                                                                    const GpuWish& spared,
+                                                                    const Suits& suits) const;
 
  private:
   struct Own {

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <iterator>
+#include <limits>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -12,6 +15,7 @@
 #include "combu/schedule.hpp"
 #include "schedule/canaries.hpp"
 #include "schedule/failure.hpp"
+#include "schedule/gpus.hpp"
 #include "schedule/holdings.hpp"
 #include "schedule/ready.hpp"
 #include "schedule/service_room.hpp"
@@ -73,8 +77,10 @@ constexpr Seconds k_collect_pause_max{60};
 constexpr int k_collect_tries_max = 15;
 constexpr std::string_view k_not_home = "its outputs are not home: ";
 
-// What waits behind so many others that want something else is not looked at.
+// What waits behind so many others that want something else is not looked at while something will end, nor
+// are more services that there was no room for.
 constexpr std::size_t k_lines_looked_at_max = 1000;
+constexpr std::size_t k_held_back_looked_at_max = 100;
 
 // An engine that is shut down gives what it stops ten to fifteen seconds (moby: daemon/config,
 // DefaultShutdownTimeout), and a run bears its absence for a minute (RetryPolicy::give_up).
@@ -152,6 +158,9 @@ std::string_view reason_of(Leaving leaving) {
 }
 
 struct Planner::Impl {
+  using Line = schedule::ReadyLines::Line;
+  using ServiceRoom = schedule::ServiceRoom;
+
   Impl(RunId run_id, const Experiment& the_experiment, const Plan& the_plan, PlannerOptions the_options)
       : run(std::move(run_id)),
         experiment(the_experiment),
@@ -162,8 +171,7 @@ struct Planner::Impl {
         ready(the_experiment),
         canaries(the_experiment, [this](TrialIndex trial) { return is_work(trial); }),
         holdings(options.capacity, options.gpus),
-        service_room(experiment, plan, options.capacity,
-                     [this](TrialIndex trial) { return !is_work(trial); }) {
+        service_room(experiment, plan, options.capacity, options.gpus, options.until) {
     const auto& trials = experiment.trials;
     known.resize(trials.size());
     by_name.reserve(trials.size());
@@ -171,9 +179,7 @@ struct Planner::Impl {
       by_name.emplace(trials[trial].name, trial);
       known[trial].unmet = static_cast<std::uint32_t>(plan.nodes[trial].needs.size());
       known[trial].users = static_cast<std::uint32_t>(plan.nodes[trial].needed_by.size());
-      if (!trials[trial].service) continue;
-      services.push_back(trial);
-      services_want += trials[trial].slots;
+      if (trials[trial].service) services.push_back(trial);
     }
     for (TrialIndex trial = 0; trial < trials.size(); ++trial) known[trial].is_work = is_work(trial);
     unfinished_work = static_cast<std::size_t>(std::ranges::count(known, true, &Progress::is_work));
@@ -506,7 +512,10 @@ struct Planner::Impl {
     }
     id = sighting.id;
     // What an earlier process has started has its GPUs already.
-    if (!sighting.slots.gpus.empty()) holdings.correct_gpus(trial, sighting.slots.gpus, may_stay(trial));
+    if (!sighting.slots.gpus.empty()) {
+      holdings.correct_gpus(trial, sighting.slots.gpus, may_stay(trial));
+      if (experiment.trials[trial].service) service_room.started(trial, holdings.held_by(trial));
+    }
     if (sighting.ran_at) known[trial].ran_at = sighting.ran_at;
     if (state != TrialState::running) run_began(trial);
     const bool is_late = listed || known[trial].doom != Cause::none;
@@ -566,8 +575,7 @@ struct Planner::Impl {
       if (cause == Cause::oom && !sighting.oom)
         words = "perhaps " + schedule::failure_text(experiment.trials[trial], cause, sighting.exit_code,
                                                     wanted(trial).memory);
-      attempt_failed(trial, cause, sighting.exit_code, std::move(words), engine,
-                     sighting.ended_at);
+      attempt_failed(trial, cause, sighting.exit_code, std::move(words), engine, sighting.ended_at);
     }
   }
 
@@ -876,13 +884,47 @@ struct Planner::Impl {
     set_timer(schedule::Timer::Kind::retry, trial, pause);
   }
 
+  // As far as there will be room for it beside those that stay.
   void grow_memory(TrialIndex trial) {
-    const auto had = static_cast<double>(wanted(trial).memory.count);
-    Bytes grown{static_cast<std::int64_t>(had * experiment.trials[trial].retries.grow_memory)};
-    // Services may hold theirs until the work is done.
-    if (options.capacity)
-      grown.count = std::min(grown.count, options.capacity->memory.count - services_want.memory.count);
-    known[trial].memory = std::max(known[trial].memory, grown);
+    Slots grown = wanted(trial);
+    const auto had = static_cast<double>(grown.memory.count);
+    grown.memory.count = static_cast<std::int64_t>(had * experiment.trials[trial].retries.grow_memory);
+    if (options.capacity) {
+      grown.memory = std::min(grown.memory, memory_in_time(trial));
+      // Others that stay may keep it from them both for ever.
+      if (!restored && !service_room.may_want(trial, grown, holdings.left_in_time()))
+        grown.memory = std::min(grown.memory, memory_now(trial));
+    }
+    known[trial].memory = std::max(known[trial].memory, grown.memory);
+    service_room.wants(trial, wanted(trial));
+  }
+
+  // What its company leaves, and those that stand as long as the work does. Without anybody who stops them
+  // all services do.
+  [[nodiscard]] Bytes memory_in_time(TrialIndex trial) const {
+    Bytes left = options.capacity->memory;
+    const std::vector<TrialIndex> company = company_of(trial);
+    for (const TrialIndex one : company) left.count -= wanted(one).memory.count;
+    for (const TrialIndex one : services) {
+      const bool stands = options.until == Until::started || plan.nodes[one].needed_by.empty();
+      if (one != trial && stands && !std::ranges::binary_search(company, one) && !is_over(known[one].state))
+        left.count -= wanted(one).memory.count;
+    }
+    return left;
+  }
+
+  // What those leave that stay and run now, and those of its company that do not run yet.
+  [[nodiscard]] Bytes memory_now(TrialIndex trial) const {
+    Bytes left = holdings.left_in_time().memory;
+    for (const TrialIndex one : company_of(trial))
+      left.count -= wanted(one).memory.count - holdings.held_by(one).memory.count;
+    return left;
+  }
+
+  // What runs beside it, and may do so as long as it does.
+  [[nodiscard]] std::vector<TrialIndex> company_of(TrialIndex trial) const {
+    return schedule::company_of(
+        trial, plan, [this](TrialIndex one) { return may_stay(one) && !is_over(known[one].state); });
   }
 
   void retry_when_possible(TrialIndex trial) {
@@ -1059,6 +1101,7 @@ struct Planner::Impl {
     give_back_slots(trial);
     end_doom(trial);
     leaving.erase(trial);
+    service_room.over(trial);
     move(trial, fact.state);
     fact.ran = known[trial].was_started;
     tell(std::move(fact));
@@ -1187,23 +1230,50 @@ struct Planner::Impl {
     retry_when_possible(trial);
   }
 
-  using Line = schedule::ReadyLines::Line;
-
   // One that wants more after an attempt stands in another line.
   [[nodiscard]] bool is_in(const Line& line, TrialIndex trial) const {
     return known[trial].state == TrialState::ready && wanted(trial) == line.slots;
+  }
+
+  // Services for which there is no room yet leave their line, so that they hold up nobody.
+  [[nodiscard]] bool is_in_or_held_back(const Line& line, TrialIndex trial, ServiceRoom::Look look) {
+    if (!is_in(line, trial)) return false;
+    if (!line.service || !holdings.are_counted() ||
+        service_room.may_start(trial, holdings.left_in_time(), look))
+      return true;
+    held_back.insert(ready.place_of(trial));
+    if (look == ServiceRoom::Look::now) room_seen_in_turn.reset();
+    return false;
+  }
+
+  // What there is room for now may be among them when there is more than at the last look.
+  void look_again_at_held_back(ServiceRoom::Look look) {
+    if (held_back.empty()) return;
+    std::optional<Room>& seen = look == ServiceRoom::Look::now ? room_seen : room_seen_in_turn;
+    Room room{.left = holdings.left_in_time(), .changes = service_room.changes()};
+    if (seen == room) return;
+    seen = std::move(room);
+    std::size_t left = look == ServiceRoom::Look::now ? k_held_back_looked_at_max : held_back.size();
+    for (; left > 0 && !held_back.empty(); --left) {
+      const TrialIndex trial = held_back.extract(std::prev(held_back.end())).value().trial;
+      ready.push(trial, wanted(trial));
+    }
   }
 
   [[nodiscard]] bool has_room(const Line& line) const {
     return line.service || settings.parallel_max == 0 || alive < settings.parallel_max;
   }
 
-  // The line whose head starts next; nullptr when none may. Whoever waits for slots is overtaken by those
-  // that fit, but only so many times.
-  [[nodiscard]] Line* next_line() {
-    Line* found = next_line(true);
-    // Where nobody will ever make room, none is kept.
-    return found == nullptr && nothing_will_end() ? next_line(false) : found;
+  struct Next {
+    Line* line = nullptr;
+    std::vector<std::string> gpus;
+  };
+
+  // The line whose head starts next, and what it gets; none when none may. Whoever waits for slots is
+  // overtaken by those that fit, but only so many times.
+  [[nodiscard]] Next next_line() {
+    Next found = next_line(ServiceRoom::Look::now);
+    return found.line == nullptr && nothing_will_end() ? next_line(ServiceRoom::Look::in_turn) : found;
   }
 
   [[nodiscard]] bool nothing_will_end() const {
@@ -1213,44 +1283,70 @@ struct Planner::Impl {
            0;
   }
 
-  [[nodiscard]] Line* next_line(bool keeps_room) {
+  [[nodiscard]] Next next_line(ServiceRoom::Look look) {
+    look_again_at_held_back(look);
     std::vector<Line*> waiting;
+    std::vector<std::string> gpus;
     const auto is_kept_back = [&](const Line& line) {
       return std::ranges::any_of(waiting, [&](const Line* first) {
         return first->overtakes == k_overtakes_max && holdings.is_free_in_time(*first) &&
                holdings.holds_up(line, *first);
       });
     };
-    std::size_t left = k_lines_looked_at_max;
-    Line* found = ready.first([this](const Line& line, TrialIndex trial) { return is_in(line, trial); },
-                              [&](Line& line) {
-                                const TrialIndex head = line.places.top().trial;
-                                const bool is_held_back = keeps_room && !service_room.may_start(head);
-                                if (!has_room(line) || is_held_back) return --left == 0;
-                                if (holdings.is_free(line)) return !is_kept_back(line) || --left == 0;
-                                waiting.push_back(&line);
-                                return --left == 0;
-                              });
+    // The first that waits is spared: others get what it could do with only where there are no other.
+    const auto has_gpus = [&](const Line& line) {
+      if (line.gpus.empty() || !holdings.are_counted()) return true;
+      const auto chosen = choose_gpus(line, waiting.empty() ? GpuWish{} : waiting.front()->gpus, look);
+      gpus = chosen.value_or(std::vector<std::string>());
+      return chosen.has_value();
+    };
+    std::size_t left =
+        look == ServiceRoom::Look::now ? k_lines_looked_at_max : std::numeric_limits<std::size_t>::max();
+    Line* found =
+        ready.first([&](const Line& line, TrialIndex trial) { return is_in_or_held_back(line, trial, look); },
+                    [&](Line& line) {
+                      if (!has_room(line)) return --left == 0;
+                      if (holdings.is_free(line))
+                        return (!is_kept_back(line) && has_gpus(line)) || --left == 0;
+                      waiting.push_back(&line);
+                      return --left == 0;
+                    });
     if (left == 0) found = nullptr;
-    spared = waiting.empty() ? GpuWish{} : waiting.front()->gpus;
     for (Line* first : waiting) {
       const TrialIndex head = first->places.top().trial;
       if (std::exchange(first->overtaken, std::optional(head)) != head) first->overtakes = 0;
       if (found != nullptr && holdings.holds_up(*found, *first))
         first->overtakes = std::min(first->overtakes + 1, k_overtakes_max);
     }
-    return found;
+    return {.line = found, .gpus = std::move(gpus)};
+  }
+
+  // What may stay leaves those that others need with it.
+  [[nodiscard]] std::optional<std::vector<std::string>> choose_gpus(const Line& line, const GpuWish& spared,
+                                                                    ServiceRoom::Look look) const {
+    const TrialIndex head = line.places.top().trial;
+    if (!may_stay(head)) return holdings.choose_gpus(line.gpus, spared, {});
+    const Slots left = holdings.left_in_time();
+    const auto suits = [&](const std::vector<std::string>& gpus) {
+      if (line.service) return service_room.may_start(head, left, look, gpus);
+      Slots others = left;
+      others -= {.cpus = {}, .memory = {}, .gpus = gpus};
+      return std::ranges::all_of(plan.nodes[head].needed_by, [&](const Edge& user) {
+        return schedule::can_match({&experiment.trials[user.trial].gpus}, options.gpus, others.gpus);
+      });
+    };
+    auto chosen = holdings.choose_gpus(line.gpus, spared, suits);
+    return chosen || line.service ? chosen : holdings.choose_gpus(line.gpus, spared, {});
   }
 
   void start_what_fits() {
     if (interrupted || restored || settings.paused) return;
     while (in_flight < settings.starts_in_flight_max) {
-      Line* line = next_line();
-      if (line == nullptr) return;
-      const TrialIndex trial = ready.pop(*line);
+      Next next = next_line();
+      if (next.line == nullptr) return;
+      const TrialIndex trial = ready.pop(*next.line);
       Slots slots = wanted(trial);
-      if (!line->gpus.empty() && holdings.are_counted())
-        slots.gpus = holdings.choose_gpus(line->gpus, spared);
+      slots.gpus = std::move(next.gpus);
       move(trial, TrialState::starting);
       for (const TrialIndex kept : canaries.started(trial))
         if (known[kept].state == TrialState::ready) move(kept, TrialState::waiting);
@@ -1269,7 +1365,7 @@ struct Planner::Impl {
   void take_slots(TrialIndex trial, const Slots& slots) {
     holdings.take(trial, slots, may_stay(trial));
     if (!experiment.trials[trial].service) ++alive;
-    service_room.started(trial);
+    if (experiment.trials[trial].service) service_room.started(trial, slots);
   }
 
   // Nobody waits for its end.
@@ -1354,11 +1450,18 @@ struct Planner::Impl {
   std::array<std::size_t, k_trial_state_count> counts{};
   std::size_t in_flight = 0;
   schedule::Holdings holdings;
-  schedule::ServiceRoom service_room;
-  Slots services_want;      // all of them together
-  std::size_t alive = 0;    // attempts that are no services
-  std::size_t staying = 0;  // running trials whose end nobody waits for
-  GpuWish spared;           // of the first that waits: others get these only where there are no other
+  ServiceRoom service_room;
+  // Ready services that there was no room for, the first one last, and what there was at the last look.
+  std::set<schedule::ReadyLines::Place> held_back;
+  struct Room {
+    Slots left;
+    std::size_t changes = 0;
+    bool operator==(const Room&) const = default;
+  };
+  std::optional<Room> room_seen;
+  std::optional<Room> room_seen_in_turn;
+  std::size_t alive = 0;                                 // attempts that are no services
+  std::size_t staying = 0;                               // running trials whose end nobody waits for
   std::unordered_map<TrialIndex, Leaving> leaving;       // whose attempts are stopped for the edited file
   std::unordered_map<TrialIndex, std::string> stoppers;  // of attempts that somebody has asked to end
   std::unordered_map<TrialIndex, Ended> endings;         // of those whose outputs are taken home

@@ -29,11 +29,17 @@ void ReadyLines::push(TrialIndex trial, const Slots& slots) {
       line_of_.try_emplace({slots.cpus, slots.memory, it.gpus, it.service}, lines_.size());
   if (is_new) lines_.push_back({.slots = slots, .gpus = it.gpus, .service = it.service, .places = {}});
   Line& line = lines_[at->second];
-  const Place place{.priority = it.priority, .rank = ranks_.empty() ? trial : ranks_[trial], .trial = trial};
+  const Place place = place_of(trial);
   const bool is_first = line.places.empty() || place.is_before(line.places.top());
   if (is_first && !line.places.empty()) order_.erase({line.places.top(), at->second});
   line.places.push(place);
   if (is_first) order_.insert({place, at->second});
+}
+
+ReadyLines::Place ReadyLines::place_of(TrialIndex trial) const {
+  return {.priority = experiment_.trials[trial].priority,
+          .rank = ranks_.empty() ? trial : ranks_[trial],
+          .trial = trial};
 }
 
 TrialIndex ReadyLines::pop(Line& line) {

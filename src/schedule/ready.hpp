@@ -37,6 +37,7 @@ class ReadyLines {
     // For a queue that gives the greatest first.
     bool operator<(const Place& other) const { return other.is_before(*this); }
   };
+  [[nodiscard]] Place place_of(TrialIndex trial) const;
   struct Line {
     Slots slots;
     GpuWish gpus;

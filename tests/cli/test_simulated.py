@@ -283,3 +283,13 @@ def test_what_only_serves_others_is_left_and_named(combu, write):
     result = combu("-f", "experiment.jsonnet", "--engine", "simulated:", "run", "--wait")
     assert result.returncode == 0, result.stderr
     assert "left running: db; with `service: true` it would be stopped when its work is done" in result.stderr
+
+
+def test_services_that_do_not_fit_together_want_somebody_who_stops_them(combu, write):
+    write('[{ name: "s" + i, image: "x", cmd: "sleep 1000000", service: true, cpus: 5 } for i in [1, 2]]'
+          ' + [{ name: "t" + i, image: "x", cmd: "sleep 1", cpus: 3, depends: ["s" + i] } for i in [1, 2]]')
+    result = combu("-f", "experiment.jsonnet", "--engine", "simulated:?speed=10", "run")
+    assert result.returncode == 2
+    assert "without `run --wait` no service is stopped when its work is done" in result.stderr
+    result = combu("-f", "experiment.jsonnet", "--engine", "simulated:?speed=10", "run", "--wait")
+    assert result.returncode == 0, result.stderr

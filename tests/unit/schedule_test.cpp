@@ -1977,6 +1977,244 @@ TEST(CheckSlots, CountsAllThatRunsBesideATrial) {
   EXPECT_THAT(refusal(experiment, {zero, one}), testing::HasSubstr("2 GPUs together with `s`"));
 }
 
+// ---- room for those that services serve
+
+PlannerOptions waiting_with_cpus(const char* cpus) {
+  return {.starts_in_flight_max = 100, .until = Until::ended, .capacity = Planned::cpus(cpus)};
+}
+
+TEST(ServiceRoom, IsKeptWhileTheFirstServiceIsNotHealthyYet) {
+  Planned it("!d1=2 !d2=2 !d3=2 s1=2<-d1:healthy s2=2<-d2:healthy s3=2<-d3:healthy", waiting_with_cpus("6"));
+  EXPECT_EQ(it.begin(), "start d1, start d2 | d1 starting, d2 starting");
+  EXPECT_EQ(it.started("d1"), " | d1 running");
+  EXPECT_EQ(it.started("d2"), " | d2 running") << "with d3 nothing would be left";
+  EXPECT_EQ(it.health("d1", Health::healthy), "start s1 | d1 healthy, s1 starting");
+  EXPECT_EQ(it.health("d2", Health::healthy), " | d2 healthy");
+  EXPECT_EQ(it.ended("s1", 0), "stop d1, start s2 | s1 running, s1 succeeded, s2 starting");
+  EXPECT_EQ(it.ended("d1", 143), "start d3 | d1 stopped, d3 starting");
+}
+
+TEST(ServiceRoom, IsKeptBesideWhatOthersHold) {
+  Planned it("!d1=0.5 !d2=0.5 !d3=0.5 s1=1<-d1 s2=1<-d2 s3=1<-d3", waiting_with_cpus("2"));
+  Sighting other = it.sighting("d1", Phase::running);
+  other.key.run = RunId("other");
+  other.id = "x";
+  other.slots = Planned::cpus("0.5");
+  (void)it.seen(other);
+  EXPECT_EQ(it.begin(), "start d1 | d1 starting");
+  EXPECT_EQ(it.started("d1"), "start s1 | d1 running, s1 starting");
+  EXPECT_EQ(it.started("s1"), " | s1 running");
+  other.phase = Phase::ended;
+  EXPECT_EQ(it.seen(other), "start d2 | d2 starting");
+  other.phase = Phase::running;
+  other.id = "y";
+  other.slots = Planned::cpus("1.5");
+  EXPECT_EQ(it.ended("s1", 0), "stop d1 | s1 succeeded");
+  EXPECT_EQ(it.started("d2"), "start s2 | d2 running, s2 starting");
+}
+
+TEST(ServiceRoom, AServiceWaitsUntilThoseThatItServesFitBesideOtherRuns) {
+  Planned it("!d=1 s=1<-d:healthy", waiting_with_cpus("3"));
+  (void)it.other("x", Phase::running);
+  EXPECT_EQ(it.begin(), " | ");
+  EXPECT_EQ(it.other("x", Phase::ended), "start d | d starting");
+}
+
+TEST(ServiceRoom, AServiceThatIsHeldBackHoldsUpNobody) {
+  Planned it("long=2 !d1=1 !d2=1 !d3=1 a=7<-d1 b=7<-d2 c=1<-d3 e=1", waiting_with_cpus("8"));
+  EXPECT_EQ(it.begin(),
+            "start long, start d1, start d3, start e | long starting, d1 starting, d3 starting, "
+            "e starting");
+  EXPECT_EQ(it.started("d3"), "start c | d3 running, c starting");
+}
+
+TEST(ServiceRoom, IsNotKeptForWhatIsNoService) {
+  Planned it("prep=4^10 main=6^10<-prep a=1 b=1 c=1 d=1 e=1", waiting_with_cpus("8"));
+  EXPECT_EQ(it.begin(),
+            "start prep, start a, start b, start c, start d | prep starting, a starting, b starting, "
+            "c starting, d starting");
+}
+
+// Three services, each needed with each other one: only two at a time fit, and those two are needed with the
+// third.
+TEST(ServiceRoom, WhatNoOrderWouldServeIsToldBefore) {
+  const Experiment experiment = test::experiment("!x=1 !y=1 !z=1 a<-x,y b<-y,z c<-z,x");
+  const auto errors = check_slots(experiment, Planned::cpus("2"), {});
+  ASSERT_EQ(errors.size(), 1U);
+  EXPECT_STREQ(errors[0].what(),
+               "b: wants 3 CPUs together with `x`, `y`, `z`, which run beside it, but the engine has 2 CPUs "
+               "to give: others still need these when its turn comes, in whatever order");
+  EXPECT_TRUE(check_slots(experiment, Planned::cpus("3"), {}).empty());
+}
+
+// With s beside t there is no room for x, which t serves, too; but t is stopped later.
+TEST(ServiceRoom, ServicesAreSharedInTurn) {
+  Planned it("!s=1 !t=1 !y=1 w=1<-s,t x=2<-t,y", waiting_with_cpus("4"));
+  (void)it.begin();
+  for (int round = 0; round < 3; ++round) {
+    for (const char* name : {"s", "t", "y", "w", "x"})
+      if (it.state(name) == TrialState::starting) (void)it.started(name);
+    for (const char* name : {"w", "x"})
+      if (it.state(name) == TrialState::running) (void)it.ended(name, 0);
+    for (const char* name : {"s", "t", "y"})
+      if (it.state(name) == TrialState::running) (void)it.ended(name, 143);
+    if (it.done()) break;
+  }
+  EXPECT_EQ(it.state("w"), TrialState::succeeded);
+  EXPECT_EQ(it.state("x"), TrialState::succeeded);
+}
+
+// Behind more wishes than are looked at, each of which waits for the service to end.
+TEST(ServiceRoom, WhatAServiceServesStartsHoweverManyWaitBefore) {
+  Experiment experiment = test::experiment("!d=1 s=1<-d");
+  for (std::int64_t i = 0; i < 1500; ++i) {
+    Trial large{.name = fmt::format("l{}", i), .image = "image", .priority = 1};
+    large.slots = {.cpus = parse_cpus("2"), .memory = Bytes{i + 1}, .gpus = {}};
+    experiment.trials.push_back(std::move(large));
+  }
+  PlannerOptions options = waiting_with_cpus("2");
+  options.capacity->memory = Bytes{10000};
+  options.past.resize(experiment.trials.size());
+  options.past[0] = {.state = TrialState::running, .was_started = true};
+  Planned it(std::move(experiment), options);
+  (void)it.begin();
+  EXPECT_EQ(it.listed({it.sighting("d", Phase::running)}), "start s | s starting");
+}
+
+TEST(ServiceRoom, WithoutAnybodyWhoStopsThemAllServicesMustFit) {
+  const Experiment experiment = test::experiment("!d1=1 !d2=1 s1=1<-d1 s2=1<-d2");
+  EXPECT_TRUE(check_slots(experiment, Planned::cpus("2"), {}, Until::ended).empty());
+  const auto errors = check_slots(experiment, Planned::cpus("2"), {}, Until::started);
+  ASSERT_EQ(errors.size(), 1U);
+  EXPECT_STREQ(errors[0].what(),
+               "s1: wants 3 CPUs together with `d1`, `d2`, which run beside it, but the engine has 2 CPUs to "
+               "give: without `run --wait` no service is stopped when its work is done, and 1 more wants the "
+               "same");
+  EXPECT_TRUE(check_slots(experiment, Planned::cpus("3"), {}, Until::started).empty());
+}
+
+// ---- and of GPUs
+
+PlannerOptions waiting_with_gpus() {
+  PlannerOptions options = with_gpus();
+  options.until = Until::ended;
+  return options;
+}
+
+// "0" and "1" are T4, "2" is an H100.
+Experiment with_wishes(const std::string& text, const std::map<std::string, GpuWish>& wishes) {
+  Experiment experiment = test::experiment(text);
+  for (Trial& trial : experiment.trials)
+    if (const auto wish = wishes.find(trial.name); wish != wishes.end()) trial.gpus = wish->second;
+  return experiment;
+}
+
+TEST(ServiceRoom, OfGpusIsKeptByTheirKind) {
+  const GpuWish t4{.count = 1, .kind = "t4"};
+  Planned it(with_wishes("!d1 !d2 s1<-d1 s2<-d2", {{"d1", t4}, {"d2", t4}, {"s1", t4}, {"s2", t4}}),
+             waiting_with_gpus());
+  EXPECT_EQ(it.begin(), "start d1 | d1 starting") << "the H100 is of no use to s1";
+  EXPECT_EQ(it.started("d1"), "start s1 | d1 running, s1 starting");
+}
+
+TEST(ServiceRoom, AServiceLeavesTheGpuThatWhatItServesIsNamedFor) {
+  Planned it(with_wishes("!d s<-d", {{"d", {.count = 1}}, {"s", {.count = 1, .ids = {"0"}}}}),
+             waiting_with_gpus());
+  EXPECT_EQ(it.begin(), "start d | d starting");
+  EXPECT_THAT(it.held().gpus, testing::ElementsAre("1"));
+}
+
+TEST(ServiceRoom, AServiceThatStandsLeavesTheGpusOfAll) {
+  Planned it(with_wishes("!monitor a b", {{"monitor", {.count = 1}},
+                                          {"a", {.count = 1, .ids = {"0"}}},
+                                          {"b", {.count = 1, .ids = {"1"}}}}),
+             waiting_with_gpus());
+  EXPECT_EQ(it.begin(), "start monitor, start a, start b | monitor starting, a starting, b starting");
+  EXPECT_THAT(it.held().gpus, testing::ElementsAre("2", "0", "1"));
+}
+
+TEST(ServiceRoom, WhatIsNoServiceLeavesTheGpuOfThoseThatNeedItToo) {
+  Planned it(with_wishes("loader s<-loader", {{"loader", {.count = 1}}, {"s", {.count = 1, .ids = {"0"}}}}),
+             waiting_with_gpus());
+  EXPECT_EQ(it.begin(), "start loader | loader starting");
+  EXPECT_THAT(it.held().gpus, testing::ElementsAre("1"));
+}
+
+TEST(Gpus, WishesAreMatched) {
+  const std::vector<Gpu> gpus = three_gpus();
+  const std::vector<std::string> all{"0", "1", "2"};
+  const GpuWish any{.count = 1};
+  const GpuWish two{.count = 2, .kind = "t4"};
+  const GpuWish first{.count = 1, .ids = {"0"}};
+  const GpuWish large{.count = 1, .memory = parse_bytes("20g")};
+  EXPECT_TRUE(schedule::can_match({&any, &two}, gpus, all)) << "any takes the H100";
+  EXPECT_TRUE(schedule::can_match({&any, &any, &first}, gpus, all));
+  EXPECT_FALSE(schedule::can_match({&first, &two}, gpus, all));
+  EXPECT_FALSE(schedule::can_match({&large, &any}, gpus, {"0", "1"}));
+  EXPECT_FALSE(schedule::can_match({&any, &any, &any, &any}, gpus, all));
+  EXPECT_TRUE(schedule::can_match({}, gpus, {}));
+}
+
+TEST(CheckSlots, WhatFitsInSomeOrderOfGpusIsNotRefused) {
+  const PlannerOptions options = with_gpus();
+  const Experiment experiment =
+      with_wishes("!d s<-d", {{"d", {.count = 1}}, {"s", {.count = 2, .kind = "t4"}}});
+  EXPECT_TRUE(check_slots(experiment, *options.capacity, options.gpus).empty());
+}
+
+// ---- memory that grows beside services
+
+Experiment growing(const std::string& text, const std::map<std::string, std::int64_t>& memory) {
+  Experiment experiment = with_retries(text, {.max = 3, .pause = Seconds(0), .grow_memory = 2});
+  for (Trial& trial : experiment.trials) trial.slots.memory = Bytes{memory.at(trial.name)};
+  return experiment;
+}
+
+void run_out_of_memory(Planned& it, const std::string& name) {
+  if (it.state(name) == TrialState::starting) (void)it.started(name);
+  (void)it.out_of_memory(name);
+  (void)it.collected(name);
+  (void)it.pass(0);
+}
+
+TEST(Retries, MemoryGrowsAsFarAsItsOwnServicesLeaveSome) {
+  // All three services together leave none.
+  Planned it(growing("!d1 !d2 !d3 a<-d1 b<-d2 c<-d3",
+                     {{"d1", 40}, {"d2", 40}, {"d3", 40}, {"a", 10}, {"b", 10}, {"c", 10}}),
+             {.until = Until::ended, .capacity = Slots{.cpus = {}, .memory = Bytes{100}, .gpus = {}}});
+  EXPECT_EQ(it.begin(), "start d1, start d2 | d1 starting, d2 starting");
+  (void)it.started("d1");
+  run_out_of_memory(it, "a");
+  EXPECT_EQ(it.held().memory, Bytes{100}) << "40, 40 and 20";
+}
+
+// Each could have more when the other is over; the last to ask gets what there is, or both would wait.
+TEST(Retries, TwoThatGrowDoNotWaitForEachOther) {
+  Planned it(growing("!d1 !d2 a<-d1 b<-d2", {{"d1", 30}, {"d2", 30}, {"a", 25}, {"b", 15}}),
+             {.until = Until::ended, .capacity = Slots{.cpus = {}, .memory = Bytes{100}, .gpus = {}}});
+  (void)it.begin();
+  (void)it.started("d1");
+  (void)it.started("d2");
+  run_out_of_memory(it, "a");
+  EXPECT_EQ(it.state("a"), TrialState::ready) << "50 are free when d2 is over";
+  run_out_of_memory(it, "b");
+  run_out_of_memory(it, "b");
+  EXPECT_EQ(it.held().memory, Bytes{100}) << "40 and not 60 for b";
+  (void)it.started("b");
+  (void)it.ended("b", 0);
+  (void)it.ended("d2", 143);
+  EXPECT_EQ(it.held().memory, Bytes{80});
+}
+
+TEST(Retries, MemoryDoesNotGrowIntoWhatThoseHoldThatMayStay) {
+  Planned it(growing("loader a<-loader", {{"loader", 10}, {"a", 80}}),
+             {.until = Until::ended, .capacity = Slots{.cpus = {}, .memory = Bytes{160}, .gpus = {}}});
+  (void)it.begin();
+  (void)it.started("loader");
+  run_out_of_memory(it, "a");
+  EXPECT_EQ(it.held().memory, Bytes{160});
+}
+
 // ---- outputs
 
 Experiment with_outputs(const std::string& text) {
