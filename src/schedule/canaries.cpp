@@ -56,6 +56,10 @@ std::vector<TrialIndex> Canaries::failed(TrialIndex trial) {
   return settle(trial, Stand::failed);
 }
 
+std::vector<TrialIndex> Canaries::withdrawn(TrialIndex trial) {
+  return settle(trial, Stand::unknown);
+}
+
 std::vector<TrialIndex> Canaries::settle(TrialIndex trial, Stand stand) {
   if (shape_of_.empty()) return {};
   Shape& shape = shapes_[shape_of_[trial]];

@@ -31,6 +31,8 @@ class Canaries {
   // A trial has succeeded, or failed for good. Gives those that waited for it when it was a canary.
   [[nodiscard]] std::vector<TrialIndex> passed(TrialIndex trial);
   [[nodiscard]] std::vector<TrialIndex> failed(TrialIndex trial);
+  // A trial is over by what says nothing of its shape: another is to be the canary.
+  [[nodiscard]] std::vector<TrialIndex> withdrawn(TrialIndex trial);
 
  private:
   enum class Stand : std::uint8_t { unknown, tried, passed, failed };

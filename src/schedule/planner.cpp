@@ -48,6 +48,7 @@ struct Progress {
   bool in_flight = false;                // a start has been commanded and not answered
   bool was_started = false;              // it has run, if only for a moment
   bool healthy = false;                  // it has been healthy once
+  bool tells_of_shape = false;           // it has failed as others of its shape would
   bool unhealthy = false;                // its health check has failed before it ever passed
   bool stop_asked = false;
   std::uint32_t unmet = 0;  // conditions that are not so yet
@@ -340,11 +341,9 @@ struct Planner::Impl {
       if (options.past[trial].state == TrialState::succeeded) canaries.pass(trial);
     for (TrialIndex trial = 0; trial < options.past.size(); ++trial) {
       const TrialState state = options.past[trial].state;
-      // What an edit of the file has ended says nothing of its shape.
-      const bool has_begun = state != TrialState::waiting && state != TrialState::blocked &&
-                             state != TrialState::succeeded && state != TrialState::stopped &&
-                             options.past[trial].leaving == Leaving::no;
-      if (has_begun) (void)canaries.started(trial);
+      // One that has failed says nothing of what a person tries again, or of what has been edited since.
+      const bool is_tried = !is_over(state) && state != TrialState::waiting;
+      if (is_tried && options.past[trial].leaving == Leaving::no) (void)canaries.started(trial);
     }
   }
 
@@ -1103,6 +1102,8 @@ struct Planner::Impl {
     leaving.erase(trial);
     service_room.over(trial);
     move(trial, fact.state);
+    known[trial].tells_of_shape = fact.state == TrialState::failed && fact.cause != Cause::stopped &&
+                                  fact.cause != Cause::host_lost;
     fact.ran = known[trial].was_started;
     tell(std::move(fact));
     if (known[trial].is_work) --unfinished_work;
@@ -1146,6 +1147,9 @@ struct Planner::Impl {
     if (known[trial].state == TrialState::succeeded) {
       for (const TrialIndex kept : canaries.passed(trial))
         if (known[kept].state == TrialState::waiting) enter_line(kept);
+    } else if (!known[trial].tells_of_shape) {
+      for (const TrialIndex kept : canaries.withdrawn(trial))
+        if (known[kept].state == TrialState::waiting) make_ready(kept);
     } else {
       for (const TrialIndex kept : canaries.failed(trial))
         if (known[kept].state == TrialState::waiting) block(kept, trial, canary_words(trial));

@@ -1721,6 +1721,36 @@ TEST(MaxFailures, WhatWaitsForItsRetryHasFailedOfItsOwn) {
       "many as may (max_failures))");
 }
 
+TEST(Canary, ThatWasLostOrStoppedLeavesItToTheNext) {
+  for (const bool was_away : {true, false}) {
+    Experiment experiment = test::experiment("a b c");
+    experiment.canary = true;
+    Planned it(std::move(experiment));
+    it.begin();
+    it.started("a");
+    Sighting seen = it.sighting("a", Phase::ended);
+    seen.exit_code = 137;
+    seen.stopped = true;
+    if (was_away) it.listing_begins_after_a_break();
+    const std::string text = was_away ? it.listed_after_a_break({seen}) : it.seen(seen);
+    EXPECT_THAT(text, testing::HasSubstr("start b | a failed"));
+    EXPECT_THAT(text, testing::HasSubstr("b starting"));
+    EXPECT_EQ(it.state("c"), TrialState::waiting);
+  }
+}
+
+TEST(Canary, ThatFailedOnceIsNoReasonAgainstWhatIsTriedAgain) {
+  Experiment experiment = test::experiment("a b c");
+  experiment.canary = true;
+  PlannerOptions options;
+  options.past = {{.state = TrialState::failed, .cause = Cause::error, .exit_code = 1, .was_started = true},
+                  {.state = TrialState::waiting},
+                  {.state = TrialState::waiting}};
+  Planned it(std::move(experiment), options);
+  (void)it.begin();
+  EXPECT_EQ(it.listed({}), "start b | b starting") << "the canary of those that are left";
+}
+
 TEST(Canary, ThatRanAlreadyIsOneForTheNextProcess) {
   Experiment experiment = test::experiment("a b c");
   experiment.canary = true;
