@@ -205,11 +205,13 @@ struct Planner::Impl {
     deadline_at = options.began_at.value_or(now) + std::chrono::ceil<Instant::duration>(experiment.deadline);
     if (experiment.deadline > Seconds(0))
       set_timer(schedule::Timer::Kind::deadline, 0, experiment.deadline, options.began_at);
+    restoring = !options.past.empty();
     restore_canaries();
     for (TrialIndex trial = 0; trial < known.size(); ++trial) {
       if (known[trial].unmet == 0) make_ready(trial);
     }
     restore_all();
+    restoring = false;
   }
 
   void on(const StartAnswered& event) {
@@ -1065,7 +1067,7 @@ struct Planner::Impl {
   // What it depends on is so.
   void make_ready(TrialIndex trial) {
     // What an earlier process has got further than that is restored.
-    if (!options.past.empty() && options.past[trial].state != TrialState::waiting) return;
+    if (restoring && options.past[trial].state != TrialState::waiting) return;
     if (canaries.admit(trial)) {
       enter_line(trial);
     } else if (const auto canary = canaries.failed_of(trial)) {
@@ -1102,8 +1104,8 @@ struct Planner::Impl {
     leaving.erase(trial);
     service_room.over(trial);
     move(trial, fact.state);
-    known[trial].tells_of_shape = fact.state == TrialState::failed && fact.cause != Cause::stopped &&
-                                  fact.cause != Cause::host_lost;
+    known[trial].tells_of_shape =
+        fact.state == TrialState::failed && fact.cause != Cause::stopped && fact.cause != Cause::host_lost;
     fact.ran = known[trial].was_started;
     tell(std::move(fact));
     if (known[trial].is_work) --unfinished_work;
@@ -1485,6 +1487,7 @@ struct Planner::Impl {
   std::size_t stops_in_flight = 0;  // commanded and not answered
   bool interrupted = false;
   bool is_last = false;            // nobody will try anything again
+  bool restoring = false;          // step() is about that
   bool restored = false;           // from an earlier process's record, and not listed since
   std::vector<TrialIndex> unsure;  // that it began to start
   std::string halted;              // why nothing starts any more; empty: it does

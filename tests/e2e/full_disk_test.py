@@ -71,3 +71,17 @@ def test_a_run_goes_on_when_the_disk_is_full_and_what_is_missing_comes_later(com
     with sqlite3.connect(small_disk / "record.sqlite") as database:
         rows = database.execute("SELECT name, state, exit_code FROM states ORDER BY trial").fetchall()
     assert rows == [("first", "succeeded", 0), ("then", "succeeded", 0)]
+
+
+def test_a_record_that_cannot_be_written_is_read(combu, engine, tmp_path):
+    combu.write([{"name": "bad", "image": "combu-test", "cmd": ["sh", "-c", "exit 3"]}])
+    combu("run", "--wait", code=1)
+    folder = tmp_path / ".local/state/combu"
+    subprocess.run(["mount", "--bind", folder, folder], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", folder], check=True)
+        for asked in (["ps"], ["why", "bad"], ["events"], ["times"]):
+            assert combu(*asked).stdout
+        assert "cannot be opened for reading and writing" in combu("run", code=1).stderr
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)

@@ -1304,14 +1304,15 @@ TEST(GoingOn, WhatLeavesAndCannotBeStoppedIsNotStartedAnew) {
             " | a failed (replaced by what the file says now, and could not be stopped: no)");
 }
 
-TEST(GoingOn, TheCanaryThatIsReplacedIsTheCanaryAgain) {
+TEST(GoingOn, TheCanaryThatIsReplacedLeavesItToTheNext) {
   Experiment experiment = test::experiment("a b");
   experiment.canary = true;
   Planned planned(std::move(experiment), {.past = {leaving(Leaving::replaced), {}}});
   (void)planned.begin();
-  (void)planned.listed({planned.sighting("a", Phase::running)});
-  EXPECT_EQ(planned.ended("a", 143),
-            "start a#2 | a retrying (replaced by what the file says now), a starting");
+  EXPECT_EQ(planned.listed({planned.sighting("a", Phase::running)}), "start b | b starting");
+  planned.started("b");
+  EXPECT_EQ(planned.ended("a", 143), " | a retrying (replaced by what the file says now)");
+  EXPECT_EQ(planned.ended("b", 0), "start a#2 | b succeeded, a starting");
 }
 
 TEST(GoingOn, AStartThatNobodyHasSeenIsMadeAgain) {
