@@ -65,6 +65,6 @@ struct Taken {
 // output that is not there, one that is too large; its path is the subject), not_found when the attempt is
 // gone, refused when the depot has no room, unavailable and others of `engine`.
 Taken take_home(Engine& engine, const Key& key, const std::vector<Output>& outputs, Depot& depot,
-                std::stop_token stop);
+                const std::stop_token& stop);
 
 }  // namespace combu

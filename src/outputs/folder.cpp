@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <ranges>
 #include <system_error>
 #include <utility>
 
@@ -178,12 +179,12 @@ class FolderParcel final : public Parcel {
     if (!manifest.empty()) write(manifest);
     end_file();
     // A folder's time changes with what is made in it, and it may not be writable.
-    for (auto entry = folders_.rbegin(); entry != folders_.rend(); ++entry) {
-      const File folder = open_folder_in_root(entry->path);
-      const auto times = times_of(entry->modified);
-      if (fchmod(folder.number(), (entry->mode & k_permissions) | S_IRWXU) != 0 ||
+    for (const OutputEntry& entry : std::ranges::reverse_view(folders_)) {
+      const File folder = open_folder_in_root(entry.path);
+      const auto times = times_of(entry.modified);
+      if (fchmod(folder.number(), (entry.mode & k_permissions) | S_IRWXU) != 0 ||
           futimens(folder.number(), times.data()) != 0)
-        refuse(path_of(entry->path), "cannot be written", errno);
+        refuse(path_of(entry.path), "cannot be written", errno);
     }
     if (syncfs(root_.number()) != 0) refuse(path_of(unfinished_), "cannot be written", errno);
     put_in_place();

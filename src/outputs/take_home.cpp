@@ -74,7 +74,7 @@ class Bearer {
 }  // namespace
 
 Taken take_home(Engine& engine, const Key& key, const std::vector<Output>& outputs, Depot& depot,
-                std::stop_token stop) {
+                const std::stop_token& stop) {
   const std::unique_ptr<Parcel> parcel = depot.open(key.trial);
   Bearer bearer(engine, key, *parcel, stop);
   for (const Output& output : outputs) bearer.take(output);

@@ -658,12 +658,12 @@ struct Planner::Impl {
       return;
     }
     if (is_there && failed) collect({.trial = trial, .tail = true});
-    conclude(trial, std::move(ended));
+    conclude(trial, ended);
   }
 
-  void conclude(TrialIndex trial, Ended ended) {
+  void conclude(TrialIndex trial, const Ended& ended) {
     if (ended.as == TrialState::failed) {
-      conclude_failure(trial, std::move(ended));
+      conclude_failure(trial, ended);
     } else {
       finish(trial, {.trial = trial,
                      .state = ended.as,
@@ -706,7 +706,7 @@ struct Planner::Impl {
     } else if (!fault.empty() && ended.as == TrialState::failed) {
       ended.words += fmt::format("; outputs: {}", fault);
     }
-    conclude(trial, std::move(ended));
+    conclude(trial, ended);
   }
 
   // The disk may be full, or the engine be away.

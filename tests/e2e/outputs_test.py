@@ -1,7 +1,9 @@
 """Outputs come home: whose they are, what happens when something goes wrong on the way."""
 
+import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 
@@ -43,23 +45,30 @@ def test_outputs_come_home(combu, engine):
     assert files(home / "t-3")["out/sub/n"] == "3\n"
 
 
+@contextlib.contextmanager
+def open_to_all(path, mode):
+    """Anybody may reach it for a while."""
+    before = {}
+    for each in [path, *path.parents]:
+        before[each] = each.stat().st_mode & 0o7777
+        each.chmod(before[each] | (mode if each == path else 0o111))
+    try:
+        yield
+    finally:
+        for each, was in before.items():
+            each.chmod(was)
+
+
 def test_outputs_belong_to_who_runs_it(combu, program, engine):
     """Whoever the container's processes are, and whatever rights they gave their files."""
     combu.write([trial("one", "mkdir -m 700 /out; echo x >/out/secret; chmod 000 /out/secret; chown -R 4000:4000 /out")])
     uid = 65534
-    os.chmod(combu.home, 0o777)
-    for above in combu.home.parents[:2]:
-        os.chmod(above, 0o755)
-    os.chmod(engine.dir, 0o711)
-    os.chmod(engine.socket, 0o666)
-    try:
+    own = shutil.copy(program, combu.home)
+    with open_to_all(combu.home, 0o777), open_to_all(engine.socket, 0o666):
         done = subprocess.run(
-            ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", str(program), "-f", str(combu.file), "run"],
+            ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", own, "-f", str(combu.file), "run"],
             env=combu.env, cwd=combu.home, capture_output=True, text=True, timeout=60, check=False,
         )
-    finally:
-        os.chmod(engine.socket, 0o660)
-        os.chmod(engine.dir, 0o700)
     assert done.returncode == 0, done.stderr
     for path in results(combu).rglob("*"):
         assert path.stat().st_uid == uid, path
