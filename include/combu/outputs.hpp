@@ -3,7 +3,9 @@
 // person's own.
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -49,10 +51,17 @@ class Depot {
 
 inline constexpr std::string_view k_manifest_name = "manifest.sha256";
 
-// FOLDER/TRIAL/…, with the manifest in it; made when the first parcel is opened. All belongs to who runs this
-// process, who may read and write it whatever its permissions were. What is under way is in
-// FOLDER/.TRIAL.unfinished.
-[[nodiscard]] std::unique_ptr<Depot> open_folder(const std::string& folder);
+// Whose the files are to be; only root can give them to another.
+struct Owner {
+  std::uint32_t uid = 0;
+  std::uint32_t gid = 0;
+};
+
+// FOLDER/TRIAL/…, with the manifest in it; made when the first parcel is opened. All belongs to `owner`, or
+// else to who runs this process, who may read and write it whatever its permissions were. What is under way
+// is in FOLDER/.TRIAL.unfinished.
+[[nodiscard]] std::unique_ptr<Depot> open_folder(const std::string& folder,
+                                                 std::optional<Owner> owner = std::nullopt);
 
 struct Taken {
   std::size_t files = 0;

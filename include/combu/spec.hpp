@@ -213,8 +213,9 @@ struct Reading {
 // holds.
 [[nodiscard]] Reading read_experiment(std::string_view json, const Caller& caller);
 
-// What is wrong with the volumes' host paths: one that cannot be read, is a file where a folder is meant, or
-// is absent and, as far as can be seen, cannot be made. Makes nothing, throws nothing.
+// What is wrong with the volumes' host paths, and with where outputs are to come home to: one that cannot be
+// read, is a file where a folder is meant, or is absent and, as far as can be seen, cannot be made. Makes
+// nothing, throws nothing.
 [[nodiscard]] std::vector<Error> check_host_paths(const Experiment& experiment);
 
 // The folders that must be there before the first start: each absent host folder of a volume is made (owned

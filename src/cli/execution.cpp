@@ -311,7 +311,7 @@ std::optional<int> drive_run(Session& session, Record& record, const Loaded& loa
   try {
     UnlockWhenStarted observer(recorder, lock);
     const std::string results = results_folder(loaded.run);
-    const auto depot = open_folder(results);
+    const auto depot = open_results(loaded);
     const Outcome outcome = drive(*engine, loaded.run, loaded.plan, planner, observer, real_clock(),
                                   session.stop(), &work.steering(), depot.get());
     if (outcome.left) return std::nullopt;

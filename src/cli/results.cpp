@@ -1,14 +1,14 @@
 #include "cli/results.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <utility>
 #include <vector>
 
-#include "cli/load.hpp"
-#include "combu/outputs.hpp"
 #include "combu/run.hpp"
 #include "combu/schedule.hpp"
 
@@ -35,6 +35,13 @@ std::string results_folder(const Run& run) {
   return fmt::format("{}/{}/{}", run.experiment.collect.to, folder_name(run.experiment), run.id.text());
 }
 
+std::unique_ptr<Depot> open_results(const Loaded& loaded) {
+  const bool for_another = geteuid() == 0 && loaded.caller.uid != 0;
+  return open_folder(
+      results_folder(loaded.run),
+      for_another ? std::optional(Owner{.uid = loaded.caller.uid, .gid = loaded.caller.gid}) : std::nullopt);
+}
+
 void bring_home(Session& session, Record& record, const RunId& run) {
   PlannerOptions options{.until = Until::ended};
   options.past = record.past(run);
@@ -44,7 +51,7 @@ void bring_home(Session& session, Record& record, const RunId& run) {
                                       count == 1 ? "" : "s", run.text()));
   const Loaded loaded = load(record, run);
   const std::vector<Trial>& trials = loaded.run.experiment.trials;
-  const auto depot = open_folder(results_folder(loaded.run));
+  const auto depot = open_results(loaded);
   const auto engine = session.patient_engine();
   Planner planner(run, loaded.run.experiment, loaded.plan, options);
   const auto step = [&](const Event& event) { return planner.step(event, real_clock().now()); };

@@ -1,16 +1,21 @@
 #pragma once
 // Where outputs come home to.
 
+#include <memory>
 #include <string>
 
+#include "cli/load.hpp"
 #include "cli/session.hpp"
 #include "combu/engine.hpp"
+#include "combu/outputs.hpp"
 #include "combu/record.hpp"
 
 namespace combu {
 
 // COLLECT/EXPERIMENT/RUN: each trial has a folder of its own in there.
 [[nodiscard]] std::string results_folder(const Run& run);
+// The same as a depot, whose files are the caller's.
+[[nodiscard]] std::unique_ptr<Depot> open_results(const Loaded& loaded);
 
 // Takes home what is not yet of a run that nobody is at work on and whose containers are about to go, and
 // puts it on record. Throws Error, also when there is no room for it: then what is left is still on the

@@ -125,16 +125,15 @@ class Growing {
 // No path is ever followed through a link: each folder is opened in the one above it.
 class FolderParcel final : public Parcel {
  public:
-  FolderParcel(std::string folder, const std::string& trial)
-      : folder_(std::move(folder)), name_(trial), unfinished_("." + trial + ".unfinished") {
-    std::error_code fault;
-    fs::create_directories(folder_, fault);
-    if (fault) refuse(folder_, "cannot be made", fault.value());
+  FolderParcel(std::string folder, const std::string& trial, std::optional<Owner> owner)
+      : folder_(std::move(folder)), name_(trial), unfinished_("." + trial + ".unfinished"), owner_(owner) {
+    make_folder();
     above_ = File(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!above_.is_open()) refuse(folder_, "cannot be opened", errno);
     discard(unfinished_);  // of a process that died
     if (mkdirat(above_.number(), unfinished_.c_str(), k_permissions) != 0)
       refuse(path_of(unfinished_), "cannot be made", errno);
+    give(above_.number(), unfinished_);
     root_ =
         File(openat(above_.number(), unfinished_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (!root_.is_open()) refuse(path_of(unfinished_), "cannot be opened", errno);
@@ -151,6 +150,7 @@ class FolderParcel final : public Parcel {
       case OutputEntry::Kind::folder:
         if (mkdirat(folder, name.c_str(), S_IRWXU) != 0 && errno != EEXIST)
           refuse(path_of(entry.path), "cannot be made", errno);
+        give(folder, name);
         folders_.push_back(entry);
         return;
       case OutputEntry::Kind::file:
@@ -158,6 +158,7 @@ class FolderParcel final : public Parcel {
       case OutputEntry::Kind::symbolic_link: {
         if (symlinkat(entry.target.c_str(), folder, name.c_str()) != 0)
           refuse(path_of(entry.path), "cannot be made", errno);
+        give(folder, name);
         const auto times = times_of(entry.modified);
         (void)utimensat(folder, name.c_str(), times.data(), AT_SYMLINK_NOFOLLOW);
         return;
@@ -194,6 +195,26 @@ class FolderParcel final : public Parcel {
  private:
   [[nodiscard]] std::string path_of(const std::string& below) const { return folder_ + "/" + below; }
 
+  // What has been made in a folder.
+  void give(int folder, const std::string& name) const {
+    if (!owner_) return;
+    if (fchownat(folder, name.c_str(), owner_->uid, owner_->gid, AT_SYMLINK_NOFOLLOW) != 0)
+      refuse(path_of(name), "cannot be given to its owner", errno);
+  }
+
+  // With all that is missing above it.
+  void make_folder() const {
+    for (std::size_t end = folder_.find('/', 1);; end = folder_.find('/', end + 1)) {
+      const std::string path = folder_.substr(0, end);
+      if (mkdir(path.c_str(), k_permissions) == 0) {
+        give(AT_FDCWD, path);
+      } else if (errno != EEXIST) {
+        refuse(path, "cannot be made", errno);
+      }
+      if (end == std::string::npos) return;
+    }
+  }
+
   // Of what is in the folder.
   void discard(const std::string& name) const noexcept {
     std::error_code ignored;
@@ -228,6 +249,7 @@ class FolderParcel final : public Parcel {
       if (!next.is_open() && errno == ENOENT) {
         if (mkdirat(folder.number(), part.c_str(), k_permissions) != 0)
           refuse(path_of(path), "cannot be made", errno);
+        give(folder.number(), part);
         next = File(openat(folder.number(), part.c_str(), k_how));
       }
       if (!next.is_open()) refuse(path_of(path), "cannot be opened", errno);
@@ -249,6 +271,7 @@ class FolderParcel final : public Parcel {
     constexpr int k_how = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     File file(openat(folder, name.c_str(), k_how, k_owner_reads_and_writes));
     if (!file.is_open()) refuse(path_of(entry.path), "cannot be made", errno);
+    give(folder, name);
     file_.emplace(std::move(file), entry, path_of(entry.path));
   }
 
@@ -261,6 +284,7 @@ class FolderParcel final : public Parcel {
   std::string folder_;
   std::string name_;
   std::string unfinished_;
+  std::optional<Owner> owner_;
   File above_;  // folder_
   File root_;   // the unfinished one
   File above_entry_;
@@ -271,19 +295,20 @@ class FolderParcel final : public Parcel {
 
 class Folder final : public Depot {
  public:
-  explicit Folder(std::string folder) : folder_(std::move(folder)) {}
+  Folder(std::string folder, std::optional<Owner> owner) : folder_(std::move(folder)), owner_(owner) {}
   std::unique_ptr<Parcel> open(const std::string& trial) override {
-    return std::make_unique<FolderParcel>(folder_, trial);
+    return std::make_unique<FolderParcel>(folder_, trial, owner_);
   }
 
  private:
   std::string folder_;
+  std::optional<Owner> owner_;
 };
 
 }  // namespace
 
-std::unique_ptr<Depot> open_folder(const std::string& folder) {
-  return std::make_unique<Folder>(folder);
+std::unique_ptr<Depot> open_folder(const std::string& folder, std::optional<Owner> owner) {
+  return std::make_unique<Folder>(folder, owner);
 }
 
 }  // namespace combu

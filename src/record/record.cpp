@@ -804,12 +804,12 @@ std::vector<Past> Record::past(const RunId& run) {
       const SQLite::Column root = states.getColumn(5);
       if (!root.isNull()) all.back().root = static_cast<TrialIndex>(root.getInt64());
     }
-    SQLite::Statement attempts(
-        impl_->database,
-        "SELECT trial, attempt, ran_at, healthy_at, ended_at, cause, doom, coalesce(next_memory, 0), leaving, "
-        "nano_cpus, memory, gpus FROM attempts "
-        "JOIN trials USING (run, trial) "
-        "WHERE run = ? AND attempt >= first_attempt ORDER BY trial, attempt");
+    SQLite::Statement attempts(impl_->database,
+                               "SELECT trial, attempt, ran_at, healthy_at, ended_at, cause, doom, "
+                               "coalesce(next_memory, 0), leaving, "
+                               "nano_cpus, memory, gpus FROM attempts "
+                               "JOIN trials USING (run, trial) "
+                               "WHERE run = ? AND attempt >= first_attempt ORDER BY trial, attempt");
     attempts.bind(1, number);
     while (attempts.executeStep()) {
       Past& past = all.at(static_cast<std::size_t>(attempts.getColumn(0).getInt64()));

@@ -103,6 +103,14 @@ std::string fault_of_making(const std::string& path) {
   return fmt::format("is absent and cannot be made: {}: {}", above, reason(errno));
 }
 
+// Why outputs cannot be brought there, or an empty text.
+std::string fault_of_results(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) return fault_of_making(path);
+  if (!S_ISDIR(status.st_mode)) return "is a file, and outputs want a folder";
+  return access(path.c_str(), W_OK | X_OK) == 0 ? "" : "cannot be written: " + reason(errno);
+}
+
 Error error_of(const HostPath& path, const std::string& fault) {
   return {ErrorKind::invalid, path.volume->path,
           fmt::format("{} {} (trial `{}`)", path.volume->source, fault, shortened(path.trial->name))};
@@ -117,6 +125,11 @@ std::vector<Error> check_host_paths(const Experiment& experiment) {
     if (fault.empty() && is_absent(path)) fault = fault_of_making(path.volume->source);
     if (!fault.empty()) errors.push_back(error_of(path, fault));
   }
+  const std::string& results = experiment.collect.to;
+  const bool any_outputs =
+      std::ranges::any_of(experiment.trials, [](const Trial& trial) { return !trial.outputs.empty(); });
+  if (std::string fault = any_outputs ? fault_of_results(results) : ""; !fault.empty())
+    errors.emplace_back(ErrorKind::invalid, "collect.to", fmt::format("{} {}", results, fault));
   return errors;
 }
 

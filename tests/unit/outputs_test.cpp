@@ -252,6 +252,33 @@ TEST_F(Outputs, NobodyBecomesAnotherByAnOutput) {
   EXPECT_EQ(fs::status(home() / "out").permissions(), fs::perms(0700));
 }
 
+// As of somebody who needs sudo to reach the engine.
+TEST_F(Outputs, AllIsGivenToItsOwner) {
+  const Owner owner =
+      geteuid() == 0 ? Owner{.uid = 4000, .gid = 4001} : Owner{.uid = geteuid(), .gid = getegid()};
+  depot_ = open_folder(folder_.path() + "/lab/run", owner);
+  shelf_.archives["/data/out"] = Tar()
+                                     .folder("out/")
+                                     .file("out/a", "x")
+                                     .link("out/link", "/etc/passwd")
+                                     .folder("out/sub/")
+                                     .file("out/sub/b", "y")
+                                     .bytes();
+  take("/data/out");
+  std::size_t seen = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(folder_.path())) {
+    struct stat info {};
+    ASSERT_EQ(lstat(entry.path().c_str(), &info), 0);
+    EXPECT_EQ(info.st_uid, owner.uid) << entry.path();
+    EXPECT_EQ(info.st_gid, owner.gid) << entry.path();
+    ++seen;
+  }
+  EXPECT_EQ(seen, 10U) << "lab, run, t, data, out, a, link, sub, b, and the manifest";
+  struct stat info {};
+  ASSERT_EQ(stat("/etc/passwd", &info), 0);
+  EXPECT_EQ(info.st_uid, 0U) << "a link is not followed";
+}
+
 TEST_F(Outputs, WhatIsNoFileIsLeftAndTold) {
   shelf_.archives["/out"] = Tar().folder("out/").pipe("out/pipe").file("out/a", "x").bytes();
   const Taken taken = take("/out");

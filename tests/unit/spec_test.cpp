@@ -304,6 +304,26 @@ TEST(MakeHostFolders, TellsWhatCannotBeMade) {
   EXPECT_THAT(result.made, IsEmpty());
 }
 
+TEST(CheckHostPaths, TellsWhereOutputsCannotComeHomeTo) {
+  const TemporaryFolder folder;
+  folder.write("results", "x");
+  const auto faults = [&](const std::string& to) {
+    const Reading reading = read_experiment(
+        fmt::format(
+            R"({{"collect": {{"to": "{}"}}, "trials": [{{"name": "aa", "image": "i", "outputs": "/out"}}]}})",
+            to),
+        caller_in(folder.path()));
+    std::string text;
+    for (const Error& error : check_host_paths(reading.experiment)) text += error.what();
+    return text;
+  };
+  EXPECT_EQ(faults("results"),
+            fmt::format("collect.to: {}/results is a file, and outputs want a folder", folder.path()));
+  EXPECT_THAT(faults("results/more"), HasSubstr("results is a file"));
+  EXPECT_EQ(faults("other/folder"), "");
+  EXPECT_EQ(faults("."), "");
+}
+
 TEST(MakeHostFolders, GivesThemToTheCallerWhenRootRunsForOne) {
   const TemporaryFolder folder;
   Caller caller = caller_in(folder.path());
