@@ -11,7 +11,6 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
-#include <ranges>
 #include <system_error>
 #include <utility>
 
@@ -180,13 +179,7 @@ class FolderParcel final : public Parcel {
     if (!manifest.empty()) write(manifest);
     end_file();
     // A folder's time changes with what is made in it, and it may not be writable.
-    for (const OutputEntry& entry : std::ranges::reverse_view(folders_)) {
-      const File folder = open_folder_in_root(entry.path);
-      const auto times = times_of(entry.modified);
-      if (fchmod(folder.number(), (entry.mode & k_permissions) | S_IRWXU) != 0 ||
-          futimens(folder.number(), times.data()) != 0)
-        refuse(path_of(entry.path), "cannot be written", errno);
-    }
+    std::for_each(folders_.rbegin(), folders_.rend(), [this](const OutputEntry& entry) { settle(entry); });
     if (syncfs(root_.number()) != 0) refuse(path_of(unfinished_), "cannot be written", errno);
     put_in_place();
     if (fsync(above_.number()) != 0) refuse(folder_, "cannot be written", errno);
@@ -236,6 +229,14 @@ class FolderParcel final : public Parcel {
       refuse(path_of(name_), "cannot be replaced", errno);
     if (renameat(above, from, above, to) != 0) refuse(path_of(name_), "cannot be put in place", errno);
     discard(old);
+  }
+
+  void settle(const OutputEntry& entry) const {
+    const File folder = open_folder_in_root(entry.path);
+    const auto times = times_of(entry.modified);
+    if (fchmod(folder.number(), (entry.mode & k_permissions) | S_IRWXU) != 0 ||
+        futimens(folder.number(), times.data()) != 0)
+      refuse(path_of(entry.path), "cannot be written", errno);
   }
 
   [[nodiscard]] File open_folder_in_root(const std::string& path) const {
