@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -12,6 +13,7 @@
 #include "combu/docker.hpp"
 #include "docker/api.hpp"
 #include "docker/connections.hpp"
+#include "docker/shared_listing.hpp"
 
 namespace combu::docker {
 
@@ -70,6 +72,7 @@ class DockerEngine : public Engine {
   Sighting start_once(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
   Place create_or_adopt(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
   ContainerFacts holder_of_name(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
+  std::shared_ptr<const SharedListing::Containers> list_claims(const std::stop_token& stop);
   std::optional<Sighting> rival_of(const std::string& id, const Slots& slots, const std::stop_token& stop);
   // `holder`: there is none, since it and others came before. Contested without one: others came later, and
   // will let go.
@@ -89,6 +92,7 @@ class DockerEngine : public Engine {
 
   Connections connections_;
   Signals signals_;
+  SharedListing claims_;
   std::mutex capacity_mutex_;
   std::optional<Slots> capacity_;  // of the host; known when it was asked for first
   std::string config_folder_;

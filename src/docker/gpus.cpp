@@ -111,6 +111,17 @@ Slots DockerEngine::capacity(const std::stop_token& stop) {
   return *capacity_;
 }
 
+// What lives of those that may hold slots.
+std::shared_ptr<const SharedListing::Containers> DockerEngine::list_claims(const std::stop_token& stop) {
+  return claims_.after_now([&] {
+    SharedListing::Containers containers;
+    list_containers(
+        connections_, {.labels = {k_label_gpus}, .states = {"created", "running", "paused", "restarting"}},
+        [&](ContainerSummary&& container) { containers.push_back(std::move(container)); }, stop);
+    return containers;
+  });
+}
+
 // Whoever holds what the container `id` claims, or has claimed it before that one did; nullopt when that one
 // has it for itself. Two that look at the same time both see each other, so that never both start: the later
 // one lets go, and the earlier one looks until it has.
@@ -124,19 +135,16 @@ std::optional<Sighting> DockerEngine::rival_of(const std::string& id, const Slot
     std::optional<std::int64_t> own_created;
     std::vector<ContainerSummary> rivals;
     std::vector<ContainerSummary> others;  // that hold CPUs or memory
-    list_containers(
-        connections_, {.labels = {k_label_gpus}, .states = {"created", "running", "paused", "restarting"}},
-        [&](ContainerSummary&& container) {
-          const auto identity = identity_of(container.labels, container.name);
-          if (container.id == id) {
-            own_created = container.created;
-          } else if (identity && overlap(identity->slots.gpus, slots.gpus)) {
-            rivals.push_back(std::move(container));
-          } else if (identity && !identity->slots.empty()) {
-            others.push_back(std::move(container));
-          }
-        },
-        stop);
+    for (const ContainerSummary& container : *list_claims(stop)) {
+      const auto identity = identity_of(container.labels, container.name);
+      if (container.id == id) {
+        own_created = container.created;
+      } else if (identity && overlap(identity->slots.gpus, slots.gpus)) {
+        rivals.push_back(container);
+      } else if (identity && !identity->slots.empty()) {
+        others.push_back(container);
+      }
+    }
     // It has been removed as a claim of the dead, and cannot be started.
     if (!own_created && !inspect_container(connections_, id, stop)) return std::nullopt;
     std::erase_if(rivals, [&](const ContainerSummary& rival) {
