@@ -36,6 +36,10 @@ inline constexpr std::size_t k_trial_state_count = 10;
 [[nodiscard]] constexpr bool is_over(TrialState state) {
   return state >= TrialState::succeeded;
 }
+// Whether there is an attempt of it that holds slots.
+[[nodiscard]] constexpr bool is_alive(TrialState state) {
+  return state == TrialState::starting || state == TrialState::running;
+}
 
 // ---- Events
 
@@ -155,6 +159,10 @@ struct Fact {
   Instant ready_at{};              // since when only slots and a place were missing
   std::optional<Usage> usage;      // of one that has ended; drive() adds it, the planner does not know it
 };
+// Whether it tells no more than that the attempt is being stopped, and for which cause.
+[[nodiscard]] inline bool tells_of_stop(const Fact& fact) {
+  return is_alive(fact.state) && fact.cause != Cause::none;
+}
 
 struct Step {
   std::vector<Command> commands;

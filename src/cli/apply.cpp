@@ -40,8 +40,8 @@ struct Changes {
   Experiment experiment;          // as the run has it from here on; what joins is behind what was there
   std::size_t joined = 0;         // trials that join
   std::vector<TrialIndex> taken;  // are as the file says now
-  std::vector<TrialIndex>
-      again;                     // wait again, for a new attempt; when one of theirs runs, until it has ended
+  // Wait again, for a new attempt; when one of theirs runs, until it has ended.
+  std::vector<TrialIndex> again;
   std::vector<TrialIndex> out;   // are not in the file any more, and were not over
   std::vector<TrialIndex> left;  // have changed, and run or are over
   std::vector<Error> errors;     // why there is no plan of it
@@ -49,12 +49,9 @@ struct Changes {
   [[nodiscard]] bool none() const { return joined == 0 && taken.empty() && out.empty() && left.empty(); }
 };
 
-bool runs(TrialState state) {
-  return state == TrialState::starting || state == TrialState::running;
-}
-
 bool has_begun(TrialState state) {
-  return runs(state) || state == TrialState::collecting || (is_over(state) && state != TrialState::blocked);
+  return is_alive(state) || state == TrialState::collecting ||
+         (is_over(state) && state != TrialState::blocked);
 }
 
 Names names_in(const std::string& evaluated, const Caller& caller) {
@@ -291,7 +288,7 @@ class Apply {
                     .taken = changes.taken,
                     .at = real_clock().now()};
     for (const TrialIndex trial : changes.out) {
-      if (runs(past[trial].state)) {
+      if (is_alive(past[trial].state)) {
         edition.leaving.emplace_back(trial, Leaving::removed);
       } else {
         edition.ends.push_back({.trial = trial,
@@ -303,7 +300,7 @@ class Apply {
       }
     }
     for (const TrialIndex trial : changes.again) {
-      if (runs(past[trial].state)) {
+      if (is_alive(past[trial].state)) {
         edition.leaving.emplace_back(trial, Leaving::replaced);
       } else {
         edition.again.push_back(trial);

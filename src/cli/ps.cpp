@@ -130,14 +130,10 @@ TrialCounts counts_of(const std::vector<TrialRow>& rows) {
 }
 
 std::string state_of(const RunEntry& entry, const TrialCounts& counts, bool attended) {
-  const auto count = [&](TrialState state) { return counts.at(static_cast<std::size_t>(state)); };
   if (attended) return "running";
   if (entry.ended_at) return "ended";
-  if (count(TrialState::waiting) + count(TrialState::ready) + count(TrialState::starting) +
-          count(TrialState::retrying) + count(TrialState::collecting) >
-      0)
-    return "interrupted";
-  if (count(TrialState::running) == 0) return "ended";
+  if (any_left(counts)) return "interrupted";
+  if (counts.at(static_cast<std::size_t>(TrialState::running)) == 0) return "ended";
   return run_options_of(entry.options).watched ? "interrupted" : "left running";
 }
 
@@ -334,9 +330,7 @@ bool is_behind(const std::vector<TrialRow>& rows, const RunId& run, const std::v
   for (const Sighting& seen : listed)
     if (seen.key.run == run && seen.phase != Phase::ended) alive.insert(seen.key.trial);
   return std::ranges::any_of(rows, [&](const TrialRow& row) {
-    const TrialState state = row.entry.state;
-    const bool lives = state == TrialState::starting || state == TrialState::running;
-    return lives && !alive.contains(row.entry.name);
+    return is_alive(row.entry.state) && !alive.contains(row.entry.name);
   });
 }
 

@@ -53,6 +53,14 @@ Invocation on_its_engine(Invocation invocation, const RunEntry& entry) {
   return invocation;
 }
 
+bool any_left(const TrialCounts& counts) {
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const auto state = static_cast<TrialState>(i);
+    if (counts.at(i) > 0 && !is_over(state) && state != TrialState::running) return true;
+  }
+  return false;
+}
+
 bool any_failed(const std::vector<Past>& past) {
   return std::ranges::any_of(past, [](const Past& one) {
     return one.state == TrialState::failed || one.state == TrialState::blocked;

@@ -39,6 +39,9 @@ void expect_its_engine(const Session& session, const RunEntry& entry);
 // Whether any has failed, or was blocked by one.
 [[nodiscard]] bool any_failed(const std::vector<Past>& past);
 
+// Whether trials are left that only a process at work on the run goes on with; those that run are not.
+[[nodiscard]] bool any_left(const TrialCounts& counts);
+
 // "3 waiting, 12 succeeded"
 [[nodiscard]] std::string counts_of(const std::vector<Past>& past);
 

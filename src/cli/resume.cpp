@@ -24,10 +24,6 @@ struct RetryOptions {
   std::vector<std::string> trials;
 };
 
-bool is_live(TrialState state) {
-  return state == TrialState::starting || state == TrialState::running;
-}
-
 std::vector<TrialIndex> choose(const Loaded& loaded, const std::vector<Past>& past,
                                const RetryOptions& options, std::size_t& count) {
   Again again(loaded.run.experiment, loaded.plan, past);
@@ -36,7 +32,7 @@ std::vector<TrialIndex> choose(const Loaded& loaded, const std::vector<Past>& pa
       if (past[trial].state == TrialState::collecting)
         throw Error(ErrorKind::conflict, loaded.run.experiment.trials[trial].name,
                     "has ended, and its outputs are not home yet: `run --resume` takes them");
-      if (is_live(past[trial].state))
+      if (is_alive(past[trial].state))
         throw Error(ErrorKind::conflict, loaded.run.experiment.trials[trial].name,
                     "runs still; stop it first");
       again.add(trial, Needs::all);

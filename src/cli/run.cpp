@@ -8,6 +8,7 @@
 #include "cli/execution.hpp"
 #include "cli/load.hpp"
 #include "cli/only.hpp"
+#include "cli/recorded.hpp"
 #include "cli/resume.hpp"
 #include "cli/run_lock.hpp"
 #include "cli/session.hpp"
@@ -32,10 +33,7 @@ void tell_interrupted(Session& session, Record& record, const Loaded& loaded) {
                        .address = session.engine_address()};
   for (const RunEntry& entry : record.runs(last, 1)) {
     if (entry.ended_at || process_at_work(entry.id, loaded.caller)) continue;
-    const TrialCounts counts = record.counts(entry.id);
-    const auto is_left = [&](TrialState state) { return counts.at(static_cast<std::size_t>(state)) > 0; };
-    if (is_left(TrialState::waiting) || is_left(TrialState::starting) || is_left(TrialState::retrying) ||
-        is_left(TrialState::collecting))
+    if (any_left(record.counts(entry.id)))
       session.progress().note(fmt::format("run {} is interrupted: `{}` goes on with it; this one begins anew",
                                           entry.id.text(), resume_line(entry.id, session.given_engine())));
   }

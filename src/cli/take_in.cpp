@@ -26,7 +26,7 @@ using Alive = std::map<std::string, TrialEntry, std::less<>>;  // by name
 Alive alive_on_record(Record& record, const RunId& run) {
   Alive alive;
   for (TrialEntry& entry : record.trials(run)) {
-    if (entry.state != TrialState::starting && entry.state != TrialState::running) continue;
+    if (!is_alive(entry.state)) continue;
     std::string name = entry.name;
     alive.emplace(std::move(name), std::move(entry));
   }

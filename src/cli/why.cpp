@@ -54,10 +54,6 @@ std::string_view words_of(Condition condition) {
   return "";
 }
 
-bool is_alive(const Past& past) {
-  return past.state == TrialState::starting || past.state == TrialState::running;
-}
-
 // Whether there is something for `run --resume` to go on with.
 bool is_unfinished(const RunEntry& entry, const std::vector<Past>& past) {
   const bool watched = run_options_of(entry.options).watched;
@@ -238,7 +234,7 @@ class Explanation {
   [[nodiscard]] std::size_t alive_in_parallel() const {
     std::size_t count = 0;
     for (TrialIndex trial = 0; trial < past_.size(); ++trial)
-      if (is_alive(past_[trial]) && !experiment_.trials[trial].service) ++count;
+      if (is_alive(past_[trial].state) && !experiment_.trials[trial].service) ++count;
     return count;
   }
 
@@ -268,7 +264,7 @@ class Explanation {
     std::optional<TrialIndex> canary;
     for (TrialIndex other = 0; other < past_.size(); ++other) {
       const TrialState state = past_[other].state;
-      const bool has_begun = is_alive(past_[other]) || state == TrialState::ready ||
+      const bool has_begun = is_alive(past_[other].state) || state == TrialState::ready ||
                              state == TrialState::retrying || state == TrialState::collecting;
       const bool counts = state == TrialState::succeeded || (has_begun && !canary);
       if (!counts || canary_shape(experiment_.trials[other]) != shape) continue;
@@ -291,7 +287,7 @@ class Explanation {
     };
     for (TrialIndex trial = 0; trial < past_.size(); ++trial) {
       const Trial& it = experiment_.trials[trial];
-      if (is_alive(past_[trial]))
+      if (is_alive(past_[trial].state))
         add(fmt::format("`{}`", it.name), of_kinds(wanted, wanted_gpus, it.slots),
             wanted_gpus.empty() ? GpuWish() : it.gpus);
     }
@@ -400,7 +396,7 @@ int why(const Invocation& invocation, const WhyOptions& options) {
   std::vector<Past> past = record.past(entry.id);
   const auto others = [&] { return others_on_engine(invocation, entry); };
   const bool at_work = !is_over(past[trial].state) && process_at_work(entry.id, loaded.caller);
-  if (is_alive(past[trial]) && !at_work && !entry.address.starts_with("simulated:")) {
+  if (is_alive(past[trial].state) && !at_work && !entry.address.starts_with("simulated:")) {
     (void)in_session(on_its_engine(invocation, entry), [&](Session& session) {
       take_in_all(session, record, entry.id);
       return 0;

@@ -120,7 +120,6 @@ void remove_container(Connections& engine, const std::string& id, const std::str
 [[nodiscard]] std::optional<Usage> container_usage(Connections& engine, const std::string& id,
                                                    const std::stop_token& stop);
 
-enum class LogFormat { raw, frames };
 // HEAD /containers/{id}/archive: `path`, or where it leads when it is a symbolic link; nullopt: nothing is
 // there.
 [[nodiscard]] std::optional<std::string> find_path(Connections& engine, const std::string& id,
@@ -129,6 +128,7 @@ enum class LogFormat { raw, frames };
 bool get_archive(Connections& engine, const std::string& id, const std::string& path,
                  const std::function<void(std::string_view)>& tell, const std::stop_token& stop);
 
+enum class LogFormat { raw, frames };
 // GET /containers/{id}/logs
 void read_logs(Connections& engine, const std::string& id, LogFormat format, const LogOptions& options,
                const std::function<void(LogStream, std::string_view)>& tell, const std::stop_token& stop);

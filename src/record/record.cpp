@@ -307,8 +307,7 @@ struct Record::Impl {
   void write(std::int64_t run, std::int64_t delay, const Fact& fact) {
     const auto trial = static_cast<std::int64_t>(fact.trial);
     const std::int64_t at = number_of(fact.at) + delay;
-    const bool is_alive = fact.state == TrialState::starting || fact.state == TrialState::running;
-    if (is_alive && fact.cause != Cause::none) {
+    if (tells_of_stop(fact)) {
       set_doom(to_string(fact.cause), run, trial, fact.attempt);
     } else if (fact.state == TrialState::ready) {
       take_back(run, trial, fact.attempt);

@@ -338,8 +338,7 @@ class Drive {
   }
 
   void note(Fact& fact) {
-    const bool is_alive = fact.state == TrialState::starting || fact.state == TrialState::running;
-    if (is_alive && fact.cause != Cause::none) return observer_.fact(fact);  // it is being stopped
+    if (tells_of_stop(fact)) return observer_.fact(fact);
     note_usage(fact);
     observer_.fact(fact);
     if (fact.state == TrialState::starting) {

@@ -252,7 +252,7 @@ struct Planner::Impl {
     --stops_in_flight;
     const Progress& it = known[event.trial];
     if (it.attempt != event.attempt) return;
-    if (it.state != TrialState::running && it.state != TrialState::starting) return;
+    if (!is_alive(it.state)) return;
     // It may live on: there must be no other attempt.
     std::string why = fmt::format("could not be stopped: {}", event.error.message());
     if (it.doom != Cause::none) why = fmt::format("{}, and {}", words_of_doom(event.trial), why);
@@ -372,7 +372,7 @@ struct Planner::Impl {
     for (const Cause cause : past.earlier) spend(trial, cause);
     if (past.was_started && !std::exchange(it.was_started, true)) satisfy(trial, Condition::started);
     if (past.was_healthy && !std::exchange(it.healthy, true)) satisfy(trial, Condition::healthy);
-    if (past.state == TrialState::starting || past.state == TrialState::running) {
+    if (is_alive(past.state)) {
       restore_alive(trial, past);
     } else if (past.state == TrialState::retrying || past.state == TrialState::ready) {
       move(trial, TrialState::retrying);
@@ -419,8 +419,7 @@ struct Planner::Impl {
   // Of what was commanded last the record may lack the facts: then the engine knows how far a trial has come.
   void catch_up(TrialIndex trial, const Sighting& sighting) {
     Progress& it = known[trial];
-    const bool is_alive = it.state == TrialState::starting || it.state == TrialState::running;
-    if (!restored || !is_alive || sighting.key.attempt <= it.attempt) return;
+    if (!restored || !is_alive(it.state) || sighting.key.attempt <= it.attempt) return;
     give_back_slots(trial);
     move(trial, TrialState::retrying);
     tell({.trial = trial,
@@ -501,7 +500,7 @@ struct Planner::Impl {
   // `listed`: it may have been so for a while.
   void see(TrialIndex trial, const Sighting& sighting, Break engine, bool listed = false) {
     const TrialState state = known[trial].state;
-    if (state != TrialState::starting && state != TrialState::running) return;
+    if (!is_alive(state)) return;
     if (sighting.phase == Phase::created || known[trial].looking) return;
     // What an engine could not start is made anew, and what is told late may be of the first.
     std::string& id = known[trial].id;
@@ -966,7 +965,7 @@ struct Planner::Impl {
 
   void command_stop(TrialIndex trial) {
     const TrialState state = known[trial].state;
-    if (state != TrialState::starting && state != TrialState::running) return;
+    if (!is_alive(state)) return;
     ++stops_in_flight;
     out->commands.emplace_back(StopCommand{.trial = trial, .attempt = known[trial].attempt});
   }
@@ -1009,7 +1008,7 @@ struct Planner::Impl {
     halt(fmt::format("the run's deadline of {} has passed", to_string(experiment.deadline)));
     for (TrialIndex trial = 0; trial < known.size(); ++trial) {
       const TrialState state = known[trial].state;
-      if (state != TrialState::starting && state != TrialState::running) continue;
+      if (!is_alive(state)) continue;
       if (experiment.trials[trial].service && state == TrialState::running) {
         ask_stop(trial);
       } else {
@@ -1379,7 +1378,7 @@ struct Planner::Impl {
 
   void give_back_slots(TrialIndex trial) {
     const TrialState state = known[trial].state;
-    if (state != TrialState::starting && state != TrialState::running) return;
+    if (!is_alive(state)) return;
     holdings.give_back(trial);
     if (!experiment.trials[trial].service) --alive;
     service_room.ended(trial);
@@ -1407,8 +1406,7 @@ struct Planner::Impl {
     fact.attempt = known[fact.trial].attempt;
     if (fact.at == Instant{}) fact.at = now;
     // That it is being stopped may be wrong: it may have ended already.
-    const bool is_alive = fact.state == TrialState::starting || fact.state == TrialState::running;
-    if (!is_alive || fact.cause == Cause::none) known[fact.trial].told_at = fact.at;
+    if (!tells_of_stop(fact)) known[fact.trial].told_at = fact.at;
     out->facts.push_back(std::move(fact));
   }
 

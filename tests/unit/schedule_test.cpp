@@ -170,8 +170,7 @@ class Planned {
       if (!facts.empty()) facts += ", ";
       facts += fmt::format("{} {}", experiment_.trials[fact.trial].name,
                            fact.healthy ? "healthy" : to_string(fact.state));
-      const bool is_alive = fact.state == TrialState::starting || fact.state == TrialState::running;
-      if (is_alive && fact.cause != Cause::none) facts += fmt::format(" ({})", to_string(fact.cause));
+      if (tells_of_stop(fact)) facts += fmt::format(" ({})", to_string(fact.cause));
       if (!fact.reason.empty()) facts += fmt::format(" ({})", fact.reason);
     }
     return commands + " | " + facts;
