@@ -129,8 +129,34 @@ struct Output {
 
 enum class CollectOn { always, success };
 struct Collect {
-  std::string to;  // an absolute path of the person's
+  std::string to;  // an absolute path of the person's, or "s3://BUCKET[/PREFIX]"
   CollectOn on = CollectOn::always;
+  Seconds every{0};  // of what runs, too, so often; 0: only when it has ended
+};
+
+// Where a trial's numbers are found.
+struct Metrics {
+  bool json = false;    // in lines of its standard output that are JSON objects
+  std::string pattern;  // in lines of its standard output: a regular expression (RE2) with named groups
+  std::string file;     // absolute, in the container: JSON lines, or CSV where it is called *.csv
+  bool operator==(const Metrics&) const = default;
+  [[nodiscard]] bool empty() const { return *this == Metrics{}; }
+};
+
+// A file or a folder that is put into the container before it starts.
+struct Input {
+  std::string from;   // an absolute path of the person's; of a trial: one of its outputs, or a path in it
+  std::string trial;  // whose output it is; empty: the person's own file
+  std::string to;     // absolute, in the container
+  std::string path;   // of this element in the evaluated file, for messages
+  bool operator==(const Input&) const = default;
+};
+
+// Whether a trial that has succeeded before is not run again.
+struct Cache {
+  bool on = false;
+  std::vector<std::string> key;  // only these fields count, but the image always does; none: all that matter
+  bool operator==(const Cache&) const = default;
 };
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
@@ -162,6 +188,10 @@ struct Trial {
   Seconds timeout{0};         // of an attempt, from when it runs; 0: none
   Seconds start_deadline{0};  // from when the engine was asked to start it until it runs; 0: none
   std::vector<Output> outputs;
+  std::vector<Input> inputs;
+  Metrics metrics;
+  Bytes log_size_max{64LL << 20U};  // of what is kept of an attempt's log
+  Cache cache;
   Pull pull = Pull::missing;
   std::string platform;        // "linux/arm64", or empty
   std::string params;          // a JSON object's text, or empty
