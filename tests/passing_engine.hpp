@@ -41,8 +41,7 @@ class PassingEngine : public Engine {
   std::optional<Usage> usage(const std::string& id, std::stop_token stop) override {
     return engine_.usage(id, stop);
   }
-  void logs(const Key& key, const LogOptions& options,
-            const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) override {
+  void logs(const Key& key, const LogOptions& options, const LogTell& tell, std::stop_token stop) override {
     engine_.logs(key, options, tell, stop);
   }
   bool copy_out(const Key& key, const std::string& path, const std::function<void(std::string_view)>& tell,

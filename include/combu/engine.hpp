@@ -134,9 +134,17 @@ struct Releasing {
 struct LogOptions {
   bool follow = false;
   std::optional<std::int64_t> tail;  // last lines; nullopt: all
-  std::optional<Instant> since;
+  std::optional<Instant> since;      // what came then is told, too
+  bool timed = false;                // each piece is told whole and with its time
 };
 enum class LogStream { out, err };
+// What an attempt has written at once, as far as the engine knows: a line with its end, or a part of one.
+struct LogPiece {
+  LogStream stream = LogStream::out;
+  std::string_view text;  // valid while it is told
+  Instant at{};           // by the engine's clock; where it was asked for
+};
+using LogTell = std::function<void(const LogPiece&)>;
 
 // The subscription is made: what happens from here on is told (until watch returns). What happened before may
 // have been missed.
@@ -191,9 +199,9 @@ class Engine {
   // Of what runs, by Sighting::id; nullopt when it does not run, or the engine does not tell.
   [[nodiscard]] virtual std::optional<Usage> usage(const std::string& id, std::stop_token stop) = 0;
 
-  // The attempt's log, piece by piece, in the engine's order. Throws not_found when there is no such attempt.
-  virtual void logs(const Key& key, const LogOptions& options,
-                    const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) = 0;
+  // The attempt's log, piece by piece, in the engine's order. Throws not_found when there is no such attempt,
+  // refused when the engine keeps none.
+  virtual void logs(const Key& key, const LogOptions& options, const LogTell& tell, std::stop_token stop) = 0;
 
   // What is at `path`, absolute in the attempt, as a tar archive, piece by piece: a file, or a folder and all
   // that is in it, whose entries begin with its name. A path that is a symbolic link stands for what it leads

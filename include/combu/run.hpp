@@ -16,6 +16,7 @@
 #include "combu/outputs.hpp"
 #include "combu/plan.hpp"
 #include "combu/schedule.hpp"
+#include "combu/telemetry.hpp"
 
 namespace combu {
 
@@ -49,6 +50,9 @@ class Observer {
   virtual void commit() {}
   // The last lines of a failed attempt's log, after its fact; of the first failures only.
   virtual void tail(TrialIndex trial, const std::vector<std::string>& lines) = 0;
+  // What a person should know besides the facts: "solver-a: of its log the last 64 MiB are kept …". The first
+  // few.
+  virtual void remark(const std::string& /*line*/) {}
   virtual void snapshot(
       const Snapshot& snapshot) = 0;  // at most ten times a second while something changes, and at the end
 };
@@ -119,10 +123,12 @@ struct Outcome {
 // bear: what was started stays started. `engine`'s verbs are called from options.starts_in_flight_max
 // threads (or as many as `steering` says meanwhile), up to 32 more that stop, two that read logs, four that
 // take outputs home where trials have any, one that looks at what attempts use, and one that watches.
-// `depot`: where these outputs go.
+// `depot`: where these outputs go. `telemetry`: where what attempts write goes while they run and when they
+// have ended; none is kept without it.
 [[nodiscard]] Outcome drive(Engine& engine, const Run& run, const Plan& plan, const PlannerOptions& options,
                             Observer& observer, Clock& clock, const std::stop_token& stop,
-                            Steering* steering = nullptr, Depot* depot = nullptr);
+                            Steering* steering = nullptr, Depot* depot = nullptr,
+                            Telemetry* telemetry = nullptr);
 
 // Carries a command for outputs out: what became of it.
 [[nodiscard]] Collected take_outputs(Engine& engine, const Run& run, const CollectCommand& command,

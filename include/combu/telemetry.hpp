@@ -19,15 +19,15 @@
 
 namespace combu {
 
-// One number that a trial has told. `step` is the line's own "step", else how many it has told of this metric
-// before. Not a number, and infinite, it may be.
+// One number that a trial has told. Not a number, and infinite, it may be.
 struct MetricPoint {
-  double step = 0;
+  double step = 0;  // the line's own; not a number: how many there were of this metric before
   Instant at{};
   double value = 0;
 };
 
-// All that an attempt has told of one metric, in short; of values that are no numbers only `last`.
+// All that an attempt has told of one metric, in short. The least and the greatest are of those values that
+// are numbers; not a number where there is none.
 struct MetricSummary {
   std::string trial;
   int attempt = 1;
@@ -38,34 +38,31 @@ struct MetricSummary {
   double greatest = 0;
 };
 
-// A piece of a log as it is kept.
-struct KeptPiece {
-  LogStream stream = LogStream::out;
-  Instant at{};
-  std::string_view text;  // a line with its end, or a part of one
-};
-
 // What is kept of an attempt's log.
 struct KeptLog {
-  bool complete = false;  // the attempt has ended, and all of it was taken
-  Bytes size;             // of all that it has written, as far as it was taken
-  Bytes dropped;          // of its beginning, which is not kept
-  Instant until{};        // the last piece's time; the epoch when there is none
+  bool complete = false;     // the attempt has ended, and all of it was taken
+  Bytes size;                // of all that it has written, as far as it was taken
+  Bytes dropped;             // of its beginning, which is not kept
+  Instant until{};           // the latest piece's time; the epoch when there is none
   std::size_t at_until = 0;  // how many pieces have this very time
+  bool operator==(const KeptLog&) const = default;
 };
 
+// Different metrics of an attempt; further ones are passed over.
+inline constexpr std::size_t k_metrics_max = 1000;
+
 // What is taken in at once.
-struct Intake {
-  std::span<const KeptPiece> pieces;
+struct LogBatch {
   struct Metric {
     std::string name;
     std::vector<MetricPoint> points;
   };
+  std::span<const LogPiece> pieces;  // what follows on what is kept
   std::span<const Metric> metrics;
   bool complete = false;
 };
 
-// Belongs to one thread at a time. Everything throws Error, as Record does.
+// May be used from many threads. Everything throws Error, as Record does; what throws has changed nothing.
 class Telemetry {
  public:
   [[nodiscard]] static bool exists(const std::string& folder, const RunId& run);
@@ -82,13 +79,16 @@ class Telemetry {
   [[nodiscard]] std::optional<KeptLog> log(const std::string& trial, int attempt);
   // The newest attempt of this trial of which something was taken.
   [[nodiscard]] std::optional<int> newest_attempt(const std::string& trial);
-  // All that is kept of it, in its order. `tell` returns false to hear no more.
-  void read_log(const std::string& trial, int attempt, const std::function<bool(const KeptPiece&)>& tell);
+  // What is kept of it, in its order: all, or so many lines of its end. `tell` returns false to hear no more.
+  void read_log(const std::string& trial, int attempt, std::optional<std::size_t> tail,
+                const std::function<bool(const LogPiece&)>& tell);
 
-  // One transaction. Nothing is taken, and false returned, when the log is not as `before` says: another
-  // process has taken of it.
-  bool take(const std::string& trial, int attempt, const std::optional<KeptLog>& before, const Intake& intake,
-            Bytes size_max);
+  // In one transaction. Of the log no more than `size_max` of its end is kept. Returns what is kept then;
+  // nullopt: the log was not as `before` says, since another process has taken of it, and nothing has
+  // changed.
+  [[nodiscard]] std::optional<KeptLog> take(const std::string& trial, int attempt,
+                                            const std::optional<KeptLog>& before, const LogBatch& batch,
+                                            Bytes size_max);
 
   // Of the newest attempt of each trial, by trial and metric.
   void metrics(const std::function<void(const MetricSummary&)>& tell);
@@ -100,5 +100,14 @@ class Telemetry {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// Takes in what an attempt has written since the last time, and the metrics in it; of one that has ended all
+// that is left, and then its file of metrics. Repeatable: what has been taken is not taken again. Where the
+// engine keeps no log there is none. Returns what a person should know. Throws Error: those of `engine`, and
+// of Telemetry.
+enum class LogEnd { open, complete };
+[[nodiscard]] std::vector<std::string> take_logs(Engine& engine, const Key& key, const Trial& trial,
+                                                 LogEnd end, Telemetry& telemetry,
+                                                 const std::stop_token& stop);
 
 }  // namespace combu

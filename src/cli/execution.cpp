@@ -17,11 +17,13 @@
 
 #include "cli/commands.hpp"
 #include "cli/identity.hpp"
+#include "cli/kept_logs.hpp"
 #include "cli/recorded.hpp"
 #include "cli/recorder.hpp"
 #include "cli/results.hpp"
 #include "cli/revision.hpp"
 #include "cli/run_lock.hpp"
+#include "cli/selection.hpp"
 #include "cli/take_in.hpp"
 
 namespace combu {
@@ -36,12 +38,6 @@ int tell_errors(Session& session, const std::vector<Error>& errors) {
   for (const Error& error : errors) session.progress().error(error.what());
   session.progress().note("nothing was started");
   return exit_code(errors);
-}
-
-std::set<RunId> runs_of(const std::vector<Sighting>& attempts) {
-  std::set<RunId> runs;
-  for (const Sighting& seen : attempts) runs.insert(seen.key.run);
-  return runs;
 }
 
 std::set<RunId> runs_that_live(const std::vector<Sighting>& earlier) {
@@ -161,6 +157,7 @@ class UnlockWhenStarted final : public Observer {
   }
   void commit() override { next_.commit(); }
   void tail(TrialIndex trial, const std::vector<std::string>& lines) override { next_.tail(trial, lines); }
+  void remark(const std::string& line) override { next_.remark(line); }
   void snapshot(const Snapshot& snapshot) override {
     if (!snapshot.may_start_more) lock_.reset();
     next_.snapshot(snapshot);
@@ -312,8 +309,10 @@ std::optional<int> drive_run(Session& session, Record& record, const Loaded& loa
     UnlockWhenStarted observer(recorder, lock);
     const std::string results = results_folder(loaded.run);
     const auto depot = open_results(loaded);
+    const auto telemetry =
+        watched ? open_telemetry(session, state_folder(loaded.caller), loaded.run.id) : nullptr;
     const Outcome outcome = drive(*engine, loaded.run, loaded.plan, planner, observer, real_clock(),
-                                  session.stop(), &work.steering(), depot.get());
+                                  session.stop(), &work.steering(), depot.get(), telemetry.get());
     if (outcome.left) return std::nullopt;
     print_outcome(session.progress(), loaded.run, outcome, planner.until, session.given_engine());
     if (std::filesystem::exists(results)) session.progress().note(fmt::format("outputs are in {}", results));
@@ -359,15 +358,18 @@ void interrupt_replaced(Session& session, const Loaded& loaded, const std::set<R
       session.progress().note(interrupted_line(one));
 }
 
-// What makes room is gone with its exit codes and its outputs.
+// What makes room is gone with its exit codes, its outputs and its logs.
 void take_in_earlier(Session& session, Record& record, const Loaded& loaded,
                      const std::vector<Sighting>& others) {
   for (const RunId& run : runs_of(others))
-    for (const RunEntry& entry : record.runs({.id = run}, 1))
-      if (!entry.ended_at && !process_at_work(run, loaded.caller)) {
+    for (const RunEntry& entry : record.runs({.id = run}, 1)) {
+      if (process_at_work(run, loaded.caller)) continue;
+      if (!entry.ended_at) {
         take_in(session, record, run, Intake::last);
         bring_home(session, record, run);
       }
+      keep_logs(session, record, state_folder(loaded.caller), run, others, Containers::about_to_go);
+    }
 }
 
 // What others have by now of the experiment, which may be more than at the beginning; an error when something

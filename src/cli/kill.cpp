@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cli/commands.hpp"
+#include "cli/kept_logs.hpp"
 #include "cli/recorded.hpp"
 #include "cli/results.hpp"
 #include "cli/run_lock.hpp"
@@ -126,12 +127,22 @@ std::vector<RunId> take_in_once(Session& session, const Invocation& invocation, 
   return looked_at;
 }
 
-// What cannot be taken home is not removed.
-void bring_all_home(Session& session, const Invocation& invocation, const std::vector<RunId>& runs) {
-  if (runs.empty()) return;
-  Record record(state_folder(caller_for(invocation)));
+// What cannot be taken home is not removed. `runs`: of which there may be outputs to take.
+void bring_all_home(Session& session, const Invocation& invocation, const std::vector<RunId>& runs,
+                    const std::vector<Sighting>& attempts) {
+  const std::string folder = state_folder(caller_for(invocation));
+  if (!Record::exists(folder)) return;
+  std::unique_ptr<Record> record;
   try {
-    for (const RunId& run : runs) bring_home(session, record, run);
+    record = std::make_unique<Record>(folder);
+  } catch (const Error&) {
+    return;  // has been told
+  }
+  try {
+    for (const RunId& run : runs) bring_home(session, *record, run);
+    for (const RunId& run : runs_of(attempts))
+      if (!record->runs({.id = run}, 1).empty())
+        keep_logs(session, *record, folder, run, attempts, Containers::about_to_go);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::cancelled) throw;
     throw Error(
@@ -156,7 +167,7 @@ bool release_until_none(Session& session, const Invocation& invocation, std::vec
   interrupt_all(session, invocation, selectors);
   const Found take_in_found = [&](const Selector& selector, const std::vector<Sighting>& attempts) {
     const std::vector<RunId> runs = take_in_once(session, invocation, selector, attempts, known);
-    if (!discard) bring_all_home(session, invocation, runs);
+    if (!discard) bring_all_home(session, invocation, runs, attempts);
   };
   for (int round = 0; round <= k_repeats_max; ++round) {
     const Released more = release_all(session, selectors, take_in_found);
@@ -219,7 +230,7 @@ void add_kill(CLI::App& app, const Invocation& invocation, Action& action) {
   const auto options = std::make_shared<KillOptions>();
   add_selection(*command, *options);
   command->add_flag("--discard", options->discard,
-                    "Also what has ended and whose outputs have not been taken home");
+                    "Also what has ended and whose outputs and logs have not been taken home");
   command->footer("Example:\n  combu -f experiment.jsonnet kill");
   command->callback([&invocation, &action, options] {
     action = [&invocation, options] {

@@ -90,8 +90,8 @@ int logs(Session& session, const Invocation& invocation, const LogsOptions& opti
   const LogOut put = options.json
                          ? LogOut([&json](auto stream, auto piece) { return json.put(stream, piece); })
                          : LogOut(put_as_it_is);
-  const auto tell = [&](LogStream stream, std::string_view piece) {
-    if (reader_has_gone || put(stream, piece)) return;
+  const auto tell = [&](const LogPiece& piece) {
+    if (reader_has_gone || put(piece.stream, piece.text)) return;
     reader_has_gone = true;
     enough.request_stop();
   };

@@ -13,6 +13,7 @@
 #include "cli/run_lock.hpp"
 #include "cli/session.hpp"
 #include "cli/take_in.hpp"
+#include "combu/telemetry.hpp"
 
 namespace combu {
 namespace {
@@ -51,6 +52,7 @@ void forget(Record& record, const std::vector<RunId>& runs, const Caller& caller
   for (const RunId& run : runs)
     for (const std::string& path : {log_path(run, caller), channel_path(run, caller)})
       std::filesystem::remove(path, none);
+  for (const RunId& run : runs) Telemetry::remove(state_folder(caller), run);
   (void)put_err(fmt::format("removed {} from the record\n", counted_runs(runs.size())));
 }
 

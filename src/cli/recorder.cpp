@@ -29,6 +29,10 @@ void Recorder::tail(TrialIndex trial, const std::vector<std::string>& lines) {
   progress_.tail(trial, lines);
 }
 
+void Recorder::remark(const std::string& line) {
+  progress_.note(line);
+}
+
 void Recorder::snapshot(const Snapshot& snapshot) {
   progress_.snapshot(snapshot);
 }

@@ -16,6 +16,7 @@ class Recorder final : public Observer {
   void start_took(TrialIndex trial, int attempt, Seconds created_in, Seconds started_in) override;
   void commit() override;
   void tail(TrialIndex trial, const std::vector<std::string>& lines) override;
+  void remark(const std::string& line) override;
   void snapshot(const Snapshot& snapshot) override;
 
   // The run is over.

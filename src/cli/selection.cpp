@@ -109,6 +109,12 @@ std::vector<Sighting> list_all(Session& session, const std::vector<Selector>& se
   return all;
 }
 
+std::set<RunId> runs_of(const std::vector<Sighting>& attempts) {
+  std::set<RunId> runs;
+  for (const Sighting& seen : attempts) runs.insert(seen.key.run);
+  return runs;
+}
+
 std::string others_text(Session& session, const Invocation& invocation, const SelectionOptions& options) {
   SelectionOptions any_run = options;
   any_run.run.clear();

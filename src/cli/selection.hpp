@@ -2,6 +2,7 @@
 // What a command is about, found by labels: the file is not evaluated, and need not be there.
 
 #include <CLI/CLI.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,9 @@ void add_selection(CLI::App& command, SelectionOptions& options);
 // All that the selectors select.
 [[nodiscard]] std::vector<Sighting> list_all(Session& session, const std::vector<Selector>& selectors,
                                              Look look);
+
+// Those that they are of.
+[[nodiscard]] std::set<RunId> runs_of(const std::vector<Sighting>& attempts);
 
 // What else is on the engine, for the person whose -f or --run is not what they think: one line, empty when
 // there is nothing.

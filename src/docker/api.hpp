@@ -131,7 +131,7 @@ bool get_archive(Connections& engine, const std::string& id, const std::string& 
 enum class LogFormat { raw, frames };
 // GET /containers/{id}/logs
 void read_logs(Connections& engine, const std::string& id, LogFormat format, const LogOptions& options,
-               const std::function<void(LogStream, std::string_view)>& tell, const std::stop_token& stop);
+               const LogTell& tell, const std::stop_token& stop);
 
 // ---- Networks
 

@@ -197,7 +197,7 @@ std::optional<Usage> container_usage(Connections& engine, const std::string& id,
 }
 
 void read_logs(Connections& engine, const std::string& id, LogFormat format, const LogOptions& options,
-               const std::function<void(LogStream, std::string_view)>& tell, const std::stop_token& stop) {
+               const LogTell& tell, const std::stop_token& stop) {
   HttpRequest request = request_of(engine, "GET", "/containers/" + id + "/logs?stdout=1&stderr=1");
   if (options.follow) {
     request.target += "&follow=1";
@@ -205,12 +205,16 @@ void read_logs(Connections& engine, const std::string& id, LogFormat format, con
   }
   if (options.tail) request.target += fmt::format("&tail={}", *options.tail);
   if (options.since) request.target += "&since=" + moment_parameter(*options.since);
-  LogFrames frames(tell);
+  if (options.timed) request.target += "&timestamps=1";
+  LogFrames frames(tell, options.timed);
+  TimedLines lines(tell);
   request.sink = [&](std::string_view bytes) {
     if (format == LogFormat::frames) {
       frames.feed(bytes);
+    } else if (options.timed) {
+      lines.feed(bytes);
     } else {
-      tell(LogStream::out, bytes);
+      tell({.stream = LogStream::out, .text = bytes});
     }
     return true;
   };

@@ -283,7 +283,7 @@ ContainerFacts DockerEngine::container_of(const Key& key, const std::stop_token&
 }
 
 void DockerEngine::logs(const Key& key, const LogOptions& options,
-                        const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) {
+                        const LogTell& tell, std::stop_token stop) {
   const ContainerFacts container = container_of(key, stop);
   // Not by the answer's content type: it differs from engine to engine.
   read_logs(connections_, container.id, container.tty ? LogFormat::raw : LogFormat::frames, options, tell,

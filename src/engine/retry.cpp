@@ -62,7 +62,7 @@ class Retry : public Engine {
   }
 
   void logs(const Key& key, const LogOptions& options,
-            const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) override {
+            const LogTell& tell, std::stop_token stop) override {
     engine_.logs(key, options, tell, stop);
   }
 

@@ -49,7 +49,7 @@ class Trace : public Engine {
   }
 
   void logs(const Key& key, const LogOptions& options,
-            const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) override {
+            const LogTell& tell, std::stop_token stop) override {
     traced("logs", key.trial, [&] { engine_.logs(key, options, tell, stop); });
   }
   bool copy_out(const Key& key, const std::string& path, const std::function<void(std::string_view)>& tell,

@@ -16,6 +16,8 @@
 namespace combu {
 namespace {
 
+using database::Rows;
+using database::Sql;
 using std::chrono::microseconds;
 
 std::int64_t number_of(Instant at) {
@@ -66,48 +68,6 @@ std::vector<std::string> split(std::string_view text) {
 std::optional<Instant> instant_in(const SQLite::Column& column) {
   return column.isNull() ? std::nullopt : std::optional(instant_of(column.getInt64()));
 }
-
-// A query of many rows, straight from SQLite's own functions: SQLiteCpp's columns each count who holds the
-// statement, which shows where there are 100,000 trials. Texts are valid until the next step.
-class Rows {
- public:
-  Rows(SQLite::Database& database, const std::string& sql) : database_(database.getHandle()) {
-    check(sqlite3_prepare_v2(database_, sql.c_str(), -1, &statement_, nullptr), SQLITE_OK);
-  }
-  ~Rows() { sqlite3_finalize(statement_); }
-  Rows(const Rows&) = delete;
-  Rows& operator=(const Rows&) = delete;
-
-  void bind(int place, std::int64_t value) { check(sqlite3_bind_int64(statement_, place, value), SQLITE_OK); }
-  // False: there are no more.
-  bool step() {
-    const int result = sqlite3_step(statement_);
-    if (result != SQLITE_ROW) check(result, SQLITE_DONE);
-    return result == SQLITE_ROW;
-  }
-  [[nodiscard]] bool is_null(int column) const {
-    return sqlite3_column_type(statement_, column) == SQLITE_NULL;
-  }
-  [[nodiscard]] std::int64_t number(int column) const { return sqlite3_column_int64(statement_, column); }
-  [[nodiscard]] std::optional<std::int64_t> number_if_any(int column) const {
-    return is_null(column) ? std::nullopt : std::optional(number(column));
-  }
-  // Empty: it may be NULL, too.
-  [[nodiscard]] std::string_view text(int column) const {
-    const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
-    return text == nullptr
-               ? std::string_view()
-               : std::string_view(text, static_cast<std::size_t>(sqlite3_column_bytes(statement_, column)));
-  }
-
- private:
-  void check(int result, int expected) const {
-    if (result != expected) throw SQLite::Exception(database_, result);
-  }
-
-  sqlite3* database_;
-  sqlite3_stmt* statement_ = nullptr;
-};
 
 std::optional<Instant> instant_in(const Rows& row, int column) {
   const auto number = row.number_if_any(column);
@@ -180,44 +140,14 @@ std::string made_folder(const std::string& folder) {
   return folder;
 }
 
-// One statement, made once and used again. Values are bound in order.
-class Sql {
- public:
-  Sql(SQLite::Database& database, const char* sql) : statement_(database, sql) {}
-
-  template <class... Values>
-  void operator()(const Values&... values) {
-    statement_.reset();
-    int place = 0;
-    (bind(++place, values), ...);
-    statement_.exec();
-  }
-
- private:
-  void bind(int place, std::int64_t value) { statement_.bind(place, value); }
-  void bind(int place, int value) { statement_.bind(place, value); }
-  // Not copied: it outlives the call.
-  void bind(int place, const std::string& value) { statement_.bindNoCopy(place, value); }
-  void bind(int place, std::string_view value) { statement_.bind(place, std::string(value)); }
-  template <class Value>
-  void bind(int place, const std::optional<Value>& value) {
-    if (value) {
-      bind(place, *value);
-    } else {
-      statement_.bind(place);
-    }
-  }
-
-  SQLite::Statement statement_;
-};
-
 }  // namespace
 
 struct Record::Impl {
   Impl(const std::string& folder, Use use) : path(path_in(made_folder(folder))), database(open(path, use)) {}
 
   static SQLite::Database open(const std::string& path, Use use) {
-    return use == Use::reading ? record::open_to_read(path) : record::open_database(path);
+    return use == Use::reading ? database::open_to_read(path, record::schema())
+                               : database::open(path, record::schema());
   }
 
   // SQLite's, of its patience: 0 when that is over.
@@ -226,7 +156,7 @@ struct Record::Impl {
     constexpr std::chrono::milliseconds k_pause{20};
     constexpr int k_told_after = 100;
     if (tries == k_told_after && impl.tell_wait) impl.tell_wait();
-    if (tries * k_pause >= record::k_patience) return 0;
+    if (tries * k_pause >= database::k_patience) return 0;
     std::this_thread::sleep_for(k_pause);
     return 1;
   }
@@ -410,7 +340,7 @@ bool Record::exists(const std::string& folder) {
 }
 
 Record::Record(const std::string& folder, Use use)
-    : impl_(record::guarded(path_in(folder), [&] { return std::make_unique<Impl>(folder, use); })) {}
+    : impl_(database::guarded(path_in(folder), [&] { return std::make_unique<Impl>(folder, use); })) {}
 Record::~Record() = default;
 
 void Record::on_wait(std::function<void()> tell) {
@@ -419,7 +349,7 @@ void Record::on_wait(std::function<void()> tell) {
 }
 
 void Record::begin(const RunEntry& entry, const Experiment& experiment) {
-  record::guarded(impl_->path, [&] {
+  database::guarded(impl_->path, [&] {
     SQLite::Database& database = impl_->database;
     SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
     if (!runs({.id = entry.id}, 1).empty())
@@ -445,7 +375,7 @@ void Record::begin(const RunEntry& entry, const Experiment& experiment) {
 
 void Record::append(const RunId& run, std::span<const Fact> facts, std::span<const StartTimes> times) {
   if (facts.empty() && times.empty()) return;
-  record::guarded(impl_->path, [&] {
+  database::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
     SQLite::Transaction transaction(impl_->database, SQLite::TransactionBehavior::IMMEDIATE);
     impl_->write(number, facts);
@@ -457,11 +387,11 @@ void Record::append(const RunId& run, std::span<const Fact> facts, std::span<con
 }
 
 Record::Stamp Record::stamp(const RunId& run) {
-  return record::guarded(impl_->path, [&] { return impl_->stamp(impl_->number_of_run(run)); });
+  return database::guarded(impl_->path, [&] { return impl_->stamp(impl_->number_of_run(run)); });
 }
 
 bool Record::append_unwatched(const RunId& run, std::span<const Fact> facts, const Stamp& stamp) {
-  return record::guarded(impl_->path, [&] {
+  return database::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
     SQLite::Transaction transaction(impl_->database, SQLite::TransactionBehavior::IMMEDIATE);
     if (impl_->stamp(number) != stamp) return false;
@@ -475,7 +405,7 @@ bool Record::append_unwatched(const RunId& run, std::span<const Fact> facts, con
 }
 
 void Record::end(const RunId& run, Instant at) {
-  record::guarded(impl_->path, [&] {
+  database::guarded(impl_->path, [&] {
     Sql{impl_->database,
         "UPDATE runs SET ended_at = max(?1, working_since, "
         "coalesce((SELECT max(over_at) FROM trials WHERE run = ?2), 0)) WHERE number = ?2"}(
@@ -484,13 +414,13 @@ void Record::end(const RunId& run, Instant at) {
 }
 
 void Record::set_options(const RunId& run, const std::string& options) {
-  record::guarded(impl_->path, [&] {
+  database::guarded(impl_->path, [&] {
     Sql{impl_->database, "UPDATE runs SET options = ? WHERE number = ?"}(options, impl_->number_of_run(run));
   });
 }
 
 void Record::reopen(const RunId& run, std::span<const TrialIndex> trials, Instant at) {
-  record::guarded(impl_->path, [&] {
+  database::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
     SQLite::Transaction transaction(impl_->database, SQLite::TransactionBehavior::IMMEDIATE);
     impl_->reopen(number, trials, at);
@@ -500,7 +430,7 @@ void Record::reopen(const RunId& run, std::span<const TrialIndex> trials, Instan
 
 void Record::revise(const RunId& run, const Edition& edition, const Experiment& experiment,
                     const std::function<void()>& may) {
-  record::guarded(impl_->path, [&] {
+  database::guarded(impl_->path, [&] {
     SQLite::Database& database = impl_->database;
     SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
     may();
@@ -543,7 +473,7 @@ void Record::revise(const RunId& run, const Edition& edition, const Experiment& 
 }
 
 void Record::kill(const RunId& run, Instant at) {
-  record::guarded(impl_->path, [&] {
+  database::guarded(impl_->path, [&] {
     SQLite::Database& database = impl_->database;
     SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
     const std::int64_t number = impl_->number_of_run(run);
@@ -571,7 +501,7 @@ void Record::kill(const RunId& run, Instant at) {
 }
 
 void Record::remove(std::span<const RunId> runs) {
-  record::guarded(impl_->path, [&] {
+  database::guarded(impl_->path, [&] {
     SQLite::Transaction transaction(impl_->database, SQLite::TransactionBehavior::IMMEDIATE);
     for (const RunId& run : runs) {
       const std::int64_t number = impl_->number_of_run(run);
@@ -588,7 +518,7 @@ void Record::remove(std::span<const RunId> runs) {
 }
 
 std::vector<RunEntry> Record::runs(const RunFilter& filter, std::size_t count_max) {
-  return record::guarded(impl_->path, [&] {
+  return database::guarded(impl_->path, [&] {
     SQLite::Statement query(
         impl_->database,
         "SELECT runs.id, experiments.name, file, folder, arguments, options, revision, revision_dirty, "
@@ -634,7 +564,7 @@ std::vector<RunEntry> Record::runs(const RunFilter& filter, std::size_t count_ma
 }
 
 RunEntry Record::run(const RunId& id) {
-  return record::guarded(impl_->path, [&] {
+  return database::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(id);
     RunEntry entry = runs({.id = id}, 1).at(0);
     SQLite::Statement query(impl_->database,
@@ -658,7 +588,7 @@ std::vector<TrialEntry> Record::trials(const RunId& run, const std::string& tria
 
 void Record::trials(const RunId& run, const std::string& trial, Detail detail,
                     const std::function<TrialEntry&()>& next) {
-  record::guarded(impl_->path, [&] {
+  database::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
     std::optional<std::int64_t> only;
     if (!trial.empty() && !(only = impl_->number_of_trial(number, trial))) return;
@@ -702,11 +632,11 @@ void Record::trials(const RunId& run, const std::string& trial, Detail detail,
 }
 
 std::size_t Record::trial_count(const RunId& run) {
-  return record::guarded(impl_->path, [&] { return impl_->count_of_trials(impl_->number_of_run(run)); });
+  return database::guarded(impl_->path, [&] { return impl_->count_of_trials(impl_->number_of_run(run)); });
 }
 
 TrialCounts Record::counts(const RunId& run) {
-  return record::guarded(impl_->path, [&] {
+  return database::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
     TrialCounts counts{};
     // Those that are not over have to be looked for among the attempts.
@@ -724,7 +654,7 @@ TrialCounts Record::counts(const RunId& run) {
 }
 
 std::vector<AttemptEntry> Record::attempts(const RunId& run, const std::string& trial) {
-  return record::guarded(impl_->path, [&] {
+  return database::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
     const std::string chosen = trial.empty() ? "" : " AND trial = ?2";
     SQLite::Statement query(
@@ -754,7 +684,7 @@ std::vector<AttemptEntry> Record::attempts(const RunId& run, const std::string& 
 
 void Record::events(const RunId& run, const std::string& trial,
                     const std::function<bool(const EventEntry&)>& tell) {
-  record::guarded(impl_->path, [&] {
+  database::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
     std::string sql =
         "SELECT at, name, attempt, state, exit_code, cause, events.reason FROM events "
@@ -786,7 +716,7 @@ void Record::events(const RunId& run, const std::string& trial,
 }
 
 std::vector<Past> Record::past(const RunId& run) {
-  return record::guarded(impl_->path, [&] {
+  return database::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
     std::vector<Past> all;
     SQLite::Statement states(

@@ -32,6 +32,11 @@ constexpr Seconds k_look_first{1};
 constexpr double k_look_factor = 1.5;
 constexpr Seconds k_look_pause_max{60};
 constexpr std::chrono::seconds k_look_pause_busy{1};
+constexpr double k_look_share_max = 0.05;  // of one worker's time for one attempt
+constexpr std::size_t k_lookers = 2;
+
+constexpr int k_log_tries_max = 6;  // 1, 2, 4, … seconds apart
+constexpr std::size_t k_notes_max = 20;
 
 constexpr std::size_t k_over_min = 3;  // before it is guessed how long the others take
 constexpr std::size_t k_collectors = 2;
@@ -59,15 +64,31 @@ struct LookOrder {
 struct Used {
   LookOrder of;
   std::optional<Usage> usage;
+  Seconds took{0};
 };
-using Message = std::variant<Event, EngineLost, Tail, Used, Steering::Order>;
+// All that is left of the log of an attempt that has ended.
+struct LogOrder {
+  TrialIndex trial;
+  int attempt;
+  int tries = 0;
+};
+struct LogTaken {
+  LogOrder of;
+  std::string fault;  // empty: it is
+};
+struct Note {
+  TrialIndex trial;
+  std::string text;
+};
+using Message = std::variant<Event, EngineLost, Tail, Used, LogTaken, Note, Steering::Order>;
 
 struct ListOrder {};
 // What has ended, and when.
 struct LookBackOrder {
   std::vector<Sighting> ended;
 };
-using Order = std::variant<StartCommand, StopCommand, CollectCommand, ListOrder, LookOrder, LookBackOrder>;
+using Order =
+    std::variant<StartCommand, StopCommand, CollectCommand, ListOrder, LookOrder, LookBackOrder, LogOrder>;
 
 // Orders go to the workers in the order in which they were given.
 class OrderQueue {
@@ -98,7 +119,7 @@ class OrderQueue {
 class Drive {
  public:
   Drive(Engine& engine, const Run& run, const Plan& plan, const PlannerOptions& options, Observer& observer,
-        Clock& clock, Depot* depot)
+        Clock& clock, Depot* depot, Telemetry* telemetry)
       : engine_(engine),
         run_(run),
         // What other runs hold is seen only where it counts.
@@ -107,6 +128,7 @@ class Drive {
         observer_(observer),
         clock_(clock),
         depot_(depot),
+        telemetry_(telemetry),
         planner_(run.id, run.experiment, plan, options),
         until_(options.until),
         stop_workers_(std::min<std::size_t>(
@@ -131,7 +153,7 @@ class Drive {
     const bool any_outputs = std::ranges::any_of(run_.experiment.trials,
                                                  [](const Trial& trial) { return !trial.outputs.empty(); });
     if (any_outputs) add_workers(k_bearers, bear_orders_);
-    add_workers(1, look_orders_);
+    add_workers(k_lookers, look_orders_);
     const std::stop_callback on_stop(stop, [this] { inbox_.post(Event{Interrupt{}}); });
     loop();
     // A command under way when the engine was lost must not hold up the end: the threads' stop tokens end
@@ -197,7 +219,7 @@ class Drive {
 
   void loop() {
     std::vector<Message> messages;
-    while ((!planner_.done() || !begun_) && !is_left()) {
+    while (!is_done() && !is_left()) {
       inbox_.take(messages, patience());
       for (const Message& message : messages) {
         if (std::holds_alternative<Used>(message)) continue;  // it says nothing of the stream of events
@@ -216,7 +238,7 @@ class Drive {
       }
       if (wake_ && *wake_ <= now()) apply(Tick{});
       look();
-      const bool shows = planner_.done() || is_left() || is_time_to_show();
+      const bool shows = is_done() || is_left() || is_time_to_show();
       if (shows || !commands_.empty()) carry_on();
       if (shows) show();
     }
@@ -238,8 +260,23 @@ class Drive {
       at->second.usage = {.memory = std::max(before, used.usage->memory), .cpu = used.usage->cpu};
     }
     LookOrder next = used.of;
-    next.pause = std::min(next.pause * k_look_factor, k_look_pause_max);
+    next.pause =
+        std::max(std::min(next.pause * k_look_factor, k_look_pause_max), used.took / k_look_share_max);
     look_after(std::move(next));
+  }
+
+  // What is not had now is asked for again; later there is `logs`, for as long as there is the container.
+  void take(const LogTaken& taken) {
+    LogOrder order = taken.of;
+    if (!taken.fault.empty() && ++order.tries < k_log_tries_max && !interrupted_) {
+      logs_again_.emplace(now() + std::chrono::seconds(1U << static_cast<unsigned>(order.tries - 1)), order);
+      return;
+    }
+    --logs_pending_;
+    if (!taken.fault.empty()) take(Note{order.trial, "its log could not be kept: " + taken.fault});
+  }
+  void take(const Note& note) {
+    if (++notes_ <= k_notes_max) observer_.remark(run_.experiment.trials[note.trial].name + ": " + note.text);
   }
 
   void look_after(LookOrder order) {
@@ -250,6 +287,8 @@ class Drive {
   // Gives the looks that are due, of what still runs. While starts are in flight it is one a second: as many
   // as are due would slow the starts down, by a tenth on Engine 29.
   void look() {
+    while (!logs_again_.empty() && logs_again_.begin()->first <= now())
+      collect_orders_.push(logs_again_.extract(logs_again_.begin()).mapped());
     while (!looks_.empty() && looks_.begin()->first <= now()) {
       if (planner_.starts_in_flight() > 0 && now() < looked_ + k_look_pause_busy) return;
       auto due = looks_.extract(looks_.begin());
@@ -260,6 +299,7 @@ class Drive {
     }
   }
 
+  [[nodiscard]] bool is_done() const { return planner_.done() && begun_ && logs_pending_ == 0; }
   [[nodiscard]] bool is_left() const { return again_with_ && planner_.starts_in_flight() == 0; }
 
   // Never set back, whatever becomes of the clock on the wall.
@@ -304,6 +344,7 @@ class Drive {
     observer_.commit();
     for (const Command& command : commands_) std::visit([this](const auto& one) { give(one); }, command);
     commands_.clear();
+    for (const LogOrder& order : std::exchange(logs_ended_, {})) take_log_of(order);
     if (!to_look_back_.empty()) orders_.push(LookBackOrder{.ended = std::exchange(to_look_back_, {})});
   }
 
@@ -321,6 +362,7 @@ class Drive {
   void give(const LookCommand& command) { to_look_back_.push_back(command.sighting); }
   void give(CollectCommand command) {
     if (command.tail && ++tails_ > k_tails_max) command.tail = false;
+    take_log_of({.trial = command.trial, .attempt = command.attempt});
     if (command.outputs) {
       bear_orders_.push(command);
     } else if (command.tail) {
@@ -328,6 +370,13 @@ class Drive {
     } else {
       inbox_.post(Event{Collected{command.trial}});
     }
+  }
+
+  void take_log_of(const LogOrder& order) {
+    if (telemetry_ == nullptr || std::exchange(log_ordered_[order.trial], order.attempt) == order.attempt)
+      return;
+    ++logs_pending_;
+    collect_orders_.push(order);
   }
 
   void break_silence() {
@@ -352,6 +401,10 @@ class Drive {
       was_started_[fact.trial] = true;
       ran_here_[fact.trial] = true;
     }
+    const bool has_ended =
+        is_over(fact.state) || fact.state == TrialState::retrying || fact.state == TrialState::collecting;
+    if (has_ended && fact.exit_code && stays_for(fact.trial))
+      logs_ended_.push_back({.trial = fact.trial, .attempt = fact.attempt});
     const bool is_work = !run_.experiment.trials[fact.trial].service;
     if (is_over(fact.state) && ran_here_[fact.trial] && is_work) ++ended_here_;
     if (fact.state == TrialState::failed || fact.state == TrialState::blocked) {
@@ -359,13 +412,16 @@ class Drive {
     }
   }
 
+  // Whether the run does not return before its end.
+  [[nodiscard]] bool stays_for(TrialIndex trial) const {
+    return until_ == Until::ended || is_watched(run_.experiment, run_.experiment.trials[trial]);
+  }
+
   // From when it runs until its attempt is over.
   void note_usage(Fact& fact) {
     if (fact.state == TrialState::running) {
       if (fact.id.empty()) return;  // it has become healthy
-      // Nobody stays for its end.
-      const Experiment& experiment = run_.experiment;
-      if (until_ == Until::started && !is_watched(experiment, experiment.trials[fact.trial])) return;
+      if (!stays_for(fact.trial)) return;
       usage_[fact.trial] = {.attempt = fact.attempt, .usage = std::nullopt};
       look_after({.trial = fact.trial, .attempt = fact.attempt, .id = fact.id, .pause = k_look_first});
     } else if (const auto at = usage_.find(fact.trial); at != usage_.end()) {
@@ -493,7 +549,7 @@ class Drive {
     std::string text;
     const auto read = [&] {
       engine_.logs(
-          key, {.tail = k_tail_lines}, [&](LogStream, std::string_view piece) { text += piece; }, quit);
+          key, {.tail = k_tail_lines}, [&](const LogPiece& piece) { text += piece.text; }, quit);
     };
     call(read, [](const Error&) {});
     std::istringstream lines(text);
@@ -504,9 +560,29 @@ class Drive {
 
   // What cannot be had is no failure of the run.
   void carry_out(const LookOrder& order, const std::stop_token& quit) {
+    const Steady::time_point began = Steady::now();
     Used used{.of = order, .usage = std::nullopt};
     call([&] { used.usage = engine_.usage(order.id, quit); }, [](const Error&) {});
+    if (telemetry_ != nullptr)
+      call([&] { keep_log(order.trial, order.attempt, LogEnd::open, quit); }, [](const Error&) {});
+    used.took = Steady::now() - began;
     inbox_.post(std::move(used));
+  }
+
+  void carry_out(const LogOrder& order, const std::stop_token& quit) {
+    LogTaken taken{.of = order, .fault = {}};
+    call([&] { keep_log(order.trial, order.attempt, LogEnd::complete, quit); },
+         [&](const Error& error) {
+           if (error.kind() != ErrorKind::not_found) taken.fault = error.what();
+         });
+    inbox_.post(std::move(taken));
+  }
+
+  void keep_log(TrialIndex trial, int attempt, LogEnd end, const std::stop_token& quit) {
+    const Trial& it = run_.experiment.trials[trial];
+    for (std::string& text : take_logs(engine_, {.run = run_.id, .trial = it.name, .attempt = attempt}, it,
+                                       end, *telemetry_, quit))
+      inbox_.post(Note{trial, std::move(text)});
   }
 
   // In one listing. What is not in it is gone.
@@ -585,6 +661,7 @@ class Drive {
   Observer& observer_;
   Clock& clock_;
   Depot* depot_;
+  Telemetry* telemetry_;
   Planner planner_;
   const Until until_;
   std::size_t ended_here_ = 0;  // trials that have run while this process watched, and are over
@@ -610,6 +687,11 @@ class Drive {
   std::vector<Command> commands_;
   std::vector<Sighting> to_look_back_;
   std::size_t tails_ = 0;
+  std::size_t notes_ = 0;
+  std::vector<LogOrder> logs_ended_;                 // not ordered yet
+  std::multimap<Instant, LogOrder> logs_again_;      // could not be taken
+  std::size_t logs_pending_ = 0;                     // ordered, or among those
+  std::unordered_map<TrialIndex, int> log_ordered_;  // the last attempt whose log was
   std::vector<TrialIndex> starting_;
   std::vector<Fact> unsuccessful_;
   std::size_t started_ = 0;
@@ -631,9 +713,9 @@ class Drive {
 }  // namespace
 
 Outcome drive(Engine& engine, const Run& run, const Plan& plan, const PlannerOptions& options,
-              Observer& observer, Clock& clock, const std::stop_token& stop, Steering* steering,
-              Depot* depot) {
-  return Drive(engine, run, plan, options, observer, clock, depot).run(stop, steering);
+              Observer& observer, Clock& clock, const std::stop_token& stop, Steering* steering, Depot* depot,
+              Telemetry* telemetry) {
+  return Drive(engine, run, plan, options, observer, clock, depot, telemetry).run(stop, steering);
 }
 
 }  // namespace combu

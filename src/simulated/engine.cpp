@@ -112,7 +112,7 @@ class SimulatedEngine : public Engine {
   }
 
   void logs(const Key& key, const LogOptions& options,
-            const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) override {
+            const LogTell& tell, std::stop_token stop) override {
     std::unique_lock lock(mutex_);
     if (stop.stop_requested()) throw cancelled();
     World::Log log = world_.log(key, now());
@@ -120,7 +120,7 @@ class SimulatedEngine : public Engine {
     std::size_t first = wanted ? 0 : log.lines.size();
     if (wanted && options.tail)
       first = log.lines.size() - std::min<std::size_t>(*options.tail, log.lines.size());
-    for (; first < log.lines.size(); ++first) tell(log.lines[first].stream, log.lines[first].text);
+    for (; first < log.lines.size(); ++first) tell({.stream = log.lines[first].stream, .text = log.lines[first].text, .at = log.written});
     while (options.follow && !log.complete) {
       if (stop.stop_requested()) throw cancelled();
       await_change(lock, stop);

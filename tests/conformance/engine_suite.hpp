@@ -236,8 +236,8 @@ class EngineSuite : public testing::TestWithParam<Flavour> {
   std::string logs_of(const Run& run, const std::string& trial, const LogOptions& options, LogStream wanted) {
     std::string text;
     engine().logs(key_of(run, trial), options,
-                  [&](LogStream stream, std::string_view piece) {
-                    if (stream == wanted) text += piece;
+                  [&](const LogPiece& piece) {
+                    if (piece.stream == wanted) text += piece.text;
                   },
                   {});
     return text;
@@ -773,6 +773,29 @@ TEST_P(EngineSuite, LogsHaveATail) {
   EXPECT_EQ(logs_of(run, "tail-a", later, LogStream::out), "");
 }
 
+TEST_P(EngineSuite, LogsAreToldWithTheirTimesAndFromOne) {
+  const Run run = ready("timed", {subject().says("timed-a", {"one", "two", "three"}, {})});
+  Watcher watcher(subject(), all_of(run));
+  start_all(run);
+  watcher.wait_for("timed-a", Phase::ended);
+  std::vector<std::pair<Instant, std::string>> all;
+  const auto take = [&](auto& pieces) {
+    return [&pieces](const LogPiece& piece) { pieces.emplace_back(piece.at, piece.text); };
+  };
+  LogOptions options{.timed = true};
+  engine().logs(key_of(run, "timed-a"), options, take(all), {});
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_EQ(all[0].second, "one\n");
+  EXPECT_GT(all[0].first, Instant{});
+  EXPECT_LE(all[0].first, all[2].first);
+  // What came at that very moment is told once more.
+  options.since = all[1].first;
+  std::vector<std::pair<Instant, std::string>> later;
+  engine().logs(key_of(run, "timed-a"), options, take(later), {});
+  ASSERT_GE(later.size(), 2U);
+  EXPECT_TRUE(std::ranges::equal(later, std::span(all).last(later.size())));
+}
+
 TEST_P(EngineSuite, LogsOfNobodyAreNotFound) {
   const Run run = described("nobody", {});
   EXPECT_EQ(kind_of([&] { logs_of(run, "nobody-a", {}, LogStream::out); }), ErrorKind::not_found);
@@ -784,7 +807,7 @@ TEST_P(EngineSuite, ASetStopTokenEndsEveryVerb) {
   const Run run = ready("cancel", {subject().runs_until_stopped("cancel-a")});
   start_all(run);
   const Key key = key_of(run, "cancel-a");
-  const auto tell_log = [](LogStream, std::string_view) {};
+  const auto tell_log = [](const LogPiece&) {};
   EXPECT_EQ(kind_of([&] { (void)engine().facts(stopped()); }), ErrorKind::cancelled);
   EXPECT_EQ(kind_of([&] { (void)engine().check(run, stopped()); }), ErrorKind::cancelled);
   EXPECT_EQ(kind_of([&] {
@@ -818,7 +841,7 @@ TEST_P(EngineSuite, AStopTokenEndsAWatchAndAFollow) {
   auto following = std::async(std::launch::async, [&] {
     return kind_of([&] {
       engine().logs(
-          key_of(run, "follow-a"), options, [](LogStream, std::string_view) {}, stop.get_token());
+          key_of(run, "follow-a"), options, [](const LogPiece&) {}, stop.get_token());
     });
   });
   stop.request_stop();

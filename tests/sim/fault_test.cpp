@@ -89,8 +89,7 @@ class FailNth : public PassingEngine {
         },
         stop);
   }
-  void logs(const Key& key, const LogOptions& options,
-            const std::function<void(LogStream, std::string_view)>& tell, std::stop_token stop) override {
+  void logs(const Key& key, const LogOptions& options, const LogTell& tell, std::stop_token stop) override {
     (void)verb("logs", [&] {
       engine_.logs(key, options, tell, stop);
       return 0;

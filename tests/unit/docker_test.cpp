@@ -377,14 +377,45 @@ TEST(LogFrames, AreTakenApartHoweverTheyAreCut) {
     std::string out;
     std::string err;
     LogFrames frames(
-        [&](LogStream stream, std::string_view text) { (stream == LogStream::out ? out : err) += text; });
+        [&](const LogPiece& piece) { (piece.stream == LogStream::out ? out : err) += piece.text; }, false);
     frames.feed(std::string_view(bytes).substr(0, cut));
     frames.feed(std::string_view(bytes).substr(cut));
     EXPECT_EQ(out, "ab");
     EXPECT_EQ(err, "c");
   }
-  LogFrames frames([](LogStream, std::string_view) {});
+  LogFrames frames([](const LogPiece&) {}, false);
   EXPECT_THROW(frames.feed("plain text"), Error);
+}
+
+TEST(LogFrames, TimedOnesAreToldWholeHoweverTheyAreCut) {
+  const std::string bytes = std::string("\1\0\0\0\0\0\0\x22", 8) + "2026-01-31T12:00:00.000000007Z one\n" +
+                            std::string("\2\0\0\0\0\0\0\x18", 8) + "2026-01-31T12:00:01Z tw\n" +
+                            std::string("\1\0\0\0\0\0\0\x15", 8) + "2026-01-31T12:00:02Z ";
+  for (std::size_t cut = 0; cut <= bytes.size(); ++cut) {
+    std::vector<std::string> told;
+    LogFrames frames(
+        [&](const LogPiece& piece) {
+          told.push_back(fmt::format("{} {} {}", piece.stream == LogStream::out ? "out" : "err",
+                                     (piece.at - *parse_moment("2026-01-31T12:00:00Z")).count(), piece.text));
+        },
+        true);
+    frames.feed(std::string_view(bytes).substr(0, cut));
+    frames.feed(std::string_view(bytes).substr(cut));
+    EXPECT_THAT(told, ElementsAre("out 7 one\n", "err 1000000000 tw\n", "out 2000000000 "));
+  }
+  LogFrames frames([](const LogPiece&) {}, true);
+  EXPECT_THROW(frames.feed(std::string("\1\0\0\0\0\0\0\3one", 11)), Error);
+}
+
+TEST(TimedLines, AreTakenApartHoweverTheyAreCut) {
+  const std::string_view bytes = "2026-01-31T12:00:00Z one\r\n2026-01-31T12:00:01Z two words\r\n";
+  for (std::size_t cut = 0; cut <= bytes.size(); ++cut) {
+    std::string text;
+    TimedLines lines([&](const LogPiece& piece) { text += piece.text; });
+    lines.feed(bytes.substr(0, cut));
+    lines.feed(bytes.substr(cut));
+    EXPECT_EQ(text, "one\r\ntwo words\r\n");
+  }
 }
 
 // ---- images and credentials

@@ -537,15 +537,15 @@ TEST_F(RecordTest, AnOlderOneIsBroughtUpToDate) {
   constexpr std::array<std::string_view, 2> k_new{"CREATE TABLE a (x); INSERT INTO a VALUES (7)",
                                                   "ALTER TABLE a ADD COLUMN y DEFAULT 8"};
   std::filesystem::create_directories(folder.path());
-  (void)record::open_database(path(), k_old);
-  SQLite::Database database = record::open_database(path(), k_new);
+  (void)database::open(path(), {record::schema().application_id, k_old});
+  SQLite::Database database = database::open(path(), {record::schema().application_id, k_new});
   EXPECT_EQ(database.execAndGet("SELECT x + y FROM a").getInt(), 15);
   EXPECT_EQ(database.execAndGet("PRAGMA user_version").getInt(), 2);
 }
 
 TEST_F(RecordTest, OneOfTheFirstVersionKeepsItsRuns) {
   std::filesystem::create_directories(folder.path());
-  record::open_database(path(), record::schema_steps().first(1))
+  database::open(path(), {record::schema().application_id, record::schema().steps.first(1)})
       .exec(
           "INSERT INTO experiments VALUES (1, 'lab');"
           "INSERT INTO runs VALUES (7, 'old', 1, '/f', '/', 'the source', '[]', '[]', '{}', '', 0, "
@@ -671,16 +671,19 @@ TEST_F(RecordTest, AStepThatFailsLeavesTheOlderOne) {
   constexpr std::array<std::string_view, 1> k_old{"CREATE TABLE a (x)"};
   constexpr std::array<std::string_view, 3> k_new{"CREATE TABLE a (x)", "CREATE TABLE b (x)", "nonsense"};
   std::filesystem::create_directories(folder.path());
-  (void)record::open_database(path(), k_old);
-  EXPECT_EQ(error_of([&] { (void)record::open_database(path(), k_new); }).kind(), ErrorKind::invalid);
-  SQLite::Database database = record::open_database(path(), k_old);
+  (void)database::open(path(), {record::schema().application_id, k_old});
+  EXPECT_EQ(error_of([&] {
+              (void)database::open(path(), {record::schema().application_id, k_new});
+            }).kind(),
+            ErrorKind::invalid);
+  SQLite::Database database = database::open(path(), {record::schema().application_id, k_old});
   EXPECT_EQ(database.execAndGet("SELECT count(*) FROM sqlite_master").getInt(), 1);
 }
 
 TEST_F(RecordTest, ANewerOneIsRefusedAndNotTouched) {
   constexpr std::array<std::string_view, 9> k_newer{"CREATE TABLE a (x)", "", "", "", "", "", "", "", ""};
   std::filesystem::create_directories(folder.path());
-  (void)record::open_database(path(), k_newer);
+  (void)database::open(path(), {record::schema().application_id, k_newer});
   const std::string before = bytes();
   const Error error = error_of([&] { Record{folder.path()}; });
   EXPECT_EQ(error.kind(), ErrorKind::invalid);

@@ -127,7 +127,7 @@ std::vector<Verb> all_verbs() {
       {"logs",
        [](Engine& engine, std::stop_token stop) {
          engine.logs(
-             {RunId("run1"), "a", 1}, {}, [](LogStream, std::string_view) {}, stop);
+             {RunId("run1"), "a", 1}, {}, [](const LogPiece&) {}, stop);
        }},
       {"release", [](Engine& engine, std::stop_token stop) { engine.release({}, {}, stop); }},
   };
@@ -632,7 +632,7 @@ TEST(Logs, FramesCutAnywhereAreReadByTheTerminalFlag) {
   std::string err;
   open_at(daemon.address())
       ->logs({RunId("run1"), "a", 1}, {},
-             [&](LogStream stream, std::string_view text) { (stream == LogStream::out ? out : err) += text; },
+             [&](const LogPiece& piece) { (piece.stream == LogStream::out ? out : err) += piece.text; },
              {});
   EXPECT_EQ(out, "one");
   EXPECT_EQ(err, "oops");

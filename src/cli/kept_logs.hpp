@@ -1,0 +1,24 @@
+#pragma once
+// The logs that outlive their containers.
+
+#include <memory>
+#include <vector>
+
+#include "cli/session.hpp"
+#include "combu/record.hpp"
+#include "combu/telemetry.hpp"
+
+namespace combu {
+
+// `folder`: state_folder(), like the next one. Where the logs of a run are kept; nullptr, which is told,
+// where that cannot be used.
+[[nodiscard]] std::unique_ptr<Telemetry> open_telemetry(Session& session, const std::string& folder,
+                                                        const RunId& run);
+
+// Takes in what is missing of the logs of these attempts of a run that is on record, and their metrics.
+// `containers`: about_to_go: nothing more can be had later; stay: of those that run it goes on. Throws Error.
+enum class Containers { stay, about_to_go };
+void keep_logs(Session& session, Record& record, const std::string& folder, const RunId& run,
+               const std::vector<Sighting>& attempts, Containers containers);
+
+}  // namespace combu

@@ -1,0 +1,152 @@
+#include "combu/database.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <system_error>
+
+namespace combu::database {
+namespace {
+
+constexpr int k_patience_ms = k_patience.count();
+
+int newest(const Schema& schema) {
+  return static_cast<int>(schema.steps.size());
+}
+
+int pragma(SQLite::Database& database, const char* name) {
+  return database.execAndGet(fmt::format("PRAGMA {}", name)).getInt();
+}
+
+bool is_empty(SQLite::Database& database) {
+  return database.execAndGet("SELECT count(*) FROM sqlite_master").getInt() == 0;
+}
+
+// The version that it has; 0 when there is nothing in it. Throws for one that is not to be touched.
+int version_of(SQLite::Database& database, const std::string& path, const Schema& schema) {
+  const int version = pragma(database, "user_version");
+  if (is_empty(database)) return 0;
+  if (pragma(database, "application_id") != schema.application_id)
+    throw Error(ErrorKind::invalid, path,
+                "is a database of another program; move it away, or name another folder with COMBU_HOME");
+  if (version > newest(schema))
+    throw Error(
+        ErrorKind::invalid, path,
+        fmt::format("was made by a newer combu (its schema is {}, this one knows {}); use that one, or "
+                    "name another folder with COMBU_HOME",
+                    version, newest(schema)));
+  return version;
+}
+
+// What a run was given may be a secret. SQLite gives its other files the same rights. That it cannot be made,
+// SQLite tells better.
+void make_private(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  if (file >= 0) ::close(file);
+}
+
+void take_steps(SQLite::Database& database, const std::string& path, const Schema& schema) {
+  SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
+  // Another process may have been faster.
+  const int version = version_of(database, path, schema);
+  for (const std::string_view step : schema.steps.subspan(static_cast<std::size_t>(version)))
+    database.exec(std::string(step));
+  database.exec(fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}", schema.application_id,
+                            schema.steps.size()));
+  transaction.commit();
+}
+
+}  // namespace
+
+SQLite::Database open(const std::string& path, const Schema& schema) {
+  return guarded(path, [&] {
+    // Looked at before anything is opened for writing.
+    if (std::filesystem::exists(path)) {
+      SQLite::Database existing(path, SQLite::OPEN_READONLY, k_patience_ms);
+      (void)version_of(existing, path, schema);
+    } else {
+      make_private(path);
+    }
+    // It is one thread's: SQLite's own locks would take a tenth of the time of a large listing.
+    SQLite::Database database(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE | SQLite::OPEN_NOMUTEX,
+                              k_patience_ms);
+    // In WAL mode a commit that returned survives the end of the process, and a crash of the machine leaves
+    // the database whole, short of the last commits at most
+    // (https://www.sqlite.org/pragma.html#pragma_synchronous).
+    database.exec(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 10000");
+    if (version_of(database, path, schema) < newest(schema)) take_steps(database, path, schema);
+    return database;
+  });
+}
+
+namespace {
+
+// A path in a URI.
+std::string escaped(const std::string& path) {
+  std::string text;
+  for (const char letter : path)
+    text += letter == '%' || letter == '?' || letter == '#' ? fmt::format("%{:02X}", letter)
+                                                            : std::string(1, letter);
+  return text;
+}
+
+// What is committed and not in the file itself yet is in a log, which SQLite reads only beside an index that
+// it may have to make. Throws Error, or `why` where that is not possible.
+SQLite::Database open_as_it_is(const std::string& path, const Schema& schema, const Error& why) {
+  const auto open_as = [&](const std::string& name, int flags) {
+    SQLite::Database database(name, SQLite::OPEN_READONLY | SQLite::OPEN_NOMUTEX | flags, k_patience_ms);
+    if (version_of(database, path, schema) < newest(schema)) throw Error(why);
+    return database;
+  };
+  try {
+    return open_as(path, 0);
+  } catch (const SQLite::Exception&) {
+    std::error_code none;
+    const auto size = std::filesystem::file_size(path + "-wal", none);
+    if (!none && size > 0) throw Error(why);
+    return open_as(fmt::format("file:{}?immutable=1", escaped(path)), SQLite::OPEN_URI);
+  }
+}
+
+}  // namespace
+
+SQLite::Database open_to_read(const std::string& path, const Schema& schema) {
+  try {
+    return open(path, schema);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::refused || !std::filesystem::exists(path)) throw;
+    return guarded(path, [&] { return open_as_it_is(path, schema, error); });
+  }
+}
+
+void throw_as_error(const SQLite::Exception& exception, const std::string& path) {
+  constexpr int k_primary = 0xff;  // the rest says more of it: https://www.sqlite.org/rescode.html
+  const std::string why = exception.what();
+  switch (exception.getErrorCode() & k_primary) {
+    case SQLITE_ERROR:  // its tables are not those of its version
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      throw Error(ErrorKind::invalid, path,
+                  fmt::format("is damaged ({}); move it away to begin a new one, or name another folder "
+                              "with COMBU_HOME",
+                              why));
+    case SQLITE_CANTOPEN:
+    case SQLITE_READONLY:
+      throw Error(ErrorKind::refused, path,
+                  fmt::format("cannot be opened for reading and writing ({}); is its folder, or its disk, "
+                              "read-only? COMBU_HOME names another folder",
+                              why));
+    case SQLITE_FULL:
+      throw Error(ErrorKind::refused, path, "the disk is full");
+    case SQLITE_BUSY:
+      throw Error(ErrorKind::refused, path, "another process has been writing to it for too long");
+    default:
+      throw Error(ErrorKind::refused, path, fmt::format("cannot be used: {}", why));
+  }
+}
+
+}  // namespace combu::database

@@ -1,0 +1,238 @@
+#include "telemetry/metrics.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+namespace combu::telemetry {
+namespace {
+
+using Numbers = std::vector<std::pair<std::string, double>>;
+
+constexpr std::string_view k_step = "step";
+constexpr std::size_t k_line_max = 1U << 20U;
+
+// What Python's json and others write for what JSON has no number for.
+constexpr std::array<std::pair<std::string_view, double>, 3> k_not_json{
+    {{"-Infinity", -std::numeric_limits<double>::infinity()},
+     {"Infinity", std::numeric_limits<double>::infinity()},
+     {"NaN", std::numeric_limits<double>::quiet_NaN()}}};
+constexpr char k_stands_for = '\1';  // before one of these in a string
+
+// Of an object its numbers, not those of what is in it. Nothing is built of the rest.
+class NumbersIn : public nlohmann::json::json_sax_t {
+ public:
+  explicit NumbersIn(Numbers& numbers) : numbers_(numbers) {}
+
+  bool null() override { return in_object(); }
+  bool boolean(bool /*value*/) override { return in_object(); }
+  bool number_integer(std::int64_t value) override { return take(static_cast<double>(value)); }
+  bool number_unsigned(std::uint64_t value) override { return take(static_cast<double>(value)); }
+  bool number_float(double value, const std::string& /*text*/) override { return take(value); }
+  bool string(std::string& value) override {
+    if (!value.empty() && value.front() == k_stands_for)
+      for (const auto& [word, number] : k_not_json)
+        if (std::string_view(value).substr(1) == word) return take(number);
+    return in_object();
+  }
+  bool binary(binary_t& /*value*/) override { return true; }
+  bool start_object(std::size_t /*count*/) override { return ++depth_ > 0; }
+  bool key(std::string& name) override {
+    if (depth_ == 1) name_ = name;
+    return true;
+  }
+  bool end_object() override { return depth_-- > 0; }
+  bool start_array(std::size_t /*count*/) override { return ++depth_ > 1; }
+  bool end_array() override { return depth_-- > 0; }
+  bool parse_error(std::size_t /*place*/, const std::string& /*token*/,
+                   const nlohmann::json::exception& /*error*/) override {
+    return false;
+  }
+
+ private:
+  [[nodiscard]] bool in_object() const { return depth_ > 0; }
+  bool take(double value) {
+    if (depth_ == 1) numbers_.emplace_back(name_, value);
+    return in_object();
+  }
+
+  Numbers& numbers_;
+  std::string name_;
+  int depth_ = 0;
+};
+
+bool read_object(std::string_view line, Numbers& numbers) {
+  numbers.clear();
+  NumbersIn reader(numbers);
+  return nlohmann::json::sax_parse(line, &reader);
+}
+
+// Each NaN and Infinity outside of strings as a string of its own.
+std::string with_strings(std::string_view line) {
+  std::string text;
+  bool in_string = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (in_string && line[i] == '\\') {
+      text += line.substr(i++, 2);
+      continue;
+    }
+    if (line[i] == '"') in_string = !in_string;
+    const auto* found = in_string ? k_not_json.end()
+                                  : std::find_if(k_not_json.begin(), k_not_json.end(), [&](const auto& one) {
+                                      return line.substr(i).starts_with(one.first);
+                                    });
+    if (found == k_not_json.end()) {
+      text += line[i];
+    } else {
+      text += fmt::format("\"\\u{:04x}{}\"", static_cast<int>(k_stands_for), found->first);
+      i += found->first.size() - 1;
+    }
+  }
+  return text;
+}
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view k_blanks = " \t\r";
+  const std::size_t first = text.find_first_not_of(k_blanks);
+  return first == std::string_view::npos ? std::string_view()
+                                         : text.substr(first, text.find_last_not_of(k_blanks) - first + 1);
+}
+
+std::optional<double> number_in(std::string_view text) {
+  text = trimmed(text);
+  if (text.starts_with('+')) text.remove_prefix(1);
+  double value = 0;
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (fault == std::errc::result_out_of_range) return std::nullopt;
+  return fault == std::errc() && end == text.data() + text.size() && !text.empty() ? std::optional(value)
+                                                                                   : std::nullopt;
+}
+
+// RFC 4180, without ends of lines in quotes.
+std::vector<std::string> fields_of(std::string_view line) {
+  std::vector<std::string> fields(1);
+  bool quoted = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const char letter = line[i];
+    if (quoted && letter == '"' && i + 1 < line.size() && line[i + 1] == '"') {
+      fields.back() += line[i++];
+    } else if (letter == '"') {
+      quoted = !quoted;
+    } else if (letter == ',' && !quoted) {
+      fields.emplace_back();
+    } else {
+      fields.back() += letter;
+    }
+  }
+  return fields;
+}
+
+}  // namespace
+
+MetricLines::MetricLines(Form form, const std::string& pattern) : form_(form) {
+  if (form_ != Form::pattern) return;
+  pattern_ = std::make_unique<re2::RE2>(pattern, re2::RE2::Quiet);
+  for (const auto& [group, name] : pattern_->CapturingGroupNames()) groups_.emplace_back(group, name);
+}
+
+void MetricLines::take(std::string_view line, Instant at) {
+  switch (form_) {
+    case Form::json:
+      return take_json(trimmed(line), at);
+    case Form::csv:
+      return take_csv(trimmed(line), at);
+    case Form::pattern:
+      return take_match(line, at);
+  }
+}
+
+void MetricLines::take_json(std::string_view line, Instant at) {
+  if (!line.starts_with('{') || !line.ends_with('}')) return;
+  if (read_object(line, numbers_)) return add(numbers_, at);
+  if (line.find("NaN") == std::string_view::npos && line.find("Infinity") == std::string_view::npos) return;
+  if (read_object(with_strings(line), numbers_)) add(numbers_, at);
+}
+
+void MetricLines::take_csv(std::string_view line, Instant at) {
+  if (line.empty()) return;
+  const std::vector<std::string> fields = fields_of(line);
+  if (columns_.empty()) {
+    columns_ = fields;
+    for (std::string& column : columns_) column = trimmed(column);
+    return;
+  }
+  numbers_.clear();
+  for (std::size_t i = 0; i < std::min(fields.size(), columns_.size()); ++i)
+    if (const auto value = number_in(fields[i])) numbers_.emplace_back(columns_[i], *value);
+  add(numbers_, at);
+}
+
+void MetricLines::take_match(std::string_view line, Instant at) {
+  std::vector<re2::StringPiece> found(static_cast<std::size_t>(pattern_->NumberOfCapturingGroups()) + 1);
+  const re2::StringPiece text(line.data(), line.size());
+  if (!pattern_->Match(text, 0, text.size(), re2::RE2::UNANCHORED, found.data(),
+                       static_cast<int>(found.size())))
+    return;
+  numbers_.clear();
+  for (const auto& [group, name] : groups_) {
+    const re2::StringPiece& part = found[static_cast<std::size_t>(group)];
+    if (const auto value = number_in({part.data(), part.size()})) numbers_.emplace_back(name, *value);
+  }
+  add(numbers_, at);
+}
+
+void MetricLines::add(std::span<const std::pair<std::string, double>> numbers, Instant at) {
+  double step = std::nan("");
+  for (const auto& [name, value] : numbers)
+    if (name == k_step) step = value;
+  for (const auto& [name, value] : numbers) {
+    if (name == k_step || name.empty()) continue;
+    auto found = points_.find(name);
+    if (found == points_.end()) {
+      if (points_.size() >= k_metrics_max) continue;
+      found = points_.emplace(name, std::vector<MetricPoint>()).first;
+    }
+    found->second.push_back({.step = step, .at = at, .value = value});
+    ++count_;
+  }
+}
+
+std::vector<LogBatch::Metric> MetricLines::taken() {
+  std::vector<LogBatch::Metric> metrics;
+  for (auto& [name, points] : points_)
+    if (!points.empty()) metrics.push_back({.name = name, .points = std::exchange(points, {})});
+  count_ = 0;
+  return metrics;
+}
+
+void Lines::feed(std::string_view text, Instant at) {
+  for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+    const std::string_view head = text.substr(0, end);
+    text.remove_prefix(end + 1);
+    if (line_.empty() && !too_long_) {
+      tell_(head, at);
+      continue;
+    }
+    if (!too_long_) tell_(line_ += head, at);
+    line_.clear();
+    too_long_ = false;
+  }
+  if (too_long_) return;
+  line_ += text;
+  if (line_.size() <= k_line_max) return;
+  too_long_ = true;
+  line_ = std::string();
+}
+
+void Lines::end(Instant at) {
+  if (!line_.empty()) tell_(std::exchange(line_, {}), at);
+}
+
+}  // namespace combu::telemetry

@@ -1,0 +1,65 @@
+#pragma once
+// Finds numbers in what a trial writes.
+
+#include <re2/re2.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "combu/spec.hpp"
+#include "combu/telemetry.hpp"
+
+namespace combu::telemetry {
+
+// Reads one line after the other, each without its end. What holds no numbers is passed over.
+class MetricLines {
+ public:
+  enum class Form { json, csv, pattern };
+
+  // `pattern`: of Form::pattern; as in Metrics.
+  explicit MetricLines(Form form, const std::string& pattern = {});
+
+  void take(std::string_view line, Instant at);
+  // What has been found since the last call.
+  [[nodiscard]] std::vector<LogBatch::Metric> taken();
+  [[nodiscard]] std::size_t count() const { return count_; }
+
+ private:
+  void take_json(std::string_view line, Instant at);
+  void take_csv(std::string_view line, Instant at);
+  void take_match(std::string_view line, Instant at);
+  // `numbers`: of one line, by name.
+  void add(std::span<const std::pair<std::string, double>> numbers, Instant at);
+
+  Form form_;
+  std::unique_ptr<re2::RE2> pattern_;
+  std::vector<std::pair<int, std::string>> groups_;  // by number
+  std::vector<std::string> columns_;                 // of the first line of a CSV file
+  std::vector<std::pair<std::string, double>> numbers_;
+  std::map<std::string, std::vector<MetricPoint>, std::less<>> points_;
+  std::size_t count_ = 0;
+};
+
+// The lines of two streams, put together from pieces.
+class Lines {
+ public:
+  using Tell = std::function<void(std::string_view line, Instant at)>;
+  explicit Lines(Tell tell) : tell_(std::move(tell)) {}
+
+  // A line that is longer than 1 MiB is passed over.
+  void feed(std::string_view text, Instant at);
+  void end(Instant at);
+
+ private:
+  Tell tell_;
+  std::string line_;
+  bool too_long_ = false;
+};
+
+}  // namespace combu::telemetry

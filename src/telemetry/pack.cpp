@@ -1,0 +1,89 @@
+#include "telemetry/pack.hpp"
+
+#include <zstd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+
+namespace combu::telemetry {
+namespace {
+
+using std::chrono::nanoseconds;
+
+constexpr std::int64_t k_pack_size = 256LL << 10U;
+constexpr int k_level = 3;
+
+// Before each text. Its bytes are in the order of this machine, which alone reads them.
+struct Head {
+  std::int64_t at = 0;  // nanoseconds since 1970
+  std::uint32_t size = 0;
+  std::uint32_t stream = 0;
+};
+
+void append(std::string& plain, const LogPiece& piece) {
+  const Head head{.at = std::chrono::duration_cast<nanoseconds>(piece.at.time_since_epoch()).count(),
+                  .size = static_cast<std::uint32_t>(piece.text.size()),
+                  .stream = piece.stream == LogStream::err ? 1U : 0U};
+  char bytes[sizeof head];
+  std::memcpy(bytes, &head, sizeof head);
+  plain.append(bytes, sizeof head).append(piece.text);
+}
+
+std::string compressed(const std::string& plain) {
+  std::string data(ZSTD_compressBound(plain.size()), '\0');
+  data.resize(ZSTD_compress(data.data(), data.size(), plain.data(), plain.size(), k_level));
+  return data;
+}
+
+Error damage() {
+  return {ErrorKind::corrupt, "", "what is kept of a log is damaged"};
+}
+
+std::string plain_of(std::string_view data) {
+  const auto size = ZSTD_getFrameContentSize(data.data(), data.size());
+  if (size == ZSTD_CONTENTSIZE_ERROR || size == ZSTD_CONTENTSIZE_UNKNOWN) throw damage();
+  std::string plain(size, '\0');
+  if (ZSTD_decompress(plain.data(), plain.size(), data.data(), data.size()) != size) throw damage();
+  return plain;
+}
+
+}  // namespace
+
+std::vector<Pack> pack(std::span<const LogPiece> pieces) {
+  std::vector<Pack> packs;
+  std::string plain;
+  Bytes size;
+  const auto close = [&] {
+    if (!plain.empty()) packs.push_back({.size = size, .data = compressed(plain)});
+    plain.clear();
+    size = {};
+  };
+  for (const LogPiece& piece : pieces) {
+    append(plain, piece);
+    size.count += static_cast<std::int64_t>(piece.text.size());
+    if (size.count >= k_pack_size) close();
+  }
+  close();
+  return packs;
+}
+
+bool unpack(std::string_view data, const std::function<bool(const LogPiece&)>& tell) {
+  const std::string plain = plain_of(data);
+  std::string_view left = plain;
+  while (!left.empty()) {
+    Head head;
+    if (left.size() < sizeof head) throw damage();
+    std::memcpy(&head, left.data(), sizeof head);
+    left.remove_prefix(sizeof head);
+    if (left.size() < head.size) throw damage();
+    const LogPiece piece{.stream = head.stream == 0 ? LogStream::out : LogStream::err,
+                         .text = left.substr(0, head.size),
+                         .at = Instant(std::chrono::duration_cast<Instant::duration>(nanoseconds(head.at)))};
+    if (!tell(piece)) return false;
+    left.remove_prefix(head.size);
+  }
+  return true;
+}
+
+}  // namespace combu::telemetry

@@ -1,0 +1,196 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "combu/telemetry.hpp"
+#include "telemetry/metric_file.hpp"
+#include "telemetry/metrics.hpp"
+
+namespace combu {
+namespace {
+
+using telemetry::Lines;
+using telemetry::MetricLines;
+
+constexpr std::size_t k_batch_size = 4U << 20U;
+constexpr std::size_t k_batch_points = 50'000;
+// An engine may write what came at almost the same moment by two streams in the other order.
+constexpr std::chrono::milliseconds k_disorder_max{100};
+
+// What another process has taken meanwhile is not taken twice.
+struct Overtaken {};
+
+class LogTaker {
+ public:
+  LogTaker(const Key& key, const Trial& trial, Telemetry& telemetry)
+      : key_(key), trial_(trial), telemetry_(telemetry), before_(telemetry.log(key.trial, key.attempt)) {
+    if (before_) {
+      told_at_until_ = before_->at_until;
+      had_dropped_ = before_->dropped.count > 0;
+    }
+    if (trial.metrics.json) metrics_.emplace_back(MetricLines::Form::json);
+    if (!trial.metrics.pattern.empty())
+      metrics_.emplace_back(MetricLines::Form::pattern, trial.metrics.pattern);
+  }
+
+  [[nodiscard]] bool has_begun_to_drop() const {
+    return !had_dropped_ && before_ && before_->dropped.count > 0;
+  }
+  [[nodiscard]] bool is_complete() const { return before_ && before_->complete; }
+  [[nodiscard]] std::optional<Instant> since() const {
+    return before_ && before_->size.count > 0 ? std::optional(before_->until) : std::nullopt;
+  }
+
+  void take(const LogPiece& piece) {
+    if (before_ && piece.at == before_->until && told_at_until_ > 0) {
+      --told_at_until_;
+      return;
+    }
+    latest_ = std::max(latest_, piece.at);
+    pieces_.push_back({.stream = piece.stream, .at = piece.at, .begin = texts_.size()});
+    texts_ += piece.text;
+    if (texts_.size() >= next_batch_) give(settled());
+  }
+
+  // What is there so far of an attempt that goes on.
+  void pause() { give(whole_lines(settled())); }
+
+  // All of an attempt that has ended.
+  void end(std::vector<LogBatch::Metric> more) {
+    more_ = std::move(more);
+    is_last_ = true;
+    give(pieces_.size());
+  }
+
+ private:
+  struct Piece {
+    LogStream stream;
+    Instant at;
+    std::size_t begin;
+  };
+
+  [[nodiscard]] std::string_view text(std::size_t index) const {
+    const std::size_t end = index + 1 < pieces_.size() ? pieces_[index + 1].begin : texts_.size();
+    return std::string_view(texts_).substr(pieces_[index].begin, end - pieces_[index].begin);
+  }
+
+  // How many of the first pieces are older than all that may still come, and than those behind them: a
+  // later reading begins with the time of the last one taken.
+  [[nodiscard]] std::size_t settled() const {
+    Instant least = latest_ - k_disorder_max;
+    std::vector<Instant> behind(pieces_.size());
+    for (std::size_t i = pieces_.size(); i > 0; --i) {
+      behind[i - 1] = least;
+      least = std::min(least, pieces_[i - 1].at);
+    }
+    std::size_t count = 0;
+    Instant greatest{};
+    for (std::size_t i = 0; i < pieces_.size(); ++i) {
+      greatest = std::max(greatest, pieces_[i].at);
+      if (greatest <= behind[i]) count = i + 1;
+    }
+    return count;
+  }
+
+  // As many of them as end no stream within a line, where there are any.
+  [[nodiscard]] std::size_t whole_lines(std::size_t count) const {
+    bool open[2] = {open_[0], open_[1]};
+    std::size_t whole = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      open[static_cast<std::size_t>(pieces_[i].stream)] = !text(i).ends_with('\n');
+      if (!open[0] && !open[1]) whole = i + 1;
+    }
+    return whole;
+  }
+
+  void give(std::size_t count) {
+    next_batch_ = std::max(
+        k_batch_size, 2 * (texts_.size() - (count < pieces_.size() ? pieces_[count].begin : texts_.size())));
+    if (count == 0 && !is_last_) return;
+    std::vector<LogPiece> pieces;
+    pieces.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      pieces.push_back({.stream = pieces_[i].stream, .text = text(i), .at = pieces_[i].at});
+      open_[static_cast<std::size_t>(pieces_[i].stream)] = !pieces.back().text.ends_with('\n');
+      if (pieces_[i].stream == LogStream::out) lines_.feed(pieces.back().text, pieces_[i].at);
+    }
+    if (is_last_) lines_.end(latest_);
+    std::vector<LogBatch::Metric> metrics = std::exchange(more_, {});
+    for (MetricLines& one : metrics_) std::ranges::move(one.taken(), std::back_inserter(metrics));
+    const LogBatch batch{.pieces = pieces, .metrics = metrics, .complete = is_last_};
+    auto after = telemetry_.take(key_.trial, key_.attempt, before_, batch, trial_.log_size_max);
+    if (!after) throw Overtaken{};
+    before_ = after;
+    told_at_until_ = 0;
+    const std::size_t begin = count < pieces_.size() ? pieces_[count].begin : texts_.size();
+    texts_.erase(0, begin);
+    pieces_.erase(pieces_.begin(), pieces_.begin() + static_cast<std::ptrdiff_t>(count));
+    for (Piece& piece : pieces_) piece.begin -= begin;
+  }
+
+  const Key& key_;
+  const Trial& trial_;
+  Telemetry& telemetry_;
+  std::optional<KeptLog> before_;
+  bool had_dropped_ = false;
+  std::size_t told_at_until_ = 0;  // pieces that are taken and told once more
+  std::vector<Piece> pieces_;      // not taken yet
+  std::string texts_;              // theirs
+  std::size_t next_batch_ = k_batch_size;
+  Instant latest_{};
+  bool open_[2] = {false, false};  // whether the stream is within a line
+  bool is_last_ = false;
+  std::vector<MetricLines> metrics_;
+  std::vector<LogBatch::Metric> more_;
+  Lines lines_{[this](std::string_view line, Instant at) {
+    for (MetricLines& one : metrics_) one.take(line, at);
+  }};
+};
+
+std::vector<std::string> take_once(Engine& engine, const Key& key, const Trial& trial, LogEnd end,
+                                   Telemetry& telemetry, const std::stop_token& stop) {
+  LogTaker taker(key, trial, telemetry);
+  if (taker.is_complete()) return {};
+  std::vector<std::string> notes;
+  try {
+    engine.logs(
+        key, {.since = taker.since(), .timed = true}, [&](const LogPiece& piece) { taker.take(piece); },
+        stop);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::refused) throw;
+    notes.push_back(fmt::format("its log is not kept: {}", error.message()));
+  }
+  if (end == LogEnd::open) {
+    taker.pause();
+  } else {
+    telemetry::FileMetrics file;
+    if (!trial.metrics.file.empty())
+      file = telemetry::read_metric_file(engine, key, trial.metrics.file, stop);
+    if (!file.fault.empty()) notes.push_back(std::move(file.fault));
+    taker.end(std::move(file.metrics));
+  }
+  if (taker.has_begun_to_drop())
+    notes.push_back(
+        fmt::format("of its log the last {} are kept (logs.max_size)", to_string(trial.log_size_max)));
+  return notes;
+}
+
+}  // namespace
+
+std::vector<std::string> take_logs(Engine& engine, const Key& key, const Trial& trial, LogEnd end,
+                                   Telemetry& telemetry, const std::stop_token& stop) {
+  for (;;) {
+    try {
+      return take_once(engine, key, trial, end, telemetry, stop);
+    } catch (const Overtaken&) {
+      if (stop.stop_requested()) throw Error(ErrorKind::cancelled, key.trial, "stopped");
+    }
+  }
+}
+
+}  // namespace combu

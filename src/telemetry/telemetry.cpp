@@ -1,0 +1,360 @@
+#include "combu/telemetry.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <mutex>
+#include <system_error>
+#include <utility>
+
+#include "combu/database.hpp"
+#include "telemetry/pack.hpp"
+
+namespace combu {
+namespace {
+
+using database::Rows;
+using database::Sql;
+using std::chrono::microseconds;
+using std::chrono::nanoseconds;
+
+constexpr int k_application_id = 0x636d6274;  // "cmbt"
+
+// `until` is in nanoseconds since 1970, as engines tell the times of logs; other times are microseconds. A
+// pack is a piece of a log, see pack.hpp. A value that is no number is NULL.
+constexpr std::array<std::string_view, 1> k_steps{R"sql(
+  CREATE TABLE attempts (
+    number INTEGER PRIMARY KEY,
+    trial TEXT NOT NULL,
+    attempt INTEGER NOT NULL,
+    complete INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    dropped INTEGER NOT NULL,
+    until INTEGER NOT NULL,
+    at_until INTEGER NOT NULL,
+    UNIQUE (trial, attempt)
+  );
+  CREATE TABLE packs (
+    number INTEGER PRIMARY KEY,
+    attempt INTEGER NOT NULL REFERENCES attempts,
+    size INTEGER NOT NULL,
+    data BLOB NOT NULL
+  );
+  CREATE INDEX packs_of_attempt ON packs (attempt, number);
+  CREATE TABLE series (
+    number INTEGER PRIMARY KEY,
+    attempt INTEGER NOT NULL REFERENCES attempts,
+    metric TEXT NOT NULL,
+    points INTEGER NOT NULL,
+    last REAL,
+    least REAL,
+    greatest REAL,
+    UNIQUE (attempt, metric)
+  );
+  CREATE TABLE points (
+    series INTEGER NOT NULL REFERENCES series,
+    place INTEGER NOT NULL,
+    step REAL,
+    at INTEGER NOT NULL,
+    value REAL,
+    PRIMARY KEY (series, place)
+  ) WITHOUT ROWID;
+  CREATE VIEW metrics AS
+    SELECT trial, attempts.attempt, metric, points, last, least, greatest
+    FROM series JOIN attempts ON attempts.number = series.attempt;
+)sql"};
+
+std::string folder_in(const std::string& folder) {
+  return folder + "/telemetry";
+}
+std::string path_in(const std::string& folder, const RunId& run) {
+  return fmt::format("{}/{}.sqlite", folder_in(folder), run.text());
+}
+std::string made(const std::string& folder, const RunId& run) {
+  std::error_code failed;
+  std::filesystem::create_directories(folder_in(folder), failed);
+  if (failed)
+    throw Error(ErrorKind::refused, folder_in(folder), fmt::format("cannot be made: {}", failed.message()));
+  return path_in(folder, run);
+}
+
+std::int64_t nanos(Instant at) {
+  return std::chrono::duration_cast<nanoseconds>(at.time_since_epoch()).count();
+}
+std::int64_t micros(Instant at) {
+  return std::chrono::duration_cast<microseconds>(at.time_since_epoch()).count();
+}
+template <class Unit>
+Instant instant_of(std::int64_t count) {
+  return Instant(std::chrono::duration_cast<Instant::duration>(Unit(count)));
+}
+
+// SQLite keeps what is no number as NULL.
+double value_in(const Rows& row, int column) {
+  return row.is_null(column) ? std::nan("") : row.real(column);
+}
+
+// What is known of a series in short.
+struct Summary {
+  std::size_t points = 0;
+  double last = std::nan("");
+  double least = std::nan("");
+  double greatest = std::nan("");
+
+  void take(double value) {
+    ++points;
+    last = value;
+    least = std::fmin(least, value);  // of a number and what is none the number
+    greatest = std::fmax(greatest, value);
+  }
+};
+
+}  // namespace
+
+struct Telemetry::Impl {
+  struct Kept {
+    std::int64_t number = 0;
+    KeptLog log;
+  };
+
+  Impl(const std::string& folder, const RunId& run)
+      : path(made(folder, run)),
+        database(database::open(path, {.application_id = k_application_id, .steps = k_steps})) {}
+
+  std::optional<Kept> kept(const std::string& trial, int attempt) {
+    SQLite::Statement query(database,
+                            "SELECT number, complete, size, dropped, until, at_until FROM attempts "
+                            "WHERE trial = ? AND attempt = ?");
+    query.bind(1, trial);
+    query.bind(2, attempt);
+    if (!query.executeStep()) return std::nullopt;
+    return Kept{.number = query.getColumn(0).getInt64(),
+                .log = {.complete = query.getColumn(1).getInt() != 0,
+                        .size = Bytes{query.getColumn(2).getInt64()},
+                        .dropped = Bytes{query.getColumn(3).getInt64()},
+                        .until = instant_of<nanoseconds>(query.getColumn(4).getInt64()),
+                        .at_until = static_cast<std::size_t>(query.getColumn(5).getInt64())}};
+  }
+
+  std::int64_t add_attempt(const std::string& trial, int attempt) {
+    Sql add(database, "INSERT INTO attempts VALUES (NULL, ?, ?, 0, 0, 0, 0, 0)");
+    add(trial, attempt);
+    return database.getLastInsertRowid();
+  }
+
+  void add_packs(std::int64_t attempt, std::span<const telemetry::Pack> packs) {
+    SQLite::Statement add(database, "INSERT INTO packs VALUES (NULL, ?, ?, ?)");
+    for (const telemetry::Pack& pack : packs) {
+      add.reset();
+      add.bind(1, attempt);
+      add.bind(2, pack.size.count);
+      add.bindNoCopy(3, pack.data.data(), static_cast<int>(pack.data.size()));
+      add.exec();
+    }
+  }
+
+  // The oldest ones go until no more than `size_max` is kept. How much that was.
+  Bytes drop(std::int64_t attempt, Bytes kept, Bytes size_max) {
+    Bytes dropped;
+    if (kept <= size_max) return dropped;
+    SQLite::Statement oldest(database, "SELECT number, size FROM packs WHERE attempt = ? ORDER BY number");
+    oldest.bind(1, attempt);
+    Sql remove(database, "DELETE FROM packs WHERE number = ?");
+    while (kept.count - dropped.count > size_max.count && oldest.executeStep()) {
+      remove(oldest.getColumn(0).getInt64());
+      dropped.count += oldest.getColumn(1).getInt64();
+    }
+    return dropped;
+  }
+
+  void add_metric(std::int64_t attempt, const LogBatch::Metric& metric) {
+    SQLite::Statement find(
+        database,
+        "SELECT number, points, last, least, greatest FROM series WHERE attempt = ? AND metric = ?");
+    find.bind(1, attempt);
+    find.bindNoCopy(2, metric.name);
+    Summary summary;
+    std::int64_t series = 0;
+    if (find.executeStep()) {
+      const auto value = [&](int column) {
+        return find.getColumn(column).isNull() ? std::nan("") : find.getColumn(column).getDouble();
+      };
+      series = find.getColumn(0).getInt64();
+      summary = {.points = static_cast<std::size_t>(find.getColumn(1).getInt64()),
+                 .last = value(2),
+                 .least = value(3),
+                 .greatest = value(4)};
+    } else {
+      Sql add(database, "INSERT INTO series VALUES (NULL, ?, ?, 0, NULL, NULL, NULL)");
+      add(attempt, metric.name);
+      series = database.getLastInsertRowid();
+    }
+    for (const MetricPoint& point : metric.points) {
+      add_point(series, static_cast<std::int64_t>(summary.points),
+                std::isnan(point.step) ? static_cast<double>(summary.points) : point.step, micros(point.at),
+                point.value);
+      summary.take(point.value);
+    }
+    set_series(static_cast<std::int64_t>(summary.points), summary.last, summary.least, summary.greatest,
+               series);
+  }
+
+  std::string path;
+  std::mutex mutex;
+  SQLite::Database database;
+  Sql add_point{database, "INSERT INTO points VALUES (?, ?, ?, ?, ?)"};
+  Sql set_series{database,
+                 "UPDATE series SET points = ?, last = ?, least = ?, greatest = ? WHERE number = ?"};
+  Sql set_attempt{database,
+                  "UPDATE attempts SET complete = ?, size = ?, dropped = ?, until = ?, at_until = ? "
+                  "WHERE number = ?"};
+};
+
+bool Telemetry::exists(const std::string& folder, const RunId& run) {
+  std::error_code none;
+  return std::filesystem::exists(path_in(folder, run), none);
+}
+
+void Telemetry::remove(const std::string& folder, const RunId& run) {
+  for (const char* suffix : {"", "-wal", "-shm"}) {
+    std::error_code failed;
+    const std::string path = path_in(folder, run) + suffix;
+    std::filesystem::remove(path, failed);
+    if (failed) throw Error(ErrorKind::refused, path, fmt::format("cannot be removed: {}", failed.message()));
+  }
+}
+
+Telemetry::Telemetry(const std::string& folder, const RunId& run)
+    : impl_(database::guarded(path_in(folder, run), [&] { return std::make_unique<Impl>(folder, run); })) {}
+
+Telemetry::~Telemetry() = default;
+
+std::optional<KeptLog> Telemetry::log(const std::string& trial, int attempt) {
+  const std::scoped_lock lock(impl_->mutex);
+  return database::guarded(impl_->path, [&]() -> std::optional<KeptLog> {
+    const auto kept = impl_->kept(trial, attempt);
+    return kept ? std::optional(kept->log) : std::nullopt;
+  });
+}
+
+std::optional<int> Telemetry::newest_attempt(const std::string& trial) {
+  const std::scoped_lock lock(impl_->mutex);
+  return database::guarded(impl_->path, [&]() -> std::optional<int> {
+    SQLite::Statement query(impl_->database, "SELECT max(attempt) FROM attempts WHERE trial = ?");
+    query.bind(1, trial);
+    query.executeStep();
+    return query.getColumn(0).isNull() ? std::nullopt : std::optional(query.getColumn(0).getInt());
+  });
+}
+
+void Telemetry::read_log(const std::string& trial, int attempt, std::optional<std::size_t> tail,
+                         const std::function<bool(const LogPiece&)>& tell) {
+  const std::scoped_lock lock(impl_->mutex);
+  database::guarded(impl_->path, [&] {
+    const auto kept = impl_->kept(trial, attempt);
+    if (!kept) return;
+    std::int64_t first = 0;
+    std::size_t skipped = 0;  // lines of the first pack
+    if (tail) {
+      SQLite::Statement back(impl_->database,
+                             "SELECT number, data FROM packs WHERE attempt = ? ORDER BY number DESC");
+      back.bind(1, kept->number);
+      std::size_t lines = 0;
+      while (lines < *tail && back.executeStep()) {
+        first = back.getColumn(0).getInt64();
+        telemetry::unpack(back.getColumn(1).getString(), [&](const LogPiece& piece) {
+          if (piece.text.ends_with('\n')) ++lines;
+          return true;
+        });
+      }
+      if (*tail == 0) return;
+      skipped = lines - std::min(lines, *tail);
+    }
+    SQLite::Statement query(impl_->database,
+                            "SELECT data FROM packs WHERE attempt = ? AND number >= ? ORDER BY number");
+    query.bind(1, kept->number);
+    query.bind(2, first);
+    bool more = true;
+    while (more && query.executeStep()) {
+      more = telemetry::unpack(query.getColumn(0).getString(), [&](const LogPiece& piece) {
+        if (skipped == 0) return tell(piece);
+        if (piece.text.ends_with('\n')) --skipped;
+        return true;
+      });
+    }
+  });
+}
+
+std::optional<KeptLog> Telemetry::take(const std::string& trial, int attempt,
+                                       const std::optional<KeptLog>& before, const LogBatch& batch,
+                                       Bytes size_max) {
+  const std::vector<telemetry::Pack> packs = telemetry::pack(batch.pieces);
+  KeptLog log = before.value_or(KeptLog{});
+  for (const LogPiece& piece : batch.pieces) {
+    log.size.count += static_cast<std::int64_t>(piece.text.size());
+    if (piece.at > log.until) log.at_until = 0;
+    log.until = std::max(log.until, piece.at);
+    if (piece.at == log.until) ++log.at_until;
+  }
+  log.complete = batch.complete;
+  const std::scoped_lock lock(impl_->mutex);
+  return database::guarded(impl_->path, [&]() -> std::optional<KeptLog> {
+    Impl& impl = *impl_;
+    SQLite::Transaction transaction(impl.database, SQLite::TransactionBehavior::IMMEDIATE);
+    const auto kept = impl.kept(trial, attempt);
+    if ((kept ? std::optional(kept->log) : std::nullopt) != before) return std::nullopt;
+    const std::int64_t number = kept ? kept->number : impl.add_attempt(trial, attempt);
+    impl.add_packs(number, packs);
+    log.dropped.count += impl.drop(number, Bytes{log.size.count - log.dropped.count}, size_max).count;
+    for (const LogBatch::Metric& metric : batch.metrics) impl.add_metric(number, metric);
+    impl.set_attempt(static_cast<int>(log.complete), log.size.count, log.dropped.count, nanos(log.until),
+                     static_cast<std::int64_t>(log.at_until), number);
+    transaction.commit();
+    return log;
+  });
+}
+
+void Telemetry::metrics(const std::function<void(const MetricSummary&)>& tell) {
+  const std::scoped_lock lock(impl_->mutex);
+  database::guarded(impl_->path, [&] {
+    Rows rows(impl_->database,
+              "SELECT trial, attempts.attempt, metric, points, last, least, greatest "
+              "FROM attempts JOIN series ON series.attempt = attempts.number "
+              "WHERE attempts.attempt = (SELECT max(attempt) FROM attempts AS newest "
+              "WHERE newest.trial = attempts.trial) ORDER BY trial, metric");
+    MetricSummary summary;
+    while (rows.step()) {
+      summary.trial = rows.text(0);
+      summary.attempt = static_cast<int>(rows.number(1));
+      summary.metric = rows.text(2);
+      summary.points = static_cast<std::size_t>(rows.number(3));
+      summary.last = value_in(rows, 4);
+      summary.least = value_in(rows, 5);
+      summary.greatest = value_in(rows, 6);
+      tell(summary);
+    }
+  });
+}
+
+void Telemetry::points(const std::string& trial, const std::string& metric,
+                       const std::function<void(const MetricPoint&)>& tell) {
+  const std::scoped_lock lock(impl_->mutex);
+  database::guarded(impl_->path, [&] {
+    SQLite::Statement query(impl_->database,
+                            "SELECT step, at, value FROM points WHERE series = (SELECT series.number "
+                            "FROM series JOIN attempts ON attempts.number = series.attempt "
+                            "WHERE trial = ?1 AND metric = ?2 AND attempts.attempt = "
+                            "(SELECT max(attempt) FROM attempts WHERE trial = ?1)) ORDER BY place");
+    query.bind(1, trial);
+    query.bind(2, metric);
+    while (query.executeStep())
+      tell({.step = query.getColumn(0).getDouble(),
+            .at = instant_of<microseconds>(query.getColumn(1).getInt64()),
+            .value = query.getColumn(2).isNull() ? std::nan("") : query.getColumn(2).getDouble()});
+  });
+}
+
+}  // namespace combu

@@ -1,0 +1,320 @@
+#include "combu/telemetry.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <thread>
+
+#include "combu/simulated.hpp"
+#include "passing_engine.hpp"
+#include "record_folder.hpp"
+#include "telemetry/metrics.hpp"
+
+namespace combu::test {
+namespace {
+
+using std::chrono::milliseconds;
+using telemetry::MetricLines;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+const Instant k_begin = *parse_moment("2026-01-31T12:00:00Z");
+
+// An engine that has one log, of which a first part may be all that is there yet.
+class LogEngine : public PassingEngine {
+ public:
+  LogEngine() : PassingEngine(*this) {}
+
+  struct Piece {
+    std::string text;
+    Instant at;
+    LogStream stream = LogStream::out;
+  };
+
+  void say(const std::string& text, Instant::duration after, LogStream stream = LogStream::out) {
+    pieces.push_back({.text = text, .at = k_begin + after, .stream = stream});
+  }
+
+  void logs(const Key& /*key*/, const LogOptions& options, const LogTell& tell,
+            std::stop_token /*stop*/) override {
+    EXPECT_TRUE(options.timed);
+    ++calls;
+    if (refuses) throw Error(ErrorKind::refused, "", "configured logging driver does not support reading");
+    for (const Piece& piece : pieces) {
+      if (options.since && piece.at < *options.since) continue;
+      ++told;
+      tell({.stream = piece.stream, .text = piece.text, .at = piece.at});
+    }
+  }
+
+  bool copy_out(const Key& /*key*/, const std::string& path,
+                const std::function<void(std::string_view)>& tell, std::stop_token /*stop*/) override {
+    if (!files.contains(path)) return false;
+    tell(tar_of({{path.substr(path.rfind('/') + 1), files.at(path)}}));
+    return true;
+  }
+
+  std::vector<Piece> pieces;
+  std::map<std::string, std::string> files;
+  int calls = 0;
+  int told = 0;
+  bool refuses = false;
+};
+
+class TelemetryTest : public testing::Test {
+ protected:
+  std::vector<std::string> take(LogEnd end = LogEnd::open) {
+    return take_logs(engine, {.run = RunId("run1"), .trial = "a", .attempt = 1}, trial, end, telemetry, {});
+  }
+
+  std::string kept(std::optional<std::size_t> tail = std::nullopt, int attempt = 1) {
+    std::string text;
+    telemetry.read_log("a", attempt, tail, [&](const LogPiece& piece) {
+      if (piece.stream == LogStream::err) text += "!";
+      text += piece.text;
+      return true;
+    });
+    return text;
+  }
+
+  std::vector<std::string> metrics() {
+    std::vector<std::string> all;
+    telemetry.metrics([&](const MetricSummary& one) {
+      all.push_back(fmt::format("{}.{} {}: {} points, last {}, {} to {}", one.trial, one.attempt, one.metric,
+                                one.points, one.last, one.least, one.greatest));
+    });
+    return all;
+  }
+
+  std::vector<std::string> points(const std::string& metric) {
+    std::vector<std::string> all;
+    telemetry.points("a", metric, [&](const MetricPoint& point) {
+      all.push_back(fmt::format("{}:{}", point.step, point.value));
+    });
+    return all;
+  }
+
+  Folder folder{"telemetry"};
+  LogEngine engine;
+  Trial trial{.name = "a"};
+  Telemetry telemetry{folder.path(), RunId("run1")};
+};
+
+TEST_F(TelemetryTest, ALogIsTakenPieceByPieceAndNothingTwice) {
+  engine.say("one\n", milliseconds(0));
+  engine.say("oops\n", milliseconds(1), LogStream::err);
+  engine.say("two\n", milliseconds(500));
+  take();
+  EXPECT_EQ(kept(), "one\n!oops\n") << "what may still be followed by something older is left for later";
+  engine.say("three\n", milliseconds(700));
+  take();
+  EXPECT_EQ(kept(), "one\n!oops\ntwo\n");
+  EXPECT_FALSE(telemetry.log("a", 1)->complete);
+  take(LogEnd::complete);
+  EXPECT_EQ(kept(), "one\n!oops\ntwo\nthree\n");
+  EXPECT_TRUE(telemetry.log("a", 1)->complete);
+  const int calls = engine.calls;
+  take(LogEnd::complete);
+  EXPECT_EQ(engine.calls, calls) << "what is complete is not asked for again";
+}
+
+TEST_F(TelemetryTest, PiecesOfTheSameMomentAreTakenOnceEach) {
+  for (int i = 0; i < 5; ++i) engine.say(fmt::format("{}\n", i), milliseconds(7));
+  engine.say("later\n", milliseconds(1000));
+  take();
+  EXPECT_EQ(kept(), "0\n1\n2\n3\n4\n");
+  engine.say("5\n", milliseconds(1000));
+  take();
+  take(LogEnd::complete);
+  EXPECT_EQ(kept(), "0\n1\n2\n3\n4\nlater\n5\n");
+}
+
+// The streams of a container are written down by two writers: their order may be another than their times'.
+TEST_F(TelemetryTest, WhatIsWrittenOutOfOrderAroundAReadingIsNotLost) {
+  engine.say("a\n", milliseconds(0));
+  engine.say("c\n", milliseconds(200));
+  engine.say("d\n", milliseconds(400));
+  take();
+  engine.pieces.insert(engine.pieces.begin() + 2,
+                       {.text = "b\n", .at = k_begin + milliseconds(399), .stream = LogStream::err});
+  engine.say("e\n", milliseconds(900));
+  take();
+  take(LogEnd::complete);
+  EXPECT_EQ(kept(), "a\nc\n!b\nd\ne\n");
+}
+
+TEST_F(TelemetryTest, TwoThatTakeAtOnceTakeEachPieceOnce) {
+  constexpr int k_lines = 3000;
+  for (int i = 0; i < k_lines; ++i) engine.say(fmt::format("{{\"x\": {}}}\n", i), milliseconds(i));
+  trial.metrics.json = true;
+  Telemetry other(folder.path(), RunId("run1"));
+  const Key key{.run = RunId("run1"), .trial = "a", .attempt = 1};
+  {
+    std::vector<std::jthread> threads;
+    for (Telemetry* one : {&telemetry, &other, &telemetry, &other})
+      threads.emplace_back([&, one] {
+        LogEngine twin;
+        twin.pieces = engine.pieces;
+        (void)take_logs(twin, key, trial, LogEnd::complete, *one, {});
+      });
+  }
+  EXPECT_EQ(points("x").size(), static_cast<std::size_t>(k_lines));
+  EXPECT_EQ(telemetry.log("a", 1)->size.count, static_cast<std::int64_t>(kept().size()));
+}
+
+TEST_F(TelemetryTest, OfALongLogTheEndIsKeptAndThatIsSaidOnce) {
+  trial.log_size_max = Bytes{1 << 20};
+  const std::string line(999, 'x');
+  for (int i = 0; i < 3000; ++i) engine.say(line + "\n", milliseconds(i));
+  const auto notes = take();
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_THAT(notes[0], HasSubstr("the last 1 MiB are kept (logs.max_size)"));
+  engine.say("the end\n", milliseconds(5000));
+  EXPECT_THAT(take(LogEnd::complete), IsEmpty());
+  const std::string text = kept();
+  EXPECT_LE(text.size(), std::size_t{1} << 20U);
+  EXPECT_GE(text.size(), std::size_t{1} << 19U);
+  EXPECT_TRUE(text.ends_with("the end\n"));
+  const KeptLog log = *telemetry.log("a", 1);
+  EXPECT_EQ(log.size.count, 3'000'008);
+  EXPECT_EQ(log.size.count - log.dropped.count, static_cast<std::int64_t>(text.size()));
+}
+
+TEST_F(TelemetryTest, ATailIsTheLastLines) {
+  for (int i = 0; i < 30'000; ++i) engine.say(fmt::format("line {:020}\n", i), milliseconds(i));
+  take(LogEnd::complete);
+  EXPECT_EQ(kept(2), "line 00000000000000029998\nline 00000000000000029999\n");
+  EXPECT_EQ(kept(0), "");
+  EXPECT_EQ(std::ranges::count(kept(20'000), '\n'), 20'000);
+  EXPECT_EQ(kept(99'999), kept());
+}
+
+TEST_F(TelemetryTest, EachAttemptHasItsOwn) {
+  engine.say("first\n", milliseconds(0));
+  take(LogEnd::complete);
+  LogEngine next;
+  next.say("second\n", milliseconds(0));
+  (void)take_logs(next, {.run = RunId("run1"), .trial = "a", .attempt = 2}, trial, LogEnd::complete,
+                  telemetry, {});
+  EXPECT_EQ(kept(std::nullopt, 1), "first\n");
+  EXPECT_EQ(kept(std::nullopt, 2), "second\n");
+  EXPECT_EQ(telemetry.newest_attempt("a"), 2);
+  EXPECT_EQ(telemetry.newest_attempt("b"), std::nullopt);
+}
+
+TEST_F(TelemetryTest, AnEngineThatKeepsNoLogLeavesNone) {
+  engine.refuses = true;
+  const auto notes = take(LogEnd::complete);
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_THAT(notes[0], HasSubstr("its log is not kept: configured logging driver"));
+  EXPECT_TRUE(telemetry.log("a", 1)->complete);
+}
+
+TEST_F(TelemetryTest, RemoveTakesAllOfARunAndNothingElse) {
+  Telemetry other(folder.path(), RunId("run2"));
+  Telemetry::remove(folder.path(), RunId("run1"));
+  EXPECT_FALSE(Telemetry::exists(folder.path(), RunId("run1")));
+  EXPECT_TRUE(Telemetry::exists(folder.path(), RunId("run2")));
+  Telemetry::remove(folder.path(), RunId("run1"));
+}
+
+// ---- Metrics
+
+TEST_F(TelemetryTest, MetricsAreTakenWhileTheTrialRuns) {
+  trial.metrics.json = true;
+  engine.say("hello\n", milliseconds(0));
+  engine.say("{\"step\": 10, \"loss\": 0.5, \"note\": \"x\"}\n", milliseconds(1));
+  engine.say("{\"step\": 20, \"loss\": 0.25, \"acc\": 1}\n", milliseconds(2));
+  engine.say("{\"loss\": 9}\n", milliseconds(3), LogStream::err);
+  engine.say("x\n", milliseconds(1000));
+  take();
+  EXPECT_THAT(metrics(),
+              ElementsAre("a.1 acc: 1 points, last 1, 1 to 1", "a.1 loss: 2 points, last 0.25, 0.25 to 0.5"));
+  engine.say("{\"step\": 30, \"loss\": 0.75}\n", milliseconds(2000));
+  take(LogEnd::complete);
+  EXPECT_THAT(points("loss"), ElementsAre("10:0.5", "20:0.25", "30:0.75"));
+  EXPECT_THAT(metrics(), testing::Contains("a.1 loss: 3 points, last 0.75, 0.25 to 0.75"));
+}
+
+TEST_F(TelemetryTest, ALineThatIsWrittenInPartsIsReadAsOne) {
+  trial.metrics.json = true;
+  engine.say("{\"loss\":", milliseconds(0));
+  engine.say("err\n", milliseconds(1), LogStream::err);
+  engine.say("later\n", milliseconds(1000), LogStream::err);
+  take();
+  EXPECT_EQ(kept(), "") << "a line that has begun is left for later";
+  engine.pieces.insert(engine.pieces.begin() + 2, {.text = " 3}\n", .at = k_begin + milliseconds(2)});
+  take(LogEnd::complete);
+  EXPECT_THAT(points("loss"), ElementsAre("0:3"));
+}
+
+TEST_F(TelemetryTest, OnesThatAreNoNumbersHarmNothing) {
+  trial.metrics.json = true;
+  engine.say(
+      "{\"x\": 1}\n{\"x\": NaN}\n{\"x\": -Infinity}\n{\"x\": Infinity, \"s\": \"NaN\"}\n{\"x\": \"text\"}\n",
+      milliseconds(0));
+  engine.say("{\"x\": 2, \"in\": {\"x\": 7}, \"list\": [1, 2], \"y\": null, \"z\": true}\n{\"x\": 1e999}\n",
+             milliseconds(1));
+  engine.say(std::string("{\"x\": \xff\xfe\0}\n", 12), milliseconds(2));
+  engine.say("{\"x\": 4}{\"x\": 5}\n{\"x\": \n[1]\n{}\n", milliseconds(3));
+  engine.say("{\"x\": " + std::string(2 << 20, '1') + "}\n", milliseconds(4));
+  engine.say("{\"x\": 3}", milliseconds(5));
+  take(LogEnd::complete);
+  EXPECT_THAT(points("x"), ElementsAre("0:1", "1:nan", "2:-inf", "3:inf", "4:2", "5:3"));
+  EXPECT_THAT(metrics(), ElementsAre("a.1 x: 6 points, last 3, -inf to inf"));
+}
+
+TEST_F(TelemetryTest, MetricsOfNothingButNaNHaveNoLeast) {
+  trial.metrics.json = true;
+  engine.say("{\"x\": NaN}\n", milliseconds(0));
+  take(LogEnd::complete);
+  EXPECT_THAT(metrics(), ElementsAre("a.1 x: 1 points, last nan, nan to nan"));
+}
+
+TEST_F(TelemetryTest, APatternFindsNumbersInPlainText) {
+  trial.metrics.pattern = R"(epoch (?P<step>\d+).*loss[ =](?P<loss>\S+)(?: acc=(?P<acc>[\d.]+))?)";
+  engine.say("epoch 1: loss=0.5 acc=0.9\nepoch 2: loss 1e-3\nepoch 3: loss=bad\nnothing\n", milliseconds(0));
+  take(LogEnd::complete);
+  EXPECT_THAT(points("loss"), ElementsAre("1:0.5", "2:0.001"));
+  EXPECT_THAT(points("acc"), ElementsAre("1:0.9"));
+}
+
+TEST_F(TelemetryTest, AFileOfMetricsIsReadAtTheEnd) {
+  trial.metrics.file = "/out/metrics.csv";
+  engine.files["/out/metrics.csv"] =
+      "step,loss, \"val, acc\",name\r\n1,0.5,0.25,x\r\n2,nan,,y\r\n\r\n3,0.125,1,z";
+  take();
+  EXPECT_THAT(metrics(), IsEmpty());
+  EXPECT_THAT(take(LogEnd::complete), IsEmpty());
+  EXPECT_THAT(points("loss"), ElementsAre("1:0.5", "2:nan", "3:0.125"));
+  EXPECT_THAT(points("val, acc"), ElementsAre("1:0.25", "3:1"));
+  EXPECT_THAT(points("name"), IsEmpty());
+}
+
+TEST_F(TelemetryTest, AFileOfMetricsMayBeLinesOfJson) {
+  trial.metrics.file = "/m.jsonl";
+  engine.files["/m.jsonl"] = "{\"loss\": 2}\n{\"loss\": 1}";
+  EXPECT_THAT(take(LogEnd::complete), IsEmpty());
+  EXPECT_THAT(points("loss"), ElementsAre("0:2", "1:1"));
+}
+
+TEST_F(TelemetryTest, AFileOfMetricsThatIsNotThereIsTold) {
+  trial.metrics.file = "/m.jsonl";
+  EXPECT_THAT(take(LogEnd::complete), ElementsAre("there is no file of metrics /m.jsonl"));
+  EXPECT_TRUE(telemetry.log("a", 1)->complete);
+}
+
+TEST(MetricLines, AreBoundedInNames) {
+  MetricLines lines(MetricLines::Form::json);
+  for (std::size_t i = 0; i < k_metrics_max + 10; ++i) lines.take(fmt::format("{{\"m{}\": 1}}", i), k_begin);
+  EXPECT_EQ(lines.taken().size(), k_metrics_max);
+}
+
+}  // namespace
+}  // namespace combu::test
