@@ -63,14 +63,16 @@ constexpr std::array k_spellings{
     FieldSpelling{"timeout", Field::timeout},
     FieldSpelling{"start_deadline", Field::start_deadline},
     FieldSpelling{"outputs", Field::outputs},
+    FieldSpelling{"metrics", Field::metrics},
+    FieldSpelling{"logs", Field::logs},
     FieldSpelling{"deploy", Field::deploy},
     FieldSpelling{"docker", Field::docker},
 };
 
 // With what people of compose write for them.
 constexpr auto k_planned =
-    std::to_array<std::string_view>({"slots", "build", "metrics", "inputs", "cache", "secrets", "gang",
-                                     "worker", "replicas", "scale", "reuse", "swarm", "kubernetes"});
+    std::to_array<std::string_view>({"slots", "build", "inputs", "cache", "secrets", "gang", "worker",
+                                     "replicas", "scale", "reuse", "swarm", "kubernetes"});
 
 }  // namespace
 

@@ -46,6 +46,8 @@ enum class Field {
   timeout,
   start_deadline,
   outputs,
+  metrics,
+  logs,
   deploy,
   docker,
 };

@@ -12,6 +12,7 @@
 #include "spec/outputs.hpp"
 #include "spec/ports.hpp"
 #include "spec/slots.hpp"
+#include "spec/telemetry.hpp"
 #include "spec/values.hpp"
 #include "spec/volumes.hpp"
 
@@ -163,6 +164,12 @@ void LayerReader::read_field(Field field, Json& value, const Place& place) {
     case Field::start_deadline:
       trial.start_deadline = read_limit(value, place, report_);
       return;
+    case Field::metrics:
+      trial.metrics = read_metrics(value, place, report_);
+      return;
+    case Field::logs:
+      trial.log_size_max = read_log_size(value, place, report_);
+      return;
     case Field::outputs:
       trial.outputs = read_outputs(value, place, report_);
       return;
@@ -298,6 +305,8 @@ void take_replaced(Layer& own, const Layer& defaults) {
   if (wanted(Field::timeout)) to.timeout = from.timeout;
   if (wanted(Field::start_deadline)) to.start_deadline = from.start_deadline;
   if (wanted(Field::outputs)) to.outputs = from.outputs;
+  if (wanted(Field::metrics)) to.metrics = from.metrics;
+  if (wanted(Field::logs)) to.log_size_max = from.log_size_max;
   if (wanted(Field::stop_signal)) to.stop_signal = from.stop_signal;
   if (wanted(Field::stop_grace)) to.stop_grace = from.stop_grace;
 }

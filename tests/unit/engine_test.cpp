@@ -28,10 +28,7 @@ class EngineMock : public Engine {
   MOCK_METHOD(std::vector<Sighting>, list, (const Selector&, Look, std::stop_token), (override));
   MOCK_METHOD(void, watch, (const Selector&, const std::function<void(const Change&)>&, std::stop_token),
               (override));
-  MOCK_METHOD(void, logs,
-              (const Key&, const LogOptions&, (const std::function<void(LogStream, std::string_view)>&),
-               std::stop_token),
-              (override));
+  MOCK_METHOD(void, logs, (const Key&, const LogOptions&, const LogTell&, std::stop_token), (override));
   MOCK_METHOD(bool, copy_out,
               (const Key&, const std::string&, (const std::function<void(std::string_view)>&),
                std::stop_token),

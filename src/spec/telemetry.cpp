@@ -1,0 +1,78 @@
+#include "spec/telemetry.hpp"
+
+#include <fmt/format.h>
+#include <re2/re2.h>
+
+#include <array>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "spec/fields.hpp"
+#include "spec/values.hpp"
+
+namespace combu::spec {
+namespace {
+
+constexpr std::array k_metrics_fields{Spelling{"stdout", "stdout"}, Spelling{"file", "file"}};
+constexpr std::array k_logs_fields{Spelling{"max_size", "max_size"}};
+
+void read_stdout(const Json& value, const Place& place, Report& report, Metrics& metrics) {
+  const auto text = read_string(value, place, report);
+  if (!text) return;
+  if (*text == "json") {
+    metrics.json = true;
+    return;
+  }
+  const re2::RE2 pattern(*text, re2::RE2::Quiet);
+  if (!pattern.ok()) {
+    report.add(place, fmt::format("must be \"json\" or a regular expression, and \"{}\" is none: {}",
+                                  shortened(*text), pattern.error()));
+  } else if (pattern.NamedCapturingGroups().empty()) {
+    report.add(place,
+               fmt::format("\"{}\" names no metric: a group is named by (?P<loss>…)", shortened(*text)));
+  } else {
+    metrics.pattern = *text;
+  }
+}
+
+}  // namespace
+
+Metrics read_metrics(const Json& value, const Place& place, Report& report) {
+  Metrics metrics;
+  if (value.is_string()) {
+    read_stdout(value, place, report, metrics);
+    return metrics;
+  }
+  if (!value.is_object()) {
+    report.add(place, fmt::format("must be {{stdout, file}}, not {}", shown(value)));
+    return metrics;
+  }
+  const Section section(value, k_metrics_fields, place, report);
+  if (const Json* out = section.find("stdout")) read_stdout(*out, place.key("stdout"), report, metrics);
+  if (const Json* file = section.find("file")) {
+    const auto text = read_string(*file, place.key("file"), report);
+    if (text && !text->starts_with('/')) {
+      report.add(place.key("file"),
+                 fmt::format("the path in the container, \"{}\", must begin with `/`", shortened(*text)));
+    } else if (text) {
+      metrics.file = std::filesystem::path(*text).lexically_normal().string();
+    }
+  }
+  return metrics;
+}
+
+Bytes read_log_size(const Json& value, const Place& place, Report& report) {
+  Bytes size = Trial{}.log_size_max;
+  if (!value.is_object()) {
+    report.add(place, fmt::format("must be {{max_size}}, not {}", shown(value)));
+    return size;
+  }
+  const Section section(value, k_logs_fields, place, report);
+  if (const Json* most = section.find("max_size"))
+    size =
+        read_unit(*most, "a size such as \"64m\"", parse_bytes, place.key("max_size"), report).value_or(size);
+  return size;
+}
+
+}  // namespace combu::spec

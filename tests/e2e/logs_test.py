@@ -1,0 +1,146 @@
+"""What trials write outlives them: logs and metrics, taken in while they run, when they end, and before they are removed."""
+
+import contextlib
+import json
+import signal
+import sqlite3
+
+from engines import wait_until
+
+
+def trial(name, script, **fields):
+    return {"name": name, "image": "combu-test", "cmd": ["sh", "-c", script], **fields}
+
+
+def telemetry(combu, query):
+    (path,) = (combu.home / ".local/state/combu/telemetry").glob("*.sqlite")
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=20)) as database:
+        return database.execute(query).fetchall()
+
+
+def test_logs_are_there_after_the_containers(combu, engine):
+    combu.write([trial("one", "echo out; echo err >&2; seq 3"), trial("two", "echo second; exit 3")])
+    combu("run", "--wait", code=1)
+    before = combu("logs", "one")
+    combu("kill")
+    assert engine.names() == set()
+    after = combu("logs", "one")
+    assert (after.stdout, after.stderr) == (before.stdout, before.stderr) == ("out\n1\n2\n3\n", "err\n")
+    assert combu("logs", "--tail", "1", "one").stdout == "3\n"
+    assert [json.loads(line) for line in combu("logs", "two", "--json").stdout.splitlines()] == [
+        {"trial": "two", "stream": "stdout", "line": "second"}
+    ]
+    whole = combu("logs")
+    assert sorted(whole.stdout.splitlines()) == ["one | 1", "one | 2", "one | 3", "one | out", "two | second"]
+    assert whole.stderr == "one | err\n"
+    engine.stop()
+    assert combu("logs", "one").stdout == "out\n1\n2\n3\n", "no engine is needed for what is kept"
+    engine.start()
+
+
+def test_kill_takes_the_logs_of_what_nobody_watched(combu, engine):
+    combu.write([trial("ended", "echo precious"), trial("runs", "echo so far; sleep 600")])
+    combu("run")
+    wait_until(lambda: engine.running() == {"runs"}, "one has ended")
+    wait_until(lambda: combu("logs", "runs").stdout == "so far\n", "the other has spoken")
+    combu("kill")
+    assert combu("logs", "ended").stdout == "precious\n"
+    assert combu("logs", "runs").stdout == "so far\n"
+
+
+def test_a_further_run_takes_the_logs_of_what_makes_room(combu, engine):
+    combu.write([trial("one", "echo first")])
+    combu("run", "--run-id", "r1")
+    wait_until(lambda: engine.running() == set(), "the end")
+    combu.write([trial("one", "echo second")])
+    combu("run", "--wait", "--run-id", "r2")
+    assert combu("logs", "one").stdout == "second\n"
+    assert combu("logs", "--run", "r1", "one").stdout == "first\n"
+
+
+def test_each_attempt_has_its_log(combu):
+    combu.write([trial("one", "echo $RANDOM$RANDOM; exit 3", retries={"max": 2, "backoff": {"initial": 0}})])
+    combu("run", "--wait", code=1)
+    logs = [combu("logs", "one", "--attempt", str(n)).stdout for n in (1, 2, 3)]
+    assert all(logs) and len(set(logs)) == 3
+    assert combu("logs", "one").stdout == logs[2]
+
+
+def test_logs_are_taken_in_while_a_trial_runs_and_whole_after_a_death_of_combu(combu, tmp_path):
+    script = 'i=0; while [ ! -e /hold/go ]; do echo "{\\"step\\": $i, \\"x\\": $i}"; i=$((i+1)); sleep 0.05; done; echo the end'
+    combu.write([trial("one", script, metrics={"stdout": "json"}, volumes=[f"{tmp_path}/hold:/hold"])])
+    run = combu.start("run", "--wait")
+    wait_until(lambda: (combu.home / ".local/state/combu/telemetry").exists() and telemetry(combu, "SELECT size > 0 FROM attempts") == [(1,)], "some of it")
+    run.send_signal(signal.SIGKILL)
+    run.communicate()
+    (tmp_path / "hold/go").touch()
+    combu("run", "--resume")
+    combu("kill")
+    lines = combu("logs", "one").stdout.splitlines()
+    assert lines.pop() == "the end"
+    assert [json.loads(line)["step"] for line in lines] == list(range(len(lines)))
+    assert telemetry(combu, "SELECT step, value FROM points ORDER BY place") == [(float(i), float(i)) for i in range(len(lines))]
+    ((points, last, least, greatest),) = telemetry(combu, "SELECT points, last, least, greatest FROM metrics")
+    assert (points, last, least, greatest) == (len(lines), len(lines) - 1, 0, len(lines) - 1)
+
+
+def test_following_a_run_interleaves_lines_with_names(combu, engine, tmp_path):
+    script = "echo begin; while [ ! -e /hold/go ]; do sleep 0.1; done; echo oops >&2; echo end"
+    combu.write([trial(f"t-{i}", script, volumes=[f"{tmp_path}/hold:/hold"]) for i in range(3)])
+    combu("run")
+    follow = combu.start("logs", "-f")
+    first = {follow.stdout.readline() for _ in range(3)}
+    assert first == {f"t-{i} | begin\n" for i in range(3)}
+    (tmp_path / "hold/go").touch()
+    out, err = follow.communicate(timeout=60)
+    assert follow.returncode == 0
+    assert sorted(out.splitlines()) == [f"t-{i} | end" for i in range(3)]
+    assert sorted(err.splitlines()) == [f"t-{i} | oops" for i in range(3)]
+
+
+def test_a_bound_that_bites_is_said(combu):
+    combu.write([trial("one", "i=0; while [ $i -lt 60 ]; do head -c 20000 /dev/zero | tr '\\0' x; echo; i=$((i+1)); done; echo the end", logs={"max_size": "300k"})])
+    done = combu("run", "--wait")
+    assert "one: of its log the last 300 KiB are kept (logs.max_size)" in done.stderr
+    combu("kill")
+    kept = combu("logs", "one")
+    assert kept.stdout.endswith("x\nthe end\n")
+    assert len(kept.stdout) <= 300 * 1024
+    assert "of its log were not kept (logs.max_size)" in kept.stderr
+
+
+def test_metrics_by_pattern_and_from_a_file(combu):
+    combu.write([
+        trial("text", "echo 'epoch 1 loss 0.5'; echo 'epoch 2 loss 0.25'", metrics=r"epoch (?P<step>\d+) loss (?P<loss>\S+)"),
+        trial("file", "printf 'step,loss\\n1,2\\n2,1\\n' >/m.csv", metrics={"file": "/m.csv"}),
+        trial("lacks", "true", metrics={"file": "/none.csv"}),
+    ])
+    done = combu("run", "--wait")
+    assert "lacks: there is no file of metrics /none.csv" in done.stderr
+    assert sorted(telemetry(combu, "SELECT trial, metric, points, last, greatest FROM metrics")) == [
+        ("file", "loss", 2, 1.0, 2.0),
+        ("text", "loss", 2, 0.25, 0.5),
+    ]
+
+
+def test_prune_takes_the_logs_along(combu):
+    combu.write([trial("one", "echo gone")])
+    combu("run", "--wait", "--run-id", "r1")
+    combu("kill")
+    path = combu.home / ".local/state/combu/telemetry/r1.sqlite"
+    assert path.exists()
+    combu("rm", "r1")
+    assert not path.exists()
+
+
+def test_two_million_lines_and_one_of_a_hundred_megabytes(combu):
+    combu.write([
+        trial("lines", "seq 2000000", metrics={"stdout": "json"}, logs={"max_size": "1g"}),
+        trial("long", "head -c 100000000 /dev/zero | tr '\\0' x; echo; echo '{\"x\": 1}'", metrics={"stdout": "json"}),
+        trial("noise", "head -c 3000000 /dev/urandom; echo; echo '{\"x\": 2}'", metrics={"stdout": "json"}),
+    ])
+    combu("run", "--wait")
+    combu("kill")
+    assert combu("logs", "lines").stdout == "".join(f"{i}\n" for i in range(1, 2000001))
+    assert combu("logs", "long", "--tail", "1").stdout == '{"x": 1}\n'
+    assert sorted(telemetry(combu, "SELECT trial, last FROM metrics")) == [("long", 1.0), ("noise", 2.0)]
