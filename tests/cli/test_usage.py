@@ -39,7 +39,7 @@ def test_help_has_an_example(combu, command):
     (["logs", "-f", "lab.jsonnet", "solver-1"],
      "combu: solver-1 is one argument too many: logs shows one trial, and the experiment's -f stands before it\n"),
     (["--engine", "simulated:?sped=1", "-f", "x", "ps"], "combu: simulated: `sped=1` is no option; NAME=VALUE with one of: "),
-    (["logs"], "combu: TRIAL is required; see combu logs --help\n"),
+    (["logs"], "combu: logs: of what? A trial's name, -f FILE or --run ID says it\n"),
     (["run"], "combu: no experiment is given: combu -f experiment.jsonnet …\n"),
     (["kill"], "combu: kill: which experiment? -f FILE or --experiment NAME says it\n"),
     (["--engine", "simulated:", "stop"], "combu: which experiment? -f FILE or --experiment NAME says it\n"),

@@ -2,6 +2,7 @@
 
 #include "combu/docker.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
