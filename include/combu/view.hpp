@@ -18,9 +18,10 @@
 #include "combu/plan.hpp"
 #include "combu/record.hpp"
 #include "combu/run.hpp"
-#include "combu/telemetry.hpp"
 
 namespace combu {
+
+class Telemetry;  // combu/telemetry.hpp
 
 enum class ProgressForm { automatic, tty, plain, json, quiet };
 // "auto", "tty", "plain", "json", "quiet". Throws Error(invalid).
@@ -128,10 +129,18 @@ void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, U
 // Nothing, a number (that may be none), or a text: a string, or another value's JSON.
 using Value = std::variant<std::monostate, double, std::string>;
 
+// What a trial's newest attempt has told of a metric, in short; not a number where none of its values is one.
+struct Told {
+  std::size_t points = 0;  // 0: it has not told it
+  double last = 0;
+  double least = 0;
+  double greatest = 0;
+};
+
 struct ResultRow {
   TrialEntry trial;
-  std::vector<Value> params;           // by Results::params
-  std::vector<MetricSummary> metrics;  // by Results::metrics; one without points it has not told
+  std::vector<Value> params;  // by Results::params
+  std::vector<Told> metrics;  // by Results::metrics
 };
 
 struct Results {

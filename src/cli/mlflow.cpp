@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "combu/http.hpp"
+#include "combu/telemetry.hpp"
 
 namespace combu {
 namespace {
@@ -307,12 +308,11 @@ class Exporter {
       params = Json::array();
       tags = Json::array();
     };
-    if (!trial.params.empty()) {
-      for (const auto& [name, value] : Json::parse(trial.params).items()) {
-        if (value.is_null() || kept.params.contains(key_of(name))) continue;
-        params.push_back({{"key", key_of(name)}, {"value", param_text(value)}});
-        if (params.size() == k_params_max) send();
-      }
+    const Json given = trial.params.empty() ? Json::object() : Json::parse(trial.params);
+    for (const auto& [name, value] : given.items()) {
+      if (value.is_null() || kept.params.contains(key_of(name))) continue;
+      params.push_back({{"key", key_of(name)}, {"value", param_text(value)}});
+      if (params.size() == k_params_max) send();
     }
     send();
   }

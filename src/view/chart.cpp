@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "combu/telemetry.hpp"
 #include "combu/view.hpp"
 #include "view/columns.hpp"
 #include "view/line.hpp"

@@ -82,6 +82,21 @@ Value field_in(const TrialEntry& entry, std::string_view name) {
   return number;
 }
 
+// Nothing where there are no points.
+Value part_of(const Told& told, Column::Part part) {
+  if (told.points == 0) return {};
+  switch (part) {
+    case Column::Part::least:
+      return told.least;
+    case Column::Part::greatest:
+      return told.greatest;
+    case Column::Part::points:
+      return static_cast<double>(told.points);
+    default:
+      return told.last;
+  }
+}
+
 }  // namespace
 
 std::optional<Column> find_column(const Results& results, std::string_view name) {
@@ -124,20 +139,6 @@ Column metric_column(const Results& results, std::size_t index) {
   Column column{.of = Column::Of::metric, .index = index, .part = Column::Part::last, .name = name};
   if (find_column(results, name) != column) column.name = std::string(k_metrics) + name;
   return column;
-}
-
-Value part_of(const MetricSummary& summary, Column::Part part) {
-  if (summary.points == 0) return {};
-  switch (part) {
-    case Column::Part::least:
-      return summary.least;
-    case Column::Part::greatest:
-      return summary.greatest;
-    case Column::Part::points:
-      return static_cast<double>(summary.points);
-    default:
-      return summary.last;
-  }
 }
 
 Value value_in(const ResultRow& row, const Column& column) {

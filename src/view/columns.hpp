@@ -32,8 +32,6 @@ struct Column {
 [[nodiscard]] Column metric_column(const Results& results, std::size_t index);
 
 [[nodiscard]] Value value_in(const ResultRow& row, const Column& column);
-// A metric's last value, or another part of its summary; nothing where there are no points.
-[[nodiscard]] Value part_of(const MetricSummary& summary, Column::Part part);
 
 // How long it ran, or has run; nullopt: it has not, or that is not known.
 [[nodiscard]] std::optional<Seconds> time_of(const TrialEntry& entry, Instant now);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "combu/telemetry.hpp"
 #include "combu/view.hpp"
 #include "view/columns.hpp"
 #include "view/json_text.hpp"
@@ -105,10 +106,10 @@ class Writer {
       if (!std::holds_alternative<std::monostate>(row.params[i]))
         add_param_(run, entry.name, results.params[i], row.params[i]);
     for (std::size_t i = 0; i < results.metrics.size(); ++i) {
-      const MetricSummary& summary = row.metrics[i];
-      if (summary.points == 0) continue;
-      add_metric_(run, entry.name, results.metrics[i], summary.last, summary.least, summary.greatest,
-                  static_cast<std::int64_t>(summary.points));
+      const Told& told = row.metrics[i];
+      if (told.points == 0) continue;
+      add_metric_(run, entry.name, results.metrics[i], told.last, told.least, told.greatest,
+                  static_cast<std::int64_t>(told.points));
       std::int64_t place = 0;
       if (telemetry != nullptr)
         telemetry->points(entry.name, results.metrics[i], [&](const MetricPoint& point) {

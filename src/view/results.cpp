@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "combu/telemetry.hpp"
 #include "combu/view.hpp"
 #include "view/columns.hpp"
 #include "view/json_text.hpp"
@@ -64,7 +65,8 @@ void read_params(Results& results) {
   Names names;
   for (ResultRow& row : results.rows) {
     if (row.trial.params.empty()) continue;
-    for (const auto& [name, json] : Json::parse(row.trial.params).items()) {
+    const Json params = Json::parse(row.trial.params);
+    for (const auto& [name, json] : params.items()) {
       const std::size_t number = names.number_of(name);
       if (row.params.size() <= number) row.params.resize(number + 1);
       row.params[number] = value_of(json);
@@ -73,9 +75,9 @@ void read_params(Results& results) {
   results.params = names.take();
   const std::vector<std::size_t> places = sort_names(results.params);
   for (ResultRow& row : results.rows) {
-    std::vector<Value> params(places.size());
-    for (std::size_t i = 0; i < row.params.size(); ++i) params[places[i]] = std::move(row.params[i]);
-    row.params = std::move(params);
+    std::vector<Value> sorted(places.size());
+    for (std::size_t i = 0; i < row.params.size(); ++i) sorted[places[i]] = std::move(row.params[i]);
+    row.params = std::move(sorted);
   }
 }
 
@@ -88,16 +90,17 @@ void read_metrics(Results& results, Telemetry& telemetry) {
     const auto row = by_trial.find(summary.trial);
     if (row == by_trial.end()) return;
     const std::size_t number = names.number_of(summary.metric);
-    std::vector<MetricSummary>& metrics = row->second->metrics;
+    std::vector<Told>& metrics = row->second->metrics;
     if (metrics.size() <= number) metrics.resize(number + 1);
-    metrics[number] = summary;
+    metrics[number] = {
+        .points = summary.points, .last = summary.last, .least = summary.least, .greatest = summary.greatest};
   });
   results.metrics = names.take();
   const std::vector<std::size_t> places = sort_names(results.metrics);
   for (ResultRow& row : results.rows) {
-    std::vector<MetricSummary> metrics(places.size());
-    for (std::size_t i = 0; i < row.metrics.size(); ++i) metrics[places[i]] = std::move(row.metrics[i]);
-    row.metrics = std::move(metrics);
+    std::vector<Told> sorted(places.size());
+    for (std::size_t i = 0; i < row.metrics.size(); ++i) sorted[places[i]] = row.metrics[i];
+    row.metrics = std::move(sorted);
   }
 }
 
@@ -237,10 +240,10 @@ void print_results(std::ostream& out, const Results& results, const ResultsForm&
 
 namespace {
 
-void add_summary(fmt::memory_buffer& text, const std::string& name, const MetricSummary& summary) {
+void add_told(fmt::memory_buffer& text, const std::string& name, const Told& told) {
   fmt::format_to(std::back_inserter(text), R"({}:{{"last":{},"least":{},"greatest":{},"points":{}}})",
-                 json_string(name), json_number(summary.last), json_number(summary.least),
-                 json_number(summary.greatest), summary.points);
+                 json_string(name), json_number(told.last), json_number(told.least),
+                 json_number(told.greatest), told.points);
 }
 
 void add_whole(fmt::memory_buffer& text, const Results& results, const ResultRow& row, Instant now) {
@@ -257,7 +260,7 @@ void add_whole(fmt::memory_buffer& text, const Results& results, const ResultRow
     if (row.metrics[i].points == 0) continue;
     if (!is_first) text.push_back(',');
     is_first = false;
-    add_summary(text, results.metrics[i], row.metrics[i]);
+    add_told(text, results.metrics[i], row.metrics[i]);
   }
   fmt::format_to(std::back_inserter(text), "}}}}\n");
 }

@@ -46,15 +46,9 @@ ResultRow& add(Results& results, const std::string& name, std::vector<Value> par
   }
   if (!json.is_null()) row.trial.params = json.dump();
   for (const Value& value : metrics) {
-    MetricSummary& summary = row.metrics.emplace_back();
+    Told& told = row.metrics.emplace_back();
     if (const auto* number = std::get_if<double>(&value))
-      summary = {.trial = name,
-                 .attempt = 1,
-                 .metric = results.metrics[row.metrics.size() - 1],
-                 .points = 3,
-                 .last = *number,
-                 .least = *number / 10,
-                 .greatest = *number * 10};
+      told = {.points = 3, .last = *number, .least = *number / 10, .greatest = *number * 10};
   }
   return row;
 }
@@ -90,10 +84,10 @@ TEST(Results, are_a_table_with_points_below_points) {
   EXPECT_EQ(table(grid()),
             "run mine of lab: 2 succeeded, 1 failed\n"
             "the same for all: epochs=10\n"
-            "TRIAL  lr        model   STATE      TIME  loss\n"
-            "a      0.1       resnet  succeeded  –      0.25\n"
-            "b      0.01      vit     succeeded  –     12.5\n"
-            "c      1e-05     –       failed     –      –\n");
+            "TRIAL     lr  model   STATE      TIME   loss\n"
+            "a      0.1    resnet  succeeded  –      0.25\n"
+            "b      0.01   vit     succeeded  –     12.5\n"
+            "c      1e-05  –       failed     –         –\n");
 }
 
 TEST(Results, are_sorted_by_a_column_and_what_has_no_value_is_last) {
@@ -112,7 +106,7 @@ TEST(Results, are_sorted_by_a_column_and_what_has_no_value_is_last) {
 
 TEST(Results, have_the_columns_that_are_asked_for) {
   EXPECT_THAT(table(grid(), {.columns = {"loss.least", "trial", "loss.points"}}),
-              HasSubstr("loss.least  TRIAL  loss.points\n0.025       a      3\n"));
+              HasSubstr("loss.least  TRIAL  loss.points\n     0.025  a                3\n"));
 }
 
 TEST(Results, name_what_an_unknown_column_may_mean) {
@@ -130,15 +124,15 @@ TEST(Results, tell_a_param_from_a_metric_and_a_field_of_the_same_name) {
   add(results, "a", {"mse", "hot"}, {0.5});
   add(results, "b", {"mae", "cold"}, {0.25});
   EXPECT_THAT(table(results), HasSubstr("TRIAL  loss  params.state  STATE      TIME  metrics.loss\n"
-                                        "a      mse   hot           succeeded  –     0.5\n"));
+                                        "a      mse   hot           succeeded  –             0.5\n"));
   EXPECT_THAT(table(results, {.columns = {"state", "params.state", "loss", "metrics.loss"}}),
-              HasSubstr("succeeded  cold          mae   0.25\n"));
+              HasSubstr("succeeded  cold          mae           0.25\n"));
 }
 
 TEST(Results, of_one_trial_show_its_params) {
   Results results = run_of("mine", {"lr"});
   add(results, "a", {0.1}, {0.5});
-  EXPECT_THAT(table(results), HasSubstr("TRIAL  lr   STATE"));
+  EXPECT_THAT(table(results), HasSubstr("TRIAL   lr  STATE"));
 }
 
 TEST(Results, are_chosen_by_params_metrics_and_fields) {
@@ -188,7 +182,7 @@ std::string comparison(const std::vector<Results>& runs,
 
 Results repeated(const std::string& id, double shift, int seeds_from = 1) {
   Results results = run_of(id, {"lr", "seed"});
-  for (const double lr : {0.1, 0.2})
+  for (const double lr : {0.25, 0.5})
     for (int seed = 0; seed < 3; ++seed)
       add(results, "t-" + std::to_string(results.rows.size()), {lr, static_cast<double>(seeds_from + seed)},
           {lr + shift + seed});
@@ -198,23 +192,22 @@ Results repeated(const std::string& id, double shift, int seeds_from = 1) {
 TEST(Compare, one_run_groups_its_repeats) {
   EXPECT_EQ(comparison({repeated("one", 0)}),
             "loss of run one; ± is half of a 95 % interval (Student's t)\n"
-            "lr   one  ±      DEVIATION  N\n"
-            "0.1  1.1  2.484  1          3\n"
-            "0.2  1.2  2.484  1          3\n");
+            "  lr  one       ±  DEVIATION  N\n"
+            "0.25  2.25  2.484          1  3\n"
+            "0.5   2.5   2.484          1  3\n");
 }
 
 TEST(Compare, pairs_repeats_of_the_same_seed) {
   EXPECT_EQ(comparison({repeated("one", 0), repeated("two", 0.5)}),
             "loss of run one, and of run two less that; ± is half of a 95 % interval (Student's t)\n"
-            "lr   one  ±      DEVIATION  N  two  ±      DEVIATION  N  DIFFERENCE  ±  BY\n"
-            "0.1  1.1  2.484  1          3  1.6  2.484  1          3  0.5         0  paired\n"
-            "0.2  1.2  2.484  1          3  1.7  2.484  1          3  0.5         0  paired\n"
+            "  lr  one       ±  DEVIATION  N  two       ±  DEVIATION  N  DIFFERENCE  ±  BY\n"
+            "0.25  2.25  2.484          1  3  2.75  2.484          1  3         0.5  0  paired\n"
+            "0.5   2.5   2.484          1  3  3     2.484          1  3         0.5  0  paired\n"
             "all 2 pairs: two less one is 0.5 ± 0 in the mean (95 %, paired)\n");
 }
 
 TEST(Compare, takes_welch_where_seeds_are_others) {
-  EXPECT_THAT(comparison({repeated("one", 0), repeated("two", 0.5, 7)}),
-              HasSubstr("0.5         2.267  Welch\n"));
+  EXPECT_THAT(comparison({repeated("one", 0), repeated("two", 0.5, 7)}), HasSubstr("0.5  2.267  Welch\n"));
 }
 
 TEST(Compare, of_single_values_has_the_interval_over_all_pairs) {
@@ -227,9 +220,9 @@ TEST(Compare, of_single_values_has_the_interval_over_all_pairs) {
   EXPECT_EQ(comparison({one, two}),
             "loss of run one, and of run two less that\n"
             "lr  one  two  DIFFERENCE\n"
-            "1   1    2    1\n"
-            "2   1    3    2\n"
-            "3   1    4    3\n"
+            " 1    1    2           1\n"
+            " 2    1    3           2\n"
+            " 3    1    4           3\n"
             "all 3 pairs: two less one is 2 ± 2.484 in the mean (95 %, paired)\n");
 }
 
@@ -259,9 +252,9 @@ TEST(Compare, pairs_trials_without_params_by_their_names) {
   add(one, "y", {}, {2.0});
   add(two, "y", {}, {2.5});
   add(two, "x", {}, {1.25});
-  EXPECT_THAT(comparison({one, two}), HasSubstr("TRIAL  one  two   DIFFERENCE\n"
-                                                "x      1    1.25  0.25\n"
-                                                "y      2    2.5   0.5\n"));
+  EXPECT_THAT(comparison({one, two}), HasSubstr("TRIAL  one   two  DIFFERENCE\n"
+                                                "x        1  1.25        0.25\n"
+                                                "y        2  2.5         0.5\n"));
 }
 
 TEST(CompareJson, has_the_params_and_the_intervals) {
@@ -273,9 +266,9 @@ TEST(CompareJson, has_the_params_and_the_intervals) {
   std::getline(lines, line);
   const auto pair = nlohmann::json::parse(line);
   EXPECT_EQ(pair["metric"], "loss.least");
-  EXPECT_EQ(pair["params"], nlohmann::json::parse(R"({"lr": 0.1})"));
+  EXPECT_EQ(pair["params"], nlohmann::json::parse(R"({"lr": 0.25})"));
   EXPECT_EQ(pair["runs"][0]["count"], 3);
-  EXPECT_DOUBLE_EQ(pair["runs"][0]["mean"], 0.11);
+  EXPECT_DOUBLE_EQ(pair["runs"][0]["mean"], 0.225);
   EXPECT_EQ(pair["differences"][0]["by"], "Welch");
   EXPECT_LT(pair["differences"][0]["interval"][0], 0.05);
 }
@@ -319,9 +312,16 @@ std::string drawn(const Chart& chart, const ChartSurface& surface) {
 
 TEST(PrintChart, draws_dots_on_a_terminal) {
   EXPECT_EQ(drawn(diagonal(), {.columns = 30, .rows = 11, .utf8 = true, .colours = false}),
-            "     loss\n"
-            "   │                      ⢀⣀⡠\n"
-            "   │                 ⢀⣀⠤⠔⠒⠁\n");
+            "   loss\n"
+            "1 ┤                     ⢀⡠⠔⠂\n"
+            "  │                 ⣀⠤⠒⠊⠁\n"
+            "  │            ⢀⡠⠔⠒⠉\n"
+            "  │        ⣀⠤⠔⠊⠁\n"
+            "  │   ⢀⡠⠤⠒⠉\n"
+            "0 ┤⠠⠔⠊⠁\n"
+            "  └─┬─────────────────────┬─\n"
+            "    0                    10\n"
+            "             step\n");
 }
 
 TEST(PrintChart, draws_letters_without_utf8_and_colours) {
