@@ -84,8 +84,9 @@ class Server {
     try {
       response = channel->send(request, stop_);
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::unavailable) throw;
-      throw Error(ErrorKind::unavailable, uri_,
+      if (error.kind() == ErrorKind::cancelled) throw;
+      // Not `unavailable`, which is an engine that is away.
+      throw Error(ErrorKind::refused, uri_,
                   "no MLflow server answers there, or it broke off; what is there already stays: the same "
                   "command goes on with it");
     }
