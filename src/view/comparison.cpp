@@ -82,15 +82,15 @@ Places places_of(std::span<const Results> runs, const std::string& name) {
 // One value in each run, and not the same in all of them: "sgd → adam".
 std::optional<std::string> change_between(std::span<const Results> runs, const Places& places) {
   std::vector<std::string> values;
-  bool differ = false;
+  std::set<std::string> keys;
   for (std::size_t run = 0; run < runs.size(); ++run) {
     const auto only = only_value(runs[run], places[run]);
     if (!only) return std::nullopt;
+    keys.insert(*only);
     const std::string text = only->substr(only->find(':') + 1);
-    differ = differ || (!values.empty() && values.front() != text);
     values.push_back(text.empty() ? "–" : text);
   }
-  if (!differ) return std::nullopt;
+  if (keys.size() < 2) return std::nullopt;
   return fmt::format("{}", fmt::join(values, " → "));
 }
 
@@ -275,7 +275,8 @@ void split_params(PairTable& table, const Grounds& grounds) {
   for (std::size_t i = 0; i < differs.size(); ++i) {
     if (differs[i]) {
       table.params.push_back(grounds.params[i]);
-    } else if (!table.pairs.empty()) {
+    } else if (!table.pairs.empty() &&
+               !std::holds_alternative<std::monostate>(table.pairs.front().params[i])) {
       table.shared.emplace_back(grounds.params[i], table.pairs.front().params[i]);
     }
   }

@@ -219,7 +219,7 @@ for run in client.search_runs([experiment.experiment_id], max_results=1000):
     assert run.info.run_name not in found
     history = client.get_metric_history(run.info.run_id, "loss")
     found[run.info.run_name] = [run.info.status, run.data.params, sorted((point.step, point.value) for point in history),
-                                run.data.tags["combu.run"], run.info.end_time > run.info.start_time > 0]
+                                run.data.tags["combu.run"], run.info.end_time >= run.info.start_time > 0]
 print(json.dumps(found))
 """
 
