@@ -75,7 +75,7 @@ class Drawing {
     const bool legend = chart_.series.size() > 1;
     std::size_t longest = 0;
     for (const Chart::Series& series : chart_.series) longest = std::max(longest, columns_of(series.title));
-    const double beside = legend ? static_cast<double>(longest) * k_letter + 46 : 16;
+    const double beside = legend ? static_cast<double>(longest) * k_letter + 54 : 16;
     const double legend_height = legend ? static_cast<double>(chart_.series.size()) * k_line + k_top : 0;
     const double height = std::max(k_top + k_height + 3 * k_font + 14, legend_height);
     out_ << fmt::format(
