@@ -192,17 +192,17 @@ Results repeated(const std::string& id, double shift, int seeds_from = 1) {
 TEST(Compare, one_run_groups_its_repeats) {
   EXPECT_EQ(comparison({repeated("one", 0)}),
             "loss of run one; ± is half of a 95 % interval (Student's t)\n"
-            "  lr  one       ±  DEVIATION  N\n"
-            "0.25  2.25  2.484          1  3\n"
-            "0.5   2.5   2.484          1  3\n");
+            "  lr   one      ±  DEVIATION  N\n"
+            "0.25  1.25  2.484          1  3\n"
+            "0.5   1.5   2.484          1  3\n");
 }
 
 TEST(Compare, pairs_repeats_of_the_same_seed) {
   EXPECT_EQ(comparison({repeated("one", 0), repeated("two", 0.5)}),
             "loss of run one, and of run two less that; ± is half of a 95 % interval (Student's t)\n"
-            "  lr  one       ±  DEVIATION  N  two       ±  DEVIATION  N  DIFFERENCE  ±  BY\n"
-            "0.25  2.25  2.484          1  3  2.75  2.484          1  3         0.5  0  paired\n"
-            "0.5   2.5   2.484          1  3  3     2.484          1  3         0.5  0  paired\n"
+            "  lr   one      ±  DEVIATION  N   two      ±  DEVIATION  N  DIFFERENCE  ±  BY\n"
+            "0.25  1.25  2.484          1  3  1.75  2.484          1  3         0.5  0  paired\n"
+            "0.5   1.5   2.484          1  3  2     2.484          1  3         0.5  0  paired\n"
             "all 2 pairs: two less one is 0.5 ± 0 in the mean (95 %, paired)\n");
 }
 
@@ -268,7 +268,7 @@ TEST(CompareJson, has_the_params_and_the_intervals) {
   EXPECT_EQ(pair["metric"], "loss.least");
   EXPECT_EQ(pair["params"], nlohmann::json::parse(R"({"lr": 0.25})"));
   EXPECT_EQ(pair["runs"][0]["count"], 3);
-  EXPECT_DOUBLE_EQ(pair["runs"][0]["mean"], 0.225);
+  EXPECT_DOUBLE_EQ(pair["runs"][0]["mean"], 0.125);
   EXPECT_EQ(pair["differences"][0]["by"], "Welch");
   EXPECT_LT(pair["differences"][0]["interval"][0], 0.05);
 }
