@@ -6,9 +6,11 @@
 #include <memory>
 #include <optional>
 #include <ostream>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "combu/base.hpp"
@@ -18,6 +20,8 @@
 #include "combu/run.hpp"
 
 namespace combu {
+
+class Telemetry;  // combu/telemetry.hpp
 
 enum class ProgressForm { automatic, tty, plain, json, quiet };
 // "auto", "tty", "plain", "json", "quiet". Throws Error(invalid).
@@ -113,5 +117,120 @@ void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, U
 
 // What a person types to go on with the run. `engine`: as for command_line().
 [[nodiscard]] std::string resume_line(const RunId& run, std::string_view engine);
+
+// By what conditions choose a trial on record: "state", "exit_code", "memory_peak", …; nullopt: it has none,
+// or there is nothing of this name. `wanted`: what it is compared with. Throws Error(invalid) for a state
+// that there is not.
+[[nodiscard]] std::optional<std::string> trial_value(const TrialEntry& entry, std::string_view name,
+                                                     std::string_view wanted = {});
+
+// ---- Results: what a run's trials were given, and the numbers that they have told
+
+// Nothing, a number (that may be none), or a text: a string, or another value's JSON.
+using Value = std::variant<std::monostate, double, std::string>;
+
+// What a trial's newest attempt has told of a metric, in short; not a number where none of its values is one.
+struct Told {
+  std::size_t points = 0;  // 0: it has not told it
+  double last = 0;
+  double least = 0;
+  double greatest = 0;
+};
+
+struct ResultRow {
+  TrialEntry trial;
+  std::vector<Value> params;  // by Results::params
+  std::vector<Told> metrics;  // by Results::metrics
+};
+
+struct Results {
+  RunEntry run;
+  std::vector<std::string> params;  // by name, as the next
+  std::vector<std::string> metrics;
+  std::vector<ResultRow> rows;  // in the experiment's order
+};
+// `telemetry`: nullptr when the run has none.
+[[nodiscard]] Results read_results(Record& record, Telemetry* telemetry, RunEntry run);
+
+// Keeps the trials of which the condition is so. Gives the names in it that no trial has a value of.
+std::set<std::string> choose_results(Results& results, const Filter& where);
+
+// Columns are called like a field of the trial ("state", "seconds"), a param or a metric, the first of these
+// that there is, "params.NAME" and "metrics.NAME" where that is another one; a metric's last value is meant,
+// or by "NAME.least", "NAME.greatest" and "NAME.points" what its summary has. An unknown one is
+// Error(invalid).
+struct ResultsForm {
+  std::vector<std::string> columns;  // none: the trial, params that differ, state, time and metrics
+  std::string sort;                  // a column; empty: the experiment's order
+  bool reverse = false;              // the greatest first; what has no value is always last
+};
+// A table: numbers short, one below the other at their points. What all have in common stands above it.
+void print_results(std::ostream& out, const Results& results, const ResultsForm& form);
+// One JSON object a line, whole numbers; null for what is no number.
+void print_results_json(std::ostream& out, const Results& results, const ResultsForm& form);
+
+struct CompareForm {
+  std::vector<std::string> metrics;  // columns; none: the last values of all metrics
+  std::vector<std::string> over;     // params in which repeats differ
+};
+// The first run against each other one: trials that have succeeded, paired by their params (by their names
+// where they have none) but for those of `over`, and those that are one value in each run and differ between
+// runs. Of one run alone its repeats. Says what it has left out.
+void print_comparison(std::ostream& out, std::span<const Results> runs, const CompareForm& form);
+// One JSON object a line for each metric and pair.
+void print_comparison_json(std::ostream& out, std::span<const Results> runs, const CompareForm& form);
+
+enum class Scale { linear, logarithmic };
+struct ChartForm {
+  std::string metric;  // a column, when `x` is one
+  std::string by;  // a column: a curve for each value of it; empty: for each trial, or one if they are many
+  std::string x;   // a column, whose points are trials; empty: curves over the metric's steps
+  Scale x_scale = Scale::linear;
+  Scale y_scale = Scale::linear;
+};
+struct Chart {
+  struct Point {
+    double x = 0;
+    double y = 0;
+    double spread = 0;  // half of the 95 % interval of the mean that y is; 0: of one trial alone
+  };
+  struct Series {
+    std::string title;
+    std::vector<Point> points;
+  };
+  std::string x_title;
+  std::string y_title;
+  Scale x_scale = Scale::linear;
+  Scale y_scale = Scale::linear;
+  std::vector<std::string> x_words;  // x is a place among these, where it is no number
+  bool joined = true;                // curves; else each point is for itself
+  std::vector<Series> series;
+  std::vector<std::string> notes;  // what is not in it, and why
+};
+// Throws Error(not_found) when there is nothing to draw.
+[[nodiscard]] Chart make_chart(const Results& results, Telemetry* telemetry, const ChartForm& form);
+
+struct ChartSurface {
+  std::size_t columns = 80;
+  std::size_t rows = 24;
+  bool utf8 = true;  // braille dots; else letters
+  bool colours = false;
+};
+// The standard output's own.
+[[nodiscard]] ChartSurface standard_surface();
+void print_chart(std::ostream& out, const Chart& chart, const ChartSurface& surface);
+void print_chart_svg(std::ostream& out, const Chart& chart);
+
+// What other programs read. The metrics of a run; nullptr: it has none. Valid until the next call.
+using TelemetryOf = std::function<Telemetry*(const RunId&)>;
+// A row for each trial: run, trial, fields, params, metrics. What is no number is nan, inf or -inf (RFC 4180
+// and what pandas and DuckDB read), in JSON null.
+void export_csv(std::ostream& out, std::span<const Results> runs);
+void export_json(std::ostream& out, std::span<const Results> runs);
+// A row for each point: run, trial, metric, step, time, value.
+void export_points_csv(std::ostream& out, std::span<const Results> runs, const TelemetryOf& telemetry);
+void export_points_json(std::ostream& out, std::span<const Results> runs, const TelemetryOf& telemetry);
+// A new SQLite file in place of what there is at `path`: runs, trials, params, metrics, points. Throws Error.
+void export_sqlite(const std::string& path, std::span<const Results> runs, const TelemetryOf& telemetry);
 
 }  // namespace combu

@@ -66,6 +66,10 @@ void add_commands(CLI::App& app, const Invocation& invocation, Action& action) {
   add_why(app, invocation, action);
   add_events(app, invocation, action);
   add_times(app, invocation, action);
+  add_results(app, invocation, action);
+  add_compare(app, invocation, action);
+  add_plot(app, invocation, action);
+  add_export(app, invocation, action);
   add_wait(app, invocation, action);
   add_stop(app, invocation, action);
   add_rm(app, invocation, action);

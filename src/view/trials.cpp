@@ -5,17 +5,12 @@
 #include <sstream>
 
 #include "combu/view.hpp"
+#include "view/columns.hpp"
 #include "view/json_text.hpp"
 #include "view/table.hpp"
 
 namespace combu {
 namespace {
-
-// How long it ran, or has run; nullopt: it has not, or that is not known.
-std::optional<Seconds> ran(const TrialEntry& entry, Instant now) {
-  if (!entry.ran_at || (!entry.ended_at && entry.state != TrialState::running)) return std::nullopt;
-  return std::max(Seconds(0), Seconds(entry.ended_at.value_or(now) - *entry.ran_at));
-}
 
 std::string state_text(const TrialRow& row) {
   const std::string_view state = to_string(row.entry.state);
@@ -49,7 +44,7 @@ void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow
   Table<5> table({"TRIAL", "STATE", "ATTEMPT", "RAN", "REASON"});
   table.reserve(trials.size());
   for (const TrialRow& row : trials) {
-    const std::optional<Seconds> time = ran(row.entry, now);
+    const std::optional<Seconds> time = time_of(row.entry, now);
     table.add({row.entry.name, state_text(row), std::to_string(row.entry.attempt),
                time ? to_string(*time) : "-", row.entry.reason});
   }
@@ -64,7 +59,7 @@ void print_trials_json(std::ostream& out, const RunRow& run, std::span<const Tri
   for (const TrialRow& row : trials) {
     text.clear();
     const TrialEntry& entry = row.entry;
-    const std::optional<Seconds> time = ran(entry, now);
+    const std::optional<Seconds> time = time_of(entry, now);
     fmt::format_to(std::back_inserter(text),
                    R"({}{},"attempt":{},"state":"{}","health":{},"exit_code":{},"cause":{},"reason":{},)", of,
                    json_string(entry.name), entry.attempt, to_string(entry.state),

@@ -1,0 +1,144 @@
+#include <fmt/format.h>
+
+#include <fstream>
+#include <memory>
+#include <ostream>
+
+#include "cli/commands.hpp"
+#include "cli/environment.hpp"
+#include "cli/load.hpp"
+#include "cli/mlflow.hpp"
+#include "cli/output.hpp"
+#include "cli/results.hpp"
+#include "cli/run_results.hpp"
+#include "combu/run.hpp"
+
+namespace combu {
+namespace {
+
+struct ExportOptions {
+  std::string format;
+  std::vector<std::string> runs;
+  std::string where;
+  std::string output;
+  std::string to;
+  bool points = false;
+};
+
+void write(std::ostream& out, const ExportOptions& options, std::span<const Results> runs,
+           const TelemetryOf& telemetry) {
+  const bool json = options.format == "json";
+  if (options.points) {
+    (json ? export_points_json : export_points_csv)(out, runs, telemetry);
+  } else {
+    (json ? export_json : export_csv)(out, runs);
+  }
+}
+
+void write_text(const ExportOptions& options, std::span<const Results> runs, const TelemetryOf& telemetry) {
+  if (options.output.empty()) {
+    OutStream out;
+    write(out, options, runs, telemetry);
+    out.flush();
+    return;
+  }
+  std::ofstream file(options.output, std::ios::binary | std::ios::trunc);
+  if (file) write(file, options, runs, telemetry);
+  file.flush();
+  if (!file) throw Error(ErrorKind::refused, options.output, "cannot be written; is its folder there?");
+}
+
+// Where the outputs of each trial are that has any. What is on record of them may be of a file that this
+// combu does not read any more: they are not named then.
+std::map<std::string, std::string> outputs_of(Record& record, const RunId& run, Progress& progress) {
+  std::map<std::string, std::string> places;
+  try {
+    const Loaded loaded = load(record, run);
+    const std::string folder = results_folder(loaded.run);
+    for (const Trial& trial : loaded.run.experiment.trials)
+      if (!trial.outputs.empty()) places.emplace(trial.name, fmt::format("{}/{}", folder, trial.name));
+  } catch (const Error& error) {
+    progress.note(fmt::format("where outputs are is not told: {}", error.what()));
+  }
+  return places;
+}
+
+std::string uri_of(const ExportOptions& options) {
+  if (!options.to.empty()) return options.to;
+  if (auto uri = environment("MLFLOW_TRACKING_URI")) return *std::move(uri);
+  throw Error(ErrorKind::invalid, "--to",
+              "which MLflow server? --to http://HOST:PORT or MLFLOW_TRACKING_URI says it");
+}
+
+void hand_on(RunResults& source, const ExportOptions& options, std::span<const Results> runs,
+             Progress& progress) {
+  const Interrupts interrupts;
+  for (const Results& run : runs) {
+    const auto places = outputs_of(source.record(), run.run.id, progress);
+    MlflowForm form{.uri = uri_of(options), .outputs_of = {}, .tell = {}};
+    form.outputs_of = [&](const std::string& trial) {
+      const auto at = places.find(trial);
+      return at == places.end() ? std::string() : at->second;
+    };
+    form.tell = [&](std::size_t count, std::size_t total) { progress.counted("exported", count, total); };
+    export_to_mlflow(run, source.telemetry(run.run.id), form, interrupts.token());
+  }
+}
+
+void expect_sense(const ExportOptions& options) {
+  const bool is_text = options.format == "csv" || options.format == "json";
+  if (options.points && !is_text)
+    throw Error(ErrorKind::invalid, "--points",
+                fmt::format("{} holds all points anyway; it is for csv and json", options.format));
+  if (options.format == "sqlite" && options.output.empty())
+    throw Error(ErrorKind::invalid, "export sqlite", "into which file? -o FILE says it");
+  if (options.format == "mlflow" && !options.output.empty())
+    throw Error(ErrorKind::invalid, "-o", "an MLflow server is named by --to http://HOST:PORT");
+  if (options.format != "mlflow" && !options.to.empty())
+    throw Error(ErrorKind::invalid, "--to", "is for mlflow; a file is named by -o FILE");
+}
+
+int export_runs(const Invocation& invocation, const ExportOptions& options) {
+  expect_sense(options);
+  const auto progress = open_progress(invocation);
+  RunResults source(invocation);
+  std::vector<Results> runs = source.read(options.runs);
+  for (Results& run : runs) choose(run, options.where, *progress);
+  const TelemetryOf telemetry = [&](const RunId& run) { return source.telemetry(run); };
+  if (options.format == "mlflow") {
+    hand_on(source, options, runs, *progress);
+  } else if (options.format == "sqlite") {
+    export_sqlite(options.output, runs, telemetry);
+  } else {
+    write_text(options, runs, telemetry);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_export(CLI::App& app, const Invocation& invocation, Action& action) {
+  CLI::App* command = app.add_subcommand(
+      "export", "Write what a run's trials were given and have told for other programs, from the record");
+  const auto options = std::make_shared<ExportOptions>();
+  command
+      ->add_option("-o,--output", options->output, "Into this file; csv and json go to standard output else")
+      ->type_name("FILE");
+  command->add_flag("--points", options->points, "Of csv and json: a row for each point, not for each trial");
+  command->add_option("--to", options->to, "The MLflow server; else MLFLOW_TRACKING_URI")
+      ->type_name("http://HOST:PORT");
+  command
+      ->add_option("--where", options->where, "Only trials of which this is so: lr<0.01 && state=succeeded")
+      ->type_name("CONDITION");
+  command->add_option("FORMAT", options->format, "csv, json (lines), sqlite, or mlflow")
+      ->required()
+      ->check(CLI::IsMember({"csv", "json", "sqlite", "mlflow"}))
+      ->type_name("");
+  command->add_option("RUN", options->runs, "These runs, instead of the file's last one")->type_name("");
+  command->footer("Example:\n  combu -f experiment.jsonnet export csv -o results.csv");
+  command->callback([&invocation, &action, options] {
+    action = [&invocation, options] { return export_runs(invocation, *options); };
+  });
+}
+
+}  // namespace combu

@@ -1,0 +1,390 @@
+#include "cli/mlflow.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "combu/http.hpp"
+#include "combu/telemetry.hpp"
+
+namespace combu {
+namespace {
+
+using Json = nlohmann::json;
+
+// Of one log-batch: https://mlflow.org/docs/latest/rest-api.html#request-limits
+constexpr std::size_t k_metrics_max = 1000;
+constexpr std::size_t k_params_max = 100;
+constexpr std::size_t k_in_flight = 8;
+
+std::int64_t milliseconds(Instant at) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(at.time_since_epoch()).count();
+}
+
+// ---- Requests
+
+struct Place {
+  Address address;
+  std::string prefix;  // of every path
+};
+
+Place parse_place(const std::string& uri) {
+  constexpr std::string_view k_scheme = "http://";
+  constexpr std::string_view k_default_port = ":80";
+  if (!uri.starts_with(k_scheme))
+    throw Error(ErrorKind::invalid, uri, "is no address of an MLflow server; give http://HOST:PORT");
+  std::string host = uri.substr(0, uri.find('/', k_scheme.size()));
+  std::string prefix = uri.substr(host.size());
+  while (prefix.ends_with('/')) prefix.pop_back();
+  const std::size_t bracket = host.find(']');
+  if (host.find(':', bracket == std::string::npos ? k_scheme.size() : bracket) == std::string::npos)
+    host += k_default_port;
+  return {.address = parse_address(host), .prefix = prefix + "/api/2.0/mlflow/"};
+}
+
+class Server {
+ public:
+  Server(const std::string& uri, std::stop_token stop)
+      : uri_(uri), place_(parse_place(uri)), stop_(std::move(stop)) {}
+
+  // nullopt: what is asked for is not there.
+  std::optional<Json> find(const std::string& call, const std::string& query) {
+    return ask({.method = "GET", .target = place_.prefix + call + "?" + query});
+  }
+  Json get(const std::string& call, const std::string& query) { return expected(find(call, query), call); }
+  Json post(const std::string& call, const Json& body) {
+    HttpRequest request{.method = "POST", .target = place_.prefix + call};
+    request.body = body.dump(-1, ' ', false, Json::error_handler_t::replace);
+    return expected(ask(request), call);
+  }
+
+ private:
+  Json expected(std::optional<Json> answer, const std::string& call) const {
+    if (!answer) throw Error(ErrorKind::not_found, uri_, call + ": is not there; is this an MLflow server?");
+    return *std::move(answer);
+  }
+
+  std::optional<Json> ask(const HttpRequest& request) {
+    std::unique_ptr<Channel> channel = take();
+    HttpResponse response;
+    try {
+      response = channel->send(request, stop_);
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::cancelled) throw;
+      // Not `unavailable`, which is an engine that is away.
+      throw Error(ErrorKind::refused, uri_,
+                  "no MLflow server answers there, or it broke off; what is there already stays: the same "
+                  "command goes on with it");
+    }
+    give_back(std::move(channel));
+    const Json body = Json::parse(response.body, nullptr, false);
+    if (response.status == 200 && body.is_object()) return body;
+    const std::string code = body.is_object() ? body.value("error_code", "") : "";
+    if (response.status == 404 && (code.empty() || code == "RESOURCE_DOES_NOT_EXIST")) return std::nullopt;
+    throw Error(ErrorKind::refused, uri_,
+                fmt::format("{}: {}", request.target.substr(0, request.target.find('?')),
+                            body.is_object() && body.contains("message")
+                                ? shortened(body.value("message", ""))
+                                : fmt::format("answered {}; is this an MLflow server?", response.status)));
+  }
+
+  std::unique_ptr<Channel> take() {
+    const std::scoped_lock lock(mutex_);
+    if (free_.empty()) return std::make_unique<Channel>(place_.address);
+    std::unique_ptr<Channel> channel = std::move(free_.back());
+    free_.pop_back();
+    return channel;
+  }
+  void give_back(std::unique_ptr<Channel> channel) {
+    const std::scoped_lock lock(mutex_);
+    free_.push_back(std::move(channel));
+  }
+
+  std::string uri_;
+  Place place_;
+  std::stop_token stop_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Channel>> free_;
+};
+
+// ---- What MLflow takes
+
+// A key has letters, digits and _ - . / and blanks, and no path that could be written otherwise.
+std::string key_of(const std::string& name) {
+  constexpr std::string_view k_allowed = "_-./ ";
+  std::string key = name;
+  for (char& letter : key) {
+    const bool is_plain = (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
+                          (letter >= '0' && letter <= '9') ||
+                          k_allowed.find(letter) != std::string_view::npos ||
+                          (static_cast<unsigned char>(letter) & 0x80U) != 0;
+    if (!is_plain) letter = '_';
+  }
+  const std::string framed = "/" + key + "/";
+  const bool is_odd = framed.find("//") != std::string::npos || framed.find("/./") != std::string::npos ||
+                      framed.find("/../") != std::string::npos;
+  if (is_odd) std::ranges::replace(key, '/', '_');
+  if (is_odd) std::ranges::replace(key, '.', '_');
+  return key;
+}
+
+// As protocol buffers write numbers in JSON: https://protobuf.dev/programming-guides/json/
+Json number_of(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
+  return value;
+}
+
+std::string_view status_of(TrialState state) {
+  switch (state) {
+    case TrialState::succeeded:
+      return "FINISHED";
+    case TrialState::failed:
+      return "FAILED";
+    case TrialState::blocked:
+    case TrialState::stopped:
+      return "KILLED";
+    case TrialState::running:
+    case TrialState::collecting:
+      return "RUNNING";
+    default:
+      return "SCHEDULED";
+  }
+}
+
+std::string param_text(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+Json tags_of(const Results& results, const TrialEntry& trial, const std::string& outputs) {
+  Json tags = Json::array();
+  const auto add = [&](const char* key, const std::string& value) {
+    if (!value.empty()) tags.push_back({{"key", key}, {"value", value}});
+  };
+  const RunEntry& run = results.run;
+  add("combu.run", run.id.text());
+  add("combu.trial", trial.name);
+  add("combu.attempt", std::to_string(trial.attempt));
+  add("combu.state", std::string(to_string(trial.state)));
+  add("combu.reason", trial.reason);
+  add("combu.image", trial.image);
+  add("combu.digest", trial.digest);
+  add("combu.outputs", outputs);
+  add("mlflow.user", run.user);
+  add("mlflow.source.name", run.file);
+  add("mlflow.source.git.commit", run.revision);
+  return tags;
+}
+
+// ---- What is there already
+
+struct Kept {
+  std::string id;
+  std::set<std::string> params;
+  std::set<std::string> metrics;
+};
+
+Kept kept_of(const Json& run) {
+  Kept kept{.id = run.at("info").at("run_id").get<std::string>(), .params = {}, .metrics = {}};
+  const Json& data = run.at("data");
+  for (const Json& param : data.value("params", Json::array())) kept.params.insert(param.at("key"));
+  for (const Json& metric : data.value("metrics", Json::array())) kept.metrics.insert(metric.at("key"));
+  return kept;
+}
+
+std::string tag_in(const Json& run, std::string_view key) {
+  for (const Json& tag : run.at("data").value("tags", Json::array()))
+    if (tag.at("key") == key) return tag.at("value");
+  return {};
+}
+
+// An integer, which protocol buffers may write as a text.
+std::int64_t integer_in(const Json& object, const char* key) {
+  const auto at = object.find(key);
+  if (at == object.end()) return 0;
+  return at->is_string() ? std::stoll(at->get<std::string>()) : at->get<std::int64_t>();
+}
+
+// One point, so that it can be found again. Servers on a database keep the greatest number for an infinite
+// one (mlflow/store/tracking/sqlalchemy_store.py, sanitize_metric_value).
+std::string point_key(std::int64_t timestamp, std::int64_t step, const Json& value) {
+  std::string text;
+  if (value.is_number()) {
+    const double number = value.get<double>();
+    const bool is_greatest = std::fabs(number) >= std::numeric_limits<double>::max();
+    text = is_greatest ? (number > 0 ? "Infinity" : "-Infinity") : fmt::format("{}", number);
+  } else {
+    text = value.is_string() ? value.get<std::string>() : "NaN";
+  }
+  return fmt::format("{} {} {}", timestamp, step, text);
+}
+
+// ---- One run
+
+class Exporter {
+ public:
+  Exporter(const Results& results, Telemetry* telemetry, const MlflowForm& form, const std::stop_token& stop)
+      : results_(results), telemetry_(telemetry), form_(form), server_(form.uri, stop) {}
+
+  void go() {
+    experiment_ = experiment();
+    find_kept();
+    std::mutex mutex;
+    std::size_t done = 0;
+    in_parallel(results_.rows.size(), k_in_flight, [&](std::size_t i) {
+      hand_on(results_.rows[i]);
+      const std::scoped_lock lock(mutex);
+      if (form_.tell) form_.tell(++done, results_.rows.size());
+    });
+  }
+
+ private:
+  std::string experiment() {
+    const std::string& name = results_.run.experiment;
+    const std::string query = "experiment_name=" + percent_encode(name);
+    if (const auto found = server_.find("experiments/get-by-name", query))
+      return found->at("experiment").at("experiment_id");
+    return server_.post("experiments/create", {{"name", name}}).at("experiment_id");
+  }
+
+  void find_kept() {
+    constexpr int k_page = 1000;
+    Json request{{"experiment_ids", {experiment_}},
+                 {"filter", fmt::format("tags.`combu.run` = '{}'", results_.run.id.text())},
+                 {"max_results", k_page}};
+    for (std::string page;;) {
+      if (!page.empty()) request["page_token"] = page;
+      const Json answer = server_.post("runs/search", request);
+      for (const Json& run : answer.value("runs", Json::array()))
+        kept_.emplace(tag_in(run, "combu.trial"), kept_of(run));
+      page = answer.value("next_page_token", "");
+      if (page.empty()) return;
+    }
+  }
+
+  void hand_on(const ResultRow& row) {
+    const TrialEntry& trial = row.trial;
+    const std::string outputs = form_.outputs_of ? form_.outputs_of(trial.name) : "";
+    const Json tags = tags_of(results_, trial, outputs);
+    const auto known = kept_.find(trial.name);
+    const Kept kept =
+        known == kept_.end() ? Kept{.id = create(trial, tags), .params = {}, .metrics = {}} : known->second;
+    log_params(kept, trial, known == kept_.end() ? Json::array() : tags);
+    for (std::size_t i = 0; i < results_.metrics.size(); ++i)
+      if (row.metrics[i].points > 0) log_metric(kept, trial.name, results_.metrics[i]);
+    Json update{{"run_id", kept.id}, {"run_name", trial.name}, {"status", status_of(trial.state)}};
+    if (trial.ended_at) update["end_time"] = milliseconds(*trial.ended_at);
+    (void)server_.post("runs/update", update);
+  }
+
+  std::string create(const TrialEntry& trial, const Json& tags) {
+    const Json made = server_.post(
+        "runs/create", {{"experiment_id", experiment_},
+                        {"run_name", trial.name},
+                        {"start_time", milliseconds(trial.ran_at.value_or(results_.run.began_at))},
+                        {"tags", tags}});
+    return made.at("run").at("info").at("run_id");
+  }
+
+  // A param that is there cannot be changed.
+  void log_params(const Kept& kept, const TrialEntry& trial, Json tags) {
+    Json params = Json::array();
+    const auto send = [&] {
+      if (params.empty() && tags.empty()) return;
+      (void)server_.post("runs/log-batch", {{"run_id", kept.id}, {"params", params}, {"tags", tags}});
+      params = Json::array();
+      tags = Json::array();
+    };
+    const Json given = trial.params.empty() ? Json::object() : Json::parse(trial.params);
+    for (const auto& [name, value] : given.items()) {
+      if (value.is_null() || kept.params.contains(key_of(name))) continue;
+      params.push_back({{"key", key_of(name)}, {"value", param_text(value)}});
+      if (params.size() == k_params_max) send();
+    }
+    send();
+  }
+
+  void log_metric(const Kept& kept, const std::string& trial, const std::string& name) {
+    const std::string key = key_of(name);
+    std::multiset<std::string> there;
+    if (kept.metrics.contains(key)) there = history(kept.id, key);
+    Json metrics = Json::array();
+    const auto send = [&] {
+      if (metrics.empty()) return;
+      (void)server_.post("runs/log-batch", {{"run_id", kept.id}, {"metrics", metrics}});
+      metrics = Json::array();
+    };
+    for (const MetricPoint& point : points(trial, name)) {
+      const std::int64_t timestamp = milliseconds(point.at);
+      const std::int64_t step = std::isfinite(point.step) ? std::llround(point.step) : 0;
+      const Json value = number_of(point.value);
+      const auto same = there.find(point_key(timestamp, step, value));
+      if (same != there.end()) {
+        there.erase(same);
+        continue;
+      }
+      metrics.push_back({{"key", key}, {"value", value}, {"timestamp", timestamp}, {"step", step}});
+      if (metrics.size() == k_metrics_max) send();
+    }
+    send();
+  }
+
+  std::vector<MetricPoint> points(const std::string& trial, const std::string& metric) {
+    const std::scoped_lock lock(telemetry_mutex_);
+    std::vector<MetricPoint> all;
+    telemetry_->points(trial, metric, [&](const MetricPoint& point) { all.push_back(point); });
+    return all;
+  }
+
+  std::multiset<std::string> history(const std::string& id, const std::string& key) {
+    constexpr int k_page = 25000;
+    std::multiset<std::string> there;
+    const std::string query =
+        fmt::format("run_id={}&metric_key={}&max_results={}", id, percent_encode(key), k_page);
+    for (std::string page;;) {
+      const Json answer = server_.get("metrics/get-history",
+                                      page.empty() ? query : query + "&page_token=" + percent_encode(page));
+      for (const Json& point : answer.value("metrics", Json::array()))
+        there.insert(point_key(integer_in(point, "timestamp"), integer_in(point, "step"),
+                               point.value("value", Json(0))));
+      page = answer.value("next_page_token", "");
+      if (page.empty()) return there;
+    }
+  }
+
+  const Results& results_;
+  Telemetry* telemetry_;
+  std::mutex telemetry_mutex_;
+  const MlflowForm& form_;
+  Server server_;
+  std::string experiment_;
+  std::map<std::string, Kept> kept_;
+};
+
+}  // namespace
+
+void export_to_mlflow(const Results& results, Telemetry* telemetry, const MlflowForm& form,
+                      const std::stop_token& stop) {
+  try {
+    Exporter(results, telemetry, form, stop).go();
+  } catch (const Json::exception& exception) {
+    throw Error(ErrorKind::corrupt, form.uri,
+                fmt::format("its answer is none of an MLflow server: {}", exception.what()));
+  }
+}
+
+}  // namespace combu

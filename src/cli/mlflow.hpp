@@ -1,0 +1,27 @@
+#pragma once
+// Hands runs on to an MLflow server: https://mlflow.org/docs/latest/rest-api.html
+
+#include <cstddef>
+#include <functional>
+#include <stop_token>
+#include <string>
+
+#include "combu/view.hpp"
+
+namespace combu {
+
+struct MlflowForm {
+  std::string uri;  // "http://127.0.0.1:5000"
+  // Where the outputs of a trial are; empty: it has none, or they are nowhere.
+  std::function<std::string(const std::string& trial)> outputs_of;
+  std::function<void(std::size_t count, std::size_t total)> tell;
+};
+
+// The run's trials as runs of an MLflow experiment of the same name, with params, tags, all points, times and
+// states. What an earlier call has left there, found by the tags combu.run and combu.trial, is brought up to
+// date: it may be repeated, also after one that failed half-way. Several requests are under way at the same
+// time. Throws Error.
+void export_to_mlflow(const Results& results, Telemetry* telemetry, const MlflowForm& form,
+                      const std::stop_token& stop);
+
+}  // namespace combu

@@ -1,0 +1,81 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+#include "cli/commands.hpp"
+#include "cli/output.hpp"
+#include "cli/run_results.hpp"
+
+namespace combu {
+namespace {
+
+struct PlotOptions {
+  std::string run;
+  std::string where;
+  std::string log;
+  std::string output;
+  ChartForm form;
+};
+
+void write_svg(const Chart& chart, const std::string& path) {
+  if (std::filesystem::path(path).extension() != ".svg")
+    throw Error(ErrorKind::invalid, path,
+                "-o writes SVG: name it *.svg (rsvg-convert makes PDF and PNG of it)");
+  std::ostringstream text;
+  print_chart_svg(text, chart);
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text.view() << std::flush;
+  if (!file) throw Error(ErrorKind::refused, path, "cannot be written; is its folder there?");
+}
+
+int plot(const Invocation& invocation, const PlotOptions& options) {
+  const auto progress = open_progress(invocation);
+  RunResults source(invocation);
+  Results results = source.read(options.run);
+  choose(results, options.where, *progress);
+  ChartForm form = options.form;
+  const auto scale = [&](char axis) {
+    return options.log.find(axis) == std::string::npos ? Scale::linear : Scale::logarithmic;
+  };
+  form.x_scale = scale('x');
+  form.y_scale = scale('y');
+  const Chart chart = make_chart(results, source.telemetry(results.run.id), form);
+  for (const std::string& note : chart.notes) progress->note(note);
+  if (!options.output.empty()) {
+    write_svg(chart, options.output);
+    return 0;
+  }
+  OutStream out;
+  print_chart(out, chart, standard_surface());
+  out.flush();
+  return 0;
+}
+
+}  // namespace
+
+void add_plot(CLI::App& app, const Invocation& invocation, Action& action) {
+  CLI::App* command = app.add_subcommand("plot", "Draw a metric of a run's trials, from the record");
+  const auto options = std::make_shared<PlotOptions>();
+  command->add_option("--by", options->form.by, "A curve for each value of this, the mean of its trials")
+      ->type_name("NAME");
+  command->add_option("--x", options->form.x, "Each trial's last value over this param, field or metric")
+      ->type_name("NAME");
+  command->add_option("--log", options->log, "Logarithmic scales")
+      ->check(CLI::IsMember({"x", "y", "xy"}))
+      ->type_name("AXES");
+  command
+      ->add_option("--where", options->where, "Only trials of which this is so: lr<0.01 && state=succeeded")
+      ->type_name("CONDITION");
+  command->add_option("-o,--output", options->output, "Write an SVG to this file")->type_name("FILE");
+  add_run_option(*command, options->run);
+  command->add_option("METRIC", options->form.metric, "What is drawn")->required()->type_name("");
+  command->footer("Example:\n  combu -f experiment.jsonnet plot loss --by lr -o loss.svg");
+  command->callback([&invocation, &action, options] {
+    action = [&invocation, options] { return plot(invocation, *options); };
+  });
+}
+
+}  // namespace combu

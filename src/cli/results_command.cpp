@@ -1,0 +1,52 @@
+#include <memory>
+
+#include "cli/commands.hpp"
+#include "cli/output.hpp"
+#include "cli/run_results.hpp"
+
+namespace combu {
+namespace {
+
+struct ResultsOptions {
+  std::string run;
+  std::string where;
+  ResultsForm form;
+  bool json = false;
+};
+
+int results(const Invocation& invocation, const ResultsOptions& options) {
+  const auto progress = open_progress(invocation);
+  RunResults source(invocation);
+  Results results = source.read(options.run);
+  choose(results, options.where, *progress);
+  OutStream out;
+  (options.json ? print_results_json : print_results)(out, results, options.form);
+  out.flush();
+  return 0;
+}
+
+}  // namespace
+
+void add_results(CLI::App& app, const Invocation& invocation, Action& action) {
+  CLI::App* command = app.add_subcommand(
+      "results", "Show what trials of a run were given and what they have told, from the record");
+  const auto options = std::make_shared<ResultsOptions>();
+  command
+      ->add_option("--columns", options->form.columns,
+                   "These columns: fields, params and metrics, as trial,lr,loss.least")
+      ->type_name("NAMES")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command->add_option("--sort", options->form.sort, "By this column, the least first")->type_name("NAME");
+  command->add_flag("--reverse", options->form.reverse, "The other way round: the greatest first");
+  command->add_option("--where", options->where, "Only those of which this is so: lr<0.01 && loss<0.5")
+      ->type_name("CONDITION");
+  command->add_flag("--json", options->json, "One JSON object a line, with whole numbers");
+  command->add_option("RUN", options->run, "This run instead of the file's last one")->type_name("");
+  command->footer("Example:\n  combu -f experiment.jsonnet results --sort loss --where 'lr<0.01'");
+  command->callback([&invocation, &action, options] {
+    action = [&invocation, options] { return results(invocation, *options); };
+  });
+}
+
+}  // namespace combu

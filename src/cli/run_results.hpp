@@ -1,0 +1,39 @@
+#pragma once
+// What runs on record have left in numbers, for the commands that show, compare and hand it on.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/recorded.hpp"
+#include "combu/telemetry.hpp"
+#include "combu/view.hpp"
+
+namespace combu {
+
+class RunResults {
+ public:
+  explicit RunResults(const Invocation& invocation);
+
+  // Of the run of this id, or, when it is empty, of the last one of the invocation's file. Throws Error.
+  [[nodiscard]] Results read(const std::string& id);
+  // Of each; of none given the last one of the file.
+  [[nodiscard]] std::vector<Results> read(const std::vector<std::string>& ids);
+  // nullptr when the run has told nothing. Valid until the next call.
+  [[nodiscard]] Telemetry* telemetry(const RunId& run);
+  [[nodiscard]] Record& record() { return record_; }
+
+ private:
+  const Invocation& invocation_;
+  std::string folder_;
+  Record record_;
+  std::optional<RunId> open_;
+  std::unique_ptr<Telemetry> telemetry_;
+};
+
+// Keeps the trials of which the condition is so; an empty one is so of all. Says which names in it no trial
+// has a value of.
+void choose(Results& results, const std::string& where, Progress& progress);
+
+}  // namespace combu

@@ -1,0 +1,209 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+#include <string_view>
+
+#include "view/axis.hpp"
+#include "view/line.hpp"
+
+namespace combu {
+namespace {
+
+// M. Okabe and K. Ito, "Color Universal Design" (2008): told apart by the colour-blind, too.
+constexpr std::array<std::string_view, 7> k_colours{"#0072B2", "#D55E00", "#009E73", "#CC79A7",
+                                                    "#E69F00", "#56B4E9", "#000000"};
+// Where the colours are all taken.
+constexpr std::array<std::string_view, 4> k_dashes{"", "7 3", "2 2", "9 3 2 3"};
+
+// In pixels, as an SVG's units are.
+constexpr double k_width = 480;  // of the field between the axes, as the next one
+constexpr double k_height = 320;
+constexpr double k_font = 12;
+constexpr double k_letter = 6.8;  // about the width of one
+constexpr double k_top = 14;
+constexpr double k_tick = 5;
+constexpr double k_line = 18;  // of the legend
+
+std::string escaped(std::string_view text) {
+  std::string xml;
+  for (const char letter : text) {
+    switch (letter) {
+      case '&':
+        xml += "&amp;";
+        break;
+      case '<':
+        xml += "&lt;";
+        break;
+      case '>':
+        xml += "&gt;";
+        break;
+      case '"':
+        xml += "&quot;";
+        break;
+      default:
+        xml += letter;
+    }
+  }
+  return xml;
+}
+
+std::string stroke_of(std::size_t series) {
+  const std::string_view dash = k_dashes.at(series / k_colours.size() % k_dashes.size());
+  return fmt::format(R"(stroke="{}"{})", k_colours.at(series % k_colours.size()),
+                     dash.empty() ? "" : fmt::format(R"( stroke-dasharray="{}")", dash));
+}
+
+double widest(const std::vector<AxisTick>& ticks) {
+  std::size_t columns = 0;
+  for (const AxisTick& tick : ticks) columns = std::max(columns, columns_of(tick.label));
+  return static_cast<double>(columns) * k_letter;
+}
+
+class Drawing {
+ public:
+  Drawing(const Chart& chart, std::ostream& out)
+      : chart_(chart),
+        out_(out),
+        x_(x_axis(chart, 7)),
+        y_(y_axis(chart, 7)),
+        left_(widest(y_.ticks()) + k_tick + 2 * k_font + 12) {}
+
+  void draw() {
+    const bool legend = chart_.series.size() > 1;
+    std::size_t longest = 0;
+    for (const Chart::Series& series : chart_.series) longest = std::max(longest, columns_of(series.title));
+    const double beside = legend ? static_cast<double>(longest) * k_letter + 54 : 16;
+    const double legend_height = legend ? static_cast<double>(chart_.series.size()) * k_line + k_top : 0;
+    const double height = std::max(k_top + k_height + 3 * k_font + 14, legend_height);
+    out_ << fmt::format(
+        R"(<svg xmlns="http://www.w3.org/2000/svg" width="{0:.0f}" height="{1:.0f}" viewBox="0 0 {0:.0f} {1:.0f}" font-family="Helvetica, Arial, sans-serif" font-size="{2:.0f}">)"
+        "\n",
+        left_ + k_width + beside, height, k_font);
+    out_ << R"(<rect width="100%" height="100%" fill="white"/>)" << '\n';
+    draw_axes();
+    for (std::size_t i = 0; i < chart_.series.size(); ++i) draw_spread(i);
+    for (std::size_t i = 0; i < chart_.series.size(); ++i) draw_series(i);
+    for (std::size_t i = 0; legend && i < chart_.series.size(); ++i) draw_legend(i);
+    out_ << "</svg>\n";
+  }
+
+ private:
+  [[nodiscard]] double x_at(double place) const { return left_ + place * k_width; }
+  [[nodiscard]] static double y_at(double place) { return k_top + (1 - place) * k_height; }
+  [[nodiscard]] std::string at(double x, double y) const {
+    return fmt::format("{:.2f},{:.2f}", x_at(x_.place(x)), y_at(std::clamp(y_.place(y), 0.0, 1.0)));
+  }
+
+  void text(double x, double y, std::string_view anchor, std::string_view words, std::string_view more = {}) {
+    out_ << fmt::format(R"(<text x="{:.1f}" y="{:.1f}" text-anchor="{}"{}>{}</text>)", x, y, anchor, more,
+                        escaped(words))
+         << '\n';
+  }
+  void line(double x1, double y1, double x2, double y2, std::string_view colour) {
+    out_ << fmt::format(R"(<line x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}" stroke="{}"/>)", x1, y1, x2,
+                        y2, colour)
+         << '\n';
+  }
+
+  void draw_axes() {
+    constexpr std::string_view k_grid = "#E5E5E5";
+    const double bottom = k_top + k_height;
+    double label_end = 0;
+    for (const AxisTick& tick : x_.ticks()) {
+      const double x = x_at(tick.place);
+      line(x, k_top, x, bottom, k_grid);
+      line(x, bottom, x, bottom + k_tick, "black");
+      const double half = static_cast<double>(columns_of(tick.label)) * k_letter / 2;
+      if (label_end > 0 && x - half < label_end + k_letter) continue;
+      label_end = x + half;
+      text(x, bottom + k_tick + k_font + 2, "middle", tick.label);
+    }
+    for (const AxisTick& tick : y_.ticks()) {
+      const double y = y_at(tick.place);
+      line(left_, y, left_ + k_width, y, k_grid);
+      line(left_ - k_tick, y, left_, y, "black");
+      text(left_ - k_tick - 4, y + k_font / 3, "end", tick.label);
+    }
+    out_ << fmt::format(
+                R"(<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" fill="none" stroke="black"/>)",
+                left_, k_top, k_width, k_height)
+         << '\n';
+    text(left_ + k_width / 2, bottom + k_tick + 2 * k_font + 12, "middle", chart_.x_title);
+    const double middle = k_top + k_height / 2;
+    text(k_font + 4, middle, "middle", chart_.y_title,
+         fmt::format(R"svg( transform="rotate(-90 {:.1f} {:.1f})")svg", k_font + 4, middle));
+  }
+
+  // The 95 % interval of a mean, behind all curves.
+  void draw_spread(std::size_t number) {
+    const std::vector<Chart::Point>& points = chart_.series[number].points;
+    const auto has_spread = [](const Chart::Point& point) { return point.spread > 0; };
+    if (!chart_.joined || std::ranges::none_of(points, has_spread)) return;
+    const auto low = [&](const Chart::Point& point) {
+      const double value = point.y - point.spread;
+      // What a logarithmic scale does not have is below all of it.
+      return chart_.y_scale == Scale::logarithmic && value <= 0
+                 ? fmt::format("{:.2f},{:.2f}", x_at(x_.place(point.x)), y_at(0))
+                 : at(point.x, value);
+    };
+    std::string path;
+    for (const Chart::Point& point : points) path += at(point.x, point.y + point.spread) + " ";
+    for (auto point = points.rbegin(); point != points.rend(); ++point) path += low(*point) + " ";
+    path.pop_back();
+    out_ << fmt::format(R"(<polygon points="{}" fill="{}" fill-opacity="0.15"/>)", path,
+                        k_colours.at(number % k_colours.size()))
+         << '\n';
+  }
+
+  void draw_series(std::size_t number) {
+    const std::vector<Chart::Point>& points = chart_.series[number].points;
+    if (chart_.joined && points.size() > 1) {
+      std::string path;
+      for (const Chart::Point& point : points) path += (path.empty() ? "" : " ") + at(point.x, point.y);
+      out_ << fmt::format(
+                  R"(<polyline points="{}" fill="none" {} stroke-width="1.5" stroke-linejoin="round"/>)",
+                  path, stroke_of(number))
+           << '\n';
+      return;
+    }
+    for (const Chart::Point& point : points) dot(x_at(x_.place(point.x)), y_at(y_.place(point.y)), number);
+  }
+
+  void dot(double x, double y, std::size_t number) {
+    const bool is_hollow = number >= k_colours.size();
+    const std::string_view colour = k_colours.at(number % k_colours.size());
+    out_ << fmt::format(R"(<circle cx="{:.2f}" cy="{:.2f}" r="3" fill="{}" fill-opacity="0.7" stroke="{}"/>)",
+                        x, y, is_hollow ? "none" : colour, colour)
+         << '\n';
+  }
+
+  void draw_legend(std::size_t number) {
+    const double x = left_ + k_width + 10;
+    const double y = k_top + k_font / 2 + static_cast<double>(number) * k_line;
+    if (chart_.joined) {
+      out_ << fmt::format(R"(<line x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}" {} stroke-width="1.5"/>)",
+                          x, y, x + 20, y, stroke_of(number))
+           << '\n';
+    } else {
+      dot(x + 10, y, number);
+    }
+    text(x + 26, y + k_font / 3, "start", chart_.series[number].title);
+  }
+
+  const Chart& chart_;
+  std::ostream& out_;
+  Axis x_;
+  Axis y_;
+  double left_;
+};
+
+}  // namespace
+
+void print_chart_svg(std::ostream& out, const Chart& chart) {
+  Drawing(chart, out).draw();
+}
+
+}  // namespace combu

@@ -1,0 +1,144 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "view/comparison.hpp"
+#include "view/json_text.hpp"
+#include "view/line.hpp"
+#include "view/numbers.hpp"
+
+namespace combu {
+namespace {
+
+bool has_repeats(const PairTable& table) {
+  return std::ranges::any_of(table.pairs, [](const Pair& pair) {
+    return std::ranges::any_of(pair.samples, [](const Sample& sample) { return sample.count > 1; });
+  });
+}
+
+void add_number(NumberTable& table, double number) {
+  table.add(std::isnan(number) ? Value() : Value(number));
+}
+
+std::string title_of(const PairTable& table, std::span<const Results> runs, bool repeats) {
+  std::string text = fmt::format("{} of run {}", table.metric, runs.front().run.id.text());
+  for (const Results& run : runs.subspan(1))
+    text += fmt::format(", and of run {} less that", run.run.id.text());
+  if (repeats) text += "; ± is half of a 95 % interval (Student's t)";
+  return text;
+}
+
+std::vector<std::string> heads_of(const PairTable& table, std::span<const Results> runs, bool repeats) {
+  std::vector<std::string> heads;
+  if (table.by_name) heads.emplace_back("TRIAL");
+  heads.insert(heads.end(), table.params.begin(), table.params.end());
+  for (const Results& run : runs) {
+    heads.push_back(run.run.id.text());
+    if (repeats) heads.insert(heads.end(), {"±", "DEVIATION", "N"});
+  }
+  for (std::size_t run = 1; run < runs.size(); ++run) {
+    heads.emplace_back("DIFFERENCE");
+    if (repeats) heads.insert(heads.end(), {"±", "BY"});
+  }
+  return heads;
+}
+
+void add_pair(NumberTable& text, const PairTable& table, const Pair& pair, bool repeats) {
+  if (table.by_name) text.add_text(pair.trial);
+  for (const Value& value : pair.params) text.add(value);
+  for (const Sample& sample : pair.samples) {
+    add_number(text, sample.mean);
+    if (!repeats) continue;
+    add_number(text, sample.half);
+    add_number(text, sample.deviation);
+    text.add_number(std::to_string(sample.count));
+  }
+  for (const Difference& difference : pair.differences) {
+    add_number(text, difference.mean);
+    if (!repeats) continue;
+    add_number(text, difference.half);
+    text.add_text(to_string(difference.pairing));
+  }
+}
+
+void print_overall(std::ostream& out, const PairTable& table, std::span<const Results> runs) {
+  for (std::size_t i = 0; i < table.overall.size(); ++i) {
+    const Difference& difference = table.overall[i];
+    if (difference.pairing == Pairing::none) continue;
+    out << fmt::format("all {} pairs: {} less {} is {} ± {} in the mean (95 %, paired)\n",
+                       table.overall_count[i], runs[i + 1].run.id.text(), runs.front().run.id.text(),
+                       short_number(difference.mean), short_number(difference.half));
+  }
+}
+
+std::string interval_json(double mean, double half) {
+  if (std::isnan(half)) return "null";
+  return fmt::format("[{},{}]", json_number(mean - half), json_number(mean + half));
+}
+
+void add_params_json(std::string& text, const PairTable& table, const Pair& pair) {
+  text += R"("params":{)";
+  std::string_view before;
+  const auto add = [&](const std::string& name, const std::string& json) {
+    text += fmt::format("{}{}:{}", before, json_string(name), json);
+    before = ",";
+  };
+  for (const auto& [name, value] : table.shared) add(name, json_value(value));
+  for (std::size_t i = 0; i < table.params.size(); ++i) add(table.params[i], json_value(pair.params[i]));
+  text += "}";
+}
+
+std::string pair_json(const PairTable& table, const Pair& pair, std::span<const Results> runs) {
+  std::string text = fmt::format(R"({{"metric":{},)", json_string(table.metric));
+  if (table.by_name) text += fmt::format(R"("trial":{},)", json_string(pair.trial));
+  add_params_json(text, table, pair);
+  text += R"(,"runs":[)";
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const Sample& sample = pair.samples[i];
+    text +=
+        fmt::format(R"({}{{"run":{},"count":{},"mean":{},"deviation":{},"interval":{}}})", i == 0 ? "" : ",",
+                    json_string(runs[i].run.id.text()), sample.count, json_number(sample.mean),
+                    json_number(sample.deviation), interval_json(sample.mean, sample.half));
+  }
+  text += R"(],"differences":[)";
+  for (std::size_t i = 0; i < pair.differences.size(); ++i) {
+    const Difference& difference = pair.differences[i];
+    const std::string_view by = to_string(difference.pairing);
+    text +=
+        fmt::format(R"({}{{"run":{},"difference":{},"interval":{},"by":{}}})", i == 0 ? "" : ",",
+                    json_string(runs[i + 1].run.id.text()), json_number(difference.mean),
+                    interval_json(difference.mean, difference.half), by.empty() ? "null" : json_string(by));
+  }
+  return text + "]}\n";
+}
+
+}  // namespace
+
+void print_comparison(std::ostream& out, std::span<const Results> runs, const CompareForm& form) {
+  std::string_view before;
+  for (const PairTable& table : compare(runs, form)) {
+    const bool repeats = has_repeats(table);
+    out << before << title_of(table, runs, repeats) << '\n';
+    before = "\n";
+    std::string shared;
+    for (const auto& [name, value] : table.shared)
+      shared += fmt::format("{}{}={}", shared.empty() ? "" : " ", name, short_text(value));
+    if (!shared.empty()) out << "the same for all: " << clean_line(shared) << '\n';
+    if (!table.pairs.empty()) {
+      NumberTable text(heads_of(table, runs, repeats));
+      for (const Pair& pair : table.pairs) add_pair(text, table, pair, repeats);
+      text.print(out);
+    }
+    print_overall(out, table, runs);
+    for (const std::string& note : table.notes) out << clean_line(note) << '\n';
+  }
+}
+
+void print_comparison_json(std::ostream& out, std::span<const Results> runs, const CompareForm& form) {
+  for (const PairTable& table : compare(runs, form))
+    for (const Pair& pair : table.pairs) out << pair_json(table, pair, runs);
+}
+
+}  // namespace combu

@@ -1,0 +1,413 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "combu/view.hpp"
+#include "view/axis.hpp"
+#include "view/numbers.hpp"
+
+namespace combu {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+constexpr double k_no_number = std::numeric_limits<double>::quiet_NaN();
+constexpr double k_infinite = std::numeric_limits<double>::infinity();
+
+Results run_of(const std::string& id, std::vector<std::string> params,
+               std::vector<std::string> metrics = {"loss"}) {
+  Results results{.run = {}, .params = std::move(params), .metrics = std::move(metrics), .rows = {}};
+  results.run.id = RunId(id);
+  results.run.experiment = "lab";
+  return results;
+}
+
+// The least value is a tenth, the greatest ten times the last one.
+ResultRow& add(Results& results, const std::string& name, std::vector<Value> params,
+               std::vector<Value> metrics) {
+  ResultRow& row = results.rows.emplace_back();
+  row.trial.name = name;
+  row.trial.state = TrialState::succeeded;
+  row.params = std::move(params);
+  nlohmann::ordered_json json;
+  for (std::size_t i = 0; i < row.params.size(); ++i) {
+    if (const auto* number = std::get_if<double>(&row.params[i])) json[results.params[i]] = *number;
+    if (const auto* text = std::get_if<std::string>(&row.params[i])) json[results.params[i]] = *text;
+  }
+  if (!json.is_null()) row.trial.params = json.dump();
+  for (const Value& value : metrics) {
+    Told& told = row.metrics.emplace_back();
+    if (const auto* number = std::get_if<double>(&value))
+      told = {.points = 3, .last = *number, .least = *number / 10, .greatest = *number * 10};
+  }
+  return row;
+}
+
+std::string table(const Results& results, const ResultsForm& form = {}) {
+  std::ostringstream out;
+  print_results(out, results, form);
+  return out.str();
+}
+
+Results grid() {
+  Results results = run_of("mine", {"epochs", "lr", "model"});
+  add(results, "a", {10.0, 0.1, "resnet"}, {0.25});
+  add(results, "b", {10.0, 0.01, "vit"}, {12.5});
+  ResultRow& last = add(results, "c", {10.0, 1e-05, std::monostate()}, {std::monostate()});
+  last.trial.state = TrialState::failed;
+  return results;
+}
+
+TEST(ShortNumber, has_four_digits) {
+  EXPECT_EQ(short_number(0.123456), "0.1235");
+  EXPECT_EQ(short_number(3), "3");
+  EXPECT_EQ(short_number(-0.0), "0");
+  EXPECT_EQ(short_number(123456), "123456");
+  EXPECT_EQ(short_number(12345.67), "12346");
+  EXPECT_EQ(short_number(1.23456e-7), "1.235e-07");
+  EXPECT_EQ(short_number(1e20), "1e+20");
+  EXPECT_EQ(short_number(k_no_number), "nan");
+  EXPECT_EQ(short_number(-k_infinite), "-inf");
+}
+
+TEST(Results, are_a_table_with_points_below_points) {
+  EXPECT_EQ(table(grid()),
+            "run mine of lab: 2 succeeded, 1 failed\n"
+            "the same for all: epochs=10\n"
+            "TRIAL     lr  model   STATE      TIME   loss\n"
+            "a      0.1    resnet  succeeded  –      0.25\n"
+            "b      0.01   vit     succeeded  –     12.5\n"
+            "c      1e-05  –       failed     –         –\n");
+}
+
+TEST(Results, are_sorted_by_a_column_and_what_has_no_value_is_last) {
+  const auto trials = [](const ResultsForm& form) {
+    std::istringstream lines(table(grid(), form));
+    std::string names;
+    for (std::string line; std::getline(lines, line);)
+      if (line.size() == 1) names += line;
+    return names;
+  };
+  EXPECT_EQ(trials({.columns = {"trial"}, .sort = "loss", .reverse = false}), "abc");
+  EXPECT_EQ(trials({.columns = {"trial"}, .sort = "loss", .reverse = true}), "bac");
+  EXPECT_EQ(trials({.columns = {"trial"}, .sort = "lr", .reverse = false}), "cba");
+  EXPECT_EQ(trials({.columns = {"trial"}, .sort = "model", .reverse = true}), "bac");
+}
+
+TEST(Results, have_the_columns_that_are_asked_for) {
+  EXPECT_THAT(table(grid(), {.columns = {"loss.least", "trial", "loss.points"}}),
+              HasSubstr("loss.least  TRIAL  loss.points\n     0.025  a                3\n"));
+}
+
+TEST(Results, name_what_an_unknown_column_may_mean) {
+  try {
+    (void)table(grid(), {.columns = {"los"}});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::invalid);
+    EXPECT_STREQ(error.what(), "--columns: run mine has no param and no metric `los`; is `loss` meant?");
+  }
+}
+
+TEST(Results, tell_a_param_from_a_metric_and_a_field_of_the_same_name) {
+  Results results = run_of("mine", {"loss", "state"});
+  add(results, "a", {"mse", "hot"}, {0.5});
+  add(results, "b", {"mae", "cold"}, {0.25});
+  EXPECT_THAT(table(results), HasSubstr("TRIAL  loss  params.state  STATE      TIME  metrics.loss\n"
+                                        "a      mse   hot           succeeded  –             0.5\n"));
+  EXPECT_THAT(table(results, {.columns = {"state", "params.state", "loss", "metrics.loss"}}),
+              HasSubstr("succeeded  cold          mae           0.25\n"));
+}
+
+TEST(Results, of_one_trial_show_its_params) {
+  Results results = run_of("mine", {"lr"});
+  add(results, "a", {0.1}, {0.5});
+  EXPECT_THAT(table(results), HasSubstr("TRIAL   lr  STATE"));
+}
+
+TEST(Results, are_chosen_by_params_metrics_and_fields) {
+  const auto chosen = [](const std::string& where) {
+    Results results = grid();
+    const auto valueless = choose_results(results, Filter(where));
+    std::string names;
+    for (const ResultRow& row : results.rows) names += row.trial.name;
+    for (const std::string& name : valueless) names += " " + name;
+    return names;
+  };
+  EXPECT_EQ(chosen("lr<0.05"), "bc");
+  EXPECT_EQ(chosen("loss<1"), "a");
+  EXPECT_EQ(chosen("loss.greatest>=125"), "b");
+  EXPECT_EQ(chosen("state=failed"), "c");
+  EXPECT_EQ(chosen("model!=resnet && state=succeeded"), "b");
+  EXPECT_EQ(chosen("nothing=1"), " nothing");
+  Results results = grid();
+  EXPECT_THROW((void)choose_results(results, Filter("state=suceeded")), Error);
+}
+
+TEST(ResultsJson, is_whole_and_null_for_what_is_no_number) {
+  Results results = run_of("mine", {"lr"});
+  add(results, "a", {0.1}, {1.0 / 3});
+  add(results, "b", {0.2}, {k_no_number});
+  std::ostringstream out;
+  print_results_json(out, results, {});
+  std::istringstream lines(out.str());
+  std::string line;
+  std::getline(lines, line);
+  const auto first = nlohmann::json::parse(line);
+  EXPECT_EQ(first["metrics"]["loss"]["last"], 1.0 / 3);
+  EXPECT_EQ(first["params"], nlohmann::json::parse(R"({"lr": 0.1})"));
+  EXPECT_EQ(first["metrics"]["loss"]["points"], 3);
+  std::getline(lines, line);
+  EXPECT_EQ(nlohmann::json::parse(line)["metrics"]["loss"]["last"], nullptr);
+}
+
+// ---- Comparison
+
+std::string comparison(const std::vector<Results>& runs,
+                       CompareForm form = {.metrics = {}, .over = {"seed"}}) {
+  std::ostringstream out;
+  print_comparison(out, runs, form);
+  return out.str();
+}
+
+Results repeated(const std::string& id, double shift, int seeds_from = 1) {
+  Results results = run_of(id, {"lr", "seed"});
+  for (const double lr : {0.25, 0.5})
+    for (int seed = 0; seed < 3; ++seed)
+      add(results, "t-" + std::to_string(results.rows.size()), {lr, static_cast<double>(seeds_from + seed)},
+          {lr + shift + seed});
+  return results;
+}
+
+TEST(Compare, one_run_groups_its_repeats) {
+  EXPECT_EQ(comparison({repeated("one", 0)}),
+            "loss of run one; ± is half of a 95 % interval (Student's t)\n"
+            "  lr   one      ±  DEVIATION  N\n"
+            "0.25  1.25  2.484          1  3\n"
+            "0.5   1.5   2.484          1  3\n");
+}
+
+TEST(Compare, pairs_repeats_of_the_same_seed) {
+  EXPECT_EQ(comparison({repeated("one", 0), repeated("two", 0.5)}),
+            "loss of run one, and of run two less that; ± is half of a 95 % interval (Student's t)\n"
+            "  lr   one      ±  DEVIATION  N   two      ±  DEVIATION  N  DIFFERENCE  ±  BY\n"
+            "0.25  1.25  2.484          1  3  1.75  2.484          1  3         0.5  0  paired\n"
+            "0.5   1.5   2.484          1  3  2     2.484          1  3         0.5  0  paired\n"
+            "all 2 pairs: two less one is 0.5 ± 0 in the mean (95 %, paired)\n");
+}
+
+TEST(Compare, takes_welch_where_seeds_are_others) {
+  EXPECT_THAT(comparison({repeated("one", 0), repeated("two", 0.5, 7)}), HasSubstr("0.5  2.267  Welch\n"));
+}
+
+TEST(Compare, of_single_values_has_the_interval_over_all_pairs) {
+  Results one = run_of("one", {"lr"});
+  Results two = run_of("two", {"lr"});
+  for (int i = 1; i <= 3; ++i) {
+    add(one, "a-" + std::to_string(i), {i * 1.0}, {1.0});
+    add(two, "b-" + std::to_string(i), {i * 1.0}, {1.0 + i});
+  }
+  EXPECT_EQ(comparison({one, two}),
+            "loss of run one, and of run two less that\n"
+            "lr  one  two  DIFFERENCE\n"
+            " 1    1    2           1\n"
+            " 2    1    3           2\n"
+            " 3    1    4           3\n"
+            "all 3 pairs: two less one is 2 ± 2.484 in the mean (95 %, paired)\n");
+}
+
+TEST(Compare, names_what_it_leaves_out) {
+  Results one = run_of("one", {"lr", "optimizer"});
+  Results two = run_of("two", {"lr", "optimizer"});
+  add(one, "a-1", {0.1, "sgd"}, {1.0});
+  add(one, "a-2", {0.2, "sgd"}, {1.0});
+  add(one, "a-3", {0.3, "sgd"}, {k_no_number});
+  add(one, "a-4", {0.4, "sgd"}, {std::monostate()});
+  add(one, "a-5", {0.5, "sgd"}, {1.0}).trial.state = TrialState::failed;
+  add(two, "b-1", {0.1, "adam"}, {0.5});
+  add(two, "b-9", {0.9, "adam"}, {0.5});
+  EXPECT_THAT(comparison({one, two}),
+              testing::EndsWith("differs between the runs: optimizer sgd → adam\n"
+                                "left out of run one: 1 trial that has not succeeded\n"
+                                "only in run one: 1 trial (a-2)\n"
+                                "only in run two: 1 trial (b-9)\n"
+                                "left out of run one: 1 trial without it (a-4)\n"
+                                "left out of run one: 1 trial whose value is no number (a-3)\n"));
+}
+
+TEST(Compare, pairs_trials_without_params_by_their_names) {
+  Results one = run_of("one", {});
+  Results two = run_of("two", {});
+  add(one, "x", {}, {1.0});
+  add(one, "y", {}, {2.0});
+  add(two, "y", {}, {2.5});
+  add(two, "x", {}, {1.25});
+  EXPECT_THAT(comparison({one, two}), HasSubstr("TRIAL  one   two  DIFFERENCE\n"
+                                                "x        1  1.25        0.25\n"
+                                                "y        2  2.5         0.5\n"));
+}
+
+TEST(CompareJson, has_the_params_and_the_intervals) {
+  std::ostringstream out;
+  const std::vector<Results> runs{repeated("one", 0), repeated("two", 0.5, 7)};
+  print_comparison_json(out, runs, {.metrics = {"loss.least"}, .over = {"seed"}});
+  std::istringstream lines(out.str());
+  std::string line;
+  std::getline(lines, line);
+  const auto pair = nlohmann::json::parse(line);
+  EXPECT_EQ(pair["metric"], "loss.least");
+  EXPECT_EQ(pair["params"], nlohmann::json::parse(R"({"lr": 0.25})"));
+  EXPECT_EQ(pair["runs"][0]["count"], 3);
+  EXPECT_DOUBLE_EQ(pair["runs"][0]["mean"], 0.125);
+  EXPECT_EQ(pair["differences"][0]["by"], "Welch");
+  EXPECT_LT(pair["differences"][0]["interval"][0], 0.05);
+}
+
+// ---- Charts
+
+std::vector<std::string> labels(const Axis& axis) {
+  std::vector<std::string> all;
+  for (const AxisTick& tick : axis.ticks()) all.push_back(tick.label);
+  return all;
+}
+
+TEST(Axis, has_round_ticks) {
+  EXPECT_THAT(labels(Axis(0, 1, Scale::linear, 5)), ElementsAre("0", "0.5", "1.0"));
+  EXPECT_THAT(labels(Axis(0, 1, Scale::linear, 6)), ElementsAre("0", "0.2", "0.4", "0.6", "0.8", "1.0"));
+  EXPECT_THAT(labels(Axis(-3, 97, Scale::linear, 6)), ElementsAre("0", "20", "40", "60", "80", "100"));
+  EXPECT_THAT(labels(Axis(0.001, 10, Scale::logarithmic, 5)), ElementsAre("0.001", "0.01", "0.1", "1", "10"));
+  EXPECT_THAT(labels(Axis(1, 30, Scale::logarithmic, 5)), ElementsAre("1", "2", "5", "10", "20"));
+}
+
+TEST(Axis, of_one_value_has_it_in_its_middle) {
+  for (const double value : {0.0, 5.0, -2.0})
+    EXPECT_DOUBLE_EQ(Axis(value, value, Scale::linear, 5).place(value), 0.5);
+  EXPECT_DOUBLE_EQ(Axis(5, 5, Scale::logarithmic, 5).place(5), 0.5);
+}
+
+Chart diagonal(std::size_t series = 1) {
+  Chart chart{.x_title = "step", .y_title = "loss", .x_words = {}, .series = {}, .notes = {}};
+  for (std::size_t i = 0; i < series; ++i)
+    chart.series.push_back(
+        {.title = "lr=" + std::to_string(i),
+         .points = {{0, static_cast<double>(i), 0}, {10, 1.0 + static_cast<double>(i), 0}}});
+  return chart;
+}
+
+std::string drawn(const Chart& chart, const ChartSurface& surface) {
+  std::ostringstream out;
+  print_chart(out, chart, surface);
+  return out.str();
+}
+
+TEST(PrintChart, draws_dots_on_a_terminal) {
+  EXPECT_EQ(drawn(diagonal(), {.columns = 30, .rows = 11, .utf8 = true, .colours = false}),
+            "   loss\n"
+            "1 ┤                     ⢀⡠⠔⠂\n"
+            "  │                 ⣀⠤⠒⠊⠁\n"
+            "  │            ⢀⡠⠔⠒⠉\n"
+            "  │        ⣀⠤⠔⠊⠁\n"
+            "  │   ⢀⡠⠤⠒⠉\n"
+            "0 ┤⠠⠔⠊⠁\n"
+            "  └─┬─────────────────────┬─\n"
+            "    0                    10\n"
+            "             step\n");
+}
+
+TEST(PrintChart, draws_letters_without_utf8_and_colours) {
+  const std::string text = drawn(diagonal(2), {.columns = 40, .rows = 16, .utf8 = false, .colours = false});
+  EXPECT_THAT(text, HasSubstr("  a lr=0\n  b lr=1\n"));
+  EXPECT_THAT(text, HasSubstr("bb"));
+  for (const char letter : text) EXPECT_LT(static_cast<unsigned char>(letter), 0x80);
+}
+
+TEST(PrintChart, fits_its_surface) {
+  for (const std::size_t columns : {40U, 80U, 200U}) {
+    std::istringstream lines(
+        drawn(diagonal(3), {.columns = columns, .rows = 24, .utf8 = false, .colours = false}));
+    std::size_t count = 0;
+    for (std::string line; std::getline(lines, line); ++count) EXPECT_LE(line.size(), columns) << line;
+    EXPECT_LE(count, 24U);
+  }
+}
+
+TEST(PrintChartSvg, escapes_names_and_has_a_curve_for_each_series) {
+  Chart chart = diagonal(2);
+  chart.series[0].title = "a<b & \"c\"";
+  std::ostringstream out;
+  print_chart_svg(out, chart);
+  EXPECT_THAT(out.str(), StartsWith("<svg xmlns=\"http://www.w3.org/2000/svg\""));
+  EXPECT_THAT(out.str(), HasSubstr("a&lt;b &amp; &quot;c&quot;"));
+  EXPECT_THAT(out.str(), Not(HasSubstr("nan")));
+  std::size_t curves = 0;
+  for (std::size_t at = 0; (at = out.str().find("<polyline", at)) != std::string::npos; ++at) ++curves;
+  EXPECT_EQ(curves, 2U);
+}
+
+TEST(MakeChart, draws_last_values_over_a_param) {
+  const Chart chart =
+      make_chart(grid(), nullptr, {.metric = "loss", .by = "", .x = "lr", .x_scale = Scale::logarithmic});
+  ASSERT_EQ(chart.series.size(), 1U);
+  EXPECT_EQ(chart.series[0].points.size(), 2U);
+  EXPECT_FALSE(chart.joined);
+  const Chart words = make_chart(grid(), nullptr, {.metric = "loss", .by = "model", .x = "model"});
+  EXPECT_THAT(words.x_words, ElementsAre("resnet", "vit"));
+  EXPECT_EQ(words.series.size(), 2U);
+}
+
+TEST(MakeChart, says_what_it_leaves_out) {
+  Results results = run_of("mine", {"lr"});
+  add(results, "a", {0.1}, {1.0});
+  add(results, "b", {0.2}, {k_no_number});
+  add(results, "c", {0.3}, {-1.0});
+  const Chart chart =
+      make_chart(results, nullptr, {.metric = "loss", .by = "", .x = "lr", .y_scale = Scale::logarithmic});
+  EXPECT_THAT(chart.notes,
+              ElementsAre("left out: 1 value that is no number",
+                          "left out: 1 value not above 0, which a logarithmic scale does not have"));
+  results.rows.erase(results.rows.begin());
+  EXPECT_THROW((void)make_chart(results, nullptr,
+                                {.metric = "loss", .by = "", .x = "lr", .y_scale = Scale::logarithmic}),
+               Error);
+}
+
+// ---- Files
+
+TEST(ExportCsv, quotes_what_has_to_be) {
+  Results results = run_of("mine", {"note"}, {"loss"});
+  add(results, "a", {"one, \"two\"\nthree"}, {k_infinite});
+  add(results, "b", {std::monostate()}, {k_no_number});
+  std::ostringstream out;
+  export_csv(out, std::vector{results});
+  EXPECT_EQ(out.str(),
+            "run,trial,attempt,state,seconds,exit_code,cause,image,digest,note,loss,loss.least,loss.greatest,"
+            "loss.points\n"
+            "mine,a,1,succeeded,,,,,,\"one, \"\"two\"\"\nthree\",inf,inf,inf,3\n"
+            "mine,b,1,succeeded,,,,,,,nan,nan,nan,3\n");
+}
+
+TEST(ExportJson, keeps_what_params_are) {
+  Results results = run_of("mine", {"deep", "layers"});
+  ResultRow& row = add(results, "a", {"true", "[64,64]"}, {k_infinite});
+  row.trial.params = R"({"deep":true,"layers":[64,64]})";
+  std::ostringstream out;
+  export_json(out, std::vector{results});
+  const auto json = nlohmann::json::parse(out.str());
+  EXPECT_EQ(json["deep"], true);
+  EXPECT_EQ(json["layers"], nlohmann::json::parse("[64,64]"));
+  EXPECT_EQ(json["loss"], nullptr);
+  EXPECT_EQ(json["loss.points"], 3);
+}
+
+}  // namespace
+}  // namespace combu
