@@ -52,8 +52,8 @@ std::vector<Fact> facts_of(std::size_t count, Instant began) {
   return facts;
 }
 
-Intake::Metric metric(std::string name, std::size_t points, double from, Instant began) {
-  Intake::Metric metric{.name = std::move(name), .points = {}};
+LogBatch::Metric metric(std::string name, std::size_t points, double from, Instant began) {
+  LogBatch::Metric metric{.name = std::move(name), .points = {}};
   for (std::size_t i = 0; i < points; ++i)
     metric.points.push_back({.step = static_cast<double>(i),
                              .at = began + std::chrono::milliseconds(500 * i),
@@ -79,12 +79,12 @@ void write_run(Record& record, const std::string& folder, const std::string& id,
   Telemetry telemetry(folder, entry.id);
   for (std::size_t i = 0; i < trials; ++i) {
     const double from = worse + 1 + static_cast<double>(i % 97) / 97;
-    const std::vector<Intake::Metric> metrics{metric("accuracy", points, -from, began),
+    const std::vector<LogBatch::Metric> metrics{metric("accuracy", points, -from, began),
                                               metric("loss", points, from, began)};
-    Intake intake;
-    intake.metrics = metrics;
-    intake.complete = true;
-    (void)telemetry.take(experiment.trials[i].name, 1, std::nullopt, intake, Bytes{1 << 20});
+    LogBatch batch;
+    batch.metrics = metrics;
+    batch.complete = true;
+    (void)telemetry.take(experiment.trials[i].name, 1, std::nullopt, batch, Bytes{1 << 20});
   }
 }
 
