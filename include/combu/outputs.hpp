@@ -45,9 +45,14 @@ class Parcel {
 class Depot {
  public:
   virtual ~Depot() = default;
-  // One for each trial at a time.
-  [[nodiscard]] virtual std::unique_ptr<Parcel> open(const std::string& trial) = 0;
+  // `place`: a trial, or place_so_far() of it. One for each place at a time.
+  [[nodiscard]] virtual std::unique_ptr<Parcel> open(const std::string& place) = 0;
+  // All that is in `place`. Nothing there is success. Throws Error(refused).
+  virtual void remove(const std::string& place) = 0;
 };
+
+// Where that stands which a trial's attempt had left when it still ran. No trial is called like that.
+[[nodiscard]] std::string place_so_far(const std::string& trial);
 
 inline constexpr std::string_view k_manifest_name = "manifest.sha256";
 
@@ -57,9 +62,9 @@ struct Owner {
   std::uint32_t gid = 0;
 };
 
-// FOLDER/TRIAL/…, with the manifest in it; made when the first parcel is opened. All belongs to `owner`, or
+// FOLDER/PLACE/…, with the manifest in it; made when the first parcel is opened. All belongs to `owner`, or
 // else to who runs this process, who may read and write it whatever its permissions were. What is under way
-// is in FOLDER/.TRIAL.unfinished.
+// is in FOLDER/.PLACE.unfinished.
 [[nodiscard]] std::unique_ptr<Depot> open_folder(const std::string& folder,
                                                  std::optional<Owner> owner = std::nullopt);
 
@@ -75,5 +80,10 @@ struct Taken {
 // gone, refused when the depot has no room, unavailable and others of `engine`.
 Taken take_home(Engine& engine, const Key& key, const std::vector<Output>& outputs, Depot& depot,
                 const std::stop_token& stop);
+
+// The same of an attempt that still runs, below place_so_far(): each file as it is when the engine reads it,
+// and none of them is required.
+Taken take_so_far(Engine& engine, const Key& key, const std::vector<Output>& outputs, Depot& depot,
+                  const std::stop_token& stop);
 
 }  // namespace combu

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "combu/base.hpp"
+#include "combu/outputs.hpp"
 #include "combu/schedule.hpp"
 #include "combu/spec.hpp"
 
@@ -66,8 +67,10 @@ struct TrialEntry {
   std::string reason;
   std::string gpus;            // "0,1": those that it had; empty: none
   std::optional<Usage> usage;  // as last seen before it ended; nullopt: nobody has looked
+  std::optional<Taken> taken;  // what has come home of it; nullopt: nothing has
 };
-// `state`: without image, digest, params, container, GPUs and usage, which a list of states does not show.
+// `state`: without image, digest, params, container, GPUs, usage and what has come home, which a list of
+// states does not show.
 enum class Detail { state, all };
 using TrialCounts = std::array<std::size_t, k_trial_state_count>;  // by TrialState
 
@@ -80,6 +83,7 @@ struct EventEntry {
   std::optional<int> exit_code;
   std::string cause;  // empty where there is none
   std::string reason;
+  std::optional<Taken> taken = {};  // of "collected"; without what was left
 };
 
 // An attempt's moments: since when only slots and a place were missing, when its start was commanded, since
@@ -103,6 +107,13 @@ struct StartTimes {
   int attempt = 1;
   Seconds created_in{0};
   Seconds started_in{0};
+};
+
+// What has come home of an attempt.
+struct CameHome {
+  TrialIndex trial = 0;
+  int attempt = 1;
+  Taken taken;
 };
 
 // A run's file, edited while it goes on.
@@ -152,7 +163,8 @@ class Record {
   void begin(const RunEntry& entry, const Experiment& experiment);
   // All of them or none. When it returns, the process may die and they are not lost. Facts are of the trials
   // of the experiment that begin() was given, in the order in which they came.
-  void append(const RunId& run, std::span<const Fact> facts, std::span<const StartTimes> times = {});
+  void append(const RunId& run, std::span<const Fact> facts, std::span<const StartTimes> times = {},
+              std::span<const CameHome> homes = {});
   // What nobody watched: when it happened may be before what is on record of other trials. A run of which
   // nothing is left has ended then. False when the run is not as it was when `stamp` was taken: nothing has
   // changed then.

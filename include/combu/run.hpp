@@ -45,14 +45,15 @@ class Observer {
   // How long the engine took to create an attempt, and to start it. Its facts may have been told before.
   virtual void start_took(TrialIndex /*trial*/, int /*attempt*/, Seconds /*created_in*/,
                           Seconds /*started_in*/) {}
+  // What has come home of an attempt that has ended, before the fact that all has.
+  virtual void taken(TrialIndex /*trial*/, int /*attempt*/, const Taken& /*taken*/) {}
+  // What a person may want to know and no fact tells.
+  virtual void remark(const std::string& /*line*/) {}
   // The facts told since the last time are to be kept now: what follows from them is commanded when this
   // returns. Called before each snapshot, too.
   virtual void commit() {}
   // The last lines of a failed attempt's log, after its fact; of the first failures only.
   virtual void tail(TrialIndex trial, const std::vector<std::string>& lines) = 0;
-  // What a person should know besides the facts: "solver-a: of its log the last 64 MiB are kept …". The first
-  // few.
-  virtual void remark(const std::string& /*line*/) {}
   virtual void snapshot(
       const Snapshot& snapshot) = 0;  // at most ten times a second while something changes, and at the end
 };
@@ -122,7 +123,8 @@ struct Outcome {
 // depends on it. Throws Error(unavailable) when the engine is away for longer than `engine`'s own retries
 // bear: what was started stays started. `engine`'s verbs are called from options.starts_in_flight_max
 // threads (or as many as `steering` says meanwhile), up to 32 more that stop, two that read logs, four that
-// take outputs home where trials have any, one that looks at what attempts use, and one that watches.
+// take outputs home where trials have any, two more where this is done while they run (Collect::every), two
+// that look at what attempts use and write, and one that watches.
 // `depot`: where these outputs go. `telemetry`: where what attempts write goes while they run and when they
 // have ended; none is kept without it.
 [[nodiscard]] Outcome drive(Engine& engine, const Run& run, const Plan& plan, const PlannerOptions& options,
@@ -130,9 +132,20 @@ struct Outcome {
                             Steering* steering = nullptr, Depot* depot = nullptr,
                             Telemetry* telemetry = nullptr);
 
+struct TookOutputs {
+  Collected collected;
+  std::optional<Taken> taken;  // nullopt: nothing has come home
+};
 // Carries a command for outputs out: what became of it.
-[[nodiscard]] Collected take_outputs(Engine& engine, const Run& run, const CollectCommand& command,
-                                     Depot& depot, const std::stop_token& stop);
+[[nodiscard]] TookOutputs take_outputs(Engine& engine, const Run& run, const CollectCommand& command,
+                                       Depot& depot, const std::stop_token& stop);
+// Takes home what an attempt that runs has left so far, beside what has come home at the end of another; the
+// next one takes its place, and the outputs at the end do away with it. Why it could not be had; empty: it
+// is home.
+[[nodiscard]] std::string take_outputs_so_far(Engine& engine, const Run& run, TrialIndex trial, int attempt,
+                                              Depot& depot, const std::stop_token& stop);
+// What of it cannot come home, for a person; empty: all has.
+[[nodiscard]] std::string words_of_left(const std::string& trial, const Taken& taken);
 
 // Blocks until every attempt that `selector` selects at the time of the call has ended or is gone (services
 // only when it names trials); `tell` hears of each (those already over first). One that has been created and

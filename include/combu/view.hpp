@@ -15,6 +15,7 @@
 
 #include "combu/base.hpp"
 #include "combu/engine.hpp"
+#include "combu/outputs.hpp"
 #include "combu/plan.hpp"
 #include "combu/record.hpp"
 #include "combu/run.hpp"
@@ -89,14 +90,17 @@ struct TrialRow {
   Health health = Health::none;
   Instant created_at{};  // the epoch when not told
 };
+// "12 files, 3.4 MiB"
+[[nodiscard]] std::string taken_text(const Taken& taken);
 // What the run is (its state and counts where it has a state), and a table: TRIAL STATE ATTEMPT RAN REASON.
+// Of a single trial also what has come home of it.
 // `now`: until when those have run that run.
 void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now);
 // One JSON object a line.
 void print_trials_json(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now);
 
 // "2026-01-31 12:00:00.250 solver-a-1 #1 running", in local time; and the same as a JSON object: {"time",
-// "trial", "attempt", "state", "exit_code", "cause", "reason"}.
+// "trial", "attempt", "state", "exit_code", "cause", "reason", "files", "bytes"}.
 [[nodiscard]] std::string event_line(const EventEntry& event);
 [[nodiscard]] std::string event_json(const EventEntry& event);
 

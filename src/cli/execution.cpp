@@ -155,6 +155,9 @@ class UnlockWhenStarted final : public Observer {
   void start_took(TrialIndex trial, int attempt, Seconds created_in, Seconds started_in) override {
     next_.start_took(trial, attempt, created_in, started_in);
   }
+  void taken(TrialIndex trial, int attempt, const Taken& taken) override {
+    next_.taken(trial, attempt, taken);
+  }
   void commit() override { next_.commit(); }
   void tail(TrialIndex trial, const std::vector<std::string>& lines) override { next_.tail(trial, lines); }
   void remark(const std::string& line) override { next_.remark(line); }

@@ -283,7 +283,8 @@ int ps_trials(Session& session, Record& record, RunRow run, const PsOptions& opt
   const Choice choice(options);
   const std::string single = choice.single();
   const bool attended = process_at_work(run.entry.id, caller_for({})).has_value();
-  const Detail detail = options.json || !options.where.empty() ? Detail::all : Detail::state;
+  const Detail detail =
+      options.json || !options.where.empty() || !single.empty() ? Detail::all : Detail::state;
   std::vector<TrialRow> rows = rows_of(record, run.entry.id, single, detail);
   std::vector<Sighting> others;
   const bool by_run = !options.selection.run.empty();

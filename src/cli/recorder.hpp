@@ -14,6 +14,7 @@ class Recorder final : public Observer {
   Recorder(Progress& progress, Record& record, RunId run);
   void fact(const Fact& fact) override;
   void start_took(TrialIndex trial, int attempt, Seconds created_in, Seconds started_in) override;
+  void taken(TrialIndex trial, int attempt, const Taken& taken) override;
   void commit() override;
   void tail(TrialIndex trial, const std::vector<std::string>& lines) override;
   void remark(const std::string& line) override;
@@ -31,6 +32,7 @@ class Recorder final : public Observer {
   RunId run_;
   std::vector<Fact> pending_;
   std::vector<StartTimes> times_;
+  std::vector<CameHome> homes_;
   bool failing_ = false;
 };
 

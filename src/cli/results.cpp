@@ -60,13 +60,19 @@ void bring_home(Session& session, Record& record, const RunId& run) {
   for (const Command& command : step(Begin{}).commands) {
     const auto* collect = std::get_if<CollectCommand>(&command);
     if (collect == nullptr) continue;
-    const Collected collected = take_outputs(*engine, loaded.run, *collect, *depot, session.stop());
+    const auto [collected, taken] = take_outputs(*engine, loaded.run, *collect, *depot, session.stop());
     if (!collected.fault.empty() && !collected.by_attempt)
       throw Error(ErrorKind::refused, trials[collect->trial].name,
                   fmt::format("its outputs cannot be taken home: {}", collected.fault));
     std::vector<Fact> facts = step(collected).facts;
     std::erase_if(facts, [&](const Fact& fact) { return !is_over(fact.state); });
-    record.append(run, facts);
+    std::vector<CameHome> homes;
+    if (taken) {
+      homes.push_back({.trial = collect->trial, .attempt = collect->attempt, .taken = *taken});
+      const std::string left = words_of_left(trials[collect->trial].name, *taken);
+      if (!left.empty()) session.progress().note(left);
+    }
+    record.append(run, facts, {}, homes);
   }
 }
 

@@ -294,7 +294,14 @@ bool DockerEngine::copy_out(const Key& key, const std::string& path,
                             const std::function<void(std::string_view)>& tell, std::stop_token stop) {
   const std::string id = container_of(key, stop).id;
   const std::optional<std::string> found = find_path(connections_, id, path, stop);
-  return found && get_archive(connections_, id, *found, tell, stop);
+  if (found && get_archive(connections_, id, *found, tell, stop)) return true;
+  // A container that has been removed meanwhile is answered in the same way, and one that is being removed
+  // may have lost its files.
+  const std::string state = container_of(key, stop).state;
+  if (state == "removing" || state == "dead")
+    throw Error(ErrorKind::not_found, key.trial,
+                fmt::format("the container of attempt {} is being removed", key.attempt));
+  return false;
 }
 
 }  // namespace combu::docker

@@ -13,9 +13,14 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <ctime>
 #include <exception>
+#include <functional>
+#include <memory>
 #include <mutex>
+#include <span>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -78,7 +83,7 @@ std::string why_no_connection(const Address& address, httplib::Error error) {
   return "connection refused: the socket is there, but nobody listens; is the engine running?";
 }
 
-void prepare_client(httplib::Client& client, const Address& address) {
+void prepare_client(httplib::ClientImpl& client, const Address& address) {
   if (address.kind == Address::Kind::unix_socket) client.set_address_family(AF_UNIX);
   client.set_keep_alive(true);
   client.set_tcp_nodelay(true);
@@ -89,9 +94,87 @@ void prepare_client(httplib::Client& client, const Address& address) {
   client.set_write_timeout(k_write_seconds);
 }
 
-httplib::Client make_client(const Address& address) {
-  return address.kind == Address::Kind::unix_socket ? httplib::Client(address.path)
-                                                    : httplib::Client(address.host, address.port);
+template <class Verb>
+auto uninterrupted(const Verb& verb) {
+  auto result = verb();
+  while (result < 0 && errno == EINTR) result = verb();
+  return result;
+}
+
+// The bytes of one connection. cpp-httplib's own stream asks the system twice for each 4 KiB, which it was
+// built with: a large answer spends its time there.
+class Stream final : public httplib::Stream {
+ public:
+  Stream(socket_t socket, timespec read_patience, timespec write_patience, std::span<char> buffer)
+      : socket_(socket), read_patience_(read_patience), write_patience_(write_patience), buffer_(buffer) {}
+
+  [[nodiscard]] bool is_readable() const override {
+    return !unread_.empty() || is_ready(POLLIN, read_patience_);
+  }
+  [[nodiscard]] bool is_writable() const override { return is_ready(POLLOUT, write_patience_); }
+
+  ssize_t read(char* to, std::size_t size) override {
+    if (unread_.empty()) {
+      if (!is_readable()) return -1;
+      const ssize_t count = uninterrupted([&] { return ::recv(socket_, buffer_.data(), buffer_.size(), 0); });
+      if (count <= 0) return count;
+      unread_ = {buffer_.data(), static_cast<std::size_t>(count)};
+    }
+    const std::size_t count = unread_.copy(to, size);
+    unread_.remove_prefix(count);
+    return static_cast<ssize_t>(count);
+  }
+  ssize_t write(const char* from, std::size_t size) override {
+    if (!is_writable()) return -1;
+    return uninterrupted([&] { return ::send(socket_, from, size, 0); });
+  }
+
+  // Only a server asks.
+  void get_remote_ip_and_port(std::string& /*ip*/, int& /*port*/) const override {}
+  void get_local_ip_and_port(std::string& /*ip*/, int& /*port*/) const override {}
+  [[nodiscard]] socket_t socket() const override { return socket_; }
+
+ private:
+  [[nodiscard]] bool is_ready(short what, timespec patience) const {
+    pollfd wanted{socket_, what, 0};
+    return uninterrupted([&] { return ::ppoll(&wanted, 1, &patience, nullptr); }) > 0;
+  }
+
+  socket_t socket_;
+  timespec read_patience_;
+  timespec write_patience_;
+  std::span<char> buffer_;
+  std::string_view unread_;
+};
+
+class Client final : public httplib::ClientImpl {
+ public:
+  using ClientImpl::ClientImpl;
+
+ private:
+  static constexpr std::size_t k_buffer = std::size_t{256} << 10U;  // as much as a unix socket holds
+
+  static timespec patience(time_t seconds, time_t microseconds) {
+    constexpr int k_nanoseconds = 1000;
+    return {.tv_sec = seconds, .tv_nsec = microseconds * k_nanoseconds};
+  }
+
+  bool process_socket(const Socket& socket, std::function<bool(httplib::Stream&)> process) override {
+    Stream stream(socket.sock, patience(read_timeout_sec_, read_timeout_usec_),
+                  patience(write_timeout_sec_, write_timeout_usec_), {buffer_.get(), k_buffer});
+    return process(stream);
+  }
+
+  // Pages that no answer has filled take no memory.
+  std::unique_ptr<char[]> buffer_ = std::make_unique_for_overwrite<char[]>(k_buffer);
+};
+
+std::unique_ptr<Client> make_client(const Address& address) {
+  auto client = address.kind == Address::Kind::unix_socket
+                    ? std::make_unique<Client>(address.path)
+                    : std::make_unique<Client>(address.host, address.port);
+  prepare_client(*client, address);
+  return client;
 }
 
 // cpp-httplib fails alike for an answer that was cut and for one that is not HTTP. This sends a request of
@@ -99,12 +182,11 @@ httplib::Client make_client(const Address& address) {
 bool speaks_something_else(const Address& address) {
   constexpr int k_patience_ms = 2000;
   constexpr std::string_view k_protocol = "HTTP/1.";
-  httplib::Client client = make_client(address);
-  prepare_client(client, address);
+  const std::unique_ptr<Client> client = make_client(address);
   Descriptor socket;
-  client.set_socket_options([&](socket_t number) { socket.reset(::dup(number)); });
+  client->set_socket_options([&](socket_t number) { socket.reset(::dup(number)); });
   bool other = false;
-  client.Post(
+  client->Post(
       "/",
       [&](std::size_t, httplib::DataSink&) {
         pollfd wanted{socket.get(), POLLIN, 0};
@@ -197,8 +279,7 @@ struct Call {
 
 struct Channel::Impl {
   explicit Impl(Address where) : address(std::move(where)), client(make_client(address)) {
-    prepare_client(client, address);
-    client.set_socket_options([this](socket_t number) { adopt_socket(number); });
+    client->set_socket_options([this](socket_t number) { adopt_socket(number); });
   }
 
   // Called by cpp-httplib between socket() and connect().
@@ -234,7 +315,7 @@ struct Channel::Impl {
   void set_silence(std::optional<Seconds> silence_max);
 
   Address address;
-  httplib::Client client;
+  std::unique_ptr<Client> client;
   std::mutex mutex;   // guards socket: the calling and the stopping thread meet there
   Descriptor socket;  // the same connection as cpp-httplib's, under a number that stays ours
   std::stop_token stop;
@@ -262,11 +343,11 @@ httplib::Request Channel::Impl::make_request(Call& call) const {
 
 void Channel::Impl::set_silence(std::optional<Seconds> silence_max) {
   if (!silence_max) {
-    client.set_read_timeout(k_unlimited_seconds);
+    client->set_read_timeout(k_unlimited_seconds);
     return;
   }
   const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(*silence_max).count();
-  client.set_read_timeout(micros / 1'000'000, micros % 1'000'000);
+  client->set_read_timeout(micros / 1'000'000, micros % 1'000'000);
 }
 
 namespace {
@@ -327,7 +408,7 @@ HttpResponse Channel::send(const HttpRequest& request, std::stop_token stop) {
     const std::stop_callback on_stop(impl.stop, [&impl] { impl.break_off(); });
     // A connection that turns out closed here is made anew before anything is sent; once sent, cpp-httplib
     // sends nothing twice.
-    done = impl.client.send(sent, answer, error);
+    done = impl.client->send(sent, answer, error);
     impl.over = true;
   }
   if (call.thrown) std::rethrow_exception(call.thrown);

@@ -23,6 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr mode_t k_owner_reads_and_writes = S_IRUSR | S_IWUSR;
 constexpr mode_t k_permissions = 0777;  // nobody becomes another person by an output
+constexpr std::size_t k_synced_alone_max = 64;
 
 [[noreturn]] void refuse(const std::string& path, const char* what, int code) {
   throw Error(ErrorKind::refused, path,
@@ -65,6 +66,10 @@ std::pair<std::string, std::string> split(const std::string& path) {
   return {path.substr(0, slash), path.substr(slash + 1)};
 }
 
+std::string unfinished_name(const std::string& place) {
+  return "." + place + ".unfinished";
+}
+
 // A file that is written from its beginning to its end, with holes where there are only zeros.
 class Growing {
  public:
@@ -96,7 +101,7 @@ class Growing {
   void end() {
     const int number = file_.number();
     const auto times = times_of(entry_.modified);
-    if (ftruncate(number, size_) != 0 ||
+    if ((put_ < size_ && ftruncate(number, size_) != 0) ||
         fchmod(number, (entry_.mode & k_permissions) | k_owner_reads_and_writes) != 0 ||
         futimens(number, times.data()) != 0)
       refuse(path_, "cannot be written", errno);
@@ -104,6 +109,7 @@ class Growing {
 
  private:
   static constexpr std::size_t k_block = 4096;
+  static constexpr off_t k_write_out = off_t{8} << 20U;
 
   void put(std::string_view bytes) {
     while (!bytes.empty()) {
@@ -111,21 +117,32 @@ class Growing {
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) refuse(path_, "cannot be written", errno);
       size_ += count;
+      put_ = size_;
       bytes.remove_prefix(static_cast<std::size_t>(count));
     }
+    write_out();
+  }
+
+  // The disk is to be at work while more comes; that all is on it is seen to at the end.
+  void write_out() {
+    if (put_ - written_out_ < k_write_out) return;
+    (void)sync_file_range(file_.number(), written_out_, put_ - written_out_, SYNC_FILE_RANGE_WRITE);
+    written_out_ = put_;
   }
 
   File file_;
   OutputEntry entry_;
   std::string path_;
   off_t size_ = 0;
+  off_t put_ = 0;  // behind it are only zeros
+  off_t written_out_ = 0;
 };
 
 // No path is ever followed through a link: each folder is opened in the one above it.
 class FolderParcel final : public Parcel {
  public:
-  FolderParcel(std::string folder, const std::string& trial, std::optional<Owner> owner)
-      : folder_(std::move(folder)), name_(trial), unfinished_("." + trial + ".unfinished"), owner_(owner) {
+  FolderParcel(std::string folder, const std::string& place, std::optional<Owner> owner)
+      : folder_(std::move(folder)), name_(place), unfinished_(unfinished_name(place)), owner_(owner) {
     make_folder();
     above_ = File(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!above_.is_open()) refuse(folder_, "cannot be opened", errno);
@@ -142,6 +159,7 @@ class FolderParcel final : public Parcel {
   FolderParcel& operator=(const FolderParcel&) = delete;
 
   void add(const OutputEntry& entry) override {
+    ++things_;
     end_file();
     const auto [above, name] = split(entry.path);
     const int folder = open_above(above);
@@ -180,7 +198,7 @@ class FolderParcel final : public Parcel {
     end_file();
     // A folder's time changes with what is made in it, and it may not be writable.
     std::for_each(folders_.rbegin(), folders_.rend(), [this](const OutputEntry& entry) { settle(entry); });
-    if (syncfs(root_.number()) != 0) refuse(path_of(unfinished_), "cannot be written", errno);
+    sync();
     put_in_place();
     if (fsync(above_.number()) != 0) refuse(folder_, "cannot be written", errno);
   }
@@ -212,6 +230,29 @@ class FolderParcel final : public Parcel {
   void discard(const std::string& name) const noexcept {
     std::error_code ignored;
     fs::remove_all(fs::path(folder_) / name, ignored);
+  }
+
+  // What others write to the same file system meanwhile would be waited for as well, so a few things are
+  // synced each by itself.
+  void sync() const {
+    if (things_ > k_synced_alone_max) {
+      if (syncfs(root_.number()) != 0) refuse(path_of(unfinished_), "cannot be written", errno);
+      return;
+    }
+    std::vector<std::pair<File, std::string>> all;
+    const auto take = [&](const fs::path& path) {
+      File file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+      if (!file.is_open()) refuse(path.string(), "cannot be opened", errno);
+      // All begin before the first is waited for.
+      (void)sync_file_range(file.number(), 0, 0, SYNC_FILE_RANGE_WRITE);
+      all.emplace_back(std::move(file), path.string());
+    };
+    const fs::path root = fs::path(folder_) / unfinished_;
+    take(root);
+    for (const auto& entry : fs::recursive_directory_iterator(root))
+      if (!entry.is_symlink()) take(entry.path());
+    for (const auto& [file, path] : all)
+      if (fsync(file.number()) != 0) refuse(path, "cannot be written", errno);
   }
 
   void put_in_place() {
@@ -292,13 +333,25 @@ class FolderParcel final : public Parcel {
   std::string above_entry_path_;
   std::optional<Growing> file_;
   std::vector<OutputEntry> folders_;
+  std::size_t things_ = 0;
 };
 
 class Folder final : public Depot {
  public:
   Folder(std::string folder, std::optional<Owner> owner) : folder_(std::move(folder)), owner_(owner) {}
-  std::unique_ptr<Parcel> open(const std::string& trial) override {
-    return std::make_unique<FolderParcel>(folder_, trial, owner_);
+  std::unique_ptr<Parcel> open(const std::string& place) override {
+    return std::make_unique<FolderParcel>(folder_, place, owner_);
+  }
+  void remove(const std::string& place) override {
+    const fs::path from = fs::path(folder_) / place;
+    const fs::path away = fs::path(folder_) / unfinished_name(place);
+    std::error_code fault;
+    fs::remove_all(away, fault);
+    // So that nothing half-removed looks whole.
+    if (!fault) fs::rename(from, away, fault);
+    if (fault == std::errc::no_such_file_or_directory) return;
+    if (!fault) fs::remove_all(away, fault);
+    if (fault) refuse(from.string(), "cannot be removed", fault.value());
   }
 
  private:

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace combu::outputs {
 
@@ -34,6 +35,7 @@ class Pipe {
     changed_.wait(lock, [this] { return !chunks_.empty() || ended_; });
     if (fault_) std::rethrow_exception(fault_);
     if (chunks_.empty()) return {};
+    if (reading_.capacity() > 0) spare_.push_back(std::exchange(reading_, {}));
     reading_ = std::move(chunks_.front());
     chunks_.pop_front();
     changed_.notify_all();
@@ -49,14 +51,20 @@ class Pipe {
 
  private:
   static constexpr std::size_t k_chunk = std::size_t{256} << 10U;
-  static constexpr std::size_t k_chunks_max = 16;
+  static constexpr std::size_t k_piece_max = std::size_t{16} << 10U;  // of what is usually written at once
+  static constexpr std::size_t k_chunks_max = 32;
 
   bool flush() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return chunks_.size() < k_chunks_max || left_; });
     if (left_) return false;
     if (!filling_.empty()) chunks_.push_back(std::exchange(filling_, {}));
-    filling_.reserve(k_chunk);
+    if (!spare_.empty()) {
+      filling_ = std::move(spare_.back());
+      spare_.pop_back();
+      filling_.clear();
+    }
+    filling_.reserve(k_chunk + k_piece_max);
     changed_.notify_all();
     return true;
   }
@@ -66,6 +74,7 @@ class Pipe {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::string> chunks_;
+  std::vector<std::string> spare_;  // memory that is used again: fresh pages take longer than the copying
   bool ended_ = false;
   bool left_ = false;
   std::exception_ptr fault_;

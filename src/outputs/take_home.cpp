@@ -71,15 +71,31 @@ class Bearer {
   std::string manifest_;
 };
 
-}  // namespace
-
-Taken take_home(Engine& engine, const Key& key, const std::vector<Output>& outputs, Depot& depot,
-                const std::stop_token& stop) {
-  const std::unique_ptr<Parcel> parcel = depot.open(key.trial);
+Taken take(Engine& engine, const Key& key, const std::vector<Output>& outputs, Depot& depot,
+           const std::string& place, const std::stop_token& stop) {
+  const std::unique_ptr<Parcel> parcel = depot.open(place);
   Bearer bearer(engine, key, *parcel, stop);
   for (const Output& output : outputs) bearer.take(output);
   parcel->close(bearer.manifest());
   return std::move(bearer).taken();
+}
+
+}  // namespace
+
+std::string place_so_far(const std::string& trial) {
+  return trial + "@so-far";
+}
+
+Taken take_home(Engine& engine, const Key& key, const std::vector<Output>& outputs, Depot& depot,
+                const std::stop_token& stop) {
+  return take(engine, key, outputs, depot, key.trial, stop);
+}
+
+Taken take_so_far(Engine& engine, const Key& key, const std::vector<Output>& outputs, Depot& depot,
+                  const std::stop_token& stop) {
+  std::vector<Output> there = outputs;
+  for (Output& output : there) output.required = false;
+  return take(engine, key, there, depot, place_so_far(key.trial), stop);
 }
 
 }  // namespace combu

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <sstream>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -40,6 +41,13 @@ TrialState state_of(const SQLite::Column& column) {
 Cause cause_of(const SQLite::Column& column) {
   return value_of<Cause>(column.getText("none"), k_cause_count);
 }
+// "12 34567": files, and their size.
+std::optional<Taken> taken_in(const SQLite::Column& column) {
+  if (column.isNull()) return std::nullopt;
+  Taken taken;
+  std::istringstream(column.getString()) >> taken.files >> taken.size.count;
+  return taken;
+}
 std::optional<int> number_in(const SQLite::Column& column) {
   return column.isNull() ? std::nullopt : std::optional(column.getInt());
 }
@@ -55,12 +63,12 @@ std::optional<std::int64_t> number_of(const std::optional<Seconds>& time) {
 }
 
 // "0,1": two of them.
-std::vector<std::string> split(std::string_view text) {
+std::vector<std::string> split(std::string_view text, std::string_view between = ",") {
   std::vector<std::string> parts;
   while (!text.empty()) {
-    const std::size_t end = std::min(text.find(','), text.size());
+    const std::size_t end = std::min(text.find(between), text.size());
     parts.emplace_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
+    text.remove_prefix(std::min(end + between.size(), text.size()));
   }
   return parts;
 }
@@ -95,12 +103,19 @@ void take_attempt(TrialEntry& entry, const Rows& row) {
                                  : TrialState::starting;
 }
 
+constexpr std::string_view k_between_paths = "//";  // which no path of outputs holds
+
 void take_details(TrialEntry& entry, const Rows& row) {
   entry.container = row.text(10);
   entry.gpus = row.text(11);
   entry.usage.reset();
   if (const auto cpu = row.number_if_any(13))
     entry.usage = Usage{.memory = Bytes{row.number(12)}, .cpu = microseconds(*cpu)};
+  entry.taken.reset();
+  if (!row.is_null(14))
+    entry.taken = Taken{.files = static_cast<std::size_t>(row.number(14)),
+                        .size = Bytes{row.number(15)},
+                        .left = split(row.text(16), k_between_paths)};
 }
 
 std::optional<std::string> digest_of(const Digests& digests, const Trial& trial) {
@@ -328,6 +343,9 @@ struct Record::Impl {
   Sql set_usage{
       database,
       "UPDATE attempts SET memory_peak = ?, cpu_time = ? WHERE run = ? AND trial = ? AND attempt = ?"};
+  Sql set_taken{database,
+                "UPDATE attempts SET outputs_files = ?, outputs_size = ?, outputs_left = ? "
+                "WHERE run = ? AND trial = ? AND attempt = ?"};
   Sql set_over{database,
                "UPDATE trials SET over = ?1, over_at = max(?2, coalesce((SELECT max(max(ended_at, "
                "coalesce(collected_at, 0))) FROM attempts WHERE run = ?5 AND trial = ?6), 0)), reason = ?3, "
@@ -373,14 +391,19 @@ void Record::begin(const RunEntry& entry, const Experiment& experiment) {
   });
 }
 
-void Record::append(const RunId& run, std::span<const Fact> facts, std::span<const StartTimes> times) {
-  if (facts.empty() && times.empty()) return;
+void Record::append(const RunId& run, std::span<const Fact> facts, std::span<const StartTimes> times,
+                    std::span<const CameHome> homes) {
+  if (facts.empty() && times.empty() && homes.empty()) return;
   database::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
     SQLite::Transaction transaction(impl_->database, SQLite::TransactionBehavior::IMMEDIATE);
     impl_->write(number, facts);
     for (const StartTimes& one : times)
       impl_->set_times(number_of(one.created_in), number_of(one.started_in), number,
+                       static_cast<std::int64_t>(one.trial), one.attempt);
+    for (const CameHome& one : homes)
+      impl_->set_taken(static_cast<std::int64_t>(one.taken.files), one.taken.size.count,
+                       fmt::format("{}", fmt::join(one.taken.left, k_between_paths)), number,
                        static_cast<std::int64_t>(one.trial), one.attempt);
     transaction.commit();
   });
@@ -595,7 +618,8 @@ void Record::trials(const RunId& run, const std::string& trial, Detail detail,
     const std::string chosen = only ? " WHERE run = ?1 AND trial = ?2" : " WHERE run = ?1";
     const bool all = detail == Detail::all;
     const std::string trial_details = all ? ", image, digest, params, revision" : "";
-    const std::string attempt_details = all ? ", container, gpus, memory_peak, cpu_time" : "";
+    const std::string attempt_details =
+        all ? ", container, gpus, memory_peak, cpu_time, outputs_files, outputs_size, outputs_left" : "";
     Rows trials(impl_->database, "SELECT trial, name, over, first_attempt, reason" + trial_details +
                                      " FROM trials" + chosen + " ORDER BY trial");
     // Beside the other in the same order: a join looks for each trial anew, which takes twice as long.
@@ -687,7 +711,10 @@ void Record::events(const RunId& run, const std::string& trial,
   database::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
     std::string sql =
-        "SELECT at, name, attempt, state, exit_code, cause, events.reason FROM events "
+        "SELECT at, name, attempt, state, exit_code, cause, events.reason, "
+        "CASE state WHEN 'collected' THEN (SELECT outputs_files || ' ' || outputs_size FROM attempts WHERE "
+        "attempts.run = events.run AND attempts.trial = events.trial AND attempts.attempt = events.attempt) "
+        "END FROM events "
         "JOIN trials ON trials.run = events.run AND trials.trial = events.trial WHERE events.run = ?1 ";
     const std::optional<std::int64_t> of = impl_->number_of_trial(number, trial);
     if (!trial.empty() && !of) return;
@@ -709,7 +736,8 @@ void Record::events(const RunId& run, const std::string& trial,
                              .state = query.getColumn(3).getString(),
                              .exit_code = number_in(query.getColumn(4)),
                              .cause = query.getColumn(5).getText(""),
-                             .reason = query.getColumn(6).getText("")};
+                             .reason = query.getColumn(6).getText(""),
+                             .taken = taken_in(query.getColumn(7))};
       if (!tell(entry)) return;
     }
   });

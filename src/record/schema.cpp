@@ -10,7 +10,7 @@ constexpr int k_application_id = 0x636d6275;  // "cmbu"
 // Times are microseconds since 1970, states and causes the words of to_string(). A trial's state while it is
 // not over, and what happened when, follow from its attempts: they are views. Attempts before `first_attempt`
 // are of earlier tries, which `retry` has left behind; failures that it has left as they were are forgiven.
-constexpr std::array<std::string_view, 3> k_steps{R"sql(
+constexpr std::array<std::string_view, 4> k_steps{R"sql(
   CREATE TABLE experiments (
     number INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE
@@ -158,6 +158,13 @@ constexpr std::array<std::string_view, 3> k_steps{R"sql(
     UNION ALL SELECT run, collected_at, trial, attempt, 'collected', NULL, NULL, NULL FROM attempts
       WHERE collected_at > 0
     UNION ALL SELECT run, over_at, trial, NULL, over, NULL, NULL, reason FROM trials WHERE over IS NOT NULL;
+)sql",
+                                                  // What has come home of an attempt, and what could not
+                                                  // (paths with // between them).
+                                                  R"sql(
+  ALTER TABLE attempts ADD COLUMN outputs_files INTEGER;
+  ALTER TABLE attempts ADD COLUMN outputs_size INTEGER;
+  ALTER TABLE attempts ADD COLUMN outputs_left TEXT;
 )sql"};
 
 }  // namespace

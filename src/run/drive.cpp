@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -15,6 +17,7 @@
 
 #include "combu/run.hpp"
 #include "inbox.hpp"
+#include "so_far.hpp"
 
 namespace combu {
 
@@ -41,6 +44,7 @@ constexpr std::size_t k_notes_max = 20;
 constexpr std::size_t k_over_min = 3;  // before it is guessed how long the others take
 constexpr std::size_t k_collectors = 2;
 constexpr std::size_t k_bearers = 4;  // a disk takes what a few bring, and a large output holds up only one
+constexpr std::size_t k_remarks_max = 20;
 constexpr std::size_t k_tails_max = 20;  // as many failures as a person is shown
 constexpr std::int64_t k_tail_lines = 5;
 constexpr std::size_t k_tail_line_max = 500;
@@ -80,15 +84,27 @@ struct Note {
   TrialIndex trial;
   std::string text;
 };
-using Message = std::variant<Event, EngineLost, Tail, Used, LogTaken, Note, Steering::Order>;
+// What has come home of an attempt that is over.
+struct CameHome {
+  TrialIndex trial;
+  int attempt;
+  Taken taken;
+};
+// What an attempt has left so far has been taken home, but for `fault`.
+struct TookSoFar {
+  TrialIndex trial;
+  std::string fault;
+};
+using Message =
+    std::variant<Event, EngineLost, Tail, Used, LogTaken, Note, CameHome, TookSoFar, Steering::Order>;
 
 struct ListOrder {};
 // What has ended, and when.
 struct LookBackOrder {
   std::vector<Sighting> ended;
 };
-using Order =
-    std::variant<StartCommand, StopCommand, CollectCommand, ListOrder, LookOrder, LookBackOrder, LogOrder>;
+using Order = std::variant<StartCommand, StopCommand, CollectCommand, SoFar::Take, ListOrder, LookOrder,
+                           LookBackOrder, LogOrder>;
 
 // Orders go to the workers in the order in which they were given.
 class OrderQueue {
@@ -144,6 +160,7 @@ class Drive {
   Outcome run(const std::stop_token& stop, Steering* steering) {
     began_ = clock_.now();
     steady_began_ = Steady::now();
+    for (const auto& [trial, attempt] : ran_before_) take_so_far(trial, attempt);
     const Steered steered(steering, inbox_, again_with_);
     inbox_.post(Event{Begin{}});  // before there is a listing
     threads_.emplace_back([this](const std::stop_token& quit) { watch(quit); });
@@ -153,6 +170,7 @@ class Drive {
     const bool any_outputs = std::ranges::any_of(run_.experiment.trials,
                                                  [](const Trial& trial) { return !trial.outputs.empty(); });
     if (any_outputs) add_workers(k_bearers, bear_orders_);
+    if (any_outputs && takes_so_far()) add_workers(SoFar::k_under_way_max, so_far_orders_);
     add_workers(k_lookers, look_orders_);
     const std::stop_callback on_stop(stop, [this] { inbox_.post(Event{Interrupt{}}); });
     loop();
@@ -205,6 +223,7 @@ class Drive {
       const Past& it = past[trial];
       was_started_[trial] = it.was_started;
       if (it.was_started) ++started_;
+      if (it.state == TrialState::running) ran_before_.emplace_back(trial, it.attempt);
       if (it.state != TrialState::failed && it.state != TrialState::blocked) continue;
       unsuccessful_.push_back({.trial = trial,
                                .state = it.state,
@@ -222,7 +241,8 @@ class Drive {
     while (!is_done() && !is_left()) {
       inbox_.take(messages, patience());
       for (const Message& message : messages) {
-        if (std::holds_alternative<Used>(message)) continue;  // it says nothing of the stream of events
+        // They say nothing of the stream of events.
+        if (std::holds_alternative<Used>(message) || std::holds_alternative<TookSoFar>(message)) continue;
         owed_ = true;
         heard_ = Steady::now();
       }
@@ -238,6 +258,7 @@ class Drive {
       }
       if (wake_ && *wake_ <= now()) apply(Tick{});
       look();
+      while (const auto take = so_far_.next(now())) so_far_orders_.push(*take);
       const bool shows = is_done() || is_left() || is_time_to_show();
       if (shows || !commands_.empty()) carry_on();
       if (shows) show();
@@ -247,6 +268,19 @@ class Drive {
   void take(const Event& event) { apply(event); }
   void take(const EngineLost& /*lost*/) {}
   void take(const Tail& tail) { observer_.tail(tail.trial, tail.lines); }
+  void take(const CameHome& home) {
+    observer_.taken(home.trial, home.attempt, home.taken);
+    if (const std::string left = words_of_left(run_.experiment.trials[home.trial].name, home.taken);
+        !left.empty())
+      remark(left);
+  }
+  void take(const TookSoFar& took) {
+    const SoFar::Done done = so_far_.done(took.trial, !took.fault.empty(), now());
+    if (done.is_first_fault)
+      remark(fmt::format("{}: what it has left so far is not home, and is tried again: {}",
+                         run_.experiment.trials[took.trial].name, took.fault));
+    if (done.held) give(*done.held);
+  }
   void take(const Steering::Order& order) {
     if (order.leave) again_with_ = planner_.settings();
     apply(order.adjust);
@@ -275,8 +309,20 @@ class Drive {
     --logs_pending_;
     if (!taken.fault.empty()) take(Note{order.trial, "its log could not be kept: " + taken.fault});
   }
-  void take(const Note& note) {
-    if (++notes_ <= k_notes_max) observer_.remark(run_.experiment.trials[note.trial].name + ": " + note.text);
+  void take(const Note& note) { remark(run_.experiment.trials[note.trial].name + ": " + note.text); }
+
+  void remark(const std::string& line) {
+    if (++remarks_ <= k_remarks_max) observer_.remark(line);
+    if (remarks_ == k_remarks_max + 1) observer_.remark("there is more of this kind, which is not told");
+  }
+
+  [[nodiscard]] bool takes_so_far() const {
+    return depot_ != nullptr && run_.experiment.collect.every > Seconds(0);
+  }
+
+  void take_so_far(TrialIndex trial, int attempt) {
+    if (takes_so_far() && !run_.experiment.trials[trial].outputs.empty())
+      so_far_.begin(trial, attempt, now());
   }
 
   void look_after(LookOrder order) {
@@ -349,7 +395,10 @@ class Drive {
   }
 
   void give(const StartCommand& command) { orders_.push(command); }
-  void give(const StopCommand& command) { stop_orders_.push(command); }
+  void give(const StopCommand& command) {
+    so_far_.end(command.trial);
+    stop_orders_.push(command);
+  }
   void give(const GiveUpCommand& command) {
     std::optional<std::stop_source> start;
     {
@@ -361,6 +410,7 @@ class Drive {
   }
   void give(const LookCommand& command) { to_look_back_.push_back(command.sighting); }
   void give(CollectCommand command) {
+    if (command.outputs && so_far_.holds_back(command)) return;
     if (command.tail && ++tails_ > k_tails_max) command.tail = false;
     take_log_of({.trial = command.trial, .attempt = command.attempt});
     if (command.outputs) {
@@ -422,12 +472,16 @@ class Drive {
     if (fact.state == TrialState::running) {
       if (fact.id.empty()) return;  // it has become healthy
       if (!stays_for(fact.trial)) return;
+      take_so_far(fact.trial, fact.attempt);
       usage_[fact.trial] = {.attempt = fact.attempt, .usage = std::nullopt};
       look_after({.trial = fact.trial, .attempt = fact.attempt, .id = fact.id, .pause = k_look_first});
-    } else if (const auto at = usage_.find(fact.trial); at != usage_.end()) {
-      fact.usage = at->second.usage;
-      usage_.erase(at);
+      return;
     }
+    so_far_.end(fact.trial);
+    const auto at = usage_.find(fact.trial);
+    if (at == usage_.end()) return;
+    fact.usage = at->second.usage;
+    usage_.erase(at);
   }
 
   [[nodiscard]] bool is_time_to_show() const {
@@ -540,8 +594,19 @@ class Drive {
     const Key key{
         .run = run_.id, .trial = run_.experiment.trials[command.trial].name, .attempt = command.attempt};
     if (command.tail) read_tail(command.trial, key, quit);
-    inbox_.post(Event{command.outputs ? take_outputs(engine_, run_, command, *depot_, quit)
-                                      : Collected{.trial = command.trial}});
+    TookOutputs took{.collected = {.trial = command.trial}, .taken = std::nullopt};
+    if (command.outputs) took = take_outputs(engine_, run_, command, *depot_, quit);
+    if (took.taken)
+      inbox_.post(CameHome{.trial = command.trial, .attempt = command.attempt, .taken = *took.taken});
+    inbox_.post(Event{took.collected});
+  }
+
+  void carry_out(const SoFar::Take& take, const std::stop_token& quit) {
+    std::stop_source stop = take.stop;
+    const std::stop_callback on_quit(quit, [&stop] { stop.request_stop(); });
+    inbox_.post(TookSoFar{
+        .trial = take.trial,
+        .fault = take_outputs_so_far(engine_, run_, take.trial, take.attempt, *depot_, stop.get_token())});
   }
 
   // A log that cannot be had is no failure of the run.
@@ -677,6 +742,9 @@ class Drive {
   OrderQueue collect_orders_;
   OrderQueue bear_orders_;
   OrderQueue look_orders_;
+  OrderQueue so_far_orders_;
+  SoFar so_far_{run_.experiment.collect.every};
+  std::vector<std::pair<TrialIndex, int>> ran_before_;  // and their attempts
   std::multimap<Instant, LookOrder> looks_;
   Instant looked_;
   struct Watched {
@@ -687,11 +755,11 @@ class Drive {
   std::vector<Command> commands_;
   std::vector<Sighting> to_look_back_;
   std::size_t tails_ = 0;
-  std::size_t notes_ = 0;
   std::vector<LogOrder> logs_ended_;                 // not ordered yet
   std::multimap<Instant, LogOrder> logs_again_;      // could not be taken
   std::size_t logs_pending_ = 0;                     // ordered, or among those
   std::unordered_map<TrialIndex, int> log_ordered_;  // the last attempt whose log was
+  std::size_t remarks_ = 0;
   std::vector<TrialIndex> starting_;
   std::vector<Fact> unsuccessful_;
   std::size_t started_ = 0;

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <exception>
 #include <string>
 #include <utility>
@@ -6,24 +8,60 @@
 #include "combu/run.hpp"
 
 namespace combu {
+namespace {
 
-Collected take_outputs(Engine& engine, const Run& run, const CollectCommand& command, Depot& depot,
-                       const std::stop_token& stop) {
+// Why it failed; empty: it has not. An exception that is not the project's would end the process from a
+// thread.
+template <class Verb>
+std::string fault_of(const Verb& verb, bool* by_attempt = nullptr) {
+  try {
+    verb();
+  } catch (const Error& error) {
+    const bool is_gone = error.kind() == ErrorKind::not_found;
+    if (by_attempt != nullptr) *by_attempt = is_gone || error.kind() == ErrorKind::invalid;
+    return is_gone ? "its container is gone, and its outputs with it" : std::string(error.what());
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+TookOutputs take_outputs(Engine& engine, const Run& run, const CollectCommand& command, Depot& depot,
+                         const std::stop_token& stop) {
   const Trial& trial = run.experiment.trials[command.trial];
   std::vector<Output> outputs = trial.outputs;
   if (command.failed)
     for (Output& output : outputs) output.required = false;
-  Collected collected{.trial = command.trial};
-  try {
-    take_home(engine, {.run = run.id, .trial = trial.name, .attempt = command.attempt}, outputs, depot, stop);
-  } catch (const Error& error) {
-    collected.by_attempt = error.kind() == ErrorKind::invalid || error.kind() == ErrorKind::not_found;
-    collected.fault = error.kind() == ErrorKind::not_found ? "its container is gone, and its outputs with it"
-                                                           : std::string(error.what());
-  } catch (const std::exception& error) {
-    collected.fault = error.what();
-  }
-  return collected;
+  TookOutputs took{.collected = {.trial = command.trial}, .taken = std::nullopt};
+  const auto take = [&] {
+    took.taken = take_home(engine, {.run = run.id, .trial = trial.name, .attempt = command.attempt}, outputs,
+                           depot, stop);
+  };
+  took.collected.fault = fault_of(take, &took.collected.by_attempt);
+  // What cannot be removed is in nobody's way: it says itself that it is not the end's.
+  if (took.taken && run.experiment.collect.every > Seconds(0))
+    (void)fault_of([&] { depot.remove(place_so_far(trial.name)); });
+  return took;
+}
+
+std::string take_outputs_so_far(Engine& engine, const Run& run, TrialIndex index, int attempt, Depot& depot,
+                                const std::stop_token& stop) {
+  const Trial& trial = run.experiment.trials[index];
+  return fault_of([&] {
+    (void)take_so_far(engine, {.run = run.id, .trial = trial.name, .attempt = attempt}, trial.outputs, depot,
+                      stop);
+  });
+}
+
+std::string words_of_left(const std::string& trial, const Taken& taken) {
+  if (taken.left.empty()) return {};
+  const std::string first = shortened(taken.left.front());
+  const std::size_t others = taken.left.size() - 1;
+  if (others == 0) return fmt::format("{}: {} stays behind: it is no file, folder or link", trial, first);
+  return fmt::format("{}: {} and {} more stay behind: they are no files, folders or links", trial, first,
+                     others);
 }
 
 }  // namespace combu

@@ -16,6 +16,8 @@
 namespace combu::spec {
 namespace {
 
+constexpr Seconds k_every_min{1};
+
 constexpr std::array k_output_fields{Spelling{"path", "path"}, Spelling{"required", "required"},
                                      Spelling{"max_size", "max_size"}};
 constexpr std::array k_collect_fields{Spelling{"to", "to"}, Spelling{"on", "on"}, Spelling{"every", "every"}};
@@ -97,7 +99,7 @@ std::vector<Output> read_outputs(const Json& value, const Place& place, Report& 
 Collect read_collect(const Json& value, const Caller& caller, const Place& place, Report& report) {
   Collect collect{.to = absolute_path("results", caller)};
   if (!value.is_object()) {
-    report.add(place, fmt::format("must be {{to, on}}, not {}", shown(value)));
+    report.add(place, fmt::format("must be {{to, on, every}}, not {}", shown(value)));
     return collect;
   }
   const Section section(value, k_collect_fields, place, report);
@@ -116,7 +118,13 @@ Collect read_collect(const Json& value, const Caller& caller, const Place& place
     if (const auto choice = read_choice(*on, {"always", "success"}, place.key("on"), report))
       collect.on = static_cast<CollectOn>(*choice);
   }
-  if (section.find("every") != nullptr) report.add(place.key("every"), "`every` is not supported yet");
+  if (const Json* every = section.find("every")) {
+    collect.every = read_duration(*every, place.key("every"), report).value_or(k_every_min);
+    if (collect.every < k_every_min)
+      report.add(place.key("every"),
+                 fmt::format("must be at least {:g}s; leave it out to take outputs home at the end only",
+                             k_every_min.count()));
+  }
   return collect;
 }
 

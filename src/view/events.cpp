@@ -18,6 +18,8 @@ std::string event_line(const EventEntry& event) {
     text += ": " + event.reason;
   } else if (event.exit_code) {
     text += fmt::format(": exit code {}", *event.exit_code);
+  } else if (event.taken) {
+    text += ": " + taken_text(*event.taken);
   }
   return clean_line(text);
 }
@@ -29,6 +31,10 @@ std::string event_json(const EventEntry& event) {
   if (event.exit_code) object["exit_code"] = *event.exit_code;
   if (!event.cause.empty() && event.cause != "none") object["cause"] = event.cause;
   if (!event.reason.empty()) object["reason"] = event.reason;
+  if (event.taken) {
+    object["files"] = event.taken->files;
+    object["bytes"] = event.taken->size.count;
+  }
   return json_text(object);
 }
 

@@ -35,7 +35,18 @@ std::string text_or_null(std::string_view text) {
   return text.empty() ? "null" : json_string(text);
 }
 
+std::string taken_json(const std::optional<Taken>& taken) {
+  if (!taken) return "null";
+  std::string left;
+  for (const std::string& path : taken->left) left += (left.empty() ? "" : ",") + json_string(path);
+  return fmt::format(R"({{"files":{},"bytes":{},"left":[{}]}})", taken->files, taken->size.count, left);
+}
+
 }  // namespace
+
+std::string taken_text(const Taken& taken) {
+  return fmt::format("{} file{}, {}", taken.files, taken.files == 1 ? "" : "s", to_string(taken.size));
+}
 
 void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now) {
   out << fmt::format("run {} of {}", run.entry.id.text(), clean_line(run.entry.experiment));
@@ -49,6 +60,10 @@ void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow
                time ? to_string(*time) : "-", row.entry.reason});
   }
   table.print(out);
+  if (trials.size() != 1 || !trials.front().entry.taken) return;
+  const Taken& taken = *trials.front().entry.taken;
+  out << "outputs: " << taken_text(taken) << '\n';
+  for (const std::string& path : taken.left) out << fmt::format("left behind: {}\n", clean_line(path));
 }
 
 // By hand: there may be 100,000, and params are JSON already.
@@ -69,14 +84,14 @@ void print_trials_json(std::ostream& out, const RunRow& run, std::span<const Tri
                    text_or_null(entry.reason));
     fmt::format_to(
         std::back_inserter(text),
-        R"("image":{},"digest":{},"params":{},"id":{},"created_at":{},"ran_at":{},"ended_at":{},"seconds":{},"gpus":{},"memory_peak":{},"cpu_seconds":{}}})"
+        R"("image":{},"digest":{},"params":{},"id":{},"created_at":{},"ran_at":{},"ended_at":{},"seconds":{},"gpus":{},"memory_peak":{},"cpu_seconds":{},"outputs":{}}})"
         "\n",
         json_string(entry.image), text_or_null(entry.digest), entry.params.empty() ? "null" : entry.params,
         json_string(entry.container),
         moment(row.created_at == Instant{} ? std::nullopt : std::optional(row.created_at)),
         moment(entry.ran_at), moment(entry.ended_at), time ? fmt::format("{:.6f}", time->count()) : "null",
         gpus_text(entry.gpus), entry.usage ? std::to_string(entry.usage->memory.count) : "null",
-        entry.usage ? fmt::format("{:.6f}", entry.usage->cpu.count()) : "null");
+        entry.usage ? fmt::format("{:.6f}", entry.usage->cpu.count()) : "null", taken_json(entry.taken));
     out.write(text.data(), static_cast<std::streamsize>(text.size()));
   }
 }

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 from engines import wait_until
@@ -41,6 +42,9 @@ def test_outputs_come_home(combu, engine):
     assert {row["state"] for row in combu.ps().values()} == {"succeeded"}
     events = [json.loads(line) for line in combu("events", "t-3", "--json").stdout.splitlines()]
     assert [event["state"] for event in events][-3:] == ["ended", "collected", "succeeded"]
+    assert (events[-2]["files"], events[-2]["bytes"]) == (2, 2)
+    assert combu.ps()["t-3"]["outputs"] == {"files": 2, "bytes": 2, "left": []}
+    assert "outputs: 2 files, 2 B" in combu("ps", "t-3").stdout
     combu("kill")
     assert files(home / "t-3")["out/sub/n"] == "3\n"
 
@@ -123,15 +127,20 @@ def test_what_failed_leaves_what_it_has_unless_only_success_counts(combu):
 def test_odd_files_come_home(combu):
     script = (
         "mkdir /out; cd /out; echo a >'with blank'; echo b >\"$(printf 'line\\nend')\"; echo c >ümlaut; "
+        "echo d >\"$(printf 'no\\377utf8\\n')\"; "
         "ln -s 'with blank' link; ln ümlaut hard; mkfifo pipe; mknod null c 1 3; "
         "dd if=/dev/zero of=holes bs=1 count=1 seek=50000000 2>/dev/null"
     )
     combu.write([trial("odd", script)])
-    combu("run", "--wait")
+    done = combu("run", "--wait")
+    assert "stay behind: they are no files, folders or links" in done.stderr
+    assert sorted(combu.ps()["odd"]["outputs"]["left"]) == ["out/null", "out/pipe"]
+    assert "left behind: out/pipe" in combu("ps", "odd").stdout
     out = results(combu) / "odd/out"
     assert (out / "with blank").read_text() == "a\n"
     assert (out / "line\nend").read_text() == "b\n"
     assert (out / "ümlaut").read_text() == "c\n"
+    assert Path(os.fsdecode(bytes(out) + b"/no\xffutf8")).read_text() == "d\n"
     assert os.readlink(out / "link") == "with blank"
     assert (out / "hard").stat().st_nlink == 2
     assert not (out / "pipe").exists() and not (out / "null").exists()
@@ -221,6 +230,163 @@ def test_the_next_run_takes_home_what_the_last_one_left(combu):
     homes = sorted((combu.home / "results/experiment").iterdir())
     assert len(homes) == 2
     assert len({files(home / "one")["out/a"] for home in homes}) == 2
+
+
+def write_while_it_runs(combu, script, **collect):
+    """A trial that does so until the file `go` is there."""
+    (combu.home / "signal").mkdir()
+    loop = f"mkdir /out; while ! [ -e /signal/go ]; do {script}; done; echo end >/out/end"
+    combu.write({"experiment": "live", "collect": {"every": "1s", **collect}, "trials": [trial("one", loop, volumes=["./signal/:/signal"])]})
+
+
+def is_whole(folder):
+    return subprocess.run(["sha256sum", "--quiet", "--strict", "-c", "manifest.sha256"], cwd=folder, check=False).returncode == 0
+
+
+def test_what_a_trial_has_left_so_far_comes_home_while_it_runs(combu):
+    write_while_it_runs(combu, "echo x >>/out/log; sleep 0.1")
+    run = combu.start("run", "--wait")
+    wait_until(lambda: (combu.home / "results/live").exists(), "the first is under way")
+    home = results(combu, "live")
+    log = home / "one@so-far/out/log"
+    first = wait_until(lambda: log.stat().st_size if log.exists() else None, "the first is home")
+    wait_until(lambda: log.exists() and log.stat().st_size > first, "the next one takes its place")
+    assert not (home / "one").exists(), "what is not complete does not look like it"
+    assert combu.ps()["one"]["state"] == "running"
+    run.send_signal(signal.SIGKILL)
+    run.communicate()
+    assert is_whole(home / "one@so-far"), "also when the machine is lost"
+    run = combu.start("run", "--resume")
+    kept = log.stat().st_size
+    wait_until(lambda: log.exists() and log.stat().st_size > kept, "it goes on with the run")
+    (combu.home / "signal/go").touch()
+    _, err = run.communicate(timeout=60)
+    assert run.returncode == 0, err
+    assert {path.name for path in home.iterdir()} == {"one"}
+    assert files(home / "one")["out/end"] == "end\n"
+    assert is_whole(home / "one")
+
+
+def test_files_that_change_while_they_are_copied_break_nothing(combu):
+    """Longer ones are cut where they ended when their copying began; of shorter ones the archive breaks off."""
+    write_while_it_runs(
+        combu, "head -c 2000000 /dev/urandom >>/out/grows; [ $(stat -c %s /out/grows) -lt 200000000 ] || : >/out/grows; "
+        "head -c 9000000 /dev/zero >/out/shrinks; : >/out/shrinks; echo x >/out/gone; rm /out/gone"
+    )
+    run = combu.start("run", "--wait")
+    so_far = combu.home / "results/live"
+    seen = set()
+
+    def is_seen_again():
+        for path in so_far.glob("*/one@so-far/manifest.sha256"):
+            with contextlib.suppress(FileNotFoundError):
+                seen.add(path.stat().st_ino)
+        return len(seen) >= 3
+
+    wait_until(is_seen_again, "it comes home again and again", seconds=120)
+    assert combu.ps()["one"]["state"] == "running"
+    (combu.home / "signal/go").touch()
+    _, err = run.communicate(timeout=120)
+    assert run.returncode == 0, err
+    home = results(combu, "live")
+    assert {path.name for path in home.iterdir()} == {"one"}
+    assert is_whole(home / "one")
+
+
+def test_a_trial_that_is_copied_can_be_stopped(combu):
+    """And what it had left stays, where failed ones leave nothing."""
+    write_while_it_runs(combu, "head -c 20000000 /dev/urandom >>/out/log; sleep 0.2", on="success")
+    run = combu.start("run", "--wait")
+    wait_until(lambda: list((combu.home / "results/live").glob("*/one@so-far")), "the first is home")
+    combu("stop", "one")
+    _, err = run.communicate(timeout=60)
+    assert run.returncode == 1, err
+    home = results(combu, "live")
+    assert {path.name for path in home.iterdir()} == {"one@so-far"}
+    assert is_whole(home / "one@so-far")
+
+
+def test_one_that_cannot_come_home_so_far_is_told_once(combu, small_results):
+    write_while_it_runs(combu, "head -c 9000000 /dev/urandom >/out/large; sleep 0.5")
+    run = combu.start("run", "--wait", "--progress", "plain")
+    words = "what it has left so far is not home, and is tried again: "
+    assert any(words in line for line in run.stderr)
+    assert combu.ps()["one"]["state"] == "running"
+    subprocess.run(["mount", "-o", "remount,size=64m", small_results], check=True)
+    wait_until(lambda: list(small_results.glob("live/*/one@so-far/out/large")), "it is home when there is room")
+    (combu.home / "signal/go").touch()
+    _, err = run.communicate(timeout=60)
+    assert run.returncode == 0, err
+    assert words not in err
+
+
+def test_a_container_that_is_removed_while_its_outputs_wait(combu, engine, small_results):
+    (small_results / "filler").write_bytes(b"x" * (4 << 20))
+    combu.write([trial("one", "mkdir /out; head -c 9000 /dev/urandom >/out/b")])
+    run = combu.start("run", "--wait")
+    wait_until(lambda: combu.ps().get("one", {}).get("state") == "collecting", "the disk is full")
+    assert engine.ask("DELETE", "/containers/one?force=1")[0] == 204
+    (small_results / "filler").unlink()
+    _, err = run.communicate(timeout=60)
+    assert run.returncode == 1, err
+    assert "failed: one: its container is gone, and its outputs with it" in err
+    assert not list(results_of_only_run(small_results).iterdir()), "nothing half-written"
+
+
+def test_a_container_that_is_removed_while_it_is_copied(combu, engine):
+    """Its outputs are home as a whole, or not at all."""
+    combu.write([trial("one", "mkdir /out; head -c 150000000 /dev/urandom >/out/a")])
+    run = combu.start("run", "--wait")
+    wait_until(lambda: list((combu.home / "results").glob("experiment/*/.one.unfinished")), "it is copied")
+    engine.ask("DELETE", "/containers/one?force=1")
+    _, err = run.communicate(timeout=120)
+    state = combu.ps()["one"]["state"]
+    assert run.returncode == {"succeeded": 0, "failed": 1}[state], err
+    home = results(combu)
+    assert {path.name for path in home.iterdir()} == ({"one"} if state == "succeeded" else set())
+    if state == "succeeded":
+        assert is_whole(home / "one")
+
+
+def test_a_folder_that_becomes_read_only_loses_nothing(combu, small_results):
+    (combu.home / "signal").mkdir()
+    script = "mkdir /out; echo x >/out/a; while ! [ -e /signal/go ]; do sleep 0.05; done"
+    combu.write([trial("one", script, volumes=["./signal/:/signal"])])
+    run = combu.start("run", "--wait")
+    wait_until(lambda: combu.ps().get("one", {}).get("state") == "running", "it runs")
+    subprocess.run(["mount", "-o", "remount,ro", small_results], check=True)
+    (combu.home / "signal/go").touch()
+    wait_until(lambda: "Read-only file system" in combu("why", "one").stdout, "why")
+    assert combu.ps()["one"]["state"] == "collecting"
+    subprocess.run(["mount", "-o", "remount,rw", small_results], check=True)
+    _, err = run.communicate(timeout=60)
+    assert run.returncode == 0, err
+    assert files(results_of_only_run(small_results) / "one")["out/a"] == "x\n"
+
+
+def test_two_runs_of_an_experiment_keep_their_outputs_apart(combu, new_engine, combu_on):
+    """On two engines at the same time, into the same folder."""
+    engine = new_engine()
+    engine.start()
+    engine.load_image("combu-test:latest")
+    other = combu_on(engine)
+    (combu.home / "signal").mkdir()
+    script = "mkdir /out; hostname >/out/a; while ! [ -e /signal/go ]; do sleep 0.05; done"
+    combu.write([trial(f"t-{i}", script, volumes=["./signal/:/signal"]) for i in range(4)])
+    runs = [combu.start("run", "--wait", "--run-id", "first"), other.start("run", "--wait", "--run-id", "second")]
+    for one, run in ((combu, "first"), (other, "second")):
+        wait_until(lambda one=one, run=run: one("ps", "--json", "--run", run, code=None).stdout.count('"state":"running"') == 4, f"{run} runs")
+    (combu.home / "signal/go").touch()
+    for run in runs:
+        _, err = run.communicate(timeout=60)
+        assert run.returncode == 0, err
+    hosts = set()
+    for run in ("first", "second"):
+        home = combu.home / "results/experiment" / run
+        assert {path.name for path in home.iterdir()} == {f"t-{i}" for i in range(4)}
+        assert all(is_whole(path) for path in home.iterdir())
+        hosts |= {(path / "out/a").read_text() for path in home.iterdir()}
+    assert len(hosts) == 8
 
 
 def test_outputs_survive_a_death_of_combu(combu):

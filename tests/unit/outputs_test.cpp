@@ -299,6 +299,64 @@ TEST_F(Outputs, HolesStayHoles) {
   EXPECT_TRUE(manifest_holds());
 }
 
+// Of which sums are made on another thread than what writes it.
+TEST_F(Outputs, ALargeFileComesAsItIs) {
+  std::string content;
+  for (unsigned i = 0; content.size() < (std::size_t{9} << 20U); ++i) content += std::to_string(i * i);
+  shelf_.archives["/out"] =
+      Tar().folder("out/").file("out/a", content).file("out/b", "small").file("out/c", content).bytes();
+  EXPECT_EQ(take("/out").files, 3U);
+  EXPECT_EQ(content_of(home() / "out/a"), content);
+  EXPECT_EQ(content_of(home() / "out/c"), content);
+  EXPECT_TRUE(manifest_holds());
+}
+
+// Where they are many, they are not synced one by one.
+TEST_F(Outputs, ManyFilesComeHome) {
+  constexpr std::size_t k_many = 1000;
+  Tar tar;
+  tar.folder("out/");
+  for (std::size_t i = 0; i < k_many; ++i) tar.file("out/" + std::to_string(i), std::to_string(i));
+  shelf_.archives["/out"] = tar.bytes();
+  EXPECT_EQ(take("/out").files, k_many);
+  EXPECT_EQ(names_in(home() / "out").size(), k_many);
+  EXPECT_TRUE(manifest_holds());
+}
+
+TEST_F(Outputs, WhatARunningAttemptHasSoFarIsBesideWhatIsComplete) {
+  const Key key{.run = RunId("run"), .trial = "t"};
+  const std::vector<Output> outputs{Output{.path = "/out"}, Output{.path = "/late"}};
+  const fs::path so_far = fs::path(folder_.path()) / place_so_far("t");
+  shelf_.archives["/out"] = Tar().folder("out/").file("out/a", "1").file("out/b", "1").bytes();
+  EXPECT_EQ(take_so_far(shelf_, key, outputs, *depot_, {}).files, 2U) << "one may still be missing";
+  EXPECT_FALSE(fs::exists(home()));
+  shelf_.archives["/out"] = Tar().folder("out/").file("out/a", "2").bytes();
+  take_so_far(shelf_, key, outputs, *depot_, {});
+  EXPECT_EQ(content_of(so_far / "out/a"), "2");
+  EXPECT_FALSE(fs::exists(so_far / "out/b"));
+
+  shelf_.cut_after = 0;
+  EXPECT_THROW(take_so_far(shelf_, key, outputs, *depot_, {}), Error);
+  EXPECT_EQ(content_of(so_far / "out/a"), "2") << "the last one stays";
+  shelf_.cut_after = SIZE_MAX;
+
+  take("/out");
+  EXPECT_THAT(names_in(folder_.path()), ElementsAre("t", "t@so-far"));
+  depot_->remove(place_so_far("t"));
+  depot_->remove(place_so_far("t"));
+  EXPECT_THAT(names_in(folder_.path()), ElementsAre("t"));
+}
+
+// A file of an output may have become shorter while the engine read it: the archive ends within it.
+TEST_F(Outputs, AnArchiveThatEndsWithinAFileIsNoneAtAll) {
+  const std::string whole = Tar().folder("out/").file("out/a", std::string(100000, 'a')).bytes();
+  shelf_.archives["/out"] = whole.substr(0, 60000);
+  const auto fault = fault_of({Output{.path = "/out"}});
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->kind(), ErrorKind::corrupt);
+  EXPECT_THAT(names_in(folder_.path()), IsEmpty());
+}
+
 TEST_F(Outputs, AMissingOneIsTheAttemptsFaultUnlessItMayBe) {
   shelf_.archives["/a"] = Tar().file("a", "x").bytes();
   const auto fault = fault_of({Output{.path = "/a"}, Output{.path = "/b"}});

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <optional>
 #include <sstream>
 #include <thread>
 
@@ -511,6 +513,32 @@ TEST_F(RecordTest, WhatIsKilledIsOver) {
   EXPECT_EQ(trials[1].state, TrialState::succeeded);
   EXPECT_EQ(trials[2].state, TrialState::blocked);
   EXPECT_TRUE(record.run(run.id).ended_at);
+}
+
+TEST_F(RecordTest, WhatHasComeHomeIsKept) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  Fact ended = fact(0, TrialState::collecting);
+  record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running), ended});
+  EXPECT_FALSE(record.trials(run.id)[0].taken);
+  const Taken taken{.files = 12, .size = Bytes{34567}, .left = {"out/pipe", "out/line\nend"}};
+  record.append(run.id, std::vector{fact(0, TrialState::succeeded)}, {},
+                std::vector{CameHome{.trial = 0, .attempt = 1, .taken = taken}});
+  const std::vector<TrialEntry> trials = record.trials(run.id);
+  ASSERT_TRUE(trials[0].taken);
+  EXPECT_EQ(trials[0].taken->files, 12U);
+  EXPECT_EQ(trials[0].taken->size.count, 34567);
+  EXPECT_EQ(trials[0].taken->left, taken.left);
+  EXPECT_FALSE(trials[1].taken);
+  std::map<std::string, std::optional<Taken>> events;
+  record.events(run.id, "", [&](const EventEntry& event) {
+    events[event.state] = event.taken;
+    return true;
+  });
+  ASSERT_TRUE(events["collected"]);
+  EXPECT_EQ(events["collected"]->files, 12U);
+  EXPECT_EQ(events["collected"]->size.count, 34567);
+  EXPECT_FALSE(events["succeeded"]);
 }
 
 TEST_F(RecordTest, SeveralWriteAtTheSameTime) {

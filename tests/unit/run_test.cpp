@@ -9,6 +9,8 @@
 #include <atomic>
 #include <csignal>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -25,6 +27,11 @@ class Recorder : public Observer {
   void tail(TrialIndex trial, const std::vector<std::string>& lines) override {
     tails.emplace_back(trial, lines);
   }
+  void taken(TrialIndex trial, int attempt, const Taken& taken) override {
+    EXPECT_EQ(attempt, 1);
+    homes.emplace_back(trial, taken);
+  }
+  void remark(const std::string& line) override { remarks.push_back(line); }
   void snapshot(const Snapshot& snapshot) override {
     snapshots.push_back(snapshot);
     if (on_snapshot) on_snapshot(snapshot);
@@ -33,6 +40,42 @@ class Recorder : public Observer {
   std::vector<Fact> facts;
   std::vector<std::pair<TrialIndex, std::vector<std::string>>> tails;
   std::vector<Snapshot> snapshots;
+  std::vector<std::pair<TrialIndex, Taken>> homes;
+  std::vector<std::string> remarks;
+};
+
+// Keeps nothing but which places have been filled and removed, in order.
+class Places final : public Depot {
+ public:
+  std::unique_ptr<Parcel> open(const std::string& place) override {
+    return std::make_unique<Box>(*this, place);
+  }
+  void remove(const std::string& place) override { note("no " + place); }
+  [[nodiscard]] std::vector<std::string> all() {
+    const std::scoped_lock lock(mutex_);
+    return all_;
+  }
+
+ private:
+  class Box final : public Parcel {
+   public:
+    Box(Places& places, std::string place) : places_(places), place_(std::move(place)) {}
+    void add(const OutputEntry& /*entry*/) override {}
+    void write(std::string_view /*bytes*/) override {}
+    void close(const std::string& /*manifest*/) override { places_.note(place_); }
+
+   private:
+    Places& places_;
+    std::string place_;
+  };
+
+  void note(const std::string& what) {
+    const std::scoped_lock lock(mutex_);
+    all_.push_back(what);
+  }
+
+  std::mutex mutex_;
+  std::vector<std::string> all_;
 };
 
 // Counts starts under way at once, and can be told to act when one begins.
@@ -46,6 +89,10 @@ class Gauge : public test::PassingEngine {
   }
   std::optional<Usage> usage(const std::string& id, std::stop_token stop) override {
     return on_usage ? on_usage(id) : engine_.usage(id, stop);
+  }
+  bool copy_out(const Key& key, const std::string& path, const std::function<void(std::string_view)>& tell,
+                std::stop_token stop) override {
+    return on_copy_out ? on_copy_out(stop) : engine_.copy_out(key, path, tell, stop);
   }
   std::optional<Sighting> start(const combu::Run& run, const Trial& trial, int attempt,
                                 std::stop_token stop) override {
@@ -87,6 +134,7 @@ class Gauge : public test::PassingEngine {
   std::optional<Instant> began_at;
   std::string hanging;  // the engine never answers its start
   std::function<std::optional<Usage>(const std::string&)> on_usage;
+  std::function<bool(const std::stop_token&)> on_copy_out;
   std::atomic<int> most_under_way{0};
 
  private:
@@ -182,6 +230,68 @@ TEST_F(DriveTest, TellsWhatAnAttemptWasSeenToUse) {
   ASSERT_TRUE(over(0).usage);
   EXPECT_GT(over(0).usage->cpu.count(), 0);
   EXPECT_GT(over(0).usage->memory.count, 0);
+}
+
+// A trial that runs until it is stopped, and leaves what may be missing.
+class SoFarDriveTest : public DriveTest {
+ protected:
+  SoFarDriveTest() {
+    run_.experiment.trials[0].cmd = {"sleep", "1000000"};
+    run_.experiment.trials[0].outputs = {Output{.path = "/out", .required = false}};
+    run_.experiment.collect.every = Seconds(0.02);
+  }
+  // `on_copy_out` gets the number of the call, beginning with 1.
+  void drive_on(const std::function<bool(int, const std::stop_token&)>& on_copy_out) {
+    int calls = 0;
+    engine_.on_copy_out = [&](const std::stop_token& stop) { return on_copy_out(++calls, stop); };
+    const Plan plan = test::plan(run_.experiment);
+    (void)combu::drive(engine_, run_, plan, {.until = Until::ended}, recorder_, real_clock(), {}, nullptr,
+                       &places_);
+  }
+  void end_trial() { simulated_->stop({.run = run_.id, .trial = "t", .attempt = 1}, std::nullopt, {}); }
+
+  combu::Run run_ = test::run("t");
+  Places places_;
+};
+
+TEST_F(SoFarDriveTest, TakesWhatRunsUntilItsEnd) {
+  drive_on([&](int call, const std::stop_token&) {
+    if (call == 3) end_trial();
+    return true;
+  });
+  const std::vector<std::string> all = places_.all();
+  ASSERT_GE(all.size(), 4U);
+  EXPECT_EQ(all[0], "t@so-far");
+  EXPECT_EQ(all[1], "t@so-far");
+  EXPECT_EQ(all[all.size() - 2], "t");
+  EXPECT_EQ(all.back(), "no t@so-far");
+  EXPECT_EQ(std::ranges::count(all, "t"), 1);
+  EXPECT_EQ(recorder_.homes.size(), 1U) << "of the end's alone";
+  EXPECT_THAT(recorder_.remarks, testing::IsEmpty());
+}
+
+// One that hangs would hold the container's end up for ever.
+TEST_F(SoFarDriveTest, OneUnderWayIsGivenUpAtTheEnd) {
+  drive_on([&](int call, const std::stop_token& stop) {
+    if (call > 1) return true;
+    end_trial();
+    real_clock().wait(Seconds(600), stop);
+    throw Error(ErrorKind::cancelled, "engine", "cancelled");
+  });
+  EXPECT_THAT(places_.all(), testing::ElementsAre("t", "no t@so-far"));
+  EXPECT_THAT(recorder_.remarks, testing::IsEmpty());
+}
+
+TEST_F(SoFarDriveTest, AFaultIsToldOnceAndEndsNothing) {
+  drive_on([&](int call, const std::stop_token&) -> bool {
+    if (call > 3) return true;
+    if (call == 3) end_trial();
+    throw Error(ErrorKind::unavailable, "engine", "cut off");
+  });
+  EXPECT_THAT(
+      recorder_.remarks,
+      testing::ElementsAre("t: what it has left so far is not home, and is tried again: engine: cut off"));
+  EXPECT_THAT(places_.all(), testing::ElementsAre("t", "no t@so-far"));
 }
 
 TEST_F(DriveTest, LeavesWhenItIsAskedToAndIsDrivenAgainAsItWas) {

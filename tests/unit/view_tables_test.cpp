@@ -147,6 +147,7 @@ std::vector<TrialRow> trial_rows(Instant began) {
   failed.entry.digest = "sha256:01";
   failed.entry.gpus = "0,1";
   failed.entry.usage = Usage{.memory = Bytes{1 << 20}, .cpu = Seconds(1.5)};
+  failed.entry.taken = Taken{.files = 2, .size = Bytes{30}, .left = {"out/pipe"}};
   failed.entry.container = "c1";
   failed.entry.ran_at = began;
   failed.entry.ended_at = began + std::chrono::seconds(3);
@@ -189,7 +190,8 @@ TEST(PrintTrialsJson, is_one_object_a_line) {
               "created_at":"2026-01-31T12:00:00.000Z",
               "ran_at":"2026-01-31T12:00:00.000Z",
               "ended_at":"2026-01-31T12:00:03.000Z","seconds":3.0,
-              "gpus":["0","1"],"memory_peak":1048576,"cpu_seconds":1.5})json"));
+              "gpus":["0","1"],"memory_peak":1048576,"cpu_seconds":1.5,
+              "outputs":{"files":2,"bytes":30,"left":["out/pipe"]}})json"));
 }
 
 TEST(PrintRunsJson, is_one_object_a_line) {

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <set>
+#include <stop_token>
+#include <unordered_map>
+#include <utility>
+
+#include "combu/base.hpp"
+#include "combu/plan.hpp"
+#include "combu/schedule.hpp"
+
+namespace combu {
+
+// When what running attempts have left so far is taken home. Of one attempt it is never under way while its
+// outputs are taken at its end, nor while it is being stopped: an engine that copies out of a container
+// cannot stop it (moby: daemon/archive.go holds the container's lock). Belongs to one thread.
+class SoFar {
+ public:
+  struct Take {
+    TrialIndex trial;
+    int attempt;
+    std::stop_source stop;
+  };
+
+  explicit SoFar(Seconds every) : every_(std::chrono::duration_cast<Instant::duration>(every)) {}
+
+  // An attempt runs.
+  void begin(TrialIndex trial, int attempt, Instant now) {
+    running_[trial] = attempt;
+    due_.emplace(now + every_, std::pair(trial, attempt));
+  }
+
+  // It does not, or not for long.
+  void end(TrialIndex trial) {
+    running_.erase(trial);
+    if (const auto at = under_way_.find(trial); at != under_way_.end()) at->second.stop.request_stop();
+  }
+
+  // The next one that is to be begun now.
+  std::optional<Take> next(Instant now) {
+    while (under_way_.size() < k_under_way_max && !due_.empty() && due_.begin()->first <= now) {
+      const auto [trial, attempt] = std::pair(due_.extract(due_.begin()).mapped());
+      if (!is_running(trial, attempt)) continue;
+      const auto [at, is_new] = under_way_.emplace(trial, UnderWay{.attempt = attempt});
+      if (!is_new) {  // that of its last attempt is about to end
+        due_.emplace(now + every_, std::pair(trial, attempt));
+        continue;
+      }
+      return Take{.trial = trial, .attempt = attempt, .stop = at->second.stop};
+    }
+    return std::nullopt;
+  }
+
+  // Whether the taking at the end has to wait until done() gives it back.
+  bool holds_back(const CollectCommand& command) {
+    const auto at = under_way_.find(command.trial);
+    if (at == under_way_.end()) return false;
+    at->second.stop.request_stop();
+    at->second.held = command;
+    return true;
+  }
+
+  struct Done {
+    std::optional<CollectCommand> held;
+    bool is_first_fault = false;  // of its attempt, and nobody had it stopped
+  };
+  // One is not under way any more.
+  Done done(TrialIndex trial, bool failed, Instant now) {
+    UnderWay was = std::move(under_way_.extract(trial).mapped());
+    const bool runs = is_running(trial, was.attempt);
+    if (runs) due_.emplace(now + every_, std::pair(trial, was.attempt));
+    Done done{.held = was.held};
+    if (failed && runs) done.is_first_fault = faulty_.emplace(trial, was.attempt).second;
+    return done;
+  }
+
+  static constexpr std::size_t k_under_way_max = 2;
+
+ private:
+  struct UnderWay {
+    int attempt;
+    std::stop_source stop = {};
+    std::optional<CollectCommand> held = std::nullopt;
+  };
+
+  [[nodiscard]] bool is_running(TrialIndex trial, int attempt) const {
+    const auto at = running_.find(trial);
+    return at != running_.end() && at->second == attempt;
+  }
+
+  Instant::duration every_;
+  std::unordered_map<TrialIndex, int> running_;  // its attempt
+  std::multimap<Instant, std::pair<TrialIndex, int>> due_;
+  std::unordered_map<TrialIndex, UnderWay> under_way_;
+  std::set<std::pair<TrialIndex, int>> faulty_;
+};
+
+}  // namespace combu
