@@ -297,8 +297,12 @@ class FolderParcel final : public Parcel {
 class Folder final : public Depot {
  public:
   Folder(std::string folder, std::optional<Owner> owner) : folder_(std::move(folder)), owner_(owner) {}
-  std::unique_ptr<Parcel> open(const std::string& trial) override {
+  std::unique_ptr<Parcel> open(const std::string& trial, const std::stop_token& /*stop*/) override {
     return std::make_unique<FolderParcel>(folder_, trial, owner_);
+  }
+  bool holds_any() override {
+    std::error_code ignored;
+    return fs::exists(folder_, ignored);
   }
 
  private:

@@ -75,7 +75,7 @@ class Bearer {
 
 Taken take_home(Engine& engine, const Key& key, const std::vector<Output>& outputs, Depot& depot,
                 const std::stop_token& stop) {
-  const std::unique_ptr<Parcel> parcel = depot.open(key.trial);
+  const std::unique_ptr<Parcel> parcel = depot.open(key.trial, stop);
   Bearer bearer(engine, key, *parcel, stop);
   for (const Output& output : outputs) bearer.take(output);
   parcel->close(bearer.manifest());

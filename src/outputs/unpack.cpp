@@ -138,7 +138,8 @@ class Unpacker {
                    .mode = static_cast<unsigned>(archive_entry_perm(entry)),
                    .modified = Instant(std::chrono::duration_cast<Instant::duration>(
                        std::chrono::seconds(archive_entry_mtime(entry)) +
-                       std::chrono::nanoseconds(archive_entry_mtime_nsec(entry))))};
+                       std::chrono::nanoseconds(archive_entry_mtime_nsec(entry)))),
+                   .size = archive_entry_size(entry)};
     if (const char* other = archive_entry_hardlink(entry); other != nullptr) {
       it.kind = OutputEntry::Kind::hard_link;
       it.target = path_of(other);
@@ -147,7 +148,7 @@ class Unpacker {
     }
     switch (archive_entry_filetype(entry)) {
       case AE_IFREG:
-        return take_file(it, archive_entry_size(entry), taken, manifest);
+        return take_file(it, taken, manifest);
       case AE_IFDIR:
         it.kind = OutputEntry::Kind::folder;
         return parcel_.add(it);
@@ -162,8 +163,8 @@ class Unpacker {
     }
   }
 
-  void take_file(const OutputEntry& it, std::int64_t size, Taken& taken, std::string& manifest) {
-    size_ += size;
+  void take_file(const OutputEntry& it, Taken& taken, std::string& manifest) {
+    size_ += it.size;
     if (how_.size_max.count > 0 && size_ > how_.size_max.count)
       throw Error(ErrorKind::invalid, how_.subject,
                   fmt::format("is larger than its max_size of {}", to_string(how_.size_max)));
@@ -179,10 +180,10 @@ class Unpacker {
       parcel_.write(bytes);
       come += count;
     }
-    if (come != size)
+    if (come != it.size)
       throw Error(ErrorKind::corrupt, how_.subject, "the engine's archive of it ends within a file");
     ++taken.files;
-    taken.size.count += size;
+    taken.size.count += it.size;
     manifest += manifest_line(digest.text(), it.path);
   }
 
