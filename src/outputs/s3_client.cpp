@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
 #include <mutex>
 
@@ -198,7 +198,6 @@ namespace {
 struct Exchange {
   CURL* easy;
   std::string_view body;
-  std::size_t sent = 0;
   const std::function<void(std::string_view)>* sink;
   bool has_begun = false;
   std::exception_ptr fault;
@@ -208,21 +207,6 @@ struct Exchange {
   std::string date;
   const std::stop_token& stop;
 };
-
-std::size_t send_some(char* into, std::size_t size, std::size_t count, void* of) {
-  auto& exchange = *static_cast<Exchange*>(of);
-  const std::string_view piece = exchange.body.substr(exchange.sent, size * count);
-  std::memcpy(into, piece.data(), piece.size());
-  exchange.sent += piece.size();
-  return piece.size();
-}
-
-// A connection that had been idle for too long makes libcurl begin again.
-int send_again(void* of, curl_off_t offset, int origin) {
-  if (origin != SEEK_SET) return CURL_SEEKFUNC_FAIL;
-  static_cast<Exchange*>(of)->sent = static_cast<std::size_t>(offset);
-  return CURL_SEEKFUNC_OK;
-}
 
 std::size_t receive_some(char* bytes, std::size_t size, std::size_t count, void* of) {
   auto& exchange = *static_cast<Exchange*>(of);
@@ -303,13 +287,10 @@ void set_up(Exchange& exchange, Method method) {
       curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
       break;
     case Method::put:
-      curl_easy_setopt(easy, CURLOPT_UPLOAD, 1L);
-      curl_easy_setopt(easy, CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(exchange.body.size()));
-      curl_easy_setopt(easy, CURLOPT_READFUNCTION, &send_some);
-      curl_easy_setopt(easy, CURLOPT_READDATA, &exchange);
-      curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, &send_again);
-      curl_easy_setopt(easy, CURLOPT_SEEKDATA, &exchange);
-      break;
+      // As a post of another name: libcurl 7.88 waits for a "100 Continue" before each upload, and before a
+      // post only where that is worth it (from 1 MiB on).
+      curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, "PUT");
+      [[fallthrough]];
     case Method::post:
       curl_easy_setopt(easy, CURLOPT_POST, 1L);
       curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(exchange.body.size()));
