@@ -52,22 +52,38 @@ std::string encoded(std::string_view text, std::string_view kept = "") {
   return url;
 }
 
-std::string decoded(const std::string& text) {
+// As in a form: a `+` is a blank.
+std::string decoded(std::string text) {
+  std::ranges::replace(text, '+', ' ');
   int size = 0;
   const std::unique_ptr<char, decltype(&curl_free)> plain(
       curl_easy_unescape(nullptr, text.c_str(), static_cast<int>(text.size()), &size), &curl_free);
   return plain ? std::string(plain.get(), static_cast<std::size_t>(size)) : text;
 }
 
+// Of an entity's name; nullopt for what no server writes: beyond a byte, characters stand for themselves.
+std::optional<char> character(std::string_view entity) {
+  constexpr std::array<std::pair<std::string_view, char>, 5> k_named{
+      {{"lt", '<'}, {"gt", '>'}, {"quot", '"'}, {"apos", '\''}, {"amp", '&'}}};
+  for (const auto& [name, letter] : k_named)
+    if (entity == name) return letter;
+  if (!entity.starts_with('#')) return std::nullopt;
+  const bool is_hex = entity.starts_with("#x");
+  entity.remove_prefix(is_hex ? 2 : 1);
+  unsigned value = 0;
+  const auto [end, fault] = std::from_chars(entity.begin(), entity.end(), value, is_hex ? 16 : 10);
+  constexpr unsigned k_ascii_max = 127;
+  if (fault != std::errc() || end != entity.end() || value > k_ascii_max) return std::nullopt;
+  return static_cast<char>(value);
+}
+
 std::string without_entities(std::string_view text) {
-  constexpr std::array<std::pair<std::string_view, char>, 6> k_entities{
-      {{"&lt;", '<'}, {"&gt;", '>'}, {"&quot;", '"'}, {"&#34;", '"'}, {"&apos;", '\''}, {"&amp;", '&'}}};
   std::string plain;
   while (!text.empty()) {
-    const auto* const entity =
-        std::ranges::find_if(k_entities, [&](const auto& one) { return text.starts_with(one.first); });
-    plain += entity == k_entities.end() ? text.front() : entity->second;
-    text.remove_prefix(entity == k_entities.end() ? 1 : entity->first.size());
+    const std::size_t end = text.front() == '&' ? text.find(';') : std::string_view::npos;
+    const auto letter = end == std::string_view::npos ? std::nullopt : character(text.substr(1, end - 1));
+    plain += letter.value_or(text.front());
+    text.remove_prefix(letter ? end + 1 : 1);
   }
   return plain;
 }
@@ -467,9 +483,13 @@ void S3Client::list(const std::string& prefix, const std::function<void(const S3
     const Answer answer =
         ask({.query = fmt::format("{}encoding-type=url&list-type=2&prefix={}", from, encoded(prefix))}, stop);
     expect_there(answer.status, answer.code, bucket_, prefix);
+    // Not every server encodes keys when it is asked to.
+    const bool is_encoded = element(answer.body, "EncodingType") == "url";
     std::size_t at = 0;
-    while (const auto contents = next_element(answer.body, "Contents", at))
-      sink({.key = decoded(element(*contents, "Key")), .size = number(element(*contents, "Size"))});
+    while (const auto contents = next_element(answer.body, "Contents", at)) {
+      const std::string key = element(*contents, "Key");
+      sink({.key = is_encoded ? decoded(key) : key, .size = number(element(*contents, "Size"))});
+    }
     next = element(answer.body, "NextContinuationToken");
     if (next.empty() || element(answer.body, "IsTruncated") != "true") return;
   }

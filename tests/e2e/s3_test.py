@@ -1,6 +1,5 @@
 """Outputs come home to a bucket: of versitygw, which is as strict as Amazon's, and of MinIO."""
 
-import http.client
 import json
 import os
 import re
@@ -9,7 +8,8 @@ import socket
 import subprocess
 import tempfile
 from pathlib import Path
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote_plus
+from xml.etree import ElementTree
 
 import pytest
 from engines import SCRIPTS, script, wait_until
@@ -51,8 +51,9 @@ class Server:
         return subprocess.run([*command, f"{self.url}/lab{path}"], check=True, stdout=subprocess.PIPE, timeout=60).stdout
 
     def keys(self, prefix=""):
-        listing = self.ask("GET", f"?encoding-type=url&list-type=2&prefix={quote(prefix, safe='')}").decode()
-        return [unquote(key) for key in re.findall("<Key>([^<]*)</Key>", listing)]
+        listing = ElementTree.fromstring(self.ask("GET", f"?encoding-type=url&list-type=2&prefix={quote(prefix, safe='')}"))
+        keys = [key.text for key in listing.iterfind("{*}Contents/{*}Key")]
+        return [unquote_plus(key) for key in keys] if listing.findtext("{*}EncodingType") == "url" else keys
 
     def uploads(self):
         return re.findall("<UploadId>", self.ask("GET", "?uploads=").decode())

@@ -113,6 +113,7 @@ class Bucket {
   std::map<std::string, std::string> objects;                 // by "/lab/KEY"
   std::map<std::string, std::map<int, std::string>> uploads;  // that have not been completed
   Trouble trouble;
+  bool encodes = true;  // the keys of a listing, as it is asked to
 
  private:
   static std::string plain(const std::string& text) {
@@ -124,12 +125,31 @@ class Bucket {
     return bytes;
   }
 
+  // As MinIO and Amazon do, or as versitygw does.
+  [[nodiscard]] std::string listed(const std::string& key) const {
+    std::string text;
+    for (const char letter : key) {
+      if (encodes) {
+        text += letter == ' '    ? "+"
+                : letter == '+'  ? "%2B"
+                : letter == '\n' ? "%0A"
+                : letter == '&'  ? "%26"
+                : letter == '%'  ? "%25"
+                                 : std::string(1, letter);
+      } else {
+        text += letter == '&' ? "&amp;" : letter == '\n' ? "&#xA;" : std::string(1, letter);
+      }
+    }
+    return text;
+  }
+
   // Two on a page.
   Reply list(const std::string& query) {
     const std::string prefix = "/lab/" + plain(query.substr(query.find("prefix=") + 7));
     const bool goes_on = query.starts_with("continuation-token=");
     const std::string from = goes_on ? plain(query.substr(19, query.find('&') - 19)) : "";
-    std::string xml = "<ListBucketResult>";
+    std::string xml = encodes ? "<ListBucketResult><EncodingType>url</EncodingType>"
+                              : "<ListBucketResult><EncodingType></EncodingType>";
     std::size_t count = 0;
     for (const auto& [key, content] : objects) {
       if (!key.starts_with(prefix) || key < from) continue;
@@ -137,7 +157,7 @@ class Bucket {
         xml += "<IsTruncated>true</IsTruncated><NextContinuationToken>" + key + "</NextContinuationToken>";
         break;
       }
-      xml += "<Contents><Key>" + key.substr(5) + "</Key><Size>" + std::to_string(content.size()) +
+      xml += "<Contents><Key>" + listed(key.substr(5)) + "</Key><Size>" + std::to_string(content.size()) +
              "</Size></Contents>";
     }
     return wire::whole(200, xml + "</ListBucketResult>");
@@ -314,6 +334,16 @@ TEST_F(S3, WhatAnEarlierAttemptLeftGoesAndItsListGoesFirst) {
   std::erase_if(lines, [](const std::string& line) { return line.starts_with("GET"); });
   EXPECT_EQ(lines.front(), "DELETE /lab/a/run/t/manifest.sha256");
   EXPECT_EQ(lines.back(), "PUT /lab/a/run/t/manifest.sha256");
+}
+
+TEST_F(S3, OddNamesAreFoundAgain) {
+  for (const bool encodes : {true, false}) {
+    bucket_.encodes = encodes;
+    bring({{"a b+c%41&amp;", "1"}, {"line\nend", "2"}, {"ümlaut", "3"}, {"\xff", "4"}});
+    EXPECT_THAT(bucket_.objects, SizeIs(6));
+    bring({});
+    EXPECT_THAT(keys(), ElementsAre("/lab/a/run/t/manifest.entries", "/lab/a/run/t/manifest.sha256"));
+  }
 }
 
 TEST_F(S3, OfAnotherTrialNothingIsTouched) {
