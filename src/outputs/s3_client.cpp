@@ -432,10 +432,11 @@ S3Client::Answer S3Client::ask(const Request& request, const std::stop_token& st
                       : fmt::format("{}: {}", endpoint_of(*account), answer.fault));
     }
     if (answer.result != CURLE_OK) refuse(fmt::format("{}: {}", endpoint_of(*account), answer.fault));
-    if (answer.status == 404) return answer;
     const std::string& code = answer.code;
+    if (answer.status == 404 && (code.empty() || code.starts_with("NoSuch"))) return answer;
     if (code == "RequestTimeTooSkewed") refuse(clock_fault(answer.ahead));
-    if (code == "InvalidAccessKeyId")
+    // The second one is versitygw's, with 404.
+    if (code == "InvalidAccessKeyId" || code == "XAdminUserNotFound")
       refuse(fmt::format("the server does not know the access key that {} gives", account->source));
     if (code == "SignatureDoesNotMatch")
       refuse(fmt::format("the secret key that {} gives is not the access key's", account->source));

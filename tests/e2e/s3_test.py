@@ -153,7 +153,7 @@ def test_a_place_that_cannot_be_had_refuses_the_run(lab, server, engine):
         done = lab("run", code=code, **env)
         assert not engine.names()
         assert SECRET not in done.stderr
-        line, last = done.stderr.strip().splitlines()
+        line, last = [text for text in done.stderr.splitlines() if not text.endswith("…")]  # which a slow machine says
         assert last.endswith("nothing was started")
         return line
 

@@ -470,6 +470,8 @@ TEST_F(S3, ACheckSaysWhatIsWrong) {
   EXPECT_EQ(check(), "s3://lab: there is no such bucket");
   reply = wire::whole(403, fault("InvalidAccessKeyId", "<AWSAccessKeyId>the-key</AWSAccessKeyId>"));
   EXPECT_EQ(check(), "s3://lab: the server does not know the access key that AWS_ACCESS_KEY_ID gives");
+  reply = wire::whole(404, fault("XAdminUserNotFound"));
+  EXPECT_EQ(check(), "s3://lab: the server does not know the access key that AWS_ACCESS_KEY_ID gives");
   reply = wire::whole(403, fault("SignatureDoesNotMatch"));
   EXPECT_EQ(check(), "s3://lab: the secret key that AWS_ACCESS_KEY_ID gives is not the access key's");
   reply = wire::whole(403, fault("ExpiredToken"));
