@@ -160,7 +160,7 @@ def test_a_place_that_cannot_be_had_refuses_the_run(lab, server, engine):
     assert "does not know the access key that AWS_ACCESS_KEY_ID gives" in refusal(1, AWS_ACCESS_KEY_ID="nobody")
     assert "the secret key that AWS_ACCESS_KEY_ID gives is not the access key's" in refusal(1, AWS_SECRET_ACCESS_KEY="wrong")
     assert "no keys are given: set AWS_ACCESS_KEY_ID" in refusal(1, AWS_ACCESS_KEY_ID="")
-    assert "http://127.0.0.1:1: Failed to connect" in refusal(1, S3_ENDPOINT_URL="http://127.0.0.1:1")
+    assert "http://127.0.0.1:1: Failed to connect" in refusal(3, S3_ENDPOINT_URL="http://127.0.0.1:1")
     lab.write_trials(trial("one", "mkdir /out"), to="s3://no-such-lab")
     assert "collect.to: s3://no-such-lab: there is no such bucket" in refusal(1)
 
