@@ -359,8 +359,8 @@ class S3Parcel final : public Parcel {
 
 class S3 final : public Depot {
  public:
-  S3(const std::string& place, const Caller& caller, Clock& clock)
-      : destination_(destination(place)), caller_(caller), clock_(clock) {}
+  S3(const std::string& place, Caller caller, Clock& clock)
+      : destination_(destination(place)), caller_(std::move(caller)), clock_(clock) {}
 
   std::unique_ptr<Parcel> open(const std::string& trial, const std::stop_token& stop) override {
     return std::make_unique<S3Parcel>(client(), uploads_, any_home_, destination_.bucket,
