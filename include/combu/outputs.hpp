@@ -25,10 +25,12 @@ struct OutputEntry {
   std::string target;  // of a symbolic link whatever it says, of a hard link another entry's path
   unsigned mode = 0;   // its permissions
   Instant modified{};
+  std::int64_t size = 0;  // of a file: as many bytes are written after it
 };
 
-// What one trial leaves, on its way into a depot. Belongs to one thread. Where it goes without close(), all
-// is as it was before. Everything throws Error(refused): no room, no rights; the subject is a path.
+// What one trial leaves, on its way into a depot. Belongs to one thread. Where it goes without close(),
+// nothing is there that looks whole and is not. Everything throws Error: refused (no room, no rights),
+// unavailable (nobody answers), cancelled; the subject is where it was to go.
 class Parcel {
  public:
   virtual ~Parcel() = default;
@@ -37,7 +39,7 @@ class Parcel {
   // The next bytes of the file that was added last.
   virtual void write(std::string_view bytes) = 0;
   // When it returns, all is in its place and survives a crash of the machine; what an earlier attempt of the
-  // trial had left there is gone. `manifest`: what sha256sum -c reads.
+  // trial had left there is gone. `manifest`: what sha256sum -c reads; where it is, all is.
   virtual void close(const std::string& manifest) = 0;
 };
 
@@ -45,16 +47,21 @@ class Parcel {
 class Depot {
  public:
   virtual ~Depot() = default;
-  // `place`: a trial, or place_so_far() of it. One for each place at a time.
-  [[nodiscard]] virtual std::unique_ptr<Parcel> open(const std::string& place) = 0;
-  // All that is in `place`. Nothing there is success. Throws Error(refused).
+  // `place`: a trial, or place_so_far() of it. One for each place at a time. `stop` ends what takes long.
+  [[nodiscard]] virtual std::unique_ptr<Parcel> open(const std::string& place,
+                                                     const std::stop_token& stop) = 0;
+  // All that is in `place`. Nothing there is success. Throws Error.
   virtual void remove(const std::string& place) = 0;
+  // Whether anything has come home to it.
+  [[nodiscard]] virtual bool holds_any() = 0;
 };
 
 // Where that stands which a trial's attempt had left when it still ran. No trial is called like that.
 [[nodiscard]] std::string place_so_far(const std::string& trial);
 
 inline constexpr std::string_view k_manifest_name = "manifest.sha256";
+// Beside it, in places that hold nothing but files: JSON lines of folders, links and odd names.
+inline constexpr std::string_view k_entries_name = "manifest.entries";
 
 // Whose the files are to be; only root can give them to another.
 struct Owner {
@@ -64,9 +71,20 @@ struct Owner {
 
 // FOLDER/PLACE/…, with the manifest in it; made when the first parcel is opened. All belongs to `owner`, or
 // else to who runs this process, who may read and write it whatever its permissions were. What is under way
-// is in FOLDER/.PLACE.unfinished.
+// is in FOLDER/.PLACE.unfinished; what goes without close() leaves all as it was before.
 [[nodiscard]] std::unique_ptr<Depot> open_folder(const std::string& folder,
                                                  std::optional<Owner> owner = std::nullopt);
+
+// `place`: "s3://BUCKET[/PREFIX]". PREFIX/TRIAL/… in the bucket, with the manifest in it, which is removed
+// before anything else changes there and written last. Permissions and times are in the objects' metadata
+// (`mode`, `mtime`), folders and links in k_entries_name. Server and keys are looked for when a parcel is
+// opened, as the AWS tools find them: keys that are good for an hour can be replaced during a run.
+[[nodiscard]] std::unique_ptr<Depot> open_s3(const std::string& place, const Caller& caller,
+                                             Clock& clock = real_clock());
+// Throws Error(refused or unavailable) unless something can be brought there: no keys, or wrong ones, no such
+// bucket, no right to write into it. Leaves nothing there.
+void check_s3(const std::string& place, const Caller& caller, const std::stop_token& stop,
+              Clock& clock = real_clock());
 
 struct Taken {
   std::size_t files = 0;

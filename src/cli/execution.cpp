@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -94,6 +93,7 @@ std::vector<Error> look_ahead(Session& session, const Loaded& loaded, const std:
     std::ranges::move(check_slots(loaded.run.experiment, capacity->slots, capacity->gpus, until_of(options)),
                       std::back_inserter(errors));
   std::ranges::move(check_host_paths(loaded.run.experiment), std::back_inserter(errors));
+  std::ranges::move(check_results(loaded, session.stop()), std::back_inserter(errors));
   return errors;
 }
 
@@ -318,7 +318,7 @@ std::optional<int> drive_run(Session& session, Record& record, const Loaded& loa
                                   session.stop(), &work.steering(), depot.get(), telemetry.get());
     if (outcome.left) return std::nullopt;
     print_outcome(session.progress(), loaded.run, outcome, planner.until, session.given_engine());
-    if (std::filesystem::exists(results)) session.progress().note(fmt::format("outputs are in {}", results));
+    if (depot->holds_any()) session.progress().note(fmt::format("outputs are in {}", results));
     if (is_over(outcome, planner.until)) recorder.end();
     // What runs still is nobody's to watch.
     if (!outcome.interrupted && !is_collecting(outcome))

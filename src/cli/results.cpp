@@ -36,10 +36,26 @@ std::string results_folder(const Run& run) {
 }
 
 std::unique_ptr<Depot> open_results(const Loaded& loaded) {
+  std::string results = results_folder(loaded.run);
+  if (!results.starts_with('/')) return open_s3(results, loaded.caller);
   const bool for_another = geteuid() == 0 && loaded.caller.uid != 0;
-  return open_folder(
-      results_folder(loaded.run),
-      for_another ? std::optional(Owner{.uid = loaded.caller.uid, .gid = loaded.caller.gid}) : std::nullopt);
+  return open_folder(results, for_another
+                                  ? std::optional(Owner{.uid = loaded.caller.uid, .gid = loaded.caller.gid})
+                                  : std::nullopt);
+}
+
+std::vector<Error> check_results(const Loaded& loaded, const std::stop_token& stop) {
+  const Experiment& experiment = loaded.run.experiment;
+  const bool any_outputs =
+      std::ranges::any_of(experiment.trials, [](const Trial& trial) { return !trial.outputs.empty(); });
+  if (!any_outputs || experiment.collect.to.starts_with('/')) return {};
+  try {
+    check_s3(results_folder(loaded.run), loaded.caller, stop);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::cancelled) throw;
+    return {Error(error.kind(), "collect.to", error.what())};
+  }
+  return {};
 }
 
 void bring_home(Session& session, Record& record, const RunId& run) {

@@ -2,7 +2,9 @@
 // Where outputs come home to.
 
 #include <memory>
+#include <stop_token>
 #include <string>
+#include <vector>
 
 #include "cli/load.hpp"
 #include "cli/session.hpp"
@@ -12,10 +14,13 @@
 
 namespace combu {
 
-// COLLECT/EXPERIMENT/RUN: each trial has a folder of its own in there.
+// COLLECT/EXPERIMENT/RUN: each trial has a folder of its own in there. A path, or "s3://…".
 [[nodiscard]] std::string results_folder(const Run& run);
 // The same as a depot, whose files are the caller's.
 [[nodiscard]] std::unique_ptr<Depot> open_results(const Loaded& loaded);
+
+// Why outputs could not be brought to a place that is no folder (check_host_paths looks at those).
+[[nodiscard]] std::vector<Error> check_results(const Loaded& loaded, const std::stop_token& stop);
 
 // Takes home what is not yet of a run that nobody is at work on and whose containers are about to go, and
 // puts it on record. Throws Error, also when there is no room for it: then what is left is still on the

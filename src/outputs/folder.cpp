@@ -339,7 +339,7 @@ class FolderParcel final : public Parcel {
 class Folder final : public Depot {
  public:
   Folder(std::string folder, std::optional<Owner> owner) : folder_(std::move(folder)), owner_(owner) {}
-  std::unique_ptr<Parcel> open(const std::string& place) override {
+  std::unique_ptr<Parcel> open(const std::string& place, const std::stop_token& /*stop*/) override {
     return std::make_unique<FolderParcel>(folder_, place, owner_);
   }
   void remove(const std::string& place) override {
@@ -352,6 +352,10 @@ class Folder final : public Depot {
     if (fault == std::errc::no_such_file_or_directory) return;
     if (!fault) fs::remove_all(away, fault);
     if (fault) refuse(from.string(), "cannot be removed", fault.value());
+  }
+  bool holds_any() override {
+    std::error_code ignored;
+    return fs::exists(folder_, ignored);
   }
 
  private:

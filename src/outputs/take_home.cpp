@@ -73,7 +73,7 @@ class Bearer {
 
 Taken take(Engine& engine, const Key& key, const std::vector<Output>& outputs, Depot& depot,
            const std::string& place, const std::stop_token& stop) {
-  const std::unique_ptr<Parcel> parcel = depot.open(place);
+  const std::unique_ptr<Parcel> parcel = depot.open(place, stop);
   Bearer bearer(engine, key, *parcel, stop);
   for (const Output& output : outputs) bearer.take(output);
   parcel->close(bearer.manifest());

@@ -166,7 +166,8 @@ class Unpacker {
                    .mode = static_cast<unsigned>(archive_entry_perm(entry)),
                    .modified = Instant(std::chrono::duration_cast<Instant::duration>(
                        std::chrono::seconds(archive_entry_mtime(entry)) +
-                       std::chrono::nanoseconds(archive_entry_mtime_nsec(entry))))};
+                       std::chrono::nanoseconds(archive_entry_mtime_nsec(entry)))),
+                   .size = archive_entry_size(entry)};
     if (const char* other = archive_entry_hardlink(entry); other != nullptr) {
       it.kind = OutputEntry::Kind::hard_link;
       it.target = path_of(other);
@@ -175,7 +176,7 @@ class Unpacker {
     }
     switch (archive_entry_filetype(entry)) {
       case AE_IFREG:
-        return take_file(it, archive_entry_size(entry), taken, manifest);
+        return take_file(it, taken, manifest);
       case AE_IFDIR:
         it.kind = OutputEntry::Kind::folder;
         return parcel_.add(it);
@@ -221,15 +222,16 @@ class Unpacker {
     return sum.text();
   }
 
-  void take_file(const OutputEntry& it, std::int64_t size, Taken& taken, std::string& manifest) {
-    size_ += size;
+  void take_file(const OutputEntry& it, Taken& taken, std::string& manifest) {
+    size_ += it.size;
     if (how_.size_max.count > 0 && size_ > how_.size_max.count)
       throw Error(ErrorKind::invalid, how_.subject,
                   fmt::format("is larger than its max_size of {}", to_string(how_.size_max)));
     parcel_.add(it);
-    const std::string sum = size > k_small_max ? take_content<SumBeside>(size) : take_content<Sha256>(size);
+    const std::string sum =
+        it.size > k_small_max ? take_content<SumBeside>(it.size) : take_content<Sha256>(it.size);
     ++taken.files;
-    taken.size.count += size;
+    taken.size.count += it.size;
     manifest += manifest_line(sum, it.path);
   }
 

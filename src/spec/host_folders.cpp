@@ -127,6 +127,7 @@ std::vector<Error> check_host_paths(const Experiment& experiment) {
   }
   const std::string& results = experiment.collect.to;
   const bool any_outputs =
+      results.starts_with('/') &&
       std::ranges::any_of(experiment.trials, [](const Trial& trial) { return !trial.outputs.empty(); });
   if (std::string fault = any_outputs ? fault_of_results(results) : ""; !fault.empty())
     errors.emplace_back(ErrorKind::invalid, "collect.to", fmt::format("{} {}", results, fault));

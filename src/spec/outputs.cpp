@@ -37,7 +37,7 @@ void read_path(const Json& value, const Place& place, Report& report, Output& ou
                fmt::format("the path in the container, \"{}\", must begin with `/`", shortened(*text)));
   } else if (path == "/") {
     report.add(place, "would be all that there is in the container; name a folder in it");
-  } else if (path == "/manifest.sha256") {
+  } else if (path == "/manifest.sha256" || path == "/manifest.entries") {
     report.add(place, "would be where the list of the trial's outputs stands; name another file");
   } else {
     output.path = std::move(path);
@@ -65,6 +65,38 @@ Output read_output(const Json& value, const Place& place, Report& report) {
       report.add(place.key("max_size"), "0 would leave no room at all; leave it out for no limit");
   }
   return output;
+}
+
+// "s3://BUCKET[/PREFIX]", without what says nothing. Amazon S3 User Guide, "Bucket naming rules".
+std::optional<std::string> read_bucket(const std::string& text, const Place& place, Report& report) {
+  constexpr std::string_view k_scheme = "s3://";
+  const std::filesystem::path path = text.substr(k_scheme.size());
+  std::string normal(k_scheme);
+  std::string bucket;
+  for (const auto& element : path) {
+    const std::string part = element.string();
+    if (bucket.empty()) {
+      bucket = part;
+    } else if (part == "." || part == "..") {
+      report.add(place, fmt::format("\"{}\": `{}` leads nowhere in a bucket", shortened(text), part));
+      return std::nullopt;
+    }
+    if (!part.empty()) normal += (normal == k_scheme ? "" : "/") + part;
+  }
+  const auto is_inner = [](char letter) {
+    return (letter >= 'a' && letter <= 'z') || (letter >= '0' && letter <= '9') || letter == '.' ||
+           letter == '-';
+  };
+  constexpr std::size_t k_least = 3;
+  constexpr std::size_t k_most = 63;
+  if (bucket.size() < k_least || bucket.size() > k_most || !std::ranges::all_of(bucket, is_inner)) {
+    report.add(place,
+               fmt::format("\"{}\" must be s3://BUCKET or s3://BUCKET/PREFIX; a bucket's name has 3 to "
+                           "63 of a-z, 0-9, `.` and `-`",
+                           shortened(text)));
+    return std::nullopt;
+  }
+  return normal;
 }
 
 }  // namespace
@@ -105,9 +137,11 @@ Collect read_collect(const Json& value, const Caller& caller, const Place& place
   const Section section(value, k_collect_fields, place, report);
   if (const Json* to = section.find("to")) {
     const auto text = read_string(*to, place.key("to"), report);
-    if (text && text->find("://") != std::string::npos) {
-      report.add(place.key("to"),
-                 fmt::format("\"{}\" is not supported yet: name a folder", shortened(*text)));
+    if (text && text->starts_with("s3://")) {
+      collect.to = read_bucket(*text, place.key("to"), report).value_or(collect.to);
+    } else if (text && text->find("://") != std::string::npos) {
+      report.add(place.key("to"), fmt::format("\"{}\" is not supported: name a folder, or s3://BUCKET/PREFIX",
+                                              shortened(*text)));
     } else if (text && text->empty()) {
       report.add(place.key("to"), "the folder's path is empty");
     } else if (text) {

@@ -47,10 +47,11 @@ class Recorder : public Observer {
 // Keeps nothing but which places have been filled and removed, in order.
 class Places final : public Depot {
  public:
-  std::unique_ptr<Parcel> open(const std::string& place) override {
+  std::unique_ptr<Parcel> open(const std::string& place, const std::stop_token& /*stop*/) override {
     return std::make_unique<Box>(*this, place);
   }
   void remove(const std::string& place) override { note("no " + place); }
+  bool holds_any() override { return !all().empty(); }
   [[nodiscard]] std::vector<std::string> all() {
     const std::scoped_lock lock(mutex_);
     return all_;

@@ -124,6 +124,21 @@ TEST(ReadExperiment, OutputsArePathsOrSayMore) {
             "/home");
 }
 
+TEST(ReadExperiment, OutputsComeHomeToAFolderOrABucket) {
+  const auto place = [](const std::string& to) {
+    const Reading reading = read_experiment(
+        fmt::format(R"({{"collect": {{"to": "{}"}}, "trials": [{{"name": "aa", "image": "i"}}]}})", to),
+        caller_in("/lab"));
+    return reading.errors.empty() ? reading.experiment.collect.to : std::string(reading.errors[0].what());
+  };
+  EXPECT_EQ(place("s3://lab"), "s3://lab");
+  EXPECT_EQ(place("s3://lab.example-1/"), "s3://lab.example-1");
+  EXPECT_EQ(place("s3://lab//a b/ü/"), "s3://lab/a b/ü");
+  EXPECT_EQ(place("s3://lab/a/../b"), "collect.to: \"s3://lab/a/../b\": `..` leads nowhere in a bucket");
+  for (const std::string wrong : {"s3://", "s3:///a", "s3://My_Lab/a", "s3://ab", "s3://me:pass@lab/a"})
+    EXPECT_THAT(place(wrong), HasSubstr("must be s3://BUCKET or s3://BUCKET/PREFIX")) << wrong;
+}
+
 TEST(ReadExperiment, IsNamedByItsFileOrItsField) {
   EXPECT_EQ(read(R"([{"name": "aa", "image": "i"}])").experiment.name, "/lab/experiment.jsonnet");
   EXPECT_EQ(read(R"({"experiment": "lorenz", "trials": [{"name": "aa", "image": "i"}]})").experiment.name,

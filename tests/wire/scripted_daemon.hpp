@@ -206,6 +206,10 @@ class ScriptedDaemon {
     const std::size_t at = asked.head.find(k_length);
     const std::size_t wanted =
         at == std::string::npos ? 0 : std::stoul(asked.head.substr(at + k_length.size()));
+    constexpr std::string_view k_continue = "HTTP/1.1 100 Continue\r\n\r\n";
+    if (asked.head.find("Expect: 100-continue") != std::string::npos &&
+        ::send(connection, k_continue.data(), k_continue.size(), MSG_NOSIGNAL) < 0)
+      return false;
     while (asked.body.size() < wanted) {
       if (!read_more(connection, asked.body)) return false;
     }

@@ -1,0 +1,429 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "combu/outputs.hpp"
+#include "outputs/s3_account.hpp"
+#include "outputs/s3_client.hpp"
+#include "outputs/s3_uploads.hpp"
+
+namespace combu {
+namespace {
+
+using outputs::S3Client;
+using outputs::S3Object;
+using outputs::Uploads;
+
+// Amazon S3 User Guide, "Amazon S3 multipart upload limits"; CopyObject, "up to 5 GB".
+constexpr std::int64_t k_parts_max = 10'000;
+constexpr std::int64_t k_copied_max = std::int64_t{5} << 30U;
+constexpr std::size_t k_key_size_max = 1024;
+// What is larger goes in parts. All of a file have one size, as some servers want it, but the last.
+constexpr std::int64_t k_part = std::int64_t{16} << 20U;
+// The whole is tried again by who takes it home.
+constexpr std::size_t k_removals_at_once = 8;
+constexpr int k_repeats_max = 4;
+constexpr int k_repeats_of_check_max = 1;
+constexpr auto k_replace = nlohmann::json::error_handler_t::replace;
+
+struct Destination {
+  std::string bucket;
+  std::string prefix;  // empty, or with a `/` at its end
+};
+
+Destination destination(std::string place) {
+  place.erase(0, std::string_view("s3://").size());
+  const std::size_t slash = std::min(place.find('/'), place.size());
+  Destination destination{.bucket = place.substr(0, slash), .prefix = place.substr(slash)};
+  destination.prefix.erase(0, 1);
+  if (!destination.prefix.empty() && !destination.prefix.ends_with('/')) destination.prefix += '/';
+  return destination;
+}
+
+// How many bytes at the beginning are one character of UTF-8; 0 when they are none.
+std::size_t character_size(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned first = byte(0);
+  if (first < 0x80) return 1;
+  const std::size_t size = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
+  if (first < 0xC2 || first > 0xF4 || text.size() < size) return 0;
+  for (std::size_t i = 1; i < size; ++i)
+    if ((byte(i) & 0xC0U) != 0x80) return 0;
+  const unsigned second = byte(1);
+  const bool is_none = (first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) ||
+                       (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F);
+  return is_none ? 0 : size;
+}
+
+// A key is UTF-8: bytes that are not are written as %XX.
+std::string as_key(std::string_view path) {
+  std::string key;
+  while (!path.empty()) {
+    const std::size_t size = character_size(path);
+    key += size == 0 ? fmt::format("%{:02X}", static_cast<unsigned char>(path.front()))
+                     : std::string(path.substr(0, size));
+    path.remove_prefix(std::max<std::size_t>(size, 1));
+  }
+  return key;
+}
+
+std::string in_hex(std::string_view bytes) {
+  std::string text;
+  for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return text;
+}
+
+// Seconds since 1970 with nine decimals, and permissions in octal: what rclone and others read.
+std::string mtime_of(const OutputEntry& entry) {
+  const auto since = std::chrono::duration_cast<std::chrono::nanoseconds>(entry.modified.time_since_epoch());
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(since);
+  return fmt::format("{}.{:09}", seconds.count(), (since - seconds).count());
+}
+std::string mode_of(const OutputEntry& entry) {
+  return fmt::format("{:04o}", entry.mode);
+}
+
+S3Client::Headers headers_of(const OutputEntry& entry) {
+  return {{"content-type", "application/octet-stream"},
+          {"x-amz-meta-mode", mode_of(entry)},
+          {"x-amz-meta-mtime", mtime_of(entry)}};
+}
+
+class S3Parcel final : public Parcel {
+ public:
+  S3Parcel(S3Client& client, Uploads& uploads, std::atomic<bool>& any_home, std::string bucket,
+           std::string prefix, const std::stop_token& stop)
+      : client_(client),
+        uploads_(uploads),
+        any_home_(any_home),
+        bucket_(std::move(bucket)),
+        prefix_(std::move(prefix)),
+        passes_on_(stop, [this] { given_up_.request_stop(); }) {}
+
+  ~S3Parcel() override {
+    given_up_.request_stop();
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return under_way_ == 0; });
+    lock.unlock();
+    // Parts of what is not completed cost their owner money, unseen.
+    for (const auto& [key, upload] : begun_) {
+      try {
+        client_.abort(key, upload, {});
+      } catch (const Error&) {  // the bucket's own rule for such uploads is left
+      }
+    }
+  }
+  S3Parcel(const S3Parcel&) = delete;
+  S3Parcel& operator=(const S3Parcel&) = delete;
+
+  void add(const OutputEntry& entry) override {
+    end_file();
+    make_room();
+    switch (entry.kind) {
+      case OutputEntry::Kind::folder:
+        return note("folder", entry);
+      case OutputEntry::Kind::symbolic_link:
+        return note("symbolic_link", entry);
+      case OutputEntry::Kind::hard_link:
+        note("hard_link", entry);
+        return add_link(entry);
+      case OutputEntry::Kind::file:
+        if (as_key(entry.path) != entry.path) note("file", entry);
+        return begin_file(entry);
+    }
+  }
+
+  void write(std::string_view bytes) override {
+    while (!bytes.empty()) {
+      const std::string_view piece = bytes.substr(0, file_->part_size - file_->part.size());
+      file_->part += piece;
+      bytes.remove_prefix(piece.size());
+      if (file_->part.size() == file_->part_size && file_->in_parts) send_part();
+    }
+  }
+
+  void close(const std::string& manifest) override {
+    end_file();
+    make_room();
+    drain();
+    for (const auto& [path, target] : links_)
+      send(0, [this, from = key_of(target), to = key_of(path)] {
+        client_.copy(from, to, given_up_.get_token());
+      });
+    add_text(std::string(k_entries_name), entries_);
+    for (const std::string& key : old_) send(0, [this, key] { client_.remove(key, given_up_.get_token()); });
+    drain();
+    add_text(std::string(k_manifest_name), manifest);
+    drain();
+    any_home_ = true;
+  }
+
+ private:
+  // An object that comes in parts.
+  struct InParts {
+    std::string key;
+    std::string upload;
+    std::vector<std::string> tags;  // by number, from 0
+    std::size_t under_way = 0;
+    bool has_ended = false;
+  };
+
+  struct File {
+    OutputEntry entry;
+    std::string key;
+    std::size_t part_size = 0;
+    std::string part;  // what has not been sent yet
+    std::shared_ptr<InParts> in_parts;
+  };
+
+  // A path that S3 has no room for is the trial's own doing.
+  [[nodiscard]] std::string key_of(const std::string& path) const {
+    std::string key = prefix_ + as_key(path);
+    if (key.size() > k_key_size_max)
+      throw Error(ErrorKind::invalid, shortened(path),
+                  fmt::format("its path in the bucket would have {} bytes, and S3 has room for {}",
+                              key.size(), k_key_size_max));
+    return key;
+  }
+
+  // The list of what was there goes first: from then on nothing looks whole.
+  void make_room() {
+    if (has_room_) return;
+    client_.list(
+        prefix_, [this](const S3Object& object) { old_.insert(object.key); }, given_up_.get_token());
+    const std::string manifest = prefix_ + std::string(k_manifest_name);
+    if (old_.erase(manifest) > 0) client_.remove(manifest, given_up_.get_token());
+    has_room_ = true;
+  }
+
+  void note(std::string_view kind, const OutputEntry& entry) {
+    nlohmann::ordered_json line{{"path", as_key(entry.path)}, {"kind", kind}};
+    if (line["path"] != entry.path) line["path_bytes"] = in_hex(entry.path);
+    if (!entry.target.empty()) {
+      line["target"] = as_key(entry.target);
+      if (line["target"] != entry.target) line["target_bytes"] = in_hex(entry.target);
+    }
+    if (entry.kind != OutputEntry::Kind::symbolic_link) line["mode"] = mode_of(entry);
+    line["mtime"] = mtime_of(entry);
+    entries_ += line.dump(-1, ' ', false, k_replace) + "\n";
+  }
+
+  // A copy of its target, so that a reader who knows nothing of links finds it.
+  void add_link(const OutputEntry& entry) {
+    const auto before = links_.find(entry.target);
+    const std::string& target = before == links_.end() ? entry.target : before->second;
+    if (!not_copied_.contains(target)) links_.emplace(entry.path, target);
+    old_.erase(key_of(entry.path));
+  }
+
+  void begin_file(const OutputEntry& entry) {
+    file_.emplace(File{.entry = entry, .key = key_of(entry.path)});
+    old_.erase(file_->key);
+    if (entry.size > k_copied_max) not_copied_.insert(entry.path);
+    constexpr std::int64_t k_step = std::int64_t{1} << 20U;
+    const std::int64_t least = (entry.size / k_parts_max / k_step + 1) * k_step;
+    const std::int64_t part = std::max(k_part, least);
+    file_->part_size = static_cast<std::size_t>(std::min(part, std::max<std::int64_t>(entry.size, 1)));
+    file_->part.reserve(file_->part_size);
+    if (entry.size <= part) return;
+    file_->in_parts = std::make_shared<InParts>();
+    file_->in_parts->key = file_->key;
+    file_->in_parts->upload = client_.begin(file_->key, headers_of(entry), given_up_.get_token());
+    const std::scoped_lock lock(mutex_);
+    begun_[file_->key] = file_->in_parts->upload;
+  }
+
+  void send_part() {
+    const std::shared_ptr<InParts> in_parts = file_->in_parts;
+    std::string part;
+    part.reserve(file_->part_size);
+    std::swap(part, file_->part);
+    std::size_t number = 0;
+    {
+      const std::scoped_lock lock(mutex_);
+      in_parts->tags.emplace_back();
+      number = in_parts->tags.size();
+      ++in_parts->under_way;
+    }
+    const std::size_t size = part.size();
+    send(size, [this, in_parts, number, bytes = std::move(part)] {
+      std::string tag =
+          client_.put_part(in_parts->key, in_parts->upload, number, bytes, given_up_.get_token());
+      {
+        const std::scoped_lock lock(mutex_);
+        in_parts->tags[number - 1] = std::move(tag);
+        --in_parts->under_way;
+        if (in_parts->under_way > 0 || !in_parts->has_ended) return;
+      }
+      complete(*in_parts);
+    });
+  }
+
+  void complete(const InParts& in_parts) {
+    client_.complete(in_parts.key, in_parts.upload, in_parts.tags, given_up_.get_token());
+    const std::scoped_lock lock(mutex_);
+    begun_.erase(in_parts.key);
+  }
+
+  void end_file() {
+    if (!file_) return;
+    if (file_->in_parts) {
+      if (!file_->part.empty()) send_part();
+      end_parts(file_->in_parts);
+    } else {
+      const std::size_t size = file_->part.size();
+      send(size,
+           [this, key = file_->key, headers = headers_of(file_->entry), bytes = std::move(file_->part)] {
+             client_.put(key, bytes, headers, given_up_.get_token());
+           });
+    }
+    file_.reset();
+  }
+
+  void end_parts(const std::shared_ptr<InParts>& in_parts) {
+    {
+      const std::scoped_lock lock(mutex_);
+      in_parts->has_ended = true;
+      if (in_parts->under_way > 0) return;  // the last one completes it
+    }
+    send(0, [this, in_parts] { complete(*in_parts); });
+  }
+
+  void add_text(const std::string& path, const std::string& text) {
+    begin_file({.path = path,
+                .mode = 0644,
+                .modified = real_clock().now(),
+                .size = static_cast<std::int64_t>(text.size())});
+    write(text);
+    end_file();
+  }
+
+  // Throws the fault of an earlier one.
+  void send(std::size_t size, std::function<void()> upload) {
+    {
+      const std::scoped_lock lock(mutex_);
+      if (fault_) std::rethrow_exception(fault_);
+      ++under_way_;
+    }
+    uploads_.add(size, [this, upload = std::move(upload)] {
+      std::exception_ptr fault;
+      try {
+        if (!given_up_.stop_requested()) upload();
+      } catch (...) {
+        fault = std::current_exception();
+      }
+      const std::scoped_lock lock(mutex_);
+      if (fault && !fault_) fault_ = fault;
+      if (fault) given_up_.request_stop();
+      --under_way_;
+      changed_.notify_all();
+    });
+  }
+
+  void drain() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return under_way_ == 0; });
+    if (fault_) std::rethrow_exception(fault_);
+    if (given_up_.stop_requested()) throw Error(ErrorKind::cancelled, "s3://" + bucket_, "cancelled");
+  }
+
+  S3Client& client_;
+  Uploads& uploads_;
+  std::atomic<bool>& any_home_;
+  std::string bucket_;
+  std::string prefix_;
+  std::stop_source given_up_;
+  bool has_room_ = false;
+  std::set<std::string> old_;  // keys of what an earlier attempt has left
+  std::optional<File> file_;
+  std::string entries_;
+  std::map<std::string, std::string> links_;  // to the file that each is another name of
+  std::set<std::string> not_copied_;
+  std::mutex mutex_;  // of what follows, and what InParts holds
+  std::condition_variable changed_;
+  std::map<std::string, std::string> begun_;  // uploads in parts that have not been completed
+  std::size_t under_way_ = 0;
+  std::exception_ptr fault_;
+  std::stop_callback<std::function<void()>> passes_on_;  // last: it may be called as soon as it is there
+};
+
+class S3 final : public Depot {
+ public:
+  S3(const std::string& place, Caller caller, Clock& clock)
+      : destination_(destination(place)), caller_(std::move(caller)), clock_(clock) {}
+
+  std::unique_ptr<Parcel> open(const std::string& place, const std::stop_token& stop) override {
+    return std::make_unique<S3Parcel>(client(), uploads_, any_home_, destination_.bucket, prefix_of(place),
+                                      stop);
+  }
+  void remove(const std::string& place) override {
+    S3Client& server = client();
+    std::vector<std::string> keys;
+    server.list(prefix_of(place), [&](const S3Object& object) { keys.push_back(object.key); }, {});
+    // So that nothing half-removed looks whole.
+    const auto manifest = std::ranges::find(keys, prefix_of(place) + std::string(k_manifest_name));
+    if (manifest != keys.end()) {
+      server.remove(*manifest, {});
+      keys.erase(manifest);
+    }
+    in_parallel(keys.size(), k_removals_at_once, [&](std::size_t index) { server.remove(keys[index], {}); });
+  }
+  bool holds_any() override { return any_home_; }
+
+ private:
+  [[nodiscard]] std::string prefix_of(const std::string& place) const {
+    return fmt::format("{}{}/", destination_.prefix, place);
+  }
+
+  S3Client& client() {
+    outputs::S3Account account = outputs::find_s3_account(caller_);
+    const std::scoped_lock lock(mutex_);
+    if (client_) {
+      client_->use(std::move(account));
+    } else {
+      client_ = std::make_unique<S3Client>(destination_.bucket, std::move(account), k_repeats_max, clock_);
+    }
+    return *client_;
+  }
+
+  Destination destination_;
+  Caller caller_;
+  Clock& clock_;
+  std::atomic<bool> any_home_ = false;
+  std::mutex mutex_;
+  std::unique_ptr<S3Client> client_;
+  Uploads uploads_;
+};
+
+}  // namespace
+
+std::unique_ptr<Depot> open_s3(const std::string& place, const Caller& caller, Clock& clock) {
+  return std::make_unique<S3>(place, caller, clock);
+}
+
+void check_s3(const std::string& place, const Caller& caller, const std::stop_token& stop, Clock& clock) {
+  const Destination where = destination(place);
+  S3Client client(where.bucket, outputs::find_s3_account(caller), k_repeats_of_check_max, clock);
+  (void)client.holds_any(where.prefix, stop);
+  // An upload that is begun and not completed is all that a right to write is good for, and shows nothing.
+  const std::string key = where.prefix + ".combu";
+  const std::string upload = client.begin(key, {{"content-type", "application/octet-stream"}}, stop);
+  try {
+    client.abort(key, upload, stop);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::cancelled) throw;
+  }
+}
+
+}  // namespace combu

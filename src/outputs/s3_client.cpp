@@ -1,0 +1,566 @@
+#include "outputs/s3_client.hpp"
+
+#include <curl/curl.h>
+#include <fmt/format.h>
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <ctime>
+#include <mutex>
+
+namespace combu::outputs {
+namespace {
+
+constexpr long k_connect_seconds_max = 10;
+constexpr long k_silent_seconds_max = 60;
+constexpr long k_send_block = 512L << 10U;
+// An answer that is kept whole: a page of a listing, or an error.
+constexpr std::size_t k_answer_max = std::size_t{16} << 20U;
+constexpr Seconds k_first_pause{0.5};
+constexpr Seconds k_pause_max{30};
+
+using Easy = std::unique_ptr<CURL, decltype(&curl_easy_cleanup)>;
+using List = std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)>;
+
+std::string hex_sha256(std::string_view bytes) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned size = 0;
+  EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size, EVP_sha256(), nullptr);
+  std::string text;
+  for (unsigned i = 0; i < size; ++i) text += fmt::format("{:02x}", digest.at(i));
+  return text;
+}
+
+// As a signature has it ("Signature Version 4", UriEncode): libcurl signs a path as it is given to it.
+std::string encoded(std::string_view text, std::string_view kept = "") {
+  constexpr std::string_view k_unreserved =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
+  std::string url;
+  for (const char letter : text) {
+    if (k_unreserved.find(letter) != std::string_view::npos || kept.find(letter) != std::string_view::npos) {
+      url += letter;
+    } else {
+      url += fmt::format("%{:02X}", static_cast<unsigned char>(letter));
+    }
+  }
+  return url;
+}
+
+// As in a form: a `+` is a blank.
+std::string decoded(std::string text) {
+  std::ranges::replace(text, '+', ' ');
+  int size = 0;
+  const std::unique_ptr<char, decltype(&curl_free)> plain(
+      curl_easy_unescape(nullptr, text.c_str(), static_cast<int>(text.size()), &size), &curl_free);
+  return plain ? std::string(plain.get(), static_cast<std::size_t>(size)) : text;
+}
+
+// Of an entity's name; nullopt for what no server writes: beyond a byte, characters stand for themselves.
+std::optional<char> character(std::string_view entity) {
+  constexpr std::array<std::pair<std::string_view, char>, 5> k_named{
+      {{"lt", '<'}, {"gt", '>'}, {"quot", '"'}, {"apos", '\''}, {"amp", '&'}}};
+  for (const auto& [name, letter] : k_named)
+    if (entity == name) return letter;
+  if (!entity.starts_with('#')) return std::nullopt;
+  const bool is_hex = entity.starts_with("#x");
+  entity.remove_prefix(is_hex ? 2 : 1);
+  unsigned value = 0;
+  const auto [end, fault] = std::from_chars(entity.begin(), entity.end(), value, is_hex ? 16 : 10);
+  constexpr unsigned k_ascii_max = 127;
+  if (fault != std::errc() || end != entity.end() || value > k_ascii_max) return std::nullopt;
+  return static_cast<char>(value);
+}
+
+std::string without_entities(std::string_view text) {
+  std::string plain;
+  while (!text.empty()) {
+    const std::size_t end = text.front() == '&' ? text.find(';') : std::string_view::npos;
+    const auto letter = end == std::string_view::npos ? std::nullopt : character(text.substr(1, end - 1));
+    plain += letter.value_or(text.front());
+    text.remove_prefix(letter ? end + 1 : 1);
+  }
+  return plain;
+}
+
+// What stands between <NAME> and </NAME>, from `at` on, which is then behind it. S3's answers have no more
+// XML than that in what is wanted of them.
+std::optional<std::string_view> next_element(std::string_view xml, std::string_view name, std::size_t& at) {
+  const std::string open = fmt::format("<{}>", name);
+  const std::size_t from = xml.find(open, at);
+  if (from == std::string_view::npos) return std::nullopt;
+  const std::size_t to = xml.find(fmt::format("</{}>", name), from);
+  if (to == std::string_view::npos) return std::nullopt;
+  at = to;
+  return xml.substr(from + open.size(), to - from - open.size());
+}
+
+std::string element(std::string_view xml, std::string_view name) {
+  std::size_t at = 0;
+  return without_entities(next_element(xml, name, at).value_or(""));
+}
+
+std::int64_t number(std::string_view text) {
+  std::int64_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+enum class Method { get, head, put, post, remove };
+
+// The permission that a request needs.
+std::string_view right_to(Method method, bool in_bucket) {
+  constexpr std::array<std::string_view, 5> k_names{"s3:GetObject", "s3:GetObject", "s3:PutObject",
+                                                    "s3:PutObject", "s3:DeleteObject"};
+  return in_bucket ? "s3:ListBucket" : k_names.at(static_cast<std::size_t>(method));
+}
+
+bool is_amazon(const S3Account& account) {
+  return account.endpoint.empty() || account.endpoint.ends_with(".amazonaws.com") ||
+         account.endpoint.ends_with(".amazonaws.com.cn");
+}
+
+std::string endpoint_of(const S3Account& account) {
+  if (!account.endpoint.empty()) return account.endpoint;
+  return fmt::format("https://s3.{}.amazonaws.com{}", account.region,
+                     account.region.starts_with("cn-") ? ".cn" : "");
+}
+
+void prepare_curl() {
+  [[maybe_unused]] static const CURLcode k_ready = curl_global_init(CURL_GLOBAL_DEFAULT);
+}
+
+}  // namespace
+
+struct S3Client::Request {
+  Method method = Method::get;
+  std::string key;    // empty: the bucket itself
+  std::string query;  // encoded, its names sorted, each with its `=`
+  Headers headers = {};
+  std::string_view body = {};
+  const std::function<void(std::string_view)>* sink = nullptr;  // of a body that is not kept
+};
+
+struct S3Client::Answer {
+  CURLcode result = CURLE_OK;
+  std::string fault;  // of the connection, where that is why there is no answer
+  long status = 0;
+  std::string code;  // S3's own, of an error
+  std::string body;
+  std::string tag;     // ETag
+  std::string region;  // where the bucket is, when it is elsewhere
+  std::int64_t size = 0;
+  std::optional<Seconds> ahead;  // this machine's clock of the server's
+  Seconds wanted_pause{0};
+  bool has_begun = false;  // to give its body away
+
+  [[nodiscard]] bool is_good() const {
+    return result == CURLE_OK && status >= 200 && status < 300 && code.empty();
+  }
+  [[nodiscard]] bool may_come_right() const {
+    if (result != CURLE_OK)
+      return result != CURLE_PEER_FAILED_VERIFICATION && result != CURLE_SSL_CACERT_BADFILE &&
+             result != CURLE_URL_MALFORMAT && result != CURLE_UNSUPPORTED_PROTOCOL;
+    constexpr std::array<std::string_view, 6> k_codes{"RequestTimeout",     "BadDigest",
+                                                      "InternalError",      "SlowDown",
+                                                      "ServiceUnavailable", "XAmzContentSHA256Mismatch"};
+    return status >= 500 || status == 429 || status == 408 ||
+           std::ranges::find(k_codes, code) != k_codes.end();
+  }
+};
+
+// Idle connections, and who asks by them.
+class S3Client::Connections {
+ public:
+  explicit Connections(S3Account account) { use(std::move(account)); }
+
+  void use(S3Account account) {
+    auto next = std::make_shared<const S3Account>(std::move(account));
+    const std::scoped_lock lock(mutex_);
+    account_ = std::move(next);
+  }
+  [[nodiscard]] std::shared_ptr<const S3Account> account() const {
+    const std::scoped_lock lock(mutex_);
+    return account_;
+  }
+
+  [[nodiscard]] Easy take() {
+    const std::scoped_lock lock(mutex_);
+    if (idle_.empty()) return {curl_easy_init(), &curl_easy_cleanup};
+    Easy easy = std::move(idle_.back());
+    idle_.pop_back();
+    return easy;
+  }
+  void leave(Easy easy) {
+    curl_easy_reset(easy.get());  // its connection stays open
+    const std::scoped_lock lock(mutex_);
+    idle_.push_back(std::move(easy));
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Easy> idle_;
+  std::shared_ptr<const S3Account> account_;
+};
+
+namespace {
+
+// One request while it goes on: what libcurl calls back. libcurl is no way for exceptions.
+struct Exchange {
+  CURL* easy;
+  std::string_view body;
+  const std::function<void(std::string_view)>* sink;
+  bool has_begun = false;
+  std::exception_ptr fault;
+  std::string received;
+  std::string tag;
+  std::string region;
+  std::string date;
+  const std::stop_token& stop;
+};
+
+std::size_t receive_some(char* bytes, std::size_t size, std::size_t count, void* of) {
+  auto& exchange = *static_cast<Exchange*>(of);
+  const std::string_view piece(bytes, size * count);
+  long status = 0;
+  curl_easy_getinfo(exchange.easy, CURLINFO_RESPONSE_CODE, &status);
+  if (exchange.sink == nullptr || status >= 300) {
+    if (exchange.received.size() + piece.size() > k_answer_max) return 0;
+    exchange.received += piece;
+    return piece.size();
+  }
+  exchange.has_begun = true;
+  try {
+    (*exchange.sink)(piece);
+    return piece.size();
+  } catch (...) {
+    exchange.fault = std::current_exception();
+    return 0;
+  }
+}
+
+std::size_t receive_header(char* bytes, std::size_t size, std::size_t count, void* of) {
+  auto& exchange = *static_cast<Exchange*>(of);
+  const std::string_view line(bytes, size * count);
+  const auto take = [&](std::string_view name, std::string& value) {
+    if (line.size() <= name.size() || line[name.size()] != ':') return;
+    if (!std::ranges::equal(line.substr(0, name.size()), name, [](unsigned char one, unsigned char other) {
+          return std::tolower(one) == other;
+        }))
+      return;
+    value = line.substr(std::min(line.find_first_not_of(' ', name.size() + 1), line.size()));
+    while (!value.empty() && (value.back() == '\r' || value.back() == '\n')) value.pop_back();
+  };
+  take("etag", exchange.tag);
+  take("x-amz-bucket-region", exchange.region);
+  take("date", exchange.date);
+  return line.size();
+}
+
+int is_unwanted(void* of, curl_off_t /*to come*/, curl_off_t /*come*/, curl_off_t /*to go*/,
+                curl_off_t /*gone*/) {
+  return static_cast<Exchange*>(of)->stop.stop_requested() ? 1 : 0;
+}
+
+List header_list(const S3Client::Headers& headers) {
+  List list(nullptr, &curl_slist_free_all);
+  for (const auto& [name, value] : headers) {
+    const std::string line = fmt::format("{}: {}", name, value);
+    curl_slist* const longer = curl_slist_append(list.get(), line.c_str());
+    if (longer == nullptr) throw std::bad_alloc();
+    (void)list.release();
+    list.reset(longer);
+  }
+  return list;
+}
+
+void set_up(Exchange& exchange, Method method) {
+  CURL* const easy = exchange.easy;
+  curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+  curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+  curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
+  curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, k_connect_seconds_max);
+  curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
+  curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, k_silent_seconds_max);
+  curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, k_send_block);
+  curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, &receive_some);
+  curl_easy_setopt(easy, CURLOPT_WRITEDATA, &exchange);
+  curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, &receive_header);
+  curl_easy_setopt(easy, CURLOPT_HEADERDATA, &exchange);
+  curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
+  curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, &is_unwanted);
+  curl_easy_setopt(easy, CURLOPT_XFERINFODATA, &exchange);
+  switch (method) {
+    case Method::get:
+      break;
+    case Method::head:
+      curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
+      break;
+    case Method::put:
+      // As a post of another name: libcurl 7.88 waits for a "100 Continue" before each upload, and before a
+      // post only where that is worth it (from 1 MiB on).
+      curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, "PUT");
+      [[fallthrough]];
+    case Method::post:
+      curl_easy_setopt(easy, CURLOPT_POST, 1L);
+      curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(exchange.body.size()));
+      curl_easy_setopt(easy, CURLOPT_POSTFIELDS, exchange.body.empty() ? "" : exchange.body.data());
+      break;
+    case Method::remove:
+      curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, "DELETE");
+      break;
+  }
+}
+
+// Every header is signed. libcurl 7.88 signs the payload by the header that names its digest, and sends that
+// for itself only since 8.0: AWS and others insist on it.
+S3Client::Headers signed_headers(S3Client::Headers headers, std::string_view body, const S3Account& account) {
+  headers.emplace_back("x-amz-content-sha256", hex_sha256(body));
+  if (!account.token.empty()) headers.emplace_back("x-amz-security-token", account.token);
+  return headers;
+}
+
+}  // namespace
+
+S3Client::S3Client(std::string bucket, S3Account account, int repeats_max, Clock& clock)
+    : bucket_(std::move(bucket)), repeats_max_(repeats_max), clock_(clock) {
+  prepare_curl();
+  connections_ = std::make_unique<Connections>(std::move(account));
+}
+
+S3Client::~S3Client() = default;
+
+void S3Client::use(S3Account account) {
+  connections_->use(std::move(account));
+}
+
+// In the host's name where Amazon wants it so and its certificate allows it, else in the path.
+std::string S3Client::url(const Request& request, const S3Account& account) const {
+  std::string url = endpoint_of(account);
+  if (is_amazon(account) && bucket_.find('.') == std::string::npos) {
+    url.insert(url.find("://") + 3, bucket_ + ".");
+  } else {
+    url += "/" + bucket_;
+  }
+  url += "/" + encoded(request.key, "/");
+  if (!request.query.empty()) url += "?" + request.query;
+  return url;
+}
+
+S3Client::Answer S3Client::ask_once(const Request& request, const S3Account& account,
+                                    const std::stop_token& stop) {
+  Easy easy = connections_->take();
+  if (!easy) throw std::bad_alloc();
+  Exchange exchange{.easy = easy.get(), .body = request.body, .sink = request.sink, .stop = stop};
+  set_up(exchange, request.method);
+  const List headers = header_list(signed_headers(request.headers, request.body, account));
+  std::array<char, CURL_ERROR_SIZE> why{};
+  curl_easy_setopt(easy.get(), CURLOPT_URL, url(request, account).c_str());
+  curl_easy_setopt(easy.get(), CURLOPT_HTTPHEADER, headers.get());
+  curl_easy_setopt(easy.get(), CURLOPT_ERRORBUFFER, why.data());
+  curl_easy_setopt(easy.get(), CURLOPT_AWS_SIGV4, fmt::format("aws:amz:{}:s3", account.region).c_str());
+  curl_easy_setopt(easy.get(), CURLOPT_USERNAME, account.key.c_str());
+  curl_easy_setopt(easy.get(), CURLOPT_PASSWORD, account.secret.c_str());
+  if (!account.authorities.empty()) curl_easy_setopt(easy.get(), CURLOPT_CAINFO, account.authorities.c_str());
+
+  Answer answer{.result = curl_easy_perform(easy.get())};
+  if (exchange.fault) std::rethrow_exception(exchange.fault);
+  curl_easy_getinfo(easy.get(), CURLINFO_RESPONSE_CODE, &answer.status);
+  curl_off_t value = 0;
+  if (curl_easy_getinfo(easy.get(), CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &value) == CURLE_OK)
+    answer.size = value;
+  if (curl_easy_getinfo(easy.get(), CURLINFO_RETRY_AFTER, &value) == CURLE_OK)
+    answer.wanted_pause = Seconds(static_cast<double>(value));
+  // A server that says no closes while it is still being told.
+  if (answer.result == CURLE_SEND_ERROR && answer.status >= 300) answer.result = CURLE_OK;
+  if (answer.result != CURLE_OK)
+    answer.fault = why.front() == 0 ? curl_easy_strerror(answer.result) : std::string(why.data());
+  if (const time_t date = curl_getdate(exchange.date.c_str(), nullptr); date > 0)
+    answer.ahead = clock_.now() - std::chrono::system_clock::from_time_t(date);
+  connections_->leave(std::move(easy));
+  answer.body = std::move(exchange.received);
+  answer.tag = std::move(exchange.tag);
+  answer.region = std::move(exchange.region);
+  answer.has_begun = exchange.has_begun;
+  // What is begun with 200 can still turn out an error (CompleteMultipartUpload, CopyObject).
+  if (answer.status >= 300 || answer.body.find("<Error>") != std::string::npos)
+    answer.code = element(answer.body, "Code");
+  if (answer.region.empty()) answer.region = element(answer.body, "Region");
+  return answer;
+}
+
+namespace {
+
+std::string clock_fault(const std::optional<Seconds>& ahead) {
+  if (!ahead || std::abs(ahead->count()) < 60)
+    return "the server says that this machine's clock is wrong: set it";
+  return fmt::format(
+      "this machine's clock is {} {} the server's, and signatures are good for 15 minutes: "
+      "set it",
+      to_string(Seconds(std::abs(ahead->count()))), ahead->count() > 0 ? "ahead of" : "behind");
+}
+
+}  // namespace
+
+S3Client::Answer S3Client::ask(const Request& request, const std::stop_token& stop) {
+  const std::string subject =
+      fmt::format("s3://{}{}{}", bucket_, request.key.empty() ? "" : "/", shortened(request.key));
+  Seconds pause = k_first_pause;
+  for (int repeats = 0;; ++repeats) {
+    if (stop.stop_requested()) throw Error(ErrorKind::cancelled, subject, "cancelled");
+    const auto account = connections_->account();
+    Answer answer = ask_once(request, *account, stop);
+    if (answer.is_good()) return answer;
+    const auto refuse = [&](const std::string& why) { throw Error(ErrorKind::refused, subject, why); };
+    if (stop.stop_requested()) throw Error(ErrorKind::cancelled, subject, "cancelled");
+    if (answer.may_come_right()) {
+      if (repeats < repeats_max_ && !answer.has_begun) {
+        clock_.wait(std::min(std::max(pause, answer.wanted_pause), k_pause_max), stop);
+        pause *= 2;
+        continue;
+      }
+      throw Error(ErrorKind::unavailable, subject,
+                  answer.result == CURLE_OK
+                      ? fmt::format("{} answered {} {}", endpoint_of(*account), answer.status,
+                                    answer.code.empty() ? "to every try" : answer.code)
+                      : fmt::format("{}: {}", endpoint_of(*account), answer.fault));
+    }
+    if (answer.result != CURLE_OK) refuse(fmt::format("{}: {}", endpoint_of(*account), answer.fault));
+    const std::string& code = answer.code;
+    if (answer.status == 404 && (code.empty() || code.starts_with("NoSuch"))) return answer;
+    if (code == "RequestTimeTooSkewed") refuse(clock_fault(answer.ahead));
+    // The second one is versitygw's, with 404.
+    if (code == "InvalidAccessKeyId" || code == "XAdminUserNotFound")
+      refuse(fmt::format("the server does not know the access key that {} gives", account->source));
+    if (code == "SignatureDoesNotMatch")
+      refuse(fmt::format("the secret key that {} gives is not the access key's", account->source));
+    if (code == "ExpiredToken")
+      refuse(fmt::format("the session of the keys that {} gives is over: log in again", account->source));
+    if (!answer.region.empty() && answer.region != account->region)
+      refuse(fmt::format("the bucket is in the region {}: set AWS_REGION", shortened(answer.region)));
+    if (answer.status == 403)
+      refuse(fmt::format("the keys that {} gives do not allow {}", account->source,
+                         right_to(request.method, request.key.empty())));
+    const std::string message = element(answer.body, "Message");
+    refuse(fmt::format("{} answered {} {}{}{}", endpoint_of(*account), answer.status, code,
+                       message.empty() ? "" : ": ", shortened(message)));
+  }
+}
+
+namespace {
+
+// What has no business to be missing.
+void expect_there(long status, const std::string& code, const std::string& bucket, const std::string& key) {
+  if (status != 404) return;
+  if (code.empty() || code == "NoSuchBucket")
+    throw Error(ErrorKind::refused, "s3://" + bucket, "there is no such bucket");
+  throw Error(ErrorKind::unavailable, fmt::format("s3://{}/{}", bucket, shortened(key)),
+              fmt::format("the server has lost it ({})", code));
+}
+
+}  // namespace
+
+std::optional<S3Object> S3Client::head(const std::string& key, const std::stop_token& stop) {
+  const Answer answer = ask({.method = Method::head, .key = key}, stop);
+  if (answer.status == 404) return std::nullopt;
+  return S3Object{.key = key, .size = answer.size};
+}
+
+bool S3Client::get(const std::string& key, const std::function<void(std::string_view)>& sink,
+                   const std::stop_token& stop) {
+  return ask({.key = key, .sink = &sink}, stop).status != 404;
+}
+
+void S3Client::list(const std::string& prefix, const std::function<void(const S3Object&)>& sink,
+                    const std::stop_token& stop) {
+  for (std::string next;;) {
+    const std::string from = next.empty() ? "" : fmt::format("continuation-token={}&", encoded(next));
+    const Answer answer =
+        ask({.query = fmt::format("{}encoding-type=url&list-type=2&prefix={}", from, encoded(prefix))}, stop);
+    expect_there(answer.status, answer.code, bucket_, prefix);
+    // Not every server encodes keys when it is asked to.
+    const bool is_encoded = element(answer.body, "EncodingType") == "url";
+    std::size_t at = 0;
+    while (const auto contents = next_element(answer.body, "Contents", at)) {
+      const std::string key = element(*contents, "Key");
+      sink({.key = is_encoded ? decoded(key) : key, .size = number(element(*contents, "Size"))});
+    }
+    next = element(answer.body, "NextContinuationToken");
+    if (next.empty() || element(answer.body, "IsTruncated") != "true") return;
+  }
+}
+
+bool S3Client::holds_any(const std::string& prefix, const std::stop_token& stop) {
+  const Answer answer = ask(
+      {.query = fmt::format("encoding-type=url&list-type=2&max-keys=1&prefix={}", encoded(prefix))}, stop);
+  expect_there(answer.status, answer.code, bucket_, prefix);
+  return !element(answer.body, "Key").empty();
+}
+
+void S3Client::put(const std::string& key, std::string_view bytes, const Headers& headers,
+                   const std::stop_token& stop) {
+  const Answer answer = ask({.method = Method::put, .key = key, .headers = headers, .body = bytes}, stop);
+  expect_there(answer.status, answer.code, bucket_, key);
+}
+
+void S3Client::copy(const std::string& from, const std::string& to, const std::stop_token& stop) {
+  const Answer answer =
+      ask({.method = Method::put,
+           .key = to,
+           .headers = {{"x-amz-copy-source", fmt::format("/{}/{}", bucket_, encoded(from, "/"))}}},
+          stop);
+  expect_there(answer.status, answer.code, bucket_, from);
+}
+
+void S3Client::remove(const std::string& key, const std::stop_token& stop) {
+  (void)ask({.method = Method::remove, .key = key}, stop);
+}
+
+std::string S3Client::begin(const std::string& key, const Headers& headers, const std::stop_token& stop) {
+  const Answer answer =
+      ask({.method = Method::post, .key = key, .query = "uploads=", .headers = headers}, stop);
+  expect_there(answer.status, answer.code, bucket_, key);
+  std::string upload = element(answer.body, "UploadId");
+  if (upload.empty())
+    throw Error(ErrorKind::unavailable, fmt::format("s3://{}/{}", bucket_, shortened(key)),
+                "the server's answer names no upload");
+  return upload;
+}
+
+std::string S3Client::put_part(const std::string& key, const std::string& upload, std::size_t number,
+                               std::string_view bytes, const std::stop_token& stop) {
+  const Answer answer = ask({.method = Method::put,
+                             .key = key,
+                             .query = fmt::format("partNumber={}&uploadId={}", number, encoded(upload)),
+                             .body = bytes},
+                            stop);
+  expect_there(answer.status, answer.code, bucket_, key);
+  return answer.tag;
+}
+
+void S3Client::complete(const std::string& key, const std::string& upload,
+                        const std::vector<std::string>& parts, const std::stop_token& stop) {
+  std::string xml = "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">";
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    xml += fmt::format("<Part><PartNumber>{}</PartNumber><ETag>{}</ETag></Part>", i + 1, parts[i]);
+  xml += "</CompleteMultipartUpload>";
+  const Answer answer = ask({.method = Method::post,
+                             .key = key,
+                             .query = "uploadId=" + encoded(upload),
+                             .headers = {{"content-type", "application/xml"}},
+                             .body = xml},
+                            stop);
+  expect_there(answer.status, answer.code, bucket_, key);
+}
+
+void S3Client::abort(const std::string& key, const std::string& upload, const std::stop_token& stop) {
+  (void)ask({.method = Method::remove, .key = key, .query = "uploadId=" + encoded(upload)}, stop);
+}
+
+}  // namespace combu::outputs

@@ -1,0 +1,210 @@
+"""Outputs come home to a bucket: of versitygw, which is as strict as Amazon's, and of MinIO."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+from urllib.parse import quote, unquote_plus
+from xml.etree import ElementTree
+
+import pytest
+from engines import SCRIPTS, script, wait_until
+
+KEY, SECRET = "tester", "tester-secret"  # of tests/engines/s3
+
+
+class Server:
+    """An S3 server with the bucket `lab`."""
+
+    def __init__(self, kind):
+        self.kind = kind
+        self.dir = Path(tempfile.mkdtemp(prefix="s3-", dir=os.environ.get("COMBU_TEST_DIR")))
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.env = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "S3_ENDPOINT_URL": self.url}
+
+    def start(self):
+        script("s3", "start", self.kind, self.dir, self.port)
+
+    def kill9(self):
+        pid = int((self.dir / "pid").read_text())
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not self._answers(), "it is gone")
+
+    def _answers(self):
+        with socket.socket() as one:
+            return one.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def wipe(self):
+        script("s3", "stop", self.dir)
+
+    def ask(self, method, path, *options):
+        """The body of the answer; fails on an error."""
+        command = ["curl", "-sS", "-f", "-X", method, "--path-as-is", "--aws-sigv4", "aws:amz:us-east-1:s3"]
+        command += ["-u", f"{KEY}:{SECRET}", "-H", "x-amz-content-sha256: UNSIGNED-PAYLOAD", *options]
+        return subprocess.run([*command, f"{self.url}/lab{path}"], check=True, stdout=subprocess.PIPE, timeout=60).stdout
+
+    def keys(self, prefix=""):
+        listing = ElementTree.fromstring(self.ask("GET", f"?encoding-type=url&list-type=2&prefix={quote(prefix, safe='')}"))
+        keys = [key.text for key in listing.iterfind("{*}Contents/{*}Key")]
+        return [unquote_plus(key) for key in keys] if listing.findtext("{*}EncodingType") == "url" else keys
+
+    def uploads(self):
+        return re.findall("<UploadId>", self.ask("GET", "?uploads=").decode())
+
+    def get(self, key, *options):
+        return self.ask("GET", "/" + quote(key, safe="/-._~"), *options)
+
+    def fetch(self, prefix, folder):
+        """All that is below it, as files."""
+        for key in self.keys(prefix):
+            path = folder / key[len(prefix) :]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(self.get(key))
+
+
+@pytest.fixture(scope="module", params=["versitygw", "minio"])
+def server(request):
+    one = Server(request.param)
+    try:
+        one.start()
+        one.ask("PUT", "")
+        yield one
+    finally:
+        one.wipe()
+
+
+@pytest.fixture
+def lab(combu, server, request):
+    """combu with keys, an experiment of the test's own name, and where its only run is."""
+    combu.env.update(server.env)
+    name = request.node.name.split("[")[0].replace("_", "-")
+
+    def write(*trials, **fields):
+        combu.write({"experiment": name, "collect": {"to": "s3://lab/of us", **fields}, "trials": list(trials)})
+
+    def place():
+        (run,) = {key.split("/")[2] for key in server.keys(f"of us/{name}/")}
+        return f"of us/{name}/{run}/"
+
+    combu.write_trials, combu.place = write, place
+    return combu
+
+
+def trial(name, text, **fields):
+    fields.setdefault("outputs", ["/out"])
+    return {"name": name, "image": "combu-test", "cmd": ["sh", "-c", text], **fields}
+
+
+def check_sums(folder):
+    subprocess.run(["sha256sum", "--quiet", "--strict", "-c", "manifest.sha256"], cwd=folder, check=True)
+
+
+def test_outputs_come_home_to_a_bucket(lab, server, tmp_path):
+    text = """mkdir -p /out/sub /out/none; cd /out; echo alpha >sub/a; touch empty; chmod 640 sub/a; touch -d @1000000000 sub/a
+              echo 1 >'with blank + & = % ~ ü'; printf 2 >'line
+end'; ln -s sub/a latest; ln sub/a again; head -c 40000000 /dev/urandom >large; head -c 16777216 /dev/zero >part"""
+    lab.write_trials(trial("one", text), *(trial(f"t-{i}", f"mkdir /out; echo {i} >/out/n") for i in range(12)))
+    done = lab("run", "--wait")
+    place = lab.place()
+    assert f"outputs are in s3://lab/{place.rstrip('/')}" in done.stderr
+    assert {row["state"] for row in lab.ps().values()} == {"succeeded"}
+    home = tmp_path / "home"
+    server.fetch(place, home)
+    for name in ("one", *(f"t-{i}" for i in range(12))):
+        check_sums(home / name)
+    assert (home / "t-3/out/n").read_text() == "3\n"
+    out = home / "one/out"
+    assert {path.name for path in out.iterdir()} == {
+        "sub", "empty", "with blank + & = % ~ ü", "line\nend", "again", "large", "part"
+    }  # fmt: skip
+    assert (out / "again").read_text() == (out / "sub/a").read_text() == "alpha\n"
+    assert (out / "large").stat().st_size == 40000000
+    head = server.get(place + "one/out/sub/a", "-i").decode().lower()
+    assert "x-amz-meta-mode: 0640\r\n" in head and "x-amz-meta-mtime: 1000000000.000000000\r\n" in head
+    entries = {e["path"]: e for e in map(json.loads, (home / "one/manifest.entries").read_text().splitlines())}
+    assert entries["out/latest"]["target"] == "sub/a"
+    assert entries["out/none"]["kind"] == "folder"
+    assert {entries[path]["kind"] for path in ("out/again", "out/sub/a") if path in entries} == {"hard_link"}
+    assert not server.uploads()
+
+
+def test_a_later_attempt_takes_the_place_of_the_one_before(lab, server, tmp_path):
+    text = "mkdir /out; n=$(ls /seen | wc -l); echo $n >/out/n; touch /out/of-$n /seen/$n; [ $n = 1 ]"
+    lab.write_trials(trial("one", text, retries=1, volumes=["./seen:/seen"]))
+    lab("run", "--wait")
+    server.fetch(lab.place(), tmp_path / "home")
+    home = tmp_path / "home/one"
+    check_sums(home)
+    assert {path.name for path in (home / "out").iterdir()} == {"n", "of-1"}
+    assert (home / "out/n").read_text() == "1\n"
+
+
+def test_a_place_that_cannot_be_had_refuses_the_run(lab, server, engine):
+    lab.write_trials(trial("one", "mkdir /out"))
+
+    def refusal(code, **env):
+        done = lab("run", code=code, **env)
+        assert not engine.names()
+        assert SECRET not in done.stderr
+        line, last = [text for text in done.stderr.splitlines() if not text.endswith("…")]  # which a slow machine says
+        assert last.endswith("nothing was started")
+        return line
+
+    assert "does not know the access key that AWS_ACCESS_KEY_ID gives" in refusal(1, AWS_ACCESS_KEY_ID="nobody")
+    assert "the secret key that AWS_ACCESS_KEY_ID gives is not the access key's" in refusal(1, AWS_SECRET_ACCESS_KEY="wrong")
+    assert "no keys are given: set AWS_ACCESS_KEY_ID" in refusal(1, AWS_ACCESS_KEY_ID="")
+    assert "http://127.0.0.1:1: Failed to connect" in refusal(3, S3_ENDPOINT_URL="http://127.0.0.1:1")
+    lab.write_trials(trial("one", "mkdir /out"), to="s3://no-such-lab")
+    assert "collect.to: s3://no-such-lab: there is no such bucket" in refusal(1)
+
+
+def test_keys_of_a_profile_will_do(lab, server):
+    (lab.home / ".aws").mkdir()
+    (lab.home / ".aws/credentials").write_text(f"[lab]\naws_access_key_id = {KEY}\naws_secret_access_key = {SECRET}\n")
+    (lab.home / ".aws/config").write_text(f"[profile lab]\nendpoint_url = {server.url}\n")
+    for name in server.env:
+        del lab.env[name]
+    lab.write_trials(trial("one", "mkdir /out; echo x >/out/a"))
+    lab("run", "--wait", AWS_PROFILE="lab")
+    assert server.get(lab.place() + "one/out/a") == b"x\n"
+
+
+def test_a_server_that_goes_away_is_waited_for(lab, server, tmp_path):
+    lab.write_trials(*(trial(f"t-{i}", f"mkdir /out; head -c 30000000 /dev/urandom >/out/a; sleep 0.{i}") for i in range(6)))
+    run = lab.start("run", "--wait")
+    wait_until(lambda: server.keys("of us/test-a-server-that-goes-away"), "the first comes home")
+    server.kill9()
+    wait_until(lambda: any(row["state"] == "collecting" for row in lab.ps().values()), "one waits")
+    server.start()
+    _, err = run.communicate(timeout=120)
+    assert run.returncode == 0, err
+    server.fetch(lab.place(), tmp_path / "home")
+    for i in range(6):
+        check_sums(tmp_path / f"home/t-{i}")
+
+
+def test_outputs_survive_a_death_of_combu(lab, server, tmp_path):
+    lab.write_trials(trial("one", "mkdir /out; for i in 1 2 3 4; do head -c 30000000 /dev/urandom >/out/$i; done"))
+    run = lab.start("run", "--wait")
+    wait_until(lambda: lab.ps().get("one", {}).get("state") == "collecting", "it is brought home")
+    run.kill()
+    run.communicate()
+    assert not [key for key in server.keys("of us/test-outputs-survive") if key.endswith("manifest.sha256")]
+    lab("run", "--resume")
+    server.fetch(lab.place(), tmp_path / "home")
+    check_sums(tmp_path / "home/one")
+
+
+def test_keys_are_kept_nowhere(lab, engine):
+    lab.write_trials(trial("one", "mkdir /out; env >/out/env"))
+    lab("--trace", lab.home / "trace", "run", "--wait")
+    assert SECRET not in json.dumps(engine.containers())
+    for path in lab.home.rglob("*"):
+        assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path

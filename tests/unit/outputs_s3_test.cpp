@@ -1,0 +1,622 @@
+// Outputs on their way into a bucket: what is asked of an S3 server, and what comes of its faults. Whether
+// real ones take the signatures is tests/e2e/s3_test.py's.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "combu/outputs.hpp"
+#include "outputs/s3_account.hpp"
+#include "outputs/s3_client.hpp"
+#include "record_folder.hpp"
+#include "wire/scripted_daemon.hpp"
+
+namespace combu {
+namespace {
+
+namespace fs = std::filesystem;
+
+using testing::AllOf;
+using testing::AnyOf;
+using testing::Contains;
+using testing::Each;
+using testing::ElementsAre;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+using testing::StartsWith;
+using testing::UnorderedElementsAre;
+using wire::Asked;
+using wire::Reply;
+
+// Waits for nothing, and keeps how long it was asked to.
+class Impatient final : public Clock {
+ public:
+  Instant now() override { return real_clock().now(); }
+  void wait(Seconds duration, std::stop_token /*stop*/) override {
+    const std::scoped_lock lock(mutex_);
+    waits_.push_back(duration.count());
+  }
+  [[nodiscard]] std::vector<double> waits() const {
+    const std::scoped_lock lock(mutex_);
+    return waits_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<double> waits_;
+};
+
+std::string header(const Asked& asked, const std::string& name) {
+  std::istringstream lines(asked.head);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with(name + ": ")) return line.substr(name.size() + 2, line.size() - name.size() - 3);
+  return "";
+}
+
+std::string fault(const std::string& code, const std::string& more = "") {
+  return "<?xml version=\"1.0\"?><Error><Code>" + code + "</Code><Message>words</Message>" + more +
+         "</Error>";
+}
+
+// The bucket `lab` of a server, as far as the depot needs one.
+class Bucket {
+ public:
+  // A reply of its own to a request; nullopt lets the bucket answer.
+  using Trouble = std::function<std::optional<Reply>(const Asked&)>;
+
+  Reply answer(const Asked& asked) {
+    if (trouble)
+      if (auto reply = trouble(asked)) return *reply;
+    const std::size_t mark = asked.target.find('?');
+    const std::string key = plain(asked.target.substr(0, mark));
+    const std::string query = mark == std::string::npos ? "" : asked.target.substr(mark + 1);
+    if (key == "/lab/") return list(query);
+    if (query.starts_with("uploads=")) {
+      uploads[key];
+      return wire::whole(200, "<R><UploadId>" + std::string("id/1+") + "</UploadId></R>");
+    }
+    if (query.starts_with("partNumber=")) {
+      uploads.at(key)[std::atoi(query.c_str() + 11)] = asked.body;
+      return wire::whole(200, "", "ETag: \"tag-" + query.substr(11, query.find('&') - 11) + "\"\r\n");
+    }
+    if (query.starts_with("uploadId=")) return end_upload(asked, key);
+    if (asked.method == "DELETE") {
+      objects.erase(key);
+      return wire::bare(204);
+    }
+    if (asked.method == "GET" || asked.method == "HEAD")
+      return objects.contains(key) ? wire::whole(200, objects[key]) : wire::whole(404, fault("NoSuchKey"));
+    const std::string source = plain(header(asked, "x-amz-copy-source"));
+    objects[key] = source.empty() ? asked.body : objects.at(source);
+    return wire::whole(200, source.empty() ? "" : "<CopyObjectResult></CopyObjectResult>", "ETag: \"x\"\r\n");
+  }
+
+  std::map<std::string, std::string> objects;                 // by "/lab/KEY"
+  std::map<std::string, std::map<int, std::string>> uploads;  // that have not been completed
+  Trouble trouble;
+  bool encodes = true;  // the keys of a listing, as it is asked to
+
+ private:
+  static std::string plain(const std::string& text) {
+    std::string bytes;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      bytes += text[i] == '%' ? static_cast<char>(std::stoi(text.substr(i + 1, 2), nullptr, 16)) : text[i];
+      if (text[i] == '%') i += 2;
+    }
+    return bytes;
+  }
+
+  // As MinIO and Amazon do, or as versitygw does.
+  [[nodiscard]] std::string listed(const std::string& key) const {
+    std::string text;
+    for (const char letter : key) {
+      if (encodes) {
+        text += letter == ' '    ? "+"
+                : letter == '+'  ? "%2B"
+                : letter == '\n' ? "%0A"
+                : letter == '&'  ? "%26"
+                : letter == '%'  ? "%25"
+                                 : std::string(1, letter);
+      } else {
+        text += letter == '&' ? "&amp;" : letter == '\n' ? "&#xA;" : std::string(1, letter);
+      }
+    }
+    return text;
+  }
+
+  // Two on a page.
+  Reply list(const std::string& query) {
+    const std::string prefix = "/lab/" + plain(query.substr(query.find("prefix=") + 7));
+    const bool goes_on = query.starts_with("continuation-token=");
+    const std::string from = goes_on ? plain(query.substr(19, query.find('&') - 19)) : "";
+    std::string xml = encodes ? "<ListBucketResult><EncodingType>url</EncodingType>"
+                              : "<ListBucketResult><EncodingType></EncodingType>";
+    std::size_t count = 0;
+    for (const auto& [key, content] : objects) {
+      if (!key.starts_with(prefix) || key < from) continue;
+      if (++count > 2) {
+        xml += "<IsTruncated>true</IsTruncated><NextContinuationToken>" + key + "</NextContinuationToken>";
+        break;
+      }
+      xml += "<Contents><Key>" + listed(key.substr(5)) + "</Key><Size>" + std::to_string(content.size()) +
+             "</Size></Contents>";
+    }
+    return wire::whole(200, xml + "</ListBucketResult>");
+  }
+
+  Reply end_upload(const Asked& asked, const std::string& key) {
+    if (!uploads.contains(key)) return wire::whole(404, fault("NoSuchUpload"));
+    if (asked.method == "POST") {
+      objects[key].clear();
+      for (const auto& [number, part] : uploads[key]) {
+        EXPECT_THAT(asked.body,
+                    HasSubstr("<PartNumber>" + std::to_string(number) + "</PartNumber><ETag>\"tag-" +
+                              std::to_string(number) + "\"</ETag>"));
+        objects[key] += part;
+      }
+    }
+    uploads.erase(key);
+    return asked.method == "POST" ? wire::whole(200, "<CompleteMultipartUploadResult/>") : wire::bare(204);
+  }
+};
+
+std::string sha256(const std::string& bytes) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned size = 0;
+  EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size, EVP_sha256(), nullptr);
+  std::string text;
+  for (unsigned i = 0; i < size; ++i) {
+    std::array<char, 3> byte{};
+    std::snprintf(byte.data(), byte.size(), "%02x", digest.at(i));
+    text += byte.data();
+  }
+  return text;
+}
+
+class S3 : public testing::Test {
+ protected:
+  using Contents = std::vector<std::pair<std::string, std::string>>;
+
+  S3() {
+    variables_ = {{"AWS_ACCESS_KEY_ID", "the-key"},
+                  {"AWS_SECRET_ACCESS_KEY", "the-secret"},
+                  {"S3_ENDPOINT_URL", "http" + server_.address().substr(3)}};
+    caller_.env = [this](const std::string& name) -> std::optional<std::string> {
+      const auto found = variables_.find(name);
+      if (found == variables_.end()) return std::nullopt;
+      return found->second;
+    };
+    caller_.home = folder_.path();
+  }
+
+  static void add(Parcel& parcel, const std::string& path, const std::string& content) {
+    parcel.add({.path = path,
+                .mode = 0640,
+                .modified = Instant(std::chrono::milliseconds(1000000000500)),
+                .size = static_cast<std::int64_t>(content.size())});
+    parcel.write(content);
+  }
+  void bring(const Contents& contents, const std::string& manifest = "sums\n") {
+    const auto parcel = depot_->open("t", {});
+    for (const auto& [path, content] : contents) add(*parcel, path, content);
+    parcel->close(manifest);
+  }
+  std::optional<Error> fault_of(const std::function<void()>& what) {
+    try {
+      what();
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), Not(AnyOf(HasSubstr("the-secret"), HasSubstr("the-key"))));
+      return error;
+    }
+    return std::nullopt;
+  }
+  std::string check() {
+    const auto fault = fault_of([&] { check_s3("s3://lab/a/run", caller_, {}, clock_); });
+    return fault ? fault->what() : "";
+  }
+  [[nodiscard]] std::vector<std::string> keys() const {
+    std::vector<std::string> keys;
+    for (const auto& [key, content] : bucket_.objects) keys.push_back(key);
+    return keys;
+  }
+
+  test::Folder folder_{"s3"};
+  Impatient clock_;
+  Bucket bucket_;
+  wire::ScriptedDaemon server_{[this](const Asked& asked) { return bucket_.answer(asked); },
+                               wire::ScriptedDaemon::Kind::tcp};
+  std::map<std::string, std::string> variables_;
+  Caller caller_;
+  std::unique_ptr<Depot> depot_ = open_s3("s3://lab/a/run", caller_, clock_);
+  // After its members are there.
+  void SetUp() override { depot_ = open_s3("s3://lab/a/run", caller_, clock_); }
+};
+
+TEST_F(S3, FilesBecomeObjectsAndTheListOfThemComesLast) {
+  EXPECT_FALSE(depot_->holds_any());
+  bring({{"out/a.txt", "alpha"}, {"out/empty", ""}});
+  EXPECT_EQ(bucket_.objects["/lab/a/run/t/out/a.txt"], "alpha");
+  EXPECT_EQ(bucket_.objects["/lab/a/run/t/manifest.sha256"], "sums\n");
+  EXPECT_THAT(keys(), ElementsAre("/lab/a/run/t/manifest.entries", "/lab/a/run/t/manifest.sha256",
+                                  "/lab/a/run/t/out/a.txt", "/lab/a/run/t/out/empty"));
+  EXPECT_EQ(server_.lines().back(), "PUT /lab/a/run/t/manifest.sha256");
+  EXPECT_TRUE(depot_->holds_any());
+  for (const Asked& asked : server_.asked()) {
+    EXPECT_EQ(header(asked, "x-amz-content-sha256"), sha256(asked.body)) << asked.target;
+    EXPECT_THAT(header(asked, "Authorization"),
+                AllOf(StartsWith("AWS4-HMAC-SHA256 Credential=the-key/"), HasSubstr("/us-east-1/s3/")));
+    if (!asked.target.ends_with("a.txt")) continue;
+    EXPECT_EQ(header(asked, "x-amz-meta-mode"), "0640");
+    EXPECT_EQ(header(asked, "x-amz-meta-mtime"), "1000000000.500000000");
+  }
+}
+
+TEST_F(S3, ALargeFileComesInParts) {
+  std::string content((std::size_t{33} << 20U) + 5, 'x');
+  for (std::size_t i = 0; i < content.size(); i += 4096) content[i] = static_cast<char>(i >> 12U);
+  bring({{"big", content}, {"small", "s"}});
+  EXPECT_EQ(bucket_.objects["/lab/a/run/t/big"], content);
+  EXPECT_THAT(bucket_.uploads, IsEmpty());
+  EXPECT_THAT(server_.lines(), Contains("PUT /lab/a/run/t/big?partNumber=3&uploadId=id%2F1%2B"));
+  EXPECT_EQ(server_.lines().back(), "PUT /lab/a/run/t/manifest.sha256");
+}
+
+TEST_F(S3, WhatHasNoObjectIsListedBesideThem) {
+  const auto parcel = depot_->open("t", {});
+  parcel->add({.kind = OutputEntry::Kind::folder, .path = "out", .mode = 0750});
+  add(*parcel, "out/a", "alpha");
+  parcel->add({.kind = OutputEntry::Kind::symbolic_link, .path = "out/latest", .target = "a\xff"});
+  parcel->add({.kind = OutputEntry::Kind::hard_link, .path = "out/b", .target = "out/a"});
+  parcel->add({.kind = OutputEntry::Kind::hard_link, .path = "out/c", .target = "out/b"});
+  parcel->close("");
+  EXPECT_EQ(bucket_.objects["/lab/a/run/t/out/b"], "alpha") << "whoever knows nothing of links finds it";
+  EXPECT_EQ(bucket_.objects["/lab/a/run/t/out/c"], "alpha");
+  EXPECT_EQ(bucket_.objects["/lab/a/run/t/manifest.sha256"], "");
+  std::istringstream lines(bucket_.objects["/lab/a/run/t/manifest.entries"]);
+  std::vector<nlohmann::json> entries;
+  for (std::string line; std::getline(lines, line);) entries.push_back(nlohmann::json::parse(line));
+  ASSERT_THAT(entries, SizeIs(4));
+  EXPECT_EQ(entries[0], nlohmann::json::parse(
+                            R"({"path": "out", "kind": "folder", "mode": "0750", "mtime": "0.000000000"})"));
+  EXPECT_EQ(entries[1]["kind"], "symbolic_link");
+  EXPECT_EQ(entries[1]["target"], "a%FF");
+  EXPECT_EQ(entries[1]["target_bytes"], "61ff");
+  EXPECT_EQ(entries[2]["kind"], "hard_link");
+  EXPECT_EQ(entries[2]["target"], "out/a");
+}
+
+TEST_F(S3, OddNamesAreKept) {
+  bring({{"out/a b+c=d&e%2F", "1"}, {"out/line\nend", "2"}, {"out/ümlaut", "3"}, {"out/\xff\xc3", "4"}});
+  EXPECT_EQ(bucket_.objects["/lab/a/run/t/out/a b+c=d&e%2F"], "1");
+  EXPECT_EQ(bucket_.objects["/lab/a/run/t/out/line\nend"], "2");
+  EXPECT_EQ(bucket_.objects["/lab/a/run/t/out/ümlaut"], "3");
+  EXPECT_EQ(bucket_.objects["/lab/a/run/t/out/%FF%C3"], "4") << "keys are UTF-8";
+  EXPECT_THAT(bucket_.objects["/lab/a/run/t/manifest.entries"],
+              HasSubstr(R"("path":"out/%FF%C3","kind":"file","path_bytes":"6f75742fffc3")"));
+  EXPECT_THAT(server_.lines(), Contains("PUT /lab/a/run/t/out/a%20b%2Bc%3Dd%26e%252F"));
+}
+
+TEST_F(S3, APathThatS3HasNoRoomForIsTheAttemptsFault) {
+  const auto fault = fault_of([&] { bring({{std::string(1100, 'n'), "x"}}); });
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->kind(), ErrorKind::invalid);
+  EXPECT_THAT(fault->message(), HasSubstr("S3 has room for 1024"));
+}
+
+TEST_F(S3, WhatAnEarlierAttemptLeftGoesAndItsListGoesFirst) {
+  bring({{"out/a", "first"}, {"out/b", "first"}, {"out/c", "first"}});
+  const std::size_t before = server_.lines().size();
+  bring({{"out/a", "second"}}, "new sums\n");
+  EXPECT_THAT(keys(), ElementsAre("/lab/a/run/t/manifest.entries", "/lab/a/run/t/manifest.sha256",
+                                  "/lab/a/run/t/out/a"));
+  EXPECT_EQ(bucket_.objects["/lab/a/run/t/out/a"], "second");
+  auto lines = server_.lines();
+  lines.erase(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(before));
+  std::erase_if(lines, [](const std::string& line) { return line.starts_with("GET"); });
+  EXPECT_EQ(lines.front(), "DELETE /lab/a/run/t/manifest.sha256");
+  EXPECT_EQ(lines.back(), "PUT /lab/a/run/t/manifest.sha256");
+}
+
+TEST_F(S3, OddNamesAreFoundAgain) {
+  for (const bool encodes : {true, false}) {
+    bucket_.encodes = encodes;
+    bring({{"a b+c%41&amp;", "1"}, {"line\nend", "2"}, {"ümlaut", "3"}, {"\xff", "4"}});
+    EXPECT_THAT(bucket_.objects, SizeIs(6));
+    bring({});
+    EXPECT_THAT(keys(), ElementsAre("/lab/a/run/t/manifest.entries", "/lab/a/run/t/manifest.sha256"));
+  }
+}
+
+TEST_F(S3, OfAnotherTrialNothingIsTouched) {
+  bucket_.objects["/lab/a/run/t2/manifest.sha256"] = "of t2";
+  bring({{"out/a", "x"}});
+  EXPECT_EQ(bucket_.objects["/lab/a/run/t2/manifest.sha256"], "of t2");
+}
+
+TEST_F(S3, AnAttemptThatIsGivenUpLeavesNothingThatLooksWhole) {
+  bring({{"out/a", "first"}});
+  {
+    const auto parcel = depot_->open("t", {});
+    add(*parcel, "out/a", "second");
+    add(*parcel, "big", std::string(std::size_t{17} << 20U, 'x'));
+    add(*parcel, "after", "x");
+  }
+  EXPECT_FALSE(bucket_.objects.contains("/lab/a/run/t/manifest.sha256"));
+  EXPECT_THAT(bucket_.uploads, IsEmpty()) << "parts that nobody sees cost money";
+}
+
+TEST_F(S3, NothingOfAnOldOneIsTouchedBeforeThereIsANewOne) {
+  bring({{"out/a", "first"}});
+  { const auto parcel = depot_->open("t", {}); }
+  EXPECT_TRUE(bucket_.objects.contains("/lab/a/run/t/manifest.sha256"));
+}
+
+TEST_F(S3, AServerThatHasTooMuchToDoIsAskedAgain) {
+  int refusals = 0;
+  bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
+    if (!asked.target.ends_with("out/a") || ++refusals > 3) return std::nullopt;
+    return refusals == 1   ? wire::whole(503, fault("SlowDown"), "Retry-After: 7\r\n")
+           : refusals == 2 ? wire::whole(429, "")
+                           : wire::whole(400, fault("RequestTimeout"));
+  };
+  bring({{"out/a", "alpha"}});
+  EXPECT_EQ(bucket_.objects["/lab/a/run/t/out/a"], "alpha");
+  EXPECT_THAT(clock_.waits(), ElementsAre(7, 1, 2)) << "as long as it asks for";
+}
+
+TEST_F(S3, AConnectionThatIsCutIsMadeAgain) {
+  int cuts = 0;
+  bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
+    if (!asked.target.ends_with("out/a") || ++cuts > 2) return std::nullopt;
+    return cuts == 1 ? wire::hang_up() : wire::cut("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf");
+  };
+  bring({{"out/a", "alpha"}});
+  EXPECT_EQ(bucket_.objects["/lab/a/run/t/out/a"], "alpha");
+  EXPECT_THAT(keys(), Contains("/lab/a/run/t/manifest.sha256"));
+}
+
+TEST_F(S3, WhereItStaysThatWayAllIsTriedAgainLater) {
+  bring({{"out/a", "first"}});
+  bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
+    if (asked.method == "PUT" && asked.target.ends_with("out/b")) return wire::whole(503, fault("SlowDown"));
+    return std::nullopt;
+  };
+  const auto fault = fault_of([&] { bring({{"out/a", "second"}, {"out/b", "second"}}); });
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->kind(), ErrorKind::unavailable);
+  EXPECT_THAT(fault->what(),
+              AllOf(HasSubstr("s3://lab/a/run/t/out/b: "), HasSubstr("answered 503 SlowDown")));
+  EXPECT_THAT(clock_.waits(), ElementsAre(0.5, 1, 2, 4));
+  EXPECT_FALSE(bucket_.objects.contains("/lab/a/run/t/manifest.sha256"));
+  bucket_.trouble = nullptr;
+  bring({{"out/a", "second"}, {"out/b", "second"}});
+  EXPECT_TRUE(bucket_.objects.contains("/lab/a/run/t/manifest.sha256"));
+}
+
+TEST_F(S3, AnErrorBehind200IsAnError) {
+  int refusals = 0;
+  bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
+    if (asked.method != "POST" || asked.target.find("uploadId=") == std::string::npos || ++refusals > 1)
+      return std::nullopt;
+    return wire::whole(200, "\n \n" + fault("InternalError"));
+  };
+  bring({{"big", std::string(std::size_t{17} << 20U, 'x')}});
+  EXPECT_EQ(refusals, 2);
+  EXPECT_THAT(bucket_.objects["/lab/a/run/t/big"], SizeIs(std::size_t{17} << 20U));
+}
+
+TEST_F(S3, AStopEndsTheTriesOfAnUpload) {
+  std::stop_source stop;
+  bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
+    if (asked.method != "PUT") return std::nullopt;
+    stop.request_stop();
+    return wire::whole(503, fault("SlowDown"));
+  };
+  const auto fault = fault_of([&] {
+    const auto parcel = depot_->open("t", stop.get_token());
+    add(*parcel, "a", "x");
+    parcel->close("");
+  });
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->kind(), ErrorKind::cancelled);
+  EXPECT_THAT(clock_.waits(), IsEmpty());
+}
+
+TEST_F(S3, ManyFilesAtOnceFromManyTrials) {
+  std::vector<std::jthread> trials;
+  for (int i = 0; i < 4; ++i) {
+    trials.emplace_back([&, i] {
+      const auto parcel = depot_->open("t" + std::to_string(i), {});
+      for (int file = 0; file < 100; ++file) add(*parcel, "out/" + std::to_string(file), std::to_string(i));
+      parcel->close("");
+    });
+  }
+  trials.clear();
+  EXPECT_THAT(bucket_.objects, SizeIs(4 * 102));
+  EXPECT_EQ(bucket_.objects["/lab/a/run/t3/out/99"], "3");
+}
+
+// ---- Before the run
+
+TEST_F(S3, ACheckLeavesNothing) {
+  EXPECT_EQ(check(), "");
+  EXPECT_THAT(bucket_.objects, IsEmpty());
+  EXPECT_THAT(bucket_.uploads, IsEmpty());
+}
+
+TEST_F(S3, ACheckSaysWhatIsWrong) {
+  Reply reply;
+  bucket_.trouble = [&](const Asked& /*asked*/) { return reply; };
+  reply = wire::whole(404, fault("NoSuchBucket"));
+  EXPECT_EQ(check(), "s3://lab: there is no such bucket");
+  reply = wire::whole(403, fault("InvalidAccessKeyId", "<AWSAccessKeyId>the-key</AWSAccessKeyId>"));
+  EXPECT_EQ(check(), "s3://lab: the server does not know the access key that AWS_ACCESS_KEY_ID gives");
+  reply = wire::whole(404, fault("XAdminUserNotFound"));
+  EXPECT_EQ(check(), "s3://lab: the server does not know the access key that AWS_ACCESS_KEY_ID gives");
+  reply = wire::whole(403, fault("SignatureDoesNotMatch"));
+  EXPECT_EQ(check(), "s3://lab: the secret key that AWS_ACCESS_KEY_ID gives is not the access key's");
+  reply = wire::whole(403, fault("ExpiredToken"));
+  EXPECT_EQ(check(), "s3://lab: the session of the keys that AWS_ACCESS_KEY_ID gives is over: log in again");
+  reply = wire::whole(400, fault("AuthorizationHeaderMalformed", "<Region>eu-north-1</Region>"));
+  EXPECT_EQ(check(), "s3://lab: the bucket is in the region eu-north-1: set AWS_REGION");
+  reply = wire::whole(403, fault("AccessDenied"));
+  EXPECT_EQ(check(), "s3://lab: the keys that AWS_ACCESS_KEY_ID gives do not allow s3:ListBucket");
+  reply = wire::whole(403, fault("RequestTimeTooSkewed"), "Date: Sat, 01 Jan 2000 00:00:00 GMT\r\n");
+  EXPECT_THAT(check(),
+              AllOf(StartsWith("s3://lab: this machine's clock is "),
+                    EndsWith("ahead of the server's, and signatures are good for 15 minutes: set it")));
+  reply = wire::whole(400, fault("NoSuchThing"));
+  EXPECT_THAT(check(), EndsWith(" answered 400 NoSuchThing: words"));
+  EXPECT_THAT(clock_.waits(), IsEmpty());
+  reply = wire::hang_up();
+  EXPECT_THAT(check(), StartsWith("s3://lab: http://127.0.0.1:"));
+  EXPECT_THAT(clock_.waits(), SizeIs(1));
+}
+
+TEST_F(S3, ACheckFindsThatNothingMayBeWritten) {
+  bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
+    if (asked.method == "GET") return std::nullopt;
+    return wire::whole(403, fault("AccessDenied"));
+  };
+  EXPECT_EQ(check(),
+            "s3://lab/a/run/.combu: the keys that AWS_ACCESS_KEY_ID gives do not allow s3:PutObject");
+}
+
+// ---- Its requests, by themselves
+
+TEST_F(S3, ObjectsAreReadBack) {
+  outputs::S3Client client("lab", outputs::find_s3_account(caller_), 2, clock_);
+  for (int i = 0; i < 5; ++i) client.put("p/" + std::to_string(i), std::string(i, 'x'), {}, {});
+  std::vector<std::string> listed;
+  client.list(
+      "p/", [&](const outputs::S3Object& one) { listed.push_back(one.key + " " + std::to_string(one.size)); },
+      {});
+  EXPECT_THAT(listed, ElementsAre("p/0 0", "p/1 1", "p/2 2", "p/3 3", "p/4 4")) << "page by page";
+  std::string bytes;
+  const auto take = [&](std::string_view piece) { bytes += piece; };
+  EXPECT_TRUE(client.get("p/3", take, {}));
+  EXPECT_EQ(bytes, "xxx");
+  EXPECT_FALSE(client.get("p/9", take, {}));
+  EXPECT_FALSE(client.head("p/9", {}));
+  ASSERT_TRUE(client.head("p/4", {}));
+  EXPECT_EQ(client.head("p/4", {})->size, 4);
+
+  int asked_for = 0;
+  bytes.clear();
+  bucket_.trouble = [&](const Asked& /*asked*/) {
+    ++asked_for;
+    return wire::cut("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf");
+  };
+  EXPECT_TRUE(fault_of([&] { client.get("p/3", take, {}); }));
+  EXPECT_EQ(bytes, "half") << "never twice";
+  EXPECT_EQ(asked_for, 1);
+}
+
+TEST_F(S3, AmazonsBucketsAreInTheHostsName) {
+  // A proxy sees where it is to go.
+  ASSERT_EQ(setenv("https_proxy", ("http" + server_.address().substr(3)).c_str(), 1), 0);  // NOLINT
+  bucket_.trouble = [](const Asked& /*asked*/) { return wire::whole(403, "no"); };
+  variables_.erase("S3_ENDPOINT_URL");
+  EXPECT_NE(check(), "");
+  variables_["AWS_REGION"] = "cn-north-1";
+  EXPECT_NE(check(), "");
+  EXPECT_TRUE(fault_of([&] { check_s3("s3://lab.example.com", caller_, {}, clock_); }));
+  unsetenv("https_proxy");  // NOLINT
+  EXPECT_THAT(server_.lines(), AllOf(Contains("CONNECT lab.s3.us-east-1.amazonaws.com:443"),
+                                     Contains("CONNECT lab.s3.cn-north-1.amazonaws.com.cn:443"),
+                                     Contains("CONNECT s3.cn-north-1.amazonaws.com.cn:443")));
+}
+
+// ---- Who asks
+
+class S3Account : public S3 {
+ protected:
+  void write(const std::string& name, const std::string& text) {
+    fs::create_directories(folder_.path() + "/.aws");
+    std::ofstream(folder_.path() + "/.aws/" + name) << text;
+  }
+  [[nodiscard]] outputs::S3Account find() const { return outputs::find_s3_account(caller_); }
+  std::string refusal() {
+    const auto fault = fault_of([&] { (void)find(); });
+    return fault ? fault->what() : "";
+  }
+};
+
+TEST_F(S3Account, TheEnvironmentComesFirst) {
+  write("credentials", "[default]\naws_access_key_id = of-file\naws_secret_access_key = of-file\n");
+  variables_["AWS_SESSION_TOKEN"] = "token";
+  variables_["AWS_DEFAULT_REGION"] = "eu-west-3";
+  EXPECT_EQ(find().key, "the-key");
+  EXPECT_EQ(find().token, "token");
+  EXPECT_EQ(find().region, "eu-west-3");
+  variables_["AWS_REGION"] = "eu-west-1";
+  EXPECT_EQ(find().region, "eu-west-1");
+  variables_.erase("AWS_SECRET_ACCESS_KEY");
+  EXPECT_EQ(refusal(), "AWS_SECRET_ACCESS_KEY: is not set, and AWS_ACCESS_KEY_ID is");
+}
+
+TEST_F(S3Account, AProfileIsFoundInBothFiles) {
+  write("credentials",
+        "# keys\n[default]\naws_access_key_id=of-default\naws_secret_access_key=secret\n"
+        "[lab]\naws_access_key_id = of-lab\naws_secret_access_key = a=b\naws_session_token = t\n");
+  write("config",
+        "[default]\nregion = eu-central-1\n[profile lab]\nregion = eu-north-1\nservices = own\n"
+        "endpoint_url = http://all:1\n[services own]\ndynamodb =\n  endpoint_url = http://other:3\n"
+        "s3 =\n  endpoint_url = http://s3:2/\n[profile sso]\nsso_session = x\n");
+  variables_.clear();
+  EXPECT_EQ(find().key, "of-default");
+  EXPECT_EQ(find().region, "eu-central-1");
+  EXPECT_EQ(find().endpoint, "");
+  variables_["AWS_PROFILE"] = "lab";
+  EXPECT_EQ(find().key, "of-lab");
+  EXPECT_EQ(find().secret, "a=b");
+  EXPECT_EQ(find().token, "t");
+  EXPECT_EQ(find().region, "eu-north-1");
+  EXPECT_EQ(find().endpoint, "http://s3:2");
+  EXPECT_EQ(find().source, "the AWS profile `lab`");
+  variables_["AWS_ENDPOINT_URL"] = "http://env:4";
+  EXPECT_EQ(find().endpoint, "http://env:4");
+  variables_["AWS_ENDPOINT_URL_S3"] = "http://env:5";
+  EXPECT_EQ(find().endpoint, "http://env:5");
+  variables_["AWS_PROFILE"] = "nobody";
+  EXPECT_EQ(refusal(), "the AWS profile `nobody`: is neither in ~/.aws/credentials nor in ~/.aws/config");
+  variables_["AWS_PROFILE"] = "sso";
+  EXPECT_THAT(refusal(), HasSubstr("aws configure export-credentials"));
+}
+
+TEST_F(S3Account, WithoutAnyItSaysHowToGiveOne) {
+  variables_.clear();
+  EXPECT_EQ(refusal(),
+            "S3: no keys are given: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile in "
+            "~/.aws/credentials");
+}
+
+TEST_F(S3Account, AnEndpointIsAnAddress) {
+  for (const std::string endpoint : {"127.0.0.1:9000", "ftp://x", "http://me:pass@x"}) {
+    variables_["S3_ENDPOINT_URL"] = endpoint;
+    EXPECT_EQ(refusal(),
+              "the S3 endpoint: must be an address such as https://s3.example.com or http://127.0.0.1:9000");
+  }
+}
+
+}  // namespace
+}  // namespace combu
