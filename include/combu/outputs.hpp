@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -41,10 +42,19 @@ class Parcel {
   virtual void close(const std::string& manifest) = 0;
 };
 
+// What an equal trial has left is to be a trial's own.
+struct Sharing {
+  std::string trial;
+  std::string from;  // the place of the other one: an absolute path
+};
+
 // Where outputs come home to. May be used from many threads.
 class Depot {
  public:
   virtual ~Depot() = default;
+  // Of each why it could not be done; empty: all that the other one's manifest names is there, with the
+  // manifest, as after Parcel::close().
+  [[nodiscard]] virtual std::vector<std::string> share(std::span<const Sharing> wanted);
   // One for each trial at a time.
   [[nodiscard]] virtual std::unique_ptr<Parcel> open(const std::string& trial) = 0;
 };
@@ -59,7 +69,8 @@ struct Owner {
 
 // FOLDER/TRIAL/…, with the manifest in it; made when the first parcel is opened. All belongs to `owner`, or
 // else to who runs this process, who may read and write it whatever its permissions were. What is under way
-// is in FOLDER/.TRIAL.unfinished.
+// is in FOLDER/.TRIAL.unfinished. What is shared takes no room of its own where the file system can do that:
+// a clone of each file, or a link to it; and is copied elsewhere.
 [[nodiscard]] std::unique_ptr<Depot> open_folder(const std::string& folder,
                                                  std::optional<Owner> owner = std::nullopt);
 

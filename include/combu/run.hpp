@@ -36,6 +36,16 @@ struct Snapshot {
   [[nodiscard]] std::size_t count(TrialState state) const { return counts[static_cast<std::size_t>(state)]; }
 };
 
+// What has been done before: trials with `cache` are looked for in it.
+class Memory {
+ public:
+  virtual ~Memory() = default;
+  // One for each, in whatever order. Called from one thread that is drive()'s own. Throws nothing but
+  // Error(cancelled): what cannot be told is as if it had not been done.
+  [[nodiscard]] virtual std::vector<Recollection> recall(const std::vector<TrialIndex>& trials,
+                                                         const std::stop_token& stop) = 0;
+};
+
 // Told from the thread that called drive().
 class Observer {
  public:
@@ -44,6 +54,8 @@ class Observer {
   // How long the engine took to create an attempt, and to start it. Its facts may have been told before.
   virtual void start_took(TrialIndex /*trial*/, int /*attempt*/, Seconds /*created_in*/,
                           Seconds /*started_in*/) {}
+  // Before the fact that it is skipped, or that it is started.
+  virtual void recalled(const Recollection& /*recollection*/) {}
   // The facts told since the last time are to be kept now: what follows from them is commanded when this
   // returns. Called before each snapshot, too.
   virtual void commit() {}
@@ -119,10 +131,10 @@ struct Outcome {
 // bear: what was started stays started. `engine`'s verbs are called from options.starts_in_flight_max
 // threads (or as many as `steering` says meanwhile), up to 32 more that stop, two that read logs, four that
 // take outputs home where trials have any, one that looks at what attempts use, and one that watches.
-// `depot`: where these outputs go.
+// `depot`: where these outputs go. `memory`: asked where options.recalls.
 [[nodiscard]] Outcome drive(Engine& engine, const Run& run, const Plan& plan, const PlannerOptions& options,
                             Observer& observer, Clock& clock, const std::stop_token& stop,
-                            Steering* steering = nullptr, Depot* depot = nullptr);
+                            Steering* steering = nullptr, Depot* depot = nullptr, Memory* memory = nullptr);
 
 // Carries a command for outputs out: what became of it.
 [[nodiscard]] Collected take_outputs(Engine& engine, const Run& run, const CollectCommand& command,

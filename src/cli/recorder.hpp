@@ -14,6 +14,7 @@ class Recorder final : public Observer {
   Recorder(Progress& progress, Record& record, RunId run);
   void fact(const Fact& fact) override;
   void start_took(TrialIndex trial, int attempt, Seconds created_in, Seconds started_in) override;
+  void recalled(const Recollection& recollection) override;
   void commit() override;
   void tail(TrialIndex trial, const std::vector<std::string>& lines) override;
   void snapshot(const Snapshot& snapshot) override;
@@ -30,6 +31,7 @@ class Recorder final : public Observer {
   RunId run_;
   std::vector<Fact> pending_;
   std::vector<StartTimes> times_;
+  std::vector<Recollection> recollections_;
   bool failing_ = false;
 };
 

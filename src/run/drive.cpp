@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -60,7 +62,11 @@ struct Used {
   LookOrder of;
   std::optional<Usage> usage;
 };
-using Message = std::variant<Event, EngineLost, Tail, Used, Steering::Order>;
+// What has been done before of some trials.
+struct Recollected {
+  std::vector<Recollection> of;
+};
+using Message = std::variant<Event, EngineLost, Tail, Used, Recollected, Steering::Order>;
 
 struct ListOrder {};
 // What has ended, and when.
@@ -95,10 +101,34 @@ class OrderQueue {
   std::deque<Order> orders_;
 };
 
+// Trials that are to be looked for among what has been done: many at once cost little more than one.
+class RecallQueue {
+ public:
+  void push(TrialIndex trial) {
+    {
+      const std::scoped_lock lock(mutex_);
+      trials_.push_back(trial);
+    }
+    filled_.notify_one();
+  }
+
+  // At least one; none when `stop` was set.
+  std::vector<TrialIndex> pop_all(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    (void)filled_.wait(lock, stop, [this] { return !trials_.empty(); });
+    return std::exchange(trials_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable_any filled_;
+  std::vector<TrialIndex> trials_;
+};
+
 class Drive {
  public:
   Drive(Engine& engine, const Run& run, const Plan& plan, const PlannerOptions& options, Observer& observer,
-        Clock& clock, Depot* depot)
+        Clock& clock, Depot* depot, Memory* memory)
       : engine_(engine),
         run_(run),
         // What other runs hold is seen only where it counts.
@@ -107,6 +137,7 @@ class Drive {
         observer_(observer),
         clock_(clock),
         depot_(depot),
+        memory_(memory),
         planner_(run.id, run.experiment, plan, options),
         until_(options.until),
         stop_workers_(std::min<std::size_t>(
@@ -132,6 +163,7 @@ class Drive {
                                                  [](const Trial& trial) { return !trial.outputs.empty(); });
     if (any_outputs) add_workers(k_bearers, bear_orders_);
     add_workers(1, look_orders_);
+    if (memory_ != nullptr) threads_.emplace_back([this](const std::stop_token& quit) { recall(quit); });
     const std::stop_callback on_stop(stop, [this] { inbox_.post(Event{Interrupt{}}); });
     loop();
     // A command under way when the engine was lost must not hold up the end: the threads' stop tokens end
@@ -225,6 +257,14 @@ class Drive {
   void take(const Event& event) { apply(event); }
   void take(const EngineLost& /*lost*/) {}
   void take(const Tail& tail) { observer_.tail(tail.trial, tail.lines); }
+  void take(const Recollected& recollected) {
+    for (const Recollection& one : recollected.of) {
+      observer_.recalled(one);
+      apply(
+          Recalled{.trial = one.trial,
+                   .done = one.run.empty() ? "" : fmt::format("equal to `{}` of run {}", one.name, one.run)});
+    }
+  }
   void take(const Steering::Order& order) {
     if (order.leave) again_with_ = planner_.settings();
     apply(order.adjust);
@@ -327,6 +367,14 @@ class Drive {
       collect_orders_.push(command);
     } else {
       inbox_.post(Event{Collected{command.trial}});
+    }
+  }
+
+  void give(const RecallCommand& command) {
+    if (memory_ != nullptr) {
+      recalls_.push(command.trial);
+    } else {
+      inbox_.post(Event{Recalled{.trial = command.trial}});
     }
   }
 
@@ -488,6 +536,13 @@ class Drive {
                                       : Collected{.trial = command.trial}});
   }
 
+  void recall(const std::stop_token& quit) {
+    for (std::vector<TrialIndex> trials; !(trials = recalls_.pop_all(quit)).empty();) {
+      call([&] { inbox_.post(Recollected{memory_->recall(trials, quit)}); },
+           [&](const Error& error) { lost(error); });
+    }
+  }
+
   // A log that cannot be had is no failure of the run.
   void read_tail(TrialIndex trial, const Key& key, const std::stop_token& quit) {
     std::string text;
@@ -585,6 +640,7 @@ class Drive {
   Observer& observer_;
   Clock& clock_;
   Depot* depot_;
+  Memory* memory_;
   Planner planner_;
   const Until until_;
   std::size_t ended_here_ = 0;  // trials that have run while this process watched, and are over
@@ -600,6 +656,7 @@ class Drive {
   OrderQueue collect_orders_;
   OrderQueue bear_orders_;
   OrderQueue look_orders_;
+  RecallQueue recalls_;
   std::multimap<Instant, LookOrder> looks_;
   Instant looked_;
   struct Watched {
@@ -631,9 +688,9 @@ class Drive {
 }  // namespace
 
 Outcome drive(Engine& engine, const Run& run, const Plan& plan, const PlannerOptions& options,
-              Observer& observer, Clock& clock, const std::stop_token& stop, Steering* steering,
-              Depot* depot) {
-  return Drive(engine, run, plan, options, observer, clock, depot).run(stop, steering);
+              Observer& observer, Clock& clock, const std::stop_token& stop, Steering* steering, Depot* depot,
+              Memory* memory) {
+  return Drive(engine, run, plan, options, observer, clock, depot, memory).run(stop, steering);
 }
 
 }  // namespace combu

@@ -63,14 +63,15 @@ constexpr std::array k_spellings{
     FieldSpelling{"timeout", Field::timeout},
     FieldSpelling{"start_deadline", Field::start_deadline},
     FieldSpelling{"outputs", Field::outputs},
+    FieldSpelling{"cache", Field::cache},
     FieldSpelling{"deploy", Field::deploy},
     FieldSpelling{"docker", Field::docker},
 };
 
 // With what people of compose write for them.
 constexpr auto k_planned =
-    std::to_array<std::string_view>({"slots", "build", "metrics", "inputs", "cache", "secrets", "gang",
-                                     "worker", "replicas", "scale", "reuse", "swarm", "kubernetes"});
+    std::to_array<std::string_view>({"slots", "build", "metrics", "inputs", "secrets", "gang", "worker",
+                                     "replicas", "scale", "reuse", "swarm", "kubernetes"});
 
 }  // namespace
 

@@ -46,6 +46,7 @@ enum class Field {
   timeout,
   start_deadline,
   outputs,
+  cache,
   deploy,
   docker,
 };

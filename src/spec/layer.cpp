@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "spec/cache.hpp"
 #include "spec/failure.hpp"
 #include "spec/healthcheck.hpp"
 #include "spec/names.hpp"
@@ -166,6 +167,9 @@ void LayerReader::read_field(Field field, Json& value, const Place& place) {
     case Field::outputs:
       trial.outputs = read_outputs(value, place, report_);
       return;
+    case Field::cache:
+      trial.cache = read_cache(value, place, report_);
+      return;
     case Field::deploy:
       deploy_ = &value;
       return;
@@ -298,6 +302,7 @@ void take_replaced(Layer& own, const Layer& defaults) {
   if (wanted(Field::timeout)) to.timeout = from.timeout;
   if (wanted(Field::start_deadline)) to.start_deadline = from.start_deadline;
   if (wanted(Field::outputs)) to.outputs = from.outputs;
+  if (wanted(Field::cache)) to.cache = from.cache;
   if (wanted(Field::stop_signal)) to.stop_signal = from.stop_signal;
   if (wanted(Field::stop_grace)) to.stop_grace = from.stop_grace;
 }
@@ -324,6 +329,9 @@ Trial combine(Layer&& own, const Layer& defaults, const Place& place, Report& re
     merge_deep(base, own.docker);
     own.docker = std::move(base);
   }
+  if (own.trial.service && std::exchange(own.trial.cache, {}).on && own.given.test(bit(Field::cache)))
+    report.add(place.key(field_name(Field::cache)),
+               "a service has no result that could be kept: take `cache` out, or `service`");
   check_params(own.params, defaults.params, place.key(field_name(Field::params)), report);
 
   PairMap env;
