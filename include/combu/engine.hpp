@@ -112,7 +112,7 @@ struct Preparation {
   Bytes total;
   bool finished = false;
   std::string platform = {};  // of found, as in Trial, like the next one
-  std::string digest = {};    // "sha256:…": of the registry's manifest, else of the engine's own image
+  std::string digest = {};    // "NAME@sha256:…" of the registry's manifest, else of the engine's own image
 };
 
 struct Released {

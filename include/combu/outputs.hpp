@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -43,10 +44,19 @@ class Parcel {
   virtual void close(const std::string& manifest) = 0;
 };
 
+// What an equal trial has left is to be a trial's own.
+struct Sharing {
+  std::string trial;
+  std::string from;  // the place of the other one: an absolute path
+};
+
 // Where outputs come home to. May be used from many threads.
 class Depot {
  public:
   virtual ~Depot() = default;
+  // Of each why it could not be done; empty: all that the other one's manifest names is there, with the
+  // manifest, as after Parcel::close().
+  [[nodiscard]] virtual std::vector<std::string> share(std::span<const Sharing> wanted);
   // `place`: a trial, or place_so_far() of it. One for each place at a time. `stop` ends what takes long.
   [[nodiscard]] virtual std::unique_ptr<Parcel> open(const std::string& place,
                                                      const std::stop_token& stop) = 0;
@@ -71,7 +81,9 @@ struct Owner {
 
 // FOLDER/PLACE/…, with the manifest in it; made when the first parcel is opened. All belongs to `owner`, or
 // else to who runs this process, who may read and write it whatever its permissions were. What is under way
-// is in FOLDER/.PLACE.unfinished; what goes without close() leaves all as it was before.
+// is in FOLDER/.PLACE.unfinished; what goes without close() leaves all as it was before. What is shared takes
+// no room of its own where the file system can do that: a clone of each file, or a link to it; and is copied
+// elsewhere.
 [[nodiscard]] std::unique_ptr<Depot> open_folder(const std::string& folder,
                                                  std::optional<Owner> owner = std::nullopt);
 

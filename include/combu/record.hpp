@@ -22,6 +22,14 @@ namespace combu {
 // Which images they were, by reference and platform as in Trial: "sha256:…".
 using Digests = std::map<std::pair<std::string, std::string>, std::string>;
 
+// How the working tree of a file's folder differed from its commit.
+struct WorkingTree {
+  std::string diff;                    // a patch, as `git apply` takes it
+  bool is_cut = false;                 // it was longer
+  std::vector<std::string> untracked;  // paths, not their content; neither is that of the next ones
+  std::vector<std::string> left_out;   // changed files that may hold secrets
+};
+
 // A run as it began: all that is needed to go on with it elsewhere and later.
 struct RunEntry {
   RunId id;
@@ -35,14 +43,17 @@ struct RunEntry {
   std::string options;               // a JSON object: those of `run` that hold when it goes on
   std::string revision;              // version control's commit of the file's folder; empty: none
   bool revision_dirty = false;
-  std::string address;  // the engine's
-  std::string engine;   // Facts::engine
+  WorkingTree working_tree;  // empty in a list of runs
+  std::string address;       // the engine's
+  std::string engine;        // Facts::engine
   std::string user;
   std::string machine;
   std::string program;                  // "combu 0.1.0"
   std::optional<Seconds> evaluated_in;  // before it began, like the next one; nullopt: not known
   std::optional<Seconds> prepared_in;   // looking at images, pulling them, making networks and folders
-  Digests digests;                      // to begin with
+  Digests digests;                      // to begin with, like the next one
+  Digests references;                   // Preparation::digest; empty in a list of runs
+  std::string results;                  // its trials' outputs are below it; empty: not known
   Instant began_at{};
   Instant working_since{};            // began_at, or when it was reopened: what its deadline counts from
   std::size_t failures_forgiven = 0;  // trials that had failed when it was reopened, and were left so
@@ -99,6 +110,27 @@ struct AttemptEntry {
   std::optional<Instant> ran_at;
   std::optional<Instant> ended_at;
   std::optional<Instant> collected_at;
+  std::optional<int> exit_code;
+  std::string reason;  // why it failed
+  std::string gpus;    // as in TrialEntry
+  Slots slots;         // without them
+};
+
+// A trial that has succeeded, or was skipped.
+struct DoneEntry {
+  RunId run;
+  std::string trial;
+  std::string results;  // RunEntry::results
+};
+
+// By what a trial is known, and whose outputs it has.
+struct KnownEntry {
+  RunId run;
+  std::string trial;
+  std::string hash;
+  std::string parts;
+  std::string equal_run;  // of one that was skipped
+  std::string equal_trial;
 };
 
 // How long the engine took to create an attempt, and to start it.
@@ -121,6 +153,7 @@ struct Edition {
   std::string source;
   std::string evaluated;
   Digests digests;
+  Digests references;
   std::vector<TrialIndex> taken;  // the trials that are as it says from here on
   std::vector<Fact> ends;         // of those that are not in it any more, and do not run
   std::vector<std::pair<TrialIndex, Leaving>> leaving;  // whose attempts are to be stopped
@@ -164,7 +197,7 @@ class Record {
   // All of them or none. When it returns, the process may die and they are not lost. Facts are of the trials
   // of the experiment that begin() was given, in the order in which they came.
   void append(const RunId& run, std::span<const Fact> facts, std::span<const StartTimes> times = {},
-              std::span<const CameHome> homes = {});
+              std::span<const CameHome> homes = {}, std::span<const Recollection> recollections = {});
   // What nobody watched: when it happened may be before what is on record of other trials. A run of which
   // nothing is left has ended then. False when the run is not as it was when `stamp` was taken: nothing has
   // changed then.
@@ -174,7 +207,7 @@ class Record {
   // RunEntry::options, from here on.
   void set_options(const RunId& run, const std::string& options);
   // These trials wait again, each for a new attempt, and the run has not ended; what its earlier attempts
-  // have spent is forgotten.
+  // have spent is forgotten. What was over by itself is not skipped from here on.
   void reopen(const RunId& run, std::span<const TrialIndex> trials, Instant at);
   // `experiment`: the trials on record, in their order, and behind them those that join. The run has not
   // ended from here on where one of its trials waits again, or joins it. `may` is called when nobody else can
@@ -205,6 +238,14 @@ class Record {
   // In the order in which they happened, of what happened in the same moment the cause first; of one trial
   // when `trial` is not empty. `tell` returns false to hear no more.
   void events(const RunId& run, const std::string& trial, const std::function<bool(const EventEntry&)>& tell);
+  // Those of this hash, whatever run they are of, the newest first.
+  [[nodiscard]] std::vector<DoneEntry> done(const std::string& hash, std::size_t count_max);
+  // nullopt: it has no `cache`, or has not been looked for.
+  [[nodiscard]] std::optional<KnownEntry> known(const RunId& run, const std::string& trial);
+  // What had been done when the run began: that of its experiment first, of this name first, the newest
+  // first.
+  [[nodiscard]] std::vector<KnownEntry> known_before(const RunId& run, const std::string& trial,
+                                                     std::size_t count_max);
   // What Planner goes on from, by trial.
   [[nodiscard]] std::vector<Past> past(const RunId& run);
 

@@ -37,6 +37,16 @@ struct Snapshot {
   [[nodiscard]] std::size_t count(TrialState state) const { return counts[static_cast<std::size_t>(state)]; }
 };
 
+// What has been done before: trials with `cache` are looked for in it.
+class Memory {
+ public:
+  virtual ~Memory() = default;
+  // One for each, in whatever order. Called from one thread that is drive()'s own. Throws nothing but
+  // Error(cancelled): what cannot be told is as if it had not been done.
+  [[nodiscard]] virtual std::vector<Recollection> recall(const std::vector<TrialIndex>& trials,
+                                                         const std::stop_token& stop) = 0;
+};
+
 // Told from the thread that called drive().
 class Observer {
  public:
@@ -49,6 +59,8 @@ class Observer {
   virtual void taken(TrialIndex /*trial*/, int /*attempt*/, const Taken& /*taken*/) {}
   // What a person may want to know and no fact tells.
   virtual void remark(const std::string& /*line*/) {}
+  // Before the fact that it is skipped, or that it is started.
+  virtual void recalled(const Recollection& /*recollection*/) {}
   // The facts told since the last time are to be kept now: what follows from them is commanded when this
   // returns. Called before each snapshot, too.
   virtual void commit() {}
@@ -126,11 +138,11 @@ struct Outcome {
 // take outputs home where trials have any, two more where this is done while they run (Collect::every), two
 // that look at what attempts use and write, and one that watches.
 // `depot`: where these outputs go. `telemetry`: where what attempts write goes while they run and when they
-// have ended; none is kept without it.
+// have ended; none is kept without it. `memory`: asked where options.recalls.
 [[nodiscard]] Outcome drive(Engine& engine, const Run& run, const Plan& plan, const PlannerOptions& options,
                             Observer& observer, Clock& clock, const std::stop_token& stop,
                             Steering* steering = nullptr, Depot* depot = nullptr,
-                            Telemetry* telemetry = nullptr);
+                            Telemetry* telemetry = nullptr, Memory* memory = nullptr);
 
 struct TookOutputs {
   Collected collected;

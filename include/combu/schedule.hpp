@@ -27,14 +27,19 @@ enum class TrialState : std::uint8_t {
   retrying,    // its attempt has failed, and the next one waits for its time
   collecting,  // its attempt has ended, and its outputs are being taken home
   succeeded,   // ended with 0
+  skipped,     // not started, since an equal trial has succeeded before
   failed,      // ended with another code, could not be started, or was removed
   blocked,     // something that it depends on will never be so
   stopped,     // a service whose work was done, or whose run's deadline has passed
 };
-inline constexpr std::size_t k_trial_state_count = 10;
+inline constexpr std::size_t k_trial_state_count = 11;
 [[nodiscard]] std::string_view to_string(TrialState state);
 [[nodiscard]] constexpr bool is_over(TrialState state) {
   return state >= TrialState::succeeded;
+}
+// Whether what it was to leave is there.
+[[nodiscard]] constexpr bool has_succeeded(TrialState state) {
+  return state == TrialState::succeeded || state == TrialState::skipped;
 }
 // Whether there is an attempt of it that holds slots.
 [[nodiscard]] constexpr bool is_alive(TrialState state) {
@@ -67,6 +72,21 @@ struct Collected {
   TrialIndex trial;
   std::string fault = {};   // why its outputs are not home; empty: they are, or there are none
   bool by_attempt = false;  // it has not left what it was to leave; else they may be had another time
+};
+// What a trial is known by from here on, so that an equal one need not be done again.
+struct Recollection {
+  TrialIndex trial = 0;
+  std::string hash;    // the same for equal trials; empty: it cannot be told
+  std::string parts;   // what went into it: a JSON object
+  std::string inputs;  // a JSON object: what is put where, by its hash; empty: nothing
+  std::string run;     // of the equal one, where there is one; what that has left is this one's, too
+  std::string name;    // and its name there
+};
+
+// The answer to RecallCommand.
+struct Recalled {
+  TrialIndex trial;
+  std::string done = {};  // where an equal one has succeeded, for a person; empty: it is to be started
 };
 // Whether the engine was away when an attempt ended: then it is lost with it.
 enum class Break {
@@ -105,8 +125,8 @@ struct Adjust {
   std::vector<std::string> stopping = {};
   std::string stopper = {};
 };
-using Event = std::variant<Begin, StartAnswered, StartFailed, StopAnswered, StopFailed, Collected, Seen,
-                           Looked, ListingBegins, Listed, Interrupt, Tick, Adjust>;
+using Event = std::variant<Begin, StartAnswered, StartFailed, StopAnswered, StopFailed, Collected, Recalled,
+                           Seen, Looked, ListingBegins, Listed, Interrupt, Tick, Adjust>;
 
 // ---- What comes out
 
@@ -132,13 +152,18 @@ struct CollectCommand {
   bool outputs = false;  // its outputs
   bool failed = false;   // it need not have left them all
 };
+// Has an equal trial succeeded before? Then its outputs are to be this one's.
+struct RecallCommand {
+  TrialIndex trial;
+};
 // Its end is told late, or may be another than it seems: when it began and ended is to be asked for.
 struct LookCommand {
   TrialIndex trial;
   Sighting sighting;
   int attempt = 1;
 };
-using Command = std::variant<StartCommand, StopCommand, GiveUpCommand, CollectCommand, LookCommand>;
+using Command =
+    std::variant<StartCommand, StopCommand, GiveUpCommand, CollectCommand, RecallCommand, LookCommand>;
 
 // One change of a trial's state, or that a running one has become healthy; or, of one that is starting or
 // running and has a cause, that it is stopped for this cause. That it is ready is told of one whose start is
@@ -151,7 +176,7 @@ struct Fact {
   bool healthy = false;            // state is running, and its health check passes now
   bool ran = false;                // of one that is over: it was started
   std::optional<int> exit_code;    // of an attempt that ran and ended
-  std::string reason;              // of failed, retrying and blocked, for a person
+  std::string reason;              // of failed, retrying, blocked and skipped, for a person
   std::optional<TrialIndex> root;  // of blocked: the trial at the head of the chain of causes
   Instant at{};                    // step()'s `now`, or when the engine says that it was
   std::string id;                  // of running: the engine's id, where it is known
@@ -202,6 +227,7 @@ struct Past {
   Cause doom = Cause::none;       // why it was being stopped
   std::vector<Cause> earlier;     // why each of its earlier attempts failed
   Bytes memory{};                 // of one that is ready: what its next attempt wants
+  bool anew = false;              // a person wants it done again, whatever has been done before
   Leaving leaving = Leaving::no;  // of its last attempt, while that is starting or running
   Slots slots;                    // that this one holds, when it leaves
 };
@@ -213,6 +239,7 @@ struct PlannerOptions {
   Seconds answer_after{15};
   std::optional<Slots> capacity;  // what all runs on the engine share; nullopt: not bounded
   std::vector<Gpu> gpus;          // what is known of those in it
+  bool recalls = false;           // before a trial with `cache` is started, RecallCommand is given
   // By trial; empty: the run begins. Else it goes on: nothing starts before a listing has told what became of
   // what ran, and what has ended meanwhile may have ended with its host.
   std::vector<Past> past;
@@ -262,8 +289,11 @@ struct Ending {
 //
 // A failed attempt is followed by the next as Trial::retries says; an attempt that takes too long is stopped,
 // and so is one that leaves: the next one of its trial waits until it has ended.
-// After Experiment::failures_max failed trials nothing more starts, and what runs goes on; at its deadline
-// all is stopped.
+// A trial with `cache` is asked for as soon as it is known what goes into it, whatever it depends on; where
+// it has been done before it is skipped, which is as good as a success to all others. Until then no service
+// is started, which may not be needed at all. What others only want to run beside them is not skipped. After
+// Experiment::failures_max failed trials nothing more starts, and what runs goes on; at its deadline all is
+// stopped.
 class Planner {
  public:
   static constexpr std::size_t k_overtakes_max = 32;

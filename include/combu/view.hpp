@@ -110,6 +110,10 @@ void print_trials_json(std::ostream& out, const RunRow& run, std::span<const Tri
 void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, Until until,
                    std::string_view engine);
 
+// "2026-01-31 12:00:00", in local time; and for programs "2026-01-31T12:00:00.250Z".
+[[nodiscard]] std::string local_time(Instant instant);
+[[nodiscard]] std::string rfc3339(Instant instant);
+
 // As one word of a POSIX shell: quoted where it has to be.
 [[nodiscard]] std::string shell_word(std::string_view text);
 

@@ -51,7 +51,7 @@ struct Changes {
 
 bool has_begun(TrialState state) {
   return is_alive(state) || state == TrialState::collecting ||
-         (is_over(state) && state != TrialState::blocked);
+         (is_over(state) && state != TrialState::blocked && state != TrialState::skipped);
 }
 
 Names names_in(const std::string& evaluated, const Caller& caller) {
@@ -121,7 +121,7 @@ class Comparison {
     }
     it = *found->second;
     changes_.taken.push_back(trial);
-    if (returns || has_begun || state == TrialState::blocked) changes_.again.push_back(trial);
+    if (returns || has_begun || is_over(state)) changes_.again.push_back(trial);
   }
 
   // It has ended: what it leaves comes home as the file said when it began.
@@ -285,6 +285,7 @@ class Apply {
     Edition edition{.source = file_.source,
                     .evaluated = file_.evaluated,
                     .digests = prepared_.digests,
+                    .references = prepared_.references,
                     .taken = changes.taken,
                     .at = real_clock().now()};
     for (const TrialIndex trial : changes.out) {

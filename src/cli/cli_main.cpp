@@ -64,6 +64,7 @@ void add_commands(CLI::App& app, const Invocation& invocation, Action& action) {
   add_ps(app, invocation, action);
   add_logs(app, invocation, action);
   add_why(app, invocation, action);
+  add_show(app, invocation, action);
   add_events(app, invocation, action);
   add_times(app, invocation, action);
   add_results(app, invocation, action);

@@ -24,6 +24,7 @@ void add_kill(CLI::App& app, const Invocation& invocation, Action& action);
 void add_ps(CLI::App& app, const Invocation& invocation, Action& action);
 void add_logs(CLI::App& app, const Invocation& invocation, Action& action);
 void add_why(CLI::App& app, const Invocation& invocation, Action& action);
+void add_show(CLI::App& app, const Invocation& invocation, Action& action);
 void add_events(CLI::App& app, const Invocation& invocation, Action& action);
 void add_times(CLI::App& app, const Invocation& invocation, Action& action);
 void add_results(CLI::App& app, const Invocation& invocation, Action& action);

@@ -17,6 +17,7 @@
 #include "cli/commands.hpp"
 #include "cli/identity.hpp"
 #include "cli/kept_logs.hpp"
+#include "cli/memory.hpp"
 #include "cli/recorded.hpp"
 #include "cli/recorder.hpp"
 #include "cli/results.hpp"
@@ -105,7 +106,9 @@ std::vector<Error> prepare(Session& session, const Loaded& loaded, Prepared& pre
   const auto tell = [&](const Preparation& preparation) {
     if (preparation.kind != Preparation::Kind::found) return session.progress().preparation(preparation);
     const std::scoped_lock lock(mutex);
-    prepared.digests[{preparation.name, preparation.platform}] = preparation.digest;
+    const std::pair image(preparation.name, preparation.platform);
+    prepared.digests[image] = preparation.digest.substr(preparation.digest.find('@') + 1);
+    prepared.references[image] = preparation.digest;
   };
   std::vector<Error> errors = session.engine().prepare(loaded.run, tell, session.stop());
   if (!errors.empty()) return errors;
@@ -158,6 +161,7 @@ class UnlockWhenStarted final : public Observer {
   void taken(TrialIndex trial, int attempt, const Taken& taken) override {
     next_.taken(trial, attempt, taken);
   }
+  void recalled(const Recollection& recollection) override { next_.recalled(recollection); }
   void commit() override { next_.commit(); }
   void tail(TrialIndex trial, const std::vector<std::string>& lines) override { next_.tail(trial, lines); }
   void remark(const std::string& line) override { next_.remark(line); }
@@ -302,7 +306,8 @@ void note_presence(Record& record, const RunId& run, Presence presence) {
 
 // The exit code; nullopt when the run has been brought to a rest, because somebody wants to revise it.
 std::optional<int> drive_run(Session& session, Record& record, const Loaded& loaded,
-                             const PlannerOptions& planner, std::unique_ptr<RunLock>& lock, AtWork& work) {
+                             const PlannerOptions& planner, const Digests& digests, Recall recall,
+                             std::unique_ptr<RunLock>& lock, AtWork& work) {
   session.progress().begin(loaded.run);
   const auto engine = session.patient_engine();
   Recorder recorder(session.progress(), record, loaded.run.id);
@@ -314,8 +319,10 @@ std::optional<int> drive_run(Session& session, Record& record, const Loaded& loa
     const auto depot = open_results(loaded);
     const auto telemetry =
         watched ? open_telemetry(session, state_folder(loaded.caller), loaded.run.id) : nullptr;
-    const Outcome outcome = drive(*engine, loaded.run, loaded.plan, planner, observer, real_clock(),
-                                  session.stop(), &work.steering(), depot.get(), telemetry.get());
+    const auto memory = open_memory(loaded, digests, *depot, recall);
+    const Outcome outcome =
+        drive(*engine, loaded.run, loaded.plan, planner, observer, real_clock(), session.stop(),
+              &work.steering(), depot.get(), telemetry.get(), memory.get());
     if (outcome.left) return std::nullopt;
     print_outcome(session.progress(), loaded.run, outcome, planner.until, session.given_engine());
     if (depot->holds_any()) session.progress().note(fmt::format("outputs are in {}", results));
@@ -344,7 +351,8 @@ PlannerOptions planner_options(Session& session, const RunOptions& options,
   PlannerOptions planner{.starts_in_flight_max = options.starts_in_flight,
                          .until = until_of(options),
                          .capacity = capacity ? std::optional(capacity->slots) : std::nullopt,
-                         .gpus = capacity ? capacity->gpus : std::vector<Gpu>()};
+                         .gpus = capacity ? capacity->gpus : std::vector<Gpu>(),
+                         .recalls = true};
   if (standing) {
     planner.past = standing->past;
     planner.began_at = standing->working_since;
@@ -452,6 +460,7 @@ RunEntry entry_of(Session& session, Loaded& loaded, const RunOptions& options, c
           .options = to_json(options),
           .revision = loaded.revision.commit,
           .revision_dirty = loaded.revision.dirty,
+          .working_tree = std::move(loaded.revision.working_tree),
           .address = session.engine_address(),
           .engine = session.engine().facts(session.stop()).engine,
           .user = user_name(),
@@ -460,6 +469,8 @@ RunEntry entry_of(Session& session, Loaded& loaded, const RunOptions& options, c
           .evaluated_in = loaded.evaluated_in,
           .prepared_in = prepared.took,
           .digests = prepared.digests,
+          .references = prepared.references,
+          .results = results_folder(loaded.run),
           .began_at = real_clock().now(),
           .ended_at = std::nullopt};
 }
@@ -475,6 +486,7 @@ std::string to_json(const RunOptions& options) {
   return nlohmann::json{{"wait", options.wait},
                         {"starts_in_flight", options.starts_in_flight},
                         {"reserve", options.reserve},
+                        {"cache", options.cache},
                         {"watched", options.watched}}
       .dump();
 }
@@ -485,6 +497,7 @@ RunOptions run_options_of(const std::string& json) {
   options.wait = object.value("wait", options.wait);
   options.starts_in_flight = object.value("starts_in_flight", options.starts_in_flight);
   options.reserve = object.value("reserve", options.reserve);
+  options.cache = object.value("cache", options.cache);
   options.watched = object.value("watched", options.wait);
   return options;
 }
@@ -524,8 +537,9 @@ int execute(Session& session, Record& record, const Loaded& loaded, const RunOpt
   for (const RunId& run : replaced)
     if (!record.runs({.id = run}, 1).empty()) record.kill(run, real_clock().now());
   work.leave_foreground(loaded);
-  auto exit_code =
-      drive_run(session, record, loaded, planner_options(session, options, capacity, standing), starts, work);
+  const Recall recall = options.cache ? Recall::done : Recall::none;
+  auto exit_code = drive_run(session, record, loaded, planner_options(session, options, capacity, standing),
+                             prepared.digests, recall, starts, work);
   std::size_t parallel_max = experiment.parallel_max;
   while (!exit_code) {
     const bool was_given_back = work.hand_over(session.stop());
@@ -542,9 +556,9 @@ int execute(Session& session, Record& record, const Loaded& loaded, const RunOpt
     session.progress().note(fmt::format(
         "run {}: {}", loaded.run.id.text(),
         was_given_back ? "its file has been applied" : "an `apply` took too long, and was given up"));
-    exit_code =
-        drive_run(session, record, revised,
-                  planner_options(session, options, capacity_for(session, now, options), here), starts, work);
+    exit_code = drive_run(session, record, revised,
+                          planner_options(session, options, capacity_for(session, now, options), here), {},
+                          recall, starts, work);
   }
   return *exit_code;
 }

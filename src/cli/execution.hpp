@@ -22,6 +22,7 @@ struct RunOptions {
   bool wait = false;
   std::size_t starts_in_flight = PlannerOptions{}.starts_in_flight_max;
   std::string reserve;  // as --reserve takes it
+  bool cache = true;    // false: trials with `cache` are run, too
   // On record only: somebody has to stay while its trials run, for --wait, retries, timeouts or a deadline.
   bool watched = false;
 };
@@ -39,6 +40,7 @@ struct Standing {
 struct Prepared {
   Seconds took{0};
   Digests digests;
+  Digests references;
 };
 
 // What the engine and the caller's folders would refuse of it, all of it; then images, networks and folders

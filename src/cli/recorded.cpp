@@ -80,6 +80,18 @@ void expect_its_engine(const Session& session, const RunEntry& entry) {
                           entry.address, session.engine_address()));
 }
 
+TrialIndex find_trial(const Experiment& experiment, const std::string& name) {
+  std::vector<std::string_view> names;
+  for (TrialIndex trial = 0; trial < experiment.trials.size(); ++trial) {
+    if (experiment.trials[trial].name == name) return trial;
+    names.emplace_back(experiment.trials[trial].name);
+  }
+  const auto near = nearest(name, names);
+  throw Error(
+      ErrorKind::not_found, name,
+      near ? fmt::format("is no trial of the run; did you mean `{}`?", *near) : "is no trial of the run");
+}
+
 void add_run_option(CLI::App& command, std::string& run) {
   command.add_option("--run", run, "This run instead of the file's last one")->type_name("ID");
 }

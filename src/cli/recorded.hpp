@@ -45,6 +45,9 @@ void expect_its_engine(const Session& session, const RunEntry& entry);
 // "3 waiting, 12 succeeded"
 [[nodiscard]] std::string counts_of(const std::vector<Past>& past);
 
+// The trial of this name. Throws Error(not_found).
+[[nodiscard]] TrialIndex find_trial(const Experiment& experiment, const std::string& name);
+
 // --run ID.
 void add_run_option(CLI::App& command, std::string& run);
 

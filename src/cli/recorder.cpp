@@ -18,16 +18,21 @@ void Recorder::start_took(TrialIndex trial, int attempt, Seconds created_in, Sec
   times_.push_back({.trial = trial, .attempt = attempt, .created_in = created_in, .started_in = started_in});
 }
 
+void Recorder::recalled(const Recollection& recollection) {
+  recollections_.push_back(recollection);
+}
+
 void Recorder::taken(TrialIndex trial, int attempt, const Taken& taken) {
   homes_.push_back({.trial = trial, .attempt = attempt, .taken = taken});
 }
 
 void Recorder::commit() {
-  if (pending_.empty() && times_.empty() && homes_.empty()) return;
-  if (!write([this] { record_.append(run_, pending_, times_, homes_); })) return;
+  if (pending_.empty() && times_.empty() && homes_.empty() && recollections_.empty()) return;
+  if (!write([this] { record_.append(run_, pending_, times_, homes_, recollections_); })) return;
   pending_.clear();
   times_.clear();
   homes_.clear();
+  recollections_.clear();
 }
 
 void Recorder::tail(TrialIndex trial, const std::vector<std::string>& lines) {

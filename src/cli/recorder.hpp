@@ -15,6 +15,7 @@ class Recorder final : public Observer {
   void fact(const Fact& fact) override;
   void start_took(TrialIndex trial, int attempt, Seconds created_in, Seconds started_in) override;
   void taken(TrialIndex trial, int attempt, const Taken& taken) override;
+  void recalled(const Recollection& recollection) override;
   void commit() override;
   void tail(TrialIndex trial, const std::vector<std::string>& lines) override;
   void remark(const std::string& line) override;
@@ -33,6 +34,7 @@ class Recorder final : public Observer {
   std::vector<Fact> pending_;
   std::vector<StartTimes> times_;
   std::vector<CameHome> homes_;
+  std::vector<Recollection> recollections_;
   bool failing_ = false;
 };
 

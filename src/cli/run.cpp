@@ -24,6 +24,7 @@ struct Options {
   std::vector<std::string> only;
   std::string resume;  // a run's id; empty: the last one
   bool detach = false;
+  bool no_cache = false;
 };
 
 // Whoever begins anew may have meant to go on with what the file's last run has left.
@@ -49,7 +50,7 @@ int run(const Invocation& invocation, const Options& options, const Background* 
     loaded->run.experiment = only(std::move(loaded->run.experiment), loaded->plan, options.only);
     loaded->plan = make_plan(loaded->run.experiment).plan;
   }
-  loaded->revision = revision_of(loaded->caller.folder);
+  loaded->revision = revision_of(loaded->caller.folder, loaded->evaluated);
   Record record(state_folder(loaded->caller));
   return work.done(in_session(invocation, std::move(progress), [&](Session& session) {
     try {
@@ -94,6 +95,7 @@ void add_run(CLI::App& app, const Invocation& invocation, Action& action) {
       ->add_option("--reserve", options->run.reserve,
                    "CPUs, memory and GPUs (2,4GiB,gpu=0) of the engine's that no trial gets")
       ->type_name("SLOTS");
+  command->add_flag("--no-cache", options->no_cache, "Run also what has `cache` and has been done before");
   command
       ->add_option("--run-id", options->run_id, "The run's id, and what replaces \"UUID\"; else a random one")
       ->type_name("ID");
@@ -108,9 +110,11 @@ void add_run(CLI::App& app, const Invocation& invocation, Action& action) {
   for (const char* other : {"--only", "--replace", "--run-id"}) resume->excludes(other);
   command->callback([&invocation, &action, command, options] {
     if (options->parallel == "false") options->run.starts_in_flight = 1;
+    options->run.cache = !options->no_cache;
     const auto adjust = [command, options](RunOptions& recorded) {
       if (command->count("--wait") > 0) recorded.wait = true;
       if (command->count("--reserve") > 0) recorded.reserve = options->run.reserve;
+      if (options->no_cache) recorded.cache = false;
       if (command->count("--starts-in-flight") + command->count("--parallel") > 0)
         recorded.starts_in_flight = options->run.starts_in_flight;
     };

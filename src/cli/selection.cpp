@@ -23,9 +23,15 @@ std::set<std::string> experiments_of(const std::vector<Sighting>& sightings) {
   return names;
 }
 
-// What is on record of a trial that there is no container of.
-std::optional<Error> without_container(const std::string& trial, const Invocation& invocation,
-                                       const SelectionOptions& options) {
+// A trial as it stands in the last run that is meant.
+struct OnRecord {
+  RunId run;
+  TrialEntry trial;
+};
+
+// nullopt: there is none, or the record cannot be read.
+std::optional<OnRecord> on_record(const std::string& trial, const Invocation& invocation,
+                                  const SelectionOptions& options) {
   const std::string folder = state_folder(caller_for(invocation));
   if (!Record::exists(folder)) return std::nullopt;
   RunFilter filter{.experiment = options.experiment};
@@ -33,24 +39,30 @@ std::optional<Error> without_container(const std::string& trial, const Invocatio
   if (options.experiment.empty() && !invocation.file.empty()) filter.file = identity_of(invocation.file);
   try {
     Record record(folder, Record::Use::reading);
-    for (const RunEntry& run : record.runs(filter, 1)) {
-      for (const TrialEntry& entry : record.trials(run.id, trial)) {
-        if (!is_over(entry.state))
-          return Error(ErrorKind::not_found, trial,
-                       fmt::format("there is no container of it yet: it is {} in run {}; `combu why {} --run "
-                                   "{}` says for what",
-                                   to_string(entry.state), run.id.text(), shell_word(trial), run.id.text()));
-        return Error(
-            ErrorKind::not_found, trial,
-            fmt::format("there is no container of it: it is {} in run {}{}", to_string(entry.state),
-                        run.id.text(),
-                        entry.ran_at ? ", and its container has been removed" : ": " + entry.reason));
-      }
-    }
+    for (const RunEntry& run : record.runs(filter, 1))
+      for (TrialEntry& entry : record.trials(run.id, trial))
+        return OnRecord{.run = run.id, .trial = std::move(entry)};
   } catch (const Error&) {
-    return std::nullopt;  // it cannot be read
+    return std::nullopt;
   }
   return std::nullopt;
+}
+
+// What is on record of a trial that there is no container of.
+std::optional<Error> without_container(const std::string& trial, const Invocation& invocation,
+                                       const SelectionOptions& options) {
+  const auto found = on_record(trial, invocation, options);
+  if (!found) return std::nullopt;
+  const auto& [run, entry] = *found;
+  if (!is_over(entry.state))
+    return Error(ErrorKind::not_found, trial,
+                 fmt::format("there is no container of it yet: it is {} in run {}; `combu why {} --run "
+                             "{}` says for what",
+                             to_string(entry.state), run.text(), shell_word(trial), run.text()));
+  return Error(
+      ErrorKind::not_found, trial,
+      fmt::format("there is no container of it: it is {} in run {}{}", to_string(entry.state), run.text(),
+                  entry.ran_at ? ", and its container has been removed" : ": " + entry.reason));
 }
 
 Error unknown_trial(const std::string& trial, const std::vector<Sighting>& sightings,
@@ -69,6 +81,11 @@ Error unknown_trial(const std::string& trial, const std::vector<Sighting>& sight
 }
 
 }  // namespace
+
+bool was_skipped(const std::string& trial, const Invocation& invocation, const SelectionOptions& options) {
+  const auto found = on_record(trial, invocation, options);
+  return found && found->trial.state == TrialState::skipped;
+}
 
 void add_selection(CLI::App& command, SelectionOptions& options) {
   command.add_option("--experiment", options.experiment, "The experiment of this name, instead of -f FILE's")

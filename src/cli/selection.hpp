@@ -18,6 +18,10 @@ struct SelectionOptions {
 // --experiment and --run.
 void add_selection(CLI::App& command, SelectionOptions& options);
 
+// Whether the record says so of the last run that is meant: there is no container of it.
+[[nodiscard]] bool was_skipped(const std::string& trial, const Invocation& invocation,
+                               const SelectionOptions& options);
+
 // All that has been run from the file.
 [[nodiscard]] Selector selector_of_file(const Invocation& invocation, const SelectionOptions& options);
 

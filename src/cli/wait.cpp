@@ -123,7 +123,12 @@ bool await_outputs(Session& session, const Invocation& invocation, const std::ve
   return failed;
 }
 
-int wait(Session& session, const Invocation& invocation, const WaitOptions& options) {
+int wait(Session& session, const Invocation& invocation, WaitOptions options) {
+  std::vector<std::string>& trials = options.selection.trials;
+  const auto is_over = [&](const std::string& trial) {
+    return was_skipped(trial, invocation, options.selection);
+  };
+  if (std::erase_if(trials, is_over) > 0 && trials.empty()) return 0;
   const auto selectors =
       selectors_for(chosen_attempts(session, invocation, options.selection), options.selection);
   if (selectors.empty())

@@ -5,6 +5,7 @@
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <thread>
 #include <unordered_map>
@@ -18,12 +19,14 @@
 #include "cli/run_lock.hpp"
 #include "cli/session.hpp"
 #include "cli/take_in.hpp"
+#include "combu/cache.hpp"
 #include "combu/control.hpp"
 
 namespace combu {
 namespace {
 
 constexpr std::size_t k_named = 3;
+constexpr std::size_t k_compared_max = 500;
 constexpr Seconds k_patience{2};
 
 struct WhyOptions {
@@ -118,18 +121,20 @@ class Explanation {
       case TrialState::starting:
         return fmt::format("is being started{}", attempt_text(it));
       case TrialState::running:
-        return fmt::format("runs{}{}", since(it), attempt_text(it));
+        return fmt::format("runs{}{}{}", since(it), attempt_text(it), why_not_skipped(trial));
       case TrialState::retrying:
         return fmt::format("is tried again: {}", it.reason);
       case TrialState::collecting:
         return fmt::format("has ended{}, and its outputs are being taken home{}", attempt_text(it),
                            it.reason.empty() ? "" : ": " + it.reason);
       case TrialState::succeeded:
-        return fmt::format("has succeeded{}", attempt_text(it));
+        return fmt::format("has succeeded{}{}", attempt_text(it), why_not_skipped(trial));
       case TrialState::stopped:
         return it.reason.empty() ? stopped_text(trial) : "was stopped: " + it.reason;
+      case TrialState::skipped:
+        return "was skipped: " + it.reason;
       case TrialState::failed:
-        return fmt::format("failed: {}", it.reason);
+        return fmt::format("failed: {}{}", it.reason, why_not_skipped(trial));
       case TrialState::blocked:
         return fmt::format("is blocked: {}{}", it.reason, root_text(trial));
     }
@@ -146,6 +151,27 @@ class Explanation {
   static std::string since(const Past& past) {
     if (!past.ran_at) return "";
     return " since " + to_string(std::chrono::duration_cast<Seconds>(real_clock().now() - *past.ran_at));
+  }
+
+  // Of one with `cache` that was started: in what it differs from the one before that is the most alike.
+  [[nodiscard]] std::string why_not_skipped(TrialIndex trial) const {
+    if (!experiment_.trials[trial].cache.on) return "";
+    const auto known = record_.known(run_, name(trial));
+    if (!known) return "; what it is equal to cannot be told";
+    if (past_[trial].anew) return "; it was to be done again";
+    std::optional<std::vector<std::string>> least;
+    std::string of;
+    for (const KnownEntry& before : record_.known_before(run_, name(trial), k_compared_max)) {
+      std::vector<std::string> differ = differences(known->parts, before.parts);
+      if (least && least->size() <= differ.size()) continue;
+      least = std::move(differ);
+      of = fmt::format("`{}` of run {}", before.trial, before.run.text());
+    }
+    if (!least) return "; nothing like it had been done before";
+    if (!least->empty()) return fmt::format("; it differs from {}: {}", of, list_of(std::move(*least)));
+    return run_options_of(record_.runs({.id = run_}, 1).at(0).options).cache
+               ? fmt::format("; it is equal to {}, which has no outputs to be taken over", of)
+               : fmt::format("; it is equal to {}, and was run all the same (--no-cache)", of);
   }
 
   // A service is stopped for one of two reasons, and it is not on record for which.
@@ -241,7 +267,8 @@ class Explanation {
   // What is not so yet of a trial that this one depends on.
   [[nodiscard]] std::optional<std::string> unmet_text(const Edge& need) const {
     const Past& it = past_[need.trial];
-    const bool met = need.condition == Condition::started     ? it.was_started
+    const bool met = it.state == TrialState::skipped          ? true
+                     : need.condition == Condition::started   ? it.was_started
                      : need.condition == Condition::healthy   ? it.was_healthy
                      : need.condition == Condition::succeeded ? it.state == TrialState::succeeded
                                                               : is_over(it.state);
@@ -266,9 +293,9 @@ class Explanation {
       const TrialState state = past_[other].state;
       const bool has_begun = is_alive(past_[other].state) || state == TrialState::ready ||
                              state == TrialState::retrying || state == TrialState::collecting;
-      const bool counts = state == TrialState::succeeded || (has_begun && !canary);
+      const bool counts = has_succeeded(state) || (has_begun && !canary);
       if (!counts || canary_shape(experiment_.trials[other]) != shape) continue;
-      if (state == TrialState::succeeded) return std::nullopt;
+      if (has_succeeded(state)) return std::nullopt;
       canary = other;
     }
     return canary;
@@ -374,18 +401,6 @@ std::optional<Snapshot> standing_at_work(const RunId& run, const Caller& caller)
     return std::nullopt;
   }
   return progress.taken;
-}
-
-TrialIndex find_trial(const Experiment& experiment, const std::string& name) {
-  std::vector<std::string_view> names;
-  for (TrialIndex trial = 0; trial < experiment.trials.size(); ++trial) {
-    if (experiment.trials[trial].name == name) return trial;
-    names.emplace_back(experiment.trials[trial].name);
-  }
-  const auto near = nearest(name, names);
-  throw Error(
-      ErrorKind::not_found, name,
-      near ? fmt::format("is no trial of the run; did you mean `{}`?", *near) : "is no trial of the run");
 }
 
 int why(const Invocation& invocation, const WhyOptions& options) {

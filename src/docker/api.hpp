@@ -33,7 +33,8 @@ struct SystemFacts {
 // ---- Images
 
 struct ImageFacts {
-  std::string digest;    // of the manifest that it was pulled by, else its own id
+  std::string
+      digest;  // of the manifest that it was pulled by, behind its repository and an @; else its own id
   std::string platform;  // "linux/amd64"
   bool has_healthcheck = false;
 };

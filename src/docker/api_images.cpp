@@ -55,17 +55,17 @@ bool has_healthcheck(const json& image) {
 }
 
 // An image may have been pulled from several repositories: the one that it is asked for by counts.
-std::string digest_of(const json& image, const std::string& repository) {
+std::string reference_of(const json& image, const std::string& repository) {
   const json digests = image.value("RepoDigests", json::array());
-  std::string digest;
+  std::string reference;
   for (const json& one : digests.is_array() ? digests : json::array()) {
     if (!one.is_string()) continue;
     const std::string text = one.get<std::string>();
     const std::size_t at = text.find('@');
     if (at == std::string::npos) continue;
-    if (digest.empty() || text.substr(0, at) == repository) digest = text.substr(at + 1);
+    if (reference.empty() || text.substr(0, at) == repository) reference = text;
   }
-  return digest.empty() ? text_at(image, "Id") : digest;
+  return reference.empty() ? text_at(image, "Id") : reference;
 }
 
 }  // namespace
@@ -83,7 +83,7 @@ std::optional<ImageFacts> inspect_image(Connections& engine, const std::string& 
     ImageFacts facts;
     facts.platform = text_at(body, "Os") + "/" + text_at(body, "Architecture");
     facts.has_healthcheck = has_healthcheck(body);
-    facts.digest = digest_of(body, parse_image_reference(image).name);
+    facts.digest = reference_of(body, parse_image_reference(image).name);
     return facts;
   });
 }

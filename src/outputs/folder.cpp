@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "combu/outputs.hpp"
+#include "outputs/share.hpp"
 
 namespace combu {
 namespace {
@@ -357,6 +358,9 @@ class Folder final : public Depot {
     std::error_code ignored;
     return fs::exists(folder_, ignored);
   }
+  std::vector<std::string> share(std::span<const Sharing> wanted) override {
+    return outputs::share_in_folder(folder_, owner_, wanted);
+  }
 
  private:
   std::string folder_;
@@ -364,6 +368,10 @@ class Folder final : public Depot {
 };
 
 }  // namespace
+
+std::vector<std::string> Depot::share(std::span<const Sharing> wanted) {
+  return std::vector<std::string>(wanted.size(), "it is nowhere that can be shared");
+}
 
 std::unique_ptr<Depot> open_folder(const std::string& folder, std::optional<Owner> owner) {
   return std::make_unique<Folder>(folder, owner);

@@ -62,6 +62,9 @@ std::optional<std::int64_t> number_of(const std::optional<Seconds>& time) {
   return time ? std::optional(number_of(*time)) : std::nullopt;
 }
 
+// Paths as git writes them have none in them.
+constexpr std::string_view k_between_git_paths = "\n";
+
 // "0,1": two of them.
 std::vector<std::string> split(std::string_view text, std::string_view between = ",") {
   std::vector<std::string> parts;
@@ -281,6 +284,36 @@ struct Record::Impl {
     set_over(to_string(fact.state), at, reason, root, run, trial);
   }
 
+  void write(std::int64_t run, const Recollection& one) {
+    const auto trial = static_cast<std::int64_t>(one.trial);
+    if (!one.hash.empty()) add_recollection(run, trial, one.hash, one.parts, one.run, one.name);
+    if (!one.inputs.empty()) set_inputs(one.inputs, run, trial);
+  }
+
+  void write(std::int64_t run, const WorkingTree& tree) {
+    if (tree.diff.empty() && tree.untracked.empty() && tree.left_out.empty()) return;
+    Sql{database,
+        "INSERT INTO working_trees (run, diff, is_cut, untracked, left_out) VALUES (?, ?, ?, ?, ?)"}(
+        run, tree.diff, tree.is_cut ? 1 : 0,
+        fmt::format("{}", fmt::join(tree.untracked, k_between_git_paths)),
+        fmt::format("{}", fmt::join(tree.left_out, k_between_git_paths)));
+  }
+
+  void write(std::int64_t run, const Digests& references) {
+    for (const auto& [image, reference] : references) add_image(run, image.first, image.second, reference);
+  }
+
+  void read_working_tree(std::int64_t run, WorkingTree& tree) {
+    SQLite::Statement query(database,
+                            "SELECT diff, is_cut, untracked, left_out FROM working_trees WHERE run = ?");
+    query.bind(1, run);
+    if (!query.executeStep()) return;
+    tree = {.diff = query.getColumn(0).getString(),
+            .is_cut = query.getColumn(1).getInt() != 0,
+            .untracked = split(query.getColumn(2).getString(), k_between_git_paths),
+            .left_out = split(query.getColumn(3).getString(), k_between_git_paths)};
+  }
+
   void reopen(std::int64_t run, std::span<const TrialIndex> trials, Instant at) {
     Sql again{
         database,
@@ -299,6 +332,18 @@ struct Record::Impl {
   std::function<void()> tell_wait;
   std::optional<std::pair<RunId, std::int64_t>> last;
   std::optional<std::pair<std::int64_t, std::int64_t>> delayed;  // the run of this number
+  // One that is looked for again is known by what it is now.
+  Sql add_recollection{database,
+                       "INSERT OR REPLACE INTO recollections (run, trial, hash, parts, equal_run, "
+                       "equal_trial) VALUES (?, ?, ?, ?, nullif(?, ''), nullif(?, ''))"};
+  Sql set_inputs{database, "UPDATE trials SET inputs = ? WHERE run = ? AND trial = ?"};
+  Sql add_image{database,
+                "INSERT OR REPLACE INTO images (run, image, platform, reference) VALUES (?, ?, ?, ?)"};
+  SQLite::Statement find_done{
+      database,
+      "SELECT runs.id, name, coalesce(results, '') FROM recollections JOIN trials USING (run, trial) "
+      "JOIN runs ON runs.number = run WHERE hash = ? AND over IN ('succeeded', 'skipped') "
+      "ORDER BY run DESC, trial LIMIT ?"};
   Sql add_text{database, "INSERT INTO texts (run, revision, source, evaluated) VALUES (?, ?, ?, ?)"};
   Sql add_trial{database,
                 "INSERT INTO trials (run, trial, revision, name, image, digest, params) "
@@ -375,14 +420,16 @@ void Record::begin(const RunEntry& entry, const Experiment& experiment) {
                   "is on record already; choose another --run-id, or go on with it by `run --resume`");
     Sql{database,
         "INSERT INTO runs (id, experiment, file, folder, arguments, options, revision, revision_dirty, "
-        "address, engine, user, machine, program, evaluated_in, prepared_in, began_at, working_since) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"}(
+        "address, engine, user, machine, program, evaluated_in, prepared_in, began_at, working_since, "
+        "results) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"}(
         entry.id.text(), impl_->number_of_experiment(entry.experiment), entry.file, entry.folder,
         entry.arguments, entry.options, entry.revision, entry.revision_dirty ? 1 : 0, entry.address,
         entry.engine, entry.user, entry.machine, entry.program, number_of(entry.evaluated_in),
-        number_of(entry.prepared_in), number_of(entry.began_at), number_of(entry.began_at));
+        number_of(entry.prepared_in), number_of(entry.began_at), number_of(entry.began_at), entry.results);
     const std::int64_t run = database.getLastInsertRowid();
     impl_->add_text(run, 1, entry.source, entry.evaluated);
+    impl_->write(run, entry.working_tree);
+    impl_->write(run, entry.references);
     std::int64_t number = 0;
     for (const Trial& trial : experiment.trials)
       impl_->add_trial(run, number++, 1, trial.name, trial.image, digest_of(entry.digests, trial),
@@ -392,11 +439,12 @@ void Record::begin(const RunEntry& entry, const Experiment& experiment) {
 }
 
 void Record::append(const RunId& run, std::span<const Fact> facts, std::span<const StartTimes> times,
-                    std::span<const CameHome> homes) {
-  if (facts.empty() && times.empty() && homes.empty()) return;
+                    std::span<const CameHome> homes, std::span<const Recollection> recollections) {
+  if (facts.empty() && times.empty() && homes.empty() && recollections.empty()) return;
   database::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
     SQLite::Transaction transaction(impl_->database, SQLite::TransactionBehavior::IMMEDIATE);
+    for (const Recollection& one : recollections) impl_->write(number, one);
     impl_->write(number, facts);
     for (const StartTimes& one : times)
       impl_->set_times(number_of(one.created_in), number_of(one.started_in), number,
@@ -446,6 +494,8 @@ void Record::reopen(const RunId& run, std::span<const TrialIndex> trials, Instan
   database::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
     SQLite::Transaction transaction(impl_->database, SQLite::TransactionBehavior::IMMEDIATE);
+    Sql anew{impl_->database, "UPDATE trials SET anew = over <> 'blocked' WHERE run = ? AND trial = ?"};
+    for (const TrialIndex trial : trials) anew(number, static_cast<std::int64_t>(trial));
     impl_->reopen(number, trials, at);
     transaction.commit();
   });
@@ -469,13 +519,15 @@ void Record::revise(const RunId& run, const Edition& edition, const Experiment& 
     const bool has_ended = !query.getColumn(2).isNull();
     impl_->write(number, edition.ends);
     impl_->add_text(number, next, edition.source, edition.evaluated);
+    impl_->write(number, edition.references);
     for (std::size_t trial = known; trial < experiment.trials.size(); ++trial) {
       const Trial& it = experiment.trials[trial];
       impl_->add_trial(number, static_cast<std::int64_t>(trial), next, it.name, it.image,
                        digest_of(edition.digests, it), it.params);
     }
     Sql take{database,
-             "UPDATE trials SET revision = ?, image = ?, digest = ?, params = ? WHERE run = ? AND trial = ?"};
+             "UPDATE trials SET revision = ?, image = ?, digest = ?, params = ?, anew = 0 "
+             "WHERE run = ? AND trial = ?"};
     for (const TrialIndex trial : edition.taken) {
       const Trial& it = experiment.trials[trial];
       take(next, it.image, digest_of(edition.digests, it), it.params, number,
@@ -529,7 +581,9 @@ void Record::remove(std::span<const RunId> runs) {
     for (const RunId& run : runs) {
       const std::int64_t number = impl_->number_of_run(run);
       for (const char* sql : {"DELETE FROM attempts WHERE run = ?", "DELETE FROM trials WHERE run = ?",
-                              "DELETE FROM texts WHERE run = ?", "DELETE FROM runs WHERE number = ?"})
+                              "DELETE FROM texts WHERE run = ?", "DELETE FROM working_trees WHERE run = ?",
+                              "DELETE FROM images WHERE run = ?", "DELETE FROM recollections WHERE run = ?",
+                              "DELETE FROM runs WHERE number = ?"})
         Sql{impl_->database, sql}(number);
       impl_->last.reset();
       impl_->delayed.reset();
@@ -546,7 +600,7 @@ std::vector<RunEntry> Record::runs(const RunFilter& filter, std::size_t count_ma
         impl_->database,
         "SELECT runs.id, experiments.name, file, folder, arguments, options, revision, revision_dirty, "
         "address, engine, user, machine, program, evaluated_in, prepared_in, began_at, working_since, "
-        "failures_forgiven, ended_at "
+        "failures_forgiven, coalesce(results, ''), ended_at "
         "FROM runs JOIN experiments ON experiments.number = runs.experiment "
         "WHERE (?1 = '' OR runs.id = ?1) AND (?2 = '' OR experiments.name = ?2) "
         "AND (?3 = '' OR file = ?3) AND (?5 = '' OR address = ?5) ORDER BY runs.number DESC LIMIT ?4");
@@ -578,6 +632,7 @@ std::vector<RunEntry> Record::runs(const RunFilter& filter, std::size_t count_ma
       entry.began_at = instant_of(query.getColumn(column++).getInt64());
       entry.working_since = instant_of(query.getColumn(column++).getInt64());
       entry.failures_forgiven = static_cast<std::size_t>(query.getColumn(column++).getInt64());
+      entry.results = text();
       const SQLite::Column ended = query.getColumn(column);
       if (!ended.isNull()) entry.ended_at = instant_of(ended.getInt64());
       entries.push_back(std::move(entry));
@@ -598,6 +653,12 @@ RunEntry Record::run(const RunId& id) {
       entry.source = query.getColumn(0).getString();
       entry.evaluated = query.getColumn(1).getString();
     }
+    impl_->read_working_tree(number, entry.working_tree);
+    SQLite::Statement images(impl_->database, "SELECT image, platform, reference FROM images WHERE run = ?");
+    images.bind(1, number);
+    while (images.executeStep())
+      entry.references[{images.getColumn(0).getString(), images.getColumn(1).getString()}] =
+          images.getColumn(2).getString();
     return entry;
   });
 }
@@ -684,7 +745,8 @@ std::vector<AttemptEntry> Record::attempts(const RunId& run, const std::string& 
     SQLite::Statement query(
         impl_->database,
         "SELECT name, attempt, ready_at, started_at, ran_at, ended_at, created_in, "
-        "started_in, first_attempt, nullif(collected_at, 0) FROM attempts JOIN trials USING (run, trial) "
+        "started_in, first_attempt, nullif(collected_at, 0), exit_code, attempts.reason, gpus, nano_cpus, "
+        "memory FROM attempts JOIN trials USING (run, trial) "
         "WHERE run = ?1" +
             chosen + " ORDER BY trial, attempt");
     query.bind(1, number);
@@ -700,7 +762,13 @@ std::vector<AttemptEntry> Record::attempts(const RunId& run, const std::string& 
                          .started_in = seconds_in(query.getColumn(7)),
                          .ran_at = instant_in(query.getColumn(4)),
                          .ended_at = instant_in(query.getColumn(5)),
-                         .collected_at = instant_in(query.getColumn(9))});
+                         .collected_at = instant_in(query.getColumn(9)),
+                         .exit_code = number_in(query.getColumn(10)),
+                         .reason = query.getColumn(11).getText(""),
+                         .gpus = query.getColumn(12).getText(""),
+                         .slots = {.cpus = {query.getColumn(13).getInt64()},
+                                   .memory = {query.getColumn(14).getInt64()},
+                                   .gpus = {}}});
     }
     return entries;
   });
@@ -743,21 +811,81 @@ void Record::events(const RunId& run, const std::string& trial,
   });
 }
 
+std::vector<DoneEntry> Record::done(const std::string& hash, std::size_t count_max) {
+  return database::guarded(impl_->path, [&] {
+    SQLite::Statement& query = impl_->find_done;
+    query.reset();
+    query.bindNoCopy(1, hash);
+    query.bind(2, static_cast<std::int64_t>(count_max));
+    std::vector<DoneEntry> entries;
+    while (query.executeStep())
+      entries.push_back({.run = RunId(query.getColumn(0).getString()),
+                         .trial = query.getColumn(1).getString(),
+                         .results = query.getColumn(2).getString()});
+    query.reset();  // else it would hold up who writes
+    return entries;
+  });
+}
+
+std::optional<KnownEntry> Record::known(const RunId& run, const std::string& trial) {
+  return database::guarded(impl_->path, [&]() -> std::optional<KnownEntry> {
+    const std::int64_t number = impl_->number_of_run(run);
+    SQLite::Statement query(impl_->database,
+                            "SELECT hash, parts, coalesce(equal_run, ''), coalesce(equal_trial, '') "
+                            "FROM recollections WHERE run = ? AND trial = ?");
+    query.bind(1, number);
+    query.bind(2, impl_->number_of_trial(number, trial).value_or(-1));
+    if (!query.executeStep()) return std::nullopt;
+    return KnownEntry{.run = run,
+                      .trial = trial,
+                      .hash = query.getColumn(0).getString(),
+                      .parts = query.getColumn(1).getString(),
+                      .equal_run = query.getColumn(2).getString(),
+                      .equal_trial = query.getColumn(3).getString()};
+  });
+}
+
+std::vector<KnownEntry> Record::known_before(const RunId& run, const std::string& trial,
+                                             std::size_t count_max) {
+  return database::guarded(impl_->path, [&] {
+    SQLite::Statement query(
+        impl_->database,
+        "WITH ours AS (SELECT number, experiment FROM runs WHERE id = ?1) "
+        "SELECT runs.id, name, hash, parts FROM recollections JOIN trials USING (run, trial) "
+        "JOIN runs ON runs.number = run, ours "
+        "WHERE run < ours.number AND over IN ('succeeded', 'skipped') "
+        "ORDER BY runs.experiment = ours.experiment DESC, name = ?2 DESC, run DESC, trial LIMIT ?3");
+    query.bind(1, run.text());
+    query.bind(2, trial);
+    query.bind(3, static_cast<std::int64_t>(count_max));
+    std::vector<KnownEntry> entries;
+    while (query.executeStep())
+      entries.push_back({.run = RunId(query.getColumn(0).getString()),
+                         .trial = query.getColumn(1).getString(),
+                         .hash = query.getColumn(2).getString(),
+                         .parts = query.getColumn(3).getString(),
+                         .equal_run = {},
+                         .equal_trial = {}});
+    return entries;
+  });
+}
+
 std::vector<Past> Record::past(const RunId& run) {
   return database::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
     std::vector<Past> all;
     SQLite::Statement states(
         impl_->database,
-        "SELECT state, attempt, cause, exit_code, reason, root FROM states WHERE run = ? "
-        "ORDER BY trial");
+        "SELECT state, attempt, cause, exit_code, states.reason, states.root, anew FROM states "
+        "JOIN trials USING (run, trial) WHERE run = ? ORDER BY trial");
     states.bind(1, number);
     while (states.executeStep()) {
       all.push_back({.state = state_of(states.getColumn(0)),
                      .attempt = states.getColumn(1).getInt(),
                      .cause = cause_of(states.getColumn(2)),
                      .exit_code = number_in(states.getColumn(3)),
-                     .reason = states.getColumn(4).getString()});
+                     .reason = states.getColumn(4).getString(),
+                     .anew = states.getColumn(6).getInt() != 0});
       const SQLite::Column root = states.getColumn(5);
       if (!root.isNull()) all.back().root = static_cast<TrialIndex>(root.getInt64());
     }

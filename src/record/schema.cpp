@@ -10,7 +10,7 @@ constexpr int k_application_id = 0x636d6275;  // "cmbu"
 // Times are microseconds since 1970, states and causes the words of to_string(). A trial's state while it is
 // not over, and what happened when, follow from its attempts: they are views. Attempts before `first_attempt`
 // are of earlier tries, which `retry` has left behind; failures that it has left as they were are forgiven.
-constexpr std::array<std::string_view, 4> k_steps{R"sql(
+constexpr std::array<std::string_view, 5> k_steps{R"sql(
   CREATE TABLE experiments (
     number INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE
@@ -165,6 +165,40 @@ constexpr std::array<std::string_view, 4> k_steps{R"sql(
   ALTER TABLE attempts ADD COLUMN outputs_files INTEGER;
   ALTER TABLE attempts ADD COLUMN outputs_size INTEGER;
   ALTER TABLE attempts ADD COLUMN outputs_left TEXT;
+)sql",
+                                                  // Where a run's outputs are; that a trial is to be done
+                                                  // again, whatever has been done; its inputs' hashes; how
+                                                  // the working tree differed; what names each image
+                                                  // exactly; and what trials with `cache` are known by,
+                                                  // with the equal one's run and name where there was one.
+                                                  R"sql(
+  ALTER TABLE runs ADD COLUMN results TEXT;
+  ALTER TABLE trials ADD COLUMN anew INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE trials ADD COLUMN inputs TEXT;
+  CREATE TABLE working_trees (
+    run INTEGER PRIMARY KEY REFERENCES runs,
+    diff TEXT NOT NULL,
+    is_cut INTEGER NOT NULL,
+    untracked TEXT NOT NULL,
+    left_out TEXT NOT NULL
+  );
+  CREATE TABLE images (
+    run INTEGER NOT NULL REFERENCES runs,
+    image TEXT NOT NULL,
+    platform TEXT NOT NULL,
+    reference TEXT NOT NULL,
+    PRIMARY KEY (run, image, platform)
+  ) WITHOUT ROWID;
+  CREATE TABLE recollections (
+    run INTEGER NOT NULL REFERENCES runs,
+    trial INTEGER NOT NULL,
+    hash TEXT NOT NULL,
+    parts TEXT NOT NULL,
+    equal_run TEXT,
+    equal_trial TEXT,
+    PRIMARY KEY (run, trial)
+  ) WITHOUT ROWID;
+  CREATE INDEX recollections_by_hash ON recollections (hash);
 )sql"};
 
 }  // namespace

@@ -95,8 +95,12 @@ struct TookSoFar {
   TrialIndex trial;
   std::string fault;
 };
-using Message =
-    std::variant<Event, EngineLost, Tail, Used, LogTaken, Note, CameHome, TookSoFar, Steering::Order>;
+// What has been done before of some trials.
+struct Recollected {
+  std::vector<Recollection> of;
+};
+using Message = std::variant<Event, EngineLost, Tail, Used, LogTaken, Note, CameHome, TookSoFar, Recollected,
+                             Steering::Order>;
 
 struct ListOrder {};
 // What has ended, and when.
@@ -132,10 +136,34 @@ class OrderQueue {
   std::deque<Order> orders_;
 };
 
+// Trials that are to be looked for among what has been done: many at once cost little more than one.
+class RecallQueue {
+ public:
+  void push(TrialIndex trial) {
+    {
+      const std::scoped_lock lock(mutex_);
+      trials_.push_back(trial);
+    }
+    filled_.notify_one();
+  }
+
+  // At least one; none when `stop` was set.
+  std::vector<TrialIndex> pop_all(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    (void)filled_.wait(lock, stop, [this] { return !trials_.empty(); });
+    return std::exchange(trials_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable_any filled_;
+  std::vector<TrialIndex> trials_;
+};
+
 class Drive {
  public:
   Drive(Engine& engine, const Run& run, const Plan& plan, const PlannerOptions& options, Observer& observer,
-        Clock& clock, Depot* depot, Telemetry* telemetry)
+        Clock& clock, Depot* depot, Telemetry* telemetry, Memory* memory)
       : engine_(engine),
         run_(run),
         // What other runs hold is seen only where it counts.
@@ -145,6 +173,7 @@ class Drive {
         clock_(clock),
         depot_(depot),
         telemetry_(telemetry),
+        memory_(memory),
         planner_(run.id, run.experiment, plan, options),
         until_(options.until),
         stop_workers_(std::min<std::size_t>(
@@ -172,6 +201,7 @@ class Drive {
     if (any_outputs) add_workers(k_bearers, bear_orders_);
     if (any_outputs && takes_so_far()) add_workers(SoFar::k_under_way_max, so_far_orders_);
     add_workers(k_lookers, look_orders_);
+    if (memory_ != nullptr) threads_.emplace_back([this](const std::stop_token& quit) { recall(quit); });
     const std::stop_callback on_stop(stop, [this] { inbox_.post(Event{Interrupt{}}); });
     loop();
     // A command under way when the engine was lost must not hold up the end: the threads' stop tokens end
@@ -280,6 +310,14 @@ class Drive {
       remark(fmt::format("{}: what it has left so far is not home, and is tried again: {}",
                          run_.experiment.trials[took.trial].name, took.fault));
     if (done.held) give(*done.held);
+  }
+  void take(const Recollected& recollected) {
+    for (const Recollection& one : recollected.of) {
+      observer_.recalled(one);
+      apply(
+          Recalled{.trial = one.trial,
+                   .done = one.run.empty() ? "" : fmt::format("equal to `{}` of run {}", one.name, one.run)});
+    }
   }
   void take(const Steering::Order& order) {
     if (order.leave) again_with_ = planner_.settings();
@@ -427,6 +465,13 @@ class Drive {
       return;
     ++logs_pending_;
     collect_orders_.push(order);
+  }
+  void give(const RecallCommand& command) {
+    if (memory_ != nullptr) {
+      recalls_.push(command.trial);
+    } else {
+      inbox_.post(Event{Recalled{.trial = command.trial}});
+    }
   }
 
   void break_silence() {
@@ -609,6 +654,13 @@ class Drive {
         .fault = take_outputs_so_far(engine_, run_, take.trial, take.attempt, *depot_, stop.get_token())});
   }
 
+  void recall(const std::stop_token& quit) {
+    for (std::vector<TrialIndex> trials; !(trials = recalls_.pop_all(quit)).empty();) {
+      call([&] { inbox_.post(Recollected{memory_->recall(trials, quit)}); },
+           [&](const Error& error) { lost(error); });
+    }
+  }
+
   // A log that cannot be had is no failure of the run.
   void read_tail(TrialIndex trial, const Key& key, const std::stop_token& quit) {
     std::string text;
@@ -727,6 +779,7 @@ class Drive {
   Clock& clock_;
   Depot* depot_;
   Telemetry* telemetry_;
+  Memory* memory_;
   Planner planner_;
   const Until until_;
   std::size_t ended_here_ = 0;  // trials that have run while this process watched, and are over
@@ -745,6 +798,7 @@ class Drive {
   OrderQueue so_far_orders_;
   SoFar so_far_{run_.experiment.collect.every};
   std::vector<std::pair<TrialIndex, int>> ran_before_;  // and their attempts
+  RecallQueue recalls_;
   std::multimap<Instant, LookOrder> looks_;
   Instant looked_;
   struct Watched {
@@ -782,8 +836,8 @@ class Drive {
 
 Outcome drive(Engine& engine, const Run& run, const Plan& plan, const PlannerOptions& options,
               Observer& observer, Clock& clock, const std::stop_token& stop, Steering* steering, Depot* depot,
-              Telemetry* telemetry) {
-  return Drive(engine, run, plan, options, observer, clock, depot, telemetry).run(stop, steering);
+              Telemetry* telemetry, Memory* memory) {
+  return Drive(engine, run, plan, options, observer, clock, depot, telemetry, memory).run(stop, steering);
 }
 
 }  // namespace combu

@@ -44,8 +44,12 @@ std::optional<TrialIndex> Canaries::failed_of(TrialIndex trial) const {
   return shape.stand == Stand::failed ? std::optional(shape.canary) : std::nullopt;
 }
 
-void Canaries::pass(TrialIndex trial) {
-  if (!shape_of_.empty()) shapes_[shape_of_[trial]].stand = Stand::passed;
+std::vector<TrialIndex> Canaries::pass(TrialIndex trial) {
+  if (shape_of_.empty()) return {};
+  Shape& shape = shapes_[shape_of_[trial]];
+  if (shape.stand == Stand::failed) return {};
+  shape.stand = Stand::passed;
+  return std::exchange(shape.kept, {});
 }
 
 std::vector<TrialIndex> Canaries::passed(TrialIndex trial) {

@@ -25,8 +25,9 @@ class Canaries {
   // The failed canary of the trial's shape.
   [[nodiscard]] std::optional<TrialIndex> failed_of(TrialIndex trial) const;
 
-  // A trial has succeeded before any was started: its shape needs no canary.
-  void pass(TrialIndex trial);
+  // A trial has succeeded that need not have been its shape's canary: there need be none any more. Gives
+  // those that waited for it.
+  std::vector<TrialIndex> pass(TrialIndex trial);
 
   // A trial has succeeded, or failed for good. Gives those that waited for it when it was a canary.
   [[nodiscard]] std::vector<TrialIndex> passed(TrialIndex trial);

@@ -45,6 +45,8 @@ struct Progress {
   bool collecting = false;               // what is kept of the last attempt is being taken
   bool pause_is_over = false;            // of one that is retrying
   std::optional<int> stopped_with = {};  // of one that is retrying: it is not known yet who stopped it
+  bool recalling = false;                // it is being looked for among what has been done
+  bool is_recalled = false;              // that has been answered, or is not wanted
   bool in_flight = false;                // a start has been commanded and not answered
   bool was_started = false;              // it has run, if only for a moment
   bool healthy = false;                  // it has been healthy once
@@ -124,6 +126,8 @@ std::string_view to_string(TrialState state) {
       return "collecting";
     case TrialState::succeeded:
       return "succeeded";
+    case TrialState::skipped:
+      return "skipped";
     case TrialState::failed:
       return "failed";
     case TrialState::blocked:
@@ -207,6 +211,7 @@ struct Planner::Impl {
       set_timer(schedule::Timer::Kind::deadline, 0, experiment.deadline, options.began_at);
     restoring = !options.past.empty();
     restore_canaries();
+    recall_at_beginning();
     for (TrialIndex trial = 0; trial < known.size(); ++trial) {
       if (known[trial].unmet == 0) make_ready(trial);
     }
@@ -269,6 +274,19 @@ struct Planner::Impl {
     } else {
       outputs_not_taken(event.trial, event.fault);
     }
+  }
+
+  void on(const Recalled& event) {
+    Progress& it = known[event.trial];
+    if (!std::exchange(it.recalling, false)) return;
+    it.is_recalled = true;
+    --recalling;
+    if (it.state == TrialState::waiting && !event.done.empty()) {
+      finish(event.trial, {.trial = event.trial, .state = TrialState::skipped, .reason = event.done});
+    } else if (it.state == TrialState::waiting && it.unmet == 0) {
+      make_ready(event.trial);
+    }
+    if (recalling == 0) make_kept_ready();
   }
 
   void on(const Seen& event) {
@@ -340,7 +358,7 @@ struct Planner::Impl {
   // Before anything is ready: what has begun is the canary of its shape, unless one has succeeded.
   void restore_canaries() {
     for (TrialIndex trial = 0; trial < options.past.size(); ++trial)
-      if (options.past[trial].state == TrialState::succeeded) canaries.pass(trial);
+      if (has_succeeded(options.past[trial].state)) canaries.pass(trial);
     for (TrialIndex trial = 0; trial < options.past.size(); ++trial) {
       const TrialState state = options.past[trial].state;
       // One that has failed says nothing of what a person tries again, or of what has been edited since.
@@ -636,11 +654,11 @@ struct Planner::Impl {
     const Progress& it = known[need.trial];
     switch (need.condition) {
       case Condition::started:
-        return is_over(it.state) && !it.was_started;
+        return is_over(it.state) && !it.was_started && it.state != TrialState::skipped;
       case Condition::healthy:
-        return !it.healthy && (is_over(it.state) || it.unhealthy);
+        return !it.healthy && (is_over(it.state) || it.unhealthy) && it.state != TrialState::skipped;
       case Condition::succeeded:
-        return is_over(it.state) && it.state != TrialState::succeeded;
+        return is_over(it.state) && !has_succeeded(it.state);
       case Condition::finished:
         return false;
     }
@@ -1067,6 +1085,12 @@ struct Planner::Impl {
   void make_ready(TrialIndex trial) {
     // What an earlier process has got further than that is restored.
     if (restoring && options.past[trial].state != TrialState::waiting) return;
+    if (known[trial].recalling) return;
+    if (is_to_be_recalled(trial)) return recall(trial);
+    if (recalling > 0 && !known[trial].is_work) {
+      kept_for_recalls.push_back(trial);
+      return;
+    }
     if (canaries.admit(trial)) {
       enter_line(trial);
     } else if (const auto canary = canaries.failed_of(trial)) {
@@ -1129,13 +1153,19 @@ struct Planner::Impl {
     // "finished" is so however it ended, also when it never ran: what waits for the end of others wants to
     // look at what there is.
     satisfy(trial, Condition::finished);
-    if (it.state == TrialState::succeeded) {
+    if (has_succeeded(it.state)) {
       satisfy(trial, Condition::succeeded);
     } else {
       block_users(trial, Condition::succeeded);
     }
-    if (!it.healthy) block_users(trial, Condition::healthy);
-    if (!it.was_started) block_users(trial, Condition::started);
+    if (it.state == TrialState::skipped) {
+      if (!it.was_started) satisfy(trial, Condition::started);
+      if (!it.healthy) satisfy(trial, Condition::healthy);
+    } else {
+      if (!it.healthy) block_users(trial, Condition::healthy);
+      if (!it.was_started) block_users(trial, Condition::started);
+    }
+    if (has_succeeded(it.state)) recall_users(trial);
     spread_to_shape(trial);
     for (const Edge& need : plan.nodes[trial].needs) {
       --known[need.trial].users;
@@ -1145,8 +1175,10 @@ struct Planner::Impl {
 
   // What the end of a canary means to those that waited for it.
   void spread_to_shape(TrialIndex trial) {
-    if (known[trial].state == TrialState::succeeded) {
-      for (const TrialIndex kept : canaries.passed(trial))
+    const TrialState state = known[trial].state;
+    if (has_succeeded(state)) {
+      for (const TrialIndex kept :
+           state == TrialState::skipped ? canaries.pass(trial) : canaries.passed(trial))
         if (known[kept].state == TrialState::waiting) enter_line(kept);
     } else if (!known[trial].tells_of_shape) {
       for (const TrialIndex kept : canaries.withdrawn(trial))
@@ -1154,6 +1186,61 @@ struct Planner::Impl {
     } else {
       for (const TrialIndex kept : canaries.failed(trial))
         if (known[kept].state == TrialState::waiting) block(kept, trial, canary_words(trial));
+    }
+  }
+
+  // ---- What has been done before
+
+  // A service has no end, nor has what only has to run for others.
+  [[nodiscard]] bool is_to_be_recalled(TrialIndex trial) const {
+    const Progress& it = known[trial];
+    return options.recalls && experiment.trials[trial].cache.on && it.is_work && !it.is_recalled &&
+           !it.recalling && halted.empty();
+  }
+
+  // What others leave for it is known when they have succeeded.
+  [[nodiscard]] bool are_inputs_known(TrialIndex trial) const {
+    return std::ranges::all_of(experiment.trials[trial].inputs, [this](const Input& input) {
+      if (input.trial.empty()) return true;
+      const auto from = by_name.find(input.trial);
+      return from == by_name.end() || has_succeeded(known[from->second].state);
+    });
+  }
+
+  void recall_at_beginning() {
+    for (TrialIndex trial = 0; trial < known.size(); ++trial) {
+      if (restoring && options.past[trial].anew) known[trial].is_recalled = true;
+      const bool is_waiting = !restoring || options.past[trial].state == TrialState::waiting;
+      if (is_waiting && is_to_be_recalled(trial) && are_inputs_known(trial)) recall(trial);
+    }
+  }
+
+  void recall_users(TrialIndex trial) {
+    for (const Edge& edge : plan.nodes[trial].needed_by) {
+      const bool is_waiting = known[edge.trial].state == TrialState::waiting;
+      if (restoring || !is_waiting || experiment.trials[edge.trial].inputs.empty()) continue;
+      if (is_to_be_recalled(edge.trial) && are_inputs_known(edge.trial)) recall(edge.trial);
+    }
+  }
+
+  void recall(TrialIndex trial) {
+    known[trial].recalling = true;
+    ++recalling;
+    out->commands.emplace_back(RecallCommand{.trial = trial});
+  }
+
+  // Services that nobody needs any more are not started.
+  void make_kept_ready() {
+    for (const TrialIndex trial : std::exchange(kept_for_recalls, {})) {
+      const Progress& it = known[trial];
+      if (it.state != TrialState::waiting || it.unmet > 0) continue;
+      const bool is_needless =
+          experiment.trials[trial].service && it.users == 0 && !plan.nodes[trial].needed_by.empty();
+      if (options.until == Until::ended && is_needless) {
+        finish_unstarted(trial);
+      } else {
+        make_ready(trial);
+      }
     }
   }
 
@@ -1283,8 +1370,8 @@ struct Planner::Impl {
 
   [[nodiscard]] bool nothing_will_end() const {
     const std::size_t ending = counts[index(TrialState::running)] - staying;
-    return ending + in_flight + stops_in_flight + collecting + counts[index(TrialState::starting)] +
-               counts[index(TrialState::retrying)] ==
+    return ending + in_flight + stops_in_flight + collecting + recalling +
+               counts[index(TrialState::starting)] + counts[index(TrialState::retrying)] ==
            0;
   }
 
@@ -1478,11 +1565,13 @@ struct Planner::Impl {
   std::uint64_t listings = 0;
   Instant deadline_at{};  // where there is one
 
-  std::size_t watched = 0;          // running trials that somebody must stay for
-  std::size_t retriable = 0;        // running trials that may be tried again
-  std::size_t doomed = 0;           // attempts that are being stopped because nobody has time for them
-  std::size_t collecting = 0;       // attempts of which something is being taken
-  std::size_t stops_in_flight = 0;  // commanded and not answered
+  std::size_t watched = 0;     // running trials that somebody must stay for
+  std::size_t retriable = 0;   // running trials that may be tried again
+  std::size_t doomed = 0;      // attempts that are being stopped because nobody has time for them
+  std::size_t collecting = 0;  // attempts of which something is being taken
+  std::size_t recalling = 0;   // trials that are being looked for among what has been done
+  std::vector<TrialIndex> kept_for_recalls;  // services that are ready but for that
+  std::size_t stops_in_flight = 0;           // commanded and not answered
   bool interrupted = false;
   bool is_last = false;            // nobody will try anything again
   bool restoring = false;          // step() is about that

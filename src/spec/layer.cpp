@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "spec/cache.hpp"
 #include "spec/failure.hpp"
 #include "spec/healthcheck.hpp"
 #include "spec/names.hpp"
@@ -173,6 +174,9 @@ void LayerReader::read_field(Field field, Json& value, const Place& place) {
     case Field::outputs:
       trial.outputs = read_outputs(value, place, report_);
       return;
+    case Field::cache:
+      trial.cache = read_cache(value, place, report_);
+      return;
     case Field::deploy:
       deploy_ = &value;
       return;
@@ -307,6 +311,7 @@ void take_replaced(Layer& own, const Layer& defaults) {
   if (wanted(Field::outputs)) to.outputs = from.outputs;
   if (wanted(Field::metrics)) to.metrics = from.metrics;
   if (wanted(Field::logs)) to.log_size_max = from.log_size_max;
+  if (wanted(Field::cache)) to.cache = from.cache;
   if (wanted(Field::stop_signal)) to.stop_signal = from.stop_signal;
   if (wanted(Field::stop_grace)) to.stop_grace = from.stop_grace;
 }
@@ -333,6 +338,9 @@ Trial combine(Layer&& own, const Layer& defaults, const Place& place, Report& re
     merge_deep(base, own.docker);
     own.docker = std::move(base);
   }
+  if (own.trial.service && std::exchange(own.trial.cache, {}).on && own.given.test(bit(Field::cache)))
+    report.add(place.key(field_name(Field::cache)),
+               "a service has no result that could be kept: take `cache` out, or `service`");
   check_params(own.params, defaults.params, place.key(field_name(Field::params)), report);
 
   PairMap env;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "combu/view.hpp"
+
 namespace combu {
 
 std::string json_text(const nlohmann::ordered_json& value) {

@@ -15,7 +15,4 @@ namespace combu {
 // A text as JSON has it, quoted.
 [[nodiscard]] std::string json_string(std::string_view text);
 
-// "2026-01-31T12:00:00.250Z"
-[[nodiscard]] std::string rfc3339(Instant instant);
-
 }  // namespace combu

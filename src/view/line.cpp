@@ -8,6 +8,8 @@
 #include <ctime>
 #include <optional>
 
+#include "combu/view.hpp"
+
 namespace combu {
 namespace {
 

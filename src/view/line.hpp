@@ -25,7 +25,4 @@ namespace combu {
 // A clean line cut to at most `columns_max` columns, between characters; what was cut is told by "…".
 [[nodiscard]] std::string cut_line(std::string_view clean, std::size_t columns_max);
 
-// "2026-01-31 12:00:00"
-[[nodiscard]] std::string local_time(Instant instant);
-
 }  // namespace combu

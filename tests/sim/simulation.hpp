@@ -266,6 +266,10 @@ class Simulation {
   void give(const LookCommand& command) {
     at(Seconds(0.01), [this, command] { apply(Looked{command.sighting}); });
   }
+  // Nothing has been done before.
+  void give(const RecallCommand& command) {
+    at(Seconds(0.01), [this, command] { apply(Recalled{.trial = command.trial}); });
+  }
   void give(const CollectCommand& command) {
     at(Seconds(0.01), [this, command] { carry_out(command); });
   }

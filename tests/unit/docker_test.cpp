@@ -389,7 +389,7 @@ TEST(LogFrames, AreTakenApartHoweverTheyAreCut) {
 }
 
 TEST(LogFrames, TimedOnesAreToldWholeHoweverTheyAreCut) {
-  const std::string bytes = std::string("\1\0\0\0\0\0\0\x22", 8) + "2026-01-31T12:00:00.000000007Z one\n" +
+  const std::string bytes = std::string("\1\0\0\0\0\0\0\x23", 8) + "2026-01-31T12:00:00.000000007Z one\n" +
                             std::string("\2\0\0\0\0\0\0\x18", 8) + "2026-01-31T12:00:01Z tw\n" +
                             std::string("\1\0\0\0\0\0\0\x15", 8) + "2026-01-31T12:00:02Z ";
   for (std::size_t cut = 0; cut <= bytes.size(); ++cut) {

@@ -435,5 +435,73 @@ TEST_F(Outputs, AnEngineThatWritesForEverIsLeftWhenNobodyCanKeepIt) {
   EXPECT_EQ(fault->kind(), ErrorKind::refused) << fault->what();
 }
 
+// What a trial has left is another one's, too.
+class Shared : public Outputs {
+ protected:
+  void SetUp() override {
+    shelf_.archives["/out"] = Tar()
+                                  .folder("out/", 0750)
+                                  .file("out/a.txt", "alpha")
+                                  .folder("out/sub/")
+                                  .file("out/sub/odd\\ na\nme", "odd")
+                                  .file("out/run.sh", "#!/bin/sh\n", 0755)
+                                  .bytes();
+    (void)take("/out");
+    fs::create_symlink("nowhere", home() / "out/link");
+  }
+  [[nodiscard]] std::vector<std::string> share(const std::vector<Sharing>& wanted) const {
+    return open_folder(there())->share(wanted);
+  }
+  [[nodiscard]] std::string there() const { return folder_.path() + "/other/run"; }
+};
+
+TEST_F(Shared, AllThatTheManifestNamesIsThere) {
+  EXPECT_THAT(share({{.trial = "u", .from = home()}, {.trial = "v", .from = home()}}), ElementsAre("", ""));
+  EXPECT_THAT(names_in(there()), UnorderedElementsAre("u", "v"));
+  for (const char* trial : {"u", "v"}) {
+    const fs::path place = fs::path(there()) / trial;
+    EXPECT_EQ(content_of(place / "out/a.txt"), "alpha");
+    EXPECT_EQ(content_of(place / "out/sub/odd\\ na\nme"), "odd");
+    EXPECT_EQ(content_of(place / "manifest.sha256"), content_of(home() / "manifest.sha256"));
+    EXPECT_EQ(fs::read_symlink(place / "out/link"), "nowhere");
+    EXPECT_EQ(fs::status(place / "out/run.sh").permissions(), fs::perms(0755));
+    EXPECT_EQ(fs::status(place / "out").permissions(), fs::perms(0750));
+    EXPECT_EQ(fs::last_write_time(place / "out/a.txt"), fs::last_write_time(home() / "out/a.txt"));
+  }
+}
+
+TEST_F(Shared, TheOneThatWasThereBeforeIsReplaced) {
+  fs::create_directories(fs::path(there()) / "u/old");
+  fs::create_directories(fs::path(there()) / ".u.unfinished/older");
+  EXPECT_THAT(share({{.trial = "u", .from = home()}}), ElementsAre(""));
+  EXPECT_THAT(names_in(fs::path(there()) / "u"), UnorderedElementsAre("out", "manifest.sha256"));
+  EXPECT_THAT(names_in(there()), UnorderedElementsAre("u"));
+}
+
+TEST_F(Shared, WhatIsNotWholeIsNotShared) {
+  fs::remove(home() / "out/sub/odd\\ na\nme");
+  EXPECT_THAT(share({{.trial = "u", .from = home()}}), ElementsAre(HasSubstr("is not there any more")));
+  fs::remove(home() / "manifest.sha256");
+  EXPECT_THAT(share({{.trial = "u", .from = home()}, {.trial = "v", .from = folder_.path() + "/none"}}),
+              ElementsAre(HasSubstr("not there any more"), HasSubstr("not there any more")));
+  EXPECT_THAT(names_in(there()), IsEmpty());
+}
+
+TEST_F(Shared, WhoCannotWriteThereIsTold) {
+  std::ofstream(folder_.path() + "/other") << "a file";
+  EXPECT_THAT(share({{.trial = "u", .from = home()}}), ElementsAre(HasSubstr("/other")));
+}
+
+TEST_F(Shared, TheCopiesOfAnotherFileSystemAreWhole) {
+  const fs::path elsewhere = "/dev/shm/combu-shared." + std::to_string(getpid());
+  if (!fs::exists("/dev/shm")) GTEST_SKIP() << "there is no other file system";
+  EXPECT_THAT(open_folder(elsewhere)->share(std::vector<Sharing>{{.trial = "u", .from = home()}}),
+              ElementsAre(""));
+  EXPECT_EQ(content_of(elsewhere / "u/out/a.txt"), "alpha");
+  EXPECT_EQ(fs::status(elsewhere / "u/out/run.sh").permissions(), fs::perms(0755));
+  EXPECT_EQ(fs::last_write_time(elsewhere / "u/out/a.txt"), fs::last_write_time(home() / "out/a.txt"));
+  fs::remove_all(elsewhere);
+}
+
 }  // namespace
 }  // namespace combu

@@ -695,6 +695,81 @@ TEST_F(RecordTest, AnAttemptHasItsGpusAndWhatItWasSeenToUse) {
   EXPECT_FALSE(entries[1].usage);
 }
 
+TEST_F(RecordTest, WhatHasBeenDoneIsFoundByItsHash) {
+  Record record(folder.path());
+  const auto recollection = [](TrialIndex trial, const std::string& hash) {
+    return Recollection{.trial = trial, .hash = hash, .parts = R"({"cmd":"x"})"};
+  };
+  for (const char* id : {"run1", "run2"}) {
+    run.id = RunId(id);
+    RunEntry entry = entry_of(run);
+    entry.results = std::string("/results/") + id;
+    record.begin(entry, run.experiment);
+    const std::vector<Recollection> known{recollection(0, "aa"), recollection(1, "bb"),
+                                          recollection(2, "aa")};
+    record.append(
+        run.id,
+        std::vector<Fact>{fact(0, TrialState::skipped), failure(1, TrialState::failed, 1, Cause::error, 3)},
+        {}, {}, known);
+  }
+  const std::vector<DoneEntry> done = record.done("aa", 8);
+  ASSERT_EQ(done.size(), 2U);
+  EXPECT_EQ(done[0].run, RunId("run2"));
+  EXPECT_EQ(done[0].trial, "one");
+  EXPECT_EQ(done[0].results, "/results/run2");
+  EXPECT_EQ(done[1].run, RunId("run1"));
+  EXPECT_EQ(record.done("aa", 1).size(), 1U);
+  EXPECT_TRUE(record.done("bb", 8).empty()) << "it has failed";
+  EXPECT_TRUE(record.done("cc", 8).empty());
+  EXPECT_EQ(record.known_before(run.id, "one", 8).size(), 1U) << "of an earlier run";
+  record.remove(std::vector<RunId>{RunId("run2")});
+  EXPECT_EQ(record.done("aa", 8).size(), 1U);
+}
+
+TEST_F(RecordTest, ATrialIsKnownByWhatItWasLast) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  EXPECT_FALSE(record.known(run.id, "one"));
+  record.append(run.id, {}, {}, {}, std::vector<Recollection>{{.trial = 0, .hash = "aa", .parts = "{}"}});
+  record.append(run.id, {}, {}, {},
+                std::vector<Recollection>{
+                    {.trial = 0, .hash = "bb", .parts = R"({"cmd":"x"})", .run = "run0", .name = "zero"}});
+  const auto known = record.known(run.id, "one");
+  ASSERT_TRUE(known);
+  EXPECT_EQ(known->hash, "bb");
+  EXPECT_EQ(known->parts, R"({"cmd":"x"})");
+  EXPECT_EQ(known->equal_run, "run0");
+  EXPECT_EQ(known->equal_trial, "zero");
+}
+
+TEST_F(RecordTest, WhatAPersonWantsAgainIsNotSkippedButWhatWasBlockedMayBe) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  record.append(run.id, std::vector<Fact>{fact(0, TrialState::skipped), fact(1, TrialState::blocked)});
+  record.reopen(run.id, std::vector<TrialIndex>{0, 1}, Instant(std::chrono::seconds(1'800'000'200)));
+  const std::vector<Past> past = record.past(run.id);
+  EXPECT_EQ(past[0].state, TrialState::waiting);
+  EXPECT_TRUE(past[0].anew);
+  EXPECT_FALSE(past[1].anew);
+  EXPECT_FALSE(past[2].anew);
+}
+
+TEST_F(RecordTest, HowTheWorkingTreeDifferedIsThere) {
+  RunEntry entry = entry_of(run);
+  entry.working_tree = {.diff = "--- a\n", .is_cut = true, .untracked = {"x", "y z"}, .left_out = {".env"}};
+  entry.references = {{{"lab/x", "linux/arm64"}, "lab/x@sha256:1"}, {{"lab/x", ""}, "lab/x@sha256:2"}};
+  entry.results = "/results";
+  Record record(folder.path());
+  record.begin(entry, run.experiment);
+  const RunEntry seen = record.run(run.id);
+  EXPECT_EQ(seen.working_tree.diff, entry.working_tree.diff);
+  EXPECT_TRUE(seen.working_tree.is_cut);
+  EXPECT_THAT(seen.working_tree.untracked, ElementsAre("x", "y z"));
+  EXPECT_THAT(seen.working_tree.left_out, ElementsAre(".env"));
+  EXPECT_EQ(seen.references, entry.references);
+  EXPECT_EQ(seen.results, "/results");
+}
+
 TEST_F(RecordTest, AStepThatFailsLeavesTheOlderOne) {
   constexpr std::array<std::string_view, 1> k_old{"CREATE TABLE a (x)"};
   constexpr std::array<std::string_view, 3> k_new{"CREATE TABLE a (x)", "CREATE TABLE b (x)", "nonsense"};

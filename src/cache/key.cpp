@@ -1,0 +1,198 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "cache/sha256.hpp"
+#include "combu/cache.hpp"
+
+namespace combu {
+namespace {
+
+using Json = nlohmann::json;
+
+// As many as random ids have: what is shorter, a person's --run-id, may stand for something else, too.
+constexpr std::size_t k_run_id_size = 12;
+constexpr std::string_view k_run_word = "UUID";
+constexpr std::string_view k_hash = "sha256:";
+
+std::string dumped(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Json words(const std::optional<std::vector<std::string>>& given) {
+  return given ? Json(*given) : Json();
+}
+
+Json volumes_of(const Trial& trial) {
+  Json volumes = Json::array();
+  for (const Volume& volume : trial.volumes)
+    volumes.push_back(fmt::format("{}:{}{}", volume.source, volume.target, volume.read_only ? ":ro" : ""));
+  return volumes;
+}
+
+Json outputs_of(const Trial& trial) {
+  Json paths = Json::array();
+  for (const Output& output : trial.outputs) paths.push_back(output.path);
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+Json metrics_of(const Metrics& metrics) {
+  if (metrics.empty()) return {};
+  return {{"json", metrics.json}, {"pattern", metrics.pattern}, {"file", metrics.file}};
+}
+
+// Which, as far as that may decide what comes out; not how large.
+Json gpus_of(const GpuWish& gpus) {
+  if (gpus.empty()) return {};
+  return {{"count", gpus.all ? Json("all") : Json(gpus.count)}, {"kind", gpus.kind}};
+}
+
+Json hashes_of(const InputHashes& inputs) {
+  Json hashes = Json::object();
+  for (const auto& [to, hash] : inputs) hashes[to] = fmt::format("{}{}", k_hash, hash);
+  return hashes;
+}
+
+Json all_parts(const Trial& trial, const InputHashes& inputs) {
+  Json env = Json::object();
+  for (const auto& [name, value] : trial.env) env[name] = value;  // hashed by hide_env()
+  return {{"name", trial.name},
+          {"entrypoint", words(trial.entrypoint)},
+          {"cmd", words(trial.cmd)},
+          {"env", std::move(env)},
+          {"workdir", trial.workdir},
+          {"user", trial.user},
+          {"params", trial.params.empty() ? Json::object() : Json::parse(trial.params)},
+          {"platform", trial.platform},
+          {"volumes", volumes_of(trial)},
+          {"networks", trial.networks},
+          {"cpus", to_string(trial.slots.cpus)},
+          {"memory", trial.slots.memory.count},
+          {"gpus", gpus_of(trial.gpus)},
+          {"inputs", hashes_of(inputs)},
+          {"metrics", metrics_of(trial.metrics)},
+          {"docker", trial.docker.empty() ? Json::object() : Json::parse(trial.docker)}};
+}
+
+bool is_empty(const Json& part) {
+  return part.is_null() || ((part.is_structured() || part.is_string()) && part.empty()) || part == "";
+}
+
+// "params.lr" is a part of its own.
+Json chosen_parts(Json all, const std::vector<std::string>& key) {
+  Json parts = Json::object();
+  for (const std::string& wanted : key) {
+    const std::size_t dot = wanted.find('.');
+    const auto part = all.find(wanted.substr(0, dot));
+    if (part == all.end()) continue;  // the image and the outputs, which count anyway
+    if (dot == std::string::npos) {
+      parts[wanted] = *part;
+    } else {
+      parts[wanted] = part->value(wanted.substr(dot + 1), Json());
+    }
+  }
+  return parts;
+}
+
+Json default_parts(Json all) {
+  for (const char* other : {"name", "cpus", "memory"}) all.erase(other);
+  // What is not given need not be told.
+  for (auto part = all.begin(); part != all.end();)
+    part = is_empty(*part) ? all.erase(part) : std::next(part);
+  // They are in env as their texts: told once.
+  if (const auto env = all.find("env"); env != all.end()) {
+    for (auto one = env->begin(); one != env->end();)
+      one =
+          one.key().starts_with("COMBU_PARAM_") && all.contains("params") ? env->erase(one) : std::next(one);
+    if (env->empty()) all.erase(env);
+  }
+  return all;
+}
+
+void forget_run(Json& json, const std::string& run) {
+  if (json.is_string()) {
+    auto& text = json.get_ref<std::string&>();
+    for (std::size_t at = text.find(run); at != std::string::npos;
+         at = text.find(run, at + k_run_word.size()))
+      text.replace(at, run.size(), k_run_word);
+  } else if (json.is_structured()) {
+    for (Json& element : json) forget_run(element, run);
+  }
+}
+
+// What is on record may not tell what an `env_file` holds, or the caller's environment.
+void hide_env(Json& parts) {
+  const auto hide = [](Json& value) {
+    if (value.is_string()) value = fmt::format("{}{}", k_hash, cache::sha256_of(value.get<std::string>()));
+  };
+  for (const auto& part : parts.items()) {
+    if (part.key() == "env") {
+      for (Json& value : part.value()) hide(value);
+    } else if (part.key().starts_with("env.")) {
+      hide(part.value());
+    }
+  }
+}
+
+bool is_hash(const Json& value) {
+  return value.is_string() && value.get_ref<const std::string&>().starts_with(k_hash);
+}
+
+std::string shown(const Json& value) {
+  if (value.is_null()) return "not given";
+  if (value.is_array() && std::ranges::all_of(value, [](const Json& one) { return one.is_string(); })) {
+    std::string line;
+    for (const Json& word : value) line += (line.empty() ? "" : " ") + word.get<std::string>();
+    return shortened(line);
+  }
+  return shortened(value.is_string() ? value.get<std::string>() : dumped(value));
+}
+
+// Down to what is no object.
+void compare(const std::string& path, const Json& now, const Json& before, std::vector<std::string>& found) {
+  if (now == before) return;
+  const bool goes_down = (now.is_object() || now.is_null()) && (before.is_object() || before.is_null());
+  if (!goes_down) {
+    found.push_back(is_hash(now) && is_hash(before)
+                        ? fmt::format("{} is another", path)
+                        : fmt::format("{} is {}, and was {}", path, is_hash(now) ? "given" : shown(now),
+                                      is_hash(before) ? "given" : shown(before)));
+    return;
+  }
+  std::set<std::string> names;
+  for (const Json* one : {&now, &before})
+    if (one->is_object())
+      for (const auto& element : one->items()) names.insert(element.key());
+  if (names.empty()) return;
+  for (const std::string& name : names)
+    compare(path.empty() ? name : fmt::format("{}.{}", path, name),
+            now.is_object() ? now.value(name, Json()) : Json(),
+            before.is_object() ? before.value(name, Json()) : Json(), found);
+}
+
+}  // namespace
+
+CacheKey cache_key(const Trial& trial, const RunId& run, std::string_view digest, const InputHashes& inputs) {
+  Json all = all_parts(trial, inputs);
+  Json parts =
+      trial.cache.key.empty() ? default_parts(std::move(all)) : chosen_parts(std::move(all), trial.cache.key);
+  if (run.text().size() >= k_run_id_size) forget_run(parts, run.text());
+  hide_env(parts);
+  parts["image"] = digest;
+  if (!trial.outputs.empty()) parts["outputs"] = outputs_of(trial);
+  CacheKey key{.hash = {}, .parts = dumped(parts)};
+  key.hash = cache::sha256_of(key.parts);
+  return key;
+}
+
+std::vector<std::string> differences(std::string_view now, std::string_view before) {
+  std::vector<std::string> found;
+  compare("", Json::parse(now), Json::parse(before), found);
+  return found;
+}
+
+}  // namespace combu

@@ -1,0 +1,124 @@
+#include "cli/reproduction.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <vector>
+
+#include "cli/revision.hpp"
+#include "combu/view.hpp"
+
+namespace combu {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t k_named = 5;
+constexpr std::string_view k_run = "run";
+
+std::string literal(std::string_view text) {
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// A text with the run's id in it is put together anew.
+std::string text_in_jsonnet(std::string_view text, std::string_view id) {
+  std::string code;
+  std::size_t at = 0;
+  for (std::size_t next = text.find(id); next != std::string_view::npos; next = text.find(id, at)) {
+    code += fmt::format("{} + {} + ", literal(text.substr(at, next - at)), k_run);
+    at = next + id.size();
+  }
+  return code + literal(text.substr(at));
+}
+
+void write(const Json& value, std::string_view id, const std::string& indent, std::string& out) {
+  const std::string inner = indent + "  ";
+  if (value.is_structured() && !value.empty()) {
+    out += value.is_array() ? "[\n" : "{\n";
+    for (const auto& element : value.items()) {
+      out += inner;
+      if (value.is_object()) out += literal(element.key()) + ": ";
+      write(element.value(), id, inner, out);
+      out += ",\n";
+    }
+    out += indent + (value.is_array() ? "]" : "}");
+  } else if (value.is_string()) {
+    out += text_in_jsonnet(value.get_ref<const std::string&>(), id);
+  } else {
+    out += value.dump();
+  }
+}
+
+// Of a trial, or of the defaults.
+void pin_image(Json& fields, const Digests& references) {
+  const auto image = fields.is_object() ? fields.find("image") : fields.end();
+  if (image == fields.end() || !image->is_string()) return;
+  const std::string name = *image;
+  const auto found = references.lower_bound({name, fields.value("platform", "")});
+  if (found == references.end() || found->first.first != name) return;
+  if (found->second.find("sha256:") == std::string::npos) return;
+  *image = found->second;
+  for (const char* pull : {"pull", "pull_policy"})
+    if (fields.value(pull, "") == "always") fields.erase(pull);
+}
+
+bool is_as_it_was(const RunEntry& entry) {
+  const Revision now = revision_of(entry.folder, entry.evaluated);
+  return now.commit == entry.revision && now.working_tree.diff == entry.working_tree.diff;
+}
+
+// "a.py, b.py and 3 more"
+std::string names_of(const std::vector<std::string>& paths) {
+  std::vector<std::string> named(
+      paths.begin(), paths.begin() + static_cast<std::ptrdiff_t>(std::min(k_named, paths.size())));
+  const std::size_t more = paths.size() - named.size();
+  return fmt::format("{}{}", fmt::join(named, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+}  // namespace
+
+std::string evaluated_again(const RunEntry& entry, int revision) {
+  const bool is_earlier = revision > 0 && static_cast<std::size_t>(revision) <= entry.earlier.size();
+  Json file =
+      Json::parse(is_earlier ? entry.earlier[static_cast<std::size_t>(revision - 1)] : entry.evaluated);
+  if (file.is_array()) file = Json{{"trials", std::move(file)}};
+  // By its name it makes room for itself.
+  file["experiment"] = entry.experiment;
+  if (file.contains("defaults")) pin_image(file["defaults"], entry.references);
+  for (Json& trial : file["trials"]) pin_image(trial, entry.references);
+  std::string out =
+      fmt::format("// Run {} of {}, as it was evaluated.\nlocal {} = std.extVar(\"combu.run\");\n",
+                  entry.id.text(), entry.file, k_run);
+  write(file, entry.id.text(), "", out);
+  return out + "\n";
+}
+
+std::string reproduction(const RunEntry& entry, const TrialEntry& trial, const std::string& engine) {
+  std::vector<std::string> notes;
+  std::vector<std::string> commands{fmt::format("cd {}", shell_word(entry.folder))};
+  const WorkingTree& tree = entry.working_tree;
+  if (!entry.revision.empty() && !is_as_it_was(entry)) {
+    commands.emplace_back("git diff --stat --exit-code HEAD");
+    commands.push_back(fmt::format("git checkout --detach {}", entry.revision));
+    if (!tree.diff.empty() && !tree.is_cut)
+      commands.push_back(fmt::format(
+          "combu show --diff --run {} | git -C \"$(git rev-parse --show-toplevel)\" apply", entry.id.text()));
+  }
+  if (entry.revision.empty()) notes.emplace_back("the folder was under no version control");
+  if (tree.is_cut) notes.emplace_back("the working tree differed by more than is on record");
+  if (!tree.left_out.empty())
+    notes.push_back(fmt::format("changed, but not on record: {}", names_of(tree.left_out)));
+  if (!tree.untracked.empty())
+    notes.push_back(fmt::format("not in version control then: {}", names_of(tree.untracked)));
+  commands.push_back(fmt::format(
+      "combu show --evaluated --run {} {} | combu {}-f - run --only {} --no-cache --wait", entry.id.text(),
+      shell_word(trial.name), engine.empty() ? "" : fmt::format("--engine {} ", shell_word(engine)),
+      shell_word(trial.name)));
+  std::string text;
+  for (const std::string& note : notes) text += fmt::format("# {}\n", note);
+  return text + fmt::format("{}\n", fmt::join(commands, " &&\n"));
+}
+
+}  // namespace combu

@@ -1,0 +1,296 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/commands.hpp"
+#include "cli/environment.hpp"
+#include "cli/load.hpp"
+#include "cli/output.hpp"
+#include "cli/recorded.hpp"
+#include "cli/reproduction.hpp"
+#include "cli/results.hpp"
+#include "combu/docker.hpp"
+
+namespace combu {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct ShowOptions {
+  std::string run;
+  std::string trial;
+  bool json = false;
+  bool reproduce = false;
+  bool source = false;
+  bool evaluated = false;
+  bool diff = false;
+};
+
+std::string dumped(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// All that is known of a trial of a run.
+struct Shown {
+  const RunEntry& run;
+  const Trial& trial;
+  TrialEntry entry;
+  std::vector<AttemptEntry> attempts;
+  std::optional<KnownEntry> known;
+  std::string results;  // the folder of its outputs; empty: there are none
+};
+
+std::string shell_line(const std::vector<std::string>& words) {
+  std::vector<std::string> quoted;
+  quoted.reserve(words.size());
+  for (const std::string& word : words) quoted.push_back(shell_word(word));
+  return fmt::format("{}", fmt::join(quoted, " "));
+}
+
+std::string command_of(const Trial& trial) {
+  std::vector<std::string> words = trial.entrypoint.value_or(std::vector<std::string>());
+  if (trial.cmd) std::ranges::copy(*trial.cmd, std::back_inserter(words));
+  if (words.empty()) return "the image's own";
+  return shell_line(words);
+}
+
+// Those that are no params: these stand by themselves.
+std::vector<std::string> env_of(const Trial& trial) {
+  std::vector<std::string> env;
+  for (const auto& [name, value] : trial.env)
+    if (!name.starts_with("COMBU_PARAM_")) env.push_back(fmt::format("{}={}", name, shell_word(value)));
+  return env;
+}
+
+std::string params_of(const Trial& trial) {
+  if (trial.params.empty()) return "";
+  const Json object = Json::parse(trial.params);
+  std::vector<std::string> params;
+  for (const auto& [name, value] : object.items())
+    params.push_back(
+        fmt::format("{}={}", name, value.is_string() ? value.get<std::string>() : dumped(value)));
+  return fmt::format("{}", fmt::join(params, " "));
+}
+
+std::string slots_of(const Trial& trial) {
+  std::vector<std::string> parts;
+  if (!trial.slots.empty()) parts.push_back(to_string(trial.slots));
+  if (!trial.gpus.empty()) parts.push_back(to_string(trial.gpus));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string attempt_text(const AttemptEntry& attempt) {
+  std::string text = fmt::format("started {}", local_time(attempt.started_at));
+  if (attempt.ran_at && attempt.ended_at)
+    text += fmt::format(", ran {}", to_string(Seconds(*attempt.ended_at - *attempt.ran_at)));
+  if (attempt.exit_code) text += fmt::format(", exit code {}", *attempt.exit_code);
+  if (!attempt.reason.empty()) text += ": " + attempt.reason;
+  if (!attempt.gpus.empty()) text += fmt::format(" (GPUs {})", attempt.gpus);
+  return text;
+}
+
+std::string revision_text(const RunEntry& run) {
+  if (run.revision.empty()) return "";
+  std::string text = run.revision;
+  const WorkingTree& tree = run.working_tree;
+  if (!tree.diff.empty())
+    text += fmt::format(", and {}{} lines of diff (`combu show --diff --run {}`)",
+                        tree.is_cut ? "more than " : "", std::ranges::count(tree.diff, '\n'), run.id.text());
+  else if (run.revision_dirty)
+    text += ", and changes that are not on record";
+  if (!tree.untracked.empty())
+    text +=
+        fmt::format(", {} file{} untracked", tree.untracked.size(), tree.untracked.size() == 1 ? "" : "s");
+  return text;
+}
+
+void print(const Shown& shown) {
+  std::string page;
+  const auto line = [&](std::string_view title, const std::string& text) {
+    if (!text.empty()) page += fmt::format("{:<11}{}\n", title, text);
+  };
+  const RunEntry& run = shown.run;
+  const Trial& trial = shown.trial;
+  const std::string& reason = shown.entry.reason;
+  line("trial", trial.name);
+  line("state", fmt::format("{}{}", to_string(shown.entry.state), reason.empty() ? "" : ": " + reason));
+  line("params", params_of(trial));
+  line("command", command_of(trial));
+  line("workdir", trial.workdir);
+  line("user", trial.user);
+  for (const std::string& one : env_of(trial)) line("env", one);
+  line("image", trial.image);
+  line("digest", shown.entry.digest);
+  line("platform", trial.platform);
+  line("slots", slots_of(trial));
+  for (const Volume& volume : trial.volumes)
+    line("volume",
+         fmt::format("{}:{}{}", shell_word(volume.source), volume.target, volume.read_only ? ":ro" : ""));
+  for (const Input& input : trial.inputs)
+    line("input",
+         fmt::format("{}{}{} at {}", input.trial, input.trial.empty() ? "" : ":", input.from, input.to));
+  for (const AttemptEntry& attempt : shown.attempts)
+    line(fmt::format("attempt {}", attempt.attempt), attempt_text(attempt));
+  line("outputs", shown.results);
+  line("run", run.id.text());
+  line("experiment", run.experiment == run.file ? "" : run.experiment);
+  line("file", run.file);
+  line("commit", revision_text(run));
+  line("host", run.machine);
+  line("engine", fmt::format("{} at {}", run.engine, run.address));
+  line("person", run.user);
+  line("program", run.program);
+  (void)put_out(page);
+}
+
+Json or_null(const std::string& text) {
+  return text.empty() ? Json() : Json(text);
+}
+
+Json parsed_or_null(const std::string& json) {
+  return json.empty() ? Json() : Json::parse(json);
+}
+
+Json moment(const std::optional<Instant>& at) {
+  return at ? Json(rfc3339(*at)) : Json();
+}
+
+Json json_of(const AttemptEntry& attempt) {
+  return {{"attempt", attempt.attempt},
+          {"ready_at", moment(attempt.ready_at)},
+          {"started_at", moment(attempt.started_at)},
+          {"ran_at", moment(attempt.ran_at)},
+          {"ended_at", moment(attempt.ended_at)},
+          {"collected_at", moment(attempt.collected_at)},
+          {"exit_code", attempt.exit_code ? Json(*attempt.exit_code) : Json()},
+          {"reason", or_null(attempt.reason)},
+          {"gpus", or_null(attempt.gpus)}};
+}
+
+void print_json(const Shown& shown) {
+  const RunEntry& run = shown.run;
+  const Trial& trial = shown.trial;
+  Json env = Json::object();
+  for (const auto& [name, value] : trial.env) env[name] = value;
+  Json attempts = Json::array();
+  for (const AttemptEntry& attempt : shown.attempts) attempts.push_back(json_of(attempt));
+  const WorkingTree& tree = run.working_tree;
+  const Json object{
+      {"trial", trial.name},
+      {"state", to_string(shown.entry.state)},
+      {"reason", or_null(shown.entry.reason)},
+      {"params", parsed_or_null(trial.params)},
+      {"entrypoint", trial.entrypoint ? Json(*trial.entrypoint) : Json()},
+      {"cmd", trial.cmd ? Json(*trial.cmd) : Json()},
+      {"env", std::move(env)},
+      {"workdir", or_null(trial.workdir)},
+      {"user", or_null(trial.user)},
+      {"image", trial.image},
+      {"digest", or_null(shown.entry.digest)},
+      {"slots",
+       {{"cpus", static_cast<double>(trial.slots.cpus.nano) / 1e9},
+        {"memory", trial.slots.memory.count},
+        {"gpus", trial.gpus.empty() ? Json() : Json(to_string(trial.gpus))}}},
+      {"attempts", std::move(attempts)},
+      {"outputs", or_null(shown.results)},
+      {"key", shown.known ? Json{{"hash", shown.known->hash}, {"parts", parsed_or_null(shown.known->parts)}}
+                          : Json()},
+      {"equal_to", shown.known && !shown.known->equal_run.empty()
+                       ? Json{{"run", shown.known->equal_run}, {"trial", shown.known->equal_trial}}
+                       : Json()},
+      {"run", run.id.text()},
+      {"experiment", run.experiment},
+      {"file", run.file},
+      {"arguments", parsed_or_null(run.arguments)},
+      {"commit", or_null(run.revision)},
+      {"dirty", run.revision_dirty},
+      {"diff", or_null(tree.diff)},
+      {"diff_is_cut", tree.is_cut},
+      {"untracked", tree.untracked},
+      {"left_out", tree.left_out},
+      {"host", run.machine},
+      {"engine", run.engine},
+      {"address", run.address},
+      {"person", run.user},
+      {"program", run.program}};
+  (void)put_out(dumped(object) + "\n");
+}
+
+Shown look_up(Record& record, const RunEntry& run, const Loaded& loaded, const std::string& name) {
+  const TrialIndex trial = find_trial(loaded.run.experiment, name);
+  Shown shown{.run = run,
+              .trial = loaded.run.experiment.trials[trial],
+              .entry = record.trials(run.id, name).at(0),
+              .attempts = record.attempts(run.id, name),
+              .known = record.known(run.id, name),
+              .results = {}};
+  const std::string results = run.results.empty() ? results_folder(loaded.run) : run.results;
+  const bool has_outputs = has_succeeded(shown.entry.state) ||
+                           (shown.entry.state == TrialState::failed && !shown.attempts.empty());
+  if (has_outputs && !shown.trial.outputs.empty()) shown.results = fmt::format("{}/{}", results, name);
+  return shown;
+}
+
+// As --engine would have it; empty where it is the one that is used anyway.
+std::string engine_of(const RunEntry& run, const Invocation& invocation) {
+  if (!invocation.engine.empty()) return invocation.engine;
+  try {
+    return find_docker(environment, "").address.text() == run.address ? "" : run.address;
+  } catch (const Error&) {
+    return run.address;
+  }
+}
+
+int show(const Invocation& invocation, const ShowOptions& options) {
+  Record record = open_record(invocation, Record::Use::reading);
+  const RunEntry run = record.run(find_run(record, invocation, options.run).id);
+  if (options.source) return (void)put_out(run.source), 0;
+  if (options.diff) return (void)put_out(run.working_tree.diff), 0;
+  if (options.trial.empty() && options.evaluated) return (void)put_out(evaluated_again(run, 0)), 0;
+  if (options.trial.empty())
+    throw Error(ErrorKind::invalid, "TRIAL", "which one? its name says it; `combu ps` shows them");
+  const Loaded loaded = load(record, run.id);
+  const Shown shown = look_up(record, run, loaded, options.trial);
+  if (options.evaluated) {
+    (void)put_out(evaluated_again(run, shown.entry.revision));
+  } else if (options.reproduce) {
+    (void)put_out(reproduction(run, shown.entry, engine_of(run, invocation)));
+  } else if (options.json) {
+    print_json(shown);
+  } else {
+    print(shown);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_show(CLI::App& app, const Invocation& invocation, Action& action) {
+  CLI::App* command =
+      app.add_subcommand("show", "Show all that is on record of a trial, and how to run it again");
+  const auto options = std::make_shared<ShowOptions>();
+  add_run_option(*command, options->run);
+  CLI::Option_group* forms = command->add_option_group("");
+  forms->add_flag("--json", options->json, "One JSON object");
+  forms->add_flag("--reproduce", options->reproduce, "What to type to run it again as it was");
+  forms->add_flag("--evaluated", options->evaluated,
+                  "The run's experiment, evaluated, with its images by digest");
+  forms->add_flag("--source", options->source, "The run's file as it was");
+  forms->add_flag("--diff", options->diff, "How the file's working tree differed from its commit");
+  forms->require_option(0, 1);
+  command->add_option("TRIAL", options->trial, "The trial's name")->type_name("");
+  command->footer("Example:\n  combu -f experiment.jsonnet show solver-a-1");
+  command->callback([&invocation, &action, options] {
+    action = [&invocation, options] { return show(invocation, *options); };
+  });
+}
+
+}  // namespace combu

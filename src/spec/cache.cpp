@@ -1,0 +1,72 @@
+#include "spec/cache.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "spec/fields.hpp"
+#include "spec/values.hpp"
+
+namespace combu::spec {
+namespace {
+
+constexpr std::array k_cache_fields{Spelling{"key", "key"}};
+
+// What can be told of a trial before it runs.
+constexpr auto k_parts = std::to_array<std::string_view>(
+    {"name", "image", "entrypoint", "cmd", "env", "workdir", "user", "params", "platform", "volumes",
+     "networks", "cpus", "memory", "gpus", "inputs", "outputs", "metrics", "docker"});
+
+std::string unknown_part(const std::string& part) {
+  const auto near = nearest(part, {k_parts.begin(), k_parts.end()});
+  return near ? fmt::format("\"{}\" is no field that can count: did you mean \"{}\"?", shortened(part), *near)
+              : fmt::format("\"{}\" is no field that can count; known here: {}", shortened(part),
+                            fmt::join(k_parts, ", "));
+}
+
+// "params.lr": of these two a part can be named.
+void read_part(const Json& value, const Place& place, Report& report, Cache& cache) {
+  const auto text = read_string(value, place, report);
+  if (!text) return;
+  const std::string name = text->substr(0, text->find('.'));
+  const bool has_path = name.size() < text->size();
+  const auto field = find_field(name);
+  const std::string known(field ? field_name(*field) : name);
+  if (std::ranges::find(k_parts, known) == k_parts.end()) {
+    report.add(place, unknown_part(name));
+  } else if (has_path && known != "params" && known != "env") {
+    report.add(place, fmt::format("of `{}` all counts or nothing: \"{}\"", known, known));
+  } else {
+    cache.key.push_back(known + text->substr(name.size()));
+  }
+}
+
+}  // namespace
+
+Cache read_cache(const Json& value, const Place& place, Report& report) {
+  Cache cache{.on = true, .key = {}};
+  if (value.is_boolean()) {
+    cache.on = value.get<bool>();
+  } else if (!value.is_object()) {
+    report.add(place, fmt::format("must be true, false or {{key: […]}}, not {}", shown(value)));
+  } else {
+    const Section section(value, k_cache_fields, place, report);
+    if (const Json* key = section.find("key")) {
+      read_list(*key, "fields", place.key("key"), report,
+                [&](const Json& element, const Place& here) { read_part(element, here, report, cache); });
+      if (key->is_array() && key->empty())
+        report.add(place.key("key"), "names no field, so that all trials of an image would be equal");
+    } else if (section.lacks("key")) {
+      report.add(place.key("key"), "missing: the fields that count; `cache: true` takes all that matter");
+    }
+  }
+  return cache;
+}
+
+}  // namespace combu::spec

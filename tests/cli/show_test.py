@@ -1,0 +1,181 @@
+"""All that is on record of a trial, and how it is run again."""
+
+import json
+import os
+import re
+import subprocess
+
+import pytest
+
+from conftest import COMBU, SIMULATED
+
+FILE = """
+local uuid = "UUID";
+{ defaults: { image: "lab/learn" },
+  trials: [
+    { name: "prepare", cmd: "true" },
+    { name: "learn-1", cmd: "sh -c 'echo 1 > /out; echo UUID=%s; echo two words'" % uuid, params: { lr: 0.1, fold: 3 },
+      env: { SEED: "a b" }, cpus: 1.5, outputs: ["/out"], depends: [{ trial: "prepare", condition: "succeeded" }] },
+  ] }
+"""
+
+
+@pytest.fixture
+def git(tmp_path):
+    def call(*arguments):
+        return subprocess.run(["git", "-C", tmp_path, "-c", "user.name=n", "-c", "user.email=e", *arguments],
+                              check=True, capture_output=True, text=True).stdout
+
+    return call
+
+
+@pytest.fixture
+def repository(git, write, tmp_path):
+    """A file under version control, which the record is not."""
+    git("init", "-q")
+    (tmp_path / ".gitignore").write_text(".local\n.cache\nresults\n")
+    (tmp_path / "code.py").write_text("one\n")
+    (tmp_path / ".env").write_text("TOKEN=old\n")
+    file = write(FILE)
+    git("add", "-A")
+    git("commit", "-qm", "one")
+    return file
+
+
+def run(combu, file, *arguments):
+    done = combu("-f", file, "--engine", SIMULATED, "--progress", "plain", *arguments)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def page(text):
+    lines = {}
+    for line in text.splitlines():
+        lines.setdefault(line[:11].strip(), line[11:])
+    return lines
+
+
+def test_a_page_has_all(combu, repository, tmp_path):
+    run(combu, repository, "run", "--wait", "--run-id", "aaaaaaaaaaaa")
+    shown = page(combu("-f", repository, "show", "learn-1").stdout)
+    assert shown["state"] == "succeeded"
+    assert shown["params"] == "fold=3 lr=0.1"
+    assert shown["command"] == "sh -c 'echo 1 > /out; echo UUID=aaaaaaaaaaaa; echo two words'"
+    assert shown["env"] == "SEED='a b'"
+    assert (shown["image"], shown["digest"]) == ("lab/learn", "simulated:lab/learn")
+    assert shown["slots"] == "1.5 CPUs"
+    assert "exit code 0" in shown["attempt 1"]
+    assert shown["outputs"] == str(tmp_path / "results/experiment/aaaaaaaaaaaa/learn-1")
+    assert len(shown["commit"]) == 40
+    assert shown["file"] == str(repository)
+    assert shown["host"] == os.uname().nodename
+    assert shown["engine"].endswith(SIMULATED)
+
+
+def test_as_json(combu, repository):
+    run(combu, repository, "run", "--wait", "--run-id", "aaaaaaaaaaaa")
+    shown = json.loads(combu("-f", repository, "show", "learn-1", "--json").stdout)
+    assert shown["params"] == {"lr": 0.1, "fold": 3}
+    assert (shown["run"], shown["state"], shown["attempts"][0]["exit_code"]) == ("aaaaaaaaaaaa", "succeeded", 0)
+    assert shown["dirty"] is False and shown["diff"] is None
+
+
+def test_what_is_not_committed_is_on_record_but_no_secrets(combu, repository, tmp_path):
+    (tmp_path / "code.py").write_text("two\n")
+    (tmp_path / ".env").write_text("TOKEN=hunter2\n")
+    (tmp_path / "own.settings").write_text("PASSWORD=hunter3\n")
+    (tmp_path / "new.py").write_text("new\n")
+    run(combu, repository, "run", "--wait", "--run-id", "aaaaaaaaaaaa")
+    diff = combu("-f", repository, "show", "--diff").stdout
+    assert "-one\n+two\n" in diff and "hunter" not in diff
+    shown = json.loads(combu("-f", repository, "show", "prepare", "--json").stdout)
+    assert shown["left_out"] == [".env"]
+    assert sorted(shown["untracked"]) == ["new.py", "own.settings"]
+    assert " lines of diff (`combu show --diff --run aaaaaaaaaaaa`), 2 files untracked" in \
+        page(combu("-f", repository, "show", "prepare").stdout)["commit"]
+
+
+def test_the_env_files_of_the_experiment_are_no_part_of_the_diff(combu, git, write, tmp_path):
+    git("init", "-q")
+    (tmp_path / "own.settings").write_text("PASSWORD=old\n")
+    file = write('[{ name: "aa", image: "x", cmd: "true", env_file: "own.settings" }]')
+    git("add", "own.settings", file.name)
+    git("commit", "-qm", "one")
+    (tmp_path / "own.settings").write_text("PASSWORD=hunter2\n")
+    run(combu, file, "run", "--wait")
+    shown = combu("-f", file, "show", "aa", "--json")
+    assert json.loads(shown.stdout)["diff"] is None
+    assert json.loads(shown.stdout)["left_out"] == ["own.settings"]
+
+
+def test_a_diff_that_is_too_long_is_cut_and_that_is_said(combu, repository, tmp_path):
+    (tmp_path / "code.py").write_text("".join(f"{i} is a line\n" for i in range(100_000)))
+    run(combu, repository, "run", "--wait")
+    assert len(combu("-f", repository, "show", "--diff").stdout) == 1 << 20
+    assert "more than" in page(combu("-f", repository, "show", "prepare").stdout)["commit"]
+    assert "# the working tree differed by more than is on record" in combu("-f", repository, "show", "--reproduce", "prepare").stdout
+
+
+def paste(text, tmp_path):
+    """What a person's shell makes of it, where combu is the program of this name."""
+    folder = tmp_path / ".cache" / "bin"
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "combu").exists():
+        (folder / "combu").symlink_to(COMBU)
+    env = {"PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(tmp_path)}
+    return subprocess.run(["bash", "-c", "set -e\n" + text], env=env, cwd="/", capture_output=True, text=True, timeout=60, check=False)
+
+
+def reproduce(combu, file, tmp_path):
+    text = combu("-f", file, "show", "--reproduce", "learn-1").stdout
+    done = paste(text, tmp_path)
+    assert done.returncode == 0, text + done.stdout + done.stderr
+    return text, done
+
+
+def test_what_reproduce_prints_runs_it_again(combu, repository, tmp_path):
+    run(combu, repository, "run", "--wait", "--run-id", "aaaaaaaaaaaa")
+    text, done = reproduce(combu, repository, tmp_path)
+    assert "git" not in text
+    assert "2 succeeded" in done.stderr, done.stderr
+    again = re.search(r"run (\w{12}) is over", done.stderr)[1]
+    assert again != "aaaaaaaaaaaa"
+    shown = json.loads(combu("show", "--run", again, "learn-1", "--json").stdout)
+    assert f"UUID={again}" in shown["cmd"][2]
+    assert (shown["params"], shown["env"]["SEED"], shown["experiment"]) == ({"lr": 0.1, "fold": 3}, "a b", str(repository))
+
+
+def test_reproduce_puts_the_working_tree_as_it_was(combu, repository, git, tmp_path):
+    """The commit has moved on, and what was not committed was lost."""
+    (tmp_path / "code.py").write_text("two\n")
+    run(combu, repository, "run", "--wait", "--run-id", "aaaaaaaaaaaa")
+    repository.write_text("[]")
+    (tmp_path / "code.py").write_text("three\n")
+    git("commit", "-qam", "two")
+    text, done = reproduce(combu, repository, tmp_path)
+    assert "2 succeeded" in done.stderr
+    assert (tmp_path / "code.py").read_text() == "two\n"
+    assert repository.read_text() == FILE
+
+
+def test_reproduce_touches_no_work_that_is_not_committed(combu, repository, git, tmp_path):
+    run(combu, repository, "run", "--wait", "--run-id", "aaaaaaaaaaaa")
+    (tmp_path / "code.py").write_text("precious\n")
+    done = paste(combu("-f", repository, "show", "--reproduce", "learn-1").stdout, tmp_path)
+    assert done.returncode != 0 and "code.py" in done.stdout
+    assert (tmp_path / "code.py").read_text() == "precious\n"
+
+
+def test_the_source_is_as_it_was(combu, repository):
+    run(combu, repository, "run", "--wait")
+    repository.write_text("[]")
+    assert combu("-f", repository, "show", "--source").stdout == FILE
+
+
+def test_mistakes(combu, repository):
+    assert "no run of it is on record" in combu("-f", repository, "show", "aa").stderr
+    run(combu, repository, "run", "--wait")
+    assert "did you mean `learn-1`?" in combu("-f", repository, "show", "learn-2").stderr
+    nameless = combu("-f", repository, "show")
+    assert nameless.returncode == 2 and "which one?" in nameless.stderr
+    assert combu("-f", repository, "show", "--json", "--diff", "learn-1").returncode == 2

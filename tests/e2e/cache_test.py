@@ -1,0 +1,78 @@
+"""What has been done is not done again, and what is on record is enough to do it again."""
+
+import json
+import os
+import signal
+import subprocess
+
+from engines import wait_until
+
+
+def learn(seed, **fields):
+    return {"name": f"learn-{seed}", "image": "combu-test", "cmd": ["sh", "-c", f"mkdir /out; echo {seed} >/out/n"],
+            "params": {"seed": seed}, "outputs": ["/out"], "cache": True, **fields}
+
+
+def states(combu):
+    return {name: row["state"] for name, row in combu.ps().items()}
+
+
+def folder(combu, run):
+    return combu.home / "results" / "experiment" / run
+
+
+def test_an_equal_trial_is_skipped(combu, engine):
+    combu.write([learn(seed) for seed in (1, 2, 3)])
+    combu("run", "--wait", "--run-id", "first")
+    combu.write([learn(seed) for seed in (2, 3, 4)])
+    done = combu("run", "--wait", "--run-id", "second")
+    assert "1 succeeded, 2 skipped" in done.stderr
+    assert states(combu) == {"learn-2": "skipped", "learn-3": "skipped", "learn-4": "succeeded"}
+    for seed in (2, 3, 4):
+        place = folder(combu, "second") / f"learn-{seed}"
+        assert (place / "out" / "n").read_text() == f"{seed}\n"
+        subprocess.run(["sha256sum", "--quiet", "--strict", "-c", "manifest.sha256"], cwd=place, check=True)
+    combu("wait", "learn-2")
+    combu("kill")
+    assert "skipped: equal to `learn-2` of run first" in combu("why", "learn-2").stdout
+
+
+def test_a_service_that_only_the_done_need_is_not_started(combu, engine):
+    service = {"name": "served", "image": "combu-test", "cmd": ["sleep", "1000"], "service": True}
+    combu.write([service, learn(1, depends=["served"])])
+    combu("run", "--wait")
+    combu("kill")
+    combu("run", "--wait")
+    assert states(combu) == {"served": "stopped", "learn-1": "skipped"}
+    assert engine.names() == set()
+
+
+def test_a_run_that_dies_goes_on_with_what_is_done(combu, engine):
+    combu.write([learn(1), learn(2)])
+    combu("run", "--wait")
+    slow = learn(3, cmd=["sh", "-c", "sleep 2; mkdir /out; echo 3 >/out/n"])
+    combu.write([learn(1), learn(2), slow])
+    process = combu.start("run", "--wait", "--run-id", "second")
+    wait_until(lambda: states(combu).get("learn-3") == "running", "learn-3 to run")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    combu("run", "--resume", "second")
+    assert states(combu) == {"learn-1": "skipped", "learn-2": "skipped", "learn-3": "succeeded"}
+    combu("retry", "learn-1", "--wait")
+    assert states(combu) == {"learn-1": "succeeded", "learn-2": "skipped", "learn-3": "succeeded"}
+
+
+def test_what_reproduce_prints_takes_the_image_that_it_was(combu, engine, program):
+    combu.write([learn(1)])
+    combu("run", "--wait", "--run-id", "first")
+    shown = json.loads(combu("show", "learn-1", "--json").stdout)
+    assert shown["digest"].startswith("sha256:")
+    text = combu("show", "--reproduce", "learn-1").stdout
+    assert shown["digest"] in combu("show", "--evaluated", "learn-1").stdout
+    own = combu.home / "bin"
+    own.mkdir()
+    (own / "combu").symlink_to(program)
+    env = {**combu.env, "PATH": f"{own}:{os.environ['PATH']}"}
+    done = subprocess.run(["sh", "-e", "-c", text], env=env, cwd="/", capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, text + done.stderr
+    assert "1 succeeded" in done.stderr

@@ -1,0 +1,193 @@
+#include "combu/cache.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+namespace combu {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+const RunId k_run("abcdefghijkl");
+constexpr std::string_view k_digest = "sha256:1111";
+
+Trial trial() {
+  Trial trial;
+  trial.name = "solver";
+  trial.image = "lab/solver";
+  trial.cmd = {"solve", "--lr", "0.1"};
+  trial.env = {{"COMBU_PARAM_LR", "0.1"}, {"SEED", "3"}};
+  trial.params = R"({"lr":0.1})";
+  trial.outputs = {{.path = "/out"}};
+  return trial;
+}
+
+CacheKey key(const Trial& trial, const RunId& run = k_run, const InputHashes& inputs = {}) {
+  return cache_key(trial, run, k_digest, inputs);
+}
+
+CacheKey changed(const std::function<void(Trial&)>& change) {
+  Trial other = trial();
+  change(other);
+  return key(other);
+}
+
+TEST(CacheKey, IsTheSameWhateverDoesNotDecideWhatComesOut) {
+  const std::string hash = key(trial()).hash;
+  EXPECT_EQ(hash.size(), 64U);
+  const std::vector<std::function<void(Trial&)>> changes{
+      [](Trial& it) { it.name = "another"; },
+      [](Trial& it) { it.image = "lab/solver:tagged"; },
+      [](Trial& it) {
+        it.labels = {{"a", "b"}};
+      },
+      [](Trial& it) { it.ports = {{.host = 80, .container = 80}}; },
+      [](Trial& it) { it.depends = {{.trial = "other"}}; },
+      [](Trial& it) { it.slots.memory.count = 1 << 20; },
+      [](Trial& it) { it.slots.cpus.nano = 1; },
+      [](Trial& it) { it.timeout = Seconds(3); },
+      [](Trial& it) { it.retries.max = 3; },
+      [](Trial& it) { it.priority = 3; },
+      [](Trial& it) { it.path = "[3]"; },
+      [](Trial& it) { it.outputs[0].size_max.count = 3; }};
+  for (std::size_t i = 0; i < changes.size(); ++i) EXPECT_EQ(changed(changes[i]).hash, hash) << i;
+}
+
+TEST(CacheKey, DiffersByAllThatDecidesWhatComesOut) {
+  const std::string hash = key(trial()).hash;
+  const std::vector<std::function<void(Trial&)>> changes{
+      [](Trial& it) { it.cmd->back() = "0.2"; },
+      [](Trial& it) { it.entrypoint = {"sh"}; },
+      [](Trial& it) { it.env[1].second = "4"; },
+      [](Trial& it) { it.env.emplace_back("MORE", ""); },
+      [](Trial& it) { it.workdir = "/"; },
+      [](Trial& it) { it.user = "1000"; },
+      [](Trial& it) { it.params = R"({"lr":0.2})"; },
+      [](Trial& it) { it.platform = "linux/arm64"; },
+      [](Trial& it) { it.volumes = {{.source = "/data", .target = "/data"}}; },
+      [](Trial& it) { it.networks = {"none"}; },
+      [](Trial& it) { it.gpus.count = 2; },
+      [](Trial& it) { it.outputs[0].path = "/other"; },
+      [](Trial& it) { it.metrics.json = true; },
+      [](Trial& it) { it.docker = R"({"HostConfig":{"CpusetCpus":"0"}})"; }};
+  for (std::size_t i = 0; i < changes.size(); ++i) EXPECT_NE(changed(changes[i]).hash, hash) << i;
+  EXPECT_NE(cache_key(trial(), k_run, "sha256:2222", {}).hash, hash);
+  EXPECT_NE(key(trial(), k_run, {{"/in", "1234"}}).hash, hash);
+}
+
+TEST(CacheKey, TheRunsIdCountsNowhere) {
+  Trial one = trial();
+  one.cmd->push_back("UUID=" + k_run.text());
+  one.env[1].second = k_run.text() + "/x";
+  const RunId other_run("zzzzzzzzzzzz");
+  Trial other = trial();
+  other.cmd->push_back("UUID=" + other_run.text());
+  other.env[1].second = other_run.text() + "/x";
+  EXPECT_EQ(key(one).hash, key(other, other_run).hash);
+}
+
+TEST(CacheKey, AShortRunIdMayBeAnythingElse) {
+  Trial one = trial();
+  one.cmd = {"solve", "1"};
+  Trial other = trial();
+  other.cmd = {"solve", "2"};
+  EXPECT_NE(key(one, RunId("1")).hash, key(other, RunId("2")).hash);
+}
+
+TEST(CacheKey, OnlyWhatIsNamedCounts) {
+  Trial one = trial();
+  one.cache = {.on = true, .key = {"params.lr"}};
+  Trial other = one;
+  other.cmd = {"something", "else"};
+  EXPECT_EQ(key(one).hash, key(other).hash);
+  other.params = R"({"lr":0.2})";
+  EXPECT_NE(key(one).hash, key(other).hash);
+  other = one;
+  other.outputs[0].path = "/other";
+  EXPECT_NE(key(one).hash, key(other).hash);
+  one.cache.key = {"name"};
+  other = one;
+  other.name = "another";
+  EXPECT_NE(key(one).hash, key(other).hash);
+}
+
+TEST(CacheKey, TellsNothingOfWhatIsInTheEnvironment) {
+  Trial secret = trial();
+  secret.env[1].second = "hunter2";
+  EXPECT_EQ(key(secret).parts.find("hunter2"), std::string::npos);
+  secret.cache.key = {"env.SEED"};
+  EXPECT_EQ(key(secret).parts.find("hunter2"), std::string::npos);
+}
+
+TEST(CacheKey, DifferencesAreToldAsTheFileHasThem) {
+  const CacheKey before = key(trial());
+  EXPECT_THAT(differences(before.parts, before.parts), IsEmpty());
+  const CacheKey now = changed([](Trial& it) {
+    it.cmd->back() = "0.2";
+    it.params = R"({"lr":0.2})";
+    it.env[1].second = "4";
+    it.user = "1000";
+  });
+  EXPECT_THAT(differences(now.parts, before.parts),
+              ElementsAre("cmd is solve --lr 0.2, and was solve --lr 0.1", "env.SEED is another",
+                          "params.lr is 0.2, and was 0.1", "user is 1000, and was not given"));
+}
+
+class Content : public testing::Test {
+ protected:
+  Content() : folder_(testing::TempDir() + "cache." + std::to_string(getpid())) {}
+  ~Content() override { std::filesystem::remove_all(folder_); }
+
+  void write(const std::string& path, const std::string& text) const {
+    const std::filesystem::path file = folder_ + "/" + path;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << text;
+  }
+  [[nodiscard]] std::string hash(const std::string& path) const { return content_hash(folder_ + "/" + path); }
+
+  std::string folder_;
+};
+
+TEST_F(Content, OfAFileIsItsBytes) {
+  write("a", "one");
+  write("b", "one");
+  write("c", "two");
+  EXPECT_EQ(hash("a"), "7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed");
+  EXPECT_EQ(hash("a"), hash("b"));
+  EXPECT_NE(hash("a"), hash("c"));
+  EXPECT_THROW((void)hash("none"), Error);
+}
+
+TEST_F(Content, OfAFolderIsAllThatIsInIt) {
+  for (const char* folder : {"a", "b"}) {
+    write(std::string(folder) + "/x/one", "1");
+    write(std::string(folder) + "/two", "2");
+  }
+  EXPECT_EQ(hash("a"), hash("b"));
+  write("b/two", "3");
+  EXPECT_NE(hash("a"), hash("b"));
+  write("b/two", "2");
+  std::filesystem::create_symlink("two", folder_ + "/b/link");
+  EXPECT_NE(hash("a"), hash("b"));
+  std::filesystem::remove(folder_ + "/b/link");
+  EXPECT_EQ(hash("a"), hash("b"));
+  std::filesystem::rename(folder_ + "/b/two", folder_ + "/b/three");
+  EXPECT_NE(hash("a"), hash("b"));
+}
+
+TEST(Manifest, TellsWhatAPathHolds) {
+  const std::string manifest = "aa  out/x\nbb  out/y/z\ncc  other\n";
+  EXPECT_EQ(manifest_hash(manifest, "out"), manifest_hash("bb  out/y/z\naa  out/x\n", "out"));
+  EXPECT_NE(manifest_hash(manifest, "out"), manifest_hash(manifest, "out/y"));
+  EXPECT_EQ(manifest_hash(manifest, "ou"), "");
+  EXPECT_EQ(manifest_hash("", "out"), "");
+}
+
+}  // namespace
+}  // namespace combu
