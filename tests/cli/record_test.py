@@ -516,7 +516,7 @@ def test_a_trial_that_waits_is_told_as_such(combu, failing, write, record):
         assert told.returncode == 1
         assert f"there is no container of it yet: it is waiting in run mine; `combu why {waiting} --run mine` says for what" in told.stderr
     [over, *_] = [name for name, in record("SELECT name FROM states WHERE state = 'failed'")]
-    assert "it is failed in run mine, and its container has been removed" in run(combu, failing, "logs", over).stderr
+    assert "it is failed in run mine, and its container has been removed" in run(combu, failing, "stop", over).stderr
 
 
 def test_who_begins_anew_is_told_of_the_run_that_is_interrupted(combu, failing, record):
