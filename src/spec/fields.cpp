@@ -65,14 +65,15 @@ constexpr std::array k_spellings{
     FieldSpelling{"outputs", Field::outputs},
     FieldSpelling{"metrics", Field::metrics},
     FieldSpelling{"logs", Field::logs},
+    FieldSpelling{"inputs", Field::inputs},
     FieldSpelling{"deploy", Field::deploy},
     FieldSpelling{"docker", Field::docker},
 };
 
 // With what people of compose write for them.
 constexpr auto k_planned =
-    std::to_array<std::string_view>({"slots", "build", "inputs", "cache", "secrets", "gang", "worker",
-                                     "replicas", "scale", "reuse", "swarm", "kubernetes"});
+    std::to_array<std::string_view>({"slots", "build", "cache", "secrets", "gang", "worker", "replicas",
+                                     "scale", "reuse", "swarm", "kubernetes"});
 
 }  // namespace
 

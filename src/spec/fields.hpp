@@ -48,6 +48,7 @@ enum class Field {
   outputs,
   metrics,
   logs,
+  inputs,
   deploy,
   docker,
 };
