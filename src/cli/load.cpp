@@ -95,6 +95,13 @@ Experiment read_again(const std::string& evaluated, const Caller& caller) {
   return std::move(reading.experiment);
 }
 
+// Of a run that is gone on with.
+bool may_start(const Trial& trial, TrialState state) {
+  const bool has_begun =
+      (state == TrialState::running || state == TrialState::collecting) && trial.retries.max == 0;
+  return !is_over(state) && !has_begun;
+}
+
 }  // namespace
 
 std::optional<Loaded> load(const Invocation& invocation, const RunId& run, Progress& progress) {
@@ -170,11 +177,15 @@ void expect_env_files(const Experiment& experiment, std::span<const Past> past,
     if (!trial.env_fault.empty()) throw Error(ErrorKind::invalid, trial.path + ".env_file", trial.env_fault);
   };
   std::ranges::for_each(again, expect);
+  for (TrialIndex trial = 0; trial < past.size(); ++trial)
+    if (may_start(experiment.trials[trial], past[trial].state)) expect(trial);
+}
+
+void forget_inputs(Experiment& experiment, std::span<const Past> past, std::span<const TrialIndex> again) {
   for (TrialIndex trial = 0; trial < past.size(); ++trial) {
-    const TrialState state = past[trial].state;
-    const bool has_begun = (state == TrialState::running || state == TrialState::collecting) &&
-                           experiment.trials[trial].retries.max == 0;
-    if (!is_over(state) && !has_begun) expect(trial);
+    Trial& one = experiment.trials[trial];
+    if (one.inputs.empty() || may_start(one, past[trial].state)) continue;
+    if (std::ranges::find(again, trial) == again.end()) one.inputs.clear();
   }
 }
 

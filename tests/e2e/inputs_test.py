@@ -52,8 +52,9 @@ def test_a_resumed_run_has_what_was_left_before(combu, engine):
     hold = combu.home / "hold"
     hold.mkdir()
     (hold / "it").touch()
+    (combu.home / "raw").write_text("made\n")
     combu.write([
-        trial("preprocess", "mkdir /out; echo made >/out/a", outputs=["/out"]),
+        trial("preprocess", "mkdir /out; cat /raw >/out/a", inputs=["./raw:/raw"], outputs=["/out"]),
         trial("between", "while test -e /hold/it; do sleep 0.05; done", volumes=[f"{hold}:/hold"],
               depends=[{"trial": "preprocess", "condition": "succeeded"}]),
         trial("last", "cat /in/a", inputs=["trial:preprocess/out:/in"], depends=[{"trial": "between", "condition": "succeeded"}]),
@@ -63,6 +64,7 @@ def test_a_resumed_run_has_what_was_left_before(combu, engine):
     run.send_signal(signal.SIGKILL)
     run.communicate()
     engine.ask("DELETE", "/containers/preprocess?force=1")
+    (combu.home / "raw").unlink()  # nobody needs it any more
     (hold / "it").unlink()
     combu("run", "--resume")
     assert said(combu, "last") == "made\n"
