@@ -19,7 +19,7 @@ namespace combu {
 
 // What the inputs of one of the run's trials are of others becomes paths on this machine, for what follows. A
 // symbolic link on the way leads where it did in the container that left it, never out of what that has left.
-// Throws Error(refused): it is not there; the subject is who should have left it.
+// Throws Error(refused): it is not there.
 void find_inputs(const Experiment& experiment, const RunId& run, Trial& trial);
 
 // Whose an input is in its container: the user of the trial where that is a number ("1000", "1000:1000"),
@@ -33,8 +33,8 @@ struct InputOwner {
 
 // For these: Input::from is a path on this machine, whatever Input::trial says. A symbolic link is followed
 // where it is `from` itself; in a folder it stays one. They block, and throw Error: refused where something
-// cannot be read, or is neither a file nor a folder nor a link; its path is the subject. What `tell` throws
-// passes through; where it gives false it wants no more.
+// cannot be read, or is neither a file nor a folder nor a link. What `tell` throws passes through; where it
+// gives false it wants no more.
 
 // One tar archive, piece by piece, to be unpacked at the container's root: what `from` holds is at `to`, with
 // its permissions and times. Folders above `to` are not in it. Never whole in memory. False: `tell` wanted no

@@ -30,8 +30,8 @@ std::string folder_name(const Experiment& experiment) {
 
 std::string find_left(const std::string& folder, const std::string& trial, const std::string& path) {
   const auto missing = [&](const std::string& why) {
-    return Error(ErrorKind::refused, trial,
-                 fmt::format("it has left no {} that could be put into another: {}", shortened(path), why));
+    return Error(ErrorKind::refused, "inputs",
+                 fmt::format("`{}` has left no {} that could be an input: {}", trial, shortened(path), why));
   };
   std::deque<fs::path> parts;
   put_first(parts, path);

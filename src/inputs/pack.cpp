@@ -1,6 +1,8 @@
 #include <archive.h>
 #include <archive_entry.h>
+#include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <exception>
 #include <memory>
@@ -29,6 +31,10 @@ class Packer {
     check(archive_write_set_bytes_in_last_block(writer_.get(), 1));
     check(archive_write_open(writer_.get(), this, nullptr, &Packer::pass_on, nullptr));
   }
+  // What is not whole is not ended: nothing more is told.
+  ~Packer() { archive_write_fail(writer_.get()); }
+  Packer(const Packer&) = delete;
+  Packer& operator=(const Packer&) = delete;
 
   // Gives false when nobody wants more.
   bool add(const Input& input) {
@@ -55,7 +61,8 @@ class Packer {
     if (fault_) std::rethrow_exception(fault_);
     if (is_unwanted_) return false;
     const char* why = archive_error_string(writer_.get());
-    throw Error(ErrorKind::refused, path_, why == nullptr ? "cannot be packed" : why);
+    throw Error(ErrorKind::refused, "inputs",
+                fmt::format("{} cannot be packed: {}", path_, why == nullptr ? "?" : why));
   }
 
   bool add(const Input& input, const Found& found) {

@@ -21,10 +21,13 @@ namespace {
 
 constexpr std::size_t k_piece = std::size_t{256} << 10U;
 
+[[noreturn]] void refuse(const std::string& path, const std::string& why) {
+  throw Error(ErrorKind::refused, "inputs", path + ' ' + why);
+}
+
 [[noreturn]] void refuse(const std::string& path, int error) {
-  const std::string why =
-      error == ENOENT ? "is not there" : "cannot be read: " + std::generic_category().message(error);
-  throw Error(ErrorKind::refused, path, why);
+  refuse(path,
+         error == ENOENT ? "is not there" : "cannot be read: " + std::generic_category().message(error));
 }
 
 int by_name(const FTSENT** one, const FTSENT** other) {
@@ -35,8 +38,7 @@ using Tree = std::unique_ptr<FTS, decltype(&fts_close)>;
 
 class File {
  public:
-  explicit File(const std::string& path) : number_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) {
-    if (number_ < 0 && errno == ELOOP) number_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  explicit File(const std::string& path) : number_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
     if (number_ < 0) refuse(path, errno);
   }
   ~File() { close(number_); }
@@ -67,8 +69,7 @@ bool walk(const std::string& path, const std::function<bool(const Found&)>& visi
       case FTS_SL:
         break;
       case FTS_DEFAULT:
-        throw Error(ErrorKind::refused, here,
-                    "is neither a file nor a folder nor a link, and cannot be sent");
+        refuse(here, "is neither a file nor a folder nor a link, and cannot be sent");
       case FTS_SLNONE:  // of the input itself only: others are not followed
         refuse(here, ENOENT);
       default:
@@ -91,7 +92,7 @@ bool read_file(const Found& found, const std::function<bool(std::string_view)>& 
         read(file.number(), piece.data(), static_cast<std::size_t>(std::min<std::int64_t>(left, k_piece)));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) refuse(found.path, errno);
-    if (count == 0) throw Error(ErrorKind::refused, found.path, "became shorter while it was read");
+    if (count == 0) refuse(found.path, "became shorter while it was read");
     if (!tell({piece.data(), static_cast<std::size_t>(count)})) return false;
     left -= count;
   }

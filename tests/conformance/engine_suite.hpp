@@ -402,7 +402,7 @@ TEST_P(EngineSuite, AnInputThatIsNotThereIsARefusal) {
     ADD_FAILURE() << "it was started";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::refused);
-    EXPECT_EQ(error.subject(), given.folder() + "/none");
+    EXPECT_EQ(error.message(), given.folder() + "/none is not there");
   }
 }
 

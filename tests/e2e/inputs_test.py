@@ -110,7 +110,7 @@ def test_what_is_the_persons_own_is_sent(combu):
     (combu.home / "home.txt").write_text("home\n")
     combu("run", "--wait")
     assert said(combu, "root").splitlines() == [
-        "secret 600 0:0 1", "sub/run 750 0:0 21", "none 644 0:0 0", "1000000000", "sub/run", "runs",
+        "secret 600 0:0 1", "sub/run 750 0:0 20", "none 644 0:0 0", "1000000000", "sub/run", "runs",
         "odd5000000", "x755 0:0", "home",
     ]
     assert said(combu, "user") == "1234\ns1234:55\n1234:55\n"
@@ -151,7 +151,7 @@ def test_what_goes_away_meanwhile_fails_the_start(combu, engine):
     shutil.rmtree(data)
     _, errors = run.communicate(timeout=60)
     assert run.returncode == 1
-    assert f"{data}: is not there" in errors
+    assert f"failed: second: could not be started: {data} is not there" in errors
     assert combu.ps()["second"]["state"] == "failed"
     assert "could not be started" in combu("why", "second").stdout
     assert combu.ps()["last"]["state"] == "blocked"
@@ -164,7 +164,7 @@ def test_what_another_has_not_left_fails_the_start(combu):
         trial("second", "true", inputs=["trial:first/out:/in"]),
     ])
     done = combu("run", "--wait", code=1)
-    assert "first: it has left no /out" in done.stderr
+    assert "second: could not be started: `first` has left no /out" in done.stderr
 
 
 def test_links_that_a_trial_has_left_lead_nowhere_else(combu):

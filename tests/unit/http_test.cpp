@@ -98,7 +98,8 @@ HttpRequest put(std::function<void(const HttpRequest::Tell&)> source) {
 }
 
 TEST_P(ChannelTest, SendsABodyPieceByPiece) {
-  ScriptedDaemon daemon([](const Asked&) { return wire::whole(200, ""); }, GetParam());
+  ScriptedDaemon daemon([](const Asked&) { return wire::whole(200, ""); }, GetParam(),
+                        ScriptedDaemon::Bodies::whole);
   Channel channel(parse_address(daemon.address()));
   const std::string large(100'000, 'x');
   for (int i = 0; i < 2; ++i) {
@@ -119,8 +120,7 @@ TEST_P(ChannelTest, SendsABodyPieceByPiece) {
 
 // As an engine whose disk is full: it does not read on.
 TEST_P(ChannelTest, AnAnswerBeforeTheBodysEndIsHeard) {
-  ScriptedDaemon daemon([](const Asked&) { return wire::whole(500, "no space left on device"); }, GetParam(),
-                        ScriptedDaemon::Bodies::begun);
+  ScriptedDaemon daemon([](const Asked&) { return wire::whole(500, "no space left on device"); }, GetParam());
   Channel channel(parse_address(daemon.address()));
   const std::string piece(1 << 20, 'x');
   std::size_t told = 0;
@@ -134,7 +134,8 @@ TEST_P(ChannelTest, AnAnswerBeforeTheBodysEndIsHeard) {
 }
 
 TEST_P(ChannelTest, WhatTheSourceThrowsIsThrown) {
-  ScriptedDaemon daemon([](const Asked&) { return wire::whole(200, ""); }, GetParam());
+  ScriptedDaemon daemon([](const Asked&) { return wire::whole(200, ""); }, GetParam(),
+                        ScriptedDaemon::Bodies::whole);
   Channel channel(parse_address(daemon.address()));
   EXPECT_THROW(channel.send(put([](const HttpRequest::Tell& tell) {
     tell("one");
@@ -147,8 +148,7 @@ TEST_P(ChannelTest, WhatTheSourceThrowsIsThrown) {
 }
 
 TEST_P(ChannelTest, AConnectionThatIsCutWithinABodyIsUnavailable) {
-  ScriptedDaemon daemon([](const Asked&) { return wire::hang_up(); }, GetParam(),
-                        ScriptedDaemon::Bodies::begun);
+  ScriptedDaemon daemon([](const Asked&) { return wire::hang_up(); }, GetParam());
   const std::string piece(1 << 20, 'x');
   const Error error = failure(daemon.address(), put([&](const HttpRequest::Tell& tell) {
                                 for (int i = 0; i < 1000 && tell(piece); ++i) {

@@ -89,7 +89,7 @@ class ScriptedDaemon {
 
   // Of bodies in chunks: whether they are awaited before the answer. They stay as they come.
   enum class Bodies { whole, begun };
-  explicit ScriptedDaemon(Handler handler, Kind kind = Kind::unix_socket, Bodies bodies = Bodies::whole)
+  explicit ScriptedDaemon(Handler handler, Kind kind = Kind::unix_socket, Bodies bodies = Bodies::begun)
       : handler_(std::move(handler)), bodies_(bodies) {
     if (kind == Kind::unix_socket) {
       listen_unix();
