@@ -1,29 +1,32 @@
-// Each fold leaves its error in ./results; one trial sums them up when all folds have succeeded.
+// Data is made and cut into parts; each fold learns from all parts but one; an ensemble of what they have learnt is tested.
 local combu = import "combu.libsonnet";
-local folds = 5;
+local folds = combu.folds(5);
 
-local shared = {
-  image: "combu-demo",
-  user: "caller",  // so that the files in ./results are yours
-  volumes: ["./results:/results"],
-};
-
-local fold(part) = shared {
-  name: "fold-%d" % part.fold,
-  cmd: "fold",
-  env: { FOLD: std.toString(part.fold), FOLDS: std.toString(folds) },
-};
-
-local trials = [fold(part) for part in combu.folds(folds)];
+local name(fold) = "fold-%d" % fold.fold;
 
 {
   experiment: "cross-validation",
-  trials: trials + [
-    shared {
-      name: "aggregate",
-      cmd: "aggregate",
-      env: { FOLDS: std.toString(folds) },
-      depends: [{ trial: trial.name, condition: "succeeded" } for trial in trials],
+  defaults: { image: "combu-demo" },
+  trials: [
+    { name: "preprocess", cmd: "preprocess", env: { PARTS: std.toString(std.length(folds)) }, outputs: ["/parts", "/test"] },
+  ] + [
+    {
+      name: name(fold),
+      cmd: "fold",
+      params: { fold: fold.fold, lr: 0.5 },  // in the container: COMBU_PARAM_FOLD, COMBU_PARAM_LR
+      // What `preprocess` has left is put into the container; so it starts when that one has succeeded.
+      inputs: ["trial:preprocess/parts/%d:/train/" % part for part in fold.train] +
+              ["trial:preprocess/parts/%d:/validate" % fold.test],
+      outputs: ["/model"],
+    }
+    for fold in folds
+  ] + [
+    {
+      name: "ensemble",
+      cmd: "ensemble",
+      inputs: ["trial:preprocess/test:/test"] +
+              ["trial:%s/model:/models/%d" % [name(fold), fold.fold] for fold in folds],
+      outputs: ["/report"],
     },
   ],
 }

@@ -174,7 +174,8 @@ class Engine {
 
   // Hands an attempt to the engine. Returns what is known of it already: on a single host that it runs;
   // nullopt where a later change will tell. A repeat after a lost answer adopts what is there; an earlier
-  // attempt of the same trial and run that is over makes room. Where other attempts, of whatever run and
+  // attempt of the same trial and run that is over makes room. Its inputs, all paths on this machine by now
+  // (find_inputs), are in their places before it runs. Where other attempts, of whatever run and
   // user, hold one of trial.slots.gpus, or leave less CPUs or memory than trial.slots says, nothing is
   // started, and one of these is returned. Throws Error:
   // refused, conflict, not_found, unavailable, timeout.

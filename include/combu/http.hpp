@@ -32,6 +32,10 @@ struct HttpRequest {
   std::string target;  // path and query, already percent-encoded
   std::vector<std::pair<std::string, std::string>> headers;
   std::string body;
+  // Gives the body in pieces instead, of which nobody knows how many: called once, it tells them. Where that
+  // gives false the other side has answered already, and wants no more. What it throws breaks the call off.
+  using Tell = std::function<bool(std::string_view)>;
+  std::function<void(const Tell&)> source;
   std::string content_type = "application/json";
   // The longest silence between two reads; unlimited when nullopt (streams that may be quiet for hours).
   std::optional<Seconds> silence_max = Seconds{120};

@@ -57,11 +57,11 @@ struct Script;  // what the model reads from a trial's command
 
 // The model itself: deterministic by its options and the calls made on it, no threads, no clock. Time is
 // handed in and never goes back. What a trial does is read from its command: `sleep N`, `exit N`, `echo TEXT`
-// (also `>&2`, or `> /file`), `true`, `false`, `eat 600m` (killed when its memory is less), several joined by
-// `;` or `&&`, alone or behind `sh -c`; one that begins with
-// `/no/` cannot be started; anything else takes options.trial_takes and ends with 0. A healthcheck whose test
-// holds "false" or "exit 1" fails, any other passes, after its interval (default 1 s). Images with "missing"
-// or "absent" in their name cannot be had.
+// (also `>&2`, or `> /file`), `cat FILE` (of its inputs, or written before; also `> /file`), `true`, `false`,
+// `eat 600m` (killed when its memory is less), several joined by `;` or `&&`, alone or behind `sh -c`; one
+// that begins with `/no/` cannot be started; anything else takes options.trial_takes and ends with 0. A
+// healthcheck whose test holds "false" or "exit 1" fails, any other passes, after its interval (default 1 s).
+// Images with "missing" or "absent" in their name cannot be had.
 class World {
  public:
   explicit World(const SimulationOptions& options);

@@ -148,7 +148,7 @@ struct Input {
   std::string from;   // an absolute path of the person's; of a trial: one of its outputs, or a path in it
   std::string trial;  // whose output it is; empty: the person's own file
   std::string to;     // absolute, in the container
-  std::string path;   // of this element in the evaluated file, for messages
+  std::string path;   // of its `from` in the evaluated file, for messages
   bool operator==(const Input&) const = default;
 };
 
@@ -243,9 +243,9 @@ struct Reading {
 // holds.
 [[nodiscard]] Reading read_experiment(std::string_view json, const Caller& caller);
 
-// What is wrong with the volumes' host paths, and with where outputs are to come home to: one that cannot be
-// read, is a file where a folder is meant, or is absent and, as far as can be seen, cannot be made. Makes
-// nothing, throws nothing.
+// What is wrong with the volumes' host paths, with inputs of the person's own, and with where outputs are to
+// come home to: one that cannot be read, is a file where a folder is meant, or is absent and, as far as can
+// be seen, cannot be made (an input: is absent). Makes nothing, throws nothing.
 [[nodiscard]] std::vector<Error> check_host_paths(const Experiment& experiment);
 
 // The folders that must be there before the first start: each absent host folder of a volume is made (owned

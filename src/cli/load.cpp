@@ -89,10 +89,18 @@ ByName by_name(std::vector<Trial> trials) {
 }
 
 // It has been read before: what is wrong now is wrong with a file that it names.
-Experiment read_again(const std::string& evaluated, const Caller& caller) {
+Experiment read_again(const std::string& evaluated, const RunId& run, const Caller& caller) {
   Reading reading = read_experiment(evaluated, caller);
-  if (!reading.errors.empty()) throw Error(reading.errors.front());
-  return std::move(reading.experiment);
+  if (reading.errors.empty()) return std::move(reading.experiment);
+  const Error& error = reading.errors.front();
+  throw Error(error.kind(), fmt::format("run {}", run.text()), error.what());
+}
+
+// Of a run that is gone on with.
+bool may_start(const Trial& trial, TrialState state) {
+  const bool has_begun =
+      (state == TrialState::running || state == TrialState::collecting) && trial.retries.max == 0;
+  return !is_over(state) && !has_begun;
 }
 
 }  // namespace
@@ -146,8 +154,8 @@ Loaded load(Record& record, const RunId& run) {
   loaded.caller.may_lack_env_files = true;
   std::vector<ByName> revisions;
   for (const std::string& earlier : entry.earlier)
-    revisions.push_back(by_name(read_again(earlier, loaded.caller).trials));
-  loaded.run.experiment = read_again(entry.evaluated, loaded.caller);
+    revisions.push_back(by_name(read_again(earlier, run, loaded.caller).trials));
+  loaded.run.experiment = read_again(entry.evaluated, run, loaded.caller);
   std::vector<Trial>& trials = loaded.run.experiment.trials;
   revisions.push_back(by_name(std::exchange(trials, {})));
   for (const TrialEntry& on_record : record.trials(run)) {
@@ -170,11 +178,15 @@ void expect_env_files(const Experiment& experiment, std::span<const Past> past,
     if (!trial.env_fault.empty()) throw Error(ErrorKind::invalid, trial.path + ".env_file", trial.env_fault);
   };
   std::ranges::for_each(again, expect);
+  for (TrialIndex trial = 0; trial < past.size(); ++trial)
+    if (may_start(experiment.trials[trial], past[trial].state)) expect(trial);
+}
+
+void forget_inputs(Experiment& experiment, std::span<const Past> past, std::span<const TrialIndex> again) {
   for (TrialIndex trial = 0; trial < past.size(); ++trial) {
-    const TrialState state = past[trial].state;
-    const bool has_begun = (state == TrialState::running || state == TrialState::collecting) &&
-                           experiment.trials[trial].retries.max == 0;
-    if (!is_over(state) && !has_begun) expect(trial);
+    Trial& one = experiment.trials[trial];
+    if (one.inputs.empty() || may_start(one, past[trial].state)) continue;
+    if (std::ranges::find(again, trial) == again.end()) one.inputs.clear();
   }
 }
 

@@ -38,6 +38,10 @@ struct Loaded {
 void expect_env_files(const Experiment& experiment, std::span<const Past> past,
                       std::span<const TrialIndex> again = {});
 
+// What will not be started, or is not to be once more, needs its inputs no more: they may be gone by now.
+void forget_inputs(Experiment& experiment, std::span<const Past> past,
+                   std::span<const TrialIndex> again = {});
+
 // As many trials may fail as if the run had begun when it was reopened.
 void forgive(Experiment& experiment, const RunEntry& entry);
 

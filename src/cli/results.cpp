@@ -4,26 +4,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "combu/inputs.hpp"
 #include "combu/run.hpp"
 #include "combu/schedule.hpp"
 
 namespace combu {
 namespace {
-
-// What an experiment is called may be no name of a folder.
-std::string folder_name(const Experiment& experiment) {
-  std::string name = experiment.name == experiment.file
-                         ? std::filesystem::path(experiment.file).stem().string()
-                         : experiment.name;
-  std::ranges::replace(name, '/', '-');
-  if (name.starts_with('.')) name.front() = '_';
-  return name;
-}
 
 bool is_collecting(const Past& past) {
   return past.state == TrialState::collecting;
@@ -32,7 +22,7 @@ bool is_collecting(const Past& past) {
 }  // namespace
 
 std::string results_folder(const Run& run) {
-  return fmt::format("{}/{}/{}", run.experiment.collect.to, folder_name(run.experiment), run.id.text());
+  return results_folder(run.experiment, run.id);
 }
 
 std::unique_ptr<Depot> open_results(const Loaded& loaded) {

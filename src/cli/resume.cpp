@@ -64,6 +64,7 @@ int retry(Session& session, Record& record, Loaded loaded, const RunEntry& entry
     return 0;
   }
   expect_env_files(loaded.run.experiment, past, again);
+  forget_inputs(loaded.run.experiment, past, again);
   session.progress().note(
       fmt::format("run {}: {} trial{} tried again", entry.id.text(), count, count == 1 ? " is" : "s are"));
   return execute(session, record, loaded, run, Earlier::refuse, work, [&](const Prepared& /*prepared*/) {
@@ -107,6 +108,7 @@ int resume_run(const Invocation& invocation, const std::string& id,
     take_in(session, record, entry.id, Intake::all);
     const Standing standing{.past = record.past(entry.id), .working_since = entry.working_since};
     expect_env_files(loaded.run.experiment, standing.past);
+    forget_inputs(loaded.run.experiment, standing.past);
     session.progress().note(
         fmt::format("going on with run {}: {}", entry.id.text(), counts_of(standing.past)));
     return execute(session, record, loaded, options, Earlier::refuse, work,

@@ -101,6 +101,9 @@ struct ContainerFacts {
 [[nodiscard]] std::string created_id(const HttpResponse& created);
 // PUT /containers/{id}/archive at the root folder.
 void put_archive(Connections& engine, const std::string& id, std::string tar, const std::stop_token& stop);
+// The same of one that is told piece by piece; as pack_inputs(), `pack` gives false when it was told to end.
+void put_archive(Connections& engine, const std::string& id, const std::string& subject,
+                 const std::function<bool(const HttpRequest::Tell&)>& pack, const std::stop_token& stop);
 // POST /containers/{id}/start; one that runs already is success.
 void start_container(Connections& engine, const std::string& id, const std::string& subject,
                      const std::stop_token& stop);

@@ -135,6 +135,18 @@ void put_archive(Connections& engine, const std::string& id, std::string tar, co
   engine.send_checked(std::move(request), id, stop);
 }
 
+void put_archive(Connections& engine, const std::string& id, const std::string& subject,
+                 const std::function<bool(const HttpRequest::Tell&)>& pack, const std::stop_token& stop) {
+  HttpRequest request = request_of(engine, "PUT", "/containers/" + id + "/archive?path=%2F");
+  request.content_type = "application/x-tar";
+  bool is_whole = false;
+  request.source = [&](const HttpRequest::Tell& tell) { is_whole = pack(tell); };
+  engine.send_checked(std::move(request), subject, stop);
+  if (!is_whole)
+    throw Error(ErrorKind::corrupt, subject,
+                "the engine has taken only a part of its inputs, and says it is well");
+}
+
 void start_container(Connections& engine, const std::string& id, const std::string& subject,
                      const std::stop_token& stop) {
   const HttpResponse response = engine.send(request_of(engine, "POST", "/containers/" + id + "/start"), stop);

@@ -282,8 +282,8 @@ ContainerFacts DockerEngine::container_of(const Key& key, const std::stop_token&
   return std::move(*container);
 }
 
-void DockerEngine::logs(const Key& key, const LogOptions& options,
-                        const LogTell& tell, std::stop_token stop) {
+void DockerEngine::logs(const Key& key, const LogOptions& options, const LogTell& tell,
+                        std::stop_token stop) {
   const ContainerFacts container = container_of(key, stop);
   // Not by the answer's content type: it differs from engine to engine.
   read_logs(connections_, container.id, container.tty ? LogFormat::raw : LogFormat::frames, options, tell,

@@ -49,8 +49,7 @@ class DockerEngine : public Engine {
   void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
              std::stop_token stop) override;
   std::optional<Usage> usage(const std::string& id, std::stop_token stop) override;
-  void logs(const Key& key, const LogOptions& options,
-            const LogTell& tell, std::stop_token stop) override;
+  void logs(const Key& key, const LogOptions& options, const LogTell& tell, std::stop_token stop) override;
   bool copy_out(const Key& key, const std::string& path, const std::function<void(std::string_view)>& tell,
                 std::stop_token stop) override;
   Released release(const Selector& selector, const Releasing& tell, std::stop_token stop) override;

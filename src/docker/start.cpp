@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "combu/inputs.hpp"
 #include "docker/container_json.hpp"
 #include "docker/docker_engine.hpp"
 #include "docker/status.hpp"
@@ -167,6 +168,11 @@ void DockerEngine::add_to_created(const std::string& id, const Trial& trial, con
   if (trial.params_file) {
     put_archive(connections_, id, tar_of({{"combu/params.json", trial.params.empty() ? "{}" : trial.params}}),
                 stop);
+  }
+  if (!trial.inputs.empty()) {
+    const InputOwner owner = input_owner(trial);
+    const auto pack = [&](const HttpRequest::Tell& tell) { return pack_inputs(trial.inputs, owner, tell); };
+    put_archive(connections_, id, trial.name, pack, stop);
   }
 }
 

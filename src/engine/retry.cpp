@@ -61,8 +61,7 @@ class Retry : public Engine {
     return engine_.usage(id, stop);
   }
 
-  void logs(const Key& key, const LogOptions& options,
-            const LogTell& tell, std::stop_token stop) override {
+  void logs(const Key& key, const LogOptions& options, const LogTell& tell, std::stop_token stop) override {
     engine_.logs(key, options, tell, stop);
   }
 

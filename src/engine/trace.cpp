@@ -48,8 +48,7 @@ class Trace : public Engine {
     return traced("usage", id, [&] { return engine_.usage(id, stop); });
   }
 
-  void logs(const Key& key, const LogOptions& options,
-            const LogTell& tell, std::stop_token stop) override {
+  void logs(const Key& key, const LogOptions& options, const LogTell& tell, std::stop_token stop) override {
     traced("logs", key.trial, [&] { engine_.logs(key, options, tell, stop); });
   }
   bool copy_out(const Key& key, const std::string& path, const std::function<void(std::string_view)>& tell,

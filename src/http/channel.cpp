@@ -34,6 +34,10 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr int k_connect_seconds = 10;
 constexpr int k_write_seconds = 60;
+constexpr int k_send_buffer = 1 << 20;  // the system may give less
+// Of a body: what a socket that has room takes without a wait. Twice as much is already a new mapping for
+// each.
+constexpr std::size_t k_piece_max = std::size_t{32} << 10U;
 constexpr std::time_t k_unlimited_seconds = std::time_t{10} * 365 * 24 * 3600;
 
 // A file descriptor that closes itself.
@@ -284,6 +288,10 @@ struct Channel::Impl {
 
   // Called by cpp-httplib between socket() and connect().
   void adopt_socket(socket_t number) {
+    // A unix socket has room when three quarters of it are empty: a small one would stand still between two
+    // pieces of a body. TCP finds its own size.
+    if (address.kind == Address::Kind::unix_socket)
+      ::setsockopt(number, SOL_SOCKET, SO_SNDBUF, &k_send_buffer, sizeof(k_send_buffer));
     const std::scoped_lock lock(mutex);
     socket.reset(::fcntl(number, F_DUPFD_CLOEXEC, 0));
     if (!stop.stop_requested()) return;
@@ -311,7 +319,10 @@ struct Channel::Impl {
     throw Error(kind, address.text(), std::move(message));
   }
   [[noreturn]] void explain(const Call& call, httplib::Error error);
-  httplib::Request make_request(Call& call) const;
+  httplib::Request make_request(Call& call);
+  bool send_pieces(Call& call, httplib::DataSink& sink);
+  enum class Room { some, unwanted, stuck };
+  [[nodiscard]] Room room() const;
   void set_silence(std::optional<Seconds> silence_max);
 
   Address address;
@@ -323,7 +334,7 @@ struct Channel::Impl {
   bool answered = false;  // at least once: it speaks HTTP
 };
 
-httplib::Request Channel::Impl::make_request(Call& call) const {
+httplib::Request Channel::Impl::make_request(Call& call) {
   httplib::Request request;
   request.method = call.request.method;
   request.path = call.request.target;
@@ -331,7 +342,15 @@ httplib::Request Channel::Impl::make_request(Call& call) const {
   for (const auto& [name, value] : call.request.headers) request.headers.emplace(name, value);
   // Go's server refuses a socket's path as Host (golang/go#60374).
   if (address.kind == Address::Kind::unix_socket) request.headers.emplace("Host", "localhost");
-  if (!request.body.empty()) request.headers.emplace("Content-Type", call.request.content_type);
+  if (!request.body.empty() || call.request.source)
+    request.headers.emplace("Content-Type", call.request.content_type);
+  if (call.request.source) {
+    request.headers.emplace("Transfer-Encoding", "chunked");
+    request.is_chunked_content_provider_ = true;
+    request.content_provider_ = [this, &call](std::size_t, std::size_t, httplib::DataSink& sink) {
+      return call.guarded([&] { return send_pieces(call, sink); });
+    };
+  }
   request.response_handler = [&call](const httplib::Response& head) {
     return call.guarded([&] { return call.on_headers(head); });
   };
@@ -339,6 +358,35 @@ httplib::Request Channel::Impl::make_request(Call& call) const {
     return call.guarded([&] { return call.on_piece(data, size); });
   };
   return request;
+}
+
+// Whoever refuses what it is sent answers before it has heard all, and then hears no more: the answer is to
+// be read, so that nothing is written where the other side may not take it.
+Channel::Impl::Room Channel::Impl::room() const {
+  pollfd wanted{socket.get(), POLLIN | POLLOUT, 0};
+  int count = 0;
+  do {
+    count = ::poll(&wanted, 1, k_write_seconds * 1000);
+  } while (count < 0 && errno == EINTR);
+  if (count != 1) return Room::stuck;
+  return wanted.revents == POLLOUT ? Room::some : Room::unwanted;
+}
+
+bool Channel::Impl::send_pieces(Call& call, httplib::DataSink& sink) {
+  bool broken = false;
+  call.request.source([&](std::string_view bytes) {
+    while (!bytes.empty() && !broken) {
+      const Room there = room();
+      if (there == Room::unwanted) return false;
+      const std::string_view piece = bytes.substr(0, k_piece_max);
+      broken = there == Room::stuck || !sink.write(piece.data(), piece.size());
+      bytes.remove_prefix(piece.size());
+      call.last_news = SteadyClock::now();
+    }
+    return !broken;
+  });
+  if (!broken) sink.done();
+  return !broken;
 }
 
 void Channel::Impl::set_silence(std::optional<Seconds> silence_max) {

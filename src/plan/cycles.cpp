@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "plan/inputs.hpp"
 #include "plan/names.hpp"
 
 namespace combu::plan {
@@ -127,6 +128,14 @@ std::string cycle_text(const std::vector<TrialIndex>& cycle, const Experiment& e
   return text + shortened(experiment.trials[cycle.front()].name);
 }
 
+// Where it stands in the evaluated file that one trial needs another.
+std::string path_of_edge(const Experiment& experiment, TrialIndex at, TrialIndex needed) {
+  const Trial& trial = experiment.trials[at];
+  const auto found = std::ranges::find(trial.depends, experiment.trials[needed].name, &Depend::trial);
+  if (found != trial.depends.end() && is_of_input(trial, *found)) return found->path;
+  return path_of(trial, at) + ".depends";
+}
+
 }  // namespace
 
 std::string self_message(const Trial& trial) {
@@ -143,7 +152,7 @@ void report_cycles(const Plan& plan, const Experiment& experiment, std::vector<E
     told[component] = true;
     const auto cycle = shortest_cycle(plan, components, at, came_from);
     errors.emplace_back(
-        ErrorKind::invalid, path_of(experiment.trials[at], at) + ".depends",
+        ErrorKind::invalid, path_of_edge(experiment, at, cycle.size() > 1 ? cycle[1] : at),
         fmt::format("a cycle, so that none of its trials can be first: {}", cycle_text(cycle, experiment)));
   }
 }

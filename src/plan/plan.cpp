@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "plan/cycles.hpp"
+#include "plan/inputs.hpp"
 #include "plan/names.hpp"
 #include "plan/ports.hpp"
 
@@ -39,8 +40,9 @@ void join(Plan& plan, const Experiment& experiment, const plan::Names& names, pl
         errors.emplace_back(
             ErrorKind::invalid, depend.path,
             fmt::format("waits for ever: `{}` is a service, which is stopped only when nothing "
-                        "that depends on it is left; let it be `healthy` (trial `{}`)",
-                        depend.trial, trial.name));
+                        "that depends on it is left{} (trial `{}`)",
+                        depend.trial, plan::is_of_input(trial, depend) ? "" : "; let it be `healthy`",
+                        trial.name));
         continue;
       }
       if (last_asked_by[*found] != at) {
@@ -89,6 +91,7 @@ Planning make_plan(const Experiment& experiment) {
   if (number_waves(planning.plan) < planning.plan.nodes.size()) {
     plan::report_cycles(planning.plan, experiment, planning.errors);
   }
+  plan::report_inputs(experiment, names, planning.errors);
   plan::report_shared_ports(experiment, planning.errors);
   return planning;
 }

@@ -15,6 +15,7 @@
 #include <utility>
 #include <variant>
 
+#include "combu/inputs.hpp"
 #include "combu/run.hpp"
 #include "inbox.hpp"
 #include "so_far.hpp"
@@ -586,9 +587,12 @@ class Drive {
     const Trial& trial = run_.experiment.trials[command.trial];
     const Start under_way(*this, command.trial, quit);
     const auto start = [&] {
-      std::optional<Trial> grown;
-      if (command.slots != trial.slots) grown.emplace(trial).slots = command.slots;
-      auto seen = engine_.start(run_, grown ? *grown : trial, command.attempt, under_way.token());
+      std::optional<Trial> changed;
+      if (command.slots != trial.slots || !trial.inputs.empty()) {
+        changed.emplace(trial).slots = command.slots;
+        find_inputs(run_.experiment, run_.id, *changed);
+      }
+      auto seen = engine_.start(run_, changed ? *changed : trial, command.attempt, under_way.token());
       inbox_.post(Event{StartAnswered{.trial = command.trial, .seen = std::move(seen)}});
     };
     call(start, [&](const Error& error) {

@@ -111,8 +111,7 @@ class SimulatedEngine : public Engine {
     return call(stop, [&](Instant now) { return world_.usage(id, now); });
   }
 
-  void logs(const Key& key, const LogOptions& options,
-            const LogTell& tell, std::stop_token stop) override {
+  void logs(const Key& key, const LogOptions& options, const LogTell& tell, std::stop_token stop) override {
     std::unique_lock lock(mutex_);
     if (stop.stop_requested()) throw cancelled();
     World::Log log = world_.log(key, now());
@@ -120,7 +119,8 @@ class SimulatedEngine : public Engine {
     std::size_t first = wanted ? 0 : log.lines.size();
     if (wanted && options.tail)
       first = log.lines.size() - std::min<std::size_t>(*options.tail, log.lines.size());
-    for (; first < log.lines.size(); ++first) tell({.stream = log.lines[first].stream, .text = log.lines[first].text, .at = log.written});
+    for (; first < log.lines.size(); ++first)
+      tell({.stream = log.lines[first].stream, .text = log.lines[first].text, .at = log.written});
     while (options.follow && !log.complete) {
       if (stop.stop_requested()) throw cancelled();
       await_change(lock, stop);

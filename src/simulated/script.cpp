@@ -1,5 +1,6 @@
 #include "script.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <utility>
@@ -38,6 +39,35 @@ double number(const std::string& text) {
   return value;
 }
 
+// "cat FILE… > FILE", or without the last one into the log. Fails where one of them is not there.
+bool cat(const std::vector<std::string>& words, Script& script) {
+  std::string content;
+  std::string to;
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    if (words[i] == ">" && i + 1 < words.size()) {
+      to = words[++i];
+      continue;
+    }
+    const auto found = script.files.find(words[i]);
+    if (found == script.files.end()) {
+      script.output.push_back(
+          {.stream = LogStream::err, .text = "cat: " + words[i] + ": No such file or directory\n"});
+      return false;
+    }
+    content += found->second;
+  }
+  if (!to.empty()) {
+    script.files[to] = std::move(content);
+    return true;
+  }
+  while (!content.empty()) {
+    const std::size_t end = std::min(content.find('\n'), content.size() - 1);
+    script.output.push_back({.stream = LogStream::out, .text = content.substr(0, end + 1)});
+    content.erase(0, end + 1);
+  }
+  return true;
+}
+
 void echo(const std::vector<std::string>& words, Script& script) {
   World::LogLine line{.stream = LogStream::out, .text = ""};
   std::string file;
@@ -60,9 +90,12 @@ void echo(const std::vector<std::string>& words, Script& script) {
 
 }  // namespace
 
-Script read_script(const Trial& trial, Seconds unknown_takes) {
-  Script script;
-  if (!trial.cmd || trial.cmd->empty()) return {.takes = unknown_takes};
+Script read_script(const Trial& trial, Seconds unknown_takes, std::map<std::string, std::string> files) {
+  Script script{.files = std::move(files)};
+  if (!trial.cmd || trial.cmd->empty()) {
+    script.takes = unknown_takes;
+    return script;
+  }
   script.cannot_start = trial.cmd->front().starts_with("/no/");
   for (const std::string& command : commands_of(*trial.cmd)) {
     std::vector<std::string> words;
@@ -82,6 +115,8 @@ Script read_script(const Trial& trial, Seconds unknown_takes) {
       script.eats = parse_bytes(words[1]);
     } else if (words[0] == "echo") {
       echo(words, script);
+    } else if (words[0] == "cat") {
+      script.exit_code = cat(words, script) ? 0 : 1;
     } else if (words[0] == "true" || words[0] == "false") {
       script.exit_code = words[0] == "true" ? 0 : 1;
     } else {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "combu/inputs.hpp"
 #include "combu/simulated.hpp"
 #include "script.hpp"
 
@@ -156,7 +157,9 @@ Sighting World::start(const Run& run, const Trial& trial, int attempt, Instant n
   if (cannot_be_had(trial.image))
     throw Error(ErrorKind::not_found, trial.name, "no such image: " + trial.image);
   if (auto conflict = port_conflict(trial, "")) throw Error(*conflict);
-  const Script script = read_script(trial, options_.trial_takes);
+  std::map<std::string, std::string> files;
+  for (const Input& input : trial.inputs) files.merge(read_input(input));
+  const Script script = read_script(trial, options_.trial_takes, std::move(files));
   if (script.cannot_start)
     throw Error(ErrorKind::refused, trial.name, "no such command: " + trial.cmd->front());
   if (chance(options_.faults.refused)) throw Error(ErrorKind::refused, trial.name, "the engine would not");

@@ -34,6 +34,7 @@ bool same(Trial one, Trial other) {
     trial->env_fault.clear();
     for (Depend& depend : trial->depends) depend.path.clear();
     for (Volume& volume : trial->volumes) volume.path.clear();
+    for (Input& input : trial->inputs) input.path.clear();
   }
   return one == other;
 }

@@ -66,14 +66,14 @@ constexpr std::array k_spellings{
     FieldSpelling{"metrics", Field::metrics},
     FieldSpelling{"logs", Field::logs},
     FieldSpelling{"cache", Field::cache},
+    FieldSpelling{"inputs", Field::inputs},
     FieldSpelling{"deploy", Field::deploy},
     FieldSpelling{"docker", Field::docker},
 };
 
 // With what people of compose write for them.
-constexpr auto k_planned =
-    std::to_array<std::string_view>({"slots", "build", "inputs", "secrets", "gang", "worker", "replicas",
-                                     "scale", "reuse", "swarm", "kubernetes"});
+constexpr auto k_planned = std::to_array<std::string_view>(
+    {"slots", "build", "secrets", "gang", "worker", "replicas", "scale", "reuse", "swarm", "kubernetes"});
 
 }  // namespace
 

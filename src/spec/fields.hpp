@@ -49,6 +49,7 @@ enum class Field {
   metrics,
   logs,
   cache,
+  inputs,
   deploy,
   docker,
 };

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <system_error>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -116,6 +117,25 @@ Error error_of(const HostPath& path, const std::string& fault) {
           fmt::format("{} {} (trial `{}`)", path.volume->source, fault, shortened(path.trial->name))};
 }
 
+// Why an input of the person's own cannot be sent, or an empty text.
+std::string fault_of_input(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) == 0) return fault_of_existing(path, status.st_mode, false);
+  return errno == ENOENT || errno == ENOTDIR ? "is not there" : "cannot be read: " + reason(errno);
+}
+
+void check_inputs(const Experiment& experiment, std::vector<Error>& errors) {
+  std::unordered_set<std::string_view> known;
+  for (const Trial& trial : experiment.trials) {
+    for (const Input& input : trial.inputs) {
+      if (!input.trial.empty() || !known.insert(input.from).second) continue;
+      if (const std::string fault = fault_of_input(input.from); !fault.empty())
+        errors.emplace_back(ErrorKind::invalid, input.path,
+                            fmt::format("{} {} (trial `{}`)", input.from, fault, shortened(trial.name)));
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<Error> check_host_paths(const Experiment& experiment) {
@@ -125,6 +145,7 @@ std::vector<Error> check_host_paths(const Experiment& experiment) {
     if (fault.empty() && is_absent(path)) fault = fault_of_making(path.volume->source);
     if (!fault.empty()) errors.push_back(error_of(path, fault));
   }
+  check_inputs(experiment, errors);
   const std::string& results = experiment.collect.to;
   const bool any_outputs =
       results.starts_with('/') &&

@@ -8,6 +8,7 @@
 #include "spec/cache.hpp"
 #include "spec/failure.hpp"
 #include "spec/healthcheck.hpp"
+#include "spec/inputs.hpp"
 #include "spec/names.hpp"
 #include "spec/order.hpp"
 #include "spec/outputs.hpp"
@@ -177,6 +178,9 @@ void LayerReader::read_field(Field field, Json& value, const Place& place) {
     case Field::cache:
       trial.cache = read_cache(value, place, report_);
       return;
+    case Field::inputs:
+      trial.inputs = read_inputs(value, caller_, place, report_);
+      return;
     case Field::deploy:
       deploy_ = &value;
       return;
@@ -312,6 +316,7 @@ void take_replaced(Layer& own, const Layer& defaults) {
   if (wanted(Field::metrics)) to.metrics = from.metrics;
   if (wanted(Field::logs)) to.log_size_max = from.log_size_max;
   if (wanted(Field::cache)) to.cache = from.cache;
+  if (wanted(Field::inputs)) to.inputs = from.inputs;
   if (wanted(Field::stop_signal)) to.stop_signal = from.stop_signal;
   if (wanted(Field::stop_grace)) to.stop_grace = from.stop_grace;
 }
@@ -352,6 +357,7 @@ Trial combine(Layer&& own, const Layer& defaults, const Place& place, Report& re
   Trial trial = std::move(own.trial);
   if (trial.retries.grow_memory > 1 && trial.slots.memory.count == 0)
     report.add(place.key(field_name(Field::retries)).key("grow"), "there is no `memory` that could grow");
+  add_depends(trial);
   trial.env = env.take();
   trial.labels = (labels ? laid(defaults.labels, own.labels) : std::move(own.labels)).take();
   if (!own.params.empty()) trial.params = compact(own.params);

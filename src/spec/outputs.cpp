@@ -22,11 +22,6 @@ constexpr std::array k_output_fields{Spelling{"path", "path"}, Spelling{"require
                                      Spelling{"max_size", "max_size"}};
 constexpr std::array k_collect_fields{Spelling{"to", "to"}, Spelling{"on", "on"}, Spelling{"every", "every"}};
 
-// Whether the second is the first, or below it.
-bool holds(const std::string& folder, const std::string& path) {
-  return path.starts_with(folder) && (path.size() == folder.size() || path[folder.size()] == '/');
-}
-
 void read_path(const Json& value, const Place& place, Report& report, Output& output) {
   const auto text = read_string(value, place, report);
   if (!text) return;
@@ -100,6 +95,10 @@ std::optional<std::string> read_bucket(const std::string& text, const Place& pla
 }
 
 }  // namespace
+
+bool holds(std::string_view folder, std::string_view path) {
+  return path.starts_with(folder) && (path.size() == folder.size() || path[folder.size()] == '/');
+}
 
 std::vector<Output> read_outputs(const Json& value, const Place& place, Report& report) {
   std::vector<Output> outputs;

@@ -1,6 +1,7 @@
 #pragma once
 // What is kept of trials, and where it is taken to.
 
+#include <string_view>
 #include <vector>
 
 #include "combu/spec.hpp"
@@ -8,6 +9,9 @@
 #include "spec/report.hpp"
 
 namespace combu::spec {
+
+// Whether the second of two paths is the first, or below it.
+[[nodiscard]] bool holds(std::string_view folder, std::string_view path);
 
 // ["/out"], or [{path, required, max_size}].
 [[nodiscard]] std::vector<Output> read_outputs(const Json& value, const Place& place, Report& report);

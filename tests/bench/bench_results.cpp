@@ -80,7 +80,7 @@ void write_run(Record& record, const std::string& folder, const std::string& id,
   for (std::size_t i = 0; i < trials; ++i) {
     const double from = worse + 1 + static_cast<double>(i % 97) / 97;
     const std::vector<LogBatch::Metric> metrics{metric("accuracy", points, -from, began),
-                                              metric("loss", points, from, began)};
+                                                metric("loss", points, from, began)};
     LogBatch batch;
     batch.metrics = metrics;
     batch.complete = true;

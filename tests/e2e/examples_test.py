@@ -61,8 +61,13 @@ def test_solver_by_its_makefile(example, engine, program):
 def test_cross_validation(example):
     combu = example("cross-validation")
     combu("run", "--wait")
-    assert "over 5 folds" in combu("logs", "aggregate").stdout
-    assert len(list((combu.file.parent / "results").glob("fold-*.txt"))) == 5
+    report = json.loads(combu("logs", "ensemble").stdout)
+    assert report["models"] == 5 and report["loss"] < 0.02
+    (left,) = (combu.file.parent / "results/cross-validation").glob("*/ensemble/report")
+    assert json.loads(left.read_text()) == report
+    steps = [json.loads(line) for line in combu("logs", "fold-3").stdout.splitlines()]
+    assert [step["step"] for step in steps] == list(range(0, 201, 10))
+    assert steps[-1]["loss"] < 0.02 < steps[0]["loss"]
 
 
 def test_grid(example, engine):

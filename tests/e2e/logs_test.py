@@ -26,7 +26,7 @@ def test_logs_are_there_after_the_containers(combu, engine):
     assert engine.names() == set()
     after = combu("logs", "one")
     assert (after.stdout, after.stderr) == (before.stdout, before.stderr) == ("out\n1\n2\n3\n", "err\n")
-    assert combu("logs", "--tail", "1", "one").stdout == "3\n"
+    assert combu("logs", "--tail", "1", "two").stdout == "second\n"
     assert [json.loads(line) for line in combu("logs", "two", "--json").stdout.splitlines()] == [
         {"trial": "two", "stream": "stdout", "line": "second"}
     ]

@@ -34,11 +34,21 @@ def moment(microseconds):
 @pytest.fixture
 def left(combu, engine):
     """A run that was left, of which two trials have ended since; the third runs on."""
+    (combu.home / "left").mkdir()
     combu.write(
-        [{"name": name, "image": "combu-test", "cmd": ["sh", "-c", f"sleep 0.5; exit {code}"]} for name, code in CODES.items()]
+        [
+            {
+                "name": name,
+                "image": "combu-test",
+                "volumes": [f"{combu.home / 'left'}:/left"],
+                "cmd": ["sh", "-c", f"until [ -e /left/now ]; do sleep 0.05; done; exit {code}"],
+            }
+            for name, code in CODES.items()
+        ]
         + [{"name": "on", "image": "combu-test", "cmd": "sleep 600"}]
     )
     combu("run")
+    (combu.home / "left/now").touch()
     wait_until(lambda: engine.running() == {"on"}, "two ends")
     return {name: datetime.fromisoformat(at) for name, at in finished_at(engine).items() if name in CODES}
 
@@ -172,8 +182,11 @@ def test_what_was_being_started_ran_since_the_engine_says_so(combu, engine, lab)
 
 def test_what_cannot_be_taken_in_is_not_said_to_have_been_killed(combu, engine, left, lab):
     lab.change("UPDATE texts SET evaluated = '[17]'")
-    told = combu("kill").stderr
-    assert "how the trials of run" in told and "ended is not on record: " in told
+    refused = combu("kill", code=2).stderr
+    assert "how the trials of run" in refused and "ended is not on record: " in refused
+    assert "nothing was removed: `kill --discard` does so all the same" in refused
+    assert engine.names() == {"good", "bad", "on"}, "nobody has their logs yet"
+    combu("kill", "--discard")
     assert engine.names() == set()
     assert {row[3] for row in ended_at(combu).values()} == {None}
 

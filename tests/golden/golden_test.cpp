@@ -97,6 +97,10 @@ std::string describe(const Trial& trial) {
                                     volume.source, volume.target, volume.read_only ? " read-only" : "",
                                     volume.folder_meant ? " (a folder)" : ""));
   }
+  for (const Input& input : trial.inputs) {
+    lines.add("input", fmt::format("{}{} -> {}", input.trial.empty() ? "" : input.trial + "'s ", input.from,
+                                   input.to));
+  }
   if (!trial.networks.empty()) lines.add("networks", fmt::format("{}", fmt::join(trial.networks, ", ")));
   if (trial.healthcheck) describe_healthcheck(*trial.healthcheck, lines);
   if (trial.pull != Pull::missing) lines.add("pull", trial.pull == Pull::always ? "always" : "never");

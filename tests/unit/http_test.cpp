@@ -89,6 +89,74 @@ TEST_P(ChannelTest, SendsAndReadsOverOneConnection) {
   EXPECT_EQ(daemon.asked().front().target, "/a%20b?c=d%2Ce");
 }
 
+HttpRequest put(std::function<void(const HttpRequest::Tell&)> source) {
+  HttpRequest request = get("/archive");
+  request.method = "PUT";
+  request.content_type = "application/x-tar";
+  request.source = std::move(source);
+  return request;
+}
+
+TEST_P(ChannelTest, SendsABodyPieceByPiece) {
+  ScriptedDaemon daemon([](const Asked&) { return wire::whole(200, ""); }, GetParam(),
+                        ScriptedDaemon::Bodies::whole);
+  Channel channel(parse_address(daemon.address()));
+  const std::string large(50'000, 'x');
+  for (int i = 0; i < 2; ++i) {
+    const HttpResponse response = channel.send(put([&](const HttpRequest::Tell& tell) {
+      EXPECT_TRUE(tell("one"));
+      EXPECT_TRUE(tell(""));
+      EXPECT_TRUE(tell(large));
+    }));
+    EXPECT_EQ(response.status, 200);
+  }
+  EXPECT_EQ(daemon.connections(), 1U);
+  const Asked asked = daemon.asked().back();
+  EXPECT_THAT(asked.head, HasSubstr("Content-Type: application/x-tar\r\n"));
+  EXPECT_THAT(asked.head, testing::Not(HasSubstr("Content-Length")));
+  EXPECT_EQ(asked.body, wire::chunk("one") + wire::chunk(large.substr(0, 32768)) +
+                            wire::chunk(large.substr(32768)) + "0\r\n\r\n");
+}
+
+// As an engine whose disk is full: it does not read on.
+TEST_P(ChannelTest, AnAnswerBeforeTheBodysEndIsHeard) {
+  ScriptedDaemon daemon([](const Asked&) { return wire::whole(500, "no space left on device"); }, GetParam());
+  Channel channel(parse_address(daemon.address()));
+  const std::string piece(1 << 20, 'x');
+  std::size_t told = 0;
+  constexpr std::size_t k_most = 1000;
+  const HttpResponse response = channel.send(put([&](const HttpRequest::Tell& tell) {
+    while (told < k_most && tell(piece)) ++told;
+  }));
+  EXPECT_EQ(response.status, 500);
+  EXPECT_EQ(response.body, "no space left on device");
+  EXPECT_LT(told, k_most);
+}
+
+TEST_P(ChannelTest, WhatTheSourceThrowsIsThrown) {
+  ScriptedDaemon daemon([](const Asked&) { return wire::whole(200, ""); }, GetParam(),
+                        ScriptedDaemon::Bodies::whole);
+  Channel channel(parse_address(daemon.address()));
+  EXPECT_THROW(channel.send(put([](const HttpRequest::Tell& tell) {
+    tell("one");
+    throw Error(ErrorKind::refused, "/data", "is not there");
+  })),
+               Error);
+  EXPECT_EQ(channel.send(put([](const HttpRequest::Tell& tell) { tell("two"); })).status, 200);
+  ASSERT_EQ(daemon.asked().size(), 1U);
+  EXPECT_THAT(daemon.asked().front().body, HasSubstr("two"));
+}
+
+TEST_P(ChannelTest, AConnectionThatIsCutWithinABodyIsUnavailable) {
+  ScriptedDaemon daemon([](const Asked&) { return wire::hang_up(); }, GetParam());
+  const std::string piece(1 << 20, 'x');
+  const Error error = failure(daemon.address(), put([&](const HttpRequest::Tell& tell) {
+                                for (int i = 0; i < 1000 && tell(piece); ++i) {
+                                }
+                              }));
+  EXPECT_EQ(error.kind(), ErrorKind::unavailable);
+}
+
 TEST_P(ChannelTest, StreamsAnAnswerPieceByPiece) {
   ScriptedDaemon daemon(
       [](const Asked&) {

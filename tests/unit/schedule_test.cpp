@@ -2526,6 +2526,7 @@ TEST(Recall, WhatOthersNeedOnlyToRunIsStarted) {
 
 TEST(Recall, WhatGoesInFromOthersIsKnownWhenTheyHaveSucceeded) {
   Experiment experiment = with_cache("a b<-a:succeeded");
+  experiment.trials[0].outputs = {{.path = "/out"}};
   experiment.trials[1].inputs = {{.from = "/out", .trial = "a", .to = "/in"}};
   Planned it(experiment, k_recall);
   EXPECT_EQ(it.begin(), "recall a | ");
@@ -2535,7 +2536,8 @@ TEST(Recall, WhatGoesInFromOthersIsKnownWhenTheyHaveSucceeded) {
   (void)anew.begin();
   EXPECT_EQ(anew.recalled("a"), "start a | a starting");
   (void)anew.started("a");
-  EXPECT_EQ(anew.ended("a", 0), "recall b | a succeeded");
+  (void)anew.ended("a", 0);
+  EXPECT_EQ(anew.collected("a"), "recall b | a succeeded");
   EXPECT_EQ(anew.recalled("b"), "start b | b starting");
 }
 

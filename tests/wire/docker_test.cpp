@@ -632,8 +632,7 @@ TEST(Logs, FramesCutAnywhereAreReadByTheTerminalFlag) {
   std::string err;
   open_at(daemon.address())
       ->logs({RunId("run1"), "a", 1}, {},
-             [&](const LogPiece& piece) { (piece.stream == LogStream::out ? out : err) += piece.text; },
-             {});
+             [&](const LogPiece& piece) { (piece.stream == LogStream::out ? out : err) += piece.text; }, {});
   EXPECT_EQ(out, "one");
   EXPECT_EQ(err, "oops");
 }

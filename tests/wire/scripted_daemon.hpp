@@ -87,7 +87,10 @@ class ScriptedDaemon {
   enum class Kind { unix_socket, tcp };
   using Handler = std::function<Reply(const Asked&)>;
 
-  explicit ScriptedDaemon(Handler handler, Kind kind = Kind::unix_socket) : handler_(std::move(handler)) {
+  // Of bodies in chunks: whether they are awaited before the answer. They stay as they come.
+  enum class Bodies { whole, begun };
+  explicit ScriptedDaemon(Handler handler, Kind kind = Kind::unix_socket, Bodies bodies = Bodies::begun)
+      : handler_(std::move(handler)), bodies_(bodies) {
     if (kind == Kind::unix_socket) {
       listen_unix();
     } else {
@@ -199,6 +202,12 @@ class ScriptedDaemon {
     }
     asked.head = bytes.substr(0, end + 2);
     asked.body = bytes.substr(end + 4);
+    if (bodies_ == Bodies::whole && asked.head.find("Transfer-Encoding: chunked") != std::string::npos) {
+      constexpr std::string_view k_last = "0\r\n\r\n";
+      while (!asked.body.ends_with(k_last)) {
+        if (!read_more(connection, asked.body)) return false;
+      }
+    }
     const std::size_t space = asked.head.find(' ');
     asked.method = asked.head.substr(0, space);
     asked.target = asked.head.substr(space + 1, asked.head.find(' ', space + 1) - space - 1);
@@ -245,6 +254,7 @@ class ScriptedDaemon {
   }
 
   Handler handler_;
+  Bodies bodies_;
   std::string folder_;
   std::string address_;
   int listener_ = -1;

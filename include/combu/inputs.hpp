@@ -1,0 +1,52 @@
+#pragma once
+// Inputs: files and folders of this machine on their way into a container, and what they hold.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "combu/spec.hpp"
+
+namespace combu {
+
+// COLLECT/EXPERIMENT/RUN, where the outputs of a run come home to: each trial has a folder of its own in
+// there.
+[[nodiscard]] std::string results_folder(const Experiment& experiment, const RunId& run);
+
+// What the inputs of one of the run's trials are of others becomes paths on this machine, for what follows. A
+// symbolic link on the way leads where it did in the container that left it, never out of what that has left.
+// Throws Error(refused): it is not there.
+void find_inputs(const Experiment& experiment, const RunId& run, Trial& trial);
+
+// Whose an input is in its container: the user of the trial where that is a number ("1000", "1000:1000"),
+// else root.
+struct InputOwner {
+  std::int64_t uid = 0;
+  std::int64_t gid = 0;
+  bool operator==(const InputOwner&) const = default;
+};
+[[nodiscard]] InputOwner input_owner(const Trial& trial);
+
+// For these: Input::from is a path on this machine, whatever Input::trial says. A symbolic link is followed
+// where it is `from` itself; in a folder it stays one. They block, and throw Error: refused where something
+// cannot be read, or is neither a file nor a folder nor a link. What `tell` throws passes through; where it
+// gives false it wants no more.
+
+// One tar archive, piece by piece, to be unpacked at the container's root: what `from` holds is at `to`, with
+// its permissions and times. Folders above `to` are not in it. Never whole in memory. False: `tell` wanted no
+// more before the end.
+bool pack_inputs(const std::vector<Input>& inputs, const InputOwner& owner,
+                 const std::function<bool(std::string_view)>& tell);
+
+// The files of one input by their paths in the container, as they are; links are left out.
+[[nodiscard]] std::map<std::string, std::string> read_input(const Input& input);
+
+// "sha256:…" of what is at `path`, a file or a folder: names, bytes, where links lead, and whether a file may
+// be executed. Neither times nor owners nor the path itself. Throws Error(cancelled), too.
+[[nodiscard]] std::string content_digest(const std::string& path, const std::stop_token& stop = {});
+
+}  // namespace combu

@@ -1,0 +1,135 @@
+#include <archive.h>
+#include <archive_entry.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <exception>
+#include <memory>
+#include <string>
+#include <system_error>
+
+#include "combu/inputs.hpp"
+#include "inputs/walk.hpp"
+
+namespace combu {
+namespace {
+
+using inputs::Found;
+using Writer = std::unique_ptr<archive, decltype(&archive_write_free)>;
+using Entry = std::unique_ptr<archive_entry, decltype(&archive_entry_free)>;
+
+constexpr int k_block = 64 << 10;
+
+class Packer {
+ public:
+  Packer(const InputOwner& owner, const std::function<bool(std::string_view)>& tell)
+      : owner_(owner), tell_(tell) {
+    // Of its own kind rather than POSIX's: names are bytes in it, not characters of some locale.
+    check(archive_write_set_format_gnutar(writer_.get()));
+    check(archive_write_set_bytes_per_block(writer_.get(), k_block));
+    check(archive_write_set_bytes_in_last_block(writer_.get(), 1));
+    check(archive_write_open(writer_.get(), this, nullptr, &Packer::pass_on, nullptr));
+  }
+  // What is not whole is not ended: nothing more is told.
+  ~Packer() { archive_write_fail(writer_.get()); }
+  Packer(const Packer&) = delete;
+  Packer& operator=(const Packer&) = delete;
+
+  // Gives false when nobody wants more.
+  bool add(const Input& input) {
+    return inputs::walk(input.from, [&](const Found& found) { return add(input, found); });
+  }
+  bool close() { return check(archive_write_close(writer_.get())); }
+
+ private:
+  static la_ssize_t pass_on(archive* writer, void* of, const void* bytes, std::size_t size) {
+    auto& self = *static_cast<Packer*>(of);
+    try {
+      if (!self.is_unwanted_ && self.tell_({static_cast<const char*>(bytes), size}))
+        return static_cast<la_ssize_t>(size);
+      self.is_unwanted_ = true;
+    } catch (...) {
+      self.fault_ = std::current_exception();  // libarchive is no way for exceptions
+    }
+    archive_set_error(writer, ECANCELED, "nobody takes it");
+    return ARCHIVE_FATAL;
+  }
+
+  bool check(int result) {
+    if (result >= ARCHIVE_WARN) return true;
+    if (fault_) std::rethrow_exception(fault_);
+    if (is_unwanted_) return false;
+    const char* why = archive_error_string(writer_.get());
+    throw Error(ErrorKind::refused, "inputs",
+                fmt::format("{} cannot be packed: {}", path_, why == nullptr ? "?" : why));
+  }
+
+  bool add(const Input& input, const Found& found) {
+    path_ = found.path;
+    const auto& status = found.status;
+    archive_entry_clear(entry_.get());
+    archive_entry_set_pathname(entry_.get(), (input.to.substr(1) + std::string(found.name)).c_str());
+    archive_entry_set_mode(entry_.get(), status.st_mode);
+    archive_entry_set_mtime(entry_.get(), status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
+    archive_entry_set_uid(entry_.get(), owner_.uid);
+    archive_entry_set_gid(entry_.get(), owner_.gid);
+    if (S_ISLNK(status.st_mode)) archive_entry_set_symlink(entry_.get(), inputs::read_link(found).c_str());
+    archive_entry_set_size(entry_.get(), S_ISREG(status.st_mode) ? status.st_size : 0);
+    if (!check(archive_write_header(writer_.get(), entry_.get()))) return false;
+    if (!S_ISREG(status.st_mode)) return true;
+    return inputs::read_file(found, [&](std::string_view bytes) {
+      return check(static_cast<int>(
+          std::min<la_ssize_t>(archive_write_data(writer_.get(), bytes.data(), bytes.size()), ARCHIVE_OK)));
+    });
+  }
+
+  InputOwner owner_;
+  const std::function<bool(std::string_view)>& tell_;
+  Writer writer_{archive_write_new(), &archive_write_free};
+  Entry entry_{archive_entry_new(), &archive_entry_free};
+  std::string path_;  // that is being packed
+  bool is_unwanted_ = false;
+  std::exception_ptr fault_;
+};
+
+// -1 for what is none.
+std::int64_t number(std::string_view text) {
+  std::int64_t value = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? value : -1;
+}
+
+}  // namespace
+
+InputOwner input_owner(const Trial& trial) {
+  const std::string_view user = trial.user;
+  const std::size_t colon = user.find(':');
+  const std::int64_t uid = number(user.substr(0, colon));
+  if (uid < 0) return {};
+  const std::int64_t gid = colon == std::string_view::npos ? 0 : number(user.substr(colon + 1));
+  return {.uid = uid, .gid = std::max<std::int64_t>(gid, 0)};
+}
+
+bool pack_inputs(const std::vector<Input>& inputs, const InputOwner& owner,
+                 const std::function<bool(std::string_view)>& tell) {
+  Packer packer(owner, tell);
+  for (const Input& input : inputs)
+    if (!packer.add(input)) return false;
+  return packer.close();
+}
+
+std::map<std::string, std::string> read_input(const Input& input) {
+  std::map<std::string, std::string> files;
+  inputs::walk(input.from, [&](const Found& found) {
+    if (!S_ISREG(found.status.st_mode)) return true;
+    std::string& content = files[input.to + std::string(found.name)];
+    return inputs::read_file(found, [&](std::string_view bytes) {
+      content += bytes;
+      return true;
+    });
+  });
+  return files;
+}
+
+}  // namespace combu

@@ -1,0 +1,182 @@
+#include "spec/inputs.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+
+#include "spec/fields.hpp"
+#include "spec/outputs.hpp"
+#include "spec/values.hpp"
+#include "spec/volumes.hpp"
+
+namespace combu::spec {
+
+namespace {
+
+constexpr std::array k_input_fields{Spelling{"from", "from"}, Spelling{"to", "to"}};
+constexpr std::string_view k_of_trial = "trial:";
+
+std::string normalised(const std::string& path) {
+  std::string text = std::filesystem::path(path).lexically_normal().string();
+  while (text.size() > 1 && text.ends_with('/')) text.pop_back();
+  return text;
+}
+
+class InputReader {
+ public:
+  InputReader(const Caller& caller, const Place& place, Report& report)
+      : caller_(caller), place_(place), report_(report) {}
+
+  std::optional<Input> from_string(const Json& value) {
+    const auto text = read_string(value, place_, report_);
+    if (!text) return std::nullopt;
+    // What it is put to is absolute, so that the first part may hold colons.
+    const std::size_t colon = text->rfind(":/");
+    if (colon == std::string::npos || text->compare(colon, 3, "://") == 0) {
+      report_.add(
+          place_,
+          fmt::format(R"("{}" is no input: write "FROM:TO", TO being an absolute path in the container)",
+                      shortened(*text)));
+      return std::nullopt;
+    }
+    return make(text->substr(0, colon), place_, text->substr(colon + 1), place_);
+  }
+
+  std::optional<Input> from_object(const Json& value) {
+    const Section section(value, k_input_fields, place_, report_);
+    const auto text = [&](std::string_view name) -> std::optional<std::string> {
+      if (const Json* given = section.find(name)) return read_string(*given, place_.key(name), report_);
+      if (section.lacks(name)) report_.add(place_.key(name), "missing: an input needs `from` and `to`");
+      return std::nullopt;
+    };
+    const auto from = text("from");
+    const auto to = text("to");
+    if (!from || !to) return std::nullopt;
+    return make(*from, place_.key("from"), *to, place_.key("to"));
+  }
+
+ private:
+  std::optional<Input> make(const std::string& from, const Place& from_place, const std::string& to,
+                            const Place& to_place) {
+    Input input{.path = from_place.text()};
+    const bool is_known = from.starts_with(k_of_trial)
+                              ? read_of_trial(from.substr(k_of_trial.size()), from_place, input)
+                              : read_own(from, from_place, input);
+    if (!to.starts_with('/')) {
+      report_.add(to_place,
+                  fmt::format("the path in the container, \"{}\", must begin with `/`", shortened(to)));
+      return std::nullopt;
+    }
+    if (!is_known) return std::nullopt;
+    const std::string name = to.ends_with('/') ? std::filesystem::path(input.from).filename().string() : "";
+    input.to = normalised(to + name);
+    if (input.to != "/") return input;
+    report_.add(to_place, "would be all that there is in the container; name a place in it");
+    return std::nullopt;
+  }
+
+  // "NAME/PATH"
+  bool read_of_trial(const std::string& text, const Place& place, Input& input) {
+    const std::size_t slash = text.find('/');
+    input.trial = text.substr(0, slash);
+    if (input.trial.empty()) {
+      report_.add(place, "the name of the trial is empty: write trial:NAME/PATH");
+      return false;
+    }
+    if (slash == std::string::npos) {
+      report_.add(place, fmt::format("names none of its outputs: write trial:{}/PATH", shortened(text)));
+      return false;
+    }
+    input.from = normalised(text.substr(slash));
+    return true;
+  }
+
+  bool read_own(const std::string& text, const Place& place, Input& input) {
+    if (text.empty()) {
+      report_.add(place, "the path is empty");
+    } else if (text.find("://") != std::string::npos) {
+      report_.add(place, fmt::format("\"{}\" is not supported yet: name a file, a folder or a trial's output",
+                                     shortened(text)));
+    } else if (text.starts_with('~') && text != "~" && !text.starts_with("~/")) {
+      report_.add(place, fmt::format("\"{}\": only the caller's own home, `~/`, is known", shortened(text)));
+    } else {
+      input.from = absolute_path(text, caller_);
+      return true;
+    }
+    return false;
+  }
+
+  const Caller& caller_;
+  const Place& place_;
+  Report& report_;
+};
+
+// Where the inputs of one trial are put, of which there may be thousands.
+class Places {
+ public:
+  // Why nothing more can be put there.
+  std::optional<std::string> take(const std::string& path) {
+    for (std::size_t slash = path.rfind('/'); slash != 0; slash = path.rfind('/', slash - 1))
+      if (const auto above = taken_.find(path.substr(0, slash)); above != taken_.end())
+        return within(path, *above);
+    const auto below = taken_.lower_bound(path + '/');
+    if (below != taken_.end() && holds(path, *below)) return within(*below, path);
+    if (taken_.insert(path).second) return std::nullopt;
+    return fmt::format("two inputs at the same place in the container, {}", shortened(path));
+  }
+
+ private:
+  static std::string within(const std::string& path, const std::string& above) {
+    return fmt::format("{} is within {}, where another input is put", shortened(path), shortened(above));
+  }
+
+  std::set<std::string> taken_;
+};
+
+}  // namespace
+
+std::vector<Input> read_inputs(const Json& value, const Caller& caller, const Place& place, Report& report) {
+  std::vector<Input> inputs;
+  Places places;
+  const auto take = [&](const Json& element, const Place& here) {
+    InputReader reader(caller, here, report);
+    std::optional<Input> input;
+    if (element.is_string()) {
+      input = reader.from_string(element);
+    } else if (element.is_object()) {
+      input = reader.from_object(element);
+    } else {
+      report.add(here, fmt::format("must be \"FROM:TO\" or {{from, to}}, not {}", kind_of(element)));
+    }
+    if (!input) return;
+    if (const auto fault = places.take(input->to)) {
+      report.add(here, *fault);
+    } else {
+      inputs.push_back(std::move(*input));
+    }
+  };
+  if (value.is_object()) {
+    take(value, place);
+  } else {
+    read_list(value, "inputs", place, report, take);
+  }
+  return inputs;
+}
+
+void add_depends(Trial& trial) {
+  std::unordered_set<std::string> known;
+  for (const Depend& depend : trial.depends)
+    if (depend.condition == Condition::succeeded) known.insert(depend.trial);
+  for (const Input& input : trial.inputs)
+    if (!input.trial.empty() && known.insert(input.trial).second)
+      trial.depends.push_back({input.trial, Condition::succeeded, input.path});
+}
+
+}  // namespace combu::spec

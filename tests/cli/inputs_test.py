@@ -1,0 +1,49 @@
+"""What trials get of each other and of the person, on the simulated engine."""
+
+import json
+
+from conftest import SIMULATED
+
+FILE = """
+local folds = [1, 2, 3];
+[{ name: "preprocess", image: "x", cmd: "sh -c 'echo ten > /out/a'", outputs: ["/out"], inputs: ["./data:/data"] }] +
+[
+  { name: "fold-%d" % i, image: "x", cmd: "sh -c 'cat /in/a > /model'", inputs: ["trial:preprocess/out:/in"], outputs: ["/model"] }
+  for i in folds
+] +
+[{ name: "ensemble", image: "x", cmd: "cat /models/1 /models/2 /models/3", inputs: ["trial:fold-%d/model:/models/%d" % [i, i] for i in folds] }]
+"""
+
+
+def test_inputs_are_what_others_have_left(combu, write, tmp_path):
+    (tmp_path / "data").mkdir()
+    write(FILE)
+    assert combu("-f", "experiment.jsonnet", "--engine", SIMULATED, "run", "--wait").returncode == 0
+    (run,) = (tmp_path / "results/experiment").iterdir()
+    assert (run / "fold-2/model").read_text() == "ten\n"
+
+
+def test_a_plan_has_the_edges_that_inputs_make(combu, write):
+    write(FILE)
+    plan = json.loads(combu("-f", "experiment.jsonnet", "plan", "--json").stdout)
+    assert plan["waves"] == [["preprocess"], ["fold-1", "fold-2", "fold-3"], ["ensemble"]]
+    assert plan["needs"]["ensemble"] == [{"trial": f"fold-{i}", "condition": "succeeded"} for i in (1, 2, 3)]
+
+
+def test_an_input_that_is_not_there_is_told_before_the_first_start(combu, write, tmp_path):
+    write(FILE)
+    done = combu("-f", "experiment.jsonnet", "--engine", SIMULATED, "run", "--wait")
+    assert done.returncode == 2
+    assert f"[0].inputs[0]: {tmp_path}/data is not there (trial `preprocess`)" in done.stderr
+    assert not (tmp_path / "results").exists()
+
+
+def test_many_inputs_are_read_at_once(combu, write):
+    """Not one by one against all others."""
+    write("""
+      local count = 20000;
+      std.makeArray(count, function(i) { name: "fold-" + i, image: "x", outputs: ["/model"] }) +
+      [{ name: "ensemble", image: "x", inputs: std.makeArray(count, function(i) "trial:fold-" + i + "/model:/models/" + i) }]
+    """)
+    done = combu("-f", "experiment.jsonnet", "validate", timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,308 @@
+// Inputs on their way into a container, and what they hold.
+
+#include "combu/inputs.hpp"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace combu {
+namespace {
+
+namespace fs = std::filesystem;
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pair;
+
+constexpr std::int64_t k_modified = 1'000'000'000;
+
+class InputsTest : public testing::Test {
+ protected:
+  InputsTest() {
+    fs::create_directories(root_);
+    umask(022);
+  }
+  ~InputsTest() override { fs::remove_all(root_); }
+
+  [[nodiscard]] std::string at(const std::string& path) const { return root_ / path; }
+
+  void file(const std::string& path, const std::string& content, mode_t mode = 0644) const {
+    fs::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path, std::ios::binary) << content;
+    chmod(at(path).c_str(), mode);
+  }
+  void link(const std::string& path, const std::string& target) const {
+    fs::create_symlink(target, root_ / path);
+  }
+  void date(const std::string& path) const {
+    const timespec times[2] = {{k_modified, 0}, {k_modified, 0}};
+    utimensat(AT_FDCWD, at(path).c_str(), times, AT_SYMLINK_NOFOLLOW);
+  }
+  [[nodiscard]] Input input(const std::string& from, const std::string& to) const {
+    return {.from = at(from), .to = to};
+  }
+
+ private:
+  fs::path root_ = testing::TempDir() + "inputs." + std::to_string(getpid());
+};
+
+std::string packed(const std::vector<Input>& inputs, const InputOwner& owner = {}) {
+  std::string bytes;
+  EXPECT_TRUE(pack_inputs(inputs, owner, [&](std::string_view piece) {
+    bytes += piece;
+    return true;
+  }));
+  return bytes;
+}
+
+struct Entry {
+  std::string text;  // "path mode uid:gid content or target"
+  std::int64_t modified = 0;
+};
+
+std::vector<Entry> entries_of(const std::string& bytes) {
+  std::vector<Entry> entries;
+  const std::unique_ptr<archive, decltype(&archive_read_free)> reader(archive_read_new(), &archive_read_free);
+  archive_read_support_format_tar(reader.get());
+  archive_read_open_memory(reader.get(), bytes.data(), bytes.size());
+  archive_entry* entry = nullptr;
+  while (archive_read_next_header(reader.get(), &entry) == ARCHIVE_OK) {
+    std::string content(static_cast<std::size_t>(archive_entry_size(entry)), '\0');
+    EXPECT_EQ(archive_read_data(reader.get(), content.data(), content.size()),
+              static_cast<la_ssize_t>(content.size()));
+    if (const char* target = archive_entry_symlink(entry)) content = "-> " + std::string(target);
+    char mode[16];
+    std::snprintf(mode, sizeof mode, "%o", archive_entry_mode(entry));
+    entries.push_back({.text = archive_entry_pathname(entry) + std::string(" ") + mode + " " +
+                               std::to_string(archive_entry_uid(entry)) + ":" +
+                               std::to_string(archive_entry_gid(entry)) + " " + content,
+                       .modified = archive_entry_mtime(entry)});
+  }
+  return entries;
+}
+
+std::vector<std::string> texts_of(const std::vector<Entry>& entries) {
+  std::vector<std::string> texts;
+  for (const Entry& entry : entries) texts.push_back(entry.text);
+  return texts;
+}
+
+Error error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "no error";
+  return {ErrorKind::corrupt, "", ""};
+}
+
+TEST_F(InputsTest, AFolderIsPackedUnderItsNewName) {
+  file("data/b", "bee", 0600);
+  file("data/a/run", "#!", 0755);
+  file("data/a-b", "");
+  link("data/link", "a/run");
+  link("data/dangling", "/no/such");
+  const auto entries = entries_of(packed({input("data", "/in/data")}, {.uid = 1000, .gid = 50}));
+  EXPECT_THAT(
+      texts_of(entries),
+      ElementsAre("in/data/ 40755 1000:50 ", "in/data/a/ 40755 1000:50 ", "in/data/a/run 100755 1000:50 #!",
+                  "in/data/a-b 100644 1000:50 ", "in/data/b 100600 1000:50 bee",
+                  "in/data/dangling 120777 1000:50 -> /no/such", "in/data/link 120777 1000:50 -> a/run"));
+}
+
+TEST_F(InputsTest, SeveralInputsAreOneArchive) {
+  file("one", "1");
+  file("more/two", "2");
+  EXPECT_THAT(texts_of(entries_of(packed({input("one", "/uno"), input("more", "/due")}))),
+              ElementsAre("uno 100644 0:0 1", "due/ 40755 0:0 ", "due/two 100644 0:0 2"));
+}
+
+TEST_F(InputsTest, TimesAreKept) {
+  file("data/a", "x");
+  date("data/a");
+  date("data");
+  for (const Entry& entry : entries_of(packed({input("data", "/in")})))
+    EXPECT_EQ(entry.modified, k_modified) << entry.text;
+}
+
+TEST_F(InputsTest, ALinkIsFollowedWhereItIsTheInputItself) {
+  file("data/a", "x");
+  link("current", "data");
+  link("file", "data/a");
+  EXPECT_THAT(texts_of(entries_of(packed({input("current", "/in"), input("file", "/file")}))),
+              ElementsAre("in/ 40755 0:0 ", "in/a 100644 0:0 x", "file 100644 0:0 x"));
+}
+
+TEST_F(InputsTest, NamesAreBytes) {
+  const std::string odd = "line\nend \xff\xc3\xbc";
+  const std::string long_name(250, 'n');
+  file("data/" + odd, "x");
+  file("data/" + long_name + "/" + long_name, "y");
+  EXPECT_THAT(texts_of(entries_of(packed({input("data", "/in")}))),
+              ElementsAre("in/ 40755 0:0 ", "in/" + odd + " 100644 0:0 x", "in/" + long_name + "/ 40755 0:0 ",
+                          "in/" + long_name + "/" + long_name + " 100644 0:0 y"));
+}
+
+TEST_F(InputsTest, HolesAreZeros) {
+  file("holes", "");
+  fs::resize_file(at("holes"), 3'000'000);
+  const auto entries = entries_of(packed({input("holes", "/holes")}));
+  ASSERT_EQ(entries.size(), 1U);
+  EXPECT_EQ(entries[0].text, "holes 100644 0:0 " + std::string(3'000'000, '\0'));
+}
+
+TEST_F(InputsTest, WhatCannotBeSentIsNamed) {
+  file("data/a", "x");
+  mkfifo(at("data/pipe").c_str(), 0644);
+  const auto pack = [&](const std::string& from) {
+    return error_of([&] { (void)packed({input(from, "/in")}); });
+  };
+  EXPECT_THAT(pack("data").message(), HasSubstr(at("data/pipe") + " is neither"));
+  EXPECT_EQ(pack("data").kind(), ErrorKind::refused);
+  EXPECT_EQ(pack("none").message(), at("none") + " is not there");
+  link("dangling", "none");
+  EXPECT_EQ(pack("dangling").message(), at("dangling") + " is not there");
+}
+
+TEST_F(InputsTest, WhoWantsNoMoreGetsNoMore) {
+  file("large", std::string(1 << 20, 'x'));
+  file("none-of-it", "");
+  int pieces = 0;
+  EXPECT_FALSE(pack_inputs({input("large", "/a"), input("none-of-it", "/b")}, {},
+                           [&](std::string_view) { return ++pieces < 3; }));
+  EXPECT_EQ(pieces, 3);
+  // Nor who has thrown.
+  EXPECT_THROW(pack_inputs({input("large", "/a")}, {},
+                           [](std::string_view) -> bool { throw std::runtime_error("no"); }),
+               std::runtime_error);
+}
+
+TEST_F(InputsTest, TheOwnerIsANumericUserElseRoot) {
+  const auto owner = [](const std::string& user) { return input_owner({.user = user}); };
+  EXPECT_EQ(owner(""), (InputOwner{0, 0}));
+  EXPECT_EQ(owner("nobody:1000"), (InputOwner{0, 0}));
+  EXPECT_EQ(owner("1000"), (InputOwner{1000, 0}));
+  EXPECT_EQ(owner("1000:50"), (InputOwner{1000, 50}));
+  EXPECT_EQ(owner("1000:staff"), (InputOwner{1000, 0}));
+}
+
+TEST_F(InputsTest, FilesCanBeRead) {
+  file("data/sub/a", "x");
+  link("data/link", "sub/a");
+  EXPECT_THAT(read_input(input("data", "/in")), ElementsAre(Pair("/in/sub/a", "x")));
+  EXPECT_THAT(read_input(input("data/sub/a", "/b")), ElementsAre(Pair("/b", "x")));
+}
+
+// ---- What another trial has left
+
+class LeftTest : public InputsTest {
+ protected:
+  LeftTest() {
+    experiment_.name = ".lab/one";
+    experiment_.collect.to = at("results");
+  }
+
+  [[nodiscard]] std::string left(const std::string& path) const {
+    return at("results/_lab-one/r1/first" + path);
+  }
+  [[nodiscard]] std::string found(const std::string& path) const {
+    Trial trial;
+    trial.inputs = {{.from = path, .trial = "first", .to = "/in"}};
+    find_inputs(experiment_, RunId("r1"), trial);
+    return trial.inputs[0].from;
+  }
+
+ private:
+  Experiment experiment_;
+};
+
+TEST_F(LeftTest, IsWhereItCameHomeTo) {
+  file("results/_lab-one/r1/first/out/a", "x");
+  EXPECT_EQ(found("/out/a"), left("/out/a"));
+  EXPECT_EQ(found("/out"), left("/out"));
+  Trial own;
+  own.inputs = {{.from = "/data", .to = "/in"}};
+  find_inputs({}, RunId("r1"), own);
+  EXPECT_EQ(own.inputs[0].from, "/data");
+}
+
+TEST_F(LeftTest, LinksLeadWhereTheyDidInTheContainer) {
+  file("results/_lab-one/r1/first/out/run-7/a", "x");
+  const std::string out = "results/_lab-one/r1/first/out/";
+  link(out + "latest", "run-7");
+  link(out + "absolute", "/out/latest");
+  link(out + "up", "../../../../../../../out/run-7/a");
+  link(out + "elsewhere", "/etc");
+  link(out + "round", "round");
+  EXPECT_EQ(found("/out/latest/a"), left("/out/run-7/a"));
+  EXPECT_EQ(found("/out/absolute"), left("/out/run-7"));
+  EXPECT_EQ(found("/out/up"), left("/out/run-7/a"));
+  for (const std::string path : {"/out/elsewhere/passwd", "/out/round", "/out/none"}) {
+    const Error error = error_of([&] { (void)found(path); });
+    EXPECT_EQ(error.kind(), ErrorKind::refused) << path;
+    EXPECT_THAT(error.message(), HasSubstr("`first` has left no " + path));
+  }
+}
+
+// ---- What they hold
+
+TEST_F(InputsTest, EqualContentHasOneDigest) {
+  file("one/b", "2");
+  file("one/a", "1", 0644);
+  file("two/a", "1", 0600);
+  file("two/b", "2");
+  date("two/a");
+  const std::string digest = content_digest(at("one"));
+  EXPECT_THAT(digest, testing::MatchesRegex("sha256:[0-9a-f]{64}"));
+  EXPECT_EQ(content_digest(at("two")), digest);
+  link("three", "two");
+  EXPECT_EQ(content_digest(at("three")), digest);
+}
+
+TEST_F(InputsTest, WhateverDiffersChangesTheDigest) {
+  file("it/a", "1");
+  link("it/link", "a");
+  std::set<std::string> digests{content_digest(at("it"))};
+  const auto expect_new = [&](const std::string& what) {
+    EXPECT_TRUE(digests.insert(content_digest(at("it"))).second) << what;
+  };
+  file("it/a", "2");
+  expect_new("bytes");
+  file("it/a", "2", 0755);
+  expect_new("may be executed");
+  fs::rename(at("it/a"), at("it/b"));
+  expect_new("a name");
+  fs::create_directory(at("it/empty"));
+  expect_new("an empty folder");
+  fs::remove(at("it/link"));
+  expect_new("no link");
+  link("it/link", "b");
+  expect_new("where it leads");
+  EXPECT_EQ(digests.size(), 7U);
+}
+
+TEST_F(InputsTest, ADigestCanBeGivenUp) {
+  file("data/a", "x");
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_EQ(error_of([&] { (void)content_digest(at("data"), stop.get_token()); }).kind(),
+            ErrorKind::cancelled);
+}
+
+}  // namespace
+}  // namespace combu
