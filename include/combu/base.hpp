@@ -121,6 +121,26 @@ struct Key {
 // (control characters are escaped).
 [[nodiscard]] std::string shortened(std::string_view text);
 
+// ---- Sums
+
+// SHA-256 (FIPS 180-4) of bytes that come piece by piece.
+class Sha256 {
+ public:
+  Sha256();
+  ~Sha256();
+  Sha256(Sha256&&) noexcept;
+  Sha256& operator=(Sha256&&) noexcept;
+
+  void add(std::string_view bytes);
+  // In hexadecimal digits. Nothing is added after it.
+  [[nodiscard]] std::string text();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+[[nodiscard]] std::string sha256_of(std::string_view bytes);
+
 // ---- Time and threads
 
 // Where time comes from. The real one is the system's; the simulated engine brings a virtual one.

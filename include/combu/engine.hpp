@@ -79,6 +79,7 @@ struct Sighting {
   // Of what start() returns, how long the engine took: until it was there, and from then until it ran.
   std::optional<Seconds> created_in;
   std::optional<Seconds> started_in;
+  std::vector<std::string> inputs;  // content_digest() of each of Trial::inputs, as start() has sent it
 };
 
 // What an attempt has taken of its host by some moment.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -37,10 +38,10 @@ struct InputOwner {
 // gives false it wants no more.
 
 // One tar archive, piece by piece, to be unpacked at the container's root: what `from` holds is at `to`, with
-// its permissions and times. Folders above `to` are not in it. Never whole in memory. False: `tell` wanted no
-// more before the end.
-bool pack_inputs(const std::vector<Input>& inputs, const InputOwner& owner,
-                 const std::function<bool(std::string_view)>& tell);
+// its permissions and times. Folders above `to` are not in it. Never whole in memory. Gives what
+// content_digest() would have of each; nullopt: `tell` wanted no more before the end.
+std::optional<std::vector<std::string>> pack_inputs(const std::vector<Input>& inputs, const InputOwner& owner,
+                                                    const std::function<bool(std::string_view)>& tell);
 
 // The files of one input by their paths in the container, as they are; links are left out.
 [[nodiscard]] std::map<std::string, std::string> read_input(const Input& input);

@@ -105,7 +105,7 @@ struct AttemptEntry {
   int first_attempt = 1;  // of its trial since it was reopened
   Instant ready_at{};
   Instant started_at{};
-  std::optional<Seconds> created_in;  // as in StartTimes
+  std::optional<Seconds> created_in;  // as in Started
   std::optional<Seconds> started_in;
   std::optional<Instant> ran_at;
   std::optional<Instant> ended_at;
@@ -133,12 +133,13 @@ struct KnownEntry {
   std::string equal_trial;
 };
 
-// How long the engine took to create an attempt, and to start it.
-struct StartTimes {
+// How long the engine took to create an attempt, and to start it; and what was put into it.
+struct Started {
   TrialIndex trial = 0;
   int attempt = 1;
   Seconds created_in{0};
   Seconds started_in{0};
+  std::vector<std::string> inputs;  // content_digest() of each of Trial::inputs
 };
 
 // What has come home of an attempt.
@@ -196,7 +197,7 @@ class Record {
   void begin(const RunEntry& entry, const Experiment& experiment);
   // All of them or none. When it returns, the process may die and they are not lost. Facts are of the trials
   // of the experiment that begin() was given, in the order in which they came.
-  void append(const RunId& run, std::span<const Fact> facts, std::span<const StartTimes> times = {},
+  void append(const RunId& run, std::span<const Fact> facts, std::span<const Started> started = {},
               std::span<const CameHome> homes = {}, std::span<const Recollection> recollections = {});
   // What nobody watched: when it happened may be before what is on record of other trials. A run of which
   // nothing is left has ended then. False when the run is not as it was when `stamp` was taken: nothing has
@@ -240,6 +241,8 @@ class Record {
   void events(const RunId& run, const std::string& trial, const std::function<bool(const EventEntry&)>& tell);
   // Those of this hash, whatever run they are of, the newest first.
   [[nodiscard]] std::vector<DoneEntry> done(const std::string& hash, std::size_t count_max);
+  // Of each of its inputs the digest of what was put into its last attempt, or would have been; empty: none.
+  [[nodiscard]] std::vector<std::string> inputs(const RunId& run, const std::string& trial);
   // nullopt: it has no `cache`, or has not been looked for.
   [[nodiscard]] std::optional<KnownEntry> known(const RunId& run, const std::string& trial);
   // What had been done when the run began: that of its experiment first, of this name first, the newest

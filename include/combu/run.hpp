@@ -52,9 +52,8 @@ class Observer {
  public:
   virtual ~Observer() = default;
   virtual void fact(const Fact& fact) = 0;  // each one, in order
-  // How long the engine took to create an attempt, and to start it. Its facts may have been told before.
-  virtual void start_took(TrialIndex /*trial*/, int /*attempt*/, Seconds /*created_in*/,
-                          Seconds /*started_in*/) {}
+  // What Engine::start has returned of an attempt. Its facts may have been told before.
+  virtual void started(TrialIndex /*trial*/, const Sighting& /*seen*/) {}
   // What has come home of an attempt that has ended, before the fact that all has.
   virtual void taken(TrialIndex /*trial*/, int /*attempt*/, const Taken& /*taken*/) {}
   // What a person may want to know and no fact tells.

@@ -76,11 +76,11 @@ struct Collected {
 // What a trial is known by from here on, so that an equal one need not be done again.
 struct Recollection {
   TrialIndex trial = 0;
-  std::string hash;    // the same for equal trials; empty: it cannot be told
-  std::string parts;   // what went into it: a JSON object
-  std::string inputs;  // a JSON object: what is put where, by its hash; empty: nothing
-  std::string run;     // of the equal one, where there is one; what that has left is this one's, too
-  std::string name;    // and its name there
+  std::string hash;                 // the same for equal trials; empty: it cannot be told
+  std::string parts;                // what went into it: a JSON object
+  std::vector<std::string> inputs;  // content_digest() of each of Trial::inputs
+  std::string run;   // of the equal one, where there is one; what that has left is this one's, too
+  std::string name;  // and its name there
 };
 
 // The answer to RecallCommand.

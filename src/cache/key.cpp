@@ -5,7 +5,6 @@
 #include <set>
 #include <utility>
 
-#include "cache/sha256.hpp"
 #include "combu/cache.hpp"
 
 namespace combu {
@@ -51,13 +50,13 @@ Json gpus_of(const GpuWish& gpus) {
   return {{"count", gpus.all ? Json("all") : Json(gpus.count)}, {"kind", gpus.kind}};
 }
 
-Json hashes_of(const InputHashes& inputs) {
-  Json hashes = Json::object();
-  for (const auto& [to, hash] : inputs) hashes[to] = fmt::format("{}{}", k_hash, hash);
-  return hashes;
+Json inputs_of(const Trial& trial, const std::vector<std::string>& digests) {
+  Json inputs = Json::object();
+  for (std::size_t i = 0; i < digests.size(); ++i) inputs[trial.inputs.at(i).to] = digests[i];
+  return inputs;
 }
 
-Json all_parts(const Trial& trial, const InputHashes& inputs) {
+Json all_parts(const Trial& trial, const std::vector<std::string>& inputs) {
   Json env = Json::object();
   for (const auto& [name, value] : trial.env) env[name] = value;  // hashed by hide_env()
   return {{"name", trial.name},
@@ -73,7 +72,7 @@ Json all_parts(const Trial& trial, const InputHashes& inputs) {
           {"cpus", to_string(trial.slots.cpus)},
           {"memory", trial.slots.memory.count},
           {"gpus", gpus_of(trial.gpus)},
-          {"inputs", hashes_of(inputs)},
+          {"inputs", inputs_of(trial, inputs)},
           {"metrics", metrics_of(trial.metrics)},
           {"docker", trial.docker.empty() ? Json::object() : Json::parse(trial.docker)}};
 }
@@ -127,7 +126,7 @@ void forget_run(Json& json, const std::string& run) {
 // What is on record may not tell what an `env_file` holds, or the caller's environment.
 void hide_env(Json& parts) {
   const auto hide = [](Json& value) {
-    if (value.is_string()) value = fmt::format("{}{}", k_hash, cache::sha256_of(value.get<std::string>()));
+    if (value.is_string()) value = fmt::format("{}{}", k_hash, sha256_of(value.get<std::string>()));
   };
   for (const auto& part : parts.items()) {
     if (part.key() == "env") {
@@ -176,7 +175,8 @@ void compare(const std::string& path, const Json& now, const Json& before, std::
 
 }  // namespace
 
-CacheKey cache_key(const Trial& trial, const RunId& run, std::string_view digest, const InputHashes& inputs) {
+CacheKey cache_key(const Trial& trial, const RunId& run, std::string_view digest,
+                   const std::vector<std::string>& inputs) {
   Json all = all_parts(trial, inputs);
   Json parts =
       trial.cache.key.empty() ? default_parts(std::move(all)) : chosen_parts(std::move(all), trial.cache.key);
@@ -185,7 +185,7 @@ CacheKey cache_key(const Trial& trial, const RunId& run, std::string_view digest
   parts["image"] = digest;
   if (!trial.outputs.empty()) parts["outputs"] = outputs_of(trial);
   CacheKey key{.hash = {}, .parts = dumped(parts)};
-  key.hash = cache::sha256_of(key.parts);
+  key.hash = sha256_of(key.parts);
   return key;
 }
 

@@ -155,9 +155,7 @@ class UnlockWhenStarted final : public Observer {
  public:
   UnlockWhenStarted(Observer& next, std::unique_ptr<RunLock>& lock) : next_(next), lock_(lock) {}
   void fact(const Fact& fact) override { next_.fact(fact); }
-  void start_took(TrialIndex trial, int attempt, Seconds created_in, Seconds started_in) override {
-    next_.start_took(trial, attempt, created_in, started_in);
-  }
+  void started(TrialIndex trial, const Sighting& seen) override { next_.started(trial, seen); }
   void taken(TrialIndex trial, int attempt, const Taken& taken) override {
     next_.taken(trial, attempt, taken);
   }

@@ -4,10 +4,7 @@
 
 #include <exception>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,6 +13,7 @@
 #include "cli/results.hpp"
 #include "cli/run_lock.hpp"
 #include "combu/cache.hpp"
+#include "combu/inputs.hpp"
 
 namespace combu {
 namespace {
@@ -34,11 +32,6 @@ Place place_of(const std::string& results, const std::string& trial) {
   return {.folder = fmt::format("{}/{}", results, trial)};
 }
 
-std::string text_of(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 class RecordMemory final : public Memory {
  public:
   RecordMemory(const Loaded& loaded, Digests digests, Depot& depot, Recall recall)
@@ -54,7 +47,7 @@ class RecordMemory final : public Memory {
       if (stop.stop_requested()) throw Error(ErrorKind::cancelled, "cache", "interrupted");
       found.push_back({.trial = trial});
       try {
-        if (const auto from = look_for(found.back())) {
+        if (const auto from = look_for(found.back(), stop)) {
           wanted.push_back({.trial = trial_of(trial).name, .from = from->folder});
           sharing.push_back(found.size() - 1);
         }
@@ -78,15 +71,14 @@ class RecordMemory final : public Memory {
   }
 
   // What it is known by, and which one is equal; the place of that one's outputs where it has any.
-  std::optional<Place> look_for(Recollection& of) {
+  std::optional<Place> look_for(Recollection& of, const std::stop_token& stop) {
     const Trial& trial = trial_of(of.trial);
     const std::string digest = digest_of(of.trial);
     if (digest.empty()) return std::nullopt;
-    const InputHashes inputs = inputs_of(trial);
-    CacheKey key = cache_key(trial, loaded_.run.id, digest, inputs);
+    of.inputs = digests_of(trial, stop);
+    CacheKey key = cache_key(trial, loaded_.run.id, digest, of.inputs);
     of.hash = std::move(key.hash);
     of.parts = std::move(key.parts);
-    if (!inputs.empty()) of.inputs = nlohmann::json(inputs).dump();
     if (recall_ == Recall::none) return std::nullopt;
     for (const DoneEntry& done : record().done(of.hash, k_looked_at_max)) {
       const Place place = place_of(done.results, done.trial);
@@ -98,23 +90,15 @@ class RecordMemory final : public Memory {
     return std::nullopt;
   }
 
-  InputHashes inputs_of(const Trial& trial) {
-    InputHashes hashes;
+  std::vector<std::string> digests_of(Trial trial, const std::stop_token& stop) {
+    find_inputs(loaded_.run.experiment, loaded_.run.id, trial);
+    std::vector<std::string> digests;
     for (const Input& input : trial.inputs) {
-      const std::string from = input.trial + ":" + input.from;
-      std::string& hash = hashes_[from];
-      if (hash.empty()) hash = input.trial.empty() ? content_hash(input.from) : left_by(input);
-      if (hash.empty()) throw Error(ErrorKind::not_found, input.path, "is not known");
-      hashes[input.to] = hash;
+      std::string& digest = inputs_[input.from];
+      if (digest.empty()) digest = content_digest(input.from, stop);
+      digests.push_back(digest);
     }
-    return hashes;
-  }
-
-  // What another trial of the run has left for it.
-  [[nodiscard]] std::string left_by(const Input& input) const {
-    const Place place = place_of(results_folder(loaded_.run), input.trial);
-    return manifest_hash(text_of(place.manifest()),
-                         input.from.starts_with('/') ? input.from.substr(1) : input.from);
+    return digests;
   }
 
   std::string digest_of(TrialIndex trial) {
@@ -136,7 +120,7 @@ class RecordMemory final : public Memory {
   Recall recall_;
   std::optional<Record> record_;
   std::vector<std::string> recorded_;          // digests, by trial
-  std::map<std::string, std::string> hashes_;  // of inputs
+  std::map<std::string, std::string> inputs_;  // what is at a path, by its digest
 };
 
 }  // namespace

@@ -14,8 +14,13 @@ void Recorder::fact(const Fact& fact) {
   progress_.fact(fact);
 }
 
-void Recorder::start_took(TrialIndex trial, int attempt, Seconds created_in, Seconds started_in) {
-  times_.push_back({.trial = trial, .attempt = attempt, .created_in = created_in, .started_in = started_in});
+void Recorder::started(TrialIndex trial, const Sighting& seen) {
+  if (seen.created_in && seen.started_in)
+    started_.push_back({.trial = trial,
+                        .attempt = seen.key.attempt,
+                        .created_in = *seen.created_in,
+                        .started_in = *seen.started_in,
+                        .inputs = seen.inputs});
 }
 
 void Recorder::recalled(const Recollection& recollection) {
@@ -27,10 +32,10 @@ void Recorder::taken(TrialIndex trial, int attempt, const Taken& taken) {
 }
 
 void Recorder::commit() {
-  if (pending_.empty() && times_.empty() && homes_.empty() && recollections_.empty()) return;
-  if (!write([this] { record_.append(run_, pending_, times_, homes_, recollections_); })) return;
+  if (pending_.empty() && started_.empty() && homes_.empty() && recollections_.empty()) return;
+  if (!write([this] { record_.append(run_, pending_, started_, homes_, recollections_); })) return;
   pending_.clear();
-  times_.clear();
+  started_.clear();
   homes_.clear();
   recollections_.clear();
 }

@@ -13,7 +13,7 @@ class Recorder final : public Observer {
  public:
   Recorder(Progress& progress, Record& record, RunId run);
   void fact(const Fact& fact) override;
-  void start_took(TrialIndex trial, int attempt, Seconds created_in, Seconds started_in) override;
+  void started(TrialIndex trial, const Sighting& seen) override;
   void taken(TrialIndex trial, int attempt, const Taken& taken) override;
   void recalled(const Recollection& recollection) override;
   void commit() override;
@@ -32,7 +32,7 @@ class Recorder final : public Observer {
   Record& record_;
   RunId run_;
   std::vector<Fact> pending_;
-  std::vector<StartTimes> times_;
+  std::vector<Started> started_;
   std::vector<CameHome> homes_;
   std::vector<Recollection> recollections_;
   bool failing_ = false;

@@ -17,7 +17,9 @@
 #include "cli/recorded.hpp"
 #include "cli/reproduction.hpp"
 #include "cli/results.hpp"
+#include "cli/run_lock.hpp"
 #include "combu/docker.hpp"
+#include "combu/telemetry.hpp"
 
 namespace combu {
 namespace {
@@ -45,8 +47,18 @@ struct Shown {
   TrialEntry entry;
   std::vector<AttemptEntry> attempts;
   std::optional<KnownEntry> known;
+  std::vector<std::string> inputs;  // their digests, where they are known
+  std::vector<MetricSummary> metrics;
   std::string results;  // the folder of its outputs; empty: there are none
+
+  [[nodiscard]] std::string digest_of(std::size_t input) const {
+    return input < inputs.size() ? inputs[input] : "";
+  }
 };
+
+std::string source_of(const Input& input) {
+  return input.trial.empty() ? input.from : fmt::format("trial:{}{}", input.trial, input.from);
+}
 
 std::string shell_line(const std::vector<std::string>& words) {
   std::vector<std::string> quoted;
@@ -134,11 +146,14 @@ void print(const Shown& shown) {
   for (const Volume& volume : trial.volumes)
     line("volume",
          fmt::format("{}:{}{}", shell_word(volume.source), volume.target, volume.read_only ? ":ro" : ""));
-  for (const Input& input : trial.inputs)
-    line("input",
-         fmt::format("{}{}{} at {}", input.trial, input.trial.empty() ? "" : ":", input.from, input.to));
+  for (std::size_t i = 0; i < trial.inputs.size(); ++i)
+    line("input", fmt::format("{} at {}{}{}", source_of(trial.inputs[i]), trial.inputs[i].to,
+                              shown.digest_of(i).empty() ? "" : ", ", shown.digest_of(i)));
   for (const AttemptEntry& attempt : shown.attempts)
     line(fmt::format("attempt {}", attempt.attempt), attempt_text(attempt));
+  for (const MetricSummary& metric : shown.metrics)
+    line("metric", fmt::format("{} {:g} (least {:g}, greatest {:g}, of {})", metric.metric, metric.last,
+                               metric.least, metric.greatest, metric.points));
   line("outputs", shown.results);
   line("run", run.id.text());
   line("experiment", run.experiment == run.file ? "" : run.experiment);
@@ -182,6 +197,17 @@ void print_json(const Shown& shown) {
   for (const auto& [name, value] : trial.env) env[name] = value;
   Json attempts = Json::array();
   for (const AttemptEntry& attempt : shown.attempts) attempts.push_back(json_of(attempt));
+  Json inputs = Json::array();
+  for (std::size_t i = 0; i < trial.inputs.size(); ++i)
+    inputs.push_back({{"from", source_of(trial.inputs[i])},
+                      {"to", trial.inputs[i].to},
+                      {"digest", or_null(shown.digest_of(i))}});
+  Json metrics = Json::object();
+  for (const MetricSummary& metric : shown.metrics)
+    metrics[metric.metric] = {{"last", metric.last},
+                              {"least", metric.least},
+                              {"greatest", metric.greatest},
+                              {"points", metric.points}};
   const WorkingTree& tree = run.working_tree;
   const Json object{
       {"trial", trial.name},
@@ -199,7 +225,9 @@ void print_json(const Shown& shown) {
        {{"cpus", static_cast<double>(trial.slots.cpus.nano) / 1e9},
         {"memory", trial.slots.memory.count},
         {"gpus", trial.gpus.empty() ? Json() : Json(to_string(trial.gpus))}}},
+      {"inputs", std::move(inputs)},
       {"attempts", std::move(attempts)},
+      {"metrics", std::move(metrics)},
       {"outputs", or_null(shown.results)},
       {"key", shown.known ? Json{{"hash", shown.known->hash}, {"parts", parsed_or_null(shown.known->parts)}}
                           : Json()},
@@ -231,12 +259,23 @@ Shown look_up(Record& record, const RunEntry& run, const Loaded& loaded, const s
               .entry = record.trials(run.id, name).at(0),
               .attempts = record.attempts(run.id, name),
               .known = record.known(run.id, name),
+              .inputs = record.inputs(run.id, name),
+              .metrics = {},
               .results = {}};
   const std::string results = run.results.empty() ? results_folder(loaded.run) : run.results;
   const bool has_outputs = has_succeeded(shown.entry.state) ||
                            (shown.entry.state == TrialState::failed && !shown.attempts.empty());
   if (has_outputs && !shown.trial.outputs.empty()) shown.results = fmt::format("{}/{}", results, name);
   return shown;
+}
+
+std::vector<MetricSummary> metrics_of(const std::string& folder, const RunId& run, const std::string& trial) {
+  std::vector<MetricSummary> metrics;
+  if (!Telemetry::exists(folder, run)) return metrics;
+  Telemetry(folder, run).metrics([&](const MetricSummary& one) {
+    if (one.trial == trial) metrics.push_back(one);
+  });
+  return metrics;
 }
 
 // As --engine would have it; empty where it is the one that is used anyway.
@@ -258,7 +297,8 @@ int show(const Invocation& invocation, const ShowOptions& options) {
   if (options.trial.empty())
     throw Error(ErrorKind::invalid, "TRIAL", "which one? its name says it; `combu ps` shows them");
   const Loaded loaded = load(record, run.id);
-  const Shown shown = look_up(record, run, loaded, options.trial);
+  Shown shown = look_up(record, run, loaded, options.trial);
+  shown.metrics = metrics_of(state_folder(caller_for(invocation)), run.id, options.trial);
   if (options.evaluated) {
     (void)put_out(evaluated_again(run, shown.entry.revision));
   } else if (options.reproduce) {

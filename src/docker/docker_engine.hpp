@@ -83,7 +83,9 @@ class DockerEngine : public Engine {
                               std::vector<ContainerSummary> others, const std::stop_token& stop);
   [[nodiscard]] Slots capacity(const std::stop_token& stop);
   [[nodiscard]] bool lives(const std::string& id, const std::stop_token& stop);
-  void add_to_created(const std::string& id, const Trial& trial, const std::stop_token& stop);
+  // Gives Sighting::inputs.
+  std::vector<std::string> add_to_created(const std::string& id, const Trial& trial,
+                                          const std::stop_token& stop);
   std::vector<NetworkSummary> networks_to_release(const Selector& selector, const std::set<std::string>& used,
                                                   const std::stop_token& stop);
   void release_networks(const Selector& selector, const std::set<std::string>& used, Released& released,

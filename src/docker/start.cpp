@@ -88,8 +88,9 @@ Sighting DockerEngine::start_once(const Run& run, const Trial& trial, int attemp
     }
   }
   auto created = asked;
+  std::vector<std::string> inputs;
   try {
-    add_to_created(place.id, trial, stop);
+    inputs = add_to_created(place.id, trial, stop);
     created = std::chrono::steady_clock::now();
     // Where this is refused the created container stays: a listing shows it, and a release removes it.
     start_container(connections_, place.id, trial.name, stop);
@@ -107,6 +108,7 @@ Sighting DockerEngine::start_once(const Run& run, const Trial& trial, int attemp
     return start_once(run, trial, attempt, stop);
   }
   Sighting started = sighting_of(run, trial, attempt, place.id);
+  started.inputs = std::move(inputs);
   started.created_in = created - asked;
   started.started_in = std::chrono::steady_clock::now() - created;
   return started;
@@ -159,7 +161,8 @@ ContainerFacts DockerEngine::holder_of_name(const Run& run, const Trial& trial, 
 }
 
 // What has its place between create and start. Each may be done again.
-void DockerEngine::add_to_created(const std::string& id, const Trial& trial, const std::stop_token& stop) {
+std::vector<std::string> DockerEngine::add_to_created(const std::string& id, const Trial& trial,
+                                                      const std::stop_token& stop) {
   if (networks_at_create(connections_.version(stop)) == NetworksAtCreate::first) {
     for (std::size_t i = 1; i < trial.networks.size(); ++i) {
       connect_network(connections_, trial.networks[i], id, endpoint_json(trial, trial.networks[i]), stop);
@@ -169,11 +172,15 @@ void DockerEngine::add_to_created(const std::string& id, const Trial& trial, con
     put_archive(connections_, id, tar_of({{"combu/params.json", trial.params.empty() ? "{}" : trial.params}}),
                 stop);
   }
-  if (!trial.inputs.empty()) {
-    const InputOwner owner = input_owner(trial);
-    const auto pack = [&](const HttpRequest::Tell& tell) { return pack_inputs(trial.inputs, owner, tell); };
-    put_archive(connections_, id, trial.name, pack, stop);
-  }
+  if (trial.inputs.empty()) return {};
+  const InputOwner owner = input_owner(trial);
+  std::optional<std::vector<std::string>> digests;
+  const auto pack = [&](const HttpRequest::Tell& tell) {
+    digests = pack_inputs(trial.inputs, owner, tell);
+    return digests.has_value();
+  };
+  put_archive(connections_, id, trial.name, pack, stop);
+  return digests.value_or(std::vector<std::string>());
 }
 
 }  // namespace combu::docker

@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "combu/inputs.hpp"
+#include "inputs/content.hpp"
 #include "inputs/walk.hpp"
 
 namespace combu {
@@ -36,9 +37,12 @@ class Packer {
   Packer(const Packer&) = delete;
   Packer& operator=(const Packer&) = delete;
 
-  // Gives false when nobody wants more.
-  bool add(const Input& input) {
-    return inputs::walk(input.from, [&](const Found& found) { return add(input, found); });
+  // Gives what is in it, nullopt when nobody wants more.
+  std::optional<std::string> add(const Input& input) {
+    inputs::Content content;
+    if (!inputs::walk(input.from, [&](const Found& found) { return add(input, found, content); }))
+      return std::nullopt;
+    return content.digest();
   }
   bool close() { return check(archive_write_close(writer_.get())); }
 
@@ -65,8 +69,9 @@ class Packer {
                 fmt::format("{} cannot be packed: {}", path_, why == nullptr ? "?" : why));
   }
 
-  bool add(const Input& input, const Found& found) {
+  bool add(const Input& input, const Found& found, inputs::Content& content) {
     path_ = found.path;
+    content.add(found);
     const auto& status = found.status;
     archive_entry_clear(entry_.get());
     archive_entry_set_pathname(entry_.get(), (input.to.substr(1) + std::string(found.name)).c_str());
@@ -79,6 +84,7 @@ class Packer {
     if (!check(archive_write_header(writer_.get(), entry_.get()))) return false;
     if (!S_ISREG(status.st_mode)) return true;
     return inputs::read_file(found, [&](std::string_view bytes) {
+      content.add(bytes);
       return check(static_cast<int>(
           std::min<la_ssize_t>(archive_write_data(writer_.get(), bytes.data(), bytes.size()), ARCHIVE_OK)));
     });
@@ -111,12 +117,17 @@ InputOwner input_owner(const Trial& trial) {
   return {.uid = uid, .gid = std::max<std::int64_t>(gid, 0)};
 }
 
-bool pack_inputs(const std::vector<Input>& inputs, const InputOwner& owner,
-                 const std::function<bool(std::string_view)>& tell) {
+std::optional<std::vector<std::string>> pack_inputs(const std::vector<Input>& inputs, const InputOwner& owner,
+                                                    const std::function<bool(std::string_view)>& tell) {
   Packer packer(owner, tell);
-  for (const Input& input : inputs)
-    if (!packer.add(input)) return false;
-  return packer.close();
+  std::vector<std::string> digests;
+  for (const Input& input : inputs) {
+    auto digest = packer.add(input);
+    if (!digest) return std::nullopt;
+    digests.push_back(std::move(*digest));
+  }
+  if (!packer.close()) return std::nullopt;
+  return digests;
 }
 
 std::map<std::string, std::string> read_input(const Input& input) {

@@ -2,7 +2,6 @@
 
 #include <curl/curl.h>
 #include <fmt/format.h>
-#include <openssl/evp.h>
 
 #include <algorithm>
 #include <array>
@@ -27,15 +26,6 @@ constexpr Seconds k_pause_max{30};
 
 using Easy = std::unique_ptr<CURL, decltype(&curl_easy_cleanup)>;
 using List = std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)>;
-
-std::string hex_sha256(std::string_view bytes) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned size = 0;
-  EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size, EVP_sha256(), nullptr);
-  std::string text;
-  for (unsigned i = 0; i < size; ++i) text += fmt::format("{:02x}", digest.at(i));
-  return text;
-}
 
 // As a signature has it ("Signature Version 4", UriEncode): libcurl signs a path as it is given to it.
 std::string encoded(std::string_view text, std::string_view kept = "") {
@@ -321,7 +311,7 @@ void set_up(Exchange& exchange, Method method) {
 // Every header is signed. libcurl 7.88 signs the payload by the header that names its digest, and sends that
 // for itself only since 8.0: AWS and others insist on it.
 S3Client::Headers signed_headers(S3Client::Headers headers, std::string_view body, const S3Account& account) {
-  headers.emplace_back("x-amz-content-sha256", hex_sha256(body));
+  headers.emplace_back("x-amz-content-sha256", sha256_of(body));
   if (!account.token.empty()) headers.emplace_back("x-amz-security-token", account.token);
   return headers;
 }

@@ -3,7 +3,6 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <fmt/format.h>
-#include <openssl/evp.h>
 
 #include <algorithm>
 #include <array>
@@ -24,7 +23,6 @@ namespace {
 constexpr std::int64_t k_small_max = std::int64_t{1} << 20U;  // of files whose sums need no thread
 
 using Reader = std::unique_ptr<archive, decltype(&archive_read_free)>;
-using Digest = std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)>;
 
 struct Source {
   const std::function<std::string_view()>& read;
@@ -43,25 +41,6 @@ la_ssize_t read_some(archive* reader, void* of, const void** bytes) {
     return ARCHIVE_FATAL;
   }
 }
-
-class Sha256 {
- public:
-  Sha256() : digest_(EVP_MD_CTX_new(), &EVP_MD_CTX_free) {
-    EVP_DigestInit_ex(digest_.get(), EVP_sha256(), nullptr);
-  }
-  void add(std::string_view bytes) { EVP_DigestUpdate(digest_.get(), bytes.data(), bytes.size()); }
-  [[nodiscard]] std::string text() {
-    std::array<unsigned char, EVP_MAX_MD_SIZE> bytes{};
-    unsigned size = 0;
-    EVP_DigestFinal_ex(digest_.get(), bytes.data(), &size);
-    std::string text;
-    for (unsigned i = 0; i < size; ++i) text += fmt::format("{:02x}", bytes.at(i));
-    return text;
-  }
-
- private:
-  Digest digest_;
-};
 
 // The sum of a large file, on a thread of its own: with it the file is not written more slowly.
 class SumBeside {

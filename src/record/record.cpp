@@ -64,6 +64,7 @@ std::optional<std::int64_t> number_of(const std::optional<Seconds>& time) {
 
 // Paths as git writes them have none in them.
 constexpr std::string_view k_between_git_paths = "\n";
+constexpr std::string_view k_between_digests = "\n";
 
 // "0,1": two of them.
 std::vector<std::string> split(std::string_view text, std::string_view between = ",") {
@@ -287,7 +288,11 @@ struct Record::Impl {
   void write(std::int64_t run, const Recollection& one) {
     const auto trial = static_cast<std::int64_t>(one.trial);
     if (!one.hash.empty()) add_recollection(run, trial, one.hash, one.parts, one.run, one.name);
-    if (!one.inputs.empty()) set_inputs(one.inputs, run, trial);
+    write_inputs(run, trial, one.inputs);
+  }
+
+  void write_inputs(std::int64_t run, std::int64_t trial, const std::vector<std::string>& digests) {
+    if (!digests.empty()) set_inputs(fmt::format("{}", fmt::join(digests, k_between_digests)), run, trial);
   }
 
   void write(std::int64_t run, const WorkingTree& tree) {
@@ -438,17 +443,19 @@ void Record::begin(const RunEntry& entry, const Experiment& experiment) {
   });
 }
 
-void Record::append(const RunId& run, std::span<const Fact> facts, std::span<const StartTimes> times,
+void Record::append(const RunId& run, std::span<const Fact> facts, std::span<const Started> started,
                     std::span<const CameHome> homes, std::span<const Recollection> recollections) {
-  if (facts.empty() && times.empty() && homes.empty() && recollections.empty()) return;
+  if (facts.empty() && started.empty() && homes.empty() && recollections.empty()) return;
   database::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
     SQLite::Transaction transaction(impl_->database, SQLite::TransactionBehavior::IMMEDIATE);
     for (const Recollection& one : recollections) impl_->write(number, one);
     impl_->write(number, facts);
-    for (const StartTimes& one : times)
-      impl_->set_times(number_of(one.created_in), number_of(one.started_in), number,
-                       static_cast<std::int64_t>(one.trial), one.attempt);
+    for (const Started& one : started) {
+      const auto trial = static_cast<std::int64_t>(one.trial);
+      impl_->set_times(number_of(one.created_in), number_of(one.started_in), number, trial, one.attempt);
+      impl_->write_inputs(number, trial, one.inputs);
+    }
     for (const CameHome& one : homes)
       impl_->set_taken(static_cast<std::int64_t>(one.taken.files), one.taken.size.count,
                        fmt::format("{}", fmt::join(one.taken.left, k_between_paths)), number,
@@ -824,6 +831,18 @@ std::vector<DoneEntry> Record::done(const std::string& hash, std::size_t count_m
                          .results = query.getColumn(2).getString()});
     query.reset();  // else it would hold up who writes
     return entries;
+  });
+}
+
+std::vector<std::string> Record::inputs(const RunId& run, const std::string& trial) {
+  return database::guarded(impl_->path, [&] {
+    const std::int64_t number = impl_->number_of_run(run);
+    SQLite::Statement query(impl_->database,
+                            "SELECT coalesce(inputs, '') FROM trials WHERE run = ? AND trial = ?");
+    query.bind(1, number);
+    query.bind(2, impl_->number_of_trial(number, trial).value_or(-1));
+    return query.executeStep() ? split(query.getColumn(0).getString(), k_between_digests)
+                               : std::vector<std::string>();
   });
 }
 

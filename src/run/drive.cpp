@@ -403,7 +403,7 @@ class Drive {
     begun_ = true;
     if (std::holds_alternative<Interrupt>(event)) interrupted_ = true;
     if (const auto* answer = std::get_if<StartAnswered>(&event); answer != nullptr && answer->seen)
-      tell_times(answer->trial, *answer->seen);
+      observer_.started(answer->trial, *answer->seen);
     Step step = planner_.step(event, now());
     if (std::holds_alternative<Adjust>(event)) add_start_workers();
     note_pause();
@@ -417,11 +417,6 @@ class Drive {
     const bool paused = planner_.settings().paused;
     if (paused && !paused_since_) paused_since_ = now();
     if (!paused && paused_since_) paused_for_ += now() - *std::exchange(paused_since_, std::nullopt);
-  }
-
-  void tell_times(TrialIndex trial, const Sighting& seen) {
-    if (seen.created_in && seen.started_in)
-      observer_.start_took(trial, seen.key.attempt, *seen.created_in, *seen.started_in);
   }
 
   // The facts of all that has come are kept before any command that follows from them goes.

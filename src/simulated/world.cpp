@@ -158,7 +158,11 @@ Sighting World::start(const Run& run, const Trial& trial, int attempt, Instant n
     throw Error(ErrorKind::not_found, trial.name, "no such image: " + trial.image);
   if (auto conflict = port_conflict(trial, "")) throw Error(*conflict);
   std::map<std::string, std::string> files;
-  for (const Input& input : trial.inputs) files.merge(read_input(input));
+  std::vector<std::string> inputs;
+  for (const Input& input : trial.inputs) {
+    files.merge(read_input(input));
+    inputs.push_back(content_digest(input.from));
+  }
   const Script script = read_script(trial, options_.trial_takes, std::move(files));
   if (script.cannot_start)
     throw Error(ErrorKind::refused, trial.name, "no such command: " + trial.cmd->front());
@@ -191,6 +195,7 @@ Sighting World::start(const Run& run, const Trial& trial, int attempt, Instant n
   run_script(container, trial, script, now);
   emit(container.seen);
   Sighting seen = container.seen;
+  seen.inputs = std::move(inputs);
   leave(now);
   return seen;
 }

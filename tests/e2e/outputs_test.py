@@ -392,6 +392,7 @@ def test_two_runs_of_an_experiment_keep_their_outputs_apart(combu, new_engine, c
 def test_outputs_survive_a_death_of_combu(combu):
     combu.write([trial(f"t-{i}", f"mkdir /out; head -c 200000 /dev/urandom >/out/a; sleep 0.{i}") for i in range(20)])
     run = combu.start("run", "--wait")
+    wait_until(combu.ps, "the run on record")
     for _ in range(3):
         try:
             run.communicate(timeout=1.2)

@@ -174,6 +174,14 @@ TEST(RealClock, WaitEndsAtOnceWhenStopped) {
   real_clock().wait(Seconds(1e9), stop.get_token());
 }
 
+TEST(Sha256, IsThatOfTheStandard) {
+  EXPECT_EQ(sha256_of(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  Sha256 sum;
+  sum.add("a");
+  sum.add("bc");
+  EXPECT_EQ(sum.text(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
 TEST(InParallel, CallsTheBodyOnceForEachIndex) {
   for (const std::size_t width : {0, 1, 3, 64}) {
     std::vector<std::atomic<int>> calls(500);

@@ -179,6 +179,15 @@ TEST_F(InputsTest, WhatCannotBeSentIsNamed) {
   EXPECT_EQ(pack("dangling").message(), at("dangling") + " is not there");
 }
 
+TEST_F(InputsTest, WhatIsPackedIsWhatIsTold) {
+  file("data/sub/a", "x");
+  file("one", "y");
+  const auto digests =
+      pack_inputs({input("data", "/in"), input("one", "/b")}, {}, [](std::string_view) { return true; });
+  ASSERT_TRUE(digests);
+  EXPECT_EQ(*digests, (std::vector{content_digest(at("data")), content_digest(at("one"))}));
+}
+
 TEST_F(InputsTest, WhoWantsNoMoreGetsNoMore) {
   file("large", std::string(1 << 20, 'x'));
   file("none-of-it", "");

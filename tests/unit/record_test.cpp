@@ -265,7 +265,7 @@ TEST_F(RecordTest, WhatTheEngineTookIsThereWithItsAttempt) {
   record.append(run.id, std::vector{fact(1, TrialState::starting), fact(1, TrialState::running)});
   EXPECT_EQ(record.attempts(run.id, "two").at(0).created_in, std::nullopt);
   record.append(run.id, {},
-                std::vector<StartTimes>{
+                std::vector<Started>{
                     {.trial = 1, .attempt = 1, .created_in = Seconds(0.25), .started_in = Seconds(0.5)}});
   const AttemptEntry seen = record.attempts(run.id, "two").at(0);
   EXPECT_EQ(seen.created_in, Seconds(0.25));
