@@ -120,7 +120,7 @@ struct AttemptEntry {
 struct DoneEntry {
   RunId run;
   std::string trial;
-  std::string results;  // RunEntry::results
+  std::string place;  // of what it has left, as a run's results and a trial's name; empty: not on record
 };
 
 // By what a trial is known, and whose outputs it has.
@@ -129,7 +129,7 @@ struct KnownEntry {
   std::string trial;
   std::string hash;
   std::string parts;
-  std::string equal_run;  // of one that was skipped
+  RunId equal_run;  // of one that was skipped: who had run
   std::string equal_trial;
 };
 
@@ -239,12 +239,17 @@ class Record {
   // In the order in which they happened, of what happened in the same moment the cause first; of one trial
   // when `trial` is not empty. `tell` returns false to hear no more.
   void events(const RunId& run, const std::string& trial, const std::function<bool(const EventEntry&)>& tell);
-  // Those of this hash, whatever run they are of, the newest first.
+  // Those of this hash, whatever run they are of, the newest first; where one was skipped itself, the one
+  // that had run, and the place of the skipped one.
   [[nodiscard]] std::vector<DoneEntry> done(const std::string& hash, std::size_t count_max);
+  // How many attempts have run, or do.
+  [[nodiscard]] std::size_t begun(const RunId& run);
   // Of each of its inputs the digest of what was put into its last attempt, or would have been; empty: none.
   [[nodiscard]] std::vector<std::string> inputs(const RunId& run, const std::string& trial);
   // nullopt: it has no `cache`, or has not been looked for.
   [[nodiscard]] std::optional<KnownEntry> known(const RunId& run, const std::string& trial);
+  // All of the run that were skipped, by their equals alone.
+  [[nodiscard]] std::vector<KnownEntry> skipped(const RunId& run);
   // What had been done when the run began: that of its experiment first, of this name first, the newest
   // first.
   [[nodiscard]] std::vector<KnownEntry> known_before(const RunId& run, const std::string& trial,

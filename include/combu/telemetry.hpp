@@ -77,8 +77,8 @@ class Telemetry {
 
   // What is kept of this attempt's log; nullopt: nothing has been taken yet.
   [[nodiscard]] std::optional<KeptLog> log(const std::string& trial, int attempt);
-  // The newest attempt of this trial of which something was taken.
-  [[nodiscard]] std::optional<int> newest_attempt(const std::string& trial);
+  // How many attempts' logs are complete.
+  [[nodiscard]] std::size_t complete();
   // What is kept of it, in its order: all, or so many lines of its end. `tell` returns false to hear no more.
   void read_log(const std::string& trial, int attempt, std::optional<std::size_t> tail,
                 const std::function<bool(const LogPiece&)>& tell);

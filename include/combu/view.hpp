@@ -149,6 +149,9 @@ struct ResultRow {
   TrialEntry trial;
   std::vector<Value> params;  // by Results::params
   std::vector<Told> metrics;  // by Results::metrics
+  // Who has their points, under which name; of one that was skipped the equal one that ran. nullptr: nobody.
+  Telemetry* telemetry = nullptr;
+  std::string told_as;
 };
 
 struct Results {
@@ -157,8 +160,9 @@ struct Results {
   std::vector<std::string> metrics;
   std::vector<ResultRow> rows;  // in the experiment's order
 };
-// `telemetry`: nullptr when the run has none.
-[[nodiscard]] Results read_results(Record& record, Telemetry* telemetry, RunEntry run);
+// nullptr when the run has none. What it gives is to live as long as the results.
+using TelemetryOf = std::function<Telemetry*(const RunId&)>;
+[[nodiscard]] Results read_results(Record& record, const TelemetryOf& telemetry, RunEntry run);
 
 // Keeps the trials of which the condition is so. Gives the names in it that no trial has a value of.
 std::set<std::string> choose_results(Results& results, const Filter& where);
@@ -216,7 +220,7 @@ struct Chart {
   std::vector<std::string> notes;  // what is not in it, and why
 };
 // Throws Error(not_found) when there is nothing to draw.
-[[nodiscard]] Chart make_chart(const Results& results, Telemetry* telemetry, const ChartForm& form);
+[[nodiscard]] Chart make_chart(const Results& results, const ChartForm& form);
 
 struct ChartSurface {
   std::size_t columns = 80;
@@ -229,16 +233,15 @@ struct ChartSurface {
 void print_chart(std::ostream& out, const Chart& chart, const ChartSurface& surface);
 void print_chart_svg(std::ostream& out, const Chart& chart);
 
-// What other programs read. The metrics of a run; nullptr: it has none. Valid until the next call.
-using TelemetryOf = std::function<Telemetry*(const RunId&)>;
+// What other programs read.
 // A row for each trial: run, trial, fields, params, metrics. What is no number is nan, inf or -inf (RFC 4180
 // and what pandas and DuckDB read), in JSON null.
 void export_csv(std::ostream& out, std::span<const Results> runs);
 void export_json(std::ostream& out, std::span<const Results> runs);
 // A row for each point: run, trial, metric, step, time, value.
-void export_points_csv(std::ostream& out, std::span<const Results> runs, const TelemetryOf& telemetry);
-void export_points_json(std::ostream& out, std::span<const Results> runs, const TelemetryOf& telemetry);
+void export_points_csv(std::ostream& out, std::span<const Results> runs);
+void export_points_json(std::ostream& out, std::span<const Results> runs);
 // A new SQLite file in place of what there is at `path`: runs, trials, params, metrics, points. Throws Error.
-void export_sqlite(const std::string& path, std::span<const Results> runs, const TelemetryOf& telemetry);
+void export_sqlite(const std::string& path, std::span<const Results> runs);
 
 }  // namespace combu

@@ -78,7 +78,8 @@ Json all_parts(const Trial& trial, const std::vector<std::string>& inputs) {
 }
 
 bool is_empty(const Json& part) {
-  return part.is_null() || ((part.is_structured() || part.is_string()) && part.empty()) || part == "";
+  if (part.is_string()) return part.get_ref<const std::string&>().empty();
+  return part.is_null() || (part.is_structured() && part.empty());
 }
 
 // "params.lr" is a part of its own.

@@ -25,25 +25,24 @@ struct ExportOptions {
   bool points = false;
 };
 
-void write(std::ostream& out, const ExportOptions& options, std::span<const Results> runs,
-           const TelemetryOf& telemetry) {
+void write(std::ostream& out, const ExportOptions& options, std::span<const Results> runs) {
   const bool json = options.format == "json";
   if (options.points) {
-    (json ? export_points_json : export_points_csv)(out, runs, telemetry);
+    (json ? export_points_json : export_points_csv)(out, runs);
   } else {
     (json ? export_json : export_csv)(out, runs);
   }
 }
 
-void write_text(const ExportOptions& options, std::span<const Results> runs, const TelemetryOf& telemetry) {
+void write_text(const ExportOptions& options, std::span<const Results> runs) {
   if (options.output.empty()) {
     OutStream out;
-    write(out, options, runs, telemetry);
+    write(out, options, runs);
     out.flush();
     return;
   }
   std::ofstream file(options.output, std::ios::binary | std::ios::trunc);
-  if (file) write(file, options, runs, telemetry);
+  if (file) write(file, options, runs);
   file.flush();
   if (!file) throw Error(ErrorKind::refused, options.output, "cannot be written; is its folder there?");
 }
@@ -81,7 +80,7 @@ void hand_on(RunResults& source, const ExportOptions& options, std::span<const R
       return at == places.end() ? std::string() : at->second;
     };
     form.tell = [&](std::size_t count, std::size_t total) { progress.counted("exported", count, total); };
-    export_to_mlflow(run, source.telemetry(run.run.id), form, interrupts.token());
+    export_to_mlflow(run, form, interrupts.token());
   }
 }
 
@@ -104,13 +103,12 @@ int export_runs(const Invocation& invocation, const ExportOptions& options) {
   RunResults source(invocation);
   std::vector<Results> runs = source.read(options.runs);
   for (Results& run : runs) choose(run, options.where, *progress);
-  const TelemetryOf telemetry = [&](const RunId& run) { return source.telemetry(run); };
   if (options.format == "mlflow") {
     hand_on(source, options, runs, *progress);
   } else if (options.format == "sqlite") {
-    export_sqlite(options.output, runs, telemetry);
+    export_sqlite(options.output, runs);
   } else {
-    write_text(options, runs, telemetry);
+    write_text(options, runs);
   }
   return 0;
 }

@@ -105,6 +105,7 @@ class Kept {
         run_ = entry.id;
         trials_ = record.trials(entry.id, options.trial);
       }
+      follow_equal(record, options.trial);
       if (run_ && Telemetry::exists(folder_, *run_)) telemetry_ = std::make_unique<Telemetry>(folder_, *run_);
     } catch (const Error&) {
       telemetry_.reset();  // it cannot be read
@@ -131,6 +132,15 @@ class Kept {
   }
 
  private:
+  // Of a trial that was skipped the log is that of the equal one.
+  void follow_equal(Record& record, const std::string& trial) {
+    if (trial.empty() || trials_.empty() || trials_.front().state != TrialState::skipped) return;
+    const auto known = record.known(*run_, trial);
+    if (!known || known->equal_trial.empty() || record.runs({.id = known->equal_run}, 1).empty()) return;
+    run_ = known->equal_run;
+    trials_ = record.trials(known->equal_run, known->equal_trial);
+  }
+
   std::string folder_;
   std::optional<RunId> run_;
   std::vector<TrialEntry> trials_;
@@ -159,12 +169,13 @@ int logs_of_one(Session& session, const Invocation& invocation, const LogsOption
   const LogOptions wanted = log_options(options);
   Printer printer(options.json ? Printer::Form::json : Printer::Form::plain, options.trial);
   Kept kept(invocation, options);
+  const std::string name = kept.trials().empty() ? options.trial : kept.trials().front().name;
   const int attempt = options.attempt > 0     ? options.attempt
                       : kept.trials().empty() ? 0
                                               : kept.trials().front().attempt;
-  const auto log = attempt > 0 ? kept.log(options.trial, attempt) : std::nullopt;
+  const auto log = attempt > 0 ? kept.log(name, attempt) : std::nullopt;
   if (log && log->complete) {
-    kept.print(options.trial, attempt, wanted, printer);
+    kept.print(name, attempt, wanted, printer);
     return 0;
   }
   SelectionOptions selection = options.selection;
@@ -176,7 +187,7 @@ int logs_of_one(Session& session, const Invocation& invocation, const LogsOption
     print_live(session, key, wanted, printer);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::not_found || !log) throw;
-    kept.print(options.trial, attempt, wanted, printer);
+    kept.print(name, attempt, wanted, printer);
     (void)put_err(fmt::format("combu: {}: what it wrote last was not taken before its container went\n",
                               options.trial));
   }

@@ -21,15 +21,8 @@ namespace {
 // Of equal trials the outputs of some may have been removed.
 constexpr std::size_t k_looked_at_max = 8;
 
-// Where a trial's outputs are, and how it is seen that they are whole there.
-struct Place {
-  std::string folder;
-  [[nodiscard]] std::string manifest() const { return fmt::format("{}/{}", folder, k_manifest_name); }
-  [[nodiscard]] bool is_whole() const { return std::filesystem::exists(manifest()); }
-};
-
-Place place_of(const std::string& results, const std::string& trial) {
-  return {.folder = fmt::format("{}/{}", results, trial)};
+bool is_whole(const std::string& place) {
+  return std::filesystem::exists(fmt::format("{}/{}", place, k_manifest_name));
 }
 
 class RecordMemory final : public Memory {
@@ -48,7 +41,7 @@ class RecordMemory final : public Memory {
       found.push_back({.trial = trial});
       try {
         if (const auto from = look_for(found.back(), stop)) {
-          wanted.push_back({.trial = trial_of(trial).name, .from = from->folder});
+          wanted.push_back({.trial = trial_of(trial).name, .from = *from});
           sharing.push_back(found.size() - 1);
         }
       } catch (const std::exception&) {
@@ -71,7 +64,7 @@ class RecordMemory final : public Memory {
   }
 
   // What it is known by, and which one is equal; the place of that one's outputs where it has any.
-  std::optional<Place> look_for(Recollection& of, const std::stop_token& stop) {
+  std::optional<std::string> look_for(Recollection& of, const std::stop_token& stop) {
     const Trial& trial = trial_of(of.trial);
     const std::string digest = digest_of(of.trial);
     if (digest.empty()) return std::nullopt;
@@ -81,11 +74,10 @@ class RecordMemory final : public Memory {
     of.parts = std::move(key.parts);
     if (recall_ == Recall::none) return std::nullopt;
     for (const DoneEntry& done : record().done(of.hash, k_looked_at_max)) {
-      const Place place = place_of(done.results, done.trial);
-      if (!trial.outputs.empty() && !place.is_whole()) continue;
+      if (!trial.outputs.empty() && !is_whole(done.place)) continue;
       of.run = done.run.text();
       of.name = done.trial;
-      return trial.outputs.empty() ? std::nullopt : std::optional(place);
+      return trial.outputs.empty() ? std::nullopt : std::optional(done.place);
     }
     return std::nullopt;
   }

@@ -237,8 +237,8 @@ std::string point_key(std::int64_t timestamp, std::int64_t step, const Json& val
 
 class Exporter {
  public:
-  Exporter(const Results& results, Telemetry* telemetry, const MlflowForm& form, const std::stop_token& stop)
-      : results_(results), telemetry_(telemetry), form_(form), server_(form.uri, stop) {}
+  Exporter(const Results& results, const MlflowForm& form, const std::stop_token& stop)
+      : results_(results), form_(form), server_(form.uri, stop) {}
 
   void go() {
     experiment_ = experiment();
@@ -285,7 +285,7 @@ class Exporter {
         known == kept_.end() ? Kept{.id = create(trial, tags), .params = {}, .metrics = {}} : known->second;
     log_params(kept, trial, known == kept_.end() ? Json::array() : tags);
     for (std::size_t i = 0; i < results_.metrics.size(); ++i)
-      if (row.metrics[i].points > 0) log_metric(kept, trial.name, results_.metrics[i]);
+      if (row.metrics[i].points > 0) log_metric(kept, row, results_.metrics[i]);
     Json update{{"run_id", kept.id}, {"run_name", trial.name}, {"status", status_of(trial.state)}};
     if (trial.ended_at) update["end_time"] = milliseconds(*trial.ended_at);
     (void)server_.post("runs/update", update);
@@ -318,7 +318,7 @@ class Exporter {
     send();
   }
 
-  void log_metric(const Kept& kept, const std::string& trial, const std::string& name) {
+  void log_metric(const Kept& kept, const ResultRow& row, const std::string& name) {
     const std::string key = key_of(name);
     std::multiset<std::string> there;
     if (kept.metrics.contains(key)) there = history(kept.id, key);
@@ -328,7 +328,7 @@ class Exporter {
       (void)server_.post("runs/log-batch", {{"run_id", kept.id}, {"metrics", metrics}});
       metrics = Json::array();
     };
-    for (const MetricPoint& point : points(trial, name)) {
+    for (const MetricPoint& point : points(row, name)) {
       const std::int64_t timestamp = milliseconds(point.at);
       const std::int64_t step = std::isfinite(point.step) ? std::llround(point.step) : 0;
       const Json value = number_of(point.value);
@@ -343,10 +343,10 @@ class Exporter {
     send();
   }
 
-  std::vector<MetricPoint> points(const std::string& trial, const std::string& metric) {
+  std::vector<MetricPoint> points(const ResultRow& row, const std::string& metric) {
     const std::scoped_lock lock(telemetry_mutex_);
     std::vector<MetricPoint> all;
-    telemetry_->points(trial, metric, [&](const MetricPoint& point) { all.push_back(point); });
+    row.telemetry->points(row.told_as, metric, [&](const MetricPoint& point) { all.push_back(point); });
     return all;
   }
 
@@ -367,7 +367,6 @@ class Exporter {
   }
 
   const Results& results_;
-  Telemetry* telemetry_;
   std::mutex telemetry_mutex_;
   const MlflowForm& form_;
   Server server_;
@@ -377,10 +376,9 @@ class Exporter {
 
 }  // namespace
 
-void export_to_mlflow(const Results& results, Telemetry* telemetry, const MlflowForm& form,
-                      const std::stop_token& stop) {
+void export_to_mlflow(const Results& results, const MlflowForm& form, const std::stop_token& stop) {
   try {
-    Exporter(results, telemetry, form, stop).go();
+    Exporter(results, form, stop).go();
   } catch (const Json::exception& exception) {
     throw Error(ErrorKind::corrupt, form.uri,
                 fmt::format("its answer is none of an MLflow server: {}", exception.what()));

@@ -42,7 +42,7 @@ int plot(const Invocation& invocation, const PlotOptions& options) {
   };
   form.x_scale = scale('x');
   form.y_scale = scale('y');
-  const Chart chart = make_chart(results, source.telemetry(results.run.id), form);
+  const Chart chart = make_chart(results, form);
   for (const std::string& note : chart.notes) progress->note(note);
   if (!options.output.empty()) {
     write_svg(chart, options.output);

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "cli/kept_logs.hpp"
 #include "cli/run_lock.hpp"
+#include "cli/take_in.hpp"
 
 namespace combu {
 
@@ -13,8 +15,29 @@ RunResults::RunResults(const Invocation& invocation)
 
 Results RunResults::read(const std::string& id) {
   RunEntry entry = find_run(record_, invocation_, id);
+  take_in(entry);
+  return read_results(
+      record_, [this](const RunId& run) { return telemetry(run); }, std::move(entry));
+}
+
+void RunResults::take_in(const RunEntry& entry) {
+  if (entry.address.starts_with("simulated:") || process_at_work(entry.id, caller_for(invocation_))) return;
+  const std::size_t begun = record_.begun(entry.id);
   Telemetry* told = telemetry(entry.id);
-  return read_results(record_, told, std::move(entry));
+  if (begun == 0 || (told != nullptr && told->complete() >= begun)) return;
+  (void)in_session(on_its_engine(invocation_, entry), [&](Session& session) {
+    try {
+      std::vector<Sighting> attempts = session.engine().list({.run = entry.id}, Look::once, session.stop());
+      if (!entry.ended_at) take_in_all(session, record_, entry.id);
+      keep_logs(session, record_, folder_, entry.id, attempts, Containers::stay);
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::cancelled) throw;
+      session.progress().note(fmt::format("what the trials of run {} have written since is not there: {}",
+                                          entry.id.text(), error.what()));
+    }
+    return 0;
+  });
+  telemetries_.erase(entry.id);  // there may be something now
 }
 
 std::vector<Results> RunResults::read(const std::vector<std::string>& ids) {
@@ -25,11 +48,9 @@ std::vector<Results> RunResults::read(const std::vector<std::string>& ids) {
 }
 
 Telemetry* RunResults::telemetry(const RunId& run) {
-  if (open_ == run) return telemetry_.get();
-  telemetry_.reset();
-  open_ = run;
-  if (Telemetry::exists(folder_, run)) telemetry_ = std::make_unique<Telemetry>(folder_, run);
-  return telemetry_.get();
+  const auto [known, is_new] = telemetries_.try_emplace(run);
+  if (is_new && Telemetry::exists(folder_, run)) known->second = std::make_unique<Telemetry>(folder_, run);
+  return known->second.get();
 }
 
 void choose(Results& results, const std::string& where, Progress& progress) {

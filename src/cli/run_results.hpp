@@ -1,8 +1,8 @@
 #pragma once
 // What runs on record have left in numbers, for the commands that show, compare and hand it on.
 
+#include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,24 +12,27 @@
 
 namespace combu {
 
+// What it gives is good for as long as it lives.
 class RunResults {
  public:
   explicit RunResults(const Invocation& invocation);
 
-  // Of the run of this id, or, when it is empty, of the last one of the invocation's file. Throws Error.
+  // Of the run of this id, or, when it is empty, of the last one of the invocation's file. Where nobody is at
+  // work on it, what the engine has of it is taken in first. Throws Error.
   [[nodiscard]] Results read(const std::string& id);
   // Of each; of none given the last one of the file.
   [[nodiscard]] std::vector<Results> read(const std::vector<std::string>& ids);
-  // nullptr when the run has told nothing. Valid until the next call.
-  [[nodiscard]] Telemetry* telemetry(const RunId& run);
   [[nodiscard]] Record& record() { return record_; }
 
  private:
+  void take_in(const RunEntry& entry);
+  // nullptr when the run has told nothing.
+  [[nodiscard]] Telemetry* telemetry(const RunId& run);
+
   const Invocation& invocation_;
   std::string folder_;
   Record record_;
-  std::optional<RunId> open_;
-  std::unique_ptr<Telemetry> telemetry_;
+  std::map<RunId, std::unique_ptr<Telemetry>> telemetries_;
 };
 
 // Keeps the trials of which the condition is so; an empty one is so of all. Says which names in it no trial

@@ -231,8 +231,8 @@ void print_json(const Shown& shown) {
       {"outputs", or_null(shown.results)},
       {"key", shown.known ? Json{{"hash", shown.known->hash}, {"parts", parsed_or_null(shown.known->parts)}}
                           : Json()},
-      {"equal_to", shown.known && !shown.known->equal_run.empty()
-                       ? Json{{"run", shown.known->equal_run}, {"trial", shown.known->equal_trial}}
+      {"equal_to", shown.known && !shown.known->equal_trial.empty()
+                       ? Json{{"run", shown.known->equal_run.text()}, {"trial", shown.known->equal_trial}}
                        : Json()},
       {"run", run.id.text()},
       {"experiment", run.experiment},

@@ -324,8 +324,8 @@ class S3Parcel final : public Parcel {
         fault = std::current_exception();
       }
       const std::scoped_lock lock(mutex_);
-      if (fault && !fault_) fault_ = fault;
       if (fault) given_up_.request_stop();
+      if (fault && !fault_) fault_ = std::move(fault);  // who is told lets go of it last
       --under_way_;
       changed_.notify_all();
     });

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -73,8 +74,7 @@ class Sharer {
     if (!fs::exists(from_ / k_manifest_name))
       throw Error(ErrorKind::not_found, from_.string(), "its outputs are not there any more");
     make_folder(to_);
-    for (auto at = fs::recursive_directory_iterator(from_); at != fs::recursive_directory_iterator(); ++at)
-      take(*at);
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(from_)) take(entry);
     // What is made in a folder changes its time.
     for (auto at = folders_.rbegin(); at != folders_.rend(); ++at) settle(*at);
     expect_manifest();
@@ -204,7 +204,10 @@ std::vector<std::string> share_in_folder(const std::string& folder, std::optiona
   std::atomic<bool> clones = true;
   const auto unfinished = [&](std::size_t i) { return home / ("." + wanted[i].trial + ".unfinished"); };
   const std::string no_home = fault_of([&] { make_folders(home, owner); });
-  if (!no_home.empty()) return std::vector<std::string>(wanted.size(), no_home);
+  if (!no_home.empty()) {
+    std::ranges::fill(faults, no_home);
+    return faults;
+  }
   in_parallel(wanted.size(), k_at_once, [&](std::size_t i) {
     faults[i] = fault_of([&] {
       fs::remove_all(unfinished(i));

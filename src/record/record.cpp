@@ -77,6 +77,10 @@ std::vector<std::string> split(std::string_view text, std::string_view between =
   return parts;
 }
 
+RunId run_id_in(const SQLite::Column& column) {
+  return column.isNull() ? RunId() : RunId(column.getString());
+}
+
 std::optional<Instant> instant_in(const SQLite::Column& column) {
   return column.isNull() ? std::nullopt : std::optional(instant_of(column.getInt64()));
 }
@@ -344,11 +348,12 @@ struct Record::Impl {
   Sql set_inputs{database, "UPDATE trials SET inputs = ? WHERE run = ? AND trial = ?"};
   Sql add_image{database,
                 "INSERT OR REPLACE INTO images (run, image, platform, reference) VALUES (?, ?, ?, ?)"};
-  SQLite::Statement find_done{
-      database,
-      "SELECT runs.id, name, coalesce(results, '') FROM recollections JOIN trials USING (run, trial) "
-      "JOIN runs ON runs.number = run WHERE hash = ? AND over IN ('succeeded', 'skipped') "
-      "ORDER BY run DESC, trial LIMIT ?"};
+  SQLite::Statement find_done{database,
+                              "SELECT coalesce(equal_run, runs.id), coalesce(equal_trial, name), "
+                              "coalesce(results || '/' || name, '') "
+                              "FROM recollections JOIN trials USING (run, trial) JOIN runs ON runs.number = "
+                              "run WHERE hash = ? AND over IN ('succeeded', 'skipped') "
+                              "ORDER BY run DESC, trial LIMIT ?"};
   Sql add_text{database, "INSERT INTO texts (run, revision, source, evaluated) VALUES (?, ?, ?, ?)"};
   Sql add_trial{database,
                 "INSERT INTO trials (run, trial, revision, name, image, digest, params) "
@@ -828,9 +833,19 @@ std::vector<DoneEntry> Record::done(const std::string& hash, std::size_t count_m
     while (query.executeStep())
       entries.push_back({.run = RunId(query.getColumn(0).getString()),
                          .trial = query.getColumn(1).getString(),
-                         .results = query.getColumn(2).getString()});
+                         .place = query.getColumn(2).getString()});
     query.reset();  // else it would hold up who writes
     return entries;
+  });
+}
+
+std::size_t Record::begun(const RunId& run) {
+  return database::guarded(impl_->path, [&] {
+    SQLite::Statement query(impl_->database,
+                            "SELECT count(*) FROM attempts WHERE run = ? AND ran_at IS NOT NULL");
+    query.bind(1, impl_->number_of_run(run));
+    query.executeStep();
+    return static_cast<std::size_t>(query.getColumn(0).getInt64());
   });
 }
 
@@ -850,7 +865,7 @@ std::optional<KnownEntry> Record::known(const RunId& run, const std::string& tri
   return database::guarded(impl_->path, [&]() -> std::optional<KnownEntry> {
     const std::int64_t number = impl_->number_of_run(run);
     SQLite::Statement query(impl_->database,
-                            "SELECT hash, parts, coalesce(equal_run, ''), coalesce(equal_trial, '') "
+                            "SELECT hash, parts, equal_run, coalesce(equal_trial, '') "
                             "FROM recollections WHERE run = ? AND trial = ?");
     query.bind(1, number);
     query.bind(2, impl_->number_of_trial(number, trial).value_or(-1));
@@ -859,8 +874,27 @@ std::optional<KnownEntry> Record::known(const RunId& run, const std::string& tri
                       .trial = trial,
                       .hash = query.getColumn(0).getString(),
                       .parts = query.getColumn(1).getString(),
-                      .equal_run = query.getColumn(2).getString(),
+                      .equal_run = run_id_in(query.getColumn(2)),
                       .equal_trial = query.getColumn(3).getString()};
+  });
+}
+
+std::vector<KnownEntry> Record::skipped(const RunId& run) {
+  return database::guarded(impl_->path, [&] {
+    SQLite::Statement query(impl_->database,
+                            "SELECT name, equal_run, equal_trial FROM recollections "
+                            "JOIN trials USING (run, trial) "
+                            "WHERE run = ? AND over = 'skipped' AND equal_run IS NOT NULL");
+    query.bind(1, impl_->number_of_run(run));
+    std::vector<KnownEntry> entries;
+    while (query.executeStep())
+      entries.push_back({.run = run,
+                         .trial = query.getColumn(0).getString(),
+                         .hash = {},
+                         .parts = {},
+                         .equal_run = run_id_in(query.getColumn(1)),
+                         .equal_trial = query.getColumn(2).getString()});
+    return entries;
   });
 }
 

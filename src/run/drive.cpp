@@ -40,7 +40,6 @@ constexpr double k_look_share_max = 0.05;  // of one worker's time for one attem
 constexpr std::size_t k_lookers = 2;
 
 constexpr int k_log_tries_max = 6;  // 1, 2, 4, … seconds apart
-constexpr std::size_t k_notes_max = 20;
 
 constexpr std::size_t k_over_min = 3;  // before it is guessed how long the others take
 constexpr std::size_t k_collectors = 2;

@@ -25,7 +25,7 @@ constexpr auto k_parts = std::to_array<std::string_view>(
 
 std::string unknown_part(const std::string& part) {
   const auto near = nearest(part, {k_parts.begin(), k_parts.end()});
-  return near ? fmt::format("\"{}\" is no field that can count: did you mean \"{}\"?", shortened(part), *near)
+  return near ? fmt::format(R"("{}" is no field that can count: did you mean "{}"?)", shortened(part), *near)
               : fmt::format("\"{}\" is no field that can count; known here: {}", shortened(part),
                             fmt::join(k_parts, ", "));
 }

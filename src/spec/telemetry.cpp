@@ -26,7 +26,7 @@ void read_stdout(const Json& value, const Place& place, Report& report, Metrics&
   }
   const re2::RE2 pattern(*text, re2::RE2::Quiet);
   if (!pattern.ok()) {
-    report.add(place, fmt::format("must be \"json\" or a regular expression, and \"{}\" is none: {}",
+    report.add(place, fmt::format(R"(must be "json" or a regular expression, and "{}" is none: {})",
                                   shortened(*text), pattern.error()));
   } else if (pattern.NamedCapturingGroups().empty()) {
     report.add(place,

@@ -23,17 +23,20 @@ struct Close {
 std::unique_ptr<std::FILE, Close> spooled(Engine& engine, const Key& key, const std::string& path,
                                           const std::stop_token& stop) {
   std::unique_ptr<std::FILE, Close> spool(std::tmpfile());
-  const Error no_room(ErrorKind::refused, path,
-                      "there is no room for a copy of it in the folder of temporary files");
-  if (!spool) throw no_room;
+  const auto expect = [&](bool done) {
+    if (!done)
+      throw Error(ErrorKind::refused, path,
+                  "there is no room for a copy of it in the folder of temporary files");
+  };
+  expect(spool != nullptr);
   const bool found = engine.copy_out(
       key, path,
       [&](std::string_view bytes) {
-        if (std::fwrite(bytes.data(), 1, bytes.size(), spool.get()) != bytes.size()) throw no_room;
+        expect(std::fwrite(bytes.data(), 1, bytes.size(), spool.get()) == bytes.size());
       },
       stop);
   if (!found) return nullptr;
-  if (std::fflush(spool.get()) != 0) throw no_room;
+  expect(std::fflush(spool.get()) == 0);
   std::rewind(spool.get());
   return spool;
 }

@@ -91,7 +91,7 @@ std::string with_strings(std::string_view line) {
     if (found == k_not_json.end()) {
       text += line[i];
     } else {
-      text += fmt::format("\"\\u{:04x}{}\"", static_cast<int>(k_stands_for), found->first);
+      text += fmt::format(R"("\u{:04x}{}")", static_cast<int>(k_stands_for), found->first);
       i += found->first.size() - 1;
     }
   }

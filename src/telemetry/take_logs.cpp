@@ -18,7 +18,6 @@ using telemetry::Lines;
 using telemetry::MetricLines;
 
 constexpr std::size_t k_batch_size = 4U << 20U;
-constexpr std::size_t k_batch_points = 50'000;
 // An engine may write what came at almost the same moment by two streams in the other order.
 constexpr std::chrono::milliseconds k_disorder_max{100};
 

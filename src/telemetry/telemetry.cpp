@@ -240,13 +240,12 @@ std::optional<KeptLog> Telemetry::log(const std::string& trial, int attempt) {
   });
 }
 
-std::optional<int> Telemetry::newest_attempt(const std::string& trial) {
+std::size_t Telemetry::complete() {
   const std::scoped_lock lock(impl_->mutex);
-  return database::guarded(impl_->path, [&]() -> std::optional<int> {
-    SQLite::Statement query(impl_->database, "SELECT max(attempt) FROM attempts WHERE trial = ?");
-    query.bind(1, trial);
+  return database::guarded(impl_->path, [&] {
+    SQLite::Statement query(impl_->database, "SELECT count(*) FROM attempts WHERE complete");
     query.executeStep();
-    return query.getColumn(0).isNull() ? std::nullopt : std::optional(query.getColumn(0).getInt());
+    return static_cast<std::size_t>(query.getColumn(0).getInt64());
   });
 }
 

@@ -92,13 +92,12 @@ void Axis::add_linear_ticks(std::size_t ticks_max) {
 void Axis::add_logarithmic_ticks(std::size_t ticks_max) {
   constexpr double k_few = 2;
   const double decades = until_ - from_;
-  const double stride = std::max(1.0, std::ceil(decades / static_cast<double>(ticks_max)));
-  for (double power = std::floor(from_ / stride) * stride; power <= until_; power += stride) {
-    add_tick(std::pow(10, power), short_number(std::pow(10, power)));
-    if (decades > k_few) continue;
-    for (const double part : {2.0, 5.0}) {
+  const auto stride = static_cast<int>(std::max(1.0, std::ceil(decades / static_cast<double>(ticks_max))));
+  for (int power = static_cast<int>(std::floor(from_ / stride)) * stride; power <= until_; power += stride) {
+    for (const double part : {1.0, 2.0, 5.0}) {
       const double value = part * std::pow(10, power);
       add_tick(value, short_number(value));
+      if (decades > k_few) break;
     }
   }
 }

@@ -85,6 +85,7 @@ std::vector<Group> groups_of(const Results& results, const std::vector<const Res
   if (!by.empty()) return groups_by(rows, expect_column(results, by, "--by"), by);
   if (rows.size() > k_single_max) return {{fmt::format("mean of {} trials", rows.size()), rows}};
   std::vector<Group> groups;
+  groups.reserve(rows.size());
   for (const ResultRow* row : rows) groups.push_back({row->trial.name, {row}});
   return groups;
 }
@@ -138,7 +139,7 @@ Error nothing_to_draw(const Results& results, const ChartForm& form) {
                       form.x.empty() ? "" : fmt::format(", or none of these has `{}`", form.x))};
 }
 
-Chart curves(const Results& results, Telemetry* telemetry, const ChartForm& form) {
+Chart curves(const Results& results, const ChartForm& form) {
   const Column column = expect_column(results, form.metric, "plot");
   if (column.of != Column::Of::metric || column.part != Column::Part::last)
     throw Error(
@@ -158,7 +159,7 @@ Chart curves(const Results& results, Telemetry* telemetry, const ChartForm& form
   for (const auto& [title, members] : groups_of(results, rows, form.by)) {
     std::map<double, Running> by_step;
     for (const ResultRow* row : members)
-      telemetry->points(row->trial.name, results.metrics[column.index], [&](const MetricPoint& point) {
+      row->telemetry->points(row->told_as, results.metrics[column.index], [&](const MetricPoint& point) {
         if (is_drawn(point.step, point.value, form, left_out)) by_step[point.step].take(point.value);
       });
     Chart::Series series{.title = title, .points = {}};
@@ -231,9 +232,9 @@ Chart scatter(const Results& results, const ChartForm& form) {
 
 }  // namespace
 
-Chart make_chart(const Results& results, Telemetry* telemetry, const ChartForm& form) {
-  if (telemetry == nullptr && form.x.empty()) throw nothing_to_draw(results, form);
-  Chart chart = form.x.empty() ? curves(results, telemetry, form) : scatter(results, form);
+Chart make_chart(const Results& results, const ChartForm& form) {
+  if (results.metrics.empty() && form.x.empty()) throw nothing_to_draw(results, form);
+  Chart chart = form.x.empty() ? curves(results, form) : scatter(results, form);
   if (chart.series.empty()) throw nothing_to_draw(results, form);
   chart.x_title = clean_line(chart.x_title);
   chart.y_title = clean_line(chart.y_title);

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 #include <langinfo.h>
-#include <locale.h>
+#include <locale.h>  // NOLINT(modernize-deprecated-headers): locale_t is POSIX, not of <clocale>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -116,7 +116,7 @@ class Field {
   }
 
   [[nodiscard]] std::string text_of(const Cell& cell) const {
-    if (marks_ == Marks::letters) return std::string(1, k_letters[cell.series % k_letters.size()]);
+    if (marks_ == Marks::letters) return {k_letters[cell.series % k_letters.size()]};
     if (marks_ == Marks::bullets) return "•";
     // U+2800 and the dots, in UTF-8.
     return {'\xE2', static_cast<char>(0xA0 + (cell.dots >> 6)), static_cast<char>(0x80 + (cell.dots & 0x3F))};

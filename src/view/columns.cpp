@@ -104,13 +104,14 @@ std::optional<Column> find_column(const Results& results, std::string_view name)
   if (name.starts_with(k_metrics)) return find_metric(results, name.substr(k_metrics.size()), name);
   if (name == "time") return field_column("seconds");
   if (find_field(name) != nullptr) return field_column(name);
-  if (const auto param = find_param(results, name, name)) return param;
+  if (auto param = find_param(results, name, name)) return param;
   return find_metric(results, name, name);
 }
 
 Column expect_column(const Results& results, std::string_view name, std::string_view subject) {
   if (auto column = find_column(results, name)) return *std::move(column);
   std::vector<std::string_view> known;
+  known.reserve(k_fields.size() + results.params.size() + results.metrics.size());
   for (const Field& field : k_fields) known.push_back(field.name);
   known.insert(known.end(), results.params.begin(), results.params.end());
   known.insert(known.end(), results.metrics.begin(), results.metrics.end());

@@ -85,16 +85,16 @@ class Writer {
  public:
   explicit Writer(SQLite::Database& database) : database_(database) {}
 
-  void add(const Results& results, Telemetry* telemetry) {
+  void add(const Results& results) {
     const RunEntry& run = results.run;
     add_run_(run.id.text(), run.experiment, run.file, text_or_none(run.revision), rfc3339(run.began_at),
              moment(run.ended_at));
     const Instant now = real_clock().now();
-    for (const ResultRow& row : results.rows) add(results, row, telemetry, now);
+    for (const ResultRow& row : results.rows) add(results, row, now);
   }
 
  private:
-  void add(const Results& results, const ResultRow& row, Telemetry* telemetry, Instant now) {
+  void add(const Results& results, const ResultRow& row, Instant now) {
     const std::string& run = results.run.id.text();
     const TrialEntry& entry = row.trial;
     const auto time = time_of(entry, now);
@@ -111,11 +111,9 @@ class Writer {
       add_metric_(run, entry.name, results.metrics[i], told.last, told.least, told.greatest,
                   static_cast<std::int64_t>(told.points));
       std::int64_t place = 0;
-      if (telemetry != nullptr)
-        telemetry->points(entry.name, results.metrics[i], [&](const MetricPoint& point) {
-          add_point_(run, entry.name, results.metrics[i], place++, point.step, rfc3339(point.at),
-                     point.value);
-        });
+      row.telemetry->points(row.told_as, results.metrics[i], [&](const MetricPoint& point) {
+        add_point_(run, entry.name, results.metrics[i], place++, point.step, rfc3339(point.at), point.value);
+      });
     }
   }
 
@@ -127,25 +125,25 @@ class Writer {
   Insert add_point_{database_, "INSERT INTO points VALUES (?, ?, ?, ?, ?, ?, ?)"};
 };
 
-void write(const std::string& path, std::span<const Results> runs, const TelemetryOf& telemetry) {
+void write(const std::string& path, std::span<const Results> runs) {
   SQLite::Database database(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
   // It is nobody's until it has its name.
   database.exec("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF");
   SQLite::Transaction transaction(database);
   database.exec(k_tables);
   Writer writer(database);
-  for (const Results& run : runs) writer.add(run, telemetry(run.run.id));
+  for (const Results& run : runs) writer.add(run);
   transaction.commit();
 }
 
 }  // namespace
 
-void export_sqlite(const std::string& path, std::span<const Results> runs, const TelemetryOf& telemetry) {
+void export_sqlite(const std::string& path, std::span<const Results> runs) {
   const std::string beside = fmt::format("{}.{}.new", path, getpid());
   std::error_code failed;
   std::filesystem::remove(beside, failed);
   try {
-    write(beside, runs, telemetry);
+    write(beside, runs);
     std::filesystem::rename(beside, path, failed);
   } catch (const SQLite::Exception& exception) {
     std::error_code ignored;

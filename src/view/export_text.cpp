@@ -83,15 +83,13 @@ std::string param_json(const nlohmann::ordered_json& params, const std::string& 
 // ---- A row for each point
 
 template <class Tell>
-void each_point(std::span<const Results> runs, const TelemetryOf& telemetry, const Tell& tell) {
+void each_point(std::span<const Results> runs, const Tell& tell) {
   for (const Results& run : runs) {
-    Telemetry* told = telemetry(run.run.id);
-    if (told == nullptr) continue;
     for (const ResultRow& row : run.rows)
       for (std::size_t i = 0; i < run.metrics.size(); ++i)
         if (row.metrics[i].points > 0)
-          told->points(row.trial.name, run.metrics[i],
-                       [&](const MetricPoint& point) { tell(run, row, run.metrics[i], point); });
+          row.telemetry->points(row.told_as, run.metrics[i],
+                                [&](const MetricPoint& point) { tell(run, row, run.metrics[i], point); });
   }
 }
 
@@ -145,32 +143,30 @@ void export_json(std::ostream& out, std::span<const Results> runs) {
   }
 }
 
-void export_points_csv(std::ostream& out, std::span<const Results> runs, const TelemetryOf& telemetry) {
+void export_points_csv(std::ostream& out, std::span<const Results> runs) {
   out << "run,trial,metric,step,time,value\n";
   fmt::memory_buffer text;
-  each_point(
-      runs, telemetry,
-      [&](const Results& run, const ResultRow& row, const std::string& metric, const MetricPoint& point) {
-        fmt::format_to(std::back_inserter(text), "{},{},", run.run.id.text(), row.trial.name);
-        add_csv(text, metric);
-        fmt::format_to(std::back_inserter(text), ",{},{},{}\n", whole_number(point.step), rfc3339(point.at),
-                       whole_number(point.value));
-        put(out, text);
-      });
+  each_point(runs, [&](const Results& run, const ResultRow& row, const std::string& metric,
+                       const MetricPoint& point) {
+    fmt::format_to(std::back_inserter(text), "{},{},", run.run.id.text(), row.trial.name);
+    add_csv(text, metric);
+    fmt::format_to(std::back_inserter(text), ",{},{},{}\n", whole_number(point.step), rfc3339(point.at),
+                   whole_number(point.value));
+    put(out, text);
+  });
 }
 
-void export_points_json(std::ostream& out, std::span<const Results> runs, const TelemetryOf& telemetry) {
+void export_points_json(std::ostream& out, std::span<const Results> runs) {
   fmt::memory_buffer text;
-  each_point(
-      runs, telemetry,
-      [&](const Results& run, const ResultRow& row, const std::string& metric, const MetricPoint& point) {
-        fmt::format_to(std::back_inserter(text),
-                       R"({{"run":{},"trial":{},"metric":{},"step":{},"time":"{}","value":{}}})"
-                       "\n",
-                       json_string(run.run.id.text()), json_string(row.trial.name), json_string(metric),
-                       json_number(point.step), rfc3339(point.at), json_number(point.value));
-        put(out, text);
-      });
+  each_point(runs, [&](const Results& run, const ResultRow& row, const std::string& metric,
+                       const MetricPoint& point) {
+    fmt::format_to(std::back_inserter(text),
+                   R"({{"run":{},"trial":{},"metric":{},"step":{},"time":"{}","value":{}}})"
+                   "\n",
+                   json_string(run.run.id.text()), json_string(row.trial.name), json_string(metric),
+                   json_number(point.step), rfc3339(point.at), json_number(point.value));
+    put(out, text);
+  });
 }
 
 }  // namespace combu

@@ -37,6 +37,20 @@ def test_an_equal_trial_is_skipped(combu, engine):
     assert "skipped: equal to `learn-2` of run first" in combu("why", "learn-2").stdout
 
 
+def test_what_an_equal_trial_has_told_is_shown_of_the_skipped(combu):
+    cmd = ["sh", "-c", "mkdir /out; echo 1 >/out/n; echo '{\"step\": 1, \"loss\": 0.5}'"]
+    combu.write([learn(1, cmd=cmd, metrics="json")])
+    for run in ("first", "second", "third"):
+        combu("run", "--wait", "--run-id", run)
+        combu("kill")
+    (row,) = map(json.loads, combu("results", "--json").stdout.splitlines())
+    assert (row["run"], row["state"]) == ("third", "skipped")
+    assert row["metrics"] == {"loss": {"last": 0.5, "least": 0.5, "greatest": 0.5, "points": 1}}
+    assert "equal to `learn-1` of run first" in combu("why", "learn-1").stdout, "who has run, not who was skipped before"
+    assert combu("logs", "learn-1").stdout == '{"step": 1, "loss": 0.5}\n'
+    assert len(combu("export", "csv", "--points").stdout.splitlines()) == 2
+
+
 def test_a_service_that_only_the_done_need_is_not_started(combu, engine):
     service = {"name": "served", "image": "combu-test", "cmd": ["sleep", "1000"], "service": True}
     combu.write([service, learn(1, depends=["served"])])

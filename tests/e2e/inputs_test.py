@@ -189,7 +189,7 @@ def test_an_input_that_has_no_room_is_the_engines_refusal(combu_on, new_engine):
     combu = combu_on(engine)
     with (combu.home / "large").open("wb") as file:
         file.truncate(300 << 20)
-    combu.write([trial("one", "true", inputs=["./large:/in"]), trial("two", "true")])
+    combu.write([trial("one", "true", inputs=["./large:/in"], depends=[{"trial": "two", "condition": "succeeded"}]), trial("two", "true")])
     done = combu("run", "--wait", code=1)
     assert "no space left on device" in done.stderr
     assert {name: row["state"] for name, row in combu.ps().items()} == {"one": "failed", "two": "succeeded"}

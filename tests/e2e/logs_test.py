@@ -70,7 +70,12 @@ def test_logs_are_taken_in_while_a_trial_runs_and_whole_after_a_death_of_combu(c
     script = 'i=0; while [ ! -e /hold/go ]; do echo "{\\"step\\": $i, \\"x\\": $i}"; i=$((i+1)); sleep 0.05; done; echo the end'
     combu.write([trial("one", script, metrics={"stdout": "json"}, volumes=[f"{tmp_path}/hold:/hold"])])
     run = combu.start("run", "--wait")
-    wait_until(lambda: (combu.home / ".local/state/combu/telemetry").exists() and telemetry(combu, "SELECT size > 0 FROM attempts") == [(1,)], "some of it")
+
+    def some_is_kept():
+        with contextlib.suppress(ValueError, sqlite3.OperationalError):  # it is being made
+            return telemetry(combu, "SELECT size > 0 FROM attempts") == [(1,)]
+
+    wait_until(some_is_kept, "some of it")
     run.send_signal(signal.SIGKILL)
     run.communicate()
     (tmp_path / "hold/go").touch()

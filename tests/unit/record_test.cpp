@@ -716,7 +716,7 @@ TEST_F(RecordTest, WhatHasBeenDoneIsFoundByItsHash) {
   ASSERT_EQ(done.size(), 2U);
   EXPECT_EQ(done[0].run, RunId("run2"));
   EXPECT_EQ(done[0].trial, "one");
-  EXPECT_EQ(done[0].results, "/results/run2");
+  EXPECT_EQ(done[0].place, "/results/run2/one");
   EXPECT_EQ(done[1].run, RunId("run1"));
   EXPECT_EQ(record.done("aa", 1).size(), 1U);
   EXPECT_TRUE(record.done("bb", 8).empty()) << "it has failed";
@@ -724,6 +724,33 @@ TEST_F(RecordTest, WhatHasBeenDoneIsFoundByItsHash) {
   EXPECT_EQ(record.known_before(run.id, "one", 8).size(), 1U) << "of an earlier run";
   record.remove(std::vector<RunId>{RunId("run2")});
   EXPECT_EQ(record.done("aa", 8).size(), 1U);
+}
+
+TEST_F(RecordTest, WhatWasSkippedIsDoneByWhoHadRun) {
+  Record record(folder.path());
+  const auto begin = [&](const char* id, TrialState state, const Recollection& known) {
+    run.id = RunId(id);
+    RunEntry entry = entry_of(run);
+    entry.results = std::string("/results/") + id;
+    record.begin(entry, run.experiment);
+    record.append(run.id, std::vector<Fact>{fact(0, state)}, {}, {}, std::vector<Recollection>{known});
+  };
+  const Recollection known{.trial = 0, .hash = "aa", .parts = "{}"};
+  begin("run1", TrialState::succeeded, known);
+  EXPECT_TRUE(record.skipped(run.id).empty());
+  Recollection equal = known;
+  equal.run = "run1";
+  equal.name = "one";
+  begin("run2", TrialState::skipped, equal);
+  const std::vector<KnownEntry> skipped = record.skipped(run.id);
+  ASSERT_EQ(skipped.size(), 1U);
+  EXPECT_EQ(skipped[0].trial, "one");
+  EXPECT_EQ(skipped[0].equal_run, RunId("run1"));
+  const std::vector<DoneEntry> done = record.done("aa", 8);
+  ASSERT_EQ(done.size(), 2U);
+  EXPECT_EQ(done[0].run, RunId("run1"));
+  EXPECT_EQ(done[0].place, "/results/run2/one") << "where it was shared from";
+  EXPECT_EQ(done[1].place, "/results/run1/one");
 }
 
 TEST_F(RecordTest, ATrialIsKnownByWhatItWasLast) {
@@ -738,7 +765,7 @@ TEST_F(RecordTest, ATrialIsKnownByWhatItWasLast) {
   ASSERT_TRUE(known);
   EXPECT_EQ(known->hash, "bb");
   EXPECT_EQ(known->parts, R"({"cmd":"x"})");
-  EXPECT_EQ(known->equal_run, "run0");
+  EXPECT_EQ(known->equal_run, RunId("run0"));
   EXPECT_EQ(known->equal_trial, "zero");
 }
 

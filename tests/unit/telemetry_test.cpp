@@ -204,8 +204,7 @@ TEST_F(TelemetryTest, EachAttemptHasItsOwn) {
                   telemetry, {});
   EXPECT_EQ(kept(std::nullopt, 1), "first\n");
   EXPECT_EQ(kept(std::nullopt, 2), "second\n");
-  EXPECT_EQ(telemetry.newest_attempt("a"), 2);
-  EXPECT_EQ(telemetry.newest_attempt("b"), std::nullopt);
+  EXPECT_EQ(telemetry.complete(), 2U);
 }
 
 TEST_F(TelemetryTest, AnEngineThatKeepsNoLogLeavesNone) {

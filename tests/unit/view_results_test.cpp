@@ -356,11 +356,11 @@ TEST(PrintChartSvg, escapes_names_and_has_a_curve_for_each_series) {
 
 TEST(MakeChart, draws_last_values_over_a_param) {
   const Chart chart =
-      make_chart(grid(), nullptr, {.metric = "loss", .by = "", .x = "lr", .x_scale = Scale::logarithmic});
+      make_chart(grid(), {.metric = "loss", .by = "", .x = "lr", .x_scale = Scale::logarithmic});
   ASSERT_EQ(chart.series.size(), 1U);
   EXPECT_EQ(chart.series[0].points.size(), 2U);
   EXPECT_FALSE(chart.joined);
-  const Chart words = make_chart(grid(), nullptr, {.metric = "loss", .by = "model", .x = "model"});
+  const Chart words = make_chart(grid(), {.metric = "loss", .by = "model", .x = "model"});
   EXPECT_THAT(words.x_words, ElementsAre("resnet", "vit"));
   EXPECT_EQ(words.series.size(), 2U);
 }
@@ -371,12 +371,12 @@ TEST(MakeChart, says_what_it_leaves_out) {
   add(results, "b", {0.2}, {k_no_number});
   add(results, "c", {0.3}, {-1.0});
   const Chart chart =
-      make_chart(results, nullptr, {.metric = "loss", .by = "", .x = "lr", .y_scale = Scale::logarithmic});
+      make_chart(results, {.metric = "loss", .by = "", .x = "lr", .y_scale = Scale::logarithmic});
   EXPECT_THAT(chart.notes,
               ElementsAre("left out: 1 value that is no number",
                           "left out: 1 value not above 0, which a logarithmic scale does not have"));
   results.rows.erase(results.rows.begin());
-  EXPECT_THROW((void)make_chart(results, nullptr,
+  EXPECT_THROW((void)make_chart(results,
                                 {.metric = "loss", .by = "", .x = "lr", .y_scale = Scale::logarithmic}),
                Error);
 }
