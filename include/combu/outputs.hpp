@@ -47,16 +47,18 @@ class Parcel {
 // What an equal trial has left is to be a trial's own.
 struct Sharing {
   std::string trial;
-  std::string from;  // the place of the other one: an absolute path
+  std::string from;  // the place of the other one: an absolute path, or s3://…
 };
 
 // Where outputs come home to. May be used from many threads.
 class Depot {
  public:
   virtual ~Depot() = default;
+  // Whether all that a trial has left is at `place`, as Sharing::from. Throws Error.
+  [[nodiscard]] virtual bool is_whole(const std::string& place) = 0;
   // Of each why it could not be done; empty: all that the other one's manifest names is there, with the
   // manifest, as after Parcel::close().
-  [[nodiscard]] virtual std::vector<std::string> share(std::span<const Sharing> wanted);
+  [[nodiscard]] virtual std::vector<std::string> share(std::span<const Sharing> wanted) = 0;
   // `place`: a trial, or place_so_far() of it. One for each place at a time. `stop` ends what takes long.
   [[nodiscard]] virtual std::unique_ptr<Parcel> open(const std::string& place,
                                                      const std::stop_token& stop) = 0;
@@ -97,6 +99,21 @@ struct Owner {
 // bucket, no right to write into it. Leaves nothing there.
 void check_s3(const std::string& place, const Caller& caller, const std::stop_token& stop,
               Clock& clock = real_clock());
+
+// What has been done by anybody whose outputs come to the same bucket: a small object for each, by a key that
+// equal trials have. May be used from many threads. Throws Error.
+class Markers {
+ public:
+  virtual ~Markers() = default;
+  // Where what it has left is, as Sharing::from; nullopt: nobody has done it, or that is not whole any more.
+  [[nodiscard]] virtual std::optional<std::string> find(const std::string& key,
+                                                        const std::stop_token& stop) = 0;
+  // `place` is whole. Of several who say so the first one stays, for as long as its place is.
+  virtual void put(const std::string& key, const std::string& place, const std::stop_token& stop) = 0;
+};
+// Below PLACE/.combu/done. `place`: as for open_s3(), above those of all runs.
+[[nodiscard]] std::unique_ptr<Markers> open_s3_markers(const std::string& place, const Caller& caller,
+                                                       Clock& clock = real_clock());
 
 struct Taken {
   std::size_t files = 0;

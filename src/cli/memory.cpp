@@ -2,11 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <deque>
 #include <exception>
 #include <filesystem>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -21,65 +28,154 @@ namespace {
 // Of equal trials the outputs of some may have been removed.
 constexpr std::size_t k_looked_at_max = 8;
 
-bool is_whole(const std::string& place) {
-  return std::filesystem::exists(fmt::format("{}/{}", place, k_manifest_name));
-}
+// What is asked of a server at the same time.
+constexpr std::size_t k_asked_at_once = 16;
+
+// Tells others what has been done, beside the run. What they are not told they do themselves.
+class Marking {
+ public:
+  Marking(const Loaded& loaded, Markers& markers) : loaded_(loaded), markers_(markers) {}
+  // Waits until all is told, or nobody listens.
+  ~Marking() {
+    const std::scoped_lock lock(mutex_);
+    ended_ = true;
+    changed_.notify_all();
+  }
+  Marking(const Marking&) = delete;
+  Marking& operator=(const Marking&) = delete;
+
+  void add(const std::string& trial) {
+    const std::scoped_lock lock(mutex_);
+    waiting_.push_back(trial);
+    if (!thread_.joinable()) thread_ = std::jthread([this] { work(); });
+    changed_.notify_all();
+  }
+
+ private:
+  void work() {
+    const std::string results = results_folder(loaded_.run);
+    try {
+      Record record(state_folder(loaded_.caller), Record::Use::reading);
+      while (const auto trial = next()) {
+        const auto known = record.known(loaded_.run.id, *trial);
+        if (known && !known->hash.empty())
+          markers_.put(known->hash, fmt::format("{}/{}", results, *trial), {});
+      }
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): nobody is told any more, see above
+    }
+  }
+
+  std::optional<std::string> next() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return ended_ || !waiting_.empty(); });
+    if (waiting_.empty()) return std::nullopt;
+    std::string trial = std::move(waiting_.front());
+    waiting_.pop_front();
+    return trial;
+  }
+
+  const Loaded& loaded_;
+  Markers& markers_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::string> waiting_;
+  bool ended_ = false;
+  std::jthread thread_;  // last: it ends before what it uses goes
+};
 
 class RecordMemory final : public Memory {
  public:
   RecordMemory(const Loaded& loaded, Digests digests, Depot& depot, Recall recall)
-      : loaded_(loaded), digests_(std::move(digests)), depot_(depot), recall_(recall) {}
+      : loaded_(loaded), digests_(std::move(digests)), depot_(depot), recall_(recall) {
+    const std::string& home = loaded.run.experiment.collect.to;
+    const bool any_cache =
+        std::ranges::any_of(loaded.run.experiment.trials, [](const Trial& trial) { return trial.cache.on; });
+    if (!any_cache || !home.starts_with("s3://")) return;
+    markers_ = open_s3_markers(home, loaded.caller);
+    marking_.emplace(loaded, *markers_);
+  }
 
   std::vector<Recollection> recall(const std::vector<TrialIndex>& trials,
                                    const std::stop_token& stop) override {
-    std::vector<Recollection> found;
-    found.reserve(trials.size());
-    std::vector<Sharing> wanted;
-    std::vector<std::size_t> sharing;  // whose they are, in `found`
-    for (const TrialIndex trial : trials) {
+    std::vector<Recollection> found(trials.size());
+    std::vector<std::vector<DoneEntry>> done(trials.size());
+    for (std::size_t i = 0; i < trials.size(); ++i) {
       if (stop.stop_requested()) throw Error(ErrorKind::cancelled, "cache", "interrupted");
-      found.push_back({.trial = trial});
+      found[i].trial = trials[i];
       try {
-        if (const auto from = look_for(found.back(), stop)) {
-          wanted.push_back({.trial = trial_of(trial).name, .from = *from});
-          sharing.push_back(found.size() - 1);
-        }
+        name_by_content(found[i], stop);
+        if (recall_ == Recall::done && !found[i].hash.empty())
+          done[i] = record().done(found[i].hash, k_looked_at_max);
       } catch (const std::exception&) {
-        found.back() = {.trial = trial};  // it is as if it had not been done
+        found[i] = {.trial = trials[i]};  // it is as if it had not been done
       }
     }
-    if (wanted.empty()) return found;
-    const std::vector<std::string> faults = depot_.share(wanted);
-    for (std::size_t i = 0; i < faults.size(); ++i)
-      if (!faults[i].empty()) forget_equal(found[sharing[i]]);
+    std::vector<std::string> places(trials.size());
+    std::atomic<bool> is_away = false;
+    in_parallel(trials.size(), markers_ ? k_asked_at_once : 1, [&](std::size_t i) {
+      if (recall_ == Recall::none || found[i].hash.empty() || is_away) return;
+      try {
+        places[i] = find_equal(found[i], done[i], stop);
+      } catch (const Error& error) {
+        if (error.kind() == ErrorKind::cancelled) throw;
+        if (error.kind() == ErrorKind::unavailable) is_away = true;
+      }
+    });
+    share(found, places);
     return found;
+  }
+
+  void done(TrialIndex trial) override {
+    if (marking_ && !trial_of(trial).outputs.empty()) marking_->add(trial_of(trial).name);
   }
 
  private:
   [[nodiscard]] const Trial& trial_of(TrialIndex trial) const { return loaded_.run.experiment.trials[trial]; }
 
-  static void forget_equal(Recollection& of) {
-    of.run.clear();
-    of.name.clear();
+  void share(std::vector<Recollection>& found, const std::vector<std::string>& places) {
+    std::vector<Sharing> wanted;
+    std::vector<std::size_t> whose;
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      if (places[i].empty()) continue;
+      wanted.push_back({.trial = trial_of(found[i].trial).name, .from = places[i]});
+      whose.push_back(i);
+    }
+    if (wanted.empty()) return;
+    const std::vector<std::string> faults = depot_.share(wanted);
+    for (std::size_t i = 0; i < faults.size(); ++i) {
+      if (faults[i].empty()) continue;
+      found[whose[i]].run.clear();
+      found[whose[i]].name.clear();
+    }
   }
 
-  // What it is known by, and which one is equal; the place of that one's outputs where it has any.
-  std::optional<std::string> look_for(Recollection& of, const std::stop_token& stop) {
+  // What it is known by.
+  void name_by_content(Recollection& of, const std::stop_token& stop) {
     const Trial& trial = trial_of(of.trial);
     const std::string digest = digest_of(of.trial);
-    if (digest.empty()) return std::nullopt;
+    if (digest.empty()) return;
     of.inputs = digests_of(trial, stop);
     CacheKey key = cache_key(trial, loaded_.run.id, digest, of.inputs);
     of.hash = std::move(key.hash);
     of.parts = std::move(key.parts);
-    if (recall_ == Recall::none) return std::nullopt;
-    for (const DoneEntry& done : record().done(of.hash, k_looked_at_max)) {
-      if (!trial.outputs.empty() && !is_whole(done.place)) continue;
-      of.run = done.run.text();
-      of.name = done.trial;
-      return trial.outputs.empty() ? std::nullopt : std::optional(done.place);
+  }
+
+  // Names the one that is equal; gives the place of what that has left, where it has any.
+  std::string find_equal(Recollection& of, const std::vector<DoneEntry>& done, const std::stop_token& stop) {
+    const bool has_outputs = !trial_of(of.trial).outputs.empty();
+    for (const DoneEntry& one : done) {
+      if (has_outputs && !depot_.is_whole(one.place)) continue;
+      of.run = one.run.text();
+      of.name = one.trial;
+      return has_outputs ? one.place : "";
     }
-    return std::nullopt;
+    if (!has_outputs || !markers_) return "";
+    const auto place = markers_->find(of.hash, stop);
+    if (!place) return "";
+    const std::filesystem::path path(*place);
+    of.name = path.filename();
+    of.run = path.parent_path().filename();
+    return *place;
   }
 
   std::vector<std::string> digests_of(Trial trial, const std::stop_token& stop) {
@@ -111,7 +207,9 @@ class RecordMemory final : public Memory {
   Depot& depot_;
   Recall recall_;
   std::optional<Record> record_;
-  std::vector<std::string> recorded_;          // digests, by trial
+  std::vector<std::string> recorded_;  // digests, by trial
+  std::unique_ptr<Markers> markers_;   // where others see what has been done
+  std::optional<Marking> marking_;
   std::map<std::string, std::string> inputs_;  // what is at a path, by its digest
 };
 

@@ -172,10 +172,10 @@ struct ContainerEvent {
   Labels attributes;  // the container's labels, and name, image, exitCode
   Instant at{};
 };
-// GET /events of the last `back` with this action, as far as the engine remembers them.
+// GET /events of the last `back` with one of these actions, as far as the engine remembers them.
 [[nodiscard]] std::vector<ContainerEvent> past_events(Connections& engine,
                                                       const std::vector<std::string>& label_filters,
-                                                      const std::string& action, Seconds back,
+                                                      const std::vector<std::string>& actions, Seconds back,
                                                       const std::stop_token& stop);
 // GET /events, until the stream ends (returns) or `stop` is set (throws cancelled).
 void read_events(Connections& engine, const std::vector<std::string>& label_filters,

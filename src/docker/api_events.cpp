@@ -39,7 +39,7 @@ void take_events(Connections& engine, HttpRequest request,
 }  // namespace
 
 std::vector<ContainerEvent> past_events(Connections& engine, const std::vector<std::string>& label_filters,
-                                        const std::string& action, Seconds back,
+                                        const std::vector<std::string>& actions, Seconds back,
                                         const std::stop_token& stop) {
   const Instant now = std::chrono::system_clock::now();
   HttpRequest request;
@@ -47,7 +47,7 @@ std::vector<ContainerEvent> past_events(Connections& engine, const std::vector<s
       fmt::format("/events?since={}&until={}&",
                   whole_seconds(now - std::chrono::ceil<std::chrono::seconds>(back)), moment_parameter(now));
   request.target +=
-      filters_parameter({{"type", {"container"}}, {"event", {action}}, {"label", label_filters}});
+      filters_parameter({{"type", {"container"}}, {"event", actions}, {"label", label_filters}});
   std::vector<ContainerEvent> found;
   take_events(
       engine, std::move(request), [&](const ContainerEvent& event) { found.push_back(event); }, stop);

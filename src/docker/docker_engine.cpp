@@ -195,7 +195,10 @@ void DockerEngine::look_again(std::vector<Sighting>& sightings, Look look, const
 void DockerEngine::watch(const Selector& selector, const std::function<void(const Change&)>& tell,
                          std::stop_token stop) {
   const TrialFilter filter(selector);
+  std::set<std::string> gone;
   const auto take = [&](const ContainerEvent& event) {
+    // The stream begins a little back. What is not there any more may have been of another run of this id.
+    if (event.action != "destroy" && gone.contains(event.id)) return;
     const std::optional<Identity> identity = identity_of(event.attributes, attribute(event, "name"));
     if (!identity || !filter.selects(identity->key.trial)) return;
     if (event.action == "kill") signals_.sent(event.id, number_at(event, "signal").value_or(0));
@@ -220,8 +223,13 @@ void DockerEngine::watch(const Selector& selector, const std::function<void(cons
   const auto on_open = [&] {
     // An engine that starts again stops what runs before it answers (unless it is told to live-restore).
     for (const ContainerEvent& event :
-         past_events(connections_, label_filters(selector), "kill", k_past, stop))
-      signals_.sent(event.id, number_at(event, "signal").value_or(0));
+         past_events(connections_, label_filters(selector), {"kill", "destroy"}, k_past, stop)) {
+      if (event.action == "destroy") {
+        gone.insert(event.id);
+      } else {
+        signals_.sent(event.id, number_at(event, "signal").value_or(0));
+      }
+    }
     tell(Watching{});
   };
   try {

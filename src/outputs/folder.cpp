@@ -358,6 +358,9 @@ class Folder final : public Depot {
     std::error_code ignored;
     return fs::exists(folder_, ignored);
   }
+  bool is_whole(const std::string& place) override {
+    return std::filesystem::exists(fmt::format("{}/{}", place, k_manifest_name));
+  }
   std::vector<std::string> share(std::span<const Sharing> wanted) override {
     return outputs::share_in_folder(folder_, owner_, wanted);
   }
@@ -368,10 +371,6 @@ class Folder final : public Depot {
 };
 
 }  // namespace
-
-std::vector<std::string> Depot::share(std::span<const Sharing> wanted) {
-  return std::vector<std::string>(wanted.size(), "it is nowhere that can be shared");
-}
 
 std::unique_ptr<Depot> open_folder(const std::string& folder, std::optional<Owner> owner) {
   return std::make_unique<Folder>(folder, owner);

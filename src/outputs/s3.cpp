@@ -14,8 +14,10 @@
 #include <utility>
 
 #include "combu/outputs.hpp"
+#include "outputs/manifest.hpp"
 #include "outputs/s3_account.hpp"
 #include "outputs/s3_client.hpp"
+#include "outputs/s3_place.hpp"
 #include "outputs/s3_uploads.hpp"
 
 namespace combu {
@@ -23,6 +25,7 @@ namespace {
 
 using outputs::S3Client;
 using outputs::S3Object;
+using outputs::S3Place;
 using outputs::Uploads;
 
 // Amazon S3 User Guide, "Amazon S3 multipart upload limits"; CopyObject, "up to 5 GB".
@@ -33,23 +36,11 @@ constexpr std::size_t k_key_size_max = 1024;
 constexpr std::int64_t k_part = std::int64_t{16} << 20U;
 // The whole is tried again by who takes it home.
 constexpr std::size_t k_removals_at_once = 8;
+constexpr std::size_t k_copies_at_once = 4;
+constexpr std::size_t k_shared_at_once = 8;
 constexpr int k_repeats_max = 4;
 constexpr int k_repeats_of_check_max = 1;
 constexpr auto k_replace = nlohmann::json::error_handler_t::replace;
-
-struct Destination {
-  std::string bucket;
-  std::string prefix;  // empty, or with a `/` at its end
-};
-
-Destination destination(std::string place) {
-  place.erase(0, std::string_view("s3://").size());
-  const std::size_t slash = std::min(place.find('/'), place.size());
-  Destination destination{.bucket = place.substr(0, slash), .prefix = place.substr(slash)};
-  destination.prefix.erase(0, 1);
-  if (!destination.prefix.empty() && !destination.prefix.ends_with('/')) destination.prefix += '/';
-  return destination;
-}
 
 // How many bytes at the beginning are one character of UTF-8; 0 when they are none.
 std::size_t character_size(std::string_view text) {
@@ -361,7 +352,7 @@ class S3Parcel final : public Parcel {
 class S3 final : public Depot {
  public:
   S3(const std::string& place, Caller caller, Clock& clock)
-      : destination_(destination(place)), caller_(std::move(caller)), clock_(clock) {}
+      : destination_(outputs::s3_place(place)), caller_(std::move(caller)), clock_(clock) {}
 
   std::unique_ptr<Parcel> open(const std::string& place, const std::stop_token& stop) override {
     return std::make_unique<S3Parcel>(client(), uploads_, any_home_, destination_.bucket, prefix_of(place),
@@ -381,7 +372,49 @@ class S3 final : public Depot {
   }
   bool holds_any() override { return any_home_; }
 
+  bool is_whole(const std::string& place) override {
+    const S3Place there = outputs::s3_place(place);
+    return there.bucket == destination_.bucket &&
+           client().head(there.prefix + std::string(k_manifest_name), {}).has_value();
+  }
+
+  std::vector<std::string> share(std::span<const Sharing> wanted) override {
+    std::vector<std::string> faults(wanted.size());
+    in_parallel(wanted.size(), k_shared_at_once, [&](std::size_t index) {
+      try {
+        share(wanted[index]);
+      } catch (const Error& error) {
+        faults[index] = error.what();
+      }
+    });
+    return faults;
+  }
+
  private:
+  // The server copies each object; what is named by the manifest is there before that is.
+  void share(const Sharing& wanted) {
+    S3Client& server = client();
+    const std::string from = outputs::s3_place(wanted.from).prefix;
+    const std::string to = prefix_of(wanted.trial);
+    const std::string manifest_key = from + std::string(k_manifest_name);
+    std::string manifest;
+    const bool is_there = server.get(manifest_key, [&](std::string_view bytes) { manifest += bytes; }, {});
+    std::vector<std::string> keys;
+    std::set<std::string> there;
+    server.list(from, [&](const S3Object& object) { there.insert(object.key); }, {});
+    for (const std::string& name : outputs::names_in_manifest(manifest))
+      if (!is_there || !there.contains(from + as_key(name)))
+        throw Error(ErrorKind::not_found, wanted.from, "its outputs are not there any more");
+    remove(wanted.trial);
+    there.erase(manifest_key);
+    keys.assign(there.begin(), there.end());
+    in_parallel(keys.size(), k_copies_at_once, [&](std::size_t index) {
+      server.copy(keys[index], to + keys[index].substr(from.size()), {});
+    });
+    server.copy(manifest_key, to + std::string(k_manifest_name), {});
+    any_home_ = true;
+  }
+
   [[nodiscard]] std::string prefix_of(const std::string& place) const {
     return fmt::format("{}{}/", destination_.prefix, place);
   }
@@ -397,7 +430,7 @@ class S3 final : public Depot {
     return *client_;
   }
 
-  Destination destination_;
+  S3Place destination_;
   Caller caller_;
   Clock& clock_;
   std::atomic<bool> any_home_ = false;
@@ -413,7 +446,7 @@ std::unique_ptr<Depot> open_s3(const std::string& place, const Caller& caller, C
 }
 
 void check_s3(const std::string& place, const Caller& caller, const std::stop_token& stop, Clock& clock) {
-  const Destination where = destination(place);
+  const outputs::S3Place where = outputs::s3_place(place);
   S3Client client(where.bucket, outputs::find_s3_account(caller), k_repeats_of_check_max, clock);
   (void)client.holds_any(where.prefix, stop);
   // An upload that is begun and not completed is all that a right to write is good for, and shows nothing.

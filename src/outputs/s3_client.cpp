@@ -134,6 +134,7 @@ struct S3Client::Request {
   Headers headers = {};
   std::string_view body = {};
   const std::function<void(std::string_view)>* sink = nullptr;  // of a body that is not kept
+  bool is_conditional = false;                                  // that its condition is not met is an answer
 };
 
 struct S3Client::Answer {
@@ -423,6 +424,8 @@ S3Client::Answer S3Client::ask(const Request& request, const std::stop_token& st
     }
     if (answer.result != CURLE_OK) refuse(fmt::format("{}: {}", endpoint_of(*account), answer.fault));
     const std::string& code = answer.code;
+    if (request.is_conditional && (answer.status == 412 || answer.status == 409 || answer.status == 501))
+      return answer;
     if (answer.status == 404 && (code.empty() || code.starts_with("NoSuch"))) return answer;
     if (code == "RequestTimeTooSkewed") refuse(clock_fault(answer.ahead));
     // The second one is versitygw's, with 404.
@@ -497,6 +500,17 @@ void S3Client::put(const std::string& key, std::string_view bytes, const Headers
                    const std::stop_token& stop) {
   const Answer answer = ask({.method = Method::put, .key = key, .headers = headers, .body = bytes}, stop);
   expect_there(answer.status, answer.code, bucket_, key);
+}
+
+bool S3Client::put_new(const std::string& key, std::string_view bytes, const Headers& headers,
+                       const std::stop_token& stop) {
+  Request request{
+      .method = Method::put, .key = key, .headers = headers, .body = bytes, .is_conditional = true};
+  request.headers.emplace_back("if-none-match", "*");
+  const Answer answer = ask(request, stop);
+  expect_there(answer.status, answer.code, bucket_, key);
+  if (answer.status == 501) put(key, bytes, headers, stop);
+  return answer.status != 412 && answer.status != 409;
 }
 
 void S3Client::copy(const std::string& from, const std::string& to, const std::stop_token& stop) {

@@ -50,6 +50,9 @@ class S3Client {
   [[nodiscard]] bool holds_any(const std::string& prefix, const std::stop_token& stop);
   void put(const std::string& key, std::string_view bytes, const Headers& headers,
            const std::stop_token& stop);
+  // Only where there is none; false: there is. A server that cannot tell puts it there.
+  [[nodiscard]] bool put_new(const std::string& key, std::string_view bytes, const Headers& headers,
+                             const std::stop_token& stop);
   // By the server itself, of at most 5 GiB.
   void copy(const std::string& from, const std::string& to, const std::stop_token& stop);
   // An absent one is success.

@@ -13,9 +13,12 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <set>
 #include <system_error>
 #include <utility>
+
+#include "outputs/manifest.hpp"
 
 namespace combu::outputs {
 namespace {
@@ -43,25 +46,6 @@ class File {
  private:
   int number_;
 };
-
-// The name in a manifest's line: see unpack.cpp.
-std::string name_in(std::string_view line) {
-  const bool is_escaped = line.starts_with('\\');
-  const std::size_t blanks = line.find("  ");
-  if (blanks == std::string_view::npos) return "";
-  const std::string_view name = line.substr(blanks + 2);
-  if (!is_escaped) return std::string(name);
-  std::string plain;
-  for (std::size_t i = 0; i < name.size(); ++i) {
-    if (name[i] != '\\' || i + 1 == name.size()) {
-      plain += name[i];
-      continue;
-    }
-    ++i;
-    plain += name[i] == 'n' ? '\n' : name[i] == 'r' ? '\r' : name[i];
-  }
-  return plain;
-}
 
 // What one trial has left becomes what another one leaves, without a byte's being read where that can be.
 class Sharer {
@@ -152,10 +136,11 @@ class Sharer {
 
   void expect_manifest() const {
     std::ifstream manifest(to_ / k_manifest_name);
-    for (std::string line; std::getline(manifest, line);)
-      if (!files_.contains(name_in(line)))
-        throw Error(ErrorKind::not_found, (from_ / name_in(line)).string(), "is not there any more");
+    const std::string text(std::istreambuf_iterator<char>(manifest), {});
     if (manifest.bad()) refuse(to_ / k_manifest_name, "cannot be read", errno);
+    for (const std::string& name : names_in_manifest(text))
+      if (!files_.contains(name))
+        throw Error(ErrorKind::not_found, (from_ / name).string(), "is not there any more");
   }
 
   static constexpr mode_t k_permissions = 0777;

@@ -496,6 +496,9 @@ class Drive {
     if (has_ended && fact.exit_code && stays_for(fact.trial))
       logs_ended_.push_back({.trial = fact.trial, .attempt = fact.attempt});
     const bool is_work = !run_.experiment.trials[fact.trial].service;
+    if (fact.state == TrialState::succeeded && memory_ != nullptr &&
+        run_.experiment.trials[fact.trial].cache.on)
+      memory_->done(fact.trial);
     if (is_over(fact.state) && ran_here_[fact.trial] && is_work) ++ended_here_;
     if (fact.state == TrialState::failed || fact.state == TrialState::blocked) {
       unsuccessful_.push_back(std::move(fact));

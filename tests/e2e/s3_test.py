@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote_plus
 from xml.etree import ElementTree
 
 import pytest
-from engines import SCRIPTS, script, wait_until
+from engines import SCRIPTS, Combu, script, wait_until
 
 KEY, SECRET = "tester", "tester-secret"  # of tests/engines/s3
 
@@ -95,6 +95,20 @@ def lab(combu, server, request):
 
     combu.write_trials, combu.place = write, place
     return combu
+
+
+@pytest.fixture
+def another(program, tmp_path):
+    """Makes somebody else with the same experiment and keys of their own to the same bucket."""
+
+    def make(lab):
+        home = Path(tempfile.mkdtemp(dir=tmp_path))
+        combu = Combu(program, home, lab.engine)
+        combu.env.update({name: value for name, value in lab.env.items() if name.startswith(("AWS", "S3"))})
+        combu.write(lab.file.read_text())
+        return combu
+
+    return make
 
 
 def trial(name, text, **fields):
@@ -208,3 +222,55 @@ def test_keys_are_kept_nowhere(lab, engine):
     assert SECRET not in json.dumps(engine.containers())
     for path in lab.home.rglob("*"):
         assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
+
+
+def test_what_others_have_done_is_not_done_again(lab, another, server, tmp_path):
+    """A marker in the bucket tells those whose own record knows nothing of it."""
+    text = "mkdir -p /out/sub; echo alpha >/out/sub/a; ln -s sub/a /out/latest; touch -d @1000000000 /out/sub/a"
+    trials = [trial("one", text, cache=True), trial("two", text, cache=True, env={"LR": "2"}), trial("not", text)]
+
+    def states(combu, run):
+        combu("run", "--wait", "--run-id", run)
+        combu("kill")
+        return {name: row["state"] for name, row in combu.ps().items()}
+
+    lab.write_trials(*trials)
+    assert set(states(lab, "first").values()) == {"succeeded"}
+    experiment = json.loads(lab.file.read_text())["experiment"]
+    other = another(lab)
+    assert states(other, "second") == {"one": "skipped", "two": "skipped", "not": "succeeded"}
+    assert "equal to `one` of run first" in other("why", "one").stdout
+    keys = {}
+    for run in ("first", "second"):
+        place = f"of us/{experiment}/{run}/"
+        keys[run] = {key[len(place) :] for key in server.keys(place)}
+        server.fetch(place, tmp_path / run)
+        for one in ("one", "two"):
+            check_sums(tmp_path / run / one)
+    assert keys["first"] == keys["second"]
+    # A marker whose outputs have gone is none, and gives way to the next.
+    markers = {key: server.get(key) for key in server.keys("of us/.combu/done/") if b"/first/one" in server.get(key)}
+    assert len(markers) == 1
+    for run in ("first", "second"):
+        server.ask("DELETE", "/" + quote(f"of us/{experiment}/{run}/one/manifest.sha256"))
+    assert states(other, "third") == {"one": "succeeded", "two": "skipped", "not": "succeeded"}
+    assert {key: server.get(key).decode() for key in markers} == dict.fromkeys(markers, f"{experiment}/third/one")
+    assert states(another(lab), "fourth") == {"one": "skipped", "two": "skipped", "not": "succeeded"}
+
+
+def test_of_two_who_finish_at_once_one_marker_is_left(lab, another, server, tmp_path):
+    (tmp_path / "hold").mkdir()
+    text = "until [ -e /hold/go ]; do sleep 0.05; done; mkdir /out; echo 1 >/out/a"
+    one = trial("one", text, cache=True, volumes=[f"{tmp_path / 'hold'}:/hold"])
+    before = set(server.keys("of us/.combu/done/"))
+    lab.write_trials(one)
+    other = another(lab)
+    other.write(lab.file.read_text().replace('"name": "one"', '"name": "two"'))
+    runs = [lab.start("run", "--wait", "--run-id", "first"), other.start("run", "--wait", "--run-id", "second")]
+    wait_until(lambda: [row["state"] for combu in (lab, other) for row in combu.ps().values()] == ["running", "running"], "both run")
+    (tmp_path / "hold/go").touch()
+    for run in runs:
+        _, err = run.communicate(timeout=60)
+        assert run.returncode == 0, err
+    (marker,) = set(server.keys("of us/.combu/done/")) - before
+    assert re.fullmatch(r".*/(first/one|second/two)", server.get(marker).decode())

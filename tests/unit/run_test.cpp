@@ -52,6 +52,10 @@ class Places final : public Depot {
   }
   void remove(const std::string& place) override { note("no " + place); }
   bool holds_any() override { return !all().empty(); }
+  bool is_whole(const std::string& /*place*/) override { return false; }
+  std::vector<std::string> share(std::span<const Sharing> wanted) override {
+    return std::vector<std::string>(wanted.size(), "there is nothing");
+  }
   [[nodiscard]] std::vector<std::string> all() {
     const std::scoped_lock lock(mutex_);
     return all_;

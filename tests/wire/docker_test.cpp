@@ -588,6 +588,25 @@ TEST(Watch, OfAContainerThatHasTheLabelsOfAnotherOneNothingIsTold) {
   EXPECT_EQ(told, 0U);
 }
 
+TEST(Watch, WhatIsNotThereAnyMoreWasOfAnotherRunOfTheId) {
+  ScriptedDaemon daemon([&](const Asked& asked) {
+    if (asked.target == "/_ping") return ping();
+    if (asked.target.find("&until=") != std::string::npos) return whole(200, event("destroy"));
+    return stream({event("start"), event("die", "3"), event("destroy")}, Reply::Then::close);
+  });
+  std::vector<Phase> seen;
+  const auto error = error_of([&] {
+    open_at(daemon.address())
+        ->watch({},
+                [&](const Change& change) {
+                  if (const auto* sighting = std::get_if<Sighting>(&change)) seen.push_back(sighting->phase);
+                },
+                {});
+  });
+  EXPECT_TRUE(error);
+  EXPECT_THAT(seen, ElementsAre(Phase::gone));
+}
+
 TEST(Watch, ACleanEndIsABreakToo) {
   ScriptedDaemon daemon(
       after_ping([](const Asked&) { return ended(stream({event("start")}, Reply::Then::keep)); }));
