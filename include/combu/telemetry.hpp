@@ -2,6 +2,7 @@
 // What trials say while they run: their logs, and the numbers in these. Each run has a database of its own,
 // beside the record, that several processes may write.
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -51,6 +52,9 @@ struct KeptLog {
 // Different metrics of an attempt; further ones are passed over.
 inline constexpr std::size_t k_metrics_max = 1000;
 
+// An engine may write what came at almost the same moment by two streams in the other order.
+inline constexpr std::chrono::milliseconds k_log_disorder_max{100};
+
 // What is taken in at once.
 struct LogBatch {
   struct Metric {
@@ -77,6 +81,9 @@ class Telemetry {
 
   // What is kept of this attempt's log; nullopt: nothing has been taken yet.
   [[nodiscard]] std::optional<KeptLog> log(const std::string& trial, int attempt);
+  // An attempt's log has been read up to this piece's time. Gives up to when this process had read it before,
+  // if that was long enough ago for all up to then to be there by now; else the epoch.
+  [[nodiscard]] Instant read_up_to(const std::string& trial, int attempt, Instant until);
   // How many attempts' logs are complete.
   [[nodiscard]] std::size_t complete();
   // What is kept of it, in its order: all, or so many lines of its end. `tell` returns false to hear no more.

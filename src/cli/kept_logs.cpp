@@ -40,22 +40,31 @@ void keep_logs(Session& session, Record& record, const std::string& folder, cons
   std::unordered_map<std::string_view, const Trial*> trials;
   for (const Trial& trial : loaded.run.experiment.trials) trials.emplace(trial.name, &trial);
   std::mutex telling;
-  in_parallel(missing.size(), k_width, [&](std::size_t index) {
-    const Sighting& seen = *missing[index];
-    const auto trial = trials.find(seen.key.trial);
-    if (trial == trials.end()) return;
-    const bool is_last = containers == Containers::about_to_go || seen.phase == Phase::ended;
-    try {
-      for (const std::string& note :
-           take_logs(session.engine(), seen.key, *trial->second, is_last ? LogEnd::complete : LogEnd::open,
-                     telemetry, session.stop())) {
-        const std::scoped_lock lock(telling);
-        session.progress().note(fmt::format("{}: {}", seen.key.trial, note));
+  const auto take_all = [&] {
+    in_parallel(missing.size(), k_width, [&](std::size_t index) {
+      const Sighting& seen = *missing[index];
+      const auto trial = trials.find(seen.key.trial);
+      if (trial == trials.end()) return;
+      const bool is_last = containers == Containers::about_to_go || seen.phase == Phase::ended;
+      try {
+        for (const std::string& note :
+             take_logs(session.engine(), seen.key, *trial->second, is_last ? LogEnd::complete : LogEnd::open,
+                       telemetry, session.stop())) {
+          const std::scoped_lock lock(telling);
+          session.progress().note(fmt::format("{}: {}", seen.key.trial, note));
+        }
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::not_found) throw;
       }
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::not_found) throw;
-    }
-  });
+    });
+  };
+  take_all();
+  if (containers == Containers::about_to_go) return;
+  // The last lines of what still writes are sure to be in order when they are seen for the second time.
+  std::erase_if(missing, [](const Sighting* seen) { return seen->phase == Phase::ended; });
+  if (missing.empty()) return;
+  real_clock().wait(2 * k_log_disorder_max, session.stop());
+  take_all();
 }
 
 }  // namespace combu

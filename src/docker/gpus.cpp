@@ -135,7 +135,8 @@ std::optional<Sighting> DockerEngine::rival_of(const std::string& id, const Slot
     std::optional<std::int64_t> own_created;
     std::vector<ContainerSummary> rivals;
     std::vector<ContainerSummary> others;  // that hold CPUs or memory
-    for (const ContainerSummary& container : *list_claims(stop)) {
+    const auto claims = list_claims(stop);
+    for (const ContainerSummary& container : *claims) {
       const auto identity = identity_of(container.labels, container.name);
       if (container.id == id) {
         own_created = container.created;

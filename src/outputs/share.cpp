@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <ranges>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -60,7 +61,7 @@ class Sharer {
     make_folder(to_);
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(from_)) take(entry);
     // What is made in a folder changes its time.
-    for (auto at = folders_.rbegin(); at != folders_.rend(); ++at) settle(*at);
+    for (const fs::path& folder : folders_ | std::views::reverse) settle(folder);
     expect_manifest();
   }
 

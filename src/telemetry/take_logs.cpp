@@ -18,9 +18,6 @@ using telemetry::Lines;
 using telemetry::MetricLines;
 
 constexpr std::size_t k_batch_size = 4U << 20U;
-// An engine may write what came at almost the same moment by two streams in the other order.
-constexpr std::chrono::milliseconds k_disorder_max{100};
-
 // What another process has taken meanwhile is not taken twice.
 struct Overtaken {};
 
@@ -57,7 +54,10 @@ class LogTaker {
   }
 
   // What is there so far of an attempt that goes on.
-  void pause() { give(whole_lines(settled())); }
+  void pause() {
+    settled_until_ = telemetry_.read_up_to(key_.trial, key_.attempt, latest_);
+    give(whole_lines(settled()));
+  }
 
   // All of an attempt that has ended.
   void end(std::vector<LogBatch::Metric> more) {
@@ -81,7 +81,7 @@ class LogTaker {
   // How many of the first pieces are older than all that may still come, and than those behind them: a
   // later reading begins with the time of the last one taken.
   [[nodiscard]] std::size_t settled() const {
-    Instant least = latest_ - k_disorder_max;
+    Instant least = std::max<Instant>(latest_ - k_log_disorder_max, settled_until_);
     std::vector<Instant> behind(pieces_.size());
     for (std::size_t i = pieces_.size(); i > 0; --i) {
       behind[i - 1] = least;
@@ -142,6 +142,7 @@ class LogTaker {
   std::string texts_;              // theirs
   std::size_t next_batch_ = k_batch_size;
   Instant latest_{};
+  Instant settled_until_{};
   bool open_[2] = {false, false};  // whether the stream is within a line
   bool is_last_ = false;
   std::vector<MetricLines> metrics_;

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <mutex>
 #include <system_error>
 #include <utility>
@@ -204,6 +205,8 @@ struct Telemetry::Impl {
 
   std::string path;
   std::mutex mutex;
+  // Of logs that grow, by trial and attempt: up to when they were read, and when that was.
+  std::map<std::pair<std::string, int>, std::pair<Instant, std::chrono::steady_clock::time_point>> readings;
   SQLite::Database database;
   Sql add_point{database, "INSERT INTO points VALUES (?, ?, ?, ?, ?)"};
   Sql set_series{database,
@@ -238,6 +241,18 @@ std::optional<KeptLog> Telemetry::log(const std::string& trial, int attempt) {
     const auto kept = impl_->kept(trial, attempt);
     return kept ? std::optional(kept->log) : std::nullopt;
   });
+}
+
+Instant Telemetry::read_up_to(const std::string& trial, int attempt, Instant until) {
+  const auto now = std::chrono::steady_clock::now();
+  const std::scoped_lock lock(impl_->mutex);
+  const auto [known, is_first] =
+      impl_->readings.try_emplace(std::pair(trial, attempt), std::pair(until, now));
+  if (is_first) return Instant{};
+  const auto [before, at] = known->second;
+  if (now - at < k_log_disorder_max) return Instant{};
+  known->second = {until, now};
+  return before;
 }
 
 std::size_t Telemetry::complete() {
