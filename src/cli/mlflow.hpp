@@ -21,7 +21,6 @@ struct MlflowForm {
 // states. What an earlier call has left there, found by the tags combu.run and combu.trial, is brought up to
 // date: it may be repeated, also after one that failed half-way. Several requests are under way at the same
 // time. Throws Error.
-void export_to_mlflow(const Results& results, const MlflowForm& form,
-                      const std::stop_token& stop);
+void export_to_mlflow(const Results& results, const MlflowForm& form, const std::stop_token& stop);
 
 }  // namespace combu

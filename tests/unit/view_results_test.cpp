@@ -376,9 +376,9 @@ TEST(MakeChart, says_what_it_leaves_out) {
               ElementsAre("left out: 1 value that is no number",
                           "left out: 1 value not above 0, which a logarithmic scale does not have"));
   results.rows.erase(results.rows.begin());
-  EXPECT_THROW((void)make_chart(results,
-                                {.metric = "loss", .by = "", .x = "lr", .y_scale = Scale::logarithmic}),
-               Error);
+  EXPECT_THROW(
+      (void)make_chart(results, {.metric = "loss", .by = "", .x = "lr", .y_scale = Scale::logarithmic}),
+      Error);
 }
 
 // ---- Files
