@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cli/kept_logs.hpp"
 #include "cli/run_lock.hpp"
 #include "cli/take_in.hpp"
@@ -42,6 +44,7 @@ void RunResults::take_in(const RunEntry& entry) {
 
 std::vector<Results> RunResults::read(const std::vector<std::string>& ids) {
   std::vector<Results> all;
+  all.reserve(std::max<std::size_t>(ids.size(), 1));
   for (const std::string& id : ids) all.push_back(read(id));
   if (ids.empty()) all.push_back(read(std::string()));
   return all;
