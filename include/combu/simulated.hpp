@@ -132,6 +132,8 @@ class World {
     Bytes eats{};
     std::vector<Port> ports;
     std::vector<std::string> networks;
+  };
+  struct Written {
     std::vector<LogLine> log;
     std::map<std::string, std::string> files;
   };
@@ -171,6 +173,7 @@ class World {
   SimulationOptions options_;
   std::mt19937_64 random_;
   std::unordered_map<std::string, Container> containers_;  // by name: an engine's names are unique
+  std::unordered_map<std::string, Written> written_;       // by name, of those that have written something
   std::map<std::string, Network> networks_;
   std::map<Port, std::string> ports_;  // held by running containers, by name
   std::priority_queue<Due, std::vector<Due>, std::greater<>> dues_;

@@ -5,6 +5,7 @@
 #include <bitset>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -161,6 +162,33 @@ struct Cache {
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
+// What few of many trials have: the others spend a pointer on it. T() is as good as none, and none reads so.
+template <class T>
+class Rare {
+ public:
+  Rare() = default;
+  Rare(T value)  // NOLINT(google-explicit-constructor)
+      : value_(value == T() ? nullptr : std::make_unique<T>(std::move(value))) {}
+  Rare(const Rare& other) : value_(other.value_ ? std::make_unique<T>(*other.value_) : nullptr) {}
+  Rare(Rare&&) noexcept = default;
+  Rare& operator=(Rare other) noexcept {
+    value_ = std::move(other.value_);
+    return *this;
+  }
+  ~Rare() = default;
+
+  explicit operator bool() const { return value_ != nullptr; }
+  const T& operator*() const {
+    static const T k_none;
+    return value_ ? *value_ : k_none;
+  }
+  const T* operator->() const { return &**this; }
+  bool operator==(const Rare& other) const { return **this == *other; }
+
+ private:
+  std::unique_ptr<T> value_;
+};
+
 struct Trial {
   std::string name;
   std::string image;
@@ -177,11 +205,11 @@ struct Trial {
   std::vector<Volume> volumes;
   std::vector<std::string> networks;  // none: the engine's default one
   std::vector<Depend> depends;
-  std::optional<Healthcheck> healthcheck;  // nullopt: the image's own
+  Rare<Healthcheck> healthcheck;  // none: the image's own
   bool service = false;  // stands beside the trials: its end is not waited for, `run --wait` stops it when
                          // its work is done
   Slots slots;           // reserved and enforced
-  GpuWish gpus;          // like these
+  Rare<GpuWish> gpus;    // like these
   Bytes shm_size;        // of /dev/shm; 0: the engine's default
   int priority = 0;      // of those that are ready the highest first
   Retries retries;
@@ -189,7 +217,7 @@ struct Trial {
   Seconds start_deadline{0};  // from when the engine was asked to start it until it runs; 0: none
   std::vector<Output> outputs;
   std::vector<Input> inputs;
-  Metrics metrics;
+  Rare<Metrics> metrics;
   Bytes log_size_max{64LL << 20U};  // of what is kept of an attempt's log
   Cache cache;
   Pull pull = Pull::missing;

@@ -39,9 +39,9 @@ Json outputs_of(const Trial& trial) {
   return paths;
 }
 
-Json metrics_of(const Metrics& metrics) {
-  if (metrics.empty()) return {};
-  return {{"json", metrics.json}, {"pattern", metrics.pattern}, {"file", metrics.file}};
+Json metrics_of(const Rare<Metrics>& metrics) {
+  if (!metrics) return {};
+  return {{"json", metrics->json}, {"pattern", metrics->pattern}, {"file", metrics->file}};
 }
 
 // Which, as far as that may decide what comes out; not how large.
@@ -71,7 +71,7 @@ Json all_parts(const Trial& trial, const std::vector<std::string>& inputs) {
           {"networks", trial.networks},
           {"cpus", to_string(trial.slots.cpus)},
           {"memory", trial.slots.memory.count},
-          {"gpus", gpus_of(trial.gpus)},
+          {"gpus", gpus_of(*trial.gpus)},
           {"inputs", inputs_of(trial, inputs)},
           {"metrics", metrics_of(trial.metrics)},
           {"docker", trial.docker.empty() ? Json::object() : Json::parse(trial.docker)}};

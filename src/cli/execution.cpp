@@ -255,8 +255,8 @@ std::vector<Gpu> gpus_for(Session& session, const std::vector<std::string>& rese
 std::optional<Capacity> capacity_for(Session& session, const Experiment& experiment,
                                      const RunOptions& options) {
   const Slots reserve = reserve_option(options.reserve);
-  const bool gpus_asked =
-      std::ranges::any_of(experiment.trials, [](const Trial& trial) { return !trial.gpus.empty(); });
+  const bool gpus_asked = std::ranges::any_of(
+      experiment.trials, [](const Trial& trial) { return static_cast<bool>(trial.gpus); });
   const bool asked = gpus_asked || std::ranges::any_of(experiment.trials, [](const Trial& trial) {
                        return !trial.slots.empty();
                      });

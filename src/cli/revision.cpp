@@ -78,6 +78,7 @@ void add_env_files(const nlohmann::json& of, std::vector<std::string>& paths) {
 std::vector<std::string> secret_paths(const std::string& folder, const std::string& top,
                                       const std::string& evaluated) {
   std::vector<std::string> paths;
+  paths.reserve(k_secret_names.size());
   for (const std::string_view name : k_secret_names) paths.push_back(fmt::format("glob){}", name));
   if (evaluated.find("\"env_file\"") == std::string::npos) return paths;
   std::vector<std::string> env_files;

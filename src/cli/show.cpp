@@ -95,7 +95,7 @@ std::string params_of(const Trial& trial) {
 std::string slots_of(const Trial& trial) {
   std::vector<std::string> parts;
   if (!trial.slots.empty()) parts.push_back(to_string(trial.slots));
-  if (!trial.gpus.empty()) parts.push_back(to_string(trial.gpus));
+  if (trial.gpus) parts.push_back(to_string(*trial.gpus));
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
@@ -224,7 +224,7 @@ void print_json(const Shown& shown) {
       {"slots",
        {{"cpus", static_cast<double>(trial.slots.cpus.nano) / 1e9},
         {"memory", trial.slots.memory.count},
-        {"gpus", trial.gpus.empty() ? Json() : Json(to_string(trial.gpus))}}},
+        {"gpus", trial.gpus ? Json(to_string(*trial.gpus)) : Json()}}},
       {"inputs", std::move(inputs)},
       {"attempts", std::move(attempts)},
       {"metrics", std::move(metrics)},

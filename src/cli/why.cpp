@@ -206,7 +206,7 @@ class Explanation {
     if (!experiment_.trials[trial].service && parallel_max_ > 0 && alive >= parallel_max_)
       return fmt::format("waits for a place: {} alive, as many as may (parallel)",
                          alive == 1 ? "1 attempt is" : fmt::format("{} attempts are", alive));
-    const GpuWish& gpus = experiment_.trials[trial].gpus;
+    const GpuWish& gpus = *experiment_.trials[trial].gpus;
     if (!fits(trial)) return fmt::format("waits for {}{}", joined(wanted(trial), gpus), holders(trial));
     const auto starting = static_cast<std::size_t>(
         std::ranges::count(past_, TrialState::starting, [](const Past& one) { return one.state; }));
@@ -214,7 +214,7 @@ class Explanation {
       return "waits for its turn among the starts in flight";
     if (const auto first = first_in_line(trial))
       return fmt::format("waits, so that `{}` gets {}", name(*first),
-                         joined(wanted(*first), experiment_.trials[*first].gpus));
+                         joined(wanted(*first), *experiment_.trials[*first].gpus));
     return experiment_.trials[trial].service
                ? "waits, so that those that services serve have room beside them"
                : "waits for its turn";
@@ -230,7 +230,7 @@ class Explanation {
   // Whether it could start with what is free; not so where that is not known.
   [[nodiscard]] bool fits(TrialIndex trial) const {
     const Slots slots = wanted(trial);
-    const GpuWish& gpus = experiment_.trials[trial].gpus;
+    const GpuWish& gpus = *experiment_.trials[trial].gpus;
     if (slots.empty() && gpus.empty()) return true;
     if (!standing_ || !standing_->capacity) return false;
     Slots free = *standing_->capacity;
@@ -304,7 +304,7 @@ class Explanation {
   // Who has of what it waits for, of this run and of others; GPUs first, of which there are the fewest.
   [[nodiscard]] std::string holders(TrialIndex waiting) const {
     const Slots wanted = this->wanted(waiting);
-    const GpuWish& wanted_gpus = experiment_.trials[waiting].gpus;
+    const GpuWish& wanted_gpus = *experiment_.trials[waiting].gpus;
     std::vector<std::string> texts;
     std::vector<std::string> without_gpus;
     const auto add = [&](const std::string& who, const Slots& slots, const GpuWish& gpus) {
@@ -316,7 +316,7 @@ class Explanation {
       const Trial& it = experiment_.trials[trial];
       if (is_alive(past_[trial].state))
         add(fmt::format("`{}`", it.name), of_kinds(wanted, wanted_gpus, it.slots),
-            wanted_gpus.empty() ? GpuWish() : it.gpus);
+            wanted_gpus.empty() ? GpuWish() : *it.gpus);
     }
     for (const Sighting& other : others_())
       add(fmt::format("`{}` of {}", other.key.trial, other.experiment),

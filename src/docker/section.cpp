@@ -182,7 +182,7 @@ class SectionCheck {
     check("CpuQuota", trial_->slots.cpus.nano > 0, "cpus");
     check("Memory", trial_->slots.memory.count > 0, "memory");
     check("ShmSize", trial_->shm_size.count > 0, "shm_size");
-    check("DeviceRequests", !trial_->gpus.empty(), "gpus");
+    check("DeviceRequests", static_cast<bool>(trial_->gpus), "gpus");
   }
 
  private:
@@ -252,7 +252,7 @@ std::vector<Error> check_docker_sections(const Experiment& experiment) {
   for (const Trial& trial : experiment.trials) {
     if (trial.docker.empty()) continue;
     const bool is_new = checked.insert(trial.docker).second;
-    const bool reserves = !trial.slots.empty() || !trial.gpus.empty() || trial.shm_size.count > 0;
+    const bool reserves = !trial.slots.empty() || trial.gpus || trial.shm_size.count > 0;
     if (!is_new && !reserves) continue;
     const json section = json::parse(trial.docker);
     SectionCheck check(trial.path, &trial, found);

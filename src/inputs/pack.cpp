@@ -33,7 +33,7 @@ class Packer {
     check(archive_write_open(writer_.get(), this, nullptr, &Packer::pass_on, nullptr));
   }
   // What is not whole is not ended: nothing more is told.
-  ~Packer() { archive_write_fail(writer_.get()); }
+  ~Packer() { is_over_ = true; }
   Packer(const Packer&) = delete;
   Packer& operator=(const Packer&) = delete;
 
@@ -49,21 +49,24 @@ class Packer {
  private:
   static la_ssize_t pass_on(archive* writer, void* of, const void* bytes, std::size_t size) {
     auto& self = *static_cast<Packer*>(of);
+    if (self.is_over_) {
+      archive_set_error(writer, ECANCELED, "nobody takes it");
+      return ARCHIVE_FATAL;
+    }
     try {
-      if (!self.is_unwanted_ && self.tell_({static_cast<const char*>(bytes), size}))
-        return static_cast<la_ssize_t>(size);
-      self.is_unwanted_ = true;
+      self.is_unwanted_ = self.is_unwanted_ || !self.tell_({static_cast<const char*>(bytes), size});
     } catch (...) {
+      self.is_unwanted_ = true;
       self.fault_ = std::current_exception();  // libarchive is no way for exceptions
     }
-    archive_set_error(writer, ECANCELED, "nobody takes it");
-    return ARCHIVE_FATAL;
+    // Not an error, by which libarchive would forget to free its buffer; check() tells it.
+    return static_cast<la_ssize_t>(size);
   }
 
   bool check(int result) {
-    if (result >= ARCHIVE_WARN) return true;
     if (fault_) std::rethrow_exception(fault_);
     if (is_unwanted_) return false;
+    if (result >= ARCHIVE_WARN) return true;
     const char* why = archive_error_string(writer_.get());
     throw Error(ErrorKind::refused, "inputs",
                 fmt::format("{} cannot be packed: {}", path_, why == nullptr ? "?" : why));
@@ -92,6 +95,7 @@ class Packer {
 
   InputOwner owner_;
   const std::function<bool(std::string_view)>& tell_;
+  bool is_over_ = false;
   Writer writer_{archive_write_new(), &archive_write_free};
   Entry entry_{archive_entry_new(), &archive_entry_free};
   std::string path_;  // that is being packed

@@ -57,7 +57,7 @@ class Services {
       if (!trial.service) continue;
       services_.emplace(trial.name, &trial);
       if (!needed.contains(trial.name)) standing_.push_back(&trial);
-      if (!trial.slots.empty() || !trial.gpus.empty()) all_.push_back(&trial);
+      if (!trial.slots.empty() || trial.gpus) all_.push_back(&trial);
     }
   }
 
@@ -88,7 +88,7 @@ class Services {
     }
     for (const Trial* service : standing_)
       if (service != &trial) company.push_back(service);
-    std::erase_if(company, [](const Trial* one) { return one->slots.empty() && one->gpus.empty(); });
+    std::erase_if(company, [](const Trial* one) { return one->slots.empty() && !one->gpus; });
     return company;
   }
 
@@ -106,8 +106,8 @@ struct Together {
   explicit Together(const std::vector<const Trial*>& trials) {
     for (const Trial* trial : trials) {
       slots += trial->slots;
-      if (!trial->gpus.empty()) gpus.push_back(&trial->gpus);
-      gpu_count += trial->gpus.count;
+      if (trial->gpus) gpus.push_back(&*trial->gpus);
+      gpu_count += trial->gpus->count;
     }
   }
 };
@@ -180,7 +180,7 @@ std::vector<Error> check_slots(const Experiment& experiment, const Slots& capaci
     std::vector<const GpuWish*> wishes = all_services.gpus;
     if (!trial.service) {
       slots += trial.slots;
-      if (!trial.gpus.empty()) wishes.push_back(&trial.gpus);
+      if (trial.gpus) wishes.push_back(&*trial.gpus);
     }
     if (!slots.fit(capacity) || !schedule::can_match(wishes, gpus, capacity.gpus))
       refuse_together(trial, services.all_beside(trial),
@@ -189,8 +189,8 @@ std::vector<Error> check_slots(const Experiment& experiment, const Slots& capaci
   for (const Trial& trial : experiment.trials) {
     if (!trial.slots.fit(capacity))
       refuse(trial, to_string(trial.slots, capacity), given_text(trial.slots, capacity));
-    if (!trial.gpus.empty() && !schedule::choose(trial.gpus, gpus, capacity.gpus, {})) {
-      refuse(trial, to_string(trial.gpus), given_text(trial.gpus, gpus));
+    if (trial.gpus && !schedule::choose(*trial.gpus, gpus, capacity.gpus, {})) {
+      refuse(trial, to_string(*trial.gpus), given_text(*trial.gpus, gpus));
     } else if (trial.slots.fit(capacity)) {
       check_with_services(trial);
     }

@@ -1424,7 +1424,7 @@ struct Planner::Impl {
       Slots others = left;
       others -= {.cpus = {}, .memory = {}, .gpus = gpus};
       return std::ranges::all_of(plan.nodes[head].needed_by, [&](const Edge& user) {
-        return schedule::can_match({&experiment.trials[user.trial].gpus}, options.gpus, others.gpus);
+        return schedule::can_match({&*experiment.trials[user.trial].gpus}, options.gpus, others.gpus);
       });
     };
     auto chosen = holdings.choose_gpus(line.gpus, spared, suits);

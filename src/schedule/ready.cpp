@@ -26,8 +26,8 @@ ReadyLines::ReadyLines(const Experiment& experiment) : experiment_(experiment) {
 void ReadyLines::push(TrialIndex trial, const Slots& slots) {
   const Trial& it = experiment_.trials[trial];
   const auto [at, is_new] =
-      line_of_.try_emplace({slots.cpus, slots.memory, it.gpus, it.service}, lines_.size());
-  if (is_new) lines_.push_back({.slots = slots, .gpus = it.gpus, .service = it.service, .places = {}});
+      line_of_.try_emplace({slots.cpus, slots.memory, *it.gpus, it.service}, lines_.size());
+  if (is_new) lines_.push_back({.slots = slots, .gpus = *it.gpus, .service = it.service, .places = {}});
   Line& line = lines_[at->second];
   const Place place = place_of(trial);
   const bool is_first = line.places.empty() || place.is_before(line.places.top());

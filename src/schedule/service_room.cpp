@@ -67,7 +67,7 @@ class ServiceRoom::Trying {
     return !is_up(service) && !room_.over_.contains(service);
   }
   [[nodiscard]] const GpuWish& wish_of(TrialIndex service) const {
-    return room_.experiment_.trials[service].gpus;
+    return *room_.experiment_.trials[service].gpus;
   }
 
   // `gpus`: empty for those that leave what it serves its own.
@@ -185,7 +185,7 @@ ServiceRoom::ServiceRoom(const Experiment& experiment, const Plan& plan, const s
       are_stopped_(until == Until::ended) {
   const auto holds = [&](TrialIndex trial) {
     const Trial& it = experiment.trials[trial];
-    return it.service && !(it.slots.empty() && it.gpus.empty());
+    return it.service && !(it.slots.empty() && !it.gpus);
   };
   const auto is_service = [&](TrialIndex trial) { return experiment.trials[trial].service; };
   std::vector<TrialIndex> trials(experiment.trials.size());
@@ -205,7 +205,7 @@ ServiceRoom::ServiceRoom(const Experiment& experiment, const Plan& plan, const s
     Group& group = groups_[at->second];
     ++group.left;
     const Trial& it = experiment.trials[trial];
-    add_need(group, {.slots = it.slots, .gpus = it.gpus, .trial = trial});
+    add_need(group, {.slots = it.slots, .gpus = *it.gpus, .trial = trial});
   }
   for (std::size_t number = 0; number < groups_.size(); ++number) {
     for (const TrialIndex one : groups_[number].company) serves_[one].push_back(number);
@@ -278,7 +278,7 @@ bool ServiceRoom::may_want(TrialIndex trial, const Slots& slots, const Slots& le
   std::vector<std::size_t> groups = reached_from(std::move(from), Look::in_turn);
   if (groups_[number].company.empty()) groups.push_back(number);
   Trying trying(*this, left, std::nullopt, {});
-  trying.add_need(number, {.slots = slots, .gpus = experiment_.trials[trial].gpus, .trial = trial});
+  trying.add_need(number, {.slots = slots, .gpus = *experiment_.trials[trial].gpus, .trial = trial});
   return trying.serve(std::move(groups));
 }
 
@@ -304,7 +304,7 @@ void ServiceRoom::wants(TrialIndex trial, const Slots& slots) {
   if (group_of_.empty()) return;
   if (serves_.contains(trial)) grown_.insert_or_assign(trial, slots);
   if (const std::size_t number = group_of_[trial]; number != k_none)
-    add_need(groups_[number], {.slots = slots, .gpus = experiment_.trials[trial].gpus, .trial = trial});
+    add_need(groups_[number], {.slots = slots, .gpus = *experiment_.trials[trial].gpus, .trial = trial});
 }
 
 std::optional<ServiceRoom::Stuck> ServiceRoom::stuck() const {

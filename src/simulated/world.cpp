@@ -228,8 +228,8 @@ const World::Container& World::add_rival(const Slots& slots, Instant now) {
 }
 
 void World::run_script(Container& container, const Trial& trial, const Script& script, Instant now) {
-  container.log = script.output;
-  container.files = script.files;
+  if (!script.output.empty() || !script.files.empty())
+    written_[trial.name] = {.log = script.output, .files = script.files};
   container.exits_with = script.exit_code;
   container.eats = script.eats;
   Seconds takes = script.takes;
@@ -330,6 +330,7 @@ void World::remove(const std::string& name) {
   container.seen.phase = Phase::gone;
   emit(container.seen);
   containers_.erase(name);
+  written_.erase(name);
 }
 
 std::optional<Usage> World::usage(const std::string& id, Instant now) {
@@ -346,7 +347,8 @@ World::Log World::log(const Key& key, Instant now) {
   enter(now);
   const Container* found = find(key);
   if (found == nullptr) throw Error(ErrorKind::not_found, key.trial, "no such trial on the engine");
-  return {.lines = found->log,
+  const auto written = written_.find(key.trial);
+  return {.lines = written == written_.end() ? std::vector<LogLine>() : written->second.log,
           .written = found->seen.created_at,
           .complete = found->seen.phase != Phase::running};
 }
@@ -357,8 +359,9 @@ std::map<std::string, std::string> World::files(const Key& key, const std::strin
   if (found == nullptr) throw Error(ErrorKind::not_found, key.trial, "no such trial on the engine");
   const std::size_t above = path.rfind('/') + 1;
   std::map<std::string, std::string> files;
-  for (const auto& [file, content] : found->files)
-    if (file == path || file.starts_with(path + "/")) files.emplace(file.substr(above), content);
+  if (const auto written = written_.find(key.trial); written != written_.end())
+    for (const auto& [file, content] : written->second.files)
+      if (file == path || file.starts_with(path + "/")) files.emplace(file.substr(above), content);
   leave(now);
   return files;
 }

@@ -56,7 +56,7 @@ Seconds read_span(const Section& section, std::string_view name, const Place& pl
 
 }  // namespace
 
-std::optional<Healthcheck> read_healthcheck(const Json& value, const Place& place, Report& report) {
+Rare<Healthcheck> read_healthcheck(const Json& value, const Place& place, Report& report) {
   Healthcheck check;
   if (value == "NONE") {
     check.test = k_no_check;
@@ -64,7 +64,7 @@ std::optional<Healthcheck> read_healthcheck(const Json& value, const Place& plac
   }
   if (!value.is_object()) {
     report.add(place, fmt::format("must be {{test, interval, …}} or \"NONE\", not {}", shown(value)));
-    return std::nullopt;
+    return {};
   }
   const Section section(value, k_healthcheck_fields, place, report);
   if (const Json* test = section.find("test")) {

@@ -359,6 +359,7 @@ Trial combine(Layer&& own, const Layer& defaults, const Place& place, Report& re
     report.add(place.key(field_name(Field::retries)).key("grow"), "there is no `memory` that could grow");
   add_depends(trial);
   trial.env = env.take();
+  trial.env.shrink_to_fit();  // there may be 100,000 of it
   trial.labels = (labels ? laid(defaults.labels, own.labels) : std::move(own.labels)).take();
   if (!own.params.empty()) trial.params = compact(own.params);
   if (!own.docker.empty()) trial.docker = compact(own.docker);

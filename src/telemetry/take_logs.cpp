@@ -29,9 +29,10 @@ class LogTaker {
       told_at_until_ = before_->at_until;
       had_dropped_ = before_->dropped.count > 0;
     }
-    if (trial.metrics.json) metrics_.emplace_back(MetricLines::Form::json);
-    if (!trial.metrics.pattern.empty())
-      metrics_.emplace_back(MetricLines::Form::pattern, trial.metrics.pattern);
+    if (!trial.metrics) return;
+    if (trial.metrics->json) metrics_.emplace_back(MetricLines::Form::json);
+    if (!trial.metrics->pattern.empty())
+      metrics_.emplace_back(MetricLines::Form::pattern, trial.metrics->pattern);
   }
 
   [[nodiscard]] bool has_begun_to_drop() const {
@@ -169,8 +170,8 @@ std::vector<std::string> take_once(Engine& engine, const Key& key, const Trial& 
     taker.pause();
   } else {
     telemetry::FileMetrics file;
-    if (!trial.metrics.file.empty())
-      file = telemetry::read_metric_file(engine, key, trial.metrics.file, stop);
+    if (trial.metrics && !trial.metrics->file.empty())
+      file = telemetry::read_metric_file(engine, key, trial.metrics->file, stop);
     if (!file.fault.empty()) notes.push_back(std::move(file.fault));
     taker.end(std::move(file.metrics));
   }

@@ -246,6 +246,7 @@ std::optional<KeptLog> Telemetry::log(const std::string& trial, int attempt) {
 Instant Telemetry::read_up_to(const std::string& trial, int attempt, Instant until) {
   const auto now = std::chrono::steady_clock::now();
   const std::scoped_lock lock(impl_->mutex);
+  if (until == Instant{}) return Instant{};
   const auto [known, is_first] =
       impl_->readings.try_emplace(std::pair(trial, attempt), std::pair(until, now));
   if (is_first) return Instant{};

@@ -74,6 +74,7 @@ std::vector<Group> groups_by(const std::vector<const ResultRow*>& rows, const Co
                             "it, --where chooses some",
                             by, sorted.size(), k_series_max, by));
   std::vector<Group> groups;
+  groups.reserve(sorted.size());
   for (auto& [key, trials] : sorted)
     groups.push_back({fmt::format("{}={}", by, key.second.empty() ? "–" : key.second), std::move(trials)});
   return groups;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <iterator>
+#include <ranges>
 #include <string_view>
 
 #include "view/axis.hpp"
@@ -151,7 +152,7 @@ class Drawing {
     };
     std::string path;
     for (const Chart::Point& point : points) path += at(point.x, point.y + point.spread) + " ";
-    for (auto point = points.rbegin(); point != points.rend(); ++point) path += low(*point) + " ";
+    for (const Chart::Point& point : points | std::views::reverse) path += low(point) + " ";
     path.pop_back();
     out_ << fmt::format(R"(<polygon points="{}" fill="{}" fill-opacity="0.15"/>)", path,
                         k_colours.at(number % k_colours.size()))

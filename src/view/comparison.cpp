@@ -146,8 +146,7 @@ class Grouping {
   void add(std::size_t run, const ResultRow& row, std::size_t run_count) {
     key_.clear();
     bool any = false;
-    for (std::size_t i = 0; i < grounds_.places.size(); ++i)
-      any = add_to_key(row, grounds_.places[i][run]) || any;
+    for (const Places& places : grounds_.places) any = add_to_key(row, places[run]) || any;
     const bool any_over = std::ranges::any_of(grounds_.over_places, [&](const Places& places) {
       return !std::holds_alternative<std::monostate>(value_at(row, places[run]));
     });

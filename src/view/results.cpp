@@ -104,9 +104,9 @@ void read_metrics(Results& results) {
   for (ResultRow& row : results.rows)
     if (row.telemetry != nullptr) tellers[row.telemetry].emplace(row.told_as, &row);
   Names names;
-  for (auto& [telemetry, by_trial] : tellers)
-    telemetry->metrics([&](const MetricSummary& summary) {
-      const auto [first, last] = by_trial.equal_range(summary.trial);
+  for (const auto& teller : tellers)
+    teller.first->metrics([&](const MetricSummary& summary) {
+      const auto [first, last] = teller.second.equal_range(summary.trial);
       if (first == last) return;
       const std::size_t number = names.number_of(summary.metric);
       for (auto row = first; row != last; ++row) {

@@ -44,7 +44,7 @@ double points_a_second(const std::string& folder, std::size_t trials, std::size_
   const RunId run("run1");
   Telemetry telemetry(folder, run);
   Trial trial{.name = "trial"};
-  trial.metrics.json = true;
+  trial.metrics = Metrics{.json = true};
   const auto began = std::chrono::steady_clock::now();
   for (std::size_t i = 0; i < trials; ++i) {
     trial.name = fmt::format("trial-{}", i);

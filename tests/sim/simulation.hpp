@@ -321,7 +321,7 @@ class Simulation {
     std::vector<std::string> gpus = held_.gpus;
     std::ranges::sort(gpus);
     if (std::ranges::adjacent_find(gpus) != gpus.end()) broken_.emplace_back("a GPU was given twice");
-    if (lives && slots_[fact.trial].gpus.size() < trial.gpus.count) broken_.emplace_back("a GPU is missing");
+    if (lives && slots_[fact.trial].gpus.size() < trial.gpus->count) broken_.emplace_back("a GPU is missing");
     const auto parallel_max = static_cast<std::ptrdiff_t>(run_.experiment.parallel_max);
     if (parallel_max > 0 && alive_ > parallel_max) broken_.emplace_back("too many attempts alive");
   }

@@ -69,9 +69,9 @@ TEST(CacheKey, DiffersByAllThatDecidesWhatComesOut) {
       [](Trial& it) { it.platform = "linux/arm64"; },
       [](Trial& it) { it.volumes = {{.source = "/data", .target = "/data"}}; },
       [](Trial& it) { it.networks = {"none"}; },
-      [](Trial& it) { it.gpus.count = 2; },
+      [](Trial& it) { it.gpus = GpuWish{.count = 2}; },
       [](Trial& it) { it.outputs[0].path = "/other"; },
-      [](Trial& it) { it.metrics.json = true; },
+      [](Trial& it) { it.metrics = Metrics{.json = true}; },
       [](Trial& it) { it.docker = R"({"HostConfig":{"CpusetCpus":"0"}})"; }};
   for (std::size_t i = 0; i < changes.size(); ++i) EXPECT_NE(changed(changes[i]).hash, hash) << i;
   EXPECT_NE(cache_key(trial(), k_run, "sha256:2222", {}).hash, hash);

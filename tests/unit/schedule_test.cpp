@@ -633,7 +633,7 @@ Experiment wanting(const std::vector<std::size_t>& counts) {
   for (std::size_t i = 0; i < counts.size(); ++i) {
     Trial trial;
     trial.name = std::string(1, static_cast<char>('a' + i));
-    trial.gpus.count = counts[i];
+    trial.gpus = GpuWish{.count = counts[i]};
     experiment.trials.push_back(std::move(trial));
   }
   return experiment;
@@ -737,12 +737,12 @@ TEST(Gpus, WhoWaitsForOneHoldsUpOnlyWhoWouldTakeIt) {
 // Others get what the one that waits could do with only where there is nothing else.
 TEST(Gpus, WhoWaitsForOneDeviceDoesNotHoldUpThoseThatTakeOthers) {
   Experiment experiment = wanting({1, 1});
-  experiment.trials[0].gpus.ids = {"2"};
-  experiment.trials[1].gpus.ids = {"2"};
+  experiment.trials[0].gpus = GpuWish{.count = 1, .ids = {"2"}};
+  experiment.trials[1].gpus = GpuWish{.count = 1, .ids = {"2"}};
   for (std::size_t i = 0; i < 2 * Planner::k_overtakes_max; ++i) {
     Trial trial;
     trial.name = fmt::format("s{}", i);
-    trial.gpus.count = 1;
+    trial.gpus = GpuWish{.count = 1};
     experiment.trials.push_back(trial);
   }
   Planned it(experiment, with_gpus());
@@ -789,7 +789,7 @@ TEST(Gpus, TheLeastThatWillDoIsChosen) {
 
 TEST(Gpus, WhatNoHostHasIsToldBefore) {
   Experiment experiment = wanting({1, 4, 1});
-  experiment.trials[2].gpus.memory = parse_bytes("100g");
+  experiment.trials[2].gpus = GpuWish{.count = 1, .memory = parse_bytes("100g")};
   const PlannerOptions options = with_gpus();
   const auto errors = check_slots(experiment, *options.capacity, options.gpus);
   ASSERT_EQ(errors.size(), 2U);
@@ -806,7 +806,7 @@ TEST(Gpus, OfWhichTheUuidsAreNotKnownThatIsTold) {
     gpu.uuid.clear();
   }
   Experiment experiment = wanting({1});
-  experiment.trials[0].gpus.ids = {"nvidia.com/gpu=GPU-a"};
+  experiment.trials[0].gpus = GpuWish{.count = 1, .ids = {"nvidia.com/gpu=GPU-a"}};
   const Slots capacity{.cpus = {}, .memory = {}, .gpus = {gpus[0].id, gpus[1].id, gpus[2].id}};
   const auto errors = check_slots(experiment, capacity, gpus);
   ASSERT_EQ(errors.size(), 1U);
@@ -1925,8 +1925,8 @@ TEST(Slots, EachThatWaitsIsOvertakenOnlySoOften) {
     cpus["s" + std::to_string(i)] = "1";
   }
   Experiment experiment = with_cpus(text, cpus);
-  experiment.trials[0].gpus.count = 1;
-  experiment.trials[1].gpus.count = 1;
+  experiment.trials[0].gpus = GpuWish{.count = 1};
+  experiment.trials[1].gpus = GpuWish{.count = 1};
   PlannerOptions options{.until = Until::ended, .capacity = Planned::cpus("2")};
   options.gpus = {{.id = "0", .uuid = {}, .kind = {}, .memory = {}}};
   options.capacity->gpus = {"0"};
@@ -2006,8 +2006,7 @@ TEST(CheckSlots, CountsAllThatRunsBesideATrial) {
   EXPECT_EQ(refusal(with_cpus("!board w", {{"board", "1"}, {"w", "1"}})), "");
   Experiment experiment = test::experiment("!s w<-s");
   for (Trial& trial : experiment.trials) {
-    trial.gpus.count = 1;
-    trial.gpus.ids = {"0"};
+    trial.gpus = GpuWish{.count = 1, .ids = {"0"}};
   }
   const Gpu zero{.id = "0", .uuid = {}, .kind = {}, .memory = {}};
   const Gpu one{.id = "1", .uuid = {}, .kind = {}, .memory = {}};

@@ -152,7 +152,7 @@ TEST_F(TelemetryTest, WhatIsWrittenOutOfOrderAroundAReadingIsNotLost) {
 TEST_F(TelemetryTest, TwoThatTakeAtOnceTakeEachPieceOnce) {
   constexpr int k_lines = 3000;
   for (int i = 0; i < k_lines; ++i) engine.say(fmt::format("{{\"x\": {}}}\n", i), milliseconds(i));
-  trial.metrics.json = true;
+  trial.metrics = Metrics{.json = true};
   Telemetry other(folder.path(), RunId("run1"));
   const Key key{.run = RunId("run1"), .trial = "a", .attempt = 1};
   {
@@ -226,7 +226,7 @@ TEST_F(TelemetryTest, RemoveTakesAllOfARunAndNothingElse) {
 // ---- Metrics
 
 TEST_F(TelemetryTest, MetricsAreTakenWhileTheTrialRuns) {
-  trial.metrics.json = true;
+  trial.metrics = Metrics{.json = true};
   engine.say("hello\n", milliseconds(0));
   engine.say("{\"step\": 10, \"loss\": 0.5, \"note\": \"x\"}\n", milliseconds(1));
   engine.say("{\"step\": 20, \"loss\": 0.25, \"acc\": 1}\n", milliseconds(2));
@@ -242,7 +242,7 @@ TEST_F(TelemetryTest, MetricsAreTakenWhileTheTrialRuns) {
 }
 
 TEST_F(TelemetryTest, ALineThatIsWrittenInPartsIsReadAsOne) {
-  trial.metrics.json = true;
+  trial.metrics = Metrics{.json = true};
   engine.say("{\"loss\":", milliseconds(0));
   engine.say("err\n", milliseconds(1), LogStream::err);
   engine.say("later\n", milliseconds(1000), LogStream::err);
@@ -254,7 +254,7 @@ TEST_F(TelemetryTest, ALineThatIsWrittenInPartsIsReadAsOne) {
 }
 
 TEST_F(TelemetryTest, OnesThatAreNoNumbersHarmNothing) {
-  trial.metrics.json = true;
+  trial.metrics = Metrics{.json = true};
   engine.say(
       "{\"x\": 1}\n{\"x\": NaN}\n{\"x\": -Infinity}\n{\"x\": Infinity, \"s\": \"NaN\"}\n{\"x\": \"text\"}\n",
       milliseconds(0));
@@ -270,14 +270,15 @@ TEST_F(TelemetryTest, OnesThatAreNoNumbersHarmNothing) {
 }
 
 TEST_F(TelemetryTest, MetricsOfNothingButNaNHaveNoLeast) {
-  trial.metrics.json = true;
+  trial.metrics = Metrics{.json = true};
   engine.say("{\"x\": NaN}\n", milliseconds(0));
   take(LogEnd::complete);
   EXPECT_THAT(metrics(), ElementsAre("a.1 x: 1 points, last nan, nan to nan"));
 }
 
 TEST_F(TelemetryTest, APatternFindsNumbersInPlainText) {
-  trial.metrics.pattern = R"(epoch (?P<step>\d+).*loss[ =](?P<loss>\S+)(?: acc=(?P<acc>[\d.]+))?)";
+  trial.metrics =
+      Metrics{.pattern = R"(epoch (?P<step>\d+).*loss[ =](?P<loss>\S+)(?: acc=(?P<acc>[\d.]+))?)"};
   engine.say("epoch 1: loss=0.5 acc=0.9\nepoch 2: loss 1e-3\nepoch 3: loss=bad\nnothing\n", milliseconds(0));
   take(LogEnd::complete);
   EXPECT_THAT(points("loss"), ElementsAre("1:0.5", "2:0.001"));
@@ -285,7 +286,7 @@ TEST_F(TelemetryTest, APatternFindsNumbersInPlainText) {
 }
 
 TEST_F(TelemetryTest, AFileOfMetricsIsReadAtTheEnd) {
-  trial.metrics.file = "/out/metrics.csv";
+  trial.metrics = Metrics{.file = "/out/metrics.csv"};
   engine.files["/out/metrics.csv"] =
       "step,loss, \"val, acc\",name\r\n1,0.5,0.25,x\r\n2,nan,,y\r\n\r\n3,0.125,1,z";
   take();
@@ -297,14 +298,14 @@ TEST_F(TelemetryTest, AFileOfMetricsIsReadAtTheEnd) {
 }
 
 TEST_F(TelemetryTest, AFileOfMetricsMayBeLinesOfJson) {
-  trial.metrics.file = "/m.jsonl";
+  trial.metrics = Metrics{.file = "/m.jsonl"};
   engine.files["/m.jsonl"] = "{\"loss\": 2}\n{\"loss\": 1}";
   EXPECT_THAT(take(LogEnd::complete), IsEmpty());
   EXPECT_THAT(points("loss"), ElementsAre("0:2", "1:1"));
 }
 
 TEST_F(TelemetryTest, AFileOfMetricsThatIsNotThereIsTold) {
-  trial.metrics.file = "/m.jsonl";
+  trial.metrics = Metrics{.file = "/m.jsonl"};
   EXPECT_THAT(take(LogEnd::complete), ElementsAre("there is no file of metrics /m.jsonl"));
   EXPECT_TRUE(telemetry.log("a", 1)->complete);
 }
