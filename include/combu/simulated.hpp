@@ -130,10 +130,10 @@ class World {
     bool ends_by_oom = false;
     bool healthy_in_time = false;
     Bytes eats{};
+  };
+  struct Belongings {
     std::vector<Port> ports;
     std::vector<std::string> networks;
-  };
-  struct Written {
     std::vector<LogLine> log;
     std::map<std::string, std::string> files;
   };
@@ -166,14 +166,15 @@ class World {
   void emit(const Sighting& sighting);
   void deliver(const Sighting& sighting);
   [[nodiscard]] const Container* find(const Key& key) const;
+  [[nodiscard]] const Belongings& belongings_of(const std::string& name) const;
   [[nodiscard]] const Container* holder_of(const std::vector<std::string>& gpus) const;
   const Container& add_rival(const Slots& slots, Instant now);
   [[nodiscard]] std::optional<Error> port_conflict(const Trial& trial, const std::string& experiment) const;
 
   SimulationOptions options_;
   std::mt19937_64 random_;
-  std::unordered_map<std::string, Container> containers_;  // by name: an engine's names are unique
-  std::unordered_map<std::string, Written> written_;       // by name, of those that have written something
+  std::unordered_map<std::string, Container> containers_;   // by name: an engine's names are unique
+  std::unordered_map<std::string, Belongings> belongings_;  // by container, of those that have any
   std::map<std::string, Network> networks_;
   std::map<Port, std::string> ports_;  // held by running containers, by name
   std::priority_queue<Due, std::vector<Due>, std::greater<>> dues_;

@@ -186,10 +186,10 @@ Sighting World::start(const Run& run, const Trial& trial, int attempt, Instant n
                     .service = trial.service,
                     .slots = trial.slots,
                     .ran_at = now};
-  container.networks = trial.networks;
+  if (!trial.networks.empty()) belongings_[trial.name].networks = trial.networks;
   for (Port port : trial.ports) {
     port.container = 0;
-    container.ports.push_back(port);
+    belongings_[trial.name].ports.push_back(port);
     ports_.emplace(port, trial.name);
   }
   run_script(container, trial, script, now);
@@ -228,8 +228,8 @@ const World::Container& World::add_rival(const Slots& slots, Instant now) {
 }
 
 void World::run_script(Container& container, const Trial& trial, const Script& script, Instant now) {
-  if (!script.output.empty() || !script.files.empty())
-    written_[trial.name] = {.log = script.output, .files = script.files};
+  if (!script.output.empty()) belongings_[trial.name].log = script.output;
+  if (!script.files.empty()) belongings_[trial.name].files = script.files;
   container.exits_with = script.exit_code;
   container.eats = script.eats;
   Seconds takes = script.takes;
@@ -294,7 +294,8 @@ Released World::release(const Selector& selector, Instant now) {
   std::set<std::string> left_by_them;
   for (const std::string& name : names) {
     Container& container = containers_.at(name);
-    left_by_them.insert(container.networks.begin(), container.networks.end());
+    const std::vector<std::string>& networks = belongings_of(name).networks;
+    left_by_them.insert(networks.begin(), networks.end());
     if (container.seen.phase == Phase::running) end(container, 137, now);
     remove(name);
     ++released.attempts;
@@ -303,7 +304,8 @@ Released World::release(const Selector& selector, Instant now) {
     std::set<std::string> used;
     std::set<std::string> experiments;
     for (const auto& [name, container] : containers_) {
-      used.insert(container.networks.begin(), container.networks.end());
+      const std::vector<std::string>& networks = belongings_of(name).networks;
+      used.insert(networks.begin(), networks.end());
       experiments.insert(container.seen.experiment);
     }
     std::erase_if(networks_, [&](const auto& network) {
@@ -330,7 +332,7 @@ void World::remove(const std::string& name) {
   container.seen.phase = Phase::gone;
   emit(container.seen);
   containers_.erase(name);
-  written_.erase(name);
+  belongings_.erase(name);
 }
 
 std::optional<Usage> World::usage(const std::string& id, Instant now) {
@@ -347,8 +349,7 @@ World::Log World::log(const Key& key, Instant now) {
   enter(now);
   const Container* found = find(key);
   if (found == nullptr) throw Error(ErrorKind::not_found, key.trial, "no such trial on the engine");
-  const auto written = written_.find(key.trial);
-  return {.lines = written == written_.end() ? std::vector<LogLine>() : written->second.log,
+  return {.lines = belongings_of(key.trial).log,
           .written = found->seen.created_at,
           .complete = found->seen.phase != Phase::running};
 }
@@ -359,9 +360,8 @@ std::map<std::string, std::string> World::files(const Key& key, const std::strin
   if (found == nullptr) throw Error(ErrorKind::not_found, key.trial, "no such trial on the engine");
   const std::size_t above = path.rfind('/') + 1;
   std::map<std::string, std::string> files;
-  if (const auto written = written_.find(key.trial); written != written_.end())
-    for (const auto& [file, content] : written->second.files)
-      if (file == path || file.starts_with(path + "/")) files.emplace(file.substr(above), content);
+  for (const auto& [file, content] : belongings_of(key.trial).files)
+    if (file == path || file.starts_with(path + "/")) files.emplace(file.substr(above), content);
   leave(now);
   return files;
 }
@@ -370,6 +370,12 @@ const World::Container* World::find(const Key& key) const {
   const auto at = containers_.find(key.trial);
   if (at == containers_.end() || at->second.stranger || at->second.seen.key != key) return nullptr;
   return &at->second;
+}
+
+const World::Belongings& World::belongings_of(const std::string& name) const {
+  static const Belongings k_none;
+  const auto at = belongings_.find(name);
+  return at == belongings_.end() ? k_none : at->second;
 }
 
 // ---- Time
@@ -402,7 +408,7 @@ void World::end(Container& container, int exit_code, Instant at) {
   container.seen.exit_code = exit_code;
   container.seen.oom = container.ends_by_oom;
   container.seen.status = fmt::format("Exited ({})", exit_code);
-  for (const Port& port : container.ports) ports_.erase(port);
+  for (const Port& port : belongings_of(container.seen.key.trial).ports) ports_.erase(port);
   emit(container.seen);
 }
 
@@ -458,7 +464,7 @@ void World::add_stranger(const std::string& name, const std::vector<Port>& ports
   container.seen.phase = Phase::running;
   for (Port port : ports) {
     port.container = 0;
-    container.ports.push_back(port);
+    belongings_[name].ports.push_back(port);
     ports_.emplace(port, name);
   }
 }
