@@ -18,10 +18,13 @@ namespace combu {
 // there.
 [[nodiscard]] std::string results_folder(const Experiment& experiment, const RunId& run);
 
-// What the inputs of one of the run's trials are of others becomes paths on this machine, for what follows. A
-// symbolic link on the way leads where it did in the container that left it, never out of what that has left.
-// Throws Error(refused): it is not there.
-void find_inputs(const Experiment& experiment, const RunId& run, Trial& trial);
+// A folder on this machine that has what the trial has left at `path` where it is below the trial's own
+// place.
+using WhereLeft = std::function<std::string(const std::string& trial, const std::string& path)>;
+// What a trial's inputs are of others becomes paths on this machine, for what follows. A symbolic link on the
+// way leads where it did in the container that left it, never out of what that has left. Throws
+// Error(refused): it is not there; and what `where` throws.
+void find_inputs(Trial& trial, const WhereLeft& where);
 
 // Whose an input is in its container: the user of the trial where that is a number ("1000", "1000:1000"),
 // else root.

@@ -59,6 +59,11 @@ class Depot {
   // Of each why it could not be done; empty: all that the other one's manifest names is there, with the
   // manifest, as after Parcel::close().
   [[nodiscard]] virtual std::vector<std::string> share(std::span<const Sharing> wanted) = 0;
+  // A folder on this machine in which what the trial has left at `path` is where it is in the trial's place.
+  // What has to be brought there first stays for as long as this, or until the trial leaves something else.
+  // Throws Error: refused, cancelled.
+  [[nodiscard]] virtual std::string fetch(const std::string& trial, const std::string& path,
+                                          const std::stop_token& stop) = 0;
   // `place`: a trial, or place_so_far() of it. One for each place at a time. `stop` ends what takes long.
   [[nodiscard]] virtual std::unique_ptr<Parcel> open(const std::string& place,
                                                      const std::stop_token& stop) = 0;
@@ -92,7 +97,9 @@ struct Owner {
 // `place`: "s3://BUCKET[/PREFIX]". PREFIX/TRIAL/… in the bucket, with the manifest in it, which is removed
 // before anything else changes there and written last. Permissions and times are in the objects' metadata
 // (`mode`, `mtime`), folders and links in k_entries_name. Server and keys are looked for when a parcel is
-// opened, as the AWS tools find them: keys that are good for an hour can be replaced during a run.
+// opened, as the AWS tools find them: keys that are good for an hour can be replaced during a run. What is
+// fetched goes to a folder of its own in $TMPDIR, else /var/tmp, a file at a time where they are large; a
+// server that is away is waited for, up to some minutes.
 [[nodiscard]] std::unique_ptr<Depot> open_s3(const std::string& place, const Caller& caller,
                                              Clock& clock = real_clock());
 // Throws Error(refused or unavailable) unless something can be brought there: no keys, or wrong ones, no such

@@ -179,7 +179,9 @@ class RecordMemory final : public Memory {
   }
 
   std::vector<std::string> digests_of(Trial trial, const std::stop_token& stop) {
-    find_inputs(loaded_.run.experiment, loaded_.run.id, trial);
+    find_inputs(trial, [&](const std::string& left_by, const std::string& path) {
+      return depot_.fetch(left_by, path, stop);
+    });
     std::vector<std::string> digests;
     for (const Input& input : trial.inputs) {
       std::string& digest = inputs_[input.from];

@@ -67,10 +67,9 @@ std::string results_folder(const Experiment& experiment, const RunId& run) {
   return fmt::format("{}/{}/{}", experiment.collect.to, folder_name(experiment), run.text());
 }
 
-void find_inputs(const Experiment& experiment, const RunId& run, Trial& trial) {
+void find_inputs(Trial& trial, const WhereLeft& where) {
   for (Input& input : trial.inputs)
-    if (!input.trial.empty())
-      input.from = find_left(results_folder(experiment, run) + '/' + input.trial, input.trial, input.from);
+    if (!input.trial.empty()) input.from = find_left(where(input.trial, input.from), input.trial, input.from);
 }
 
 }  // namespace combu

@@ -361,6 +361,10 @@ class Folder final : public Depot {
   bool is_whole(const std::string& place) override {
     return std::filesystem::exists(fmt::format("{}/{}", place, k_manifest_name));
   }
+  std::string fetch(const std::string& trial, const std::string& /*path*/,
+                    const std::stop_token& /*stop*/) override {
+    return fmt::format("{}/{}", folder_, trial);
+  }
   std::vector<std::string> share(std::span<const Sharing> wanted) override {
     return outputs::share_in_folder(folder_, owner_, wanted);
   }

@@ -5,12 +5,7 @@
 namespace combu::outputs {
 namespace {
 
-std::string name_in(std::string_view line) {
-  const bool is_escaped = line.starts_with('\\');
-  const std::size_t blanks = line.find("  ");
-  if (blanks == std::string_view::npos) return "";
-  const std::string_view name = line.substr(blanks + 2);
-  if (!is_escaped) return std::string(name);
+std::string unescaped(std::string_view name) {
   std::string plain;
   for (std::size_t i = 0; i < name.size(); ++i) {
     if (name[i] != '\\' || i + 1 == name.size()) {
@@ -25,14 +20,20 @@ std::string name_in(std::string_view line) {
 
 }  // namespace
 
-std::set<std::string> names_in_manifest(std::string_view text) {
-  std::set<std::string> names;
+std::map<std::string, std::string> sums_in_manifest(std::string_view text) {
+  std::map<std::string, std::string> sums;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
-    if (end > 0) names.insert(name_in(text.substr(0, end)));
+    std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
+    const bool is_escaped = line.starts_with('\\');
+    if (is_escaped) line.remove_prefix(1);
+    const std::size_t blanks = line.find("  ");
+    if (blanks == std::string_view::npos) continue;
+    const std::string_view name = line.substr(blanks + 2);
+    sums.emplace(is_escaped ? unescaped(name) : std::string(name), line.substr(0, blanks));
   }
-  return names;
+  return sums;
 }
 
 }  // namespace combu::outputs

@@ -1,13 +1,13 @@
 #pragma once
 // What sha256sum -c reads: see unpack.cpp, which writes it.
 
-#include <set>
+#include <map>
 #include <string>
 #include <string_view>
 
 namespace combu::outputs {
 
-// The paths of all files in it.
-[[nodiscard]] std::set<std::string> names_in_manifest(std::string_view text);
+// The sha256 of each file in it, by its path.
+[[nodiscard]] std::map<std::string, std::string> sums_in_manifest(std::string_view text);
 
 }  // namespace combu::outputs

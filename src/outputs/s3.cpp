@@ -8,7 +8,6 @@
 #include <functional>
 #include <map>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <utility>
@@ -17,12 +16,16 @@
 #include "outputs/manifest.hpp"
 #include "outputs/s3_account.hpp"
 #include "outputs/s3_client.hpp"
+#include "outputs/s3_entries.hpp"
+#include "outputs/s3_fetch.hpp"
 #include "outputs/s3_place.hpp"
 #include "outputs/s3_uploads.hpp"
 
 namespace combu {
 namespace {
 
+using outputs::as_key;
+using outputs::headers_of;
 using outputs::S3Client;
 using outputs::S3Object;
 using outputs::S3Place;
@@ -40,56 +43,8 @@ constexpr std::size_t k_copies_at_once = 4;
 constexpr std::size_t k_shared_at_once = 8;
 constexpr int k_repeats_max = 4;
 constexpr int k_repeats_of_check_max = 1;
-constexpr auto k_replace = nlohmann::json::error_handler_t::replace;
-
-// How many bytes at the beginning are one character of UTF-8; 0 when they are none.
-std::size_t character_size(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  const std::size_t size = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4 || text.size() < size) return 0;
-  for (std::size_t i = 1; i < size; ++i)
-    if ((byte(i) & 0xC0U) != 0x80) return 0;
-  const unsigned second = byte(1);
-  const bool is_none = (first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) ||
-                       (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F);
-  return is_none ? 0 : size;
-}
-
-// A key is UTF-8: bytes that are not are written as %XX.
-std::string as_key(std::string_view path) {
-  std::string key;
-  while (!path.empty()) {
-    const std::size_t size = character_size(path);
-    key += size == 0 ? fmt::format("%{:02X}", static_cast<unsigned char>(path.front()))
-                     : std::string(path.substr(0, size));
-    path.remove_prefix(std::max<std::size_t>(size, 1));
-  }
-  return key;
-}
-
-std::string in_hex(std::string_view bytes) {
-  std::string text;
-  for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-  return text;
-}
-
-// Seconds since 1970 with nine decimals, and permissions in octal: what rclone and others read.
-std::string mtime_of(const OutputEntry& entry) {
-  const auto since = std::chrono::duration_cast<std::chrono::nanoseconds>(entry.modified.time_since_epoch());
-  const auto seconds = std::chrono::floor<std::chrono::seconds>(since);
-  return fmt::format("{}.{:09}", seconds.count(), (since - seconds).count());
-}
-std::string mode_of(const OutputEntry& entry) {
-  return fmt::format("{:04o}", entry.mode);
-}
-
-S3Client::Headers headers_of(const OutputEntry& entry) {
-  return {{"content-type", "application/octet-stream"},
-          {"x-amz-meta-mode", mode_of(entry)},
-          {"x-amz-meta-mtime", mtime_of(entry)}};
-}
+constexpr int k_fetch_repeats_max = 5;
+constexpr Seconds k_first_fetch_pause{5};
 
 class S3Parcel final : public Parcel {
  public:
@@ -123,14 +78,14 @@ class S3Parcel final : public Parcel {
     make_room();
     switch (entry.kind) {
       case OutputEntry::Kind::folder:
-        return note("folder", entry);
       case OutputEntry::Kind::symbolic_link:
-        return note("symbolic_link", entry);
+        entries_ += outputs::entry_line(entry);
+        return;
       case OutputEntry::Kind::hard_link:
-        note("hard_link", entry);
+        entries_ += outputs::entry_line(entry);
         return add_link(entry);
       case OutputEntry::Kind::file:
-        if (as_key(entry.path) != entry.path) note("file", entry);
+        if (as_key(entry.path) != entry.path) entries_ += outputs::entry_line(entry);
         return begin_file(entry);
     }
   }
@@ -196,18 +151,6 @@ class S3Parcel final : public Parcel {
     const std::string manifest = prefix_ + std::string(k_manifest_name);
     if (old_.erase(manifest) > 0) client_.remove(manifest, given_up_.get_token());
     has_room_ = true;
-  }
-
-  void note(std::string_view kind, const OutputEntry& entry) {
-    nlohmann::ordered_json line{{"path", as_key(entry.path)}, {"kind", kind}};
-    if (line["path"] != entry.path) line["path_bytes"] = in_hex(entry.path);
-    if (!entry.target.empty()) {
-      line["target"] = as_key(entry.target);
-      if (line["target"] != entry.target) line["target_bytes"] = in_hex(entry.target);
-    }
-    if (entry.kind != OutputEntry::Kind::symbolic_link) line["mode"] = mode_of(entry);
-    line["mtime"] = mtime_of(entry);
-    entries_ += line.dump(-1, ' ', false, k_replace) + "\n";
   }
 
   // A copy of its target, so that a reader who knows nothing of links finds it.
@@ -352,9 +295,13 @@ class S3Parcel final : public Parcel {
 class S3 final : public Depot {
  public:
   S3(const std::string& place, Caller caller, Clock& clock)
-      : destination_(outputs::s3_place(place)), caller_(std::move(caller)), clock_(clock) {}
+      : destination_(outputs::s3_place(place)),
+        caller_(std::move(caller)),
+        clock_(clock),
+        fetched_(caller_.env("TMPDIR").value_or("/var/tmp")) {}
 
   std::unique_ptr<Parcel> open(const std::string& place, const std::stop_token& stop) override {
+    fetched_.forget(place);
     return std::make_unique<S3Parcel>(client(), uploads_, any_home_, destination_.bucket, prefix_of(place),
                                       stop);
   }
@@ -371,6 +318,22 @@ class S3 final : public Depot {
     in_parallel(keys.size(), k_removals_at_once, [&](std::size_t index) { server.remove(keys[index], {}); });
   }
   bool holds_any() override { return any_home_; }
+
+  std::string fetch(const std::string& trial, const std::string& path, const std::stop_token& stop) override {
+    Seconds pause = k_first_fetch_pause;
+    for (int repeats = 0;; ++repeats, pause *= 2) {
+      try {
+        return fetched_.at(trial, path, [&](Parcel& parcel) {
+          outputs::fetch(client(), prefix_of(trial), path, parcel, stop);
+        });
+      } catch (const Error& error) {
+        if (error.kind() == ErrorKind::cancelled) throw;
+        if (error.kind() != ErrorKind::unavailable || repeats == k_fetch_repeats_max)
+          throw Error(ErrorKind::refused, error.subject(), error.message());
+      }
+      clock_.wait(pause, stop);
+    }
+  }
 
   bool is_whole(const std::string& place) override {
     const S3Place there = outputs::s3_place(place);
@@ -398,11 +361,12 @@ class S3 final : public Depot {
     const std::string to = prefix_of(wanted.trial);
     const std::string manifest_key = from + std::string(k_manifest_name);
     std::string manifest;
-    const bool is_there = server.get(manifest_key, [&](std::string_view bytes) { manifest += bytes; }, {});
+    const bool is_there =
+        server.get(manifest_key, [&](std::string_view bytes) { manifest += bytes; }, {}).has_value();
     std::vector<std::string> keys;
     std::set<std::string> there;
     server.list(from, [&](const S3Object& object) { there.insert(object.key); }, {});
-    for (const std::string& name : outputs::names_in_manifest(manifest))
+    for (const auto& [name, sum] : outputs::sums_in_manifest(manifest))
       if (!is_there || !there.contains(from + as_key(name)))
         throw Error(ErrorKind::not_found, wanted.from, "its outputs are not there any more");
     remove(wanted.trial);
@@ -437,6 +401,7 @@ class S3 final : public Depot {
   std::mutex mutex_;
   std::unique_ptr<S3Client> client_;
   Uploads uploads_;
+  outputs::Fetched fetched_;
 };
 
 }  // namespace

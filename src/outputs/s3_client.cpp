@@ -146,6 +146,8 @@ struct S3Client::Answer {
   std::string tag;     // ETag
   std::string region;  // where the bucket is, when it is elsewhere
   std::int64_t size = 0;
+  std::string mode;
+  std::string mtime;
   std::optional<Seconds> ahead;  // this machine's clock of the server's
   Seconds wanted_pause{0};
   bool has_begun = false;  // to give its body away
@@ -212,6 +214,8 @@ struct Exchange {
   std::string tag;
   std::string region;
   std::string date;
+  std::string mode;
+  std::string mtime;
   const std::stop_token& stop;
 };
 
@@ -250,6 +254,8 @@ std::size_t receive_header(char* bytes, std::size_t size, std::size_t count, voi
   take("etag", exchange.tag);
   take("x-amz-bucket-region", exchange.region);
   take("date", exchange.date);
+  take("x-amz-meta-mode", exchange.mode);
+  take("x-amz-meta-mtime", exchange.mtime);
   return line.size();
 }
 
@@ -378,6 +384,8 @@ S3Client::Answer S3Client::ask_once(const Request& request, const S3Account& acc
   answer.body = std::move(exchange.received);
   answer.tag = std::move(exchange.tag);
   answer.region = std::move(exchange.region);
+  answer.mode = std::move(exchange.mode);
+  answer.mtime = std::move(exchange.mtime);
   answer.has_begun = exchange.has_begun;
   // What is begun with 200 can still turn out an error (CompleteMultipartUpload, CopyObject).
   if (answer.status >= 300 || answer.body.find("<Error>") != std::string::npos)
@@ -462,12 +470,15 @@ void expect_there(long status, const std::string& code, const std::string& bucke
 std::optional<S3Object> S3Client::head(const std::string& key, const std::stop_token& stop) {
   const Answer answer = ask({.method = Method::head, .key = key}, stop);
   if (answer.status == 404) return std::nullopt;
-  return S3Object{.key = key, .size = answer.size};
+  return S3Object{.key = key, .size = answer.size, .mode = answer.mode, .mtime = answer.mtime};
 }
 
-bool S3Client::get(const std::string& key, const std::function<void(std::string_view)>& sink,
-                   const std::stop_token& stop) {
-  return ask({.key = key, .sink = &sink}, stop).status != 404;
+std::optional<S3Object> S3Client::get(const std::string& key,
+                                      const std::function<void(std::string_view)>& sink,
+                                      const std::stop_token& stop) {
+  const Answer answer = ask({.key = key, .sink = &sink}, stop);
+  if (answer.status == 404) return std::nullopt;
+  return S3Object{.key = key, .size = answer.size, .mode = answer.mode, .mtime = answer.mtime};
 }
 
 void S3Client::list(const std::string& prefix, const std::function<void(const S3Object&)>& sink,

@@ -20,6 +20,9 @@ namespace combu::outputs {
 struct S3Object {
   std::string key;
   std::int64_t size = 0;
+  // Its metadata of these names, where it was asked for by itself.
+  std::string mode = {};
+  std::string mtime = {};
 };
 
 // May be used from many threads: each request takes a connection of its own, and leaves it for the next.
@@ -41,9 +44,9 @@ class S3Client {
   void use(S3Account account);
 
   [[nodiscard]] std::optional<S3Object> head(const std::string& key, const std::stop_token& stop);
-  // False: there is none. Not begun again once `sink` has been told something.
-  bool get(const std::string& key, const std::function<void(std::string_view)>& sink,
-           const std::stop_token& stop);
+  // nullopt: there is none. Not begun again once `sink` has been told something.
+  std::optional<S3Object> get(const std::string& key, const std::function<void(std::string_view)>& sink,
+                              const std::stop_token& stop);
   // All whose keys begin so, in the order of their keys.
   void list(const std::string& prefix, const std::function<void(const S3Object&)>& sink,
             const std::stop_token& stop);

@@ -23,9 +23,9 @@ class S3Markers final : public Markers {
 
   std::optional<std::string> find(const std::string& key, const std::stop_token& stop) override {
     std::string place;
-    const bool is_there = client_.get(
+    const auto marker = client_.get(
         key_of(key), [&](std::string_view bytes) { place += bytes; }, stop);
-    if (!is_there || !is_whole(place, stop)) return std::nullopt;
+    if (!marker || !is_whole(place, stop)) return std::nullopt;
     return fmt::format("s3://{}/{}{}", root_.bucket, root_.prefix, place);
   }
 

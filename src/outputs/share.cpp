@@ -14,7 +14,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <ranges>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -61,7 +60,7 @@ class Sharer {
     make_folder(to_);
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(from_)) take(entry);
     // What is made in a folder changes its time.
-    for (const fs::path& folder : folders_ | std::views::reverse) settle(folder);
+    std::for_each(folders_.rbegin(), folders_.rend(), [this](const fs::path& folder) { settle(folder); });
     expect_manifest();
   }
 
@@ -139,7 +138,7 @@ class Sharer {
     std::ifstream manifest(to_ / k_manifest_name);
     const std::string text(std::istreambuf_iterator<char>(manifest), {});
     if (manifest.bad()) refuse(to_ / k_manifest_name, "cannot be read", errno);
-    for (const std::string& name : names_in_manifest(text))
+    for (const auto& [name, sum] : sums_in_manifest(text))
       if (!files_.contains(name))
         throw Error(ErrorKind::not_found, (from_ / name).string(), "is not there any more");
   }

@@ -32,17 +32,9 @@ bool is_of_input(const Trial& trial, const Depend& depend) {
 }
 
 void report_inputs(const Experiment& experiment, const Names& names, std::vector<Error>& errors) {
-  const bool is_on_s3 = experiment.collect.to.starts_with("s3://");
   for (const Trial& trial : experiment.trials) {
     for (const Input& input : trial.inputs) {
       if (input.trial.empty()) continue;
-      if (is_on_s3) {
-        errors.emplace_back(ErrorKind::invalid, input.path,
-                            fmt::format("what a trial has left on S3 is not supported yet as an input: let "
-                                        "`collect.to` be a folder (trial `{}`)",
-                                        shortened(trial.name)));
-        continue;
-      }
       const auto found = names.find(input.trial);
       if (!found || leaves(experiment.trials[*found], input.from)) continue;
       errors.emplace_back(

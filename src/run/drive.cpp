@@ -587,7 +587,9 @@ class Drive {
       std::optional<Trial> changed;
       if (command.slots != trial.slots || !trial.inputs.empty()) {
         changed.emplace(trial).slots = command.slots;
-        find_inputs(run_.experiment, run_.id, *changed);
+        find_inputs(*changed, [&](const std::string& left_by, const std::string& path) {
+          return depot_->fetch(left_by, path, under_way.token());
+        });
       }
       auto seen = engine_.start(run_, changed ? *changed : trial, command.attempt, under_way.token());
       inbox_.post(Event{StartAnswered{.trial = command.trial, .seen = std::move(seen)}});

@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <iterator>
-#include <ranges>
 #include <string_view>
 
 #include "view/axis.hpp"
@@ -152,7 +151,8 @@ class Drawing {
     };
     std::string path;
     for (const Chart::Point& point : points) path += at(point.x, point.y + point.spread) + " ";
-    for (const Chart::Point& point : points | std::views::reverse) path += low(point) + " ";
+    std::for_each(points.rbegin(), points.rend(),
+                  [&](const Chart::Point& point) { path += low(point) + " "; });
     path.pop_back();
     out_ << fmt::format(R"(<polygon points="{}" fill="{}" fill-opacity="0.15"/>)", path,
                         k_colours.at(number % k_colours.size()))

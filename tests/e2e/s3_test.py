@@ -216,6 +216,39 @@ def test_outputs_survive_a_death_of_combu(lab, server, tmp_path):
     check_sums(tmp_path / "home/one")
 
 
+def test_what_is_in_the_bucket_is_an_input(lab, server, tmp_path):
+    waiting = tmp_path / "waiting"
+    waiting.mkdir()
+    lab.env["TMPDIR"] = str(waiting)
+    left = (
+        "mkdir -p /out/sub /out/none; echo alpha >/out/sub/a; ln -s sub/a /out/latest; head -c 20000000 /dev/urandom >/out/large; "
+        "printf '#!/bin/sh\\ncat /in/latest\\n' >/out/tool; chmod 750 /out/tool; sha256sum </out/large"
+    )
+    got = "/in/tool; sha256sum </in/large; cd /in; find . | sort | xargs; stat -c %a tool"
+    inputs = ["trial:first/out:/in"]
+    lab.write_trials(
+        trial("first", left),
+        *[trial(f"then-{i}", got, inputs=inputs, outputs=[]) for i in range(3)],
+        trial("one", "cat /one; exit 1", inputs=["trial:first/out/sub/a:/one"], outputs=[]),
+    )
+
+    def said(name):
+        return lab("logs", name).stdout
+
+    lab("run", "--wait", code=1)
+    for i in range(3):
+        assert said(f"then-{i}") == "alpha\n" + said("first") + ". ./large ./latest ./none ./sub ./sub/a ./tool\n750\n"
+    assert said("one") == "alpha\n"
+    # Another process has it, too, unless it is not what it was.
+    lab("retry", "one", "--wait", code=1)
+    assert said("one") == "alpha\n" and lab.ps()["one"]["cause"] == "error"
+    server.ask("PUT", "/" + quote(lab.place() + "first/out/sub/a"), "--data-binary", "beta")
+    lab("retry", "one", "--wait", code=1)
+    assert lab.ps()["one"]["cause"] == "start"
+    assert "is not what its manifest says: somebody has changed it" in lab("why", "one").stdout
+    assert not list(waiting.iterdir())
+
+
 def test_keys_are_kept_nowhere(lab, engine):
     lab.write_trials(trial("one", "mkdir /out; env >/out/env"))
     lab("--trace", lab.home / "trace", "run", "--wait")

@@ -232,7 +232,9 @@ class LeftTest : public InputsTest {
   [[nodiscard]] std::string found(const std::string& path) const {
     Trial trial;
     trial.inputs = {{.from = path, .trial = "first", .to = "/in"}};
-    find_inputs(experiment_, RunId("r1"), trial);
+    find_inputs(trial, [this](const std::string& left_by, const std::string& /*path*/) {
+      return results_folder(experiment_, RunId("r1")) + "/" + left_by;
+    });
     return trial.inputs[0].from;
   }
 
@@ -246,7 +248,7 @@ TEST_F(LeftTest, IsWhereItCameHomeTo) {
   EXPECT_EQ(found("/out"), left("/out"));
   Trial own;
   own.inputs = {{.from = "/data", .to = "/in"}};
-  find_inputs({}, RunId("r1"), own);
+  find_inputs(own, {});
   EXPECT_EQ(own.inputs[0].from, "/data");
 }
 

@@ -84,6 +84,22 @@ class Bucket {
   using Trouble = std::function<std::optional<Reply>(const Asked&)>;
 
   Reply answer(const Asked& asked) {
+    Reply reply = whole_answer(asked);
+    if (asked.method == "HEAD" && reply.pieces.size() == 1) {
+      std::string& text = reply.pieces.front();
+      text.erase(text.find("\r\n\r\n") + 4);
+    }
+    return reply;
+  }
+
+  std::map<std::string, std::string> objects;                 // by "/lab/KEY"
+  std::map<std::string, std::string> metadata;                // headers of theirs
+  std::map<std::string, std::map<int, std::string>> uploads;  // that have not been completed
+  Trouble trouble;
+  bool encodes = true;  // the keys of a listing, as it is asked to
+
+ private:
+  Reply whole_answer(const Asked& asked) {
     if (trouble)
       if (auto reply = trouble(asked)) return *reply;
     const std::size_t mark = asked.target.find('?');
@@ -92,6 +108,7 @@ class Bucket {
     if (key == "/lab/") return list(query);
     if (query.starts_with("uploads=")) {
       uploads[key];
+      metadata[key] = metadata_of(asked);
       return wire::whole(200, "<R><UploadId>" + std::string("id/1+") + "</UploadId></R>");
     }
     if (query.starts_with("partNumber=")) {
@@ -104,18 +121,22 @@ class Bucket {
       return wire::bare(204);
     }
     if (asked.method == "GET" || asked.method == "HEAD")
-      return objects.contains(key) ? wire::whole(200, objects[key]) : wire::whole(404, fault("NoSuchKey"));
+      return objects.contains(key) ? wire::whole(200, objects[key], metadata[key])
+                                   : wire::whole(404, fault("NoSuchKey"));
     const std::string source = plain(header(asked, "x-amz-copy-source"));
+    metadata[key] = source.empty() ? metadata_of(asked) : metadata[source];
     objects[key] = source.empty() ? asked.body : objects.at(source);
     return wire::whole(200, source.empty() ? "" : "<CopyObjectResult></CopyObjectResult>", "ETag: \"x\"\r\n");
   }
 
-  std::map<std::string, std::string> objects;                 // by "/lab/KEY"
-  std::map<std::string, std::map<int, std::string>> uploads;  // that have not been completed
-  Trouble trouble;
-  bool encodes = true;  // the keys of a listing, as it is asked to
+  static std::string metadata_of(const Asked& asked) {
+    std::string lines;
+    for (const char* const name : {"x-amz-meta-mode", "x-amz-meta-mtime"})
+      if (const std::string value = header(asked, name); !value.empty())
+        lines += std::string(name) + ": " + value + "\r\n";
+    return lines;
+  }
 
- private:
   static std::string plain(const std::string& text) {
     std::string bytes;
     for (std::size_t i = 0; i < text.size(); ++i) {
@@ -246,7 +267,7 @@ class S3 : public testing::Test {
                                wire::ScriptedDaemon::Kind::tcp};
   std::map<std::string, std::string> variables_;
   Caller caller_;
-  std::unique_ptr<Depot> depot_ = open_s3("s3://lab/a/run", caller_, clock_);
+  std::unique_ptr<Depot> depot_;
   // After its members are there.
   void SetUp() override { depot_ = open_s3("s3://lab/a/run", caller_, clock_); }
 };
@@ -499,6 +520,145 @@ TEST_F(S3, ACheckFindsThatNothingMayBeWritten) {
   };
   EXPECT_EQ(check(),
             "s3://lab/a/run/.combu: the keys that AWS_ACCESS_KEY_ID gives do not allow s3:PutObject");
+}
+
+// ---- What has been left there comes back
+
+class FetchS3 : public S3 {
+ protected:
+  FetchS3() {
+    fs::create_directories(folder_.path());
+    variables_["TMPDIR"] = folder_.path();
+  }
+
+  // With the manifest that belongs to it.
+  void bring_whole(const Contents& contents, const std::vector<OutputEntry>& more = {}) {
+    const auto parcel = depot_->open("t", {});
+    std::string manifest;
+    for (const auto& [path, content] : contents) {
+      add(*parcel, path, content);
+      manifest += sha256(content) + "  " + path + "\n";
+    }
+    for (const OutputEntry& entry : more) parcel->add(entry);
+    parcel->close(manifest);
+  }
+  // All that there is on this machine of what was fetched, without what tells of it.
+  std::vector<std::string> fetch(const std::string& path) {
+    const fs::path folder = depot_->fetch("t", path, {});
+    std::vector<std::string> found;
+    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+      const std::string name = entry.path().lexically_relative(folder);
+      if ((entry.is_symlink() || !entry.is_directory()) && name != k_manifest_name) found.push_back(name);
+    }
+    std::ranges::sort(found);
+    return found;
+  }
+  std::string fetch_fault(const std::string& path) {
+    const auto fault = fault_of([&] { (void)fetch(path); });
+    if (!fault) return "";
+    EXPECT_EQ(fault->kind(), ErrorKind::refused) << "the engine is not what is away";
+    return fault->what();
+  }
+  // Folders of fetched things.
+  [[nodiscard]] std::vector<std::string> here() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder_.path())) names.push_back(entry.path().filename());
+    return names;
+  }
+};
+
+TEST_F(FetchS3, AsItWas) {
+  const std::string large = std::string(std::size_t{20} << 20U, 'x') + "end";
+  bring_whole({{"out/a", "alpha"}, {"out/sub/empty", ""}, {"out/large", large}},
+              {{.kind = OutputEntry::Kind::folder, .path = "out/none", .mode = 0750},
+               {.kind = OutputEntry::Kind::symbolic_link, .path = "out/latest", .target = "sub/../\xff"},
+               {.kind = OutputEntry::Kind::hard_link, .path = "out/b", .target = "out/a"}});
+  EXPECT_THAT(fetch("/out"), ElementsAre("out/a", "out/b", "out/large", "out/latest", "out/sub/empty"));
+  const fs::path out = depot_->fetch("t", "/out", {}) + "/out";
+  std::ostringstream bytes;
+  bytes << std::ifstream(out / "large").rdbuf();
+  EXPECT_TRUE(bytes.str() == large);
+  EXPECT_EQ(fs::read_symlink(out / "latest"), "sub/../\xff");
+  EXPECT_TRUE(fs::equivalent(out / "a", out / "b"));
+  EXPECT_TRUE(fs::is_directory(out / "none"));
+  for (const char* const name : {"a", "large"}) {
+    EXPECT_EQ(fs::status(out / name).permissions(), fs::perms(0640)) << name;
+    struct stat seen {};
+    ASSERT_EQ(stat((out / name).c_str(), &seen), 0);
+    EXPECT_EQ(seen.st_mtim.tv_sec, 1000000000);
+    EXPECT_EQ(seen.st_mtim.tv_nsec, 500000000);
+  }
+}
+
+TEST_F(FetchS3, OddNamesToo) {
+  bring_whole({{"out/a b+c=d&e%2F", "1"}, {"out/\xff\xc3", "2"}});
+  EXPECT_THAT(fetch("/out"), ElementsAre("out/a b+c=d&e%2F", "out/\xff\xc3"));
+}
+
+TEST_F(FetchS3, OnlyWhatIsWanted) {
+  bring_whole({{"out/model", "m"}, {"out/models/1", "1"}, {"out/model.txt", "t"}});
+  EXPECT_THAT(fetch("/out/model"), ElementsAre("out/model"));
+  EXPECT_THAT(fetch("/out/models/"), ElementsAre("out/models/1"));
+  EXPECT_THAT(fetch("/out/model/../models"), SizeIs(3)) << "whatever that means";
+}
+
+TEST_F(FetchS3, OfWhatHasLinksAllIsWanted) {
+  bring_whole({{"out/run-7/a", "x"}},
+              {{.kind = OutputEntry::Kind::symbolic_link, .path = "out/latest", .target = "run-7"}});
+  EXPECT_THAT(fetch("/out/latest"), ElementsAre("out/latest", "out/run-7/a"));
+}
+
+TEST_F(FetchS3, OnceForAllWhoWantIt) {
+  bring_whole({{"out/a", "alpha"}});
+  const std::string folder = depot_->fetch("t", "/out", {});
+  const std::size_t asked = server_.lines().size();
+  EXPECT_EQ(depot_->fetch("t", "/out", {}), folder);
+  EXPECT_EQ(server_.lines().size(), asked);
+  bring_whole({{"out/b", "beta"}});
+  EXPECT_THAT(fetch("/out"), ElementsAre("out/b")) << "of a later attempt";
+  EXPECT_THAT(here(), SizeIs(1));
+  depot_.reset();
+  EXPECT_THAT(here(), IsEmpty());
+}
+
+TEST_F(FetchS3, NothingThatIsNotWhole) {
+  EXPECT_THAT(fetch_fault("/out"), HasSubstr("manifest.sha256: is not in the bucket any more"));
+  bring_whole({{"out/a", "alpha"}, {"out/large", std::string(std::size_t{2} << 20U, 'x')}});
+  bucket_.objects["/lab/a/run/t/out/a"] = "alphabet";
+  EXPECT_THAT(fetch_fault("/out"),
+              HasSubstr("out/a: is not what its manifest says: somebody has changed it"));
+  bucket_.objects["/lab/a/run/t/out/a"] = "alpha";
+  bucket_.objects["/lab/a/run/t/out/large"].back() = 'y';
+  EXPECT_THAT(fetch_fault("/out"), HasSubstr("out/large: is not what its manifest says"));
+  bucket_.objects.erase("/lab/a/run/t/out/large");
+  EXPECT_THAT(fetch_fault("/out"), HasSubstr("out/large: is not in the bucket any more"));
+  bucket_.objects["/lab/a/run/t/manifest.entries"] = "no JSON\n";
+  EXPECT_THAT(fetch_fault("/out"), HasSubstr("manifest.entries: cannot be read"));
+}
+
+TEST_F(FetchS3, NothingThatWouldLandElsewhere) {
+  for (const std::string path : {"../above", "out/../../above", "/above", "./above"}) {
+    bring_whole({{"out/a", "x"}});
+    bucket_.objects["/lab/a/run/t/" + path] = "x";
+    bucket_.objects["/lab/a/run/t/manifest.sha256"] = sha256("x") + "  " + path + "\n";
+    EXPECT_THAT(fetch_fault("/out/../out"), HasSubstr("names a path out of it")) << path;
+    depot_ = open_s3("s3://lab/a/run", caller_, clock_);
+  }
+  EXPECT_THAT(here(), IsEmpty());
+}
+
+TEST_F(FetchS3, AServerThatIsAwayIsWaitedFor) {
+  bring_whole({{"out/a", "alpha"}, {"out/large", std::string(std::size_t{2} << 20U, 'x')}});
+  int cut = 0;
+  bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
+    if (asked.method != "GET" || !asked.target.ends_with("large") || ++cut > 2) return std::nullopt;
+    return wire::cut("HTTP/1.1 200 OK\r\nContent-Length: 2097152\r\n\r\nhalf");
+  };
+  EXPECT_THAT(fetch("/out"), ElementsAre("out/a", "out/large"));
+  EXPECT_EQ(cut, 3);
+  EXPECT_THAT(clock_.waits(), ElementsAre(5, 10));
+  bucket_.trouble = [](const Asked& /*asked*/) { return wire::whole(503, fault("SlowDown")); };
+  EXPECT_THAT(fetch_fault("/out/a"), HasSubstr("answered 503 SlowDown"));
 }
 
 // ---- Its requests, by themselves

@@ -56,6 +56,10 @@ class Places final : public Depot {
   std::vector<std::string> share(std::span<const Sharing> wanted) override {
     return std::vector<std::string>(wanted.size(), "there is nothing");
   }
+  std::string fetch(const std::string& trial, const std::string& /*path*/,
+                    const std::stop_token& /*stop*/) override {
+    throw Error(ErrorKind::refused, trial, "there is nothing");
+  }
   [[nodiscard]] std::vector<std::string> all() {
     const std::scoped_lock lock(mutex_);
     return all_;

@@ -1,0 +1,152 @@
+#include "outputs/s3_entries.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace combu::outputs {
+namespace {
+
+constexpr auto k_replace = nlohmann::json::error_handler_t::replace;
+constexpr std::array<std::pair<OutputEntry::Kind, std::string_view>, 4> k_kinds{
+    {{OutputEntry::Kind::folder, "folder"},
+     {OutputEntry::Kind::file, "file"},
+     {OutputEntry::Kind::symbolic_link, "symbolic_link"},
+     {OutputEntry::Kind::hard_link, "hard_link"}}};
+
+// How many bytes at the beginning are one character of UTF-8; 0 when they are none.
+std::size_t character_size(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned first = byte(0);
+  if (first < 0x80) return 1;
+  const std::size_t size = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
+  if (first < 0xC2 || first > 0xF4 || text.size() < size) return 0;
+  for (std::size_t i = 1; i < size; ++i)
+    if ((byte(i) & 0xC0U) != 0x80) return 0;
+  const unsigned second = byte(1);
+  const bool is_none = (first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) ||
+                       (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F);
+  return is_none ? 0 : size;
+}
+
+std::string in_hex(std::string_view bytes) {
+  std::string text;
+  for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return text;
+}
+
+// Seconds since 1970 with nine decimals.
+std::string mtime_of(const OutputEntry& entry) {
+  const auto since = std::chrono::duration_cast<std::chrono::nanoseconds>(entry.modified.time_since_epoch());
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(since);
+  return fmt::format("{}.{:09}", seconds.count(), (since - seconds).count());
+}
+std::string mode_of(const OutputEntry& entry) {
+  return fmt::format("{:04o}", entry.mode);
+}
+
+template <class Number>
+Number number(std::string_view text, int base) {
+  Number value{};
+  std::from_chars(text.data(), text.data() + text.size(), value, base);
+  return value;
+}
+
+// The least there are are nanoseconds.
+Instant read_mtime(std::string_view text) {
+  constexpr std::size_t k_decimals = 9;
+  const std::size_t point = std::min(text.find('.'), text.size());
+  std::string decimals(text.substr(std::min(point + 1, text.size())));
+  decimals.resize(k_decimals, '0');
+  const std::chrono::nanoseconds since =
+      std::chrono::seconds(number<std::int64_t>(text.substr(0, point), 10)) +
+      std::chrono::nanoseconds(number<std::int64_t>(decimals, 10));
+  return Instant(std::chrono::duration_cast<Instant::duration>(since));
+}
+
+// As `name` has it, or, where that is no UTF-8, the bytes of it.
+std::string read_text(const nlohmann::json& line, const std::string& name) {
+  const auto bytes = line.find(name + "_bytes");
+  if (bytes == line.end()) return line.value(name, "");
+  const auto hex = bytes->get<std::string>();
+  std::string text;
+  for (std::size_t i = 0; i + 1 < hex.size(); i += 2)
+    text += static_cast<char>(number<unsigned>(std::string_view(hex).substr(i, 2), 16));
+  return text;
+}
+
+OutputEntry read_entry(std::string_view text) {
+  const auto line = nlohmann::json::parse(text);
+  const std::string kind = line.at("kind");
+  const auto* const known =
+      std::ranges::find(k_kinds, kind, &std::pair<OutputEntry::Kind, std::string_view>::second);
+  if (known == k_kinds.end()) throw Error(ErrorKind::corrupt, "", kind);
+  return {.kind = known->first,
+          .path = read_text(line, "path"),
+          .target = read_text(line, "target"),
+          .mode = number<unsigned>(line.value("mode", "0777"), 8),
+          .modified = read_mtime(line.value("mtime", ""))};
+}
+
+}  // namespace
+
+std::string as_key(std::string_view path) {
+  std::string key;
+  while (!path.empty()) {
+    const std::size_t size = character_size(path);
+    key += size == 0 ? fmt::format("%{:02X}", static_cast<unsigned char>(path.front()))
+                     : std::string(path.substr(0, size));
+    path.remove_prefix(std::max<std::size_t>(size, 1));
+  }
+  return key;
+}
+
+S3Client::Headers headers_of(const OutputEntry& entry) {
+  return {{"content-type", "application/octet-stream"},
+          {"x-amz-meta-mode", mode_of(entry)},
+          {"x-amz-meta-mtime", mtime_of(entry)}};
+}
+
+OutputEntry file_entry(std::string path, const S3Object& object) {
+  return {.path = std::move(path),
+          .mode = object.mode.empty() ? 0644 : number<unsigned>(object.mode, 8),
+          .modified = read_mtime(object.mtime),
+          .size = object.size};
+}
+
+std::string entry_line(const OutputEntry& entry) {
+  const auto* const kind =
+      std::ranges::find(k_kinds, entry.kind, &std::pair<OutputEntry::Kind, std::string_view>::first);
+  nlohmann::ordered_json line{{"path", as_key(entry.path)}, {"kind", kind->second}};
+  if (line["path"] != entry.path) line["path_bytes"] = in_hex(entry.path);
+  if (!entry.target.empty()) {
+    line["target"] = as_key(entry.target);
+    if (line["target"] != entry.target) line["target_bytes"] = in_hex(entry.target);
+  }
+  if (entry.kind != OutputEntry::Kind::symbolic_link) line["mode"] = mode_of(entry);
+  line["mtime"] = mtime_of(entry);
+  return line.dump(-1, ' ', false, k_replace) + "\n";
+}
+
+std::vector<OutputEntry> read_entries(std::string_view text) {
+  std::vector<OutputEntry> entries;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    try {
+      if (!line.empty()) entries.push_back(read_entry(line));
+    } catch (const std::exception&) {
+      throw Error(ErrorKind::corrupt, std::string(k_entries_name), "cannot be read: " + shortened(line));
+    }
+  }
+  return entries;
+}
+
+}  // namespace combu::outputs
