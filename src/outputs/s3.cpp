@@ -121,6 +121,7 @@ class S3Parcel final : public Parcel {
     std::string key;
     std::string upload;
     std::vector<std::string> tags;  // by number, from 0
+    std::int64_t size = 0;
     std::size_t under_way = 0;
     bool has_ended = false;
   };
@@ -187,6 +188,7 @@ class S3Parcel final : public Parcel {
     {
       const std::scoped_lock lock(mutex_);
       in_parts->tags.emplace_back();
+      in_parts->size += static_cast<std::int64_t>(part.size());
       number = in_parts->tags.size();
       ++in_parts->under_way;
     }
@@ -206,6 +208,11 @@ class S3Parcel final : public Parcel {
 
   void complete(const InParts& in_parts) {
     client_.complete(in_parts.key, in_parts.upload, in_parts.tags, given_up_.get_token());
+    // A server that has died while it put the parts together may answer the repeat as if it had done so.
+    const auto object = client_.head(in_parts.key, given_up_.get_token());
+    if (!object || object->size != in_parts.size)
+      throw Error(ErrorKind::unavailable, fmt::format("s3://{}/{}", bucket_, shortened(in_parts.key)),
+                  "the server says that it is complete, and it is not");
     const std::scoped_lock lock(mutex_);
     begun_.erase(in_parts.key);
   }

@@ -33,8 +33,9 @@ bool is_below(const std::string& name, const std::string& path) {
 // Whoever may write into the bucket has written these names.
 bool leads_out(const std::string& name) {
   const fs::path path(name);
-  return path.empty() || path.is_absolute() ||
-         std::ranges::any_of(path, [](const fs::path& part) { return part == ".." || part == "."; });
+  return path.empty() || path.is_absolute() || name.find('\0') != std::string::npos ||
+         std::ranges::any_of(
+             path, [](const fs::path& part) { return part == ".." || part == "." || part.empty(); });
 }
 
 class Fetcher {

@@ -61,6 +61,7 @@ class Sharer {
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(from_)) take(entry);
     // What is made in a folder changes its time.
     std::for_each(folders_.rbegin(), folders_.rend(), [this](const fs::path& folder) { settle(folder); });
+    settle("");
     expect_manifest();
   }
 

@@ -298,7 +298,9 @@ def test_of_two_who_finish_at_once_one_marker_is_left(lab, another, server, tmp_
     before = set(server.keys("of us/.combu/done/"))
     lab.write_trials(one)
     other = another(lab)
-    other.write(lab.file.read_text().replace('"name": "one"', '"name": "two"'))
+    # Of an experiment of its own: who begins last would be told that trials of this one still run.
+    name = json.loads(lab.file.read_text())["experiment"]
+    other.write(lab.file.read_text().replace(name, name + "-too").replace('"name": "one"', '"name": "two"'))
     runs = [lab.start("run", "--wait", "--run-id", "first"), other.start("run", "--wait", "--run-id", "second")]
     wait_until(lambda: [row["state"] for combu in (lab, other) for row in combu.ps().values()] == ["running", "running"], "both run")
     (tmp_path / "hold/go").touch()

@@ -301,6 +301,18 @@ TEST_F(S3, ALargeFileComesInParts) {
   EXPECT_EQ(server_.lines().back(), "PUT /lab/a/run/t/manifest.sha256");
 }
 
+TEST_F(S3, AServerThatOnlySaysThatPartsAreOneFileIsNotBelieved) {
+  bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
+    if (asked.method != "POST" || asked.target.find("?uploadId=") == std::string::npos) return std::nullopt;
+    return wire::whole(200, "<CompleteMultipartUploadResult/>");
+  };
+  const auto fault = fault_of([&] { bring({{"big", std::string(std::size_t{17} << 20U, 'x')}}); });
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->kind(), ErrorKind::unavailable) << "all is sent again";
+  EXPECT_THAT(fault->message(), HasSubstr("says that it is complete, and it is not"));
+  EXPECT_THAT(keys(), Not(Contains("/lab/a/run/t/manifest.sha256")));
+}
+
 TEST_F(S3, WhatHasNoObjectIsListedBesideThem) {
   const auto parcel = depot_->open("t", {});
   parcel->add({.kind = OutputEntry::Kind::folder, .path = "out", .mode = 0750});
@@ -642,6 +654,19 @@ TEST_F(FetchS3, NothingThatWouldLandElsewhere) {
     bucket_.objects["/lab/a/run/t/" + path] = "x";
     bucket_.objects["/lab/a/run/t/manifest.sha256"] = sha256("x") + "  " + path + "\n";
     EXPECT_THAT(fetch_fault("/out/../out"), HasSubstr("names a path out of it")) << path;
+    depot_ = open_s3("s3://lab/a/run", caller_, clock_);
+  }
+  const std::vector<std::string> entries{
+      R"({"path": "../above", "kind": "folder"})",
+      R"({"path": "..\u0000/above", "kind": "folder"})",
+      R"({"path": "out/x", "path_bytes": "2e2e2f78", "kind": "symbolic_link", "target": "a"})",
+      R"({"path": "out/x", "path_bytes": "2e2e002f78", "kind": "hard_link", "target": "out/a"})",
+      R"({"path": "out/x", "kind": "hard_link", "target": "../../x"})",
+      R"({"path": "out/x", "kind": "hard_link", "target": "..\u0000/x"})"};
+  for (const std::string& entry : entries) {
+    bring_whole({{"out/a", "x"}});
+    bucket_.objects["/lab/a/run/t/manifest.entries"] = entry + "\n";
+    EXPECT_THAT(fetch_fault("/out/../out"), HasSubstr("names a path out of it")) << entry;
     depot_ = open_s3("s3://lab/a/run", caller_, clock_);
   }
   EXPECT_THAT(here(), IsEmpty());
