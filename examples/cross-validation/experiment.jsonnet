@@ -6,7 +6,7 @@ local name(fold) = "fold-%d" % fold.fold;
 
 {
   experiment: "cross-validation",
-  defaults: { image: "combu-demo" },
+  defaults: { image: "combu-demo", metrics: "json" },  // numbers in lines like {"step": 3, "loss": 0.2}
   trials: [
     { name: "preprocess", cmd: "preprocess", env: { PARTS: std.toString(std.length(folds)) }, outputs: ["/parts", "/test"] },
   ] + [

@@ -22,6 +22,21 @@ def example(combu, tmp_path):
     return open_example
 
 
+def make(combu, program, *targets):
+    """What the example's Makefile prints."""
+    done = subprocess.run(
+        ["make", "-s", *targets, f"COMBU={program}"],
+        cwd=combu.file.parent,
+        env=combu.env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def test_quickstart(example, engine):
     combu = example("quickstart")
     combu("run", "--wait")
@@ -35,32 +50,19 @@ def test_quickstart(example, engine):
 def test_solver_by_its_makefile(example, engine, program):
     combu = example("solver")
 
-    def make(target):
-        done = subprocess.run(
-            ["make", "-s", target, f"COMBU={program}"],
-            cwd=combu.file.parent,
-            env=combu.env,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    make("run-experiment")
+    make(combu, program, "run-experiment")
     assert len(engine.names()) == 11
-    assert "solver-b-5" in make("show-experiment")
+    assert "solver-b-5" in make(combu, program, "show-experiment")
     wait_until(lambda: engine.running() == {"loader"}, "the solvers' end", seconds=120)
     for name in engine.names() - {"loader"}:
         assert json.loads(combu("logs", name).stdout)["error"] < 1e-3
-    make("kill-experiment")
+    make(combu, program, "kill-experiment")
     assert engine.names() == set()
 
 
-def test_cross_validation(example):
+def test_cross_validation_by_its_makefile(example, engine, program):
     combu = example("cross-validation")
-    combu("run", "--wait")
+    table = [line.split() for line in make(combu, program).splitlines()]
     report = json.loads(combu("logs", "ensemble").stdout)
     assert report["models"] == 5 and report["loss"] < 0.02
     (left,) = (combu.file.parent / "results/cross-validation").glob("*/ensemble/report")
@@ -68,6 +70,13 @@ def test_cross_validation(example):
     steps = [json.loads(line) for line in combu("logs", "fold-3").stdout.splitlines()]
     assert [step["step"] for step in steps] == list(range(0, 201, 10))
     assert steps[-1]["loss"] < 0.02 < steps[0]["loss"]
+    losses = {row[0]: float(row[1]) for row in table if row and row[0].startswith(("fold-", "ensemble"))}
+    assert set(losses) == {f"fold-{i}" for i in range(5)} | {"ensemble"}
+    assert losses["fold-3"] == pytest.approx(steps[-1]["loss"], rel=1e-3)
+    picture = (combu.file.parent / "loss.svg").read_text()
+    assert all(f"fold-{i}" in picture for i in range(5)) and "ensemble" not in picture
+    make(combu, program, "kill-experiment")
+    assert engine.names() == set()
 
 
 def test_grid(example, engine):
