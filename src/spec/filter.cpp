@@ -34,12 +34,22 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(k_blanks) - first + 1);
 }
 
-std::optional<double> number(std::string_view text) {
+// "nan" among them.
+std::optional<double> read_number(std::string_view text) {
   double value = 0;
   const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (fault != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  // "nan" is read, too, and is not even equal to itself.
-  return std::isnan(value) ? std::nullopt : std::optional(value);
+  return value;
+}
+
+bool is_nan(std::string_view text) {
+  const auto value = read_number(text);
+  return value && std::isnan(*value);
+}
+
+std::optional<double> number(std::string_view text) {
+  // "nan" is not even equal to itself.
+  return is_nan(text) ? std::nullopt : read_number(text);
 }
 
 bool holds(std::partial_ordering order, Filter::Relation relation) {
@@ -67,6 +77,7 @@ bool is_order(Filter::Relation relation) {
 // Throws Error(invalid) for an order between a number and what is none, which was not meant.
 bool holds(const std::string& name, const std::string& value, Filter::Relation relation,
            const std::string& wanted) {
+  if (is_order(relation) && is_nan(value)) return false;
   const auto left = number(value);
   const auto right = number(wanted);
   if (left && right) return holds(*left <=> *right, relation);

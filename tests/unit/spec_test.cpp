@@ -396,6 +396,8 @@ TEST(Filter, ReadsQuotesPatternsAndBlanks) {
   for (const char* condition : {"name=\"a && b\"", "name='a && b'&&id!=x", "said=\"it's <3\"", "id=s-a-[!0]",
                                 " id = s-* ", "rate=nan", "rate!=1", "gpus=0,1", "name!=''"})
     EXPECT_TRUE(fulfils(values, condition)) << condition;
+  for (const char* condition : {"rate>1", "rate<1", "rate>=nan", "rate<=x", "rate=1"})
+    EXPECT_FALSE(fulfils(values, condition)) << condition << ": NaN is neither more nor less than anything";
 }
 
 TEST(Filter, RefusesWhatIsNoCondition) {
