@@ -2,6 +2,7 @@
 
 #include <zstd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -48,6 +49,22 @@ std::string plain_of(std::string_view data) {
   return plain;
 }
 
+bool tell_pieces(std::string_view left, const std::function<bool(const LogPiece&)>& tell) {
+  while (!left.empty()) {
+    Head head;
+    if (left.size() < sizeof head) throw damage();
+    std::memcpy(&head, left.data(), sizeof head);
+    left.remove_prefix(sizeof head);
+    if (left.size() < head.size) throw damage();
+    const LogPiece piece{.stream = head.stream == 0 ? LogStream::out : LogStream::err,
+                         .text = left.substr(0, head.size),
+                         .at = Instant(std::chrono::duration_cast<Instant::duration>(nanoseconds(head.at)))};
+    if (!tell(piece)) return false;
+    left.remove_prefix(head.size);
+  }
+  return true;
+}
+
 }  // namespace
 
 std::vector<Pack> pack(std::span<const LogPiece> pieces) {
@@ -68,22 +85,34 @@ std::vector<Pack> pack(std::span<const LogPiece> pieces) {
   return packs;
 }
 
-bool unpack(std::string_view data, const std::function<bool(const LogPiece&)>& tell) {
-  const std::string plain = plain_of(data);
-  std::string_view left = plain;
-  while (!left.empty()) {
-    Head head;
-    if (left.size() < sizeof head) throw damage();
-    std::memcpy(&head, left.data(), sizeof head);
-    left.remove_prefix(sizeof head);
-    if (left.size() < head.size) throw damage();
-    const LogPiece piece{.stream = head.stream == 0 ? LogStream::out : LogStream::err,
-                         .text = left.substr(0, head.size),
-                         .at = Instant(std::chrono::duration_cast<Instant::duration>(nanoseconds(head.at)))};
-    if (!tell(piece)) return false;
-    left.remove_prefix(head.size);
+Pack without_first(std::string_view data, std::size_t count) {
+  const std::string whole = plain_of(data);
+  std::vector<LogPiece> pieces;
+  tell_pieces(whole, [&](const LogPiece& piece) {
+    pieces.push_back(piece);
+    return true;
+  });
+  std::string plain;
+  Bytes size;
+  for (LogPiece& piece : pieces) {
+    const std::size_t most = piece.text.size();
+    std::size_t cut = std::min(count, most);
+    if (cut > 0 && cut < most) {
+      const std::size_t line = piece.text.find('\n', cut - 1);
+      const std::size_t next = line == std::string_view::npos ? most : line + 1;
+      if (next < most || &piece != &pieces.back()) cut = next;
+    }
+    count -= std::min(count, cut);
+    piece.text.remove_prefix(cut);
+    if (piece.text.empty()) continue;
+    append(plain, piece);
+    size.count += static_cast<std::int64_t>(piece.text.size());
   }
-  return true;
+  return {.size = size, .data = compressed(plain)};
+}
+
+bool unpack(std::string_view data, const std::function<bool(const LogPiece&)>& tell) {
+  return tell_pieces(plain_of(data), tell);
 }
 
 }  // namespace combu::telemetry

@@ -21,6 +21,10 @@ struct Pack {
 // Of 256 KiB each, or of one piece that is larger.
 [[nodiscard]] std::vector<Pack> pack(std::span<const LogPiece> pieces);
 
+// What stays of a pack when so many bytes of its texts are too many: from the beginning of a line on, where
+// one begins after them. Throws Error(corrupt) with an empty subject.
+[[nodiscard]] Pack without_first(std::string_view data, std::size_t count);
+
 // Tells what is in a pack until `tell` returns false: then it returns false, too. Throws Error(corrupt) with
 // an empty subject.
 bool unpack(std::string_view data, const std::function<bool(const LogPiece&)>& tell);

@@ -157,16 +157,33 @@ struct Telemetry::Impl {
     }
   }
 
-  // The oldest ones go until no more than `size_max` is kept. How much that was.
+  // The oldest ones go until no more than `size_max` is kept, the last of these in part where much more than
+  // has to would go with it. How much that was.
   Bytes drop(std::int64_t attempt, Bytes kept, Bytes size_max) {
     Bytes dropped;
-    if (kept <= size_max) return dropped;
-    SQLite::Statement oldest(database, "SELECT number, size FROM packs WHERE attempt = ? ORDER BY number");
+    SQLite::Statement oldest(database,
+                             "SELECT number, size, data FROM packs WHERE attempt = ? ORDER BY number");
     oldest.bind(1, attempt);
     Sql remove(database, "DELETE FROM packs WHERE number = ?");
     while (kept.count - dropped.count > size_max.count && oldest.executeStep()) {
-      remove(oldest.getColumn(0).getInt64());
-      dropped.count += oldest.getColumn(1).getInt64();
+      const std::int64_t number = oldest.getColumn(0).getInt64();
+      const std::int64_t size = oldest.getColumn(1).getInt64();
+      const std::int64_t excess = kept.count - dropped.count - size_max.count;
+      if (size - excess > size_max.count / 4) {
+        const SQLite::Column data = oldest.getColumn(2);
+        const telemetry::Pack rest = telemetry::without_first(
+            {static_cast<const char*>(data.getBlob()), static_cast<std::size_t>(data.size())},
+            static_cast<std::size_t>(excess));
+        SQLite::Statement cut(database, "UPDATE packs SET size = ?, data = ? WHERE number = ?");
+        cut.bind(1, rest.size.count);
+        cut.bindNoCopy(2, rest.data.data(), static_cast<int>(rest.data.size()));
+        cut.bind(3, number);
+        cut.exec();
+        dropped.count += size - rest.size.count;
+      } else {
+        remove(number);
+        dropped.count += size;
+      }
     }
     return dropped;
   }

@@ -70,7 +70,8 @@ class LogEngine : public PassingEngine {
 class TelemetryTest : public testing::Test {
  protected:
   std::vector<std::string> take(LogEnd end = LogEnd::open) {
-    return take_logs(engine, {.run = RunId("run1"), .trial = "a", .attempt = 1}, trial, end, telemetry, {});
+    return take_logs(engine, {.run = RunId("run1"), .trial = trial.name, .attempt = 1}, trial, end, telemetry,
+                     {});
   }
 
   std::string kept(std::optional<std::size_t> tail = std::nullopt, int attempt = 1) {
@@ -166,6 +167,37 @@ TEST_F(TelemetryTest, TwoThatTakeAtOnceTakeEachPieceOnce) {
   }
   EXPECT_EQ(points("x").size(), static_cast<std::size_t>(k_lines));
   EXPECT_EQ(telemetry.log("a", 1)->size.count, static_cast<std::int64_t>(kept().size()));
+}
+
+TEST_F(TelemetryTest, OfABoundThatIsSmallNearlyAllIsUsed) {
+  for (const int kibibytes : {1, 10, 200}) {
+    trial.name = fmt::format("bound-{}", kibibytes);
+    engine.pieces.clear();
+    trial.log_size_max = Bytes{kibibytes << 10};
+    for (int i = 0; i < 4; ++i) {
+      for (int k = 0; k < 1000; ++k) engine.say(fmt::format("{:099}\n", 1000 * i + k), milliseconds(i));
+      take(i == 3 ? LogEnd::complete : LogEnd::open);
+    }
+    std::string text;
+    telemetry.read_log(trial.name, 1, {}, [&](const LogPiece& piece) {
+      text += piece.text;
+      return true;
+    });
+    EXPECT_LE(text.size(), static_cast<std::size_t>(trial.log_size_max.count));
+    EXPECT_GT(text.size(), static_cast<std::size_t>(trial.log_size_max.count) - 100)
+        << "but for a line's part";
+    EXPECT_EQ(text.size() % 100, 0U) << "lines are whole";
+    EXPECT_TRUE(text.ends_with("3999\n"));
+    const KeptLog log = *telemetry.log(trial.name, 1);
+    EXPECT_EQ(log.size.count - log.dropped.count, static_cast<std::int64_t>(text.size()));
+  }
+}
+
+TEST_F(TelemetryTest, OfALineThatIsLargerThanTheBoundTheEndIsKept) {
+  trial.log_size_max = Bytes{1000};
+  engine.say(std::string(5000, 'x') + "end\n", milliseconds(0));
+  take(LogEnd::complete);
+  EXPECT_EQ(kept(), std::string(996, 'x') + "end\n");
 }
 
 TEST_F(TelemetryTest, OfALongLogTheEndIsKeptAndThatIsSaidOnce) {
