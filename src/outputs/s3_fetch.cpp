@@ -30,6 +30,10 @@ bool is_below(const std::string& name, const std::string& path) {
   return path.empty() || name == path || name.starts_with(path + "/");
 }
 
+bool is_link(const OutputEntry& entry) {
+  return entry.kind == OutputEntry::Kind::symbolic_link || entry.kind == OutputEntry::Kind::hard_link;
+}
+
 // Whoever may write into the bucket has written these names.
 bool leads_out(const std::string& name) {
   const fs::path path(name);
@@ -46,10 +50,7 @@ class Fetcher {
   void run(std::string path) {
     const std::string manifest = text_of(k_manifest_name);
     const std::vector<OutputEntry> entries = read_entries(text_of(k_entries_name));
-    const bool any_link = std::ranges::any_of(entries, [](const OutputEntry& entry) {
-      return entry.kind == OutputEntry::Kind::symbolic_link || entry.kind == OutputEntry::Kind::hard_link;
-    });
-    if (any_link) path.clear();
+    if (std::ranges::any_of(entries, is_link)) path.clear();
     client_.list(
         prefix_, [this](const S3Object& object) { sizes_[object.key] = object.size; }, stop_);
     for (const OutputEntry& entry : entries)
@@ -61,8 +62,7 @@ class Fetcher {
     for (const File& file : wanted_)
       if (file.size > k_small_max) take_large(file);
     for (const OutputEntry& entry : entries)
-      if (entry.kind == OutputEntry::Kind::symbolic_link || entry.kind == OutputEntry::Kind::hard_link)
-        add(entry);
+      if (is_link(entry)) add(entry);
     parcel_.close(manifest);
   }
 

@@ -34,22 +34,12 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(k_blanks) - first + 1);
 }
 
-// "nan" among them.
-std::optional<double> read_number(std::string_view text) {
+// NaN among them.
+std::optional<double> number(std::string_view text) {
   double value = 0;
   const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (fault != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
-}
-
-bool is_nan(std::string_view text) {
-  const auto value = read_number(text);
-  return value && std::isnan(*value);
-}
-
-std::optional<double> number(std::string_view text) {
-  // "nan" is not even equal to itself.
-  return is_nan(text) ? std::nullopt : read_number(text);
 }
 
 bool holds(std::partial_ordering order, Filter::Relation relation) {
@@ -77,9 +67,13 @@ bool is_order(Filter::Relation relation) {
 // Throws Error(invalid) for an order between a number and what is none, which was not meant.
 bool holds(const std::string& name, const std::string& value, Filter::Relation relation,
            const std::string& wanted) {
-  if (is_order(relation) && is_nan(value)) return false;
-  const auto left = number(value);
-  const auto right = number(wanted);
+  const auto is_nan = [](const std::optional<double>& one) { return one && std::isnan(*one); };
+  auto left = number(value);
+  if (is_nan(left) && is_order(relation)) return false;
+  auto right = number(wanted);
+  // It is not even equal to itself: only its text is.
+  if (is_nan(left)) left.reset();
+  if (is_nan(right)) right.reset();
   if (left && right) return holds(*left <=> *right, relation);
   if (left && is_order(relation))
     throw Error(ErrorKind::invalid, "",

@@ -131,6 +131,7 @@ void settle_gpu_count(const Json* count, const Place& place, Report& report, Gpu
   }
   if (!wish.ids.empty() && wish.count > wish.ids.size())
     report.add(place, fmt::format("{} GPUs of {} that are named", wish.count, wish.ids.size()));
+  if (wish.empty()) wish = {};  // of whatever kind none would be
 }
 
 // Compose's list of devices, of which there can be one kind: GPUs.

@@ -161,6 +161,7 @@ struct Telemetry::Impl {
   // has to would go with it. How much that was.
   Bytes drop(std::int64_t attempt, Bytes kept, Bytes size_max) {
     Bytes dropped;
+    if (kept <= size_max) return dropped;
     SQLite::Statement oldest(database,
                              "SELECT number, size, data FROM packs WHERE attempt = ? ORDER BY number");
     oldest.bind(1, attempt);

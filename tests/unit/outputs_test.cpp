@@ -494,7 +494,7 @@ TEST_F(Shared, WhoCannotWriteThereIsTold) {
 
 TEST_F(Shared, TheCopiesOfAnotherFileSystemAreWhole) {
   const fs::path elsewhere = "/dev/shm/combu-shared." + std::to_string(getpid());
-  if (!fs::exists("/dev/shm")) GTEST_SKIP() << "there is no other file system";
+  ASSERT_TRUE(fs::exists("/dev/shm")) << "there is no other file system";
   EXPECT_THAT(open_folder(elsewhere)->share(std::vector<Sharing>{{.trial = "u", .from = home()}}),
               ElementsAre(""));
   EXPECT_EQ(content_of(elsewhere / "u/out/a.txt"), "alpha");

@@ -390,6 +390,11 @@ TEST(Filter, RefusesAnOrderBetweenANumberAndWhatIsNone) {
   }
 }
 
+TEST(Gpus, OfWhateverKindNoneIsNone) {
+  EXPECT_FALSE(only_trial(R"("gpus": {"count": 0, "kind": "a100"})").gpus);
+  EXPECT_TRUE(only_trial(R"("gpus": "all")").gpus);
+}
+
 TEST(Filter, ReadsQuotesPatternsAndBlanks) {
   const std::map<std::string, std::string> values = {
       {"name", "a && b"}, {"said", "it's <3"}, {"id", "s-a-7"}, {"rate", "nan"}, {"gpus", "0,1"}};
