@@ -11,6 +11,7 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace combu {
@@ -140,6 +141,27 @@ class Sha256 {
   std::unique_ptr<Impl> impl_;
 };
 [[nodiscard]] std::string sha256_of(std::string_view bytes);
+
+// ---- Files
+
+// A file descriptor that closes itself; -1: none.
+class Descriptor {
+ public:
+  explicit Descriptor(int number = -1) : number_(number) {}
+  ~Descriptor() { close(); }
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+
+  [[nodiscard]] int number() const { return number_; }
+  [[nodiscard]] bool is_open() const { return number_ >= 0; }
+  void close();
+
+ private:
+  int number_;
+};
 
 // ---- Time and threads
 

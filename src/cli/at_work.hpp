@@ -55,7 +55,7 @@ class AtWork {
   const Background* background_;
   // The socket is removed while the lock is held: then it is nobody else's.
   std::unique_ptr<RunLock> lock_;
-  std::optional<OpenFile> log_;
+  std::optional<Descriptor> log_;
   std::string unused_log_;  // its path, until something may have been written there
   std::optional<Steering> steering_;
   ControlServer channel_;

@@ -75,12 +75,12 @@ std::string namespace_of_processes() {
   return std::filesystem::read_symlink("/proc/self/ns/pid", none).string();
 }
 
-int open_file(const std::string& path) {
+Descriptor open_file(const std::string& path) {
   std::error_code failed;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), failed);
   constexpr mode_t k_mode = 0600;
-  const int file = failed ? -1 : open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, k_mode);
-  if (file < 0)
+  Descriptor file(failed ? -1 : open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, k_mode));
+  if (!file.is_open())
     throw Error(ErrorKind::refused, path,
                 fmt::format("cannot be written: {}; COMBU_HOME names another folder",
                             failed ? failed.message() : why()));
@@ -99,7 +99,7 @@ bool lock(int file, Seconds patience, const std::stop_token& stop) {
 }
 
 // Shared, so that those who ask do not take each other for the holder.
-bool is_held(const OpenFile& file) {
+bool is_held(const Descriptor& file) {
   if (file.number() < 0 || flock(file.number(), LOCK_SH | LOCK_NB) != 0) return file.number() >= 0;
   (void)flock(file.number(), LOCK_UN);
   return false;
@@ -150,7 +150,7 @@ bool selects(const Selector& selector, const Holder& holder) {
 std::optional<Interrupted> interrupt(const std::string& path, const Selector& selector,
                                      const std::string& engine, std::set<int>& asked,
                                      const std::stop_token& stop) {
-  const OpenFile file(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  const Descriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!is_held(file)) return std::nullopt;
   const Holder holder = holder_of(file.number());
   if (holder.process <= 1 || holder.engine != engine || !selects(selector, holder)) return std::nullopt;
@@ -169,10 +169,6 @@ std::optional<Interrupted> interrupt(const std::string& path, const Selector& se
 }
 
 }  // namespace
-
-OpenFile::~OpenFile() {
-  if (number_ >= 0) close(number_);
-}
 
 std::string state_folder(const Caller& caller) {
   if (const auto home = caller.env("COMBU_HOME"); home && !home->empty()) return *home;
@@ -206,7 +202,7 @@ RunLock::~RunLock() {
 
 std::optional<int> process_at_work(const RunId& run, const Caller& caller) {
   const std::string path = path_of(LockScope::run, {.id = run, .experiment = {}}, {}, caller);
-  const OpenFile file(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  const Descriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!is_held(file)) return std::nullopt;
   return holder_of(file.number()).process;
 }

@@ -12,19 +12,6 @@
 
 namespace combu {
 
-// A file's descriptor, closed at the end; -1: none.
-class OpenFile {
- public:
-  explicit OpenFile(int number) : number_(number) {}
-  ~OpenFile();
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-  [[nodiscard]] int number() const { return number_; }
-
- private:
-  int number_;
-};
-
 enum class LockScope { starts, run };
 
 // Held from its making to its end, also when that is a SIGKILL. It is one user's on one machine: what others
@@ -40,7 +27,7 @@ class RunLock {
   RunLock& operator=(const RunLock&) = delete;
 
  private:
-  OpenFile file_;
+  Descriptor file_;
 };
 
 // The process that is at work on a run; nullopt when none on this machine is.

@@ -67,7 +67,7 @@ struct ControlClient::Impl {
     return poll(polled.data(), polled.size(), patience) > 0 && polled[0].revents != 0;
   }
 
-  control::Descriptor socket;
+  Descriptor socket;
   control::Bell bell;
   std::string in;
   std::size_t at = 0;  // of what has not been given yet

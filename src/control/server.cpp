@@ -23,7 +23,6 @@ namespace combu {
 namespace {
 
 using control::Bell;
-using control::Descriptor;
 using Steady = std::chrono::steady_clock;
 
 constexpr std::size_t k_clients_max = 64;

@@ -50,10 +50,6 @@ Descriptor make_socket(int flags) {
 
 }  // namespace
 
-Descriptor::~Descriptor() {
-  if (number_ >= 0) close(number_);
-}
-
 Descriptor listen_at(const std::string& path) {
   const std::filesystem::path place(path);
   std::error_code none;

@@ -44,8 +44,7 @@ int version_of(SQLite::Database& database, const std::string& path, const Schema
 // What a run was given may be a secret. SQLite gives its other files the same rights. That it cannot be made,
 // SQLite tells better.
 void make_private(const std::string& path) {
-  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR);
-  if (file >= 0) ::close(file);
+  const Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR));
 }
 
 void take_steps(SQLite::Database& database, const std::string& path, const Schema& schema) {

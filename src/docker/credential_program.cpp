@@ -18,38 +18,25 @@ namespace combu::docker {
 namespace {
 
 // Sockets, not a pipe: a write to a program that has gone must not raise SIGPIPE.
-class Pipe {
- public:
+struct Pipe {
   Pipe() {
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends_.data()) != 0) {
+    std::array<int, 2> ends{};
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
       throw Error(ErrorKind::unavailable, "socketpair", std::system_category().message(errno));
-    }
+    reader = Descriptor(ends[0]);
+    writer = Descriptor(ends[1]);
   }
-  ~Pipe() {
-    close_reader();
-    close_writer();
-  }
-  Pipe(const Pipe&) = delete;
-  Pipe& operator=(const Pipe&) = delete;
-  [[nodiscard]] int reader() const { return ends_[0]; }
-  [[nodiscard]] int writer() const { return ends_[1]; }
-  void close_reader() { close_end(ends_[0]); }
-  void close_writer() { close_end(ends_[1]); }
 
- private:
-  static void close_end(int& end) {
-    if (end >= 0) ::close(end);
-    end = -1;
-  }
-  std::array<int, 2> ends_{-1, -1};
+  Descriptor reader;
+  Descriptor writer;
 };
 
 // 0, or why not.
 int spawn(const std::string& program, const Pipe& in, const Pipe& out, pid_t& pid) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, in.reader(), STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, out.writer(), STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, in.reader.number(), STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, out.writer.number(), STDOUT_FILENO);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
   std::string name = program;
   std::string verb = "get";
@@ -86,12 +73,12 @@ ProgramEnd run_credential_program(const std::string& program, const std::string&
     end.problem = fmt::format("cannot be run: {}", std::system_category().message(failure));
     return end;
   }
-  in.close_reader();
-  out.close_writer();
+  in.reader.close();
+  out.writer.close();
   // A registry's name is shorter than any pipe's buffer. The program may have gone; then its end tells.
-  (void)::send(in.writer(), input.data(), input.size(), MSG_NOSIGNAL);
-  in.close_writer();
-  if (!read_all(out.reader(), time_max, end.output)) {
+  (void)::send(in.writer.number(), input.data(), input.size(), MSG_NOSIGNAL);
+  in.writer.close();
+  if (!read_all(out.reader.number(), time_max, end.output)) {
     end.problem = fmt::format("did not end within {}", to_string(time_max));
     ::kill(pid, SIGKILL);
   }

@@ -40,23 +40,6 @@ constexpr int k_send_buffer = 1 << 20;  // the system may give less
 constexpr std::size_t k_piece_max = std::size_t{32} << 10U;
 constexpr std::time_t k_unlimited_seconds = std::time_t{10} * 365 * 24 * 3600;
 
-// A file descriptor that closes itself.
-class Descriptor {
- public:
-  explicit Descriptor(int number = -1) : number_(number) {}
-  ~Descriptor() { reset(-1); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  [[nodiscard]] int get() const { return number_; }
-  void reset(int number) {
-    if (number_ >= 0) ::close(number_);
-    number_ = number;
-  }
-
- private:
-  int number_;
-};
-
 bool is_success(int status) {
   return status >= 200 && status < 300;
 }
@@ -188,15 +171,15 @@ bool speaks_something_else(const Address& address) {
   constexpr std::string_view k_protocol = "HTTP/1.";
   const std::unique_ptr<Client> client = make_client(address);
   Descriptor socket;
-  client->set_socket_options([&](socket_t number) { socket.reset(::dup(number)); });
+  client->set_socket_options([&](socket_t number) { socket = Descriptor(::dup(number)); });
   bool other = false;
   client->Post(
       "/",
       [&](std::size_t, httplib::DataSink&) {
-        pollfd wanted{socket.get(), POLLIN, 0};
+        pollfd wanted{socket.number(), POLLIN, 0};
         if (::poll(&wanted, 1, k_patience_ms) != 1) return false;
         std::array<char, k_protocol.size()> bytes{};
-        const ssize_t count = ::recv(socket.get(), bytes.data(), bytes.size(), MSG_PEEK | MSG_DONTWAIT);
+        const ssize_t count = ::recv(socket.number(), bytes.data(), bytes.size(), MSG_PEEK | MSG_DONTWAIT);
         other = count > 0 &&
                 !k_protocol.starts_with(std::string_view(bytes.data(), static_cast<std::size_t>(count)));
         return false;
@@ -293,11 +276,11 @@ struct Channel::Impl {
     if (address.kind == Address::Kind::unix_socket)
       ::setsockopt(number, SOL_SOCKET, SO_SNDBUF, &k_send_buffer, sizeof(k_send_buffer));
     const std::scoped_lock lock(mutex);
-    socket.reset(::fcntl(number, F_DUPFD_CLOEXEC, 0));
+    socket = Descriptor(::fcntl(number, F_DUPFD_CLOEXEC, 0));
     if (!stop.stop_requested()) return;
     // The stop came before there was anything to shut down: what is no socket cannot connect.
     const Descriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
-    ::dup2(nothing.get(), number);
+    ::dup2(nothing.number(), number);
   }
 
   // From the stopping thread. A TCP socket cannot be shut down between socket() and connect(), a few
@@ -305,14 +288,14 @@ struct Channel::Impl {
   void break_off() {
     while (!over) {
       const std::scoped_lock lock(mutex);
-      if (::shutdown(socket.get(), SHUT_RDWR) == 0 || errno != ENOTCONN) return;
+      if (::shutdown(socket.number(), SHUT_RDWR) == 0 || errno != ENOTCONN) return;
       std::this_thread::yield();
     }
   }
 
   [[nodiscard]] bool closed_by_other_side() const {
     char byte = 0;
-    return ::recv(socket.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+    return ::recv(socket.number(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
   }
 
   [[noreturn]] void fail(ErrorKind kind, std::string message) const {
@@ -363,7 +346,7 @@ httplib::Request Channel::Impl::make_request(Call& call) {
 // Whoever refuses what it is sent answers before it has heard all, and then hears no more: the answer is to
 // be read, so that nothing is written where the other side may not take it.
 Channel::Impl::Room Channel::Impl::room() const {
-  pollfd wanted{socket.get(), POLLIN | POLLOUT, 0};
+  pollfd wanted{socket.number(), POLLIN | POLLOUT, 0};
   int count = 0;
   do {
     count = ::poll(&wanted, 1, k_write_seconds * 1000);

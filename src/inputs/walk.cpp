@@ -36,19 +36,11 @@ int by_name(const FTSENT** one, const FTSENT** other) {
 
 using Tree = std::unique_ptr<FTS, decltype(&fts_close)>;
 
-class File {
- public:
-  explicit File(const std::string& path) : number_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (number_ < 0) refuse(path, errno);
-  }
-  ~File() { close(number_); }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  [[nodiscard]] int number() const { return number_; }
-
- private:
-  int number_;
-};
+Descriptor open_file(const std::string& path) {
+  Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.is_open()) refuse(path, errno);
+  return file;
+}
 
 }  // namespace
 
@@ -84,7 +76,7 @@ bool walk(const std::string& path, const std::function<bool(const Found&)>& visi
 }
 
 bool read_file(const Found& found, const std::function<bool(std::string_view)>& tell) {
-  const File file(found.path);
+  const Descriptor file = open_file(found.path);
   std::int64_t left = found.status.st_size;
   std::vector<char> piece(static_cast<std::size_t>(std::min<std::int64_t>(left, k_piece)));
   while (left > 0) {

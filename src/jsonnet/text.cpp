@@ -43,20 +43,6 @@ std::size_t sequence_length(std::string_view text, std::size_t at) {
   throw Error(ErrorKind::invalid, subject, "cannot be read: " + std::generic_category().message(fault));
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  [[nodiscard]] int number() const { return number_; }
-
- private:
-  int number_;
-};
-
 }  // namespace
 
 std::optional<std::size_t> find_bad_utf8(std::string_view text) {

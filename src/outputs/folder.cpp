@@ -31,25 +31,6 @@ constexpr std::size_t k_synced_alone_max = 64;
               fmt::format("{}: {}", what, std::error_code(code, std::generic_category()).message()));
 }
 
-class File {
- public:
-  File() = default;
-  explicit File(int number) : number_(number) {}
-  ~File() {
-    if (number_ >= 0) ::close(number_);
-  }
-  File(File&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  File& operator=(File&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  [[nodiscard]] int number() const { return number_; }
-  [[nodiscard]] bool is_open() const { return number_ >= 0; }
-
- private:
-  int number_ = -1;
-};
-
 std::array<timespec, 2> times_of(Instant modified) {
   const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(modified.time_since_epoch());
   const auto seconds = std::chrono::floor<std::chrono::seconds>(nanoseconds);
@@ -74,7 +55,7 @@ std::string unfinished_name(const std::string& place) {
 // A file that is written from its beginning to its end, with holes where there are only zeros.
 class Growing {
  public:
-  Growing(File file, OutputEntry entry, std::string path)
+  Growing(Descriptor file, OutputEntry entry, std::string path)
       : file_(std::move(file)), entry_(std::move(entry)), path_(std::move(path)) {}
 
   void write(std::string_view bytes) {
@@ -131,7 +112,7 @@ class Growing {
     written_out_ = put_;
   }
 
-  File file_;
+  Descriptor file_;
   OutputEntry entry_;
   std::string path_;
   off_t size_ = 0;
@@ -145,14 +126,14 @@ class FolderParcel final : public Parcel {
   FolderParcel(std::string folder, const std::string& place, std::optional<Owner> owner)
       : folder_(std::move(folder)), name_(place), unfinished_(unfinished_name(place)), owner_(owner) {
     make_folder();
-    above_ = File(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    above_ = Descriptor(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!above_.is_open()) refuse(folder_, "cannot be opened", errno);
     discard(unfinished_);  // of a process that died
     if (mkdirat(above_.number(), unfinished_.c_str(), k_permissions) != 0)
       refuse(path_of(unfinished_), "cannot be made", errno);
     give(above_.number(), unfinished_);
-    root_ =
-        File(openat(above_.number(), unfinished_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    root_ = Descriptor(
+        openat(above_.number(), unfinished_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (!root_.is_open()) refuse(path_of(unfinished_), "cannot be opened", errno);
   }
   ~FolderParcel() override { discard(unfinished_); }
@@ -183,7 +164,7 @@ class FolderParcel final : public Parcel {
       }
       case OutputEntry::Kind::hard_link: {
         const auto [other_above, other] = split(entry.target);
-        const File from = open_folder_in_root(other_above);
+        const Descriptor from = open_folder_in_root(other_above);
         if (linkat(from.number(), other.c_str(), folder, name.c_str(), 0) != 0)
           refuse(path_of(entry.path), "cannot be linked", errno);
         return;
@@ -240,9 +221,9 @@ class FolderParcel final : public Parcel {
       if (syncfs(root_.number()) != 0) refuse(path_of(unfinished_), "cannot be written", errno);
       return;
     }
-    std::vector<std::pair<File, std::string>> all;
+    std::vector<std::pair<Descriptor, std::string>> all;
     const auto take = [&](const fs::path& path) {
-      File file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+      Descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
       if (!file.is_open()) refuse(path.string(), "cannot be opened", errno);
       // All begin before the first is waited for.
       (void)sync_file_range(file.number(), 0, 0, SYNC_FILE_RANGE_WRITE);
@@ -274,26 +255,26 @@ class FolderParcel final : public Parcel {
   }
 
   void settle(const OutputEntry& entry) const {
-    const File folder = open_folder_in_root(entry.path);
+    const Descriptor folder = open_folder_in_root(entry.path);
     const auto times = times_of(entry.modified);
     if (fchmod(folder.number(), (entry.mode & k_permissions) | S_IRWXU) != 0 ||
         futimens(folder.number(), times.data()) != 0)
       refuse(path_of(entry.path), "cannot be written", errno);
   }
 
-  [[nodiscard]] File open_folder_in_root(const std::string& path) const {
-    File folder(openat(root_.number(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  [[nodiscard]] Descriptor open_folder_in_root(const std::string& path) const {
+    Descriptor folder(openat(root_.number(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     for (std::size_t from = 0; from < path.size();) {
       const std::size_t slash = std::min(path.find('/', from), path.size());
       const std::string part = path.substr(from, slash - from);
       from = slash + 1;
       constexpr int k_how = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-      File next(openat(folder.number(), part.c_str(), k_how));
+      Descriptor next(openat(folder.number(), part.c_str(), k_how));
       if (!next.is_open() && errno == ENOENT) {
         if (mkdirat(folder.number(), part.c_str(), k_permissions) != 0)
           refuse(path_of(path), "cannot be made", errno);
         give(folder.number(), part);
-        next = File(openat(folder.number(), part.c_str(), k_how));
+        next = Descriptor(openat(folder.number(), part.c_str(), k_how));
       }
       if (!next.is_open()) refuse(path_of(path), "cannot be opened", errno);
       folder = std::move(next);
@@ -312,7 +293,7 @@ class FolderParcel final : public Parcel {
 
   void begin_file(int folder, const std::string& name, const OutputEntry& entry) {
     constexpr int k_how = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-    File file(openat(folder, name.c_str(), k_how, k_owner_reads_and_writes));
+    Descriptor file(openat(folder, name.c_str(), k_how, k_owner_reads_and_writes));
     if (!file.is_open()) refuse(path_of(entry.path), "cannot be made", errno);
     give(folder, name);
     file_.emplace(std::move(file), entry, path_of(entry.path));
@@ -328,9 +309,9 @@ class FolderParcel final : public Parcel {
   std::string name_;
   std::string unfinished_;
   std::optional<Owner> owner_;
-  File above_;  // folder_
-  File root_;   // the unfinished one
-  File above_entry_;
+  Descriptor above_;  // folder_
+  Descriptor root_;   // the unfinished one
+  Descriptor above_entry_;
   std::string above_entry_path_;
   std::optional<Growing> file_;
   std::vector<OutputEntry> folders_;

@@ -32,20 +32,11 @@ constexpr std::size_t k_at_once = 4;
               fmt::format("{}: {}", what, std::generic_category().message(code)));
 }
 
-class File {
- public:
-  File(const fs::path& path, int how, mode_t mode = 0)
-      : number_(::open(path.c_str(), how | O_CLOEXEC, mode)) {
-    if (number_ < 0) refuse(path, "cannot be opened", errno);
-  }
-  ~File() { ::close(number_); }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  [[nodiscard]] int number() const { return number_; }
-
- private:
-  int number_;
-};
+Descriptor open_file(const fs::path& path, int how, mode_t mode = 0) {
+  Descriptor file(::open(path.c_str(), how | O_CLOEXEC, mode));
+  if (!file.is_open()) refuse(path, "cannot be opened", errno);
+  return file;
+}
 
 // What one trial has left becomes what another one leaves, without a byte's being read where that can be.
 class Sharer {
@@ -95,11 +86,11 @@ class Sharer {
 
   // False where the file system cannot do that.
   [[nodiscard]] bool clone(const fs::path& from, const fs::path& to) const {
-    const File source(from, O_RDONLY | O_NOFOLLOW);
+    const Descriptor source = open_file(from, O_RDONLY | O_NOFOLLOW);
     struct stat seen {};
     if (fstat(source.number(), &seen) != 0) refuse(from, "cannot be read", errno);
     {
-      const File target(to, O_WRONLY | O_CREAT | O_EXCL, S_IRUSR | S_IWUSR);
+      const Descriptor target = open_file(to, O_WRONLY | O_CREAT | O_EXCL, S_IRUSR | S_IWUSR);
       if (ioctl(target.number(), FICLONE, source.number()) == 0) {
         (void)fchmod(target.number(), seen.st_mode & k_permissions);
         own(to);
@@ -202,7 +193,7 @@ std::vector<std::string> share_in_folder(const std::string& folder, std::optiona
   });
   // One for all: each would write all that there is.
   const std::string unsafe = fault_of([&] {
-    const File above(home, O_RDONLY | O_DIRECTORY);
+    const Descriptor above = open_file(home, O_RDONLY | O_DIRECTORY);
     if (syncfs(above.number()) != 0) refuse(home, "cannot be written", errno);
   });
   for (std::size_t i = 0; i < wanted.size(); ++i) {
@@ -212,7 +203,7 @@ std::vector<std::string> share_in_folder(const std::string& folder, std::optiona
     if (!faults[i].empty()) fs::remove_all(unfinished(i), ignored);
   }
   const std::string unkept = fault_of([&] {
-    const File above(home, O_RDONLY | O_DIRECTORY);
+    const Descriptor above = open_file(home, O_RDONLY | O_DIRECTORY);
     if (fsync(above.number()) != 0) refuse(home, "cannot be written", errno);
   });
   if (!unkept.empty())
