@@ -80,6 +80,8 @@ struct Sighting {
   std::optional<Seconds> created_in;
   std::optional<Seconds> started_in;
   std::vector<std::string> inputs;  // content_digest() of each of Trial::inputs, as start() has sent it
+  std::string digest;  // of what start() returns of a trial with `cache`: Preparation::digest of the image
+                       // that it has; empty: the engine did not tell
 };
 
 // What an attempt has taken of its host by some moment.

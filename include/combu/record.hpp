@@ -133,13 +133,14 @@ struct KnownEntry {
   std::string equal_trial;
 };
 
-// How long the engine took to create an attempt, and to start it; and what was put into it.
+// How long the engine took to create an attempt, and to start it; and what it runs with.
 struct Started {
   TrialIndex trial = 0;
   int attempt = 1;
   Seconds created_in{0};
   Seconds started_in{0};
   std::vector<std::string> inputs;  // content_digest() of each of Trial::inputs
+  std::string digest = {};          // Sighting::digest
 };
 
 // What has come home of an attempt.

@@ -20,7 +20,8 @@ void Recorder::started(TrialIndex trial, const Sighting& seen) {
                         .attempt = seen.key.attempt,
                         .created_in = *seen.created_in,
                         .started_in = *seen.started_in,
-                        .inputs = seen.inputs});
+                        .inputs = seen.inputs,
+                        .digest = seen.digest});
 }
 
 void Recorder::recalled(const Recollection& recollection) {

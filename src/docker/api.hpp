@@ -33,6 +33,7 @@ struct SystemFacts {
 // ---- Images
 
 struct ImageFacts {
+  std::string id;
   std::string
       digest;  // of the manifest that it was pulled by, behind its repository and an @; else its own id
   std::string platform;  // "linux/amd64"
@@ -82,6 +83,7 @@ struct ContainerFacts {
   std::string id;
   std::string name;
   std::string image;
+  std::string image_id;
   std::string state;
   int exit_code = 0;
   bool oom = false;

@@ -73,6 +73,7 @@ ContainerFacts facts_of(const json& body) {
   if (const auto health = state.find("Health"); health != state.end() && health->is_object()) {
     facts.health = text_at(*health, "Status");
   }
+  facts.image_id = text_at(body, "Image");
   const json& config = body.at("Config");
   facts.image = text_at(config, "Image");
   facts.tty = config.value("Tty", false);

@@ -83,6 +83,7 @@ std::optional<ImageFacts> inspect_image(Connections& engine, const std::string& 
     ImageFacts facts;
     facts.platform = text_at(body, "Os") + "/" + text_at(body, "Architecture");
     facts.has_healthcheck = has_healthcheck(body);
+    facts.id = text_at(body, "Id");
     facts.digest = reference_of(body, parse_image_reference(image).name);
     return facts;
   });

@@ -83,6 +83,8 @@ class DockerEngine : public Engine {
                               std::vector<ContainerSummary> others, const std::stop_token& stop);
   [[nodiscard]] Slots capacity(const std::stop_token& stop);
   [[nodiscard]] bool lives(const std::string& id, const std::stop_token& stop);
+  // Sighting::digest of a container.
+  std::string digest_of(const std::string& id, const std::string& image, const std::stop_token& stop);
   // Gives Sighting::inputs.
   std::vector<std::string> add_to_created(const std::string& id, const Trial& trial,
                                           const std::stop_token& stop);

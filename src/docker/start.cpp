@@ -111,7 +111,21 @@ Sighting DockerEngine::start_once(const Run& run, const Trial& trial, int attemp
   started.inputs = std::move(inputs);
   started.created_in = created - asked;
   started.started_in = std::chrono::steady_clock::now() - created;
+  if (trial.cache.on) started.digest = digest_of(place.id, trial.image, stop);
   return started;
+}
+
+// A name may stand for another image since prepare().
+std::string DockerEngine::digest_of(const std::string& id, const std::string& image,
+                                    const std::stop_token& stop) {
+  try {
+    const std::optional<ContainerFacts> container = inspect_container(connections_, id, stop);
+    if (!container) return "";
+    const std::optional<ImageFacts> named = inspect_image(connections_, image, stop);
+    return named && named->id == container->image_id ? named->digest : container->image_id;
+  } catch (const Error&) {
+    return "";  // it has been started nevertheless
+  }
 }
 
 DockerEngine::Place DockerEngine::create_or_adopt(const Run& run, const Trial& trial, int attempt,

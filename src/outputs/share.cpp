@@ -1,9 +1,11 @@
 #include "outputs/share.hpp"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/fs.h>
 #include <sys/ioctl.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,9 +14,10 @@
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
+#include <memory>
 #include <set>
+#include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -32,117 +35,150 @@ constexpr std::size_t k_at_once = 4;
               fmt::format("{}: {}", what, std::generic_category().message(code)));
 }
 
-Descriptor open_file(const fs::path& path, int how, mode_t mode = 0) {
-  Descriptor file(::open(path.c_str(), how | O_CLOEXEC, mode));
-  if (!file.is_open()) refuse(path, "cannot be opened", errno);
-  return file;
+constexpr mode_t k_permissions = 0777;
+constexpr int k_folder = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+
+// `path`: of `name`, for a person.
+Descriptor open_folder_in(const Descriptor& above, const std::string& name, const fs::path& path) {
+  Descriptor folder(openat(above.number(), name.c_str(), k_folder | O_NOFOLLOW));
+  if (!folder.is_open()) refuse(path, "cannot be opened", errno);
+  return folder;
 }
 
 // What one trial has left becomes what another one leaves, without a byte's being read where that can be.
 class Sharer {
  public:
   // `clones`: whether the file system may have clones; it is told where it shows that it has none.
-  Sharer(fs::path from, fs::path to, std::optional<Owner> owner, std::atomic<bool>& clones)
-      : from_(std::move(from)), to_(std::move(to)), owner_(owner), clones_(clones) {}
+  Sharer(fs::path from, std::optional<Owner> owner, std::atomic<bool>& clones)
+      : from_(std::move(from)), owner_(owner), clones_(clones) {}
 
-  void share() {
-    if (!fs::exists(from_ / k_manifest_name))
+  // Into `name`, a folder in `home`.
+  void share(const Descriptor& home, const std::string& name) {
+    const Descriptor source(open(from_.c_str(), k_folder));
+    if (faccessat(source.number(), std::string(k_manifest_name).c_str(), F_OK, 0) != 0)
       throw Error(ErrorKind::not_found, from_.string(), "its outputs are not there any more");
-    make_folder(to_);
-    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(from_)) take(entry);
-    // What is made in a folder changes its time.
-    std::for_each(folders_.rbegin(), folders_.rend(), [this](const fs::path& folder) { settle(folder); });
-    settle("");
-    expect_manifest();
+    take_folder(source, home, name, "");
+    expect_manifest(source);
   }
 
  private:
-  void take(const fs::directory_entry& entry) {
-    const fs::path path = entry.path().lexically_relative(from_);
-    const fs::path to = to_ / path;
-    if (entry.is_symlink()) {
-      fs::copy_symlink(entry.path(), to);
-      own(to);
-      struct stat seen {};
-      if (lstat(entry.path().c_str(), &seen) == 0) set_times(to, seen);
-    } else if (entry.is_directory()) {
-      make_folder(to);
-      folders_.push_back(path);
-    } else if (entry.is_regular_file()) {
-      share_file(entry.path(), to);
+  // `path`: of what is taken, below from_.
+  void take_folder(const Descriptor& source, const Descriptor& above, const std::string& name,
+                   const fs::path& path) {
+    struct stat seen {};
+    if (fstat(source.number(), &seen) != 0) refuse(from_ / path, "cannot be read", errno);
+    if (mkdirat(above.number(), name.c_str(), S_IRWXU) != 0) refuse(name, "cannot be made", errno);
+    const Descriptor target = open_folder_in(above, name, path.empty() ? fs::path(name) : path);
+    own(target.number(), "", path, AT_EMPTY_PATH);
+    const std::unique_ptr<DIR, int (*)(DIR*)> entries(fdopendir(dup(source.number())), &closedir);
+    if (!entries) refuse(from_ / path, "cannot be read", errno);
+    errno = 0;
+    while (const dirent* entry = readdir(entries.get())) {  // NOLINT(concurrency-mt-unsafe): a stream of ours
+      const std::string_view one = entry->d_name;
+      if (one != "." && one != "..") take(source, target, std::string(one), path / one);
+      errno = 0;
+    }
+    if (errno != 0) refuse(from_ / path, "cannot be read", errno);
+    // What is made in a folder changes its time.
+    if (fchmod(target.number(), (seen.st_mode & k_permissions) | S_IRWXU) != 0)
+      refuse(name, "cannot be written", errno);
+    set_times(target.number(), nullptr, seen);
+  }
+
+  void take(const Descriptor& source, const Descriptor& target, const std::string& name,
+            const fs::path& path) {
+    struct stat seen {};
+    if (fstatat(source.number(), name.c_str(), &seen, AT_SYMLINK_NOFOLLOW) != 0)
+      refuse(from_ / path, "cannot be read", errno);
+    if (S_ISDIR(seen.st_mode)) {
+      take_folder(open_folder_in(source, name, from_ / path), target, name, path);
+    } else if (S_ISLNK(seen.st_mode)) {
+      take_link(source, target, name, path, seen);
+    } else if (S_ISREG(seen.st_mode)) {
+      share_file(source, target, name, path, seen);
       files_.insert(path.string());
     }
   }
 
-  void share_file(const fs::path& from, const fs::path& to) const {
-    if (clones_ && clone(from, to)) return;
-    struct stat seen {};
-    const bool is_ours = lstat(from.c_str(), &seen) == 0 && seen.st_uid == (owner_ ? owner_->uid : geteuid());
-    if (is_ours && ::link(from.c_str(), to.c_str()) == 0) return;
-    fs::copy_file(from, to);
-    own(to);
-    set_times(to, seen);
+  void take_link(const Descriptor& source, const Descriptor& target, const std::string& name,
+                 const fs::path& path, const struct stat& seen) const {
+    std::string where(static_cast<std::size_t>(seen.st_size) + 1, '\0');
+    const ssize_t size = readlinkat(source.number(), name.c_str(), where.data(), where.size());
+    if (size < 0) refuse(from_ / path, "cannot be read", errno);
+    where.resize(static_cast<std::size_t>(size));
+    if (symlinkat(where.c_str(), target.number(), name.c_str()) != 0)
+      refuse(from_ / path, "cannot be linked alike", errno);
+    own(target.number(), name.c_str(), path);
+    set_times(target.number(), name.c_str(), seen);
   }
 
-  // False where the file system cannot do that.
-  [[nodiscard]] bool clone(const fs::path& from, const fs::path& to) const {
-    const Descriptor source = open_file(from, O_RDONLY | O_NOFOLLOW);
-    struct stat seen {};
-    if (fstat(source.number(), &seen) != 0) refuse(from, "cannot be read", errno);
-    {
-      const Descriptor target = open_file(to, O_WRONLY | O_CREAT | O_EXCL, S_IRUSR | S_IWUSR);
-      if (ioctl(target.number(), FICLONE, source.number()) == 0) {
-        (void)fchmod(target.number(), seen.st_mode & k_permissions);
-        own(to);
-        set_times(to, seen);
-        return true;
-      }
+  void share_file(const Descriptor& source, const Descriptor& target, const std::string& name,
+                  const fs::path& path, const struct stat& seen) const {
+    if (clones_ && make_file(source, target, name, path, seen, true)) return;
+    const bool is_ours = seen.st_uid == (owner_ ? owner_->uid : geteuid());
+    if (is_ours && linkat(source.number(), name.c_str(), target.number(), name.c_str(), 0) == 0) return;
+    (void)make_file(source, target, name, path, seen, false);
+  }
+
+  // False, and there is none: the file system has no clones.
+  [[nodiscard]] bool make_file(const Descriptor& source, const Descriptor& target, const std::string& name,
+                               const fs::path& path, const struct stat& seen, bool as_clone) const {
+    const Descriptor from(openat(source.number(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+    if (!from.is_open()) refuse(from_ / path, "cannot be opened", errno);
+    const Descriptor to(
+        openat(target.number(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
+    if (!to.is_open()) refuse(path, "cannot be made", errno);
+    if (!as_clone) {
+      copy(from, to, path);
+    } else if (ioctl(to.number(), FICLONE, from.number()) != 0) {
+      clones_ = false;
+      if (unlinkat(target.number(), name.c_str(), 0) != 0) refuse(path, "cannot be removed", errno);
+      return false;
     }
-    clones_ = false;
-    if (::unlink(to.c_str()) != 0) refuse(to, "cannot be removed", errno);
-    return false;
+    if (fchmod(to.number(), seen.st_mode & k_permissions) != 0) refuse(path, "cannot be written", errno);
+    own(to.number(), "", path, AT_EMPTY_PATH);
+    set_times(to.number(), nullptr, seen);
+    return true;
   }
 
-  void make_folder(const fs::path& path) const {
-    if (mkdir(path.c_str(), S_IRWXU) != 0) refuse(path, "cannot be made", errno);
-    own(path);
+  void copy(const Descriptor& from, const Descriptor& to, const fs::path& path) const {
+    constexpr std::size_t k_piece = std::size_t{1} << 30U;
+    ssize_t count = 0;
+    do {
+      count = sendfile(to.number(), from.number(), nullptr, k_piece);
+    } while (count > 0 || (count < 0 && errno == EINTR));
+    if (count < 0) refuse(from_ / path, "cannot be copied", errno);
   }
 
-  void settle(const fs::path& path) const {
-    struct stat seen {};
-    if (lstat((from_ / path).c_str(), &seen) != 0) refuse(from_ / path, "cannot be read", errno);
-    if (chmod((to_ / path).c_str(), (seen.st_mode & k_permissions) | S_IRWXU) != 0)
-      refuse(to_ / path, "cannot be written", errno);
-    set_times(to_ / path, seen);
-  }
-
-  static void set_times(const fs::path& path, const struct stat& as) {
+  static void set_times(int folder, const char* name, const struct stat& as) {
     const std::array<timespec, 2> times{as.st_mtim, as.st_mtim};
-    (void)utimensat(AT_FDCWD, path.c_str(), times.data(), AT_SYMLINK_NOFOLLOW);
+    (void)(name == nullptr ? futimens(folder, times.data())
+                           : utimensat(folder, name, times.data(), AT_SYMLINK_NOFOLLOW));
   }
 
-  void own(const fs::path& path) const {
-    if (owner_ && lchown(path.c_str(), owner_->uid, owner_->gid) != 0)
+  void own(int folder, const char* name, const fs::path& path, int how = AT_SYMLINK_NOFOLLOW) const {
+    if (owner_ && fchownat(folder, name, owner_->uid, owner_->gid, how) != 0)
       refuse(path, "cannot be given to its owner", errno);
   }
 
-  void expect_manifest() const {
-    std::ifstream manifest(to_ / k_manifest_name);
-    const std::string text(std::istreambuf_iterator<char>(manifest), {});
-    if (manifest.bad()) refuse(to_ / k_manifest_name, "cannot be read", errno);
+  void expect_manifest(const Descriptor& source) const {
+    const Descriptor file(
+        openat(source.number(), std::string(k_manifest_name).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+    std::string text;
+    std::array<char, std::size_t{64} << 10U> piece{};
+    ssize_t count = 0;
+    while ((count = read(file.number(), piece.data(), piece.size())) > 0)
+      text.append(piece.data(), static_cast<std::size_t>(count));
+    if (count < 0) refuse(from_ / k_manifest_name, "cannot be read", errno);
     for (const auto& [name, sum] : sums_in_manifest(text))
       if (!files_.contains(name))
         throw Error(ErrorKind::not_found, (from_ / name).string(), "is not there any more");
   }
 
-  static constexpr mode_t k_permissions = 0777;
-
   fs::path from_;
-  fs::path to_;
   std::optional<Owner> owner_;
   std::atomic<bool>& clones_;
   std::set<std::string> files_;
-  std::vector<fs::path> folders_;
 };
 
 void make_folders(const fs::path& folder, std::optional<Owner> owner) {
@@ -179,31 +215,35 @@ std::vector<std::string> share_in_folder(const std::string& folder, std::optiona
   const fs::path home = folder;
   std::vector<std::string> faults(wanted.size());
   std::atomic<bool> clones = true;
-  const auto unfinished = [&](std::size_t i) { return home / ("." + wanted[i].trial + ".unfinished"); };
-  const std::string no_home = fault_of([&] { make_folders(home, owner); });
+  const auto unfinished = [&](std::size_t i) { return "." + wanted[i].trial + ".unfinished"; };
+  Descriptor above;
+  const std::string no_home = fault_of([&] {
+    make_folders(home, owner);
+    above = Descriptor(open(home.c_str(), k_folder));
+    if (!above.is_open()) refuse(home, "cannot be opened", errno);
+  });
   if (!no_home.empty()) {
     std::ranges::fill(faults, no_home);
     return faults;
   }
   in_parallel(wanted.size(), k_at_once, [&](std::size_t i) {
     faults[i] = fault_of([&] {
-      fs::remove_all(unfinished(i));
-      Sharer(wanted[i].from, unfinished(i), owner, clones).share();
+      fs::remove_all(home / unfinished(i));
+      Sharer(wanted[i].from, owner, clones).share(above, unfinished(i));
     });
   });
   // One for all: each would write all that there is.
   const std::string unsafe = fault_of([&] {
-    const Descriptor above = open_file(home, O_RDONLY | O_DIRECTORY);
     if (syncfs(above.number()) != 0) refuse(home, "cannot be written", errno);
   });
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     if (faults[i].empty()) faults[i] = unsafe;
-    if (faults[i].empty()) faults[i] = fault_of([&] { put_in_place(unfinished(i), home / wanted[i].trial); });
+    if (faults[i].empty())
+      faults[i] = fault_of([&] { put_in_place(home / unfinished(i), home / wanted[i].trial); });
     std::error_code ignored;
-    if (!faults[i].empty()) fs::remove_all(unfinished(i), ignored);
+    if (!faults[i].empty()) fs::remove_all(home / unfinished(i), ignored);
   }
   const std::string unkept = fault_of([&] {
-    const Descriptor above = open_file(home, O_RDONLY | O_DIRECTORY);
     if (fsync(above.number()) != 0) refuse(home, "cannot be written", errno);
   });
   if (!unkept.empty())

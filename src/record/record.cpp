@@ -66,6 +66,10 @@ std::optional<std::int64_t> number_of(const std::optional<Seconds>& time) {
 constexpr std::string_view k_between_git_paths = "\n";
 constexpr std::string_view k_between_digests = "\n";
 
+std::string joined_digests(const std::vector<std::string>& digests) {
+  return fmt::format("{}", fmt::join(digests, k_between_digests));
+}
+
 // "0,1": two of them.
 std::vector<std::string> split(std::string_view text, std::string_view between = ",") {
   std::vector<std::string> parts;
@@ -295,8 +299,14 @@ struct Record::Impl {
     write_inputs(run, trial, one.inputs);
   }
 
+  // What has changed since it was looked for is not what anybody may find it by.
+  void forget_unless_as_known(std::int64_t run, std::int64_t trial, const Started& started) {
+    if (!started.digest.empty()) forget_of_other_image(run, trial, started.digest);
+    if (!started.inputs.empty()) forget_of_other_inputs(run, trial, joined_digests(started.inputs));
+  }
+
   void write_inputs(std::int64_t run, std::int64_t trial, const std::vector<std::string>& digests) {
-    if (!digests.empty()) set_inputs(fmt::format("{}", fmt::join(digests, k_between_digests)), run, trial);
+    if (!digests.empty()) set_inputs(joined_digests(digests), run, trial);
   }
 
   void write(std::int64_t run, const WorkingTree& tree) {
@@ -345,6 +355,12 @@ struct Record::Impl {
   Sql add_recollection{database,
                        "INSERT OR REPLACE INTO recollections (run, trial, hash, parts, equal_run, "
                        "equal_trial) VALUES (?, ?, ?, ?, nullif(?, ''), nullif(?, ''))"};
+  Sql forget_of_other_image{database,
+                            "DELETE FROM recollections WHERE run = ? AND trial = ? AND "
+                            "json_extract(parts, '$.image') <> ?"};
+  Sql forget_of_other_inputs{database,
+                             "DELETE FROM recollections WHERE run = ?1 AND trial = ?2 AND EXISTS (SELECT 1 "
+                             "FROM trials WHERE run = ?1 AND trial = ?2 AND inputs <> ?3)"};
   Sql set_inputs{database, "UPDATE trials SET inputs = ? WHERE run = ? AND trial = ?"};
   Sql add_image{database,
                 "INSERT OR REPLACE INTO images (run, image, platform, reference) VALUES (?, ?, ?, ?)"};
@@ -459,6 +475,7 @@ void Record::append(const RunId& run, std::span<const Fact> facts, std::span<con
     for (const Started& one : started) {
       const auto trial = static_cast<std::int64_t>(one.trial);
       impl_->set_times(number_of(one.created_in), number_of(one.started_in), number, trial, one.attempt);
+      impl_->forget_unless_as_known(number, trial, one);
       impl_->write_inputs(number, trial, one.inputs);
     }
     for (const CameHome& one : homes)

@@ -30,6 +30,7 @@ constexpr std::chrono::milliseconds k_heartbeat{1000};  // elapsed time goes on 
 constexpr std::chrono::minutes k_silence_max{5};   // then the engine is asked: a dead stream is silent, too
 constexpr std::size_t k_stops_in_flight_max = 32;  // each takes its grace: they have workers of their own
 constexpr std::size_t k_starting_shown_max = 32;
+constexpr std::size_t k_recalled_at_once = 1000;  // the first can start while the next are looked for
 
 // What an attempt uses is looked at after a second, and then less and less often.
 constexpr Seconds k_look_first{1};
@@ -147,17 +148,20 @@ class RecallQueue {
     filled_.notify_one();
   }
 
-  // At least one; none when `stop` was set.
-  std::vector<TrialIndex> pop_all(const std::stop_token& stop) {
+  // At least one, and `count_max` at most; none when `stop` was set.
+  std::vector<TrialIndex> pop(std::size_t count_max, const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
     (void)filled_.wait(lock, stop, [this] { return !trials_.empty(); });
-    return std::exchange(trials_, {});
+    const auto end = trials_.begin() + static_cast<std::ptrdiff_t>(std::min(count_max, trials_.size()));
+    std::vector<TrialIndex> first(trials_.begin(), end);
+    trials_.erase(trials_.begin(), end);
+    return first;
   }
 
  private:
   std::mutex mutex_;
   std::condition_variable_any filled_;
-  std::vector<TrialIndex> trials_;
+  std::deque<TrialIndex> trials_;
 };
 
 class Drive {
@@ -658,7 +662,7 @@ class Drive {
   }
 
   void recall(const std::stop_token& quit) {
-    for (std::vector<TrialIndex> trials; !(trials = recalls_.pop_all(quit)).empty();) {
+    for (std::vector<TrialIndex> trials; !(trials = recalls_.pop(k_recalled_at_once, quit)).empty();) {
       call([&] { inbox_.post(Recollected{memory_->recall(trials, quit)}); },
            [&](const Error& error) { lost(error); });
     }

@@ -18,6 +18,11 @@ Error cancelled() {
   return {ErrorKind::cancelled, "simulated", "cancelled"};
 }
 
+// An image of the model is its name, which is all that its digest tells.
+std::string digest_of(const std::string& image) {
+  return "simulated:" + image;
+}
+
 class SimulatedEngine : public Engine {
  public:
   SimulatedEngine(std::unique_ptr<World> owned, World& world, double speed)
@@ -37,7 +42,6 @@ class SimulatedEngine : public Engine {
     return call(stop, [&](Instant now) { return world_.check(run, now); });
   }
 
-  // An image of the model is its name, which is all that its digest tells.
   std::vector<Error> prepare(const Run& run, const std::function<void(const Preparation&)>& tell,
                              std::stop_token stop) override {
     std::vector<Error> errors = call(stop, [&](Instant now) { return world_.prepare(run, now); });
@@ -47,7 +51,7 @@ class SimulatedEngine : public Engine {
       tell({.kind = Preparation::Kind::found,
             .name = trial.image,
             .platform = trial.platform,
-            .digest = "simulated:" + trial.image});
+            .digest = digest_of(trial.image)});
     }
     return errors;
   }
@@ -62,6 +66,7 @@ class SimulatedEngine : public Engine {
     Sighting seen = call(stop, [&](Instant now) { return world_.start(run, trial, attempt, now); });
     seen.created_in = Seconds(0);
     seen.started_in = latency;
+    if (trial.cache.on) seen.digest = digest_of(trial.image);
     return seen;
   }
 

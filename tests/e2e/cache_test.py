@@ -51,6 +51,45 @@ def test_what_an_equal_trial_has_told_is_shown_of_the_skipped(combu):
     assert len(combu("export", "csv", "--points").stdout.splitlines()) == 2
 
 
+def test_what_changed_before_its_start_is_what_a_trial_is_not_known_by(combu, engine):
+    def name_image(source):
+        assert engine.ask("POST", f"/images/{source}/tag?repo=combu-named&tag=latest")[0] == 201
+
+    engine.load_image("combu-other", cmd="true")
+    name_image("combu-test")
+    given = combu.home / "given"
+    given.write_text("1")
+    gate = {"name": "gate", "image": "combu-test", "cmd": ["sh", "-c", "trap 'exit 0' USR1; while :; do sleep 0.1; done"]}
+    combu.write([
+        gate,
+        learn(1, image="combu-named", depends=[{"trial": "gate", "condition": "succeeded"}]),
+        learn(2, inputs=["given:/given"], depends=[{"trial": "gate", "condition": "succeeded"}]),
+        learn(3, image="combu-named", inputs=["given:/given"]),
+    ])
+
+    def run(name, meanwhile):
+        process = combu.start("run", "--wait", "--run-id", name)
+        wait_until(lambda: states(combu).get("gate") == "running" or process.poll() is not None, "the gate to be there")
+        wait_until(lambda: states(combu).get("learn-3") in ("succeeded", "skipped"), "learn-3 to end")
+        meanwhile()
+        assert engine.ask("POST", "/containers/gate/kill?signal=USR1")[0] == 204
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+        ended = states(combu)
+        combu("kill")
+        return ended
+
+    def change():
+        given.write_text("2")
+        name_image("combu-other")
+
+    assert set(run("first", change).values()) == {"succeeded"}
+    given.write_text("1")
+    name_image("combu-test")
+    assert run("second", lambda: None) == {
+        "gate": "succeeded", "learn-1": "succeeded", "learn-2": "succeeded", "learn-3": "skipped"}
+
+
 def test_a_service_that_only_the_done_need_is_not_started(combu, engine):
     service = {"name": "served", "image": "combu-test", "cmd": ["sleep", "1000"], "service": True}
     combu.write([service, learn(1, depends=["served"])])

@@ -753,6 +753,30 @@ TEST_F(RecordTest, WhatWasSkippedIsDoneByWhoHadRun) {
   EXPECT_EQ(done[1].place, "/results/run1/one");
 }
 
+TEST_F(RecordTest, WhatRanWithSomethingElseIsNotFoundByWhatItWasKnownBy) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  std::vector<Recollection> known;
+  for (TrialIndex trial = 0; trial < 3; ++trial)
+    known.push_back({.trial = trial,
+                     .hash = "aa",
+                     .parts = R"({"image":"sha256:1"})",
+                     .inputs = {"sha256:x", "sha256:y"}});
+  record.append(run.id, {}, {}, {}, known);
+  record.append(run.id,
+                std::vector<Fact>{fact(0, TrialState::succeeded), fact(1, TrialState::succeeded),
+                                  fact(2, TrialState::succeeded)},
+                std::vector<Started>{{.trial = 0, .inputs = {"sha256:x", "sha256:y"}, .digest = "sha256:1"},
+                                     {.trial = 1, .inputs = {"sha256:x", "sha256:z"}, .digest = "sha256:1"},
+                                     {.trial = 2, .inputs = {"sha256:x", "sha256:y"}, .digest = "sha256:2"}});
+  const std::vector<DoneEntry> done = record.done("aa", 8);
+  ASSERT_EQ(done.size(), 1U);
+  EXPECT_EQ(done[0].trial, run.experiment.trials[0].name);
+  EXPECT_FALSE(record.known(run.id, run.experiment.trials[1].name)) << "its inputs were others";
+  EXPECT_FALSE(record.known(run.id, run.experiment.trials[2].name)) << "its image was another";
+  EXPECT_THAT(record.inputs(run.id, run.experiment.trials[1].name), ElementsAre("sha256:x", "sha256:z"));
+}
+
 TEST_F(RecordTest, ATrialIsKnownByWhatItWasLast) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
