@@ -140,7 +140,7 @@ struct Started {
   Seconds created_in{0};
   Seconds started_in{0};
   std::vector<std::string> inputs;  // content_digest() of each of Trial::inputs
-  std::string digest = {};          // Sighting::digest
+  std::string digest = {};          // of its image, as in TrialEntry; empty: not told
 };
 
 // What has come home of an attempt.

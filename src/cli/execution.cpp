@@ -107,7 +107,7 @@ std::vector<Error> prepare(Session& session, const Loaded& loaded, Prepared& pre
     if (preparation.kind != Preparation::Kind::found) return session.progress().preparation(preparation);
     const std::scoped_lock lock(mutex);
     const std::pair image(preparation.name, preparation.platform);
-    prepared.digests[image] = preparation.digest.substr(preparation.digest.find('@') + 1);
+    prepared.digests[image] = digest_in(preparation.digest);
     prepared.references[image] = preparation.digest;
   };
   std::vector<Error> errors = session.engine().prepare(loaded.run, tell, session.stop());

@@ -6,6 +6,10 @@
 
 namespace combu {
 
+std::string digest_in(const std::string& reference) {
+  return reference.substr(reference.find('@') + 1);  // all of it where there is none
+}
+
 Recorder::Recorder(Progress& progress, Record& record, RunId run)
     : progress_(progress), record_(record), run_(std::move(run)) {}
 
@@ -21,7 +25,7 @@ void Recorder::started(TrialIndex trial, const Sighting& seen) {
                         .created_in = *seen.created_in,
                         .started_in = *seen.started_in,
                         .inputs = seen.inputs,
-                        .digest = seen.digest});
+                        .digest = digest_in(seen.digest)});
 }
 
 void Recorder::recalled(const Recollection& recollection) {

@@ -1,11 +1,15 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "combu/record.hpp"
 #include "combu/view.hpp"
 
 namespace combu {
+
+// "sha256:…" of Preparation::digest.
+[[nodiscard]] std::string digest_in(const std::string& reference);
 
 // Puts a run's facts on record, and passes all on. When the record cannot be written the run goes on: it is
 // told once, what has not been written is kept and tried again with the next facts.
