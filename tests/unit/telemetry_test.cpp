@@ -342,10 +342,69 @@ TEST_F(TelemetryTest, AFileOfMetricsThatIsNotThereIsTold) {
   EXPECT_TRUE(telemetry.log("a", 1)->complete);
 }
 
+TEST_F(TelemetryTest, AFileOfMetricsMayHoldNoiseAndAnEndlessLine) {
+  trial.metrics = Metrics{.file = "/m.jsonl"};
+  std::string noise(3 << 20, '\0');
+  for (std::size_t i = 0; i < noise.size(); ++i) noise[i] = static_cast<char>(i * 2'654'435'761U >> 13U);
+  engine.files["/m.jsonl"] =
+      noise + "\n{\"x\": 1}\n{\"x\": " + std::string(100'000'000, '1') + "}\n{\"x\": 2}\n";
+  EXPECT_THAT(take(LogEnd::complete), IsEmpty());
+  EXPECT_THAT(points("x"), ElementsAre("0:1", "1:2"));
+}
+
+TEST_F(TelemetryTest, AMetricMayChangeItsType) {
+  trial.metrics = Metrics{.json = true, .file = "/m.csv"};
+  engine.say("{\"x\": 1}\n{\"x\": \"two\"}\n{\"x\": [3]}\n{\"x\": {\"x\": 4}}\n{\"x\": true}\n{\"x\": 6.5}\n",
+             milliseconds(0));
+  engine.files["/m.csv"] = "y\n1\ntwo\n\n1e400\n0x10\n3\n";
+  EXPECT_THAT(take(LogEnd::complete), IsEmpty());
+  EXPECT_THAT(points("x"), ElementsAre("0:1", "1:6.5"));
+  EXPECT_THAT(points("y"), ElementsAre("0:1", "1:3"));
+}
+
+TEST_F(TelemetryTest, OfAllLooksTogetherSoManyNamesAreTakenAndThatIsSaidOnce) {
+  trial.metrics = Metrics{.json = true, .file = "/m.jsonl"};
+  const auto say = [&](std::size_t begin, std::size_t end, milliseconds at) {
+    for (std::size_t i = begin; i < end; ++i) engine.say(fmt::format("{{\"m{}\": 1}}\n", i), at);
+  };
+  say(0, k_metrics_max - 1, milliseconds(0));
+  engine.say("x\n", milliseconds(1000));
+  EXPECT_THAT(take(), IsEmpty());
+  say(k_metrics_max - 1, k_metrics_max + 3, milliseconds(2000));
+  say(0, 1, milliseconds(2001));
+  engine.say("x\n", milliseconds(3000));
+  EXPECT_THAT(take(),
+              ElementsAre("of its metrics the first 1000 names are taken, and others are passed over"));
+  say(0, 2, milliseconds(4000));
+  say(k_metrics_max + 5, k_metrics_max + 6, milliseconds(4000));
+  engine.files["/m.jsonl"] = "{\"m0\": 1, \"of the file\": 1}";
+  EXPECT_THAT(take(LogEnd::complete), IsEmpty());
+  EXPECT_EQ(metrics().size(), k_metrics_max);
+  EXPECT_EQ(points("m0").size(), 4U) << "what has been told of once goes on";
+  EXPECT_EQ(telemetry.log("a", 1)->passed_over, 5U);
+}
+
+TEST_F(TelemetryTest, WhoHasToldNoMetricIsKnownAtTheEnd) {
+  trial.metrics = Metrics{.json = true};
+  engine.say("loss: 3\n", milliseconds(0));
+  engine.say("x\n", milliseconds(1000));
+  take();
+  EXPECT_THAT(telemetry.silent(), IsEmpty()) << "it goes on";
+  take(LogEnd::complete);
+  EXPECT_THAT(telemetry.silent(), ElementsAre("a"));
+  LogEngine next;
+  next.say("{\"loss\": 3}\n", milliseconds(0));
+  (void)take_logs(next, {.run = RunId("run1"), .trial = "a", .attempt = 2}, trial, LogEnd::complete,
+                  telemetry, {});
+  EXPECT_THAT(telemetry.silent(), IsEmpty()) << "its newest attempt has";
+}
+
 TEST(MetricLines, AreBoundedInNames) {
-  MetricLines lines(MetricLines::Form::json);
+  telemetry::MetricNames names;
+  MetricLines lines(MetricLines::Form::json, names);
   for (std::size_t i = 0; i < k_metrics_max + 10; ++i) lines.take(fmt::format("{{\"m{}\": 1}}", i), k_begin);
   EXPECT_EQ(lines.taken().size(), k_metrics_max);
+  EXPECT_EQ(names.passed_over(), 10U);
 }
 
 }  // namespace
