@@ -172,12 +172,17 @@ std::vector<std::string> take_once(Engine& engine, const Key& key, const Trial& 
   LogTaker taker(key, trial, telemetry);
   if (taker.is_complete()) return {};
   std::vector<std::string> notes;
+  bool is_kept = true;
+  const auto take = [&](const LogPiece& piece) {
+    is_kept = false;
+    taker.take(piece);
+    is_kept = true;
+  };
   try {
-    engine.logs(
-        key, {.since = taker.since(), .timed = true}, [&](const LogPiece& piece) { taker.take(piece); },
-        stop);
+    engine.logs(key, {.since = taker.since(), .timed = true}, take, stop);
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::refused) throw;
+    // What cannot be kept is not whole; only what the engine has not kept either is.
+    if (error.kind() != ErrorKind::refused || !is_kept) throw;
     notes.push_back(fmt::format("its log is not kept: {}", error.message()));
   }
   if (end == LogEnd::open) {

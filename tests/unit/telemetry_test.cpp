@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <limits>
 #include <thread>
@@ -245,6 +247,58 @@ TEST_F(TelemetryTest, AnEngineThatKeepsNoLogLeavesNone) {
   ASSERT_EQ(notes.size(), 1U);
   EXPECT_THAT(notes[0], HasSubstr("its log is not kept: configured logging driver"));
   EXPECT_TRUE(telemetry.log("a", 1)->complete);
+}
+
+// A disk that is full, as far as files can tell: none may grow.
+class FullDisk {
+ public:
+  FullDisk() {
+    std::signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit none{.rlim_cur = 0, .rlim_max = before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &none);
+  }
+  ~FullDisk() { setrlimit(RLIMIT_FSIZE, &before_); }
+  FullDisk(const FullDisk&) = delete;
+  FullDisk& operator=(const FullDisk&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(TelemetryTest, WhatThereIsNoRoomForIsTakenLaterAndIsNotWholeBefore) {
+  trial.metrics = Metrics{.json = true};
+  std::string all;
+  for (int i = 0; i < 60; ++i) {  // more than is handed on at once
+    const std::string line =
+        fmt::format("{{\"x\": {}}} {}\n{{\"x\": {}}}\n", i, std::string(100'000, 'x'), i);
+    engine.say(line, milliseconds(200 * i));
+    all += line;
+  }
+  take();
+  const auto before = telemetry.log("a", 1);
+  engine.say("the end\n", milliseconds(60'000));
+  for (int i = 0; i < 60; ++i) engine.say(std::string(100'000, 'y') + "\n", milliseconds(60'000 + i));
+  for (const LogEnd end : {LogEnd::open, LogEnd::complete}) {
+    const FullDisk full;
+    EXPECT_THROW(
+        {
+          try {
+            take(end);
+          } catch (const Error& error) {
+            EXPECT_EQ(error.kind(), ErrorKind::refused);
+            throw;
+          }
+        },
+        Error);
+  }
+  EXPECT_EQ(telemetry.log("a", 1), before);
+  EXPECT_FALSE(before->complete);
+  EXPECT_THAT(take(LogEnd::complete), IsEmpty());
+  EXPECT_TRUE(telemetry.log("a", 1)->complete);
+  EXPECT_EQ(kept().substr(0, all.size()), all);
+  EXPECT_EQ(kept().size(), all.size() + 8 + 60 * 100'001);
+  EXPECT_EQ(points("x").size(), 60U) << "none twice";
 }
 
 TEST_F(TelemetryTest, RemoveTakesAllOfARunAndNothingElse) {
