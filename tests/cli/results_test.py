@@ -193,21 +193,22 @@ def is_up(uri):
         return False
 
 
-@pytest.fixture
-def mlflow(tmp_path, peers):
+@pytest.fixture(scope="module")
+def mlflow(tmp_path_factory, peers):
     """The address of an MLflow server."""
+    folder = tmp_path_factory.mktemp("mlflow")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with open(tmp_path / "mlflow.log", "wb") as log:
+    with open(folder / "mlflow.log", "wb") as log:
         server = subprocess.Popen([peers / "bin/mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1",
-                                   "--backend-store-uri", f"sqlite:///{tmp_path}/mlflow.sqlite"], cwd=tmp_path, stdout=log,
+                                   "--backend-store-uri", f"sqlite:///{folder}/mlflow.sqlite"], cwd=folder, stdout=log,
                                   stderr=subprocess.STDOUT, start_new_session=True)
     uri = f"http://127.0.0.1:{port}"
     try:
         until = time.monotonic() + 300
         while not is_up(uri):
-            assert server.poll() is None and time.monotonic() < until, (tmp_path / "mlflow.log").read_text()
+            assert server.poll() is None and time.monotonic() < until, (folder / "mlflow.log").read_text()
             time.sleep(0.1)
         yield uri
     finally:
@@ -251,6 +252,24 @@ print(json.dumps(found))
         assert found["odd-one"][3]["combu.reason"] == json.loads(ok(combu("show", "--run", "one", "odd-one", "--json")))["reason"]
         assert "combu.outputs" not in found["odd-one"][3], "it has none"
     ok(combu("export", "mlflow", "--progress", "quiet", "two", "--where", "model=none", env={"MLFLOW_TRACKING_URI": mlflow}))
+
+
+def test_mlflow_has_what_is_no_number(combu, write, mlflow, peers):
+    """A server on a database has no infinity: it keeps the greatest number for it."""
+    file = write(r"""[{ name: "odd", image: "lab/solver", metrics: "json",
+                      cmd: ["sh", "-c", "echo '{\"x\": NaN}'; echo '{\"x\": Infinity}'; echo '{\"x\": -Infinity}'; echo '{\"x\": 1}'"] }]""")
+    assert combu("-f", file, "--engine", "simulated:?speed=0", "run", "--wait", "--run-id", "odd").returncode == 0
+    script = """
+import math, mlflow, sys
+client = mlflow.MlflowClient(sys.argv[1])
+[run] = client.search_runs([client.get_experiment_by_name(sys.argv[2]).experiment_id])
+print(["nan" if math.isnan(point.value) else "%.2g" % point.value for point in
+       sorted(client.get_metric_history(run.info.run_id, "x"), key=lambda point: point.step)])
+"""
+    for _ in range(2):
+        ok(combu("export", "mlflow", "odd", "--to", mlflow, "--progress", "quiet"))
+        done = subprocess.run([peers / "bin/python", "-c", script, mlflow, str(file)], check=True, stdout=subprocess.PIPE, text=True)
+        assert done.stdout == "['nan', '1.8e+308', '-1.8e+308', '1']\n"
 
 
 def test_an_mlflow_server_that_is_not_there_is_told(combu, runs):
