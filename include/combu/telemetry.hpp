@@ -41,11 +41,12 @@ struct MetricSummary {
 
 // What is kept of an attempt's log.
 struct KeptLog {
-  bool complete = false;     // the attempt has ended, and all of it was taken
-  Bytes size;                // of all that it has written, as far as it was taken
-  Bytes dropped;             // of its beginning, which is not kept
-  Instant until{};           // the latest piece's time; the epoch when there is none
-  std::size_t at_until = 0;  // how many pieces have this very time
+  bool complete = false;        // the attempt has ended, and all of it was taken
+  Bytes size;                   // of all that it has written, as far as it was taken
+  Bytes dropped;                // of its beginning, which is not kept
+  Instant until{};              // the latest piece's time; the epoch when there is none
+  std::size_t at_until = 0;     // how many pieces have this very time
+  std::size_t passed_over = 0;  // points of metrics beyond k_metrics_max
   bool operator==(const KeptLog&) const = default;
 };
 
@@ -63,6 +64,7 @@ struct LogBatch {
   };
   std::span<const LogPiece> pieces;  // what follows on what is kept
   std::span<const Metric> metrics;
+  std::size_t passed_over = 0;  // as in KeptLog
   bool complete = false;
 };
 
@@ -97,6 +99,10 @@ class Telemetry {
                                             const std::optional<KeptLog>& before, const LogBatch& batch,
                                             Bytes size_max);
 
+  // What this attempt has told of so far.
+  [[nodiscard]] std::vector<std::string> metric_names(const std::string& trial, int attempt);
+  // The trials whose newest attempt has told no metric, though its log is complete.
+  [[nodiscard]] std::vector<std::string> silent();
   // Of the newest attempt of each trial, by trial and metric.
   void metrics(const std::function<void(const MetricSummary&)>& tell);
   // Of one metric of that attempt, in the order in which they were told.

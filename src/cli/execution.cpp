@@ -323,6 +323,7 @@ std::optional<int> drive_run(Session& session, Record& record, const Loaded& loa
               &work.steering(), depot.get(), telemetry.get(), memory.get());
     if (outcome.left) return std::nullopt;
     print_outcome(session.progress(), loaded.run, outcome, planner.until, session.given_engine());
+    if (telemetry != nullptr) tell_silent(session, loaded.run.experiment, outcome, *telemetry);
     if (depot->holds_any()) session.progress().note(fmt::format("outputs are in {}", results));
     if (is_over(outcome, planner.until)) recorder.end();
     // What runs still is nobody's to watch.

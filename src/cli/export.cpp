@@ -65,8 +65,7 @@ std::map<std::string, std::string> outputs_of(Record& record, const RunId& run, 
 std::string uri_of(const ExportOptions& options) {
   if (!options.to.empty()) return options.to;
   if (auto uri = environment("MLFLOW_TRACKING_URI")) return *std::move(uri);
-  throw Error(ErrorKind::invalid, "--to",
-              "which MLflow server? --to http://HOST:PORT or MLFLOW_TRACKING_URI says it");
+  throw Error(ErrorKind::invalid, "--to", "which MLflow server? --to URL or MLFLOW_TRACKING_URI says it");
 }
 
 void hand_on(RunResults& source, const ExportOptions& options, std::span<const Results> runs,
@@ -92,7 +91,7 @@ void expect_sense(const ExportOptions& options) {
   if (options.format == "sqlite" && options.output.empty())
     throw Error(ErrorKind::invalid, "export sqlite", "into which file? -o FILE says it");
   if (options.format == "mlflow" && !options.output.empty())
-    throw Error(ErrorKind::invalid, "-o", "an MLflow server is named by --to http://HOST:PORT");
+    throw Error(ErrorKind::invalid, "-o", "an MLflow server is named by --to URL");
   if (options.format != "mlflow" && !options.to.empty())
     throw Error(ErrorKind::invalid, "--to", "is for mlflow; a file is named by -o FILE");
 }
@@ -123,8 +122,7 @@ void add_export(CLI::App& app, const Invocation& invocation, Action& action) {
       ->add_option("-o,--output", options->output, "Into this file; csv and json go to standard output else")
       ->type_name("FILE");
   command->add_flag("--points", options->points, "Of csv and json: a row for each point, not for each trial");
-  command->add_option("--to", options->to, "The MLflow server; else MLFLOW_TRACKING_URI")
-      ->type_name("http://HOST:PORT");
+  command->add_option("--to", options->to, "The MLflow server; else MLFLOW_TRACKING_URI")->type_name("URL");
   command
       ->add_option("--where", options->where, "Only trials of which this is so: lr<0.01 && state=succeeded")
       ->type_name("CONDITION");

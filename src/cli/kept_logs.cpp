@@ -1,6 +1,7 @@
 #include "cli/kept_logs.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <mutex>
 #include <unordered_map>
@@ -20,6 +21,37 @@ std::unique_ptr<Telemetry> open_telemetry(Session& session, const std::string& f
   } catch (const Error& error) {
     session.progress().error(fmt::format("logs and metrics are not kept: {}", error.what()));
     return nullptr;
+  }
+}
+
+std::string words_of_none(const Metrics& metrics) {
+  std::vector<std::string> parts;
+  if (metrics.json) parts.emplace_back("no line of its standard output is a JSON object with numbers");
+  if (!metrics.pattern.empty())
+    parts.emplace_back("in no line of its standard output does the pattern find a number");
+  if (!metrics.file.empty()) parts.push_back(fmt::format("no numbers are in {}", metrics.file));
+  return fmt::format("{}", fmt::join(parts, ", and "));
+}
+
+void tell_silent(Session& session, const Experiment& experiment, const Outcome& outcome,
+                 Telemetry& telemetry) {
+  std::unordered_map<std::string_view, const Trial*> expected;
+  for (const Trial& trial : experiment.trials)
+    if (trial.metrics) expected.emplace(trial.name, &trial);
+  for (const Fact& fact : outcome.unsuccessful) expected.erase(experiment.trials[fact.trial].name);
+  for (const TrialIndex running : outcome.running) expected.erase(experiment.trials[running].name);
+  if (expected.empty()) return;
+  try {
+    std::vector<std::string> silent = telemetry.silent();
+    std::erase_if(silent, [&](const std::string& trial) { return !expected.contains(trial); });
+    if (silent.empty()) return;
+    const std::string others =
+        silent.size() == 1
+            ? ""
+            : fmt::format(", nor ha{} {} more", silent.size() == 2 ? "s" : "ve", silent.size() - 1);
+    session.progress().note(fmt::format("{} has told no metric{}: {}", silent.front(), others,
+                                        words_of_none(*expected.at(silent.front())->metrics)));
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): that it cannot be read has been said
   }
 }
 

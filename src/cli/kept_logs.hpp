@@ -2,10 +2,12 @@
 // The logs that outlive their containers.
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "cli/session.hpp"
 #include "combu/record.hpp"
+#include "combu/run.hpp"
 #include "combu/telemetry.hpp"
 
 namespace combu {
@@ -14,6 +16,12 @@ namespace combu {
 // where that cannot be used.
 [[nodiscard]] std::unique_ptr<Telemetry> open_telemetry(Session& session, const std::string& folder,
                                                         const RunId& run);
+
+// What stands where metrics are looked for and none is, for a person.
+[[nodiscard]] std::string words_of_none(const Metrics& metrics);
+// Says once that trials which have not failed have told none of the metrics that they were to tell.
+void tell_silent(Session& session, const Experiment& experiment, const Outcome& outcome,
+                 Telemetry& telemetry);
 
 // Takes in what is missing of the logs of these attempts of a run that is on record, and their metrics.
 // `containers`: about_to_go: nothing more can be had later; stay: of those that run it goes on. Throws Error.

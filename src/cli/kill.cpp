@@ -76,7 +76,7 @@ void interrupt_all(Session& session, const Invocation& invocation, const std::ve
 }
 
 // Calls `body` with each run on this engine that is on record, has not ended, and that nobody is at work on.
-// That the record cannot be used is no reason not to kill.
+// That the record cannot be used is no reason not to kill what has left nothing.
 void for_each_on_record(Session& session, const Invocation& invocation,
                         const std::vector<Selector>& selectors,
                         const std::function<void(Record&, const RunId&)>& body) {
@@ -131,18 +131,13 @@ std::vector<RunId> take_in_once(Session& session, const Invocation& invocation, 
 void bring_all_home(Session& session, const Invocation& invocation, const std::vector<RunId>& runs,
                     const std::vector<Sighting>& attempts) {
   const std::string folder = state_folder(caller_for(invocation));
-  if (!Record::exists(folder)) return;
-  std::unique_ptr<Record> record;
+  if (attempts.empty() || !Record::exists(folder)) return;
   try {
-    record = std::make_unique<Record>(folder);
-  } catch (const Error&) {
-    return;  // has been told
-  }
-  try {
-    for (const RunId& run : runs) bring_home(session, *record, run);
+    Record record(folder);
+    for (const RunId& run : runs) bring_home(session, record, run);
     for (const RunId& run : runs_of(attempts))
-      if (!record->runs({.id = run}, 1).empty())
-        keep_logs(session, *record, folder, run, attempts, Containers::about_to_go);
+      if (!record.runs({.id = run}, 1).empty())
+        keep_logs(session, record, folder, run, attempts, Containers::about_to_go);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::cancelled) throw;
     throw Error(

@@ -119,6 +119,13 @@ class Kept {
     return telemetry_ ? telemetry_->log(trial, attempt) : std::nullopt;
   }
 
+  // Whether all that the trial's last attempt has written is kept, or it never ran.
+  [[nodiscard]] bool is_whole(const TrialEntry& entry) {
+    if (is_over(entry.state) && !entry.ran_at) return true;
+    const auto kept = log(entry.name, entry.attempt);
+    return kept && kept->complete;
+  }
+
   void print(const std::string& trial, int attempt, const LogOptions& wanted, Printer& printer) {
     const Bytes dropped = telemetry_->log(trial, attempt)->dropped;
     if (dropped.count > 0 && !wanted.tail)
@@ -178,6 +185,8 @@ int logs_of_one(Session& session, const Invocation& invocation, const LogsOption
     kept.print(name, attempt, wanted, printer);
     return 0;
   }
+  if (options.attempt == 0 && !kept.trials().empty() && kept.is_whole(kept.trials().front()))
+    if (const auto none = without_container(options.trial, invocation, options.selection)) throw Error(*none);
   SelectionOptions selection = options.selection;
   selection.trials = {options.trial};
   try {
@@ -263,38 +272,50 @@ class Following {
   std::atomic<bool> reader_has_gone_ = false;
 };
 
+// Until nothing runs, nobody is at work on the run, or the reader has gone. `printed`: what needs no look.
+void follow_all(Session& session, const Invocation& invocation, const SelectionOptions& selection,
+                const std::set<Key>& printed, Following& following) {
+  for (;;) {
+    // Asked before the listing: what is started by who is at work now is in a later one.
+    const bool goes_on =
+        !selection.run.empty() && process_at_work(RunId(selection.run), caller_for(invocation));
+    auto attempts = list_all(session, selectors_of(session, invocation, selection), Look::once);
+    const bool lives =
+        std::ranges::any_of(attempts, [](const Sighting& seen) { return seen.phase == Phase::running; });
+    std::erase_if(attempts, [&](const Sighting& seen) { return printed.contains(seen.key); });
+    if (!following.look(attempts) || (!goes_on && !lives)) return;
+    real_clock().wait(k_follow_pause, session.stop());
+  }
+}
+
 int logs_of_all(Session& session, const Invocation& invocation, const LogsOptions& options) {
   const LogOptions wanted = log_options(options);
   const Printer::Form form = options.json ? Printer::Form::json : Printer::Form::named;
   Kept kept(invocation, options);
   SelectionOptions selection = options.selection;
   if (kept.run()) selection.run = kept.run()->text();
-  if (options.follow) {
-    Following following(session, wanted, form);
-    for (;;) {
-      // Asked before the listing: what is started by who is at work now is in a later one.
-      const bool goes_on = kept.run() && process_at_work(*kept.run(), caller_for(invocation));
-      const auto attempts = list_all(session, selectors_of(session, invocation, selection), Look::once);
-      const bool lives =
-          std::ranges::any_of(attempts, [](const Sighting& seen) { return seen.phase == Phase::running; });
-      if (!following.look(attempts) || (!goes_on && !lives)) return 0;
-      real_clock().wait(k_follow_pause, session.stop());
-    }
-  }
-  std::set<std::string> printed;
+  std::set<Key> printed;
+  bool is_whole = !kept.trials().empty();
   for (const TrialEntry& entry : kept.trials()) {
+    is_whole = is_whole && kept.is_whole(entry);
     const auto log = kept.log(entry.name, entry.attempt);
     if (!log || !log->complete) continue;
     Printer printer(form, entry.name);
     kept.print(entry.name, entry.attempt, wanted, printer);
-    printed.insert(entry.name);
+    printed.insert({.run = *kept.run(), .trial = entry.name, .attempt = entry.attempt});
   }
-  if (!kept.trials().empty() && printed.size() == kept.trials().size()) return 0;
+  // Of a trial that is over and waits to be tried again there will be more.
+  if (is_whole && (!options.follow || !process_at_work(*kept.run(), caller_for(invocation)))) return 0;
+  if (options.follow) {
+    Following following(session, wanted, form);
+    follow_all(session, invocation, selection, printed, following);
+    return 0;
+  }
   std::vector<Sighting> attempts =
       list_all(session, selectors_of(session, invocation, selection), Look::once);
   std::ranges::sort(attempts, is_older);
   for (const Sighting& seen : attempts) {
-    if (printed.contains(seen.key.trial) || seen.phase == Phase::created) continue;
+    if (printed.contains(seen.key) || seen.phase == Phase::created) continue;
     Printer printer(form, seen.key.trial);
     print_live(session, seen.key, wanted, printer);
   }

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/mlflow_server.hpp"
 #include "combu/http.hpp"
 #include "combu/telemetry.hpp"
 
@@ -34,92 +35,6 @@ constexpr std::size_t k_in_flight = 8;
 std::int64_t milliseconds(Instant at) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(at.time_since_epoch()).count();
 }
-
-// ---- Requests
-
-struct Place {
-  Address address;
-  std::string prefix;  // of every path
-};
-
-Place parse_place(const std::string& uri) {
-  constexpr std::string_view k_scheme = "http://";
-  constexpr std::string_view k_default_port = ":80";
-  if (!uri.starts_with(k_scheme))
-    throw Error(ErrorKind::invalid, uri, "is no address of an MLflow server; give http://HOST:PORT");
-  std::string host = uri.substr(0, uri.find('/', k_scheme.size()));
-  std::string prefix = uri.substr(host.size());
-  while (prefix.ends_with('/')) prefix.pop_back();
-  const std::size_t bracket = host.find(']');
-  if (host.find(':', bracket == std::string::npos ? k_scheme.size() : bracket) == std::string::npos)
-    host += k_default_port;
-  return {.address = parse_address(host), .prefix = prefix + "/api/2.0/mlflow/"};
-}
-
-class Server {
- public:
-  Server(const std::string& uri, std::stop_token stop)
-      : uri_(uri), place_(parse_place(uri)), stop_(std::move(stop)) {}
-
-  // nullopt: what is asked for is not there.
-  std::optional<Json> find(const std::string& call, const std::string& query) {
-    return ask({.method = "GET", .target = place_.prefix + call + "?" + query});
-  }
-  Json get(const std::string& call, const std::string& query) { return expected(find(call, query), call); }
-  Json post(const std::string& call, const Json& body) {
-    HttpRequest request{.method = "POST", .target = place_.prefix + call};
-    request.body = body.dump(-1, ' ', false, Json::error_handler_t::replace);
-    return expected(ask(request), call);
-  }
-
- private:
-  Json expected(std::optional<Json> answer, const std::string& call) const {
-    if (!answer) throw Error(ErrorKind::not_found, uri_, call + ": is not there; is this an MLflow server?");
-    return *std::move(answer);
-  }
-
-  std::optional<Json> ask(const HttpRequest& request) {
-    std::unique_ptr<Channel> channel = take();
-    HttpResponse response;
-    try {
-      response = channel->send(request, stop_);
-    } catch (const Error& error) {
-      if (error.kind() == ErrorKind::cancelled) throw;
-      // Not `unavailable`, which is an engine that is away.
-      throw Error(ErrorKind::refused, uri_,
-                  "no MLflow server answers there, or it broke off; what is there already stays: the same "
-                  "command goes on with it");
-    }
-    give_back(std::move(channel));
-    const Json body = Json::parse(response.body, nullptr, false);
-    if (response.status == 200 && body.is_object()) return body;
-    const std::string code = body.is_object() ? body.value("error_code", "") : "";
-    if (response.status == 404 && (code.empty() || code == "RESOURCE_DOES_NOT_EXIST")) return std::nullopt;
-    throw Error(ErrorKind::refused, uri_,
-                fmt::format("{}: {}", request.target.substr(0, request.target.find('?')),
-                            body.is_object() && body.contains("message")
-                                ? shortened(body.value("message", ""))
-                                : fmt::format("answered {}; is this an MLflow server?", response.status)));
-  }
-
-  std::unique_ptr<Channel> take() {
-    const std::scoped_lock lock(mutex_);
-    if (free_.empty()) return std::make_unique<Channel>(place_.address);
-    std::unique_ptr<Channel> channel = std::move(free_.back());
-    free_.pop_back();
-    return channel;
-  }
-  void give_back(std::unique_ptr<Channel> channel) {
-    const std::scoped_lock lock(mutex_);
-    free_.push_back(std::move(channel));
-  }
-
-  std::string uri_;
-  Place place_;
-  std::stop_token stop_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Channel>> free_;
-};
 
 // ---- What MLflow takes
 
@@ -152,6 +67,7 @@ Json number_of(double value) {
 std::string_view status_of(TrialState state) {
   switch (state) {
     case TrialState::succeeded:
+    case TrialState::skipped:
       return "FINISHED";
     case TrialState::failed:
       return "FAILED";
@@ -237,8 +153,8 @@ std::string point_key(std::int64_t timestamp, std::int64_t step, const Json& val
 
 class Exporter {
  public:
-  Exporter(const Results& results, const MlflowForm& form, const std::stop_token& stop)
-      : results_(results), form_(form), server_(form.uri, stop) {}
+  Exporter(const Results& results, const MlflowForm& form, MlflowServer& server)
+      : results_(results), form_(form), server_(server) {}
 
   void go() {
     experiment_ = experiment();
@@ -369,7 +285,7 @@ class Exporter {
   const Results& results_;
   std::mutex telemetry_mutex_;
   const MlflowForm& form_;
-  Server server_;
+  MlflowServer& server_;
   std::string experiment_;
   std::map<std::string, Kept> kept_;
 };
@@ -377,10 +293,11 @@ class Exporter {
 }  // namespace
 
 void export_to_mlflow(const Results& results, const MlflowForm& form, const std::stop_token& stop) {
+  MlflowServer server(form.uri, stop);
   try {
-    Exporter(results, form, stop).go();
+    Exporter(results, form, server).go();
   } catch (const Json::exception& exception) {
-    throw Error(ErrorKind::corrupt, form.uri,
+    throw Error(ErrorKind::corrupt, server.address(),
                 fmt::format("its answer is none of an MLflow server: {}", exception.what()));
   }
 }

@@ -11,7 +11,7 @@
 namespace combu {
 
 struct MlflowForm {
-  std::string uri;  // "http://127.0.0.1:5000"
+  std::string uri;  // as for MlflowServer
   // Where the outputs of a trial are; empty: it has none, or they are nowhere.
   std::function<std::string(const std::string& trial)> outputs_of;
   std::function<void(std::size_t count, std::size_t total)> tell;

@@ -48,23 +48,6 @@ std::optional<OnRecord> on_record(const std::string& trial, const Invocation& in
   return std::nullopt;
 }
 
-// What is on record of a trial that there is no container of.
-std::optional<Error> without_container(const std::string& trial, const Invocation& invocation,
-                                       const SelectionOptions& options) {
-  const auto found = on_record(trial, invocation, options);
-  if (!found) return std::nullopt;
-  const auto& [run, entry] = *found;
-  if (!is_over(entry.state))
-    return Error(ErrorKind::not_found, trial,
-                 fmt::format("there is no container of it yet: it is {} in run {}; `combu why {} --run "
-                             "{}` says for what",
-                             to_string(entry.state), run.text(), shell_word(trial), run.text()));
-  return Error(
-      ErrorKind::not_found, trial,
-      fmt::format("there is no container of it: it is {} in run {}{}", to_string(entry.state), run.text(),
-                  entry.ran_at ? ", and its container has been removed" : ": " + entry.reason));
-}
-
 Error unknown_trial(const std::string& trial, const std::vector<Sighting>& sightings,
                     const Invocation& invocation) {
   std::vector<std::string_view> known;
@@ -81,6 +64,22 @@ Error unknown_trial(const std::string& trial, const std::vector<Sighting>& sight
 }
 
 }  // namespace
+
+std::optional<Error> without_container(const std::string& trial, const Invocation& invocation,
+                                       const SelectionOptions& options) {
+  const auto found = on_record(trial, invocation, options);
+  if (!found) return std::nullopt;
+  const auto& [run, entry] = *found;
+  if (!is_over(entry.state))
+    return Error(ErrorKind::not_found, trial,
+                 fmt::format("there is no container of it yet: it is {} in run {}; `combu why {} --run "
+                             "{}` says for what",
+                             to_string(entry.state), run.text(), shell_word(trial), run.text()));
+  return Error(
+      ErrorKind::not_found, trial,
+      fmt::format("there is no container of it: it is {} in run {}{}", to_string(entry.state), run.text(),
+                  entry.ran_at ? ", and its container has been removed" : ": " + entry.reason));
+}
 
 bool was_skipped(const std::string& trial, const Invocation& invocation, const SelectionOptions& options) {
   const auto found = on_record(trial, invocation, options);

@@ -2,6 +2,7 @@
 // What a command is about, found by labels: the file is not evaluated, and need not be there.
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -21,6 +22,10 @@ void add_selection(CLI::App& command, SelectionOptions& options);
 // Whether the record says so of the last run that is meant: there is no container of it.
 [[nodiscard]] bool was_skipped(const std::string& trial, const Invocation& invocation,
                                const SelectionOptions& options);
+
+// What the record says of a trial that there is no container of; nullopt: it does not know it.
+[[nodiscard]] std::optional<Error> without_container(const std::string& trial, const Invocation& invocation,
+                                                     const SelectionOptions& options);
 
 // All that has been run from the file.
 [[nodiscard]] Selector selector_of_file(const Invocation& invocation, const SelectionOptions& options);

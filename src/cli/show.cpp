@@ -12,6 +12,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/environment.hpp"
+#include "cli/kept_logs.hpp"
 #include "cli/load.hpp"
 #include "cli/output.hpp"
 #include "cli/recorded.hpp"
@@ -49,6 +50,7 @@ struct Shown {
   std::optional<KnownEntry> known;
   std::vector<std::string> inputs;  // their digests, where they are known
   std::vector<MetricSummary> metrics;
+  std::optional<KeptLog> log;
   std::string results;  // the folder of its outputs; empty: there are none
 
   [[nodiscard]] std::string digest_of(std::size_t input) const {
@@ -154,6 +156,11 @@ void print(const Shown& shown) {
   for (const MetricSummary& metric : shown.metrics)
     line("metric", fmt::format("{} {:g} (least {:g}, greatest {:g}, of {})", metric.metric, metric.last,
                                metric.least, metric.greatest, metric.points));
+  if (trial.metrics && shown.metrics.empty() && shown.log && shown.log->complete)
+    line("metric", "none: " + words_of_none(*trial.metrics));
+  if (shown.log && shown.log->passed_over > 0)
+    line("metrics", fmt::format("{} points passed over: of the metrics the first {} names are taken",
+                                shown.log->passed_over, k_metrics_max));
   line("outputs", shown.results);
   line("run", run.id.text());
   line("experiment", run.experiment == run.file ? "" : run.experiment);
@@ -228,6 +235,7 @@ void print_json(const Shown& shown) {
       {"inputs", std::move(inputs)},
       {"attempts", std::move(attempts)},
       {"metrics", std::move(metrics)},
+      {"passed_over", shown.log ? shown.log->passed_over : 0},
       {"outputs", or_null(shown.results)},
       {"key", shown.known ? Json{{"hash", shown.known->hash}, {"parts", parsed_or_null(shown.known->parts)}}
                           : Json()},
@@ -261,6 +269,7 @@ Shown look_up(Record& record, const RunEntry& run, const Loaded& loaded, const s
               .known = record.known(run.id, name),
               .inputs = record.inputs(run.id, name),
               .metrics = {},
+              .log = {},
               .results = {}};
   const std::string results = run.results.empty() ? results_folder(loaded.run) : run.results;
   const bool has_outputs = has_succeeded(shown.entry.state) ||
@@ -269,13 +278,13 @@ Shown look_up(Record& record, const RunEntry& run, const Loaded& loaded, const s
   return shown;
 }
 
-std::vector<MetricSummary> metrics_of(const std::string& folder, const RunId& run, const std::string& trial) {
-  std::vector<MetricSummary> metrics;
-  if (!Telemetry::exists(folder, run)) return metrics;
-  Telemetry(folder, run).metrics([&](const MetricSummary& one) {
-    if (one.trial == trial) metrics.push_back(one);
+void look_up_telemetry(Shown& shown, const std::string& folder) {
+  if (!Telemetry::exists(folder, shown.run.id)) return;
+  Telemetry telemetry(folder, shown.run.id);
+  telemetry.metrics([&](const MetricSummary& one) {
+    if (one.trial == shown.trial.name) shown.metrics.push_back(one);
   });
-  return metrics;
+  shown.log = telemetry.log(shown.trial.name, shown.entry.attempt);
 }
 
 // As --engine would have it; empty where it is the one that is used anyway.
@@ -298,7 +307,7 @@ int show(const Invocation& invocation, const ShowOptions& options) {
     throw Error(ErrorKind::invalid, "TRIAL", "which one? its name says it; `combu ps` shows them");
   const Loaded loaded = load(record, run.id);
   Shown shown = look_up(record, run, loaded, options.trial);
-  shown.metrics = metrics_of(state_folder(caller_for(invocation)), run.id, options.trial);
+  look_up_telemetry(shown, state_folder(caller_for(invocation)));
   if (options.evaluated) {
     (void)put_out(evaluated_again(run, shown.entry.revision));
   } else if (options.reproduce) {

@@ -13,6 +13,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/execution.hpp"
+#include "cli/kept_logs.hpp"
 #include "cli/load.hpp"
 #include "cli/output.hpp"
 #include "cli/recorded.hpp"
@@ -108,7 +109,8 @@ class Explanation {
         starts_in_flight_max_(settings.value_or(Settings{}).starts_in_flight_max),
         standing_(std::move(standing)),
         others_(std::move(others)),
-        record_(record) {}
+        record_(record),
+        folder_(state_folder(loaded.caller)) {}
 
   [[nodiscard]] std::string of(TrialIndex trial) const {
     const Past& it = past_[trial];
@@ -128,7 +130,8 @@ class Explanation {
         return fmt::format("has ended{}, and its outputs are being taken home{}", attempt_text(it),
                            it.reason.empty() ? "" : ": " + it.reason);
       case TrialState::succeeded:
-        return fmt::format("has succeeded{}{}", attempt_text(it), why_not_skipped(trial));
+        return fmt::format("has succeeded{}{}{}", attempt_text(it), why_no_metrics(trial),
+                           why_not_skipped(trial));
       case TrialState::stopped:
         return it.reason.empty() ? stopped_text(trial) : "was stopped: " + it.reason;
       case TrialState::skipped:
@@ -151,6 +154,17 @@ class Explanation {
   static std::string since(const Past& past) {
     if (!past.ran_at) return "";
     return " since " + to_string(std::chrono::duration_cast<Seconds>(real_clock().now() - *past.ran_at));
+  }
+
+  [[nodiscard]] std::string why_no_metrics(TrialIndex trial) const {
+    if (!experiment_.trials[trial].metrics || !Telemetry::exists(folder_, run_)) return "";
+    try {
+      const std::vector<std::string> silent = Telemetry(folder_, run_).silent();
+      if (std::ranges::find(silent, name(trial)) == silent.end()) return "";
+    } catch (const Error&) {
+      return "";  // it cannot be read
+    }
+    return fmt::format("; it has told no metric: {}", words_of_none(*experiment_.trials[trial].metrics));
   }
 
   // Of one with `cache` that was started: in what it differs from the one before that is the most alike.
@@ -336,6 +350,7 @@ class Explanation {
   mutable std::unordered_map<std::string, std::optional<TrialIndex>> canaries_;  // by shape
   std::function<std::vector<Sighting>()> others_;
   Record& record_;
+  std::string folder_;
 };
 
 // Attempts of other runs that hold slots. An engine that is away holds up no answer.

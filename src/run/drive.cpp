@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -12,6 +13,7 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <variant>
 
@@ -81,6 +83,10 @@ struct LogTaken {
   LogOrder of;
   std::string fault;  // empty: it is
 };
+// From here on logs cannot be kept, or can again.
+struct LogsKept {
+  std::string fault;  // empty: they can
+};
 struct Note {
   TrialIndex trial;
   std::string text;
@@ -100,8 +106,8 @@ struct TookSoFar {
 struct Recollected {
   std::vector<Recollection> of;
 };
-using Message = std::variant<Event, EngineLost, Tail, Used, LogTaken, Note, CameHome, TookSoFar, Recollected,
-                             Steering::Order>;
+using Message = std::variant<Event, EngineLost, Tail, Used, LogTaken, LogsKept, Note, CameHome, TookSoFar,
+                             Recollected, Steering::Order>;
 
 struct ListOrder {};
 // What has ended, and when.
@@ -299,7 +305,15 @@ class Drive {
     }
   }
 
-  void take(const Event& event) { apply(event); }
+  void take(const Event& event) {
+    const auto* collected = std::get_if<Collected>(&event);
+    if (collected != nullptr && log_first_.erase(collected->trial) > 0 &&
+        logs_under_way_.contains(collected->trial)) {
+      held_.insert_or_assign(collected->trial, *collected);
+    } else {
+      apply(event);
+    }
+  }
   void take(const EngineLost& /*lost*/) {}
   void take(const Tail& tail) { observer_.tail(tail.trial, tail.lines); }
   void take(const CameHome& home) {
@@ -350,6 +364,15 @@ class Drive {
     }
     --logs_pending_;
     if (!taken.fault.empty()) take(Note{order.trial, "its log could not be kept: " + taken.fault});
+    const auto under_way = logs_under_way_.find(order.trial);
+    if (under_way == logs_under_way_.end() || under_way->second != order.attempt) return;
+    logs_under_way_.erase(under_way);
+    if (const auto held = held_.extract(order.trial)) apply(held.mapped());
+  }
+  void take(const LogsKept& kept) {
+    remark(kept.fault.empty()
+               ? "logs and metrics are kept again"
+               : "logs and metrics are not kept for now, and are taken in later: " + kept.fault);
   }
   void take(const Note& note) { remark(run_.experiment.trials[note.trial].name + ": " + note.text); }
 
@@ -450,6 +473,7 @@ class Drive {
     if (command.outputs && so_far_.holds_back(command)) return;
     if (command.tail && ++tails_ > k_tails_max) command.tail = false;
     take_log_of({.trial = command.trial, .attempt = command.attempt});
+    if (!command.outputs || command.failed) log_first_.insert(command.trial);
     if (command.outputs) {
       bear_orders_.push(command);
     } else if (command.tail) {
@@ -463,6 +487,7 @@ class Drive {
     if (telemetry_ == nullptr || std::exchange(log_ordered_[order.trial], order.attempt) == order.attempt)
       return;
     ++logs_pending_;
+    logs_under_way_[order.trial] = order.attempt;
     collect_orders_.push(order);
   }
   void give(const RecallCommand& command) {
@@ -704,9 +729,16 @@ class Drive {
 
   void keep_log(TrialIndex trial, int attempt, LogEnd end, const std::stop_token& quit) {
     const Trial& it = run_.experiment.trials[trial];
-    for (std::string& text : take_logs(engine_, {.run = run_.id, .trial = it.name, .attempt = attempt}, it,
-                                       end, *telemetry_, quit))
-      inbox_.post(Note{trial, std::move(text)});
+    try {
+      for (std::string& text : take_logs(engine_, {.run = run_.id, .trial = it.name, .attempt = attempt}, it,
+                                         end, *telemetry_, quit))
+        inbox_.post(Note{trial, std::move(text)});
+      if (logs_fail_.exchange(false)) inbox_.post(LogsKept{});
+    } catch (const Error& error) {
+      const bool has_no_room = error.kind() == ErrorKind::refused;
+      if (has_no_room && !logs_fail_.exchange(true)) inbox_.post(LogsKept{.fault = error.what()});
+      throw;
+    }
   }
 
   // In one listing. What is not in it is gone.
@@ -816,10 +848,15 @@ class Drive {
   std::vector<Command> commands_;
   std::vector<Sighting> to_look_back_;
   std::size_t tails_ = 0;
-  std::vector<LogOrder> logs_ended_;                 // not ordered yet
-  std::multimap<Instant, LogOrder> logs_again_;      // could not be taken
-  std::size_t logs_pending_ = 0;                     // ordered, or among those
-  std::unordered_map<TrialIndex, int> log_ordered_;  // the last attempt whose log was
+  std::vector<LogOrder> logs_ended_;                    // not ordered yet
+  std::multimap<Instant, LogOrder> logs_again_;         // could not be taken
+  std::size_t logs_pending_ = 0;                        // ordered, or among those
+  std::unordered_map<TrialIndex, int> log_ordered_;     // the last attempt whose log was
+  std::unordered_map<TrialIndex, int> logs_under_way_;  // the attempt whose log is being taken
+  // Of an attempt that has failed: the next one takes its container's place, and its log goes with it.
+  std::unordered_set<TrialIndex> log_first_;
+  std::unordered_map<TrialIndex, Collected> held_;  // until its log is taken
+  std::atomic<bool> logs_fail_ = false;             // as was told last
   std::size_t remarks_ = 0;
   std::vector<TrialIndex> starting_;
   std::vector<Fact> unsuccessful_;

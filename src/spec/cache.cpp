@@ -42,6 +42,9 @@ void read_part(const Json& value, const Place& place, Report& report, Cache& cac
     report.add(place, unknown_part(name));
   } else if (has_path && known != "params" && known != "env") {
     report.add(place, fmt::format("of `{}` all counts or nothing: \"{}\"", known, known));
+  } else if (has_path && name.size() + 1 == text->size()) {
+    report.add(place,
+               fmt::format(R"("{}" names none of them: write {}NAME, or "{}" for all)", *text, *text, known));
   } else {
     cache.key.push_back(known + text->substr(name.size()));
   }

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -89,6 +91,7 @@ class ExperimentReader final : public DocumentSink {
     require(own, Field::image, place);
     Trial trial = combine(std::move(own), defaults_, place, report_);
     trial.path = place.text();
+    look_for_key_parts(trial, index);
     experiment_.trials.push_back(std::move(trial));
     report_.enter("");
   }
@@ -127,6 +130,7 @@ class ExperimentReader final : public DocumentSink {
     } else if (trials_begun_ && trials_seen_ == 0) {
       report_.add(*trials_, "no trials: the array is empty");
     }
+    report_unknown_key_parts();
     // Not shrunk to fit: what a large vector has too much is memory never touched, and a copy would be the
     // peak.
     experiment_.failures_max = max_failures_.of(experiment_.trials.size());
@@ -141,6 +145,50 @@ class ExperimentReader final : public DocumentSink {
       if (found != trial.end() && found->is_string()) return found->get_ref<const std::string&>();
     }
     return {};
+  }
+
+  // A param or a variable that counts for the cache; one that no trial has would make all of them equal.
+  struct KeyPart {
+    std::string trial;  // the first that names it
+    std::size_t index = 0;
+    bool found = false;
+    std::set<std::string, std::less<>> near;  // what that trial has
+  };
+
+  void look_for_key_parts(const Trial& trial, std::size_t index) {
+    for (const std::string& part : trial.cache.key) {
+      const std::size_t dot = part.find('.');
+      if (dot == std::string::npos) continue;
+      const auto [at, is_new] = key_parts_.try_emplace(part);
+      if (at->second.found) continue;
+      std::set<std::string, std::less<>> there;
+      if (part.starts_with("env.")) {
+        for (const auto& [name, value] : trial.env) there.insert(name);
+      } else if (!trial.params.empty()) {
+        const Json params = Json::parse(trial.params);
+        for (const auto& param : params.items()) there.insert(param.key());
+      }
+      at->second.found = there.contains(std::string_view(part).substr(dot + 1));
+      if (!is_new) continue;
+      at->second.trial = trial.name;
+      at->second.index = index;
+      at->second.near = std::move(there);
+    }
+  }
+
+  void report_unknown_key_parts() {
+    for (const auto& [part, use] : key_parts_) {
+      if (use.found) continue;
+      const std::string name = part.substr(part.find('.') + 1);
+      const auto near = nearest(name, {use.near.begin(), use.near.end()});
+      report_.enter(use.trial);
+      const Place place = trials_->index(use.index);
+      const Place cache = place.key(field_name(Field::cache));
+      report_.add(cache.key("key"),
+                  fmt::format("no trial has `{}`, so that it would tell none from another{}", shortened(part),
+                              near ? fmt::format(": did you mean `{}`?", *near) : ""));
+    }
+    report_.enter("");
   }
 
   void read_experiment_name(const Json& value, const Place& place) {
@@ -186,6 +234,7 @@ class ExperimentReader final : public DocumentSink {
   Layer defaults_;
   bool defaults_known_ = false;
   Json late_defaults_;
+  std::map<std::string, KeyPart> key_parts_;
   Place root_;
   Place trials_field_ = root_.key(k_trials);
   const Place* trials_ = &root_;

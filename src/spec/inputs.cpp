@@ -46,7 +46,15 @@ class InputReader {
                       shortened(*text)));
       return std::nullopt;
     }
-    return make(text->substr(0, colon), place_, text->substr(colon + 1), place_);
+    const std::string to = text->substr(colon + 1);
+    if (to.find(':') != std::string::npos) {
+      report_.add(place_,
+                  fmt::format("\"{}\": nothing stands behind the path in the container: what is put there is "
+                              "the trial's own copy",
+                              shortened(*text)));
+      return std::nullopt;
+    }
+    return make(text->substr(0, colon), place_, to, place_);
   }
 
   std::optional<Input> from_object(const Json& value) {
@@ -95,7 +103,7 @@ class InputReader {
       return false;
     }
     input.from = normalised(text.substr(slash));
-    return true;
+    return expect_no_pattern(input.from, place, report_);
   }
 
   bool read_own(const std::string& text, const Place& place, Input& input) {

@@ -34,7 +34,11 @@ void read_path(const Json& value, const Place& place, Report& report, Output& ou
     report.add(place, "would be all that there is in the container; name a folder in it");
   } else if (path == "/manifest.sha256" || path == "/manifest.entries") {
     report.add(place, "would be where the list of the trial's outputs stands; name another file");
-  } else {
+  } else if (path.find(":/") != std::string::npos) {
+    report.add(place,
+               fmt::format("\"{}\": only the path in the container; where it comes home to is `collect.to`",
+                           shortened(*text)));
+  } else if (expect_no_pattern(path, place, report)) {
     output.path = std::move(path);
   }
 }
@@ -100,6 +104,16 @@ bool holds(std::string_view folder, std::string_view path) {
   return path.starts_with(folder) && (path.size() == folder.size() || path[folder.size()] == '/');
 }
 
+bool expect_no_pattern(const std::string& path, const Place& place, Report& report) {
+  const std::size_t at = path.find_first_of("*?[");
+  if (at == std::string::npos) return true;
+  const std::string folder = path.substr(0, path.rfind('/', at));
+  report.add(place,
+             fmt::format("\"{}\": `{}` stands for itself only; name {}", shortened(path), path[at],
+                         folder.empty() ? "what is there" : fmt::format("the folder {}", shortened(folder))));
+  return false;
+}
+
 std::vector<Output> read_outputs(const Json& value, const Place& place, Report& report) {
   std::vector<Output> outputs;
   const auto take = [&](const Json& element, const Place& here) {
@@ -138,11 +152,17 @@ Collect read_collect(const Json& value, const Caller& caller, const Place& place
     const auto text = read_string(*to, place.key("to"), report);
     if (text && text->starts_with("s3://")) {
       collect.to = read_bucket(*text, place.key("to"), report).value_or(collect.to);
-    } else if (text && text->find("://") != std::string::npos) {
+    } else if (text && (text->find("://") != std::string::npos || text->starts_with("s3:"))) {
       report.add(place.key("to"), fmt::format("\"{}\" is not supported: name a folder, or s3://BUCKET/PREFIX",
                                               shortened(*text)));
     } else if (text && text->empty()) {
       report.add(place.key("to"), "the folder's path is empty");
+    } else if (text && text->starts_with('$')) {
+      report.add(place.key("to"), fmt::format("\"{}\": variables are not filled in; write ~/… for your home",
+                                              shortened(*text)));
+    } else if (text && text->starts_with('~') && *text != "~" && !text->starts_with("~/")) {
+      report.add(place.key("to"),
+                 fmt::format("\"{}\": only the caller's own home, `~/`, is known", shortened(*text)));
     } else if (text) {
       collect.to = absolute_path(*text, caller);
     }

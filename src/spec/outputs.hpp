@@ -1,6 +1,7 @@
 #pragma once
 // What is kept of trials, and where it is taken to.
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -12,6 +13,9 @@ namespace combu::spec {
 
 // Whether the second of two paths is the first, or below it.
 [[nodiscard]] bool holds(std::string_view folder, std::string_view path);
+
+// Reports what a shell would take for a pattern; false: it was one.
+[[nodiscard]] bool expect_no_pattern(const std::string& path, const Place& place, Report& report);
 
 // ["/out"], or [{path, required, max_size}].
 [[nodiscard]] std::vector<Output> read_outputs(const Json& value, const Place& place, Report& report);

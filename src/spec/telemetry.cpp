@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 #include <re2/re2.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <optional>
 #include <string>
 
 #include "spec/fields.hpp"
+#include "spec/outputs.hpp"
 #include "spec/values.hpp"
 
 namespace combu::spec {
@@ -16,6 +18,12 @@ namespace {
 
 constexpr std::array k_metrics_fields{Spelling{"stdout", "stdout"}, Spelling{"file", "file"}};
 constexpr std::array k_logs_fields{Spelling{"max_size", "max_size"}};
+
+// `step` is where the others stand.
+bool names_no_metric(const re2::RE2& pattern) {
+  return std::ranges::all_of(pattern.NamedCapturingGroups(),
+                             [](const auto& group) { return group.first == "step"; });
+}
 
 void read_stdout(const Json& value, const Place& place, Report& report, Metrics& metrics) {
   const auto text = read_string(value, place, report);
@@ -26,11 +34,14 @@ void read_stdout(const Json& value, const Place& place, Report& report, Metrics&
   }
   const re2::RE2 pattern(*text, re2::RE2::Quiet);
   if (!pattern.ok()) {
-    report.add(place, fmt::format(R"(must be "json" or a regular expression, and "{}" is none: {})",
-                                  shortened(*text), pattern.error()));
-  } else if (pattern.NamedCapturingGroups().empty()) {
     report.add(place,
-               fmt::format("\"{}\" names no metric: a group is named by (?P<loss>…)", shortened(*text)));
+               fmt::format(R"(must be "json" or a regular expression, and "{}" is none: {} (RE2's syntax; )"
+                           "a group is named by (?P<loss>…))",
+                           shortened(*text), pattern.error()));
+  } else if (names_no_metric(pattern)) {
+    report.add(place, fmt::format(R"("{}" names no metric: a group is named by (?P<loss>…); "json" takes )"
+                                  "lines of JSON",
+                                  shortened(*text)));
   } else {
     metrics.pattern = *text;
   }
@@ -55,7 +66,9 @@ Metrics read_metrics(const Json& value, const Place& place, Report& report) {
     if (text && !text->starts_with('/')) {
       report.add(place.key("file"),
                  fmt::format("the path in the container, \"{}\", must begin with `/`", shortened(*text)));
-    } else if (text) {
+    } else if (text && text->ends_with('/')) {
+      report.add(place.key("file"), fmt::format("\"{}\" is a folder: name the file", shortened(*text)));
+    } else if (text && expect_no_pattern(*text, place.key("file"), report)) {
       metrics.file = std::filesystem::path(*text).lexically_normal().string();
     }
   }
@@ -69,9 +82,12 @@ Bytes read_log_size(const Json& value, const Place& place, Report& report) {
     return size;
   }
   const Section section(value, k_logs_fields, place, report);
-  if (const Json* most = section.find("max_size"))
+  if (const Json* most = section.find("max_size")) {
     size =
         read_unit(*most, "a size such as \"64m\"", parse_bytes, place.key("max_size"), report).value_or(size);
+    if (size.count == 0)
+      report.add(place.key("max_size"), "0 would keep nothing of a log; name a size such as \"1m\"");
+  }
   return size;
 }
 

@@ -9,8 +9,6 @@
 #include <cstdio>
 #include <memory>
 
-#include "telemetry/metrics.hpp"
-
 namespace combu::telemetry {
 namespace {
 
@@ -43,7 +41,7 @@ std::unique_ptr<std::FILE, Close> spooled(Engine& engine, const Key& key, const 
 
 }  // namespace
 
-FileMetrics read_metric_file(Engine& engine, const Key& key, const std::string& path,
+FileMetrics read_metric_file(Engine& engine, const Key& key, const std::string& path, MetricNames& names,
                              const std::stop_token& stop) {
   const auto spool = spooled(engine, key, path, stop);
   if (!spool) return {.fault = fmt::format("there is no file of metrics {}", path)};
@@ -55,7 +53,7 @@ FileMetrics read_metric_file(Engine& engine, const Key& key, const std::string& 
       archive_entry_filetype(entry) != AE_IFREG)
     return {.fault = fmt::format("{} is no file of metrics: it is not a file", path)};
   const Instant at{std::chrono::seconds(archive_entry_mtime(entry))};
-  MetricLines numbers(path.ends_with(".csv") ? MetricLines::Form::csv : MetricLines::Form::json);
+  MetricLines numbers(path.ends_with(".csv") ? MetricLines::Form::csv : MetricLines::Form::json, names);
   Lines lines([&](std::string_view line, Instant when) { numbers.take(line, when); });
   std::array<char, 1U << 16U> buffer{};
   for (;;) {

@@ -7,6 +7,7 @@
 
 #include "combu/engine.hpp"
 #include "combu/telemetry.hpp"
+#include "telemetry/metrics.hpp"
 
 namespace combu::telemetry {
 
@@ -18,6 +19,6 @@ struct FileMetrics {
 // `path` as in Metrics::file. Throws Error as Engine::copy_out does, and `refused` where there is no room for
 // a copy of the file.
 [[nodiscard]] FileMetrics read_metric_file(Engine& engine, const Key& key, const std::string& path,
-                                           const std::stop_token& stop);
+                                           MetricNames& names, const std::stop_token& stop);
 
 }  // namespace combu::telemetry

@@ -136,7 +136,15 @@ std::vector<std::string> fields_of(std::string_view line) {
 
 }  // namespace
 
-MetricLines::MetricLines(Form form, const std::string& pattern) : form_(form) {
+bool MetricNames::admits(const std::string& name) {
+  if (names_.contains(name)) return true;
+  if (names_.size() < k_metrics_max) return names_.insert(name).second;
+  ++passed_over_;
+  return false;
+}
+
+MetricLines::MetricLines(Form form, MetricNames& names, const std::string& pattern)
+    : form_(form), names_(names) {
   if (form_ != Form::pattern) return;
   pattern_ = std::make_unique<re2::RE2>(pattern, re2::RE2::Quiet);
   for (const auto& [group, name] : pattern_->CapturingGroupNames()) groups_.emplace_back(group, name);
@@ -196,7 +204,7 @@ void MetricLines::add(std::span<const std::pair<std::string, double>> numbers, I
     if (name == k_step || name.empty()) continue;
     auto found = points_.find(name);
     if (found == points_.end()) {
-      if (points_.size() >= k_metrics_max) continue;
+      if (!names_.admits(name)) continue;
       found = points_.emplace(name, std::vector<MetricPoint>()).first;
     }
     found->second.push_back({.step = step, .at = at, .value = value});

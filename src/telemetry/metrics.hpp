@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,13 +18,28 @@
 
 namespace combu::telemetry {
 
+// Which different metrics are taken of an attempt: the first k_metrics_max.
+class MetricNames {
+ public:
+  // `taken`: by those that have read of it before.
+  explicit MetricNames(std::vector<std::string> taken = {}) : names_(taken.begin(), taken.end()) {}
+
+  [[nodiscard]] bool admits(const std::string& name);
+  // Points that were not admitted.
+  [[nodiscard]] std::size_t passed_over() const { return passed_over_; }
+
+ private:
+  std::set<std::string> names_;
+  std::size_t passed_over_ = 0;
+};
+
 // Reads one line after the other, each without its end. What holds no numbers is passed over.
 class MetricLines {
  public:
   enum class Form { json, csv, pattern };
 
   // `pattern`: of Form::pattern; as in Metrics.
-  explicit MetricLines(Form form, const std::string& pattern = {});
+  MetricLines(Form form, MetricNames& names, const std::string& pattern = {});
 
   void take(std::string_view line, Instant at);
   // What has been found since the last call.
@@ -38,6 +54,7 @@ class MetricLines {
   void add(std::span<const std::pair<std::string, double>> numbers, Instant at);
 
   Form form_;
+  MetricNames& names_;
   std::unique_ptr<re2::RE2> pattern_;
   std::vector<std::pair<int, std::string>> groups_;  // by number
   std::vector<std::string> columns_;                 // of the first line of a CSV file

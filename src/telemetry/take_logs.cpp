@@ -16,6 +16,7 @@ namespace {
 
 using telemetry::Lines;
 using telemetry::MetricLines;
+using telemetry::MetricNames;
 
 constexpr std::size_t k_batch_size = 4U << 20U;
 // What another process has taken meanwhile is not taken twice.
@@ -28,16 +29,22 @@ class LogTaker {
     if (before_) {
       told_at_until_ = before_->at_until;
       had_dropped_ = before_->dropped.count > 0;
+      had_passed_over_ = before_->passed_over > 0;
     }
     if (!trial.metrics) return;
-    if (trial.metrics->json) metrics_.emplace_back(MetricLines::Form::json);
+    if (before_) names_ = MetricNames(telemetry.metric_names(key.trial, key.attempt));
+    if (trial.metrics->json) metrics_.emplace_back(MetricLines::Form::json, names_);
     if (!trial.metrics->pattern.empty())
-      metrics_.emplace_back(MetricLines::Form::pattern, trial.metrics->pattern);
+      metrics_.emplace_back(MetricLines::Form::pattern, names_, trial.metrics->pattern);
   }
 
   [[nodiscard]] bool has_begun_to_drop() const {
     return !had_dropped_ && before_ && before_->dropped.count > 0;
   }
+  [[nodiscard]] bool has_begun_to_pass_over() const {
+    return !had_passed_over_ && before_ && before_->passed_over > 0;
+  }
+  [[nodiscard]] MetricNames& names() { return names_; }
   [[nodiscard]] bool is_complete() const { return before_ && before_->complete; }
   [[nodiscard]] std::optional<Instant> since() const {
     return before_ && before_->size.count > 0 ? std::optional(before_->until) : std::nullopt;
@@ -122,10 +129,14 @@ class LogTaker {
     if (is_last_) lines_.end(latest_);
     std::vector<LogBatch::Metric> metrics = std::exchange(more_, {});
     for (MetricLines& one : metrics_) std::ranges::move(one.taken(), std::back_inserter(metrics));
-    const LogBatch batch{.pieces = pieces, .metrics = metrics, .complete = is_last_};
+    const LogBatch batch{.pieces = pieces,
+                         .metrics = metrics,
+                         .passed_over = names_.passed_over() - passed_over_,
+                         .complete = is_last_};
     auto after = telemetry_.take(key_.trial, key_.attempt, before_, batch, trial_.log_size_max);
     if (!after) throw Overtaken{};
     before_ = after;
+    passed_over_ = names_.passed_over();
     told_at_until_ = 0;
     const std::size_t begin = count < pieces_.size() ? pieces_[count].begin : texts_.size();
     texts_.erase(0, begin);
@@ -138,6 +149,7 @@ class LogTaker {
   Telemetry& telemetry_;
   std::optional<KeptLog> before_;
   bool had_dropped_ = false;
+  bool had_passed_over_ = false;
   std::size_t told_at_until_ = 0;  // pieces that are taken and told once more
   std::vector<Piece> pieces_;      // not taken yet
   std::string texts_;              // theirs
@@ -146,6 +158,8 @@ class LogTaker {
   Instant settled_until_{};
   bool open_[2] = {false, false};  // whether the stream is within a line
   bool is_last_ = false;
+  MetricNames names_;
+  std::size_t passed_over_ = 0;  // of these points, how many are kept count of
   std::vector<MetricLines> metrics_;
   std::vector<LogBatch::Metric> more_;
   Lines lines_{[this](std::string_view line, Instant at) {
@@ -158,12 +172,17 @@ std::vector<std::string> take_once(Engine& engine, const Key& key, const Trial& 
   LogTaker taker(key, trial, telemetry);
   if (taker.is_complete()) return {};
   std::vector<std::string> notes;
+  bool is_kept = true;
+  const auto take = [&](const LogPiece& piece) {
+    is_kept = false;
+    taker.take(piece);
+    is_kept = true;
+  };
   try {
-    engine.logs(
-        key, {.since = taker.since(), .timed = true}, [&](const LogPiece& piece) { taker.take(piece); },
-        stop);
+    engine.logs(key, {.since = taker.since(), .timed = true}, take, stop);
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::refused) throw;
+    // What cannot be kept is not whole; only what the engine has not kept either is.
+    if (error.kind() != ErrorKind::refused || !is_kept) throw;
     notes.push_back(fmt::format("its log is not kept: {}", error.message()));
   }
   if (end == LogEnd::open) {
@@ -171,13 +190,16 @@ std::vector<std::string> take_once(Engine& engine, const Key& key, const Trial& 
   } else {
     telemetry::FileMetrics file;
     if (trial.metrics && !trial.metrics->file.empty())
-      file = telemetry::read_metric_file(engine, key, trial.metrics->file, stop);
+      file = telemetry::read_metric_file(engine, key, trial.metrics->file, taker.names(), stop);
     if (!file.fault.empty()) notes.push_back(std::move(file.fault));
     taker.end(std::move(file.metrics));
   }
   if (taker.has_begun_to_drop())
     notes.push_back(
         fmt::format("of its log the last {} are kept (logs.max_size)", to_string(trial.log_size_max)));
+  if (taker.has_begun_to_pass_over())
+    notes.push_back(fmt::format("of its metrics the first {} names are taken, and others are passed over",
+                                k_metrics_max));
   return notes;
 }
 

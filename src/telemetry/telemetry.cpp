@@ -26,7 +26,7 @@ constexpr int k_application_id = 0x636d6274;  // "cmbt"
 
 // `until` is in nanoseconds since 1970, as engines tell the times of logs; other times are microseconds. A
 // pack is a piece of a log, see pack.hpp. A value that is no number is NULL.
-constexpr std::array<std::string_view, 1> k_steps{R"sql(
+constexpr std::array<std::string_view, 2> k_steps{R"sql(
   CREATE TABLE attempts (
     number INTEGER PRIMARY KEY,
     trial TEXT NOT NULL,
@@ -66,6 +66,9 @@ constexpr std::array<std::string_view, 1> k_steps{R"sql(
   CREATE VIEW metrics AS
     SELECT trial, attempts.attempt, metric, points, last, least, greatest
     FROM series JOIN attempts ON attempts.number = series.attempt;
+)sql",
+                                                  R"sql(
+  ALTER TABLE attempts ADD COLUMN passed_over INTEGER NOT NULL DEFAULT 0;
 )sql"};
 
 std::string folder_in(const std::string& folder) {
@@ -126,9 +129,10 @@ struct Telemetry::Impl {
         database(database::open(path, {.application_id = k_application_id, .steps = k_steps})) {}
 
   std::optional<Kept> kept(const std::string& trial, int attempt) {
-    SQLite::Statement query(database,
-                            "SELECT number, complete, size, dropped, until, at_until FROM attempts "
-                            "WHERE trial = ? AND attempt = ?");
+    SQLite::Statement query(
+        database,
+        "SELECT number, complete, size, dropped, until, at_until, passed_over FROM attempts "
+        "WHERE trial = ? AND attempt = ?");
     query.bind(1, trial);
     query.bind(2, attempt);
     if (!query.executeStep()) return std::nullopt;
@@ -137,11 +141,12 @@ struct Telemetry::Impl {
                         .size = Bytes{query.getColumn(2).getInt64()},
                         .dropped = Bytes{query.getColumn(3).getInt64()},
                         .until = instant_of<nanoseconds>(query.getColumn(4).getInt64()),
-                        .at_until = static_cast<std::size_t>(query.getColumn(5).getInt64())}};
+                        .at_until = static_cast<std::size_t>(query.getColumn(5).getInt64()),
+                        .passed_over = static_cast<std::size_t>(query.getColumn(6).getInt64())}};
   }
 
   std::int64_t add_attempt(const std::string& trial, int attempt) {
-    Sql add(database, "INSERT INTO attempts VALUES (NULL, ?, ?, 0, 0, 0, 0, 0)");
+    Sql add(database, "INSERT INTO attempts VALUES (NULL, ?, ?, 0, 0, 0, 0, 0, 0)");
     add(trial, attempt);
     return database.getLastInsertRowid();
   }
@@ -230,8 +235,8 @@ struct Telemetry::Impl {
   Sql set_series{database,
                  "UPDATE series SET points = ?, last = ?, least = ?, greatest = ? WHERE number = ?"};
   Sql set_attempt{database,
-                  "UPDATE attempts SET complete = ?, size = ?, dropped = ?, until = ?, at_until = ? "
-                  "WHERE number = ?"};
+                  "UPDATE attempts SET complete = ?, size = ?, dropped = ?, until = ?, at_until = ?, "
+                  "passed_over = ? WHERE number = ?"};
 };
 
 bool Telemetry::exists(const std::string& folder, const RunId& run) {
@@ -332,6 +337,7 @@ std::optional<KeptLog> Telemetry::take(const std::string& trial, int attempt,
     log.until = std::max(log.until, piece.at);
     if (piece.at == log.until) ++log.at_until;
   }
+  log.passed_over += batch.passed_over;
   log.complete = batch.complete;
   const std::scoped_lock lock(impl_->mutex);
   return database::guarded(impl_->path, [&]() -> std::optional<KeptLog> {
@@ -344,9 +350,38 @@ std::optional<KeptLog> Telemetry::take(const std::string& trial, int attempt,
     log.dropped.count += impl.drop(number, Bytes{log.size.count - log.dropped.count}, size_max).count;
     for (const LogBatch::Metric& metric : batch.metrics) impl.add_metric(number, metric);
     impl.set_attempt(static_cast<int>(log.complete), log.size.count, log.dropped.count, nanos(log.until),
-                     static_cast<std::int64_t>(log.at_until), number);
+                     static_cast<std::int64_t>(log.at_until), static_cast<std::int64_t>(log.passed_over),
+                     number);
     transaction.commit();
     return log;
+  });
+}
+
+std::vector<std::string> Telemetry::metric_names(const std::string& trial, int attempt) {
+  const std::scoped_lock lock(impl_->mutex);
+  return database::guarded(impl_->path, [&] {
+    SQLite::Statement query(impl_->database,
+                            "SELECT metric FROM series JOIN attempts ON attempts.number = series.attempt "
+                            "WHERE trial = ? AND attempts.attempt = ?");
+    query.bind(1, trial);
+    query.bind(2, attempt);
+    std::vector<std::string> names;
+    while (query.executeStep()) names.push_back(query.getColumn(0).getString());
+    return names;
+  });
+}
+
+std::vector<std::string> Telemetry::silent() {
+  const std::scoped_lock lock(impl_->mutex);
+  return database::guarded(impl_->path, [&] {
+    SQLite::Statement query(
+        impl_->database,
+        "SELECT trial FROM attempts WHERE complete AND attempt = (SELECT max(attempt) FROM attempts "
+        "AS newest WHERE newest.trial = attempts.trial) "
+        "AND NOT EXISTS (SELECT 1 FROM series WHERE series.attempt = attempts.number) ORDER BY number");
+    std::vector<std::string> trials;
+    while (query.executeStep()) trials.push_back(query.getColumn(0).getString());
+    return trials;
   });
 }
 

@@ -1,6 +1,9 @@
 """What trials have told: results, compare, plot and export, from runs on the simulated engine."""
 
+import base64
+import contextlib
 import csv
+import http.server
 import io
 import json
 import os
@@ -9,7 +12,9 @@ import re
 import signal
 import socket
 import sqlite3
+import ssl
 import subprocess
+import threading
 import time
 import urllib.request
 import xml.etree.ElementTree
@@ -26,6 +31,7 @@ local trial(lr, model, seed) = {
   name: "%s-%s-%d" % [model, std.strReplace("" + lr, ".", "_"), seed],
   image: "lab/solver",
   metrics: { stdout: "json" },
+  outputs: { path: "/out", required: false },
   params: { epochs: 3, lr: lr, model: model, seed: seed },
   cmd: ["sh", "-c", std.join("; ", [
     "echo '%s'" % std.manifestJsonMinified({ step: step, loss: loss + 3 - step }) for step in [1, 2, 3]] +
@@ -187,21 +193,22 @@ def is_up(uri):
         return False
 
 
-@pytest.fixture
-def mlflow(tmp_path, peers):
+@pytest.fixture(scope="module")
+def mlflow(tmp_path_factory, peers):
     """The address of an MLflow server."""
+    folder = tmp_path_factory.mktemp("mlflow")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with open(tmp_path / "mlflow.log", "wb") as log:
+    with open(folder / "mlflow.log", "wb") as log:
         server = subprocess.Popen([peers / "bin/mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1",
-                                   "--backend-store-uri", f"sqlite:///{tmp_path}/mlflow.sqlite"], cwd=tmp_path, stdout=log,
+                                   "--backend-store-uri", f"sqlite:///{folder}/mlflow.sqlite"], cwd=folder, stdout=log,
                                   stderr=subprocess.STDOUT, start_new_session=True)
     uri = f"http://127.0.0.1:{port}"
     try:
         until = time.monotonic() + 300
         while not is_up(uri):
-            assert server.poll() is None and time.monotonic() < until, (tmp_path / "mlflow.log").read_text()
+            assert server.poll() is None and time.monotonic() < until, (folder / "mlflow.log").read_text()
             time.sleep(0.1)
         yield uri
     finally:
@@ -219,7 +226,7 @@ for run in client.search_runs([experiment.experiment_id], max_results=1000):
     assert run.info.run_name not in found
     history = client.get_metric_history(run.info.run_id, "loss")
     found[run.info.run_name] = [run.info.status, run.data.params, sorted((point.step, point.value) for point in history),
-                                run.data.tags["combu.run"], run.info.end_time >= run.info.start_time > 0]
+                                run.data.tags, run.info.end_time >= run.info.start_time > 0, run.info.experiment_id]
 print(json.dumps(found))
 """
 
@@ -231,18 +238,148 @@ print(json.dumps(found))
         ok(combu("export", "mlflow", "one", "--to", mlflow, "--progress", "quiet"))
         found = there()
         assert len(found) == 9
-        assert found["vit-0_25-2"] == ["FINISHED", {"epochs": "3", "lr": "0.25", "model": "vit", "seed": "2"},
-                                      [[1, 6], [2, 5], [3, 4]], "one", True]
+        status, params, loss, tags, _in_order, _ = found["vit-0_25-2"]
+        assert (status, params, loss, _in_order) == ("FINISHED", {"epochs": "3", "lr": "0.25", "model": "vit", "seed": "2"},
+                                                     [[1, 6], [2, 5], [3, 4]], True)
         assert found["odd-one"][0] == "FAILED"
+        told = json.loads(ok(combu("show", "--run", "one", "vit-0_25-2", "--json")))
+        assert {name: value for name, value in tags.items() if name != "combu.digest"} == {
+            "combu.run": "one", "combu.trial": "vit-0_25-2", "combu.attempt": "1", "combu.state": "succeeded",
+            "combu.image": "lab/solver", "combu.outputs": f"{tmp_path}/results/experiment/one/vit-0_25-2",
+            "mlflow.user": told["person"], "mlflow.source.name": str(runs), "mlflow.runName": "vit-0_25-2"}
+        assert tags.get("combu.digest") == told["digest"]
+        assert told["outputs"] == tags["combu.outputs"]
+        assert found["odd-one"][3]["combu.reason"] == json.loads(ok(combu("show", "--run", "one", "odd-one", "--json")))["reason"]
+        assert "combu.outputs" not in found["odd-one"][3], "it has none"
     ok(combu("export", "mlflow", "--progress", "quiet", "two", "--where", "model=none", env={"MLFLOW_TRACKING_URI": mlflow}))
+
+
+def test_mlflow_has_what_is_no_number(combu, write, mlflow, peers):
+    """A server on a database has no infinity: it keeps the greatest number for it."""
+    file = write(r"""[{ name: "odd", image: "lab/solver", metrics: "json",
+                      cmd: ["sh", "-c", "echo '{\"x\": NaN}'; echo '{\"x\": Infinity}'; echo '{\"x\": -Infinity}'; echo '{\"x\": 1}'"] }]""")
+    assert combu("-f", file, "--engine", "simulated:?speed=0", "run", "--wait", "--run-id", "odd").returncode == 0
+    script = """
+import math, mlflow, sys
+client = mlflow.MlflowClient(sys.argv[1])
+[run] = client.search_runs([client.get_experiment_by_name(sys.argv[2]).experiment_id])
+print(["nan" if math.isnan(point.value) else "%.2g" % point.value for point in
+       sorted(client.get_metric_history(run.info.run_id, "x"), key=lambda point: point.step)])
+"""
+    for _ in range(2):
+        ok(combu("export", "mlflow", "odd", "--to", mlflow, "--progress", "quiet"))
+        done = subprocess.run([peers / "bin/python", "-c", script, mlflow, str(file)], check=True, stdout=subprocess.PIPE, text=True)
+        assert done.stdout == "['nan', '1.8e+308', '-1.8e+308', '1']\n"
 
 
 def test_an_mlflow_server_that_is_not_there_is_told(combu, runs):
     away = combu("export", "mlflow", "one", "--to", "http://127.0.0.1:1")
     assert away.returncode == 1
     assert away.stderr.splitlines()[-1].startswith("combu: http://127.0.0.1:1: no MLflow server answers there")
-    for uri in ("https://example.org", "example.org"):
+    for uri in ("ftp://example.org", "example.org", "http://"):
         wrong = combu("export", "mlflow", "one", "--to", uri)
         assert (wrong.returncode, wrong.stderr) == (
-            2, f"combu: {uri}: is no address of an MLflow server; give http://HOST:PORT\n")
+            2, f"combu: {uri}: is no address of an MLflow server; give http://HOST:PORT or https://HOST\n")
     assert combu("export", "mlflow", "one").returncode == 2
+
+
+class Listener(http.server.BaseHTTPRequestHandler):
+    """As much of an MLflow server as tells who asks for what. It knows Ada, and one token."""
+
+    protocol_version = "HTTP/1.1"
+    known = ("Basic " + base64.b64encode(b"ada:so:secret").decode(), "Bearer a-token")
+
+    def answer(self):
+        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or "{}")
+        call = self.path.split("?")[0].partition("/api/2.0/mlflow/")[2]
+        status = 200 if self.headers.get("Authorization") in self.known else 401
+        self.server.heard.append((self.path, body))
+        text = json.dumps({"experiments/get-by-name": {"experiment": {"experiment_id": "1"}},
+                           "runs/create": {"run": {"info": {"run_id": "r"}}}}.get(call, {})) if status == 200 else "Who?"
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    do_GET = do_POST = answer
+
+    def log_message(self, *_):
+        pass
+
+
+@contextlib.contextmanager
+def listening(context=None):
+    """A server; `heard`: what it was asked."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Listener)
+    if context:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    server.handle_error = lambda *_: None  # who does not trust it hangs up
+    server.daemon_threads = True
+    server.heard = []
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture
+def secure_server(tmp_path):
+    """A server behind TLS with a certificate of its own, tmp_path/cert.pem."""
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+                    "-addext", "subjectAltName=DNS:localhost", "-keyout", tmp_path / "key.pem", "-out", tmp_path / "cert.pem"],
+                   check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    with listening(context) as server:
+        yield server
+
+
+def test_an_mlflow_server_behind_tls_knows_who_asks(combu, runs, secure_server, tmp_path):
+    uri = f"https://localhost:{secure_server.server_port}/lab/"
+    ada = {"MLFLOW_TRACKING_USERNAME": "ada", "MLFLOW_TRACKING_PASSWORD": "so:secret"}
+    trusted = {"MLFLOW_TRACKING_SERVER_CERT_PATH": str(tmp_path / "cert.pem")}
+
+    def export(to=uri, **env):
+        secure_server.heard.clear()
+        return combu("export", "mlflow", "one", "--to", to, "--progress", "quiet", env=env)
+
+    unknown = export(**ada)
+    assert unknown.returncode == 1 and "its certificate is not trusted: " in unknown.stderr, unknown.stderr
+    assert secure_server.heard == [], "nobody was told the password"
+    ok(export(**ada, **trusted))
+    assert {path.split("mlflow/")[0] for path, _ in secure_server.heard} == {"/lab/api/2.0/"}
+    assert {body["run_name"] for path, body in secure_server.heard if path.endswith("runs/create")} >= {"odd-one", "vit-0_25-2"}
+    ok(export(**ada, MLFLOW_TRACKING_INSECURE_TLS="True"))
+    ok(export(MLFLOW_TRACKING_TOKEN="a-token", **trusted))
+    ok(export(uri.replace("://", "://ada:so%3Asecret@"), **trusted))
+    (tmp_path / ".mlflow").mkdir()
+    (tmp_path / ".mlflow/credentials").write_text("[other]\nmlflow_tracking_username = eve\n"
+                                                  "[mlflow]\nmlflow_tracking_username = ada\nmlflow_tracking_password=so:secret\n")
+    ok(export(**trusted))
+    refused = export(**{**ada, "MLFLOW_TRACKING_PASSWORD": "wrong"}, **trusted)
+    assert refused.returncode == 1 and "does not know them: MLFLOW_TRACKING_USERNAME" in refused.stderr
+    hidden = export(uri.replace("://", "://ada:wrong@"), **trusted)
+    assert hidden.returncode == 1 and "wrong" not in hidden.stderr
+    for env, name in (({"MLFLOW_TRACKING_INSECURE_TLS": "yes"}, "MLFLOW_TRACKING_INSECURE_TLS"),
+                      ({"MLFLOW_TRACKING_INSECURE_TLS": "1", **trusted}, "MLFLOW_TRACKING_INSECURE_TLS"),
+                      ({"MLFLOW_TRACKING_SERVER_CERT_PATH": "/none.pem"}, "/none.pem")):
+        wrong = export(**env)
+        assert wrong.returncode == 2 and wrong.stderr.startswith(f"combu: {name}: "), wrong.stderr
+
+
+def test_what_was_skipped_is_done_for_mlflow_too(combu, write):
+    file = write(GRID.replace("SHIFT", "0").replace('image: "lab/solver",\n  metrics', 'image: "lab/solver", cache: true,\n  metrics'))
+    for run in ("first", "again"):
+        combu("-f", file, "--engine", "simulated:?speed=0", "run", "--wait", "--run-id", run)
+    with listening() as server:
+        ok(combu("export", "mlflow", "again", "--to", f"http://127.0.0.1:{server.server_port}", "--progress", "quiet",
+                 env={"MLFLOW_TRACKING_TOKEN": "a-token"}))
+    states = {body["run_name"]: body["status"] for path, body in server.heard if path.endswith("runs/update")}
+    assert states.pop("odd-one") == "FAILED"
+    assert set(states.values()) == {"FINISHED"} and len(states) == 8
+    points = [body["metrics"] for path, body in server.heard if path.endswith("runs/log-batch") and body.get("metrics")]
+    assert len(points) == 2 * 8, "those of the equal ones"

@@ -1,5 +1,6 @@
 """The disk that the record is on is full."""
 
+import contextlib
 import sqlite3
 import subprocess
 
@@ -71,6 +72,62 @@ def test_a_run_goes_on_when_the_disk_is_full_and_what_is_missing_comes_later(com
     with sqlite3.connect(small_disk / "record.sqlite") as database:
         rows = database.execute("SELECT name, state, exit_code FROM states ORDER BY trial").fetchall()
     assert rows == [("first", "succeeded", 0), ("then", "succeeded", 0)]
+
+
+def test_logs_that_there_is_no_room_for_are_taken_in_later(combu, engine, small_disk, tmp_path):
+    """More than is handed on at once is written while the disk is full; the container keeps it."""
+    lab = tmp_path / "lab"
+    lab.mkdir()
+    (lab / "held").touch()
+    wait = "while test -e /lab/held; do sleep 0.05; done"
+    script = f"echo before; {wait}; yes '{'x' * 99}' | head -n 60000; echo '{{\"loss\": 1}}'; {wait.replace('held', 'kept')}"
+    (lab / "kept").touch()
+    combu.write([
+        {"name": name, "image": "combu-test", "cmd": ["sh", "-c", script], "metrics": "json", "volumes": [f"{lab}:/lab"]}
+        for name in ("one", "two")
+    ])
+    process = combu.start("run", "--wait", "--progress", "plain", "--run-id", "r1")
+    kept = wait_until(lambda: next(iter((small_disk / "telemetry").glob("r1.sqlite")), None), "the database")
+
+    def ask(query):
+        with contextlib.suppress(sqlite3.OperationalError), contextlib.closing(sqlite3.connect(f"file:{kept}?mode=ro", uri=True)) as database:
+            return database.execute(query).fetchall()
+
+    wait_until(lambda: ask("SELECT count(*) FROM attempts WHERE size = 7") == [(2,)], "the first line of both")
+    fill(small_disk)
+    (lab / "held").unlink()
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        if "not kept for now" in line:
+            break
+    assert lines[-1] == f"logs and metrics are not kept for now, and are taken in later: {kept}: the disk is full\n"
+    assert ask("SELECT count(*) FROM attempts WHERE complete") == [(0,)]
+    (small_disk / "rubbish").unlink()
+    (lab / "kept").unlink()
+    rest = process.stderr.read()
+    assert process.wait(timeout=60) == 0, lines + [rest]
+    process.stderr.close()
+    process.stdout.close()
+    assert "not kept for now" not in rest, "said once"
+    assert "logs and metrics are kept again\n" in rest
+    combu("kill")
+    for name in ("one", "two"):
+        assert combu("logs", name).stdout == "before\n" + ("x" * 99 + "\n") * 60000 + '{"loss": 1}\n'
+    assert sorted(ask("SELECT trial, points, last FROM metrics")) == [("one", 1, 1.0), ("two", 1, 1.0)]
+
+
+def test_nothing_is_removed_of_which_the_log_cannot_be_kept(combu, engine, small_disk):
+    combu.write([{"name": "one", "image": "combu-test", "cmd": ["sh", "-c", "echo precious"]}])
+    combu("run")
+    wait_until(lambda: engine.running() == set(), "the end")
+    fill(small_disk)
+    refused = combu("kill", code=1)
+    assert "nothing was removed: `kill --discard` does so all the same" in refused.stderr, refused.stderr
+    assert engine.names() == {"one"}
+    (small_disk / "rubbish").unlink()
+    combu("kill")
+    assert combu("logs", "one").stdout == "precious\n"
 
 
 def test_a_record_that_cannot_be_written_is_read(combu, engine, tmp_path):

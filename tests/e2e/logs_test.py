@@ -38,6 +38,43 @@ def test_logs_are_there_after_the_containers(combu, engine):
     engine.start()
 
 
+def test_no_engine_is_needed_for_what_is_kept_whole(combu, engine):
+    """Blocked ones have written nothing, so that nothing of them is missing."""
+    combu.write([
+        trial("bad", "echo first; exit 3"),
+        trial("good", "echo second"),
+        trial("after", "echo never", depends=[{"trial": "bad", "condition": "succeeded"}]),
+    ])
+    combu("run", "--wait", code=1)
+    live = combu("logs", "-f")
+    engine.stop()
+    try:
+        for asked in (["logs"], ["logs", "-f"]):
+            whole = combu(*asked)
+            assert sorted(whole.stdout.splitlines()) == ["bad | first", "good | second"]
+        assert sorted(whole.stdout.splitlines()) == sorted(live.stdout.splitlines())
+        blocked = combu("logs", "after", code=1)
+        assert blocked.stderr.startswith("combu: after: there is no container of it: it is blocked in run ")
+    finally:
+        engine.start()
+
+
+def test_following_tells_of_what_has_ended_and_of_what_goes_on(combu, engine, tmp_path):
+    """A trial of which the container is gone, one that has ended, and one that is still to end."""
+    wait = "while [ ! -e /hold/go ]; do sleep 0.1; done"
+    combu.write([trial("done", "echo done"), trial("runs", f"echo begin; {wait}; echo end", volumes=[f"{tmp_path}/hold:/hold"])])
+    run = combu.start("run", "--wait")
+    wait_until(lambda: "done" in combu("logs", "done", code=None).stdout, "the first one's log")
+    wait_until(lambda: telemetry(combu, "SELECT complete FROM attempts WHERE trial = 'done'") == [(1,)], "it is kept")
+    assert engine.ask("DELETE", "/containers/done")[0] == 204
+    follow = combu.start("logs", "-f")
+    assert {follow.stdout.readline() for _ in range(2)} == {"done | done\n", "runs | begin\n"}
+    (tmp_path / "hold/go").touch()
+    rest, err = follow.communicate(timeout=60)
+    assert (rest, err, follow.returncode) == ("runs | end\n", "", 0)
+    run.communicate(timeout=60)
+
+
 def test_kill_takes_the_logs_of_what_nobody_watched(combu, engine):
     combu.write([trial("ended", "echo precious"), trial("runs", "echo so far; sleep 600")])
     combu("run")
@@ -122,10 +159,37 @@ def test_metrics_by_pattern_and_from_a_file(combu):
     ])
     done = combu("run", "--wait")
     assert "lacks: there is no file of metrics /none.csv" in done.stderr
+    assert "lacks has told no metric: no numbers are in /none.csv\n" in done.stderr
     assert sorted(telemetry(combu, "SELECT trial, metric, points, last, greatest FROM metrics")) == [
         ("file", "loss", 2, 1.0, 2.0),
         ("text", "loss", 2, 0.25, 0.5),
     ]
+
+
+def test_trials_that_tell_no_metric_are_counted_once(combu):
+    combu.write([
+        *(trial(f"typo-{i}", "echo los=1", metrics=r"loss=(?P<loss>\S+)") for i in range(3)),
+        trial("fine", "echo loss=1", metrics=r"loss=(?P<loss>\S+)"),
+        trial("fails", "echo; exit 1", metrics="json"),
+        trial("none", "echo los=1"),
+    ])
+    done = combu("run", "--wait", code=1)
+    none = "in no line of its standard output does the pattern find a number"
+    told = [line for line in done.stderr.splitlines() if "has told no metric" in line]
+    assert len(told) == 1 and told[0].startswith("typo-") and told[0].endswith(f" has told no metric, nor have 2 more: {none}")
+    assert combu("why", "typo-1").stdout == f"typo-1 has succeeded; it has told no metric: {none}\n"
+    assert f"none: {none}\n" in combu("show", "typo-2").stdout
+    assert combu("why", "fine").stdout == "fine has succeeded\n"
+    assert combu("why", "none").stdout == "none has succeeded\n"
+
+
+def test_more_different_metrics_than_are_taken_are_told(combu):
+    combu.write([trial("many", "i=0; while [ $i -lt 1002 ]; do echo \"{\\\"m$i\\\": 1}\"; i=$((i+1)); done", metrics="json")])
+    done = combu("run", "--wait")
+    assert "many: of its metrics the first 1000 names are taken, and others are passed over" in done.stderr
+    assert telemetry(combu, "SELECT count(*) FROM metrics") == [(1000,)]
+    assert "2 points passed over: of the metrics the first 1000 names are taken" in combu("show", "many").stdout
+    assert json.loads(combu("show", "many", "--json").stdout)["passed_over"] == 2
 
 
 def test_prune_takes_the_logs_along(combu):

@@ -5,9 +5,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <csignal>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -239,6 +243,54 @@ TEST_F(DriveTest, TellsWhatAnAttemptWasSeenToUse) {
   ASSERT_TRUE(over(0).usage);
   EXPECT_GT(over(0).usage->cpu.count(), 0);
   EXPECT_GT(over(0).usage->memory.count, 0);
+}
+
+// Tells a log only when it is let, and how far the trial is then.
+class SlowLogs : public test::PassingEngine {
+ public:
+  using PassingEngine::PassingEngine;
+  std::optional<Sighting> start(const combu::Run& run, const Trial& trial, int attempt,
+                                std::stop_token stop) override {
+    {
+      const std::scoped_lock lock(mutex_);
+      started_ = attempt;
+    }
+    changed_.notify_all();
+    return engine_.start(run, trial, attempt, stop);
+  }
+  void logs(const Key& key, const LogOptions& options, const LogTell& tell, std::stop_token stop) override {
+    if (options.timed) {
+      std::unique_lock lock(mutex_);
+      overtaken = overtaken || changed_.wait_for(lock, std::chrono::milliseconds(500),
+                                                 [&] { return started_ > key.attempt; });
+    }
+    engine_.logs(key, options, tell, stop);
+  }
+
+  bool overtaken = false;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int started_ = 0;
+};
+
+TEST_F(DriveTest, TheNextAttemptWaitsUntilTheLogOfTheLastOneIsKept) {
+  combu::Run run = test::run("t");
+  run.experiment.trials[0].cmd = {"sh", "-c", "echo first; exit 7"};
+  run.experiment.trials[0].retries = {.max = 1, .pause = Seconds(0)};
+  run.experiment.trials[0].retries.on.set();
+  SlowLogs slow(*simulated_);
+  const std::string folder = testing::TempDir() + "run_test." + std::to_string(getpid());
+  {
+    Telemetry telemetry(folder, run.id);
+    const Outcome outcome = combu::drive(slow, run, test::plan(run.experiment), {.until = Until::ended},
+                                         recorder_, real_clock(), {}, nullptr, nullptr, &telemetry);
+    EXPECT_EQ(outcome.unsuccessful.at(0).attempt, 2);
+    EXPECT_FALSE(slow.overtaken);
+    for (const int attempt : {1, 2}) EXPECT_TRUE(telemetry.log("t", attempt)->complete) << attempt;
+  }
+  std::filesystem::remove_all(folder);
 }
 
 // A trial that runs until it is stopped, and leaves what may be missing.

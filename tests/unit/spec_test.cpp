@@ -135,6 +135,11 @@ TEST(ReadExperiment, OutputsComeHomeToAFolderOrABucket) {
   EXPECT_EQ(place("s3://lab.example-1/"), "s3://lab.example-1");
   EXPECT_EQ(place("s3://lab//a b/ü/"), "s3://lab/a b/ü");
   EXPECT_EQ(place("s3://lab/a/../b"), "collect.to: \"s3://lab/a/../b\": `..` leads nowhere in a bucket");
+  EXPECT_EQ(place("s3:/lab/a"),
+            "collect.to: \"s3:/lab/a\" is not supported: name a folder, or s3://BUCKET/PREFIX");
+  EXPECT_EQ(place("$HOME/lab"),
+            "collect.to: \"$HOME/lab\": variables are not filled in; write ~/… for your home");
+  EXPECT_EQ(place("~bob/lab"), "collect.to: \"~bob/lab\": only the caller's own home, `~/`, is known");
   for (const std::string wrong : {"s3://", "s3:///a", "s3://My_Lab/a", "s3://ab", "s3://me:pass@lab/a"})
     EXPECT_THAT(place(wrong), HasSubstr("must be s3://BUCKET or s3://BUCKET/PREFIX")) << wrong;
 }

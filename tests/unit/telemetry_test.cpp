@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <filesystem>
+#include <functional>
 #include <limits>
+#include <memory>
 #include <thread>
 
 #include "combu/simulated.hpp"
@@ -49,7 +53,12 @@ class LogEngine : public PassingEngine {
     for (const Piece& piece : pieces) {
       if (options.since && piece.at < *options.since) continue;
       ++told;
-      tell({.stream = piece.stream, .text = piece.text, .at = piece.at});
+      try {
+        tell({.stream = piece.stream, .text = piece.text, .at = piece.at});
+      } catch (const Error&) {
+        if (on_refusal) on_refusal();
+        throw;
+      }
     }
   }
 
@@ -65,6 +74,7 @@ class LogEngine : public PassingEngine {
   int calls = 0;
   int told = 0;
   bool refuses = false;
+  std::function<void()> on_refusal;  // who is told wants no more
 };
 
 class TelemetryTest : public testing::Test {
@@ -72,6 +82,15 @@ class TelemetryTest : public testing::Test {
   std::vector<std::string> take(LogEnd end = LogEnd::open) {
     return take_logs(engine, {.run = RunId("run1"), .trial = trial.name, .attempt = 1}, trial, end, telemetry,
                      {});
+  }
+
+  std::optional<ErrorKind> kind_of_fault(LogEnd end) {
+    try {
+      take(end);
+    } catch (const Error& error) {
+      return error.kind();
+    }
+    return std::nullopt;
   }
 
   std::string kept(std::optional<std::size_t> tail = std::nullopt, int attempt = 1) {
@@ -247,6 +266,50 @@ TEST_F(TelemetryTest, AnEngineThatKeepsNoLogLeavesNone) {
   EXPECT_TRUE(telemetry.log("a", 1)->complete);
 }
 
+// A disk that is full, as far as files can tell: none may grow.
+class FullDisk {
+ public:
+  FullDisk() {
+    std::signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit none{.rlim_cur = 0, .rlim_max = before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &none);
+  }
+  ~FullDisk() { setrlimit(RLIMIT_FSIZE, &before_); }
+  FullDisk(const FullDisk&) = delete;
+  FullDisk& operator=(const FullDisk&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(TelemetryTest, WhatThereIsNoRoomForIsTakenLaterAndIsNotWholeBefore) {
+  trial.metrics = Metrics{.json = true};
+  std::string all;
+  for (int i = 0; i < 60; ++i) {  // more than is handed on at once
+    const std::string line =
+        fmt::format("{{\"x\": {}}} {}\n{{\"x\": {}}}\n", i, std::string(100'000, 'x'), i);
+    engine.say(line, milliseconds(200 * i));
+    all += line;
+  }
+  take();
+  const auto before = telemetry.log("a", 1);
+  engine.say("the end\n", milliseconds(60'000));
+  for (int i = 0; i < 60; ++i) engine.say(std::string(100'000, 'y') + "\n", milliseconds(60'000 + i));
+  auto full = std::make_unique<FullDisk>();
+  for (const LogEnd end : {LogEnd::open, LogEnd::complete}) EXPECT_EQ(kind_of_fault(end), ErrorKind::refused);
+  engine.on_refusal = [&] { full.reset(); };
+  EXPECT_EQ(kind_of_fault(LogEnd::complete), ErrorKind::refused) << "there is room again only for the rest";
+  EXPECT_EQ(full, nullptr);
+  EXPECT_EQ(telemetry.log("a", 1), before);
+  EXPECT_FALSE(before->complete);
+  EXPECT_THAT(take(LogEnd::complete), IsEmpty());
+  EXPECT_TRUE(telemetry.log("a", 1)->complete);
+  EXPECT_EQ(kept().substr(0, all.size()), all);
+  EXPECT_EQ(kept().size(), all.size() + 8 + 60 * 100'001);
+  EXPECT_EQ(points("x").size(), 60U) << "none twice";
+}
+
 TEST_F(TelemetryTest, RemoveTakesAllOfARunAndNothingElse) {
   Telemetry other(folder.path(), RunId("run2"));
   Telemetry::remove(folder.path(), RunId("run1"));
@@ -342,10 +405,69 @@ TEST_F(TelemetryTest, AFileOfMetricsThatIsNotThereIsTold) {
   EXPECT_TRUE(telemetry.log("a", 1)->complete);
 }
 
+TEST_F(TelemetryTest, AFileOfMetricsMayHoldNoiseAndAnEndlessLine) {
+  trial.metrics = Metrics{.file = "/m.jsonl"};
+  std::string noise(3 << 20, '\0');
+  for (std::size_t i = 0; i < noise.size(); ++i) noise[i] = static_cast<char>(i * 2'654'435'761U >> 13U);
+  engine.files["/m.jsonl"] =
+      noise + "\n{\"x\": 1}\n{\"x\": " + std::string(100'000'000, '1') + "}\n{\"x\": 2}\n";
+  EXPECT_THAT(take(LogEnd::complete), IsEmpty());
+  EXPECT_THAT(points("x"), ElementsAre("0:1", "1:2"));
+}
+
+TEST_F(TelemetryTest, AMetricMayChangeItsType) {
+  trial.metrics = Metrics{.json = true, .file = "/m.csv"};
+  engine.say("{\"x\": 1}\n{\"x\": \"two\"}\n{\"x\": [3]}\n{\"x\": {\"x\": 4}}\n{\"x\": true}\n{\"x\": 6.5}\n",
+             milliseconds(0));
+  engine.files["/m.csv"] = "y\n1\ntwo\n\n1e400\n0x10\n3\n";
+  EXPECT_THAT(take(LogEnd::complete), IsEmpty());
+  EXPECT_THAT(points("x"), ElementsAre("0:1", "1:6.5"));
+  EXPECT_THAT(points("y"), ElementsAre("0:1", "1:3"));
+}
+
+TEST_F(TelemetryTest, OfAllLooksTogetherSoManyNamesAreTakenAndThatIsSaidOnce) {
+  trial.metrics = Metrics{.json = true, .file = "/m.jsonl"};
+  const auto say = [&](std::size_t begin, std::size_t end, milliseconds at) {
+    for (std::size_t i = begin; i < end; ++i) engine.say(fmt::format("{{\"m{}\": 1}}\n", i), at);
+  };
+  say(0, k_metrics_max - 1, milliseconds(0));
+  engine.say("x\n", milliseconds(1000));
+  EXPECT_THAT(take(), IsEmpty());
+  say(k_metrics_max - 1, k_metrics_max + 3, milliseconds(2000));
+  say(0, 1, milliseconds(2001));
+  engine.say("x\n", milliseconds(3000));
+  EXPECT_THAT(take(),
+              ElementsAre("of its metrics the first 1000 names are taken, and others are passed over"));
+  say(0, 2, milliseconds(4000));
+  say(k_metrics_max + 5, k_metrics_max + 6, milliseconds(4000));
+  engine.files["/m.jsonl"] = "{\"m0\": 1, \"of the file\": 1}";
+  EXPECT_THAT(take(LogEnd::complete), IsEmpty());
+  EXPECT_EQ(metrics().size(), k_metrics_max);
+  EXPECT_EQ(points("m0").size(), 4U) << "what has been told of once goes on";
+  EXPECT_EQ(telemetry.log("a", 1)->passed_over, 5U);
+}
+
+TEST_F(TelemetryTest, WhoHasToldNoMetricIsKnownAtTheEnd) {
+  trial.metrics = Metrics{.json = true};
+  engine.say("loss: 3\n", milliseconds(0));
+  engine.say("x\n", milliseconds(1000));
+  take();
+  EXPECT_THAT(telemetry.silent(), IsEmpty()) << "it goes on";
+  take(LogEnd::complete);
+  EXPECT_THAT(telemetry.silent(), ElementsAre("a"));
+  LogEngine next;
+  next.say("{\"loss\": 3}\n", milliseconds(0));
+  (void)take_logs(next, {.run = RunId("run1"), .trial = "a", .attempt = 2}, trial, LogEnd::complete,
+                  telemetry, {});
+  EXPECT_THAT(telemetry.silent(), IsEmpty()) << "its newest attempt has";
+}
+
 TEST(MetricLines, AreBoundedInNames) {
-  MetricLines lines(MetricLines::Form::json);
+  telemetry::MetricNames names;
+  MetricLines lines(MetricLines::Form::json, names);
   for (std::size_t i = 0; i < k_metrics_max + 10; ++i) lines.take(fmt::format("{{\"m{}\": 1}}", i), k_begin);
   EXPECT_EQ(lines.taken().size(), k_metrics_max);
+  EXPECT_EQ(names.passed_over(), 10U);
 }
 
 }  // namespace
