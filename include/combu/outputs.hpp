@@ -23,7 +23,7 @@ struct OutputEntry {
   enum class Kind { folder, file, symbolic_link, hard_link };
   Kind kind = Kind::file;
   std::string path;    // the bytes of its name, whatever they mean
-  std::string target;  // of a symbolic link whatever it says, of a hard link another entry's path
+  std::string target;  // of a symbolic link whatever it says, of a hard link an earlier file's path
   unsigned mode = 0;   // its permissions
   Instant modified{};
   std::int64_t size = 0;  // of a file: as many bytes are written after it
@@ -125,7 +125,7 @@ class Markers {
 struct Taken {
   std::size_t files = 0;
   Bytes size;
-  std::vector<std::string> left;  // devices, sockets and pipes, which nobody can take home
+  std::vector<std::string> left;  // devices, sockets and pipes, by all their names: nobody can take them home
 };
 
 // Takes the outputs of an attempt home, each to its own path below the trial's place (`/out/a` to
