@@ -16,6 +16,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -24,6 +25,7 @@
 #include "combu/outputs.hpp"
 #include "outputs/s3_account.hpp"
 #include "outputs/s3_client.hpp"
+#include "outputs/s3_entries.hpp"
 #include "record_folder.hpp"
 #include "wire/scripted_daemon.hpp"
 
@@ -200,6 +202,12 @@ class Bucket {
   }
 };
 
+std::string content_of(const fs::path& path) {
+  std::ostringstream bytes;
+  bytes << std::ifstream(path, std::ios::binary).rdbuf();
+  return bytes.str();
+}
+
 std::string sha256(const std::string& bytes) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned size = 0;
@@ -346,6 +354,15 @@ TEST_F(S3, OddNamesAreKept) {
   EXPECT_THAT(bucket_.objects["/lab/a/run/t/manifest.entries"],
               HasSubstr(R"("path":"out/%FF%C3","kind":"file","path_bytes":"6f75742fffc3")"));
   EXPECT_THAT(server_.lines(), Contains("PUT /lab/a/run/t/out/a%20b%2Bc%3Dd%26e%252F"));
+}
+
+TEST_F(S3, NoTwoNamesAreOneKey) {
+  const std::vector<std::string> names{"\xff", "%FF", "%25FF", "%2525FF", "%\xff",
+                                       "%ff",  "%7F", "%",     "%25",     "\x80%80"};
+  std::set<std::string> keys;
+  for (const std::string& name : names) keys.insert(outputs::as_key(name));
+  EXPECT_THAT(keys, SizeIs(names.size()));
+  EXPECT_EQ(outputs::as_key("%7F %ff %"), "%7F %ff %") << "as far as it can be told, as it is";
 }
 
 TEST_F(S3, APathThatS3HasNoRoomForIsTheAttemptsFault) {
@@ -587,9 +604,7 @@ TEST_F(FetchS3, AsItWas) {
                {.kind = OutputEntry::Kind::hard_link, .path = "out/b", .target = "out/a"}});
   EXPECT_THAT(fetch("/out"), ElementsAre("out/a", "out/b", "out/large", "out/latest", "out/sub/empty"));
   const fs::path out = depot_->fetch("t", "/out", {}) + "/out";
-  std::ostringstream bytes;
-  bytes << std::ifstream(out / "large").rdbuf();
-  EXPECT_TRUE(bytes.str() == large);
+  EXPECT_TRUE(content_of(out / "large") == large);
   EXPECT_EQ(fs::read_symlink(out / "latest"), "sub/../\xff");
   EXPECT_TRUE(fs::equivalent(out / "a", out / "b"));
   EXPECT_TRUE(fs::is_directory(out / "none"));
@@ -605,6 +620,15 @@ TEST_F(FetchS3, AsItWas) {
 TEST_F(FetchS3, OddNamesToo) {
   bring_whole({{"out/a b+c=d&e%2F", "1"}, {"out/\xff\xc3", "2"}});
   EXPECT_THAT(fetch("/out"), ElementsAre("out/a b+c=d&e%2F", "out/\xff\xc3"));
+}
+
+TEST_F(FetchS3, NamesThatLookLikeEachOther) {
+  bring_whole({{"out/\xff", "a byte"}, {"out/%FF", "three letters"}, {"out/%25FF", "five"}});
+  EXPECT_THAT(fetch("/out"), ElementsAre("out/%25FF", "out/%FF", "out/\xff"));
+  const std::string out = depot_->fetch("t", "/out", {}) + "/out/";
+  EXPECT_EQ(content_of(out + "\xff"), "a byte");
+  EXPECT_EQ(content_of(out + "%FF"), "three letters");
+  EXPECT_EQ(content_of(out + "%25FF"), "five");
 }
 
 TEST_F(FetchS3, OnlyWhatIsWanted) {
