@@ -49,8 +49,27 @@ std::optional<std::vector<std::string>> pack_inputs(const std::vector<Input>& in
 // The files of one input by their paths in the container, as they are; links are left out.
 [[nodiscard]] std::map<std::string, std::string> read_input(const Input& input);
 
-// "sha256:…" of what is at `path`, a file or a folder: names, bytes, where links lead, and whether a file may
-// be executed. Neither times nor owners nor the path itself. Throws Error(cancelled), too.
+// "sha256:…" of what is at `path`, a file or a folder: names, bytes (by their own sha256), where links lead,
+// and whether a file may be executed. Neither times nor owners nor the path itself. Throws Error(cancelled),
+// too.
 [[nodiscard]] std::string content_digest(const std::string& path, const std::stop_token& stop = {});
+
+// What a digest tells of a thing.
+struct LeftThing {
+  enum class Kind { folder, file, link };
+  Kind kind = Kind::folder;
+  std::string text = {};    // of a file its sha256 in hexadecimal digits, of a symbolic link where it leads
+  bool is_program = false;  // a file that may be executed
+};
+// Paths as a walk comes by them: a folder before what it holds, neighbours in the order of their bytes.
+struct ByParts {
+  using is_transparent = void;
+  bool operator()(std::string_view one, std::string_view other) const;
+};
+// What a trial has left that is not on this machine, by the path below its place ("out/a"). All folders are
+// in it.
+using Left = std::map<std::string, LeftThing, ByParts>;
+// The same digest of what find_inputs() would find, were it here. Throws Error(refused): it is not there.
+[[nodiscard]] std::string content_digest(const Left& left, const std::string& trial, const std::string& path);
 
 }  // namespace combu

@@ -23,7 +23,7 @@ struct OutputEntry {
   enum class Kind { folder, file, symbolic_link, hard_link };
   Kind kind = Kind::file;
   std::string path;    // the bytes of its name, whatever they mean
-  std::string target;  // of a symbolic link whatever it says, of a hard link another entry's path
+  std::string target;  // of a symbolic link whatever it says, of a hard link an earlier file's path
   unsigned mode = 0;   // its permissions
   Instant modified{};
   std::int64_t size = 0;  // of a file: as many bytes are written after it
@@ -64,6 +64,13 @@ class Depot {
   // Throws Error: refused, cancelled.
   [[nodiscard]] virtual std::string fetch(const std::string& trial, const std::string& path,
                                           const std::stop_token& stop) = 0;
+  // What content_digest() gives of that where it can be told without bringing it here; nullopt: it cannot.
+  // Throws Error as fetch() does; refused also where there is nothing at `path`.
+  [[nodiscard]] virtual std::optional<std::string> digest(const std::string& /*trial*/,
+                                                          const std::string& /*path*/,
+                                                          const std::stop_token& /*stop*/) {
+    return std::nullopt;
+  }
   // `place`: a trial, or place_so_far() of it. One for each place at a time. `stop` ends what takes long.
   [[nodiscard]] virtual std::unique_ptr<Parcel> open(const std::string& place,
                                                      const std::stop_token& stop) = 0;
@@ -77,7 +84,8 @@ class Depot {
 [[nodiscard]] std::string place_so_far(const std::string& trial);
 
 inline constexpr std::string_view k_manifest_name = "manifest.sha256";
-// Beside it, in places that hold nothing but files: JSON lines of folders, links and odd names.
+// Beside it, in places that hold nothing but files: JSON lines of folders, links, odd names and programs. One
+// that names itself has all files that may be executed.
 inline constexpr std::string_view k_entries_name = "manifest.entries";
 
 // Whose the files are to be; only root can give them to another.
@@ -98,8 +106,8 @@ struct Owner {
 // before anything else changes there and written last. Permissions and times are in the objects' metadata
 // (`mode`, `mtime`), folders and links in k_entries_name. Server and keys are looked for when a parcel is
 // opened, as the AWS tools find them: keys that are good for an hour can be replaced during a run. What is
-// fetched goes to a folder of its own in $TMPDIR, else /var/tmp, a file at a time where they are large; a
-// server that is away is waited for, up to some minutes.
+// fetched goes to a folder of its own in $TMPDIR, else /var/tmp, a file at a time where they are large, and
+// goes on where it was cut; a server that is away is waited for, up to some minutes.
 [[nodiscard]] std::unique_ptr<Depot> open_s3(const std::string& place, const Caller& caller,
                                              Clock& clock = real_clock());
 // Throws Error(refused or unavailable) unless something can be brought there: no keys, or wrong ones, no such
@@ -125,7 +133,7 @@ class Markers {
 struct Taken {
   std::size_t files = 0;
   Bytes size;
-  std::vector<std::string> left;  // devices, sockets and pipes, which nobody can take home
+  std::vector<std::string> left;  // devices, sockets and pipes, by all their names: nobody can take them home
 };
 
 // Takes the outputs of an attempt home, each to its own path below the trial's place (`/out/a` to

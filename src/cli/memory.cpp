@@ -178,17 +178,30 @@ class RecordMemory final : public Memory {
     return *place;
   }
 
-  std::vector<std::string> digests_of(Trial trial, const std::stop_token& stop) {
+  // What is in a bucket is asked for at once, and comes here only where its lists do not tell enough.
+  std::vector<std::string> digests_of(const Trial& trial, const std::stop_token& stop) {
+    std::vector<std::string> digests(trial.inputs.size());
+    in_parallel(trial.inputs.size(), markers_ ? k_asked_at_once : 1, [&](std::size_t i) {
+      const Input& input = trial.inputs[i];
+      if (const auto found = inputs_.find({input.trial, input.from}); found != inputs_.end()) {
+        digests[i] = found->second;
+      } else if (!input.trial.empty()) {
+        digests[i] = depot_.digest(input.trial, input.from, stop).value_or("");
+      }
+    });
+    for (std::size_t i = 0; i < digests.size(); ++i) {
+      if (digests[i].empty()) digests[i] = digest_here(trial.inputs[i], stop);
+      inputs_.try_emplace({trial.inputs[i].trial, trial.inputs[i].from}, digests[i]);
+    }
+    return digests;
+  }
+
+  std::string digest_here(const Input& input, const std::stop_token& stop) {
+    Trial trial{.inputs = {input}};
     find_inputs(trial, [&](const std::string& left_by, const std::string& path) {
       return depot_.fetch(left_by, path, stop);
     });
-    std::vector<std::string> digests;
-    for (const Input& input : trial.inputs) {
-      std::string& digest = inputs_[input.from];
-      if (digest.empty()) digest = content_digest(input.from, stop);
-      digests.push_back(digest);
-    }
-    return digests;
+    return content_digest(trial.inputs.front().from, stop);
   }
 
   std::string digest_of(TrialIndex trial) {
@@ -212,7 +225,7 @@ class RecordMemory final : public Memory {
   std::vector<std::string> recorded_;  // digests, by trial
   std::unique_ptr<Markers> markers_;   // where others see what has been done
   std::optional<Marking> marking_;
-  std::map<std::string, std::string> inputs_;  // what is at a path, by its digest
+  std::map<std::pair<std::string, std::string>, std::string> inputs_;  // digests, by trial and path
 };
 
 }  // namespace

@@ -12,17 +12,43 @@ void Content::add_text(std::string_view text) {
   sum_.add(fmt::format("{}:{},", text.size(), text));
 }
 
-void Content::add(const Found& found) {
-  const auto mode = found.status.st_mode;
-  add_text(found.name);
-  if (S_ISLNK(mode)) {
-    sum_.add("link ");
-    add_text(read_link(found));
-  } else if (S_ISDIR(mode)) {
-    sum_.add("folder ");
-  } else {
-    sum_.add(fmt::format("{} {} ", (mode & S_IXUSR) != 0 ? "program" : "file", found.status.st_size));
+void Content::add(std::string_view name, const LeftThing& thing) {
+  add_text(name);
+  switch (thing.kind) {
+    case LeftThing::Kind::folder:
+      return sum_.add("folder ");
+    case LeftThing::Kind::file:
+      sum_.add(thing.is_program ? "program " : "file ");
+      return add_text(thing.text);
+    case LeftThing::Kind::link:
+      sum_.add("link ");
+      return add_text(thing.text);
   }
+}
+
+void Content::add(const Found& found) {
+  end_file();
+  const auto mode = found.status.st_mode;
+  if (S_ISREG(mode)) {
+    file_.emplace(File{.name = std::string(found.name),
+                       .thing = {.kind = LeftThing::Kind::file, .is_program = (mode & S_IXUSR) != 0}});
+  } else if (S_ISLNK(mode)) {
+    add(found.name, {.kind = LeftThing::Kind::link, .text = read_link(found)});
+  } else {
+    add(found.name, {.kind = LeftThing::Kind::folder});
+  }
+}
+
+void Content::end_file() {
+  if (!file_) return;
+  file_->thing.text = file_->sum.text();
+  add(file_->name, file_->thing);
+  file_.reset();
+}
+
+std::string Content::digest() {
+  end_file();
+  return "sha256:" + sum_.text();
 }
 
 }  // namespace inputs

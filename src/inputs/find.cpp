@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <deque>
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <system_error>
 
 #include "combu/inputs.hpp"
+#include "inputs/content.hpp"
 
 namespace combu {
 namespace {
@@ -28,14 +31,21 @@ std::string folder_name(const Experiment& experiment) {
   return name;
 }
 
-std::string find_left(const std::string& folder, const std::string& trial, const std::string& path) {
+// What there is at a path below a trial's place; nullopt: nothing. Of a symbolic link where it leads.
+struct Step {
+  std::optional<fs::path> target;
+};
+using Look = std::function<std::optional<Step>(const fs::path& path)>;
+
+// The path below `place` that `path` leads to in what a trial has left there.
+fs::path follow(const fs::path& place, const std::string& trial, const std::string& path, const Look& look) {
   const auto missing = [&](const std::string& why) {
     return Error(ErrorKind::refused, "inputs",
                  fmt::format("`{}` has left no {} that could be an input: {}", trial, shortened(path), why));
   };
   std::deque<fs::path> parts;
   put_first(parts, path);
-  fs::path here;  // below the folder
+  fs::path here;
   for (int links = 0; !parts.empty();) {
     const fs::path part = parts.front();
     parts.pop_front();
@@ -44,24 +54,58 @@ std::string find_left(const std::string& folder, const std::string& trial, const
       here = here.parent_path();
       continue;
     }
-    const fs::path there = fs::path(folder) / here / part;
-    std::error_code code;
-    const fs::file_status status = fs::symlink_status(there, code);
-    if (!fs::exists(status)) throw missing(fmt::format("{} is not there", there.string()));
-    if (!fs::is_symlink(status)) {
+    const std::optional<Step> step = look(here / part);
+    if (!step) throw missing(fmt::format("{} is not there", (place / here / part).string()));
+    if (!step->target) {
       here /= part;
       continue;
     }
     if (++links > k_links_max) throw missing("too many symbolic links");
-    const fs::path target = fs::read_symlink(there, code);
-    if (code) throw missing(fmt::format("{}: {}", there.string(), code.message()));
-    if (target.is_absolute()) here.clear();
-    put_first(parts, target);
+    if (step->target->is_absolute()) here.clear();
+    put_first(parts, *step->target);
   }
-  return (fs::path(folder) / here).string();
+  if (here.empty()) throw missing("it leads to all that the container had");
+  return here;
+}
+
+std::string find_left(const std::string& folder, const std::string& trial, const std::string& path) {
+  const fs::path below = follow(folder, trial, path, [&](const fs::path& at) -> std::optional<Step> {
+    const fs::path there = fs::path(folder) / at;
+    std::error_code code;
+    const fs::file_status status = fs::symlink_status(there, code);
+    if (!fs::exists(status)) return std::nullopt;
+    if (!fs::is_symlink(status)) return Step{};
+    const fs::path target = fs::read_symlink(there, code);
+    if (code)
+      throw Error(ErrorKind::refused, "inputs", there.string() + " cannot be read: " + code.message());
+    return Step{.target = target};
+  });
+  return (fs::path(folder) / below).string();
 }
 
 }  // namespace
+
+bool ByParts::operator()(std::string_view one, std::string_view other) const {
+  const auto rank = [](char letter) { return letter == '/' ? 0 : static_cast<unsigned char>(letter); };
+  return std::lexicographical_compare(one.begin(), one.end(), other.begin(), other.end(),
+                                      [&](char first, char second) { return rank(first) < rank(second); });
+}
+
+std::string content_digest(const Left& left, const std::string& trial, const std::string& path) {
+  const std::string root = follow("/", trial, path, [&](const fs::path& at) -> std::optional<Step> {
+    const auto found = left.find(at.string());
+    if (found == left.end()) return std::nullopt;
+    if (found->second.kind == LeftThing::Kind::link) return Step{.target = found->second.text};
+    return Step{};
+  });
+  inputs::Content content;
+  for (auto it = left.find(root); it != left.end(); ++it) {
+    const std::string_view name = std::string_view(it->first);
+    if (name != root && !name.starts_with(root + "/")) break;
+    content.add(name.substr(root.size()), it->second);
+  }
+  return content.digest();
+}
 
 std::string results_folder(const Experiment& experiment, const RunId& run) {
   return fmt::format("{}/{}/{}", experiment.collect.to, folder_name(experiment), run.text());

@@ -1,3 +1,5 @@
+#include "outputs/folder.hpp"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -123,8 +125,14 @@ class Growing {
 // No path is ever followed through a link: each folder is opened in the one above it.
 class FolderParcel final : public Parcel {
  public:
-  FolderParcel(std::string folder, const std::string& place, std::optional<Owner> owner)
-      : folder_(std::move(folder)), name_(place), unfinished_(unfinished_name(place)), owner_(owner) {
+  enum class Lasts { over_crashes, passing };
+
+  FolderParcel(std::string folder, const std::string& place, std::optional<Owner> owner, Lasts lasts)
+      : folder_(std::move(folder)),
+        name_(place),
+        unfinished_(unfinished_name(place)),
+        owner_(owner),
+        lasts_(lasts) {
     make_folder();
     above_ = Descriptor(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!above_.is_open()) refuse(folder_, "cannot be opened", errno);
@@ -180,9 +188,10 @@ class FolderParcel final : public Parcel {
     end_file();
     // A folder's time changes with what is made in it, and it may not be writable.
     std::for_each(folders_.rbegin(), folders_.rend(), [this](const OutputEntry& entry) { settle(entry); });
-    sync();
+    if (lasts_ == Lasts::over_crashes) sync();
     put_in_place();
-    if (fsync(above_.number()) != 0) refuse(folder_, "cannot be written", errno);
+    if (lasts_ == Lasts::over_crashes && fsync(above_.number()) != 0)
+      refuse(folder_, "cannot be written", errno);
   }
 
  private:
@@ -309,6 +318,7 @@ class FolderParcel final : public Parcel {
   std::string name_;
   std::string unfinished_;
   std::optional<Owner> owner_;
+  Lasts lasts_;
   Descriptor above_;  // folder_
   Descriptor root_;   // the unfinished one
   Descriptor above_entry_;
@@ -322,7 +332,7 @@ class Folder final : public Depot {
  public:
   Folder(std::string folder, std::optional<Owner> owner) : folder_(std::move(folder)), owner_(owner) {}
   std::unique_ptr<Parcel> open(const std::string& place, const std::stop_token& /*stop*/) override {
-    return std::make_unique<FolderParcel>(folder_, place, owner_);
+    return std::make_unique<FolderParcel>(folder_, place, owner_, FolderParcel::Lasts::over_crashes);
   }
   void remove(const std::string& place) override {
     const fs::path from = fs::path(folder_) / place;
@@ -356,6 +366,10 @@ class Folder final : public Depot {
 };
 
 }  // namespace
+
+std::unique_ptr<Parcel> outputs::open_passing(const std::string& folder, const std::string& place) {
+  return std::make_unique<FolderParcel>(folder, place, std::nullopt, FolderParcel::Lasts::passing);
+}
 
 std::unique_ptr<Depot> open_folder(const std::string& folder, std::optional<Owner> owner) {
   return std::make_unique<Folder>(folder, owner);

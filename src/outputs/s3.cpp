@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <atomic>
@@ -7,17 +8,20 @@
 #include <exception>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <utility>
 
+#include "combu/inputs.hpp"
 #include "combu/outputs.hpp"
 #include "outputs/manifest.hpp"
 #include "outputs/s3_account.hpp"
 #include "outputs/s3_client.hpp"
 #include "outputs/s3_entries.hpp"
 #include "outputs/s3_fetch.hpp"
+#include "outputs/s3_left.hpp"
 #include "outputs/s3_place.hpp"
 #include "outputs/s3_uploads.hpp"
 
@@ -35,7 +39,9 @@ using outputs::Uploads;
 constexpr std::int64_t k_parts_max = 10'000;
 constexpr std::int64_t k_copied_max = std::int64_t{5} << 30U;
 constexpr std::size_t k_key_size_max = 1024;
-// What is larger goes in parts. All of a file have one size, as some servers want it, but the last.
+constexpr unsigned k_list_mode = 0644;
+// What is larger goes in parts: a body is in memory as a whole, since its sum goes before it. All of a file
+// have one size, as some servers want it, but the last.
 constexpr std::int64_t k_part = std::int64_t{16} << 20U;
 // The whole is tried again by who takes it home.
 constexpr std::size_t k_removals_at_once = 8;
@@ -85,7 +91,8 @@ class S3Parcel final : public Parcel {
         entries_ += outputs::entry_line(entry);
         return add_link(entry);
       case OutputEntry::Kind::file:
-        if (as_key(entry.path) != entry.path) entries_ += outputs::entry_line(entry);
+        if (as_key(entry.path) != entry.path || (entry.mode & S_IXUSR) != 0)
+          entries_ += outputs::entry_line(entry);
         return begin_file(entry);
     }
   }
@@ -107,6 +114,7 @@ class S3Parcel final : public Parcel {
       send(0, [this, from = key_of(target), to = key_of(path)] {
         client_.copy(from, to, given_up_.get_token());
       });
+    entries_ += outputs::entry_line({.path = std::string(k_entries_name), .mode = k_list_mode});
     add_text(std::string(k_entries_name), entries_);
     for (const std::string& key : old_) send(0, [this, key] { client_.remove(key, given_up_.get_token()); });
     drain();
@@ -243,7 +251,7 @@ class S3Parcel final : public Parcel {
 
   void add_text(const std::string& path, const std::string& text) {
     begin_file({.path = path,
-                .mode = 0644,
+                .mode = k_list_mode,
                 .modified = real_clock().now(),
                 .size = static_cast<std::int64_t>(text.size())});
     write(text);
@@ -313,6 +321,7 @@ class S3 final : public Depot {
                                       stop);
   }
   void remove(const std::string& place) override {
+    fetched_.forget(place);
     S3Client& server = client();
     std::vector<std::string> keys;
     server.list(prefix_of(place), [&](const S3Object& object) { keys.push_back(object.key); }, {});
@@ -330,16 +339,25 @@ class S3 final : public Depot {
     Seconds pause = k_first_fetch_pause;
     for (int repeats = 0;; ++repeats, pause *= 2) {
       try {
-        return fetched_.at(trial, path, [&](Parcel& parcel) {
-          outputs::fetch(client(), prefix_of(trial), path, parcel, stop);
-        });
+        const auto left = left_of(trial, stop);
+        return fetched_.at(
+            trial, outputs::wanted_of(*left, path), prefix_of(trial), left,
+            [&](outputs::Fetch& one) { one.go_on(client(), stop); }, stop);
       } catch (const Error& error) {
         if (error.kind() == ErrorKind::cancelled) throw;
+        if (error.kind() != ErrorKind::unavailable) fetched_.forget(trial);
         if (error.kind() != ErrorKind::unavailable || repeats == k_fetch_repeats_max)
           throw Error(ErrorKind::refused, error.subject(), error.message());
       }
       clock_.wait(pause, stop);
     }
+  }
+
+  std::optional<std::string> digest(const std::string& trial, const std::string& path,
+                                    const std::stop_token& stop) override {
+    const std::optional<Left> left = outputs::as_left(*left_of(trial, stop));
+    if (!left) return std::nullopt;
+    return content_digest(*left, trial, path);
   }
 
   bool is_whole(const std::string& place) override {
@@ -384,6 +402,11 @@ class S3 final : public Depot {
     });
     server.copy(manifest_key, to + std::string(k_manifest_name), {});
     any_home_ = true;
+  }
+
+  [[nodiscard]] std::shared_ptr<const outputs::LeftInBucket> left_of(const std::string& trial,
+                                                                     const std::stop_token& stop) {
+    return fetched_.left(trial, [&] { return outputs::read_left(client(), prefix_of(trial), stop); });
   }
 
   [[nodiscard]] std::string prefix_of(const std::string& place) const {

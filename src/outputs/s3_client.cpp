@@ -21,6 +21,7 @@ constexpr long k_silent_seconds_max = 60;
 constexpr long k_send_block = 512L << 10U;
 // An answer that is kept whole: a page of a listing, or an error.
 constexpr std::size_t k_answer_max = std::size_t{16} << 20U;
+constexpr long k_partial_content = 206;
 constexpr Seconds k_first_pause{0.5};
 constexpr Seconds k_pause_max{30};
 
@@ -135,6 +136,7 @@ struct S3Client::Request {
   std::string_view body = {};
   const std::function<void(std::string_view)>* sink = nullptr;  // of a body that is not kept
   bool is_conditional = false;                                  // that its condition is not met is an answer
+  std::int64_t from = 0;                                        // how much of the body is not wanted
 };
 
 struct S3Client::Answer {
@@ -217,11 +219,12 @@ struct Exchange {
   std::string mode;
   std::string mtime;
   const std::stop_token& stop;
+  std::int64_t from = 0;
 };
 
 std::size_t receive_some(char* bytes, std::size_t size, std::size_t count, void* of) {
   auto& exchange = *static_cast<Exchange*>(of);
-  const std::string_view piece(bytes, size * count);
+  std::string_view piece(bytes, size * count);
   long status = 0;
   curl_easy_getinfo(exchange.easy, CURLINFO_RESPONSE_CODE, &status);
   if (exchange.sink == nullptr || status >= 300) {
@@ -230,9 +233,15 @@ std::size_t receive_some(char* bytes, std::size_t size, std::size_t count, void*
     return piece.size();
   }
   exchange.has_begun = true;
+  // Not every server knows of ranges.
+  if (status != k_partial_content) {
+    const auto unwanted = std::min(static_cast<std::size_t>(exchange.from), piece.size());
+    exchange.from -= static_cast<std::int64_t>(unwanted);
+    piece.remove_prefix(unwanted);
+  }
   try {
-    (*exchange.sink)(piece);
-    return piece.size();
+    if (!piece.empty()) (*exchange.sink)(piece);
+    return size * count;
   } catch (...) {
     exchange.fault = std::current_exception();
     return 0;
@@ -354,7 +363,8 @@ S3Client::Answer S3Client::ask_once(const Request& request, const S3Account& acc
                                     const std::stop_token& stop) {
   Easy easy = connections_->take();
   if (!easy) throw std::bad_alloc();
-  Exchange exchange{.easy = easy.get(), .body = request.body, .sink = request.sink, .stop = stop};
+  Exchange exchange{
+      .easy = easy.get(), .body = request.body, .sink = request.sink, .stop = stop, .from = request.from};
   set_up(exchange, request.method);
   const List headers = header_list(signed_headers(request.headers, request.body, account));
   std::array<char, CURL_ERROR_SIZE> why{};
@@ -475,10 +485,13 @@ std::optional<S3Object> S3Client::head(const std::string& key, const std::stop_t
 
 std::optional<S3Object> S3Client::get(const std::string& key,
                                       const std::function<void(std::string_view)>& sink,
-                                      const std::stop_token& stop) {
-  const Answer answer = ask({.key = key, .sink = &sink}, stop);
+                                      const std::stop_token& stop, std::int64_t from) {
+  Request request{.key = key, .sink = &sink, .from = from};
+  if (from > 0) request.headers.emplace_back("range", fmt::format("bytes={}-", from));
+  const Answer answer = ask(request, stop);
   if (answer.status == 404) return std::nullopt;
-  return S3Object{.key = key, .size = answer.size, .mode = answer.mode, .mtime = answer.mtime};
+  const std::int64_t before = answer.status == k_partial_content ? from : 0;
+  return S3Object{.key = key, .size = before + answer.size, .mode = answer.mode, .mtime = answer.mtime};
 }
 
 void S3Client::list(const std::string& prefix, const std::function<void(const S3Object&)>& sink,

@@ -44,9 +44,10 @@ class S3Client {
   void use(S3Account account);
 
   [[nodiscard]] std::optional<S3Object> head(const std::string& key, const std::stop_token& stop);
-  // nullopt: there is none. Not begun again once `sink` has been told something.
+  // nullopt: there is none. `sink` is told all behind the first `from` bytes; once it has been told
+  // something, it is not begun again.
   std::optional<S3Object> get(const std::string& key, const std::function<void(std::string_view)>& sink,
-                              const std::stop_token& stop);
+                              const std::stop_token& stop, std::int64_t from = 0);
   // All whose keys begin so, in the order of their keys.
   void list(const std::string& prefix, const std::function<void(const S3Object&)>& sink,
             const std::stop_token& stop);

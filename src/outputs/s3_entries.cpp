@@ -35,6 +35,15 @@ std::size_t character_size(std::string_view text) {
   return is_none ? 0 : size;
 }
 
+// Whether it begins with what as_key() writes for a byte: one that is no UTF-8, or the `%` of such a name.
+bool looks_escaped(std::string_view text) {
+  constexpr std::string_view k_high = "89ABCDEF";
+  constexpr std::string_view k_digits = "0123456789ABCDEF";
+  if (text.size() < 3 || text[0] != '%') return false;
+  return text.substr(1, 2) == "25" ||
+         (k_high.find(text[1]) != std::string_view::npos && k_digits.find(text[2]) != std::string_view::npos);
+}
+
 std::string in_hex(std::string_view bytes) {
   std::string text;
   for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
@@ -99,7 +108,7 @@ OutputEntry read_entry(std::string_view text) {
 std::string as_key(std::string_view path) {
   std::string key;
   while (!path.empty()) {
-    const std::size_t size = character_size(path);
+    const std::size_t size = looks_escaped(path) ? 0 : character_size(path);
     key += size == 0 ? fmt::format("%{:02X}", static_cast<unsigned char>(path.front()))
                      : std::string(path.substr(0, size));
     path.remove_prefix(std::max<std::size_t>(size, 1));

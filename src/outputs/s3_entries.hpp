@@ -10,7 +10,8 @@
 
 namespace combu::outputs {
 
-// A key is UTF-8: bytes that are not are written as %XX.
+// A key is UTF-8: bytes that are not are written as %XX, and a `%` that would look like one of these as %25.
+// No two paths have the same.
 [[nodiscard]] std::string as_key(std::string_view path);
 
 // An object's metadata `mode` (octal) and `mtime` (seconds since 1970), which rclone and others read, too.

@@ -3,23 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdint>
-#include <cstdlib>
-#include <filesystem>
-#include <map>
-#include <optional>
-#include <system_error>
+#include <exception>
 #include <utility>
-#include <vector>
 
-#include "outputs/manifest.hpp"
+#include "outputs/folder.hpp"
 #include "outputs/s3_entries.hpp"
 
 namespace combu::outputs {
 namespace {
-
-namespace fs = std::filesystem;
 
 // Several of the small ones are under way at once, whole in memory; a large one comes by itself.
 constexpr std::int64_t k_small_max = std::int64_t{1} << 20U;
@@ -34,174 +25,185 @@ bool is_link(const OutputEntry& entry) {
   return entry.kind == OutputEntry::Kind::symbolic_link || entry.kind == OutputEntry::Kind::hard_link;
 }
 
-// Whoever may write into the bucket has written these names.
-bool leads_out(const std::string& name) {
-  const fs::path path(name);
-  return path.empty() || path.is_absolute() || name.find('\0') != std::string::npos ||
-         std::ranges::any_of(
-             path, [](const fs::path& part) { return part == ".." || part == "." || part.empty(); });
-}
-
-class Fetcher {
- public:
-  Fetcher(S3Client& client, const std::string& prefix, Parcel& parcel, const std::stop_token& stop)
-      : client_(client), prefix_(prefix), parcel_(parcel), stop_(stop) {}
-
-  void run(std::string path) {
-    const std::string manifest = text_of(k_manifest_name);
-    const std::vector<OutputEntry> entries = read_entries(text_of(k_entries_name));
-    if (std::ranges::any_of(entries, is_link)) path.clear();
-    client_.list(
-        prefix_, [this](const S3Object& object) { sizes_[object.key] = object.size; }, stop_);
-    for (const OutputEntry& entry : entries)
-      if (entry.kind == OutputEntry::Kind::folder && is_below(entry.path, path)) add(entry);
-    for (auto& [name, sum] : sums_in_manifest(manifest))
-      if (is_below(name, path))
-        wanted_.push_back({.name = name, .sum = std::move(sum), .size = size_of(name)});
-    take_small();
-    for (const File& file : wanted_)
-      if (file.size > k_small_max) take_large(file);
-    for (const OutputEntry& entry : entries)
-      if (is_link(entry)) add(entry);
-    parcel_.close(manifest);
-  }
-
- private:
-  struct File {
-    std::string name;
-    std::string sum;
-    std::int64_t size = 0;
-  };
-  struct Small {
-    std::string bytes;
-    std::optional<S3Object> object;
-  };
-
-  [[nodiscard]] std::string key_of(const std::string& name) const { return prefix_ + as_key(name); }
-
-  [[nodiscard]] Error missing(const std::string& name) const {
-    return {ErrorKind::not_found, shortened(key_of(name)), "is not in the bucket any more"};
-  }
-
-  [[nodiscard]] std::string text_of(std::string_view name) {
-    std::string text;
-    if (!client_.get(
-            key_of(std::string(name)), [&](std::string_view bytes) { text += bytes; }, stop_))
-      throw missing(std::string(name));
-    return text;
-  }
-
-  [[nodiscard]] std::int64_t size_of(const std::string& name) const {
-    const auto found = sizes_.find(key_of(name));
-    if (found == sizes_.end()) throw missing(name);
-    return found->second;
-  }
-
-  void add(const OutputEntry& entry) {
-    if (leads_out(entry.path) || (entry.kind == OutputEntry::Kind::hard_link && leads_out(entry.target)))
-      throw Error(ErrorKind::corrupt, shortened(prefix_), "names a path out of it: " + shortened(entry.path));
-    parcel_.add(entry);
-  }
-
-  void expect_sum(const File& file, std::string_view sum) const {
-    if (sum != file.sum)
-      throw Error(ErrorKind::corrupt, shortened(key_of(file.name)),
-                  "is not what its manifest says: somebody has changed it");
-  }
-
-  void take_small() {
-    std::vector<const File*> small;
-    for (const File& file : wanted_)
-      if (file.size <= k_small_max) small.push_back(&file);
-    for (std::size_t from = 0; from < small.size(); from += k_small_together) {
-      std::vector<Small> got(std::min(k_small_together, small.size() - from));
-      in_parallel(got.size(), k_small_at_once, [&](std::size_t i) {
-        Small& one = got[i];
-        one.object = client_.get(
-            key_of(small[from + i]->name), [&](std::string_view bytes) { one.bytes += bytes; }, stop_);
-      });
-      for (std::size_t i = 0; i < got.size(); ++i) take(*small[from + i], got[i]);
-    }
-  }
-
-  void take(const File& file, const Small& got) {
-    if (!got.object) throw missing(file.name);
-    expect_sum(file, sha256_of(got.bytes));
-    add(file_entry(file.name, *got.object));
-    if (!got.bytes.empty()) parcel_.write(got.bytes);
-  }
-
-  void take_large(const File& file) {
-    const auto object = client_.head(key_of(file.name), stop_);
-    if (!object) throw missing(file.name);
-    add(file_entry(file.name, *object));
-    Sha256 sum;
-    const auto take = [&](std::string_view bytes) {
-      sum.add(bytes);
-      parcel_.write(bytes);
-    };
-    if (!client_.get(key_of(file.name), take, stop_)) throw missing(file.name);
-    expect_sum(file, sum.text());
-  }
-
-  S3Client& client_;
-  const std::string& prefix_;
-  Parcel& parcel_;
-  const std::stop_token& stop_;
-  std::map<std::string, std::int64_t> sizes_;  // by key
-  std::vector<File> wanted_;
-};
-
 }  // namespace
 
-void fetch(S3Client& client, const std::string& prefix, const std::string& path, Parcel& parcel,
-           const std::stop_token& stop) {
-  const fs::path below = fs::path(path).relative_path();
-  const bool is_plain = std::ranges::none_of(below, [](const fs::path& part) { return part == ".."; });
-  Fetcher(client, prefix, parcel, stop).run(is_plain ? (below / "").parent_path().string() : "");
+struct Fetch::Small {
+  std::string bytes;
+  std::optional<S3Object> object;
+};
+
+Fetch::Fetch(std::string prefix, std::shared_ptr<const LeftInBucket> left, std::string wanted,
+             std::unique_ptr<Parcel> parcel)
+    : prefix_(std::move(prefix)),
+      left_(std::move(left)),
+      wanted_(std::move(wanted)),
+      parcel_(std::move(parcel)) {}
+
+void Fetch::go_on(S3Client& client, const std::stop_token& stop) {
+  if (!has_looked_) look(client, stop);
+  take_small(client, stop);
+  for (File& file : files_)
+    if (!file.is_here) take_large(client, file, stop);
+  for (const OutputEntry& entry : left_->entries)
+    if (is_link(entry)) add(entry);
+  parcel_->close(left_->manifest);
 }
 
-Fetched::~Fetched() {
-  std::error_code ignored;
-  if (!folder_.empty()) fs::remove_all(folder_, ignored);
+std::string Fetch::key_of(const std::string& name) const {
+  return prefix_ + as_key(name);
 }
 
-std::string Fetched::at(const std::string& trial, const std::string& path,
-                        const std::function<void(Parcel&)>& fill) {
-  std::shared_ptr<One> one;
+Error Fetch::missing(const std::string& name) const {
+  return {ErrorKind::not_found, shortened(key_of(name)), "is not in the bucket any more"};
+}
+
+// What there is to fetch.
+void Fetch::look(S3Client& client, const std::stop_token& stop) {
+  std::map<std::string, std::int64_t> sizes;  // by key
+  client.list(
+      prefix_, [&](const S3Object& object) { sizes[object.key] = object.size; }, stop);
+  for (const auto& [name, sum] : left_->sums) {
+    if (!is_below(name, wanted_)) continue;
+    const auto found = sizes.find(key_of(name));
+    if (found == sizes.end()) throw missing(name);
+    files_.push_back({.name = name, .expected = sum, .size = found->second});
+  }
+  for (const OutputEntry& entry : left_->entries)
+    if (entry.kind == OutputEntry::Kind::folder && is_below(entry.path, wanted_)) add(entry);
+  has_looked_ = true;
+}
+
+void Fetch::add(const OutputEntry& entry) {
+  if (leads_out(entry.path) || (entry.kind == OutputEntry::Kind::hard_link && leads_out(entry.target)))
+    throw Error(ErrorKind::corrupt, shortened(prefix_), "names a path out of it: " + shortened(entry.path));
+  parcel_->add(entry);
+}
+
+void Fetch::expect_sum(const File& file, std::string_view sum) const {
+  if (sum != file.expected)
+    throw Error(ErrorKind::corrupt, shortened(key_of(file.name)),
+                "is not what its manifest says: somebody has changed it");
+}
+
+// All behind the first `come` bytes. Where that is cut it goes on at once, as long as anything comes.
+S3Object Fetch::get(S3Client& client, const File& file, std::int64_t& come,
+                    const std::function<void(std::string_view)>& sink, const std::stop_token& stop) const {
+  const auto take = [&](std::string_view bytes) {
+    sink(bytes);
+    come += static_cast<std::int64_t>(bytes.size());
+  };
+  while (true) {
+    const std::int64_t before = come;
+    try {
+      auto object = client.get(key_of(file.name), take, stop, come);
+      if (!object) throw missing(file.name);
+      return std::move(*object);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::unavailable || come == before) throw;
+    }
+  }
+}
+
+void Fetch::take_small(S3Client& client, const std::stop_token& stop) {
+  std::vector<File*> small;
+  for (File& file : files_)
+    if (!file.is_here && file.size <= k_small_max) small.push_back(&file);
+  for (std::size_t from = 0; from < small.size(); from += k_small_together) {
+    std::vector<Small> got(std::min(k_small_together, small.size() - from));
+    std::exception_ptr cut;
+    try {
+      in_parallel(got.size(), k_small_at_once, [&](std::size_t i) {
+        Small& one = got[i];
+        std::int64_t come = 0;
+        one.object = get(
+            client, *small[from + i], come, [&](std::string_view bytes) { one.bytes += bytes; }, stop);
+      });
+    } catch (const Error&) {
+      cut = std::current_exception();
+    }
+    for (std::size_t i = 0; i < got.size(); ++i)
+      if (got[i].object) take(*small[from + i], got[i]);
+    if (cut) std::rethrow_exception(cut);
+  }
+}
+
+void Fetch::take(File& file, const Small& got) {
+  expect_sum(file, sha256_of(got.bytes));
+  OutputEntry entry = file_entry(file.name, *got.object);
+  entry.size = static_cast<std::int64_t>(got.bytes.size());
+  add(entry);
+  if (!got.bytes.empty()) parcel_->write(got.bytes);
+  file.is_here = true;
+}
+
+void Fetch::take_large(S3Client& client, File& file, const std::stop_token& stop) {
+  if (!file.is_begun) {
+    const auto object = client.head(key_of(file.name), stop);
+    if (!object) throw missing(file.name);
+    add(file_entry(file.name, *object));
+    file.is_begun = true;
+  }
+  const auto take = [&](std::string_view bytes) {
+    file.sum.add(bytes);
+    parcel_->write(bytes);
+  };
+  (void)get(client, file, file.come, take, stop);
+  expect_sum(file, file.sum.text());
+  file.is_here = true;
+}
+
+std::string Fetched::at(const std::string& trial, const std::string& wanted, const std::string& prefix,
+                        const std::shared_ptr<const LeftInBucket>& left,
+                        const std::function<void(Fetch&)>& fetch, const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  std::shared_ptr<One>& known = ones_[{trial, wanted}];
+  if (!known) known = std::make_shared<One>();
+  const std::shared_ptr<One> one = known;
+  if (!changed_.wait(lock, stop, [&] { return !one->is_under_way; }))
+    throw Error(ErrorKind::cancelled, prefix, "cancelled");
+  if (one->is_here) return one->folder;
+  if (!scratch_) scratch_.emplace(above_);
+  if (!one->fetch) {
+    const std::string place = std::to_string(++count_);
+    one->folder = fmt::format("{}/{}", scratch_->path(), place);
+    one->fetch = std::make_unique<Fetch>(prefix, left, wanted, open_passing(scratch_->path(), place));
+  }
+  one->is_under_way = true;
+  lock.unlock();
+  std::exception_ptr fault;
+  bool may_go_on = false;
+  try {
+    fetch(*one->fetch);
+  } catch (const Error& error) {
+    may_go_on = error.kind() == ErrorKind::unavailable || error.kind() == ErrorKind::cancelled;
+    fault = std::current_exception();
+  } catch (...) {
+    fault = std::current_exception();
+  }
+  lock.lock();
+  if (!may_go_on) one->fetch.reset();
+  one->is_here = !fault;
+  one->is_under_way = false;
+  changed_.notify_all();
+  if (fault) std::rethrow_exception(fault);
+  return one->folder;
+}
+
+std::shared_ptr<const LeftInBucket> Fetched::left(const std::string& trial,
+                                                  const std::function<LeftInBucket()>& read) {
   {
     const std::scoped_lock lock(mutex_);
-    std::shared_ptr<One>& known = ones_[{trial, path}];
-    if (!known) known = std::make_shared<One>();
-    one = known;
+    if (const auto known = lefts_.find(trial); known != lefts_.end()) return known->second;
   }
-  const std::scoped_lock lock(one->mutex);
-  if (one->folder.empty()) {
-    const std::string place = next_place();
-    const std::unique_ptr<Parcel> parcel = depot_->open(place, {});
-    fill(*parcel);
-    one->folder = fmt::format("{}/{}", folder_, place);
-  }
-  return one->folder;
+  auto left = std::make_shared<const LeftInBucket>(read());
+  const std::scoped_lock lock(mutex_);
+  return lefts_.try_emplace(trial, std::move(left)).first->second;
 }
 
 void Fetched::forget(const std::string& trial) {
   const std::scoped_lock lock(mutex_);
   std::erase_if(ones_, [&](const auto& one) { return one.first.first == trial; });
-}
-
-std::string Fetched::next_place() {
-  const std::scoped_lock lock(mutex_);
-  if (!depot_) {
-    std::string folder = above_ + "/combu-XXXXXX";
-    if (mkdtemp(folder.data()) == nullptr)
-      throw Error(ErrorKind::refused, above_,
-                  fmt::format("no folder can be made there for what comes from the bucket: {}; set TMPDIR",
-                              std::generic_category().message(errno)));
-    folder_ = std::move(folder);
-    depot_ = open_folder(folder_);
-  }
-  return std::to_string(++count_);
+  lefts_.erase(trial);
 }
 
 }  // namespace combu::outputs

@@ -1,56 +1,101 @@
 #pragma once
 // The way back: what a trial has left in a bucket comes to this machine.
 
+#include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "combu/outputs.hpp"
 #include "outputs/s3_client.hpp"
+#include "outputs/s3_left.hpp"
+#include "outputs/scratch.hpp"
 
 namespace combu::outputs {
 
-// Into `parcel`, as it came out of the container, all that the trial has left below `path`; all of it, where
-// there are links, which may lead anywhere. `prefix`: the trial's place in the bucket, with a `/` at its end.
-// Every byte is compared with the manifest. Throws Error: not_found when nothing whole is there, corrupt,
-// unavailable, cancelled, and what the parcel throws.
-void fetch(S3Client& client, const std::string& prefix, const std::string& path, Parcel& parcel,
-           const std::stop_token& stop);
+// What is below a path of a trial's place on its way into a parcel, as it came out of the container. Every
+// byte is compared with the manifest. Belongs to one thread at a time.
+class Fetch {
+ public:
+  // `prefix`: the trial's place in the bucket, with a `/` at its end; `wanted`: as wanted_of() has it.
+  Fetch(std::string prefix, std::shared_ptr<const LeftInBucket> left, std::string wanted,
+        std::unique_ptr<Parcel> parcel);
+
+  // Where it is cut (Error: unavailable, cancelled), the next call goes on from there. Throws Error
+  // otherwise: not_found, corrupt, and what the parcel throws; it is of no use then.
+  void go_on(S3Client& client, const std::stop_token& stop);
+
+ private:
+  struct File {
+    std::string name;
+    std::string expected;  // sum
+    std::int64_t size = 0;
+    std::int64_t come = 0;
+    Sha256 sum = {};
+    bool is_begun = false;
+    bool is_here = false;
+  };
+  struct Small;
+
+  [[nodiscard]] std::string key_of(const std::string& name) const;
+  [[nodiscard]] Error missing(const std::string& name) const;
+  void look(S3Client& client, const std::stop_token& stop);
+  void add(const OutputEntry& entry);
+  void expect_sum(const File& file, std::string_view sum) const;
+  void take_small(S3Client& client, const std::stop_token& stop);
+  void take(File& file, const Small& got);
+  void take_large(S3Client& client, File& file, const std::stop_token& stop);
+  S3Object get(S3Client& client, const File& file, std::int64_t& come,
+               const std::function<void(std::string_view)>& sink, const std::stop_token& stop) const;
+
+  std::string prefix_;
+  std::shared_ptr<const LeftInBucket> left_;
+  std::string wanted_;
+  std::unique_ptr<Parcel> parcel_;
+  bool has_looked_ = false;
+  std::vector<File> files_;
+};
 
 // What has been fetched, once for each trial and path, until this goes. May be used from many threads.
 class Fetched {
  public:
   // A folder of its own is made in `above` when something is fetched.
   explicit Fetched(std::string above) : above_(std::move(above)) {}
-  ~Fetched();
-  Fetched(const Fetched&) = delete;
-  Fetched& operator=(const Fetched&) = delete;
 
-  // The folder that `fill` has filled, now or before; who wants the same meanwhile waits. Throws
-  // Error(refused) where no folder can be made, and what `fill` throws.
-  [[nodiscard]] std::string at(const std::string& trial, const std::string& path,
-                               const std::function<void(Parcel&)>& fill);
+  // The folder that `fetch` has filled, now or before; who wants the same meanwhile waits. What was cut is
+  // gone on with. Throws Error: refused where no folder can be made, cancelled, and what `fetch` throws.
+  [[nodiscard]] std::string at(const std::string& trial, const std::string& wanted, const std::string& prefix,
+                               const std::shared_ptr<const LeftInBucket>& left,
+                               const std::function<void(Fetch&)>& fetch, const std::stop_token& stop);
+  // What `read` gives, now or before.
+  [[nodiscard]] std::shared_ptr<const LeftInBucket> left(const std::string& trial,
+                                                         const std::function<LeftInBucket()>& read);
   // All of the trial's is to be fetched anew.
   void forget(const std::string& trial);
 
  private:
   struct One {
-    std::mutex mutex;
-    std::string folder;  // empty: not yet
+    std::string folder = {};
+    std::unique_ptr<Fetch> fetch = {};  // what has come so far
+    bool is_under_way = false;
+    bool is_here = false;
   };
-  [[nodiscard]] std::string next_place();
 
   std::string above_;
   std::mutex mutex_;
-  std::string folder_;
-  std::unique_ptr<Depot> depot_;  // of it
+  std::condition_variable_any changed_;
+  std::optional<Scratch> scratch_;
   std::size_t count_ = 0;
   std::map<std::pair<std::string, std::string>, std::shared_ptr<One>> ones_;  // by trial and path
+  std::map<std::string, std::shared_ptr<const LeftInBucket>> lefts_;          // by trial
 };
 
 }  // namespace combu::outputs

@@ -12,6 +12,8 @@
 #include <memory>
 #include <optional>
 #include <thread>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -147,12 +149,8 @@ class Unpacker {
                        std::chrono::seconds(archive_entry_mtime(entry)) +
                        std::chrono::nanoseconds(archive_entry_mtime_nsec(entry)))),
                    .size = archive_entry_size(entry)};
-    if (const char* other = archive_entry_hardlink(entry); other != nullptr) {
-      it.kind = OutputEntry::Kind::hard_link;
-      it.target = path_of(other);
-      parcel_.add(it);
-      return;
-    }
+    if (const char* other = archive_entry_hardlink(entry); other != nullptr)
+      return take_other_name(std::move(it), path_of(other), taken);
     switch (archive_entry_filetype(entry)) {
       case AE_IFREG:
         return take_file(it, taken, manifest);
@@ -163,10 +161,31 @@ class Unpacker {
         const char* target = archive_entry_symlink(entry);
         it.kind = OutputEntry::Kind::symbolic_link;
         it.target = target == nullptr ? "" : target;
-        return parcel_.add(it);
+        return take_link(it);
       }
       default:
         taken.left.push_back(it.path);
+    }
+  }
+
+  void take_link(const OutputEntry& it) {
+    symbolic_links_[it.path] = it.target;
+    parcel_.add(it);
+  }
+
+  // Engines link to whatever has come before, be it a file or not.
+  void take_other_name(OutputEntry it, const std::string& of, Taken& taken) {
+    if (const auto link = symbolic_links_.find(of); link != symbolic_links_.end()) {
+      it.kind = OutputEntry::Kind::symbolic_link;
+      it.target = link->second;
+      take_link(it);
+    } else if (files_.contains(of)) {
+      it.kind = OutputEntry::Kind::hard_link;
+      it.target = of;
+      files_.insert(it.path);
+      parcel_.add(it);
+    } else {
+      taken.left.push_back(it.path);
     }
   }
 
@@ -209,6 +228,7 @@ class Unpacker {
     parcel_.add(it);
     const std::string sum =
         it.size > k_small_max ? take_content<SumBeside>(it.size) : take_content<Sha256>(it.size);
+    files_.insert(it.path);
     ++taken.files;
     taken.size.count += it.size;
     manifest += manifest_line(sum, it.path);
@@ -219,6 +239,8 @@ class Unpacker {
   Parcel& parcel_;
   Reader reader_;
   std::int64_t size_ = 0;
+  std::unordered_set<std::string> files_;                        // that have come, by all their names
+  std::unordered_map<std::string, std::string> symbolic_links_;  // their targets
 };
 
 }  // namespace

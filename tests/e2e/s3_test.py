@@ -249,6 +249,70 @@ def test_what_is_in_the_bucket_is_an_input(lab, server, tmp_path):
     assert not list(waiting.iterdir())
 
 
+def test_what_a_trial_has_left_so_far_comes_to_the_bucket(lab, server, tmp_path):
+    (tmp_path / "signal").mkdir()
+    text = "mkdir /out; echo 1 >/out/a; until [ -e /signal/go ]; do sleep 0.05; done; echo 2 >/out/b; exit $(cat /signal/go)"
+    volumes = [f"{tmp_path / 'signal'}:/signal"]
+    lab.write_trials(trial("one", text, volumes=volumes), every="1s", on="success")
+
+    def keys():
+        return {key.split("/", 3)[3] for key in server.keys("of us/test-what-a-trial-has-left-so-far")}
+
+    def end(code):
+        run = lab.start("run", "--wait")
+        wait_until(lambda: "one@so-far/manifest.sha256" in keys(), "some of it is there")
+        (tmp_path / "signal/go").write_text(str(code))
+        _, err = run.communicate(timeout=60)
+        assert run.returncode == code, err
+
+    lists = {f"manifest.{kind}" for kind in ("sha256", "entries")}
+    end(1)
+    assert keys() == {f"one@so-far/{name}" for name in lists | {"out/a"}}, "of one that has failed that is all"
+    (tmp_path / "signal/go").unlink()
+    for key in server.keys("of us/test-what-a-trial-has-left-so-far"):
+        server.ask("DELETE", "/" + quote(key))
+    end(0)
+    assert keys() == {f"one/{name}" for name in lists | {"out/a", "out/b"}}
+    server.fetch(lab.place(), tmp_path / "home")
+    check_sums(tmp_path / "home/one")
+
+
+def test_what_has_been_done_is_known_without_its_inputs(lab, server, tmp_path):
+    left = "mkdir -p /out/sub /out/none; echo alpha >/out/sub/a; ln -s sub /out/latest; ln /out/sub/a /out/again; echo x >/out/tool; chmod 750 /out/tool"
+    got = "mkdir /got; cp -r /in/. /got"
+    lab.write_trials(
+        trial("first", left, cache=True),
+        *[trial(f"then-{i}", got, inputs=["trial:first/out:/in"], outputs=["/got"], cache=True, env={"N": str(i)}) for i in range(3)],
+        trial("sub", got, inputs=["trial:first/out/latest:/in"], outputs=["/got"], cache=True),
+    )
+    lab("run", "--wait")
+    assert {row["state"] for row in lab.ps().values()} == {"succeeded"}
+    lab("kill")
+    lab.env["TMPDIR"] = str(tmp_path / "no-such-folder")
+    lab("run", "--wait")
+    assert {row["state"] for row in lab.ps().values()} == {"skipped"}
+
+
+def test_a_killed_combu_leaves_nothing_that_stays(lab, server, tmp_path):
+    waiting = tmp_path / "waiting"
+    waiting.mkdir()
+    lab.env["TMPDIR"] = str(waiting)
+    lab.write_trials(
+        trial("first", "mkdir /out; echo alpha >/out/a"),
+        trial("then", "cat /in/a; sleep 1000", inputs=["trial:first/out:/in"], outputs=[]),
+    )
+    run = lab.start("run", "--wait")
+    wait_until(lambda: lab.ps().get("then", {}).get("state") == "running", "it has its inputs")
+    run.kill()
+    run.communicate()
+    (before,) = waiting.iterdir()
+    lab("kill")
+    lab.write_trials(trial("first", "mkdir /out; echo alpha >/out/a"), trial("then", "cat /in/a", inputs=["trial:first/out:/in"], outputs=[]))
+    lab("run", "--wait")
+    assert lab("logs", "then").stdout == "alpha\n"
+    assert not list(waiting.iterdir()), before
+
+
 def test_keys_are_kept_nowhere(lab, engine):
     lab.write_trials(trial("one", "mkdir /out; env >/out/env"))
     lab("--trace", lab.home / "trace", "run", "--wait")

@@ -260,10 +260,11 @@ TEST_F(LeftTest, LinksLeadWhereTheyDidInTheContainer) {
   link(out + "up", "../../../../../../../out/run-7/a");
   link(out + "elsewhere", "/etc");
   link(out + "round", "round");
+  link(out + "all", "..");
   EXPECT_EQ(found("/out/latest/a"), left("/out/run-7/a"));
   EXPECT_EQ(found("/out/absolute"), left("/out/run-7"));
   EXPECT_EQ(found("/out/up"), left("/out/run-7/a"));
-  for (const std::string path : {"/out/elsewhere/passwd", "/out/round", "/out/none"}) {
+  for (const std::string path : {"/out/elsewhere/passwd", "/out/round", "/out/none", "/out/all"}) {
     const Error error = error_of([&] { (void)found(path); });
     EXPECT_EQ(error.kind(), ErrorKind::refused) << path;
     EXPECT_THAT(error.message(), HasSubstr("`first` has left no " + path));
@@ -305,6 +306,27 @@ TEST_F(InputsTest, WhateverDiffersChangesTheDigest) {
   link("it/link", "b");
   expect_new("where it leads");
   EXPECT_EQ(digests.size(), 7U);
+}
+
+TEST_F(InputsTest, AListHasTheDigestOfWhatItTells) {
+  file("place/out/a", "alpha");
+  file("place/out/sub/b", "beta", 0755);
+  file("place/out/sub-1", "");
+  fs::create_directory(at("place/out/none"));
+  link("place/out/latest", "/out/sub");
+  using Kind = LeftThing::Kind;
+  const Left left{{"out", {}},
+                  {"out/a", {.kind = Kind::file, .text = sha256_of("alpha")}},
+                  {"out/latest", {.kind = Kind::link, .text = "/out/sub"}},
+                  {"out/none", {}},
+                  {"out/sub", {}},
+                  {"out/sub/b", {.kind = Kind::file, .text = sha256_of("beta"), .is_program = true}},
+                  {"out/sub-1", {.kind = Kind::file, .text = sha256_of("")}}};
+  for (const std::string path : {"out", "out/sub", "out/a", "out/none", "out/sub/b"})
+    EXPECT_EQ(content_digest(left, "first", "/" + path), content_digest(at("place/" + path))) << path;
+  EXPECT_EQ(content_digest(left, "first", "/out/latest"), content_digest(at("place/out/sub")));
+  EXPECT_THAT(error_of([&] { (void)content_digest(left, "first", "/out/b"); }).message(),
+              HasSubstr("`first` has left no /out/b"));
 }
 
 TEST_F(InputsTest, ADigestCanBeGivenUp) {

@@ -1,31 +1,56 @@
 // Outputs on their way into a bucket: what is asked of an S3 server, and what comes of its faults. Whether
 // real ones take the signatures is tests/e2e/s3_test.py's.
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <openssl/evp.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "combu/inputs.hpp"
 #include "combu/outputs.hpp"
 #include "outputs/s3_account.hpp"
 #include "outputs/s3_client.hpp"
+#include "outputs/s3_entries.hpp"
 #include "record_folder.hpp"
 #include "wire/scripted_daemon.hpp"
+
+namespace {
+std::atomic<int> syncs = 0;  // of files and file systems
+}
+
+// In the place of the system's.
+extern "C" int fsync(int file) {
+  ++syncs;
+  return static_cast<int>(syscall(SYS_fsync, file));
+}
+extern "C" int syncfs(int file) noexcept {
+  ++syncs;
+  return static_cast<int>(syscall(SYS_syncfs, file));
+}
 
 namespace combu {
 namespace {
@@ -97,6 +122,7 @@ class Bucket {
   std::map<std::string, std::map<int, std::string>> uploads;  // that have not been completed
   Trouble trouble;
   bool encodes = true;  // the keys of a listing, as it is asked to
+  bool knows_ranges = true;
 
  private:
   Reply whole_answer(const Asked& asked) {
@@ -120,9 +146,13 @@ class Bucket {
       objects.erase(key);
       return wire::bare(204);
     }
-    if (asked.method == "GET" || asked.method == "HEAD")
-      return objects.contains(key) ? wire::whole(200, objects[key], metadata[key])
-                                   : wire::whole(404, fault("NoSuchKey"));
+    if (asked.method == "GET" || asked.method == "HEAD") {
+      if (!objects.contains(key)) return wire::whole(404, fault("NoSuchKey"));
+      const std::string range = header(asked, "range");
+      if (range.empty() || !knows_ranges) return wire::whole(200, objects[key], metadata[key]);
+      const std::size_t from = std::stoul(range.substr(std::string("bytes=").size()));
+      return wire::whole(206, objects[key].substr(from), metadata[key]);
+    }
     const std::string source = plain(header(asked, "x-amz-copy-source"));
     metadata[key] = source.empty() ? metadata_of(asked) : metadata[source];
     objects[key] = source.empty() ? asked.body : objects.at(source);
@@ -200,6 +230,12 @@ class Bucket {
   }
 };
 
+std::string content_of(const fs::path& path) {
+  std::ostringstream bytes;
+  bytes << std::ifstream(path, std::ios::binary).rdbuf();
+  return bytes.str();
+}
+
 std::string sha256(const std::string& bytes) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned size = 0;
@@ -229,9 +265,9 @@ class S3 : public testing::Test {
     caller_.home = folder_.path();
   }
 
-  static void add(Parcel& parcel, const std::string& path, const std::string& content) {
+  static void add(Parcel& parcel, const std::string& path, const std::string& content, unsigned mode = 0640) {
     parcel.add({.path = path,
-                .mode = 0640,
+                .mode = mode,
                 .modified = Instant(std::chrono::milliseconds(1000000000500)),
                 .size = static_cast<std::int64_t>(content.size())});
     parcel.write(content);
@@ -327,7 +363,7 @@ TEST_F(S3, WhatHasNoObjectIsListedBesideThem) {
   std::istringstream lines(bucket_.objects["/lab/a/run/t/manifest.entries"]);
   std::vector<nlohmann::json> entries;
   for (std::string line; std::getline(lines, line);) entries.push_back(nlohmann::json::parse(line));
-  ASSERT_THAT(entries, SizeIs(4));
+  ASSERT_THAT(entries, SizeIs(5));
   EXPECT_EQ(entries[0], nlohmann::json::parse(
                             R"({"path": "out", "kind": "folder", "mode": "0750", "mtime": "0.000000000"})"));
   EXPECT_EQ(entries[1]["kind"], "symbolic_link");
@@ -335,6 +371,17 @@ TEST_F(S3, WhatHasNoObjectIsListedBesideThem) {
   EXPECT_EQ(entries[1]["target_bytes"], "61ff");
   EXPECT_EQ(entries[2]["kind"], "hard_link");
   EXPECT_EQ(entries[2]["target"], "out/a");
+  EXPECT_EQ(entries[4]["path"], "manifest.entries") << "it has all programs";
+}
+
+TEST_F(S3, ProgramsAreListed) {
+  const auto parcel = depot_->open("t", {});
+  add(*parcel, "out/a", "alpha");
+  parcel->add({.path = "out/run", .mode = 0750, .size = 2});
+  parcel->write("#!");
+  parcel->close("");
+  EXPECT_THAT(bucket_.objects["/lab/a/run/t/manifest.entries"],
+              AllOf(HasSubstr(R"("path":"out/run","kind":"file","mode":"0750")"), Not(HasSubstr("out/a"))));
 }
 
 TEST_F(S3, OddNamesAreKept) {
@@ -346,6 +393,15 @@ TEST_F(S3, OddNamesAreKept) {
   EXPECT_THAT(bucket_.objects["/lab/a/run/t/manifest.entries"],
               HasSubstr(R"("path":"out/%FF%C3","kind":"file","path_bytes":"6f75742fffc3")"));
   EXPECT_THAT(server_.lines(), Contains("PUT /lab/a/run/t/out/a%20b%2Bc%3Dd%26e%252F"));
+}
+
+TEST_F(S3, NoTwoNamesAreOneKey) {
+  const std::vector<std::string> names{"\xff", "%FF", "%25FF", "%2525FF", "%\xff",
+                                       "%ff",  "%7F", "%",     "%25",     "\x80%80"};
+  std::set<std::string> keys;
+  for (const std::string& name : names) keys.insert(outputs::as_key(name));
+  EXPECT_THAT(keys, SizeIs(names.size()));
+  EXPECT_EQ(outputs::as_key("%7F %ff %"), "%7F %ff %") << "as far as it can be told, as it is";
 }
 
 TEST_F(S3, APathThatS3HasNoRoomForIsTheAttemptsFault) {
@@ -544,13 +600,18 @@ class FetchS3 : public S3 {
   }
 
   // With the manifest that belongs to it.
-  void bring_whole(const Contents& contents, const std::vector<OutputEntry>& more = {}) {
+  void bring_whole(const Contents& contents, const std::vector<OutputEntry>& more = {},
+                   const Contents& programs = {}) {
     const auto parcel = depot_->open("t", {});
     std::string manifest;
-    for (const auto& [path, content] : contents) {
-      add(*parcel, path, content);
-      manifest += sha256(content) + "  " + path + "\n";
-    }
+    const auto bring = [&](const Contents& files, unsigned mode) {
+      for (const auto& [path, content] : files) {
+        add(*parcel, path, content, mode);
+        manifest += sha256(content) + "  " + path + "\n";
+      }
+    };
+    bring(contents, 0640);
+    bring(programs, 0750);
     for (const OutputEntry& entry : more) parcel->add(entry);
     parcel->close(manifest);
   }
@@ -587,9 +648,7 @@ TEST_F(FetchS3, AsItWas) {
                {.kind = OutputEntry::Kind::hard_link, .path = "out/b", .target = "out/a"}});
   EXPECT_THAT(fetch("/out"), ElementsAre("out/a", "out/b", "out/large", "out/latest", "out/sub/empty"));
   const fs::path out = depot_->fetch("t", "/out", {}) + "/out";
-  std::ostringstream bytes;
-  bytes << std::ifstream(out / "large").rdbuf();
-  EXPECT_TRUE(bytes.str() == large);
+  EXPECT_TRUE(content_of(out / "large") == large);
   EXPECT_EQ(fs::read_symlink(out / "latest"), "sub/../\xff");
   EXPECT_TRUE(fs::equivalent(out / "a", out / "b"));
   EXPECT_TRUE(fs::is_directory(out / "none"));
@@ -605,6 +664,15 @@ TEST_F(FetchS3, AsItWas) {
 TEST_F(FetchS3, OddNamesToo) {
   bring_whole({{"out/a b+c=d&e%2F", "1"}, {"out/\xff\xc3", "2"}});
   EXPECT_THAT(fetch("/out"), ElementsAre("out/a b+c=d&e%2F", "out/\xff\xc3"));
+}
+
+TEST_F(FetchS3, NamesThatLookLikeEachOther) {
+  bring_whole({{"out/\xff", "a byte"}, {"out/%FF", "three letters"}, {"out/%25FF", "five"}});
+  EXPECT_THAT(fetch("/out"), ElementsAre("out/%25FF", "out/%FF", "out/\xff"));
+  const std::string out = depot_->fetch("t", "/out", {}) + "/out/";
+  EXPECT_EQ(content_of(out + "\xff"), "a byte");
+  EXPECT_EQ(content_of(out + "%FF"), "three letters");
+  EXPECT_EQ(content_of(out + "%25FF"), "five");
 }
 
 TEST_F(FetchS3, OnlyWhatIsWanted) {
@@ -673,17 +741,214 @@ TEST_F(FetchS3, NothingThatWouldLandElsewhere) {
 }
 
 TEST_F(FetchS3, AServerThatIsAwayIsWaitedFor) {
-  bring_whole({{"out/a", "alpha"}, {"out/large", std::string(std::size_t{2} << 20U, 'x')}});
-  int cut = 0;
+  bring_whole({{"out/a", "alpha"}});
+  int refused = 0;
   bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
-    if (asked.method != "GET" || !asked.target.ends_with("large") || ++cut > 2) return std::nullopt;
-    return wire::cut("HTTP/1.1 200 OK\r\nContent-Length: 2097152\r\n\r\nhalf");
+    if (!asked.target.ends_with("out/a") || ++refused > 10) return std::nullopt;
+    return wire::whole(503, fault("SlowDown"));
   };
-  EXPECT_THAT(fetch("/out"), ElementsAre("out/a", "out/large"));
-  EXPECT_EQ(cut, 3);
-  EXPECT_THAT(clock_.waits(), ElementsAre(5, 10));
+  EXPECT_THAT(fetch("/out"), ElementsAre("out/a"));
+  EXPECT_THAT(clock_.waits(), ElementsAre(0.5, 1, 2, 4, 5, 0.5, 1, 2, 4, 10));
   bucket_.trouble = [](const Asked& /*asked*/) { return wire::whole(503, fault("SlowDown")); };
   EXPECT_THAT(fetch_fault("/out/a"), HasSubstr("answered 503 SlowDown"));
+}
+
+TEST_F(FetchS3, WhatIsCutGoesOnWhereItWas) {
+  const std::string large = std::string(std::size_t{1} << 20U, 'x') + std::string(std::size_t{1} << 20U, 'y');
+  Contents contents{{"out/large", large}};
+  for (int i = 0; i < 100; ++i) contents.emplace_back("out/" + std::to_string(i), std::to_string(i));
+  bring_whole(contents);
+  std::map<std::string, std::vector<std::string>> ranges;  // by what was asked for
+  bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
+    auto& asked_for = ranges[asked.method + " " + asked.target.substr(0, asked.target.find('?'))];
+    asked_for.push_back(header(asked, "range"));
+    const std::size_t count = asked_for.size();
+    if (asked.method != "GET") return std::nullopt;
+    const bool is_large = asked.target.ends_with("out/large");
+    if (is_large && count == 1)
+      return wire::cut("HTTP/1.1 200 OK\r\nContent-Length: 2097152\r\n\r\n" + large.substr(0, 1500000));
+    if ((is_large && count <= 6) || (asked.target.ends_with("out/77") && count <= 5))
+      return wire::whole(503, fault("SlowDown"));
+    return std::nullopt;
+  };
+  EXPECT_THAT(fetch("/out"), SizeIs(101));
+  EXPECT_TRUE(content_of(depot_->fetch("t", "/out", {}) + "/out/large") == large);
+  EXPECT_THAT(clock_.waits(), ElementsAre(0.5, 1, 2, 4, 5, 0.5, 1, 2, 4, 10));
+  const auto of_large = std::exchange(ranges["GET /lab/a/run/t/out/large"], {""});
+  EXPECT_EQ(of_large.front(), "");
+  EXPECT_THAT(std::vector(of_large.begin() + 1, of_large.end()), AllOf(SizeIs(6), Each("bytes=1500000-")));
+  EXPECT_THAT(std::exchange(ranges["GET /lab/a/run/t/out/77"], {""}), SizeIs(6));
+  ranges.erase("GET /lab/");  // page by page
+  for (const auto& [what, asked_for] : ranges) EXPECT_THAT(asked_for, SizeIs(1)) << what;
+  EXPECT_THAT(ranges, SizeIs(100 + 2 + 2)) << "all, the large one twice, and two lists";
+}
+
+TEST_F(FetchS3, AServerWithoutRangesTellsItAllAgain) {
+  const std::string large = std::string(std::size_t{1} << 20U, 'x') + std::string(std::size_t{1} << 20U, 'y');
+  bring_whole({{"out/large", large}, {"out/small", "small"}});
+  bucket_.knows_ranges = false;
+  std::set<std::string> cut;
+  bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
+    if (asked.method != "GET" || asked.target.find("/out/") == std::string::npos) return std::nullopt;
+    if (!cut.insert(asked.target).second) return std::nullopt;
+    const std::string& bytes = bucket_.objects[asked.target];
+    return wire::cut("HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(bytes.size()) + "\r\n\r\n" +
+                     bytes.substr(0, bytes.size() / 2));
+  };
+  EXPECT_THAT(fetch("/out"), ElementsAre("out/large", "out/small"));
+  const std::string out = depot_->fetch("t", "/out", {}) + "/out/";
+  EXPECT_TRUE(content_of(out + "large") == large);
+  EXPECT_EQ(content_of(out + "small"), "small");
+  EXPECT_THAT(cut, SizeIs(2));
+  EXPECT_THAT(clock_.waits(), IsEmpty());
+}
+
+TEST_F(FetchS3, AStopEndsIt) {
+  bring_whole({{"out/a", "alpha"}});
+  bucket_.trouble = [](const Asked& asked) -> std::optional<Reply> {
+    if (!asked.target.ends_with("out/a")) return std::nullopt;
+    return wire::stall();
+  };
+  const std::size_t before = server_.asked().size();
+  const auto fetch_until = [this](std::stop_token stop) {
+    const auto fault = fault_of([&] { (void)depot_->fetch("t", "/out", stop); });
+    return fault && fault->kind() == ErrorKind::cancelled;
+  };
+  std::stop_source first;
+  auto one = std::async(std::launch::async, fetch_until, first.get_token());
+  server_.wait_for_requests(before + 4);  // the two lists, the listing, and the file
+  // Who waits for another one's.
+  std::stop_source second;
+  auto other = std::async(std::launch::async, fetch_until, second.get_token());
+  second.request_stop();
+  EXPECT_EQ(other.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_NE(one.wait_for(std::chrono::seconds(0)), std::future_status::ready);
+  // Who waits for the server.
+  first.request_stop();
+  EXPECT_TRUE(one.get());
+  EXPECT_TRUE(other.get());
+  // Nobody is the worse for it.
+  bucket_.trouble = nullptr;
+  EXPECT_THAT(fetch("/out"), ElementsAre("out/a"));
+}
+
+TEST_F(FetchS3, NothingIsForcedToTheDisk) {
+  bring_whole({{"out/a", "alpha"}});
+  syncs = 0;
+  EXPECT_THAT(fetch("/out"), ElementsAre("out/a"));
+  EXPECT_EQ(syncs, 0);
+  const auto depot = open_folder(folder_.path() + "/lasting");
+  const auto parcel = depot->open("t", {});
+  add(*parcel, "a", "alpha");
+  parcel->close("");
+  EXPECT_GT(syncs, 0) << "what is to last is";
+}
+
+TEST_F(FetchS3, WhatADeadProcessHasLeftGoes) {
+  const auto make = [this](const std::string& name, bool is_ours) {
+    const std::string folder = folder_.path() + "/" + name;
+    fs::create_directories(folder + "/1/out");
+    std::ofstream(folder + "/1/out/a") << "left";
+    if (is_ours) std::ofstream(folder + "/.combu-lock") << "";
+    return folder;
+  };
+  (void)make("combu-dead00", true);
+  (void)make("combu-backup", false);
+  const std::string alive = make("combu-alive0", true);
+  const int lock = ::open((alive + "/.combu-lock").c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(flock(lock, LOCK_EX), 0);
+  bring_whole({{"out/a", "alpha"}});
+  const std::string own = fs::path(depot_->fetch("t", "/out", {})).parent_path().filename();
+  EXPECT_THAT(here(), UnorderedElementsAre("combu-alive0", "combu-backup", own));
+  // Another process's, while this one lives.
+  const auto other = open_s3("s3://lab/a/run", caller_, clock_);
+  const std::string others = fs::path(other->fetch("t", "/out", {})).parent_path().filename();
+  EXPECT_THAT(here(), UnorderedElementsAre("combu-alive0", "combu-backup", own, others));
+  ::close(lock);
+}
+
+TEST_F(FetchS3, WhatIsSharedTakesThePlaceOfWhatWasFetched) {
+  bring_whole({{"out/a", "own"}});
+  EXPECT_EQ(content_of(depot_->fetch("t", "/out", {}) + "/out/a"), "own");
+  for (const std::string name : {"out/a", "manifest.entries"})
+    bucket_.objects["/lab/a/other/t/" + name] = name == "out/a" ? "another's" : "";
+  bucket_.objects["/lab/a/other/t/manifest.sha256"] = sha256("another's") + "  out/a\n";
+  EXPECT_THAT(depot_->share(std::vector<Sharing>{{.trial = "t", .from = "s3://lab/a/other/t"}}),
+              ElementsAre(""));
+  EXPECT_EQ(content_of(depot_->fetch("t", "/out", {}) + "/out/a"), "another's");
+}
+
+// ---- What it holds, without its being brought
+
+class DigestS3 : public FetchS3 {
+ protected:
+  void SetUp() override {
+    FetchS3::SetUp();
+    bring_whole({{"out/a", "alpha"},
+                 {"out/sub/b", "beta"},
+                 {"out/sub-1", "before sub/, as text goes"},
+                 {"out/sub.d/c", "gamma"},
+                 {"out/sub/\xff", "odd"},
+                 {"out/%FF", "odd, too"},
+                 {"data", "on top"}},
+                {{.kind = OutputEntry::Kind::folder, .path = "out", .mode = 0755},
+                 {.kind = OutputEntry::Kind::folder, .path = "out/none/at/all", .mode = 0755},
+                 {.kind = OutputEntry::Kind::symbolic_link, .path = "out/latest", .target = "sub/../sub"},
+                 {.kind = OutputEntry::Kind::symbolic_link, .path = "out/dangling", .target = "/nowhere\xff"},
+                 {.kind = OutputEntry::Kind::hard_link, .path = "out/again", .target = "out/a"},
+                 {.kind = OutputEntry::Kind::hard_link, .path = "out/thrice", .target = "out/again"}},
+                {{"out/run", "#!"}});
+  }
+  // What find_inputs() makes of it.
+  [[nodiscard]] std::string brought(const std::string& path) {
+    Trial trial{.inputs = {Input{.from = path, .trial = "t", .to = "/in"}}};
+    find_inputs(trial, [this](const std::string& left_by, const std::string& at) {
+      return depot_->fetch(left_by, at, {});
+    });
+    return content_digest(trial.inputs[0].from);
+  }
+};
+
+TEST_F(DigestS3, IsThatOfWhatComes) {
+  std::map<std::string, std::string> digests;
+  const std::vector<std::string> paths{
+      "/out",      "/out/",         "/out/sub", "/out/latest", "/out/latest/b", "/out/again",   "/out/run",
+      "/out/none", "/out/sub/\xff", "/data",    "/out/thrice", "/out/sub.d",    "/out/../out/a"};
+  for (const std::string& path : paths) {
+    const auto digest = depot_->digest("t", path, {});
+    ASSERT_TRUE(digest) << path;
+    digests[path] = *digest;
+  }
+  EXPECT_THAT(here(), IsEmpty()) << "nothing was brought";
+  for (const std::string& path : paths) EXPECT_EQ(digests[path], brought(path)) << path;
+  EXPECT_EQ(digests["/out/sub"], digests["/out/latest"]);
+  EXPECT_NE(digests["/out/a"], digests["/out/run"]);
+}
+
+TEST_F(DigestS3, IsAskedForOnce) {
+  const std::size_t before = server_.lines().size();
+  (void)depot_->digest("t", "/out", {});
+  (void)depot_->digest("t", "/out/a", {});
+  auto lines = server_.lines();
+  lines.erase(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(before));
+  EXPECT_THAT(lines, ElementsAre("GET /lab/a/run/t/manifest.sha256", "GET /lab/a/run/t/manifest.entries"));
+  bring_whole({{"out/a", "of a later attempt"}});
+  EXPECT_EQ(depot_->digest("t", "/out/a", {}), brought("/out/a"));
+}
+
+TEST_F(DigestS3, IsNotToldWhereItsListsAreOfAnEarlierKind) {
+  std::string& entries = bucket_.objects["/lab/a/run/t/manifest.entries"];
+  entries.erase(entries.find(R"({"path":"manifest.entries")"));
+  EXPECT_EQ(depot_->digest("t", "/out", {}), std::nullopt);
+}
+
+TEST_F(DigestS3, OfWhatIsNotThereThereIsNone) {
+  for (const std::string path : {"/out/never", "/out/dangling", "/out/a/b"}) {
+    const auto fault = fault_of([&] { (void)depot_->digest("t", path, {}); });
+    ASSERT_TRUE(fault) << path;
+    EXPECT_EQ(fault->kind(), ErrorKind::refused);
+    EXPECT_THAT(fault->message(), HasSubstr("`t` has left no " + path + " that could be an input")) << path;
+  }
 }
 
 // ---- Its requests, by themselves

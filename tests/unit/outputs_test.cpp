@@ -286,6 +286,38 @@ TEST_F(Outputs, WhatIsNoFileIsLeftAndTold) {
   EXPECT_EQ(taken.files, 1U);
 }
 
+// Engines write a second name of anything as a hard link.
+TEST_F(Outputs, AnotherNameOfWhatIsNoFileIsLeftToo) {
+  shelf_.archives["/out"] = Tar()
+                                .folder("out/")
+                                .pipe("out/pipe")
+                                .hard_link("out/pipe-again", "out/pipe")
+                                .hard_link("out/of-nothing", "out/never-came")
+                                .hard_link("out/of-folder", "out")
+                                .file("out/a", "x")
+                                .hard_link("out/b", "out/a")
+                                .hard_link("out/c", "out/b")
+                                .bytes();
+  const Taken taken = take("/out");
+  EXPECT_THAT(taken.left, ElementsAre("out/pipe", "out/pipe-again", "out/of-nothing", "out/of-folder"));
+  EXPECT_THAT(names_in(home() / "out"), UnorderedElementsAre("a", "b", "c"));
+  EXPECT_EQ(fs::hard_link_count(home() / "out/c"), 3U);
+  EXPECT_TRUE(manifest_holds());
+}
+
+TEST_F(Outputs, AnotherNameOfALinkIsALink) {
+  const auto archive = Tar()
+                           .folder("out/")
+                           .link("out/latest", "run-7")
+                           .hard_link("out/again", "out/latest")
+                           .hard_link("out/once-more", "out/again")
+                           .bytes();
+  shelf_.archives["/out"] = archive;
+  EXPECT_THAT(take("/out").left, IsEmpty());
+  for (const std::string name : {"latest", "again", "once-more"})
+    EXPECT_EQ(fs::read_symlink(home() / "out" / name), "run-7") << name;
+}
+
 TEST_F(Outputs, HolesStayHoles) {
   std::string content(std::size_t{64} << 20U, '\0');
   content[5000] = 'a';

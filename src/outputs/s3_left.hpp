@@ -1,0 +1,38 @@
+#pragma once
+// What a trial has left in a bucket, by its lists there.
+
+#include <map>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "combu/inputs.hpp"
+#include "combu/outputs.hpp"
+#include "outputs/s3_client.hpp"
+
+namespace combu::outputs {
+
+struct LeftInBucket {
+  std::string manifest;                     // its text
+  std::map<std::string, std::string> sums;  // what it says of files, by path
+  std::vector<OutputEntry> entries;
+};
+
+// `prefix`: the trial's place in the bucket, with a `/` at its end. Throws Error: not_found when nothing
+// whole is there, corrupt, unavailable, cancelled.
+[[nodiscard]] LeftInBucket read_left(S3Client& client, const std::string& prefix,
+                                     const std::stop_token& stop);
+
+// What has to be brought here for `path`: the path below the trial's place; empty for all, where there are
+// links, which may lead anywhere.
+[[nodiscard]] std::string wanted_of(const LeftInBucket& left, const std::string& path);
+
+// Whether a name from a bucket is none of a path below a trial's place. Whoever may write there has written
+// it.
+[[nodiscard]] bool leads_out(const std::string& name);
+
+// nullopt: it does not tell everything that a digest does.
+[[nodiscard]] std::optional<Left> as_left(const LeftInBucket& left);
+
+}  // namespace combu::outputs

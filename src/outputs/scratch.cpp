@@ -1,0 +1,82 @@
+#include "outputs/scratch.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+namespace combu::outputs {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view k_name = "combu-";
+// Tells such a folder from another of that name; locked for as long as its process lives.
+constexpr std::string_view k_lock_name = ".combu-lock";
+
+// Whether it is locked now, and is still what stands there: a folder that has just been made may be taken for
+// a dead process's before its lock is held.
+bool lock(const Descriptor& file) {
+  struct stat seen {};
+  return file.is_open() && flock(file.number(), LOCK_EX | LOCK_NB) == 0 && fstat(file.number(), &seen) == 0 &&
+         seen.st_nlink > 0 && seen.st_uid == geteuid();
+}
+
+// Then nobody can take it for a dead process's.
+bool cannot_be_locked(const Descriptor& file) {
+  return file.is_open() && flock(file.number(), LOCK_EX | LOCK_NB) != 0 && errno != EWOULDBLOCK;
+}
+
+Descriptor open_lock(const fs::path& folder, int how) {
+  constexpr mode_t k_mode = 0600;
+  return Descriptor(open((folder / k_lock_name).c_str(), how | O_RDWR | O_NOFOLLOW | O_CLOEXEC, k_mode));
+}
+
+// The lock last: without it nobody would know what the rest is.
+void remove_folder(const fs::path& folder) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored))
+    if (entry.path().filename() != k_lock_name) fs::remove_all(entry.path(), ignored);
+  fs::remove_all(folder, ignored);
+}
+
+// What processes that have died have left there.
+void clean(const std::string& above) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(above, ignored)) {
+    if (!entry.path().filename().string().starts_with(k_name) || entry.is_symlink(ignored)) continue;
+    const Descriptor file = open_lock(entry.path(), 0);
+    if (lock(file)) remove_folder(entry.path());
+  }
+}
+
+}  // namespace
+
+Scratch::Scratch(const std::string& above) {
+  clean(above);
+  constexpr int k_tries = 10;
+  for (int i = 0; i < k_tries && !lock_.is_open(); ++i) {
+    path_ = fmt::format("{}/{}XXXXXX", above, k_name);
+    if (mkdtemp(path_.data()) == nullptr) break;
+    Descriptor file = open_lock(path_, O_CREAT | O_EXCL);
+    if (lock(file) || cannot_be_locked(file)) lock_ = std::move(file);
+  }
+  if (!lock_.is_open())
+    throw Error(ErrorKind::refused, above,
+                fmt::format("no folder can be made there for what comes from the bucket: {}; set TMPDIR",
+                            std::generic_category().message(errno)));
+}
+
+Scratch::~Scratch() {
+  remove_folder(path_);
+}
+
+}  // namespace combu::outputs
