@@ -58,6 +58,7 @@ class Namer {
   static std::vector<std::string> all_of(const std::string& name, bool is_metric) {
     if (!is_metric) return {lower(name)};
     std::vector<std::string> all;
+    all.reserve(k_parts.size());
     for (const auto& part : k_parts) all.push_back(lower(name) + std::string(part.first));
     return all;
   }
@@ -78,6 +79,7 @@ std::set<std::string> names_of(std::span<const Results> runs, std::vector<std::s
 
 std::vector<SheetColumn> columns_of(std::span<const Results> runs) {
   std::vector<SheetColumn> columns;
+  columns.reserve(k_fields.size());
   for (const std::string_view field : k_fields)
     columns.push_back({std::string(field), std::vector(runs.size(), std::optional(field_column(field)))});
   Namer namer;

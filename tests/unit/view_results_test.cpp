@@ -475,6 +475,15 @@ TEST(MakeChart, draws_last_values_over_a_param) {
   EXPECT_EQ(words.series.size(), 2U);
 }
 
+TEST(MakeChart, cuts_long_names) {
+  Results results = run_of("mine", {"note"});
+  add(results, "a", {std::string(200, 'x')}, {1.0});
+  add(results, "b", {"y"}, {2.0});
+  const Chart chart = make_chart(results, {.metric = "loss", .by = "note", .x = "note"});
+  EXPECT_EQ(chart.series.at(0).title, "note=" + std::string(54, 'x') + "…");
+  EXPECT_THAT(chart.x_words, ElementsAre(std::string(59, 'x') + "…", "y"));
+}
+
 TEST(MakeChart, says_what_it_leaves_out) {
   Results results = run_of("mine", {"lr"});
   add(results, "a", {0.1}, {1.0});
