@@ -114,6 +114,10 @@ void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, U
 [[nodiscard]] std::string local_time(Instant instant);
 [[nodiscard]] std::string rfc3339(Instant instant);
 
+// A text of several lines that others wrote (an error with its stack), for a terminal: without control
+// characters and escape sequences, in valid UTF-8, each line with its end.
+[[nodiscard]] std::string clean_lines(std::string_view text);
+
 // As one word of a POSIX shell: quoted where it has to be.
 [[nodiscard]] std::string shell_word(std::string_view text);
 
@@ -164,6 +168,9 @@ struct Results {
 using TelemetryOf = std::function<Telemetry*(const RunId&)>;
 [[nodiscard]] Results read_results(Record& record, const TelemetryOf& telemetry, RunEntry run);
 
+// The column that is likely meant by a name that none has.
+[[nodiscard]] std::optional<std::string> nearest_column(const Results& results, std::string_view name);
+
 // Keeps the trials of which the condition is so. Gives the names in it that no trial has a value of.
 std::set<std::string> choose_results(Results& results, const Filter& where);
 
@@ -186,11 +193,12 @@ struct CompareForm {
   std::vector<std::string> over;     // params in which repeats differ
 };
 // The first run against each other one: trials that have succeeded, paired by their params (by their names
-// where they have none) but for those of `over`, and those that are one value in each run and differ between
-// runs. Of one run alone its repeats. Says what it has left out.
+// where they have none) but for those of `over`, and those that are one value in each run, where they are
+// there at all, and differ between runs. Of one run alone its repeats. Says what it has left out.
 void print_comparison(std::ostream& out, std::span<const Results> runs, const CompareForm& form);
-// One JSON object a line for each metric and pair.
-void print_comparison_json(std::ostream& out, std::span<const Results> runs, const CompareForm& form);
+// One JSON object a line for each metric and pair. Gives what it has left out, for people.
+[[nodiscard]] std::vector<std::string> print_comparison_json(std::ostream& out, std::span<const Results> runs,
+                                                             const CompareForm& form);
 
 enum class Scale { linear, logarithmic };
 struct ChartForm {
@@ -234,14 +242,25 @@ void print_chart(std::ostream& out, const Chart& chart, const ChartSurface& surf
 void print_chart_svg(std::ostream& out, const Chart& chart);
 
 // What other programs read.
+
+// Whether `path` is, or will be, a file that can be replaced; else it is a pipe, a device, or what a process
+// has open (/dev/stdout).
+[[nodiscard]] bool is_file_to_be(const std::string& path);
+// Puts what `write` writes in place of what the file held, in one step and when all of it is there. What is
+// not a file takes it at once. Throws Error(refused).
+void write_file(const std::string& path, const std::function<void(std::ostream&)>& write);
+
 // A row for each trial: run, trial, fields, params, metrics. What is no number is nan, inf or -inf (RFC 4180
-// and what pandas and DuckDB read), in JSON null.
+// and what pandas and DuckDB read), in JSON null. No two columns have names that are the same but for upper
+// and lower case: a param or metric whose name is taken is "params.NAME" or "metrics.NAME", or
+// "params.NAME_2".
 void export_csv(std::ostream& out, std::span<const Results> runs);
 void export_json(std::ostream& out, std::span<const Results> runs);
 // A row for each point: run, trial, metric, step, time, value.
 void export_points_csv(std::ostream& out, std::span<const Results> runs);
 void export_points_json(std::ostream& out, std::span<const Results> runs);
-// A new SQLite file in place of what there is at `path`: runs, trials, params, metrics, points. Throws Error.
+// A new SQLite file in place of what there is at `path`, which is no pipe or device: runs, trials, params,
+// metrics, points. Throws Error.
 void export_sqlite(const std::string& path, std::span<const Results> runs);
 
 }  // namespace combu

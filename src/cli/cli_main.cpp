@@ -116,6 +116,16 @@ std::string extra_message(const std::string& word, const CLI::App& app, const CL
   return fmt::format("{} takes no argument {}", name, word);
 }
 
+// "--sort: At Most 1 required but received 2"
+std::string parser_message(const CLI::ParseError& error) {
+  constexpr std::string_view k_too_often = ": At Most 1 required but received ";
+  const std::string_view text = error.what();
+  const std::size_t at = text.find(k_too_often);
+  if (at == std::string_view::npos) return std::string(text);
+  return fmt::format("{} is given {} times, and takes one value", text.substr(0, at),
+                     text.substr(at + k_too_often.size()));
+}
+
 std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
   const auto chosen = app.get_subcommands();
   const CLI::App* command = chosen.empty() ? nullptr : chosen.front();
@@ -126,8 +136,8 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
   if (!extra.empty()) return extra_message(extra.front(), app, command);
   if (command == nullptr && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr)
     return "no command is given; combu --help shows them all";
-  return fmt::format("{}; see combu {}{}--help", error.what(), command == nullptr ? "" : command->get_name(),
-                     command == nullptr ? "" : " ");
+  return fmt::format("{}; see combu {}{}--help", parser_message(error),
+                     command == nullptr ? "" : command->get_name(), command == nullptr ? "" : " ");
 }
 
 // What the parser throws is help and version, too. Returns the exit code.

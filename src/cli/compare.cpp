@@ -1,7 +1,8 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <memory>
+#include <set>
+#include <string_view>
 
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
@@ -13,33 +14,56 @@ namespace {
 struct CompareOptions {
   std::vector<std::string> runs;
   std::string where;
-  CompareForm form;
+  std::vector<std::string> metrics;
+  std::vector<std::string> over{"seed"};
+  bool is_over_given = false;
   bool json = false;
 };
 
-void expect_different(const std::vector<Results>& runs) {
-  for (auto run = runs.begin(); run != runs.end(); ++run)
-    if (std::any_of(runs.begin(), run, [&](const Results& other) { return other.run.id == run->run.id; }))
-      throw Error(ErrorKind::invalid, "run " + run->run.id.text(), "is named twice");
+// Repeats may differ by seed; what is named has to be there.
+std::vector<std::string> params_over(const CompareOptions& options, const std::vector<Results>& runs) {
+  if (!options.is_over_given) return options.over;
+  constexpr std::string_view k_params = "params.";
+  std::set<std::string_view> known;
+  for (const Results& run : runs) known.insert(run.params.begin(), run.params.end());
+  std::vector<std::string> params;
+  for (std::string name : names_in(options.over, "--over")) {
+    if (!known.contains(name) && name.starts_with(k_params)) name.erase(0, k_params.size());
+    if (!known.contains(name)) {
+      const auto near = nearest(name, {known.begin(), known.end()});
+      throw Error(ErrorKind::invalid, "--over",
+                  fmt::format("no trial has a param `{}`{}", name,
+                              near ? fmt::format("; is `{}` meant?", *near) : ""));
+    }
+    params.push_back(std::move(name));
+  }
+  return params;
 }
 
 int compare(const Invocation& invocation, const CompareOptions& options) {
   const auto progress = open_progress(invocation);
   RunResults source(invocation);
   std::vector<Results> runs = source.read(options.runs);
-  expect_different(runs);
+  const CompareForm form{.metrics = names_in(options.metrics, "--metric"),
+                         .over = params_over(options, runs)};
   bool any = false;
   for (Results& run : runs) {
     choose(run, options.where, *progress);
     any = any || !run.metrics.empty();
   }
-  if (!any && options.form.metrics.empty())
+  if (!any && form.metrics.empty())
     throw Error(ErrorKind::not_found, "",
                 fmt::format("no trial of run {} has told a metric; --metric names another column: seconds",
                             runs.front().run.id.text()));
   OutStream out;
-  (options.json ? print_comparison_json : print_comparison)(out, runs, options.form);
+  std::vector<std::string> notes;
+  if (options.json) {
+    notes = print_comparison_json(out, runs, form);
+  } else {
+    print_comparison(out, runs, form);
+  }
   out.flush();
+  for (const std::string& note : notes) progress->note(note);
   return 0;
 }
 
@@ -49,14 +73,11 @@ void add_compare(CLI::App& app, const Invocation& invocation, Action& action) {
   CLI::App* command =
       app.add_subcommand("compare", "Tell how runs differ, or repeats within one, from the record");
   const auto options = std::make_shared<CompareOptions>();
-  options->form.over = {"seed"};
-  command->add_option("--metric", options->form.metrics, "These columns (loss,accuracy.greatest)")
+  command->add_option("--metric", options->metrics, "These columns (loss,accuracy.greatest)")
       ->type_name("NAMES")
-      ->delimiter(',')
       ->allow_extra_args(false);
-  command->add_option("--over", options->form.over, "Params in which repeats differ")
+  command->add_option("--over", options->over, "Params in which repeats differ")
       ->type_name("NAMES")
-      ->delimiter(',')
       ->allow_extra_args(false)
       ->capture_default_str();
   command->add_option("--where", options->where, "Only trials of which this is so: lr<0.01")
@@ -64,7 +85,8 @@ void add_compare(CLI::App& app, const Invocation& invocation, Action& action) {
   command->add_flag("--json", options->json, "One JSON object a line");
   command->add_option("RUN", options->runs, "These runs, instead of the file's last one")->type_name("");
   command->footer("Example:\n  combu compare 3k9x0q2m7abc 0a1b2c3d4e5f --metric loss");
-  command->callback([&invocation, &action, options] {
+  command->callback([&invocation, &action, command, options] {
+    options->is_over_given = command->count("--over") > 0;
     action = [&invocation, options] { return compare(invocation, *options); };
   });
 }

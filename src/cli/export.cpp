@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <fstream>
 #include <memory>
 #include <ostream>
 
@@ -41,10 +40,7 @@ void write_text(const ExportOptions& options, std::span<const Results> runs) {
     out.flush();
     return;
   }
-  std::ofstream file(options.output, std::ios::binary | std::ios::trunc);
-  if (file) write(file, options, runs);
-  file.flush();
-  if (!file) throw Error(ErrorKind::refused, options.output, "cannot be written; is its folder there?");
+  write_file(options.output, [&](std::ostream& out) { write(out, options, runs); });
 }
 
 // Where the outputs of each trial are that has any. What is on record of them may be of a file that this

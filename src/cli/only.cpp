@@ -17,6 +17,15 @@ std::optional<std::string> value_of(const Trial& trial, std::string_view name) {
   return param_of(trial.params, name);
 }
 
+// `pattern` with the run's id in it.
+std::string put_id(std::string pattern, const RunId& run) {
+  const std::string& id = run.text();
+  for (std::size_t at = pattern.find(k_run_id_word); at != std::string::npos;
+       at = pattern.find(k_run_id_word, at + id.size()))
+    pattern.replace(at, k_run_id_word.size(), id);
+  return pattern;
+}
+
 Error nothing_meant(const Experiment& experiment, const std::string& wanted, std::string_view subject) {
   std::vector<std::string_view> names;
   names.reserve(experiment.trials.size());
@@ -39,25 +48,31 @@ std::optional<std::string> param_of(const std::string& params, std::string_view 
   return found->is_string() ? found->get<std::string>() : found->dump();
 }
 
-std::vector<TrialIndex> trials_meant(const Experiment& experiment, const std::string& wanted,
-                                     std::string_view subject) {
+std::vector<TrialIndex> trials_meant(const Experiment& experiment, const RunId& run,
+                                     const std::string& wanted, std::string_view subject) {
   // No trial's name holds one of these, nor a pattern of names: `!` alone may stand in one.
   const bool is_condition = wanted.find_first_of("=<>") != std::string::npos;
   const std::optional<Filter> filter = is_condition ? std::optional(Filter(wanted)) : std::nullopt;
+  const std::string with_id = put_id(wanted, run);
+  const auto is_named = [&](const Trial& trial) {
+    return fnmatch(wanted.c_str(), trial.name.c_str(), 0) == 0 ||
+           fnmatch(with_id.c_str(), trial.name.c_str(), 0) == 0;
+  };
   std::vector<TrialIndex> trials;
   for (TrialIndex i = 0; i < experiment.trials.size(); ++i) {
     const Trial& trial = experiment.trials[i];
     const bool is_meant = filter ? filter->matches([&](std::string_view name, std::string_view /*wanted*/) {
       return value_of(trial, name);
     })
-                                 : fnmatch(wanted.c_str(), trial.name.c_str(), 0) == 0;
+                                 : is_named(trial);
     if (is_meant) trials.push_back(i);
   }
   if (trials.empty()) throw nothing_meant(experiment, wanted, subject);
   return trials;
 }
 
-Experiment only(Experiment experiment, const Plan& plan, const std::vector<std::string>& wanted) {
+Experiment only(Experiment experiment, const RunId& run, const Plan& plan,
+                const std::vector<std::string>& wanted) {
   std::vector<bool> kept(experiment.trials.size());
   std::vector<TrialIndex> open;
   const auto keep = [&](TrialIndex trial) {
@@ -65,7 +80,7 @@ Experiment only(Experiment experiment, const Plan& plan, const std::vector<std::
     kept[trial] = true;
   };
   for (const std::string& one : wanted) {
-    for (const TrialIndex trial : trials_meant(experiment, one, "--only")) keep(trial);
+    for (const TrialIndex trial : trials_meant(experiment, run, one, "--only")) keep(trial);
   }
   while (!open.empty()) {
     const TrialIndex trial = open.back();

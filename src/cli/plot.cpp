@@ -1,9 +1,8 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
 #include <memory>
-#include <sstream>
+#include <ostream>
 
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
@@ -21,14 +20,10 @@ struct PlotOptions {
 };
 
 void write_svg(const Chart& chart, const std::string& path) {
-  if (std::filesystem::path(path).extension() != ".svg")
+  if (is_file_to_be(path) && std::filesystem::path(path).extension() != ".svg")
     throw Error(ErrorKind::invalid, path,
                 "-o writes SVG: name it *.svg (rsvg-convert makes PDF and PNG of it)");
-  std::ostringstream text;
-  print_chart_svg(text, chart);
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text.view() << std::flush;
-  if (!file) throw Error(ErrorKind::refused, path, "cannot be written; is its folder there?");
+  write_file(path, [&](std::ostream& out) { print_chart_svg(out, chart); });
 }
 
 int plot(const Invocation& invocation, const PlotOptions& options) {

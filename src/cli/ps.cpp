@@ -20,6 +20,7 @@
 #include "cli/output.hpp"
 #include "cli/recorded.hpp"
 #include "cli/run_lock.hpp"
+#include "cli/run_results.hpp"
 #include "cli/selection.hpp"
 #include "cli/take_in.hpp"
 
@@ -279,6 +280,15 @@ bool is_behind(const std::vector<TrialRow>& rows, const RunId& run, const std::v
   });
 }
 
+// `names`: those in conditions that no trial has a value of.
+void tell_valueless(Progress& progress, Record& record, const RunEntry& run,
+                    const std::set<std::string>& names) {
+  if (names.empty()) return;
+  const auto untold = [](const RunId& /*run*/) -> Telemetry* { return nullptr; };
+  const Results results = read_results(record, untold, run);
+  for (const std::string& name : names) progress.note(valueless_text(results, name));
+}
+
 int ps_trials(Session& session, Record& record, RunRow run, const PsOptions& options) {
   const Choice choice(options);
   const std::string single = choice.single();
@@ -308,8 +318,7 @@ int ps_trials(Session& session, Record& record, RunRow run, const PsOptions& opt
     run.state = state_of(run.entry, run.counts, attended);
   }
   const std::vector<std::string> unknown = choice.unknown(rows, others);
-  for (const std::string& name : choice.apply(run.entry, rows))
-    session.progress().note(fmt::format("--where: no trial of run {} has `{}`", run.entry.id.text(), name));
+  tell_valueless(session.progress(), record, run.entry, choice.apply(run.entry, rows));
   choice.apply(others);
   const std::string whose = "run " + run.entry.id.text();
   if (rows.empty() && others.empty()) expect_none(unknown, whose);

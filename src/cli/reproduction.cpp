@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cctype>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
 
+#include "cli/only.hpp"
 #include "cli/revision.hpp"
+#include "combu/jsonnet.hpp"
 #include "combu/view.hpp"
 
 namespace combu {
@@ -22,30 +25,76 @@ std::string literal(std::string_view text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// A text with the run's id in it is put together anew.
-std::string text_in_jsonnet(std::string_view text, std::string_view id) {
-  std::string code;
-  std::size_t at = 0;
-  for (std::size_t next = text.find(id); next != std::string_view::npos; next = text.find(id, at)) {
-    code += fmt::format("{} + {} + ", literal(text.substr(at, next - at)), k_run);
-    at = next + id.size();
+// Where the run's id stands in what was evaluated. A short one, which a person gave, counts as a word only:
+// "one" is not in "none". Of a file that does not ask for the id it is nowhere.
+class IdFinder {
+ public:
+  explicit IdFinder(const RunEntry& entry) : id_(entry.id.text()), is_asked_for_(asks_for_id(entry)) {}
+
+  [[nodiscard]] bool is_word() const { return is_asked_for_ && id_.size() < k_random_size; }
+
+  // What stands before, between and behind.
+  [[nodiscard]] std::vector<std::string_view> parts(std::string_view text) const {
+    std::vector<std::string_view> parts;
+    std::size_t from = 0;
+    for (std::size_t at = find(text, 0); at != std::string_view::npos; at = find(text, at + 1)) {
+      if (at < from) continue;
+      parts.push_back(text.substr(from, at - from));
+      from = at + id_.size();
+    }
+    parts.push_back(text.substr(from));
+    return parts;
   }
-  return code + literal(text.substr(at));
+
+ private:
+  static constexpr std::size_t k_random_size = 12;
+
+  static bool asks_for_id(const RunEntry& entry) {
+    const std::string& source = entry.source;
+    return source.empty() || source.find("combu.run") != std::string::npos ||
+           source.find("import") != std::string::npos || put_identifier(source, entry.id) != source;
+  }
+
+  [[nodiscard]] std::size_t find(std::string_view text, std::size_t from) const {
+    if (!is_asked_for_) return std::string_view::npos;
+    const auto is_letter = [&](std::size_t at) {
+      return at < text.size() && std::isalnum(static_cast<unsigned char>(text[at])) != 0;
+    };
+    std::size_t at = text.find(id_, from);
+    while (is_word() && at != std::string_view::npos && (is_letter(at - 1) || is_letter(at + id_.size())))
+      at = text.find(id_, at + 1);
+    return at;
+  }
+
+  std::string_view id_;
+  bool is_asked_for_;
+};
+
+// A text with the run's id in it is put together anew.
+std::string text_in_jsonnet(std::string_view text, const IdFinder& finder) {
+  std::vector<std::string> literals;
+  for (const std::string_view part : finder.parts(text)) literals.push_back(literal(part));
+  return fmt::format("{}", fmt::join(literals, fmt::format(" + {} + ", k_run)));
 }
 
-void write(const Json& value, std::string_view id, const std::string& indent, std::string& out) {
+std::string key_in_jsonnet(std::string_view key, const IdFinder& finder) {
+  const std::string code = text_in_jsonnet(key, finder);
+  return code == literal(key) ? code : fmt::format("[{}]", code);
+}
+
+void write(const Json& value, const IdFinder& finder, const std::string& indent, std::string& out) {
   const std::string inner = indent + "  ";
   if (value.is_structured() && !value.empty()) {
     out += value.is_array() ? "[\n" : "{\n";
     for (const auto& element : value.items()) {
       out += inner;
-      if (value.is_object()) out += literal(element.key()) + ": ";
-      write(element.value(), id, inner, out);
+      if (value.is_object()) out += key_in_jsonnet(element.key(), finder) + ": ";
+      write(element.value(), finder, inner, out);
       out += ",\n";
     }
     out += indent + (value.is_array() ? "]" : "}");
   } else if (value.is_string()) {
-    out += text_in_jsonnet(value.get_ref<const std::string&>(), id);
+    out += text_in_jsonnet(value.get_ref<const std::string&>(), finder);
   } else {
     out += value.dump();
   }
@@ -91,7 +140,7 @@ std::string evaluated_again(const RunEntry& entry, int revision) {
   std::string out =
       fmt::format("// Run {} of {}, as it was evaluated.\nlocal {} = std.extVar(\"combu.run\");\n",
                   entry.id.text(), entry.file, k_run);
-  write(file, entry.id.text(), "", out);
+  write(file, IdFinder(entry), "", out);
   return out + "\n";
 }
 
@@ -112,10 +161,15 @@ std::string reproduction(const RunEntry& entry, const TrialEntry& trial, const s
     notes.push_back(fmt::format("changed, but not on record: {}", names_of(tree.left_out)));
   if (!tree.untracked.empty())
     notes.push_back(fmt::format("not in version control then: {}", names_of(tree.untracked)));
-  commands.push_back(fmt::format(
-      "combu show --evaluated --run {} {} | combu {}-f - run --only {} --no-cache --wait", entry.id.text(),
-      shell_word(trial.name), engine.empty() ? "" : fmt::format("--engine {} ", shell_word(engine)),
-      shell_word(trial.name)));
+  const IdFinder finder(entry);
+  const std::string name = fmt::format("{}", fmt::join(finder.parts(trial.name), k_run_id_word));
+  if (finder.is_word())
+    notes.push_back(
+        fmt::format("where `{}` stands as a word, it is taken for the run's id", entry.id.text()));
+  commands.push_back(
+      fmt::format("combu show --evaluated --run {} {} | combu {}-f - run --only {} --no-cache --wait",
+                  entry.id.text(), shell_word(trial.name),
+                  engine.empty() ? "" : fmt::format("--engine {} ", shell_word(engine)), shell_word(name)));
   std::string text;
   for (const std::string& note : notes) text += fmt::format("# {}\n", note);
   return text + fmt::format("{}\n", fmt::join(commands, " &&\n"));

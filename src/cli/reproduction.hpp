@@ -12,7 +12,8 @@ namespace combu {
 [[nodiscard]] std::string evaluated_again(const RunEntry& entry, int revision);
 
 // What a person pastes into a shell: the folder and its commit, where it is not as it was, then the trial and
-// what it depends on. Lines that begin with # say what is not on record. `engine`: as for command_line().
+// what it depends on. Lines that begin with # say what is not on record, or is a guess. `engine`: as for
+// command_line().
 [[nodiscard]] std::string reproduction(const RunEntry& entry, const TrialEntry& trial,
                                        const std::string& engine);
 

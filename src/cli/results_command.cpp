@@ -10,6 +10,7 @@ namespace {
 struct ResultsOptions {
   std::string run;
   std::string where;
+  std::vector<std::string> columns;
   ResultsForm form;
   bool json = false;
 };
@@ -19,8 +20,10 @@ int results(const Invocation& invocation, const ResultsOptions& options) {
   RunResults source(invocation);
   Results results = source.read(options.run);
   choose(results, options.where, *progress);
+  ResultsForm form = options.form;
+  form.columns = names_in(options.columns, "--columns");
   OutStream out;
-  (options.json ? print_results_json : print_results)(out, results, options.form);
+  (options.json ? print_results_json : print_results)(out, results, form);
   out.flush();
   return 0;
 }
@@ -32,10 +35,9 @@ void add_results(CLI::App& app, const Invocation& invocation, Action& action) {
       "results", "Show what trials of a run were given and what they have told, from the record");
   const auto options = std::make_shared<ResultsOptions>();
   command
-      ->add_option("--columns", options->form.columns,
+      ->add_option("--columns", options->columns,
                    "These columns: fields, params and metrics, as trial,lr,loss.least")
       ->type_name("NAMES")
-      ->delimiter(',')
       ->allow_extra_args(false);
   command->add_option("--sort", options->form.sort, "By this column, the least first")->type_name("NAME");
   command->add_flag("--reverse", options->form.reverse, "The other way round: the greatest first");

@@ -28,7 +28,7 @@ std::vector<TrialIndex> choose(const Loaded& loaded, const std::vector<Past>& pa
                                const RetryOptions& options, std::size_t& count) {
   Again again(loaded.run.experiment, loaded.plan, past);
   for (const std::string& wanted : options.trials) {
-    for (const TrialIndex trial : trials_meant(loaded.run.experiment, wanted, "retry")) {
+    for (const TrialIndex trial : trials_meant(loaded.run.experiment, loaded.run.id, wanted, "retry")) {
       if (past[trial].state == TrialState::collecting)
         throw Error(ErrorKind::conflict, loaded.run.experiment.trials[trial].name,
                     "has ended, and its outputs are not home yet: `run --resume` takes them");

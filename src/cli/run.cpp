@@ -47,7 +47,7 @@ int run(const Invocation& invocation, const Options& options, const Background* 
   auto loaded = load(invocation, id, *progress);
   if (!loaded) return 2;
   if (!options.only.empty()) {
-    loaded->run.experiment = only(std::move(loaded->run.experiment), loaded->plan, options.only);
+    loaded->run.experiment = only(std::move(loaded->run.experiment), id, loaded->plan, options.only);
     loaded->plan = make_plan(loaded->run.experiment).plan;
   }
   loaded->revision = revision_of(loaded->caller.folder, loaded->evaluated);

@@ -45,7 +45,11 @@ void RunResults::take_in(const RunEntry& entry) {
 std::vector<Results> RunResults::read(const std::vector<std::string>& ids) {
   std::vector<Results> all;
   all.reserve(std::max<std::size_t>(ids.size(), 1));
-  for (const std::string& id : ids) all.push_back(read(id));
+  for (const std::string& id : ids) {
+    all.push_back(read(id));
+    if (std::count(ids.begin(), ids.end(), id) > 1)
+      throw Error(ErrorKind::invalid, "run " + id, "is named twice");
+  }
   if (ids.empty()) all.push_back(read(std::string()));
   return all;
 }
@@ -56,10 +60,34 @@ Telemetry* RunResults::telemetry(const RunId& run) {
   return known->second.get();
 }
 
+std::vector<std::string> names_in(const std::vector<std::string>& lists, std::string_view option) {
+  std::vector<std::string> names;
+  for (std::string_view rest : lists) {
+    while (true) {
+      const std::size_t comma = rest.find(',');
+      names.emplace_back(rest.substr(0, comma));
+      if (names.back().empty())
+        throw Error(ErrorKind::invalid, std::string(option), "names stand between commas, and one is empty");
+      if (std::count(names.begin(), names.end(), names.back()) > 1)
+        throw Error(ErrorKind::invalid, std::string(option),
+                    fmt::format("`{}` is named twice", names.back()));
+      if (comma == std::string_view::npos) break;
+      rest.remove_prefix(comma + 1);
+    }
+  }
+  return names;
+}
+
+std::string valueless_text(const Results& results, const std::string& name) {
+  const auto near = nearest_column(results, name);
+  return fmt::format("--where: no trial of run {} has `{}`{}", results.run.id.text(), name,
+                     near ? fmt::format("; is `{}` meant?", *near) : "");
+}
+
 void choose(Results& results, const std::string& where, Progress& progress) {
   if (where.empty()) return;
   for (const std::string& name : choose_results(results, Filter(where)))
-    progress.note(fmt::format("--where: no trial of run {} has `{}`", results.run.id.text(), name));
+    progress.note(valueless_text(results, name));
 }
 
 }  // namespace combu

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/recorded.hpp"
@@ -20,7 +21,7 @@ class RunResults {
   // Of the run of this id, or, when it is empty, of the last one of the invocation's file. Where nobody is at
   // work on it, what the engine has of it is taken in first. Throws Error.
   [[nodiscard]] Results read(const std::string& id);
-  // Of each; of none given the last one of the file.
+  // Of each, which are different ones; of none given the last one of the file.
   [[nodiscard]] std::vector<Results> read(const std::vector<std::string>& ids);
   [[nodiscard]] Record& record() { return record_; }
 
@@ -34,6 +35,14 @@ class RunResults {
   Record record_;
   std::map<RunId, std::unique_ptr<Telemetry>> telemetries_;
 };
+
+// What the lists name, each "a,b", given to `option`. Throws Error(invalid) for an empty name, or one that is
+// named twice.
+[[nodiscard]] std::vector<std::string> names_in(const std::vector<std::string>& lists,
+                                                std::string_view option);
+
+// Of a name in a condition that no trial has a value of: what is said of it.
+[[nodiscard]] std::string valueless_text(const Results& results, const std::string& name);
 
 // Keeps the trials of which the condition is so; an empty one is so of all. Says which names in it no trial
 // has a value of.

@@ -129,7 +129,7 @@ std::string revision_text(const RunEntry& run) {
 void print(const Shown& shown) {
   std::string page;
   const auto line = [&](std::string_view title, const std::string& text) {
-    if (!text.empty()) page += fmt::format("{:<11}{}\n", title, text);
+    if (!text.empty()) page += clean_lines(fmt::format("{:<11}{}", title, text));
   };
   const RunEntry& run = shown.run;
   const Trial& trial = shown.trial;

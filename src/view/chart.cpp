@@ -20,6 +20,7 @@ namespace {
 
 constexpr std::size_t k_series_max = 24;    // that can be told apart
 constexpr std::size_t k_single_max = 10;    // trials that are curves of their own when nothing else is said
+constexpr std::size_t k_title_max = 60;     // columns of a curve's name
 constexpr std::size_t k_points_max = 2000;  // of a curve: more than a page can show
 
 // Mean and deviation of what is not kept: B. P. Welford, Technometrics 4 (1962) 419.
@@ -239,8 +240,8 @@ Chart make_chart(const Results& results, const ChartForm& form) {
   if (chart.series.empty()) throw nothing_to_draw(results, form);
   chart.x_title = clean_line(chart.x_title);
   chart.y_title = clean_line(chart.y_title);
-  for (std::string& word : chart.x_words) word = clean_line(word);
-  for (Chart::Series& series : chart.series) series.title = clean_line(series.title);
+  for (std::string& word : chart.x_words) word = cut_line(clean_line(word), k_title_max);
+  for (Chart::Series& series : chart.series) series.title = cut_line(clean_line(series.title), k_title_max);
   return chart;
 }
 

@@ -42,12 +42,6 @@ const Field* find_field(std::string_view name) {
   return found == k_fields.end() ? nullptr : found;
 }
 
-std::optional<std::size_t> index_of(const std::vector<std::string>& names, std::string_view name) {
-  const auto found = std::ranges::lower_bound(names, name);
-  if (found == names.end() || *found != name) return std::nullopt;
-  return static_cast<std::size_t>(found - names.begin());
-}
-
 std::optional<Column> find_param(const Results& results, std::string_view name, std::string_view called) {
   const auto index = index_of(results.params, name);
   if (!index) return std::nullopt;
@@ -99,6 +93,16 @@ Value part_of(const Told& told, Column::Part part) {
 
 }  // namespace
 
+std::optional<std::size_t> index_of(const std::vector<std::string>& names, std::string_view name) {
+  const auto found = std::ranges::lower_bound(names, name);
+  if (found == names.end() || *found != name) return std::nullopt;
+  return static_cast<std::size_t>(found - names.begin());
+}
+
+bool is_field(std::string_view name) {
+  return name == "time" || find_field(name) != nullptr;
+}
+
 std::optional<Column> find_column(const Results& results, std::string_view name) {
   if (name.starts_with(k_params)) return find_param(results, name.substr(k_params.size()), name);
   if (name.starts_with(k_metrics)) return find_metric(results, name.substr(k_metrics.size()), name);
@@ -108,14 +112,20 @@ std::optional<Column> find_column(const Results& results, std::string_view name)
   return find_metric(results, name, name);
 }
 
-Column expect_column(const Results& results, std::string_view name, std::string_view subject) {
-  if (auto column = find_column(results, name)) return *std::move(column);
+std::optional<std::string> nearest_column(const Results& results, std::string_view name) {
+  if (find_column(results, name)) return std::nullopt;
   std::vector<std::string_view> known;
   known.reserve(k_fields.size() + results.params.size() + results.metrics.size());
   for (const Field& field : k_fields) known.push_back(field.name);
   known.insert(known.end(), results.params.begin(), results.params.end());
   known.insert(known.end(), results.metrics.begin(), results.metrics.end());
   const auto near = nearest(name, known);
+  return near ? std::optional(std::string(*near)) : std::nullopt;
+}
+
+Column expect_column(const Results& results, std::string_view name, std::string_view subject) {
+  if (auto column = find_column(results, name)) return *std::move(column);
+  const auto near = nearest_column(results, name);
   throw Error(ErrorKind::invalid, std::string(subject),
               fmt::format("run {} has no param and no metric `{}`{}", results.run.id.text(), shortened(name),
                           near ? fmt::format("; is `{}` meant?", *near)
@@ -128,11 +138,9 @@ Column field_column(std::string_view name) {
 
 Column param_column(const Results& results, std::size_t index) {
   const std::string& name = results.params[index];
-  const bool is_field = name == "time" || find_field(name) != nullptr;
-  return {.of = Column::Of::param,
-          .index = index,
-          .part = Column::Part::last,
-          .name = is_field ? std::string(k_params) + name : name};
+  Column column{.of = Column::Of::param, .index = index, .part = Column::Part::last, .name = name};
+  if (find_column(results, name) != column) column.name = std::string(k_params) + name;
+  return column;
 }
 
 Column metric_column(const Results& results, std::size_t index) {

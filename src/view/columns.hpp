@@ -17,15 +17,22 @@ struct Column {
   Of of = Of::field;
   std::size_t index = 0;  // of the param or the metric
   Part part = Part::last;
-  std::string name;  // by which it is found
+  std::string name;  // by which it is found in these results
 
   bool operator==(const Column&) const = default;
 };
+
+// Of a param's or a metric's name among a run's.
+[[nodiscard]] std::optional<std::size_t> index_of(const std::vector<std::string>& names,
+                                                  std::string_view name);
 
 // As view.hpp says. nullopt: there is none.
 [[nodiscard]] std::optional<Column> find_column(const Results& results, std::string_view name);
 // Throws Error(invalid), of `subject`.
 [[nodiscard]] Column expect_column(const Results& results, std::string_view name, std::string_view subject);
+
+// Whether a field of the trial is called so.
+[[nodiscard]] bool is_field(std::string_view name);
 
 [[nodiscard]] Column field_column(std::string_view name);
 [[nodiscard]] Column param_column(const Results& results, std::size_t index);

@@ -30,90 +30,147 @@ std::string trials_text(std::size_t count) {
   return fmt::format("{} trial{}", count, count == 1 ? "" : "s");
 }
 
-// Two values are one key only if they are equal.
-std::string key_of(const Value& value) {
-  return fmt::format("{}:{}", value.index(), whole_text(value));
+bool is_there(const Value& value) {
+  return !std::holds_alternative<std::monostate>(value);
 }
 
 bool has_succeeded(const ResultRow& row) {
   return row.trial.state == TrialState::succeeded;
 }
 
+bool has_params(const ResultRow& row) {
+  constexpr std::size_t k_none = 2;  // "" and "{}"
+  return row.trial.params.size() > k_none;
+}
+
 // Where each run has a param; nullopt where it does not.
 using Places = std::vector<std::optional<std::size_t>>;
-
-std::optional<std::size_t> place_of(const std::vector<std::string>& names, const std::string& name) {
-  const auto at = std::ranges::lower_bound(names, name);
-  if (at == names.end() || *at != name) return std::nullopt;
-  return static_cast<std::size_t>(at - names.begin());
-}
 
 Value value_at(const ResultRow& row, const std::optional<std::size_t>& place) {
   return place ? row.params[*place] : Value();
 }
 
-// The only value that a run's trials have of a param; nullopt where they have several.
-std::optional<std::string> only_value(const Results& run, const std::optional<std::size_t>& place) {
-  std::optional<std::string> only;
-  for (const ResultRow& row : run.rows) {
-    if (!has_succeeded(row)) continue;
-    std::string key = key_of(value_at(row, place));
-    if (only && *only != key) return std::nullopt;
-    only = std::move(key);
-  }
-  return only;
-}
+// What a param is to trials that may belong together.
+enum class Role {
+  alike,      // they have the same value of it
+  there,      // it is what differs between the runs: they have it, or they do not
+  elsewhere,  // the same, but a run does not have it at all
+  repeat      // another value in each repeat
+};
+
+struct Param {
+  std::string name;
+  Places places{};
+  Role role = Role::alike;
+};
 
 // What pairs are made of.
 struct Grounds {
-  std::vector<std::string> params;
-  std::vector<Places> places;       // by param, then run
-  std::vector<std::string> over;    // of those asked for, that there are
-  std::vector<Places> over_places;  // like `places`
-  std::vector<std::string> notes;
+  std::vector<Param> params;  // by name
+  std::vector<std::string> notes{};
+
+  [[nodiscard]] std::vector<const Param*> of(Role role) const {
+    std::vector<const Param*> some;
+    for (const Param& param : params)
+      if (param.role == role) some.push_back(&param);
+    return some;
+  }
 };
 
-Places places_of(std::span<const Results> runs, const std::string& name) {
-  Places places;
-  for (const Results& run : runs) places.push_back(place_of(run.params, name));
-  return places;
+// Trials of the same text belong together: their values of some params, each with its kind and its length.
+class Key {
+ public:
+  explicit Key(const Grounds& grounds)
+      : alike_(grounds.of(Role::alike)), there_(grounds.of(Role::there)), repeat_(grounds.of(Role::repeat)) {}
+
+  [[nodiscard]] std::string of(std::size_t run, const ResultRow& row) const {
+    if (!has_params(row)) return row.trial.name;
+    std::string key = text_of(alike_, run, row);
+    for (const Param* param : there_) key += is_there(value_at(row, param->places[run])) ? '+' : '-';
+    return key + '/';  // in no name
+  }
+  [[nodiscard]] std::string repeat_of(std::size_t run, const ResultRow& row) const {
+    return text_of(repeat_, run, row);
+  }
+
+ private:
+  static std::string text_of(const std::vector<const Param*>& params, std::size_t run, const ResultRow& row) {
+    std::string all;
+    for (const Param* param : params) {
+      const Value value = value_at(row, param->places[run]);
+      const std::string text = whole_text(value);
+      fmt::format_to(std::back_inserter(all), "{}.{}:{}", value.index(), text.size(), text);
+    }
+    return all;
+  }
+
+  std::vector<const Param*> alike_;
+  std::vector<const Param*> there_;
+  std::vector<const Param*> repeat_;
+};
+
+// The values of a param that the trials of a run have.
+std::set<Value> values_in(const Results& run, const std::optional<std::size_t>& place) {
+  std::set<Value> values;
+  for (const ResultRow& row : run.rows)
+    if (place && has_succeeded(row) && is_there(row.params[*place])) values.insert(row.params[*place]);
+  return values;
 }
 
-// One value in each run, and not the same in all of them: "sgd → adam".
-std::optional<std::string> change_between(std::span<const Results> runs, const Places& places) {
-  std::vector<std::string> values;
-  std::set<std::string> keys;
+// A run has at most one value of it, and not every run the same.
+bool is_change(const std::vector<std::set<Value>>& values) {
+  return std::ranges::all_of(values, [](const auto& some) { return some.size() <= 1; }) &&
+         std::ranges::any_of(values, [&](const auto& some) { return some != values.front(); });
+}
+
+Role role_of(const std::vector<std::set<Value>>& values) {
+  if (values.size() < 2 || !is_change(values)) return Role::alike;
+  const bool is_everywhere = std::ranges::none_of(values, [](const auto& some) { return some.empty(); });
+  return is_everywhere ? Role::there : Role::elsewhere;
+}
+
+// Whether trials of one run that differ in having the param would be the same without it.
+bool tells_apart(std::span<const Results> runs, const Grounds& grounds, const Param& param) {
+  const Key key(grounds);
   for (std::size_t run = 0; run < runs.size(); ++run) {
-    const auto only = only_value(runs[run], places[run]);
-    if (!only) return std::nullopt;
-    keys.insert(*only);
-    const std::string text = only->substr(only->find(':') + 1);
-    values.push_back(text.empty() ? "–" : text);
+    std::unordered_map<std::string, bool> had;
+    for (const ResultRow& row : runs[run].rows) {
+      if (!has_succeeded(row) || !has_params(row)) continue;
+      const bool has = is_there(value_at(row, param.places[run]));
+      if (had.try_emplace(key.of(run, row), has).first->second != has) return true;
+    }
   }
-  if (keys.size() < 2) return std::nullopt;
-  return fmt::format("{}", fmt::join(values, " → "));
+  return false;
+}
+
+// "optimizer sgd → adam"
+std::string change_text(const std::string& name, const std::vector<std::set<Value>>& values) {
+  std::vector<std::string> texts;
+  for (const std::set<Value>& some : values) texts.push_back(some.empty() ? "–" : whole_text(*some.begin()));
+  return fmt::format("{} {}", name, fmt::join(texts, " → "));
 }
 
 Grounds grounds_of(std::span<const Results> runs, const std::vector<std::string>& over) {
   std::set<std::string> names;
   for (const Results& run : runs) names.insert(run.params.begin(), run.params.end());
   Grounds grounds;
-  std::vector<std::string> changes;
+  std::vector<std::vector<std::set<Value>>> values;
   for (const std::string& name : names) {
-    Places places = places_of(runs, name);
-    if (std::ranges::find(over, name) != over.end()) {
-      grounds.over.push_back(name);
-      grounds.over_places.push_back(std::move(places));
-      continue;
+    Param& param = grounds.params.emplace_back(Param{.name = name});
+    std::vector<std::set<Value>>& by_run = values.emplace_back();
+    for (const Results& run : runs) {
+      param.places.push_back(index_of(run.params, name));
+      by_run.push_back(values_in(run, param.places.back()));
     }
-    if (runs.size() > 1) {
-      if (const auto change = change_between(runs, places)) {
-        changes.push_back(fmt::format("{} {}", name, *change));
-        continue;
-      }
-    }
-    grounds.params.push_back(name);
-    grounds.places.push_back(std::move(places));
+    const bool is_repeat = std::ranges::find(over, name) != over.end();
+    param.role = is_repeat ? Role::repeat : role_of(by_run);
+  }
+  std::vector<std::string> changes;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    Param& param = grounds.params[i];
+    if (param.role == Role::elsewhere && tells_apart(runs, grounds, param)) param.role = Role::alike;
+    if (param.role == Role::there || param.role == Role::elsewhere)
+      changes.push_back(change_text(param.name, values[i]));
   }
   if (!changes.empty())
     grounds.notes.push_back(fmt::format("differs between the runs: {}", fmt::join(changes, ", ")));
@@ -123,7 +180,7 @@ Grounds grounds_of(std::span<const Results> runs, const std::vector<std::string>
 // The trials of a pair, of one run.
 struct Member {
   const ResultRow* row;
-  std::string repeat;  // the key of its `over`
+  std::string repeat;
 };
 using Cell = std::vector<Member>;
 struct Group {
@@ -132,80 +189,49 @@ struct Group {
   std::vector<Cell> runs;
 };
 
-class Grouping {
- public:
-  Grouping(std::span<const Results> runs, const Grounds& grounds) : grounds_(grounds) {
-    for (std::size_t run = 0; run < runs.size(); ++run)
-      for (const ResultRow& row : runs[run].rows)
-        if (has_succeeded(row)) add(run, row, runs.size());
-  }
-  [[nodiscard]] const std::vector<Group>& groups() const { return groups_; }
-  [[nodiscard]] bool by_name() const { return by_name_; }
-
- private:
-  void add(std::size_t run, const ResultRow& row, std::size_t run_count) {
-    key_.clear();
-    bool any = false;
-    for (const Places& places : grounds_.places) any = add_to_key(row, places[run]) || any;
-    const bool any_over = std::ranges::any_of(grounds_.over_places, [&](const Places& places) {
-      return !std::holds_alternative<std::monostate>(value_at(row, places[run]));
-    });
-    if (!any && !any_over && row.trial.params.size() <= k_no_params) {
-      key_ += row.trial.name;
-      by_name_ = true;
+std::vector<Group> groups_of(std::span<const Results> runs, const Grounds& grounds) {
+  const Key key(grounds);
+  std::vector<Group> groups;
+  std::unordered_map<std::string, std::size_t> by_key;
+  for (std::size_t run = 0; run < runs.size(); ++run) {
+    for (const ResultRow& row : runs[run].rows) {
+      if (!has_succeeded(row)) continue;
+      const auto [at, is_new] = by_key.try_emplace(key.of(run, row), groups.size());
+      if (is_new) groups.push_back({.first = &row, .first_run = run, .runs = std::vector<Cell>(runs.size())});
+      groups[at->second].runs[run].push_back({.row = &row, .repeat = key.repeat_of(run, row)});
     }
-    const auto [at, is_new] = by_key_.try_emplace(key_, groups_.size());
-    if (is_new) groups_.push_back({.first = &row, .first_run = run, .runs = std::vector<Cell>(run_count)});
-    std::string repeat;
-    for (const Places& places : grounds_.over_places) repeat += key_of(value_at(row, places[run])) + '\n';
-    groups_[at->second].runs[run].push_back({.row = &row, .repeat = std::move(repeat)});
   }
-
-  // Whether there is a value.
-  bool add_to_key(const ResultRow& row, const std::optional<std::size_t>& place) {
-    const Value value = value_at(row, place);
-    key_ += key_of(value);
-    key_ += '\n';
-    return !std::holds_alternative<std::monostate>(value);
-  }
-
-  static constexpr std::size_t k_no_params = 2;  // "" and "{}"
-
-  const Grounds& grounds_;
-  std::string key_;
-  std::unordered_map<std::string, std::size_t> by_key_;
-  std::vector<Group> groups_;
-  bool by_name_ = false;
-};
+  return groups;
+}
 
 // ---- One metric
 
-struct Values {
-  std::vector<double> numbers;
+struct Numbers {
+  std::vector<double> values;
   std::vector<std::string> repeats;
 };
 
-Values values_of(const Cell& cell, const std::optional<Column>& column) {
-  Values values;
-  if (!column) return values;
+Numbers numbers_of(const Cell& cell, const std::optional<Column>& column) {
+  Numbers numbers;
+  if (!column) return numbers;
   for (const Member& member : cell) {
     const Value value = value_in(*member.row, *column);
     const auto* number = std::get_if<double>(&value);
     if (number == nullptr || !std::isfinite(*number)) continue;
-    values.numbers.push_back(*number);
-    values.repeats.push_back(member.repeat);
+    numbers.values.push_back(*number);
+    numbers.repeats.push_back(member.repeat);
   }
-  return values;
+  return numbers;
 }
 
 // The values of both whose repeats are the same ones, each once; nullopt where they are others.
-std::optional<std::pair<std::vector<double>, std::vector<double>>> matched(const Values& one,
-                                                                           const Values& other) {
-  if (one.numbers.size() != other.numbers.size() || one.numbers.size() < 2) return std::nullopt;
+std::optional<std::pair<std::vector<double>, std::vector<double>>> matched(const Numbers& one,
+                                                                           const Numbers& other) {
+  if (one.values.size() != other.values.size() || one.values.size() < 2) return std::nullopt;
   std::map<std::string_view, std::pair<const double*, const double*>> both;
-  for (std::size_t i = 0; i < one.numbers.size(); ++i) both[one.repeats[i]].first = &one.numbers[i];
-  for (std::size_t i = 0; i < other.numbers.size(); ++i) both[other.repeats[i]].second = &other.numbers[i];
-  if (both.size() != one.numbers.size()) return std::nullopt;
+  for (std::size_t i = 0; i < one.values.size(); ++i) both[one.repeats[i]].first = &one.values[i];
+  for (std::size_t i = 0; i < other.values.size(); ++i) both[other.repeats[i]].second = &other.values[i];
+  if (both.size() != one.values.size()) return std::nullopt;
   std::pair<std::vector<double>, std::vector<double>> values;
   for (const auto& [repeat, pair] : both) {
     if (pair.first == nullptr || pair.second == nullptr) return std::nullopt;
@@ -215,9 +241,9 @@ std::optional<std::pair<std::vector<double>, std::vector<double>>> matched(const
   return values;
 }
 
-Difference difference_of(const Values& one, const Values& other) {
+Difference difference_of(const Numbers& one, const Numbers& other) {
   if (const auto pairs = matched(one, other)) return paired_difference(pairs->first, pairs->second);
-  return welch_difference(sample_of(one.numbers), sample_of(other.numbers));
+  return welch_difference(sample_of(one.values), sample_of(other.values));
 }
 
 // What a run's trials lack.
@@ -266,17 +292,18 @@ void add_overall(PairTable& table, std::size_t run_count) {
 }
 
 // Shows the params in which the pairs differ, and keeps the others apart.
-void split_params(PairTable& table, const Grounds& grounds) {
-  std::vector<bool> differs(grounds.params.size(), table.pairs.size() == 1 && !table.by_name);
+void split_params(PairTable& table, const std::vector<const Param*>& params) {
+  const bool is_single = table.pairs.size() == 1 && !table.by_name;
+  std::vector<bool> differs(params.size());
   for (const Pair& pair : table.pairs)
     for (std::size_t i = 0; i < differs.size(); ++i)
-      differs[i] = differs[i] || pair.params[i] != table.pairs.front().params[i];
+      differs[i] = differs[i] || (is_single && is_there(pair.params[i])) ||
+                   pair.params[i] != table.pairs.front().params[i];
   for (std::size_t i = 0; i < differs.size(); ++i) {
     if (differs[i]) {
-      table.params.push_back(grounds.params[i]);
-    } else if (!table.pairs.empty() &&
-               !std::holds_alternative<std::monostate>(table.pairs.front().params[i])) {
-      table.shared.emplace_back(grounds.params[i], table.pairs.front().params[i]);
+      table.params.push_back(params[i]->name);
+    } else if (!table.pairs.empty() && is_there(table.pairs.front().params[i])) {
+      table.shared.emplace_back(params[i]->name, table.pairs.front().params[i]);
     }
   }
   for (Pair& pair : table.pairs) {
@@ -287,23 +314,43 @@ void split_params(PairTable& table, const Grounds& grounds) {
   }
 }
 
-Pair pair_of(const Group& group, const Grounds& grounds, const std::vector<std::optional<Column>>& columns,
-             bool by_name) {
+Pair pair_of(const Group& group, const std::vector<const Param*>& params,
+             const std::vector<std::optional<Column>>& columns) {
   Pair pair;
-  for (const Places& places : grounds.places)
-    pair.params.push_back(value_at(*group.first, places[group.first_run]));
-  if (by_name) pair.trial = group.first->trial.name;
-  std::vector<Values> values;
+  for (const Param* param : params)
+    pair.params.push_back(value_at(*group.first, param->places[group.first_run]));
+  if (!has_params(*group.first)) pair.trial = group.first->trial.name;
+  std::vector<Numbers> numbers;
   for (std::size_t run = 0; run < columns.size(); ++run) {
-    values.push_back(values_of(group.runs[run], columns[run]));
-    pair.samples.push_back(sample_of(values.back().numbers));
-    if (run > 0) pair.differences.push_back(difference_of(values.front(), values.back()));
+    numbers.push_back(numbers_of(group.runs[run], columns[run]));
+    pair.samples.push_back(sample_of(numbers.back().values));
+    if (run > 0) pair.differences.push_back(difference_of(numbers.front(), numbers.back()));
   }
   return pair;
 }
 
+// Why no trial of one run is one of the others'.
+std::string nothing_paired(std::span<const Results> runs, const std::vector<const Param*>& params) {
+  std::vector<std::string> apart;
+  for (const Param* param : params) {
+    const std::set<Value> first = values_in(runs.front(), param->places.front());
+    bool meets = false;
+    for (std::size_t run = 1; run < runs.size(); ++run) {
+      const std::set<Value> other = values_in(runs[run], param->places[run]);
+      meets = meets || first.empty() || other.empty() ||
+              std::ranges::any_of(first, [&](const Value& value) { return other.contains(value); });
+    }
+    if (!meets) apart.push_back(param->name);
+  }
+  if (apart.empty()) return "nothing is paired: no trials of two runs have the same params";
+  return fmt::format(
+      "nothing is paired: no value of {} is in two runs; `--over {}` takes trials that differ in it as "
+      "repeats",
+      fmt::join(apart, ", "), fmt::join(apart, ","));
+}
+
 PairTable compare_metric(std::span<const Results> runs, const std::string& metric, const Grounds& grounds,
-                         const Grouping& grouping) {
+                         const std::vector<Group>& groups) {
   std::vector<std::optional<Column>> columns;
   bool known = false;
   for (const Results& run : runs) {
@@ -311,31 +358,42 @@ PairTable compare_metric(std::span<const Results> runs, const std::string& metri
     known = known || columns.back();
   }
   if (!known) (void)expect_column(runs.front(), metric, "--metric");
-  PairTable table{.metric = metric, .by_name = grouping.by_name(), .notes = grounds.notes};
+  PairTable table{.metric = metric, .notes = grounds.notes};
+  const std::vector<const Param*> params = grounds.of(Role::alike);
   std::vector<const Group*> alone;
-  for (const Group& group : grouping.groups()) {
-    Pair pair = pair_of(group, grounds, columns, grouping.by_name());
+  for (const Group& group : groups) {
+    Pair pair = pair_of(group, params, columns);
     const auto among = std::ranges::count_if(pair.samples, [](const Sample& one) { return one.count > 0; });
     if (among == 0) continue;
     if (among == 1 && runs.size() > 1) {
       alone.push_back(&group);
     } else {
+      table.by_name = table.by_name || !pair.trial.empty();
       table.pairs.push_back(std::move(pair));
     }
   }
-  split_params(table, grounds);
+  if (table.pairs.empty() && !alone.empty()) table.notes.push_back(nothing_paired(runs, params));
+  split_params(table, params);
   add_overall(table, runs.size());
   add_unpaired(table, runs, alone);
   for (std::size_t run = 0; run < runs.size(); ++run) add_missing(table, runs[run], columns[run]);
   return table;
 }
 
+// A metric's name means it in all runs: where one has a param of this name it has its prefix.
 std::vector<std::string> metrics_meant(std::span<const Results> runs, const CompareForm& form) {
   if (!form.metrics.empty()) return form.metrics;
-  std::set<std::string> names;
-  for (const Results& run : runs)
-    for (std::size_t i = 0; i < run.metrics.size(); ++i) names.insert(metric_column(run, i).name);
-  return {names.begin(), names.end()};
+  std::set<std::string> metrics;
+  for (const Results& run : runs) metrics.insert(run.metrics.begin(), run.metrics.end());
+  std::vector<std::string> names;
+  for (const std::string& metric : metrics) {
+    const bool is_plain = std::ranges::all_of(runs, [&](const Results& run) {
+      const auto column = find_column(run, metric);
+      return !column || column->of == Column::Of::metric;
+    });
+    names.push_back(is_plain ? metric : "metrics." + metric);
+  }
+  return names;
 }
 
 }  // namespace
@@ -349,10 +407,10 @@ std::vector<PairTable> compare(std::span<const Results> runs, const CompareForm&
       grounds.notes.push_back(fmt::format("left out of run {}: {} that {} not succeeded", run.run.id.text(),
                                           trials_text(others), others == 1 ? "has" : "have"));
   }
-  const Grouping grouping(runs, grounds);
+  const std::vector<Group> groups = groups_of(runs, grounds);
   std::vector<PairTable> tables;
   for (const std::string& metric : metrics_meant(runs, form))
-    tables.push_back(compare_metric(runs, metric, grounds, grouping));
+    tables.push_back(compare_metric(runs, metric, grounds, groups));
   return tables;
 }
 

@@ -16,7 +16,7 @@ namespace combu {
 // Trials that mean the same but for `over`.
 struct Pair {
   std::vector<Value> params;              // by Pairs::params
-  std::string trial;                      // whose name it is, of trials without params
+  std::string trial;                      // the name, of trials without params
   std::vector<Sample> samples;            // by run; without values where the run has none
   std::vector<Difference> differences{};  // from the first run, by run from the second one on
 };

@@ -92,7 +92,7 @@ void add_params_json(std::string& text, const PairTable& table, const Pair& pair
 
 std::string pair_json(const PairTable& table, const Pair& pair, std::span<const Results> runs) {
   std::string text = fmt::format(R"({{"metric":{},)", json_string(table.metric));
-  if (table.by_name) text += fmt::format(R"("trial":{},)", json_string(pair.trial));
+  if (!pair.trial.empty()) text += fmt::format(R"("trial":{},)", json_string(pair.trial));
   add_params_json(text, table, pair);
   text += R"(,"runs":[)";
   for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -120,7 +120,7 @@ void print_comparison(std::ostream& out, std::span<const Results> runs, const Co
   std::string_view before;
   for (const PairTable& table : compare(runs, form)) {
     const bool repeats = has_repeats(table);
-    out << before << title_of(table, runs, repeats) << '\n';
+    out << before << clean_line(title_of(table, runs, repeats)) << '\n';
     before = "\n";
     std::string shared;
     for (const auto& [name, value] : table.shared)
@@ -136,9 +136,21 @@ void print_comparison(std::ostream& out, std::span<const Results> runs, const Co
   }
 }
 
-void print_comparison_json(std::ostream& out, std::span<const Results> runs, const CompareForm& form) {
-  for (const PairTable& table : compare(runs, form))
+std::vector<std::string> print_comparison_json(std::ostream& out, std::span<const Results> runs,
+                                               const CompareForm& form) {
+  const std::vector<PairTable> tables = compare(runs, form);
+  std::vector<std::string> notes;
+  for (const PairTable& table : tables) {
     for (const Pair& pair : table.pairs) out << pair_json(table, pair, runs);
+    for (const std::string& note : table.notes) {
+      const bool is_of_all = std::ranges::all_of(tables, [&](const PairTable& other) {
+        return std::ranges::find(other.notes, note) != other.notes.end();
+      });
+      std::string line = is_of_all ? note : fmt::format("{}: {}", table.metric, note);
+      if (std::ranges::find(notes, line) == notes.end()) notes.push_back(std::move(line));
+    }
+  }
+  return notes;
 }
 
 }  // namespace combu

@@ -1,16 +1,14 @@
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <system_error>
 
 #include "combu/telemetry.hpp"
 #include "combu/view.hpp"
 #include "view/columns.hpp"
 #include "view/json_text.hpp"
 #include "view/numbers.hpp"
+#include "view/replacement.hpp"
 
 namespace combu {
 namespace {
@@ -139,21 +137,13 @@ void write(const std::string& path, std::span<const Results> runs) {
 }  // namespace
 
 void export_sqlite(const std::string& path, std::span<const Results> runs) {
-  const std::string beside = fmt::format("{}.{}.new", path, getpid());
-  std::error_code failed;
-  std::filesystem::remove(beside, failed);
+  Replacement replacement(path);
   try {
-    write(beside, runs);
-    std::filesystem::rename(beside, path, failed);
+    write(replacement.beside(), runs);
   } catch (const SQLite::Exception& exception) {
-    std::error_code ignored;
-    std::filesystem::remove(beside, ignored);
     throw Error(ErrorKind::refused, path, fmt::format("cannot be written: {}", exception.what()));
   }
-  if (!failed) return;
-  std::error_code ignored;
-  std::filesystem::remove(beside, ignored);
-  throw Error(ErrorKind::refused, path, "cannot be written: " + failed.message());
+  replacement.commit();
 }
 
 }  // namespace combu

@@ -18,36 +18,90 @@ namespace {
 
 // ---- A row for each trial
 
-struct Sheet {
-  std::vector<std::string> names;
-  std::vector<std::vector<std::optional<Column>>> columns;  // by run, then name
+// A column of all runs: where each of them has it.
+struct SheetColumn {
+  std::string name;
+  std::vector<std::optional<Column>> of_run{};
 };
 
 // Those of which a person asks in a table of many runs.
 constexpr std::array<std::string_view, 8> k_fields{"trial",     "attempt", "state", "seconds",
                                                    "exit_code", "cause",   "image", "digest"};
-constexpr std::array<std::string_view, 3> k_parts{".least", ".greatest", ".points"};
+constexpr std::array<std::pair<std::string_view, Column::Part>, 4> k_parts{
+    {{"", Column::Part::last},
+     {".least", Column::Part::least},
+     {".greatest", Column::Part::greatest},
+     {".points", Column::Part::points}}};
 
-Sheet sheet_of(std::span<const Results> runs) {
-  Sheet sheet;
-  sheet.names.assign(k_fields.begin(), k_fields.end());
-  std::set<std::string> params;
-  std::set<std::string> metrics;
-  for (const Results& run : runs) {
-    for (std::size_t i = 0; i < run.params.size(); ++i) params.insert(param_column(run, i).name);
-    for (std::size_t i = 0; i < run.metrics.size(); ++i) metrics.insert(metric_column(run, i).name);
+std::string lower(std::string_view text) {
+  std::string all(text);
+  std::ranges::transform(all, all.begin(), [](char letter) {
+    return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+  });
+  return all;
+}
+
+// Names that differ in more than their letters' case, which SQL does not look at.
+class Namer {
+ public:
+  // `name`, else `prefix` and it, else these and a number: the first that is free with and without all
+  // endings of a metric's, if it is one.
+  std::string take(std::string_view prefix, const std::string& name, bool is_metric) {
+    std::string chosen = name;
+    for (int number = 1; !is_free(chosen, is_metric); ++number)
+      chosen = fmt::format("{}{}{}", prefix, name, number == 1 ? "" : fmt::format("_{}", number));
+    for (const std::string& one : all_of(chosen, is_metric)) taken_.insert(one);
+    return chosen;
   }
-  sheet.names.insert(sheet.names.end(), params.begin(), params.end());
-  for (const std::string& metric : metrics) {
-    // Of two runs one may have a param, the other a metric of this name.
-    if (!params.contains(metric)) sheet.names.push_back(metric);
-    for (const std::string_view part : k_parts) sheet.names.push_back(metric + std::string(part));
+
+ private:
+  static std::vector<std::string> all_of(const std::string& name, bool is_metric) {
+    if (!is_metric) return {lower(name)};
+    std::vector<std::string> all;
+    all.reserve(k_parts.size());
+    for (const auto& part : k_parts) all.push_back(lower(name) + std::string(part.first));
+    return all;
   }
-  for (const Results& run : runs) {
-    std::vector<std::optional<Column>>& columns = sheet.columns.emplace_back();
-    for (const std::string& name : sheet.names) columns.push_back(find_column(run, name));
+  [[nodiscard]] bool is_free(const std::string& name, bool is_metric) const {
+    return !name.empty() && !is_field(lower(name)) &&
+           std::ranges::none_of(all_of(name, is_metric),
+                                [&](const std::string& one) { return taken_.contains(one); });
   }
-  return sheet;
+
+  std::set<std::string> taken_{"run"};
+};
+
+std::set<std::string> names_of(std::span<const Results> runs, std::vector<std::string> Results::*names) {
+  std::set<std::string> all;
+  for (const Results& run : runs) all.insert((run.*names).begin(), (run.*names).end());
+  return all;
+}
+
+std::vector<SheetColumn> columns_of(std::span<const Results> runs) {
+  std::vector<SheetColumn> columns;
+  columns.reserve(k_fields.size());
+  for (const std::string_view field : k_fields)
+    columns.push_back({std::string(field), std::vector(runs.size(), std::optional(field_column(field)))});
+  Namer namer;
+  for (const std::string& param : names_of(runs, &Results::params)) {
+    SheetColumn& column = columns.emplace_back(SheetColumn{namer.take("params.", param, false)});
+    for (const Results& run : runs) {
+      const auto place = index_of(run.params, param);
+      column.of_run.push_back(place ? std::optional(param_column(run, *place)) : std::nullopt);
+    }
+  }
+  for (const std::string& metric : names_of(runs, &Results::metrics)) {
+    const std::string name = namer.take("metrics.", metric, true);
+    for (const auto& [ending, part] : k_parts) {
+      SheetColumn& column = columns.emplace_back(SheetColumn{name + std::string(ending)});
+      for (const Results& run : runs) {
+        const auto place = index_of(run.metrics, metric);
+        column.of_run.push_back(place ? std::optional(metric_column(run, *place)) : std::nullopt);
+        if (place) column.of_run.back()->part = part;
+      }
+    }
+  }
+  return columns;
 }
 
 Value value_of(const ResultRow& row, const std::optional<Column>& column) {
@@ -96,21 +150,21 @@ void each_point(std::span<const Results> runs, const Tell& tell) {
 }  // namespace
 
 void export_csv(std::ostream& out, std::span<const Results> runs) {
-  const Sheet sheet = sheet_of(runs);
+  const std::vector<SheetColumn> columns = columns_of(runs);
   fmt::memory_buffer text;
   text.append(std::string_view("run"));
-  for (const std::string& name : sheet.names) {
+  for (const SheetColumn& column : columns) {
     text.push_back(',');
-    add_csv(text, name);
+    add_csv(text, column.name);
   }
   text.push_back('\n');
   put(out, text);
   for (std::size_t run = 0; run < runs.size(); ++run) {
     for (const ResultRow& row : runs[run].rows) {
       text.append(runs[run].run.id.text());
-      for (const auto& column : sheet.columns[run]) {
+      for (const SheetColumn& column : columns) {
         text.push_back(',');
-        add_csv(text, whole_text(value_of(row, column)));
+        add_csv(text, whole_text(value_of(row, column.of_run[run])));
       }
       text.push_back('\n');
       put(out, text);
@@ -119,9 +173,10 @@ void export_csv(std::ostream& out, std::span<const Results> runs) {
 }
 
 void export_json(std::ostream& out, std::span<const Results> runs) {
-  const Sheet sheet = sheet_of(runs);
+  const std::vector<SheetColumn> columns = columns_of(runs);
   std::vector<std::string> heads;
-  for (const std::string& name : sheet.names) heads.push_back("," + json_string(name) + ":");
+  heads.reserve(columns.size());
+  for (const SheetColumn& column : columns) heads.push_back("," + json_string(column.name) + ":");
   fmt::memory_buffer text;
   for (std::size_t run = 0; run < runs.size(); ++run) {
     const std::string of = R"({"run":)" + json_string(runs[run].run.id.text());
@@ -130,7 +185,7 @@ void export_json(std::ostream& out, std::span<const Results> runs) {
       const auto params = row.trial.params.empty() ? nlohmann::ordered_json::object()
                                                    : nlohmann::ordered_json::parse(row.trial.params);
       for (std::size_t i = 0; i < heads.size(); ++i) {
-        const std::optional<Column>& column = sheet.columns[run][i];
+        const std::optional<Column>& column = columns[i].of_run[run];
         const Value value = value_of(row, column);
         text.append(heads[i]);
         text.append(column && column->of == Column::Of::param

@@ -13,9 +13,6 @@ namespace combu {
 // bytes that are no UTF-8 become question marks.
 [[nodiscard]] std::string clean_line(std::string_view text);
 
-// The same of a text of several lines (an error with its stack), each with a line end.
-[[nodiscard]] std::string clean_lines(std::string_view text);
-
 // Whether it is printable ASCII only: then it is clean, and has as many columns as bytes.
 [[nodiscard]] bool is_plain(std::string_view text);
 

@@ -83,7 +83,8 @@ void NumberTable::add(const Value& value) {
   if (const auto* number = std::get_if<double>(&value)) {
     add_number(short_number(*number));
   } else {
-    add_text(short_text(value));
+    constexpr std::size_t k_columns_max = 60;
+    add_text(cut_line(clean_line(short_text(value)), k_columns_max));
   }
 }
 

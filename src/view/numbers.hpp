@@ -30,7 +30,7 @@ class NumberTable {
 
   void add_text(std::string_view text);
   void add_number(std::string number);
-  // By what it holds.
+  // By what it holds; a text is cut to 60 columns.
   void add(const Value& value);
   void print(std::ostream& out) const;
 

@@ -166,7 +166,12 @@ std::vector<const ResultRow*> sorted_rows(const Results& results, const ResultsF
 
 std::vector<Column> shown_columns(const Results& results, const ResultsForm& form) {
   std::vector<Column> columns;
-  for (const std::string& name : form.columns) columns.push_back(expect_column(results, name, "--columns"));
+  for (const std::string& name : form.columns) {
+    Column column = expect_column(results, name, "--columns");
+    if (std::ranges::find(columns, column) != columns.end())
+      throw Error(ErrorKind::invalid, "--columns", fmt::format("`{}` is named twice", shortened(name)));
+    columns.push_back(std::move(column));
+  }
   if (!columns.empty()) return columns;
   columns.push_back(field_column("trial"));
   const std::vector<bool> shared = params_shared(results);
@@ -251,11 +256,15 @@ void print_results(std::ostream& out, const Results& results, const ResultsForm&
   const Instant now = real_clock().now();
   for (const ResultRow* row : rows) {
     for (const Column& column : columns) {
+      const Value value = value_in(*row, column);
+      const auto* text = std::get_if<std::string>(&value);
       if (column.of == Column::Of::field && column.name == "seconds") {
         const auto time = time_of(row->trial, now);
         table.add_text(time ? to_string(*time) : "");
+      } else if (column.of == Column::Of::field && text != nullptr) {
+        table.add_text(*text);  // whole: a name, a digest
       } else {
-        table.add(value_in(*row, column));
+        table.add(value);
       }
     }
   }

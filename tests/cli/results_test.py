@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import signal
 import socket
 import sqlite3
@@ -79,8 +80,22 @@ def test_results_are_sorted_chosen_and_cut_to_columns(combu, runs):
     unknown = combu("results", "one", "--sort", "los")
     assert (unknown.returncode, unknown.stderr) == (
         2, "combu: --sort: run one has no param and no metric `los`; is `loss` meant?\n")
-    note = combu("results", "one", "--where", "nothing=1")
-    assert "--where: no trial of run one has `nothing`" in note.stderr
+    for command in (["results", "one"], ["ps", "--run", "one"]):
+        for name, hint in (("nothing", ""), ("modle", "; is `model` meant?")):
+            note = combu(*command, "--where", f"{name}=1")
+            assert (note.returncode, note.stderr) == (0, f"--where: no trial of run one has `{name}`{hint}\n")
+
+
+def test_mistakes_in_lists_of_names_are_told(combu, runs):
+    for arguments, wanted in (
+            (["results", "one", "--columns", "trial,,lr"], "--columns: names stand between commas, and one is empty"),
+            (["results", "one", "--columns", "trial,lr,"], "--columns: names stand between commas, and one is empty"),
+            (["results", "one", "--columns", "lr,trial", "--columns", "lr"], "--columns: `lr` is named twice"),
+            (["results", "one", "--sort", "lr", "--sort", "loss"], "--sort is given 2 times, and takes one value; see combu results --help"),
+            (["compare", "one", "two", "--metric", "loss,,lr"], "--metric: names stand between commas, and one is empty"),
+            (["compare", "one", "two", "--over", "sede"], "--over: no trial has a param `sede`; is `seed` meant?")):
+        done = combu(*arguments)
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", f"combu: {wanted}\n")
 
 
 def test_results_as_json(combu, runs):
@@ -102,12 +117,15 @@ def test_runs_are_compared_by_params_and_seeds(combu, runs):
         for lr, low, high in (("0.125", "2.5", "2.75"), ("0.25", "3.5", "3.75")) for model in ("resnet", "vit")]
     assert text[7].startswith("all 4 pairs: two less one is 0.25 ± 0 ")
     assert text[8:] == [f"left out of run {run}: 1 trial that has not succeeded" for run in ("one", "two")]
-    pairs = [json.loads(line) for line in ok(combu("compare", "one", "two", "--json")).splitlines()]
+    done = combu("compare", "one", "two", "--json")
+    assert (done.returncode, done.stderr.splitlines()) == (0, text[8:])
+    pairs = [json.loads(line) for line in done.stdout.splitlines()]
     assert [pair["metric"] for pair in pairs] == ["accuracy"] * 4 + ["loss"] * 4
     assert pairs[4]["params"] == {"epochs": 3, "lr": 0.125, "model": "resnet"}
     assert pairs[4]["differences"][0]["difference"] == 0.25
-    twice = combu("compare", "one", "one")
-    assert (twice.returncode, twice.stderr) == (2, "combu: run one: is named twice\n")
+    for command in (["compare"], ["export", "csv"]):
+        twice = combu(*command, "one", "two", "one")
+        assert (twice.returncode, twice.stderr) == (2, "combu: run one: is named twice\n")
 
 
 def test_a_run_alone_is_grouped_by_its_repeats(combu, runs):
@@ -136,6 +154,81 @@ def test_a_plot_is_written_as_svg(combu, runs, tmp_path):
     nothing = combu("-f", runs, "plot", "loss", "--where", "state=failed")
     assert (nothing.returncode, nothing.stderr) == (
         1, "combu: loss: nothing to draw: no trial of run two has told it\n")
+
+
+def test_a_file_is_replaced_when_the_new_one_is_whole(combu, runs, tmp_path):
+    (tmp_path / "real.svg").write_text("old")
+    (tmp_path / "real.svg").chmod(0o640)
+    (tmp_path / "link.svg").symlink_to("real.svg")
+    with open(tmp_path / "real.svg") as before:
+        ok(combu("plot", "loss", "--run", "one", "-o", "link.svg"))
+        assert before.read() == "old"
+    assert (tmp_path / "link.svg").is_symlink() and (tmp_path / "real.svg").read_text().startswith("<svg ")
+    assert (tmp_path / "real.svg").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_file_that_cannot_be_written_is_as_it_was(combu, write, tmp_path):
+    file = write('[{ name: "aa", image: "x", cmd: "true", params: { note: std.repeat("x", 100000) } }]')
+    done = combu("-f", file, "--engine", "simulated:?speed=0", "--progress", "quiet", "run", "--wait", "--run-id", "one")
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "out.csv").write_text("old")
+
+    def smaller_files():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50000, 50000))
+
+    full = combu("export", "csv", "one", "-o", "out.csv", preexec_fn=smaller_files)
+    assert (full.returncode, full.stderr) == (1, "combu: out.csv: cannot be written: File too large\n")
+    assert (tmp_path / "out.csv").read_text() == "old"
+    assert not [name for name in os.listdir(tmp_path) if name.endswith(".new")]
+
+
+def test_what_is_no_file_is_written_to(combu, runs, tmp_path):
+    for form in (["plot", "loss"], ["export", "csv"]):
+        text = ok(combu(*form, *(["--run"] if form[0] == "plot" else []), "one", "-o", "/dev/stdout"))
+        assert text.startswith(("<svg ", "run,trial,"))
+    with open(tmp_path / "out", "w+") as out:
+        out.write("before\n")
+        out.flush()
+        done = combu("export", "csv", "one", "-o", "/dev/stdout", capture_output=False, stdout=out, stderr=subprocess.PIPE)
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out").read_text().startswith("before\nrun,trial,")
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE, text=True) as reader:
+        ok(combu("plot", "loss", "--run", "one", "-o", "pipe"))
+        assert reader.stdout.read().startswith("<svg ")
+    refused = combu("export", "sqlite", "one", "-o", "/dev/stdout")
+    assert (refused.returncode, refused.stderr) == (1, "combu: /dev/stdout: cannot be written: it is no regular file\n")
+
+
+CLASHES = """
+[{ name: "aa", image: "x", params: { lr: 1, state: "hot" }, metrics: { stdout: "json" },
+   cmd: ["sh", "-c", "echo '%s'" % std.manifestJsonMinified({ lr: 3, state: 4, Lr: 5 })] }]
+"""
+
+
+def test_columns_of_the_same_name_are_told_apart(combu, write, tmp_path, peers):
+    done = combu("-f", write(CLASHES), "--engine", "simulated:?speed=0", "--progress", "quiet", "run", "--wait", "--run-id", "one")
+    assert done.returncode == 0, done.stderr
+    for form in ("csv", "json", "sqlite"):
+        ok(combu("export", form, "one", "-o", f"out.{form}"))
+    names = next(csv.reader(io.StringIO((tmp_path / "out.csv").read_text())))
+    assert len({name.lower() for name in names}) == len(names)
+    values = {"state": "succeeded", "lr": 1, "params.state": "hot", "metrics.Lr": 5, "metrics.lr_2": 3,
+              "metrics.state": 4}
+    assert {name: value for name, value in json.loads((tmp_path / "out.json").read_text()).items() if name in values} == values
+    script = """
+import duckdb, json, pandas, sqlite3, sys
+tables = [pandas.read_csv("out.csv"), pandas.read_json("out.json", lines=True), duckdb.sql("SELECT * FROM 'out.csv'").df(),
+          duckdb.sql("SELECT * FROM 'out.json'").df()]
+tables[0].to_sql("results", sqlite3.connect("again.sqlite"))
+print(json.dumps([[getattr(table[name].iloc[0], "item", lambda: table[name].iloc[0])() for name in sys.argv[1:]] for table in tables]))
+"""
+    read = subprocess.run([peers / "bin/python", "-c", script, *values], cwd=tmp_path, check=True, stdout=subprocess.PIPE, text=True)
+    assert json.loads(read.stdout) == [list(values.values())] * 4
+    database = sqlite3.connect(tmp_path / "out.sqlite")
+    assert database.execute("SELECT param, value FROM params ORDER BY param").fetchall() == [("lr", 1), ("state", "hot")]
+    assert database.execute("SELECT metric, last FROM metrics ORDER BY metric").fetchall() == [("Lr", 5), ("lr", 3), ("state", 4)]
 
 
 def test_csv_holds_what_has_to_be_quoted(combu, runs):

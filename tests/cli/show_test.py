@@ -145,6 +145,49 @@ def test_what_reproduce_prints_runs_it_again(combu, repository, tmp_path):
     assert (shown["params"], shown["env"]["SEED"], shown["experiment"]) == ({"lr": 0.1, "fold": 3}, "a b", str(repository))
 
 
+def test_reproduce_finds_trials_whose_names_have_the_id(combu, write, tmp_path):
+    file = write("""
+local uuid = "UUID";
+local name(i) = "learn-%s-%d" % [uuid, i];
+[{ name: name(1), image: "x", cmd: "true", labels: { ["of-" + uuid]: "x" } },
+ { name: name(2), image: "x", cmd: "echo " + uuid, depends: [{ trial: name(1), condition: "succeeded" }] },
+ { name: name(3), image: "x", cmd: "true" }]
+""")
+    run(combu, file, "run", "--wait", "--run-id", "aaaaaaaaaaaa")
+    text = combu("-f", file, "show", "--reproduce", "learn-aaaaaaaaaaaa-2").stdout
+    assert "--only learn-UUID-2 " in text
+    for _ in range(2):
+        done = paste(text, tmp_path)
+        again = re.search(r"run (\w{12}) is over: 2 succeeded", done.stderr)[1]
+        shown = json.loads(combu("show", "--run", again, f"learn-{again}-2", "--json").stdout)
+        assert shown["cmd"] == ["echo", again]
+    assert '["of-" + run + ""]: "x"' in combu("-f", file, "show", "--evaluated", "--run", "aaaaaaaaaaaa").stdout
+
+
+def test_a_run_id_that_a_person_gave_is_a_word(combu, write, tmp_path):
+    file = write("""
+local uuid = "UUID";
+[{ name: "odd-" + uuid, image: "x", cmd: ["echo", "none", "/data/" + uuid + "/one2", "all-in-one"] }]
+""")
+    run(combu, file, "run", "--wait", "--run-id", "one")
+    text = combu("-f", file, "show", "--reproduce", "odd-one").stdout
+    assert text.startswith("# ") and "# where `one` stands as a word, it is taken for the run's id\n" in text
+    done = paste(text, tmp_path)
+    again = re.search(r"run (\w{12}) is over: 1 succeeded", done.stderr)[1]
+    shown = json.loads(combu("show", "--run", again, f"odd-{again}", "--json").stdout)
+    assert shown["cmd"][1:] == ["none", f"/data/{again}/one2", f"all-in-{again}"]
+
+
+def test_a_file_that_does_not_ask_for_the_id_is_as_it_was(combu, write, tmp_path):
+    file = write('[{ name: "odd-one", image: "x", cmd: ["echo", "one"] }]')
+    run(combu, file, "run", "--wait", "--run-id", "one")
+    text = combu("-f", file, "show", "--reproduce", "odd-one").stdout
+    assert "stands as a word" not in text
+    done = paste(text, tmp_path)
+    again = re.search(r"run (\w{12}) is over: 1 succeeded", done.stderr)[1]
+    assert json.loads(combu("show", "--run", again, "odd-one", "--json").stdout)["cmd"] == ["echo", "one"]
+
+
 def test_reproduce_puts_the_working_tree_as_it_was(combu, repository, git, tmp_path):
     """The commit has moved on, and what was not committed was lost."""
     (tmp_path / "code.py").write_text("two\n")

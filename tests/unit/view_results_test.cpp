@@ -129,6 +129,42 @@ TEST(Results, tell_a_param_from_a_metric_and_a_field_of_the_same_name) {
               HasSubstr("succeeded  cold          mae           0.25\n"));
 }
 
+TEST(Results, have_a_name_for_each_param) {
+  Results results = run_of("mine", {"params.state", "state"});
+  add(results, "a", {"one", "hot"}, {0.5});
+  add(results, "b", {"two", "cold"}, {0.25});
+  EXPECT_THAT(table(results), HasSubstr("TRIAL  params.params.state  params.state"));
+  EXPECT_THAT(table(results, {.columns = {"params.params.state", "params.state"}}),
+              HasSubstr("two                  cold\n"));
+}
+
+TEST(Results, have_each_column_once) {
+  EXPECT_THROW((void)table(grid(), {.columns = {"time", "seconds"}}), Error);
+}
+
+TEST(NearestColumn, is_of_names_that_there_are_not) {
+  EXPECT_EQ(nearest_column(grid(), "los"), "loss");
+  EXPECT_EQ(nearest_column(grid(), "stat"), "state");
+  EXPECT_EQ(nearest_column(grid(), "loss"), std::nullopt);
+  EXPECT_EQ(nearest_column(grid(), "zzzzzz"), std::nullopt);
+}
+
+TEST(Results, cut_a_long_text_but_no_name) {
+  Results results = run_of("mine", {"note"});
+  const std::string name(80, 'n');
+  add(results, name, {std::string(80, 'x')}, {0.5});
+  add(results, "b", {"y"}, {0.25});
+  EXPECT_THAT(table(results), HasSubstr(name + "  " + std::string(59, 'x') + "…  succeeded"));
+}
+
+TEST(Compare, shows_no_escape_sequence_in_a_name) {
+  Results results = run_of("one", {}, {"a\x1b[31mred"});
+  add(results, "a", {}, {1.0});
+  std::ostringstream out;
+  print_comparison(out, std::vector{results}, {.metrics = {}, .over = {}});
+  EXPECT_THAT(out.str(), StartsWith("ared of run one\n"));
+}
+
 TEST(Results, of_one_trial_show_its_params) {
   Results results = run_of("mine", {"lr"});
   add(results, "a", {0.1}, {0.5});
@@ -257,10 +293,84 @@ TEST(Compare, pairs_trials_without_params_by_their_names) {
                                                 "y        2  2.5         0.5\n"));
 }
 
+// A loader without params, and an evaluator that has others, beside two that train.
+Results with_helpers(const std::string& id, const Value& optimizer, double shift) {
+  Results results = run_of(id, {"kind", "lr", "optimizer"});
+  add(results, "train-1", {std::monostate(), 0.1, optimizer}, {1 + shift});
+  add(results, "train-2", {std::monostate(), 0.2, optimizer}, {2 + shift});
+  add(results, "evaluator", {"eval", std::monostate(), std::monostate()}, {8 + shift});
+  add(results, "loader", {}, {std::monostate()}).params.resize(3);
+  return results;
+}
+
+TEST(Compare, pairs_trials_beside_others_without_the_param_that_differs) {
+  EXPECT_EQ(comparison({with_helpers("one", "sgd", 0), with_helpers("two", "adam", 0.5)}),
+            "loss of run one, and of run two less that\n"
+            "kind   lr  one  two  DIFFERENCE\n"
+            "–     0.1    1  1.5         0.5\n"
+            "–     0.2    2  2.5         0.5\n"
+            "eval    –    8  8.5         0.5\n"
+            "all 3 pairs: two less one is 0.5 ± 0 in the mean (95 %, paired)\n"
+            "differs between the runs: optimizer sgd → adam\n"
+            "left out of run one: 1 trial without it (loader)\n"
+            "left out of run two: 1 trial without it (loader)\n");
+}
+
+TEST(Compare, pairs_trials_of_a_param_that_one_run_does_not_have) {
+  const std::string text =
+      comparison({with_helpers("one", "sgd", 0), with_helpers("two", std::monostate(), 0.5)});
+  EXPECT_THAT(text, HasSubstr("all 3 pairs: two less one is 0.5 ± 0 in the mean"));
+  EXPECT_THAT(text, HasSubstr("differs between the runs: optimizer sgd → –\n"));
+}
+
+TEST(Compare, keeps_trials_apart_that_differ_in_having_a_param) {
+  Results one = run_of("one", {"lr", "warmup"});
+  Results two = run_of("two", {"lr"});
+  add(one, "warm", {0.1, 5.0}, {1.0});
+  add(one, "cold", {0.1, std::monostate()}, {2.0});
+  add(two, "cold", {0.1}, {2.5});
+  const std::string text = comparison({one, two});
+  EXPECT_THAT(text, HasSubstr("lr  one  two  DIFFERENCE\n0.1    2  2.5         0.5\n"));
+  EXPECT_THAT(text, HasSubstr("only in run one: 1 trial (warm)\n"));
+  // The one that warms up differs by more, but is the same trial.
+  Results three = run_of("three", {"lr", "warmup"});
+  add(three, "warm", {0.1, 7.0}, {1.5});
+  add(three, "cold", {0.1, std::monostate()}, {2.25});
+  EXPECT_THAT(comparison({one, three}), HasSubstr("all 2 pairs: three less one is 0.375 ± 1.588 in"));
+}
+
+TEST(Compare, says_why_nothing_is_paired) {
+  Results one = run_of("one", {"lr", "model"});
+  Results two = run_of("two", {"lr", "model"});
+  for (const double i : {1.0, 2.0}) {
+    add(one, "a", {i, "vit"}, {1.0});
+    add(two, "a", {i / 8, "vit"}, {1.0});
+  }
+  EXPECT_THAT(
+      comparison({one, two}),
+      HasSubstr("nothing is paired: no value of lr is in two runs; `--over lr` takes trials that differ "
+                "in it as repeats\n"));
+  std::ostringstream out;
+  EXPECT_THAT(print_comparison_json(out, std::vector{one, two}, {.metrics = {}, .over = {}}),
+              ElementsAre(StartsWith("nothing is paired: "), "only in run one: 2 trials (a, a)",
+                          "only in run two: 2 trials (a, a)"));
+  EXPECT_EQ(out.str(), "");
+}
+
+TEST(Compare, takes_a_metric_for_what_it_is_in_all_runs) {
+  Results one = run_of("one", {"model"}, {"loss"});
+  Results two = run_of("two", {"loss", "model"}, {"loss"});
+  add(one, "a", {"vit"}, {1.0});
+  add(two, "a", {"mse", "vit"}, {1.5});
+  EXPECT_THAT(comparison({one, two}), StartsWith("metrics.loss of run one, and of run two less that\n"
+                                                 "model  one  two  DIFFERENCE\n"
+                                                 "vit      1  1.5         0.5\n"));
+}
+
 TEST(CompareJson, has_the_params_and_the_intervals) {
   std::ostringstream out;
   const std::vector<Results> runs{repeated("one", 0), repeated("two", 0.5, 7)};
-  print_comparison_json(out, runs, {.metrics = {"loss.least"}, .over = {"seed"}});
+  EXPECT_THAT(print_comparison_json(out, runs, {.metrics = {"loss.least"}, .over = {"seed"}}), ElementsAre());
   std::istringstream lines(out.str());
   std::string line;
   std::getline(lines, line);
@@ -365,6 +475,15 @@ TEST(MakeChart, draws_last_values_over_a_param) {
   EXPECT_EQ(words.series.size(), 2U);
 }
 
+TEST(MakeChart, cuts_long_names) {
+  Results results = run_of("mine", {"note"});
+  add(results, "a", {std::string(200, 'x')}, {1.0});
+  add(results, "b", {"y"}, {2.0});
+  const Chart chart = make_chart(results, {.metric = "loss", .by = "note", .x = "note"});
+  EXPECT_EQ(chart.series.at(0).title, "note=" + std::string(54, 'x') + "…");
+  EXPECT_THAT(chart.x_words, ElementsAre(std::string(59, 'x') + "…", "y"));
+}
+
 TEST(MakeChart, says_what_it_leaves_out) {
   Results results = run_of("mine", {"lr"});
   add(results, "a", {0.1}, {1.0});
@@ -394,6 +513,38 @@ TEST(ExportCsv, quotes_what_has_to_be) {
             "loss.points\n"
             "mine,a,1,succeeded,,,,,,\"one, \"\"two\"\"\nthree\",inf,inf,inf,3\n"
             "mine,b,1,succeeded,,,,,,,nan,nan,nan,3\n");
+}
+
+std::string first_line(const Results& results) {
+  std::ostringstream out;
+  export_csv(out, std::vector{results});
+  const std::string text = out.str();
+  return text.substr(text.find("digest,") + 7, text.find('\n') - text.find("digest,") - 7);
+}
+
+TEST(ExportCsv, has_no_two_columns_of_one_name) {
+  EXPECT_EQ(first_line(run_of("mine", {"lr", "state"}, {"lr"})),
+            "lr,params.state,metrics.lr,metrics.lr.least,metrics.lr.greatest,metrics.lr.points");
+  EXPECT_EQ(first_line(run_of("mine", {"", "LR", "Run", "State", "lr", "params.lr"}, {})),
+            "params.,LR,params.Run,params.State,params.lr,params.params.lr");
+  EXPECT_EQ(first_line(run_of("mine", {"X", "params.x", "x"}, {})), "X,params.x,params.x_2");
+  EXPECT_EQ(first_line(run_of("mine", {"loss.points"}, {"loss"})),
+            "loss.points,metrics.loss,metrics.loss.least,metrics.loss.greatest,metrics.loss.points");
+  EXPECT_EQ(first_line(run_of("mine", {}, {"a", "a.least"})),
+            "a,a.least,a.greatest,a.points,metrics.a.least,metrics.a.least.least,metrics.a.least.greatest,"
+            "metrics.a.least.points");
+}
+
+TEST(ExportCsv, has_each_value_in_its_own_column) {
+  Results one = run_of("one", {"LR", "lr"}, {"lr"});
+  add(one, "a", {1.0, 2.0}, {3.0});
+  Results two = run_of("two", {}, {"lr"});
+  add(two, "a", {}, {4.0});
+  std::ostringstream out;
+  export_csv(out, std::vector{one, two});
+  EXPECT_THAT(out.str(), HasSubstr("digest,LR,params.lr,metrics.lr,metrics.lr.least,"));
+  EXPECT_THAT(out.str(), HasSubstr("\none,a,1,succeeded,,,,,,1,2,3,0.3,30,3\n"));
+  EXPECT_THAT(out.str(), HasSubstr("\ntwo,a,1,succeeded,,,,,,,,4,0.4,40,3\n"));
 }
 
 TEST(ExportJson, keeps_what_params_are) {
