@@ -12,6 +12,7 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 namespace combu::outputs {
 namespace {
@@ -40,21 +41,31 @@ Descriptor open_lock(const fs::path& folder, int how) {
   return Descriptor(open((folder / k_lock_name).c_str(), how | O_RDWR | O_NOFOLLOW | O_CLOEXEC, k_mode));
 }
 
+// As far as they can be read.
+std::vector<fs::path> paths_in(const fs::path& folder) {
+  std::vector<fs::path> paths;
+  std::error_code fault;
+  for (fs::directory_iterator it(folder, fault); !fault && it != fs::directory_iterator();
+       it.increment(fault))
+    paths.push_back(it->path());
+  return paths;
+}
+
 // The lock last: without it nobody would know what the rest is.
 void remove_folder(const fs::path& folder) {
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored))
-    if (entry.path().filename() != k_lock_name) fs::remove_all(entry.path(), ignored);
+  for (const fs::path& path : paths_in(folder))
+    if (path.filename() != k_lock_name) fs::remove_all(path, ignored);
   fs::remove_all(folder, ignored);
 }
 
 // What processes that have died have left there.
 void clean(const std::string& above) {
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(above, ignored)) {
-    if (!entry.path().filename().string().starts_with(k_name) || entry.is_symlink(ignored)) continue;
-    const Descriptor file = open_lock(entry.path(), 0);
-    if (lock(file)) remove_folder(entry.path());
+  for (const fs::path& path : paths_in(above)) {
+    if (!path.filename().string().starts_with(k_name) || fs::is_symlink(path, ignored)) continue;
+    const Descriptor file = open_lock(path, 0);
+    if (lock(file)) remove_folder(path);
   }
 }
 
