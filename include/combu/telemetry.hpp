@@ -99,6 +99,8 @@ class Telemetry {
                                             const std::optional<KeptLog>& before, const LogBatch& batch,
                                             Bytes size_max);
 
+  // Why nothing could be put there when it was tried last; empty: it could.
+  [[nodiscard]] std::string fault();
   // What this attempt has told of so far.
   [[nodiscard]] std::vector<std::string> metric_names(const std::string& trial, int attempt);
   // The trials whose newest attempt has told no metric, though its log is complete.

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <type_traits>
 #include <utility>
 
 #include "combu/inputs.hpp"
@@ -336,28 +337,19 @@ class S3 final : public Depot {
   bool holds_any() override { return any_home_; }
 
   std::string fetch(const std::string& trial, const std::string& path, const std::stop_token& stop) override {
-    Seconds pause = k_first_fetch_pause;
-    for (int repeats = 0;; ++repeats, pause *= 2) {
-      try {
-        const auto left = left_of(trial, stop);
-        return fetched_.at(
-            trial, outputs::wanted_of(*left, path), prefix_of(trial), left,
-            [&](outputs::Fetch& one) { one.go_on(client(), stop); }, stop);
-      } catch (const Error& error) {
-        if (error.kind() == ErrorKind::cancelled) throw;
-        if (error.kind() != ErrorKind::unavailable) fetched_.forget(trial);
-        if (error.kind() != ErrorKind::unavailable || repeats == k_fetch_repeats_max)
-          throw Error(ErrorKind::refused, error.subject(), error.message());
-      }
-      clock_.wait(pause, stop);
-    }
+    return patiently(trial, stop, [&] {
+      const auto left = left_of(trial, stop);
+      return fetched_.at(
+          trial, outputs::wanted_of(*left, path), prefix_of(trial), left,
+          [&](outputs::Fetch& one) { one.go_on(client(), stop); }, stop);
+    });
   }
 
   std::optional<std::string> digest(const std::string& trial, const std::string& path,
                                     const std::stop_token& stop) override {
-    const std::optional<Left> left = outputs::as_left(*left_of(trial, stop));
-    if (!left) return std::nullopt;
-    return content_digest(*left, trial, path);
+    const auto left = patiently(trial, stop, [&] { return left_of(trial, stop); });
+    if (!left->known) return std::nullopt;
+    return content_digest(*left->known, trial, path);
   }
 
   bool is_whole(const std::string& place) override {
@@ -379,6 +371,24 @@ class S3 final : public Depot {
   }
 
  private:
+  // A server that is away is waited for, as fetch() promises.
+  template <class Body>
+  std::invoke_result_t<Body> patiently(const std::string& trial, const std::stop_token& stop,
+                                       const Body& body) {
+    Seconds pause = k_first_fetch_pause;
+    for (int repeats = 0;; ++repeats, pause *= 2) {
+      try {
+        return body();
+      } catch (const Error& error) {
+        if (error.kind() == ErrorKind::cancelled) throw;
+        if (error.kind() != ErrorKind::unavailable) fetched_.forget(trial);
+        if (error.kind() != ErrorKind::unavailable || repeats == k_fetch_repeats_max)
+          throw Error(ErrorKind::refused, error.subject(), error.message());
+      }
+      clock_.wait(pause, stop);
+    }
+  }
+
   // The server copies each object; what is named by the manifest is there before that is.
   void share(const Sharing& wanted) {
     S3Client& server = client();

@@ -15,6 +15,7 @@ namespace {
 // Several of the small ones are under way at once, whole in memory; a large one comes by itself.
 constexpr std::int64_t k_small_max = std::int64_t{1} << 20U;
 constexpr std::size_t k_small_at_once = 16;
+constexpr int k_small_tries_max = 3;
 constexpr std::size_t k_small_together = 64;
 
 bool is_below(const std::string& name, const std::string& path) {
@@ -85,21 +86,17 @@ void Fetch::expect_sum(const File& file, std::string_view sum) const {
                 "is not what its manifest says: somebody has changed it");
 }
 
-// All behind the first `come` bytes. Where that is cut it goes on at once, as long as anything comes.
-S3Object Fetch::get(S3Client& client, const File& file, std::int64_t& come,
-                    const std::function<void(std::string_view)>& sink, const std::stop_token& stop) const {
-  const auto take = [&](std::string_view bytes) {
-    sink(bytes);
-    come += static_cast<std::int64_t>(bytes.size());
-  };
-  while (true) {
-    const std::int64_t before = come;
+// Where it is cut it is asked for again at once, a few times, as long as anything comes.
+void Fetch::get_small(S3Client& client, const File& file, Small& got, const std::stop_token& stop) const {
+  for (int tries = 1;; ++tries) {
     try {
-      auto object = client.get(key_of(file.name), take, stop, come);
-      if (!object) throw missing(file.name);
-      return std::move(*object);
+      got.bytes.clear();
+      got.object = client.get(
+          key_of(file.name), [&](std::string_view bytes) { got.bytes += bytes; }, stop);
+      if (!got.object) throw missing(file.name);
+      return;
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::unavailable || come == before) throw;
+      if (error.kind() != ErrorKind::unavailable || got.bytes.empty() || tries == k_small_tries_max) throw;
     }
   }
 }
@@ -112,12 +109,8 @@ void Fetch::take_small(S3Client& client, const std::stop_token& stop) {
     std::vector<Small> got(std::min(k_small_together, small.size() - from));
     std::exception_ptr cut;
     try {
-      in_parallel(got.size(), k_small_at_once, [&](std::size_t i) {
-        Small& one = got[i];
-        std::int64_t come = 0;
-        one.object = get(
-            client, *small[from + i], come, [&](std::string_view bytes) { one.bytes += bytes; }, stop);
-      });
+      in_parallel(got.size(), k_small_at_once,
+                  [&](std::size_t i) { get_small(client, *small[from + i], got[i], stop); });
     } catch (const Error&) {
       cut = std::current_exception();
     }
@@ -140,15 +133,27 @@ void Fetch::take_large(S3Client& client, File& file, const std::stop_token& stop
   if (!file.is_begun) {
     const auto object = client.head(key_of(file.name), stop);
     if (!object) throw missing(file.name);
+    if (object->size != file.size) expect_sum(file, "");
     add(file_entry(file.name, *object));
+    sum_ = Sha256();
     file.is_begun = true;
   }
   const auto take = [&](std::string_view bytes) {
-    file.sum.add(bytes);
+    sum_.add(bytes);
     parcel_->write(bytes);
+    file.come += static_cast<std::int64_t>(bytes.size());
   };
-  (void)get(client, file, file.come, take, stop);
-  expect_sum(file, file.sum.text());
+  // All behind what has come. Where that is cut it goes on at once, as long as anything comes.
+  while (file.come < file.size) {
+    const std::int64_t before = file.come;
+    try {
+      if (!client.get(key_of(file.name), take, stop, file.come)) throw missing(file.name);
+      break;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::unavailable || file.come == before) throw;
+    }
+  }
+  expect_sum(file, sum_.text());
   file.is_here = true;
 }
 

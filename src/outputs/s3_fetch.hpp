@@ -39,7 +39,6 @@ class Fetch {
     std::string expected;  // sum
     std::int64_t size = 0;
     std::int64_t come = 0;
-    Sha256 sum = {};
     bool is_begun = false;
     bool is_here = false;
   };
@@ -53,8 +52,7 @@ class Fetch {
   void take_small(S3Client& client, const std::stop_token& stop);
   void take(File& file, const Small& got);
   void take_large(S3Client& client, File& file, const std::stop_token& stop);
-  S3Object get(S3Client& client, const File& file, std::int64_t& come,
-               const std::function<void(std::string_view)>& sink, const std::stop_token& stop) const;
+  void get_small(S3Client& client, const File& file, Small& got, const std::stop_token& stop) const;
 
   std::string prefix_;
   std::shared_ptr<const LeftInBucket> left_;
@@ -62,6 +60,7 @@ class Fetch {
   std::unique_ptr<Parcel> parcel_;
   bool has_looked_ = false;
   std::vector<File> files_;
+  Sha256 sum_;  // of the large one that is under way, as far as it has come
 };
 
 // What has been fetched, once for each trial and path, until this goes. May be used from many threads.

@@ -33,31 +33,6 @@ void add_folders_above(Left& left, const std::string& path) {
     left.try_emplace(path.substr(0, end));
 }
 
-}  // namespace
-
-LeftInBucket read_left(S3Client& client, const std::string& prefix, const std::stop_token& stop) {
-  LeftInBucket left{.manifest = text_of(client, prefix + std::string(k_manifest_name), stop)};
-  left.sums = sums_in_manifest(left.manifest);
-  left.entries = read_entries(text_of(client, prefix + std::string(k_entries_name), stop));
-  return left;
-}
-
-std::string wanted_of(const LeftInBucket& left, const std::string& path) {
-  const bool any_links = std::ranges::any_of(left.entries, [](const OutputEntry& entry) {
-    return entry.kind == Kind::symbolic_link || entry.kind == Kind::hard_link;
-  });
-  const fs::path below = fs::path(path).relative_path();
-  if (any_links || std::ranges::any_of(below, [](const fs::path& part) { return part == ".."; })) return "";
-  return (below / "").parent_path().string();
-}
-
-bool leads_out(const std::string& name) {
-  const fs::path path(name);
-  return path.empty() || path.is_absolute() || name.find('\0') != std::string::npos ||
-         std::ranges::any_of(
-             path, [](const fs::path& part) { return part == ".." || part == "." || part.empty(); });
-}
-
 std::optional<Left> as_left(const LeftInBucket& from) {
   if (!names_programs(from)) return std::nullopt;
   Left left;
@@ -87,6 +62,32 @@ std::optional<Left> as_left(const LeftInBucket& from) {
     }
   }
   return left;
+}
+
+}  // namespace
+
+bool leads_out(const std::string& name) {
+  const fs::path path(name);
+  return path.empty() || path.is_absolute() || name.find('\0') != std::string::npos ||
+         std::ranges::any_of(
+             path, [](const fs::path& part) { return part == ".." || part == "." || part.empty(); });
+}
+
+LeftInBucket read_left(S3Client& client, const std::string& prefix, const std::stop_token& stop) {
+  LeftInBucket left{.manifest = text_of(client, prefix + std::string(k_manifest_name), stop)};
+  left.sums = sums_in_manifest(left.manifest);
+  left.entries = read_entries(text_of(client, prefix + std::string(k_entries_name), stop));
+  left.known = as_left(left);
+  return left;
+}
+
+std::string wanted_of(const LeftInBucket& left, const std::string& path) {
+  const bool any_links = std::ranges::any_of(left.entries, [](const OutputEntry& entry) {
+    return entry.kind == Kind::symbolic_link || entry.kind == Kind::hard_link;
+  });
+  const fs::path below = fs::path(path).relative_path();
+  if (any_links || std::ranges::any_of(below, [](const fs::path& part) { return part == ".."; })) return "";
+  return (below / "").parent_path().string();
 }
 
 }  // namespace combu::outputs

@@ -17,6 +17,7 @@ struct LeftInBucket {
   std::string manifest;                     // its text
   std::map<std::string, std::string> sums;  // what it says of files, by path
   std::vector<OutputEntry> entries;
+  std::optional<Left> known;  // nullopt: it does not tell everything that a digest does
 };
 
 // `prefix`: the trial's place in the bucket, with a `/` at its end. Throws Error: not_found when nothing
@@ -31,8 +32,5 @@ struct LeftInBucket {
 // Whether a name from a bucket is none of a path below a trial's place. Whoever may write there has written
 // it.
 [[nodiscard]] bool leads_out(const std::string& name);
-
-// nullopt: it does not tell everything that a digest does.
-[[nodiscard]] std::optional<Left> as_left(const LeftInBucket& left);
 
 }  // namespace combu::outputs

@@ -59,11 +59,15 @@ void remove_folder(const fs::path& folder) {
   fs::remove_all(folder, ignored);
 }
 
+bool is_own_folder(const fs::path& path) {
+  struct stat seen {};
+  return lstat(path.c_str(), &seen) == 0 && S_ISDIR(seen.st_mode) && seen.st_uid == geteuid();
+}
+
 // What processes that have died have left there.
 void clean(const std::string& above) {
-  std::error_code ignored;
   for (const fs::path& path : paths_in(above)) {
-    if (!path.filename().string().starts_with(k_name) || fs::is_symlink(path, ignored)) continue;
+    if (!path.filename().string().starts_with(k_name) || !is_own_folder(path)) continue;
     const Descriptor file = open_lock(path, 0);
     if (lock(file)) remove_folder(path);
   }
@@ -74,16 +78,25 @@ void clean(const std::string& above) {
 Scratch::Scratch(const std::string& above) {
   clean(above);
   constexpr int k_tries = 10;
+  int fault = EBUSY;
   for (int i = 0; i < k_tries && !lock_.is_open(); ++i) {
     path_ = fmt::format("{}/{}XXXXXX", above, k_name);
-    if (mkdtemp(path_.data()) == nullptr) break;
+    if (mkdtemp(path_.data()) == nullptr) {
+      fault = errno;
+      break;
+    }
     Descriptor file = open_lock(path_, O_CREAT | O_EXCL);
-    if (lock(file) || cannot_be_locked(file)) lock_ = std::move(file);
+    if (!file.is_open()) fault = errno;
+    if (lock(file) || cannot_be_locked(file)) {
+      lock_ = std::move(file);
+    } else {
+      remove_folder(path_);
+    }
   }
   if (!lock_.is_open())
     throw Error(ErrorKind::refused, above,
                 fmt::format("no folder can be made there for what comes from the bucket: {}; set TMPDIR",
-                            std::generic_category().message(errno)));
+                            std::generic_category().message(fault)));
 }
 
 Scratch::~Scratch() {

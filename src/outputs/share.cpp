@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <linux/fs.h>
 #include <sys/ioctl.h>
-#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -55,6 +54,7 @@ class Sharer {
   // Into `name`, a folder in `home`.
   void share(const Descriptor& home, const std::string& name) {
     const Descriptor source(open(from_.c_str(), k_folder));
+    if (!source.is_open() && errno != ENOENT) refuse(from_, "cannot be opened", errno);
     if (faccessat(source.number(), std::string(k_manifest_name).c_str(), F_OK, 0) != 0)
       throw Error(ErrorKind::not_found, from_.string(), "its outputs are not there any more");
     take_folder(source, home, name, "");
@@ -70,19 +70,33 @@ class Sharer {
     if (mkdirat(above.number(), name.c_str(), S_IRWXU) != 0) refuse(name, "cannot be made", errno);
     const Descriptor target = open_folder_in(above, name, path.empty() ? fs::path(name) : path);
     own(target.number(), "", path, AT_EMPTY_PATH);
-    const std::unique_ptr<DIR, int (*)(DIR*)> entries(fdopendir(dup(source.number())), &closedir);
-    if (!entries) refuse(from_ / path, "cannot be read", errno);
-    errno = 0;
-    while (const dirent* entry = readdir(entries.get())) {  // NOLINT(concurrency-mt-unsafe): a stream of ours
-      const std::string_view one = entry->d_name;
-      if (one != "." && one != "..") take(source, target, std::string(one), path / one);
-      errno = 0;
-    }
-    if (errno != 0) refuse(from_ / path, "cannot be read", errno);
+    for (const std::string& one : names_in(source, path)) take(source, target, one, path / one);
     // What is made in a folder changes its time.
     if (fchmod(target.number(), (seen.st_mode & k_permissions) | S_IRWXU) != 0)
       refuse(name, "cannot be written", errno);
     set_times(target.number(), nullptr, seen);
+  }
+
+  // Read to the end first: one descriptor less for each folder that is gone down into.
+  [[nodiscard]] std::vector<std::string> names_in(const Descriptor& source, const fs::path& path) const {
+    const int list = openat(source.number(), ".", k_folder);  // closed with the entries
+    if (list < 0) refuse(from_ / path, "cannot be read", errno);
+    const std::unique_ptr<DIR, int (*)(DIR*)> entries(fdopendir(list), &closedir);
+    if (!entries) {
+      const int why = errno;
+      ::close(list);
+      refuse(from_ / path, "cannot be read", why);
+    }
+    std::vector<std::string> names;
+    errno = 0;
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): a stream of its own
+    while (const dirent* entry = readdir(entries.get())) {
+      const std::string_view name = entry->d_name;
+      if (name != "." && name != "..") names.emplace_back(name);
+      errno = 0;
+    }
+    if (errno != 0) refuse(from_ / path, "cannot be read", errno);
+    return names;
   }
 
   void take(const Descriptor& source, const Descriptor& target, const std::string& name,
@@ -142,12 +156,19 @@ class Sharer {
   }
 
   void copy(const Descriptor& from, const Descriptor& to, const fs::path& path) const {
-    constexpr std::size_t k_piece = std::size_t{1} << 30U;
-    ssize_t count = 0;
-    do {
-      count = sendfile(to.number(), from.number(), nullptr, k_piece);
-    } while (count > 0 || (count < 0 && errno == EINTR));
-    if (count < 0) refuse(from_ / path, "cannot be copied", errno);
+    std::vector<char> piece(std::size_t{256} << 10U);
+    while (true) {
+      const ssize_t count = read(from.number(), piece.data(), piece.size());
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) refuse(from_ / path, "cannot be read", errno);
+      if (count == 0) return;
+      for (ssize_t done = 0; done < count;) {
+        const ssize_t written =
+            ::write(to.number(), piece.data() + done, static_cast<std::size_t>(count - done));
+        if (written < 0 && errno != EINTR) refuse(path, "cannot be written", errno);
+        done += std::max<ssize_t>(written, 0);
+      }
+    }
   }
 
   static void set_times(int folder, const char* name, const struct stat& as) {
@@ -164,6 +185,7 @@ class Sharer {
   void expect_manifest(const Descriptor& source) const {
     const Descriptor file(
         openat(source.number(), std::string(k_manifest_name).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+    if (!file.is_open()) refuse(from_ / k_manifest_name, "cannot be opened", errno);
     std::string text;
     std::array<char, std::size_t{64} << 10U> piece{};
     ssize_t count = 0;

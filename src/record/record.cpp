@@ -359,7 +359,8 @@ struct Record::Impl {
                             "DELETE FROM recollections WHERE run = ? AND trial = ? AND "
                             "json_extract(parts, '$.image') <> ?"};
   Sql forget_of_other_inputs{database,
-                             "DELETE FROM recollections WHERE run = ?1 AND trial = ?2 AND EXISTS (SELECT 1 "
+                             "DELETE FROM recollections WHERE run = ?1 AND trial = ?2 AND "
+                             "json_extract(parts, '$.inputs') IS NOT NULL AND EXISTS (SELECT 1 "
                              "FROM trials WHERE run = ?1 AND trial = ?2 AND inputs <> ?3)"};
   Sql set_inputs{database, "UPDATE trials SET inputs = ? WHERE run = ? AND trial = ?"};
   Sql add_image{database,

@@ -733,12 +733,17 @@ class Drive {
       for (std::string& text : take_logs(engine_, {.run = run_.id, .trial = it.name, .attempt = attempt}, it,
                                          end, *telemetry_, quit))
         inbox_.post(Note{trial, std::move(text)});
-      if (logs_fail_.exchange(false)) inbox_.post(LogsKept{});
-    } catch (const Error& error) {
-      const bool has_no_room = error.kind() == ErrorKind::refused;
-      if (has_no_room && !logs_fail_.exchange(true)) inbox_.post(LogsKept{.fault = error.what()});
+    } catch (const Error&) {
+      tell_whether_kept();
       throw;
     }
+    tell_whether_kept();
+  }
+
+  void tell_whether_kept() {
+    LogsKept kept{.fault = telemetry_->fault()};
+    const bool fails = !kept.fault.empty();
+    if (logs_fail_.exchange(fails) != fails) inbox_.post(std::move(kept));
   }
 
   // In one listing. What is not in it is gone.

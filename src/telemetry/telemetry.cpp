@@ -228,6 +228,7 @@ struct Telemetry::Impl {
 
   std::string path;
   std::mutex mutex;
+  std::string fault;
   // Of logs that grow, by trial and attempt: up to when they were read, and when that was.
   std::map<std::pair<std::string, int>, std::pair<Instant, std::chrono::steady_clock::time_point>> readings;
   SQLite::Database database;
@@ -340,7 +341,7 @@ std::optional<KeptLog> Telemetry::take(const std::string& trial, int attempt,
   log.passed_over += batch.passed_over;
   log.complete = batch.complete;
   const std::scoped_lock lock(impl_->mutex);
-  return database::guarded(impl_->path, [&]() -> std::optional<KeptLog> {
+  const auto write = [&]() -> std::optional<KeptLog> {
     Impl& impl = *impl_;
     SQLite::Transaction transaction(impl.database, SQLite::TransactionBehavior::IMMEDIATE);
     const auto kept = impl.kept(trial, attempt);
@@ -354,7 +355,20 @@ std::optional<KeptLog> Telemetry::take(const std::string& trial, int attempt,
                      number);
     transaction.commit();
     return log;
-  });
+  };
+  try {
+    const auto after = database::guarded(impl_->path, write);
+    impl_->fault.clear();
+    return after;
+  } catch (const Error& error) {
+    impl_->fault = error.what();
+    throw;
+  }
+}
+
+std::string Telemetry::fault() {
+  const std::scoped_lock lock(impl_->mutex);
+  return impl_->fault;
 }
 
 std::vector<std::string> Telemetry::metric_names(const std::string& trial, int attempt) {

@@ -23,11 +23,11 @@ Error cannot_be_written(const std::string& path, int fault) {
           fmt::format("cannot be written: {}", std::generic_category().message(fault))};
 }
 
-// What is written to where it is. Below these two a link leads to what a process has open.
+// What is written to where it is: below the first ones a link leads to what a process has open.
 bool is_in_place(const std::string& path) {
   std::error_code none;
   const fs::file_status status = fs::status(path, none);
-  return path.starts_with("/dev/") || path.starts_with("/proc/") ||
+  return path.starts_with("/dev/std") || path.starts_with("/dev/fd/") || path.starts_with("/proc/") ||
          (fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status));
 }
 
@@ -53,6 +53,9 @@ Replacement::Replacement(const std::string& path) : path_(path), place_(path) {
   }
   beside_ = fmt::format("{}.{}.new", place_, getpid());
   fs::remove(beside_, fault);
+  // What others may not read they may not read before, either.
+  if (fs::exists(status))
+    const Descriptor file(open(beside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
 }
 
 Replacement::~Replacement() {
@@ -62,6 +65,7 @@ Replacement::~Replacement() {
 
 void Replacement::commit() {
   const Descriptor file(open(beside_.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.is_open()) throw cannot_be_written(path_, errno);
   struct stat there {};
   if (stat(place_.c_str(), &there) == 0) {
     // Another one's file stays so if this is allowed.

@@ -167,6 +167,17 @@ def test_a_file_is_replaced_when_the_new_one_is_whole(combu, runs, tmp_path):
     assert (tmp_path / "real.svg").stat().st_mode & 0o777 == 0o640
 
 
+def test_a_file_in_memory_is_replaced_like_others(combu, runs, tmp_path):
+    path = f"/dev/shm/combu-test.{os.getpid()}.csv"
+    try:
+        for _ in range(2):
+            ok(combu("export", "csv", "one", "-o", path))
+            with open(path) as file:
+                assert file.read() == ok(combu("export", "csv", "one"))
+    finally:
+        os.unlink(path)
+
+
 def test_a_file_that_cannot_be_written_is_as_it_was(combu, write, tmp_path):
     file = write('[{ name: "aa", image: "x", cmd: "true", params: { note: std.repeat("x", 100000) } }]')
     done = combu("-f", file, "--engine", "simulated:?speed=0", "--progress", "quiet", "run", "--wait", "--run-id", "one")

@@ -151,6 +151,7 @@ class Bucket {
       const std::string range = header(asked, "range");
       if (range.empty() || !knows_ranges) return wire::whole(200, objects[key], metadata[key]);
       const std::size_t from = std::stoul(range.substr(std::string("bytes=").size()));
+      if (from >= objects[key].size()) return wire::whole(416, fault("InvalidRange"));
       return wire::whole(206, objects[key].substr(from), metadata[key]);
     }
     const std::string source = plain(header(asked, "x-amz-copy-source"));
@@ -781,6 +782,18 @@ TEST_F(FetchS3, WhatIsCutGoesOnWhereItWas) {
   ranges.erase("GET /lab/");  // page by page
   for (const auto& [what, asked_for] : ranges) EXPECT_THAT(asked_for, SizeIs(1)) << what;
   EXPECT_THAT(ranges, SizeIs(100 + 2 + 2)) << "all, the large one twice, and two lists";
+}
+
+TEST_F(FetchS3, WhatHasComeToItsLastByteIsNotAskedForAgain) {
+  const std::string large(std::size_t{2} << 20U, 'x');
+  bring_whole({{"out/large", large}});
+  int cuts = 0;
+  bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
+    if (asked.method != "GET" || !asked.target.ends_with("out/large") || ++cuts > 1) return std::nullopt;
+    return wire::cut("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n200000\r\n" + large + "\r\n");
+  };
+  EXPECT_THAT(fetch("/out"), ElementsAre("out/large"));
+  EXPECT_EQ(cuts, 1);
 }
 
 TEST_F(FetchS3, AServerWithoutRangesTellsItAllAgain) {

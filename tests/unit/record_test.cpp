@@ -760,7 +760,7 @@ TEST_F(RecordTest, WhatRanWithSomethingElseIsNotFoundByWhatItWasKnownBy) {
   for (TrialIndex trial = 0; trial < 3; ++trial)
     known.push_back({.trial = trial,
                      .hash = "aa",
-                     .parts = R"({"image":"sha256:1"})",
+                     .parts = R"({"image":"sha256:1","inputs":{}})",
                      .inputs = {"sha256:x", "sha256:y"}});
   record.append(run.id, {}, {}, {}, known);
   record.append(run.id,
@@ -775,6 +775,17 @@ TEST_F(RecordTest, WhatRanWithSomethingElseIsNotFoundByWhatItWasKnownBy) {
   EXPECT_FALSE(record.known(run.id, run.experiment.trials[1].name)) << "its inputs were others";
   EXPECT_FALSE(record.known(run.id, run.experiment.trials[2].name)) << "its image was another";
   EXPECT_THAT(record.inputs(run.id, run.experiment.trials[1].name), ElementsAre("sha256:x", "sha256:z"));
+}
+
+TEST_F(RecordTest, AnInputThatDoesNotCountMayChange) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  record.append(run.id, {}, {}, {},
+                std::vector<Recollection>{
+                    {.trial = 0, .hash = "aa", .parts = R"({"image":"sha256:1"})", .inputs = {"sha256:x"}}});
+  record.append(run.id, std::vector<Fact>{fact(0, TrialState::succeeded)},
+                std::vector<Started>{{.trial = 0, .inputs = {"sha256:y"}, .digest = "sha256:1"}});
+  EXPECT_EQ(record.done("aa", 8).size(), 1U);
 }
 
 TEST_F(RecordTest, ATrialIsKnownByWhatItWasLast) {
