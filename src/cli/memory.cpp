@@ -21,6 +21,7 @@
 #include "cli/run_lock.hpp"
 #include "combu/cache.hpp"
 #include "combu/inputs.hpp"
+#include "combu/telemetry.hpp"
 
 namespace combu {
 namespace {
@@ -56,12 +57,23 @@ class Marking {
     const std::string results = results_folder(loaded_.run);
     try {
       Record record(state_folder(loaded_.caller), Record::Use::reading);
-      while (const auto trial = next()) {
+      for (int failures = 0; failures < k_failures_max;) {
+        const auto trial = next();
+        if (!trial) return;
         const auto known = record.known(loaded_.run.id, *trial);
-        if (known && !known->hash.empty())
-          markers_.put(known->hash, fmt::format("{}/{}", results, *trial), {});
+        if (!known || known->hash.empty()) continue;
+        failures = put(known->hash, fmt::format("{}/{}", results, *trial)) ? 0 : failures + 1;
       }
     } catch (const Error&) {  // NOLINT(bugprone-empty-catch): nobody is told any more, see above
+    }
+  }
+
+  [[nodiscard]] bool put(const std::string& hash, const std::string& place) {
+    try {
+      markers_.put(hash, place, {});
+      return true;
+    } catch (const Error&) {
+      return false;
     }
   }
 
@@ -73,6 +85,8 @@ class Marking {
     waiting_.pop_front();
     return trial;
   }
+
+  static constexpr int k_failures_max = 3;  // one after the other: then nobody listens
 
   const Loaded& loaded_;
   Markers& markers_;
@@ -163,8 +177,11 @@ class RecordMemory final : public Memory {
   // Names the one that is equal; gives the place of what that has left, where it has any.
   std::string find_equal(Recollection& of, const std::vector<DoneEntry>& done, const std::stop_token& stop) {
     const bool has_outputs = !trial_of(of.trial).outputs.empty();
+    const bool has_metrics = static_cast<bool>(trial_of(of.trial).metrics);
+    const std::string folder = state_folder(loaded_.caller);
     for (const DoneEntry& one : done) {
       if (has_outputs && !depot_.is_whole(one.place)) continue;
+      if (has_metrics && !Telemetry::exists(folder, one.run)) continue;
       of.run = one.run.text();
       of.name = one.trial;
       return has_outputs ? one.place : "";

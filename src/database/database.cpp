@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <system_error>
 
@@ -12,6 +13,8 @@ namespace combu::database {
 namespace {
 
 constexpr int k_patience_ms = k_patience.count();
+constexpr int k_primary =
+    0xff;  // of an error's code; the rest says more: https://www.sqlite.org/rescode.html
 
 int newest(const Schema& schema) {
   return static_cast<int>(schema.steps.size());
@@ -47,6 +50,22 @@ void make_private(const std::string& path) {
   const Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR));
 }
 
+// Who is the first to set it has to have the file alone, and SQLite does not wait for that by itself.
+void set_wal(SQLite::Database& database) {
+  constexpr Seconds k_pause{0.01};
+  const auto end = std::chrono::steady_clock::now() + k_patience;
+  while (true) {
+    try {
+      database.exec("PRAGMA journal_mode = WAL");
+      return;
+    } catch (const SQLite::Exception& exception) {
+      const bool is_busy = (exception.getErrorCode() & k_primary) == SQLITE_BUSY;
+      if (!is_busy || std::chrono::steady_clock::now() >= end) throw;
+    }
+    real_clock().wait(k_pause, {});
+  }
+}
+
 void take_steps(SQLite::Database& database, const std::string& path, const Schema& schema) {
   SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
   // Another process may have been faster.
@@ -75,8 +94,8 @@ SQLite::Database open(const std::string& path, const Schema& schema) {
     // In WAL mode a commit that returned survives the end of the process, and a crash of the machine leaves
     // the database whole, short of the last commits at most
     // (https://www.sqlite.org/pragma.html#pragma_synchronous).
-    database.exec(
-        "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 10000");
+    set_wal(database);
+    database.exec("PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 10000");
     if (version_of(database, path, schema) < newest(schema)) take_steps(database, path, schema);
     return database;
   });
@@ -123,7 +142,6 @@ SQLite::Database open_to_read(const std::string& path, const Schema& schema) {
 }
 
 void throw_as_error(const SQLite::Exception& exception, const std::string& path) {
-  constexpr int k_primary = 0xff;  // the rest says more of it: https://www.sqlite.org/rescode.html
   const std::string why = exception.what();
   switch (exception.getErrorCode() & k_primary) {
     case SQLITE_ERROR:  // its tables are not those of its version

@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
-#include <limits>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -19,12 +18,33 @@ using Numbers = std::vector<std::pair<std::string, double>>;
 constexpr std::string_view k_step = "step";
 constexpr std::size_t k_line_max = 1U << 20U;
 
-// What Python's json and others write for what JSON has no number for.
-constexpr std::array<std::pair<std::string_view, double>, 3> k_not_json{
-    {{"-Infinity", -std::numeric_limits<double>::infinity()},
-     {"Infinity", std::numeric_limits<double>::infinity()},
-     {"NaN", std::numeric_limits<double>::quiet_NaN()}}};
-constexpr char k_stands_for = '\1';  // before one of these in a string
+constexpr char k_stands_for = '\1';  // before what is no number of JSON, in a string
+constexpr std::string_view k_in_words =
+    "0123456789+-.abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";  // and numbers
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view k_blanks = " \t\r";
+  const std::size_t first = text.find_first_not_of(k_blanks);
+  return first == std::string_view::npos ? std::string_view()
+                                         : text.substr(first, text.find_last_not_of(k_blanks) - first + 1);
+}
+
+// Also "nan", "-inf" and "Infinity" in any case; what is beyond all numbers is infinite.
+std::optional<double> number_in(std::string_view text) {
+  text = trimmed(text);
+  if (text.starts_with('+')) text.remove_prefix(1);
+  double value = 0;
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (end != text.data() + text.size() || text.empty()) return std::nullopt;
+  if (fault == std::errc::result_out_of_range) return std::strtod(std::string(text).c_str(), nullptr);
+  return fault == std::errc() ? std::optional(value) : std::nullopt;
+}
+
+// What programs print where JSON has no number; nullopt: it is none, or one of JSON's.
+std::optional<double> odd_number(std::string_view word) {
+  const std::optional<double> number = number_in(word);
+  return number && !std::isfinite(*number) ? number : std::nullopt;
+}
 
 // Of an object its numbers, not those of what is in it. Nothing is built of the rest.
 class NumbersIn : public nlohmann::json::json_sax_t {
@@ -37,9 +57,8 @@ class NumbersIn : public nlohmann::json::json_sax_t {
   bool number_unsigned(std::uint64_t value) override { return take(static_cast<double>(value)); }
   bool number_float(double value, const std::string& /*text*/) override { return take(value); }
   bool string(std::string& value) override {
-    if (!value.empty() && value.front() == k_stands_for)
-      for (const auto& [word, number] : k_not_json)
-        if (std::string_view(value).substr(1) == word) return take(number);
+    if (value.starts_with(k_stands_for))
+      if (const auto number = odd_number(std::string_view(value).substr(1))) return take(*number);
     return in_object();
   }
   bool binary(binary_t& /*value*/) override { return true; }
@@ -74,45 +93,24 @@ bool read_object(std::string_view line, Numbers& numbers) {
   return nlohmann::json::sax_parse(line, &reader);
 }
 
-// Each NaN and Infinity outside of strings as a string of its own.
+// Each NaN and infinity outside of strings as a string of its own.
 std::string with_strings(std::string_view line) {
   std::string text;
   bool in_string = false;
-  for (std::size_t i = 0; i < line.size(); ++i) {
+  for (std::size_t i = 0; i < line.size();) {
     if (in_string && line[i] == '\\') {
-      text += line.substr(i++, 2);
+      text += line.substr(i, 2);
+      i += 2;
       continue;
     }
     if (line[i] == '"') in_string = !in_string;
-    const auto* found = in_string ? k_not_json.end()
-                                  : std::find_if(k_not_json.begin(), k_not_json.end(), [&](const auto& one) {
-                                      return line.substr(i).starts_with(one.first);
-                                    });
-    if (found == k_not_json.end()) {
-      text += line[i];
-    } else {
-      text += fmt::format(R"("\u{:04x}{}")", static_cast<int>(k_stands_for), found->first);
-      i += found->first.size() - 1;
-    }
+    const std::size_t end = in_string ? i : std::min(line.find_first_not_of(k_in_words, i), line.size());
+    const std::string_view word = line.substr(i, std::max<std::size_t>(end - i, 1));
+    text += odd_number(word) ? fmt::format(R"("\u{:04x}{}")", static_cast<int>(k_stands_for), word)
+                             : std::string(word);
+    i += word.size();
   }
   return text;
-}
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view k_blanks = " \t\r";
-  const std::size_t first = text.find_first_not_of(k_blanks);
-  return first == std::string_view::npos ? std::string_view()
-                                         : text.substr(first, text.find_last_not_of(k_blanks) - first + 1);
-}
-
-std::optional<double> number_in(std::string_view text) {
-  text = trimmed(text);
-  if (text.starts_with('+')) text.remove_prefix(1);
-  double value = 0;
-  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (fault == std::errc::result_out_of_range) return std::nullopt;
-  return fault == std::errc() && end == text.data() + text.size() && !text.empty() ? std::optional(value)
-                                                                                   : std::nullopt;
 }
 
 // RFC 4180, without ends of lines in quotes.
@@ -164,8 +162,8 @@ void MetricLines::take(std::string_view line, Instant at) {
 void MetricLines::take_json(std::string_view line, Instant at) {
   if (!line.starts_with('{') || !line.ends_with('}')) return;
   if (read_object(line, numbers_)) return add(numbers_, at);
-  if (line.find("NaN") == std::string_view::npos && line.find("Infinity") == std::string_view::npos) return;
-  if (read_object(with_strings(line), numbers_)) add(numbers_, at);
+  const std::string text = with_strings(line);
+  if (text != line && read_object(text, numbers_)) add(numbers_, at);
 }
 
 void MetricLines::take_csv(std::string_view line, Instant at) {
@@ -224,11 +222,8 @@ void Lines::feed(std::string_view text, Instant at) {
   for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
     const std::string_view head = text.substr(0, end);
     text.remove_prefix(end + 1);
-    if (line_.empty() && !too_long_) {
-      tell_(head, at);
-      continue;
-    }
-    if (!too_long_) tell_(line_ += head, at);
+    too_long_ = too_long_ || line_.size() + head.size() > k_line_max;
+    if (!too_long_) tell_(line_.empty() ? head : std::string_view(line_ += head), at);
     line_.clear();
     too_long_ = false;
   }

@@ -35,7 +35,7 @@ bool is_there(const Value& value) {
 }
 
 bool has_succeeded(const ResultRow& row) {
-  return row.trial.state == TrialState::succeeded;
+  return combu::has_succeeded(row.trial.state);
 }
 
 bool has_params(const ResultRow& row) {
@@ -146,6 +146,7 @@ bool tells_apart(std::span<const Results> runs, const Grounds& grounds, const Pa
 // "optimizer sgd → adam"
 std::string change_text(const std::string& name, const std::vector<std::set<Value>>& values) {
   std::vector<std::string> texts;
+  texts.reserve(values.size());
   for (const std::set<Value>& some : values) texts.push_back(some.empty() ? "–" : whole_text(*some.begin()));
   return fmt::format("{} {}", name, fmt::join(texts, " → "));
 }

@@ -49,6 +49,12 @@ def test_what_an_equal_trial_has_told_is_shown_of_the_skipped(combu):
     assert "equal to `learn-1` of run first" in combu("why", "learn-1").stdout, "who has run, not who was skipped before"
     assert combu("logs", "learn-1").stdout == '{"step": 1, "loss": 0.5}\n'
     assert len(combu("export", "csv", "--points").stdout.splitlines()) == 2
+    combu("rm", "first")
+    combu("run", "--wait", "--run-id", "fourth")
+    combu("kill")
+    (row,) = map(json.loads, combu("results", "--json").stdout.splitlines())
+    assert (row["run"], row["state"]) == ("fourth", "succeeded"), "what it had told has gone with the run"
+    assert row["metrics"]["loss"]["last"] == 0.5
 
 
 def test_what_changed_before_its_start_is_what_a_trial_is_not_known_by(combu, engine):

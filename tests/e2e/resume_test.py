@@ -156,6 +156,7 @@ def test_many_trials_through_deaths_of_combu_and_of_the_engine(combu_on, new_eng
     # Whether these ran is something that the engine itself may not know when it comes back.
     unsure = {name for name, it in lab.states().items() if it[0] == "starting"}
     engine.start()
+    over_then = {name for name, it in lab.states().items() if it[0] in ("succeeded", "failed")}
     lab.let_go(*held)
 
     wait_until(lambda: "t-230" in engine.running(), "the third place of death")
@@ -175,7 +176,9 @@ def test_many_trials_through_deaths_of_combu_and_of_the_engine(combu_on, new_eng
         name: ("failed" if code else "succeeded", code) for name, code in MANY.items()
     }
     assert MANY.keys() - containers.keys() == set(), sorted(listed - containers.keys())
-    assert unlike(MANY, {name: container["State"]["ExitCode"] for name, container in containers.items()}) == {}
+    # An engine tells of an end before it has written it down: dying in between, it makes an end by 255 of it later.
+    forgotten = unlike(MANY, {name: container["State"]["ExitCode"] for name, container in containers.items()})
+    assert {found for _, found in forgotten.values()} <= {255} and forgotten.keys() <= over_then, forgotten
     assert unlike(MANY, {name: row["exit_code"] for name, row in combu.ps().items()}) == {}
     assert attempts_by_label(engine) == {name: str(attempt) for name, attempt in last.items()}
     # Those that were lost are gone with their times, and a slow engine may start them later than their places were free.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <latch>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -693,6 +694,27 @@ TEST_F(RecordTest, AnAttemptHasItsGpusAndWhatItWasSeenToUse) {
   EXPECT_EQ(entries[0].usage->cpu, Seconds(1.5));
   EXPECT_EQ(entries[1].gpus, "");
   EXPECT_FALSE(entries[1].usage);
+}
+
+TEST_F(RecordTest, ManyMayBeTheFirstAtOnce) {
+  constexpr std::size_t k_together = 6;
+  for (int round = 0; round < 40; ++round) {
+    const std::string place = folder.path() + "/" + std::to_string(round);
+    std::latch ready(k_together);
+    std::vector<std::string> faults(k_together);
+    in_parallel(k_together, k_together, [&](std::size_t i) {
+      ready.arrive_and_wait();
+      try {
+        Record record(place);
+        combu::Run own = run;
+        own.id = RunId("run" + std::to_string(i));
+        record.begin(entry_of(own), own.experiment);
+      } catch (const Error& error) {
+        faults[i] = error.what();
+      }
+    });
+    EXPECT_THAT(faults, testing::Each("")) << round;
+  }
 }
 
 TEST_F(RecordTest, WhatHasBeenDoneIsFoundByItsHash) {

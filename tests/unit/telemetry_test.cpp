@@ -27,6 +27,7 @@ using telemetry::MetricLines;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::SizeIs;
 
 const Instant k_begin = *parse_moment("2026-01-31T12:00:00Z");
 
@@ -360,8 +361,19 @@ TEST_F(TelemetryTest, OnesThatAreNoNumbersHarmNothing) {
   engine.say("{\"x\": " + std::string(2 << 20, '1') + "}\n", milliseconds(4));
   engine.say("{\"x\": 3}", milliseconds(5));
   take(LogEnd::complete);
-  EXPECT_THAT(points("x"), ElementsAre("0:1", "1:nan", "2:-inf", "3:inf", "4:2", "5:3"));
-  EXPECT_THAT(metrics(), ElementsAre("a.1 x: 6 points, last 3, -inf to inf"));
+  EXPECT_THAT(points("x"), ElementsAre("0:1", "1:nan", "2:-inf", "3:inf", "4:2", "5:inf", "6:3"));
+  EXPECT_THAT(metrics(), ElementsAre("a.1 x: 7 points, last 3, -inf to inf"));
+}
+
+TEST_F(TelemetryTest, WhatProgramsPrintForNoNumberIsTaken) {
+  trial.metrics = Metrics{.json = true};
+  for (const char* const one : {"nan", "-nan", "NAN", "inf", "-inf", "+Inf", "-INFINITY", "1e999", "-1e999"})
+    engine.say(fmt::format("{{\"x\": {}, \"name\": \"an inf, \\\"nan\", \"y\": 2}}\n", one), milliseconds(0));
+  engine.say("{\"x\": nano, \"y\": 3}\n{\"x\": 1e-999, \"y\": 4}\n", milliseconds(1));
+  take(LogEnd::complete);
+  EXPECT_THAT(points("x"), ElementsAre("0:nan", "1:nan", "2:nan", "3:inf", "4:-inf", "5:inf", "6:-inf",
+                                       "7:inf", "8:-inf", "9:0"));
+  EXPECT_THAT(points("y"), SizeIs(10)) << "what else is in such a line";
 }
 
 TEST_F(TelemetryTest, MetricsOfNothingButNaNHaveNoLeast) {
@@ -422,7 +434,7 @@ TEST_F(TelemetryTest, AMetricMayChangeItsType) {
   engine.files["/m.csv"] = "y\n1\ntwo\n\n1e400\n0x10\n3\n";
   EXPECT_THAT(take(LogEnd::complete), IsEmpty());
   EXPECT_THAT(points("x"), ElementsAre("0:1", "1:6.5"));
-  EXPECT_THAT(points("y"), ElementsAre("0:1", "1:3"));
+  EXPECT_THAT(points("y"), ElementsAre("0:1", "1:inf", "2:3"));
 }
 
 TEST_F(TelemetryTest, OfAllLooksTogetherSoManyNamesAreTakenAndThatIsSaidOnce) {

@@ -281,6 +281,12 @@ TEST(Compare, names_what_it_leaves_out) {
                                 "left out of run one: 1 trial whose value is no number (a-3)\n"));
 }
 
+TEST(Compare, counts_what_was_skipped_as_done) {
+  Results one = repeated("one", 0);
+  for (std::size_t i = 0; i < one.rows.size(); i += 2) one.rows[i].trial.state = TrialState::skipped;
+  EXPECT_EQ(comparison({one}), comparison({repeated("one", 0)}));
+}
+
 TEST(Compare, pairs_trials_without_params_by_their_names) {
   Results one = run_of("one", {});
   Results two = run_of("two", {});
