@@ -818,8 +818,9 @@ TEST_F(FetchS3, AServerWithoutRangesTellsItAllAgain) {
 
 TEST_F(FetchS3, AStopEndsIt) {
   bring_whole({{"out/a", "alpha"}});
-  bucket_.trouble = [](const Asked& asked) -> std::optional<Reply> {
-    if (!asked.target.ends_with("out/a")) return std::nullopt;
+  std::atomic<bool> stalls = true;
+  bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
+    if (!stalls || !asked.target.ends_with("out/a")) return std::nullopt;
     return wire::stall();
   };
   const std::size_t before = server_.asked().size();
@@ -841,7 +842,7 @@ TEST_F(FetchS3, AStopEndsIt) {
   EXPECT_TRUE(one.get());
   EXPECT_TRUE(other.get());
   // Nobody is the worse for it.
-  bucket_.trouble = nullptr;
+  stalls = false;
   EXPECT_THAT(fetch("/out"), ElementsAre("out/a"));
 }
 
