@@ -178,10 +178,9 @@ class RecordMemory final : public Memory {
   std::string find_equal(Recollection& of, const std::vector<DoneEntry>& done, const std::stop_token& stop) {
     const bool has_outputs = !trial_of(of.trial).outputs.empty();
     const bool has_metrics = static_cast<bool>(trial_of(of.trial).metrics);
-    const std::string folder = state_folder(loaded_.caller);
     for (const DoneEntry& one : done) {
       if (has_outputs && !depot_.is_whole(one.place)) continue;
-      if (has_metrics && !Telemetry::exists(folder, one.run)) continue;
+      if (has_metrics && !Telemetry::exists(state_folder(loaded_.caller), one.run)) continue;
       of.run = one.run.text();
       of.name = one.trial;
       return has_outputs ? one.place : "";

@@ -23,15 +23,11 @@ namespace combu {
 namespace {
 
 namespace fs = std::filesystem;
+using outputs::k_permissions;
+using outputs::refuse;
 
 constexpr mode_t k_owner_reads_and_writes = S_IRUSR | S_IWUSR;
-constexpr mode_t k_permissions = 0777;  // nobody becomes another person by an output
 constexpr std::size_t k_synced_alone_max = 64;
-
-[[noreturn]] void refuse(const std::string& path, const char* what, int code) {
-  throw Error(ErrorKind::refused, path,
-              fmt::format("{}: {}", what, std::error_code(code, std::generic_category()).message()));
-}
 
 std::array<timespec, 2> times_of(Instant modified) {
   const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(modified.time_since_epoch());
@@ -133,7 +129,7 @@ class FolderParcel final : public Parcel {
         unfinished_(unfinished_name(place)),
         owner_(owner),
         lasts_(lasts) {
-    make_folder();
+    outputs::make_folders(folder_, owner_);
     above_ = Descriptor(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!above_.is_open()) refuse(folder_, "cannot be opened", errno);
     discard(unfinished_);  // of a process that died
@@ -202,19 +198,6 @@ class FolderParcel final : public Parcel {
     if (!owner_) return;
     if (fchownat(folder, name.c_str(), owner_->uid, owner_->gid, AT_SYMLINK_NOFOLLOW) != 0)
       refuse(path_of(name), "cannot be given to its owner", errno);
-  }
-
-  // With all that is missing above it.
-  void make_folder() const {
-    for (std::size_t end = folder_.find('/', 1);; end = folder_.find('/', end + 1)) {
-      const std::string path = folder_.substr(0, end);
-      if (mkdir(path.c_str(), k_permissions) == 0) {
-        give(AT_FDCWD, path);
-      } else if (errno != EEXIST) {
-        refuse(path, "cannot be made", errno);
-      }
-      if (end == std::string::npos) return;
-    }
   }
 
   // Of what is in the folder.
@@ -366,6 +349,23 @@ class Folder final : public Depot {
 };
 
 }  // namespace
+
+void outputs::refuse(const std::string& path, const char* what, int code) {
+  throw Error(ErrorKind::refused, path, fmt::format("{}: {}", what, std::generic_category().message(code)));
+}
+
+void outputs::make_folders(const std::string& folder, std::optional<Owner> owner) {
+  for (std::size_t end = folder.find('/', 1);; end = folder.find('/', end + 1)) {
+    const std::string path = folder.substr(0, end);
+    if (mkdir(path.c_str(), k_permissions) == 0) {
+      if (owner && lchown(path.c_str(), owner->uid, owner->gid) != 0)
+        refuse(path, "cannot be given to its owner", errno);
+    } else if (errno != EEXIST) {
+      refuse(path, "cannot be made", errno);
+    }
+    if (end == std::string::npos) return;
+  }
+}
 
 std::unique_ptr<Parcel> outputs::open_passing(const std::string& folder, const std::string& place) {
   return std::make_unique<FolderParcel>(folder, place, std::nullopt, FolderParcel::Lasts::passing);

@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <linux/fs.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -20,6 +19,7 @@
 #include <system_error>
 #include <utility>
 
+#include "outputs/folder.hpp"
 #include "outputs/manifest.hpp"
 
 namespace combu::outputs {
@@ -29,12 +29,6 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t k_at_once = 4;
 
-[[noreturn]] void refuse(const fs::path& path, const char* what, int code) {
-  throw Error(ErrorKind::refused, path.string(),
-              fmt::format("{}: {}", what, std::generic_category().message(code)));
-}
-
-constexpr mode_t k_permissions = 0777;
 constexpr int k_folder = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
 
 // `path`: of `name`, for a person.
@@ -202,15 +196,6 @@ class Sharer {
   std::atomic<bool>& clones_;
   std::set<std::string> files_;
 };
-
-void make_folders(const fs::path& folder, std::optional<Owner> owner) {
-  if (folder.has_relative_path() && !fs::exists(folder)) {
-    make_folders(folder.parent_path(), owner);
-    if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST) refuse(folder, "cannot be made", errno);
-    if (owner && lchown(folder.c_str(), owner->uid, owner->gid) != 0)
-      refuse(folder, "cannot be given to its owner", errno);
-  }
-}
 
 // What stands there is of an earlier attempt, or of a process that died before it could tell.
 void put_in_place(const fs::path& unfinished, const fs::path& place) {

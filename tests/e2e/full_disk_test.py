@@ -19,6 +19,16 @@ def small_disk(tmp_path, combu):
     subprocess.run(["umount", "-l", folder], check=True)
 
 
+def lines_to(stream, words):
+    """Those up to the first with these words in it; all of them where none has."""
+    lines = []
+    for line in stream:
+        lines.append(line)
+        if words in line:
+            break
+    return lines
+
+
 def fill(folder):
     with open(folder / "rubbish", "wb", buffering=0) as rubbish:
         try:
@@ -56,11 +66,7 @@ def test_a_run_goes_on_when_the_disk_is_full_and_what_is_missing_comes_later(com
     wait_until(lambda: "first" in engine.running(), "the first trial to run")
     fill(small_disk)
     (lab / "first.held").unlink()
-    lines = []
-    for line in process.stderr:
-        lines.append(line)
-        if "not on record" in line:
-            break
+    lines = lines_to(process.stderr, "not on record")
     (small_disk / "rubbish").unlink()
     (lab / "then.held").unlink()
     rest = process.stderr.read()
@@ -96,11 +102,7 @@ def test_logs_that_there_is_no_room_for_are_taken_in_later(combu, engine, small_
     wait_until(lambda: ask("SELECT count(*) FROM attempts WHERE size = 7") == [(2,)], "the first line of both")
     fill(small_disk)
     (lab / "held").unlink()
-    lines = []
-    for line in process.stderr:
-        lines.append(line)
-        if "not kept for now" in line:
-            break
+    lines = lines_to(process.stderr, "not kept for now")
     assert lines[-1] == f"logs and metrics are not kept for now, and are taken in later: {kept}: the disk is full\n"
     assert ask("SELECT count(*) FROM attempts WHERE complete") == [(0,)]
     (small_disk / "rubbish").unlink()
