@@ -123,10 +123,13 @@ class Markers {
   // Where what it has left is, as Sharing::from; nullopt: nobody has done it, or that is not whole any more.
   [[nodiscard]] virtual std::optional<std::string> find(const std::string& key,
                                                         const std::stop_token& stop) = 0;
+  // What who has left something at `place` has told, as put() was given it; empty: that is not there.
+  [[nodiscard]] virtual std::string told(const std::string& place, const std::stop_token& stop) = 0;
   // `place` is whole. Of several who say so the first one stays, for as long as its place is.
-  virtual void put(const std::string& key, const std::string& place, const std::stop_token& stop) = 0;
+  virtual void put(const std::string& key, const std::string& place, const std::string& told,
+                   const std::stop_token& stop) = 0;
 };
-// Below PLACE/.combu/done. `place`: as for open_s3(), above those of all runs.
+// Below PLACE/.combu/done and PLACE/.combu/told. `place`: as for open_s3(), above those of all runs.
 [[nodiscard]] std::unique_ptr<Markers> open_s3_markers(const std::string& place, const Caller& caller,
                                                        Clock& clock = real_clock());
 

@@ -118,8 +118,10 @@ struct AttemptEntry {
 
 // A trial that has succeeded, or was skipped.
 struct DoneEntry {
-  RunId run;
+  RunId run;  // who had run it
   std::string trial;
+  RunId kept_in;  // the run that it is of, and its name there: these have what it has told, too
+  std::string kept_as;
   std::string place;  // of what it has left, as a run's results and a trial's name; empty: not on record
 };
 
@@ -240,8 +242,7 @@ class Record {
   // In the order in which they happened, of what happened in the same moment the cause first; of one trial
   // when `trial` is not empty. `tell` returns false to hear no more.
   void events(const RunId& run, const std::string& trial, const std::function<bool(const EventEntry&)>& tell);
-  // Those of this hash, whatever run they are of, the newest first; where one was skipped itself, the one
-  // that had run, and the place of the skipped one.
+  // Those of this hash, whatever run they are of, the newest first.
   [[nodiscard]] std::vector<DoneEntry> done(const std::string& hash, std::size_t count_max);
   // How many attempts have run, or do.
   [[nodiscard]] std::size_t begun(const RunId& run);
@@ -249,8 +250,6 @@ class Record {
   [[nodiscard]] std::vector<std::string> inputs(const RunId& run, const std::string& trial);
   // nullopt: it has no `cache`, or has not been looked for.
   [[nodiscard]] std::optional<KnownEntry> known(const RunId& run, const std::string& trial);
-  // All of the run that were skipped, by their equals alone.
-  [[nodiscard]] std::vector<KnownEntry> skipped(const RunId& run);
   // What had been done when the run began: that of its experiment first, of this name first, the newest
   // first.
   [[nodiscard]] std::vector<KnownEntry> known_before(const RunId& run, const std::string& trial,

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -56,6 +57,15 @@ inline constexpr std::size_t k_metrics_max = 1000;
 // An engine may write what came at almost the same moment by two streams in the other order.
 inline constexpr std::chrono::milliseconds k_log_disorder_max{100};
 
+// What an equal trial has told stands in the place of an attempt of the trial's own. It counts as the newest
+// one, and goes when the trial is run itself.
+inline constexpr int k_adopted = std::numeric_limits<int>::max();
+
+struct Adoption {
+  std::string trial;
+  std::string from;  // the equal trial's name, where that is kept
+};
+
 // What is taken in at once.
 struct LogBatch {
   struct Metric {
@@ -86,7 +96,7 @@ class Telemetry {
   // An attempt's log has been read up to this piece's time. Gives up to when this process had read it before,
   // if that was long enough ago for all up to then to be there by now; else the epoch.
   [[nodiscard]] Instant read_up_to(const std::string& trial, int attempt, Instant until);
-  // How many attempts' logs are complete.
+  // How many logs of the trials' own attempts are complete.
   [[nodiscard]] std::size_t complete();
   // What is kept of it, in its order: all, or so many lines of its end. `tell` returns false to hear no more.
   void read_log(const std::string& trial, int attempt, std::optional<std::size_t> tail,
@@ -98,6 +108,16 @@ class Telemetry {
   [[nodiscard]] std::optional<KeptLog> take(const std::string& trial, int attempt,
                                             const std::optional<KeptLog>& before, const LogBatch& batch,
                                             Bytes size_max);
+
+  // Whether all that the trial's newest attempt has told is kept.
+  [[nodiscard]] bool is_whole(const std::string& trial);
+  // Those trials of `other`, which may be this one, have told what is adopted, in one transaction. Of one that
+  // is not whole nothing is.
+  void adopt(const Telemetry& other, std::span<const Adoption> wanted);
+  // All that the trial's newest attempt has told, in some hundreds of bytes and what it has written,
+  // compressed; and what has been made of it elsewhere. Throws Error(corrupt) for what nobody has made.
+  [[nodiscard]] std::string packed(const std::string& trial);
+  void adopt(std::string_view packed, const Adoption& wanted);
 
   // Why nothing could be put there when it was tried last; empty: it could.
   [[nodiscard]] std::string fault();

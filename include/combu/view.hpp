@@ -153,20 +153,17 @@ struct ResultRow {
   TrialEntry trial;
   std::vector<Value> params;  // by Results::params
   std::vector<Told> metrics;  // by Results::metrics
-  // Who has their points, under which name; of one that was skipped the equal one that ran. nullptr: nobody.
-  Telemetry* telemetry = nullptr;
-  std::string told_as;
 };
 
 struct Results {
   RunEntry run;
   std::vector<std::string> params;  // by name, as the next
   std::vector<std::string> metrics;
-  std::vector<ResultRow> rows;  // in the experiment's order
+  std::vector<ResultRow> rows;     // in the experiment's order
+  Telemetry* telemetry = nullptr;  // has the points; nullptr: there are none
 };
-// nullptr when the run has none. What it gives is to live as long as the results.
-using TelemetryOf = std::function<Telemetry*(const RunId&)>;
-[[nodiscard]] Results read_results(Record& record, const TelemetryOf& telemetry, RunEntry run);
+// `telemetry`: the run's, where it has any; it outlives the results.
+[[nodiscard]] Results read_results(Record& record, Telemetry* telemetry, RunEntry run);
 
 // The column that is likely meant by a name that none has.
 [[nodiscard]] std::optional<std::string> nearest_column(const Results& results, std::string_view name);

@@ -315,15 +315,17 @@ std::optional<int> drive_run(Session& session, Record& record, const Loaded& loa
     UnlockWhenStarted observer(recorder, lock);
     const std::string results = results_folder(loaded.run);
     const auto depot = open_results(loaded);
+    const bool adopts =
+        std::ranges::any_of(loaded.run.experiment.trials, [](const Trial& trial) { return trial.cache.on; });
     const auto telemetry =
-        watched ? open_telemetry(session, state_folder(loaded.caller), loaded.run.id) : nullptr;
-    const auto memory = open_memory(loaded, digests, *depot, recall);
+        watched || adopts ? open_telemetry(session, state_folder(loaded.caller), loaded.run.id) : nullptr;
+    const auto memory = open_memory(session.progress(), loaded, digests, *depot, telemetry.get(), recall);
     const Outcome outcome =
         drive(*engine, loaded.run, loaded.plan, planner, observer, real_clock(), session.stop(),
-              &work.steering(), depot.get(), telemetry.get(), memory.get());
+              &work.steering(), depot.get(), watched ? telemetry.get() : nullptr, memory.get());
     if (outcome.left) return std::nullopt;
     print_outcome(session.progress(), loaded.run, outcome, planner.until, session.given_engine());
-    if (telemetry != nullptr) tell_silent(session, loaded.run.experiment, outcome, *telemetry);
+    if (watched && telemetry != nullptr) tell_silent(session, loaded.run.experiment, outcome, *telemetry);
     if (depot->holds_any()) session.progress().note(fmt::format("outputs are in {}", results));
     if (is_over(outcome, planner.until)) recorder.end();
     // What runs still is nobody's to watch.

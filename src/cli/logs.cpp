@@ -89,6 +89,11 @@ class Printer {
   std::array<std::string, 2> lines_;  // not ended yet, by stream
 };
 
+// Whose log is the trial's: of one that was skipped that of the equal one.
+int attempt_of(const TrialEntry& entry) {
+  return entry.state == TrialState::skipped ? k_adopted : entry.attempt;
+}
+
 // What is kept of a run's logs.
 class Kept {
  public:
@@ -105,7 +110,6 @@ class Kept {
         run_ = entry.id;
         trials_ = record.trials(entry.id, options.trial);
       }
-      follow_equal(record, options.trial);
       if (run_ && Telemetry::exists(folder_, *run_)) telemetry_ = std::make_unique<Telemetry>(folder_, *run_);
     } catch (const Error&) {
       telemetry_.reset();  // it cannot be read
@@ -122,7 +126,7 @@ class Kept {
   // Whether all that the trial's last attempt has written is kept, or it never ran.
   [[nodiscard]] bool is_whole(const TrialEntry& entry) {
     if (is_over(entry.state) && !entry.ran_at) return true;
-    const auto kept = log(entry.name, entry.attempt);
+    const auto kept = log(entry.name, attempt_of(entry));
     return kept && kept->complete;
   }
 
@@ -139,15 +143,6 @@ class Kept {
   }
 
  private:
-  // Of a trial that was skipped the log is that of the equal one.
-  void follow_equal(Record& record, const std::string& trial) {
-    if (trial.empty() || trials_.empty() || trials_.front().state != TrialState::skipped) return;
-    const auto known = record.known(*run_, trial);
-    if (!known || known->equal_trial.empty() || record.runs({.id = known->equal_run}, 1).empty()) return;
-    run_ = known->equal_run;
-    trials_ = record.trials(known->equal_run, known->equal_trial);
-  }
-
   std::string folder_;
   std::optional<RunId> run_;
   std::vector<TrialEntry> trials_;
@@ -179,7 +174,7 @@ int logs_of_one(Session& session, const Invocation& invocation, const LogsOption
   const std::string name = kept.trials().empty() ? options.trial : kept.trials().front().name;
   const int attempt = options.attempt > 0     ? options.attempt
                       : kept.trials().empty() ? 0
-                                              : kept.trials().front().attempt;
+                                              : attempt_of(kept.trials().front());
   const auto log = attempt > 0 ? kept.log(name, attempt) : std::nullopt;
   if (log && log->complete) {
     kept.print(name, attempt, wanted, printer);
@@ -298,10 +293,10 @@ int logs_of_all(Session& session, const Invocation& invocation, const LogsOption
   bool is_whole = !kept.trials().empty();
   for (const TrialEntry& entry : kept.trials()) {
     is_whole = is_whole && kept.is_whole(entry);
-    const auto log = kept.log(entry.name, entry.attempt);
+    const auto log = kept.log(entry.name, attempt_of(entry));
     if (!log || !log->complete) continue;
     Printer printer(form, entry.name);
-    kept.print(entry.name, entry.attempt, wanted, printer);
+    kept.print(entry.name, attempt_of(entry), wanted, printer);
     printed.insert({.run = *kept.run(), .trial = entry.name, .attempt = entry.attempt});
   }
   // Of a trial that is over and waits to be tried again there will be more.

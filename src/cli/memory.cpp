@@ -35,78 +35,111 @@ constexpr std::size_t k_asked_at_once = 16;
 // Tells others what has been done, beside the run. What they are not told they do themselves.
 class Marking {
  public:
-  Marking(const Loaded& loaded, Markers& markers) : loaded_(loaded), markers_(markers) {}
+  Marking(Progress& progress, const Loaded& loaded, Markers& markers, Telemetry* telemetry)
+      : progress_(progress), loaded_(loaded), markers_(markers), telemetry_(telemetry) {}
   // Waits until all is told, or nobody listens.
   ~Marking() {
-    const std::scoped_lock lock(mutex_);
-    ended_ = true;
+    {
+      const std::scoped_lock lock(mutex_);
+      ended_ = true;
+    }
     changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+    const std::size_t count = untold_ + waiting_.size();
+    if (count > 0)
+      progress_.note(fmt::format("others are not told that {} trial{} succeeded, and may run the like: {}",
+                                 count, count == 1 ? " has" : "s have", fault_));
   }
   Marking(const Marking&) = delete;
   Marking& operator=(const Marking&) = delete;
 
-  void add(const std::string& trial) {
+  void add(const Trial& trial) {
     const std::scoped_lock lock(mutex_);
-    waiting_.push_back(trial);
-    if (!thread_.joinable()) thread_ = std::jthread([this] { work(); });
+    waiting_.push_back(&trial);
+    if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
     changed_.notify_all();
   }
 
  private:
   void work() {
-    const std::string results = results_folder(loaded_.run);
     try {
       Record record(state_folder(loaded_.caller), Record::Use::reading);
-      for (int failures = 0; failures < k_failures_max;) {
-        const auto trial = next();
-        if (!trial) return;
-        const auto known = record.known(loaded_.run.id, *trial);
-        if (!known || known->hash.empty()) continue;
-        failures = put(known->hash, fmt::format("{}/{}", results, *trial)) ? 0 : failures + 1;
+      for (std::size_t failures = 0; failures < k_failures_max;) {
+        const std::vector<const Trial*> trials = next();
+        if (trials.empty()) return;
+        std::vector<std::string> hashes;
+        hashes.reserve(trials.size());
+        for (const Trial* trial : trials) {
+          const auto known = record.known(loaded_.run.id, trial->name);
+          hashes.push_back(known ? known->hash : "");
+        }
+        std::atomic<std::size_t> failed = 0;
+        in_parallel(trials.size(), k_asked_at_once, [&](std::size_t i) {
+          if (!hashes[i].empty() && !put(hashes[i], *trials[i])) ++failed;
+        });
+        failures = failed < trials.size() ? 0 : failures + failed;
       }
-    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): nobody is told any more, see above
+    } catch (const Error& error) {
+      const std::scoped_lock lock(mutex_);
+      fault_ = error.what();
     }
   }
 
-  [[nodiscard]] bool put(const std::string& hash, const std::string& place) {
+  [[nodiscard]] bool put(const std::string& hash, const Trial& trial) {
     try {
-      markers_.put(hash, place, {});
+      std::string told;
+      if (telemetry_ != nullptr && telemetry_->is_whole(trial.name)) told = telemetry_->packed(trial.name);
+      if (told.empty() && trial.metrics)
+        throw Error(ErrorKind::not_found, trial.name, "what it has told is not kept");
+      markers_.put(hash, fmt::format("{}/{}", results_folder(loaded_.run), trial.name), told, {});
       return true;
-    } catch (const Error&) {
+    } catch (const Error& error) {
+      const std::scoped_lock lock(mutex_);
+      ++untold_;
+      fault_ = error.what();
       return false;
     }
   }
 
-  std::optional<std::string> next() {
+  // None: there will be no more.
+  std::vector<const Trial*> next() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return ended_ || !waiting_.empty(); });
-    if (waiting_.empty()) return std::nullopt;
-    std::string trial = std::move(waiting_.front());
-    waiting_.pop_front();
-    return trial;
+    const auto end =
+        waiting_.begin() + static_cast<std::ptrdiff_t>(std::min(waiting_.size(), k_told_at_once));
+    std::vector<const Trial*> trials(waiting_.begin(), end);
+    waiting_.erase(waiting_.begin(), end);
+    return trials;
   }
 
-  static constexpr int k_failures_max = 3;  // one after the other: then nobody listens
+  static constexpr std::size_t k_failures_max = 3;  // one after the other: then nobody listens
+  static constexpr std::size_t k_told_at_once = 64;
 
+  Progress& progress_;
   const Loaded& loaded_;
   Markers& markers_;
+  Telemetry* telemetry_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::string> waiting_;
+  std::deque<const Trial*> waiting_;
   bool ended_ = false;
-  std::jthread thread_;  // last: it ends before what it uses goes
+  std::size_t untold_ = 0;
+  std::string fault_;
+  std::thread thread_;
 };
 
 class RecordMemory final : public Memory {
  public:
-  RecordMemory(const Loaded& loaded, Digests digests, Depot& depot, Recall recall)
-      : loaded_(loaded), digests_(std::move(digests)), depot_(depot), recall_(recall) {
+  RecordMemory(Progress& progress, const Loaded& loaded, Digests digests, Depot& depot, Telemetry* telemetry,
+               Recall recall)
+      : loaded_(loaded), digests_(std::move(digests)), depot_(depot), telemetry_(telemetry), recall_(recall) {
     const std::string& home = loaded.run.experiment.collect.to;
     const bool any_cache =
         std::ranges::any_of(loaded.run.experiment.trials, [](const Trial& trial) { return trial.cache.on; });
     if (!any_cache || !home.starts_with("s3://")) return;
     markers_ = open_s3_markers(home, loaded.caller);
-    marking_.emplace(loaded, *markers_);
+    marking_.emplace(progress, loaded, *markers_, telemetry);
+    mark_earlier();
   }
 
   std::vector<Recollection> recall(const std::vector<TrialIndex>& trials,
@@ -124,43 +157,107 @@ class RecordMemory final : public Memory {
         found[i] = {.trial = trials[i]};  // it is as if it had not been done
       }
     }
-    std::vector<std::string> places(trials.size());
+    std::vector<Equal> equals(trials.size());
     std::atomic<bool> is_away = false;
     in_parallel(trials.size(), markers_ ? k_asked_at_once : 1, [&](std::size_t i) {
       if (recall_ == Recall::none || found[i].hash.empty() || is_away) return;
       try {
-        places[i] = find_equal(found[i], done[i], stop);
+        equals[i] = find_equal(found[i], done[i], stop);
       } catch (const Error& error) {
         if (error.kind() == ErrorKind::cancelled) throw;
         if (error.kind() == ErrorKind::unavailable) is_away = true;
       }
     });
-    share(found, places);
+    share(found, equals);
+    adopt(found, equals);
+    others_.clear();
     return found;
   }
 
-  void done(TrialIndex trial) override {
-    if (marking_ && !trial_of(trial).outputs.empty()) marking_->add(trial_of(trial).name);
-  }
+  void done(TrialIndex trial) override { mark(trial_of(trial)); }
 
  private:
+  // What one has left and told that is equal.
+  struct Equal {
+    std::string place;             // empty: it leaves nothing
+    std::optional<RunId> kept_in;  // whose telemetry has what it has told
+    std::string kept_as;
+    std::string told;  // the same, of somebody else's
+  };
+
   [[nodiscard]] const Trial& trial_of(TrialIndex trial) const { return loaded_.run.experiment.trials[trial]; }
 
-  void share(std::vector<Recollection>& found, const std::vector<std::string>& places) {
+  void mark(const Trial& trial) {
+    if (marking_ && trial.cache.on && !trial.outputs.empty()) marking_->add(trial);
+  }
+
+  // Of a run that is taken up again: whoever had it may have died before he told.
+  void mark_earlier() {
+    const std::vector<TrialEntry> entries = record().trials(loaded_.run.id);
+    const std::vector<Trial>& trials = loaded_.run.experiment.trials;
+    for (std::size_t i = 0; i < std::min(entries.size(), trials.size()); ++i)
+      if (entries[i].state == TrialState::succeeded && entries[i].name == trials[i].name) mark(trials[i]);
+  }
+
+  // Where what cannot be had is, the trial is run.
+  void share(std::vector<Recollection>& found, const std::vector<Equal>& equals) {
     std::vector<Sharing> wanted;
     std::vector<std::size_t> whose;
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      if (places[i].empty()) continue;
-      wanted.push_back({.trial = trial_of(found[i].trial).name, .from = places[i]});
+    for (std::size_t i = 0; i < equals.size(); ++i) {
+      if (equals[i].place.empty()) continue;
+      wanted.push_back({.trial = trial_of(found[i].trial).name, .from = equals[i].place});
       whose.push_back(i);
     }
     if (wanted.empty()) return;
     const std::vector<std::string> faults = depot_.share(wanted);
-    for (std::size_t i = 0; i < faults.size(); ++i) {
-      if (faults[i].empty()) continue;
-      found[whose[i]].run.clear();
-      found[whose[i]].name.clear();
+    for (std::size_t i = 0; i < faults.size(); ++i)
+      if (!faults[i].empty()) forget(found[whose[i]]);
+  }
+
+  void adopt(std::vector<Recollection>& found, const std::vector<Equal>& equals) {
+    if (telemetry_ == nullptr) return;
+    std::map<RunId, std::vector<std::size_t>> kept;
+    for (std::size_t i = 0; i < equals.size(); ++i) {
+      if (found[i].run.empty()) continue;
+      const Adoption wanted{.trial = trial_of(found[i].trial).name, .from = found[i].name};
+      if (!equals[i].told.empty()) {
+        adopting(found, {i}, [&] { telemetry_->adopt(equals[i].told, wanted); });
+      } else if (equals[i].kept_in) {
+        kept[*equals[i].kept_in].push_back(i);
+      }
     }
+    for (const auto& one : kept) {
+      Telemetry* other = telemetry_in(one.first);
+      if (other == nullptr) continue;
+      std::vector<Adoption> wanted;
+      wanted.reserve(one.second.size());
+      for (const std::size_t i : one.second)
+        wanted.push_back({.trial = trial_of(found[i].trial).name, .from = equals[i].kept_as});
+      adopting(found, one.second, [&] { telemetry_->adopt(*other, wanted); });
+    }
+  }
+
+  // One whose numbers cannot be had is run, and what has been shared with it is not its own.
+  template <class Body>
+  void adopting(std::vector<Recollection>& found, const std::vector<std::size_t>& whose, const Body& body) {
+    try {
+      body();
+    } catch (const Error&) {
+      for (const std::size_t i : whose) {
+        const Trial& trial = trial_of(found[i].trial);
+        if (!trial.metrics) continue;
+        forget(found[i]);
+        try {
+          if (!trial.outputs.empty()) depot_.remove(trial.name);
+        } catch (const Error&) {  // NOLINT(bugprone-empty-catch): it is replaced when the trial has run
+        }
+      }
+    }
+  }
+
+  static void forget(Recollection& equal) {
+    equal.run.clear();
+    equal.name.clear();
   }
 
   // What it is known by.
@@ -174,24 +271,46 @@ class RecordMemory final : public Memory {
     of.parts = std::move(key.parts);
   }
 
-  // Names the one that is equal; gives the place of what that has left, where it has any.
-  std::string find_equal(Recollection& of, const std::vector<DoneEntry>& done, const std::stop_token& stop) {
+  // Names the one that is equal; gives what that has left and told.
+  Equal find_equal(Recollection& of, const std::vector<DoneEntry>& done, const std::stop_token& stop) {
     const bool has_outputs = !trial_of(of.trial).outputs.empty();
     const bool has_metrics = static_cast<bool>(trial_of(of.trial).metrics);
     for (const DoneEntry& one : done) {
       if (has_outputs && !depot_.is_whole(one.place)) continue;
-      if (has_metrics && !Telemetry::exists(state_folder(loaded_.caller), one.run)) continue;
+      if (has_metrics && !has_told(one)) continue;
       of.run = one.run.text();
       of.name = one.trial;
-      return has_outputs ? one.place : "";
+      return {
+          .place = has_outputs ? one.place : "", .kept_in = one.kept_in, .kept_as = one.kept_as, .told = {}};
     }
-    if (!has_outputs || !markers_) return "";
+    if (!has_outputs || !markers_) return {};
     const auto place = markers_->find(of.hash, stop);
-    if (!place) return "";
+    if (!place) return {};
+    std::string told = markers_->told(*place, stop);
+    if (has_metrics && told.empty()) return {};
     const std::filesystem::path path(*place);
     of.name = path.filename();
     of.run = path.parent_path().filename();
-    return *place;
+    return {.place = *place, .kept_in = {}, .kept_as = {}, .told = std::move(told)};
+  }
+
+  [[nodiscard]] bool has_told(const DoneEntry& done) {
+    Telemetry* telemetry = telemetry_in(done.kept_in);
+    return telemetry != nullptr && telemetry->is_whole(done.kept_as);
+  }
+
+  // nullptr: there is none that can be read.
+  Telemetry* telemetry_in(const RunId& run) {
+    if (run == loaded_.run.id) return telemetry_;
+    const std::scoped_lock lock(others_mutex_);
+    const auto [known, is_new] = others_.try_emplace(run);
+    if (is_new && Telemetry::exists(state_folder(loaded_.caller), run)) {
+      try {
+        known->second = std::make_unique<Telemetry>(state_folder(loaded_.caller), run);
+      } catch (const Error&) {  // NOLINT(bugprone-empty-catch): as if it were not there
+      }
+    }
+    return known->second.get();
   }
 
   // What is in a bucket is asked for at once, and comes here only where its lists do not tell enough.
@@ -236,18 +355,22 @@ class RecordMemory final : public Memory {
   const Loaded& loaded_;
   Digests digests_;
   Depot& depot_;
+  Telemetry* telemetry_;
   Recall recall_;
   std::optional<Record> record_;
   std::vector<std::string> recorded_;  // digests, by trial
   std::unique_ptr<Markers> markers_;   // where others see what has been done
   std::optional<Marking> marking_;
+  std::mutex others_mutex_;
+  std::map<RunId, std::unique_ptr<Telemetry>> others_;                 // of other runs
   std::map<std::pair<std::string, std::string>, std::string> inputs_;  // digests, by trial and path
 };
 
 }  // namespace
 
-std::unique_ptr<Memory> open_memory(const Loaded& loaded, Digests digests, Depot& depot, Recall recall) {
-  return std::make_unique<RecordMemory>(loaded, std::move(digests), depot, recall);
+std::unique_ptr<Memory> open_memory(Progress& progress, const Loaded& loaded, Digests digests, Depot& depot,
+                                    Telemetry* telemetry, Recall recall) {
+  return std::make_unique<RecordMemory>(progress, loaded, std::move(digests), depot, telemetry, recall);
 }
 
 }  // namespace combu

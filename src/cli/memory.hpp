@@ -7,6 +7,8 @@
 #include "combu/outputs.hpp"
 #include "combu/record.hpp"
 #include "combu/run.hpp"
+#include "combu/telemetry.hpp"
+#include "combu/view.hpp"
 
 namespace combu {
 
@@ -16,8 +18,9 @@ enum class Recall {
 };
 
 // `digests`: of the images that the trials are started from, as far as they are not on record. `depot`: where
-// outputs come home to, which outlives it, like `loaded`. Opens the record for itself when it is asked first.
-[[nodiscard]] std::unique_ptr<Memory> open_memory(const Loaded& loaded, Digests digests, Depot& depot,
-                                                  Recall recall);
+// outputs come home to. `telemetry`: the run's, which may be missing. They outlive it, and so does `loaded`.
+// Opens the record for itself.
+[[nodiscard]] std::unique_ptr<Memory> open_memory(Progress& progress, const Loaded& loaded, Digests digests,
+                                                  Depot& depot, Telemetry* telemetry, Recall recall);
 
 }  // namespace combu

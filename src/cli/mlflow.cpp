@@ -102,7 +102,8 @@ Json tags_of(const Results& results, const TrialEntry& trial, const std::string&
   add("combu.outputs", outputs);
   add("mlflow.user", run.user);
   add("mlflow.source.name", run.file);
-  add("mlflow.source.git.commit", run.revision);
+  if (trial.state != TrialState::skipped)
+    add("mlflow.source.git.commit", run.revision);  // else an earlier one
   return tags;
 }
 
@@ -262,7 +263,8 @@ class Exporter {
   std::vector<MetricPoint> points(const ResultRow& row, const std::string& metric) {
     const std::scoped_lock lock(telemetry_mutex_);
     std::vector<MetricPoint> all;
-    row.telemetry->points(row.told_as, metric, [&](const MetricPoint& point) { all.push_back(point); });
+    results_.telemetry->points(row.trial.name, metric,
+                               [&](const MetricPoint& point) { all.push_back(point); });
     return all;
   }
 

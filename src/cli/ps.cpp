@@ -284,8 +284,7 @@ bool is_behind(const std::vector<TrialRow>& rows, const RunId& run, const std::v
 void tell_valueless(Progress& progress, Record& record, const RunEntry& run,
                     const std::set<std::string>& names) {
   if (names.empty()) return;
-  const auto untold = [](const RunId& /*run*/) -> Telemetry* { return nullptr; };
-  const Results results = read_results(record, untold, run);
+  const Results results = read_results(record, nullptr, run);
   for (const std::string& name : names) progress.note(valueless_text(results, name));
 }
 

@@ -18,8 +18,8 @@ RunResults::RunResults(const Invocation& invocation)
 Results RunResults::read(const std::string& id) {
   RunEntry entry = find_run(record_, invocation_, id);
   take_in(entry);
-  return read_results(
-      record_, [this](const RunId& run) { return telemetry(run); }, std::move(entry));
+  Telemetry* told = telemetry(entry.id);
+  return read_results(record_, told, std::move(entry));
 }
 
 void RunResults::take_in(const RunEntry& entry) {

@@ -44,6 +44,7 @@ std::string dumped(const Json& json) {
 // All that is known of a trial of a run.
 struct Shown {
   const RunEntry& run;
+  std::optional<RunEntry> ran_in;  // by itself, or as an equal one; nullopt: in one that is not on record
   const Trial& trial;
   TrialEntry entry;
   std::vector<AttemptEntry> attempts;
@@ -53,6 +54,7 @@ struct Shown {
   std::optional<KeptLog> log;
   std::string results;  // the folder of its outputs; empty: there are none
 
+  [[nodiscard]] bool is_equal() const { return known && !known->equal_trial.empty(); }
   [[nodiscard]] std::string digest_of(std::size_t input) const {
     return input < inputs.size() ? inputs[input] : "";
   }
@@ -165,11 +167,16 @@ void print(const Shown& shown) {
   line("run", run.id.text());
   line("experiment", run.experiment == run.file ? "" : run.experiment);
   line("file", run.file);
-  line("commit", revision_text(run));
-  line("host", run.machine);
-  line("engine", fmt::format("{} at {}", run.engine, run.address));
-  line("person", run.user);
-  line("program", run.program);
+  if (shown.is_equal())
+    line("ran in", fmt::format("{}{}", shown.known->equal_run.text(),
+                               shown.ran_in ? "" : ", which is not on record: who ran it knows more"));
+  if (shown.ran_in) {
+    line("commit", revision_text(*shown.ran_in));
+    line("host", shown.ran_in->machine);
+    line("engine", fmt::format("{} at {}", shown.ran_in->engine, shown.ran_in->address));
+    line("person", shown.ran_in->user);
+    line("program", shown.ran_in->program);
+  }
   (void)put_out(page);
 }
 
@@ -215,7 +222,9 @@ void print_json(const Shown& shown) {
                               {"least", metric.least},
                               {"greatest", metric.greatest},
                               {"points", metric.points}};
-  const WorkingTree& tree = run.working_tree;
+  const RunEntry nobody;
+  const RunEntry& ran_in = shown.ran_in ? *shown.ran_in : nobody;
+  const WorkingTree& tree = ran_in.working_tree;
   const Json object{
       {"trial", trial.name},
       {"state", to_string(shown.entry.state)},
@@ -239,30 +248,31 @@ void print_json(const Shown& shown) {
       {"outputs", or_null(shown.results)},
       {"key", shown.known ? Json{{"hash", shown.known->hash}, {"parts", parsed_or_null(shown.known->parts)}}
                           : Json()},
-      {"equal_to", shown.known && !shown.known->equal_trial.empty()
+      {"equal_to", shown.is_equal()
                        ? Json{{"run", shown.known->equal_run.text()}, {"trial", shown.known->equal_trial}}
                        : Json()},
       {"run", run.id.text()},
       {"experiment", run.experiment},
       {"file", run.file},
       {"arguments", parsed_or_null(run.arguments)},
-      {"commit", or_null(run.revision)},
-      {"dirty", run.revision_dirty},
+      {"commit", or_null(ran_in.revision)},
+      {"dirty", ran_in.revision_dirty},
       {"diff", or_null(tree.diff)},
       {"diff_is_cut", tree.is_cut},
       {"untracked", tree.untracked},
       {"left_out", tree.left_out},
-      {"host", run.machine},
-      {"engine", run.engine},
-      {"address", run.address},
-      {"person", run.user},
-      {"program", run.program}};
+      {"host", or_null(ran_in.machine)},
+      {"engine", or_null(ran_in.engine)},
+      {"address", or_null(ran_in.address)},
+      {"person", or_null(ran_in.user)},
+      {"program", or_null(ran_in.program)}};
   (void)put_out(dumped(object) + "\n");
 }
 
 Shown look_up(Record& record, const RunEntry& run, const Loaded& loaded, const std::string& name) {
   const TrialIndex trial = find_trial(loaded.run.experiment, name);
   Shown shown{.run = run,
+              .ran_in = run,
               .trial = loaded.run.experiment.trials[trial],
               .entry = record.trials(run.id, name).at(0),
               .attempts = record.attempts(run.id, name),
@@ -271,6 +281,14 @@ Shown look_up(Record& record, const RunEntry& run, const Loaded& loaded, const s
               .metrics = {},
               .log = {},
               .results = {}};
+  if (shown.entry.state == TrialState::skipped && shown.is_equal()) {
+    const KnownEntry& known = *shown.known;
+    shown.ran_in.reset();
+    if (!record.runs({.id = known.equal_run}, 1).empty()) {
+      shown.ran_in = record.run(known.equal_run);
+      shown.attempts = record.attempts(known.equal_run, known.equal_trial);
+    }
+  }
   const std::string results = run.results.empty() ? results_folder(loaded.run) : run.results;
   const bool has_outputs = has_succeeded(shown.entry.state) ||
                            (shown.entry.state == TrialState::failed && !shown.attempts.empty());
@@ -281,10 +299,11 @@ Shown look_up(Record& record, const RunEntry& run, const Loaded& loaded, const s
 void look_up_telemetry(Shown& shown, const std::string& folder) {
   if (!Telemetry::exists(folder, shown.run.id)) return;
   Telemetry telemetry(folder, shown.run.id);
+  const bool is_skipped = shown.entry.state == TrialState::skipped;
   telemetry.metrics([&](const MetricSummary& one) {
     if (one.trial == shown.trial.name) shown.metrics.push_back(one);
   });
-  shown.log = telemetry.log(shown.trial.name, shown.entry.attempt);
+  shown.log = telemetry.log(shown.trial.name, is_skipped ? k_adopted : shown.entry.attempt);
 }
 
 // As --engine would have it; empty where it is the one that is used anyway.

@@ -367,7 +367,7 @@ struct Record::Impl {
                 "INSERT OR REPLACE INTO images (run, image, platform, reference) VALUES (?, ?, ?, ?)"};
   SQLite::Statement find_done{database,
                               "SELECT coalesce(equal_run, runs.id), coalesce(equal_trial, name), "
-                              "coalesce(results || '/' || name, '') "
+                              "runs.id, name, coalesce(results || '/' || name, '') "
                               "FROM recollections JOIN trials USING (run, trial) JOIN runs ON runs.number = "
                               "run WHERE hash = ? AND over IN ('succeeded', 'skipped') "
                               "ORDER BY run DESC, trial LIMIT ?"};
@@ -851,7 +851,9 @@ std::vector<DoneEntry> Record::done(const std::string& hash, std::size_t count_m
     while (query.executeStep())
       entries.push_back({.run = RunId(query.getColumn(0).getString()),
                          .trial = query.getColumn(1).getString(),
-                         .place = query.getColumn(2).getString()});
+                         .kept_in = RunId(query.getColumn(2).getString()),
+                         .kept_as = query.getColumn(3).getString(),
+                         .place = query.getColumn(4).getString()});
     query.reset();  // else it would hold up who writes
     return entries;
   });
@@ -894,25 +896,6 @@ std::optional<KnownEntry> Record::known(const RunId& run, const std::string& tri
                       .parts = query.getColumn(1).getString(),
                       .equal_run = run_id_in(query.getColumn(2)),
                       .equal_trial = query.getColumn(3).getString()};
-  });
-}
-
-std::vector<KnownEntry> Record::skipped(const RunId& run) {
-  return database::guarded(impl_->path, [&] {
-    SQLite::Statement query(impl_->database,
-                            "SELECT name, equal_run, equal_trial FROM recollections "
-                            "JOIN trials USING (run, trial) "
-                            "WHERE run = ? AND over = 'skipped' AND equal_run IS NOT NULL");
-    query.bind(1, impl_->number_of_run(run));
-    std::vector<KnownEntry> entries;
-    while (query.executeStep())
-      entries.push_back({.run = run,
-                         .trial = query.getColumn(0).getString(),
-                         .hash = {},
-                         .parts = {},
-                         .equal_run = run_id_in(query.getColumn(1)),
-                         .equal_trial = query.getColumn(2).getString()});
-    return entries;
   });
 }
 

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <set>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -367,6 +368,7 @@ class Drive {
     const auto under_way = logs_under_way_.find(order.trial);
     if (under_way == logs_under_way_.end() || under_way->second != order.attempt) return;
     logs_under_way_.erase(under_way);
+    remember();
     if (const auto held = held_.extract(order.trial)) apply(held.mapped());
   }
   void take(const LogsKept& kept) {
@@ -451,6 +453,7 @@ class Drive {
     for (const Command& command : commands_) std::visit([this](const auto& one) { give(one); }, command);
     commands_.clear();
     for (const LogOrder& order : std::exchange(logs_ended_, {})) take_log_of(order);
+    remember();
     if (!to_look_back_.empty()) orders_.push(LookBackOrder{.ended = std::exchange(to_look_back_, {})});
   }
 
@@ -490,6 +493,16 @@ class Drive {
     logs_under_way_[order.trial] = order.attempt;
     collect_orders_.push(order);
   }
+
+  // Those that have succeeded, when their logs are kept.
+  void remember() {
+    std::erase_if(to_remember_, [this](TrialIndex trial) {
+      if (logs_under_way_.contains(trial)) return false;
+      memory_->done(trial);
+      return true;
+    });
+  }
+
   void give(const RecallCommand& command) {
     if (memory_ != nullptr) {
       recalls_.push(command.trial);
@@ -527,7 +540,7 @@ class Drive {
     const bool is_work = !run_.experiment.trials[fact.trial].service;
     if (fact.state == TrialState::succeeded && memory_ != nullptr &&
         run_.experiment.trials[fact.trial].cache.on)
-      memory_->done(fact.trial);
+      to_remember_.insert(fact.trial);
     if (is_over(fact.state) && ran_here_[fact.trial] && is_work) ++ended_here_;
     if (fact.state == TrialState::failed || fact.state == TrialState::blocked) {
       unsuccessful_.push_back(std::move(fact));
@@ -853,6 +866,7 @@ class Drive {
   std::vector<Command> commands_;
   std::vector<Sighting> to_look_back_;
   std::size_t tails_ = 0;
+  std::set<TrialIndex> to_remember_;                    // succeeded, and memory_ does not know yet
   std::vector<LogOrder> logs_ended_;                    // not ordered yet
   std::multimap<Instant, LogOrder> logs_again_;         // could not be taken
   std::size_t logs_pending_ = 0;                        // ordered, or among those

@@ -13,6 +13,7 @@ namespace {
 using std::chrono::nanoseconds;
 
 constexpr std::int64_t k_pack_size = 256LL << 10U;
+constexpr std::size_t k_plain_max = 1U << 31U;  // an engine's piece is smaller
 constexpr int k_level = 3;
 
 // Before each text. Its bytes are in the order of this machine, which alone reads them.
@@ -31,22 +32,8 @@ void append(std::string& plain, const LogPiece& piece) {
   plain.append(bytes, sizeof head).append(piece.text);
 }
 
-std::string compressed(const std::string& plain) {
-  std::string data(ZSTD_compressBound(plain.size()), '\0');
-  data.resize(ZSTD_compress(data.data(), data.size(), plain.data(), plain.size(), k_level));
-  return data;
-}
-
 Error damage() {
   return {ErrorKind::corrupt, "", "what is kept of a log is damaged"};
-}
-
-std::string plain_of(std::string_view data) {
-  const auto size = ZSTD_getFrameContentSize(data.data(), data.size());
-  if (size == ZSTD_CONTENTSIZE_ERROR || size == ZSTD_CONTENTSIZE_UNKNOWN) throw damage();
-  std::string plain(size, '\0');
-  if (ZSTD_decompress(plain.data(), plain.size(), data.data(), data.size()) != size) throw damage();
-  return plain;
 }
 
 bool tell_pieces(std::string_view left, const std::function<bool(const LogPiece&)>& tell) {
@@ -67,6 +54,20 @@ bool tell_pieces(std::string_view left, const std::function<bool(const LogPiece&
 
 }  // namespace
 
+std::string compressed(std::string_view plain) {
+  std::string data(ZSTD_compressBound(plain.size()), '\0');
+  data.resize(ZSTD_compress(data.data(), data.size(), plain.data(), plain.size(), k_level));
+  return data;
+}
+
+std::string decompressed(std::string_view data, std::size_t size_max) {
+  const auto size = ZSTD_getFrameContentSize(data.data(), data.size());
+  if (size == ZSTD_CONTENTSIZE_ERROR || size == ZSTD_CONTENTSIZE_UNKNOWN || size > size_max) throw damage();
+  std::string plain(size, '\0');
+  if (ZSTD_decompress(plain.data(), plain.size(), data.data(), data.size()) != size) throw damage();
+  return plain;
+}
+
 std::vector<Pack> pack(std::span<const LogPiece> pieces) {
   std::vector<Pack> packs;
   std::string plain;
@@ -86,7 +87,7 @@ std::vector<Pack> pack(std::span<const LogPiece> pieces) {
 }
 
 Pack without_first(std::string_view data, std::size_t count) {
-  const std::string whole = plain_of(data);
+  const std::string whole = decompressed(data, k_plain_max);
   std::vector<LogPiece> pieces;
   tell_pieces(whole, [&](const LogPiece& piece) {
     pieces.push_back(piece);
@@ -112,7 +113,7 @@ Pack without_first(std::string_view data, std::size_t count) {
 }
 
 bool unpack(std::string_view data, const std::function<bool(const LogPiece&)>& tell) {
-  return tell_pieces(plain_of(data), tell);
+  return tell_pieces(decompressed(data, k_plain_max), tell);
 }
 
 }  // namespace combu::telemetry

@@ -25,6 +25,10 @@ struct Pack {
 // one begins after them. Throws Error(corrupt) with an empty subject.
 [[nodiscard]] Pack without_first(std::string_view data, std::size_t count);
 
+[[nodiscard]] std::string compressed(std::string_view plain);
+// Throws Error(corrupt) with an empty subject, also where that is more than `size_max`.
+[[nodiscard]] std::string decompressed(std::string_view data, std::size_t size_max);
+
 // Tells what is in a pack until `tell` returns false: then it returns false, too. Throws Error(corrupt) with
 // an empty subject.
 bool unpack(std::string_view data, const std::function<bool(const LogPiece&)>& tell);

@@ -23,6 +23,7 @@ using std::chrono::microseconds;
 using std::chrono::nanoseconds;
 
 constexpr int k_application_id = 0x636d6274;  // "cmbt"
+constexpr std::size_t k_packed_max = 1U << 31U;
 
 // `until` is in nanoseconds since 1970, as engines tell the times of logs; other times are microseconds. A
 // pack is a piece of a log, see pack.hpp. A value that is no number is NULL.
@@ -116,6 +117,79 @@ struct Summary {
   }
 };
 
+// The databases that a statement may speak of.
+constexpr std::string_view k_ours = "main";
+constexpr std::string_view k_other = "other";
+
+// A database that another one can read for as long as this is there.
+class Attached {
+ public:
+  Attached(SQLite::Database& to, const std::string& path) : to_(to) {
+    SQLite::Statement attach(to, fmt::format("ATTACH ? AS {}", k_other));
+    attach.bind(1, path);
+    attach.exec();
+  }
+  ~Attached() { (void)to_.tryExec(fmt::format("DETACH {}", k_other)); }
+  Attached(const Attached&) = delete;
+  Attached& operator=(const Attached&) = delete;
+
+ private:
+  SQLite::Database& to_;
+};
+
+void forget(SQLite::Database& database, std::int64_t attempt) {
+  Sql(database, "DELETE FROM points WHERE series IN (SELECT number FROM series WHERE attempt = ?)")(attempt);
+  Sql(database, "DELETE FROM series WHERE attempt = ?")(attempt);
+  Sql(database, "DELETE FROM packs WHERE attempt = ?")(attempt);
+  Sql(database, "DELETE FROM attempts WHERE number = ?")(attempt);
+}
+
+// `source`: where those are that are adopted from. Some statements for all of them: one by one, they would
+// take as long as all else that is to be done about a trial that is skipped.
+void adopt_from(SQLite::Database& database, std::string_view source, std::span<const Adoption> wanted) {
+  database.exec(
+      "PRAGMA temp_store = MEMORY;"
+      "CREATE TEMP TABLE IF NOT EXISTS wanted (trial TEXT PRIMARY KEY, source TEXT NOT NULL);"
+      "CREATE TEMP TABLE IF NOT EXISTS adopted (new INTEGER PRIMARY KEY, old INTEGER NOT NULL,"
+      "                                         trial TEXT NOT NULL);"
+      "CREATE TEMP TABLE IF NOT EXISTS told (new INTEGER PRIMARY KEY, old INTEGER NOT NULL,"
+      "                                      attempt INTEGER NOT NULL);");
+  // At once for writing, but of ours alone: IMMEDIATE would be of all that is attached.
+  SQLite::Transaction transaction(database);
+  database.exec("DELETE FROM main.attempts WHERE number IS NULL");
+  database.exec("DELETE FROM wanted; DELETE FROM adopted; DELETE FROM told");
+  Sql want(database, "INSERT OR REPLACE INTO wanted VALUES (?, ?)");
+  for (const Adoption& one : wanted) want(one.trial, one.from);
+  std::vector<std::int64_t> earlier;
+  Rows before(database, fmt::format("SELECT number FROM wanted CROSS JOIN main.attempts USING (trial) "
+                                    "WHERE attempt = {}",
+                                    k_adopted));
+  while (before.step()) earlier.push_back(before.number(0));
+  const auto all = [&](std::string_view statement) {
+    database.exec(
+        fmt::format(fmt::runtime(statement), fmt::arg("from", source), fmt::arg("adopted", k_adopted)));
+  };
+  all("INSERT INTO adopted SELECT (SELECT coalesce(max(number), 0) FROM main.attempts) + "
+      "row_number() OVER (), number, wanted.trial FROM wanted CROSS JOIN {from}.attempts AS theirs "
+      "ON theirs.trial = wanted.source AND theirs.attempt = (SELECT max(attempt) "
+      "FROM {from}.attempts AS newest WHERE newest.trial = wanted.source) WHERE complete");
+  all("INSERT INTO told SELECT (SELECT coalesce(max(number), 0) FROM main.series) + "
+      "row_number() OVER (), series.number, new FROM adopted CROSS JOIN {from}.series ON attempt = old");
+  all("INSERT INTO main.packs SELECT NULL, new, size, data FROM adopted CROSS JOIN {from}.packs AS theirs "
+      "ON theirs.attempt = old ORDER BY new, theirs.number");
+  all("INSERT INTO main.points SELECT new, place, step, at, value FROM told CROSS JOIN {from}.points "
+      "ON series = old");
+  all("INSERT INTO main.series SELECT new, told.attempt, metric, points, last, least, greatest FROM told "
+      "CROSS JOIN {from}.series AS theirs ON theirs.number = old");
+  // Of the same trial there may be one from before, and it may be what another one adopts.
+  all("INSERT INTO main.attempts (number, trial, attempt, complete, size, dropped, until, at_until, "
+      "passed_over) SELECT new, adopted.trial, -new, complete, size, dropped, until, at_until, "
+      "passed_over FROM adopted CROSS JOIN {from}.attempts AS theirs ON theirs.number = old");
+  for (const std::int64_t attempt : earlier) forget(database, attempt);
+  all("UPDATE main.attempts SET attempt = {adopted} WHERE number IN (SELECT new FROM adopted)");
+  transaction.commit();
+}
+
 }  // namespace
 
 struct Telemetry::Impl {
@@ -146,6 +220,7 @@ struct Telemetry::Impl {
   }
 
   std::int64_t add_attempt(const std::string& trial, int attempt) {
+    if (const auto adopted = kept(trial, k_adopted)) forget(database, adopted->number);
     Sql add(database, "INSERT INTO attempts VALUES (NULL, ?, ?, 0, 0, 0, 0, 0, 0)");
     add(trial, attempt);
     return database.getLastInsertRowid();
@@ -283,7 +358,8 @@ Instant Telemetry::read_up_to(const std::string& trial, int attempt, Instant unt
 std::size_t Telemetry::complete() {
   const std::scoped_lock lock(impl_->mutex);
   return database::guarded(impl_->path, [&] {
-    SQLite::Statement query(impl_->database, "SELECT count(*) FROM attempts WHERE complete");
+    SQLite::Statement query(impl_->database, "SELECT count(*) FROM attempts WHERE complete AND attempt <> ?");
+    query.bind(1, k_adopted);
     query.executeStep();
     return static_cast<std::size_t>(query.getColumn(0).getInt64());
   });
@@ -363,6 +439,74 @@ std::optional<KeptLog> Telemetry::take(const std::string& trial, int attempt,
   } catch (const Error& error) {
     impl_->fault = error.what();
     throw;
+  }
+}
+
+bool Telemetry::is_whole(const std::string& trial) {
+  const std::scoped_lock lock(impl_->mutex);
+  return database::guarded(impl_->path, [&] {
+    SQLite::Statement query(impl_->database,
+                            "SELECT complete FROM attempts WHERE trial = ? ORDER BY attempt DESC LIMIT 1");
+    query.bind(1, trial);
+    return query.executeStep() && query.getColumn(0).getInt() != 0;
+  });
+}
+
+void Telemetry::adopt(const Telemetry& other, std::span<const Adoption> wanted) {
+  const std::scoped_lock lock(impl_->mutex);
+  database::guarded(impl_->path, [&] {
+    if (other.impl_->path == impl_->path) return adopt_from(impl_->database, k_ours, wanted);
+    const Attached attached(impl_->database, other.impl_->path);
+    adopt_from(impl_->database, k_other, wanted);
+  });
+}
+
+std::string Telemetry::packed(const std::string& trial) {
+  return database::guarded(impl_->path, [&] {
+    SQLite::Database alone(":memory:", SQLite::OPEN_READWRITE,
+                           static_cast<int>(database::k_patience.count()));
+    for (const std::string_view step : k_steps) alone.exec(std::string(step));
+    alone.exec(fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}", k_application_id,
+                           k_steps.size()));
+    {
+      const Attached attached(alone, impl_->path);
+      const Adoption itself{.trial = trial, .from = trial};
+      adopt_from(alone, k_other, {&itself, 1});
+    }
+    sqlite3_int64 size = 0;
+    const std::unique_ptr<unsigned char, void (*)(void*)> image(
+        sqlite3_serialize(alone.getHandle(), "main", &size, 0), &sqlite3_free);
+    if (!image) throw SQLite::Exception("out of memory", SQLITE_NOMEM);
+    return telemetry::compressed(
+        {reinterpret_cast<const char*>(image.get()), static_cast<std::size_t>(size)});
+  });
+}
+
+void Telemetry::adopt(std::string_view packed, const Adoption& wanted) {
+  std::string image = telemetry::decompressed(packed, k_packed_max);
+  const std::scoped_lock lock(impl_->mutex);
+  SQLite::Database& database = impl_->database;
+  try {
+    database.exec("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON");  // it may be anybody's
+    const Attached attached(database, ":memory:");
+    const auto size = static_cast<sqlite3_int64>(image.size());
+    const int result = sqlite3_deserialize(database.getHandle(), std::string(k_other).c_str(),
+                                           reinterpret_cast<unsigned char*>(image.data()), size, size,
+                                           SQLITE_DESERIALIZE_READONLY);
+    if (result != SQLITE_OK) throw SQLite::Exception(database.getHandle(), result);
+    const auto number = [&](std::string_view name) {
+      return database.execAndGet(fmt::format("PRAGMA {}.{}", k_other, name)).getInt();
+    };
+    if (number("application_id") != k_application_id ||
+        number("user_version") != static_cast<int>(k_steps.size()))
+      throw Error(ErrorKind::corrupt, wanted.from, "what it has told is not kept as this combu keeps it");
+    adopt_from(database, k_other, {&wanted, 1});
+  } catch (const SQLite::Exception& exception) {
+    const int code = exception.getErrorCode() & 0xff;
+    if (code == SQLITE_FULL || code == SQLITE_BUSY || code == SQLITE_READONLY || code == SQLITE_IOERR)
+      database::throw_as_error(exception, impl_->path);
+    throw Error(ErrorKind::corrupt, wanted.from,
+                fmt::format("what it has told is damaged: {}", exception.what()));
   }
 }
 

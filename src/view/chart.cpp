@@ -161,7 +161,7 @@ Chart curves(const Results& results, const ChartForm& form) {
   for (const auto& [title, members] : groups_of(results, rows, form.by)) {
     std::map<double, Running> by_step;
     for (const ResultRow* row : members)
-      row->telemetry->points(row->told_as, results.metrics[column.index], [&](const MetricPoint& point) {
+      results.telemetry->points(row->trial.name, results.metrics[column.index], [&](const MetricPoint& point) {
         if (is_drawn(point.step, point.value, form, left_out)) by_step[point.step].take(point.value);
       });
     Chart::Series series{.title = title, .points = {}};

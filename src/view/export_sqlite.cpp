@@ -109,7 +109,7 @@ class Writer {
       add_metric_(run, entry.name, results.metrics[i], told.last, told.least, told.greatest,
                   static_cast<std::int64_t>(told.points));
       std::int64_t place = 0;
-      row.telemetry->points(row.told_as, results.metrics[i], [&](const MetricPoint& point) {
+      results.telemetry->points(entry.name, results.metrics[i], [&](const MetricPoint& point) {
         add_point_(run, entry.name, results.metrics[i], place++, point.step, rfc3339(point.at), point.value);
       });
     }

@@ -142,7 +142,7 @@ void each_point(std::span<const Results> runs, const Tell& tell) {
     for (const ResultRow& row : run.rows)
       for (std::size_t i = 0; i < run.metrics.size(); ++i)
         if (row.metrics[i].points > 0)
-          row.telemetry->points(row.told_as, run.metrics[i],
+          run.telemetry->points(row.trial.name, run.metrics[i],
                                 [&](const MetricPoint& point) { tell(run, row, run.metrics[i], point); });
   }
 }

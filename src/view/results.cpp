@@ -81,43 +81,21 @@ void read_params(Results& results) {
   }
 }
 
-// Who has what each trial has told.
-void find_tellers(Results& results, Record& record, const TelemetryOf& telemetry) {
-  std::unordered_map<std::string, KnownEntry> skipped;
-  const bool any_skipped = std::ranges::any_of(
-      results.rows, [](const ResultRow& row) { return row.trial.state == TrialState::skipped; });
-  if (any_skipped)
-    for (KnownEntry& entry : record.skipped(results.run.id)) {
-      std::string trial = entry.trial;
-      skipped.emplace(std::move(trial), std::move(entry));
-    }
-  for (ResultRow& row : results.rows) {
-    const auto equal = skipped.find(row.trial.name);
-    row.telemetry = telemetry(equal == skipped.end() ? results.run.id : equal->second.equal_run);
-    row.told_as = equal == skipped.end() ? row.trial.name : equal->second.equal_trial;
-  }
-}
-
 void read_metrics(Results& results) {
-  using ByTrial = std::unordered_multimap<std::string_view, ResultRow*>;
-  std::map<Telemetry*, ByTrial> tellers;
-  for (ResultRow& row : results.rows)
-    if (row.telemetry != nullptr) tellers[row.telemetry].emplace(row.told_as, &row);
+  if (results.telemetry == nullptr) return;
+  std::unordered_map<std::string_view, ResultRow*> rows;
+  for (ResultRow& row : results.rows) rows.emplace(row.trial.name, &row);
   Names names;
-  for (const auto& teller : tellers)
-    teller.first->metrics([&](const MetricSummary& summary) {
-      const auto [first, last] = teller.second.equal_range(summary.trial);
-      if (first == last) return;
-      const std::size_t number = names.number_of(summary.metric);
-      for (auto row = first; row != last; ++row) {
-        std::vector<Told>& metrics = row->second->metrics;
-        if (metrics.size() <= number) metrics.resize(number + 1);
-        metrics[number] = {.points = summary.points,
-                           .last = summary.last,
-                           .least = summary.least,
-                           .greatest = summary.greatest};
-      }
-    });
+  results.telemetry->metrics([&](const MetricSummary& summary) {
+    const auto found = rows.find(summary.trial);
+    if (found == rows.end()) return;
+    ResultRow& row = *found->second;
+    if (summary.attempt == k_adopted && row.trial.state != TrialState::skipped) return;  // it is to run again
+    const std::size_t number = names.number_of(summary.metric);
+    if (row.metrics.size() <= number) row.metrics.resize(number + 1);
+    row.metrics[number] = {
+        .points = summary.points, .last = summary.last, .least = summary.least, .greatest = summary.greatest};
+  });
   results.metrics = names.take();
   const std::vector<std::size_t> places = sort_names(results.metrics);
   for (ResultRow& row : results.rows) {
@@ -210,13 +188,12 @@ std::string title_of(const Results& results) {
 
 }  // namespace
 
-Results read_results(Record& record, const TelemetryOf& telemetry, RunEntry run) {
-  Results results{.run = std::move(run), .params = {}, .metrics = {}, .rows = {}};
+Results read_results(Record& record, Telemetry* telemetry, RunEntry run) {
+  Results results{.run = std::move(run), .params = {}, .metrics = {}, .rows = {}, .telemetry = telemetry};
   results.rows.reserve(record.trial_count(results.run.id));
   record.trials(results.run.id, {}, Detail::all,
                 [&]() -> TrialEntry& { return results.rows.emplace_back().trial; });
   read_params(results);
-  find_tellers(results, record, telemetry);
   read_metrics(results);
   return results;
 }

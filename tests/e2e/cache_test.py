@@ -48,13 +48,37 @@ def test_what_an_equal_trial_has_told_is_shown_of_the_skipped(combu):
     assert row["metrics"] == {"loss": {"last": 0.5, "least": 0.5, "greatest": 0.5, "points": 1}}
     assert "equal to `learn-1` of run first" in combu("why", "learn-1").stdout, "who has run, not who was skipped before"
     assert combu("logs", "learn-1").stdout == '{"step": 1, "loss": 0.5}\n'
+    assert combu("logs").stdout == 'learn-1 | {"step": 1, "loss": 0.5}\n'
     assert len(combu("export", "csv", "--points").stdout.splitlines()) == 2
+    shown = json.loads(combu("show", "learn-1", "--json").stdout)
+    assert shown["metrics"]["loss"]["last"] == 0.5
+    assert shown["equal_to"] == {"run": "first", "trial": "learn-1"}
+    assert [attempt["exit_code"] for attempt in shown["attempts"]] == [0], "those of who had run it"
+
+
+def test_what_is_skipped_keeps_what_it_has_been_told_when_who_had_run_it_goes(combu):
+    cmd = ["sh", "-c", "mkdir /out; echo 1 >/out/n; echo '{\"loss\": 0.5}'"]
+    combu.write([learn(1, cmd=cmd, metrics="json")])
+    for run in ("first", "second"):
+        combu("run", "--wait", "--run-id", run)
+        combu("kill")
     combu("rm", "first")
-    combu("run", "--wait", "--run-id", "fourth")
+    assert combu("logs", "learn-1").stdout == '{"loss": 0.5}\n'
+    combu("run", "--wait", "--run-id", "third")
     combu("kill")
+    combu("rm", "second")
     (row,) = map(json.loads, combu("results", "--json").stdout.splitlines())
-    assert (row["run"], row["state"]) == ("fourth", "succeeded"), "what it had told has gone with the run"
-    assert row["metrics"]["loss"]["last"] == 0.5
+    assert (row["run"], row["state"], row["metrics"]["loss"]["last"]) == ("third", "skipped", 0.5)
+    page = combu("show", "learn-1").stdout
+    assert "first, which is not on record: who ran it knows more" in page
+    assert "person" not in page, "nobody's that is known"
+    assert len(combu("export", "csv", "--points").stdout.splitlines()) == 2
+    # What was told is as much a part of what has been done as what was left.
+    for path in (combu.home / ".local/state/combu/telemetry").glob("third.*"):
+        path.unlink()
+    combu("run", "--wait", "--run-id", "fourth")
+    (row,) = map(json.loads, combu("results", "--json").stdout.splitlines())
+    assert (row["run"], row["state"], row["metrics"]["loss"]["last"]) == ("fourth", "succeeded", 0.5)
 
 
 def test_what_changed_before_its_start_is_what_a_trial_is_not_known_by(combu, engine):

@@ -355,6 +355,47 @@ def test_what_others_have_done_is_not_done_again(lab, another, server, tmp_path)
     assert states(another(lab), "fourth") == {"one": "skipped", "two": "skipped", "not": "succeeded"}
 
 
+def test_what_others_have_been_told_comes_along(lab, another, server):
+    text = "mkdir /out; echo alpha >/out/a; echo '{\"loss\": 0.5}'; echo done >&2"
+    lab.write_trials(trial("one", text, cache=True, metrics="json"))
+    lab("run", "--wait", "--run-id", "first")
+    lab("kill")
+    other = another(lab)
+    other("run", "--wait", "--run-id", "second")
+    other("kill")
+    (row,) = map(json.loads, other("results", "--json").stdout.splitlines())
+    assert (row["state"], row["metrics"]["loss"]["last"]) == ("skipped", 0.5)
+    logs = other("logs", "one")
+    assert (logs.stdout, logs.stderr) == ('{"loss": 0.5}\n', "done\n")
+    # Where that has gone the numbers can be had by a run alone; of what tells none it is no loss.
+    for key in server.keys("of us/.combu/told/"):
+        server.ask("DELETE", "/" + quote(key))
+    third = another(lab)
+    third("run", "--wait", "--run-id", "third")
+    third("kill")
+    assert third.ps()["one"]["state"] == "succeeded"
+
+
+def test_who_goes_on_tells_what_was_not_told(lab, another, server, tmp_path):
+    """combu dies between a trial's success and its marker: whoever takes the run up again puts it there."""
+    hold = tmp_path / "hold"
+    hold.mkdir()
+    lab.write_trials(
+        trial("one", "mkdir /out; echo alpha >/out/a", cache=True, env={"OF": "goes-on"}),
+        trial("held", "until [ -e /hold/go ]; do sleep 0.05; done", outputs=[], volumes=[f"{hold}:/hold"]),
+    )
+    before = set(server.keys("of us/.combu/done/"))
+    run = lab.start("run", "--wait", "--run-id", "first")
+    wait_until(lambda: set(server.keys("of us/.combu/done/")) - before, "the marker")
+    (marker,) = set(server.keys("of us/.combu/done/")) - before
+    run.kill()
+    run.communicate()
+    server.ask("DELETE", "/" + quote(marker))
+    (hold / "go").touch()
+    lab("run", "--resume", "--wait")
+    assert server.get(marker).decode().endswith("/first/one")
+
+
 def test_of_two_who_finish_at_once_one_marker_is_left(lab, another, server, tmp_path):
     (tmp_path / "hold").mkdir()
     text = "until [ -e /hold/go ]; do sleep 0.05; done; mkdir /out; echo 1 >/out/a"

@@ -759,18 +759,15 @@ TEST_F(RecordTest, WhatWasSkippedIsDoneByWhoHadRun) {
   };
   const Recollection known{.trial = 0, .hash = "aa", .parts = "{}"};
   begin("run1", TrialState::succeeded, known);
-  EXPECT_TRUE(record.skipped(run.id).empty());
   Recollection equal = known;
   equal.run = "run1";
   equal.name = "one";
   begin("run2", TrialState::skipped, equal);
-  const std::vector<KnownEntry> skipped = record.skipped(run.id);
-  ASSERT_EQ(skipped.size(), 1U);
-  EXPECT_EQ(skipped[0].trial, "one");
-  EXPECT_EQ(skipped[0].equal_run, RunId("run1"));
   const std::vector<DoneEntry> done = record.done("aa", 8);
   ASSERT_EQ(done.size(), 2U);
   EXPECT_EQ(done[0].run, RunId("run1"));
+  EXPECT_EQ(done[0].kept_in, RunId("run2"));
+  EXPECT_EQ(done[0].kept_as, "one");
   EXPECT_EQ(done[0].place, "/results/run2/one") << "where it was shared from";
   EXPECT_EQ(done[1].place, "/results/run1/one");
 }

@@ -18,6 +18,7 @@
 #include "passing_engine.hpp"
 #include "record_folder.hpp"
 #include "telemetry/metrics.hpp"
+#include "telemetry/pack.hpp"
 
 namespace combu::test {
 namespace {
@@ -472,6 +473,125 @@ TEST_F(TelemetryTest, WhoHasToldNoMetricIsKnownAtTheEnd) {
   (void)take_logs(next, {.run = RunId("run1"), .trial = "a", .attempt = 2}, trial, LogEnd::complete,
                   telemetry, {});
   EXPECT_THAT(telemetry.silent(), IsEmpty()) << "its newest attempt has";
+}
+
+// What an equal trial has told, elsewhere or in the same run.
+class AdoptionTest : public TelemetryTest {
+ protected:
+  AdoptionTest() {
+    trial.metrics = Metrics{.json = true};
+    tell(other, "b", 1, "{\"loss\": 9}\n");
+    tell(other, "b", 2, "{\"loss\": 3}\n");
+  }
+
+  void tell(Telemetry& to, const std::string& name, int attempt, const std::string& line,
+            LogEnd end = LogEnd::complete) {
+    LogEngine once;
+    once.say(line, milliseconds(0));
+    once.say("{\"loss\": 2}\n", milliseconds(1000));
+    Trial teller = trial;
+    teller.name = name;
+    (void)take_logs(once, {.run = RunId("any"), .trial = name, .attempt = attempt}, teller, end, to, {});
+  }
+  void adopt(const std::string& from = "b") {
+    const Adoption wanted{.trial = "a", .from = from};
+    telemetry.adopt(other, {&wanted, 1});
+  }
+
+  Telemetry other{folder.path(), RunId("run0")};
+};
+
+TEST_F(AdoptionTest, IsOfTheNewestAttemptAndWhole) {
+  adopt();
+  EXPECT_EQ(kept({}, k_adopted), "{\"loss\": 3}\n{\"loss\": 2}\n");
+  EXPECT_EQ(telemetry.log("a", k_adopted), other.log("b", 2));
+  EXPECT_THAT(metrics(), ElementsAre(fmt::format("a.{} loss: 2 points, last 2, 2 to 3", k_adopted)));
+  EXPECT_THAT(points("loss"), ElementsAre("0:3", "1:2"));
+  EXPECT_TRUE(telemetry.is_whole("a"));
+  EXPECT_EQ(telemetry.complete(), 0U) << "no attempt of this run";
+  EXPECT_EQ(other.complete(), 2U);
+}
+
+TEST_F(AdoptionTest, DoesNotNeedWhatItIsFrom) {
+  adopt();
+  Telemetry::remove(folder.path(), RunId("run0"));
+  EXPECT_THAT(points("loss"), ElementsAre("0:3", "1:2"));
+}
+
+TEST_F(AdoptionTest, TwiceIsOnce) {
+  adopt();
+  tell(other, "c", 1, "{\"loss\": 7}\n");
+  adopt("c");
+  EXPECT_THAT(points("loss"), ElementsAre("0:7", "1:2"));
+  EXPECT_EQ(kept({}, k_adopted), "{\"loss\": 7}\n{\"loss\": 2}\n");
+}
+
+TEST_F(AdoptionTest, GoesWhenTheTrialRunsItself) {
+  adopt();
+  tell(telemetry, "a", 1, "{\"loss\": 8}\n", LogEnd::open);
+  EXPECT_FALSE(telemetry.log("a", k_adopted));
+  EXPECT_THAT(metrics(), ElementsAre("a.1 loss: 1 points, last 8, 8 to 8"));
+}
+
+TEST_F(AdoptionTest, CountsAsNewerThanWhatFailedBefore) {
+  tell(telemetry, "a", 1, "{\"loss\": 8}\n");
+  adopt();
+  EXPECT_THAT(points("loss"), ElementsAre("0:3", "1:2"));
+}
+
+TEST_F(AdoptionTest, OfWhatIsNotWholeThereIsNone) {
+  tell(other, "c", 1, "{\"loss\": 7}\n", LogEnd::open);
+  adopt("c");
+  adopt("nobody");
+  EXPECT_FALSE(telemetry.log("a", k_adopted));
+  EXPECT_FALSE(other.is_whole("c"));
+  EXPECT_FALSE(telemetry.is_whole("a"));
+}
+
+TEST_F(AdoptionTest, OfTheSameRunMayBeOfWhatIsAdoptedAnewAtOnce) {
+  adopt();
+  tell(telemetry, "c", 1, "{\"loss\": 7}\n");
+  const std::vector<Adoption> wanted{{.trial = "a", .from = "c"}, {.trial = "d", .from = "a"}};
+  telemetry.adopt(telemetry, wanted);
+  EXPECT_THAT(points("loss"), ElementsAre("0:7", "1:2"));
+  std::vector<double> values;
+  telemetry.points("d", "loss", [&](const MetricPoint& point) { values.push_back(point.value); });
+  EXPECT_THAT(values, ElementsAre(3, 2)) << "as it was";
+}
+
+TEST_F(AdoptionTest, MayComePackedFromElsewhere) {
+  const std::string packed = other.packed("b");
+  EXPECT_LT(packed.size(), 2000U);
+  telemetry.adopt(packed, {.trial = "a", .from = "b"});
+  EXPECT_THAT(points("loss"), ElementsAre("0:3", "1:2"));
+  EXPECT_EQ(kept({}, k_adopted), "{\"loss\": 3}\n{\"loss\": 2}\n");
+  Telemetry third(folder.path(), RunId("run3"));
+  third.adopt(telemetry.packed("a"), {.trial = "c", .from = "a"});
+  EXPECT_EQ(third.log("c", k_adopted), other.log("b", 2)) << "and go on from there";
+}
+
+TEST_F(AdoptionTest, OfWhatNobodyHasPackedIsAFault) {
+  const std::string packed = other.packed("b");
+  const auto fault = [&](const std::string& bytes) -> std::string {
+    try {
+      telemetry.adopt(bytes, {.trial = "a", .from = "b"});
+    } catch (const Error& error) {
+      return error.kind() == ErrorKind::corrupt ? error.what() : "another kind";
+    }
+    return "";
+  };
+  EXPECT_THAT(fault(""), HasSubstr("damaged"));
+  EXPECT_THAT(fault(packed.substr(0, packed.size() / 2)), HasSubstr("damaged"));
+  EXPECT_THAT(fault(telemetry::compressed("rubbish")), HasSubstr("b: what it has told is"));
+  EXPECT_THAT(fault(telemetry::compressed("")), HasSubstr("b: what it has told is"));
+  std::string image = telemetry::decompressed(packed, std::size_t{1} << 30U);
+  std::string newer = image;
+  newer[63] = 99;  // user_version: https://www.sqlite.org/fileformat.html
+  EXPECT_THAT(fault(telemetry::compressed(newer)), HasSubstr("not kept as this combu keeps it"));
+  for (std::size_t i = 100; i < image.size(); ++i) image[i] = static_cast<char>(i * 7);
+  EXPECT_THAT(fault(telemetry::compressed(image)), HasSubstr("b: what it has told is damaged"));
+  EXPECT_FALSE(telemetry.is_whole("a"));
+  EXPECT_THAT(metrics(), IsEmpty());
 }
 
 TEST(MetricLines, AreBoundedInNames) {
