@@ -1,0 +1,154 @@
+//! One evaluation: from a text and what it imports to JSON.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::ptr;
+
+use rsjsonnet_lang::arena::Arena;
+use rsjsonnet_lang::interner::InternedStr;
+use rsjsonnet_lang::program::{
+    Callbacks, EvalError, EvalStackTraceItem, ImportError, NativeError, Program, Thunk, Value, ValueKind,
+};
+use rsjsonnet_lang::span::{SpanContext, SpanId};
+
+use crate::account::{self, Sources};
+use crate::{Given, JsonnetVm, jsonnet_realloc};
+
+/// What an import has found, and where.
+struct Found {
+    path: String,
+    bytes: Vec<u8>,
+}
+
+struct World<'p, 'vm> {
+    vm: &'vm JsonnetVm,
+    sources: Sources,
+    imported: HashMap<String, Thunk<'p>>,
+    fault: String, // why an import has failed: what that says is its own account
+}
+
+impl<'p> World<'p, '_> {
+    fn load(&mut self, program: &mut Program<'p>, name: &str, code: Vec<u8>) -> Result<Thunk<'p>, String> {
+        let (context, source) = program.span_manager_mut().insert_source_context(code.len());
+        self.sources.add(source, name, code);
+        let code = self.sources.text(source).to_vec();
+        program
+            .load_source(context, &code, true, name)
+            .map_err(|error| account::of_load_error(&error, program.span_manager(), &self.sources))
+    }
+
+    fn find(&self, program: &Program<'p>, from: SpanId, wanted: &str) -> Result<Found, String> {
+        let (context, _, _) = program.span_manager().get_span(from);
+        let SpanContext::Source(source) = *program.span_manager().get_context(context);
+        let name = self.sources.name(source);
+        let folder = &name[..name.rfind('/').map_or(0, |slash| slash + 1)];
+        let (Some((callback, data)), Ok(folder), Ok(asked)) =
+            (self.vm.import, CString::new(folder), CString::new(wanted))
+        else {
+            return Err(format!("couldn't open import \"{wanted}\": it names no file"));
+        };
+        let (mut here, mut buffer, mut length) = (ptr::null_mut(), ptr::null_mut(), 0);
+        let (failed, path, bytes) = unsafe {
+            let failed = callback(data, folder.as_ptr(), asked.as_ptr(), &mut here, &mut buffer, &mut length);
+            let bytes = std::slice::from_raw_parts(buffer.cast::<u8>(), length).to_vec();
+            jsonnet_realloc(ptr::null_mut(), buffer, 0);
+            let path = if here.is_null() { String::new() } else { crate::text(here) };
+            jsonnet_realloc(ptr::null_mut(), here, 0);
+            (failed != 0, path, bytes)
+        };
+        if failed {
+            return Err(format!("couldn't open import \"{wanted}\": {}", String::from_utf8_lossy(&bytes)));
+        }
+        Ok(Found { path, bytes })
+    }
+
+    fn found(&mut self, program: &Program<'p>, from: SpanId, wanted: &str) -> Result<Found, ImportError> {
+        self.find(program, from, wanted).map_err(|fault| {
+            self.fault = fault;
+            ImportError
+        })
+    }
+
+    fn account(&self, program: &Program<'p>, error: &EvalError) -> String {
+        account::of_eval_error(error, program.span_manager(), &self.sources, &self.fault)
+    }
+}
+
+impl<'p> Callbacks<'p> for World<'p, '_> {
+    fn import(&mut self, program: &mut Program<'p>, from: SpanId, path: &str) -> Result<Thunk<'p>, ImportError> {
+        let found = self.found(program, from, path)?;
+        if let Some(thunk) = self.imported.get(&found.path) {
+            return Ok(thunk.clone());
+        }
+        let thunk = self.load(program, &found.path, found.bytes).map_err(|fault| {
+            self.fault = fault;
+            ImportError
+        })?;
+        self.imported.insert(found.path, thunk.clone());
+        Ok(thunk)
+    }
+
+    fn import_str(&mut self, program: &mut Program<'p>, from: SpanId, path: &str) -> Result<String, ImportError> {
+        let found = self.found(program, from, path)?;
+        Ok(String::from_utf8_lossy(&found.bytes).into_owned())
+    }
+
+    fn import_bin(&mut self, program: &mut Program<'p>, from: SpanId, path: &str) -> Result<Vec<u8>, ImportError> {
+        Ok(self.found(program, from, path)?.bytes)
+    }
+
+    fn trace(&mut self, program: &mut Program<'p>, message: &str, stack: &[EvalStackTraceItem]) {
+        let place = account::place_of(stack, program.span_manager(), &self.sources);
+        eprintln!("TRACE: {place} {message}");
+    }
+
+    fn native_call(
+        &mut self,
+        _: &mut Program<'p>,
+        _: InternedStr<'p>,
+        _: &[Value<'p>],
+    ) -> Result<Value<'p>, NativeError> {
+        Err(NativeError)
+    }
+}
+
+fn value_of<'p>(
+    given: &Given,
+    kind: &str,
+    program: &mut Program<'p>,
+    world: &mut World<'p, '_>,
+) -> Result<Thunk<'p>, String> {
+    if given.is_code {
+        return world.load(program, &format!("<{kind}:{}>", given.name), given.value.clone().into_bytes());
+    }
+    Ok(program.value_to_thunk(&Value::string(&given.value)))
+}
+
+/// JSON, or what is wrong, as libjsonnet words it.
+pub fn evaluate(vm: &JsonnetVm, name: &str, code: &str) -> Result<String, String> {
+    let arena = Arena::new();
+    let program = &mut Program::new(&arena);
+    let world = &mut World {
+        vm,
+        sources: Sources::new(program.get_stdlib_source()),
+        imported: HashMap::new(),
+        fault: String::new(),
+    };
+    for given in &vm.external {
+        let thunk = value_of(given, "extvar", program, world)?;
+        let name = program.intern_str(&given.name);
+        program.add_ext_var(name, &thunk);
+    }
+    let thunk = world.load(program, name, code.as_bytes().to_vec())?;
+    let mut value = program.eval_value(&thunk, world).map_err(|error| world.account(program, &error))?;
+    if matches!(value.kind(), ValueKind::Function) {
+        let mut named = Vec::new();
+        for given in &vm.top_level {
+            let thunk = value_of(given, "top-level-arg", program, world)?;
+            named.push((program.intern_str(&given.name), thunk));
+        }
+        let function = program.value_to_thunk(&value);
+        value = program.eval_call(&function, &[], &named, world).map_err(|error| world.account(program, &error))?;
+    }
+    program.manifest_json(&value, true).map_err(|error| world.account(program, &error))
+}

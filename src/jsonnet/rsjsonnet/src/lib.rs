@@ -1,0 +1,147 @@
+//! What combu uses of libjsonnet.h (see the header beside this crate), by rsjsonnet's evaluator. combu calls it
+//! in a process that can be spared: what runs out of memory or stack ends that.
+
+mod account;
+mod evaluate;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr;
+
+/// libjsonnet is told of no memory by exceptions, and Rust by an abort with words on standard error: combu's own
+/// exit code for it says the same and no more (k_exit_out_of_memory in child.cpp).
+struct Allocator;
+const EXIT_OUT_OF_MEMORY: c_int = 86;
+
+unsafe extern "C" {
+    fn _exit(status: c_int) -> !;
+    fn realloc(buffer: *mut c_void, size: usize) -> *mut c_void;
+    fn free(buffer: *mut c_void);
+}
+
+fn there<T>(memory: *mut T) -> *mut T {
+    if memory.is_null() {
+        unsafe { _exit(EXIT_OUT_OF_MEMORY) }
+    }
+    memory
+}
+
+unsafe impl GlobalAlloc for Allocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        there(unsafe { System.alloc(layout) })
+    }
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        there(unsafe { System.alloc_zeroed(layout) })
+    }
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        unsafe { System.dealloc(memory, layout) }
+    }
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        there(unsafe { System.realloc(memory, layout, size) })
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
+
+type ImportCallback = unsafe extern "C" fn(
+    context: *mut c_void,
+    folder: *const c_char,
+    wanted: *const c_char,
+    found_here: *mut *mut c_char,
+    buffer: *mut *mut c_char,
+    length: *mut usize,
+) -> c_int;
+
+/// A value that code is given by name, as a text or as code.
+struct Given {
+    name: String,
+    value: String,
+    is_code: bool,
+}
+
+pub struct JsonnetVm {
+    import: Option<(ImportCallback, *mut c_void)>,
+    external: Vec<Given>,
+    top_level: Vec<Given>,
+}
+
+unsafe fn text(given: *const c_char) -> String {
+    unsafe { CStr::from_ptr(given) }.to_string_lossy().into_owned()
+}
+
+unsafe fn give(to: &mut Vec<Given>, name: *const c_char, value: *const c_char, is_code: bool) {
+    let name = unsafe { text(name) };
+    to.retain(|one| one.name != name);
+    to.push(Given { name, value: unsafe { text(value) }, is_code });
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn jsonnet_version() -> *const c_char {
+    c"rsjsonnet 0.5.1".as_ptr()
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn jsonnet_make() -> *mut JsonnetVm {
+    Box::into_raw(Box::new(JsonnetVm { import: None, external: Vec::new(), top_level: Vec::new() }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn jsonnet_destroy(vm: *mut JsonnetVm) {
+    drop(unsafe { Box::from_raw(vm) });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn jsonnet_realloc(_: *mut JsonnetVm, buffer: *mut c_char, size: usize) -> *mut c_char {
+    if size == 0 {
+        unsafe { free(buffer.cast()) };
+        return ptr::null_mut();
+    }
+    there(unsafe { realloc(buffer.cast(), size) }).cast()
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn jsonnet_import_callback(vm: *mut JsonnetVm, callback: ImportCallback, context: *mut c_void) {
+    unsafe { (*vm).import = Some((callback, context)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn jsonnet_ext_var(vm: *mut JsonnetVm, name: *const c_char, value: *const c_char) {
+    unsafe { give(&mut (*vm).external, name, value, false) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn jsonnet_ext_code(vm: *mut JsonnetVm, name: *const c_char, code: *const c_char) {
+    unsafe { give(&mut (*vm).external, name, code, true) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn jsonnet_tla_var(vm: *mut JsonnetVm, name: *const c_char, value: *const c_char) {
+    unsafe { give(&mut (*vm).top_level, name, value, false) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn jsonnet_tla_code(vm: *mut JsonnetVm, name: *const c_char, code: *const c_char) {
+    unsafe { give(&mut (*vm).top_level, name, code, true) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn jsonnet_evaluate_snippet(
+    vm: *mut JsonnetVm,
+    name: *const c_char,
+    code: *const c_char,
+    failed: *mut c_int,
+) -> *mut c_char {
+    let (name, code) = unsafe { (text(name), text(code)) };
+    let (answer, has_failed) = match evaluate::evaluate(unsafe { &*vm }, &name, &code) {
+        Ok(json) => (json, 0),
+        Err(account) => (account, 1),
+    };
+    unsafe {
+        *failed = has_failed;
+        let copy = jsonnet_realloc(vm, ptr::null_mut(), answer.len() + 1);
+        ptr::copy_nonoverlapping(answer.as_ptr(), copy.cast(), answer.len());
+        *copy.add(answer.len()) = 0;
+        copy
+    }
+}
