@@ -55,6 +55,10 @@ class Server:
         keys = [key.text for key in listing.iterfind("{*}Contents/{*}Key")]
         return [unquote_plus(key) for key in keys] if listing.findtext("{*}EncodingType") == "url" else keys
 
+    def written(self, key):
+        listing = ElementTree.fromstring(self.ask("GET", f"?list-type=2&prefix={quote(key, safe='')}"))
+        return listing.findtext("{*}Contents/{*}LastModified")
+
     def uploads(self):
         return re.findall("<UploadId>", self.ask("GET", "?uploads=").decode())
 
@@ -353,6 +357,41 @@ def test_what_others_have_done_is_not_done_again(lab, another, server, tmp_path)
     assert states(other, "third") == {"one": "succeeded", "two": "skipped", "not": "succeeded"}
     assert {key: server.get(key).decode() for key in markers} == dict.fromkeys(markers, f"{experiment}/third/one")
     assert states(another(lab), "fourth") == {"one": "skipped", "two": "skipped", "not": "succeeded"}
+
+
+def test_what_somebody_has_edited_is_no_equal_trials(lab, server, tmp_path):
+    text = "mkdir -p /out; echo alpha >/out/a; ln /out/a /out/again; echo large >/out/b"
+    trials = [trial(f"t-{i}", text, cache=True, env={"N": str(i)}) for i in range(4)]
+    lab.write_trials(*trials)
+    experiment = json.loads(lab.file.read_text())["experiment"]
+
+    def states(run):
+        lab("run", "--wait", "--run-id", run)
+        lab("kill")
+        return [lab.ps()[f"t-{i}"]["state"] for i in range(4)]
+
+    def put(run, path, text):
+        place, name = f"of us/{experiment}/{run}/", path.split("/")[0]
+
+        def is_later():  # some servers' times are whole seconds
+            server.ask("PUT", "/" + quote(place + path), "--data-binary", text)
+            return server.written(place + path) > server.written(f"{place}{name}/manifest.sha256")
+
+        wait_until(is_later, "the server's clock goes on")
+
+    assert states("first") == ["succeeded"] * 4
+    put("first", "t-0/out/a", "edited")
+    put("first", "t-1/out/again", "edited")
+    put("first", "t-2/out/b", "large\n")
+    put("first", "t-2/out/notes", "mine")
+    assert states("second") == ["succeeded", "succeeded", "skipped", "skipped"]
+    assert states("third") == ["skipped"] * 4
+    server.fetch(f"of us/{experiment}/third/", tmp_path / "third")
+    for i in range(4):
+        check_sums(tmp_path / f"third/t-{i}")
+        assert {path.name: path.read_text() for path in (tmp_path / f"third/t-{i}/out").iterdir()} == {
+            "a": "alpha\n", "again": "alpha\n", "b": "large\n"
+        }  # fmt: skip
 
 
 def test_of_two_who_finish_at_once_one_marker_is_left(lab, another, server, tmp_path):
