@@ -397,7 +397,8 @@ class S3 final : public Depot {
     const std::vector<S3Object> left = outputs::objects_as_left(server, from, {});
     for (const S3Object& object : left)
       if (object.size > k_copied_max)
-        throw Error(ErrorKind::refused, shortened(object.key), "is larger than what a server copies: 5 GiB");
+        throw Error(ErrorKind::refused, outputs::end_of_key(object.key),
+                    "is larger than what a server copies: 5 GiB");
     remove(wanted.trial);
     try {
       in_parallel(left.size(), k_copies_at_once, [&](std::size_t index) {

@@ -18,7 +18,7 @@ std::string text_of(S3Client& client, const std::string& key, const std::stop_to
   std::string text;
   if (!client.get(
           key, [&](std::string_view bytes) { text += bytes; }, stop))
-    throw Error(ErrorKind::not_found, shortened(key), "is not in the bucket any more");
+    throw Error(ErrorKind::not_found, end_of_key(key), "is not in the bucket any more");
   return text;
 }
 
@@ -77,6 +77,12 @@ std::map<std::string, std::string> sums_by_key(const std::string& prefix, const 
 
 }  // namespace
 
+std::string end_of_key(const std::string& key) {
+  constexpr std::size_t k_shown = 50;
+  const std::size_t slash = key.size() > k_shown ? key.find('/', key.size() - k_shown) : std::string::npos;
+  return shortened(slash == std::string::npos ? key : "…" + key.substr(slash));
+}
+
 bool leads_out(const std::string& name) {
   const fs::path path(name);
   return path.empty() || path.is_absolute() || name.find('\0') != std::string::npos ||
@@ -102,7 +108,7 @@ std::vector<S3Object> objects_as_left(S3Client& client, const std::string& prefi
   const auto manifest = there.extract(manifest_key);
   for (const auto& [path, sum] : sums)
     if (const std::string key = prefix + as_key(path); manifest.empty() || !there.contains(key))
-      throw Error(ErrorKind::not_found, shortened(key), "is not in the bucket any more");
+      throw Error(ErrorKind::not_found, end_of_key(key), "is not in the bucket any more");
   std::vector<S3Object> left;
   std::vector<S3Object> later;
   for (const auto& [key, object] : there) {
@@ -119,7 +125,7 @@ std::vector<S3Object> objects_as_left(S3Client& client, const std::string& prefi
     (void)client.get(
         object.key, [&](std::string_view bytes) { sum.add(bytes); }, stop);
     if (sum.text() != named->second)
-      throw Error(ErrorKind::corrupt, shortened(object.key),
+      throw Error(ErrorKind::corrupt, end_of_key(object.key),
                   "is not what its manifest says: somebody has changed it");
     left.push_back(object);
   }

@@ -31,6 +31,9 @@ struct LeftInBucket {
 [[nodiscard]] std::vector<S3Object> objects_as_left(S3Client& client, const std::string& prefix,
                                                     const std::stop_token& stop);
 
+// What a message shows of a key: of a long one its end, which says what it is.
+[[nodiscard]] std::string end_of_key(const std::string& key);
+
 // What has to be brought here for `path`: the path below the trial's place; empty for all, where there are
 // links, which may lead anywhere.
 [[nodiscard]] std::string wanted_of(const LeftInBucket& left, const std::string& path);

@@ -725,6 +725,13 @@ TEST_F(FetchS3, NothingThatIsNotWhole) {
   EXPECT_THAT(fetch_fault("/out"), HasSubstr("manifest.entries: cannot be read"));
 }
 
+TEST_F(FetchS3, WhichFileItIsIsToldHoweverDeepItIs) {
+  const std::string name = "out/" + std::string(80, 'x') + "/sub/b";
+  bring_whole({{name, "beta"}});
+  bucket_.objects["/lab/a/run/t/" + name] = "changed";
+  EXPECT_THAT(fetch_fault("/out"), StartsWith("…/sub/b: is not what its manifest says"));
+}
+
 TEST_F(FetchS3, NothingThatWouldLandElsewhere) {
   for (const std::string path : {"../above", "out/../../above", "/above", "./above"}) {
     bring_whole({{"out/a", "x"}});
