@@ -56,8 +56,8 @@ class Depot {
   virtual ~Depot() = default;
   // Whether all that a trial has left is at `place`, as Sharing::from. Throws Error.
   [[nodiscard]] virtual bool is_whole(const std::string& place) = 0;
-  // Of each why it could not be done; empty: all that the other one's manifest names is there, with the
-  // manifest, as after Parcel::close().
+  // Of each why it could not be done, also where somebody has changed it since; empty: all that the other
+  // one has left is there, with its manifest, as after Parcel::close().
   [[nodiscard]] virtual std::vector<std::string> share(std::span<const Sharing> wanted) = 0;
   // A folder on this machine in which what the trial has left at `path` is where it is in the trial's place.
   // What has to be brought there first stays for as long as this, or until the trial leaves something else.

@@ -102,6 +102,15 @@ std::int64_t number(std::string_view text) {
   return value;
 }
 
+// Of a time in UTC, to be compared as text: servers write as many decimals as they like.
+std::string without_last_zeros(std::string time) {
+  if (time.ends_with('Z')) time.pop_back();
+  if (time.find('.') == std::string::npos) return time;
+  time.erase(time.find_last_not_of('0') + 1);
+  if (time.ends_with('.')) time.pop_back();
+  return time;
+}
+
 enum class Method { get, head, put, post, remove };
 
 // The permission that a request needs.
@@ -506,7 +515,9 @@ void S3Client::list(const std::string& prefix, const std::function<void(const S3
     std::size_t at = 0;
     while (const auto contents = next_element(answer.body, "Contents", at)) {
       const std::string key = element(*contents, "Key");
-      sink({.key = is_encoded ? decoded(key) : key, .size = number(element(*contents, "Size"))});
+      sink({.key = is_encoded ? decoded(key) : key,
+            .size = number(element(*contents, "Size")),
+            .written = without_last_zeros(element(*contents, "LastModified"))});
     }
     next = element(answer.body, "NextContinuationToken");
     if (next.empty() || element(answer.body, "IsTruncated") != "true") return;

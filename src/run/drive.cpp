@@ -630,7 +630,7 @@ class Drive {
       if (command.slots != trial.slots || !trial.inputs.empty()) {
         changed.emplace(trial).slots = command.slots;
         find_inputs(*changed, [&](const std::string& left_by, const std::string& path) {
-          return depot_->fetch(left_by, path, under_way.token());
+          return fetch(left_by, path, under_way.token());
         });
       }
       auto seen = engine_.start(run_, changed ? *changed : trial, command.attempt, under_way.token());
@@ -644,6 +644,15 @@ class Drive {
         failed(error, event);
       }
     });
+  }
+
+  // Why a start fails is told by the words alone: where it was is put into them.
+  std::string fetch(const std::string& left_by, const std::string& path, const std::stop_token& stop) {
+    try {
+      return depot_->fetch(left_by, path, stop);
+    } catch (const Error& error) {
+      throw Error(error.kind(), error.subject(), error.what());
+    }
   }
 
   // A start that can be given up.

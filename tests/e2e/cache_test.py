@@ -37,6 +37,18 @@ def test_an_equal_trial_is_skipped(combu, engine):
     assert "skipped: equal to `learn-2` of run first" in combu("why", "learn-2").stdout
 
 
+def test_what_somebody_has_edited_is_no_equal_trials(combu):
+    combu.write([learn(1), learn(2)])
+    combu("run", "--wait", "--run-id", "first")
+    combu("kill")
+    (folder(combu, "first") / "learn-1/out/n").write_text("edited\n")
+    (folder(combu, "first") / "learn-2/out/notes").write_text("mine\n")
+    combu("run", "--wait", "--run-id", "second")
+    assert states(combu) == {"learn-1": "succeeded", "learn-2": "skipped"}
+    assert (folder(combu, "second") / "learn-1/out/n").read_text() == "1\n"
+    assert [path.name for path in (folder(combu, "second") / "learn-2/out").iterdir()] == ["n"]
+
+
 def test_what_an_equal_trial_has_told_is_shown_of_the_skipped(combu):
     cmd = ["sh", "-c", "mkdir /out; echo 1 >/out/n; echo '{\"step\": 1, \"loss\": 0.5}'"]
     combu.write([learn(1, cmd=cmd, metrics="json")])

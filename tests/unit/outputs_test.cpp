@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -31,6 +32,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -485,6 +487,11 @@ class Shared : public Outputs {
     return open_folder(there())->share(wanted);
   }
   [[nodiscard]] std::string there() const { return folder_.path() + "/other/run"; }
+  // By somebody, some time after it was left.
+  void edit(const fs::path& file, const std::string& content) const {
+    std::ofstream(file) << content;
+    fs::last_write_time(file, fs::last_write_time(home() / k_manifest_name) + std::chrono::seconds(1));
+  }
 };
 
 TEST_F(Shared, AllThatTheManifestNamesIsThere) {
@@ -517,6 +524,53 @@ TEST_F(Shared, WhatIsNotWholeIsNotShared) {
   EXPECT_THAT(share({{.trial = "u", .from = home()}, {.trial = "v", .from = folder_.path() + "/none"}}),
               ElementsAre(HasSubstr("not there any more"), HasSubstr("not there any more")));
   EXPECT_THAT(names_in(there()), IsEmpty());
+}
+
+// Also of what has been shared before: links and clones keep the manifest's time.
+TEST_F(Shared, WhatWasEditedIsNotShared) {
+  const fs::path file = home() / "out/a.txt";
+  edit(file, "ALPHA");
+  EXPECT_THAT(share({{.trial = "u", .from = home()}}),
+              ElementsAre(AllOf(HasSubstr("t/out/a.txt"), HasSubstr("somebody has changed it"))));
+  EXPECT_THAT(names_in(there()), IsEmpty());
+
+  edit(file, "alpha");
+  EXPECT_THAT(share({{.trial = "u", .from = home()}}), ElementsAre("")) << "it is what it was";
+  const fs::path shared = fs::path(there()) / "u";
+  EXPECT_EQ(fs::last_write_time(shared / k_manifest_name), fs::last_write_time(home() / k_manifest_name));
+  edit(shared / "out/sub/odd\\ na\nme", "ODD");
+  EXPECT_THAT(share({{.trial = "v", .from = shared}}), ElementsAre(HasSubstr("somebody has changed it")));
+}
+
+TEST_F(Shared, WhatIsNotNewerThanTheManifestIsNotRead) {
+  const fs::path file = home() / "out/a.txt";
+  const auto before = fs::last_write_time(file);
+  edit(file, "ALPHA");
+  fs::last_write_time(file, before);
+  EXPECT_THAT(share({{.trial = "u", .from = home()}}), ElementsAre(""));
+  EXPECT_EQ(content_of(fs::path(there()) / "u/out/a.txt"), "ALPHA");
+}
+
+TEST_F(Shared, WhatSomebodyHasAddedIsNotTaken) {
+  edit(home() / "out/notes", "mine");
+  EXPECT_THAT(share({{.trial = "u", .from = home()}}), ElementsAre(""));
+  EXPECT_THAT(names_in(fs::path(there()) / "u/out"), UnorderedElementsAre("a.txt", "link", "run.sh", "sub"));
+}
+
+// Which the manifest does not name.
+TEST_F(Shared, OtherNamesOfAFileStayThatAlongAChain) {
+  const fs::path other_disk = "/dev/shm/combu-shared." + std::to_string(getpid());
+  ASSERT_TRUE(fs::exists("/dev/shm")) << "there is no other file system";
+  fs::create_hard_link(home() / "out/a.txt", home() / "out/again");
+  edit(home() / "out/again", "alpha");
+  std::string from = home();
+  for (const std::string& to : {other_disk.string(), there(), other_disk.string() + "/more"}) {
+    EXPECT_THAT(open_folder(to)->share(std::vector<Sharing>{{.trial = "u", .from = from}}), ElementsAre(""));
+    from = to + "/u";
+    EXPECT_EQ(content_of(from + "/out/again"), "alpha");
+    EXPECT_TRUE(fs::equivalent(from + "/out/again", from + "/out/a.txt"));
+  }
+  fs::remove_all(other_disk);
 }
 
 TEST_F(Shared, WhoCannotWriteThereIsTold) {
