@@ -181,7 +181,11 @@ std::string Fetched::at(const std::string& trial, const std::string& wanted, con
     fetch(*one->fetch);
   } catch (const Error& error) {
     may_go_on = error.kind() == ErrorKind::unavailable || error.kind() == ErrorKind::cancelled;
-    fault = std::current_exception();
+    const bool is_of_disk = error.subject().starts_with(one->folder.substr(0, one->folder.rfind('/') + 1));
+    fault =
+        is_of_disk
+            ? std::make_exception_ptr(Error(error.kind(), error.subject(), error.message() + "; set TMPDIR"))
+            : std::current_exception();
   } catch (...) {
     fault = std::current_exception();
   }
