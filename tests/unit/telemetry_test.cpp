@@ -360,6 +360,40 @@ TEST_F(TelemetryTest, ALineThatIsWrittenInPartsIsReadAsOne) {
   EXPECT_THAT(points("loss"), ElementsAre("0:3"));
 }
 
+TEST_F(TelemetryTest, ALineThatIsBegunWhereABatchEndsIsReadAsOne) {
+  trial.metrics = Metrics{.json = true};
+  const std::string much(3 << 20, 'x');
+  engine.say(much + "\n", milliseconds(0));
+  engine.say("{\"loss\":", milliseconds(1));
+  engine.say(much + "\n", milliseconds(1000), LogStream::err);
+  take();
+  EXPECT_EQ(kept(), much + "\n");
+  engine.say(" 3}\n", milliseconds(1100));
+  take(LogEnd::complete);
+  EXPECT_THAT(points("loss"), ElementsAre("0:3"));
+}
+
+TEST_F(TelemetryTest, ALineOfTheOtherStreamHoldsUpNoMetrics) {
+  trial.metrics = Metrics{.json = true};
+  engine.say("10 %\r", milliseconds(0), LogStream::err);
+  engine.say("{\"loss\": 3}\n", milliseconds(1));
+  engine.say("20 %\r", milliseconds(1000), LogStream::err);
+  take();
+  EXPECT_THAT(points("loss"), ElementsAre("0:3"));
+}
+
+TEST_F(TelemetryTest, ALineThatIsTooLongToBeReadIsTakenInParts) {
+  trial.metrics = Metrics{.json = true};
+  const std::string part(16 << 10, 'x');
+  for (int i = 0; i < 65; ++i) engine.say(part, milliseconds(i));
+  engine.say("x", milliseconds(1000));
+  take();
+  EXPECT_EQ(kept().size(), 65 * part.size());
+  engine.say("\n{\"loss\": 3}\n", milliseconds(2000));
+  take(LogEnd::complete);
+  EXPECT_THAT(points("loss"), ElementsAre("0:3"));
+}
+
 TEST_F(TelemetryTest, OnesThatAreNoNumbersHarmNothing) {
   trial.metrics = Metrics{.json = true};
   engine.say(
