@@ -105,6 +105,8 @@ class Place {
     return options;
   }
 
+  [[nodiscard]] bool has_begun() const { return begin_.has_value(); }
+
   [[nodiscard]] bool is_new(const LogPiece& piece) {
     const std::pair moment(piece.at, piece.stream);
     const auto known = known_.find(moment);
@@ -144,7 +146,7 @@ std::optional<KeptLog> find_kept(std::optional<Telemetry>& telemetry, const std:
 bool print_kept(Telemetry& telemetry, const Key& key, const LogOptions& wanted, Place& place,
                 Printer& printer) {
   const Bytes dropped = telemetry.log(key.trial, key.attempt)->dropped;
-  if (dropped.count > 0 && !wanted.tail)
+  if (dropped.count > 0 && !wanted.tail && !place.has_begun())
     (void)put_err(fmt::format("combu: {}: the first {} of its log were not kept (logs.max_size)\n", key.trial,
                               to_string(dropped)));
   const LogOptions rest = place.next(wanted);
@@ -221,18 +223,20 @@ bool is_absence(const Error& error) {
   return error.kind() == ErrorKind::unavailable || error.kind() == ErrorKind::timeout;
 }
 
-// The log of one attempt from the engine, from `place` on. False: the reader has gone.
+// The log of one attempt from the engine, and where it is followed from `place` on. False: the reader has
+// gone.
 bool read_live(Session& session, const Key& key, const LogOptions& wanted, Place& place, Printer& printer) {
   std::stop_source enough;
   const std::stop_callback on_stop(session.stop(), [&enough] { enough.request_stop(); });
   bool reader_has_gone = false;
   const auto tell = [&](const LogPiece& piece) {
-    if (reader_has_gone || !place.is_new(piece) || printer.put(piece.stream, piece.text)) return;
+    const bool is_new = !wanted.follow || place.is_new(piece);
+    if (reader_has_gone || !is_new || printer.put(piece.stream, piece.text)) return;
     reader_has_gone = true;
     enough.request_stop();
   };
   try {
-    session.engine().logs(key, place.next(wanted), tell, enough.get_token());
+    session.engine().logs(key, wanted.follow ? place.next(wanted) : wanted, tell, enough.get_token());
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::cancelled || !reader_has_gone) throw;
   }
@@ -240,7 +244,8 @@ bool read_live(Session& session, const Key& key, const LogOptions& wanted, Place
 }
 
 // Until the attempt has ended. An engine that goes away is waited for, and told of.
-bool follow_live(Session& session, const Key& key, const LogOptions& wanted, Place& place, Printer& printer) {
+bool follow_live(Session& session, const Caller& caller, const Key& key, const LogOptions& wanted,
+                 Place& place, Printer& printer) {
   const auto patient = session.patient_engine();
   for (int cuts = 0;;) {
     bool is_cut = false;
@@ -253,8 +258,10 @@ bool follow_live(Session& session, const Key& key, const LogOptions& wanted, Pla
     cuts = is_cut ? cuts + 1 : 0;
     // The stream ends with its engine, too.
     const auto listed = patient->list({.run = key.run, .trials = {key.trial}}, Look::closely, session.stop());
-    const bool lives = std::ranges::any_of(
-        listed, [&](const Sighting& seen) { return seen.key == key && seen.phase == Phase::running; });
+    const bool lives = std::ranges::any_of(listed, [&](const Sighting& seen) {
+      const bool is_to_run = seen.phase == Phase::created && process_at_work(key.run, caller);
+      return seen.key == key && (seen.phase == Phase::running || is_to_run);
+    });
     if (!is_cut && !lives) return true;
     real_clock().wait(k_follow_pause, session.stop());
   }
@@ -262,14 +269,15 @@ bool follow_live(Session& session, const Key& key, const LogOptions& wanted, Pla
 
 // From what is kept of it where that is whole, or where there is no container of it any more; else from the
 // engine. False: the reader has gone.
-bool print_attempt(Session& session, const std::string& folder, const Key& key, const LogOptions& wanted,
+bool print_attempt(Session& session, const Caller& caller, const Key& key, const LogOptions& wanted,
                    Printer& printer) {
+  const std::string folder = state_folder(caller);
   Place place;
   std::optional<Telemetry> telemetry;
   std::optional<KeptLog> kept = find_kept(telemetry, folder, key);
   if (kept && kept->complete) return print_kept(*telemetry, key, wanted, place, printer);
   try {
-    const bool is_read = wanted.follow ? follow_live(session, key, wanted, place, printer)
+    const bool is_read = wanted.follow ? follow_live(session, caller, key, wanted, place, printer)
                                        : read_live(session, key, wanted, place, printer);
     if (is_read) printer.flush();
     return is_read;
@@ -313,8 +321,8 @@ Key meant_attempt(Session& session, const Invocation& invocation, const LogsOpti
 }
 
 // Waits until the attempt after this one has begun; false: there will be none.
-bool await_next_attempt(const Key& key, const std::string& folder, const Caller& caller,
-                        const std::stop_token& stop) {
+bool await_next_attempt(const Key& key, const Caller& caller, const std::stop_token& stop) {
+  const std::string folder = state_folder(caller);
   while (Record::exists(folder)) {
     // Asked before the record is read: what whoever is at work now has begun is there later.
     const bool goes_on = process_at_work(key.run, caller).has_value();
@@ -333,17 +341,16 @@ bool await_next_attempt(const Key& key, const std::string& folder, const Caller&
 
 int logs_of_one(Session& session, const Invocation& invocation, const LogsOptions& options) {
   const Caller caller = caller_for(invocation);
-  const std::string folder = state_folder(caller);
   LogOptions wanted = log_options(options);
   Printer printer(options.json ? Printer::Form::json : Printer::Form::plain, options.trial);
   Key key = meant_attempt(session, invocation, options);
-  bool is_read = print_attempt(session, folder, key, wanted, printer);
+  bool is_read = print_attempt(session, caller, key, wanted, printer);
   if (!options.follow || options.attempt > 0) return 0;
   wanted.tail.reset();  // of what comes, all
-  while (is_read && await_next_attempt(key, folder, caller, session.stop())) {
+  while (is_read && await_next_attempt(key, caller, session.stop())) {
     ++key.attempt;
     is_read = put_err(fmt::format("combu: {}: attempt {} begins\n", key.trial, key.attempt)) &&
-              print_attempt(session, folder, key, wanted, printer);
+              print_attempt(session, caller, key, wanted, printer);
   }
   return 0;
 }
