@@ -69,12 +69,13 @@ void hand_on(RunResults& source, const ExportOptions& options, std::span<const R
   const Interrupts interrupts;
   for (const Results& run : runs) {
     const auto places = outputs_of(source.record(), run.run.id, progress);
-    MlflowForm form{.uri = uri_of(options), .outputs_of = {}, .tell = {}};
+    MlflowForm form{.uri = uri_of(options), .outputs_of = {}, .tell = {}, .note = {}};
     form.outputs_of = [&](const std::string& trial) {
       const auto at = places.find(trial);
       return at == places.end() ? std::string() : at->second;
     };
     form.tell = [&](std::size_t count, std::size_t total) { progress.counted("exported", count, total); };
+    form.note = [&](const std::string& line) { progress.note(line); };
     export_to_mlflow(run, form, interrupts.token());
   }
 }

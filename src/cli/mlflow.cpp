@@ -1,8 +1,10 @@
 #include "cli/mlflow.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -31,6 +33,9 @@ using Json = nlohmann::json;
 constexpr std::size_t k_metrics_max = 1000;
 constexpr std::size_t k_params_max = 100;
 constexpr std::size_t k_in_flight = 8;
+// Characters. Of a param's value servers have taken more and more: since 2.10, from 1.28 on, and before.
+constexpr std::size_t k_key_max = 250;
+constexpr std::array<std::size_t, 3> k_value_max = {6000, 500, 250};
 
 std::int64_t milliseconds(Instant at) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(at.time_since_epoch()).count();
@@ -38,8 +43,17 @@ std::int64_t milliseconds(Instant at) {
 
 // ---- What MLflow takes
 
+// Its first characters.
+std::string_view first_of(std::string_view text, std::size_t count) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool begins = (static_cast<unsigned char>(text[i]) & 0xC0U) != 0x80U;
+    if (begins && count-- == 0) return text.substr(0, i);
+  }
+  return text;
+}
+
 // A key has letters, digits and _ - . / and blanks, and no path that could be written otherwise.
-std::string key_of(const std::string& name) {
+std::string allowed(const std::string& name) {
   constexpr std::string_view k_allowed = "_-./ ";
   std::string key = name;
   for (char& letter : key) {
@@ -54,8 +68,42 @@ std::string key_of(const std::string& name) {
                       framed.find("/../") != std::string::npos;
   if (is_odd) std::ranges::replace(key, '/', '_');
   if (is_odd) std::ranges::replace(key, '.', '_');
-  return key;
+  return key.empty() ? "_" : key;
 }
+
+// What names are called there, each otherwise: one that is too long, or would be called like another, has
+// its digest at the end.
+class Keys {
+ public:
+  explicit Keys(const std::vector<std::string>& names) {
+    std::set<std::string> taken;
+    for (const std::string& name : names)
+      if (is_taken_as_it_is(name)) taken.insert(keys_[name] = name);
+    for (const std::string& name : names) {
+      if (keys_.contains(name)) continue;
+      std::string key = allowed(name);
+      if (first_of(key, k_key_max).size() < key.size() || taken.contains(key)) {
+        constexpr std::size_t k_digits = 8;
+        key = fmt::format("{}-{}", first_of(key, k_key_max - k_digits - 1),
+                          sha256_of(name).substr(0, k_digits));
+      }
+      taken.insert(key);
+      renamed_.push_back(fmt::format("`{}` is `{}`", shortened(name), shortened(key)));
+      keys_[name] = std::move(key);
+    }
+  }
+
+  [[nodiscard]] const std::string& of(const std::string& name) const { return keys_.at(name); }
+  [[nodiscard]] const std::vector<std::string>& renamed() const { return renamed_; }
+
+ private:
+  static bool is_taken_as_it_is(const std::string& name) {
+    return allowed(name) == name && first_of(name, k_key_max).size() == name.size();
+  }
+
+  std::map<std::string, std::string> keys_;
+  std::vector<std::string> renamed_;  // for a person
+};
 
 // As protocol buffers write numbers in JSON: https://protobuf.dev/programming-guides/json/
 Json number_of(double value) {
@@ -155,9 +203,11 @@ std::string point_key(std::int64_t timestamp, std::int64_t step, const Json& val
 class Exporter {
  public:
   Exporter(const Results& results, const MlflowForm& form, MlflowServer& server)
-      : results_(results), form_(form), server_(server) {}
+      : results_(results), form_(form), server_(server), params_(results.params), metrics_(results.metrics) {}
 
   void go() {
+    tell_renamed("params", params_);
+    tell_renamed("metrics", metrics_);
     experiment_ = experiment();
     find_kept();
     std::mutex mutex;
@@ -170,6 +220,18 @@ class Exporter {
   }
 
  private:
+  void tell_renamed(std::string_view what, const Keys& keys) {
+    constexpr std::size_t k_shown = 5;
+    const std::vector<std::string>& renamed = keys.renamed();
+    if (renamed.empty() || !form_.note) return;
+    const std::vector<std::string> shown(
+        renamed.begin(), renamed.begin() + static_cast<std::ptrdiff_t>(std::min(renamed.size(), k_shown)));
+    const std::string more =
+        renamed.size() > k_shown ? fmt::format(", and {} more", renamed.size() - k_shown) : "";
+    form_.note(
+        fmt::format("{} that MLflow does not take by their names: {}{}", what, fmt::join(shown, ", "), more));
+  }
+
   std::string experiment() {
     const std::string& name = results_.run.experiment;
     const std::string query = "experiment_name=" + percent_encode(name);
@@ -219,24 +281,61 @@ class Exporter {
 
   // A param that is there cannot be changed.
   void log_params(const Kept& kept, const TrialEntry& trial, Json tags) {
-    Json params = Json::array();
+    std::vector<Param> params;
     const auto send = [&] {
       if (params.empty() && tags.empty()) return;
-      (void)server_.post("runs/log-batch", {{"run_id", kept.id}, {"params", params}, {"tags", tags}});
-      params = Json::array();
+      send_params(kept.id, params, tags);
+      params.clear();
       tags = Json::array();
     };
     const Json given = trial.params.empty() ? Json::object() : Json::parse(trial.params);
     for (const auto& [name, value] : given.items()) {
-      if (value.is_null() || kept.params.contains(key_of(name))) continue;
-      params.push_back({{"key", key_of(name)}, {"value", param_text(value)}});
+      if (value.is_null() || kept.params.contains(params_.of(name))) continue;
+      params.push_back({.name = name, .value = param_text(value)});
       if (params.size() == k_params_max) send();
     }
     send();
   }
 
+  struct Param {
+    std::string name;
+    std::string value;
+  };
+
+  void send_params(const std::string& id, const std::vector<Param>& params, const Json& tags) {
+    for (const std::size_t value_max : k_value_max) {
+      Json sent = Json::array();
+      std::vector<std::string> cut;
+      for (const Param& param : params) {
+        const std::string_view value = first_of(param.value, value_max);
+        if (value.size() < param.value.size()) cut.push_back(param.name);
+        sent.push_back({{"key", params_.of(param.name)}, {"value", value}});
+      }
+      const bool is_least = value_max == k_value_max.back();
+      const bool may_be_too_long = !is_least && std::ranges::any_of(params, [&](const Param& param) {
+        return first_of(param.value, k_value_max.back()).size() < param.value.size();
+      });
+      try {
+        (void)server_.post("runs/log-batch", {{"run_id", id}, {"params", sent}, {"tags", tags}});
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::refused || !may_be_too_long) throw;
+        continue;
+      }
+      return tell_cut(cut, value_max);
+    }
+  }
+
+  // Once of each.
+  void tell_cut(const std::vector<std::string>& names, std::size_t value_max) {
+    const std::scoped_lock lock(cut_mutex_);
+    for (const std::string& name : names)
+      if (cut_.insert(name).second && form_.note)
+        form_.note(fmt::format("param {}: MLflow has the first {} characters of values that are longer",
+                               shortened(name), value_max));
+  }
+
   void log_metric(const Kept& kept, const ResultRow& row, const std::string& name) {
-    const std::string key = key_of(name);
+    const std::string& key = metrics_.of(name);
     std::multiset<std::string> there;
     if (kept.metrics.contains(key)) there = history(kept.id, key);
     Json metrics = Json::array();
@@ -288,6 +387,10 @@ class Exporter {
   std::mutex telemetry_mutex_;
   const MlflowForm& form_;
   MlflowServer& server_;
+  Keys params_;
+  Keys metrics_;
+  std::mutex cut_mutex_;
+  std::set<std::string> cut_;  // params that have been told of
   std::string experiment_;
   std::map<std::string, Kept> kept_;
 };

@@ -15,6 +15,8 @@ struct MlflowForm {
   // Where the outputs of a trial are; empty: it has none, or they are nowhere.
   std::function<std::string(const std::string& trial)> outputs_of;
   std::function<void(std::size_t count, std::size_t total)> tell;
+  // What is not there as it is here: from several threads, but one at a time.
+  std::function<void(const std::string& line)> note;
 };
 
 // The run's trials as runs of an MLflow experiment of the same name, with params, tags, all points, times and

@@ -329,8 +329,16 @@ class Folder final : public Depot {
     if (fault) refuse(from.string(), "cannot be removed", fault.value());
   }
   bool holds_any() override {
-    std::error_code ignored;
-    return fs::exists(folder_, ignored);
+    const auto holds = [](const fs::path& place) {
+      std::error_code fault;
+      for (fs::directory_iterator it(place, fault), end; !fault && it != end; it.increment(fault))
+        if (it->path().filename() != k_manifest_name) return true;
+      return false;
+    };
+    std::error_code fault;
+    for (fs::directory_iterator it(folder_, fault), end; !fault && it != end; it.increment(fault))
+      if (!it->path().filename().string().starts_with('.') && holds(it->path())) return true;
+    return false;
   }
   bool is_whole(const std::string& place) override {
     return std::filesystem::exists(fmt::format("{}/{}", place, k_manifest_name));

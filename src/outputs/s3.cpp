@@ -115,13 +115,14 @@ class S3Parcel final : public Parcel {
       send(0, [this, from = key_of(target), to = key_of(path)] {
         client_.copy(from, to, given_up_.get_token());
       });
+    const bool is_any = !entries_.empty() || !manifest.empty();
     entries_ += outputs::entry_line({.path = std::string(k_entries_name), .mode = k_list_mode});
     add_text(std::string(k_entries_name), entries_);
     for (const std::string& key : old_) send(0, [this, key] { client_.remove(key, given_up_.get_token()); });
     drain();
     add_text(std::string(k_manifest_name), manifest);
     drain();
-    any_home_ = true;
+    if (is_any) any_home_ = true;
   }
 
  private:
@@ -412,7 +413,7 @@ class S3 final : public Depot {
       }
       throw;
     }
-    any_home_ = true;
+    if (left.size() > 1) any_home_ = true;  // more than the list of what there is
   }
 
   [[nodiscard]] std::shared_ptr<const outputs::LeftInBucket> left_of(const std::string& trial,

@@ -182,10 +182,14 @@ Filter::Filter(std::string_view text) {
 }
 
 bool Filter::matches(const Lookup& lookup) const {
-  return std::ranges::all_of(terms_, [&](const Term& term) {
+  bool all = true;
+  for (const Term& term : terms_) {
+    // Of each term, so that a name that nobody knows is met wherever it stands.
     const std::optional<std::string> value = lookup(term.name, term.value);
-    return value ? holds(term.name, *value, term.relation, term.value) : term.relation == Relation::not_equal;
-  });
+    all = all && (value ? holds(term.name, *value, term.relation, term.value)
+                        : term.relation == Relation::not_equal);
+  }
+  return all;
 }
 
 }  // namespace combu

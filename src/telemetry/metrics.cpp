@@ -16,7 +16,6 @@ namespace {
 using Numbers = std::vector<std::pair<std::string, double>>;
 
 constexpr std::string_view k_step = "step";
-constexpr std::size_t k_line_max = 1U << 20U;
 
 constexpr char k_stands_for = '\1';  // before what is no number of JSON, in a string
 constexpr std::string_view k_in_words =

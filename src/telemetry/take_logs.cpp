@@ -58,7 +58,7 @@ class LogTaker {
     latest_ = std::max(latest_, piece.at);
     pieces_.push_back({.stream = piece.stream, .at = piece.at, .begin = texts_.size()});
     texts_ += piece.text;
-    if (texts_.size() >= next_batch_) give(settled());
+    if (texts_.size() >= next_batch_) give(whole_lines(settled()));
   }
 
   // What is there so far of an attempt that goes on.
@@ -104,15 +104,21 @@ class LogTaker {
     return count;
   }
 
-  // As many of them as end no stream within a line, where there are any.
+  // As many of them as do not end within a line of standard output, but for one that is too long to be read
+  // for metrics: who reads on may be another process, and know only what follows.
   [[nodiscard]] std::size_t whole_lines(std::size_t count) const {
-    bool open[2] = {open_[0], open_[1]};
+    std::size_t open = open_;
     std::size_t whole = 0;
     for (std::size_t i = 0; i < count; ++i) {
-      open[static_cast<std::size_t>(pieces_[i].stream)] = !text(i).ends_with('\n');
-      if (!open[0] && !open[1]) whole = i + 1;
+      if (pieces_[i].stream == LogStream::out) open = open_after(open, text(i));
+      if (open == 0 || open > telemetry::k_line_max) whole = i + 1;
     }
     return whole;
+  }
+
+  static std::size_t open_after(std::size_t open, std::string_view text) {
+    const std::size_t end = text.rfind('\n');
+    return end == std::string_view::npos ? open + text.size() : text.size() - end - 1;
   }
 
   void give(std::size_t count) {
@@ -123,8 +129,9 @@ class LogTaker {
     pieces.reserve(count);
     for (std::size_t i = 0; i < count; ++i) {
       pieces.push_back({.stream = pieces_[i].stream, .text = text(i), .at = pieces_[i].at});
-      open_[static_cast<std::size_t>(pieces_[i].stream)] = !pieces.back().text.ends_with('\n');
-      if (pieces_[i].stream == LogStream::out) lines_.feed(pieces.back().text, pieces_[i].at);
+      if (pieces_[i].stream != LogStream::out) continue;
+      open_ = open_after(open_, pieces.back().text);
+      lines_.feed(pieces.back().text, pieces_[i].at);
     }
     if (is_last_) lines_.end(latest_);
     std::vector<LogBatch::Metric> metrics = std::exchange(more_, {});
@@ -156,7 +163,7 @@ class LogTaker {
   std::size_t next_batch_ = k_batch_size;
   Instant latest_{};
   Instant settled_until_{};
-  bool open_[2] = {false, false};  // whether the stream is within a line
+  std::size_t open_ = 0;  // of the line that standard output is within
   bool is_last_ = false;
   MetricNames names_;
   std::size_t passed_over_ = 0;  // of these points, how many are kept count of

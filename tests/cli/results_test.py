@@ -58,6 +58,11 @@ def ok(done):
     return done.stdout
 
 
+def notes_of(done):
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
 def test_results_of_the_files_last_run(combu, runs):
     lines = ok(combu("-f", runs, "results")).splitlines()
     assert lines[0] == f"run two of {runs}: 8 succeeded, 1 failed"
@@ -376,6 +381,48 @@ print(["nan" if math.isnan(point.value) else "%.2g" % point.value for point in
         assert done.stdout == "['nan', '1.8e+308', '-1.8e+308', '1']\n"
 
 
+def test_mlflow_has_what_it_does_not_take_by_its_name_or_whole(combu, write, mlflow, peers):
+    """Nothing is mixed up or cut without a word."""
+    file = write(r"""[{ name: "odd", image: "lab/solver", metrics: "json",
+                      params: { "a(b": 1, "c(d": 2, ["n" + std.repeat("x", 300)]: 3, ["n" + std.repeat("x", 301)]: 4,
+                                long: std.repeat("ö", 6001), fits: std.repeat("ö", 6000) },
+                      cmd: ["sh", "-c", "echo '{\"x(y\": 1, \"x)y\": 2, \"x_y\": 3, \"x y\": 4}'"] },
+                    { name: "even", image: "lab/solver", params: { a_b: 5 } }]""")
+    assert combu("-f", file, "--engine", "simulated:?speed=0", "run", "--wait", "--run-id", "clash").returncode == 0
+    script = """
+import json, mlflow, sys
+client = mlflow.MlflowClient(sys.argv[1])
+[run] = client.search_runs([client.get_experiment_by_name(sys.argv[2]).experiment_id], "tags.`combu.trial` = 'odd'")
+print(json.dumps([run.data.params, {key: [point.value for point in client.get_metric_history(run.info.run_id, key)] for key in run.data.metrics}]))
+"""
+    for told in (["params", "metrics", "cut"], ["params", "metrics"]):
+        done = notes_of(combu("export", "mlflow", "clash", "--to", mlflow, "--progress", "plain"))
+        notes = [line for line in done.splitlines() if "MLflow" in line]
+        assert len(notes) == len(told), done
+        assert notes[0].startswith("params that MLflow does not take by their names: `a(b` is `a_b-"), notes[0]
+        assert "`, `c(d` is `c_d`, `nx" in notes[0]
+        assert notes[1].startswith("metrics that MLflow does not take by their names: `x(y` is `x_y-"), notes[1]
+        assert notes[2:] in ([], ["param long: MLflow has the first 6000 characters of values that are longer"])
+        out = subprocess.run([peers / "bin/python", "-c", script, mlflow, str(file)], check=True, stdout=subprocess.PIPE, text=True).stdout
+        params, metrics = json.loads(out)
+        assert sorted(value for key, value in params.items() if key not in ("long", "fits")) == ["1", "2", "3", "4"]
+        assert params["c_d"] == "2" and "a_b" not in params and params["long"] == params["fits"] == "ö" * 6000
+        assert max(map(len, params)) == 250
+        assert sorted(metrics.values()) == [[1.0], [2.0], [3.0], [4.0]] and metrics["x_y"] == [3.0] and metrics["x y"] == [4.0]
+
+
+def test_an_old_mlflow_server_gets_less_of_a_param(combu, write):
+    file = write("""[{ name: "one", image: "lab/solver", params: { long: std.repeat("x", 501), short: "y" } }]""")
+    assert combu("-f", file, "--engine", "simulated:?speed=0", "run", "--wait", "--run-id", "old").returncode == 0
+    with listening() as server:
+        server.value_max = 500
+        done = notes_of(combu("export", "mlflow", "old", "--to", f"http://127.0.0.1:{server.server_port}", "--progress", "plain",
+                            env={"MLFLOW_TRACKING_TOKEN": "a-token"}))
+    assert "param long: MLflow has the first 500 characters of values that are longer\n" in done
+    taken = [body["params"] for path, body in server.heard if path.endswith("log-batch")]
+    assert taken[-1] == [{"key": "long", "value": "x" * 500}, {"key": "short", "value": "y"}]
+
+
 def test_an_mlflow_server_that_is_not_there_is_told(combu, runs):
     away = combu("export", "mlflow", "one", "--to", "http://127.0.0.1:1")
     assert away.returncode == 1
@@ -398,6 +445,8 @@ class Listener(http.server.BaseHTTPRequestHandler):
         call = self.path.split("?")[0].partition("/api/2.0/mlflow/")[2]
         status = 200 if self.headers.get("Authorization") in self.known else 401
         self.server.heard.append((self.path, body))
+        if any(len(param["value"]) > self.server.value_max for param in body.get("params", [])):
+            status = 400
         text = json.dumps({"experiments/get-by-name": {"experiment": {"experiment_id": "1"}},
                            "runs/create": {"run": {"info": {"run_id": "r"}}}}.get(call, {})) if status == 200 else "Who?"
         self.send_response(status)
@@ -420,6 +469,7 @@ def listening(context=None):
     server.handle_error = lambda *_: None  # who does not trust it hangs up
     server.daemon_threads = True
     server.heard = []
+    server.value_max = 6000
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:

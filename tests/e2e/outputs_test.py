@@ -92,6 +92,7 @@ def test_a_trial_that_leaves_nothing_has_failed(combu):
     lines = done.stderr.splitlines()
     assert "failed: nothing: /out: there is no such output" in lines
     assert "failed: too-much: /out: is larger than its max_size of 4 KiB" in lines
+    assert "outputs are in" not in done.stderr, "there are none"
     rows = combu.ps()
     assert {name: (row["state"], row["exit_code"]) for name, row in rows.items()} == {
         "nothing": ("failed", 0),

@@ -317,8 +317,14 @@ class S3 : public testing::Test {
   void SetUp() override { depot_ = open_s3("s3://lab/a/run", caller_, clock_); }
 };
 
-TEST_F(S3, FilesBecomeObjectsAndTheListOfThemComesLast) {
+TEST_F(S3, NothingHasComeWhereNothingWasLeft) {
+  bring({}, "");
   EXPECT_FALSE(depot_->holds_any());
+  bring({{"out/empty", ""}});
+  EXPECT_TRUE(depot_->holds_any());
+}
+
+TEST_F(S3, FilesBecomeObjectsAndTheListOfThemComesLast) {
   bring({{"out/a.txt", "alpha"}, {"out/empty", ""}});
   EXPECT_EQ(bucket_.objects["/lab/a/run/t/out/a.txt"], "alpha");
   EXPECT_EQ(bucket_.objects["/lab/a/run/t/manifest.sha256"], "sums\n");

@@ -161,6 +161,18 @@ class Outputs : public testing::Test {
   std::unique_ptr<Depot> depot_ = open_folder(folder_.path());
 };
 
+TEST_F(Outputs, NothingHasComeWhereNothingWasLeft) {
+  EXPECT_FALSE(depot_->holds_any());
+  (void)take({Output{.path = "/out", .required = false}});
+  EXPECT_TRUE(fs::exists(home() / "manifest.sha256"));
+  EXPECT_FALSE(depot_->holds_any());
+  EXPECT_TRUE(fault_of({Output{.path = "/out"}}));
+  EXPECT_FALSE(depot_->holds_any());
+  shelf_.archives["/out"] = Tar().file("out", "alpha").bytes();
+  (void)take("/out");
+  EXPECT_TRUE(depot_->holds_any());
+}
+
 TEST_F(Outputs, AFolderComesWithAllThatIsInIt) {
   shelf_.archives["/data/out"] = Tar()
                                      .folder("out/")

@@ -17,6 +17,7 @@
 #include "combu/simulated.hpp"
 #include "passing_engine.hpp"
 #include "record_folder.hpp"
+#include "telemetry/metric_file.hpp"
 #include "telemetry/metrics.hpp"
 #include "telemetry/pack.hpp"
 
@@ -66,8 +67,14 @@ class LogEngine : public PassingEngine {
 
   bool copy_out(const Key& /*key*/, const std::string& path,
                 const std::function<void(std::string_view)>& tell, std::stop_token /*stop*/) override {
+    copied = 0;
     if (!files.contains(path)) return false;
-    tell(tar_of({{path.substr(path.rfind('/') + 1), files.at(path)}}));
+    const auto done = before_copy ? before_copy() : nullptr;
+    const std::string archive = tar_of({{path.substr(path.rfind('/') + 1), files.at(path)}});
+    const std::size_t end = std::min(cut_at, archive.size());
+    for (; copied < end; copied += std::min(piece_size, end - copied))
+      tell(std::string_view(archive).substr(copied, std::min(piece_size, end - copied)));
+    if (end < archive.size()) throw Error(ErrorKind::unavailable, "", "cut off");
     return true;
   }
 
@@ -76,7 +83,11 @@ class LogEngine : public PassingEngine {
   int calls = 0;
   int told = 0;
   bool refuses = false;
-  std::function<void()> on_refusal;  // who is told wants no more
+  std::size_t piece_size = 1000;                       // of an archive
+  std::size_t cut_at = std::string::npos;              // it ends there
+  std::size_t copied = 0;                              // of the last one
+  std::function<std::shared_ptr<void>()> before_copy;  // what it gives is held until the end
+  std::function<void()> on_refusal;                    // who is told wants no more
 };
 
 class TelemetryTest : public testing::Test {
@@ -350,6 +361,40 @@ TEST_F(TelemetryTest, ALineThatIsWrittenInPartsIsReadAsOne) {
   EXPECT_THAT(points("loss"), ElementsAre("0:3"));
 }
 
+TEST_F(TelemetryTest, ALineThatIsBegunWhereABatchEndsIsReadAsOne) {
+  trial.metrics = Metrics{.json = true};
+  const std::string much(3 << 20, 'x');
+  engine.say(much + "\n", milliseconds(0));
+  engine.say("{\"loss\":", milliseconds(1));
+  engine.say(much + "\n", milliseconds(1000), LogStream::err);
+  take();
+  EXPECT_EQ(kept(), much + "\n");
+  engine.say(" 3}\n", milliseconds(1100));
+  take(LogEnd::complete);
+  EXPECT_THAT(points("loss"), ElementsAre("0:3"));
+}
+
+TEST_F(TelemetryTest, ALineOfTheOtherStreamHoldsUpNoMetrics) {
+  trial.metrics = Metrics{.json = true};
+  engine.say("10 %\r", milliseconds(0), LogStream::err);
+  engine.say("{\"loss\": 3}\n", milliseconds(1));
+  engine.say("20 %\r", milliseconds(1000), LogStream::err);
+  take();
+  EXPECT_THAT(points("loss"), ElementsAre("0:3"));
+}
+
+TEST_F(TelemetryTest, ALineThatIsTooLongToBeReadIsTakenInParts) {
+  trial.metrics = Metrics{.json = true};
+  const std::string part(16 << 10, 'x');
+  for (int i = 0; i < 65; ++i) engine.say(part, milliseconds(i));
+  engine.say("x", milliseconds(1000));
+  take();
+  EXPECT_EQ(kept().size(), 65 * part.size());
+  engine.say("\n{\"loss\": 3}\n", milliseconds(2000));
+  take(LogEnd::complete);
+  EXPECT_THAT(points("loss"), ElementsAre("0:3"));
+}
+
 TEST_F(TelemetryTest, OnesThatAreNoNumbersHarmNothing) {
   trial.metrics = Metrics{.json = true};
   engine.say(
@@ -416,6 +461,45 @@ TEST_F(TelemetryTest, AFileOfMetricsThatIsNotThereIsTold) {
   trial.metrics = Metrics{.file = "/m.jsonl"};
   EXPECT_THAT(take(LogEnd::complete), ElementsAre("there is no file of metrics /m.jsonl"));
   EXPECT_TRUE(telemetry.log("a", 1)->complete);
+}
+
+TEST_F(TelemetryTest, AFileOfMetricsNeedsNoRoomOnTheDisk) {
+  trial.metrics = Metrics{.file = "/m.jsonl"};
+  for (int i = 0; i < 100'000; ++i) engine.files["/m.jsonl"] += fmt::format("{{\"x\": {}}}\n", i);
+  engine.before_copy = [] { return std::make_shared<FullDisk>(); };
+  EXPECT_THAT(take(LogEnd::complete), IsEmpty());
+  EXPECT_EQ(points("x").size(), 100'000U);
+  EXPECT_TRUE(telemetry.log("a", 1)->complete);
+}
+
+TEST_F(TelemetryTest, AFileOfMetricsThatIsCutOffIsReadOnceMore) {
+  trial.metrics = Metrics{.file = "/m.jsonl"};
+  for (int i = 0; i < 1000; ++i) engine.files["/m.jsonl"] += fmt::format("{{\"x\": {}}}\n", i);
+  for (const std::size_t cut_at : {0, 100, 512, 5000}) {
+    engine.cut_at = cut_at;
+    EXPECT_EQ(kind_of_fault(LogEnd::complete), ErrorKind::unavailable);
+    EXPECT_FALSE(telemetry.log("a", 1)) << "nothing is kept yet";
+  }
+  engine.cut_at = std::string::npos;
+  EXPECT_THAT(take(LogEnd::complete), IsEmpty());
+  EXPECT_EQ(points("x").size(), 1000U);
+}
+
+TEST_F(TelemetryTest, OfAFileOfMetricsThatIsLongTheBeginningIsRead) {
+  engine.files["/m.jsonl"] = "{\"x\": 1}\n{\"x\": 2}\n" + std::string(1 << 20, '\n') + "{\"x\": 3}\n";
+  const auto read = [&](Bytes size_max) {
+    telemetry::MetricNames names;
+    return telemetry::read_metric_file(engine, {.run = RunId("run1"), .trial = "a", .attempt = 1}, "/m.jsonl",
+                                       names, {}, size_max);
+  };
+  const telemetry::FileMetrics some = read(Bytes{14});
+  EXPECT_EQ(some.fault, "of its file of metrics /m.jsonl the first 14 B are read");
+  ASSERT_THAT(some.metrics, SizeIs(1));
+  EXPECT_THAT(some.metrics[0].points, SizeIs(1)) << "half a line is none";
+  EXPECT_LT(engine.copied, std::size_t{100'000}) << "what is not read is not asked for";
+  const telemetry::FileMetrics all = read(Bytes{static_cast<std::int64_t>(engine.files["/m.jsonl"].size())});
+  EXPECT_EQ(all.fault, "");
+  EXPECT_THAT(all.metrics[0].points, SizeIs(3));
 }
 
 TEST_F(TelemetryTest, AFileOfMetricsMayHoldNoiseAndAnEndlessLine) {

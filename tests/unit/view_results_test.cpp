@@ -186,6 +186,7 @@ TEST(Results, are_chosen_by_params_metrics_and_fields) {
   EXPECT_EQ(chosen("state=failed"), "c");
   EXPECT_EQ(chosen("model!=resnet && state=succeeded"), "b");
   EXPECT_EQ(chosen("nothing=1"), " nothing");
+  EXPECT_EQ(chosen("lr=99 && nothing=1"), " nothing") << "also where no trial gets so far";
   Results results = grid();
   EXPECT_THROW((void)choose_results(results, Filter("state=suceeded")), Error);
 }
@@ -240,6 +241,11 @@ TEST(Compare, pairs_repeats_of_the_same_seed) {
             "0.25  1.25  2.484          1  3  1.75  2.484          1  3         0.5  0  paired\n"
             "0.5   1.5   2.484          1  3  2     2.484          1  3         0.5  0  paired\n"
             "all 2 pairs: two less one is 0.5 ± 0 in the mean (95 %, paired)\n");
+}
+
+TEST(Compare, of_three_runs_names_the_differences) {
+  EXPECT_THAT(comparison({repeated("one", 0), repeated("two", 0.5), repeated("three", 1)}),
+              HasSubstr("  N  two LESS one  ±  BY      three LESS one  ±  BY\n"));
 }
 
 TEST(Compare, takes_welch_where_seeds_are_others) {
