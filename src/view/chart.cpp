@@ -161,9 +161,11 @@ Chart curves(const Results& results, const ChartForm& form) {
   for (const auto& [title, members] : groups_of(results, rows, form.by)) {
     std::map<double, Running> by_step;
     for (const ResultRow* row : members)
-      results.telemetry->points(row->trial.name, results.metrics[column.index], [&](const MetricPoint& point) {
-        if (is_drawn(point.step, point.value, form, left_out)) by_step[point.step].take(point.value);
-      });
+      results.telemetry->points(row->trial.name, results.metrics[column.index],
+                                [&](const MetricPoint& point) {
+                                  if (is_drawn(point.step, point.value, form, left_out))
+                                    by_step[point.step].take(point.value);
+                                });
     Chart::Series series{.title = title, .points = {}};
     for (const auto& [step, values] : by_step) series.points.push_back(values.point(step));
     thin(series, chart.notes);
