@@ -78,25 +78,27 @@ class Server:
 
 
 class Trouble(http.server.ThreadingHTTPServer):
-    """Stands before a server, and gives every third request of an upload a trouble, each kind in its turn."""
+    """Stands before a server, and gives every third request of an upload a trouble, each kind in its turn; what is
+    brought to `refused` it refuses."""
 
     daemon_threads = True
     KINDS = ("busy", "cut within", "answer lost")
 
-    def __init__(self, server):
+    def __init__(self, server, kinds=KINDS, refused=""):
         super().__init__(("127.0.0.1", 0), TroubledRequest)
         self.server = server
         self.url = f"http://127.0.0.1:{self.server_port}"
-        self.made = {kind: 0 for kind in self.KINDS}
+        self.made = {kind: 0 for kind in kinds}
+        self.refused = refused
         self._count = 0
         self._lock = threading.Lock()
 
     def next_kind(self):
         with self._lock:
             self._count += 1
-            if self._count % 3:
+            if self._count % 3 or not self.made:
                 return ""
-            kind = self.KINDS[self._count // 3 % len(self.KINDS)]
+            kind = list(self.made)[self._count // 3 % len(self.made)]
             self.made[kind] += 1
             return kind
 
@@ -120,6 +122,9 @@ class TroubledRequest(http.server.BaseHTTPRequestHandler):
     def pass_on(self):
         size = int(self.headers.get("Content-Length", 0))
         # One whose id nobody has learnt would stay in the bucket.
+        if self.command == "PUT" and self.server.refused and self.server.refused in self.path:
+            self.rfile.read(size)
+            return self.answer(403, [], b"<Error><Code>AccessDenied</Code><Message>not there</Message></Error>")
         kind = self.server.next_kind() if self.command in ("PUT", "POST") and not self.path.endswith("?uploads=") else ""
         body = self.rfile.read(size // 2 if kind == "cut within" else size)
         if kind == "cut within":
@@ -577,6 +582,15 @@ def test_what_somebody_has_edited_is_no_equal_trials(lab, server, tmp_path):
         assert {path.name: path.read_text() for path in (tmp_path / f"third/t-{i}/out").iterdir()} == {
             "a": "alpha\n", "again": "alpha\n", "b": "large\n"
         }  # fmt: skip
+
+
+def test_that_others_are_not_told_is_said(lab, server):
+    lab.write_trials(*(trial(f"t-{i}", "mkdir /out; echo alpha >/out/a", cache=True, env={"N": f"{i}, untold"}) for i in range(5)))
+    with Trouble(server, kinds=(), refused="/.combu/done/") as trouble:
+        done = lab("run", "--wait", "--run-id", "first", S3_ENDPOINT_URL=trouble.url)
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("others are")]
+    assert line.startswith("others are not told that 5 trials have succeeded, and may run the like: "), line
+    assert line.endswith("the keys that AWS_ACCESS_KEY_ID gives do not allow s3:PutObject"), line
 
 
 def test_of_two_who_finish_at_once_one_marker_is_left(lab, another, server, tmp_path):
