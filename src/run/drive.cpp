@@ -313,6 +313,7 @@ class Drive {
       held_.insert_or_assign(collected->trial, *collected);
     } else {
       apply(event);
+      if (const auto* listed = std::get_if<Listed>(&event)) look_after_earlier(*listed);
     }
   }
   void take(const EngineLost& /*lost*/) {}
@@ -395,6 +396,24 @@ class Drive {
   void look_after(LookOrder order) {
     const Instant at = now() + std::chrono::duration_cast<Instant::duration>(order.pause);
     looks_.emplace(at, std::move(order));
+  }
+
+  // Those that ran before: the first listing has their engine's ids.
+  void look_after_earlier(const Listed& listed) {
+    if (ran_before_.empty()) return;
+    std::unordered_map<std::string_view, const Sighting*> seen;
+    for (const Sighting& one : listed.sightings)
+      if (one.key.run == run_.id && one.phase == Phase::running) seen.emplace(one.key.trial, &one);
+    for (const auto& [trial, attempt] : std::exchange(ran_before_, {})) {
+      const auto found = seen.find(run_.experiment.trials[trial].name);
+      if (found != seen.end() && found->second->key.attempt == attempt && stays_for(trial))
+        look_after_start(trial, attempt, found->second->id);
+    }
+  }
+
+  void look_after_start(TrialIndex trial, int attempt, const std::string& id) {
+    usage_[trial] = {.attempt = attempt, .usage = std::nullopt};
+    look_after({.trial = trial, .attempt = attempt, .id = id, .pause = k_look_first});
   }
 
   // Gives the looks that are due, of what still runs. While starts are in flight it is one a second: as many
@@ -558,9 +577,7 @@ class Drive {
       if (fact.id.empty()) return;  // it has become healthy
       if (!stays_for(fact.trial)) return;
       take_so_far(fact.trial, fact.attempt);
-      usage_[fact.trial] = {.attempt = fact.attempt, .usage = std::nullopt};
-      look_after({.trial = fact.trial, .attempt = fact.attempt, .id = fact.id, .pause = k_look_first});
-      return;
+      return look_after_start(fact.trial, fact.attempt, fact.id);
     }
     so_far_.end(fact.trial);
     const auto at = usage_.find(fact.trial);
@@ -863,7 +880,7 @@ class Drive {
   OrderQueue look_orders_;
   OrderQueue so_far_orders_;
   SoFar so_far_{run_.experiment.collect.every};
-  std::vector<std::pair<TrialIndex, int>> ran_before_;  // and their attempts
+  std::vector<std::pair<TrialIndex, int>> ran_before_;  // and their attempts; until they are listed
   RecallQueue recalls_;
   std::multimap<Instant, LookOrder> looks_;
   Instant looked_;

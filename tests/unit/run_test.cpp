@@ -293,6 +293,40 @@ TEST_F(DriveTest, TheNextAttemptWaitsUntilTheLogOfTheLastOneIsKept) {
   std::filesystem::remove_all(folder);
 }
 
+// Stops the trial when its log is read while it runs.
+class EndsWhenRead : public test::PassingEngine {
+ public:
+  using PassingEngine::PassingEngine;
+  void logs(const Key& key, const LogOptions& options, const LogTell& tell, std::stop_token stop) override {
+    engine_.logs(key, options, tell, stop);
+    if (engine_.list({.run = key.run}, Look::closely, stop).at(0).phase != Phase::running) return;
+    was_read = true;
+    engine_.stop(key, std::nullopt, stop);
+  }
+  std::atomic<bool> was_read = false;
+};
+
+TEST_F(DriveTest, WhatAnEarlierProcessHasStartedIsLookedAtWhileItRuns) {
+  combu::Run run = test::run("t");
+  run.experiment.trials[0].cmd = {"sh", "-c", "echo first; sleep 4000"};
+  (void)drive(run, {});
+  PlannerOptions again{.until = Until::ended};
+  again.past = {Past{.state = TrialState::running, .was_started = true}};
+  EndsWhenRead engine(*simulated_);
+  const std::string folder = testing::TempDir() + "run_test." + std::to_string(getpid());
+  {
+    Telemetry telemetry(folder, run.id);
+    recorder_.facts.clear();
+    (void)combu::drive(engine, run, test::plan(run.experiment), again, recorder_, real_clock(), {}, nullptr,
+                       nullptr, &telemetry);
+    EXPECT_TRUE(engine.was_read);
+    EXPECT_TRUE(telemetry.log("t", 1)->complete);
+  }
+  ASSERT_FALSE(recorder_.facts.empty());
+  EXPECT_TRUE(recorder_.facts.back().usage) << "what it uses is seen, too";
+  std::filesystem::remove_all(folder);
+}
+
 // A trial that runs until it is stopped, and leaves what may be missing.
 class SoFarDriveTest : public DriveTest {
  protected:
