@@ -40,6 +40,9 @@ constexpr Seconds k_look_first{1};
 constexpr double k_look_factor = 1.5;
 constexpr Seconds k_look_pause_max{60};
 constexpr std::chrono::seconds k_look_pause_busy{1};
+// A log that grows fast is looked at sooner: its engine may rotate it, and keep only the last of it.
+constexpr Bytes k_look_brings_max{std::int64_t{256} << 10};
+constexpr Seconds k_look_pause_min{0.25};
 constexpr double k_look_share_max = 0.05;  // of one worker's time for one attempt
 constexpr std::size_t k_lookers = 2;
 
@@ -72,6 +75,7 @@ struct LookOrder {
 struct Used {
   LookOrder of;
   std::optional<Usage> usage;
+  Bytes brought;  // of its log
   Seconds took{0};
 };
 // All that is left of the log of an attempt that has ended.
@@ -352,8 +356,7 @@ class Drive {
       at->second.usage = {.memory = std::max(before, used.usage->memory), .cpu = used.usage->cpu};
     }
     LookOrder next = used.of;
-    next.pause =
-        std::max(std::min(next.pause * k_look_factor, k_look_pause_max), used.took / k_look_share_max);
+    next.pause = std::max(pause_after(used), used.took / k_look_share_max);
     look_after(std::move(next));
   }
 
@@ -391,6 +394,13 @@ class Drive {
   void take_so_far(TrialIndex trial, int attempt) {
     if (takes_so_far() && !run_.experiment.trials[trial].outputs.empty())
       so_far_.begin(trial, attempt, now());
+  }
+
+  static Seconds pause_after(const Used& used) {
+    if (used.brought <= k_look_brings_max) return std::min(used.of.pause * k_look_factor, k_look_pause_max);
+    const double share =
+        static_cast<double>(k_look_brings_max.count) / static_cast<double>(used.brought.count);
+    return std::max(used.of.pause * share, k_look_pause_min);
   }
 
   void look_after(LookOrder order) {
@@ -440,7 +450,8 @@ class Drive {
   }
 
   [[nodiscard]] std::chrono::milliseconds patience() const {
-    const std::chrono::milliseconds usual = owed_ ? k_repaint : k_heartbeat;
+    const bool looks_soon = !looks_.empty() && looks_.begin()->first < now() + k_heartbeat;
+    const std::chrono::milliseconds usual = owed_ || looks_soon ? k_repaint : k_heartbeat;
     if (!wake_) return usual;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(*wake_ - now());
     return std::clamp(left, std::chrono::milliseconds(0), usual);
@@ -752,9 +763,21 @@ class Drive {
     Used used{.of = order, .usage = std::nullopt};
     call([&] { used.usage = engine_.usage(order.id, quit); }, [](const Error&) {});
     if (telemetry_ != nullptr)
-      call([&] { keep_log(order.trial, order.attempt, LogEnd::open, quit); }, [](const Error&) {});
+      call(
+          [&] {
+            const Bytes before = log_size(order);
+            keep_log(order.trial, order.attempt, LogEnd::open, quit);
+            used.brought.count = log_size(order).count - before.count;
+          },
+          [](const Error&) {});
     used.took = Steady::now() - began;
     inbox_.post(std::move(used));
+  }
+
+  // As far as it was taken.
+  [[nodiscard]] Bytes log_size(const LookOrder& order) {
+    const auto kept = telemetry_->log(run_.experiment.trials[order.trial].name, order.attempt);
+    return kept ? kept->size : Bytes{};
   }
 
   void carry_out(const LogOrder& order, const std::stop_token& quit) {
