@@ -48,6 +48,9 @@ struct KeptLog {
   Instant until{};              // the latest piece's time; the epoch when there is none
   std::size_t at_until = 0;     // how many pieces have this very time
   std::size_t passed_over = 0;  // points of metrics beyond k_metrics_max
+  // How often something between two readings was not there any more: the engine had rotated it away. What it
+  // did before the first reading is not known.
+  std::size_t gaps = 0;
   bool operator==(const KeptLog&) const = default;
 };
 
@@ -75,6 +78,7 @@ struct LogBatch {
   std::span<const LogPiece> pieces;  // what follows on what is kept
   std::span<const Metric> metrics;
   std::size_t passed_over = 0;  // as in KeptLog
+  bool is_after_gap = false;    // something between these pieces and what is kept is missing
   bool complete = false;
 };
 
@@ -111,8 +115,8 @@ class Telemetry {
 
   // Whether all that the trial's newest attempt has told is kept.
   [[nodiscard]] bool is_whole(const std::string& trial);
-  // Those trials of `other`, which may be this one, have told what is adopted, in one transaction. Of one that
-  // is not whole nothing is.
+  // Those trials of `other`, which may be this one, have told what is adopted, in one transaction. Of one
+  // that is not whole nothing is.
   void adopt(const Telemetry& other, std::span<const Adoption> wanted);
   // All that the trial's newest attempt has told, in some hundreds of bytes and what it has written,
   // compressed; and what has been made of it elsewhere. Throws Error(corrupt) for what nobody has made.

@@ -489,12 +489,17 @@ int logs_of_all(Session& session, const Invocation& invocation, const LogsOption
   std::vector<Sighting> attempts =
       list_all(session, selectors_of(session, invocation, selection), Look::once);
   std::ranges::sort(attempts, is_older);
-  for (const Sighting& seen : attempts) {
-    if (printed.contains(seen.key) || seen.phase == Phase::created) continue;
-    Printer printer(form, seen.key.trial);
-    Place place;
-    if (!read_live(session, seen.key, wanted, place, printer)) return 0;
-    printer.flush();
+  std::vector<Key> rest;
+  for (const Sighting& seen : attempts)
+    if (seen.phase != Phase::created && printed.insert(seen.key).second) rest.push_back(seen.key);
+  // Those whose containers are gone, and of which a part is kept.
+  for (const TrialEntry& entry : kept.trials()) {
+    Key key{.run = *kept.run(), .trial = entry.name, .attempt = attempt_of(entry)};
+    if (kept.log(key.trial, key.attempt) && printed.insert(key).second) rest.push_back(std::move(key));
+  }
+  for (const Key& key : rest) {
+    Printer printer(form, key.trial);
+    if (!print_attempt(session, caller_for(invocation), key, wanted, printer)) return 0;
   }
   return 0;
 }

@@ -19,6 +19,7 @@
 #include "cli/reproduction.hpp"
 #include "cli/results.hpp"
 #include "cli/run_lock.hpp"
+#include "cli/run_results.hpp"
 #include "combu/docker.hpp"
 #include "combu/telemetry.hpp"
 
@@ -324,6 +325,11 @@ int show(const Invocation& invocation, const ShowOptions& options) {
   if (options.trial.empty() && options.evaluated) return (void)put_out(evaluated_again(run, 0)), 0;
   if (options.trial.empty())
     throw Error(ErrorKind::invalid, "TRIAL", "which one? its name says it; `combu ps` shows them");
+  if (!options.evaluated && !options.reproduce) {
+    const std::vector<TrialEntry> entries = record.trials(run.id, options.trial);
+    if (!entries.empty() && is_alive(entries.front().state))
+      take_in_written(invocation, record, run, {options.trial});
+  }
   const Loaded loaded = load(record, run.id);
   Shown shown = look_up(record, run, loaded, options.trial);
   look_up_telemetry(shown, state_folder(caller_for(invocation)));

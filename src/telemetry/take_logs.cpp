@@ -30,6 +30,8 @@ class LogTaker {
       told_at_until_ = before_->at_until;
       had_dropped_ = before_->dropped.count > 0;
       had_passed_over_ = before_->passed_over > 0;
+      had_gaps_ = before_->gaps > 0;
+      expects_known_ = since().has_value();
     }
     if (!trial.metrics) return;
     if (before_) names_ = MetricNames(telemetry.metric_names(key.trial, key.attempt));
@@ -44,6 +46,7 @@ class LogTaker {
   [[nodiscard]] bool has_begun_to_pass_over() const {
     return !had_passed_over_ && before_ && before_->passed_over > 0;
   }
+  [[nodiscard]] bool has_begun_to_miss() const { return !had_gaps_ && before_ && before_->gaps > 0; }
   [[nodiscard]] MetricNames& names() { return names_; }
   [[nodiscard]] bool is_complete() const { return before_ && before_->complete; }
   [[nodiscard]] std::optional<Instant> since() const {
@@ -53,6 +56,7 @@ class LogTaker {
   void take(const LogPiece& piece) {
     if (before_ && piece.at == before_->until && told_at_until_ > 0) {
       --told_at_until_;
+      expects_known_ = false;
       return;
     }
     latest_ = std::max(latest_, piece.at);
@@ -139,10 +143,12 @@ class LogTaker {
     const LogBatch batch{.pieces = pieces,
                          .metrics = metrics,
                          .passed_over = names_.passed_over() - passed_over_,
+                         .is_after_gap = expects_known_ && !pieces.empty(),
                          .complete = is_last_};
     auto after = telemetry_.take(key_.trial, key_.attempt, before_, batch, trial_.log_size_max);
     if (!after) throw Overtaken{};
     before_ = after;
+    if (batch.is_after_gap) expects_known_ = false;
     passed_over_ = names_.passed_over();
     told_at_until_ = 0;
     const std::size_t begin = count < pieces_.size() ? pieces_[count].begin : texts_.size();
@@ -157,6 +163,9 @@ class LogTaker {
   std::optional<KeptLog> before_;
   bool had_dropped_ = false;
   bool had_passed_over_ = false;
+  bool had_gaps_ = false;
+  // What is told since then begins with the last that is kept, unless the engine has rotated that away.
+  bool expects_known_ = false;
   std::size_t told_at_until_ = 0;  // pieces that are taken and told once more
   std::vector<Piece> pieces_;      // not taken yet
   std::string texts_;              // theirs
@@ -204,6 +213,10 @@ std::vector<std::string> take_once(Engine& engine, const Key& key, const Trial& 
   if (taker.has_begun_to_drop())
     notes.push_back(
         fmt::format("of its log the last {} are kept (logs.max_size)", to_string(trial.log_size_max)));
+  if (taker.has_begun_to_miss())
+    notes.emplace_back(
+        "a part of its log is missing, and the metrics in it: the engine had rotated it away (max-size, "
+        "max-file of its log driver) before it was taken in");
   if (taker.has_begun_to_pass_over())
     notes.push_back(fmt::format("of its metrics the first {} names are taken, and others are passed over",
                                 k_metrics_max));

@@ -27,7 +27,7 @@ constexpr std::size_t k_packed_max = 1U << 31U;
 
 // `until` is in nanoseconds since 1970, as engines tell the times of logs; other times are microseconds. A
 // pack is a piece of a log, see pack.hpp. A value that is no number is NULL.
-constexpr std::array<std::string_view, 2> k_steps{R"sql(
+constexpr std::array<std::string_view, 3> k_steps{R"sql(
   CREATE TABLE attempts (
     number INTEGER PRIMARY KEY,
     trial TEXT NOT NULL,
@@ -70,6 +70,9 @@ constexpr std::array<std::string_view, 2> k_steps{R"sql(
 )sql",
                                                   R"sql(
   ALTER TABLE attempts ADD COLUMN passed_over INTEGER NOT NULL DEFAULT 0;
+)sql",
+                                                  R"sql(
+  ALTER TABLE attempts ADD COLUMN gaps INTEGER NOT NULL DEFAULT 0;
 )sql"};
 
 std::string folder_in(const std::string& folder) {
@@ -183,8 +186,8 @@ void adopt_from(SQLite::Database& database, std::string_view source, std::span<c
       "CROSS JOIN {from}.series AS theirs ON theirs.number = old");
   // Of the same trial there may be one from before, and it may be what another one adopts.
   all("INSERT INTO main.attempts (number, trial, attempt, complete, size, dropped, until, at_until, "
-      "passed_over) SELECT new, adopted.trial, -new, complete, size, dropped, until, at_until, "
-      "passed_over FROM adopted CROSS JOIN {from}.attempts AS theirs ON theirs.number = old");
+      "passed_over, gaps) SELECT new, adopted.trial, -new, complete, size, dropped, until, at_until, "
+      "passed_over, gaps FROM adopted CROSS JOIN {from}.attempts AS theirs ON theirs.number = old");
   for (const std::int64_t attempt : earlier) forget(database, attempt);
   all("UPDATE main.attempts SET attempt = {adopted} WHERE number IN (SELECT new FROM adopted)");
   transaction.commit();
@@ -205,7 +208,7 @@ struct Telemetry::Impl {
   std::optional<Kept> kept(const std::string& trial, int attempt) {
     SQLite::Statement query(
         database,
-        "SELECT number, complete, size, dropped, until, at_until, passed_over FROM attempts "
+        "SELECT number, complete, size, dropped, until, at_until, passed_over, gaps FROM attempts "
         "WHERE trial = ? AND attempt = ?");
     query.bind(1, trial);
     query.bind(2, attempt);
@@ -216,12 +219,13 @@ struct Telemetry::Impl {
                         .dropped = Bytes{query.getColumn(3).getInt64()},
                         .until = instant_of<nanoseconds>(query.getColumn(4).getInt64()),
                         .at_until = static_cast<std::size_t>(query.getColumn(5).getInt64()),
-                        .passed_over = static_cast<std::size_t>(query.getColumn(6).getInt64())}};
+                        .passed_over = static_cast<std::size_t>(query.getColumn(6).getInt64()),
+                        .gaps = static_cast<std::size_t>(query.getColumn(7).getInt64())}};
   }
 
   std::int64_t add_attempt(const std::string& trial, int attempt) {
     if (const auto adopted = kept(trial, k_adopted)) forget(database, adopted->number);
-    Sql add(database, "INSERT INTO attempts VALUES (NULL, ?, ?, 0, 0, 0, 0, 0, 0)");
+    Sql add(database, "INSERT INTO attempts VALUES (NULL, ?, ?, 0, 0, 0, 0, 0, 0, 0)");
     add(trial, attempt);
     return database.getLastInsertRowid();
   }
@@ -312,7 +316,7 @@ struct Telemetry::Impl {
                  "UPDATE series SET points = ?, last = ?, least = ?, greatest = ? WHERE number = ?"};
   Sql set_attempt{database,
                   "UPDATE attempts SET complete = ?, size = ?, dropped = ?, until = ?, at_until = ?, "
-                  "passed_over = ? WHERE number = ?"};
+                  "passed_over = ?, gaps = ? WHERE number = ?"};
 };
 
 bool Telemetry::exists(const std::string& folder, const RunId& run) {
@@ -415,6 +419,7 @@ std::optional<KeptLog> Telemetry::take(const std::string& trial, int attempt,
     if (piece.at == log.until) ++log.at_until;
   }
   log.passed_over += batch.passed_over;
+  if (batch.is_after_gap) ++log.gaps;
   log.complete = batch.complete;
   const std::scoped_lock lock(impl_->mutex);
   const auto write = [&]() -> std::optional<KeptLog> {
@@ -428,7 +433,7 @@ std::optional<KeptLog> Telemetry::take(const std::string& trial, int attempt,
     for (const LogBatch::Metric& metric : batch.metrics) impl.add_metric(number, metric);
     impl.set_attempt(static_cast<int>(log.complete), log.size.count, log.dropped.count, nanos(log.until),
                      static_cast<std::int64_t>(log.at_until), static_cast<std::int64_t>(log.passed_over),
-                     number);
+                     static_cast<std::int64_t>(log.gaps), number);
     transaction.commit();
     return log;
   };

@@ -76,6 +76,18 @@ def test_following_tells_of_what_has_ended_and_of_what_goes_on(combu, engine, tm
     run.communicate(timeout=60)
 
 
+def test_what_is_kept_of_a_log_is_told_when_its_container_has_gone_too_early(combu, engine):
+    combu.write([trial("gone", "echo first; sleep 600"), trial("runs", "echo second; sleep 600")])
+    combu("run")
+    wait_until(lambda: combu("logs", "gone", code=None).stdout == "first\n", "its log")
+    wait_until(lambda: combu("results") and telemetry(combu, "SELECT size FROM attempts WHERE trial = 'gone'") == [(6,)], "a part is kept")
+    assert engine.ask("DELETE", "/containers/gone?force=1")[0] == 204
+    whole = combu("logs")
+    assert sorted(whole.stdout.splitlines()) == ["gone | first", "runs | second"]
+    assert whole.stderr == "combu: gone: what it wrote last was not taken before its container went\n"
+    assert combu("logs", "gone").stderr == whole.stderr
+
+
 def test_kill_takes_the_logs_of_what_nobody_watched(combu, engine):
     combu.write([trial("ended", "echo precious"), trial("runs", "echo so far; sleep 600")])
     combu("run")

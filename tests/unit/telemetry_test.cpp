@@ -26,6 +26,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using telemetry::MetricLines;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -46,6 +47,13 @@ class LogEngine : public PassingEngine {
 
   void say(const std::string& text, Instant::duration after, LogStream stream = LogStream::out) {
     pieces.push_back({.text = text, .at = k_begin + after, .stream = stream});
+    ++said;
+  }
+
+  // Nothing that was said before this one is there any more.
+  void rotate(std::size_t first) {
+    pieces.erase(pieces.begin(),
+                 pieces.begin() + static_cast<std::ptrdiff_t>(first - (said - pieces.size())));
   }
 
   void logs(const Key& /*key*/, const LogOptions& options, const LogTell& tell,
@@ -79,6 +87,7 @@ class LogEngine : public PassingEngine {
   }
 
   std::vector<Piece> pieces;
+  std::size_t said = 0;
   std::map<std::string, std::string> files;
   int calls = 0;
   int told = 0;
@@ -166,6 +175,45 @@ TEST_F(TelemetryTest, PiecesOfTheSameMomentAreTakenOnceEach) {
   take();
   take(LogEnd::complete);
   EXPECT_EQ(kept(), "0\n1\n2\n3\n4\nlater\n5\n");
+}
+
+TEST_F(TelemetryTest, WhatTheEngineHasRotatedAwayBetweenTwoReadingsIsAGapThatIsSaidOnce) {
+  const auto say_until = [&](int end) {
+    for (int i = static_cast<int>(engine.said); i < end; ++i)
+      engine.say(fmt::format("{}\n", i), milliseconds(200 * i));
+  };
+  const auto gaps = [&] { return telemetry.log("a", 1)->gaps; };
+  say_until(4);
+  EXPECT_THAT(take(), IsEmpty());
+  engine.rotate(2);
+  EXPECT_THAT(take(), IsEmpty());
+  say_until(6);
+  EXPECT_THAT(take(), IsEmpty()) << "only what is kept already was rotated away";
+  EXPECT_EQ(kept(), "0\n1\n2\n3\n4\n");
+  EXPECT_EQ(gaps(), 0U);
+  say_until(9);
+  engine.rotate(7);
+  EXPECT_THAT(take(), ElementsAre(HasSubstr("rotated it away")));
+  EXPECT_EQ(kept(), "0\n1\n2\n3\n4\n7\n");
+  EXPECT_EQ(gaps(), 1U);
+  say_until(12);
+  EXPECT_THAT(take(), IsEmpty());
+  EXPECT_EQ(gaps(), 1U);
+  say_until(14);
+  engine.rotate(13);
+  EXPECT_THAT(take(LogEnd::complete), IsEmpty()) << "it has been said";
+  EXPECT_EQ(gaps(), 2U);
+  EXPECT_EQ(kept(), "0\n1\n2\n3\n4\n7\n8\n9\n10\n13\n");
+}
+
+TEST_F(TelemetryTest, AGapIsSeenAtTheEndAndInWhatFillsABatch) {
+  engine.say("first\n", milliseconds(0));
+  engine.say("second\n", milliseconds(500));
+  take();
+  for (int i = 1; i < 10; ++i) engine.say(std::string(1U << 20U, 'x') + "\n", milliseconds(1000 * i));
+  engine.rotate(2);
+  EXPECT_THAT(take(LogEnd::complete), Contains(HasSubstr("rotated it away")));
+  EXPECT_EQ(telemetry.log("a", 1)->gaps, 1U);
 }
 
 // The streams of a container are written down by two writers: their order may be another than their times'.
@@ -594,6 +642,13 @@ TEST_F(AdoptionTest, IsOfTheNewestAttemptAndWhole) {
   EXPECT_TRUE(telemetry.is_whole("a"));
   EXPECT_EQ(telemetry.complete(), 0U) << "no attempt of this run";
   EXPECT_EQ(other.complete(), 2U);
+}
+
+TEST_F(AdoptionTest, GapsStayKnown) {
+  (void)other.take("c", 1, std::nullopt, {.is_after_gap = true, .complete = true}, Bytes{1000});
+  adopt("c");
+  ASSERT_TRUE(telemetry.log("a", k_adopted));
+  EXPECT_EQ(telemetry.log("a", k_adopted)->gaps, 1U);
 }
 
 TEST_F(AdoptionTest, DoesNotNeedWhatItIsFrom) {
