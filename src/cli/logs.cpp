@@ -181,10 +181,29 @@ class Kept {
         run_ = entry.id;
         trials_ = record.trials(entry.id, options.trial);
       }
-      if (run_ && Telemetry::exists(folder_, *run_)) telemetry_ = std::make_unique<Telemetry>(folder_, *run_);
+      open_telemetry();
     } catch (const Error&) {
       telemetry_.reset();  // it cannot be read
     }
+  }
+
+  // Goes over to the newest run in which a trial of this name has begun to run, or was skipped, of all there
+  // are; none where there is none. Throws Error: invalid when it did in several experiments.
+  void look_everywhere(const std::string& trial) {
+    if (!Record::exists(folder_)) return;
+    Record record(folder_, Record::Use::reading);
+    std::set<std::string> experiments;
+    for (const RunEntry& entry : record.runs({}, SIZE_MAX)) {
+      if (experiments.contains(entry.experiment)) continue;
+      std::vector<TrialEntry> found = record.trials(entry.id, trial);
+      if (found.empty() || (!found.front().ran_at && found.front().state != TrialState::skipped)) continue;
+      experiments.insert(entry.experiment);
+      if (run_) continue;
+      run_ = entry.id;
+      trials_ = std::move(found);
+    }
+    if (experiments.size() > 1) throw of_several_experiments(trial, experiments);
+    open_telemetry();
   }
 
   [[nodiscard]] const std::optional<RunId>& run() const { return run_; }
@@ -207,6 +226,10 @@ class Kept {
   }
 
  private:
+  void open_telemetry() {
+    if (run_ && Telemetry::exists(folder_, *run_)) telemetry_ = std::make_unique<Telemetry>(folder_, *run_);
+  }
+
   std::string folder_;
   std::optional<RunId> run_;
   std::vector<TrialEntry> trials_;
@@ -291,14 +314,18 @@ bool print_attempt(Session& session, const Caller& caller, const Key& key, const
 // The attempt that is meant. Throws Error(not_found) when there is no log of it.
 Key meant_attempt(Session& session, const Invocation& invocation, const LogsOptions& options) {
   Kept kept(invocation, options);
-  std::optional<Key> on_record;
-  if (!kept.trials().empty()) {
+  const auto key_on_record = [&]() -> std::optional<Key> {
+    if (kept.trials().empty()) return std::nullopt;
     const TrialEntry& entry = kept.trials().front();
-    on_record = Key{.run = *kept.run(),
-                    .trial = entry.name,
-                    .attempt = options.attempt > 0 ? options.attempt : attempt_of(entry)};
-  }
-  const auto log = on_record ? kept.log(on_record->trial, on_record->attempt) : std::nullopt;
+    return Key{.run = *kept.run(),
+               .trial = entry.name,
+               .attempt = options.attempt > 0 ? options.attempt : attempt_of(entry)};
+  };
+  std::optional<Key> on_record = key_on_record();
+  const auto log_on_record = [&] {
+    return on_record ? kept.log(on_record->trial, on_record->attempt) : std::nullopt;
+  };
+  const auto log = log_on_record();
   if (log && log->complete) return *on_record;
   if (options.attempt == 0 && on_record && kept.is_whole(kept.trials().front()))
     if (const auto none = without_container(options.trial, invocation, options.selection)) throw Error(*none);
@@ -310,7 +337,12 @@ Key meant_attempt(Session& session, const Invocation& invocation, const LogsOpti
     if (options.attempt > 0) key.attempt = options.attempt;
     return key;
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::not_found || !log) throw;
+    if (error.kind() != ErrorKind::not_found) throw;
+    if (invocation.file.empty() && selection.experiment.empty() && selection.run.empty()) {
+      kept.look_everywhere(options.trial);
+      on_record = key_on_record();
+    }
+    if (!log_on_record()) throw;
     return *on_record;
   }
 }
@@ -488,6 +520,7 @@ int logs_of_all(Session& session, const Invocation& invocation, const LogsOption
   }
   std::vector<Sighting> attempts =
       list_all(session, selectors_of(session, invocation, selection), Look::once);
+  if (attempts.empty() && !kept.run()) expect_run(invocation, selection);
   std::ranges::sort(attempts, is_older);
   std::vector<Key> rest;
   for (const Sighting& seen : attempts)

@@ -66,7 +66,8 @@ class MetricLines {
 
 inline constexpr std::size_t k_line_max = std::size_t{1} << 20U;
 
-// Lines, put together from pieces.
+// Lines, put together from pieces. A carriage return ends one as a newline does: what draws a progress bar
+// writes each of its states over the one before.
 class Lines {
  public:
   using Tell = std::function<void(std::string_view line, Instant at)>;

@@ -108,21 +108,32 @@ class LogTaker {
     return count;
   }
 
+  // What standard output is within: how much there is since the last end of a line for metrics, and since the
+  // last newline.
+  struct Open {
+    std::size_t line = 0;
+    std::size_t newline = 0;
+  };
+
   // As many of them as do not end within a line of standard output, but for one that is too long to be read
-  // for metrics: who reads on may be another process, and know only what follows.
+  // for metrics, be it of a progress bar's many: who reads on may be another process, and know only what
+  // follows.
   [[nodiscard]] std::size_t whole_lines(std::size_t count) const {
-    std::size_t open = open_;
+    Open open = open_;
     std::size_t whole = 0;
     for (std::size_t i = 0; i < count; ++i) {
       if (pieces_[i].stream == LogStream::out) open = open_after(open, text(i));
-      if (open == 0 || open > telemetry::k_line_max) whole = i + 1;
+      if (open.line == 0 || open.newline > telemetry::k_line_max) whole = i + 1;
     }
     return whole;
   }
 
-  static std::size_t open_after(std::size_t open, std::string_view text) {
-    const std::size_t end = text.rfind('\n');
+  static std::size_t open_after(std::size_t open, std::string_view text, std::string_view ends) {
+    const std::size_t end = text.find_last_of(ends);
     return end == std::string_view::npos ? open + text.size() : text.size() - end - 1;
+  }
+  static Open open_after(const Open& open, std::string_view text) {
+    return {.line = open_after(open.line, text, "\r\n"), .newline = open_after(open.newline, text, "\n")};
   }
 
   void give(std::size_t count) {
@@ -172,7 +183,7 @@ class LogTaker {
   std::size_t next_batch_ = k_batch_size;
   Instant latest_{};
   Instant settled_until_{};
-  std::size_t open_ = 0;  // of the line that standard output is within
+  Open open_;
   bool is_last_ = false;
   MetricNames names_;
   std::size_t passed_over_ = 0;  // of these points, how many are kept count of

@@ -4,6 +4,7 @@
 
 #include <archive.h>
 #include <archive_entry.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -21,6 +22,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "combu/simulated.hpp"
@@ -422,6 +424,59 @@ TEST_F(Outputs, OneThatIsTooLargeIsTheAttemptsFault) {
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->kind(), ErrorKind::invalid);
   EXPECT_THAT(fault->what(), HasSubstr("/out: is larger than its max_size of 1 KiB"));
+}
+
+constexpr int k_deep = 60;
+
+// Of a file below so many folders that no call of the system takes its whole path.
+std::string deep_archive(const std::string& content) {
+  Tar tar;
+  std::string path = "out";
+  for (int i = 0; i < k_deep; ++i) tar.folder((path += '/' + std::string(88, 'd')) + '/');
+  return tar.file(path + "/leaf", content).bytes();
+}
+
+// The one that is as deep below `place`.
+std::string deep_content(const fs::path& place) {
+  Descriptor folder(::open((place / "out").c_str(), O_RDONLY | O_DIRECTORY));
+  for (int i = 0; i < k_deep; ++i)
+    folder = Descriptor(openat(folder.number(), std::string(88, 'd').c_str(), O_RDONLY | O_DIRECTORY));
+  const Descriptor file(openat(folder.number(), "leaf", O_RDONLY));
+  std::string content(100, '\0');
+  const ssize_t count = read(file.number(), content.data(), content.size());
+  content.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
+  return content;
+}
+
+TEST_F(Outputs, AFileBelowManyFoldersComesHomeIsReplacedSharedAndRemoved) {
+  shelf_.archives["/out"] = deep_archive("first");
+  (void)take("/out");
+  EXPECT_EQ(deep_content(home()), "first");
+  shelf_.archives["/out"] = deep_archive("second");
+  (void)take("/out");
+  EXPECT_EQ(deep_content(home()), "second");
+  EXPECT_THAT(names_in(folder_.path()), ElementsAre("t")) << "what was there before is gone";
+  for (int i = 0; i < 2; ++i)
+    EXPECT_THAT(depot_->share(std::vector<Sharing>{{.trial = "u", .from = home()}}), ElementsAre(""));
+  EXPECT_EQ(deep_content(fs::path(folder_.path()) / "u"), "second");
+  depot_->remove("t");
+  depot_->remove("u");
+  EXPECT_THAT(names_in(folder_.path()), IsEmpty());
+}
+
+TEST_F(Outputs, ANameThatIsTooLongIsTheAttemptsFault) {
+  const std::string name(300, 'n');
+  for (const std::string& archive :
+       {Tar().folder("out/").file("out/" + name, "x").bytes(), Tar().folder("out/" + name + '/').bytes(),
+        Tar().file("out/" + name + "/a", "x").bytes(), Tar().link("out", std::string(5000, 'l')).bytes()}) {
+    shelf_.archives["/out"] = archive;
+    const auto fault = fault_of({Output{.path = "/out"}});
+    ASSERT_TRUE(fault);
+    EXPECT_EQ(fault->kind(), ErrorKind::invalid) << fault->what();
+    EXPECT_THAT(fault->what(), AllOf(HasSubstr("out"), HasSubstr(folder_.path())));
+    EXPECT_LT(std::string_view(fault->what()).size(), 250 + folder_.path().size()) << fault->what();
+    EXPECT_THAT(names_in(folder_.path()), IsEmpty());
+  }
 }
 
 TEST_F(Outputs, WhatWasThereBeforeStaysUntilAllIsThere) {

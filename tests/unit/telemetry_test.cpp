@@ -431,6 +431,38 @@ TEST_F(TelemetryTest, ALineOfTheOtherStreamHoldsUpNoMetrics) {
   EXPECT_THAT(points("loss"), ElementsAre("0:3"));
 }
 
+TEST_F(TelemetryTest, EachStateOfAProgressBarIsALine) {
+  trial.metrics = Metrics{.pattern = R"(^epoch (?P<step>\d+) loss (?P<loss>[\d.]+)$)"};
+  engine.say("epoch 1 loss 0.5\repoch 2 loss 0.4\repoch 3 loss 0.3\n", milliseconds(0));
+  engine.say("epoch 4 loss 0.2\r\n", milliseconds(1));
+  take(LogEnd::complete);
+  EXPECT_THAT(points("loss"), ElementsAre("1:0.5", "2:0.4", "3:0.3", "4:0.2"));
+  EXPECT_EQ(kept(), "epoch 1 loss 0.5\repoch 2 loss 0.4\repoch 3 loss 0.3\nepoch 4 loss 0.2\r\n");
+}
+
+TEST_F(TelemetryTest, AStateOfAProgressBarThatIsWrittenInPartsIsReadAsOne) {
+  trial.metrics = Metrics{.pattern = R"(loss (?P<loss>[\d.]+))"};
+  engine.say("loss 0.5\rloss 0.", milliseconds(0));
+  engine.say("later\n", milliseconds(1000), LogStream::err);
+  take();
+  EXPECT_EQ(kept(), "") << "standard output is within a line";
+  engine.say("25\rloss 0.125\r", milliseconds(2000));
+  engine.say("later\n", milliseconds(3000), LogStream::err);
+  take();
+  EXPECT_THAT(points("loss"), ElementsAre("0:0.5", "1:0.25", "2:0.125"));
+  EXPECT_EQ(kept(), "loss 0.5\rloss 0.!later\n25\rloss 0.125\r") << "at the end of a state nothing is open";
+  take(LogEnd::complete);
+  EXPECT_THAT(points("loss"), ElementsAre("0:0.5", "1:0.25", "2:0.125"));
+}
+
+TEST_F(TelemetryTest, AProgressBarThatNeverEndsIsKeptWhileItIsDrawn) {
+  const std::string part = fmt::format("{}\r{}", std::string(8000, 'a'), std::string(8000, 'b'));
+  for (int i = 0; i < 200; ++i) engine.say(part, milliseconds(i));
+  engine.say("later\n", milliseconds(5000), LogStream::err);
+  take();
+  EXPECT_GT(kept().size(), telemetry::k_line_max);
+}
+
 TEST_F(TelemetryTest, ALineThatIsTooLongToBeReadIsTakenInParts) {
   trial.metrics = Metrics{.json = true};
   const std::string part(16 << 10, 'x');
