@@ -85,8 +85,11 @@ class Telemetry {
   // What is there of runs, and nothing else.
   static void remove(const std::string& folder, const RunId& run);
 
-  // FOLDER/telemetry/RUN.sqlite, made when it is missing.
-  Telemetry(const std::string& folder, const RunId& run);
+  // `reading`: nothing is made, and where it cannot be written, it is read as it is.
+  enum class Use { all, reading };
+
+  // FOLDER/telemetry/RUN.sqlite, made when it is missing. Of `reading` throws Error(not_found) then.
+  Telemetry(const std::string& folder, const RunId& run, Use use = Use::all);
   ~Telemetry();
   Telemetry(const Telemetry&) = delete;
   Telemetry& operator=(const Telemetry&) = delete;
@@ -111,8 +114,8 @@ class Telemetry {
 
   // Whether all that the trial's newest attempt has told is kept.
   [[nodiscard]] bool is_whole(const std::string& trial);
-  // Those trials of `other`, which may be this one, have told what is adopted, in one transaction. Of one that
-  // is not whole nothing is.
+  // Those trials of `other`, which may be this one, have told what is adopted, in one transaction. Of one
+  // that is not whole nothing is.
   void adopt(const Telemetry& other, std::span<const Adoption> wanted);
   // All that the trial's newest attempt has told, in some hundreds of bytes and what it has written,
   // compressed; and what has been made of it elsewhere. Throws Error(corrupt) for what nobody has made.
