@@ -89,8 +89,11 @@ class Telemetry {
   // What is there of runs, and nothing else.
   static void remove(const std::string& folder, const RunId& run);
 
-  // FOLDER/telemetry/RUN.sqlite, made when it is missing.
-  Telemetry(const std::string& folder, const RunId& run);
+  // `reading`: nothing is made, and where it cannot be written, it is read as it is.
+  enum class Use { all, reading };
+
+  // FOLDER/telemetry/RUN.sqlite, made when it is missing. Of `reading` throws Error(not_found) then.
+  Telemetry(const std::string& folder, const RunId& run, Use use = Use::all);
   ~Telemetry();
   Telemetry(const Telemetry&) = delete;
   Telemetry& operator=(const Telemetry&) = delete;

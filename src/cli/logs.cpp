@@ -129,14 +129,20 @@ class Place {
   Counts known_;   // of these, those that this reading has yet to meet
 };
 
-// What is kept of this attempt, in `telemetry`, which is opened where it is not; nullopt: nothing, or it
-// cannot be read.
+// What is kept of this attempt, in `telemetry`, which is opened where it is not; nullopt: nothing. Throws
+// Error where it cannot be read.
 std::optional<KeptLog> find_kept(std::optional<Telemetry>& telemetry, const std::string& folder,
                                  const Key& key) {
+  if (!Telemetry::exists(folder, key.run)) return std::nullopt;
+  if (!telemetry) telemetry.emplace(folder, key.run, Telemetry::Use::reading);
+  return telemetry->log(key.trial, key.attempt);
+}
+
+// The same; nullopt, too, where it cannot be read.
+std::optional<KeptLog> find_readable(std::optional<Telemetry>& telemetry, const std::string& folder,
+                                     const Key& key) {
   try {
-    if (!Telemetry::exists(folder, key.run)) return std::nullopt;
-    if (!telemetry) telemetry.emplace(folder, key.run);
-    return telemetry->log(key.trial, key.attempt);
+    return find_kept(telemetry, folder, key);
   } catch (const Error&) {
     return std::nullopt;
   }
@@ -182,9 +188,14 @@ class Kept {
         trials_ = record.trials(entry.id, options.trial);
       }
       open_telemetry();
-    } catch (const Error&) {
-      telemetry_.reset();  // it cannot be read
+    } catch (const Error& error) {
+      fault_ = error;
     }
+  }
+
+  // Throws Error where it cannot be read: why.
+  void expect_readable() const {
+    if (fault_) throw Error(*fault_);
   }
 
   // Goes over to the newest run in which a trial of this name has begun to run, or was skipped, of all there
@@ -227,13 +238,15 @@ class Kept {
 
  private:
   void open_telemetry() {
-    if (run_ && Telemetry::exists(folder_, *run_)) telemetry_ = std::make_unique<Telemetry>(folder_, *run_);
+    if (run_ && Telemetry::exists(folder_, *run_))
+      telemetry_ = std::make_unique<Telemetry>(folder_, *run_, Telemetry::Use::reading);
   }
 
   std::string folder_;
   std::optional<RunId> run_;
   std::vector<TrialEntry> trials_;
   std::unique_ptr<Telemetry> telemetry_;
+  std::optional<Error> fault_;
 };
 
 // An engine that is away, or was for a moment.
@@ -292,7 +305,7 @@ bool print_attempt(Session& session, const Caller& caller, const Key& key, const
   const std::string folder = state_folder(caller);
   Place place;
   std::optional<Telemetry> telemetry;
-  std::optional<KeptLog> kept = find_kept(telemetry, folder, key);
+  std::optional<KeptLog> kept = find_readable(telemetry, folder, key);
   if (kept && kept->complete) return print_kept(*telemetry, key, wanted, place, printer);
   try {
     const bool is_read = wanted.follow ? follow_live(session, caller, key, wanted, place, printer)
@@ -338,6 +351,7 @@ Key meant_attempt(Session& session, const Invocation& invocation, const LogsOpti
     return key;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::not_found) throw;
+    kept.expect_readable();
     if (invocation.file.empty() && selection.experiment.empty() && selection.run.empty()) {
       kept.look_everywhere(options.trial);
       on_record = key_on_record();
@@ -434,7 +448,7 @@ class Following {
   void end(const Key& key, Log& log) {
     log.complete = true;
     std::optional<Telemetry> telemetry;
-    if (reader_has_gone_ || !find_kept(telemetry, folder_, key)) return log.printer.flush();
+    if (reader_has_gone_ || !find_readable(telemetry, folder_, key)) return log.printer.flush();
     if (!print_kept(*telemetry, key, wanted_, log.place, log.printer)) reader_has_gone_ = true;
   }
 
@@ -520,6 +534,7 @@ int logs_of_all(Session& session, const Invocation& invocation, const LogsOption
   }
   std::vector<Sighting> attempts =
       list_all(session, selectors_of(session, invocation, selection), Look::once);
+  if (attempts.empty()) kept.expect_readable();
   if (attempts.empty() && !kept.run()) expect_run(invocation, selection);
   std::ranges::sort(attempts, is_older);
   std::vector<Key> rest;

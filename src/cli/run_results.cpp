@@ -44,7 +44,8 @@ std::vector<Results> RunResults::read(const std::vector<std::string>& ids) {
 
 Telemetry* RunResults::telemetry(const RunId& run) {
   const auto [known, is_new] = telemetries_.try_emplace(run);
-  if (is_new && Telemetry::exists(folder_, run)) known->second = std::make_unique<Telemetry>(folder_, run);
+  if (is_new && Telemetry::exists(folder_, run))
+    known->second = std::make_unique<Telemetry>(folder_, run, Telemetry::Use::reading);
   return known->second.get();
 }
 

@@ -299,7 +299,7 @@ Shown look_up(Record& record, const RunEntry& run, const Loaded& loaded, const s
 
 void look_up_telemetry(Shown& shown, const std::string& folder) {
   if (!Telemetry::exists(folder, shown.run.id)) return;
-  Telemetry telemetry(folder, shown.run.id);
+  Telemetry telemetry(folder, shown.run.id, Telemetry::Use::reading);
   const bool is_skipped = shown.entry.state == TrialState::skipped;
   telemetry.metrics([&](const MetricSummary& one) {
     if (one.trial == shown.trial.name) shown.metrics.push_back(one);

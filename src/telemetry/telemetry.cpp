@@ -201,9 +201,16 @@ struct Telemetry::Impl {
     KeptLog log;
   };
 
-  Impl(const std::string& folder, const RunId& run)
-      : path(made(folder, run)),
-        database(database::open(path, {.application_id = k_application_id, .steps = k_steps})) {}
+  Impl(const std::string& folder, const RunId& run, Use use)
+      : path(use == Use::reading ? path_in(folder, run) : made(folder, run)), database(open(path, use)) {}
+
+  static SQLite::Database open(const std::string& path, Use use) {
+    const database::Schema schema{.application_id = k_application_id, .steps = k_steps};
+    if (use == Use::all) return database::open(path, schema);
+    std::error_code none;
+    if (!std::filesystem::exists(path, none)) throw Error(ErrorKind::not_found, path, "is not there");
+    return database::open_to_read(path, schema);
+  }
 
   std::optional<Kept> kept(const std::string& trial, int attempt) {
     SQLite::Statement query(
@@ -333,8 +340,9 @@ void Telemetry::remove(const std::string& folder, const RunId& run) {
   }
 }
 
-Telemetry::Telemetry(const std::string& folder, const RunId& run)
-    : impl_(database::guarded(path_in(folder, run), [&] { return std::make_unique<Impl>(folder, run); })) {}
+Telemetry::Telemetry(const std::string& folder, const RunId& run, Use use)
+    : impl_(database::guarded(path_in(folder, run),
+                              [&] { return std::make_unique<Impl>(folder, run, use); })) {}
 
 Telemetry::~Telemetry() = default;
 

@@ -10,6 +10,7 @@ import os
 import pathlib
 import re
 import resource
+import shutil
 import signal
 import socket
 import sqlite3
@@ -22,7 +23,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from conftest import ROOT
+from conftest import COMBU, ROOT
 
 # Each trial tells three points of its loss, and in the end an accuracy; the last one fails.
 GRID = """
@@ -72,6 +73,45 @@ def test_results_of_the_files_last_run(combu, runs):
     assert (first[0], first[-2:]) == ("resnet-0_125-1", ["0.875", "2.25"])
     assert lines[-1].split()[-2:] == ["–", "–"]
     assert ok(combu("results", "one")).splitlines()[0].startswith("run one of ")
+
+
+@contextlib.contextmanager
+def somebody_who_only_reads(combu, tmp_path):
+    """combu(arguments…) of a person who may read the state folder, and write nowhere."""
+    state = tmp_path / ".local/state/combu"
+    everything = [state, *state.rglob("*")]
+    before = {path: path.stat().st_mode for path in [*everything, *state.parents]}
+    for path in everything:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    is_root = os.geteuid() == 0
+    own = shutil.copy(COMBU, tmp_path) if is_root else COMBU
+    if is_root:
+        for path in state.parents:
+            path.chmod(before[path] | 0o111)
+    person = {"user": 65534, "group": 65534, "extra_groups": []} if is_root else {}
+    try:
+        yield lambda *arguments: combu(*arguments, executable=own, **person)
+    finally:
+        for path, mode in before.items():
+            path.chmod(mode & 0o7777)
+
+
+def test_looking_writes_nothing(combu, runs, tmp_path):
+    looks = [["results", "two"], ["compare", "one", "two"], ["show", "vit-0_25-2"], ["plot", "loss"],
+             ["export", "csv"], ["logs", "vit-0_25-2"], ["why", "vit-0_25-2"]]
+    asked = [["-f", runs, "--engine", "simulated:", *look] for look in looks]
+    before = [ok(combu(*arguments)) for arguments in asked]
+    telemetry = tmp_path / ".local/state/combu/telemetry"
+    files = sorted(telemetry.iterdir())
+    with somebody_who_only_reads(combu, tmp_path) as reader:
+        assert [ok(reader(*arguments)) for arguments in asked] == before
+        assert sorted(telemetry.iterdir()) == files
+        assert ok(reader("--engine", "simulated:", "logs", "--run", "one", "vit-0_25-2")).count("\n") == 4
+        (telemetry / "two.sqlite").chmod(0o000)
+        for trial in ([], ["vit-0_25-2"]):
+            log = reader("-f", runs, "--engine", "simulated:", "logs", *trial)
+            assert (log.returncode, log.stdout) == (1, "")
+            assert log.stderr.startswith(f"combu: {telemetry}/two.sqlite: cannot be "), log.stderr
 
 
 def test_results_are_sorted_chosen_and_cut_to_columns(combu, runs):
