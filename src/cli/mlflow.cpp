@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include <optional>
 #include <set>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -33,6 +35,8 @@ using Json = nlohmann::json;
 constexpr std::size_t k_metrics_max = 1000;
 constexpr std::size_t k_params_max = 100;
 constexpr std::size_t k_in_flight = 8;
+// A tag: the attempt that was exported after this one.
+constexpr const char* k_tried_again = "combu.tried_again";
 // Characters. Of a param's value servers have taken more and more: since 2.10, from 1.28 on, and before.
 constexpr std::size_t k_key_max = 250;
 constexpr std::array<std::size_t, 3> k_value_max = {6000, 500, 250};
@@ -159,17 +163,14 @@ Json tags_of(const Results& results, const TrialEntry& trial, const std::string&
 
 struct Kept {
   std::string id;
+  std::string attempt;
+  std::string status;
+  std::int64_t ended_at = 0;  // in milliseconds; 0: not told
+  bool has_outputs = false;
+  bool tried_again = false;
   std::set<std::string> params;
   std::set<std::string> metrics;
 };
-
-Kept kept_of(const Json& run) {
-  Kept kept{.id = run.at("info").at("run_id").get<std::string>(), .params = {}, .metrics = {}};
-  const Json& data = run.at("data");
-  for (const Json& param : data.value("params", Json::array())) kept.params.insert(param.at("key"));
-  for (const Json& metric : data.value("metrics", Json::array())) kept.metrics.insert(metric.at("key"));
-  return kept;
-}
 
 std::string tag_in(const Json& run, std::string_view key) {
   for (const Json& tag : run.at("data").value("tags", Json::array()))
@@ -182,6 +183,22 @@ std::int64_t integer_in(const Json& object, const char* key) {
   const auto at = object.find(key);
   if (at == object.end()) return 0;
   return at->is_string() ? std::stoll(at->get<std::string>()) : at->get<std::int64_t>();
+}
+
+Kept kept_of(const Json& run) {
+  const Json& info = run.at("info");
+  Kept kept{.id = info.at("run_id").get<std::string>(),
+            .attempt = tag_in(run, "combu.attempt"),
+            .status = info.value("status", ""),
+            .ended_at = integer_in(info, "end_time"),
+            .has_outputs = !tag_in(run, "combu.outputs").empty(),
+            .tried_again = !tag_in(run, k_tried_again).empty(),
+            .params = {},
+            .metrics = {}};
+  const Json& data = run.at("data");
+  for (const Json& param : data.value("params", Json::array())) kept.params.insert(param.at("key"));
+  for (const Json& metric : data.value("metrics", Json::array())) kept.metrics.insert(metric.at("key"));
+  return kept;
 }
 
 // One point, so that it can be found again. Servers on a database keep the greatest number for an infinite
@@ -249,7 +266,7 @@ class Exporter {
       if (!page.empty()) request["page_token"] = page;
       const Json answer = server_.post("runs/search", request);
       for (const Json& run : answer.value("runs", Json::array()))
-        kept_.emplace(tag_in(run, "combu.trial"), kept_of(run));
+        kept_[tag_in(run, "combu.trial")].push_back(kept_of(run));
       page = answer.value("next_page_token", "");
       if (page.empty()) return;
     }
@@ -257,17 +274,57 @@ class Exporter {
 
   void hand_on(const ResultRow& row) {
     const TrialEntry& trial = row.trial;
-    const std::string outputs = form_.outputs_of ? form_.outputs_of(trial.name) : "";
+    const std::string outputs = form_.outputs_of ? form_.outputs_of(trial) : "";
     const Json tags = tags_of(results_, trial, outputs);
-    const auto known = kept_.find(trial.name);
-    const Kept kept =
-        known == kept_.end() ? Kept{.id = create(trial, tags), .params = {}, .metrics = {}} : known->second;
-    log_params(kept, trial, known == kept_.end() ? Json::array() : tags);
+    const std::optional<Kept> known = same_attempt(trial);
+    Kept kept = known.value_or(Kept());
+    if (!known) kept.id = create(trial, tags);
+    log_params(kept, trial, known ? tags : Json::array());
     for (std::size_t i = 0; i < results_.metrics.size(); ++i)
       if (row.metrics[i].points > 0) log_metric(kept, row, results_.metrics[i]);
     Json update{{"run_id", kept.id}, {"run_name", trial.name}, {"status", status_of(trial.state)}};
     if (trial.ended_at) update["end_time"] = milliseconds(*trial.ended_at);
     (void)server_.post("runs/update", update);
+  }
+
+  // Closes those of earlier attempts. nullopt: there is none of this one.
+  std::optional<Kept> same_attempt(const TrialEntry& trial) {
+    const auto known = kept_.find(trial.name);
+    if (known == kept_.end()) return std::nullopt;
+    std::optional<Kept> same;
+    for (const Kept& kept : known->second) {
+      if (kept.attempt == std::to_string(trial.attempt)) {
+        same = kept;
+      } else if (!kept.tried_again) {
+        close(kept, trial);
+      }
+    }
+    return same;
+  }
+
+  // The place of its outputs is another attempt's now. What says that it is closed comes last.
+  void close(const Kept& kept, const TrialEntry& trial) {
+    if (kept.has_outputs)
+      (void)server_.post("runs/delete-tag", {{"run_id", kept.id}, {"key", "combu.outputs"}});
+    const bool is_over = kept.status == "FAILED" || kept.status == "KILLED" || kept.status == "FINISHED";
+    Json tags{{{"key", k_tried_again}, {"value", std::to_string(trial.attempt)}}};
+    if (!is_over) {
+      Json update{{"run_id", kept.id}, {"status", "FAILED"}};
+      const auto ended_at = ended_at_of(trial.name, kept.attempt);
+      if (ended_at || kept.ended_at > 0)
+        update["end_time"] = ended_at ? milliseconds(*ended_at) : kept.ended_at;
+      (void)server_.post("runs/update", update);
+      tags.push_back({{"key", "combu.state"}, {"value", to_string(TrialState::failed)}});
+    }
+    (void)server_.post("runs/log-batch", {{"run_id", kept.id}, {"tags", tags}});
+  }
+
+  std::optional<Instant> ended_at_of(const std::string& trial, const std::string& attempt) {
+    int number = 0;
+    const auto [end, fault] = std::from_chars(attempt.data(), attempt.data() + attempt.size(), number);
+    if (fault != std::errc() || !form_.ended_at_of) return std::nullopt;
+    const std::scoped_lock lock(ended_mutex_);
+    return form_.ended_at_of(trial, number);
   }
 
   std::string create(const TrialEntry& trial, const Json& tags) {
@@ -392,7 +449,8 @@ class Exporter {
   std::mutex cut_mutex_;
   std::set<std::string> cut_;  // params that have been told of
   std::string experiment_;
-  std::map<std::string, Kept> kept_;
+  std::mutex ended_mutex_;
+  std::map<std::string, std::vector<Kept>> kept_;  // by trial: one for each attempt that was exported
 };
 
 }  // namespace

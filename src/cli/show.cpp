@@ -53,7 +53,7 @@ struct Shown {
   std::vector<std::string> inputs;  // their digests, where they are known
   std::vector<MetricSummary> metrics;
   std::optional<KeptLog> log;
-  std::string results;  // the folder of its outputs; empty: there are none
+  OutputsAt outputs;
 
   [[nodiscard]] bool is_equal() const { return known && !known->equal_trial.empty(); }
   [[nodiscard]] std::string digest_of(std::size_t input) const {
@@ -164,7 +164,8 @@ void print(const Shown& shown) {
   if (shown.log && shown.log->passed_over > 0)
     line("metrics", fmt::format("{} points passed over: of the metrics the first {} names are taken",
                                 shown.log->passed_over, k_metrics_max));
-  line("outputs", shown.results);
+  line("outputs", shown.outputs.place);
+  line("so far", shown.outputs.so_far);
   line("run", run.id.text());
   line("experiment", run.experiment == run.file ? "" : run.experiment);
   line("file", run.file);
@@ -246,7 +247,8 @@ void print_json(const Shown& shown) {
       {"attempts", std::move(attempts)},
       {"metrics", std::move(metrics)},
       {"passed_over", shown.log ? shown.log->passed_over : 0},
-      {"outputs", or_null(shown.results)},
+      {"outputs", or_null(shown.outputs.place)},
+      {"outputs_so_far", or_null(shown.outputs.so_far)},
       {"key", shown.known ? Json{{"hash", shown.known->hash}, {"parts", parsed_or_null(shown.known->parts)}}
                           : Json()},
       {"equal_to", shown.is_equal()
@@ -281,7 +283,7 @@ Shown look_up(Record& record, const RunEntry& run, const Loaded& loaded, const s
               .inputs = record.inputs(run.id, name),
               .metrics = {},
               .log = {},
-              .results = {}};
+              .outputs = {}};
   if (shown.entry.state == TrialState::skipped && shown.is_equal()) {
     const KnownEntry& known = *shown.known;
     shown.ran_in.reset();
@@ -291,9 +293,7 @@ Shown look_up(Record& record, const RunEntry& run, const Loaded& loaded, const s
     }
   }
   const std::string results = run.results.empty() ? results_folder(loaded.run) : run.results;
-  const bool has_outputs = has_succeeded(shown.entry.state) ||
-                           (shown.entry.state == TrialState::failed && !shown.attempts.empty());
-  if (has_outputs && !shown.trial.outputs.empty()) shown.results = fmt::format("{}/{}", results, name);
+  if (!shown.trial.outputs.empty()) shown.outputs = outputs_at(results, shown.entry);
   return shown;
 }
 

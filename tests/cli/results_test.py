@@ -143,6 +143,19 @@ def test_mistakes_in_lists_of_names_are_told(combu, runs):
         assert (done.returncode, done.stdout, done.stderr) == (2, "", f"combu: {wanted}\n")
 
 
+def test_names_with_odd_letters_stand_in_quotes(combu, write):
+    file = write(r"""[{ name: "t%d" % i, image: "lab/solver", metrics: "json", params: { "a b": i },
+                       cmd: ["sh", "-c", "echo '%s'" % std.manifestJsonMinified({ "v loss": i, "a,b": 10 * i })] } for i in [1, 2]]""")
+    assert combu("-f", file, "--engine", "simulated:?speed=0", "run", "--wait", "--run-id", "odd").returncode == 0
+    text = ok(combu("results", "odd", "--columns", "trial,'a b',\"a,b\",v loss", "--where", "\"v loss\" > 1 && 'a,b'<=20"))
+    assert [line.split() for line in text.splitlines()[-1:]] == [["t2", "2", "20", "2"]]
+    compared = combu("compare", "odd", "--metric", "'a,b'", "--json")
+    assert [json.loads(line)["metric"] for line in compared.stdout.splitlines()] == ["a,b"] * 2
+    for names in ('"a,b', '"a"b'):
+        wrong = combu("results", "odd", "--columns", names)
+        assert (wrong.returncode, wrong.stderr) == (2, f"combu: --columns: {names}: a name that begins with a quote ends with it\n")
+
+
 def test_results_as_json(combu, runs):
     rows = [json.loads(line) for line in ok(combu("results", "one", "--json")).splitlines()]
     assert len(rows) == 9
@@ -401,6 +414,42 @@ print(json.dumps(found))
         assert found["odd-one"][3]["combu.reason"] == json.loads(ok(combu("show", "--run", "one", "odd-one", "--json")))["reason"]
         assert "combu.outputs" not in found["odd-one"][3], "it has none"
     ok(combu("export", "mlflow", "--progress", "quiet", "two", "--where", "model=none", env={"MLFLOW_TRACKING_URI": mlflow}))
+
+
+def test_mlflow_has_a_run_for_each_attempt(combu, write, mlflow, peers):
+    """The first one as it is there when it was exported while it ran."""
+    file = write(r"""[{ name: "again", image: "lab/solver", metrics: "json", outputs: { path: "/out", required: false }, params: { lr: 1 },
+                      cmd: ["sh", "-c", "echo '{\"x\": 1}'; echo '{\"x\": 2}'; exit 1"] }]""")
+    script = """
+import json, mlflow, sys
+client = mlflow.MlflowClient(sys.argv[1])
+found = {}
+for run in client.search_runs([client.get_experiment_by_name(sys.argv[2]).experiment_id], *sys.argv[3:]):
+    history = client.get_metric_history(run.info.run_id, "x")
+    found[run.data.tags["combu.attempt"]] = [run.info.status, run.info.start_time, run.info.end_time, len(history), run.data.params,
+                                             run.data.tags.get("combu.tried_again"), "combu.outputs" in run.data.tags]
+    if "RUNNING" in sys.argv[-1]:
+        client.update_run(run.info.run_id, status="RUNNING")
+        client.set_tag(run.info.run_id, "combu.outputs", "somewhere")
+print(json.dumps(found))
+"""
+
+    def there(*arguments):
+        done = subprocess.run([peers / "bin/python", "-c", script, mlflow, str(file), *arguments], check=True, stdout=subprocess.PIPE, text=True)
+        return json.loads(done.stdout)
+
+    engine = ["-f", file, "--engine", "simulated:?speed=0"]
+    assert combu(*engine, "run", "--wait", "--run-id", "again").returncode == 1
+    ok(combu("export", "mlflow", "again", "--to", mlflow, "--progress", "quiet"))
+    first = there("attributes.status != 'RUNNING'")["1"]
+    assert (first[0], first[3], first[5]) == ("FAILED", 2, None)
+    assert combu(*engine, "retry", "--wait").returncode == 1
+    for _ in range(2):
+        ok(combu("export", "mlflow", "again", "--to", mlflow, "--progress", "quiet"))
+        found = there()
+        assert found["1"] == ["FAILED", *first[1:5], "2", False]
+        assert (found["2"][0], found["2"][3:6]) == ("FAILED", [2, {"lr": "1"}, None])
+        assert found["2"][1] >= first[2], "its own start"
 
 
 def test_mlflow_has_what_is_no_number(combu, write, mlflow, peers):
