@@ -164,6 +164,7 @@ void print(const Shown& shown) {
   if (shown.log && shown.log->passed_over > 0)
     line("metrics", fmt::format("{} points passed over: of the metrics the first {} names are taken",
                                 shown.log->passed_over, k_metrics_max));
+  if (shown.log && shown.log->gaps > 0) line("log", gaps_text(*shown.log));
   line("outputs", shown.results);
   line("run", run.id.text());
   line("experiment", run.experiment == run.file ? "" : run.experiment);
@@ -246,6 +247,7 @@ void print_json(const Shown& shown) {
       {"attempts", std::move(attempts)},
       {"metrics", std::move(metrics)},
       {"passed_over", shown.log ? shown.log->passed_over : 0},
+      {"log_gaps", shown.log ? shown.log->gaps : 0},
       {"outputs", or_null(shown.results)},
       {"key", shown.known ? Json{{"hash", shown.known->hash}, {"parts", parsed_or_null(shown.known->parts)}}
                           : Json()},
