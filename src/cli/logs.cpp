@@ -13,6 +13,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/identity.hpp"
+#include "cli/kept_logs.hpp"
 #include "cli/moment.hpp"
 #include "cli/output.hpp"
 #include "cli/recorded.hpp"
@@ -148,6 +149,11 @@ std::optional<KeptLog> find_readable(std::optional<Telemetry>& telemetry, const 
   }
 }
 
+void tell_gaps(const std::string& trial, const KeptLog& log, const LogOptions& wanted) {
+  if (log.gaps == 0 || wanted.tail) return;
+  (void)put_err(fmt::format("combu: {}: {}\n", trial, gaps_text(log)));
+}
+
 // What is kept of it from `place` on. False: the reader has gone.
 bool print_kept(Telemetry& telemetry, const Key& key, const LogOptions& wanted, Place& place,
                 Printer& printer) {
@@ -233,6 +239,7 @@ class Kept {
 
   void print(const std::string& trial, int attempt, const LogOptions& wanted, Printer& printer) {
     Place place;
+    if (const auto kept = log(trial, attempt)) tell_gaps(trial, *kept, wanted);
     (void)print_kept(*telemetry_, {.run = *run_, .trial = trial, .attempt = attempt}, wanted, place, printer);
   }
 
@@ -306,6 +313,7 @@ bool print_attempt(Session& session, const Caller& caller, const Key& key, const
   Place place;
   std::optional<Telemetry> telemetry;
   std::optional<KeptLog> kept = find_readable(telemetry, folder, key);
+  if (kept) tell_gaps(key.trial, *kept, wanted);
   if (kept && kept->complete) return print_kept(*telemetry, key, wanted, place, printer);
   try {
     const bool is_read = wanted.follow ? follow_live(session, caller, key, wanted, place, printer)

@@ -164,6 +164,7 @@ void print(const Shown& shown) {
   if (shown.log && shown.log->passed_over > 0)
     line("metrics", fmt::format("{} points passed over: of the metrics the first {} names are taken",
                                 shown.log->passed_over, k_metrics_max));
+  if (shown.log && shown.log->gaps > 0) line("log", gaps_text(*shown.log));
   line("outputs", shown.outputs.place);
   line("so far", shown.outputs.so_far);
   line("run", run.id.text());
@@ -247,6 +248,7 @@ void print_json(const Shown& shown) {
       {"attempts", std::move(attempts)},
       {"metrics", std::move(metrics)},
       {"passed_over", shown.log ? shown.log->passed_over : 0},
+      {"log_gaps", shown.log ? shown.log->gaps : 0},
       {"outputs", or_null(shown.outputs.place)},
       {"outputs_so_far", or_null(shown.outputs.so_far)},
       {"key", shown.known ? Json{{"hash", shown.known->hash}, {"parts", parsed_or_null(shown.known->parts)}}

@@ -239,6 +239,29 @@ def test_a_bound_that_bites_is_said(combu):
     assert "of its log were not kept (logs.max_size)" in kept.stderr
 
 
+def test_what_the_engine_rotates_away_is_said(new_engine, combu_on, tmp_path):
+    engine = new_engine("--log-opt", "max-size=50k", "--log-opt", "max-file=2")
+    engine.start()
+    engine.load_image()
+    combu = combu_on(engine)
+    script = "echo begin; until [ -e /hold/go ]; do sleep 0.05; done; seq 50000"
+    combu.write([trial("one", script, volumes=[f"{tmp_path}/hold:/hold"]), trial("two", "seq 10")])
+    run = combu.start("run", "--wait")
+    wait_until(lambda: "begin" in combu("logs", "one", code=None).stdout, "it runs")
+    wait_until(lambda: combu("results") and telemetry(combu, "SELECT size > 0 FROM attempts WHERE trial = 'one'") == [(1,)], "the first is kept")
+    (tmp_path / "hold/go").touch()
+    err = run.communicate(timeout=60)[1]
+    assert err.count("one: a part of its log is missing") == 1
+    assert "two: a part" not in err
+    shown = {name: json.loads(combu("show", name, "--json").stdout)["log_gaps"] for name in ("one", "two")}
+    assert shown["one"] > 0 and shown["two"] == 0
+    assert "of its log" in combu("show", "one").stdout and "of its log" not in combu("show", "two").stdout
+    logs = combu("logs", "one")
+    assert logs.stdout.startswith("begin\n") and logs.stdout.endswith("\n50000\n")
+    assert "rotated" in logs.stderr and logs.stderr.count("combu: one: ") == 1
+    assert "combu: one: " in combu("logs").stderr
+
+
 def test_metrics_by_pattern_and_from_a_file(combu):
     combu.write([
         trial("text", "echo 'epoch 1 loss 0.5'; echo 'epoch 2 loss 0.25'", metrics=r"epoch (?P<step>\d+) loss (?P<loss>\S+)"),

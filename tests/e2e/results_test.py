@@ -46,6 +46,7 @@ def test_results_of_a_run_that_goes_on_are_those_of_now(combu, tmp_path):
     combu.write([{"name": "one", "image": "combu-test", "cmd": ["sh", "-c", script], "metrics": "json", "volumes": [f"{tmp_path}/hold:/hold"]}])
     (tmp_path / "hold").mkdir()
     run = combu.start("run", "--wait")
+    wait_until(lambda: '"running"' in combu("results", "--json", code=None).stdout, "it runs, on record")
     for i in (1, 2, 3, 4):
         (tmp_path / f"hold/{i}").touch()
         wait_until(lambda: len(combu("logs", "one", code=None).stdout.splitlines()) == i, "the engine has it")
