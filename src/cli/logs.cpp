@@ -157,7 +157,7 @@ void tell_gaps(const std::string& trial, const KeptLog& log, const LogOptions& w
 // What is kept of it from `place` on. False: the reader has gone.
 bool print_kept(Telemetry& telemetry, const Key& key, const LogOptions& wanted, Place& place,
                 Printer& printer) {
-  const Bytes dropped = telemetry.log(key.trial, key.attempt)->dropped;
+  const Bytes dropped = telemetry.log(key.trial, key.attempt).value_or(KeptLog{}).dropped;
   if (dropped.count > 0 && !wanted.tail && !place.has_begun())
     (void)put_err(fmt::format("combu: {}: the first {} of its log were not kept (logs.max_size)\n", key.trial,
                               to_string(dropped)));

@@ -304,7 +304,8 @@ void look_up_telemetry(Shown& shown, const std::string& folder) {
   Telemetry telemetry(folder, shown.run.id, Telemetry::Use::reading);
   const bool is_skipped = shown.entry.state == TrialState::skipped;
   telemetry.metrics([&](const MetricSummary& one) {
-    if (one.trial == shown.trial.name) shown.metrics.push_back(one);
+    if (one.trial == shown.trial.name && (is_skipped || one.attempt != k_adopted))
+      shown.metrics.push_back(one);
   });
   shown.log = telemetry.log(shown.trial.name, is_skipped ? k_adopted : shown.entry.attempt);
 }

@@ -471,7 +471,8 @@ void expect_there(long status, const std::string& code, const std::string& bucke
 std::optional<S3Object> S3Client::head(const std::string& key, const std::stop_token& stop) {
   const Answer answer = ask({.method = Method::head, .key = key}, stop);
   if (answer.status == 404) return std::nullopt;
-  return S3Object{.key = key, .size = answer.size, .mode = answer.mode, .mtime = answer.mtime};
+  return S3Object{
+      .key = key, .size = answer.size, .mode = answer.mode, .mtime = answer.mtime, .tag = answer.tag};
 }
 
 std::optional<S3Object> S3Client::get(const std::string& key,

@@ -23,6 +23,7 @@ struct S3Object {
   // Its metadata of these names, where it was asked for by itself.
   std::string mode = {};
   std::string mtime = {};
+  std::string tag = {};      // of its content, where it was asked for by itself
   std::string written = {};  // when, where it was listed: what is later is greater
 };
 

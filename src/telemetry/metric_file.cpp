@@ -124,7 +124,7 @@ FileMetrics read_metric_file(Engine& engine, const Key& key, const std::string& 
     };
     try {
       found = engine.copy_out(key, path, tell, stop);
-    } catch (const Error&) {
+    } catch (...) {  // whatever it is, the other thread is not to wait for more
       handover.end();
       if (!is_enough) throw;
       found = true;

@@ -62,13 +62,13 @@ class LogTaker {
     latest_ = std::max(latest_, piece.at);
     pieces_.push_back({.stream = piece.stream, .at = piece.at, .begin = texts_.size()});
     texts_ += piece.text;
-    if (texts_.size() >= next_batch_) give(whole_lines(settled()));
+    if (texts_.size() >= next_batch_) give(complete_enough(settled()));
   }
 
   // What is there so far of an attempt that goes on.
   void pause() {
     settled_until_ = telemetry_.read_up_to(key_.trial, key_.attempt, latest_);
-    give(whole_lines(settled()));
+    give(complete_enough(settled()));
   }
 
   // All of an attempt that has ended.
@@ -126,6 +126,13 @@ class LogTaker {
       if (open.line == 0 || open.newline > telemetry::k_line_max) whole = i + 1;
     }
     return whole;
+  }
+
+  // Nor does a line that does not end hold up for ever what comes by the other stream.
+  [[nodiscard]] std::size_t complete_enough(std::size_t count) const {
+    const std::size_t whole = whole_lines(count);
+    const std::size_t begin = whole < pieces_.size() ? pieces_[whole].begin : texts_.size();
+    return texts_.size() - begin > k_batch_size ? count : whole;
   }
 
   static std::size_t open_after(std::size_t open, std::string_view text, std::string_view ends) {

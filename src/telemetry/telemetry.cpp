@@ -23,7 +23,7 @@ using std::chrono::microseconds;
 using std::chrono::nanoseconds;
 
 constexpr int k_application_id = 0x636d6274;  // "cmbt"
-constexpr std::size_t k_packed_max = 1U << 31U;
+constexpr const char* k_packed_name = "it";   // of the only trial in what is packed
 
 // `until` is in nanoseconds since 1970, as engines tell the times of logs; other times are microseconds. A
 // pack is a piece of a log, see pack.hpp. A value that is no number is NULL.
@@ -149,10 +149,12 @@ void forget(SQLite::Database& database, std::int64_t attempt) {
 
 // `source`: where those are that are adopted from. Some statements for all of them: one by one, they would
 // take as long as all else that is to be done about a trial that is skipped.
-void adopt_from(SQLite::Database& database, std::string_view source, std::span<const Adoption> wanted) {
+std::set<std::string> adopt_from(SQLite::Database& database, std::string_view source,
+                                 std::span<const Adoption> wanted) {
   database.exec(
       "PRAGMA temp_store = MEMORY;"
-      "CREATE TEMP TABLE IF NOT EXISTS wanted (trial TEXT PRIMARY KEY, source TEXT NOT NULL);"
+      "CREATE TEMP TABLE IF NOT EXISTS wanted (trial TEXT PRIMARY KEY, source TEXT NOT NULL,"
+      "                                        attempt INTEGER NOT NULL);"
       "CREATE TEMP TABLE IF NOT EXISTS adopted (new INTEGER PRIMARY KEY, old INTEGER NOT NULL,"
       "                                         trial TEXT NOT NULL);"
       "CREATE TEMP TABLE IF NOT EXISTS told (new INTEGER PRIMARY KEY, old INTEGER NOT NULL,"
@@ -161,11 +163,11 @@ void adopt_from(SQLite::Database& database, std::string_view source, std::span<c
   SQLite::Transaction transaction(database);
   database.exec("DELETE FROM main.attempts WHERE number IS NULL");
   database.exec("DELETE FROM wanted; DELETE FROM adopted; DELETE FROM told");
-  Sql want(database, "INSERT OR REPLACE INTO wanted VALUES (?, ?)");
-  for (const Adoption& one : wanted) want(one.trial, one.from);
+  Sql want(database, "INSERT OR REPLACE INTO wanted VALUES (?, ?, ?)");
+  for (const Adoption& one : wanted) want(one.trial, one.from, one.attempt);
   std::vector<std::int64_t> earlier;
-  Rows before(database, fmt::format("SELECT number FROM wanted CROSS JOIN main.attempts USING (trial) "
-                                    "WHERE attempt = {}",
+  Rows before(database, fmt::format("SELECT number FROM wanted CROSS JOIN main.attempts AS ours "
+                                    "ON ours.trial = wanted.trial AND ours.attempt = {}",
                                     k_adopted));
   while (before.step()) earlier.push_back(before.number(0));
   const auto all = [&](std::string_view statement) {
@@ -174,8 +176,7 @@ void adopt_from(SQLite::Database& database, std::string_view source, std::span<c
   };
   all("INSERT INTO adopted SELECT (SELECT coalesce(max(number), 0) FROM main.attempts) + "
       "row_number() OVER (), number, wanted.trial FROM wanted CROSS JOIN {from}.attempts AS theirs "
-      "ON theirs.trial = wanted.source AND theirs.attempt = (SELECT max(attempt) "
-      "FROM {from}.attempts AS newest WHERE newest.trial = wanted.source) WHERE complete");
+      "ON theirs.trial = wanted.source AND theirs.attempt = wanted.attempt WHERE complete");
   all("INSERT INTO told SELECT (SELECT coalesce(max(number), 0) FROM main.series) + "
       "row_number() OVER (), series.number, new FROM adopted CROSS JOIN {from}.series ON attempt = old");
   all("INSERT INTO main.packs SELECT NULL, new, size, data FROM adopted CROSS JOIN {from}.packs AS theirs "
@@ -190,7 +191,11 @@ void adopt_from(SQLite::Database& database, std::string_view source, std::span<c
       "passed_over, gaps FROM adopted CROSS JOIN {from}.attempts AS theirs ON theirs.number = old");
   for (const std::int64_t attempt : earlier) forget(database, attempt);
   all("UPDATE main.attempts SET attempt = {adopted} WHERE number IN (SELECT new FROM adopted)");
+  std::set<std::string> adopted;
+  Rows rows(database, "SELECT trial FROM adopted");
+  while (rows.step()) adopted.emplace(rows.text(0));
   transaction.commit();
+  return adopted;
 }
 
 }  // namespace
@@ -455,27 +460,17 @@ std::optional<KeptLog> Telemetry::take(const std::string& trial, int attempt,
   }
 }
 
-bool Telemetry::is_whole(const std::string& trial) {
+std::set<std::string> Telemetry::adopt(const Telemetry& other, std::span<const Adoption> wanted) {
   const std::scoped_lock lock(impl_->mutex);
   return database::guarded(impl_->path, [&] {
-    SQLite::Statement query(impl_->database,
-                            "SELECT complete FROM attempts WHERE trial = ? ORDER BY attempt DESC LIMIT 1");
-    query.bind(1, trial);
-    return query.executeStep() && query.getColumn(0).getInt() != 0;
-  });
-}
-
-void Telemetry::adopt(const Telemetry& other, std::span<const Adoption> wanted) {
-  const std::scoped_lock lock(impl_->mutex);
-  database::guarded(impl_->path, [&] {
     if (other.impl_->path == impl_->path) return adopt_from(impl_->database, k_ours, wanted);
     const Attached attached(impl_->database, other.impl_->path);
-    adopt_from(impl_->database, k_other, wanted);
+    return adopt_from(impl_->database, k_other, wanted);
   });
 }
 
-std::string Telemetry::packed(const std::string& trial) {
-  return database::guarded(impl_->path, [&] {
+std::string Telemetry::packed(const std::string& trial, int attempt) {
+  return database::guarded(impl_->path, [&]() -> std::string {
     SQLite::Database alone(":memory:", SQLite::OPEN_READWRITE,
                            static_cast<int>(database::k_patience.count()));
     for (const std::string_view step : k_steps) alone.exec(std::string(step));
@@ -483,19 +478,20 @@ std::string Telemetry::packed(const std::string& trial) {
                            k_steps.size()));
     {
       const Attached attached(alone, impl_->path);
-      const Adoption itself{.trial = trial, .from = trial};
-      adopt_from(alone, k_other, {&itself, 1});
+      const Adoption itself{.trial = k_packed_name, .from = trial, .attempt = attempt};
+      if (adopt_from(alone, k_other, {&itself, 1}).empty()) return "";
     }
     sqlite3_int64 size = 0;
     const std::unique_ptr<unsigned char, void (*)(void*)> image(
         sqlite3_serialize(alone.getHandle(), "main", &size, 0), &sqlite3_free);
     if (!image) throw SQLite::Exception("out of memory", SQLITE_NOMEM);
+    if (size > static_cast<sqlite3_int64>(k_packed_max)) return "";
     return telemetry::compressed(
         {reinterpret_cast<const char*>(image.get()), static_cast<std::size_t>(size)});
   });
 }
 
-void Telemetry::adopt(std::string_view packed, const Adoption& wanted) {
+void Telemetry::adopt(std::string_view packed, const std::string& trial) {
   std::string image = telemetry::decompressed(packed, k_packed_max);
   const std::scoped_lock lock(impl_->mutex);
   SQLite::Database& database = impl_->database;
@@ -512,14 +508,16 @@ void Telemetry::adopt(std::string_view packed, const Adoption& wanted) {
     };
     if (number("application_id") != k_application_id ||
         number("user_version") != static_cast<int>(k_steps.size()))
-      throw Error(ErrorKind::corrupt, wanted.from, "what it has told is not kept as this combu keeps it");
-    adopt_from(database, k_other, {&wanted, 1});
+      throw Error(ErrorKind::corrupt, trial, "what an equal one has told is not kept as this combu keeps it");
+    const Adoption wanted{.trial = trial, .from = k_packed_name};
+    if (adopt_from(database, k_other, {&wanted, 1}).empty())
+      throw Error(ErrorKind::corrupt, trial, "what an equal one has told is not whole");
   } catch (const SQLite::Exception& exception) {
     const int code = exception.getErrorCode() & 0xff;
     if (code == SQLITE_FULL || code == SQLITE_BUSY || code == SQLITE_READONLY || code == SQLITE_IOERR)
       database::throw_as_error(exception, impl_->path);
-    throw Error(ErrorKind::corrupt, wanted.from,
-                fmt::format("what it has told is damaged: {}", exception.what()));
+    throw Error(ErrorKind::corrupt, trial,
+                fmt::format("what an equal one has told is damaged: {}", exception.what()));
   }
 }
 

@@ -644,8 +644,8 @@ class AdoptionTest : public TelemetryTest {
  protected:
   AdoptionTest() {
     trial.metrics = Metrics{.json = true};
-    tell(other, "b", 1, "{\"loss\": 9}\n");
-    tell(other, "b", 2, "{\"loss\": 3}\n");
+    tell(other, "b", 1, "{\"loss\": 3}\n");
+    tell(other, "b", 2, "{\"loss\": 9}\n");
   }
 
   void tell(Telemetry& to, const std::string& name, int attempt, const std::string& line,
@@ -657,21 +657,21 @@ class AdoptionTest : public TelemetryTest {
     teller.name = name;
     (void)take_logs(once, {.run = RunId("any"), .trial = name, .attempt = attempt}, teller, end, to, {});
   }
-  void adopt(const std::string& from = "b") {
-    const Adoption wanted{.trial = "a", .from = from};
-    telemetry.adopt(other, {&wanted, 1});
+  // Whether there was anything.
+  bool adopt(const std::string& from = "b", int attempt = 1) {
+    const Adoption wanted{.trial = "a", .from = from, .attempt = attempt};
+    return telemetry.adopt(other, {&wanted, 1}).contains("a");
   }
 
   Telemetry other{folder.path(), RunId("run0")};
 };
 
-TEST_F(AdoptionTest, IsOfTheNewestAttemptAndWhole) {
-  adopt();
+TEST_F(AdoptionTest, IsOfTheAttemptThatIsNamedAndWhole) {
+  EXPECT_TRUE(adopt());
   EXPECT_EQ(kept({}, k_adopted), "{\"loss\": 3}\n{\"loss\": 2}\n");
-  EXPECT_EQ(telemetry.log("a", k_adopted), other.log("b", 2));
+  EXPECT_EQ(telemetry.log("a", k_adopted), other.log("b", 1));
   EXPECT_THAT(metrics(), ElementsAre(fmt::format("a.{} loss: 2 points, last 2, 2 to 3", k_adopted)));
   EXPECT_THAT(points("loss"), ElementsAre("0:3", "1:2"));
-  EXPECT_TRUE(telemetry.is_whole("a"));
   EXPECT_EQ(telemetry.complete(), 0U) << "no attempt of this run";
   EXPECT_EQ(other.complete(), 2U);
 }
@@ -712,18 +712,18 @@ TEST_F(AdoptionTest, CountsAsNewerThanWhatFailedBefore) {
 
 TEST_F(AdoptionTest, OfWhatIsNotWholeThereIsNone) {
   tell(other, "c", 1, "{\"loss\": 7}\n", LogEnd::open);
-  adopt("c");
-  adopt("nobody");
+  EXPECT_FALSE(adopt("c"));
+  EXPECT_FALSE(adopt("b", 3));
+  EXPECT_FALSE(adopt("nobody"));
+  EXPECT_EQ(other.packed("c", 1), "");
   EXPECT_FALSE(telemetry.log("a", k_adopted));
-  EXPECT_FALSE(other.is_whole("c"));
-  EXPECT_FALSE(telemetry.is_whole("a"));
 }
 
 TEST_F(AdoptionTest, OfTheSameRunMayBeOfWhatIsAdoptedAnewAtOnce) {
   adopt();
   tell(telemetry, "c", 1, "{\"loss\": 7}\n");
-  const std::vector<Adoption> wanted{{.trial = "a", .from = "c"}, {.trial = "d", .from = "a"}};
-  telemetry.adopt(telemetry, wanted);
+  const std::vector<Adoption> wanted{{.trial = "a", .from = "c", .attempt = 1}, {.trial = "d", .from = "a"}};
+  EXPECT_THAT(telemetry.adopt(telemetry, wanted), ElementsAre("a", "d"));
   EXPECT_THAT(points("loss"), ElementsAre("0:7", "1:2"));
   std::vector<double> values;
   telemetry.points("d", "loss", [&](const MetricPoint& point) { values.push_back(point.value); });
@@ -731,21 +731,21 @@ TEST_F(AdoptionTest, OfTheSameRunMayBeOfWhatIsAdoptedAnewAtOnce) {
 }
 
 TEST_F(AdoptionTest, MayComePackedFromElsewhere) {
-  const std::string packed = other.packed("b");
+  const std::string packed = other.packed("b", 1);
   EXPECT_LT(packed.size(), 2000U);
-  telemetry.adopt(packed, {.trial = "a", .from = "b"});
+  telemetry.adopt(packed, "a");
   EXPECT_THAT(points("loss"), ElementsAre("0:3", "1:2"));
   EXPECT_EQ(kept({}, k_adopted), "{\"loss\": 3}\n{\"loss\": 2}\n");
   Telemetry third(folder.path(), RunId("run3"));
-  third.adopt(telemetry.packed("a"), {.trial = "c", .from = "a"});
-  EXPECT_EQ(third.log("c", k_adopted), other.log("b", 2)) << "and go on from there";
+  third.adopt(telemetry.packed("a", k_adopted), "c");
+  EXPECT_EQ(third.log("c", k_adopted), other.log("b", 1)) << "and go on from there";
 }
 
 TEST_F(AdoptionTest, OfWhatNobodyHasPackedIsAFault) {
-  const std::string packed = other.packed("b");
+  const std::string packed = other.packed("b", 1);
   const auto fault = [&](const std::string& bytes) -> std::string {
     try {
-      telemetry.adopt(bytes, {.trial = "a", .from = "b"});
+      telemetry.adopt(bytes, "a");
     } catch (const Error& error) {
       return error.kind() == ErrorKind::corrupt ? error.what() : "another kind";
     }
@@ -753,15 +753,15 @@ TEST_F(AdoptionTest, OfWhatNobodyHasPackedIsAFault) {
   };
   EXPECT_THAT(fault(""), HasSubstr("damaged"));
   EXPECT_THAT(fault(packed.substr(0, packed.size() / 2)), HasSubstr("damaged"));
-  EXPECT_THAT(fault(telemetry::compressed("rubbish")), HasSubstr("b: what it has told is"));
-  EXPECT_THAT(fault(telemetry::compressed("")), HasSubstr("b: what it has told is"));
+  EXPECT_THAT(fault(telemetry::compressed("rubbish")), HasSubstr("a: what an equal one has told is"));
+  EXPECT_THAT(fault(telemetry::compressed("")), HasSubstr("a: what an equal one has told is"));
   std::string image = telemetry::decompressed(packed, std::size_t{1} << 30U);
   std::string newer = image;
   newer[63] = 99;  // user_version: https://www.sqlite.org/fileformat.html
   EXPECT_THAT(fault(telemetry::compressed(newer)), HasSubstr("not kept as this combu keeps it"));
   for (std::size_t i = 100; i < image.size(); ++i) image[i] = static_cast<char>(i * 7);
-  EXPECT_THAT(fault(telemetry::compressed(image)), HasSubstr("b: what it has told is damaged"));
-  EXPECT_FALSE(telemetry.is_whole("a"));
+  EXPECT_THAT(fault(telemetry::compressed(image)), HasSubstr("a: what an equal one has told is damaged"));
+  EXPECT_FALSE(telemetry.log("a", k_adopted));
   EXPECT_THAT(metrics(), IsEmpty());
 }
 
