@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -196,6 +197,53 @@ std::set<std::string> adopt_from(SQLite::Database& database, std::string_view so
   while (rows.step()) adopted.emplace(rows.text(0));
   transaction.commit();
   return adopted;
+}
+
+// ---- What is packed: a database of one attempt of one trial, as SQLite keeps it in a file
+
+SQLite::Database in_memory() {
+  return {":memory:", SQLite::OPEN_READWRITE, static_cast<int>(database::k_patience.count())};
+}
+
+void bring_up_to_date(SQLite::Database& database, std::size_t version) {
+  for (const std::string_view step : std::span(k_steps).subspan(version)) database.exec(std::string(step));
+  database.exec(
+      fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}", k_application_id, k_steps.size()));
+}
+
+std::string image_of(SQLite::Database& database) {
+  sqlite3_int64 size = 0;
+  const std::unique_ptr<unsigned char, void (*)(void*)> image(
+      sqlite3_serialize(database.getHandle(), "main", &size, 0), &sqlite3_free);
+  if (!image) throw SQLite::Exception("out of memory", SQLITE_NOMEM);
+  return {reinterpret_cast<const char*>(image.get()), static_cast<std::size_t>(size)};
+}
+
+// As `name`, for as long as that is attached. It may be anybody's.
+void read_image(SQLite::Database& database, std::string_view name, std::string_view image) {
+  database.exec("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON");
+  const auto size = static_cast<sqlite3_int64>(image.size());
+  auto* const copy = static_cast<unsigned char*>(sqlite3_malloc64(image.size() + 1));  // becomes SQLite's
+  if (copy == nullptr) throw SQLite::Exception("out of memory", SQLITE_NOMEM);
+  std::memcpy(copy, image.data(), image.size());
+  const int result = sqlite3_deserialize(database.getHandle(), std::string(name).c_str(), copy, size, size,
+                                         SQLITE_DESERIALIZE_FREEONCLOSE | SQLITE_DESERIALIZE_RESIZEABLE);
+  if (result != SQLITE_OK) throw SQLite::Exception(database.getHandle(), result);
+}
+
+// False: it is no such thing, or a later combu's. One of an earlier combu is brought up to date.
+bool is_packed_now(std::string& image) {
+  SQLite::Database alone = in_memory();
+  read_image(alone, k_ours, image);
+  const auto number = [&](const char* name) {
+    return alone.execAndGet(fmt::format("PRAGMA {}", name)).getInt();
+  };
+  const auto version = static_cast<std::size_t>(number("user_version"));
+  if (number("application_id") != k_application_id || version < 1 || version > k_steps.size()) return false;
+  if (version == k_steps.size()) return true;
+  bring_up_to_date(alone, version);
+  image = image_of(alone);
+  return true;
 }
 
 }  // namespace
@@ -471,53 +519,39 @@ std::set<std::string> Telemetry::adopt(const Telemetry& other, std::span<const A
 
 std::string Telemetry::packed(const std::string& trial, int attempt) {
   return database::guarded(impl_->path, [&]() -> std::string {
-    SQLite::Database alone(":memory:", SQLite::OPEN_READWRITE,
-                           static_cast<int>(database::k_patience.count()));
-    for (const std::string_view step : k_steps) alone.exec(std::string(step));
-    alone.exec(fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}", k_application_id,
-                           k_steps.size()));
+    SQLite::Database alone = in_memory();
+    bring_up_to_date(alone, 0);
     {
       const Attached attached(alone, impl_->path);
       const Adoption itself{.trial = k_packed_name, .from = trial, .attempt = attempt};
       if (adopt_from(alone, k_other, {&itself, 1}).empty()) return "";
     }
-    sqlite3_int64 size = 0;
-    const std::unique_ptr<unsigned char, void (*)(void*)> image(
-        sqlite3_serialize(alone.getHandle(), "main", &size, 0), &sqlite3_free);
-    if (!image) throw SQLite::Exception("out of memory", SQLITE_NOMEM);
-    if (size > static_cast<sqlite3_int64>(k_packed_max)) return "";
-    return telemetry::compressed(
-        {reinterpret_cast<const char*>(image.get()), static_cast<std::size_t>(size)});
+    const std::string image = image_of(alone);
+    return image.size() > k_packed_max ? "" : telemetry::compressed(image);
   });
 }
 
 void Telemetry::adopt(std::string_view packed, const std::string& trial) {
   std::string image = telemetry::decompressed(packed, k_packed_max);
-  const std::scoped_lock lock(impl_->mutex);
-  SQLite::Database& database = impl_->database;
+  const auto refuse = [&](std::string_view why) {
+    throw Error(ErrorKind::corrupt, trial, fmt::format("what an equal one has told is {}", why));
+  };
   try {
-    database.exec("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON");  // it may be anybody's
-    const Attached attached(database, ":memory:");
-    const auto size = static_cast<sqlite3_int64>(image.size());
-    const int result = sqlite3_deserialize(database.getHandle(), std::string(k_other).c_str(),
-                                           reinterpret_cast<unsigned char*>(image.data()), size, size,
-                                           SQLITE_DESERIALIZE_READONLY);
-    if (result != SQLITE_OK) throw SQLite::Exception(database.getHandle(), result);
-    const auto number = [&](std::string_view name) {
-      return database.execAndGet(fmt::format("PRAGMA {}.{}", k_other, name)).getInt();
-    };
-    if (number("application_id") != k_application_id ||
-        number("user_version") != static_cast<int>(k_steps.size()))
-      throw Error(ErrorKind::corrupt, trial, "what an equal one has told is not kept as this combu keeps it");
+    if (!is_packed_now(image)) refuse("not as combu packs it");
+  } catch (const SQLite::Exception& exception) {
+    refuse(fmt::format("damaged: {}", exception.what()));
+  }
+  const std::scoped_lock lock(impl_->mutex);
+  try {
+    const Attached attached(impl_->database, ":memory:");
+    read_image(impl_->database, k_other, image);
     const Adoption wanted{.trial = trial, .from = k_packed_name};
-    if (adopt_from(database, k_other, {&wanted, 1}).empty())
-      throw Error(ErrorKind::corrupt, trial, "what an equal one has told is not whole");
+    if (adopt_from(impl_->database, k_other, {&wanted, 1}).empty()) refuse("not whole");
   } catch (const SQLite::Exception& exception) {
     const int code = exception.getErrorCode() & 0xff;
     if (code == SQLITE_FULL || code == SQLITE_BUSY || code == SQLITE_READONLY || code == SQLITE_IOERR)
       database::throw_as_error(exception, impl_->path);
-    throw Error(ErrorKind::corrupt, trial,
-                fmt::format("what an equal one has told is damaged: {}", exception.what()));
+    refuse(fmt::format("damaged: {}", exception.what()));
   }
 }
 

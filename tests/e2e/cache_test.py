@@ -171,3 +171,20 @@ def test_what_reproduce_prints_takes_the_image_that_it_was(combu, engine, progra
     done = subprocess.run(["sh", "-e", "-c", text], env=env, cwd="/", capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, text + done.stderr
     assert "1 succeeded" in done.stderr
+
+
+def test_what_ended_unseen_is_kept_when_the_run_goes_on(combu, engine, tmp_path):
+    (tmp_path / "hold").mkdir()
+    cmd = ["sh", "-c", "mkdir /out; echo 1 >/out/n; echo '{\"loss\": 0.5}'; until [ -e /hold/go ]; do sleep 0.05; done"]
+    combu.write([learn(1, cmd=cmd, metrics="json", volumes=[f"{tmp_path / 'hold'}:/hold"])])
+    run = combu.start("run", "--wait", "--run-id", "first")
+    wait_until(lambda: states(combu) == {"learn-1": "running"}, "it to run")
+    os.kill(run.pid, signal.SIGKILL)
+    run.communicate()
+    (tmp_path / "hold/go").touch()
+    wait_until(lambda: states(combu) == {"learn-1": "collecting"}, "ps to take its end in")
+    combu("run", "--resume", "--wait")
+    combu("kill")
+    combu("run", "--wait", "--run-id", "second")
+    (row,) = map(json.loads, combu("results", "--json").stdout.splitlines())
+    assert (row["state"], row["metrics"]["loss"]["last"]) == ("skipped", 0.5)

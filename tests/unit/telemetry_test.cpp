@@ -1,5 +1,6 @@
 #include "combu/telemetry.hpp"
 
+#include <SQLiteCpp/SQLiteCpp.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,9 +10,11 @@
 #include <cmath>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <limits>
 #include <memory>
+#include <sstream>
 #include <thread>
 
 #include "combu/simulated.hpp"
@@ -741,6 +744,19 @@ TEST_F(AdoptionTest, MayComePackedFromElsewhere) {
   EXPECT_EQ(third.log("c", k_adopted), other.log("b", 1)) << "and go on from there";
 }
 
+TEST_F(AdoptionTest, OfWhatAnEarlierCombuHasPackedIsBroughtUpToDate) {
+  const std::string path = folder.path() + "/image.sqlite";
+  std::ofstream(path) << telemetry::decompressed(other.packed("b", 1), k_packed_max);
+  {
+    SQLite::Database image(path, SQLite::OPEN_READWRITE);
+    image.exec("ALTER TABLE attempts DROP COLUMN gaps; PRAGMA user_version = 2; VACUUM");
+  }
+  std::ostringstream earlier;
+  earlier << std::ifstream(path).rdbuf();
+  telemetry.adopt(telemetry::compressed(earlier.str()), "a");
+  EXPECT_THAT(points("loss"), ElementsAre("0:3", "1:2"));
+}
+
 TEST_F(AdoptionTest, OfWhatNobodyHasPackedIsAFault) {
   const std::string packed = other.packed("b", 1);
   const auto fault = [&](const std::string& bytes) -> std::string {
@@ -758,7 +774,7 @@ TEST_F(AdoptionTest, OfWhatNobodyHasPackedIsAFault) {
   std::string image = telemetry::decompressed(packed, std::size_t{1} << 30U);
   std::string newer = image;
   newer[63] = 99;  // user_version: https://www.sqlite.org/fileformat.html
-  EXPECT_THAT(fault(telemetry::compressed(newer)), HasSubstr("not kept as this combu keeps it"));
+  EXPECT_THAT(fault(telemetry::compressed(newer)), HasSubstr("not as combu packs it"));
   for (std::size_t i = 100; i < image.size(); ++i) image[i] = static_cast<char>(i * 7);
   EXPECT_THAT(fault(telemetry::compressed(image)), HasSubstr("a: what an equal one has told is damaged"));
   EXPECT_FALSE(telemetry.log("a", k_adopted));
