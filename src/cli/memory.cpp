@@ -252,11 +252,12 @@ class RecordMemory final : public Memory {
       adopt_kept(found, equals, is_told);
       in_parallel(found.size(), asked_at_once(), [&](std::size_t i) {
         if (found[i].run.empty() || !equals[i].mark) return;
-        is_told[i] = without_fault([&] {
+        const bool is_whole = without_fault([&] {
           const auto told = markers_->told(*equals[i].mark, k_packed_max, stop);
           if (!told) throw Error(ErrorKind::not_found, equals[i].place, "what it has told is not there");
           telemetry_->adopt(*told, trial_of(found[i].trial).name);
         });
+        is_told[i] = is_whole ? 1 : 0;
       });
     }
     for (std::size_t i = 0; i < found.size(); ++i) {
@@ -284,7 +285,8 @@ class RecordMemory final : public Memory {
                           .attempt = equals[i].attempt});
       (void)without_fault([&] {
         const std::set<std::string> adopted = telemetry_->adopt(*other, wanted);
-        for (const std::size_t i : one.second) is_told[i] = adopted.contains(trial_of(found[i].trial).name);
+        for (const std::size_t i : one.second)
+          is_told[i] = adopted.contains(trial_of(found[i].trial).name) ? 1 : 0;
       });
     }
   }
@@ -332,12 +334,12 @@ class RecordMemory final : public Memory {
               .mark = {}};
     }
     if (!has_outputs || !markers_) return {};
-    auto mark = markers_->find(of.hash, stop);
+    const auto mark = markers_->find(of.hash, stop);
     if (!mark) return {};
     const std::filesystem::path path(mark->place);
     of.name = path.filename();
     of.run = path.parent_path().filename();
-    return {.place = mark->place, .kept_in = {}, .kept_as = {}, .attempt = 0, .mark = std::move(mark)};
+    return {.place = mark->place, .kept_in = {}, .kept_as = {}, .attempt = 0, .mark = mark};
   }
 
   [[nodiscard]] bool has_told(const DoneEntry& done, int attempt) {
