@@ -16,7 +16,7 @@ struct CacheKey {
 };
 
 // `inputs`: content_digest() of each of Trial::inputs.
-// The image (`digest`), the outputs' paths, and with an empty Cache::key all that decides what comes out:
+// The image (`digest`), the outputs, and with an empty Cache::key all that decides what comes out:
 // entrypoint, cmd, env, workdir, user, params, platform, volumes (not what is in them), networks, gpus,
 // inputs, metrics and the `docker` section. Not: name, labels, ports, what it depends on, and how much it
 // gets of the host, and for how long. The run's id counts nowhere, wherever it stands, unless it is so short

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -56,8 +57,8 @@ class Depot {
   virtual ~Depot() = default;
   // Whether all that a trial has left is at `place`, as Sharing::from. Throws Error.
   [[nodiscard]] virtual bool is_whole(const std::string& place) = 0;
-  // Of each why it could not be done; empty: all that the other one's manifest names is there, with the
-  // manifest, as after Parcel::close().
+  // Of each why it could not be done, also where somebody has changed it since; empty: all that the other
+  // one has left is there, with its manifest, as after Parcel::close().
   [[nodiscard]] virtual std::vector<std::string> share(std::span<const Sharing> wanted) = 0;
   // A folder on this machine in which what the trial has left at `path` is where it is in the trial's place.
   // What has to be brought there first stays for as long as this, or until the trial leaves something else.
@@ -119,15 +120,22 @@ void check_s3(const std::string& place, const Caller& caller, const std::stop_to
 // equal trials have. May be used from many threads. Throws Error.
 class Markers {
  public:
+  struct Mark {
+    std::string key;
+    std::string place;    // where what it has left is, as Sharing::from
+    std::string version;  // of what is there: it may be replaced
+  };
+
   virtual ~Markers() = default;
-  // Where what it has left is, as Sharing::from; nullopt: nobody has done it, or that is not whole any more.
-  [[nodiscard]] virtual std::optional<std::string> find(const std::string& key,
+  // nullopt: nobody has done it, or what that has left is not there any more, or is something else by now.
+  [[nodiscard]] virtual std::optional<Mark> find(const std::string& key, const std::stop_token& stop) = 0;
+  // What was told with it; nullopt: that is not there, or is more than `size_max`.
+  [[nodiscard]] virtual std::optional<std::string> told(const Mark& mark, std::size_t size_max,
                                                         const std::stop_token& stop) = 0;
-  // What who has left something at `place` has told, as put() was given it; empty: that is not there.
-  [[nodiscard]] virtual std::string told(const std::string& place, const std::stop_token& stop) = 0;
-  // `place` is whole. Of several who say so the first one stays, for as long as its place is.
-  virtual void put(const std::string& key, const std::string& place, const std::string& told,
-                   const std::stop_token& stop) = 0;
+  // `place` is whole. Of several who say so the first one stays, for as long as its place is, and what it has
+  // told where something has to be. `told` is asked for where it is needed; empty: nothing.
+  virtual void put(const std::string& key, const std::string& place, const std::function<std::string()>& told,
+                   bool has_to_tell, const std::stop_token& stop) = 0;
 };
 // Below PLACE/.combu/done and PLACE/.combu/told. `place`: as for open_s3(), above those of all runs.
 [[nodiscard]] std::unique_ptr<Markers> open_s3_markers(const std::string& place, const Caller& caller,

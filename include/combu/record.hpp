@@ -120,8 +120,9 @@ struct AttemptEntry {
 struct DoneEntry {
   RunId run;  // who had run it
   std::string trial;
-  RunId kept_in;  // the run that it is of, and its name there: these have what it has told, too
+  RunId kept_in;  // the run that it is of, and its name and attempt there: these have what it has told, too
   std::string kept_as;
+  int attempt = 0;    // that has succeeded; 0: it was skipped
   std::string place;  // of what it has left, as a run's results and a trial's name; empty: not on record
 };
 

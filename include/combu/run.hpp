@@ -45,7 +45,8 @@ class Memory {
   // Error(cancelled): what cannot be told is as if it had not been done.
   [[nodiscard]] virtual std::vector<Recollection> recall(const std::vector<TrialIndex>& trials,
                                                          const std::stop_token& stop) = 0;
-  // It has succeeded, and what it has left and told is home. Returns at once. Called from drive()'s own thread.
+  // It has succeeded, and what it has left and told is home. Returns at once. Called from drive()'s own
+  // thread.
   virtual void done(TrialIndex /*trial*/) {}
 };
 

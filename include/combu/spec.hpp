@@ -288,8 +288,8 @@ struct HostFolders {
 // expanded. Throws Error(invalid) for an unterminated quote.
 [[nodiscard]] std::vector<std::string> split_words(std::string_view line);
 
-// A condition on named values: "lr<0.01 && mode=fast". Each term is NAME = == != < <= > >= VALUE, the value
-// in quotes of either kind where it holds blanks, quotes or one of = < > & |. Where both sides are numbers
+// A condition on named values: "lr<0.01 && mode=fast". Each term is NAME = == != < <= > >= VALUE, each in
+// quotes of either kind where it holds blanks, quotes or = < > & | (a name: !). Where both sides are numbers
 // they are compared as numbers, otherwise as texts, and = and != take the patterns of a shell
 // ("trial=solver-*"). A value that there is not fulfils != only.
 class Filter {

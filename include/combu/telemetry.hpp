@@ -9,6 +9,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -48,6 +49,9 @@ struct KeptLog {
   Instant until{};              // the latest piece's time; the epoch when there is none
   std::size_t at_until = 0;     // how many pieces have this very time
   std::size_t passed_over = 0;  // points of metrics beyond k_metrics_max
+  // How often something between two readings was not there any more: the engine had rotated it away. What it
+  // did before the first reading is not known.
+  std::size_t gaps = 0;
   bool operator==(const KeptLog&) const = default;
 };
 
@@ -63,8 +67,12 @@ inline constexpr int k_adopted = std::numeric_limits<int>::max();
 
 struct Adoption {
   std::string trial;
-  std::string from;  // the equal trial's name, where that is kept
+  std::string from;  // the equal trial's name where that is kept, and the attempt that has succeeded
+  int attempt = k_adopted;
 };
+
+// Of what packed() gives, and of what that is packed from.
+inline constexpr std::size_t k_packed_max = std::size_t{256} << 20U;
 
 // What is taken in at once.
 struct LogBatch {
@@ -75,6 +83,7 @@ struct LogBatch {
   std::span<const LogPiece> pieces;  // what follows on what is kept
   std::span<const Metric> metrics;
   std::size_t passed_over = 0;  // as in KeptLog
+  bool is_after_gap = false;    // something between these pieces and what is kept is missing
   bool complete = false;
 };
 
@@ -85,8 +94,11 @@ class Telemetry {
   // What is there of runs, and nothing else.
   static void remove(const std::string& folder, const RunId& run);
 
-  // FOLDER/telemetry/RUN.sqlite, made when it is missing.
-  Telemetry(const std::string& folder, const RunId& run);
+  // `reading`: nothing is made, and where it cannot be written, it is read as it is.
+  enum class Use { all, reading };
+
+  // FOLDER/telemetry/RUN.sqlite, made when it is missing. Of `reading` throws Error(not_found) then.
+  Telemetry(const std::string& folder, const RunId& run, Use use = Use::all);
   ~Telemetry();
   Telemetry(const Telemetry&) = delete;
   Telemetry& operator=(const Telemetry&) = delete;
@@ -109,15 +121,14 @@ class Telemetry {
                                             const std::optional<KeptLog>& before, const LogBatch& batch,
                                             Bytes size_max);
 
-  // Whether all that the trial's newest attempt has told is kept.
-  [[nodiscard]] bool is_whole(const std::string& trial);
-  // Those trials of `other`, which may be this one, have told what is adopted, in one transaction. Of one that
-  // is not whole nothing is.
-  void adopt(const Telemetry& other, std::span<const Adoption> wanted);
-  // All that the trial's newest attempt has told, in some hundreds of bytes and what it has written,
-  // compressed; and what has been made of it elsewhere. Throws Error(corrupt) for what nobody has made.
-  [[nodiscard]] std::string packed(const std::string& trial);
-  void adopt(std::string_view packed, const Adoption& wanted);
+  // Those attempts in `other`, which may be this one, have told what is adopted, in one transaction. Gives
+  // the trials for which there was one whose log is complete.
+  std::set<std::string> adopt(const Telemetry& other, std::span<const Adoption> wanted);
+  // All that an attempt has told, in some hundreds of bytes and what it has written, compressed; empty: its
+  // log is not complete, or all of it is more than k_packed_max.
+  [[nodiscard]] std::string packed(const std::string& trial, int attempt);
+  // What packed() has given elsewhere becomes the trial's. Throws Error(corrupt) for what it has not given.
+  void adopt(std::string_view packed, const std::string& trial);
 
   // Why nothing could be put there when it was tried last; empty: it could.
   [[nodiscard]] std::string fault();

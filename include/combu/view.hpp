@@ -209,7 +209,8 @@ struct Chart {
   struct Point {
     double x = 0;
     double y = 0;
-    double spread = 0;  // half of the 95 % interval of the mean that y is; 0: of one trial alone
+    double spread = 0;   // half of the 95 % interval of the mean that y is; 0: of one trial alone
+    bool apart = false;  // no line comes to it from the one before: a gap
   };
   struct Series {
     std::string title;

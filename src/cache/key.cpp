@@ -33,10 +33,10 @@ Json volumes_of(const Trial& trial) {
 }
 
 Json outputs_of(const Trial& trial) {
-  Json paths = Json::array();
-  for (const Output& output : trial.outputs) paths.push_back(output.path);
-  std::sort(paths.begin(), paths.end());
-  return paths;
+  Json outputs = Json::object();
+  for (const Output& output : trial.outputs)
+    outputs[output.path] = {{"required", output.required}, {"max_size", output.size_max.count}};
+  return outputs;
 }
 
 Json metrics_of(const Rare<Metrics>& metrics) {

@@ -319,7 +319,7 @@ std::optional<int> drive_run(Session& session, Record& record, const Loaded& loa
         std::ranges::any_of(loaded.run.experiment.trials, [](const Trial& trial) { return trial.cache.on; });
     const auto telemetry =
         watched || adopts ? open_telemetry(session, state_folder(loaded.caller), loaded.run.id) : nullptr;
-    const auto memory = open_memory(session.progress(), loaded, digests, *depot, telemetry.get(), recall);
+    const auto memory = open_memory(session, loaded, digests, *depot, telemetry.get(), recall);
     const Outcome outcome =
         drive(*engine, loaded.run, loaded.plan, planner, observer, real_clock(), session.stop(),
               &work.steering(), depot.get(), watched ? telemetry.get() : nullptr, memory.get());

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 #include <ostream>
+#include <set>
 
 #include "cli/commands.hpp"
 #include "cli/environment.hpp"
@@ -43,19 +45,24 @@ void write_text(const ExportOptions& options, std::span<const Results> runs) {
   write_file(options.output, [&](std::ostream& out) { write(out, options, runs); });
 }
 
-// Where the outputs of each trial are that has any. What is on record of them may be of a file that this
-// combu does not read any more: they are not named then.
-std::map<std::string, std::string> outputs_of(Record& record, const RunId& run, Progress& progress) {
-  std::map<std::string, std::string> places;
+struct WithOutputs {
+  std::string results;
+  std::set<std::string> trials;
+};
+
+// The trials that have outputs, and where these come home to. What is on record of them may be of a file that
+// this combu does not read any more: they are not named then.
+WithOutputs with_outputs(Record& record, const RunId& run, Progress& progress) {
+  WithOutputs with;
   try {
     const Loaded loaded = load(record, run);
-    const std::string folder = results_folder(loaded.run);
+    with.results = results_folder(loaded.run);
     for (const Trial& trial : loaded.run.experiment.trials)
-      if (!trial.outputs.empty()) places.emplace(trial.name, fmt::format("{}/{}", folder, trial.name));
+      if (!trial.outputs.empty()) with.trials.insert(trial.name);
   } catch (const Error& error) {
     progress.note(fmt::format("where outputs are is not told: {}", error.what()));
   }
-  return places;
+  return with;
 }
 
 std::string uri_of(const ExportOptions& options) {
@@ -68,13 +75,20 @@ void hand_on(RunResults& source, const ExportOptions& options, std::span<const R
              Progress& progress) {
   const Interrupts interrupts;
   for (const Results& run : runs) {
-    const auto places = outputs_of(source.record(), run.run.id, progress);
-    MlflowForm form{.uri = uri_of(options), .outputs_of = {}, .tell = {}};
-    form.outputs_of = [&](const std::string& trial) {
-      const auto at = places.find(trial);
-      return at == places.end() ? std::string() : at->second;
+    const WithOutputs with = with_outputs(source.record(), run.run.id, progress);
+    MlflowForm form{.uri = uri_of(options), .outputs_of = {}, .ended_at_of = {}, .tell = {}, .note = {}};
+    form.outputs_of = [&](const TrialEntry& trial) {
+      if (!with.trials.contains(trial.name)) return std::string();
+      const OutputsAt at = outputs_at(with.results, trial);
+      return at.place.empty() ? at.so_far : at.place;
+    };
+    form.ended_at_of = [&](const std::string& trial, int attempt) -> std::optional<Instant> {
+      for (const AttemptEntry& entry : source.record().attempts(run.run.id, trial))
+        if (entry.attempt == attempt) return entry.ended_at;
+      return std::nullopt;
     };
     form.tell = [&](std::size_t count, std::size_t total) { progress.counted("exported", count, total); };
+    form.note = [&](const std::string& line) { progress.note(line); };
     export_to_mlflow(run, form, interrupts.token());
   }
 }

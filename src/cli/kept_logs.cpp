@@ -24,6 +24,12 @@ std::unique_ptr<Telemetry> open_telemetry(Session& session, const std::string& f
   }
 }
 
+std::string gaps_text(const KeptLog& log) {
+  return fmt::format("{} of its log {} not kept: the engine had rotated {} away before",
+                     log.gaps == 1 ? "a part" : fmt::format("{} parts", log.gaps),
+                     log.gaps == 1 ? "is" : "are", log.gaps == 1 ? "it" : "them");
+}
+
 std::string words_of_none(const Metrics& metrics) {
   std::vector<std::string> parts;
   if (metrics.json) parts.emplace_back("no line of its standard output is a JSON object with numbers");

@@ -17,6 +17,9 @@ namespace combu {
 [[nodiscard]] std::unique_ptr<Telemetry> open_telemetry(Session& session, const std::string& folder,
                                                         const RunId& run);
 
+// Of one that has gaps, for a person.
+[[nodiscard]] std::string gaps_text(const KeptLog& log);
+
 // What stands where metrics are looked for and none is, for a person.
 [[nodiscard]] std::string words_of_none(const Metrics& metrics);
 // Says once that trials which have not failed have told none of the metrics that they were to tell.

@@ -13,6 +13,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/identity.hpp"
+#include "cli/kept_logs.hpp"
 #include "cli/moment.hpp"
 #include "cli/output.hpp"
 #include "cli/recorded.hpp"
@@ -25,6 +26,7 @@ namespace {
 
 constexpr std::size_t k_follow_width = 8;
 constexpr Seconds k_follow_pause{1};
+constexpr int k_cuts_max = 60;  // of readings in a row, of an engine that answers in between
 
 struct LogsOptions {
   SelectionOptions selection;
@@ -89,6 +91,87 @@ class Printer {
   std::array<std::string, 2> lines_;  // not ended yet, by stream
 };
 
+// How far an attempt's log has been told: the next reading goes on from there.
+class Place {
+ public:
+  // What the next reading asks for. What came at almost the same moment is asked for once more: of two
+  // streams it may be written down in the other order.
+  [[nodiscard]] LogOptions next(const LogOptions& wanted) {
+    known_ = recent_;
+    LogOptions options = wanted;
+    options.timed = true;
+    if (!begin_) return options;
+    options.tail.reset();
+    options.since = std::max<Instant>(*begin_, until_ - k_log_disorder_max);
+    return options;
+  }
+
+  [[nodiscard]] bool has_begun() const { return begin_.has_value(); }
+
+  [[nodiscard]] bool is_new(const LogPiece& piece) {
+    const std::pair moment(piece.at, piece.stream);
+    const auto known = known_.find(moment);
+    if (known != known_.end() && known->second > 0) {
+      --known->second;
+      return false;
+    }
+    begin_ = std::min(begin_.value_or(piece.at), piece.at);
+    until_ = std::max(until_, piece.at);
+    ++recent_[moment];
+    recent_.erase(recent_.begin(), recent_.lower_bound({until_ - k_log_disorder_max, LogStream::out}));
+    return true;
+  }
+
+ private:
+  using Counts = std::map<std::pair<Instant, LogStream>, std::size_t>;
+  std::optional<Instant> begin_;  // of what has been told; nullopt: nothing
+  Instant until_{};
+  Counts recent_;  // told: how many pieces of that moment
+  Counts known_;   // of these, those that this reading has yet to meet
+};
+
+// What is kept of this attempt, in `telemetry`, which is opened where it is not; nullopt: nothing. Throws
+// Error where it cannot be read.
+std::optional<KeptLog> find_kept(std::optional<Telemetry>& telemetry, const std::string& folder,
+                                 const Key& key) {
+  if (!Telemetry::exists(folder, key.run)) return std::nullopt;
+  if (!telemetry) telemetry.emplace(folder, key.run, Telemetry::Use::reading);
+  return telemetry->log(key.trial, key.attempt);
+}
+
+// The same; nullopt, too, where it cannot be read.
+std::optional<KeptLog> find_readable(std::optional<Telemetry>& telemetry, const std::string& folder,
+                                     const Key& key) {
+  try {
+    return find_kept(telemetry, folder, key);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+void tell_gaps(const std::string& trial, const KeptLog& log, const LogOptions& wanted) {
+  if (log.gaps == 0 || wanted.tail) return;
+  (void)put_err(fmt::format("combu: {}: {}\n", trial, gaps_text(log)));
+}
+
+// What is kept of it from `place` on. False: the reader has gone.
+bool print_kept(Telemetry& telemetry, const Key& key, const LogOptions& wanted, Place& place,
+                Printer& printer) {
+  const Bytes dropped = telemetry.log(key.trial, key.attempt).value_or(KeptLog{}).dropped;
+  if (dropped.count > 0 && !wanted.tail && !place.has_begun())
+    (void)put_err(fmt::format("combu: {}: the first {} of its log were not kept (logs.max_size)\n", key.trial,
+                              to_string(dropped)));
+  const LogOptions rest = place.next(wanted);
+  const auto tail = rest.tail ? std::optional(static_cast<std::size_t>(*rest.tail)) : std::nullopt;
+  bool is_read = true;
+  telemetry.read_log(key.trial, key.attempt, tail, [&](const LogPiece& piece) {
+    const bool is_wanted = !rest.since || piece.at >= *rest.since;
+    return !is_wanted || !place.is_new(piece) || (is_read = printer.put(piece.stream, piece.text));
+  });
+  printer.flush();
+  return is_read;
+}
+
 // Whose log is the trial's: of one that was skipped that of the equal one.
 int attempt_of(const TrialEntry& entry) {
   return entry.state == TrialState::skipped ? k_adopted : entry.attempt;
@@ -110,10 +193,34 @@ class Kept {
         run_ = entry.id;
         trials_ = record.trials(entry.id, options.trial);
       }
-      if (run_ && Telemetry::exists(folder_, *run_)) telemetry_ = std::make_unique<Telemetry>(folder_, *run_);
-    } catch (const Error&) {
-      telemetry_.reset();  // it cannot be read
+      open_telemetry();
+    } catch (const Error& error) {
+      fault_ = error;
     }
+  }
+
+  // Throws Error where it cannot be read: why.
+  void expect_readable() const {
+    if (fault_) throw Error(*fault_);
+  }
+
+  // Goes over to the newest run in which a trial of this name has begun to run, or was skipped, of all there
+  // are; none where there is none. Throws Error: invalid when it did in several experiments.
+  void look_everywhere(const std::string& trial) {
+    if (!Record::exists(folder_)) return;
+    Record record(folder_, Record::Use::reading);
+    std::set<std::string> experiments;
+    for (const RunEntry& entry : record.runs({}, SIZE_MAX)) {
+      if (experiments.contains(entry.experiment)) continue;
+      std::vector<TrialEntry> found = record.trials(entry.id, trial);
+      if (found.empty() || (!found.front().ran_at && found.front().state != TrialState::skipped)) continue;
+      experiments.insert(entry.experiment);
+      if (run_) continue;
+      run_ = entry.id;
+      trials_ = std::move(found);
+    }
+    if (experiments.size() > 1) throw of_several_experiments(trial, experiments);
+    open_telemetry();
   }
 
   [[nodiscard]] const std::optional<RunId>& run() const { return run_; }
@@ -131,56 +238,117 @@ class Kept {
   }
 
   void print(const std::string& trial, int attempt, const LogOptions& wanted, Printer& printer) {
-    const Bytes dropped = telemetry_->log(trial, attempt)->dropped;
-    if (dropped.count > 0 && !wanted.tail)
-      (void)put_err(fmt::format("combu: {}: the first {} of its log were not kept (logs.max_size)\n", trial,
-                                to_string(dropped)));
-    const auto tail = wanted.tail ? std::optional(static_cast<std::size_t>(*wanted.tail)) : std::nullopt;
-    telemetry_->read_log(trial, attempt, tail, [&](const LogPiece& piece) {
-      return (wanted.since && piece.at < *wanted.since) || printer.put(piece.stream, piece.text);
-    });
-    printer.flush();
+    Place place;
+    if (const auto kept = log(trial, attempt)) tell_gaps(trial, *kept, wanted);
+    (void)print_kept(*telemetry_, {.run = *run_, .trial = trial, .attempt = attempt}, wanted, place, printer);
   }
 
  private:
+  void open_telemetry() {
+    if (run_ && Telemetry::exists(folder_, *run_))
+      telemetry_ = std::make_unique<Telemetry>(folder_, *run_, Telemetry::Use::reading);
+  }
+
   std::string folder_;
   std::optional<RunId> run_;
   std::vector<TrialEntry> trials_;
   std::unique_ptr<Telemetry> telemetry_;
+  std::optional<Error> fault_;
 };
 
-// The log of one attempt from the engine, until the reader has gone.
-void print_live(Session& session, const Key& key, const LogOptions& wanted, Printer& printer) {
+// An engine that is away, or was for a moment.
+bool is_absence(const Error& error) {
+  return error.kind() == ErrorKind::unavailable || error.kind() == ErrorKind::timeout;
+}
+
+// The log of one attempt from the engine, and where it is followed from `place` on. False: the reader has
+// gone.
+bool read_live(Session& session, const Key& key, const LogOptions& wanted, Place& place, Printer& printer) {
   std::stop_source enough;
   const std::stop_callback on_stop(session.stop(), [&enough] { enough.request_stop(); });
   bool reader_has_gone = false;
   const auto tell = [&](const LogPiece& piece) {
-    if (reader_has_gone || printer.put(piece.stream, piece.text)) return;
+    const bool is_new = !wanted.follow || place.is_new(piece);
+    if (reader_has_gone || !is_new || printer.put(piece.stream, piece.text)) return;
     reader_has_gone = true;
     enough.request_stop();
   };
   try {
-    session.engine().logs(key, wanted, tell, enough.get_token());
+    session.engine().logs(key, wanted.follow ? place.next(wanted) : wanted, tell, enough.get_token());
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::cancelled || !reader_has_gone) throw;
   }
-  if (!reader_has_gone) printer.flush();
+  return !reader_has_gone;
 }
 
-int logs_of_one(Session& session, const Invocation& invocation, const LogsOptions& options) {
-  const LogOptions wanted = log_options(options);
-  Printer printer(options.json ? Printer::Form::json : Printer::Form::plain, options.trial);
-  Kept kept(invocation, options);
-  const std::string name = kept.trials().empty() ? options.trial : kept.trials().front().name;
-  const int attempt = options.attempt > 0     ? options.attempt
-                      : kept.trials().empty() ? 0
-                                              : attempt_of(kept.trials().front());
-  const auto log = attempt > 0 ? kept.log(name, attempt) : std::nullopt;
-  if (log && log->complete) {
-    kept.print(name, attempt, wanted, printer);
-    return 0;
+// Until the attempt has ended. An engine that goes away is waited for, and told of.
+bool follow_live(Session& session, const Caller& caller, const Key& key, const LogOptions& wanted,
+                 Place& place, Printer& printer) {
+  const auto patient = session.patient_engine();
+  for (int cuts = 0;;) {
+    bool is_cut = false;
+    try {
+      if (!read_live(session, key, wanted, place, printer)) return false;
+    } catch (const Error& error) {
+      if (!is_absence(error) || cuts == k_cuts_max) throw;
+      is_cut = true;
+    }
+    cuts = is_cut ? cuts + 1 : 0;
+    // The stream ends with its engine, too.
+    const auto listed = patient->list({.run = key.run, .trials = {key.trial}}, Look::closely, session.stop());
+    const bool lives = std::ranges::any_of(listed, [&](const Sighting& seen) {
+      const bool is_to_run = seen.phase == Phase::created && process_at_work(key.run, caller);
+      return seen.key == key && (seen.phase == Phase::running || is_to_run);
+    });
+    if (!is_cut && !lives) return true;
+    real_clock().wait(k_follow_pause, session.stop());
   }
-  if (options.attempt == 0 && !kept.trials().empty() && kept.is_whole(kept.trials().front()))
+}
+
+// From what is kept of it where that is whole, or where there is no container of it any more; else from the
+// engine. False: the reader has gone.
+bool print_attempt(Session& session, const Caller& caller, const Key& key, const LogOptions& wanted,
+                   Printer& printer) {
+  const std::string folder = state_folder(caller);
+  Place place;
+  std::optional<Telemetry> telemetry;
+  std::optional<KeptLog> kept = find_readable(telemetry, folder, key);
+  if (kept) tell_gaps(key.trial, *kept, wanted);
+  if (kept && kept->complete) return print_kept(*telemetry, key, wanted, place, printer);
+  try {
+    const bool is_read = wanted.follow ? follow_live(session, caller, key, wanted, place, printer)
+                                       : read_live(session, key, wanted, place, printer);
+    if (is_read) printer.flush();
+    return is_read;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::not_found) throw;
+    kept = find_kept(telemetry, folder, key);
+    if (!kept) throw;
+  }
+  const bool is_read = print_kept(*telemetry, key, wanted, place, printer);
+  if (!kept->complete)
+    (void)put_err(
+        fmt::format("combu: {}: what it wrote last was not taken before its container went\n", key.trial));
+  return is_read;
+}
+
+// The attempt that is meant. Throws Error(not_found) when there is no log of it.
+Key meant_attempt(Session& session, const Invocation& invocation, const LogsOptions& options) {
+  Kept kept(invocation, options);
+  const auto key_on_record = [&]() -> std::optional<Key> {
+    if (kept.trials().empty()) return std::nullopt;
+    const TrialEntry& entry = kept.trials().front();
+    return Key{.run = *kept.run(),
+               .trial = entry.name,
+               .attempt = options.attempt > 0 ? options.attempt : attempt_of(entry)};
+  };
+  std::optional<Key> on_record = key_on_record();
+  const auto log_on_record = [&] {
+    return on_record ? kept.log(on_record->trial, on_record->attempt) : std::nullopt;
+  };
+  const auto log = log_on_record();
+  if (log && log->complete) return *on_record;
+  if (options.attempt == 0 && on_record && kept.is_whole(kept.trials().front()))
     if (const auto none = without_container(options.trial, invocation, options.selection)) throw Error(*none);
   SelectionOptions selection = options.selection;
   selection.trials = {options.trial};
@@ -188,12 +356,50 @@ int logs_of_one(Session& session, const Invocation& invocation, const LogsOption
     const auto attempts = chosen_attempts(session, invocation, selection);
     Key key = std::max_element(attempts.begin(), attempts.end(), is_older)->key;
     if (options.attempt > 0) key.attempt = options.attempt;
-    print_live(session, key, wanted, printer);
+    return key;
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::not_found || !log) throw;
-    kept.print(name, attempt, wanted, printer);
-    (void)put_err(fmt::format("combu: {}: what it wrote last was not taken before its container went\n",
-                              options.trial));
+    if (error.kind() != ErrorKind::not_found) throw;
+    kept.expect_readable();
+    if (invocation.file.empty() && selection.experiment.empty() && selection.run.empty()) {
+      kept.look_everywhere(options.trial);
+      on_record = key_on_record();
+    }
+    if (!log_on_record()) throw;
+    return *on_record;
+  }
+}
+
+// Waits until the attempt after this one has begun; false: there will be none.
+bool await_next_attempt(const Key& key, const Caller& caller, const std::stop_token& stop) {
+  const std::string folder = state_folder(caller);
+  while (Record::exists(folder)) {
+    // Asked before the record is read: what whoever is at work now has begun is there later.
+    const bool goes_on = process_at_work(key.run, caller).has_value();
+    const auto entries = Record(folder, Record::Use::reading).trials(key.run, key.trial);
+    if (entries.empty()) return false;
+    const TrialEntry& entry = entries.front();
+    const bool has_run = entry.state == TrialState::running || entry.state == TrialState::retrying ||
+                         entry.state == TrialState::collecting || (is_over(entry.state) && entry.ran_at);
+    if (entry.attempt > key.attempt + 1 || (entry.attempt == key.attempt + 1 && has_run)) return true;
+    if (is_over(entry.state) || !goes_on) return false;
+    real_clock().wait(k_follow_pause, stop);
+    if (stop.stop_requested()) throw Error(ErrorKind::cancelled, key.trial, "stopped");
+  }
+  return false;
+}
+
+int logs_of_one(Session& session, const Invocation& invocation, const LogsOptions& options) {
+  const Caller caller = caller_for(invocation);
+  LogOptions wanted = log_options(options);
+  Printer printer(options.json ? Printer::Form::json : Printer::Form::plain, options.trial);
+  Key key = meant_attempt(session, invocation, options);
+  bool is_read = print_attempt(session, caller, key, wanted, printer);
+  if (!options.follow || options.attempt > 0 || key.attempt == k_adopted) return 0;
+  wanted.tail.reset();  // of what comes, all
+  while (is_read && await_next_attempt(key, caller, session.stop())) {
+    ++key.attempt;
+    is_read = put_err(fmt::format("combu: {}: attempt {} begins\n", key.trial, key.attempt)) &&
+              print_attempt(session, caller, key, wanted, printer);
   }
   return 0;
 }
@@ -202,17 +408,28 @@ int logs_of_one(Session& session, const Invocation& invocation, const LogsOption
 // connection for each that runs would be too many.
 class Following {
  public:
-  Following(Session& session, const LogOptions& wanted, Printer::Form form)
-      : session_(session), wanted_(wanted), form_(form) {}
+  // `printed`: attempts that need no look.
+  Following(Session& session, std::string folder, const LogOptions& wanted, Printer::Form form,
+            const std::set<Key>& printed)
+      : session_(session), folder_(std::move(folder)), wanted_(wanted), form_(form) {
+    wanted_.follow = false;
+    for (const Key& key : printed) log_of(key).complete = true;
+  }
 
-  // False: the reader has gone.
+  // False: the reader has gone. Where it throws it may be called again, and goes on.
   bool look(const std::vector<Sighting>& attempts) {
     std::vector<const Sighting*> open;
+    std::set<Key> listed;
     for (const Sighting& seen : attempts) {
       const bool has_run = seen.phase == Phase::running || seen.phase == Phase::ended;
-      if (has_run && !logs_.try_emplace(seen.key, form_, seen.key.trial).first->second.complete)
-        open.push_back(&seen);
+      if (!has_run) continue;
+      listed.insert(seen.key);
+      note_earlier(seen.key);
+      if (!log_of(seen.key).complete) open.push_back(&seen);
     }
+    is_first_ = false;
+    for (auto& [key, log] : logs_)
+      if (!log.complete && !listed.contains(key)) end(key, log);
     std::ranges::sort(open, is_before);
     in_parallel(open.size(), k_follow_width, [&](std::size_t index) { read(*open[index]); });
     return !reader_has_gone_;
@@ -222,36 +439,41 @@ class Following {
   struct Log {
     Log(Printer::Form form, const std::string& trial) : printer(form, trial) {}
     Printer printer;
-    std::optional<Instant> until;  // the latest piece's time
-    std::size_t at_until = 0;      // pieces that have it
+    Place place;
     bool complete = false;
   };
 
   static bool is_before(const Sighting* left, const Sighting* right) { return is_older(*left, *right); }
 
+  Log& log_of(const Key& key) { return logs_.try_emplace(key, form_, key.trial).first->second; }
+
+  // Attempts may begin and end between two looks: they are told of, but for those that were over before.
+  void note_earlier(Key key) {
+    while (--key.attempt > 0 && !logs_.contains(key)) log_of(key).complete = is_first_;
+  }
+
+  // Its container is gone: what is kept has the rest.
+  void end(const Key& key, Log& log) {
+    log.complete = true;
+    std::optional<Telemetry> telemetry;
+    if (reader_has_gone_ || !find_readable(telemetry, folder_, key)) return log.printer.flush();
+    if (!print_kept(*telemetry, key, wanted_, log.place, log.printer)) reader_has_gone_ = true;
+  }
+
   void read(const Sighting& seen) {
     Log& log = logs_.at(seen.key);
-    LogOptions options{.since = log.until ? log.until : wanted_.since, .timed = true};
-    if (!log.until) options.tail = wanted_.tail;
-    std::size_t known = log.at_until;
-    const std::optional<Instant> before = log.until;
     try {
       session_.engine().logs(
-          seen.key, options,
+          seen.key, log.place.next(wanted_),
           [&](const LogPiece& piece) {
-            if (piece.at == before && known > 0) {
-              --known;
-              return;
-            }
-            if (piece.at != log.until) log.at_until = 0;
-            log.until = std::max(log.until.value_or(piece.at), piece.at);
-            ++log.at_until;
+            if (!log.place.is_new(piece)) return;
             const std::scoped_lock lock(printing_);
             if (!reader_has_gone_ && !log.printer.put(piece.stream, piece.text)) reader_has_gone_ = true;
           },
           session_.stop());
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::not_found) throw;
+      return;  // it is not listed the next time
     }
     if (seen.phase != Phase::ended) return;
     log.complete = true;
@@ -260,25 +482,37 @@ class Following {
   }
 
   Session& session_;
-  const LogOptions& wanted_;
+  std::string folder_;
+  LogOptions wanted_;
   Printer::Form form_;
+  bool is_first_ = true;
   std::map<Key, Log> logs_;
   std::mutex printing_;
   std::atomic<bool> reader_has_gone_ = false;
 };
 
-// Until nothing runs, nobody is at work on the run, or the reader has gone. `printed`: what needs no look.
+// Until nothing runs, nobody is at work on the run, or the reader has gone. An engine that goes away is
+// waited for, and told of.
 void follow_all(Session& session, const Invocation& invocation, const SelectionOptions& selection,
-                const std::set<Key>& printed, Following& following) {
-  for (;;) {
+                Following& following) {
+  const auto patient = session.patient_engine();
+  std::optional<std::vector<Selector>> selectors;
+  for (int cuts = 0;;) {
     // Asked before the listing: what is started by who is at work now is in a later one.
     const bool goes_on =
         !selection.run.empty() && process_at_work(RunId(selection.run), caller_for(invocation));
-    auto attempts = list_all(session, selectors_of(session, invocation, selection), Look::once);
-    const bool lives =
-        std::ranges::any_of(attempts, [](const Sighting& seen) { return seen.phase == Phase::running; });
-    std::erase_if(attempts, [&](const Sighting& seen) { return printed.contains(seen.key); });
-    if (!following.look(attempts) || (!goes_on && !lives)) return;
+    const bool is_first = !selectors;
+    try {
+      if (is_first || selection.run.empty()) selectors = selectors_of(session, invocation, selection);
+      const auto attempts = list_all(session, *selectors, Look::once);
+      const bool lives =
+          std::ranges::any_of(attempts, [](const Sighting& seen) { return seen.phase == Phase::running; });
+      if (!following.look(attempts) || (!goes_on && !lives)) return;
+      cuts = 0;
+    } catch (const Error& error) {
+      if (is_first || !is_absence(error) || ++cuts > k_cuts_max) throw;
+      (void)patient->list(selectors->front(), Look::once, session.stop());
+    }
     real_clock().wait(k_follow_pause, session.stop());
   }
 }
@@ -297,22 +531,31 @@ int logs_of_all(Session& session, const Invocation& invocation, const LogsOption
     if (!log || !log->complete) continue;
     Printer printer(form, entry.name);
     kept.print(entry.name, attempt_of(entry), wanted, printer);
-    printed.insert({.run = *kept.run(), .trial = entry.name, .attempt = entry.attempt});
+    printed.insert({.run = *kept.run(), .trial = entry.name, .attempt = attempt_of(entry)});
   }
   // Of a trial that is over and waits to be tried again there will be more.
   if (is_whole && (!options.follow || !process_at_work(*kept.run(), caller_for(invocation)))) return 0;
   if (options.follow) {
-    Following following(session, wanted, form);
-    follow_all(session, invocation, selection, printed, following);
+    Following following(session, state_folder(caller_for(invocation)), wanted, form, printed);
+    follow_all(session, invocation, selection, following);
     return 0;
   }
   std::vector<Sighting> attempts =
       list_all(session, selectors_of(session, invocation, selection), Look::once);
+  if (attempts.empty()) kept.expect_readable();
+  if (attempts.empty() && !kept.run()) expect_run(invocation, selection);
   std::ranges::sort(attempts, is_older);
-  for (const Sighting& seen : attempts) {
-    if (printed.contains(seen.key) || seen.phase == Phase::created) continue;
-    Printer printer(form, seen.key.trial);
-    print_live(session, seen.key, wanted, printer);
+  std::vector<Key> rest;
+  for (const Sighting& seen : attempts)
+    if (seen.phase != Phase::created && printed.insert(seen.key).second) rest.push_back(seen.key);
+  // Those whose containers are gone, and of which a part is kept.
+  for (const TrialEntry& entry : kept.trials()) {
+    Key key{.run = *kept.run(), .trial = entry.name, .attempt = attempt_of(entry)};
+    if (kept.log(key.trial, key.attempt) && printed.insert(key).second) rest.push_back(std::move(key));
+  }
+  for (const Key& key : rest) {
+    Printer printer(form, key.trial);
+    if (!print_attempt(session, caller_for(invocation), key, wanted, printer)) return 0;
   }
   return 0;
 }

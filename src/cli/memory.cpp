@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -35,9 +36,14 @@ constexpr std::size_t k_asked_at_once = 16;
 // Tells others what has been done, beside the run. What they are not told they do themselves.
 class Marking {
  public:
-  Marking(Progress& progress, const Loaded& loaded, Markers& markers, Telemetry* telemetry)
-      : progress_(progress), loaded_(loaded), markers_(markers), telemetry_(telemetry) {}
-  // Waits until all is told, or nobody listens.
+  Marking(Progress& progress, const Loaded& loaded, Markers& markers, Telemetry* telemetry,
+          std::stop_token stop)
+      : progress_(progress),
+        loaded_(loaded),
+        markers_(markers),
+        telemetry_(telemetry),
+        stop_(std::move(stop)) {}
+  // Waits until all is told, or nobody listens, or it is to stop.
   ~Marking() {
     {
       const std::scoped_lock lock(mutex_);
@@ -61,39 +67,60 @@ class Marking {
   }
 
  private:
+  // What is to be told of one.
+  struct Success {
+    const Trial* trial = nullptr;
+    std::string hash;
+    int attempt = 0;
+  };
+
   void work() {
     try {
       Record record(state_folder(loaded_.caller), Record::Use::reading);
-      for (std::size_t failures = 0; failures < k_failures_max;) {
+      for (std::size_t failures = 0; failures < k_failures_max && !stop_.stop_requested();) {
         const std::vector<const Trial*> trials = next();
         if (trials.empty()) return;
-        std::vector<std::string> hashes;
-        hashes.reserve(trials.size());
-        for (const Trial* trial : trials) {
-          const auto known = record.known(loaded_.run.id, trial->name);
-          hashes.push_back(known ? known->hash : "");
-        }
+        const std::vector<Success> successes = successes_of(record, trials);
         std::atomic<std::size_t> failed = 0;
-        in_parallel(trials.size(), k_asked_at_once, [&](std::size_t i) {
-          if (!hashes[i].empty() && !put(hashes[i], *trials[i])) ++failed;
+        in_parallel(successes.size(), k_asked_at_once, [&](std::size_t i) {
+          if (!put(successes[i])) ++failed;
         });
-        failures = failed < trials.size() ? 0 : failures + failed;
+        failures = failed < successes.size() ? 0 : failures + failed;
       }
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       const std::scoped_lock lock(mutex_);
       fault_ = error.what();
     }
+    if (!stop_.stop_requested()) return;
+    const std::scoped_lock lock(mutex_);
+    fault_ = "interrupted";
   }
 
-  [[nodiscard]] bool put(const std::string& hash, const Trial& trial) {
-    try {
-      std::string told;
-      if (telemetry_ != nullptr && telemetry_->is_whole(trial.name)) told = telemetry_->packed(trial.name);
-      if (told.empty() && trial.metrics)
+  [[nodiscard]] std::vector<Success> successes_of(Record& record,
+                                                  const std::vector<const Trial*>& trials) const {
+    std::vector<Success> successes;
+    for (const Trial* trial : trials) {
+      const auto known = record.known(loaded_.run.id, trial->name);
+      const auto entries = record.trials(loaded_.run.id, trial->name);
+      if (known && !known->hash.empty() && !entries.empty())
+        successes.push_back({.trial = trial, .hash = known->hash, .attempt = entries.front().attempt});
+    }
+    return successes;
+  }
+
+  [[nodiscard]] bool put(const Success& success) {
+    const Trial& trial = *success.trial;
+    const auto told = [&] {
+      std::string packed = telemetry_ == nullptr ? "" : telemetry_->packed(trial.name, success.attempt);
+      if (packed.empty() && trial.metrics)
         throw Error(ErrorKind::not_found, trial.name, "what it has told is not kept");
-      markers_.put(hash, fmt::format("{}/{}", results_folder(loaded_.run), trial.name), told, {});
+      return packed;
+    };
+    try {
+      markers_.put(success.hash, fmt::format("{}/{}", results_folder(loaded_.run), trial.name), told,
+                   static_cast<bool>(trial.metrics), stop_);
       return true;
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       const std::scoped_lock lock(mutex_);
       ++untold_;
       fault_ = error.what();
@@ -119,6 +146,7 @@ class Marking {
   const Loaded& loaded_;
   Markers& markers_;
   Telemetry* telemetry_;
+  std::stop_token stop_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<const Trial*> waiting_;
@@ -130,7 +158,7 @@ class Marking {
 
 class RecordMemory final : public Memory {
  public:
-  RecordMemory(Progress& progress, const Loaded& loaded, Digests digests, Depot& depot, Telemetry* telemetry,
+  RecordMemory(Session& session, const Loaded& loaded, Digests digests, Depot& depot, Telemetry* telemetry,
                Recall recall)
       : loaded_(loaded), digests_(std::move(digests)), depot_(depot), telemetry_(telemetry), recall_(recall) {
     const std::string& home = loaded.run.experiment.collect.to;
@@ -138,7 +166,7 @@ class RecordMemory final : public Memory {
         std::ranges::any_of(loaded.run.experiment.trials, [](const Trial& trial) { return trial.cache.on; });
     if (!any_cache || !home.starts_with("s3://")) return;
     markers_ = open_s3_markers(home, loaded.caller);
-    marking_.emplace(progress, loaded, *markers_, telemetry);
+    marking_.emplace(session.progress(), loaded, *markers_, telemetry, session.stop());
     mark_earlier();
   }
 
@@ -159,7 +187,7 @@ class RecordMemory final : public Memory {
     }
     std::vector<Equal> equals(trials.size());
     std::atomic<bool> is_away = false;
-    in_parallel(trials.size(), markers_ ? k_asked_at_once : 1, [&](std::size_t i) {
+    in_parallel(trials.size(), asked_at_once(), [&](std::size_t i) {
       if (recall_ == Recall::none || found[i].hash.empty() || is_away) return;
       try {
         equals[i] = find_equal(found[i], done[i], stop);
@@ -169,7 +197,7 @@ class RecordMemory final : public Memory {
       }
     });
     share(found, equals);
-    adopt(found, equals);
+    adopt(found, equals, stop);
     others_.clear();
     return found;
   }
@@ -180,12 +208,14 @@ class RecordMemory final : public Memory {
   // What one has left and told that is equal.
   struct Equal {
     std::string place;             // empty: it leaves nothing
-    std::optional<RunId> kept_in;  // whose telemetry has what it has told
+    std::optional<RunId> kept_in;  // whose telemetry has what it has told, and of whom
     std::string kept_as;
-    std::string told;  // the same, of somebody else's
+    int attempt = 0;
+    std::optional<Markers::Mark> mark;  // of somebody else's
   };
 
   [[nodiscard]] const Trial& trial_of(TrialIndex trial) const { return loaded_.run.experiment.trials[trial]; }
+  [[nodiscard]] std::size_t asked_at_once() const { return markers_ ? k_asked_at_once : 1; }
 
   void mark(const Trial& trial) {
     if (marking_ && trial.cache.on && !trial.outputs.empty()) marking_->add(trial);
@@ -214,44 +244,60 @@ class RecordMemory final : public Memory {
       if (!faults[i].empty()) forget(found[whose[i]]);
   }
 
-  void adopt(std::vector<Recollection>& found, const std::vector<Equal>& equals) {
-    if (telemetry_ == nullptr) return;
-    std::map<RunId, std::vector<std::size_t>> kept;
-    for (std::size_t i = 0; i < equals.size(); ++i) {
-      if (found[i].run.empty()) continue;
-      const Adoption wanted{.trial = trial_of(found[i].trial).name, .from = found[i].name};
-      if (!equals[i].told.empty()) {
-        adopting(found, {i}, [&] { telemetry_->adopt(equals[i].told, wanted); });
-      } else if (equals[i].kept_in) {
-        kept[*equals[i].kept_in].push_back(i);
-      }
+  // Where numbers cannot be had, the trial is run, and what has been shared with it is not its own.
+  void adopt(std::vector<Recollection>& found, const std::vector<Equal>& equals,
+             const std::stop_token& stop) {
+    std::vector<char> is_told(found.size());
+    if (telemetry_ != nullptr) {
+      adopt_kept(found, equals, is_told);
+      in_parallel(found.size(), asked_at_once(), [&](std::size_t i) {
+        if (found[i].run.empty() || !equals[i].mark) return;
+        const bool is_whole = without_fault([&] {
+          const auto told = markers_->told(*equals[i].mark, k_packed_max, stop);
+          if (!told) throw Error(ErrorKind::not_found, equals[i].place, "what it has told is not there");
+          telemetry_->adopt(*told, trial_of(found[i].trial).name);
+        });
+        is_told[i] = is_whole ? 1 : 0;
+      });
     }
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const Trial& trial = trial_of(found[i].trial);
+      if (found[i].run.empty() || !trial.metrics || is_told[i] != 0) continue;
+      forget(found[i]);
+      if (!trial.outputs.empty()) (void)without_fault([&] { depot_.remove(trial.name); });
+    }
+  }
+
+  // By the runs that have it.
+  void adopt_kept(const std::vector<Recollection>& found, const std::vector<Equal>& equals,
+                  std::vector<char>& is_told) {
+    std::map<RunId, std::vector<std::size_t>> kept;
+    for (std::size_t i = 0; i < found.size(); ++i)
+      if (!found[i].run.empty() && equals[i].kept_in) kept[*equals[i].kept_in].push_back(i);
     for (const auto& one : kept) {
-      Telemetry* other = telemetry_in(one.first);
+      const Telemetry* other = telemetry_in(one.first);
       if (other == nullptr) continue;
       std::vector<Adoption> wanted;
       wanted.reserve(one.second.size());
       for (const std::size_t i : one.second)
-        wanted.push_back({.trial = trial_of(found[i].trial).name, .from = equals[i].kept_as});
-      adopting(found, one.second, [&] { telemetry_->adopt(*other, wanted); });
+        wanted.push_back({.trial = trial_of(found[i].trial).name,
+                          .from = equals[i].kept_as,
+                          .attempt = equals[i].attempt});
+      (void)without_fault([&] {
+        const std::set<std::string> adopted = telemetry_->adopt(*other, wanted);
+        for (const std::size_t i : one.second)
+          is_told[i] = adopted.contains(trial_of(found[i].trial).name) ? 1 : 0;
+      });
     }
   }
 
-  // One whose numbers cannot be had is run, and what has been shared with it is not its own.
   template <class Body>
-  void adopting(std::vector<Recollection>& found, const std::vector<std::size_t>& whose, const Body& body) {
+  [[nodiscard]] static bool without_fault(const Body& body) {
     try {
       body();
-    } catch (const Error&) {
-      for (const std::size_t i : whose) {
-        const Trial& trial = trial_of(found[i].trial);
-        if (!trial.metrics) continue;
-        forget(found[i]);
-        try {
-          if (!trial.outputs.empty()) depot_.remove(trial.name);
-        } catch (const Error&) {  // NOLINT(bugprone-empty-catch): it is replaced when the trial has run
-        }
-      }
+      return true;
+    } catch (const std::exception&) {
+      return false;
     }
   }
 
@@ -277,26 +323,30 @@ class RecordMemory final : public Memory {
     const bool has_metrics = static_cast<bool>(trial_of(of.trial).metrics);
     for (const DoneEntry& one : done) {
       if (has_outputs && !depot_.is_whole(one.place)) continue;
-      if (has_metrics && !has_told(one)) continue;
+      const int attempt = one.attempt == 0 ? k_adopted : one.attempt;
+      if (has_metrics && !has_told(one, attempt)) continue;
       of.run = one.run.text();
       of.name = one.trial;
-      return {
-          .place = has_outputs ? one.place : "", .kept_in = one.kept_in, .kept_as = one.kept_as, .told = {}};
+      return {.place = has_outputs ? one.place : "",
+              .kept_in = one.kept_in,
+              .kept_as = one.kept_as,
+              .attempt = attempt,
+              .mark = {}};
     }
     if (!has_outputs || !markers_) return {};
-    const auto place = markers_->find(of.hash, stop);
-    if (!place) return {};
-    std::string told = markers_->told(*place, stop);
-    if (has_metrics && told.empty()) return {};
-    const std::filesystem::path path(*place);
+    const auto mark = markers_->find(of.hash, stop);
+    if (!mark) return {};
+    const std::filesystem::path path(mark->place);
     of.name = path.filename();
     of.run = path.parent_path().filename();
-    return {.place = *place, .kept_in = {}, .kept_as = {}, .told = std::move(told)};
+    return {.place = mark->place, .kept_in = {}, .kept_as = {}, .attempt = 0, .mark = mark};
   }
 
-  [[nodiscard]] bool has_told(const DoneEntry& done) {
+  [[nodiscard]] bool has_told(const DoneEntry& done, int attempt) {
     Telemetry* telemetry = telemetry_in(done.kept_in);
-    return telemetry != nullptr && telemetry->is_whole(done.kept_as);
+    if (telemetry == nullptr) return false;
+    const auto log = telemetry->log(done.kept_as, attempt);
+    return log && log->complete;
   }
 
   // nullptr: there is none that can be read.
@@ -316,7 +366,7 @@ class RecordMemory final : public Memory {
   // What is in a bucket is asked for at once, and comes here only where its lists do not tell enough.
   std::vector<std::string> digests_of(const Trial& trial, const std::stop_token& stop) {
     std::vector<std::string> digests(trial.inputs.size());
-    in_parallel(trial.inputs.size(), markers_ ? k_asked_at_once : 1, [&](std::size_t i) {
+    in_parallel(trial.inputs.size(), asked_at_once(), [&](std::size_t i) {
       const Input& input = trial.inputs[i];
       if (const auto found = inputs_.find({input.trial, input.from}); found != inputs_.end()) {
         digests[i] = found->second;
@@ -368,9 +418,9 @@ class RecordMemory final : public Memory {
 
 }  // namespace
 
-std::unique_ptr<Memory> open_memory(Progress& progress, const Loaded& loaded, Digests digests, Depot& depot,
+std::unique_ptr<Memory> open_memory(Session& session, const Loaded& loaded, Digests digests, Depot& depot,
                                     Telemetry* telemetry, Recall recall) {
-  return std::make_unique<RecordMemory>(progress, loaded, std::move(digests), depot, telemetry, recall);
+  return std::make_unique<RecordMemory>(session, loaded, std::move(digests), depot, telemetry, recall);
 }
 
 }  // namespace combu

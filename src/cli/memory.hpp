@@ -4,11 +4,11 @@
 #include <memory>
 
 #include "cli/load.hpp"
+#include "cli/session.hpp"
 #include "combu/outputs.hpp"
 #include "combu/record.hpp"
 #include "combu/run.hpp"
 #include "combu/telemetry.hpp"
-#include "combu/view.hpp"
 
 namespace combu {
 
@@ -20,7 +20,7 @@ enum class Recall {
 // `digests`: of the images that the trials are started from, as far as they are not on record. `depot`: where
 // outputs come home to. `telemetry`: the run's, which may be missing. They outlive it, and so does `loaded`.
 // Opens the record for itself.
-[[nodiscard]] std::unique_ptr<Memory> open_memory(Progress& progress, const Loaded& loaded, Digests digests,
+[[nodiscard]] std::unique_ptr<Memory> open_memory(Session& session, const Loaded& loaded, Digests digests,
                                                   Depot& depot, Telemetry* telemetry, Recall recall);
 
 }  // namespace combu

@@ -1,8 +1,11 @@
 #include "cli/mlflow.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -15,6 +18,7 @@
 #include <optional>
 #include <set>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -31,6 +35,11 @@ using Json = nlohmann::json;
 constexpr std::size_t k_metrics_max = 1000;
 constexpr std::size_t k_params_max = 100;
 constexpr std::size_t k_in_flight = 8;
+// A tag: the attempt that was exported after this one.
+constexpr const char* k_tried_again = "combu.tried_again";
+// Characters. Of a param's value servers have taken more and more: since 2.10, from 1.28 on, and before.
+constexpr std::size_t k_key_max = 250;
+constexpr std::array<std::size_t, 3> k_value_max = {6000, 500, 250};
 
 std::int64_t milliseconds(Instant at) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(at.time_since_epoch()).count();
@@ -38,8 +47,17 @@ std::int64_t milliseconds(Instant at) {
 
 // ---- What MLflow takes
 
+// Its first characters.
+std::string_view first_of(std::string_view text, std::size_t count) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool begins = (static_cast<unsigned char>(text[i]) & 0xC0U) != 0x80U;
+    if (begins && count-- == 0) return text.substr(0, i);
+  }
+  return text;
+}
+
 // A key has letters, digits and _ - . / and blanks, and no path that could be written otherwise.
-std::string key_of(const std::string& name) {
+std::string allowed(const std::string& name) {
   constexpr std::string_view k_allowed = "_-./ ";
   std::string key = name;
   for (char& letter : key) {
@@ -54,8 +72,42 @@ std::string key_of(const std::string& name) {
                       framed.find("/../") != std::string::npos;
   if (is_odd) std::ranges::replace(key, '/', '_');
   if (is_odd) std::ranges::replace(key, '.', '_');
-  return key;
+  return key.empty() ? "_" : key;
 }
+
+// What names are called there, each otherwise: one that is too long, or would be called like another, has
+// its digest at the end.
+class Keys {
+ public:
+  explicit Keys(const std::vector<std::string>& names) {
+    std::set<std::string> taken;
+    for (const std::string& name : names)
+      if (is_taken_as_it_is(name)) taken.insert(keys_[name] = name);
+    for (const std::string& name : names) {
+      if (keys_.contains(name)) continue;
+      std::string key = allowed(name);
+      if (first_of(key, k_key_max).size() < key.size() || taken.contains(key)) {
+        constexpr std::size_t k_digits = 8;
+        key = fmt::format("{}-{}", first_of(key, k_key_max - k_digits - 1),
+                          sha256_of(name).substr(0, k_digits));
+      }
+      taken.insert(key);
+      renamed_.push_back(fmt::format("`{}` is `{}`", shortened(name), shortened(key)));
+      keys_[name] = std::move(key);
+    }
+  }
+
+  [[nodiscard]] const std::string& of(const std::string& name) const { return keys_.at(name); }
+  [[nodiscard]] const std::vector<std::string>& renamed() const { return renamed_; }
+
+ private:
+  static bool is_taken_as_it_is(const std::string& name) {
+    return allowed(name) == name && first_of(name, k_key_max).size() == name.size();
+  }
+
+  std::map<std::string, std::string> keys_;
+  std::vector<std::string> renamed_;  // for a person
+};
 
 // As protocol buffers write numbers in JSON: https://protobuf.dev/programming-guides/json/
 Json number_of(double value) {
@@ -111,17 +163,14 @@ Json tags_of(const Results& results, const TrialEntry& trial, const std::string&
 
 struct Kept {
   std::string id;
+  std::string attempt;
+  std::string status;
+  std::int64_t ended_at = 0;  // in milliseconds; 0: not told
+  bool has_outputs = false;
+  bool tried_again = false;
   std::set<std::string> params;
   std::set<std::string> metrics;
 };
-
-Kept kept_of(const Json& run) {
-  Kept kept{.id = run.at("info").at("run_id").get<std::string>(), .params = {}, .metrics = {}};
-  const Json& data = run.at("data");
-  for (const Json& param : data.value("params", Json::array())) kept.params.insert(param.at("key"));
-  for (const Json& metric : data.value("metrics", Json::array())) kept.metrics.insert(metric.at("key"));
-  return kept;
-}
 
 std::string tag_in(const Json& run, std::string_view key) {
   for (const Json& tag : run.at("data").value("tags", Json::array()))
@@ -134,6 +183,22 @@ std::int64_t integer_in(const Json& object, const char* key) {
   const auto at = object.find(key);
   if (at == object.end()) return 0;
   return at->is_string() ? std::stoll(at->get<std::string>()) : at->get<std::int64_t>();
+}
+
+Kept kept_of(const Json& run) {
+  const Json& info = run.at("info");
+  Kept kept{.id = info.at("run_id").get<std::string>(),
+            .attempt = tag_in(run, "combu.attempt"),
+            .status = info.value("status", ""),
+            .ended_at = integer_in(info, "end_time"),
+            .has_outputs = !tag_in(run, "combu.outputs").empty(),
+            .tried_again = !tag_in(run, k_tried_again).empty(),
+            .params = {},
+            .metrics = {}};
+  const Json& data = run.at("data");
+  for (const Json& param : data.value("params", Json::array())) kept.params.insert(param.at("key"));
+  for (const Json& metric : data.value("metrics", Json::array())) kept.metrics.insert(metric.at("key"));
+  return kept;
 }
 
 // One point, so that it can be found again. Servers on a database keep the greatest number for an infinite
@@ -155,9 +220,11 @@ std::string point_key(std::int64_t timestamp, std::int64_t step, const Json& val
 class Exporter {
  public:
   Exporter(const Results& results, const MlflowForm& form, MlflowServer& server)
-      : results_(results), form_(form), server_(server) {}
+      : results_(results), form_(form), server_(server), params_(results.params), metrics_(results.metrics) {}
 
   void go() {
+    tell_renamed("params", params_);
+    tell_renamed("metrics", metrics_);
     experiment_ = experiment();
     find_kept();
     std::mutex mutex;
@@ -170,6 +237,18 @@ class Exporter {
   }
 
  private:
+  void tell_renamed(std::string_view what, const Keys& keys) {
+    constexpr std::size_t k_shown = 5;
+    const std::vector<std::string>& renamed = keys.renamed();
+    if (renamed.empty() || !form_.note) return;
+    const std::vector<std::string> shown(
+        renamed.begin(), renamed.begin() + static_cast<std::ptrdiff_t>(std::min(renamed.size(), k_shown)));
+    const std::string more =
+        renamed.size() > k_shown ? fmt::format(", and {} more", renamed.size() - k_shown) : "";
+    form_.note(
+        fmt::format("{} that MLflow does not take by their names: {}{}", what, fmt::join(shown, ", "), more));
+  }
+
   std::string experiment() {
     const std::string& name = results_.run.experiment;
     const std::string query = "experiment_name=" + percent_encode(name);
@@ -187,7 +266,7 @@ class Exporter {
       if (!page.empty()) request["page_token"] = page;
       const Json answer = server_.post("runs/search", request);
       for (const Json& run : answer.value("runs", Json::array()))
-        kept_.emplace(tag_in(run, "combu.trial"), kept_of(run));
+        kept_[tag_in(run, "combu.trial")].push_back(kept_of(run));
       page = answer.value("next_page_token", "");
       if (page.empty()) return;
     }
@@ -195,17 +274,57 @@ class Exporter {
 
   void hand_on(const ResultRow& row) {
     const TrialEntry& trial = row.trial;
-    const std::string outputs = form_.outputs_of ? form_.outputs_of(trial.name) : "";
+    const std::string outputs = form_.outputs_of ? form_.outputs_of(trial) : "";
     const Json tags = tags_of(results_, trial, outputs);
-    const auto known = kept_.find(trial.name);
-    const Kept kept =
-        known == kept_.end() ? Kept{.id = create(trial, tags), .params = {}, .metrics = {}} : known->second;
-    log_params(kept, trial, known == kept_.end() ? Json::array() : tags);
+    const std::optional<Kept> known = same_attempt(trial);
+    Kept kept = known.value_or(Kept());
+    if (!known) kept.id = create(trial, tags);
+    log_params(kept, trial, known ? tags : Json::array());
     for (std::size_t i = 0; i < results_.metrics.size(); ++i)
       if (row.metrics[i].points > 0) log_metric(kept, row, results_.metrics[i]);
     Json update{{"run_id", kept.id}, {"run_name", trial.name}, {"status", status_of(trial.state)}};
     if (trial.ended_at) update["end_time"] = milliseconds(*trial.ended_at);
     (void)server_.post("runs/update", update);
+  }
+
+  // Closes those of earlier attempts. nullopt: there is none of this one.
+  std::optional<Kept> same_attempt(const TrialEntry& trial) {
+    const auto known = kept_.find(trial.name);
+    if (known == kept_.end()) return std::nullopt;
+    std::optional<Kept> same;
+    for (const Kept& kept : known->second) {
+      if (kept.attempt == std::to_string(trial.attempt)) {
+        same = kept;
+      } else if (!kept.tried_again) {
+        close(kept, trial);
+      }
+    }
+    return same;
+  }
+
+  // The place of its outputs is another attempt's now. What says that it is closed comes last.
+  void close(const Kept& kept, const TrialEntry& trial) {
+    if (kept.has_outputs)
+      (void)server_.post("runs/delete-tag", {{"run_id", kept.id}, {"key", "combu.outputs"}});
+    const bool is_over = kept.status == "FAILED" || kept.status == "KILLED" || kept.status == "FINISHED";
+    Json tags{{{"key", k_tried_again}, {"value", std::to_string(trial.attempt)}}};
+    if (!is_over) {
+      Json update{{"run_id", kept.id}, {"status", "FAILED"}};
+      const auto ended_at = ended_at_of(trial.name, kept.attempt);
+      if (ended_at || kept.ended_at > 0)
+        update["end_time"] = ended_at ? milliseconds(*ended_at) : kept.ended_at;
+      (void)server_.post("runs/update", update);
+      tags.push_back({{"key", "combu.state"}, {"value", to_string(TrialState::failed)}});
+    }
+    (void)server_.post("runs/log-batch", {{"run_id", kept.id}, {"tags", tags}});
+  }
+
+  std::optional<Instant> ended_at_of(const std::string& trial, const std::string& attempt) {
+    int number = 0;
+    const auto [end, fault] = std::from_chars(attempt.data(), attempt.data() + attempt.size(), number);
+    if (fault != std::errc() || !form_.ended_at_of) return std::nullopt;
+    const std::scoped_lock lock(ended_mutex_);
+    return form_.ended_at_of(trial, number);
   }
 
   std::string create(const TrialEntry& trial, const Json& tags) {
@@ -219,24 +338,61 @@ class Exporter {
 
   // A param that is there cannot be changed.
   void log_params(const Kept& kept, const TrialEntry& trial, Json tags) {
-    Json params = Json::array();
+    std::vector<Param> params;
     const auto send = [&] {
       if (params.empty() && tags.empty()) return;
-      (void)server_.post("runs/log-batch", {{"run_id", kept.id}, {"params", params}, {"tags", tags}});
-      params = Json::array();
+      send_params(kept.id, params, tags);
+      params.clear();
       tags = Json::array();
     };
     const Json given = trial.params.empty() ? Json::object() : Json::parse(trial.params);
     for (const auto& [name, value] : given.items()) {
-      if (value.is_null() || kept.params.contains(key_of(name))) continue;
-      params.push_back({{"key", key_of(name)}, {"value", param_text(value)}});
+      if (value.is_null() || kept.params.contains(params_.of(name))) continue;
+      params.push_back({.name = name, .value = param_text(value)});
       if (params.size() == k_params_max) send();
     }
     send();
   }
 
+  struct Param {
+    std::string name;
+    std::string value;
+  };
+
+  void send_params(const std::string& id, const std::vector<Param>& params, const Json& tags) {
+    for (const std::size_t value_max : k_value_max) {
+      Json sent = Json::array();
+      std::vector<std::string> cut;
+      for (const Param& param : params) {
+        const std::string_view value = first_of(param.value, value_max);
+        if (value.size() < param.value.size()) cut.push_back(param.name);
+        sent.push_back({{"key", params_.of(param.name)}, {"value", value}});
+      }
+      const bool is_least = value_max == k_value_max.back();
+      const bool may_be_too_long = !is_least && std::ranges::any_of(params, [&](const Param& param) {
+        return first_of(param.value, k_value_max.back()).size() < param.value.size();
+      });
+      try {
+        (void)server_.post("runs/log-batch", {{"run_id", id}, {"params", sent}, {"tags", tags}});
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::refused || !may_be_too_long) throw;
+        continue;
+      }
+      return tell_cut(cut, value_max);
+    }
+  }
+
+  // Once of each.
+  void tell_cut(const std::vector<std::string>& names, std::size_t value_max) {
+    const std::scoped_lock lock(cut_mutex_);
+    for (const std::string& name : names)
+      if (cut_.insert(name).second && form_.note)
+        form_.note(fmt::format("param {}: MLflow has the first {} characters of values that are longer",
+                               shortened(name), value_max));
+  }
+
   void log_metric(const Kept& kept, const ResultRow& row, const std::string& name) {
-    const std::string key = key_of(name);
+    const std::string& key = metrics_.of(name);
     std::multiset<std::string> there;
     if (kept.metrics.contains(key)) there = history(kept.id, key);
     Json metrics = Json::array();
@@ -288,8 +444,13 @@ class Exporter {
   std::mutex telemetry_mutex_;
   const MlflowForm& form_;
   MlflowServer& server_;
+  Keys params_;
+  Keys metrics_;
+  std::mutex cut_mutex_;
+  std::set<std::string> cut_;  // params that have been told of
   std::string experiment_;
-  std::map<std::string, Kept> kept_;
+  std::mutex ended_mutex_;
+  std::map<std::string, std::vector<Kept>> kept_;  // by trial: one for each attempt that was exported
 };
 
 }  // namespace

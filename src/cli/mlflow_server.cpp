@@ -8,21 +8,17 @@
 #include <cctype>
 #include <filesystem>
 #include <fstream>
-#include <mutex>
-#include <new>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "cli/environment.hpp"
 #include "combu/base.hpp"
+#include "combu/curl.hpp"
 
 namespace combu {
 namespace {
 
 using Json = nlohmann::json;
-using Easy = std::unique_ptr<CURL, decltype(&curl_easy_cleanup)>;
-using List = std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)>;
 
 constexpr long k_connect_seconds_max = 10;
 constexpr long k_silent_seconds_max = 120;
@@ -131,17 +127,6 @@ int is_unwanted(void* stop, curl_off_t /*to come*/, curl_off_t /*come*/, curl_of
   return static_cast<const std::stop_token*>(stop)->stop_requested() ? 1 : 0;
 }
 
-List headers() {
-  List list(nullptr, &curl_slist_free_all);
-  for (const char* line : {"Content-Type: application/json", "Expect:"}) {
-    curl_slist* const longer = curl_slist_append(list.get(), line);
-    if (longer == nullptr) throw std::bad_alloc();
-    (void)list.release();
-    list.reset(longer);
-  }
-  return list;
-}
-
 void identify(CURL* easy, const Account& account) {
   if (!account.user.empty() && !account.password.empty()) {
     curl_easy_setopt(easy, CURLOPT_HTTPAUTH, CURLAUTH_BASIC);
@@ -172,34 +157,21 @@ struct MlflowServer::Impl {
   std::optional<Json> ask(const std::string& call, const std::string& query, const Json* body);
   [[noreturn]] void explain(CURLcode result, const char* words) const;
 
-  Easy take() {
-    const std::scoped_lock lock(mutex);
-    if (idle.empty()) return {curl_easy_init(), &curl_easy_cleanup};
-    Easy easy = std::move(idle.back());
-    idle.pop_back();
-    return easy;
-  }
-  void leave(Easy easy) {
-    curl_easy_reset(easy.get());  // its connection stays open
-    const std::scoped_lock lock(mutex);
-    idle.push_back(std::move(easy));
-  }
-
   Account account;
   std::string address;
   std::stop_token stop;
-  std::mutex mutex;
-  std::vector<Easy> idle;
+  curl::Idle idle;
 };
 
 std::optional<Json> MlflowServer::Impl::ask(const std::string& call, const std::string& query,
                                             const Json* body) {
-  Easy owned = take();
+  curl::Easy owned = idle.take();
   CURL* const easy = owned.get();
   const std::string path = "/api/2.0/mlflow/" + call;
   const std::string url = address + path + (query.empty() ? "" : "?" + query);
   const std::string sent = body == nullptr ? "" : body->dump(-1, ' ', false, Json::error_handler_t::replace);
-  const List lines = headers();
+  static const std::array<std::string, 2> k_headers{"Content-Type: application/json", "Expect:"};
+  const curl::List lines = curl::list_of(k_headers);
   std::string received;
   std::array<char, CURL_ERROR_SIZE> words{};
   curl_easy_setopt(easy, CURLOPT_URL, url.c_str());
@@ -225,7 +197,7 @@ std::optional<Json> MlflowServer::Impl::ask(const std::string& call, const std::
   if (result != CURLE_OK) explain(result, words.data());
   long status = 0;
   curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
-  leave(std::move(owned));
+  idle.leave(std::move(owned));
 
   const Json answer = Json::parse(received, nullptr, false);
   constexpr long k_ok = 200;

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -32,6 +34,21 @@ std::unique_ptr<Depot> open_results(const Loaded& loaded) {
   return open_folder(results, for_another
                                   ? std::optional(Owner{.uid = loaded.caller.uid, .gid = loaded.caller.gid})
                                   : std::nullopt);
+}
+
+OutputsAt outputs_at(const std::string& results, const TrialEntry& trial) {
+  OutputsAt at{.place = fmt::format("{}/{}", results, trial.name),
+               .so_far = fmt::format("{}/{}", results, place_so_far(trial.name))};
+  const bool is_folder = results.starts_with('/');
+  const auto is_there = [](const std::string& place) {
+    std::error_code unreadable;
+    return std::filesystem::exists(fmt::format("{}/{}", place, k_manifest_name), unreadable);
+  };
+  const bool is_home = is_folder ? is_there(at.place) : has_succeeded(trial.state) || trial.taken;
+  // Of one that goes on it is an earlier attempt's.
+  if (!is_over(trial.state) || !is_home) at.place.clear();
+  if (!is_folder || !is_there(at.so_far)) at.so_far.clear();
+  return at;
 }
 
 std::vector<Error> check_results(const Loaded& loaded, const std::stop_token& stop) {

@@ -19,6 +19,15 @@ namespace combu {
 // The same as a depot, whose files are the caller's.
 [[nodiscard]] std::unique_ptr<Depot> open_results(const Loaded& loaded);
 
+// Where what a trial has left is. Empty: nothing of it is there.
+struct OutputsAt {
+  std::string place;   // of what it had left at its end
+  std::string so_far;  // of what an attempt had left when it still ran (place_so_far)
+};
+// Of a trial that has outputs, in results_folder(): of a folder what is there, of a bucket, which is not
+// asked, what is on record.
+[[nodiscard]] OutputsAt outputs_at(const std::string& results, const TrialEntry& trial);
+
 // Why outputs could not be brought to a place that is no folder (check_host_paths looks at those).
 [[nodiscard]] std::vector<Error> check_results(const Loaded& loaded, const std::stop_token& stop);
 

@@ -8,8 +8,10 @@
 
 #include "cli/again.hpp"
 #include "cli/commands.hpp"
+#include "cli/kept_logs.hpp"
 #include "cli/only.hpp"
 #include "cli/recorded.hpp"
+#include "cli/run_lock.hpp"
 #include "cli/session.hpp"
 #include "cli/take_in.hpp"
 
@@ -47,6 +49,20 @@ std::vector<TrialIndex> choose(const Loaded& loaded, const std::vector<Past>& pa
     if (past[trial].state == TrialState::blocked && !past[trial].root) again.add(trial, Needs::services);
   again.add_blocked();
   return again.trials();
+}
+
+// What they have written whose end nobody was there to see: whoever is equal is to have it, too.
+void keep_ended_logs(Session& session, Record& record, const Loaded& loaded) {
+  try {
+    std::vector<Sighting> attempts =
+        session.engine().list({.run = loaded.run.id}, Look::once, session.stop());
+    std::erase_if(attempts, [](const Sighting& seen) { return seen.phase != Phase::ended; });
+    keep_logs(session, record, state_folder(loaded.caller), loaded.run.id, attempts, Containers::stay);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::cancelled) throw;
+    session.progress().note(
+        fmt::format("what trials have written that have ended is not kept yet: {}", error.what()));
+  }
 }
 
 int retry(Session& session, Record& record, Loaded loaded, const RunEntry& entry, const RetryOptions& options,
@@ -106,6 +122,7 @@ int resume_run(const Invocation& invocation, const std::string& id,
     expect_its_engine(session, entry);
     work.begin(session, loaded, options);
     take_in(session, record, entry.id, Intake::all);
+    keep_ended_logs(session, record, loaded);
     const Standing standing{.past = record.past(entry.id), .working_since = entry.working_since};
     expect_env_files(loaded.run.experiment, standing.past);
     forget_inputs(loaded.run.experiment, standing.past);

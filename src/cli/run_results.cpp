@@ -6,7 +6,6 @@
 
 #include "cli/kept_logs.hpp"
 #include "cli/run_lock.hpp"
-#include "cli/take_in.hpp"
 
 namespace combu {
 
@@ -23,22 +22,11 @@ Results RunResults::read(const std::string& id) {
 }
 
 void RunResults::take_in(const RunEntry& entry) {
-  if (entry.address.starts_with("simulated:") || process_at_work(entry.id, caller_for(invocation_))) return;
+  if (entry.address.starts_with("simulated:")) return;
   const std::size_t begun = record_.begun(entry.id);
   Telemetry* told = telemetry(entry.id);
   if (begun == 0 || (told != nullptr && told->complete() >= begun)) return;
-  (void)in_session(on_its_engine(invocation_, entry), [&](Session& session) {
-    try {
-      std::vector<Sighting> attempts = session.engine().list({.run = entry.id}, Look::once, session.stop());
-      if (!entry.ended_at) take_in_all(session, record_, entry.id);
-      keep_logs(session, record_, folder_, entry.id, attempts, Containers::stay);
-    } catch (const Error& error) {
-      if (error.kind() == ErrorKind::cancelled) throw;
-      session.progress().note(fmt::format("what the trials of run {} have written since is not there: {}",
-                                          entry.id.text(), error.what()));
-    }
-    return 0;
-  });
+  take_in_written(invocation_, record_, entry);
   telemetries_.erase(entry.id);  // there may be something now
 }
 
@@ -56,23 +44,67 @@ std::vector<Results> RunResults::read(const std::vector<std::string>& ids) {
 
 Telemetry* RunResults::telemetry(const RunId& run) {
   const auto [known, is_new] = telemetries_.try_emplace(run);
-  if (is_new && Telemetry::exists(folder_, run)) known->second = std::make_unique<Telemetry>(folder_, run);
+  if (is_new && Telemetry::exists(folder_, run))
+    known->second = std::make_unique<Telemetry>(folder_, run, Telemetry::Use::reading);
   return known->second.get();
 }
+
+void take_in_written(const Invocation& invocation, Record& record, const RunEntry& entry,
+                     const TrialNames& trials) {
+  if (entry.address.starts_with("simulated:")) return;
+  const Caller caller = caller_for(invocation);
+  // The record, and what has ended, are for who is at work.
+  const bool is_at_work = process_at_work(entry.id, caller).has_value();
+  (void)in_session(on_its_engine(invocation, entry), [&](Session& session) {
+    try {
+      std::vector<Sighting> attempts =
+          session.engine().list({.run = entry.id, .trials = trials}, Look::once, session.stop());
+      if (is_at_work)
+        std::erase_if(attempts, [](const Sighting& seen) { return seen.phase != Phase::running; });
+      else if (!entry.ended_at)
+        take_in_all(session, record, entry.id);
+      keep_logs(session, record, state_folder(caller), entry.id, attempts, Containers::stay);
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::cancelled) throw;
+      session.progress().note(fmt::format("what the trials of run {} have written since is not there: {}",
+                                          entry.id.text(), error.what()));
+    }
+    return 0;
+  });
+}
+
+namespace {
+
+// Takes the next one from a list's front: up to a comma, or in quotes of either kind.
+std::string take_name(std::string_view& rest, std::string_view option) {
+  if (!rest.starts_with('"') && !rest.starts_with('\'')) {
+    std::string name(rest.substr(0, rest.find(',')));
+    rest.remove_prefix(name.size());
+    return name;
+  }
+  const std::size_t end = rest.find(rest.front(), 1);
+  if (end == std::string_view::npos || (end + 1 < rest.size() && rest[end + 1] != ','))
+    throw Error(ErrorKind::invalid, std::string(option),
+                fmt::format("{}: a name that begins with a quote ends with it", shortened(rest)));
+  std::string name(rest.substr(1, end - 1));
+  rest.remove_prefix(end + 1);
+  return name;
+}
+
+}  // namespace
 
 std::vector<std::string> names_in(const std::vector<std::string>& lists, std::string_view option) {
   std::vector<std::string> names;
   for (std::string_view rest : lists) {
     while (true) {
-      const std::size_t comma = rest.find(',');
-      names.emplace_back(rest.substr(0, comma));
+      names.push_back(take_name(rest, option));
       if (names.back().empty())
         throw Error(ErrorKind::invalid, std::string(option), "names stand between commas, and one is empty");
       if (std::count(names.begin(), names.end(), names.back()) > 1)
         throw Error(ErrorKind::invalid, std::string(option),
                     fmt::format("`{}` is named twice", names.back()));
-      if (comma == std::string_view::npos) break;
-      rest.remove_prefix(comma + 1);
+      if (rest.empty()) break;
+      rest.remove_prefix(1);
     }
   }
   return names;

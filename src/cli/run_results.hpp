@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/recorded.hpp"
+#include "cli/take_in.hpp"
 #include "combu/telemetry.hpp"
 #include "combu/view.hpp"
 
@@ -18,8 +19,8 @@ class RunResults {
  public:
   explicit RunResults(const Invocation& invocation);
 
-  // Of the run of this id, or, when it is empty, of the last one of the invocation's file. Where nobody is at
-  // work on it, what the engine has of it is taken in first. Throws Error.
+  // Of the run of this id, or, when it is empty, of the last one of the invocation's file. What the engine
+  // has of it is taken in first. Throws Error.
   [[nodiscard]] Results read(const std::string& id);
   // Of each, which are different ones; of none given the last one of the file.
   [[nodiscard]] std::vector<Results> read(const std::vector<std::string>& ids);
@@ -35,6 +36,11 @@ class RunResults {
   Record record_;
   std::map<RunId, std::unique_ptr<Telemetry>> telemetries_;
 };
+
+// Takes in what the trials of the run (these; empty: all) have written since it was done last, and, where
+// nobody is at work on it, what has ended. That it cannot be had is told.
+void take_in_written(const Invocation& invocation, Record& record, const RunEntry& entry,
+                     const TrialNames& trials = {});
 
 // What the lists name, each "a,b", given to `option`. Throws Error(invalid) for an empty name, or one that is
 // named twice.

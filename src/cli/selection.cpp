@@ -65,6 +65,21 @@ Error unknown_trial(const std::string& trial, const std::vector<Sighting>& sight
 
 }  // namespace
 
+Error of_several_experiments(const std::string& trial, const std::set<std::string>& experiments) {
+  return {ErrorKind::invalid, trial,
+          fmt::format("is of several experiments ({}); --experiment NAME says which is meant",
+                      fmt::join(experiments, ", "))};
+}
+
+void expect_run(const Invocation& invocation, const SelectionOptions& options) {
+  if (options.run.empty()) return;
+  const RunId run(options.run);
+  const std::string folder = state_folder(caller_for(invocation));
+  if (Record::exists(folder) && !Record(folder, Record::Use::reading).runs({.id = run}, 1).empty()) return;
+  throw Error(ErrorKind::not_found, "run " + run.text(),
+              "nothing of it is on record or on this engine; `combu ps` shows the runs there are");
+}
+
 std::optional<Error> without_container(const std::string& trial, const Invocation& invocation,
                                        const SelectionOptions& options) {
   const auto found = on_record(trial, invocation, options);
@@ -184,15 +199,14 @@ std::vector<Sighting> chosen_attempts(Session& session, const Invocation& invoca
   }
   if (!missing.empty())
     if (const auto known = without_container(*missing.begin(), invocation, options)) throw Error(*known);
-  if (all.empty())
+  if (all.empty()) {
+    expect_run(invocation, options);
     throw Error(ErrorKind::not_found, *wanted.begin(),
                 with_others("nothing of the experiment is on this engine", session, invocation, options));
+  }
   if (!missing.empty()) throw unknown_trial(*missing.begin(), all, invocation);
   const std::set<std::string> experiments = experiments_of(chosen);
-  if (anywhere && experiments.size() > 1)
-    throw Error(ErrorKind::invalid, *wanted.begin(),
-                fmt::format("is of several experiments ({}); --experiment NAME says which is meant",
-                            fmt::join(experiments, ", ")));
+  if (anywhere && experiments.size() > 1) throw of_several_experiments(*wanted.begin(), experiments);
   return chosen;
 }
 

@@ -27,6 +27,14 @@ void add_selection(CLI::App& command, SelectionOptions& options);
 [[nodiscard]] std::optional<Error> without_container(const std::string& trial, const Invocation& invocation,
                                                      const SelectionOptions& options);
 
+// invalid: which of these is meant?
+[[nodiscard]] Error of_several_experiments(const std::string& trial,
+                                           const std::set<std::string>& experiments);
+
+// Where there is no container of it. Throws Error: not_found when --run names one that is not on record
+// either; that the record cannot be read.
+void expect_run(const Invocation& invocation, const SelectionOptions& options);
+
 // All that has been run from the file.
 [[nodiscard]] Selector selector_of_file(const Invocation& invocation, const SelectionOptions& options);
 

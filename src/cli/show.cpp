@@ -19,6 +19,7 @@
 #include "cli/reproduction.hpp"
 #include "cli/results.hpp"
 #include "cli/run_lock.hpp"
+#include "cli/run_results.hpp"
 #include "combu/docker.hpp"
 #include "combu/telemetry.hpp"
 
@@ -52,7 +53,7 @@ struct Shown {
   std::vector<std::string> inputs;  // their digests, where they are known
   std::vector<MetricSummary> metrics;
   std::optional<KeptLog> log;
-  std::string results;  // the folder of its outputs; empty: there are none
+  OutputsAt outputs;
 
   [[nodiscard]] bool is_equal() const { return known && !known->equal_trial.empty(); }
   [[nodiscard]] std::string digest_of(std::size_t input) const {
@@ -163,7 +164,9 @@ void print(const Shown& shown) {
   if (shown.log && shown.log->passed_over > 0)
     line("metrics", fmt::format("{} points passed over: of the metrics the first {} names are taken",
                                 shown.log->passed_over, k_metrics_max));
-  line("outputs", shown.results);
+  if (shown.log && shown.log->gaps > 0) line("log", gaps_text(*shown.log));
+  line("outputs", shown.outputs.place);
+  line("so far", shown.outputs.so_far);
   line("run", run.id.text());
   line("experiment", run.experiment == run.file ? "" : run.experiment);
   line("file", run.file);
@@ -245,7 +248,9 @@ void print_json(const Shown& shown) {
       {"attempts", std::move(attempts)},
       {"metrics", std::move(metrics)},
       {"passed_over", shown.log ? shown.log->passed_over : 0},
-      {"outputs", or_null(shown.results)},
+      {"log_gaps", shown.log ? shown.log->gaps : 0},
+      {"outputs", or_null(shown.outputs.place)},
+      {"outputs_so_far", or_null(shown.outputs.so_far)},
       {"key", shown.known ? Json{{"hash", shown.known->hash}, {"parts", parsed_or_null(shown.known->parts)}}
                           : Json()},
       {"equal_to", shown.is_equal()
@@ -280,7 +285,7 @@ Shown look_up(Record& record, const RunEntry& run, const Loaded& loaded, const s
               .inputs = record.inputs(run.id, name),
               .metrics = {},
               .log = {},
-              .results = {}};
+              .outputs = {}};
   if (shown.entry.state == TrialState::skipped && shown.is_equal()) {
     const KnownEntry& known = *shown.known;
     shown.ran_in.reset();
@@ -290,18 +295,17 @@ Shown look_up(Record& record, const RunEntry& run, const Loaded& loaded, const s
     }
   }
   const std::string results = run.results.empty() ? results_folder(loaded.run) : run.results;
-  const bool has_outputs = has_succeeded(shown.entry.state) ||
-                           (shown.entry.state == TrialState::failed && !shown.attempts.empty());
-  if (has_outputs && !shown.trial.outputs.empty()) shown.results = fmt::format("{}/{}", results, name);
+  if (!shown.trial.outputs.empty()) shown.outputs = outputs_at(results, shown.entry);
   return shown;
 }
 
 void look_up_telemetry(Shown& shown, const std::string& folder) {
   if (!Telemetry::exists(folder, shown.run.id)) return;
-  Telemetry telemetry(folder, shown.run.id);
+  Telemetry telemetry(folder, shown.run.id, Telemetry::Use::reading);
   const bool is_skipped = shown.entry.state == TrialState::skipped;
   telemetry.metrics([&](const MetricSummary& one) {
-    if (one.trial == shown.trial.name) shown.metrics.push_back(one);
+    if (one.trial == shown.trial.name && (is_skipped || one.attempt != k_adopted))
+      shown.metrics.push_back(one);
   });
   shown.log = telemetry.log(shown.trial.name, is_skipped ? k_adopted : shown.entry.attempt);
 }
@@ -324,6 +328,11 @@ int show(const Invocation& invocation, const ShowOptions& options) {
   if (options.trial.empty() && options.evaluated) return (void)put_out(evaluated_again(run, 0)), 0;
   if (options.trial.empty())
     throw Error(ErrorKind::invalid, "TRIAL", "which one? its name says it; `combu ps` shows them");
+  if (!options.evaluated && !options.reproduce) {
+    const std::vector<TrialEntry> entries = record.trials(run.id, options.trial);
+    if (!entries.empty() && is_alive(entries.front().state))
+      take_in_written(invocation, record, run, {options.trial});
+  }
   const Loaded loaded = load(record, run.id);
   Shown shown = look_up(record, run, loaded, options.trial);
   look_up_telemetry(shown, state_folder(caller_for(invocation)));

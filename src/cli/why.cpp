@@ -159,7 +159,7 @@ class Explanation {
   [[nodiscard]] std::string why_no_metrics(TrialIndex trial) const {
     if (!experiment_.trials[trial].metrics || !Telemetry::exists(folder_, run_)) return "";
     try {
-      const std::vector<std::string> silent = Telemetry(folder_, run_).silent();
+      const std::vector<std::string> silent = Telemetry(folder_, run_, Telemetry::Use::reading).silent();
       if (std::ranges::find(silent, name(trial)) == silent.end()) return "";
     } catch (const Error&) {
       return "";  // it cannot be read

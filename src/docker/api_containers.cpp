@@ -232,6 +232,7 @@ void read_logs(Connections& engine, const std::string& id, LogFormat format, con
     return true;
   };
   engine.send_checked(std::move(request), id, stop);
+  lines.end();
 }
 
 // The answer is in a header: base64 of {name, size, mode, mtime, linkTarget}.

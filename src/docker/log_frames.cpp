@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 namespace combu::docker {
 namespace {
@@ -62,6 +63,10 @@ void TimedLines::feed(std::string_view bytes) {
     line_.clear();
   }
   line_ += bytes;
+}
+
+void TimedLines::end() {
+  if (!line_.empty()) tell_(timed_piece(LogStream::out, std::exchange(line_, {})));
 }
 
 }  // namespace combu::docker

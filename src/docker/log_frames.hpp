@@ -38,6 +38,8 @@ class TimedLines {
  public:
   explicit TimedLines(LogTell tell) : tell_(std::move(tell)) {}
   void feed(std::string_view bytes);
+  // A last line without an end.
+  void end();
 
  private:
   LogTell tell_;

@@ -13,8 +13,11 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <set>
+#include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "combu/outputs.hpp"
 #include "outputs/share.hpp"
@@ -145,14 +148,14 @@ class FolderParcel final : public Parcel {
   FolderParcel& operator=(const FolderParcel&) = delete;
 
   void add(const OutputEntry& entry) override {
-    ++things_;
+    if (++things_ <= k_synced_alone_max) synced_alone_.push_back(entry);
     end_file();
     const auto [above, name] = split(entry.path);
     const int folder = open_above(above);
     switch (entry.kind) {
       case OutputEntry::Kind::folder:
         if (mkdirat(folder, name.c_str(), S_IRWXU) != 0 && errno != EEXIST)
-          refuse(path_of(entry.path), "cannot be made", errno);
+          refuse_below(entry.path, "cannot be made", errno);
         give(folder, name);
         folders_.push_back(entry);
         return;
@@ -160,7 +163,7 @@ class FolderParcel final : public Parcel {
         return begin_file(folder, name, entry);
       case OutputEntry::Kind::symbolic_link: {
         if (symlinkat(entry.target.c_str(), folder, name.c_str()) != 0)
-          refuse(path_of(entry.path), "cannot be made", errno);
+          refuse_below(entry.path, "cannot be made", errno);
         give(folder, name);
         const auto times = times_of(entry.modified);
         (void)utimensat(folder, name.c_str(), times.data(), AT_SYMLINK_NOFOLLOW);
@@ -170,7 +173,7 @@ class FolderParcel final : public Parcel {
         const auto [other_above, other] = split(entry.target);
         const Descriptor from = open_folder_in_root(other_above);
         if (linkat(from.number(), other.c_str(), folder, name.c_str(), 0) != 0)
-          refuse(path_of(entry.path), "cannot be linked", errno);
+          refuse_below(entry.path, "cannot be linked", errno);
         return;
       }
     }
@@ -193,6 +196,15 @@ class FolderParcel final : public Parcel {
  private:
   [[nodiscard]] std::string path_of(const std::string& below) const { return folder_ + "/" + below; }
 
+  // As outputs::refuse(). A name that the file system has no room for is the trial's own doing.
+  [[noreturn]] void refuse_below(const std::string& path, const char* what, int code) const {
+    if (code != ENAMETOOLONG) refuse(path_of(path), what, code);
+    throw Error(ErrorKind::invalid, shortened(path),
+                fmt::format("{}: a name in it, or what it links to, is longer than the file system of {} has "
+                            "room for",
+                            what, folder_));
+  }
+
   // What has been made in a folder.
   void give(int folder, const std::string& name) const {
     if (!owner_) return;
@@ -213,20 +225,26 @@ class FolderParcel final : public Parcel {
       if (syncfs(root_.number()) != 0) refuse(path_of(unfinished_), "cannot be written", errno);
       return;
     }
+    std::set<std::string> folders;
     std::vector<std::pair<Descriptor, std::string>> all;
-    const auto take = [&](const fs::path& path) {
-      Descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
-      if (!file.is_open()) refuse(path.string(), "cannot be opened", errno);
+    const auto take = [&](Descriptor file, const std::string& path) {
+      if (!file.is_open()) refuse_below(path, "cannot be opened", errno);
       // All begin before the first is waited for.
       (void)sync_file_range(file.number(), 0, 0, SYNC_FILE_RANGE_WRITE);
-      all.emplace_back(std::move(file), path.string());
+      all.emplace_back(std::move(file), path);
     };
-    const fs::path root = fs::path(folder_) / unfinished_;
-    take(root);
-    for (const auto& entry : fs::recursive_directory_iterator(root))
-      if (!entry.is_symlink()) take(entry.path());
+    for (const OutputEntry& entry : synced_alone_) {
+      const auto [above, name] = split(entry.path);
+      if (entry.kind == OutputEntry::Kind::folder) folders.insert(entry.path);
+      if (entry.kind == OutputEntry::Kind::file)
+        take(Descriptor(openat(open_folder_in_root(above).number(), name.c_str(),
+                               O_RDONLY | O_NOFOLLOW | O_CLOEXEC)),
+             entry.path);
+      for (std::string path = above; folders.insert(path).second && !path.empty();) path = split(path).first;
+    }
+    for (const std::string& path : folders) take(open_folder_in_root(path), path);
     for (const auto& [file, path] : all)
-      if (fsync(file.number()) != 0) refuse(path, "cannot be written", errno);
+      if (fsync(file.number()) != 0) refuse(path_of(path), "cannot be written", errno);
   }
 
   void put_in_place() {
@@ -264,11 +282,11 @@ class FolderParcel final : public Parcel {
       Descriptor next(openat(folder.number(), part.c_str(), k_how));
       if (!next.is_open() && errno == ENOENT) {
         if (mkdirat(folder.number(), part.c_str(), k_permissions) != 0)
-          refuse(path_of(path), "cannot be made", errno);
+          refuse_below(path, "cannot be made", errno);
         give(folder.number(), part);
         next = Descriptor(openat(folder.number(), part.c_str(), k_how));
       }
-      if (!next.is_open()) refuse(path_of(path), "cannot be opened", errno);
+      if (!next.is_open()) refuse_below(path, "cannot be opened", errno);
       folder = std::move(next);
     }
     return folder;
@@ -286,7 +304,7 @@ class FolderParcel final : public Parcel {
   void begin_file(int folder, const std::string& name, const OutputEntry& entry) {
     constexpr int k_how = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     Descriptor file(openat(folder, name.c_str(), k_how, k_owner_reads_and_writes));
-    if (!file.is_open()) refuse(path_of(entry.path), "cannot be made", errno);
+    if (!file.is_open()) refuse_below(entry.path, "cannot be made", errno);
     give(folder, name);
     file_.emplace(std::move(file), entry, path_of(entry.path));
   }
@@ -309,6 +327,7 @@ class FolderParcel final : public Parcel {
   std::optional<Growing> file_;
   std::vector<OutputEntry> folders_;
   std::size_t things_ = 0;
+  std::vector<OutputEntry> synced_alone_;  // the first of them
 };
 
 class Folder final : public Depot {
@@ -329,8 +348,16 @@ class Folder final : public Depot {
     if (fault) refuse(from.string(), "cannot be removed", fault.value());
   }
   bool holds_any() override {
-    std::error_code ignored;
-    return fs::exists(folder_, ignored);
+    const auto holds = [](const fs::path& place) {
+      std::error_code fault;
+      for (fs::directory_iterator it(place, fault), end; !fault && it != end; it.increment(fault))
+        if (it->path().filename() != k_manifest_name) return true;
+      return false;
+    };
+    std::error_code fault;
+    for (fs::directory_iterator it(folder_, fault), end; !fault && it != end; it.increment(fault))
+      if (!it->path().filename().string().starts_with('.') && holds(it->path())) return true;
+    return false;
   }
   bool is_whole(const std::string& place) override {
     return std::filesystem::exists(fmt::format("{}/{}", place, k_manifest_name));

@@ -115,13 +115,14 @@ class S3Parcel final : public Parcel {
       send(0, [this, from = key_of(target), to = key_of(path)] {
         client_.copy(from, to, given_up_.get_token());
       });
+    const bool is_any = !entries_.empty() || !manifest.empty();
     entries_ += outputs::entry_line({.path = std::string(k_entries_name), .mode = k_list_mode});
     add_text(std::string(k_entries_name), entries_);
     for (const std::string& key : old_) send(0, [this, key] { client_.remove(key, given_up_.get_token()); });
     drain();
     add_text(std::string(k_manifest_name), manifest);
     drain();
-    any_home_ = true;
+    if (is_any) any_home_ = true;
   }
 
  private:
@@ -394,24 +395,25 @@ class S3 final : public Depot {
     S3Client& server = client();
     const std::string from = outputs::s3_place(wanted.from).prefix;
     const std::string to = prefix_of(wanted.trial);
-    const std::string manifest_key = from + std::string(k_manifest_name);
-    std::string manifest;
-    const bool is_there =
-        server.get(manifest_key, [&](std::string_view bytes) { manifest += bytes; }, {}).has_value();
-    std::vector<std::string> keys;
-    std::set<std::string> there;
-    server.list(from, [&](const S3Object& object) { there.insert(object.key); }, {});
-    for (const auto& [name, sum] : outputs::sums_in_manifest(manifest))
-      if (!is_there || !there.contains(from + as_key(name)))
-        throw Error(ErrorKind::not_found, wanted.from, "its outputs are not there any more");
+    const std::vector<S3Object> left = outputs::objects_as_left(server, from, {});
+    for (const S3Object& object : left)
+      if (object.size > k_copied_max)
+        throw Error(ErrorKind::refused, outputs::end_of_key(object.key),
+                    "is larger than what a server copies: 5 GiB");
     remove(wanted.trial);
-    there.erase(manifest_key);
-    keys.assign(there.begin(), there.end());
-    in_parallel(keys.size(), k_copies_at_once, [&](std::size_t index) {
-      server.copy(keys[index], to + keys[index].substr(from.size()), {});
-    });
-    server.copy(manifest_key, to + std::string(k_manifest_name), {});
-    any_home_ = true;
+    try {
+      in_parallel(left.size(), k_copies_at_once, [&](std::size_t index) {
+        server.copy(left[index].key, to + left[index].key.substr(from.size()), {});
+      });
+      server.copy(from + std::string(k_manifest_name), to + std::string(k_manifest_name), {});
+    } catch (const Error&) {
+      try {
+        remove(wanted.trial);
+      } catch (const Error&) {  // without a manifest it is nobody's outputs
+      }
+      throw;
+    }
+    if (left.size() > 1) any_home_ = true;  // more than the list of what there is
   }
 
   [[nodiscard]] std::shared_ptr<const outputs::LeftInBucket> left_of(const std::string& trial,

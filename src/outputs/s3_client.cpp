@@ -13,6 +13,8 @@
 #include <ctime>
 #include <mutex>
 
+#include "combu/curl.hpp"
+
 namespace combu::outputs {
 namespace {
 
@@ -25,8 +27,7 @@ constexpr long k_partial_content = 206;
 constexpr Seconds k_first_pause{0.5};
 constexpr Seconds k_pause_max{30};
 
-using Easy = std::unique_ptr<CURL, decltype(&curl_easy_cleanup)>;
-using List = std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)>;
+using curl::Easy;
 
 // As a signature has it ("Signature Version 4", UriEncode): libcurl signs a path as it is given to it.
 std::string encoded(std::string_view text, std::string_view kept = "") {
@@ -102,6 +103,15 @@ std::int64_t number(std::string_view text) {
   return value;
 }
 
+// Of a time in UTC, to be compared as text: servers write as many decimals as they like.
+std::string without_last_zeros(std::string time) {
+  if (time.ends_with('Z')) time.pop_back();
+  if (time.find('.') == std::string::npos) return time;
+  time.erase(time.find_last_not_of('0') + 1);
+  if (time.ends_with('.')) time.pop_back();
+  return time;
+}
+
 enum class Method { get, head, put, post, remove };
 
 // The permission that a request needs.
@@ -170,7 +180,7 @@ struct S3Client::Answer {
 };
 
 // Idle connections, and who asks by them.
-class S3Client::Connections {
+class S3Client::Connections : public curl::Idle {
  public:
   explicit Connections(S3Account account) { use(std::move(account)); }
 
@@ -184,22 +194,8 @@ class S3Client::Connections {
     return account_;
   }
 
-  [[nodiscard]] Easy take() {
-    const std::scoped_lock lock(mutex_);
-    if (idle_.empty()) return {curl_easy_init(), &curl_easy_cleanup};
-    Easy easy = std::move(idle_.back());
-    idle_.pop_back();
-    return easy;
-  }
-  void leave(Easy easy) {
-    curl_easy_reset(easy.get());  // its connection stays open
-    const std::scoped_lock lock(mutex_);
-    idle_.push_back(std::move(easy));
-  }
-
  private:
   mutable std::mutex mutex_;
-  std::vector<Easy> idle_;
   std::shared_ptr<const S3Account> account_;
 };
 
@@ -273,16 +269,11 @@ int is_unwanted(void* of, curl_off_t /*to come*/, curl_off_t /*come*/, curl_off_
   return static_cast<Exchange*>(of)->stop.stop_requested() ? 1 : 0;
 }
 
-List header_list(const S3Client::Headers& headers) {
-  List list(nullptr, &curl_slist_free_all);
-  for (const auto& [name, value] : headers) {
-    const std::string line = fmt::format("{}: {}", name, value);
-    curl_slist* const longer = curl_slist_append(list.get(), line.c_str());
-    if (longer == nullptr) throw std::bad_alloc();
-    (void)list.release();
-    list.reset(longer);
-  }
-  return list;
+curl::List header_list(const S3Client::Headers& headers) {
+  std::vector<std::string> lines;
+  lines.reserve(headers.size());
+  for (const auto& [name, value] : headers) lines.push_back(fmt::format("{}: {}", name, value));
+  return curl::list_of(lines);
 }
 
 void set_up(Exchange& exchange, Method method) {
@@ -366,7 +357,7 @@ S3Client::Answer S3Client::ask_once(const Request& request, const S3Account& acc
   Exchange exchange{
       .easy = easy.get(), .body = request.body, .sink = request.sink, .stop = stop, .from = request.from};
   set_up(exchange, request.method);
-  const List headers = header_list(signed_headers(request.headers, request.body, account));
+  const curl::List headers = header_list(signed_headers(request.headers, request.body, account));
   std::array<char, CURL_ERROR_SIZE> why{};
   curl_easy_setopt(easy.get(), CURLOPT_URL, url(request, account).c_str());
   curl_easy_setopt(easy.get(), CURLOPT_HTTPHEADER, headers.get());
@@ -480,7 +471,8 @@ void expect_there(long status, const std::string& code, const std::string& bucke
 std::optional<S3Object> S3Client::head(const std::string& key, const std::stop_token& stop) {
   const Answer answer = ask({.method = Method::head, .key = key}, stop);
   if (answer.status == 404) return std::nullopt;
-  return S3Object{.key = key, .size = answer.size, .mode = answer.mode, .mtime = answer.mtime};
+  return S3Object{
+      .key = key, .size = answer.size, .mode = answer.mode, .mtime = answer.mtime, .tag = answer.tag};
 }
 
 std::optional<S3Object> S3Client::get(const std::string& key,
@@ -506,7 +498,9 @@ void S3Client::list(const std::string& prefix, const std::function<void(const S3
     std::size_t at = 0;
     while (const auto contents = next_element(answer.body, "Contents", at)) {
       const std::string key = element(*contents, "Key");
-      sink({.key = is_encoded ? decoded(key) : key, .size = number(element(*contents, "Size"))});
+      sink({.key = is_encoded ? decoded(key) : key,
+            .size = number(element(*contents, "Size")),
+            .written = without_last_zeros(element(*contents, "LastModified"))});
     }
     next = element(answer.body, "NextContinuationToken");
     if (next.empty() || element(answer.body, "IsTruncated") != "true") return;

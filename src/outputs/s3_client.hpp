@@ -23,6 +23,8 @@ struct S3Object {
   // Its metadata of these names, where it was asked for by itself.
   std::string mode = {};
   std::string mtime = {};
+  std::string tag = {};      // of its content, where it was asked for by itself
+  std::string written = {};  // when, where it was listed: what is later is greater
 };
 
 // May be used from many threads: each request takes a connection of its own, and leaves it for the next.

@@ -55,7 +55,7 @@ std::string Fetch::key_of(const std::string& name) const {
 }
 
 Error Fetch::missing(const std::string& name) const {
-  return {ErrorKind::not_found, shortened(key_of(name)), "is not in the bucket any more"};
+  return {ErrorKind::not_found, end_of_key(key_of(name)), "is not in the bucket any more"};
 }
 
 // What there is to fetch.
@@ -82,7 +82,7 @@ void Fetch::add(const OutputEntry& entry) {
 
 void Fetch::expect_sum(const File& file, std::string_view sum) const {
   if (sum != file.expected)
-    throw Error(ErrorKind::corrupt, shortened(key_of(file.name)),
+    throw Error(ErrorKind::corrupt, end_of_key(key_of(file.name)),
                 "is not what its manifest says: somebody has changed it");
 }
 
@@ -181,7 +181,11 @@ std::string Fetched::at(const std::string& trial, const std::string& wanted, con
     fetch(*one->fetch);
   } catch (const Error& error) {
     may_go_on = error.kind() == ErrorKind::unavailable || error.kind() == ErrorKind::cancelled;
-    fault = std::current_exception();
+    const bool is_of_disk = error.subject().starts_with(one->folder.substr(0, one->folder.rfind('/') + 1));
+    fault =
+        is_of_disk
+            ? std::make_exception_ptr(Error(error.kind(), error.subject(), error.message() + "; set TMPDIR"))
+            : std::current_exception();
   } catch (...) {
     fault = std::current_exception();
   }

@@ -18,7 +18,7 @@ std::string text_of(S3Client& client, const std::string& key, const std::stop_to
   std::string text;
   if (!client.get(
           key, [&](std::string_view bytes) { text += bytes; }, stop))
-    throw Error(ErrorKind::not_found, shortened(key), "is not in the bucket any more");
+    throw Error(ErrorKind::not_found, end_of_key(key), "is not in the bucket any more");
   return text;
 }
 
@@ -64,7 +64,24 @@ std::optional<Left> as_left(const LeftInBucket& from) {
   return left;
 }
 
+// By key, of all names of its files.
+std::map<std::string, std::string> sums_by_key(const std::string& prefix, const LeftInBucket& left) {
+  std::map<std::string, std::string> sums;
+  for (const auto& [path, sum] : left.sums) sums.emplace(prefix + as_key(path), sum);
+  for (const OutputEntry& entry : left.entries)
+    if (const auto of = sums.find(prefix + as_key(entry.target));
+        entry.kind == Kind::hard_link && of != sums.end())
+      sums.emplace(prefix + as_key(entry.path), of->second);
+  return sums;
+}
+
 }  // namespace
+
+std::string end_of_key(const std::string& key) {
+  constexpr std::size_t k_shown = 50;
+  const std::size_t slash = key.size() > k_shown ? key.find('/', key.size() - k_shown) : std::string::npos;
+  return shortened(slash == std::string::npos ? key : "…" + key.substr(slash));
+}
 
 bool leads_out(const std::string& name) {
   const fs::path path(name);
@@ -78,6 +95,40 @@ LeftInBucket read_left(S3Client& client, const std::string& prefix, const std::s
   left.sums = sums_in_manifest(left.manifest);
   left.entries = read_entries(text_of(client, prefix + std::string(k_entries_name), stop));
   left.known = as_left(left);
+  return left;
+}
+
+std::vector<S3Object> objects_as_left(S3Client& client, const std::string& prefix,
+                                      const std::stop_token& stop) {
+  const std::string manifest_key = prefix + std::string(k_manifest_name);
+  const auto sums = sums_in_manifest(text_of(client, manifest_key, stop));
+  std::map<std::string, S3Object> there;  // by key
+  client.list(
+      prefix, [&](const S3Object& object) { there.emplace(object.key, object); }, stop);
+  const auto manifest = there.extract(manifest_key);
+  for (const auto& [path, sum] : sums)
+    if (const std::string key = prefix + as_key(path); manifest.empty() || !there.contains(key))
+      throw Error(ErrorKind::not_found, end_of_key(key), "is not in the bucket any more");
+  std::vector<S3Object> left;
+  std::vector<S3Object> later;
+  for (const auto& [key, object] : there) {
+    const bool is_later = key != prefix + std::string(k_entries_name) && !manifest.empty() &&
+                          object.written > manifest.mapped().written;
+    (is_later ? later : left).push_back(object);
+  }
+  if (later.empty()) return left;
+  const auto expected = sums_by_key(prefix, read_left(client, prefix, stop));
+  for (const S3Object& object : later) {
+    const auto named = expected.find(object.key);
+    if (named == expected.end()) continue;
+    Sha256 sum;
+    (void)client.get(
+        object.key, [&](std::string_view bytes) { sum.add(bytes); }, stop);
+    if (sum.text() != named->second)
+      throw Error(ErrorKind::corrupt, end_of_key(object.key),
+                  "is not what its manifest says: somebody has changed it");
+    left.push_back(object);
+  }
   return left;
 }
 

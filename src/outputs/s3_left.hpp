@@ -25,6 +25,15 @@ struct LeftInBucket {
 [[nodiscard]] LeftInBucket read_left(S3Client& client, const std::string& prefix,
                                      const std::stop_token& stop);
 
+// All of it but its manifest, without what somebody has added since. Throws Error: not_found when it is not
+// whole, corrupt when somebody has changed it since, and as read_left(). What is not later than the manifest
+// is not read.
+[[nodiscard]] std::vector<S3Object> objects_as_left(S3Client& client, const std::string& prefix,
+                                                    const std::stop_token& stop);
+
+// What a message shows of a key: of a long one its end, which says what it is.
+[[nodiscard]] std::string end_of_key(const std::string& key);
+
 // What has to be brought here for `path`: the path below the trial's place; empty for all, where there are
 // links, which may lead anywhere.
 [[nodiscard]] std::string wanted_of(const LeftInBucket& left, const std::string& path);

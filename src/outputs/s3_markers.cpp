@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -22,29 +23,43 @@ class S3Markers final : public Markers {
       : root_(outputs::s3_place(place)),
         client_(root_.bucket, outputs::find_s3_account(caller), k_repeats_max, clock) {}
 
-  std::optional<std::string> find(const std::string& key, const std::stop_token& stop) override {
-    std::string place;
+  std::optional<Mark> find(const std::string& key, const std::stop_token& stop) override {
+    std::string text;
     const auto marker = client_.get(
-        key_of(k_done, key), [&](std::string_view bytes) { place += bytes; }, stop);
-    if (!marker || !is_whole(place, stop)) return std::nullopt;
-    return fmt::format("s3://{}/{}{}", root_.bucket, root_.prefix, place);
+        key_of(k_done, key), [&](std::string_view bytes) { text += bytes; }, stop);
+    const std::size_t end = text.find('\n');
+    if (!marker || end == std::string::npos) return std::nullopt;
+    Mark mark{.key = key,
+              .place = fmt::format("s3://{}/{}{}", root_.bucket, root_.prefix, text.substr(0, end)),
+              .version = text.substr(end + 1)};
+    if (version_of(mark.place, stop) != mark.version) return std::nullopt;
+    return mark;
   }
 
-  std::string told(const std::string& place, const std::stop_token& stop) override {
+  std::optional<std::string> told(const Mark& mark, std::size_t size_max,
+                                  const std::stop_token& stop) override {
+    const std::string key = told_key(mark);
+    const auto seen = client_.head(key, stop);
+    if (!seen || seen->size > static_cast<std::int64_t>(size_max)) return std::nullopt;
     std::string told;
-    (void)client_.get(
-        key_of(k_told, relative(place)), [&](std::string_view bytes) { told += bytes; }, stop);
+    if (!client_.get(
+            key, [&](std::string_view bytes) { told += bytes; }, stop))
+      return std::nullopt;
     return told;
   }
 
-  void put(const std::string& key, const std::string& place, const std::string& told,
-           const std::stop_token& stop) override {
-    if (find(key, stop)) return;
-    const std::string text = relative(place);
-    if (!told.empty())
-      client_.put(key_of(k_told, text), told, {{"content-type", "application/octet-stream"}}, stop);
-    if (client_.put_new(key_of(k_done, key), text, k_headers, stop) || find(key, stop)) return;
-    client_.put(key_of(k_done, key), text, k_headers, stop);
+  void put(const std::string& key, const std::string& place, const std::function<std::string()>& told,
+           bool has_to_tell, const std::stop_token& stop) override {
+    const auto earlier = find(key, stop);
+    if (earlier && (!has_to_tell || client_.head(told_key(*earlier), stop))) return;
+    const Mark mark{.key = key, .place = place, .version = version_of(place, stop)};
+    if (mark.version.empty())
+      throw Error(ErrorKind::not_found, place, "what it has left is not there any more");
+    if (const std::string bytes = told(); !bytes.empty())
+      client_.put(told_key(mark), bytes, {{"content-type", "application/octet-stream"}}, stop);
+    const std::string text = fmt::format("{}\n{}", relative(place), mark.version);
+    if (!earlier && client_.put_new(key_of(k_done, key), text, k_headers, stop)) return;
+    if (earlier || !find(key, stop)) client_.put(key_of(k_done, key), text, k_headers, stop);
   }
 
  private:
@@ -53,14 +68,23 @@ class S3Markers final : public Markers {
   [[nodiscard]] std::string key_of(std::string_view folder, const std::string& name) const {
     return fmt::format("{}{}{}", root_.prefix, folder, name);
   }
+  // Of whom has written the marker, and no one else: equal trials need not tell the same.
+  [[nodiscard]] std::string told_key(const Mark& mark) const {
+    return key_of(k_told, fmt::format("{}-{}", mark.key, mark.version));
+  }
   // Below root_: RUN/TRIAL.
   [[nodiscard]] std::string relative(const std::string& place) const {
     std::string path = outputs::s3_place(place).prefix.substr(root_.prefix.size());
     path.pop_back();  // its `/`
     return path;
   }
-  [[nodiscard]] bool is_whole(const std::string& place, const std::stop_token& stop) {
-    return client_.head(fmt::format("{}{}/{}", root_.prefix, place, k_manifest_name), stop).has_value();
+  // Empty: nothing is there. The manifest has the sums of all that is.
+  [[nodiscard]] std::string version_of(const std::string& place, const std::stop_token& stop) {
+    const auto manifest = client_.head(outputs::s3_place(place).prefix + std::string(k_manifest_name), stop);
+    if (!manifest) return "";
+    std::string version = manifest->tag;
+    std::erase_if(version, [](char letter) { return letter == '"' || letter == '\n'; });
+    return version.empty() ? "-" : version;
   }
 
   outputs::S3Place root_;

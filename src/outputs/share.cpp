@@ -12,11 +12,12 @@
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
+#include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
 #include "outputs/folder.hpp"
@@ -49,10 +50,10 @@ class Sharer {
   void share(const Descriptor& home, const std::string& name) {
     const Descriptor source(open(from_.c_str(), k_folder));
     if (!source.is_open() && errno != ENOENT) refuse(from_, "cannot be opened", errno);
-    if (faccessat(source.number(), std::string(k_manifest_name).c_str(), F_OK, 0) != 0)
-      throw Error(ErrorKind::not_found, from_.string(), "its outputs are not there any more");
+    read_manifest(source);
     take_folder(source, home, name, "");
-    expect_manifest(source);
+    if (!missing_.empty())
+      throw Error(ErrorKind::not_found, (from_ / missing_.begin()->first).string(), "is not there any more");
   }
 
  private:
@@ -63,6 +64,7 @@ class Sharer {
     if (fstat(source.number(), &seen) != 0) refuse(from_ / path, "cannot be read", errno);
     if (mkdirat(above.number(), name.c_str(), S_IRWXU) != 0) refuse(name, "cannot be made", errno);
     const Descriptor target = open_folder_in(above, name, path.empty() ? fs::path(name) : path);
+    if (path.empty()) root_ = target.number();
     own(target.number(), "", path, AT_EMPTY_PATH);
     for (const std::string& one : names_in(source, path)) take(source, target, one, path / one);
     // What is made in a folder changes its time.
@@ -102,10 +104,24 @@ class Sharer {
       take_folder(open_folder_in(source, name, from_ / path), target, name, path);
     } else if (S_ISLNK(seen.st_mode)) {
       take_link(source, target, name, path, seen);
-    } else if (S_ISREG(seen.st_mode)) {
+    } else if (S_ISREG(seen.st_mode) && was_left(source, name, path, seen)) {
       share_file(source, target, name, path, seen);
-      files_.insert(path.string());
     }
+  }
+
+  // By the trial, and is as it was then: the manifest was written last, so what is older has not been written
+  // to since. Another name of a file is not in the manifest.
+  [[nodiscard]] bool was_left(const Descriptor& source, const std::string& name, const fs::path& path,
+                              const struct stat& seen) {
+    const bool is_newer =
+        std::tie(seen.st_mtim.tv_sec, seen.st_mtim.tv_nsec) > std::tie(written_.tv_sec, written_.tv_nsec);
+    const auto named = missing_.find(path.string());
+    if (named == missing_.end()) return !is_newer || seen.st_nlink > 1;
+    if (is_newer && sum_of(source, name, path) != named->second)
+      throw Error(ErrorKind::corrupt, (from_ / path).string(),
+                  "is not what its manifest says: somebody has changed it");
+    missing_.erase(named);
+    return true;
   }
 
   void take_link(const Descriptor& source, const Descriptor& target, const std::string& name,
@@ -121,18 +137,22 @@ class Sharer {
   }
 
   void share_file(const Descriptor& source, const Descriptor& target, const std::string& name,
-                  const fs::path& path, const struct stat& seen) const {
-    if (clones_ && make_file(source, target, name, path, seen, true)) return;
-    const bool is_ours = seen.st_uid == (owner_ ? owner_->uid : geteuid());
-    if (is_ours && linkat(source.number(), name.c_str(), target.number(), name.c_str(), 0) == 0) return;
-    (void)make_file(source, target, name, path, seen, false);
+                  const fs::path& path, const struct stat& seen) {
+    const std::pair file(seen.st_dev, seen.st_ino);
+    if (const auto known = made_.find(file); known != made_.end())
+      if (linkat(root_, known->second.c_str(), target.number(), name.c_str(), 0) == 0) return;
+    if (!clones_ || !make_file(source, target, name, path, seen, true)) {
+      const bool is_ours = seen.st_uid == (owner_ ? owner_->uid : geteuid());
+      if (is_ours && linkat(source.number(), name.c_str(), target.number(), name.c_str(), 0) == 0) return;
+      (void)make_file(source, target, name, path, seen, false);
+    }
+    if (seen.st_nlink > 1) made_.emplace(file, path.string());
   }
 
   // False, and there is none: the file system has no clones.
   [[nodiscard]] bool make_file(const Descriptor& source, const Descriptor& target, const std::string& name,
                                const fs::path& path, const struct stat& seen, bool as_clone) const {
-    const Descriptor from(openat(source.number(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
-    if (!from.is_open()) refuse(from_ / path, "cannot be opened", errno);
+    const Descriptor from = open_file(source, name, path);
     const Descriptor to(
         openat(target.number(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
     if (!to.is_open()) refuse(path, "cannot be made", errno);
@@ -149,20 +169,41 @@ class Sharer {
     return true;
   }
 
-  void copy(const Descriptor& from, const Descriptor& to, const fs::path& path) const {
-    std::vector<char> piece(std::size_t{256} << 10U);
+  [[nodiscard]] Descriptor open_file(const Descriptor& folder, const std::string& name,
+                                     const fs::path& path) const {
+    Descriptor file(openat(folder.number(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+    if (!file.is_open()) refuse(from_ / path, "cannot be opened", errno);
+    return file;
+  }
+
+  // To its end.
+  template <class Sink>
+  void read_file(const Descriptor& file, const fs::path& path, const Sink& sink) const {
+    std::vector<char> piece(std::size_t{64} << 10U);
     while (true) {
-      const ssize_t count = read(from.number(), piece.data(), piece.size());
+      const ssize_t count = read(file.number(), piece.data(), piece.size());
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) refuse(from_ / path, "cannot be read", errno);
       if (count == 0) return;
-      for (ssize_t done = 0; done < count;) {
-        const ssize_t written =
-            ::write(to.number(), piece.data() + done, static_cast<std::size_t>(count - done));
-        if (written < 0 && errno != EINTR) refuse(path, "cannot be written", errno);
-        done += std::max<ssize_t>(written, 0);
-      }
+      sink(std::string_view(piece.data(), static_cast<std::size_t>(count)));
     }
+  }
+
+  [[nodiscard]] std::string sum_of(const Descriptor& folder, const std::string& name,
+                                   const fs::path& path) const {
+    Sha256 sum;
+    read_file(open_file(folder, name, path), path, [&](std::string_view bytes) { sum.add(bytes); });
+    return sum.text();
+  }
+
+  void copy(const Descriptor& from, const Descriptor& to, const fs::path& path) const {
+    read_file(from, path, [&](std::string_view bytes) {
+      while (!bytes.empty()) {
+        const ssize_t written = ::write(to.number(), bytes.data(), bytes.size());
+        if (written < 0 && errno != EINTR) refuse(path, "cannot be written", errno);
+        bytes.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));
+      }
+    });
   }
 
   static void set_times(int folder, const char* name, const struct stat& as) {
@@ -176,25 +217,27 @@ class Sharer {
       refuse(path, "cannot be given to its owner", errno);
   }
 
-  void expect_manifest(const Descriptor& source) const {
-    const Descriptor file(
-        openat(source.number(), std::string(k_manifest_name).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
-    if (!file.is_open()) refuse(from_ / k_manifest_name, "cannot be opened", errno);
+  void read_manifest(const Descriptor& source) {
+    const std::string name(k_manifest_name);
+    if (!source.is_open() || faccessat(source.number(), name.c_str(), F_OK, 0) != 0)
+      throw Error(ErrorKind::not_found, from_.string(), "its outputs are not there any more");
+    const Descriptor file = open_file(source, name, name);
+    struct stat seen {};
+    if (fstat(file.number(), &seen) != 0) refuse(from_ / name, "cannot be read", errno);
+    written_ = seen.st_mtim;
     std::string text;
-    std::array<char, std::size_t{64} << 10U> piece{};
-    ssize_t count = 0;
-    while ((count = read(file.number(), piece.data(), piece.size())) > 0)
-      text.append(piece.data(), static_cast<std::size_t>(count));
-    if (count < 0) refuse(from_ / k_manifest_name, "cannot be read", errno);
-    for (const auto& [name, sum] : sums_in_manifest(text))
-      if (!files_.contains(name))
-        throw Error(ErrorKind::not_found, (from_ / name).string(), "is not there any more");
+    read_file(file, name, [&](std::string_view bytes) { text += bytes; });
+    missing_ = sums_in_manifest(text);
   }
 
   fs::path from_;
   std::optional<Owner> owner_;
   std::atomic<bool>& clones_;
-  std::set<std::string> files_;
+  timespec written_{};                          // the manifest
+  std::map<std::string, std::string> missing_;  // sums of what it names, until that has been seen
+  int root_ = -1;                               // of what is made
+  // Of files with several names the first that has been made, below root_.
+  std::map<std::pair<dev_t, ino_t>, std::string> made_;
 };
 
 // What stands there is of an earlier attempt, or of a process that died before it could tell.

@@ -367,7 +367,9 @@ struct Record::Impl {
                 "INSERT OR REPLACE INTO images (run, image, platform, reference) VALUES (?, ?, ?, ?)"};
   SQLite::Statement find_done{database,
                               "SELECT coalesce(equal_run, runs.id), coalesce(equal_trial, name), "
-                              "runs.id, name, coalesce(results || '/' || name, '') "
+                              "runs.id, name, coalesce(results || '/' || name, ''), "
+                              "CASE over WHEN 'skipped' THEN 0 ELSE (SELECT max(attempt) FROM attempts "
+                              "WHERE attempts.run = trials.run AND attempts.trial = trials.trial) END "
                               "FROM recollections JOIN trials USING (run, trial) JOIN runs ON runs.number = "
                               "run WHERE hash = ? AND over IN ('succeeded', 'skipped') "
                               "ORDER BY run DESC, trial LIMIT ?"};
@@ -853,6 +855,7 @@ std::vector<DoneEntry> Record::done(const std::string& hash, std::size_t count_m
                          .trial = query.getColumn(1).getString(),
                          .kept_in = RunId(query.getColumn(2).getString()),
                          .kept_as = query.getColumn(3).getString(),
+                         .attempt = query.getColumn(5).getInt(),
                          .place = query.getColumn(4).getString()});
     query.reset();  // else it would hold up who writes
     return entries;

@@ -40,6 +40,9 @@ constexpr Seconds k_look_first{1};
 constexpr double k_look_factor = 1.5;
 constexpr Seconds k_look_pause_max{60};
 constexpr std::chrono::seconds k_look_pause_busy{1};
+// A log that grows fast is looked at sooner: its engine may rotate it, and keep only the last of it.
+constexpr Bytes k_look_brings_max{std::int64_t{256} << 10};
+constexpr Seconds k_look_pause_min{0.25};
 constexpr double k_look_share_max = 0.05;  // of one worker's time for one attempt
 constexpr std::size_t k_lookers = 2;
 
@@ -72,6 +75,7 @@ struct LookOrder {
 struct Used {
   LookOrder of;
   std::optional<Usage> usage;
+  Bytes brought;  // of its log
   Seconds took{0};
 };
 // All that is left of the log of an attempt that has ended.
@@ -313,6 +317,7 @@ class Drive {
       held_.insert_or_assign(collected->trial, *collected);
     } else {
       apply(event);
+      if (const auto* listed = std::get_if<Listed>(&event)) look_after_earlier(*listed);
     }
   }
   void take(const EngineLost& /*lost*/) {}
@@ -351,8 +356,7 @@ class Drive {
       at->second.usage = {.memory = std::max(before, used.usage->memory), .cpu = used.usage->cpu};
     }
     LookOrder next = used.of;
-    next.pause =
-        std::max(std::min(next.pause * k_look_factor, k_look_pause_max), used.took / k_look_share_max);
+    next.pause = std::max(pause_after(used), used.took / k_look_share_max);
     look_after(std::move(next));
   }
 
@@ -392,9 +396,34 @@ class Drive {
       so_far_.begin(trial, attempt, now());
   }
 
+  static Seconds pause_after(const Used& used) {
+    if (used.brought <= k_look_brings_max) return std::min(used.of.pause * k_look_factor, k_look_pause_max);
+    const double share =
+        static_cast<double>(k_look_brings_max.count) / static_cast<double>(used.brought.count);
+    return std::max(used.of.pause * share, k_look_pause_min);
+  }
+
   void look_after(LookOrder order) {
     const Instant at = now() + std::chrono::duration_cast<Instant::duration>(order.pause);
     looks_.emplace(at, std::move(order));
+  }
+
+  // Those that ran before: the first listing has their engine's ids.
+  void look_after_earlier(const Listed& listed) {
+    if (ran_before_.empty()) return;
+    std::unordered_map<std::string_view, const Sighting*> seen;
+    for (const Sighting& one : listed.sightings)
+      if (one.key.run == run_.id && one.phase == Phase::running) seen.emplace(one.key.trial, &one);
+    for (const auto& [trial, attempt] : std::exchange(ran_before_, {})) {
+      const auto found = seen.find(run_.experiment.trials[trial].name);
+      if (found != seen.end() && found->second->key.attempt == attempt && stays_for(trial))
+        look_after_start(trial, attempt, found->second->id);
+    }
+  }
+
+  void look_after_start(TrialIndex trial, int attempt, const std::string& id) {
+    usage_[trial] = {.attempt = attempt, .usage = std::nullopt};
+    look_after({.trial = trial, .attempt = attempt, .id = id, .pause = k_look_first});
   }
 
   // Gives the looks that are due, of what still runs. While starts are in flight it is one a second: as many
@@ -421,7 +450,8 @@ class Drive {
   }
 
   [[nodiscard]] std::chrono::milliseconds patience() const {
-    const std::chrono::milliseconds usual = owed_ ? k_repaint : k_heartbeat;
+    const bool looks_soon = !looks_.empty() && looks_.begin()->first < now() + k_heartbeat;
+    const std::chrono::milliseconds usual = owed_ || looks_soon ? k_repaint : k_heartbeat;
     if (!wake_) return usual;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(*wake_ - now());
     return std::clamp(left, std::chrono::milliseconds(0), usual);
@@ -558,9 +588,7 @@ class Drive {
       if (fact.id.empty()) return;  // it has become healthy
       if (!stays_for(fact.trial)) return;
       take_so_far(fact.trial, fact.attempt);
-      usage_[fact.trial] = {.attempt = fact.attempt, .usage = std::nullopt};
-      look_after({.trial = fact.trial, .attempt = fact.attempt, .id = fact.id, .pause = k_look_first});
-      return;
+      return look_after_start(fact.trial, fact.attempt, fact.id);
     }
     so_far_.end(fact.trial);
     const auto at = usage_.find(fact.trial);
@@ -630,7 +658,7 @@ class Drive {
       if (command.slots != trial.slots || !trial.inputs.empty()) {
         changed.emplace(trial).slots = command.slots;
         find_inputs(*changed, [&](const std::string& left_by, const std::string& path) {
-          return depot_->fetch(left_by, path, under_way.token());
+          return fetch(left_by, path, under_way.token());
         });
       }
       auto seen = engine_.start(run_, changed ? *changed : trial, command.attempt, under_way.token());
@@ -644,6 +672,15 @@ class Drive {
         failed(error, event);
       }
     });
+  }
+
+  // Why a start fails is told by the words alone: where it was is put into them.
+  std::string fetch(const std::string& left_by, const std::string& path, const std::stop_token& stop) {
+    try {
+      return depot_->fetch(left_by, path, stop);
+    } catch (const Error& error) {
+      throw Error(error.kind(), error.subject(), error.what());
+    }
   }
 
   // A start that can be given up.
@@ -726,9 +763,21 @@ class Drive {
     Used used{.of = order, .usage = std::nullopt};
     call([&] { used.usage = engine_.usage(order.id, quit); }, [](const Error&) {});
     if (telemetry_ != nullptr)
-      call([&] { keep_log(order.trial, order.attempt, LogEnd::open, quit); }, [](const Error&) {});
+      call(
+          [&] {
+            const Bytes before = log_size(order);
+            keep_log(order.trial, order.attempt, LogEnd::open, quit);
+            used.brought.count = log_size(order).count - before.count;
+          },
+          [](const Error&) {});
     used.took = Steady::now() - began;
     inbox_.post(std::move(used));
+  }
+
+  // As far as it was taken.
+  [[nodiscard]] Bytes log_size(const LookOrder& order) {
+    const auto kept = telemetry_->log(run_.experiment.trials[order.trial].name, order.attempt);
+    return kept ? kept->size : Bytes{};
   }
 
   void carry_out(const LogOrder& order, const std::stop_token& quit) {
@@ -854,7 +903,7 @@ class Drive {
   OrderQueue look_orders_;
   OrderQueue so_far_orders_;
   SoFar so_far_{run_.experiment.collect.every};
-  std::vector<std::pair<TrialIndex, int>> ran_before_;  // and their attempts
+  std::vector<std::pair<TrialIndex, int>> ran_before_;  // and their attempts; until they are listed
   RecallQueue recalls_;
   std::multimap<Instant, LookOrder> looks_;
   Instant looked_;

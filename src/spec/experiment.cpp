@@ -147,26 +147,28 @@ class ExperimentReader final : public DocumentSink {
     return {};
   }
 
+  using Names = std::set<std::string, std::less<>>;
   // A param or a variable that counts for the cache; one that no trial has would make all of them equal.
   struct KeyPart {
     std::string trial;  // the first that names it
     std::size_t index = 0;
     bool found = false;
-    std::set<std::string, std::less<>> near;  // what that trial has
+    Names near;  // what that trial has
   };
 
   void look_for_key_parts(const Trial& trial, std::size_t index) {
+    std::optional<Names> params;  // read once, and only where one is looked for
     for (const std::string& part : trial.cache.key) {
       const std::size_t dot = part.find('.');
       if (dot == std::string::npos) continue;
       const auto [at, is_new] = key_parts_.try_emplace(part);
       if (at->second.found) continue;
-      std::set<std::string, std::less<>> there;
+      Names there;
       if (part.starts_with("env.")) {
         for (const auto& [name, value] : trial.env) there.insert(name);
-      } else if (!trial.params.empty()) {
-        const Json params = Json::parse(trial.params);
-        for (const auto& param : params.items()) there.insert(param.key());
+      } else {
+        if (!params) params = names_of_params(trial);
+        there = *params;
       }
       at->second.found = there.contains(std::string_view(part).substr(dot + 1));
       if (!is_new) continue;
@@ -174,6 +176,14 @@ class ExperimentReader final : public DocumentSink {
       at->second.index = index;
       at->second.near = std::move(there);
     }
+  }
+
+  static Names names_of_params(const Trial& trial) {
+    Names names;
+    if (trial.params.empty()) return names;
+    const Json params = Json::parse(trial.params);
+    for (const auto& param : params.items()) names.insert(param.key());
+    return names;
   }
 
   void report_unknown_key_parts() {

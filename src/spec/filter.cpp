@@ -93,6 +93,13 @@ std::string_view operator_hint(std::string_view text) {
   return k_form;
 }
 
+// What was meant by something between a name and its operator.
+std::string_view relation_hint(std::string_view text) {
+  const std::size_t at = text.find_first_of("=<>");
+  const bool is_name = at != std::string_view::npos && text.find_first_of("!&|") >= at;
+  return is_name ? "a name with blanks or operators stands in quotes" : k_form;
+}
+
 // What was meant by something between a value and the next term.
 std::string_view joint_hint(std::string_view text) {
   const std::string_view word = text.substr(0, text.find_first_of(k_blanks));
@@ -119,16 +126,16 @@ class TermReader {
   std::string name() {
     skip_blanks();
     term_ = rest_;
-    const std::string_view name = until(k_ends_name);
+    std::string name = is_quote() ? quoted() : std::string(until(k_ends_name));
     if (name.empty()) fail(k_form);
-    return std::string(name);
+    return name;
   }
 
   Filter::Relation relation() {
     skip_blanks();
     const auto* found =
         std::ranges::find_if(k_relations, [&](const auto& known) { return rest_.starts_with(known.first); });
-    if (found == k_relations.end()) fail(k_form);
+    if (found == k_relations.end()) fail(relation_hint(rest_));
     const std::string_view from = rest_;
     rest_.remove_prefix(found->first.size());
     if (rest_.find_first_of("=<>") == 0) fail(operator_hint(from));
@@ -137,13 +144,14 @@ class TermReader {
 
   std::string value() {
     skip_blanks();
-    if (rest_.starts_with('"') || rest_.starts_with('\'')) return quoted();
+    if (is_quote()) return quoted();
     const std::string_view value = until(k_ends_value);
     if (value.empty()) fail(k_form);
     return std::string(value);
   }
 
  private:
+  [[nodiscard]] bool is_quote() const { return rest_.starts_with('"') || rest_.starts_with('\''); }
   void skip_blanks() { rest_.remove_prefix(std::min(rest_.find_first_not_of(k_blanks), rest_.size())); }
 
   std::string_view until(std::string_view ends) {
@@ -182,10 +190,14 @@ Filter::Filter(std::string_view text) {
 }
 
 bool Filter::matches(const Lookup& lookup) const {
-  return std::ranges::all_of(terms_, [&](const Term& term) {
+  bool all = true;
+  for (const Term& term : terms_) {
+    // Of each term, so that a name that nobody knows is met wherever it stands.
     const std::optional<std::string> value = lookup(term.name, term.value);
-    return value ? holds(term.name, *value, term.relation, term.value) : term.relation == Relation::not_equal;
-  });
+    all = all && (value ? holds(term.name, *value, term.relation, term.value)
+                        : term.relation == Relation::not_equal);
+  }
+  return all;
 }
 
 }  // namespace combu

@@ -4,69 +4,135 @@
 #include <archive_entry.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdio>
+#include <condition_variable>
+#include <exception>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <thread>
 
 namespace combu::telemetry {
 namespace {
 
-struct Close {
-  void operator()(std::FILE* file) const { std::fclose(file); }
+// The engine pushes an archive, and libarchive pulls: each piece is handed over, and waited for.
+class Handover {
+ public:
+  // Returns when it has been read. False: nobody will.
+  bool write(std::string_view piece) {
+    std::unique_lock lock(mutex_);
+    piece_ = piece;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return !piece_ || left_; });
+    return !left_;
+  }
+  void end() {
+    const std::scoped_lock lock(mutex_);
+    ended_ = true;
+    changed_.notify_all();
+  }
+
+  // Valid until the next call; empty at the end.
+  std::string_view read() {
+    std::unique_lock lock(mutex_);
+    if (is_read_) piece_.reset();
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return piece_ || ended_; });
+    is_read_ = piece_.has_value();
+    return piece_.value_or("");
+  }
+  void leave() {
+    const std::scoped_lock lock(mutex_);
+    left_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<std::string_view> piece_;
+  bool is_read_ = false;  // what piece_ is
+  bool ended_ = false;
+  bool left_ = false;
+};
+
+la_ssize_t read_piece(archive* /*reader*/, void* of, const void** bytes) {
+  const std::string_view piece = static_cast<Handover*>(of)->read();
+  *bytes = piece.data();
+  return static_cast<la_ssize_t>(piece.size());
+}
+
+struct Free {
   void operator()(archive* reader) const { archive_read_free(reader); }
 };
 
-// The engine pushes an archive, and a reader pulls: a file that nobody sees is between them.
-std::unique_ptr<std::FILE, Close> spooled(Engine& engine, const Key& key, const std::string& path,
-                                          const std::stop_token& stop) {
-  std::unique_ptr<std::FILE, Close> spool(std::tmpfile());
-  const auto expect = [&](bool done) {
-    if (!done)
-      throw Error(ErrorKind::refused, path,
-                  "there is no room for a copy of it in the folder of temporary files");
-  };
-  expect(spool != nullptr);
-  const bool found = engine.copy_out(
-      key, path,
-      [&](std::string_view bytes) {
-        expect(std::fwrite(bytes.data(), 1, bytes.size(), spool.get()) == bytes.size());
-      },
-      stop);
-  if (!found) return nullptr;
-  expect(std::fflush(spool.get()) == 0);
-  std::rewind(spool.get());
-  return spool;
-}
-
-}  // namespace
-
-FileMetrics read_metric_file(Engine& engine, const Key& key, const std::string& path, MetricNames& names,
-                             const std::stop_token& stop) {
-  const auto spool = spooled(engine, key, path, stop);
-  if (!spool) return {.fault = fmt::format("there is no file of metrics {}", path)};
-  const std::unique_ptr<archive, Close> reader(archive_read_new());
+FileMetrics read_archive(Handover& from, const std::string& path, MetricNames& names, Bytes size_max) {
+  const std::unique_ptr<archive, Free> reader(archive_read_new());
   archive_read_support_format_tar(reader.get());
-  archive_read_open_FILE(reader.get(), spool.get());
   archive_entry* entry = nullptr;
-  if (archive_read_next_header(reader.get(), &entry) != ARCHIVE_OK ||
+  if (archive_read_open(reader.get(), &from, nullptr, read_piece, nullptr) != ARCHIVE_OK ||
+      archive_read_next_header(reader.get(), &entry) != ARCHIVE_OK ||
       archive_entry_filetype(entry) != AE_IFREG)
     return {.fault = fmt::format("{} is no file of metrics: it is not a file", path)};
   const Instant at{std::chrono::seconds(archive_entry_mtime(entry))};
   MetricLines numbers(path.ends_with(".csv") ? MetricLines::Form::csv : MetricLines::Form::json, names);
   Lines lines([&](std::string_view line, Instant when) { numbers.take(line, when); });
+  FileMetrics file;
   std::array<char, 1U << 16U> buffer{};
-  for (;;) {
+  for (std::int64_t left = size_max.count;;) {
     const auto size = archive_read_data(reader.get(), buffer.data(), buffer.size());
-    if (size < 0)
-      throw Error(ErrorKind::unavailable, path,
-                  fmt::format("its archive makes no sense: {}", archive_error_string(reader.get())));
-    if (size == 0) break;
-    lines.feed({buffer.data(), static_cast<std::size_t>(size)}, at);
+    if (size < 0) file.fault = fmt::format("the archive of its file of metrics {} makes no sense", path);
+    if (size <= 0) break;
+    lines.feed({buffer.data(), static_cast<std::size_t>(std::min<std::int64_t>(size, left))}, at);
+    left -= size;
+    if (left >= 0) continue;
+    file.fault = fmt::format("of its file of metrics {} the first {} are read", path, to_string(size_max));
+    break;
   }
-  lines.end(at);
-  FileMetrics file{.metrics = numbers.taken()};
-  if (file.metrics.empty()) file.fault = fmt::format("there are no numbers in its file of metrics {}", path);
+  if (file.fault.empty()) lines.end(at);
+  file.metrics = numbers.taken();
+  if (file.metrics.empty() && file.fault.empty())
+    file.fault = fmt::format("there are no numbers in its file of metrics {}", path);
+  return file;
+}
+
+}  // namespace
+
+FileMetrics read_metric_file(Engine& engine, const Key& key, const std::string& path, MetricNames& names,
+                             const std::stop_token& stop, Bytes size_max) {
+  Handover handover;
+  FileMetrics file;
+  std::exception_ptr fault;
+  bool found = false;
+  {
+    const std::jthread reads([&] {
+      try {
+        file = read_archive(handover, path, names, size_max);
+      } catch (...) {
+        fault = std::current_exception();
+      }
+      handover.leave();
+    });
+    bool is_enough = false;
+    const auto tell = [&](std::string_view bytes) {
+      if (bytes.empty() || handover.write(bytes)) return;
+      is_enough = true;
+      throw Error(ErrorKind::cancelled, path, "nobody takes more of it");
+    };
+    try {
+      found = engine.copy_out(key, path, tell, stop);
+    } catch (...) {  // whatever it is, the other thread is not to wait for more
+      handover.end();
+      if (!is_enough) throw;
+      found = true;
+    }
+    handover.end();
+  }
+  if (fault) std::rethrow_exception(fault);
+  if (!found) return {.fault = fmt::format("there is no file of metrics {}", path)};
   return file;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // The file of metrics that an attempt leaves.
 
+#include <cstdint>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -13,12 +14,16 @@ namespace combu::telemetry {
 
 struct FileMetrics {
   std::vector<LogBatch::Metric> metrics;
-  std::string fault;  // why there are none, for a person
+  std::string fault;  // why there are none, or not all, for a person
 };
 
-// `path` as in Metrics::file. Throws Error as Engine::copy_out does, and `refused` where there is no room for
-// a copy of the file.
+// All of its numbers are in memory until they are kept.
+inline constexpr Bytes k_metric_file_max{std::int64_t{256} << 20};
+
+// `path` as in Metrics::file. Reads on a thread of its own, while the file comes, and no more of it than
+// `size_max`. Throws Error as Engine::copy_out does.
 [[nodiscard]] FileMetrics read_metric_file(Engine& engine, const Key& key, const std::string& path,
-                                           MetricNames& names, const std::stop_token& stop);
+                                           MetricNames& names, const std::stop_token& stop,
+                                           Bytes size_max = k_metric_file_max);
 
 }  // namespace combu::telemetry

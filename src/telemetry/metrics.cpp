@@ -16,7 +16,6 @@ namespace {
 using Numbers = std::vector<std::pair<std::string, double>>;
 
 constexpr std::string_view k_step = "step";
-constexpr std::size_t k_line_max = 1U << 20U;
 
 constexpr char k_stands_for = '\1';  // before what is no number of JSON, in a string
 constexpr std::string_view k_in_words =
@@ -218,8 +217,17 @@ std::vector<LogBatch::Metric> MetricLines::taken() {
   return metrics;
 }
 
+namespace {
+
+std::size_t end_of_line(std::string_view text) {
+  const std::size_t newline = text.find('\n');
+  return std::min(newline, text.substr(0, newline).find('\r'));
+}
+
+}  // namespace
+
 void Lines::feed(std::string_view text, Instant at) {
-  for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+  for (std::size_t end = end_of_line(text); end != std::string_view::npos; end = end_of_line(text)) {
     const std::string_view head = text.substr(0, end);
     text.remove_prefix(end + 1);
     too_long_ = too_long_ || line_.size() + head.size() > k_line_max;

@@ -3,6 +3,7 @@
 
 #include <re2/re2.h>
 
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
@@ -63,13 +64,16 @@ class MetricLines {
   std::size_t count_ = 0;
 };
 
-// The lines of two streams, put together from pieces.
+inline constexpr std::size_t k_line_max = std::size_t{1} << 20U;
+
+// Lines, put together from pieces. A carriage return ends one as a newline does: what draws a progress bar
+// writes each of its states over the one before.
 class Lines {
  public:
   using Tell = std::function<void(std::string_view line, Instant at)>;
   explicit Lines(Tell tell) : tell_(std::move(tell)) {}
 
-  // A line that is longer than 1 MiB is passed over.
+  // A line that is longer than k_line_max is passed over.
   void feed(std::string_view text, Instant at);
   void end(Instant at);
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <new>
 
 namespace combu::telemetry {
 namespace {
@@ -56,7 +57,9 @@ bool tell_pieces(std::string_view left, const std::function<bool(const LogPiece&
 
 std::string compressed(std::string_view plain) {
   std::string data(ZSTD_compressBound(plain.size()), '\0');
-  data.resize(ZSTD_compress(data.data(), data.size(), plain.data(), plain.size(), k_level));
+  const std::size_t size = ZSTD_compress(data.data(), data.size(), plain.data(), plain.size(), k_level);
+  if (ZSTD_isError(size) != 0) throw std::bad_alloc();  // it has no other reason
+  data.resize(size);
   return data;
 }
 

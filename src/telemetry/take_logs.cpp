@@ -30,6 +30,8 @@ class LogTaker {
       told_at_until_ = before_->at_until;
       had_dropped_ = before_->dropped.count > 0;
       had_passed_over_ = before_->passed_over > 0;
+      had_gaps_ = before_->gaps > 0;
+      expects_known_ = since().has_value();
     }
     if (!trial.metrics) return;
     if (before_) names_ = MetricNames(telemetry.metric_names(key.trial, key.attempt));
@@ -44,6 +46,7 @@ class LogTaker {
   [[nodiscard]] bool has_begun_to_pass_over() const {
     return !had_passed_over_ && before_ && before_->passed_over > 0;
   }
+  [[nodiscard]] bool has_begun_to_miss() const { return !had_gaps_ && before_ && before_->gaps > 0; }
   [[nodiscard]] MetricNames& names() { return names_; }
   [[nodiscard]] bool is_complete() const { return before_ && before_->complete; }
   [[nodiscard]] std::optional<Instant> since() const {
@@ -53,18 +56,19 @@ class LogTaker {
   void take(const LogPiece& piece) {
     if (before_ && piece.at == before_->until && told_at_until_ > 0) {
       --told_at_until_;
+      expects_known_ = false;
       return;
     }
     latest_ = std::max(latest_, piece.at);
     pieces_.push_back({.stream = piece.stream, .at = piece.at, .begin = texts_.size()});
     texts_ += piece.text;
-    if (texts_.size() >= next_batch_) give(settled());
+    if (texts_.size() >= next_batch_) give(complete_enough(settled()));
   }
 
   // What is there so far of an attempt that goes on.
   void pause() {
     settled_until_ = telemetry_.read_up_to(key_.trial, key_.attempt, latest_);
-    give(whole_lines(settled()));
+    give(complete_enough(settled()));
   }
 
   // All of an attempt that has ended.
@@ -104,15 +108,39 @@ class LogTaker {
     return count;
   }
 
-  // As many of them as end no stream within a line, where there are any.
+  // What standard output is within: how much there is since the last end of a line for metrics, and since the
+  // last newline.
+  struct Open {
+    std::size_t line = 0;
+    std::size_t newline = 0;
+  };
+
+  // As many of them as do not end within a line of standard output, but for one that is too long to be read
+  // for metrics, be it of a progress bar's many: who reads on may be another process, and know only what
+  // follows.
   [[nodiscard]] std::size_t whole_lines(std::size_t count) const {
-    bool open[2] = {open_[0], open_[1]};
+    Open open = open_;
     std::size_t whole = 0;
     for (std::size_t i = 0; i < count; ++i) {
-      open[static_cast<std::size_t>(pieces_[i].stream)] = !text(i).ends_with('\n');
-      if (!open[0] && !open[1]) whole = i + 1;
+      if (pieces_[i].stream == LogStream::out) open = open_after(open, text(i));
+      if (open.line == 0 || open.newline > telemetry::k_line_max) whole = i + 1;
     }
     return whole;
+  }
+
+  // Nor does a line that does not end hold up for ever what comes by the other stream.
+  [[nodiscard]] std::size_t complete_enough(std::size_t count) const {
+    const std::size_t whole = whole_lines(count);
+    const std::size_t begin = whole < pieces_.size() ? pieces_[whole].begin : texts_.size();
+    return texts_.size() - begin > k_batch_size ? count : whole;
+  }
+
+  static std::size_t open_after(std::size_t open, std::string_view text, std::string_view ends) {
+    const std::size_t end = text.find_last_of(ends);
+    return end == std::string_view::npos ? open + text.size() : text.size() - end - 1;
+  }
+  static Open open_after(const Open& open, std::string_view text) {
+    return {.line = open_after(open.line, text, "\r\n"), .newline = open_after(open.newline, text, "\n")};
   }
 
   void give(std::size_t count) {
@@ -123,8 +151,9 @@ class LogTaker {
     pieces.reserve(count);
     for (std::size_t i = 0; i < count; ++i) {
       pieces.push_back({.stream = pieces_[i].stream, .text = text(i), .at = pieces_[i].at});
-      open_[static_cast<std::size_t>(pieces_[i].stream)] = !pieces.back().text.ends_with('\n');
-      if (pieces_[i].stream == LogStream::out) lines_.feed(pieces.back().text, pieces_[i].at);
+      if (pieces_[i].stream != LogStream::out) continue;
+      open_ = open_after(open_, pieces.back().text);
+      lines_.feed(pieces.back().text, pieces_[i].at);
     }
     if (is_last_) lines_.end(latest_);
     std::vector<LogBatch::Metric> metrics = std::exchange(more_, {});
@@ -132,10 +161,12 @@ class LogTaker {
     const LogBatch batch{.pieces = pieces,
                          .metrics = metrics,
                          .passed_over = names_.passed_over() - passed_over_,
+                         .is_after_gap = expects_known_ && !pieces.empty(),
                          .complete = is_last_};
     auto after = telemetry_.take(key_.trial, key_.attempt, before_, batch, trial_.log_size_max);
     if (!after) throw Overtaken{};
     before_ = after;
+    if (batch.is_after_gap) expects_known_ = false;
     passed_over_ = names_.passed_over();
     told_at_until_ = 0;
     const std::size_t begin = count < pieces_.size() ? pieces_[count].begin : texts_.size();
@@ -150,13 +181,16 @@ class LogTaker {
   std::optional<KeptLog> before_;
   bool had_dropped_ = false;
   bool had_passed_over_ = false;
+  bool had_gaps_ = false;
+  // What is told since then begins with the last that is kept, unless the engine has rotated that away.
+  bool expects_known_ = false;
   std::size_t told_at_until_ = 0;  // pieces that are taken and told once more
   std::vector<Piece> pieces_;      // not taken yet
   std::string texts_;              // theirs
   std::size_t next_batch_ = k_batch_size;
   Instant latest_{};
   Instant settled_until_{};
-  bool open_[2] = {false, false};  // whether the stream is within a line
+  Open open_;
   bool is_last_ = false;
   MetricNames names_;
   std::size_t passed_over_ = 0;  // of these points, how many are kept count of
@@ -197,6 +231,10 @@ std::vector<std::string> take_once(Engine& engine, const Key& key, const Trial& 
   if (taker.has_begun_to_drop())
     notes.push_back(
         fmt::format("of its log the last {} are kept (logs.max_size)", to_string(trial.log_size_max)));
+  if (taker.has_begun_to_miss())
+    notes.emplace_back(
+        "a part of its log is missing, and the metrics in it: the engine had rotated it away (max-size, "
+        "max-file of its log driver) before it was taken in");
   if (taker.has_begun_to_pass_over())
     notes.push_back(fmt::format("of its metrics the first {} names are taken, and others are passed over",
                                 k_metrics_max));

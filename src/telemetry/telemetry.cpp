@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -23,11 +24,11 @@ using std::chrono::microseconds;
 using std::chrono::nanoseconds;
 
 constexpr int k_application_id = 0x636d6274;  // "cmbt"
-constexpr std::size_t k_packed_max = 1U << 31U;
+constexpr const char* k_packed_name = "it";   // of the only trial in what is packed
 
 // `until` is in nanoseconds since 1970, as engines tell the times of logs; other times are microseconds. A
 // pack is a piece of a log, see pack.hpp. A value that is no number is NULL.
-constexpr std::array<std::string_view, 2> k_steps{R"sql(
+constexpr std::array<std::string_view, 3> k_steps{R"sql(
   CREATE TABLE attempts (
     number INTEGER PRIMARY KEY,
     trial TEXT NOT NULL,
@@ -70,6 +71,9 @@ constexpr std::array<std::string_view, 2> k_steps{R"sql(
 )sql",
                                                   R"sql(
   ALTER TABLE attempts ADD COLUMN passed_over INTEGER NOT NULL DEFAULT 0;
+)sql",
+                                                  R"sql(
+  ALTER TABLE attempts ADD COLUMN gaps INTEGER NOT NULL DEFAULT 0;
 )sql"};
 
 std::string folder_in(const std::string& folder) {
@@ -146,10 +150,12 @@ void forget(SQLite::Database& database, std::int64_t attempt) {
 
 // `source`: where those are that are adopted from. Some statements for all of them: one by one, they would
 // take as long as all else that is to be done about a trial that is skipped.
-void adopt_from(SQLite::Database& database, std::string_view source, std::span<const Adoption> wanted) {
+std::set<std::string> adopt_from(SQLite::Database& database, std::string_view source,
+                                 std::span<const Adoption> wanted) {
   database.exec(
       "PRAGMA temp_store = MEMORY;"
-      "CREATE TEMP TABLE IF NOT EXISTS wanted (trial TEXT PRIMARY KEY, source TEXT NOT NULL);"
+      "CREATE TEMP TABLE IF NOT EXISTS wanted (trial TEXT PRIMARY KEY, source TEXT NOT NULL,"
+      "                                        attempt INTEGER NOT NULL);"
       "CREATE TEMP TABLE IF NOT EXISTS adopted (new INTEGER PRIMARY KEY, old INTEGER NOT NULL,"
       "                                         trial TEXT NOT NULL);"
       "CREATE TEMP TABLE IF NOT EXISTS told (new INTEGER PRIMARY KEY, old INTEGER NOT NULL,"
@@ -158,11 +164,11 @@ void adopt_from(SQLite::Database& database, std::string_view source, std::span<c
   SQLite::Transaction transaction(database);
   database.exec("DELETE FROM main.attempts WHERE number IS NULL");
   database.exec("DELETE FROM wanted; DELETE FROM adopted; DELETE FROM told");
-  Sql want(database, "INSERT OR REPLACE INTO wanted VALUES (?, ?)");
-  for (const Adoption& one : wanted) want(one.trial, one.from);
+  Sql want(database, "INSERT OR REPLACE INTO wanted VALUES (?, ?, ?)");
+  for (const Adoption& one : wanted) want(one.trial, one.from, one.attempt);
   std::vector<std::int64_t> earlier;
-  Rows before(database, fmt::format("SELECT number FROM wanted CROSS JOIN main.attempts USING (trial) "
-                                    "WHERE attempt = {}",
+  Rows before(database, fmt::format("SELECT number FROM wanted CROSS JOIN main.attempts AS ours "
+                                    "ON ours.trial = wanted.trial AND ours.attempt = {}",
                                     k_adopted));
   while (before.step()) earlier.push_back(before.number(0));
   const auto all = [&](std::string_view statement) {
@@ -171,8 +177,7 @@ void adopt_from(SQLite::Database& database, std::string_view source, std::span<c
   };
   all("INSERT INTO adopted SELECT (SELECT coalesce(max(number), 0) FROM main.attempts) + "
       "row_number() OVER (), number, wanted.trial FROM wanted CROSS JOIN {from}.attempts AS theirs "
-      "ON theirs.trial = wanted.source AND theirs.attempt = (SELECT max(attempt) "
-      "FROM {from}.attempts AS newest WHERE newest.trial = wanted.source) WHERE complete");
+      "ON theirs.trial = wanted.source AND theirs.attempt = wanted.attempt WHERE complete");
   all("INSERT INTO told SELECT (SELECT coalesce(max(number), 0) FROM main.series) + "
       "row_number() OVER (), series.number, new FROM adopted CROSS JOIN {from}.series ON attempt = old");
   all("INSERT INTO main.packs SELECT NULL, new, size, data FROM adopted CROSS JOIN {from}.packs AS theirs "
@@ -183,11 +188,62 @@ void adopt_from(SQLite::Database& database, std::string_view source, std::span<c
       "CROSS JOIN {from}.series AS theirs ON theirs.number = old");
   // Of the same trial there may be one from before, and it may be what another one adopts.
   all("INSERT INTO main.attempts (number, trial, attempt, complete, size, dropped, until, at_until, "
-      "passed_over) SELECT new, adopted.trial, -new, complete, size, dropped, until, at_until, "
-      "passed_over FROM adopted CROSS JOIN {from}.attempts AS theirs ON theirs.number = old");
+      "passed_over, gaps) SELECT new, adopted.trial, -new, complete, size, dropped, until, at_until, "
+      "passed_over, gaps FROM adopted CROSS JOIN {from}.attempts AS theirs ON theirs.number = old");
   for (const std::int64_t attempt : earlier) forget(database, attempt);
   all("UPDATE main.attempts SET attempt = {adopted} WHERE number IN (SELECT new FROM adopted)");
+  std::set<std::string> adopted;
+  Rows rows(database, "SELECT trial FROM adopted");
+  while (rows.step()) adopted.emplace(rows.text(0));
   transaction.commit();
+  return adopted;
+}
+
+// ---- What is packed: a database of one attempt of one trial, as SQLite keeps it in a file
+
+SQLite::Database in_memory() {
+  return {":memory:", SQLite::OPEN_READWRITE, static_cast<int>(database::k_patience.count())};
+}
+
+void bring_up_to_date(SQLite::Database& database, std::size_t version) {
+  for (const std::string_view step : std::span(k_steps).subspan(version)) database.exec(std::string(step));
+  database.exec(
+      fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}", k_application_id, k_steps.size()));
+}
+
+std::string image_of(SQLite::Database& database) {
+  sqlite3_int64 size = 0;
+  const std::unique_ptr<unsigned char, void (*)(void*)> image(
+      sqlite3_serialize(database.getHandle(), "main", &size, 0), &sqlite3_free);
+  if (!image) throw SQLite::Exception("out of memory", SQLITE_NOMEM);
+  return {reinterpret_cast<const char*>(image.get()), static_cast<std::size_t>(size)};
+}
+
+// As `name`, for as long as that is attached. It may be anybody's.
+void read_image(SQLite::Database& database, std::string_view name, std::string_view image) {
+  database.exec("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON");
+  const auto size = static_cast<sqlite3_int64>(image.size());
+  auto* const copy = static_cast<unsigned char*>(sqlite3_malloc64(image.size() + 1));  // becomes SQLite's
+  if (copy == nullptr) throw SQLite::Exception("out of memory", SQLITE_NOMEM);
+  std::memcpy(copy, image.data(), image.size());
+  const int result = sqlite3_deserialize(database.getHandle(), std::string(name).c_str(), copy, size, size,
+                                         SQLITE_DESERIALIZE_FREEONCLOSE | SQLITE_DESERIALIZE_RESIZEABLE);
+  if (result != SQLITE_OK) throw SQLite::Exception(database.getHandle(), result);
+}
+
+// False: it is no such thing, or a later combu's. One of an earlier combu is brought up to date.
+bool is_packed_now(std::string& image) {
+  SQLite::Database alone = in_memory();
+  read_image(alone, k_ours, image);
+  const auto number = [&](const char* name) {
+    return alone.execAndGet(fmt::format("PRAGMA {}", name)).getInt();
+  };
+  const auto version = static_cast<std::size_t>(number("user_version"));
+  if (number("application_id") != k_application_id || version < 1 || version > k_steps.size()) return false;
+  if (version == k_steps.size()) return true;
+  bring_up_to_date(alone, version);
+  image = image_of(alone);
+  return true;
 }
 
 }  // namespace
@@ -198,14 +254,21 @@ struct Telemetry::Impl {
     KeptLog log;
   };
 
-  Impl(const std::string& folder, const RunId& run)
-      : path(made(folder, run)),
-        database(database::open(path, {.application_id = k_application_id, .steps = k_steps})) {}
+  Impl(const std::string& folder, const RunId& run, Use use)
+      : path(use == Use::reading ? path_in(folder, run) : made(folder, run)), database(open(path, use)) {}
+
+  static SQLite::Database open(const std::string& path, Use use) {
+    const database::Schema schema{.application_id = k_application_id, .steps = k_steps};
+    if (use == Use::all) return database::open(path, schema);
+    std::error_code none;
+    if (!std::filesystem::exists(path, none)) throw Error(ErrorKind::not_found, path, "is not there");
+    return database::open_to_read(path, schema);
+  }
 
   std::optional<Kept> kept(const std::string& trial, int attempt) {
     SQLite::Statement query(
         database,
-        "SELECT number, complete, size, dropped, until, at_until, passed_over FROM attempts "
+        "SELECT number, complete, size, dropped, until, at_until, passed_over, gaps FROM attempts "
         "WHERE trial = ? AND attempt = ?");
     query.bind(1, trial);
     query.bind(2, attempt);
@@ -216,12 +279,13 @@ struct Telemetry::Impl {
                         .dropped = Bytes{query.getColumn(3).getInt64()},
                         .until = instant_of<nanoseconds>(query.getColumn(4).getInt64()),
                         .at_until = static_cast<std::size_t>(query.getColumn(5).getInt64()),
-                        .passed_over = static_cast<std::size_t>(query.getColumn(6).getInt64())}};
+                        .passed_over = static_cast<std::size_t>(query.getColumn(6).getInt64()),
+                        .gaps = static_cast<std::size_t>(query.getColumn(7).getInt64())}};
   }
 
   std::int64_t add_attempt(const std::string& trial, int attempt) {
     if (const auto adopted = kept(trial, k_adopted)) forget(database, adopted->number);
-    Sql add(database, "INSERT INTO attempts VALUES (NULL, ?, ?, 0, 0, 0, 0, 0, 0)");
+    Sql add(database, "INSERT INTO attempts VALUES (NULL, ?, ?, 0, 0, 0, 0, 0, 0, 0)");
     add(trial, attempt);
     return database.getLastInsertRowid();
   }
@@ -312,7 +376,7 @@ struct Telemetry::Impl {
                  "UPDATE series SET points = ?, last = ?, least = ?, greatest = ? WHERE number = ?"};
   Sql set_attempt{database,
                   "UPDATE attempts SET complete = ?, size = ?, dropped = ?, until = ?, at_until = ?, "
-                  "passed_over = ? WHERE number = ?"};
+                  "passed_over = ?, gaps = ? WHERE number = ?"};
 };
 
 bool Telemetry::exists(const std::string& folder, const RunId& run) {
@@ -329,8 +393,9 @@ void Telemetry::remove(const std::string& folder, const RunId& run) {
   }
 }
 
-Telemetry::Telemetry(const std::string& folder, const RunId& run)
-    : impl_(database::guarded(path_in(folder, run), [&] { return std::make_unique<Impl>(folder, run); })) {}
+Telemetry::Telemetry(const std::string& folder, const RunId& run, Use use)
+    : impl_(database::guarded(path_in(folder, run),
+                              [&] { return std::make_unique<Impl>(folder, run, use); })) {}
 
 Telemetry::~Telemetry() = default;
 
@@ -415,6 +480,7 @@ std::optional<KeptLog> Telemetry::take(const std::string& trial, int attempt,
     if (piece.at == log.until) ++log.at_until;
   }
   log.passed_over += batch.passed_over;
+  if (batch.is_after_gap) ++log.gaps;
   log.complete = batch.complete;
   const std::scoped_lock lock(impl_->mutex);
   const auto write = [&]() -> std::optional<KeptLog> {
@@ -428,7 +494,7 @@ std::optional<KeptLog> Telemetry::take(const std::string& trial, int attempt,
     for (const LogBatch::Metric& metric : batch.metrics) impl.add_metric(number, metric);
     impl.set_attempt(static_cast<int>(log.complete), log.size.count, log.dropped.count, nanos(log.until),
                      static_cast<std::int64_t>(log.at_until), static_cast<std::int64_t>(log.passed_over),
-                     number);
+                     static_cast<std::int64_t>(log.gaps), number);
     transaction.commit();
     return log;
   };
@@ -442,71 +508,50 @@ std::optional<KeptLog> Telemetry::take(const std::string& trial, int attempt,
   }
 }
 
-bool Telemetry::is_whole(const std::string& trial) {
+std::set<std::string> Telemetry::adopt(const Telemetry& other, std::span<const Adoption> wanted) {
   const std::scoped_lock lock(impl_->mutex);
   return database::guarded(impl_->path, [&] {
-    SQLite::Statement query(impl_->database,
-                            "SELECT complete FROM attempts WHERE trial = ? ORDER BY attempt DESC LIMIT 1");
-    query.bind(1, trial);
-    return query.executeStep() && query.getColumn(0).getInt() != 0;
-  });
-}
-
-void Telemetry::adopt(const Telemetry& other, std::span<const Adoption> wanted) {
-  const std::scoped_lock lock(impl_->mutex);
-  database::guarded(impl_->path, [&] {
     if (other.impl_->path == impl_->path) return adopt_from(impl_->database, k_ours, wanted);
     const Attached attached(impl_->database, other.impl_->path);
-    adopt_from(impl_->database, k_other, wanted);
+    return adopt_from(impl_->database, k_other, wanted);
   });
 }
 
-std::string Telemetry::packed(const std::string& trial) {
-  return database::guarded(impl_->path, [&] {
-    SQLite::Database alone(":memory:", SQLite::OPEN_READWRITE,
-                           static_cast<int>(database::k_patience.count()));
-    for (const std::string_view step : k_steps) alone.exec(std::string(step));
-    alone.exec(fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}", k_application_id,
-                           k_steps.size()));
+std::string Telemetry::packed(const std::string& trial, int attempt) {
+  return database::guarded(impl_->path, [&]() -> std::string {
+    SQLite::Database alone = in_memory();
+    bring_up_to_date(alone, 0);
     {
       const Attached attached(alone, impl_->path);
-      const Adoption itself{.trial = trial, .from = trial};
-      adopt_from(alone, k_other, {&itself, 1});
+      const Adoption itself{.trial = k_packed_name, .from = trial, .attempt = attempt};
+      if (adopt_from(alone, k_other, {&itself, 1}).empty()) return "";
     }
-    sqlite3_int64 size = 0;
-    const std::unique_ptr<unsigned char, void (*)(void*)> image(
-        sqlite3_serialize(alone.getHandle(), "main", &size, 0), &sqlite3_free);
-    if (!image) throw SQLite::Exception("out of memory", SQLITE_NOMEM);
-    return telemetry::compressed(
-        {reinterpret_cast<const char*>(image.get()), static_cast<std::size_t>(size)});
+    const std::string image = image_of(alone);
+    return image.size() > k_packed_max ? "" : telemetry::compressed(image);
   });
 }
 
-void Telemetry::adopt(std::string_view packed, const Adoption& wanted) {
+void Telemetry::adopt(std::string_view packed, const std::string& trial) {
   std::string image = telemetry::decompressed(packed, k_packed_max);
-  const std::scoped_lock lock(impl_->mutex);
-  SQLite::Database& database = impl_->database;
+  const auto refuse = [&](std::string_view why) {
+    throw Error(ErrorKind::corrupt, trial, fmt::format("what an equal one has told is {}", why));
+  };
   try {
-    database.exec("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON");  // it may be anybody's
-    const Attached attached(database, ":memory:");
-    const auto size = static_cast<sqlite3_int64>(image.size());
-    const int result = sqlite3_deserialize(database.getHandle(), std::string(k_other).c_str(),
-                                           reinterpret_cast<unsigned char*>(image.data()), size, size,
-                                           SQLITE_DESERIALIZE_READONLY);
-    if (result != SQLITE_OK) throw SQLite::Exception(database.getHandle(), result);
-    const auto number = [&](std::string_view name) {
-      return database.execAndGet(fmt::format("PRAGMA {}.{}", k_other, name)).getInt();
-    };
-    if (number("application_id") != k_application_id ||
-        number("user_version") != static_cast<int>(k_steps.size()))
-      throw Error(ErrorKind::corrupt, wanted.from, "what it has told is not kept as this combu keeps it");
-    adopt_from(database, k_other, {&wanted, 1});
+    if (!is_packed_now(image)) refuse("not as combu packs it");
+  } catch (const SQLite::Exception& exception) {
+    refuse(fmt::format("damaged: {}", exception.what()));
+  }
+  const std::scoped_lock lock(impl_->mutex);
+  try {
+    const Attached attached(impl_->database, ":memory:");
+    read_image(impl_->database, k_other, image);
+    const Adoption wanted{.trial = trial, .from = k_packed_name};
+    if (adopt_from(impl_->database, k_other, {&wanted, 1}).empty()) refuse("not whole");
   } catch (const SQLite::Exception& exception) {
     const int code = exception.getErrorCode() & 0xff;
     if (code == SQLITE_FULL || code == SQLITE_BUSY || code == SQLITE_READONLY || code == SQLITE_IOERR)
       database::throw_as_error(exception, impl_->path);
-    throw Error(ErrorKind::corrupt, wanted.from,
-                fmt::format("what it has told is damaged: {}", exception.what()));
+    refuse(fmt::format("damaged: {}", exception.what()));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <string>
 #include <utility>
@@ -32,6 +33,7 @@ class Running {
     mean_ += before / static_cast<double>(count_);
     squares_ += before * (value - mean_);
   }
+  [[nodiscard]] bool empty() const { return count_ == 0; }
   [[nodiscard]] Chart::Point point(double x) const {
     if (count_ < 2) return {.x = x, .y = mean_, .spread = 0};
     const auto count = static_cast<double>(count_);
@@ -58,16 +60,20 @@ struct Group {
 
 std::vector<Group> groups_by(const std::vector<const ResultRow*>& rows, const Column& column,
                              const std::string& by) {
-  // Numbers by value, texts in the order of people.
+  // Numbers by value, NaN after all others; texts in the order of people.
   using Key = std::pair<double, std::string>;
+  const auto place_of = [](const Value& value) {
+    const auto* number = std::get_if<double>(&value);
+    if (number == nullptr) return 0.0;
+    return std::isnan(*number) ? std::numeric_limits<double>::infinity() : *number;
+  };
   const auto is_less = [](const Key& one, const Key& other) {
     return one.first != other.first ? one.first < other.first : is_before(one.second, other.second);
   };
   std::map<Key, std::vector<const ResultRow*>, decltype(is_less)> sorted(is_less);
   for (const ResultRow* row : rows) {
     const Value value = value_in(*row, column);
-    const auto* number = std::get_if<double>(&value);
-    sorted[{number == nullptr ? 0 : *number, whole_text(value)}].push_back(row);
+    sorted[{place_of(value), whole_text(value)}].push_back(row);
   }
   if (sorted.size() > k_series_max)
     throw Error(ErrorKind::invalid, "--by",
@@ -92,7 +98,7 @@ std::vector<Group> groups_of(const Results& results, const std::vector<const Res
   return groups;
 }
 
-// Neighbours become one, their mean.
+// Neighbours become one, their mean; a gap among them is before it.
 void thin(Chart::Series& series, std::vector<std::string>& notes) {
   const std::size_t width = (series.points.size() + k_points_max - 1) / k_points_max;
   if (width <= 1) return;
@@ -105,6 +111,7 @@ void thin(Chart::Series& series, std::vector<std::string>& notes) {
       sum.x += series.points[i].x / count;
       sum.y += series.points[i].y / count;
       sum.spread += series.points[i].spread / count;
+      sum.apart = sum.apart || series.points[i].apart;
     }
     thinned.push_back(sum);
   }
@@ -141,6 +148,33 @@ Error nothing_to_draw(const Results& results, const ChartForm& form) {
                       form.x.empty() ? "" : fmt::format(", or none of these has `{}`", form.x))};
 }
 
+// One value of each trial for a step: the last one, of a trial that was resumed, or has told several. Steps
+// of which none can be drawn are a gap.
+Chart::Series curve_of(const Results& results, const std::string& metric, const Group& group,
+                       const ChartForm& form, LeftOut& left_out) {
+  std::map<double, Running> by_step;
+  for (const ResultRow* row : group.trials) {
+    std::map<double, double> told;
+    results.telemetry->points(row->trial.name, metric, [&](const MetricPoint& point) {
+      if (!std::isnan(point.step)) told.insert_or_assign(told.end(), point.step, point.value);
+    });
+    for (const auto& [step, value] : told) {
+      Running& values = by_step[step];
+      if (is_drawn(step, value, form, left_out)) values.take(value);
+    }
+  }
+  Chart::Series series{.title = group.title, .points = {}};
+  bool is_gap = false;
+  for (const auto& [step, values] : by_step) {
+    if (!values.empty()) {
+      series.points.push_back(values.point(step));
+      series.points.back().apart = is_gap;
+    }
+    is_gap = values.empty();
+  }
+  return series;
+}
+
 Chart curves(const Results& results, const ChartForm& form) {
   const Column column = expect_column(results, form.metric, "plot");
   if (column.of != Column::Of::metric || column.part != Column::Part::last)
@@ -158,14 +192,8 @@ Chart curves(const Results& results, const ChartForm& form) {
   for (const ResultRow& row : results.rows)
     if (row.metrics[column.index].points > 0) rows.push_back(&row);
   LeftOut left_out;
-  for (const auto& [title, members] : groups_of(results, rows, form.by)) {
-    std::map<double, Running> by_step;
-    for (const ResultRow* row : members)
-      results.telemetry->points(row->trial.name, results.metrics[column.index], [&](const MetricPoint& point) {
-        if (is_drawn(point.step, point.value, form, left_out)) by_step[point.step].take(point.value);
-      });
-    Chart::Series series{.title = title, .points = {}};
-    for (const auto& [step, values] : by_step) series.points.push_back(values.point(step));
+  for (const Group& group : groups_of(results, rows, form.by)) {
+    Chart::Series series = curve_of(results, results.metrics[column.index], group, form, left_out);
     thin(series, chart.notes);
     if (!series.points.empty()) chart.series.push_back(std::move(series));
   }

@@ -4,7 +4,9 @@
 #include <array>
 #include <cmath>
 #include <iterator>
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "view/axis.hpp"
 #include "view/line.hpp"
@@ -137,11 +139,28 @@ class Drawing {
          fmt::format(R"svg( transform="rotate(-90 {:.1f} {:.1f})")svg", k_font + 4, middle));
   }
 
+  // What is between the gaps.
+  using Stretch = std::span<const Chart::Point>;
+  [[nodiscard]] std::vector<Stretch> stretches_of(std::size_t number) const {
+    const std::vector<Chart::Point>& points = chart_.series[number].points;
+    std::vector<Stretch> stretches;
+    for (auto from = points.begin(); from != points.end();) {
+      const auto until =
+          std::find_if(from + 1, points.end(), [](const Chart::Point& point) { return point.apart; });
+      stretches.emplace_back(from, until);
+      from = until;
+    }
+    return stretches;
+  }
+
   // The 95 % interval of a mean, behind all curves.
   void draw_spread(std::size_t number) {
-    const std::vector<Chart::Point>& points = chart_.series[number].points;
+    if (!chart_.joined) return;
+    for (const Stretch points : stretches_of(number)) draw_spread(points, number);
+  }
+  void draw_spread(Stretch points, std::size_t number) {
     const auto has_spread = [](const Chart::Point& point) { return point.spread > 0; };
-    if (!chart_.joined || std::ranges::none_of(points, has_spread)) return;
+    if (std::ranges::none_of(points, has_spread)) return;
     const auto low = [&](const Chart::Point& point) {
       const double value = point.y - point.spread;
       // What a logarithmic scale does not have is below all of it.
@@ -160,7 +179,9 @@ class Drawing {
   }
 
   void draw_series(std::size_t number) {
-    const std::vector<Chart::Point>& points = chart_.series[number].points;
+    for (const Stretch points : stretches_of(number)) draw_stretch(points, number);
+  }
+  void draw_stretch(Stretch points, std::size_t number) {
     if (chart_.joined && points.size() > 1) {
       std::string path;
       for (const Chart::Point& point : points) path += (path.empty() ? "" : " ") + at(point.x, point.y);

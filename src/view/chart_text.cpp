@@ -136,7 +136,7 @@ Field field_of(const Chart& chart, const Axis& x, const Axis& y, std::size_t col
     for (std::size_t at = 0; at < points.size(); ++at) {
       const double from_x = x.place(points[at].x);
       const double from_y = y.place(points[at].y);
-      if (chart.joined && at + 1 < points.size()) {
+      if (chart.joined && at + 1 < points.size() && !points[at + 1].apart) {
         field.line(from_x, from_y, x.place(points[at + 1].x), y.place(points[at + 1].y), i);
       } else {
         field.point(from_x, from_y, i);

@@ -39,7 +39,9 @@ std::vector<std::string> heads_of(const PairTable& table, std::span<const Result
     if (repeats) heads.insert(heads.end(), {"±", "DEVIATION", "N"});
   }
   for (std::size_t run = 1; run < runs.size(); ++run) {
-    heads.emplace_back("DIFFERENCE");
+    heads.push_back(runs.size() == 2
+                        ? "DIFFERENCE"
+                        : fmt::format("{} LESS {}", runs[run].run.id.text(), runs[0].run.id.text()));
     if (repeats) heads.insert(heads.end(), {"±", "BY"});
   }
   return heads;

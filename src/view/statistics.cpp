@@ -1,5 +1,6 @@
 #include "view/statistics.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -81,6 +82,8 @@ Sample sample_of(std::span<const double> values) {
   double sum = 0;
   for (const double value : values) sum += value;
   sample.mean = sum / count;
+  const auto [least, greatest] = std::ranges::minmax(values);
+  if (least == greatest) sample.mean = least;  // the sum is rounded
   if (values.size() < 2) return sample;
   double squares = 0;
   for (const double value : values) squares += (value - sample.mean) * (value - sample.mean);
@@ -90,10 +93,20 @@ Sample sample_of(std::span<const double> values) {
 }
 
 Difference paired_difference(std::span<const double> one, std::span<const double> other) {
+  constexpr double k_rounding = 16 * std::numeric_limits<double>::epsilon();
   std::vector<double> differences;
   differences.reserve(one.size());
-  for (std::size_t i = 0; i < one.size(); ++i) differences.push_back(other[i] - one[i]);
-  const Sample sample = sample_of(differences);
+  double scale = 0;
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    differences.push_back(other[i] - one[i]);
+    scale = std::max({scale, std::fabs(one[i]), std::fabs(other[i])});
+  }
+  Sample sample = sample_of(differences);
+  // Those that differ by less than they are rounded are the same.
+  if (sample.count > 1) {
+    const auto [least, greatest] = std::ranges::minmax(differences);
+    if (greatest - least <= k_rounding * scale) sample.half = 0;
+  }
   return {.mean = sample.mean,
           .half = sample.half,
           .pairing = sample.count < 2 ? Pairing::none : Pairing::paired};

@@ -1,51 +1,57 @@
-// Brings all files of a folder into a bucket, as the outputs of one trial come there, and prints the seconds
-// that it took: bench_s3 s3://BUCKET/PREFIX FOLDER. Keys and server come from the environment. tests/bench/s3
-// runs it beside other clients.
+// bench_s3 s3://BUCKET/PREFIX ARCHIVE: takes the outputs of one trial home to a bucket, as a run does, from
+// what an engine would write of them: a tar archive in which they are below `out`. Keys and server come from
+// the environment. tests/bench/s3 runs it beside other clients.
 
 #include <fmt/format.h>
 
-#include <chrono>
+#include <array>
 #include <cstdlib>
 #include <exception>
-#include <filesystem>
 #include <fstream>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
-#include <vector>
+#include <utility>
 
 #include "combu/outputs.hpp"
+#include "combu/simulated.hpp"
+#include "passing_engine.hpp"
 
 namespace combu {
 namespace {
 
-namespace fs = std::filesystem;
-
-void bring(Parcel& parcel, const fs::path& folder) {
-  std::vector<char> block(std::size_t{256} << 10U);
-  for (const auto& file : fs::recursive_directory_iterator(folder)) {
-    if (!file.is_regular_file()) continue;
-    parcel.add({.path = fs::relative(file.path(), folder).string(),
-                .mode = 0644,
-                .size = static_cast<std::int64_t>(file.file_size())});
-    std::ifstream bytes(file.path(), std::ios::binary);
-    while (bytes.read(block.data(), static_cast<std::streamsize>(block.size())), bytes.gcount() > 0)
-      parcel.write(std::string_view(block.data(), static_cast<std::size_t>(bytes.gcount())));
+class Archive : public test::PassingEngine {
+ public:
+  Archive(Engine& engine, std::string path) : PassingEngine(engine), path_(std::move(path)) {}
+  bool copy_out(const Key& /*key*/, const std::string& /*path*/,
+                const std::function<void(std::string_view)>& tell, std::stop_token /*stop*/) override {
+    std::ifstream bytes(path_, std::ios::binary);
+    if (!bytes) throw Error(ErrorKind::refused, path_, "cannot be opened");
+    // As much as comes out of the engine's socket at once.
+    std::array<char, std::size_t{64} << 10U> block{};
+    while (bytes.read(block.data(), block.size()), bytes.gcount() > 0)
+      tell(std::string_view(block.data(), static_cast<std::size_t>(bytes.gcount())));
+    return true;
   }
-}
 
-int run(const std::string& place, const std::string& folder) {
+ private:
+  std::string path_;
+};
+
+void bench_s3(const std::string& place, const std::string& archive) {
   Caller caller{.home = "/nonexistent"};
   caller.env = [](const std::string& name) -> std::optional<std::string> {
     const char* const value = std::getenv(name.c_str());  // NOLINT(concurrency-mt-unsafe)
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);
   };
-  const auto began = std::chrono::steady_clock::now();
-  const auto depot = open_s3(place, caller);
-  const auto parcel = depot->open("trial", {});
-  bring(*parcel, folder);
-  parcel->close("");
-  fmt::print("{:.3f}\n", Seconds(std::chrono::steady_clock::now() - began).count());
-  return 0;
+  World world({});
+  const std::unique_ptr<Engine> none = open_simulated(world, 0);
+  Archive engine(*none, archive);
+  const std::unique_ptr<Depot> depot = open_s3(place, caller);
+  (void)take_home(engine, {.run = RunId("run"), .trial = "trial"}, {Output{.path = "/out"}}, *depot, {});
 }
 
 }  // namespace
@@ -53,11 +59,12 @@ int run(const std::string& place, const std::string& folder) {
 
 int main(int argc, char** argv) {
   if (argc != 3) {
-    fmt::print(stderr, "bench_s3 s3://BUCKET/PREFIX FOLDER\n");
+    fmt::print(stderr, "bench_s3 s3://BUCKET/PREFIX ARCHIVE\n");
     return 2;
   }
   try {
-    return combu::run(argv[1], argv[2]);
+    combu::bench_s3(argv[1], argv[2]);
+    return 0;
   } catch (const std::exception& error) {
     fmt::print(stderr, "bench_s3: {}\n", error.what());
     return 1;

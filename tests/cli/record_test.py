@@ -718,6 +718,36 @@ def test_what_does_not_exist_is_told(combu, failing, record):
     assert (unknown.returncode, unknown.stderr) == (1, "combu: nosuch: is no trial of run mine\n")
 
 
+ECHO = """
+[{ name: "one", image: "lab/x", cmd: "echo WORD" }]
+"""
+
+
+def test_kept_logs_are_found_without_the_file(combu, write):
+    """In the newest run in which the trial has run; one that is not started in a later one has nothing to say there."""
+    for number, word in enumerate(["first", "second"]):
+        run(combu, write(ECHO.replace("WORD", word)), "run", "--wait", "--run-id", f"r{number}")
+    blocked = """[{ name: "gate", image: "lab/x", cmd: "false" },
+                  { name: "one", image: "lab/x", cmd: "true", depends: [{ trial: "gate", condition: "succeeded" }] }]"""
+    run(combu, write(blocked), "run", "--wait", "--run-id", "r2")
+    log = combu("--engine", SIMULATED, "logs", "one")
+    assert (log.returncode, log.stdout, log.stderr) == (0, "second\n", "")
+    write(ECHO.replace("WORD", "other"), "other/experiment.jsonnet")
+    run(combu, "other/experiment.jsonnet", "run", "--wait", "--run-id", "r3")
+    several = combu("--engine", SIMULATED, "logs", "one")
+    assert several.returncode == 2 and "one: is of several experiments (" in several.stderr, several.stderr
+    assert combu("--engine", SIMULATED, "logs", "nosuch").returncode == 1
+
+
+def test_logs_of_a_run_that_there_is_not(combu, write):
+    run(combu, write(ECHO), "run", "--wait", "--run-id", "mine")
+    for trial in ([], ["one"]):
+        log = combu("--engine", SIMULATED, "logs", "--run", "nope", *trial)
+        assert (log.returncode, log.stdout) == (1, "")
+        assert log.stderr.startswith("combu: run nope: nothing of it is on record or on this engine"), log.stderr
+        assert "mine" not in log.stderr
+
+
 def test_the_record_is_the_callers_alone(combu, failing, tmp_path):
     run(combu, failing, "run", "--wait")
     path = tmp_path / ".local/state/combu/record.sqlite"

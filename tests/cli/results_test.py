@@ -10,6 +10,7 @@ import os
 import pathlib
 import re
 import resource
+import shutil
 import signal
 import socket
 import sqlite3
@@ -22,7 +23,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from conftest import ROOT
+from conftest import COMBU, ROOT
 
 # Each trial tells three points of its loss, and in the end an accuracy; the last one fails.
 GRID = """
@@ -58,6 +59,11 @@ def ok(done):
     return done.stdout
 
 
+def notes_of(done):
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
 def test_results_of_the_files_last_run(combu, runs):
     lines = ok(combu("-f", runs, "results")).splitlines()
     assert lines[0] == f"run two of {runs}: 8 succeeded, 1 failed"
@@ -67,6 +73,45 @@ def test_results_of_the_files_last_run(combu, runs):
     assert (first[0], first[-2:]) == ("resnet-0_125-1", ["0.875", "2.25"])
     assert lines[-1].split()[-2:] == ["–", "–"]
     assert ok(combu("results", "one")).splitlines()[0].startswith("run one of ")
+
+
+@contextlib.contextmanager
+def somebody_who_only_reads(combu, tmp_path):
+    """combu(arguments…) of a person who may read the state folder, and write nowhere."""
+    state = tmp_path / ".local/state/combu"
+    everything = [state, *state.rglob("*")]
+    before = {path: path.stat().st_mode for path in [*everything, *state.parents]}
+    for path in everything:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    is_root = os.geteuid() == 0
+    own = shutil.copy(COMBU, tmp_path) if is_root else COMBU
+    if is_root:
+        for path in state.parents:
+            path.chmod(before[path] | 0o111)
+    person = {"user": 65534, "group": 65534, "extra_groups": []} if is_root else {}
+    try:
+        yield lambda *arguments: combu(*arguments, executable=own, **person)
+    finally:
+        for path, mode in before.items():
+            path.chmod(mode & 0o7777)
+
+
+def test_looking_writes_nothing(combu, runs, tmp_path):
+    looks = [["results", "two"], ["compare", "one", "two"], ["show", "vit-0_25-2"], ["plot", "loss"],
+             ["export", "csv"], ["logs", "vit-0_25-2"], ["why", "vit-0_25-2"]]
+    asked = [["-f", runs, "--engine", "simulated:", *look] for look in looks]
+    before = [ok(combu(*arguments)) for arguments in asked]
+    telemetry = tmp_path / ".local/state/combu/telemetry"
+    files = sorted(telemetry.iterdir())
+    with somebody_who_only_reads(combu, tmp_path) as reader:
+        assert [ok(reader(*arguments)) for arguments in asked] == before
+        assert sorted(telemetry.iterdir()) == files
+        assert ok(reader("--engine", "simulated:", "logs", "--run", "one", "vit-0_25-2")).count("\n") == 4
+        (telemetry / "two.sqlite").chmod(0o000)
+        for trial in ([], ["vit-0_25-2"]):
+            log = reader("-f", runs, "--engine", "simulated:", "logs", *trial)
+            assert (log.returncode, log.stdout) == (1, "")
+            assert log.stderr.startswith(f"combu: {telemetry}/two.sqlite: cannot be "), log.stderr
 
 
 def test_results_are_sorted_chosen_and_cut_to_columns(combu, runs):
@@ -96,6 +141,19 @@ def test_mistakes_in_lists_of_names_are_told(combu, runs):
             (["compare", "one", "two", "--over", "sede"], "--over: no trial has a param `sede`; is `seed` meant?")):
         done = combu(*arguments)
         assert (done.returncode, done.stdout, done.stderr) == (2, "", f"combu: {wanted}\n")
+
+
+def test_names_with_odd_letters_stand_in_quotes(combu, write):
+    file = write(r"""[{ name: "t%d" % i, image: "lab/solver", metrics: "json", params: { "a b": i },
+                       cmd: ["sh", "-c", "echo '%s'" % std.manifestJsonMinified({ "v loss": i, "a,b": 10 * i })] } for i in [1, 2]]""")
+    assert combu("-f", file, "--engine", "simulated:?speed=0", "run", "--wait", "--run-id", "odd").returncode == 0
+    text = ok(combu("results", "odd", "--columns", "trial,'a b',\"a,b\",v loss", "--where", "\"v loss\" > 1 && 'a,b'<=20"))
+    assert [line.split() for line in text.splitlines()[-1:]] == [["t2", "2", "20", "2"]]
+    compared = combu("compare", "odd", "--metric", "'a,b'", "--json")
+    assert [json.loads(line)["metric"] for line in compared.stdout.splitlines()] == ["a,b"] * 2
+    for names in ('"a,b', '"a"b'):
+        wrong = combu("results", "odd", "--columns", names)
+        assert (wrong.returncode, wrong.stderr) == (2, f"combu: --columns: {names}: a name that begins with a quote ends with it\n")
 
 
 def test_results_as_json(combu, runs):
@@ -358,6 +416,42 @@ print(json.dumps(found))
     ok(combu("export", "mlflow", "--progress", "quiet", "two", "--where", "model=none", env={"MLFLOW_TRACKING_URI": mlflow}))
 
 
+def test_mlflow_has_a_run_for_each_attempt(combu, write, mlflow, peers):
+    """The first one as it is there when it was exported while it ran."""
+    file = write(r"""[{ name: "again", image: "lab/solver", metrics: "json", outputs: { path: "/out", required: false }, params: { lr: 1 },
+                      cmd: ["sh", "-c", "echo '{\"x\": 1}'; echo '{\"x\": 2}'; exit 1"] }]""")
+    script = """
+import json, mlflow, sys
+client = mlflow.MlflowClient(sys.argv[1])
+found = {}
+for run in client.search_runs([client.get_experiment_by_name(sys.argv[2]).experiment_id], *sys.argv[3:]):
+    history = client.get_metric_history(run.info.run_id, "x")
+    found[run.data.tags["combu.attempt"]] = [run.info.status, run.info.start_time, run.info.end_time, len(history), run.data.params,
+                                             run.data.tags.get("combu.tried_again"), "combu.outputs" in run.data.tags]
+    if "RUNNING" in sys.argv[-1]:
+        client.update_run(run.info.run_id, status="RUNNING")
+        client.set_tag(run.info.run_id, "combu.outputs", "somewhere")
+print(json.dumps(found))
+"""
+
+    def there(*arguments):
+        done = subprocess.run([peers / "bin/python", "-c", script, mlflow, str(file), *arguments], check=True, stdout=subprocess.PIPE, text=True)
+        return json.loads(done.stdout)
+
+    engine = ["-f", file, "--engine", "simulated:?speed=0"]
+    assert combu(*engine, "run", "--wait", "--run-id", "again").returncode == 1
+    ok(combu("export", "mlflow", "again", "--to", mlflow, "--progress", "quiet"))
+    first = there("attributes.status != 'RUNNING'")["1"]
+    assert (first[0], first[3], first[5]) == ("FAILED", 2, None)
+    assert combu(*engine, "retry", "--wait").returncode == 1
+    for _ in range(2):
+        ok(combu("export", "mlflow", "again", "--to", mlflow, "--progress", "quiet"))
+        found = there()
+        assert found["1"] == ["FAILED", *first[1:5], "2", False]
+        assert (found["2"][0], found["2"][3:6]) == ("FAILED", [2, {"lr": "1"}, None])
+        assert found["2"][1] >= first[2], "its own start"
+
+
 def test_mlflow_has_what_is_no_number(combu, write, mlflow, peers):
     """A server on a database has no infinity: it keeps the greatest number for it."""
     file = write(r"""[{ name: "odd", image: "lab/solver", metrics: "json",
@@ -374,6 +468,48 @@ print(["nan" if math.isnan(point.value) else "%.2g" % point.value for point in
         ok(combu("export", "mlflow", "odd", "--to", mlflow, "--progress", "quiet"))
         done = subprocess.run([peers / "bin/python", "-c", script, mlflow, str(file)], check=True, stdout=subprocess.PIPE, text=True)
         assert done.stdout == "['nan', '1.8e+308', '-1.8e+308', '1']\n"
+
+
+def test_mlflow_has_what_it_does_not_take_by_its_name_or_whole(combu, write, mlflow, peers):
+    """Nothing is mixed up or cut without a word."""
+    file = write(r"""[{ name: "odd", image: "lab/solver", metrics: "json",
+                      params: { "a(b": 1, "c(d": 2, ["n" + std.repeat("x", 300)]: 3, ["n" + std.repeat("x", 301)]: 4,
+                                long: std.repeat("ö", 6001), fits: std.repeat("ö", 6000) },
+                      cmd: ["sh", "-c", "echo '{\"x(y\": 1, \"x)y\": 2, \"x_y\": 3, \"x y\": 4}'"] },
+                    { name: "even", image: "lab/solver", params: { a_b: 5 } }]""")
+    assert combu("-f", file, "--engine", "simulated:?speed=0", "run", "--wait", "--run-id", "clash").returncode == 0
+    script = """
+import json, mlflow, sys
+client = mlflow.MlflowClient(sys.argv[1])
+[run] = client.search_runs([client.get_experiment_by_name(sys.argv[2]).experiment_id], "tags.`combu.trial` = 'odd'")
+print(json.dumps([run.data.params, {key: [point.value for point in client.get_metric_history(run.info.run_id, key)] for key in run.data.metrics}]))
+"""
+    for told in (["params", "metrics", "cut"], ["params", "metrics"]):
+        done = notes_of(combu("export", "mlflow", "clash", "--to", mlflow, "--progress", "plain"))
+        notes = [line for line in done.splitlines() if "MLflow" in line]
+        assert len(notes) == len(told), done
+        assert notes[0].startswith("params that MLflow does not take by their names: `a(b` is `a_b-"), notes[0]
+        assert "`, `c(d` is `c_d`, `nx" in notes[0]
+        assert notes[1].startswith("metrics that MLflow does not take by their names: `x(y` is `x_y-"), notes[1]
+        assert notes[2:] in ([], ["param long: MLflow has the first 6000 characters of values that are longer"])
+        out = subprocess.run([peers / "bin/python", "-c", script, mlflow, str(file)], check=True, stdout=subprocess.PIPE, text=True).stdout
+        params, metrics = json.loads(out)
+        assert sorted(value for key, value in params.items() if key not in ("long", "fits")) == ["1", "2", "3", "4"]
+        assert params["c_d"] == "2" and "a_b" not in params and params["long"] == params["fits"] == "ö" * 6000
+        assert max(map(len, params)) == 250
+        assert sorted(metrics.values()) == [[1.0], [2.0], [3.0], [4.0]] and metrics["x_y"] == [3.0] and metrics["x y"] == [4.0]
+
+
+def test_an_old_mlflow_server_gets_less_of_a_param(combu, write):
+    file = write("""[{ name: "one", image: "lab/solver", params: { long: std.repeat("x", 501), short: "y" } }]""")
+    assert combu("-f", file, "--engine", "simulated:?speed=0", "run", "--wait", "--run-id", "old").returncode == 0
+    with listening() as server:
+        server.value_max = 500
+        done = notes_of(combu("export", "mlflow", "old", "--to", f"http://127.0.0.1:{server.server_port}", "--progress", "plain",
+                            env={"MLFLOW_TRACKING_TOKEN": "a-token"}))
+    assert "param long: MLflow has the first 500 characters of values that are longer\n" in done
+    taken = [body["params"] for path, body in server.heard if path.endswith("log-batch")]
+    assert taken[-1] == [{"key": "long", "value": "x" * 500}, {"key": "short", "value": "y"}]
 
 
 def test_an_mlflow_server_that_is_not_there_is_told(combu, runs):
@@ -398,6 +534,8 @@ class Listener(http.server.BaseHTTPRequestHandler):
         call = self.path.split("?")[0].partition("/api/2.0/mlflow/")[2]
         status = 200 if self.headers.get("Authorization") in self.known else 401
         self.server.heard.append((self.path, body))
+        if any(len(param["value"]) > self.server.value_max for param in body.get("params", [])):
+            status = 400
         text = json.dumps({"experiments/get-by-name": {"experiment": {"experiment_id": "1"}},
                            "runs/create": {"run": {"info": {"run_id": "r"}}}}.get(call, {})) if status == 200 else "Who?"
         self.send_response(status)
@@ -420,6 +558,7 @@ def listening(context=None):
     server.handle_error = lambda *_: None  # who does not trust it hangs up
     server.daemon_threads = True
     server.heard = []
+    server.value_max = 6000
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:

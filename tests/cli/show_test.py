@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import re
 import subprocess
 
@@ -213,6 +214,27 @@ def test_the_source_is_as_it_was(combu, repository):
     run(combu, repository, "run", "--wait")
     repository.write_text("[]")
     assert combu("-f", repository, "show", "--source").stdout == FILE
+
+
+def test_outputs_are_named_where_they_are(combu, write, tmp_path):
+    file = write('''{ collect: { every: "1h", on: "success" }, trials: [
+      { name: "good", image: "lab/x", cmd: "true", outputs: { path: "/out", required: false } },
+      { name: "bad", image: "lab/x", cmd: "false", outputs: { path: "/out" } },
+      { name: "blocked", image: "lab/x", depends: ["bad"], outputs: { path: "/out" } }] }''')
+    combu("-f", file, "--engine", "simulated:?speed=0", "run", "--wait", "--run-id", "one")
+
+    def outputs():
+        told = {name: json.loads(combu("show", "--run", "one", name, "--json").stdout) for name in ("good", "bad", "blocked")}
+        return {name: (one["outputs"], one["outputs_so_far"]) for name, one in told.items()}
+
+    place = f"{tmp_path}/results/experiment/one"
+    assert outputs() == {"good": (f"{place}/good", None), "bad": (None, None), "blocked": (None, None)}
+    saved = pathlib.Path(f"{place}/bad@so-far")
+    saved.mkdir()
+    (saved / "manifest.sha256").touch()
+    (tmp_path / f"{place}/good/manifest.sha256").unlink()
+    assert outputs() == {"good": (None, None), "bad": (None, str(saved)), "blocked": (None, None)}
+    assert f"so far     {saved}" in combu("show", "--run", "one", "bad").stdout
 
 
 def test_mistakes(combu, repository):

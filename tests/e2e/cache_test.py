@@ -37,6 +37,18 @@ def test_an_equal_trial_is_skipped(combu, engine):
     assert "skipped: equal to `learn-2` of run first" in combu("why", "learn-2").stdout
 
 
+def test_what_somebody_has_edited_is_no_equal_trials(combu):
+    combu.write([learn(1), learn(2)])
+    combu("run", "--wait", "--run-id", "first")
+    combu("kill")
+    (folder(combu, "first") / "learn-1/out/n").write_text("edited\n")
+    (folder(combu, "first") / "learn-2/out/notes").write_text("mine\n")
+    combu("run", "--wait", "--run-id", "second")
+    assert states(combu) == {"learn-1": "succeeded", "learn-2": "skipped"}
+    assert (folder(combu, "second") / "learn-1/out/n").read_text() == "1\n"
+    assert [path.name for path in (folder(combu, "second") / "learn-2/out").iterdir()] == ["n"]
+
+
 def test_what_an_equal_trial_has_told_is_shown_of_the_skipped(combu):
     cmd = ["sh", "-c", "mkdir /out; echo 1 >/out/n; echo '{\"step\": 1, \"loss\": 0.5}'"]
     combu.write([learn(1, cmd=cmd, metrics="json")])
@@ -159,3 +171,20 @@ def test_what_reproduce_prints_takes_the_image_that_it_was(combu, engine, progra
     done = subprocess.run(["sh", "-e", "-c", text], env=env, cwd="/", capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, text + done.stderr
     assert "1 succeeded" in done.stderr
+
+
+def test_what_ended_unseen_is_kept_when_the_run_goes_on(combu, engine, tmp_path):
+    (tmp_path / "hold").mkdir()
+    cmd = ["sh", "-c", "mkdir /out; echo 1 >/out/n; echo '{\"loss\": 0.5}'; until [ -e /hold/go ]; do sleep 0.05; done"]
+    combu.write([learn(1, cmd=cmd, metrics="json", volumes=[f"{tmp_path / 'hold'}:/hold"])])
+    run = combu.start("run", "--wait", "--run-id", "first")
+    wait_until(lambda: states(combu) == {"learn-1": "running"}, "it to run")
+    os.kill(run.pid, signal.SIGKILL)
+    run.communicate()
+    (tmp_path / "hold/go").touch()
+    wait_until(lambda: states(combu) == {"learn-1": "collecting"}, "ps to take its end in")
+    combu("run", "--resume", "--wait")
+    combu("kill")
+    combu("run", "--wait", "--run-id", "second")
+    (row,) = map(json.loads, combu("results", "--json").stdout.splitlines())
+    assert (row["state"], row["metrics"]["loss"]["last"]) == ("skipped", 0.5)

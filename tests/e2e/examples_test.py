@@ -16,6 +16,7 @@ def example(combu, tmp_path):
     def open_example(name):
         folder = tmp_path / name
         shutil.copytree(ROOT / "examples" / name, folder, ignore=shutil.ignore_patterns("results"))
+        shutil.copytree(ROOT / "examples/image", tmp_path / "image")
         combu.file = folder / "experiment.jsonnet"
         return combu
 
@@ -62,6 +63,7 @@ def test_solver_by_its_makefile(example, engine, program):
 
 def test_cross_validation_by_its_makefile(example, engine, program):
     combu = example("cross-validation")
+    assert engine.ask("DELETE", "/images/combu-demo:latest?force=1")[0] == 200
     table = [line.split() for line in make(combu, program).splitlines()]
     report = json.loads(combu("logs", "ensemble").stdout)
     assert report["models"] == 5 and report["loss"] < 0.02
@@ -73,6 +75,9 @@ def test_cross_validation_by_its_makefile(example, engine, program):
     losses = {row[0]: float(row[1]) for row in table if row and row[0].startswith(("fold-", "ensemble"))}
     assert set(losses) == {f"fold-{i}" for i in range(5)} | {"ensemble"}
     assert losses["fold-3"] == pytest.approx(steps[-1]["loss"], rel=1e-3)
+    image = engine.get("/images/combu-demo/json")["Id"]
+    make(combu, program, "image")
+    assert engine.get("/images/combu-demo/json")["Id"] == image, "it is made where it is missing"
     picture = (combu.file.parent / "loss.svg").read_text()
     assert all(f"fold-{i}" in picture for i in range(5)) and "ensemble" not in picture
     make(combu, program, "kill-experiment")

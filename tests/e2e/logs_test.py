@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import signal
 import sqlite3
 
@@ -75,6 +76,18 @@ def test_following_tells_of_what_has_ended_and_of_what_goes_on(combu, engine, tm
     run.communicate(timeout=60)
 
 
+def test_what_is_kept_of_a_log_is_told_when_its_container_has_gone_too_early(combu, engine):
+    combu.write([trial("gone", "echo first; sleep 600"), trial("runs", "echo second; sleep 600")])
+    combu("run")
+    wait_until(lambda: combu("logs", "gone", code=None).stdout == "first\n", "its log")
+    wait_until(lambda: combu("results") and telemetry(combu, "SELECT size FROM attempts WHERE trial = 'gone'") == [(6,)], "a part is kept")
+    assert engine.ask("DELETE", "/containers/gone?force=1")[0] == 204
+    whole = combu("logs")
+    assert sorted(whole.stdout.splitlines()) == ["gone | first", "runs | second"]
+    assert whole.stderr == "combu: gone: what it wrote last was not taken before its container went\n"
+    assert combu("logs", "gone").stderr == whole.stderr
+
+
 def test_kill_takes_the_logs_of_what_nobody_watched(combu, engine):
     combu.write([trial("ended", "echo precious"), trial("runs", "echo so far; sleep 600")])
     combu("run")
@@ -126,18 +139,93 @@ def test_logs_are_taken_in_while_a_trial_runs_and_whole_after_a_death_of_combu(c
     assert (points, last, least, greatest) == (len(lines), len(lines) - 1, 0, len(lines) - 1)
 
 
+STEPS = "for i in 1 2 3; do while [ ! -e /hold/$i ]; do sleep 0.05; done; echo begin $i; echo end $i; done"
+
+
 def test_following_a_run_interleaves_lines_with_names(combu, engine, tmp_path):
-    script = "echo begin; while [ ! -e /hold/go ]; do sleep 0.1; done; echo oops >&2; echo end"
-    combu.write([trial(f"t-{i}", script, volumes=[f"{tmp_path}/hold:/hold"]) for i in range(3)])
+    """Of each trial they come in their order, and of all as they are written."""
+    combu.write([trial(f"t-{i}", f"{STEPS}; echo oops >&2", volumes=[f"{tmp_path}/hold:/hold"]) for i in range(3)])
     combu("run")
     follow = combu.start("logs", "-f")
-    first = {follow.stdout.readline() for _ in range(3)}
-    assert first == {f"t-{i} | begin\n" for i in range(3)}
-    (tmp_path / "hold/go").touch()
+    for step in (1, 2, 3):
+        (tmp_path / f"hold/{step}").touch()
+        told = [follow.stdout.readline() for _ in range(6)]
+        for i in range(3):
+            assert [line for line in told if line.startswith(f"t-{i} |")] == [f"t-{i} | begin {step}\n", f"t-{i} | end {step}\n"]
     out, err = follow.communicate(timeout=60)
-    assert follow.returncode == 0
-    assert sorted(out.splitlines()) == [f"t-{i} | end" for i in range(3)]
+    assert (out, follow.returncode) == ("", 0)
     assert sorted(err.splitlines()) == [f"t-{i} | oops" for i in range(3)]
+
+
+def test_following_outlives_a_restart_of_the_engine(new_engine, combu_on, tmp_path):
+    """The trials live on; whoever follows them says that the engine is away, and goes on where it was."""
+    engine = new_engine("--own-containerd", "--live-restore")
+    engine.start()
+    engine.load_image()
+    combu = combu_on(engine)
+    combu.write([trial(f"t-{i}", f"{STEPS}; echo oops >&2", volumes=[f"{tmp_path}/hold:/hold"]) for i in range(2)])
+    combu("run")
+    of_all, of_one = combu.start("logs", "-f"), combu.start("logs", "-f", "t-1")
+    last_two = combu.start("logs", "-f", "--tail", "1", "t-1")
+    (tmp_path / "hold/1").touch()
+    first = [of_all.stdout.readline() for _ in range(4)]
+    assert sorted(first) == [f"t-{i} | {word} 1\n" for i in range(2) for word in ("begin", "end")]
+    assert [of_one.stdout.readline() for _ in range(2)] == ["begin 1\n", "end 1\n"]
+    engine.kill9()
+    for follow in (of_all, of_one):
+        assert "; trying again" in follow.stderr.readline()
+    (tmp_path / "hold/2").touch()
+    engine.start()
+    assert [of_one.stdout.readline() for _ in range(2)] == ["begin 2\n", "end 2\n"]
+    pid = engine.dir / "dockerd.pid"
+    os.kill(int(pid.read_text()), signal.SIGTERM)  # in order: it ends its answers
+    wait_until(lambda: not pid.exists(), "its end")
+    engine.start()
+    (tmp_path / "hold/3").touch()
+    rest = of_all.communicate(timeout=60)[0].splitlines()
+    for i in range(2):
+        assert [line for line in rest if line.startswith(f"t-{i}")] == [f"t-{i} | {word} {step}" for step in (2, 3) for word in ("begin", "end")]
+    assert of_one.communicate(timeout=60)[0] == "begin 3\nend 3\n"
+    assert last_two.communicate(timeout=60)[0].splitlines()[-5:] == ["end 1", "begin 2", "end 2", "begin 3", "end 3"]
+    assert [follow.returncode for follow in (of_all, of_one, last_two)] == [0, 0, 0]
+
+
+def test_following_a_trial_goes_on_with_its_next_attempts(combu, tmp_path):
+    script = "echo begin; until rm /hold/go 2>/dev/null; do sleep 0.05; done; echo end; exit 3"
+    retries = {"max": 2, "backoff": {"initial": 0}}
+    combu.write([trial("one", script, volumes=[f"{tmp_path}/hold:/hold"], retries=retries)])
+    run = combu.start("run", "--wait")
+    wait_until(lambda: combu("logs", "one", code=None).stdout == "begin\n", "the first attempt")
+    follow, first, of_all = (combu.start("logs", "-f", *more) for more in (("one",), ("one", "--attempt", "1"), ()))
+    for attempt in (1, 2, 3):
+        assert (follow.stdout.readline(), of_all.stdout.readline()) == ("begin\n", "one | begin\n")
+        (tmp_path / "hold/go").touch()
+        assert (follow.stdout.readline(), of_all.stdout.readline()) == ("end\n", "one | end\n")
+        if attempt < 3:
+            assert follow.stderr.readline() == f"combu: one: attempt {attempt + 1} begins\n"
+    assert follow.communicate(timeout=60) == ("", "")
+    assert first.communicate(timeout=60) == ("begin\nend\n", "")
+    assert of_all.communicate(timeout=60) == ("", "")
+    assert [it.returncode for it in (follow, first, of_all)] == [0, 0, 0]
+    run.communicate(timeout=60)
+    assert combu("logs", "-f", "one").stdout == "begin\nend\n", "what is over is not waited for"
+
+
+def test_following_tells_of_attempts_that_come_and_go(combu, tmp_path):
+    """Between two looks there may have been several."""
+    script = "while [ ! -e /hold/go ]; do sleep 0.05; done; seq 50; echo x >>/hold/attempts; [ $(wc -l </hold/attempts) = 6 ]"
+    retries = {"max": 5, "backoff": {"initial": 0}}
+    combu.write([trial("one", script, volumes=[f"{tmp_path}/hold:/hold"], retries=retries)])
+    run = combu.start("run", "--wait")
+    wait_until(lambda: combu("logs", "one", code=None).returncode == 0, "the first attempt")
+    of_one, of_all = combu.start("logs", "-f", "one"), combu.start("logs", "-f")
+    (tmp_path / "hold/go").touch()
+    whole = [str(line) for _ in range(6) for line in range(1, 51)]
+    out, err = of_one.communicate(timeout=60)
+    assert out.splitlines() == whole
+    assert err == "".join(f"combu: one: attempt {n} begins\n" for n in range(2, 7))
+    assert of_all.communicate(timeout=60)[0].splitlines() == [f"one | {line}" for line in whole]
+    run.communicate(timeout=60)
 
 
 def test_a_bound_that_bites_is_said(combu):
@@ -149,6 +237,29 @@ def test_a_bound_that_bites_is_said(combu):
     assert kept.stdout.endswith("x\nthe end\n")
     assert len(kept.stdout) <= 300 * 1024
     assert "of its log were not kept (logs.max_size)" in kept.stderr
+
+
+def test_what_the_engine_rotates_away_is_said(new_engine, combu_on, tmp_path):
+    engine = new_engine("--log-opt", "max-size=50k", "--log-opt", "max-file=2")
+    engine.start()
+    engine.load_image()
+    combu = combu_on(engine)
+    script = "echo begin; until [ -e /hold/go ]; do sleep 0.05; done; seq 50000"
+    combu.write([trial("one", script, volumes=[f"{tmp_path}/hold:/hold"]), trial("two", "seq 10")])
+    run = combu.start("run", "--wait")
+    wait_until(lambda: "begin" in combu("logs", "one", code=None).stdout, "it runs")
+    wait_until(lambda: combu("results") and telemetry(combu, "SELECT size > 0 FROM attempts WHERE trial = 'one'") == [(1,)], "the first is kept")
+    (tmp_path / "hold/go").touch()
+    err = run.communicate(timeout=60)[1]
+    assert err.count("one: a part of its log is missing") == 1
+    assert "two: a part" not in err
+    shown = {name: json.loads(combu("show", name, "--json").stdout)["log_gaps"] for name in ("one", "two")}
+    assert shown["one"] > 0 and shown["two"] == 0
+    assert "of its log" in combu("show", "one").stdout and "of its log" not in combu("show", "two").stdout
+    logs = combu("logs", "one")
+    assert logs.stdout.startswith("begin\n") and logs.stdout.endswith("\n50000\n")
+    assert "rotated" in logs.stderr and logs.stderr.count("combu: one: ") == 1
+    assert "combu: one: " in combu("logs").stderr
 
 
 def test_metrics_by_pattern_and_from_a_file(combu):

@@ -49,6 +49,19 @@ def test_outputs_come_home(combu, engine):
     assert files(home / "t-3")["out/sub/n"] == "3\n"
 
 
+def test_a_file_below_many_folders_comes_home(combu, engine):
+    """Its path is longer than what can be named at once."""
+    into = "mkdir /out; cd /out; for i in $(seq 60); do mkdir $name; cd $name; done; echo deep >leaf"
+    combu.write([trial("one", f"name=$(printf %088d 7); {into}")])
+    combu("run", "--wait")
+    assert combu.ps()["one"]["state"] == "succeeded"
+    found = subprocess.run(["find", ".", "-name", "0*7"], cwd=results(combu), capture_output=True, text=True, check=True)
+    assert max(map(len, found.stdout.splitlines())) + len(str(results(combu))) > 4096
+    combu("kill")
+    assert engine.names() == set()
+    shutil.rmtree(results(combu))
+
+
 @contextlib.contextmanager
 def open_to_all(path, mode):
     """Anybody may reach it for a while."""
@@ -92,6 +105,7 @@ def test_a_trial_that_leaves_nothing_has_failed(combu):
     lines = done.stderr.splitlines()
     assert "failed: nothing: /out: there is no such output" in lines
     assert "failed: too-much: /out: is larger than its max_size of 4 KiB" in lines
+    assert "outputs are in" not in done.stderr, "there are none"
     rows = combu.ps()
     assert {name: (row["state"], row["exit_code"]) for name, row in rows.items()} == {
         "nothing": ("failed", 0),

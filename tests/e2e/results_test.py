@@ -40,6 +40,24 @@ def test_results_of_a_run_that_was_left(combu, engine):
     assert {name: row["metrics"]["loss"]["points"] for name, row in objects(combu).items()} == dict.fromkeys(rows, 2)
 
 
+def test_results_of_a_run_that_goes_on_are_those_of_now(combu, tmp_path):
+    """The run itself looks at a trial less and less often."""
+    script = "for i in 1 2 3 4; do until [ -e /hold/$i ]; do sleep 0.05; done; echo \"{\\\"x\\\": $i}\"; done; sleep 600"
+    combu.write([{"name": "one", "image": "combu-test", "cmd": ["sh", "-c", script], "metrics": "json", "volumes": [f"{tmp_path}/hold:/hold"]}])
+    (tmp_path / "hold").mkdir()
+    run = combu.start("run", "--wait")
+    wait_until(lambda: '"running"' in combu("results", "--json", code=None).stdout, "it runs, on record")
+    for i in (1, 2, 3, 4):
+        (tmp_path / f"hold/{i}").touch()
+        wait_until(lambda: len(combu("logs", "one", code=None).stdout.splitlines()) == i, "the engine has it")
+        if i % 2:
+            assert objects(combu)["one"]["metrics"]["x"]["last"] == i
+        else:
+            assert json.loads(combu("show", "one", "--json").stdout)["metrics"]["x"]["last"] == i
+    combu("kill")
+    run.communicate(timeout=60)
+
+
 def test_results_without_the_engine_are_what_was_taken(combu, engine):
     combu.write(grid([1]))
     combu("run")

@@ -1,5 +1,8 @@
 """Outputs come home to a bucket: of versitygw, which is as strict as Amazon's, and of MinIO."""
 
+import contextlib
+import http.client
+import http.server
 import json
 import os
 import re
@@ -7,6 +10,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 from pathlib import Path
 from urllib.parse import quote, unquote_plus
 from xml.etree import ElementTree
@@ -55,6 +59,10 @@ class Server:
         keys = [key.text for key in listing.iterfind("{*}Contents/{*}Key")]
         return [unquote_plus(key) for key in keys] if listing.findtext("{*}EncodingType") == "url" else keys
 
+    def written(self, key):
+        listing = ElementTree.fromstring(self.ask("GET", f"?list-type=2&prefix={quote(key, safe='')}"))
+        return listing.findtext("{*}Contents/{*}LastModified")
+
     def uploads(self):
         return re.findall("<UploadId>", self.ask("GET", "?uploads=").decode())
 
@@ -67,6 +75,90 @@ class Server:
             path = folder / key[len(prefix) :]
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(self.get(key))
+
+
+class Trouble(http.server.ThreadingHTTPServer):
+    """Stands before a server, and gives every third request of an upload a trouble, each kind in its turn; what is
+    brought to `refused` it refuses."""
+
+    daemon_threads = True
+    KINDS = ("busy", "cut within", "answer lost")
+
+    def __init__(self, server, kinds=KINDS, refused=""):
+        super().__init__(("127.0.0.1", 0), TroubledRequest)
+        self.server = server
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        self.made = {kind: 0 for kind in kinds}
+        self.refused = refused
+        self._count = 0
+        self._lock = threading.Lock()
+
+    def next_kind(self):
+        with self._lock:
+            self._count += 1
+            if self._count % 3 or not self.made:
+                return ""
+            kind = list(self.made)[self._count // 3 % len(self.made)]
+            self.made[kind] += 1
+            return kind
+
+    def handle_error(self, request, client_address):
+        pass  # combu has given a connection up
+
+    def __enter__(self):
+        self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05})
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.shutdown()
+        self._thread.join()
+        self.server_close()
+
+
+class TroubledRequest(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def pass_on(self):
+        size = int(self.headers.get("Content-Length", 0))
+        # One whose id nobody has learnt would stay in the bucket.
+        if self.command == "PUT" and self.server.refused and self.server.refused in self.path:
+            self.rfile.read(size)
+            return self.answer(403, [], b"<Error><Code>AccessDenied</Code><Message>not there</Message></Error>")
+        kind = self.server.next_kind() if self.command in ("PUT", "POST") and not self.path.endswith("?uploads=") else ""
+        body = self.rfile.read(size // 2 if kind == "cut within" else size)
+        if kind == "cut within":
+            return self.cut()
+        if kind == "busy":
+            return self.answer(503, [], b"<Error><Code>SlowDown</Code><Message>later</Message></Error>")
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.server.server.port, timeout=60)) as behind:
+            behind.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in self.headers.items():
+                if name.lower() not in ("connection", "expect"):
+                    behind.putheader(name, value)
+            behind.endheaders(body)
+            response = behind.getresponse()
+            content = response.read()
+        if kind == "answer lost":
+            return self.cut()
+        return self.answer(response.status, response.getheaders(), content)
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = pass_on
+
+    def cut(self):
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR)
+
+    def answer(self, status, headers, content):
+        self.send_response_only(status)
+        own = ("connection", "transfer-encoding", *(() if self.command == "HEAD" else ("content-length",)))
+        for name, value in headers:
+            if name.lower() not in own:
+                self.send_header(name, value)
+        if self.command != "HEAD":
+            self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
 
 
 @pytest.fixture(scope="module", params=["versitygw", "minio"])
@@ -204,6 +296,30 @@ def test_a_server_that_goes_away_is_waited_for(lab, server, tmp_path):
         check_sums(tmp_path / f"home/t-{i}")
 
 
+def test_outputs_are_whole_whatever_happens_to_their_uploads(lab, server, tmp_path):
+    text = "mkdir /out; cd /out; head -c 40000000 /dev/urandom >large; for i in $(seq 30); do head -c 70000 /dev/urandom >$i; done; sha256sum *"
+    lab.write_trials(trial("one", text), trial("two", text))
+    with Trouble(server) as trouble:
+        lab("run", "--wait", S3_ENDPOINT_URL=trouble.url)
+    assert all(trouble.made.values()), trouble.made
+    server.fetch(lab.place(), tmp_path / "home")
+    for name in ("one", "two"):
+        check_sums(tmp_path / "home" / name)
+        came = subprocess.run("sha256sum *", shell=True, cwd=tmp_path / "home" / name / "out", stdout=subprocess.PIPE, text=True, check=True).stdout
+        assert came == lab("logs", name).stdout
+        assert len(came.splitlines()) == 31
+    assert not server.uploads()
+
+
+@pytest.mark.parametrize("wrong, said", [("+3900s", "1h05m ahead of"), ("-7500s", "2h0[45]m behind")])
+def test_a_clock_that_is_wrong_is_told(lab, server, engine, wrong, said):
+    (library,) = Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")
+    lab.write_trials(trial("one", "mkdir /out"))
+    done = lab("run", "--wait", code=1, LD_PRELOAD=str(library), FAKETIME=wrong, FAKETIME_DONT_FAKE_MONOTONIC="1")
+    assert re.search(rf"this machine's clock is {said} the server's, and signatures are good for 15 minutes: set it", done.stderr), done.stderr
+    assert not engine.names()
+
+
 def test_outputs_survive_a_death_of_combu(lab, server, tmp_path):
     lab.write_trials(trial("one", "mkdir /out; for i in 1 2 3 4; do head -c 30000000 /dev/urandom >/out/$i; done"))
     run = lab.start("run", "--wait")
@@ -245,8 +361,45 @@ def test_what_is_in_the_bucket_is_an_input(lab, server, tmp_path):
     server.ask("PUT", "/" + quote(lab.place() + "first/out/sub/a"), "--data-binary", "beta")
     lab("retry", "one", "--wait", code=1)
     assert lab.ps()["one"]["cause"] == "start"
-    assert "is not what its manifest says: somebody has changed it" in lab("why", "one").stdout
+    assert "/first/out/sub/a: is not what its manifest says: somebody has changed it" in lab("why", "one").stdout
     assert not list(waiting.iterdir())
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 4 MiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], check=True)
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+def test_inputs_that_there_is_no_room_for_fail_those_who_want_them(lab, server, small_disk):
+    def left(size):
+        return f"mkdir /out; head -c {size} /dev/urandom >/out/a; sha256sum </out/a"
+
+    def then(name, of, **fields):
+        return trial(name, "sha256sum </in/a", inputs=[f"trial:{of}/out:/in"], outputs=[], **fields)
+
+    lab.write_trials(
+        trial("large", left(8 << 20)),
+        trial("fits", left(3 << 20)),
+        then("of-large", "large"),
+        # There is room for its inputs where nothing half-written is left.
+        then("of-fits", "fits", depends=[{"trial": "of-large", "condition": "finished"}]),
+        trial("other", "true", outputs=[], depends=[{"trial": "of-large", "condition": "finished"}]),
+    )
+    done = lab("run", "--wait", code=1, TMPDIR=str(small_disk))
+    rows = lab.ps()
+    assert {name: row["state"] for name, row in rows.items()} == {
+        "large": "succeeded", "fits": "succeeded", "of-large": "failed", "of-fits": "succeeded", "other": "succeeded"
+    }  # fmt: skip
+    assert rows["of-large"]["cause"] == "start"
+    assert lab("logs", "of-fits").stdout == lab("logs", "fits").stdout
+    why = lab("why", "of-large").stdout
+    assert re.search(rf"{small_disk}/combu-\w+/out/a: cannot be written: No space left on device; set TMPDIR", why), why
+    assert not list(small_disk.iterdir()), done.stderr
 
 
 def test_what_a_trial_has_left_so_far_comes_to_the_bucket(lab, server, tmp_path):
@@ -351,8 +504,12 @@ def test_what_others_have_done_is_not_done_again(lab, another, server, tmp_path)
     for run in ("first", "second"):
         server.ask("DELETE", "/" + quote(f"of us/{experiment}/{run}/one/manifest.sha256"))
     assert states(other, "third") == {"one": "succeeded", "two": "skipped", "not": "succeeded"}
-    assert {key: server.get(key).decode() for key in markers} == dict.fromkeys(markers, f"{experiment}/third/one")
+    assert {key: server.get(key).decode().splitlines()[0] for key in markers} == dict.fromkeys(markers, f"{experiment}/third/one")
     assert states(another(lab), "fourth") == {"one": "skipped", "two": "skipped", "not": "succeeded"}
+    # So is one whose outputs have been replaced, as by another attempt of the trial.
+    manifest = f"of us/{experiment}/third/one/manifest.sha256"
+    server.ask("PUT", "/" + quote(manifest), "--data-binary", server.get(manifest).decode() + "\n")
+    assert states(another(lab), "fifth") == {"one": "succeeded", "two": "skipped", "not": "succeeded"}
 
 
 def test_what_others_have_been_told_comes_along(lab, another, server):
@@ -393,7 +550,51 @@ def test_who_goes_on_tells_what_was_not_told(lab, another, server, tmp_path):
     server.ask("DELETE", "/" + quote(marker))
     (hold / "go").touch()
     lab("run", "--resume", "--wait")
-    assert server.get(marker).decode().endswith("/first/one")
+    assert server.get(marker).decode().splitlines()[0].endswith("/first/one")
+
+
+def test_what_somebody_has_edited_is_no_equal_trials(lab, server, tmp_path):
+    text = "mkdir -p /out; echo alpha >/out/a; ln /out/a /out/again; echo large >/out/b"
+    trials = [trial(f"t-{i}", text, cache=True, env={"N": str(i)}) for i in range(4)]
+    lab.write_trials(*trials)
+    experiment = json.loads(lab.file.read_text())["experiment"]
+
+    def states(run):
+        lab("run", "--wait", "--run-id", run)
+        lab("kill")
+        return [lab.ps()[f"t-{i}"]["state"] for i in range(4)]
+
+    def put(run, path, text):
+        place, name = f"of us/{experiment}/{run}/", path.split("/")[0]
+
+        def is_later():  # some servers' times are whole seconds
+            server.ask("PUT", "/" + quote(place + path), "--data-binary", text)
+            return server.written(place + path) > server.written(f"{place}{name}/manifest.sha256")
+
+        wait_until(is_later, "the server's clock goes on")
+
+    assert states("first") == ["succeeded"] * 4
+    put("first", "t-0/out/a", "edited")
+    put("first", "t-1/out/again", "edited")
+    put("first", "t-2/out/b", "large\n")
+    put("first", "t-2/out/notes", "mine")
+    assert states("second") == ["succeeded", "succeeded", "skipped", "skipped"]
+    assert states("third") == ["skipped"] * 4
+    server.fetch(f"of us/{experiment}/third/", tmp_path / "third")
+    for i in range(4):
+        check_sums(tmp_path / f"third/t-{i}")
+        assert {path.name: path.read_text() for path in (tmp_path / f"third/t-{i}/out").iterdir()} == {
+            "a": "alpha\n", "again": "alpha\n", "b": "large\n"
+        }  # fmt: skip
+
+
+def test_that_others_are_not_told_is_said(lab, server):
+    lab.write_trials(*(trial(f"t-{i}", "mkdir /out; echo alpha >/out/a", cache=True, env={"N": f"{i}, untold"}) for i in range(5)))
+    with Trouble(server, kinds=(), refused="/.combu/done/") as trouble:
+        done = lab("run", "--wait", "--run-id", "first", S3_ENDPOINT_URL=trouble.url)
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("others are")]
+    assert line.startswith("others are not told that 5 trials have succeeded, and may run the like: "), line
+    assert line.endswith("the keys that AWS_ACCESS_KEY_ID gives do not allow s3:PutObject"), line
 
 
 def test_of_two_who_finish_at_once_one_marker_is_left(lab, another, server, tmp_path):
@@ -413,4 +614,4 @@ def test_of_two_who_finish_at_once_one_marker_is_left(lab, another, server, tmp_
         _, err = run.communicate(timeout=60)
         assert run.returncode == 0, err
     (marker,) = set(server.keys("of us/.combu/done/")) - before
-    assert re.fullmatch(r".*/(first/one|second/two)", server.get(marker).decode())
+    assert re.fullmatch(r".*/(first/one|second/two)\n[0-9a-f-]+", server.get(marker).decode())

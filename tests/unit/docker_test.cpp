@@ -417,6 +417,12 @@ TEST(TimedLines, AreTakenApartHoweverTheyAreCut) {
     lines.feed(bytes.substr(cut));
     EXPECT_EQ(text, "one\r\ntwo words\r\n");
   }
+  std::string text;
+  TimedLines lines([&](const LogPiece& piece) { text += piece.text; });
+  lines.feed("2026-01-31T12:00:00Z one\r\n2026-01-31T12:00:01Z no end");
+  lines.end();
+  lines.end();
+  EXPECT_EQ(text, "one\r\nno end");
 }
 
 // ---- images and credentials

@@ -119,6 +119,7 @@ class Bucket {
 
   std::map<std::string, std::string> objects;                 // by "/lab/KEY"
   std::map<std::string, std::string> metadata;                // headers of theirs
+  std::map<std::string, std::string> written;                 // when
   std::map<std::string, std::map<int, std::string>> uploads;  // that have not been completed
   Trouble trouble;
   bool encodes = true;  // the keys of a listing, as it is asked to
@@ -156,6 +157,11 @@ class Bucket {
     }
     const std::string source = plain(header(asked, "x-amz-copy-source"));
     metadata[key] = source.empty() ? metadata_of(asked) : metadata[source];
+    std::array<char, 40> now{};
+    std::snprintf(now.data(), now.size(), "2026-01-01T%02d:%02d:%02d.000Z", ticks_ / 3600, ticks_ / 60 % 60,
+                  ticks_ % 60);
+    ++ticks_;
+    written[key] = now.data();
     objects[key] = source.empty() ? asked.body : objects.at(source);
     return wire::whole(200, source.empty() ? "" : "<CopyObjectResult></CopyObjectResult>", "ETag: \"x\"\r\n");
   }
@@ -210,7 +216,7 @@ class Bucket {
         break;
       }
       xml += "<Contents><Key>" + listed(key.substr(5)) + "</Key><Size>" + std::to_string(content.size()) +
-             "</Size></Contents>";
+             "</Size><LastModified>" + written[key] + "</LastModified></Contents>";
     }
     return wire::whole(200, xml + "</ListBucketResult>");
   }
@@ -229,6 +235,8 @@ class Bucket {
     uploads.erase(key);
     return asked.method == "POST" ? wire::whole(200, "<CompleteMultipartUploadResult/>") : wire::bare(204);
   }
+
+  int ticks_ = 0;  // a second for each object
 };
 
 std::string content_of(const fs::path& path) {
@@ -309,8 +317,14 @@ class S3 : public testing::Test {
   void SetUp() override { depot_ = open_s3("s3://lab/a/run", caller_, clock_); }
 };
 
-TEST_F(S3, FilesBecomeObjectsAndTheListOfThemComesLast) {
+TEST_F(S3, NothingHasComeWhereNothingWasLeft) {
+  bring({}, "");
   EXPECT_FALSE(depot_->holds_any());
+  bring({{"out/empty", ""}});
+  EXPECT_TRUE(depot_->holds_any());
+}
+
+TEST_F(S3, FilesBecomeObjectsAndTheListOfThemComesLast) {
   bring({{"out/a.txt", "alpha"}, {"out/empty", ""}});
   EXPECT_EQ(bucket_.objects["/lab/a/run/t/out/a.txt"], "alpha");
   EXPECT_EQ(bucket_.objects["/lab/a/run/t/manifest.sha256"], "sums\n");
@@ -717,6 +731,13 @@ TEST_F(FetchS3, NothingThatIsNotWhole) {
   EXPECT_THAT(fetch_fault("/out"), HasSubstr("manifest.entries: cannot be read"));
 }
 
+TEST_F(FetchS3, WhichFileItIsIsToldHoweverDeepItIs) {
+  const std::string name = "out/" + std::string(80, 'x') + "/sub/b";
+  bring_whole({{name, "beta"}});
+  bucket_.objects["/lab/a/run/t/" + name] = "changed";
+  EXPECT_THAT(fetch_fault("/out"), StartsWith("…/sub/b: is not what its manifest says"));
+}
+
 TEST_F(FetchS3, NothingThatWouldLandElsewhere) {
   for (const std::string path : {"../above", "out/../../above", "/above", "./above"}) {
     bring_whole({{"out/a", "x"}});
@@ -890,6 +911,121 @@ TEST_F(FetchS3, WhatIsSharedTakesThePlaceOfWhatWasFetched) {
   EXPECT_THAT(depot_->share(std::vector<Sharing>{{.trial = "t", .from = "s3://lab/a/other/t"}}),
               ElementsAre(""));
   EXPECT_EQ(content_of(depot_->fetch("t", "/out", {}) + "/out/a"), "another's");
+}
+
+// ---- What one trial has left as another one's
+
+class SharedS3 : public FetchS3 {
+ protected:
+  void SetUp() override {
+    FetchS3::SetUp();
+    bring_whole({{"out/a", "alpha"}, {"out/b%FF &+", "beta"}},
+                {{.kind = OutputEntry::Kind::hard_link, .path = "out/again", .target = "out/a"},
+                 {.kind = OutputEntry::Kind::hard_link, .path = "out/thrice", .target = "out/again"}});
+  }
+  std::string share(const std::string& trial, const std::string& from = "t") {
+    return depot_->share(std::vector<Sharing>{{.trial = trial, .from = "s3://lab/a/run/" + from}}).at(0);
+  }
+  // Names without the manifest's and the entries'.
+  [[nodiscard]] std::vector<std::string> left_by(const std::string& trial) const {
+    std::vector<std::string> names;
+    for (const auto& [key, content] : bucket_.objects)
+      if (const std::string place = "/lab/a/run/" + trial + "/out/"; key.starts_with(place))
+        names.push_back(key.substr(place.size()));
+    return names;
+  }
+  // By somebody, later.
+  void edit(const std::string& name, const std::string& content) {
+    bucket_.objects["/lab/a/run/" + name] = content;
+    bucket_.written["/lab/a/run/" + name] = "2026-01-02T00:00:00.000Z";
+  }
+  [[nodiscard]] std::size_t requests(const std::string& line) const {
+    return static_cast<std::size_t>(std::ranges::count(server_.lines(), line));
+  }
+};
+
+TEST_F(SharedS3, AllOfItAlongAChain) {
+  EXPECT_EQ(share("u"), "");
+  EXPECT_EQ(share("v", "u"), "");
+  for (const std::string trial : {"u", "v"}) {
+    EXPECT_THAT(left_by(trial), UnorderedElementsAre("a", "b%25FF &+", "again", "thrice"));
+    EXPECT_EQ(server_.lines().back(), "PUT /lab/a/run/v/manifest.sha256");
+  }
+  EXPECT_EQ(requests("GET /lab/a/run/t/out/a"), 0U) << "nothing is read";
+}
+
+TEST_F(SharedS3, WhatWasEditedIsNotShared) {
+  EXPECT_EQ(share("u"), "");
+  for (const std::string name : {"out/a", "out/b%25FF &+", "out/thrice"}) {
+    const std::string before = bucket_.objects["/lab/a/run/u/" + name];
+    edit("u/" + name, "edited");
+    EXPECT_EQ(share("v", "u"),
+              "a/run/u/" + name + ": is not what its manifest says: somebody has changed it");
+    EXPECT_THAT(left_by("v"), IsEmpty());
+    edit("u/" + name, before);
+    EXPECT_EQ(share("v", "u"), "") << "it is what it was";
+    EXPECT_THAT(left_by("v"), SizeIs(4));
+    depot_->remove("v");
+  }
+}
+
+TEST_F(SharedS3, WhatSomebodyHasAddedIsNotTaken) {
+  edit("t/out/notes", "mine");
+  EXPECT_EQ(share("u"), "");
+  EXPECT_THAT(left_by("u"), UnorderedElementsAre("a", "b%25FF &+", "again", "thrice"));
+}
+
+// Servers leave decimals out as they like.
+TEST_F(SharedS3, TimesAreComparedAsTimes) {
+  const auto set = [&](const std::string& manifest, const std::string& file) {
+    bucket_.objects["/lab/a/run/t/out/a"] = "edited";
+    for (auto& [key, time] : bucket_.written) time = "2026-01-01T00:00:00Z";
+    bucket_.written["/lab/a/run/t/manifest.sha256"] = "2026-01-02T00:00:" + manifest;
+    bucket_.written["/lab/a/run/t/out/a"] = "2026-01-02T00:00:" + file;
+  };
+  for (const auto& [manifest, file] :
+       Contents{{"00.12Z", "00.123Z"}, {"00Z", "00.1Z"}, {"00.000Z", "00.001Z"}, {"09.9Z", "10Z"}}) {
+    set(manifest, file);
+    EXPECT_THAT(share("u"), HasSubstr("somebody has changed it")) << manifest << " " << file;
+  }
+  for (const auto& [manifest, file] : Contents{{"00.123Z", "00.12Z"},
+                                               {"00.1Z", "00Z"},
+                                               {"00Z", "00.000Z"},
+                                               {"00.100Z", "00.1Z"},
+                                               {"10Z", "09.9Z"}}) {
+    set(manifest, file);
+    EXPECT_EQ(share("u"), "") << manifest << " " << file;
+  }
+}
+
+TEST_F(SharedS3, WhatIsNotThereIsNotShared) {
+  bucket_.objects.erase("/lab/a/run/t/out/a");
+  EXPECT_EQ(share("u"), "a/run/t/out/a: is not in the bucket any more");
+  bucket_.objects.erase("/lab/a/run/t/manifest.sha256");
+  EXPECT_EQ(share("u"), "a/run/t/manifest.sha256: is not in the bucket any more");
+}
+
+TEST_F(SharedS3, OneThatFailsHalfWayLeavesNothing) {
+  bucket_.trouble = [](const Asked& asked) -> std::optional<Reply> {
+    if (asked.method != "PUT" || !asked.target.ends_with("/thrice")) return std::nullopt;
+    return wire::whole(403, fault("AccessDenied"));
+  };
+  EXPECT_THAT(share("u"), HasSubstr("do not allow s3:PutObject"));
+  EXPECT_THAT(keys(), Each(StartsWith("/lab/a/run/t/")));
+}
+
+// A server copies no more than 5 GiB at once.
+TEST_F(SharedS3, WhatIsTooLargeToBeCopiedIsNotShared) {
+  bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
+    if (!asked.target.starts_with("/lab/?")) return std::nullopt;
+    std::string xml = "<ListBucketResult>";
+    for (const auto& [key, content] : bucket_.objects)
+      xml += "<Contents><Key>" + key.substr(5) + "</Key><Size>" +
+             (key.ends_with("/a") ? "5368709121" : "5368709120") + "</Size></Contents>";
+    return wire::whole(200, xml + "</ListBucketResult>");
+  };
+  EXPECT_THAT(share("u"), AllOf(HasSubstr("t/out/a"), HasSubstr("5 GiB")));
+  EXPECT_THAT(keys(), Each(StartsWith("/lab/a/run/t/")));
 }
 
 // ---- What it holds, without its being brought

@@ -4,11 +4,13 @@
 
 #include <archive.h>
 #include <archive_entry.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -20,6 +22,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "combu/simulated.hpp"
@@ -31,6 +34,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -158,6 +162,18 @@ class Outputs : public testing::Test {
   Shelf shelf_{*engine_};
   std::unique_ptr<Depot> depot_ = open_folder(folder_.path());
 };
+
+TEST_F(Outputs, NothingHasComeWhereNothingWasLeft) {
+  EXPECT_FALSE(depot_->holds_any());
+  (void)take({Output{.path = "/out", .required = false}});
+  EXPECT_TRUE(fs::exists(home() / "manifest.sha256"));
+  EXPECT_FALSE(depot_->holds_any());
+  EXPECT_TRUE(fault_of({Output{.path = "/out"}}));
+  EXPECT_FALSE(depot_->holds_any());
+  shelf_.archives["/out"] = Tar().file("out", "alpha").bytes();
+  (void)take("/out");
+  EXPECT_TRUE(depot_->holds_any());
+}
 
 TEST_F(Outputs, AFolderComesWithAllThatIsInIt) {
   shelf_.archives["/data/out"] = Tar()
@@ -410,6 +426,59 @@ TEST_F(Outputs, OneThatIsTooLargeIsTheAttemptsFault) {
   EXPECT_THAT(fault->what(), HasSubstr("/out: is larger than its max_size of 1 KiB"));
 }
 
+constexpr int k_deep = 60;
+
+// Of a file below so many folders that no call of the system takes its whole path.
+std::string deep_archive(const std::string& content) {
+  Tar tar;
+  std::string path = "out";
+  for (int i = 0; i < k_deep; ++i) tar.folder((path += '/' + std::string(88, 'd')) + '/');
+  return tar.file(path + "/leaf", content).bytes();
+}
+
+// The one that is as deep below `place`.
+std::string deep_content(const fs::path& place) {
+  Descriptor folder(::open((place / "out").c_str(), O_RDONLY | O_DIRECTORY));
+  for (int i = 0; i < k_deep; ++i)
+    folder = Descriptor(openat(folder.number(), std::string(88, 'd').c_str(), O_RDONLY | O_DIRECTORY));
+  const Descriptor file(openat(folder.number(), "leaf", O_RDONLY));
+  std::string content(100, '\0');
+  const ssize_t count = read(file.number(), content.data(), content.size());
+  content.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
+  return content;
+}
+
+TEST_F(Outputs, AFileBelowManyFoldersComesHomeIsReplacedSharedAndRemoved) {
+  shelf_.archives["/out"] = deep_archive("first");
+  (void)take("/out");
+  EXPECT_EQ(deep_content(home()), "first");
+  shelf_.archives["/out"] = deep_archive("second");
+  (void)take("/out");
+  EXPECT_EQ(deep_content(home()), "second");
+  EXPECT_THAT(names_in(folder_.path()), ElementsAre("t")) << "what was there before is gone";
+  for (int i = 0; i < 2; ++i)
+    EXPECT_THAT(depot_->share(std::vector<Sharing>{{.trial = "u", .from = home()}}), ElementsAre(""));
+  EXPECT_EQ(deep_content(fs::path(folder_.path()) / "u"), "second");
+  depot_->remove("t");
+  depot_->remove("u");
+  EXPECT_THAT(names_in(folder_.path()), IsEmpty());
+}
+
+TEST_F(Outputs, ANameThatIsTooLongIsTheAttemptsFault) {
+  const std::string name(300, 'n');
+  for (const std::string& archive :
+       {Tar().folder("out/").file("out/" + name, "x").bytes(), Tar().folder("out/" + name + '/').bytes(),
+        Tar().file("out/" + name + "/a", "x").bytes(), Tar().link("out", std::string(5000, 'l')).bytes()}) {
+    shelf_.archives["/out"] = archive;
+    const auto fault = fault_of({Output{.path = "/out"}});
+    ASSERT_TRUE(fault);
+    EXPECT_EQ(fault->kind(), ErrorKind::invalid) << fault->what();
+    EXPECT_THAT(fault->what(), AllOf(HasSubstr("out"), HasSubstr(folder_.path())));
+    EXPECT_LT(std::string_view(fault->what()).size(), 250 + folder_.path().size()) << fault->what();
+    EXPECT_THAT(names_in(folder_.path()), IsEmpty());
+  }
+}
+
 TEST_F(Outputs, WhatWasThereBeforeStaysUntilAllIsThere) {
   shelf_.archives["/out"] = Tar().folder("out/").file("out/a", "first").file("out/only-first", "x").bytes();
   take("/out");
@@ -485,6 +554,11 @@ class Shared : public Outputs {
     return open_folder(there())->share(wanted);
   }
   [[nodiscard]] std::string there() const { return folder_.path() + "/other/run"; }
+  // By somebody, some time after it was left.
+  void edit(const fs::path& file, const std::string& content) const {
+    std::ofstream(file) << content;
+    fs::last_write_time(file, fs::last_write_time(home() / k_manifest_name) + std::chrono::seconds(1));
+  }
 };
 
 TEST_F(Shared, AllThatTheManifestNamesIsThere) {
@@ -517,6 +591,53 @@ TEST_F(Shared, WhatIsNotWholeIsNotShared) {
   EXPECT_THAT(share({{.trial = "u", .from = home()}, {.trial = "v", .from = folder_.path() + "/none"}}),
               ElementsAre(HasSubstr("not there any more"), HasSubstr("not there any more")));
   EXPECT_THAT(names_in(there()), IsEmpty());
+}
+
+// Also of what has been shared before: links and clones keep the manifest's time.
+TEST_F(Shared, WhatWasEditedIsNotShared) {
+  const fs::path file = home() / "out/a.txt";
+  edit(file, "ALPHA");
+  EXPECT_THAT(share({{.trial = "u", .from = home()}}),
+              ElementsAre(AllOf(HasSubstr("t/out/a.txt"), HasSubstr("somebody has changed it"))));
+  EXPECT_THAT(names_in(there()), IsEmpty());
+
+  edit(file, "alpha");
+  EXPECT_THAT(share({{.trial = "u", .from = home()}}), ElementsAre("")) << "it is what it was";
+  const fs::path shared = fs::path(there()) / "u";
+  EXPECT_EQ(fs::last_write_time(shared / k_manifest_name), fs::last_write_time(home() / k_manifest_name));
+  edit(shared / "out/sub/odd\\ na\nme", "ODD");
+  EXPECT_THAT(share({{.trial = "v", .from = shared}}), ElementsAre(HasSubstr("somebody has changed it")));
+}
+
+TEST_F(Shared, WhatIsNotNewerThanTheManifestIsNotRead) {
+  const fs::path file = home() / "out/a.txt";
+  const auto before = fs::last_write_time(file);
+  edit(file, "ALPHA");
+  fs::last_write_time(file, before);
+  EXPECT_THAT(share({{.trial = "u", .from = home()}}), ElementsAre(""));
+  EXPECT_EQ(content_of(fs::path(there()) / "u/out/a.txt"), "ALPHA");
+}
+
+TEST_F(Shared, WhatSomebodyHasAddedIsNotTaken) {
+  edit(home() / "out/notes", "mine");
+  EXPECT_THAT(share({{.trial = "u", .from = home()}}), ElementsAre(""));
+  EXPECT_THAT(names_in(fs::path(there()) / "u/out"), UnorderedElementsAre("a.txt", "link", "run.sh", "sub"));
+}
+
+// Which the manifest does not name.
+TEST_F(Shared, OtherNamesOfAFileStayThatAlongAChain) {
+  const fs::path other_disk = "/dev/shm/combu-shared." + std::to_string(getpid());
+  ASSERT_TRUE(fs::exists("/dev/shm")) << "there is no other file system";
+  fs::create_hard_link(home() / "out/a.txt", home() / "out/again");
+  edit(home() / "out/again", "alpha");
+  std::string from = home();
+  for (const std::string& to : {other_disk.string(), there(), other_disk.string() + "/more"}) {
+    EXPECT_THAT(open_folder(to)->share(std::vector<Sharing>{{.trial = "u", .from = from}}), ElementsAre(""));
+    from = to + "/u";
+    EXPECT_EQ(content_of(from + "/out/again"), "alpha");
+    EXPECT_TRUE(fs::equivalent(from + "/out/again", from + "/out/a.txt"));
+  }
+  fs::remove_all(other_disk);
 }
 
 TEST_F(Shared, WhoCannotWriteThereIsTold) {

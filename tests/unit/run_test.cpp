@@ -293,6 +293,76 @@ TEST_F(DriveTest, TheNextAttemptWaitsUntilTheLogOfTheLastOneIsKept) {
   std::filesystem::remove_all(folder);
 }
 
+// Stops the trial when its log is read while it runs for the second time: what the first look has seen is
+// known by then.
+class EndsWhenRead : public test::PassingEngine {
+ public:
+  using PassingEngine::PassingEngine;
+  void logs(const Key& key, const LogOptions& options, const LogTell& tell, std::stop_token stop) override {
+    engine_.logs(key, options, tell, stop);
+    if (engine_.list({.run = key.run}, Look::closely, stop).at(0).phase != Phase::running) return;
+    if (++readings == 2) engine_.stop(key, std::nullopt, stop);
+  }
+  std::atomic<int> readings = 0;
+};
+
+TEST_F(DriveTest, WhatAnEarlierProcessHasStartedIsLookedAtWhileItRuns) {
+  combu::Run run = test::run("t");
+  run.experiment.trials[0].cmd = {"sh", "-c", "echo first; sleep 4000"};
+  (void)drive(run, {});
+  PlannerOptions again{.until = Until::ended};
+  again.past = {Past{.state = TrialState::running, .was_started = true}};
+  EndsWhenRead engine(*simulated_);
+  const std::string folder = testing::TempDir() + "run_test." + std::to_string(getpid());
+  {
+    Telemetry telemetry(folder, run.id);
+    recorder_.facts.clear();
+    (void)combu::drive(engine, run, test::plan(run.experiment), again, recorder_, real_clock(), {}, nullptr,
+                       nullptr, &telemetry);
+    EXPECT_EQ(engine.readings, 2);
+    EXPECT_TRUE(telemetry.log("t", 1)->complete);
+  }
+  ASSERT_FALSE(recorder_.facts.empty());
+  EXPECT_TRUE(recorder_.facts.back().usage) << "what it uses is seen, too";
+  std::filesystem::remove_all(folder);
+}
+
+// A log that has grown by megabytes at each look. Stops the trial at the sixth.
+class FastLogs : public test::PassingEngine {
+ public:
+  using PassingEngine::PassingEngine;
+  void logs(const Key& key, const LogOptions& options, const LogTell& tell, std::stop_token stop) override {
+    if (engine_.list({.run = key.run}, Look::closely, stop).at(0).phase == Phase::running) {
+      const Instant now = real_clock().now();
+      for (const auto ago : {std::chrono::milliseconds(150), std::chrono::milliseconds(0)})
+        written_.push_back(now - ago);
+      if (++looks == 6) engine_.stop(key, std::nullopt, stop);
+    }
+    const std::string line = std::string(1U << 20U, 'x') + "\n";
+    for (const Instant at : written_)
+      if (!options.since || at >= *options.since) tell({.stream = LogStream::out, .text = line, .at = at});
+  }
+  std::atomic<int> looks = 0;
+
+ private:
+  std::vector<Instant> written_;
+};
+
+TEST_F(DriveTest, ALogThatGrowsFastIsLookedAtOften) {
+  combu::Run run = test::run("t");
+  run.experiment.trials[0].cmd = {"sleep", "2000"};
+  FastLogs engine(*simulated_);
+  const std::string folder = testing::TempDir() + "run_test." + std::to_string(getpid());
+  {
+    Telemetry telemetry(folder, run.id);
+    (void)combu::drive(engine, run, test::plan(run.experiment), {.until = Until::ended}, recorder_,
+                       real_clock(), {}, nullptr, nullptr, &telemetry);
+    EXPECT_EQ(engine.looks, 6) << "else it is the fifth after thirteen seconds";
+    EXPECT_EQ(telemetry.log("t", 1)->gaps, 0U);
+  }
+  std::filesystem::remove_all(folder);
+}
+
 // A trial that runs until it is stopped, and leaves what may be missing.
 class SoFarDriveTest : public DriveTest {
  protected:

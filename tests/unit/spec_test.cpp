@@ -410,9 +410,19 @@ TEST(Filter, ReadsQuotesPatternsAndBlanks) {
     EXPECT_FALSE(fulfils(values, condition)) << condition << ": NaN is neither more nor less than anything";
 }
 
+TEST(Filter, ReadsNamesInQuotes) {
+  const std::map<std::string, std::string> values = {
+      {"v loss", "2"}, {"a,b", "3"}, {"a<b", "4"}, {"it's", "5"}, {"a\"b", "6"}};
+  for (const char* condition :
+       {"\"v loss\" > 1", "'v loss'=2&&'a,b'=3", "'a<b'<=4", "\"it's\"=5", "'a\"b'!='7'"})
+    EXPECT_TRUE(fulfils(values, condition)) << condition;
+  EXPECT_FALSE(fulfils(values, "'v loss'<2"));
+}
+
 TEST(Filter, RefusesWhatIsNoCondition) {
-  for (const char* text : {"", "lr", "lr<", "=3", "lr<1 &&", "&& lr<1", "lr<1 && x", "a=1 b", "a='1", "a=1\"",
-                           "a=it's", "a='1'b", "not state=failed", "a b=1", "a!1"})
+  for (const char* text :
+       {"", "lr", "lr<", "=3", "lr<1 &&", "&& lr<1", "lr<1 && x", "a=1 b", "a='1", "a=1\"", "a=it's",
+        "a='1'b", "not state=failed", "a b=1", "a!1", "'a=1", "'a'", "''=1", "'a'b=1"})
     EXPECT_THROW((void)Filter(text), Error) << text;
 }
 
@@ -437,6 +447,7 @@ TEST(Filter, TellsWhatWasMeant) {
       {"lr=<1", "at most is <="},
       {"lr=>1", "at least is >="},
       {"lr<>1", "unequal is !="},
+      {"v loss>1", "a name with blanks or operators stands in quotes"},
       {"lr<<3", "NAME=VALUE, or with != < <= > >=, several joined by &&"},
       {"reason=exit code 3", "a value with blanks or operators stands in quotes"}};
   for (const auto& [text, hint] : hints)

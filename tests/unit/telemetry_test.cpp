@@ -1,5 +1,6 @@
 #include "combu/telemetry.hpp"
 
+#include <SQLiteCpp/SQLiteCpp.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,14 +10,17 @@
 #include <cmath>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <limits>
 #include <memory>
+#include <sstream>
 #include <thread>
 
 #include "combu/simulated.hpp"
 #include "passing_engine.hpp"
 #include "record_folder.hpp"
+#include "telemetry/metric_file.hpp"
 #include "telemetry/metrics.hpp"
 #include "telemetry/pack.hpp"
 
@@ -25,6 +29,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using telemetry::MetricLines;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -45,6 +50,13 @@ class LogEngine : public PassingEngine {
 
   void say(const std::string& text, Instant::duration after, LogStream stream = LogStream::out) {
     pieces.push_back({.text = text, .at = k_begin + after, .stream = stream});
+    ++said;
+  }
+
+  // Nothing that was said before this one is there any more.
+  void rotate(std::size_t first) {
+    pieces.erase(pieces.begin(),
+                 pieces.begin() + static_cast<std::ptrdiff_t>(first - (said - pieces.size())));
   }
 
   void logs(const Key& /*key*/, const LogOptions& options, const LogTell& tell,
@@ -66,17 +78,28 @@ class LogEngine : public PassingEngine {
 
   bool copy_out(const Key& /*key*/, const std::string& path,
                 const std::function<void(std::string_view)>& tell, std::stop_token /*stop*/) override {
+    copied = 0;
     if (!files.contains(path)) return false;
-    tell(tar_of({{path.substr(path.rfind('/') + 1), files.at(path)}}));
+    const auto done = before_copy ? before_copy() : nullptr;
+    const std::string archive = tar_of({{path.substr(path.rfind('/') + 1), files.at(path)}});
+    const std::size_t end = std::min(cut_at, archive.size());
+    for (; copied < end; copied += std::min(piece_size, end - copied))
+      tell(std::string_view(archive).substr(copied, std::min(piece_size, end - copied)));
+    if (end < archive.size()) throw Error(ErrorKind::unavailable, "", "cut off");
     return true;
   }
 
   std::vector<Piece> pieces;
+  std::size_t said = 0;
   std::map<std::string, std::string> files;
   int calls = 0;
   int told = 0;
   bool refuses = false;
-  std::function<void()> on_refusal;  // who is told wants no more
+  std::size_t piece_size = 1000;                       // of an archive
+  std::size_t cut_at = std::string::npos;              // it ends there
+  std::size_t copied = 0;                              // of the last one
+  std::function<std::shared_ptr<void>()> before_copy;  // what it gives is held until the end
+  std::function<void()> on_refusal;                    // who is told wants no more
 };
 
 class TelemetryTest : public testing::Test {
@@ -155,6 +178,45 @@ TEST_F(TelemetryTest, PiecesOfTheSameMomentAreTakenOnceEach) {
   take();
   take(LogEnd::complete);
   EXPECT_EQ(kept(), "0\n1\n2\n3\n4\nlater\n5\n");
+}
+
+TEST_F(TelemetryTest, WhatTheEngineHasRotatedAwayBetweenTwoReadingsIsAGapThatIsSaidOnce) {
+  const auto say_until = [&](int end) {
+    for (int i = static_cast<int>(engine.said); i < end; ++i)
+      engine.say(fmt::format("{}\n", i), milliseconds(200 * i));
+  };
+  const auto gaps = [&] { return telemetry.log("a", 1)->gaps; };
+  say_until(4);
+  EXPECT_THAT(take(), IsEmpty());
+  engine.rotate(2);
+  EXPECT_THAT(take(), IsEmpty());
+  say_until(6);
+  EXPECT_THAT(take(), IsEmpty()) << "only what is kept already was rotated away";
+  EXPECT_EQ(kept(), "0\n1\n2\n3\n4\n");
+  EXPECT_EQ(gaps(), 0U);
+  say_until(9);
+  engine.rotate(7);
+  EXPECT_THAT(take(), ElementsAre(HasSubstr("rotated it away")));
+  EXPECT_EQ(kept(), "0\n1\n2\n3\n4\n7\n");
+  EXPECT_EQ(gaps(), 1U);
+  say_until(12);
+  EXPECT_THAT(take(), IsEmpty());
+  EXPECT_EQ(gaps(), 1U);
+  say_until(14);
+  engine.rotate(13);
+  EXPECT_THAT(take(LogEnd::complete), IsEmpty()) << "it has been said";
+  EXPECT_EQ(gaps(), 2U);
+  EXPECT_EQ(kept(), "0\n1\n2\n3\n4\n7\n8\n9\n10\n13\n");
+}
+
+TEST_F(TelemetryTest, AGapIsSeenAtTheEndAndInWhatFillsABatch) {
+  engine.say("first\n", milliseconds(0));
+  engine.say("second\n", milliseconds(500));
+  take();
+  for (int i = 1; i < 10; ++i) engine.say(std::string(1U << 20U, 'x') + "\n", milliseconds(1000 * i));
+  engine.rotate(2);
+  EXPECT_THAT(take(LogEnd::complete), Contains(HasSubstr("rotated it away")));
+  EXPECT_EQ(telemetry.log("a", 1)->gaps, 1U);
 }
 
 // The streams of a container are written down by two writers: their order may be another than their times'.
@@ -350,6 +412,72 @@ TEST_F(TelemetryTest, ALineThatIsWrittenInPartsIsReadAsOne) {
   EXPECT_THAT(points("loss"), ElementsAre("0:3"));
 }
 
+TEST_F(TelemetryTest, ALineThatIsBegunWhereABatchEndsIsReadAsOne) {
+  trial.metrics = Metrics{.json = true};
+  const std::string much(3 << 20, 'x');
+  engine.say(much + "\n", milliseconds(0));
+  engine.say("{\"loss\":", milliseconds(1));
+  engine.say(much + "\n", milliseconds(1000), LogStream::err);
+  take();
+  EXPECT_EQ(kept(), much + "\n");
+  engine.say(" 3}\n", milliseconds(1100));
+  take(LogEnd::complete);
+  EXPECT_THAT(points("loss"), ElementsAre("0:3"));
+}
+
+TEST_F(TelemetryTest, ALineOfTheOtherStreamHoldsUpNoMetrics) {
+  trial.metrics = Metrics{.json = true};
+  engine.say("10 %\r", milliseconds(0), LogStream::err);
+  engine.say("{\"loss\": 3}\n", milliseconds(1));
+  engine.say("20 %\r", milliseconds(1000), LogStream::err);
+  take();
+  EXPECT_THAT(points("loss"), ElementsAre("0:3"));
+}
+
+TEST_F(TelemetryTest, EachStateOfAProgressBarIsALine) {
+  trial.metrics = Metrics{.pattern = R"(^epoch (?P<step>\d+) loss (?P<loss>[\d.]+)$)"};
+  engine.say("epoch 1 loss 0.5\repoch 2 loss 0.4\repoch 3 loss 0.3\n", milliseconds(0));
+  engine.say("epoch 4 loss 0.2\r\n", milliseconds(1));
+  take(LogEnd::complete);
+  EXPECT_THAT(points("loss"), ElementsAre("1:0.5", "2:0.4", "3:0.3", "4:0.2"));
+  EXPECT_EQ(kept(), "epoch 1 loss 0.5\repoch 2 loss 0.4\repoch 3 loss 0.3\nepoch 4 loss 0.2\r\n");
+}
+
+TEST_F(TelemetryTest, AStateOfAProgressBarThatIsWrittenInPartsIsReadAsOne) {
+  trial.metrics = Metrics{.pattern = R"(loss (?P<loss>[\d.]+))"};
+  engine.say("loss 0.5\rloss 0.", milliseconds(0));
+  engine.say("later\n", milliseconds(1000), LogStream::err);
+  take();
+  EXPECT_EQ(kept(), "") << "standard output is within a line";
+  engine.say("25\rloss 0.125\r", milliseconds(2000));
+  engine.say("later\n", milliseconds(3000), LogStream::err);
+  take();
+  EXPECT_THAT(points("loss"), ElementsAre("0:0.5", "1:0.25", "2:0.125"));
+  EXPECT_EQ(kept(), "loss 0.5\rloss 0.!later\n25\rloss 0.125\r") << "at the end of a state nothing is open";
+  take(LogEnd::complete);
+  EXPECT_THAT(points("loss"), ElementsAre("0:0.5", "1:0.25", "2:0.125"));
+}
+
+TEST_F(TelemetryTest, AProgressBarThatNeverEndsIsKeptWhileItIsDrawn) {
+  const std::string part = fmt::format("{}\r{}", std::string(8000, 'a'), std::string(8000, 'b'));
+  for (int i = 0; i < 200; ++i) engine.say(part, milliseconds(i));
+  engine.say("later\n", milliseconds(5000), LogStream::err);
+  take();
+  EXPECT_GT(kept().size(), telemetry::k_line_max);
+}
+
+TEST_F(TelemetryTest, ALineThatIsTooLongToBeReadIsTakenInParts) {
+  trial.metrics = Metrics{.json = true};
+  const std::string part(16 << 10, 'x');
+  for (int i = 0; i < 65; ++i) engine.say(part, milliseconds(i));
+  engine.say("x", milliseconds(1000));
+  take();
+  EXPECT_EQ(kept().size(), 65 * part.size());
+  engine.say("\n{\"loss\": 3}\n", milliseconds(2000));
+  take(LogEnd::complete);
+  EXPECT_THAT(points("loss"), ElementsAre("0:3"));
+}
+
 TEST_F(TelemetryTest, OnesThatAreNoNumbersHarmNothing) {
   trial.metrics = Metrics{.json = true};
   engine.say(
@@ -418,6 +546,45 @@ TEST_F(TelemetryTest, AFileOfMetricsThatIsNotThereIsTold) {
   EXPECT_TRUE(telemetry.log("a", 1)->complete);
 }
 
+TEST_F(TelemetryTest, AFileOfMetricsNeedsNoRoomOnTheDisk) {
+  trial.metrics = Metrics{.file = "/m.jsonl"};
+  for (int i = 0; i < 100'000; ++i) engine.files["/m.jsonl"] += fmt::format("{{\"x\": {}}}\n", i);
+  engine.before_copy = [] { return std::make_shared<FullDisk>(); };
+  EXPECT_THAT(take(LogEnd::complete), IsEmpty());
+  EXPECT_EQ(points("x").size(), 100'000U);
+  EXPECT_TRUE(telemetry.log("a", 1)->complete);
+}
+
+TEST_F(TelemetryTest, AFileOfMetricsThatIsCutOffIsReadOnceMore) {
+  trial.metrics = Metrics{.file = "/m.jsonl"};
+  for (int i = 0; i < 1000; ++i) engine.files["/m.jsonl"] += fmt::format("{{\"x\": {}}}\n", i);
+  for (const std::size_t cut_at : {0, 100, 512, 5000}) {
+    engine.cut_at = cut_at;
+    EXPECT_EQ(kind_of_fault(LogEnd::complete), ErrorKind::unavailable);
+    EXPECT_FALSE(telemetry.log("a", 1)) << "nothing is kept yet";
+  }
+  engine.cut_at = std::string::npos;
+  EXPECT_THAT(take(LogEnd::complete), IsEmpty());
+  EXPECT_EQ(points("x").size(), 1000U);
+}
+
+TEST_F(TelemetryTest, OfAFileOfMetricsThatIsLongTheBeginningIsRead) {
+  engine.files["/m.jsonl"] = "{\"x\": 1}\n{\"x\": 2}\n" + std::string(1 << 20, '\n') + "{\"x\": 3}\n";
+  const auto read = [&](Bytes size_max) {
+    telemetry::MetricNames names;
+    return telemetry::read_metric_file(engine, {.run = RunId("run1"), .trial = "a", .attempt = 1}, "/m.jsonl",
+                                       names, {}, size_max);
+  };
+  const telemetry::FileMetrics some = read(Bytes{14});
+  EXPECT_EQ(some.fault, "of its file of metrics /m.jsonl the first 14 B are read");
+  ASSERT_THAT(some.metrics, SizeIs(1));
+  EXPECT_THAT(some.metrics[0].points, SizeIs(1)) << "half a line is none";
+  EXPECT_LT(engine.copied, std::size_t{100'000}) << "what is not read is not asked for";
+  const telemetry::FileMetrics all = read(Bytes{static_cast<std::int64_t>(engine.files["/m.jsonl"].size())});
+  EXPECT_EQ(all.fault, "");
+  EXPECT_THAT(all.metrics[0].points, SizeIs(3));
+}
+
 TEST_F(TelemetryTest, AFileOfMetricsMayHoldNoiseAndAnEndlessLine) {
   trial.metrics = Metrics{.file = "/m.jsonl"};
   std::string noise(3 << 20, '\0');
@@ -480,8 +647,8 @@ class AdoptionTest : public TelemetryTest {
  protected:
   AdoptionTest() {
     trial.metrics = Metrics{.json = true};
-    tell(other, "b", 1, "{\"loss\": 9}\n");
-    tell(other, "b", 2, "{\"loss\": 3}\n");
+    tell(other, "b", 1, "{\"loss\": 3}\n");
+    tell(other, "b", 2, "{\"loss\": 9}\n");
   }
 
   void tell(Telemetry& to, const std::string& name, int attempt, const std::string& line,
@@ -493,23 +660,30 @@ class AdoptionTest : public TelemetryTest {
     teller.name = name;
     (void)take_logs(once, {.run = RunId("any"), .trial = name, .attempt = attempt}, teller, end, to, {});
   }
-  void adopt(const std::string& from = "b") {
-    const Adoption wanted{.trial = "a", .from = from};
-    telemetry.adopt(other, {&wanted, 1});
+  // Whether there was anything.
+  bool adopt(const std::string& from = "b", int attempt = 1) {
+    const Adoption wanted{.trial = "a", .from = from, .attempt = attempt};
+    return telemetry.adopt(other, {&wanted, 1}).contains("a");
   }
 
   Telemetry other{folder.path(), RunId("run0")};
 };
 
-TEST_F(AdoptionTest, IsOfTheNewestAttemptAndWhole) {
-  adopt();
+TEST_F(AdoptionTest, IsOfTheAttemptThatIsNamedAndWhole) {
+  EXPECT_TRUE(adopt());
   EXPECT_EQ(kept({}, k_adopted), "{\"loss\": 3}\n{\"loss\": 2}\n");
-  EXPECT_EQ(telemetry.log("a", k_adopted), other.log("b", 2));
+  EXPECT_EQ(telemetry.log("a", k_adopted), other.log("b", 1));
   EXPECT_THAT(metrics(), ElementsAre(fmt::format("a.{} loss: 2 points, last 2, 2 to 3", k_adopted)));
   EXPECT_THAT(points("loss"), ElementsAre("0:3", "1:2"));
-  EXPECT_TRUE(telemetry.is_whole("a"));
   EXPECT_EQ(telemetry.complete(), 0U) << "no attempt of this run";
   EXPECT_EQ(other.complete(), 2U);
+}
+
+TEST_F(AdoptionTest, GapsStayKnown) {
+  (void)other.take("c", 1, std::nullopt, {.is_after_gap = true, .complete = true}, Bytes{1000});
+  adopt("c");
+  ASSERT_TRUE(telemetry.log("a", k_adopted));
+  EXPECT_EQ(telemetry.log("a", k_adopted)->gaps, 1U);
 }
 
 TEST_F(AdoptionTest, DoesNotNeedWhatItIsFrom) {
@@ -541,18 +715,18 @@ TEST_F(AdoptionTest, CountsAsNewerThanWhatFailedBefore) {
 
 TEST_F(AdoptionTest, OfWhatIsNotWholeThereIsNone) {
   tell(other, "c", 1, "{\"loss\": 7}\n", LogEnd::open);
-  adopt("c");
-  adopt("nobody");
+  EXPECT_FALSE(adopt("c"));
+  EXPECT_FALSE(adopt("b", 3));
+  EXPECT_FALSE(adopt("nobody"));
+  EXPECT_EQ(other.packed("c", 1), "");
   EXPECT_FALSE(telemetry.log("a", k_adopted));
-  EXPECT_FALSE(other.is_whole("c"));
-  EXPECT_FALSE(telemetry.is_whole("a"));
 }
 
 TEST_F(AdoptionTest, OfTheSameRunMayBeOfWhatIsAdoptedAnewAtOnce) {
   adopt();
   tell(telemetry, "c", 1, "{\"loss\": 7}\n");
-  const std::vector<Adoption> wanted{{.trial = "a", .from = "c"}, {.trial = "d", .from = "a"}};
-  telemetry.adopt(telemetry, wanted);
+  const std::vector<Adoption> wanted{{.trial = "a", .from = "c", .attempt = 1}, {.trial = "d", .from = "a"}};
+  EXPECT_THAT(telemetry.adopt(telemetry, wanted), ElementsAre("a", "d"));
   EXPECT_THAT(points("loss"), ElementsAre("0:7", "1:2"));
   std::vector<double> values;
   telemetry.points("d", "loss", [&](const MetricPoint& point) { values.push_back(point.value); });
@@ -560,21 +734,34 @@ TEST_F(AdoptionTest, OfTheSameRunMayBeOfWhatIsAdoptedAnewAtOnce) {
 }
 
 TEST_F(AdoptionTest, MayComePackedFromElsewhere) {
-  const std::string packed = other.packed("b");
+  const std::string packed = other.packed("b", 1);
   EXPECT_LT(packed.size(), 2000U);
-  telemetry.adopt(packed, {.trial = "a", .from = "b"});
+  telemetry.adopt(packed, "a");
   EXPECT_THAT(points("loss"), ElementsAre("0:3", "1:2"));
   EXPECT_EQ(kept({}, k_adopted), "{\"loss\": 3}\n{\"loss\": 2}\n");
   Telemetry third(folder.path(), RunId("run3"));
-  third.adopt(telemetry.packed("a"), {.trial = "c", .from = "a"});
-  EXPECT_EQ(third.log("c", k_adopted), other.log("b", 2)) << "and go on from there";
+  third.adopt(telemetry.packed("a", k_adopted), "c");
+  EXPECT_EQ(third.log("c", k_adopted), other.log("b", 1)) << "and go on from there";
+}
+
+TEST_F(AdoptionTest, OfWhatAnEarlierCombuHasPackedIsBroughtUpToDate) {
+  const std::string path = folder.path() + "/image.sqlite";
+  std::ofstream(path) << telemetry::decompressed(other.packed("b", 1), k_packed_max);
+  {
+    SQLite::Database image(path, SQLite::OPEN_READWRITE);
+    image.exec("ALTER TABLE attempts DROP COLUMN gaps; PRAGMA user_version = 2; VACUUM");
+  }
+  std::ostringstream earlier;
+  earlier << std::ifstream(path).rdbuf();
+  telemetry.adopt(telemetry::compressed(earlier.str()), "a");
+  EXPECT_THAT(points("loss"), ElementsAre("0:3", "1:2"));
 }
 
 TEST_F(AdoptionTest, OfWhatNobodyHasPackedIsAFault) {
-  const std::string packed = other.packed("b");
+  const std::string packed = other.packed("b", 1);
   const auto fault = [&](const std::string& bytes) -> std::string {
     try {
-      telemetry.adopt(bytes, {.trial = "a", .from = "b"});
+      telemetry.adopt(bytes, "a");
     } catch (const Error& error) {
       return error.kind() == ErrorKind::corrupt ? error.what() : "another kind";
     }
@@ -582,15 +769,15 @@ TEST_F(AdoptionTest, OfWhatNobodyHasPackedIsAFault) {
   };
   EXPECT_THAT(fault(""), HasSubstr("damaged"));
   EXPECT_THAT(fault(packed.substr(0, packed.size() / 2)), HasSubstr("damaged"));
-  EXPECT_THAT(fault(telemetry::compressed("rubbish")), HasSubstr("b: what it has told is"));
-  EXPECT_THAT(fault(telemetry::compressed("")), HasSubstr("b: what it has told is"));
+  EXPECT_THAT(fault(telemetry::compressed("rubbish")), HasSubstr("a: what an equal one has told is"));
+  EXPECT_THAT(fault(telemetry::compressed("")), HasSubstr("a: what an equal one has told is"));
   std::string image = telemetry::decompressed(packed, std::size_t{1} << 30U);
   std::string newer = image;
   newer[63] = 99;  // user_version: https://www.sqlite.org/fileformat.html
-  EXPECT_THAT(fault(telemetry::compressed(newer)), HasSubstr("not kept as this combu keeps it"));
+  EXPECT_THAT(fault(telemetry::compressed(newer)), HasSubstr("not as combu packs it"));
   for (std::size_t i = 100; i < image.size(); ++i) image[i] = static_cast<char>(i * 7);
-  EXPECT_THAT(fault(telemetry::compressed(image)), HasSubstr("b: what it has told is damaged"));
-  EXPECT_FALSE(telemetry.is_whole("a"));
+  EXPECT_THAT(fault(telemetry::compressed(image)), HasSubstr("a: what an equal one has told is damaged"));
+  EXPECT_FALSE(telemetry.log("a", k_adopted));
   EXPECT_THAT(metrics(), IsEmpty());
 }
 

@@ -1,7 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -9,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "combu/telemetry.hpp"
 #include "combu/view.hpp"
 #include "view/axis.hpp"
 #include "view/numbers.hpp"
@@ -186,6 +190,7 @@ TEST(Results, are_chosen_by_params_metrics_and_fields) {
   EXPECT_EQ(chosen("state=failed"), "c");
   EXPECT_EQ(chosen("model!=resnet && state=succeeded"), "b");
   EXPECT_EQ(chosen("nothing=1"), " nothing");
+  EXPECT_EQ(chosen("lr=99 && nothing=1"), " nothing") << "also where no trial gets so far";
   Results results = grid();
   EXPECT_THROW((void)choose_results(results, Filter("state=suceeded")), Error);
 }
@@ -240,6 +245,11 @@ TEST(Compare, pairs_repeats_of_the_same_seed) {
             "0.25  1.25  2.484          1  3  1.75  2.484          1  3         0.5  0  paired\n"
             "0.5   1.5   2.484          1  3  2     2.484          1  3         0.5  0  paired\n"
             "all 2 pairs: two less one is 0.5 ± 0 in the mean (95 %, paired)\n");
+}
+
+TEST(Compare, of_three_runs_names_the_differences) {
+  EXPECT_THAT(comparison({repeated("one", 0), repeated("two", 0.5), repeated("three", 1)}),
+              HasSubstr("  N  two LESS one  ±  BY      three LESS one  ±  BY\n"));
 }
 
 TEST(Compare, takes_welch_where_seeds_are_others) {
@@ -468,6 +478,113 @@ TEST(PrintChartSvg, escapes_names_and_has_a_curve_for_each_series) {
   std::size_t curves = 0;
   for (std::size_t at = 0; (at = out.str().find("<polyline", at)) != std::string::npos; ++at) ++curves;
   EXPECT_EQ(curves, 2U);
+}
+
+TEST(PrintChart, leaves_a_gap) {
+  Chart chart = diagonal();
+  chart.series[0].points = {{0, 1, 0}, {1, 2, 0}, {6, 9, 0, true}, {7, 8, 0}, {9, 5, 0, true}};
+  const ChartSurface surface{.columns = 30, .rows = 11, .utf8 = false, .colours = false};
+  std::istringstream lines(drawn(chart, surface));
+  std::string marked(surface.columns, '.');  // the columns with any mark
+  for (std::string line; std::getline(lines, line);)
+    for (std::size_t i = 0; i < line.size(); ++i)
+      if (line[i] == 'a') marked[i] = 'a';
+  EXPECT_THAT(marked, testing::MatchesRegex("[.]*a+[.]+a+[.]+a[.]*"));
+}
+
+TEST(PrintChartSvg, leaves_a_gap_in_a_curve_and_its_interval) {
+  Chart chart = diagonal();
+  chart.series[0].points = {{0, 1, 1}, {1, 2, 1}, {6, 9, 1, true}, {7, 8, 1}, {9, 5, 0, true}};
+  std::ostringstream out;
+  print_chart_svg(out, chart);
+  const auto count = [text = out.str()](const std::string& wanted) {
+    std::size_t found = 0;
+    for (std::size_t at = 0; (at = text.find(wanted, at)) != std::string::npos; ++at) ++found;
+    return found;
+  };
+  EXPECT_EQ(count("<polyline"), 2U);
+  EXPECT_EQ(count("<polygon"), 2U);
+  EXPECT_EQ(count("<circle"), 1U);
+}
+
+class Curves : public testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  // Of one metric, as the trial has told it: steps and values.
+  void tell(const std::string& trial, std::vector<std::pair<double, double>> told) {
+    LogBatch::Metric metric{.name = "loss", .points = {}};
+    for (const auto& [step, value] : told) metric.points.push_back({.step = step, .at = {}, .value = value});
+    (void)telemetry_.take(trial, 1, std::nullopt, {.pieces = {}, .metrics = {&metric, 1}}, Bytes(1));
+    add(results_, trial, {told.back().second}, {told.back().second});
+  }
+
+  Chart chart(const std::string& by = {}) {
+    results_.telemetry = &telemetry_;
+    return make_chart(results_, {.metric = "loss", .by = by, .x = ""});
+  }
+
+  std::string folder_ = testing::TempDir() + "combu-curves-" + std::to_string(getpid());
+  Telemetry telemetry_{folder_, RunId("mine")};
+  Results results_ = run_of("mine", {"lr"});
+};
+
+TEST_F(Curves, have_one_value_of_a_trial_for_a_step_the_last) {
+  tell("a", {{1, 8}, {2, 6}, {1, 4}, {2, 3}, {2, 2}});
+  const Chart chart = this->chart();
+  ASSERT_EQ(chart.series.size(), 1U);
+  const std::vector<Chart::Point>& points = chart.series[0].points;
+  ASSERT_EQ(points.size(), 2U);
+  EXPECT_EQ(points[0].y, 4);
+  EXPECT_EQ(points[1].y, 2);
+  for (const Chart::Point& point : points) EXPECT_EQ(point.spread, 0);
+}
+
+TEST_F(Curves, have_intervals_over_trials) {
+  for (const char* name : {"a", "b"}) tell(name, {{1, 100}, {1, name[0] == 'a' ? 2.0 : 4.0}, {2, 1}});
+  for (ResultRow& row : results_.rows) row.params[0] = 0.5;
+  const Chart chart = this->chart("lr");
+  ASSERT_EQ(chart.series.size(), 1U);
+  EXPECT_EQ(chart.series[0].points[0].y, 3);
+  EXPECT_NEAR(chart.series[0].points[0].spread, 12.706,
+              0.001);  // Student's t of one degree, by a deviation / √2 of 1
+  EXPECT_EQ(chart.series[0].points[1].spread, 0);
+}
+
+TEST_F(Curves, have_a_gap_where_there_is_no_number) {
+  tell("a", {{1, 1}, {2, 2}, {3, k_no_number}, {4, k_infinite}, {5, 9}, {6, 8}});
+  const Chart chart = this->chart();
+  std::vector<double> apart;
+  for (const Chart::Point& point : chart.series.at(0).points)
+    if (point.apart) apart.push_back(point.x);
+  EXPECT_THAT(apart, ElementsAre(5));
+  EXPECT_EQ(chart.series[0].points.size(), 4U);
+  EXPECT_THAT(chart.notes, ElementsAre("left out: 2 values that are no number"));
+}
+
+TEST_F(Curves, have_no_gap_where_one_trial_has_a_number) {
+  tell("a", {{1, 1}, {2, k_no_number}, {3, 1}});
+  tell("b", {{1, 3}, {2, 3}, {3, 1}});
+  const Chart chart = this->chart("lr");
+  ASSERT_EQ(chart.series.size(), 1U);
+  ASSERT_EQ(chart.series[0].points.size(), 3U);
+  for (const Chart::Point& point : chart.series[0].points) EXPECT_FALSE(point.apart);
+}
+
+TEST(MakeChart, has_one_place_for_what_is_no_number) {
+  Results results = run_of("mine", {"lr"}, {"loss", "score"});
+  const std::vector<double> scores{2, k_no_number, 1, 3, k_no_number, 2, k_infinite, 1, k_no_number, 3};
+  for (std::size_t i = 0; i < scores.size(); ++i)
+    add(results, std::string(1, static_cast<char>('a' + i)), {0.1}, {1.0, scores[i]});
+  const Chart chart = make_chart(results, {.metric = "loss", .by = "score", .x = "lr"});
+  std::vector<std::string> titles;
+  std::size_t points = 0;
+  for (const Chart::Series& series : chart.series) {
+    titles.push_back(series.title);
+    points += series.points.size();
+  }
+  EXPECT_THAT(titles, ElementsAre("score=1", "score=2", "score=3", "score=inf", "score=nan"));
+  EXPECT_EQ(points, scores.size());
 }
 
 TEST(MakeChart, draws_last_values_over_a_param) {

@@ -74,6 +74,21 @@ TEST(Difference, of_what_never_varies_is_exact) {
   EXPECT_DOUBLE_EQ(difference.half, 0);
 }
 
+TEST(Difference, of_equal_values_is_no_noise_of_rounding) {
+  const std::array<double, 3> tenths{0.1, 0.1, 0.1};  // their sum's third is another number
+  const Sample sample = sample_of(tenths);
+  EXPECT_EQ(sample.mean, 0.1);
+  EXPECT_EQ(sample.deviation, 0);
+  EXPECT_EQ(sample.half, 0);
+  const std::array<double, 3> one{0.1, 0.2, 0.3};
+  const std::array<double, 3> other{0.4, 0.5, 0.6};  // less `one` they differ in their last digits
+  const Difference difference = paired_difference(one, other);
+  EXPECT_DOUBLE_EQ(difference.mean, 0.3);
+  EXPECT_EQ(difference.half, 0);
+  const std::array<double, 3> near{0.4, 0.5, 0.6 + 1e-13};
+  EXPECT_GT(paired_difference(one, near).half, 0);
+}
+
 TEST(Difference, of_one_value_each_has_no_interval) {
   const std::array<double, 1> one{1};
   const std::array<double, 1> other{3};

@@ -1,0 +1,53 @@
+#pragma once
+// Transfers by libcurl, whose connections stay open for the next one.
+
+#include <curl/curl.h>
+
+#include <memory>
+#include <mutex>
+#include <new>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace combu::curl {
+
+using Easy = std::unique_ptr<CURL, decltype(&curl_easy_cleanup)>;
+using List = std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)>;
+
+// May be used from many threads.
+class Idle {
+ public:
+  // One that has no options set.
+  [[nodiscard]] Easy take() {
+    const std::scoped_lock lock(mutex_);
+    if (idle_.empty()) return {curl_easy_init(), &curl_easy_cleanup};
+    Easy easy = std::move(idle_.back());
+    idle_.pop_back();
+    return easy;
+  }
+  // For whoever takes it next.
+  void leave(Easy easy) {
+    curl_easy_reset(easy.get());
+    const std::scoped_lock lock(mutex_);
+    idle_.push_back(std::move(easy));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Easy> idle_;
+};
+
+[[nodiscard]] inline List list_of(std::span<const std::string> lines) {
+  List list(nullptr, &curl_slist_free_all);
+  for (const std::string& line : lines) {
+    curl_slist* const longer = curl_slist_append(list.get(), line.c_str());
+    if (longer == nullptr) throw std::bad_alloc();
+    (void)list.release();
+    list.reset(longer);
+  }
+  return list;
+}
+
+}  // namespace combu::curl
