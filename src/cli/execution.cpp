@@ -315,10 +315,9 @@ std::optional<int> drive_run(Session& session, Record& record, const Loaded& loa
     UnlockWhenStarted observer(recorder, lock);
     const std::string results = results_folder(loaded.run);
     const auto depot = open_results(loaded);
-    const bool adopts =
-        std::ranges::any_of(loaded.run.experiment.trials, [](const Trial& trial) { return trial.cache.on; });
-    const auto telemetry =
-        watched || adopts ? open_telemetry(session, state_folder(loaded.caller), loaded.run.id) : nullptr;
+    const auto telemetry = watched || any_cached(loaded.run.experiment)
+                               ? open_telemetry(session, state_folder(loaded.caller), loaded.run.id)
+                               : nullptr;
     const auto memory = open_memory(session, loaded, digests, *depot, telemetry.get(), recall);
     const Outcome outcome =
         drive(*engine, loaded.run, loaded.plan, planner, observer, real_clock(), session.stop(),

@@ -24,6 +24,10 @@ std::unique_ptr<Telemetry> open_telemetry(Session& session, const std::string& f
   }
 }
 
+int told_attempt(const TrialEntry& entry) {
+  return entry.state == TrialState::skipped ? k_adopted : entry.attempt;
+}
+
 std::string gaps_text(const KeptLog& log) {
   return fmt::format("{} of its log {} not kept: the engine had rotated {} away before",
                      log.gaps == 1 ? "a part" : fmt::format("{} parts", log.gaps),

@@ -17,6 +17,9 @@ namespace combu {
 [[nodiscard]] std::unique_ptr<Telemetry> open_telemetry(Session& session, const std::string& folder,
                                                         const RunId& run);
 
+// Whose log and numbers are the trial's: of one that was skipped those of the equal one.
+[[nodiscard]] int told_attempt(const TrialEntry& entry);
+
 // Of one that has gaps, for a person.
 [[nodiscard]] std::string gaps_text(const KeptLog& log);
 

@@ -155,12 +155,11 @@ void tell_gaps(const std::string& trial, const KeptLog& log, const LogOptions& w
 }
 
 // What is kept of it from `place` on. False: the reader has gone.
-bool print_kept(Telemetry& telemetry, const Key& key, const LogOptions& wanted, Place& place,
-                Printer& printer) {
-  const Bytes dropped = telemetry.log(key.trial, key.attempt).value_or(KeptLog{}).dropped;
-  if (dropped.count > 0 && !wanted.tail && !place.has_begun())
+bool print_kept(Telemetry& telemetry, const Key& key, const KeptLog& log, const LogOptions& wanted,
+                Place& place, Printer& printer) {
+  if (log.dropped.count > 0 && !wanted.tail && !place.has_begun())
     (void)put_err(fmt::format("combu: {}: the first {} of its log were not kept (logs.max_size)\n", key.trial,
-                              to_string(dropped)));
+                              to_string(log.dropped)));
   const LogOptions rest = place.next(wanted);
   const auto tail = rest.tail ? std::optional(static_cast<std::size_t>(*rest.tail)) : std::nullopt;
   bool is_read = true;
@@ -170,11 +169,6 @@ bool print_kept(Telemetry& telemetry, const Key& key, const LogOptions& wanted, 
   });
   printer.flush();
   return is_read;
-}
-
-// Whose log is the trial's: of one that was skipped that of the equal one.
-int attempt_of(const TrialEntry& entry) {
-  return entry.state == TrialState::skipped ? k_adopted : entry.attempt;
 }
 
 // What is kept of a run's logs.
@@ -233,14 +227,15 @@ class Kept {
   // Whether all that the trial's last attempt has written is kept, or it never ran.
   [[nodiscard]] bool is_whole(const TrialEntry& entry) {
     if (is_over(entry.state) && !entry.ran_at) return true;
-    const auto kept = log(entry.name, attempt_of(entry));
+    const auto kept = log(entry.name, told_attempt(entry));
     return kept && kept->complete;
   }
 
-  void print(const std::string& trial, int attempt, const LogOptions& wanted, Printer& printer) {
+  // What log() has given of it.
+  void print(const Key& key, const KeptLog& log, const LogOptions& wanted, Printer& printer) {
     Place place;
-    if (const auto kept = log(trial, attempt)) tell_gaps(trial, *kept, wanted);
-    (void)print_kept(*telemetry_, {.run = *run_, .trial = trial, .attempt = attempt}, wanted, place, printer);
+    tell_gaps(key.trial, log, wanted);
+    (void)print_kept(*telemetry_, key, log, wanted, place, printer);
   }
 
  private:
@@ -314,7 +309,7 @@ bool print_attempt(Session& session, const Caller& caller, const Key& key, const
   std::optional<Telemetry> telemetry;
   std::optional<KeptLog> kept = find_readable(telemetry, folder, key);
   if (kept) tell_gaps(key.trial, *kept, wanted);
-  if (kept && kept->complete) return print_kept(*telemetry, key, wanted, place, printer);
+  if (kept && kept->complete) return print_kept(*telemetry, key, *kept, wanted, place, printer);
   try {
     const bool is_read = wanted.follow ? follow_live(session, caller, key, wanted, place, printer)
                                        : read_live(session, key, wanted, place, printer);
@@ -325,7 +320,7 @@ bool print_attempt(Session& session, const Caller& caller, const Key& key, const
     kept = find_kept(telemetry, folder, key);
     if (!kept) throw;
   }
-  const bool is_read = print_kept(*telemetry, key, wanted, place, printer);
+  const bool is_read = print_kept(*telemetry, key, *kept, wanted, place, printer);
   if (!kept->complete)
     (void)put_err(
         fmt::format("combu: {}: what it wrote last was not taken before its container went\n", key.trial));
@@ -340,7 +335,7 @@ Key meant_attempt(Session& session, const Invocation& invocation, const LogsOpti
     const TrialEntry& entry = kept.trials().front();
     return Key{.run = *kept.run(),
                .trial = entry.name,
-               .attempt = options.attempt > 0 ? options.attempt : attempt_of(entry)};
+               .attempt = options.attempt > 0 ? options.attempt : told_attempt(entry)};
   };
   std::optional<Key> on_record = key_on_record();
   const auto log_on_record = [&] {
@@ -456,8 +451,9 @@ class Following {
   void end(const Key& key, Log& log) {
     log.complete = true;
     std::optional<Telemetry> telemetry;
-    if (reader_has_gone_ || !find_readable(telemetry, folder_, key)) return log.printer.flush();
-    if (!print_kept(*telemetry, key, wanted_, log.place, log.printer)) reader_has_gone_ = true;
+    const auto kept = find_readable(telemetry, folder_, key);
+    if (reader_has_gone_ || !kept) return log.printer.flush();
+    if (!print_kept(*telemetry, key, *kept, wanted_, log.place, log.printer)) reader_has_gone_ = true;
   }
 
   void read(const Sighting& seen) {
@@ -527,11 +523,12 @@ int logs_of_all(Session& session, const Invocation& invocation, const LogsOption
   bool is_whole = !kept.trials().empty();
   for (const TrialEntry& entry : kept.trials()) {
     is_whole = is_whole && kept.is_whole(entry);
-    const auto log = kept.log(entry.name, attempt_of(entry));
+    const Key key{.run = *kept.run(), .trial = entry.name, .attempt = told_attempt(entry)};
+    const auto log = kept.log(key.trial, key.attempt);
     if (!log || !log->complete) continue;
-    Printer printer(form, entry.name);
-    kept.print(entry.name, attempt_of(entry), wanted, printer);
-    printed.insert({.run = *kept.run(), .trial = entry.name, .attempt = attempt_of(entry)});
+    Printer printer(form, key.trial);
+    kept.print(key, *log, wanted, printer);
+    printed.insert(key);
   }
   // Of a trial that is over and waits to be tried again there will be more.
   if (is_whole && (!options.follow || !process_at_work(*kept.run(), caller_for(invocation)))) return 0;
@@ -550,7 +547,7 @@ int logs_of_all(Session& session, const Invocation& invocation, const LogsOption
     if (seen.phase != Phase::created && printed.insert(seen.key).second) rest.push_back(seen.key);
   // Those whose containers are gone, and of which a part is kept.
   for (const TrialEntry& entry : kept.trials()) {
-    Key key{.run = *kept.run(), .trial = entry.name, .attempt = attempt_of(entry)};
+    Key key{.run = *kept.run(), .trial = entry.name, .attempt = told_attempt(entry)};
     if (kept.log(key.trial, key.attempt) && printed.insert(key).second) rest.push_back(std::move(key));
   }
   for (const Key& key : rest) {

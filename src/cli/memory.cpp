@@ -162,9 +162,7 @@ class RecordMemory final : public Memory {
                Recall recall)
       : loaded_(loaded), digests_(std::move(digests)), depot_(depot), telemetry_(telemetry), recall_(recall) {
     const std::string& home = loaded.run.experiment.collect.to;
-    const bool any_cache =
-        std::ranges::any_of(loaded.run.experiment.trials, [](const Trial& trial) { return trial.cache.on; });
-    if (!any_cache || !home.starts_with("s3://")) return;
+    if (!any_cached(loaded.run.experiment) || !home.starts_with("s3://")) return;
     markers_ = open_s3_markers(home, loaded.caller);
     marking_.emplace(session.progress(), loaded, *markers_, telemetry, session.stop());
     mark_earlier();
@@ -417,6 +415,10 @@ class RecordMemory final : public Memory {
 };
 
 }  // namespace
+
+bool any_cached(const Experiment& experiment) {
+  return std::ranges::any_of(experiment.trials, [](const Trial& trial) { return trial.cache.on; });
+}
 
 std::unique_ptr<Memory> open_memory(Session& session, const Loaded& loaded, Digests digests, Depot& depot,
                                     Telemetry* telemetry, Recall recall) {

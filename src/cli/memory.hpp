@@ -17,6 +17,9 @@ enum class Recall {
   none,  // all is done again, and known from here on
 };
 
+// Whether any of its trials is to be looked for among what has been done.
+[[nodiscard]] bool any_cached(const Experiment& experiment);
+
 // `digests`: of the images that the trials are started from, as far as they are not on record. `depot`: where
 // outputs come home to. `telemetry`: the run's, which may be missing. They outlive it, and so does `loaded`.
 // Opens the record for itself.

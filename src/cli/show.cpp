@@ -307,7 +307,7 @@ void look_up_telemetry(Shown& shown, const std::string& folder) {
     if (one.trial == shown.trial.name && (is_skipped || one.attempt != k_adopted))
       shown.metrics.push_back(one);
   });
-  shown.log = telemetry.log(shown.trial.name, is_skipped ? k_adopted : shown.entry.attempt);
+  shown.log = telemetry.log(shown.trial.name, told_attempt(shown.entry));
 }
 
 // As --engine would have it; empty where it is the one that is used anyway.

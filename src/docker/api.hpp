@@ -93,7 +93,8 @@ struct ContainerFacts {
   bool tty = false;
   Labels labels;
 };
-// GET /containers/{id or name}/json; nullopt when there is none.
+// GET /containers/{id or name}/json; nullopt when there is none. What the engine takes for running though
+// none of its processes is left is exited, with 255.
 [[nodiscard]] std::optional<ContainerFacts> inspect_container(Connections& engine, const std::string& which,
                                                               const std::stop_token& stop);
 

@@ -21,6 +21,7 @@
 #include "combu/inputs.hpp"
 #include "combu/run.hpp"
 #include "inbox.hpp"
+#include "look_pause.hpp"
 #include "so_far.hpp"
 
 namespace combu {
@@ -35,15 +36,7 @@ constexpr std::size_t k_stops_in_flight_max = 32;  // each takes its grace: they
 constexpr std::size_t k_starting_shown_max = 32;
 constexpr std::size_t k_recalled_at_once = 1000;  // the first can start while the next are looked for
 
-// What an attempt uses is looked at after a second, and then less and less often.
-constexpr Seconds k_look_first{1};
-constexpr double k_look_factor = 1.5;
-constexpr Seconds k_look_pause_max{60};
 constexpr std::chrono::seconds k_look_pause_busy{1};
-// A log that grows fast is looked at sooner: its engine may rotate it, and keep only the last of it.
-constexpr Bytes k_look_brings_max{std::int64_t{256} << 10};
-constexpr Seconds k_look_pause_min{0.25};
-constexpr double k_look_share_max = 0.05;  // of one worker's time for one attempt
 constexpr std::size_t k_lookers = 2;
 
 constexpr int k_log_tries_max = 6;  // 1, 2, 4, … seconds apart
@@ -356,7 +349,7 @@ class Drive {
       at->second.usage = {.memory = std::max(before, used.usage->memory), .cpu = used.usage->cpu};
     }
     LookOrder next = used.of;
-    next.pause = std::max(pause_after(used), used.took / k_look_share_max);
+    next.pause = look_pause(used.of.pause, used.brought, used.took);
     look_after(std::move(next));
   }
 
@@ -394,13 +387,6 @@ class Drive {
   void take_so_far(TrialIndex trial, int attempt) {
     if (takes_so_far() && !run_.experiment.trials[trial].outputs.empty())
       so_far_.begin(trial, attempt, now());
-  }
-
-  static Seconds pause_after(const Used& used) {
-    if (used.brought <= k_look_brings_max) return std::min(used.of.pause * k_look_factor, k_look_pause_max);
-    const double share =
-        static_cast<double>(k_look_brings_max.count) / static_cast<double>(used.brought.count);
-    return std::max(used.of.pause * share, k_look_pause_min);
   }
 
   void look_after(LookOrder order) {

@@ -17,6 +17,22 @@ def pytest_configure():
     signal.signal(signal.SIGTERM, lambda *_: pytest.exit("ended by SIGTERM", returncode=143))
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item):
+    """What a failed test's engines and runs say of themselves stands beside its failure."""
+    report = (yield).get_result()
+    if report.when != "call" or not report.failed:
+        return
+    for one in item.funcargs.get("witnesses", []):
+        report.sections.append((type(one).__name__, one.account()))
+
+
+@pytest.fixture(autouse=True)
+def witnesses():
+    """The engines and programs that the test has used, until it is over."""
+    return []
+
+
 @pytest.fixture(scope="session")
 def version(request):
     return request.config.getoption("--engine")
@@ -34,19 +50,21 @@ def shared_engine(version):
 
 
 @pytest.fixture
-def engine(shared_engine):
+def engine(shared_engine, witnesses):
     """An engine with the test image and nothing on it."""
+    witnesses.append(shared_engine)
     yield shared_engine
     shared_engine.remove_all()
 
 
 @pytest.fixture
-def new_engine(version):
+def new_engine(version, witnesses):
     """Makes an engine of the test's own; the test starts it."""
     made = []
 
     def make(*options):
         made.append(Engine(version, *options))
+        witnesses.append(made[-1])
         return made[-1]
 
     yield make
@@ -62,9 +80,18 @@ def program():
 
 
 @pytest.fixture
-def combu_on(program, tmp_path):
+def combu_on(program, tmp_path, witnesses):
     """The program with a given engine."""
-    return lambda engine: Combu(program, tmp_path, engine)
+    made = []
+
+    def make(engine):
+        made.append(Combu(program, tmp_path, engine))
+        witnesses.append(made[-1])
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.end_all()
 
 
 @pytest.fixture

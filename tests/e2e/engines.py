@@ -123,6 +123,18 @@ class Engine:
         """{name: inspection}, without the engine's own."""
         return {n["Name"]: n for n in self.get("/networks") if n["Name"] not in ("bridge", "host", "none")}
 
+    def account(self):
+        """For a person who reads of a failure: the end of its log, and its containers' states."""
+        lines = []
+        log = self.dir / "dockerd.log"
+        if log.exists():
+            lines += log.read_text(encoding="utf-8", errors="replace").splitlines()[-100:]
+        try:
+            lines += [f"{name}: {json.dumps(one['State'])}" for name, one in self.containers().items()]
+        except (OSError, AssertionError, http.client.HTTPException) as error:
+            lines.append(f"it does not answer: {error}")
+        return "\n".join(lines)
+
     def run_stranger(self, name, **fields):
         """A container that is not combu's."""
         status, answer = self.ask(
@@ -174,6 +186,7 @@ class Combu:
         self.engine = engine
         self.file = home / "experiment.jsonnet"
         self.env = {"HOME": str(home), "PATH": os.environ["PATH"], "DOCKER_HOST": engine.host}
+        self.started = []
 
     def write(self, experiment):
         """Jsonnet text, or what becomes JSON."""
@@ -203,15 +216,30 @@ class Combu:
 
     def start(self, *arguments):
         """Starts it, and leaves it to the caller to end and await it."""
-        return subprocess.Popen(
-            self._command(arguments, False),
-            env=self.env,
-            cwd=self.home,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+        self.started.append(
+            subprocess.Popen(
+                self._command(arguments, False),
+                env=self.env,
+                cwd=self.home,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
         )
+        return self.started[-1]
+
+    def end_all(self):
+        """What a test that failed has left running."""
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+    def account(self):
+        """For a person who reads of a failure."""
+        asked = [self("ps", code=None, timeout=30), self("events", code=None, timeout=30)]
+        return "".join(done.stdout[-4000:] + done.stderr[-1000:] for done in asked)
 
     def ps(self):
         """{trial: row} of `ps --json`."""

@@ -327,7 +327,7 @@ TEST_F(DriveTest, WhatAnEarlierProcessHasStartedIsLookedAtWhileItRuns) {
   std::filesystem::remove_all(folder);
 }
 
-// A log that has grown by megabytes at each look. Stops the trial at the sixth.
+// A log that has grown by megabytes at each look. Stops the trial at the third.
 class FastLogs : public test::PassingEngine {
  public:
   using PassingEngine::PassingEngine;
@@ -336,7 +336,7 @@ class FastLogs : public test::PassingEngine {
       const Instant now = real_clock().now();
       for (const auto ago : {std::chrono::milliseconds(150), std::chrono::milliseconds(0)})
         written_.push_back(now - ago);
-      if (++looks == 6) engine_.stop(key, std::nullopt, stop);
+      if (++looks == 3) engine_.stop(key, std::nullopt, stop);
     }
     const std::string line = std::string(1U << 20U, 'x') + "\n";
     for (const Instant at : written_)
@@ -348,16 +348,16 @@ class FastLogs : public test::PassingEngine {
   std::vector<Instant> written_;
 };
 
-TEST_F(DriveTest, ALogThatGrowsFastIsLookedAtOften) {
+TEST_F(DriveTest, ALogThatGrowsFastIsReadOnWithoutAGap) {
   combu::Run run = test::run("t");
-  run.experiment.trials[0].cmd = {"sleep", "2000"};
+  run.experiment.trials[0].cmd = {"sleep", "20000"};
   FastLogs engine(*simulated_);
   const std::string folder = testing::TempDir() + "run_test." + std::to_string(getpid());
   {
     Telemetry telemetry(folder, run.id);
     (void)combu::drive(engine, run, test::plan(run.experiment), {.until = Until::ended}, recorder_,
                        real_clock(), {}, nullptr, nullptr, &telemetry);
-    EXPECT_EQ(engine.looks, 6) << "else it is the fifth after thirteen seconds";
+    EXPECT_EQ(engine.looks, 3);
     EXPECT_EQ(telemetry.log("t", 1)->gaps, 0U);
   }
   std::filesystem::remove_all(folder);

@@ -65,7 +65,7 @@ json example_labels() {
 std::string inspected(const std::string& state, const json& labels) {
   return json{{"Id", k_id},
               {"Name", "/a"},
-              {"State", {{"Status", state}, {"ExitCode", 5}}},
+              {"State", {{"Status", state}, {"ExitCode", 5}, {"StartedAt", "2026-01-02T03:04:05Z"}}},
               {"Config", {{"Image", "img"}, {"Tty", false}, {"Labels", labels}}}}
       .dump();
 }
@@ -422,6 +422,66 @@ TEST(Start, WhatAnEngineThatDiedHasHalfRemovedIsRemovedAndMadeAnew) {
   const auto sighting = engine->start(run, run.experiment.trials[0], 1, {});
   ASSERT_TRUE(sighting);
   EXPECT_EQ(sighting->phase, Phase::running);
+  EXPECT_THAT(daemon.lines(), testing::Contains("DELETE /v1.41/containers/" + k_id + "?force=1&v=1"));
+}
+
+// What an engine that was killed in the middle of a start shows when it is back.
+std::string running_since_never() {
+  json container = json::parse(inspected("running", example_labels()));
+  container["State"]["StartedAt"] = "0001-01-01T00:00:00Z";
+  return container.dump();
+}
+
+ScriptedDaemon::Handler back_from_death(const json& processes) {
+  return after_ping([processes](const Asked& asked) {
+    if (asked.target.ends_with("/top"))
+      return whole(200, json{{"Titles", {"UID", "PID"}}, {"Processes", processes}}.dump());
+    if (asked.method == "POST") return whole(409, message("Conflict."));
+    return asked.target.find("/containers/json") != std::string::npos
+               ? whole(200, listed("running", "Up 292 years"))
+               : whole(200, running_since_never());
+  });
+}
+
+TEST(List, WhatHasNoProcessesHasEndedWithItsEngine) {
+  ScriptedDaemon daemon(back_from_death(nullptr));
+  const std::vector<Sighting> listed = open_at(daemon.address())->list({}, Look::closely, {});
+  ASSERT_EQ(listed.size(), 1U);
+  EXPECT_EQ(listed[0].phase, Phase::ended);
+  EXPECT_EQ(listed[0].exit_code, 255);
+}
+
+TEST(List, WhatHasProcessesRunsSinceWhenever) {
+  ScriptedDaemon daemon(back_from_death(json::array({json::array({"root", "27764"})})));
+  const std::vector<Sighting> listed = open_at(daemon.address())->list({}, Look::closely, {});
+  ASSERT_EQ(listed.size(), 1U);
+  EXPECT_EQ(listed[0].phase, Phase::running);
+  EXPECT_FALSE(listed[0].ran_at);
+}
+
+TEST(Start, WhatRanOnlyForAnEngineThatDiedHasEndedWithIt) {
+  ScriptedDaemon daemon(back_from_death(nullptr));
+  const std::unique_ptr<Engine> engine = open_at(daemon.address());
+  const combu::Run run = example_run();
+  const auto seen = engine->start(run, run.experiment.trials[0], 1, {});
+  ASSERT_TRUE(seen);
+  EXPECT_EQ(seen->phase, Phase::ended);
+  EXPECT_EQ(seen->exit_code, 255);
+}
+
+TEST(Start, TheNextAttemptTakesThePlaceOfWhatRanOnlyForAnEngineThatDied) {
+  const ScriptedDaemon::Handler back = back_from_death(nullptr);
+  bool there = true;
+  ScriptedDaemon daemon([&](const Asked& asked) {
+    if (asked.method == "DELETE") there = false;
+    if (asked.method == "DELETE" || asked.target.ends_with("/start")) return bare(204);
+    return !there && asked.method == "POST" ? whole(201, json{{"Id", k_id}}.dump()) : back(asked);
+  });
+  const combu::Run run = example_run();
+  const auto seen = open_at(daemon.address())->start(run, run.experiment.trials[0], 2, {});
+  ASSERT_TRUE(seen);
+  EXPECT_EQ(seen->phase, Phase::running);
+  EXPECT_EQ(seen->key.attempt, 2);
   EXPECT_THAT(daemon.lines(), testing::Contains("DELETE /v1.41/containers/" + k_id + "?force=1&v=1"));
 }
 
