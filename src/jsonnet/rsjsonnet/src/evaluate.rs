@@ -172,5 +172,7 @@ pub fn evaluate(vm: &JsonnetVm, name: &str, code: &str) -> Result<String, String
         let function = program.value_to_thunk(&value);
         value = program.eval_call(&function, &[], &named, world).map_err(|error| world.account(program, &error))?;
     }
-    program.manifest_json(&value, true).map_err(|error| world.account(program, &error))
+    let mut json = program.manifest_json(&value, true).map_err(|error| world.account(program, &error))?;
+    json.push('\n');
+    Ok(json)
 }
