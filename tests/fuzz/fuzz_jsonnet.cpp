@@ -1,0 +1,22 @@
+// Jsonnet texts, evaluated in this process by src/jsonnet/rsjsonnet and what the room does around it: never a
+// crash. An import finds only what travels inside the program.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "combu/jsonnet.hpp"
+#include "jsonnet/importer.hpp"
+#include "jsonnet/machine.hpp"
+#include "jsonnet/text.hpp"
+#include "jsonnet/trace.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string source(reinterpret_cast<const char*>(data), size);
+  if (source.find('\0') != std::string::npos || combu::find_bad_utf8(source)) return 0;  // evaluate() refuses
+  const combu::Evaluation evaluation{.file = "fuzz.jsonnet", .run = combu::RunId("fuzz")};
+  const combu::MachineAnswer answer =
+      combu::run_machine("fuzz.jsonnet", source, evaluation, combu::Importer({}));
+  if (!answer.ok) (void)combu::explain(answer.text, "fuzz.jsonnet", source, combu::Columns(source, {}, 4));
+  return 0;
+}
