@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <charconv>
 #include <cstddef>
 #include <cstring>
 #include <memory>
@@ -16,35 +14,8 @@ extern "C" {
 }
 
 #include "combu/base.hpp"
+#include "jsonnet/system/texts.hpp"
 #include "jsonnet/text.hpp"
-
-// A number's text, in strings and in JSON: the fewest digits that are read as the same number again, without
-// an exponent. libjsonnet's own function of this name writes 17 digits, 0.1 as 0.10000000000000001; the
-// library calls it by the dynamic linker's table, which finds the program's first. By rsjsonnet it is so by
-// itself.
-std::string jsonnet_unparse_number(double value) {
-  std::array<char, 32> text{};  // -1.7976931348623157e+308
-  const auto result =
-      std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::scientific);
-  std::string_view rest(text.data(), static_cast<std::size_t>(result.ptr - text.data()));
-  const bool is_negative = rest.front() == '-';
-  if (is_negative) rest.remove_prefix(1);
-  const std::size_t mark = rest.find('e');
-  int exponent = 0;
-  const std::size_t plus = rest[mark + 1] == '+' ? 1 : 0;
-  std::from_chars(rest.data() + mark + 1 + plus, rest.data() + rest.size(), exponent);
-  std::string digits(rest.substr(0, 1));
-  if (mark > 2) digits += rest.substr(2, mark - 2);
-  const auto count = static_cast<int>(digits.size());
-  if (exponent < 0) {
-    digits = "0." + std::string(static_cast<std::size_t>(-exponent - 1), '0') + digits;
-  } else if (exponent + 1 < count) {
-    digits.insert(static_cast<std::size_t>(exponent) + 1, ".");
-  } else {
-    digits.append(static_cast<std::size_t>(exponent + 1 - count), '0');
-  }
-  return (is_negative ? "-" : "") + digits;
-}
 
 namespace combu {
 namespace {
@@ -141,6 +112,9 @@ MachineAnswer run_machine(const std::string& name, const std::string& code, cons
   const std::unique_ptr<JsonnetVm, decltype(&jsonnet_destroy)> vm(jsonnet_make(), &jsonnet_destroy);
   ImportContext context{vm.get(), &importer};
   set_import_callback<JsonnetImportCallback>(vm.get(), context);
+#ifdef COMBU_SYSTEM_JSONNET
+  set_texts(vm.get());
+#endif
   set_arguments(vm.get(), evaluation);
   int failed = 0;
   char* output = jsonnet_evaluate_snippet(vm.get(), name.c_str(), code.c_str(), &failed);
