@@ -73,7 +73,8 @@ struct Value {
   }
 };
 
-// Of JSON as much as an evaluator writes: it is known to be sound.
+// Of JSON as much as an evaluator writes. A person's file can call this, too: what is no JSON means anything,
+// or is refused.
 class Reader {
  public:
   explicit Reader(std::string_view json) : json_(json) {}
@@ -81,7 +82,7 @@ class Reader {
   // The next item of the array that has been entered; nullopt at its end.
   std::optional<Value> next() {
     at_ = std::min(json_.find_first_not_of(" ,\n", at_), json_.size());
-    if (at_ == json_.size()) refuse("values are cut");
+    if (at_ == json_.size() || json_[at_] == '}') refuse("values are cut");
     if (json_[at_] == ']') return std::nullopt;
     const std::size_t begin = at_;
     Value value;

@@ -120,6 +120,13 @@ MachineAnswer run_machine(const std::string& name, const std::string& code, cons
   char* output = jsonnet_evaluate_snippet(vm.get(), name.c_str(), code.c_str(), &failed);
   MachineAnswer answer{failed == 0, output};
   jsonnet_realloc(vm.get(), output, 0);
+#ifdef COMBU_SYSTEM_JSONNET
+  if (answer.ok && !texts_are_set())
+    return {false,
+            fmt::format("the library libjsonnet {} cannot be given combu's own way to write numbers; take a "
+                        "build with -DCOMBU_JSONNET=rsjsonnet",
+                        jsonnet_version())};
+#endif
   return answer;
 }
 

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -100,6 +101,27 @@ TEST(NumberTest, IsTheFewestDigitsThatAreReadAsTheSameAgain) {
 TEST(NumberTest, IsWrittenSoInTheResultToo) {
   EXPECT_EQ(value_of("[0.1, -0, 1e17, 1e22, 1.5e-7, 1e5, 2.50]"),
             "[0.1,-0,100000000000000000,10000000000000000000000,0.00000015,100000,2.5]");
+}
+
+// The hash of one evaluator's is the other's: of quotes and escapes in all forms that the library has.
+TEST(TextTest, OfAllElseIsTheSameToo) {
+  EXPECT_EQ(value_of(R"(
+local all = [std.char(i) for i in std.range(1, 300)] + [std.char(i) for i in [8232, 8233, 65279, 65535, 128512]];
+local values = [all] + [
+  [std.toString([c]), std.escapeStringJson(c), std.manifestJsonEx({ ['k' + c]: c, b: [], c: {}, d: [{}], e: null, f: true }, '  '),
+   std.manifestPython([c, true, null, 0.1]), std.escapeStringBash(c), std.manifestYamlDoc([c, 'a\nb', { x: 1, y: [1, [2]] }, {}, []])]
+  for c in all
+] + [
+  std.manifestPythonVars({ x: 0.1, y: [1e20] }),
+  std.manifestIni({ main: { a: 0.1, b: [1, 2.5] }, sections: { s: { x: 1e17 } } }),
+  std.manifestXmlJsonml(['a', { b: 0.1 }, 'x', ['c']]),
+  std.manifestYamlStream([0.1, { a: 1e20 }]),
+  std.join(',', ['' + x for x in [1, 0.5]]),
+  std.toString({ a: [], b: {}, c: 'x' }),
+  std.parseJson('[0.1, 1e21]'),
+];
+std.md5(std.toString(values)))"),
+            R"("8da113e11ea501af21bfd4c7ace1d4ce")");
 }
 
 TEST(NumberTest, IsReadAsTheSameAgain) {
@@ -254,6 +276,26 @@ TEST(FormatTest, IsTheSameByEitherEvaluator) {
                                         directive.back() == 's' ? text_of_number(number) : value))});
   }
   expect_all(cases);
+}
+
+// As a file may call it, by std.native.
+TEST(FormatTest, OfWhatIsNoJsonEnds) {
+  std::mt19937_64 random(6);  // NOLINT(cert-msc32-c,cert-msc51-cpp): the same ones each time
+  constexpr std::string_view k_letters = R"([]{},"\u%d*.(a)s10 -e)";
+  std::size_t refused = 0;
+  for (int i = 0; i < 100'000; ++i) {
+    std::string call = random() % 4 == 0 ? "" : R"(["%d %s", [)";
+    for (auto length = random() % 20; length > 0; --length) call += k_letters[random() % k_letters.size()];
+    try {
+      (void)format(call);
+      (void)format_fields(call);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::invalid);
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 50'000U);
+  EXPECT_LT(refused, 100'000U);
 }
 
 TEST(FormatTest, OfWhatDoesNotFitPointsAtTheLine) {

@@ -20,11 +20,11 @@ extern "C" {
 // libjsonnet calls two of its own functions by the dynamic linker's table, which finds the program's first:
 //
 //   jsonnet_unparse_number   a number's text, 0.1 as 0.10000000000000001
-//   jsonnet_lex              reads any code; first of all its standard library's, of which format() is put
-//                            another in the place: the library's rounds wrongly, and takes 5 ms
+//   jsonnet_lex              reads any code; first of all its standard library, in which `%` is put in other
+//   words:
+//                            the library's round wrongly, and take 5 ms
 //
-// From release 0.20 on they are in a namespace. Where a library calls them directly (-Bsymbolic),
-// CMakeLists.txt says so (tests: FormatTest, NumberTest).
+// From release 0.20 on they are in a namespace.
 
 // The library's list of tokens, which is given back as it came.
 struct JsonnetTokens {
@@ -64,21 +64,24 @@ constexpr std::string_view k_format = R"(
 
 // Puts `field` in the place of the one that begins with the same line. A field has two blanks before it, what
 // is in one has more.
-void put(std::string_view field, std::string& code) {
+bool put(std::string_view field, std::string& code) {
   constexpr std::string_view k_indentation = "\n  ";
   const std::size_t begin = code.find(field.substr(0, field.find('\n', 1)));
-  if (begin == std::string::npos) return;
+  if (begin == std::string::npos) return false;
   std::size_t end = code.find(k_indentation, begin + 1);
   while (end != std::string::npos && code.substr(end + k_indentation.size(), 1) == " ")
     end = code.find(k_indentation, end + 1);
-  if (end != std::string::npos) code.replace(begin, end - begin, field);
+  if (end == std::string::npos) return false;
+  code.replace(begin, end - begin, field);
+  return true;
 }
+
+bool are_set = false;
 
 JsonnetTokens lex(Lex original, const std::string& file, const char* code) {
   if (file != "std.jsonnet") return original(file, code);
   std::string ours = code;
-  put(k_mod, ours);
-  put(k_format, ours);
+  if (put(k_mod, ours) && put(k_format, ours)) are_set = true;
   return original(file, ours.c_str());
 }
 
@@ -157,6 +160,10 @@ void set_texts(JsonnetVm* vm) {
   constexpr std::array<const char*, 2> k_parameters{"call", nullptr};
   jsonnet_native_callback(vm, "combu.format", &answer<call_format>, vm, k_parameters.data());
   jsonnet_native_callback(vm, "combu.fields", &answer<call_format_fields>, vm, k_parameters.data());
+}
+
+bool texts_are_set() {
+  return are_set;
 }
 
 }  // namespace combu

@@ -9,4 +9,7 @@ namespace combu {
 // For each machine, before it evaluates.
 void set_texts(JsonnetVm* vm);
 
+// After an evaluation: whether the library has taken them. One that was built with -Bsymbolic does not.
+[[nodiscard]] bool texts_are_set();
+
 }  // namespace combu
