@@ -18,13 +18,9 @@ extern "C" {
 #include "jsonnet/number.hpp"
 
 // libjsonnet calls two of its own functions by the dynamic linker's table, which finds the program's first:
-//
-//   jsonnet_unparse_number   a number's text, 0.1 as 0.10000000000000001
-//   jsonnet_lex              reads any code; first of all its standard library, in which `%` is put in other
-//   words:
-//                            the library's round wrongly, and take 5 ms
-//
-// From release 0.20 on they are in a namespace.
+// jsonnet_unparse_number, which writes 0.1 as 0.10000000000000001, and jsonnet_lex, which reads any code,
+// first of all the library's own part in Jsonnet. In that stands std.format, which rounds wrongly and takes 5
+// ms a call. From release 0.20 on both are in a namespace.
 
 // The library's list of tokens, which is given back as it came.
 struct JsonnetTokens {
