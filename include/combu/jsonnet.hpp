@@ -41,6 +41,9 @@ struct Evaluated {
 // invalid (syntax and run-time errors with file, line and column, limits), not_found (the file).
 [[nodiscard]] Evaluated evaluate(const Evaluation& evaluation, const std::function<void()>& slow = {});
 
+// What evaluates, and its version: "libjsonnet 0.18.0", "rsjsonnet 0.5.1".
+[[nodiscard]] std::string evaluator();
+
 // `source` with the identifier put in: in each `local NAME = "UUID";` (either quote, any spacing, also in a
 // list of binds) the four letters become `run`. Pure.
 [[nodiscard]] std::string put_identifier(const std::string& source, const RunId& run);

@@ -48,7 +48,7 @@ struct RunEntry {
   std::string engine;        // Facts::engine
   std::string user;
   std::string machine;
-  std::string program;                  // "combu 0.1.0"
+  std::string program;                  // "combu 0.1.0 (libjsonnet 0.18.0)"
   std::optional<Seconds> evaluated_in;  // before it began, like the next one; nullopt: not known
   std::optional<Seconds> prepared_in;   // looking at images, pulling them, making networks and folders
   Digests digests;                      // to begin with, like the next one

@@ -25,6 +25,7 @@
 #include "cli/run_lock.hpp"
 #include "cli/selection.hpp"
 #include "cli/take_in.hpp"
+#include "combu/jsonnet.hpp"
 
 namespace combu {
 namespace {
@@ -465,7 +466,7 @@ RunEntry entry_of(Session& session, Loaded& loaded, const RunOptions& options, c
           .engine = session.engine().facts(session.stop()).engine,
           .user = user_name(),
           .machine = machine_name(),
-          .program = version_text(),
+          .program = fmt::format("{} ({})", version_text(), evaluator()),
           .evaluated_in = loaded.evaluated_in,
           .prepared_in = prepared.took,
           .digests = prepared.digests,

@@ -1,5 +1,11 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
+#include "combu/jsonnet.hpp"
 
 namespace combu {
 
@@ -9,10 +15,13 @@ std::string version_text() {
 
 void add_version(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("version", "Print the program's version");
-  command->footer("Example:\n  combu version");
-  command->callback([&action] {
-    action = [] {
+  command->footer("Example:\n  combu version --verbose");
+  const auto verbose = std::make_shared<bool>(false);
+  command->add_flag("--verbose", *verbose, "And what it was built with: the evaluator of experiments");
+  command->callback([&action, verbose] {
+    action = [is_verbose = *verbose] {
       (void)put_out(version_text() + "\n");
+      if (is_verbose) (void)put_out(fmt::format("evaluator: {}\n", evaluator()));
       return 0;
     };
   });

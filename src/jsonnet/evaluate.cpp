@@ -109,6 +109,18 @@ std::vector<std::string> import_folders(const Evaluation& evaluation) {
   }
 }
 
+// Where in the result what is wrong lies: what a stack does not tell is found by going through the result
+// once more.
+std::string where_in_result(const std::string& account, const std::string& name, const std::string& code,
+                            const Evaluation& evaluation, const Importer& importer) {
+  constexpr Seconds k_time_max{10};
+  if (!is_without_items(account)) return {};
+  const auto work = [&] { return find_items(name, code, evaluation, importer); };
+  const ChildEnd end =
+      run_in_child({evaluation.memory_max, std::min(evaluation.time_max, k_time_max)}, work, {});
+  return end.kind == ChildEnd::Kind::answered ? end.answer : std::string();
+}
+
 // One letter tells JSON from an error's account.
 constexpr char k_json_mark = 'J';
 constexpr char k_error_mark = 'E';
@@ -133,7 +145,9 @@ Evaluated evaluate(const Evaluation& evaluation, const std::function<void()>& sl
   const bool failed = end.answer.front() == k_error_mark;
   end.answer.erase(0, 1);
   if (failed) {
-    throw explain(end.answer, name, Columns(source, find_identifiers(source), evaluation.run.text().size()));
+    end.answer += where_in_result(end.answer, name, code, evaluation, importer);
+    throw explain(end.answer, name, source,
+                  Columns(source, find_identifiers(source), evaluation.run.text().size()));
   }
   check_output(name, end.answer);
   return {std::move(end.answer), std::move(source)};

@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -30,7 +34,11 @@ static_assert(std::is_same_v<JsonnetImportCallback, TextCallback> ||
 struct ImportContext {
   JsonnetVm* vm;
   const Importer* importer;
+  const Importer::Found* experiment;  // is imported by its path as k_experiment
 };
+
+// No file's name.
+constexpr std::string_view k_experiment = "<the experiment>";
 
 // The library frees what callbacks give it, so it must come from its own allocator.
 char* copy_for(JsonnetVm* vm, std::string_view text) {
@@ -42,22 +50,30 @@ char* copy_for(JsonnetVm* vm, std::string_view text) {
 
 // Where content goes over as a C string, it would be lost beyond a NUL byte in silence; elsewhere bytes that
 // are no UTF-8 would be replaced. A file means the same to all of the library's releases.
-Importer::Found find_text(const Importer& importer, const char* base, const char* wanted) {
-  Importer::Found found = importer.find(base, wanted);
+[[maybe_unused]] void check_text(const Importer::Found& found) {
   if (found.content.find('\0') != std::string::npos)
     throw Error(ErrorKind::invalid, found.path, "holds a NUL byte; only text can be imported");
   if (const auto bad = find_bad_utf8(found.content))
     throw Error(ErrorKind::invalid, found.path, fmt::format("is not UTF-8 (byte {})", *bad + 1));
+}
+
+Importer::Found find_file(const ImportContext& context, const char* base, const char* wanted) {
+  if (context.experiment != nullptr && wanted == k_experiment) return *context.experiment;
+  Importer::Found found = context.importer->find(base, wanted);
+#ifndef COMBU_JSONNET_RSJSONNET
+  check_text(found);
+#endif
   return found;
 }
 
 [[maybe_unused]] char* import_text(void* context, const char* base, const char* wanted, char** found_here,
                                    int* success) {
-  const auto& [vm, importer] = *static_cast<ImportContext*>(context);
+  const auto& imports = *static_cast<ImportContext*>(context);
+  JsonnetVm* const vm = imports.vm;
   *success = 0;
   *found_here = nullptr;
   try {
-    const Importer::Found found = find_text(*importer, base, wanted);
+    const Importer::Found found = find_file(imports, base, wanted);
     *found_here = copy_for(vm, found.path);
     *success = 1;
     return copy_for(vm, found.content);
@@ -68,12 +84,13 @@ Importer::Found find_text(const Importer& importer, const char* base, const char
 
 [[maybe_unused]] int import_bytes(void* context, const char* base, const char* wanted, char** found_here,
                                   char** buffer, std::size_t* length) {
-  const auto& [vm, importer] = *static_cast<ImportContext*>(context);
+  const auto& imports = *static_cast<ImportContext*>(context);
+  JsonnetVm* const vm = imports.vm;
   *found_here = nullptr;
   std::string text;
   int failed = 0;
   try {
-    Importer::Found found = find_text(*importer, base, wanted);
+    Importer::Found found = find_file(imports, base, wanted);
     *found_here = copy_for(vm, found.path);
     text = std::move(found.content);
   } catch (const Error& error) {
@@ -97,6 +114,16 @@ void set_import_callback(JsonnetVm* vm, ImportContext& context) {
   jsonnet_import_callback(vm, callback, &context);
 }
 
+using Machine = std::unique_ptr<JsonnetVm, decltype(&jsonnet_destroy)>;
+
+Machine make_machine() {
+  Machine vm(jsonnet_make(), &jsonnet_destroy);
+#ifndef COMBU_JSONNET_RSJSONNET
+  set_texts(vm.get());
+#endif
+  return vm;
+}
+
 void set_arguments(JsonnetVm* vm, const Evaluation& evaluation) {
   for (const auto& [name, value] : evaluation.ext_str) jsonnet_ext_var(vm, name.c_str(), value.c_str());
   for (const auto& [name, code] : evaluation.ext_code) jsonnet_ext_code(vm, name.c_str(), code.c_str());
@@ -109,18 +136,15 @@ void set_arguments(JsonnetVm* vm, const Evaluation& evaluation) {
 
 MachineAnswer run_machine(const std::string& name, const std::string& code, const Evaluation& evaluation,
                           const Importer& importer) {
-  const std::unique_ptr<JsonnetVm, decltype(&jsonnet_destroy)> vm(jsonnet_make(), &jsonnet_destroy);
-  ImportContext context{vm.get(), &importer};
+  const Machine vm = make_machine();
+  ImportContext context{vm.get(), &importer, nullptr};
   set_import_callback<JsonnetImportCallback>(vm.get(), context);
-#ifdef COMBU_SYSTEM_JSONNET
-  set_texts(vm.get());
-#endif
   set_arguments(vm.get(), evaluation);
   int failed = 0;
   char* output = jsonnet_evaluate_snippet(vm.get(), name.c_str(), code.c_str(), &failed);
   MachineAnswer answer{failed == 0, output};
   jsonnet_realloc(vm.get(), output, 0);
-#ifdef COMBU_SYSTEM_JSONNET
+#ifndef COMBU_JSONNET_RSJSONNET
   if (answer.ok && !texts_are_set())
     return {false,
             fmt::format("the library libjsonnet {} cannot be given combu's own way to write numbers; take a "
@@ -128,6 +152,123 @@ MachineAnswer run_machine(const std::string& name, const std::string& code, cons
                         jsonnet_version())};
 #endif
   return answer;
+}
+
+#ifdef COMBU_JSONNET_RSJSONNET
+
+bool is_without_items(const std::string& /*account*/) {
+  return false;
+}
+
+std::string find_items(const std::string& /*name*/, const std::string& /*code*/,
+                       const Evaluation& /*evaluation*/, const Importer& /*importer*/) {
+  return {};
+}
+
+#else
+
+bool is_without_items(const std::string& account) {
+  return account.find("\n\tDuring manifestation") != std::string::npos;
+}
+
+namespace {
+
+// Writes each part of a value by itself, in the order in which they are written together, and says before
+// which one it is; what is within that is not asked for, since Jsonnet is slow at it.
+constexpr std::string_view k_parts = R"(
+local at = std.native('combu.at');
+local is_sound(object) = (object { 'combu.at':: true })['combu.at'];  // runs its asserts
+local parts(value) =
+  local kind = std.type(value);
+  local write(key) = at(std.toString(key), kind) && std.length(std.toString(value[key])) >= 0;
+  if kind == 'array' then std.foldl(function(_, i) write(i), std.range(0, std.length(value) - 1), true)
+  else kind != 'object' || is_sound(value) && std.foldl(function(_, name) write(name), std.objectFields(value), true);
+local experiment = import '<the experiment>';
+)";
+constexpr std::size_t k_depth_max = 100;
+
+// A part of a value: as code that follows the value's, and as a line of an account.
+struct Part {
+  std::string index;
+  std::string line;
+};
+
+struct Whereabouts {
+  JsonnetVm* vm;
+  std::optional<Part> part;
+};
+
+Part part_of(std::string key, bool is_item) {
+  if (is_item) return {fmt::format("[{}]", key), fmt::format("\tarray item {}\n", key)};
+  std::string quoted;
+  for (const char one : key) quoted += one == '\'' ? "''" : std::string(1, one);
+  std::replace(key.begin(), key.end(), '\n', ' ');
+  return {fmt::format("[@'{}']", quoted), fmt::format("\tfield <{}>\n", key)};
+}
+
+JsonnetJsonValue* note(void* context, const JsonnetJsonValue* const* given, int* success) {
+  auto& [vm, part] = *static_cast<Whereabouts*>(context);
+  const std::span arguments(given, 2);
+  const std::string_view kind = jsonnet_json_extract_string(vm, arguments[1]);
+  part = part_of(jsonnet_json_extract_string(vm, arguments[0]), kind == "array");
+  *success = 1;
+  return jsonnet_json_make_bool(vm, 1);
+}
+
+// `path`: code that follows that of the whole.
+std::string code_of_parts(const Evaluation& evaluation, std::string_view path) {
+  std::string names;
+  std::string values;
+  for (const auto* pairs : {&evaluation.tla_str, &evaluation.tla_code}) {
+    for (const auto& [name, value] : *pairs) {
+      names += name + ", ";
+      values += fmt::format("{0}={0}, ", name);
+    }
+  }
+  return fmt::format(
+      "{}if std.isFunction(experiment) then (function({}) parts(experiment({}){}))\nelse parts(experiment{})",
+      k_parts, names, values, path, path);
+}
+
+// The first part of what is at `path` that cannot be written; nullopt: all can, or it has none.
+std::optional<Part> find_part(const Importer::Found& experiment, const std::string& path,
+                              const Evaluation& evaluation, const Importer& importer) {
+  const Machine vm = make_machine();
+  ImportContext context{vm.get(), &importer, &experiment};
+  set_import_callback<JsonnetImportCallback>(vm.get(), context);
+  set_arguments(vm.get(), evaluation);
+  Whereabouts whereabouts{vm.get(), {}};
+  const std::array<const char*, 3> names{"key", "kind", nullptr};
+  jsonnet_native_callback(vm.get(), "combu.at", &note, &whereabouts, names.data());
+  int failed = 0;
+  char* output =
+      jsonnet_evaluate_snippet(vm.get(), "<parts>", code_of_parts(evaluation, path).c_str(), &failed);
+  jsonnet_realloc(vm.get(), output, 0);
+  return failed == 0 ? std::nullopt : whereabouts.part;
+}
+
+}  // namespace
+
+std::string find_items(const std::string& name, const std::string& code, const Evaluation& evaluation,
+                       const Importer& importer) {
+  const Importer::Found experiment{name, code};
+  std::string path;
+  std::string lines;
+  for (std::size_t depth = 0; depth < k_depth_max; ++depth) {
+    const auto part = find_part(experiment, path, evaluation, importer);
+    if (!part) break;
+    path += part->index;
+    lines.insert(0, part->line);
+  }
+  return lines;
+}
+
+#endif
+
+// libjsonnet says "v0.18.0".
+std::string evaluator() {
+  const std::string_view version = jsonnet_version();
+  return version.starts_with('v') ? fmt::format("libjsonnet {}", version.substr(1)) : std::string(version);
 }
 
 }  // namespace combu

@@ -12,8 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "combu/jsonnet.hpp"
+#include "jsonnet/excerpt.hpp"
 #include "jsonnet/identifier.hpp"
 #include "jsonnet/importer.hpp"
+#include "jsonnet/lacking.hpp"
 
 namespace combu {
 namespace {
@@ -76,53 +79,153 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(k_blank) - first + 1);
 }
 
-std::string text_of(const Place& place, std::string_view file, const Columns& columns) {
-  const std::size_t column = place.file == file ? columns.original(place.line, place.column) : place.column;
-  return fmt::format("{}:{}:{}", place.file, place.line, column);
-}
-
-struct Trace {
-  std::string message;
-  std::vector<std::string> places;  // the innermost first, each with what was evaluated there
+// As libjsonnet tells it: a line for each place on the stack, the innermost first, a tab before it, and
+// behind it what it is in.
+struct Frame {
+  Place place;  // without a line: not told
+  std::string_view inside;
 };
 
-std::string describe(std::string_view line, std::string_view file, const Columns& columns) {
-  const auto place = take_place(line);
-  // The libraries that come with the program say nothing about the person's file; its own place is further
-  // down.
-  if (!place || place->file == "std.jsonnet" || place->file == "<std>" || place->file == k_embedded_path)
-    return {};
-  const std::string_view what = trimmed(line);
-  return text_of(*place, file, columns) + (what.empty() ? "" : fmt::format(" ({})", what));
+struct Account {
+  std::string message;
+  std::vector<Frame> frames;
+  std::string path;  // in the result: "trials[3].command"
+};
+
+bool is_identifier(std::string_view name) {
+  const auto is_letter = [](char c) { return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  const auto is_allowed = [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); };
+  return !name.empty() && is_letter(name.front()) && std::all_of(name.begin(), name.end(), is_allowed);
+}
+
+// Puts "array item 3" or "field <name>" before the path of what is within it.
+bool put_before(std::string& path, std::string_view line) {
+  constexpr std::string_view k_item = "array item ";
+  constexpr std::string_view k_field = "field <";
+  if (line.starts_with(k_item)) {
+    path = fmt::format("[{}]{}", line.substr(k_item.size()), path);
+    return true;
+  }
+  if (!line.starts_with(k_field) || !line.ends_with('>')) return false;
+  const std::string_view name = line.substr(k_field.size(), line.size() - k_field.size() - 1);
+  path = fmt::format("{}{}", is_identifier(name) ? fmt::format(".{}", name) : fmt::format("[\"{}\"]", name),
+                     path);
+  return true;
 }
 
 // The stack is the tail of lines that begin with a tab; before it is the message, which may have lines of its
 // own.
-Trace split(std::string_view account, std::string_view file, const Columns& columns) {
+Account read_account(std::string_view text) {
   std::vector<std::string_view> lines;
-  while (!account.empty()) {
-    const std::size_t end = std::min(account.find('\n'), account.size());
-    lines.push_back(account.substr(0, end));
-    account.remove_prefix(std::min(end + 1, account.size()));
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    lines.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
   }
   std::size_t stack = lines.size();
   while (stack > 0 && take(lines[stack - 1], '\t')) --stack;
-  Trace trace;
-  for (std::size_t i = 0; i < stack; ++i) trace.message += fmt::format("{}{}", i == 0 ? "" : "\n", lines[i]);
+  Account account;
+  for (std::size_t i = 0; i < stack; ++i)
+    account.message += fmt::format("{}{}", i == 0 ? "" : "\n", lines[i]);
   for (std::size_t i = stack; i < lines.size(); ++i) {
-    std::string text = describe(lines[i], file, columns);
-    const bool repeated = !trace.places.empty() && trace.places.back() == text;
-    if (!text.empty() && !repeated) trace.places.push_back(std::move(text));
+    if (put_before(account.path, lines[i])) continue;
+    std::string_view rest = lines[i];
+    const Place place = take_place(rest).value_or(Place{});
+    account.frames.push_back({place, trimmed(rest)});
+    // What is further in was made into JSON by the file itself, not for combu.
+    if (place.line > 0) account.path.clear();
   }
-  return trace;
+  if (account.path.starts_with('.')) account.path.erase(0, 1);
+  return account;
 }
 
-Error explain_static(std::string_view account, std::string_view file, const Columns& columns) {
+// The libraries that come with the program say nothing about the person's file; its own place is further out.
+bool is_of_the_file(const Frame& frame) {
+  const std::string_view file = frame.place.file;
+  return frame.place.line > 0 && file != "std.jsonnet" && file != "<std>" && file != k_embedded_path;
+}
+
+// What is called, or given a name, is so somewhere; objects and the items of arrays are in the path.
+bool is_called(const Frame& frame) {
+  constexpr std::string_view k_item = "thunk <array_element>";
+  constexpr std::string_view k_assert = "thunk <object_assert>";
+  const bool is_thunk =
+      frame.inside.starts_with("thunk <") && frame.inside != k_item && frame.inside != k_assert;
+  return is_thunk || frame.inside.starts_with("function <");
+}
+
+// An assert without a message is at its condition for libjsonnet, and else at its message.
+Place begin_of_assert(Place place, Excerpts& excerpts) {
+  const std::string_view before = excerpts.before(place.file, place.line, place.column);
+  const std::size_t at = before.rfind("assert");
+  if (at == std::string_view::npos) return place;
+  const std::string_view above = before.substr(0, at);
+  const auto lines = std::count(before.begin() + static_cast<std::ptrdiff_t>(at), before.end(), '\n');
+  return {place.file, place.line - static_cast<std::size_t>(lines), at - (above.rfind('\n') + 1) + 1};
+}
+
+// The file's own place of what the evaluated text has.
+class Teller {
+ public:
+  Teller(std::string_view file, std::string_view source, const Columns& columns)
+      : file_(file), columns_(columns), excerpts_(file, source) {}
+
+  [[nodiscard]] Place original(Place place) const {
+    if (place.file == file_) place.column = columns_.original(place.line, place.column);
+    return place;
+  }
+
+  [[nodiscard]] Error error(const Place& place, std::string message, const std::string& from) {
+    const auto& [file, line, column] = place;
+    if (auto other = lacking(message, excerpts_.before(file, line, column),
+                             excerpts_.from(file, line, column), evaluator())) {
+      message = *std::move(other);
+    }
+    return {ErrorKind::invalid, text_of(place), message + excerpts_.with_caret(file, line, column) + from};
+  }
+
+  // A line for each place that the innermost of `frames` was called from.
+  [[nodiscard]] std::string called_from(const std::vector<Frame>& frames, std::size_t innermost) {
+    std::string text;
+    std::size_t count = 0;
+    std::string last = text_of(original(frames[innermost].place));
+    for (std::size_t i = innermost + 1; i < frames.size(); ++i) {
+      if (!is_of_the_file(frames[i]) || !is_called(frames[i - 1])) continue;
+      const Place place = original(frames[i].place);
+      std::string where = text_of(place);
+      if (where == last) continue;
+      if (++count > k_trace_lines_max) return text + "\n  from …";
+      const std::string line = excerpts_.line(place.file, place.line, place.column);
+      text += fmt::format("\n  from {}{}{}", where, line.empty() ? "" : ": ", line);
+      last = std::move(where);
+    }
+    return text;
+  }
+
+  [[nodiscard]] Excerpts& excerpts() { return excerpts_; }
+
+ private:
+  [[nodiscard]] static std::string text_of(const Place& place) {
+    return fmt::format("{}:{}:{}", place.file, place.line, place.column);
+  }
+
+  std::string_view file_;
+  const Columns& columns_;
+  Excerpts excerpts_;
+};
+
+Error explain_static(std::string_view account, std::string_view file, Teller& teller) {
   std::string_view rest = account;
   const auto place = take_place(rest);
   if (!place) return {ErrorKind::invalid, std::string(file), std::string(trimmed(account))};
-  return {ErrorKind::invalid, text_of(*place, file, columns),
-          std::string(trimmed(without_prefix(rest, ":")))};
+  const Place original = teller.original(*place);
+  const std::string_view ahead = teller.excerpts().from(original.file, original.line, original.column);
+  std::string message(trimmed(without_prefix(rest, ":")));
+  // Which of all that could go on it names depends on the evaluator, and helps nobody.
+  const bool is_known = !teller.excerpts().before(original.file, original.line, original.column).empty();
+  if (message.starts_with("expected ") && is_known && trimmed(ahead).empty())
+    message = "unexpected end of file";
+  return teller.error(original, std::move(message), "");
 }
 
 // What a person who has only forgotten an argument types. libjsonnet has no place for what is wrong with the
@@ -170,19 +273,22 @@ std::size_t Columns::original(std::size_t line, std::size_t column) const {
   return column;
 }
 
-Error explain(std::string_view account, std::string_view file, const Columns& columns) {
+Error explain(std::string_view account, std::string_view file, std::string_view source,
+              const Columns& columns) {
+  Teller teller(file, source, columns);
   constexpr std::string_view k_static = "STATIC ERROR: ";
-  if (account.substr(0, k_static.size()) == k_static) {
-    return explain_static(account.substr(k_static.size()), file, columns);
-  }
-  const Trace trace = split(without_prefix(account, "RUNTIME ERROR: "), file, columns);
-  std::string message = trace.message + hint_for(trace.message, !trace.places.empty());
-  if (trace.places.empty()) return {ErrorKind::invalid, std::string(file), std::move(message)};
-  const std::string& innermost = trace.places.front();
-  for (std::size_t i = 1; i < std::min(trace.places.size(), k_trace_lines_max + 1); ++i) {
-    message += "\n  from " + trace.places[i];
-  }
-  return {ErrorKind::invalid, innermost.substr(0, innermost.find(" (")), std::move(message)};
+  if (account.starts_with(k_static)) return explain_static(account.substr(k_static.size()), file, teller);
+  const Account told = read_account(without_prefix(account, "RUNTIME ERROR: "));
+  const auto frame = std::find_if(told.frames.begin(), told.frames.end(), is_of_the_file);
+  const bool has_place = frame != told.frames.end();
+  std::string message = told.message == "Object assertion failed." ? "Assertion failed." : told.message;
+  message += hint_for(message, has_place);
+  const std::string in = told.path.empty() ? "" : fmt::format("\n  in {}", told.path);
+  if (!has_place) return {ErrorKind::invalid, std::string(file), message + in};
+  Place place = teller.original(frame->place);
+  if (frame->inside == "thunk <object_assert>") place = begin_of_assert(place, teller.excerpts());
+  const auto innermost = static_cast<std::size_t>(frame - told.frames.begin());
+  return teller.error(place, std::move(message), teller.called_from(told.frames, innermost) + in);
 }
 
 }  // namespace combu

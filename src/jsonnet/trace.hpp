@@ -29,8 +29,11 @@ class Columns {
   std::size_t identifier_length_;
 };
 
-// An Error(invalid) whose subject is "file:line:column" and whose message is what is wrong, followed by at
-// most 8 lines of the stack where that tells more. `file` is the name under which the file was evaluated.
-[[nodiscard]] Error explain(std::string_view account, std::string_view file, const Columns& columns);
+// An Error(invalid) whose subject is "file:line:column" and whose message is what is wrong; then, where there
+// is one, that line of the file with a caret below its column, at most 8 lines "  from file:line:column: its
+// text" of where it was called from, the innermost first, and "  in [3].command", where in the result that
+// is. `file` is the name under which `source` was evaluated; lines of what it imports are read from there.
+[[nodiscard]] Error explain(std::string_view account, std::string_view file, std::string_view source,
+                            const Columns& columns);
 
 }  // namespace combu

@@ -43,7 +43,8 @@ def test_a_run_is_on_record(combu, failing, record, tmp_path):
     [row] = record("SELECT id, file, source, machine, program, address, ended_at > began_at, json_extract(arguments, '$[1]') "
                    "FROM runs JOIN texts ON run = number")
     assert row[:3] == ("mine", str(failing), FAILING)
-    assert row[3] and row[4].startswith("combu ")
+    version, evaluator = combu("version", "--verbose").stdout.replace("evaluator: ", "").splitlines()
+    assert row[3] and row[4] == f"{version} ({evaluator})"
     assert row[5:] == (SIMULATED, 1, "-f")
     assert record("SELECT name, state, exit_code, cause FROM states ORDER BY trial") == [
         ("good", "succeeded", 0, "none"), ("bad", "failed", 3, "error"), ("after", "blocked", None, "none"),

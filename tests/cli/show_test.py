@@ -71,6 +71,8 @@ def test_a_page_has_all(combu, repository, tmp_path):
     assert shown["file"] == str(repository)
     assert shown["host"] == os.uname().nodename
     assert shown["engine"].endswith(SIMULATED)
+    evaluator = combu("version", "--verbose").stdout.split("evaluator: ")[1].strip()
+    assert shown["program"].endswith(f" ({evaluator})")
 
 
 def test_as_json(combu, repository):

@@ -1,6 +1,7 @@
 """Arguments, help, version, completion."""
 
 import os
+import re
 import shutil
 import subprocess
 
@@ -16,6 +17,14 @@ def test_version(combu):
         assert result.returncode == 0
         assert result.stdout.startswith("combu ") and result.stdout.count("\n") == 1
         assert result.stderr == ""
+
+
+def test_version_names_the_evaluator(combu):
+    result = combu("version", "--verbose")
+    assert result.returncode == 0
+    version, evaluator = result.stdout.splitlines()
+    assert version == combu("version").stdout.strip()
+    assert re.fullmatch(r"evaluator: (libjsonnet|rsjsonnet) \d+\.\d+\.\d+", evaluator)
 
 
 @pytest.mark.parametrize("command", [[]] + [[name] for name in COMMANDS])

@@ -25,7 +25,6 @@ namespace {
 using testing::AllOf;
 using testing::AnyOf;
 using testing::HasSubstr;
-using testing::Not;
 using testing::StartsWith;
 
 constexpr const char* k_endless = "local f(x) = f(x + 1) tailstrict; f(0)";
@@ -192,8 +191,9 @@ TEST(Import, OfWhatIsNotThereSaysWhereItWasLookedFor) {
   const Error error = refusal_of(evaluation);
   EXPECT_EQ(error.kind(), ErrorKind::invalid);
   EXPECT_EQ(error.subject(), evaluation.file + ":2:6");
-  EXPECT_EQ(error.message(), "couldn't open import \"no.libsonnet\": no such file in " + scratch.path("") +
-                                 ", /two, /one; -J or JSONNET_PATH add folders");
+  EXPECT_THAT(error.message(),
+              StartsWith("couldn't open import \"no.libsonnet\": no such file in " + scratch.path("") +
+                         ", /two, /one; -J or JSONNET_PATH add folders\n"));
 }
 
 TEST(Import, OfWhatCannotBeReadIsRefusedByName) {
@@ -260,8 +260,10 @@ TEST(BadFile, WithAWrongSyntaxNamesLineAndColumn) {
   const Error error = refusal_of(evaluation_of(file));
   EXPECT_EQ(error.kind(), ErrorKind::invalid);
   EXPECT_EQ(error.subject(), file + ":2:15");
-  EXPECT_THAT(error.message(), StartsWith("expected a comma before next field"));
-  EXPECT_THAT(error.message(), Not(HasSubstr("\n")));
+  EXPECT_EQ(error.message(),
+            "expected a comma before next field.\n"
+            "      { name: 'a' image: 'b' },\n"
+            "                  ^");
 }
 
 TEST(BadFile, ThatFailsAtRunTimeNamesThePlace) {
@@ -273,7 +275,7 @@ TEST(BadFile, ThatFailsAtRunTimeNamesThePlace) {
                                          "std.map(function(x) x, [trial(1), trial(2)])\n");
   const Error error = refusal_of(evaluation_of(file));
   EXPECT_EQ(error.subject(), file + ":2:23");
-  EXPECT_EQ(error.message(), "no more");
+  EXPECT_THAT(error.message(), StartsWith("no more\n"));
 }
 
 TEST(BadFile, WhoseMistakeLiesInACallShowsTheCallers) {
@@ -284,14 +286,18 @@ TEST(BadFile, WhoseMistakeLiesInACallShowsTheCallers) {
                                          "{ all: both(3) }\n");
   const Error error = refusal_of(evaluation_of(file));
   EXPECT_EQ(error.subject(), file + ":1:17");
-  EXPECT_EQ(error.message(), "division by zero.\n  from " + file + ":2:18 (thunk <array_element>)\n  from " +
-                                 file + ":3:8 (object <anonymous>)");
+  EXPECT_EQ(error.message(),
+            "division by zero.\n"
+            "    local half(x) = x / 0;\n"
+            "                    ^\n"
+            "  from " +
+                file + ":2:18: local both(x) = [half(x), 1];\n  in all[0]");
 }
 
 TEST(BadFile, WithARecursionWithoutEndIsShownShortly) {
   const std::string text = value_of("local f(x) = 1 + f(x + 1);\n\n[f(0)]");
   EXPECT_THAT(text, HasSubstr("e.jsonnet:1:18: max stack frames exceeded"));
-  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 8);
+  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 11);
 }
 
 TEST(BadFile, KeepsTheColumnsOfALineWithTheIdentifier) {
@@ -312,9 +318,12 @@ TEST(BadFile, KeepsTheColumnsOfALineWithTheIdentifier) {
 }
 
 TEST(BadFile, WhoseResultIsNotTextSaysSo) {
+  // One evaluator refuses to make such a character, the other one makes bytes that are none.
   EXPECT_THAT(
       value_of("[{ name: 'é', cmd: 'a' + std.char(55296) }]"),
-      AllOf(HasSubstr("e.jsonnet: its result is not UTF-8 after `\"cmd\": \"a`"), HasSubstr("std.char")));
+      AnyOf(
+          AllOf(HasSubstr("e.jsonnet: its result is not UTF-8 after `\"cmd\": \"a`"), HasSubstr("std.char")),
+          AllOf(HasSubstr("e.jsonnet:1:27: "), HasSubstr("55296 is not"), HasSubstr("in [0].cmd"))));
   EXPECT_EQ(value_of("std.char(0) + 'a'"), R"("\u0000a")");
 }
 

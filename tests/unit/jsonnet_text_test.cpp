@@ -324,7 +324,7 @@ TEST(FormatTest, OfWhatDoesNotFitPointsAtTheLine) {
       {"'%s' % { a: 1 }", "mapping keys are required with object formatting"},
       {"'%(a)*d' % { a: 1 }", "'*' field width cannot be used with object formatting"},
       {"'%(b)s' % { a: 1 }", "missing field \"b\" in object formatting"},
-      {"{} % 'x'", "binary operator % does not operate on object and string."},
+      {"{} % 'x'", "binary operator % requires matching types, got object and string."},
       {"1 % 0", "division by zero."},
   };
   for (const Case& one : cases) {

@@ -10,6 +10,11 @@ extern "C" {
 
 struct JsonnetVm;
 
+// What it does beyond libjsonnet: an account of an error that came up while the result was written ends with a line
+// "\tarray item 3" or "\tfield <command>" for each that it lies in. What is imported may hold any bytes; import and
+// importstr refuse what is no text.
+#define COMBU_JSONNET_RSJSONNET 1
+
 // The callback gives what it has found in memory from jsonnet_realloc(), which becomes the evaluator's: where it
 // stands, and its bytes; or returns 1, and the bytes say why there is nothing.
 typedef int JsonnetImportCallback(void *context, const char *folder, const char *wanted, char **found_here,

@@ -41,7 +41,7 @@ constexpr std::string_view k_mod = R"(
     else if std.primitiveEquals(std.type(a), 'number') && std.primitiveEquals(std.type(b), 'number') then
       std.modulo(a, b)
     else
-      error 'binary operator % does not operate on ' + std.type(a) + ' and ' + std.type(b) + '.',
+      error 'binary operator % requires matching types, got ' + std.type(a) + ' and ' + std.type(b) + '.',
 )";
 constexpr std::string_view k_format = R"(
   format(str, vals)::

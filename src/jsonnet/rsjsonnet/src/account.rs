@@ -55,24 +55,45 @@ pub fn of_eval_error(error: &EvalError, spans: &SpanManager, sources: &Sources, 
     if message.starts_with("STATIC ERROR: ") {
         return message;
     }
-    let mut account = format!("RUNTIME ERROR: {message}");
-    if let Some(span) = span {
-        let _ = write!(account, "\n\t{}\t", sources.place(spans, span));
-    }
+    // A place, and what it is in, which is called or looked up at the next one outwards.
+    let mut frames = vec![(span.map(|span| sources.place(spans, span)), String::new())];
+    let mut items = Vec::new();
     for item in error.stack_trace.iter().rev() {
         let (span, what) = of_item(item);
-        match span {
-            Some(span) => {
-                let _ = write!(account, "\n\t{}\t{what}", sources.place(spans, span));
+        match item {
+            // Without a span: what has asked for it is the writing of the result, too.
+            Item::ManifestArrayItem { index } | Item::ArrayItem { span: None, index } => {
+                items.push(format!("array item {index}"));
+                continue;
             }
-            None if !what.is_empty() => {
-                let _ = write!(account, "\n\t{what}");
+            Item::ManifestObjectField { name } | Item::ObjectField { span: None, name } => {
+                items.push(format!("field <{}>", name.replace('\n', " ")));
+                continue;
             }
-            None => {}
+            _ => items.clear(), // of a text that code has made
         }
+        if let Some(inside) = frames.last_mut() {
+            if inside.1.is_empty() {
+                inside.1 = what;
+            }
+        }
+        frames.push((span.map(|span| sources.place(spans, span)), String::new()));
+    }
+    let mut account = format!("RUNTIME ERROR: {message}");
+    for (index, (place, inside)) in frames.iter().enumerate() {
+        let is_told = index < FRAMES_MAX || index + FRAMES_MAX >= frames.len();
+        if let (true, Some(place)) = (is_told, place) {
+            let _ = write!(account, "\n\t{place}\t{inside}");
+        }
+    }
+    for item in items {
+        let _ = write!(account, "\n\t{item}");
     }
     account
 }
+
+/// On each end of the stack, as libjsonnet tells them.
+const FRAMES_MAX: usize = 10;
 
 /// The innermost place.
 pub fn place_of(stack: &[Item], spans: &SpanManager, sources: &Sources) -> String {
@@ -84,13 +105,12 @@ fn of_item(item: &Item) -> (Option<SpanId>, String) {
         Item::Expr { span } | Item::Import { span } => (Some(*span), String::new()),
         Item::Call { span, name: Some(name) } => (*span, format!("function <{name}>")),
         Item::Call { span, name: None } => (*span, "function <anonymous>".to_string()),
-        Item::Variable { span, name } => (Some(*span), format!("variable <{name}>")),
-        Item::ArrayItem { span, index } => (*span, format!("array item {index}")),
-        Item::ObjectField { span, name } => (*span, format!("field <{name}>")),
+        Item::Variable { span, name } => (Some(*span), format!("thunk <{name}>")),
+        Item::ArrayItem { span, .. } => (*span, "thunk <array_element>".to_string()),
+        Item::ObjectField { span, .. } => (*span, "object <anonymous>".to_string()),
         Item::CompareArrayItem { index } => (None, format!("comparing array item {index}")),
         Item::CompareObjectField { name } => (None, format!("comparing field <{name}>")),
-        Item::ManifestArrayItem { index } => (None, format!("array item {index}")),
-        Item::ManifestObjectField { name } => (None, format!("field <{name}>")),
+        Item::ManifestArrayItem { .. } | Item::ManifestObjectField { .. } => (None, String::new()),
     }
 }
 
@@ -153,6 +173,8 @@ fn of_analyze_error(error: &AnalyzeError) -> (SpanId, String) {
 }
 
 fn of_tokens<'a>(expected: impl IntoIterator<Item = &'a ExpectedToken>, instead: &ActualToken) -> String {
+    let expected: Vec<&ExpectedToken> = expected.into_iter().collect();
+    let may_be = |token| expected.iter().any(|one| matches!(one, ExpectedToken::Simple(kind) if *kind == token));
     let instead = match instead {
         ActualToken::EndOfFile => return "unexpected end of file".to_string(),
         ActualToken::Simple(kind) => format!("`{}`", words_of_token(*kind)),
@@ -161,8 +183,28 @@ fn of_tokens<'a>(expected: impl IntoIterator<Item = &'a ExpectedToken>, instead:
         ActualToken::Number => "a number".to_string(),
         ActualToken::String | ActualToken::TextBlock => "a string".to_string(),
     };
+    if may_be(Token::Comma) {
+        let closers = [
+            (Token::RightBracket, "array element"),
+            (Token::RightBrace, "field"),
+            (Token::RightParen, "function argument"),
+        ];
+        if let Some((_, what)) = closers.into_iter().find(|(closer, _)| may_be(*closer)) {
+            return format!("expected a comma before next {what}.");
+        }
+    }
+    // What may go on after any value says nothing, where there is more.
+    let may_go_on = |token: &ExpectedToken| match token {
+        ExpectedToken::BinaryOp => true,
+        ExpectedToken::Simple(kind) => {
+            matches!(kind, Token::LeftParen | Token::Dot | Token::LeftBracket | Token::LeftBrace)
+        }
+        _ => false,
+    };
+    let says_more = expected.iter().any(|token| !may_go_on(token));
     let expected: Vec<String> = expected
         .into_iter()
+        .filter(|token| !says_more || !may_go_on(token))
         .map(|token| match token {
             ExpectedToken::EndOfFile => "the end of the file".to_string(),
             ExpectedToken::Simple(kind) => format!("`{}`", words_of_token(*kind)),
@@ -238,7 +280,7 @@ fn of_kind(kind: &Kind, import_fault: &str) -> (Option<SpanId>, String) {
         Kind::InvalidBinaryOpTypes { span, op, lhs_type, rhs_type } => (
             *span,
             format!(
-                "binary operator {} does not operate on {} and {}.",
+                "binary operator {} requires matching types, got {} and {}.",
                 words_of_binary(*op),
                 words_of_type(*lhs_type),
                 words_of_type(*rhs_type)

@@ -20,6 +20,17 @@ struct Found {
     bytes: Vec<u8>,
 }
 
+impl Found {
+    /// What is no text, in the words in which combu refuses it of libjsonnet (check_text in machine.cpp).
+    fn fault(&self) -> Option<String> {
+        if self.bytes.contains(&0) {
+            return Some(format!("{}: holds a NUL byte; only text can be imported", self.path));
+        }
+        let bad = std::str::from_utf8(&self.bytes).err()?;
+        Some(format!("{}: is not UTF-8 (byte {})", self.path, bad.valid_up_to() + 1))
+    }
+}
+
 struct World<'p, 'vm> {
     vm: &'vm JsonnetVm,
     sources: Sources,
@@ -69,6 +80,17 @@ impl<'p> World<'p, '_> {
         })
     }
 
+    fn found_text(&mut self, program: &Program<'p>, from: SpanId, wanted: &str) -> Result<Found, ImportError> {
+        let found = self.found(program, from, wanted)?;
+        match found.fault() {
+            None => Ok(found),
+            Some(fault) => {
+                self.fault = format!("couldn't open import \"{wanted}\": {fault}");
+                Err(ImportError)
+            }
+        }
+    }
+
     fn account(&self, program: &Program<'p>, error: &EvalError) -> String {
         account::of_eval_error(error, program.span_manager(), &self.sources, &self.fault)
     }
@@ -76,7 +98,7 @@ impl<'p> World<'p, '_> {
 
 impl<'p> Callbacks<'p> for World<'p, '_> {
     fn import(&mut self, program: &mut Program<'p>, from: SpanId, path: &str) -> Result<Thunk<'p>, ImportError> {
-        let found = self.found(program, from, path)?;
+        let found = self.found_text(program, from, path)?;
         if let Some(thunk) = self.imported.get(&found.path) {
             return Ok(thunk.clone());
         }
@@ -89,7 +111,7 @@ impl<'p> Callbacks<'p> for World<'p, '_> {
     }
 
     fn import_str(&mut self, program: &mut Program<'p>, from: SpanId, path: &str) -> Result<String, ImportError> {
-        let found = self.found(program, from, path)?;
+        let found = self.found_text(program, from, path)?;
         Ok(String::from_utf8_lossy(&found.bytes).into_owned())
     }
 
@@ -150,5 +172,7 @@ pub fn evaluate(vm: &JsonnetVm, name: &str, code: &str) -> Result<String, String
         let function = program.value_to_thunk(&value);
         value = program.eval_call(&function, &[], &named, world).map_err(|error| world.account(program, &error))?;
     }
-    program.manifest_json(&value, true).map_err(|error| world.account(program, &error))
+    let mut json = program.manifest_json(&value, true).map_err(|error| world.account(program, &error))?;
+    json.push('\n');
+    Ok(json)
 }

@@ -1,6 +1,8 @@
 //! What combu uses of libjsonnet.h (see the header beside this crate), by rsjsonnet's evaluator. combu calls it
 //! in a process that can be spared: what runs out of memory or stack ends that.
 
+#![allow(clippy::missing_safety_doc)] // it is the header that C and C++ read
+
 mod account;
 mod evaluate;
 
@@ -78,7 +80,7 @@ unsafe fn give(to: &mut Vec<Given>, name: *const c_char, value: *const c_char, i
 
 #[unsafe(no_mangle)]
 pub extern "C" fn jsonnet_version() -> *const c_char {
-    c"rsjsonnet 0.5.1".as_ptr()
+    concat!("rsjsonnet ", env!("RSJSONNET_VERSION"), "\0").as_ptr().cast()
 }
 
 #[unsafe(no_mangle)]

@@ -1,0 +1,126 @@
+#include "jsonnet/excerpt.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "combu/base.hpp"
+#include "jsonnet/text.hpp"
+
+namespace combu {
+namespace {
+
+constexpr std::size_t k_bytes_before = 60;  // of a line, before the column that matters, and from there on
+constexpr std::size_t k_bytes_after = 60;
+
+bool is_inside_character(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U;
+}
+
+std::size_t count_characters(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char byte) { return !is_inside_character(byte); }));
+}
+
+// The part of a line that is shown, and where in it the column is, in characters.
+struct Shown {
+  std::string text;
+  std::size_t caret = 0;
+};
+
+Shown part_of(std::string_view line, std::size_t column) {
+  const std::size_t at = std::min(column == 0 ? 0 : column - 1, line.size());
+  std::size_t begin = at > k_bytes_before ? at - k_bytes_before : 0;
+  while (begin > 0 && is_inside_character(line[begin])) --begin;
+  std::size_t end = line.size() - at > k_bytes_after ? at + k_bytes_after : line.size();
+  while (end < line.size() && is_inside_character(line[end])) ++end;
+  const std::string_view before = line.substr(begin, at - begin);
+  Shown shown{fmt::format("{}{}{}", begin > 0 ? "…" : "", line.substr(begin, end - begin),
+                          end < line.size() ? "…" : ""),
+              (begin > 0 ? 1 : 0) + count_characters(before)};
+  // A tab, or what else would move a terminal's cursor, takes one place.
+  const auto is_control = [](char byte) { return static_cast<unsigned char>(byte) < 0x20 || byte == 0x7F; };
+  std::replace_if(shown.text.begin(), shown.text.end(), is_control, ' ');
+  return shown;
+}
+
+std::string_view without_blanks_behind(std::string_view text) {
+  const std::size_t last = text.find_last_not_of(" \t\r");
+  return last == std::string_view::npos ? std::string_view{} : text.substr(0, last + 1);
+}
+
+// What is no file on a disk (a pipe, a terminal) has been read to its end.
+std::optional<std::string> read_again(const std::string& file) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(file, ignored)) return std::nullopt;
+  try {
+    return read_file(file, file);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+// Of the line's first byte; npos when there are fewer lines.
+std::size_t offset_of(std::string_view text, std::size_t line) {
+  std::size_t offset = 0;
+  for (; line > 1; --line) {
+    const std::size_t end = text.find('\n', offset);
+    if (end == std::string_view::npos) return end;
+    offset = end + 1;
+  }
+  return offset;
+}
+
+}  // namespace
+
+Excerpts::Excerpts(std::string_view file, std::string_view source) {
+  texts_.emplace(file, source);
+}
+
+const std::string_view* Excerpts::text_of(std::string_view file) {
+  if (const auto known = texts_.find(file); known != texts_.end()) return &known->second;
+  std::string name(file);
+  std::string& text = read_[name];
+  if (auto content = read_again(name); content && !find_bad_utf8(*content)) text = *std::move(content);
+  return &texts_.emplace(std::move(name), text).first->second;
+}
+
+std::string_view Excerpts::from(std::string_view file, std::size_t line, std::size_t column) {
+  const std::string_view text = *text_of(file);
+  const std::size_t begin = offset_of(text, line);
+  if (begin == std::string_view::npos || column == 0) return {};
+  return text.substr(std::min(begin + column - 1, text.size()));
+}
+
+std::string_view Excerpts::before(std::string_view file, std::size_t line, std::size_t column) {
+  const std::string_view text = *text_of(file);
+  return text.substr(0, text.size() - from(file, line, column).size());
+}
+
+std::string_view Excerpts::whole_line(std::string_view file, std::size_t line) {
+  const std::string_view rest = from(file, line, 1);
+  return without_blanks_behind(rest.substr(0, rest.find('\n')));
+}
+
+std::string Excerpts::with_caret(std::string_view file, std::size_t line, std::size_t column) {
+  const std::string_view whole = whole_line(file, line);
+  if (whole.empty()) return {};
+  const Shown shown = part_of(whole, column);
+  return fmt::format("\n    {}\n    {}^", shown.text, std::string(shown.caret, ' '));
+}
+
+std::string Excerpts::line(std::string_view file, std::size_t line, std::size_t column) {
+  std::string_view whole = whole_line(file, line);
+  const std::size_t blanks = std::min(whole.find_first_not_of(" \t"), whole.size());
+  whole.remove_prefix(blanks);
+  return part_of(whole, column > blanks ? column - blanks : 1).text;
+}
+
+}  // namespace combu

@@ -1,0 +1,82 @@
+"""Both evaluators make the same text of every experiment, byte for byte, and tell the same of a wrong one.
+
+$COMBU_BUILDS names the two builds' folders, else build/release and build/rsjsonnet; `evaluate` is in each."""
+
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+BUILDS = os.environ.get("COMBU_BUILDS", f"{ROOT}/build/release {ROOT}/build/rsjsonnet").split()
+FENCE = re.compile(r"^```jsonnet\n(.*?)^```$", re.M | re.S)
+OPTIONS = {"-V": "--ext-str", "-A": "--tla-str"}
+
+
+def evaluate(build, file, *options):
+    environment = {name: value for name, value in os.environ.items() if name != "JSONNET_PATH"}
+    return subprocess.run([f"{build}/evaluate", file.name, *options], cwd=file.parent, env=environment, capture_output=True, timeout=120)
+
+
+def lines(text):
+    return text.decode(errors="backslashreplace").splitlines(keepends=True)
+
+
+def agreed(file, *options):
+    """What both have made of it."""
+    one, other = (evaluate(build, file, *options) for build in BUILDS)
+    assert lines(one.stdout) == lines(other.stdout)
+    assert lines(one.stderr) == lines(other.stderr)
+    assert one.returncode == other.returncode
+    return one
+
+
+def options_of(block):
+    """Of a block that begins with the command for it, `// combu -f … plan`."""
+    match = re.match(r"// combu -f experiment\.jsonnet (.*) plan\n", block)
+    words = shlex.split(match[1]) if match else []
+    return [OPTIONS.get(word, word) for word in words]
+
+
+def files(pattern):
+    found = sorted(ROOT.glob(pattern))
+    assert found
+    return [pytest.param(file, id=str(file.relative_to(ROOT))) for file in found]
+
+
+def test_the_builds_have_two_evaluators():
+    shown = [subprocess.run([f"{build}/combu", "version", "--verbose"], capture_output=True, text=True, check=True).stdout
+             for build in BUILDS]
+    assert "evaluator: libjsonnet " in shown[0] and "evaluator: rsjsonnet " in shown[1]
+
+
+@pytest.mark.parametrize("file", files("examples/*/experiment.jsonnet") + files("tests/evaluators/files/*.jsonnet"))
+def test_they_make_the_same_of_a_file(file):
+    done = agreed(file)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/experiment.md", "docs/cli.md"])
+def test_they_make_the_same_of_the_pages_examples(tmp_path, page):
+    blocks = FENCE.findall((ROOT / page).read_text())
+    for block in blocks:
+        if name := re.match(r"// (\S+\.libsonnet)\n", block):
+            (tmp_path / name[1]).write_text(block)
+    file = tmp_path / "experiment.jsonnet"
+    for block in blocks:
+        if re.match(r"// \S+\.libsonnet\n", block):
+            continue
+        file.write_text(block)
+        assert agreed(file, *options_of(block)).returncode == 0, block
+
+
+@pytest.mark.parametrize("file", files("tests/evaluators/wrong/*.jsonnet"))
+def test_they_tell_the_same_of_a_wrong_file(file):
+    """FILE.expected, written by hand, is what both tell."""
+    done = agreed(file)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.decode() == file.with_suffix(".expected").read_text()

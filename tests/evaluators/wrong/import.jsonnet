@@ -1,0 +1,1 @@
+{ trials: import 'nowhere.libsonnet' }

@@ -1,0 +1,2 @@
+local lab = import 'lab.libsonnet';
+[lab.trial('a', { gpus: 1 }), lab.trial('b', {})]

@@ -1,0 +1,7 @@
+// For imported.jsonnet.
+{
+  trial(name, slots):: {
+    name: name,
+    gpus: slots.gpus,
+  },
+}

@@ -1,0 +1,1 @@
+[{ name: std.native('hostname')() }]

@@ -1,0 +1,1 @@
+[{ name: 'solver-' + mode } for id in [1]]
