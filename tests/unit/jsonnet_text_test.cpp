@@ -81,6 +81,10 @@ TEST(NumberTest, IsTheFewestDigitsThatAreReadAsTheSameAgain) {
       {1e300, "1" + std::string(300, '0')},
       {-1e300, "-1" + std::string(300, '0')},
       {9007199254740991, "9007199254740991"},
+      {716777726421152.25, "716777726421152.3"},
+      {-716777726421152.75, "-716777726421152.8"},
+      {70368744177664.125, "70368744177664.13"},
+      {70368744177664.375, "70368744177664.38"},
       {std::numeric_limits<double>::max(), "17976931348623157" + std::string(292, '0')},
       {std::numeric_limits<double>::denorm_min(), "0." + std::string(323, '0') + "5"}};
   std::vector<Case> cases;
@@ -153,6 +157,19 @@ std::vector<Case> cases_by_c(const std::vector<std::string>& flags, const std::v
     }
   }
   return cases;
+}
+
+// Of any size, and such of which two texts are as near.
+TEST(NumberTest, IsTheSameByEitherEvaluator) {
+  std::mt19937_64 random(7);  // NOLINT(cert-msc32-c,cert-msc51-cpp): the same ones each time
+  std::vector<Case> cases;
+  for (int i = 0; i < 5000; ++i) {
+    const double halves = std::ldexp(static_cast<double>(random() >> 11U), -static_cast<int>(random() % 12));
+    const double any = std::abs(std::bit_cast<double>(random()));
+    for (const double number : {halves, any})
+      if (std::isfinite(number)) cases.push_back({"'' + " + code_of(number), text_of_number(number)});
+  }
+  expect_all(cases);
 }
 
 TEST(FormatTest, OfFractionsIsAsCsPrintf) {
@@ -249,7 +266,7 @@ TEST(FormatTest, IsTheSameByEitherEvaluator) {
   std::vector<Case> cases;
   for (int i = 0; i < 4000; ++i) {
     double number = 0;
-    switch (below(4)) {
+    switch (below(5)) {
       case 0:
         number = std::bit_cast<double>(random());
         break;
@@ -258,6 +275,9 @@ TEST(FormatTest, IsTheSameByEitherEvaluator) {
         break;
       case 2:
         number = static_cast<double>(below(10'000)) * std::pow(10, below(40)) / 1e20;
+        break;
+      case 3:
+        number = std::ldexp(static_cast<double>(random() % (1ULL << 53U)), -static_cast<int>(below(12)));
         break;
       default:
         number = std::pow(10, below(30)) / 1e10 - (below(2) == 0 ? 0 : 1e-10);
