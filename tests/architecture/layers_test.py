@@ -45,7 +45,7 @@ def test_this_projects_includes_keep_to_its_table():
 
 def test_every_source_of_this_project_has_been_looked_at():
     seen = set(layers.sources(ROOT))
-    assert seen == {p for folder in ("src", "include") for p in (ROOT / folder).rglob("*") if p.suffix in (".cpp", ".hpp", ".h")}
+    assert seen == {p for folder in ("src", "include") for ending in ("*.[ch]pp", "*.h") for p in (ROOT / folder).rglob(ending)}
     assert {layers.room_of(ROOT, p) for p in seen} - {None} == set(layers.read_table(ROOT))
 
 

@@ -1,8 +1,13 @@
-// evaluate FILE [--ext-str K=V] [--ext-code K=CODE] [--tla-str K=V] [--tla-code K=CODE]…: prints the JSON
-// that combu makes of an experiment's file, or what is wrong with it. For comparing evaluators, and for
-// measuring them.
+// evaluate [--measure] FILE [--ext-str K=V] [--ext-code K=CODE] [--tla-str K=V] [--tla-code K=CODE]…: prints
+// the JSON that combu makes of an experiment's file, or what is wrong with it; with --measure what that took
+// instead, seconds of CPU in user mode and the larger process's peak of memory in bytes. For comparing
+// evaluators.
 
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <cstdio>
+#include <fstream>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,14 +33,44 @@ combu::Evaluation evaluation_of(std::span<char*> arguments) {
   return evaluation;
 }
 
+double seconds(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+}
+
+// getrusage() counts what this process was before it became this program.
+long own_peak_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmHWM:")) return 1024 * std::stol(line.substr(sizeof "VmHWM:"));
+  return 0;
+}
+
+void print_usage() {
+  rusage own{};
+  rusage evaluators{};
+  (void)::getrusage(RUSAGE_SELF, &own);
+  (void)::getrusage(RUSAGE_CHILDREN, &evaluators);
+  (void)std::printf("%.3f %ld\n", seconds(own.ru_utime) + seconds(evaluators.ru_utime),
+                    std::max(own_peak_bytes(), 1024 * evaluators.ru_maxrss));
+}
+
+int run(std::span<char*> arguments) {
+  const bool is_measured = !arguments.empty() && std::string_view(arguments.front()) == "--measure";
+  if (is_measured) arguments = arguments.subspan(1);
+  if (arguments.empty()) return 2;
+  const std::string json = combu::evaluate(evaluation_of(arguments)).json;
+  if (is_measured) {
+    print_usage();
+    return 0;
+  }
+  return std::fwrite(json.data(), 1, json.size(), stdout) == json.size() ? 0 : 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 2) return 2;
   try {
-    const std::string json =
-        combu::evaluate(evaluation_of({argv + 1, static_cast<std::size_t>(argc - 1)})).json;
-    return std::fwrite(json.data(), 1, json.size(), stdout) == json.size() ? 0 : 1;
+    return run({argv + 1, static_cast<std::size_t>(argc - 1)});
   } catch (const combu::Error& error) {
     (void)std::fprintf(stderr, "%s\n", error.what());
     return 1;
