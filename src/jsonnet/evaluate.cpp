@@ -116,9 +116,13 @@ std::string where_in_result(const std::string& account, const std::string& name,
   constexpr Seconds k_time_max{10};
   if (!is_without_items(account)) return {};
   const auto work = [&] { return find_items(name, code, evaluation, importer); };
-  const ChildEnd end =
-      run_in_child({evaluation.memory_max, std::min(evaluation.time_max, k_time_max)}, work, {});
-  return end.kind == ChildEnd::Kind::answered ? end.answer : std::string();
+  const ChildLimits limits{evaluation.memory_max, std::min(evaluation.time_max, k_time_max)};
+  try {
+    ChildEnd end = run_in_child(limits, work, {});
+    return end.kind == ChildEnd::Kind::answered ? std::move(end.answer) : std::string();
+  } catch (const Error&) {
+    return {};  // what is wrong with the file says more
+  }
 }
 
 // One letter tells JSON from an error's account.

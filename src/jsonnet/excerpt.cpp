@@ -17,7 +17,9 @@
 namespace combu {
 namespace {
 
-constexpr std::size_t k_bytes_before = 60;  // of a line, before the column that matters, and from there on
+// Of a longer line a part is shown, around the column that matters.
+constexpr std::size_t k_line_bytes_max = 120;
+constexpr std::size_t k_bytes_before = 60;
 constexpr std::size_t k_bytes_after = 60;
 
 bool is_inside_character(char byte) {
@@ -37,10 +39,14 @@ struct Shown {
 
 Shown part_of(std::string_view line, std::size_t column) {
   const std::size_t at = std::min(column == 0 ? 0 : column - 1, line.size());
-  std::size_t begin = at > k_bytes_before ? at - k_bytes_before : 0;
-  while (begin > 0 && is_inside_character(line[begin])) --begin;
-  std::size_t end = line.size() - at > k_bytes_after ? at + k_bytes_after : line.size();
-  while (end < line.size() && is_inside_character(line[end])) ++end;
+  std::size_t begin = 0;
+  std::size_t end = line.size();
+  if (line.size() > k_line_bytes_max) {
+    begin = at > k_bytes_before ? at - k_bytes_before : 0;
+    while (begin > 0 && is_inside_character(line[begin])) --begin;
+    end = std::min(at + k_bytes_after, line.size());
+    while (end < line.size() && is_inside_character(line[end])) ++end;
+  }
   const std::string_view before = line.substr(begin, at - begin);
   Shown shown{fmt::format("{}{}{}", begin > 0 ? "…" : "", line.substr(begin, end - begin),
                           end < line.size() ? "…" : ""),

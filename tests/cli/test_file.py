@@ -91,6 +91,20 @@ def test_a_syntax_error_keeps_its_place(combu, write):
     assert result.stderr.count("experiment.jsonnet") == 1
 
 
+def test_an_error_of_the_evaluation_has_its_line_its_callers_and_its_field(combu, write):
+    write("local lr(i) = if i > 1 then error 'no more' else 0.1 / i;\n"
+          "local trial(i) = { name: 'a-' + i, image: 'x', cmd: ['train', '--lr=' + lr(i)] };\n"
+          "{ trials: [trial(i) for i in [1, 2]] }\n")
+    result = combu("-f", "experiment.jsonnet", "plan")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == (
+        "experiment.jsonnet:1:29: no more\n"
+        "    local lr(i) = if i > 1 then error 'no more' else 0.1 / i;\n"
+        "                                ^\n"
+        "  from experiment.jsonnet:2:73: local trial(i) = { name: 'a-' + i, image: 'x', cmd: ['train', '--lr=' + lr(i)] };\n"
+        "  in trials[1].cmd[1]\n")
+
+
 def test_a_file_that_is_not_there(combu):
     result = combu("-f", "nowhere.jsonnet", "plan")
     assert result.returncode == 2

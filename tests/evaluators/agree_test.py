@@ -2,6 +2,7 @@
 
 $COMBU_BUILDS names the two builds' folders, else build/release and build/rsjsonnet; `evaluate` is in each."""
 
+import json
 import os
 import pathlib
 import re
@@ -80,3 +81,20 @@ def test_they_tell_the_same_of_a_wrong_file(file):
     done = agreed(file)
     assert (done.returncode, done.stdout) == (1, b"")
     assert done.stderr.decode() == file.with_suffix(".expected").read_text()
+
+
+def library(build, tmp_path):
+    file = tmp_path / "library.jsonnet"
+    file.write_text("std.objectFieldsAll(std)")
+    return set(json.loads(evaluate(build, file).stdout))
+
+
+def test_what_one_lacks_is_refused_by_name_and_documented(tmp_path):
+    lacking = library(BUILDS[1], tmp_path) - library(BUILDS[0], tmp_path)
+    page = (ROOT / "docs/experiment.md").read_text()
+    assert set(re.search(r"and of `std`: `([^`]*)`", page)[1].split()) == lacking
+    file = tmp_path / "lacking.jsonnet"
+    for name in lacking:
+        file.write_text(f"[std.{name}]")
+        said = evaluate(BUILDS[0], file).stderr.decode()
+        assert said.startswith(f"lacking.jsonnet:1:2: std.{name} is not in this build's evaluator, libjsonnet "), said
