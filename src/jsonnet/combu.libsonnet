@@ -18,8 +18,8 @@
 //
 // A seed is a whole number or a text ("1" and 1 are the same). The same arguments give the same result on every
 // implementation of Jsonnet: whole numbers stay below 2^53 and bit operations get 48 bits at most.
-// Neither % nor std.format is used: libjsonnet 0.18 has both written in Jsonnet, and they are slow. Nor is an array comprehension
-// where the array may be long: the memory it takes there grows with the square of the length (20,000: 0.8 GB).
+// No array comprehension is used where the array may be long: libjsonnet takes memory for one that grows with the square of its
+// length (20,000: 0.8 GB).
 
 local mask32 = 4294967295;
 

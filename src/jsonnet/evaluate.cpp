@@ -96,7 +96,7 @@ std::vector<std::string> import_folders(const Evaluation& evaluation) {
       throw Error(
           ErrorKind::invalid, name,
           fmt::format("evaluating it takes longer than its limit of {}; look for a recursion without an "
-                      "end, write + in place of % where many texts are made, or raise --evaluate-time",
+                      "end, or raise --evaluate-time",
                       to_string(evaluation.time_max)));
     case ChildEnd::Kind::out_of_memory:
       throw Error(ErrorKind::invalid, name, "evaluating it needs " + memory);

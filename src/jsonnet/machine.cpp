@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstddef>
 #include <cstring>
 #include <memory>
@@ -19,35 +18,8 @@ extern "C" {
 }
 
 #include "combu/base.hpp"
+#include "jsonnet/system/texts.hpp"
 #include "jsonnet/text.hpp"
-
-// A number's text, in strings and in JSON: the fewest digits that are read as the same number again, without
-// an exponent. libjsonnet's own function of this name writes 17 digits, 0.1 as 0.10000000000000001; the
-// library calls it by the dynamic linker's table, which finds the program's first. By rsjsonnet it is so by
-// itself.
-std::string jsonnet_unparse_number(double value) {
-  std::array<char, 32> text{};  // -1.7976931348623157e+308
-  const auto result =
-      std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::scientific);
-  std::string_view rest(text.data(), static_cast<std::size_t>(result.ptr - text.data()));
-  const bool is_negative = rest.front() == '-';
-  if (is_negative) rest.remove_prefix(1);
-  const std::size_t mark = rest.find('e');
-  int exponent = 0;
-  const std::size_t plus = rest[mark + 1] == '+' ? 1 : 0;
-  std::from_chars(rest.data() + mark + 1 + plus, rest.data() + rest.size(), exponent);
-  std::string digits(rest.substr(0, 1));
-  if (mark > 2) digits += rest.substr(2, mark - 2);
-  const auto count = static_cast<int>(digits.size());
-  if (exponent < 0) {
-    digits = "0." + std::string(static_cast<std::size_t>(-exponent - 1), '0') + digits;
-  } else if (exponent + 1 < count) {
-    digits.insert(static_cast<std::size_t>(exponent) + 1, ".");
-  } else {
-    digits.append(static_cast<std::size_t>(exponent + 1 - count), '0');
-  }
-  return (is_negative ? "-" : "") + digits;
-}
 
 namespace combu {
 namespace {
@@ -142,6 +114,16 @@ void set_import_callback(JsonnetVm* vm, ImportContext& context) {
   jsonnet_import_callback(vm, callback, &context);
 }
 
+using Machine = std::unique_ptr<JsonnetVm, decltype(&jsonnet_destroy)>;
+
+Machine make_machine() {
+  Machine vm(jsonnet_make(), &jsonnet_destroy);
+#ifndef COMBU_JSONNET_RSJSONNET
+  set_texts(vm.get());
+#endif
+  return vm;
+}
+
 void set_arguments(JsonnetVm* vm, const Evaluation& evaluation) {
   for (const auto& [name, value] : evaluation.ext_str) jsonnet_ext_var(vm, name.c_str(), value.c_str());
   for (const auto& [name, code] : evaluation.ext_code) jsonnet_ext_code(vm, name.c_str(), code.c_str());
@@ -154,7 +136,7 @@ void set_arguments(JsonnetVm* vm, const Evaluation& evaluation) {
 
 MachineAnswer run_machine(const std::string& name, const std::string& code, const Evaluation& evaluation,
                           const Importer& importer) {
-  const std::unique_ptr<JsonnetVm, decltype(&jsonnet_destroy)> vm(jsonnet_make(), &jsonnet_destroy);
+  const Machine vm = make_machine();
   ImportContext context{vm.get(), &importer, nullptr};
   set_import_callback<JsonnetImportCallback>(vm.get(), context);
   set_arguments(vm.get(), evaluation);
@@ -162,6 +144,13 @@ MachineAnswer run_machine(const std::string& name, const std::string& code, cons
   char* output = jsonnet_evaluate_snippet(vm.get(), name.c_str(), code.c_str(), &failed);
   MachineAnswer answer{failed == 0, output};
   jsonnet_realloc(vm.get(), output, 0);
+#ifndef COMBU_JSONNET_RSJSONNET
+  if (answer.ok && !texts_are_set())
+    return {false,
+            fmt::format("the library libjsonnet {} cannot be given combu's own way to write numbers; take a "
+                        "build with -DCOMBU_JSONNET=rsjsonnet",
+                        jsonnet_version())};
+#endif
   return answer;
 }
 
@@ -244,7 +233,7 @@ std::string code_of_parts(const Evaluation& evaluation, std::string_view path) {
 // The first part of what is at `path` that cannot be written; nullopt: all can, or it has none.
 std::optional<Part> find_part(const Importer::Found& experiment, const std::string& path,
                               const Evaluation& evaluation, const Importer& importer) {
-  const std::unique_ptr<JsonnetVm, decltype(&jsonnet_destroy)> vm(jsonnet_make(), &jsonnet_destroy);
+  const Machine vm = make_machine();
   ImportContext context{vm.get(), &importer, &experiment};
   set_import_callback<JsonnetImportCallback>(vm.get(), context);
   set_arguments(vm.get(), evaluation);

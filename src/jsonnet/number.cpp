@@ -1,0 +1,61 @@
+#include "jsonnet/number.hpp"
+
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace combu {
+namespace {
+
+using Buffer = std::array<char, 800>;  // all digits of any double are 767
+
+std::string_view scientific(double value, std::size_t decimals, Buffer& buffer) {
+  const auto result = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
+                                    std::chars_format::scientific, static_cast<int>(decimals));
+  return {buffer.data(), static_cast<std::size_t>(result.ptr - buffer.data())};
+}
+
+// Of two texts as short and as near the larger is taken, as Rust does; to_chars takes the even one. Only from
+// 15 digits on is there another text that is read as the same number.
+void round_up_halves(double size, std::string& digits) {
+  constexpr std::size_t k_digits_min = 15;
+  if (digits.size() < k_digits_min) return;
+  Buffer buffer{};
+  const std::size_t next = digits.size() + 1;  // behind the point
+  if (scientific(size, digits.size(), buffer)[next] != '5') return;
+  constexpr std::size_t k_decimals = 766;
+  const std::string_view exact = scientific(size, k_decimals, buffer);
+  if (exact.substr(next + 1, k_decimals + 1 - next).find_first_not_of('0') != std::string_view::npos) return;
+  digits.back() = static_cast<char>(exact[next - 1] + 1);
+}
+
+}  // namespace
+
+std::string text_of_number(double value) {
+  std::array<char, 32> text{};  // -1.7976931348623157e+308
+  const auto result =
+      std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::scientific);
+  std::string_view rest(text.data(), static_cast<std::size_t>(result.ptr - text.data()));
+  const bool is_negative = rest.front() == '-';
+  if (is_negative) rest.remove_prefix(1);
+  const std::size_t mark = rest.find('e');
+  int exponent = 0;
+  const std::size_t plus = rest[mark + 1] == '+' ? 1 : 0;
+  std::from_chars(rest.data() + mark + 1 + plus, rest.data() + rest.size(), exponent);
+  std::string digits(rest.substr(0, 1));
+  if (mark > 2) digits += rest.substr(2, mark - 2);
+  round_up_halves(is_negative ? -value : value, digits);
+  const auto count = static_cast<int>(digits.size());
+  if (exponent < 0) {
+    digits = "0." + std::string(static_cast<std::size_t>(-exponent - 1), '0') + digits;
+  } else if (exponent + 1 < count) {
+    digits.insert(static_cast<std::size_t>(exponent) + 1, ".");
+  } else {
+    digits.append(static_cast<std::size_t>(exponent + 1 - count), '0');
+  }
+  return (is_negative ? "-" : "") + digits;
+}
+
+}  // namespace combu
