@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 from conftest import ROOT
@@ -91,3 +92,25 @@ def test_grid(example, engine):
     assert len(results) == 14
     grid = {(result["lr"], result["momentum"]) for result in results}
     assert {(lr, momentum) for lr in (0.001, 0.01, 0.05) for momentum in (0, 0.5, 0.9)} <= grid
+
+
+def test_what_init_makes_runs_by_its_makefile(combu, engine, program, tmp_path):
+    combu.file = tmp_path / "lab/experiment.jsonnet"
+    subprocess.run([program, "init", tmp_path / "lab"], check=True, capture_output=True)
+    # Built on the image of the tests where there is a docker client, else that one itself.
+    path = combu.env["PATH"].split(":")
+    client = next((folder for folder in path if (Path(folder) / "docker").exists()), None)
+    assert client, "scripts/setup --tests installs a docker client"
+
+    printed = make(combu, program, "run-experiment", "BASE=combu-test:latest")
+    assert "10 succeeded" in printed or {row["state"] for row in combu.ps().values()} == {"succeeded"}
+    table = [line.split() for line in make(combu, program, "results").splitlines()]
+    losses = {row[0]: float(row[3]) for row in table if row and row[0].startswith("lab-lr")}
+    assert len(losses) == 9 and losses["lab-lr0.5-seed1"] < losses["lab-lr0.01-seed1"]
+    (best,) = (tmp_path / "lab/results/lab").glob("*/lab-best/out/best")
+    assert best.read_text().split()[0] in losses
+    make(combu, program, "kill")
+    assert engine.names() == set()
+    make(combu, program, "clean")
+    assert not (tmp_path / "lab/results").exists()
+    assert engine.ask("GET", "/images/lab/json")[0] == 404
