@@ -26,7 +26,7 @@ OptionWords::Value value_of(const CLI::Option& option) {
 
 // candidates_of() knows these.
 std::string kind_of(const CLI::Option& option, const CLI::App& command) {
-  const std::string name = option.get_single_name();
+  const std::string& name = option.get_single_name();
   const std::string type = option.get_type_name();
   if (name == "run" || name == "resume" || name == "RUN") return "runs";
   if (name == "experiment") return "experiments";
