@@ -51,6 +51,7 @@ void add_global_options(CLI::App& app, Invocation& invocation) {
 }
 
 void add_commands(CLI::App& app, const Invocation& invocation, Action& action) {
+  add_init(app, action);
   add_run(app, invocation, action);
   add_retry(app, invocation, action);
   add_apply(app, invocation, action);
@@ -75,7 +76,8 @@ void add_commands(CLI::App& app, const Invocation& invocation, Action& action) {
   add_stop(app, invocation, action);
   add_rm(app, invocation, action);
   add_prune(app, invocation, action);
-  add_completion(app, action);
+  add_schema(app, action);
+  add_completion(app, invocation, action);
   add_version(app, action);
 }
 
@@ -83,7 +85,8 @@ template <class Apps>
 std::string meant_by(const std::string& word, const Apps& apps) {
   std::vector<std::string_view> names;
   names.reserve(apps.size());
-  for (const CLI::App* app : apps) names.emplace_back(app->get_name());
+  for (const CLI::App* app : apps)
+    if (!app->get_group().empty()) names.emplace_back(app->get_name());
   const auto near = nearest(word, names);
   return near ? fmt::format("; is {} meant?", *near) : "; see combu --help";
 }

@@ -35,7 +35,9 @@ void add_rm(CLI::App& app, const Invocation& invocation, Action& action);
 void add_prune(CLI::App& app, const Invocation& invocation, Action& action);
 void add_wait(CLI::App& app, const Invocation& invocation, Action& action);
 void add_stop(CLI::App& app, const Invocation& invocation, Action& action);
-void add_completion(CLI::App& app, Action& action);
+void add_init(CLI::App& app, Action& action);
+void add_schema(CLI::App& app, Action& action);
+void add_completion(CLI::App& app, const Invocation& invocation, Action& action);
 void add_version(CLI::App& app, Action& action);
 
 // "combu 0.1.0"

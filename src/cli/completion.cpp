@@ -1,13 +1,48 @@
 #include <memory>
 #include <string>
 
+#include "cli/candidates.hpp"
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
 #include "cli/words.hpp"
 
 namespace combu {
 
-void add_completion(CLI::App& app, Action& action) {
+namespace {
+
+struct Asked {
+  std::string kind;
+  std::string word;
+  std::string run;
+};
+
+// What the shells' programs call: it is in nobody's way, so that it has no errors.
+void add_complete(CLI::App& app, const Invocation& invocation, Action& action) {
+  CLI::App* command = app.add_subcommand("complete", "Print what a word may become, a line each");
+  command->group("");
+  const auto asked = std::make_shared<Asked>();
+  command->add_option("--run", asked->run);
+  command->add_option("KIND", asked->kind)->required();
+  command->add_option("WORD", asked->word);
+  command->callback([&invocation, &action, asked] {
+    action = [&invocation, asked] {
+      try {
+        std::string lines;
+        for (const std::string& one : candidates_of(asked->kind, asked->word, invocation, asked->run))
+          lines += one + '\n';
+        (void)put_out(lines);
+      } catch (const Error&) {
+        return 1;
+      }
+      return 0;
+    };
+  });
+}
+
+}  // namespace
+
+void add_completion(CLI::App& app, const Invocation& invocation, Action& action) {
+  add_complete(app, invocation, action);
   CLI::App* command = app.add_subcommand("completion", "Print a shell's completion for combu");
   const auto shell = std::make_shared<std::string>();
   command->add_option("SHELL", *shell, "Whose completion")

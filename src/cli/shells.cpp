@@ -33,14 +33,11 @@ std::string joined(const std::vector<std::string>& words, std::string_view betwe
   return fmt::format("{}", fmt::join(words, between));
 }
 
-// The names of the trials that there are, from `ps --json`.
-constexpr std::string_view k_names_of_rows = R"sed(sed -n 's/.*"trial":"\([^"]*\)".*/\1/p')sed";
-
 // ---- bash
 
 // The lines of one command's case; of the words before the command when its name is empty.
 std::string bash_case(std::string_view name, const std::vector<OptionWords>& options,
-                      const std::vector<std::string>& arguments, bool takes_trials) {
+                      const std::vector<std::string>& arguments, const CommandWords* command) {
   std::vector<std::string> all = arguments;
   std::string cases;
   for (const OptionWords& option : options) {
@@ -50,12 +47,50 @@ std::string bash_case(std::string_view name, const std::vector<OptionWords>& opt
     if (option.value == Value::file) does = "_combu_paths -f";
     if (option.value == Value::folder) does = "_combu_paths -d";
     if (!option.choices.empty()) does = fmt::format("_combu_words '{}'", joined(option.choices));
+    if (!option.kind.empty()) does = "_combu_ask " + option.kind;
     cases += fmt::format("        {}) {}; return ;;\n", joined(option.names, "|"), does);
   }
-  if (takes_trials) cases += "        *) [[ $cur == -* ]] || { _combu_trials; return; } ;;\n";
+  std::string does;
+  if (command != nullptr && !command->kind.empty()) {
+    does = "_combu_ask " + command->kind;
+    if (!command->choices.empty()) does += fmt::format(" '{}'", joined(command->choices));
+  }
+  if (command != nullptr && command->takes_folder) does = "_combu_paths -d";
+  if (!does.empty()) cases += fmt::format("        *) [[ $cur == -* ]] || {{ {}; return; }} ;;\n", does);
   return fmt::format("    {})\n      case $prev in\n{}      esac\n      _combu_words '{}' ;;\n",
                      name.empty() ? "''" : name, cases, joined(all));
 }
+
+// In bash `=` and `:` end a word of COMP_WORDS; what has been cut there is put together again, and of a reply
+// only what stands behind the cut is given back.
+constexpr std::string_view k_bash_words = R"bash(_combu() {
+  local words=() word cur prev head='' command='' file=() run=() i
+  COMPREPLY=()
+  for ((i = 0; i <= COMP_CWORD; i++)); do
+    word=${COMP_WORDS[i]}
+    if ((i > 1)) && [[ $word == [=:] || ${COMP_WORDS[i-1]} == [=:] ]]; then
+      words[${#words[@]}-1]+=$word
+    else
+      words+=("$word")
+    fi
+  done
+  local last=$((${#words[@]} - 1))
+  cur=${words[last]} prev=${words[last-1]}
+  local cut=${cur%"${COMP_WORDS[COMP_CWORD]#[=:]}"}
+  if [[ $cur == --*=* ]]; then
+    head=${cur%%=*}= prev=${cur%%=*} cur=${cur#*=}
+  fi
+  cur=${cur#[\'\"]}
+  for ((i = 1; i < last; i++)); do
+    case ${words[i]} in
+      -f|--file) [[ $command == logs ]] || file=(-f "${words[i+1]/#\~/$HOME}") ;;
+      --file=*) word=${words[i]#*=}; file=(-f "${word/#\~/$HOME}") ;;
+      --run) run=(--run "${words[i+1]}") ;;
+      --run=*) run=("${words[i]}") ;;
+    esac
+    [[ -z $command ]] || continue
+    case ${words[i]} in
+)bash";
 
 }  // namespace
 
@@ -67,32 +102,38 @@ std::string bash_completion(const Words& words) {
     if (option.value != Value::none)
       with_value.insert(with_value.end(), option.names.begin(), option.names.end());
 
-  std::string cases = bash_case("", words.options, commands, false);
+  std::string cases = bash_case("", words.options, commands, nullptr);
   for (const CommandWords& command : words.commands)
-    cases += bash_case(command.name, options_within(command, words), command.choices, command.takes_trials);
+    cases += bash_case(command.name, options_within(command, words), command.choices, &command);
 
   return fmt::format(
       "# combu's completion for bash: source <(combu completion bash)\n"
       "_combu_words() {{ mapfile -t COMPREPLY < <(compgen -W \"$1\" -- \"$cur\"); }}\n"
       "_combu_paths() {{ compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen \"$1\" -- "
       "\"$cur\"); }}\n"
-      "_combu_trials() {{ _combu_words \"$(combu \"${{file[@]}}\" ps --json 2>/dev/null | {})\"; }}\n"
-      "_combu() {{\n"
-      "  local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}} command='' file=() i\n"
-      "  COMPREPLY=()\n"
-      "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
-      "    [[ ${{COMP_WORDS[i]}} != @(-f|--file) ]] || file=(-f \"${{COMP_WORDS[i+1]/#\\~/$HOME}}\")\n"
-      "    case ${{COMP_WORDS[i]}} in\n"
+      "_combu_ask() {{\n"
+      "  mapfile -t COMPREPLY < <([[ -z $2 ]] || compgen -W \"$2\" -- \"$cur\"\n"
+      "    combu \"${{file[@]}}\" complete \"${{run[@]}}\" \"$1\" -- \"$cur\" 2>/dev/null)\n"
+      "  [[ ${{COMPREPLY[0]}} != *= || ${{#COMPREPLY[@]}} != 1 ]] || compopt -o nospace 2>/dev/null\n"
+      "}}\n"
+      "{}"
       "      {}) i=$((i + 1)) ;;\n"
       "      -*) ;;\n"
-      "      *) command=${{COMP_WORDS[i]}}; break ;;\n"
+      "      *) command=${{words[i]}} ;;\n"
       "    esac\n"
       "  done\n"
+      "  _combu_choose\n"
+      "  for ((i = 0; i < ${{#COMPREPLY[@]}}; i++)); do\n"
+      "    word=$head${{COMPREPLY[i]}}\n"
+      "    COMPREPLY[i]=${{word#\"$cut\"}}\n"
+      "  done\n"
+      "}}\n"
+      "_combu_choose() {{\n"
       "  case $command in\n{}"
       "  esac\n"
       "}}\n"
       "complete -F _combu combu\n",
-      k_names_of_rows, joined(with_value, "|"), cases);
+      k_bash_words, joined(with_value, "|"), cases);
 }
 
 // ---- zsh
@@ -108,7 +149,10 @@ std::string zsh_option(const OptionWords& option, const std::string& name) {
   if (option.value == Value::file) value = ":file:_files";
   if (option.value == Value::folder) value = ":folder:_files -/";
   if (!option.choices.empty()) value = fmt::format(":value:({})", joined(option.choices));
-  return fmt::format("'*{}[{}]{}'", name, text, value);
+  if (!option.kind.empty()) value = ":value: _combu_ask " + option.kind;
+  // Behind `=` or as the next word.
+  const char* const equals = name.starts_with("--") && option.value != Value::none ? "=" : "";
+  return fmt::format("'*{}{}[{}]{}'", name, equals, text, value);
 }
 
 std::string zsh_options(const std::vector<OptionWords>& options) {
@@ -128,24 +172,31 @@ std::string zsh_completion(const Words& words) {
     commands += fmt::format("    '{}:{}'\n", command.name, replaced(description, ":", "\\:"));
     std::string argument;
     if (!command.choices.empty()) argument = fmt::format(" '*:value:({})'", joined(command.choices));
-    if (command.takes_trials) argument = " '*:trial:_combu_trials'";
+    if (!command.kind.empty())
+      argument = fmt::format(" '*:value: _combu_ask {}{}{}'", command.kind,
+                             command.choices.empty() ? "" : " ", joined(command.choices));
+    if (command.takes_folder) argument = " '*:folder:_files -/'";
     cases += fmt::format("        {}) _arguments {}{} ;;\n", command.name,
                          zsh_options(options_within(command, words)), argument);
   }
   return fmt::format(
       "#compdef combu\n"
       "# combu's completion for zsh: source <(combu completion zsh), or a file _combu in a folder of $fpath\n"
-      "_combu_trials() {{\n"
-      "  local -a trials\n"
-      "  trials=(${{(f)\"$(combu $file ps --json 2>/dev/null | {})\"}})\n"
-      "  compadd -a trials\n"
+      "_combu_ask() {{\n"
+      "  local -a found\n"
+      "  found=(${{(f)\"$(combu $file complete $run $1 -- ${{(Q)PREFIX}} 2>/dev/null)\"}} ${{@[2,-1]}})\n"
+      "  compadd -S '' -- ${{(M)found:#*=}}\n"
+      "  compadd -- ${{found:#*=}}\n"
       "}}\n"
       "_combu() {{\n"
-      "  local state line i\n"
-      "  local -a commands file\n"
+      "  local state line i follows\n"
+      "  local -a commands file run\n"
       "  for ((i = 2; i < CURRENT; i++)); do\n"
-      "    [[ $words[i] != (-f|--file) ]] || file=(-f ${{words[i+1]/#\\~/$HOME}})\n"
-      "    [[ $words[i] != logs ]] || break\n"
+      "    case $words[i] in\n"
+      "      -f|--file) [[ -n $follows ]] || file=(-f ${{words[i+1]/#\\~/$HOME}}) ;;\n"
+      "      --run) run=(--run $words[i+1]) ;;\n"
+      "      logs) follows=yes ;;\n"
+      "    esac\n"
       "  done\n"
       "  commands=(\n{}  )\n"
       "  _arguments -C -A '-*' {} \\\n        '1:command:->command' '*::argument:->argument'\n"
@@ -157,7 +208,7 @@ std::string zsh_completion(const Words& words) {
       "  esac\n"
       "}}\n"
       "if [ \"$funcstack[1]\" = _combu ]; then _combu \"$@\"; else compdef _combu combu; fi\n",
-      k_names_of_rows, commands, zsh_options(words.options), cases);
+      commands, zsh_options(words.options), cases);
 }
 
 // ---- fish
@@ -176,6 +227,7 @@ std::string fish_option(const OptionWords& option, const std::string& condition)
   if (option.value == Value::file) line += " -r -F";
   if (option.value == Value::folder) line += " -x -a '(__fish_complete_directories)'";
   if (!option.choices.empty()) line += fmt::format(" -a '{}'", joined(option.choices));
+  if (!option.kind.empty()) line += fmt::format(" -a '(__combu_ask {})'", option.kind);
   return fmt::format("{} -d {}\n", line, fish_text(option.description));
 }
 
@@ -192,20 +244,24 @@ std::string outside_of_hiders(const OptionWords& option, const Words& words) {
 }  // namespace
 
 std::string fish_completion(const Words& words) {
-  std::string text = fmt::format(
+  std::string text =
       "# combu's completion for fish: combu completion fish | source\n"
-      "function __combu_trials\n"
+      "function __combu_ask\n"
       "  set -l words (commandline -opc)\n"
       "  set -l file\n"
+      "  set -l run\n"
+      "  set -l follows no\n"
       "  for i in (seq (count $words))\n"
-      "    contains -- $words[$i] -f --file; and set file -f (string replace -r '^~' $HOME -- $words[(math "
+      "    test $follows = no; and contains -- $words[$i] -f --file; and set file -f (string replace -r '^~' "
+      "$HOME -- $words[(math "
       "$i + 1)])\n"
-      "    test $words[$i] = logs; and break\n"
+      "    test $words[$i] = --run; and set run --run $words[(math $i + 1)]\n"
+      "    test $words[$i] = logs; and set follows yes\n"
       "  end\n"
-      "  combu $file ps --json 2>/dev/null | {}\n"
+      "  set -l word (string replace -r '^--[a-z-]+=' '' -- (commandline -ct))\n"
+      "  combu $file complete $run $argv[1] -- (string replace -r '^[\\'\"]' '' -- $word) 2>/dev/null\n"
       "end\n"
-      "complete -c combu -f\n",
-      k_names_of_rows);
+      "complete -c combu -f\n";
   for (const OptionWords& option : words.options)
     text += fish_option(option, outside_of_hiders(option, words));
   for (const CommandWords& command : words.commands) {
@@ -213,7 +269,10 @@ std::string fish_completion(const Words& words) {
                         fish_text(command.description));
     const std::string within = fmt::format(" -n '__fish_seen_subcommand_from {}'", command.name);
     for (const OptionWords& option : command.options) text += fish_option(option, within);
-    if (command.takes_trials) text += fmt::format("complete -c combu{} -a '(__combu_trials)'\n", within);
+    if (!command.kind.empty())
+      text += fmt::format("complete -c combu{} -a '(__combu_ask {})'\n", within, command.kind);
+    if (command.takes_folder)
+      text += fmt::format("complete -c combu{} -a '(__fish_complete_directories)'\n", within);
     if (!command.choices.empty())
       text += fmt::format("complete -c combu{} -a '{}'\n", within, joined(command.choices));
   }

@@ -320,7 +320,14 @@ std::string engine_of(const RunEntry& run, const Invocation& invocation) {
   }
 }
 
+void expect_one_form(const ShowOptions& options) {
+  if (options.json + options.reproduce + options.evaluated + options.source + options.diff > 1)
+    throw Error(ErrorKind::invalid, "show",
+                "--json, --reproduce, --evaluated, --source and --diff exclude each other: name one");
+}
+
 int show(const Invocation& invocation, const ShowOptions& options) {
+  expect_one_form(options);
   Record record = open_record(invocation, Record::Use::reading);
   const RunEntry run = record.run(find_run(record, invocation, options.run).id);
   if (options.source) return (void)put_out(run.source), 0;
@@ -355,14 +362,12 @@ void add_show(CLI::App& app, const Invocation& invocation, Action& action) {
       app.add_subcommand("show", "Show all that is on record of a trial, and how to run it again");
   const auto options = std::make_shared<ShowOptions>();
   add_run_option(*command, options->run);
-  CLI::Option_group* forms = command->add_option_group("");
-  forms->add_flag("--json", options->json, "One JSON object");
-  forms->add_flag("--reproduce", options->reproduce, "What to type to run it again as it was");
-  forms->add_flag("--evaluated", options->evaluated,
-                  "The run's experiment, evaluated, with its images by digest");
-  forms->add_flag("--source", options->source, "The run's file as it was");
-  forms->add_flag("--diff", options->diff, "How the file's working tree differed from its commit");
-  forms->require_option(0, 1);
+  command->add_flag("--json", options->json, "One JSON object");
+  command->add_flag("--reproduce", options->reproduce, "What to type to run it again as it was");
+  command->add_flag("--evaluated", options->evaluated,
+                    "The run's experiment, evaluated, with its images by digest");
+  command->add_flag("--source", options->source, "The run's file as it was");
+  command->add_flag("--diff", options->diff, "How the file's working tree differed from its commit");
   command->add_option("TRIAL", options->trial, "The trial's name")->type_name("");
   command->footer("Example:\n  combu -f experiment.jsonnet show solver-a-1");
   command->callback([&invocation, &action, options] {

@@ -24,11 +24,26 @@ OptionWords::Value value_of(const CLI::Option& option) {
   return OptionWords::Value::text;
 }
 
-OptionWords option_words(const CLI::Option& option) {
+// candidates_of() knows these.
+std::string kind_of(const CLI::Option& option, const CLI::App& command) {
+  const std::string& name = option.get_single_name();
+  const std::string type = option.get_type_name();
+  if (name == "run" || name == "resume" || name == "RUN") return "runs";
+  if (name == "experiment") return "experiments";
+  if (name == "only") return "only";
+  if (name == "TRIAL") return command.get_name() == "retry" ? "only" : "trials";
+  if (name == "SETTING") return "settings";
+  if (name == "METRIC" || type == "NAME" || type.starts_with("NAMES")) return "columns";
+  if (type == "CONDITION") return command.get_name() == "ps" ? "ps_conditions" : "conditions";
+  return "";
+}
+
+OptionWords option_words(const CLI::Option& option, const CLI::App& command) {
   OptionWords words{.names = {},
                     .description = option.get_description(),
                     .value = value_of(option),
-                    .choices = choices_of(option)};
+                    .choices = choices_of(option),
+                    .kind = kind_of(option, command)};
   for (const std::string& name : option.get_snames()) words.names.push_back("-" + name);
   for (const std::string& name : option.get_lnames()) words.names.push_back("--" + name);
   return words;
@@ -37,7 +52,7 @@ OptionWords option_words(const CLI::Option& option) {
 std::vector<OptionWords> options_of(const CLI::App& app) {
   std::vector<OptionWords> options;
   for (const CLI::Option* option : app.get_options())
-    if (option->nonpositional()) options.push_back(option_words(*option));
+    if (option->nonpositional()) options.push_back(option_words(*option, app));
   return options;
 }
 
@@ -46,11 +61,13 @@ CommandWords command_words(const CLI::App& command) {
                      .description = command.get_description(),
                      .options = options_of(command),
                      .choices = {},
-                     .takes_trials = false};
+                     .kind = {},
+                     .takes_folder = false};
   for (const CLI::Option* option : command.get_options())
     if (!option->nonpositional()) {
-      words.choices = choices_of(*option);
-      words.takes_trials = option->get_single_name() == "TRIAL";
+      if (words.choices.empty()) words.choices = choices_of(*option);
+      if (words.kind.empty()) words.kind = kind_of(*option, command);
+      words.takes_folder = words.takes_folder || option->get_single_name() == "FOLDER";
     }
   return words;
 }
@@ -59,7 +76,8 @@ CommandWords command_words(const CLI::App& command) {
 
 Words words_of(const CLI::App& app) {
   Words words{.options = options_of(app), .commands = {}};
-  for (const CLI::App* command : app.get_subcommands({})) words.commands.push_back(command_words(*command));
+  for (const CLI::App* command : app.get_subcommands({}))
+    if (!command->get_group().empty()) words.commands.push_back(command_words(*command));
   return words;
 }
 

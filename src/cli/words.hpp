@@ -12,6 +12,7 @@ struct OptionWords {
   std::string description;
   enum class Value { none, text, file, folder } value = Value::none;
   std::vector<std::string> choices;  // of a value of which only these are possible
+  std::string kind;                  // of its value, as candidates_of() knows it; empty: none
 };
 
 struct CommandWords {
@@ -19,7 +20,8 @@ struct CommandWords {
   std::string description;
   std::vector<OptionWords> options;
   std::vector<std::string> choices;  // of its own argument
-  bool takes_trials = false;         // as its arguments
+  std::string kind;                  // the same of its arguments
+  bool takes_folder = false;         // as its argument
 };
 
 struct Words {

@@ -107,16 +107,36 @@ def test_the_plan_that_is_shown_is_the_first_example_s(combu, write):
     assert result.stdout in [text for _, text in blocks("docs/cli.md", "text")]
 
 
+def commands_of(combu):
+    return re.findall(r"-n __fish_use_subcommand -a (\S+)", combu("completion", "fish").stdout)
+
+
 def test_every_command_and_option_is_described(combu):
     page = (ROOT / "docs/cli.md").read_text()
-    commands = re.findall(r"-n __fish_use_subcommand -a (\S+)", combu("completion", "fish").stdout)
+    commands = commands_of(combu)
     assert len(commands) >= 10
-    for command in commands:
-        assert re.search(rf"^## .*\b{command}\b", page, re.M), command
-    options = {option for command in ["", *commands]
-               for option in re.findall(r"--[a-z][a-z-]+", combu(*command.split(), "--help").stdout)}
-    assert "--starts-in-flight" in options
-    assert [option for option in sorted(options) if option not in page] == []
+    listed = [name for row in rows("docs/cli.md", "The command line")[1:] for name in re.findall(r"`([a-z]+)`", row[0])]
+    assert listed == commands
+    for command in ["", *commands]:
+        head = r"\b%s\b.*" % command if command else "Options of all commands"
+        (section,) = re.findall(rf"^## (?:.*, )?{head}\n((?:(?!^## ).*\n)*)", page, re.M)
+        told = set(re.findall(r"^ +(?:-\w,)?(--[a-z][a-z-]+)", combu(*command.split(), "--help").stdout, re.M))
+        assert [option for option in sorted(told - {"--help"}) if option not in section] == [], command
+
+
+def test_every_option_that_is_described_is_there(combu):
+    """Of each command's tables the first column, and its examples."""
+    page = FENCE.sub("", (ROOT / "docs/cli.md").read_text())
+    known = {command: set(re.findall(r"(?<![\w-])--?[a-zA-Z][a-z-]*", combu(*command.split(), "--help").stdout))
+             for command in ["", *commands_of(combu)]}
+    count = 0
+    for head, section in re.findall(r"^## (.*)\n((?:(?!^## ).*\n)*)", page, re.M):
+        names = [name for name in head.split(", ") if name in known]
+        taken = set.union(*(known[name] for name in names)) if names else known[""]
+        described = set(re.findall(r"(?<![\w-])--?[a-zA-Z][a-z-]*", " ".join(re.findall(r"^\| *(`-[^|]*)\|", section, re.M))))
+        assert described - taken == set(), head
+        count += len(described)
+    assert count > 50
 
 
 def test_every_label_is_described():

@@ -8,7 +8,8 @@ import subprocess
 import pytest
 from conftest import COMBU
 
-COMMANDS = ["run", "attach", "set", "pause", "resume", "kill", "validate", "plan", "ps", "logs", "wait", "stop", "completion", "version"]
+COMMANDS = ["run", "attach", "set", "pause", "resume", "kill", "validate", "plan", "ps", "logs", "wait", "stop", "init", "schema", "completion",
+            "version"]
 
 
 def test_version(combu):
@@ -126,13 +127,13 @@ def test_a_reader_that_has_gone_is_no_error(combu, ladder):
 
 # ---- Completion
 
-def completions(combu, tmp_path, words, ps=":"):
-    """What bash offers for the last of `words`, where `combu` is the shell's `ps`."""
+def completions(combu, tmp_path, words, asked=":"):
+    """What bash offers for the last of `words`, where `combu` is the shell's `asked`."""
     script = tmp_path / "completion.bash"
     script.write_text(combu("completion", "bash").stdout)
     quoted = " ".join(f"'{word}'" for word in words)
     result = subprocess.run(
-        ["bash", "-c", f"combu() {{ {ps}; }}; source {script}; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _combu; "
+        ["bash", "-c", f"combu() {{ {asked}; }}; source {script}; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _combu; "
                        'printf "%s\\n" "${COMPREPLY[@]}"'],
         capture_output=True, text=True, timeout=60, cwd=tmp_path, check=True)
     assert result.stderr == ""
@@ -163,13 +164,40 @@ def test_bash_completes_values(combu, tmp_path, ladder):
     assert completions(combu, tmp_path, ["combu", "logs", "-f", "exp"]) == []
 
 
-def test_bash_completes_trials(combu, tmp_path):
-    rows = r'''[ "$*" = "-f x.jsonnet ps --json" ] && printf '{"run":"r","trial":"%s","attempt":1}\n' solver-1 solver-2 loader'''
-    assert completions(combu, tmp_path, ["combu", "-f", "x.jsonnet", "logs", "so"], rows) == ["solver-1", "solver-2"]
-    assert completions(combu, tmp_path, ["combu", "-f", "x.jsonnet", "logs", "-f", "l"], rows) == ["loader"]
-    assert completions(combu, tmp_path, ["combu", "-f", "x.jsonnet", "wait", "loader", "solver-2"], rows) == ["solver-2"]
-    assert completions(combu, tmp_path, ["combu", "-f", "y.jsonnet", "stop", "so"], rows) == []
-    assert completions(combu, tmp_path, ["combu", "-f", "x.jsonnet", "stop", "--gr"], rows) == ["--grace"]
+def test_bash_asks_for_what_it_does_not_know(combu, tmp_path):
+    """What is asked for: the kind, the file and the run that stand there, and the word."""
+    def asked(*words):
+        # The words' ends: what bash gives back of each where it has cut the word.
+        return " ".join(completions(combu, tmp_path, ["combu", *words], 'echo "$*"'))
+
+    assert asked("-f", "x.jsonnet", "logs", "so") == "-f x.jsonnet complete trials -- so"
+    assert asked("-f", "x.jsonnet", "logs", "-f", "l") == "-f x.jsonnet complete trials -- l"
+    assert asked("wait", "-f", "x.jsonnet", "loader", "s") == "-f x.jsonnet complete trials -- s"
+    assert asked("logs", "--run", "r1", "s") == "complete --run r1 trials -- s"
+    assert asked("-f", "x", "run", "--resume", "3") == "-f x complete runs -- 3"
+    assert asked("-f", "x", "run", "--only", "lr") == "-f x complete only -- lr"
+    assert asked("kill", "--experiment", "l") == "complete experiments -- l"
+    assert asked("attach", "3k") == asked("rm", "3k") == asked("compare", "0a", "3k") == "complete runs -- 3k"
+    assert asked("-f", "x", "results", "--sort", "lo") == "-f x complete columns -- lo"
+    assert asked("-f", "x", "compare", "--over", "seed,f") == "-f x complete columns -- seed,f"
+    assert asked("-f", "x", "plot", "lo") == "-f x complete columns -- lo"
+    assert asked("-f", "x", "ps", "--where", "st") == "-f x complete ps_conditions -- st"
+    assert asked("-f", "x", "results", "--where", "state", "=", "fa") == "-f x complete conditions -- state=fa"
+    assert asked("set", "par") == "complete settings -- par"
+    assert asked("stop", "--gr") == "--grace"
+    assert asked("export", "c") == "csv complete runs -- c"
+    assert asked("run", "--progress", "=", "pl") == "plain"
+
+
+def test_what_bash_gives_back_of_a_word_that_it_has_cut(combu, tmp_path):
+    def offered(*words):
+        return completions(combu, tmp_path, ["combu", *words], "echo state=failed")
+
+    assert offered("ps", "--where", "state", "=", "f") == ["failed"]
+    assert offered("ps", "--where", "state", "=") == ["failed"]
+    assert offered("ps", "--where", "sta") == ["state=failed"]
+    assert offered("ps", "--where", "=", "state", "=", "f") == ["failed"]
+    assert offered("ps", "--where=sta") == ["--where=state=failed"], "where `=` cuts no words"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

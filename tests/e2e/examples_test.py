@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 from conftest import ROOT
@@ -91,3 +92,52 @@ def test_grid(example, engine):
     assert len(results) == 14
     grid = {(result["lr"], result["momentum"]) for result in results}
     assert {(lr, momentum) for lr in (0.001, 0.01, 0.05) for momentum in (0, 0.5, 0.9)} <= grid
+
+
+def test_what_init_makes_runs_by_its_makefile(combu, engine, program, tmp_path):
+    combu.file = tmp_path / "lab/experiment.jsonnet"
+    subprocess.run([program, "init", tmp_path / "lab"], check=True, capture_output=True)
+    # Built on the image of the tests where there is a docker client, else that one itself.
+    path = combu.env["PATH"].split(":")
+    client = next((folder for folder in path if (Path(folder) / "docker").exists()), None)
+    assert client, "scripts/setup --tests installs a docker client"
+
+    printed = make(combu, program, "run-experiment", "BASE=combu-test:latest")
+    assert "10 succeeded" in printed or {row["state"] for row in combu.ps().values()} == {"succeeded"}
+    table = [line.split() for line in make(combu, program, "results").splitlines()]
+    losses = {row[0]: float(row[3]) for row in table if row and row[0].startswith("lab-lr")}
+    assert len(losses) == 9 and losses["lab-lr0.5-seed1"] < losses["lab-lr0.01-seed1"]
+    (best,) = (tmp_path / "lab/results/lab").glob("*/lab-best/out/best")
+    assert best.read_text().split()[0] in losses
+    make(combu, program, "kill")
+    assert engine.names() == set()
+    make(combu, program, "clean")
+    assert not (tmp_path / "lab/results").exists()
+    assert engine.ask("GET", "/images/lab/json")[0] == 404
+
+
+def test_quickstart_with_a_release(combu, engine, program, tmp_path):
+    """It builds nothing; and what is not as its checksums say is not run."""
+    release = tmp_path / "combu-0.0.0-linux-x86_64"
+    release.mkdir()
+    shutil.copy(program, release / "combu")
+    tarball = tmp_path / "combu-0.0.0-linux-x86_64.tar.gz"
+    subprocess.run(["tar", "-C", tmp_path, "-czf", tarball, release.name], check=True)
+    sums = subprocess.run(["sha256sum", tarball.name], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    (tmp_path / "SHA256SUMS").write_text(sums)
+
+    def quickstart(*options):
+        return subprocess.run([ROOT / "scripts/quickstart", *options], env=combu.env, capture_output=True, text=True, timeout=300, check=False)
+
+    done = quickstart("--binary", tarball)
+    assert done.returncode == 0, done.stdout + done.stderr
+    version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    assert f"quickstart: using {version} of {tarball}\n" in done.stdout
+    assert "building" not in done.stdout and done.stdout.endswith("README.md says how to go on\n")
+    assert engine.names() == set()
+    (tmp_path / "SHA256SUMS").write_text("0" * 64 + sums[64:])
+    done = quickstart(f"--binary={tarball}")
+    assert done.returncode == 1 and done.stderr.endswith(f"quickstart: {tarball} is not what {tmp_path}/SHA256SUMS says\n")
+    done = quickstart("--binary", tmp_path / "nowhere")
+    assert (done.returncode, done.stderr) == (1, f"quickstart: there is no file {tmp_path}/nowhere\n")
+    assert quickstart("--binary").returncode == quickstart("--build", "--binary", tarball).returncode == 2

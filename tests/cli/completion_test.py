@@ -1,0 +1,186 @@
+"""What completion offers, by the program itself and by real shells."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import shutil
+import struct
+import subprocess
+import termios
+import time
+
+import pytest
+from conftest import COMBU
+
+EXPERIMENT = """
+{
+  experiment: "lab",
+  trials: [
+    { name: "train-" + lr, image: "x", cmd: "sh -c 'true; exit %d'" % (if lr == 2 then 1 else 0), params: { lr: lr, cause: "x" } }
+    for lr in [1, 2, 3]
+  ] + [{ name: "board", image: "x", cmd: "true" }],
+}
+"""
+
+
+@pytest.fixture
+def ran(combu, write):
+    write(EXPERIMENT)
+    for run in ("r1", "r2"):
+        combu("-f", "experiment.jsonnet", "--engine", "simulated:?speed=0", "run", "--wait", "--run-id", run)
+
+    def words(kind, word="", *options):
+        done = combu(*options, "complete", kind, "--", word)
+        assert done.stderr == ""
+        return done.stdout.split("\n")[:-1]
+
+    return words
+
+
+FILE = ["-f", "experiment.jsonnet"]
+
+
+def test_trials_and_runs_are_those_on_record(combu, ran, write):
+    assert ran("trials", "", *FILE) == ["train-1", "train-2", "train-3", "board"]
+    assert ran("trials", "tr", *FILE) == ran("trials", "tr") == ["train-1", "train-2", "train-3"]
+    assert ran("runs", "") == ran("runs", "r", *FILE) == ["r2", "r1"]
+    assert ran("runs", "", "-f", "other.jsonnet") == []
+    assert ran("experiments", "l") == ["lab"]
+    write("error 'it is not evaluated'")
+    assert ran("trials", "b", *FILE) == ["board"]
+    assert combu("complete", "--run", "r1", "trials", "bo").stdout == "board\n"
+    assert combu("complete", "--run", "no-such-run", "trials", "bo").returncode == 1
+
+
+def test_names_conditions_and_settings(ran):
+    columns = ran("columns", "", *FILE)
+    assert columns[:3] == ["trial", "attempt", "state"] and "lr" in columns
+    assert "params.cause" in columns and columns.count("cause") == 1
+    assert ran("columns", "state,l", *FILE) == ["state,lr"]
+    assert ran("conditions", "st", *FILE) == ["state="]
+    assert ran("conditions", "state=f", *FILE) == ["state=failed"]
+    assert ran("conditions", "state!=f", *FILE) == ["state!=failed"]
+    assert ran("conditions", "lr<2 && state=su", *FILE) == ["lr<2 && state=succeeded"]
+    assert ran("conditions", "cause=o", *FILE) == ["cause=oom", "cause=outputs"]
+    assert ran("conditions", "trial=b", *FILE) == ["trial=board"]
+    assert ran("only", "l", *FILE) == ["lr="] and ran("only", "train-3", *FILE) == ["train-3"]
+    assert ran("ps_conditions", "state=f", *FILE) == ["state=failed"]
+    assert ran("ps_conditions", "state=i") == ["state=interrupted"]
+    assert ran("ps_conditions", "fa") == ["failed="]
+    assert ran("settings", "") == ["parallel=", "starts_in_flight=", "r2", "r1"]
+
+
+def test_the_fields_are_those_that_the_page_names(ran):
+    from docs_test import rows
+
+    row = next(row for row in rows("docs/cli.md", "results") if "`seconds`" in row[0])
+    assert ran("columns", "")[:13] == re.findall(r"`(\w+)`", row[0].replace("(or `time`)", ""))
+
+
+def test_metrics_are_offered_with_what_is_known_of_them(combu, write, ran):
+    write("""[{ name: "loud", image: "x", cmd: ["sh", "-c", "echo '{\\"loss\\": 0.5}'"], metrics: "json" }]""", "loud.jsonnet")
+    combu("-f", "loud.jsonnet", "--engine", "simulated:?speed=0", "run", "--wait", "--run-id", "loud")
+    assert ran("columns", "lo", "-f", "loud.jsonnet") == ["loss", "loss.least", "loss.greatest", "loss.points"]
+
+
+def test_of_a_file_that_was_never_run_it_is_evaluated_for_a_moment(combu, write):
+    write('[{ name: "first", image: "x" }]')
+    assert combu(*FILE, "complete", "trials", "--", "f").stdout == "first\n"
+    write('local f(x) = f(x + 1); [{ name: "first" + std.length(std.filter(function(x) x > 1, std.range(1, 30000000))), image: "x" }]')
+    begin = time.monotonic()
+    assert combu(*FILE, "complete", "trials", "--", "f").stdout == ""
+    assert time.monotonic() - begin < 15  # a second, on a slow machine
+
+
+def test_ten_thousand_trials_are_offered_at_once(combu, write):
+    write('[{ name: "trial-" + i, image: "x", cmd: "true" } for i in std.range(1, 10000)]')
+    combu(*FILE, "--engine", "simulated:?speed=0&start=0&trial=0", "run", "--wait")
+    begin = time.monotonic()
+    assert combu(*FILE, "complete", "trials", "--", "trial-999").stdout.count("\n") == 11
+    assert len(combu(*FILE, "complete", "trials", "--", "").stdout.split()) == 10000
+    assert time.monotonic() - begin < 5  # two of some 0.1 s, on a slow machine
+
+
+def test_it_is_no_command_that_anybody_sees(combu):
+    assert "complete" not in re.sub("completion", "", combu("--help").stdout)
+    assert combu("completoin").stderr == "combu: there is no command completoin; is completion meant?\n"
+
+
+class Terminal:
+    """A shell on a terminal of its own."""
+
+    def __init__(self, command, env, folder):
+        self.child, self.end = pty.fork()
+        if self.child == 0:
+            os.chdir(folder)
+            os.execvpe(command[0], command, env)
+        fcntl.ioctl(self.end, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 200, 0, 0))
+        self.seen = ""
+
+    def until(self, text, seconds=60):
+        """Reads on until this is seen behind what was seen before."""
+        limit = time.monotonic() + seconds
+        while text not in self.seen:
+            assert time.monotonic() < limit, self.seen
+            if select.select([self.end], [], [], 1)[0]:
+                try:
+                    self.seen += os.read(self.end, 65536).decode(errors="replace")
+                except OSError:
+                    raise AssertionError(self.seen) from None
+                self.seen = re.sub(r"\x1b(\[[0-9;?<>=]*[a-zA-Z]|[()].|[=>])|\x07", "", self.seen)
+        before, _, self.seen = self.seen.partition(text)
+        return before
+
+    def type(self, text):
+        os.write(self.end, text.encode())
+
+    def close(self):
+        os.close(self.end)
+        os.waitpid(self.child, 0)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+@pytest.mark.parametrize("typed, line", [
+    ("combu -f experiment.jsonnet logs bo", "combu -f experiment.jsonnet logs board"),
+    ("combu compl", "combu completion"),
+    ("combu -f experiment.jsonnet why --run r2 bo", "combu -f experiment.jsonnet why --run r2 board"),
+    ("combu ps --where \'state=inte", "combu ps --where 'state=interrupted"),
+    ("combu -f experiment.jsonnet results --sort=second", "combu -f experiment.jsonnet results --sort=seconds"),
+    ("combu -f experiment.jsonnet results --columns trial,second", "combu -f experiment.jsonnet results --columns trial,seconds"),
+    ("combu -f exp", "combu -f experiment.jsonnet"),
+])
+def test_a_real_shell(ran, tmp_path, shell, typed, line):
+    if not shutil.which(shell):
+        pytest.skip(f"there is no {shell}")
+    typed = typed.replace("\\'", "'")
+    env = {"HOME": str(tmp_path), "PATH": f"{os.path.dirname(COMBU)}:{os.environ['PATH']}", "TERM": "dumb", "PS1": "ready: ", "LC_ALL": "C.UTF-8"}
+    start = {"bash": ["bash", "--norc", "--noprofile", "-i"], "zsh": ["zsh", "-f", "-i"]}[shell]
+    terminal = Terminal(start, env, tmp_path)
+    try:
+        load = {"bash": "source <(combu completion bash)", "zsh": "autoload -Uz compinit; compinit -u; source <(combu completion zsh)"}[shell]
+        terminal.type(f"PS1='ready: '; {load}; echo lo''aded\n")
+        terminal.until("loaded")
+        terminal.until("ready: ")
+        terminal.type(typed + "\t")
+        terminal.until(line)
+    finally:
+        terminal.close()
+
+
+@pytest.mark.parametrize("typed, offered", [
+    ("combu -f experiment.jsonnet logs bo", ["board"]),
+    ("combu -f experiment.jsonnet logs --run r1 tr", ["train-1", "train-2", "train-3"]),
+    ("combu attach ", ["r1", "r2"]),
+    ("combu -f experiment.jsonnet results --sort second", ["seconds"]),
+    ("combu ps --where state=inter", ["state=interrupted"]),
+    ("combu -f experiment.jsonnet set par", ["parallel="]),
+])
+def test_fish(ran, tmp_path, typed, offered):
+    if not shutil.which("fish"):
+        pytest.skip("there is no fish")
+    env = {"HOME": str(tmp_path), "PATH": f"{os.path.dirname(COMBU)}:{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(["fish", "--no-config", "-c", f"combu completion fish | source; complete -C '{typed}'"], env=env, cwd=tmp_path,
+                          capture_output=True, text=True, timeout=60, check=True)
+    assert sorted(found.split("\t")[0] for found in done.stdout.splitlines()) == offered

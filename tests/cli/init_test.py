@@ -1,0 +1,126 @@
+"""`combu init`: a project that works at once, and never over what is there."""
+
+import os
+import re
+import stat
+import subprocess
+
+import pytest
+from conftest import COMBU, ROOT
+
+FILES = sorted(str(path.relative_to(ROOT / "src/cli/init")) for path in (ROOT / "src/cli/init").rglob("*") if path.is_file())
+
+
+def there(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def test_it_makes_every_file_of_the_source(combu, tmp_path):
+    result = combu("init", "lab")
+    assert (result.returncode, result.stderr) == (0, "")
+    first, last = result.stdout.splitlines()
+    assert first.startswith(f"made the experiment lab in {tmp_path}/lab: ")
+    assert last == "next: cd lab && make run-experiment"
+    assert len(FILES) == 8
+    assert there(tmp_path / "lab") == FILES == sorted(first.split(": ")[1].split(", "))
+    for file in FILES:
+        text = (ROOT / "src/cli/init" / file).read_text()
+        made = tmp_path / "lab" / file
+        assert made.read_text() == text.replace("my-experiment", "lab")
+        assert bool(made.stat().st_mode & stat.S_IXUSR) == text.startswith("#!")
+
+
+def test_here_it_takes_the_folder_s_name(combu, tmp_path):
+    here = tmp_path / "My Lab, v2"
+    here.mkdir()
+    result = combu("init", cwd=here)
+    assert result.stdout.startswith(f"made the experiment my-lab-v2 in {here}: ")
+    assert result.stdout.endswith("\nnext: make run-experiment\n")
+    assert 'local project = "my-lab-v2";' in (here / "experiment.jsonnet").read_text()
+
+
+@pytest.mark.parametrize("folder, name", [
+    ("Lab", "lab"), ("a.b_c", "a-b-c"), ("--", "experiment"), ("実験", "experiment"), ("x" * 60, "x" * 40), ("lab/", "lab"), ("a/b/../c", "c"),
+    ("it's", "it-s"),
+])
+def test_names_are_what_images_may_be_called(combu, tmp_path, folder, name):
+    result = combu("init", "--", folder)
+    assert result.returncode == 0, result.stderr
+    assert f"made the experiment {name} in " in result.stdout
+    command = result.stdout.splitlines()[-1].removeprefix("next: ").replace("make run-experiment", "pwd")
+    if not folder.startswith("-"):
+        where = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert where.stdout == os.path.realpath(tmp_path / folder) + "\n"
+
+
+@pytest.mark.parametrize("file", ["README.md", "src/train", ".gitignore"])
+def test_nothing_is_overwritten(combu, tmp_path, file):
+    lab = tmp_path / "lab"
+    (lab / file).parent.mkdir(parents=True)
+    (lab / file).symlink_to("nowhere")
+    result = combu("init", "lab")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == f"combu: lab/{file}: is there already, and nothing is overwritten: name another folder, or move it away\n"
+    assert [path for path in lab.rglob("*") if not path.is_dir()] == [lab / file]
+
+
+def test_a_second_one_is_refused(combu, tmp_path):
+    assert combu("init", "lab").returncode == 0
+    (tmp_path / "lab/src/train").write_text("mine")
+    result = combu("init", "lab")
+    assert result.returncode == 2
+    assert result.stderr.startswith("combu: lab/Makefile: is there already")
+    assert (tmp_path / "lab/src/train").read_text() == "mine"
+
+
+def test_what_cannot_be_made_is_told(combu, tmp_path):
+    (tmp_path / "file").write_text("")
+    result = combu("init", "file")
+    assert (result.returncode, result.stderr) == (2, "combu: file: is no folder: name one that is to be made, or filled\n")
+    result = combu("init", "file/lab")
+    assert result.returncode == 1
+    assert re.fullmatch(r"combu: file/lab.*: cannot be made: Not a directory\n", result.stderr)
+
+
+def test_its_plan_and_its_make_targets(combu, tmp_path):
+    combu("init", "lab")
+    lab = tmp_path / "lab"
+    plan = combu("-f", "lab/experiment.jsonnet", "plan")
+    assert (plan.returncode, plan.stderr) == (0, "")
+    assert plan.stdout.startswith("10 trials in 2 waves, 9 dependencies, 1 image, 0 networks\n")
+    assert "lab-lr0.01-seed[1-3]" in plan.stdout and "lab-best" in plan.stdout
+
+    def dry(*targets):
+        return subprocess.run(["make", "-n", *targets], cwd=lab, capture_output=True, text=True, check=True).stdout
+
+    run = dry("run-experiment", "BASE=debian:12")
+    assert "docker build -t lab --build-arg BASE=debian:12 .;" in run
+    assert run.endswith("combu -f experiment.jsonnet run --wait\n")
+    assert "rm -rf results" in dry("clean") and "kill" in dry("clean")
+    targets = re.search(r"^\.PHONY: (.*)$", (lab / "Makefile").read_text(), re.M)[1].split()
+    assert {"image", "plan", "run-experiment", "results", "kill", "clean"} <= set(targets)
+    for target in targets:
+        dry(target)
+    shown = subprocess.run(["make", "-s", "plan", f"COMBU={COMBU}"], cwd=lab, capture_output=True, text=True, check=True)
+    assert shown.stdout == plan.stdout
+    told = subprocess.run(["make", "-s"], cwd=lab, capture_output=True, text=True, check=True).stdout
+    assert {"run-experiment", "plan", "results", "kill", "clean"} == {line.split()[1] for line in told.splitlines()} <= set(targets)
+
+
+def test_its_programs_do_what_the_file_says(tmp_path):
+    """As in the image, with this machine's sh and awk."""
+    train = (ROOT / "src/cli/init/src/train").read_text().replace("/out", str(tmp_path / "models/a"))
+    done = subprocess.run(["sh", "-c", train], env={"PATH": os.environ["PATH"], "COMBU_PARAM_LR": "0.5", "COMBU_PARAM_SEED": "1"},
+                          capture_output=True, text=True, check=True)
+    losses = [float(loss) for loss in re.findall(r'^\{"step": \d+, "loss": ([\d.]+)\}$', done.stdout, re.M)]
+    assert len(losses) == 21 and losses[-1] < 0.01 < losses[0]
+    (tmp_path / "models/b").mkdir()
+    (tmp_path / "models/b/model").write_text("9.5 1 1\n")
+    flat = tmp_path / "flat"  # a model's file goes by its trial's name
+    flat.mkdir()
+    for name in "ab":
+        (flat / name).write_text((tmp_path / "models" / name / "model").read_text())
+    choose = (ROOT / "src/cli/init/src/choose").read_text().replace("/out", str(tmp_path / "out")).replace("/models", str(flat))
+    done = subprocess.run(["sh", "-c", choose], capture_output=True, text=True, check=True)
+    assert re.fullmatch(r'\{"model": "a", "loss": 0\.\d+, "slope": 2\.\d+|\{"model": "a", "loss": 0\.\d+, "slope": 1\.9\d+', done.stdout.split(', "base"')[0])
+    assert (tmp_path / "out/best").read_text().startswith("a ")

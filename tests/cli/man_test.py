@@ -1,0 +1,105 @@
+"""scripts/man: the manual is docs/cli.md, all of it, or an error."""
+
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+from conftest import ROOT
+from docs_test import commands_of
+
+BEGIN = "# Page\n\n`combu` runs things\n\n```sh\ncombu COMMAND\n```\n\n| command | does |\n|---|---|\n| [`run`](#run) | runs |\n\n## run\n\n"
+
+
+@pytest.fixture
+def man(tmp_path):
+    """man(text) is the page of that source, or of docs/cli.md."""
+
+    def make(text=None):
+        env = dict(os.environ, SOURCE_DATE_EPOCH="1700000000")
+        if text is not None:
+            (tmp_path / "page.md").write_text(text)
+            env["COMBU_MAN_SOURCE"] = str(tmp_path / "page.md")
+        return subprocess.run([ROOT / "scripts/man", tmp_path / "combu.1"], env=env, capture_output=True, text=True, check=False)
+
+    return make
+
+
+@pytest.fixture
+def page(man, tmp_path):
+    done = man()
+    assert (done.returncode, done.stderr) == (0, "")
+    return (tmp_path / "combu.1").read_text()
+
+
+def test_it_has_a_manual_s_sections(page, combu):
+    assert page.startswith(f'.TH COMBU 1 "2023-11-14" "{combu("version").stdout.strip()}" "User Commands"\n')
+    sections = re.findall(r"^\.SH (.*)", page, re.M)
+    order = ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "COMMANDS", "EXIT STATUS", "ENVIRONMENT", "FILES", "SEE ALSO"]
+    assert [name for name in sections if name in order] == order
+    assert re.search(r"^\.SH NAME\ncombu \\- \S.*$", page, re.M)
+
+
+def test_it_has_every_command_and_each_of_its_options(page, combu):
+    plain = page.replace("\\-", "-")
+    begin = plain.index("\n.SH COMMANDS")
+    heads = re.findall(r"^\.SS (.*)", plain[begin:plain.index("\n.SH ", begin + 1)], re.M)
+    assert [name for head in heads for name in head.split(", ")] == commands_of(combu)
+    options = {option for command in ["", *commands_of(combu)]
+               for option in re.findall(r"--[a-z][a-z-]+", combu(*command.split(), "--help").stdout)}
+    assert len(options) > 40
+    assert [option for option in sorted(options) if f"\\fB{option}" not in plain and f", {option}" not in plain] == []
+
+
+def test_no_word_of_the_source_is_dropped(page):
+    """All words, in any order: those of links' targets and of code's languages are not text."""
+    source = (ROOT / "docs/cli.md").read_text()
+    source = re.sub(r"(?<=\])\((?!http)[^()]*\)", "", re.sub(r"^```\w*$", "", source, flags=re.M))
+    text = re.sub(r"\\f[BIR]", "", re.sub(r"\\\(..", " ", page)).replace("\\&", "").replace("\\e", "\\").replace("\\-", "-")
+    text = re.sub(r"\\\[u([0-9A-F]+)\]", lambda match: chr(int(match[1], 16)), text).lower()
+    words = set(re.findall(r"\w\w+", text))
+    dropped = set(re.findall(r"\w\w+", source.lower())) - words
+    # Headings that a manual calls otherwise, and the names of tables' first columns, which say nothing in a list.
+    assert dropped <= {"environment", "variables", "exit", "codes", "option", "argument", "field", "found", "path",
+                       "variable", "request", "meaning", "target"}, dropped
+
+
+@pytest.mark.skipif(not shutil.which("man"), reason="there is no man")
+def test_man_shows_it_without_a_warning(page, tmp_path):
+    done = subprocess.run(["man", "--warnings", "-E", "UTF-8", tmp_path / "combu.1"], env=dict(os.environ, MANWIDTH="100"),
+                          capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "combu -f experiment.jsonnet run --wait\n" in re.sub(r".\x08|\x1b\[\d*m", "", done.stdout)
+
+
+@pytest.mark.skipif(not shutil.which("mandoc"), reason="there is no mandoc")
+def test_mandoc_finds_nothing(page, tmp_path):
+    done = subprocess.run(["mandoc", "-T", "lint", tmp_path / "combu.1"], capture_output=True, text=True, check=False)
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("source, roff", [
+    ("One `-f` and *two*.\n", r"One \fB\-f\fR and \fItwo\fR."),
+    (".hidden, and 'quoted'\n", r"\&.hidden, and \(aqquoted\(aq"),
+    ("```\n.x \\n\n```\n", "\\&.x \\en\n.fi"),
+    ("- first\n  goes on\n- second\n", ".IP \\(bu 4\nfirst goes on\n.IP \\(bu 4\nsecond"),
+    ("2. step\n", ".IP 2. 4\nstep"),
+    ("| option | default | meaning |\n|---|---|---|\n| `-x a\\|b` | 8 | more |\n", ".TP\n\\fB\\-x a|b\\fR\nmore (default: 8)"),
+    ("``a `b` c``, [there](x.md#y), [far](https://a.b/c)\n", r"\fBa \(gab\(ga c\fR, there, far <https://a.b/c>"),
+])
+def test_what_it_writes(man, tmp_path, source, roff):
+    assert man(BEGIN + source).returncode == 0
+    assert roff in (tmp_path / "combu.1").read_text()
+
+
+@pytest.mark.parametrize("source", [
+    "> quoted", "  indented", "- outer\n  - inner", "#### deep", "![picture](x.png)", "<b>bold</b>", "**bold**", "_emphasis_", "[ref][1]",
+    "[1]: x", "`open", "a &amp; b", "---", "~~~\ncode\n~~~", "```sh\nno end", "| a | b |\n|---|---|\n| only one |", "| a | b |\n| 1 | 2 |",
+    "https://a.b", "* star", "head\n====", "1. one\n   - two", "text\\",
+])
+def test_what_it_does_not_know_is_an_error(man, tmp_path, source):
+    done = man(BEGIN + source + "\n")
+    assert done.returncode == 1
+    assert re.match(r"man: .*page\.md: line \d+: ", done.stderr)
+    assert not (tmp_path / "combu.1").exists()
