@@ -3,6 +3,7 @@
 
 #include <curl/curl.h>
 
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -49,5 +50,13 @@ class Idle {
   }
   return list;
 }
+
+// Has its connections trust the certificates in this file or folder; if empty, those of SSL_CERT_FILE or
+// SSL_CERT_DIR, else this machine's.
+void trust(CURL* easy, const std::string& authorities);
+
+// Where a machine keeps the certificates that it trusts, for a libcurl that was built for no one system: a
+// file or a folder, empty if none is there. `root` is the machine's root folder.
+[[nodiscard]] std::string find_authorities(const std::filesystem::path& root);
 
 }  // namespace combu::curl

@@ -137,10 +137,7 @@ void identify(CURL* easy, const Account& account) {
     curl_easy_setopt(easy, CURLOPT_XOAUTH2_BEARER, account.token.c_str());
   }
   if (!account.own.empty()) curl_easy_setopt(easy, CURLOPT_SSLCERT, account.own.c_str());
-  if (!account.authorities.empty()) {
-    const bool is_folder = std::filesystem::is_directory(account.authorities);
-    curl_easy_setopt(easy, is_folder ? CURLOPT_CAPATH : CURLOPT_CAINFO, account.authorities.c_str());
-  }
+  curl::trust(easy, account.authorities);
   if (account.trusts_all) {
     curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 0L);
     curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 0L);

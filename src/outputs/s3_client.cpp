@@ -365,7 +365,7 @@ S3Client::Answer S3Client::ask_once(const Request& request, const S3Account& acc
   curl_easy_setopt(easy.get(), CURLOPT_AWS_SIGV4, fmt::format("aws:amz:{}:s3", account.region).c_str());
   curl_easy_setopt(easy.get(), CURLOPT_USERNAME, account.key.c_str());
   curl_easy_setopt(easy.get(), CURLOPT_PASSWORD, account.secret.c_str());
-  if (!account.authorities.empty()) curl_easy_setopt(easy.get(), CURLOPT_CAINFO, account.authorities.c_str());
+  curl::trust(easy.get(), account.authorities);
 
   Answer answer{.result = curl_easy_perform(easy.get())};
   if (exchange.fault) std::rethrow_exception(exchange.fault);
