@@ -50,6 +50,17 @@ void check_source(const std::string& name, std::string_view source) {
   }
 }
 
+// What is made of it later takes several times as much.
+void check_size(const std::string& name, std::string_view json, Bytes memory_max) {
+  const Bytes most{memory_max.count / 8};
+  const Bytes size{static_cast<std::int64_t>(json.size())};
+  if (size <= most) return;
+  throw Error(ErrorKind::invalid, name,
+              fmt::format("its result is {} long, more than {}, an eighth of --evaluate-memory; look for a "
+                          "text or an array that is larger than you meant",
+                          to_string(size), to_string(most)));
+}
+
 void check_output(const std::string& name, std::string_view json) {
   const auto bad = find_bad_utf8(json);
   if (!bad) return;
@@ -153,6 +164,7 @@ Evaluated evaluate(const Evaluation& evaluation, const std::function<void()>& sl
     throw explain(end.answer, name, source,
                   Columns(source, find_identifiers(source), evaluation.run.text().size()));
   }
+  check_size(name, end.answer, evaluation.memory_max);
   check_output(name, end.answer);
   return {std::move(end.answer), std::move(source)};
 }

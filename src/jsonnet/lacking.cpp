@@ -90,13 +90,14 @@ std::string elsewhere(std::string_view what, std::string_view evaluator) {
 }  // namespace
 
 std::optional<std::string> lacking(std::string_view message, std::string_view before, std::string_view from,
-                                   std::string_view evaluator) {
+                                   bool is_syntax, std::string_view evaluator) {
   if (evaluator.starts_with("rsjsonnet")) return std::nullopt;
   if (take(message, "field does not exist: ")) {
     if (!std::binary_search(k_functions.begin(), k_functions.end(), message)) return std::nullopt;
     if (!is_of_std(from, message)) return std::nullopt;
     return elsewhere(fmt::format("std.{} is", message), evaluator);
   }
+  if (!is_syntax) return std::nullopt;
   const std::string_view word = last_word(before);
   if (word == "importbin" && !from.empty() && is_in("\"'@|", from.front()))
     return elsewhere("importbin is", evaluator);

@@ -1,6 +1,7 @@
 #include "jsonnet/text.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -17,6 +18,7 @@ namespace combu {
 namespace {
 
 constexpr std::size_t k_file_bytes_max = std::size_t{1} << 30;
+constexpr const char* k_too_large = "is larger than 1 GiB";
 
 bool is_continuation(std::string_view text, std::size_t at) {
   return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U;
@@ -65,7 +67,7 @@ std::string read_all(int descriptor, const std::string& subject) {
       refuse(subject, errno);
     }
     content.append(buffer.data(), static_cast<std::size_t>(count));
-    if (content.size() > k_file_bytes_max) throw Error(ErrorKind::invalid, subject, "is larger than 1 GiB");
+    if (content.size() > k_file_bytes_max) throw Error(ErrorKind::invalid, subject, k_too_large);
   }
 }
 
@@ -75,6 +77,10 @@ std::optional<std::string> read_file(const std::string& path, const std::string&
     if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
     refuse(subject, errno);
   }
+  struct stat state {};
+  if (::fstat(file.number(), &state) == 0 && S_ISREG(state.st_mode) &&
+      state.st_size > static_cast<off_t>(k_file_bytes_max))
+    throw Error(ErrorKind::invalid, subject, k_too_large);
   return read_all(file.number(), subject);
 }
 

@@ -98,19 +98,22 @@ bool is_identifier(std::string_view name) {
   return !name.empty() && is_letter(name.front()) && std::all_of(name.begin(), name.end(), is_allowed);
 }
 
-// Puts "array item 3" or "field <name>" before the path of what is within it.
-bool put_before(std::string& path, std::string_view line) {
+// Of "array item 3" or "field <name>".
+std::optional<std::string> part_of_path(std::string_view line) {
   constexpr std::string_view k_item = "array item ";
   constexpr std::string_view k_field = "field <";
-  if (line.starts_with(k_item)) {
-    path = fmt::format("[{}]{}", line.substr(k_item.size()), path);
-    return true;
-  }
-  if (!line.starts_with(k_field) || !line.ends_with('>')) return false;
+  if (line.starts_with(k_item)) return fmt::format("[{}]", line.substr(k_item.size()));
+  if (!line.starts_with(k_field) || !line.ends_with('>')) return std::nullopt;
   const std::string_view name = line.substr(k_field.size(), line.size() - k_field.size() - 1);
-  path = fmt::format("{}{}", is_identifier(name) ? fmt::format(".{}", name) : fmt::format("[\"{}\"]", name),
-                     path);
-  return true;
+  return is_identifier(name) ? fmt::format(".{}", name) : fmt::format("[\"{}\"]", name);
+}
+
+// Whether it can be a line of the stack, and is none of a message's own that begins with a tab.
+bool is_of_stack(std::string_view line) {
+  if (!take(line, '\t')) return false;
+  std::string_view rest = line;
+  return line.starts_with('\t') || take_place(rest) || part_of_path(line) || line.starts_with("...") ||
+         line.starts_with("During manifestation") || line.starts_with("comparing ");
 }
 
 // The stack is the tail of lines that begin with a tab; before it is the message, which may have lines of its
@@ -123,18 +126,23 @@ Account read_account(std::string_view text) {
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   std::size_t stack = lines.size();
-  while (stack > 0 && take(lines[stack - 1], '\t')) --stack;
+  while (stack > 0 && is_of_stack(lines[stack - 1])) --stack;
   Account account;
   for (std::size_t i = 0; i < stack; ++i)
     account.message += fmt::format("{}{}", i == 0 ? "" : "\n", lines[i]);
+  std::vector<std::string> parts;  // the innermost first
   for (std::size_t i = stack; i < lines.size(); ++i) {
-    if (put_before(account.path, lines[i])) continue;
-    std::string_view rest = lines[i];
+    std::string_view rest = lines[i].substr(1);
+    if (auto part = part_of_path(rest)) {
+      parts.push_back(*std::move(part));
+      continue;
+    }
     const Place place = take_place(rest).value_or(Place{});
     account.frames.push_back({place, trimmed(rest)});
     // What is further in was made into JSON by the file itself, not for combu.
-    if (place.line > 0) account.path.clear();
+    if (place.line > 0) parts.clear();
   }
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) account.path += *part;
   if (account.path.starts_with('.')) account.path.erase(0, 1);
   return account;
 }
@@ -175,10 +183,11 @@ class Teller {
     return place;
   }
 
-  [[nodiscard]] Error error(const Place& place, std::string message, const std::string& from) {
+  enum class Kind { syntax, run_time };
+  [[nodiscard]] Error error(Kind kind, const Place& place, std::string message, const std::string& from) {
     const auto& [file, line, column] = place;
     if (auto other = lacking(message, excerpts_.before(file, line, column),
-                             excerpts_.from(file, line, column), evaluator())) {
+                             excerpts_.from(file, line, column), kind == Kind::syntax, evaluator())) {
       message = *std::move(other);
     }
     return {ErrorKind::invalid, text_of(place), message + excerpts_.with_caret(file, line, column) + from};
@@ -225,7 +234,7 @@ Error explain_static(std::string_view account, std::string_view file, Teller& te
   const bool is_known = !teller.excerpts().before(original.file, original.line, original.column).empty();
   if (message.starts_with("expected ") && is_known && trimmed(ahead).empty())
     message = "unexpected end of file";
-  return teller.error(original, std::move(message), "");
+  return teller.error(Teller::Kind::syntax, original, std::move(message), "");
 }
 
 // What a person who has only forgotten an argument types. libjsonnet has no place for what is wrong with the
@@ -235,7 +244,8 @@ std::string hint_for(std::string_view message, bool has_place) {
   if (message.starts_with(k_external))
     return fmt::format("; give it with -V {}=VALUE", message.substr(k_external.size()));
   if (message == "max stack frames exceeded.")
-    return " Look for a recursion without an end; long lists and texts are made by an array comprehension, "
+    return " Look for a recursion without an end, or files that import each other; long lists and texts are "
+           "made by an array comprehension, "
            "std.join or "
            "std.foldl";
   constexpr std::string_view k_parameter = "function parameter ";
@@ -283,12 +293,13 @@ Error explain(std::string_view account, std::string_view file, std::string_view 
   const bool has_place = frame != told.frames.end();
   std::string message = told.message == "Object assertion failed." ? "Assertion failed." : told.message;
   message += hint_for(message, has_place);
-  const std::string in = told.path.empty() ? "" : fmt::format("\n  in {}", told.path);
+  const std::string in = told.path.empty() ? "" : fmt::format("\n  in {}", shortened(told.path));
   if (!has_place) return {ErrorKind::invalid, std::string(file), message + in};
   Place place = teller.original(frame->place);
   if (frame->inside == "thunk <object_assert>") place = begin_of_assert(place, teller.excerpts());
   const auto innermost = static_cast<std::size_t>(frame - told.frames.begin());
-  return teller.error(place, std::move(message), teller.called_from(told.frames, innermost) + in);
+  return teller.error(Teller::Kind::run_time, place, std::move(message),
+                      teller.called_from(told.frames, innermost) + in);
 }
 
 }  // namespace combu

@@ -239,6 +239,48 @@ e.jsonnet:1:24: Unknown variable: nothing
 
 // ---- What one evaluator has and the other has not
 
+TEST(ShownError, KeepsLinesThatBeginWithATab) {
+  EXPECT_EQ(shown(R"(error "none of:\n\t- one\n\t- two")"), R"(
+e.jsonnet:1:1: none of:
+	- one
+	- two
+    error "none of:\n\t- one\n\t- two"
+    ^
+)");
+}
+
+// As the stack is told, which a message can look like.
+TEST(ShownError, ReadsNoFileForAMessageThatIsLarge) {
+  const Scratch scratch;
+  scratch.write("large", std::string(std::size_t{5} << 20, 'x'));
+  const std::string code = "error 'no\\n\\t" + scratch.path("large") + ":1:3\\tfunction <f>'";
+  EXPECT_THAT(shown(scratch, evaluation_of(scratch.write("e.jsonnet", code))), Not(HasSubstr("xxx")));
+}
+
+TEST(ShownError, OfAMessageThatLooksLikeAPathOfManyFieldsIsShort) {
+  const std::string text = shown(
+      "error std.join('\\n', ['no'] + std.makeArray(200000, function(i) '\\tfield <aaaaaaaaaaaaaaaaaaaa>'))");
+  EXPECT_THAT(text, HasSubstr("e.jsonnet:1:1: no"));
+  EXPECT_LT(text.size(), 1000U);
+}
+
+TEST(ShownError, OfAMessageThatBeginsLikeTheEvaluatorsOwnHasItsLine) {
+  EXPECT_THAT(shown("error 'STATIC ERROR: no'"), HasSubstr("e.jsonnet:1:1: STATIC ERROR: no"));
+}
+
+TEST(ShownError, WithANulByteIsReadToItAtLeast) {
+  const std::string text = shown(R"(error "no\u0000more")");
+  if (has_rsjsonnet()) {
+    EXPECT_THAT(text, HasSubstr(R"(e.jsonnet:1:1: no\u0000more)"));
+  } else {
+    EXPECT_THAT(text, HasSubstr("e.jsonnet: no"));
+  }
+}
+
+TEST(ShownError, OfTypesIsNoneOfTheWordBefore) {
+  EXPECT_THAT(shown("// as importbin\n'a' - 1"), Not(HasSubstr("this build's evaluator")));
+}
+
 TEST(LackingFunction, IsNamedWithTheBuildThatHasIt) {
   const std::string code = "[{\n  name: std.trim(' a '),\n}]";
   if (has_rsjsonnet()) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -214,6 +215,22 @@ TEST(Import, OfWhatCannotBeReadIsRefusedByName) {
   EXPECT_THAT(refusal("import 'loop'"), HasSubstr("loop: cannot be read: Too many levels of symbolic links"));
 }
 
+TEST(Import, ReadsAFileOnce) {
+  const Scratch scratch;
+  const std::string pipe = scratch.path("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {  // whoever opens it a second time waits without an end
+    const int end = ::open(pipe.c_str(), O_WRONLY | O_CLOEXEC);
+    ::_exit(::write(end, "x", 1) == 1 ? 0 : 1);
+  }
+  Evaluation evaluation =
+      evaluation_of(scratch.write("e.jsonnet", "[importstr 'pipe', importstr 'pipe', importstr 'pipe']"));
+  evaluation.time_max = Seconds(20);
+  EXPECT_EQ(value_of(evaluation), R"(["x","x","x"])");
+  ::waitpid(child, nullptr, 0);
+}
+
 TEST(Import, OfItselfWithoutEndIsAPlainError) {
   const Scratch scratch;
   const Evaluation evaluation = evaluation_of(scratch.write("e.jsonnet", "(import 'e.jsonnet') + 1"));
@@ -363,6 +380,18 @@ TEST(Limit, OnMemoryEndsAGrowingText) {
       evaluation_of(scratch.write("e.jsonnet", "local grow(a) = grow(a + a) tailstrict; grow('ab')"));
   evaluation.memory_max = Bytes{96LL << 20};
   EXPECT_THAT(value_of(evaluation), HasSubstr("96 MiB of memory"));
+}
+
+TEST(Limit, OnMemoryIsOnTheResultToo) {
+  const Scratch scratch;
+  Evaluation evaluation = evaluation_of(scratch.write("e.jsonnet", "std.repeat('x', 33 * 1024 * 1024)"));
+  evaluation.memory_max = Bytes{256LL << 20};
+  const std::string told = value_of(evaluation);
+  if (evaluator().starts_with("rsjsonnet")) {
+    EXPECT_THAT(told, AllOf(HasSubstr("its result is 33"), HasSubstr("more than 32 MiB")));
+  } else {
+    EXPECT_THAT(told, HasSubstr("needs more than 256 MiB of memory"));  // by then
+  }
 }
 
 TEST(Limit, OnMemoryLeavesTheCallersOwnLimitsAlone) {

@@ -318,6 +318,11 @@ TEST(FormatTest, OfWhatIsNoJsonEnds) {
   EXPECT_LT(refused, 100'000U);
 }
 
+TEST(FormatTest, OfWhatIsNotFiniteIsRefused) {
+  for (const char* call : {R"(["%x", [inf]])", R"(["%f", [-inf]])"})
+    EXPECT_THROW((void)format(call), Error) << call;
+}
+
 TEST(FormatTest, OfWhatDoesNotFitPointsAtTheLine) {
   const Scratch scratch;
   const std::vector<Case> cases{

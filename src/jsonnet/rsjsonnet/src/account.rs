@@ -52,7 +52,7 @@ pub fn of_load_error(error: &LoadError, spans: &SpanManager, sources: &Sources) 
 
 pub fn of_eval_error(error: &EvalError, spans: &SpanManager, sources: &Sources, import_fault: &str) -> String {
     let (span, message) = of_kind(&error.kind, import_fault);
-    if message.starts_with("STATIC ERROR: ") {
+    if matches!(error.kind, Kind::ImportFailed { .. }) && message.starts_with("STATIC ERROR: ") {
         return message;
     }
     // A place, and what it is in, which is called or looked up at the next one outwards.

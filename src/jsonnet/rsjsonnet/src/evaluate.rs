@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 use std::ffi::CString;
+use std::io::Write;
 use std::mem::ManuallyDrop;
 use std::ptr;
+use std::rc::Rc;
 
 use rsjsonnet_lang::arena::Arena;
 use rsjsonnet_lang::interner::InternedStr;
@@ -35,6 +37,7 @@ impl Found {
 struct World<'p, 'vm> {
     vm: &'vm JsonnetVm,
     sources: Sources,
+    found: HashMap<(String, String), Rc<Found>>, // by the importing file's folder and what it wants: each is read once
     imported: HashMap<String, Thunk<'p>>,
     fault: String, // why an import has failed: what that says is its own account
 }
@@ -49,13 +52,16 @@ impl<'p> World<'p, '_> {
             .map_err(|error| account::of_load_error(&error, program.span_manager(), &self.sources))
     }
 
-    fn find(&self, program: &Program<'p>, from: SpanId, wanted: &str) -> Result<Found, String> {
+    fn find(&mut self, program: &Program<'p>, from: SpanId, wanted: &str) -> Result<Rc<Found>, String> {
         let (context, _, _) = program.span_manager().get_span(from);
         let SpanContext::Source(source) = *program.span_manager().get_context(context);
         let name = self.sources.name(source);
-        let folder = &name[..name.rfind('/').map_or(0, |slash| slash + 1)];
+        let key = (name[..name.rfind('/').map_or(0, |slash| slash + 1)].to_string(), wanted.to_string());
+        if let Some(found) = self.found.get(&key) {
+            return Ok(found.clone());
+        }
         let (Some((callback, data)), Ok(folder), Ok(asked)) =
-            (self.vm.import, CString::new(folder), CString::new(wanted))
+            (self.vm.import, CString::new(key.0.as_str()), CString::new(wanted))
         else {
             return Err(format!("couldn't open import \"{wanted}\": it names no file"));
         };
@@ -71,17 +77,19 @@ impl<'p> World<'p, '_> {
         if failed {
             return Err(format!("couldn't open import \"{wanted}\": {}", String::from_utf8_lossy(&bytes)));
         }
-        Ok(Found { path, bytes })
+        let found = Rc::new(Found { path, bytes });
+        self.found.insert(key, found.clone());
+        Ok(found)
     }
 
-    fn found(&mut self, program: &Program<'p>, from: SpanId, wanted: &str) -> Result<Found, ImportError> {
+    fn found(&mut self, program: &Program<'p>, from: SpanId, wanted: &str) -> Result<Rc<Found>, ImportError> {
         self.find(program, from, wanted).map_err(|fault| {
             self.fault = fault;
             ImportError
         })
     }
 
-    fn found_text(&mut self, program: &Program<'p>, from: SpanId, wanted: &str) -> Result<Found, ImportError> {
+    fn found_text(&mut self, program: &Program<'p>, from: SpanId, wanted: &str) -> Result<Rc<Found>, ImportError> {
         let found = self.found(program, from, wanted)?;
         match found.fault() {
             None => Ok(found),
@@ -99,15 +107,16 @@ impl<'p> World<'p, '_> {
 
 impl<'p> Callbacks<'p> for World<'p, '_> {
     fn import(&mut self, program: &mut Program<'p>, from: SpanId, path: &str) -> Result<Thunk<'p>, ImportError> {
-        let found = self.found_text(program, from, path)?;
+        let found = self.found(program, from, path)?;
         if let Some(thunk) = self.imported.get(&found.path) {
             return Ok(thunk.clone());
         }
-        let thunk = self.load(program, &found.path, found.bytes).map_err(|fault| {
+        let found = self.found_text(program, from, path)?;
+        let thunk = self.load(program, &found.path, found.bytes.clone()).map_err(|fault| {
             self.fault = fault;
             ImportError
         })?;
-        self.imported.insert(found.path, thunk.clone());
+        self.imported.insert(found.path.clone(), thunk.clone());
         Ok(thunk)
     }
 
@@ -117,12 +126,12 @@ impl<'p> Callbacks<'p> for World<'p, '_> {
     }
 
     fn import_bin(&mut self, program: &mut Program<'p>, from: SpanId, path: &str) -> Result<Vec<u8>, ImportError> {
-        Ok(self.found(program, from, path)?.bytes)
+        Ok(self.found(program, from, path)?.bytes.clone())
     }
 
     fn trace(&mut self, program: &mut Program<'p>, message: &str, stack: &[EvalStackTraceItem]) {
         let place = account::place_of(stack, program.span_manager(), &self.sources);
-        eprintln!("TRACE: {place} {message}");
+        let _ = writeln!(std::io::stderr(), "TRACE: {place} {message}"); // nobody may listen
     }
 
     fn native_call(
@@ -167,6 +176,7 @@ fn evaluate_in<'p>(program: &mut Program<'p>, vm: &JsonnetVm, name: &str, code: 
     let world = &mut World {
         vm,
         sources: Sources::new(program.get_stdlib_source()),
+        found: HashMap::new(),
         imported: HashMap::new(),
         fault: String::new(),
     };

@@ -138,7 +138,7 @@ pub unsafe extern "C" fn jsonnet_evaluate_snippet(
     let (name, code) = unsafe { (text(name), text(code)) };
     let (answer, has_failed) = match evaluate::evaluate(unsafe { &*vm }, &name, &code) {
         Ok(json) => (json, 0),
-        Err(account) => (account, 1),
+        Err(account) => (account.replace('\0', "\\u0000"), 1), // which is read to the first of them
     };
     unsafe { *failed = has_failed };
     // Not copied, since it may be a tenth of all memory: Rust's System allocator is malloc on Unix.
