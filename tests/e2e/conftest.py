@@ -24,7 +24,11 @@ def pytest_runtest_makereport(item):
     if report.when != "call" or not report.failed:
         return
     for one in item.funcargs.get("witnesses", []):
-        report.sections.append((type(one).__name__, one.account()))
+        try:
+            account = one.account()
+        except Exception as error:  # whatever it is, it is not what has failed
+            account = f"could not be asked: {error}"
+        report.sections.append((type(one).__name__, account))
 
 
 @pytest.fixture(autouse=True)

@@ -132,7 +132,7 @@ class Engine:
         try:
             lines += [f"{name}: {json.dumps(one['State'])}" for name, one in self.containers().items()]
         except (OSError, AssertionError, http.client.HTTPException) as error:
-            lines.append(f"it does not answer: {error}")
+            lines.append(f"it does not answer: {error!r}")
         return "\n".join(lines)
 
     def run_stranger(self, name, **fields):
