@@ -142,7 +142,7 @@ Account read_account(std::string_view text) {
     // What is further in was made into JSON by the file itself, not for combu.
     if (place.line > 0) parts.clear();
   }
-  for (auto part = parts.rbegin(); part != parts.rend(); ++part) account.path += *part;
+  account.path = fmt::format("{}", fmt::join(parts.rbegin(), parts.rend(), ""));
   if (account.path.starts_with('.')) account.path.erase(0, 1);
   return account;
 }
