@@ -51,9 +51,18 @@ class Idle {
   return list;
 }
 
-// Has its connections trust the certificates in this file or folder; if empty, those of SSL_CERT_FILE or
-// SSL_CERT_DIR, else this machine's.
-void trust(CURL* easy, const std::string& authorities);
+// Where certificates to trust are; empty where there is none, or libcurl has its own.
+struct Authorities {
+  std::string file;    // of certificates
+  std::string folder;  // of certificates by hashed names
+};
+
+// This place, a file or a folder; if empty, SSL_CERT_FILE and SSL_CERT_DIR, each by itself as for curl(1),
+// else this machine's.
+[[nodiscard]] Authorities authorities_of(const std::string& place);
+
+// Has its connections trust authorities_of(place).
+void trust(CURL* easy, const std::string& place);
 
 // Where a machine keeps the certificates that it trusts, for a libcurl that was built for no one system: a
 // file or a folder, empty if none is there. `root` is the machine's root folder.

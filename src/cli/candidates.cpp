@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <filesystem>
 #include <iterator>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "cli/identity.hpp"
@@ -21,6 +23,12 @@ namespace combu {
 namespace {
 
 using Words = std::vector<std::string>;
+
+// Whether reading it neither waits for anybody nor takes what is another's: standard input, a pipe.
+bool may_be_read(const std::string& file) {
+  std::error_code unreadable;
+  return file != "-" && std::filesystem::is_regular_file(file, unreadable);
+}
 
 constexpr std::size_t k_runs_max = 1000;
 // As docs/cli.md lists them below `results`.
@@ -45,7 +53,7 @@ class Candidates {
         return trial_ = {};
       });
       if (!trial_.name.empty()) names.push_back(trial_.name);
-    } else if (!invocation_.file.empty()) {
+    } else if (may_be_read(invocation_.file)) {
       Invocation quick = invocation_;
       quick.progress = "quiet";
       quick.evaluate_time = "1s";

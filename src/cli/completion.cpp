@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -16,6 +17,11 @@ struct Asked {
   std::string run;
 };
 
+// Nothing that would end a line, or tell the terminal what to do.
+bool is_plain(const std::string& text) {
+  return std::ranges::none_of(text, [](unsigned char c) { return c < ' ' || c == 0x7f; });
+}
+
 // What the shells' programs call: it is in nobody's way, so that it has no errors.
 void add_complete(CLI::App& app, const Invocation& invocation, Action& action) {
   CLI::App* command = app.add_subcommand("complete", "Print what a word may become, a line each");
@@ -29,7 +35,7 @@ void add_complete(CLI::App& app, const Invocation& invocation, Action& action) {
       try {
         std::string lines;
         for (const std::string& one : candidates_of(asked->kind, asked->word, invocation, asked->run))
-          lines += one + '\n';
+          if (is_plain(one)) lines += one + '\n';
         (void)put_out(lines);
       } catch (const Error&) {
         return 1;

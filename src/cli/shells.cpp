@@ -64,7 +64,7 @@ std::string bash_case(std::string_view name, const std::vector<OptionWords>& opt
 // In bash `=` and `:` end a word of COMP_WORDS; what has been cut there is put together again, and of a reply
 // only what stands behind the cut is given back.
 constexpr std::string_view k_bash_words = R"bash(_combu() {
-  local words=() word cur prev head='' command='' file=() run=() i
+  local words=() word cur prev head='' quote='' asked='' command='' file=() run=() i
   COMPREPLY=()
   for ((i = 0; i <= COMP_CWORD; i++)); do
     word=${COMP_WORDS[i]}
@@ -80,7 +80,10 @@ constexpr std::string_view k_bash_words = R"bash(_combu() {
   if [[ $cur == --*=* ]]; then
     head=${cur%%=*}= prev=${cur%%=*} cur=${cur#*=}
   fi
-  cur=${cur#[\'\"]}
+  case $cur in
+    [\'\"]*) quote=${cur:0:1} cur=${cur:1} ;;
+    *\\*) IFS= read cur <<<"$cur"; IFS= read cut <<<"$cut" ;;
+  esac
   for ((i = 1; i < last; i++)); do
     case ${words[i]} in
       -f|--file) [[ $command == logs ]] || file=(-f "${words[i+1]/#\~/$HOME}") ;;
@@ -90,6 +93,17 @@ constexpr std::string_view k_bash_words = R"bash(_combu() {
     esac
     [[ -z $command ]] || continue
     case ${words[i]} in
+)bash";
+
+// Makes of $word, which is anybody's text, what the shell reads as this word; of printf's, a comma needs no
+// quotes.
+constexpr std::string_view k_bash_quote = R"bash(_combu_quote() {
+  case $quote in
+    \') word=${word//\'/\'\\\'\'} ;;
+    \") word=${word//\\/\\\\} word=${word//\"/\\\"} word=${word//\$/\\\$} word=${word//\`/\\\`} ;;
+    *) printf -v word %q "$word"; word=${word//\\,/,} ;;
+  esac
+}
 )bash";
 
 }  // namespace
@@ -113,7 +127,8 @@ std::string bash_completion(const Words& words) {
       "\"$cur\"); }}\n"
       "_combu_ask() {{\n"
       "  mapfile -t COMPREPLY < <([[ -z $2 ]] || compgen -W \"$2\" -- \"$cur\"\n"
-      "    combu \"${{file[@]}}\" complete \"${{run[@]}}\" \"$1\" -- \"$cur\" 2>/dev/null)\n"
+      "    combu \"${{file[@]}}\" complete \"${{run[@]}}\" \"$1\" -- \"$cur\" </dev/null 2>/dev/null)\n"
+      "  asked=yes\n"
       "  [[ ${{COMPREPLY[0]}} != *= || ${{#COMPREPLY[@]}} != 1 ]] || compopt -o nospace 2>/dev/null\n"
       "}}\n"
       "{}"
@@ -125,15 +140,18 @@ std::string bash_completion(const Words& words) {
       "  _combu_choose\n"
       "  for ((i = 0; i < ${{#COMPREPLY[@]}}; i++)); do\n"
       "    word=$head${{COMPREPLY[i]}}\n"
-      "    COMPREPLY[i]=${{word#\"$cut\"}}\n"
+      "    word=${{word#\"$cut\"}}\n"
+      "    [[ -z $asked || -z $word ]] || _combu_quote\n"
+      "    COMPREPLY[i]=$word\n"
       "  done\n"
       "}}\n"
+      "{}"
       "_combu_choose() {{\n"
       "  case $command in\n{}"
       "  esac\n"
       "}}\n"
       "complete -F _combu combu\n",
-      k_bash_words, joined(with_value, "|"), cases);
+      k_bash_words, joined(with_value, "|"), k_bash_quote, cases);
 }
 
 // ---- zsh
@@ -184,7 +202,8 @@ std::string zsh_completion(const Words& words) {
       "# combu's completion for zsh: source <(combu completion zsh), or a file _combu in a folder of $fpath\n"
       "_combu_ask() {{\n"
       "  local -a found\n"
-      "  found=(${{(f)\"$(combu $file complete $run $1 -- ${{(Q)PREFIX}} 2>/dev/null)\"}} ${{@[2,-1]}})\n"
+      "  found=(${{(f)\"$(combu $file complete $run $1 -- ${{(Q)PREFIX}} </dev/null 2>/dev/null)\"}} "
+      "${{@[2,-1]}})\n"
       "  compadd -S '' -- ${{(M)found:#*=}}\n"
       "  compadd -- ${{found:#*=}}\n"
       "}}\n"
@@ -259,7 +278,8 @@ std::string fish_completion(const Words& words) {
       "    test $words[$i] = logs; and set follows yes\n"
       "  end\n"
       "  set -l word (string replace -r '^--[a-z-]+=' '' -- (commandline -ct))\n"
-      "  combu $file complete $run $argv[1] -- (string replace -r '^[\\'\"]' '' -- $word) 2>/dev/null\n"
+      "  combu $file complete $run $argv[1] -- (string replace -r '^[\\'\"]' '' -- $word) </dev/null "
+      "2>/dev/null\n"
       "end\n"
       "complete -c combu -f\n";
   for (const OptionWords& option : words.options)

@@ -33,17 +33,24 @@ std::string find_authorities(const fs::path& root) {
   return "";
 }
 
-void trust(CURL* easy, const std::string& authorities) {
-  std::string place = authorities;
-  for (const char* const name : {"SSL_CERT_FILE", "SSL_CERT_DIR"}) {
-    const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here sets any
-    if (place.empty() && value != nullptr) place = value;
-  }
-  if (place.empty() && !libcurl_knows()) place = find_authorities("/");
-  if (place.empty()) return;
+Authorities authorities_of(const std::string& place) {
   std::error_code unreadable;
-  curl_easy_setopt(easy, fs::is_directory(place, unreadable) ? CURLOPT_CAPATH : CURLOPT_CAINFO,
-                   place.c_str());
+  if (!place.empty())
+    return fs::is_directory(place, unreadable) ? Authorities{.folder = place} : Authorities{.file = place};
+  const auto variable = [](const char* name) {
+    const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here sets any
+    return std::string(value == nullptr ? "" : value);
+  };
+  Authorities named{.file = variable("SSL_CERT_FILE"), .folder = variable("SSL_CERT_DIR")};
+  if (!named.file.empty() || !named.folder.empty() || libcurl_knows()) return named;
+  const std::string found = find_authorities("/");
+  return found.empty() ? Authorities{} : authorities_of(found);
+}
+
+void trust(CURL* easy, const std::string& place) {
+  const auto [file, folder] = authorities_of(place);
+  if (!file.empty()) curl_easy_setopt(easy, CURLOPT_CAINFO, file.c_str());
+  if (!folder.empty()) curl_easy_setopt(easy, CURLOPT_CAPATH, folder.c_str());
 }
 
 }  // namespace combu::curl

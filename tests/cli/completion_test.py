@@ -94,6 +94,23 @@ def test_of_a_file_that_was_never_run_it_is_evaluated_for_a_moment(combu, write)
     assert time.monotonic() - begin < 15  # a second, on a slow machine
 
 
+def test_it_reads_no_standard_input_and_no_pipe(combu, tmp_path):
+    trial = '[{ name: "first", image: "x" }]'
+    assert combu("-f", "-", "complete", "trials", "--", "f", input=trial).stdout == ""
+    os.mkfifo(tmp_path / "experiment.jsonnet")
+    with open(tmp_path / "experiment.jsonnet", "rb+", buffering=0) as pipe:  # open for both, which waits for nobody
+        pipe.write(trial.encode())
+        assert combu(*FILE, "complete", "trials", "--", "f").stdout == ""
+        assert select.select([pipe], [], [], 0)[0], "it is still in the pipe"
+
+
+def test_what_would_break_the_line_is_not_offered(combu, write):
+    write(HOSTILE)
+    combu(*FILE, "--engine", "simulated:?speed=0", "run", "--wait")
+    columns = combu("complete", "columns", "--", "").stdout.split("\n")[:-1]
+    assert columns[13:] == ["it's", "learning rate", 'say "$(touch PWNED)" x']
+
+
 def test_ten_thousand_trials_are_offered_at_once(combu, write):
     write('[{ name: "trial-" + i, image: "x", cmd: "true" } for i in std.range(1, 10000)]')
     combu(*FILE, "--engine", "simulated:?speed=0&start=0&trial=0", "run", "--wait")
@@ -167,6 +184,45 @@ def test_a_real_shell(ran, tmp_path, shell, typed, line):
         terminal.until(line)
     finally:
         terminal.close()
+
+
+HOSTILE = """
+{
+  experiment: "my lab; touch PWNED",
+  trials: [{ name: "one", image: "x", params: { "learning rate": 1, "it's": 2, "say \\"$(touch PWNED)\\" x": 3, "two\\nlines": 4, "es\\u001bc": 5 } }],
+}
+"""
+
+
+@pytest.mark.parametrize("typed, line", [
+    ("combu ps --experiment my", "combu ps --experiment my\\ lab\\;\\ touch\\ PWNED"),
+    ("combu ps --experiment my\\ l", "combu ps --experiment my\\ lab\\;\\ touch\\ PWNED"),
+    ("combu ps --experiment='my", "combu ps --experiment='my lab; touch PWNED'"),
+    ("combu results --columns le", "combu results --columns learning\\ rate"),
+    ("combu results --columns state,learning\\ ", "combu results --columns state,learning\\ rate"),
+    ("combu results --columns it", "combu results --columns it\\'s"),
+    ("combu results --columns 'it", "combu results --columns 'it'\\''s'"),
+    ('combu results --columns "say', 'combu results --columns "say \\"\\$(touch PWNED)\\" x"'),
+    ("combu results --where learning", "combu results --where learning\\ rate="),
+    ("combu results --columns two", "combu results --columns two"),
+    ("combu results --columns es", "combu results --columns es"),
+])
+def test_what_bash_gets_is_one_word_and_no_command(combu, write, tmp_path, typed, line):
+    write(HOSTILE)
+    assert combu(*FILE, "--engine", "simulated:?speed=0", "run", "--wait").returncode == 0
+    env = {"HOME": str(tmp_path), "PATH": f"{os.path.dirname(COMBU)}:{os.environ['PATH']}", "TERM": "dumb", "PS1": "ready: ", "LC_ALL": "C.UTF-8"}
+    terminal = Terminal(["bash", "--norc", "--noprofile", "-i"], env, tmp_path)
+    try:
+        terminal.type("PS1='ready: '; source <(combu completion bash); echo lo''aded\n")
+        terminal.until("loaded")
+        terminal.until("ready: ")
+        # Ends the line where it has been completed: it is what was to come, no more and no less.
+        terminal.type(typed + "\t\x05" + "#\n")
+        assert terminal.until("#\r\n").rstrip() == line
+        terminal.until("ready: ")
+    finally:
+        terminal.close()
+    assert not (tmp_path / "PWNED").exists()
 
 
 @pytest.mark.parametrize("typed, offered", [

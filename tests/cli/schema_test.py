@@ -169,3 +169,19 @@ def test_what_is_wrong_in_any_field_is_found(validator):
     for spelling in names:
         trial = {"name": "trial", "image": "x", spelling: [[[1]]]}
         assert not validator.is_valid([trial]), spelling
+
+
+@pytest.mark.parametrize("field", [{"cpus": "1g"}, {"cpus": "1 2"}, {"inputs": "data"}, {"inputs": ["data"]}])
+def test_what_the_reader_refuses_is_not_valid(combu, write, validator, field):
+    experiment = [{"name": "trial", "image": "x", **field}]
+    write(json.dumps(experiment))
+    assert combu(*QUIET, "-f", "experiment.jsonnet", "validate").returncode == 2
+    assert not validator.is_valid(experiment)
+
+
+@pytest.mark.parametrize("field", [{"cpus": " 1.5 "}, {"cpus": ".5"}, {"inputs": "experiment.jsonnet:/in"}])
+def test_what_the_reader_takes_is_valid(combu, write, validator, field):
+    experiment = [{"name": "trial", "image": "x", **field}]
+    write(json.dumps(experiment))
+    assert combu(*QUIET, "-f", "experiment.jsonnet", "validate").returncode == 0
+    assert validator.is_valid(experiment)

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -49,6 +50,46 @@ TEST_F(Authorities, AreFoundWhereDebianFedoraOpenSuseAndAlpineHaveThem) {
     add(file);
     EXPECT_EQ(found(), file);
   }
+}
+
+class OfTheEnvironment : public Authorities {
+ protected:
+  OfTheEnvironment() { clear(); }
+  ~OfTheEnvironment() override { clear(); }
+  OfTheEnvironment(const OfTheEnvironment&) = delete;
+  OfTheEnvironment& operator=(const OfTheEnvironment&) = delete;
+
+  static void clear() {
+    for (const char* const name : {"SSL_CERT_FILE", "SSL_CERT_DIR"}) unsetenv(name);
+  }
+  // What is to be taken, with these in the environment.
+  static curl::Authorities with(const fs::path& file, const fs::path& folder) {
+    setenv("SSL_CERT_FILE", file.c_str(), 1);
+    setenv("SSL_CERT_DIR", folder.c_str(), 1);
+    return authorities_of("");
+  }
+};
+
+TEST_F(OfTheEnvironment, AFileAndAFolderCountEachByItself) {
+  EXPECT_EQ(with("own.pem", "own").file, "own.pem");
+  EXPECT_EQ(with("own.pem", "own").folder, "own");
+  EXPECT_EQ(with("own.pem", "").file, "own.pem");
+  EXPECT_EQ(with("own.pem", "").folder, "");
+  EXPECT_EQ(with("", "own").file, "");
+  EXPECT_EQ(with("", "own").folder, "own");
+}
+
+TEST_F(OfTheEnvironment, WhatItNamesIsTakenForWhatItIsCalled) {
+  EXPECT_EQ(with(root_, "").file, root_) << "which libcurl refuses, as it does for curl(1)";
+}
+
+TEST_F(OfTheEnvironment, APlaceThatIsNamedCountsInItsStead) {
+  with("own.pem", "own");
+  add("some.pem");
+  EXPECT_EQ(authorities_of(root_ / "some.pem").file, root_ / "some.pem");
+  EXPECT_EQ(authorities_of(root_ / "some.pem").folder, "");
+  EXPECT_EQ(authorities_of(root_).file, "");
+  EXPECT_EQ(authorities_of(root_).folder, root_);
 }
 
 }  // namespace
