@@ -58,15 +58,40 @@ std::string filled(std::string text, std::string_view name) {
               "is there already, and nothing is overwritten: name another folder, or move it away");
 }
 
-void write_new(const fs::path& path, std::string_view text) {
+// What one call has made, which goes again unless it is kept.
+class Made {
+ public:
+  Made() = default;
+  ~Made() {
+    std::error_code fault;
+    for (; !paths_.empty(); paths_.pop_back()) fs::remove(paths_.back(), fault);
+  }
+  Made(const Made&) = delete;
+  Made& operator=(const Made&) = delete;
+
+  void add(const fs::path& path) { paths_.push_back(path); }
+  void keep() { paths_.clear(); }
+
+ private:
+  std::vector<fs::path> paths_;
+};
+
+void make_folder(const fs::path& path, Made& made) {
   std::error_code fault;
-  fs::create_directories(path.parent_path(), fault);
-  if (fault) refuse(path.parent_path(), "cannot be made: " + fault.message());
+  if (path.empty() || fs::exists(path, fault)) return;
+  make_folder(path.has_filename() ? path.parent_path() : path.parent_path().parent_path(), made);
+  if (fs::create_directory(path, fault)) made.add(path);
+  if (fault) refuse(path, "cannot be made: " + fault.message());
+}
+
+void write_new(const fs::path& path, std::string_view text, Made& made) {
+  make_folder(path.parent_path(), made);
   // NOLINTNEXTLINE(cppcoreguidelines-pro-type-vararg): the call is the system's.
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
                         text.starts_with("#!") ? mode_t{0777} : mode_t{0666});
   if (file < 0 && errno == EEXIST) refuse_existing(path);
   if (file < 0) refuse(path, "cannot be made: " + std::generic_category().message(errno));
+  made.add(path);
   int error = 0;
   while (!text.empty() && error == 0) {
     const ssize_t written = write(file, text.data(), text.size());
@@ -87,20 +112,30 @@ int init(const std::string& named) {
   if (fs::exists(status) && !fs::is_directory(status))
     throw Error(ErrorKind::invalid, named, "is no folder: name one that is to be made, or filled");
   const auto is_there = [&](const fs::path& path) { return fs::exists(fs::symlink_status(path, fault)); };
-  for (const InitFile& file : k_init_files)
+  for (const InitFile& file : k_init_files) {
+    // Through a link it would be written elsewhere.
+    for (fs::path within = fs::path(file.path).parent_path(); !within.empty(); within = within.parent_path())
+      if (is_there(folder / within) && !fs::is_directory(fs::symlink_status(folder / within, fault)))
+        throw Error(ErrorKind::invalid, (folder / within).string(),
+                    "is no folder, and one is to be filled here: name another folder, or move it away");
     if (is_there(folder / file.path)) refuse_existing(folder / file.path);
+  }
   fs::path whole = fs::absolute(folder, fault).lexically_normal();
   if (!whole.has_filename()) whole = whole.parent_path();
   const std::string name = project_name(whole);
-  std::vector<std::string_view> made;
+  Made made;
+  std::vector<std::string_view> names;
   for (const InitFile& file : k_init_files) {
-    write_new(folder / file.path, filled(std::string(file.text), name));
-    made.push_back(file.path);
+    write_new(folder / file.path, filled(std::string(file.text), name), made);
+    names.push_back(file.path);
   }
+  made.keep();
   const bool here = whole == fs::current_path(fault);
-  (void)put_out(fmt::format("made the experiment {} in {}: {}\nnext: {}make run-experiment\n", name,
-                            whole.string(), fmt::join(made, ", "),
-                            here ? std::string() : fmt::format("cd {} && ", shell_word(named))));
+  (void)put_out(fmt::format(
+      "made the experiment {} in {}: {}\nnext: {}make run-experiment\n", name, whole.string(),
+      fmt::join(names, ", "),
+      here ? std::string()
+           : fmt::format("cd {} && ", shell_word(named.starts_with('-') ? "./" + named : named))));
   return 0;
 }
 

@@ -2,6 +2,8 @@
 
 import os
 import re
+import resource
+import signal
 import stat
 import subprocess
 
@@ -48,9 +50,8 @@ def test_names_are_what_images_may_be_called(combu, tmp_path, folder, name):
     assert result.returncode == 0, result.stderr
     assert f"made the experiment {name} in " in result.stdout
     command = result.stdout.splitlines()[-1].removeprefix("next: ").replace("make run-experiment", "pwd")
-    if not folder.startswith("-"):
-        where = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True)
-        assert where.stdout == os.path.realpath(tmp_path / folder) + "\n"
+    where = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert where.stdout == os.path.realpath(tmp_path / folder) + "\n"
 
 
 @pytest.mark.parametrize("file", ["README.md", "src/train", ".gitignore"])
@@ -62,6 +63,36 @@ def test_nothing_is_overwritten(combu, tmp_path, file):
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == f"combu: lab/{file}: is there already, and nothing is overwritten: name another folder, or move it away\n"
     assert [path for path in lab.rglob("*") if not path.is_dir()] == [lab / file]
+
+
+@pytest.mark.parametrize("target", ["elsewhere", "nowhere", None])
+def test_nothing_is_made_through_a_link_or_below_a_file(combu, tmp_path, target):
+    (tmp_path / "elsewhere").mkdir()
+    lab = tmp_path / "lab"
+    lab.mkdir()
+    if target:
+        (lab / "src").symlink_to(tmp_path / target)
+    else:
+        (lab / "src").write_text("mine")
+    result = combu("init", "lab")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == "combu: lab/src: is no folder, and one is to be filled here: name another folder, or move it away\n"
+    assert list(lab.iterdir()) == [lab / "src"] and not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_what_was_made_goes_when_the_rest_cannot_be(combu, tmp_path):
+    sizes = [(ROOT / "src/cli/init" / file).stat().st_size for file in FILES]
+    assert sizes[0] < max(sizes) - 100, "the first file is made, a later one is cut off"
+
+    def no_large_file():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (max(sizes) - 100, max(sizes) - 100))
+
+    (tmp_path / "mine").mkdir()
+    result = combu("init", "mine/deep/lab", preexec_fn=no_large_file)
+    assert result.returncode == 1
+    assert re.fullmatch(r"combu: mine/deep/lab/\S+: cannot be written: File too large\n", result.stderr)
+    assert not list((tmp_path / "mine").iterdir())
 
 
 def test_a_second_one_is_refused(combu, tmp_path):
