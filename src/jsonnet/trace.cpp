@@ -114,7 +114,8 @@ bool is_of_stack(std::string_view line) {
   if (!take(line, '\t')) return false;
   std::string_view rest = line;
   return line.starts_with('\t') || take_place(rest) || part_of_path(line) || line.starts_with("...") ||
-         line.starts_with("During manifestation") || line.starts_with("comparing ");
+         line.starts_with("During manifestation") || line.starts_with("Top-level function") ||
+         line.starts_with("comparing ");
 }
 
 // The stack is the tail of lines that begin with a tab; before it is the message, which may have lines of its

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 
@@ -168,7 +169,7 @@ def test_bash_asks_for_what_it_does_not_know(combu, tmp_path):
     """What is asked for: the kind, the file and the run that stand there, and the word."""
     def asked(*words):
         # The words' ends: what bash gives back of each where it has cut the word.
-        return " ".join(completions(combu, tmp_path, ["combu", *words], 'echo "$*"'))
+        return " ".join(shlex.split(" ".join(completions(combu, tmp_path, ["combu", *words], 'echo "$*"'))))
 
     assert asked("-f", "x.jsonnet", "logs", "so") == "-f x.jsonnet complete trials -- so"
     assert asked("-f", "x.jsonnet", "logs", "-f", "l") == "-f x.jsonnet complete trials -- l"
