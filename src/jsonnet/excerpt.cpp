@@ -23,15 +23,6 @@ constexpr std::size_t k_line_bytes_max = 120;
 constexpr std::size_t k_bytes_before = 60;
 constexpr std::size_t k_bytes_after = 60;
 
-bool is_inside_character(char byte) {
-  return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U;
-}
-
-std::size_t count_characters(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char byte) { return !is_inside_character(byte); }));
-}
-
 // The part of a line that is shown, and where in it the column is, in characters.
 struct Shown {
   std::string text;

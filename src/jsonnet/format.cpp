@@ -17,6 +17,7 @@
 
 #include "combu/base.hpp"
 #include "jsonnet/number.hpp"
+#include "jsonnet/text.hpp"
 
 namespace combu {
 namespace {
@@ -34,12 +35,6 @@ std::string utf8_of(std::uint32_t character) {
   if (character < 0x800) return {byte(0xC0U | (character >> 6U)), continuation(0)};
   if (character < 0x10000) return {byte(0xE0U | (character >> 12U)), continuation(6), continuation(0)};
   return {byte(0xF0U | (character >> 18U)), continuation(12), continuation(6), continuation(0)};
-}
-
-// Of characters, and not of bytes.
-std::size_t length_of(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(
-      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
 }
 
 // ---- Values
@@ -269,7 +264,7 @@ class Parser {
     const char c = rest_.front();
     if (std::string_view("diuoxXeEfFgGcs%").find(c) == std::string_view::npos) {
       std::size_t end = 1;
-      while (end < rest_.size() && (static_cast<unsigned char>(rest_[end]) & 0xC0U) == 0x80U) ++end;
+      while (end < rest_.size() && is_inside_character(rest_[end])) ++end;
       refuse(fmt::format("invalid format conversion code '{}'", rest_.substr(0, end)));
     }
     directive.conversion = c;
@@ -425,7 +420,7 @@ std::string_view names_of(char conversion) {
 
 std::string character_of(const Value& value) {
   if (value.is_string()) {
-    if (const std::size_t length = length_of(value.text); length != 1)
+    if (const std::size_t length = count_characters(value.text); length != 1)
       refuse(fmt::format("'c' formatting requires a string of length 1, got {}", length));
     return value.text;
   }
@@ -482,7 +477,7 @@ std::string written(const Directive& directive, Values& values) {
   if (width != nullptr) sizes.width = size_of(*width, "field width");
 
   std::string text = directive.conversion == '%' ? "%" : text_of(directive, sizes, values.next());
-  const std::size_t length = length_of(text);
+  const std::size_t length = count_characters(text);
   if (length < sizes.width)
     text.insert(directive.left ? text.size() : 0, std::string(sizes.width - length, ' '));
   return text;

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
@@ -20,10 +21,6 @@ namespace {
 constexpr std::size_t k_file_bytes_max = std::size_t{1} << 30;
 constexpr const char* k_too_large = "is larger than 1 GiB";
 
-bool is_continuation(std::string_view text, std::size_t at) {
-  return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U;
-}
-
 // The length of the sequence that begins at `at`, or 0 when it is not one (table 3-7 of the Unicode
 // standard).
 std::size_t sequence_length(std::string_view text, std::size_t at) {
@@ -32,7 +29,7 @@ std::size_t sequence_length(std::string_view text, std::size_t at) {
   if (first < 0xC2 || first > 0xF4) return 0;
   const std::size_t length = first < 0xE0 ? 2 : (first < 0xF0 ? 3 : 4);
   for (std::size_t i = 1; i < length; ++i) {
-    if (!is_continuation(text, at + i)) return 0;
+    if (at + i >= text.size() || !is_inside_character(text[at + i])) return 0;
   }
   const auto second = static_cast<unsigned char>(text[at + 1]);
   const bool wrong = (first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) ||
@@ -46,6 +43,15 @@ std::size_t sequence_length(std::string_view text, std::size_t at) {
 }
 
 }  // namespace
+
+bool is_inside_character(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U;
+}
+
+std::size_t count_characters(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char byte) { return !is_inside_character(byte); }));
+}
 
 std::optional<std::size_t> find_bad_utf8(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {

@@ -8,6 +8,11 @@
 
 namespace combu {
 
+// Whether it is a byte of a UTF-8 character, and not its first.
+[[nodiscard]] bool is_inside_character(char byte);
+// Of UTF-8 text.
+[[nodiscard]] std::size_t count_characters(std::string_view text);
+
 // The offset of the first byte that is not UTF-8 (RFC 3629: no surrogates, nothing overlong), or nullopt.
 [[nodiscard]] std::optional<std::size_t> find_bad_utf8(std::string_view text);
 
