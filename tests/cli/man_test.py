@@ -1,5 +1,6 @@
-"""scripts/man: the manual is docs/cli.md, all of it, or an error."""
+"""scripts/man: the manual is docs/cli.md and docs/experiment.md, all of them, or an error."""
 
+import json
 import os
 import re
 import shutil
@@ -33,6 +34,12 @@ def page(man, tmp_path):
     return (tmp_path / "combu.1").read_text()
 
 
+@pytest.fixture
+def file_page(tmp_path):
+    subprocess.run([ROOT / "scripts/man", tmp_path / "combu-experiment.5"], env=dict(os.environ, SOURCE_DATE_EPOCH="1700000000"), check=True)
+    return (tmp_path / "combu-experiment.5").read_text()
+
+
 def test_it_has_a_manual_s_sections(page, combu):
     assert page.startswith(f'.TH COMBU 1 "2023-11-14" "{combu("version").stdout.strip()}" "User Commands"\n')
     sections = re.findall(r"^\.SH (.*)", page, re.M)
@@ -52,17 +59,29 @@ def test_it_has_every_command_and_each_of_its_options(page, combu):
     assert [option for option in sorted(options) if f"\\fB{option}" not in plain and f", {option}" not in plain] == []
 
 
-def test_no_word_of_the_source_is_dropped(page):
-    """All words, in any order: those of links' targets and of code's languages are not text."""
-    source = (ROOT / "docs/cli.md").read_text()
+def dropped_words(name, page):
+    """Words in any order: those of links' targets and of code's languages are not text."""
+    source = (ROOT / "docs" / name).read_text()
     source = re.sub(r"(?<=\])\((?!http)[^()]*\)", "", re.sub(r"^```\w*$", "", source, flags=re.M))
     text = re.sub(r"\\f[BIR]", "", re.sub(r"\\\(..", " ", page)).replace("\\&", "").replace("\\e", "\\").replace("\\-", "-")
     text = re.sub(r"\\\[u([0-9A-F]+)\]", lambda match: chr(int(match[1], 16)), text).lower()
-    words = set(re.findall(r"\w\w+", text))
-    dropped = set(re.findall(r"\w\w+", source.lower())) - words
+    return set(re.findall(r"\w\w+", source.lower())) - set(re.findall(r"\w\w+", text))
+
+
+def test_no_word_of_the_source_is_dropped(page):
+    dropped = dropped_words("cli.md", page)
     # Headings that a manual calls otherwise, and the names of tables' first columns, which say nothing in a list.
     assert dropped <= {"environment", "variables", "exit", "codes", "option", "argument", "field", "found", "path",
                        "variable", "request", "meaning", "target"}, dropped
+
+
+def test_the_file_has_a_page_with_all_of_its_fields(file_page):
+    assert re.match(r'\.TH COMBU-EXPERIMENT 5 "2023-11-14" "combu [0-9.]+" "File Formats"\n', file_page)
+    assert dropped_words("experiment.md", file_page) <= {"file", "field", "spellings", "depended"}  # heads of first columns
+    plain = file_page.replace("\\-", "-")
+    fields = json.loads((ROOT / "src/cli/experiment.schema.json").read_text())["$defs"]["trial"]["properties"]
+    assert len(fields) > 30
+    assert [field for field in fields if f"\\fB{field}\\fR" not in plain] == []
 
 
 @pytest.mark.skipif(not shutil.which("man"), reason="there is no man")
@@ -73,14 +92,24 @@ def test_man_shows_it_without_a_warning(page, tmp_path):
     assert "combu -f experiment.jsonnet run --wait\n" in re.sub(r".\x08|\x1b\[\d*m", "", done.stdout)
 
 
+@pytest.mark.skipif(not shutil.which("man"), reason="there is no man")
+def test_man_shows_the_file_s_without_a_warning(file_page, tmp_path):
+    done = subprocess.run(["man", "--warnings", "-E", "UTF-8", tmp_path / "combu-experiment.5"], env=dict(os.environ, MANWIDTH="100"),
+                          capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.skipif(not shutil.which("mandoc"), reason="there is no mandoc")
-def test_mandoc_finds_nothing(page, tmp_path):
-    done = subprocess.run(["mandoc", "-T", "lint", tmp_path / "combu.1"], capture_output=True, text=True, check=False)
+def test_mandoc_finds_nothing(page, file_page, tmp_path):
+    done = subprocess.run(["mandoc", "-T", "lint", tmp_path / "combu.1", tmp_path / "combu-experiment.5"], capture_output=True, text=True,
+                          check=False)
     assert done.stdout == ""
 
 
 @pytest.mark.parametrize("source, roff", [
     ("One `-f` and *two*.\n", r"One \fB\-f\fR and \fItwo\fR."),
+    ("A **great** *deal*\n", r"A \fBgreat\fR \fIdeal\fR"),
+    ("- [Here](#here), [there](#there)\n- [x](y.md)\n", "\n.IP \\(bu 4\nx"),
     (".hidden, and 'quoted'\n", r"\&.hidden, and \(aqquoted\(aq"),
     ("```\n.x \\n\n```\n", "\\&.x \\en\n.fi"),
     ("- first\n  goes on\n- second\n", ".IP \\(bu 4\nfirst goes on\n.IP \\(bu 4\nsecond"),
@@ -94,7 +123,7 @@ def test_what_it_writes(man, tmp_path, source, roff):
 
 
 @pytest.mark.parametrize("source", [
-    "> quoted", "  indented", "- outer\n  - inner", "#### deep", "![picture](x.png)", "<b>bold</b>", "**bold**", "_emphasis_", "[ref][1]",
+    "> quoted", "  indented", "- outer\n  - inner", "#### deep", "![picture](x.png)", "<b>bold</b>", "**bold", "_emphasis_", "[ref][1]",
     "[1]: x", "`open", "a &amp; b", "---", "~~~\ncode\n~~~", "```sh\nno end", "| a | b |\n|---|---|\n| only one |", "| a | b |\n| 1 | 2 |",
     "https://a.b", "* star", "head\n====", "1. one\n   - two", "text\\",
 ])

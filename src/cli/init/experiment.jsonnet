@@ -1,4 +1,4 @@
-// What is run: `make plan` shows it. Every field is told in combu's docs/experiment.md.
+// What is run: `make plan` shows it. `man combu-experiment` tells every field.
 local combu = import "combu.libsonnet";
 local project = "my-experiment";
 local points = combu.grid({ lr: [0.01, 0.1, 0.5], seed: [1, 2, 3] });
