@@ -118,6 +118,23 @@ struct Key {
 [[nodiscard]] std::optional<std::string_view> nearest(std::string_view word,
                                                       const std::vector<std::string_view>& known);
 
+// Without the blanks (spaces, tabs, ends of lines) at both its ends.
+[[nodiscard]] std::string_view trimmed(std::string_view text);
+
+// A character of UTF-8 (RFC 3629: no surrogates, nothing overlong).
+struct Character {
+  char32_t code = 0;
+  std::size_t bytes = 1;
+};
+// The one that `text`, which is not empty, begins with; nullopt: its first byte is of none.
+[[nodiscard]] std::optional<Character> first_character(std::string_view text);
+// Whether it is a byte of a UTF-8 character, and not its first.
+[[nodiscard]] bool is_inside_character(char byte);
+// What a text without control characters takes of a line of a terminal. Two columns for each character beyond
+// Hangul Jamo, but for punctuation, arrows and box drawing; a byte that is no UTF-8 takes one. Rather one too
+// many (a combining mark) than one too few, since a line that is too long would wrap.
+[[nodiscard]] std::size_t columns_of(std::string_view text);
+
 // What a message shows of a text from outside: at most 60 characters, cut between characters, on one line
 // (control characters are escaped).
 [[nodiscard]] std::string shortened(std::string_view text);

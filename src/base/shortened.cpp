@@ -10,14 +10,10 @@ namespace combu {
 
 namespace {
 
-bool continues_character(char byte) {
-  return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U;
-}
-
 // Where the character (of UTF-8) that begins at `at` ends.
 std::size_t end_of_character(std::string_view text, std::size_t at) {
   ++at;
-  while (at < text.size() && continues_character(text[at])) ++at;
+  while (at < text.size() && is_inside_character(text[at])) ++at;
   return at;
 }
 

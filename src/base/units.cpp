@@ -26,13 +26,6 @@ constexpr std::array<Unit, 7> k_time_units{
 constexpr double k_nano = 1e9;
 constexpr double k_century_seconds = 100 * 365.25 * 86400;
 
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view k_blank = " \t\r\n";
-  const auto first = text.find_first_not_of(k_blank);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(k_blank) - first + 1);
-}
-
 // Takes digits with an optional fraction from the front of `rest`; no sign, no exponent.
 std::optional<double> take_number(std::string_view& rest) {
   const std::string_view digits = rest.substr(0, rest.find_first_not_of("0123456789."));

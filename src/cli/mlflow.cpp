@@ -50,8 +50,7 @@ std::int64_t milliseconds(Instant at) {
 // Its first characters.
 std::string_view first_of(std::string_view text, std::size_t count) {
   for (std::size_t i = 0; i < text.size(); ++i) {
-    const bool begins = (static_cast<unsigned char>(text[i]) & 0xC0U) != 0x80U;
-    if (begins && count-- == 0) return text.substr(0, i);
+    if (!is_inside_character(text[i]) && count-- == 0) return text.substr(0, i);
   }
   return text;
 }

@@ -38,23 +38,17 @@ std::string variable(const char* name) {
   return environment(name).value_or("");
 }
 
-std::string trimmed(const std::string& text) {
-  constexpr std::string_view k_blanks = " \t\r";
-  const std::size_t first = text.find_first_not_of(k_blanks);
-  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(k_blanks) - first + 1);
-}
-
 // Of ~/.mlflow/credentials, whose names are those of the environment in small letters.
 std::string credential(std::string name) {
   std::ranges::transform(name, name.begin(), [](unsigned char letter) { return std::tolower(letter); });
   std::ifstream file(variable("HOME") + "/.mlflow/credentials");
   bool is_ours = false;
   for (std::string line; std::getline(file, line);) {
-    line = trimmed(line);
+    line = std::string(trimmed(line));
     if (line.starts_with('[')) is_ours = line == "[mlflow]";
     const std::size_t equals = line.find_first_of("=:");
-    if (is_ours && equals != std::string::npos && trimmed(line.substr(0, equals)) == name)
-      return trimmed(line.substr(equals + 1));
+    if (is_ours && equals != std::string::npos && trimmed(std::string_view(line).substr(0, equals)) == name)
+      return std::string(trimmed(std::string_view(line).substr(equals + 1)));
   }
   return "";
 }

@@ -44,8 +44,7 @@ std::string one_line(std::string_view text) {
   while (line.ends_with(' ')) line.pop_back();
   if (line.size() <= k_length_max) return line;
   std::size_t end = k_length_max;
-  while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0U) == 0x80U)
-    --end;  // never inside a UTF-8 character
+  while (end > 0 && is_inside_character(line[end])) --end;
   return line.substr(0, end) + "…";
 }
 

@@ -23,7 +23,8 @@ constexpr std::size_t k_line_bytes_max = 120;
 constexpr std::size_t k_bytes_before = 60;
 constexpr std::size_t k_bytes_after = 60;
 
-// The part of a line that is shown, and where in it the column is, in characters.
+// The part of a line that is shown, and where in it the column is: how many places of a terminal are before
+// it.
 struct Shown {
   std::string text;
   std::size_t caret = 0;
@@ -42,7 +43,7 @@ Shown part_of(std::string_view line, std::size_t column) {
   const std::string_view before = line.substr(begin, at - begin);
   Shown shown{fmt::format("{}{}{}", begin > 0 ? "…" : "", line.substr(begin, end - begin),
                           end < line.size() ? "…" : ""),
-              (begin > 0 ? 1 : 0) + count_characters(before)};
+              (begin > 0 ? 1 : 0) + columns_of(before)};
   // A tab, or what else would move a terminal's cursor, takes one place.
   const auto is_control = [](char byte) { return static_cast<unsigned char>(byte) < 0x20 || byte == 0x7F; };
   std::replace_if(shown.text.begin(), shown.text.end(), is_control, ' ');

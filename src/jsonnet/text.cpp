@@ -21,32 +21,12 @@ namespace {
 constexpr std::size_t k_file_bytes_max = std::size_t{1} << 30;
 constexpr const char* k_too_large = "is larger than 1 GiB";
 
-// The length of the sequence that begins at `at`, or 0 when it is not one (table 3-7 of the Unicode
-// standard).
-std::size_t sequence_length(std::string_view text, std::size_t at) {
-  const auto first = static_cast<unsigned char>(text[at]);
-  if (first < 0x80) return 1;
-  if (first < 0xC2 || first > 0xF4) return 0;
-  const std::size_t length = first < 0xE0 ? 2 : (first < 0xF0 ? 3 : 4);
-  for (std::size_t i = 1; i < length; ++i) {
-    if (at + i >= text.size() || !is_inside_character(text[at + i])) return 0;
-  }
-  const auto second = static_cast<unsigned char>(text[at + 1]);
-  const bool wrong = (first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) ||
-                     (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F);
-  return wrong ? 0 : length;
-}
-
 [[noreturn]] void refuse(const std::string& subject, int fault) {
   if (fault == EISDIR) throw Error(ErrorKind::invalid, subject, "is a folder, not a file");
   throw Error(ErrorKind::invalid, subject, "cannot be read: " + std::generic_category().message(fault));
 }
 
 }  // namespace
-
-bool is_inside_character(char byte) {
-  return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U;
-}
 
 std::size_t count_characters(std::string_view text) {
   return static_cast<std::size_t>(
@@ -55,9 +35,9 @@ std::size_t count_characters(std::string_view text) {
 
 std::optional<std::size_t> find_bad_utf8(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
-    const std::size_t length = sequence_length(text, at);
-    if (length == 0) return at;
-    at += length;
+    const auto character = first_character(text.substr(at));
+    if (!character) return at;
+    at += character->bytes;
   }
   return std::nullopt;
 }

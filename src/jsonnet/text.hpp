@@ -8,8 +8,6 @@
 
 namespace combu {
 
-// Whether it is a byte of a UTF-8 character, and not its first.
-[[nodiscard]] bool is_inside_character(char byte);
 // Of UTF-8 text.
 [[nodiscard]] std::size_t count_characters(std::string_view text);
 

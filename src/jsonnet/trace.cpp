@@ -74,13 +74,6 @@ std::string_view without_prefix(std::string_view text, std::string_view prefix) 
   return text.substr(0, prefix.size()) == prefix ? text.substr(prefix.size()) : text;
 }
 
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view k_blank = " \t\n";
-  const std::size_t first = text.find_first_not_of(k_blank);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(k_blank) - first + 1);
-}
-
 // As libjsonnet tells it: a line for each place on the stack, the innermost first, a tab before it, and
 // behind it what it is in.
 struct Frame {

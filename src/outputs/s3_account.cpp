@@ -14,14 +14,6 @@
 namespace combu::outputs {
 namespace {
 
-constexpr std::string_view k_blanks = " \t\r";
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t from = text.find_first_not_of(k_blanks);
-  if (from == std::string_view::npos) return {};
-  return text.substr(from, text.find_last_not_of(k_blanks) - from + 1);
-}
-
 // A file of sections of keys. A key of a nested section is "ABOVE.KEY".
 class Profiles {
  public:
@@ -41,7 +33,7 @@ class Profiles {
       if (equals == std::string_view::npos) continue;
       const std::string key(trimmed(text.substr(0, equals)));
       const std::string_view value = trimmed(text.substr(equals + 1));
-      const bool is_nested = k_blanks.find(line.front()) != std::string_view::npos && !above.empty();
+      const bool is_nested = text.data() != line.data() && !above.empty();  // it is indented
       if (!is_nested) above = value.empty() ? key : "";
       sections_[section][is_nested ? fmt::format("{}.{}", above, key) : key] = value;
     }

@@ -20,21 +20,6 @@ constexpr std::array<std::pair<OutputEntry::Kind, std::string_view>, 4> k_kinds{
      {OutputEntry::Kind::symbolic_link, "symbolic_link"},
      {OutputEntry::Kind::hard_link, "hard_link"}}};
 
-// How many bytes at the beginning are one character of UTF-8; 0 when they are none.
-std::size_t character_size(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  const std::size_t size = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4 || text.size() < size) return 0;
-  for (std::size_t i = 1; i < size; ++i)
-    if ((byte(i) & 0xC0U) != 0x80) return 0;
-  const unsigned second = byte(1);
-  const bool is_none = (first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) ||
-                       (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F);
-  return is_none ? 0 : size;
-}
-
 // Whether it begins with what as_key() writes for a byte: one that is no UTF-8, or the `%` of such a name.
 bool looks_escaped(std::string_view text) {
   constexpr std::string_view k_high = "89ABCDEF";
@@ -108,10 +93,12 @@ OutputEntry read_entry(std::string_view text) {
 std::string as_key(std::string_view path) {
   std::string key;
   while (!path.empty()) {
-    const std::size_t size = looks_escaped(path) ? 0 : character_size(path);
-    key += size == 0 ? fmt::format("%{:02X}", static_cast<unsigned char>(path.front()))
-                     : std::string(path.substr(0, size));
-    path.remove_prefix(std::max<std::size_t>(size, 1));
+    const auto character = looks_escaped(path) ? std::nullopt : first_character(path);
+    if (character)
+      key += path.substr(0, character->bytes);
+    else
+      key += fmt::format("%{:02X}", static_cast<unsigned char>(path.front()));
+    path.remove_prefix(character.value_or(Character{}).bytes);
   }
   return key;
 }

@@ -202,12 +202,11 @@ std::string param_variable(std::string_view param) {
   for (const char c : param) {
     const bool upper_or_digit = (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
     const bool lower = c >= 'a' && c <= 'z';
-    const bool continued = (static_cast<unsigned char>(c) & 0xC0U) == 0x80U;  // of a UTF-8 character
     if (upper_or_digit) {
       name += c;
     } else if (lower) {
       name += static_cast<char>(c - 'a' + 'A');
-    } else if (!continued) {
+    } else if (!is_inside_character(c)) {
       name += '_';
     }
   }

@@ -28,12 +28,6 @@ constexpr std::string_view k_ends_name = " \t\n\"'=!<>&|";
 constexpr std::string_view k_ends_value = " \t\n\"'=<>&|";
 constexpr std::string_view k_form = "NAME=VALUE, or with != < <= > >=, several joined by &&";
 
-std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(k_blanks);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(k_blanks) - first + 1);
-}
-
 // NaN among them.
 std::optional<double> number(std::string_view text) {
   double value = 0;

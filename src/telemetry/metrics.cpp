@@ -21,13 +21,6 @@ constexpr char k_stands_for = '\1';  // before what is no number of JSON, in a s
 constexpr std::string_view k_in_words =
     "0123456789+-.abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";  // and numbers
 
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view k_blanks = " \t\r";
-  const std::size_t first = text.find_first_not_of(k_blanks);
-  return first == std::string_view::npos ? std::string_view()
-                                         : text.substr(first, text.find_last_not_of(k_blanks) - first + 1);
-}
-
 // Also "nan", "-inf" and "Infinity" in any case; what is beyond all numbers is infinite.
 std::optional<double> number_in(std::string_view text) {
   text = trimmed(text);

@@ -13,11 +13,8 @@ namespace combu {
 // bytes that are no UTF-8 become question marks.
 [[nodiscard]] std::string clean_line(std::string_view text);
 
-// Whether it is printable ASCII only: then it is clean, and has as many columns as bytes.
+// Whether it is printable ASCII only, and so clean.
 [[nodiscard]] bool is_plain(std::string_view text);
-
-// The columns that a clean line takes; never less than what a terminal gives it.
-[[nodiscard]] std::size_t columns_of(std::string_view clean);
 
 // A clean line cut to at most `columns_max` columns, between characters; what was cut is told by "…".
 [[nodiscard]] std::string cut_line(std::string_view clean, std::size_t columns_max);

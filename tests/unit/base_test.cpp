@@ -153,6 +153,39 @@ TEST(Nearest, FindsTheWordThatWasMeant) {
   EXPECT_EQ(nearest(std::string(100000, 'n'), known), std::nullopt);
 }
 
+TEST(Trimmed, IsWhatIsBetweenTheBlanks) {
+  EXPECT_EQ(trimmed(" \t a b\r\n"), "a b");
+  EXPECT_EQ(trimmed("a"), "a");
+  EXPECT_EQ(trimmed(" \n"), "");
+  EXPECT_EQ(trimmed(""), "");
+}
+
+TEST(FirstCharacter, IsTheOneThatUtf8Has) {
+  const auto code_and_bytes = [](std::string_view text) {
+    const Character character = first_character(text).value();
+    return std::pair(character.code, character.bytes);
+  };
+  EXPECT_EQ(code_and_bytes("ab"), std::pair(U'a', std::size_t{1}));
+  EXPECT_EQ(code_and_bytes(std::string_view("\0", 1)), std::pair(U'\0', std::size_t{1}));
+  EXPECT_EQ(code_and_bytes("éb"), std::pair(U'é', std::size_t{2}));
+  EXPECT_EQ(code_and_bytes("験"), std::pair(U'験', std::size_t{3}));
+  EXPECT_EQ(code_and_bytes("\xF4\x8F\xBF\xBF"), std::pair(U'\U0010FFFF', std::size_t{4}));
+}
+
+TEST(FirstCharacter, IsNoneOfWhatUtf8HasNot) {
+  for (const char* text : {"\x80", "\xC1\x81", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF",
+                           "\xF4\x90\x80\x80", "\xF8\x88\x80\x80\x80", "\xC3", "\xC3x", "\xE9\xA8"})
+    EXPECT_FALSE(first_character(text)) << testing::PrintToString(text);
+}
+
+TEST(Columns, AreTwoOfAWideCharacter) {
+  EXPECT_EQ(columns_of(""), 0U);
+  EXPECT_EQ(columns_of("plain"), 5U);
+  EXPECT_EQ(columns_of("é – └"), 5U);
+  EXPECT_EQ(columns_of("実験🚀"), 6U);
+  EXPECT_EQ(columns_of("a\xFF"), 2U);
+}
+
 TEST(RealClock, WaitsForItsTimeWithoutAStop) {
   const auto before = std::chrono::steady_clock::now();
   real_clock().wait(Seconds(0.02), {});

@@ -212,12 +212,21 @@ TEST(ShownError, OfALongLineShowsItsPart) {
   EXPECT_THAT(text,
               MatchesRegex(
                   "\ne.jsonnet:1:512: division by zero.\n    …x+', 'é', 1 / 0, 'x+…\n +\\^\n  in \\[2\\]\n"));
-  // The caret is below the 1, counted in characters.
+  // The caret is below the 1.
   const auto begin_of = [&](char last) { return text.rfind('\n', text.find(last)); };
   const std::string line = text.substr(text.find("    …"), text.find("1 / 0") - text.find("    …"));
   const auto continued = std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) == 0x80; });
   EXPECT_EQ(text.find('^') - begin_of('^') - 1, line.size() - static_cast<std::size_t>(continued));
   EXPECT_LT(text.size(), 400U);
+}
+
+TEST(ShownError, HasItsCaretBelowItsPlaceAlsoBehindWideCharacters) {
+  EXPECT_EQ(shown("{ a: '実験', b: 1 / 0 }"), R"(
+e.jsonnet:1:19: division by zero.
+    { a: '実験', b: 1 / 0 }
+                    ^
+  in b
+)");
 }
 
 TEST(ShownError, HasAtMostEightCallers) {

@@ -1,0 +1,62 @@
+#include <cstddef>
+#include <optional>
+#include <string_view>
+
+#include "combu/base.hpp"
+
+namespace combu {
+namespace {
+
+// The length that a first byte announces, 0 when it cannot be one.
+std::size_t announced_bytes(unsigned char first) {
+  if (first < 0x80) return 1;
+  if (first >= 0xC2 && first <= 0xDF) return 2;
+  if (first >= 0xE0 && first <= 0xEF) return 3;
+  if (first >= 0xF0 && first <= 0xF4) return 4;
+  return 0;
+}
+
+bool is_wide(char32_t code) {
+  return code >= 0x1100 && (code < 0x2000 || code > 0x23FF) && (code < 0x2500 || code > 0x25FF);
+}
+
+}  // namespace
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view k_blanks = " \t\r\n";
+  const std::size_t first = text.find_first_not_of(k_blanks);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(k_blanks) - first + 1);
+}
+
+std::optional<Character> first_character(std::string_view text) {
+  constexpr unsigned char k_first_masks[] = {0, 0x7F, 0x1F, 0x0F, 0x07};
+  constexpr char32_t k_least[] = {0, 0, 0x80, 0x800, 0x10000};
+  const auto first = static_cast<unsigned char>(text.front());
+  const std::size_t bytes = announced_bytes(first);
+  if (bytes == 0 || bytes > text.size()) return std::nullopt;
+  char32_t code = first & k_first_masks[bytes];
+  for (std::size_t i = 1; i < bytes; ++i) {
+    if (!is_inside_character(text[i])) return std::nullopt;
+    code = (code << 6U) | (static_cast<unsigned char>(text[i]) & 0x3FU);
+  }
+  const bool is_surrogate = code >= 0xD800 && code <= 0xDFFF;
+  if (code < k_least[bytes] || code > 0x10FFFF || is_surrogate) return std::nullopt;
+  return Character{code, bytes};
+}
+
+bool is_inside_character(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U;
+}
+
+std::size_t columns_of(std::string_view text) {
+  std::size_t columns = 0;
+  while (!text.empty()) {
+    const Character character = first_character(text).value_or(Character{});
+    columns += is_wide(character.code) ? 2 : 1;
+    text.remove_prefix(character.bytes);
+  }
+  return columns;
+}
+
+}  // namespace combu
