@@ -19,6 +19,7 @@
 #include <exception>
 #include <fstream>
 #include <functional>
+#include <iostream>
 #include <limits>
 #include <new>
 #include <optional>
@@ -95,6 +96,7 @@ constexpr std::string_view k_end{"\0", 1};
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);  // it died before the line above
   ::dup2(errors, STDERR_FILENO);
+  std::cerr.tie(nullptr);
   restore_interrupts();
   lower_limit(RLIMIT_CORE, 0);
   raise_stack_limit();
@@ -183,9 +185,11 @@ class Errors {
     ready_ -= count;
     line_ -= count;
   }
-  void pass_all_on() {
-    (void)write_all(STDERR_FILENO, text_);
-    text_.clear();
+  void pass_all_on() { (void)write_all(STDERR_FILENO, std::exchange(text_, {})); }
+  // As much as can be without waiting.
+  void pass_on_at_once() {
+    pollfd screen{STDERR_FILENO, POLLOUT, 0};
+    for (ready_ = text_.size(); ready_ > 0 && ::poll(&screen, 1, 0) > 0;) pass_on();
   }
   // What is behind the last line that could be passed on, which it is here.
   [[nodiscard]] std::string rest() {
@@ -280,8 +284,7 @@ ChildEnd end_by_abort(std::string said) {
   // new in C++, and all that Rust allocates, ends with k_exit_out_of_memory.
   if (said.find("FATAL ERROR: a memory allocation error occurred") != std::string::npos)
     return {ChildEnd::Kind::out_of_memory, {}, {}};
-  if (said.find_first_not_of(" \t\n") == std::string::npos)
-    return {ChildEnd::Kind::died, {}, fmt::format("signal {}", SIGABRT)};
+  if (trimmed(said).empty()) return {ChildEnd::Kind::died, {}, fmt::format("signal {}", SIGABRT)};
   return {ChildEnd::Kind::gave_up, {}, std::move(said)};
 }
 
@@ -346,7 +349,7 @@ ChildEnd run_in_child(const ChildLimits& limits, Traces traces, const ChildWork&
   errors.in.close();
   Reader reader(answer.out.number(), errors.out.number(), interrupts.number(), traces, limits.time_max);
   if (const auto given_up = reader.read(slow)) {
-    reader.errors().pass_all_on();
+    reader.errors().pass_on_at_once();
     return {*given_up, {}, {}};
   }
   return end_of(child.wait(), std::move(reader));

@@ -98,11 +98,8 @@ std::string why_it_gave_up(std::string_view said) {
     if (const auto at = said.find(before); at != std::string_view::npos)
       said.remove_prefix(at + before.size());
   }
-  said = said.substr(0, find_bad_utf8(said).value_or(said.size()));
-  said = said.substr(0, said.find_last_not_of(" \t\n") + 1);
-  said.remove_prefix(std::min(said.find_first_not_of(" \t\n"), said.size()));
   std::string why;
-  for (const char one : said) {
+  for (const char one : trimmed(said.substr(0, find_bad_utf8(said).value_or(said.size())))) {
     const bool is_blank = static_cast<unsigned char>(one) <= ' ' || one == 0x7F;
     if (why.size() >= k_bytes_max && !is_inside_character(one)) return why + "…";
     if (!is_blank) why += one;
