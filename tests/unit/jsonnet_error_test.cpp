@@ -18,7 +18,7 @@ using testing::MatchesRegex;
 using testing::Not;
 
 // The error with the scratch folder's name left out.
-std::string shown(const Scratch& scratch, Evaluation evaluation) {
+std::string shown(const Scratch& scratch, const Evaluation& evaluation) {
   std::string text = refusal_of(evaluation).what();
   const std::string folder = scratch.path("");
   for (std::size_t at = text.find(folder); at != std::string::npos; at = text.find(folder, at))
