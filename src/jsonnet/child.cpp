@@ -280,10 +280,12 @@ class Reader {
 };
 
 ChildEnd end_by_abort(std::string said) {
-  // What libjsonnet says when its malloc has nothing left (memory_panic() in core/libjsonnet.cpp). What is
-  // new in C++, and all that Rust allocates, ends with k_exit_out_of_memory.
-  if (said.find("FATAL ERROR: a memory allocation error occurred") != std::string::npos)
-    return {ChildEnd::Kind::out_of_memory, {}, {}};
+  // What libjsonnet (memory_panic() in core/libjsonnet.cpp) and the rapidyaml in it say when malloc has
+  // nothing left for them. What is new in C++, and all that Rust allocates, ends with k_exit_out_of_memory.
+  for (const char* words : {"FATAL ERROR: a memory allocation error occurred",
+                            "ERROR: could not allocate memory", "ERROR: out of memory"}) {
+    if (said.find(words) != std::string::npos) return {ChildEnd::Kind::out_of_memory, {}, {}};
+  }
   if (trimmed(said).empty()) return {ChildEnd::Kind::died, {}, fmt::format("signal {}", SIGABRT)};
   return {ChildEnd::Kind::gave_up, {}, std::move(said)};
 }
