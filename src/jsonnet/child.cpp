@@ -13,16 +13,18 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <climits>
 #include <csignal>
 #include <cstdint>
-#include <cstring>
 #include <exception>
 #include <fstream>
 #include <functional>
+#include <iostream>
 #include <limits>
 #include <new>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -76,47 +78,37 @@ void restore_interrupts() {
   ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 
-bool write_all(int descriptor, const char* data, std::size_t size) {
-  while (size > 0) {
-    const ssize_t count = ::write(descriptor, data, size);
+bool write_all(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t count = ::write(descriptor, text.data(), text.size());
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return false;
-    data += count;
-    size -= static_cast<std::size_t>(count);
+    text.remove_prefix(static_cast<std::size_t>(count));
   }
   return true;
 }
 
-// A frame is the answer's length (8 bytes, as this machine orders them) and the answer: a child that dies
-// while it writes leaves a frame that is too short.
-bool write_frame(int descriptor, const std::string& answer) {
-  const std::uint64_t size = answer.size();
-  std::array<char, sizeof size> head{};
-  std::memcpy(head.data(), &size, sizeof size);
-  return write_all(descriptor, head.data(), head.size()) &&
-         write_all(descriptor, answer.data(), answer.size());
-}
-
-std::optional<std::string> unframe(const std::string& frame) {
-  std::uint64_t size = 0;
-  if (frame.size() < sizeof size) return std::nullopt;
-  std::memcpy(&size, frame.data(), sizeof size);
-  if (frame.size() - sizeof size != size) return std::nullopt;
-  return frame.substr(sizeof size);
-}
+// Ends an answer: that of a child that dies while it writes has none.
+constexpr std::string_view k_end{"\0", 1};
 
 // By _exit only: what the parent has at its exit and in its buffers is not this process's to run or to write.
-[[noreturn]] void be_child(int pipe, pid_t parent, rlim_t memory_max,
-                           const std::function<std::string()>& work) {
+[[noreturn]] void be_child(int pipe, int errors, pid_t parent, rlim_t memory_max, const ChildWork& work) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);  // it died before the line above
+  ::dup2(errors, STDERR_FILENO);
+  std::cerr.tie(nullptr);
   restore_interrupts();
   lower_limit(RLIMIT_CORE, 0);
   raise_stack_limit();
   lower_limit(RLIMIT_AS, memory_max);
   std::set_new_handler([] { ::_exit(k_exit_out_of_memory); });
+  const auto write = [pipe](std::string_view text) {
+    if (!write_all(pipe, text)) ::_exit(1);
+  };
   try {
-    ::_exit(write_frame(pipe, work()) ? 0 : 1);
+    work(write);
+    write(k_end);
+    ::_exit(0);
   } catch (const std::exception&) {
     ::_exit(1);
   }
@@ -167,15 +159,62 @@ SteadyClock::time_point moment_after(Seconds duration) {
          std::chrono::duration_cast<SteadyClock::duration>(std::min(duration, k_longest));
 }
 
-// Reads a child's frame until its end, its time, or an interrupt.
+// What a child has written to its standard error, and how much of it can be passed on by now.
+class Errors {
+ public:
+  explicit Errors(Traces traces) : traces_(traces) {}
+
+  void add(std::string_view text) {
+    if (traces_ == Traces::dropped) return;
+    constexpr std::string_view k_trace = "TRACE: ";  // as both evaluators begin one
+    constexpr std::size_t k_kept_max = 65536;
+    text_ += text;
+    for (std::size_t end = text_.find('\n', line_); end != std::string::npos; end = text_.find('\n', line_)) {
+      if (text_.compare(line_, k_trace.size(), k_trace) == 0) ready_ = end + 1;
+      line_ = end + 1;
+    }
+    if (text_.size() - ready_ > k_kept_max) ready_ = line_ = text_.size();
+  }
+
+  [[nodiscard]] bool is_ready() const { return ready_ > 0; }
+  // No more than a pipe that poll() calls writable takes at once.
+  void pass_on() {
+    const std::size_t count = std::min<std::size_t>(ready_, PIPE_BUF);
+    (void)write_all(STDERR_FILENO, std::string_view(text_).substr(0, count));
+    text_.erase(0, count);
+    ready_ -= count;
+    line_ -= count;
+  }
+  void pass_all_on() { (void)write_all(STDERR_FILENO, std::exchange(text_, {})); }
+  // As much as can be without waiting.
+  void pass_on_at_once() {
+    pollfd screen{STDERR_FILENO, POLLOUT, 0};
+    for (ready_ = text_.size(); ready_ > 0 && ::poll(&screen, 1, 0) > 0;) pass_on();
+  }
+  // What is behind the last line that could be passed on, which it is here.
+  [[nodiscard]] std::string rest() {
+    (void)write_all(STDERR_FILENO, std::string_view(text_).substr(0, ready_));
+    return std::exchange(text_, {}).substr(std::exchange(ready_, 0));
+  }
+
+ private:
+  Traces traces_;
+  std::string text_;
+  std::size_t ready_ = 0;  // up to the end of the last line of std.trace
+  std::size_t line_ = 0;   // where the last line begins, which has no end yet
+};
+
+// Reads what a child writes until its end, its time, or an interrupt.
 class Reader {
  public:
-  Reader(int pipe, int interrupts, Seconds time_max)
-      : fds_{{{pipe, POLLIN, 0}, {interrupts, POLLIN, 0}}},
+  Reader(int answer, int errors, int interrupts, Traces traces, Seconds time_max)
+      : errors_pipe_(errors),
+        fds_{{{answer, POLLIN, 0}, {interrupts, POLLIN, 0}, {errors, POLLIN, 0}, {-1, POLLOUT, 0}}},
         slow_at_(moment_after(k_slow_after)),
-        deadline_(moment_after(time_max)) {}
+        deadline_(moment_after(time_max)),
+        errors_(traces) {}
 
-  // nullopt at the end of the pipe; otherwise why the reading was given up.
+  // nullopt at the child's end; otherwise why the reading was given up.
   std::optional<ChildEnd::Kind> read(const std::function<void()>& slow) {
     bool told = !slow;
     for (;;) {
@@ -189,36 +228,73 @@ class Reader {
       const auto next = told ? deadline_ : std::min(deadline_, slow_at_);
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now).count();
       const auto timeout = std::min<std::int64_t>(left, std::numeric_limits<int>::max());
+      auto& [answer, interrupts, errors, screen] = fds_;
+      // A screen that stands still may hold up the child, but not its limits.
+      errors.fd = has_errors_ && !errors_.is_ready() ? errors_pipe_ : -1;
+      screen.fd = errors_.is_ready() ? STDERR_FILENO : -1;
       if (::poll(fds_.data(), fds_.size(), static_cast<int>(timeout)) <= 0) continue;
-      if (fds_[1].revents != 0) return ChildEnd::Kind::interrupted;
-      if (fds_[0].revents != 0 && !take()) return std::nullopt;
+      if (interrupts.revents != 0) return ChildEnd::Kind::interrupted;
+      if (screen.fd >= 0 && screen.revents != 0) errors_.pass_on();
+      if (errors.fd >= 0 && errors.revents != 0) take_errors();
+      if (answer.revents != 0 && !take_answer()) {
+        while (has_errors_) take_errors();
+        return std::nullopt;
+      }
     }
   }
 
-  [[nodiscard]] std::string frame() && { return std::move(frame_); }
+  // The child's; nullopt when it has not come to its end.
+  [[nodiscard]] std::optional<std::string> answer() && {
+    if (!answer_.ends_with(k_end)) return std::nullopt;
+    answer_.pop_back();
+    return std::move(answer_);
+  }
+  [[nodiscard]] Errors& errors() { return errors_; }
 
  private:
-  bool take() {
-    const ssize_t count = ::read(fds_[0].fd, buffer_.data(), buffer_.size());
-    if (count < 0) return errno == EINTR;
-    frame_.append(buffer_.data(), static_cast<std::size_t>(count));
-    return count > 0;
+  // How much there is in `buffer_`; 0: no more will come.
+  std::optional<std::string_view> take(int pipe) {
+    const ssize_t count = ::read(pipe, buffer_.data(), buffer_.size());
+    if (count < 0 && errno == EINTR) return std::nullopt;
+    return std::string_view(buffer_.data(), static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+  }
+  bool take_answer() {
+    const auto taken = take(fds_.front().fd);
+    if (taken) answer_ += *taken;
+    return !taken || !taken->empty();
+  }
+  void take_errors() {
+    const auto taken = take(errors_pipe_);
+    if (taken) errors_.add(*taken);
+    has_errors_ = !taken || !taken->empty();
   }
 
-  std::array<pollfd, 2> fds_;
+  int errors_pipe_;
+  bool has_errors_ = true;
+  std::array<pollfd, 4> fds_;
   SteadyClock::time_point slow_at_;
   SteadyClock::time_point deadline_;
   std::array<char, 65536> buffer_{};
-  std::string frame_;
+  std::string answer_;
+  Errors errors_;
 };
+
+ChildEnd end_by_abort(std::string said) {
+  // What libjsonnet (memory_panic() in core/libjsonnet.cpp) and the rapidyaml in it say when malloc has
+  // nothing left for them. What is new in C++, and all that Rust allocates, ends with k_exit_out_of_memory.
+  for (const char* words : {"FATAL ERROR: a memory allocation error occurred",
+                            "ERROR: could not allocate memory", "ERROR: out of memory"}) {
+    if (said.find(words) != std::string::npos) return {ChildEnd::Kind::out_of_memory, {}, {}};
+  }
+  if (trimmed(said).empty()) return {ChildEnd::Kind::died, {}, fmt::format("signal {}", SIGABRT)};
+  return {ChildEnd::Kind::gave_up, {}, std::move(said)};
+}
 
 ChildEnd end_by_signal(int number) {
   if (number == SIGSEGV || number == SIGBUS) return {ChildEnd::Kind::crashed, {}, {}};
   if (std::find(k_interrupts.begin(), k_interrupts.end(), number) != k_interrupts.end()) {
     return {ChildEnd::Kind::interrupted, {}, {}};
   }
-  // libjsonnet aborts when malloc has nothing left for it.
-  if (number == SIGABRT) return {ChildEnd::Kind::out_of_memory, {}, {}};
   if (number == SIGKILL) {
     return {ChildEnd::Kind::died,
             {},
@@ -227,26 +303,39 @@ ChildEnd end_by_signal(int number) {
   return {ChildEnd::Kind::died, {}, fmt::format("signal {}", number)};
 }
 
-ChildEnd end_of(std::optional<int> status, const std::string& frame) {
+ChildEnd end_of(std::optional<int> status, Reader&& reader) {
+  if (status && WIFSIGNALED(*status) && WTERMSIG(*status) == SIGABRT)
+    return end_by_abort(reader.errors().rest());
+  reader.errors().pass_all_on();
   if (status && WIFSIGNALED(*status)) return end_by_signal(WTERMSIG(*status));
   if (status && WEXITSTATUS(*status) == k_exit_out_of_memory) return {ChildEnd::Kind::out_of_memory, {}, {}};
-  if (auto answer = unframe(frame)) return {ChildEnd::Kind::answered, *std::move(answer), {}};
+  if (auto answer = std::move(reader).answer()) return {ChildEnd::Kind::answered, *std::move(answer), {}};
   return {ChildEnd::Kind::died, {}, fmt::format("exit code {}", status ? WEXITSTATUS(*status) : -1)};
 }
+
+// Its two ends, to read and to write.
+struct Pipe {
+  Descriptor out;
+  Descriptor in;
+};
 
 [[noreturn]] void fail_to_start(int fault) {
   throw Error(ErrorKind::unavailable, "",
               "no process can be made for the evaluator: " + std::generic_category().message(fault));
 }
 
-}  // namespace
-
-ChildEnd run_in_child(const ChildLimits& limits, const std::function<std::string()>& work,
-                      const std::function<void()>& slow) {
+Pipe open_pipe() {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail_to_start(errno);
-  const Descriptor read_end(ends[0]);
-  Descriptor write_end(ends[1]);
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+}  // namespace
+
+ChildEnd run_in_child(const ChildLimits& limits, Traces traces, const ChildWork& work,
+                      const std::function<void()>& slow) {
+  Pipe answer = open_pipe();
+  Pipe errors = open_pipe();
   const Descriptor interrupts(open_interrupts());
   if (interrupts.number() < 0) fail_to_start(errno);
 
@@ -255,13 +344,17 @@ ChildEnd run_in_child(const ChildLimits& limits, const std::function<std::string
   const pid_t parent = ::getpid();
   const pid_t id = ::fork();
   if (id < 0) fail_to_start(errno);
-  if (id == 0) be_child(write_end.number(), parent, memory_max, work);
+  if (id == 0) be_child(answer.in.number(), errors.in.number(), parent, memory_max, work);
 
   Child child(id);
-  write_end.close();
-  Reader reader(read_end.number(), interrupts.number(), limits.time_max);
-  if (const auto given_up = reader.read(slow)) return {*given_up, {}, {}};
-  return end_of(child.wait(), std::move(reader).frame());
+  answer.in.close();
+  errors.in.close();
+  Reader reader(answer.out.number(), errors.out.number(), interrupts.number(), traces, limits.time_max);
+  if (const auto given_up = reader.read(slow)) {
+    reader.errors().pass_on_at_once();
+    return {*given_up, {}, {}};
+  }
+  return end_of(child.wait(), std::move(reader));
 }
 
 }  // namespace combu

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "combu/base.hpp"
 
@@ -20,18 +21,28 @@ struct ChildEnd {
     crashed,      // SIGSEGV or SIGBUS: its stack was not enough
     interrupted,  // by a signal meant for the person's command, such as Ctrl-C
     timed_out,
-    died,  // of something else; `account` says what
+    gave_up,  // by an abort; `account` is what it had written to its standard error, never empty
+    died,     // of something else; `account` says what
   };
   Kind kind = Kind::died;
   std::string answer;   // all of it, or nothing
   std::string account;  // for a person
 };
 
-// Calls `work` in a child and gives what it returned. Blocks; calls `slow` (may be empty) once, after one
+using Write = std::function<void(std::string_view)>;
+
+// What a child does: it writes its answer, in as many parts as it likes and without NUL bytes, and returns.
+using ChildWork = std::function<void(const Write&)>;
+
+// Of what the child writes to its standard error, a line of std.trace is passed on as soon as it is whole;
+// what is behind the last of them when the child ends, unless it gave up.
+enum class Traces { shown, dropped };
+
+// Calls `work` in a child and gives what it wrote. Blocks; calls `slow` (may be empty) once, after one
 // second. The child ends with this process, whatever ends it. A SIGINT, SIGTERM or SIGHUP that the caller has
 // blocked ends the child too, and stays pending. Throws Error(unavailable) when no child can be made; an
 // exception of `slow` ends the child and is thrown on.
-[[nodiscard]] ChildEnd run_in_child(const ChildLimits& limits, const std::function<std::string()>& work,
+[[nodiscard]] ChildEnd run_in_child(const ChildLimits& limits, Traces traces, const ChildWork& work,
                                     const std::function<void()>& slow);
 
 }  // namespace combu

@@ -91,6 +91,33 @@ std::vector<std::string> import_folders(const Evaluation& evaluation) {
   return folders;
 }
 
+// On one line, from what the evaluator has said last.
+std::string why_it_gave_up(std::string_view said) {
+  constexpr std::size_t k_bytes_max = 200;
+  for (const std::string_view before : {"please report this: ", "ERROR: "}) {
+    if (const auto at = said.find(before); at != std::string_view::npos)
+      said.remove_prefix(at + before.size());
+  }
+  std::string why;
+  for (const char one : trimmed(said.substr(0, find_bad_utf8(said).value_or(said.size())))) {
+    const bool is_blank = static_cast<unsigned char>(one) <= ' ' || one == 0x7F;
+    if (why.size() >= k_bytes_max && !is_inside_character(one)) return why + "…";
+    if (!is_blank) why += one;
+    if (is_blank && !why.ends_with(' ')) why += one == '\n' ? ", " : " ";
+  }
+  return why;
+}
+
+std::string gave_up(std::string_view said) {
+  const std::string why = why_it_gave_up(said);
+  const bool reads_text = why.find("json") != std::string::npos || why.find("JSON") != std::string::npos ||
+                          why.find("yml") != std::string::npos;
+  const bool is_rsjsonnet = evaluator().starts_with("rsjsonnet");
+  return fmt::format("{} gave up on it: {}; {}take {}, which has another evaluator", evaluator(), why,
+                     reads_text ? "look at what std.parseJson and std.parseYaml are given, or " : "",
+                     is_rsjsonnet ? "a build with -DCOMBU_JSONNET=system" : "the released binary");
+}
+
 [[noreturn]] void refuse(const Evaluation& evaluation, const std::string& name, const ChildEnd& end) {
   constexpr const char* k_nesting =
       "it is nested too deeply (brackets, or a sum of very many terms); build long lists and texts with an "
@@ -113,6 +140,8 @@ std::vector<std::string> import_folders(const Evaluation& evaluation) {
       throw Error(ErrorKind::invalid, name, "evaluating it needs " + memory);
     case ChildEnd::Kind::crashed:
       throw Error(ErrorKind::invalid, name, fmt::format("the evaluator crashed on it: {}", k_nesting));
+    case ChildEnd::Kind::gave_up:
+      throw Error(ErrorKind::invalid, name, gave_up(end.account));
     default:
       throw Error(
           ErrorKind::invalid, name,
@@ -126,10 +155,10 @@ std::string where_in_result(const std::string& account, const std::string& name,
                             const Evaluation& evaluation, const Importer& importer) {
   constexpr Seconds k_time_max{10};
   if (!is_without_items(account)) return {};
-  const auto work = [&] { return find_items(name, code, evaluation, importer); };
+  const auto work = [&](const Write& write) { write(find_items(name, code, evaluation, importer)); };
   const ChildLimits limits{evaluation.memory_max, std::min(evaluation.time_max, k_time_max)};
   try {
-    ChildEnd end = run_in_child(limits, work, {});
+    ChildEnd end = run_in_child(limits, Traces::dropped, work, {});  // they have been shown
     return end.kind == ChildEnd::Kind::answered ? std::move(end.answer) : std::string();
   } catch (const Error&) {
     return {};  // what is wrong with the file says more
@@ -150,11 +179,13 @@ Evaluated evaluate(const Evaluation& evaluation, const std::function<void()>& sl
   check_source(name, source);
   const std::string code = put_identifier(source, evaluation.run);
   const Importer importer(import_folders(evaluation));
-  const auto work = [&] {
-    MachineAnswer answer = run_machine(name, code, evaluation, importer);
-    return (answer.ok ? k_json_mark : k_error_mark) + std::move(answer.text);
+  const auto work = [&](const Write& write) {
+    run_machine(name, code, evaluation, importer, [&](bool ok, std::string_view text) {
+      write({ok ? &k_json_mark : &k_error_mark, 1});
+      write(text);
+    });
   };
-  ChildEnd end = run_in_child({evaluation.memory_max, evaluation.time_max}, work, slow);
+  ChildEnd end = run_in_child({evaluation.memory_max, evaluation.time_max}, Traces::shown, work, slow);
   if (end.kind != ChildEnd::Kind::answered) refuse(evaluation, name, end);
 
   const bool failed = end.answer.front() == k_error_mark;

@@ -1,118 +1,15 @@
 #include "jsonnet/identifier.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "combu/jsonnet.hpp"
+#include "jsonnet/tokens.hpp"
 
 namespace combu {
 namespace {
-
-enum class TokenKind { end, name, string, symbol };
-
-struct Token {
-  TokenKind kind;
-  std::string_view text;  // with its quotes
-};
-
-bool is_name_character(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
-
-// As much of Jsonnet's lexer (jsonnet.org/ref/spec.html#lexing) as tells code from comments and strings.
-class Scanner {
- public:
-  explicit Scanner(std::string_view source) : source_(source) {}
-
-  Token next() {
-    skip_blank();
-    if (at_ >= source_.size()) return {TokenKind::end, {}};
-    const std::size_t begin = at_;
-    const char c = source_[at_];
-    TokenKind kind = TokenKind::symbol;
-    if (is_name_character(c)) {
-      kind = TokenKind::name;
-      while (at_ < source_.size() && is_name_character(source_[at_])) ++at_;
-    } else if (c == '"' || c == '\'') {
-      kind = TokenKind::string;
-      skip_quoted(c);
-    } else if (c == '@' && at_ + 1 < source_.size() &&
-               (source_[at_ + 1] == '"' || source_[at_ + 1] == '\'')) {
-      kind = TokenKind::string;
-      skip_verbatim(source_[at_ + 1]);
-    } else if (source_.substr(at_, 3) == "|||") {
-      kind = TokenKind::string;
-      skip_text_block();
-    } else {
-      ++at_;
-    }
-    return {kind, source_.substr(begin, at_ - begin)};
-  }
-
- private:
-  void go_to(std::size_t place) { at_ = std::min(place, source_.size()); }
-
-  void go_past(std::string_view mark) {
-    const std::size_t found = source_.find(mark, at_);
-    go_to(found == std::string_view::npos ? found : found + mark.size());
-  }
-
-  void skip_blank() {
-    while (at_ < source_.size()) {
-      const std::string_view two = source_.substr(at_, 2);
-      if (two.front() == '#' || two == "//") {
-        go_past("\n");
-      } else if (two == "/*") {
-        at_ += 2;
-        go_past("*/");
-      } else if (std::string_view(" \t\r\n").find(two.front()) != std::string_view::npos) {
-        ++at_;
-      } else {
-        return;
-      }
-    }
-  }
-
-  void skip_quoted(char quote) {
-    ++at_;
-    while (at_ < source_.size() && source_[at_] != quote) at_ += source_[at_] == '\\' ? 2 : 1;
-    go_to(at_ + 1);
-  }
-
-  // @'it''s': a doubled quote stands for one.
-  void skip_verbatim(char quote) {
-    at_ += 2;
-    while (at_ < source_.size()) {
-      if (source_[at_] != quote) {
-        ++at_;
-      } else if (source_.substr(at_ + 1, 1) == std::string_view(&quote, 1)) {
-        at_ += 2;
-      } else {
-        ++at_;
-        return;
-      }
-    }
-  }
-
-  // It ends at the first line that has less than the first line's indentation; that line begins with |||.
-  void skip_text_block() {
-    go_past("\n");
-    while (at_ < source_.size() && source_[at_] == '\n') ++at_;
-    const std::size_t text = std::min(source_.find_first_not_of(" \t", at_), source_.size());
-    const std::string_view indentation = source_.substr(at_, text - at_);
-    while (at_ < source_.size() && !indentation.empty() &&
-           (source_[at_] == '\n' || source_.substr(at_, indentation.size()) == indentation)) {
-      go_past("\n");
-    }
-    go_past("|||");
-  }
-
-  std::string_view source_;
-  std::size_t at_ = 0;
-};
 
 // Follows `local NAME = "UUID"` through the tokens. A bind may also come after a comma, so what is open is
 // kept on a stack.
@@ -184,9 +81,9 @@ class BindReader {
 
 std::vector<std::size_t> find_identifiers(std::string_view source) {
   std::vector<std::size_t> found;
-  Scanner scanner(source);
+  Tokens tokens(source);
   BindReader reader;
-  for (Token token = scanner.next(); token.kind != TokenKind::end; token = scanner.next()) {
+  for (Token token = tokens.next(); token.kind != TokenKind::end; token = tokens.next()) {
     const std::string_view value = reader.take(token);
     if (value == "\"UUID\"" || value == "'UUID'") {
       found.push_back(static_cast<std::size_t>(value.data() - source.data()) + 1);

@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "jsonnet/tokens.hpp"
+
 namespace combu {
 namespace {
 
@@ -60,12 +62,27 @@ bool take(std::string_view& rest, std::string_view wanted) {
   return true;
 }
 
+// Whether a local of that name was made `std`, as in `local s = std;`.
+bool is_std(std::string_view name, std::string_view before) {
+  if (name == "std") return true;
+  const std::array<std::string_view, 3> bind{name, "=", "std"};
+  std::array<std::string_view, 3> last;
+  Tokens tokens(before);
+  for (Token token = tokens.next(); token.kind != TokenKind::end; token = tokens.next()) {
+    if (last == bind && (token.text == ";" || token.text == ",")) return true;
+    last = {last[1], last[2], token.text};
+  }
+  return false;
+}
+
 // Whether it reads `std.NAME` or `std["NAME"]`.
-bool is_of_std(std::string_view from, std::string_view name) {
-  if (!take(from, "std")) return false;
-  constexpr std::string_view k_between = " \t\r\n.[\"'";
-  const std::size_t begin = from.find_first_not_of(k_between);
-  return begin != std::string_view::npos && begin > 0 && from.substr(begin).starts_with(name);
+bool is_of_std(std::string_view before, std::string_view from, std::string_view name) {
+  Tokens tokens(from);
+  const std::string_view object = tokens.next().text;
+  const std::string_view how = tokens.next().text;
+  std::string_view field = tokens.next().text;
+  if (how == "[" && field.size() > 2) field = field.substr(1, field.size() - 2);
+  return (how == "." || how == "[") && field == name && is_std(object, before);
 }
 
 bool is_in(std::string_view characters, char one) {
@@ -94,7 +111,7 @@ std::optional<std::string> lacking(std::string_view message, std::string_view be
   if (evaluator.starts_with("rsjsonnet")) return std::nullopt;
   if (take(message, "field does not exist: ")) {
     if (!std::binary_search(k_functions.begin(), k_functions.end(), message)) return std::nullopt;
-    if (!is_of_std(from, message)) return std::nullopt;
+    if (!is_of_std(before, from, message)) return std::nullopt;
     return elsewhere(fmt::format("std.{} is", message), evaluator);
   }
   if (!is_syntax) return std::nullopt;

@@ -37,6 +37,11 @@ struct ImportContext {
   const Importer::Found* experiment;  // is imported by its path as k_experiment
 };
 
+// libjsonnet gives an error's account as a C string, which a NUL byte in its message ends: before the last of
+// its lines' ends, and all that is told of places.
+[[maybe_unused]] constexpr std::string_view k_cut =
+    "… (the message has a NUL byte, beyond which libjsonnet tells nothing, nor its line)\n";
+
 // No file's name.
 constexpr std::string_view k_experiment = "<the experiment>";
 
@@ -134,24 +139,30 @@ void set_arguments(JsonnetVm* vm, const Evaluation& evaluation) {
 
 }  // namespace
 
-MachineAnswer run_machine(const std::string& name, const std::string& code, const Evaluation& evaluation,
-                          const Importer& importer) {
+void run_machine(const std::string& name, const std::string& code, const Evaluation& evaluation,
+                 const Importer& importer, const TakeAnswer& take) {
   const Machine vm = make_machine();
   ImportContext context{vm.get(), &importer, nullptr};
   set_import_callback<JsonnetImportCallback>(vm.get(), context);
   set_arguments(vm.get(), evaluation);
   int failed = 0;
   char* output = jsonnet_evaluate_snippet(vm.get(), name.c_str(), code.c_str(), &failed);
-  MachineAnswer answer{failed == 0, output};
-  jsonnet_realloc(vm.get(), output, 0);
-#ifndef COMBU_JSONNET_RSJSONNET
-  if (answer.ok && !texts_are_set())
-    return {false,
-            fmt::format("the library libjsonnet {} cannot be given combu's own way to write numbers; take a "
-                        "build with -DCOMBU_JSONNET=rsjsonnet",
-                        jsonnet_version())};
+  const bool ok = failed == 0;
+#ifdef COMBU_JSONNET_RSJSONNET
+  take(ok, output);
+#else
+  if (ok && !texts_are_set()) {
+    take(false,
+         fmt::format("the library {} cannot be given combu's own way to write numbers; take a build with "
+                     "-DCOMBU_JSONNET=rsjsonnet",
+                     evaluator()));
+  } else if (!ok && !std::string_view(output).ends_with('\n')) {
+    take(false, std::string(output).append(k_cut));
+  } else {
+    take(ok, output);
+  }
 #endif
-  return answer;
+  jsonnet_realloc(vm.get(), output, 0);
 }
 
 #ifdef COMBU_JSONNET_RSJSONNET
@@ -168,7 +179,7 @@ std::string find_items(const std::string& /*name*/, const std::string& /*code*/,
 #else
 
 bool is_without_items(const std::string& account) {
-  return account.find("\n\tDuring manifestation") != std::string::npos;
+  return account.find("\n\tDuring manifestation") != std::string::npos || account.ends_with(k_cut);
 }
 
 namespace {
@@ -185,7 +196,8 @@ local parts(value) =
   else kind != 'object' || is_sound(value) && std.foldl(function(_, name) write(name), std.objectFields(value), true);
 local experiment = import '<the experiment>';
 )";
-constexpr std::size_t k_depth_max = 100;
+// A path is shown by its first 60 characters, of which each part has two.
+constexpr std::size_t k_depth_max = 31;
 
 // A part of a value: as code that follows the value's, and as a line of an account.
 struct Part {

@@ -18,6 +18,7 @@
 #include "jsonnet/identifier.hpp"
 #include "jsonnet/importer.hpp"
 #include "jsonnet/lacking.hpp"
+#include "jsonnet/tokens.hpp"
 
 namespace combu {
 namespace {
@@ -157,14 +158,40 @@ bool is_called(const Frame& frame) {
   return is_thunk || frame.inside.starts_with("function <");
 }
 
+// Where the last `assert` begins that has no end in `text`.
+std::optional<std::size_t> open_assert(std::string_view text) {
+  struct Open {
+    std::size_t begin;
+    int depth;
+  };
+  std::vector<Open> open;
+  int depth = 0;
+  Tokens tokens(text);
+  for (Token token = tokens.next(); token.kind != TokenKind::end; token = tokens.next()) {
+    if (token.kind == TokenKind::name) {
+      if (token.text == "assert")
+        open.push_back({static_cast<std::size_t>(token.text.data() - text.data()), depth});
+      continue;
+    }
+    if (token.kind == TokenKind::string) continue;
+    const char symbol = token.text.front();
+    if (symbol == '(' || symbol == '[' || symbol == '{') ++depth;
+    if (symbol == ')' || symbol == ']' || symbol == '}') --depth;
+    const bool is_end = symbol == ',' || symbol == ';';
+    while (!open.empty() && (open.back().depth > depth || (is_end && open.back().depth == depth)))
+      open.pop_back();
+  }
+  return open.empty() ? std::nullopt : std::optional(open.back().begin);
+}
+
 // An assert without a message is at its condition for libjsonnet, and else at its message.
 Place begin_of_assert(Place place, Excerpts& excerpts) {
   const std::string_view before = excerpts.before(place.file, place.line, place.column);
-  const std::size_t at = before.rfind("assert");
-  if (at == std::string_view::npos) return place;
-  const std::string_view above = before.substr(0, at);
-  const auto lines = std::count(before.begin() + static_cast<std::ptrdiff_t>(at), before.end(), '\n');
-  return {place.file, place.line - static_cast<std::size_t>(lines), at - (above.rfind('\n') + 1) + 1};
+  const auto at = open_assert(before);
+  if (!at) return place;
+  const std::string_view above = before.substr(0, *at);
+  const auto lines = std::count(before.begin() + static_cast<std::ptrdiff_t>(*at), before.end(), '\n');
+  return {place.file, place.line - static_cast<std::size_t>(lines), *at - (above.rfind('\n') + 1) + 1};
 }
 
 // The file's own place of what the evaluated text has.

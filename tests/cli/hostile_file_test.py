@@ -46,6 +46,7 @@ HOSTILE = {
     "long array": ("std.makeArray(1e9, function(i) { name: 't%d' % i })", [TOO_MUCH, TOO_LONG]),
     "long range": ("[{ name: 't%d' % i, image: 'x' } for i in std.range(1, 1e9)]", [TOO_MUCH, TOO_LONG]),
     "gigabyte": ("local d(s, n) = if n == 0 then s else d(s + s, n - 1); d('x', 30)", [TOO_MUCH]),
+    "number beyond all": ("[std.parseJson('1e999')]", ["number overflow"]),
     "object in itself": ("local a = { a: a }; a", [TOO_MUCH, TOO_DEEP, TOO_LONG, STACK]),
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "combu/jsonnet.hpp"
 #include "jsonnet/importer.hpp"
@@ -15,8 +16,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string source(reinterpret_cast<const char*>(data), size);
   if (source.find('\0') != std::string::npos || combu::find_bad_utf8(source)) return 0;  // evaluate() refuses
   const combu::Evaluation evaluation{.file = "fuzz.jsonnet", .run = combu::RunId("fuzz")};
-  const combu::MachineAnswer answer =
-      combu::run_machine("fuzz.jsonnet", source, evaluation, combu::Importer({}));
-  if (!answer.ok) (void)combu::explain(answer.text, "fuzz.jsonnet", source, combu::Columns(source, {}, 4));
+  combu::run_machine("fuzz.jsonnet", source, evaluation, combu::Importer({}),
+                     [&](bool ok, std::string_view text) {
+                       if (!ok)
+                         (void)combu::explain(text, "fuzz.jsonnet", source, combu::Columns(source, {}, 4));
+                     });
   return 0;
 }

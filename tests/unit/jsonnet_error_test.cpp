@@ -18,7 +18,7 @@ using testing::MatchesRegex;
 using testing::Not;
 
 // The error with the scratch folder's name left out.
-std::string shown(const Scratch& scratch, Evaluation evaluation) {
+std::string shown(const Scratch& scratch, const Evaluation& evaluation) {
   std::string text = refusal_of(evaluation).what();
   const std::string folder = scratch.path("");
   for (std::size_t at = text.find(folder); at != std::string::npos; at = text.find(folder, at))
@@ -127,6 +127,25 @@ e.jsonnet:1:14: small
                  ^
   from e.jsonnet:2:2: [f(0)]
   in [0]
+)");
+}
+
+TEST(ShownError, OfAnAssertIsAtNoOtherWordThatLooksLikeIt) {
+  EXPECT_EQ(shown(R"({
+  assert true,
+  my_assert: { assert self.b, b: true },
+  assert /* assert */ [2, self.a][1] == 1 : 'assert ' + (local x = 'asserted'; assert true; x),
+  a: 2,
+})"),
+            R"(
+e.jsonnet:4:3: assert asserted
+      assert /* assert */ [2, self.a][1] == 1 : 'assert ' + (local x = 'asserted'; assert true; x),
+      ^
+)");
+  EXPECT_EQ(shown("{ assert f(1) == 1, local f(x) = assert x > 0; -x, assertion: 'assert' }"), R"(
+e.jsonnet:1:3: Assertion failed.
+    { assert f(1) == 1, local f(x) = assert x > 0; -x, assertion: 'assert' }
+      ^
 )");
 }
 
@@ -278,12 +297,15 @@ TEST(ShownError, OfAMessageThatBeginsLikeTheEvaluatorsOwnHasItsLine) {
 }
 
 TEST(ShownError, WithANulByteIsReadToItAtLeast) {
-  const std::string text = shown(R"(error "no\u0000more")");
+  const std::string text = shown(R"([{ name: error "no\u0000more" }])");
   if (has_rsjsonnet()) {
-    EXPECT_THAT(text, HasSubstr(R"(e.jsonnet:1:1: no\u0000more)"));
-  } else {
-    EXPECT_THAT(text, HasSubstr("e.jsonnet: no"));
+    EXPECT_THAT(text, AllOf(HasSubstr(R"(e.jsonnet:1:10: no\u0000more)"), EndsWith("\n  in [0].name\n")));
+    return;
   }
+  EXPECT_EQ(text, R"(
+e.jsonnet: no… (the message has a NUL byte, beyond which libjsonnet tells nothing, nor its line)
+  in [0].name
+)");
 }
 
 TEST(ShownError, OfTypesIsNoneOfTheWordBefore) {
@@ -307,6 +329,19 @@ TEST(LackingFunction, IsNamedWithTheBuildThatHasIt) {
                              "  in [0].name\n");
   EXPECT_THAT(shown("std['round'](1.6)"),
               HasSubstr("e.jsonnet:1:1: std.round is not in this build's evaluator"));
+}
+
+TEST(LackingFunction, IsNamedByAnotherNameOfTheLibrary) {
+  const std::string code = "local a = 1, s = std; [s.trim(' a '), s['trim']('b')]";
+  if (has_rsjsonnet()) {
+    EXPECT_EQ(value_of(code), R"(["a","b"])");
+    return;
+  }
+  EXPECT_THAT(shown(code), HasSubstr("e.jsonnet:1:24: std.trim is not in this build's evaluator"));
+  EXPECT_THAT(shown("local s = std; [s['trim']('b')]"),
+              HasSubstr("e.jsonnet:1:17: std.trim is not in this build's evaluator"));
+  EXPECT_THAT(shown("local s = { std: std }; [s.trim(' a ')]"),
+              HasSubstr("e.jsonnet:1:26: field does not exist: trim\n"));
 }
 
 TEST(LackingFunction, IsNoneOfTheFilesOwnFields) {

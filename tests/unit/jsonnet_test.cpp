@@ -15,8 +15,11 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "unit/jsonnet_scratch.hpp"
 
@@ -25,7 +28,9 @@ namespace {
 
 using testing::AllOf;
 using testing::AnyOf;
+using testing::EndsWith;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 constexpr const char* k_endless = "local f(x) = f(x + 1) tailstrict; f(0)";
@@ -430,6 +435,119 @@ TEST(Limit, OnTermsIsFarOffOrAPlainError) {
   evaluation.time_max = Seconds(10);
   EXPECT_THAT(value_of(evaluation), AnyOf(StartsWith("1000000"), HasSubstr("nested too deeply"),
                                           HasSubstr("of memory"), HasSubstr("limit of")));
+}
+
+// ---- What an evaluator says before it gives up
+
+// What is written to standard error for as long as it lives.
+class StandardError {
+ public:
+  explicit StandardError(std::string file) : file_(std::move(file)), saved_(::dup(STDERR_FILENO)) {
+    const int descriptor = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    ::dup2(descriptor, STDERR_FILENO);
+    ::close(descriptor);
+  }
+  ~StandardError() {
+    ::dup2(saved_, STDERR_FILENO);
+    ::close(saved_);
+  }
+  StandardError(const StandardError&) = delete;
+  StandardError& operator=(const StandardError&) = delete;
+
+  [[nodiscard]] std::string text() const {
+    std::ifstream file(file_);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+ private:
+  std::string file_;
+  int saved_;
+};
+
+TEST(GivingUp, IsNoWantOfMemoryAndIsToldOnce) {
+  if (evaluator().starts_with("rsjsonnet")) GTEST_SKIP() << "it is not known to";
+  const Scratch scratch;
+  const StandardError errors(scratch.path("errors"));
+  const auto refusal = [&](const std::string& code) {
+    return refusal_of(evaluation_of(scratch.write("e.jsonnet", code)));
+  };
+  constexpr const char* k_advice =
+      "; look at what std.parseJson and std.parseYaml are given, or take the released binary, which has "
+      "another "
+      "evaluator";
+  const Error number = refusal("std.parseJson('1e999')");
+  EXPECT_EQ(number.kind(), ErrorKind::invalid);
+  EXPECT_EQ(number.subject(), scratch.path("e.jsonnet"));
+  EXPECT_EQ(number.message(), evaluator() +
+                                  " gave up on it: [json.exception.out_of_range.406] number overflow parsing "
+                                  "'1e999'" +
+                                  k_advice);
+  EXPECT_EQ(refusal("std.parseYaml('a: &x 1\nb: *x\n')").message(),
+            evaluator() + " gave up on it: no anchor processing for JSON" + k_advice);
+  EXPECT_THAT(refusal("std.parseYaml('- a\nb: \x1B[1m')").message(),
+              AllOf(HasSubstr(" gave up on it: ERROR parsing yml: parse error, line 2: 'b: [1m'"),
+                    EndsWith(k_advice), Not(HasSubstr("\n"))));
+  EXPECT_EQ(errors.text(), "");
+}
+
+TEST(GivingUp, ForWantOfMemoryIsToldAsThat) {
+  if (evaluator().starts_with("rsjsonnet")) GTEST_SKIP() << "it needs less";
+  const Scratch scratch;
+  scratch.write("large.yml", repeated("- xxxxxxxx\n", 1000000));
+  Evaluation evaluation =
+      evaluation_of(scratch.write("e.jsonnet", "std.length(std.parseYaml(importstr 'large.yml'))"));
+  evaluation.memory_max = Bytes{160LL << 20};
+  EXPECT_THAT(value_of(evaluation), HasSubstr("needs more than 160 MiB of memory"));
+}
+
+TEST(Trace, IsShownOnceAndWhole) {
+  const Scratch scratch;
+  const StandardError errors(scratch.path("errors"));
+  const std::string file = scratch.write(
+      "e.jsonnet", "[std.trace('one\nmore', 1), std.trace('last\nof all', 2)] + [error 'no' for x in [1]]");
+  EXPECT_THAT(refusal_of(evaluation_of(file)).message(), EndsWith("in [2]"));
+  std::string shown = errors.text();
+  for (std::size_t at = shown.find(file); at != std::string::npos; at = shown.find(file, at))
+    shown.erase(at, shown.find(' ', at) - at);
+  EXPECT_EQ(shown, "TRACE:  one\nmore\nTRACE:  last\nof all\n");
+}
+
+TEST(Trace, OfAnEvaluationThatIsEndedIsShown) {
+  const Scratch scratch;
+  const StandardError errors(scratch.path("errors"));
+  Evaluation evaluation =
+      evaluation_of(scratch.write("e.jsonnet", "std.trace('at\nfirst', 1) + " + std::string(k_endless)));
+  evaluation.time_max = Seconds(0.5);
+  EXPECT_THAT(refusal_of(evaluation).message(), HasSubstr("limit of 500 ms"));
+  EXPECT_THAT(errors.text(), AllOf(StartsWith("TRACE: "), EndsWith("at\nfirst\n")));
+}
+
+TEST(Trace, ThatIsLargeIsShownWhole) {
+  const Scratch scratch;
+  const StandardError errors(scratch.path("errors"));
+  EXPECT_EQ(
+      value_of(evaluation_of(scratch.write(
+          "e.jsonnet", "std.foldl(function(a, i) std.trace(std.repeat('x\n#', 30000), a), [1, 2, 3], 'v')"))),
+      "\"v\"");
+  const std::string shown = errors.text();
+  EXPECT_EQ(std::count(shown.begin(), shown.end(), '#'), 90000);
+}
+
+// A screen that stands still: nobody reads what is shown.
+TEST(Trace, ThatNobodyReadsDoesNotHoldUpTheLimits) {
+  const Scratch scratch;
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  const int saved = ::dup(STDERR_FILENO);
+  ::dup2(ends[1], STDERR_FILENO);
+  Evaluation evaluation = evaluation_of(scratch.write(
+      "e.jsonnet",
+      "std.foldl(function(a, i) std.trace(std.repeat('x', 1000), a) + i, std.range(1, 1000000), 0)"));
+  evaluation.time_max = Seconds(2);
+  const std::string message = refusal_of(evaluation).message();
+  ::dup2(saved, STDERR_FILENO);
+  for (const int end : {saved, ends[0], ends[1]}) ::close(end);
+  EXPECT_THAT(message, HasSubstr("limit of 2.0 s"));
 }
 
 // ---- Signals
