@@ -167,6 +167,9 @@ class Terminal:
     ("combu -f experiment.jsonnet results --sort=second", "combu -f experiment.jsonnet results --sort=seconds"),
     ("combu -f experiment.jsonnet results --columns trial,second", "combu -f experiment.jsonnet results --columns trial,seconds"),
     ("combu -f exp", "combu -f experiment.jsonnet"),
+    ("combu show --run ", "combu show --run r"),
+    ("combu -f other.jsonnet show --run=r2 bo", "combu -f other.jsonnet show --run=r2 board"),
+    ("combu -f experiment.jsonnet logs -f bo", "combu -f experiment.jsonnet logs -f board"),
 ])
 def test_a_real_shell(ran, tmp_path, shell, typed, line):
     if not shutil.which(shell):
@@ -232,6 +235,13 @@ def test_what_bash_gets_is_one_word_and_no_command(combu, write, tmp_path, typed
     ("combu -f experiment.jsonnet results --sort second", ["seconds"]),
     ("combu ps --where state=inter", ["state=interrupted"]),
     ("combu -f experiment.jsonnet set par", ["parallel="]),
+    ("combu show --run ", ["r1", "r2"]),
+    ("combu -f experiment.jsonnet show --run r", ["r1", "r2"]),
+    ("combu -f other.jsonnet show --run r", []),
+    ("combu -f experiment.jsonnet logs -f bo", ["board"]),
+    ("combu -f experiment.jsonnet logs --follow --run r1 bo", ["board"]),
+    ("combu -f other.jsonnet show --run=r2 bo", ["board"]),
+    ("combu --file=other.jsonnet show --run r", []),
 ])
 def test_fish(ran, tmp_path, typed, offered):
     if not shutil.which("fish"):
