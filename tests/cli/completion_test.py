@@ -66,6 +66,9 @@ def test_names_conditions_and_settings(ran):
     assert ran("conditions", "cause=o", *FILE) == ["cause=oom", "cause=outputs"]
     assert ran("conditions", "trial=b", *FILE) == ["trial=board"]
     assert ran("only", "l", *FILE) == ["lr="] and ran("only", "train-3", *FILE) == ["train-3"]
+    assert ran("only", "", *FILE) == ["train-1", "train-2", "train-3", "board", "trial=", "image=", "cause=", "lr="]
+    assert ran("only", "state=f", *FILE) == ran("only", "lr<2 && sta", *FILE) == []
+    assert ran("only", "lr<2 && trial=b", *FILE) == ["lr<2 && trial=board"]
     assert ran("ps_conditions", "state=f", *FILE) == ["state=failed"]
     assert ran("ps_conditions", "state=i") == ["state=interrupted"]
     assert ran("ps_conditions", "fa") == ["failed="]
@@ -88,6 +91,8 @@ def test_metrics_are_offered_with_what_is_known_of_them(combu, write, ran):
 def test_of_a_file_that_was_never_run_it_is_evaluated_for_a_moment(combu, write):
     write('[{ name: "first", image: "x" }]')
     assert combu(*FILE, "complete", "trials", "--", "f").stdout == "first\n"
+    write('[{ name: "first", image: "x", params: { lr: 1, image: 2 } }, { name: "second", image: "x", params: { lr: 1, seed: 2 } }]')
+    assert combu(*FILE, "complete", "only", "--", "").stdout.split() == ["first", "second", "trial=", "image=", "params.image=", "lr=", "seed="]
     write('local f(x) = f(x + 1); [{ name: "first" + std.length(std.filter(function(x) x > 1, std.range(1, 30000000))), image: "x" }]')
     begin = time.monotonic()
     assert combu(*FILE, "complete", "trials", "--", "f").stdout == ""
