@@ -188,7 +188,7 @@ int init(const Options& options) {
         "no name can be made of the folder's, which holds other letters than a to z, or none: name the "
         "experiment by --name NAME");
   if (options.name && (name.empty() || name != *options.name))
-    throw Error(ErrorKind::invalid, fmt::format("--name \"{}\"", *options.name),
+    throw Error(ErrorKind::invalid, fmt::format("--name \"{}\"", shortened(*options.name)),
                 fmt::format("is not what an image may be called: small letters a to z, digits, and - between "
                             "them, {} at most",
                             k_name_max));
