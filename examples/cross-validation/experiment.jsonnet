@@ -6,7 +6,7 @@ local name(fold) = "fold-%d" % fold.fold;
 
 {
   experiment: "cross-validation",
-  defaults: { image: "combu-demo", metrics: "json" },  // numbers in lines like {"step": 3, "loss": 0.2}
+  defaults: { image: "combu-demo" },
   trials: [
     { name: "preprocess", cmd: "preprocess", env: { PARTS: std.toString(std.length(folds)) }, outputs: ["/parts", "/test"] },
   ] + [
@@ -18,6 +18,7 @@ local name(fold) = "fold-%d" % fold.fold;
       inputs: ["trial:preprocess/parts/%d:/train/" % part for part in fold.train] +
               ["trial:preprocess/parts/%d:/validate" % fold.test],
       outputs: ["/model"],
+      metrics: "json",  // numbers in lines like {"step": 3, "loss": 0.2}
     }
     for fold in folds
   ] + [
@@ -27,6 +28,7 @@ local name(fold) = "fold-%d" % fold.fold;
       inputs: ["trial:preprocess/test:/test"] +
               ["trial:%s/model:/models/%d" % [name(fold), fold.fold] for fold in folds],
       outputs: ["/report"],
+      metrics: "json",
     },
   ],
 }

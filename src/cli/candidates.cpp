@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <iterator>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -53,13 +54,8 @@ class Candidates {
         return trial_ = {};
       });
       if (!trial_.name.empty()) names.push_back(trial_.name);
-    } else if (may_be_read(invocation_.file)) {
-      Invocation quick = invocation_;
-      quick.progress = "quiet";
-      quick.evaluate_time = "1s";
-      quick.evaluate_memory = "1GiB";
-      if (const auto loaded = load(quick, RunId::random(), *open_progress(quick)))
-        for (const Trial& trial : loaded->run.experiment.trials) names.push_back(trial.name);
+    } else {
+      for (const Trial& trial : trials_of_file()) names.push_back(trial.name);
     }
     return names;
   }
@@ -77,29 +73,61 @@ class Candidates {
     return {names.begin(), names.end()};
   }
 
-  // `metrics`: with those, and what is known of them.
-  [[nodiscard]] Words names(bool metrics) {
+  // What is known of a trial that has been run.
+  [[nodiscard]] Words names() {
     Words names(k_fields.begin(), k_fields.end());
     const auto entry = entry_meant();
     if (!entry) return names;
     std::unique_ptr<Telemetry> telemetry;
-    if (metrics && Telemetry::exists(folder_, entry->id))
+    if (Telemetry::exists(folder_, entry->id))
       telemetry = std::make_unique<Telemetry>(folder_, entry->id, Telemetry::Use::reading);
     const Results results = read_results(*record_, telemetry.get(), *entry);
-    const auto add = [&](const std::string& name, std::string_view apart) {
-      const bool is_taken = std::ranges::find(names, name) != names.end();
-      names.push_back(is_taken ? std::string(apart) + name : name);
-    };
-    for (const std::string& param : results.params) add(param, "params.");
+    for (const std::string& param : results.params) add(names, param, "params.");
     for (const std::string& metric : results.metrics) {
-      add(metric, "metrics.");
+      add(names, metric, "metrics.");
       const std::string own = names.back();
       for (const char* part : {".least", ".greatest", ".points"}) names.push_back(own + part);
     }
     return names;
   }
 
+  // What is known of one before, as trials_meant() compares it.
+  [[nodiscard]] Words names_before() {
+    Words names{"trial", "image"};
+    std::set<std::string> params;
+    if (const auto entry = entry_meant()) {
+      const Results results = read_results(*record_, nullptr, *entry);
+      params.insert(results.params.begin(), results.params.end());
+    } else {
+      for (const Trial& trial : trials_of_file()) {
+        if (trial.params.empty()) continue;
+        const auto object = nlohmann::json::parse(trial.params);
+        for (const auto& param : object.items()) params.insert(param.key());
+      }
+    }
+    for (const std::string& param : params) add(names, param, "params.");
+    return names;
+  }
+
  private:
+  // Behind `apart` where there is one of this name.
+  static void add(Words& names, const std::string& name, std::string_view apart) {
+    const bool is_taken = std::ranges::find(names, name) != names.end();
+    names.push_back(is_taken ? std::string(apart) + name : name);
+  }
+  // None when it takes long.
+  [[nodiscard]] const std::vector<Trial>& trials_of_file() {
+    if (of_file_) return *of_file_;
+    of_file_.emplace();
+    if (!may_be_read(invocation_.file)) return *of_file_;
+    Invocation quick = invocation_;
+    quick.progress = "quiet";
+    quick.evaluate_time = "1s";
+    quick.evaluate_memory = "1GiB";
+    if (auto loaded = load(quick, RunId::random(), *open_progress(quick)))
+      of_file_ = std::move(loaded->run.experiment.trials);
+    return *of_file_;
+  }
   [[nodiscard]] std::vector<RunEntry> entries(std::size_t count_max) {
     if (!record_) return {};
     RunFilter filter;
@@ -119,6 +147,7 @@ class Candidates {
   std::string run_;
   std::unique_ptr<Record> record_;
   TrialEntry trial_;
+  std::optional<std::vector<Trial>> of_file_;
 };
 
 Words trial_states() {
@@ -158,21 +187,28 @@ Words completed(const std::string& word, std::size_t begin, const Words& ends) {
   return words;
 }
 
-Words conditions(const std::string& word, Candidates& candidates, bool of_runs) {
+enum class Of { run_trials, new_trials, runs };
+
+Words condition_names(Candidates& candidates, Of what) {
+  if (what == Of::new_trials) return candidates.names_before();
+  if (what == Of::run_trials) return candidates.names();
+  Words names(k_run_fields.begin(), k_run_fields.end());
+  std::ranges::move(trial_states(), std::back_inserter(names));
+  return names;
+}
+
+Words conditions(const std::string& word, Candidates& candidates, Of what) {
   const std::size_t begin = last_condition(word);
   const std::size_t equals = word.find('=', begin);
-  if (equals == std::string::npos) {
-    if (!of_runs) return completed(word, begin, with_equals(candidates.names(true)));
-    Words names(k_run_fields.begin(), k_run_fields.end());
-    std::ranges::move(trial_states(), std::back_inserter(names));
-    return completed(word, begin, with_equals(std::move(names)));
-  }
+  if (equals == std::string::npos)
+    return completed(word, begin, with_equals(condition_names(candidates, what)));
   std::string name = word.substr(begin, equals - begin);
   while (name.ends_with('!') || name.ends_with(' ')) name.pop_back();
   Words values;
-  if (name == "state") values = of_runs ? Words(k_run_states.begin(), k_run_states.end()) : trial_states();
-  if (name == "cause" && !of_runs) values = causes();
-  if (name == "trial" && !of_runs) values = candidates.trials();
+  if (name == "state" && what == Of::runs) values = Words(k_run_states.begin(), k_run_states.end());
+  if (name == "state" && what == Of::run_trials) values = trial_states();
+  if (name == "cause" && what == Of::run_trials) values = causes();
+  if (name == "trial" && what != Of::runs) values = candidates.trials();
   return completed(word, equals + 1, values);
 }
 
@@ -190,14 +226,14 @@ std::vector<std::string> candidates_of(const std::string& kind, const std::strin
   if (kind == "experiments") return completed(word, 0, candidates.experiments());
   if (kind == "columns") {
     const std::size_t comma = word.rfind(',');
-    return completed(word, comma == std::string::npos ? 0 : comma + 1, candidates.names(true));
+    return completed(word, comma == std::string::npos ? 0 : comma + 1, candidates.names());
   }
   if (kind == "settings")
     return completed(word, 0, join({"parallel=", "starts_in_flight="}, candidates.runs()));
   if (kind == "only")
-    return join(completed(word, 0, candidates.trials()), conditions(word, candidates, false));
+    return join(completed(word, 0, candidates.trials()), conditions(word, candidates, Of::new_trials));
   const bool of_runs = kind == "ps_conditions" && run.empty() && invocation.file.empty();
-  return conditions(word, candidates, of_runs);
+  return conditions(word, candidates, of_runs ? Of::runs : Of::run_trials);
 }
 
 }  // namespace combu

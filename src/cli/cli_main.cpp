@@ -1,7 +1,9 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <exception>
 #include <sstream>
@@ -14,6 +16,8 @@
 
 namespace combu {
 namespace {
+
+constexpr std::array<std::string_view, 4> k_without_file{"init", "schema", "completion", "version"};
 
 // A vector takes one value for each time its option stands there: what follows it is the command.
 void add_list(CLI::App& app, const std::string& names, std::vector<std::string>& list, const char* type,
@@ -119,14 +123,35 @@ std::string extra_message(const std::string& word, const CLI::App& app, const CL
   return fmt::format("{} takes no argument {}", name, word);
 }
 
-// "--sort: At Most 1 required but received 2"
-std::string parser_message(const CLI::ParseError& error) {
+// "-f, --file needs a value: -f FILE"
+std::string value_needed(const std::string& name, std::string_view type, const CLI::App& app,
+                         const CLI::App* command) {
+  const CLI::Option* option = command == nullptr ? nullptr : command->get_option_no_throw(name);
+  if (option == nullptr) option = app.get_option_no_throw(name);
+  std::vector<std::string> names;
+  if (option != nullptr)
+    for (const std::string& one : option->get_snames()) names.push_back("-" + one);
+  names.push_back(name);
+  return fmt::format("{} needs a value: {} {}{}", fmt::join(names, ", "), names.front(), type,
+                     names.front() == "-V" ? ", and the version is told by --version" : "");
+}
+
+// The parser's own: "--sort: At Most 1 required but received 2", "--file: 1 required FILE missing"
+std::string parser_message(const CLI::ParseError& error, const CLI::App& app, const CLI::App* command) {
   constexpr std::string_view k_too_often = ": At Most 1 required but received ";
+  constexpr std::string_view k_required = ": 1 required ";
+  constexpr std::string_view k_missing = " missing";
   const std::string_view text = error.what();
-  const std::size_t at = text.find(k_too_often);
-  if (at == std::string_view::npos) return std::string(text);
-  return fmt::format("{} is given {} times, and takes one value", text.substr(0, at),
-                     text.substr(at + k_too_often.size()));
+  if (const std::size_t at = text.find(k_too_often); at != std::string_view::npos)
+    return fmt::format("{} is given {} times, and takes one value", text.substr(0, at),
+                       text.substr(at + k_too_often.size()));
+  if (const std::size_t at = text.find(k_required);
+      at != std::string_view::npos && text.ends_with(k_missing)) {
+    const std::size_t type = at + k_required.size();
+    return value_needed(std::string(text.substr(0, at)),
+                        text.substr(type, text.size() - k_missing.size() - type), app, command);
+  }
+  return std::string(text);
 }
 
 std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
@@ -139,7 +164,7 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
   if (!extra.empty()) return extra_message(extra.front(), app, command);
   if (command == nullptr && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr)
     return "no command is given; combu --help shows them all";
-  return fmt::format("{}; see combu {}{}--help", parser_message(error),
+  return fmt::format("{}; see combu {}{}--help", parser_message(error, app, command),
                      command == nullptr ? "" : command->get_name(), command == nullptr ? "" : " ");
 }
 
@@ -175,6 +200,10 @@ int parse_and_act(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     return answer(app, error);
   }
+  const std::string& command = app.get_subcommands().front()->get_name();
+  if (!invocation.file.empty() && std::ranges::find(k_without_file, command) != k_without_file.end())
+    throw Error(ErrorKind::invalid, command,
+                fmt::format("has no experiment to read: leave out -f {}", invocation.file));
   return action();
 }
 

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -25,10 +27,12 @@ namespace fs = std::filesystem;
 constexpr std::string_view k_placeholder = "my-experiment";
 constexpr std::size_t k_name_max = 40;  // with a trial's part behind it still a hostname
 
-// What an image and a container may be called, of the folder's name: "My Lab" is my-lab.
-std::string project_name(const fs::path& folder) {
+// What an image and a container may be called, of a folder's name: "My Lab" is my-lab. Empty where letters
+// would be lost, or there are none: different folders would be called the same, and so be one experiment.
+std::string project_name(std::string_view folder) {
   std::string name;
-  for (const char c : folder.filename().string()) {
+  for (const char c : folder) {
+    if (static_cast<unsigned char>(c) >= 0x80) return "";
     const char lower = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
     const bool fits = (lower >= 'a' && lower <= 'z') || (lower >= '0' && lower <= '9');
     if (fits) {
@@ -39,7 +43,7 @@ std::string project_name(const fs::path& folder) {
   }
   name.resize(std::min(name.size(), k_name_max));
   while (name.ends_with('-')) name.pop_back();
-  return name.empty() ? std::string("experiment") : name;
+  return name;
 }
 
 std::string filled(std::string text, std::string_view name) {
@@ -53,9 +57,12 @@ std::string filled(std::string text, std::string_view name) {
   throw Error(ErrorKind::refused, path.string(), why);
 }
 
-[[noreturn]] void refuse_existing(const fs::path& path) {
-  throw Error(ErrorKind::invalid, path.string(),
-              "is there already, and nothing is overwritten: name another folder, or move it away");
+[[noreturn]] void refuse_existing(const std::vector<std::string>& paths) {
+  const bool is_one = paths.size() == 1;
+  throw Error(
+      ErrorKind::invalid, fmt::format("{}", fmt::join(paths, ", ")),
+      fmt::format("{} there already, and nothing is overwritten: name another folder, or move {} away",
+                  is_one ? "is" : "are", is_one ? "it" : "them"));
 }
 
 // What one call has made, which goes again unless it is kept.
@@ -89,7 +96,7 @@ void write_new(const fs::path& path, std::string_view text, Made& made) {
   // NOLINTNEXTLINE(cppcoreguidelines-pro-type-vararg): the call is the system's.
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
                         text.starts_with("#!") ? mode_t{0777} : mode_t{0666});
-  if (file < 0 && errno == EEXIST) refuse_existing(path);
+  if (file < 0 && errno == EEXIST) refuse_existing({path.string()});
   if (file < 0) refuse(path, "cannot be made: " + std::generic_category().message(errno));
   made.add(path);
   int error = 0;
@@ -105,35 +112,98 @@ void write_new(const fs::path& path, std::string_view text, Made& made) {
   if (error != 0) refuse(path, "cannot be written: " + std::generic_category().message(error));
 }
 
-int init(const std::string& named) {
+bool is_there(const fs::path& path) {
+  std::error_code fault;
+  return fs::exists(fs::symlink_status(path, fault));
+}
+
+// What people have in a folder before they begin an experiment there, and an experiment's do not need to be.
+bool may_be_theirs(std::string_view path) {
+  return path == "README.md" || path == ".gitignore" || path == ".dockerignore";
+}
+
+// The files that are to be made in `folder`; throws Error(invalid) with all that is in their way.
+std::vector<InitFile> to_be_made(const fs::path& folder) {
+  std::vector<InitFile> files;
+  std::vector<std::string> obstacles;
+  for (const InitFile& file : k_init_files) {
+    std::string obstacle;
+    if (is_there(folder / file.path)) obstacle = (folder / file.path).lexically_normal().string();
+    // Through a link it would be written elsewhere.
+    for (fs::path within = fs::path(file.path).parent_path(); !within.empty();
+         within = within.parent_path()) {
+      std::error_code fault;
+      const fs::path path = (folder / within).lexically_normal();
+      if (is_there(path) && !fs::is_directory(fs::symlink_status(path, fault)))
+        obstacle = path.string() + " (no folder)";
+    }
+    if (obstacle.empty()) {
+      files.push_back(file);
+    } else if (!may_be_theirs(file.path) && std::ranges::find(obstacles, obstacle) == obstacles.end()) {
+      obstacles.push_back(obstacle);
+    }
+  }
+  if (!obstacles.empty()) refuse_existing(obstacles);
+  return files;
+}
+
+// "left alone: README.md, .gitignore (add /results/ to it)\n", or nothing.
+std::string left_alone(const fs::path& folder, const std::vector<InitFile>& made) {
+  std::vector<std::string> names;
+  for (const InitFile& file : k_init_files) {
+    if (std::ranges::find(made, file.path, &InitFile::path) != made.end()) continue;
+    names.emplace_back(file.path);
+    if (file.path == ".gitignore") {
+      std::ifstream text(folder / file.path);
+      bool has_results = false;
+      for (std::string line; std::getline(text, line);)
+        has_results = has_results || line == "/results/" || line == "/results" || line == "results/" ||
+                      line == "results";
+      if (!has_results) names.back() += " (add /results/ to it)";
+    }
+  }
+  return names.empty() ? "" : fmt::format("left alone: {}\n", fmt::join(names, ", "));
+}
+
+struct Options {
+  std::string folder = ".";
+  std::optional<std::string> name;  // else the folder's
+};
+
+int init(const Options& options) {
+  const std::string& named = options.folder;
+  if (named.empty())
+    throw Error(ErrorKind::invalid, "init", "FOLDER is empty: name one, or none for the current folder");
   const fs::path folder = named;
   std::error_code fault;
   const fs::file_status status = fs::status(folder, fault);
   if (fs::exists(status) && !fs::is_directory(status))
     throw Error(ErrorKind::invalid, named, "is no folder: name one that is to be made, or filled");
-  const auto is_there = [&](const fs::path& path) { return fs::exists(fs::symlink_status(path, fault)); };
-  for (const InitFile& file : k_init_files) {
-    // Through a link it would be written elsewhere.
-    for (fs::path within = fs::path(file.path).parent_path(); !within.empty(); within = within.parent_path())
-      if (is_there(folder / within) && !fs::is_directory(fs::symlink_status(folder / within, fault)))
-        throw Error(ErrorKind::invalid, (folder / within).string(),
-                    "is no folder, and one is to be filled here: name another folder, or move it away");
-    if (is_there(folder / file.path)) refuse_existing(folder / file.path);
-  }
   fs::path whole = fs::absolute(folder, fault).lexically_normal();
   if (!whole.has_filename()) whole = whole.parent_path();
-  const std::string name = project_name(whole);
+  const std::string name = project_name(options.name.value_or(whole.filename().string()));
+  if (!options.name && name.empty())
+    throw Error(
+        ErrorKind::invalid, named,
+        "no name can be made of the folder's, which holds other letters than a to z, or none: name the "
+        "experiment by --name NAME");
+  if (options.name && (name.empty() || name != *options.name))
+    throw Error(ErrorKind::invalid, fmt::format("--name \"{}\"", shortened(*options.name)),
+                fmt::format("is not what an image may be called: small letters a to z, digits, and - between "
+                            "them, {} at most",
+                            k_name_max));
+  const std::vector<InitFile> files = to_be_made(folder);
   Made made;
   std::vector<std::string_view> names;
-  for (const InitFile& file : k_init_files) {
+  for (const InitFile& file : files) {
     write_new(folder / file.path, filled(std::string(file.text), name), made);
     names.push_back(file.path);
   }
   made.keep();
   const bool here = whole == fs::current_path(fault);
   (void)put_out(fmt::format(
-      "made the experiment {} in {}: {}\nnext: {}make run-experiment\n", name, whole.string(),
-      fmt::join(names, ", "),
+      "made the experiment {} in {}: {}\n{}next: {}make run-experiment\n", name, whole.string(),
+      fmt::join(names, ", "), left_alone(folder, files),
       here ? std::string()
            : fmt::format("cd {} && ", shell_word(named.starts_with('-') ? "./" + named : named))));
   return 0;
@@ -144,11 +214,16 @@ int init(const std::string& named) {
 void add_init(CLI::App& app, Action& action) {
   CLI::App* command =
       app.add_subcommand("init", "Make a folder for an experiment: Makefile, Dockerfile, experiment.jsonnet");
-  const auto folder = std::make_shared<std::string>(".");
-  command->add_option("FOLDER", *folder, "Made where it is missing; else this one")->type_name("");
+  const auto options = std::make_shared<Options>();
+  const auto name = std::make_shared<std::string>();
+  command->add_option("FOLDER", options->folder, "Made where it is missing; else this one")->type_name("");
+  command->add_option("--name", *name, "What the experiment is called; else like the folder")
+      ->type_name("NAME");
   command->footer("Example:\n  combu init lab && cd lab && make run-experiment");
-  command->callback(
-      [&action, folder] { action = [folder] { return init(folder->empty() ? "." : *folder); }; });
+  command->callback([command, &action, options, name] {
+    if (command->count("--name") > 0) options->name = *name;
+    action = [options] { return init(*options); };
+  });
 }
 
 }  // namespace combu

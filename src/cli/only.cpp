@@ -3,13 +3,17 @@
 #include <fmt/format.h>
 #include <fnmatch.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
 namespace combu {
 namespace {
+
+constexpr std::string_view k_only = "--only";
 
 std::optional<std::string> value_of(const Trial& trial, std::string_view name) {
   if (name == "trial") return trial.name;
@@ -26,13 +30,35 @@ std::string put_id(std::string pattern, const RunId& run) {
   return pattern;
 }
 
-Error nothing_meant(const Experiment& experiment, const std::string& wanted, std::string_view subject) {
-  std::vector<std::string_view> names;
-  names.reserve(experiment.trials.size());
-  for (const Trial& trial : experiment.trials) names.emplace_back(trial.name);
-  const auto near = nearest(wanted, names);
-  return {ErrorKind::invalid, fmt::format("{} {}", subject, wanted),
-          near ? fmt::format("matches no trial: did you mean `{}`?", *near) : "matches no trial"};
+// Of the names that the condition compares one that no trial has.
+std::optional<std::string> unknown_name(const Experiment& experiment, const Filter& filter) {
+  std::map<std::string, bool> is_known;
+  for (const Trial& trial : experiment.trials)
+    (void)filter.matches([&](std::string_view name, std::string_view /*wanted*/) {
+      auto value = value_of(trial, name);
+      is_known[std::string(name)] |= value.has_value();
+      return value;
+    });
+  for (const auto& [name, is_one] : is_known)
+    if (!is_one) return name;
+  return std::nullopt;
+}
+
+Error nothing_meant(const Experiment& experiment, const std::string& wanted,
+                    const std::optional<Filter>& filter, std::string_view subject) {
+  std::string message = "matches no trial";
+  if (filter) {
+    if (const auto unknown = unknown_name(experiment, *filter))
+      message += fmt::format(": none has a param `{}`, and {}", shortened(*unknown),
+                             subject == k_only ? "before a run only params, `trial` and `image` are known"
+                                               : "only params, `trial` and `image` count here");
+  } else {
+    std::vector<std::string_view> names;
+    names.reserve(experiment.trials.size());
+    for (const Trial& trial : experiment.trials) names.emplace_back(trial.name);
+    if (const auto near = nearest(wanted, names)) message += fmt::format(": did you mean `{}`?", *near);
+  }
+  return {ErrorKind::invalid, fmt::format("{} {}", subject, wanted), message};
 }
 
 }  // namespace
@@ -67,7 +93,7 @@ std::vector<TrialIndex> trials_meant(const Experiment& experiment, const RunId& 
                                  : is_named(trial);
     if (is_meant) trials.push_back(i);
   }
-  if (trials.empty()) throw nothing_meant(experiment, wanted, subject);
+  if (trials.empty()) throw nothing_meant(experiment, wanted, filter, subject);
   return trials;
 }
 
@@ -80,7 +106,7 @@ Experiment only(Experiment experiment, const RunId& run, const Plan& plan,
     kept[trial] = true;
   };
   for (const std::string& one : wanted) {
-    for (const TrialIndex trial : trials_meant(experiment, run, one, "--only")) keep(trial);
+    for (const TrialIndex trial : trials_meant(experiment, run, one, k_only)) keep(trial);
   }
   while (!open.empty()) {
     const TrialIndex trial = open.back();

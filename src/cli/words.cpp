@@ -31,6 +31,7 @@ std::string kind_of(const CLI::Option& option, const CLI::App& command) {
   if (name == "run" || name == "resume" || name == "RUN") return "runs";
   if (name == "experiment") return "experiments";
   if (name == "only") return "only";
+  if (name == "name") return "";  // a new one
   if (name == "TRIAL") return command.get_name() == "retry" ? "only" : "trials";
   if (name == "SETTING") return "settings";
   if (name == "METRIC" || type == "NAME" || type.starts_with("NAMES")) return "columns";

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace combu {
@@ -30,16 +31,17 @@ std::string_view without_zeros(std::string_view digits) {
 struct Pattern {
   std::string_view head;
   std::string_view tail;
-  std::size_t width = 0;  // of a number with leading zeros, else 0
+  std::size_t width = 0;  // of numbers of which one has leading zeros, else 0
   auto operator<=>(const Pattern&) const = default;
 };
 
 struct Numbered {
   Pattern pattern;
   std::uint64_t number = 0;
+  bool has_zeros = false;  // leading ones
 };
 
-// False when there is no number in it, or one too long.
+// With the number's own width. False when there is no number in it, or one too long.
 bool split(std::string_view name, Numbered& out) {
   const std::size_t last = name.find_last_of(k_digits);
   if (last == std::string_view::npos) return false;
@@ -48,8 +50,8 @@ bool split(std::string_view name, Numbered& out) {
   const std::string_view digits = name.substr(first, last + 1 - first);
   if (digits.size() > k_number_digits_max) return false;
   std::from_chars(digits.data(), digits.data() + digits.size(), out.number);
-  const bool zeros = digits.size() > 1 && digits.front() == '0';
-  out.pattern = {name.substr(0, first), name.substr(last + 1), zeros ? digits.size() : 0};
+  out.has_zeros = digits.size() > 1 && digits.front() == '0';
+  out.pattern = {name.substr(0, first), name.substr(last + 1), digits.size()};
   return true;
 }
 
@@ -95,12 +97,17 @@ bool is_before(std::string_view left, std::string_view right) {
 }
 
 std::vector<std::string> ranges(const std::vector<std::string_view>& names) {
+  // Beside "a-09" is "a-10" written with two places, too.
+  std::set<Pattern> padded;
+  for (const std::string_view name : names)
+    if (Numbered numbered; split(name, numbered) && numbered.has_zeros) padded.insert(numbered.pattern);
   std::map<Pattern, std::size_t> places;
   std::vector<std::pair<Pattern, std::vector<std::uint64_t>>> groups;
   for (const std::string_view name : names) {
     Numbered numbered;
     const bool has_number = split(name, numbered);
     if (!has_number) numbered.pattern = {name, {}, 0};
+    if (!padded.contains(numbered.pattern)) numbered.pattern.width = 0;
     // A name without a number is alone: no number is ever added to its group.
     const auto [place, is_new] = places.try_emplace(numbered.pattern, groups.size());
     if (is_new) groups.emplace_back(numbered.pattern, std::vector<std::uint64_t>{});

@@ -10,8 +10,8 @@ namespace combu {
 // The order in which numbers in names count by their value.
 [[nodiscard]] bool is_before(std::string_view left, std::string_view right);
 
-// Names that differ in their last number only, and follow one another in it, become one: "solver-a-[1-5]". In
-// the order of the first of each.
+// Names that differ in their last number only, and follow one another in it, become one: "solver-a-[1-5]",
+// "solver-[08-10]". In the order of the first of each.
 [[nodiscard]] std::vector<std::string> ranges(const std::vector<std::string_view>& names);
 
 }  // namespace combu

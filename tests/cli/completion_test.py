@@ -66,6 +66,9 @@ def test_names_conditions_and_settings(ran):
     assert ran("conditions", "cause=o", *FILE) == ["cause=oom", "cause=outputs"]
     assert ran("conditions", "trial=b", *FILE) == ["trial=board"]
     assert ran("only", "l", *FILE) == ["lr="] and ran("only", "train-3", *FILE) == ["train-3"]
+    assert ran("only", "", *FILE) == ["train-1", "train-2", "train-3", "board", "trial=", "image=", "cause=", "lr="]
+    assert ran("only", "state=f", *FILE) == ran("only", "lr<2 && sta", *FILE) == []
+    assert ran("only", "lr<2 && trial=b", *FILE) == ["lr<2 && trial=board"]
     assert ran("ps_conditions", "state=f", *FILE) == ["state=failed"]
     assert ran("ps_conditions", "state=i") == ["state=interrupted"]
     assert ran("ps_conditions", "fa") == ["failed="]
@@ -88,6 +91,8 @@ def test_metrics_are_offered_with_what_is_known_of_them(combu, write, ran):
 def test_of_a_file_that_was_never_run_it_is_evaluated_for_a_moment(combu, write):
     write('[{ name: "first", image: "x" }]')
     assert combu(*FILE, "complete", "trials", "--", "f").stdout == "first\n"
+    write('[{ name: "first", image: "x", params: { lr: 1, image: 2 } }, { name: "second", image: "x", params: { lr: 1, seed: 2 } }]')
+    assert combu(*FILE, "complete", "only", "--", "").stdout.split() == ["first", "second", "trial=", "image=", "params.image=", "lr=", "seed="]
     write('local f(x) = f(x + 1); [{ name: "first" + std.length(std.filter(function(x) x > 1, std.range(1, 30000000))), image: "x" }]')
     begin = time.monotonic()
     assert combu(*FILE, "complete", "trials", "--", "f").stdout == ""
@@ -167,6 +172,9 @@ class Terminal:
     ("combu -f experiment.jsonnet results --sort=second", "combu -f experiment.jsonnet results --sort=seconds"),
     ("combu -f experiment.jsonnet results --columns trial,second", "combu -f experiment.jsonnet results --columns trial,seconds"),
     ("combu -f exp", "combu -f experiment.jsonnet"),
+    ("combu show --run ", "combu show --run r"),
+    ("combu -f other.jsonnet show --run=r2 bo", "combu -f other.jsonnet show --run=r2 board"),
+    ("combu -f experiment.jsonnet logs -f bo", "combu -f experiment.jsonnet logs -f board"),
 ])
 def test_a_real_shell(ran, tmp_path, shell, typed, line):
     if not shutil.which(shell):
@@ -232,6 +240,13 @@ def test_what_bash_gets_is_one_word_and_no_command(combu, write, tmp_path, typed
     ("combu -f experiment.jsonnet results --sort second", ["seconds"]),
     ("combu ps --where state=inter", ["state=interrupted"]),
     ("combu -f experiment.jsonnet set par", ["parallel="]),
+    ("combu show --run ", ["r1", "r2"]),
+    ("combu -f experiment.jsonnet show --run r", ["r1", "r2"]),
+    ("combu -f other.jsonnet show --run r", []),
+    ("combu -f experiment.jsonnet logs -f bo", ["board"]),
+    ("combu -f experiment.jsonnet logs --follow --run r1 bo", ["board"]),
+    ("combu -f other.jsonnet show --run=r2 bo", ["board"]),
+    ("combu --file=other.jsonnet show --run r", []),
 ])
 def test_fish(ran, tmp_path, typed, offered):
     if not shutil.which("fish"):

@@ -42,8 +42,8 @@ def test_here_it_takes_the_folder_s_name(combu, tmp_path):
 
 
 @pytest.mark.parametrize("folder, name", [
-    ("Lab", "lab"), ("a.b_c", "a-b-c"), ("--", "experiment"), ("実験", "experiment"), ("x" * 60, "x" * 40), ("lab/", "lab"), ("a/b/../c", "c"),
-    ("it's", "it-s"),
+    ("Lab", "lab"), ("a.b_c", "a-b-c"), ("--lab", "lab"), ("x" * 60, "x" * 40), ("lab/", "lab"), ("a/b/../c", "c"), ("it's", "it-s"),
+    ("実験/lab", "lab"),
 ])
 def test_names_are_what_images_may_be_called(combu, tmp_path, folder, name):
     result = combu("init", "--", folder)
@@ -54,7 +54,35 @@ def test_names_are_what_images_may_be_called(combu, tmp_path, folder, name):
     assert where.stdout == os.path.realpath(tmp_path / folder) + "\n"
 
 
-@pytest.mark.parametrize("file", ["README.md", "src/train", ".gitignore"])
+@pytest.mark.parametrize("folder", ["ümläut", "実験", "...", "--", "lab-é"])
+def test_where_letters_would_be_lost_a_name_is_asked_for(combu, tmp_path, folder):
+    result = combu("init", "--", folder)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == (f"combu: {folder}: no name can be made of the folder's, which holds other letters than a to z, or none: "
+                             "name the experiment by --name NAME\n")
+    assert not (tmp_path / folder).exists()
+    result = combu("init", "--name", "lab-2", "--", folder)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith(f"made the experiment lab-2 in {tmp_path}/{folder}: ")
+    assert 'local project = "lab-2";' in (tmp_path / folder / "experiment.jsonnet").read_text()
+
+
+@pytest.mark.parametrize("name", ["", "Lab", "a b", "-a", "a-", "a--b", "ü", "x" * 41])
+def test_a_name_must_be_what_images_may_be_called(combu, tmp_path, name):
+    result = combu("init", *([f"--name={name}"] if name else ["--name", ""]), "lab")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == f"combu: --name \"{name}\": is not what an image may be called: small letters a to z, digits, and - between them, 40 at most\n"
+    assert not (tmp_path / "lab").exists()
+
+
+def test_a_folder_without_a_name_is_refused(combu, tmp_path):
+    result = combu("init", "")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == "combu: init: FOLDER is empty: name one, or none for the current folder\n"
+    assert there(tmp_path) == []
+
+
+@pytest.mark.parametrize("file", ["Makefile", "src/train"])
 def test_nothing_is_overwritten(combu, tmp_path, file):
     lab = tmp_path / "lab"
     (lab / file).parent.mkdir(parents=True)
@@ -63,6 +91,38 @@ def test_nothing_is_overwritten(combu, tmp_path, file):
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == f"combu: lab/{file}: is there already, and nothing is overwritten: name another folder, or move it away\n"
     assert [path for path in lab.rglob("*") if not path.is_dir()] == [lab / file]
+
+
+def test_all_that_is_in_the_way_is_named_at_once(combu, tmp_path):
+    for file in ("README.md", ".gitignore", "Makefile", "experiment.jsonnet", "src"):
+        (tmp_path / file).write_text("mine\n")
+    result = combu("init")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == ("combu: Makefile, experiment.jsonnet, src (no folder): are there already, and nothing is overwritten: "
+                             "name another folder, or move them away\n")
+    assert there(tmp_path) == sorted([".gitignore", "Makefile", "README.md", "experiment.jsonnet", "src"])
+
+
+def test_a_clone_s_own_files_are_left_alone(combu, tmp_path):
+    theirs = {"README.md": "mine", ".gitignore": "*.o\n", ".dockerignore": ".git\n", "LICENSE": "free"}
+    lab = tmp_path / "lab"
+    lab.mkdir()
+    for file, text in theirs.items():
+        (lab / file).write_text(text)
+    result = combu("init", "lab")
+    assert (result.returncode, result.stderr) == (0, "")
+    made, left, then = result.stdout.splitlines()
+    assert left == "left alone: .dockerignore, .gitignore (add /results/ to it), README.md"
+    assert then == "next: cd lab && make run-experiment"
+    assert sorted(made.split(": ")[1].split(", ")) == sorted(set(FILES) - set(theirs))
+    assert there(lab) == sorted({*FILES, *theirs})
+    assert {file: (lab / file).read_text() for file in theirs} == theirs
+
+
+@pytest.mark.parametrize("line, hint", [("results", ""), ("/results/", ""), ("results.txt", " (add /results/ to it)")])
+def test_a_gitignore_that_has_results_needs_no_line_more(combu, tmp_path, line, hint):
+    (tmp_path / ".gitignore").write_text(f"*.o\n{line}\n")
+    assert combu("init", "--name", "lab").stdout.splitlines()[1] == f"left alone: .gitignore{hint}"
 
 
 @pytest.mark.parametrize("target", ["elsewhere", "nowhere", None])
@@ -76,7 +136,7 @@ def test_nothing_is_made_through_a_link_or_below_a_file(combu, tmp_path, target)
         (lab / "src").write_text("mine")
     result = combu("init", "lab")
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == "combu: lab/src: is no folder, and one is to be filled here: name another folder, or move it away\n"
+    assert result.stderr == "combu: lab/src (no folder): is there already, and nothing is overwritten: name another folder, or move it away\n"
     assert list(lab.iterdir()) == [lab / "src"] and not list((tmp_path / "elsewhere").iterdir())
 
 
@@ -100,7 +160,7 @@ def test_a_second_one_is_refused(combu, tmp_path):
     (tmp_path / "lab/src/train").write_text("mine")
     result = combu("init", "lab")
     assert result.returncode == 2
-    assert result.stderr.startswith("combu: lab/Makefile: is there already")
+    assert result.stderr.startswith("combu: lab/Makefile, lab/Dockerfile, lab/experiment.jsonnet, lab/src/train, lab/src/choose: are there already")
     assert (tmp_path / "lab/src/train").read_text() == "mine"
 
 

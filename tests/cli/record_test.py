@@ -316,6 +316,9 @@ def test_retry_of_a_trial_that_there_is_not(combu, failing):
     run(combu, failing, "run", "--wait")
     wrong = run(combu, failing, "retry", "goood")
     assert (wrong.returncode, wrong.stderr) == (2, "combu: retry goood: matches no trial: did you mean `good`?\n")
+    wrong = run(combu, failing, "retry", "state=failed")
+    assert (wrong.returncode, wrong.stderr) == (
+        2, "combu: retry state=failed: matches no trial: none has a param `state`, and only params, `trial` and `image` count here\n")
 
 
 def test_a_retry_that_is_refused_leaves_the_record_as_it_is(combu, write, record, tmp_path):

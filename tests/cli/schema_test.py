@@ -15,7 +15,7 @@ jsonschema = pytest.importorskip("jsonschema")
 GOLDEN = ROOT / "tests/golden"
 # What is wrong there stands in several places, or in the words of a text.
 BEYOND = {"cycle", "depends_on_itself", "inputs_cycle", "long_cycle", "nested_too_deep", "nul_character", "number_too_large", "port_shared",
-          "port_twice", "repeated_name", "slots", "unknown_depends", "unterminated_quote", "waits_for_ever"}
+          "port_twice", "repeated_name", "unknown_depends", "unterminated_quote", "waits_for_ever"}
 
 
 @pytest.fixture(scope="module")
@@ -171,17 +171,62 @@ def test_what_is_wrong_in_any_field_is_found(validator):
         assert not validator.is_valid([trial]), spelling
 
 
-@pytest.mark.parametrize("field", [{"cpus": "1g"}, {"cpus": "1 2"}, {"inputs": "data"}, {"inputs": ["data"]}])
-def test_what_the_reader_refuses_is_not_valid(combu, write, validator, field):
-    experiment = [{"name": "trial", "image": "x", **field}]
-    write(json.dumps(experiment))
-    assert combu(*QUIET, "-f", "experiment.jsonnet", "validate").returncode == 2
-    assert not validator.is_valid(experiment)
+# Values that the reader takes or refuses; the schema says the same.
+BYTES = [0, 6291456, 2**62, "0", "6m", "512m", "512 m", " 2GiB ", "2gib", "1.5g", ".5g", "8.gb", "6291456b", "1T", "0.5p"], [
+    "", "512mm", "2gi", "m", "1.2.3m", "5 k b", -1, "-1m", 2**63, True, []]
+DURATIONS = [0.5, 90, 3155760000, "90s", "1h30m", "500ms", "1.5h", " 90s ", "90", ".5s", "1.s", "1us2ns", "1d\n"], [
+    "", "1x", "90 s", "1h30", "1h 30m", "1H", ".", "1.2.3s", "-1s", -1, 3155760001, "s", "1e3s", True]
+PORTS = [80, "80", "8080:80", "8080:80/UDP", "127.0.0.1:8080:80", "[::1]:8080:80/tcp", "[127.0.0.1]:80", "00080"], [
+    "", ":80", "80:", "80/xyz", "a:80", "8080-8081:80", "1:2:3", "localhost:80:80", 0, 65536, 1.5, "123456"]
+VALUES = {
+    "max_failures": ([1, 10, "10%", "0.1%", ".5%", "5.%", "100%", "100.0%", "007%", "1e1%"],
+                     [0, 1.5, "0%", "0.0%", "101%", "100.5%", "1.2.3%", "%", "10", "5 %", " 5%", "-5%", "123%"]),
+    "deadline": ([value for value in DURATIONS[0] if value != 0], DURATIONS[1] + [0, "0s", "0.0h"]),
+    "collect": ([{"every": 1}, {"every": "1s"}, {"every": None}], [{"every": 0}, {"every": 0.5}, {"every": "0s"}, {"every": "1x"}]),
+    "stop_grace": (DURATIONS[0] + [0, "0s"], DURATIONS[1]),
+    "timeout": (DURATIONS[0], DURATIONS[1] + [0, "0s", "0.0h"]),
+    "cpus": ([0, 0.01, 0.06 - 0.05, 1.5, 64, "0", "1.5", " 1.5 ", ".5", "2."], ["1g", "1 2", "", ".", "1.2.3", 0.001, 1e-12, -1, "-1", True]),
+    "memory": (BYTES[0], BYTES[1] + [1, 6291455]),
+    "mem_limit": (BYTES[0], BYTES[1] + [1, 6291455]),
+    "shm_size": (BYTES[0] + [1], BYTES[1]),
+    "logs": ([{"max_size": 1}, {"max_size": "1m"}], [{"max_size": 0}, {"max_size": 0.5}, {"max_size": "0m"}, {"max_size": "1x"}]),
+    "outputs": ([{"path": "/a", "max_size": 1}, {"path": "/a", "max_size": "1m"}],
+                [{"path": "/a", "max_size": 0}, {"path": "/a", "max_size": "0m"}, {"path": "/a", "max_size": "1x"}]),
+    "ports": ([[port] for port in PORTS[0]], [[port] for port in PORTS[1]]),
+    "publish": ([[{"host": "127.0.0.1:80", "container": "80/udp"}], [{"host": "[::1]:80", "container": 80}], [{"host": 80, "target": 80, "host_ip": "::1"}]],
+                [[{"host": "", "container": 80}], [{"host": 80, "container": "8080:80"}], [{"host": 80, "container": 80, "host_ip": ""}]]),
+    "env": ([{"A": 1, "b.c": None}, ["A=1", "B"], ["A=b=c"]], [{"": 1}, {"A=B": 1}, ["=x"], [""]]),
+    "labels": ([{"a": 1, "b=c": None}, ["a=1", "b"]], [{"": 1}, {"combu.run": 1}, ["=x"], ["combu.run=1"], [""]]),
+    "inputs": (["experiment.jsonnet:/in"], ["data", ["data"]]),
+}
+TABLE = [(field, value, is_taken) for field, values in VALUES.items() for is_taken in (True, False) for value in values[not is_taken]]
 
 
-@pytest.mark.parametrize("field", [{"cpus": " 1.5 "}, {"cpus": ".5"}, {"inputs": "experiment.jsonnet:/in"}])
-def test_what_the_reader_takes_is_valid(combu, write, validator, field):
-    experiment = [{"name": "trial", "image": "x", **field}]
+@pytest.mark.parametrize("field, value, is_taken", TABLE, ids=[f"{field}: {json.dumps(value)}" for field, value, _ in TABLE])
+def test_reader_and_schema_agree(combu, write, validator, field, value, is_taken):
+    _, top = spellings()
+    trial = {"name": "trial", "image": "x", **({} if field in top else {field: value})}
+    experiment = {"trials": [trial], **({field: value} if field in top else {})}
     write(json.dumps(experiment))
-    assert combu(*QUIET, "-f", "experiment.jsonnet", "validate").returncode == 0
-    assert validator.is_valid(experiment)
+    assert (combu(*QUIET, "-f", "experiment.jsonnet", "plan").returncode == 0) == is_taken
+    assert validator.is_valid(experiment) == is_taken
+
+
+@pytest.mark.parametrize("experiment, is_taken", [
+    ([{"name": "aa"}], False),
+    ([{"name": "aa", "image": None}], False),
+    ({"trials": [{"name": "aa"}]}, False),
+    ({"trials": [{"name": "aa", "image": "x"}]}, True),
+    ({"trials": [{"name": "aa", "image": "x"}, {"name": "bb"}]}, False),
+    ({"defaults": {"image": "x"}, "trials": [{"name": "aa"}]}, True),
+    ({"defaults": {"image": "x"}, "trials": [{"name": "aa", "image": None}]}, False),
+    ({"defaults": {"image": None}, "trials": [{"name": "aa"}]}, False),
+    ({"defaults": {"image": None}, "trials": [{"name": "aa", "image": "x"}]}, True),
+    ({"defaults": None, "trials": [{"name": "aa"}]}, False),
+    ({"defaults": {"init": False}, "trials": [{"name": "aa"}]}, False),
+    ({"defaults": {"init": False}, "trials": [{"name": "aa", "image": "x"}]}, True),
+])
+def test_where_an_image_may_stand(combu, write, validator, experiment, is_taken):
+    write(json.dumps(experiment))
+    assert (combu(*QUIET, "-f", "experiment.jsonnet", "plan").returncode == 0) == is_taken
+    assert validator.is_valid(experiment) == is_taken

@@ -72,6 +72,14 @@ def test_help_has_an_example(combu, command):
     (["-f", "x", "set", "parallel=many"], "combu: parallel=many: a whole number is meant\n"),
     (["-f", "x", "set", "paralel=2"], "combu: paralel=2: is no setting; parallel=N and starts_in_flight=N are\n"),
     (["--progress", "fancy", "ps"], "--progress"),
+    (["-V"], "combu: -V, --ext-str needs a value: -V K[=V], and the version is told by --version; see combu --help\n"),
+    (["plan", "--tla-code"], "combu: --tla-code needs a value: --tla-code K[=CODE]; see combu plan --help\n"),
+    (["plan", "-f"], "combu: -f, --file needs a value: -f FILE; see combu plan --help\n"),
+    (["run", "--only"], "combu: --only needs a value: --only TRIALS; see combu run --help\n"),
+    (["-f", "x", "init", "lab"], "combu: init: has no experiment to read: leave out -f x\n"),
+    (["schema", "-f", "x"], "combu: schema: has no experiment to read: leave out -f x\n"),
+    (["completion", "-f", "x", "bash"], "combu: completion: has no experiment to read: leave out -f x\n"),
+    (["-f", "x", "version"], "combu: version: has no experiment to read: leave out -f x\n"),
 ])
 def test_usage_errors(combu, arguments, message):
     result = combu(*arguments)

@@ -128,7 +128,11 @@ TEST(Names, that_follow_one_another_become_ranges) {
               ElementsAre("solver-[1-3]", "solver-7", "loader"));
   EXPECT_THAT(ranges({"fold-1-rep-1", "fold-1-rep-2", "fold-2-rep-1"}),
               ElementsAre("fold-1-rep-[1-2]", "fold-2-rep-1"));
-  EXPECT_THAT(ranges({"t08", "t09", "t10"}), ElementsAre("t[08-09]", "t10"));
+  EXPECT_THAT(ranges({"t08", "t09", "t10"}), ElementsAre("t[08-10]"));
+  EXPECT_THAT(ranges({"t10", "t11", "t08", "t09"}), ElementsAre("t[08-11]"));
+  EXPECT_THAT(ranges({"t8", "t9", "t10"}), ElementsAre("t[8-10]"));
+  EXPECT_THAT(ranges({"t098", "t099", "t100", "t99", "t101x"}), ElementsAre("t[098-100]", "t99", "t101x"));
+  EXPECT_THAT(ranges({"t9", "t09", "t10"}), ElementsAre("t9", "t[09-10]"));
   EXPECT_THAT(ranges({"x123456789012345678901", "x9"}), ElementsAre("x123456789012345678901", "x9"));
 }
 
