@@ -28,7 +28,8 @@ constexpr std::string_view k_placeholder = "my-experiment";
 constexpr std::size_t k_name_max = 40;  // with a trial's part behind it still a hostname
 
 // What an image and a container may be called, of a folder's name: "My Lab" is my-lab. Empty where letters
-// would be lost, or there are none: different folders would be called the same, and so be one experiment.
+// would be lost, or there are none or too many: different folders would be called the same, and so be one
+// experiment.
 std::string project_name(std::string_view folder) {
   std::string name;
   for (const char c : folder) {
@@ -41,9 +42,8 @@ std::string project_name(std::string_view folder) {
       name += '-';
     }
   }
-  name.resize(std::min(name.size(), k_name_max));
   while (name.ends_with('-')) name.pop_back();
-  return name;
+  return name.size() <= k_name_max ? name : "";
 }
 
 std::string filled(std::string text, std::string_view name) {
@@ -156,9 +156,11 @@ std::string left_alone(const fs::path& folder, const std::vector<InitFile>& made
     if (file.path == ".gitignore") {
       std::ifstream text(folder / file.path);
       bool has_results = false;
-      for (std::string line; std::getline(text, line);)
-        has_results = has_results || line == "/results/" || line == "/results" || line == "results/" ||
-                      line == "results";
+      for (std::string line; std::getline(text, line);) {
+        const std::string_view pattern = trimmed(line);
+        has_results = has_results || pattern == "/results/" || pattern == "/results" ||
+                      pattern == "results/" || pattern == "results";
+      }
       if (!has_results) names.back() += " (add /results/ to it)";
     }
   }
@@ -185,8 +187,9 @@ int init(const Options& options) {
   if (!options.name && name.empty())
     throw Error(
         ErrorKind::invalid, named,
-        "no name can be made of the folder's, which holds other letters than a to z, or none: name the "
-        "experiment by --name NAME");
+        fmt::format("no name can be made of the folder's, which holds other letters than a to z, or none, or "
+                    "more than {}: name the experiment by --name NAME",
+                    k_name_max));
   if (options.name && (name.empty() || name != *options.name))
     throw Error(ErrorKind::invalid, fmt::format("--name \"{}\"", shortened(*options.name)),
                 fmt::format("is not what an image may be called: small letters a to z, digits, and - between "

@@ -82,6 +82,11 @@ bool write_all(int descriptor, std::string_view text) {
   while (!text.empty()) {
     const ssize_t count = ::write(descriptor, text.data(), text.size());
     if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) {  // it is shared with somebody who does not wait
+      pollfd other{descriptor, POLLOUT, 0};
+      ::poll(&other, 1, -1);
+      continue;
+    }
     if (count <= 0) return false;
     text.remove_prefix(static_cast<std::size_t>(count));
   }
@@ -222,7 +227,8 @@ class Reader {
       if (now >= deadline_) return ChildEnd::Kind::timed_out;
       if (!told && now >= slow_at_) {
         told = true;
-        slow();
+        pollfd screen{STDERR_FILENO, POLLOUT, 0};
+        if (::poll(&screen, 1, 0) != 0) slow();
         continue;
       }
       const auto next = told ? deadline_ : std::min(deadline_, slow_at_);

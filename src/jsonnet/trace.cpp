@@ -163,25 +163,28 @@ std::optional<std::size_t> open_assert(std::string_view text) {
   struct Open {
     std::size_t begin;
     int depth;
+    bool is_assert;  // or a local, whose binds have commas between them
   };
   std::vector<Open> open;
   int depth = 0;
   Tokens tokens(text);
   for (Token token = tokens.next(); token.kind != TokenKind::end; token = tokens.next()) {
     if (token.kind == TokenKind::name) {
-      if (token.text == "assert")
-        open.push_back({static_cast<std::size_t>(token.text.data() - text.data()), depth});
+      if (token.text == "assert" || token.text == "local")
+        open.push_back(
+            {static_cast<std::size_t>(token.text.data() - text.data()), depth, token.text == "assert"});
       continue;
     }
     if (token.kind == TokenKind::string) continue;
     const char symbol = token.text.front();
     if (symbol == '(' || symbol == '[' || symbol == '{') ++depth;
     if (symbol == ')' || symbol == ']' || symbol == '}') --depth;
-    const bool is_end = symbol == ',' || symbol == ';';
-    while (!open.empty() && (open.back().depth > depth || (is_end && open.back().depth == depth)))
-      open.pop_back();
+    while (!open.empty() && open.back().depth > depth) open.pop_back();
+    if (open.empty() || open.back().depth != depth) continue;
+    if (symbol == ';' || (symbol == ',' && open.back().is_assert)) open.pop_back();
   }
-  return open.empty() ? std::nullopt : std::optional(open.back().begin);
+  const auto last = std::find_if(open.rbegin(), open.rend(), [](const Open& one) { return one.is_assert; });
+  return last == open.rend() ? std::nullopt : std::optional(last->begin);
 }
 
 // An assert without a message is at its condition for libjsonnet, and else at its message.

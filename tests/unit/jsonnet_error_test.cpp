@@ -149,6 +149,14 @@ e.jsonnet:1:3: Assertion failed.
 )");
 }
 
+TEST(ShownError, OfAnAssertIsAtItsBeginAlsoBehindLocals) {
+  EXPECT_EQ(shown("{\n  local z = 1,\n  assert local x = z, y = 2; x == y : 'no ' + 'msg',\n}"), R"(
+e.jsonnet:3:3: no msg
+      assert local x = z, y = 2; x == y : 'no ' + 'msg',
+      ^
+)");
+}
+
 TEST(ShownError, OfWrongTypesNamesThem) {
   EXPECT_EQ(shown("[{ a: 1,\n  b: 'é' + {} - 2 }]"), R"(
 e.jsonnet:2:6: binary operator - requires matching types, got string and number.
