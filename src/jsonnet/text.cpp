@@ -35,7 +35,8 @@ std::size_t count_characters(std::string_view text) {
 
 std::optional<std::size_t> find_bad_utf8(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
-    const auto character = first_character(text.substr(at));
+    const bool is_ascii = static_cast<unsigned char>(text[at]) < 0x80;
+    const auto character = is_ascii ? Character{} : first_character(text.substr(at));
     if (!character) return at;
     at += character->bytes;
   }

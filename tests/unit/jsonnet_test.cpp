@@ -51,22 +51,23 @@ std::string repeated(const std::string& text, int times) {
   return result;
 }
 
-// Puts a file in the place of standard input for as long as it lives.
-class StandardInput {
+// Puts a file in the place of a standard stream for as long as it lives.
+class Redirected {
  public:
-  explicit StandardInput(const std::string& file) : saved_(::dup(STDIN_FILENO)) {
-    const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-    ::dup2(descriptor, STDIN_FILENO);
+  Redirected(int stream, const std::string& file, int flags) : stream_(stream), saved_(::dup(stream)) {
+    const int descriptor = ::open(file.c_str(), flags | O_CLOEXEC, 0600);
+    ::dup2(descriptor, stream_);
     ::close(descriptor);
   }
-  ~StandardInput() {
-    ::dup2(saved_, STDIN_FILENO);
+  ~Redirected() {
+    ::dup2(saved_, stream_);
     ::close(saved_);
   }
-  StandardInput(const StandardInput&) = delete;
-  StandardInput& operator=(const StandardInput&) = delete;
+  Redirected(const Redirected&) = delete;
+  Redirected& operator=(const Redirected&) = delete;
 
  private:
+  int stream_;
   int saved_;
 };
 
@@ -103,13 +104,14 @@ TEST(Evaluate, TakesVariablesAndArguments) {
 TEST(Evaluate, ReadsStandardInputToItsEnd) {
   const Scratch scratch;
   // More than a pipe or a buffer holds at once.
-  const StandardInput input(scratch.write("e.jsonnet", repeated("# a comment\n", 20000) + "{ a: 1 }"));
+  const Redirected input(STDIN_FILENO,
+                         scratch.write("e.jsonnet", repeated("# a comment\n", 20000) + "{ a: 1 }"), O_RDONLY);
   EXPECT_EQ(value_of(evaluation_of("-")), R"({"a":1})");
 }
 
 TEST(Evaluate, NamesStandardInputInErrors) {
   const Scratch scratch;
-  const StandardInput input(scratch.write("e.jsonnet", "{ a: b }"));
+  const Redirected input(STDIN_FILENO, scratch.write("e.jsonnet", "{ a: b }"), O_RDONLY);
   EXPECT_EQ(refusal_of(evaluation_of("-")).subject(), "<stdin>:1:6");
 }
 
@@ -439,31 +441,6 @@ TEST(Limit, OnTermsIsFarOffOrAPlainError) {
 
 // ---- What an evaluator says before it gives up
 
-// What is written to standard error for as long as it lives.
-class StandardError {
- public:
-  explicit StandardError(std::string file) : file_(std::move(file)), saved_(::dup(STDERR_FILENO)) {
-    const int descriptor = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    ::dup2(descriptor, STDERR_FILENO);
-    ::close(descriptor);
-  }
-  ~StandardError() {
-    ::dup2(saved_, STDERR_FILENO);
-    ::close(saved_);
-  }
-  StandardError(const StandardError&) = delete;
-  StandardError& operator=(const StandardError&) = delete;
-
-  [[nodiscard]] std::string text() const {
-    std::ifstream file(file_);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
-
- private:
-  std::string file_;
-  int saved_;
-};
-
 TEST(GivingUp, IsNoWantOfMemoryAndIsToldOnce) {
   const Scratch scratch;
   if (evaluator().starts_with("rsjsonnet")) {  // it is not known to
@@ -472,7 +449,7 @@ TEST(GivingUp, IsNoWantOfMemoryAndIsToldOnce) {
     EXPECT_THAT(error.message(), Not(HasSubstr("gave up")));
     return;
   }
-  const StandardError errors(scratch.path("errors"));
+  const Redirected errors(STDERR_FILENO, scratch.path("errors"), O_WRONLY | O_CREAT | O_TRUNC);
   const auto refusal = [&](const std::string& code) {
     return refusal_of(evaluation_of(scratch.write("e.jsonnet", code)));
   };
@@ -492,7 +469,7 @@ TEST(GivingUp, IsNoWantOfMemoryAndIsToldOnce) {
   EXPECT_THAT(refusal("std.parseYaml('- a\nb: \x1B[1m')").message(),
               AllOf(HasSubstr(" gave up on it: ERROR parsing yml: parse error, line 2: 'b: [1m'"),
                     EndsWith(k_advice), Not(HasSubstr("\n"))));
-  EXPECT_EQ(errors.text(), "");
+  EXPECT_EQ(scratch.read("errors"), "");
 }
 
 TEST(GivingUp, ForWantOfMemoryIsToldAsThat) {
@@ -508,11 +485,11 @@ TEST(GivingUp, ForWantOfMemoryIsToldAsThat) {
 
 TEST(Trace, IsShownOnceAndWhole) {
   const Scratch scratch;
-  const StandardError errors(scratch.path("errors"));
+  const Redirected errors(STDERR_FILENO, scratch.path("errors"), O_WRONLY | O_CREAT | O_TRUNC);
   const std::string file = scratch.write(
       "e.jsonnet", "[std.trace('one\nmore', 1), std.trace('last\nof all', 2)] + [error 'no' for x in [1]]");
   EXPECT_THAT(refusal_of(evaluation_of(file)).message(), EndsWith("in [2]"));
-  std::string shown = errors.text();
+  std::string shown = scratch.read("errors");
   for (std::size_t at = shown.find(file); at != std::string::npos; at = shown.find(file, at))
     shown.erase(at, shown.find(' ', at) - at);
   EXPECT_EQ(shown, "TRACE:  one\nmore\nTRACE:  last\nof all\n");
@@ -520,22 +497,22 @@ TEST(Trace, IsShownOnceAndWhole) {
 
 TEST(Trace, OfAnEvaluationThatIsEndedIsShown) {
   const Scratch scratch;
-  const StandardError errors(scratch.path("errors"));
+  const Redirected errors(STDERR_FILENO, scratch.path("errors"), O_WRONLY | O_CREAT | O_TRUNC);
   Evaluation evaluation =
       evaluation_of(scratch.write("e.jsonnet", "std.trace('at\nfirst', 1) + " + std::string(k_endless)));
   evaluation.time_max = Seconds(0.5);
   EXPECT_THAT(refusal_of(evaluation).message(), HasSubstr("limit of 500 ms"));
-  EXPECT_THAT(errors.text(), AllOf(StartsWith("TRACE: "), EndsWith("at\nfirst\n")));
+  EXPECT_THAT(scratch.read("errors"), AllOf(StartsWith("TRACE: "), EndsWith("at\nfirst\n")));
 }
 
 TEST(Trace, ThatIsLargeIsShownWhole) {
   const Scratch scratch;
-  const StandardError errors(scratch.path("errors"));
+  const Redirected errors(STDERR_FILENO, scratch.path("errors"), O_WRONLY | O_CREAT | O_TRUNC);
   EXPECT_EQ(
       value_of(evaluation_of(scratch.write(
           "e.jsonnet", "std.foldl(function(a, i) std.trace(std.repeat('x\n#', 30000), a), [1, 2, 3], 'v')"))),
       "\"v\"");
-  const std::string shown = errors.text();
+  const std::string shown = scratch.read("errors");
   EXPECT_EQ(std::count(shown.begin(), shown.end(), '#'), 90000);
 }
 
