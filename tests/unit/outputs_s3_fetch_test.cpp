@@ -1,0 +1,567 @@
+// Outputs that have been left in a bucket: how they come back, are shared with a trial of another run, and
+// are told from each other without being brought.
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <map>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "combu/inputs.hpp"
+#include "combu/outputs.hpp"
+#include "outputs/s3_entries.hpp"
+#include "s3_bucket.hpp"
+#include "wire/scripted_daemon.hpp"
+
+namespace {
+std::atomic<int> syncs = 0;  // of files and file systems
+}
+
+// In the place of the system's.
+extern "C" int fsync(int file) {
+  ++syncs;
+  return static_cast<int>(syscall(SYS_fsync, file));
+}
+extern "C" int syncfs(int file) noexcept {
+  ++syncs;
+  return static_cast<int>(syscall(SYS_syncfs, file));
+}
+
+namespace combu {
+namespace {
+
+namespace fs = std::filesystem;
+
+using test::fault;
+using test::header;
+using test::S3;
+using test::sha256;
+using testing::AllOf;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+using testing::StartsWith;
+using testing::UnorderedElementsAre;
+using wire::Asked;
+using wire::Reply;
+
+std::string content_of(const fs::path& path) {
+  std::ostringstream bytes;
+  bytes << std::ifstream(path, std::ios::binary).rdbuf();
+  return bytes.str();
+}
+
+class FetchS3 : public S3 {
+ protected:
+  FetchS3() {
+    fs::create_directories(folder_.path());
+    variables_["TMPDIR"] = folder_.path();
+  }
+
+  // With the manifest that belongs to it.
+  void bring_whole(const Contents& contents, const std::vector<OutputEntry>& more = {},
+                   const Contents& programs = {}) {
+    const auto parcel = depot_->open("t", {});
+    std::string manifest;
+    const auto bring = [&](const Contents& files, unsigned mode) {
+      for (const auto& [path, content] : files) {
+        add(*parcel, path, content, mode);
+        manifest += sha256(content) + "  " + path + "\n";
+      }
+    };
+    bring(contents, 0640);
+    bring(programs, 0750);
+    for (const OutputEntry& entry : more) parcel->add(entry);
+    parcel->close(manifest);
+  }
+  // All that there is on this machine of what was fetched, without what tells of it.
+  std::vector<std::string> fetch(const std::string& path) {
+    const fs::path folder = depot_->fetch("t", path, {});
+    std::vector<std::string> found;
+    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+      const std::string name = entry.path().lexically_relative(folder);
+      if ((entry.is_symlink() || !entry.is_directory()) && name != k_manifest_name) found.push_back(name);
+    }
+    std::ranges::sort(found);
+    return found;
+  }
+  std::string fetch_fault(const std::string& path) {
+    const auto fault = fault_of([&] { (void)fetch(path); });
+    if (!fault) return "";
+    EXPECT_EQ(fault->kind(), ErrorKind::refused) << "the engine is not what is away";
+    return fault->what();
+  }
+  // Folders of fetched things.
+  [[nodiscard]] std::vector<std::string> here() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder_.path())) names.push_back(entry.path().filename());
+    return names;
+  }
+};
+
+TEST_F(FetchS3, AsItWas) {
+  const std::string large = std::string(std::size_t{20} << 20U, 'x') + "end";
+  bring_whole({{"out/a", "alpha"}, {"out/sub/empty", ""}, {"out/large", large}},
+              {{.kind = OutputEntry::Kind::folder, .path = "out/none", .mode = 0750},
+               {.kind = OutputEntry::Kind::symbolic_link, .path = "out/latest", .target = "sub/../\xff"},
+               {.kind = OutputEntry::Kind::hard_link, .path = "out/b", .target = "out/a"}});
+  EXPECT_THAT(fetch("/out"), ElementsAre("out/a", "out/b", "out/large", "out/latest", "out/sub/empty"));
+  const fs::path out = depot_->fetch("t", "/out", {}) + "/out";
+  EXPECT_TRUE(content_of(out / "large") == large);
+  EXPECT_EQ(fs::read_symlink(out / "latest"), "sub/../\xff");
+  EXPECT_TRUE(fs::equivalent(out / "a", out / "b"));
+  EXPECT_TRUE(fs::is_directory(out / "none"));
+  for (const char* const name : {"a", "large"}) {
+    EXPECT_EQ(fs::status(out / name).permissions(), fs::perms(0640)) << name;
+    struct stat seen {};
+    ASSERT_EQ(stat((out / name).c_str(), &seen), 0);
+    EXPECT_EQ(seen.st_mtim.tv_sec, 1000000000);
+    EXPECT_EQ(seen.st_mtim.tv_nsec, 500000000);
+  }
+}
+
+TEST_F(FetchS3, OddNamesToo) {
+  bring_whole({{"out/a b+c=d&e%2F", "1"}, {"out/\xff\xc3", "2"}});
+  EXPECT_THAT(fetch("/out"), ElementsAre("out/a b+c=d&e%2F", "out/\xff\xc3"));
+}
+
+TEST_F(FetchS3, NamesThatLookLikeEachOther) {
+  bring_whole({{"out/\xff", "a byte"}, {"out/%FF", "three letters"}, {"out/%25FF", "five"}});
+  EXPECT_THAT(fetch("/out"), ElementsAre("out/%25FF", "out/%FF", "out/\xff"));
+  const std::string out = depot_->fetch("t", "/out", {}) + "/out/";
+  EXPECT_EQ(content_of(out + "\xff"), "a byte");
+  EXPECT_EQ(content_of(out + "%FF"), "three letters");
+  EXPECT_EQ(content_of(out + "%25FF"), "five");
+}
+
+TEST_F(FetchS3, OnlyWhatIsWanted) {
+  bring_whole({{"out/model", "m"}, {"out/models/1", "1"}, {"out/model.txt", "t"}});
+  EXPECT_THAT(fetch("/out/model"), ElementsAre("out/model"));
+  EXPECT_THAT(fetch("/out/models/"), ElementsAre("out/models/1"));
+  EXPECT_THAT(fetch("/out/model/../models"), SizeIs(3)) << "whatever that means";
+}
+
+TEST_F(FetchS3, OfWhatHasLinksAllIsWanted) {
+  bring_whole({{"out/run-7/a", "x"}},
+              {{.kind = OutputEntry::Kind::symbolic_link, .path = "out/latest", .target = "run-7"}});
+  EXPECT_THAT(fetch("/out/latest"), ElementsAre("out/latest", "out/run-7/a"));
+}
+
+TEST_F(FetchS3, OnceForAllWhoWantIt) {
+  bring_whole({{"out/a", "alpha"}});
+  const std::string folder = depot_->fetch("t", "/out", {});
+  const std::size_t asked = server_.lines().size();
+  EXPECT_EQ(depot_->fetch("t", "/out", {}), folder);
+  EXPECT_EQ(server_.lines().size(), asked);
+  bring_whole({{"out/b", "beta"}});
+  EXPECT_THAT(fetch("/out"), ElementsAre("out/b")) << "of a later attempt";
+  EXPECT_THAT(here(), SizeIs(1));
+  depot_.reset();
+  EXPECT_THAT(here(), IsEmpty());
+}
+
+TEST_F(FetchS3, NothingThatIsNotWhole) {
+  EXPECT_THAT(fetch_fault("/out"), HasSubstr("manifest.sha256: is not in the bucket any more"));
+  bring_whole({{"out/a", "alpha"}, {"out/large", std::string(std::size_t{2} << 20U, 'x')}});
+  bucket_.objects["/lab/a/run/t/out/a"] = "alphabet";
+  EXPECT_THAT(fetch_fault("/out"),
+              HasSubstr("out/a: is not what its manifest says: somebody has changed it"));
+  bucket_.objects["/lab/a/run/t/out/a"] = "alpha";
+  bucket_.objects["/lab/a/run/t/out/large"].back() = 'y';
+  EXPECT_THAT(fetch_fault("/out"), HasSubstr("out/large: is not what its manifest says"));
+  bucket_.objects.erase("/lab/a/run/t/out/large");
+  EXPECT_THAT(fetch_fault("/out"), HasSubstr("out/large: is not in the bucket any more"));
+  bucket_.objects["/lab/a/run/t/manifest.entries"] = "no JSON\n";
+  EXPECT_THAT(fetch_fault("/out"), HasSubstr("manifest.entries: cannot be read"));
+}
+
+TEST_F(FetchS3, WhichFileItIsIsToldHoweverDeepItIs) {
+  const std::string name = "out/" + std::string(80, 'x') + "/sub/b";
+  bring_whole({{name, "beta"}});
+  bucket_.objects["/lab/a/run/t/" + name] = "changed";
+  EXPECT_THAT(fetch_fault("/out"), StartsWith("…/sub/b: is not what its manifest says"));
+}
+
+TEST_F(FetchS3, NothingThatWouldLandElsewhere) {
+  for (const std::string path : {"../above", "out/../../above", "/above", "./above"}) {
+    bring_whole({{"out/a", "x"}});
+    bucket_.objects["/lab/a/run/t/" + path] = "x";
+    bucket_.objects["/lab/a/run/t/manifest.sha256"] = sha256("x") + "  " + path + "\n";
+    EXPECT_THAT(fetch_fault("/out/../out"), HasSubstr("names a path out of it")) << path;
+    depot_ = open_s3("s3://lab/a/run", caller_, clock_);
+  }
+  const std::vector<std::string> entries{
+      R"({"path": "../above", "kind": "folder"})",
+      R"({"path": "..\u0000/above", "kind": "folder"})",
+      R"({"path": "out/x", "path_bytes": "2e2e2f78", "kind": "symbolic_link", "target": "a"})",
+      R"({"path": "out/x", "path_bytes": "2e2e002f78", "kind": "hard_link", "target": "out/a"})",
+      R"({"path": "out/x", "kind": "hard_link", "target": "../../x"})",
+      R"({"path": "out/x", "kind": "hard_link", "target": "..\u0000/x"})"};
+  for (const std::string& entry : entries) {
+    bring_whole({{"out/a", "x"}});
+    bucket_.objects["/lab/a/run/t/manifest.entries"] = entry + "\n";
+    EXPECT_THAT(fetch_fault("/out/../out"), HasSubstr("names a path out of it")) << entry;
+    depot_ = open_s3("s3://lab/a/run", caller_, clock_);
+  }
+  EXPECT_THAT(here(), IsEmpty());
+}
+
+TEST_F(FetchS3, AServerThatIsAwayIsWaitedFor) {
+  bring_whole({{"out/a", "alpha"}});
+  int refused = 0;
+  bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
+    if (!asked.target.ends_with("out/a") || ++refused > 10) return std::nullopt;
+    return wire::whole(503, fault("SlowDown"));
+  };
+  EXPECT_THAT(fetch("/out"), ElementsAre("out/a"));
+  EXPECT_THAT(clock_.waits(), ElementsAre(0.5, 1, 2, 4, 5, 0.5, 1, 2, 4, 10));
+  bucket_.trouble = [](const Asked& /*asked*/) { return wire::whole(503, fault("SlowDown")); };
+  EXPECT_THAT(fetch_fault("/out/a"), HasSubstr("answered 503 SlowDown"));
+}
+
+TEST_F(FetchS3, WhatIsCutGoesOnWhereItWas) {
+  const std::string large = std::string(std::size_t{1} << 20U, 'x') + std::string(std::size_t{1} << 20U, 'y');
+  Contents contents{{"out/large", large}};
+  for (int i = 0; i < 100; ++i) contents.emplace_back("out/" + std::to_string(i), std::to_string(i));
+  bring_whole(contents);
+  std::map<std::string, std::vector<std::string>> ranges;  // by what was asked for
+  bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
+    auto& asked_for = ranges[asked.method + " " + asked.target.substr(0, asked.target.find('?'))];
+    asked_for.push_back(header(asked, "range"));
+    const std::size_t count = asked_for.size();
+    if (asked.method != "GET") return std::nullopt;
+    const bool is_large = asked.target.ends_with("out/large");
+    if (is_large && count == 1)
+      return wire::cut("HTTP/1.1 200 OK\r\nContent-Length: 2097152\r\n\r\n" + large.substr(0, 1500000));
+    if ((is_large && count <= 6) || (asked.target.ends_with("out/77") && count <= 5))
+      return wire::whole(503, fault("SlowDown"));
+    return std::nullopt;
+  };
+  EXPECT_THAT(fetch("/out"), SizeIs(101));
+  EXPECT_TRUE(content_of(depot_->fetch("t", "/out", {}) + "/out/large") == large);
+  EXPECT_THAT(clock_.waits(), ElementsAre(0.5, 1, 2, 4, 5, 0.5, 1, 2, 4, 10));
+  const auto of_large = std::exchange(ranges["GET /lab/a/run/t/out/large"], {""});
+  EXPECT_EQ(of_large.front(), "");
+  EXPECT_THAT(std::vector(of_large.begin() + 1, of_large.end()), AllOf(SizeIs(6), Each("bytes=1500000-")));
+  EXPECT_THAT(std::exchange(ranges["GET /lab/a/run/t/out/77"], {""}), SizeIs(6));
+  ranges.erase("GET /lab/");  // page by page
+  for (const auto& [what, asked_for] : ranges) EXPECT_THAT(asked_for, SizeIs(1)) << what;
+  EXPECT_THAT(ranges, SizeIs(100 + 2 + 2)) << "all, the large one twice, and two lists";
+}
+
+TEST_F(FetchS3, WhatHasComeToItsLastByteIsNotAskedForAgain) {
+  const std::string large(std::size_t{2} << 20U, 'x');
+  bring_whole({{"out/large", large}});
+  int cuts = 0;
+  bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
+    if (asked.method != "GET" || !asked.target.ends_with("out/large") || ++cuts > 1) return std::nullopt;
+    return wire::cut("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n200000\r\n" + large + "\r\n");
+  };
+  EXPECT_THAT(fetch("/out"), ElementsAre("out/large"));
+  EXPECT_EQ(cuts, 1);
+}
+
+TEST_F(FetchS3, AServerWithoutRangesTellsItAllAgain) {
+  const std::string large = std::string(std::size_t{1} << 20U, 'x') + std::string(std::size_t{1} << 20U, 'y');
+  bring_whole({{"out/large", large}, {"out/small", "small"}});
+  bucket_.knows_ranges = false;
+  std::set<std::string> cut;
+  bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
+    if (asked.method != "GET" || asked.target.find("/out/") == std::string::npos) return std::nullopt;
+    if (!cut.insert(asked.target).second) return std::nullopt;
+    const std::string& bytes = bucket_.objects[asked.target];
+    return wire::cut("HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(bytes.size()) + "\r\n\r\n" +
+                     bytes.substr(0, bytes.size() / 2));
+  };
+  EXPECT_THAT(fetch("/out"), ElementsAre("out/large", "out/small"));
+  const std::string out = depot_->fetch("t", "/out", {}) + "/out/";
+  EXPECT_TRUE(content_of(out + "large") == large);
+  EXPECT_EQ(content_of(out + "small"), "small");
+  EXPECT_THAT(cut, SizeIs(2));
+  EXPECT_THAT(clock_.waits(), IsEmpty());
+}
+
+TEST_F(FetchS3, AStopEndsIt) {
+  bring_whole({{"out/a", "alpha"}});
+  std::atomic<bool> stalls = true;
+  bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
+    if (!stalls || !asked.target.ends_with("out/a")) return std::nullopt;
+    return wire::stall();
+  };
+  const std::size_t before = server_.asked().size();
+  const auto fetch_until = [this](std::stop_token stop) {
+    const auto fault = fault_of([&] { (void)depot_->fetch("t", "/out", stop); });
+    return fault && fault->kind() == ErrorKind::cancelled;
+  };
+  std::stop_source first;
+  auto one = std::async(std::launch::async, fetch_until, first.get_token());
+  server_.wait_for_requests(before + 4);  // the two lists, the listing, and the file
+  // Who waits for another one's.
+  std::stop_source second;
+  auto other = std::async(std::launch::async, fetch_until, second.get_token());
+  second.request_stop();
+  EXPECT_EQ(other.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_NE(one.wait_for(std::chrono::seconds(0)), std::future_status::ready);
+  // Who waits for the server.
+  first.request_stop();
+  EXPECT_TRUE(one.get());
+  EXPECT_TRUE(other.get());
+  // Nobody is the worse for it.
+  stalls = false;
+  EXPECT_THAT(fetch("/out"), ElementsAre("out/a"));
+}
+
+TEST_F(FetchS3, NothingIsForcedToTheDisk) {
+  bring_whole({{"out/a", "alpha"}});
+  syncs = 0;
+  EXPECT_THAT(fetch("/out"), ElementsAre("out/a"));
+  EXPECT_EQ(syncs, 0);
+  const auto depot = open_folder(folder_.path() + "/lasting");
+  const auto parcel = depot->open("t", {});
+  add(*parcel, "a", "alpha");
+  parcel->close("");
+  EXPECT_GT(syncs, 0) << "what is to last is";
+}
+
+TEST_F(FetchS3, WhatADeadProcessHasLeftGoes) {
+  const auto make = [this](const std::string& name, bool is_ours) {
+    const std::string folder = folder_.path() + "/" + name;
+    fs::create_directories(folder + "/1/out");
+    std::ofstream(folder + "/1/out/a") << "left";
+    if (is_ours) std::ofstream(folder + "/.combu-lock") << "";
+    return folder;
+  };
+  (void)make("combu-dead00", true);
+  (void)make("combu-backup", false);
+  const std::string alive = make("combu-alive0", true);
+  const int lock = ::open((alive + "/.combu-lock").c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(flock(lock, LOCK_EX), 0);
+  bring_whole({{"out/a", "alpha"}});
+  const std::string own = fs::path(depot_->fetch("t", "/out", {})).parent_path().filename();
+  EXPECT_THAT(here(), UnorderedElementsAre("combu-alive0", "combu-backup", own));
+  // Another process's, while this one lives.
+  const auto other = open_s3("s3://lab/a/run", caller_, clock_);
+  const std::string others = fs::path(other->fetch("t", "/out", {})).parent_path().filename();
+  EXPECT_THAT(here(), UnorderedElementsAre("combu-alive0", "combu-backup", own, others));
+  ::close(lock);
+}
+
+TEST_F(FetchS3, WhatIsSharedTakesThePlaceOfWhatWasFetched) {
+  bring_whole({{"out/a", "own"}});
+  EXPECT_EQ(content_of(depot_->fetch("t", "/out", {}) + "/out/a"), "own");
+  for (const std::string name : {"out/a", "manifest.entries"})
+    bucket_.objects["/lab/a/other/t/" + name] = name == "out/a" ? "another's" : "";
+  bucket_.objects["/lab/a/other/t/manifest.sha256"] = sha256("another's") + "  out/a\n";
+  EXPECT_THAT(depot_->share(std::vector<Sharing>{{.trial = "t", .from = "s3://lab/a/other/t"}}),
+              ElementsAre(""));
+  EXPECT_EQ(content_of(depot_->fetch("t", "/out", {}) + "/out/a"), "another's");
+}
+
+// ---- What one trial has left as another one's
+
+class SharedS3 : public FetchS3 {
+ protected:
+  void SetUp() override {
+    FetchS3::SetUp();
+    bring_whole({{"out/a", "alpha"}, {"out/b%FF &+", "beta"}},
+                {{.kind = OutputEntry::Kind::hard_link, .path = "out/again", .target = "out/a"},
+                 {.kind = OutputEntry::Kind::hard_link, .path = "out/thrice", .target = "out/again"}});
+  }
+  std::string share(const std::string& trial, const std::string& from = "t") {
+    return depot_->share(std::vector<Sharing>{{.trial = trial, .from = "s3://lab/a/run/" + from}}).at(0);
+  }
+  // Names without the manifest's and the entries'.
+  [[nodiscard]] std::vector<std::string> left_by(const std::string& trial) const {
+    std::vector<std::string> names;
+    for (const auto& [key, content] : bucket_.objects)
+      if (const std::string place = "/lab/a/run/" + trial + "/out/"; key.starts_with(place))
+        names.push_back(key.substr(place.size()));
+    return names;
+  }
+  // By somebody, later.
+  void edit(const std::string& name, const std::string& content) {
+    bucket_.objects["/lab/a/run/" + name] = content;
+    bucket_.written["/lab/a/run/" + name] = "2026-01-02T00:00:00.000Z";
+  }
+  [[nodiscard]] std::size_t requests(const std::string& line) const {
+    return static_cast<std::size_t>(std::ranges::count(server_.lines(), line));
+  }
+};
+
+TEST_F(SharedS3, AllOfItAlongAChain) {
+  EXPECT_EQ(share("u"), "");
+  EXPECT_EQ(share("v", "u"), "");
+  for (const std::string trial : {"u", "v"}) {
+    EXPECT_THAT(left_by(trial), UnorderedElementsAre("a", "b%25FF &+", "again", "thrice"));
+    EXPECT_EQ(server_.lines().back(), "PUT /lab/a/run/v/manifest.sha256");
+  }
+  EXPECT_EQ(requests("GET /lab/a/run/t/out/a"), 0U) << "nothing is read";
+}
+
+TEST_F(SharedS3, WhatWasEditedIsNotShared) {
+  EXPECT_EQ(share("u"), "");
+  for (const std::string name : {"out/a", "out/b%25FF &+", "out/thrice"}) {
+    const std::string before = bucket_.objects["/lab/a/run/u/" + name];
+    edit("u/" + name, "edited");
+    EXPECT_EQ(share("v", "u"),
+              "a/run/u/" + name + ": is not what its manifest says: somebody has changed it");
+    EXPECT_THAT(left_by("v"), IsEmpty());
+    edit("u/" + name, before);
+    EXPECT_EQ(share("v", "u"), "") << "it is what it was";
+    EXPECT_THAT(left_by("v"), SizeIs(4));
+    depot_->remove("v");
+  }
+}
+
+TEST_F(SharedS3, WhatSomebodyHasAddedIsNotTaken) {
+  edit("t/out/notes", "mine");
+  EXPECT_EQ(share("u"), "");
+  EXPECT_THAT(left_by("u"), UnorderedElementsAre("a", "b%25FF &+", "again", "thrice"));
+}
+
+// Servers leave decimals out as they like.
+TEST_F(SharedS3, TimesAreComparedAsTimes) {
+  const auto set = [&](const std::string& manifest, const std::string& file) {
+    bucket_.objects["/lab/a/run/t/out/a"] = "edited";
+    for (auto& [key, time] : bucket_.written) time = "2026-01-01T00:00:00Z";
+    bucket_.written["/lab/a/run/t/manifest.sha256"] = "2026-01-02T00:00:" + manifest;
+    bucket_.written["/lab/a/run/t/out/a"] = "2026-01-02T00:00:" + file;
+  };
+  for (const auto& [manifest, file] :
+       Contents{{"00.12Z", "00.123Z"}, {"00Z", "00.1Z"}, {"00.000Z", "00.001Z"}, {"09.9Z", "10Z"}}) {
+    set(manifest, file);
+    EXPECT_THAT(share("u"), HasSubstr("somebody has changed it")) << manifest << " " << file;
+  }
+  for (const auto& [manifest, file] : Contents{{"00.123Z", "00.12Z"},
+                                               {"00.1Z", "00Z"},
+                                               {"00Z", "00.000Z"},
+                                               {"00.100Z", "00.1Z"},
+                                               {"10Z", "09.9Z"}}) {
+    set(manifest, file);
+    EXPECT_EQ(share("u"), "") << manifest << " " << file;
+  }
+}
+
+TEST_F(SharedS3, WhatIsNotThereIsNotShared) {
+  bucket_.objects.erase("/lab/a/run/t/out/a");
+  EXPECT_EQ(share("u"), "a/run/t/out/a: is not in the bucket any more");
+  bucket_.objects.erase("/lab/a/run/t/manifest.sha256");
+  EXPECT_EQ(share("u"), "a/run/t/manifest.sha256: is not in the bucket any more");
+}
+
+TEST_F(SharedS3, OneThatFailsHalfWayLeavesNothing) {
+  bucket_.trouble = [](const Asked& asked) -> std::optional<Reply> {
+    if (asked.method != "PUT" || !asked.target.ends_with("/thrice")) return std::nullopt;
+    return wire::whole(403, fault("AccessDenied"));
+  };
+  EXPECT_THAT(share("u"), HasSubstr("do not allow s3:PutObject"));
+  EXPECT_THAT(keys(), Each(StartsWith("/lab/a/run/t/")));
+}
+
+// A server copies no more than 5 GiB at once.
+TEST_F(SharedS3, WhatIsTooLargeToBeCopiedIsNotShared) {
+  bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
+    if (!asked.target.starts_with("/lab/?")) return std::nullopt;
+    std::string xml = "<ListBucketResult>";
+    for (const auto& [key, content] : bucket_.objects)
+      xml += "<Contents><Key>" + key.substr(5) + "</Key><Size>" +
+             (key.ends_with("/a") ? "5368709121" : "5368709120") + "</Size></Contents>";
+    return wire::whole(200, xml + "</ListBucketResult>");
+  };
+  EXPECT_THAT(share("u"), AllOf(HasSubstr("t/out/a"), HasSubstr("5 GiB")));
+  EXPECT_THAT(keys(), Each(StartsWith("/lab/a/run/t/")));
+}
+
+// ---- What it holds, without its being brought
+
+class DigestS3 : public FetchS3 {
+ protected:
+  void SetUp() override {
+    FetchS3::SetUp();
+    bring_whole({{"out/a", "alpha"},
+                 {"out/sub/b", "beta"},
+                 {"out/sub-1", "before sub/, as text goes"},
+                 {"out/sub.d/c", "gamma"},
+                 {"out/sub/\xff", "odd"},
+                 {"out/%FF", "odd, too"},
+                 {"data", "on top"}},
+                {{.kind = OutputEntry::Kind::folder, .path = "out", .mode = 0755},
+                 {.kind = OutputEntry::Kind::folder, .path = "out/none/at/all", .mode = 0755},
+                 {.kind = OutputEntry::Kind::symbolic_link, .path = "out/latest", .target = "sub/../sub"},
+                 {.kind = OutputEntry::Kind::symbolic_link, .path = "out/dangling", .target = "/nowhere\xff"},
+                 {.kind = OutputEntry::Kind::hard_link, .path = "out/again", .target = "out/a"},
+                 {.kind = OutputEntry::Kind::hard_link, .path = "out/thrice", .target = "out/again"}},
+                {{"out/run", "#!"}});
+  }
+  // What find_inputs() makes of it.
+  [[nodiscard]] std::string brought(const std::string& path) {
+    Trial trial{.inputs = {Input{.from = path, .trial = "t", .to = "/in"}}};
+    find_inputs(trial, [this](const std::string& left_by, const std::string& at) {
+      return depot_->fetch(left_by, at, {});
+    });
+    return content_digest(trial.inputs[0].from);
+  }
+};
+
+TEST_F(DigestS3, IsThatOfWhatComes) {
+  std::map<std::string, std::string> digests;
+  const std::vector<std::string> paths{
+      "/out",      "/out/",         "/out/sub", "/out/latest", "/out/latest/b", "/out/again",   "/out/run",
+      "/out/none", "/out/sub/\xff", "/data",    "/out/thrice", "/out/sub.d",    "/out/../out/a"};
+  for (const std::string& path : paths) {
+    const auto digest = depot_->digest("t", path, {});
+    ASSERT_TRUE(digest) << path;
+    digests[path] = *digest;
+  }
+  EXPECT_THAT(here(), IsEmpty()) << "nothing was brought";
+  for (const std::string& path : paths) EXPECT_EQ(digests[path], brought(path)) << path;
+  EXPECT_EQ(digests["/out/sub"], digests["/out/latest"]);
+  EXPECT_NE(digests["/out/a"], digests["/out/run"]);
+}
+
+TEST_F(DigestS3, IsAskedForOnce) {
+  const std::size_t before = server_.lines().size();
+  (void)depot_->digest("t", "/out", {});
+  (void)depot_->digest("t", "/out/a", {});
+  auto lines = server_.lines();
+  lines.erase(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(before));
+  EXPECT_THAT(lines, ElementsAre("GET /lab/a/run/t/manifest.sha256", "GET /lab/a/run/t/manifest.entries"));
+  bring_whole({{"out/a", "of a later attempt"}});
+  EXPECT_EQ(depot_->digest("t", "/out/a", {}), brought("/out/a"));
+}
+
+TEST_F(DigestS3, IsNotToldWhereItsListsAreOfAnEarlierKind) {
+  std::string& entries = bucket_.objects["/lab/a/run/t/manifest.entries"];
+  entries.erase(entries.find(R"({"path":"manifest.entries")"));
+  EXPECT_EQ(depot_->digest("t", "/out", {}), std::nullopt);
+}
+
+TEST_F(DigestS3, OfWhatIsNotThereThereIsNone) {
+  for (const std::string path : {"/out/never", "/out/dangling", "/out/a/b"}) {
+    const auto fault = fault_of([&] { (void)depot_->digest("t", path, {}); });
+    ASSERT_TRUE(fault) << path;
+    EXPECT_EQ(fault->kind(), ErrorKind::refused);
+    EXPECT_THAT(fault->message(), HasSubstr("`t` has left no " + path + " that could be an input")) << path;
+  }
+}
+
+}  // namespace
+}  // namespace combu
