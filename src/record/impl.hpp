@@ -1,0 +1,138 @@
+#pragma once
+// A record's connection to its database: for record.cpp, which writes, and reading.cpp.
+
+#include <SQLiteCpp/SQLiteCpp.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "combu/database.hpp"
+#include "combu/record.hpp"
+
+namespace combu {
+
+// Paths as git writes them have none in them.
+inline constexpr std::string_view k_between_git_paths = "\n";
+inline constexpr std::string_view k_between_digests = "\n";
+inline constexpr std::string_view k_between_paths = "//";  // which no path of outputs holds
+
+struct Record::Impl {
+  Impl(const std::string& folder, Use use);
+
+  // SQLite's, of its patience: 0 when that is over.
+  static int wait(void* self, int tries);
+
+  // The run's row.
+  std::int64_t number_of_run(const RunId& run);
+  // nullopt: there is none of this name.
+  std::optional<std::int64_t> number_of_trial(std::int64_t run, const std::string& name);
+  std::int64_t number_of_experiment(const std::string& name);
+  // The last moment that is on record of a run.
+  std::int64_t latest_of(std::int64_t run);
+  // What is added to the times of a run's facts from here on, so that they follow what is on record also
+  // when the machine's clock was set back between two processes.
+  std::int64_t delay_of(std::int64_t run, Instant first);
+  Stamp stamp(std::int64_t run);
+  void write(std::int64_t run, std::span<const Fact> facts);
+  void write(std::int64_t run, std::int64_t delay, const Fact& fact);
+  void write(std::int64_t run, const Recollection& one);
+  // What has changed since it was looked for is not what anybody may find it by.
+  void forget_unless_as_known(std::int64_t run, std::int64_t trial, const Started& started);
+  void write_inputs(std::int64_t run, std::int64_t trial, const std::vector<std::string>& digests);
+  void write(std::int64_t run, const WorkingTree& tree);
+  void write(std::int64_t run, const Digests& references);
+  void reopen(std::int64_t run, std::span<const TrialIndex> trials, Instant at);
+
+  const std::string path;
+  SQLite::Database database;
+  std::function<void()> tell_wait;
+  std::optional<std::pair<RunId, std::int64_t>> last;
+  std::optional<std::pair<std::int64_t, std::int64_t>> delayed;  // the run of this number
+  // One that is looked for again is known by what it is now.
+  database::Sql add_recollection{database,
+                                 "INSERT OR REPLACE INTO recollections (run, trial, hash, parts, equal_run, "
+                                 "equal_trial) VALUES (?, ?, ?, ?, nullif(?, ''), nullif(?, ''))"};
+  database::Sql forget_of_other_image{database,
+                                      "DELETE FROM recollections WHERE run = ? AND trial = ? AND "
+                                      "json_extract(parts, '$.image') <> ?"};
+  database::Sql forget_of_other_inputs{database,
+                                       "DELETE FROM recollections WHERE run = ?1 AND trial = ?2 AND "
+                                       "json_extract(parts, '$.inputs') IS NOT NULL AND EXISTS (SELECT 1 "
+                                       "FROM trials WHERE run = ?1 AND trial = ?2 AND inputs <> ?3)"};
+  database::Sql set_inputs{database, "UPDATE trials SET inputs = ? WHERE run = ? AND trial = ?"};
+  database::Sql add_image{
+      database, "INSERT OR REPLACE INTO images (run, image, platform, reference) VALUES (?, ?, ?, ?)"};
+  SQLite::Statement find_done{database,
+                              "SELECT coalesce(equal_run, runs.id), coalesce(equal_trial, name), "
+                              "runs.id, name, coalesce(results || '/' || name, ''), "
+                              "CASE over WHEN 'skipped' THEN 0 ELSE (SELECT max(attempt) FROM attempts "
+                              "WHERE attempts.run = trials.run AND attempts.trial = trials.trial) END "
+                              "FROM recollections JOIN trials USING (run, trial) JOIN runs ON runs.number = "
+                              "run WHERE hash = ? AND over IN ('succeeded', 'skipped') "
+                              "ORDER BY run DESC, trial LIMIT ?"};
+  database::Sql add_text{database,
+                         "INSERT INTO texts (run, revision, source, evaluated) VALUES (?, ?, ?, ?)"};
+  database::Sql add_trial{database,
+                          "INSERT INTO trials (run, trial, revision, name, image, digest, params) "
+                          "VALUES (?, ?, ?, ?, ?, ?, ?)"};
+  // One that is started again after its process has died keeps when it was started first.
+  database::Sql add_attempt{
+      database,
+      "INSERT OR IGNORE INTO attempts (run, trial, attempt, nano_cpus, memory, gpus, ready_at, "
+      "started_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"};
+  // What was being started when its process died has not got to the engine.
+  database::Sql take_back{
+      database, "DELETE FROM attempts WHERE run = ? AND trial = ? AND attempt = ? AND ran_at IS NULL"};
+  database::Sql set_next{database,
+                         "UPDATE attempts SET next_ready_at = ?, next_memory = ? "
+                         "WHERE run = ? AND trial = ? AND attempt = ?"};
+  // What nobody watched may have taken place by a clock that was set back.
+  database::Sql set_ran{database,
+                        "UPDATE attempts SET ran_at = max(?, started_at), container = ? "
+                        "WHERE run = ? AND trial = ? AND attempt = ? "
+                        "AND ended_at IS NULL"};
+  database::Sql set_times{
+      database,
+      "UPDATE attempts SET created_in = ?, started_in = ? WHERE run = ? AND trial = ? AND attempt = ?"};
+  database::Sql set_healthy{database,
+                            "UPDATE attempts SET healthy_at = ? WHERE run = ? AND trial = ? AND attempt = ?"};
+  // Of one that is blocked there may be none, or one that has ended before.
+  database::Sql set_ended{
+      database,
+      "UPDATE attempts SET ended_at = max(?, started_at, coalesce(ran_at, 0)), exit_code = ?, "
+      "cause = ?, reason = ? "
+      "WHERE run = ? AND trial = ? AND attempt = ? AND ended_at IS NULL"};
+  database::Sql set_doom{database,
+                         "UPDATE attempts SET doom = ? WHERE run = ? AND trial = ? AND attempt = ?"};
+  database::Sql set_collecting{
+      database,
+      "UPDATE attempts SET collected_at = 0, reason = ? WHERE run = ? AND trial = ? AND attempt = ?"};
+  // What became of it is known now.
+  database::Sql set_collected{database,
+                              "UPDATE attempts SET collected_at = max(?, ended_at), cause = ?, reason = ? "
+                              "WHERE run = ? AND trial = ? AND attempt = ? AND collected_at = 0"};
+  // What was spent before the file was edited is forgotten.
+  database::Sql begin_anew{
+      database,
+      "UPDATE trials SET first_attempt = ?3 + 1 WHERE run = ?1 AND trial = ?2 AND EXISTS (SELECT 1 "
+      "FROM attempts WHERE run = ?1 AND trial = ?2 AND attempt = ?3 AND leaving = 'replaced')"};
+  database::Sql set_usage{
+      database,
+      "UPDATE attempts SET memory_peak = ?, cpu_time = ? WHERE run = ? AND trial = ? AND attempt = ?"};
+  database::Sql set_taken{database,
+                          "UPDATE attempts SET outputs_files = ?, outputs_size = ?, outputs_left = ? "
+                          "WHERE run = ? AND trial = ? AND attempt = ?"};
+  database::Sql set_over{
+      database,
+      "UPDATE trials SET over = ?1, over_at = max(?2, coalesce((SELECT max(max(ended_at, "
+      "coalesce(collected_at, 0))) FROM attempts WHERE run = ?5 AND trial = ?6), 0)), reason = ?3, "
+      "root = ?4 WHERE run = ?5 AND trial = ?6"};
+};
+
+}  // namespace combu
