@@ -78,13 +78,18 @@ void restore_interrupts() {
   ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 
+// Whether it takes more at once, or within the patience (-1: without end).
+bool is_writable(int descriptor, int patience_ms) {
+  pollfd wanted{descriptor, POLLOUT, 0};
+  return ::poll(&wanted, 1, patience_ms) > 0;
+}
+
 bool write_all(int descriptor, std::string_view text) {
   while (!text.empty()) {
     const ssize_t count = ::write(descriptor, text.data(), text.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) {  // it is shared with somebody who does not wait
-      pollfd other{descriptor, POLLOUT, 0};
-      ::poll(&other, 1, -1);
+      (void)is_writable(descriptor, -1);
       continue;
     }
     if (count <= 0) return false;
@@ -193,8 +198,7 @@ class Errors {
   void pass_all_on() { (void)write_all(STDERR_FILENO, std::exchange(text_, {})); }
   // As much as can be without waiting.
   void pass_on_at_once() {
-    pollfd screen{STDERR_FILENO, POLLOUT, 0};
-    for (ready_ = text_.size(); ready_ > 0 && ::poll(&screen, 1, 0) > 0;) pass_on();
+    for (ready_ = text_.size(); ready_ > 0 && is_writable(STDERR_FILENO, 0);) pass_on();
   }
   // What is behind the last line that could be passed on, which it is here.
   [[nodiscard]] std::string rest() {
@@ -227,8 +231,7 @@ class Reader {
       if (now >= deadline_) return ChildEnd::Kind::timed_out;
       if (!told && now >= slow_at_) {
         told = true;
-        pollfd screen{STDERR_FILENO, POLLOUT, 0};
-        if (::poll(&screen, 1, 0) != 0) slow();
+        if (is_writable(STDERR_FILENO, 0)) slow();
         continue;
       }
       const auto next = told ? deadline_ : std::min(deadline_, slow_at_);

@@ -51,7 +51,6 @@ namespace fs = std::filesystem;
 using test::fault;
 using test::header;
 using test::S3;
-using test::sha256;
 using testing::AllOf;
 using testing::Each;
 using testing::ElementsAre;
@@ -84,7 +83,7 @@ class FetchS3 : public S3 {
     const auto bring = [&](const Contents& files, unsigned mode) {
       for (const auto& [path, content] : files) {
         add(*parcel, path, content, mode);
-        manifest += sha256(content) + "  " + path + "\n";
+        manifest += sha256_of(content) + "  " + path + "\n";
       }
     };
     bring(contents, 0640);
@@ -204,7 +203,7 @@ TEST_F(FetchS3, NothingThatWouldLandElsewhere) {
   for (const std::string path : {"../above", "out/../../above", "/above", "./above"}) {
     bring_whole({{"out/a", "x"}});
     bucket_.objects["/lab/a/run/t/" + path] = "x";
-    bucket_.objects["/lab/a/run/t/manifest.sha256"] = sha256("x") + "  " + path + "\n";
+    bucket_.objects["/lab/a/run/t/manifest.sha256"] = sha256_of("x") + "  " + path + "\n";
     EXPECT_THAT(fetch_fault("/out/../out"), HasSubstr("names a path out of it")) << path;
     depot_ = open_s3("s3://lab/a/run", caller_, clock_);
   }
@@ -369,7 +368,7 @@ TEST_F(FetchS3, WhatIsSharedTakesThePlaceOfWhatWasFetched) {
   EXPECT_EQ(content_of(depot_->fetch("t", "/out", {}) + "/out/a"), "own");
   for (const std::string name : {"out/a", "manifest.entries"})
     bucket_.objects["/lab/a/other/t/" + name] = name == "out/a" ? "another's" : "";
-  bucket_.objects["/lab/a/other/t/manifest.sha256"] = sha256("another's") + "  out/a\n";
+  bucket_.objects["/lab/a/other/t/manifest.sha256"] = sha256_of("another's") + "  out/a\n";
   EXPECT_THAT(depot_->share(std::vector<Sharing>{{.trial = "t", .from = "s3://lab/a/other/t"}}),
               ElementsAre(""));
   EXPECT_EQ(content_of(depot_->fetch("t", "/out", {}) + "/out/a"), "another's");

@@ -29,7 +29,6 @@ namespace fs = std::filesystem;
 using test::fault;
 using test::header;
 using test::S3;
-using test::sha256;
 using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
@@ -58,7 +57,7 @@ TEST_F(S3, FilesBecomeObjectsAndTheListOfThemComesLast) {
   EXPECT_EQ(server_.lines().back(), "PUT /lab/a/run/t/manifest.sha256");
   EXPECT_TRUE(depot_->holds_any());
   for (const Asked& asked : server_.asked()) {
-    EXPECT_EQ(header(asked, "x-amz-content-sha256"), sha256(asked.body)) << asked.target;
+    EXPECT_EQ(header(asked, "x-amz-content-sha256"), sha256_of(asked.body)) << asked.target;
     EXPECT_THAT(header(asked, "Authorization"),
                 AllOf(StartsWith("AWS4-HMAC-SHA256 Credential=the-key/"), HasSubstr("/us-east-1/s3/")));
     if (!asked.target.ends_with("a.txt")) continue;

@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <openssl/evp.h>
 
 #include <array>
 #include <chrono>
@@ -197,19 +196,6 @@ class Bucket {
 
   int ticks_ = 0;  // a second for each object
 };
-
-inline std::string sha256(const std::string& bytes) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned size = 0;
-  EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size, EVP_sha256(), nullptr);
-  std::string text;
-  for (unsigned i = 0; i < size; ++i) {
-    std::array<char, 3> byte{};
-    std::snprintf(byte.data(), byte.size(), "%02x", digest.at(i));
-    text += byte.data();
-  }
-  return text;
-}
 
 class S3 : public testing::Test {
  protected:
