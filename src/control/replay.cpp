@@ -1,6 +1,7 @@
 #include "control/replay.hpp"
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 namespace combu::control {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 // Lines of progress, as JSON, shown again on another Progress.
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <unordered_map>

@@ -1,7 +1,7 @@
 #pragma once
 // What is said on the channel beside the lines of progress, as JSON.
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "combu/schedule.hpp"

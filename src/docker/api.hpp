@@ -6,7 +6,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -197,21 +197,7 @@ void read_events(Connections& engine, const std::vector<std::string>& label_filt
 [[nodiscard]] std::string moment_parameter(Instant moment);
 // The `filters` parameter, encoded: {"label": [...]} and more.
 [[nodiscard]] std::string filters_parameter(const nlohmann::json& filters);
-// Reads JSON by `read`, and makes what it throws an Error(corrupt) that names the engine.
-template <typename Read>
-auto reading(const Connections& engine, const Read& read) {
-  try {
-    return read();
-  } catch (const nlohmann::json::exception& error) {
-    throw Error(ErrorKind::corrupt, engine.address().text(),
-                std::string("the engine's answer makes no sense: ") + error.what());
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::corrupt || !error.subject().empty()) throw;
-    throw Error(ErrorKind::corrupt, engine.address().text(), error.message());
-  }
-}
-// A string, or empty where it is absent or null.
-[[nodiscard]] std::string text_at(const nlohmann::json& object, const char* name);
-[[nodiscard]] Labels labels_at(const nlohmann::json& object, const char* name);
+// A request without a body.
+[[nodiscard]] HttpRequest request_of(const Connections& engine, const char* method, std::string target);
 
 }  // namespace combu::docker

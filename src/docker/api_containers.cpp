@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "docker/api.hpp"
+#include "docker/api_json.hpp"
 #include "docker/credentials.hpp"
 #include "docker/json_pieces.hpp"
 #include "docker/log_frames.hpp"
@@ -13,14 +14,6 @@ namespace combu::docker {
 namespace {
 
 using nlohmann::json;
-
-HttpRequest request_of(const Connections& engine, const char* method, std::string target) {
-  HttpRequest request;
-  request.method = method;
-  request.target = std::move(target);
-  request.silence_max = engine.options().silence_max;
-  return request;
-}
 
 constexpr int k_exit_lost = 255;
 
@@ -95,12 +88,6 @@ bool has_processes(Connections& engine, const std::string& id, const std::stop_t
 }
 
 }  // namespace
-
-std::string moment_parameter(Instant moment) {
-  const auto nanos = std::chrono::duration_cast<std::chrono::nanoseconds>(moment.time_since_epoch()).count();
-  constexpr std::int64_t k_second = 1'000'000'000;
-  return fmt::format("{}.{:09}", nanos / k_second, nanos % k_second);
-}
 
 void list_containers(Connections& engine, const ContainerFilters& filters,
                      const std::function<void(ContainerSummary&&)>& take, const std::stop_token& stop) {

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "docker/api.hpp"
+#include "docker/api_json.hpp"
 #include "docker/json_pieces.hpp"
 
 namespace combu::docker {

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "docker/api.hpp"
+#include "docker/api_json.hpp"
 #include "docker/image_reference.hpp"
 #include "docker/json_pieces.hpp"
 

@@ -1,19 +1,9 @@
 #include "docker/api.hpp"
+#include "docker/api_json.hpp"
 
 namespace combu::docker {
-namespace {
 
 using nlohmann::json;
-
-HttpRequest request_of(const Connections& engine, const char* method, std::string target) {
-  HttpRequest request;
-  request.method = method;
-  request.target = std::move(target);
-  request.silence_max = engine.options().silence_max;
-  return request;
-}
-
-}  // namespace
 
 std::vector<NetworkSummary> list_networks(Connections& engine, const std::vector<std::string>& label_filters,
                                           const std::stop_token& stop) {

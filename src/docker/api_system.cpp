@@ -1,22 +1,9 @@
 #include "docker/api.hpp"
+#include "docker/api_json.hpp"
 
 namespace combu::docker {
 
 using nlohmann::json;
-
-std::string filters_parameter(const json& filters) {
-  return "filters=" + percent_encode(filters.dump());
-}
-
-std::string text_at(const json& object, const char* name) {
-  const auto at = object.find(name);
-  return at == object.end() || at->is_null() ? std::string() : at->get<std::string>();
-}
-
-Labels labels_at(const json& object, const char* name) {
-  const auto at = object.find(name);
-  return at == object.end() || at->is_null() ? Labels() : at->get<Labels>();
-}
 
 SystemFacts get_system(Connections& engine, const std::stop_token& stop) {
   const auto get = [&](const char* target) {

@@ -1,7 +1,7 @@
 #pragma once
 // What is said to the engine of one attempt: the body of POST /containers/create.
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "combu/engine.hpp"

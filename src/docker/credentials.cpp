@@ -17,7 +17,7 @@ using nlohmann::json;
 
 constexpr std::string_view k_alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-std::string text_at(const json& object, const char* name) {
+std::string string_at(const json& object, const char* name) {
   const auto at = object.find(name);
   return at != object.end() && at->is_string() ? at->get<std::string>() : "";
 }
@@ -45,10 +45,10 @@ Credentials from_auths(const json& auths, const std::string& key) {
     if (other->is_object() && host_of(other.key()) == host_of(key)) entry = &*other;
   }
   if (entry == nullptr) return {};
-  if (const std::string token = text_at(*entry, "identitytoken"); !token.empty()) {
+  if (const std::string token = string_at(*entry, "identitytoken"); !token.empty()) {
     return {header_of({{"identitytoken", token}, {"serveraddress", key}}), ""};
   }
-  const std::string pair = decode_base64(text_at(*entry, "auth"));
+  const std::string pair = decode_base64(string_at(*entry, "auth"));
   const std::size_t colon = pair.find(':');
   if (colon == std::string::npos) return {};
   return {header_of({{"username", pair.substr(0, colon)},
@@ -66,8 +66,8 @@ Credentials from_program(const std::string& name, const std::string& key, Second
   if (end.exit_code != 0) return {};
   const json answer = json::parse(end.output, nullptr, false);
   if (!answer.is_object()) return {"", program + " gave no JSON"};
-  const std::string user = text_at(answer, "Username");
-  const std::string secret = text_at(answer, "Secret");
+  const std::string user = string_at(answer, "Username");
+  const std::string secret = string_at(answer, "Secret");
   if (user == "<token>") return {header_of({{"identitytoken", secret}, {"serveraddress", key}}), ""};
   if (user.empty() && secret.empty()) return {};
   return {header_of({{"username", user}, {"password", secret}, {"serveraddress", key}}), ""};
@@ -113,10 +113,10 @@ Credentials find_credentials(const std::string& config_folder, const std::string
   if (!file) return {};
   const json config = json::parse(std::istreambuf_iterator<char>(file), {}, nullptr, false);
   if (!config.is_object()) return {"", path + " is not a JSON object"};
-  std::string program = text_at(config, "credsStore");
+  std::string program = string_at(config, "credsStore");
   if (const json* helpers = object_at(config, "credHelpers")) {
     for (const std::string& key : {registry_key, host_of(registry_key)}) {
-      if (const std::string name = text_at(*helpers, key.c_str()); !name.empty()) program = name;
+      if (const std::string name = string_at(*helpers, key.c_str()); !name.empty()) program = name;
     }
   }
   Credentials found;

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <chrono>
+#include <nlohmann/json.hpp>
 
 #include "combu/inputs.hpp"
 #include "docker/container_json.hpp"

@@ -214,9 +214,9 @@ class Errors {
 };
 
 // Reads what a child writes until its end, its time, or an interrupt.
-class Reader {
+class ChildReader {
  public:
-  Reader(int answer, int errors, int interrupts, Traces traces, Seconds time_max)
+  ChildReader(int answer, int errors, int interrupts, Traces traces, Seconds time_max)
       : errors_pipe_(errors),
         fds_{{{answer, POLLIN, 0}, {interrupts, POLLIN, 0}, {errors, POLLIN, 0}, {-1, POLLOUT, 0}}},
         slow_at_(moment_after(k_slow_after)),
@@ -312,7 +312,7 @@ ChildEnd end_by_signal(int number) {
   return {ChildEnd::Kind::died, {}, fmt::format("signal {}", number)};
 }
 
-ChildEnd end_of(std::optional<int> status, Reader&& reader) {
+ChildEnd end_of(std::optional<int> status, ChildReader&& reader) {
   if (status && WIFSIGNALED(*status) && WTERMSIG(*status) == SIGABRT)
     return end_by_abort(reader.errors().rest());
   reader.errors().pass_all_on();
@@ -358,7 +358,7 @@ ChildEnd run_in_child(const ChildLimits& limits, Traces traces, const ChildWork&
   Child child(id);
   answer.in.close();
   errors.in.close();
-  Reader reader(answer.out.number(), errors.out.number(), interrupts.number(), traces, limits.time_max);
+  ChildReader reader(answer.out.number(), errors.out.number(), interrupts.number(), traces, limits.time_max);
   if (const auto given_up = reader.read(slow)) {
     reader.errors().pass_on_at_once();
     return {*given_up, {}, {}};

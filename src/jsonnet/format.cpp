@@ -71,9 +71,9 @@ struct Value {
 
 // Of JSON as much as an evaluator writes. A person's file can call this, too: what is no JSON means anything,
 // or is refused.
-class Reader {
+class FormatReader {
  public:
-  explicit Reader(std::string_view json) : json_(json) {}
+  explicit FormatReader(std::string_view json) : json_(json) {}
 
   // The next item of the array that has been entered; nullopt at its end.
   std::optional<Value> next() {
@@ -483,7 +483,7 @@ std::string written(const Directive& directive, Values& values) {
   return text;
 }
 
-std::vector<Part> parse_text(Reader& reader) {
+std::vector<Part> parse_text(FormatReader& reader) {
   reader.enter();
   const auto text = reader.next();
   if (!text || !text->is_string())
@@ -494,7 +494,7 @@ std::vector<Part> parse_text(Reader& reader) {
 }  // namespace
 
 std::string format(std::string_view call) {
-  Reader reader(call);
+  FormatReader reader(call);
   const std::vector<Part> parts = parse_text(reader);
   reader.enter();
   std::vector<Value> items;
@@ -510,7 +510,7 @@ std::string format(std::string_view call) {
 }
 
 std::vector<std::string> format_fields(std::string_view call) {
-  Reader reader(call);
+  FormatReader reader(call);
   std::vector<std::string> fields;
   for (const Part& part : parse_text(reader)) {
     if (!part.directive) continue;

@@ -200,17 +200,17 @@ local experiment = import '<the experiment>';
 constexpr std::size_t k_depth_max = 31;
 
 // A part of a value: as code that follows the value's, and as a line of an account.
-struct Part {
+struct PathPart {
   std::string index;
   std::string line;
 };
 
 struct Whereabouts {
   JsonnetVm* vm;
-  std::optional<Part> part;
+  std::optional<PathPart> part;
 };
 
-Part part_of(std::string key, bool is_item) {
+PathPart part_of(std::string key, bool is_item) {
   if (is_item) return {fmt::format("[{}]", key), fmt::format("\tarray item {}\n", key)};
   std::string quoted;
   for (const char one : key) quoted += one == '\'' ? "''" : std::string(1, one);
@@ -243,8 +243,8 @@ std::string code_of_parts(const Evaluation& evaluation, std::string_view path) {
 }
 
 // The first part of what is at `path` that cannot be written; nullopt: all can, or it has none.
-std::optional<Part> find_part(const Importer::Found& experiment, const std::string& path,
-                              const Evaluation& evaluation, const Importer& importer) {
+std::optional<PathPart> find_part(const Importer::Found& experiment, const std::string& path,
+                                  const Evaluation& evaluation, const Importer& importer) {
   const Machine vm = make_machine();
   ImportContext context{vm.get(), &importer, &experiment};
   set_import_callback<JsonnetImportCallback>(vm.get(), context);

@@ -13,7 +13,7 @@
 namespace combu {
 namespace {
 
-constexpr int k_repeats_max = 2;
+constexpr int k_marker_repeats_max = 2;
 constexpr std::string_view k_done = ".combu/done/";
 constexpr std::string_view k_told = ".combu/told/";
 
@@ -21,7 +21,7 @@ class S3Markers final : public Markers {
  public:
   S3Markers(const std::string& place, const Caller& caller, Clock& clock)
       : root_(outputs::s3_place(place)),
-        client_(root_.bucket, outputs::find_s3_account(caller), k_repeats_max, clock) {}
+        client_(root_.bucket, outputs::find_s3_account(caller), k_marker_repeats_max, clock) {}
 
   std::optional<Mark> find(const std::string& key, const std::stop_token& stop) override {
     std::string text;

@@ -22,7 +22,7 @@
 namespace combu::outputs {
 namespace {
 
-constexpr std::int64_t k_small_max = std::int64_t{1} << 20U;  // of files whose sums need no thread
+constexpr std::int64_t k_summed_here_max = std::int64_t{1} << 20U;  // of files whose sums need no thread
 
 using Reader = std::unique_ptr<archive, decltype(&archive_read_free)>;
 
@@ -227,7 +227,7 @@ class Unpacker {
                   fmt::format("is larger than its max_size of {}", to_string(how_.size_max)));
     parcel_.add(it);
     const std::string sum =
-        it.size > k_small_max ? take_content<SumBeside>(it.size) : take_content<Sha256>(it.size);
+        it.size > k_summed_here_max ? take_content<SumBeside>(it.size) : take_content<Sha256>(it.size);
     files_.insert(it.path);
     ++taken.files;
     taken.size.count += it.size;

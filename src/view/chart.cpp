@@ -53,13 +53,13 @@ struct LeftOut {
   std::size_t not_above_zero = 0;
 };
 
-struct Group {
+struct SeriesGroup {
   std::string title;
   std::vector<const ResultRow*> trials;
 };
 
-std::vector<Group> groups_by(const std::vector<const ResultRow*>& rows, const Column& column,
-                             const std::string& by) {
+std::vector<SeriesGroup> groups_by(const std::vector<const ResultRow*>& rows, const Column& column,
+                                   const std::string& by) {
   // Numbers by value, NaN after all others; texts in the order of people.
   using Key = std::pair<double, std::string>;
   const auto place_of = [](const Value& value) {
@@ -80,7 +80,7 @@ std::vector<Group> groups_by(const std::vector<const ResultRow*>& rows, const Co
                 fmt::format("`{}` has {} values, and {} can be told apart; --x {} draws the last values over "
                             "it, --where chooses some",
                             by, sorted.size(), k_series_max, by));
-  std::vector<Group> groups;
+  std::vector<SeriesGroup> groups;
   groups.reserve(sorted.size());
   for (auto& [key, trials] : sorted)
     groups.push_back({fmt::format("{}={}", by, key.second.empty() ? "–" : key.second), std::move(trials)});
@@ -88,11 +88,11 @@ std::vector<Group> groups_by(const std::vector<const ResultRow*>& rows, const Co
 }
 
 // Trials of the same value of `by`; each for itself, or all together, without it.
-std::vector<Group> groups_of(const Results& results, const std::vector<const ResultRow*>& rows,
-                             const std::string& by) {
+std::vector<SeriesGroup> groups_of(const Results& results, const std::vector<const ResultRow*>& rows,
+                                   const std::string& by) {
   if (!by.empty()) return groups_by(rows, expect_column(results, by, "--by"), by);
   if (rows.size() > k_single_max) return {{fmt::format("mean of {} trials", rows.size()), rows}};
-  std::vector<Group> groups;
+  std::vector<SeriesGroup> groups;
   groups.reserve(rows.size());
   for (const ResultRow* row : rows) groups.push_back({row->trial.name, {row}});
   return groups;
@@ -150,7 +150,7 @@ Error nothing_to_draw(const Results& results, const ChartForm& form) {
 
 // One value of each trial for a step: the last one, of a trial that was resumed, or has told several. Steps
 // of which none can be drawn are a gap.
-Chart::Series curve_of(const Results& results, const std::string& metric, const Group& group,
+Chart::Series curve_of(const Results& results, const std::string& metric, const SeriesGroup& group,
                        const ChartForm& form, LeftOut& left_out) {
   std::map<double, Running> by_step;
   for (const ResultRow* row : group.trials) {
@@ -192,7 +192,7 @@ Chart curves(const Results& results, const ChartForm& form) {
   for (const ResultRow& row : results.rows)
     if (row.metrics[column.index].points > 0) rows.push_back(&row);
   LeftOut left_out;
-  for (const Group& group : groups_of(results, rows, form.by)) {
+  for (const SeriesGroup& group : groups_of(results, rows, form.by)) {
     Chart::Series series = curve_of(results, results.metrics[column.index], group, form, left_out);
     thin(series, chart.notes);
     if (!series.points.empty()) chart.series.push_back(std::move(series));

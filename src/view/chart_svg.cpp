@@ -15,8 +15,8 @@ namespace combu {
 namespace {
 
 // M. Okabe and K. Ito, "Color Universal Design" (2008): told apart by the colour-blind, too.
-constexpr std::array<std::string_view, 7> k_colours{"#0072B2", "#D55E00", "#009E73", "#CC79A7",
-                                                    "#E69F00", "#56B4E9", "#000000"};
+constexpr std::array<std::string_view, 7> k_svg_colours{"#0072B2", "#D55E00", "#009E73", "#CC79A7",
+                                                        "#E69F00", "#56B4E9", "#000000"};
 // Where the colours are all taken.
 constexpr std::array<std::string_view, 4> k_dashes{"", "7 3", "2 2", "9 3 2 3"};
 
@@ -26,7 +26,7 @@ constexpr double k_height = 320;
 constexpr double k_font = 12;
 constexpr double k_letter = 6.8;  // about the width of one
 constexpr double k_top = 14;
-constexpr double k_tick = 5;
+constexpr double k_tick_length = 5;
 constexpr double k_line = 18;  // of the legend
 
 std::string escaped(std::string_view text) {
@@ -53,8 +53,8 @@ std::string escaped(std::string_view text) {
 }
 
 std::string stroke_of(std::size_t series) {
-  const std::string_view dash = k_dashes.at(series / k_colours.size() % k_dashes.size());
-  return fmt::format(R"(stroke="{}"{})", k_colours.at(series % k_colours.size()),
+  const std::string_view dash = k_dashes.at(series / k_svg_colours.size() % k_dashes.size());
+  return fmt::format(R"(stroke="{}"{})", k_svg_colours.at(series % k_svg_colours.size()),
                      dash.empty() ? "" : fmt::format(R"( stroke-dasharray="{}")", dash));
 }
 
@@ -71,7 +71,7 @@ class Drawing {
         out_(out),
         x_(x_axis(chart, 7)),
         y_(y_axis(chart, 7)),
-        left_(widest(y_.ticks()) + k_tick + 2 * k_font + 12) {}
+        left_(widest(y_.ticks()) + k_tick_length + 2 * k_font + 12) {}
 
   void draw() {
     const bool legend = chart_.series.size() > 1;
@@ -117,23 +117,23 @@ class Drawing {
     for (const AxisTick& tick : x_.ticks()) {
       const double x = x_at(tick.place);
       line(x, k_top, x, bottom, k_grid);
-      line(x, bottom, x, bottom + k_tick, "black");
+      line(x, bottom, x, bottom + k_tick_length, "black");
       const double half = static_cast<double>(columns_of(tick.label)) * k_letter / 2;
       if (label_end > 0 && x - half < label_end + k_letter) continue;
       label_end = x + half;
-      text(x, bottom + k_tick + k_font + 2, "middle", tick.label);
+      text(x, bottom + k_tick_length + k_font + 2, "middle", tick.label);
     }
     for (const AxisTick& tick : y_.ticks()) {
       const double y = y_at(tick.place);
       line(left_, y, left_ + k_width, y, k_grid);
-      line(left_ - k_tick, y, left_, y, "black");
-      text(left_ - k_tick - 4, y + k_font / 3, "end", tick.label);
+      line(left_ - k_tick_length, y, left_, y, "black");
+      text(left_ - k_tick_length - 4, y + k_font / 3, "end", tick.label);
     }
     out_ << fmt::format(
                 R"(<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" fill="none" stroke="black"/>)",
                 left_, k_top, k_width, k_height)
          << '\n';
-    text(left_ + k_width / 2, bottom + k_tick + 2 * k_font + 12, "middle", chart_.x_title);
+    text(left_ + k_width / 2, bottom + k_tick_length + 2 * k_font + 12, "middle", chart_.x_title);
     const double middle = k_top + k_height / 2;
     text(k_font + 4, middle, "middle", chart_.y_title,
          fmt::format(R"svg( transform="rotate(-90 {:.1f} {:.1f})")svg", k_font + 4, middle));
@@ -174,7 +174,7 @@ class Drawing {
                   [&](const Chart::Point& point) { path += low(point) + " "; });
     path.pop_back();
     out_ << fmt::format(R"(<polygon points="{}" fill="{}" fill-opacity="0.15"/>)", path,
-                        k_colours.at(number % k_colours.size()))
+                        k_svg_colours.at(number % k_svg_colours.size()))
          << '\n';
   }
 
@@ -195,8 +195,8 @@ class Drawing {
   }
 
   void dot(double x, double y, std::size_t number) {
-    const bool is_hollow = number >= k_colours.size();
-    const std::string_view colour = k_colours.at(number % k_colours.size());
+    const bool is_hollow = number >= k_svg_colours.size();
+    const std::string_view colour = k_svg_colours.at(number % k_svg_colours.size());
     out_ << fmt::format(R"(<circle cx="{:.2f}" cy="{:.2f}" r="3" fill="{}" fill-opacity="0.7" stroke="{}"/>)",
                         x, y, is_hollow ? "none" : colour, colour)
          << '\n';

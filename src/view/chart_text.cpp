@@ -19,8 +19,8 @@ namespace combu {
 namespace {
 
 // ECMA-48's blue, yellow, green, red, cyan, magenta: what terminals show well on black and on white.
-constexpr std::array<std::string_view, 6> k_colours{"\x1b[34m", "\x1b[33m", "\x1b[32m",
-                                                    "\x1b[31m", "\x1b[36m", "\x1b[35m"};
+constexpr std::array<std::string_view, 6> k_terminal_colours{"\x1b[34m", "\x1b[33m", "\x1b[32m",
+                                                             "\x1b[31m", "\x1b[36m", "\x1b[35m"};
 constexpr std::string_view k_plain = "\x1b[0m";
 constexpr std::string_view k_letters = "abcdefghijklmnopqrstuvwxyz";
 
@@ -33,15 +33,15 @@ enum class Marks {
 
 Marks marks_for(const Chart& chart, const ChartSurface& surface) {
   const bool can_tell =
-      chart.series.size() == 1 || (surface.colours && chart.series.size() <= k_colours.size());
+      chart.series.size() == 1 || (surface.colours && chart.series.size() <= k_terminal_colours.size());
   if (!surface.utf8 || !can_tell) return Marks::letters;
   return chart.joined ? Marks::dots : Marks::bullets;
 }
 
 // The part of the surface between the axes.
-class Field {
+class CellField {
  public:
-  Field(std::size_t columns, std::size_t rows, Marks marks)
+  CellField(std::size_t columns, std::size_t rows, Marks marks)
       : columns_(columns), rows_(rows), marks_(marks), cells_(columns * rows) {}
 
   // Places are 0 to 1, from the lower left.
@@ -80,7 +80,7 @@ class Field {
         text += ' ';
         continue;
       }
-      if (colours) text += k_colours.at(cell.series % k_colours.size());
+      if (colours) text += k_terminal_colours.at(cell.series % k_terminal_colours.size());
       text += text_of(cell);
       if (colours) text += k_plain;
     }
@@ -128,9 +128,9 @@ class Field {
   std::vector<Cell> cells_;
 };
 
-Field field_of(const Chart& chart, const Axis& x, const Axis& y, std::size_t columns, std::size_t rows,
-               Marks marks) {
-  Field field(columns, rows, marks);
+CellField field_of(const Chart& chart, const Axis& x, const Axis& y, std::size_t columns, std::size_t rows,
+                   Marks marks) {
+  CellField field(columns, rows, marks);
   for (std::size_t i = 0; i < chart.series.size(); ++i) {
     const std::vector<Chart::Point>& points = chart.series[i].points;
     for (std::size_t at = 0; at < points.size(); ++at) {
@@ -201,7 +201,7 @@ void print_chart(std::ostream& out, const Chart& chart, const ChartSurface& surf
   const std::size_t columns =
       std::max(surface.columns > margin + 4 ? surface.columns - margin - 4 : 0, k_columns_min);
   const Axis x = x_axis(chart, std::max<std::size_t>(2, columns / 12));
-  const Field field = field_of(chart, x, y, columns, rows, marks);
+  const CellField field = field_of(chart, x, y, columns, rows, marks);
 
   const std::string_view edge = surface.utf8 ? "│" : "|";
   const std::string_view notch = surface.utf8 ? "┤" : "+";
@@ -226,7 +226,8 @@ void print_chart(std::ostream& out, const Chart& chart, const ChartSurface& surf
     const std::string sign = marks == Marks::letters ? std::string(1, k_letters[i % k_letters.size()])
                              : marks == Marks::dots  ? "⠤⠤"
                                                      : "•";
-    out << fmt::format("  {}{}{} {}\n", surface.colours ? k_colours.at(i % k_colours.size()) : "", sign,
+    out << fmt::format("  {}{}{} {}\n",
+                       surface.colours ? k_terminal_colours.at(i % k_terminal_colours.size()) : "", sign,
                        surface.colours ? k_plain : "", chart.series[i].title);
   }
 }

@@ -99,7 +99,7 @@ class Key {
     for (const Param* param : params) {
       const Value value = value_at(row, param->places[run]);
       const std::string text = whole_text(value);
-      fmt::format_to(std::back_inserter(all), "{}.{}:{}", value.index(), text.size(), text);
+      all += fmt::format("{}.{}:{}", value.index(), text.size(), text);
     }
     return all;
   }
@@ -184,15 +184,15 @@ struct Member {
   std::string repeat;
 };
 using Cell = std::vector<Member>;
-struct Group {
+struct PairGroup {
   const ResultRow* first = nullptr;
   std::size_t first_run = 0;
   std::vector<Cell> runs;
 };
 
-std::vector<Group> groups_of(std::span<const Results> runs, const Grounds& grounds) {
+std::vector<PairGroup> pair_groups_of(std::span<const Results> runs, const Grounds& grounds) {
   const Key key(grounds);
-  std::vector<Group> groups;
+  std::vector<PairGroup> groups;
   std::unordered_map<std::string, std::size_t> by_key;
   for (std::size_t run = 0; run < runs.size(); ++run) {
     for (const ResultRow& row : runs[run].rows) {
@@ -267,10 +267,11 @@ void add_missing(PairTable& table, const Results& run, const std::optional<Colum
   note(no_number, "whose value is no number");
 }
 
-void add_unpaired(PairTable& table, std::span<const Results> runs, const std::vector<const Group*>& alone) {
+void add_unpaired(PairTable& table, std::span<const Results> runs,
+                  const std::vector<const PairGroup*>& alone) {
   for (std::size_t run = 0; run < runs.size(); ++run) {
     std::vector<std::string> names;
-    for (const Group* group : alone)
+    for (const PairGroup* group : alone)
       for (const Member& member : group->runs[run]) names.push_back(member.row->trial.name);
     if (!names.empty())
       table.notes.push_back(fmt::format("only in run {}: {} ({})", runs[run].run.id.text(),
@@ -315,7 +316,7 @@ void split_params(PairTable& table, const std::vector<const Param*>& params) {
   }
 }
 
-Pair pair_of(const Group& group, const std::vector<const Param*>& params,
+Pair pair_of(const PairGroup& group, const std::vector<const Param*>& params,
              const std::vector<std::optional<Column>>& columns) {
   Pair pair;
   for (const Param* param : params)
@@ -351,7 +352,7 @@ std::string nothing_paired(std::span<const Results> runs, const std::vector<cons
 }
 
 PairTable compare_metric(std::span<const Results> runs, const std::string& metric, const Grounds& grounds,
-                         const std::vector<Group>& groups) {
+                         const std::vector<PairGroup>& groups) {
   std::vector<std::optional<Column>> columns;
   bool known = false;
   for (const Results& run : runs) {
@@ -361,8 +362,8 @@ PairTable compare_metric(std::span<const Results> runs, const std::string& metri
   if (!known) (void)expect_column(runs.front(), metric, "--metric");
   PairTable table{.metric = metric, .notes = grounds.notes};
   const std::vector<const Param*> params = grounds.of(Role::alike);
-  std::vector<const Group*> alone;
-  for (const Group& group : groups) {
+  std::vector<const PairGroup*> alone;
+  for (const PairGroup& group : groups) {
     Pair pair = pair_of(group, params, columns);
     const auto among = std::ranges::count_if(pair.samples, [](const Sample& one) { return one.count > 0; });
     if (among == 0) continue;
@@ -408,7 +409,7 @@ std::vector<PairTable> compare(std::span<const Results> runs, const CompareForm&
       grounds.notes.push_back(fmt::format("left out of run {}: {} that {} not succeeded", run.run.id.text(),
                                           trials_text(others), others == 1 ? "has" : "have"));
   }
-  const std::vector<Group> groups = groups_of(runs, grounds);
+  const std::vector<PairGroup> groups = pair_groups_of(runs, grounds);
   std::vector<PairTable> tables;
   for (const std::string& metric : metrics_meant(runs, form))
     tables.push_back(compare_metric(runs, metric, grounds, groups));

@@ -25,9 +25,9 @@ struct SheetColumn {
 };
 
 // Those of which a person asks in a table of many runs.
-constexpr std::array<std::string_view, 8> k_fields{"trial",     "attempt", "state", "seconds",
-                                                   "exit_code", "cause",   "image", "digest"};
-constexpr std::array<std::pair<std::string_view, Column::Part>, 4> k_parts{
+constexpr std::array<std::string_view, 8> k_sheet_fields{"trial",     "attempt", "state", "seconds",
+                                                         "exit_code", "cause",   "image", "digest"};
+constexpr std::array<std::pair<std::string_view, Column::Part>, 4> k_sheet_parts{
     {{"", Column::Part::last},
      {".least", Column::Part::least},
      {".greatest", Column::Part::greatest},
@@ -58,8 +58,8 @@ class Namer {
   static std::vector<std::string> all_of(const std::string& name, bool is_metric) {
     if (!is_metric) return {lower(name)};
     std::vector<std::string> all;
-    all.reserve(k_parts.size());
-    for (const auto& part : k_parts) all.push_back(lower(name) + std::string(part.first));
+    all.reserve(k_sheet_parts.size());
+    for (const auto& part : k_sheet_parts) all.push_back(lower(name) + std::string(part.first));
     return all;
   }
   [[nodiscard]] bool is_free(const std::string& name, bool is_metric) const {
@@ -77,10 +77,10 @@ std::set<std::string> names_of(std::span<const Results> runs, std::vector<std::s
   return all;
 }
 
-std::vector<SheetColumn> columns_of(std::span<const Results> runs) {
+std::vector<SheetColumn> sheet_columns_of(std::span<const Results> runs) {
   std::vector<SheetColumn> columns;
-  columns.reserve(k_fields.size());
-  for (const std::string_view field : k_fields)
+  columns.reserve(k_sheet_fields.size());
+  for (const std::string_view field : k_sheet_fields)
     columns.push_back({std::string(field), std::vector(runs.size(), std::optional(field_column(field)))});
   Namer namer;
   for (const std::string& param : names_of(runs, &Results::params)) {
@@ -92,7 +92,7 @@ std::vector<SheetColumn> columns_of(std::span<const Results> runs) {
   }
   for (const std::string& metric : names_of(runs, &Results::metrics)) {
     const std::string name = namer.take("metrics.", metric, true);
-    for (const auto& [ending, part] : k_parts) {
+    for (const auto& [ending, part] : k_sheet_parts) {
       SheetColumn& column = columns.emplace_back(SheetColumn{name + std::string(ending)});
       for (const Results& run : runs) {
         const auto place = index_of(run.metrics, metric);
@@ -109,7 +109,7 @@ Value value_of(const ResultRow& row, const std::optional<Column>& column) {
 }
 
 // RFC 4180, with the line ends that everybody reads.
-void add_csv(fmt::memory_buffer& text, std::string_view cell) {
+void add_csv(std::string& text, std::string_view cell) {
   if (cell.find_first_of("\",\r\n") == std::string_view::npos) {
     text.append(cell);
     return;
@@ -122,7 +122,7 @@ void add_csv(fmt::memory_buffer& text, std::string_view cell) {
   text.push_back('"');
 }
 
-void put(std::ostream& out, fmt::memory_buffer& text) {
+void put(std::ostream& out, std::string& text) {
   out.write(text.data(), static_cast<std::streamsize>(text.size()));
   text.clear();
 }
@@ -150,8 +150,8 @@ void each_point(std::span<const Results> runs, const Tell& tell) {
 }  // namespace
 
 void export_csv(std::ostream& out, std::span<const Results> runs) {
-  const std::vector<SheetColumn> columns = columns_of(runs);
-  fmt::memory_buffer text;
+  const std::vector<SheetColumn> columns = sheet_columns_of(runs);
+  std::string text;
   text.append(std::string_view("run"));
   for (const SheetColumn& column : columns) {
     text.push_back(',');
@@ -173,11 +173,11 @@ void export_csv(std::ostream& out, std::span<const Results> runs) {
 }
 
 void export_json(std::ostream& out, std::span<const Results> runs) {
-  const std::vector<SheetColumn> columns = columns_of(runs);
+  const std::vector<SheetColumn> columns = sheet_columns_of(runs);
   std::vector<std::string> heads;
   heads.reserve(columns.size());
   for (const SheetColumn& column : columns) heads.push_back("," + json_string(column.name) + ":");
-  fmt::memory_buffer text;
+  std::string text;
   for (std::size_t run = 0; run < runs.size(); ++run) {
     const std::string of = R"({"run":)" + json_string(runs[run].run.id.text());
     for (const ResultRow& row : runs[run].rows) {
@@ -200,26 +200,25 @@ void export_json(std::ostream& out, std::span<const Results> runs) {
 
 void export_points_csv(std::ostream& out, std::span<const Results> runs) {
   out << "run,trial,metric,step,time,value\n";
-  fmt::memory_buffer text;
+  std::string text;
   each_point(runs, [&](const Results& run, const ResultRow& row, const std::string& metric,
                        const MetricPoint& point) {
-    fmt::format_to(std::back_inserter(text), "{},{},", run.run.id.text(), row.trial.name);
+    text += fmt::format("{},{},", run.run.id.text(), row.trial.name);
     add_csv(text, metric);
-    fmt::format_to(std::back_inserter(text), ",{},{},{}\n", whole_number(point.step), rfc3339(point.at),
-                   whole_number(point.value));
+    text +=
+        fmt::format(",{},{},{}\n", whole_number(point.step), rfc3339(point.at), whole_number(point.value));
     put(out, text);
   });
 }
 
 void export_points_json(std::ostream& out, std::span<const Results> runs) {
-  fmt::memory_buffer text;
+  std::string text;
   each_point(runs, [&](const Results& run, const ResultRow& row, const std::string& metric,
                        const MetricPoint& point) {
-    fmt::format_to(std::back_inserter(text),
-                   R"({{"run":{},"trial":{},"metric":{},"step":{},"time":"{}","value":{}}})"
-                   "\n",
-                   json_string(run.run.id.text()), json_string(row.trial.name), json_string(metric),
-                   json_number(point.step), rfc3339(point.at), json_number(point.value));
+    text += fmt::format(R"({{"run":{},"trial":{},"metric":{},"step":{},"time":"{}","value":{}}})"
+                        "\n",
+                        json_string(run.run.id.text()), json_string(row.trial.name), json_string(metric),
+                        json_number(point.step), rfc3339(point.at), json_number(point.value));
     put(out, text);
   });
 }

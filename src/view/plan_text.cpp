@@ -61,7 +61,7 @@ std::set<std::string_view> networks_of(const Experiment& experiment) {
 }
 
 // As many names as fit a line, and how many there are beyond them.
-std::string names_text(const std::vector<std::string_view>& names, std::size_t columns_max) {
+std::string wave_text(const std::vector<std::string_view>& names, std::size_t columns_max) {
   const std::vector<std::string> groups = ranges(names);
   std::string text;
   for (std::size_t i = 0; i < groups.size(); ++i) {
@@ -86,12 +86,12 @@ void print_plan(std::ostream& out, const Experiment& experiment, const Plan& pla
   const std::size_t shown = std::min(waves.size(), k_waves_shown);
   std::size_t most = 0;
   for (const auto& wave : waves) most = std::max(most, wave.size());
-  const std::size_t wave_digits = fmt::formatted_size("{}", shown);
-  const std::size_t count_width = fmt::formatted_size("{} trials", most);
+  const std::size_t wave_digits = fmt::format("{}", shown).size();
+  const std::size_t count_width = fmt::format("{} trials", most).size();
   for (std::size_t i = 0; i < shown; ++i) {
     const std::string head = fmt::format("wave {:>{}}: {:<{}}  ", i + 1, wave_digits,
                                          counted(waves[i].size(), "trial", "trials"), count_width);
-    out << head << names_text(waves[i], k_columns - head.size()) << '\n';
+    out << head << wave_text(waves[i], k_columns - head.size()) << '\n';
   }
   if (shown < waves.size()) out << fmt::format("… and {} more waves\n", waves.size() - shown);
 }

@@ -250,17 +250,16 @@ void print_results(std::ostream& out, const Results& results, const ResultsForm&
 
 namespace {
 
-void add_told(fmt::memory_buffer& text, const std::string& name, const Told& told) {
-  fmt::format_to(std::back_inserter(text), R"({}:{{"last":{},"least":{},"greatest":{},"points":{}}})",
-                 json_string(name), json_number(told.last), json_number(told.least),
-                 json_number(told.greatest), told.points);
+void add_told(std::string& text, const std::string& name, const Told& told) {
+  text +=
+      fmt::format(R"({}:{{"last":{},"least":{},"greatest":{},"points":{}}})", json_string(name),
+                  json_number(told.last), json_number(told.least), json_number(told.greatest), told.points);
 }
 
-void add_whole(fmt::memory_buffer& text, const Results& results, const ResultRow& row, Instant now) {
+void add_whole(std::string& text, const Results& results, const ResultRow& row, Instant now) {
   const TrialEntry& entry = row.trial;
   const auto time = time_of(entry, now);
-  fmt::format_to(
-      std::back_inserter(text),
+  text += fmt::format(
       R"({{"experiment":{},"run":{},"trial":{},"attempt":{},"state":"{}","exit_code":{},"seconds":{},"params":{},"metrics":{{)",
       json_string(results.run.experiment), json_string(results.run.id.text()), json_string(entry.name),
       entry.attempt, to_string(entry.state), entry.exit_code ? std::to_string(*entry.exit_code) : "null",
@@ -272,17 +271,16 @@ void add_whole(fmt::memory_buffer& text, const Results& results, const ResultRow
     is_first = false;
     add_told(text, results.metrics[i], row.metrics[i]);
   }
-  fmt::format_to(std::back_inserter(text), "}}}}\n");
+  text += "}}\n";
 }
 
-void add_chosen(fmt::memory_buffer& text, const ResultRow& row, const std::vector<Column>& columns) {
+void add_chosen(std::string& text, const ResultRow& row, const std::vector<Column>& columns) {
   std::string_view before = "{";
   for (const Column& column : columns) {
-    fmt::format_to(std::back_inserter(text), "{}{}:{}", before, json_string(column.name),
-                   json_value(value_in(row, column)));
+    text += fmt::format("{}{}:{}", before, json_string(column.name), json_value(value_in(row, column)));
     before = ",";
   }
-  fmt::format_to(std::back_inserter(text), "}}\n");
+  text += "}\n";
 }
 
 }  // namespace
@@ -290,7 +288,7 @@ void add_chosen(fmt::memory_buffer& text, const ResultRow& row, const std::vecto
 void print_results_json(std::ostream& out, const Results& results, const ResultsForm& form) {
   const std::vector<Column> columns = shown_columns(results, form);
   const Instant now = real_clock().now();
-  fmt::memory_buffer text;
+  std::string text;
   for (const ResultRow* row : sorted_rows(results, form)) {
     text.clear();
     if (form.columns.empty()) {

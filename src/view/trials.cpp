@@ -18,7 +18,7 @@ std::string state_text(const TrialRow& row) {
   return fmt::format("{} ({})", state, to_string(row.health));
 }
 
-std::string moment(const std::optional<Instant>& at) {
+std::string moment_json(const std::optional<Instant>& at) {
   return at ? fmt::format("\"{}\"", rfc3339(*at)) : "null";
 }
 
@@ -70,27 +70,26 @@ void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow
 void print_trials_json(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now) {
   const std::string of = fmt::format(R"({{"experiment":{},"run":{},"trial":)",
                                      json_string(run.entry.experiment), json_string(run.entry.id.text()));
-  fmt::memory_buffer text;
+  std::string text;
   for (const TrialRow& row : trials) {
     text.clear();
     const TrialEntry& entry = row.entry;
     const std::optional<Seconds> time = time_of(entry, now);
-    fmt::format_to(std::back_inserter(text),
-                   R"({}{},"attempt":{},"state":"{}","health":{},"exit_code":{},"cause":{},"reason":{},)", of,
-                   json_string(entry.name), entry.attempt, to_string(entry.state),
-                   text_or_null(row.health == Health::none ? "" : to_string(row.health)),
-                   entry.exit_code ? std::to_string(*entry.exit_code) : "null",
-                   text_or_null(entry.cause == Cause::none ? "" : to_string(entry.cause)),
-                   text_or_null(entry.reason));
-    fmt::format_to(
-        std::back_inserter(text),
+    text += fmt::format(
+        R"({}{},"attempt":{},"state":"{}","health":{},"exit_code":{},"cause":{},"reason":{},)", of,
+        json_string(entry.name), entry.attempt, to_string(entry.state),
+        text_or_null(row.health == Health::none ? "" : to_string(row.health)),
+        entry.exit_code ? std::to_string(*entry.exit_code) : "null",
+        text_or_null(entry.cause == Cause::none ? "" : to_string(entry.cause)), text_or_null(entry.reason));
+    text += fmt::format(
         R"("image":{},"digest":{},"params":{},"id":{},"created_at":{},"ran_at":{},"ended_at":{},"seconds":{},"gpus":{},"memory_peak":{},"cpu_seconds":{},"outputs":{}}})"
         "\n",
         json_string(entry.image), text_or_null(entry.digest), entry.params.empty() ? "null" : entry.params,
         json_string(entry.container),
-        moment(row.created_at == Instant{} ? std::nullopt : std::optional(row.created_at)),
-        moment(entry.ran_at), moment(entry.ended_at), time ? fmt::format("{:.6f}", time->count()) : "null",
-        gpus_text(entry.gpus), entry.usage ? std::to_string(entry.usage->memory.count) : "null",
+        moment_json(row.created_at == Instant{} ? std::nullopt : std::optional(row.created_at)),
+        moment_json(entry.ran_at), moment_json(entry.ended_at),
+        time ? fmt::format("{:.6f}", time->count()) : "null", gpus_text(entry.gpus),
+        entry.usage ? std::to_string(entry.usage->memory.count) : "null",
         entry.usage ? fmt::format("{:.6f}", entry.usage->cpu.count()) : "null", taken_json(entry.taken));
     out.write(text.data(), static_cast<std::streamsize>(text.size()));
   }

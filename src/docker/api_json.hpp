@@ -1,0 +1,29 @@
+#pragma once
+// Reads the engine's JSON answers. Only files that read or write JSON include this header: nlohmann/json.hpp
+// costs more than a second of compile time.
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "docker/api.hpp"
+
+namespace combu::docker {
+
+// Returns read(). Errors of JSON that `read` throws become Error(corrupt) with the engine's address.
+template <typename Read>
+auto reading(const Connections& engine, const Read& read) {
+  try {
+    return read();
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(ErrorKind::corrupt, engine.address().text(),
+                std::string("the engine's answer makes no sense: ") + error.what());
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::corrupt || !error.subject().empty()) throw;
+    throw Error(ErrorKind::corrupt, engine.address().text(), error.message());
+  }
+}
+// A string, or empty where it is absent or null.
+[[nodiscard]] std::string text_at(const nlohmann::json& object, const char* name);
+[[nodiscard]] Labels labels_at(const nlohmann::json& object, const char* name);
+
+}  // namespace combu::docker
