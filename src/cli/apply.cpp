@@ -430,18 +430,17 @@ int apply(const Invocation& invocation, const ApplyOptions& options, const Backg
 
 }  // namespace
 
-void add_apply(CLI::App& app, const Invocation& invocation, Action& action) {
-  CLI::App* command = app.add_subcommand(
+void add_apply(CommandLine& line, const Invocation& invocation, Action& action) {
+  CliCommand command = line.add_command(
       "apply", "Take an edited file into a run: new trials join it, removed ones stop, the rest goes on");
   const auto options = std::make_shared<ApplyOptions>();
-  command->add_flag("--replace", options->replace,
-                    "Run those anew that have changed and been started; else they are told and left");
-  add_detach_option(*command, options->detach);
-  command
-      ->add_option("RUN", options->run, "Its id; else the newest of the file's that somebody is at work on")
-      ->type_name("");
-  command->footer("Example:\n  combu -f experiment.jsonnet apply");
-  command->callback([&invocation, &action, options] {
+  command.add_flag("--replace", options->replace,
+                   "Run those anew that have changed and been started; else they are told and left");
+  add_detach_option(command, options->detach);
+  command.add_option("RUN", options->run, "Its id; else the newest of the file's that somebody is at work on")
+      .type_name("");
+  command.footer("Example:\n  combu -f experiment.jsonnet apply");
+  command.callback([&invocation, &action, options] {
     action = [&invocation, options] {
       const auto body = [&](const Background* background) { return apply(invocation, *options, background); };
       return options->detach ? in_background(body) : body(nullptr);

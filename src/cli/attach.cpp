@@ -66,14 +66,14 @@ int attach(const Invocation& invocation, const std::string& id) {
 
 }  // namespace
 
-void add_attach(CLI::App& app, const Invocation& invocation, Action& action) {
-  CLI::App* command =
-      app.add_subcommand("attach", "Follow a run that a process is at work on; Ctrl-C only leaves it");
+void add_attach(CommandLine& line, const Invocation& invocation, Action& action) {
+  CliCommand command =
+      line.add_command("attach", "Follow a run that a process is at work on; Ctrl-C only leaves it");
   const auto run = std::make_shared<std::string>();
-  command->add_option("RUN", *run, "Its id; else the newest of the file's that somebody is at work on")
-      ->type_name("");
-  command->footer("Example:\n  combu -f experiment.jsonnet attach");
-  command->callback(
+  command.add_option("RUN", *run, "Its id; else the newest of the file's that somebody is at work on")
+      .type_name("");
+  command.footer("Example:\n  combu -f experiment.jsonnet attach");
+  command.callback(
       [&invocation, &action, run] { action = [&invocation, run] { return attach(invocation, *run); }; });
 }
 

@@ -99,7 +99,7 @@ int in_background(const std::function<int(const Background*)>& body) {
   return see_off(passed_to, files[0]);
 }
 
-void add_detach_option(CLI::App& command, bool& detach) {
+void add_detach_option(CliCommand command, bool& detach) {
   command.add_flag("-d,--detach", detach,
                    "Leave it to a process in the background once nothing can be refused any more");
 }

@@ -1,9 +1,9 @@
 #pragma once
 // A command that leaves what it has to do to a process of its own in the background.
 
-#include <CLI/CLI.hpp>
 #include <functional>
 
+#include "cli/command_line.hpp"
 #include "combu/base.hpp"
 
 namespace combu {
@@ -28,6 +28,6 @@ class Background {
 [[nodiscard]] int in_background(const std::function<int(const Background*)>& body);
 
 // -d.
-void add_detach_option(CLI::App& command, bool& detach);
+void add_detach_option(CliCommand command, bool& detach);
 
 }  // namespace combu

@@ -2,43 +2,43 @@
 // Each command makes itself known to the parser, and leaves what is to be done in `action` when it was
 // chosen.
 
-#include <CLI/CLI.hpp>
 #include <functional>
 
+#include "cli/command_line.hpp"
 #include "cli/invocation.hpp"
 
 namespace combu {
 
 using Action = std::function<int()>;
 
-void add_validate(CLI::App& app, const Invocation& invocation, Action& action);
-void add_plan(CLI::App& app, const Invocation& invocation, Action& action);
-void add_run(CLI::App& app, const Invocation& invocation, Action& action);
-void add_retry(CLI::App& app, const Invocation& invocation, Action& action);
-void add_apply(CLI::App& app, const Invocation& invocation, Action& action);
-void add_attach(CLI::App& app, const Invocation& invocation, Action& action);
-void add_set(CLI::App& app, const Invocation& invocation, Action& action);
-void add_pause(CLI::App& app, const Invocation& invocation, Action& action);
-void add_resume(CLI::App& app, const Invocation& invocation, Action& action);
-void add_kill(CLI::App& app, const Invocation& invocation, Action& action);
-void add_ps(CLI::App& app, const Invocation& invocation, Action& action);
-void add_logs(CLI::App& app, const Invocation& invocation, Action& action);
-void add_why(CLI::App& app, const Invocation& invocation, Action& action);
-void add_show(CLI::App& app, const Invocation& invocation, Action& action);
-void add_events(CLI::App& app, const Invocation& invocation, Action& action);
-void add_times(CLI::App& app, const Invocation& invocation, Action& action);
-void add_results(CLI::App& app, const Invocation& invocation, Action& action);
-void add_compare(CLI::App& app, const Invocation& invocation, Action& action);
-void add_plot(CLI::App& app, const Invocation& invocation, Action& action);
-void add_export(CLI::App& app, const Invocation& invocation, Action& action);
-void add_rm(CLI::App& app, const Invocation& invocation, Action& action);
-void add_prune(CLI::App& app, const Invocation& invocation, Action& action);
-void add_wait(CLI::App& app, const Invocation& invocation, Action& action);
-void add_stop(CLI::App& app, const Invocation& invocation, Action& action);
-void add_init(CLI::App& app, Action& action);
-void add_schema(CLI::App& app, Action& action);
-void add_completion(CLI::App& app, const Invocation& invocation, Action& action);
-void add_version(CLI::App& app, Action& action);
+void add_validate(CommandLine& line, const Invocation& invocation, Action& action);
+void add_plan(CommandLine& line, const Invocation& invocation, Action& action);
+void add_run(CommandLine& line, const Invocation& invocation, Action& action);
+void add_retry(CommandLine& line, const Invocation& invocation, Action& action);
+void add_apply(CommandLine& line, const Invocation& invocation, Action& action);
+void add_attach(CommandLine& line, const Invocation& invocation, Action& action);
+void add_set(CommandLine& line, const Invocation& invocation, Action& action);
+void add_pause(CommandLine& line, const Invocation& invocation, Action& action);
+void add_resume(CommandLine& line, const Invocation& invocation, Action& action);
+void add_kill(CommandLine& line, const Invocation& invocation, Action& action);
+void add_ps(CommandLine& line, const Invocation& invocation, Action& action);
+void add_logs(CommandLine& line, const Invocation& invocation, Action& action);
+void add_why(CommandLine& line, const Invocation& invocation, Action& action);
+void add_show(CommandLine& line, const Invocation& invocation, Action& action);
+void add_events(CommandLine& line, const Invocation& invocation, Action& action);
+void add_times(CommandLine& line, const Invocation& invocation, Action& action);
+void add_results(CommandLine& line, const Invocation& invocation, Action& action);
+void add_compare(CommandLine& line, const Invocation& invocation, Action& action);
+void add_plot(CommandLine& line, const Invocation& invocation, Action& action);
+void add_export(CommandLine& line, const Invocation& invocation, Action& action);
+void add_rm(CommandLine& line, const Invocation& invocation, Action& action);
+void add_prune(CommandLine& line, const Invocation& invocation, Action& action);
+void add_wait(CommandLine& line, const Invocation& invocation, Action& action);
+void add_stop(CommandLine& line, const Invocation& invocation, Action& action);
+void add_init(CommandLine& line, Action& action);
+void add_schema(CommandLine& line, Action& action);
+void add_completion(CommandLine& line, const Invocation& invocation, Action& action);
+void add_version(CommandLine& line, Action& action);
 
 // "combu 0.1.0"
 [[nodiscard]] std::string version_text();

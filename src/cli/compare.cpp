@@ -69,24 +69,24 @@ int compare(const Invocation& invocation, const CompareOptions& options) {
 
 }  // namespace
 
-void add_compare(CLI::App& app, const Invocation& invocation, Action& action) {
-  CLI::App* command =
-      app.add_subcommand("compare", "Tell how runs differ, or repeats within one, from the record");
+void add_compare(CommandLine& line, const Invocation& invocation, Action& action) {
+  CliCommand command =
+      line.add_command("compare", "Tell how runs differ, or repeats within one, from the record");
   const auto options = std::make_shared<CompareOptions>();
-  command->add_option("--metric", options->metrics, "These columns (loss,accuracy.greatest)")
-      ->type_name("NAMES")
-      ->allow_extra_args(false);
-  command->add_option("--over", options->over, "Params in which repeats differ")
-      ->type_name("NAMES")
-      ->allow_extra_args(false)
-      ->capture_default_str();
-  command->add_option("--where", options->where, "Only trials of which this is so: lr<0.01")
-      ->type_name("CONDITION");
-  command->add_flag("--json", options->json, "One JSON object a line");
-  command->add_option("RUN", options->runs, "These runs, instead of the file's last one")->type_name("");
-  command->footer("Example:\n  combu compare 3k9x0q2m7abc 0a1b2c3d4e5f --metric loss");
-  command->callback([&invocation, &action, command, options] {
-    options->is_over_given = command->count("--over") > 0;
+  command.add_option("--metric", options->metrics, "These columns (loss,accuracy.greatest)")
+      .type_name("NAMES")
+      .one_value_each();
+  command.add_option("--over", options->over, "Params in which repeats differ")
+      .type_name("NAMES")
+      .one_value_each()
+      .show_default();
+  command.add_option("--where", options->where, "Only trials of which this is so: lr<0.01")
+      .type_name("CONDITION");
+  command.add_flag("--json", options->json, "One JSON object a line");
+  command.add_option("RUN", options->runs, "These runs, instead of the file's last one").type_name("");
+  command.footer("Example:\n  combu compare 3k9x0q2m7abc 0a1b2c3d4e5f --metric loss");
+  command.callback([&invocation, &action, command, options] {
+    options->is_over_given = command.count("--over") > 0;
     action = [&invocation, options] { return compare(invocation, *options); };
   });
 }

@@ -23,14 +23,14 @@ bool is_plain(const std::string& text) {
 }
 
 // What the shells' programs call: it is in nobody's way, so that it has no errors.
-void add_complete(CLI::App& app, const Invocation& invocation, Action& action) {
-  CLI::App* command = app.add_subcommand("complete", "Print what a word may become, a line each");
-  command->group("");
+void add_complete(CommandLine& line, const Invocation& invocation, Action& action) {
+  CliCommand command = line.add_command("complete", "Print what a word may become, a line each");
+  command.hide();
   const auto asked = std::make_shared<Asked>();
-  command->add_option("--run", asked->run);
-  command->add_option("KIND", asked->kind)->required();
-  command->add_option("WORD", asked->word);
-  command->callback([&invocation, &action, asked] {
+  command.add_option("--run", asked->run);
+  command.add_option("KIND", asked->kind).required();
+  command.add_option("WORD", asked->word);
+  command.callback([&invocation, &action, asked] {
     action = [&invocation, asked] {
       try {
         std::string lines;
@@ -47,18 +47,18 @@ void add_complete(CLI::App& app, const Invocation& invocation, Action& action) {
 
 }  // namespace
 
-void add_completion(CLI::App& app, const Invocation& invocation, Action& action) {
-  add_complete(app, invocation, action);
-  CLI::App* command = app.add_subcommand("completion", "Print a shell's completion for combu");
+void add_completion(CommandLine& line, const Invocation& invocation, Action& action) {
+  add_complete(line, invocation, action);
+  CliCommand command = line.add_command("completion", "Print a shell's completion for combu");
   const auto shell = std::make_shared<std::string>();
-  command->add_option("SHELL", *shell, "Whose completion")
-      ->required()
-      ->check(CLI::IsMember({"bash", "zsh", "fish"}))
-      ->type_name("SHELL");
-  command->footer("Example:\n  source <(combu completion bash)");
-  command->callback([&app, &action, shell] {
-    action = [&app, shell] {
-      const Words words = words_of(app);
+  command.add_option("SHELL", *shell, "Whose completion")
+      .required()
+      .one_of({"bash", "zsh", "fish"})
+      .type_name("SHELL");
+  command.footer("Example:\n  source <(combu completion bash)");
+  command.callback([&line, &action, shell] {
+    action = [&line, shell] {
+      const Words words = words_of(line);
       if (*shell == "bash") (void)put_out(bash_completion(words));
       if (*shell == "zsh") (void)put_out(zsh_completion(words));
       if (*shell == "fish") (void)put_out(fish_completion(words));

@@ -30,14 +30,14 @@ int events(const Invocation& invocation, const EventsOptions& options) {
 
 }  // namespace
 
-void add_events(CLI::App& app, const Invocation& invocation, Action& action) {
-  CLI::App* command = app.add_subcommand("events", "Show what happened in the last run, from the record");
+void add_events(CommandLine& line, const Invocation& invocation, Action& action) {
+  CliCommand command = line.add_command("events", "Show what happened in the last run, from the record");
   const auto options = std::make_shared<EventsOptions>();
-  add_run_option(*command, options->run);
-  command->add_flag("--json", options->json, "One JSON object a line");
-  command->add_option("TRIAL", options->trial, "Of this trial only")->type_name("");
-  command->footer("Example:\n  combu -f experiment.jsonnet events solver-a-1");
-  command->callback([&invocation, &action, options] {
+  add_run_option(command, options->run);
+  command.add_flag("--json", options->json, "One JSON object a line");
+  command.add_option("TRIAL", options->trial, "Of this trial only").type_name("");
+  command.footer("Example:\n  combu -f experiment.jsonnet events solver-a-1");
+  command.callback([&invocation, &action, options] {
     action = [&invocation, options] { return events(invocation, *options); };
   });
 }

@@ -124,25 +124,24 @@ int export_runs(const Invocation& invocation, const ExportOptions& options) {
 
 }  // namespace
 
-void add_export(CLI::App& app, const Invocation& invocation, Action& action) {
-  CLI::App* command = app.add_subcommand(
+void add_export(CommandLine& line, const Invocation& invocation, Action& action) {
+  CliCommand command = line.add_command(
       "export", "Write what a run's trials were given and have told for other programs, from the record");
   const auto options = std::make_shared<ExportOptions>();
   command
-      ->add_option("-o,--output", options->output, "Into this file; csv and json go to standard output else")
-      ->type_name("FILE");
-  command->add_flag("--points", options->points, "Of csv and json: a row for each point, not for each trial");
-  command->add_option("--to", options->to, "The MLflow server; else MLFLOW_TRACKING_URI")->type_name("URL");
-  command
-      ->add_option("--where", options->where, "Only trials of which this is so: lr<0.01 && state=succeeded")
-      ->type_name("CONDITION");
-  command->add_option("FORMAT", options->format, "csv, json (lines), sqlite, or mlflow")
-      ->required()
-      ->check(CLI::IsMember({"csv", "json", "sqlite", "mlflow"}))
-      ->type_name("");
-  command->add_option("RUN", options->runs, "These runs, instead of the file's last one")->type_name("");
-  command->footer("Example:\n  combu -f experiment.jsonnet export csv -o results.csv");
-  command->callback([&invocation, &action, options] {
+      .add_option("-o,--output", options->output, "Into this file; csv and json go to standard output else")
+      .type_name("FILE");
+  command.add_flag("--points", options->points, "Of csv and json: a row for each point, not for each trial");
+  command.add_option("--to", options->to, "The MLflow server; else MLFLOW_TRACKING_URI").type_name("URL");
+  command.add_option("--where", options->where, "Only trials of which this is so: lr<0.01 && state=succeeded")
+      .type_name("CONDITION");
+  command.add_option("FORMAT", options->format, "csv, json (lines), sqlite, or mlflow")
+      .required()
+      .one_of({"csv", "json", "sqlite", "mlflow"})
+      .type_name("");
+  command.add_option("RUN", options->runs, "These runs, instead of the file's last one").type_name("");
+  command.footer("Example:\n  combu -f experiment.jsonnet export csv -o results.csv");
+  command.callback([&invocation, &action, options] {
     action = [&invocation, options] { return export_runs(invocation, *options); };
   });
 }

@@ -214,17 +214,17 @@ int init(const Options& options) {
 
 }  // namespace
 
-void add_init(CLI::App& app, Action& action) {
-  CLI::App* command =
-      app.add_subcommand("init", "Make a folder for an experiment: Makefile, Dockerfile, experiment.jsonnet");
+void add_init(CommandLine& line, Action& action) {
+  CliCommand command =
+      line.add_command("init", "Make a folder for an experiment: Makefile, Dockerfile, experiment.jsonnet");
   const auto options = std::make_shared<Options>();
   const auto name = std::make_shared<std::string>();
-  command->add_option("FOLDER", options->folder, "Made where it is missing; else this one")->type_name("");
-  command->add_option("--name", *name, "What the experiment is called; else like the folder")
-      ->type_name("NAME");
-  command->footer("Example:\n  combu init lab && cd lab && make run-experiment");
-  command->callback([command, &action, options, name] {
-    if (command->count("--name") > 0) options->name = *name;
+  command.add_option("FOLDER", options->folder, "Made where it is missing; else this one").type_name("");
+  command.add_option("--name", *name, "What the experiment is called; else like the folder")
+      .type_name("NAME");
+  command.footer("Example:\n  combu init lab && cd lab && make run-experiment");
+  command.callback([command, &action, options, name] {
+    if (command.count("--name") > 0) options->name = *name;
     action = [options] { return init(*options); };
   });
 }

@@ -219,15 +219,15 @@ int kill(Session& session, const Invocation& invocation, const KillOptions& opti
 
 }  // namespace
 
-void add_kill(CLI::App& app, const Invocation& invocation, Action& action) {
-  CLI::App* command =
-      app.add_subcommand("kill", "Remove an experiment's containers, running or not, and its networks");
+void add_kill(CommandLine& line, const Invocation& invocation, Action& action) {
+  CliCommand command =
+      line.add_command("kill", "Remove an experiment's containers, running or not, and its networks");
   const auto options = std::make_shared<KillOptions>();
-  add_selection(*command, *options);
-  command->add_flag("--discard", options->discard,
-                    "Also what has ended and whose outputs and logs have not been taken home");
-  command->footer("Example:\n  combu -f experiment.jsonnet kill");
-  command->callback([&invocation, &action, options] {
+  add_selection(command, *options);
+  command.add_flag("--discard", options->discard,
+                   "Also what has ended and whose outputs and logs have not been taken home");
+  command.footer("Example:\n  combu -f experiment.jsonnet kill");
+  command.callback([&invocation, &action, options] {
     action = [&invocation, options] {
       if (invocation.file.empty() && options->experiment.empty())
         throw Error(ErrorKind::invalid, "kill", "which experiment? -f FILE or --experiment NAME says it");

@@ -567,28 +567,28 @@ int logs(Session& session, const Invocation& invocation, const LogsOptions& opti
 
 }  // namespace
 
-void add_logs(CLI::App& app, const Invocation& invocation, Action& action) {
-  CLI::App* command = app.add_subcommand("logs", "Show what a trial, or all of a run, has written");
+void add_logs(CommandLine& line, const Invocation& invocation, Action& action) {
+  CliCommand command = line.add_command("logs", "Show what a trial, or all of a run, has written");
   const auto options = std::make_shared<LogsOptions>();
-  command->add_option("TRIAL", options->trial, "The trial's name; all of the run without it")->type_name("");
-  add_selection(*command, options->selection);
-  command->add_flag("-f,--follow", options->follow,
-                    "Go on until it ends (the experiment's -f stands before `logs`)");
-  command->add_option("--tail", options->tail, "Only its last lines")
-      ->type_name("N")
-      ->check([](const std::string& text) {
+  command.add_option("TRIAL", options->trial, "The trial's name; all of the run without it").type_name("");
+  add_selection(command, options->selection);
+  command.add_flag("-f,--follow", options->follow,
+                   "Go on until it ends (the experiment's -f stands before `logs`)");
+  command.add_option("--tail", options->tail, "Only its last lines")
+      .type_name("N")
+      .check([](const std::string& text) {
         return text.empty() || text.find_first_not_of("0123456789") != std::string::npos || text.size() > 9
                    ? "must be a number of lines, not " + text
                    : std::string();
       });
-  command->add_option("--since", options->since, "Only what came since then: 10m, or 2026-01-31T12:00:00Z")
-      ->type_name("TIME");
-  command->add_option("--attempt", options->attempt, "That of this attempt, instead of the last one")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber);
-  command->add_flag("--json", options->json, "One JSON object for each line of it");
-  command->footer("Example:\n  combu -f experiment.jsonnet logs -f --tail 100 solver-a-1");
-  command->callback([&invocation, &action, options] {
+  command.add_option("--since", options->since, "Only what came since then: 10m, or 2026-01-31T12:00:00Z")
+      .type_name("TIME");
+  command.add_option("--attempt", options->attempt, "That of this attempt, instead of the last one")
+      .type_name("N")
+      .positive();
+  command.add_flag("--json", options->json, "One JSON object for each line of it");
+  command.footer("Example:\n  combu -f experiment.jsonnet logs -f --tail 100 solver-a-1");
+  command.callback([&invocation, &action, options] {
     action = [&invocation, options] {
       return in_session(invocation, [&](Session& session) { return logs(session, invocation, *options); });
     };

@@ -2,7 +2,7 @@
 // Requests to an MLflow server: https://mlflow.org/docs/latest/rest-api.html
 
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <stop_token>
 #include <string>

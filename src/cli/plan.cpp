@@ -25,12 +25,12 @@ int plan(const Invocation& invocation, const PlanOptions& options) {
 
 }  // namespace
 
-void add_plan(CLI::App& app, const Invocation& invocation, Action& action) {
-  CLI::App* command = app.add_subcommand("plan", "Show in which order the trials would start; start nothing");
+void add_plan(CommandLine& line, const Invocation& invocation, Action& action) {
+  CliCommand command = line.add_command("plan", "Show in which order the trials would start; start nothing");
   const auto options = std::make_shared<PlanOptions>();
-  command->add_flag("--json", options->json, "All of it, as one JSON object");
-  command->footer("Example:\n  combu -f experiment.jsonnet plan");
-  command->callback([&invocation, &action, options] {
+  command.add_flag("--json", options->json, "All of it, as one JSON object");
+  command.footer("Example:\n  combu -f experiment.jsonnet plan");
+  command.callback([&invocation, &action, options] {
     action = [&invocation, options] { return plan(invocation, *options); };
   });
 }

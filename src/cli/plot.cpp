@@ -51,24 +51,21 @@ int plot(const Invocation& invocation, const PlotOptions& options) {
 
 }  // namespace
 
-void add_plot(CLI::App& app, const Invocation& invocation, Action& action) {
-  CLI::App* command = app.add_subcommand("plot", "Draw a metric of a run's trials, from the record");
+void add_plot(CommandLine& line, const Invocation& invocation, Action& action) {
+  CliCommand command = line.add_command("plot", "Draw a metric of a run's trials, from the record");
   const auto options = std::make_shared<PlotOptions>();
-  command->add_option("--by", options->form.by, "A curve for each value of this, the mean of its trials")
-      ->type_name("NAME");
-  command->add_option("--x", options->form.x, "Each trial's last value over this param, field or metric")
-      ->type_name("NAME");
-  command->add_option("--log", options->log, "Logarithmic scales")
-      ->check(CLI::IsMember({"x", "y", "xy"}))
-      ->type_name("AXES");
-  command
-      ->add_option("--where", options->where, "Only trials of which this is so: lr<0.01 && state=succeeded")
-      ->type_name("CONDITION");
-  command->add_option("-o,--output", options->output, "Write an SVG to this file")->type_name("FILE");
-  add_run_option(*command, options->run);
-  command->add_option("METRIC", options->form.metric, "What is drawn")->required()->type_name("");
-  command->footer("Example:\n  combu -f experiment.jsonnet plot loss --by lr -o loss.svg");
-  command->callback([&invocation, &action, options] {
+  command.add_option("--by", options->form.by, "A curve for each value of this, the mean of its trials")
+      .type_name("NAME");
+  command.add_option("--x", options->form.x, "Each trial's last value over this param, field or metric")
+      .type_name("NAME");
+  command.add_option("--log", options->log, "Logarithmic scales").one_of({"x", "y", "xy"}).type_name("AXES");
+  command.add_option("--where", options->where, "Only trials of which this is so: lr<0.01 && state=succeeded")
+      .type_name("CONDITION");
+  command.add_option("-o,--output", options->output, "Write an SVG to this file").type_name("FILE");
+  add_run_option(command, options->run);
+  command.add_option("METRIC", options->form.metric, "What is drawn").required().type_name("");
+  command.footer("Example:\n  combu -f experiment.jsonnet plot loss --by lr -o loss.svg");
+  command.callback([&invocation, &action, options] {
     action = [&invocation, options] { return plot(invocation, *options); };
   });
 }

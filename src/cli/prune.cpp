@@ -83,23 +83,23 @@ int prune(const Invocation& invocation, const PruneOptions& options) {
 
 }  // namespace
 
-void add_rm(CLI::App& app, const Invocation& invocation, Action& action) {
-  CLI::App* command = app.add_subcommand("rm", "Remove runs that are over from the record");
+void add_rm(CommandLine& line, const Invocation& invocation, Action& action) {
+  CliCommand command = line.add_command("rm", "Remove runs that are over from the record");
   const auto ids = std::make_shared<std::vector<std::string>>();
-  command->add_option("RUN", *ids, "The runs' ids")->required()->type_name("");
-  command->footer("Example:\n  combu rm 3k9x0q2m7abc");
-  command->callback(
+  command.add_option("RUN", *ids, "The runs' ids").required().type_name("");
+  command.footer("Example:\n  combu rm 3k9x0q2m7abc");
+  command.callback(
       [&invocation, &action, ids] { action = [&invocation, ids] { return remove(invocation, *ids); }; });
 }
 
-void add_prune(CLI::App& app, const Invocation& invocation, Action& action) {
-  CLI::App* command = app.add_subcommand("prune", "Remove all runs that were over long ago from the record");
+void add_prune(CommandLine& line, const Invocation& invocation, Action& action) {
+  CliCommand command = line.add_command("prune", "Remove all runs that were over long ago from the record");
   const auto options = std::make_shared<PruneOptions>();
-  command->add_option("--before", options->before, "Those that were over then: 30d ago, or 2026-01-31")
-      ->type_name("TIME")
-      ->capture_default_str();
-  command->footer("Example:\n  combu prune --before 90d");
-  command->callback([&invocation, &action, options] {
+  command.add_option("--before", options->before, "Those that were over then: 30d ago, or 2026-01-31")
+      .type_name("TIME")
+      .show_default();
+  command.footer("Example:\n  combu prune --before 90d");
+  command.callback([&invocation, &action, options] {
     action = [&invocation, options] { return prune(invocation, *options); };
   });
 }

@@ -92,8 +92,8 @@ TrialIndex find_trial(const Experiment& experiment, const std::string& name) {
       near ? fmt::format("is no trial of the run; did you mean `{}`?", *near) : "is no trial of the run");
 }
 
-void add_run_option(CLI::App& command, std::string& run) {
-  command.add_option("--run", run, "This run instead of the file's last one")->type_name("ID");
+void add_run_option(CliCommand command, std::string& run) {
+  command.add_option("--run", run, "This run instead of the file's last one").type_name("ID");
 }
 
 }  // namespace combu

@@ -1,10 +1,10 @@
 #pragma once
 // The runs on record, for commands that are about one of them.
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
+#include "cli/command_line.hpp"
 #include "cli/invocation.hpp"
 #include "cli/session.hpp"
 #include "combu/record.hpp"
@@ -49,6 +49,6 @@ void expect_its_engine(const Session& session, const RunEntry& entry);
 [[nodiscard]] TrialIndex find_trial(const Experiment& experiment, const std::string& name);
 
 // --run ID.
-void add_run_option(CLI::App& command, std::string& run);
+void add_run_option(CliCommand command, std::string& run);
 
 }  // namespace combu

@@ -30,23 +30,23 @@ int results(const Invocation& invocation, const ResultsOptions& options) {
 
 }  // namespace
 
-void add_results(CLI::App& app, const Invocation& invocation, Action& action) {
-  CLI::App* command = app.add_subcommand(
+void add_results(CommandLine& line, const Invocation& invocation, Action& action) {
+  CliCommand command = line.add_command(
       "results", "Show what trials of a run were given and what they have told, from the record");
   const auto options = std::make_shared<ResultsOptions>();
   command
-      ->add_option("--columns", options->columns,
-                   "These columns: fields, params and metrics, as trial,lr,loss.least")
-      ->type_name("NAMES")
-      ->allow_extra_args(false);
-  command->add_option("--sort", options->form.sort, "By this column, the least first")->type_name("NAME");
-  command->add_flag("--reverse", options->form.reverse, "The other way round: the greatest first");
-  command->add_option("--where", options->where, "Only those of which this is so: lr<0.01 && loss<0.5")
-      ->type_name("CONDITION");
-  command->add_flag("--json", options->json, "One JSON object a line, with whole numbers");
-  command->add_option("RUN", options->run, "This run instead of the file's last one")->type_name("");
-  command->footer("Example:\n  combu -f experiment.jsonnet results --sort loss --where 'lr<0.01'");
-  command->callback([&invocation, &action, options] {
+      .add_option("--columns", options->columns,
+                  "These columns: fields, params and metrics, as trial,lr,loss.least")
+      .type_name("NAMES")
+      .one_value_each();
+  command.add_option("--sort", options->form.sort, "By this column, the least first").type_name("NAME");
+  command.add_flag("--reverse", options->form.reverse, "The other way round: the greatest first");
+  command.add_option("--where", options->where, "Only those of which this is so: lr<0.01 && loss<0.5")
+      .type_name("CONDITION");
+  command.add_flag("--json", options->json, "One JSON object a line, with whole numbers");
+  command.add_option("RUN", options->run, "This run instead of the file's last one").type_name("");
+  command.footer("Example:\n  combu -f experiment.jsonnet results --sort loss --where 'lr<0.01'");
+  command.callback([&invocation, &action, options] {
     action = [&invocation, options] { return results(invocation, *options); };
   });
 }

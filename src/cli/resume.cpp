@@ -133,19 +133,19 @@ int resume_run(const Invocation& invocation, const std::string& id,
   }));
 }
 
-void add_retry(CLI::App& app, const Invocation& invocation, Action& action) {
-  CLI::App* command = app.add_subcommand("retry", "Try trials of the last run again, with what they need");
+void add_retry(CommandLine& line, const Invocation& invocation, Action& action) {
+  CliCommand command = line.add_command("retry", "Try trials of the last run again, with what they need");
   const auto options = std::make_shared<RetryOptions>();
-  add_run_option(*command, options->run);
-  command->add_flag("--failed", options->failed, "All that failed; without TRIALs these are meant anyway");
-  command->add_flag("--wait", options->wait, "Stay until every trial is over");
-  add_detach_option(*command, options->detach);
+  add_run_option(command, options->run);
+  command.add_flag("--failed", options->failed, "All that failed; without TRIALs these are meant anyway");
+  command.add_flag("--wait", options->wait, "Stay until every trial is over");
+  add_detach_option(command, options->detach);
   command
-      ->add_option("TRIAL", options->trials,
-                   "Names (solver-a-*) or conditions on params (lr<0.01); none: all that failed")
-      ->type_name("");
-  command->footer("Example:\n  combu -f experiment.jsonnet retry --failed");
-  command->callback([&invocation, &action, options] {
+      .add_option("TRIAL", options->trials,
+                  "Names (solver-a-*) or conditions on params (lr<0.01); none: all that failed")
+      .type_name("");
+  command.footer("Example:\n  combu -f experiment.jsonnet retry --failed");
+  command.callback([&invocation, &action, options] {
     action = [&invocation, options] {
       const auto body = [&](const Background* background) { return retry(invocation, *options, background); };
       return options->detach ? in_background(body) : body(nullptr);

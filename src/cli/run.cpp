@@ -72,55 +72,54 @@ int run(const Invocation& invocation, const Options& options, const Background* 
 
 }  // namespace
 
-void add_run(CLI::App& app, const Invocation& invocation, Action& action) {
-  CLI::App* command = app.add_subcommand("run", "Start all trials, each when what it depends on is so");
+void add_run(CommandLine& line, const Invocation& invocation, Action& action) {
+  CliCommand command = line.add_command("run", "Start all trials, each when what it depends on is so");
   const auto options = std::make_shared<Options>();
-  command->add_flag("--wait", options->run.wait,
-                    "Stay until every trial is over; the exit code is 1 when one failed");
-  command->add_flag("--replace", options->replace, "Remove what still runs of an earlier run first");
-  command->add_option("--starts-in-flight", options->run.starts_in_flight, "Most starts at the same time")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  command->add_option("-p,--parallel", options->parallel, "false: one start after another")
-      ->check(CLI::IsMember({"true", "false"}))
-      ->type_name("BOOL")
-      ->capture_default_str();
+  command.add_flag("--wait", options->run.wait,
+                   "Stay until every trial is over; the exit code is 1 when one failed");
+  command.add_flag("--replace", options->replace, "Remove what still runs of an earlier run first");
+  command.add_option("--starts-in-flight", options->run.starts_in_flight, "Most starts at the same time")
+      .type_name("N")
+      .between(1, 1000)
+      .show_default();
+  command.add_option("-p,--parallel", options->parallel, "false: one start after another")
+      .one_of({"true", "false"})
+      .type_name("BOOL")
+      .show_default();
   command
-      ->add_option("--only", options->only,
-                   "Only trials of this name (solver-a-*) or these params (lr<0.01), and what they depend on")
-      ->type_name("TRIALS")
-      ->allow_extra_args(false);
+      .add_option("--only", options->only,
+                  "Only trials of this name (solver-a-*) or these params (lr<0.01), and what they depend on")
+      .type_name("TRIALS")
+      .one_value_each();
   command
-      ->add_option("--reserve", options->run.reserve,
-                   "CPUs, memory and GPUs (2,4GiB,gpu=0) of the engine's that no trial gets")
-      ->type_name("SLOTS");
-  command->add_flag("--no-cache", options->no_cache, "Run also what has `cache` and has been done before");
+      .add_option("--reserve", options->run.reserve,
+                  "CPUs, memory and GPUs (2,4GiB,gpu=0) of the engine's that no trial gets")
+      .type_name("SLOTS");
+  command.add_flag("--no-cache", options->no_cache, "Run also what has `cache` and has been done before");
   command
-      ->add_option("--run-id", options->run_id, "The run's id, and what replaces \"UUID\"; else a random one")
-      ->type_name("ID");
-  command->footer("Example:\n  combu -f experiment.jsonnet run --wait");
-  add_detach_option(*command, options->detach);
-  CLI::Option* resume =
-      command
-          ->add_option("--resume", options->resume,
-                       "Go on with the file's last run, or this one, from where it was left")
-          ->type_name("[ID]")
-          ->expected(0, 1);
-  for (const char* other : {"--only", "--replace", "--run-id"}) resume->excludes(other);
-  command->callback([&invocation, &action, command, options] {
+      .add_option("--run-id", options->run_id, "The run's id, and what replaces \"UUID\"; else a random one")
+      .type_name("ID");
+  command.footer("Example:\n  combu -f experiment.jsonnet run --wait");
+  add_detach_option(command, options->detach);
+  CliOption resume = command
+                         .add_option("--resume", options->resume,
+                                     "Go on with the file's last run, or this one, from where it was left")
+                         .type_name("[ID]")
+                         .value_may_be_absent();
+  for (const char* other : {"--only", "--replace", "--run-id"}) resume.excludes(other);
+  command.callback([&invocation, &action, command, options] {
     if (options->parallel == "false") options->run.starts_in_flight = 1;
     options->run.cache = !options->no_cache;
     const auto adjust = [command, options](RunOptions& recorded) {
-      if (command->count("--wait") > 0) recorded.wait = true;
-      if (command->count("--reserve") > 0) recorded.reserve = options->run.reserve;
+      if (command.count("--wait") > 0) recorded.wait = true;
+      if (command.count("--reserve") > 0) recorded.reserve = options->run.reserve;
       if (options->no_cache) recorded.cache = false;
-      if (command->count("--starts-in-flight") + command->count("--parallel") > 0)
+      if (command.count("--starts-in-flight") + command.count("--parallel") > 0)
         recorded.starts_in_flight = options->run.starts_in_flight;
     };
     action = [&invocation, command, options, adjust] {
       const auto body = [&](const Background* background) {
-        if (command->count("--resume") == 0) return run(invocation, *options, background);
+        if (command.count("--resume") == 0) return run(invocation, *options, background);
         return resume_run(invocation, options->resume, adjust, background);
       };
       return options->detach ? in_background(body) : body(nullptr);

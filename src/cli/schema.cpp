@@ -5,11 +5,11 @@
 
 namespace combu {
 
-void add_schema(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand(
+void add_schema(CommandLine& line, Action& action) {
+  CliCommand command = line.add_command(
       "schema", "Print JSON Schema of the experiment's file as it is evaluated, for editors");
-  command->footer("Example:\n  combu schema > experiment.schema.json");
-  command->callback([&action] {
+  command.footer("Example:\n  combu schema > experiment.schema.json");
+  command.callback([&action] {
     action = [] {
       (void)put_out(k_experiment_schema);
       return 0;

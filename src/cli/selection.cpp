@@ -101,10 +101,10 @@ bool was_skipped(const std::string& trial, const Invocation& invocation, const S
   return found && found->trial.state == TrialState::skipped;
 }
 
-void add_selection(CLI::App& command, SelectionOptions& options) {
+void add_selection(CliCommand command, SelectionOptions& options) {
   command.add_option("--experiment", options.experiment, "The experiment of this name, instead of -f FILE's")
-      ->type_name("NAME");
-  command.add_option("--run", options.run, "Only this run of it")->type_name("ID");
+      .type_name("NAME");
+  command.add_option("--run", options.run, "Only this run of it").type_name("ID");
 }
 
 Selector selector_of_file(const Invocation& invocation, const SelectionOptions& options) {

@@ -1,12 +1,12 @@
 #pragma once
 // What a command is about, found by labels: the file is not evaluated, and need not be there.
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "cli/command_line.hpp"
 #include "cli/session.hpp"
 
 namespace combu {
@@ -17,7 +17,7 @@ struct SelectionOptions {
   std::vector<std::string> trials;
 };
 // --experiment and --run.
-void add_selection(CLI::App& command, SelectionOptions& options);
+void add_selection(CliCommand command, SelectionOptions& options);
 
 // Whether the record says so of the last run that is meant: there is no container of it.
 [[nodiscard]] bool was_skipped(const std::string& trial, const Invocation& invocation,

@@ -75,11 +75,11 @@ std::string pause_line(const RunId& run, const Settings& settings) {
              : "starts trials";
 }
 
-void add_pausing(CLI::App& command, const Invocation& invocation, Action& action, bool paused) {
+void add_pausing(CliCommand command, const Invocation& invocation, Action& action, bool paused) {
   const auto run = std::make_shared<std::string>();
   command.add_option("RUN", *run, "Its id; else the newest of the file's that somebody is at work on")
-      ->type_name("");
-  command.footer(fmt::format("Example:\n  combu -f experiment.jsonnet {}", command.get_name()));
+      .type_name("");
+  command.footer(fmt::format("Example:\n  combu -f experiment.jsonnet {}", command.name()));
   command.callback([&invocation, &action, run, paused] {
     action = [&invocation, run, paused] {
       return adjust_run(invocation, {.adjust = {.paused = paused}, .run = *run}, pause_line);
@@ -89,30 +89,30 @@ void add_pausing(CLI::App& command, const Invocation& invocation, Action& action
 
 }  // namespace
 
-void add_set(CLI::App& app, const Invocation& invocation, Action& action) {
-  CLI::App* command = app.add_subcommand("set", "Change a run that a process is at work on");
+void add_set(CommandLine& line, const Invocation& invocation, Action& action) {
+  CliCommand command = line.add_command("set", "Change a run that a process is at work on");
   const auto words = std::make_shared<std::vector<std::string>>();
   command
-      ->add_option("SETTING", *words,
-                   "parallel=N (0: no limit) or starts_in_flight=N, several of them; and the run's id, else "
-                   "the newest of the file's that somebody is at work on")
-      ->required()
-      ->type_name("");
-  command->footer("Example:\n  combu -f experiment.jsonnet set parallel=20");
-  command->callback([&invocation, &action, words] {
+      .add_option("SETTING", *words,
+                  "parallel=N (0: no limit) or starts_in_flight=N, several of them; and the run's id, else "
+                  "the newest of the file's that somebody is at work on")
+      .required()
+      .type_name("");
+  command.footer("Example:\n  combu -f experiment.jsonnet set parallel=20");
+  command.callback([&invocation, &action, words] {
     action = [&invocation, words] { return adjust_run(invocation, wanted_by(*words), settings_line); };
   });
 }
 
-void add_pause(CLI::App& app, const Invocation& invocation, Action& action) {
+void add_pause(CommandLine& line, const Invocation& invocation, Action& action) {
   add_pausing(
-      *app.add_subcommand("pause", "Start no more trials of a run until it is resumed; what runs goes on"),
+      line.add_command("pause", "Start no more trials of a run until it is resumed; what runs goes on"),
       invocation, action, true);
 }
 
-void add_resume(CLI::App& app, const Invocation& invocation, Action& action) {
-  add_pausing(*app.add_subcommand("resume", "Start trials of a run again that was paused"), invocation,
-              action, false);
+void add_resume(CommandLine& line, const Invocation& invocation, Action& action) {
+  add_pausing(line.add_command("resume", "Start trials of a run again that was paused"), invocation, action,
+              false);
 }
 
 }  // namespace combu

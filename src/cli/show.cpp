@@ -357,20 +357,20 @@ int show(const Invocation& invocation, const ShowOptions& options) {
 
 }  // namespace
 
-void add_show(CLI::App& app, const Invocation& invocation, Action& action) {
-  CLI::App* command =
-      app.add_subcommand("show", "Show all that is on record of a trial, and how to run it again");
+void add_show(CommandLine& line, const Invocation& invocation, Action& action) {
+  CliCommand command =
+      line.add_command("show", "Show all that is on record of a trial, and how to run it again");
   const auto options = std::make_shared<ShowOptions>();
-  add_run_option(*command, options->run);
-  command->add_flag("--json", options->json, "One JSON object");
-  command->add_flag("--reproduce", options->reproduce, "What to type to run it again as it was");
-  command->add_flag("--evaluated", options->evaluated,
-                    "The run's experiment, evaluated, with its images by digest");
-  command->add_flag("--source", options->source, "The run's file as it was");
-  command->add_flag("--diff", options->diff, "How the file's working tree differed from its commit");
-  command->add_option("TRIAL", options->trial, "The trial's name")->type_name("");
-  command->footer("Example:\n  combu -f experiment.jsonnet show solver-a-1");
-  command->callback([&invocation, &action, options] {
+  add_run_option(command, options->run);
+  command.add_flag("--json", options->json, "One JSON object");
+  command.add_flag("--reproduce", options->reproduce, "What to type to run it again as it was");
+  command.add_flag("--evaluated", options->evaluated,
+                   "The run's experiment, evaluated, with its images by digest");
+  command.add_flag("--source", options->source, "The run's file as it was");
+  command.add_flag("--diff", options->diff, "How the file's working tree differed from its commit");
+  command.add_option("TRIAL", options->trial, "The trial's name").type_name("");
+  command.footer("Example:\n  combu -f experiment.jsonnet show solver-a-1");
+  command.callback([&invocation, &action, options] {
     action = [&invocation, options] { return show(invocation, *options); };
   });
 }

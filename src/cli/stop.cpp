@@ -110,19 +110,18 @@ int stop(Session& session, const Invocation& invocation, const StopOptions& opti
 
 }  // namespace
 
-void add_stop(CLI::App& app, const Invocation& invocation, Action& action) {
-  CLI::App* command =
-      app.add_subcommand("stop", "Ask trials to end, and end them when their grace is over; keep them");
+void add_stop(CommandLine& line, const Invocation& invocation, Action& action) {
+  CliCommand command =
+      line.add_command("stop", "Ask trials to end, and end them when their grace is over; keep them");
   const auto options = std::make_shared<StopOptions>();
-  command->add_option("TRIAL", options->selection.trials, "Only these; else the whole experiment")
-      ->type_name("");
-  add_selection(*command, options->selection);
-  command
-      ->add_option("--grace", options->grace, "From its stop signal to its end: 10s (else the trial's own)")
-      ->type_name("TIME");
-  command->add_flag("--json", options->json, "One JSON object a line");
-  command->footer("Example:\n  combu -f experiment.jsonnet stop --grace 30s solver-a-1");
-  command->callback([&invocation, &action, options] {
+  command.add_option("TRIAL", options->selection.trials, "Only these; else the whole experiment")
+      .type_name("");
+  add_selection(command, options->selection);
+  command.add_option("--grace", options->grace, "From its stop signal to its end: 10s (else the trial's own)")
+      .type_name("TIME");
+  command.add_flag("--json", options->json, "One JSON object a line");
+  command.footer("Example:\n  combu -f experiment.jsonnet stop --grace 30s solver-a-1");
+  command.callback([&invocation, &action, options] {
     action = [&invocation, options] {
       return in_session(invocation, [&](Session& session) { return stop(session, invocation, *options); });
     };

@@ -160,14 +160,14 @@ int times(const Invocation& invocation, const TimesOptions& options) {
 
 }  // namespace
 
-void add_times(CLI::App& app, const Invocation& invocation, Action& action) {
-  CLI::App* command = app.add_subcommand("times", "Tell where the last run's time has gone, from the record");
+void add_times(CommandLine& line, const Invocation& invocation, Action& action) {
+  CliCommand command = line.add_command("times", "Tell where the last run's time has gone, from the record");
   const auto options = std::make_shared<TimesOptions>();
-  add_run_option(*command, options->run);
-  command->add_flag("--json", options->json, "Each attempt's times in seconds, one JSON object a line");
-  command->add_option("TRIAL", options->trial, "Of this trial's attempts")->type_name("");
-  command->footer("Example:\n  combu -f experiment.jsonnet times");
-  command->callback([&invocation, &action, options] {
+  add_run_option(command, options->run);
+  command.add_flag("--json", options->json, "Each attempt's times in seconds, one JSON object a line");
+  command.add_option("TRIAL", options->trial, "Of this trial's attempts").type_name("");
+  command.footer("Example:\n  combu -f experiment.jsonnet times");
+  command.callback([&invocation, &action, options] {
     action = [&invocation, options] { return times(invocation, *options); };
   });
 }

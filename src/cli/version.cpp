@@ -13,12 +13,12 @@ std::string version_text() {
   return "combu " COMBU_VERSION;
 }
 
-void add_version(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand("version", "Print the program's version");
-  command->footer("Example:\n  combu version --verbose");
+void add_version(CommandLine& line, Action& action) {
+  CliCommand command = line.add_command("version", "Print the program's version");
+  command.footer("Example:\n  combu version --verbose");
   const auto verbose = std::make_shared<bool>(false);
-  command->add_flag("--verbose", *verbose, "And what it was built with: the evaluator of experiments");
-  command->callback([&action, verbose] {
+  command.add_flag("--verbose", *verbose, "And what it was built with: the evaluator of experiments");
+  command.callback([&action, verbose] {
     action = [is_verbose = *verbose] {
       (void)put_out(version_text() + "\n");
       if (is_verbose) (void)put_out(fmt::format("evaluator: {}\n", evaluator()));

@@ -152,16 +152,16 @@ int wait(Session& session, const Invocation& invocation, WaitOptions options) {
 
 }  // namespace
 
-void add_wait(CLI::App& app, const Invocation& invocation, Action& action) {
-  CLI::App* command =
-      app.add_subcommand("wait", "Stay until the trials are over; the exit code is 1 when one failed");
+void add_wait(CommandLine& line, const Invocation& invocation, Action& action) {
+  CliCommand command =
+      line.add_command("wait", "Stay until the trials are over; the exit code is 1 when one failed");
   const auto options = std::make_shared<WaitOptions>();
-  command->add_option("TRIAL", options->selection.trials, "Only these; else all but the services")
-      ->type_name("");
-  add_selection(*command, options->selection);
-  command->add_flag("--json", options->json, "One JSON object a line");
-  command->footer("Example:\n  combu -f experiment.jsonnet wait solver-a-1 solver-a-2");
-  command->callback([&invocation, &action, options] {
+  command.add_option("TRIAL", options->selection.trials, "Only these; else all but the services")
+      .type_name("");
+  add_selection(command, options->selection);
+  command.add_flag("--json", options->json, "One JSON object a line");
+  command.footer("Example:\n  combu -f experiment.jsonnet wait solver-a-1 solver-a-2");
+  command.callback([&invocation, &action, options] {
     action = [&invocation, options] {
       return in_session(invocation, [&](Session& session) { return wait(session, invocation, *options); });
     };

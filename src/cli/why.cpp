@@ -447,14 +447,14 @@ int why(const Invocation& invocation, const WhyOptions& options) {
 
 }  // namespace
 
-void add_why(CLI::App& app, const Invocation& invocation, Action& action) {
-  CLI::App* command =
-      app.add_subcommand("why", "Tell in one line why a trial is where it is, from the record");
+void add_why(CommandLine& line, const Invocation& invocation, Action& action) {
+  CliCommand command =
+      line.add_command("why", "Tell in one line why a trial is where it is, from the record");
   const auto options = std::make_shared<WhyOptions>();
-  add_run_option(*command, options->run);
-  command->add_option("TRIAL", options->trial, "The trial's name")->required()->type_name("");
-  command->footer("Example:\n  combu -f experiment.jsonnet why solver-a-1");
-  command->callback([&invocation, &action, options] {
+  add_run_option(command, options->run);
+  command.add_option("TRIAL", options->trial, "The trial's name").required().type_name("");
+  command.footer("Example:\n  combu -f experiment.jsonnet why solver-a-1");
+  command.callback([&invocation, &action, options] {
     action = [&invocation, options] { return why(invocation, *options); };
   });
 }

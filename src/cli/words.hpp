@@ -1,9 +1,10 @@
 #pragma once
-// The parser's options and commands, as a shell's completion needs them.
+// The options and commands, as a shell's completion needs them.
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
+
+#include "cli/command_line.hpp"
 
 namespace combu {
 
@@ -28,7 +29,7 @@ struct Words {
   std::vector<OptionWords> options;  // that stand before or after any command
   std::vector<CommandWords> commands;
 };
-[[nodiscard]] Words words_of(const CLI::App& app);
+[[nodiscard]] Words words_of(const CommandLine& line);
 
 // The program of one shell: "bash", "zsh" or "fish".
 [[nodiscard]] std::string bash_completion(const Words& words);
