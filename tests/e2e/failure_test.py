@@ -34,6 +34,7 @@ def test_a_failed_trial_is_tried_again_until_it_succeeds(combu, engine, tmp_path
     assert engine.names() == {"flaky"}
 
 
+@pytest.mark.engine_version
 def test_a_failure_is_told_with_its_cause_and_its_last_words(combu):
     combu.write(
         [
@@ -54,6 +55,7 @@ def test_a_failure_is_told_with_its_cause_and_its_last_words(combu):
     assert "failed: late: took longer than its timeout of 500 ms" in lines
 
 
+@pytest.mark.engine_version
 def test_memory_grows_after_out_of_memory(combu, engine):
     eat = "exec dd if=/dev/zero of=/dev/null bs=48M count=1"
     combu.write([trial("eater", eat, memory="32m", retries={"max": 3, "on": "oom", "backoff": {"initial": 0}, "grow": {"memory": 2}})])
@@ -61,6 +63,7 @@ def test_memory_grows_after_out_of_memory(combu, engine):
     assert engine.containers()["eater"]["HostConfig"]["Memory"] == 64 << 20
 
 
+@pytest.mark.engine_version
 def test_what_somebody_stopped_is_not_tried_again(combu, engine):
     combu.write([trial("one", "exec sleep 600", retries=5)])
     running = combu.start("run")
@@ -89,6 +92,7 @@ def test_who_stopped_it_is_on_record(combu, engine):
     assert f"stopped by {who}" in combu("why", "one").stdout
 
 
+@pytest.mark.engine_version
 @pytest.mark.parametrize("way", ["kill9", "stop"])
 def test_a_lost_engine_spends_no_retries(combu_on, new_engine, way):
     engine = new_engine()

@@ -9,6 +9,8 @@ from datetime import datetime
 import pytest
 from engines import Combu, Engine, script, wait_until
 
+pytestmark = pytest.mark.engine_version
+
 GPUS = ("0", "1", "2", "3")
 
 # Fails when another container is in the same GPU's folder.

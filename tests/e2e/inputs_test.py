@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 
+import pytest
 from engines import wait_until
 
 
@@ -86,6 +87,7 @@ def test_a_retried_trial_has_the_same_inputs(combu):
     assert combu.ps()["preprocess"]["attempt"] == 1
 
 
+@pytest.mark.engine_version
 def test_what_is_the_persons_own_is_sent(combu):
     data = combu.home / "data"
     (data / "sub").mkdir(parents=True)
@@ -117,6 +119,7 @@ def test_what_is_the_persons_own_is_sent(combu):
     assert not (data / "new").exists()
 
 
+@pytest.mark.engine_version
 def test_what_is_there_already_is_kept(combu):
     (combu.home / "data").mkdir()
     (combu.home / "data/a").write_text("a\n")
@@ -181,6 +184,7 @@ def test_links_that_a_trial_has_left_lead_nowhere_else(combu):
     assert states == {"first": "succeeded", "good": "succeeded", "bad-1": "failed", "bad-2": "failed"}
 
 
+@pytest.mark.engine_version
 def test_an_input_that_has_no_room_is_the_engines_refusal(combu_on, new_engine):
     engine = new_engine()
     engine.use_small_disk(96)

@@ -107,6 +107,7 @@ def test_rm_takes_the_ends_in_first(combu, engine, left):
     assert set(engine.containers()) == {*CODES, "on"}
 
 
+@pytest.mark.engine_version
 def test_what_ended_with_the_code_of_a_signal_is_not_lost_with_an_engine_that_was_there(combu, engine):
     """And what failed waits for its retry, with the time at which it ended."""
     trial = {"name": "odd", "image": "combu-test", "cmd": ["sh", "-c", "sleep 0.5; exit 137"]}
