@@ -147,12 +147,16 @@ def test_a_service_that_only_the_done_need_is_not_started(combu, engine):
 def test_a_run_that_dies_goes_on_with_what_is_done(combu, engine):
     combu.write([learn(1), learn(2)])
     combu("run", "--wait")
-    slow = learn(3, cmd=["sh", "-c", "sleep 2; mkdir /out; echo 3 >/out/n"])
+    hold = combu.home / "hold"
+    hold.mkdir()
+    script = "until test -e /hold/go; do sleep 0.05; done; mkdir /out; echo 3 >/out/n"
+    slow = learn(3, cmd=["sh", "-c", script], volumes=[f"{hold}:/hold"])
     combu.write([learn(1), learn(2), slow])
     process = combu.start("run", "--wait", "--run-id", "second")
     wait_until(lambda: states(combu).get("learn-3") == "running", "learn-3 to run")
     process.send_signal(signal.SIGKILL)
     process.wait()
+    (hold / "go").touch()
     combu("run", "--resume", "second")
     assert states(combu) == {"learn-1": "skipped", "learn-2": "skipped", "learn-3": "succeeded"}
     combu("retry", "learn-1", "--wait")

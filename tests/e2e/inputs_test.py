@@ -144,14 +144,18 @@ def test_what_is_not_there_is_told_before_the_first_start(combu, engine):
 def test_what_goes_away_meanwhile_fails_the_start(combu, engine):
     data = combu.home / "data"
     data.mkdir()
+    hold = combu.home / "hold"
+    hold.mkdir()
+    (hold / "it").touch()
     combu.write([
-        trial("first", "sleep 1"),
+        trial("first", "while test -e /hold/it; do sleep 0.05; done", volumes=[f"{hold}:/hold"]),
         trial("second", "true", inputs=["./data:/in"], depends=[{"trial": "first", "condition": "finished"}]),
         trial("last", "true", depends=[{"trial": "second", "condition": "succeeded"}]),
     ])
     run = combu.start("run", "--wait")
     wait_until(lambda: "first" in engine.running(), "the first trial to run")
     shutil.rmtree(data)
+    (hold / "it").unlink()
     _, errors = run.communicate(timeout=60)
     assert run.returncode == 1
     assert f"failed: second: could not be started: {data} is not there" in errors

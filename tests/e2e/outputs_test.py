@@ -237,11 +237,14 @@ def test_kill_may_discard_what_nobody_has(combu, engine, small_results):
 
 def test_the_next_run_takes_home_what_the_last_one_left(combu):
     """Its containers make room for new ones of the same names."""
-    combu.write([trial("one", "mkdir /out; hostname >/out/a; sleep 1.5")])
+    (combu.home / "signal").mkdir()
+    script = "mkdir /out; hostname >/out/a; until [ -e /signal/go ]; do sleep 0.05; done"
+    combu.write([trial("one", script, volumes=["./signal/:/signal"])])
     run = combu.start("run", "--wait")
     wait_until(lambda: combu.ps().get("one", {}).get("state") == "running", "it runs")
     run.send_signal(signal.SIGKILL)
     run.communicate()
+    (combu.home / "signal/go").touch()
     combu("wait")
     assert combu.ps()["one"]["state"] == "collecting"
     combu("run", "--wait")
@@ -461,9 +464,12 @@ def test_a_service_leaves_its_own_when_it_is_stopped(combu):
 
 
 def test_wait_stays_until_outputs_are_home(combu):
-    combu.write([trial("one", "mkdir /out; sleep 1; head -c 30000000 /dev/zero >/out/a")])
+    (combu.home / "signal").mkdir()
+    script = "mkdir /out; until [ -e /signal/go ]; do sleep 0.05; done; head -c 30000000 /dev/zero >/out/a"
+    combu.write([trial("one", script, volumes=["./signal/:/signal"])])
     combu("run", "-d")
     wait_until(lambda: combu.ps()["one"]["state"] == "running", "it runs")
+    (combu.home / "signal/go").touch()
     combu("wait")
     assert (results(combu) / "one/out/a").stat().st_size == 30000000
     assert combu.ps()["one"]["state"] == "succeeded"
