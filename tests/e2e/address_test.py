@@ -55,6 +55,7 @@ def registry(engine):
     engine.stop_registry(5001)
 
 
+@pytest.mark.engine_version
 def test_a_pull_without_a_password(combu, engine):
     engine.start_registry(5000)
     try:
@@ -69,6 +70,7 @@ def test_a_pull_without_a_password(combu, engine):
         engine.stop_registry(5000)
 
 
+@pytest.mark.engine_version
 def test_a_pull_with_a_password_from_dockers_configuration(combu, engine, registry, tmp_path):
     docker_config(tmp_path, {"auths": {registry: {"auth": base64.b64encode(b"tester:s3cret").decode()}}})
     combu.write([sleeper("one", image=f"{registry}/lab/solver:1")])
@@ -76,6 +78,7 @@ def test_a_pull_with_a_password_from_dockers_configuration(combu, engine, regist
     assert engine.running() == {"one"}
 
 
+@pytest.mark.engine_version
 @pytest.mark.parametrize("auths", [{}, {"127.0.0.1:5001": {"auth": base64.b64encode(b"tester:wrong").decode()}}])
 def test_a_pull_without_the_right_password(combu, engine, registry, tmp_path, auths):
     docker_config(tmp_path, {"auths": auths})

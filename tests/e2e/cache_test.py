@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 
+import pytest
 from engines import wait_until
 
 
@@ -93,6 +94,7 @@ def test_what_is_skipped_keeps_what_it_has_been_told_when_who_had_run_it_goes(co
     assert (row["run"], row["state"], row["metrics"]["loss"]["last"]) == ("fourth", "succeeded", 0.5)
 
 
+@pytest.mark.engine_version
 def test_what_changed_before_its_start_is_what_a_trial_is_not_known_by(combu, engine):
     def name_image(source):
         assert engine.ask("POST", f"/images/{source}/tag?repo=combu-named&tag=latest")[0] == 201
@@ -145,18 +147,23 @@ def test_a_service_that_only_the_done_need_is_not_started(combu, engine):
 def test_a_run_that_dies_goes_on_with_what_is_done(combu, engine):
     combu.write([learn(1), learn(2)])
     combu("run", "--wait")
-    slow = learn(3, cmd=["sh", "-c", "sleep 2; mkdir /out; echo 3 >/out/n"])
+    hold = combu.home / "hold"
+    hold.mkdir()
+    script = "until test -e /hold/go; do sleep 0.05; done; mkdir /out; echo 3 >/out/n"
+    slow = learn(3, cmd=["sh", "-c", script], volumes=[f"{hold}:/hold"])
     combu.write([learn(1), learn(2), slow])
     process = combu.start("run", "--wait", "--run-id", "second")
     wait_until(lambda: states(combu).get("learn-3") == "running", "learn-3 to run")
     process.send_signal(signal.SIGKILL)
     process.wait()
+    (hold / "go").touch()
     combu("run", "--resume", "second")
     assert states(combu) == {"learn-1": "skipped", "learn-2": "skipped", "learn-3": "succeeded"}
     combu("retry", "learn-1", "--wait")
     assert states(combu) == {"learn-1": "succeeded", "learn-2": "skipped", "learn-3": "succeeded"}
 
 
+@pytest.mark.engine_version
 def test_what_reproduce_prints_takes_the_image_that_it_was(combu, engine, program):
     combu.write([learn(1)])
     combu("run", "--wait", "--run-id", "first")

@@ -63,6 +63,7 @@ def test_solver_by_its_makefile(example, engine, program):
     assert engine.names() == set()
 
 
+@pytest.mark.engine_version
 def test_cross_validation_by_its_makefile(example, engine, program):
     combu = example("cross-validation")
     assert engine.ask("DELETE", "/images/combu-demo:latest?force=1")[0] == 200
@@ -95,6 +96,7 @@ def test_grid(example, engine):
     assert {(lr, momentum) for lr in (0.001, 0.01, 0.05) for momentum in (0, 0.5, 0.9)} <= grid
 
 
+@pytest.mark.engine_version
 def test_what_init_makes_runs_by_its_makefile(combu, engine, program, tmp_path):
     combu.file = tmp_path / "lab/experiment.jsonnet"
     subprocess.run([program, "init", tmp_path / "lab"], check=True, capture_output=True)

@@ -4,6 +4,7 @@ import getpass
 import json
 import signal
 import time
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from engines import wait_until
@@ -34,6 +35,7 @@ def test_a_failed_trial_is_tried_again_until_it_succeeds(combu, engine, tmp_path
     assert engine.names() == {"flaky"}
 
 
+@pytest.mark.engine_version
 def test_a_failure_is_told_with_its_cause_and_its_last_words(combu):
     combu.write(
         [
@@ -54,6 +56,7 @@ def test_a_failure_is_told_with_its_cause_and_its_last_words(combu):
     assert "failed: late: took longer than its timeout of 500 ms" in lines
 
 
+@pytest.mark.engine_version
 def test_memory_grows_after_out_of_memory(combu, engine):
     eat = "exec dd if=/dev/zero of=/dev/null bs=48M count=1"
     combu.write([trial("eater", eat, memory="32m", retries={"max": 3, "on": "oom", "backoff": {"initial": 0}, "grow": {"memory": 2}})])
@@ -61,6 +64,7 @@ def test_memory_grows_after_out_of_memory(combu, engine):
     assert engine.containers()["eater"]["HostConfig"]["Memory"] == 64 << 20
 
 
+@pytest.mark.engine_version
 def test_what_somebody_stopped_is_not_tried_again(combu, engine):
     combu.write([trial("one", "exec sleep 600", retries=5)])
     running = combu.start("run")
@@ -89,18 +93,21 @@ def test_who_stopped_it_is_on_record(combu, engine):
     assert f"stopped by {who}" in combu("why", "one").stdout
 
 
+@pytest.mark.engine_version
 @pytest.mark.parametrize("way", ["kill9", "stop"])
-def test_a_lost_engine_spends_no_retries(combu_on, new_engine, way):
+def test_a_lost_engine_spends_no_retries(combu_on, new_engine, tmp_path, way):
     engine = new_engine()
     engine.start()
     engine.load_image()
     combu = combu_on(engine)
-    combu.write([trial("kept", "exec sleep 8", retries=1), trial("alone", "exec sleep 600")])
+    kept = "until test -e /hold/go; do sleep 0.05; done"
+    combu.write([trial("kept", kept, volumes=[f"{tmp_path}/hold/:/hold"], retries=1), trial("alone", "exec sleep 600")])
     running = combu.start("run", "--wait", "--progress", "json")
     try:
         wait_until(lambda: engine.running() == {"kept", "alone"}, "both trials")
         getattr(engine, way)()
         engine.start()
+        (tmp_path / "hold/go").touch()
         _, err = running.communicate(timeout=120)
     finally:
         running.kill()
@@ -135,13 +142,15 @@ def test_the_deadline_of_a_run_stops_all(combu, engine):
     assert "failed: long: stopped: the run's deadline of 3.0 s has passed" in done.stderr
 
 
-def test_what_ended_in_time_has_not_run_out_of_it_however_late_that_is_heard(combu):
+def test_what_ended_in_time_has_not_run_out_of_it_however_late_that_is_heard(combu, engine):
     """A laptop that sleeps, a Ctrl-Z: the end and the timeout come at the same moment."""
     combu.write([trial("quick", "sleep 2", timeout="5s"), trial("slow", "sleep 600", timeout="5s", stop_grace="1s")])
     run = combu.start("run", "--wait")
     wait_until(lambda: {row["state"] for row in combu.ps().values()} == {"running"}, "both run")
     run.send_signal(signal.SIGSTOP)
-    time.sleep(6)  # longer than the timeout
+    wait_until(lambda: engine.running() == {"slow"}, "the end of one")
+    began = datetime.fromisoformat(engine.containers()["slow"]["State"]["StartedAt"][:26] + "+00:00")
+    wait_until(lambda: datetime.now(timezone.utc) - began > timedelta(seconds=5.2), "the timeout of the other")
     run.send_signal(signal.SIGCONT)
     run.communicate(timeout=60)
     rows = combu.ps()
@@ -151,13 +160,15 @@ def test_what_ended_in_time_has_not_run_out_of_it_however_late_that_is_heard(com
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
-def test_what_ran_out_of_time_is_told_so_though_nobody_saw_it_end(combu, sent):
+def test_what_ran_out_of_time_is_told_so_though_nobody_saw_it_end(combu, tmp_path, sent):
     """It heeds the signal and writes its checkpoint for a while."""
-    combu.write([trial("one", "trap 'echo heard; sleep 2; exit 0' TERM; sleep 600 & wait", timeout="1s", stop_grace="10s")])
+    script = "trap 'echo heard; until test -e /hold/go; do sleep 0.05; done; exit 0' TERM; sleep 600 & wait"
+    combu.write([trial("one", script, volumes=[f"{tmp_path}/hold/:/hold"], timeout="1s", stop_grace="20s")])
     run = combu.start("run", "--wait")
     wait_until(lambda: "heard" in combu("logs", "one", code=None).stdout, "it is being stopped")
     run.send_signal(sent)
     run.communicate(timeout=60)
+    (tmp_path / "hold/go").touch()
     combu("wait", code=None)
     combu("run", "--resume", code=1)
     row = combu.ps()["one"]

@@ -2,6 +2,7 @@
 
 import signal
 
+import pytest
 from engines import wait_until
 from run_test import sleeper
 
@@ -23,6 +24,7 @@ def run_through_a_crash(engine, combu, in_flight):
     return running.returncode, err
 
 
+@pytest.mark.engine_version
 def test_an_engine_killed_between_two_starts_and_back(new_engine, combu_on):
     engine = new_engine("--own-containerd", "--live-restore")
     engine.start()
@@ -36,6 +38,7 @@ def test_an_engine_killed_between_two_starts_and_back(new_engine, combu_on):
     assert engine.names() == set() and engine.networks() == {}
 
 
+@pytest.mark.engine_version
 def test_starts_that_an_engine_died_in_are_made_anew(new_engine, combu_on):
     # Without live-restore, and it dies in the middle of eight starts.
     engine = new_engine("--own-containerd")
@@ -52,6 +55,7 @@ def test_starts_that_an_engine_died_in_are_made_anew(new_engine, combu_on):
     assert engine.names() == set()
 
 
+@pytest.mark.engine_version
 def test_an_engine_that_dies_and_stays_away(new_engine, combu_on):
     engine = new_engine()
     engine.start()
@@ -105,6 +109,7 @@ def test_a_sigterm_ends_a_waiting_run_and_leaves_its_trials(combu, engine):
     assert engine.running() == {"one"}
 
 
+@pytest.mark.engine_version
 def test_a_trial_killed_by_hand_has_failed(combu, engine):
     combu.write([sleeper("one"), {"name": "after", "image": "combu-test", "cmd": "true", "depends": [{"trial": "one", "condition": "succeeded"}]}])
     running = combu.start("run", "--wait")
@@ -116,6 +121,7 @@ def test_a_trial_killed_by_hand_has_failed(combu, engine):
     assert "one" in err and "after" in err
 
 
+@pytest.mark.engine_version
 def test_a_full_disk(new_engine, combu_on):
     engine = new_engine()
     engine.use_small_disk(96)

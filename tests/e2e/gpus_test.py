@@ -9,12 +9,14 @@ from datetime import datetime
 import pytest
 from engines import Combu, Engine, script, wait_until
 
+pytestmark = pytest.mark.engine_version
+
 GPUS = ("0", "1", "2", "3")
 
 # Fails when another container is in the same GPU's folder.
 USE = (
     "for gpu in /run/gpu/*; do mkdir $gpu/held || exit 66; done; "
-    "echo $(ls /run/gpu); sleep {seconds}; for gpu in /run/gpu/*; do rmdir $gpu/held; done"
+    "echo $(ls /run/gpu); {wait}; for gpu in /run/gpu/*; do rmdir $gpu/held; done"
 )
 
 
@@ -56,8 +58,26 @@ def person(program, tmp_path, engine):
     return make
 
 
-def trial(name, gpus, seconds=0.2, **fields):
-    return {"name": name, "image": "combu-test", "cmd": ["sh", "-c", USE.format(seconds=seconds)], "gpus": gpus, **fields}
+def trial(name, gpus, wait="sleep 0.2", **fields):
+    return {"name": name, "image": "combu-test", "cmd": ["sh", "-c", USE.format(wait=wait)], "gpus": gpus, **fields}
+
+
+def held(name, gpus):
+    """Uses its GPUs until the test lets it go."""
+    return trial(name, gpus, "until test -e /hold/go; do sleep 0.05; done", volumes=["./hold/:/hold"])
+
+
+def run_at_once(combu, engine, *names):
+    """Runs an experiment to its end; these trials of it have their GPUs at the same time."""
+    run = combu.start("run", "--wait")
+    try:
+        wait_until(lambda: engine.running() == set(names), "all of them", seconds=120)
+        (combu.home / "hold/go").touch()
+        _, err = run.communicate(timeout=60)
+    finally:
+        run.kill()
+        run.communicate()
+    assert run.returncode == 0, err
 
 
 def numbers(container):
@@ -86,11 +106,12 @@ def assert_nobody_shared(engine):
 
 def test_each_trial_gets_a_gpu_by_name(person, engine):
     combu = person()
-    combu.write([trial(f"one-{i}", 1, seconds=2) for i in range(3)] + [{"name": "none", "image": "combu-test", "cmd": "true"}])
-    combu("run", "--wait")
+    ones = [f"one-{i}" for i in range(3)]
+    combu.write([held(name, 1) for name in ones] + [{"name": "none", "image": "combu-test", "cmd": "true"}])
+    run_at_once(combu, engine, *ones)
     containers = engine.containers()
     assert {row["exit_code"] for row in combu.ps().values()} == {0}
-    assert len({numbers(containers[f"one-{i}"])[0] for i in range(3)}) == 3, "all at the same time"
+    assert len({numbers(containers[name])[0] for name in ones}) == 3, "all at the same time"
     assert numbers(containers["none"]) == []
     assert combu("logs", "one-0").stdout.split() == numbers(containers["one-0"])
 
@@ -107,7 +128,7 @@ def test_more_trials_than_gpus_wait_for_each_other(person, engine):
 def test_many_runs_at_once_never_share_a_gpu(person, engine):
     people = [person(f"person-{i}") for i in range(8)]
     for i, combu in enumerate(people):
-        combu.write([trial(f"p{i}-{k}", 1 + (k == 0), seconds=0.1) for k in range(6)])
+        combu.write([trial(f"p{i}-{k}", 1 + (k == 0), wait="sleep 0.1") for k in range(6)])
     runs = [combu.start("run", "--wait") for combu in people]
     for run in runs:
         _, err = run.communicate(timeout=240)
@@ -120,7 +141,7 @@ def test_many_runs_at_once_never_share_a_gpu(person, engine):
 def test_runs_that_are_killed_in_the_middle_leave_no_gpu_shared(person, engine):
     people = [person(f"person-{i}") for i in range(4)]
     for i, combu in enumerate(people):
-        combu.write([trial(f"p{i}-{k}", 1, seconds=0.1) for k in range(8)])
+        combu.write([trial(f"p{i}-{k}", 1, wait="sleep 0.1") for k in range(8)])
     stubborn = []
 
     def run_through_kills(combu):
@@ -154,13 +175,13 @@ def test_a_choice_by_memory_and_kind(person, engine):
     combu = person()
     combu.write(
         [
-            trial("small", 1, seconds=3),
-            trial("large", {"memory": "40g"}, seconds=3),
-            trial("kind", {"kind": "h100"}, seconds=3),
-            trial("named", ["3"], seconds=3),
+            held("small", 1),
+            held("large", {"memory": "40g"}),
+            held("kind", {"kind": "h100"}),
+            held("named", ["3"]),
         ]
     )
-    combu("run", "--wait")
+    run_at_once(combu, engine, "small", "large", "kind", "named")
     given = {name: numbers(container) for name, container in engine.containers().items()}
     assert given["small"] == ["2"], "the large ones are left to who needs them"
     assert {given["large"][0], given["kind"][0]} == {"0", "1"}

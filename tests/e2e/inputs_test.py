@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 
+import pytest
 from engines import wait_until
 
 
@@ -86,6 +87,7 @@ def test_a_retried_trial_has_the_same_inputs(combu):
     assert combu.ps()["preprocess"]["attempt"] == 1
 
 
+@pytest.mark.engine_version
 def test_what_is_the_persons_own_is_sent(combu):
     data = combu.home / "data"
     (data / "sub").mkdir(parents=True)
@@ -117,6 +119,7 @@ def test_what_is_the_persons_own_is_sent(combu):
     assert not (data / "new").exists()
 
 
+@pytest.mark.engine_version
 def test_what_is_there_already_is_kept(combu):
     (combu.home / "data").mkdir()
     (combu.home / "data/a").write_text("a\n")
@@ -141,14 +144,18 @@ def test_what_is_not_there_is_told_before_the_first_start(combu, engine):
 def test_what_goes_away_meanwhile_fails_the_start(combu, engine):
     data = combu.home / "data"
     data.mkdir()
+    hold = combu.home / "hold"
+    hold.mkdir()
+    (hold / "it").touch()
     combu.write([
-        trial("first", "sleep 1"),
+        trial("first", "while test -e /hold/it; do sleep 0.05; done", volumes=[f"{hold}:/hold"]),
         trial("second", "true", inputs=["./data:/in"], depends=[{"trial": "first", "condition": "finished"}]),
         trial("last", "true", depends=[{"trial": "second", "condition": "succeeded"}]),
     ])
     run = combu.start("run", "--wait")
     wait_until(lambda: "first" in engine.running(), "the first trial to run")
     shutil.rmtree(data)
+    (hold / "it").unlink()
     _, errors = run.communicate(timeout=60)
     assert run.returncode == 1
     assert f"failed: second: could not be started: {data} is not there" in errors
@@ -181,6 +188,7 @@ def test_links_that_a_trial_has_left_lead_nowhere_else(combu):
     assert states == {"first": "succeeded", "good": "succeeded", "bad-1": "failed", "bad-2": "failed"}
 
 
+@pytest.mark.engine_version
 def test_an_input_that_has_no_room_is_the_engines_refusal(combu_on, new_engine):
     engine = new_engine()
     engine.use_small_disk(96)

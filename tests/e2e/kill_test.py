@@ -1,5 +1,6 @@
 """kill finds what is ours by labels, and nothing else."""
 
+import pytest
 from engines import docker_config, wait_until
 from run_test import sleeper
 
@@ -52,6 +53,7 @@ def test_strangers_stay(combu, engine, tmp_path, combu_on):
     assert set(engine.networks()) == {"theirs", "others"}
 
 
+@pytest.mark.engine_version
 def test_a_network_in_use_by_a_stranger_stays(combu, engine):
     combu.write([sleeper("one", networks=["shared-net"])])
     combu("run")
@@ -61,6 +63,7 @@ def test_a_network_in_use_by_a_stranger_stays(combu, engine):
     assert "shared-net" in engine.networks()
 
 
+@pytest.mark.engine_version
 def test_containers_that_ended_or_never_ran_go_too(combu, engine):
     combu.write([{"name": "over", "image": "combu-test", "cmd": "true"}, {"name": "odd", "image": "combu-test", "user": "nobody-here"}])
     combu("run", code=1)
@@ -84,6 +87,7 @@ def test_kill_ends_a_run_that_still_starts(combu, engine):
     assert engine.names() == set()
 
 
+@pytest.mark.engine_version
 def test_what_was_made_from_a_trials_image_is_not_the_trial(combu, engine):
     combu.write([sleeper("one", service=True, cpus=0.1)])
     combu("run")

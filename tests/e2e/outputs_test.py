@@ -49,6 +49,7 @@ def test_outputs_come_home(combu, engine):
     assert files(home / "t-3")["out/sub/n"] == "3\n"
 
 
+@pytest.mark.engine_version
 def test_a_file_below_many_folders_comes_home(combu, engine):
     """Its path is longer than what can be named at once."""
     into = "mkdir /out; cd /out; for i in $(seq 60); do mkdir $name; cd $name; done; echo deep >leaf"
@@ -92,6 +93,7 @@ def test_outputs_belong_to_who_runs_it(combu, program, engine):
         assert path.stat().st_mode & 0o600 == 0o600, path
 
 
+@pytest.mark.engine_version
 def test_a_trial_that_leaves_nothing_has_failed(combu):
     combu.write(
         [
@@ -138,6 +140,7 @@ def test_what_failed_leaves_what_it_has_unless_only_success_counts(combu):
     assert {path.name for path in run.iterdir()} == {"good"}
 
 
+@pytest.mark.engine_version
 def test_odd_files_come_home(combu):
     script = (
         "mkdir /out; cd /out; echo a >'with blank'; echo b >\"$(printf 'line\\nend')\"; echo c >ümlaut; "
@@ -163,6 +166,7 @@ def test_odd_files_come_home(combu):
     subprocess.run(["sha256sum", "--quiet", "--strict", "-c", "manifest.sha256"], cwd=out.parent, check=True)
 
 
+@pytest.mark.engine_version
 def test_outputs_in_a_volume_come_home(combu):
     combu.write([trial("one", "echo x >/scratch/a", volumes=["outputs-test:/scratch"], outputs=["/scratch"])])
     combu("run", "--wait")
@@ -233,11 +237,14 @@ def test_kill_may_discard_what_nobody_has(combu, engine, small_results):
 
 def test_the_next_run_takes_home_what_the_last_one_left(combu):
     """Its containers make room for new ones of the same names."""
-    combu.write([trial("one", "mkdir /out; hostname >/out/a; sleep 1.5")])
+    (combu.home / "signal").mkdir()
+    script = "mkdir /out; hostname >/out/a; until [ -e /signal/go ]; do sleep 0.05; done"
+    combu.write([trial("one", script, volumes=["./signal/:/signal"])])
     run = combu.start("run", "--wait")
     wait_until(lambda: combu.ps().get("one", {}).get("state") == "running", "it runs")
     run.send_signal(signal.SIGKILL)
     run.communicate()
+    (combu.home / "signal/go").touch()
     combu("wait")
     assert combu.ps()["one"]["state"] == "collecting"
     combu("run", "--wait")
@@ -281,6 +288,7 @@ def test_what_a_trial_has_left_so_far_comes_home_while_it_runs(combu):
     assert is_whole(home / "one")
 
 
+@pytest.mark.engine_version
 def test_files_that_change_while_they_are_copied_break_nothing(combu):
     """Longer ones are cut where they ended when their copying began; of shorter ones the archive breaks off."""
     write_while_it_runs(
@@ -307,6 +315,7 @@ def test_files_that_change_while_they_are_copied_break_nothing(combu):
     assert is_whole(home / "one")
 
 
+@pytest.mark.engine_version
 def test_a_trial_that_is_copied_can_be_stopped(combu):
     """And what it had left stays, where failed ones leave nothing."""
     write_while_it_runs(combu, "head -c 20000000 /dev/urandom >>/out/log; sleep 0.2", on="success")
@@ -347,6 +356,7 @@ def test_a_container_that_is_removed_while_its_outputs_wait(combu, engine, small
     assert not list(results_of_only_run(small_results).iterdir()), "nothing half-written"
 
 
+@pytest.mark.engine_version
 def test_a_container_that_is_removed_while_it_is_copied(combu, engine):
     """Its outputs are home as a whole, or not at all."""
     combu.write([trial("one", "mkdir /out; head -c 150000000 /dev/urandom >/out/a")])
@@ -424,6 +434,7 @@ def test_outputs_survive_a_death_of_combu(combu):
         subprocess.run(["sha256sum", "--quiet", "-c", "manifest.sha256"], cwd=path, check=True)
 
 
+@pytest.mark.engine_version
 def test_outputs_survive_a_death_of_the_engine(combu_on, new_engine):
     engine = new_engine()
     engine.start()
@@ -453,9 +464,12 @@ def test_a_service_leaves_its_own_when_it_is_stopped(combu):
 
 
 def test_wait_stays_until_outputs_are_home(combu):
-    combu.write([trial("one", "mkdir /out; sleep 1; head -c 30000000 /dev/zero >/out/a")])
+    (combu.home / "signal").mkdir()
+    script = "mkdir /out; until [ -e /signal/go ]; do sleep 0.05; done; head -c 30000000 /dev/zero >/out/a"
+    combu.write([trial("one", script, volumes=["./signal/:/signal"])])
     combu("run", "-d")
     wait_until(lambda: combu.ps()["one"]["state"] == "running", "it runs")
+    (combu.home / "signal/go").touch()
     combu("wait")
     assert (results(combu) / "one/out/a").stat().st_size == 30000000
     assert combu.ps()["one"]["state"] == "succeeded"

@@ -17,11 +17,13 @@ def refused(combu, engine, experiment, *words, code=1):
     return done
 
 
+@pytest.mark.engine_version
 def test_a_name_that_a_stranger_has(combu, engine):
     engine.run_stranger("one")
     refused(combu, engine, [sleeper("zero"), sleeper("one")], "one")
 
 
+@pytest.mark.engine_version
 def test_a_port_that_a_stranger_has(combu, engine):
     engine.run_stranger(
         "stranger", ExposedPorts={"80/tcp": {}}, HostConfig={"PortBindings": {"80/tcp": [{"HostPort": "18081"}]}}
@@ -29,6 +31,7 @@ def test_a_port_that_a_stranger_has(combu, engine):
     refused(combu, engine, [sleeper("zero"), sleeper("one", ports=["18081:80"])], "one", "18081", "stranger")
 
 
+@pytest.mark.engine_version
 def test_an_image_that_cannot_be_had(combu, engine):
     refused(combu, engine, [sleeper("zero"), sleeper("one", image="no/such:image")], "no/such:image")
     refused(combu, engine, [sleeper("one", image="no/such:image", pull="never")], "no/such:image", "never")
@@ -72,6 +75,7 @@ def test_a_run_that_is_refused_makes_nothing(combu, engine, tmp_path):
     assert "left-over" not in engine.networks()
 
 
+@pytest.mark.engine_version
 def test_names_ports_and_host_paths_are_told_together(combu, engine, tmp_path):
     (tmp_path / "file").write_text("", encoding="utf-8")
     engine.run_stranger("taken", ExposedPorts={"80/tcp": {}}, HostConfig={"PortBindings": {"80/tcp": [{"HostPort": "38480"}]}})

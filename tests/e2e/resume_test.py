@@ -129,6 +129,7 @@ def alive_at_once(containers):
 
 
 # The one dies in the middle of starts; the other has all eight places taken, so that there is no start to be lost.
+@pytest.mark.engine_version
 @pytest.mark.parametrize(("options", "held_count"), [((), 1), (("--live-restore",), 8)], ids=["lost", "live_restore"])
 def test_many_trials_through_deaths_of_combu_and_of_the_engine(combu_on, new_engine, tmp_path, at_work, options, held_count):
     engine = new_engine("--own-containerd", *options)

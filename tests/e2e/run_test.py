@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 
+import pytest
 from engines import wait_until
 
 SOLVERS = {f"solver-{mode}-{id}" for mode in "ab" for id in range(1, 6)}
@@ -151,6 +152,7 @@ def test_a_run_that_waits_is_replaced_by_another(combu, engine):
     assert "failed: removed by kill" in combu("why", "--run", said.split("run ")[1].split(":")[0], "one").stdout
 
 
+@pytest.mark.engine_version
 def test_runs_of_one_file_at_the_same_instant(combu, engine):
     trials = [sleeper(f"t-{i}", networks=["at-once"]) for i in range(20)]
     combu.write(trials)
@@ -179,6 +181,7 @@ def test_wait_tells_by_its_exit_code_whether_a_trial_failed(combu):
     assert "bad" in failed.stderr and "good" not in failed.stderr
 
 
+@pytest.mark.engine_version
 def test_a_trial_waits_for_its_conditions(combu, engine):
     combu.write(
         [
@@ -215,6 +218,7 @@ def test_a_trial_waits_for_its_conditions(combu, engine):
     assert "never" in done.stderr and "bad" in done.stderr
 
 
+@pytest.mark.engine_version
 def test_a_trial_that_cannot_start_stops_only_what_depends_on_it(combu, engine):
     combu.write(
         [
@@ -258,6 +262,7 @@ def test_logs_come_apart_and_in_part(combu):
     assert "nobody" in combu("logs", "nobody", code=1).stderr
 
 
+@pytest.mark.engine_version
 def test_wait_misses_no_end(combu, engine):
     """Also of what ends while it begins to look, when an engine's listing is behind."""
     for _ in range(4):
@@ -269,6 +274,7 @@ def test_wait_misses_no_end(combu, engine):
         assert sorted(ends) == [f"{name}: exit code 3" for name in names]
 
 
+@pytest.mark.engine_version
 def test_wait_tells_of_what_was_never_started(combu):
     combu.write([{"name": "one", "image": "combu-test", "cmd": "true"},
                  {"name": "two", "image": "combu-test", "cmd": "true", "user": "nobody-knows"}])
@@ -284,6 +290,7 @@ def test_run_asks_only_whether_all_were_started(combu):
         combu("wait", code=1)
 
 
+@pytest.mark.engine_version
 def test_wait_returns_when_all_is_over(combu, engine):
     combu.write([{"name": "one", "image": "combu-test", "cmd": "sleep 1"}])
     combu("run")
@@ -292,6 +299,7 @@ def test_wait_returns_when_all_is_over(combu, engine):
     wait_until(lambda: engine.running() == set(), "its end in the listing")
 
 
+@pytest.mark.engine_version
 def test_a_run_may_follow_at_once_on_one_that_was_waited_for(combu):
     combu.write([{"name": f"one-{i}", "image": "combu-test", "cmd": "true"} for i in range(6)])
     for _ in range(5):
@@ -332,6 +340,7 @@ def test_ps_shows_what_is_not_on_record(combu, engine, tmp_path):
     assert "not on record:" in lines and lines[-1].split()[1:3] == ["again", "two"]
 
 
+@pytest.mark.engine_version
 def test_ps_answers_while_the_engine_is_away(new_engine, combu_on):
     engine = new_engine()
     engine.start()

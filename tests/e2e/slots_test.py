@@ -4,6 +4,7 @@ import json
 import signal
 import threading
 
+import pytest
 from engines import wait_until
 
 
@@ -15,6 +16,7 @@ def cpus_of(engine):
     return engine.get("/info")["NCPU"]
 
 
+@pytest.mark.engine_version
 def test_slots_are_enforced_and_on_the_labels(combu, engine):
     combu.write([worker("one", cpus=0.5, memory="64m", shm_size="16m")])
     combu("run")
@@ -25,6 +27,7 @@ def test_slots_are_enforced_and_on_the_labels(combu, engine):
     assert (one["Config"]["Labels"]["combu.cpus"], one["Config"]["Labels"]["combu.memory"]) == ("0.5", str(64 << 20))
 
 
+@pytest.mark.engine_version
 def test_the_least_share_of_a_cpu_is_started(combu, engine):
     combu.write([{"name": "one", "image": "combu-test", "cmd": "true", "cpus": 0.01}])
     combu("run", "--wait")
@@ -134,6 +137,7 @@ def test_parallel_bounds_what_lives(combu, engine):
     assert engine.names() == {"t-0", "t-1", "t-2"}
 
 
+@pytest.mark.engine_version
 def test_what_takes_more_memory_than_it_holds_is_killed(combu, engine):
     combu.write([{"name": "greedy", "image": "combu-test", "memory": "16m", "init": False,
                   "cmd": ["sh", "-c", "x=a; while true; do x=$x$x; done"]}])

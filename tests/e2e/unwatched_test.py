@@ -107,6 +107,7 @@ def test_rm_takes_the_ends_in_first(combu, engine, left):
     assert set(engine.containers()) == {*CODES, "on"}
 
 
+@pytest.mark.engine_version
 def test_what_ended_with_the_code_of_a_signal_is_not_lost_with_an_engine_that_was_there(combu, engine):
     """And what failed waits for its retry, with the time at which it ended."""
     trial = {"name": "odd", "image": "combu-test", "cmd": ["sh", "-c", "sleep 0.5; exit 137"]}
@@ -119,13 +120,14 @@ def test_what_ended_with_the_code_of_a_signal_is_not_lost_with_an_engine_that_wa
     assert rows["held"]["exit_code"] in (137, 143) and rows["held"]["cause"] in ("error", "stopped")
 
 
-def test_what_is_to_be_tried_again_has_the_times_of_its_end(combu, engine, at_work):
-    retries = {"max": 2, "on": ["error"], "backoff": {"initial": 0}}
-    combu.write([{"name": "one", "image": "combu-test", "cmd": ["sh", "-c", "sleep 1; exit 3"], "retries": retries}])
+def test_what_is_to_be_tried_again_has_the_times_of_its_end(combu, engine, at_work, lab):
+    lab.hold("one")
+    combu.write([lab.trial("one", 3, retries={"max": 2, "on": ["error"], "backoff": {"initial": 0}})])
     running = at_work(combu.start("run", "--wait"))
     wait_until(lambda: engine.running() == {"one"}, "its start")
     running.kill()
     running.communicate()
+    lab.let_go("one")
     wait_until(lambda: engine.running() == set(), "its end")
     end = datetime.fromisoformat(finished_at(engine)["one"])
     assert combu.ps()["one"]["state"] == "retrying"
@@ -151,17 +153,14 @@ def test_what_somebody_has_stopped_is_not_tried_again(combu, engine, at_work):
     assert engine.running() == set()
 
 
-def test_what_a_failure_means_to_others_is_on_record_too(combu, engine):
-    combu.write(
-        [
-            {"name": "bad", "image": "combu-test", "cmd": ["sh", "-c", "sleep 0.5; exit 3"]},
-            {"name": "after", "image": "combu-test", "cmd": "true", "depends": [{"trial": "bad", "condition": "succeeded"}]},
-        ]
-    )
+def test_what_a_failure_means_to_others_is_on_record_too(combu, engine, lab):
+    lab.hold("bad")
+    combu.write([lab.trial("bad", 3), lab.trial("after", depends=[{"trial": "bad", "condition": "succeeded"}])])
     running = combu.start("run")
     wait_until(lambda: engine.running() == {"bad"}, "its start")
     running.kill()
     running.communicate()
+    lab.let_go("bad")
     wait_until(lambda: engine.running() == set(), "its end")
     assert combu.ps()["after"]["state"] == "blocked"
     assert combu("why", "after").stdout.startswith("after is blocked: depends on `bad`, which did not succeed")
