@@ -24,8 +24,8 @@ namespace {
 
 constexpr std::size_t k_names_told = 5;
 // For others that change the run, and for a process that is about to be at work on it.
-constexpr std::chrono::seconds k_patience{30};
-constexpr Seconds k_look{0.1};
+constexpr std::chrono::seconds k_hand_over_patience{30};
+constexpr Seconds k_hand_over_look{0.1};
 
 struct ApplyOptions {
   std::string run;
@@ -54,7 +54,7 @@ bool has_begun(TrialState state) {
          (is_over(state) && state != TrialState::blocked && state != TrialState::skipped);
 }
 
-Names names_in(const std::string& evaluated, const Caller& caller) {
+Names trial_names_in(const std::string& evaluated, const Caller& caller) {
   Names names;
   for (const Trial& trial : read_experiment(evaluated, caller).experiment.trials) names.insert(trial.name);
   return names;
@@ -67,9 +67,9 @@ struct Named {
 };
 
 Named named_until_now(const RunEntry& entry, const Caller& caller) {
-  Named named{.latest = names_in(entry.evaluated, caller), .ever = {}};
+  Named named{.latest = trial_names_in(entry.evaluated, caller), .ever = {}};
   named.ever = named.latest;
-  for (const std::string& earlier : entry.earlier) named.ever.merge(names_in(earlier, caller));
+  for (const std::string& earlier : entry.earlier) named.ever.merge(trial_names_in(earlier, caller));
   return named;
 }
 
@@ -342,7 +342,7 @@ int go_on(Session& session, Record& record, const RunId& run, const RunOptions& 
 std::unique_ptr<ControlClient> take_over(Session& session, const RunEntry& entry, const Loaded& file,
                                          AtWork& work) {
   if (process_at_work(entry.id, file.caller)) session.progress().phase("waiting for the starts in flight");
-  const Instant end = real_clock().now() + k_patience;
+  const Instant end = real_clock().now() + k_hand_over_patience;
   while (true) {
     const bool is_others = process_at_work(entry.id, file.caller).has_value();
     try {
@@ -358,7 +358,7 @@ std::unique_ptr<ControlClient> take_over(Session& session, const RunEntry& entry
       const bool may_pass = is_others || error.kind() == ErrorKind::conflict;
       if (error.kind() == ErrorKind::cancelled || !may_pass || real_clock().now() >= end) throw;
     }
-    real_clock().wait(k_look, session.stop());
+    real_clock().wait(k_hand_over_look, session.stop());
   }
 }
 

@@ -11,8 +11,8 @@
 namespace combu {
 namespace {
 
-constexpr Seconds k_patience{5};  // with a process that is only about to listen
-constexpr Seconds k_look{0.05};
+constexpr Seconds k_attach_patience{5};  // with a process that is only about to listen
+constexpr Seconds k_attach_look{0.05};
 
 // With what the process at work ends; nullopt when there is none any more, or `stop` is set.
 std::optional<int> follow(const RunEntry& entry, const Caller& caller, Progress& progress, Run& run,
@@ -24,9 +24,9 @@ std::optional<int> follow(const RunEntry& entry, const Caller& caller, Progress&
       if (const auto code = client.follow(progress, run, stop)) return code;
       heard = real_clock().now();  // cut off: too slow for what there was to tell
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::not_found || real_clock().now() - heard > k_patience) throw;
+      if (error.kind() != ErrorKind::not_found || real_clock().now() - heard > k_attach_patience) throw;
     }
-    real_clock().wait(k_look, stop);
+    real_clock().wait(k_attach_look, stop);
   }
   return std::nullopt;
 }

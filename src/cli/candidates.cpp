@@ -23,7 +23,7 @@
 namespace combu {
 namespace {
 
-using Words = std::vector<std::string>;
+using CandidateNames = std::vector<std::string>;
 
 // Whether reading it neither waits for anybody nor takes what is another's: standard input, a pipe.
 bool may_be_read(const std::string& file) {
@@ -46,8 +46,8 @@ class Candidates {
     if (Record::exists(folder_)) record_ = std::make_unique<Record>(folder_, Record::Use::reading);
   }
 
-  [[nodiscard]] Words trials() {
-    Words names;
+  [[nodiscard]] CandidateNames trials() {
+    CandidateNames names;
     if (const auto entry = entry_meant()) {
       record_->trials(entry->id, {}, Detail::state, [&]() -> TrialEntry& {
         if (!trial_.name.empty()) names.push_back(trial_.name);
@@ -60,13 +60,13 @@ class Candidates {
     return names;
   }
 
-  [[nodiscard]] Words runs() {
-    Words ids;
+  [[nodiscard]] CandidateNames runs() {
+    CandidateNames ids;
     for (const RunEntry& entry : entries(k_runs_max)) ids.push_back(entry.id.text());
     return ids;
   }
 
-  [[nodiscard]] Words experiments() {
+  [[nodiscard]] CandidateNames experiments() {
     std::set<std::string> names;
     if (record_)
       for (const RunEntry& entry : record_->runs({}, SIZE_MAX)) names.insert(entry.experiment);
@@ -74,8 +74,8 @@ class Candidates {
   }
 
   // What is known of a trial that has been run.
-  [[nodiscard]] Words names() {
-    Words names(k_fields.begin(), k_fields.end());
+  [[nodiscard]] CandidateNames names() {
+    CandidateNames names(k_fields.begin(), k_fields.end());
     const auto entry = entry_meant();
     if (!entry) return names;
     std::unique_ptr<Telemetry> telemetry;
@@ -92,8 +92,8 @@ class Candidates {
   }
 
   // What is known of one before, as trials_meant() compares it.
-  [[nodiscard]] Words names_before() {
-    Words names{"trial", "image"};
+  [[nodiscard]] CandidateNames names_before() {
+    CandidateNames names{"trial", "image"};
     std::set<std::string> params;
     if (const auto entry = entry_meant()) {
       const Results results = read_results(*record_, nullptr, *entry);
@@ -111,7 +111,7 @@ class Candidates {
 
  private:
   // Behind `apart` where there is one of this name.
-  static void add(Words& names, const std::string& name, std::string_view apart) {
+  static void add(CandidateNames& names, const std::string& name, std::string_view apart) {
     const bool is_taken = std::ranges::find(names, name) != names.end();
     names.push_back(is_taken ? std::string(apart) + name : name);
   }
@@ -150,21 +150,21 @@ class Candidates {
   std::optional<std::vector<Trial>> of_file_;
 };
 
-Words trial_states() {
-  Words states;
+CandidateNames trial_states() {
+  CandidateNames states;
   for (std::size_t i = 0; i < k_trial_state_count; ++i)
     states.emplace_back(to_string(static_cast<TrialState>(i)));
   return states;
 }
 
-Words causes() {
-  Words words;
+CandidateNames causes() {
+  CandidateNames words;
   for (std::size_t i = 0; i < k_cause_count; ++i)
     if (static_cast<Cause>(i) != Cause::none) words.emplace_back(to_string(static_cast<Cause>(i)));
   return words;
 }
 
-Words with_equals(Words names) {
+CandidateNames with_equals(CandidateNames names) {
   for (std::string& name : names) name += '=';
   return names;
 }
@@ -178,10 +178,10 @@ std::size_t last_condition(std::string_view word) {
 }
 
 // The part of `word` from `begin` on is completed by `ends`.
-Words completed(const std::string& word, std::size_t begin, const Words& ends) {
+CandidateNames completed(const std::string& word, std::size_t begin, const CandidateNames& ends) {
   const std::string head = word.substr(0, begin);
   const std::string_view begun = std::string_view(word).substr(begin);
-  Words words;
+  CandidateNames words;
   for (const std::string& end : ends)
     if (end.starts_with(begun)) words.push_back(head + end);
   return words;
@@ -189,23 +189,23 @@ Words completed(const std::string& word, std::size_t begin, const Words& ends) {
 
 enum class Of { run_trials, new_trials, runs };
 
-Words condition_names(Candidates& candidates, Of what) {
+CandidateNames condition_names(Candidates& candidates, Of what) {
   if (what == Of::new_trials) return candidates.names_before();
   if (what == Of::run_trials) return candidates.names();
-  Words names(k_run_fields.begin(), k_run_fields.end());
+  CandidateNames names(k_run_fields.begin(), k_run_fields.end());
   std::ranges::move(trial_states(), std::back_inserter(names));
   return names;
 }
 
-Words conditions(const std::string& word, Candidates& candidates, Of what) {
+CandidateNames conditions(const std::string& word, Candidates& candidates, Of what) {
   const std::size_t begin = last_condition(word);
   const std::size_t equals = word.find('=', begin);
   if (equals == std::string::npos)
     return completed(word, begin, with_equals(condition_names(candidates, what)));
   std::string name = word.substr(begin, equals - begin);
   while (name.ends_with('!') || name.ends_with(' ')) name.pop_back();
-  Words values;
-  if (name == "state" && what == Of::runs) values = Words(k_run_states.begin(), k_run_states.end());
+  CandidateNames values;
+  if (name == "state" && what == Of::runs) values = CandidateNames(k_run_states.begin(), k_run_states.end());
   if (name == "state" && what == Of::run_trials) values = trial_states();
   if (name == "cause" && what == Of::run_trials) values = causes();
   if (name == "trial" && what != Of::runs) values = candidates.trials();
@@ -217,7 +217,7 @@ Words conditions(const std::string& word, Candidates& candidates, Of what) {
 std::vector<std::string> candidates_of(const std::string& kind, const std::string& word,
                                        const Invocation& invocation, const std::string& run) {
   Candidates candidates(invocation, run);
-  const auto join = [](Words words, Words more) {
+  const auto join = [](CandidateNames words, CandidateNames more) {
     std::ranges::move(more, std::back_inserter(words));
     return words;
   };

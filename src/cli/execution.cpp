@@ -270,12 +270,12 @@ std::optional<Capacity> capacity_for(Session& session, const Experiment& experim
   return capacity;
 }
 
-bool is_collecting(const Outcome& outcome) {
+bool is_outcome_collecting(const Outcome& outcome) {
   return outcome.last.count(TrialState::collecting) > 0;
 }
 
 bool is_over(const Outcome& outcome, Until until) {
-  if (outcome.interrupted || outcome.last.may_start_more || is_collecting(outcome)) return false;
+  if (outcome.interrupted || outcome.last.may_start_more || is_outcome_collecting(outcome)) return false;
   return until == Until::ended || outcome.running.empty();
 }
 
@@ -329,10 +329,11 @@ std::optional<int> drive_run(Session& session, Record& record, const Loaded& loa
     if (depot->holds_any()) session.progress().note(fmt::format("outputs are in {}", results));
     if (is_over(outcome, planner.until)) recorder.end();
     // What runs still is nobody's to watch.
-    if (!outcome.interrupted && !is_collecting(outcome))
+    if (!outcome.interrupted && !is_outcome_collecting(outcome))
       note_presence(record, loaded.run.id, Presence::needless);
     if (outcome.interrupted && session.signal_code() != 0) return session.signal_code();
-    return is_collecting(outcome) || has_failed(loaded.run.experiment, outcome, planner.until) ? 1 : 0;
+    return is_outcome_collecting(outcome) || has_failed(loaded.run.experiment, outcome, planner.until) ? 1
+                                                                                                       : 0;
   } catch (const Error& error) {
     session.progress().end();
     session.progress().error(error.what());

@@ -160,7 +160,7 @@ Json tags_of(const Results& results, const TrialEntry& trial, const std::string&
 
 // ---- What is there already
 
-struct Kept {
+struct MlflowRun {
   std::string id;
   std::string attempt;
   std::string status;
@@ -184,16 +184,16 @@ std::int64_t integer_in(const Json& object, const char* key) {
   return at->is_string() ? std::stoll(at->get<std::string>()) : at->get<std::int64_t>();
 }
 
-Kept kept_of(const Json& run) {
+MlflowRun kept_of(const Json& run) {
   const Json& info = run.at("info");
-  Kept kept{.id = info.at("run_id").get<std::string>(),
-            .attempt = tag_in(run, "combu.attempt"),
-            .status = info.value("status", ""),
-            .ended_at = integer_in(info, "end_time"),
-            .has_outputs = !tag_in(run, "combu.outputs").empty(),
-            .tried_again = !tag_in(run, k_tried_again).empty(),
-            .params = {},
-            .metrics = {}};
+  MlflowRun kept{.id = info.at("run_id").get<std::string>(),
+                 .attempt = tag_in(run, "combu.attempt"),
+                 .status = info.value("status", ""),
+                 .ended_at = integer_in(info, "end_time"),
+                 .has_outputs = !tag_in(run, "combu.outputs").empty(),
+                 .tried_again = !tag_in(run, k_tried_again).empty(),
+                 .params = {},
+                 .metrics = {}};
   const Json& data = run.at("data");
   for (const Json& param : data.value("params", Json::array())) kept.params.insert(param.at("key"));
   for (const Json& metric : data.value("metrics", Json::array())) kept.metrics.insert(metric.at("key"));
@@ -275,8 +275,8 @@ class Exporter {
     const TrialEntry& trial = row.trial;
     const std::string outputs = form_.outputs_of ? form_.outputs_of(trial) : "";
     const Json tags = tags_of(results_, trial, outputs);
-    const std::optional<Kept> known = same_attempt(trial);
-    Kept kept = known.value_or(Kept());
+    const std::optional<MlflowRun> known = same_attempt(trial);
+    MlflowRun kept = known.value_or(MlflowRun());
     if (!known) kept.id = create(trial, tags);
     log_params(kept, trial, known ? tags : Json::array());
     for (std::size_t i = 0; i < results_.metrics.size(); ++i)
@@ -287,11 +287,11 @@ class Exporter {
   }
 
   // Closes those of earlier attempts. nullopt: there is none of this one.
-  std::optional<Kept> same_attempt(const TrialEntry& trial) {
+  std::optional<MlflowRun> same_attempt(const TrialEntry& trial) {
     const auto known = kept_.find(trial.name);
     if (known == kept_.end()) return std::nullopt;
-    std::optional<Kept> same;
-    for (const Kept& kept : known->second) {
+    std::optional<MlflowRun> same;
+    for (const MlflowRun& kept : known->second) {
       if (kept.attempt == std::to_string(trial.attempt)) {
         same = kept;
       } else if (!kept.tried_again) {
@@ -302,7 +302,7 @@ class Exporter {
   }
 
   // The place of its outputs is another attempt's now. What says that it is closed comes last.
-  void close(const Kept& kept, const TrialEntry& trial) {
+  void close(const MlflowRun& kept, const TrialEntry& trial) {
     if (kept.has_outputs)
       (void)server_.post("runs/delete-tag", {{"run_id", kept.id}, {"key", "combu.outputs"}});
     const bool is_over = kept.status == "FAILED" || kept.status == "KILLED" || kept.status == "FINISHED";
@@ -336,7 +336,7 @@ class Exporter {
   }
 
   // A param that is there cannot be changed.
-  void log_params(const Kept& kept, const TrialEntry& trial, Json tags) {
+  void log_params(const MlflowRun& kept, const TrialEntry& trial, Json tags) {
     std::vector<Param> params;
     const auto send = [&] {
       if (params.empty() && tags.empty()) return;
@@ -390,7 +390,7 @@ class Exporter {
                                shortened(name), value_max));
   }
 
-  void log_metric(const Kept& kept, const ResultRow& row, const std::string& name) {
+  void log_metric(const MlflowRun& kept, const ResultRow& row, const std::string& name) {
     const std::string& key = metrics_.of(name);
     std::multiset<std::string> there;
     if (kept.metrics.contains(key)) there = history(kept.id, key);
@@ -449,7 +449,7 @@ class Exporter {
   std::set<std::string> cut_;  // params that have been told of
   std::string experiment_;
   std::mutex ended_mutex_;
-  std::map<std::string, std::vector<Kept>> kept_;  // by trial: one for each attempt that was exported
+  std::map<std::string, std::vector<MlflowRun>> kept_;  // by trial: one for each attempt that was exported
 };
 
 }  // namespace

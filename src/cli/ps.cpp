@@ -28,7 +28,7 @@ namespace combu {
 namespace {
 
 constexpr std::size_t k_runs_shown = 20;
-constexpr Seconds k_patience{10};
+constexpr Seconds k_ps_patience{10};
 
 struct PsOptions {
   SelectionOptions selection;
@@ -42,7 +42,7 @@ class Patience {
  public:
   explicit Patience(const std::stop_token& stop)
       : on_stop_(stop, [this] { source_.request_stop(); }), timer_([this](const std::stop_token& quit) {
-          real_clock().wait(k_patience, quit);
+          real_clock().wait(k_ps_patience, quit);
           if (!quit.stop_requested()) source_.request_stop();
         }) {}
   [[nodiscard]] std::stop_token token() const { return source_.get_token(); }
@@ -61,7 +61,7 @@ std::optional<std::vector<Sighting>> listing(Session& session, const Selector& s
     return session.engine().list(selector, Look::once, patience.token());
   } catch (const Error& error) {
     if (session.stop().stop_requested()) throw;
-    why = error.kind() == ErrorKind::cancelled ? fmt::format("no answer within {}", to_string(k_patience))
+    why = error.kind() == ErrorKind::cancelled ? fmt::format("no answer within {}", to_string(k_ps_patience))
                                                : error.what();
   }
   session.progress().note(fmt::format("this is what is on record; the engine could not be asked: {}", why));

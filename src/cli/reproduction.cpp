@@ -16,13 +16,13 @@
 namespace combu {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-constexpr std::size_t k_named = 5;
+constexpr std::size_t k_files_named = 5;
 constexpr std::string_view k_run = "run";
 
 std::string literal(std::string_view text) {
-  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return OrderedJson(text).dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 // Where the run's id stands in what was evaluated. A short one, which a person gave, counts as a word only:
@@ -82,7 +82,7 @@ std::string key_in_jsonnet(std::string_view key, const IdFinder& finder) {
   return code == literal(key) ? code : fmt::format("[{}]", code);
 }
 
-void write(const Json& value, const IdFinder& finder, const std::string& indent, std::string& out) {
+void write(const OrderedJson& value, const IdFinder& finder, const std::string& indent, std::string& out) {
   const std::string inner = indent + "  ";
   if (value.is_structured() && !value.empty()) {
     out += value.is_array() ? "[\n" : "{\n";
@@ -101,7 +101,7 @@ void write(const Json& value, const IdFinder& finder, const std::string& indent,
 }
 
 // Of a trial, or of the defaults.
-void pin_image(Json& fields, const Digests& references) {
+void pin_image(OrderedJson& fields, const Digests& references) {
   const auto image = fields.is_object() ? fields.find("image") : fields.end();
   if (image == fields.end() || !image->is_string()) return;
   const std::string name = *image;
@@ -121,7 +121,7 @@ bool is_as_it_was(const RunEntry& entry) {
 // "a.py, b.py and 3 more"
 std::string names_of(const std::vector<std::string>& paths) {
   std::vector<std::string> named(
-      paths.begin(), paths.begin() + static_cast<std::ptrdiff_t>(std::min(k_named, paths.size())));
+      paths.begin(), paths.begin() + static_cast<std::ptrdiff_t>(std::min(k_files_named, paths.size())));
   const std::size_t more = paths.size() - named.size();
   return fmt::format("{}{}", fmt::join(named, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
 }
@@ -130,13 +130,13 @@ std::string names_of(const std::vector<std::string>& paths) {
 
 std::string evaluated_again(const RunEntry& entry, int revision) {
   const bool is_earlier = revision > 0 && static_cast<std::size_t>(revision) <= entry.earlier.size();
-  Json file =
-      Json::parse(is_earlier ? entry.earlier[static_cast<std::size_t>(revision - 1)] : entry.evaluated);
-  if (file.is_array()) file = Json{{"trials", std::move(file)}};
+  OrderedJson file = OrderedJson::parse(is_earlier ? entry.earlier[static_cast<std::size_t>(revision - 1)]
+                                                   : entry.evaluated);
+  if (file.is_array()) file = OrderedJson{{"trials", std::move(file)}};
   // By its name it makes room for itself.
   file["experiment"] = entry.experiment;
   if (file.contains("defaults")) pin_image(file["defaults"], entry.references);
-  for (Json& trial : file["trials"]) pin_image(trial, entry.references);
+  for (OrderedJson& trial : file["trials"]) pin_image(trial, entry.references);
   std::string out =
       fmt::format("// Run {} of {}, as it was evaluated.\nlocal {} = std.extVar(\"combu.run\");\n",
                   entry.id.text(), entry.file, k_run);

@@ -21,8 +21,8 @@
 namespace combu {
 namespace {
 
-constexpr Seconds k_patience{3};
-constexpr Seconds k_look{0.05};
+constexpr Seconds k_lock_patience{3};
+constexpr Seconds k_lock_look{0.05};
 constexpr Seconds k_starts_end{120};  // those in flight
 
 // FNV-1a, http://www.isthe.com/chongo/tech/comp/fnv: a file's name that holds any identity.
@@ -93,7 +93,7 @@ bool lock(int file, Seconds patience, const std::stop_token& stop) {
   while (flock(file, LOCK_EX | LOCK_NB) != 0) {
     if (stop.stop_requested()) throw Error(ErrorKind::cancelled, "", "interrupted");
     if (real_clock().now() >= end) return false;
-    real_clock().wait(k_look, stop);
+    real_clock().wait(k_lock_look, stop);
   }
   return true;
 }
@@ -179,7 +179,7 @@ std::string state_folder(const Caller& caller) {
 RunLock::RunLock(LockScope scope, const Run& run, const std::string& engine, const Caller& caller,
                  const std::stop_token& stop)
     : file_(open_file(path_of(scope, run, engine, caller))) {
-  if (!lock(file_.number(), k_patience, stop)) {
+  if (!lock(file_.number(), k_lock_patience, stop)) {
     const Holder holder = holder_of(file_.number());
     throw Error(ErrorKind::conflict, scope == LockScope::run ? "run " + run.id.text() : run.experiment.name,
                 held_text(scope, holder.process, holder.run));

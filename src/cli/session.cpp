@@ -70,7 +70,7 @@ Session::Session(const Invocation& invocation, std::unique_ptr<Progress> progres
 void Session::leave(bool as_json) {
   progress_->end();
   constexpr std::string_view k_line = "combu: left at once, at the second signal\n";
-  if (!as_json) (void)!write(STDERR_FILENO, k_line.data(), k_line.size());
+  if (!as_json) (void)!::write(STDERR_FILENO, k_line.data(), k_line.size());
 }
 
 std::unique_ptr<Engine> Session::patient_engine() {

@@ -9,7 +9,7 @@
 namespace combu {
 namespace {
 
-using Value = OptionWords::Value;
+using ValueKind = OptionWords::Value;
 
 // A command's own options, and those of all commands that it does not hide by a name of its own (`logs -f`).
 std::vector<OptionWords> options_within(const CommandWords& command, const Words& words) {
@@ -42,10 +42,10 @@ std::string bash_case(std::string_view name, const std::vector<OptionWords>& opt
   std::string cases;
   for (const OptionWords& option : options) {
     all.insert(all.end(), option.names.begin(), option.names.end());
-    if (option.value == Value::none) continue;
+    if (option.value == ValueKind::none) continue;
     std::string does = ":";
-    if (option.value == Value::file) does = "_combu_paths -f";
-    if (option.value == Value::folder) does = "_combu_paths -d";
+    if (option.value == ValueKind::file) does = "_combu_paths -f";
+    if (option.value == ValueKind::folder) does = "_combu_paths -d";
     if (!option.choices.empty()) does = fmt::format("_combu_words '{}'", joined(option.choices));
     if (!option.kind.empty()) does = "_combu_ask " + option.kind;
     cases += fmt::format("        {}) {}; return ;;\n", joined(option.names, "|"), does);
@@ -113,7 +113,7 @@ std::string bash_completion(const Words& words) {
   std::vector<std::string> with_value;
   for (const CommandWords& command : words.commands) commands.push_back(command.name);
   for (const OptionWords& option : words.options)
-    if (option.value != Value::none)
+    if (option.value != ValueKind::none)
       with_value.insert(with_value.end(), option.names.begin(), option.names.end());
 
   std::string cases = bash_case("", words.options, commands, nullptr);
@@ -163,13 +163,13 @@ std::string zsh_option(const OptionWords& option, const std::string& name) {
   std::string text = replaced(option.description, "'", "'\\''");
   for (const char* special : {"[", "]", ":"}) text = replaced(text, special, std::string("\\") + special);
   std::string value;
-  if (option.value == Value::text) value = ":value: ";
-  if (option.value == Value::file) value = ":file:_files";
-  if (option.value == Value::folder) value = ":folder:_files -/";
+  if (option.value == ValueKind::text) value = ":value: ";
+  if (option.value == ValueKind::file) value = ":file:_files";
+  if (option.value == ValueKind::folder) value = ":folder:_files -/";
   if (!option.choices.empty()) value = fmt::format(":value:({})", joined(option.choices));
   if (!option.kind.empty()) value = ":value: _combu_ask " + option.kind;
   // Behind `=` or as the next word.
-  const char* const equals = name.starts_with("--") && option.value != Value::none ? "=" : "";
+  const char* const equals = name.starts_with("--") && option.value != ValueKind::none ? "=" : "";
   return fmt::format("'*{}{}[{}]{}'", name, equals, text, value);
 }
 
@@ -244,9 +244,9 @@ std::string fish_option(const OptionWords& option, const std::string& condition)
   std::string line = fmt::format("complete -c combu{}", condition);
   for (const std::string& name : option.names)
     line += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
-  if (option.value == Value::text) line += " -x";
-  if (option.value == Value::file) line += " -r -F";
-  if (option.value == Value::folder) line += " -x -a '(__fish_complete_directories)'";
+  if (option.value == ValueKind::text) line += " -x";
+  if (option.value == ValueKind::file) line += " -r -F";
+  if (option.value == ValueKind::folder) line += " -x -a '(__fish_complete_directories)'";
   if (!option.choices.empty()) line += fmt::format(" -a '{}'", joined(option.choices));
   if (!option.kind.empty()) line += fmt::format(" -a '(__combu_ask {})'", option.kind);
   return fmt::format("{} -d {}\n", line, fish_text(option.description));

@@ -26,7 +26,7 @@
 namespace combu {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 struct ShowOptions {
   std::string run;
@@ -38,8 +38,8 @@ struct ShowOptions {
   bool diff = false;
 };
 
-std::string dumped(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+std::string dumped(const OrderedJson& json) {
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 // All that is known of a trial of a run.
@@ -89,7 +89,7 @@ std::vector<std::string> env_of(const Trial& trial) {
 
 std::string params_of(const Trial& trial) {
   if (trial.params.empty()) return "";
-  const Json object = Json::parse(trial.params);
+  const OrderedJson object = OrderedJson::parse(trial.params);
   std::vector<std::string> params;
   for (const auto& [name, value] : object.items())
     params.push_back(
@@ -183,26 +183,26 @@ void print(const Shown& shown) {
   (void)put_out(page);
 }
 
-Json or_null(const std::string& text) {
-  return text.empty() ? Json() : Json(text);
+OrderedJson or_null(const std::string& text) {
+  return text.empty() ? OrderedJson() : OrderedJson(text);
 }
 
-Json parsed_or_null(const std::string& json) {
-  return json.empty() ? Json() : Json::parse(json);
+OrderedJson parsed_or_null(const std::string& json) {
+  return json.empty() ? OrderedJson() : OrderedJson::parse(json);
 }
 
-Json moment(const std::optional<Instant>& at) {
-  return at ? Json(rfc3339(*at)) : Json();
+OrderedJson moment(const std::optional<Instant>& at) {
+  return at ? OrderedJson(rfc3339(*at)) : OrderedJson();
 }
 
-Json json_of(const AttemptEntry& attempt) {
+OrderedJson json_of(const AttemptEntry& attempt) {
   return {{"attempt", attempt.attempt},
           {"ready_at", moment(attempt.ready_at)},
           {"started_at", moment(attempt.started_at)},
           {"ran_at", moment(attempt.ran_at)},
           {"ended_at", moment(attempt.ended_at)},
           {"collected_at", moment(attempt.collected_at)},
-          {"exit_code", attempt.exit_code ? Json(*attempt.exit_code) : Json()},
+          {"exit_code", attempt.exit_code ? OrderedJson(*attempt.exit_code) : OrderedJson()},
           {"reason", or_null(attempt.reason)},
           {"gpus", or_null(attempt.gpus)}};
 }
@@ -210,16 +210,16 @@ Json json_of(const AttemptEntry& attempt) {
 void print_json(const Shown& shown) {
   const RunEntry& run = shown.run;
   const Trial& trial = shown.trial;
-  Json env = Json::object();
+  OrderedJson env = OrderedJson::object();
   for (const auto& [name, value] : trial.env) env[name] = value;
-  Json attempts = Json::array();
+  OrderedJson attempts = OrderedJson::array();
   for (const AttemptEntry& attempt : shown.attempts) attempts.push_back(json_of(attempt));
-  Json inputs = Json::array();
+  OrderedJson inputs = OrderedJson::array();
   for (std::size_t i = 0; i < trial.inputs.size(); ++i)
     inputs.push_back({{"from", source_of(trial.inputs[i])},
                       {"to", trial.inputs[i].to},
                       {"digest", or_null(shown.digest_of(i))}});
-  Json metrics = Json::object();
+  OrderedJson metrics = OrderedJson::object();
   for (const MetricSummary& metric : shown.metrics)
     metrics[metric.metric] = {{"last", metric.last},
                               {"least", metric.least},
@@ -228,49 +228,49 @@ void print_json(const Shown& shown) {
   const RunEntry nobody;
   const RunEntry& ran_in = shown.ran_in ? *shown.ran_in : nobody;
   const WorkingTree& tree = ran_in.working_tree;
-  const Json object{
-      {"trial", trial.name},
-      {"state", to_string(shown.entry.state)},
-      {"reason", or_null(shown.entry.reason)},
-      {"params", parsed_or_null(trial.params)},
-      {"entrypoint", trial.entrypoint ? Json(*trial.entrypoint) : Json()},
-      {"cmd", trial.cmd ? Json(*trial.cmd) : Json()},
-      {"env", std::move(env)},
-      {"workdir", or_null(trial.workdir)},
-      {"user", or_null(trial.user)},
-      {"image", trial.image},
-      {"digest", or_null(shown.entry.digest)},
-      {"slots",
-       {{"cpus", static_cast<double>(trial.slots.cpus.nano) / 1e9},
-        {"memory", trial.slots.memory.count},
-        {"gpus", trial.gpus ? Json(to_string(*trial.gpus)) : Json()}}},
-      {"inputs", std::move(inputs)},
-      {"attempts", std::move(attempts)},
-      {"metrics", std::move(metrics)},
-      {"passed_over", shown.log ? shown.log->passed_over : 0},
-      {"log_gaps", shown.log ? shown.log->gaps : 0},
-      {"outputs", or_null(shown.outputs.place)},
-      {"outputs_so_far", or_null(shown.outputs.so_far)},
-      {"key", shown.known ? Json{{"hash", shown.known->hash}, {"parts", parsed_or_null(shown.known->parts)}}
-                          : Json()},
-      {"equal_to", shown.is_equal()
-                       ? Json{{"run", shown.known->equal_run.text()}, {"trial", shown.known->equal_trial}}
-                       : Json()},
-      {"run", run.id.text()},
-      {"experiment", run.experiment},
-      {"file", run.file},
-      {"arguments", parsed_or_null(run.arguments)},
-      {"commit", or_null(ran_in.revision)},
-      {"dirty", ran_in.revision_dirty},
-      {"diff", or_null(tree.diff)},
-      {"diff_is_cut", tree.is_cut},
-      {"untracked", tree.untracked},
-      {"left_out", tree.left_out},
-      {"host", or_null(ran_in.machine)},
-      {"engine", or_null(ran_in.engine)},
-      {"address", or_null(ran_in.address)},
-      {"person", or_null(ran_in.user)},
-      {"program", or_null(ran_in.program)}};
+  const OrderedJson object{{"trial", trial.name},
+                           {"state", to_string(shown.entry.state)},
+                           {"reason", or_null(shown.entry.reason)},
+                           {"params", parsed_or_null(trial.params)},
+                           {"entrypoint", trial.entrypoint ? OrderedJson(*trial.entrypoint) : OrderedJson()},
+                           {"cmd", trial.cmd ? OrderedJson(*trial.cmd) : OrderedJson()},
+                           {"env", std::move(env)},
+                           {"workdir", or_null(trial.workdir)},
+                           {"user", or_null(trial.user)},
+                           {"image", trial.image},
+                           {"digest", or_null(shown.entry.digest)},
+                           {"slots",
+                            {{"cpus", static_cast<double>(trial.slots.cpus.nano) / 1e9},
+                             {"memory", trial.slots.memory.count},
+                             {"gpus", trial.gpus ? OrderedJson(to_string(*trial.gpus)) : OrderedJson()}}},
+                           {"inputs", std::move(inputs)},
+                           {"attempts", std::move(attempts)},
+                           {"metrics", std::move(metrics)},
+                           {"passed_over", shown.log ? shown.log->passed_over : 0},
+                           {"log_gaps", shown.log ? shown.log->gaps : 0},
+                           {"outputs", or_null(shown.outputs.place)},
+                           {"outputs_so_far", or_null(shown.outputs.so_far)},
+                           {"key", shown.known ? OrderedJson{{"hash", shown.known->hash},
+                                                             {"parts", parsed_or_null(shown.known->parts)}}
+                                               : OrderedJson()},
+                           {"equal_to", shown.is_equal() ? OrderedJson{{"run", shown.known->equal_run.text()},
+                                                                       {"trial", shown.known->equal_trial}}
+                                                         : OrderedJson()},
+                           {"run", run.id.text()},
+                           {"experiment", run.experiment},
+                           {"file", run.file},
+                           {"arguments", parsed_or_null(run.arguments)},
+                           {"commit", or_null(ran_in.revision)},
+                           {"dirty", ran_in.revision_dirty},
+                           {"diff", or_null(tree.diff)},
+                           {"diff_is_cut", tree.is_cut},
+                           {"untracked", tree.untracked},
+                           {"left_out", tree.left_out},
+                           {"host", or_null(ran_in.machine)},
+                           {"engine", or_null(ran_in.engine)},
+                           {"address", or_null(ran_in.address)},
+                           {"person", or_null(ran_in.user)},
+                           {"program", or_null(ran_in.program)}};
   (void)put_out(dumped(object) + "\n");
 }
 

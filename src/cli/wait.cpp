@@ -19,7 +19,7 @@
 namespace combu {
 namespace {
 
-constexpr Seconds k_look{0.1};
+constexpr Seconds k_wait_look{0.1};
 
 struct WaitOptions {
   SelectionOptions selection;
@@ -116,7 +116,7 @@ bool await_outputs(Session& session, const Invocation& invocation, const std::ve
     while (true) {
       const bool is_at_work = process_at_work(run, caller).has_value();
       if (!are_on_their_way(record, run, ended, failed) || !is_at_work) break;
-      real_clock().wait(k_look, session.stop());
+      real_clock().wait(k_wait_look, session.stop());
       if (session.stop().stop_requested()) throw Error(ErrorKind::cancelled, "wait", "interrupted");
     }
   }

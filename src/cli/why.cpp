@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::size_t k_named = 3;
 constexpr std::size_t k_compared_max = 500;
-constexpr Seconds k_patience{2};
+constexpr Seconds k_why_patience{2};
 
 struct WhyOptions {
   std::string run;
@@ -406,7 +406,7 @@ class FirstSnapshot final : public Progress {
 std::optional<Snapshot> standing_at_work(const RunId& run, const Caller& caller) {
   FirstSnapshot progress;
   const std::jthread patience([&](const std::stop_token& quit) {
-    real_clock().wait(k_patience, quit);
+    real_clock().wait(k_why_patience, quit);
     progress.enough.request_stop();
   });
   try {
