@@ -57,6 +57,12 @@ class Engine:
         self.dir = Path(tempfile.mkdtemp(prefix="engine-", dir=os.environ.get("COMBU_TEST_DIR")))
         self.socket = self.dir / "docker.sock"
         self.host = f"unix://{self.socket}"
+        self._mount_data("-t", "tmpfs", "tmpfs")  # dockerd waits for the disk each time that a state is written
+
+    def _mount_data(self, *source):
+        data = self.dir / "data"
+        data.mkdir(exist_ok=True)
+        subprocess.run(["mount", *source, data], check=True)
 
     def start(self):
         path = f"{self.first_in_path}:{os.environ['PATH']}" if self.first_in_path else os.environ["PATH"]
@@ -80,10 +86,9 @@ class Engine:
         disk = self.dir / "disk.img"
         with disk.open("wb") as file:
             file.truncate(mebibytes << 20)
-        (self.dir / "data").mkdir()
         # dockerd gives up on fewer inodes than its own files need.
         subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", "-N", "4096", disk], check=True)
-        subprocess.run(["mount", "-o", "loop", disk, self.dir / "data"], check=True)
+        self._mount_data("-o", "loop", disk)
 
     # ---- Its API
 
