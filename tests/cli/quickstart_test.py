@@ -77,7 +77,7 @@ def test_without_a_release_it_builds(quickstart, dist):
     if dist:
         (quickstart.root / "dist").mkdir()
     done = quickstart()
-    assert (done.returncode, done.stdout, done.stderr) == (6, "quickstart: building build/release/combu\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (6, "quickstart: building build/quickstart/combu\n", "")
 
 
 def test_it_takes_the_release_that_is_there(quickstart, program):

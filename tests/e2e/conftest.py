@@ -19,11 +19,16 @@ def pytest_addoption(parser):
 # out-of-memory and health reports; identifiers of images, inherited labels, the building of images; limits and defaults that
 # the engine fills in; its log files; archives into and out of containers; GPUs; networks made or removed at the same time.
 # Tests of combu's own logic have no mark. An engine of another version passes the marked ones: -m engine_version.
-MARK = "engine_version: its behaviour depends on the engine's version"
+MARKS = (
+    "engine_version: its behaviour depends on the engine's version",
+    "minio: needs MinIO, which takes minutes to build",
+    "nightly: takes long",
+)
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", MARK)
+    for mark in MARKS:
+        config.addinivalue_line("markers", mark)
     if config.pluginmanager.hasplugin("xdist"):
         from xdist.workermanage import NodeManager  # here, since it need not be installed
 

@@ -1,4 +1,4 @@
-"""Outputs come home to a bucket: of versitygw, which is as strict as Amazon's, and of MinIO."""
+"""Outputs are collected into a bucket: of versitygw, which is as strict as Amazon's, and of MinIO."""
 
 import contextlib
 import http.client
@@ -161,7 +161,7 @@ class TroubledRequest(http.server.BaseHTTPRequestHandler):
         self.wfile.write(content)
 
 
-@pytest.fixture(scope="module", params=["versitygw", "minio"])
+@pytest.fixture(scope="module", params=["versitygw", pytest.param("minio", marks=pytest.mark.minio)])
 def server(request):
     one = Server(request.param)
     try:
