@@ -167,7 +167,7 @@ template <class T>
 class Rare {
  public:
   Rare() = default;
-  Rare(T value)  // NOLINT(google-explicit-constructor)
+  Rare(T value)  // NOLINT(misc-explicit-constructor): a value stands for itself
       : value_(value == T() ? nullptr : std::make_unique<T>(std::move(value))) {}
   Rare(const Rare& other) : value_(other.value_ ? std::make_unique<T>(*other.value_) : nullptr) {}
   Rare(Rare&&) noexcept = default;

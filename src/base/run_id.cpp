@@ -23,7 +23,7 @@ bool is_run_id_character(char c) {
 
 RunId::RunId(std::string text) : text_(std::move(text)) {
   if (text_.empty() || text_.size() > k_run_id_characters_max || !is_alphanumeric(text_.front()) ||
-      !std::all_of(text_.begin(), text_.end(), is_run_id_character)) {
+      !std::ranges::all_of(text_, is_run_id_character)) {
     throw Error(
         ErrorKind::invalid, "",
         "\"" + text_ +

@@ -193,7 +193,7 @@ int parse_and_act(int argc, const char* const* argv) {
   Action action;
   CommandLine line(
       "combu", "combu runs an experiment, a Jsonnet file of trials, each a container, on a Docker Engine.",
-      version_text());
+      std::string(version_text()));
   line.program().footer(
       "Example:\n  combu -f experiment.jsonnet run\n  combu -f experiment.jsonnet kill\n\n"
       "These options may stand before or after any command; combu COMMAND --help tells its own.");

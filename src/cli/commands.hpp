@@ -3,6 +3,7 @@
 // chosen.
 
 #include <functional>
+#include <string_view>
 
 #include "cli/command_line.hpp"
 #include "cli/invocation.hpp"
@@ -41,6 +42,6 @@ void add_completion(CommandLine& line, const Invocation& invocation, Action& act
 void add_version(CommandLine& line, Action& action);
 
 // "combu 0.1.0"
-[[nodiscard]] std::string version_text();
+[[nodiscard]] std::string_view version_text();
 
 }  // namespace combu

@@ -299,7 +299,7 @@ void note_presence(Record& record, const RunId& run, Presence presence) {
       const bool was_watched = std::exchange(options.watched, presence == Presence::needed);
       if (options.watched != was_watched) record.set_options(run, to_json(options));
     }
-  } catch (const Error&) {
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): a record that cannot be written tells the same
   }
 }
 

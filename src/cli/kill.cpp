@@ -27,8 +27,8 @@ std::string counted(std::size_t count, std::string_view noun) {
 // What two selectors both met is told once.
 void append_new(std::vector<Error>& errors, const std::vector<Error>& more) {
   for (const Error& error : more) {
-    const bool known = std::any_of(errors.begin(), errors.end(),
-                                   [&](const Error& other) { return other.subject() == error.subject(); });
+    const bool known =
+        std::ranges::any_of(errors, [&](const Error& other) { return other.subject() == error.subject(); });
     if (!known) errors.push_back(error);
   }
 }

@@ -153,6 +153,7 @@ Loaded load(Record& record, const RunId& run) {
   loaded.caller.folder = entry.folder;
   loaded.caller.may_lack_env_files = true;
   std::vector<ByName> revisions;
+  revisions.reserve(entry.earlier.size() + 1);
   for (const std::string& earlier : entry.earlier)
     revisions.push_back(by_name(read_again(earlier, run, loaded.caller).trials));
   loaded.run.experiment = read_again(entry.evaluated, run, loaded.caller);
@@ -164,7 +165,7 @@ Loaded load(Record& record, const RunId& run) {
     if (trial.pull == Pull::always) trial.pull = Pull::missing;
     // What is not in the file any more is over, or about to be: it stands in nobody's way.
     const bool is_left_out =
-        on_record.revision < static_cast<int>(revisions.size()) && !revisions.back().contains(trial.name);
+        std::cmp_less(on_record.revision, revisions.size()) && !revisions.back().contains(trial.name);
     if (is_left_out) leave_out(trial);
   }
   loaded.plan = make_plan(loaded.run.experiment).plan;

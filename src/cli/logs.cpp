@@ -165,7 +165,8 @@ bool print_kept(Telemetry& telemetry, const Key& key, const KeptLog& log, const 
   bool is_read = true;
   telemetry.read_log(key.trial, key.attempt, tail, [&](const LogPiece& piece) {
     const bool is_wanted = !rest.since || piece.at >= *rest.since;
-    return !is_wanted || !place.is_new(piece) || (is_read = printer.put(piece.stream, piece.text));
+    if (is_wanted && place.is_new(piece)) is_read = printer.put(piece.stream, piece.text);
+    return is_read;
   });
   printer.flush();
   return is_read;
@@ -349,7 +350,7 @@ Key meant_attempt(Session& session, const Invocation& invocation, const LogsOpti
   selection.trials = {options.trial};
   try {
     const auto attempts = chosen_attempts(session, invocation, selection);
-    Key key = std::max_element(attempts.begin(), attempts.end(), is_older)->key;
+    Key key = std::ranges::max_element(attempts, is_older)->key;
     if (options.attempt > 0) key.attempt = options.attempt;
     return key;
   } catch (const Error& error) {

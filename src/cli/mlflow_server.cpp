@@ -191,7 +191,7 @@ std::optional<Json> MlflowServer::Impl::ask(const std::string& call, const std::
   curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
   idle.leave(std::move(owned));
 
-  const Json answer = Json::parse(received, nullptr, false);
+  Json answer = Json::parse(received, nullptr, false);
   constexpr long k_ok = 200;
   constexpr long k_not_found = 404;
   constexpr long k_unauthorized = 401;

@@ -28,9 +28,11 @@ class OutStream : public std::ostream {
    public:
     Buffer() { clear(); }
 
-   private:
+   protected:
     int_type overflow(int_type letter) override;
     int sync() override;
+
+   private:
     void clear() { setp(piece_.data(), piece_.data() + piece_.size()); }
 
     std::array<char, std::size_t{64} << 10U> piece_;

@@ -130,7 +130,7 @@ TrialCounts counts_of(const std::vector<TrialRow>& rows) {
   return counts;
 }
 
-std::string state_of(const RunEntry& entry, const TrialCounts& counts, bool attended) {
+std::string_view state_of(const RunEntry& entry, const TrialCounts& counts, bool attended) {
   if (attended) return "running";
   if (entry.ended_at) return "ended";
   if (any_left(counts)) return "interrupted";
@@ -429,6 +429,7 @@ int ps_runs(Session& session, Record* record, const Invocation& invocation, cons
   const bool shortened = !options.all && !where && entries.size() > k_runs_shown;
   const std::size_t shown = shortened ? k_runs_shown : entries.size();
   std::vector<RunRow> rows;
+  rows.reserve(shown);
   for (std::size_t i = 0; i < shown; ++i) rows.push_back(row_of(session, *record, entries[i], listed));
   if (listed) {
     std::vector<Sighting> others = *listed;

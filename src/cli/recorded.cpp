@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cli/environment.hpp"
 #include "cli/identity.hpp"
 #include "cli/run_lock.hpp"

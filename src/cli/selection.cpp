@@ -135,7 +135,7 @@ std::vector<Sighting> list_all(Session& session, const std::vector<Selector>& se
   std::vector<Sighting> all;
   for (const Selector& selector : selectors) {
     std::vector<Sighting> some = session.engine().list(selector, look, session.stop());
-    std::move(some.begin(), some.end(), std::back_inserter(all));
+    std::ranges::move(some, std::back_inserter(all));
   }
   return all;
 }

@@ -111,6 +111,7 @@ constexpr std::string_view k_bash_quote = R"bash(_combu_quote() {
 std::string bash_completion(const Words& words) {
   std::vector<std::string> commands;
   std::vector<std::string> with_value;
+  commands.reserve(words.commands.size());
   for (const CommandWords& command : words.commands) commands.push_back(command.name);
   for (const OptionWords& option : words.options)
     if (option.value != ValueKind::none)

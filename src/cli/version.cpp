@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <string>
+#include <string_view>
 
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
@@ -9,7 +9,7 @@
 
 namespace combu {
 
-std::string version_text() {
+std::string_view version_text() {
   return "combu " COMBU_VERSION;
 }
 
@@ -20,7 +20,7 @@ void add_version(CommandLine& line, Action& action) {
   command.add_flag("--verbose", *verbose, "And what it was built with: the evaluator of experiments");
   command.callback([&action, verbose] {
     action = [is_verbose = *verbose] {
-      (void)put_out(version_text() + "\n");
+      (void)put_out(fmt::format("{}\n", version_text()));
       if (is_verbose) (void)put_out(fmt::format("evaluator: {}\n", evaluator()));
       return 0;
     };

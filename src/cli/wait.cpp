@@ -37,7 +37,7 @@ void leave_old_runs(std::vector<Sighting>& attempts) {
     const auto is_older = [](const Sighting& left, const Sighting& right) {
       return left.created_at < right.created_at;
     };
-    awaited.insert(std::max_element(attempts.begin(), attempts.end(), is_older)->key.run);
+    awaited.insert(std::ranges::max_element(attempts, is_older)->key.run);
   }
   std::erase_if(attempts, [&](const Sighting& seen) { return !awaited.contains(seen.key.run); });
 }

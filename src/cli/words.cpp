@@ -24,7 +24,7 @@ OptionWords::Value value_of(const OptionDescription& option) {
 }
 
 // candidates_of() knows these.
-std::string kind_of(const OptionDescription& option, const std::string& command) {
+std::string_view kind_of(const OptionDescription& option, const std::string& command) {
   const std::string& name = option.name;
   const std::string& type = option.type;
   if (name == "run" || name == "resume" || name == "RUN") return "runs";
@@ -46,7 +46,7 @@ std::vector<OptionWords> options_of(const CommandDescription& command) {
                          .description = option.description,
                          .value = value_of(option),
                          .choices = choices_of(option.type),
-                         .kind = kind_of(option, command.name)});
+                         .kind = std::string(kind_of(option, command.name))});
   return options;
 }
 

@@ -38,7 +38,7 @@ struct ControlClient::Impl {
     while (true) {
       if (stop.stop_requested()) throw Error(ErrorKind::cancelled, "", "interrupted");
       if (const std::size_t end = in.find('\n', at); end != std::string::npos) {
-        const std::string line = in.substr(at, end - at);
+        std::string line = in.substr(at, end - at);
         at = end + 1;
         return line;
       }

@@ -16,8 +16,7 @@ namespace combu::docker {
 struct ApiVersion {
   int major = 0;
   int minor = 0;
-  auto operator<=>(const ApiVersion&) const =
-      default;  // NOLINT(modernize-use-nullptr): finds it in the rewritten <
+  auto operator<=>(const ApiVersion&) const = default;
   [[nodiscard]] std::string text() const;
 };
 

@@ -110,11 +110,11 @@ bool Signals::ended(const std::string& id, std::optional<int> exit_code) const {
 }
 
 TrialFilter::TrialFilter(const Selector& selector) : sorted_(selector.trials) {
-  std::sort(sorted_.begin(), sorted_.end());
+  std::ranges::sort(sorted_);
 }
 
 bool TrialFilter::selects(const std::string& trial) const {
-  return sorted_.empty() || std::binary_search(sorted_.begin(), sorted_.end(), trial);
+  return sorted_.empty() || std::ranges::binary_search(sorted_, trial);
 }
 
 std::string holder_text(const std::string& name, const std::string& image, const Labels& labels) {

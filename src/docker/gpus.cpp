@@ -4,11 +4,15 @@
 // that was created later lets go.
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <compare>
+#include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <tuple>
 #include <vector>
 
@@ -53,6 +57,7 @@ std::vector<Gpu> gpus_of_cdi(const std::vector<std::string>& devices) {
 
 // None where NVIDIA's driver is not, or is not to be talked to.
 std::vector<Gpu> gpus_of_nvidia() {
+  // NOLINTNEXTLINE(bugprone-command-processor): the command is a constant
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(popen(k_ask_nvidia, "re"), pclose);
   std::vector<Gpu> gpus;
   char line[512];
@@ -60,9 +65,11 @@ std::vector<Gpu> gpus_of_nvidia() {
     char id[32];
     char uuid[128];
     char kind[256];
-    long long mebibytes = 0;
+    char size[32];
+    std::int64_t mebibytes = 0;
     // "0, GPU-5d1f…, 81559, NVIDIA H100 80GB HBM3"
-    if (std::sscanf(line, " %31[^,], %127[^,], %lld, %255[^\n]", id, uuid, &mebibytes, kind) == 4)
+    if (std::sscanf(line, " %31[^,], %127[^,], %31[^,], %255[^\n]", id, uuid, size, kind) == 4 &&
+        std::from_chars(size, size + std::strlen(size), mebibytes).ec == std::errc())
       gpus.push_back({.id = id, .uuid = uuid, .kind = kind, .memory = Bytes{mebibytes << 20U}});
   }
   return gpus;

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -90,13 +91,13 @@ class ImagePreparer {
   }
 
  private:
-  static std::string why_absent(const Wanted& wanted) {
+  static std::string_view why_absent(const Wanted& wanted) {
     return wanted.pull == Pull::never
                ? "the engine does not have it, and pull is \"never\"; build or pull it first"
                : "it was pulled, but the engine does not have it";
   }
 
-  static void refuse(Wanted& wanted, ErrorKind kind, const std::string& why) {
+  static void refuse(Wanted& wanted, ErrorKind kind, std::string_view why) {
     const std::string platform = wanted.platform.empty() ? "" : fmt::format(" for {}", wanted.platform);
     wanted.error =
         Error(kind, wanted.image + platform, fmt::format("{} ({})", why, needed_by(wanted.trials)));

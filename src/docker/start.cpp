@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "combu/inputs.hpp"
+#include "docker/api_json.hpp"
 #include "docker/container_json.hpp"
 #include "docker/docker_engine.hpp"
 #include "docker/status.hpp"

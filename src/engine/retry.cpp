@@ -84,10 +84,10 @@ class Retry : public Engine {
     // Called while the failure is caught: throws it on when a repeat would not help, or no longer; else
     // pauses.
     void failed(const Error& error) {
-      if (error.kind() != ErrorKind::unavailable && error.kind() != ErrorKind::timeout) throw error;
+      if (error.kind() != ErrorKind::unavailable && error.kind() != ErrorKind::timeout) throw;
       const Instant now = retry_.clock_.now();
       if (!first_) first_ = now;
-      if (now - *first_ >= retry_.policy_.give_up) throw error;
+      if (now - *first_ >= retry_.policy_.give_up) throw;
       if (retry_.told_) retry_.told_(error, pause_);
       retry_.clock_.wait(pause_, stop_);
       if (stop_.stop_requested()) throw Error(ErrorKind::cancelled, error.subject(), "cancelled");

@@ -87,8 +87,8 @@ std::string find_left(const std::string& folder, const std::string& trial, const
 
 bool ByParts::operator()(std::string_view one, std::string_view other) const {
   const auto rank = [](char letter) { return letter == '/' ? 0 : static_cast<unsigned char>(letter); };
-  return std::lexicographical_compare(one.begin(), one.end(), other.begin(), other.end(),
-                                      [&](char first, char second) { return rank(first) < rank(second); });
+  return std::ranges::lexicographical_compare(
+      one, other, [&](char first, char second) { return rank(first) < rank(second); });
 }
 
 std::string content_digest(const Left& left, const std::string& trial, const std::string& path) {

@@ -301,7 +301,7 @@ ChildEnd end_by_abort(std::string said) {
 
 ChildEnd end_by_signal(int number) {
   if (number == SIGSEGV || number == SIGBUS) return {ChildEnd::Kind::crashed, {}, {}};
-  if (std::find(k_interrupts.begin(), k_interrupts.end(), number) != k_interrupts.end()) {
+  if (std::ranges::find(k_interrupts, number) != k_interrupts.end()) {
     return {ChildEnd::Kind::interrupted, {}, {}};
   }
   if (number == SIGKILL) {

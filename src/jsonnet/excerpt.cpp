@@ -46,7 +46,7 @@ Shown part_of(std::string_view line, std::size_t column) {
               (begin > 0 ? 1 : 0) + columns_of(before)};
   // A tab, or what else would move a terminal's cursor, takes one place.
   const auto is_control = [](char byte) { return static_cast<unsigned char>(byte) < 0x20 || byte == 0x7F; };
-  std::replace_if(shown.text.begin(), shown.text.end(), is_control, ' ');
+  std::ranges::replace_if(shown.text, is_control, ' ');
   return shown;
 }
 

@@ -233,7 +233,7 @@ class Parser {
                                             {'-', &directive.left},
                                             {' ', &directive.blank},
                                             {'+', &directive.plus}};
-    return std::any_of(std::begin(flags), std::end(flags), [&](const auto& flag) {
+    return std::ranges::any_of(flags, [&](const auto& flag) {
       const bool taken = take(flag.first);
       if (taken) *flag.second = true;
       return taken;
@@ -302,7 +302,7 @@ std::string whole_digits(double value, double radix, std::string_view numerals) 
     digits += numerals[static_cast<std::size_t>(std::fmod(value, radix))];
     value = std::trunc(value / radix);
   }
-  std::reverse(digits.begin(), digits.end());
+  std::ranges::reverse(digits);
   return digits;
 }
 

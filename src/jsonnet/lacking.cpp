@@ -110,7 +110,7 @@ std::optional<std::string> lacking(std::string_view message, std::string_view be
                                    bool is_syntax, std::string_view evaluator) {
   if (evaluator.starts_with("rsjsonnet")) return std::nullopt;
   if (take(message, "field does not exist: ")) {
-    if (!std::binary_search(k_functions.begin(), k_functions.end(), message)) return std::nullopt;
+    if (!std::ranges::binary_search(k_functions, message)) return std::nullopt;
     if (!is_of_std(before, from, message)) return std::nullopt;
     return elsewhere(fmt::format("std.{} is", message), evaluator);
   }

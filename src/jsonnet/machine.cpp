@@ -214,7 +214,7 @@ PathPart part_of(std::string key, bool is_item) {
   if (is_item) return {fmt::format("[{}]", key), fmt::format("\tarray item {}\n", key)};
   std::string quoted;
   for (const char one : key) quoted += one == '\'' ? "''" : std::string(1, one);
-  std::replace(key.begin(), key.end(), '\n', ' ');
+  std::ranges::replace(key, '\n', ' ');
   return {fmt::format("[@'{}']", quoted), fmt::format("\tfield <{}>\n", key)};
 }
 

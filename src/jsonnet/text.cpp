@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "combu/base.hpp"
 
@@ -66,7 +67,7 @@ std::optional<std::string> read_file(const std::string& path, const std::string&
   }
   struct stat state {};
   if (::fstat(file.number(), &state) == 0 && S_ISREG(state.st_mode) &&
-      state.st_size > static_cast<off_t>(k_file_bytes_max))
+      std::cmp_greater(state.st_size, k_file_bytes_max))
     throw Error(ErrorKind::invalid, subject, k_too_large);
   return read_all(file.number(), subject);
 }

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstddef>
 #include <optional>
+#include <ranges>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -71,7 +72,7 @@ std::optional<Place> take_place(std::string_view& rest) {
 }
 
 std::string_view without_prefix(std::string_view text, std::string_view prefix) {
-  return text.substr(0, prefix.size()) == prefix ? text.substr(prefix.size()) : text;
+  return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
 }
 
 // As libjsonnet tells it: a line for each place on the stack, the innermost first, a tab before it, and
@@ -90,7 +91,7 @@ struct Account {
 bool is_identifier(std::string_view name) {
   const auto is_letter = [](char c) { return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   const auto is_allowed = [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); };
-  return !name.empty() && is_letter(name.front()) && std::all_of(name.begin(), name.end(), is_allowed);
+  return !name.empty() && is_letter(name.front()) && std::ranges::all_of(name, is_allowed);
 }
 
 // Of "array item 3" or "field <name>".
@@ -183,7 +184,8 @@ std::optional<std::size_t> open_assert(std::string_view text) {
     if (open.empty() || open.back().depth != depth) continue;
     if (symbol == ';' || (symbol == ',' && open.back().is_assert)) open.pop_back();
   }
-  const auto last = std::find_if(open.rbegin(), open.rend(), [](const Open& one) { return one.is_assert; });
+  const auto last =
+      std::ranges::find_if(std::views::reverse(open), [](const Open& one) { return one.is_assert; });
   return last == open.rend() ? std::nullopt : std::optional(last->begin);
 }
 
@@ -298,9 +300,7 @@ Columns::Columns(std::string_view source, const std::vector<std::size_t>& places
 }
 
 std::size_t Columns::original(std::size_t line, std::size_t column) const {
-  const auto first =
-      std::lower_bound(places_.begin(), places_.end(), line,
-                       [](const Place& place, std::size_t wanted) { return place.line < wanted; });
+  const auto first = std::ranges::lower_bound(places_, line, {}, &Place::line);
   for (auto place = first; place != places_.end() && place->line == line && column > place->column; ++place) {
     if (column < place->column + identifier_length_) return place->column;
     column = column - identifier_length_ + k_identifier.size();
@@ -314,7 +314,7 @@ Error explain(std::string_view account, std::string_view file, std::string_view 
   constexpr std::string_view k_static = "STATIC ERROR: ";
   if (account.starts_with(k_static)) return explain_static(account.substr(k_static.size()), file, teller);
   const Account told = read_account(without_prefix(account, "RUNTIME ERROR: "));
-  const auto frame = std::find_if(told.frames.begin(), told.frames.end(), is_of_the_file);
+  const auto frame = std::ranges::find_if(told.frames, is_of_the_file);
   const bool has_place = frame != told.frames.end();
   std::string message = told.message == "Object assertion failed." ? "Assertion failed." : told.message;
   message += hint_for(message, has_place);

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <ranges>
 #include <set>
 #include <string>
 #include <system_error>
@@ -186,7 +187,7 @@ class FolderParcel final : public Parcel {
     if (!manifest.empty()) write(manifest);
     end_file();
     // A folder's time changes with what is made in it, and it may not be writable.
-    std::for_each(folders_.rbegin(), folders_.rend(), [this](const OutputEntry& entry) { settle(entry); });
+    std::ranges::for_each(std::views::reverse(folders_), [this](const OutputEntry& entry) { settle(entry); });
     if (lasts_ == Lasts::over_crashes) sync();
     put_in_place();
     if (lasts_ == Lasts::over_crashes && fsync(above_.number()) != 0)

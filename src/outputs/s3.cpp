@@ -73,7 +73,7 @@ class S3Parcel final : public Parcel {
     for (const auto& [key, upload] : begun_) {
       try {
         client_.abort(key, upload, {});
-      } catch (const Error&) {  // the bucket's own rule for such uploads is left
+      } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the bucket's own rule for uploads is left
       }
     }
   }
@@ -409,7 +409,7 @@ class S3 final : public Depot {
     } catch (const Error&) {
       try {
         remove(wanted.trial);
-      } catch (const Error&) {  // without a manifest it is nobody's outputs
+      } catch (const Error&) {  // NOLINT(bugprone-empty-catch): without a manifest it is nobody's outputs
       }
       throw;
     }

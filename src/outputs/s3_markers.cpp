@@ -40,7 +40,7 @@ class S3Markers final : public Markers {
                                   const std::stop_token& stop) override {
     const std::string key = told_key(mark);
     const auto seen = client_.head(key, stop);
-    if (!seen || seen->size > static_cast<std::int64_t>(size_max)) return std::nullopt;
+    if (!seen || std::cmp_greater(seen->size, size_max)) return std::nullopt;
     std::string told;
     if (!client_.get(
             key, [&](std::string_view bytes) { told += bytes; }, stop))
@@ -58,12 +58,12 @@ class S3Markers final : public Markers {
     if (const std::string bytes = told(); !bytes.empty())
       client_.put(told_key(mark), bytes, {{"content-type", "application/octet-stream"}}, stop);
     const std::string text = fmt::format("{}\n{}", relative(place), mark.version);
-    if (!earlier && client_.put_new(key_of(k_done, key), text, k_headers, stop)) return;
-    if (earlier || !find(key, stop)) client_.put(key_of(k_done, key), text, k_headers, stop);
+    if (!earlier && client_.put_new(key_of(k_done, key), text, headers(), stop)) return;
+    if (earlier || !find(key, stop)) client_.put(key_of(k_done, key), text, headers(), stop);
   }
 
  private:
-  inline static const outputs::S3Client::Headers k_headers{{"content-type", "text/plain"}};
+  static outputs::S3Client::Headers headers() { return {{"content-type", "text/plain"}}; }
 
   [[nodiscard]] std::string key_of(std::string_view folder, const std::string& name) const {
     return fmt::format("{}{}{}", root_.prefix, folder, name);

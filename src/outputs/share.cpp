@@ -139,8 +139,9 @@ class Sharer {
   void share_file(const Descriptor& source, const Descriptor& target, const std::string& name,
                   const fs::path& path, const struct stat& seen) {
     const std::pair file(seen.st_dev, seen.st_ino);
-    if (const auto known = made_.find(file); known != made_.end())
-      if (linkat(root_, known->second.c_str(), target.number(), name.c_str(), 0) == 0) return;
+    if (const auto known = made_.find(file);
+        known != made_.end() && linkat(root_, known->second.c_str(), target.number(), name.c_str(), 0) == 0)
+      return;
     if (!clones_ || !make_file(source, target, name, path, seen, true)) {
       const bool is_ours = seen.st_uid == (owner_ ? owner_->uid : geteuid());
       if (is_ours && linkat(source.number(), name.c_str(), target.number(), name.c_str(), 0) == 0) return;

@@ -207,7 +207,10 @@ void Record::trials(const RunId& run, const std::string& trial, Detail detail,
   database::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
     std::optional<std::int64_t> only;
-    if (!trial.empty() && !(only = impl_->number_of_trial(number, trial))) return;
+    if (!trial.empty()) {
+      only = impl_->number_of_trial(number, trial);
+      if (!only) return;
+    }
     const std::string chosen = only ? " WHERE run = ?1 AND trial = ?2" : " WHERE run = ?1";
     const bool all = detail == Detail::all;
     const std::string trial_details = all ? ", image, digest, params, revision" : "";

@@ -58,7 +58,7 @@ void give_room_back(SQLite::Database& database) {
     database.setBusyTimeout(0);
     // What is vacuumed is in the log until that is written into the file.
     database.exec("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)");
-  } catch (const SQLite::Exception&) {
+  } catch (const SQLite::Exception&) {  // NOLINT(bugprone-empty-catch): the database stays as large as it is
   }
   database.setBusyTimeout(patience_ms);
 }

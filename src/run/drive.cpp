@@ -540,8 +540,7 @@ class Drive {
     observer_.fact(fact);
     if (fact.state == TrialState::starting) {
       starting_.push_back(fact.trial);
-    } else if (const auto at = std::find(starting_.begin(), starting_.end(), fact.trial);
-               at != starting_.end()) {
+    } else if (const auto at = std::ranges::find(starting_, fact.trial); at != starting_.end()) {
       starting_.erase(at);
     }
     if (fact.state == TrialState::running) {

@@ -14,7 +14,7 @@ namespace {
 
 bool contains_any_case(std::string_view text, std::string_view part) {
   const auto same = [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); };
-  return part.empty() || std::search(text.begin(), text.end(), part.begin(), part.end(), same) != text.end();
+  return part.empty() || !std::ranges::search(text, part, same).empty();
 }
 
 bool is_in(const std::vector<std::string>& ids, const Gpu& gpu) {

@@ -55,6 +55,7 @@ class ServiceRoom::Trying {
   [[nodiscard]] const std::vector<std::size_t>& open() const { return open_; }
   [[nodiscard]] std::vector<TrialIndex> up() const {
     std::vector<TrialIndex> up;
+    up.reserve(brought_.size());
     for (const auto& [service, slots] : brought_) up.push_back(service);
     return up;
   }

@@ -20,8 +20,8 @@ bool selects(const Selector& selector, const Sighting& sighting) {
   if (!selector.experiment.empty() && selector.experiment != sighting.experiment) return false;
   if (!selector.file.empty() && selector.file != sighting.file) return false;
   if (selector.run && *selector.run != sighting.key.run) return false;
-  return selector.trials.empty() || std::find(selector.trials.begin(), selector.trials.end(),
-                                              sighting.key.trial) != selector.trials.end();
+  return selector.trials.empty() ||
+         std::ranges::find(selector.trials, sighting.key.trial) != selector.trials.end();
 }
 
 bool cannot_be_had(const std::string& image) {
@@ -54,6 +54,7 @@ World::World(const SimulationOptions& options) : options_(options), random_(opti
 
 std::vector<Gpu> World::gpus() const {
   std::vector<Gpu> gpus;
+  gpus.reserve(options_.gpus);
   for (std::size_t i = 0; i < options_.gpus; ++i)
     gpus.push_back({.id = std::to_string(i),
                     .uuid = {},

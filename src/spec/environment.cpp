@@ -59,8 +59,9 @@ class PairReader {
       report_.add(place, *fault);
     } else if (!names_.insert(name).second) {
       report_.add(place, fmt::format("`{}` is given twice", shortened(name)));
-    } else if (value || (value = absent_(name))) {
-      pairs_.put(name, std::move(*value));
+    } else {
+      if (!value) value = absent_(name);
+      if (value) pairs_.put(name, std::move(*value));
     }
   }
 

@@ -97,8 +97,8 @@ std::string_view relation_hint(std::string_view text) {
 // What was meant by something between a value and the next term.
 std::string_view joint_hint(std::string_view text) {
   const std::string_view word = text.substr(0, text.find_first_of(k_blanks));
-  if (text.starts_with("|") || word == "or") return "only && joins conditions, there is no `or`";
-  if (text.starts_with("&") || word == "and" || text.find_first_of("=<>") != std::string_view::npos)
+  if (text.starts_with('|') || word == "or") return "only && joins conditions, there is no `or`";
+  if (text.starts_with('&') || word == "and" || text.find_first_of("=<>") != std::string_view::npos)
     return "conditions are joined by &&";
   return "a value with blanks or operators stands in quotes";
 }

@@ -20,13 +20,15 @@ constexpr std::array k_healthcheck_fields{
     Spelling{"test", "test"},       Spelling{"interval", "interval"},         Spelling{"timeout", "timeout"},
     Spelling{"retries", "retries"}, Spelling{"start_period", "start_period"}, Spelling{"disable", "disable"}};
 
-const std::vector<std::string> k_no_check{"NONE"};
+std::vector<std::string> no_check() {
+  return {"NONE"};
+}
 
 std::optional<std::vector<std::string>> read_test(const Json& value, const Place& place, Report& report) {
   if (value.is_string()) {
     auto line = read_string(value, place, report);
     if (!line) return std::nullopt;
-    if (*line == "NONE") return k_no_check;
+    if (*line == "NONE") return no_check();
     if (!line->empty()) return std::vector<std::string>{"CMD-SHELL", std::move(*line)};
     report.add(place, "is empty; give a command, or \"NONE\" for no check");
     return std::nullopt;
@@ -35,7 +37,7 @@ std::optional<std::vector<std::string>> read_test(const Json& value, const Place
   if (!words || words->size() != value.size()) return std::nullopt;
   const std::string_view first = words->empty() ? "" : std::string_view(words->front());
   const bool command = (first == "CMD" || first == "CMD-SHELL") && words->size() > 1;
-  if (command || *words == k_no_check) return words;
+  if (command || *words == no_check()) return words;
   report.add(place,
              "must begin with \"CMD\", \"CMD-SHELL\" and the command after it, or be [\"NONE\"]; "
              "a string is run by the container's shell");
@@ -59,7 +61,7 @@ Seconds read_span(const Section& section, std::string_view name, const Place& pl
 Rare<Healthcheck> read_healthcheck(const Json& value, const Place& place, Report& report) {
   Healthcheck check;
   if (value == "NONE") {
-    check.test = k_no_check;
+    check.test = no_check();
     return check;
   }
   if (!value.is_object()) {
@@ -70,9 +72,9 @@ Rare<Healthcheck> read_healthcheck(const Json& value, const Place& place, Report
   if (const Json* test = section.find("test")) {
     if (auto words = read_test(*test, place.key("test"), report)) check.test = std::move(*words);
   }
-  if (const Json* disable = section.find("disable")) {
-    if (read_flag(*disable, place.key("disable"), report).value_or(false)) check.test = k_no_check;
-  }
+  if (const Json* disable = section.find("disable");
+      disable != nullptr && read_flag(*disable, place.key("disable"), report).value_or(false))
+    check.test = no_check();
   check.interval = read_span(section, "interval", place, report);
   check.timeout = read_span(section, "timeout", place, report);
   check.start_period = read_span(section, "start_period", place, report);

@@ -164,6 +164,7 @@ class LogTaker {
                          .is_after_gap = expects_known_ && !pieces.empty(),
                          .complete = is_last_};
     auto after = telemetry_.take(key_.trial, key_.attempt, before_, batch, trial_.log_size_max);
+    // NOLINTNEXTLINE(bugprone-std-exception-baseclass): no handler of std::exception may catch it
     if (!after) throw Overtaken{};
     before_ = after;
     if (batch.is_after_gap) expects_known_ = false;

@@ -84,8 +84,9 @@ void Axis::add_linear_ticks(std::size_t ticks_max) {
   const double least = is_logarithmic ? std::pow(10, from_) : from_;
   const double greatest = is_logarithmic ? std::pow(10, until_) : until_;
   const double step = nice_step((greatest - least) / static_cast<double>(ticks_max));
-  for (double number = std::ceil(least / step); number * step <= greatest; ++number)
-    add_tick(number * step, label_of(number * step, step));
+  const double first = std::ceil(least / step);
+  for (int i = 0; (first + i) * step <= greatest; ++i)
+    add_tick((first + i) * step, label_of((first + i) * step, step));
 }
 
 // Powers of ten; where these are few, 2 and 5 times them, too.

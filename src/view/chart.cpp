@@ -213,7 +213,7 @@ std::vector<std::string> words_of(const std::vector<const ResultRow*>& rows, con
   }
   if (all_numbers) return {};
   std::ranges::sort(words, is_before);
-  words.erase(std::unique(words.begin(), words.end()), words.end());
+  words.erase(std::ranges::unique(words).begin(), words.end());
   return words;
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <iterator>
+#include <ranges>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -170,8 +171,8 @@ class Drawing {
     };
     std::string path;
     for (const Chart::Point& point : points) path += at(point.x, point.y + point.spread) + " ";
-    std::for_each(points.rbegin(), points.rend(),
-                  [&](const Chart::Point& point) { path += low(point) + " "; });
+    std::ranges::for_each(std::views::reverse(points),
+                          [&](const Chart::Point& point) { path += low(point) + " "; });
     path.pop_back();
     out_ << fmt::format(R"(<polygon points="{}" fill="{}" fill-opacity="0.15"/>)", path,
                         k_svg_colours.at(number % k_svg_colours.size()))

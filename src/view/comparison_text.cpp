@@ -89,7 +89,7 @@ void add_params_json(std::string& text, const PairTable& table, const Pair& pair
   };
   for (const auto& [name, value] : table.shared) add(name, json_value(value));
   for (std::size_t i = 0; i < table.params.size(); ++i) add(table.params[i], json_value(pair.params[i]));
-  text += "}";
+  text += '}';
 }
 
 std::string pair_json(const PairTable& table, const Pair& pair, std::span<const Results> runs) {

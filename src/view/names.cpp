@@ -58,7 +58,7 @@ bool split(std::string_view name, Numbered& out) {
 // One pattern's numbers: "solver-[1-5]", "solver-[7-9]", "solver-12".
 void append_ranges(const Pattern& pattern, std::vector<std::uint64_t>& numbers,
                    std::vector<std::string>& out) {
-  std::sort(numbers.begin(), numbers.end());
+  std::ranges::sort(numbers);
   for (std::size_t from = 0; from < numbers.size();) {
     std::size_t to = from;
     while (to + 1 < numbers.size() && numbers[to + 1] == numbers[to] + 1) ++to;

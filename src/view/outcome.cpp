@@ -18,8 +18,7 @@ std::vector<const Fact*> in_order(const std::vector<Fact>& facts) {
   std::vector<const Fact*> order;
   order.reserve(facts.size());
   for (const Fact& fact : facts) order.push_back(&fact);
-  std::stable_partition(order.begin(), order.end(),
-                        [](const Fact* fact) { return fact->state == TrialState::failed; });
+  std::ranges::stable_partition(order, [](const Fact* fact) { return fact->state == TrialState::failed; });
   return order;
 }
 

@@ -56,7 +56,7 @@ std::set<std::string_view> networks_of(const Experiment& experiment) {
   std::set<std::string_view> networks;
   for (const Trial& trial : experiment.trials)
     for (const std::string& network : trial.networks)
-      if (std::find(k_own.begin(), k_own.end(), network) == k_own.end()) networks.insert(network);
+      if (std::ranges::find(k_own, network) == k_own.end()) networks.insert(network);
   return networks;
 }
 

@@ -24,7 +24,7 @@ std::vector<const Sighting*> sorted(std::span<const Sighting> sightings) {
   std::vector<const Sighting*> order;
   order.reserve(sightings.size());
   for (const Sighting& sighting : sightings) order.push_back(&sighting);
-  std::sort(order.begin(), order.end(), [](const Sighting* left, const Sighting* right) {
+  std::ranges::sort(order, [](const Sighting* left, const Sighting* right) {
     if (left->experiment != right->experiment) return left->experiment < right->experiment;
     if (left->key.run != right->key.run) return left->key.run < right->key.run;
     if (left->key.trial != right->key.trial) return is_before(left->key.trial, right->key.trial);

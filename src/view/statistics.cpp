@@ -67,7 +67,10 @@ double student_t(double freedom) {
   if (freedom > k_as_normal) return k_normal;
   double low = k_normal;
   double high = 2 * k_normal;
-  for (; above(high, freedom) > k_tail; high *= 2) low = high;
+  while (above(high, freedom) > k_tail) {
+    low = high;
+    high *= 2;
+  }
   for (int step = 0; step < k_steps_max && high - low > 1e-12 * high; ++step) {
     const double middle = (low + high) / 2;
     (above(middle, freedom) > k_tail ? low : high) = middle;

@@ -32,6 +32,7 @@ std::string state_like(const TrialEntry& entry, std::string_view wanted) {
   if (wanted.empty()) return std::string(to_string(entry.state));
   if (is_phase(wanted)) return std::string(phase_of(entry));
   std::vector<std::string_view> words;
+  words.reserve(k_trial_state_count);
   for (std::size_t i = 0; i < k_trial_state_count; ++i)
     words.push_back(to_string(static_cast<TrialState>(i)));
   const bool is_pattern = wanted.find_first_of("*?[\\") != std::string_view::npos;

@@ -23,6 +23,7 @@ extern "C" {
 // ms a call. From release 0.20 on both are in a namespace.
 
 // The library's list of tokens, which is given back as it came.
+// NOLINTNEXTLINE(misc-use-internal-linkage): functions with external linkage return it
 struct JsonnetTokens {
   JsonnetTokens() = delete;
   JsonnetTokens(const JsonnetTokens&) = delete;
@@ -87,6 +88,7 @@ Lex find_lex(const char* symbol) {
 
 }  // namespace
 
+// NOLINTBEGIN(misc-use-internal-linkage): the dynamic linker finds these functions in place of the library's
 std::string jsonnet_unparse_number(double value) {
   return combu::text_of_number(value);
 }
@@ -110,6 +112,7 @@ JsonnetTokens jsonnet_lex(const std::string& file, const char* code) {
 }
 
 }  // namespace jsonnet::internal
+// NOLINTEND(misc-use-internal-linkage)
 
 namespace combu {
 namespace {
