@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
 #include "combu/cache.hpp"
+#include "combu/json.hpp"
 
 namespace combu {
 namespace {
@@ -65,7 +65,7 @@ Json all_parts(const Trial& trial, const std::vector<std::string>& inputs) {
           {"env", std::move(env)},
           {"workdir", trial.workdir},
           {"user", trial.user},
-          {"params", trial.params.empty() ? Json::object() : Json::parse(trial.params)},
+          {"params", trial.params.empty() ? Json::object() : parse_json(trial.params)},
           {"platform", trial.platform},
           {"volumes", volumes_of(trial)},
           {"networks", trial.networks},
@@ -74,7 +74,7 @@ Json all_parts(const Trial& trial, const std::vector<std::string>& inputs) {
           {"gpus", gpus_of(*trial.gpus)},
           {"inputs", inputs_of(trial, inputs)},
           {"metrics", metrics_of(trial.metrics)},
-          {"docker", trial.docker.empty() ? Json::object() : Json::parse(trial.docker)}};
+          {"docker", trial.docker.empty() ? Json::object() : parse_json(trial.docker)}};
 }
 
 bool is_empty(const Json& part) {
@@ -192,7 +192,7 @@ CacheKey cache_key(const Trial& trial, const RunId& run, std::string_view digest
 
 std::vector<std::string> differences(std::string_view now, std::string_view before) {
   std::vector<std::string> found;
-  compare("", Json::parse(now), Json::parse(before), found);
+  compare("", parse_json(now), parse_json(before), found);
   return found;
 }
 

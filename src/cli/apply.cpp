@@ -6,7 +6,6 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -18,6 +17,7 @@
 #include "cli/recorded.hpp"
 #include "cli/take_in.hpp"
 #include "combu/control.hpp"
+#include "combu/json.hpp"
 
 namespace combu {
 namespace {
@@ -241,8 +241,7 @@ void expect_values(const RunEntry& entry, const Invocation& invocation) {
   for (const auto* given :
        {&invocation.ext_str, &invocation.ext_code, &invocation.tla_str, &invocation.tla_code})
     if (!given->empty()) return;
-  const std::string values =
-      values_in(nlohmann::json::parse(entry.arguments).get<std::vector<std::string>>());
+  const std::string values = values_in(parse_json(entry.arguments).get<std::vector<std::string>>());
   if (values.empty()) return;
   throw Error(ErrorKind::invalid, "run " + entry.id.text(),
               fmt::format("was begun with `{}`: give the same again, or others", values));

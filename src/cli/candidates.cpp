@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <iterator>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -17,6 +16,7 @@
 #include "cli/load.hpp"
 #include "cli/recorded.hpp"
 #include "cli/run_lock.hpp"
+#include "combu/json.hpp"
 #include "combu/telemetry.hpp"
 #include "combu/view.hpp"
 
@@ -101,7 +101,7 @@ class Candidates {
     } else {
       for (const Trial& trial : trials_of_file()) {
         if (trial.params.empty()) continue;
-        const auto object = nlohmann::json::parse(trial.params);
+        const auto object = parse_json(trial.params);
         for (const auto& param : object.items()) params.insert(param.key());
       }
     }

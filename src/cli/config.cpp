@@ -6,10 +6,10 @@
 #include <exception>
 #include <fstream>
 #include <initializer_list>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "cli/environment.hpp"
+#include "combu/json.hpp"
 
 namespace combu {
 namespace {

@@ -9,7 +9,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <unordered_set>
 #include <utility>
@@ -25,6 +24,7 @@
 #include "cli/run_lock.hpp"
 #include "cli/selection.hpp"
 #include "cli/take_in.hpp"
+#include "combu/json.hpp"
 #include "combu/jsonnet.hpp"
 
 namespace combu {
@@ -494,7 +494,7 @@ std::string to_json(const RunOptions& options) {
 }
 
 RunOptions run_options_of(const std::string& json) {
-  const auto object = nlohmann::json::parse(json);
+  const auto object = parse_json(json);
   RunOptions options;
   options.wait = object.value("wait", options.wait);
   options.starts_in_flight = object.value("starts_in_flight", options.starts_in_flight);

@@ -7,9 +7,9 @@
 #include <charconv>
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "cli/environment.hpp"
+#include "combu/json.hpp"
 
 namespace combu {
 namespace {

@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <stop_token>
 #include <utility>
@@ -19,6 +18,7 @@
 #include "cli/recorded.hpp"
 #include "cli/run_lock.hpp"
 #include "cli/selection.hpp"
+#include "combu/json.hpp"
 #include "combu/telemetry.hpp"
 
 namespace combu {

@@ -14,7 +14,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -24,6 +23,7 @@
 
 #include "cli/mlflow_server.hpp"
 #include "combu/http.hpp"
+#include "combu/json.hpp"
 #include "combu/telemetry.hpp"
 
 namespace combu {
@@ -344,7 +344,7 @@ class Exporter {
       params.clear();
       tags = Json::array();
     };
-    const Json given = trial.params.empty() ? Json::object() : Json::parse(trial.params);
+    const Json given = trial.params.empty() ? Json::object() : parse_json(trial.params);
     for (const auto& [name, value] : given.items()) {
       if (value.is_null() || kept.params.contains(params_.of(name))) continue;
       params.push_back({.name = name, .value = param_text(value)});

@@ -8,13 +8,13 @@
 #include <cctype>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
 #include "cli/environment.hpp"
 #include "combu/base.hpp"
 #include "combu/curl.hpp"
+#include "combu/json.hpp"
 
 namespace combu {
 namespace {
@@ -191,7 +191,7 @@ std::optional<Json> MlflowServer::Impl::ask(const std::string& call, const std::
   curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
   idle.leave(std::move(owned));
 
-  Json answer = Json::parse(received, nullptr, false);
+  Json answer = parse_json_or_discard(received);
   constexpr long k_ok = 200;
   constexpr long k_not_found = 404;
   constexpr long k_unauthorized = 401;

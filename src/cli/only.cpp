@@ -4,11 +4,12 @@
 #include <fnmatch.h>
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include "combu/json.hpp"
 
 namespace combu {
 namespace {
@@ -68,7 +69,7 @@ std::optional<std::string> param_of(const std::string& params, std::string_view 
   if (name.starts_with(k_prefix)) name.remove_prefix(k_prefix.size());
   // Most often it is not among them, or there are none.
   if (params.find(name) == std::string::npos) return std::nullopt;
-  const auto object = nlohmann::json::parse(params);
+  const auto object = parse_json(params);
   const auto found = object.find(name);
   if (found == object.end()) return std::nullopt;
   return found->is_string() ? found->get<std::string>() : found->dump();

@@ -4,12 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <cctype>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
 
 #include "cli/only.hpp"
 #include "cli/revision.hpp"
+#include "combu/json.hpp"
 #include "combu/jsonnet.hpp"
 #include "combu/view.hpp"
 
@@ -130,7 +130,7 @@ std::string names_of(const std::vector<std::string>& paths) {
 
 std::string evaluated_again(const RunEntry& entry, int revision) {
   const bool is_earlier = revision > 0 && static_cast<std::size_t>(revision) <= entry.earlier.size();
-  OrderedJson file = OrderedJson::parse(is_earlier ? entry.earlier[static_cast<std::size_t>(revision - 1)]
+  OrderedJson file = parse_ordered_json(is_earlier ? entry.earlier[static_cast<std::size_t>(revision - 1)]
                                                    : entry.evaluated);
   if (file.is_array()) file = OrderedJson{{"trials", std::move(file)}};
   // By its name it makes room for itself.

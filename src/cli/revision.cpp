@@ -6,11 +6,11 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string_view>
 #include <vector>
 
+#include "combu/json.hpp"
 #include "combu/view.hpp"
 
 namespace combu {
@@ -83,7 +83,7 @@ std::vector<std::string> secret_paths(const std::string& folder, const std::stri
   for (const std::string_view name : k_secret_names) paths.push_back(fmt::format("glob){}", name));
   if (evaluated.find("\"env_file\"") == std::string::npos) return paths;
   std::vector<std::string> env_files;
-  add_env_files(nlohmann::json::parse(evaluated, nullptr, false), env_files);
+  add_env_files(parse_json_or_discard(evaluated), env_files);
   for (const std::string& file : env_files) {
     const std::filesystem::path path =
         (std::filesystem::path(folder) / file).lexically_normal().lexically_relative(top);

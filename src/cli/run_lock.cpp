@@ -12,11 +12,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string_view>
 #include <system_error>
+
+#include "combu/json.hpp"
 
 namespace combu {
 namespace {
@@ -128,7 +129,7 @@ Holder holder_of(int file) {
   std::array<char, 16384> text{};
   const ssize_t size = pread(file, text.data(), text.size(), 0);
   const auto json =
-      nlohmann::json::parse(text.data(), text.data() + std::max<ssize_t>(size, 0), nullptr, false);
+      parse_json_or_discard({text.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))});
   if (!json.is_object()) return {};
   return {.process = json.value("process", 0),
           .run = json.value("run", ""),

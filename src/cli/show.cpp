@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,6 +20,7 @@
 #include "cli/run_lock.hpp"
 #include "cli/run_results.hpp"
 #include "combu/docker.hpp"
+#include "combu/json.hpp"
 #include "combu/telemetry.hpp"
 
 namespace combu {
@@ -89,7 +89,7 @@ std::vector<std::string> env_of(const Trial& trial) {
 
 std::string params_of(const Trial& trial) {
   if (trial.params.empty()) return "";
-  const OrderedJson object = OrderedJson::parse(trial.params);
+  const OrderedJson object = parse_ordered_json(trial.params);
   std::vector<std::string> params;
   for (const auto& [name, value] : object.items())
     params.push_back(
@@ -188,7 +188,7 @@ OrderedJson or_null(const std::string& text) {
 }
 
 OrderedJson parsed_or_null(const std::string& json) {
-  return json.empty() ? OrderedJson() : OrderedJson::parse(json);
+  return json.empty() ? OrderedJson() : parse_ordered_json(json);
 }
 
 OrderedJson moment(const std::optional<Instant>& at) {

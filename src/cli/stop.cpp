@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "cli/commands.hpp"
@@ -16,6 +15,7 @@
 #include "cli/selection.hpp"
 #include "cli/take_in.hpp"
 #include "combu/control.hpp"
+#include "combu/json.hpp"
 
 namespace combu {
 namespace {

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
 #include "cli/recorded.hpp"
+#include "combu/json.hpp"
 
 namespace combu {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <array>
 #include <chrono>
-#include <nlohmann/json.hpp>
 
 #include "combu/control.hpp"
+#include "combu/json.hpp"
 #include "control/replay.hpp"
 #include "control/socket.hpp"
 #include "control/words.hpp"
@@ -92,12 +92,12 @@ auto understood(const Read& read) {
 
 Settings ControlClient::adjust(const Adjust& adjust, const std::stop_token& stop) {
   const std::string request = control::adjust_line(adjust);
-  (void)control::adjust_of(nlohmann::json::parse(request));
+  (void)control::adjust_of(parse_json(request));
   impl_->send(request);
   const std::optional<std::string> line = impl_->line(stop, Steady::now() + k_answer_max);
   if (!line) throw gone();
   return understood([&] {
-    const auto answer = nlohmann::json::parse(*line);
+    const auto answer = parse_json(*line);
     if (answer.at("answer") == "error")
       throw Error(ErrorKind::refused, "", answer.at("text").get<std::string>());
     return control::settings_of(answer);
@@ -109,7 +109,7 @@ void ControlClient::take_over(const std::stop_token& stop) {
   const std::optional<std::string> line = impl_->line(stop, std::nullopt);
   if (!line) throw gone();
   understood([&] {
-    const auto answer = nlohmann::json::parse(*line);
+    const auto answer = parse_json(*line);
     if (answer.at("answer") == "error")
       throw Error(ErrorKind::refused, "", answer.at("text").get<std::string>());
     return 0;
@@ -127,7 +127,7 @@ std::optional<int> ControlClient::follow(Progress& progress, Run& run, const std
   control::Replay replay(progress, run);
   try {
     while (const auto line = impl_->line(stop, std::nullopt)) {
-      const auto code = understood([&] { return replay.show(nlohmann::json::parse(*line)); });
+      const auto code = understood([&] { return replay.show(parse_json(*line)); });
       if (code) return code;
     }
   } catch (const Error& error) {

@@ -1,7 +1,8 @@
 #include "control/replay.hpp"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
+
+#include "combu/json.hpp"
 
 namespace combu::control {
 namespace {

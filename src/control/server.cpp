@@ -10,12 +10,12 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include "combu/control.hpp"
+#include "combu/json.hpp"
 #include "control/socket.hpp"
 #include "control/words.hpp"
 
@@ -187,7 +187,7 @@ struct ControlServer::Impl {
 
   void obey(std::uint64_t number, Client& client, const std::string& line) {
     try {
-      const auto request = nlohmann::json::parse(line, nullptr, false);
+      const auto request = parse_json_or_discard(line);
       const control::Ask ask = control::ask_of(request);
       if (ask == control::Ask::follow) {
         const std::scoped_lock lock(mutex);

@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "combu/base.hpp"
+#include "combu/json.hpp"
 
 namespace combu::control {
 namespace {

@@ -81,7 +81,7 @@ bool has_processes(Connections& engine, const std::string& id, const std::stop_t
   const HttpResponse response = engine.send(request_of(engine, "GET", "/containers/" + id + "/top"), stop);
   if (response.status != 200) return true;  // then it is believed
   return reading(engine, [&] {
-    const json body = json::parse(response.body);
+    const json body = parse_json(response.body);
     const auto processes = body.find("Processes");
     return processes != body.end() && processes->is_array() && !processes->empty();
   });
@@ -96,7 +96,7 @@ void list_containers(Connections& engine, const ContainerFilters& filters,
   if (!filters.labels.empty()) parameter["label"] = filters.labels;
   if (!filters.states.empty()) parameter["status"] = filters.states;
   if (!parameter.empty()) request.target += "&" + filters_parameter(parameter);
-  JsonPieces containers([&](std::string_view text) { take(summary_of(json::parse(text))); });
+  JsonPieces containers([&](std::string_view text) { take(summary_of(parse_json(text))); });
   request.sink = [&](std::string_view bytes) {
     containers.feed(bytes);
     return true;
@@ -113,7 +113,7 @@ std::optional<ContainerFacts> inspect_container(Connections& engine, const std::
       engine.send(request_of(engine, "GET", "/containers/" + percent_encode(which) + "/json"), stop);
   if (response.status == 404) return std::nullopt;
   if (response.status != 200) throw error_of(response, which);
-  ContainerFacts facts = reading(engine, [&] { return facts_of(json::parse(response.body)); });
+  ContainerFacts facts = reading(engine, [&] { return facts_of(parse_json(response.body)); });
   // An engine that was killed in the middle of a start takes this for running when it is back, and does so
   // for ever, though its process has ended meanwhile (20.10, one in a hundred; moby#41768). What it loses in
   // another way it shows like this.
@@ -134,7 +134,7 @@ HttpResponse create_container(Connections& engine, const Trial& trial, const jso
 }
 
 std::string created_id(const HttpResponse& created) {
-  return json::parse(created.body).at("Id").get<std::string>();
+  return parse_json(created.body).at("Id").get<std::string>();
 }
 
 void put_archive(Connections& engine, const std::string& id, std::string tar, const std::stop_token& stop) {
@@ -203,7 +203,7 @@ std::optional<Usage> container_usage(Connections& engine, const std::string& id,
   if (response.status == 404) return std::nullopt;
   if (response.status != 200) throw error_of(response, id);
   return reading(engine, [&]() -> std::optional<Usage> {
-    const json body = json::parse(response.body);
+    const json body = parse_json(response.body);
     const json memory = body.value("memory_stats", json::object());
     if (!memory.contains("usage")) return std::nullopt;
     const json stats = memory.value("stats", json::object());
@@ -251,8 +251,7 @@ std::optional<std::string> find_path(Connections& engine, const std::string& id,
   if (response.status == 404) return std::nullopt;
   if (response.status != 200) throw error_of(response, path);
   const std::string target = reading(engine, [&] {
-    return json::parse(decode_base64(response.header("X-Docker-Container-Path-Stat")))
-        .value("linkTarget", "");
+    return parse_json(decode_base64(response.header("X-Docker-Container-Path-Stat"))).value("linkTarget", "");
   });
   return target.empty() ? path : target;
 }

@@ -29,7 +29,7 @@ std::int64_t whole_seconds(Instant instant) {
 
 void take_events(Connections& engine, HttpRequest request,
                  const std::function<void(const ContainerEvent&)>& take, const std::stop_token& stop) {
-  JsonPieces events([&](std::string_view text) { take(event_of(json::parse(text))); });
+  JsonPieces events([&](std::string_view text) { take(event_of(parse_json(text))); });
   request.sink = [&](std::string_view bytes) {
     events.feed(bytes);
     return true;

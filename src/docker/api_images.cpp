@@ -80,7 +80,7 @@ std::optional<ImageFacts> inspect_image(Connections& engine, const std::string& 
   if (response.status == 404) return std::nullopt;
   if (response.status != 200) throw error_of(response, image);
   return reading(engine, [&] {
-    const json body = json::parse(response.body);
+    const json body = parse_json(response.body);
     ImageFacts facts;
     facts.platform = text_at(body, "Os") + "/" + text_at(body, "Architecture");
     facts.has_healthcheck = has_healthcheck(body);
@@ -103,7 +103,7 @@ void pull_image(Connections& engine, const PullOptions& options,
   PullProgress progress;
   std::string failure;
   JsonPieces lines([&](std::string_view text) {
-    const json line = json::parse(text);
+    const json line = parse_json(text);
     // A failed pull may be a 200 whose stream says so (Engine 29, Podman).
     if (line.contains("error")) failure = text_at(line, "error");
     if (progress.take(line)) std::apply(tell, progress.sum());

@@ -2,9 +2,9 @@
 // Reads the engine's JSON answers. Only files that read or write JSON include this header: nlohmann/json.hpp
 // costs more than a second of compile time.
 
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "combu/json.hpp"
 #include "docker/api.hpp"
 
 namespace combu::docker {

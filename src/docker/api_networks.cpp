@@ -12,7 +12,7 @@ std::vector<NetworkSummary> list_networks(Connections& engine, const std::vector
   const HttpResponse response = engine.send_checked(std::move(request), engine.address().text(), stop);
   return reading(engine, [&] {
     std::vector<NetworkSummary> networks;
-    for (const json& network : json::parse(response.body)) {
+    for (const json& network : parse_json(response.body)) {
       const Labels labels = labels_at(network, "Labels");
       const auto experiment = labels.find(k_label_experiment);
       networks.push_back({network.at("Id").get<std::string>(), network.at("Name").get<std::string>(),
@@ -46,7 +46,7 @@ std::optional<Instant> network_created_at(Connections& engine, const std::string
   const HttpResponse response =
       engine.send(request_of(engine, "GET", "/networks/" + percent_encode(name)), stop);
   if (response.status != 200) return std::nullopt;
-  return reading(engine, [&] { return parse_moment(text_at(json::parse(response.body), "Created")); });
+  return reading(engine, [&] { return parse_moment(text_at(parse_json(response.body), "Created")); });
 }
 
 HttpResponse remove_network(Connections& engine, const std::string& id, const std::stop_token& stop) {
@@ -57,7 +57,7 @@ std::vector<std::string> network_users(Connections& engine, const std::string& i
                                        const std::stop_token& stop) {
   const HttpResponse response = engine.send_checked(request_of(engine, "GET", "/networks/" + id), id, stop);
   return reading(engine, [&] {
-    const json network = json::parse(response.body);
+    const json network = parse_json(response.body);
     std::vector<std::string> names;
     const auto containers = network.find("Containers");
     if (containers == network.end() || !containers->is_object()) return names;

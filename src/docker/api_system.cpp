@@ -13,8 +13,8 @@ SystemFacts get_system(Connections& engine, const std::stop_token& stop) {
     return engine.send_checked(request, engine.address().text(), stop).body;
   };
   return reading(engine, [&] {
-    const json version = json::parse(get("/version"));
-    const json info = json::parse(get("/info"));
+    const json version = parse_json(get("/version"));
+    const json info = parse_json(get("/info"));
     SystemFacts facts;
     facts.product = "Docker Engine";
     for (const json& component : version.value("Components", json::array())) {

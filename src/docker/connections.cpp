@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <nlohmann/json.hpp>
+
+#include "combu/json.hpp"
 
 namespace combu::docker {
 namespace {
@@ -64,7 +65,7 @@ ApiVersion parse_api_version(std::string_view text) {
 }
 
 std::string message_of(const HttpResponse& response) {
-  const nlohmann::json body = nlohmann::json::parse(response.body, nullptr, false);
+  const nlohmann::json body = parse_json_or_discard(response.body);
   if (body.is_object() && body.contains("message") && body["message"].is_string()) {
     return one_line(body["message"].get<std::string>());
   }

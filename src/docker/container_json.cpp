@@ -7,9 +7,9 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "combu/json.hpp"
 #include "docker/labels.hpp"
 
 namespace combu::docker {
@@ -131,7 +131,7 @@ json container_json(const Run& run, const Trial& trial, int attempt, NetworksAtC
   add_volumes(host, trial);
   add_ports(body, trial);
   add_networks(body, trial, networks);
-  if (!trial.docker.empty()) merge(body, json::parse(trial.docker));
+  if (!trial.docker.empty()) merge(body, parse_json(trial.docker));
   // What the section says was meant for less memory than an attempt has after it was out of it.
   json& swap = body["HostConfig"]["MemorySwap"];
   if (swap.is_number_integer() && swap >= 0 && swap < trial.slots.memory.count)

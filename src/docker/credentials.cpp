@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <optional>
 
+#include "combu/json.hpp"
 #include "docker/credential_program.hpp"
 
 namespace combu::docker {
@@ -64,7 +64,7 @@ Credentials from_program(const std::string& name, const std::string& key, Second
   // A program that knows none ends with 1 and says so in words (docker-credential-helpers:
   // credentials/error.go).
   if (end.exit_code != 0) return {};
-  const json answer = json::parse(end.output, nullptr, false);
+  const json answer = parse_json_or_discard(end.output);
   if (!answer.is_object()) return {"", program + " gave no JSON"};
   const std::string user = string_at(answer, "Username");
   const std::string secret = string_at(answer, "Secret");
@@ -111,7 +111,7 @@ Credentials find_credentials(const std::string& config_folder, const std::string
   const std::string path = config_folder + "/config.json";
   std::ifstream file(path, std::ios::binary);
   if (!file) return {};
-  const json config = json::parse(std::istreambuf_iterator<char>(file), {}, nullptr, false);
+  const json config = parse_json_or_discard(std::string(std::istreambuf_iterator<char>(file), {}));
   if (!config.is_object()) return {"", path + " is not a JSON object"};
   std::string program = string_at(config, "credsStore");
   if (const json* helpers = object_at(config, "credHelpers")) {

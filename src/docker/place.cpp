@@ -5,11 +5,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <system_error>
 
 #include "combu/docker.hpp"
+#include "combu/json.hpp"
 
 namespace combu {
 namespace {
@@ -20,7 +20,7 @@ using nlohmann::json;
 std::optional<json> read_json(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return std::nullopt;
-  json value = json::parse(std::istreambuf_iterator<char>(file), {}, nullptr, false);
+  json value = parse_json_or_discard(std::string(std::istreambuf_iterator<char>(file), {}));
   if (!value.is_object())
     throw Error(ErrorKind::invalid, path.string(), "is not a JSON object; mend or remove it");
   return value;

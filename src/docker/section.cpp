@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
 
 #include "combu/docker.hpp"
+#include "combu/json.hpp"
 #include "docker/labels.hpp"
 
 namespace combu {
@@ -247,14 +247,14 @@ class SectionCheck {
 std::vector<Error> check_docker_sections(const Experiment& experiment) {
   Found found;
   if (!experiment.defaults_docker.empty())
-    SectionCheck("defaults", nullptr, found).check(json::parse(experiment.defaults_docker));
+    SectionCheck("defaults", nullptr, found).check(parse_json(experiment.defaults_docker));
   std::unordered_set<std::string_view> checked;
   for (const Trial& trial : experiment.trials) {
     if (trial.docker.empty()) continue;
     const bool is_new = checked.insert(trial.docker).second;
     const bool reserves = !trial.slots.empty() || trial.gpus || trial.shm_size.count > 0;
     if (!is_new && !reserves) continue;
-    const json section = json::parse(trial.docker);
+    const json section = parse_json(trial.docker);
     SectionCheck check(trial.path, &trial, found);
     if (is_new) check.check(section);
     check.check_reserved(section);

@@ -1,9 +1,9 @@
 #include <fmt/core.h>
 
 #include <chrono>
-#include <nlohmann/json.hpp>
 
 #include "combu/inputs.hpp"
+#include "combu/json.hpp"
 #include "docker/api_json.hpp"
 #include "docker/container_json.hpp"
 #include "docker/docker_engine.hpp"

@@ -7,8 +7,9 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <utility>
+
+#include "combu/json.hpp"
 
 namespace combu::outputs {
 namespace {
@@ -76,7 +77,7 @@ std::string read_text(const nlohmann::json& line, const std::string& name) {
 }
 
 OutputEntry read_entry(std::string_view text) {
-  const auto line = nlohmann::json::parse(text);
+  const auto line = parse_json(text);
   const std::string kind = line.at("kind");
   const auto* const known =
       std::ranges::find(k_kinds, kind, &std::pair<OutputEntry::Kind, std::string_view>::second);

@@ -181,7 +181,7 @@ class ExperimentReader final : public DocumentSink {
   static Names names_of_params(const Trial& trial) {
     Names names;
     if (trial.params.empty()) return names;
-    const Json params = Json::parse(trial.params);
+    const Json params = parse_ordered_json(trial.params);
     for (const auto& param : params.items()) names.insert(param.key());
     return names;
   }

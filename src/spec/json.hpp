@@ -1,10 +1,11 @@
 #pragma once
 // What the readers of single fields share of JSON: the value type, and how a value reads in a message.
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include "combu/json.hpp"
 
 namespace combu::spec {
 

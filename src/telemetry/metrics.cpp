@@ -6,9 +6,10 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
+
+#include "combu/json.hpp"
 
 namespace combu::telemetry {
 namespace {

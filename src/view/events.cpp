@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <nlohmann/json.hpp>
 
+#include "combu/json.hpp"
 #include "combu/view.hpp"
 #include "view/json_text.hpp"
 #include "view/line.hpp"

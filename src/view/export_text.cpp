@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
+#include "combu/json.hpp"
 #include "combu/telemetry.hpp"
 #include "combu/view.hpp"
 #include "view/columns.hpp"
@@ -182,8 +182,8 @@ void export_json(std::ostream& out, std::span<const Results> runs) {
     const std::string of = R"({"run":)" + json_string(runs[run].run.id.text());
     for (const ResultRow& row : runs[run].rows) {
       text.append(of);
-      const auto params = row.trial.params.empty() ? nlohmann::ordered_json::object()
-                                                   : nlohmann::ordered_json::parse(row.trial.params);
+      const auto params =
+          row.trial.params.empty() ? nlohmann::ordered_json::object() : parse_ordered_json(row.trial.params);
       for (std::size_t i = 0; i < heads.size(); ++i) {
         const std::optional<Column>& column = columns[i].of_run[run];
         const Value value = value_of(row, column);

@@ -1,8 +1,8 @@
 #include <functional>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "combu/json.hpp"
 #include "view/forms.hpp"
 #include "view/json_text.hpp"
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <nlohmann/json.hpp>
 
+#include "combu/json.hpp"
 #include "combu/view.hpp"
 
 namespace combu {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <unordered_map>
 
+#include "combu/json.hpp"
 #include "combu/view.hpp"
 #include "view/json_text.hpp"
 #include "view/line.hpp"

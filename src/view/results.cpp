@@ -5,11 +5,11 @@
 #include <cmath>
 #include <iterator>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <unordered_map>
 #include <utility>
 
+#include "combu/json.hpp"
 #include "combu/telemetry.hpp"
 #include "combu/view.hpp"
 #include "view/columns.hpp"
@@ -65,7 +65,7 @@ void read_params(Results& results) {
   Names names;
   for (ResultRow& row : results.rows) {
     if (row.trial.params.empty()) continue;
-    const Json params = Json::parse(row.trial.params);
+    const Json params = parse_json(row.trial.params);
     for (const auto& [name, json] : params.items()) {
       const std::size_t number = names.number_of(name);
       if (row.params.size() <= number) row.params.resize(number + 1);

@@ -1,0 +1,20 @@
+#pragma once
+// JSON values of nlohmann's library. Their member functions and the parser are compiled once, in
+// src/json/json.cpp: a file that includes <nlohmann/json.hpp> itself takes seconds more. Headers include
+// <nlohmann/json_fwd.hpp> instead of this one. Functions that throw, throw nlohmann::json::parse_error.
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+extern template class nlohmann::basic_json<>;
+extern template class nlohmann::basic_json<nlohmann::ordered_map>;
+
+namespace combu {
+
+[[nodiscard]] nlohmann::json parse_json(std::string_view text);
+// Objects keep the text's order.
+[[nodiscard]] nlohmann::ordered_json parse_ordered_json(std::string_view text);
+// A value that is_discarded() if the text is not JSON.
+[[nodiscard]] nlohmann::json parse_json_or_discard(std::string_view text);
+
+}  // namespace combu
