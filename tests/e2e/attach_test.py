@@ -173,7 +173,7 @@ def test_several_follow_one_run_and_ctrl_c_only_leaves(combu, lab, background, f
     assert "the run goes on" in next_event(first, "note")["text"]
     assert first.wait(timeout=60) == 130
     lab.let_go("one")
-    assert next_event(second, "fact", trial="one")["state"] == "succeeded"
+    assert next_event(second, "fact", trial="one", state="succeeded")
     assert second.wait(timeout=60) == 1
     assert lab.states()["one"][0] == "succeeded"
 
