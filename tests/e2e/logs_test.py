@@ -323,7 +323,7 @@ def test_two_million_lines_and_one_of_a_hundred_megabytes(combu):
         trial("long", "head -c 100000000 /dev/zero | tr '\\0' x; echo; echo '{\"x\": 1}'", metrics={"stdout": "json"}),
         trial("noise", "head -c 3000000 /dev/urandom; echo; echo '{\"x\": 2}'", metrics={"stdout": "json"}),
     ])
-    combu("run", "--wait")
+    combu("run", "--wait", timeout=600)
     combu("kill")
     assert combu("logs", "lines").stdout == "".join(f"{i}\n" for i in range(1, 2000001))
     assert combu("logs", "long", "--tail", "1").stdout == '{"x": 1}\n'
