@@ -1,7 +1,8 @@
 #pragma once
-// JSON values of nlohmann's library. Their member functions and the parser are compiled once, in
-// src/json/json.cpp: a file that includes <nlohmann/json.hpp> itself takes seconds more. Headers include
-// <nlohmann/json_fwd.hpp> instead of this one. Functions that throw, throw nlohmann::json::parse_error.
+// JSON values of nlohmann's library. What takes the longest to compile of them is compiled once, in
+// src/json/json.cpp: the parser, the writer and two constructors. A file that includes <nlohmann/json.hpp>
+// itself takes seconds more. Headers include <nlohmann/json_fwd.hpp> instead of this one. Functions that
+// throw, throw nlohmann::json::parse_error.
 
 #include <nlohmann/json.hpp>
 #include <string_view>
