@@ -1,15 +1,15 @@
 #include "combu/json.hpp"
 
-template nlohmann::json::basic_json(const nlohmann::json&);
-template nlohmann::json::basic_json(std::initializer_list<nlohmann::detail::json_ref<nlohmann::json>>, bool,
-                                    nlohmann::json::value_t);
-template std::string nlohmann::json::dump(int, char, bool, nlohmann::json::error_handler_t) const;
-template nlohmann::ordered_json::basic_json(const nlohmann::ordered_json&);
-template nlohmann::ordered_json::basic_json(
+template nlohmann::basic_json<>::basic_json(const nlohmann::json&);
+template nlohmann::basic_json<>::basic_json(std::initializer_list<nlohmann::detail::json_ref<nlohmann::json>>,
+                                            bool, nlohmann::json::value_t);
+template std::string nlohmann::basic_json<>::dump(int, char, bool, nlohmann::json::error_handler_t) const;
+template nlohmann::basic_json<nlohmann::ordered_map>::basic_json(const nlohmann::ordered_json&);
+template nlohmann::basic_json<nlohmann::ordered_map>::basic_json(
     std::initializer_list<nlohmann::detail::json_ref<nlohmann::ordered_json>>, bool,
     nlohmann::ordered_json::value_t);
-template std::string nlohmann::ordered_json::dump(int, char, bool,
-                                                  nlohmann::ordered_json::error_handler_t) const;
+template std::string nlohmann::basic_json<nlohmann::ordered_map>::dump(
+    int, char, bool, nlohmann::ordered_json::error_handler_t) const;
 
 namespace combu {
 
