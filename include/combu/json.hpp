@@ -1,8 +1,8 @@
 #pragma once
-// JSON values of nlohmann's library. What takes the longest to compile of them is compiled once, in
-// src/json/json.cpp: the parser, the writer and two constructors. A file that includes <nlohmann/json.hpp>
-// itself takes seconds more. Headers include <nlohmann/json_fwd.hpp> instead of this one. Functions that
-// throw, throw nlohmann::json::parse_error.
+// JSON values of nlohmann's library. src/json/json.cpp compiles the slowest parts once for all files: the
+// parser, the writer and two constructors. A .cpp file includes this header instead of <nlohmann/json.hpp>,
+// which would cost it seconds; a header includes <nlohmann/json_fwd.hpp>. parse_json and parse_ordered_json
+// throw nlohmann::json::parse_error if the text is not JSON.
 
 #include <nlohmann/json.hpp>
 #include <string_view>
