@@ -2,6 +2,7 @@
 
 import time
 
+import pytest
 from engines import wait_until
 from resume_test import at_work, die, lab
 
@@ -16,6 +17,7 @@ def attempts(engine):
     return {name: (c["State"]["Status"], c["Config"]["Labels"]["combu.attempt"], c["Id"]) for name, c in engine.containers().items()}
 
 
+@pytest.mark.slow
 def test_new_trials_join_removed_ones_stop_and_the_rest_goes_on(combu, engine):
     combu.write({"parallel": 4, "trials": [worker("stays"), worker("goes"), worker("changes"), worker("ends", 1)]})
     running = combu.start("run", "--wait", "--run-id", "r1")
@@ -83,6 +85,7 @@ def reasons(lab):
     return dict(lab.query("SELECT name, attempts.reason FROM attempts JOIN trials USING (run, trial) WHERE attempt = 1"))
 
 
+@pytest.mark.slow
 def test_the_run_goes_on_while_what_leaves_takes_its_time(combu, engine, at_work, lab):
     trials = [worker("stays"), worker("slow", 600, timeout="4s"), worker("goes", cmd=STUBBORN, stop_grace="8s")]
     changes = worker("changes", cmd=STUBBORN, stop_grace="8s")

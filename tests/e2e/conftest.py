@@ -22,7 +22,8 @@ def pytest_addoption(parser):
 MARKS = (
     "engine_version: its behaviour depends on the engine's version",
     "minio: needs MinIO, which takes minutes to build",
-    "nightly: takes long",
+    "slow: takes more than eight seconds on two cores with two other files beside it; scripts/test leaves it to --all",
+    "nightly: takes minutes; only scripts/test --nightly runs it",
 )
 
 
@@ -42,7 +43,7 @@ def pytest_unconfigure():
 
 
 def pytest_collection_modifyitems(items):
-    """The files with the most tests come first, so that two workers which take file after file end at about the same time."""
+    """The files with the most tests come first, so that workers which take file after file end at about the same time."""
     counts = Counter(item.path for item in items)
     items.sort(key=lambda item: -counts[item.path])
 

@@ -50,6 +50,7 @@ def test_quickstart(example, engine):
     assert engine.names() == set() and engine.networks() == {}
 
 
+@pytest.mark.slow
 def test_solver_by_its_makefile(example, engine, program):
     combu = example("solver")
 
@@ -63,6 +64,7 @@ def test_solver_by_its_makefile(example, engine, program):
     assert engine.names() == set()
 
 
+@pytest.mark.slow
 @pytest.mark.engine_version
 def test_cross_validation_by_its_makefile(example, engine, program):
     combu = example("cross-validation")
@@ -119,6 +121,7 @@ def test_what_init_makes_runs_by_its_makefile(combu, engine, program, tmp_path):
     assert engine.ask("GET", "/images/lab/json")[0] == 404
 
 
+@pytest.mark.slow
 def test_quickstart_with_a_release(combu, engine, program, tmp_path):
     """It builds nothing; and what is not as its checksums say is not run."""
     release = tmp_path / "combu-0.0.0-linux-x86_64"

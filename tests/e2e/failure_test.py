@@ -64,6 +64,7 @@ def test_memory_grows_after_out_of_memory(combu, engine):
     assert engine.containers()["eater"]["HostConfig"]["Memory"] == 64 << 20
 
 
+@pytest.mark.slow
 @pytest.mark.engine_version
 def test_what_somebody_stopped_is_not_tried_again(combu, engine):
     combu.write([trial("one", "exec sleep 600", retries=5)])
@@ -93,6 +94,7 @@ def test_who_stopped_it_is_on_record(combu, engine):
     assert f"stopped by {who}" in combu("why", "one").stdout
 
 
+@pytest.mark.slow
 @pytest.mark.engine_version
 @pytest.mark.parametrize("way", ["kill9", "stop"])
 def test_a_lost_engine_spends_no_retries(combu_on, new_engine, tmp_path, way):

@@ -24,6 +24,7 @@ def run_through_a_crash(engine, combu, in_flight):
     return running.returncode, err
 
 
+@pytest.mark.slow
 @pytest.mark.engine_version
 def test_an_engine_killed_between_two_starts_and_back(new_engine, combu_on):
     engine = new_engine("--own-containerd", "--live-restore")
@@ -38,6 +39,7 @@ def test_an_engine_killed_between_two_starts_and_back(new_engine, combu_on):
     assert engine.names() == set() and engine.networks() == {}
 
 
+@pytest.mark.slow
 @pytest.mark.engine_version
 def test_starts_that_an_engine_died_in_are_made_anew(new_engine, combu_on):
     # Without live-restore, and it dies in the middle of eight starts.
@@ -70,6 +72,7 @@ def test_an_engine_that_dies_and_stays_away(new_engine, combu_on):
     assert engine.names() == set()
 
 
+@pytest.mark.slow
 def test_combu_killed_in_the_middle_of_a_run(combu, engine):
     combu.write(MANY)
     running = combu.start("run", "--starts-in-flight", "1")

@@ -80,6 +80,7 @@ def test_a_run_goes_on_when_the_disk_is_full_and_what_is_missing_comes_later(com
     assert rows == [("first", "succeeded", 0), ("then", "succeeded", 0)]
 
 
+@pytest.mark.slow
 def test_logs_that_there_is_no_room_for_are_taken_in_later(combu, engine, small_disk, tmp_path):
     """More than is handed on at once is written while the disk is full; the container keeps it."""
     lab = tmp_path / "lab"

@@ -116,6 +116,7 @@ def test_each_trial_gets_a_gpu_by_name(person, engine):
     assert combu("logs", "one-0").stdout.split() == numbers(containers["one-0"])
 
 
+@pytest.mark.slow
 def test_more_trials_than_gpus_wait_for_each_other(person, engine):
     combu = person()
     combu.write([trial(f"t-{i}", 1 + i % 2) for i in range(12)] + [trial("every", "all", priority=1)])
@@ -125,6 +126,7 @@ def test_more_trials_than_gpus_wait_for_each_other(person, engine):
     assert assert_nobody_shared(engine) == 12 + 6 + len(GPUS)
 
 
+@pytest.mark.slow
 def test_many_runs_at_once_never_share_a_gpu(person, engine):
     people = [person(f"person-{i}") for i in range(8)]
     for i, combu in enumerate(people):
@@ -138,6 +140,7 @@ def test_many_runs_at_once_never_share_a_gpu(person, engine):
     assert assert_nobody_shared(engine) == 8 * 7
 
 
+@pytest.mark.slow
 def test_runs_that_are_killed_in_the_middle_leave_no_gpu_shared(person, engine):
     people = [person(f"person-{i}") for i in range(4)]
     for i, combu in enumerate(people):
@@ -216,6 +219,7 @@ def test_why_tells_who_holds_the_gpus(person, engine):
         waiting.communicate()
 
 
+@pytest.mark.slow
 def test_a_reserved_gpu_is_not_given(person, engine):
     combu = person()
     combu.write([trial(f"t-{i}", 1) for i in range(6)])
@@ -224,6 +228,7 @@ def test_a_reserved_gpu_is_not_given(person, engine):
     assert "--reserve: the engine has no GPU 7" in combu("run", "--reserve", "gpu=7", code=2).stderr
 
 
+@pytest.mark.slow
 def test_the_claim_of_a_process_that_died_is_taken_over(person, engine):
     combu = person()
     combu.write([trial("tt", ["2"])])

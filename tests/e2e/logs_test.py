@@ -158,6 +158,7 @@ def test_following_a_run_interleaves_lines_with_names(combu, engine, tmp_path):
     assert sorted(err.splitlines()) == [f"t-{i} | oops" for i in range(3)]
 
 
+@pytest.mark.slow
 @pytest.mark.engine_version
 def test_following_outlives_a_restart_of_the_engine(new_engine, combu_on, tmp_path):
     """The trials live on; whoever follows them says that the engine is away, and goes on where it was."""
@@ -241,6 +242,7 @@ def test_a_bound_that_bites_is_said(combu):
     assert "of its log were not kept (logs.max_size)" in kept.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.engine_version
 def test_what_the_engine_rotates_away_is_said(new_engine, combu_on, tmp_path):
     engine = new_engine("--log-opt", "max-size=50k", "--log-opt", "max-file=2")
@@ -316,6 +318,7 @@ def test_prune_takes_the_logs_along(combu):
     assert not path.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.engine_version
 def test_two_million_lines_and_one_of_a_hundred_megabytes(combu):
     combu.write([

@@ -356,6 +356,7 @@ def test_a_container_that_is_removed_while_its_outputs_wait(combu, engine, small
     assert not list(results_of_only_run(small_results).iterdir()), "nothing half-written"
 
 
+@pytest.mark.slow
 @pytest.mark.engine_version
 def test_a_container_that_is_removed_while_it_is_copied(combu, engine):
     """Its outputs are home as a whole, or not at all."""
@@ -388,6 +389,7 @@ def test_a_folder_that_becomes_read_only_loses_nothing(combu, small_results):
     assert files(results_of_only_run(small_results) / "one")["out/a"] == "x\n"
 
 
+@pytest.mark.slow
 def test_two_runs_of_an_experiment_keep_their_outputs_apart(combu, new_engine, combu_on):
     """On two engines at the same time, into the same folder."""
     engine = new_engine()
@@ -413,6 +415,7 @@ def test_two_runs_of_an_experiment_keep_their_outputs_apart(combu, new_engine, c
     assert len(hosts) == 8
 
 
+@pytest.mark.slow
 def test_outputs_survive_a_death_of_combu(combu):
     combu.write([trial(f"t-{i}", f"mkdir /out; head -c 200000 /dev/urandom >/out/a; sleep 0.{i}") for i in range(20)])
     run = combu.start("run", "--wait")
@@ -434,6 +437,7 @@ def test_outputs_survive_a_death_of_combu(combu):
         subprocess.run(["sha256sum", "--quiet", "-c", "manifest.sha256"], cwd=path, check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.engine_version
 def test_outputs_survive_a_death_of_the_engine(combu_on, new_engine):
     engine = new_engine()

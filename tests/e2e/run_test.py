@@ -29,6 +29,7 @@ def sleeper(name, **fields):
     return {"name": name, "image": "combu-test", "cmd": "sleep 600", **fields}
 
 
+@pytest.mark.slow
 def test_the_file_at_the_head_of_the_description(combu, engine):
     engine.load_image("registry.example.com/lab/solver:latest")
     engine.load_image("registry.example.com/lab/loader:latest", cmd="loader")
@@ -232,6 +233,7 @@ def test_a_trial_that_cannot_start_stops_only_what_depends_on_it(combu, engine):
     assert "broken" in failed.stderr and "after" in failed.stderr
 
 
+@pytest.mark.slow
 def test_a_hundred_trials_behind_one(combu, engine):
     combu.write([sleeper(f"t-{i:03}", depends=["t-000"] if i else []) for i in range(100)])
     combu("run")
@@ -262,6 +264,7 @@ def test_logs_come_apart_and_in_part(combu):
     assert "nobody" in combu("logs", "nobody", code=1).stderr
 
 
+@pytest.mark.slow
 @pytest.mark.engine_version
 def test_wait_misses_no_end(combu, engine):
     """Also of what ends while it begins to look, when an engine's listing is behind."""
@@ -299,6 +302,7 @@ def test_wait_returns_when_all_is_over(combu, engine):
     wait_until(lambda: engine.running() == set(), "its end in the listing")
 
 
+@pytest.mark.slow
 @pytest.mark.engine_version
 def test_a_run_may_follow_at_once_on_one_that_was_waited_for(combu):
     combu.write([{"name": f"one-{i}", "image": "combu-test", "cmd": "true"} for i in range(6)])

@@ -212,6 +212,7 @@ def check_sums(folder):
     subprocess.run(["sha256sum", "--quiet", "--strict", "-c", "manifest.sha256"], cwd=folder, check=True)
 
 
+@pytest.mark.slow
 def test_outputs_come_home_to_a_bucket(lab, server, tmp_path):
     text = """mkdir -p /out/sub /out/none; cd /out; echo alpha >sub/a; touch empty; chmod 640 sub/a; touch -d @1000000000 sub/a
               echo 1 >'with blank + & = % ~ ü'; printf 2 >'line
@@ -282,6 +283,7 @@ def test_keys_of_a_profile_will_do(lab, server):
     assert server.get(lab.place() + "one/out/a") == b"x\n"
 
 
+@pytest.mark.slow
 def test_a_server_that_goes_away_is_waited_for(lab, server, tmp_path):
     lab.write_trials(*(trial(f"t-{i}", f"mkdir /out; head -c 30000000 /dev/urandom >/out/a; sleep 0.{i}") for i in range(6)))
     run = lab.start("run", "--wait")
@@ -296,6 +298,7 @@ def test_a_server_that_goes_away_is_waited_for(lab, server, tmp_path):
         check_sums(tmp_path / f"home/t-{i}")
 
 
+@pytest.mark.slow
 def test_outputs_are_whole_whatever_happens_to_their_uploads(lab, server, tmp_path):
     text = "mkdir /out; cd /out; head -c 40000000 /dev/urandom >large; for i in $(seq 30); do head -c 70000 /dev/urandom >$i; done; sha256sum *"
     lab.write_trials(trial("one", text), trial("two", text))
@@ -332,6 +335,7 @@ def test_outputs_survive_a_death_of_combu(lab, server, tmp_path):
     check_sums(tmp_path / "home/one")
 
 
+@pytest.mark.slow
 def test_what_is_in_the_bucket_is_an_input(lab, server, tmp_path):
     waiting = tmp_path / "waiting"
     waiting.mkdir()
@@ -474,6 +478,7 @@ def test_keys_are_kept_nowhere(lab, engine):
         assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
 
 
+@pytest.mark.slow
 def test_what_others_have_done_is_not_done_again(lab, another, server, tmp_path):
     """A marker in the bucket tells those whose own record knows nothing of it."""
     text = "mkdir -p /out/sub; echo alpha >/out/sub/a; ln -s sub/a /out/latest; touch -d @1000000000 /out/sub/a"

@@ -77,6 +77,7 @@ def test_what_another_run_holds_is_waited_for(combu_on, engine, tmp_path):
     assert snapshots[-1]["held"]["cpus"] == cpus_of(engine)
 
 
+@pytest.mark.slow
 def test_runs_that_contend_never_hold_more_than_there_is(combu_on, engine, tmp_path):
     """Three processes see the same end at the same moment."""
     people = []

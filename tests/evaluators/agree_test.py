@@ -1,6 +1,6 @@
 """Both evaluators make the same text of every experiment, byte for byte, and tell the same of a wrong one.
 
-$COMBU_BUILDS names the two builds' folders, else build/release and build/rsjsonnet; `evaluate` is in each."""
+$COMBU_BUILDS names the folders of the two programs, else build/release and build/release/rsjsonnet; `evaluate` is in each."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-BUILDS = os.environ.get("COMBU_BUILDS", f"{ROOT}/build/release {ROOT}/build/rsjsonnet").split()
+BUILDS = os.environ.get("COMBU_BUILDS", f"{ROOT}/build/release {ROOT}/build/release/rsjsonnet").split()
 FENCE = re.compile(r"^```jsonnet\n(.*?)^```$", re.M | re.S)
 OPTIONS = {"-V": "--ext-str", "-A": "--tla-str"}
 

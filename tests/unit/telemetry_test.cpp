@@ -40,7 +40,7 @@ const Instant k_begin = *parse_moment("2026-01-31T12:00:00Z");
 // An engine that has one log, of which a first part may be all that is there yet.
 class LogEngine : public PassingEngine {
  public:
-  LogEngine() : PassingEngine(*this) {}
+  LogEngine() : PassingEngine(static_cast<Engine&>(*this)) {}
 
   struct Piece {
     std::string text;
