@@ -21,7 +21,7 @@ def pytest_addoption(parser):
 # Tests of combu's own logic have no mark. An engine of another version passes the marked ones: -m engine_version.
 MARKS = (
     "engine_version: its behaviour depends on the engine's version",
-    "minio: needs MinIO, which takes minutes to build",
+    "minio: needs MinIO, which takes three minutes to build",
     "slow: takes more than eight seconds on two cores with two other files beside it; scripts/test leaves it to --all",
     "nightly: takes minutes; only scripts/test --nightly runs it",
 )
