@@ -42,6 +42,7 @@ def pytest_unconfigure():
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a worker that has no more to do has no engine either
 
 
+@pytest.hookimpl(trylast=True)  # after -m has left out the others
 def pytest_collection_modifyitems(items):
     """The files with the most tests come first, so that workers which take file after file end at about the same time."""
     counts = Counter(item.path for item in items)
