@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROW = re.compile(r"^\|\s*(\d+)\s*\|\s*(\w+)\s*\|.*\|([^|]*)\|\s*$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<(combu/[^>]+)>)')
-CMAKE_ROOM = re.compile(r"^combu_room\((\w+)(?:\s+USES((?:\s+[a-z]+)+))?", re.MULTILINE)
+CMAKE_ROOM = re.compile(r"^\s*combu_room\((\w+)(?:\s+AS\s+\S+)?(?:\s+USES((?:\s+[a-z]+)+))?", re.MULTILINE)
 
 
 def read_table(root):

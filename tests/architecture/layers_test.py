@@ -65,6 +65,7 @@ def test_a_tree_that_keeps_to_the_table_passes(tree):
         ("src/attic/old.cpp", "", "docs/architecture.md: the table lacks the room attic"),
         ("include/combu/attic.hpp", "", "docs/architecture.md: the table lacks the room attic"),
         ("CMakeLists.txt", "combu_room(spec USES base plan LINKS fmt::fmt)\n", "CMakeLists.txt: spec may not use plan"),
+        ("CMakeLists.txt", "  combu_room(spec AS spec_${x} USES plan)\n", "CMakeLists.txt: spec may not use plan"),
         ("CMakeLists.txt", "combu_room(attic)\n", "CMakeLists.txt: builds the room attic, which the table lacks"),
     ],
 )
