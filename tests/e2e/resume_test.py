@@ -9,7 +9,7 @@ from engines import wait_until
 from run_test import sleeper
 
 CODES = (0, 3, 0, 7, 0)
-MANY = {f"t-{i:03}": CODES[i % len(CODES)] for i in range(150)}
+MANY = {f"t-{i:03}": CODES[i % len(CODES)] for i in range(300)}
 
 
 def ids(engine):
@@ -141,15 +141,15 @@ def test_many_trials_through_deaths_of_combu_and_of_the_engine(combu_on, new_eng
     # Only the host's end is borne. 0.25 of two CPUs: eight at once.
     fields = {"cpus": 0.25, "retries": {"max": 1, "on": ["host_lost"]}, "networks": ["none"]}
     combu.write([lab.trial(name, code, f"0.{i % 9 + 1}", **fields) for i, (name, code) in enumerate(MANY.items())])
-    held = sorted(MANY)[75 : 75 + held_count]
-    lab.hold("t-035", *held, "t-115")
+    held = sorted(MANY)[150 : 150 + held_count]
+    lab.hold("t-070", *held, "t-230")
     ended = {}  # what was over at one of the deaths
 
     running = at_work(combu.start("run", "--wait", "--progress", "plain"))
-    wait_until(lambda: "t-035" in engine.running(), "the first place of death")
+    wait_until(lambda: "t-070" in engine.running(), "the first place of death")
     die(running)
     ended |= lab.over()
-    lab.let_go("t-035")
+    lab.let_go("t-070")
     wait_until(lambda: engine.running() == set(), "the end of what ran")
 
     running = at_work(combu.start("run", "--resume", "--progress", "plain"))
@@ -162,11 +162,11 @@ def test_many_trials_through_deaths_of_combu_and_of_the_engine(combu_on, new_eng
     over_then = {name for name, it in lab.states().items() if it[0] in ("succeeded", "failed")}
     lab.let_go(*held)
 
-    wait_until(lambda: "t-115" in engine.running(), "the third place of death")
+    wait_until(lambda: "t-230" in engine.running(), "the third place of death")
     die(running)
     ended |= lab.over()
     running = at_work(combu.start("run", "--resume", "--progress", "plain"))
-    lab.let_go("t-115")
+    lab.let_go("t-230")
     _, err = running.communicate(timeout=180)
     assert running.returncode == 1, err
 
@@ -187,7 +187,7 @@ def test_many_trials_through_deaths_of_combu_and_of_the_engine(combu_on, new_eng
     # Those that were lost are gone with their times, and a slow engine may start them later than their places were free.
     assert 4 <= alive_at_once(containers) <= 8
 
-    assert len(ended) >= 75
+    assert len(ended) >= 150
     assert {name: containers[name]["Id"] for name in ended} == ended
     lost = {name: cause for (name, attempt), (_, _, cause) in attempts.items() if attempt < last[name]}
     assert set(lost.values()) <= {"host_lost"}
