@@ -348,6 +348,7 @@ std::unique_ptr<ControlClient> take_over(Session& session, const RunEntry& entry
       if (is_others) {
         auto other = std::make_unique<ControlClient>(channel_path(entry.id, file.caller));
         other->take_over(session.stop());
+        session.progress().phase("changing the run");
         return other;
       }
       work.begin(session, file, run_options_of(entry.options));
