@@ -355,6 +355,10 @@ def is_up(uri):
         return False
 
 
+# A server takes 20 s to come up: all tests that need it run in one worker.
+one_server = pytest.mark.xdist_group("mlflow")
+
+
 @pytest.fixture(scope="module")
 def mlflow(tmp_path_factory, peers):
     """The address of an MLflow server."""
@@ -378,6 +382,7 @@ def mlflow(tmp_path_factory, peers):
         server.wait()
 
 
+@one_server
 def test_mlflow_has_it_once(combu, runs, mlflow, peers, tmp_path):
     script = """
 import json, mlflow, sys
@@ -416,6 +421,7 @@ print(json.dumps(found))
     ok(combu("export", "mlflow", "--progress", "quiet", "two", "--where", "model=none", env={"MLFLOW_TRACKING_URI": mlflow}))
 
 
+@one_server
 def test_mlflow_has_a_run_for_each_attempt(combu, write, mlflow, peers):
     """The first one as it is there when it was exported while it ran."""
     file = write(r"""[{ name: "again", image: "lab/solver", metrics: "json", outputs: { path: "/out", required: false }, params: { lr: 1 },
@@ -452,6 +458,7 @@ print(json.dumps(found))
         assert found["2"][1] >= first[2], "its own start"
 
 
+@one_server
 def test_mlflow_has_what_is_no_number(combu, write, mlflow, peers):
     """A server on a database has no infinity: it keeps the greatest number for it."""
     file = write(r"""[{ name: "odd", image: "lab/solver", metrics: "json",
@@ -470,6 +477,7 @@ print(["nan" if math.isnan(point.value) else "%.2g" % point.value for point in
         assert done.stdout == "['nan', '1.8e+308', '-1.8e+308', '1']\n"
 
 
+@one_server
 def test_mlflow_has_what_it_does_not_take_by_its_name_or_whole(combu, write, mlflow, peers):
     """Nothing is mixed up or cut without a word."""
     file = write(r"""[{ name: "odd", image: "lab/solver", metrics: "json",
