@@ -1,8 +1,9 @@
 #pragma once
 // JSON values of nlohmann's library. src/json/json.cpp compiles the slowest parts once for all files: the
-// parser, the writer and two constructors. A .cpp file includes this header instead of <nlohmann/json.hpp>,
-// which would cost it seconds; a header includes <nlohmann/json_fwd.hpp>. parse_json and parse_ordered_json
-// throw nlohmann::json::parse_error if the text is not JSON.
+// parser, the writer (dump(), a second and a half in each file that calls it) and two constructors. A .cpp
+// file includes this header instead of <nlohmann/json.hpp>, which would cost it seconds; a header includes
+// <nlohmann/json_fwd.hpp>. parse_json and parse_ordered_json throw nlohmann::json::parse_error if the text is
+// not JSON.
 
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -10,14 +11,10 @@
 extern template nlohmann::basic_json<>::basic_json(const nlohmann::json&);
 extern template nlohmann::basic_json<>::basic_json(
     std::initializer_list<nlohmann::detail::json_ref<nlohmann::json>>, bool, nlohmann::json::value_t);
-extern template std::string nlohmann::basic_json<>::dump(int, char, bool,
-                                                         nlohmann::json::error_handler_t) const;
 extern template nlohmann::basic_json<nlohmann::ordered_map>::basic_json(const nlohmann::ordered_json&);
 extern template nlohmann::basic_json<nlohmann::ordered_map>::basic_json(
     std::initializer_list<nlohmann::detail::json_ref<nlohmann::ordered_json>>, bool,
     nlohmann::ordered_json::value_t);
-extern template std::string nlohmann::basic_json<nlohmann::ordered_map>::dump(
-    int, char, bool, nlohmann::ordered_json::error_handler_t) const;
 
 namespace combu {
 
@@ -26,5 +23,10 @@ namespace combu {
 [[nodiscard]] nlohmann::ordered_json parse_ordered_json(std::string_view text);
 // A value that is_discarded() if the text is not JSON.
 [[nodiscard]] nlohmann::json parse_json_or_discard(std::string_view text);
+
+// The value on one line. A byte that is not UTF-8 (an engine's message may hold any) becomes U+FFFD; dump()
+// would throw.
+[[nodiscard]] std::string json_text(const nlohmann::json& value);
+[[nodiscard]] std::string json_text(const nlohmann::ordered_json& value);
 
 }  // namespace combu

@@ -17,10 +17,6 @@ constexpr std::size_t k_run_id_size = 12;
 constexpr std::string_view k_run_word = "UUID";
 constexpr std::string_view k_hash = "sha256:";
 
-std::string dumped(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 Json words(const std::optional<std::vector<std::string>>& given) {
   return given ? Json(*given) : Json();
 }
@@ -149,7 +145,7 @@ std::string shown(const Json& value) {
     for (const Json& word : value) line += (line.empty() ? "" : " ") + word.get<std::string>();
     return shortened(line);
   }
-  return shortened(value.is_string() ? value.get<std::string>() : dumped(value));
+  return shortened(value.is_string() ? value.get<std::string>() : json_text(value));
 }
 
 // Down to what is no object.
@@ -185,7 +181,7 @@ CacheKey cache_key(const Trial& trial, const RunId& run, std::string_view digest
   hide_env(parts);
   parts["image"] = digest;
   if (!trial.outputs.empty()) parts["outputs"] = outputs_of(trial);
-  CacheKey key{.hash = {}, .parts = dumped(parts)};
+  CacheKey key{.hash = {}, .parts = json_text(parts)};
   key.hash = sha256_of(key.parts);
   return key;
 }

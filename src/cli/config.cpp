@@ -35,7 +35,7 @@ void check_names(const json& object, const std::string& where,
 std::string text_in(const json& object, const char* name, const std::string& where) {
   const json value = object.value(name, json(""));
   if (value.is_string()) return value.get<std::string>();
-  if (value.is_number_unsigned()) return value.dump();
+  if (value.is_number_unsigned()) return json_text(value);
   throw Error(ErrorKind::invalid, "", fmt::format("{}'s `{}` must be a string", where, name));
 }
 

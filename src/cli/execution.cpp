@@ -30,7 +30,6 @@
 namespace combu {
 namespace {
 
-constexpr auto k_replace = nlohmann::json::error_handler_t::replace;
 // As long as another user's run may be between two trials.
 constexpr Seconds k_second_look{1};
 
@@ -458,7 +457,7 @@ RunEntry entry_of(Session& session, Loaded& loaded, const RunOptions& options, c
           .folder = loaded.caller.folder,
           .source = std::move(loaded.source),
           .evaluated = std::move(loaded.evaluated),
-          .arguments = nlohmann::json(loaded.arguments).dump(-1, ' ', false, k_replace),
+          .arguments = json_text(nlohmann::json(loaded.arguments)),
           .options = to_json(options),
           .revision = loaded.revision.commit,
           .revision_dirty = loaded.revision.dirty,
@@ -485,12 +484,11 @@ std::vector<Error> make_ready(Session& session, const Loaded& loaded, const RunO
 }
 
 std::string to_json(const RunOptions& options) {
-  return nlohmann::json{{"wait", options.wait},
-                        {"starts_in_flight", options.starts_in_flight},
-                        {"reserve", options.reserve},
-                        {"cache", options.cache},
-                        {"watched", options.watched}}
-      .dump();
+  return json_text(nlohmann::json{{"wait", options.wait},
+                                  {"starts_in_flight", options.starts_in_flight},
+                                  {"reserve", options.reserve},
+                                  {"cache", options.cache},
+                                  {"watched", options.watched}});
 }
 
 RunOptions run_options_of(const std::string& json) {

@@ -83,7 +83,7 @@ class Printer {
     }
     const nlohmann::ordered_json object{
         {"trial", trial_}, {"stream", stream == LogStream::out ? "stdout" : "stderr"}, {"line", line}};
-    return put_out(object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    return put_out(json_text(object) + "\n");
   }
 
   Form form_;

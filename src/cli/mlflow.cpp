@@ -134,7 +134,7 @@ std::string_view status_of(TrialState state) {
 }
 
 std::string param_text(const Json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump();
+  return value.is_string() ? value.get<std::string>() : json_text(value);
 }
 
 Json tags_of(const Results& results, const TrialEntry& trial, const std::string& outputs) {

@@ -161,7 +161,7 @@ std::optional<Json> MlflowServer::Impl::ask(const std::string& call, const std::
   CURL* const easy = owned.get();
   const std::string path = "/api/2.0/mlflow/" + call;
   const std::string url = address + path + (query.empty() ? "" : "?" + query);
-  const std::string sent = body == nullptr ? "" : body->dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string sent = body == nullptr ? "" : json_text(*body);
   static const std::array<std::string, 2> k_headers{"Content-Type: application/json", "Expect:"};
   const curl::List lines = curl::list_of(k_headers);
   std::string received;

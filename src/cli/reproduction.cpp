@@ -22,7 +22,7 @@ constexpr std::size_t k_files_named = 5;
 constexpr std::string_view k_run = "run";
 
 std::string literal(std::string_view text) {
-  return OrderedJson(text).dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+  return json_text(OrderedJson(text));
 }
 
 // Where the run's id stands in what was evaluated. A short one, which a person gave, counts as a word only:
@@ -96,7 +96,7 @@ void write(const OrderedJson& value, const IdFinder& finder, const std::string& 
   } else if (value.is_string()) {
     out += text_in_jsonnet(value.get_ref<const std::string&>(), finder);
   } else {
-    out += value.dump();
+    out += json_text(value);
   }
 }
 

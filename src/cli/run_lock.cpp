@@ -118,11 +118,13 @@ struct Holder {
 };
 
 std::string text_of(const Holder& holder) {
-  return nlohmann::json{{"process", holder.process}, {"run", holder.run},
-                        {"machine", holder.machine}, {"processes", holder.processes},
-                        {"engine", holder.engine},   {"experiment", holder.experiment},
-                        {"file", holder.file}}
-      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return json_text(nlohmann::json{{"process", holder.process},
+                                  {"run", holder.run},
+                                  {"machine", holder.machine},
+                                  {"processes", holder.processes},
+                                  {"engine", holder.engine},
+                                  {"experiment", holder.experiment},
+                                  {"file", holder.file}});
 }
 
 Holder holder_of(int file) {

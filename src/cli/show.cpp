@@ -38,10 +38,6 @@ struct ShowOptions {
   bool diff = false;
 };
 
-std::string dumped(const OrderedJson& json) {
-  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
-}
-
 // All that is known of a trial of a run.
 struct Shown {
   const RunEntry& run;
@@ -93,7 +89,7 @@ std::string params_of(const Trial& trial) {
   std::vector<std::string> params;
   for (const auto& [name, value] : object.items())
     params.push_back(
-        fmt::format("{}={}", name, value.is_string() ? value.get<std::string>() : dumped(value)));
+        fmt::format("{}={}", name, value.is_string() ? value.get<std::string>() : json_text(value)));
   return fmt::format("{}", fmt::join(params, " "));
 }
 
@@ -271,7 +267,7 @@ void print_json(const Shown& shown) {
                            {"address", or_null(ran_in.address)},
                            {"person", or_null(ran_in.user)},
                            {"program", or_null(ran_in.program)}};
-  (void)put_out(dumped(object) + "\n");
+  (void)put_out(json_text(object) + "\n");
 }
 
 Shown look_up(Record& record, const RunEntry& run, const Loaded& loaded, const std::string& name) {

@@ -41,7 +41,7 @@ std::string json_line(const Sighting& sighting, const std::optional<Error>& erro
                                 {"attempt", sighting.key.attempt},
                                 {"stopped", !error}};
   if (error) object["error"] = error->message();
-  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return json_text(object) + "\n";
 }
 
 // The processes that are at work on them put it on record.

@@ -102,7 +102,7 @@ bool print_attempts_json(const std::vector<Placed>& attempts) {
     nlohmann::ordered_json object{{"trial", attempt.entry.trial}, {"attempt", attempt.entry.attempt}};
     for (std::size_t i = 0; i < times.size(); ++i)
       if (times.at(i)) object[k_stretches.at(i).key] = times.at(i)->count();
-    return put_out(object.dump() + "\n");
+    return put_out(json_text(object) + "\n");
   });
 }
 

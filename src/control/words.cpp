@@ -14,7 +14,7 @@ constexpr std::size_t k_parallel_max = 1'000'000;
 constexpr std::size_t k_starts_max = 1000;
 
 std::string line_of(const json& object) {
-  return object.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+  return json_text(object) + "\n";
 }
 
 std::optional<std::size_t> number_of(const json& request, const char* name, std::size_t least,

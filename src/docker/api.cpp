@@ -27,7 +27,7 @@ std::string moment_parameter(Instant moment) {
 }
 
 std::string filters_parameter(const json& filters) {
-  return "filters=" + percent_encode(filters.dump());
+  return "filters=" + percent_encode(json_text(filters));
 }
 
 std::string text_at(const json& object, const char* name) {

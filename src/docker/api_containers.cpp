@@ -128,8 +128,7 @@ HttpResponse create_container(Connections& engine, const Trial& trial, const jso
                               const std::stop_token& stop) {
   HttpRequest request = request_of(engine, "POST", "/containers/create?name=" + percent_encode(trial.name));
   if (!trial.platform.empty()) request.target += "&platform=" + percent_encode(trial.platform);
-  // What is not UTF-8 in the file's strings the engine would refuse; here it would end the program.
-  request.body = body.dump(-1, ' ', false, json::error_handler_t::replace);
+  request.body = json_text(body);
   return engine.send(std::move(request), stop);
 }
 

@@ -27,7 +27,7 @@ void create_network(Connections& engine, const std::string& name, const Labels& 
   HttpRequest request = request_of(engine, "POST", "/networks/create");
   // 20.10 makes a second one of the same name unless CheckDuplicate is set.
   request.body =
-      json{{"Name", name}, {"CheckDuplicate", true}, {"Driver", "bridge"}, {"Labels", labels}}.dump();
+      json_text(json{{"Name", name}, {"CheckDuplicate", true}, {"Driver", "bridge"}, {"Labels", labels}});
   const HttpResponse response = engine.send(std::move(request), stop);
   if (response.status != 201 && response.status != 409) throw error_of(response, name);
 }
@@ -35,7 +35,7 @@ void create_network(Connections& engine, const std::string& name, const Labels& 
 void connect_network(Connections& engine, const std::string& network, const std::string& container,
                      const json& endpoint, const std::stop_token& stop) {
   HttpRequest request = request_of(engine, "POST", "/networks/" + percent_encode(network) + "/connect");
-  request.body = json{{"Container", container}, {"EndpointConfig", endpoint}}.dump();
+  request.body = json_text(json{{"Container", container}, {"EndpointConfig", endpoint}});
   const HttpResponse response = engine.send(std::move(request), stop);
   // 403: it is connected already (20.10: "endpoint with name … already exists in network …").
   if (response.status != 200 && response.status != 403) throw error_of(response, network);

@@ -36,7 +36,7 @@ std::string host_of(std::string_view key) {
 }
 
 std::string header_of(const json& auth) {
-  return encode_base64url(auth.dump());
+  return encode_base64url(json_text(auth));
 }
 
 Credentials from_auths(const json& auths, const std::string& key) {

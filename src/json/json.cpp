@@ -3,13 +3,10 @@
 template nlohmann::basic_json<>::basic_json(const nlohmann::json&);
 template nlohmann::basic_json<>::basic_json(std::initializer_list<nlohmann::detail::json_ref<nlohmann::json>>,
                                             bool, nlohmann::json::value_t);
-template std::string nlohmann::basic_json<>::dump(int, char, bool, nlohmann::json::error_handler_t) const;
 template nlohmann::basic_json<nlohmann::ordered_map>::basic_json(const nlohmann::ordered_json&);
 template nlohmann::basic_json<nlohmann::ordered_map>::basic_json(
     std::initializer_list<nlohmann::detail::json_ref<nlohmann::ordered_json>>, bool,
     nlohmann::ordered_json::value_t);
-template std::string nlohmann::basic_json<nlohmann::ordered_map>::dump(
-    int, char, bool, nlohmann::ordered_json::error_handler_t) const;
 
 namespace combu {
 
@@ -23,6 +20,14 @@ nlohmann::ordered_json parse_ordered_json(std::string_view text) {
 
 nlohmann::json parse_json_or_discard(std::string_view text) {
   return nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
+
+std::string json_text(const nlohmann::json& value) {
+  return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string json_text(const nlohmann::ordered_json& value) {
+  return value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 }  // namespace combu

@@ -14,7 +14,6 @@
 namespace combu::outputs {
 namespace {
 
-constexpr auto k_replace = nlohmann::json::error_handler_t::replace;
 constexpr std::array<std::pair<OutputEntry::Kind, std::string_view>, 4> k_kinds{
     {{OutputEntry::Kind::folder, "folder"},
      {OutputEntry::Kind::file, "file"},
@@ -128,7 +127,7 @@ std::string entry_line(const OutputEntry& entry) {
   }
   if (entry.kind != OutputEntry::Kind::symbolic_link) line["mode"] = mode_of(entry);
   line["mtime"] = mtime_of(entry);
-  return line.dump(-1, ' ', false, k_replace) + "\n";
+  return json_text(line) + "\n";
 }
 
 std::vector<OutputEntry> read_entries(std::string_view text) {

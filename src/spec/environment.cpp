@@ -232,7 +232,7 @@ void put_params(const Json& params, PairMap& env) {
     const std::string variable = param_variable(name);
     // A param without a value sets nothing.
     if (value.is_null() || env.has(variable)) continue;
-    env.put(variable, scalar_text(value).value_or(value.is_structured() ? compact(value) : ""));
+    env.put(variable, scalar_text(value).value_or(value.is_structured() ? json_text(value) : ""));
   }
 }
 

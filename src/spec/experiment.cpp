@@ -134,7 +134,7 @@ class ExperimentReader final : public DocumentSink {
     // Not shrunk to fit: what a large vector has too much is memory never touched, and a copy would be the
     // peak.
     experiment_.failures_max = max_failures_.of(experiment_.trials.size());
-    if (!defaults_.docker.empty()) experiment_.defaults_docker = compact(defaults_.docker);
+    if (!defaults_.docker.empty()) experiment_.defaults_docker = json_text(defaults_.docker);
     return {std::move(experiment_), report_.take()};
   }
 

@@ -24,16 +24,12 @@ std::string_view kind_of(const Json& value) {
 std::string shown(const Json& value) {
   if (value.is_string()) return '"' + shortened(value.get_ref<const std::string&>()) + '"';
   if (value.is_structured() || value.is_null()) return std::string(kind_of(value));
-  return value.dump();
-}
-
-std::string compact(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json_text(value);
 }
 
 std::optional<std::string> scalar_text(const Json& value) {
   if (value.is_string()) return value.get_ref<const std::string&>();
-  if (value.is_number() || value.is_boolean()) return value.dump();
+  if (value.is_number() || value.is_boolean()) return json_text(value);
   return std::nullopt;
 }
 

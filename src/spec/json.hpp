@@ -16,7 +16,6 @@ using Json = nlohmann::ordered_json;
 [[nodiscard]] std::string_view kind_of(const Json& value);
 // The value as a message shows it: short JSON for scalars, the kind for the rest.
 [[nodiscard]] std::string shown(const Json& value);
-[[nodiscard]] std::string compact(const Json& value);
 // Strings as they are, numbers and booleans as the text that Jsonnet gives them; nullopt for all others.
 [[nodiscard]] std::optional<std::string> scalar_text(const Json& value);
 // `base` with `over` laid on it: objects are merged at every depth, all else is replaced.

@@ -137,7 +137,7 @@ void LayerReader::read_field(Field field, Json& value, const Place& place) {
       trial.healthcheck = read_healthcheck(value, place, report_);
       return;
     case Field::stop_signal:
-      return read_checked(value.is_number() ? Json(value.dump()) : value, fault_of_signal, place,
+      return read_checked(value.is_number() ? Json(json_text(value)) : value, fault_of_signal, place,
                           trial.stop_signal);
     case Field::stop_grace:
       trial.stop_grace = read_duration(value, place, report_);
@@ -361,8 +361,8 @@ Trial combine(Layer&& own, const Layer& defaults, const Place& place, Report& re
   trial.env = env.take();
   trial.env.shrink_to_fit();  // there may be 100,000 of it
   trial.labels = (labels ? laid(defaults.labels, own.labels) : std::move(own.labels)).take();
-  if (!own.params.empty()) trial.params = compact(own.params);
-  if (!own.docker.empty()) trial.docker = compact(own.docker);
+  if (!own.params.empty()) trial.params = json_text(own.params);
+  if (!own.docker.empty()) trial.docker = json_text(own.docker);
   return trial;
 }
 

@@ -110,7 +110,7 @@ void read_gpu_count(const Json& value, const Place& place, Report& report, GpuWi
 void read_gpu_ids(const Json& value, const Place& place, Report& report, GpuWish& wish) {
   read_list(value, "GPUs' names", place, report, [&](const Json& element, const Place& here) {
     const auto id =
-        element.is_number_unsigned() ? std::optional(element.dump()) : read_string(element, here, report);
+        element.is_number_unsigned() ? std::optional(json_text(element)) : read_string(element, here, report);
     if (!id) return;
     if (id->empty() || id->find(',') != std::string::npos) {
       report.add(here, "must be the name, the number or the UUID of one GPU");

@@ -44,7 +44,7 @@ std::optional<bool> read_flag(const Json& value, const Place& place, Report& rep
 }
 
 std::string plain_number(const Json& number) {
-  return number.is_number_integer() ? number.dump() : fmt::format("{:.9f}", number.get<double>());
+  return number.is_number_integer() ? json_text(number) : fmt::format("{:.9f}", number.get<double>());
 }
 
 bool is_out_of_bounds(const Json& value) {

@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "view/comparison.hpp"
-#include "view/json_text.hpp"
+#include "view/json_string.hpp"
 #include "view/line.hpp"
 #include "view/numbers.hpp"
 

@@ -5,7 +5,6 @@
 #include "combu/telemetry.hpp"
 #include "combu/view.hpp"
 #include "view/columns.hpp"
-#include "view/json_text.hpp"
 #include "view/numbers.hpp"
 #include "view/replacement.hpp"
 

@@ -10,7 +10,7 @@
 #include "combu/telemetry.hpp"
 #include "combu/view.hpp"
 #include "view/columns.hpp"
-#include "view/json_text.hpp"
+#include "view/json_string.hpp"
 #include "view/numbers.hpp"
 
 namespace combu {

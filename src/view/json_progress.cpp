@@ -4,7 +4,6 @@
 
 #include "combu/json.hpp"
 #include "view/forms.hpp"
-#include "view/json_text.hpp"
 
 namespace combu {
 namespace {

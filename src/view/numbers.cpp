@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "view/json_text.hpp"
+#include "view/json_string.hpp"
 #include "view/line.hpp"
 
 namespace combu {

@@ -7,7 +7,6 @@
 
 #include "combu/json.hpp"
 #include "combu/view.hpp"
-#include "view/json_text.hpp"
 #include "view/line.hpp"
 #include "view/names.hpp"
 
@@ -118,8 +117,7 @@ void print_plan_json(std::ostream& out, const Experiment& experiment, const Plan
       {"waves", waves_of(experiment, plan)}};
   std::string text = json_text(head);
   text.pop_back();  // the brace, so that the last member can follow
-  out << text << ",\"needs\":" << needs.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
-      << "}\n";
+  out << text << ",\"needs\":" << json_text(needs) << "}\n";
 }
 
 }  // namespace combu

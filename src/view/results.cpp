@@ -13,7 +13,7 @@
 #include "combu/telemetry.hpp"
 #include "combu/view.hpp"
 #include "view/columns.hpp"
-#include "view/json_text.hpp"
+#include "view/json_string.hpp"
 #include "view/line.hpp"
 #include "view/names.hpp"
 #include "view/numbers.hpp"
@@ -27,7 +27,7 @@ Value value_of(const Json& json) {
   if (json.is_number()) return json.get<double>();
   if (json.is_string()) return json.get<std::string>();
   if (json.is_null()) return {};
-  return json.dump();
+  return json_text(json);
 }
 
 // Sorts `names` and gives where each has come to.

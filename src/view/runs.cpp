@@ -4,7 +4,6 @@
 
 #include "combu/json.hpp"
 #include "combu/view.hpp"
-#include "view/json_text.hpp"
 #include "view/line.hpp"
 #include "view/table.hpp"
 

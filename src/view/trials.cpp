@@ -6,7 +6,7 @@
 
 #include "combu/view.hpp"
 #include "view/columns.hpp"
-#include "view/json_text.hpp"
+#include "view/json_string.hpp"
 #include "view/table.hpp"
 
 namespace combu {

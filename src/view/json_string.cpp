@@ -1,4 +1,4 @@
-#include "view/json_text.hpp"
+#include "view/json_string.hpp"
 
 #include <fmt/format.h>
 
@@ -10,16 +10,12 @@
 
 namespace combu {
 
-std::string json_text(const nlohmann::ordered_json& value) {
-  return value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-}
-
 std::string json_string(std::string_view text) {
   const auto is_plain = [](unsigned char letter) {
     return letter >= 0x20 && letter < 0x7f && letter != '"' && letter != '\\';
   };
   if (std::ranges::all_of(text, is_plain)) return fmt::format("\"{}\"", text);
-  return json_text(std::string(text));
+  return json_text(nlohmann::json(text));
 }
 
 std::string rfc3339(Instant instant) {
