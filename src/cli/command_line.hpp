@@ -1,5 +1,5 @@
 #pragma once
-// The program's options and commands, and what a caller's words make of them. CLI11 costs each file that
+// The program's options and commands, and the parser of its arguments. CLI11 costs each file that
 // includes it about four seconds of compile time, so only command_line.cpp does.
 
 #include <cstddef>
@@ -62,7 +62,7 @@ class CliCommand {
 
   // The end of its help.
   void footer(const std::string& text);
-  // Neither help nor completion tells of it.
+  // Help and completion do not show it.
   void hide();
   // Called by CommandLine::parse() when this command was given.
   void callback(const std::function<void()>& call);
@@ -89,13 +89,13 @@ struct CommandDescription {
   bool is_hidden = false;
 };
 
-// What was made of the caller's words.
+// The result of parse().
 struct Parsed {
   std::string command;              // the given one's name; empty: none
   std::optional<std::string> help;  // what was asked for instead: the text of --help or --version
   struct Misuse {
     std::string what;                // as CLI11 tells it
-    std::vector<std::string> extra;  // the words that nothing takes
+    std::vector<std::string> extra;  // the arguments that no option or command takes
     bool lacks_required = false;     // a command, an option or an argument that has to be given
   };
   std::optional<Misuse> misuse;

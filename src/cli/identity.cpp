@@ -60,14 +60,11 @@ std::string identity_of(const std::string& file) {
     const auto canonical = std::filesystem::weakly_canonical(path, failed);
     path = failed ? path.lexically_normal() : canonical;
   }
-  try {
-    (void)nlohmann::json(path.string()).dump();
-  } catch (const nlohmann::json::exception&) {
+  const std::string quoted = json_text(nlohmann::json(path.string()));
+  if (parse_json(quoted) != path.string())
     throw Error(
-        ErrorKind::invalid,
-        nlohmann::json(path.string()).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace),
+        ErrorKind::invalid, quoted,
         "its path is not UTF-8, and no label of a container can hold it; rename the folder or the file");
-  }
   return path.string();
 }
 

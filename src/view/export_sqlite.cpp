@@ -1,7 +1,6 @@
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <fmt/format.h>
 
-#include "combu/json.hpp"
 #include "combu/telemetry.hpp"
 #include "combu/view.hpp"
 #include "view/columns.hpp"

@@ -13,7 +13,7 @@ def sources(program):
     room = program.removeprefix("unit_").split("_")[0]
     if room == "golden":
         return [*ROOT.glob("tests/golden/*.cpp"), *ROOT.glob("src/plan/*.?pp")]
-    return [*ROOT.glob(f"tests/unit/{room}_*.cpp"), *ROOT.glob(f"src/{room}/**/*.?pp")]
+    return [*ROOT.glob(f"tests/unit/{room}_*.cpp"), *ROOT.glob(f"include/combu/{room}.hpp"), *ROOT.glob(f"src/{room}/**/*.?pp")]
 
 
 def test_the_programs_without_threads_start_none():

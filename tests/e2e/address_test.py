@@ -32,6 +32,7 @@ def test_the_current_context_of_dockers_configuration(combu, engine, tmp_path):
     assert engine.running() == {"one"}
 
 
+@pytest.mark.engine_version
 def test_tcp_on_loopback(new_engine, combu_on):
     engine = new_engine("--host", "tcp://127.0.0.1:2375", "--tls=false")
     engine.start()
@@ -88,6 +89,7 @@ def test_a_pull_without_the_right_password(combu, engine, registry, tmp_path, au
     assert engine.names() == set()
 
 
+@pytest.mark.engine_version
 @pytest.mark.parametrize("config", [{"credsStore": "test"}, {"credHelpers": {"127.0.0.1:5001": "test"}}])
 def test_a_pull_with_a_password_from_a_credential_helper(combu, engine, registry, tmp_path, config):
     helper = tmp_path / "bin/docker-credential-test"

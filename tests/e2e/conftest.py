@@ -16,9 +16,10 @@ def pytest_addoption(parser):
 # A test has the mark `engine_version` if it asserts on something that the engine itself decides or reports, and that has
 # differed between versions or may differ: error texts and status codes that combu interprets (pulls, names, ports, starts);
 # events, exit codes and states when the engine is stopped, killed or comes back, or when somebody removes a container;
-# out-of-memory and health reports; identifiers of images, inherited labels, the building of images; limits and defaults that
-# the engine fills in; its log files; archives into and out of containers; GPUs; networks made or removed at the same time.
-# Tests of combu's own logic have no mark. An engine of another version passes the marked ones: -m engine_version.
+# out-of-memory and health reports; identifiers of images, inherited labels, the building of images; what it makes of a
+# container's fields; its log files; archives of long paths, odd files, changing files and volumes; GPUs; the addresses it
+# listens on; networks made or removed at the same time. Tests of combu's own logic have no mark: they use what these test.
+# Run the marked ones on another version of the engine: --engine 29 -m engine_version.
 MARKS = (
     "engine_version: its behaviour depends on the engine's version",
     "minio: needs MinIO, which takes three minutes to build",

@@ -49,6 +49,7 @@ def test_only_brings_what_it_gets_its_inputs_from(combu):
     assert set(combu.ps()) == {one["name"] for one in CROSS_VALIDATION}
 
 
+@pytest.mark.engine_version
 def test_a_resumed_run_has_what_was_left_before(combu, engine):
     hold = combu.home / "hold"
     hold.mkdir()

@@ -114,7 +114,7 @@ def test_a_run_that_has_no_containers_yet_is_interrupted(combu, engine, tmp_path
     """Also when the experiment has a name, which only its run knows."""
     helper = tmp_path / "bin/docker-credential-slow"
     helper.parent.mkdir()
-    helper.write_text("#!/bin/sh\necho >&2 waiting; touch %s/asked; sleep 5\n" % tmp_path, encoding="utf-8")
+    helper.write_text("#!/bin/sh\necho >&2 waiting; touch %s/asked; exec sleep 600\n" % tmp_path, encoding="utf-8")
     helper.chmod(0o755)
     docker_config(tmp_path, {"credHelpers": {"127.0.0.1:5999": "slow"}})
     combu.env["PATH"] = f"{helper.parent}:{combu.env['PATH']}"

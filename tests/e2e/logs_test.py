@@ -77,6 +77,7 @@ def test_following_tells_of_what_has_ended_and_of_what_goes_on(combu, engine, tm
     run.communicate(timeout=60)
 
 
+@pytest.mark.engine_version
 def test_what_is_kept_of_a_log_is_told_when_its_container_has_gone_too_early(combu, engine):
     combu.write([trial("gone", "echo first; sleep 600"), trial("runs", "echo second; sleep 600")])
     combu("run")

@@ -343,6 +343,7 @@ def test_one_that_cannot_come_home_so_far_is_told_once(combu, small_results):
     assert words not in err
 
 
+@pytest.mark.engine_version
 def test_a_container_that_is_removed_while_its_outputs_wait(combu, engine, small_results):
     (small_results / "filler").write_bytes(b"x" * (4 << 20))
     combu.write([trial("one", "mkdir /out; head -c 9000 /dev/urandom >/out/b")])

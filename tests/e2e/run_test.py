@@ -82,6 +82,7 @@ def test_labels_tell_what_a_container_is(combu, engine):
     assert "labelled" in engine.networks()["net"]["Labels"].values()
 
 
+@pytest.mark.engine_version
 def test_the_fields_reach_the_container(combu, engine, tmp_path):
     combu.write(
         [
@@ -242,6 +243,7 @@ def test_a_hundred_trials_behind_one(combu, engine):
     assert engine.names() == set()
 
 
+@pytest.mark.engine_version
 def test_stop_ends_trials_and_leaves_their_containers(combu, engine):
     combu.write([sleeper("one"), sleeper("two")])
     combu("run")

@@ -50,7 +50,6 @@ inline Evaluation evaluation_of(const std::string& file) {
   evaluation.file = file;
   evaluation.run = RunId("0123456789ab");
   evaluation.memory_max = Bytes{512LL << 20};
-  evaluation.time_max = Seconds(60);
   return evaluation;
 }
 

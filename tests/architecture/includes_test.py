@@ -1,0 +1,28 @@
+"""Headers that take seconds to compile are each included by few files; docs/performance.md has what they cost."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = {
+    "CLI/CLI.hpp": {"src/cli/command_line.cpp"},
+    "httplib.h": {"src/http/channel.cpp"},
+    "nlohmann/json.hpp": {"include/combu/json.hpp"},
+    "archive.h": {"src/engine/tar.cpp", "src/inputs/pack.cpp", "src/outputs/unpack.cpp", "src/telemetry/metric_file.cpp"},
+    "SQLiteCpp/SQLiteCpp.h": {
+        "include/combu/database.hpp",
+        "src/record/impl.hpp",
+        "src/record/reading.cpp",
+        "src/view/export_sqlite.cpp",
+    },
+}
+
+
+@pytest.mark.parametrize("header", FILES)
+def test_a_slow_header_is_included_by_these_files_only(header):
+    include = re.compile(rf'^\s*#\s*include\s*[<"]{re.escape(header)}[>"]', re.MULTILINE)
+    sources = [path for folder in ("src", "include") for path in (ROOT / folder).rglob("*.?pp")]
+    found = {str(path.relative_to(ROOT)) for path in sources if include.search(path.read_text(encoding="utf-8"))}
+    assert found == FILES[header]
