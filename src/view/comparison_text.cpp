@@ -19,7 +19,10 @@ bool has_repeats(const PairTable& table) {
 }
 
 void add_number(NumberTable& table, double number) {
-  table.add(std::isnan(number) ? Value() : Value(number));
+  if (std::isnan(number))
+    table.add(Value());
+  else
+    table.add(number);
 }
 
 std::string title_of(const PairTable& table, std::span<const Results> runs, bool repeats) {
