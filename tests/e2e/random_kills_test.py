@@ -23,7 +23,12 @@ def test_random_kills_lose_nothing(combu, engine, tmp_path, seed):
 
     deaths = 0
     while True:
-        is_recorded = (combu.home / ".local/state/combu/record.sqlite").exists() and lab.query("SELECT 1 FROM runs")
+        # A death may leave the record without a file, without tables, or without the run.
+        is_recorded = (
+            (combu.home / ".local/state/combu/record.sqlite").exists()
+            and lab.query("SELECT 1 FROM sqlite_master WHERE name = 'runs'")
+            and lab.query("SELECT 1 FROM runs")
+        )
         process = combu.start("run", *(["--resume"] if is_recorded else ["--wait"]), "--progress", "plain")
         try:
             _, err = process.communicate(timeout=moments.uniform(0.05, 1.5) if deaths < DEATHS_MAX else 120)
