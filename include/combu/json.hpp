@@ -6,6 +6,7 @@
 // not JSON.
 
 #include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
 
 extern template nlohmann::basic_json<>::basic_json(const nlohmann::json&);
@@ -28,5 +29,10 @@ namespace combu {
 // would throw.
 [[nodiscard]] std::string json_text(const nlohmann::json& value);
 [[nodiscard]] std::string json_text(const nlohmann::ordered_json& value);
+// A string as it is, without quotes; any other value as json_text() has it.
+template <typename Json>
+[[nodiscard]] std::string unquoted_text(const Json& value) {
+  return value.is_string() ? value.template get_ref<const std::string&>() : json_text(value);
+}
 
 }  // namespace combu

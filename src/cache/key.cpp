@@ -145,7 +145,7 @@ std::string shown(const Json& value) {
     for (const Json& word : value) line += (line.empty() ? "" : " ") + word.get<std::string>();
     return shortened(line);
   }
-  return shortened(value.is_string() ? value.get<std::string>() : json_text(value));
+  return shortened(unquoted_text(value));
 }
 
 // Down to what is no object.

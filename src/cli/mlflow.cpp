@@ -133,10 +133,6 @@ std::string_view status_of(TrialState state) {
   }
 }
 
-std::string param_text(const Json& value) {
-  return value.is_string() ? value.get<std::string>() : json_text(value);
-}
-
 Json tags_of(const Results& results, const TrialEntry& trial, const std::string& outputs) {
   Json tags = Json::array();
   const auto add = [&](const char* key, const std::string& value) {
@@ -347,7 +343,7 @@ class Exporter {
     const Json given = trial.params.empty() ? Json::object() : parse_json(trial.params);
     for (const auto& [name, value] : given.items()) {
       if (value.is_null() || kept.params.contains(params_.of(name))) continue;
-      params.push_back({.name = name, .value = param_text(value)});
+      params.push_back({.name = name, .value = unquoted_text(value)});
       if (params.size() == k_params_max) send();
     }
     send();

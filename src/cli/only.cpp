@@ -72,7 +72,7 @@ std::optional<std::string> param_of(const std::string& params, std::string_view 
   const auto object = parse_json(params);
   const auto found = object.find(name);
   if (found == object.end()) return std::nullopt;
-  return found->is_string() ? found->get<std::string>() : json_text(*found);
+  return unquoted_text(*found);
 }
 
 std::vector<TrialIndex> trials_meant(const Experiment& experiment, const RunId& run,

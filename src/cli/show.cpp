@@ -88,8 +88,7 @@ std::string params_of(const Trial& trial) {
   const OrderedJson object = parse_ordered_json(trial.params);
   std::vector<std::string> params;
   for (const auto& [name, value] : object.items())
-    params.push_back(
-        fmt::format("{}={}", name, value.is_string() ? value.get<std::string>() : json_text(value)));
+    params.push_back(fmt::format("{}={}", name, unquoted_text(value)));
   return fmt::format("{}", fmt::join(params, " "));
 }
 
