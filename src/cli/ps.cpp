@@ -270,13 +270,16 @@ std::vector<Sighting> own_of(Session& session, const RunRow& run, const std::vec
   return session.engine().list(selector, Look::closely, session.stop());
 }
 
-// Whether something lives by what is on record that does not by what the engine says.
+// True if the record lacks the end of an attempt, or that it runs, which the engine knows.
 bool is_behind(const std::vector<TrialRow>& rows, const RunId& run, const std::vector<Sighting>& listed) {
-  std::set<std::string_view> alive;
+  std::map<std::string_view, Phase> alive;
   for (const Sighting& seen : listed)
-    if (seen.key.run == run && seen.phase != Phase::ended) alive.insert(seen.key.trial);
+    if (seen.key.run == run && seen.phase != Phase::ended) alive.emplace(seen.key.trial, seen.phase);
   return std::ranges::any_of(rows, [&](const TrialRow& row) {
-    return is_alive(row.entry.state) && !alive.contains(row.entry.name);
+    if (!is_alive(row.entry.state)) return false;
+    const auto found = alive.find(row.entry.name);
+    return found == alive.end() ||
+           (row.entry.state == TrialState::starting && found->second == Phase::running);
   });
 }
 

@@ -167,13 +167,19 @@ def test_what_a_failure_means_to_others_is_on_record_too(combu, engine, lab):
 
 
 def test_what_was_being_started_ran_since_the_engine_says_so(combu, engine, lab):
-    """As after a SIGKILL before its start was on record."""
-    combu.write([{"name": name, "image": "combu-test", "cmd": ["sleep", seconds]} for name, seconds in (("on", "600"), ("over", "0.2"))])
+    """As after a SIGKILL before its start was on record: also while none of them has ended."""
+    names = ("on", "over", "on-too")
+    lab.hold(*names)
+    combu.write([lab.trial(name) for name in names])
     combu("run")
-    wait_until(lambda: engine.running() == {"on"}, "an end")
     lab.change("UPDATE attempts SET ran_at = NULL, started_at = started_at - 1000000, ready_at = ready_at - 1000000")
+    assert {row["state"] for row in combu.ps().values()} == {"running"}
+    assert all(at for (at,) in lab.query("SELECT ran_at FROM attempts"))
+    lab.change("UPDATE attempts SET ran_at = NULL")
+    lab.let_go("over")
+    wait_until(lambda: engine.running() == {"on", "on-too"}, "an end")
     states = {name: container["State"] for name, container in engine.containers().items()}
-    assert {name: row["state"] for name, row in combu.ps().items()} == {"on": "running", "over": "succeeded"}
+    assert {name: row["state"] for name, row in combu.ps().items()} == {"on": "running", "over": "succeeded", "on-too": "running"}
     on_record = dict(lab.query("SELECT name, ran_at FROM attempts JOIN trials USING (run, trial)"))
     for name, at in on_record.items():
         assert abs(moment(at) - datetime.fromisoformat(states[name]["StartedAt"][:26])) <= timedelta(microseconds=2)
