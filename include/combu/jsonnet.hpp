@@ -30,9 +30,16 @@ struct Evaluation {
   Seconds time_max{600};
 };
 
+// By `import`, `importstr` or `importbin`.
+struct Import {
+  std::string path;    // absolute
+  std::string sha256;  // of its bytes
+};
+
 struct Evaluated {
-  std::string json;    // UTF-8; nothing is promised about its white space
-  std::string source;  // the file's text as it was read
+  std::string json;             // UTF-8; nothing is promised about its white space
+  std::string source;           // the file's text as it was read
+  std::vector<Import> imports;  // the files that it read, by path
 };
 
 // Evaluates in a child process, so that an input on which the evaluator crashes, eats all memory or never
@@ -40,6 +47,11 @@ struct Evaluated {
 // person can be told. Call it before this process starts threads of its own. Repeatable. Throws Error:
 // invalid (syntax and run-time errors with file, line and column, limits), not_found (the file).
 [[nodiscard]] Evaluated evaluate(const Evaluation& evaluation, const std::function<void()>& slow = {});
+
+// True if the file and its imports have the same bytes as when Evaluated::source and ::imports were read. A
+// file that is missing or cannot be read is not the same.
+[[nodiscard]] bool is_unchanged(const std::string& file, const std::string& source,
+                                const std::vector<Import>& imports);
 
 // What evaluates, and its version: "libjsonnet 0.18.0", "rsjsonnet 0.5.1".
 [[nodiscard]] std::string evaluator();

@@ -38,6 +38,8 @@ struct RunEntry {
   std::string folder;                // Caller::folder
   std::string source;                // the file's text; empty in a list of runs, like the next ones
   std::string evaluated;             // JSON
+  std::string imports;               // a JSON object: absolute path, SHA-256; empty: not known
+  std::string values;                // a JSON object: what it was evaluated with; empty: not known
   std::vector<std::string> earlier;  // what was evaluated before the file was revised, the first one first
   std::string arguments;             // a JSON array: the command line
   std::string options;               // a JSON object: those of `run` that hold when it goes on
@@ -63,7 +65,8 @@ struct RunEntry {
 // A trial as it stands on the record, with its last attempt.
 struct TrialEntry {
   std::string name;
-  int revision = 1;  // of the file that it is from: 1 is the one that the run began with
+  int revision =
+      1;  // the version of the file that it ran with, or will: 1 is the one that the run began with
   std::string image;
   std::string digest;  // of the image: what it was when the run began; empty where that is not known
   std::string params;  // a JSON object's text, or empty
@@ -156,13 +159,25 @@ struct CameHome {
 // A run's file, edited while it goes on.
 struct Edition {
   std::string source;
-  std::string evaluated;
+  std::string evaluated;  // empty: as in the run's newest text, whose bytes are these from here on
+  std::string imports;    // as in RunEntry, like the next one
+  std::string values;
   Digests digests;
   Digests references;
   std::vector<TrialIndex> taken;  // the trials that are as it says from here on
   std::vector<Fact> ends;         // of those that are not in it any more, and do not run
   std::vector<std::pair<TrialIndex, Leaving>> leaving;  // whose attempts are to be stopped
   std::vector<TrialIndex> again;                        // wait again, as after Record::reopen
+  std::vector<TrialIndex> anew;  // those of them that are run, whatever has been done before
+  Instant at{};
+};
+
+// Trials of a run that wait again, each for a new attempt.
+struct Reopening {
+  std::vector<TrialIndex> trials;
+  std::vector<TrialIndex> taken;  // those of them that are as the run's newest text says from here on
+  Digests digests;                // of their images, like the next one
+  Digests references;
   Instant at{};
 };
 
@@ -211,9 +226,10 @@ class Record {
   void end(const RunId& run, Instant at);
   // RunEntry::options, from here on.
   void set_options(const RunId& run, const std::string& options);
-  // These trials wait again, each for a new attempt, and the run has not ended; what its earlier attempts
-  // have spent is forgotten. What was over by itself is not skipped from here on.
-  void reopen(const RunId& run, std::span<const TrialIndex> trials, Instant at);
+  // The run has not ended from here on. What the trials' earlier attempts have spent is forgotten. A trial
+  // that was not blocked is run, whatever has been done before. `experiment`: the trials on record, as they
+  // are from here on.
+  void reopen(const RunId& run, const Reopening& reopening, const Experiment& experiment);
   // `experiment`: the trials on record, in their order, and behind them those that join. The run has not
   // ended from here on where one of its trials waits again, or joins it. `may` is called when nobody else can
   // write any more; where it throws, nothing has changed.

@@ -271,10 +271,14 @@ struct Reading {
 // holds.
 [[nodiscard]] Reading read_experiment(std::string_view json, const Caller& caller);
 
+// Where the engine sees host paths.
+enum class EngineHost { this_machine, another };
+
 // What is wrong with the volumes' host paths, with inputs of the person's own, and with where outputs are to
 // come home to: one that cannot be read, is a file where a folder is meant, or is absent and, as far as can
-// be seen, cannot be made (an input: is absent). Makes nothing, throws nothing.
-[[nodiscard]] std::vector<Error> check_host_paths(const Experiment& experiment);
+// be seen, cannot be made (an input: is absent). On an engine of this machine also a folder that is absent
+// and that trials can only read, unless the run itself may fill it. Makes nothing, throws nothing.
+[[nodiscard]] std::vector<Error> check_host_paths(const Experiment& experiment, EngineHost host);
 
 // The folders that must be there before the first start: each absent host folder of a volume is made (owned
 // by the caller) and returned. Throws nothing; errors as above.

@@ -30,10 +30,12 @@ std::size_t edit_distance(std::string_view left, std::string_view right) {
   return last[right.size()];
 }
 
-// "img" of "image": all its letters in their order, from the same first one on.
+// "img" of "image": all its letters in their order, from the same first one on, and at least half of the known
+// ones: "dns" is not "depends".
 bool abbreviates(std::string_view word, std::string_view known) {
   constexpr std::size_t k_letters_least = 3;
-  if (word.size() < k_letters_least || known.empty() || word.front() != known.front()) return false;
+  if (word.size() < k_letters_least || 2 * word.size() < known.size()) return false;
+  if (known.empty() || word.front() != known.front()) return false;
   std::size_t met = 0;
   for (const char letter : known) met += met < word.size() && word[met] == letter ? 1 : 0;
   return met == word.size();

@@ -1,6 +1,12 @@
 #include "cli/again.hpp"
 
+#include <algorithm>
+
 namespace combu {
+
+bool is_unsuccessful(const Trial& trial, TrialState state) {
+  return state == TrialState::failed || (state == TrialState::stopped && !trial.service);
+}
 
 void Again::add(TrialIndex trial, Needs needs) {
   const std::size_t first = trials_.size();
@@ -20,7 +26,12 @@ void Again::add_blocked() {
     known = trials_.size();
     for (TrialIndex trial = 0; trial < past_.size(); ++trial) {
       const Past& it = past_[trial];
-      if (it.state == TrialState::blocked && it.root && added_[*it.root]) add(trial, Needs::services);
+      if (it.state != TrialState::blocked || added_[trial]) continue;
+      const bool is_by_root = it.root && added_[*it.root];
+      const bool is_by_need = std::ranges::any_of(plan_.nodes[trial].needs, [&](const Edge& need) {
+        return need.trial < added_.size() && added_[need.trial];
+      });
+      if (is_by_root || is_by_need) add(trial, Needs::services);
     }
   }
 }
@@ -35,7 +46,8 @@ void Again::put_needs_of(TrialIndex trial, Needs needs) {
   for (const Edge& need : plan_.nodes[trial].needs) {
     if (need.trial >= past_.size()) continue;
     const TrialState state = past_[need.trial].state;
-    const bool has_failed = state == TrialState::failed || state == TrialState::blocked;
+    const bool has_failed =
+        state == TrialState::blocked || is_unsuccessful(experiment_.trials[need.trial], state);
     const bool is_wanted =
         (experiment_.trials[need.trial].service && is_over(state)) || (needs == Needs::all && has_failed);
     if (is_wanted) put(need.trial);

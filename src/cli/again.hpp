@@ -10,6 +10,9 @@
 
 namespace combu {
 
+// It ended without a success of its own. A service that was stopped in its order has done its work.
+[[nodiscard]] bool is_unsuccessful(const Trial& trial, TrialState state);
+
 // What comes along of that which a trial needs: services that are over, or what has failed or was blocked,
 // too.
 enum class Needs { services, all };
@@ -24,7 +27,7 @@ class Again {
   void add(TrialIndex trial, Needs needs);
   // Without itself: it is started anyway.
   void add_needs_of(TrialIndex trial, Needs needs);
-  // What was blocked by one of those that have been added.
+  // What was blocked, and depends on one of those that have been added.
   void add_blocked();
 
   [[nodiscard]] const std::vector<TrialIndex>& trials() const { return trials_; }

@@ -1,3 +1,5 @@
+#include "cli/apply.hpp"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -11,9 +13,9 @@
 #include <unordered_set>
 #include <utility>
 
-#include "cli/again.hpp"
+#include "cli/changes.hpp"
 #include "cli/commands.hpp"
-#include "cli/execution.hpp"
+#include "cli/edited.hpp"
 #include "cli/recorded.hpp"
 #include "cli/take_in.hpp"
 #include "combu/control.hpp"
@@ -22,164 +24,23 @@
 namespace combu {
 namespace {
 
-constexpr std::size_t k_names_told = 5;
 // For others that change the run, and for a process that is about to be at work on it.
 constexpr std::chrono::seconds k_hand_over_patience{30};
 constexpr Seconds k_hand_over_look{0.1};
 
 struct ApplyOptions {
   std::string run;
-  bool replace = false;
+  bool failed = false;
+  std::vector<std::string> replace;
   bool detach = false;
-};
-
-using Names = std::unordered_set<std::string>;
-
-// What the edited file means to the run.
-struct Changes {
-  Experiment experiment;          // as the run has it from here on; what joins is behind what was there
-  std::size_t joined = 0;         // trials that join
-  std::vector<TrialIndex> taken;  // are as the file says now
-  // Wait again, for a new attempt; when one of theirs runs, until it has ended.
-  std::vector<TrialIndex> again;
-  std::vector<TrialIndex> out;   // are not in the file any more, and were not over
-  std::vector<TrialIndex> left;  // have changed, and run or are over
-  std::vector<Error> errors;     // why there is no plan of it
-
-  [[nodiscard]] bool none() const { return joined == 0 && taken.empty() && out.empty() && left.empty(); }
-};
-
-bool has_begun(TrialState state) {
-  return is_alive(state) || state == TrialState::collecting ||
-         (is_over(state) && state != TrialState::blocked && state != TrialState::skipped);
-}
-
-Names trial_names_in(const std::string& evaluated, const Caller& caller) {
-  Names names;
-  for (const Trial& trial : read_experiment(evaluated, caller).experiment.trials) names.insert(trial.name);
-  return names;
-}
-
-// Which trials the run's file has named until now, and which ones before.
-struct Named {
-  Names latest;
-  Names ever;
-};
-
-Named named_until_now(const RunEntry& entry, const Caller& caller) {
-  Named named{.latest = trial_names_in(entry.evaluated, caller), .ever = {}};
-  named.ever = named.latest;
-  for (const std::string& earlier : entry.earlier) named.ever.merge(trial_names_in(earlier, caller));
-  return named;
-}
-
-class Comparison {
- public:
-  Comparison(const Experiment& before, const std::vector<Past>& past, const Named& named,
-             const Experiment& file, bool replace)
-      : past_(past), named_(named), replace_(replace) {
-    for (const Trial& trial : file.trials) in_file_.emplace(trial.name, &trial);
-    changes_.experiment = file;
-    changes_.experiment.trials = before.trials;
-  }
-
-  Changes changes(const Experiment& file) && {
-    Names on_record;
-    for (TrialIndex trial = 0; trial < past_.size(); ++trial) {
-      on_record.insert(changes_.experiment.trials[trial].name);
-      compare(trial);
-    }
-    // What the run has left out from its beginning (--only) stays out.
-    for (const Trial& trial : file.trials) {
-      if (on_record.contains(trial.name) || named_.ever.contains(trial.name)) continue;
-      changes_.experiment.trials.push_back(trial);
-      ++changes_.joined;
-    }
-    bring_along();
-    return std::move(changes_);
-  }
-
- private:
-  void compare(TrialIndex trial) {
-    Trial& it = changes_.experiment.trials[trial];
-    const auto found = in_file_.find(it.name);
-    const bool is_collecting = past_[trial].state == TrialState::collecting;
-    if (is_collecting) return compare_collecting(trial, found == in_file_.end() ? nullptr : found->second);
-    if (found == in_file_.end()) {
-      leave_out(it);
-      if (!is_over(past_[trial].state) && past_[trial].leaving != Leaving::removed)
-        changes_.out.push_back(trial);
-      return;
-    }
-    const bool returns = !named_.latest.contains(it.name);
-    if (!returns && same_but_for_pull(it, *found->second)) return;
-    const TrialState state = past_[trial].state;
-    const bool has_begun = combu::has_begun(state) && past_[trial].leaving != Leaving::replaced;
-    if (!returns && has_begun && !replace_) {
-      changes_.left.push_back(trial);
-      return;
-    }
-    it = *found->second;
-    changes_.taken.push_back(trial);
-    if (returns || has_begun || is_over(state)) changes_.again.push_back(trial);
-  }
-
-  // It has ended: what it leaves comes home as the file said when it began.
-  void compare_collecting(TrialIndex trial, const Trial* in_file) {
-    Trial& it = changes_.experiment.trials[trial];
-    if (in_file == nullptr) {
-      leave_out(it);
-    } else if (!same_but_for_pull(it, *in_file)) {
-      changes_.left.push_back(trial);
-    }
-  }
-
-  // What is on record is not pulled again.
-  static bool same_but_for_pull(Trial one, Trial other) {
-    for (Trial* trial : {&one, &other})
-      if (trial->pull == Pull::always) trial->pull = Pull::missing;
-    return same(std::move(one), std::move(other));
-  }
-
-  // Services that are over and needed once more, and what was blocked by one that is tried again.
-  void bring_along() {
-    Planning planning = make_plan(changes_.experiment);
-    changes_.errors = std::move(planning.errors);
-    if (!changes_.errors.empty()) return;
-    Again again(changes_.experiment, planning.plan, past_);
-    for (const TrialIndex trial : changes_.again) again.add(trial, Needs::services);
-    for (const TrialIndex trial : changes_.taken) again.add_needs_of(trial, Needs::services);
-    for (std::size_t trial = past_.size(); trial < changes_.experiment.trials.size(); ++trial)
-      again.add_needs_of(static_cast<TrialIndex>(trial), Needs::services);
-    again.add_blocked();
-    changes_.again = again.trials();
-    if (take_left()) bring_along();
-  }
-
-  // What is started anew anyway is as the file says now. True when there was such a one: it may need others.
-  bool take_left() {
-    const std::unordered_set<TrialIndex> again(changes_.again.begin(), changes_.again.end());
-    return std::erase_if(changes_.left, [&](TrialIndex trial) {
-             if (!again.contains(trial)) return false;
-             Trial& it = changes_.experiment.trials[trial];
-             it = *in_file_.at(it.name);
-             changes_.taken.push_back(trial);
-             return true;
-           }) > 0;
-  }
-
-  const std::vector<Past>& past_;
-  const Named& named_;
-  const bool replace_;
-  std::unordered_map<std::string, const Trial*> in_file_;
-  Changes changes_;
 };
 
 // The trials that the engine has not been asked about yet.
 Experiment only_new(const Changes& changes) {
   Experiment part = changes.experiment;
   const std::size_t known = part.trials.size() - changes.joined;
-  const std::unordered_set<TrialIndex> taken(changes.taken.begin(), changes.taken.end());
+  std::unordered_set<TrialIndex> taken(changes.taken.begin(), changes.taken.end());
+  taken.insert(changes.unsuccessful.begin(), changes.unsuccessful.end());
   std::vector<Trial> trials;
   for (TrialIndex trial = 0; trial < part.trials.size(); ++trial)
     if (trial >= known || taken.contains(trial)) trials.push_back(part.trials[trial]);
@@ -196,52 +57,12 @@ bool has_all(const std::vector<Trial>& trials, const std::vector<Trial>& wanted)
   });
 }
 
-void tell(Progress& progress, const RunId& run, const Changes& changes) {
-  std::vector<std::string> parts;
-  const auto add = [&](std::size_t count, std::string_view one, std::string_view many) {
-    if (count > 0) parts.push_back(fmt::format("{} {}", count, count == 1 ? one : many));
-  };
-  add(changes.joined, "trial joins", "trials join");
-  add(changes.out.size(), "is removed", "are removed");
-  add(changes.taken.size(), "is as the file says now", "are as the file says now");
-  if (parts.empty() && changes.left.empty()) parts.emplace_back("nothing of it changes");
-  if (!parts.empty()) progress.note(fmt::format("run {}: {}", run.text(), fmt::join(parts, ", ")));
-  if (changes.left.empty()) return;
-  std::vector<std::string_view> names;
-  for (std::size_t i = 0; i < std::min(changes.left.size(), k_names_told); ++i)
-    names.emplace_back(changes.experiment.trials[changes.left[i]].name);
-  const std::size_t more = changes.left.size() - names.size();
-  progress.note(fmt::format("run {}: changed, but left as {}: {}{}; `apply --replace` runs {} anew",
-                            run.text(),
-                            changes.left.size() == 1 ? "it is, since it has been started"
-                                                     : "they are, since they have been started",
-                            fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "",
-                            changes.left.size() == 1 ? "it" : "them"));
-}
-
-// The values that a command line gives its file, as `-A n=5`; empty: none.
-std::string values_in(const std::vector<std::string>& arguments) {
-  constexpr std::array<std::string_view, 6> k_options{"--ext-str",  "--ext-code", "--tla-str",
-                                                      "--tla-code", "-V",         "-A"};
-  std::vector<std::string> values;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& word = arguments[i];
-    for (const std::string_view option : k_options) {
-      if (!word.starts_with(option)) continue;
-      const bool is_apart = word == option && i + 1 < arguments.size();
-      values.push_back(is_apart ? fmt::format("{} {}", word, shell_word(arguments[i + 1]))
-                                : shell_word(word));
-    }
-  }
-  return fmt::format("{}", fmt::join(values, " "));
-}
-
 // Without them the file would often mean less, and what it does not name any more would be removed.
 void expect_values(const RunEntry& entry, const Invocation& invocation) {
   for (const auto* given :
        {&invocation.ext_str, &invocation.ext_code, &invocation.tla_str, &invocation.tla_code})
     if (!given->empty()) return;
-  const std::string values = values_in(parse_json(entry.arguments).get<std::vector<std::string>>());
+  const std::string values = values_begun_with(entry);
   if (values.empty()) return;
   throw Error(ErrorKind::invalid, "run " + entry.id.text(),
               fmt::format("was begun with `{}`: give the same again, or others", values));
@@ -249,24 +70,24 @@ void expect_values(const RunEntry& entry, const Invocation& invocation) {
 
 class Apply {
  public:
-  Apply(Session& session, Record& record, RunEntry entry, const Loaded& file, const ApplyOptions& options)
-      : session_(session), record_(record), entry_(std::move(entry)), file_(file), options_(options) {}
+  Apply(Session& session, Record& record, RunEntry entry, const Loaded& file, const Wishes& wishes)
+      : session_(session), record_(record), entry_(std::move(entry)), file_(file), wishes_(wishes) {}
 
   // What the file means as the run stands now.
   [[nodiscard]] Changes compare() {
     entry_ = record_.run(entry_.id);
     const Loaded before = load(record_, entry_.id);
     const std::vector<Past> past = record_.past(entry_.id);
-    Changes changes = Comparison(before.run.experiment, past, named_until_now(entry_, before.caller),
-                                 file_.run.experiment, options_.replace)
-                          .changes(file_.run.experiment);
+    Changes changes =
+        compare_with_file(entry_.id, before.run.experiment, past, named_until_now(entry_, before.caller),
+                          file_.run.experiment, wishes_);
     expect_env_files(changes.experiment, past, changes.again);
+    is_parallel_edited_ = before.run.experiment.parallel_max != file_.run.experiment.parallel_max;
     return changes;
   }
 
-  [[nodiscard]] bool is_on_record(const Changes& changes) const {
-    return changes.none() && file_.evaluated == entry_.evaluated;
-  }
+  // The run's newest text is the file's.
+  [[nodiscard]] bool is_newest() const { return file_.evaluated == entry_.evaluated; }
 
   // All that would be refused; images and networks are made ready.
   [[nodiscard]] std::vector<Error> make_ready(const Changes& changes) {
@@ -282,12 +103,15 @@ class Apply {
   void revise(const Changes& changes, const std::function<void()>& may) {
     const std::vector<Past> past = record_.past(entry_.id);
     Edition edition{.source = file_.source,
-                    .evaluated = file_.evaluated,
+                    .evaluated = is_newest() ? "" : file_.evaluated,
+                    .imports = file_.imports,
+                    .values = file_.values,
                     .digests = prepared_.digests,
                     .references = prepared_.references,
                     .taken = changes.taken,
+                    .anew = changes.named,
                     .at = real_clock().now()};
-    for (const TrialIndex trial : changes.out) {
+    for (const TrialIndex trial : changes.removed) {
       if (is_alive(past[trial].state)) {
         edition.leaving.emplace_back(trial, Leaving::removed);
       } else {
@@ -307,15 +131,31 @@ class Apply {
       }
     }
     record_.revise(entry_.id, edition, changes.experiment, may);
+    if (is_parallel_edited_) forget_parallel();
+  }
+
+  // The file means the same as the run's newest text, whose bytes may be others.
+  void renew() {
+    if (file_.source != entry_.source || file_.imports != entry_.imports)
+      record_.revise(entry_.id, {.source = file_.source, .imports = file_.imports, .values = file_.values},
+                     {});
   }
 
  private:
+  // The edited file's takes the place of what `set` has said.
+  void forget_parallel() {
+    RunOptions options = run_options_of(record_.run(entry_.id).options);
+    options.parallel.reset();
+    record_.set_options(entry_.id, to_json(options));
+  }
+
   Session& session_;
   Record& record_;
   RunEntry entry_;
   const Loaded& file_;
-  const ApplyOptions& options_;
+  const Wishes& wishes_;
   Prepared prepared_;
+  bool is_parallel_edited_ = false;
 };
 
 int refuse(Session& session, const std::vector<Error>& errors) {
@@ -326,10 +166,13 @@ int refuse(Session& session, const std::vector<Error>& errors) {
 }
 
 // From where it stands, as `run --resume` does.
-int go_on(Session& session, Record& record, const RunId& run, const RunOptions& options, AtWork& work) {
-  Loaded loaded = load(record, run);
+int go_on(Session& session, Record& record, const RunId& run, const AdjustOptions& adjust, AtWork& work) {
+  Loaded loaded = load(record, run, Texts::newest);
   const RunEntry entry = record.run(run);
+  const RunOptions options = adjusted_options(entry, adjust);
+  keep_parallel(record, run, options);
   forgive(loaded.run.experiment, entry);
+  override_fields(loaded.run.experiment, options);
   if (entry.ended_at) return any_failed(record.past(run)) ? 1 : 0;
   const Standing standing{.past = record.past(run), .working_since = entry.working_since};
   return execute(session, record, loaded, options, Earlier::refuse, work,
@@ -362,8 +205,10 @@ std::unique_ptr<ControlClient> take_over(Session& session, const RunEntry& entry
   }
 }
 
-int tell_unchanged(Session& session, const RunId& run) {
-  session.progress().note(fmt::format("run {}: the file has not changed", run.text()));
+// Nothing is left to do.
+int print_unchanged(Session& session, const RunId& run, const Wishes& wishes) {
+  session.progress().note(fmt::format("run {}: the file has not changed{}", run.text(),
+                                      wishes.failed ? ", and none of its trials has failed" : ""));
   return 0;
 }
 
@@ -375,12 +220,18 @@ int leave_to_other(Session& session, Record& record, const RunId& run, const Cal
   return 1;
 }
 
-int apply(Session& session, Record& record, const RunEntry& entry, const Loaded& file,
-          const ApplyOptions& options, AtWork& work) {
+}  // namespace
+
+int apply_file(Session& session, Record& record, const RunEntry& entry, const Loaded& file,
+               const Wishes& wishes, const AdjustOptions& adjust, AtWork& work) {
   expect_its_engine(session, entry);
-  Apply apply(session, record, entry, file, options);
+  Apply apply(session, record, entry, file, wishes);
   Changes changes = apply.compare();
-  if (apply.is_on_record(changes)) return tell_unchanged(session, entry.id);
+  const auto is_done = [&] { return changes.none() && apply.is_newest(); };
+  if (is_done()) {
+    apply.renew();
+    return print_unchanged(session, entry.id, wishes);
+  }
   if (const auto errors = apply.make_ready(changes); !errors.empty()) return refuse(session, errors);
   std::unique_ptr<ControlClient> other;
   for (bool is_ready = false; !is_ready;) {
@@ -389,7 +240,7 @@ int apply(Session& session, Record& record, const RunEntry& entry, const Loaded&
     if (!other) take_in(session, record, entry.id, Intake::all);
     // What has happened since counts.
     changes = apply.compare();
-    if (apply.is_on_record(changes)) return tell_unchanged(session, entry.id);
+    if (is_done()) return print_unchanged(session, entry.id, wishes);
     is_ready = has_all(ready, only_new(changes).trials);
     if (is_ready) continue;
     // That may take long: the run goes on meanwhile.
@@ -405,10 +256,12 @@ int apply(Session& session, Record& record, const RunEntry& entry, const Loaded&
                   error.message() + "; nothing was changed: the same command tries again");
     }
   });
-  tell(session.progress(), entry.id, changes);
+  print_changes(session.progress(), entry.id, changes, wishes);
   if (other) return leave_to_other(session, record, entry.id, file.caller);
-  return go_on(session, record, entry.id, run_options_of(entry.options), work);
+  return go_on(session, record, entry.id, adjust, work);
 }
+
+namespace {
 
 int apply(const Invocation& invocation, const ApplyOptions& options, const Background* background) {
   AtWork work(background);
@@ -417,14 +270,15 @@ int apply(const Invocation& invocation, const ApplyOptions& options, const Backg
   const RunEntry newest = find_run_at_work(record, invocation, options.run);
   const RunEntry entry = record.run(newest.id);
   expect_values(entry, invocation);
-  const auto file = load(invocation, entry.id, *progress);
+  Invocation meant = invocation;
+  if (meant.file.empty() && !options.run.empty()) meant.file = entry.file;
+  const auto file = load(meant, entry.id, *progress);
   if (!file) return 2;
-  if (file->run.experiment.name != entry.experiment)
-    throw Error(ErrorKind::invalid, invocation.file,
-                fmt::format("is of the experiment {} now, and the run of {}; `run` begins one of its own",
-                            file->run.experiment.name, entry.experiment));
+  expect_its_experiment(*file, entry, file->run.experiment.file);
+  Wishes wishes{.again = {}, .failed = options.failed, .replace = options.replace};
+  std::ranges::replace(wishes.replace, "true", "*");  // the parser's word for an option without a value
   return work.done(in_session(on_its_engine(invocation, entry), std::move(progress), [&](Session& session) {
-    return apply(session, record, entry, *file, options, work);
+    return apply_file(session, record, entry, *file, wishes, {}, work);
   }));
 }
 
@@ -434,8 +288,11 @@ void add_apply(CommandLine& line, const Invocation& invocation, Action& action) 
   CliCommand command = line.add_command(
       "apply", "Take an edited file into a run: new trials join it, removed ones stop, the rest goes on");
   const auto options = std::make_shared<ApplyOptions>();
+  command.add_flag("--failed", options->failed,
+                   "Also start the trials again that failed, were stopped or were blocked, changed or not");
   command.add_flag("--replace", options->replace,
-                   "Run those anew that have changed and been started; else they are told and left");
+                   "Run changed trials again that run or are over: all, or with =TRIALS these "
+                   "names (solver-a-*) or params (lr<0.01)");
   add_detach_option(command, options->detach);
   command.add_option("RUN", options->run, "Its id; else the newest of the file's that somebody is at work on")
       .type_name("");

@@ -56,7 +56,7 @@ void AtWork::begin(Session& session, const Loaded& loaded, const RunOptions& opt
     if (!std::filesystem::exists(path)) unused_log_ = path;
     log_.emplace(open_log(path));
   }
-  steering_.emplace(Settings{.parallel_max = loaded.run.experiment.parallel_max,
+  steering_.emplace(Settings{.parallel_max = options.parallel.value_or(loaded.run.experiment.parallel_max),
                              .starts_in_flight_max = options.starts_in_flight});
   if (!lock_) return;  // the place of the socket may be another one's
   try {

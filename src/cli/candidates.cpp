@@ -33,8 +33,9 @@ bool may_be_read(const std::string& file) {
 
 constexpr std::size_t k_runs_max = 1000;
 // As docs/cli.md lists them below `results`.
-constexpr std::array k_fields{"trial", "attempt", "state", "seconds", "exit_code",   "cause",      "reason",
-                              "image", "digest",  "id",    "gpus",    "memory_peak", "cpu_seconds"};
+constexpr std::array k_fields{"trial", "attempt",     "state",       "seconds", "exit_code",
+                              "cause", "reason",      "image",       "digest",  "id",
+                              "gpus",  "memory_peak", "cpu_seconds", "version"};
 constexpr std::array k_run_fields{"run", "experiment", "file", "state", "engine", "trials"};
 constexpr std::array k_run_states{"running", "left running", "interrupted", "ended", "not on record"};
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <csignal>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,7 +19,7 @@
 namespace combu {
 namespace {
 
-constexpr std::array<std::string_view, 4> k_without_file{"init", "schema", "completion", "version"};
+constexpr std::array<std::string_view, 5> k_without_file{"init", "schema", "completion", "version", "help"};
 
 // Each takes one value: the word after it may be the command.
 void add_list(CliCommand program, const std::string& names, std::vector<std::string>& list, const char* type,
@@ -57,6 +58,36 @@ void add_global_options(CliCommand program, Invocation& invocation) {
       .type_name("FILE");
 }
 
+std::string command_meant_by(const std::string& word, const std::vector<CommandDescription>& commands) {
+  std::vector<std::string_view> names;
+  names.reserve(commands.size());
+  for (const CommandDescription& command : commands)
+    if (!command.is_hidden) names.emplace_back(command.name);
+  const auto near = nearest(word, names);
+  return near ? fmt::format("; is {} meant?", *near) : "; see combu --help";
+}
+
+int parse_and_act(int argc, const char* const* argv);
+
+// The same as `combu COMMAND --help`, or as `combu --help` without COMMAND.
+void add_help(CommandLine& line, Action& action) {
+  CliCommand command = line.add_command("help", "Print how a command is used");
+  command.footer("Example:\n  combu help run");
+  const auto name = std::make_shared<std::string>();
+  command.add_option("COMMAND", *name, "Which one; else the program").type_name("");
+  command.callback([&line, &action, name] {
+    action = [&line, name] {
+      const std::vector<CommandDescription> commands = line.describe_commands();
+      std::vector<const char*> words{"combu", "--help"};
+      if (!name->empty()) words.insert(words.begin() + 1, name->c_str());
+      if (!name->empty() && std::ranges::find(commands, *name, &CommandDescription::name) == commands.end())
+        throw Error(ErrorKind::invalid, "",
+                    fmt::format("there is no command {}{}", *name, command_meant_by(*name, commands)));
+      return parse_and_act(static_cast<int>(words.size()), words.data());
+    };
+  });
+}
+
 void add_commands(CommandLine& line, const Invocation& invocation, Action& action) {
   add_init(line, action);
   add_run(line, invocation, action);
@@ -86,15 +117,7 @@ void add_commands(CommandLine& line, const Invocation& invocation, Action& actio
   add_schema(line, action);
   add_completion(line, invocation, action);
   add_version(line, action);
-}
-
-std::string command_meant_by(const std::string& word, const std::vector<CommandDescription>& commands) {
-  std::vector<std::string_view> names;
-  names.reserve(commands.size());
-  for (const CommandDescription& command : commands)
-    if (!command.is_hidden) names.emplace_back(command.name);
-  const auto near = nearest(word, names);
-  return near ? fmt::format("; is {} meant?", *near) : "; see combu --help";
+  add_help(line, action);
 }
 
 // The long options that may stand at a command.

@@ -111,6 +111,11 @@ void CliCommand::add_flag(const std::string& names, bool& value, const std::stri
   command_->add_flag(names, value, description);
 }
 
+void CliCommand::add_flag(const std::string& name, std::vector<std::string>& values,
+                          const std::string& description) {
+  command_->add_flag(name, values, description);
+}
+
 void CliCommand::footer(const std::string& text) {
   command_->footer(text);
 }

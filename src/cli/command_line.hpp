@@ -59,6 +59,8 @@ class CliCommand {
   CliOption add_option(const std::string& names, std::int64_t& value, const std::string& description);
   CliOption add_option(const std::string& names, std::size_t& value, const std::string& description);
   void add_flag(const std::string& names, bool& value, const std::string& description);
+  // Each time it is given adds what follows `=`, or "true", to `values`.
+  void add_flag(const std::string& name, std::vector<std::string>& values, const std::string& description);
 
   // The end of its help.
   void footer(const std::string& text);

@@ -93,7 +93,10 @@ std::vector<Error> look_ahead(Session& session, const Loaded& loaded, const std:
   if (capacity)
     std::ranges::move(check_slots(loaded.run.experiment, capacity->slots, capacity->gpus, until_of(options)),
                       std::back_inserter(errors));
-  std::ranges::move(check_host_paths(loaded.run.experiment), std::back_inserter(errors));
+  const bool is_here = !session.engine_address().starts_with("tcp://");
+  std::ranges::move(
+      check_host_paths(loaded.run.experiment, is_here ? EngineHost::this_machine : EngineHost::another),
+      std::back_inserter(errors));
   std::ranges::move(check_results(loaded, session.stop()), std::back_inserter(errors));
   return errors;
 }
@@ -457,6 +460,8 @@ RunEntry entry_of(Session& session, Loaded& loaded, const RunOptions& options, c
           .folder = loaded.caller.folder,
           .source = std::move(loaded.source),
           .evaluated = std::move(loaded.evaluated),
+          .imports = std::move(loaded.imports),
+          .values = std::move(loaded.values),
           .arguments = json_text(nlohmann::json(loaded.arguments)),
           .options = to_json(options),
           .revision = loaded.revision.commit,
@@ -484,11 +489,13 @@ std::vector<Error> make_ready(Session& session, const Loaded& loaded, const RunO
 }
 
 std::string to_json(const RunOptions& options) {
-  return json_text(nlohmann::json{{"wait", options.wait},
-                                  {"starts_in_flight", options.starts_in_flight},
-                                  {"reserve", options.reserve},
-                                  {"cache", options.cache},
-                                  {"watched", options.watched}});
+  return json_text(
+      nlohmann::json{{"wait", options.wait},
+                     {"starts_in_flight", options.starts_in_flight},
+                     {"parallel", options.parallel ? nlohmann::json(*options.parallel) : nlohmann::json()},
+                     {"reserve", options.reserve},
+                     {"cache", options.cache},
+                     {"watched", options.watched}});
 }
 
 RunOptions run_options_of(const std::string& json) {
@@ -496,10 +503,28 @@ RunOptions run_options_of(const std::string& json) {
   RunOptions options;
   options.wait = object.value("wait", options.wait);
   options.starts_in_flight = object.value("starts_in_flight", options.starts_in_flight);
+  if (const auto parallel = object.find("parallel"); parallel != object.end() && parallel->is_number())
+    options.parallel = parallel->get<std::size_t>();
   options.reserve = object.value("reserve", options.reserve);
   options.cache = object.value("cache", options.cache);
   options.watched = object.value("watched", options.wait);
   return options;
+}
+
+RunOptions adjusted_options(const RunEntry& entry, const AdjustOptions& adjust) {
+  RunOptions options = run_options_of(entry.options);
+  if (adjust) adjust(options);
+  return options;
+}
+
+void keep_parallel(Record& record, const RunId& run, const RunOptions& options) {
+  RunOptions on_record = run_options_of(record.run(run).options);
+  if (std::exchange(on_record.parallel, options.parallel) != options.parallel)
+    record.set_options(run, to_json(on_record));
+}
+
+void override_fields(Experiment& experiment, const RunOptions& options) {
+  if (options.parallel) experiment.parallel_max = *options.parallel;
 }
 
 int execute(Session& session, Record& record, const Loaded& loaded, const RunOptions& options,
@@ -544,9 +569,10 @@ int execute(Session& session, Record& record, const Loaded& loaded, const RunOpt
   while (!exit_code) {
     const bool was_given_back = work.hand_over(session.stop());
     if (!was_given_back) await_writers(session, record, loaded.run.id);
-    Loaded revised = load(record, loaded.run.id);
+    Loaded revised = load(record, loaded.run.id, Texts::newest);
     const RunEntry entry = record.run(loaded.run.id);
     forgive(revised.run.experiment, entry);
+    override_fields(revised.run.experiment, run_options_of(entry.options));
     const Experiment& now = revised.run.experiment;
     if (std::exchange(parallel_max, now.parallel_max) != now.parallel_max)
       (void)work.steering().post({.parallel_max = now.parallel_max}, [](const Settings&) {});

@@ -21,14 +21,24 @@ namespace combu {
 struct RunOptions {
   bool wait = false;
   std::size_t starts_in_flight = PlannerOptions{}.starts_in_flight_max;
-  std::string reserve;  // as --reserve takes it
-  bool cache = true;    // false: trials with `cache` are run, too
+  std::optional<std::size_t> parallel;  // in place of the file's, 0: no limit; nullopt: the file's
+  std::string reserve;                  // as --reserve takes it
+  bool cache = true;                    // false: trials with `cache` are run, too
   // On record only: somebody has to stay while its trials run, for --wait, retries, timeouts or a deadline.
   bool watched = false;
 };
 // As a JSON object's text, and back.
 [[nodiscard]] std::string to_json(const RunOptions& options);
 [[nodiscard]] RunOptions run_options_of(const std::string& json);
+
+// Changes options by a command line; empty: it changes none.
+using AdjustOptions = std::function<void(RunOptions&)>;
+[[nodiscard]] RunOptions adjusted_options(const RunEntry& entry, const AdjustOptions& adjust);
+// The run has this `parallel` on record, whoever goes on with it. Its lock is held.
+void keep_parallel(Record& record, const RunId& run, const RunOptions& options);
+
+// The experiment's fields that the run's options take the place of.
+void override_fields(Experiment& experiment, const RunOptions& options);
 
 // Where a run stands that is gone on with.
 struct Standing {

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
 
 namespace combu {
 namespace {
@@ -28,6 +31,26 @@ Cpus cpus_option(std::string_view option, const std::string& text) {
 
 Bytes bytes_option(std::string_view option, const std::string& text) {
   return parsed(option, text, parse_bytes);
+}
+
+Invocation with_default_file(Invocation invocation) {
+  if (!invocation.file.empty()) return invocation;
+  for (const char* file : {"experiment.jsonnet", "docker/experiment.jsonnet"}) {
+    std::error_code unreadable;
+    if (!std::filesystem::exists(file, unreadable)) continue;
+    invocation.file = file;
+    break;
+  }
+  return invocation;
+}
+
+Invocation with_file(Invocation invocation, const std::string& file) {
+  if (file.empty()) return invocation;
+  if (!invocation.file.empty())
+    throw Error(ErrorKind::invalid, file,
+                fmt::format("is a second file beside -f {}: name one", invocation.file));
+  invocation.file = file;
+  return invocation;
 }
 
 std::unique_ptr<Progress> open_progress(const Invocation& invocation) {

@@ -30,6 +30,13 @@ struct Invocation {
 [[nodiscard]] Cpus cpus_option(std::string_view option, const std::string& text);
 [[nodiscard]] Bytes bytes_option(std::string_view option, const std::string& text);
 
+// `invocation` with an experiment's file: where it has none, experiment.jsonnet, else
+// docker/experiment.jsonnet, of the current folder. Without one if neither is there.
+[[nodiscard]] Invocation with_default_file(Invocation invocation);
+// `invocation` with the file that a command's argument names; an empty one names none. Throws Error(invalid)
+// if it has a file already.
+[[nodiscard]] Invocation with_file(Invocation invocation, const std::string& file);
+
 [[nodiscard]] std::unique_ptr<Progress> open_progress(const Invocation& invocation);
 
 // What is printed of an error that ends the program. `engine_source`: who named the engine's address, when

@@ -229,11 +229,12 @@ void add_kill(CommandLine& line, const Invocation& invocation, Action& action) {
   command.footer("Example:\n  combu -f experiment.jsonnet kill");
   command.callback([&invocation, &action, options] {
     action = [&invocation, options] {
-      if (invocation.file.empty() && options->experiment.empty())
+      const Invocation meant = options->experiment.empty() ? with_default_file(invocation) : invocation;
+      if (meant.file.empty() && options->experiment.empty())
         throw Error(ErrorKind::invalid, "kill", "which experiment? -f FILE or --experiment NAME says it");
-      return in_session(invocation, [&](Session& session) {
+      return in_session(meant, [&](Session& session) {
         try {
-          return kill(session, invocation, *options);
+          return kill(session, meant, *options);
         } catch (const Error& error) {
           session.progress().end();
           if (error.kind() == ErrorKind::cancelled)

@@ -5,12 +5,16 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <functional>
 #include <iterator>
 #include <unordered_map>
 #include <utility>
 
+#include "cli/again.hpp"
+#include "cli/edited.hpp"
 #include "cli/identity.hpp"
 #include "combu/docker.hpp"
+#include "combu/json.hpp"
 #include "combu/jsonnet.hpp"
 
 namespace combu {
@@ -105,14 +109,32 @@ bool may_start(const Trial& trial, TrialState state) {
 
 }  // namespace
 
-std::optional<Loaded> load(const Invocation& invocation, const RunId& run, Progress& progress) {
+namespace {
+
+std::string imports_text(const std::vector<Import>& imports) {
+  auto object = nlohmann::json::object();
+  for (const Import& import : imports) object[import.path] = import.sha256;
+  return json_text(object);
+}
+
+struct FileReading {
+  Loaded loaded;
+  std::vector<Error> errors;  // in the file's order
+};
+
+// `slow` is called once if the evaluation takes more than a second.
+FileReading read_experiment_file(const Invocation& invocation, const RunId& run,
+                                 const std::function<void()>& slow) {
   if (invocation.file.empty())
-    throw Error(ErrorKind::invalid, "", "no experiment is given: combu -f experiment.jsonnet …");
+    throw Error(ErrorKind::invalid, "",
+                "no experiment is given, and no experiment.jsonnet is here: combu -f FILE …");
   Loaded loaded{.run = {.id = run, .experiment = {}},
                 .plan = {},
                 .caller = caller_of(invocation.file),
                 .source = {},
                 .evaluated = {},
+                .imports = {},
+                .values = {},
                 .arguments = invocation.arguments,
                 .revision = {}};
   const Evaluation evaluation = evaluation_of(invocation, run, loaded.caller);
@@ -120,10 +142,11 @@ std::optional<Loaded> load(const Invocation& invocation, const RunId& run, Progr
   std::vector<Error> errors;
   const auto began = std::chrono::steady_clock::now();
   try {
-    const auto slow = [&] { progress.phase(fmt::format("evaluating {}", invocation.file)); };
     Evaluated evaluated = evaluate(evaluation, slow);
     loaded.source = std::move(evaluated.source);
     loaded.evaluated = std::move(evaluated.json);
+    loaded.imports = imports_text(evaluated.imports);
+    loaded.values = values_text(invocation);
     Reading reading = read_experiment(loaded.evaluated, loaded.caller);
     loaded.run.experiment = std::move(reading.experiment);
     Planning planning = make_plan(loaded.run.experiment);
@@ -134,19 +157,54 @@ std::optional<Loaded> load(const Invocation& invocation, const RunId& run, Progr
     errors.push_back(error);
   }
   loaded.evaluated_in = std::chrono::steady_clock::now() - began;
-  progress.end();
-  for (const Error& error : errors) progress.error(file_error_line(invocation.file, error));
-  if (!errors.empty()) return std::nullopt;
-  return loaded;
+  return {std::move(loaded), std::move(errors)};
 }
 
-Loaded load(Record& record, const RunId& run) {
+}  // namespace
+
+void add_file_argument(CliCommand command, std::string& file) {
+  command
+      .add_option("FILE", file,
+                  "The experiment's file, as -f FILE names it; else experiment.jsonnet, or "
+                  "docker/experiment.jsonnet")
+      .type_name("");
+}
+
+std::optional<Loaded> load(const Invocation& given, const RunId& run, Progress& progress) {
+  const Invocation invocation = with_default_file(given);
+  FileReading reading = read_experiment_file(
+      invocation, run, [&] { progress.phase(fmt::format("evaluating {}", invocation.file)); });
+  progress.end();
+  for (const Error& error : reading.errors) progress.error(file_error_line(invocation.file, error));
+  if (!reading.errors.empty()) return std::nullopt;
+  return std::move(reading.loaded);
+}
+
+Loaded load_or_throw(const Invocation& invocation, const RunId& run, const std::function<void()>& slow) {
+  FileReading reading = read_experiment_file(invocation, run, slow);
+  if (!reading.errors.empty()) {
+    const Error& error = reading.errors.front();
+    throw Error(error.kind(), "", file_error_line(invocation.file, error));
+  }
+  return std::move(reading.loaded);
+}
+
+void expect_its_experiment(const Loaded& file, const RunEntry& entry, const std::string& name) {
+  if (file.run.experiment.name == entry.experiment) return;
+  throw Error(ErrorKind::invalid, name,
+              fmt::format("is of the experiment {} now, and the run of {}; `run` begins one of its own",
+                          file.run.experiment.name, entry.experiment));
+}
+
+Loaded load(Record& record, const RunId& run, Texts texts) {
   const RunEntry entry = record.run(run);
   Loaded loaded{.run = {.id = run, .experiment = {}},
                 .plan = {},
                 .caller = caller_of(entry.file),
                 .source = {},
                 .evaluated = {},
+                .imports = {},
+                .values = {},
                 .arguments = {},
                 .revision = {}};
   loaded.caller.file = entry.file;
@@ -160,8 +218,12 @@ Loaded load(Record& record, const RunId& run) {
   std::vector<Trial>& trials = loaded.run.experiment.trials;
   revisions.push_back(by_name(std::exchange(trials, {})));
   for (const TrialEntry& on_record : record.trials(run)) {
-    Trial& trial = trials.emplace_back(
-        std::move(revisions.at(static_cast<std::size_t>(on_record.revision - 1)).at(on_record.name)));
+    ByName& ran_with = revisions.at(static_cast<std::size_t>(on_record.revision - 1));
+    Trial& trial = trials.emplace_back(std::move(ran_with.at(on_record.name)));
+    const auto newest = revisions.back().find(on_record.name);
+    const bool is_changed = &ran_with != &revisions.back() && newest != revisions.back().end();
+    if (is_changed && texts == Texts::newest && is_unsuccessful(trial, on_record.state))
+      trial = std::move(newest->second);
     if (trial.pull == Pull::always) trial.pull = Pull::missing;
     // What is not in the file any more is over, or about to be: it stands in nobody's way.
     const bool is_left_out =

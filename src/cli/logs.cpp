@@ -591,7 +591,10 @@ void add_logs(CommandLine& line, const Invocation& invocation, Action& action) {
   command.footer("Example:\n  combu -f experiment.jsonnet logs -f --tail 100 solver-a-1");
   command.callback([&invocation, &action, options] {
     action = [&invocation, options] {
-      return in_session(invocation, [&](Session& session) { return logs(session, invocation, *options); });
+      const SelectionOptions& selection = options->selection;
+      const bool is_all = options->trial.empty() && selection.experiment.empty() && selection.run.empty();
+      const Invocation meant = is_all ? with_default_file(invocation) : invocation;
+      return in_session(meant, [&](Session& session) { return logs(session, meant, *options); });
     };
   });
 }

@@ -9,12 +9,13 @@ namespace combu {
 namespace {
 
 struct PlanOptions {
+  std::string file;
   bool json = false;
 };
 
 int plan(const Invocation& invocation, const PlanOptions& options) {
   const auto progress = open_progress(invocation);
-  const auto loaded = load(invocation, RunId::random(), *progress);
+  const auto loaded = load(with_file(invocation, options.file), RunId::random(), *progress);
   if (!loaded) return 2;
   std::ostringstream text;
   const auto print = options.json ? print_plan_json : print_plan;
@@ -29,7 +30,8 @@ void add_plan(CommandLine& line, const Invocation& invocation, Action& action) {
   CliCommand command = line.add_command("plan", "Show in which order the trials would start; start nothing");
   const auto options = std::make_shared<PlanOptions>();
   command.add_flag("--json", options->json, "All of it, as one JSON object");
-  command.footer("Example:\n  combu -f experiment.jsonnet plan");
+  add_file_argument(command, options->file);
+  command.footer("Example:\n  combu plan experiment.jsonnet");
   command.callback([&invocation, &action, options] {
     action = [&invocation, options] { return plan(invocation, *options); };
   });

@@ -21,15 +21,17 @@ Record open_record(const Invocation& invocation, Record::Use use) {
 
 RunEntry find_run(Record& record, const Invocation& invocation, const std::string& id) {
   if (!id.empty()) return record.run(RunId(id));
-  if (invocation.file.empty())
+  const std::string file = with_default_file(invocation).file;
+  if (file.empty())
     throw Error(ErrorKind::invalid, "", "which run? its id, or -f FILE for the file's last one, says it");
   const std::vector<RunEntry> runs =
-      record.runs({.id = std::nullopt, .experiment = {}, .file = identity_of(invocation.file)}, 1);
-  if (runs.empty()) throw Error(ErrorKind::not_found, invocation.file, "no run of it is on record");
+      record.runs({.id = std::nullopt, .experiment = {}, .file = identity_of(file)}, 1);
+  if (runs.empty()) throw Error(ErrorKind::not_found, file, "no run of it is on record");
   return runs.front();
 }
 
-RunEntry find_run_at_work(Record& record, const Invocation& invocation, const std::string& id) {
+RunEntry find_run_at_work(Record& record, const Invocation& given, const std::string& id) {
+  const Invocation invocation = with_default_file(given);
   if (id.empty() && !invocation.file.empty()) {
     const Caller caller = caller_for(invocation);
     for (RunEntry& entry : record.runs({.file = identity_of(invocation.file)}, SIZE_MAX))

@@ -17,12 +17,13 @@ namespace combu {
 // The invocation's record. Throws Error.
 [[nodiscard]] Record open_record(const Invocation& invocation, Record::Use use = Record::Use::all);
 
-// The run of this id, or, when it is empty, the last one of the invocation's file. Throws Error(not_found).
+// The run of this id, or, when it is empty, the last one of the invocation's file or the default one. Throws
+// Error(not_found).
 [[nodiscard]] RunEntry find_run(Record& record, const Invocation& invocation, const std::string& id);
 
-// The run of this id, or, when it is empty, the newest one of the invocation's file that somebody is at work
-// on, else its last one.
-[[nodiscard]] RunEntry find_run_at_work(Record& record, const Invocation& invocation, const std::string& id);
+// The same, but when the id is empty the newest one of the file that somebody is at work on, else its last
+// one.
+[[nodiscard]] RunEntry find_run_at_work(Record& record, const Invocation& given, const std::string& id);
 
 // not_found: nobody is at work on it. `engine`: as for command_line().
 [[nodiscard]] Error nobody_at_work(const RunEntry& entry, std::string_view engine);

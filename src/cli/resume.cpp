@@ -6,10 +6,11 @@
 #include <memory>
 #include <utility>
 
-#include "cli/again.hpp"
+#include "cli/apply.hpp"
+#include "cli/changes.hpp"
 #include "cli/commands.hpp"
+#include "cli/edited.hpp"
 #include "cli/kept_logs.hpp"
-#include "cli/only.hpp"
 #include "cli/recorded.hpp"
 #include "cli/run_lock.hpp"
 #include "cli/session.hpp"
@@ -21,34 +22,34 @@ namespace {
 struct RetryOptions {
   std::string run;
   bool failed = false;
+  bool edited = false;
   bool wait = false;
   bool detach = false;
   std::vector<std::string> trials;
 };
 
-std::vector<TrialIndex> choose(const Loaded& loaded, const std::vector<Past>& past,
-                               const RetryOptions& options, std::size_t& count) {
-  Again again(loaded.run.experiment, loaded.plan, past);
-  for (const std::string& wanted : options.trials) {
-    for (const TrialIndex trial : trials_meant(loaded.run.experiment, loaded.run.id, wanted, "retry")) {
-      if (past[trial].state == TrialState::collecting)
-        throw Error(ErrorKind::conflict, loaded.run.experiment.trials[trial].name,
-                    "has ended, and its outputs are not home yet: `run --resume` takes them");
-      if (is_alive(past[trial].state))
-        throw Error(ErrorKind::conflict, loaded.run.experiment.trials[trial].name,
-                    "runs still; stop it first");
-      again.add(trial, Needs::all);
-    }
-  }
-  const bool all_failed = options.failed || options.trials.empty();
-  for (TrialIndex trial = 0; all_failed && trial < past.size(); ++trial)
-    if (past[trial].state == TrialState::failed) again.add(trial, Needs::all);
-  count = again.trials().size();
-  // And what is blocked because nothing started any more.
-  for (TrialIndex trial = 0; all_failed && trial < past.size(); ++trial)
-    if (past[trial].state == TrialState::blocked && !past[trial].root) again.add(trial, Needs::services);
-  again.add_blocked();
-  return again.trials();
+Wishes wishes_of(const RetryOptions& options) {
+  return {.again = options.trials, .failed = options.failed || options.trials.empty(), .replace = {}};
+}
+
+// The trials of the run's newest text. `loaded`: the run as load() gives it.
+Experiment newest_text(const RunEntry& entry, const Loaded& loaded) {
+  // Unless the file was edited, all trials are of that text.
+  return entry.earlier.empty() ? loaded.run.experiment
+                               : read_experiment(entry.evaluated, loaded.caller).experiment;
+}
+
+// The run goes on with its file as it is now.
+int apply_as_it_is_now(const Invocation& invocation, std::unique_ptr<Progress> progress, Record& record,
+                       const RunEntry& entry, const Wishes& wishes, const AdjustOptions& adjust,
+                       AtWork& work) {
+  const Invocation now = invocation_for(entry, invocation);
+  const auto file = load(now, entry.id, *progress);
+  if (!file) return 2;
+  expect_its_experiment(*file, entry, now.file);
+  return work.done(in_session(on_its_engine(invocation, entry), std::move(progress), [&](Session& session) {
+    return apply_file(session, record, entry, *file, wishes, adjust, work);
+  }));
 }
 
 // What they have written whose end nobody was there to see: whoever is equal is to have it, too.
@@ -65,62 +66,85 @@ void keep_ended_logs(Session& session, Record& record, const Loaded& loaded) {
   }
 }
 
-int retry(Session& session, Record& record, Loaded loaded, const RunEntry& entry, const RetryOptions& options,
-          AtWork& work) {
-  expect_its_engine(session, entry);
-  RunOptions run = run_options_of(entry.options);
-  run.wait |= options.wait;
+AdjustOptions adjusting(const RetryOptions& options) {
+  return [is_wait = options.wait](RunOptions& run) { run.wait |= is_wait; };
+}
+
+int retry(Session& session, Record& record, const RetryOptions& options, const RunId& id, AtWork& work) {
+  Loaded loaded = load(record, id);
+  expect_its_engine(session, record.run(id));
+  const RunOptions run = adjusted_options(record.run(id), adjusting(options));
   work.begin(session, loaded, run);
-  take_in(session, record, entry.id, Intake::all);
-  const std::vector<Past> past = record.past(loaded.run.id);
-  std::size_t count = 0;
-  const std::vector<TrialIndex> again = choose(loaded, past, options, count);
-  if (again.empty()) {
-    session.progress().note(fmt::format("run {}: nothing has failed: {}", entry.id.text(), counts_of(past)));
+  take_in(session, record, id, Intake::all);
+  const RunEntry entry = record.run(id);
+  const std::vector<Past> past = record.past(id);
+  const Changes changes =
+      compare_with_file(id, loaded.run.experiment, past, named_until_now(entry, loaded.caller),
+                        newest_text(entry, loaded), wishes_of(options));
+  if (!changes.errors.empty()) throw changes.errors.front();
+  if (changes.again.empty()) {
+    session.progress().note(fmt::format("run {}: nothing has failed: {}", id.text(), counts_of(past)));
     return 0;
   }
-  expect_env_files(loaded.run.experiment, past, again);
-  forget_inputs(loaded.run.experiment, past, again);
-  session.progress().note(
-      fmt::format("run {}: {} trial{} tried again", entry.id.text(), count, count == 1 ? " is" : "s are"));
-  return execute(session, record, loaded, run, Earlier::refuse, work, [&](const Prepared& /*prepared*/) {
+  loaded.run.experiment = changes.experiment;
+  override_fields(loaded.run.experiment, run);
+  loaded.plan = changes.plan;
+  expect_env_files(loaded.run.experiment, past, changes.again);
+  forget_inputs(loaded.run.experiment, past, changes.again);
+  session.progress().note(fmt::format("run {}: {} trial{} tried again", id.text(), changes.tried_again,
+                                      changes.tried_again == 1 ? " is" : "s are"));
+  return execute(session, record, loaded, run, Earlier::refuse, work, [&](const Prepared& prepared) {
     const Instant now = real_clock().now();
-    record.reopen(loaded.run.id, again, now);
-    forgive(loaded.run.experiment, record.run(loaded.run.id));
-    return std::optional(Standing{.past = record.past(loaded.run.id), .working_since = now});
+    const bool is_edited = !changes.taken.empty();
+    record.reopen(id,
+                  {.trials = changes.again,
+                   .taken = changes.taken,
+                   .digests = prepared.digests,
+                   .references = is_edited ? prepared.references : Digests(),
+                   .at = now},
+                  changes.experiment);
+    forgive(loaded.run.experiment, record.run(id));
+    return std::optional(Standing{.past = record.past(id), .working_since = now});
   });
 }
 
 int retry(const Invocation& invocation, const RetryOptions& options, const Background* background) {
   AtWork work(background);
+  auto progress = work.share(open_progress(invocation));
   Record record = open_record(invocation);
-  const RunEntry entry = find_run(record, invocation, options.run);
-  const Loaded loaded = load(record, entry.id);
-  return work.done(
-      in_session(on_its_engine(invocation, entry), work.share(open_progress(invocation)),
-                 [&](Session& session) { return retry(session, record, loaded, entry, options, work); }));
+  const RunEntry entry = record.run(find_run(record, invocation, options.run).id);
+  if (options.edited)
+    return apply_as_it_is_now(invocation, std::move(progress), record, entry, wishes_of(options),
+                              adjusting(options), work);
+  note_edits(*progress, record, entry, invocation, "retry");
+  return work.done(in_session(on_its_engine(invocation, entry), std::move(progress), [&](Session& session) {
+    return retry(session, record, options, entry.id, work);
+  }));
 }
 
 }  // namespace
 
-int resume_run(const Invocation& invocation, const std::string& id,
-               const std::function<void(RunOptions&)>& adjust, const Background* background) {
+int resume_run(const Invocation& invocation, const Resumption& resumption, const Background* background) {
   AtWork work(background);
   auto progress = work.share(open_progress(invocation));
   Record record = open_record(invocation);
-  const RunEntry entry = find_run(record, invocation, id);
+  const RunEntry entry = record.run(find_run(record, invocation, resumption.run).id);
+  if (resumption.edited)
+    return apply_as_it_is_now(invocation, std::move(progress), record, entry, {}, resumption.adjust, work);
+  note_edits(*progress, record, entry, invocation, "run --resume");
   if (entry.ended_at) {
     const std::vector<Past> past = record.past(entry.id);
     progress->note(fmt::format("run {} is over: {}", entry.id.text(), counts_of(past)));
     return any_failed(past) ? 1 : 0;
   }
-  Loaded loaded = load(record, entry.id);
+  const RunOptions options = adjusted_options(entry, resumption.adjust);
+  Loaded loaded = load(record, entry.id, Texts::newest);
   forgive(loaded.run.experiment, entry);
-  RunOptions options = run_options_of(entry.options);
-  adjust(options);
+  override_fields(loaded.run.experiment, options);
   return work.done(in_session(on_its_engine(invocation, entry), std::move(progress), [&](Session& session) {
     expect_its_engine(session, entry);
     work.begin(session, loaded, options);
+    keep_parallel(record, entry.id, options);
     take_in(session, record, entry.id, Intake::all);
     keep_ended_logs(session, record, loaded);
     const Standing standing{.past = record.past(entry.id), .working_since = entry.working_since};
@@ -138,6 +162,7 @@ void add_retry(CommandLine& line, const Invocation& invocation, Action& action) 
   const auto options = std::make_shared<RetryOptions>();
   add_run_option(command, options->run);
   command.add_flag("--failed", options->failed, "All that failed; without TRIALs these are meant anyway");
+  command.add_flag("--edited", options->edited, "Use the file as it is now, as `apply` does");
   command.add_flag("--wait", options->wait, "Stay until every trial is over");
   add_detach_option(command, options->detach);
   command

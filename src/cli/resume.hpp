@@ -8,10 +8,15 @@
 
 namespace combu {
 
-// Goes on with a run that is on record, on the engine it was begun on unless --engine names one. `id`: empty
-// for the last one of the invocation's file. `adjust` changes its options. `background`: as for AtWork. Gives
-// the exit code. Throws Error.
-[[nodiscard]] int resume_run(const Invocation& invocation, const std::string& id,
-                             const std::function<void(RunOptions&)>& adjust, const Background* background);
+struct Resumption {
+  std::string run;       // its id; empty: the last one of the invocation's file
+  bool edited = false;   // with the file as it is now
+  AdjustOptions adjust;  // changes its options
+};
+
+// Goes on with a run that is on record, on the engine it was begun on unless --engine names one.
+// `background`: as for AtWork. Gives the exit code. Throws Error.
+[[nodiscard]] int resume_run(const Invocation& invocation, const Resumption& resumption,
+                             const Background* background);
 
 }  // namespace combu

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
+#include <charconv>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "cli/commands.hpp"
@@ -17,12 +19,14 @@ namespace combu {
 namespace {
 
 struct Options {
+  std::string file;
   RunOptions run;
   bool replace = false;
-  std::string parallel = "true";
+  std::string parallel;  // a number, "false" or "true"; empty: not given
   std::string run_id;
   std::vector<std::string> only;
   std::string resume;  // a run's id; empty: the last one
+  bool edited = false;
   bool detach = false;
   bool no_cache = false;
 };
@@ -40,6 +44,25 @@ void tell_interrupted(Session& session, Record& record, const Loaded& loaded) {
   }
 }
 
+std::optional<std::size_t> number_in(std::string_view text) {
+  std::size_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+}
+
+// Of --parallel. `-p=8` means the same as `-p 8`, and the parser leaves the `=`.
+std::string_view parallel_value(std::string_view text) {
+  if (text.starts_with('=')) text.remove_prefix(1);
+  return text;
+}
+
+// Why this is no value of --parallel; empty: it is one.
+std::string parallel_fault(const std::string& text) {
+  const std::string_view value = parallel_value(text);
+  if (value == "true" || value == "false" || number_in(value)) return "";
+  return fmt::format("{} is neither a number nor false", value);
+}
+
 int run(const Invocation& invocation, const Options& options, const Background* background) {
   AtWork work(background);
   auto progress = work.share(open_progress(invocation));
@@ -50,6 +73,7 @@ int run(const Invocation& invocation, const Options& options, const Background* 
     loaded->run.experiment = only(std::move(loaded->run.experiment), id, loaded->plan, options.only);
     loaded->plan = make_plan(loaded->run.experiment).plan;
   }
+  override_fields(loaded->run.experiment, options.run);
   loaded->revision = revision_of(loaded->caller.folder, loaded->evaluated);
   Record record(state_folder(loaded->caller));
   return work.done(in_session(invocation, std::move(progress), [&](Session& session) {
@@ -75,6 +99,7 @@ int run(const Invocation& invocation, const Options& options, const Background* 
 void add_run(CommandLine& line, const Invocation& invocation, Action& action) {
   CliCommand command = line.add_command("run", "Start all trials, each when what it depends on is so");
   const auto options = std::make_shared<Options>();
+  add_file_argument(command, options->file);
   command.add_flag("--wait", options->run.wait,
                    "Stay until every trial is over; the exit code is 1 when one failed");
   command.add_flag("--replace", options->replace, "Remove what still runs of an earlier run first");
@@ -82,10 +107,12 @@ void add_run(CommandLine& line, const Invocation& invocation, Action& action) {
       .type_name("N")
       .between(1, 1000)
       .show_default();
-  command.add_option("-p,--parallel", options->parallel, "false: one start after another")
-      .one_of({"true", "false"})
-      .type_name("BOOL")
-      .show_default();
+  command
+      .add_option("-p,--parallel", options->parallel,
+                  "N attempts at the same time, in place of the file's `parallel` (0: no limit); false: one "
+                  "start after another")
+      .check(parallel_fault)
+      .type_name("N|false");
   command
       .add_option("--only", options->only,
                   "Only trials of this name (solver-a-*) or these params (lr<0.01), and what they depend on")
@@ -99,7 +126,7 @@ void add_run(CommandLine& line, const Invocation& invocation, Action& action) {
   command
       .add_option("--run-id", options->run_id, "The run's id, and what replaces \"UUID\"; else a random one")
       .type_name("ID");
-  command.footer("Example:\n  combu -f experiment.jsonnet run --wait");
+  command.footer("Example:\n  combu run --wait experiment.jsonnet");
   add_detach_option(command, options->detach);
   CliOption resume = command
                          .add_option("--resume", options->resume,
@@ -107,20 +134,32 @@ void add_run(CommandLine& line, const Invocation& invocation, Action& action) {
                          .type_name("[ID]")
                          .value_may_be_absent();
   for (const char* other : {"--only", "--replace", "--run-id"}) resume.excludes(other);
+  command.add_flag("--edited", options->edited, "With --resume: use the file as it is now, as `apply` does");
   command.callback([&invocation, &action, command, options] {
-    if (options->parallel == "false") options->run.starts_in_flight = 1;
+    const std::string_view parallel = parallel_value(options->parallel);
+    if (parallel == "false") options->run.starts_in_flight = 1;
+    options->run.parallel = number_in(parallel);
     options->run.cache = !options->no_cache;
     const auto adjust = [command, options](RunOptions& recorded) {
       if (command.count("--wait") > 0) recorded.wait = true;
       if (command.count("--reserve") > 0) recorded.reserve = options->run.reserve;
       if (options->no_cache) recorded.cache = false;
-      if (command.count("--starts-in-flight") + command.count("--parallel") > 0)
+      const bool is_switch = !options->parallel.empty() && !options->run.parallel;
+      if (command.count("--starts-in-flight") > 0 || is_switch)
         recorded.starts_in_flight = options->run.starts_in_flight;
+      if (options->run.parallel) recorded.parallel = options->run.parallel;
     };
     action = [&invocation, command, options, adjust] {
+      const Invocation meant = with_file(invocation, options->file);
       const auto body = [&](const Background* background) {
-        if (command.count("--resume") == 0) return run(invocation, *options, background);
-        return resume_run(invocation, options->resume, adjust, background);
+        if (command.count("--resume") == 0) {
+          if (options->edited)
+            throw Error(ErrorKind::invalid, "--edited",
+                        "goes with --resume: a new run uses the file as it is now");
+          return run(meant, *options, background);
+        }
+        return resume_run(meant, {.run = options->resume, .edited = options->edited, .adjust = adjust},
+                          background);
       };
       return options->detach ? in_background(body) : body(nullptr);
     };

@@ -107,6 +107,10 @@ void add_selection(CliCommand command, SelectionOptions& options) {
   command.add_option("--run", options.run, "Only this run of it").type_name("ID");
 }
 
+Invocation for_selection(const Invocation& invocation, const SelectionOptions& options) {
+  return options.experiment.empty() && options.trials.empty() ? with_default_file(invocation) : invocation;
+}
+
 Selector selector_of_file(const Invocation& invocation, const SelectionOptions& options) {
   Selector selector;
   if (!options.run.empty()) selector.run = RunId(options.run);

@@ -19,6 +19,9 @@ struct SelectionOptions {
 // --experiment and --run.
 void add_selection(CliCommand command, SelectionOptions& options);
 
+// `invocation` with the default file if it and the options name neither a file, an experiment nor a trial.
+[[nodiscard]] Invocation for_selection(const Invocation& invocation, const SelectionOptions& options);
+
 // Whether the record says so of the last run that is meant: there is no container of it.
 [[nodiscard]] bool was_skipped(const std::string& trial, const Invocation& invocation,
                                const SelectionOptions& options);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "cli/execution.hpp"
 #include "cli/recorded.hpp"
 #include "cli/run_lock.hpp"
 #include "combu/control.hpp"
@@ -49,6 +50,14 @@ Wanted wanted_by(const std::vector<std::string>& words) {
   return wanted;
 }
 
+// The run has these settings from here on, whoever goes on with it.
+void keep_settings(Record& record, const RunId& run, const Adjust& adjust) {
+  RunOptions options = run_options_of(record.run(run).options);
+  if (adjust.parallel_max) options.parallel = adjust.parallel_max;
+  options.starts_in_flight = adjust.starts_in_flight_max.value_or(options.starts_in_flight);
+  record.set_options(run, to_json(options));
+}
+
 // Changes a run at its process, and tells by `line` what holds then.
 template <class Line>
 int adjust_run(const Invocation& invocation, const Wanted& wanted, const Line& line) {
@@ -58,6 +67,7 @@ int adjust_run(const Invocation& invocation, const Wanted& wanted, const Line& l
   if (!process_at_work(entry.id, caller)) throw nobody_at_work(entry, invocation.engine);
   ControlClient client(channel_path(entry.id, caller));
   const Settings settings = client.adjust(wanted.adjust, {});
+  keep_settings(record, entry.id, wanted.adjust);
   open_progress(invocation)->note(fmt::format("run {} {}", entry.id.text(), line(entry.id, settings)));
   return 0;
 }

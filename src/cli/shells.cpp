@@ -55,7 +55,8 @@ std::string bash_case(std::string_view name, const std::vector<OptionWords>& opt
     does = "_combu_ask " + command->kind;
     if (!command->choices.empty()) does += fmt::format(" '{}'", joined(command->choices));
   }
-  if (command != nullptr && command->takes_folder) does = "_combu_paths -d";
+  if (command != nullptr && command->argument == ValueKind::file) does = "_combu_paths -f";
+  if (command != nullptr && command->argument == ValueKind::folder) does = "_combu_paths -d";
   if (!does.empty()) cases += fmt::format("        *) [[ $cur == -* ]] || {{ {}; return; }} ;;\n", does);
   return fmt::format("    {})\n      case $prev in\n{}      esac\n      _combu_words '{}' ;;\n",
                      name.empty() ? "''" : name, cases, joined(all));
@@ -194,7 +195,8 @@ std::string zsh_completion(const Words& words) {
     if (!command.kind.empty())
       argument = fmt::format(" '*:value: _combu_ask {}{}{}'", command.kind,
                              command.choices.empty() ? "" : " ", joined(command.choices));
-    if (command.takes_folder) argument = " '*:folder:_files -/'";
+    if (command.argument == ValueKind::file) argument = " '*:file:_files'";
+    if (command.argument == ValueKind::folder) argument = " '*:folder:_files -/'";
     cases += fmt::format("        {}) _arguments {}{} ;;\n", command.name,
                          zsh_options(options_within(command, words)), argument);
   }
@@ -298,7 +300,8 @@ std::string fish_completion(const Words& words) {
     for (const OptionWords& option : command.options) text += fish_option(option, within);
     if (!command.kind.empty())
       text += fmt::format("complete -c combu{} -a '(__combu_ask {})'\n", within, command.kind);
-    if (command.takes_folder)
+    if (command.argument == ValueKind::file) text += fmt::format("complete -c combu{} -F\n", within);
+    if (command.argument == ValueKind::folder)
       text += fmt::format("complete -c combu{} -a '(__fish_complete_directories)'\n", within);
     if (!command.choices.empty())
       text += fmt::format("complete -c combu{} -a '{}'\n", within, joined(command.choices));

@@ -165,6 +165,8 @@ void print(const Shown& shown) {
   line("run", run.id.text());
   line("experiment", run.experiment == run.file ? "" : run.experiment);
   line("file", run.file);
+  if (!run.earlier.empty())
+    line("version", fmt::format("{} of {}", shown.entry.revision, run.earlier.size() + 1));
   if (shown.is_equal())
     line("ran in", fmt::format("{}{}", shown.known->equal_run.text(),
                                shown.ran_in ? "" : ", which is not on record: who ran it knows more"));
@@ -254,6 +256,8 @@ void print_json(const Shown& shown) {
                            {"run", run.id.text()},
                            {"experiment", run.experiment},
                            {"file", run.file},
+                           {"version", shown.entry.revision},
+                           {"versions", run.earlier.size() + 1},
                            {"arguments", parsed_or_null(run.arguments)},
                            {"commit", or_null(ran_in.revision)},
                            {"dirty", ran_in.revision_dirty},

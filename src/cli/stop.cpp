@@ -123,7 +123,8 @@ void add_stop(CommandLine& line, const Invocation& invocation, Action& action) {
   command.footer("Example:\n  combu -f experiment.jsonnet stop --grace 30s solver-a-1");
   command.callback([&invocation, &action, options] {
     action = [&invocation, options] {
-      return in_session(invocation, [&](Session& session) { return stop(session, invocation, *options); });
+      const Invocation meant = for_selection(invocation, options->selection);
+      return in_session(meant, [&](Session& session) { return stop(session, meant, *options); });
     };
   });
 }

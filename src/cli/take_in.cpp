@@ -100,7 +100,7 @@ void take_in(Session& session, Record& record, const RunId& run, Intake intake, 
       std::ranges::all_of(alive, [&](const auto& one) { return there.contains(one.first); });
   if (news.empty() && none_is_gone) return;
 
-  const Loaded loaded = load(record, run);
+  const Loaded loaded = load(record, run, Texts::newest);
   const std::vector<Trial>& trials = loaded.run.experiment.trials;
   PlannerOptions options{.until = Until::ended};
   options.past = record.past(run);

@@ -1,3 +1,6 @@
+#include <memory>
+#include <string>
+
 #include "cli/commands.hpp"
 #include "cli/load.hpp"
 
@@ -6,11 +9,13 @@ namespace combu {
 void add_validate(CommandLine& line, const Invocation& invocation, Action& action) {
   CliCommand command =
       line.add_command("validate", "Tell every error of the file; print nothing when there is none");
-  command.footer("Example:\n  combu -f experiment.jsonnet validate");
-  command.callback([&invocation, &action] {
-    action = [&invocation] {
+  const auto file = std::make_shared<std::string>();
+  add_file_argument(command, *file);
+  command.footer("Example:\n  combu validate experiment.jsonnet");
+  command.callback([&invocation, &action, file] {
+    action = [&invocation, file] {
       const auto progress = open_progress(invocation);
-      return load(invocation, RunId::random(), *progress) ? 0 : 2;
+      return load(with_file(invocation, *file), RunId::random(), *progress) ? 0 : 2;
     };
   });
 }

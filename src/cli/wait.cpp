@@ -163,7 +163,8 @@ void add_wait(CommandLine& line, const Invocation& invocation, Action& action) {
   command.footer("Example:\n  combu -f experiment.jsonnet wait solver-a-1 solver-a-2");
   command.callback([&invocation, &action, options] {
     action = [&invocation, options] {
-      return in_session(invocation, [&](Session& session) { return wait(session, invocation, *options); });
+      const Invocation meant = for_selection(invocation, options->selection);
+      return in_session(meant, [&](Session& session) { return wait(session, meant, *options); });
     };
   });
 }

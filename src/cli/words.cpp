@@ -56,12 +56,13 @@ CommandWords command_words(const CommandDescription& command) {
                      .options = options_of(command),
                      .choices = {},
                      .kind = {},
-                     .takes_folder = false};
+                     .argument = OptionWords::Value::none};
   for (const OptionDescription& argument : command.options)
     if (argument.names.empty()) {
       if (words.choices.empty()) words.choices = choices_of(argument.type);
       if (words.kind.empty()) words.kind = kind_of(argument, command.name);
-      words.takes_folder = words.takes_folder || argument.name == "FOLDER";
+      if (argument.name == "FOLDER") words.argument = OptionWords::Value::folder;
+      if (argument.name == "FILE") words.argument = OptionWords::Value::file;
     }
   return words;
 }

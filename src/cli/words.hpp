@@ -20,9 +20,9 @@ struct CommandWords {
   std::string name;
   std::string description;
   std::vector<OptionWords> options;
-  std::vector<std::string> choices;  // of its own argument
-  std::string kind;                  // the same of its arguments
-  bool takes_folder = false;         // as its argument
+  std::vector<std::string> choices;                        // of its own argument
+  std::string kind;                                        // the same of its arguments
+  OptionWords::Value argument = OptionWords::Value::none;  // file or folder: what its argument names
 };
 
 struct Words {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -152,7 +153,7 @@ std::string gave_up(std::string_view said) {
 // Where in the result what is wrong lies: what a stack does not tell is found by going through the result
 // once more.
 std::string where_in_result(const std::string& account, const std::string& name, const std::string& code,
-                            const Evaluation& evaluation, const Importer& importer) {
+                            const Evaluation& evaluation, Importer& importer) {
   constexpr Seconds k_time_max{10};
   if (!is_without_items(account)) return {};
   const auto work = [&](const Write& write) { write(find_items(name, code, evaluation, importer)); };
@@ -168,21 +169,53 @@ std::string where_in_result(const std::string& account, const std::string& name,
 // One letter tells JSON from an error's account.
 constexpr char k_json_mark = 'J';
 constexpr char k_error_mark = 'E';
+// Behind the JSON, which holds no NUL byte, follow path and digest of each import, each after one.
+constexpr char k_import_mark = '\0';
+
+void write_imports(const Write& write, const Importer& importer) {
+  for (const auto& [path, sha256] : importer.found())
+    for (const std::string& text : {path, sha256}) {
+      write({&k_import_mark, 1});
+      write(text);
+    }
+}
+
+// Leaves the JSON in `answer`.
+std::vector<Import> cut_imports(std::string& answer) {
+  const std::size_t json_end = std::min(answer.find(k_import_mark), answer.size());
+  std::vector<std::string> texts;
+  for (std::size_t at = json_end; at < answer.size();) {
+    const std::size_t end = std::min(answer.find(k_import_mark, at + 1), answer.size());
+    texts.push_back(answer.substr(at + 1, end - at - 1));
+    at = end;
+  }
+  answer.resize(json_end);
+  std::vector<Import> imports;
+  for (std::size_t i = 0; i + 1 < texts.size(); i += 2)
+    imports.push_back(
+        {.path = std::filesystem::absolute(texts[i]).lexically_normal(), .sha256 = texts[i + 1]});
+  return imports;
+}
+
+std::string_view without_byte_order_mark(std::string_view text) {
+  constexpr std::string_view k_byte_order_mark = "\xEF\xBB\xBF";  // as some editors begin a file
+  if (text.starts_with(k_byte_order_mark)) text.remove_prefix(k_byte_order_mark.size());
+  return text;
+}
 
 }  // namespace
 
 Evaluated evaluate(const Evaluation& evaluation, const std::function<void()>& slow) {
   const std::string name = evaluation.file == "-" ? k_standard_input : evaluation.file;
-  std::string source = read_source(evaluation, name);
-  constexpr std::string_view k_byte_order_mark = "\xEF\xBB\xBF";  // as some editors begin a file
-  if (source.starts_with(k_byte_order_mark)) source.erase(0, k_byte_order_mark.size());
+  std::string source(without_byte_order_mark(read_source(evaluation, name)));
   check_source(name, source);
   const std::string code = put_identifier(source, evaluation.run);
-  const Importer importer(import_folders(evaluation));
+  Importer importer(import_folders(evaluation));
   const auto work = [&](const Write& write) {
     run_machine(name, code, evaluation, importer, [&](bool ok, std::string_view text) {
       write({ok ? &k_json_mark : &k_error_mark, 1});
       write(text);
+      if (ok) write_imports(write, importer);
     });
   };
   ChildEnd end = run_in_child({evaluation.memory_max, evaluation.time_max}, Traces::shown, work, slow);
@@ -195,9 +228,23 @@ Evaluated evaluate(const Evaluation& evaluation, const std::function<void()>& sl
     throw explain(end.answer, name, source,
                   Columns(source, find_identifiers(source), evaluation.run.text().size()));
   }
+  std::vector<Import> imports = cut_imports(end.answer);
   check_size(name, end.answer, evaluation.memory_max);
   check_output(name, end.answer);
-  return {std::move(end.answer), std::move(source)};
+  return {std::move(end.answer), std::move(source), std::move(imports)};
+}
+
+bool is_unchanged(const std::string& file, const std::string& source, const std::vector<Import>& imports) {
+  try {
+    const auto now = read_file(file, file);
+    if (!now || without_byte_order_mark(*now) != source) return false;
+    return std::ranges::all_of(imports, [](const Import& import) {
+      const auto content = read_file(import.path, import.path);
+      return content && sha256_of(*content) == import.sha256;
+    });
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 }  // namespace combu

@@ -26,7 +26,13 @@ std::string in_folder(const std::string& folder, const std::string& name) {
 
 Importer::Importer(std::vector<std::string> folders) : folders_(std::move(folders)) {}
 
-Importer::Found Importer::find(const std::string& base, const std::string& wanted) const {
+Importer::Found Importer::find(const std::string& base, const std::string& wanted) {
+  Found found = find_file(base, wanted);
+  if (found.path != k_embedded_path) found_.try_emplace(found.path, sha256_of(found.content));
+  return found;
+}
+
+Importer::Found Importer::find_file(const std::string& base, const std::string& wanted) const {
   if (wanted.empty()) throw Error(ErrorKind::invalid, "", "the import names no file");
   if (wanted.front() == '/') {
     if (auto content = read_file(wanted, wanted)) return {wanted, *std::move(content)};

@@ -1,6 +1,7 @@
 #pragma once
 // Finds what an `import` names.
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -20,10 +21,16 @@ class Importer {
   };
   // `base` is the importing file's folder, with a slash at its end or empty. Throws Error; the message alone
   // says all, since the evaluator puts the import's place before it.
-  [[nodiscard]] Found find(const std::string& base, const std::string& wanted) const;
+  [[nodiscard]] Found find(const std::string& base, const std::string& wanted);
+
+  // The files that have been found, by path, each with the SHA-256 of its bytes.
+  [[nodiscard]] const std::map<std::string, std::string>& found() const { return found_; }
 
  private:
+  [[nodiscard]] Found find_file(const std::string& base, const std::string& wanted) const;
+
   std::vector<std::string> folders_;
+  std::map<std::string, std::string> found_;
 };
 
 }  // namespace combu

@@ -33,7 +33,7 @@ static_assert(std::is_same_v<JsonnetImportCallback, TextCallback> ||
 
 struct ImportContext {
   JsonnetVm* vm;
-  const Importer* importer;
+  Importer* importer;
   const Importer::Found* experiment;  // is imported by its path as k_experiment
 };
 
@@ -140,7 +140,7 @@ void set_arguments(JsonnetVm* vm, const Evaluation& evaluation) {
 }  // namespace
 
 void run_machine(const std::string& name, const std::string& code, const Evaluation& evaluation,
-                 const Importer& importer, const TakeAnswer& take) {
+                 Importer& importer, const TakeAnswer& take) {
   const Machine vm = make_machine();
   ImportContext context{vm.get(), &importer, nullptr};
   set_import_callback<JsonnetImportCallback>(vm.get(), context);
@@ -172,7 +172,7 @@ bool is_without_items(const std::string& /*account*/) {
 }
 
 std::string find_items(const std::string& /*name*/, const std::string& /*code*/,
-                       const Evaluation& /*evaluation*/, const Importer& /*importer*/) {
+                       const Evaluation& /*evaluation*/, Importer& /*importer*/) {
   return {};
 }
 
@@ -244,7 +244,7 @@ std::string code_of_parts(const Evaluation& evaluation, std::string_view path) {
 
 // The first part of what is at `path` that cannot be written; nullopt: all can, or it has none.
 std::optional<PathPart> find_part(const Importer::Found& experiment, const std::string& path,
-                                  const Evaluation& evaluation, const Importer& importer) {
+                                  const Evaluation& evaluation, Importer& importer) {
   const Machine vm = make_machine();
   ImportContext context{vm.get(), &importer, &experiment};
   set_import_callback<JsonnetImportCallback>(vm.get(), context);
@@ -262,7 +262,7 @@ std::optional<PathPart> find_part(const Importer::Found& experiment, const std::
 }  // namespace
 
 std::string find_items(const std::string& name, const std::string& code, const Evaluation& evaluation,
-                       const Importer& importer) {
+                       Importer& importer) {
   const Importer::Found experiment{name, code};
   std::string path;
   std::string lines;

@@ -48,6 +48,11 @@ struct Record::Impl {
   void write(std::int64_t run, const WorkingTree& tree);
   void write(std::int64_t run, const Digests& references);
   void reopen(std::int64_t run, std::span<const TrialIndex> trials, Instant at);
+  // The number of the run's newest text.
+  int newest_text(std::int64_t run);
+  // These trials are as the text of this number says from here on.
+  void take(std::int64_t run, int revision, std::span<const TrialIndex> trials, const Experiment& experiment,
+            const Digests& digests);
 
   const std::string path;
   SQLite::Database database;
@@ -77,7 +82,15 @@ struct Record::Impl {
                               "run WHERE hash = ? AND over IN ('succeeded', 'skipped') "
                               "ORDER BY run DESC, trial LIMIT ?"};
   database::Sql add_text{database,
-                         "INSERT INTO texts (run, revision, source, evaluated) VALUES (?, ?, ?, ?)"};
+                         "INSERT INTO texts (run, revision, source, evaluated, imports, given_values) VALUES "
+                         "(?, ?, ?, ?, ?, ?)"};
+  database::Sql renew_text{
+      database, "UPDATE texts SET source = ?, imports = ?, given_values = ? WHERE run = ? AND revision = ?"};
+  database::Sql run_anew{
+      database, "UPDATE trials SET anew = coalesce(over <> 'blocked', 1) WHERE run = ? AND trial = ?"};
+  database::Sql take_text{database,
+                          "UPDATE trials SET revision = ?, image = ?, digest = ?, params = ?, anew = 0 "
+                          "WHERE run = ? AND trial = ?"};
   database::Sql add_trial{database,
                           "INSERT INTO trials (run, trial, revision, name, image, digest, params) "
                           "VALUES (?, ?, ?, ?, ?, ?, ?)"};

@@ -177,13 +177,18 @@ RunEntry Record::run(const RunId& id) {
   return database::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(id);
     RunEntry entry = runs({.id = id}, 1).at(0);
-    SQLite::Statement query(impl_->database,
-                            "SELECT source, evaluated FROM texts WHERE run = ? ORDER BY revision");
+    SQLite::Statement query(
+        impl_->database,
+        "SELECT source, evaluated, coalesce(imports, ''), coalesce(given_values, '') FROM "
+        "texts WHERE run = ? ORDER BY "
+        "revision");
     query.bind(1, number);
     while (query.executeStep()) {
       if (!entry.evaluated.empty()) entry.earlier.push_back(std::move(entry.evaluated));
       entry.source = query.getColumn(0).getString();
       entry.evaluated = query.getColumn(1).getString();
+      entry.imports = query.getColumn(2).getString();
+      entry.values = query.getColumn(3).getString();
     }
     entry.working_tree = working_tree_of(number, impl_->database);
     SQLite::Statement images(impl_->database, "SELECT image, platform, reference FROM images WHERE run = ?");

@@ -223,6 +223,21 @@ void Record::Impl::reopen(std::int64_t run, std::span<const TrialIndex> trials, 
       number_of(at), run);
 }
 
+int Record::Impl::newest_text(std::int64_t run) {
+  SQLite::Statement query(database, "SELECT max(revision) FROM texts WHERE run = ?");
+  query.bind(1, run);
+  query.executeStep();
+  return query.getColumn(0).getInt();
+}
+
+void Record::Impl::take(std::int64_t run, int revision, std::span<const TrialIndex> trials,
+                        const Experiment& experiment, const Digests& digests) {
+  for (const TrialIndex trial : trials) {
+    const Trial& it = experiment.trials[trial];
+    take_text(revision, it.image, digest_of(digests, it), it.params, run, static_cast<std::int64_t>(trial));
+  }
+}
+
 bool Record::exists(const std::string& folder) {
   std::error_code unreadable;
   return std::filesystem::exists(path_in(folder), unreadable);
@@ -253,7 +268,7 @@ void Record::begin(const RunEntry& entry, const Experiment& experiment) {
         entry.engine, entry.user, entry.machine, entry.program, number_of(entry.evaluated_in),
         number_of(entry.prepared_in), number_of(entry.began_at), number_of(entry.began_at), entry.results);
     const std::int64_t run = database.getLastInsertRowid();
-    impl_->add_text(run, 1, entry.source, entry.evaluated);
+    impl_->add_text(run, 1, entry.source, entry.evaluated, entry.imports, entry.values);
     impl_->write(run, entry.working_tree);
     impl_->write(run, entry.references);
     std::int64_t number = 0;
@@ -319,13 +334,14 @@ void Record::set_options(const RunId& run, const std::string& options) {
   });
 }
 
-void Record::reopen(const RunId& run, std::span<const TrialIndex> trials, Instant at) {
+void Record::reopen(const RunId& run, const Reopening& reopening, const Experiment& experiment) {
   database::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
     SQLite::Transaction transaction(impl_->database, SQLite::TransactionBehavior::IMMEDIATE);
-    Sql anew{impl_->database, "UPDATE trials SET anew = over <> 'blocked' WHERE run = ? AND trial = ?"};
-    for (const TrialIndex trial : trials) anew(number, static_cast<std::int64_t>(trial));
-    impl_->reopen(number, trials, at);
+    impl_->take(number, impl_->newest_text(number), reopening.taken, experiment, reopening.digests);
+    impl_->write(number, reopening.references);
+    for (const TrialIndex trial : reopening.trials) impl_->run_anew(number, static_cast<std::int64_t>(trial));
+    impl_->reopen(number, reopening.trials, reopening.at);
     transaction.commit();
   });
 }
@@ -339,29 +355,27 @@ void Record::revise(const RunId& run, const Edition& edition, const Experiment& 
     const std::int64_t number = impl_->number_of_run(run);
     SQLite::Statement query(
         database,
-        "SELECT (SELECT max(revision) FROM texts WHERE run = ?1) + 1, "
-        "(SELECT count(*) FROM trials WHERE run = ?1), ended_at FROM runs WHERE number = ?1");
+        "SELECT (SELECT count(*) FROM trials WHERE run = ?1), ended_at FROM runs WHERE number = ?1");
     query.bind(1, number);
     query.executeStep();
-    const int next = query.getColumn(0).getInt();
-    const auto known = static_cast<std::size_t>(query.getColumn(1).getInt64());
-    const bool has_ended = !query.getColumn(2).isNull();
+    const auto known = static_cast<std::size_t>(query.getColumn(0).getInt64());
+    const bool has_ended = !query.getColumn(1).isNull();
+    const bool is_new_text = !edition.evaluated.empty();
+    const int next = impl_->newest_text(number) + (is_new_text ? 1 : 0);
     impl_->write(number, edition.ends);
-    impl_->add_text(number, next, edition.source, edition.evaluated);
+    if (is_new_text) {
+      impl_->add_text(number, next, edition.source, edition.evaluated, edition.imports, edition.values);
+    } else if (!edition.source.empty()) {
+      impl_->renew_text(edition.source, edition.imports, edition.values, number, next);
+    }
     impl_->write(number, edition.references);
     for (std::size_t trial = known; trial < experiment.trials.size(); ++trial) {
       const Trial& it = experiment.trials[trial];
       impl_->add_trial(number, static_cast<std::int64_t>(trial), next, it.name, it.image,
                        digest_of(edition.digests, it), it.params);
     }
-    Sql take{database,
-             "UPDATE trials SET revision = ?, image = ?, digest = ?, params = ?, anew = 0 "
-             "WHERE run = ? AND trial = ?"};
-    for (const TrialIndex trial : edition.taken) {
-      const Trial& it = experiment.trials[trial];
-      take(next, it.image, digest_of(edition.digests, it), it.params, number,
-           static_cast<std::int64_t>(trial));
-    }
+    impl_->take(number, next, edition.taken, experiment, edition.digests);
+    for (const TrialIndex trial : edition.anew) impl_->run_anew(number, static_cast<std::int64_t>(trial));
     Sql leave{database,
               "UPDATE attempts SET leaving = ?1 WHERE run = ?2 AND trial = ?3 AND attempt = "
               "(SELECT max(attempt) FROM attempts WHERE run = ?2 AND trial = ?3)"};

@@ -60,6 +60,7 @@ struct HostPath {
   const Trial* trial;
   const Volume* volume;  // the first that names it, or the first that means a folder
   bool folder_meant;
+  bool read_only;  // by all that name it
 };
 
 std::vector<HostPath> distinct_paths(const Experiment& experiment) {
@@ -70,10 +71,12 @@ std::vector<HostPath> distinct_paths(const Experiment& experiment) {
       if (!volume.source_is_path) continue;
       const auto [found, is_new] = known.emplace(volume.source, paths.size());
       if (is_new) {
-        paths.push_back({&trial, &volume, volume.folder_meant});
-      } else if (volume.folder_meant && !paths[found->second].folder_meant) {
-        paths[found->second] = {&trial, &volume, true};
+        paths.push_back({&trial, &volume, volume.folder_meant, volume.read_only});
+        continue;
       }
+      HostPath& path = paths[found->second];
+      path.read_only = path.read_only && volume.read_only;
+      if (volume.folder_meant && !path.folder_meant) path = {&trial, &volume, true, path.read_only};
     }
   }
   return paths;
@@ -112,6 +115,26 @@ std::string fault_of_results(const std::string& path) {
   return access(path.c_str(), W_OK | X_OK) == 0 ? "" : "cannot be written: " + reason(errno);
 }
 
+// One of them is the other, or a folder above it.
+bool is_along(std::string_view one, std::string_view other) {
+  if (one.size() > other.size()) std::swap(one, other);
+  return other.starts_with(one) && (other.size() == one.size() || one == "/" || other[one.size()] == '/');
+}
+
+bool any_outputs(const Experiment& experiment) {
+  return experiment.collect.to.starts_with('/') &&
+         std::ranges::any_of(experiment.trials, [](const Trial& trial) { return !trial.outputs.empty(); });
+}
+
+// Whether a trial that writes to a volume, or the outputs that come home, may put something there.
+bool may_be_filled(const HostPath& path, const Experiment& experiment, const std::vector<HostPath>& paths) {
+  const std::string& source = path.volume->source;
+  if (any_outputs(experiment) && is_along(source, experiment.collect.to)) return true;
+  return std::ranges::any_of(paths, [&](const HostPath& other) {
+    return !other.read_only && is_along(source, other.volume->source);
+  });
+}
+
 Error error_of(const HostPath& path, const std::string& fault) {
   return {ErrorKind::invalid, path.volume->path,
           fmt::format("{} {} (trial `{}`)", path.volume->source, fault, shortened(path.trial->name))};
@@ -138,19 +161,23 @@ void check_inputs(const Experiment& experiment, std::vector<Error>& errors) {
 
 }  // namespace
 
-std::vector<Error> check_host_paths(const Experiment& experiment) {
+std::vector<Error> check_host_paths(const Experiment& experiment, EngineHost host) {
   std::vector<Error> errors;
-  for (const HostPath& path : distinct_paths(experiment)) {
+  const std::vector<HostPath> paths = distinct_paths(experiment);
+  for (const HostPath& path : paths) {
     std::string fault = fault_of(path);
-    if (fault.empty() && is_absent(path)) fault = fault_of_making(path.volume->source);
+    const bool is_absent = fault.empty() && combu::is_absent(path);
+    if (is_absent) fault = fault_of_making(path.volume->source);
+    if (is_absent && host == EngineHost::this_machine && path.read_only &&
+        !may_be_filled(path, experiment, paths))
+      fault =
+          "is not there, and is mounted read-only: the trial would find an empty folder; correct the path, "
+          "or make the folder";
     if (!fault.empty()) errors.push_back(error_of(path, fault));
   }
   check_inputs(experiment, errors);
   const std::string& results = experiment.collect.to;
-  const bool any_outputs =
-      results.starts_with('/') &&
-      std::ranges::any_of(experiment.trials, [](const Trial& trial) { return !trial.outputs.empty(); });
-  if (std::string fault = any_outputs ? fault_of_results(results) : ""; !fault.empty())
+  if (std::string fault = any_outputs(experiment) ? fault_of_results(results) : ""; !fault.empty())
     errors.emplace_back(ErrorKind::invalid, "collect.to", fmt::format("{} {}", results, fault));
   return errors;
 }

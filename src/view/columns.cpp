@@ -17,7 +17,7 @@ struct Field {
   std::string_view name;
   bool is_number;
 };
-constexpr std::array<Field, 13> k_fields{{{"trial", false},
+constexpr std::array<Field, 14> k_fields{{{"trial", false},
                                           {"attempt", true},
                                           {"state", false},
                                           {"seconds", true},
@@ -29,7 +29,8 @@ constexpr std::array<Field, 13> k_fields{{{"trial", false},
                                           {"id", false},
                                           {"gpus", false},
                                           {"memory_peak", true},
-                                          {"cpu_seconds", true}}};
+                                          {"cpu_seconds", true},
+                                          {"version", true}}};
 
 constexpr std::array<std::pair<std::string_view, Column::Part>, 4> k_parts{
     {{".last", Column::Part::last},

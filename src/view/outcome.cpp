@@ -70,6 +70,7 @@ void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, U
   if (until == Until::ended && !outcome.interrupted) name_what_is_left(progress, run, outcome);
   print_undelivered(progress, run, outcome, engine);
   if (engine.starts_with("simulated:")) return;  // nothing of it outlives the program
+  if (outcome.interrupted) progress.note(fmt::format("{}: goes on with it", resume_line(run.id, engine)));
   // A start that failed may have left a container, too.
   if (outcome.last.started + outcome.last.count(TrialState::failed) == 0) return;
   if (until == Until::started && !outcome.interrupted && !outcome.running.empty())

@@ -69,6 +69,7 @@ std::optional<std::string> trial_value(const TrialEntry& entry, std::string_view
     return entry.usage ? std::optional(std::to_string(entry.usage->memory.count)) : std::nullopt;
   if (name == "cpu_seconds")
     return entry.usage ? std::optional(fmt::format("{}", entry.usage->cpu.count())) : std::nullopt;
+  if (name == "version") return std::to_string(entry.revision);
   return std::nullopt;
 }
 

@@ -82,7 +82,7 @@ void print_trials_json(std::ostream& out, const RunRow& run, std::span<const Tri
         entry.exit_code ? std::to_string(*entry.exit_code) : "null",
         text_or_null(entry.cause == Cause::none ? "" : to_string(entry.cause)), text_or_null(entry.reason));
     text += fmt::format(
-        R"("image":{},"digest":{},"params":{},"id":{},"created_at":{},"ran_at":{},"ended_at":{},"seconds":{},"gpus":{},"memory_peak":{},"cpu_seconds":{},"outputs":{}}})"
+        R"("image":{},"digest":{},"params":{},"id":{},"created_at":{},"ran_at":{},"ended_at":{},"seconds":{},"gpus":{},"memory_peak":{},"cpu_seconds":{},"version":{},"outputs":{}}})"
         "\n",
         json_string(entry.image), text_or_null(entry.digest), entry.params.empty() ? "null" : entry.params,
         json_string(entry.container),
@@ -90,7 +90,8 @@ void print_trials_json(std::ostream& out, const RunRow& run, std::span<const Tri
         moment_json(entry.ran_at), moment_json(entry.ended_at),
         time ? fmt::format("{:.6f}", time->count()) : "null", gpus_text(entry.gpus),
         entry.usage ? std::to_string(entry.usage->memory.count) : "null",
-        entry.usage ? fmt::format("{:.6f}", entry.usage->cpu.count()) : "null", taken_json(entry.taken));
+        entry.usage ? fmt::format("{:.6f}", entry.usage->cpu.count()) : "null", entry.revision,
+        taken_json(entry.taken));
     out.write(text.data(), static_cast<std::streamsize>(text.size()));
   }
 }

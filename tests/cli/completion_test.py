@@ -79,7 +79,7 @@ def test_the_fields_are_those_that_the_page_names(ran):
     from docs_test import rows
 
     row = next(row for row in rows("docs/cli.md", "results") if "`seconds`" in row[0])
-    assert ran("columns", "")[:13] == re.findall(r"`(\w+)`", row[0].replace("(or `time`)", ""))
+    assert ran("columns", "")[:14] == re.findall(r"`(\w+)`", row[0].replace("(or `time`)", ""))
 
 
 def test_metrics_are_offered_with_what_is_known_of_them(combu, write, ran):
@@ -113,7 +113,7 @@ def test_what_would_break_the_line_is_not_offered(combu, write):
     write(HOSTILE)
     combu(*FILE, "--engine", "simulated:?speed=0", "run", "--wait")
     columns = combu("complete", "columns", "--", "").stdout.split("\n")[:-1]
-    assert columns[13:] == ["it's", "learning rate", 'say "$(touch PWNED)" x']
+    assert columns[14:] == ["it's", "learning rate", 'say "$(touch PWNED)" x']
 
 
 def test_ten_thousand_trials_are_offered_at_once(combu, write):

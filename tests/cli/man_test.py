@@ -89,7 +89,7 @@ def test_man_shows_it_without_a_warning(page, tmp_path):
     done = subprocess.run(["man", "--warnings", "-E", "UTF-8", tmp_path / "combu.1"], env=dict(os.environ, MANWIDTH="100"),
                           capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "combu -f experiment.jsonnet run --wait\n" in re.sub(r".\x08|\x1b\[\d*m", "", done.stdout)
+    assert "combu run --wait -p 8 experiment.jsonnet\n" in re.sub(r".\x08|\x1b\[\d*m", "", done.stdout)
 
 
 @pytest.mark.skipif(not shutil.which("man"), reason="there is no man")

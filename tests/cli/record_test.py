@@ -81,8 +81,7 @@ def test_no_run_to_go_on_with(combu, failing):
     assert other.returncode == 1
     assert other.stderr.startswith("combu: run other: is not in the record ")
     without = combu("run", "--resume")
-    assert (without.returncode, without.stderr) == (
-        2, "combu: which run? its id, or -f FILE for the file's last one, says it\n")
+    assert (without.returncode, without.stderr) == (1, "combu: experiment.jsonnet: no run of it is on record\n")
 
 
 def test_a_runs_id_is_used_once(combu, failing):

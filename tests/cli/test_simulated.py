@@ -1,11 +1,13 @@
 """Whole commands against the simulated engine."""
 
+import contextlib
 import json
 import os
 import pty
 import re
 import select
 import signal
+import sqlite3
 import struct
 import subprocess
 import termios
@@ -77,12 +79,78 @@ def test_starts_one_after_another(combu, ladder, tmp_path):
     assert len(starts) == 4
 
 
+@pytest.mark.parametrize("given, most", [(["-p", "2"], 2), (["--parallel=0"], 4), ([], 3), (["-p", "false"], 3), (["-p=false"], 3)])
+def test_parallel_takes_the_place_of_the_files(combu, write, given, most):
+    trials = [{"name": f"t{i}", "image": "x", "cmd": "sleep 100"} for i in range(4)]
+    file = write(json.dumps({"parallel": 3, "trials": trials}))
+    told = combu("-f", file, "--engine", "simulated:?speed=1000&start=0", "--progress", "json", "run", "--wait", *given).stderr
+    alive, seen = set(), 0
+    for event in map(json.loads, told.splitlines()):
+        if event["event"] == "fact":
+            (alive.add if event["state"] in ("starting", "running") else alive.discard)(event["trial"])
+            seen = max(seen, len(alive))
+    assert seen == most
+
+
+def test_a_run_keeps_its_parallel(combu, write, tmp_path):
+    file = write(json.dumps({"parallel": 3, "trials": [{"name": "tt", "image": "x", "cmd": "exit 3"}]}))
+    combu("-f", file, "--engine", SIMULATED, "run", "--wait", "-p", "2")
+    combu("-f", file, "--engine", SIMULATED, "retry")
+    combu("-f", file, "--engine", SIMULATED, "apply", "--failed")
+    with contextlib.closing(sqlite3.connect(tmp_path / ".local/state/combu/record.sqlite")) as database:
+        (options,) = database.execute("SELECT options FROM runs").fetchone()
+    assert json.loads(options)["parallel"] == 2
+
+
+FILE = '[{ name: "aa", image: "x", cmd: "true" }]'
+
+
+def test_the_file_may_be_an_argument(combu, write):
+    write(FILE, "other.jsonnet")
+    assert combu("validate", "other.jsonnet").returncode == 0
+    assert combu("validate", "run").stderr == "run: no such file; -f names the experiment's file\n"
+    assert "aa" in combu("plan", "other.jsonnet").stdout
+    assert combu("--engine", SIMULATED, "run", "--wait", "other.jsonnet", "--run-id", "r1").returncode == 0
+    assert "run r1 is over" in combu("--engine", SIMULATED, "run", "other.jsonnet", "--resume").stderr
+    assert "run r1 is over" in combu("--engine", SIMULATED, "run", "--resume", "r1", "other.jsonnet").stderr
+
+
+@pytest.mark.parametrize("name", ["experiment.jsonnet", "docker/experiment.jsonnet"])
+def test_without_a_file_the_folders_own_is_meant(combu, write, name):
+    if name != "experiment.jsonnet":
+        write("not read", "docker/other.jsonnet")
+    write(FILE, name)
+    if name == "experiment.jsonnet":
+        write("] an error", "docker/experiment.jsonnet")
+    assert combu("validate").returncode == 0
+    assert "aa" in combu("plan").stdout
+    assert combu("--engine", SIMULATED, "run", "--wait", "--run-id", "r1").returncode == 0
+    for command in ["results", "events", "times", "show aa", "why aa", "logs", "retry", "apply", "export csv", "attach", "wait", "stop", "kill"]:
+        done = combu("--engine", SIMULATED, *command.split())
+        assert done.returncode == 0, (command, done.stderr)
+    # These are about all runs without a file.
+    write(FILE, "second.jsonnet")
+    assert combu("-f", "second.jsonnet", "--engine", SIMULATED, "run", "--wait", "--run-id", "r2").returncode == 0
+    assert {json.loads(line)["run"] for line in combu("--engine", SIMULATED, "ps", "--json").stdout.splitlines()} == {"r1", "r2"}
+    assert combu("prune", "--before", "0s").returncode == 0
+    assert combu("--engine", SIMULATED, "ps", "--json").stdout == ""
+
+
 def test_host_folders_are_made_and_named(combu, write, tmp_path):
     write('[{ name: "aa", image: "x", volumes: ["./data/:/data"] }]')
     result = combu("-f", "experiment.jsonnet", "--engine", SIMULATED, "run")
     assert result.returncode == 0
     assert f"made the folder {tmp_path}/data\n" in result.stderr
     assert (tmp_path / "data").is_dir()
+
+
+def test_a_folder_that_can_only_be_read_must_be_there(combu, write, tmp_path):
+    write('[{ name: "aa", image: "x", volumes: ["./data:/data:ro"] }]')
+    result = combu("-f", "experiment.jsonnet", "--engine", SIMULATED, "run")
+    assert result.returncode == 2
+    assert f"[0].volumes[0]: {tmp_path}/data is not there, and is mounted read-only: " in result.stderr
+    assert result.stderr.endswith("nothing was started\n")
+    assert not (tmp_path / "data").exists()
 
 
 # ---- Commands on what is there; the simulated engine is new in each process, so nothing is

@@ -10,7 +10,7 @@ import pytest
 from conftest import COMBU
 
 COMMANDS = ["run", "attach", "set", "pause", "resume", "kill", "validate", "plan", "ps", "logs", "wait", "stop", "init", "schema", "completion",
-            "version"]
+            "version", "help"]
 
 
 def test_version(combu):
@@ -37,21 +37,28 @@ def test_help_has_an_example(combu, command):
     assert result.stderr == ""
 
 
+def test_help_is_a_command(combu):
+    assert combu("help").stdout == combu("--help").stdout
+    for command in COMMANDS:
+        assert combu("help", command).stdout == combu(command, "--help").stdout
+
+
 @pytest.mark.parametrize("arguments, message", [
     ([], "combu: no command is given; combu --help shows them all\n"),
     (["rnu"], "combu: there is no command rnu; is run meant?\n"),
     (["frobnicate"], "combu: there is no command frobnicate; see combu --help\n"),
     (["run", "--wiat"], "combu: run has no option --wiat; is --wait meant?\n"),
-    (["run", "run"], "combu: run takes no argument run\n"),
+    (["schema", "schema"], "combu: schema takes no argument schema\n"),
+    (["-f", "x", "plan", "y"], "combu: y: is a second file beside -f x: name one\n"),
     (["--fiel", "x"], "combu: there is no command x; see combu --help\n"),
     (["--fiel=x"], "combu: there is no option --fiel=x; is --file meant?\n"),
-    (["plan", "zero.jsonnet"],
-     "combu: the experiment's file is named before the command: combu -f zero.jsonnet plan\n"),
+    (["prune", "zero.jsonnet"],
+     "combu: the experiment's file is named before the command: combu -f zero.jsonnet prune\n"),
     (["logs", "-f", "lab.jsonnet", "solver-1"],
      "combu: solver-1 is one argument too many: logs shows one trial, and the experiment's -f stands before it\n"),
     (["--engine", "simulated:?sped=1", "-f", "x", "ps"], "combu: simulated: `sped=1` is no option; NAME=VALUE with one of: "),
     (["logs"], "combu: logs: of what? A trial's name, -f FILE or --run ID says it\n"),
-    (["run"], "combu: no experiment is given: combu -f experiment.jsonnet …\n"),
+    (["run"], "combu: no experiment is given, and no experiment.jsonnet is here: combu -f FILE …\n"),
     (["kill"], "combu: kill: which experiment? -f FILE or --experiment NAME says it\n"),
     (["--engine", "simulated:", "stop"], "combu: which experiment? -f FILE or --experiment NAME says it\n"),
     (["--engine", "simulated:", "-f", "x", "stop", "--grace", "soon"], "--grace: "),
@@ -63,8 +70,11 @@ def test_help_has_an_example(combu, command):
     (["-f", "x", "plan", "--evaluate-memory", "much"], "combu: --evaluate-memory: "),
     (["-f", "x", "run", "--run-id", "a/b"], "a/b"),
     (["-f", "x", "run", "--starts-in-flight", "0"], "--starts-in-flight"),
-    (["-f", "x", "run", "-p", "maybe"], "-p"),
-    (["run", "-d"], "combu: no experiment is given: combu -f experiment.jsonnet …\n"),
+    (["-f", "x", "run", "-p", "maybe"], "combu: --parallel: maybe is neither a number nor false; see combu run --help\n"),
+    (["-f", "x", "run", "--edited"], "combu: --edited: goes with --resume: a new run uses the file as it is now\n"),
+    (["help", "frobnicate"], "combu: there is no command frobnicate; see combu --help\n"),
+    (["help", "rnu"], "combu: there is no command rnu; is run meant?\n"),
+    (["run", "-d"], "combu: no experiment is given, and no experiment.jsonnet is here: combu -f FILE …\n"),
     (["attach"], "combu: which run? its id, or -f FILE for the file's last one, says it\n"),
     (["pause"], "combu: which run? its id, or -f FILE for the file's last one, says it\n"),
     (["set"], "combu: SETTING is required; see combu set --help\n"),
@@ -80,6 +90,7 @@ def test_help_has_an_example(combu, command):
     (["schema", "-f", "x"], "combu: schema: has no experiment to read: leave out -f x\n"),
     (["completion", "-f", "x", "bash"], "combu: completion: has no experiment to read: leave out -f x\n"),
     (["-f", "x", "version"], "combu: version: has no experiment to read: leave out -f x\n"),
+    (["-f", "x", "help"], "combu: help: has no experiment to read: leave out -f x\n"),
 ])
 def test_usage_errors(combu, arguments, message):
     result = combu(*arguments)

@@ -1,5 +1,6 @@
 """The file is edited while its run goes on."""
 
+import json
 
 import pytest
 from engines import wait_until
@@ -25,15 +26,15 @@ def test_new_trials_join_removed_ones_stop_and_the_rest_goes_on(combu, engine):
         before = attempts(engine)
         combu.write({"parallel": 4, "trials": [worker("stays"), worker("changes", 601), worker("ends", 1), worker("joins", 1)]})
         told = combu("apply").stderr
-        assert "1 trial joins, 1 is removed" in told
-        assert "changed, but left as it is, since it has been started: changes" in told
+        assert "1 trial changed, 1 trial is new, 1 trial was removed" in told
+        assert "changed, and running on with the earlier text; `apply --replace` runs them again: changes" in told
         wait_until(lambda: combu.ps()["joins"]["state"] == "succeeded", "the end of the one that joins")
         after = attempts(engine)
         assert {name: after[name] for name in ("stays", "changes", "ends")} == {name: before[name] for name in ("stays", "changes", "ends")}
         assert after["goes"][0] == "exited"
         assert running.poll() is None
 
-        assert "1 is as the file says now" in combu("apply", "--replace").stderr
+        assert "1 trial changed" in combu("apply", "--replace").stderr
         wait_until(
             lambda: (row := combu.ps()["changes"])["state"] == "running" and row["attempt"] == 2, "the new attempt"
         )
@@ -57,7 +58,7 @@ def test_a_run_that_nobody_is_at_work_on_is_gone_on_with(combu, engine):
     combu("run")
     first = attempts(engine)["stays"]
     combu.write([worker("stays"), worker("joins", 1)])
-    assert "1 trial joins" in combu("apply").stderr
+    assert "1 trial is new" in combu("apply").stderr
     assert attempts(engine)["stays"] == first
     wait_until(lambda: combu.ps()["joins"]["state"] == "succeeded", "the end of the one that joins")
 
@@ -95,7 +96,7 @@ def test_the_run_goes_on_while_what_leaves_takes_its_time(combu, engine, at_work
     changes["stop_grace"] = "1s"
     changes["cmd"] = ["sleep", "601"]
     combu.write([*trials[:2], changes, worker("joins", 1)])
-    assert "1 trial joins, 1 is removed, 1 is as the file says now" in combu("apply", "--replace").stderr
+    assert "1 trial changed, 1 trial is new, 1 trial was removed" in combu("apply", "--replace").stderr
     lab.wait_for_state("succeeded", "joins")
     lab.wait_for_state("failed", "slow")
     assert {"goes", "changes"} < engine.running() and attempts(engine)["changes"][1] == "1"
@@ -127,3 +128,42 @@ def test_what_was_to_be_stopped_when_its_process_died_is_stopped_by_the_next(com
         "stays": None, "goes": "removed from the file", "changes": "replaced by what the file says now"
     }
     assert engine.running() == {"stays", "changes"}
+
+
+STUDY = """
+local edited = %s;
+local broken = [3, 5, 7];
+{ parallel: 4,
+  defaults: { image: "combu-test", metrics: "json", timeout: if edited then "60s" else "2s" },
+  trials: [
+    { name: "t-%%d" %% i,
+      params: { lr: if edited && std.member(broken + [9], i) then 0.2 else 0.1 },
+      cmd: ["sh", "-c",
+            (if edited then "true" else if i == 9 then "sleep 600" else if std.member(broken, i) then "exit 3" else "true")
+            + " && echo '{\\"loss\\": %%d}'" %% i] }
+    for i in std.range(0, 11)
+  ] }
+"""
+
+
+def test_failed_trials_of_a_study_are_started_again_with_the_edited_text(combu):
+    """Twelve trials: three fail and one hangs. After an edit, those four run again, and no other."""
+    combu.write(STUDY % "false")
+    combu("run", "--wait", "--run-id", "r1", code=1)
+    bad = {"t-3", "t-5", "t-7", "t-9"}
+    assert {name for name, row in combu.ps().items() if row["state"] == "failed"} == bad
+    # The edit changes the text of all: what has succeeded keeps its result.
+    combu.write(STUDY % "true")
+    told = combu("apply", "--failed").stderr
+    assert "run r1: 12 trials changed, 4 trials are tried again" in told
+    assert "changed, and keeping an earlier success; `apply --replace` runs them again: t-0, t-1, t-2, t-4, t-6 and 3 more" in told
+    rows = combu.ps()
+    assert {(row["state"], row["attempt"], row["version"]) for name, row in rows.items() if name in bad} == {("succeeded", 2, 2)}
+    assert {(row["state"], row["attempt"], row["version"]) for name, row in rows.items() if name not in bad} == {("succeeded", 1, 1)}
+    results = [json.loads(line) for line in combu("results", "--json").stdout.splitlines()]
+    assert {row["trial"]: row["params"]["lr"] for row in results} == {f"t-{i}": 0.2 if f"t-{i}" in bad else 0.1 for i in range(12)}
+    assert {row["trial"]: row["metrics"]["loss"]["last"] for row in results} == {f"t-{i}": i for i in range(12)}
+    plot = combu("plot", "loss", "--x", "lr", "--where", "lr=0.2", LC_ALL="C").stdout
+    assert "0.2" in plot
+    combu("kill")
+    assert {row["state"] for row in combu.ps().values()} == {"succeeded"}

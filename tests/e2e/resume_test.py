@@ -408,7 +408,7 @@ def test_what_runs_still_is_not_tried_again(combu, engine, lab):
     combu("run")
     wait_until(lambda: engine.running() == {"one"}, "the other's end")
     before = ids(engine)
-    assert "one: runs still" in combu("retry", "one", code=1).stderr
+    assert "one: still runs" in combu("retry", "one", code=1).stderr
     assert ids(engine) == before
     combu("retry", "bad")
     assert ids(engine)["one"] == before["one"]

@@ -84,6 +84,7 @@ def test_labels_tell_what_a_container_is(combu, engine):
 
 @pytest.mark.engine_version
 def test_the_fields_reach_the_container(combu, engine, tmp_path):
+    (tmp_path / "data").mkdir()
     combu.write(
         [
             sleeper(

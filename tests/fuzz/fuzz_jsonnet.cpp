@@ -16,10 +16,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string source(reinterpret_cast<const char*>(data), size);
   if (source.find('\0') != std::string::npos || combu::find_bad_utf8(source)) return 0;  // evaluate() refuses
   const combu::Evaluation evaluation{.file = "fuzz.jsonnet", .run = combu::RunId("fuzz")};
-  combu::run_machine("fuzz.jsonnet", source, evaluation, combu::Importer({}),
-                     [&](bool ok, std::string_view text) {
-                       if (!ok)
-                         (void)combu::explain(text, "fuzz.jsonnet", source, combu::Columns(source, {}, 4));
-                     });
+  combu::Importer importer({});
+  combu::run_machine("fuzz.jsonnet", source, evaluation, importer, [&](bool ok, std::string_view text) {
+    if (!ok) (void)combu::explain(text, "fuzz.jsonnet", source, combu::Columns(source, {}, 4));
+  });
   return 0;
 }

@@ -90,6 +90,32 @@ TEST(Evaluate, GivesTheJsonAndTheSourceAsItWas) {
   EXPECT_EQ(evaluated.source, source);
 }
 
+TEST(Evaluate, GivesTheImportsAndNoticesWhenTheyChange) {
+  const Scratch scratch;
+  const std::string text = scratch.write("text", "abc");
+  const std::string library = scratch.write("lib.libsonnet", "{ a: importstr 'text' }");
+  const std::string file = scratch.write(
+      "e.jsonnet", "[(import 'lib.libsonnet').a, importstr 'text', std.isObject(import 'combu.libsonnet')]");
+  const Evaluated evaluated = evaluate(evaluation_of(file));
+  EXPECT_EQ(compact(evaluated.json), R"(["abc","abc",true])");
+  ASSERT_EQ(evaluated.imports.size(), 2U);
+  EXPECT_EQ(evaluated.imports[0].path, library);
+  EXPECT_EQ(evaluated.imports[1].path, text);
+  EXPECT_EQ(evaluated.imports[1].sha256, sha256_of("abc"));
+  const auto is_same = [&] { return is_unchanged(file, evaluated.source, evaluated.imports); };
+  EXPECT_TRUE(is_same());
+  scratch.write("text", "abd");
+  EXPECT_FALSE(is_same());
+  scratch.write("text", "abc");
+  EXPECT_TRUE(is_same());
+  scratch.write("e.jsonnet", "\xEF\xBB\xBF" + evaluated.source);  // a byte order mark is not part of the text
+  EXPECT_TRUE(is_same());
+  scratch.write("e.jsonnet", evaluated.source + " ");
+  EXPECT_FALSE(is_same());
+  std::filesystem::remove(file);
+  EXPECT_FALSE(is_same());
+}
+
 TEST(Evaluate, TakesVariablesAndArguments) {
   const Scratch scratch;
   Evaluation evaluation = evaluation_of(scratch.write(

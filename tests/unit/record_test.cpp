@@ -444,7 +444,7 @@ TEST_F(RecordTest, WhatIsReopenedWaitsForANewAttempt) {
   record.append(run.id, std::vector{blocked});
   record.end(run.id, Instant(std::chrono::seconds(1'800'000'100)));
   const Instant reopened(std::chrono::seconds(1'800'000'200));
-  record.reopen(run.id, std::vector<TrialIndex>{0, 1}, reopened);
+  record.reopen(run.id, {.trials = {0, 1}, .at = reopened}, {});
   EXPECT_EQ(record.run(run.id).working_since, reopened);
   EXPECT_FALSE(record.run(run.id).ended_at);
   const std::vector<Past> past = record.past(run.id);
@@ -617,6 +617,42 @@ TEST_F(RecordTest, AnEditedFileAddsAndChangesTrials) {
   EXPECT_EQ(trials[3].name, "four");
   EXPECT_EQ(trials[3].revision, 2);
   EXPECT_EQ(trials[3].state, TrialState::waiting);
+}
+
+TEST_F(RecordTest, AReopenedTrialTakesTheNewestText) {
+  Record record(folder.path());
+  RunEntry entry = entry_of(run);
+  entry.imports = R"({"/a":"01"})";
+  record.begin(entry, run.experiment);
+  EXPECT_EQ(record.run(run.id).imports, R"({"/a":"01"})");
+  record.append(run.id, std::vector{failure(0, TrialState::failed, 1, Cause::error, 3)});
+  Experiment edited = run.experiment;
+  edited.trials[0].image = "new";
+  edited.trials[0].params = R"({"lr":2})";
+  record.revise(run.id, {.source = "text", .evaluated = "[2]", .imports = "{}"}, edited);
+  EXPECT_EQ(record.run(run.id).imports, "{}");
+  EXPECT_EQ(record.trials(run.id)[0].revision, 1);
+  record.reopen(run.id, {.trials = {0}, .taken = {0}, .digests = {{{"new", ""}, "sha256:02"}}}, edited);
+  const TrialEntry trial = record.trials(run.id)[0];
+  EXPECT_EQ(trial.state, TrialState::waiting);
+  EXPECT_EQ(trial.revision, 2);
+  EXPECT_EQ(trial.image, "new");
+  EXPECT_EQ(trial.digest, "sha256:02");
+  EXPECT_EQ(trial.params, R"({"lr":2})");
+}
+
+TEST_F(RecordTest, WithoutATextTheNewestOneStays) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  record.append(run.id, std::vector{failure(0, TrialState::failed, 1, Cause::error, 3),
+                                    fact(1, TrialState::blocked), fact(2, TrialState::succeeded)});
+  record.revise(run.id, {.again = {0, 1, 2}, .anew = {2}}, run.experiment);
+  EXPECT_THAT(record.run(run.id).earlier, testing::IsEmpty());
+  const std::vector<Past> past = record.past(run.id);
+  EXPECT_EQ(past[0].state, TrialState::waiting);
+  EXPECT_FALSE(past[0].anew);
+  EXPECT_EQ(past[1].state, TrialState::waiting);
+  EXPECT_TRUE(past[2].anew);
 }
 
 TEST_F(RecordTest, AnEditedFileIsTakenInWholeOrNotAtAll) {
@@ -827,7 +863,7 @@ TEST_F(RecordTest, WhatAPersonWantsAgainIsNotSkippedButWhatWasBlockedMayBe) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
   record.append(run.id, std::vector<Fact>{fact(0, TrialState::skipped), fact(1, TrialState::blocked)});
-  record.reopen(run.id, std::vector<TrialIndex>{0, 1}, Instant(std::chrono::seconds(1'800'000'200)));
+  record.reopen(run.id, {.trials = {0, 1}, .at = Instant(std::chrono::seconds(1'800'000'200))}, {});
   const std::vector<Past> past = record.past(run.id);
   EXPECT_EQ(past[0].state, TrialState::waiting);
   EXPECT_TRUE(past[0].anew);

@@ -334,7 +334,8 @@ TEST(CheckHostPaths, TellsWhereOutputsCannotComeHomeTo) {
             to),
         caller_in(folder.path()));
     std::string text;
-    for (const Error& error : check_host_paths(reading.experiment)) text += error.what();
+    for (const Error& error : check_host_paths(reading.experiment, EngineHost::this_machine))
+      text += error.what();
     return text;
   };
   EXPECT_EQ(faults("results"),
@@ -342,6 +343,36 @@ TEST(CheckHostPaths, TellsWhereOutputsCannotComeHomeTo) {
   EXPECT_THAT(faults("results/more"), HasSubstr("results is a file"));
   EXPECT_EQ(faults("other/folder"), "");
   EXPECT_EQ(faults("."), "");
+}
+
+TEST(CheckHostPaths, RefusesAnAbsentFolderThatCanOnlyBeRead) {
+  const TemporaryFolder folder;
+  folder.write("there/file", "x");
+  const auto faults = [&](const std::string& volumes, const std::string& other = "",
+                          EngineHost host = EngineHost::this_machine) {
+    const Reading reading = read_experiment(fmt::format(R"({{"collect": {{"to": "results"}}, "trials": [
+          {{"name": "aa", "image": "i", "volumes": [{}]}}, {{"name": "bb", "image": "i"{}}}]}})",
+                                                        volumes, other),
+                                            caller_in(folder.path()));
+    EXPECT_THAT(reading.errors, IsEmpty());
+    std::vector<std::string> paths;
+    for (const Error& error : check_host_paths(reading.experiment, host)) {
+      EXPECT_THAT(error.what(), HasSubstr("is not there, and is mounted read-only"));
+      paths.push_back(error.subject());
+    }
+    return paths;
+  };
+  EXPECT_THAT(faults(R"("./data:/d:ro", "./there:/t:ro", "./there/file:/f:ro")"),
+              ElementsAre("trials[0].volumes[0]"));
+  EXPECT_THAT(faults(R"("./data:/d:ro")", "", EngineHost::another), IsEmpty());
+  EXPECT_THAT(faults(R"("./data:/d")"), IsEmpty());
+  // What the run itself may fill.
+  EXPECT_THAT(faults(R"("./data:/d:ro")", R"(, "volumes": ["./data:/w"])"), IsEmpty());
+  EXPECT_THAT(faults(R"("./data/sub:/d:ro")", R"(, "volumes": ["./data:/w"])"), IsEmpty());
+  EXPECT_THAT(faults(R"("./data:/d:ro")", R"(, "volumes": ["./data/sub:/w"])"), IsEmpty());
+  EXPECT_THAT(faults(R"("./data:/d:ro")", R"(, "volumes": ["./data2:/w"])"), SizeIs(1));
+  EXPECT_THAT(faults(R"("./results/x:/d:ro")", R"(, "outputs": "/out")"), IsEmpty());
+  EXPECT_THAT(faults(R"("./results/x:/d:ro")"), SizeIs(1));
 }
 
 TEST(MakeHostFolders, GivesThemToTheCallerWhenRootRunsForOne) {

@@ -190,7 +190,7 @@ TEST(PrintTrialsJson, is_one_object_a_line) {
               "created_at":"2026-01-31T12:00:00.000Z",
               "ran_at":"2026-01-31T12:00:00.000Z",
               "ended_at":"2026-01-31T12:00:03.000Z","seconds":3.0,
-              "gpus":["0","1"],"memory_peak":1048576,"cpu_seconds":1.5,
+              "gpus":["0","1"],"memory_peak":1048576,"cpu_seconds":1.5,"version":1,
               "outputs":{"files":2,"bytes":30,"left":["out/pipe"]}})json"));
 }
 

@@ -436,6 +436,18 @@ TEST(Outcome, says_what_failed_and_what_to_type) {
                               "combu -f /lab/experiment.jsonnet kill: removes them\n");
 }
 
+TEST(Outcome, after_an_interrupt_the_first_hint_is_to_resume) {
+  Paper paper;
+  Outcome outcome;
+  outcome.interrupted = true;
+  outcome.last = snapshot_of(1, 0, 0);
+  outcome.last.trials = 3;
+  print_outcome(*make_plain_progress(around(paper)), run_of({"a", "b", "c"}), outcome, Until::ended, "");
+  EXPECT_EQ(paper.text(),
+            "interrupted: 1 of 3 trials were started\ncombu run --resume r1: goes on with it\n"
+            "combu -f /lab/experiment.jsonnet kill: removes them\n");
+}
+
 TEST(Outcome, the_hints_reach_the_engine_that_was_named) {
   EXPECT_EQ(command_line(run_of({"a"}).experiment, "kill", ""), "combu -f /lab/experiment.jsonnet kill");
   EXPECT_EQ(command_line(run_of({"a"}).experiment, "kill", "unix:///my engine"),
