@@ -30,8 +30,8 @@ std::size_t edit_distance(std::string_view left, std::string_view right) {
   return last[right.size()];
 }
 
-// "img" of "image": all its letters in their order, from the same first one on, and at least half of the known
-// ones: "dns" is not "depends".
+// "img" of "image": all its letters in their order, from the same first one on, and at least half of the
+// known ones: "dns" is not "depends".
 bool abbreviates(std::string_view word, std::string_view known) {
   constexpr std::size_t k_letters_least = 3;
   if (word.size() < k_letters_least || 2 * word.size() < known.size()) return false;
