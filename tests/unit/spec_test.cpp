@@ -347,6 +347,7 @@ TEST(CheckHostPaths, TellsWhereOutputsCannotComeHomeTo) {
 
 TEST(CheckHostPaths, RefusesAnAbsentFolderThatCanOnlyBeRead) {
   const TemporaryFolder folder;
+  std::filesystem::create_directory(folder.path() + "/there");
   folder.write("there/file", "x");
   const auto faults = [&](const std::string& volumes, const std::string& other = "",
                           EngineHost host = EngineHost::this_machine) {
