@@ -21,7 +21,7 @@ bool has_begun(TrialState state) {
          (is_over(state) && state != TrialState::blocked && state != TrialState::skipped);
 }
 
-TrialNameSet names_in(const std::string& evaluated, const Caller& caller) {
+TrialNameSet trial_names_in(const std::string& evaluated, const Caller& caller) {
   TrialNameSet names;
   for (const Trial& trial : read_experiment(evaluated, caller).experiment.trials) names.insert(trial.name);
   return names;
@@ -186,9 +186,9 @@ std::string names_of(const Experiment& experiment, const std::vector<TrialIndex>
 }  // namespace
 
 Named named_until_now(const RunEntry& entry, const Caller& caller) {
-  Named named{.latest = names_in(entry.evaluated, caller), .ever = {}};
+  Named named{.latest = trial_names_in(entry.evaluated, caller), .ever = {}};
   named.ever = named.latest;
-  for (const std::string& earlier : entry.earlier) named.ever.merge(names_in(earlier, caller));
+  for (const std::string& earlier : entry.earlier) named.ever.merge(trial_names_in(earlier, caller));
   return named;
 }
 

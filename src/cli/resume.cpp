@@ -81,7 +81,7 @@ int retry(Session& session, Record& record, const RetryOptions& options, const R
   const Changes changes =
       compare_with_file(id, loaded.run.experiment, past, named_until_now(entry, loaded.caller),
                         newest_text(entry, loaded), wishes_of(options));
-  if (!changes.errors.empty()) throw changes.errors.front();
+  if (!changes.errors.empty()) throw Error(changes.errors.front());
   if (changes.again.empty()) {
     session.progress().note(fmt::format("run {}: nothing has failed: {}", id.text(), counts_of(past)));
     return 0;
