@@ -65,8 +65,7 @@ struct RunEntry {
 // A trial as it stands on the record, with its last attempt.
 struct TrialEntry {
   std::string name;
-  int revision =
-      1;  // the version of the file that it ran with, or will: 1 is the one that the run began with
+  int revision = 1;  // of the file's text that it ran with, or will run with; the run began with 1
   std::string image;
   std::string digest;  // of the image: what it was when the run began; empty where that is not known
   std::string params;  // a JSON object's text, or empty
@@ -226,8 +225,8 @@ class Record {
   void end(const RunId& run, Instant at);
   // RunEntry::options, from here on.
   void set_options(const RunId& run, const std::string& options);
-  // The run has not ended from here on. What the trials' earlier attempts have spent is forgotten. A trial
-  // that was not blocked is run, whatever has been done before. `experiment`: the trials on record, as they
+  // Opens a run that may have ended. Its trials' earlier attempts no longer count. A trial that was not
+  // blocked is run, whatever has been done before. `experiment`: the trials on record, as they
   // are from here on.
   void reopen(const RunId& run, const Reopening& reopening, const Experiment& experiment);
   // `experiment`: the trials on record, in their order, and behind them those that join. The run has not

@@ -27,7 +27,7 @@ class Again {
   void add(TrialIndex trial, Needs needs);
   // Without itself: it is started anyway.
   void add_needs_of(TrialIndex trial, Needs needs);
-  // What was blocked, and depends on one of those that have been added.
+  // The blocked trials that depend on one of those that have been added.
   void add_blocked();
 
   [[nodiscard]] const std::vector<TrialIndex>& trials() const { return trials_; }

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -55,17 +54,6 @@ bool has_all(const std::vector<Trial>& trials, const std::vector<Trial>& wanted)
     const auto found = by_name.find(trial.name);
     return found != by_name.end() && *found->second == trial;
   });
-}
-
-// Without them the file would often mean less, and what it does not name any more would be removed.
-void expect_values(const RunEntry& entry, const Invocation& invocation) {
-  for (const auto* given :
-       {&invocation.ext_str, &invocation.ext_code, &invocation.tla_str, &invocation.tla_code})
-    if (!given->empty()) return;
-  const std::string values = values_begun_with(entry);
-  if (values.empty()) return;
-  throw Error(ErrorKind::invalid, "run " + entry.id.text(),
-              fmt::format("was begun with `{}`: give the same again, or others", values));
 }
 
 class Apply {
@@ -131,7 +119,8 @@ class Apply {
       }
     }
     record_.revise(entry_.id, edition, changes.experiment, may);
-    if (is_parallel_edited_) forget_parallel();
+    // The edited one takes the place of what `set` has said.
+    if (is_parallel_edited_) keep_parallel(record_, entry_.id, {});
   }
 
   // The file means the same as the run's newest text, whose bytes may be others.
@@ -142,13 +131,6 @@ class Apply {
   }
 
  private:
-  // The edited file's takes the place of what `set` has said.
-  void forget_parallel() {
-    RunOptions options = run_options_of(record_.run(entry_.id).options);
-    options.parallel.reset();
-    record_.set_options(entry_.id, to_json(options));
-  }
-
   Session& session_;
   Record& record_;
   RunEntry entry_;

@@ -52,7 +52,7 @@ class Comparison {
       compare(trial);
     }
     name_wished();
-    // What the run has left out from its beginning (--only) stays out.
+    // A trial that the run left out from its beginning (--only) stays out.
     for (const Trial& trial : file.trials) {
       if (on_record.contains(trial.name) || named_.ever.contains(trial.name)) continue;
       changes_.experiment.trials.push_back(trial);
@@ -183,6 +183,18 @@ std::string names_of(const Experiment& experiment, const std::vector<TrialIndex>
   return fmt::format("{}{}", fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
+// Names the changed trials that keep their earlier text.
+void name_kept(Progress& progress, const RunId& run, const Changes& changes, const Wishes& wishes) {
+  const auto keep = [&](const std::vector<TrialIndex>& trials, std::string_view what) {
+    if (!trials.empty())
+      progress.note(fmt::format("run {}: {}: {}", run.text(), what, names_of(changes.experiment, trials)));
+  };
+  keep(changes.running, "changed, and running on with the earlier text; `apply --replace` runs them again");
+  keep(changes.succeeded, "changed, and keeping an earlier success; `apply --replace` runs them again");
+  if (!wishes.failed)
+    keep(changes.unsuccessful, "changed, but failed or stopped before; `apply --failed` starts them again");
+}
+
 }  // namespace
 
 Named named_until_now(const RunEntry& entry, const Caller& caller) {
@@ -208,18 +220,7 @@ void print_changes(Progress& progress, const RunId& run, const Changes& changes,
   add(changes.tried_again, "trial is tried again", "trials are tried again");
   progress.note(fmt::format("run {}: {}", run.text(),
                             parts.empty() ? "no trial changed" : fmt::format("{}", fmt::join(parts, ", "))));
-  print_kept(progress, run, changes, wishes);
-}
-
-void print_kept(Progress& progress, const RunId& run, const Changes& changes, const Wishes& wishes) {
-  const auto keep = [&](const std::vector<TrialIndex>& trials, std::string_view what) {
-    if (!trials.empty())
-      progress.note(fmt::format("run {}: {}: {}", run.text(), what, names_of(changes.experiment, trials)));
-  };
-  keep(changes.running, "changed, and running on with the earlier text; `apply --replace` runs them again");
-  keep(changes.succeeded, "changed, and keeping an earlier success; `apply --replace` runs them again");
-  if (!wishes.failed)
-    keep(changes.unsuccessful, "changed, but failed or stopped before; `apply --failed` starts them again");
+  name_kept(progress, run, changes, wishes);
 }
 
 }  // namespace combu

@@ -1,5 +1,5 @@
 #pragma once
-// What an edited file means to a run on record, and which of the run's trials are started again.
+// Compares a run on record with its edited file, and chooses the trials that are started again.
 
 #include <cstddef>
 #include <string>
@@ -14,7 +14,7 @@
 
 namespace combu {
 
-// What a person asks for beside the edited text. Each argument means trials as trials_meant() does.
+// The requests that a person makes beside the edited text. trials_meant() reads each name or condition.
 struct Wishes {
   std::vector<std::string> again;    // start these again, however they ended
   bool failed = false;               // start what failed, was stopped or blocked again
@@ -63,10 +63,8 @@ struct Named {
                                         const std::vector<Past>& past, const Named& named,
                                         const Experiment& file, const Wishes& wishes);
 
-// Describes the changes on `progress`: how many trials changed, are new and were removed, and what
-// print_kept() does.
+// Describes the changes on `progress`: how many trials changed, are new and were removed, and which of the
+// changed ones keep their earlier text.
 void print_changes(Progress& progress, const RunId& run, const Changes& changes, const Wishes& wishes);
-// Names the changed trials that keep their earlier text.
-void print_kept(Progress& progress, const RunId& run, const Changes& changes, const Wishes& wishes);
 
 }  // namespace combu

@@ -34,6 +34,24 @@ bool has_values(const Invocation& invocation) {
          !invocation.tla_code.empty();
 }
 
+// As `-A n=5`: the values in the command line that the run began with; empty: none.
+std::string values_begun_with(const RunEntry& entry) {
+  constexpr std::array<std::string_view, 6> k_options{"--ext-str",  "--ext-code", "--tla-str",
+                                                      "--tla-code", "-V",         "-A"};
+  const auto arguments = parse_json(entry.arguments).get<std::vector<std::string>>();
+  std::vector<std::string> values;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    for (const std::string_view option : k_options) {
+      if (!word.starts_with(option)) continue;
+      const bool is_apart = word == option && i + 1 < arguments.size();
+      values.push_back(is_apart ? fmt::format("{} {}", word, shell_word(arguments[i + 1]))
+                                : shell_word(word));
+    }
+  }
+  return fmt::format("{}", fmt::join(values, " "));
+}
+
 std::vector<Import> imports_of(const RunEntry& entry) {
   std::vector<Import> imports;
   const auto object = parse_json(entry.imports);
@@ -59,32 +77,21 @@ std::string values_text(const Invocation& invocation) {
   return json_text(object);
 }
 
-std::string values_begun_with(const RunEntry& entry) {
-  constexpr std::array<std::string_view, 6> k_options{"--ext-str",  "--ext-code", "--tla-str",
-                                                      "--tla-code", "-V",         "-A"};
-  const auto arguments = parse_json(entry.arguments).get<std::vector<std::string>>();
-  std::vector<std::string> values;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& word = arguments[i];
-    for (const std::string_view option : k_options) {
-      if (!word.starts_with(option)) continue;
-      const bool is_apart = word == option && i + 1 < arguments.size();
-      values.push_back(is_apart ? fmt::format("{} {}", word, shell_word(arguments[i + 1]))
-                                : shell_word(word));
-    }
-  }
-  return fmt::format("{}", fmt::join(values, " "));
+void expect_values(const RunEntry& entry, const Invocation& invocation) {
+  if (has_values(invocation)) return;
+  const std::string values = values_begun_with(entry);
+  if (values.empty()) return;
+  throw Error(ErrorKind::invalid, "run " + entry.id.text(),
+              fmt::format("was begun with `{}`: give the same again, or others", values));
 }
 
 Invocation invocation_for(const RunEntry& entry, Invocation invocation) {
   if (invocation.file.empty()) invocation.file = entry.file;
-  const bool are_given = has_values(invocation);
   if (entry.values.empty()) {
-    if (const std::string begun = values_begun_with(entry); !are_given && !begun.empty())
-      throw Error(ErrorKind::invalid, "run " + entry.id.text(),
-                  fmt::format("was begun with `{}`: give the same again, or others", begun));
+    expect_values(entry, invocation);
     return invocation;
   }
+  const bool are_given = has_values(invocation);
   const auto object = parse_json(entry.values);
   for (const auto& [name, list] : lists_of(invocation)) {
     const bool is_wanted = list == &invocation.import_dirs ? list->empty() : !are_given;

@@ -31,7 +31,7 @@ struct Loaded {
   Seconds evaluated_in{0};  // read and planned, too
 };
 
-// Evaluates, reads and plans the invocation's file, or the default one. Every error in it is told on
+// Evaluates, reads and plans the invocation's file, or the default one. Prints each error in it on
 // `progress`, as "FILE: PATH: what is wrong"; then there is nothing to go on with. Throws Error(invalid) for
 // options that make no sense. Forks: call it before there are threads.
 [[nodiscard]] std::optional<Loaded> load(const Invocation& given, const RunId& run, Progress& progress);

@@ -200,8 +200,8 @@ constexpr std::array<std::string_view, 6> k_steps{R"sql(
   ) WITHOUT ROWID;
   CREATE INDEX recollections_by_hash ON recollections (hash);
 )sql",
-                                                  // What a text imported, and what it was evaluated with,
-                                                  // as JSON objects.
+                                                  // The imports and the values of a text, as JSON
+                                                  // objects.
                                                   R"sql(
   ALTER TABLE texts ADD COLUMN imports TEXT;
   ALTER TABLE texts ADD COLUMN given_values TEXT;

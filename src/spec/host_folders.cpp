@@ -126,7 +126,7 @@ bool any_outputs(const Experiment& experiment) {
          std::ranges::any_of(experiment.trials, [](const Trial& trial) { return !trial.outputs.empty(); });
 }
 
-// Whether a trial that writes to a volume, or the outputs that come home, may put something there.
+// True if a trial with a writable volume, or the collected outputs, may put something there.
 bool may_be_filled(const HostPath& path, const Experiment& experiment, const std::vector<HostPath>& paths) {
   const std::string& source = path.volume->source;
   if (any_outputs(experiment) && is_along(source, experiment.collect.to)) return true;

@@ -500,24 +500,25 @@ def test_a_file_that_cannot_be_read_costs_a_note_only(combu, importing, states, 
     assert (result.returncode, states(file)["bad"]) == (2, ("failed", 5))
 
 
+def running(database):
+    return database.execute("SELECT count(*) FROM states WHERE state = 'running'").fetchone()[0]
+
+
 def test_a_parallel_that_was_set_survives_apply(combu, write, start, request):
     lines = [trial(f"t{i}", "sleep 1000") for i in range(6)]
     file = write(trials(*lines, parallel=2))
     run = at_work(start, file, 2)
     database = request.getfixturevalue("database")
 
-    def count():
-        return database.execute("SELECT count(*) FROM states WHERE state = 'running'").fetchone()[0]
-
     combu("-f", file, "--engine", ENGINE, "set", "parallel=3")
-    wait_until(lambda: count() == 3)
+    wait_until(lambda: running(database) == 3)
     write(trials(*lines, trial("new"), parallel=2))
     told = combu("-f", file, "--engine", ENGINE, "apply").stderr
     assert "1 trial is new" in told
     assert "parallel 3" in combu("-f", file, "--engine", ENGINE, "set", "starts_in_flight=4").stderr
     write(trials(*lines, trial("new"), parallel=5))
     combu("-f", file, "--engine", ENGINE, "apply")
-    wait_until(lambda: count() == 5)
+    wait_until(lambda: running(database) == 5)
     assert run.poll() is None
 
 
@@ -527,14 +528,11 @@ def test_a_parallel_that_was_set_survives_the_runs_process(combu, write, start, 
     run = at_work(start, file, 1)
     database = request.getfixturevalue("database")
 
-    def count():
-        return database.execute("SELECT count(*) FROM states WHERE state = 'running'").fetchone()[0]
-
     combu("-f", file, "--engine", ENGINE, "set", "parallel=6")
-    wait_until(lambda: count() == 6)
+    wait_until(lambda: running(database) == 6)
     run.kill()
     run.wait()
     # The containers went with their engine, which is simulated. Three more trials run at the same time.
     write(trials(*lines, *(trial(f"n{i}", "sleep 1000") for i in range(3)), parallel=1))
     start("-f", file, "--engine", ENGINE, "apply")
-    wait_until(lambda: count() == 3)
+    wait_until(lambda: running(database) == 3)
