@@ -97,7 +97,9 @@ class Bucket {
       return wire::whole(200, "<R><UploadId>" + std::string("id/1+") + "</UploadId></R>");
     }
     if (query.starts_with("partNumber=")) {
-      uploads.at(key)[std::atoi(query.c_str() + 11)] = asked.body;
+      // A client that gives up may remove the upload before the server has read its last part.
+      if (!uploads.contains(key)) return wire::whole(404, fault("NoSuchUpload"));
+      uploads[key][std::atoi(query.c_str() + 11)] = asked.body;
       return wire::whole(200, "", "ETag: \"tag-" + query.substr(11, query.find('&') - 11) + "\"\r\n");
     }
     if (query.starts_with("uploadId=")) return end_upload(asked, key);
@@ -114,13 +116,14 @@ class Bucket {
       return wire::whole(206, objects[key].substr(from), metadata[key]);
     }
     const std::string source = plain(header(asked, "x-amz-copy-source"));
+    if (!source.empty() && !objects.contains(source)) return wire::whole(404, fault("NoSuchKey"));
     metadata[key] = source.empty() ? metadata_of(asked) : metadata[source];
     std::array<char, 40> now{};
     std::snprintf(now.data(), now.size(), "2026-01-01T%02d:%02d:%02d.000Z", ticks_ / 3600, ticks_ / 60 % 60,
                   ticks_ % 60);
     ++ticks_;
     written[key] = now.data();
-    objects[key] = source.empty() ? asked.body : objects.at(source);
+    objects[key] = source.empty() ? asked.body : objects[source];
     return wire::whole(200, source.empty() ? "" : "<CopyObjectResult></CopyObjectResult>", "ETag: \"x\"\r\n");
   }
 
