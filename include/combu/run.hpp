@@ -125,7 +125,7 @@ class Steering {
 
 struct Outcome {
   Snapshot last;
-  std::vector<Fact> unsuccessful;   // failed and blocked trials, as they came
+  std::vector<Fact> unsuccessful;   // failed, blocked and stopped trials, as they came; see is_unsuccessful()
   std::vector<TrialIndex> running;  // still running when drive() returned
   bool interrupted = false;         // `stop` was set before the end
   bool left = false;                // Steering::leave() came before the end

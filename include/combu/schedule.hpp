@@ -28,9 +28,10 @@ enum class TrialState : std::uint8_t {
   collecting,  // its attempt has ended, and its outputs are being taken home
   succeeded,   // ended with 0
   skipped,     // not started, since an equal trial has succeeded before
-  failed,      // ended with another code, could not be started, or was removed
+  failed,      // ended with another code, or could not be started
   blocked,     // something that it depends on will never be so
-  stopped,     // a service whose work was done, or whose run's deadline has passed
+  stopped,  // ended by a person or by the run's deadline (Cause::stopped); a service whose work was done, or
+            // a trial that was removed from the file (Cause::none)
 };
 inline constexpr std::size_t k_trial_state_count = 11;
 [[nodiscard]] std::string_view to_string(TrialState state);
@@ -40,6 +41,13 @@ inline constexpr std::size_t k_trial_state_count = 11;
 // Whether what it was to leave is there.
 [[nodiscard]] constexpr bool has_succeeded(TrialState state) {
   return state == TrialState::succeeded || state == TrialState::skipped;
+}
+// True of a trial that a person or the run's deadline ended before its work was done.
+[[nodiscard]] constexpr bool was_stopped(TrialState state, Cause cause) {
+  return state == TrialState::stopped && cause == Cause::stopped;
+}
+[[nodiscard]] constexpr bool is_unsuccessful(TrialState state, Cause cause) {
+  return state == TrialState::failed || state == TrialState::blocked || was_stopped(state, cause);
 }
 // Whether there is an attempt of it that holds slots.
 [[nodiscard]] constexpr bool is_alive(TrialState state) {
@@ -172,11 +180,11 @@ struct Fact {
   TrialIndex trial = 0;
   TrialState state = TrialState::waiting;
   int attempt = 1;                 // that it is about
-  Cause cause = Cause::none;       // of failed and retrying, and of collecting after a failure
+  Cause cause = Cause::none;       // of failed, stopped and retrying, and of collecting after a failure
   bool healthy = false;            // state is running, and its health check passes now
   bool ran = false;                // of one that is over: it was started
   std::optional<int> exit_code;    // of an attempt that ran and ended
-  std::string reason;              // of failed, retrying, blocked and skipped, for a person
+  std::string reason;              // of failed, stopped, retrying, blocked and skipped, for a person
   std::optional<TrialIndex> root;  // of blocked: the trial at the head of the chain of causes
   Instant at{};                    // step()'s `now`, or when the engine says that it was
   std::string id;                  // of running: the engine's id, where it is known
@@ -261,6 +269,7 @@ struct Ending {
   std::string reason;  // as in Fact; empty when it has succeeded
 };
 [[nodiscard]] Ending ending_of(const Sighting& ended);
+[[nodiscard]] TrialState state_of(const Ending& ending);
 
 // Whether somebody must stay while this trial runs: for its outputs, its retries, its timeout, the run's
 // deadline.

@@ -4,7 +4,7 @@
 
 namespace combu {
 
-bool is_unsuccessful(const Trial& trial, TrialState state) {
+bool ended_unsuccessfully(const Trial& trial, TrialState state) {
   return state == TrialState::failed || (state == TrialState::stopped && !trial.service);
 }
 
@@ -47,7 +47,7 @@ void Again::put_needs_of(TrialIndex trial, Needs needs) {
     if (need.trial >= past_.size()) continue;
     const TrialState state = past_[need.trial].state;
     const bool has_failed =
-        state == TrialState::blocked || is_unsuccessful(experiment_.trials[need.trial], state);
+        state == TrialState::blocked || ended_unsuccessfully(experiment_.trials[need.trial], state);
     const bool is_wanted =
         (experiment_.trials[need.trial].service && is_over(state)) || (needs == Needs::all && has_failed);
     if (is_wanted) put(need.trial);

@@ -10,8 +10,9 @@
 
 namespace combu {
 
-// It ended without a success of its own. A service that was stopped in its order has done its work.
-[[nodiscard]] bool is_unsuccessful(const Trial& trial, TrialState state);
+// True of a trial that failed or was stopped itself. A service that was stopped is started with those that
+// need it.
+[[nodiscard]] bool ended_unsuccessfully(const Trial& trial, TrialState state);
 
 // What comes along of that which a trial needs: services that are over, or what has failed or was blocked,
 // too.

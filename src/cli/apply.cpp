@@ -106,7 +106,6 @@ class Apply {
         edition.ends.push_back({.trial = trial,
                                 .state = TrialState::stopped,
                                 .attempt = past[trial].attempt,
-                                .cause = Cause::stopped,
                                 .reason = std::string(reason_of(Leaving::removed)),
                                 .at = edition.at});
       }
@@ -155,7 +154,7 @@ int go_on(Session& session, Record& record, const RunId& run, const AdjustOption
   keep_parallel(record, run, options);
   forgive(loaded.run.experiment, entry);
   override_fields(loaded.run.experiment, options);
-  if (entry.ended_at) return any_failed(record.past(run)) ? 1 : 0;
+  if (entry.ended_at) return any_unsuccessful(loaded.run.experiment, record.past(run)) ? 1 : 0;
   const Standing standing{.past = record.past(run), .working_since = entry.working_since};
   return execute(session, record, loaded, options, Earlier::refuse, work,
                  [&](const Prepared& /*prepared*/) { return std::optional(standing); });

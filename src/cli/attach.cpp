@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "cli/commands.hpp"
+#include "cli/load.hpp"
 #include "cli/recorded.hpp"
 #include "cli/run_lock.hpp"
 #include "combu/control.hpp"
@@ -47,7 +48,7 @@ int tell_recorded(Record& record, const Invocation& invocation, const RunId& id,
                               counts_of(past), resume_line(id, invocation.engine)));
   }
   const bool is_left = !entry.ended_at && std::ranges::any_of(past, is_to_be_started);
-  return is_left || any_failed(past) ? 1 : 0;
+  return is_left || any_unsuccessful(load(record, id).run.experiment, past) ? 1 : 0;
 }
 
 int attach(const Invocation& invocation, const std::string& id) {

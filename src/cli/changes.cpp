@@ -92,7 +92,7 @@ class Comparison {
       it = *found->second;
       changes_.taken.push_back(trial);
       if (returns || has_begun || is_over(past.state)) started_.push_back(trial);
-    } else if (is_unsuccessful(it, past.state)) {
+    } else if (ended_unsuccessfully(it, past.state)) {
       it = *found->second;
       changes_.unsuccessful.push_back(trial);
     } else if (is_over(past.state)) {
@@ -130,7 +130,7 @@ class Comparison {
     if (wishes_.failed)
       add_if(
           [&](TrialIndex trial) {
-            return is_unsuccessful(changes_.experiment.trials[trial], past_[trial].state);
+            return ended_unsuccessfully(changes_.experiment.trials[trial], past_[trial].state);
           },
           Needs::all);
     changes_.tried_again = again.trials().size();

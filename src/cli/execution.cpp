@@ -176,9 +176,11 @@ class UnlockWhenStarted final : public Observer {
   std::unique_ptr<RunLock>& lock_;
 };
 
-// Whoever only starts is done when all have been started, however those fare that nobody watches.
+// Whoever only starts is done when all have been started, however those fare that nobody watches. A service
+// that was stopped is no failure of the run.
 bool has_failed(const Experiment& experiment, const Outcome& outcome, Until until) {
   return std::ranges::any_of(outcome.unsuccessful, [&](const Fact& fact) {
+    if (fact.state == TrialState::stopped && experiment.trials[fact.trial].service) return false;
     return until == Until::ended || !fact.ran || fact.cause == Cause::start_deadline ||
            is_watched(experiment, experiment.trials[fact.trial]);
   });

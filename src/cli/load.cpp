@@ -222,7 +222,7 @@ Loaded load(Record& record, const RunId& run, Texts texts) {
     Trial& trial = trials.emplace_back(std::move(ran_with.at(on_record.name)));
     const auto newest = revisions.back().find(on_record.name);
     const bool is_changed = &ran_with != &revisions.back() && newest != revisions.back().end();
-    if (is_changed && texts == Texts::newest && is_unsuccessful(trial, on_record.state))
+    if (is_changed && texts == Texts::newest && ended_unsuccessfully(trial, on_record.state))
       trial = std::move(newest->second);
     if (trial.pull == Pull::always) trial.pull = Pull::missing;
     // What is not in the file any more is over, or about to be: it stands in nobody's way.

@@ -23,6 +23,7 @@
 #include "cli/run_results.hpp"
 #include "cli/selection.hpp"
 #include "cli/take_in.hpp"
+#include "cli/trial_row.hpp"
 
 namespace combu {
 namespace {
@@ -70,37 +71,6 @@ std::optional<std::vector<Sighting>> listing(Session& session, const Selector& s
 
 // ---- Trials by the record and the engine
 
-bool has_not_begun(const TrialEntry& entry) {
-  return entry.state == TrialState::waiting || entry.state == TrialState::starting;
-}
-
-void merge(TrialRow& row, const Sighting& seen, bool attended) {
-  TrialEntry& entry = row.entry;
-  if (seen.key.attempt < entry.attempt) return;
-  row.created_at = seen.created_at;
-  const bool is_live = has_not_begun(entry) || entry.state == TrialState::running;
-  if (is_live && seen.health != Health::none) row.health = seen.health;
-  if (attended || !is_live) return;
-  entry.attempt = seen.key.attempt;
-  entry.container = seen.id;
-  entry.exit_code = seen.exit_code;
-  if (seen.phase == Phase::running) entry.state = TrialState::running;
-  if (seen.phase != Phase::ended) return;
-  const Ending ending = ending_of(seen);
-  entry.state = ending.cause == Cause::none ? TrialState::succeeded : TrialState::failed;
-  entry.cause = ending.cause;
-  entry.reason = ending.reason;
-}
-
-// What the engine does not have any more, or never got.
-void miss(TrialEntry& entry) {
-  if (entry.state == TrialState::starting) entry.state = TrialState::ready;
-  if (entry.state != TrialState::running) return;
-  entry.state = TrialState::failed;
-  entry.cause = Cause::stopped;
-  entry.reason = "its container is gone, and how it ended is not on record";
-}
-
 // `attended`: a process is at work on the run; what it has seen is on record a moment later.
 void merge(std::vector<TrialRow>& rows, const std::vector<Sighting>& listed, bool attended) {
   std::map<std::string_view, const Sighting*> by_name;
@@ -108,9 +78,9 @@ void merge(std::vector<TrialRow>& rows, const std::vector<Sighting>& listed, boo
   for (TrialRow& row : rows) {
     const auto seen = by_name.find(row.entry.name);
     if (seen != by_name.end()) {
-      merge(row, *seen->second, attended);
+      add_sighting(row, *seen->second, attended);
     } else if (!attended) {
-      miss(row.entry);
+      mark_missing(row.entry);
     }
   }
 }
@@ -394,8 +364,7 @@ std::vector<RunRow> rows_of(const std::vector<Sighting>& others, const std::stri
     row.entry.began_at = is_first ? seen.created_at : std::min(row.entry.began_at, seen.created_at);
     const TrialState state = seen.phase == Phase::created   ? TrialState::starting
                              : seen.phase == Phase::running ? TrialState::running
-                             : seen.exit_code == 0          ? TrialState::succeeded
-                                                            : TrialState::failed;
+                                                            : state_of(ending_of(seen));
     ++row.counts.at(static_cast<std::size_t>(state));
   }
   std::vector<RunRow> newest_first;

@@ -65,10 +65,13 @@ bool any_left(const TrialCounts& counts) {
   return false;
 }
 
-bool any_failed(const std::vector<Past>& past) {
-  return std::ranges::any_of(past, [](const Past& one) {
-    return one.state == TrialState::failed || one.state == TrialState::blocked;
-  });
+bool any_unsuccessful(const Experiment& experiment, const std::vector<Past>& past) {
+  for (TrialIndex trial = 0; trial < past.size(); ++trial) {
+    const Past& one = past[trial];
+    const bool is_stopped_service = experiment.trials[trial].service && one.state == TrialState::stopped;
+    if (is_unsuccessful(one.state, one.cause) && !is_stopped_service) return true;
+  }
+  return false;
 }
 
 std::string counts_of(const std::vector<Past>& past) {

@@ -37,8 +37,8 @@ namespace combu {
 // Throws Error(conflict) when the session's engine is another one: what runs elsewhere would seem to be gone.
 void expect_its_engine(const Session& session, const RunEntry& entry);
 
-// Whether any has failed, or was blocked by one.
-[[nodiscard]] bool any_failed(const std::vector<Past>& past);
+// True if a trial failed, was blocked, or was stopped and is no service: then `run --wait` ends with 1.
+[[nodiscard]] bool any_unsuccessful(const Experiment& experiment, const std::vector<Past>& past);
 
 // Whether trials are left that only a process at work on the run goes on with; those that run are not.
 [[nodiscard]] bool any_left(const TrialCounts& counts);

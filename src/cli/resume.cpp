@@ -11,6 +11,7 @@
 #include "cli/commands.hpp"
 #include "cli/edited.hpp"
 #include "cli/kept_logs.hpp"
+#include "cli/load.hpp"
 #include "cli/recorded.hpp"
 #include "cli/run_lock.hpp"
 #include "cli/session.hpp"
@@ -135,7 +136,7 @@ int resume_run(const Invocation& invocation, const Resumption& resumption, const
   if (entry.ended_at) {
     const std::vector<Past> past = record.past(entry.id);
     progress->note(fmt::format("run {} is over: {}", entry.id.text(), counts_of(past)));
-    return any_failed(past) ? 1 : 0;
+    return any_unsuccessful(load(record, entry.id).run.experiment, past) ? 1 : 0;
   }
   const RunOptions options = adjusted_options(entry, resumption.adjust);
   Loaded loaded = load(record, entry.id, Texts::newest);
@@ -161,13 +162,15 @@ void add_retry(CommandLine& line, const Invocation& invocation, Action& action) 
   CliCommand command = line.add_command("retry", "Try trials of the last run again, with what they need");
   const auto options = std::make_shared<RetryOptions>();
   add_run_option(command, options->run);
-  command.add_flag("--failed", options->failed, "All that failed; without TRIALs these are meant anyway");
+  command.add_flag("--failed", options->failed,
+                   "All that failed or were stopped; without TRIALs these are meant anyway");
   command.add_flag("--edited", options->edited, "Use the file as it is now, as `apply` does");
   command.add_flag("--wait", options->wait, "Stay until every trial is over");
   add_detach_option(command, options->detach);
   command
-      .add_option("TRIAL", options->trials,
-                  "Names (solver-a-*) or conditions on params (lr<0.01); none: all that failed")
+      .add_option(
+          "TRIAL", options->trials,
+          "Names (solver-a-*) or conditions on params (lr<0.01); none: all that failed or were stopped")
       .type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet retry --failed");
   command.callback([&invocation, &action, options] {

@@ -1,10 +1,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <exception>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <set>
 #include <sstream>
+#include <thread>
 #include <utility>
 
 #include "cli/commands.hpp"
@@ -14,6 +19,7 @@
 #include "cli/run_lock.hpp"
 #include "cli/selection.hpp"
 #include "cli/take_in.hpp"
+#include "cli/trial_row.hpp"
 #include "combu/record.hpp"
 
 namespace combu {
@@ -63,65 +69,129 @@ std::vector<Selector> selectors_for(std::vector<Sighting> attempts, const Select
   return list;
 }
 
-std::string end_line(const Sighting& sighting) {
-  if (sighting.phase == Phase::created) return fmt::format("{}: was not started\n", sighting.key.trial);
-  if (sighting.phase == Phase::gone) return fmt::format("{}: removed\n", sighting.key.trial);
-  if (!sighting.exit_code) return fmt::format("{}: ended, its exit code is not known\n", sighting.key.trial);
-  return fmt::format("{}: exit code {}\n", sighting.key.trial, *sighting.exit_code);
+// True unless the trial did its work. A service that was stopped did.
+bool has_failed(const TrialEntry& entry, bool service) {
+  if (has_succeeded(entry.state)) return false;
+  return entry.state != TrialState::stopped || (!service && was_stopped(entry.state, entry.cause));
 }
 
-void tell_end(const Sighting& sighting, const WaitOptions& options) {
-  if (!options.json) {
-    (void)put_out(end_line(sighting));
-    return;
+// Prints each trial once, when it is over: as the record says while a process is at work on its run, which
+// may try it again and collects its outputs; else as the engine says. Prints in a thread of its own: a
+// trial's outputs may take long, and others end meanwhile.
+class EndPrinter {
+ public:
+  EndPrinter(const Caller& caller, bool json)
+      : caller_(caller), json_(json), printer_([this](const std::stop_token& quit) { work(quit); }) {}
+
+  // The attempt is over, or was never started.
+  void add(const Sighting& seen) {
+    const std::scoped_lock lock(mutex_);
+    ended_.push_back(seen);
   }
-  std::ostringstream text;
-  print_sightings_json(text, {&sighting, 1});
-  (void)put_out(text.str());
-}
 
-// Of a run: whether the outputs of what has ended are on their way. `failed` is set when a trial failed by
-// them.
-bool are_on_their_way(Record& record, const RunId& run, const std::vector<Sighting>& ended, bool& failed) {
-  std::map<std::string_view, int> attempts;  // by trial
-  for (const Sighting& seen : ended)
-    if (seen.key.run == run) attempts.emplace(seen.key.trial, seen.key.attempt);
-  bool any = false;
-  TrialEntry entry;
-  const auto look = [&] {
-    const auto seen = attempts.find(entry.name);
-    if (seen == attempts.end() || seen->second != entry.attempt) return;
-    any |= entry.state == TrialState::running || entry.state == TrialState::collecting;
-    failed |= entry.state == TrialState::failed && entry.cause == Cause::outputs;
-  };
-  record.trials(run, "", Detail::state, [&]() -> TrialEntry& {
-    look();
-    return entry = TrialEntry{};
-  });
-  look();
-  return any;
-}
+  // Returns when all that was added has been printed: true if one of them failed. Throws Error.
+  bool finish(const std::stop_token& stop) {
+    while (!is_done()) {
+      if (stop.stop_requested()) throw Error(ErrorKind::cancelled, "wait", "interrupted");
+      real_clock().wait(k_wait_look, stop);
+    }
+    const std::scoped_lock lock(mutex_);
+    if (fault_) std::rethrow_exception(fault_);
+    return failed_;
+  }
 
-// Whoever is at work on a run takes outputs home when what left them has ended. True when a trial failed by
-// that.
-bool await_outputs(Session& session, const Invocation& invocation, const std::vector<Sighting>& ended) {
-  const Caller caller = caller_for(invocation);
-  bool failed = false;
-  if (!Record::exists(state_folder(caller))) return failed;
-  Record record(state_folder(caller));
-  std::set<RunId> runs;
-  for (const Sighting& seen : ended) runs.insert(seen.key.run);
-  for (const RunId& run : runs) {
-    if (record.runs({.id = run}, 1).empty()) continue;
-    while (true) {
-      const bool is_at_work = process_at_work(run, caller).has_value();
-      if (!are_on_their_way(record, run, ended, failed) || !is_at_work) break;
-      real_clock().wait(k_wait_look, session.stop());
-      if (session.stop().stop_requested()) throw Error(ErrorKind::cancelled, "wait", "interrupted");
+ private:
+  [[nodiscard]] bool is_done() {
+    const std::scoped_lock lock(mutex_);
+    return fault_ || ended_.empty();
+  }
+
+  void work(const std::stop_token& quit) {
+    try {
+      if (Record::exists(state_folder(caller_))) record_.emplace(state_folder(caller_), Record::Use::reading);
+      while (!quit.stop_requested()) {
+        look();
+        real_clock().wait(k_wait_look, quit);
+      }
+    } catch (...) {
+      const std::scoped_lock lock(mutex_);
+      fault_ = std::current_exception();
     }
   }
-  return failed;
-}
+
+  void look() {
+    std::vector<Sighting> ended;
+    {
+      const std::scoped_lock lock(mutex_);
+      ended = ended_;
+    }
+    std::map<RunId, bool> attended;
+    std::vector<Sighting> later;
+    for (const Sighting& seen : ended) {
+      const auto [at, is_new] = attended.try_emplace(seen.key.run);
+      // Asked before the record: who has left has recorded all that it saw.
+      if (is_new)
+        at->second = is_on_record(seen.key.run) && process_at_work(seen.key.run, caller_).has_value();
+      const TrialRow row = row_of(seen, at->second);
+      if (at->second && !is_over(row.entry.state)) {
+        later.push_back(seen);
+      } else {
+        print(seen, row);
+      }
+    }
+    const std::scoped_lock lock(mutex_);
+    ended_.erase(ended_.begin(), ended_.begin() + static_cast<std::ptrdiff_t>(ended.size()));
+    ended_.insert(ended_.begin(), later.begin(), later.end());
+  }
+
+  [[nodiscard]] bool is_on_record(const RunId& run) {
+    return record_ && !record_->runs({.id = run}, 1).empty();
+  }
+
+  [[nodiscard]] TrialRow row_of(const Sighting& seen, bool attended) {
+    TrialRow row;
+    row.entry.name = seen.key.trial;
+    row.entry.image = seen.image;
+    row.entry.attempt = seen.key.attempt;
+    if (is_on_record(seen.key.run))
+      for (TrialEntry& entry : record_->trials(seen.key.run, seen.key.trial)) row.entry = std::move(entry);
+    if (!attended && seen.phase == Phase::gone) {
+      if (!is_over(row.entry.state)) row.entry.state = TrialState::running;
+      mark_missing(row.entry);
+    } else {
+      add_sighting(row, seen, attended);
+    }
+    if (!is_over(row.entry.state) && seen.phase == Phase::created && row.entry.reason.empty())
+      row.entry.reason = "was not started";
+    return row;
+  }
+
+  void print(const Sighting& seen, const TrialRow& row) {
+    const TrialEntry& entry = row.entry;
+    if (json_) {
+      RunRow run;
+      run.entry.id = seen.key.run;
+      run.entry.experiment = seen.experiment;
+      std::ostringstream text;
+      print_trials_json(text, run, {&row, 1}, real_clock().now());
+      (void)put_out(text.str());
+    } else {
+      (void)put_out(fmt::format("{}: {}{}{}\n", entry.name, to_string(entry.state),
+                                entry.reason.empty() ? "" : ": ", entry.reason));
+    }
+    const std::scoped_lock lock(mutex_);
+    failed_ |= has_failed(entry, seen.service);
+  }
+
+  const Caller& caller_;
+  bool json_;
+  std::optional<Record> record_;  // the printer's own, as the rest that follows is of both threads
+  std::mutex mutex_;
+  std::vector<Sighting> ended_;  // and not printed
+  bool failed_ = false;
+  std::exception_ptr fault_;
+  std::jthread printer_;  // last: it uses the others
+};
 
 int wait(Session& session, const Invocation& invocation, WaitOptions options) {
   std::vector<std::string>& trials = options.selection.trials;
@@ -134,27 +204,23 @@ int wait(Session& session, const Invocation& invocation, WaitOptions options) {
   if (selectors.empty())
     session.progress().note(with_others("nothing to wait for", session, invocation, options.selection));
   const auto engine = session.patient_engine();
-  const auto tell = [&](const Sighting& sighting) { tell_end(sighting, options); };
-  bool failed = false;
-  std::vector<Sighting> ended;
-  for (const Selector& selector : selectors) {
-    for (Sighting& last : await_end(*engine, selector, tell, session.stop())) {
-      failed |= last.phase != Phase::ended || last.exit_code != 0;
-      if (last.phase == Phase::ended) ended.push_back(std::move(last));
-    }
-  }
+  const Caller caller = caller_for(invocation);
+  EndPrinter printer(caller, options.json);
+  for (const Selector& selector : selectors)
+    (void)await_end(
+        *engine, selector, [&](const Sighting& seen) { printer.add(seen); }, session.stop());
+  const bool failed = printer.finish(session.stop());
   std::map<RunId, TrialNames> runs;
   for (const Selector& selector : selectors) runs.emplace(*selector.run, TrialNames());
   take_in_all(session, invocation, runs);
-  failed |= await_outputs(session, invocation, ended);
   return failed ? 1 : 0;
 }
 
 }  // namespace
 
 void add_wait(CommandLine& line, const Invocation& invocation, Action& action) {
-  CliCommand command =
-      line.add_command("wait", "Stay until the trials are over; the exit code is 1 when one failed");
+  CliCommand command = line.add_command(
+      "wait", "Stay until the trials are over; the exit code is 1 when one failed or was stopped");
   const auto options = std::make_shared<WaitOptions>();
   command.add_option("TRIAL", options->selection.trials, "Only these; else all but the services")
       .type_name("");

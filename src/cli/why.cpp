@@ -133,7 +133,8 @@ class Explanation {
         return fmt::format("has succeeded{}{}{}", attempt_text(it), why_no_metrics(trial),
                            why_not_skipped(trial));
       case TrialState::stopped:
-        return it.reason.empty() ? stopped_text(trial) : "was stopped: " + it.reason;
+        if (it.reason.empty()) return stopped_text(trial);
+        return (it.reason.starts_with("stopped") ? "was " : "was stopped: ") + it.reason;
       case TrialState::skipped:
         return "was skipped: " + it.reason;
       case TrialState::failed:

@@ -51,7 +51,7 @@ void SharedProgress::begin(const Run& run) {
 void SharedProgress::fact(const Fact& fact) {
   shown().fact(fact);
   // Of many trials there are many: made only for somebody, or for those who come later.
-  fails_ = fact.state == TrialState::failed;
+  fails_ = fact.state == TrialState::failed || was_stopped(fact.state, fact.cause);
   if (fails_ || server_.is_followed()) told_->fact(fact);
 }
 

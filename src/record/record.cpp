@@ -397,22 +397,30 @@ void Record::kill(const RunId& run, Instant at) {
     const std::int64_t number = impl_->number_of_run(run);
     // The machine's clock may have been set back.
     const std::int64_t now = std::max(number_of(at), impl_->latest_of(number));
+    // A trial whose last attempt had failed by itself keeps this end and its reason.
     Sql{database,
-        // An attempt that had ended already keeps its own reason.
-        "UPDATE trials SET over = 'failed', over_at = ?, reason = coalesce((SELECT CASE WHEN collected_at = "
-        "0 "
-        "THEN 'removed by kill before its outputs were taken home' WHEN ended_at IS NOT NULL THEN "
-        "substr(reason, 1, instr(reason || ';', ';') - 1) END FROM attempts WHERE attempts.run = "
-        "trials.run AND attempts.trial = trials.trial "
-        "ORDER BY attempt DESC LIMIT 1), 'removed by kill') WHERE run = ? AND over "
-        "IS NULL AND trial IN (SELECT trial FROM attempts WHERE attempts.run = trials.run)"}(now, number);
+        "UPDATE trials SET over_at = ?1, "
+        "over = CASE WHEN coalesce(last.cause, 'none') IN ('none', 'stopped') THEN 'stopped' ELSE 'failed' "
+        "END, "
+        "reason = CASE WHEN last.ended_at IS NULL OR last.reason IS NULL OR coalesce(last.cause, 'none') = "
+        "'none' "
+        "THEN '' ELSE substr(last.reason, 1, instr(last.reason || ';', ';') - 1) || "
+        "iif(last.collected_at = 0, '; ', '') END || "
+        "CASE WHEN last.collected_at = 0 THEN 'removed by kill before its outputs were taken home' "
+        "WHEN last.ended_at IS NULL OR last.reason IS NULL THEN 'removed by kill' ELSE '' END "
+        "FROM attempts AS last WHERE trials.run = ?2 AND over IS NULL AND last.run = trials.run AND "
+        "last.trial = trials.trial AND last.attempt >= first_attempt AND last.attempt = (SELECT max(attempt) "
+        "FROM attempts WHERE attempts.run = trials.run AND attempts.trial = trials.trial)"}(now, number);
     Sql{database,
         "UPDATE trials SET over = 'blocked', over_at = ?, reason = 'not started: the run was killed' "
         "WHERE run = ? AND over IS NULL"}(now, number);
     Sql{database,
         "UPDATE attempts SET ended_at = ?, cause = 'stopped', reason = 'removed by kill' "
         "WHERE run = ? AND ended_at IS NULL"}(now, number);
-    Sql{database, "UPDATE attempts SET collected_at = NULL WHERE run = ? AND collected_at = 0"}(number);
+    Sql{database,
+        "UPDATE attempts SET collected_at = NULL, cause = iif(coalesce(cause, 'none') = 'none', 'stopped', "
+        "cause) "
+        "WHERE run = ? AND collected_at = 0"}(number);
     Sql{database, "UPDATE runs SET ended_at = ? WHERE number = ?"}(now, number);
     transaction.commit();
   });

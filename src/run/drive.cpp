@@ -262,7 +262,7 @@ class Drive {
       was_started_[trial] = it.was_started;
       if (it.was_started) ++started_;
       if (it.state == TrialState::running) ran_before_.emplace_back(trial, it.attempt);
-      if (it.state != TrialState::failed && it.state != TrialState::blocked) continue;
+      if (!is_unsuccessful(it.state, it.cause)) continue;
       unsuccessful_.push_back({.trial = trial,
                                .state = it.state,
                                .attempt = it.attempt,
@@ -557,9 +557,7 @@ class Drive {
         run_.experiment.trials[fact.trial].cache.on)
       to_remember_.insert(fact.trial);
     if (is_over(fact.state) && ran_here_[fact.trial] && is_work) ++ended_here_;
-    if (fact.state == TrialState::failed || fact.state == TrialState::blocked) {
-      unsuccessful_.push_back(std::move(fact));
-    }
+    if (is_unsuccessful(fact.state, fact.cause)) unsuccessful_.push_back(std::move(fact));
   }
 
   // Whether the run does not return before its end.

@@ -95,4 +95,9 @@ Ending ending_of(const Sighting& ended) {
   return {.cause = cause, .reason = schedule::failure_text({}, cause, ended.exit_code, ended.slots.memory)};
 }
 
+TrialState state_of(const Ending& ending) {
+  if (ending.cause == Cause::none) return TrialState::succeeded;
+  return ending.cause == Cause::stopped ? TrialState::stopped : TrialState::failed;
+}
+
 }  // namespace combu

@@ -261,7 +261,7 @@ struct Planner::Impl {
     // It may live on: there must be no other attempt.
     std::string why = fmt::format("could not be stopped: {}", event.error.message());
     if (it.doom != Cause::none) why = fmt::format("{}, and {}", words_of_doom(event.trial), why);
-    fail(event.trial, it.doom, std::nullopt, std::move(why));
+    fail({.trial = event.trial, .state = TrialState::failed, .cause = it.doom, .reason = std::move(why)});
   }
 
   void on(const Collected& event) {
@@ -613,12 +613,12 @@ struct Planner::Impl {
     const Leaving how = leaving.at(trial);
     Fact fact{.trial = trial,
               .state = TrialState::stopped,
-              .cause = Cause::stopped,
               .exit_code = exit_code,
               .reason = std::string(reason_of(how))};
     if (how == Leaving::removed) {
       finish(trial, std::move(fact));
     } else {
+      fact.cause = Cause::stopped;
       begin_anew(trial, std::move(fact));
     }
   }
@@ -849,7 +849,7 @@ struct Planner::Impl {
   // In case there is no next attempt after all.
   void remember_failure(TrialIndex trial, Cause cause, std::optional<int> exit_code, std::string words) {
     last_failures.insert_or_assign(trial, Fact{.trial = trial,
-                                               .state = TrialState::failed,
+                                               .state = state_after(cause),
                                                .attempt = known[trial].attempt,
                                                .cause = cause,
                                                .exit_code = exit_code,
@@ -1011,8 +1011,7 @@ struct Planner::Impl {
     Fact failure = last_failures.at(trial);
     known[trial].attempt = failure.attempt;
     failure.reason = fmt::format("{}; not tried again: {}", failure.reason, why);
-    finish(trial, std::move(failure));
-    halt_after_failures();
+    fail(std::move(failure));
   }
 
   void halt_after_failures() {
@@ -1108,14 +1107,23 @@ struct Planner::Impl {
     return fmt::format("`{}`, the canary of its shape, failed", name(canary));
   }
 
+  // Of a trial whose last attempt ended for this cause.
+  static TrialState state_after(Cause cause) {
+    return cause == Cause::stopped ? TrialState::stopped : TrialState::failed;
+  }
+
   void fail(TrialIndex trial, Cause cause, std::optional<int> exit_code, std::string reason,
             std::optional<Instant> at = std::nullopt) {
-    finish(trial, {.trial = trial,
-                   .state = TrialState::failed,
-                   .cause = cause,
-                   .exit_code = exit_code,
-                   .reason = std::move(reason),
-                   .at = moment_of(trial, at)});
+    fail({.trial = trial,
+          .state = state_after(cause),
+          .cause = cause,
+          .exit_code = exit_code,
+          .reason = std::move(reason),
+          .at = moment_of(trial, at)});
+  }
+
+  void fail(Fact fact) {
+    finish(fact.trial, std::move(fact));
     halt_after_failures();
   }
 
@@ -1127,8 +1135,7 @@ struct Planner::Impl {
     leaving.erase(trial);
     service_room.over(trial);
     move(trial, fact.state);
-    known[trial].tells_of_shape =
-        fact.state == TrialState::failed && fact.cause != Cause::stopped && fact.cause != Cause::host_lost;
+    known[trial].tells_of_shape = fact.state == TrialState::failed && fact.cause != Cause::host_lost;
     fact.ran = known[trial].was_started;
     tell(std::move(fact));
     if (known[trial].is_work) --unfinished_work;

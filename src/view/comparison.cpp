@@ -403,11 +403,11 @@ std::vector<std::string> metrics_meant(std::span<const Results> runs, const Comp
 std::vector<PairTable> compare(std::span<const Results> runs, const CompareForm& form) {
   Grounds grounds = grounds_of(runs, form.over);
   for (const Results& run : runs) {
-    const auto others = static_cast<std::size_t>(
-        std::ranges::count_if(run.rows, [](const ResultRow& row) { return !has_succeeded(row); }));
-    if (others > 0)
-      grounds.notes.push_back(fmt::format("left out of run {}: {} that {} not succeeded", run.run.id.text(),
-                                          trials_text(others), others == 1 ? "has" : "have"));
+    TrialCounts others{};
+    for (const ResultRow& row : run.rows)
+      if (!has_succeeded(row)) ++others.at(static_cast<std::size_t>(row.trial.state));
+    if (const std::string counts = counts_text(others); !counts.empty())
+      grounds.notes.push_back(fmt::format("left out of run {}: {}", run.run.id.text(), counts));
   }
   const std::vector<PairGroup> groups = pair_groups_of(runs, grounds);
   std::vector<PairTable> tables;

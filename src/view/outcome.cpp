@@ -13,12 +13,12 @@ namespace {
 
 constexpr std::size_t k_failures_shown = 20;
 
-// Failed ones first: blocked ones follow from them.
+// Failed and stopped ones first: blocked ones follow from them.
 std::vector<const Fact*> in_order(const std::vector<Fact>& facts) {
   std::vector<const Fact*> order;
   order.reserve(facts.size());
   for (const Fact& fact : facts) order.push_back(&fact);
-  std::ranges::stable_partition(order, [](const Fact* fact) { return fact->state == TrialState::failed; });
+  std::ranges::stable_partition(order, [](const Fact* fact) { return fact->state != TrialState::blocked; });
   return order;
 }
 
@@ -71,8 +71,10 @@ void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, U
   print_undelivered(progress, run, outcome, engine);
   if (engine.starts_with("simulated:")) return;  // nothing of it outlives the program
   if (outcome.interrupted) progress.note(fmt::format("{}: goes on with it", resume_line(run.id, engine)));
-  // A start that failed may have left a container, too.
-  if (outcome.last.started + outcome.last.count(TrialState::failed) == 0) return;
+  // A start that failed or was stopped may have left a container, too.
+  const std::size_t unstarted =
+      outcome.last.count(TrialState::failed) + outcome.last.count(TrialState::stopped);
+  if (outcome.last.started + unstarted == 0) return;
   if (until == Until::started && !outcome.interrupted && !outcome.running.empty())
     progress.note(fmt::format("{}: until they are over", command_line(run.experiment, "wait", engine)));
   progress.note(fmt::format("{}: removes them", command_line(run.experiment, "kill", engine)));

@@ -42,7 +42,8 @@ class PlainProgress : public Progress {
   }
 
   void fact(const Fact& fact) override {
-    if (fact.state == TrialState::failed || fact.state == TrialState::retrying)
+    if (fact.state == TrialState::failed || fact.state == TrialState::retrying ||
+        was_stopped(fact.state, fact.cause))
       say(failure_line(*run_, fact));
   }
 

@@ -84,9 +84,10 @@ class TtyProgress final : public Progress {
   }
 
   void fact(const Fact& fact) override {
-    if (fact.state != TrialState::failed && fact.state != TrialState::retrying) return;
+    const bool has_failed = fact.state == TrialState::failed;
+    if (!has_failed && fact.state != TrialState::retrying && !was_stopped(fact.state, fact.cause)) return;
     std::scoped_lock lock(mutex_);
-    keep(failure_line(*run_, fact), fact.state == TrialState::failed ? k_red : std::string_view{});
+    keep(failure_line(*run_, fact), has_failed ? k_red : std::string_view{});
     repaint();
   }
 

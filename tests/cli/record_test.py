@@ -282,9 +282,9 @@ def test_ps_tells_what_is_left_of_a_run(combu, write, tmp_path):
         process.stderr.close()
     # A simulated engine goes away with its process.
     lines = combu("-f", file, "ps").stdout.splitlines()
-    assert lines[0].endswith(", interrupted: 1 waiting, 1 failed")
+    assert lines[0].endswith(", interrupted: 1 waiting, 1 stopped")
     assert lines[2].endswith(" its container is gone, and how it ended is not on record")
-    [row] = ps(combu, file, "--where", "state=failed")
+    [row] = ps(combu, file, "--where", "state=stopped")
     assert (row["exit_code"], row["cause"]) == (None, "stopped")
 
 
@@ -608,7 +608,7 @@ def test_the_list_of_runs_takes_in_what_has_ended(combu, write):
     assert combu("-f", file, "--engine", SLOW, "run", "--run-id", "mine").returncode == 0
     # A simulated engine goes away with its process.
     [row] = [json.loads(line) for line in combu("--engine", SLOW, "ps", "--json").stdout.splitlines()]
-    assert (row["state"], row["counts"]) == ("ended", {"failed": 1}) and row["ended_at"]
+    assert (row["state"], row["counts"]) == ("ended", {"stopped": 1}) and row["ended_at"]
     assert combu("rm", "mine", "mine").stderr == "removed 1 run from the record\n"
 
 

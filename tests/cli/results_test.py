@@ -174,7 +174,7 @@ def test_runs_are_compared_by_params_and_seeds(combu, runs):
         [lr, model, low, "6.353", "0.7071", "2", high, "6.353", "0.7071", "2", "0.25", "0", "paired"]
         for lr, low, high in (("0.125", "2.5", "2.75"), ("0.25", "3.5", "3.75")) for model in ("resnet", "vit")]
     assert text[7].startswith("all 4 pairs: two less one is 0.25 ± 0 ")
-    assert text[8:] == [f"left out of run {run}: 1 trial that has not succeeded" for run in ("one", "two")]
+    assert text[8:] == [f"left out of run {run}: 1 failed" for run in ("one", "two")]
     done = combu("compare", "one", "two", "--json")
     assert (done.returncode, done.stderr.splitlines()) == (0, text[8:])
     pairs = [json.loads(line) for line in done.stdout.splitlines()]

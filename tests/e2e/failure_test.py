@@ -77,8 +77,8 @@ def test_what_somebody_stopped_is_not_tried_again(combu, engine):
         _, err = running.communicate(timeout=180)  # it might be the engine that is being restarted
     finally:
         running.kill()
-    assert running.returncode == 1, "somebody watched it, and it failed"
-    assert "failed: one: stopped from outside (exit code 143, SIGTERM)" in err
+    assert running.returncode == 1, "somebody watched it, and it did not end by itself"
+    assert "stopped: one: stopped from outside (exit code 143, SIGTERM)" in err
 
 
 def test_who_stopped_it_is_on_record(combu, engine, tmp_path):
@@ -94,7 +94,7 @@ def test_who_stopped_it_is_on_record(combu, engine, tmp_path):
         running.kill()
     assert running.returncode == 1
     who = getpass.getuser()
-    assert f"failed: one: stopped by {who} with `combu stop`" in err
+    assert f"stopped: one: stopped by {who} with `combu stop`" in err
     assert f"stopped by {who}" in combu("why", "one").stdout
 
 
@@ -121,7 +121,8 @@ def test_a_lost_engine_spends_no_retries(combu_on, new_engine, tmp_path, way):
     causes = {"host_lost"} if way == "kill9" else {"host_lost", "stopped"}
     assert [attempt for state, attempt, cause in facts_of(err, "kept") if state == "retrying" and cause in causes] == [1]
     assert facts_of(err, "kept")[-1] == ("succeeded", 2, None)
-    assert facts_of(err, "alone")[-1][:2] == ("failed", 1) and facts_of(err, "alone")[-1][2] in causes
+    state, attempt, cause = facts_of(err, "alone")[-1]
+    assert cause in causes and (state, attempt) == ("stopped" if cause == "stopped" else "failed", 1)
 
 
 def test_a_canary_spares_the_others(combu, engine):
@@ -144,7 +145,7 @@ def test_the_deadline_of_a_run_stops_all(combu, engine):
     done = combu("run", code=1)
     assert time.monotonic() - began < 60
     assert engine.running() == set()
-    assert "failed: long: stopped: the run's deadline of 3.0 s has passed" in done.stderr
+    assert "stopped: long: stopped: the run's deadline of 3.0 s has passed" in done.stderr
 
 
 def test_what_ended_in_time_has_not_run_out_of_it_however_late_that_is_heard(combu, engine, tmp_path):

@@ -232,7 +232,7 @@ def test_kill_may_discard_what_nobody_has(combu, engine, small_results):
     combu("kill", "--discard")
     assert engine.names() == set()
     row = combu.ps()["one"]
-    assert (row["state"], row["reason"]) == ("failed", "removed by kill before its outputs were taken home")
+    assert (row["state"], row["reason"]) == ("stopped", "removed by kill before its outputs were taken home")
 
 
 def test_the_next_run_takes_home_what_the_last_one_left(combu):

@@ -86,7 +86,7 @@ def test_a_run_that_makes_room_for_another_has_its_ends(combu, engine, left):
     combu("run")
     rows = {row["trial"]: row for row in map(json.loads, combu("ps", "--json", "--run", first).stdout.splitlines())}
     assert {name: row["exit_code"] for name, row in rows.items()} == {**CODES, "on": 143}
-    assert rows["on"]["state"] == "failed" and rows["on"]["cause"] == "stopped"
+    assert rows["on"]["state"] == "stopped" and rows["on"]["cause"] == "stopped"
 
 
 def test_a_run_of_which_all_has_ended_is_over(combu, engine):
@@ -147,9 +147,9 @@ def test_what_somebody_has_stopped_is_not_tried_again(combu, engine, at_work):
     running.communicate()
     combu("stop", "one")
     row = combu.ps()["one"]
-    assert (row["state"], row["cause"], row["exit_code"]) == ("failed", "stopped", 143)
+    assert (row["state"], row["cause"], row["exit_code"]) == ("stopped", "stopped", 143)
     assert "`combu stop`" in row["reason"]
-    assert "is over: 1 failed" in combu("run", "--resume", code=1).stderr
+    assert "is over: 1 stopped" in combu("run", "--resume", code=1).stderr
     assert engine.running() == set()
 
 

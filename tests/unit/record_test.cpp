@@ -508,12 +508,49 @@ TEST_F(RecordTest, WhatIsKilledIsOver) {
                                     fact(1, TrialState::starting), fact(1, TrialState::succeeded)});
   record.kill(run.id, Instant(std::chrono::seconds(1'800'000'200)));
   const std::vector<TrialEntry> trials = record.trials(run.id);
-  EXPECT_EQ(trials[0].state, TrialState::failed);
+  EXPECT_EQ(trials[0].state, TrialState::stopped);
   EXPECT_EQ(trials[0].cause, Cause::stopped);
   EXPECT_EQ(trials[0].reason, "removed by kill");
   EXPECT_EQ(trials[1].state, TrialState::succeeded);
   EXPECT_EQ(trials[2].state, TrialState::blocked);
   EXPECT_TRUE(record.run(run.id).ended_at);
+}
+
+// Only a failure of its own is one.
+TEST_F(RecordTest, KillKeepsAFailureThatCameBefore) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  Fact ended = fact(1, TrialState::collecting);
+  ended.exit_code = 0;
+  Fact failed = failure(2, TrialState::collecting, 1, Cause::error, 3);
+  failed.reason = "exit code 3; its outputs are not home: the disk is full";
+  Fact tried = failure(0, TrialState::retrying, 1, Cause::error, 7);
+  tried.reason = "exit code 7; attempt 2 in 5.0 s";
+  for (TrialIndex trial = 0; trial < 3; ++trial)
+    record.append(run.id, std::vector{fact(trial, TrialState::starting), fact(trial, TrialState::running)});
+  record.append(run.id, std::vector{tried, ended, failed});
+  record.kill(run.id, Instant(std::chrono::seconds(1'800'000'200)));
+  const std::vector<TrialEntry> trials = record.trials(run.id);
+  EXPECT_EQ(trials[0].state, TrialState::failed);
+  EXPECT_EQ(trials[0].reason, "exit code 7");
+  EXPECT_EQ(trials[1].state, TrialState::stopped);
+  EXPECT_EQ(trials[1].cause, Cause::stopped);
+  EXPECT_EQ(trials[1].reason, "removed by kill before its outputs were taken home");
+  EXPECT_EQ(trials[2].state, TrialState::failed);
+  EXPECT_EQ(trials[2].cause, Cause::error);
+  EXPECT_EQ(trials[2].reason, "exit code 3; removed by kill before its outputs were taken home");
+}
+
+// What was to be run once more, and has not been, was not started.
+TEST_F(RecordTest, KillLooksAtNoAttemptBeforeARetry) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running),
+                                    failure(0, TrialState::failed, 1, Cause::error, 3)});
+  record.reopen(run.id, {.trials = {0}, .at = Instant(std::chrono::seconds(1'800'000'100))}, run.experiment);
+  record.kill(run.id, Instant(std::chrono::seconds(1'800'000'200)));
+  EXPECT_EQ(record.trials(run.id)[0].state, TrialState::blocked);
+  EXPECT_EQ(record.trials(run.id)[0].reason, "not started: the run was killed");
 }
 
 TEST_F(RecordTest, WhatHasComeHomeIsKept) {
@@ -663,7 +700,7 @@ TEST_F(RecordTest, AnEditedFileIsTakenInWholeOrNotAtAll) {
   const Edition edition{.source = "text",
                         .evaluated = "[2]",
                         .taken = {0},
-                        .ends = {failure(1, TrialState::stopped, 1, Cause::stopped, 0)},
+                        .ends = {failure(1, TrialState::stopped, 1, Cause::none, 0)},
                         .leaving = {{0, Leaving::replaced}},
                         .again = {2},
                         .at = Instant(std::chrono::seconds(1'800'000'200))};

@@ -341,7 +341,7 @@ TEST(Planner, AListingTellsWhatWasMissed) {
   Sighting ended = it.sighting("a", Phase::ended);
   ended.exit_code = 0;
   EXPECT_EQ(it.listed({ended}),
-            "start c | a succeeded, b failed (its container was removed while it ran), c starting");
+            "start c | a succeeded, b stopped (its container was removed while it ran), c starting");
 }
 
 TEST(Planner, AListingAskedForBeforeAStartNeedNotHoldIt) {
@@ -357,7 +357,7 @@ TEST(Planner, RemovedWhileRunningIsAFailure) {
   Planned it("a", k_wait);
   (void)it.begin();
   (void)it.started("a");
-  EXPECT_EQ(it.gone("a"), " | a failed (its container was removed while it ran)");
+  EXPECT_EQ(it.gone("a"), " | a stopped (its container was removed while it ran)");
 }
 
 TEST(Planner, UntilEndedWaitsForAll) {
@@ -910,7 +910,7 @@ TEST(Retries, WhatSomebodyStoppedIsNotTriedAgain) {
   Sighting seen = it.sighting("a", Phase::ended);
   seen.exit_code = 143;
   seen.stopped = true;
-  EXPECT_EQ(it.seen(seen), "collect a | a failed (stopped from outside (exit code 143, SIGTERM))");
+  EXPECT_EQ(it.seen(seen), "collect a | a stopped (stopped from outside (exit code 143, SIGTERM))");
 }
 
 TEST(Retries, WhoStoppedItShowsWhenTheEngineGoesAway) {
@@ -930,7 +930,7 @@ TEST(Retries, WhoStoppedItShowsWhenTheEngineGoesAway) {
     if (restarted) {
       EXPECT_EQ(it.listing_begins_after_a_break(), "start a#2 | a starting");
     } else {
-      EXPECT_EQ(it.pass(5), " | a failed (stopped from outside (exit code 143, SIGTERM))");
+      EXPECT_EQ(it.pass(5), " | a stopped (stopped from outside (exit code 143, SIGTERM))");
       EXPECT_TRUE(it.done());
     }
   }
@@ -950,7 +950,7 @@ TEST(Retries, WhatIsStoppedInALaterAttemptStaysStopped) {
   (void)it.seen(seen);
   EXPECT_EQ(it.collected("a"), " | ");
   EXPECT_EQ(it.state("a"), TrialState::retrying);
-  EXPECT_EQ(it.pass(75), " | a failed (stopped from outside (exit code 143, SIGTERM))");
+  EXPECT_EQ(it.pass(75), " | a stopped (stopped from outside (exit code 143, SIGTERM))");
 }
 
 TEST(Retries, WhoAnnouncesThatHeStopsItIsTold) {
@@ -960,7 +960,7 @@ TEST(Retries, WhoAnnouncesThatHeStopsItIsTold) {
   (void)it.started("b");
   EXPECT_EQ(it.adjust({.stopping = {"a", "unknown"}, .stopper = "alice"}), " | ");
   for (const auto& [name, words] :
-       {std::pair("a", "collect a | a failed (stopped by alice with `combu stop`)"),
+       {std::pair("a", "collect a | a stopped (stopped by alice with `combu stop`)"),
         std::pair("b",
                   "collect b | b retrying (stopped from outside (exit code "
                   "143, SIGTERM); tried again if the engine is being "
@@ -1010,7 +1010,7 @@ TEST(Planner, WhatSomebodyStoppedHasNotSucceeded) {
   Sighting seen = it.sighting("a", Phase::ended);
   seen.exit_code = 0;
   seen.stopped = true;
-  EXPECT_EQ(it.seen(seen), "collect a | a failed (stopped from outside (exit code 0))");
+  EXPECT_EQ(it.seen(seen), "collect a | a stopped (stopped from outside (exit code 0))");
 }
 
 TEST(Retries, ALostHostDoesNotSpendThem) {
@@ -1188,7 +1188,7 @@ TEST(GoingOn, WhatRanIsTakenInAsTheListingHasIt) {
   EXPECT_EQ(planned.begin(), " | ");
   (void)planned.listing_begins();
   EXPECT_EQ(planned.listed({planned.sighting("a", Phase::running), ended}),
-            "collect b | b failed (exit code 7), c failed (its container was removed while it ran)");
+            "collect b | b failed (exit code 7), c stopped (its container was removed while it ran)");
   EXPECT_EQ(planned.state("a"), TrialState::running);
 }
 
@@ -1225,7 +1225,7 @@ TEST(GoingOn, NothingIsLostWithAnEngineThatWasThereAllTheTime) {
         with_retries("a", {.max = 1}),
         {.past = {stopped}, .engine_began_at = ran_at + std::chrono::seconds(was_there ? -1 : 1)});
     EXPECT_EQ(planned.begin(),
-              was_there ? " | a failed (stopped from outside (exit code 143, SIGTERM))" : " | ");
+              was_there ? " | a stopped (stopped from outside (exit code 143, SIGTERM))" : " | ");
     EXPECT_EQ(planned.listed({}), was_there ? " | " : "start a#2 | a starting");
   }
 }
@@ -1399,7 +1399,7 @@ TEST(Deadline, StopsAllAndStartsNothingMore) {
             "stop a, stop s | b blocked (not started: the run's deadline of 1h00m has passed), a running "
             "(stopped)");
   (void)it.stopped("a");
-  EXPECT_EQ(it.ended("a", 143), "collect a | a failed (stopped: the run's deadline of 1h00m has passed)");
+  EXPECT_EQ(it.ended("a", 143), "collect a | a stopped (stopped: the run's deadline of 1h00m has passed)");
   (void)it.collected("a");
   (void)it.stopped("s");
   EXPECT_EQ(it.ended("s", 143), " | s stopped");
@@ -1875,7 +1875,7 @@ TEST(Retries, StoppedAfterAProcessInItWasOutOfMemoryIsStopped) {
   seen.exit_code = 143;
   seen.oom = true;
   seen.stopped = true;
-  EXPECT_EQ(it.seen(seen), "collect a | a failed (stopped by alice with `combu stop`)");
+  EXPECT_EQ(it.seen(seen), "collect a | a stopped (stopped by alice with `combu stop`)");
 }
 
 TEST(Planner, WhatServesOnlyThatWhichIsLeftIsLeftWithIt) {

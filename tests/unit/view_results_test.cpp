@@ -280,11 +280,12 @@ TEST(Compare, names_what_it_leaves_out) {
   add(one, "a-3", {0.3, "sgd"}, {k_no_number});
   add(one, "a-4", {0.4, "sgd"}, {std::monostate()});
   add(one, "a-5", {0.5, "sgd"}, {1.0}).trial.state = TrialState::failed;
+  add(one, "a-6", {0.6, "sgd"}, {1.0}).trial.state = TrialState::stopped;
   add(two, "b-1", {0.1, "adam"}, {0.5});
   add(two, "b-9", {0.9, "adam"}, {0.5});
   EXPECT_THAT(comparison({one, two}),
               testing::EndsWith("differs between the runs: optimizer sgd → adam\n"
-                                "left out of run one: 1 trial that has not succeeded\n"
+                                "left out of run one: 1 failed, 1 stopped\n"
                                 "only in run one: 1 trial (a-2)\n"
                                 "only in run two: 1 trial (b-9)\n"
                                 "left out of run one: 1 trial without it (a-4)\n"
