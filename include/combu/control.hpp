@@ -68,18 +68,21 @@ class SharedProgress final : public Progress {
   void error(std::string_view line) override;
   void begin(const Run& run) override;
   void fact(const Fact& fact) override;
-  void tail(TrialIndex trial, const std::vector<std::string>& lines) override;
+  void failure(const Fact& fact, const std::vector<std::string>& tail) override;
   void snapshot(const Snapshot& snapshot) override;
   void end() override;
 
  private:
+  // Sends the line of a fact. Many trials have many: one is made only for those who follow, or, of a failure,
+  // for those who come later.
+  void tell(const Fact& fact, const std::function<void()>& line);
   [[nodiscard]] Progress& shown() const { return *shown_.load(); }
 
   std::unique_ptr<Progress> first_;
   std::unique_ptr<Progress> later_;
   std::atomic<Progress*> shown_;
   ControlServer& server_;
-  bool fails_ = false;  // what the fact that is being told is about
+  bool fails_ = false;  // the event that is being sent is about a failure
   std::unique_ptr<Progress> told_;
 };
 

@@ -62,6 +62,11 @@ struct RunEntry {
   std::optional<Instant> ended_at;    // nullopt: it goes on, was left to run, or its process died
 };
 
+// True of a run on the simulated engine.
+[[nodiscard]] inline bool is_simulated(const RunEntry& run) {
+  return run.address.starts_with("simulated:");
+}
+
 // A trial as it stands on the record, with its last attempt.
 struct TrialEntry {
   std::string name;
@@ -185,6 +190,7 @@ struct RunFilter {
   std::string experiment;  // empty: all, like the next ones
   std::string file;
   std::string address;
+  std::optional<bool> simulated = {};  // only runs on the simulated engine, or none of them; nullopt: both
 };
 
 // Belongs to one thread; several processes may have one each. Everything throws Error: `refused` when its

@@ -29,6 +29,7 @@ struct Snapshot {
   Seconds elapsed{0};                                     // since the first command
   std::optional<Seconds> left;                            // if the others take as long as those that are over
   bool interrupted = false;
+  std::string interrupter;  // the other command that interrupted it: "combu kill"; empty: a person, or nobody
   bool may_start_more = true;  // as Planner::may_start_more()
   Settings settings;
   Slots held;                     // by this run's attempts
@@ -66,8 +67,9 @@ class Observer {
   // The facts told since the last time are to be kept now: what follows from them is commanded when this
   // returns. Called before each snapshot, too.
   virtual void commit() {}
-  // The last lines of a failed attempt's log, after its fact; of the first failures only.
-  virtual void tail(TrialIndex trial, const std::vector<std::string>& lines) = 0;
+  // An attempt failed or was stopped, for a person: after its fact, as soon as the last lines of its log have
+  // been read. `tail`: these lines; empty where there are none, and of all but the first failures.
+  virtual void failure(const Fact& fact, const std::vector<std::string>& tail) = 0;
   virtual void snapshot(
       const Snapshot& snapshot) = 0;  // at most ten times a second while something changes, and at the end
 };

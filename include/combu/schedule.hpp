@@ -46,6 +46,7 @@ inline constexpr std::size_t k_trial_state_count = 11;
 [[nodiscard]] constexpr bool was_stopped(TrialState state, Cause cause) {
   return state == TrialState::stopped && cause == Cause::stopped;
 }
+// True of a trial that is over and did not do its work.
 [[nodiscard]] constexpr bool is_unsuccessful(TrialState state, Cause cause) {
   return state == TrialState::failed || state == TrialState::blocked || was_stopped(state, cause);
 }
@@ -129,6 +130,9 @@ struct Adjust {
   std::optional<std::size_t> parallel_max;  // 0: no limit
   std::optional<std::size_t> starts_in_flight_max;
   std::optional<bool> paused;  // nothing starts
+  // The command that is about to interrupt the run's process, for its messages: "combu kill"; the planner
+  // does not use it.
+  std::string interrupter = {};
   // Whom somebody else is about to stop, and who that is, for the reason of their end: "alice".
   std::vector<std::string> stopping = {};
   std::string stopper = {};
@@ -195,6 +199,12 @@ struct Fact {
 // Whether it tells no more than that the attempt is being stopped, and for which cause.
 [[nodiscard]] inline bool tells_of_stop(const Fact& fact) {
   return is_alive(fact.state) && fact.cause != Cause::none;
+}
+
+// True if the attempt failed or was stopped, and the trial is over or waits for its next attempt.
+[[nodiscard]] inline bool is_failure(const Fact& fact) {
+  return fact.state == TrialState::failed || fact.state == TrialState::retrying ||
+         was_stopped(fact.state, fact.cause);
 }
 
 struct Step {

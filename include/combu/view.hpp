@@ -104,11 +104,35 @@ void print_trials_json(std::ostream& out, const RunRow& run, std::span<const Tri
 [[nodiscard]] std::string event_line(const EventEntry& event);
 [[nodiscard]] std::string event_json(const EventEntry& event);
 
-// The last lines of a run on `progress`: counts, what could not be started or failed and why (at most 20,
-// then a number), and what to type next.
-// `engine`: as for command_line().
+// A trial that failed, was stopped or was blocked.
+struct Failure {
+  std::string_view trial;
+  TrialState state = TrialState::failed;
+  std::string reason;
+  std::string last_line;  // of its log; empty: it has none, or it is not known
+};
+struct FailureGroup {
+  TrialState state = TrialState::failed;
+  std::string reason;
+  std::string last_line;
+  std::vector<std::string_view> trials;
+};
+// Equal failures become one group. In the order of the first of each.
+[[nodiscard]] std::vector<FailureGroup> group_failures(std::span<const Failure> failures);
+// "5 trials (forest-s[0-4])"; of one its name.
+[[nodiscard]] std::string trials_text(std::span<const std::string_view> trials);
+// "failed: 5 trials (forest-s[0-4]): exit code 1: ValueError: x"
+[[nodiscard]] std::string group_line(const FailureGroup& group);
+// The last line of `text` that is not blank, for a terminal, at most 200 columns of it; empty: there is none.
+[[nodiscard]] std::string last_line_of(std::string_view text);
+
+// The last line of a trial's log; empty: it has none, or it is not known.
+using LastLine = std::function<std::string(const std::string& trial, int attempt)>;
+
+// Prints the last lines of a run on `progress`: equal failures as one line (at most 20, then a number),
+// counts, and what to type next. `engine`: as for command_line().
 void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, Until until,
-                   std::string_view engine);
+                   std::string_view engine, const LastLine& last_line = {});
 
 // "2026-01-31 12:00:00", in local time; and for programs "2026-01-31T12:00:00.250Z".
 [[nodiscard]] std::string local_time(Instant instant);

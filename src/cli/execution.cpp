@@ -164,7 +164,7 @@ class UnlockWhenStarted final : public Observer {
   }
   void recalled(const Recollection& recollection) override { next_.recalled(recollection); }
   void commit() override { next_.commit(); }
-  void tail(TrialIndex trial, const std::vector<std::string>& lines) override { next_.tail(trial, lines); }
+  void failure(const Fact& fact, const std::vector<std::string>& tail) override { next_.failure(fact, tail); }
   void remark(const std::string& line) override { next_.remark(line); }
   void snapshot(const Snapshot& snapshot) override {
     if (!snapshot.may_start_more) lock_.reset();
@@ -328,7 +328,8 @@ std::optional<int> drive_run(Session& session, Record& record, const Loaded& loa
         drive(*engine, loaded.run, loaded.plan, planner, observer, real_clock(), session.stop(),
               &work.steering(), depot.get(), watched ? telemetry.get() : nullptr, memory.get());
     if (outcome.left) return std::nullopt;
-    print_outcome(session.progress(), loaded.run, outcome, planner.until, session.given_engine());
+    print_outcome(session.progress(), loaded.run, outcome, planner.until, session.given_engine(),
+                  last_lines_in(watched ? telemetry.get() : nullptr));
     if (watched && telemetry != nullptr) tell_silent(session, loaded.run.experiment, outcome, *telemetry);
     if (depot->holds_any()) session.progress().note(fmt::format("outputs are in {}", results));
     if (is_over(outcome, planner.until)) recorder.end();
@@ -370,8 +371,8 @@ PlannerOptions planner_options(Session& session, const RunOptions& options,
 // Whoever is at work on a run that is replaced would see its trials end, and try them again.
 void interrupt_replaced(Session& session, const Loaded& loaded, const std::set<RunId>& replaced) {
   for (const RunId& run : replaced)
-    for (const Interrupted& one :
-         interrupt_runs({.run = run}, session.engine_address(), loaded.caller, session.stop()))
+    for (const Interrupted& one : interrupt_runs({.run = run}, "combu run --replace",
+                                                 session.engine_address(), loaded.caller, session.stop()))
       session.progress().note(interrupted_line(one));
 }
 

@@ -3,12 +3,14 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/session.hpp"
 #include "combu/record.hpp"
 #include "combu/run.hpp"
 #include "combu/telemetry.hpp"
+#include "combu/view.hpp"
 
 namespace combu {
 
@@ -19,6 +21,14 @@ namespace combu {
 
 // Whose log and numbers are the trial's: of one that was skipped those of the equal one.
 [[nodiscard]] int told_attempt(const TrialEntry& entry);
+
+// The last lines of logs that are kept in `telemetry`, which outlives this; nullptr: of none. Of the first
+// 2,000 that are asked for.
+[[nodiscard]] LastLine last_lines_in(Telemetry* telemetry);
+
+// "pyhton": the command that a shell, or `env`, did not find, by the last line of its log; empty: it is not
+// named there.
+[[nodiscard]] std::string command_not_found(std::string_view last_line);
 
 // Of one that has gaps, for a person.
 [[nodiscard]] std::string gaps_text(const KeptLog& log);

@@ -70,7 +70,8 @@ Released release_all(Session& session, const std::vector<Selector>& selectors, c
 void interrupt_all(Session& session, const Invocation& invocation, const std::vector<Selector>& selectors) {
   const Caller caller = caller_for(invocation);
   for (const Selector& selector : selectors) {
-    for (const Interrupted& one : interrupt_runs(selector, session.engine_address(), caller, session.stop()))
+    for (const Interrupted& one :
+         interrupt_runs(selector, "combu kill", session.engine_address(), caller, session.stop()))
       session.progress().note(interrupted_line(one));
   }
 }

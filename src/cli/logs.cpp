@@ -180,6 +180,7 @@ class Kept {
     if (!Record::exists(folder_)) return;
     RunFilter filter{.experiment = options.selection.experiment};
     if (!options.selection.run.empty()) filter.id = RunId(options.selection.run);
+    if (!filter.id) filter.simulated = means_simulated(invocation);
     if (filter.experiment.empty() && !invocation.file.empty()) filter.file = identity_of(invocation.file);
     if (filter.experiment.empty() && filter.file.empty() && !filter.id) return;
     try {

@@ -394,7 +394,9 @@ int ps_runs(Session& session, Record* record, const Invocation& invocation, cons
   const std::optional<Filter> where =
       options.where.empty() ? std::nullopt : std::optional(Filter(options.where));
   std::vector<RunEntry> entries;
-  if (record != nullptr) entries = record->runs({.address = address_given(invocation)}, SIZE_MAX);
+  RunFilter filter{.address = address_given(invocation)};
+  if (means_simulated(invocation)) filter.simulated = true;
+  if (record != nullptr) entries = record->runs(filter, SIZE_MAX);
   // Without a record the engine's error is the answer.
   const std::optional<std::vector<Sighting>> listed =
       entries.empty() ? session.engine().list({}, Look::closely, session.stop()) : listing(session, {});
@@ -449,7 +451,10 @@ int ps(const Invocation& invocation, const PsOptions& options) {
     }));
   }
   RunFilter filter{.experiment = selection.experiment, .address = address_given(invocation)};
-  if (!selection.run.empty()) filter.id = RunId(selection.run);
+  if (!selection.run.empty())
+    filter.id = RunId(selection.run);
+  else
+    filter.simulated = means_simulated(invocation);
   if (!invocation.file.empty() && selection.experiment.empty()) filter.file = caller_for(invocation).file;
   std::vector<RunEntry> entries;
   if (record) entries = record->runs(filter, 1);

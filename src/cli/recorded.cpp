@@ -24,17 +24,23 @@ RunEntry find_run(Record& record, const Invocation& invocation, const std::strin
   const std::string file = with_default_file(invocation).file;
   if (file.empty())
     throw Error(ErrorKind::invalid, "", "which run? its id, or -f FILE for the file's last one, says it");
-  const std::vector<RunEntry> runs =
-      record.runs({.id = std::nullopt, .experiment = {}, .file = identity_of(file)}, 1);
-  if (runs.empty()) throw Error(ErrorKind::not_found, file, "no run of it is on record");
-  return runs.front();
+  RunFilter filter{.file = identity_of(file), .simulated = means_simulated(invocation)};
+  if (const std::vector<RunEntry> runs = record.runs(filter, 1); !runs.empty()) return runs.front();
+  filter.simulated = !means_simulated(invocation);
+  throw Error(ErrorKind::not_found, file,
+              record.runs(filter, 1).empty() ? "no run of it is on record"
+              : *filter.simulated ? "no run of it is on record but on the simulated engine: with `--engine "
+                                    "simulated:` the last of these "
+                                    "is meant"
+                                  : "no run of it on the simulated engine is on record");
 }
 
 RunEntry find_run_at_work(Record& record, const Invocation& given, const std::string& id) {
   const Invocation invocation = with_default_file(given);
   if (id.empty() && !invocation.file.empty()) {
     const Caller caller = caller_for(invocation);
-    for (RunEntry& entry : record.runs({.file = identity_of(invocation.file)}, SIZE_MAX))
+    const RunFilter filter{.file = identity_of(invocation.file), .simulated = means_simulated(invocation)};
+    for (RunEntry& entry : record.runs(filter, SIZE_MAX))
       if (!entry.ended_at && process_at_work(entry.id, caller)) return std::move(entry);
   }
   return find_run(record, invocation, id);
@@ -48,12 +54,18 @@ Error nobody_at_work(const RunEntry& entry, std::string_view engine) {
 }
 
 std::string address_given(const Invocation& invocation) {
-  if (invocation.engine.empty() || invocation.engine.starts_with("simulated:")) return invocation.engine;
+  if (invocation.engine.empty() || means_simulated(invocation)) return "";
   return find_docker(environment, invocation.engine).address.text();
 }
 
+bool means_simulated(const Invocation& invocation) {
+  return invocation.engine.starts_with("simulated:");
+}
+
 Invocation on_its_engine(Invocation invocation, const RunEntry& entry) {
-  if (invocation.engine.empty()) invocation.engine = entry.address;
+  // Without options, any simulated engine is meant.
+  if (invocation.engine.empty() || (invocation.engine == "simulated:" && is_simulated(entry)))
+    invocation.engine = entry.address;
   return invocation;
 }
 

@@ -31,6 +31,9 @@ namespace combu {
 // The address that --engine names, as runs have it; empty when it names none. Throws Error.
 [[nodiscard]] std::string address_given(const Invocation& invocation);
 
+// True if --engine names the simulated engine. Only then "the last run" is one on it.
+[[nodiscard]] bool means_simulated(const Invocation& invocation);
+
 // The same on the engine that the run was begun on, unless --engine names one.
 [[nodiscard]] Invocation on_its_engine(Invocation invocation, const RunEntry& entry);
 

@@ -45,8 +45,8 @@ void Recorder::commit() {
   recollections_.clear();
 }
 
-void Recorder::tail(TrialIndex trial, const std::vector<std::string>& lines) {
-  progress_.tail(trial, lines);
+void Recorder::failure(const Fact& fact, const std::vector<std::string>& tail) {
+  progress_.failure(fact, tail);
 }
 
 void Recorder::remark(const std::string& line) {

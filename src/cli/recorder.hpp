@@ -21,7 +21,7 @@ class Recorder final : public Observer {
   void taken(TrialIndex trial, int attempt, const Taken& taken) override;
   void recalled(const Recollection& recollection) override;
   void commit() override;
-  void tail(TrialIndex trial, const std::vector<std::string>& lines) override;
+  void failure(const Fact& fact, const std::vector<std::string>& tail) override;
   void remark(const std::string& line) override;
   void snapshot(const Snapshot& snapshot) override;
 

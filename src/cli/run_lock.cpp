@@ -17,6 +17,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "combu/control.hpp"
 #include "combu/json.hpp"
 
 namespace combu {
@@ -148,10 +149,20 @@ bool selects(const Selector& selector, const Holder& holder) {
          (!selector.run || selector.run->text() == holder.run);
 }
 
+// One that does not listen is interrupted all the same.
+void announce(const Holder& holder, const std::string& by, const Caller& caller,
+              const std::stop_token& stop) {
+  try {
+    (void)ControlClient(channel_path(RunId(holder.run), caller)).adjust({.interrupter = by}, stop);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::cancelled) throw;
+  }
+}
+
 // nullopt when nobody holds this lock, or another engine's or experiment's run does. A process has several,
 // and leaves at once when it is interrupted twice.
-std::optional<Interrupted> interrupt(const std::string& path, const Selector& selector,
-                                     const std::string& engine, std::set<int>& asked,
+std::optional<Interrupted> interrupt(const std::string& path, const Selector& selector, const std::string& by,
+                                     const std::string& engine, const Caller& caller, std::set<int>& asked,
                                      const std::stop_token& stop) {
   const Descriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!is_held(file)) return std::nullopt;
@@ -159,6 +170,7 @@ std::optional<Interrupted> interrupt(const std::string& path, const Selector& se
   if (holder.process <= 1 || holder.engine != engine || !selects(selector, holder)) return std::nullopt;
   if (holder.machine != machine() || holder.processes != namespace_of_processes()) return std::nullopt;
   const bool is_new = asked.insert(holder.process).second;
+  if (is_new) announce(holder, by, caller, stop);
   if (is_new && ::kill(holder.process, SIGINT) != 0 && errno != ESRCH)
     throw Error(ErrorKind::refused, holder.experiment,
                 fmt::format("process {} is at work on its run {} and cannot be interrupted: {}",
@@ -223,13 +235,15 @@ std::string interrupted_line(const Interrupted& interrupted) {
                      interrupted.run);
 }
 
-std::vector<Interrupted> interrupt_runs(const Selector& selector, const std::string& engine,
-                                        const Caller& caller, const std::stop_token& stop) {
+std::vector<Interrupted> interrupt_runs(const Selector& selector, const std::string& by,
+                                        const std::string& engine, const Caller& caller,
+                                        const std::stop_token& stop) {
   std::vector<Interrupted> interrupted;
   std::set<int> asked;
   std::error_code none;
   for (const auto& entry : std::filesystem::directory_iterator(lock_folder(caller), none))
-    if (const auto one = interrupt(entry.path(), selector, engine, asked, stop)) interrupted.push_back(*one);
+    if (const auto one = interrupt(entry.path(), selector, by, engine, caller, asked, stop))
+      interrupted.push_back(*one);
   return interrupted;
 }
 

@@ -37,15 +37,17 @@ class RunLock {
 [[nodiscard]] std::string channel_path(const RunId& run, const Caller& caller);
 
 // Asks the processes that hold a lock of a run that `selector` selects to start nothing more, as Ctrl-C
-// does, and waits until they have let go. Gives those that were asked. Throws Error: conflict when one does
-// not let go, refused when it may not be asked, cancelled.
+// does, and waits until they have let go. They name `by`, the command that asks ("combu kill"). Gives those
+// that were asked. Throws Error: conflict when one does not let go, refused when it may not be asked,
+// cancelled.
 struct Interrupted {
   int process = 0;
   std::string run;
 };
 [[nodiscard]] std::string interrupted_line(const Interrupted& interrupted);
-[[nodiscard]] std::vector<Interrupted> interrupt_runs(const Selector& selector, const std::string& engine,
-                                                      const Caller& caller, const std::stop_token& stop);
+[[nodiscard]] std::vector<Interrupted> interrupt_runs(const Selector& selector, const std::string& by,
+                                                      const std::string& engine, const Caller& caller,
+                                                      const std::stop_token& stop);
 
 // Where a run that was left to the background tells its progress.
 [[nodiscard]] std::string log_path(const RunId& run, const Caller& caller);

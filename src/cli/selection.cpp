@@ -36,6 +36,7 @@ std::optional<OnRecord> on_record(const std::string& trial, const Invocation& in
   if (!Record::exists(folder)) return std::nullopt;
   RunFilter filter{.experiment = options.experiment};
   if (!options.run.empty()) filter.id = RunId(options.run);
+  if (!filter.id) filter.simulated = means_simulated(invocation);
   if (options.experiment.empty() && !invocation.file.empty()) filter.file = identity_of(invocation.file);
   try {
     Record record(folder, Record::Use::reading);

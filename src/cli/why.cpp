@@ -29,6 +29,7 @@ namespace {
 constexpr std::size_t k_named = 3;
 constexpr std::size_t k_compared_max = 500;
 constexpr Seconds k_why_patience{2};
+constexpr std::int64_t k_log_lines = 5;
 
 struct WhyOptions {
   std::string run;
@@ -99,7 +100,8 @@ class Explanation {
   // `settings` and `standing`: of the process at work. `others`: attempts of other runs that hold slots;
   // asked for only where it matters.
   Explanation(const Loaded& loaded, const std::vector<Past>& past, const std::optional<Settings>& settings,
-              std::optional<Snapshot> standing, std::function<std::vector<Sighting>()> others, Record& record)
+              std::optional<Snapshot> standing, std::function<std::vector<Sighting>()> others,
+              LastLine last_line, Record& record)
       : run_(loaded.run.id),
         experiment_(loaded.run.experiment),
         plan_(loaded.plan),
@@ -109,6 +111,7 @@ class Explanation {
         starts_in_flight_max_(settings.value_or(Settings{}).starts_in_flight_max),
         standing_(std::move(standing)),
         others_(std::move(others)),
+        last_line_(std::move(last_line)),
         record_(record),
         folder_(state_folder(loaded.caller)) {}
 
@@ -134,11 +137,12 @@ class Explanation {
                            why_not_skipped(trial));
       case TrialState::stopped:
         if (it.reason.empty()) return stopped_text(trial);
-        return (it.reason.starts_with("stopped") ? "was " : "was stopped: ") + it.reason;
+        return fmt::format("{}{}{}", it.reason.starts_with("stopped") ? "was " : "was stopped: ", it.reason,
+                           log_text(trial));
       case TrialState::skipped:
         return "was skipped: " + it.reason;
       case TrialState::failed:
-        return fmt::format("failed: {}{}", it.reason, why_not_skipped(trial));
+        return fmt::format("failed: {}{}{}", it.reason, log_text(trial), why_not_skipped(trial));
       case TrialState::blocked:
         return fmt::format("is blocked: {}{}", it.reason, root_text(trial));
     }
@@ -150,6 +154,17 @@ class Explanation {
 
   static std::string attempt_text(const Past& past) {
     return past.attempt > 1 ? fmt::format(" (attempt {})", past.attempt) : "";
+  }
+
+  // The last line of its log, or what that means.
+  [[nodiscard]] std::string log_text(TrialIndex trial) const {
+    constexpr int k_exit_not_found = 127;
+    if (!past_[trial].was_started) return "";
+    const std::string line = last_line_(name(trial), past_[trial].attempt);
+    if (past_[trial].exit_code != k_exit_not_found) return line.empty() ? "" : ": " + line;
+    const std::string command = command_not_found(line);
+    return command.empty() ? fmt::format(": command not found{}{}", line.empty() ? "" : ": ", line)
+                           : ": command not found: " + command;
   }
 
   static std::string since(const Past& past) {
@@ -350,13 +365,24 @@ class Explanation {
   std::optional<Snapshot> standing_;
   mutable std::unordered_map<std::string, std::optional<TrialIndex>> canaries_;  // by shape
   std::function<std::vector<Sighting>()> others_;
+  LastLine last_line_;
   Record& record_;
   std::string folder_;
 };
 
+// nullptr: none are kept, or they cannot be read.
+std::unique_ptr<Telemetry> kept_logs_of(const RunId& run, const Caller& caller) {
+  try {
+    if (Telemetry::exists(state_folder(caller), run))
+      return std::make_unique<Telemetry>(state_folder(caller), run, Telemetry::Use::reading);
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the answer does without
+  }
+  return nullptr;
+}
+
 // Attempts of other runs that hold slots. An engine that is away holds up no answer.
 std::vector<Sighting> others_on_engine(const Invocation& invocation, const RunEntry& entry) {
-  if (entry.address.starts_with("simulated:")) return {};
+  if (is_simulated(entry)) return {};
   std::vector<Sighting> others;
   (void)in_session(on_its_engine(invocation, entry), [&](Session& session) {
     try {
@@ -392,7 +418,7 @@ class FirstSnapshot final : public Progress {
   void error(std::string_view /*line*/) override {}
   void begin(const Run& /*run*/) override {}
   void fact(const Fact& /*fact*/) override {}
-  void tail(TrialIndex /*trial*/, const std::vector<std::string>& /*lines*/) override {}
+  void failure(const Fact& /*fact*/, const std::vector<std::string>& /*tail*/) override {}
   void snapshot(const Snapshot& snapshot) override {
     if (!taken) taken = snapshot;
     enough.request_stop();
@@ -419,15 +445,68 @@ std::optional<Snapshot> standing_at_work(const RunId& run, const Caller& caller)
   return progress.taken;
 }
 
+// The last line of an attempt's log that combu has not kept, from its container. An engine that is away holds
+// up no answer.
+std::string last_line_on_engine(const Invocation& invocation, const RunEntry& entry, const std::string& trial,
+                                int attempt) {
+  if (is_simulated(entry)) return "";
+  std::string text;
+  (void)in_session(on_its_engine(invocation, entry), [&](Session& session) {
+    try {
+      session.engine().logs(
+          {.run = entry.id, .trial = trial, .attempt = attempt}, {.tail = k_log_lines},
+          [&](const LogPiece& piece) { text += piece.text; }, session.stop());
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::cancelled) throw;
+    }
+    return 0;
+  });
+  return last_line_of(text);
+}
+
+// Every failure of a run, equal ones as one line.
+void print_failures(Record& record, const RunEntry& entry, const LastLine& last_line) {
+  const std::vector<TrialEntry> trials = record.trials(entry.id);
+  TrialCounts counts{};
+  std::vector<Failure> failures;
+  for (const TrialEntry& trial : trials) {
+    ++counts.at(static_cast<std::size_t>(trial.state));
+    if (!is_unsuccessful(trial.state, trial.cause)) continue;
+    const bool has_log = trial.state != TrialState::blocked && trial.ran_at && last_line;
+    failures.push_back({.trial = trial.name,
+                        .state = trial.state,
+                        .reason = trial.reason,
+                        .last_line = has_log ? last_line(trial.name, trial.attempt) : ""});
+  }
+  std::vector<FailureGroup> groups = group_failures(failures);
+  std::ranges::stable_partition(groups,
+                                [](const FailureGroup& group) { return group.state != TrialState::blocked; });
+  std::string text = fmt::format("run {}: {}\n", entry.id.text(), counts_text(counts));
+  for (const FailureGroup& group : groups) text += group_line(group) + "\n";
+  (void)put_out(text);
+}
+
 int why(const Invocation& invocation, const WhyOptions& options) {
   Record record = open_record(invocation, Record::Use::reading);
   const RunEntry entry = find_run(record, invocation, options.run);
   const Loaded loaded = load(record, entry.id);
+  const std::unique_ptr<Telemetry> telemetry = kept_logs_of(entry.id, loaded.caller);
+  const LastLine kept = last_lines_in(telemetry.get());
+  const bool is_simulated = combu::is_simulated(entry);
+  if (options.trial.empty()) {
+    if (!entry.ended_at && !is_simulated && !process_at_work(entry.id, loaded.caller))
+      (void)in_session(on_its_engine(invocation, entry), [&](Session& session) {
+        take_in_all(session, record, entry.id);
+        return 0;
+      });
+    print_failures(record, entry, kept);
+    return 0;
+  }
   const TrialIndex trial = find_trial(loaded.run.experiment, options.trial);
   std::vector<Past> past = record.past(entry.id);
   const auto others = [&] { return others_on_engine(invocation, entry); };
   const bool at_work = !is_over(past[trial].state) && process_at_work(entry.id, loaded.caller);
-  if (is_alive(past[trial].state) && !at_work && !entry.address.starts_with("simulated:")) {
+  if (is_alive(past[trial].state) && !at_work && !is_simulated) {
     (void)in_session(on_its_engine(invocation, entry), [&](Session& session) {
       take_in_all(session, record, entry.id);
       return 0;
@@ -437,7 +516,11 @@ int why(const Invocation& invocation, const WhyOptions& options) {
   const auto settings = at_work ? settings_at_work(entry.id, loaded.caller) : std::nullopt;
   const bool waits = past[trial].state == TrialState::waiting || past[trial].state == TrialState::ready;
   auto standing = at_work && waits ? standing_at_work(entry.id, loaded.caller) : std::nullopt;
-  const Explanation explanation(loaded, past, settings, std::move(standing), others, record);
+  const auto last_line = [&](const std::string& name, int attempt) {
+    const std::string line = kept ? kept(name, attempt) : "";
+    return line.empty() ? last_line_on_engine(invocation, entry, name, attempt) : line;
+  };
+  const Explanation explanation(loaded, past, settings, std::move(standing), others, last_line, record);
   std::string text = fmt::format("{} {}", options.trial, explanation.of(trial));
   if (!is_over(past[trial].state) && !at_work && is_unfinished(entry, past))
     text += fmt::format("; nobody is at work on the run: `{}` goes on with it",
@@ -449,11 +532,13 @@ int why(const Invocation& invocation, const WhyOptions& options) {
 }  // namespace
 
 void add_why(CommandLine& line, const Invocation& invocation, Action& action) {
-  CliCommand command =
-      line.add_command("why", "Tell in one line why a trial is where it is, from the record");
+  CliCommand command = line.add_command(
+      "why", "Say in one line why a trial is where it is; without a trial, why trials of the run failed");
   const auto options = std::make_shared<WhyOptions>();
   add_run_option(command, options->run);
-  command.add_option("TRIAL", options->trial, "The trial's name").required().type_name("");
+  command
+      .add_option("TRIAL", options->trial, "The trial's name; none: all that failed, were stopped or blocked")
+      .type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet why solver-a-1");
   command.callback([&invocation, &action, options] {
     action = [&invocation, options] { return why(invocation, *options); };

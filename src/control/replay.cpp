@@ -51,8 +51,8 @@ std::optional<int> Replay::show(const json& line) {
   if (event == "network") progress_.preparation(preparation_of(line, Preparation::Kind::network));
   if (event == "count")
     progress_.counted(line.at("verb").get<std::string>(), line.at("count"), line.at("total"));
-  if (event == "fact") progress_.fact(fact(line));
-  if (event == "tail") progress_.tail(trial(line.at("trial")), line.at("lines"));
+  if (event == "fact") show_fact(line);
+  if (event == "tail") show_tail(line);
   if (event == "snapshot") progress_.snapshot(snapshot(line));
   if (event == "done") return line.at("exit_code").get<int>();
   return std::nullopt;
@@ -89,6 +89,18 @@ Fact Replay::fact(const json& line) {
   return fact;
 }
 
+void Replay::show_fact(const json& line) {
+  const Fact fact = this->fact(line);
+  progress_.fact(fact);
+  if (is_failure(fact)) failures_.insert_or_assign(fact.trial, fact);
+}
+
+// A follower that comes late may miss the fact.
+void Replay::show_tail(const json& line) {
+  if (const auto failed = failures_.extract(trial(line.at("trial"))))
+    progress_.failure(failed.mapped(), line.at("lines"));
+}
+
 Snapshot Replay::snapshot(const json& line) {
   Snapshot snapshot{.trials = line.at("trials"),
                     .started = line.at("started"),
@@ -102,6 +114,7 @@ Snapshot Replay::snapshot(const json& line) {
   for (std::size_t i = 0; i < k_trial_state_count; ++i)
     snapshot.counts[i] = line.at("counts").value(std::string(to_string(static_cast<TrialState>(i))), 0U);
   for (const json& name : line.at("starting")) snapshot.starting.push_back(trial(name));
+  snapshot.interrupter = line.value("interrupter", "");
   if (line.contains("left")) snapshot.left = Seconds(line["left"].get<double>());
   if (line.contains("capacity")) {
     snapshot.capacity = slots_of(line["capacity"]);

@@ -23,11 +23,14 @@ class Replay {
   void begin(const nlohmann::json& line);
   [[nodiscard]] TrialIndex trial(const std::string& name);
   [[nodiscard]] Fact fact(const nlohmann::json& line);
+  void show_fact(const nlohmann::json& line);
+  void show_tail(const nlohmann::json& line);
   [[nodiscard]] Snapshot snapshot(const nlohmann::json& line);
 
   Progress& progress_;
   Run& run_;
   std::unordered_map<std::string, TrialIndex> by_name_;
+  std::unordered_map<TrialIndex, Fact> failures_;  // facts whose log's last lines follow
 };
 
 }  // namespace combu::control

@@ -28,7 +28,8 @@ using Steady = std::chrono::steady_clock;
 constexpr std::size_t k_clients_max = 64;
 constexpr std::size_t k_request_max = std::size_t{64} << 10U;
 constexpr std::size_t k_behind_max = std::size_t{8} << 20U;  // of what a client has not taken
-constexpr std::size_t k_failures_kept = 20;                  // as many as a run names at its end
+constexpr std::size_t k_failures_kept = 40;  // lines: a fact and the last lines of its log, of as many
+                                             // failures as a run names at its end
 constexpr std::chrono::seconds k_farewell{1};
 
 struct Client {

@@ -9,7 +9,7 @@ SharedProgress::SharedProgress(std::unique_ptr<Progress> progress, ControlServer
       shown_(first_.get()),
       server_(server),
       told_(make_json_progress([this](std::string_view event, std::string_view line) {
-        server_.tell(event == "fact" && fails_ ? "failure" : event, line);
+        server_.tell(fails_ && (event == "fact" || event == "tail") ? "failure" : event, line);
       })) {}
 
 void SharedProgress::show_on(std::unique_ptr<Progress> progress) {
@@ -50,14 +50,18 @@ void SharedProgress::begin(const Run& run) {
 
 void SharedProgress::fact(const Fact& fact) {
   shown().fact(fact);
-  // Of many trials there are many: made only for somebody, or for those who come later.
-  fails_ = fact.state == TrialState::failed || was_stopped(fact.state, fact.cause);
-  if (fails_ || server_.is_followed()) told_->fact(fact);
+  tell(fact, [&] { told_->fact(fact); });
 }
 
-void SharedProgress::tail(TrialIndex trial, const std::vector<std::string>& lines) {
-  shown().tail(trial, lines);
-  told_->tail(trial, lines);
+void SharedProgress::tell(const Fact& fact, const std::function<void()>& line) {
+  fails_ = is_failure(fact) && is_over(fact.state);
+  if (fails_ || server_.is_followed()) line();
+  fails_ = false;
+}
+
+void SharedProgress::failure(const Fact& fact, const std::vector<std::string>& tail) {
+  shown().failure(fact, tail);
+  tell(fact, [&] { told_->failure(fact, tail); });
 }
 
 void SharedProgress::snapshot(const Snapshot& snapshot) {

@@ -42,6 +42,7 @@ std::string adjust_line(const Adjust& adjust) {
   if (adjust.parallel_max) object["parallel"] = *adjust.parallel_max;
   if (adjust.starts_in_flight_max) object["starts_in_flight"] = *adjust.starts_in_flight_max;
   if (adjust.paused) object["paused"] = *adjust.paused;
+  if (!adjust.interrupter.empty()) object["interrupter"] = adjust.interrupter;
   if (!adjust.stopping.empty()) object["stopping"] = adjust.stopping;
   if (!adjust.stopper.empty()) object["stopper"] = adjust.stopper;
   return line_of(object);
@@ -94,9 +95,11 @@ Adjust adjust_of(const json& request) {
   }
   if (const auto stopper = request.find("stopper"); stopper != request.end())
     adjust.stopper = text_of(*stopper, "stopper");
+  if (const auto interrupter = request.find("interrupter"); interrupter != request.end())
+    adjust.interrupter = text_of(*interrupter, "interrupter");
   for (const auto& [name, value] : request.items())
     if (name != "ask" && name != "parallel" && name != "starts_in_flight" && name != "paused" &&
-        name != "stopping" && name != "stopper")
+        name != "stopping" && name != "stopper" && name != "interrupter")
       throw Error(ErrorKind::invalid, name, "is nothing that can be adjusted");
   return adjust;
 }

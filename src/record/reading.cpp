@@ -135,12 +135,14 @@ std::vector<RunEntry> Record::runs(const RunFilter& filter, std::size_t count_ma
         "failures_forgiven, coalesce(results, ''), ended_at "
         "FROM runs JOIN experiments ON experiments.number = runs.experiment "
         "WHERE (?1 = '' OR runs.id = ?1) AND (?2 = '' OR experiments.name = ?2) "
-        "AND (?3 = '' OR file = ?3) AND (?5 = '' OR address = ?5) ORDER BY runs.number DESC LIMIT ?4");
+        "AND (?3 = '' OR file = ?3) AND (?5 = '' OR address = ?5) "
+        "AND (?6 IS NULL OR (address LIKE 'simulated:%') = ?6) ORDER BY runs.number DESC LIMIT ?4");
     query.bind(1, filter.id ? filter.id->text() : "");
     query.bind(2, filter.experiment);
     query.bind(3, filter.file);
     query.bind(4, static_cast<std::int64_t>(count_max));
     query.bind(5, filter.address);
+    if (filter.simulated) query.bind(6, *filter.simulated ? 1 : 0);
     std::vector<RunEntry> entries;
     while (query.executeStep()) {
       int column = 0;

@@ -305,6 +305,7 @@ class Drive {
 
   void take(const Event& event) {
     const auto* collected = std::get_if<Collected>(&event);
+    if (collected != nullptr) show_failure(collected->trial, {});  // if its log has no line
     if (collected != nullptr && log_first_.erase(collected->trial) > 0 &&
         logs_under_way_.contains(collected->trial)) {
       held_.insert_or_assign(collected->trial, *collected);
@@ -314,7 +315,7 @@ class Drive {
     }
   }
   void take(const EngineLost& /*lost*/) {}
-  void take(const Tail& tail) { observer_.tail(tail.trial, tail.lines); }
+  void take(const Tail& tail) { show_failure(tail.trial, tail.lines); }
   void take(const CameHome& home) {
     observer_.taken(home.trial, home.attempt, home.taken);
     if (const std::string left = words_of_left(run_.experiment.trials[home.trial].name, home.taken);
@@ -337,7 +338,11 @@ class Drive {
     }
   }
   void take(const Steering::Order& order) {
-    if (order.leave) again_with_ = planner_.settings();
+    if (order.leave) {
+      again_with_ = planner_.settings();
+      remark("`combu apply` changes the run: nothing starts until it is done");
+    }
+    if (!order.adjust.interrupter.empty()) interrupter_ = order.adjust.interrupter;
     apply(order.adjust);
     order.answer(planner_.settings());
   }
@@ -452,8 +457,37 @@ class Drive {
     if (std::holds_alternative<Adjust>(event)) add_start_workers();
     note_pause();
     wake_ = step.wake;
+    for (Command& command : step.commands)
+      if (auto* collect = std::get_if<CollectCommand>(&command)) expect_tail(*collect);
     for (Fact& fact : step.facts) note(fact);
     std::ranges::move(step.commands, std::back_inserter(commands_));
+  }
+
+  // The last lines of a log are read for the first failures only.
+  void expect_tail(CollectCommand& command) {
+    if (command.tail && ++tails_ > k_tails_max) command.tail = false;
+    if (command.tail) failures_.insert_or_assign(command.trial, Failure());
+  }
+
+  // The last lines of the failed attempt's log have been read, or there are none; of its fact and these
+  // lines, the first waits for the other.
+  void show_failure(TrialIndex trial, const std::vector<std::string>& tail) {
+    const auto at = failures_.find(trial);
+    if (at == failures_.end() || at->second.tail) return;
+    at->second.tail = tail;
+    if (!at->second.fact) return;
+    const Failure failure = failures_.extract(at).mapped();
+    observer_.failure(*failure.fact, *failure.tail);
+  }
+
+  void show_failure(const Fact& fact) {
+    const auto at = failures_.find(fact.trial);
+    if (at != failures_.end() && !at->second.tail) {
+      at->second.fact = fact;
+    } else {
+      const Failure failure = at == failures_.end() ? Failure() : failures_.extract(at).mapped();
+      observer_.failure(fact, failure.tail.value_or(std::vector<std::string>()));
+    }
   }
 
   // Of a pause the time is not taken for work.
@@ -488,9 +522,8 @@ class Drive {
     if (start) start->request_stop();
   }
   void give(const LookCommand& command) { to_look_back_.push_back(command.sighting); }
-  void give(CollectCommand command) {
+  void give(const CollectCommand& command) {
     if (command.outputs && so_far_.holds_back(command)) return;
-    if (command.tail && ++tails_ > k_tails_max) command.tail = false;
     take_log_of({.trial = command.trial, .attempt = command.attempt});
     if (!command.outputs || command.failed) log_first_.insert(command.trial);
     if (command.outputs) {
@@ -538,6 +571,7 @@ class Drive {
     if (tells_of_stop(fact)) return observer_.fact(fact);
     note_usage(fact);
     observer_.fact(fact);
+    if (is_failure(fact)) show_failure(fact);
     if (fact.state == TrialState::starting) {
       starting_.push_back(fact.trial);
     } else if (const auto at = std::ranges::find(starting_, fact.trial); at != starting_.end()) {
@@ -599,8 +633,9 @@ class Drive {
             .elapsed = now() - began_,
             .left = time_left(),
             .interrupted = interrupted_,
+            .interrupter = interrupter_,
             .may_start_more = planner_.may_start_more(),
-            .settings = planner_.settings(),
+            .settings = again_with_.value_or(planner_.settings()),  // for `apply` it only looks like a pause
             .held = planner_.held(),
             .held_by_others = planner_.held_by_others(),
             .capacity = capacity_};
@@ -614,6 +649,8 @@ class Drive {
   }
 
   Outcome finish(bool stopped) {
+    for (const auto& [trial, failure] : std::exchange(failures_, {}))
+      if (failure.fact) observer_.failure(*failure.fact, {});
     Outcome outcome{.last = snapshot(),
                     .unsuccessful = std::move(unsuccessful_),
                     .interrupted = stopped,
@@ -897,6 +934,12 @@ class Drive {
   std::unordered_map<TrialIndex, Watched> usage_;  // of what runs
   std::vector<Command> commands_;
   std::vector<Sighting> to_look_back_;
+  // Of a failed attempt, until both are known.
+  struct Failure {
+    std::optional<Fact> fact;
+    std::optional<std::vector<std::string>> tail;
+  };
+  std::unordered_map<TrialIndex, Failure> failures_;
   std::size_t tails_ = 0;
   std::set<TrialIndex> to_remember_;                    // succeeded, and memory_ does not know yet
   std::vector<LogOrder> logs_ended_;                    // not ordered yet
@@ -916,6 +959,7 @@ class Drive {
   std::vector<bool> ran_here_ = std::vector<bool>(run_.experiment.trials.size());
   bool begun_ = false;
   bool interrupted_ = false;
+  std::string interrupter_;             // Snapshot::interrupter
   std::optional<Settings> again_with_;  // as they were when it was asked to leave
   std::optional<Error> lost_;
   std::optional<Instant> wake_;

@@ -78,6 +78,7 @@ std::vector<std::string> block_lines(const BlockContent& content, ScreenSize siz
     for (const std::string& name : content.starting) names += " " + clean_line(name);
     lines.push_back("  starting" + names);
   }
+  for (const std::string& line : content.failures) lines.push_back("  " + line);
   for (const auto& [name, pull] : content.pulls) lines.push_back("  " + pull_line(pull));
 
   if (lines.size() > rows_max) lines.resize(rows_max);

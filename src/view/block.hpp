@@ -26,6 +26,7 @@ struct BlockContent {
   std::string counted;                       // "removed 12 of 200"
   std::optional<Snapshot> snapshot;
   std::vector<std::string> starting;  // the names of snapshot->starting
+  std::vector<std::string> failures;  // FailureFeed::counted()
   Seconds elapsed{0};
   double starts_per_second = 0;
 

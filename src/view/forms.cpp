@@ -101,6 +101,9 @@ std::string_view pause_line(const Snapshot& snapshot) {
 
 std::string interrupt_line(const Snapshot& snapshot) {
   const std::size_t starting = snapshot.count(TrialState::starting);
+  if (!snapshot.interrupter.empty())
+    return fmt::format("interrupted by `{}`: no new starts{}", snapshot.interrupter,
+                       starting == 0 ? "" : fmt::format("; {} in flight finish", starting));
   if (starting == 0) return "no new starts; Ctrl-C again leaves at once";
   return fmt::format("no new starts; {} in flight finish; Ctrl-C again leaves at once", starting);
 }

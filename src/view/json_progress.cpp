@@ -59,8 +59,9 @@ class JsonProgress final : public Progress {
     tell("fact", fields);
   }
 
-  void tail(TrialIndex trial, const std::vector<std::string>& lines) override {
-    tell("tail", {{"trial", run_->experiment.trials[trial].name}, {"lines", lines}});
+  void failure(const Fact& fact, const std::vector<std::string>& tail) override {
+    tell("tail",
+         {{"trial", run_->experiment.trials[fact.trial].name}, {"attempt", fact.attempt}, {"lines", tail}});
   }
 
   void snapshot(const Snapshot& snapshot) override {
@@ -78,6 +79,7 @@ class JsonProgress final : public Progress {
     ordered_json starting = ordered_json::array();
     for (const TrialIndex trial : snapshot.starting) starting.push_back(run_->experiment.trials[trial].name);
     fields["starting"] = starting;
+    if (!snapshot.interrupter.empty()) fields["interrupter"] = snapshot.interrupter;
     if (snapshot.left) fields["left"] = snapshot.left->count();
     if (snapshot.capacity) {
       fields["held"] = slots_json(snapshot.held);

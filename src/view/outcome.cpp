@@ -13,20 +13,33 @@ namespace {
 
 constexpr std::size_t k_failures_shown = 20;
 
-// Failed and stopped ones first: blocked ones follow from them.
-std::vector<const Fact*> in_order(const std::vector<Fact>& facts) {
-  std::vector<const Fact*> order;
-  order.reserve(facts.size());
-  for (const Fact& fact : facts) order.push_back(&fact);
-  std::ranges::stable_partition(order, [](const Fact* fact) { return fact->state != TrialState::blocked; });
-  return order;
+// Failed and stopped trials come first: blocked ones follow from them.
+std::vector<FailureGroup> groups_of(const Run& run, const std::vector<Fact>& facts,
+                                    const LastLine& last_line) {
+  std::vector<Failure> failures;
+  failures.reserve(facts.size());
+  for (const Fact& fact : facts) {
+    const std::string& name = run.experiment.trials[fact.trial].name;
+    Failure failure{.trial = name, .state = fact.state, .reason = fact.reason, .last_line = {}};
+    if (failure.reason.empty() && fact.exit_code)
+      failure.reason = fmt::format("exit code {}", *fact.exit_code);
+    if (fact.state != TrialState::blocked && fact.ran && last_line)
+      failure.last_line = last_line(name, fact.attempt);
+    failures.push_back(std::move(failure));
+  }
+  std::vector<FailureGroup> groups = group_failures(failures);
+  std::ranges::stable_partition(groups,
+                                [](const FailureGroup& group) { return group.state != TrialState::blocked; });
+  return groups;
 }
 
-void print_failures(Progress& progress, const Run& run, const Outcome& outcome) {
-  const std::vector<const Fact*> order = in_order(outcome.unsuccessful);
-  const std::size_t shown = std::min(order.size(), k_failures_shown);
-  for (std::size_t i = 0; i < shown; ++i) progress.error(failure_line(run, *order[i]));
-  if (shown < order.size()) progress.error(fmt::format("… and {} more", order.size() - shown));
+void print_failures(Progress& progress, const Run& run, const Outcome& outcome, const LastLine& last_line) {
+  const std::vector<FailureGroup> groups = groups_of(run, outcome.unsuccessful, last_line);
+  const std::size_t shown = std::min(groups.size(), k_failures_shown);
+  for (std::size_t i = 0; i < shown; ++i) progress.error(group_line(groups[i]));
+  std::size_t more = 0;
+  for (std::size_t i = shown; i < groups.size(); ++i) more += groups[i].trials.size();
+  if (more > 0) progress.error(fmt::format("… and {} more", more));
 }
 
 // What nobody waited for: it was there for others, but is not marked as a service.
@@ -51,8 +64,10 @@ void print_undelivered(Progress& progress, const Run& run, const Outcome& outcom
 std::string summary(const Run& run, const Outcome& outcome, Until until) {
   const std::string time = to_string(outcome.last.elapsed);
   if (outcome.interrupted)
-    return fmt::format("interrupted: {} of {} trials were started", outcome.last.started,
-                       outcome.last.trials);
+    return fmt::format(
+        "interrupted{}: {} of {} trials were started",
+        outcome.last.interrupter.empty() ? "" : fmt::format(" by `{}`", outcome.last.interrupter),
+        outcome.last.started, outcome.last.trials);
   if (until == Until::ended)
     return fmt::format("run {} is over: {} in {}", run.id.text(), counts_text(outcome.last), time);
   const std::size_t skipped = outcome.last.count(TrialState::skipped);
@@ -63,13 +78,14 @@ std::string summary(const Run& run, const Outcome& outcome, Until until) {
 }  // namespace
 
 void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, Until until,
-                   std::string_view engine) {
+                   std::string_view engine, const LastLine& last_line) {
   progress.end();
-  print_failures(progress, run, outcome);
+  print_failures(progress, run, outcome, last_line);
   progress.note(summary(run, outcome, until));
   if (until == Until::ended && !outcome.interrupted) name_what_is_left(progress, run, outcome);
   print_undelivered(progress, run, outcome, engine);
-  if (engine.starts_with("simulated:")) return;  // nothing of it outlives the program
+  if (engine.starts_with("simulated:")) return;   // nothing of it outlives the program
+  if (!outcome.last.interrupter.empty()) return;  // who interrupted it removes its containers
   if (outcome.interrupted) progress.note(fmt::format("{}: goes on with it", resume_line(run.id, engine)));
   // A start that failed or was stopped may have left a container, too.
   const std::size_t unstarted =

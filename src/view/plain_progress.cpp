@@ -1,10 +1,12 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <mutex>
 #include <set>
 #include <utility>
 
 #include "view/block.hpp"
+#include "view/failures.hpp"
 #include "view/forms.hpp"
 #include "view/line.hpp"
 
@@ -41,14 +43,12 @@ class PlainProgress : public Progress {
     say(begin_line(run));
   }
 
-  void fact(const Fact& fact) override {
-    if (fact.state == TrialState::failed || fact.state == TrialState::retrying ||
-        was_stopped(fact.state, fact.cause))
-      say(failure_line(*run_, fact));
-  }
+  void fact(const Fact& /*fact*/) override {}
 
-  void tail(TrialIndex trial, const std::vector<std::string>& lines) override {
-    say(tail_lines(*run_, trial, lines));
+  void failure(const Fact& fact, const std::vector<std::string>& tail) override {
+    const FailureFeed::Shown shown = failures_.add(*run_, fact, tail);
+    if (!shown.line.empty()) say(shown.line);
+    if (!shown.tail.empty()) say(shown.tail);
   }
 
   void snapshot(const Snapshot& snapshot) override {
@@ -57,10 +57,14 @@ class PlainProgress : public Progress {
     if (snapshot.settings.paused != paused_) say(pause_line(snapshot));
     paused_ = snapshot.settings.paused;
     rate_.add(snapshot);
-    if (is_time())
-      say(fmt::format("{} after {}{}{}{}{}", counts_text(snapshot), to_string(snapshot.elapsed),
-                      rate_text(rate_.per_second()), left_text(snapshot), paused_ ? ", paused" : "",
-                      snapshot.capacity ? "; " + slots_text(snapshot) : ""));
+    if (!is_time()) return;
+    say(fmt::format("{} after {}{}{}{}{}", counts_text(snapshot), to_string(snapshot.elapsed),
+                    rate_text(rate_.per_second()), left_text(snapshot), paused_ ? ", paused" : "",
+                    snapshot.capacity ? "; " + slots_text(snapshot) : ""));
+    const std::vector<std::string> counted = failures_.counted();
+    for (const std::string& line : counted)
+      if (std::ranges::find(counted_, line) == counted_.end()) say("  " + line);
+    counted_ = counted;
   }
 
   void end() override {}
@@ -92,6 +96,8 @@ class PlainProgress : public Progress {
   std::set<std::string> pulling_;
   Seconds counted_at_ = around_.time();
   const Run* run_ = nullptr;
+  FailureFeed failures_;
+  std::vector<std::string> counted_;  // as FailureFeed::counted() was when it was printed last
   bool interrupted_ = false;
   bool paused_ = false;
   StartRate rate_;
@@ -107,7 +113,7 @@ class QuietProgress final : public PlainProgress {
   void note(std::string_view /*line*/) override {}
   void begin(const Run& /*run*/) override {}
   void fact(const Fact& /*fact*/) override {}
-  void tail(TrialIndex /*trial*/, const std::vector<std::string>& /*lines*/) override {}
+  void failure(const Fact& /*fact*/, const std::vector<std::string>& /*tail*/) override {}
   void snapshot(const Snapshot& /*snapshot*/) override {}
 };
 

@@ -175,7 +175,8 @@ std::string title_of(const Results& results) {
   TrialCounts counts{};
   for (const ResultRow& row : results.rows) ++counts.at(static_cast<std::size_t>(row.trial.state));
   std::string text =
-      fmt::format("run {} of {}: {}\n", results.run.id.text(), clean_line(results.run.experiment),
+      fmt::format("run {} of {}{}: {}\n", results.run.id.text(), clean_line(results.run.experiment),
+                  is_simulated(results.run) ? " (simulated)" : "",
                   results.rows.empty() ? "no trials" : counts_text(counts));
   const std::vector<bool> shared = params_shared(results);
   std::string same;

@@ -49,7 +49,8 @@ std::string taken_text(const Taken& taken) {
 }
 
 void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now) {
-  out << fmt::format("run {} of {}", run.entry.id.text(), clean_line(run.entry.experiment));
+  out << fmt::format("run {} of {}{}", run.entry.id.text(), clean_line(run.entry.experiment),
+                     is_simulated(run.entry) ? " (simulated)" : "");
   if (!run.state.empty()) out << fmt::format(", {}: {}", run.state, counts_text(run.counts));
   out << '\n';
   Table<5> table({"TRIAL", "STATE", "ATTEMPT", "RAN", "REASON"});

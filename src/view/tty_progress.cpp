@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "view/failures.hpp"
 #include "view/forms.hpp"
 #include "view/line.hpp"
 
@@ -83,17 +84,14 @@ class TtyProgress final : public Progress {
     if (!ticker_.joinable()) ticker_ = std::jthread([this](const std::stop_token& stop) { tick(stop); });
   }
 
-  void fact(const Fact& fact) override {
-    const bool has_failed = fact.state == TrialState::failed;
-    if (!has_failed && fact.state != TrialState::retrying && !was_stopped(fact.state, fact.cause)) return;
-    std::scoped_lock lock(mutex_);
-    keep(failure_line(*run_, fact), has_failed ? k_red : std::string_view{});
-    repaint();
-  }
+  void fact(const Fact& /*fact*/) override {}
 
-  void tail(TrialIndex trial, const std::vector<std::string>& lines) override {
+  void failure(const Fact& fact, const std::vector<std::string>& tail) override {
     std::scoped_lock lock(mutex_);
-    keep(tail_lines(*run_, trial, lines), {});
+    const FailureFeed::Shown shown = failures_.add(*run_, fact, tail);
+    if (!shown.line.empty()) keep(shown.line, fact.state == TrialState::failed ? k_red : std::string_view{});
+    if (!shown.tail.empty()) keep(shown.tail, {});
+    content_.failures = failures_.counted();
     repaint();
   }
 
@@ -179,6 +177,7 @@ class TtyProgress final : public Progress {
   std::timed_mutex mutex_;  // for all below
   std::condition_variable_any ticked_;
   const Run* run_ = nullptr;
+  FailureFeed failures_;
   BlockContent content_;
   StartRate rate_;
   std::string kept_;                  // whole lines to come above the block

@@ -60,7 +60,7 @@ class Ends : public Observer {
   void fact(const Fact& fact) override {
     if (is_over(fact.state)) all[fact.trial].push_back(fact);
   }
-  void tail(TrialIndex /*trial*/, const std::vector<std::string>& /*lines*/) override {}
+  void failure(const Fact& /*fact*/, const std::vector<std::string>& /*tail*/) override {}
   void snapshot(const Snapshot& /*snapshot*/) override {}
   std::map<TrialIndex, std::vector<Fact>> all;
 };

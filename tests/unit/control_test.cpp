@@ -49,8 +49,9 @@ class Shown : public Progress {
     if (fact.root) text += " by " + name(*fact.root);
     add(text);
   }
-  void tail(TrialIndex trial, const std::vector<std::string>& lines) override {
-    add(name(trial) + " | " + lines.front());
+  void failure(const Fact& fact, const std::vector<std::string>& tail) override {
+    add(name(fact.trial) + " " + std::string(to_string(fact.state)) + " | " +
+        (tail.empty() ? "" : tail.front()));
   }
   void snapshot(const Snapshot& snapshot) override {
     const std::scoped_lock lock(mutex_);
@@ -183,8 +184,9 @@ TEST_F(ControlTest, AFollowerIsShownWhatTheProcessShows) {
   progress_->counted("removed", 1, 2);
   progress_->begin(run_);
   progress_->fact({.trial = 0, .state = TrialState::starting});
-  progress_->fact({.trial = 0, .state = TrialState::retrying, .cause = Cause::oom, .exit_code = 137});
-  progress_->tail(0, {"last words"});
+  const Fact failed{.trial = 0, .state = TrialState::retrying, .cause = Cause::oom, .exit_code = 137};
+  progress_->fact(failed);
+  progress_->failure(failed, {"last words"});
   progress_->fact({.trial = 2,
                    .state = TrialState::blocked,
                    .attempt = 2,
@@ -195,10 +197,11 @@ TEST_F(ControlTest, AFollowerIsShownWhatTheProcessShows) {
   tell_started(2);
   server_->done(3);
   EXPECT_EQ(follower.code(), 3);
-  EXPECT_THAT(follower.shown.lines(),
-              ElementsAre("phase checking", "pulling x 7", "removed 1 of 2", "begin run1 3", "a starting",
-                          "a retrying oom 137", "a | last words", "c blocked#2 (depends on `a`) by a",
-                          "note a note", "error an error", "snapshot 2"));
+  EXPECT_THAT(
+      follower.shown.lines(),
+      ElementsAre("phase checking", "pulling x 7", "removed 1 of 2", "begin run1 3", "a starting",
+                  "a retrying oom 137", "a retrying | last words", "c blocked#2 (depends on `a`) by a",
+                  "note a note", "error an error", "snapshot 2"));
   EXPECT_EQ(shown_->lines().size(), 11U);
 }
 

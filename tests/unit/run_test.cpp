@@ -28,8 +28,8 @@ namespace {
 class Recorder : public Observer {
  public:
   void fact(const Fact& fact) override { facts.push_back(fact); }
-  void tail(TrialIndex trial, const std::vector<std::string>& lines) override {
-    tails.emplace_back(trial, lines);
+  void failure(const Fact& fact, const std::vector<std::string>& tail) override {
+    failures.emplace_back(fact, tail);
   }
   void taken(TrialIndex trial, int attempt, const Taken& taken) override {
     EXPECT_EQ(attempt, 1);
@@ -42,7 +42,7 @@ class Recorder : public Observer {
   }
   std::function<void(const Snapshot&)> on_snapshot;
   std::vector<Fact> facts;
-  std::vector<std::pair<TrialIndex, std::vector<std::string>>> tails;
+  std::vector<std::pair<Fact, std::vector<std::string>>> failures;
   std::vector<Snapshot> snapshots;
   std::vector<std::pair<TrialIndex, Taken>> homes;
   std::vector<std::string> remarks;
