@@ -99,6 +99,12 @@ std::string_view pause_line(const Snapshot& snapshot) {
   return snapshot.settings.paused ? "paused: nothing starts until `combu resume`" : "resumed";
 }
 
+std::string settings_line(const Settings& settings) {
+  return fmt::format("`combu set`: parallel {}, starts in flight {}",
+                     settings.parallel_max == 0 ? "without a limit" : std::to_string(settings.parallel_max),
+                     settings.starts_in_flight_max);
+}
+
 std::string interrupt_line(const Snapshot& snapshot) {
   const std::size_t starting = snapshot.count(TrialState::starting);
   if (!snapshot.interrupter.empty())

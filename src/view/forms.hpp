@@ -35,6 +35,8 @@ struct Surroundings {
 [[nodiscard]] std::string begin_line(const Run& run);
 // What a person is told when starting has been paused, or goes on.
 [[nodiscard]] std::string_view pause_line(const Snapshot& snapshot);
+// "`combu set`: parallel 4, starts in flight 8"
+[[nodiscard]] std::string settings_line(const Settings& settings);
 // What a person is told after the first interrupt.
 [[nodiscard]] std::string interrupt_line(const Snapshot& snapshot);
 

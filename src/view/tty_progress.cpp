@@ -77,6 +77,7 @@ class TtyProgress final : public Progress {
   void begin(const Run& run) override {
     std::scoped_lock lock(mutex_);
     run_ = &run;
+    settings_.reset();
     content_.phase.clear();
     keep(begin_line(run), {});
     repaint();
@@ -101,6 +102,11 @@ class TtyProgress final : public Progress {
     interrupted_ = snapshot.interrupted;
     if (snapshot.settings.paused != paused_) keep(pause_line(snapshot), {});
     paused_ = snapshot.settings.paused;
+    const bool is_set =
+        settings_ && (settings_->parallel_max != snapshot.settings.parallel_max ||
+                      settings_->starts_in_flight_max != snapshot.settings.starts_in_flight_max);
+    if (is_set) keep(settings_line(snapshot.settings), {});
+    settings_ = snapshot.settings;
     rate_.add(snapshot);
     content_.snapshot = snapshot;
     content_.starting.clear();
@@ -187,6 +193,7 @@ class TtyProgress final : public Progress {
   bool late_ = false;
   bool interrupted_ = false;
   bool paused_ = false;
+  std::optional<Settings> settings_;  // as at the last snapshot
   std::jthread ticker_;
 };
 

@@ -167,3 +167,8 @@ def test_failed_trials_of_a_study_are_started_again_with_the_edited_text(combu):
     assert "0.2" in plot
     combu("kill")
     assert {row["state"] for row in combu.ps().values()} == {"succeeded"}
+    # What a kill ends has not failed.
+    combu.write([{"name": f"t-{i}", "image": "combu-test", "cmd": "sleep 600"} for i in range(3)])
+    combu("run", "--run-id", "r2")
+    combu("kill")
+    assert {row["state"] for row in combu.ps().values()} == {"stopped"}

@@ -268,3 +268,27 @@ def test_what_has_failed_is_tried_again_in_the_background(combu, lab, background
     background.wait_for_end()
     assert lab.states() == {"bad": ("succeeded", 2, 0)}
     assert combu("retry", "-d").stdout == ""
+
+
+def test_a_follower_sees_what_another_command_does_by_its_name(combu, engine, lab, background):
+    """An `apply` is no pause, and who is interrupted by `kill` need not be told to kill."""
+    combu.write([sleeper("one")])
+    background.begin("--wait")
+    wait_until(lambda: engine.running() == {"one"}, "the trial")
+    follower = combu.start("--progress", "plain", "attach", background.run)
+    first = follower.stderr.readline()
+    combu.write([sleeper("one"), sleeper("two")])
+    combu("apply", background.run)
+    wait_until(lambda: engine.running() == {"one", "two"}, "the new trial")
+    combu("set", "parallel=7", background.run)
+    combu("kill")
+    _, told = follower.communicate(timeout=60)
+    background.wait_for_end()
+    told = first + told
+    assert "`combu apply` changes the run" in told and "its file has been applied" in told
+    assert "paused" not in told and "resumed" not in told
+    assert "`combu set`: parallel 7, starts in flight " in told
+    assert "interrupted by `combu kill`: no new starts" in told
+    assert "interrupted by `combu kill`: 2 of 2 trials were started" in told
+    assert "goes on with it" not in told and "removes them" not in told
+    assert {row["state"] for row in combu.ps().values()} == {"stopped"}

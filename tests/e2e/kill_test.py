@@ -22,6 +22,26 @@ def test_a_file_that_is_broken_by_now(combu, engine):
     assert engine.names() == set()
 
 
+def test_kill_leaves_no_failure_on_record(combu, engine):
+    """What ran is stopped, what waited is blocked, and a retry takes both."""
+    after = {**sleeper("after"), "depends": [{"trial": "one", "condition": "succeeded"}]}
+    combu.write([sleeper("one"), sleeper("serv", service=True), {"name": "bad", "image": "combu-test", "cmd": ["sh", "-c", "exit 3"]}, after])
+    running = combu.start("run", "--wait")
+    wait_until(lambda: engine.running() == {"one", "serv"} and combu.ps()["bad"]["state"] == "failed", "the trials")
+    combu("kill")
+    running.communicate(timeout=60)
+    rows = combu.ps()
+    assert {name: row["state"] for name, row in rows.items()} == {
+        "one": "stopped", "serv": "stopped", "bad": "failed", "after": "blocked"
+    }
+    assert (rows["one"]["cause"], rows["one"]["reason"]) == ("stopped", "removed by kill")
+    combu.write([{"name": name, "image": "combu-test", "cmd": "true"} for name in ("one", "bad", "after")])
+    combu("apply", "--failed")
+    assert {name: row["state"] for name, row in combu.ps().items()} == {
+        "one": "succeeded", "serv": "stopped", "bad": "succeeded", "after": "succeeded"
+    }
+
+
 def test_one_run_of_several(combu, engine):
     combu.write({"experiment": "shared", "trials": [{"name": "one", "image": "combu-test", "cmd": "true"}]})
     combu("run", "--wait", "--run-id", "first")

@@ -468,6 +468,24 @@ def test_a_service_leaves_its_own_when_it_is_stopped(combu):
     assert combu.ps()["db"]["state"] == "stopped"
 
 
+def test_wait_says_the_state_and_the_reason_that_ps_shows(combu):
+    combu.write([trial("good", "mkdir /out; echo a >/out/a"), trial("none", "true"), trial("bad", "exit 3")])
+    combu("run", "--wait", code=1)
+    ends = {
+        "good: succeeded",
+        "none: failed: /out: there is no such output",
+        "bad: failed: exit code 3",
+    }
+    assert set(combu("wait", code=1).stdout.splitlines()) == ends
+    rows = {row["trial"]: row for row in map(json.loads, combu("wait", "--json", code=1).stdout.splitlines())}
+    shown = combu.ps()
+    for name, row in rows.items():
+        assert {field: row[field] for field in ("state", "cause", "reason", "exit_code", "run", "attempt")} == {
+            field: shown[name][field] for field in ("state", "cause", "reason", "exit_code", "run", "attempt")
+        }
+    assert (rows["none"]["state"], rows["none"]["cause"]) == ("failed", "outputs")
+
+
 def test_wait_stays_until_outputs_are_home(combu):
     (combu.home / "signal").mkdir()
     script = "mkdir /out; until [ -e /signal/go ]; do sleep 0.05; done; head -c 30000000 /dev/zero >/out/a"

@@ -194,6 +194,25 @@ TEST_F(DriveTest, WaitsForTheEndAndTellsWhatFailed) {
   EXPECT_EQ(recorder_.snapshots.back().count(TrialState::blocked), 1U);
 }
 
+// Each failure is reported once, after its fact, with the last lines of its log.
+TEST_F(DriveTest, ReportsAFailureWithTheEndOfItsLog) {
+  combu::Run run = test::run("good bad silent twice after<-bad:succeeded");
+  run.experiment.trials[1].cmd = {"sh", "-c", "echo one; echo two; exit 7"};
+  run.experiment.trials[2].cmd = {"sh", "-c", "exit 8"};
+  run.experiment.trials[3].cmd = {"sh", "-c", "echo again; exit 9"};
+  run.experiment.trials[3].retries = {.max = 1, .pause = Seconds(0)};
+  run.experiment.trials[3].retries.on.set();
+  (void)drive(run, {.until = Until::ended});
+  std::vector<std::string> seen;
+  for (const auto& [fact, tail] : recorder_.failures) {
+    std::string text = run.experiment.trials[fact.trial].name + " " + std::string(to_string(fact.state));
+    for (const std::string& line : tail) text += " | " + line;
+    seen.push_back(text);
+  }
+  EXPECT_THAT(seen, testing::UnorderedElementsAre("bad failed | one | two", "silent failed",
+                                                  "twice retrying | again", "twice failed | again"));
+}
+
 TEST_F(DriveTest, GuessesTheTimeLeftFromTrialsThatHaveRun) {
   std::string names = "bad";
   for (int i = 0; i < 20; ++i) names += " p" + std::to_string(i);
@@ -438,6 +457,10 @@ TEST_F(DriveTest, LeavesWhenItIsAskedToAndIsDrivenAgainAsItWas) {
   EXPECT_TRUE(outcome.left);
   EXPECT_FALSE(outcome.interrupted);
   EXPECT_EQ(outcome.running.size(), 2U);
+  // It is no pause.
+  for (const Snapshot& snapshot : recorder_.snapshots) EXPECT_FALSE(snapshot.settings.paused);
+  EXPECT_THAT(recorder_.remarks,
+              testing::ElementsAre("`combu apply` changes the run: nothing starts until it is done"));
   engine_.on_start = {};
   PlannerOptions again{.starts_in_flight_max = 1};
   again.past.resize(4);

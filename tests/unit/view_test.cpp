@@ -222,7 +222,7 @@ TEST(TtyProgress, leaves_only_the_lines_that_stay) {
     progress->note("made the folder /data");
     progress->begin(run);
     progress->snapshot(snapshot_of(1, 1, 1));
-    progress->fact({.trial = 1, .state = TrialState::failed, .reason = "exit\x1b[2J code 3"});
+    progress->failure({.trial = 1, .state = TrialState::failed, .reason = "exit\x1b[2J code 3"}, {});
     progress->snapshot(snapshot_of(2, 0, 1));
   }
   screen.show(paper.text());
@@ -314,12 +314,12 @@ TEST(PlainProgress, has_a_line_for_each_thing_worth_keeping) {
   progress->preparation({.kind = Preparation::Kind::network, .name = "net", .finished = true});
   progress->begin(run);
   progress->fact({.trial = 0, .state = TrialState::running});
-  progress->fact({.trial = 0, .state = TrialState::failed, .exit_code = 3});
+  progress->failure({.trial = 0, .state = TrialState::failed, .exit_code = 3}, {"a", "ValueError: x"});
   progress->fact({.trial = 1, .state = TrialState::blocked, .reason = "a failed"});
   progress->end();
   EXPECT_EQ(paper.text(),
             "checking…\npulling solver\npulled solver\nnetwork net made\nrun r1: 2 trials\nfailed: a: exit "
-            "code 3\n");
+            "code 3\n  a | a\n  a | ValueError: x\n");
 }
 
 TEST(PlainProgress, counts_every_few_seconds) {
@@ -454,16 +454,50 @@ TEST(Outcome, the_hints_reach_the_engine_that_was_named) {
             "combu --engine 'unix:///my engine' -f /lab/experiment.jsonnet kill");
 }
 
+TEST(Outcome, equal_failures_are_one_line) {
+  Paper paper;
+  std::vector<std::string> names;
+  Outcome outcome;
+  for (TrialIndex i = 0; i < 8; ++i) {
+    names.push_back("forest-s" + std::to_string(i));
+    outcome.unsuccessful.push_back(
+        {.trial = i, .state = TrialState::failed, .ran = true, .exit_code = 1, .reason = "exit code 1"});
+  }
+  names.emplace_back("report");
+  outcome.unsuccessful.insert(outcome.unsuccessful.begin(),
+                              {.trial = 8, .state = TrialState::blocked, .reason = "depends on `forest-s0`"});
+  const auto last_line = [](const std::string& trial, int /*attempt*/) {
+    return std::string(trial == "forest-s6" ? "KeyError: lr" : "ValueError: x");
+  };
+  print_outcome(*make_quiet_progress(around(paper)), run_of(names), outcome, Until::ended, "", last_line);
+  EXPECT_EQ(paper.text(),
+            "failed: 7 trials (forest-s[0-5], forest-s7): exit code 1: ValueError: x\n"
+            "failed: forest-s6: exit code 1: KeyError: lr\n"
+            "blocked: report: depends on `forest-s0`\n");
+}
+
+TEST(Outcome, a_command_that_interrupts_the_run_is_named) {
+  Paper paper;
+  Outcome outcome;
+  outcome.interrupted = true;
+  outcome.last = snapshot_of(1, 0, 0);
+  outcome.last.trials = 3;
+  outcome.last.interrupter = "combu kill";
+  print_outcome(*make_plain_progress(around(paper)), run_of({"a", "b", "c"}), outcome, Until::ended, "");
+  EXPECT_EQ(paper.text(), "interrupted by `combu kill`: 1 of 3 trials were started\n");
+}
+
 TEST(Outcome, of_many_failures_tells_the_first_and_a_number) {
   Paper paper;
   std::vector<std::string> names;
   Outcome outcome;
   for (TrialIndex i = 0; i < 1000; ++i) {
     names.push_back("t" + std::to_string(i));
-    outcome.unsuccessful.push_back({.trial = i, .state = TrialState::failed, .reason = "exit code 1"});
+    outcome.unsuccessful.push_back(
+        {.trial = i, .state = TrialState::failed, .reason = "exit code " + std::to_string(i)});
   }
   print_outcome(*make_quiet_progress(around(paper)), run_of(names), outcome, Until::ended, "");
-  EXPECT_THAT(paper.text(), HasSubstr("failed: t19: exit code 1\n… and 980 more\n"));
+  EXPECT_THAT(paper.text(), HasSubstr("failed: t19: exit code 19\n… and 980 more\n"));
   EXPECT_THAT(paper.text(), Not(HasSubstr("t20:")));
 }
 

@@ -1,0 +1,91 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "combu/view.hpp"
+#include "view/failures.hpp"
+
+namespace combu {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+class Feed : public testing::Test {
+ protected:
+  Feed() {
+    run_.id = RunId("r1");
+    for (int i = 0; i < 50; ++i) {
+      run_.experiment.trials.emplace_back();
+      run_.experiment.trials.back().name = "t-" + std::to_string(i);
+    }
+  }
+  std::string add(TrialIndex trial, const std::string& reason, const std::vector<std::string>& tail = {},
+                  TrialState state = TrialState::failed) {
+    const Fact fact{.trial = trial, .state = state, .reason = reason};
+    const FailureFeed::Shown shown = feed_.add(run_, fact, tail);
+    return shown.tail.empty() ? shown.line : shown.line + "\n" + shown.tail;
+  }
+
+  Run run_;
+  FailureFeed feed_;
+};
+
+TEST_F(Feed, TwoEqualFailuresAreShownAndTheOthersCounted) {
+  EXPECT_EQ(add(0, "exit code 1", {"Traceback", "ValueError: x", ""}),
+            "failed: t-0: exit code 1\n  t-0 | Traceback\n  t-0 | ValueError: x\n  t-0 | ");
+  EXPECT_EQ(add(1, "exit code 1", {"ValueError: x"}), "failed: t-1: exit code 1\n  t-1 | ValueError: x");
+  EXPECT_THAT(feed_.counted(), IsEmpty());
+  EXPECT_EQ(add(2, "exit code 1", {"ValueError: x"}), "");
+  EXPECT_EQ(add(3, "exit code 1", {"KeyError: lr"}), "failed: t-3: exit code 1\n  t-3 | KeyError: lr");
+  EXPECT_EQ(add(4, "exit code 2"), "failed: t-4: exit code 2");
+  EXPECT_THAT(feed_.counted(), ElementsAre("failed: 1 more trial: exit code 1: ValueError: x"));
+  EXPECT_EQ(add(5, "exit code 1", {"ValueError: x"}), "");
+  EXPECT_THAT(feed_.counted(), ElementsAre("failed: 2 more trials: exit code 1: ValueError: x"));
+}
+
+// The last lines are read of the first failures only.
+TEST_F(Feed, AFailureWithoutItsLogIsCountedWithThoseOfItsReason) {
+  (void)add(0, "exit code 1", {"ValueError: x"});
+  (void)add(1, "exit code 1", {"ValueError: x"});
+  EXPECT_EQ(add(2, "exit code 1"), "");
+  EXPECT_EQ(add(3, "exit code 1", {}, TrialState::stopped), "stopped: t-3: exit code 1");
+}
+
+TEST_F(Feed, AttemptsOfOneTrialThatFailAlikeAreEqual) {
+  EXPECT_NE(add(0, "exit code 1; attempt 2 in 1.0 s", {}, TrialState::retrying), "");
+  EXPECT_NE(add(0, "exit code 1; attempt 3 in 2.0 s", {}, TrialState::retrying), "");
+  EXPECT_EQ(add(0, "exit code 1; attempt 4 in 4.0 s", {}, TrialState::retrying), "");
+  EXPECT_THAT(feed_.counted(), ElementsAre("retrying: 1 more attempt: exit code 1"));
+}
+
+TEST(FailureGroups, AreInTheOrderOfTheFirstOfEach) {
+  const std::vector<Failure> failures{
+      {.trial = "b-1", .state = TrialState::failed, .reason = "exit code 1", .last_line = ""},
+      {.trial = "a", .state = TrialState::stopped, .reason = "removed by kill", .last_line = ""},
+      {.trial = "b-2", .state = TrialState::failed, .reason = "exit code 1", .last_line = ""},
+      {.trial = "b-4", .state = TrialState::failed, .reason = "exit code 1", .last_line = "x"}};
+  std::vector<std::string> lines;
+  for (const FailureGroup& group : group_failures(failures)) lines.push_back(group_line(group));
+  EXPECT_THAT(lines, ElementsAre("failed: 2 trials (b-[1-2]): exit code 1", "stopped: a: removed by kill",
+                                 "failed: b-4: exit code 1: x"));
+}
+
+TEST(FailureGroups, NameFewRangesOfNames) {
+  std::vector<std::string> names;
+  for (int i = 0; i < 40; i += 2) names.push_back("t" + std::to_string(i));
+  const std::vector<std::string_view> trials(names.begin(), names.end());
+  EXPECT_EQ(trials_text(trials), "20 trials (t0, t2, t4, t6, t8, …)");
+}
+
+TEST(LastLine, IsTheLastThatIsNotBlank) {
+  EXPECT_EQ(last_line_of("one\n  two \x1b[31mred\x1b[0m\n \n\n"), "two red");
+  EXPECT_EQ(last_line_of("\n\n"), "");
+  EXPECT_EQ(last_line_of(""), "");
+  EXPECT_EQ(last_line_of(std::string(1000, 'a')).size(), 199 + std::string("…").size());
+}
+
+}  // namespace
+}  // namespace combu
