@@ -137,9 +137,10 @@ struct Collect {
 
 // Where a trial's numbers are found.
 struct Metrics {
-  bool json = false;    // in lines of its standard output that are JSON objects
-  std::string pattern;  // in lines of its standard output: a regular expression (RE2) with named groups
-  std::string file;     // absolute, in the container: JSON lines, or CSV where it is called *.csv
+  bool json = false;          // in lines of its standard output that are JSON objects
+  std::string pattern;        // in lines of its standard output: a regular expression (RE2) with named groups
+  std::string file;           // absolute, in the container: JSON lines, or CSV where it is called *.csv
+  std::string step = "step";  // the name of the number that is the step of the others
   bool operator==(const Metrics&) const = default;
   [[nodiscard]] bool empty() const { return *this == Metrics{}; }
 };

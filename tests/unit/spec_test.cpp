@@ -144,6 +144,26 @@ TEST(ReadExperiment, OutputsComeHomeToAFolderOrABucket) {
     EXPECT_THAT(place(wrong), HasSubstr("must be s3://BUCKET or s3://BUCKET/PREFIX")) << wrong;
 }
 
+TEST(ReadExperiment, TheStepOfMetricsHasAName) {
+  EXPECT_EQ(only_trial(R"("metrics": "json")").metrics->step, "step");
+  EXPECT_EQ(*only_trial(R"("metrics": {"stdout": "json", "step": "epoch"})").metrics,
+            (Metrics{.json = true, .step = "epoch"}));
+  EXPECT_EQ(*only_trial(R"("metrics": {"file": "/m.csv", "step": "train.step"})").metrics,
+            (Metrics{.file = "/m.csv", .step = "train.step"}));
+  EXPECT_EQ(*only_trial(R"("metrics": {"step": "epoch"})").metrics, (Metrics{.json = true, .step = "epoch"}))
+      << "a name alone is of lines of JSON";
+  EXPECT_EQ(*only_trial(R"-("metrics": {"stdout": "(?P<step>.)(?P<epoch>.)", "step": "epoch"})-").metrics,
+            (Metrics{.pattern = "(?P<step>.)(?P<epoch>.)", .step = "epoch"}));
+  const Reading wrong = read(R"-([
+      {"name": "only-step", "image": "i", "metrics": {"stdout": "(?P<epoch>.)", "step": "epoch"}},
+      {"name": "empty", "image": "i", "metrics": {"stdout": "json", "step": ""}},
+      {"name": "kind", "image": "i", "metrics": {"stdout": "json", "step": 3}}])-");
+  ASSERT_THAT(wrong.errors, SizeIs(3));
+  EXPECT_THAT(wrong.errors[0].what(), HasSubstr("names no metric"));
+  EXPECT_THAT(wrong.errors[1].what(), HasSubstr("[1].metrics.step: the step's name is empty"));
+  EXPECT_THAT(wrong.errors[2].what(), HasSubstr("[2].metrics.step: must be a string"));
+}
+
 TEST(ReadExperiment, IsNamedByItsFileOrItsField) {
   EXPECT_EQ(read(R"([{"name": "aa", "image": "i"}])").experiment.name, "/lab/experiment.jsonnet");
   EXPECT_EQ(read(R"({"experiment": "lorenz", "trials": [{"name": "aa", "image": "i"}]})").experiment.name,
