@@ -17,6 +17,7 @@
 #include "spec/telemetry.hpp"
 #include "spec/values.hpp"
 #include "spec/volumes.hpp"
+#include "spec/warnings.hpp"
 
 namespace combu::spec {
 
@@ -102,6 +103,8 @@ void LayerReader::read_field(Field field, Json& value, const Place& place) {
       return;
     case Field::cmd:
       trial.cmd = read_words(value, place, report_);
+      if (trial.cmd && value.is_string())
+        layer_.shell_syntax = find_shell_syntax(value.get_ref<const std::string&>());
       return;
     case Field::entrypoint:
       trial.entrypoint = read_words(value, place, report_);
@@ -290,7 +293,10 @@ void take_replaced(Layer& own, const Layer& defaults) {
   if (wanted(Field::volumes)) to.volumes = from.volumes;
   if (wanted(Field::networks)) to.networks = from.networks;
   if (wanted(Field::depends)) to.depends = from.depends;
-  if (wanted(Field::cmd)) to.cmd = from.cmd;
+  if (wanted(Field::cmd)) {
+    to.cmd = from.cmd;
+    own.shell_syntax = defaults.shell_syntax;
+  }
   if (wanted(Field::entrypoint)) to.entrypoint = from.entrypoint;
   if (wanted(Field::env_file)) {
     own.env_files = defaults.env_files;
@@ -363,6 +369,7 @@ Trial combine(Layer&& own, const Layer& defaults, const Place& place, Report& re
   trial.labels = (labels ? laid(defaults.labels, own.labels) : std::move(own.labels)).take();
   if (!own.params.empty()) trial.params = json_text(own.params);
   if (!own.docker.empty()) trial.docker = json_text(own.docker);
+  warn_of_trial(trial, own.shell_syntax, report);
   return trial;
 }
 

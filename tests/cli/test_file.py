@@ -56,6 +56,32 @@ def test_errors_come_in_the_files_order(combu, write):
     assert "d1 → e1 → d1" in lines[4] or "e1 → d1 → e1" in lines[4]
 
 
+@pytest.mark.parametrize("command", ["validate", "plan", "run"])
+def test_what_is_legal_and_rarely_meant_is_a_warning(combu, write, command):
+    write("""{
+      defaults: { image: "x" },
+      trials: [{ name: "solver-%d" % i, cmd: "make && make test" } for i in [1, 2, 3]] +
+              [{ name: "named", env: { RUN: "UUID" } }, { name: "kept", cache: true, volumes: ["./data:/data"] }],
+    }""")
+    result = combu("-f", "experiment.jsonnet", "--engine", "simulated:?speed=0", command)
+    assert result.returncode == 0, result.stderr
+    warnings = [line for line in result.stderr.splitlines() if ": warning: " in line]
+    assert warnings[0] == ('experiment.jsonnet: warning: solver-1 and 2 more: cmd: contains `&&`, but no shell is used; '
+                           'write ["sh", "-c", "..."]')
+    assert warnings[1].startswith("experiment.jsonnet: warning: named: env.RUN: the text UUID stays")
+    assert warnings[2].startswith("experiment.jsonnet: warning: kept: cache: the content of ")
+    assert len(warnings) == 3
+    quiet = combu("-f", "experiment.jsonnet", "--engine", "simulated:?speed=0", "--progress", "quiet", "validate")
+    assert (quiet.returncode, quiet.stderr) == (0, "")
+
+
+def test_errors_come_without_warnings(combu, write):
+    write("[{ name: 'solver', cmd: 'a && b' }]")
+    result = combu("-f", "experiment.jsonnet", "validate")
+    assert result.returncode == 2
+    assert result.stderr.count("\n") == 1 and "warning" not in result.stderr
+
+
 def test_a_byte_order_mark_is_passed_over(combu, write):
     write("\ufeff[{ name: 'solver', image: 'x' }]")
     result = combu("-f", "experiment.jsonnet", "validate")
