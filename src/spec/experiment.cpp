@@ -71,6 +71,7 @@ class ExperimentReader final : public DocumentSink {
     } else if (name == "collect") {
       experiment_.collect = read_collect(value, caller_, place, report_);
     } else if (!own_field(name)) {
+      is_compose_ = is_compose_ || (name == "services" && value.is_object());
       refuse(name, place);
     }
   }
@@ -126,6 +127,11 @@ class ExperimentReader final : public DocumentSink {
   Reading finish(const DocumentEnd& end) {
     if (!end.fault.empty()) {
       report_.add(root_, "the evaluated file cannot be read: " + end.fault);
+    } else if (is_compose_ && !trials_begun_) {
+      report_.forget();
+      report_.add(root_,
+                  "this is a Compose file, and combu reads trials; write its services as { trials: [{ name: "
+                  "\"NAME\", image: \"IMAGE\", cmd: \"COMMAND\" }] }, see `man combu-experiment`");
     } else if (trial_fields_seen_ && !trials_given_) {
       report_.forget();
       report_.add(root_, "this is one trial: put it into an array, [{…}]");
@@ -257,6 +263,7 @@ class ExperimentReader final : public DocumentSink {
   bool trials_begun_ = false;
   std::size_t trials_seen_ = 0;
   bool trial_fields_seen_ = false;
+  bool is_compose_ = false;  // has `services`
 };
 
 }  // namespace

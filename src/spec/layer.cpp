@@ -7,6 +7,7 @@
 
 #include "spec/cache.hpp"
 #include "spec/failure.hpp"
+#include "spec/foreign_fields.hpp"
 #include "spec/healthcheck.hpp"
 #include "spec/inputs.hpp"
 #include "spec/names.hpp"
@@ -71,6 +72,10 @@ void LayerReader::read_unknown(const std::string& spelling, const Json& value, c
   }
   if (top_field(spelling)) {
     report_.add(place, fmt::format("`{}` stands at the top of the file, not in a trial", spelling));
+    return;
+  }
+  if (const std::string instead = written_instead(spelling); !instead.empty()) {
+    report_.add(place, fmt::format("{}; {}", unknown_field(spelling, std::nullopt), instead));
     return;
   }
   const auto meant = meant_field(spelling);
