@@ -53,9 +53,8 @@ std::string yaml_fault(std::string_view name, std::string_view source) {
   }
   if (!is_yaml) return {};
   return fmt::format(
-      "this is a {}, and combu reads Jsonnet; write {} as {{ trials: [{{ name: \"NAME\", image: \"IMAGE\", "
-      "cmd: "
-      "\"COMMAND\" }}] }}, see `man combu-experiment`",
+      R"(this is a {}, and combu reads Jsonnet; write {} as {{ trials: [{{ name: "NAME", image: "IMAGE", )"
+      R"(cmd: "COMMAND" }}] }}, see `man combu-experiment`)",
       is_compose ? "Compose file (YAML)" : "YAML file", is_compose ? "its services" : "the experiment");
 }
 
