@@ -137,9 +137,10 @@ struct Collect {
 
 // Where a trial's numbers are found.
 struct Metrics {
-  bool json = false;    // in lines of its standard output that are JSON objects
-  std::string pattern;  // in lines of its standard output: a regular expression (RE2) with named groups
-  std::string file;     // absolute, in the container: JSON lines, or CSV where it is called *.csv
+  bool json = false;          // in lines of its standard output that are JSON objects
+  std::string pattern;        // in lines of its standard output: a regular expression (RE2) with named groups
+  std::string file;           // absolute, in the container: JSON lines, or CSV where it is called *.csv
+  std::string step = "step";  // the name of the number that is the step of the others
   bool operator==(const Metrics&) const = default;
   [[nodiscard]] bool empty() const { return *this == Metrics{}; }
 };
@@ -265,6 +266,8 @@ struct Caller {
 struct Reading {
   Experiment experiment;
   std::vector<Error> errors;
+  // What is legal and rarely meant: at most a line for each kind, "solver-1 and 9 more: cmd: …".
+  std::vector<std::string> warnings;
 };
 
 // `json` is what evaluate() gave. Reads env_file's files, and nothing else. Never throws for what the file
@@ -291,6 +294,11 @@ struct HostFolders {
 // A command line split into words as a POSIX shell splits them: blanks, quotes and backslashes; nothing is
 // expanded. Throws Error(invalid) for an unterminated quote.
 [[nodiscard]] std::vector<std::string> split_words(std::string_view line);
+
+// The first part of a command line that a shell would act on and split_words() takes as text: && || | < > ;
+// outside of quotes, or a variable ($NAME, ${NAME}) outside of single quotes. Empty: there is none. Throws as
+// split_words() does.
+[[nodiscard]] std::string_view find_shell_syntax(std::string_view line);
 
 // A condition on named values: "lr<0.01 && mode=fast". Each term is NAME = == != < <= > >= VALUE, each in
 // quotes of either kind where it holds blanks, quotes or = < > & | (a name: !). Where both sides are numbers

@@ -37,7 +37,9 @@ Json outputs_of(const Trial& trial) {
 
 Json metrics_of(const Rare<Metrics>& metrics) {
   if (!metrics) return {};
-  return {{"json", metrics->json}, {"pattern", metrics->pattern}, {"file", metrics->file}};
+  Json parts = {{"json", metrics->json}, {"pattern", metrics->pattern}, {"file", metrics->file}};
+  if (metrics->step != Metrics().step) parts["step"] = metrics->step;
+  return parts;
 }
 
 // Which, as far as that may decide what comes out; not how large.

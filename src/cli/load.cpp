@@ -75,8 +75,12 @@ std::vector<Error> in_file_order(std::vector<Error> of_spec, std::vector<Error> 
   return errors;
 }
 
+std::string shown_file(const std::string& file) {
+  return file == "-" ? "<stdin>" : file;
+}
+
 std::string file_error_line(const std::string& file, const Error& error) {
-  const std::string name = file == "-" ? "<stdin>" : file;
+  const std::string name = shown_file(file);
   const std::string text = error.what();
   return text.starts_with(name + ":") ? text : fmt::format("{}: {}", name, text);
 }
@@ -120,6 +124,7 @@ std::string imports_text(const std::vector<Import>& imports) {
 struct FileReading {
   Loaded loaded;
   std::vector<Error> errors;  // in the file's order
+  std::vector<std::string> warnings;
 };
 
 // `slow` is called once if the evaluation takes more than a second.
@@ -140,6 +145,7 @@ FileReading read_experiment_file(const Invocation& invocation, const RunId& run,
   const Evaluation evaluation = evaluation_of(invocation, run, loaded.caller);
 
   std::vector<Error> errors;
+  std::vector<std::string> warnings;
   const auto began = std::chrono::steady_clock::now();
   try {
     Evaluated evaluated = evaluate(evaluation, slow);
@@ -149,6 +155,7 @@ FileReading read_experiment_file(const Invocation& invocation, const RunId& run,
     loaded.values = values_text(invocation);
     Reading reading = read_experiment(loaded.evaluated, loaded.caller);
     loaded.run.experiment = std::move(reading.experiment);
+    warnings = std::move(reading.warnings);
     Planning planning = make_plan(loaded.run.experiment);
     loaded.plan = std::move(planning.plan);
     errors = in_file_order(std::move(reading.errors), std::move(planning.errors),
@@ -157,7 +164,7 @@ FileReading read_experiment_file(const Invocation& invocation, const RunId& run,
     errors.push_back(error);
   }
   loaded.evaluated_in = std::chrono::steady_clock::now() - began;
-  return {std::move(loaded), std::move(errors)};
+  return {std::move(loaded), std::move(errors), std::move(warnings)};
 }
 
 }  // namespace
@@ -177,6 +184,8 @@ std::optional<Loaded> load(const Invocation& given, const RunId& run, Progress& 
   progress.end();
   for (const Error& error : reading.errors) progress.error(file_error_line(invocation.file, error));
   if (!reading.errors.empty()) return std::nullopt;
+  for (const std::string& warning : reading.warnings)
+    progress.note(fmt::format("{}: warning: {}", shown_file(invocation.file), warning));
   return std::move(reading.loaded);
 }
 

@@ -32,8 +32,9 @@ struct Loaded {
 };
 
 // Evaluates, reads and plans the invocation's file, or the default one. Prints each error in it on
-// `progress`, as "FILE: PATH: what is wrong"; then there is nothing to go on with. Throws Error(invalid) for
-// options that make no sense. Forks: call it before there are threads.
+// `progress`, as "FILE: PATH: what is wrong"; then it returns nothing. Without an error it prints each
+// warning as a note. Throws Error(invalid) for options that make no sense. Forks: call it before there are
+// threads.
 [[nodiscard]] std::optional<Loaded> load(const Invocation& given, const RunId& run, Progress& progress);
 
 // The same without a progress: throws the first error in the file. `slow` is called once if the evaluation

@@ -8,7 +8,7 @@ namespace combu {
 
 void add_validate(CommandLine& line, const Invocation& invocation, Action& action) {
   CliCommand command =
-      line.add_command("validate", "Tell every error of the file; print nothing when there is none");
+      line.add_command("validate", "Check the file: print every error, or the warnings; start nothing");
   const auto file = std::make_shared<std::string>();
   add_file_argument(command, *file);
   command.footer("Example:\n  combu validate experiment.jsonnet");

@@ -17,6 +17,7 @@
 #include "jsonnet/machine.hpp"
 #include "jsonnet/text.hpp"
 #include "jsonnet/trace.hpp"
+#include "jsonnet/yaml.hpp"
 
 namespace combu {
 namespace {
@@ -166,6 +167,9 @@ std::string where_in_result(const std::string& account, const std::string& name,
   }
 }
 
+// An account that begins so is of the syntax, by every evaluator.
+constexpr std::string_view k_static_error = "STATIC ERROR: ";
+
 // One letter tells JSON from an error's account.
 constexpr char k_json_mark = 'J';
 constexpr char k_error_mark = 'E';
@@ -224,6 +228,8 @@ Evaluated evaluate(const Evaluation& evaluation, const std::function<void()>& sl
   const bool failed = end.answer.front() == k_error_mark;
   end.answer.erase(0, 1);
   if (failed) {
+    const std::string fault = end.answer.starts_with(k_static_error) ? yaml_fault(name, source) : "";
+    if (!fault.empty()) throw Error(ErrorKind::invalid, name, fault);
     end.answer += where_in_result(end.answer, name, code, evaluation, importer);
     throw explain(end.answer, name, source,
                   Columns(source, find_identifiers(source), evaluation.run.text().size()));

@@ -22,6 +22,7 @@
 #include "spec/report.hpp"
 #include "spec/values.hpp"
 #include "spec/volumes.hpp"
+#include "spec/warnings.hpp"
 
 namespace combu {
 
@@ -33,7 +34,8 @@ constexpr std::string_view k_trials = "trials";
 
 class ExperimentReader final : public DocumentSink {
  public:
-  explicit ExperimentReader(const Caller& caller) : caller_(caller) {
+  ExperimentReader(std::string_view json, const Caller& caller)
+      : caller_(caller), may_hold_identifier_(json.find(k_identifier_text) != std::string_view::npos) {
     experiment_.file = caller.file;
     experiment_.name = caller.file;
     experiment_.collect.to = absolute_path("results", caller);
@@ -45,6 +47,7 @@ class ExperimentReader final : public DocumentSink {
     const Place place = root_.key(name);
     // Jsonnet's `if` without `else` gives null: as if the field were not there.
     if (value.is_null() && name != k_trials && spec::top_field(name)) return;
+    if (may_hold_identifier_ && !own_field(name)) warn_of_identifier(value, place, report_);
     if (name == "experiment") {
       read_experiment_name(value, place);
     } else if (name == "defaults") {
@@ -68,6 +71,7 @@ class ExperimentReader final : public DocumentSink {
     } else if (name == "collect") {
       experiment_.collect = read_collect(value, caller_, place, report_);
     } else if (!own_field(name)) {
+      is_compose_ = is_compose_ || (name == "services" && value.is_object());
       refuse(name, place);
     }
   }
@@ -86,6 +90,7 @@ class ExperimentReader final : public DocumentSink {
       return;
     }
     report_.enter(name_of(value));
+    if (may_hold_identifier_) warn_of_identifier(value, Place(), report_);
     Layer own = LayerReader(LayerKind::trial, caller_, env_files_, report_).read(value, place);
     require(own, Field::name, place);
     require(own, Field::image, place);
@@ -122,6 +127,11 @@ class ExperimentReader final : public DocumentSink {
   Reading finish(const DocumentEnd& end) {
     if (!end.fault.empty()) {
       report_.add(root_, "the evaluated file cannot be read: " + end.fault);
+    } else if (is_compose_ && !trials_begun_) {
+      report_.forget();
+      report_.add(root_,
+                  "this is a Compose file, and combu reads trials; write its services as { trials: [{ name: "
+                  "\"NAME\", image: \"IMAGE\", cmd: \"COMMAND\" }] }, see `man combu-experiment`");
     } else if (trial_fields_seen_ && !trials_given_) {
       report_.forget();
       report_.add(root_, "this is one trial: put it into an array, [{…}]");
@@ -135,7 +145,7 @@ class ExperimentReader final : public DocumentSink {
     // peak.
     experiment_.failures_max = max_failures_.of(experiment_.trials.size());
     if (!defaults_.docker.empty()) experiment_.defaults_docker = json_text(defaults_.docker);
-    return {std::move(experiment_), report_.take()};
+    return {std::move(experiment_), report_.take(), report_.warnings()};
   }
 
  private:
@@ -237,6 +247,7 @@ class ExperimentReader final : public DocumentSink {
   }
 
   const Caller& caller_;
+  const bool may_hold_identifier_;  // saves looking through all values
   Report report_;
   EnvFiles env_files_;
   Experiment experiment_;
@@ -252,6 +263,7 @@ class ExperimentReader final : public DocumentSink {
   bool trials_begun_ = false;
   std::size_t trials_seen_ = 0;
   bool trial_fields_seen_ = false;
+  bool is_compose_ = false;  // has `services`
 };
 
 }  // namespace
@@ -273,11 +285,11 @@ std::string_view to_string(Condition condition) {
 }
 
 Reading read_experiment(std::string_view json, const Caller& caller) {
-  spec::ExperimentReader reader(caller);
+  spec::ExperimentReader reader(json, caller);
   const spec::DocumentEnd end = spec::read_document(json, reader);
   if (reader.late_defaults().is_null()) return reader.finish(end);
   // Jsonnet sorts fields, so that this is rare: read again, now that the defaults are known.
-  spec::ExperimentReader again(caller);
+  spec::ExperimentReader again(json, caller);
   again.read_defaults(reader.late_defaults());
   const spec::DocumentEnd end_again = spec::read_document(json, again);
   return again.finish(end_again);

@@ -7,6 +7,7 @@
 
 #include "spec/cache.hpp"
 #include "spec/failure.hpp"
+#include "spec/foreign_fields.hpp"
 #include "spec/healthcheck.hpp"
 #include "spec/inputs.hpp"
 #include "spec/names.hpp"
@@ -17,6 +18,7 @@
 #include "spec/telemetry.hpp"
 #include "spec/values.hpp"
 #include "spec/volumes.hpp"
+#include "spec/warnings.hpp"
 
 namespace combu::spec {
 
@@ -72,6 +74,10 @@ void LayerReader::read_unknown(const std::string& spelling, const Json& value, c
     report_.add(place, fmt::format("`{}` stands at the top of the file, not in a trial", spelling));
     return;
   }
+  if (const std::string instead = written_instead(spelling); !instead.empty()) {
+    report_.add(place, fmt::format("{}; {}", unknown_field(spelling, std::nullopt), instead));
+    return;
+  }
   const auto meant = meant_field(spelling);
   report_.add(place, unknown_field(spelling, meant));
   const auto field = meant ? find_field(*meant) : std::nullopt;
@@ -102,6 +108,8 @@ void LayerReader::read_field(Field field, Json& value, const Place& place) {
       return;
     case Field::cmd:
       trial.cmd = read_words(value, place, report_);
+      if (trial.cmd && value.is_string())
+        layer_.shell_syntax = find_shell_syntax(value.get_ref<const std::string&>());
       return;
     case Field::entrypoint:
       trial.entrypoint = read_words(value, place, report_);
@@ -290,7 +298,10 @@ void take_replaced(Layer& own, const Layer& defaults) {
   if (wanted(Field::volumes)) to.volumes = from.volumes;
   if (wanted(Field::networks)) to.networks = from.networks;
   if (wanted(Field::depends)) to.depends = from.depends;
-  if (wanted(Field::cmd)) to.cmd = from.cmd;
+  if (wanted(Field::cmd)) {
+    to.cmd = from.cmd;
+    own.shell_syntax = defaults.shell_syntax;
+  }
   if (wanted(Field::entrypoint)) to.entrypoint = from.entrypoint;
   if (wanted(Field::env_file)) {
     own.env_files = defaults.env_files;
@@ -363,6 +374,7 @@ Trial combine(Layer&& own, const Layer& defaults, const Place& place, Report& re
   trial.labels = (labels ? laid(defaults.labels, own.labels) : std::move(own.labels)).take();
   if (!own.params.empty()) trial.params = json_text(own.params);
   if (!own.docker.empty()) trial.docker = json_text(own.docker);
+  warn_of_trial(trial, own.shell_syntax, report);
   return trial;
 }
 

@@ -24,6 +24,7 @@ struct Layer {
   std::vector<const Pairs*> env_files;  // they live in the EnvFiles
   Json params = Json::object();
   Json docker = Json::object();
+  std::string shell_syntax;  // in a `cmd` that is a string: see find_shell_syntax()
 };
 
 enum class LayerKind { trial, defaults };

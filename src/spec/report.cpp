@@ -39,4 +39,25 @@ void Report::add(const Place& place, const std::string& message) {
   errors_.emplace_back(ErrorKind::invalid, place.text(), message + about);
 }
 
+void Report::warn(Warning kind, const std::string& where, const std::string& message) {
+  const auto [at, is_first] = warned_.try_emplace(kind);
+  if (!is_first) {
+    ++at->second.others;
+  } else if (trial_.empty()) {
+    at->second = {.subject = where, .message = message};
+  } else {
+    at->second = {.subject = std::string(shortened(trial_)),
+                  .message = fmt::format("{}: {}", where, message)};
+  }
+}
+
+std::vector<std::string> Report::warnings() const {
+  std::vector<std::string> lines;
+  for (const auto& [kind, first] : warned_)
+    lines.push_back(fmt::format("{}{}: {}", first.subject,
+                                first.others == 0 ? "" : fmt::format(" and {} more", first.others),
+                                first.message));
+  return lines;
+}
+
 }  // namespace combu::spec

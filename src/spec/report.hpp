@@ -1,7 +1,8 @@
 #pragma once
-// Where in the evaluated file something stands, and the errors found so far.
+// Where in the evaluated file something stands, and the errors and warnings found so far.
 
 #include <cstddef>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,17 +30,36 @@ class Place {
   std::size_t index_ = 0;
 };
 
+// Kinds of what is legal and rarely meant.
+enum class Warning {
+  shell,          // a command that is written for a shell, and is given to none
+  identifier,     // a text that was to be the run's id
+  mounted_cache,  // `cache` beside a volume whose content does not count
+};
+
 class Report {
  public:
-  // The trial that the following errors are about; empty for none that is known.
+  // The trial that the following errors and warnings are about; empty for none that is known.
   void enter(std::string_view trial) { trial_ = trial; }
   void add(const Place& place, const std::string& message);
   void forget() { errors_.clear(); }
   [[nodiscard]] std::vector<Error> take() { return std::move(errors_); }
 
+  // Keeps the first warning of each kind, and counts the others. `where`: "cmd", "env.RUN".
+  void warn(Warning kind, const std::string& where, const std::string& message);
+  // A line for each kind: "solver-1 and 9 more: cmd: …".
+  [[nodiscard]] std::vector<std::string> warnings() const;
+
  private:
+  struct First {
+    std::string subject;
+    std::string message;
+    std::size_t others = 0;
+  };
+
   std::string trial_;
   std::vector<Error> errors_;
+  std::map<Warning, First> warned_;
 };
 
 }  // namespace combu::spec

@@ -16,13 +16,24 @@
 namespace combu::spec {
 namespace {
 
-constexpr std::array k_metrics_fields{Spelling{"stdout", "stdout"}, Spelling{"file", "file"}};
+constexpr std::array k_metrics_fields{Spelling{"stdout", "stdout"}, Spelling{"file", "file"},
+                                      Spelling{"step", "step"}};
 constexpr std::array k_logs_fields{Spelling{"max_size", "max_size"}};
 
-// `step` is where the others stand.
-bool names_no_metric(const re2::RE2& pattern) {
+// The step is no metric itself.
+bool names_no_metric(const re2::RE2& pattern, const std::string& step) {
   return std::ranges::all_of(pattern.NamedCapturingGroups(),
-                             [](const auto& group) { return group.first == "step"; });
+                             [&](const auto& group) { return group.first == step; });
+}
+
+void read_step(const Json& value, const Place& place, Report& report, Metrics& metrics) {
+  const auto name = read_string(value, place, report);
+  if (!name) return;
+  if (name->empty()) {
+    report.add(place, "the step's name is empty; name the number that counts the steps, such as \"epoch\"");
+  } else {
+    metrics.step = *name;
+  }
 }
 
 void read_stdout(const Json& value, const Place& place, Report& report, Metrics& metrics) {
@@ -38,7 +49,7 @@ void read_stdout(const Json& value, const Place& place, Report& report, Metrics&
                fmt::format(R"(must be "json" or a regular expression, and "{}" is none: {} (RE2's syntax; )"
                            "a group is named by (?P<loss>…))",
                            shortened(*text), pattern.error()));
-  } else if (names_no_metric(pattern)) {
+  } else if (names_no_metric(pattern, metrics.step)) {
     report.add(place, fmt::format(R"("{}" names no metric: a group is named by (?P<loss>…); "json" takes )"
                                   "lines of JSON",
                                   shortened(*text)));
@@ -56,12 +67,18 @@ Metrics read_metrics(const Json& value, const Place& place, Report& report) {
     return metrics;
   }
   if (!value.is_object()) {
-    report.add(place, fmt::format("must be {{stdout, file}}, not {}", shown(value)));
+    report.add(place, fmt::format("must be {{stdout, file, step}}, not {}", shown(value)));
     return metrics;
   }
   const Section section(value, k_metrics_fields, place, report);
-  if (const Json* out = section.find("stdout")) read_stdout(*out, place.key("stdout"), report, metrics);
-  if (const Json* file = section.find("file")) {
+  const Json* step = section.find("step");
+  const Json* out = section.find("stdout");
+  const Json* file = section.find("file");
+  if (step != nullptr) read_step(*step, place.key("step"), report, metrics);
+  if (out != nullptr) read_stdout(*out, place.key("stdout"), report, metrics);
+  // The name of the step alone: "json" is the form that has nested names.
+  if (step != nullptr && out == nullptr && file == nullptr) metrics.json = true;
+  if (file != nullptr) {
     const auto text = read_string(*file, place.key("file"), report);
     if (text && !text->starts_with('/')) {
       report.add(place.key("file"),

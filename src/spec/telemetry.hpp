@@ -7,7 +7,7 @@
 
 namespace combu::spec {
 
-// {stdout: "json" | a regular expression, file}, or what `stdout` may be alone.
+// {stdout: "json" | a regular expression, file, step}, or what `stdout` may be alone.
 [[nodiscard]] Metrics read_metrics(const Json& value, const Place& place, Report& report);
 
 // {max_size}

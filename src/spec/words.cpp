@@ -13,6 +13,28 @@ bool blank(char c) {
   return c == ' ' || c == '\t' || c == '\n';
 }
 
+bool is_of_name(char c) {
+  return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+// "$NAME" or "${NAME}" that `text` begins with, or nothing.
+std::string_view variable_at(std::string_view text) {
+  if (!text.starts_with('$')) return {};
+  const bool is_braced = text.substr(1).starts_with('{');
+  const std::size_t begin = is_braced ? 2 : 1;
+  std::size_t end = begin;
+  while (end < text.size() && is_of_name(text[end])) ++end;
+  const bool is_name = end > begin && (text[begin] < '0' || text[begin] > '9');
+  if (!is_name) return {};
+  return text.substr(0, is_braced && text.substr(end).starts_with('}') ? end + 1 : end);
+}
+
+std::string_view operator_at(std::string_view text) {
+  for (const std::string_view one : {"&&", "||", "|", "<", ">", ";"})
+    if (text.starts_with(one)) return text.substr(0, one.size());
+  return {};
+}
+
 // POSIX, Shell Command Language 2.2 (Quoting) and 2.3 (Token Recognition), less what expands or joins
 // commands.
 class WordSplitter {
@@ -31,14 +53,22 @@ class WordSplitter {
       } else if (blank(c)) {
         end_word();
       } else {
+        const std::string_view rest = line_.substr(at_ - 1);
+        meet(operator_at(rest));
+        meet(variable_at(rest));
         put(c);
       }
     }
     end_word();
     return std::move(words_);
   }
+  // Of what has been split.
+  [[nodiscard]] std::string_view shell_syntax() const { return shell_syntax_; }
 
  private:
+  void meet(std::string_view syntax) {
+    if (shell_syntax_.empty()) shell_syntax_ = syntax;
+  }
   void put(char c) {
     word_ += c;
     in_word_ = true;
@@ -72,6 +102,7 @@ class WordSplitter {
       const bool escapes = c == '\\' && at_ < line_.size() &&
                            std::string_view("$`\"\\\n").find(line_[at_]) != std::string_view::npos;
       if (!escapes) {
+        meet(variable_at(line_.substr(at_ - 1)));
         word_ += c;
       } else if (const char next = line_[at_++]; next != '\n') {
         word_ += next;
@@ -94,12 +125,20 @@ class WordSplitter {
   std::string word_;
   bool in_word_ = false;
   std::vector<std::string> words_;
+  std::string_view shell_syntax_;  // the first
 };
 
 }  // namespace
 
 std::vector<std::string> split_words(std::string_view line) {
   return WordSplitter(line).split();
+}
+
+std::string_view find_shell_syntax(std::string_view line) {
+  if (line.find_first_of("&|<>;$") == std::string_view::npos) return {};
+  WordSplitter splitter(line);
+  (void)splitter.split();
+  return splitter.shell_syntax();
 }
 
 }  // namespace combu

@@ -69,7 +69,8 @@ struct Free {
   void operator()(archive* reader) const { archive_read_free(reader); }
 };
 
-FileMetrics read_archive(Handover& from, const std::string& path, MetricNames& names, Bytes size_max) {
+FileMetrics read_archive(Handover& from, const Metrics& metrics, MetricNames& names, Bytes size_max) {
+  const std::string& path = metrics.file;
   const std::unique_ptr<archive, Free> reader(archive_read_new());
   archive_read_support_format_tar(reader.get());
   archive_entry* entry = nullptr;
@@ -78,7 +79,8 @@ FileMetrics read_archive(Handover& from, const std::string& path, MetricNames& n
       archive_entry_filetype(entry) != AE_IFREG)
     return {.fault = fmt::format("{} is no file of metrics: it is not a file", path)};
   const Instant at{std::chrono::seconds(archive_entry_mtime(entry))};
-  MetricLines numbers(path.ends_with(".csv") ? MetricLines::Form::csv : MetricLines::Form::json, names);
+  MetricLines numbers(path.ends_with(".csv") ? MetricLines::Form::csv : MetricLines::Form::json, names,
+                      metrics);
   Lines lines([&](std::string_view line, Instant when) { numbers.take(line, when); });
   FileMetrics file;
   std::array<char, 1U << 16U> buffer{};
@@ -101,8 +103,9 @@ FileMetrics read_archive(Handover& from, const std::string& path, MetricNames& n
 
 }  // namespace
 
-FileMetrics read_metric_file(Engine& engine, const Key& key, const std::string& path, MetricNames& names,
+FileMetrics read_metric_file(Engine& engine, const Key& key, const Metrics& metrics, MetricNames& names,
                              const std::stop_token& stop, Bytes size_max) {
+  const std::string& path = metrics.file;
   Handover handover;
   FileMetrics file;
   std::exception_ptr fault;
@@ -110,7 +113,7 @@ FileMetrics read_metric_file(Engine& engine, const Key& key, const std::string& 
   {
     const std::jthread reads([&] {
       try {
-        file = read_archive(handover, path, names, size_max);
+        file = read_archive(handover, metrics, names, size_max);
       } catch (...) {
         fault = std::current_exception();
       }

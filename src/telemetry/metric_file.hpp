@@ -20,9 +20,9 @@ struct FileMetrics {
 // All of its numbers are in memory until they are kept.
 inline constexpr Bytes k_metric_file_max{std::int64_t{256} << 20};
 
-// `path` as in Metrics::file. Reads on a thread of its own, while the file comes, and no more of it than
-// `size_max`. Throws Error as Engine::copy_out does.
-[[nodiscard]] FileMetrics read_metric_file(Engine& engine, const Key& key, const std::string& path,
+// Reads `metrics.file` on a thread of its own, while the file comes, and no more of it than `size_max`.
+// Throws Error as Engine::copy_out does.
+[[nodiscard]] FileMetrics read_metric_file(Engine& engine, const Key& key, const Metrics& metrics,
                                            MetricNames& names, const std::stop_token& stop,
                                            Bytes size_max = k_metric_file_max);
 

@@ -16,7 +16,8 @@ namespace {
 
 using Numbers = std::vector<std::pair<std::string, double>>;
 
-constexpr std::string_view k_step = "step";
+// Of a nested metric's name, in bytes. Without it the names in one deeply nested line could fill the memory.
+constexpr std::size_t k_nested_name_max = 256;
 
 constexpr char k_stands_for = '\1';  // before what is no number of JSON, in a string
 constexpr std::string_view k_in_words =
@@ -39,7 +40,8 @@ std::optional<double> odd_number(std::string_view word) {
   return number && !std::isfinite(*number) ? number : std::nullopt;
 }
 
-// Of an object its numbers, not those of what is in it. Nothing is built of the rest.
+// The numbers of an object and of the objects in it: {"val": {"acc": 1}} has "val.acc". Everything in arrays
+// is passed over.
 class NumbersIn : public nlohmann::json::json_sax_t {
  public:
   explicit NumbersIn(Numbers& numbers) : numbers_(numbers) {}
@@ -55,29 +57,53 @@ class NumbersIn : public nlohmann::json::json_sax_t {
     return in_object();
   }
   bool binary(binary_t& /*value*/) override { return true; }
-  bool start_object(std::size_t /*count*/) override { return ++depth_ > 0; }
-  bool key(std::string& name) override {
-    if (depth_ == 1) name_ = name;
+  bool start_object(std::size_t /*count*/) override {
+    if (depth_in_array_ > 0) {
+      ++depth_in_array_;
+      return true;
+    }
+    if (in_object()) name_ += '.';
+    prefixes_.push_back(name_.size());
     return true;
   }
-  bool end_object() override { return depth_-- > 0; }
-  bool start_array(std::size_t /*count*/) override { return ++depth_ > 1; }
-  bool end_array() override { return depth_-- > 0; }
+  bool key(std::string& name) override {
+    if (depth_in_array_ == 0) name_.replace(prefixes_.back(), std::string::npos, name);
+    return true;
+  }
+  bool end_object() override {
+    if (depth_in_array_ > 0) {
+      --depth_in_array_;
+    } else {
+      prefixes_.pop_back();
+    }
+    return true;
+  }
+  bool start_array(std::size_t /*count*/) override {
+    ++depth_in_array_;
+    return in_object();
+  }
+  bool end_array() override {
+    --depth_in_array_;
+    return true;
+  }
   bool parse_error(std::size_t /*place*/, const std::string& /*token*/,
                    const nlohmann::json::exception& /*error*/) override {
     return false;
   }
 
  private:
-  [[nodiscard]] bool in_object() const { return depth_ > 0; }
+  [[nodiscard]] bool in_object() const { return !prefixes_.empty(); }
   bool take(double value) {
-    if (depth_ == 1) numbers_.emplace_back(name_, value);
+    const bool is_too_long = prefixes_.size() > 1 && name_.size() > k_nested_name_max;
+    if (depth_in_array_ == 0 && in_object() && !is_too_long) numbers_.emplace_back(name_, value);
     return in_object();
   }
 
   Numbers& numbers_;
-  std::string name_;
-  int depth_ = 0;
+  std::string name_;  // of the value that comes next
+  // The length of name_ before the keys of each open object outside of arrays.
+  std::vector<std::size_t> prefixes_;
+  std::size_t depth_in_array_ = 0;  // open arrays, and objects in them
 };
 
 bool read_object(std::string_view line, Numbers& numbers) {
@@ -134,10 +160,10 @@ bool MetricNames::admits(const std::string& name) {
   return false;
 }
 
-MetricLines::MetricLines(Form form, MetricNames& names, const std::string& pattern)
-    : form_(form), names_(names) {
+MetricLines::MetricLines(Form form, MetricNames& names, const Metrics& metrics)
+    : form_(form), names_(names), step_(metrics.step) {
   if (form_ != Form::pattern) return;
-  pattern_ = std::make_unique<re2::RE2>(pattern, re2::RE2::Quiet);
+  pattern_ = std::make_unique<re2::RE2>(metrics.pattern, re2::RE2::Quiet);
   for (const auto& [group, name] : pattern_->CapturingGroupNames()) groups_.emplace_back(group, name);
 }
 
@@ -190,9 +216,9 @@ void MetricLines::take_match(std::string_view line, Instant at) {
 void MetricLines::add(std::span<const std::pair<std::string, double>> numbers, Instant at) {
   double step = std::nan("");
   for (const auto& [name, value] : numbers)
-    if (name == k_step) step = value;
+    if (name == step_) step = value;
   for (const auto& [name, value] : numbers) {
-    if (name == k_step || name.empty()) continue;
+    if (name == step_ || name.empty()) continue;
     auto found = points_.find(name);
     if (found == points_.end()) {
       if (!names_.admits(name)) continue;

@@ -39,8 +39,8 @@ class MetricLines {
  public:
   enum class Form { json, csv, pattern };
 
-  // `pattern`: of Form::pattern; as in Metrics.
-  MetricLines(Form form, MetricNames& names, const std::string& pattern = {});
+  // Of `metrics`, Form::pattern takes the pattern, and every form takes the name of the step.
+  MetricLines(Form form, MetricNames& names, const Metrics& metrics = {});
 
   void take(std::string_view line, Instant at);
   // What has been found since the last call.
@@ -56,6 +56,7 @@ class MetricLines {
 
   Form form_;
   MetricNames& names_;
+  std::string step_;
   std::unique_ptr<re2::RE2> pattern_;
   std::vector<std::pair<int, std::string>> groups_;  // by number
   std::vector<std::string> columns_;                 // of the first line of a CSV file

@@ -35,9 +35,9 @@ class LogTaker {
     }
     if (!trial.metrics) return;
     if (before_) names_ = MetricNames(telemetry.metric_names(key.trial, key.attempt));
-    if (trial.metrics->json) metrics_.emplace_back(MetricLines::Form::json, names_);
+    if (trial.metrics->json) metrics_.emplace_back(MetricLines::Form::json, names_, *trial.metrics);
     if (!trial.metrics->pattern.empty())
-      metrics_.emplace_back(MetricLines::Form::pattern, names_, trial.metrics->pattern);
+      metrics_.emplace_back(MetricLines::Form::pattern, names_, *trial.metrics);
   }
 
   [[nodiscard]] bool has_begun_to_drop() const {
@@ -225,7 +225,7 @@ std::vector<std::string> take_once(Engine& engine, const Key& key, const Trial& 
   } else {
     telemetry::FileMetrics file;
     if (trial.metrics && !trial.metrics->file.empty())
-      file = telemetry::read_metric_file(engine, key, trial.metrics->file, taker.names(), stop);
+      file = telemetry::read_metric_file(engine, key, *trial.metrics, taker.names(), stop);
     if (!file.fault.empty()) notes.push_back(std::move(file.fault));
     taker.end(std::move(file.metrics));
   }

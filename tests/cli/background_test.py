@@ -50,7 +50,7 @@ def detached(combu, tmp_path):
 
 @pytest.mark.parametrize("code", [0, 3])
 def test_a_detached_run_prints_its_id_and_is_followed_to_its_end(combu, detached, write, code):
-    file = write('[{ name: "t-%%d" %% i, image: "x", cmd: "sleep 1; exit %d" } for i in [1, 2]]' % code)
+    file = write('[{ name: "t-%%d" %% i, image: "x", cmd: ["sh", "-c", "sleep 1; exit %d"] } for i in [1, 2]]' % code)
     run = detached(file)
     result = combu("-f", file, "attach")
     assert result.returncode == (1 if code else 0)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import pytest
 
@@ -54,6 +55,123 @@ def test_errors_come_in_the_files_order(combu, write):
     assert "did you mean Memory?" in lines[1]
     assert "did you mean `image`?" in lines[2]
     assert "d1 → e1 → d1" in lines[4] or "e1 → d1 → e1" in lines[4]
+
+
+@pytest.mark.parametrize("command", ["validate", "plan", "run"])
+def test_what_is_legal_and_rarely_meant_is_a_warning(combu, write, command):
+    write("""{
+      defaults: { image: "x" },
+      trials: [{ name: "solver-%d" % i, cmd: "make && make test" } for i in [1, 2, 3]] +
+              [{ name: "named", env: { RUN: "UUID" } }, { name: "kept", cache: true, volumes: ["./data:/data"] }],
+    }""")
+    result = combu("-f", "experiment.jsonnet", "--engine", "simulated:?speed=0", command)
+    assert result.returncode == 0, result.stderr
+    warnings = [line for line in result.stderr.splitlines() if ": warning: " in line]
+    assert warnings[0] == ('experiment.jsonnet: warning: solver-1 and 2 more: cmd: contains `&&`, but no shell is used; '
+                           'write ["sh", "-c", "..."]')
+    assert warnings[1].startswith("experiment.jsonnet: warning: named: env.RUN: the text UUID stays")
+    assert warnings[2].startswith("experiment.jsonnet: warning: kept: cache: the content of ")
+    assert len(warnings) == 3
+    quiet = combu("-f", "experiment.jsonnet", "--engine", "simulated:?speed=0", "--progress", "quiet", "validate")
+    assert (quiet.returncode, quiet.stderr) == (0, "")
+
+
+def test_errors_come_without_warnings(combu, write):
+    write("[{ name: 'solver', cmd: 'a && b' }]")
+    result = combu("-f", "experiment.jsonnet", "validate")
+    assert result.returncode == 2
+    assert result.stderr.count("\n") == 1 and "warning" not in result.stderr
+
+
+FOREIGN = """add_host annotations blkio_config blkio_weight cap_add cap_drop cgroup cgroup_parent cgroupns cpu_rt_period
+    cpu_rt_runtime cpu_shares cpuset cpuset_cpus cpuset_mems device device_cgroup_rules devices dns dns_opt dns_option dns_search
+    extra_hosts group_add ipc log_driver logging mem_reservation mem_swappiness memory_reservation memory_swap memory_swappiness
+    memswap_limit oom_kill_disable oom_score_adj pid pids_limit privileged read_only runtime security_opt storage_opt sysctl sysctls
+    tmpfs ulimit ulimits userns userns_mode uts volumes_from domainname hostname mac_address stdin_open tty
+    CapAdd Ulimits Privileged Hostname""".split()
+
+
+def test_a_field_of_compose_that_the_engine_has_is_refused_with_the_line_to_write(combu, write):
+    write("[%s]" % ", ".join(f'{{ name: "t-{i}", image: "x", {field}: 1 }}' for i, field in enumerate(FOREIGN)))
+    refused = combu("-f", "experiment.jsonnet", "validate")
+    assert refused.returncode == 2
+    lines = re.findall(r"^experiment\.jsonnet: \[\d+\]\.(\w+): unknown field `\1`; write (docker: .*) \(trial `t-\d+`\)$", refused.stderr, re.M)
+    assert [field for field, _ in lines] == FOREIGN
+    assert dict(lines)["ulimits"] == 'docker: { HostConfig: { Ulimits: [{ Name: "nofile", Soft: 1024, Hard: 2048 }] } }'
+    assert dict(lines)["Hostname"] == dict(lines)["hostname"] == 'docker: { Hostname: "solver" }'
+    write("[%s]" % ", ".join(f'{{ name: "t-{i}", image: "x", {line} }}' for i, (_, line) in enumerate(lines)))
+    written = combu("-f", "experiment.jsonnet", "validate")
+    assert (written.returncode, written.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("field, instead", [
+    ("restart", "in combu this is `retries`"), ("links", "in combu this is `networks`"), ("expose", "leave it out: "),
+    ("configs", "in combu this is `inputs`"), ("extends", "in Jsonnet this is "), ("cpu_quota", "in combu this is `cpus`")])
+def test_a_field_of_compose_that_is_called_otherwise_is_refused_with_its_name(combu, write, field, instead):
+    write('{ defaults: { image: "x", %s: "y" }, trials: [{ name: "solver" }] }' % field)
+    result = combu("-f", "experiment.jsonnet", "validate")
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+    assert result.stderr.startswith(f"experiment.jsonnet: defaults.{field}: unknown field `{field}`; {instead}")
+
+
+COMPOSE = """# the lab
+services:
+  web:
+    image: nginx
+    command: ["serve", "--all"]
+"""
+WRITE = '{ trials: [{ name: "NAME", image: "IMAGE", cmd: "COMMAND" }] }, see `man combu-experiment`'
+
+
+@pytest.mark.parametrize("name, text, kind, what", [
+    ("docker-compose.yml", COMPOSE, "Compose file (YAML)", "its services"),
+    ("compose.yaml", "name: lab\n" + COMPOSE, "Compose file (YAML)", "its services"),
+    ("compose", COMPOSE, "Compose file (YAML)", "its services"),
+    ("quoted", '---\n"services":\n  web: {image: nginx}\n', "Compose file (YAML)", "its services"),
+    ("trials.yml", "{trials: [{name: solver}]}", "YAML file", "the experiment"),
+    ("trials", "trials:\r\n- name: solver\r\n  image: x\r\n", "YAML file", "the experiment"),
+    ("list", "- name: solver\n  image: x\n", "YAML file", "the experiment"),
+])
+@pytest.mark.parametrize("command", ["validate", "run"])
+def test_a_file_of_yaml_is_refused_as_such(combu, write, name, text, kind, what, command):
+    write(text, name)
+    error = f"{name}: this is a {kind}, and combu reads Jsonnet; write {what} as {WRITE}\n"
+    for result in (combu(command, name), combu("-f", name, command)):
+        assert (result.returncode, result.stdout, result.stderr) == (2, "", error)
+
+
+def test_yaml_on_standard_input_is_refused_as_such(combu):
+    result = combu("-f", "-", "validate", input=COMPOSE)
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+    assert result.stderr.startswith("<stdin>: this is a Compose file (YAML), and combu reads Jsonnet; ")
+
+
+@pytest.mark.parametrize("text, error", [
+    ("# services:\n[\n  { name: }\n]", "experiment.jsonnet:3:"),
+    ("local services = { web: 1 ;\nservices:\n", "experiment.jsonnet:1:"),
+    ("services: error 'no'", "experiment.jsonnet: this is a Compose file (YAML)"),
+    ("{ trials: error 'no' }", "experiment.jsonnet:1:11: no"),
+])
+def test_wrong_jsonnet_is_not_taken_for_yaml(combu, write, text, error):
+    write(text)
+    result = combu("-f", "experiment.jsonnet", "validate")
+    assert result.returncode == 2
+    assert result.stderr.startswith(error)
+
+
+def test_a_file_of_yaml_that_is_jsonnet_too_is_read(combu, write):
+    write('[{ "name": "solver", "image": "x" }]', "experiment.yaml")
+    assert combu("validate", "experiment.yaml").returncode == 0
+    write("[{ name: 'solver', image: error 'no' }]", "experiment.yaml")
+    assert combu("validate", "experiment.yaml").stderr.startswith("experiment.yaml:1:27: no\n")
+
+
+def test_a_compose_file_as_json_is_refused_as_such(combu, write):
+    write(json.dumps({"name": "lab", "services": {"web": {"image": "nginx", "command": None, "networks": {"default": None}}},
+                      "networks": {"default": {"name": "lab_default"}}}), "compose.json")
+    result = combu("validate", "compose.json")
+    assert (result.returncode, result.stderr) == (
+        2, f"compose.json: this is a Compose file, and combu reads trials; write its services as {WRITE}\n")
 
 
 def test_a_byte_order_mark_is_passed_over(combu, write):

@@ -73,6 +73,7 @@ TEST(CacheKey, DiffersByAllThatDecidesWhatComesOut) {
       [](Trial& it) { it.outputs[0].required = false; },  // what it has left may be less, or more
       [](Trial& it) { it.outputs[0].size_max.count = 3; },
       [](Trial& it) { it.metrics = Metrics{.json = true}; },
+      [](Trial& it) { it.metrics = Metrics{.step = "epoch"}; },
       [](Trial& it) { it.docker = R"({"HostConfig":{"CpusetCpus":"0"}})"; }};
   for (std::size_t i = 0; i < changes.size(); ++i) EXPECT_NE(changed(changes[i]).hash, hash) << i;
   EXPECT_NE(cache_key(trial(), k_run, "sha256:2222", {}).hash, hash);

@@ -103,6 +103,111 @@ TEST(SplitWords, RefusesAnUnterminatedQuote) {
   }
 }
 
+TEST(FindShellSyntax, FindsWhatAShellWouldActOn) {
+  const std::vector<std::pair<std::string_view, std::string_view>> lines{
+      {"make && make test", "&&"},
+      {"a||b", "||"},
+      {"yes | head", "|"},
+      {"sort <in", "<"},
+      {"train >out 2>&1", ">"},
+      {"echo a; echo b", ";"},
+      {"echo $HOME", "$HOME"},
+      {"echo ${RUN_1}/out", "${RUN_1}"},
+      {R"(echo "to $HOME")", "$HOME"},
+      {R"(echo '&&' "|" $A > b)", "$A"},
+  };
+  for (const auto& [line, syntax] : lines) EXPECT_EQ(find_shell_syntax(line), syntax) << line;
+}
+
+TEST(FindShellSyntax, PassesOverWhatAShellTakesAsText) {
+  for (const std::string_view line :
+       {"", "make test", "sh -c 'a && b > $C'", R"(echo "a && b | c > d; e")", R"(echo \$HOME a\;b \&\&)",
+        R"(echo "\$HOME")", "a & b", "price $5 $", "x=$(date)", "100% #1 *.csv"}) {
+    EXPECT_EQ(find_shell_syntax(line), "") << line;
+  }
+  EXPECT_THROW(static_cast<void>(find_shell_syntax("a && 'b")), Error);
+}
+
+// ---- Warnings
+
+std::vector<std::string> warnings_of(std::string_view json) {
+  const Reading reading = read(json);
+  for (const Error& error : reading.errors) ADD_FAILURE() << error.what();
+  return reading.warnings;
+}
+
+std::vector<std::string> warnings_of_trial(std::string_view fields) {
+  return warnings_of(fmt::format(R"([{{"name": "solver", "image": "lab/solver", {}}}])", fields));
+}
+
+TEST(Warnings, OfACommandThatNeedsAShell) {
+  EXPECT_THAT(
+      warnings_of_trial(R"("cmd": "make && make test > out")"),
+      ElementsAre("solver: cmd: contains `&&`, but no shell is used; write [\"sh\", \"-c\", \"...\"]"));
+  for (const std::string_view fine :
+       {R"("cmd": ["make", "&&", "make"])", R"("cmd": "sh -c 'a && b'")", R"("cmd": "/bin/bash -c a && b")",
+        R"("cmd": "a && b", "entrypoint": ["/bin/sh", "-c"])", R"("cmd": "grep 'a|b' \"c;d\"")",
+        R"("cmd": "make")"}) {
+    EXPECT_THAT(warnings_of_trial(fine), IsEmpty()) << fine;
+  }
+}
+
+TEST(Warnings, OfTheDefaultsAreOfTheTrialsThatHaveThem) {
+  EXPECT_THAT(warnings_of(R"({"defaults": {"image": "i", "cmd": "a | b"}, "trials": [
+                  {"name": "one"}, {"name": "two"}, {"name": "three", "cmd": "c"}, {"name": "four"}]})"),
+              ElementsAre(HasSubstr("one and 2 more: cmd: contains `|`")));
+  EXPECT_THAT(warnings_of(R"({"defaults": {"image": "i", "cmd": "a | b"}, "trials": [
+                  {"name": "one", "entrypoint": ["sh", "-c"]}]})"),
+              IsEmpty());
+}
+
+TEST(Warnings, OfTheTextUuidThatStays) {
+  for (const auto& [fields, where] : std::vector<std::pair<std::string_view, std::string_view>>{
+           {R"("env": {"A": "1", "U": "UUID"})", "env.U"},
+           {R"("env": ["A=UUID"])", "env[0]"},
+           {R"("cmd": ["echo", "run-UUID"])", "cmd[1]"},
+           {R"("cmd": "train --run=UUID")", "cmd"},
+           {R"("volumes": ["./results/UUID/:/results"])", "volumes[0]"},
+           {R"("params": {"run": {"id": "UUID"}})", "params.run.id"},
+           {R"("docker": {"Hostname": "UUID"})", "docker.Hostname"}}) {
+    EXPECT_THAT(warnings_of_trial(fields),
+                ElementsAre(testing::StartsWith(fmt::format("solver: {}: the text UUID stays", where))))
+        << fields;
+  }
+  for (const std::string_view fine :
+       {R"("cmd": "make UUID=k3j9x0q2m8aa")", R"("env": ["UUID"])", R"("env": {"UUID": "k3j9x0q2m8aa"})",
+        R"("cmd": ["sh", "-c", "echo $UUID ${UUID}"])", R"("x-note": "UUID")", R"("cmd": "MYUUID UUIDS")"}) {
+    EXPECT_THAT(warnings_of_trial(fine), IsEmpty()) << fine;
+  }
+  EXPECT_THAT(warnings_of(R"({"collect": {"to": "results/UUID"}, "defaults": {"env": {"U": "UUID"}},
+                              "trials": [{"name": "one", "image": "i"}]})"),
+              ElementsAre(testing::StartsWith("collect.to and 1 more: the text UUID stays")));
+}
+
+TEST(Warnings, OfACacheBesideAMountedFolder) {
+  EXPECT_THAT(
+      warnings_of_trial(R"("cache": true, "volumes": ["./data:/data:ro"])"),
+      ElementsAre(testing::StartsWith("solver: cache: the content of /lab/data (`volumes`) is not part")));
+  for (const std::string_view fine :
+       {R"("cache": true, "volumes": ["data:/data"])", R"("cache": false, "volumes": ["./data:/data"])",
+        R"("cache": {"key": ["cmd"]}, "volumes": ["./data:/data"])", R"("cache": true)",
+        R"("volumes": ["./data:/data"])"}) {
+    EXPECT_THAT(warnings_of_trial(fine), IsEmpty()) << fine;
+  }
+}
+
+TEST(Warnings, AreALineOfEachKindHoweverManyTrialsThereAre) {
+  std::string trials;
+  for (int i = 0; i < 100; ++i)
+    trials += fmt::format(R"({}{{"name": "s-{}", "image": "i", "cmd": "echo {} > UUID", "cache": true,
+                              "volumes": ["./data-{}:/data"]}})",
+                          i == 0 ? "" : ",", i, i, i);
+  EXPECT_THAT(warnings_of("[" + trials + "]"),
+              ElementsAre(testing::StartsWith("s-0 and 99 more: cmd: contains `>`"),
+                          testing::StartsWith("s-0 and 99 more: cmd: the text UUID"),
+                          testing::StartsWith("s-0 and 99 more: cache: the content of /lab/data-0")));
+}
+
 // ---- What golden files cannot show: the environment, amounts, files
 
 TEST(ReadExperiment, OutputsArePathsOrSayMore) {
@@ -142,6 +247,26 @@ TEST(ReadExperiment, OutputsComeHomeToAFolderOrABucket) {
   EXPECT_EQ(place("~bob/lab"), "collect.to: \"~bob/lab\": only the caller's own home, `~/`, is known");
   for (const std::string wrong : {"s3://", "s3:///a", "s3://My_Lab/a", "s3://ab", "s3://me:pass@lab/a"})
     EXPECT_THAT(place(wrong), HasSubstr("must be s3://BUCKET or s3://BUCKET/PREFIX")) << wrong;
+}
+
+TEST(ReadExperiment, TheStepOfMetricsHasAName) {
+  EXPECT_EQ(only_trial(R"("metrics": "json")").metrics->step, "step");
+  EXPECT_EQ(*only_trial(R"("metrics": {"stdout": "json", "step": "epoch"})").metrics,
+            (Metrics{.json = true, .step = "epoch"}));
+  EXPECT_EQ(*only_trial(R"("metrics": {"file": "/m.csv", "step": "train.step"})").metrics,
+            (Metrics{.file = "/m.csv", .step = "train.step"}));
+  EXPECT_EQ(*only_trial(R"("metrics": {"step": "epoch"})").metrics, (Metrics{.json = true, .step = "epoch"}))
+      << "a name alone is of lines of JSON";
+  EXPECT_EQ(*only_trial(R"-("metrics": {"stdout": "(?P<step>.)(?P<epoch>.)", "step": "epoch"})-").metrics,
+            (Metrics{.pattern = "(?P<step>.)(?P<epoch>.)", .step = "epoch"}));
+  const Reading wrong = read(R"-([
+      {"name": "only-step", "image": "i", "metrics": {"stdout": "(?P<epoch>.)", "step": "epoch"}},
+      {"name": "empty", "image": "i", "metrics": {"stdout": "json", "step": ""}},
+      {"name": "kind", "image": "i", "metrics": {"stdout": "json", "step": 3}}])-");
+  ASSERT_THAT(wrong.errors, SizeIs(3));
+  EXPECT_THAT(wrong.errors[0].what(), HasSubstr("names no metric"));
+  EXPECT_THAT(wrong.errors[1].what(), HasSubstr("[1].metrics.step: the step's name is empty"));
+  EXPECT_THAT(wrong.errors[2].what(), HasSubstr("[2].metrics.step: must be a string"));
 }
 
 TEST(ReadExperiment, IsNamedByItsFileOrItsField) {

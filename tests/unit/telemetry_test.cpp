@@ -491,7 +491,56 @@ TEST_F(TelemetryTest, OnesThatAreNoNumbersHarmNothing) {
   engine.say("{\"x\": 3}", milliseconds(5));
   take(LogEnd::complete);
   EXPECT_THAT(points("x"), ElementsAre("0:1", "1:nan", "2:-inf", "3:inf", "4:2", "5:inf", "6:3"));
-  EXPECT_THAT(metrics(), ElementsAre("a.1 x: 7 points, last 3, -inf to inf"));
+  EXPECT_THAT(metrics(),
+              ElementsAre("a.1 in.x: 1 points, last 7, 7 to 7", "a.1 x: 7 points, last 3, -inf to inf"));
+}
+
+TEST_F(TelemetryTest, ANestedMetricHasTheNamesOfAllItsObjects) {
+  trial.metrics = Metrics{.json = true, .file = "/m.jsonl"};
+  engine.say("{\"step\": 7, \"val\": {\"acc\": 0.5, \"top\": {\"5\": 0.75}, \"step\": 2}, \"loss\": 1}\n",
+             milliseconds(0));
+  engine.say(
+      "{\"val\": {\"acc\": NaN}, \"list\": [{\"acc\": 1}, [2], {\"in\": {\"acc\": 3}}], \"loss\": 2}\n",
+      milliseconds(1));
+  engine.files["/m.jsonl"] = "{\"test\": {\"acc\": 0.25}}";
+  EXPECT_THAT(take(LogEnd::complete), IsEmpty());
+  EXPECT_THAT(points("val.acc"), ElementsAre("7:0.5", "1:nan"));
+  EXPECT_THAT(points("val.top.5"), ElementsAre("7:0.75"));
+  EXPECT_THAT(points("val.step"), ElementsAre("7:2")) << "the step is not nested";
+  EXPECT_THAT(points("loss"), ElementsAre("7:1", "1:2"));
+  EXPECT_THAT(points("test.acc"), ElementsAre("0:0.25"));
+  EXPECT_THAT(metrics(), SizeIs(5)) << "none of the array";
+}
+
+TEST_F(TelemetryTest, ALineOfDeeplyNestedObjectsNeedsLittleMemory) {
+  trial.metrics = Metrics{.json = true};
+  std::string line;
+  for (int i = 0; i < 50'000; ++i) line += "{\"x\":1,\"a\":";
+  engine.say(line + "2" + std::string(50'000, '}') + "\n", milliseconds(0));
+  EXPECT_THAT(take(LogEnd::complete), IsEmpty());
+  EXPECT_THAT(points("a.a.x"), ElementsAre("0:1"));
+  EXPECT_THAT(metrics(), SizeIs(128)) << "longer names are passed over";
+}
+
+TEST_F(TelemetryTest, TheStepMayHaveAnotherName) {
+  trial.metrics = Metrics{.json = true, .file = "/m.csv", .step = "train.epoch"};
+  engine.say("{\"train\": {\"epoch\": 3, \"loss\": 0.5}, \"step\": 9}\n{\"train.epoch\": 4, \"loss\": 2}\n",
+             milliseconds(0));
+  engine.files["/m.csv"] = "train.epoch,acc\n5,0.25\n6,0.5\n";
+  EXPECT_THAT(take(LogEnd::complete), IsEmpty());
+  EXPECT_THAT(points("train.loss"), ElementsAre("3:0.5"));
+  EXPECT_THAT(points("step"), ElementsAre("3:9")) << "it is a metric like others then";
+  EXPECT_THAT(points("loss"), ElementsAre("4:2"));
+  EXPECT_THAT(points("acc"), ElementsAre("5:0.25", "6:0.5"));
+  EXPECT_THAT(points("train.epoch"), IsEmpty());
+}
+
+TEST_F(TelemetryTest, TheStepOfAPatternMayHaveAnotherName) {
+  trial.metrics = Metrics{.pattern = R"(epoch (?P<epoch>\d+): loss (?P<loss>\S+))", .step = "epoch"};
+  engine.say("epoch 3: loss 0.5\nepoch 4: loss 0.25\n", milliseconds(0));
+  take(LogEnd::complete);
+  EXPECT_THAT(points("loss"), ElementsAre("3:0.5", "4:0.25"));
+  EXPECT_THAT(points("epoch"), IsEmpty());
 }
 
 TEST_F(TelemetryTest, WhatProgramsPrintForNoNumberIsTaken) {
@@ -572,8 +621,8 @@ TEST_F(TelemetryTest, OfAFileOfMetricsThatIsLongTheBeginningIsRead) {
   engine.files["/m.jsonl"] = "{\"x\": 1}\n{\"x\": 2}\n" + std::string(1 << 20, '\n') + "{\"x\": 3}\n";
   const auto read = [&](Bytes size_max) {
     telemetry::MetricNames names;
-    return telemetry::read_metric_file(engine, {.run = RunId("run1"), .trial = "a", .attempt = 1}, "/m.jsonl",
-                                       names, {}, size_max);
+    return telemetry::read_metric_file(engine, {.run = RunId("run1"), .trial = "a", .attempt = 1},
+                                       Metrics{.file = "/m.jsonl"}, names, {}, size_max);
   };
   const telemetry::FileMetrics some = read(Bytes{14});
   EXPECT_EQ(some.fault, "of its file of metrics /m.jsonl the first 14 B are read");

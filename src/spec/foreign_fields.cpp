@@ -1,0 +1,121 @@
+#include "spec/foreign_fields.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+namespace combu::spec {
+
+namespace {
+
+struct ForeignField {
+  std::string_view spelling;
+  std::string_view instead;
+};
+
+// Of HostConfig, with an example of each. Names: the Compose specification's services, and the Docker Engine
+// API v1.51, ContainerCreate.
+constexpr auto k_of_host_config = std::to_array<ForeignField>({
+    {"add_host", R"(ExtraHosts: ["registry.lab:10.0.0.2"])"},
+    {"annotations", R"(Annotations: { "com.example.note": "text" })"},
+    {"blkio_config", "BlkioWeight: 300"},
+    {"blkio_weight", "BlkioWeight: 300"},
+    {"cap_add", R"(CapAdd: ["SYS_PTRACE"])"},
+    {"cap_drop", R"(CapDrop: ["ALL"])"},
+    {"cgroup", R"(CgroupnsMode: "host")"},
+    {"cgroup_parent", R"(CgroupParent: "lab.slice")"},
+    {"cgroupns", R"(CgroupnsMode: "host")"},
+    {"cpu_rt_period", "CpuRealtimePeriod: 1000000"},
+    {"cpu_rt_runtime", "CpuRealtimeRuntime: 950000"},
+    {"cpu_shares", "CpuShares: 512"},
+    {"cpuset", R"(CpusetCpus: "0-3")"},
+    {"cpuset_cpus", R"(CpusetCpus: "0-3")"},
+    {"cpuset_mems", R"(CpusetMems: "0")"},
+    {"device",
+     R"(Devices: [{ PathOnHost: "/dev/fuse", PathInContainer: "/dev/fuse", CgroupPermissions: "rwm" }])"},
+    {"device_cgroup_rules", R"(DeviceCgroupRules: ["c 10:229 rwm"])"},
+    {"devices",
+     R"(Devices: [{ PathOnHost: "/dev/fuse", PathInContainer: "/dev/fuse", CgroupPermissions: "rwm" }])"},
+    {"dns", R"(Dns: ["10.0.0.53"])"},
+    {"dns_opt", R"(DnsOptions: ["ndots:2"])"},
+    {"dns_option", R"(DnsOptions: ["ndots:2"])"},
+    {"dns_search", R"(DnsSearch: ["lab.example.com"])"},
+    {"extra_hosts", R"(ExtraHosts: ["registry.lab:10.0.0.2"])"},
+    {"group_add", R"(GroupAdd: ["video"])"},
+    {"ipc", R"(IpcMode: "host")"},
+    {"log_driver", R"(LogConfig: { Type: "local", Config: { "max-size": "100m" } })"},
+    {"logging", R"(LogConfig: { Type: "local", Config: { "max-size": "100m" } })"},
+    {"mem_reservation", "MemoryReservation: 1073741824"},
+    {"mem_swappiness", "MemorySwappiness: 0"},
+    {"memory_reservation", "MemoryReservation: 1073741824"},
+    {"memory_swap", "MemorySwap: 2147483648"},
+    {"memory_swappiness", "MemorySwappiness: 0"},
+    {"memswap_limit", "MemorySwap: 2147483648"},
+    {"oom_kill_disable", "OomKillDisable: true"},
+    {"oom_score_adj", "OomScoreAdj: 500"},
+    {"pid", R"(PidMode: "host")"},
+    {"pids_limit", "PidsLimit: 1000"},
+    {"privileged", "Privileged: true"},
+    {"read_only", "ReadonlyRootfs: true"},
+    {"runtime", R"(Runtime: "runsc")"},
+    {"security_opt", R"(SecurityOpt: ["seccomp=unconfined"])"},
+    {"storage_opt", R"(StorageOpt: { size: "20G" })"},
+    {"sysctl", R"(Sysctls: { "net.core.somaxconn": "1024" })"},
+    {"sysctls", R"(Sysctls: { "net.core.somaxconn": "1024" })"},
+    {"tmpfs", R"(Tmpfs: { "/tmp": "size=64m" })"},
+    {"ulimit", R"(Ulimits: [{ Name: "nofile", Soft: 1024, Hard: 2048 }])"},
+    {"ulimits", R"(Ulimits: [{ Name: "nofile", Soft: 1024, Hard: 2048 }])"},
+    {"userns", R"(UsernsMode: "host")"},
+    {"userns_mode", R"(UsernsMode: "host")"},
+    {"uts", R"(UTSMode: "host")"},
+    {"volumes_from", R"(VolumesFrom: ["loader"])"},
+});
+
+// Of the body itself.
+constexpr auto k_of_container = std::to_array<ForeignField>({
+    {"domainname", R"(Domainname: "lab.example.com")"},
+    {"hostname", R"(Hostname: "solver")"},
+    {"mac_address", R"(MacAddress: "02:42:ac:11:00:02")"},
+    {"stdin_open", "OpenStdin: true"},
+    {"tty", "Tty: true"},
+});
+
+constexpr auto k_of_combu = std::to_array<ForeignField>({
+    {"HostConfig", "write docker: { HostConfig: { ... } }"},
+    {"configs", "in combu this is `inputs`"},
+    {"cpu_count", "in combu this is `cpus`"},
+    {"cpu_period", "in combu this is `cpus`"},
+    {"cpu_quota", "in combu this is `cpus`"},
+    {"expose", "leave it out: trials on one network reach every port of each other"},
+    {"extends", "in Jsonnet this is `base + { ... }`"},
+    {"external_links", "in combu this is `networks`: trials on one network reach each other by name"},
+    {"links", "in combu this is `networks`: trials on one network reach each other by name"},
+    {"mount", "in combu this is `volumes`"},
+    {"mounts", "in combu this is `volumes`"},
+    {"profiles", "leave it out: `combu run --only` chooses trials"},
+    {"restart", "in combu this is `retries`"},
+    {"restart_policy", "in combu this is `retries`"},
+});
+
+// By its spelling, or by the API's name, with which its example begins.
+std::string_view find_foreign(std::span<const ForeignField> fields, std::string_view spelling) {
+  const auto found = std::ranges::find_if(fields, [&](const ForeignField& field) {
+    return field.spelling == spelling || field.instead.substr(0, field.instead.find(':')) == spelling;
+  });
+  return found == fields.end() ? std::string_view() : found->instead;
+}
+
+}  // namespace
+
+std::string written_instead(std::string_view spelling) {
+  if (const auto example = find_foreign(k_of_host_config, spelling); !example.empty())
+    return fmt::format("write docker: {{ HostConfig: {{ {} }} }}", example);
+  if (const auto example = find_foreign(k_of_container, spelling); !example.empty())
+    return fmt::format("write docker: {{ {} }}", example);
+  const auto own = std::ranges::find(k_of_combu, spelling, &ForeignField::spelling);
+  return own == k_of_combu.end() ? std::string() : std::string(own->instead);
+}
+
+}  // namespace combu::spec
