@@ -327,6 +327,9 @@ class Planner {
   [[nodiscard]] std::size_t starts_in_flight() const;
   // Trials that are waited for and not over.
   [[nodiscard]] std::size_t unfinished() const;
+  // True if the run waits for this trial's end: neither a service, nor a trial that only has to run for
+  // others.
+  [[nodiscard]] bool is_waited_for(TrialIndex trial) const;
   // Why the outputs of what is collecting are not home yet, as far as there is a reason; empty else. It is
   // done() when there is nothing else to do for a while: a later process may have more luck.
   [[nodiscard]] const std::string& undelivered() const;

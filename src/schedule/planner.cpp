@@ -1629,6 +1629,9 @@ std::size_t Planner::starts_in_flight() const {
 std::size_t Planner::unfinished() const {
   return impl_->unfinished_work;
 }
+bool Planner::is_waited_for(TrialIndex trial) const {
+  return impl_->known[trial].is_work;
+}
 const std::string& Planner::undelivered() const {
   return impl_->undelivered;
 }

@@ -78,6 +78,10 @@ class JsonProgress final : public Progress {
     ordered_json starting = ordered_json::array();
     for (const TrialIndex trial : snapshot.starting) starting.push_back(run_->experiment.trials[trial].name);
     fields["starting"] = starting;
+    ordered_json running = ordered_json::array();
+    for (const auto& [trial, age] : snapshot.running)
+      running.push_back({{"trial", run_->experiment.trials[trial].name}, {"seconds", age.count()}});
+    fields["running"] = running;
     if (snapshot.left) fields["left"] = snapshot.left->count();
     if (snapshot.capacity) {
       fields["held"] = slots_json(snapshot.held);

@@ -58,9 +58,10 @@ class PlainProgress : public Progress {
     paused_ = snapshot.settings.paused;
     rate_.add(snapshot);
     if (is_time())
-      say(fmt::format("{} after {}{}{}{}{}", counts_text(snapshot), to_string(snapshot.elapsed),
+      say(fmt::format("{} after {}{}{}{}{}{}", counts_text(snapshot), to_string(snapshot.elapsed),
                       rate_text(rate_.per_second()), left_text(snapshot), paused_ ? ", paused" : "",
-                      snapshot.capacity ? "; " + slots_text(snapshot) : ""));
+                      snapshot.capacity ? "; " + slots_text(snapshot) : "",
+                      snapshot.running.empty() ? "" : "; " + running_text(named_ages(snapshot, *run_))));
   }
 
   void end() override {}

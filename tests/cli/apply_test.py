@@ -128,6 +128,27 @@ def test_what_only_left_out_stays_out(combu, write, states):
     assert set(states(file)) == {"one", "three"}
 
 
+def test_the_time_counts_from_the_runs_beginning(combu, write, tmp_path):
+    file = write(trials(trial("one", "sleep 1000")))
+    run = subprocess.Popen([COMBU, "-f", file, "--engine", ENGINE, "--progress", "json", "run", "--wait", "--run-id", "r1"],
+                           env={**os.environ, "HOME": str(tmp_path)}, stderr=subprocess.PIPE, text=True)
+    told = map(json.loads, run.stderr)
+    try:
+        assert next(line for line in told if line["event"] == "snapshot" and line["counts"]["running"] == 1)
+        with contextlib.closing(sqlite3.connect(tmp_path / ".local/state/combu/record.sqlite", isolation_level=None,
+                                                timeout=20)) as database:
+            database.execute("UPDATE runs SET began_at = began_at - 3600000000")
+        write(trials(trial("one", "sleep 1000"), trial("new", "sleep 1000")))
+        result = combu("-f", file, "--engine", ENGINE, "apply")
+        assert result.returncode == 0, result.stderr
+        last = next(line for line in told if line["event"] == "snapshot" and line["counts"]["running"] == 2)
+        assert last["elapsed"] >= 3600
+        assert {one["trial"] for one in last["running"]} == {"one", "new"}
+    finally:
+        run.kill()
+        run.communicate()
+
+
 def test_the_process_at_work_goes_on_with_the_edited_file(combu, write, tmp_path):
     lines = [trial(f"t{i}", "sleep 1000") for i in range(6)]
     file = write(trials(*lines, parallel=2))
