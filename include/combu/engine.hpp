@@ -23,6 +23,7 @@ namespace combu {
 struct Run {
   RunId id;
   Experiment experiment;
+  std::optional<Instant> began_at = std::nullopt;  // of a run that an earlier process began
 };
 
 // A device of the engine's host that attempts can be given.

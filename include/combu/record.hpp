@@ -104,10 +104,11 @@ struct EventEntry {
   std::optional<Taken> taken = {};  // of "collected"; without what was left
 };
 
-// An attempt's moments: since when only slots and a place were missing, when its start was commanded, since
-// when and until when it ran, and when its outputs had come home, as far as it got.
+// An attempt's moments, as far as it got: since when nothing that its trial depends on was missing, when its
+// start was commanded, since when and until when it ran, and when its outputs were collected.
 struct AttemptEntry {
   std::string trial;
+  int revision = 1;  // as in TrialEntry
   int attempt = 1;
   int first_attempt = 1;  // of its trial since it was reopened
   Instant ready_at{};

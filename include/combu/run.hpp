@@ -20,14 +20,23 @@
 
 namespace combu {
 
+struct RunningTrial {
+  TrialIndex trial = 0;
+  Seconds age{0};  // since its attempt began to run
+};
+
 // Where a run stands; made for people, several times a second at most.
 struct Snapshot {
+  static constexpr std::size_t k_running_max = 5;
+
   std::size_t trials = 0;
   std::array<std::size_t, k_trial_state_count> counts{};  // by TrialState
   std::vector<TrialIndex> starting;                       // the first few of those that are being started
-  std::size_t started = 0;                                // starts that have succeeded so far
-  Seconds elapsed{0};                                     // since the first command
-  std::optional<Seconds> left;                            // if the others take as long as those that are over
+  // The running trials whose end is waited for, the oldest first; empty if they are more than k_running_max.
+  std::vector<RunningTrial> running = {};
+  std::size_t started = 0;      // starts that have succeeded so far
+  Seconds elapsed{0};           // since the run's beginning, also where an earlier process began it
+  std::optional<Seconds> left;  // an estimate, see src/run/time_left.hpp
   bool interrupted = false;
   std::string interrupter;  // the other command that interrupted it: "combu kill"; empty: a person, or nobody
   bool may_start_more = true;  // as Planner::may_start_more()

@@ -193,8 +193,8 @@ struct Fact {
   Instant at{};                    // step()'s `now`, or when the engine says that it was
   std::string id;                  // of running: the engine's id, where it is known
   Slots slots;                     // of starting and ready, like the next one
-  Instant ready_at{};              // since when only slots and a place were missing
-  std::optional<Usage> usage;      // of one that has ended; drive() adds it, the planner does not know it
+  Instant ready_at{};  // since when nothing that it depends on was missing; the epoch: from the beginning
+  std::optional<Usage> usage;  // of one that has ended; drive() adds it, the planner does not know it
 };
 // Whether it tells no more than that the attempt is being stopped, and for which cause.
 [[nodiscard]] inline bool tells_of_stop(const Fact& fact) {
@@ -241,10 +241,11 @@ struct Past {
   std::optional<TrialIndex> root;
   bool was_started = false;  // any of its attempts has run, or was healthy
   bool was_healthy = false;
-  std::optional<Instant> ran_at;  // when its last attempt began to run
-  Cause doom = Cause::none;       // why it was being stopped
-  std::vector<Cause> earlier;     // why each of its earlier attempts failed
-  Bytes memory{};                 // of one that is ready: what its next attempt wants
+  std::optional<Instant> ran_at;                  // when its last attempt began to run
+  std::optional<Instant> over_at = std::nullopt;  // when the trial was over
+  Cause doom = Cause::none;                       // why it was being stopped
+  std::vector<Cause> earlier;                     // why each of its earlier attempts failed
+  Bytes memory{};                                 // of one that is ready: what its next attempt wants
   bool anew = false;              // a person wants it done again, whatever has been done before
   Leaving leaving = Leaving::no;  // of its last attempt, while that is starting or running
   Slots slots;                    // that this one holds, when it leaves
@@ -337,6 +338,9 @@ class Planner {
   [[nodiscard]] std::size_t starts_in_flight() const;
   // Trials that are waited for and not over.
   [[nodiscard]] std::size_t unfinished() const;
+  // True if the run waits for this trial's end: neither a service, nor a trial that only has to run for
+  // others.
+  [[nodiscard]] bool is_waited_for(TrialIndex trial) const;
   // Why the outputs of what is collecting are not home yet, as far as there is a reason; empty else. It is
   // done() when there is nothing else to do for a while: a later process may have more luck.
   [[nodiscard]] const std::string& undelivered() const;

@@ -260,8 +260,9 @@ struct ChartSurface {
 };
 // The standard output's own.
 [[nodiscard]] ChartSurface standard_surface();
-void print_chart(std::ostream& out, const Chart& chart, const ChartSurface& surface);
-void print_chart_svg(std::ostream& out, const Chart& chart);
+// Labels of x_words never overlap. These return a note if not all of them have room, for a person; else "".
+std::string print_chart(std::ostream& out, const Chart& chart, const ChartSurface& surface);
+std::string print_chart_svg(std::ostream& out, const Chart& chart);
 
 // What other programs read.
 

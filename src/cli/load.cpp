@@ -207,7 +207,7 @@ void expect_its_experiment(const Loaded& file, const RunEntry& entry, const std:
 
 Loaded load(Record& record, const RunId& run, Texts texts) {
   const RunEntry entry = record.run(run);
-  Loaded loaded{.run = {.id = run, .experiment = {}},
+  Loaded loaded{.run = {.id = run, .experiment = {}, .began_at = entry.began_at},
                 .plan = {},
                 .caller = caller_of(entry.file),
                 .source = {},

@@ -19,11 +19,13 @@ struct PlotOptions {
   ChartForm form;
 };
 
-void write_svg(const Chart& chart, const std::string& path) {
+std::string write_svg(const Chart& chart, const std::string& path) {
   if (is_file_to_be(path) && std::filesystem::path(path).extension() != ".svg")
     throw Error(ErrorKind::invalid, path,
                 "-o writes SVG: name it *.svg (rsvg-convert makes PDF and PNG of it)");
-  write_file(path, [&](std::ostream& out) { print_chart_svg(out, chart); });
+  std::string note;
+  write_file(path, [&](std::ostream& out) { note = print_chart_svg(out, chart); });
+  return note;
 }
 
 int plot(const Invocation& invocation, const PlotOptions& options) {
@@ -39,13 +41,15 @@ int plot(const Invocation& invocation, const PlotOptions& options) {
   form.y_scale = scale('y');
   const Chart chart = make_chart(results, form);
   for (const std::string& note : chart.notes) progress->note(note);
-  if (!options.output.empty()) {
-    write_svg(chart, options.output);
-    return 0;
+  std::string note;
+  if (options.output.empty()) {
+    OutStream out;
+    note = print_chart(out, chart, standard_surface());
+    out.flush();
+  } else {
+    note = write_svg(chart, options.output);
   }
-  OutStream out;
-  print_chart(out, chart, standard_surface());
-  out.flush();
+  if (!note.empty()) progress->note(note);
   return 0;
 }
 

@@ -39,18 +39,20 @@ Seconds at_least_none(Seconds time) {
   return std::max(time, Seconds(0));
 }
 
-// An attempt, and since when it has waited: a first one for others, since the run began, a further one to be
-// tried, since the end of the one before. What a person has begun anew has not waited.
+// An attempt, and since when it waited: a first one since the run began, or was reopened with a file that has
+// added or changed its trial; a further one since the end of the one before. The first one after `retry` has
+// not waited.
 struct Placed {
   AttemptEntry entry;
   Instant since{};
 };
 
-std::vector<Placed> placed(std::vector<AttemptEntry> attempts, Instant began) {
+std::vector<Placed> placed(std::vector<AttemptEntry> attempts, const RunEntry& run) {
   std::vector<Placed> all;
   all.reserve(attempts.size());
   for (AttemptEntry& entry : attempts) {
-    Instant since = entry.attempt == 1 ? began : entry.ready_at;
+    Instant since = entry.ready_at;
+    if (entry.attempt == 1) since = entry.revision > 1 ? run.working_since : run.began_at;
     if (entry.attempt > 1 && entry.attempt != entry.first_attempt && !all.empty() &&
         all.back().entry.trial == entry.trial)
       since = all.back().entry.collected_at.value_or(all.back().entry.ended_at.value_or(since));
@@ -64,7 +66,12 @@ Stretches stretches_of(const Placed& attempt) {
   const auto between = [](Instant from, Instant to) { return at_least_none(to - from); };
   std::optional<Seconds> needs;
   std::optional<Seconds> retry;
-  (entry.attempt == 1 ? needs : retry) = between(attempt.since, entry.ready_at);
+  // A trial that waits for no other is ready from the beginning.
+  if (entry.attempt > 1) {
+    retry = between(attempt.since, entry.ready_at);
+  } else if (entry.ready_at > attempt.since) {
+    needs = between(attempt.since, entry.ready_at);
+  }
   std::optional<Seconds> combu;
   std::optional<Seconds> starting = entry.started_in;
   std::optional<Seconds> running;
@@ -145,7 +152,7 @@ bool print_sum(const RunEntry& entry, const std::vector<Placed>& attempts) {
 int times(const Invocation& invocation, const TimesOptions& options) {
   Record record = open_record(invocation, Record::Use::reading);
   const RunEntry entry = find_run(record, invocation, options.run);
-  const std::vector<Placed> attempts = placed(record.attempts(entry.id, options.trial), entry.began_at);
+  const std::vector<Placed> attempts = placed(record.attempts(entry.id, options.trial), entry);
   if (attempts.empty() && !options.trial.empty())
     throw Error(ErrorKind::not_found, options.trial, "has no attempt in run " + entry.id.text());
   if (options.json) {

@@ -115,6 +115,10 @@ Snapshot Replay::snapshot(const json& line) {
     snapshot.counts[i] = line.at("counts").value(std::string(to_string(static_cast<TrialState>(i))), 0U);
   for (const json& name : line.at("starting")) snapshot.starting.push_back(trial(name));
   snapshot.interrupter = line.value("interrupter", "");
+  if (line.contains("running"))
+    for (const json& one : line["running"])
+      snapshot.running.push_back(
+          {.trial = trial(one.at("trial")), .age = Seconds(one.at("seconds").get<double>())});
   if (line.contains("left")) snapshot.left = Seconds(line["left"].get<double>());
   if (line.contains("capacity")) {
     snapshot.capacity = slots_of(line["capacity"]);

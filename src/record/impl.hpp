@@ -94,11 +94,14 @@ struct Record::Impl {
   database::Sql add_trial{database,
                           "INSERT INTO trials (run, trial, revision, name, image, digest, params) "
                           "VALUES (?, ?, ?, ?, ?, ?, ?)"};
-  // One that is started again after its process has died keeps when it was started first.
+  // One that is started again after its process has died keeps when it was started first. Nothing waits
+  // since before the run's beginning; a trial that was added or changed, and a further attempt, not since
+  // before the run was reopened.
   database::Sql add_attempt{
       database,
-      "INSERT OR IGNORE INTO attempts (run, trial, attempt, nano_cpus, memory, gpus, ready_at, "
-      "started_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"};
+      "INSERT OR IGNORE INTO attempts (run, trial, attempt, nano_cpus, memory, gpus, ready_at, started_at) "
+      "SELECT ?1, ?2, ?3, ?4, ?5, ?6, min(?8, max(?7, iif(?3 > 1 OR (SELECT revision FROM trials "
+      "WHERE run = ?1 AND trial = ?2) > 1, working_since, began_at))), ?8 FROM runs WHERE number = ?1"};
   // What was being started when its process died has not got to the engine.
   database::Sql take_back{
       database, "DELETE FROM attempts WHERE run = ? AND trial = ? AND attempt = ? AND ran_at IS NULL"};

@@ -293,7 +293,7 @@ std::vector<AttemptEntry> Record::attempts(const RunId& run, const std::string& 
         impl_->database,
         "SELECT name, attempt, ready_at, started_at, ran_at, ended_at, created_in, "
         "started_in, first_attempt, nullif(collected_at, 0), exit_code, attempts.reason, gpus, nano_cpus, "
-        "memory FROM attempts JOIN trials USING (run, trial) "
+        "memory, revision FROM attempts JOIN trials USING (run, trial) "
         "WHERE run = ?1" +
             chosen + " ORDER BY trial, attempt");
     query.bind(1, number);
@@ -301,6 +301,7 @@ std::vector<AttemptEntry> Record::attempts(const RunId& run, const std::string& 
     std::vector<AttemptEntry> entries;
     while (query.executeStep()) {
       entries.push_back({.trial = query.getColumn(0).getString(),
+                         .revision = query.getColumn(15).getInt(),
                          .attempt = query.getColumn(1).getInt(),
                          .first_attempt = query.getColumn(8).getInt(),
                          .ready_at = instant_of(query.getColumn(2).getInt64()),
@@ -448,7 +449,7 @@ std::vector<Past> Record::past(const RunId& run) {
     std::vector<Past> all;
     SQLite::Statement states(
         impl_->database,
-        "SELECT state, attempt, cause, exit_code, states.reason, states.root, anew FROM states "
+        "SELECT state, attempt, cause, exit_code, states.reason, states.root, anew, over_at FROM states "
         "JOIN trials USING (run, trial) WHERE run = ? ORDER BY trial");
     states.bind(1, number);
     while (states.executeStep()) {
@@ -457,6 +458,7 @@ std::vector<Past> Record::past(const RunId& run) {
                      .cause = cause_of(states.getColumn(2)),
                      .exit_code = number_in(states.getColumn(3)),
                      .reason = states.getColumn(4).getString(),
+                     .over_at = instant_in(states.getColumn(7)),
                      .anew = states.getColumn(6).getInt() != 0});
       const SQLite::Column root = states.getColumn(5);
       if (!root.isNull()) all.back().root = static_cast<TrialIndex>(root.getInt64());

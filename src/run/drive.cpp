@@ -23,6 +23,7 @@
 #include "inbox.hpp"
 #include "look_pause.hpp"
 #include "so_far.hpp"
+#include "time_left.hpp"
 
 namespace combu {
 
@@ -41,7 +42,6 @@ constexpr std::size_t k_lookers = 2;
 
 constexpr int k_log_tries_max = 6;  // 1, 2, 4, … seconds apart
 
-constexpr std::size_t k_over_min = 3;  // before it is guessed how long the others take
 constexpr std::size_t k_collectors = 2;
 constexpr std::size_t k_bearers = 4;  // a disk takes what a few bring, and a large output holds up only one
 constexpr std::size_t k_remarks_max = 20;
@@ -196,6 +196,7 @@ class Drive {
 
   Outcome run(const std::stop_token& stop, Steering* steering) {
     began_ = clock_.now();
+    if (run_.began_at) before_ = std::max(Seconds(began_ - *run_.began_at), Seconds(0));
     steady_began_ = Steady::now();
     for (const auto& [trial, attempt] : ran_before_) take_so_far(trial, attempt);
     const Steered steered(steering, inbox_, again_with_);
@@ -262,6 +263,12 @@ class Drive {
       was_started_[trial] = it.was_started;
       if (it.was_started) ++started_;
       if (it.state == TrialState::running) ran_before_.emplace_back(trial, it.attempt);
+      const bool is_under_way = is_alive(it.state) || it.state == TrialState::collecting;
+      if (is_under_way && planner_.is_waited_for(trial)) {
+        const bool runs = it.state == TrialState::running;
+        under_way_.emplace(trial, UnderWay{.begun_at = it.ran_at.value_or(clock_.now()),
+                                           .ran_at = runs ? it.ran_at : std::nullopt});
+      }
       if (!is_unsuccessful(it.state, it.cause)) continue;
       unsuccessful_.push_back({.trial = trial,
                                .state = it.state,
@@ -570,6 +577,7 @@ class Drive {
   void note(Fact& fact) {
     if (tells_of_stop(fact)) return observer_.fact(fact);
     note_usage(fact);
+    note_work(fact);
     observer_.fact(fact);
     if (is_failure(fact)) show_failure(fact);
     if (fact.state == TrialState::starting) {
@@ -586,12 +594,32 @@ class Drive {
         is_over(fact.state) || fact.state == TrialState::retrying || fact.state == TrialState::collecting;
     if (has_ended && fact.exit_code && stays_for(fact.trial))
       logs_ended_.push_back({.trial = fact.trial, .attempt = fact.attempt});
-    const bool is_work = !run_.experiment.trials[fact.trial].service;
     if (fact.state == TrialState::succeeded && memory_ != nullptr &&
         run_.experiment.trials[fact.trial].cache.on)
       to_remember_.insert(fact.trial);
-    if (is_over(fact.state) && ran_here_[fact.trial] && is_work) ++ended_here_;
     if (is_unsuccessful(fact.state, fact.cause)) unsuccessful_.push_back(std::move(fact));
+  }
+
+  void note_work(const Fact& fact) {
+    if (!planner_.is_waited_for(fact.trial)) return;
+    const auto at = under_way_.find(fact.trial);
+    if (fact.state == TrialState::starting) {
+      under_way_[fact.trial] = {.begun_at = now(), .ran_at = std::nullopt};
+    } else if (at == under_way_.end()) {
+      return;
+    } else if (fact.state == TrialState::running) {
+      if (!at->second.ran_at) at->second.ran_at = now();
+    } else if (fact.state == TrialState::collecting) {
+      at->second.ran_at.reset();
+    } else {
+      if (is_over(fact.state) && ran_here_[fact.trial]) {
+        ++ended_here_;
+        ended_took_ += now() - at->second.begun_at;
+        ended_at_ = now();
+        worked_ = worked();
+      }
+      under_way_.erase(at);
+    }
   }
 
   // Whether the run does not return before its end.
@@ -629,9 +657,10 @@ class Drive {
     return {.trials = run_.experiment.trials.size(),
             .counts = planner_.counts(),
             .starting = {starting_.begin(), starting_.begin() + shown},
+            .running = few_running(),
             .started = started_,
-            .elapsed = now() - began_,
-            .left = time_left(),
+            .elapsed = now() - began_ + before_,
+            .left = estimate_left(),
             .interrupted = interrupted_,
             .interrupter = interrupter_,
             .may_start_more = planner_.may_start_more(),
@@ -641,11 +670,36 @@ class Drive {
             .capacity = capacity_};
   }
 
-  // nullopt while too little has ended to tell, while paused, and when nobody waits for the end.
-  [[nodiscard]] std::optional<Seconds> time_left() const {
-    if (until_ != Until::ended || ended_here_ < k_over_min || paused_since_) return std::nullopt;
-    const Seconds worked = now() - began_ - paused_for_;
-    return worked * (static_cast<double>(planner_.unfinished()) / static_cast<double>(ended_here_));
+  [[nodiscard]] Seconds since(Instant moment) const { return std::max(Seconds(now() - moment), Seconds(0)); }
+
+  [[nodiscard]] std::vector<RunningTrial> few_running() const {
+    std::vector<RunningTrial> running;
+    for (const auto& [trial, it] : under_way_) {
+      if (!it.ran_at) continue;
+      if (running.size() == Snapshot::k_running_max) return {};
+      running.push_back({.trial = trial, .age = since(*it.ran_at)});
+    }
+    std::ranges::sort(running, [](const RunningTrial& one, const RunningTrial& other) {
+      return one.age != other.age ? one.age > other.age : one.trial < other.trial;
+    });
+    return running;
+  }
+
+  // Since the first command, without pauses.
+  [[nodiscard]] Seconds worked() const { return paused_since_.value_or(now()) - began_ - paused_for_; }
+
+  // nullopt also while paused, and when nobody waits for the end.
+  [[nodiscard]] std::optional<Seconds> estimate_left() const {
+    if (until_ != Until::ended || paused_since_) return std::nullopt;
+    WorkDone work{.ended = ended_here_,
+                  .ended_took = ended_took_,
+                  .worked = worked_,
+                  .since_end = since(ended_at_),
+                  .ages = {}};
+    for (const auto& [trial, it] : under_way_) work.ages.push_back(since(it.begun_at));
+    const std::size_t unfinished = planner_.unfinished();
+    work.not_begun = unfinished - std::min(unfinished, under_way_.size());
+    return time_left(work);
   }
 
   Outcome finish(bool stopped) {
@@ -908,7 +962,15 @@ class Drive {
   Memory* memory_;
   Planner planner_;
   const Until until_;
-  std::size_t ended_here_ = 0;  // trials that have run while this process watched, and are over
+  struct UnderWay {
+    Instant begun_at;               // when its start was commanded
+    std::optional<Instant> ran_at;  // of one that runs now
+  };
+  std::unordered_map<TrialIndex, UnderWay> under_way_;  // waited for: begun, and not over
+  std::size_t ended_here_ = 0;  // of those that have run while this process watched, how many are over
+  Seconds ended_took_{0};       // all of these together
+  Instant ended_at_{};          // the last of them
+  Seconds worked_{0};           // worked() at that moment
   std::optional<Instant> paused_since_;
   Instant::duration paused_for_{0};
   std::size_t start_workers_ = 0;
@@ -964,6 +1026,7 @@ class Drive {
   std::optional<Error> lost_;
   std::optional<Instant> wake_;
   Instant began_{};
+  Seconds before_{0};  // from the run's beginning to this process's
   Steady::time_point steady_began_ = Steady::now();
   Steady::time_point heard_ = Steady::now();
   Steady::time_point shown_{};

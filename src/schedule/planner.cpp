@@ -57,7 +57,8 @@ struct Progress {
   std::uint32_t users = 0;  // trials not over that depend on it
   std::string id;           // the engine's, of what runs
   Instant ready_at{};
-  std::uint64_t seen_at = 0;  // the listing that began last before it was seen to run
+  std::optional<Instant> met_at = {};  // Fact::ready_at of its next start; nullopt: something is missing yet
+  std::uint64_t seen_at = 0;           // the listing that began last before it was seen to run
 };
 
 // What the end of an attempt means, while its outputs are taken home.
@@ -213,7 +214,9 @@ struct Planner::Impl {
     restore_canaries();
     recall_at_beginning();
     for (TrialIndex trial = 0; trial < known.size(); ++trial) {
-      if (known[trial].unmet == 0) make_ready(trial);
+      if (known[trial].unmet != 0) continue;
+      if (!known[trial].met_at) known[trial].met_at = Instant{};
+      make_ready(trial);
     }
     restore_all();
     restoring = false;
@@ -948,6 +951,7 @@ struct Planner::Impl {
   void retry_when_possible(TrialIndex trial) {
     const Progress& it = known[trial];
     if (it.state != TrialState::retrying || !it.pause_is_over || it.collecting || it.in_flight) return;
+    known[trial].met_at = now;
     enter_line(trial);
     again.push_back(trial);
   }
@@ -1084,6 +1088,7 @@ struct Planner::Impl {
   void make_ready(TrialIndex trial) {
     // What an earlier process has got further than that is restored.
     if (restoring && options.past[trial].state != TrialState::waiting) return;
+    if (!known[trial].met_at) known[trial].met_at = restoring ? met_before(trial) : now;
     if (known[trial].recalling) return;
     if (is_to_be_recalled(trial)) return recall(trial);
     if (recalling > 0 && !known[trial].is_work) {
@@ -1095,6 +1100,19 @@ struct Planner::Impl {
     } else if (const auto canary = canaries.failed_of(trial)) {
       block(trial, *canary, canary_words(*canary));
     }
+  }
+
+  // When the last of its conditions was met while an earlier process watched; now if that is not known.
+  [[nodiscard]] Instant met_before(TrialIndex trial) const {
+    Instant met{};
+    for (const Edge& need : plan.nodes[trial].needs) {
+      const Past& past = options.past[need.trial];
+      std::optional<Instant> moment = past.over_at;
+      if (need.condition == Condition::started && past.ran_at) moment = past.ran_at;
+      if (need.condition == Condition::healthy && past.was_healthy) moment.reset();
+      met = std::max(met, moment.value_or(now));
+    }
+    return std::min(met, now);
   }
 
   void enter_line(TrialIndex trial) {
@@ -1452,8 +1470,10 @@ struct Planner::Impl {
       known[trial].in_flight = true;
       ++in_flight;
       take_slots(trial, slots);
-      tell(
-          {.trial = trial, .state = TrialState::starting, .slots = slots, .ready_at = known[trial].ready_at});
+      tell({.trial = trial,
+            .state = TrialState::starting,
+            .slots = slots,
+            .ready_at = known[trial].met_at.value_or(known[trial].ready_at)});
       out->commands.emplace_back(
           StartCommand{.trial = trial, .attempt = known[trial].attempt, .slots = std::move(slots)});
       const Seconds limit = experiment.trials[trial].start_deadline;
@@ -1628,6 +1648,9 @@ std::size_t Planner::starts_in_flight() const {
 }
 std::size_t Planner::unfinished() const {
   return impl_->unfinished_work;
+}
+bool Planner::is_waited_for(TrialIndex trial) const {
+  return impl_->known[trial].is_work;
 }
 const std::string& Planner::undelivered() const {
   return impl_->undelivered;

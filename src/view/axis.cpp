@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <string_view>
 #include <utility>
 
 #include "view/numbers.hpp"
@@ -63,9 +64,8 @@ Axis::Axis(double least, double greatest, Scale scale, std::size_t ticks_max)
   }
 }
 
-Axis::Axis(const std::vector<std::string>& words, std::size_t ticks_max)
+Axis::Axis(const std::vector<std::string>& words, std::size_t stride)
     : scale_(Scale::linear), from_(-0.5), until_(static_cast<double>(words.size()) - 0.5) {
-  const std::size_t stride = (words.size() + ticks_max - 1) / ticks_max;
   for (std::size_t i = 0; i < words.size(); i += stride) add_tick(static_cast<double>(i), words[i]);
 }
 
@@ -104,7 +104,6 @@ void Axis::add_logarithmic_ticks(std::size_t ticks_max) {
 }
 
 Axis x_axis(const Chart& chart, std::size_t ticks_max) {
-  if (!chart.x_words.empty()) return {chart.x_words, ticks_max};
   Range range;
   for (const Chart::Series& series : chart.series)
     for (const Chart::Point& point : series.points) range.take(point.x);
@@ -121,6 +120,14 @@ Axis y_axis(const Chart& chart, std::size_t ticks_max) {
     }
   }
   return {range.least, range.greatest, chart.y_scale, ticks_max};
+}
+
+std::string thinning_note(const Chart& chart, std::size_t stride) {
+  if (stride <= 1) return {};
+  const std::size_t last = stride / 10 % 10 == 1 ? 0 : stride % 10;
+  const std::string_view ending = last == 1 ? "st" : last == 2 ? "nd" : last == 3 ? "rd" : "th";
+  return fmt::format("every {}{} of {} values of `{}` is labelled", stride, ending, chart.x_words.size(),
+                     chart.x_title);
 }
 
 }  // namespace combu

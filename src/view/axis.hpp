@@ -18,8 +18,8 @@ class Axis {
  public:
   // Values of a logarithmic one are above 0. At most about `ticks_max` ticks.
   Axis(double least, double greatest, Scale scale, std::size_t ticks_max);
-  // Places of the words, in their order.
-  Axis(const std::vector<std::string>& words, std::size_t ticks_max);
+  // Places of the words, in their order; every `stride`-th has a tick, the first one too.
+  Axis(const std::vector<std::string>& words, std::size_t stride);
 
   // 0 at its beginning, 1 at its end.
   [[nodiscard]] double place(double value) const;
@@ -36,8 +36,12 @@ class Axis {
   std::vector<AxisTick> ticks_;
 };
 
-// Of all points, with their spread. Throws nothing: a chart has points.
+// Of all points, with their spread. Throws nothing: a chart has points. x_axis() is for charts without
+// x_words.
 [[nodiscard]] Axis x_axis(const Chart& chart, std::size_t ticks_max);
 [[nodiscard]] Axis y_axis(const Chart& chart, std::size_t ticks_max);
+
+// "every 3rd of 40 values of `model` is labelled"; empty if all are.
+[[nodiscard]] std::string thinning_note(const Chart& chart, std::size_t stride);
 
 }  // namespace combu

@@ -43,6 +43,23 @@ std::string counts_text(const Snapshot& snapshot) {
   return text;
 }
 
+std::vector<NamedAge> named_ages(const Snapshot& snapshot, const Run& run) {
+  std::vector<NamedAge> named;
+  for (const RunningTrial& one : snapshot.running)
+    named.push_back({.name = run.experiment.trials[one.trial].name, .age = one.age});
+  return named;
+}
+
+std::string running_text(const std::vector<NamedAge>& running) {
+  std::string text;
+  for (const NamedAge& one : running) {
+    const Seconds whole(std::floor(one.age.count()));
+    const std::string age = whole < Seconds(60) ? fmt::format("{:.0f} s", whole.count()) : to_string(whole);
+    text += fmt::format("{} {} ({})", text.empty() ? "running" : ",", clean_line(one.name), age);
+  }
+  return text;
+}
+
 std::string left_text(const Snapshot& snapshot) {
   // To seconds: it is a guess.
   if (!snapshot.left || *snapshot.left < Seconds(1)) return "";
@@ -72,6 +89,7 @@ std::vector<std::string> block_lines(const BlockContent& content, ScreenSize siz
 
   std::vector<std::string> lines{headline(content)};
   if (content.snapshot) lines.push_back("  " + counts_text(*content.snapshot));
+  if (!content.running.empty()) lines.push_back("  " + running_text(content.running));
   if (content.snapshot && content.snapshot->capacity) lines.push_back("  " + slots_text(*content.snapshot));
   if (!content.starting.empty()) {
     std::string names;

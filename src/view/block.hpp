@@ -20,6 +20,15 @@ struct ScreenSize {
   std::size_t rows = 24;
 };
 
+struct NamedAge {
+  std::string name;
+  Seconds age{0};
+};
+// The trials of snapshot.running, with the ages that they had when it was made.
+[[nodiscard]] std::vector<NamedAge> named_ages(const Snapshot& snapshot, const Run& run);
+// "running forest-s3 (4m10s), forest-s7 (12 s)", clean.
+[[nodiscard]] std::string running_text(const std::vector<NamedAge>& running);
+
 struct BlockContent {
   std::string phase;
   std::map<std::string, Preparation> pulls;  // by image, those not finished
@@ -27,6 +36,7 @@ struct BlockContent {
   std::optional<Snapshot> snapshot;
   std::vector<std::string> starting;  // the names of snapshot->starting
   std::vector<std::string> failures;  // FailureFeed::counted()
+  std::vector<NamedAge> running;      // those of snapshot->running, as old as they are now
   Seconds elapsed{0};
   double starts_per_second = 0;
 

@@ -29,6 +29,9 @@ constexpr double k_letter = 6.8;  // about the width of one
 constexpr double k_top = 14;
 constexpr double k_tick_length = 5;
 constexpr double k_line = 18;  // of the legend
+constexpr std::size_t k_ticks_max = 7;
+// Words side by side, each turned by a quarter.
+constexpr auto k_words_max = static_cast<std::size_t>(k_width / (k_font + 2));
 
 std::string escaped(std::string_view text) {
   std::string xml;
@@ -65,14 +68,22 @@ double widest(const std::vector<AxisTick>& ticks) {
   return static_cast<double>(columns) * k_letter;
 }
 
+std::size_t stride_of(const std::vector<std::string>& words) {
+  return (words.size() + k_words_max - 1) / k_words_max;
+}
+
 class Drawing {
  public:
   Drawing(const Chart& chart, std::ostream& out)
       : chart_(chart),
         out_(out),
-        x_(x_axis(chart, 7)),
-        y_(y_axis(chart, 7)),
-        left_(widest(y_.ticks()) + k_tick_length + 2 * k_font + 12) {}
+        x_(chart.x_words.empty() ? x_axis(chart, k_ticks_max)
+                                 : Axis(chart.x_words, stride_of(chart.x_words))),
+        y_(y_axis(chart, k_ticks_max)),
+        left_(widest(y_.ticks()) + k_tick_length + 2 * k_font + 12),
+        is_turned_(!chart.x_words.empty() &&
+                   widest(x_.ticks()) + k_letter >= k_width / static_cast<double>(chart.x_words.size())),
+        labels_height_(is_turned_ ? widest(x_.ticks()) : k_font) {}
 
   void draw() {
     const bool legend = chart_.series.size() > 1;
@@ -80,7 +91,7 @@ class Drawing {
     for (const Chart::Series& series : chart_.series) longest = std::max(longest, columns_of(series.title));
     const double beside = legend ? static_cast<double>(longest) * k_letter + 54 : 16;
     const double legend_height = legend ? static_cast<double>(chart_.series.size()) * k_line + k_top : 0;
-    const double height = std::max(k_top + k_height + 3 * k_font + 14, legend_height);
+    const double height = std::max(k_top + k_height + labels_height_ + 2 * k_font + 14, legend_height);
     out_ << fmt::format(
         R"(<svg xmlns="http://www.w3.org/2000/svg" width="{0:.0f}" height="{1:.0f}" viewBox="0 0 {0:.0f} {1:.0f}" font-family="Helvetica, Arial, sans-serif" font-size="{2:.0f}">)"
         "\n",
@@ -105,6 +116,10 @@ class Drawing {
                         escaped(words))
          << '\n';
   }
+  // From below to above.
+  void turned_text(double x, double y, std::string_view anchor, std::string_view words) {
+    text(x, y, anchor, words, fmt::format(R"svg( transform="rotate(-90 {:.1f} {:.1f})")svg", x, y));
+  }
   void line(double x1, double y1, double x2, double y2, std::string_view colour) {
     out_ << fmt::format(R"(<line x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}" stroke="{}"/>)", x1, y1, x2,
                         y2, colour)
@@ -119,6 +134,10 @@ class Drawing {
       const double x = x_at(tick.place);
       line(x, k_top, x, bottom, k_grid);
       line(x, bottom, x, bottom + k_tick_length, "black");
+      if (is_turned_) {
+        turned_text(x + k_font / 3, bottom + k_tick_length + 4, "end", tick.label);
+        continue;
+      }
       const double half = static_cast<double>(columns_of(tick.label)) * k_letter / 2;
       if (label_end > 0 && x - half < label_end + k_letter) continue;
       label_end = x + half;
@@ -134,10 +153,9 @@ class Drawing {
                 R"(<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" fill="none" stroke="black"/>)",
                 left_, k_top, k_width, k_height)
          << '\n';
-    text(left_ + k_width / 2, bottom + k_tick_length + 2 * k_font + 12, "middle", chart_.x_title);
-    const double middle = k_top + k_height / 2;
-    text(k_font + 4, middle, "middle", chart_.y_title,
-         fmt::format(R"svg( transform="rotate(-90 {:.1f} {:.1f})")svg", k_font + 4, middle));
+    text(left_ + k_width / 2, bottom + k_tick_length + labels_height_ + k_font + 12, "middle",
+         chart_.x_title);
+    turned_text(k_font + 4, k_top + k_height / 2, "middle", chart_.y_title);
   }
 
   // What is between the gaps.
@@ -221,12 +239,15 @@ class Drawing {
   Axis x_;
   Axis y_;
   double left_;
+  bool is_turned_;  // the labels of x: words that have no room side by side
+  double labels_height_;
 };
 
 }  // namespace
 
-void print_chart_svg(std::ostream& out, const Chart& chart) {
+std::string print_chart_svg(std::ostream& out, const Chart& chart) {
   Drawing(chart, out).draw();
+  return thinning_note(chart, stride_of(chart.x_words));
 }
 
 }  // namespace combu

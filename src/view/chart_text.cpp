@@ -10,7 +10,9 @@
 #include <cstdint>
 #include <cstdlib>
 #include <iterator>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "view/axis.hpp"
 #include "view/line.hpp"
@@ -163,6 +165,50 @@ std::string labels_below(const Axis& axis, std::size_t margin, std::size_t colum
   return line;
 }
 
+// Labels of words in at most `rows_max` rows below their places, each in the first row that has room for it;
+// nullopt if one has no room in any.
+std::optional<std::vector<std::string>> rows_of_words(const Axis& axis, std::size_t columns,
+                                                      std::size_t rows_max) {
+  constexpr std::size_t k_between = 2;
+  struct LabelRow {
+    std::string text;
+    std::size_t used = 0;  // columns
+  };
+  std::vector<LabelRow> rows;
+  for (const AxisTick& tick : axis.ticks()) {
+    const std::string label = cut_line(tick.label, columns);
+    const std::size_t width = columns_of(label);
+    const auto middle = static_cast<std::size_t>(std::lround(tick.place * static_cast<double>(columns - 1)));
+    const std::size_t from = std::min(middle - std::min(middle, width / 2), columns - width);
+    auto row = std::ranges::find_if(rows, [&](const LabelRow& one) { return from >= one.used + k_between; });
+    if (row == rows.end()) {
+      if (rows.size() == rows_max) return std::nullopt;
+      row = rows.emplace(rows.end());
+    }
+    row->text.append(from - row->used, ' ');
+    row->text += label;
+    row->used = from + width;
+  }
+  std::vector<std::string> texts;
+  for (LabelRow& row : rows) texts.push_back(std::move(row.text));
+  return texts;
+}
+
+struct WordLabels {
+  Axis axis;
+  std::vector<std::string> rows;
+  std::size_t stride = 1;
+};
+
+// As many words as have room, evenly. One alone has room anyway.
+WordLabels label_words(const std::vector<std::string>& words, std::size_t columns, std::size_t rows_max) {
+  for (std::size_t stride = 1;; ++stride) {
+    Axis axis(words, stride);
+    if (auto rows = rows_of_words(axis, columns, rows_max))
+      return {.axis = std::move(axis), .rows = std::move(*rows), .stride = stride};
+  }
+}
+
 }  // namespace
 
 ChartSurface standard_surface() {
@@ -185,14 +231,17 @@ ChartSurface standard_surface() {
   return surface;
 }
 
-void print_chart(std::ostream& out, const Chart& chart, const ChartSurface& surface) {
+std::string print_chart(std::ostream& out, const Chart& chart, const ChartSurface& surface) {
   constexpr std::size_t k_columns_min = 20;
   constexpr std::size_t k_rows_min = 6;
   constexpr std::size_t k_rows_max = 30;
   constexpr std::size_t k_around = 5;  // lines of title, axis, labels, its title, and the shell's
+  constexpr std::size_t k_word_rows_max = 3;
   const Marks marks = marks_for(chart, surface);
   const bool legend = chart.series.size() > 1;
-  const std::size_t beside = k_around + (legend ? chart.series.size() : 0);
+  const bool has_words = !chart.x_words.empty();
+  const std::size_t beside =
+      k_around + (legend ? chart.series.size() : 0) + (has_words ? k_word_rows_max - 1 : 0);
   const std::size_t rows =
       std::clamp(surface.rows > beside ? surface.rows - beside : 0, k_rows_min, k_rows_max);
   const Axis y = y_axis(chart, std::max<std::size_t>(2, rows / 3));
@@ -200,7 +249,10 @@ void print_chart(std::ostream& out, const Chart& chart, const ChartSurface& surf
   for (const AxisTick& tick : y.ticks()) margin = std::max(margin, columns_of(tick.label));
   const std::size_t columns =
       std::max(surface.columns > margin + 4 ? surface.columns - margin - 4 : 0, k_columns_min);
-  const Axis x = x_axis(chart, std::max<std::size_t>(2, columns / 12));
+  const WordLabels words =
+      has_words ? label_words(chart.x_words, columns, k_word_rows_max)
+                : WordLabels{.axis = x_axis(chart, std::max<std::size_t>(2, columns / 12)), .rows = {}};
+  const Axis& x = words.axis;
   const CellField field = field_of(chart, x, y, columns, rows, marks);
 
   const std::string_view edge = surface.utf8 ? "│" : "|";
@@ -219,7 +271,8 @@ void print_chart(std::ostream& out, const Chart& chart, const ChartSurface& surf
     notches[static_cast<std::size_t>(std::lround(tick.place * static_cast<double>(columns - 1)))] = true;
   for (const bool is_notch : notches) floor += surface.utf8 ? (is_notch ? "┬" : "─") : (is_notch ? "+" : "-");
   out << std::string(margin + 1, ' ') << (surface.utf8 ? "└" : "+") << floor << '\n';
-  out << labels_below(x, margin + 2, columns) << '\n';
+  if (!has_words) out << labels_below(x, margin + 2, columns) << '\n';
+  for (const std::string& row : words.rows) out << std::string(margin + 2, ' ') << row << '\n';
   const std::size_t title_at = margin + 2 + (columns - std::min(columns, columns_of(chart.x_title))) / 2;
   out << std::string(title_at, ' ') << chart.x_title << '\n';
   for (std::size_t i = 0; legend && i < chart.series.size(); ++i) {
@@ -230,6 +283,7 @@ void print_chart(std::ostream& out, const Chart& chart, const ChartSurface& surf
                        surface.colours ? k_terminal_colours.at(i % k_terminal_colours.size()) : "", sign,
                        surface.colours ? k_plain : "", chart.series[i].title);
   }
+  return thinning_note(chart, words.stride);
 }
 
 }  // namespace combu

@@ -80,6 +80,10 @@ class JsonProgress final : public Progress {
     for (const TrialIndex trial : snapshot.starting) starting.push_back(run_->experiment.trials[trial].name);
     fields["starting"] = starting;
     if (!snapshot.interrupter.empty()) fields["interrupter"] = snapshot.interrupter;
+    ordered_json running = ordered_json::array();
+    for (const auto& [trial, age] : snapshot.running)
+      running.push_back({{"trial", run_->experiment.trials[trial].name}, {"seconds", age.count()}});
+    fields["running"] = running;
     if (snapshot.left) fields["left"] = snapshot.left->count();
     if (snapshot.capacity) {
       fields["held"] = slots_json(snapshot.held);

@@ -64,9 +64,10 @@ class PlainProgress : public Progress {
     settings_ = snapshot.settings;
     rate_.add(snapshot);
     if (!is_time()) return;
-    say(fmt::format("{} after {}{}{}{}{}", counts_text(snapshot), to_string(snapshot.elapsed),
+    say(fmt::format("{} after {}{}{}{}{}{}", counts_text(snapshot), to_string(snapshot.elapsed),
                     rate_text(rate_.per_second()), left_text(snapshot), paused_ ? ", paused" : "",
-                    snapshot.capacity ? "; " + slots_text(snapshot) : ""));
+                    snapshot.capacity ? "; " + slots_text(snapshot) : "",
+                    snapshot.running.empty() ? "" : "; " + running_text(named_ages(snapshot, *run_))));
     const std::vector<std::string> counted = failures_.counted();
     for (const std::string& line : counted)
       if (std::ranges::find(counted_, line) == counted_.end()) say("  " + line);

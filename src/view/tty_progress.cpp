@@ -112,6 +112,7 @@ class TtyProgress final : public Progress {
     content_.starting.clear();
     for (const TrialIndex trial : snapshot.starting)
       content_.starting.push_back(run_->experiment.trials[trial].name);
+    content_.running = named_ages(snapshot, *run_);
     snapshot_at_ = around_.time();
     repaint();
   }
@@ -152,7 +153,10 @@ class TtyProgress final : public Progress {
   void paint() {
     const ScreenSize size = around_.size();
     if (content_.snapshot) {
-      content_.elapsed = content_.snapshot->elapsed + (around_.time() - snapshot_at_);
+      const Seconds later = around_.time() - snapshot_at_;
+      content_.elapsed = content_.snapshot->elapsed + later;
+      for (std::size_t i = 0; i < content_.running.size(); ++i)
+        content_.running[i].age = content_.snapshot->running[i].age + later;
       content_.starts_per_second = rate_.per_second();
     }
     const std::vector<std::string> lines = block_lines(content_, size);

@@ -128,6 +128,57 @@ def test_what_only_left_out_stays_out(combu, write, states):
     assert set(states(file)) == {"one", "three"}
 
 
+def test_the_time_counts_from_the_runs_beginning(combu, write, tmp_path):
+    file = write(trials(trial("one", "sleep 1000")))
+    run = subprocess.Popen([COMBU, "-f", file, "--engine", ENGINE, "--progress", "json", "run", "--wait", "--run-id", "r1"],
+                           env={**os.environ, "HOME": str(tmp_path)}, stderr=subprocess.PIPE, text=True)
+    told = map(json.loads, run.stderr)
+    try:
+        assert next(line for line in told if line["event"] == "snapshot" and line["counts"]["running"] == 1)
+        with contextlib.closing(sqlite3.connect(tmp_path / ".local/state/combu/record.sqlite", isolation_level=None,
+                                                timeout=20)) as database:
+            database.execute("UPDATE runs SET began_at = began_at - 3600000000")
+        write(trials(trial("one", "sleep 1000"), trial("new", "sleep 1000")))
+        result = combu("-f", file, "--engine", ENGINE, "apply")
+        assert result.returncode == 0, result.stderr
+        last = next(line for line in told if line["event"] == "snapshot" and line["counts"]["running"] == 2)
+        assert last["elapsed"] >= 3600
+        assert {one["trial"] for one in last["running"]} == {"one", "new"}
+    finally:
+        run.kill()
+        run.communicate()
+
+
+def test_a_trial_that_waits_while_a_file_is_applied_has_waited_from_the_runs_beginning(combu, write, start, tmp_path):
+    lines = [trial("first"), trial("long", "sleep 300"), trial("other"), trial("after", depends=["first"])]
+    file = write(trials(*lines, parallel=1))
+    run = start("-f", file, "--engine", ENGINE, "--progress", "plain", "run", "--wait", "--run-id", "r1")
+    path = tmp_path / ".local/state/combu/record.sqlite"
+
+    def is_held_up():
+        if not path.exists():
+            return False
+        with contextlib.closing(sqlite3.connect(path, timeout=20)) as database:
+            try:
+                return database.execute("SELECT 1 FROM states WHERE name = 'long' AND state = 'running'").fetchone()
+            except sqlite3.OperationalError:
+                return False  # not made yet
+
+    wait_until(is_held_up)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None, timeout=20)) as database:
+        database.execute("UPDATE runs SET began_at = began_at - 3600000000")
+    write(trials(*lines, trial("new"), parallel=1))
+    result = combu("-f", file, "--engine", ENGINE, "apply")
+    assert result.returncode == 0, result.stderr
+    assert run.wait(timeout=30) == 0
+    times = {row["trial"]: row for row in map(json.loads, combu("times", "--run", "r1", "--json").stdout.splitlines())}
+    assert "needs" not in times["other"] and times["other"]["place"] >= 3600
+    # `first` was over before `long` began to run.
+    assert times["after"]["needs"] >= 3600
+    assert times["after"]["place"] >= times["long"]["running"]
+    assert "needs" not in times["new"]
+
+
 def test_the_process_at_work_goes_on_with_the_edited_file(combu, write, tmp_path):
     lines = [trial(f"t{i}", "sleep 1000") for i in range(6)]
     file = write(trials(*lines, parallel=2))

@@ -121,6 +121,19 @@ def test_ctrl_c_leaves_and_the_run_goes_on(combu, detached, write, tmp_path):
     assert process_of(tmp_path, run)
 
 
+def test_a_follower_is_told_the_names_of_the_few_trials_that_run(detached, write, tmp_path):
+    run = detached(write(ONE_BY_ONE))
+    follower = subprocess.Popen([COMBU, "--progress", "json", "attach", run], env={**os.environ, "HOME": str(tmp_path)},
+                                stderr=subprocess.PIPE, text=True)
+    try:
+        told = map(json.loads, follower.stderr)
+        [one] = next(line["running"] for line in told if line["event"] == "snapshot" and line["running"])
+        assert one["trial"] == "t-1" and one["seconds"] >= 0
+    finally:
+        follower.kill()
+        follower.communicate()
+
+
 def test_ctrl_c_before_it_is_in_the_background_ends_it(write, tmp_path):
     file = write("local f(x) = f(x + 1) tailstrict; f(0)")
     process = subprocess.Popen([COMBU, "-f", file, "--engine", SIMULATED, "run", "-d"], env={**os.environ, "HOME": str(tmp_path)},

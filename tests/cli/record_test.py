@@ -163,17 +163,27 @@ def test_times_tell_where_the_time_has_gone(combu, write, tmp_path):
     assert times["one"]["running"] > 0 and times["two"]["running"] > 0
     assert times["two"]["place"] >= times["one"]["running"], "its place is the one that `one` has"
     assert times["after"]["needs"] >= times["two"]["place"] + times["two"]["running"], "it needs the end of `two`"
+    assert not any("needs" in times[trial] for trial in ("one", "two")), "they wait for no other trial"
     lines = combu("-f", file, "times").stdout.splitlines()
     assert re.fullmatch(r"run [a-z0-9]{12}: 3 attempts in .+", lines[0])
     assert "evaluated before in " in lines[0] and "prepared in " in lines[0]
     assert [line[:20].strip() for line in lines[2:]] == [
         "waiting for others", "waiting for a place", "combu itself", "creating", "starting", "running"]
     for row in times.values():
-        assert min(row[key] for key in ("needs", "place", "combu", "creating", "starting", "running")) >= 0
+        assert min(row[key] for key in ("place", "combu", "creating", "starting", "running")) >= 0
         assert 0.05 <= row["starting"] <= 0.2
     of_one = combu("-f", file, "times", "one").stdout.splitlines()
     assert len(of_one) == 2 and of_one[1].startswith("one ")
+    assert dict(zip(of_one[0].split(), of_one[1].split()))["OTHERS"] == "-"
     assert combu("-f", file, "times", "nobody").returncode == 1
+
+
+def test_the_wait_for_a_canary_is_no_wait_for_what_a_trial_depends_on(combu, write):
+    file = write('{ canary: true, trials: [{ name: "t-%d" % i, image: "lab/x", cmd: "sleep 0.3" } for i in [1, 2]] }')
+    combu("-f", file, "--engine", SLOW, "--progress", "quiet", "run", "--wait")
+    first, second = map(json.loads, combu("-f", file, "times", "--json").stdout.splitlines())
+    assert "needs" not in first and "needs" not in second
+    assert second["place"] >= first["running"] > 0
 
 
 PARAMS = """

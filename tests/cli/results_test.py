@@ -214,6 +214,22 @@ def test_a_plot_is_written_as_svg(combu, runs, tmp_path):
         1, "combu: loss: nothing to draw: no trial of run two has told it\n")
 
 
+def test_every_word_of_an_axis_is_labelled_or_it_is_said_which(combu, write, tmp_path):
+    file = write("""[{ name: "t-%d" % i, image: "x", cmd: "true", params: { model: "model-%03d" % i, size: i } }
+                     for i in std.range(1, 40)]""")
+    ok(combu("-f", file, "--engine", "simulated:?speed=0", "--progress", "quiet", "run", "--wait", "--run-id", "words"))
+    models = [f"model-{i:03}" for i in range(1, 41)]
+    for form in ([], ["-o", "words.svg"]):
+        for where, most in [("size<=10", 10), ("size<=40", 40)]:
+            drawn = combu("plot", "size", "--x", "model", "--run", "words", "--where", where, *form)
+            assert drawn.returncode == 0, drawn.stderr
+            text = (tmp_path / "words.svg").read_text() if form else drawn.stdout
+            said = re.search(r"^every (\d+)\w\w of 40 values of `model` is labelled$", drawn.stderr, re.M)
+            assert bool(said) == (most == 40)
+            every = int(said[1]) if said else 1
+            assert [model for model in models if model in text] == models[:most:every]
+
+
 def test_a_file_is_replaced_when_the_new_one_is_whole(combu, runs, tmp_path):
     (tmp_path / "real.svg").write_text("old")
     (tmp_path / "real.svg").chmod(0o640)

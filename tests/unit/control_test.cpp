@@ -70,12 +70,12 @@ class Shown : public Progress {
     const std::scoped_lock lock(mutex_);
     return lines_;
   }
-  Snapshot last;
-
- private:
   [[nodiscard]] const std::string& name(TrialIndex trial) const {
     return run_->experiment.trials[trial].name;
   }
+  Snapshot last;
+
+ private:
   void add(const std::string& line) {
     const std::scoped_lock lock(mutex_);
     lines_.push_back(line);
@@ -214,6 +214,7 @@ TEST_F(ControlTest, ASnapshotComesOverWhole) {
   snapshot.started = 2;
   snapshot.elapsed = Seconds(1.5);
   snapshot.left = Seconds(3);
+  snapshot.running = {{.trial = 2, .age = Seconds(250.5)}, {.trial = 0, .age = Seconds(12)}};
   snapshot.interrupted = true;
   snapshot.settings = {.parallel_max = 5, .starts_in_flight_max = 6, .paused = true};
   snapshot.held = {.cpus = parse_cpus("1.5"), .memory = parse_bytes("1GiB")};
@@ -226,6 +227,11 @@ TEST_F(ControlTest, ASnapshotComesOverWhole) {
   EXPECT_EQ(seen.counts, snapshot.counts);
   EXPECT_EQ(seen.elapsed, snapshot.elapsed);
   EXPECT_EQ(seen.left, snapshot.left);
+  ASSERT_EQ(seen.running.size(), 2U);
+  EXPECT_EQ(follower.shown.name(seen.running[0].trial), "c");
+  EXPECT_EQ(seen.running[0].age, Seconds(250.5));
+  EXPECT_EQ(follower.shown.name(seen.running[1].trial), "a");
+  EXPECT_EQ(seen.running[1].age, Seconds(12));
   EXPECT_TRUE(seen.interrupted);
   EXPECT_EQ(seen.settings.parallel_max, 5U);
   EXPECT_EQ(seen.settings.starts_in_flight_max, 6U);

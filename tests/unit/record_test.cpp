@@ -273,6 +273,36 @@ TEST_F(RecordTest, WhatTheEngineTookIsThereWithItsAttempt) {
   EXPECT_EQ(seen.started_in, Seconds(0.5));
 }
 
+TEST_F(RecordTest, NoTrialIsReadyBeforeTheRunsBeginning) {
+  RunEntry entry = entry_of(run);
+  entry.began_at = Instant(std::chrono::seconds(1'799'999'000));
+  Record record(folder.path());
+  record.begin(entry, run.experiment);
+  Fact waited = fact(1, TrialState::starting);
+  waited.ready_at = entry.began_at + std::chrono::seconds(30);
+  Fact over = fact(0, TrialState::succeeded);
+  over.at += std::chrono::seconds(30);
+  record.append(run.id, std::vector{fact(0, TrialState::starting), waited, over});
+  EXPECT_EQ(record.attempts(run.id, "one").at(0).ready_at, entry.began_at);
+  EXPECT_EQ(record.attempts(run.id, "two").at(0).ready_at, waited.ready_at);
+  EXPECT_EQ(record.past(run.id)[0].over_at, over.at);
+  EXPECT_EQ(record.past(run.id)[1].over_at, std::nullopt);
+  // The run is over, and reopened for a trial that is new.
+  record.end(run.id, Instant(std::chrono::seconds(1'800'000'100)));
+  Experiment edited = run.experiment;
+  edited.trials.emplace_back().name = "four";
+  Edition edition;
+  edition.source = edition.evaluated = "[4]";
+  edition.at = Instant(std::chrono::seconds(1'800'000'200));
+  record.revise(run.id, edition, edited);
+  Fact added = fact(3, TrialState::starting);
+  added.at = edition.at + std::chrono::seconds(7);
+  record.append(run.id, std::vector{added});
+  const AttemptEntry four = record.attempts(run.id, "four").at(0);
+  EXPECT_EQ(four.revision, 2);
+  EXPECT_EQ(four.ready_at, edition.at);
+}
+
 TEST_F(RecordTest, AClockThatWasSetBackKeepsTheOrder) {
   constexpr std::chrono::hours k_back{2};
   RunEntry entry = entry_of(run);

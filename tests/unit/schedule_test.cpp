@@ -225,6 +225,36 @@ TEST(Planner, ReadinessNotWavesDecides) {
   EXPECT_EQ(it.state("b"), TrialState::starting);
 }
 
+TEST(Planner, TellsSinceWhenNothingIsMissingThatATrialDependsOn) {
+  const Experiment experiment = test::experiment("a b<-a c<-a:succeeded");
+  const Plan plan = test::plan(experiment);
+  const RunId run("run1");
+  const Instant began(std::chrono::seconds(1000));
+  const auto ready_at = [](const Step& step, TrialIndex trial) -> std::optional<Instant> {
+    for (const Fact& fact : step.facts)
+      if (fact.trial == trial && fact.state == TrialState::starting) return fact.ready_at;
+    return std::nullopt;
+  };
+  Planner planner(run, experiment, plan, {});
+  EXPECT_EQ(ready_at(planner.step(Begin{}, began), 0), Instant{}) << "it depends on nothing";
+  const Instant ran_at = began + std::chrono::seconds(5);
+  const Sighting seen{
+      .key = {.run = run, .trial = "a"}, .experiment = "test", .id = "1", .phase = Phase::running};
+  EXPECT_EQ(ready_at(planner.step(StartAnswered{.trial = 0, .seen = seen}, ran_at), 1), ran_at);
+
+  // Another process goes on: what was met before is no news.
+  const Past over{.state = TrialState::succeeded,
+                  .was_started = true,
+                  .ran_at = ran_at,
+                  .over_at = ran_at + std::chrono::seconds(60)};
+  Planner later(run, experiment, plan, {.past = {over, {}, {}}});
+  const Instant now = began + std::chrono::hours(1);
+  (void)later.step(Begin{}, now);
+  const Step step = later.step(Listed{}, now);
+  EXPECT_EQ(ready_at(step, 1), over.ran_at);
+  EXPECT_EQ(ready_at(step, 2), over.over_at);
+}
+
 TEST(Planner, WaitsForHealth) {
   Planned it("db use<-db:healthy");
   (void)it.begin();

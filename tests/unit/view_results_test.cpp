@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -466,6 +467,110 @@ TEST(PrintChart, fits_its_surface) {
     for (std::string line; std::getline(lines, line); ++count) EXPECT_LE(line.size(), columns) << line;
     EXPECT_LE(count, 24U);
   }
+}
+
+Chart of_words(std::size_t count, const std::string& word) {
+  Chart chart{.x_title = "model", .y_title = "loss", .x_words = {}, .series = {}, .notes = {}};
+  chart.joined = false;
+  chart.series.push_back({.title = "all", .points = {}});
+  for (std::size_t i = 0; i < count; ++i) {
+    chart.x_words.push_back(fmt::format("{}-{:03}", word, i));
+    chart.series[0].points.push_back({static_cast<double>(i), static_cast<double>(i % 5), 0});
+  }
+  return chart;
+}
+
+// The words that stand in `text`, by their places in the chart.
+std::vector<std::size_t> words_in(const Chart& chart, const std::string& text) {
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < chart.x_words.size(); ++i)
+    if (text.find(chart.x_words[i]) != std::string::npos) found.push_back(i);
+  return found;
+}
+
+// Either all words are labelled, or every n-th as the note says.
+void expect_even_labels(const Chart& chart, const std::string& text, const std::string& note) {
+  std::size_t stride = 1;
+  if (!note.empty()) {
+    ASSERT_THAT(note,
+                testing::MatchesRegex("every [0-9]+(st|nd|rd|th) of " + std::to_string(chart.x_words.size()) +
+                                      " values of `model` is labelled"));
+    stride = std::stoul(note.substr(std::string("every ").size()));
+    EXPECT_GT(stride, 1U);
+  }
+  std::vector<std::size_t> expected;
+  for (std::size_t i = 0; i < chart.x_words.size(); i += stride) expected.push_back(i);
+  EXPECT_EQ(words_in(chart, text), expected);
+}
+
+TEST(PrintChart, labels_every_word_in_several_rows) {
+  const Chart chart = of_words(12, "model");
+  std::ostringstream out;
+  EXPECT_EQ(print_chart(out, chart, {.columns = 80, .rows = 24, .utf8 = false, .colours = false}), "");
+  expect_even_labels(chart, out.str(), "");
+}
+
+TEST(PrintChart, labels_words_evenly_where_not_all_have_room) {
+  for (const std::size_t count : {1U, 2U, 40U, 113U, 500U})
+    for (const std::size_t columns : {10U, 40U, 80U, 200U}) {
+      const Chart chart = of_words(count, "model");
+      std::ostringstream out;
+      const std::string note =
+          print_chart(out, chart, {.columns = columns, .rows = 24, .utf8 = false, .colours = false});
+      expect_even_labels(chart, out.str(), note);
+      if (columns < 40) continue;  // less than it can be drawn in
+      std::istringstream lines(out.str());
+      std::size_t height = 0;
+      for (std::string line; std::getline(lines, line); ++height) EXPECT_LE(line.size(), columns) << line;
+      EXPECT_LE(height, 24U);
+    }
+}
+
+TEST(PrintChart, says_how_many_words_are_labelled) {
+  const Chart chart = of_words(40, "model");
+  std::ostringstream out;
+  EXPECT_EQ(print_chart(out, chart, {.columns = 80, .rows = 24, .utf8 = false, .colours = false}),
+            "every 3rd of 40 values of `model` is labelled");
+  EXPECT_EQ(thinning_note(chart, 1), "");
+  EXPECT_EQ(thinning_note(chart, 2), "every 2nd of 40 values of `model` is labelled");
+  EXPECT_EQ(thinning_note(chart, 11), "every 11th of 40 values of `model` is labelled");
+  EXPECT_EQ(thinning_note(chart, 21), "every 21st of 40 values of `model` is labelled");
+  EXPECT_EQ(thinning_note(chart, 113), "every 113th of 40 values of `model` is labelled");
+}
+
+TEST(PrintChart, cuts_a_word_that_is_wider_than_the_chart) {
+  const Chart chart = of_words(3, std::string(200, 'x'));
+  std::istringstream lines(drawn(chart, {.columns = 40, .rows = 24, .utf8 = true, .colours = false}));
+  std::size_t cut = 0;
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LE(columns_of(line), 40U) << line;
+    if (line.find("xxx") != std::string::npos && line.ends_with("…")) ++cut;
+  }
+  EXPECT_EQ(cut, 3U) << "one in each row";
+}
+
+std::size_t turned_in(const std::string& svg) {
+  std::size_t count = 0;
+  for (std::size_t at = 0; (at = svg.find("rotate(-90", at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
+TEST(PrintChartSvg, turns_words_that_have_no_room_side_by_side) {
+  for (const auto& [count, are_turned] : {std::pair(3, false), std::pair(20, true), std::pair(34, true)}) {
+    const Chart chart = of_words(static_cast<std::size_t>(count), "model");
+    std::ostringstream out;
+    EXPECT_EQ(print_chart_svg(out, chart), "");
+    expect_even_labels(chart, out.str(), "");
+    EXPECT_EQ(turned_in(out.str()), 1U + (are_turned ? chart.x_words.size() : 0U)) << "the title of y, too";
+  }
+}
+
+TEST(PrintChartSvg, labels_words_evenly_where_not_all_have_room) {
+  const Chart chart = of_words(100, "model");
+  std::ostringstream out;
+  const std::string note = print_chart_svg(out, chart);
+  EXPECT_EQ(note, "every 3rd of 100 values of `model` is labelled");
+  expect_even_labels(chart, out.str(), note);
 }
 
 TEST(PrintChartSvg, escapes_names_and_has_a_curve_for_each_series) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/ioctl.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -163,6 +164,18 @@ TEST(Block, tells_the_time_that_is_left) {
   EXPECT_EQ(block_lines(content, {80, 24}).front(), "30 of 103 started, 4.0 s, about 4m10s left");
 }
 
+TEST(Block, names_the_few_trials_that_run_with_their_ages) {
+  BlockContent content;
+  content.snapshot = snapshot_of(2, 0, 0);
+  content.running = {{.name = "forest-s3", .age = Seconds{250.4}},
+                     {.name = "forest\x1b[2J-s7", .age = Seconds{12.9}}};
+  content.elapsed = Seconds{4};
+  EXPECT_THAT(block_lines(content, {80, 24}), ElementsAre("2 of 2 started, 4.0 s", "  2 running",
+                                                          "  running forest-s3 (4m10s), forest-s7 (12 s)"));
+  EXPECT_EQ(running_text({{.name = "a", .age = Seconds{59.99}}}), "running a (59 s)");
+  EXPECT_EQ(running_text({{.name = "a", .age = Seconds{60}}}), "running a (1m00s)");
+}
+
 TEST(Block, tells_that_the_run_is_paused) {
   BlockContent content;
   content.snapshot = snapshot_of(1, 0, 2);
@@ -271,6 +284,25 @@ TEST(TtyProgress, a_window_made_narrower_leaves_no_rest_of_the_block) {
   EXPECT_THAT(screen.lines(), ElementsAre("run r1: 2 trials"));
 }
 
+TEST(TtyProgress, the_age_of_a_trial_grows_without_a_snapshot) {
+  Paper paper;
+  std::atomic<int> now{100};  // the ticker asks, too
+  Surroundings surroundings = around(paper);
+  surroundings.time = [&now] { return Seconds(now.load()); };
+  const auto run = run_of({"a", "b"});
+  {
+    const auto progress = make_tty_progress(std::move(surroundings));
+    progress->begin(run);
+    now = 110;
+    Snapshot snapshot = snapshot_of(1, 0, 1);
+    snapshot.running = {{.trial = 1, .age = Seconds{2.5}}};
+    progress->snapshot(snapshot);
+    now = 170;
+    progress->note("a note");
+  }
+  EXPECT_THAT(paper.text(), HasSubstr("  running b (1m02s)\n"));
+}
+
 TEST(TtyProgress, tells_once_that_it_was_interrupted) {
   Paper paper;
   const auto run = run_of({"a", "b"});
@@ -336,6 +368,22 @@ TEST(PlainProgress, counts_every_few_seconds) {
   EXPECT_EQ(paper.text(), "removed 5 of 9\n");
 }
 
+TEST(PlainProgress, names_the_few_trials_that_run_beside_the_counts) {
+  Paper paper;
+  const auto run = run_of({"a", "b"});
+  Seconds now{100};
+  Surroundings surroundings = around(paper);
+  surroundings.time = [&now] { return now; };
+  const auto progress = make_plain_progress(std::move(surroundings));
+  progress->begin(run);
+  now += Seconds{6};
+  Snapshot snapshot = snapshot_of(2, 0, 0);
+  snapshot.elapsed = Seconds{6};
+  snapshot.running = {{.trial = 1, .age = Seconds{5.5}}, {.trial = 0, .age = Seconds{0}}};
+  progress->snapshot(snapshot);
+  EXPECT_EQ(paper.text(), "run r1: 2 trials\n2 running after 6.0 s; running b (5 s), a (0 s)\n");
+}
+
 TEST(PlainProgress, tells_that_a_run_is_paused_and_that_it_goes_on) {
   Paper paper;
   const auto run = run_of({"a", "b"});
@@ -384,7 +432,9 @@ TEST(JsonProgress, is_one_object_a_line) {
   const auto progress = make_json_progress(around(paper));
   progress->begin(run);
   progress->fact({.trial = 1, .state = TrialState::blocked, .reason = "a failed \xff", .root = 0});
-  progress->snapshot(snapshot_of(1, 0, 1));
+  Snapshot snapshot = snapshot_of(1, 0, 1);
+  snapshot.running = {{.trial = 0, .age = Seconds{2.5}}};
+  progress->snapshot(snapshot);
   std::istringstream lines(paper.text());
   std::vector<nlohmann::json> objects;
   for (std::string line; std::getline(lines, line);) objects.push_back(nlohmann::json::parse(line));
@@ -396,6 +446,7 @@ TEST(JsonProgress, is_one_object_a_line) {
   EXPECT_EQ(objects[1]["root"], "a");
   EXPECT_EQ(objects[2]["counts"]["running"], 1);
   EXPECT_EQ(objects[2]["counts"]["waiting"], 1);
+  EXPECT_EQ(objects[2]["running"], nlohmann::json::parse(R"([{"trial": "a", "seconds": 2.5}])"));
 }
 
 TEST(QuietProgress, tells_only_what_failed) {
