@@ -1,6 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <fnmatch.h>
 
 #include <algorithm>
 #include <map>
@@ -23,6 +21,7 @@
 #include "cli/run_results.hpp"
 #include "cli/selection.hpp"
 #include "cli/take_in.hpp"
+#include "cli/trial_names.hpp"
 #include "cli/trial_row.hpp"
 
 namespace combu {
@@ -140,21 +139,15 @@ class Choice {
 
   // The only one that is meant, where a name says it; else empty.
   [[nodiscard]] std::string single() const {
-    const bool is_name = names_.size() == 1 && names_.front().find_first_of("*?[\\") == std::string::npos;
-    return is_name ? names_.front() : "";
+    return names_.size() == 1 && !is_pattern(names_.front()) ? names_.front() : "";
   }
 
   // Those that name none of these.
   [[nodiscard]] std::vector<std::string> unknown(const std::vector<TrialRow>& rows,
                                                  const std::vector<Sighting>& sightings) const {
-    std::vector<std::string> unknown;
-    std::ranges::copy_if(names_, std::back_inserter(unknown), [&](const std::string& name) {
-      const auto names = [&](const std::string& trial) {
-        return fnmatch(name.c_str(), trial.c_str(), 0) == 0;
-      };
-      return std::ranges::none_of(rows, [&](const TrialRow& row) { return names(row.entry.name); }) &&
-             std::ranges::none_of(sightings, [&](const Sighting& seen) { return names(seen.key.trial); });
-    });
+    std::vector<std::string> unknown = names_;
+    for (const TrialRow& row : rows) drop_matching(unknown, row.entry.name);
+    for (const Sighting& seen : sightings) drop_matching(unknown, seen.key.trial);
     return unknown;
   }
 
@@ -172,7 +165,7 @@ class Choice {
       return value;
     };
     std::erase_if(rows, [&](const TrialRow& row) {
-      return !is_named(row.entry.name) ||
+      return !is_chosen(names_, row.entry.name) ||
              (where_ && !where_->matches([&](std::string_view name, std::string_view wanted) {
                return value_in(row, name, wanted);
              }));
@@ -185,7 +178,7 @@ class Choice {
 
   void apply(std::vector<Sighting>& sightings) const {
     std::erase_if(sightings, [&](const Sighting& seen) {
-      return !is_named(seen.key.trial) ||
+      return !is_chosen(names_, seen.key.trial) ||
              (where_ && !where_->matches([&](std::string_view name, std::string_view /*wanted*/) {
                return value_of(seen, name);
              }));
@@ -193,21 +186,9 @@ class Choice {
   }
 
  private:
-  [[nodiscard]] bool is_named(const std::string& trial) const {
-    return names_.empty() || std::ranges::any_of(names_, [&](const std::string& name) {
-             return fnmatch(name.c_str(), trial.c_str(), 0) == 0;
-           });
-  }
-
   std::vector<std::string> names_;
   std::optional<Filter> where_;
 };
-
-void expect_none(const std::vector<std::string>& unknown, const std::string& whose) {
-  if (unknown.empty()) return;
-  throw Error(ErrorKind::not_found, fmt::format("{}", fmt::join(unknown, ", ")),
-              fmt::format("{} of {}", unknown.size() == 1 ? "is no trial" : "are no trials", whose));
-}
 
 bool is_on_record(Record& record, const RunId& run) {
   return !record.runs({.id = run}, 1).empty();
@@ -293,7 +274,7 @@ int ps_trials(Session& session, Record& record, RunRow run, const PsOptions& opt
   tell_valueless(session.progress(), record, run.entry, choice.apply(run.entry, rows));
   choice.apply(others);
   const std::string whose = "run " + run.entry.id.text();
-  if (rows.empty() && others.empty()) expect_none(unknown, whose);
+  if (rows.empty() && others.empty()) expect_all_matched(unknown, whose);
   OutStream out;
   (options.json ? print_trials_json : print_trials)(out, run, rows, real_clock().now());
   if (!others.empty()) {
@@ -301,7 +282,7 @@ int ps_trials(Session& session, Record& record, RunRow run, const PsOptions& opt
     print(others, options.json, out);
   }
   out.flush();
-  expect_none(unknown, whose);
+  expect_all_matched(unknown, whose);
   return 0;
 }
 
@@ -323,7 +304,7 @@ int ps_engine(Session& session, const Invocation& invocation, const PsOptions& o
   std::ostringstream text;
   print(sightings, options.json, text);
   (void)put_out(text.view());
-  expect_none(unknown, "what is on this engine");
+  expect_all_matched(unknown, "what is on this engine");
   return 0;
 }
 
