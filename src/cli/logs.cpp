@@ -677,13 +677,7 @@ void add_logs(CommandLine& line, const Invocation& invocation, Action& action) {
   add_selection(command, options->selection);
   command.add_flag("-f,--follow", options->follow,
                    "Go on until it ends (the experiment's -f stands before `logs`)");
-  command.add_option("--tail", options->tail, "Only its last lines")
-      .type_name("N")
-      .check([](const std::string& text) {
-        return text.empty() || text.find_first_not_of("0123456789") != std::string::npos || text.size() > 9
-                   ? "must be a number of lines, not " + text
-                   : std::string();
-      });
+  command.add_option("--tail", options->tail, "Only its last lines").type_name("N").count_of("lines");
   command.add_option("--since", options->since, "Only what came since then: 10m, or 2026-01-31T12:00:00Z")
       .type_name("TIME");
   command.add_option("--attempt", options->attempt, "That of this attempt, instead of the last one")

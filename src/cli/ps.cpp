@@ -6,6 +6,7 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <span>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -34,6 +35,7 @@ struct PsOptions {
   SelectionOptions selection;
   bool json = false;
   bool all = false;
+  std::int64_t limit = -1;
   std::string where;
 };
 
@@ -204,8 +206,12 @@ void leave_recorded(Record& record, std::vector<Sighting>& sightings) {
   });
 }
 
-void print(const std::vector<Sighting>& sightings, bool json, std::ostream& out) {
-  (json ? print_sightings_json : print_sightings)(out, sightings);
+TableForm form_of(const PsOptions& options) {
+  return options.json ? json_form(options.limit) : table_form(options.limit);
+}
+
+void print(const std::vector<Sighting>& sightings, const PsOptions& options, std::ostream& out) {
+  (options.json ? print_sightings_json : print_sightings)(out, sightings, form_of(options));
 }
 
 // What the engine has of the run. Where nobody is at work on it, its own word counts for each that lives.
@@ -275,11 +281,17 @@ int ps_trials(Session& session, Record& record, RunRow run, const PsOptions& opt
   choice.apply(others);
   const std::string whose = "run " + run.entry.id.text();
   if (rows.empty() && others.empty()) expect_all_matched(unknown, whose);
+  const TableForm form = form_of(options);
+  const std::span<TrialRow> shown = std::span(rows).first(form.shown(rows.size()));
   OutStream out;
-  (options.json ? print_trials_json : print_trials)(out, run, rows, real_clock().now());
+  if (options.json) {
+    print_trials_json(out, run, shown, real_clock().now());
+  } else {
+    print_trials(out, run, rows, real_clock().now(), form);
+  }
   if (!others.empty()) {
     if (!options.json) out << "\nnot on record:\n";
-    print(others, options.json, out);
+    print(others, options, out);
   }
   out.flush();
   expect_all_matched(unknown, whose);
@@ -302,7 +314,7 @@ int ps_engine(Session& session, const Invocation& invocation, const PsOptions& o
   const std::vector<std::string> unknown = choice.unknown({}, sightings);
   choice.apply(sightings);
   std::ostringstream text;
-  print(sightings, options.json, text);
+  print(sightings, options, text);
   (void)put_out(text.view());
   expect_all_matched(unknown, "what is on this engine");
   return 0;
@@ -371,6 +383,12 @@ std::optional<std::string> value_of(const RunRow& row, std::string_view name) {
                           name));
 }
 
+// Of a list of runs; 0: all.
+std::size_t runs_shown(const PsOptions& options) {
+  if (options.limit >= 0) return static_cast<std::size_t>(options.limit);
+  return options.all || !options.where.empty() ? 0 : k_runs_shown;
+}
+
 int ps_runs(Session& session, Record* record, const Invocation& invocation, const PsOptions& options) {
   const std::optional<Filter> where =
       options.where.empty() ? std::nullopt : std::optional(Filter(options.where));
@@ -379,8 +397,9 @@ int ps_runs(Session& session, Record* record, const Invocation& invocation, cons
   // Without a record the engine's error is the answer.
   const std::optional<std::vector<Sighting>> listed =
       entries.empty() ? session.engine().list({}, Look::closely, session.stop()) : listing(session, {});
-  const bool shortened = !options.all && !where && entries.size() > k_runs_shown;
-  const std::size_t shown = shortened ? k_runs_shown : entries.size();
+  // A condition is looked at for each run.
+  const std::size_t most = runs_shown(options);
+  const std::size_t shown = where || most == 0 ? entries.size() : std::min(most, entries.size());
   std::vector<RunRow> rows;
   rows.reserve(shown);
   for (std::size_t i = 0; i < shown; ++i) rows.push_back(row_of(session, *record, entries[i], listed));
@@ -394,11 +413,21 @@ int ps_runs(Session& session, Record* record, const Invocation& invocation, cons
       return !where->matches(
           [&](std::string_view name, std::string_view /*wanted*/) { return value_of(row, name); });
     });
+  std::size_t left_out = entries.size() - shown;
+  if (options.limit > 0 && rows.size() > most) {
+    left_out += rows.size() - most;
+    rows.resize(most);
+  }
   std::ostringstream text;
-  (options.json ? print_runs_json : print_runs)(text, rows);
+  if (options.json) {
+    print_runs_json(text, rows);
+  } else {
+    print_runs(text, rows, form_of(options).columns);
+  }
   (void)put_out(text.view());
-  if (shortened)
-    session.progress().note(fmt::format("{} older runs: --all shows them", entries.size() - shown));
+  if (left_out > 0)
+    session.progress().note(
+        fmt::format("{} older runs: {} shows them", left_out, options.limit > 0 ? "--limit 0" : "--all"));
   return 0;
 }
 
@@ -453,6 +482,7 @@ void add_ps(CommandLine& line, const Invocation& invocation, Action& action) {
   command.add_flag("--json", options->json, "One JSON object a line");
   command.add_flag("--all", options->all,
                    fmt::format("Of a list of runs all; else the newest {}", k_runs_shown));
+  add_limit(command, options->limit);
   command.add_option("--where", options->where, "Only those of which this is so: lr<0.01 && state=failed")
       .type_name("CONDITION");
   command.add_option("TRIAL", options->selection.trials, "Only trials of these names (solver-a-*)")

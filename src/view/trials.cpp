@@ -48,18 +48,21 @@ std::string taken_text(const Taken& taken) {
   return fmt::format("{} file{}, {}", taken.files, taken.files == 1 ? "" : "s", to_string(taken.size));
 }
 
-void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now) {
-  out << fmt::format("run {} of {}", run.entry.id.text(), clean_line(run.entry.experiment));
-  if (!run.state.empty()) out << fmt::format(", {}: {}", run.state, counts_text(run.counts));
-  out << '\n';
-  Table<5> table({"TRIAL", "STATE", "ATTEMPT", "RAN", "REASON"});
-  table.reserve(trials.size());
-  for (const TrialRow& row : trials) {
+void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now,
+                  const TableForm& form) {
+  const std::string counts =
+      run.state.empty() ? "" : fmt::format(", {}: {}", run.state, counts_text(run.counts));
+  out << run_title(run.entry.id.text(), run.entry.experiment, counts, form.columns) << '\n';
+  const std::size_t shown = form.shown(trials.size());
+  Table<5> table({"TRIAL", "STATE", "ATTEMPT", "RAN", "REASON"}, {0, 4});
+  table.reserve(shown);
+  for (const TrialRow& row : trials.first(shown)) {
     const std::optional<Seconds> time = time_of(row.entry, now);
     table.add({row.entry.name, state_text(row), std::to_string(row.entry.attempt),
                time ? to_string(*time) : "-", row.entry.reason});
   }
-  table.print(out);
+  table.print(out, form.columns);
+  if (shown < trials.size()) out << more_text(trials.size() - shown) << '\n';
   if (trials.size() != 1 || !trials.front().entry.taken) return;
   const Taken& taken = *trials.front().entry.taken;
   out << "outputs: " << taken_text(taken) << '\n';
