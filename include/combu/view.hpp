@@ -106,13 +106,15 @@ void print_runs_json(std::ostream& out, std::span<const RunRow> runs);
 struct TrialRow {
   TrialEntry entry;
   Health health = Health::none;
-  Instant created_at{};  // the epoch when not told
+  Instant created_at{};             // the epoch when not told
+  std::optional<Usage> usage = {};  // what one that runs uses now; nullopt: not known
 };
 // "12 files, 3.4 MiB"
 [[nodiscard]] std::string taken_text(const Taken& taken);
-// What the run is (its state and counts where it has a state), and a table: TRIAL STATE ATTEMPT RAN REASON.
-// Of a single trial also what has come home of it.
-// `now`: until when those have run that run.
+// What the run is (its state and counts where it has a state), and a table: TRIAL STATE ATTEMPT RAN MEMORY
+// CPU REASON. MEMORY and CPU of a trial that runs are what it has now and how many cores it has used on
+// average, of another one the most memory and the processor time that its last attempt was seen with. Of a
+// single trial also what has come home of it. `now`: until when those have run that run.
 void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now,
                   const TableForm& form = {});
 // One JSON object a line.

@@ -30,6 +30,8 @@ namespace {
 
 constexpr std::size_t k_runs_shown = 20;
 constexpr Seconds k_ps_patience{10};
+constexpr std::size_t k_usages_max = 200;
+constexpr std::size_t k_usages_in_flight = 16;
 
 struct PsOptions {
   SelectionOptions selection;
@@ -70,6 +72,36 @@ std::optional<std::vector<Sighting>> listing(Session& session, const Selector& s
   return std::nullopt;
 }
 
+// Asks the engine what the running trials use, but of the first k_usages_max only. What it does not answer in
+// time stays unknown.
+void ask_usage(Session& session, std::span<TrialRow> rows) {
+  std::vector<TrialRow*> running;
+  for (TrialRow& row : rows)
+    if (row.entry.state == TrialState::running && !row.entry.container.empty()) running.push_back(&row);
+  const std::size_t count = running.size();
+  running.resize(std::min(count, k_usages_max));
+  if (running.empty()) return;
+  const Patience patience(session.stop());
+  try {
+    in_parallel(running.size(), k_usages_in_flight, [&](std::size_t i) {
+      try {
+        running[i]->usage = session.engine().usage(running[i]->entry.container, patience.token());
+      } catch (const Error& error) {
+        if (error.kind() == ErrorKind::cancelled) throw;
+      }
+    });
+  } catch (const Error&) {
+    if (session.stop().stop_requested()) throw;
+    session.progress().note(fmt::format("memory and CPU use are not shown for all: no answer within {}",
+                                        to_string(k_ps_patience)));
+  }
+  if (count > k_usages_max)
+    session.progress().note(
+        fmt::format("memory and CPU use are shown for {} of {} running trials; names, "
+                    "--where or --limit choose others",
+                    k_usages_max, count));
+}
+
 // ---- Trials by the record and the engine
 
 // `attended`: a process is at work on the run; what it has seen is on record a moment later.
@@ -80,6 +112,7 @@ void merge(std::vector<TrialRow>& rows, const std::vector<Sighting>& listed, boo
     const auto seen = by_name.find(row.entry.name);
     if (seen != by_name.end()) {
       add_sighting(row, *seen->second, attended);
+      if (seen->second->key.attempt == row.entry.attempt) row.entry.container = seen->second->id;
     } else if (!attended) {
       mark_missing(row.entry);
     }
@@ -260,7 +293,8 @@ int ps_trials(Session& session, Record& record, RunRow run, const PsOptions& opt
   Selector selector{.experiment = run.entry.experiment};
   if (by_run) selector.run = run.entry.id;
   if (!by_run && options.selection.experiment.empty()) selector = {.file = run.entry.file};
-  if (const auto listed = listing(session, selector)) {
+  const auto listed = listing(session, selector);
+  if (listed) {
     const std::vector<Sighting> own = own_of(session, run, rows, *listed, single, attended);
     if (!attended && !run.entry.ended_at && is_behind(rows, run.entry.id, own)) {
       take_in_all(session, record, run.entry.id);
@@ -283,6 +317,7 @@ int ps_trials(Session& session, Record& record, RunRow run, const PsOptions& opt
   if (rows.empty() && others.empty()) expect_all_matched(unknown, whose);
   const TableForm form = form_of(options);
   const std::span<TrialRow> shown = std::span(rows).first(form.shown(rows.size()));
+  if (listed) ask_usage(session, shown);
   OutStream out;
   if (options.json) {
     print_trials_json(out, run, shown, real_clock().now());
@@ -426,8 +461,8 @@ int ps_runs(Session& session, Record* record, const Invocation& invocation, cons
   }
   (void)put_out(text.view());
   if (left_out > 0)
-    session.progress().note(
-        fmt::format("{} older runs: {} shows them", left_out, options.limit > 0 ? "--limit 0" : "--all"));
+    session.progress().note(fmt::format("{} older run{}: {} shows all", left_out, left_out == 1 ? "" : "s",
+                                        options.limit > 0 ? "--limit 0" : "--all"));
   return 0;
 }
 
