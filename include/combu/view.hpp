@@ -68,7 +68,7 @@ void print_plan_json(std::ostream& out, const Experiment& experiment, const Plan
 // How much of a table is printed.
 struct TableForm {
   std::size_t columns = 0;  // no line is wider: names, reasons and their like are cut, with "…"; 0: none is
-  std::size_t rows = 0;     // most; 0: all. What is left out is counted by a last line, more_text()
+  std::size_t rows = 0;     // most; 0: all. A last line, more_text(), counts those that are left out
 
   [[nodiscard]] std::size_t shown(std::size_t count) const {
     return rows == 0 ? count : std::min(rows, count);
@@ -107,12 +107,12 @@ struct TrialRow {
   TrialEntry entry;
   Health health = Health::none;
   Instant created_at{};             // the epoch when not told
-  std::optional<Usage> usage = {};  // what one that runs uses now; nullopt: not known
+  std::optional<Usage> usage = {};  // of a running trial, now; nullopt: not known
 };
 // "12 files, 3.4 MiB"
 [[nodiscard]] std::string taken_text(const Taken& taken);
 // What the run is (its state and counts where it has a state), and a table: TRIAL STATE ATTEMPT RAN MEMORY
-// CPU REASON. MEMORY and CPU of a trial that runs are what it has now and how many cores it has used on
+// CPU REASON. MEMORY and CPU of a running trial are what it has now and how many cores it has used on
 // average, of another one the most memory and the processor time that its last attempt was seen with. Of a
 // single trial also what has come home of it. `now`: until when those have run that run.
 void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now,

@@ -563,7 +563,7 @@ std::vector<Key> attempts_in_order(Kept& kept, std::vector<Sighting> listed) {
   return keys;
 }
 
-// One log after the other. What is kept whole is printed also where the engine cannot be asked for the rest.
+// One log after the other. Logs that are kept whole are printed even if the engine is away.
 void print_all(Session& session, const Invocation& invocation, const SelectionOptions& selection, Kept& kept,
                const LogOptions& wanted, Printer::Form form, bool is_whole) {
   std::vector<Sighting> listed;

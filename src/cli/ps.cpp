@@ -72,8 +72,8 @@ std::optional<std::vector<Sighting>> listing(Session& session, const Selector& s
   return std::nullopt;
 }
 
-// Asks the engine what the running trials use, but of the first k_usages_max only. What it does not answer in
-// time stays unknown.
+// Asks the engine what the running trials use, but of the first k_usages_max only. A value that it
+// does not give in time stays unknown.
 void ask_usage(Session& session, std::span<TrialRow> rows) {
   std::vector<TrialRow*> running;
   for (TrialRow& row : rows)
