@@ -1,6 +1,7 @@
 #pragma once
 // What a person, or a program beside combu, sees: progress on one stream, tables and JSON lines on the other.
 
+#include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -64,12 +65,29 @@ void print_plan(std::ostream& out, const Experiment& experiment, const Plan& pla
 // [{"image","trials"}], "networks": […], "waves": [[name, …], …], "needs": {name: [{"trial", "condition"}]}}.
 void print_plan_json(std::ostream& out, const Experiment& experiment, const Plan& plan);
 
+// How much of a table is printed.
+struct TableForm {
+  std::size_t columns = 0;  // no line is wider: names, reasons and their like are cut, with "…"; 0: none is
+  std::size_t rows = 0;     // most; 0: all. A last line, more_text(), counts those that are left out
+
+  [[nodiscard]] std::size_t shown(std::size_t count) const {
+    return rows == 0 ? count : std::min(rows, count);
+  }
+};
+// For standard output: a terminal's width, and at most 100 rows; else all of it.
+[[nodiscard]] TableForm standard_table();
+// "… and 4,900 more; --limit 0 shows all"
+[[nodiscard]] std::string more_text(std::size_t count);
+// Text that others wrote, as one line of a terminal with so many columns; 0: it is not cut.
+[[nodiscard]] std::string fit_line(std::string_view line, std::size_t columns_max);
+
 // A table with aligned columns: EXPERIMENT RUN TRIAL STATE IMAGE. Sorted by experiment, run, trial (numbers
 // in names by value).
-void print_sightings(std::ostream& out, std::span<const Sighting> sightings);
+void print_sightings(std::ostream& out, std::span<const Sighting> sightings, const TableForm& form = {});
 // One JSON object a line:
-// {"experiment","run","trial","attempt","state","health","exit_code","image","id","created_at"}.
-void print_sightings_json(std::ostream& out, std::span<const Sighting> sightings);
+// {"experiment","run","trial","attempt","state","health","exit_code","image","id","created_at"}. `form`: only
+// its rows count, and nothing is said of the rest.
+void print_sightings_json(std::ostream& out, std::span<const Sighting> sightings, const TableForm& form = {});
 
 // A run, and how many of its trials are in which state.
 struct RunRow {
@@ -77,8 +95,8 @@ struct RunRow {
   std::string state;  // "running", "left running", "interrupted", "ended"; "not on record"
   TrialCounts counts{};
 };
-// A table: RUN EXPERIMENT BEGAN ENDED STATE TRIALS ENGINE; times are local.
-void print_runs(std::ostream& out, std::span<const RunRow> runs);
+// A table: RUN EXPERIMENT BEGAN ENDED STATE TRIALS ENGINE; times are local. `columns_max`: as in TableForm.
+void print_runs(std::ostream& out, std::span<const RunRow> runs, std::size_t columns_max = 0);
 // One JSON object a line.
 void print_runs_json(std::ostream& out, std::span<const RunRow> runs);
 // "3 waiting, 12 succeeded"
@@ -88,20 +106,23 @@ void print_runs_json(std::ostream& out, std::span<const RunRow> runs);
 struct TrialRow {
   TrialEntry entry;
   Health health = Health::none;
-  Instant created_at{};  // the epoch when not told
+  Instant created_at{};             // the epoch when not told
+  std::optional<Usage> usage = {};  // of a running trial, now; nullopt: not known
 };
 // "12 files, 3.4 MiB"
 [[nodiscard]] std::string taken_text(const Taken& taken);
-// What the run is (its state and counts where it has a state), and a table: TRIAL STATE ATTEMPT RAN REASON.
-// Of a single trial also what has come home of it.
-// `now`: until when those have run that run.
-void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now);
+// What the run is (its state and counts where it has a state), and a table: TRIAL STATE ATTEMPT RAN MEMORY
+// CPU REASON. MEMORY and CPU of a running trial are what it has now and how many cores it has used on
+// average, of another one the most memory and the processor time that its last attempt was seen with. Of a
+// single trial also what has come home of it. `now`: until when those have run that run.
+void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now,
+                  const TableForm& form = {});
 // One JSON object a line.
 void print_trials_json(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now);
 
-// "2026-01-31 12:00:00.250 solver-a-1 #1 running", in local time; and the same as a JSON object: {"time",
-// "trial", "attempt", "state", "exit_code", "cause", "reason", "files", "bytes"}.
-[[nodiscard]] std::string event_line(const EventEntry& event);
+// "2026-01-31 12:00:00.250 solver-a-1 #1 running", in local time, cut as by fit_line(); and the same as a
+// JSON object: {"time", "trial", "attempt", "state", "exit_code", "cause", "reason", "files", "bytes"}.
+[[nodiscard]] std::string event_line(const EventEntry& event, std::size_t columns_max = 0);
 [[nodiscard]] std::string event_json(const EventEntry& event);
 
 // A trial that failed, was stopped or was blocked.
@@ -203,6 +224,7 @@ struct ResultsForm {
   std::vector<std::string> columns;  // none: the trial, params that differ, state, time and metrics
   std::string sort;                  // a column; empty: the experiment's order
   bool reverse = false;              // the greatest first; what has no value is always last
+  TableForm table = {};              // with JSON only its rows count, and nothing is said of the rest
 };
 // A table: numbers short, one below the other at their points. What all have in common stands above it.
 void print_results(std::ostream& out, const Results& results, const ResultsForm& form);
@@ -212,6 +234,7 @@ void print_results_json(std::ostream& out, const Results& results, const Results
 struct CompareForm {
   std::vector<std::string> metrics;  // columns; none: the last values of all metrics
   std::vector<std::string> over;     // params in which repeats differ
+  std::size_t columns_max = 0;       // as in TableForm
 };
 // The first run against each other one: trials that have succeeded, paired by their params (by their names
 // where they have none) but for those of `over`, and those that are one value in each run, where they are

@@ -147,9 +147,6 @@ std::string extra_message(const std::string& word, const CommandLine& line,
     return fmt::format("{} has no option {}{}", name, word, option_meant_by(word, program, *command));
   if (word.ends_with("sonnet") || word.ends_with(".json"))
     return fmt::format("the experiment's file is named before the command: combu -f {} {}", word, name);
-  if (name == "logs")
-    return fmt::format(
-        "{} is one argument too many: logs shows one trial, and the experiment's -f stands before it", word);
   return fmt::format("{} takes no argument {}", name, word);
 }
 

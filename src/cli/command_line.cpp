@@ -74,6 +74,14 @@ CliOption CliOption::positive() {
   return *this;
 }
 
+CliOption CliOption::count_of(const std::string& things) {
+  return check([things](const std::string& text) {
+    const bool is_count =
+        !text.empty() && text.size() <= 9 && text.find_first_not_of("0123456789") == std::string::npos;
+    return is_count ? "" : "must be a number of " + things + ", not " + text;
+  });
+}
+
 CliOption CliOption::check(const std::function<std::string(const std::string& value)>& fault) {
   option_->check(fault);
   return *this;

@@ -37,6 +37,8 @@ class CliOption {
   CliOption one_of(const std::vector<std::string>& choices);
   CliOption between(int least, int greatest);
   CliOption positive();
+  // A number of `things` ("lines") from 0 to 999,999,999.
+  CliOption count_of(const std::string& things);
   // `fault` says what is wrong with a value; empty: nothing.
   CliOption check(const std::function<std::string(const std::string& value)>& fault);
 

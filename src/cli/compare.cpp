@@ -45,7 +45,8 @@ int compare(const Invocation& invocation, const CompareOptions& options) {
   RunResults source(invocation);
   std::vector<Results> runs = source.read(options.runs);
   const CompareForm form{.metrics = names_in(options.metrics, "--metric"),
-                         .over = params_over(options, runs)};
+                         .over = params_over(options, runs),
+                         .columns_max = standard_table().columns};
   bool any = false;
   for (Results& run : runs) {
     choose(run, options.where, *progress);

@@ -18,6 +18,7 @@
 #include "cli/recorded.hpp"
 #include "cli/run_lock.hpp"
 #include "cli/selection.hpp"
+#include "cli/trial_names.hpp"
 #include "combu/json.hpp"
 #include "combu/telemetry.hpp"
 
@@ -30,7 +31,6 @@ constexpr int k_cuts_max = 60;  // of readings in a row, of an engine that answe
 
 struct LogsOptions {
   SelectionOptions selection;
-  std::string trial;
   bool follow = false;
   std::int64_t tail = -1;
   std::string since;
@@ -175,11 +175,12 @@ bool print_kept(Telemetry& telemetry, const Key& key, const KeptLog& log, const 
 // What is kept of a run's logs.
 class Kept {
  public:
-  Kept(const Invocation& invocation, const LogsOptions& options)
+  // `trial`: of this one alone; empty: of all that the selection names.
+  Kept(const Invocation& invocation, const SelectionOptions& selection, const std::string& trial)
       : folder_(state_folder(caller_for(invocation))) {
     if (!Record::exists(folder_)) return;
-    RunFilter filter{.experiment = options.selection.experiment};
-    if (!options.selection.run.empty()) filter.id = RunId(options.selection.run);
+    RunFilter filter{.experiment = selection.experiment};
+    if (!selection.run.empty()) filter.id = RunId(selection.run);
     if (!filter.id) filter.simulated = means_simulated(invocation);
     if (filter.experiment.empty() && !invocation.file.empty()) filter.file = identity_of(invocation.file);
     if (filter.experiment.empty() && filter.file.empty() && !filter.id) return;
@@ -187,7 +188,12 @@ class Kept {
       Record record(folder_, Record::Use::reading);
       for (const RunEntry& entry : record.runs(filter, 1)) {
         run_ = entry.id;
-        trials_ = record.trials(entry.id, options.trial);
+        trials_ = record.trials(entry.id, trial);
+        unmatched_ = selection.trials;
+        std::erase_if(trials_, [&](const TrialEntry& one) {
+          drop_matching(unmatched_, one.name);
+          return !is_chosen(selection.trials, one.name);
+        });
       }
       open_telemetry();
     } catch (const Error& error) {
@@ -221,6 +227,11 @@ class Kept {
 
   [[nodiscard]] const std::optional<RunId>& run() const { return run_; }
   [[nodiscard]] const std::vector<TrialEntry>& trials() const { return trials_; }
+  // The names of the selection that no trial of the run has.
+  [[nodiscard]] const std::vector<std::string>& unmatched() const { return unmatched_; }
+  [[nodiscard]] Key key_of(const TrialEntry& entry) const {
+    return {.run = *run_, .trial = entry.name, .attempt = told_attempt(entry)};
+  }
 
   [[nodiscard]] std::optional<KeptLog> log(const std::string& trial, int attempt) {
     return telemetry_ ? telemetry_->log(trial, attempt) : std::nullopt;
@@ -233,11 +244,11 @@ class Kept {
     return kept && kept->complete;
   }
 
-  // What log() has given of it.
-  void print(const Key& key, const KeptLog& log, const LogOptions& wanted, Printer& printer) {
+  // What log() has given of it. False: the reader has gone.
+  bool print(const Key& key, const KeptLog& log, const LogOptions& wanted, Printer& printer) {
     Place place;
     tell_gaps(key.trial, log, wanted);
-    (void)print_kept(*telemetry_, key, log, wanted, place, printer);
+    return print_kept(*telemetry_, key, log, wanted, place, printer);
   }
 
  private:
@@ -249,6 +260,7 @@ class Kept {
   std::string folder_;
   std::optional<RunId> run_;
   std::vector<TrialEntry> trials_;
+  std::vector<std::string> unmatched_;
   std::unique_ptr<Telemetry> telemetry_;
   std::optional<Error> fault_;
 };
@@ -329,15 +341,17 @@ bool print_attempt(Session& session, const Caller& caller, const Key& key, const
   return is_read;
 }
 
-// The attempt that is meant. Throws Error(not_found) when there is no log of it.
-Key meant_attempt(Session& session, const Invocation& invocation, const LogsOptions& options) {
-  Kept kept(invocation, options);
+// The attempt of the trial that is meant. Throws Error(not_found) when there is no log of it.
+Key meant_attempt(Session& session, const Invocation& invocation, const LogsOptions& options,
+                  const std::string& trial) {
+  SelectionOptions selection = options.selection;
+  selection.trials = {trial};
+  Kept kept(invocation, selection, trial);
   const auto key_on_record = [&]() -> std::optional<Key> {
     if (kept.trials().empty()) return std::nullopt;
-    const TrialEntry& entry = kept.trials().front();
-    return Key{.run = *kept.run(),
-               .trial = entry.name,
-               .attempt = options.attempt > 0 ? options.attempt : told_attempt(entry)};
+    Key key = kept.key_of(kept.trials().front());
+    if (options.attempt > 0) key.attempt = options.attempt;
+    return key;
   };
   std::optional<Key> on_record = key_on_record();
   const auto log_on_record = [&] {
@@ -346,9 +360,7 @@ Key meant_attempt(Session& session, const Invocation& invocation, const LogsOpti
   const auto log = log_on_record();
   if (log && log->complete) return *on_record;
   if (options.attempt == 0 && on_record && kept.is_whole(kept.trials().front()))
-    if (const auto none = without_container(options.trial, invocation, options.selection)) throw Error(*none);
-  SelectionOptions selection = options.selection;
-  selection.trials = {options.trial};
+    if (const auto none = without_container(trial, invocation, selection)) throw Error(*none);
   try {
     const auto attempts = chosen_attempts(session, invocation, selection);
     Key key = std::ranges::max_element(attempts, is_older)->key;
@@ -358,7 +370,7 @@ Key meant_attempt(Session& session, const Invocation& invocation, const LogsOpti
     if (error.kind() != ErrorKind::not_found) throw;
     kept.expect_readable();
     if (invocation.file.empty() && selection.experiment.empty() && selection.run.empty()) {
-      kept.look_everywhere(options.trial);
+      kept.look_everywhere(trial);
       on_record = key_on_record();
     }
     if (!log_on_record()) throw;
@@ -385,11 +397,12 @@ bool await_next_attempt(const Key& key, const Caller& caller, const std::stop_to
   return false;
 }
 
-int logs_of_one(Session& session, const Invocation& invocation, const LogsOptions& options) {
+int logs_of_one(Session& session, const Invocation& invocation, const LogsOptions& options,
+                const std::string& trial) {
   const Caller caller = caller_for(invocation);
   LogOptions wanted = log_options(options);
-  Printer printer(options.json ? Printer::Form::json : Printer::Form::plain, options.trial);
-  Key key = meant_attempt(session, invocation, options);
+  Printer printer(options.json ? Printer::Form::json : Printer::Form::plain, trial);
+  Key key = meant_attempt(session, invocation, options, trial);
   bool is_read = print_attempt(session, caller, key, wanted, printer);
   if (!options.follow || options.attempt > 0 || key.attempt == k_adopted) return 0;
   wanted.tail.reset();  // of what comes, all
@@ -489,20 +502,33 @@ class Following {
   std::atomic<bool> reader_has_gone_ = false;
 };
 
-// Until nothing runs, nobody is at work on the run, or the reader has gone. An engine that goes away is
+// True if a trial that is named may still begin an attempt: the record has it as not over. Without names,
+// true.
+bool may_begin(const RunId& run, const std::vector<std::string>& names, const Caller& caller) {
+  if (names.empty()) return true;
+  bool any = false;
+  for (const TrialEntry& entry : Record(state_folder(caller), Record::Use::reading).trials(run))
+    any |= !is_over(entry.state) && is_chosen(names, entry.name);
+  return any;
+}
+
+// Until none of the trials runs, none can begin any more, or the reader has gone. An engine that goes away is
 // waited for, and told of.
 void follow_all(Session& session, const Invocation& invocation, const SelectionOptions& selection,
                 Following& following) {
   const auto patient = session.patient_engine();
+  const Caller caller = caller_for(invocation);
   std::optional<std::vector<Selector>> selectors;
   for (int cuts = 0;;) {
     // Asked before the listing: what is started by who is at work now is in a later one.
-    const bool goes_on =
-        !selection.run.empty() && process_at_work(RunId(selection.run), caller_for(invocation));
+    const bool goes_on = !selection.run.empty() && process_at_work(RunId(selection.run), caller) &&
+                         may_begin(RunId(selection.run), selection.trials, caller);
     const bool is_first = !selectors;
     try {
       if (is_first || selection.run.empty()) selectors = selectors_of(session, invocation, selection);
-      const auto attempts = list_all(session, *selectors, Look::once);
+      auto attempts = list_all(session, *selectors, Look::once);
+      std::erase_if(attempts,
+                    [&](const Sighting& seen) { return !is_chosen(selection.trials, seen.key.trial); });
       const bool lives =
           std::ranges::any_of(attempts, [](const Sighting& seen) { return seen.phase == Phase::running; });
       if (!following.look(attempts) || (!goes_on && !lives)) return;
@@ -515,74 +541,144 @@ void follow_all(Session& session, const Invocation& invocation, const SelectionO
   }
 }
 
-int logs_of_all(Session& session, const Invocation& invocation, const LogsOptions& options) {
+// The attempts that have a log: in the order of the experiment's trials, then those that only the engine
+// knows, the oldest first.
+std::vector<Key> attempts_in_order(Kept& kept, std::vector<Sighting> listed) {
+  std::erase_if(listed, [](const Sighting& seen) { return seen.phase == Phase::created; });
+  std::ranges::sort(listed, is_older);
+  std::map<std::string_view, std::vector<const Sighting*>> by_trial;
+  for (const Sighting& seen : listed) by_trial[seen.key.trial].push_back(&seen);
+  std::vector<Key> keys;
+  std::set<Key> known;
+  const auto add = [&](const Key& key) {
+    if (known.insert(key).second) keys.push_back(key);
+  };
+  for (const TrialEntry& entry : kept.trials()) {
+    const Key key = kept.key_of(entry);
+    if (kept.log(key.trial, key.attempt)) add(key);
+    const auto seen = by_trial.find(entry.name);
+    if (seen == by_trial.end()) continue;
+    for (const Sighting* one : seen->second) add(one->key);
+  }
+  for (const Sighting& seen : listed) add(seen.key);
+  return keys;
+}
+
+// One log after the other. Logs that are kept whole are printed even if the engine is away.
+void print_all(Session& session, const Invocation& invocation, const SelectionOptions& selection, Kept& kept,
+               const LogOptions& wanted, Printer::Form form, bool is_whole) {
+  std::vector<Sighting> listed;
+  std::optional<Error> away;
+  try {
+    if (!is_whole) listed = list_all(session, selectors_of(session, invocation, selection), Look::once);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::cancelled) throw;
+    away = error;
+  }
+  std::erase_if(listed, [&](const Sighting& seen) { return !is_chosen(selection.trials, seen.key.trial); });
+  if (!away && !is_whole && listed.empty()) kept.expect_readable();
+  if (!away && listed.empty() && !kept.run()) expect_run(invocation, selection);
+  const Caller caller = caller_for(invocation);
+  for (const Key& key : attempts_in_order(kept, std::move(listed))) {
+    Printer printer(form, key.trial);
+    const auto log = kept.log(key.trial, key.attempt);
+    const bool is_kept = log && log->complete && key.run == kept.run();
+    if (!is_kept && away) continue;
+    const bool is_read = is_kept ? kept.print(key, *log, wanted, printer)
+                                 : print_attempt(session, caller, key, wanted, printer);
+    if (!is_read) return;
+  }
+  if (away) throw Error(*away);
+}
+
+void logs_of_several(Session& session, const Invocation& invocation, const LogsOptions& options, Kept& kept) {
   const LogOptions wanted = log_options(options);
   const Printer::Form form = options.json ? Printer::Form::json : Printer::Form::named;
-  Kept kept(invocation, options);
   SelectionOptions selection = options.selection;
   if (kept.run()) selection.run = kept.run()->text();
+  const auto& trials = kept.trials();
+  const bool is_whole = !trials.empty() && std::ranges::all_of(trials, [&](const TrialEntry& entry) {
+    return kept.is_whole(entry);
+  });
+  const Caller caller = caller_for(invocation);
+  // Of a trial that is over and waits to be tried again there will be more.
+  if (!options.follow || (is_whole && !process_at_work(*kept.run(), caller)))
+    return print_all(session, invocation, selection, kept, wanted, form, is_whole);
   std::set<Key> printed;
-  bool is_whole = !kept.trials().empty();
-  for (const TrialEntry& entry : kept.trials()) {
-    is_whole = is_whole && kept.is_whole(entry);
-    const Key key{.run = *kept.run(), .trial = entry.name, .attempt = told_attempt(entry)};
+  for (const TrialEntry& entry : trials) {
+    const Key key = kept.key_of(entry);
     const auto log = kept.log(key.trial, key.attempt);
     if (!log || !log->complete) continue;
     Printer printer(form, key.trial);
-    kept.print(key, *log, wanted, printer);
+    if (!kept.print(key, *log, wanted, printer)) return;
     printed.insert(key);
   }
-  // Of a trial that is over and waits to be tried again there will be more.
-  if (is_whole && (!options.follow || !process_at_work(*kept.run(), caller_for(invocation)))) return 0;
-  if (options.follow) {
-    Following following(session, state_folder(caller_for(invocation)), wanted, form, printed);
-    follow_all(session, invocation, selection, following);
-    return 0;
+  Following following(session, state_folder(caller), wanted, form, printed);
+  follow_all(session, invocation, selection, following);
+}
+
+// As of one where the names name one trial, else each line behind its trial's name. Throws Error(not_found)
+// in the end for names that name none.
+int logs_of_named(Session& session, const Invocation& invocation, const LogsOptions& options) {
+  const std::vector<std::string>& names = options.selection.trials;
+  Kept kept(invocation, options.selection, {});
+  std::vector<std::string> unmatched = kept.unmatched();
+  std::set<std::string> trials;
+  for (const TrialEntry& entry : kept.trials()) trials.insert(entry.name);
+  if (!kept.run()) {
+    unmatched = names;
+    for (const Sighting& seen :
+         list_all(session, selectors_of(session, invocation, options.selection), Look::once)) {
+      drop_matching(unmatched, seen.key.trial);
+      if (is_chosen(names, seen.key.trial)) trials.insert(seen.key.trial);
+    }
   }
-  std::vector<Sighting> attempts =
-      list_all(session, selectors_of(session, invocation, selection), Look::once);
-  if (attempts.empty()) kept.expect_readable();
-  if (attempts.empty() && !kept.run()) expect_run(invocation, selection);
-  std::ranges::sort(attempts, is_older);
-  std::vector<Key> rest;
-  for (const Sighting& seen : attempts)
-    if (seen.phase != Phase::created && printed.insert(seen.key).second) rest.push_back(seen.key);
-  // Those whose containers are gone, and of which a part is kept.
-  for (const TrialEntry& entry : kept.trials()) {
-    Key key{.run = *kept.run(), .trial = entry.name, .attempt = told_attempt(entry)};
-    if (kept.log(key.trial, key.attempt) && printed.insert(key).second) rest.push_back(std::move(key));
-  }
-  for (const Key& key : rest) {
-    Printer printer(form, key.trial);
-    if (!print_attempt(session, caller_for(invocation), key, wanted, printer)) return 0;
-  }
+  if (trials.empty()) kept.expect_readable();
+  if (trials.empty() && !kept.run()) expect_run(invocation, options.selection);
+  if (trials.size() == 1) (void)logs_of_one(session, invocation, options, *trials.begin());
+  if (trials.size() > 1) logs_of_several(session, invocation, options, kept);
+  expect_all_matched(unmatched, kept.run() ? "run " + kept.run()->text() : "what is on this engine");
   return 0;
 }
 
+// `logs -f FILE TRIAL`, where the file should stand before `logs`.
+void expect_no_file(const Invocation& invocation, const LogsOptions& options) {
+  for (const std::string& name : options.selection.trials)
+    if (options.follow && invocation.file.empty() && name.ends_with("sonnet"))
+      throw Error(ErrorKind::invalid, name,
+                  fmt::format("is no trial: after `logs`, -f means to follow; the experiment's -f stands "
+                              "before it: combu -f {} logs",
+                              name));
+}
+
+bool names_one(const LogsOptions& options) {
+  const std::vector<std::string>& names = options.selection.trials;
+  return names.size() == 1 && !is_pattern(names.front());
+}
+
 int logs(Session& session, const Invocation& invocation, const LogsOptions& options) {
-  if (!options.trial.empty()) return logs_of_one(session, invocation, options);
+  const SelectionOptions& selection = options.selection;
+  if (names_one(options)) return logs_of_one(session, invocation, options, selection.trials.front());
   if (options.attempt > 0) throw Error(ErrorKind::invalid, "--attempt", "of which trial? Name it");
-  if (invocation.file.empty() && options.selection.experiment.empty() && options.selection.run.empty())
+  if (invocation.file.empty() && selection.experiment.empty() && selection.run.empty())
     throw Error(ErrorKind::invalid, "logs", "of what? A trial's name, -f FILE or --run ID says it");
-  return logs_of_all(session, invocation, options);
+  if (!selection.trials.empty()) return logs_of_named(session, invocation, options);
+  Kept kept(invocation, selection, {});
+  logs_of_several(session, invocation, options, kept);
+  return 0;
 }
 
 }  // namespace
 
 void add_logs(CommandLine& line, const Invocation& invocation, Action& action) {
-  CliCommand command = line.add_command("logs", "Show what a trial, or all of a run, has written");
+  CliCommand command = line.add_command("logs", "Show what trials, or all of a run, have written");
   const auto options = std::make_shared<LogsOptions>();
-  command.add_option("TRIAL", options->trial, "The trial's name; all of the run without it").type_name("");
+  command.add_option("TRIAL", options->selection.trials, "Of trials of these names (solver-a-*); else of all")
+      .type_name("");
   add_selection(command, options->selection);
   command.add_flag("-f,--follow", options->follow,
                    "Go on until it ends (the experiment's -f stands before `logs`)");
-  command.add_option("--tail", options->tail, "Only its last lines")
-      .type_name("N")
-      .check([](const std::string& text) {
-        return text.empty() || text.find_first_not_of("0123456789") != std::string::npos || text.size() > 9
-                   ? "must be a number of lines, not " + text
-                   : std::string();
-      });
+  command.add_option("--tail", options->tail, "Only its last lines").type_name("N").count_of("lines");
   command.add_option("--since", options->since, "Only what came since then: 10m, or 2026-01-31T12:00:00Z")
       .type_name("TIME");
   command.add_option("--attempt", options->attempt, "That of this attempt, instead of the last one")
@@ -593,8 +689,9 @@ void add_logs(CommandLine& line, const Invocation& invocation, Action& action) {
   command.callback([&invocation, &action, options] {
     action = [&invocation, options] {
       const SelectionOptions& selection = options->selection;
-      const bool is_all = options->trial.empty() && selection.experiment.empty() && selection.run.empty();
-      const Invocation meant = is_all ? with_default_file(invocation) : invocation;
+      expect_no_file(invocation, *options);
+      const bool is_of_file = !names_one(*options) && selection.experiment.empty() && selection.run.empty();
+      const Invocation meant = is_of_file ? with_default_file(invocation) : invocation;
       return in_session(meant, [&](Session& session) { return logs(session, meant, *options); });
     };
   });

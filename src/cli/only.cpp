@@ -1,7 +1,6 @@
 #include "cli/only.hpp"
 
 #include <fmt/format.h>
-#include <fnmatch.h>
 
 #include <map>
 #include <optional>
@@ -9,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "cli/trial_names.hpp"
 #include "combu/json.hpp"
 
 namespace combu {
@@ -82,8 +82,7 @@ std::vector<TrialIndex> trials_meant(const Experiment& experiment, const RunId& 
   const std::optional<Filter> filter = is_condition ? std::optional(Filter(wanted)) : std::nullopt;
   const std::string with_id = put_id(wanted, run);
   const auto is_named = [&](const Trial& trial) {
-    return fnmatch(wanted.c_str(), trial.name.c_str(), 0) == 0 ||
-           fnmatch(with_id.c_str(), trial.name.c_str(), 0) == 0;
+    return names_trial(wanted, trial.name) || names_trial(with_id, trial.name);
   };
   std::vector<TrialIndex> trials;
   for (TrialIndex i = 0; i < experiment.trials.size(); ++i) {

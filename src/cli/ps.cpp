@@ -1,6 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <fnmatch.h>
 
 #include <algorithm>
 #include <map>
@@ -8,6 +6,7 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <span>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -23,6 +22,7 @@
 #include "cli/run_results.hpp"
 #include "cli/selection.hpp"
 #include "cli/take_in.hpp"
+#include "cli/trial_names.hpp"
 #include "cli/trial_row.hpp"
 
 namespace combu {
@@ -30,11 +30,14 @@ namespace {
 
 constexpr std::size_t k_runs_shown = 20;
 constexpr Seconds k_ps_patience{10};
+constexpr std::size_t k_usages_max = 200;
+constexpr std::size_t k_usages_in_flight = 16;
 
 struct PsOptions {
   SelectionOptions selection;
   bool json = false;
   bool all = false;
+  std::int64_t limit = -1;
   std::string where;
 };
 
@@ -69,6 +72,36 @@ std::optional<std::vector<Sighting>> listing(Session& session, const Selector& s
   return std::nullopt;
 }
 
+// Asks the engine what the running trials use, but of the first k_usages_max only. A value that it
+// does not give in time stays unknown.
+void ask_usage(Session& session, std::span<TrialRow> rows) {
+  std::vector<TrialRow*> running;
+  for (TrialRow& row : rows)
+    if (row.entry.state == TrialState::running && !row.entry.container.empty()) running.push_back(&row);
+  const std::size_t count = running.size();
+  running.resize(std::min(count, k_usages_max));
+  if (running.empty()) return;
+  const Patience patience(session.stop());
+  try {
+    in_parallel(running.size(), k_usages_in_flight, [&](std::size_t i) {
+      try {
+        running[i]->usage = session.engine().usage(running[i]->entry.container, patience.token());
+      } catch (const Error& error) {
+        if (error.kind() == ErrorKind::cancelled) throw;
+      }
+    });
+  } catch (const Error&) {
+    if (session.stop().stop_requested()) throw;
+    session.progress().note(fmt::format("memory and CPU use are not shown for all: no answer within {}",
+                                        to_string(k_ps_patience)));
+  }
+  if (count > k_usages_max)
+    session.progress().note(
+        fmt::format("memory and CPU use are shown for {} of {} running trials; names, "
+                    "--where or --limit choose others",
+                    k_usages_max, count));
+}
+
 // ---- Trials by the record and the engine
 
 // `attended`: a process is at work on the run; what it has seen is on record a moment later.
@@ -79,6 +112,7 @@ void merge(std::vector<TrialRow>& rows, const std::vector<Sighting>& listed, boo
     const auto seen = by_name.find(row.entry.name);
     if (seen != by_name.end()) {
       add_sighting(row, *seen->second, attended);
+      if (seen->second->key.attempt == row.entry.attempt) row.entry.container = seen->second->id;
     } else if (!attended) {
       mark_missing(row.entry);
     }
@@ -140,21 +174,15 @@ class Choice {
 
   // The only one that is meant, where a name says it; else empty.
   [[nodiscard]] std::string single() const {
-    const bool is_name = names_.size() == 1 && names_.front().find_first_of("*?[\\") == std::string::npos;
-    return is_name ? names_.front() : "";
+    return names_.size() == 1 && !is_pattern(names_.front()) ? names_.front() : "";
   }
 
   // Those that name none of these.
   [[nodiscard]] std::vector<std::string> unknown(const std::vector<TrialRow>& rows,
                                                  const std::vector<Sighting>& sightings) const {
-    std::vector<std::string> unknown;
-    std::ranges::copy_if(names_, std::back_inserter(unknown), [&](const std::string& name) {
-      const auto names = [&](const std::string& trial) {
-        return fnmatch(name.c_str(), trial.c_str(), 0) == 0;
-      };
-      return std::ranges::none_of(rows, [&](const TrialRow& row) { return names(row.entry.name); }) &&
-             std::ranges::none_of(sightings, [&](const Sighting& seen) { return names(seen.key.trial); });
-    });
+    std::vector<std::string> unknown = names_;
+    for (const TrialRow& row : rows) drop_matching(unknown, row.entry.name);
+    for (const Sighting& seen : sightings) drop_matching(unknown, seen.key.trial);
     return unknown;
   }
 
@@ -172,7 +200,7 @@ class Choice {
       return value;
     };
     std::erase_if(rows, [&](const TrialRow& row) {
-      return !is_named(row.entry.name) ||
+      return !is_chosen(names_, row.entry.name) ||
              (where_ && !where_->matches([&](std::string_view name, std::string_view wanted) {
                return value_in(row, name, wanted);
              }));
@@ -185,7 +213,7 @@ class Choice {
 
   void apply(std::vector<Sighting>& sightings) const {
     std::erase_if(sightings, [&](const Sighting& seen) {
-      return !is_named(seen.key.trial) ||
+      return !is_chosen(names_, seen.key.trial) ||
              (where_ && !where_->matches([&](std::string_view name, std::string_view /*wanted*/) {
                return value_of(seen, name);
              }));
@@ -193,21 +221,9 @@ class Choice {
   }
 
  private:
-  [[nodiscard]] bool is_named(const std::string& trial) const {
-    return names_.empty() || std::ranges::any_of(names_, [&](const std::string& name) {
-             return fnmatch(name.c_str(), trial.c_str(), 0) == 0;
-           });
-  }
-
   std::vector<std::string> names_;
   std::optional<Filter> where_;
 };
-
-void expect_none(const std::vector<std::string>& unknown, const std::string& whose) {
-  if (unknown.empty()) return;
-  throw Error(ErrorKind::not_found, fmt::format("{}", fmt::join(unknown, ", ")),
-              fmt::format("{} of {}", unknown.size() == 1 ? "is no trial" : "are no trials", whose));
-}
 
 bool is_on_record(Record& record, const RunId& run) {
   return !record.runs({.id = run}, 1).empty();
@@ -223,8 +239,12 @@ void leave_recorded(Record& record, std::vector<Sighting>& sightings) {
   });
 }
 
-void print(const std::vector<Sighting>& sightings, bool json, std::ostream& out) {
-  (json ? print_sightings_json : print_sightings)(out, sightings);
+TableForm form_of(const PsOptions& options) {
+  return options.json ? json_form(options.limit) : table_form(options.limit);
+}
+
+void print(const std::vector<Sighting>& sightings, const PsOptions& options, std::ostream& out) {
+  (options.json ? print_sightings_json : print_sightings)(out, sightings, form_of(options));
 }
 
 // What the engine has of the run. Where nobody is at work on it, its own word counts for each that lives.
@@ -273,7 +293,8 @@ int ps_trials(Session& session, Record& record, RunRow run, const PsOptions& opt
   Selector selector{.experiment = run.entry.experiment};
   if (by_run) selector.run = run.entry.id;
   if (!by_run && options.selection.experiment.empty()) selector = {.file = run.entry.file};
-  if (const auto listed = listing(session, selector)) {
+  const auto listed = listing(session, selector);
+  if (listed) {
     const std::vector<Sighting> own = own_of(session, run, rows, *listed, single, attended);
     if (!attended && !run.entry.ended_at && is_behind(rows, run.entry.id, own)) {
       take_in_all(session, record, run.entry.id);
@@ -293,15 +314,22 @@ int ps_trials(Session& session, Record& record, RunRow run, const PsOptions& opt
   tell_valueless(session.progress(), record, run.entry, choice.apply(run.entry, rows));
   choice.apply(others);
   const std::string whose = "run " + run.entry.id.text();
-  if (rows.empty() && others.empty()) expect_none(unknown, whose);
+  if (rows.empty() && others.empty()) expect_all_matched(unknown, whose);
+  const TableForm form = form_of(options);
+  const std::span<TrialRow> shown = std::span(rows).first(form.shown(rows.size()));
+  if (listed) ask_usage(session, shown);
   OutStream out;
-  (options.json ? print_trials_json : print_trials)(out, run, rows, real_clock().now());
+  if (options.json) {
+    print_trials_json(out, run, shown, real_clock().now());
+  } else {
+    print_trials(out, run, rows, real_clock().now(), form);
+  }
   if (!others.empty()) {
     if (!options.json) out << "\nnot on record:\n";
-    print(others, options.json, out);
+    print(others, options, out);
   }
   out.flush();
-  expect_none(unknown, whose);
+  expect_all_matched(unknown, whose);
   return 0;
 }
 
@@ -321,9 +349,9 @@ int ps_engine(Session& session, const Invocation& invocation, const PsOptions& o
   const std::vector<std::string> unknown = choice.unknown({}, sightings);
   choice.apply(sightings);
   std::ostringstream text;
-  print(sightings, options.json, text);
+  print(sightings, options, text);
   (void)put_out(text.view());
-  expect_none(unknown, "what is on this engine");
+  expect_all_matched(unknown, "what is on this engine");
   return 0;
 }
 
@@ -390,6 +418,12 @@ std::optional<std::string> value_of(const RunRow& row, std::string_view name) {
                           name));
 }
 
+// Of a list of runs; 0: all.
+std::size_t runs_shown(const PsOptions& options) {
+  if (options.limit >= 0) return static_cast<std::size_t>(options.limit);
+  return options.all || !options.where.empty() ? 0 : k_runs_shown;
+}
+
 int ps_runs(Session& session, Record* record, const Invocation& invocation, const PsOptions& options) {
   const std::optional<Filter> where =
       options.where.empty() ? std::nullopt : std::optional(Filter(options.where));
@@ -400,8 +434,9 @@ int ps_runs(Session& session, Record* record, const Invocation& invocation, cons
   // Without a record the engine's error is the answer.
   const std::optional<std::vector<Sighting>> listed =
       entries.empty() ? session.engine().list({}, Look::closely, session.stop()) : listing(session, {});
-  const bool shortened = !options.all && !where && entries.size() > k_runs_shown;
-  const std::size_t shown = shortened ? k_runs_shown : entries.size();
+  // A condition is looked at for each run.
+  const std::size_t most = runs_shown(options);
+  const std::size_t shown = where || most == 0 ? entries.size() : std::min(most, entries.size());
   std::vector<RunRow> rows;
   rows.reserve(shown);
   for (std::size_t i = 0; i < shown; ++i) rows.push_back(row_of(session, *record, entries[i], listed));
@@ -415,11 +450,21 @@ int ps_runs(Session& session, Record* record, const Invocation& invocation, cons
       return !where->matches(
           [&](std::string_view name, std::string_view /*wanted*/) { return value_of(row, name); });
     });
+  std::size_t left_out = entries.size() - shown;
+  if (options.limit > 0 && rows.size() > most) {
+    left_out += rows.size() - most;
+    rows.resize(most);
+  }
   std::ostringstream text;
-  (options.json ? print_runs_json : print_runs)(text, rows);
+  if (options.json) {
+    print_runs_json(text, rows);
+  } else {
+    print_runs(text, rows, form_of(options).columns);
+  }
   (void)put_out(text.view());
-  if (shortened)
-    session.progress().note(fmt::format("{} older runs: --all shows them", entries.size() - shown));
+  if (left_out > 0)
+    session.progress().note(fmt::format("{} older run{}: {} shows all", left_out, left_out == 1 ? "" : "s",
+                                        options.limit > 0 ? "--limit 0" : "--all"));
   return 0;
 }
 
@@ -477,6 +522,7 @@ void add_ps(CommandLine& line, const Invocation& invocation, Action& action) {
   command.add_flag("--json", options->json, "One JSON object a line");
   command.add_flag("--all", options->all,
                    fmt::format("Of a list of runs all; else the newest {}", k_runs_shown));
+  add_limit(command, options->limit);
   command.add_option("--where", options->where, "Only those of which this is so: lr<0.01 && state=failed")
       .type_name("CONDITION");
   command.add_option("TRIAL", options->selection.trials, "Only trials of these names (solver-a-*)")

@@ -111,6 +111,22 @@ TrialIndex find_trial(const Experiment& experiment, const std::string& name) {
       near ? fmt::format("is no trial of the run; did you mean `{}`?", *near) : "is no trial of the run");
 }
 
+void add_limit(CliCommand command, std::int64_t& limit) {
+  command.add_option("--limit", limit, "So many rows, 0: all; else on a terminal 100, and all elsewhere")
+      .type_name("N")
+      .count_of("rows");
+}
+
+TableForm table_form(std::int64_t limit) {
+  TableForm form = standard_table();
+  if (limit >= 0) form.rows = static_cast<std::size_t>(limit);
+  return form;
+}
+
+TableForm json_form(std::int64_t limit) {
+  return {.columns = 0, .rows = limit > 0 ? static_cast<std::size_t>(limit) : 0};
+}
+
 void add_run_option(CliCommand command, std::string& run) {
   command.add_option("--run", run, "This run instead of the file's last one").type_name("ID");
 }

@@ -1,6 +1,7 @@
 #pragma once
 // The runs on record, for commands that are about one of them.
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,13 @@ void expect_its_engine(const Session& session, const RunEntry& entry);
 
 // The trial of this name. Throws Error(not_found).
 [[nodiscard]] TrialIndex find_trial(const Experiment& experiment, const std::string& name);
+
+// --limit N, how many rows are printed; -1: it was not given.
+void add_limit(CliCommand command, std::int64_t& limit);
+// A table's form on standard output: as standard_table(), but for the rows that --limit gives.
+[[nodiscard]] TableForm table_form(std::int64_t limit);
+// The same with --json: all rows unless --limit gives fewer.
+[[nodiscard]] TableForm json_form(std::int64_t limit);
 
 // --run ID.
 void add_run_option(CliCommand command, std::string& run);

@@ -144,7 +144,8 @@ std::string evaluated_again(const RunEntry& entry, int revision) {
   return out + "\n";
 }
 
-std::string reproduction(const RunEntry& entry, const TrialEntry& trial, const std::string& engine) {
+std::string reproduction(const RunEntry& entry, const std::vector<std::string>& trials,
+                         const std::string& engine) {
   std::vector<std::string> notes;
   std::vector<std::string> commands{fmt::format("cd {}", shell_word(entry.folder))};
   const WorkingTree& tree = entry.working_tree;
@@ -162,14 +163,19 @@ std::string reproduction(const RunEntry& entry, const TrialEntry& trial, const s
   if (!tree.untracked.empty())
     notes.push_back(fmt::format("not in version control then: {}", names_of(tree.untracked)));
   const IdFinder finder(entry);
-  const std::string name = fmt::format("{}", fmt::join(finder.parts(trial.name), k_run_id_word));
+  std::vector<std::string> names;
+  std::vector<std::string> only;
+  for (const std::string& trial : trials) {
+    names.push_back(shell_word(trial));
+    only.push_back("--only " + shell_word(fmt::format("{}", fmt::join(finder.parts(trial), k_run_id_word))));
+  }
   if (finder.is_word())
     notes.push_back(
         fmt::format("where `{}` stands as a word, it is taken for the run's id", entry.id.text()));
-  commands.push_back(
-      fmt::format("combu show --evaluated --run {} {} | combu {}-f - run --only {} --no-cache --wait",
-                  entry.id.text(), shell_word(trial.name),
-                  engine.empty() ? "" : fmt::format("--engine {} ", shell_word(engine)), shell_word(name)));
+  commands.push_back(fmt::format("combu show --evaluated --run {} {} | combu {}-f - run {} --no-cache --wait",
+                                 entry.id.text(), fmt::join(names, " "),
+                                 engine.empty() ? "" : fmt::format("--engine {} ", shell_word(engine)),
+                                 fmt::join(only, " ")));
   std::string text;
   for (const std::string& note : notes) text += fmt::format("# {}\n", note);
   return text + fmt::format("{}\n", fmt::join(commands, " &&\n"));

@@ -2,6 +2,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
+#include "cli/recorded.hpp"
 #include "cli/run_results.hpp"
 
 namespace combu {
@@ -12,6 +13,7 @@ struct ResultsOptions {
   std::string where;
   std::vector<std::string> columns;
   ResultsForm form;
+  std::int64_t limit = -1;
   bool json = false;
 };
 
@@ -22,6 +24,7 @@ int results(const Invocation& invocation, const ResultsOptions& options) {
   choose(results, options.where, *progress);
   ResultsForm form = options.form;
   form.columns = names_in(options.columns, "--columns");
+  form.table = options.json ? json_form(options.limit) : table_form(options.limit);
   OutStream out;
   (options.json ? print_results_json : print_results)(out, results, form);
   out.flush();
@@ -43,6 +46,7 @@ void add_results(CommandLine& line, const Invocation& invocation, Action& action
   command.add_flag("--reverse", options->form.reverse, "The other way round: the greatest first");
   command.add_option("--where", options->where, "Only those of which this is so: lr<0.01 && loss<0.5")
       .type_name("CONDITION");
+  add_limit(command, options->limit);
   command.add_flag("--json", options->json, "One JSON object a line, with whole numbers");
   command.add_option("RUN", options->run, "This run instead of the file's last one").type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet results --sort loss --where 'lr<0.01'");

@@ -13,6 +13,7 @@
 #include "cli/identity.hpp"
 #include "cli/recorded.hpp"
 #include "cli/run_lock.hpp"
+#include "cli/trial_names.hpp"
 
 namespace combu {
 namespace {
@@ -23,14 +24,14 @@ std::set<std::string> experiments_of(const std::vector<Sighting>& sightings) {
   return names;
 }
 
-// A trial as it stands in the last run that is meant.
+// The trials of the last run that is meant which a name or a pattern names.
 struct OnRecord {
   RunId run;
-  TrialEntry trial;
+  std::vector<TrialEntry> trials;  // at least one
 };
 
 // nullopt: there is none, or the record cannot be read.
-std::optional<OnRecord> on_record(const std::string& trial, const Invocation& invocation,
+std::optional<OnRecord> on_record(const std::string& name, const Invocation& invocation,
                                   const SelectionOptions& options) {
   const std::string folder = state_folder(caller_for(invocation));
   if (!Record::exists(folder)) return std::nullopt;
@@ -40,28 +41,32 @@ std::optional<OnRecord> on_record(const std::string& trial, const Invocation& in
   if (options.experiment.empty() && !invocation.file.empty()) filter.file = identity_of(invocation.file);
   try {
     Record record(folder, Record::Use::reading);
-    for (const RunEntry& run : record.runs(filter, 1))
-      for (TrialEntry& entry : record.trials(run.id, trial))
-        return OnRecord{.run = run.id, .trial = std::move(entry)};
+    for (const RunEntry& run : record.runs(filter, 1)) {
+      std::vector<TrialEntry> trials = record.trials(run.id, is_pattern(name) ? "" : name);
+      std::erase_if(trials, [&](const TrialEntry& entry) { return !names_trial(name, entry.name); });
+      if (!trials.empty()) return OnRecord{.run = run.id, .trials = std::move(trials)};
+    }
   } catch (const Error&) {
     return std::nullopt;
   }
   return std::nullopt;
 }
 
-Error unknown_trial(const std::string& trial, const std::vector<Sighting>& sightings,
+Error unknown_trial(const std::string& name, const std::vector<Sighting>& sightings,
                     const Invocation& invocation) {
+  const std::string ps = fmt::format("`combu {}ps` shows those there are",
+                                     invocation.file.empty() ? "" : fmt::format("-f {} ", invocation.file));
+  if (is_pattern(name))
+    return {ErrorKind::not_found, name, "there is no container of a trial that it matches; " + ps};
   std::vector<std::string_view> known;
   known.reserve(sightings.size());
   for (const Sighting& sighting : sightings) known.emplace_back(sighting.key.trial);
-  const auto near = nearest(trial, known);
+  const auto near = nearest(name, known);
   return {
-      ErrorKind::not_found, trial,
+      ErrorKind::not_found, name,
       near ? fmt::format(
                  "there is no container of it: it was not started or has been removed, or {} is meant", *near)
-           : fmt::format("there is no container of it, it was not started or has been removed; `combu {}ps` "
-                         "shows those there are",
-                         invocation.file.empty() ? "" : fmt::format("-f {} ", invocation.file))};
+           : "there is no container of it, it was not started or has been removed; " + ps};
 }
 
 }  // namespace
@@ -81,25 +86,33 @@ void expect_run(const Invocation& invocation, const SelectionOptions& options) {
               "nothing of it is on record or on this engine; `combu ps` shows the runs there are");
 }
 
-std::optional<Error> without_container(const std::string& trial, const Invocation& invocation,
+std::optional<Error> without_container(const std::string& name, const Invocation& invocation,
                                        const SelectionOptions& options) {
-  const auto found = on_record(trial, invocation, options);
+  const auto found = on_record(name, invocation, options);
   if (!found) return std::nullopt;
-  const auto& [run, entry] = *found;
+  const auto& [run, trials] = *found;
+  if (trials.size() > 1)
+    return Error(ErrorKind::not_found, name,
+                 fmt::format("there is no container of the {} trials that it matches; `combu ps --run {} {}` "
+                             "shows their states",
+                             trials.size(), run.text(), shell_word(name)));
+  const TrialEntry& entry = trials.front();
   if (!is_over(entry.state))
-    return Error(ErrorKind::not_found, trial,
+    return Error(ErrorKind::not_found, entry.name,
                  fmt::format("there is no container of it yet: it is {} in run {}; `combu why {} --run "
                              "{}` says for what",
-                             to_string(entry.state), run.text(), shell_word(trial), run.text()));
+                             to_string(entry.state), run.text(), shell_word(entry.name), run.text()));
   return Error(
-      ErrorKind::not_found, trial,
+      ErrorKind::not_found, entry.name,
       fmt::format("there is no container of it: it is {} in run {}{}", to_string(entry.state), run.text(),
                   entry.ran_at ? ", and its container has been removed" : ": " + entry.reason));
 }
 
-bool was_skipped(const std::string& trial, const Invocation& invocation, const SelectionOptions& options) {
-  const auto found = on_record(trial, invocation, options);
-  return found && found->trial.state == TrialState::skipped;
+bool was_skipped(const std::string& name, const Invocation& invocation, const SelectionOptions& options) {
+  const auto found = on_record(name, invocation, options);
+  return found && std::ranges::all_of(found->trials, [](const TrialEntry& entry) {
+           return entry.state == TrialState::skipped;
+         });
 }
 
 void add_selection(CliCommand command, SelectionOptions& options) {
@@ -186,33 +199,44 @@ std::string with_others(const std::string& text, Session& session, const Invocat
   return others.empty() ? text : fmt::format("{}; {}", text, others);
 }
 
-std::vector<Sighting> chosen_attempts(Session& session, const Invocation& invocation,
-                                      const SelectionOptions& options) {
+Chosen choose_attempts(Session& session, const Invocation& invocation, const SelectionOptions& options) {
   const bool anywhere = invocation.file.empty() && options.experiment.empty();
   if (anywhere && options.trials.empty())
     throw Error(ErrorKind::invalid, "", "which experiment? -f FILE or --experiment NAME says it");
   std::vector<Sighting> all = list_all(session, selectors_of(session, invocation, options), Look::once);
-  if (options.trials.empty()) return all;
+  if (options.trials.empty()) return {.attempts = std::move(all), .missing = {}};
 
-  const std::set<std::string> wanted(options.trials.begin(), options.trials.end());
-  std::set<std::string> missing = wanted;
-  std::vector<Sighting> chosen;
+  Chosen chosen;
+  std::vector<std::string> missing = options.trials;
   for (const Sighting& sighting : all) {
-    if (!wanted.contains(sighting.key.trial)) continue;
-    missing.erase(sighting.key.trial);
-    chosen.push_back(sighting);
+    if (!is_chosen(options.trials, sighting.key.trial)) continue;
+    drop_matching(missing, sighting.key.trial);
+    chosen.attempts.push_back(sighting);
   }
-  if (!missing.empty())
-    if (const auto known = without_container(*missing.begin(), invocation, options)) throw Error(*known);
-  if (all.empty()) {
-    expect_run(invocation, options);
-    throw Error(ErrorKind::not_found, *wanted.begin(),
-                with_others("nothing of the experiment is on this engine", session, invocation, options));
+  std::optional<std::string> nothing;  // said where the engine has nothing at all
+  for (const std::string& name : missing) {
+    if (auto known = without_container(name, invocation, options)) {
+      chosen.missing.push_back(*std::move(known));
+    } else if (all.empty()) {
+      if (!nothing) {
+        expect_run(invocation, options);
+        nothing = with_others("nothing of the experiment is on this engine", session, invocation, options);
+      }
+      chosen.missing.emplace_back(ErrorKind::not_found, name, *nothing);
+    } else {
+      chosen.missing.push_back(unknown_trial(name, all, invocation));
+    }
   }
-  if (!missing.empty()) throw unknown_trial(*missing.begin(), all, invocation);
-  const std::set<std::string> experiments = experiments_of(chosen);
-  if (anywhere && experiments.size() > 1) throw of_several_experiments(*wanted.begin(), experiments);
+  const std::set<std::string> experiments = experiments_of(chosen.attempts);
+  if (anywhere && experiments.size() > 1) throw of_several_experiments(options.trials.front(), experiments);
   return chosen;
+}
+
+std::vector<Sighting> chosen_attempts(Session& session, const Invocation& invocation,
+                                      const SelectionOptions& options) {
+  Chosen chosen = choose_attempts(session, invocation, options);
+  if (!chosen.missing.empty()) throw Error(chosen.missing.front());
+  return std::move(chosen.attempts);
 }
 
 }  // namespace combu

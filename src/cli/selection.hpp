@@ -14,7 +14,7 @@ namespace combu {
 struct SelectionOptions {
   std::string experiment;
   std::string run;
-  std::vector<std::string> trials;
+  std::vector<std::string> trials;  // names and patterns of names, as in trial_names.hpp
 };
 // --experiment and --run.
 void add_selection(CliCommand command, SelectionOptions& options);
@@ -22,12 +22,13 @@ void add_selection(CliCommand command, SelectionOptions& options);
 // `invocation` with the default file if it and the options name neither a file, an experiment nor a trial.
 [[nodiscard]] Invocation for_selection(const Invocation& invocation, const SelectionOptions& options);
 
-// Whether the record says so of the last run that is meant: there is no container of it.
-[[nodiscard]] bool was_skipped(const std::string& trial, const Invocation& invocation,
+// True if all trials of the last run that is meant which `name` names were skipped, and so have no container.
+[[nodiscard]] bool was_skipped(const std::string& name, const Invocation& invocation,
                                const SelectionOptions& options);
 
-// What the record says of a trial that there is no container of; nullopt: it does not know it.
-[[nodiscard]] std::optional<Error> without_container(const std::string& trial, const Invocation& invocation,
+// An error that says how the trials stand on record which `name` names and the engine has no container of;
+// nullopt: the record has no such trial.
+[[nodiscard]] std::optional<Error> without_container(const std::string& name, const Invocation& invocation,
                                                      const SelectionOptions& options);
 
 // invalid: which of these is meant?
@@ -62,8 +63,16 @@ void expect_run(const Invocation& invocation, const SelectionOptions& options);
 [[nodiscard]] std::string with_others(const std::string& text, Session& session, const Invocation& invocation,
                                       const SelectionOptions& options);
 
-// The attempts that are meant, of trials that are named or of a whole experiment. Throws Error: invalid when
-// neither is named, or a trial's name is of several experiments; not_found for a trial that is not there.
+struct Chosen {
+  std::vector<Sighting> attempts;
+  std::vector<Error> missing;  // not_found, one for each name that names no container
+};
+// The attempts of the trials that are named, or of a whole experiment. Throws Error: invalid if neither is
+// named, or if the trials are of several experiments.
+[[nodiscard]] Chosen choose_attempts(Session& session, const Invocation& invocation,
+                                     const SelectionOptions& options);
+
+// The same, and throws the first of `missing`.
 [[nodiscard]] std::vector<Sighting> chosen_attempts(Session& session, const Invocation& invocation,
                                                     const SelectionOptions& options);
 

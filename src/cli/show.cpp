@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -19,6 +22,7 @@
 #include "cli/results.hpp"
 #include "cli/run_lock.hpp"
 #include "cli/run_results.hpp"
+#include "cli/trial_names.hpp"
 #include "combu/docker.hpp"
 #include "combu/json.hpp"
 #include "combu/telemetry.hpp"
@@ -30,7 +34,7 @@ using OrderedJson = nlohmann::ordered_json;
 
 struct ShowOptions {
   std::string run;
-  std::string trial;
+  std::vector<std::string> trials;  // names and patterns of names
   bool json = false;
   bool reproduce = false;
   bool source = false;
@@ -273,8 +277,8 @@ void print_json(const Shown& shown) {
   (void)put_out(json_text(object) + "\n");
 }
 
-Shown look_up(Record& record, const RunEntry& run, const Loaded& loaded, const std::string& name) {
-  const TrialIndex trial = find_trial(loaded.run.experiment, name);
+Shown look_up(Record& record, const RunEntry& run, const Loaded& loaded, TrialIndex trial) {
+  const std::string& name = loaded.run.experiment.trials[trial].name;
   Shown shown{.run = run,
               .ran_in = run,
               .trial = loaded.run.experiment.trials[trial],
@@ -298,15 +302,20 @@ Shown look_up(Record& record, const RunEntry& run, const Loaded& loaded, const s
   return shown;
 }
 
-void look_up_telemetry(Shown& shown, const std::string& folder) {
-  if (!Telemetry::exists(folder, shown.run.id)) return;
-  Telemetry telemetry(folder, shown.run.id, Telemetry::Use::reading);
-  const bool is_skipped = shown.entry.state == TrialState::skipped;
+void look_up_telemetry(std::vector<Shown>& all, const std::string& folder, const RunId& run) {
+  if (!Telemetry::exists(folder, run)) return;
+  Telemetry telemetry(folder, run, Telemetry::Use::reading);
+  std::map<std::string_view, Shown*> by_name;
+  for (Shown& shown : all) {
+    by_name.emplace(shown.trial.name, &shown);
+    shown.log = telemetry.log(shown.trial.name, told_attempt(shown.entry));
+  }
   telemetry.metrics([&](const MetricSummary& one) {
-    if (one.trial == shown.trial.name && (is_skipped || one.attempt != k_adopted))
-      shown.metrics.push_back(one);
+    const auto found = by_name.find(one.trial);
+    if (found == by_name.end()) return;
+    const bool is_skipped = found->second->entry.state == TrialState::skipped;
+    if (is_skipped || one.attempt != k_adopted) found->second->metrics.push_back(one);
   });
-  shown.log = telemetry.log(shown.trial.name, told_attempt(shown.entry));
 }
 
 // As --engine would have it; empty where it is the one that is used anyway.
@@ -325,32 +334,85 @@ void expect_one_form(const ShowOptions& options) {
                 "--json, --reproduce, --evaluated, --source and --diff exclude each other: name one");
 }
 
+// What is shown of a run.
+struct Meant {
+  std::vector<TrialEntry> trials;  // in the experiment's order
+  std::vector<std::string> unmatched;
+};
+
+Meant meant_trials(Record& record, const RunId& run, const std::vector<std::string>& names) {
+  const bool is_one = names.size() == 1 && !is_pattern(names.front());
+  Meant meant{.trials = record.trials(run, is_one ? names.front() : ""), .unmatched = names};
+  std::erase_if(meant.trials, [&](const TrialEntry& entry) {
+    drop_matching(meant.unmatched, entry.name);
+    return !is_chosen(names, entry.name);
+  });
+  return meant;
+}
+
+// The version of the file that all of them ran with, or will. Throws Error(invalid) if they are of several.
+int version_of(const std::vector<TrialEntry>& trials) {
+  for (const TrialEntry& entry : trials)
+    if (entry.revision != trials.front().revision)
+      throw Error(
+          ErrorKind::invalid, "TRIAL",
+          fmt::format("{} is of version {} of the file, and {} of version {}; name trials of one version",
+                      trials.front().name, trials.front().revision, entry.name, entry.revision));
+  return trials.front().revision;
+}
+
+// Pages with an empty line between them, or a JSON object a line.
+void print_pages(Record& record, const RunEntry& run, const Invocation& invocation,
+                 const std::vector<std::string>& names, const ShowOptions& options) {
+  const Loaded loaded = load(record, run.id);
+  std::unordered_map<std::string_view, TrialIndex> places;
+  const std::vector<Trial>& trials = loaded.run.experiment.trials;
+  for (TrialIndex i = 0; i < trials.size(); ++i) places.emplace(trials[i].name, i);
+  std::vector<Shown> all;
+  all.reserve(names.size());
+  for (const std::string& name : names) all.push_back(look_up(record, run, loaded, places.at(name)));
+  look_up_telemetry(all, state_folder(caller_for(invocation)), run.id);
+  for (const Shown& shown : all) {
+    if (options.json) {
+      print_json(shown);
+      continue;
+    }
+    if (&shown != &all.front()) (void)put_out("\n");
+    print(shown);
+  }
+}
+
 int show(const Invocation& invocation, const ShowOptions& options) {
   expect_one_form(options);
   Record record = open_record(invocation, Record::Use::reading);
   const RunEntry run = record.run(find_run(record, invocation, options.run).id);
   if (options.source) return (void)put_out(run.source), 0;
   if (options.diff) return (void)put_out(run.working_tree.diff), 0;
-  if (options.trial.empty() && options.evaluated) return (void)put_out(evaluated_again(run, 0)), 0;
-  if (options.trial.empty())
+  if (options.trials.empty() && options.evaluated) return (void)put_out(evaluated_again(run, 0)), 0;
+  if (options.trials.empty())
     throw Error(ErrorKind::invalid, "TRIAL", "which one? its name says it; `combu ps` shows them");
-  if (!options.evaluated && !options.reproduce) {
-    const std::vector<TrialEntry> entries = record.trials(run.id, options.trial);
-    if (!entries.empty() && is_alive(entries.front().state))
-      take_in_written(invocation, record, run, {options.trial});
+  const auto [trials, unmatched] = meant_trials(record, run.id, options.trials);
+  // Says what a misspelt name is likely to mean.
+  if (trials.empty() && unmatched.size() == 1 && !is_pattern(unmatched.front()))
+    (void)find_trial(load(record, run.id).run.experiment, unmatched.front());
+  if (!trials.empty()) {
+    std::vector<std::string> names;
+    std::vector<std::string> alive;
+    for (const TrialEntry& entry : trials) {
+      names.push_back(entry.name);
+      if (is_alive(entry.state)) alive.push_back(entry.name);
+    }
+    if (options.evaluated) {
+      (void)put_out(evaluated_again(run, version_of(trials)));
+    } else if (options.reproduce) {
+      (void)version_of(trials);
+      (void)put_out(reproduction(run, names, engine_of(run, invocation)));
+    } else {
+      if (!alive.empty()) take_in_written(invocation, record, run, alive);
+      print_pages(record, run, invocation, names, options);
+    }
   }
-  const Loaded loaded = load(record, run.id);
-  Shown shown = look_up(record, run, loaded, options.trial);
-  look_up_telemetry(shown, state_folder(caller_for(invocation)));
-  if (options.evaluated) {
-    (void)put_out(evaluated_again(run, shown.entry.revision));
-  } else if (options.reproduce) {
-    (void)put_out(reproduction(run, shown.entry, engine_of(run, invocation)));
-  } else if (options.json) {
-    print_json(shown);
-  } else {
-    print(shown);
-  }
+  expect_all_matched(unmatched, "run " + run.id.text());
   return 0;
 }
 
@@ -358,16 +420,16 @@ int show(const Invocation& invocation, const ShowOptions& options) {
 
 void add_show(CommandLine& line, const Invocation& invocation, Action& action) {
   CliCommand command =
-      line.add_command("show", "Show all that is on record of a trial, and how to run it again");
+      line.add_command("show", "Show all that is on record of trials, and how to run them again");
   const auto options = std::make_shared<ShowOptions>();
   add_run_option(command, options->run);
   command.add_flag("--json", options->json, "One JSON object");
-  command.add_flag("--reproduce", options->reproduce, "What to type to run it again as it was");
+  command.add_flag("--reproduce", options->reproduce, "What to type to run them again as they were");
   command.add_flag("--evaluated", options->evaluated,
                    "The run's experiment, evaluated, with its images by digest");
   command.add_flag("--source", options->source, "The run's file as it was");
   command.add_flag("--diff", options->diff, "How the file's working tree differed from its commit");
-  command.add_option("TRIAL", options->trial, "The trial's name").type_name("");
+  command.add_option("TRIAL", options->trials, "Trials of these names (solver-a-*)").type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet show solver-a-1");
   command.callback([&invocation, &action, options] {
     action = [&invocation, options] { return show(invocation, *options); };

@@ -94,7 +94,8 @@ Stopped stop_all(Session& session, const std::vector<Sighting>& attempts, std::o
 int stop(Session& session, const Invocation& invocation, const StopOptions& options) {
   std::optional<Seconds> grace;
   if (!options.grace.empty()) grace = duration_option("--grace", options.grace);
-  std::vector<Sighting> attempts = chosen_attempts(session, invocation, options.selection);
+  auto [attempts, missing] = choose_attempts(session, invocation, options.selection);
+  const bool any_chosen = !attempts.empty() || missing.empty();
   // Also what waits for its next attempt.
   announce(session, invocation, attempts);
   std::erase_if(attempts, [](const Sighting& seen) { return seen.phase != Phase::running; });
@@ -103,9 +104,11 @@ int stop(Session& session, const Invocation& invocation, const StopOptions& opti
   take_in_all(session, invocation, stopped.trials);
   for (const Error& error : stopped.errors)
     session.progress().error(fmt::format("not stopped: {}", error.what()));
-  session.progress().note(attempts.empty() ? "nothing runs"
-                                           : fmt::format("stopped {} of {}", stopped.count, attempts.size()));
-  return exit_code(stopped.errors);
+  if (any_chosen)
+    session.progress().note(
+        attempts.empty() ? "nothing runs" : fmt::format("stopped {} of {}", stopped.count, attempts.size()));
+  for (const Error& error : missing) session.progress().error(error_line(error, session.engine_source()));
+  return std::max(exit_code(stopped.errors), exit_code(missing));
 }
 
 }  // namespace
@@ -114,13 +117,13 @@ void add_stop(CommandLine& line, const Invocation& invocation, Action& action) {
   CliCommand command =
       line.add_command("stop", "Ask trials to end, and end them when their grace is over; keep them");
   const auto options = std::make_shared<StopOptions>();
-  command.add_option("TRIAL", options->selection.trials, "Only these; else the whole experiment")
+  command.add_option("TRIAL", options->selection.trials, "Only trials of these names (solver-a-*); else all")
       .type_name("");
   add_selection(command, options->selection);
   command.add_option("--grace", options->grace, "From its stop signal to its end: 10s (else the trial's own)")
       .type_name("TIME");
   command.add_flag("--json", options->json, "One JSON object a line");
-  command.footer("Example:\n  combu -f experiment.jsonnet stop --grace 30s solver-a-1");
+  command.footer("Example:\n  combu -f experiment.jsonnet stop --grace 30s 'solver-a-*'");
   command.callback([&invocation, &action, options] {
     action = [&invocation, options] {
       const Invocation meant = for_selection(invocation, options->selection);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include "cli/commands.hpp"
@@ -16,6 +18,7 @@ namespace {
 struct TimesOptions {
   std::string run;
   std::string trial;
+  std::int64_t limit = -1;
   bool json = false;
 };
 
@@ -92,18 +95,57 @@ std::string text_of(const std::optional<Seconds>& time) {
   return time ? to_string(*time) : "-";
 }
 
-bool print_attempts(const std::vector<Placed>& attempts) {
-  std::string heads = fmt::format("{:<24} {:>7}", "TRIAL", "ATTEMPT");
-  for (const Stretch& stretch : k_stretches) heads += fmt::format(" {:>9}", stretch.head);
-  if (!put_out(heads + "\n")) return false;
-  return std::ranges::all_of(attempts, [](const Placed& attempt) {
-    std::string line = fmt::format("{:<24} {:>7}", attempt.entry.trial, attempt.entry.attempt);
-    for (const auto& time : stretches_of(attempt)) line += fmt::format(" {:>9}", text_of(time));
-    return put_out(line + "\n");
-  });
+using StretchTexts = std::array<std::string, k_stretches.size()>;
+
+// As wide as usual; where that does not fit the terminal, as narrow as the texts allow.
+std::array<std::size_t, k_stretches.size()> stretch_widths(const std::vector<StretchTexts>& rows,
+                                                           const TableForm& form) {
+  constexpr std::size_t k_usual = 9;
+  constexpr std::size_t k_usual_line = 112;
+  const bool is_narrow = form.columns > 0 && form.columns < k_usual_line;
+  std::array<std::size_t, k_stretches.size()> widths{};
+  for (std::size_t i = 0; i < widths.size(); ++i) {
+    widths.at(i) = is_narrow ? std::string_view(k_stretches.at(i).head).size() : k_usual;
+    for (const StretchTexts& row : rows) widths.at(i) = std::max(widths.at(i), row.at(i).size());
+  }
+  return widths;
 }
 
-bool print_attempts_json(const std::vector<Placed>& attempts) {
+// Of one trial, whose name is the widest column.
+void print_attempts(std::span<const Placed> attempts, const TableForm& form) {
+  constexpr std::size_t k_name = 24;
+  const std::size_t shown = form.shown(attempts.size());
+  std::vector<StretchTexts> rows;
+  for (const Placed& attempt : attempts.first(shown)) {
+    const Stretches times = stretches_of(attempt);
+    std::ranges::transform(times, rows.emplace_back().begin(),
+                           [](const std::optional<Seconds>& time) { return text_of(time); });
+  }
+  const auto widths = stretch_widths(rows, form);
+  std::size_t others = 8;  // the attempt, and the blank before it
+  for (const std::size_t width : widths) others += width + 1;
+  std::size_t name = k_name;
+  if (form.columns > 0) {
+    constexpr std::size_t k_name_least = 8;
+    name = std::max(form.columns > others ? form.columns - others : 0, k_name_least);
+    name = std::min(name, std::max(k_name, attempts.front().entry.trial.size()));
+  }
+  const auto line_of = [&](const std::string& trial, std::string_view attempt, const auto& text_in) {
+    std::string line =
+        fmt::format("{:<{}} {:>7}", form.columns > 0 ? fit_line(trial, name) : trial, name, attempt);
+    for (std::size_t i = 0; i < widths.size(); ++i) line += fmt::format(" {:>{}}", text_in(i), widths.at(i));
+    return fit_line(line, form.columns) + "\n";
+  };
+  if (!put_out(line_of("TRIAL", "ATTEMPT", [](std::size_t i) { return k_stretches.at(i).head; }))) return;
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    const AttemptEntry& entry = attempts[row].entry;
+    const auto text_in = [&](std::size_t i) { return std::string_view(rows[row].at(i)); };
+    if (!put_out(line_of(entry.trial, std::to_string(entry.attempt), text_in))) return;
+  }
+  if (shown < attempts.size()) (void)put_out(more_text(attempts.size() - shown) + "\n");
+}
+
+bool print_attempts_json(std::span<const Placed> attempts) {
   return std::ranges::all_of(attempts, [](const Placed& attempt) {
     const Stretches times = stretches_of(attempt);
     nlohmann::ordered_json object{{"trial", attempt.entry.trial}, {"attempt", attempt.entry.attempt}};
@@ -156,9 +198,9 @@ int times(const Invocation& invocation, const TimesOptions& options) {
   if (attempts.empty() && !options.trial.empty())
     throw Error(ErrorKind::not_found, options.trial, "has no attempt in run " + entry.id.text());
   if (options.json) {
-    (void)print_attempts_json(attempts);
+    (void)print_attempts_json(std::span(attempts).first(json_form(options.limit).shown(attempts.size())));
   } else if (!options.trial.empty()) {
-    (void)print_attempts(attempts);
+    print_attempts(attempts, table_form(options.limit));
   } else {
     (void)print_sum(entry, attempts);
   }
@@ -171,6 +213,7 @@ void add_times(CommandLine& line, const Invocation& invocation, Action& action) 
   CliCommand command = line.add_command("times", "Tell where the last run's time has gone, from the record");
   const auto options = std::make_shared<TimesOptions>();
   add_run_option(command, options->run);
+  add_limit(command, options->limit);
   command.add_flag("--json", options->json, "Each attempt's times in seconds, one JSON object a line");
   command.add_option("TRIAL", options->trial, "Of this trial's attempts").type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet times");

@@ -222,11 +222,13 @@ void add_wait(CommandLine& line, const Invocation& invocation, Action& action) {
   CliCommand command = line.add_command(
       "wait", "Stay until the trials are over; the exit code is 1 when one failed or was stopped");
   const auto options = std::make_shared<WaitOptions>();
-  command.add_option("TRIAL", options->selection.trials, "Only these; else all but the services")
+  command
+      .add_option("TRIAL", options->selection.trials,
+                  "Only trials of these names (solver-a-*); else all but the services")
       .type_name("");
   add_selection(command, options->selection);
   command.add_flag("--json", options->json, "One JSON object a line");
-  command.footer("Example:\n  combu -f experiment.jsonnet wait solver-a-1 solver-a-2");
+  command.footer("Example:\n  combu -f experiment.jsonnet wait solver-a-1 'solver-b-*'");
   command.callback([&invocation, &action, options] {
     action = [&invocation, options] {
       const Invocation meant = for_selection(invocation, options->selection);

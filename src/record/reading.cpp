@@ -98,14 +98,14 @@ void take_attempt(TrialEntry& entry, const Rows& row) {
                 : entry.ended_at ? TrialState::retrying
                 : entry.ran_at   ? TrialState::running
                                  : TrialState::starting;
+  entry.usage.reset();
+  if (const auto cpu = row.number_if_any(11))
+    entry.usage = Usage{.memory = Bytes{row.number(10)}, .cpu = microseconds(*cpu)};
 }
 
 void take_details(TrialEntry& entry, const Rows& row) {
-  entry.container = row.text(10);
-  entry.gpus = row.text(11);
-  entry.usage.reset();
-  if (const auto cpu = row.number_if_any(13))
-    entry.usage = Usage{.memory = Bytes{row.number(12)}, .cpu = microseconds(*cpu)};
+  entry.container = row.text(12);
+  entry.gpus = row.text(13);
   entry.taken.reset();
   if (!row.is_null(14))
     entry.taken = Taken{.files = static_cast<std::size_t>(row.number(14)),
@@ -222,14 +222,14 @@ void Record::trials(const RunId& run, const std::string& trial, Detail detail,
     const bool all = detail == Detail::all;
     const std::string trial_details = all ? ", image, digest, params, revision" : "";
     const std::string attempt_details =
-        all ? ", container, gpus, memory_peak, cpu_time, outputs_files, outputs_size, outputs_left" : "";
+        all ? ", container, gpus, outputs_files, outputs_size, outputs_left" : "";
     Rows trials(impl_->database, "SELECT trial, name, over, first_attempt, reason" + trial_details +
                                      " FROM trials" + chosen + " ORDER BY trial");
     // Beside the other in the same order: a join looks for each trial anew, which takes twice as long.
     Rows attempts(
         impl_->database,
         "SELECT trial, attempt, healthy_at, ran_at, ended_at, exit_code, cause, reason, collected_at, "
-        "next_ready_at" +
+        "next_ready_at, memory_peak, cpu_time" +
             attempt_details + " FROM attempts" + chosen + " ORDER BY trial, attempt");
     for (Rows* query : {&trials, &attempts}) {
       query->bind(1, number);

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <langinfo.h>
 #include <locale.h>  // NOLINT(modernize-deprecated-headers): locale_t is POSIX, not of <clocale>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include <utility>
 
 #include "view/axis.hpp"
+#include "view/forms.hpp"
 #include "view/line.hpp"
 
 namespace combu {
@@ -213,11 +213,11 @@ WordLabels label_words(const std::vector<std::string>& words, std::size_t column
 
 ChartSurface standard_surface() {
   ChartSurface surface;
-  winsize size{};
   const bool is_terminal = isatty(STDOUT_FILENO) != 0;
-  if (is_terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0) {
-    surface.columns = size.ws_col;
-    surface.rows = size.ws_row;
+  if (is_terminal) {
+    const ScreenSize size = screen_size(stdout);
+    surface.columns = size.columns;
+    surface.rows = size.rows;
   }
   // NOLINTBEGIN(concurrency-mt-unsafe): nothing here changes the environment
   const char* no_colour = std::getenv("NO_COLOR");

@@ -125,16 +125,16 @@ void print_comparison(std::ostream& out, std::span<const Results> runs, const Co
   std::string_view before;
   for (const PairTable& table : compare(runs, form)) {
     const bool repeats = has_repeats(table);
-    out << before << clean_line(title_of(table, runs, repeats)) << '\n';
+    out << before << fit_line(title_of(table, runs, repeats), form.columns_max) << '\n';
     before = "\n";
     std::string shared;
     for (const auto& [name, value] : table.shared)
       shared += fmt::format("{}{}={}", shared.empty() ? "" : " ", name, short_text(value));
-    if (!shared.empty()) out << "the same for all: " << clean_line(shared) << '\n';
+    if (!shared.empty()) out << fit_line("the same for all: " + shared, form.columns_max) << '\n';
     if (!table.pairs.empty()) {
       NumberTable text(heads_of(table, runs, repeats));
       for (const Pair& pair : table.pairs) add_pair(text, table, pair, repeats);
-      text.print(out);
+      text.print(out, form.columns_max);
     }
     print_overall(out, table, runs);
     for (const std::string& note : table.notes) out << clean_line(note) << '\n';

@@ -4,11 +4,10 @@
 
 #include "combu/json.hpp"
 #include "combu/view.hpp"
-#include "view/line.hpp"
 
 namespace combu {
 
-std::string event_line(const EventEntry& event) {
+std::string event_line(const EventEntry& event, std::size_t columns_max) {
   const auto whole = std::chrono::floor<std::chrono::seconds>(event.at);
   const auto milli = std::chrono::duration_cast<std::chrono::milliseconds>(event.at - whole).count();
   std::string text = fmt::format("{}.{:03} {} ", local_time(whole), milli, event.trial);
@@ -21,7 +20,7 @@ std::string event_line(const EventEntry& event) {
   } else if (event.taken) {
     text += ": " + taken_text(*event.taken);
   }
-  return clean_line(text);
+  return fit_line(text, columns_max);
 }
 
 std::string event_json(const EventEntry& event) {

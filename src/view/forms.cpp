@@ -29,12 +29,6 @@ std::string_view environment(const char* name) {
   return value == nullptr ? std::string_view{} : value;
 }
 
-ScreenSize screen_size(std::FILE* stream) {
-  winsize size{};
-  if (ioctl(fileno(stream), TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) return {};
-  return {.columns = size.ws_col, .rows = size.ws_row};
-}
-
 bool can_paint(std::FILE* stream) {
   const std::string_view term = environment("TERM");
   return isatty(fileno(stream)) != 0 && !term.empty() && term != "dumb";
@@ -45,6 +39,12 @@ Seconds steady_time() {
 }
 
 }  // namespace
+
+ScreenSize screen_size(std::FILE* stream) {
+  winsize size{};
+  if (ioctl(fileno(stream), TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) return {};
+  return {.columns = size.ws_col, .rows = size.ws_row};
+}
 
 ProgressForm parse_progress_form(std::string_view text) {
   for (const auto& [name, form] : k_forms)

@@ -22,6 +22,9 @@ struct Surroundings {
   std::function<Seconds()> time;     // since some moment
 };
 
+// Of the terminal that `stream` is; 80 by 24 if it is not known.
+[[nodiscard]] ScreenSize screen_size(std::FILE* stream);
+
 [[nodiscard]] std::unique_ptr<Progress> make_tty_progress(Surroundings surroundings);
 [[nodiscard]] std::unique_ptr<Progress> make_plain_progress(Surroundings surroundings);
 [[nodiscard]] std::unique_ptr<Progress> make_json_progress(const Surroundings& surroundings);

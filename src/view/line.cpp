@@ -88,6 +88,11 @@ std::string cut_line(std::string_view clean, std::size_t columns_max) {
   return std::string(clean.substr(0, at)) + "…";
 }
 
+std::string fit_line(std::string_view line, std::size_t columns_max) {
+  std::string clean = clean_line(line);
+  return columns_max == 0 ? clean : cut_line(clean, columns_max);
+}
+
 std::string local_time(Instant instant) {
   const std::time_t seconds = std::chrono::system_clock::to_time_t(instant);
   std::tm local{};

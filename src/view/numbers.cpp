@@ -9,6 +9,7 @@
 
 #include "view/json_string.hpp"
 #include "view/line.hpp"
+#include "view/table.hpp"
 
 namespace combu {
 namespace {
@@ -99,17 +100,33 @@ void NumberTable::add(Cell cell) {
   cells_.push_back(std::move(cell));
 }
 
-void NumberTable::print(std::ostream& out) const {
+void NumberTable::print(std::ostream& out, std::size_t columns_max) const {
   std::vector<std::size_t> widths;
+  std::vector<std::size_t> floors;
   widths.reserve(columns_);
-  for (const Widths& column : widths_) widths.push_back(std::max(column.left + column.right, column.text));
-  for (std::size_t row = 0; row < cells_.size() / columns_; ++row) out << line_of(row, widths) << '\n';
+  floors.reserve(columns_);
+  for (const Widths& column : widths_) {
+    const std::size_t numbers = column.left + column.right;
+    widths.push_back(std::max(numbers, column.text));
+    floors.push_back(std::max(numbers, k_column_least));
+  }
+  fit_widths(widths, floors, columns_max);
+  for (std::size_t row = 0; row < cells_.size() / columns_; ++row) {
+    const std::string line = line_of(row, widths);
+    out << (columns_max == 0 ? line : cut_line(line, columns_max)) << '\n';
+  }
 }
 
 std::string NumberTable::line_of(std::size_t row, const std::vector<std::size_t>& widths) const {
   std::string line;
   for (std::size_t i = 0; i < columns_; ++i) {
-    const Cell& cell = cells_[row * columns_ + i];
+    const Cell& whole = cells_[row * columns_ + i];
+    Cell cut;
+    if (!whole.is_number && whole.left > widths[i]) {
+      cut.text = cut_line(whole.text, widths[i]);
+      cut.left = columns_of(cut.text);
+    }
+    const Cell& cell = cut.text.empty() ? whole : cut;
     const Widths& column = widths_[i];
     const bool is_numeric = column.left > 0;
     // Numbers stand at the right, each with its point below the others'; so does what is among them.
@@ -120,7 +137,7 @@ std::string NumberTable::line_of(std::size_t row, const std::vector<std::size_t>
     }
     line.append(before, ' ');
     line += cell.text;
-    line.append(widths[i] - before - cell.left - cell.right + 2, ' ');
+    line.append(widths[i] - before - cell.left - cell.right + k_column_gap, ' ');
   }
   line.erase(line.find_last_not_of(' ') + 1);
   return line;

@@ -32,7 +32,8 @@ class NumberTable {
   void add_number(std::string number);
   // By what it holds; a text is cut to 60 columns.
   void add(const Value& value);
-  void print(std::ostream& out) const;
+  // No line is wider than `columns_max`, and no number is cut; 0: lines are whole.
+  void print(std::ostream& out, std::size_t columns_max = 0) const;
 
  private:
   struct Cell {

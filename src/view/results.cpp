@@ -17,6 +17,7 @@
 #include "view/line.hpp"
 #include "view/names.hpp"
 #include "view/numbers.hpp"
+#include "view/table.hpp"
 
 namespace combu {
 namespace {
@@ -120,12 +121,15 @@ bool is_less(const Value& one, const Value& other) {
   return one < other;
 }
 
+// As many as are shown, in order.
 std::vector<const ResultRow*> sorted_rows(const Results& results, const ResultsForm& form) {
   std::vector<const ResultRow*> rows;
   rows.reserve(results.rows.size());
   for (const ResultRow& row : results.rows) rows.push_back(&row);
+  const std::size_t shown = form.table.shown(rows.size());
   if (form.sort.empty()) {
     if (form.reverse) std::ranges::reverse(rows);
+    rows.resize(shown);
     return rows;
   }
   const Column column = expect_column(results, form.sort, "--sort");
@@ -139,6 +143,7 @@ std::vector<const ResultRow*> sorted_rows(const Results& results, const ResultsF
     return form.reverse ? is_less(other.first, one.first) : is_less(one.first, other.first);
   });
   std::ranges::transform(keyed, rows.begin(), [](const auto& one) { return one.second; });
+  rows.resize(shown);
   return rows;
 }
 
@@ -171,20 +176,21 @@ std::string head_of(const Column& column) {
   return head;
 }
 
-std::string title_of(const Results& results) {
+std::string title_of(const Results& results, std::size_t columns_max) {
   TrialCounts counts{};
   for (const ResultRow& row : results.rows) ++counts.at(static_cast<std::size_t>(row.trial.state));
-  std::string text =
-      fmt::format("run {} of {}{}: {}\n", results.run.id.text(), clean_line(results.run.experiment),
-                  is_simulated(results.run) ? " (simulated)" : "",
-                  results.rows.empty() ? "no trials" : counts_text(counts));
+  const std::string text = run_title(results.run.id.text(), results.run.experiment,
+                                     fmt::format("{}: {}", is_simulated(results.run) ? " (simulated)" : "",
+                                                 results.rows.empty() ? "no trials" : counts_text(counts)),
+                                     columns_max) +
+                           "\n";
   const std::vector<bool> shared = params_shared(results);
   std::string same;
   for (std::size_t i = 0; i < shared.size(); ++i)
     if (shared[i])
       same += fmt::format("{}{}={}", same.empty() ? "" : " ", param_column(results, i).name,
                           whole_text(results.rows.front().params[i]));
-  return same.empty() ? text : text + "the same for all: " + clean_line(same) + "\n";
+  return same.empty() ? text : text + fit_line("the same for all: " + same, columns_max) + "\n";
 }
 
 }  // namespace
@@ -227,7 +233,7 @@ std::set<std::string> choose_results(Results& results, const Filter& where) {
 void print_results(std::ostream& out, const Results& results, const ResultsForm& form) {
   const std::vector<Column> columns = shown_columns(results, form);
   const std::vector<const ResultRow*> rows = sorted_rows(results, form);
-  out << title_of(results);
+  out << title_of(results, form.table.columns);
   std::vector<std::string> heads;
   std::ranges::transform(columns, std::back_inserter(heads), head_of);
   NumberTable table(heads);
@@ -246,7 +252,8 @@ void print_results(std::ostream& out, const Results& results, const ResultsForm&
       }
     }
   }
-  table.print(out);
+  table.print(out, form.table.columns);
+  if (rows.size() < results.rows.size()) out << more_text(results.rows.size() - rows.size()) << '\n';
 }
 
 namespace {

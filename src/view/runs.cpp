@@ -18,15 +18,15 @@ std::string counts_text(const TrialCounts& counts) {
   return text;
 }
 
-void print_runs(std::ostream& out, std::span<const RunRow> runs) {
-  Table<7> table({"RUN", "EXPERIMENT", "BEGAN", "ENDED", "STATE", "TRIALS", "ENGINE"});
+void print_runs(std::ostream& out, std::span<const RunRow> runs, std::size_t columns_max) {
+  Table<7> table({"RUN", "EXPERIMENT", "BEGAN", "ENDED", "STATE", "TRIALS", "ENGINE"}, {1, 5, 6});
   for (const RunRow& run : runs) {
     const RunEntry& entry = run.entry;
     table.add({entry.id.text(), entry.experiment, local_time(entry.began_at),
                entry.ended_at ? local_time(*entry.ended_at) : "-", run.state, counts_text(run.counts),
                entry.address});
   }
-  table.print(out);
+  table.print(out, columns_max);
 }
 
 void print_runs_json(std::ostream& out, std::span<const RunRow> runs) {

@@ -19,7 +19,8 @@ std::string state_text(const Sighting& sighting) {
   return text;
 }
 
-std::vector<const Sighting*> sorted(std::span<const Sighting> sightings) {
+// As many as are shown, in order.
+std::vector<const Sighting*> first_sorted(std::span<const Sighting> sightings, const TableForm& form) {
   std::vector<const Sighting*> order;
   order.reserve(sightings.size());
   for (const Sighting& sighting : sightings) order.push_back(&sighting);
@@ -29,21 +30,24 @@ std::vector<const Sighting*> sorted(std::span<const Sighting> sightings) {
     if (left->key.trial != right->key.trial) return is_before(left->key.trial, right->key.trial);
     return left->key.attempt < right->key.attempt;
   });
+  order.resize(form.shown(order.size()));
   return order;
 }
 
 }  // namespace
 
-void print_sightings(std::ostream& out, std::span<const Sighting> sightings) {
-  Table<5> table({"EXPERIMENT", "RUN", "TRIAL", "STATE", "IMAGE"});
-  for (const Sighting* sighting : sorted(sightings))
+void print_sightings(std::ostream& out, std::span<const Sighting> sightings, const TableForm& form) {
+  Table<5> table({"EXPERIMENT", "RUN", "TRIAL", "STATE", "IMAGE"}, {0, 2, 4});
+  for (const Sighting* sighting : first_sorted(sightings, form))
     table.add({sighting->experiment, sighting->key.run.text(), sighting->key.trial, state_text(*sighting),
                sighting->image});
-  table.print(out);
+  table.print(out, form.columns);
+  const std::size_t shown = form.shown(sightings.size());
+  if (shown < sightings.size()) out << more_text(sightings.size() - shown) << '\n';
 }
 
-void print_sightings_json(std::ostream& out, std::span<const Sighting> sightings) {
-  for (const Sighting* sighting : sorted(sightings)) {
+void print_sightings_json(std::ostream& out, std::span<const Sighting> sightings, const TableForm& form) {
+  for (const Sighting* sighting : first_sorted(sightings, form)) {
     nlohmann::ordered_json object{{"experiment", sighting->experiment},
                                   {"run", sighting->key.run.text()},
                                   {"trial", sighting->key.trial},

@@ -4,7 +4,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <ostream>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +15,18 @@
 
 namespace combu {
 
+inline constexpr std::size_t k_column_gap = 2;    // between two columns of a table
+inline constexpr std::size_t k_column_least = 8;  // that a column of free text is shortened to
+
+// Shortens the widest columns until a line has at most `columns_max` columns of the terminal, none below its
+// floor; 0: none.
+void fit_widths(std::span<std::size_t> widths, std::span<const std::size_t> floors, std::size_t columns_max);
+
+// "run r1 of lab" and `rest`, at most `columns_max` wide (0: whole): first the experiment's name is
+// shortened, which may be a path.
+[[nodiscard]] std::string run_title(std::string_view run, std::string_view experiment, std::string_view rest,
+                                    std::size_t columns_max);
+
 // Aligned columns, the heads first; what is in the cells is made fit for a terminal. There may be 100,000
 // rows: the text of all cells is held in one piece until the widths are known.
 template <std::size_t columns>
@@ -20,7 +34,12 @@ class Table {
  public:
   using Row = std::array<std::string_view, columns>;
 
-  explicit Table(const Row& heads) { add(heads); }
+  // `flexible`: the columns of free text (names, reasons), which print() may shorten.
+  Table(const Row& heads, std::initializer_list<std::size_t> flexible) {
+    floors_.fill(SIZE_MAX);
+    for (const std::size_t column : flexible) floors_.at(column) = k_column_least;
+    add(heads);
+  }
 
   void reserve(std::size_t rows) { cells_.reserve((rows + 1) * columns); }
 
@@ -39,20 +58,29 @@ class Table {
     }
   }
 
-  void print(std::ostream& out) const {
+  // No line is wider than `columns_max`; 0: lines are whole.
+  void print(std::ostream& out, std::size_t columns_max = 0) const {
+    std::array<std::size_t, columns> widths = widths_;
+    fit_widths(widths, floors_, columns_max);
     std::string_view rest = text_;
     std::string line;
     for (std::size_t i = 0; i < cells_.size(); ++i) {
       const std::size_t column = i % columns;
-      line += rest.substr(0, cells_[i].size);
+      std::size_t width = cells_[i].width;
+      if (width <= widths[column]) {
+        line += rest.substr(0, cells_[i].size);
+      } else {
+        const std::string cut = cut_line(rest.substr(0, cells_[i].size), widths[column]);
+        line += cut;
+        width = columns_of(cut);
+      }
       rest.remove_prefix(cells_[i].size);
       if (column + 1 < columns) {
-        line.append(widths_[column] - cells_[i].width + 2, ' ');
+        line.append(widths[column] - width + k_column_gap, ' ');
         continue;
       }
       line.erase(line.find_last_not_of(' ') + 1);
-      line += '\n';
-      out << line;
+      out << (columns_max == 0 ? line : cut_line(line, columns_max)) << '\n';
       line.clear();
     }
   }
@@ -66,6 +94,7 @@ class Table {
   std::string text_;
   std::vector<Cell> cells_;
   std::array<std::size_t, columns> widths_{};
+  std::array<std::size_t, columns> floors_{};
 };
 
 }  // namespace combu

@@ -18,6 +18,25 @@ std::string state_text(const TrialRow& row) {
   return fmt::format("{} ({})", state, to_string(row.health));
 }
 
+std::optional<Usage> usage_of(const TrialRow& row) {
+  return row.entry.state == TrialState::running ? row.usage : row.entry.usage;
+}
+
+std::string memory_text(const TrialRow& row) {
+  const auto usage = usage_of(row);
+  return usage ? to_string(usage->memory) : "-";
+}
+
+// "1.5 cores", "0.03 cores"; of one that does not run the time that it has had, "42.0 s".
+std::string cpu_text(const TrialRow& row, const std::optional<Seconds>& ran) {
+  const auto usage = usage_of(row);
+  if (!usage) return "-";
+  if (row.entry.state != TrialState::running) return to_string(usage->cpu);
+  if (!ran || *ran <= Seconds(0)) return "-";
+  const double cores = usage->cpu / *ran;
+  return fmt::format("{:.{}f} cores", cores, cores < 1 ? 2 : 1);
+}
+
 std::string moment_json(const std::optional<Instant>& at) {
   return at ? fmt::format("\"{}\"", rfc3339(*at)) : "null";
 }
@@ -48,19 +67,22 @@ std::string taken_text(const Taken& taken) {
   return fmt::format("{} file{}, {}", taken.files, taken.files == 1 ? "" : "s", to_string(taken.size));
 }
 
-void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now) {
-  out << fmt::format("run {} of {}{}", run.entry.id.text(), clean_line(run.entry.experiment),
-                     is_simulated(run.entry) ? " (simulated)" : "");
-  if (!run.state.empty()) out << fmt::format(", {}: {}", run.state, counts_text(run.counts));
-  out << '\n';
-  Table<5> table({"TRIAL", "STATE", "ATTEMPT", "RAN", "REASON"});
-  table.reserve(trials.size());
-  for (const TrialRow& row : trials) {
+void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now,
+                  const TableForm& form) {
+  const std::string counts =
+      fmt::format("{}{}", is_simulated(run.entry) ? " (simulated)" : "",
+                  run.state.empty() ? "" : fmt::format(", {}: {}", run.state, counts_text(run.counts)));
+  out << run_title(run.entry.id.text(), run.entry.experiment, counts, form.columns) << '\n';
+  const std::size_t shown = form.shown(trials.size());
+  Table<7> table({"TRIAL", "STATE", "ATTEMPT", "RAN", "MEMORY", "CPU", "REASON"}, {0, 6});
+  table.reserve(shown);
+  for (const TrialRow& row : trials.first(shown)) {
     const std::optional<Seconds> time = time_of(row.entry, now);
     table.add({row.entry.name, state_text(row), std::to_string(row.entry.attempt),
-               time ? to_string(*time) : "-", row.entry.reason});
+               time ? to_string(*time) : "-", memory_text(row), cpu_text(row, time), row.entry.reason});
   }
-  table.print(out);
+  table.print(out, form.columns);
+  if (shown < trials.size()) out << more_text(trials.size() - shown) << '\n';
   if (trials.size() != 1 || !trials.front().entry.taken) return;
   const Taken& taken = *trials.front().entry.taken;
   out << "outputs: " << taken_text(taken) << '\n';
@@ -76,6 +98,8 @@ void print_trials_json(std::ostream& out, const RunRow& run, std::span<const Tri
     text.clear();
     const TrialEntry& entry = row.entry;
     const std::optional<Seconds> time = time_of(entry, now);
+    const std::optional<Usage> usage = usage_of(row);
+    const bool runs = entry.state == TrialState::running;
     text += fmt::format(
         R"({}{},"attempt":{},"state":"{}","health":{},"exit_code":{},"cause":{},"reason":{},)", of,
         json_string(entry.name), entry.attempt, to_string(entry.state),
@@ -83,16 +107,16 @@ void print_trials_json(std::ostream& out, const RunRow& run, std::span<const Tri
         entry.exit_code ? std::to_string(*entry.exit_code) : "null",
         text_or_null(entry.cause == Cause::none ? "" : to_string(entry.cause)), text_or_null(entry.reason));
     text += fmt::format(
-        R"("image":{},"digest":{},"params":{},"id":{},"created_at":{},"ran_at":{},"ended_at":{},"seconds":{},"gpus":{},"memory_peak":{},"cpu_seconds":{},"version":{},"outputs":{}}})"
+        R"("image":{},"digest":{},"params":{},"id":{},"created_at":{},"ran_at":{},"ended_at":{},"seconds":{},"gpus":{},"memory":{},"memory_peak":{},"cpu_seconds":{},"version":{},"outputs":{}}})"
         "\n",
         json_string(entry.image), text_or_null(entry.digest), entry.params.empty() ? "null" : entry.params,
         json_string(entry.container),
         moment_json(row.created_at == Instant{} ? std::nullopt : std::optional(row.created_at)),
         moment_json(entry.ran_at), moment_json(entry.ended_at),
         time ? fmt::format("{:.6f}", time->count()) : "null", gpus_text(entry.gpus),
-        entry.usage ? std::to_string(entry.usage->memory.count) : "null",
-        entry.usage ? fmt::format("{:.6f}", entry.usage->cpu.count()) : "null", entry.revision,
-        taken_json(entry.taken));
+        usage && runs ? std::to_string(usage->memory.count) : "null",
+        usage && !runs ? std::to_string(usage->memory.count) : "null",
+        usage ? fmt::format("{:.6f}", usage->cpu.count()) : "null", entry.revision, taken_json(entry.taken));
     out.write(text.data(), static_cast<std::streamsize>(text.size()));
   }
 }

@@ -1,11 +1,14 @@
 """What is on record, and the commands that read it."""
 
 import contextlib
+import http.server
 import json
 import os
 import re
+import socketserver
 import sqlite3
 import subprocess
+import threading
 
 import pytest
 
@@ -205,7 +208,7 @@ def test_ps_shows_a_runs_trials(combu, failing):
     run(combu, failing, "run", "--wait", "--run-id", "mine")
     lines = combu("-f", failing, "ps").stdout.splitlines()
     assert lines[0] == f"run mine of {failing}, ended: 1 succeeded, 1 failed, 2 blocked"
-    assert lines[1].split() == ["TRIAL", "STATE", "ATTEMPT", "RAN", "REASON"]
+    assert lines[1].split() == ["TRIAL", "STATE", "ATTEMPT", "RAN", "MEMORY", "CPU", "REASON"]
     assert [line.split()[:3] for line in lines[2:]] == [
         ["good", "succeeded", "1"], ["bad", "failed", "1"], ["after", "blocked", "1"], ["last", "blocked", "1"]]
     assert lines[3].endswith(" exit code 3") and lines[4].endswith(" depends on `bad`, which did not succeed")
@@ -304,6 +307,91 @@ def test_ps_answers_from_the_record_while_the_engine_is_away(combu, failing, rec
     away = combu("-f", failing, "ps")
     assert away.returncode == 0 and away.stdout.count("\n") == 6
     assert away.stderr.startswith(f"this is what is on record; the engine could not be asked: unix://{tmp_path}/no.sock: ")
+
+
+class Containers(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    """Answers what `ps` asks of a Docker Engine: which containers there are, and what they use."""
+
+    daemon_threads = True
+
+    def __init__(self, path, answers):
+        self.answers = answers
+        super().__init__(str(path), ContainersHandler)
+
+
+class ContainersHandler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        answer = self.server.answers.get(re.sub(r"^/v[\d.]+/", "/", self.path.split("?")[0]))
+        body = json.dumps({"message": "no such thing"} if answer is None else answer).encode()
+        self.send_response(404 if answer is None else 200)
+        self.send_header("Api-Version", "1.41")
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def containers(tmp_path):
+    """containers(answers) answers at the socket that it gives, until the test is over."""
+    servers = []
+
+    def serve(answers):
+        path = tmp_path / f"engine-{len(servers)}.sock"
+        servers.append(Containers(path, {"/_ping": "OK", **answers}))
+        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
+        return path
+
+    yield serve
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def test_ps_shows_what_runs_uses(combu, write, begun, record, containers):
+    file = write("""
+    [{ name: "one", image: "lab/x", cmd: "sleep 600" }, { name: "two", image: "lab/x", cmd: "sleep 600" },
+     { name: "three", image: "lab/x", cmd: "true", depends: [{ trial: "two", condition: "succeeded" }] }]
+    """)
+    process = begun(file, "--run-id", "mine", running=["one", "two"])
+    process.kill()
+    process.wait()
+    labels = {"combu.experiment": str(file), "combu.file": str(file), "combu.run": "mine", "combu.attempt": "1",
+              "combu.service": "false"}
+    listed = [{"Id": f"id-{name}", "Names": [f"/{name}"], "Image": "lab/x", "State": "running", "Status": "Up 3 minutes",
+               "Created": 1769860800, "Labels": {**labels, "combu.trial": name}} for name in ("one", "two")]
+    inspected = {f"/containers/id-{name}/json":
+                 {"Id": f"id-{name}", "Name": f"/{name}", "Image": "sha256:01", "Config": {"Image": "lab/x", "Labels": {}},
+                  "State": {"Status": "running", "ExitCode": 0, "StartedAt": "2026-01-31T12:00:00Z"}} for name in ("one", "two")}
+    use = {"memory_stats": {"usage": 313 << 20, "stats": {"inactive_file": 1 << 20}},
+           "cpu_stats": {"cpu_usage": {"total_usage": 1500 * 10**9}}}
+    path = containers({"/containers/json": listed, **inspected, "/containers/id-one/stats": use})
+    record(f"UPDATE runs SET address = 'unix://{path}'")
+    record("UPDATE attempts SET ran_at = ran_at - 1000 * 1000000")  # a thousand seconds ago
+    shown = combu("-f", file, "ps")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    lines = shown.stdout.splitlines()
+    assert re.fullmatch(r"one +running +1 +16m\d\ds +312 MiB +1\.[345] cores", lines[2]), lines
+    assert re.fullmatch(r"two +running +1 +16m\d\ds +- +-", lines[3]), "the engine does not tell"
+    assert re.fullmatch(r"three +waiting +1 +- +- +-", lines[4])
+    one, two, three = ps(combu, file)
+    assert (one["memory"], one["memory_peak"], one["cpu_seconds"]) == (312 << 20, None, 1500)
+    assert two["memory"] is two["cpu_seconds"] is three["memory"] is None
+    assert [row["memory"] for row in ps(combu, file, "--limit", "1")] == [312 << 20]
+
+
+def test_ps_shows_what_has_ended_used(combu, write, record):
+    file = write('[{ name: "one", image: "lab/x", cmd: "true" }]')
+    assert run(combu, file, "run", "--wait").returncode == 0
+    record("UPDATE attempts SET memory_peak = 1610612736, cpu_time = 90 * 1000000")
+    assert re.search(r"^one +succeeded +1 +\S+ \S+ +1\.5 GiB +1m30s$", combu("-f", file, "ps").stdout, re.M)
+    [one] = ps(combu, file)
+    assert (one["memory"], one["memory_peak"], one["cpu_seconds"]) == (None, 1610612736, 90)
 
 
 def test_retry_without_a_failure(combu, ladder):
@@ -750,6 +838,56 @@ def test_kept_logs_are_found_without_the_file(combu, write):
     several = combu("--engine", SIMULATED, "logs", "one")
     assert several.returncode == 2 and "one: is of several experiments (" in several.stderr, several.stderr
     assert combu("--engine", SIMULATED, "logs", "nosuch").returncode == 1
+
+
+TALKING = """
+[{ name: "talk-%d" % i, image: "lab/x", cmd: "sh -c 'echo out %d; echo err %d >&2'" % [i, i] } for i in [2, 1, 3]] +
+[{ name: "other", image: "lab/x", cmd: "echo other" }]
+"""
+
+
+def test_logs_of_several_trials_stand_behind_their_names(combu, write):
+    """In the experiment's order, whatever the order of the names."""
+    file = write(TALKING)
+    assert run(combu, file, "run", "--wait", "--run-id", "mine").returncode == 0
+
+    def logs(*arguments):
+        done = combu("-f", file, "--engine", SIMULATED, "logs", *arguments)
+        return done.returncode, done.stdout, done.stderr
+
+    several = (0, "talk-2 | out 2\ntalk-1 | out 1\nother | other\n", "talk-2 | err 2\ntalk-1 | err 1\n")
+    assert logs("other", "talk-[12]") == logs("-f", "other", "talk-2", "talk-1") == several
+    named = combu("--engine", SIMULATED, "logs", "--run", "mine", "other", "talk-[12]")
+    assert (named.returncode, named.stdout, named.stderr) == several
+    lines = [json.loads(line) for line in logs("--json", "talk-*", "--tail", "1")[1].splitlines()]
+    assert {line["trial"] for line in lines} == {"talk-1", "talk-2", "talk-3"}
+    assert logs("--attempt", "1", "talk-*")[0] == 2
+
+
+def test_the_log_of_one_trial_is_raw_also_by_a_pattern(combu, write):
+    file = write(TALKING)
+    assert run(combu, file, "run", "--wait", "--run-id", "mine").returncode == 0
+
+    def logs(*arguments):
+        done = combu("-f", file, "--engine", SIMULATED, "logs", *arguments)
+        return done.returncode, done.stdout, done.stderr
+
+    assert logs("talk-3") == logs("talk-3*") == logs("talk-[3-9]", "talk-3") == (0, "out 3\n", "err 3\n")
+    assert logs("talk-3", "nosuch", "neither-*") == (
+        1, "out 3\n", "err 3\ncombu: nosuch, neither-*: are no trials of run mine\n")
+    assert logs("no-*") == (1, "", "combu: no-*: is no trial of run mine\n")
+
+
+def test_stop_names_each_pattern_that_matches_no_container(combu, write):
+    file = write(TALKING)
+    assert run(combu, file, "run", "--wait", "--run-id", "mine").returncode == 0
+    # A simulated engine goes away with its process.
+    told = run(combu, file, "stop", "talk-*", "other*", "no-*")
+    assert (told.returncode, told.stdout) == (1, "")
+    assert told.stderr.splitlines() == [
+        "combu: talk-*: there is no container of the 3 trials that it matches; `combu ps --run mine 'talk-*'` shows their states",
+        "combu: other: there is no container of it: it is succeeded in run mine, and its container has been removed",
+        "combu: no-*: nothing of the experiment is on this engine"]
 
 
 def test_logs_of_a_run_that_there_is_not(combu, write):

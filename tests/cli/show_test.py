@@ -56,6 +56,45 @@ def page(text):
     return lines
 
 
+GRID = """
+[{ name: "fit-%d" % i, image: "lab/learn", cmd: "true", params: { lr: i } } for i in [2, 1]] + [{ name: "last", image: "lab/learn", cmd: "true" }]
+"""
+
+
+def test_several_trials_are_shown_in_the_experiments_order(combu, write):
+    file = write(GRID)
+    run(combu, file, "run", "--wait", "--run-id", "aaaaaaaaaaaa")
+    pages = combu("-f", file, "show", "fit-1", "fit-*").stdout.split("\n\n")
+    assert [page(text)["trial"] for text in pages] == ["fit-2", "fit-1"]
+    assert page(pages[0])["params"] == "lr=2"
+    objects = [json.loads(line) for line in combu("-f", file, "show", "--json", "last", "fit-*").stdout.splitlines()]
+    assert [one["trial"] for one in objects] == ["fit-2", "fit-1", "last"]
+    assert combu("-f", file, "show", "--evaluated", "fit-*").stdout == combu("-f", file, "show", "--evaluated", "last").stdout
+    assert combu("-f", file, "show", "--reproduce", "fit-*").stdout.splitlines()[-1] == (
+        "combu show --evaluated --run aaaaaaaaaaaa fit-2 fit-1 | "
+        f"combu --engine '{SIMULATED}' -f - run --only fit-2 --only fit-1 --no-cache --wait")
+
+
+def test_a_pattern_that_matches_no_trial_is_named_behind_the_pages(combu, write):
+    file = write(GRID)
+    run(combu, file, "run", "--wait", "--run-id", "aaaaaaaaaaaa")
+    some = combu("-f", file, "show", "last", "no-*", "nosuch")
+    assert (some.returncode, some.stderr) == (1, "combu: no-*, nosuch: are no trials of run aaaaaaaaaaaa\n")
+    assert page(some.stdout)["trial"] == "last"
+
+
+def test_trials_of_several_versions_of_the_file_have_no_one_text(combu, write):
+    file = write(GRID)
+    run(combu, file, "run", "--wait")
+    write(GRID + "+ [{ name: 'new', image: 'lab/learn', cmd: 'true' }]")
+    run(combu, file, "apply")
+    for form in ("--evaluated", "--reproduce"):
+        refused = combu("-f", file, "show", form, "fit-1", "new")
+        assert (refused.returncode, refused.stderr) == (
+            2, "combu: TRIAL: fit-1 is of version 1 of the file, and new of version 2; name trials of one version\n")
+        assert combu("-f", file, "show", form, "new").returncode == 0
+
+
 def test_a_page_has_all(combu, repository, tmp_path):
     run(combu, repository, "run", "--wait", "--run-id", "aaaaaaaaaaaa")
     shown = page(combu("-f", repository, "show", "learn-1").stdout)

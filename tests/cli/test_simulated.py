@@ -203,12 +203,9 @@ class Terminal:
         self.text = b""
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
             os.chdir(cwd)
             os.execve(COMBU, [COMBU, *arguments], {**os.environ, "HOME": str(cwd), "TERM": "xterm", **(env or {})})
-        self.resize(rows, columns)
-
-    def resize(self, rows, columns):
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def read_until(self, pattern, seconds=30):
         """Reads until `pattern` is there; b"" reads to the end."""
@@ -257,6 +254,69 @@ def test_a_dumb_terminal_gets_plain_lines(ladder, tmp_path):
     terminal = Terminal(["-f", str(ladder), "--engine", SIMULATED, "run"], 24, 80, tmp_path, {"TERM": "dumb"})
     assert terminal.exit_code() == 0
     assert b"\x1b" not in terminal.text
+
+
+MANY = """
+[{ name: "a-trial-with-a-long-name-%03d" % i, image: "lab/x", cmd: "sh -c 'exit %d'" % (if i < 3 then 3 else 0),
+   params: { text: "a param of many words, which takes more than a third of a line " + i, lr: i / 1000.0 } } for i in std.range(1, 120)]
+"""
+
+
+@pytest.mark.parametrize("command, more", [
+    (["ps"], "… and 20 more; --limit 0 shows all"),
+    (["results"], "… and 20 more; --limit 0 shows all"),
+    (["events"], "more; --limit 0 shows all"),
+    (["times", "a-trial-with-a-long-name-001"], None),
+])
+def test_tables_fit_the_terminal_and_are_whole_in_a_pipe(combu, write, tmp_path, command, more):
+    path = write(MANY)
+    combu("-f", path, "--engine", SIMULATED, "run", "--wait", "--run-id", "mine")
+    terminal = Terminal(["-f", str(path), "--engine", SIMULATED, *command], 24, 80, tmp_path)
+    assert terminal.exit_code() == 0
+    lines = shown(terminal.text)
+    assert [line for line in lines if len(line) > 80] == []
+    piped = combu("-f", path, "--engine", SIMULATED, *command).stdout
+    assert "--limit" not in piped and piped.count("a-trial-with-a-long-name-001") >= 1
+    if more:
+        assert lines[-1].endswith(more) and len(lines) < 110
+        assert piped.count("\n") > 120
+        whole = Terminal(["-f", str(path), "--engine", SIMULATED, *command, "--limit", "0"], 24, 80, tmp_path)
+        assert whole.exit_code() == 0
+        assert len(shown(whole.text)) == piped.count("\n")
+
+
+def test_the_list_of_runs_fits_the_terminal(combu, write, tmp_path):
+    path = write(FILE, "a-folder-with-a-long-name/and-another-folder/experiment.jsonnet")
+    combu("-f", path, "--engine", SIMULATED, "run", "--wait", "--run-id", "mine")
+    terminal = Terminal(["--engine", SIMULATED, "ps"], 24, 80, tmp_path)
+    assert terminal.exit_code() == 0
+    lines = shown(terminal.text)
+    assert [line for line in lines if len(line) > 80] == []
+    assert lines[1].startswith("mine ") and " ended" in lines[1]
+    assert str(path) in combu("--engine", SIMULATED, "ps").stdout
+
+
+def test_a_limit_holds_also_in_a_pipe_and_for_json(combu, write):
+    path = write(MANY)
+    for run in ("r1", "r2", "r3"):
+        combu("-f", path, "--engine", SIMULATED, "run", "--wait", "--run-id", run)
+
+    def lines(*arguments):
+        return combu("-f", path, "--engine", SIMULATED, *arguments).stdout.splitlines()
+
+    for command, heads in ((["ps"], 2), (["results"], 2), (["events"], 0), (["results", "--sort", "lr"], 2)):
+        limited = lines(*command, "--limit", "3")
+        assert len(limited) == heads + 3 + 1 and limited[-1].startswith("… and ")
+        assert limited[-2].split() == lines(*command)[heads + 2].split()
+        objects = lines(*command, "--limit", "3", "--json")
+        assert len(objects) == 3 and objects == lines(*command, "--json")[:3]
+        assert len(lines(*command, "--json", "--limit", "0")) >= 120
+    assert lines("ps", "--limit", "1")[-1] == "… and 119 more; --limit 0 shows all"
+    assert len(lines("times", "--json", "--limit", "7")) == 7
+    runs = combu("--engine", SIMULATED, "ps", "--limit", "2")
+    assert runs.stdout.count("\n") == 3 and runs.stderr == "1 older run: --limit 0 shows all\n"
+    assert combu("--engine", SIMULATED, "ps", "--all").stdout.count("\n") == 4
+    assert "--limit: must be a number of rows, not many" in combu("-f", path, "ps", "--limit", "many").stderr
 
 
 def test_no_color(write, tmp_path):

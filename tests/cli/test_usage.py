@@ -55,7 +55,8 @@ def test_help_is_a_command(combu):
     (["prune", "zero.jsonnet"],
      "combu: the experiment's file is named before the command: combu -f zero.jsonnet prune\n"),
     (["logs", "-f", "lab.jsonnet", "solver-1"],
-     "combu: solver-1 is one argument too many: logs shows one trial, and the experiment's -f stands before it\n"),
+     "combu: lab.jsonnet: is no trial: after `logs`, -f means to follow; the experiment's -f stands before it: "
+     "combu -f lab.jsonnet logs\n"),
     (["--engine", "simulated:?sped=1", "-f", "x", "ps"], "combu: simulated: `sped=1` is no option; NAME=VALUE with one of: "),
     (["logs"], "combu: logs: of what? A trial's name, -f FILE or --run ID says it\n"),
     (["run"], "combu: no experiment is given, and no experiment.jsonnet is here: combu -f FILE …\n"),
@@ -114,7 +115,7 @@ def test_logs_f_follows_and_the_file_stands_before(combu):
     assert result.stderr == "combu: solver-1: nothing of the experiment is on this engine\n"
     result = combu("--engine", "simulated:", "logs", "-f", "x.jsonnet", "solver-1")
     assert result.returncode == 2
-    assert "solver-1" in result.stderr
+    assert "combu -f x.jsonnet logs" in result.stderr
 
 
 def test_a_trial_may_be_called_like_a_command(combu):
@@ -191,6 +192,7 @@ def test_bash_asks_for_what_it_does_not_know(combu, tmp_path):
         return " ".join(shlex.split(" ".join(completions(combu, tmp_path, ["combu", *words], 'echo "$*"'))))
 
     assert asked("-f", "x.jsonnet", "logs", "so") == "-f x.jsonnet complete trials -- so"
+    assert asked("-f", "x.jsonnet", "logs", "one", "so") == asked("-f", "x.jsonnet", "show", "one", "so") == "-f x.jsonnet complete trials -- so"
     assert asked("-f", "x.jsonnet", "logs", "-f", "l") == "-f x.jsonnet complete trials -- l"
     assert asked("wait", "-f", "x.jsonnet", "loader", "s") == "-f x.jsonnet complete trials -- s"
     assert asked("logs", "--run", "r1", "s") == "complete --run r1 trials -- s"

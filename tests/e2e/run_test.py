@@ -348,6 +348,18 @@ def test_ps_shows_what_is_not_on_record(combu, engine, tmp_path):
     assert "not on record:" in lines and lines[-1].split()[1:3] == ["again", "two"]
 
 
+def test_patterns_choose_what_is_stopped_and_ps_shows_what_runs_uses(combu, engine):
+    combu.write([sleeper("a-1"), sleeper("a-2"), sleeper("b-1")])
+    combu("run")
+    one = combu.ps()["a-1"]
+    assert one["memory"] > 0 and one["cpu_seconds"] >= 0 and one["memory_peak"] is None
+    assert re.search(r"^a-1 +running +1 .* [KM]iB +\d+\.\d+ cores$", combu("ps", "a-1").stdout, re.M)
+    stopped = combu("stop", "--grace", "0s", "a-*", "no-*", code=1)
+    assert "stopped 2 of 2\n" in stopped.stderr
+    assert "combu: no-*: there is no container of a trial that it matches; " in stopped.stderr
+    wait_until(lambda: engine.running() == {"b-1"}, "the end of those that match")
+
+
 @pytest.mark.engine_version
 def test_ps_answers_while_the_engine_is_away(new_engine, combu_on):
     engine = new_engine()

@@ -797,6 +797,11 @@ TEST_F(RecordTest, AnAttemptHasItsGpusAndWhatItWasSeenToUse) {
   EXPECT_EQ(entries[0].usage->cpu, Seconds(1.5));
   EXPECT_EQ(entries[1].gpus, "");
   EXPECT_FALSE(entries[1].usage);
+  std::vector<TrialEntry> states;
+  record.trials(run.id, {}, Detail::state, [&]() -> TrialEntry& { return states.emplace_back(); });
+  ASSERT_TRUE(states[0].usage) << "a list of states shows it, too";
+  EXPECT_EQ(states[0].usage->memory.count, 1 << 20);
+  EXPECT_FALSE(states[1].usage);
 }
 
 TEST_F(RecordTest, ManyMayBeTheFirstAtOnce) {

@@ -114,6 +114,26 @@ TEST(Results, have_the_columns_that_are_asked_for) {
               HasSubstr("loss.least  TRIAL  loss.points\n     0.025  a                3\n"));
 }
 
+TEST(Results, shorten_texts_but_no_number_to_fit_the_terminal) {
+  Results results = run_of("mine", {"note"}, {"validation_accuracy"});
+  add(results, "first-of-the-trials-with-a-long-name", {std::string(50, 'x')}, {0.25});
+  add(results, "b", {"y"}, {12345678.0});
+  const ResultsForm form{.columns = {}, .sort = {}, .reverse = false, .table = {.columns = 60}};
+  EXPECT_EQ(table(results, form),
+            "run mine of lab: 2 succeeded\n"
+            "TRIAL          note           STATE      TIME  validation_a…\n"
+            "first-of-the…  xxxxxxxxxxxx…  succeeded  –              0.25\n"
+            "b              y              succeeded  –       12345678\n");
+}
+
+TEST(Results, count_the_rows_that_they_leave_out) {
+  const ResultsForm form{.columns = {"trial"}, .sort = "loss", .reverse = true, .table = {.rows = 2}};
+  EXPECT_THAT(table(grid(), form), testing::EndsWith("TRIAL\nb\na\n… and 1 more; --limit 0 shows all\n"));
+  std::ostringstream json;
+  print_results_json(json, grid(), form);
+  EXPECT_EQ(json.str(), "{\"trial\":\"b\"}\n{\"trial\":\"a\"}\n");
+}
+
 TEST(Results, name_what_an_unknown_column_may_mean) {
   try {
     (void)table(grid(), {.columns = {"los"}});
@@ -229,6 +249,19 @@ Results repeated(const std::string& id, double shift, int seeds_from = 1) {
       add(results, "t-" + std::to_string(results.rows.size()), {lr, static_cast<double>(seeds_from + seed)},
           {lr + shift + seed});
   return results;
+}
+
+TEST(Compare, fits_the_terminal) {
+  Results results = run_of("one", {"seed", "text"});
+  for (const char letter : {'x', 'y'})
+    for (int seed = 0; seed < 3; ++seed)
+      add(results, "t-" + std::to_string(results.rows.size()),
+          {static_cast<double>(seed), std::string(50, letter)}, {0.25 + seed});
+  const std::string text = comparison({results}, {.metrics = {}, .over = {"seed"}, .columns_max = 50});
+  EXPECT_THAT(text, HasSubstr("xxx…"));
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(columns_of(line), 50U) << line;
+  EXPECT_THAT(comparison({results}), HasSubstr(std::string(50, 'x')));
 }
 
 TEST(Compare, one_run_groups_its_repeats) {

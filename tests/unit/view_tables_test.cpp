@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -140,6 +141,7 @@ std::vector<TrialRow> trial_rows(Instant began) {
                    .health = Health::healthy,
                    .created_at = {}};
   running.entry.ran_at = began;
+  running.usage = Usage{.memory = Bytes{312 << 20}, .cpu = Seconds(18)};
   TrialRow failed{.entry = {.name = "b\x1b", .image = "solver", .state = TrialState::failed, .attempt = 2},
                   .health = Health::none,
                   .created_at = began};
@@ -163,9 +165,106 @@ TEST(PrintTrials, aligns_columns_below_the_run) {
   print_trials(out, run, trial_rows(run.entry.began_at), run.entry.began_at + std::chrono::seconds(12));
   EXPECT_EQ(out.str(),
             "run r1 of lab, left running: 1 running, 1 failed\n"
-            "TRIAL     STATE              ATTEMPT  RAN     REASON\n"
-            "solver-1  running (healthy)  1        12.0 s\n"
-            "b         failed             2        3.0 s   out of memory (exit code 137, SIGKILL)\n");
+            "TRIAL     STATE              ATTEMPT  RAN     MEMORY   CPU        REASON\n"
+            "solver-1  running (healthy)  1        12.0 s  312 MiB  1.5 cores\n"
+            "b         failed             2        3.0 s   1 MiB    1.5 s      out of memory (exit code 137, "
+            "SIGKILL)\n");
+}
+
+std::string trials_table(const std::vector<TrialRow>& rows, const TableForm& form) {
+  const RunRow run = run_row();
+  std::ostringstream out;
+  print_trials(out, run, rows, run.entry.began_at + std::chrono::seconds(12), form);
+  return out.str();
+}
+
+std::size_t widest_line(const std::string& text) {
+  std::istringstream lines(text);
+  std::size_t widest = 0;
+  for (std::string line; std::getline(lines, line);) widest = std::max(widest, columns_of(line));
+  return widest;
+}
+
+TEST(PrintTrials, shows_no_use_that_is_not_known) {
+  std::vector<TrialRow> rows = trial_rows(run_row().entry.began_at);
+  rows[0].usage.reset();
+  rows[1].entry.usage.reset();
+  EXPECT_THAT(trials_table(rows, {}), HasSubstr("solver-1  running (healthy)  1        12.0 s  -       -\n"));
+  EXPECT_THAT(trials_table(rows, {}), HasSubstr("2        3.0 s   -       -    out of memory"));
+  rows[0].usage = Usage{.memory = Bytes{}, .cpu = Seconds(0.36)};
+  EXPECT_THAT(trials_table(rows, {}), HasSubstr("12.0 s  0 B     0.03 cores\n"));
+}
+
+TEST(PrintTrials, shortens_names_and_reasons_to_fit_the_terminal) {
+  std::vector<TrialRow> rows = trial_rows(run_row().entry.began_at);
+  rows[0].entry.name = std::string(40, 'n');
+  EXPECT_EQ(trials_table(rows, {.columns = 80}),
+            "run r1 of lab, left running: 1 running, 1 failed\n"
+            "TRIAL        STATE              ATTEMPT  RAN     MEMORY   CPU        REASON\n"
+            "nnnnnnnnnn…  running (healthy)  1        12.0 s  312 MiB  1.5 cores\n"
+            "b            failed             2        3.0 s   1 MiB    1.5 s      out of mem…\n");
+  rows[1].entry.reason = "実験実験実験実験実験実験実験実験実験";
+  EXPECT_LE(widest_line(trials_table(rows, {.columns = 80})), 80U);
+  EXPECT_LE(widest_line(trials_table(rows, {.columns = 20})), 20U)
+      << "where even the other columns do not fit";
+  EXPECT_THAT(trials_table(rows, {}), HasSubstr(std::string(40, 'n') + "  running"));
+}
+
+TEST(PrintTrials, shortens_the_experiments_name_above_the_table) {
+  RunRow run = run_row();
+  run.entry.experiment = "/home/me/" + std::string(60, 'x') + "/experiment.jsonnet";
+  std::ostringstream out;
+  print_trials(out, run, trial_rows(run.entry.began_at), run.entry.began_at, {.columns = 70});
+  const std::string title = out.str().substr(0, out.str().find('\n'));
+  EXPECT_EQ(columns_of(title), 70U);
+  EXPECT_THAT(title, testing::EndsWith("…, left running: 1 running, 1 failed"));
+}
+
+TEST(PrintTrials, counts_the_rows_that_it_leaves_out) {
+  std::vector<TrialRow> rows(5000, trial_rows(run_row().entry.began_at)[0]);
+  const std::string text = trials_table(rows, {.rows = 100});
+  EXPECT_EQ(std::ranges::count(text, '\n'), 2 + 100 + 1);
+  EXPECT_THAT(text, testing::EndsWith("\n… and 4,900 more; --limit 0 shows all\n"));
+  EXPECT_EQ(std::ranges::count(trials_table(rows, {}), '\n'), 2 + 5000);
+}
+
+TEST(PrintSightings, counts_the_rows_that_it_leaves_out) {
+  const std::vector<Sighting> sightings{sighting_of("solver-10", Phase::running),
+                                        sighting_of("solver-2", Phase::running)};
+  std::ostringstream out;
+  print_sightings(out, sightings, {.rows = 1});
+  EXPECT_THAT(out.str(), HasSubstr("solver-2 "));
+  EXPECT_THAT(out.str(), testing::EndsWith("\n… and 1 more; --limit 0 shows all\n"));
+  std::ostringstream json;
+  print_sightings_json(json, sightings, {.rows = 1});
+  EXPECT_EQ(std::ranges::count(json.str(), '\n'), 1);
+}
+
+TEST(PrintRuns, keeps_ids_times_and_states_whole_on_a_terminal) {
+  RunRow row = run_row();
+  row.entry.experiment = "/home/me/lab/experiment.jsonnet";
+  std::ostringstream out;
+  print_runs(out, std::vector{row}, 90);
+  EXPECT_LE(widest_line(out.str()), 90U);
+  EXPECT_THAT(out.str(), HasSubstr(local_time(row.entry.began_at)));
+  EXPECT_THAT(out.str(), HasSubstr("left running"));
+  EXPECT_THAT(out.str(), HasSubstr("…"));
+}
+
+TEST(MoreText, groups_digits) {
+  EXPECT_EQ(more_text(999), "… and 999 more; --limit 0 shows all");
+  EXPECT_EQ(more_text(1234567), "… and 1,234,567 more; --limit 0 shows all");
+}
+
+TEST(EventLine, is_cut_to_the_terminal) {
+  const EventEntry event{.at = run_row().entry.began_at,
+                         .trial = "a",
+                         .attempt = 1,
+                         .state = "ended",
+                         .reason = std::string(90, 'r')};
+  EXPECT_EQ(columns_of(event_line(event, 60)), 60U);
+  EXPECT_THAT(event_line(event, 60), testing::EndsWith("rrr…"));
+  EXPECT_THAT(event_line(event), testing::EndsWith(std::string(90, 'r')));
 }
 
 TEST(PrintTrialsJson, is_one_object_a_line) {
@@ -181,6 +280,8 @@ TEST(PrintTrialsJson, is_one_object_a_line) {
   EXPECT_TRUE(objects[0]["exit_code"].is_null());
   EXPECT_TRUE(objects[0]["params"].is_null());
   EXPECT_TRUE(objects[0]["gpus"].is_null());
+  EXPECT_EQ(objects[0]["memory"], 312 << 20);
+  EXPECT_EQ(objects[0]["cpu_seconds"], 18);
   EXPECT_TRUE(objects[0]["memory_peak"].is_null());
   EXPECT_EQ(objects[1],
             nlohmann::json::parse(R"json({"experiment":"lab","run":"r1","trial":"b\u001b","attempt":2,
@@ -190,7 +291,7 @@ TEST(PrintTrialsJson, is_one_object_a_line) {
               "created_at":"2026-01-31T12:00:00.000Z",
               "ran_at":"2026-01-31T12:00:00.000Z",
               "ended_at":"2026-01-31T12:00:03.000Z","seconds":3.0,
-              "gpus":["0","1"],"memory_peak":1048576,"cpu_seconds":1.5,"version":1,
+              "gpus":["0","1"],"memory":null,"memory_peak":1048576,"cpu_seconds":1.5,"version":1,
               "outputs":{"files":2,"bytes":30,"left":["out/pipe"]}})json"));
 }
 

@@ -1,0 +1,50 @@
+#include "view/table.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "combu/view.hpp"
+#include "view/forms.hpp"
+
+namespace combu {
+
+void fit_widths(std::span<std::size_t> widths, std::span<const std::size_t> floors, std::size_t columns_max) {
+  if (columns_max == 0) return;
+  const auto fitted = [&](std::size_t column, std::size_t cap) {
+    return std::min(widths[column], std::max(floors[column], cap));
+  };
+  const auto line_width = [&](std::size_t cap) {
+    std::size_t sum = k_column_gap * (widths.size() - 1);
+    for (std::size_t column = 0; column < widths.size(); ++column) sum += fitted(column, cap);
+    return sum;
+  };
+  std::size_t cap = columns_max;
+  while (cap > 0 && line_width(cap) > columns_max) --cap;
+  for (std::size_t column = 0; column < widths.size(); ++column) widths[column] = fitted(column, cap);
+}
+
+std::string run_title(std::string_view run, std::string_view experiment, std::string_view rest,
+                      std::size_t columns_max) {
+  std::string name = clean_line(experiment);
+  const std::string begin = fmt::format("run {} of ", run);
+  if (columns_max > 0) {
+    const std::size_t others = begin.size() + columns_of(rest);
+    const std::size_t left = columns_max > others ? columns_max - others : 0;
+    name = cut_line(name, std::max(left, k_column_least));
+  }
+  return fit_line(fmt::format("{}{}{}", begin, name, rest), columns_max);
+}
+
+TableForm standard_table() {
+  constexpr std::size_t k_rows_of_a_terminal = 100;
+  if (isatty(STDOUT_FILENO) == 0) return {};
+  return {.columns = screen_size(stdout).columns, .rows = k_rows_of_a_terminal};
+}
+
+std::string more_text(std::size_t count) {
+  std::string digits = std::to_string(count);
+  for (std::size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, ",");
+  return fmt::format("… and {} more; --limit 0 shows all", digits);
+}
+
+}  // namespace combu
