@@ -32,6 +32,15 @@ std::unique_ptr<Telemetry> open_telemetry(Session& session, const std::string& f
   }
 }
 
+std::unique_ptr<Telemetry> kept_logs_of(const RunId& run, const std::string& folder) {
+  try {
+    if (Telemetry::exists(folder, run))
+      return std::make_unique<Telemetry>(folder, run, Telemetry::Use::reading);
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): a reader does without
+  }
+  return nullptr;
+}
+
 LastLine last_lines_in(Telemetry* telemetry) {
   if (telemetry == nullptr) return {};
   return [telemetry, left = k_last_lines_max](const std::string& trial, int attempt) mutable -> std::string {

@@ -22,6 +22,9 @@ namespace combu {
 // Whose log and numbers are the trial's: of one that was skipped those of the equal one.
 [[nodiscard]] int told_attempt(const TrialEntry& entry);
 
+// The logs that are kept of a run; nullptr: none are, or they cannot be read.
+[[nodiscard]] std::unique_ptr<Telemetry> kept_logs_of(const RunId& run, const std::string& folder);
+
 // The last lines of logs that are kept in `telemetry`, which outlives this; nullptr: of none. Of the first
 // 2,000 that are asked for.
 [[nodiscard]] LastLine last_lines_in(Telemetry* telemetry);

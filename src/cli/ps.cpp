@@ -11,10 +11,12 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <unordered_map>
 #include <utility>
 
 #include "cli/commands.hpp"
 #include "cli/execution.hpp"
+#include "cli/kept_logs.hpp"
 #include "cli/only.hpp"
 #include "cli/output.hpp"
 #include "cli/recorded.hpp"
@@ -281,6 +283,45 @@ void tell_valueless(Progress& progress, Record& record, const RunEntry& run,
   for (const std::string& name : names) progress.note(valueless_text(results, name));
 }
 
+// The reason and the last line of the log of what failed or was stopped.
+void add_last_lines(std::vector<TrialRow>& rows, const LastLine& last_line) {
+  if (!last_line) return;
+  for (TrialRow& row : rows) {
+    TrialEntry& entry = row.entry;
+    const bool has_log = entry.state == TrialState::failed || was_stopped(entry.state, entry.cause);
+    if (!has_log || !entry.ran_at) continue;
+    if (const std::string line = last_line(entry.name, entry.attempt); !line.empty())
+      entry.reason += (entry.reason.empty() ? "" : ": ") + line;
+  }
+}
+
+// Equal failures become one row, in the place of the first.
+void fold_failures(std::vector<TrialRow>& rows) {
+  std::vector<Failure> failures;
+  for (const TrialRow& row : rows)
+    if (is_unsuccessful(row.entry.state, row.entry.cause))
+      failures.push_back(
+          {.trial = row.entry.name, .state = row.entry.state, .reason = row.entry.reason, .last_line = {}});
+  std::unordered_map<std::string_view, std::string> names;  // of a row; empty: it is in another one
+  for (const FailureGroup& group : group_failures(failures)) {
+    if (group.trials.size() == 1) continue;
+    for (const std::string_view trial : group.trials) names.emplace(trial, "");
+    names[group.trials.front()] = trials_text(group.trials);
+  }
+  std::vector<TrialRow> folded;
+  for (const TrialRow& row : rows) {
+    const auto found = names.find(row.entry.name);
+    if (found != names.end() && found->second.empty()) continue;
+    TrialRow& copy = folded.emplace_back(row);
+    if (found == names.end()) continue;
+    copy.entry.name = found->second;
+    copy.entry.ran_at.reset();
+    copy.entry.ended_at.reset();
+    copy.entry.usage.reset();
+  }
+  rows = std::move(folded);
+}
+
 int ps_trials(Session& session, Record& record, RunRow run, const PsOptions& options) {
   const Choice choice(options);
   const std::string single = choice.single();
@@ -316,6 +357,12 @@ int ps_trials(Session& session, Record& record, RunRow run, const PsOptions& opt
   const std::string whose = "run " + run.entry.id.text();
   if (rows.empty() && others.empty()) expect_all_matched(unknown, whose);
   const TableForm form = form_of(options);
+  const std::unique_ptr<Telemetry> logs =
+      options.json ? nullptr : kept_logs_of(run.entry.id, state_folder(caller_for({})));
+  add_last_lines(rows, last_lines_in(logs.get()));
+  // A name or a pattern asks for each trial.
+  const bool is_for_a_person = form.columns > 0 && options.selection.trials.empty();
+  if (is_for_a_person && !options.json) fold_failures(rows);
   const std::span<TrialRow> shown = std::span(rows).first(form.shown(rows.size()));
   if (listed) ask_usage(session, shown);
   OutStream out;

@@ -370,16 +370,6 @@ class Explanation {
   std::string folder_;
 };
 
-// nullptr: none are kept, or they cannot be read.
-std::unique_ptr<Telemetry> kept_logs_of(const RunId& run, const Caller& caller) {
-  try {
-    if (Telemetry::exists(state_folder(caller), run))
-      return std::make_unique<Telemetry>(state_folder(caller), run, Telemetry::Use::reading);
-  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the answer does without
-  }
-  return nullptr;
-}
-
 // Attempts of other runs that hold slots. An engine that is away holds up no answer.
 std::vector<Sighting> others_on_engine(const Invocation& invocation, const RunEntry& entry) {
   if (is_simulated(entry)) return {};
@@ -490,7 +480,7 @@ int why(const Invocation& invocation, const WhyOptions& options) {
   Record record = open_record(invocation, Record::Use::reading);
   const RunEntry entry = find_run(record, invocation, options.run);
   const Loaded loaded = load(record, entry.id);
-  const std::unique_ptr<Telemetry> telemetry = kept_logs_of(entry.id, loaded.caller);
+  const std::unique_ptr<Telemetry> telemetry = kept_logs_of(entry.id, state_folder(loaded.caller));
   const LastLine kept = last_lines_in(telemetry.get());
   const bool is_simulated = combu::is_simulated(entry);
   if (options.trial.empty()) {
