@@ -131,7 +131,7 @@ class Candidates {
   }
   [[nodiscard]] std::vector<RunEntry> entries(std::size_t count_max) {
     if (!record_) return {};
-    RunFilter filter{.simulated = means_simulated(invocation_)};
+    RunFilter filter;
     if (!invocation_.file.empty()) filter.file = identity_of(invocation_.file);
     return record_->runs(filter, count_max);
   }

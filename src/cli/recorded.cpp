@@ -10,6 +10,11 @@
 #include "combu/docker.hpp"
 
 namespace combu {
+namespace {
+
+constexpr std::string_view k_any_simulated = "simulated:";  // of a run on record, whatever options it had
+
+}  // namespace
 
 Caller caller_for(const Invocation& invocation) {
   return caller_of(invocation.file.empty() ? "-" : invocation.file);
@@ -54,7 +59,8 @@ Error nobody_at_work(const RunEntry& entry, std::string_view engine) {
 }
 
 std::string address_given(const Invocation& invocation) {
-  if (invocation.engine.empty() || means_simulated(invocation)) return "";
+  if (means_simulated(invocation)) return invocation.engine == k_any_simulated ? "" : invocation.engine;
+  if (invocation.engine.empty()) return "";
   return find_docker(environment, invocation.engine).address.text();
 }
 
@@ -63,8 +69,7 @@ bool means_simulated(const Invocation& invocation) {
 }
 
 Invocation on_its_engine(Invocation invocation, const RunEntry& entry) {
-  // Without options, any simulated engine is meant.
-  if (invocation.engine.empty() || (invocation.engine == "simulated:" && is_simulated(entry)))
+  if (invocation.engine.empty() || (invocation.engine == k_any_simulated && is_simulated(entry)))
     invocation.engine = entry.address;
   return invocation;
 }

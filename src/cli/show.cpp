@@ -320,7 +320,7 @@ void look_up_telemetry(std::vector<Shown>& all, const std::string& folder, const
 
 // As --engine would have it; empty where it is the one that is used anyway.
 std::string engine_of(const RunEntry& run, const Invocation& invocation) {
-  if (!invocation.engine.empty()) return invocation.engine;
+  if (!invocation.engine.empty()) return on_its_engine(invocation, run).engine;
   try {
     return find_docker(environment, "").address.text() == run.address ? "" : run.address;
   } catch (const Error&) {

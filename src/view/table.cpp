@@ -42,9 +42,13 @@ TableForm standard_table() {
 }
 
 std::string more_text(std::size_t count) {
-  std::string digits = std::to_string(count);
-  for (std::size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, ",");
-  return fmt::format("… and {} more; --limit 0 shows all", digits);
+  const std::string digits = std::to_string(count);
+  std::string grouped;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) grouped += ',';
+    grouped += digits[i];
+  }
+  return fmt::format("… and {} more; --limit 0 shows all", grouped);
 }
 
 }  // namespace combu

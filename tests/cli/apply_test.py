@@ -442,7 +442,7 @@ def test_a_run_that_is_named_has_its_own_file(combu, study, tmp_path, states):
 def test_a_trial_that_waits_may_be_named(combu, write, interrupted, states):
     file = interrupted(trials(trial("slow", "sleep 30"), trial("next"), parallel=1))
     assert combu("-f", file, "--engine", ENGINE, "retry", "next").returncode == 1
-    assert states(file) == {"slow": ("failed", 1), "next": ("succeeded", 1)}
+    assert states(file) == {"slow": ("stopped", 1), "next": ("succeeded", 1)}
 
 
 NOTE = "has been edited since, and 1 trial differs; `{}` uses the run's own text, and with --edited the file as it is now"
@@ -499,7 +499,7 @@ def test_resume_edited_takes_the_file_as_it_is_now(combu, write, interrupted, st
     result = combu("-f", file, "--engine", ENGINE, "run", "--resume", "--edited")
     assert "run r1: 1 trial changed" in result.stderr
     # The container of the first one went with its engine, which is simulated.
-    assert states(file) == {"slow": ("failed", 1), "next": ("succeeded", 1)}
+    assert states(file) == {"slow": ("stopped", 1), "next": ("succeeded", 1)}
 
 
 IMPORTING = "local v = import 'values.libsonnet'; [{ name: 'bad', image: 'lab/x', cmd: 'exit ' + v.code + std.extVar('more') }]"

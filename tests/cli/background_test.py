@@ -100,7 +100,7 @@ def test_a_hangup_does_not_end_it_and_sigterm_does(combu, detached, write, tmp_p
     file = write(ONE_BY_ONE)
     process = process_of(tmp_path, detached(file))
     os.kill(process, signal.SIGHUP)
-    follower = subprocess.Popen([COMBU, "-f", file, "--progress", "json", "attach"], env={**os.environ, "HOME": str(tmp_path)},
+    follower = subprocess.Popen([COMBU, "-f", file, "--engine", "simulated:", "--progress", "json", "attach"], env={**os.environ, "HOME": str(tmp_path)},
                                 stderr=subprocess.PIPE, text=True)
     assert json.loads(follower.stderr.readline())["event"] == "begin"
     os.kill(process, signal.SIGTERM)
@@ -198,5 +198,5 @@ def test_the_state_folder_may_have_a_long_name(combu, ladder, tmp_path):
     home = tmp_path / ("x" * 120)
     result = combu("-f", ladder, "--engine", "simulated:?speed=1&trial=0.3", "run", "-d", "--wait", "--run-id", "r1", env={"COMBU_HOME": str(home)})
     assert result.returncode == 0, result.stderr
-    assert combu("-f", ladder, "attach", env={"COMBU_HOME": str(home)}).returncode == 0
+    assert combu("-f", ladder, "--engine", "simulated:", "attach", env={"COMBU_HOME": str(home)}).returncode == 0
     assert pathlib.Path(home / "logs/r1.log").exists()

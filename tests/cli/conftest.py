@@ -1,8 +1,10 @@
 """The built program as a process. Its path: $COMBU, else build/release/combu."""
 
+import contextlib
 import os
 import pathlib
 import re
+import sqlite3
 import subprocess
 
 import pytest
@@ -14,9 +16,23 @@ SIMULATED = "simulated:?speed=0&start=0.01&trial=1"
 
 @pytest.fixture
 def combu(tmp_path):
-    """combu(arguments…) runs it in a new folder, without the caller's Docker settings."""
+    """combu(arguments…) runs it in a new folder, without the caller's Docker settings. As a run on the simulated engine is the
+    last one only if --engine asks for it, this asks for it where there is such a run, unless as_typed."""
 
-    def run(*arguments, env=None, **options):
+    def has_simulated_run():
+        record = tmp_path / ".local/state/combu/record.sqlite"
+        if not record.exists():
+            return False
+        with contextlib.closing(sqlite3.connect(record, timeout=20)) as database:
+            try:
+                return bool(database.execute("SELECT 1 FROM runs WHERE address LIKE 'simulated:%'").fetchone())
+            except sqlite3.DatabaseError:  # damaged by the test
+                return False
+
+    def run(*arguments, env=None, as_typed=False, **options):
+        asks = not as_typed and "--engine" not in arguments and not env and has_simulated_run()
+        if asks:
+            arguments = ("--engine", "simulated:", *arguments)
         clean = {name: value for name, value in os.environ.items()
                  if not name.startswith("DOCKER_") and name not in ("JSONNET_PATH", "NO_COLOR")}
         clean.update(HOME=str(tmp_path), **(env or {}))
@@ -24,6 +40,9 @@ def combu(tmp_path):
         done = subprocess.run([COMBU, *map(str, arguments)], env=clean, **options)
         if done.stderr and options["text"]:
             done.stderr = re.sub(r"^evaluating .*…\n", "", done.stderr)  # said on a slow machine only
+        if asks and options["text"] and options.get("capture_output"):
+            done.stdout = done.stdout.replace("combu --engine simulated: ", "combu ")
+            done.stderr = done.stderr.replace("combu --engine simulated: ", "combu ")
         return done
 
     return run

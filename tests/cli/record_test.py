@@ -207,7 +207,7 @@ def test_ps_shows_a_runs_trials(combu, failing):
     run(combu, failing, "run", "--wait", "--run-id", "old")
     run(combu, failing, "run", "--wait", "--run-id", "mine")
     lines = combu("-f", failing, "ps").stdout.splitlines()
-    assert lines[0] == f"run mine of {failing}, ended: 1 succeeded, 1 failed, 2 blocked"
+    assert lines[0] == f"run mine of {failing} (simulated), ended: 1 succeeded, 1 failed, 2 blocked"
     assert lines[1].split() == ["TRIAL", "STATE", "ATTEMPT", "RAN", "MEMORY", "CPU", "REASON"]
     assert [line.split()[:3] for line in lines[2:]] == [
         ["good", "succeeded", "1"], ["bad", "failed", "1"], ["after", "blocked", "1"], ["last", "blocked", "1"]]
@@ -483,7 +483,7 @@ def test_an_env_file_that_is_gone_is_in_the_way_of_starts_only(combu, write, rec
     (tmp_path / "e.env").unlink()
     resumed = combu("-f", file, "--engine", engine, "run", "--resume")
     assert resumed.returncode == 2 and "[1].env_file: cannot read" in resumed.stderr
-    assert states(record) == {"one": "failed 1", "two": "waiting 1"}  # it is gone with its engine
+    assert states(record) == {"one": "stopped 1", "two": "waiting 1"}  # it is gone with its engine
     for command in (("ps",), ("why", "two")):
         looked = combu("-f", file, "--engine", engine, *command)
         assert (looked.returncode, looked.stderr) == (0, "")
@@ -492,7 +492,7 @@ def test_an_env_file_that_is_gone_is_in_the_way_of_starts_only(combu, write, rec
     assert states(record) == {"one": "failed 1", "two": "waiting 1"}
     (tmp_path / "e.env").write_text("A=2\n")
     assert combu("-f", file, "--engine", engine, "run", "--resume").returncode == 1
-    assert states(record) == {"one": "failed 1", "two": "succeeded 1"}
+    assert states(record) == {"one": "stopped 1", "two": "succeeded 1"}
 
 
 def test_a_retry_has_the_deadline_and_the_failures_to_itself(combu, write, record):

@@ -66,7 +66,7 @@ def notes_of(done):
 
 def test_results_of_the_files_last_run(combu, runs):
     lines = ok(combu("-f", runs, "results")).splitlines()
-    assert lines[0] == f"run two of {runs}: 8 succeeded, 1 failed"
+    assert lines[0] == f"run two of {runs} (simulated): 8 succeeded, 1 failed"
     assert lines[1] == "the same for all: epochs=3"
     assert lines[2].split() == ["TRIAL", "lr", "model", "note", "seed", "STATE", "TIME", "accuracy", "loss"]
     first = lines[3].split()
@@ -174,7 +174,8 @@ def test_runs_are_compared_by_params_and_seeds(combu, runs):
         [lr, model, low, "6.353", "0.7071", "2", high, "6.353", "0.7071", "2", "0.25", "0", "paired"]
         for lr, low, high in (("0.125", "2.5", "2.75"), ("0.25", "3.5", "3.75")) for model in ("resnet", "vit")]
     assert text[7].startswith("all 4 pairs: two less one is 0.25 ± 0 ")
-    assert text[8:] == [f"left out of run {run}: 1 failed" for run in ("one", "two")]
+    assert text[8:] == [line for run in ("one", "two") for line in (
+        f"run {run} is simulated: its results are not measured", f"left out of run {run}: 1 failed")]
     done = combu("compare", "one", "two", "--json")
     assert (done.returncode, done.stderr.splitlines()) == (0, text[8:])
     pairs = [json.loads(line) for line in done.stdout.splitlines()]

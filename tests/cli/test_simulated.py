@@ -263,7 +263,7 @@ MANY = """
 
 
 @pytest.mark.parametrize("command, more", [
-    (["ps"], "… and 20 more; --limit 0 shows all"),
+    (["ps"], "… and 19 more; --limit 0 shows all"),
     (["results"], "… and 20 more; --limit 0 shows all"),
     (["events"], "more; --limit 0 shows all"),
     (["times", "a-trial-with-a-long-name-001"], None),
@@ -282,7 +282,8 @@ def test_tables_fit_the_terminal_and_are_whole_in_a_pipe(combu, write, tmp_path,
         assert piped.count("\n") > 120
         whole = Terminal(["-f", str(path), "--engine", SIMULATED, *command, "--limit", "0"], 24, 80, tmp_path)
         assert whole.exit_code() == 0
-        assert len(shown(whole.text)) == piped.count("\n")
+        folded = 1 if command == ["ps"] else 0  # two equal failures are one row there
+        assert len(shown(whole.text)) == piped.count("\n") - folded
 
 
 def test_the_list_of_runs_fits_the_terminal(combu, write, tmp_path):

@@ -222,7 +222,7 @@ TEST_F(RecordTest, AKillTellsWhatHasNotComeHome) {
   record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running),
                                     failure(0, TrialState::collecting, 1, Cause::none, 0)});
   record.kill(run.id, Instant(std::chrono::seconds(1'800'000'100)));
-  EXPECT_EQ(record.trials(run.id).at(0).state, TrialState::failed);
+  EXPECT_EQ(record.trials(run.id).at(0).state, TrialState::stopped);
   EXPECT_EQ(record.trials(run.id).at(0).reason, "removed by kill before its outputs were taken home");
 }
 

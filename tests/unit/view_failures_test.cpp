@@ -29,7 +29,7 @@ class Feed : public testing::Test {
     return shown.tail.empty() ? shown.line : shown.line + "\n" + shown.tail;
   }
 
-  Run run_;
+  combu::Run run_;
   FailureFeed feed_;
 };
 
