@@ -1141,7 +1141,8 @@ struct Planner::Impl {
   }
 
   void fail(Fact fact) {
-    finish(fact.trial, std::move(fact));
+    const TrialIndex trial = fact.trial;
+    finish(trial, std::move(fact));
     halt_after_failures();
   }
 

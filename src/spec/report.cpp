@@ -53,6 +53,7 @@ void Report::warn(Warning kind, const std::string& where, const std::string& mes
 
 std::vector<std::string> Report::warnings() const {
   std::vector<std::string> lines;
+  lines.reserve(warned_.size());
   for (const auto& [kind, first] : warned_)
     lines.push_back(fmt::format("{}{}: {}", first.subject,
                                 first.others == 0 ? "" : fmt::format(" and {} more", first.others),

@@ -45,6 +45,7 @@ std::string counts_text(const Snapshot& snapshot) {
 
 std::vector<NamedAge> named_ages(const Snapshot& snapshot, const Run& run) {
   std::vector<NamedAge> named;
+  named.reserve(snapshot.running.size());
   for (const RunningTrial& one : snapshot.running)
     named.push_back({.name = run.experiment.trials[one.trial].name, .age = one.age});
   return named;

@@ -190,6 +190,7 @@ std::optional<std::vector<std::string>> rows_of_words(const Axis& axis, std::siz
     row->used = from + width;
   }
   std::vector<std::string> texts;
+  texts.reserve(rows.size());
   for (LabelRow& row : rows) texts.push_back(std::move(row.text));
   return texts;
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <ranges>
 #include <tuple>
 
 #include "combu/view.hpp"
@@ -87,8 +88,9 @@ FailureFeed::Kind& FailureFeed::kind_of(const Fact& fact, const std::string& las
     return kind.state == fact.state && kind.reason == reason &&
            (kind.last_line == last_line || last_line.empty());
   };
-  const auto found = std::find_if(kinds_.rbegin(), kinds_.rend(), is_equal);
-  if (found != kinds_.rend()) return *found;
+  auto newest_first = kinds_ | std::views::reverse;
+  const auto found = std::ranges::find_if(newest_first, is_equal);
+  if (found != newest_first.end()) return *found;
   if (kinds_.size() == k_kinds_max) kinds_.erase(kinds_.begin());
   return kinds_.emplace_back(
       Kind{.state = fact.state, .reason = std::string(reason), .last_line = last_line});

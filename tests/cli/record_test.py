@@ -489,7 +489,7 @@ def test_an_env_file_that_is_gone_is_in_the_way_of_starts_only(combu, write, rec
         assert (looked.returncode, looked.stderr) == (0, "")
     retried = combu("-f", file, "--engine", engine, "retry")
     assert retried.returncode == 2 and ".env_file: cannot read" in retried.stderr
-    assert states(record) == {"one": "failed 1", "two": "waiting 1"}
+    assert states(record) == {"one": "stopped 1", "two": "waiting 1"}
     (tmp_path / "e.env").write_text("A=2\n")
     assert combu("-f", file, "--engine", engine, "run", "--resume").returncode == 1
     assert states(record) == {"one": "stopped 1", "two": "succeeded 1"}
