@@ -151,7 +151,7 @@ def test_a_run_that_waits_is_replaced_by_another(combu, engine):
     assert f"interrupted process {first.pid}, which was at work on run " in second.stderr
     assert engine.containers()["one"]["Id"] != before
     _, said = first.communicate(timeout=60)
-    assert first.returncode == 130 and "interrupted: " in said
+    assert first.returncode == 130 and "interrupted by `combu run --replace`: " in said
     assert "was stopped: removed by kill" in combu("why", "--run", said.split("run ")[1].split(":")[0], "one").stdout
 
 
