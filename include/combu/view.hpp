@@ -104,7 +104,7 @@ void print_runs_json(std::ostream& out, std::span<const RunRow> runs);
 
 // A trial by the record, and by the engine where that knows more.
 struct TrialRow {
-  TrialEntry entry;
+  TrialEntry entry;  // attempt 0: it stands for several trials
   Health health = Health::none;
   Instant created_at{};             // the epoch when not told
   std::optional<Usage> usage = {};  // of a running trial, now; nullopt: not known
@@ -130,20 +130,27 @@ struct Failure {
   std::string_view trial;
   TrialState state = TrialState::failed;
   std::string reason;
-  std::string last_line;  // of its log; empty: it has none, or it is not known
+  std::string_view root = {};  // of a blocked trial: the trial at the head of the chain of causes
 };
 struct FailureGroup {
   TrialState state = TrialState::failed;
   std::string reason;
-  std::string last_line;
   std::vector<std::string_view> trials;
 };
-// Equal failures become one group. In the order of the first of each.
+// Equal failures become one group, however many attempts there were, and so do trials that one root blocks.
+// In the order of the first of each, blocked ones last.
 [[nodiscard]] std::vector<FailureGroup> group_failures(std::span<const Failure> failures);
 // "5 trials (forest-s[0-4])"; of one its name.
 [[nodiscard]] std::string trials_text(std::span<const std::string_view> trials);
 // "failed: 5 trials (forest-s[0-4]): exit code 1: ValueError: x"
 [[nodiscard]] std::string group_line(const FailureGroup& group);
+// The reason behind the word for the state: "by alice with `combu stop`" of a trial that was stopped by
+// alice.
+[[nodiscard]] std::string_view reason_beside(TrialState state, std::string_view reason);
+// The reason and what the last line of the log adds to it: "exit code 1: ValueError: x", "exit code 127:
+// command not found: pyhton".
+[[nodiscard]] std::string with_last_line(std::string_view reason, std::optional<int> exit_code,
+                                         std::string_view last_line);
 // The last line of `text` that is not blank, for a terminal, at most 200 columns of it; empty: there is none.
 [[nodiscard]] std::string last_line_of(std::string_view text);
 

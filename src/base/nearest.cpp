@@ -61,7 +61,8 @@ std::optional<std::string_view> nearest(std::string_view word, const std::vector
         std::max(word.size(), candidate.size()) - std::min(word.size(), candidate.size());
     if (difference >= best_distance) continue;
     const std::size_t distance = edit_distance(word, candidate);
-    if (distance < best_distance) {
+    // Without a letter in common it is another word.
+    if (distance < best_distance && distance < std::max(word.size(), candidate.size())) {
       best = candidate;
       best_distance = distance;
     }

@@ -12,14 +12,9 @@ namespace combu {
 namespace {
 
 constexpr std::size_t k_width = 8;
-constexpr std::size_t k_last_lines_max = 2000;
+constexpr std::size_t k_last_lines_max = 20'000;
 constexpr std::size_t k_lines_looked_at = 5;
 constexpr std::size_t k_text_looked_at_max = std::size_t{64} << 10U;
-
-std::string_view after_last(std::string_view text, std::string_view mark) {
-  const std::size_t at = text.rfind(mark);
-  return at == std::string_view::npos ? text : text.substr(at + mark.size());
-}
 
 }  // namespace
 
@@ -59,22 +54,6 @@ LastLine last_lines_in(Telemetry* telemetry) {
     }
     return last_line_of(text);
   };
-}
-
-// "sh: 1: pyhton: not found", "bash: line 1: pyhton: command not found", "env: 'pyhton': No such file or
-// directory".
-std::string command_not_found(std::string_view last_line) {
-  for (const std::string_view end : {": command not found", ": not found"})
-    if (last_line.ends_with(end))
-      return std::string(after_last(last_line.substr(0, last_line.size() - end.size()), ": "));
-  constexpr std::string_view k_env = "env: ";
-  constexpr std::string_view k_no_file = ": No such file or directory";
-  if (!last_line.starts_with(k_env) || !last_line.ends_with(k_no_file)) return "";
-  std::string command(last_line.substr(k_env.size(), last_line.size() - k_env.size() - k_no_file.size()));
-  for (const std::string_view quote : {"'", "‘", "’"})
-    for (std::size_t at = command.find(quote); at != std::string::npos; at = command.find(quote))
-      command.erase(at, quote.size());
-  return command;
 }
 
 int told_attempt(const TrialEntry& entry) {

@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "cli/session.hpp"
@@ -26,12 +25,8 @@ namespace combu {
 [[nodiscard]] std::unique_ptr<Telemetry> kept_logs_of(const RunId& run, const std::string& folder);
 
 // The last lines of logs that are kept in `telemetry`, which outlives this; nullptr: of none. Of the first
-// 2,000 that are asked for.
+// 20,000 that are asked for, which takes a second.
 [[nodiscard]] LastLine last_lines_in(Telemetry* telemetry);
-
-// "pyhton": the command that a shell, or `env`, did not find, by the last line of its log; empty: it is not
-// named there.
-[[nodiscard]] std::string command_not_found(std::string_view last_line);
 
 // Of one that has gaps, for a person.
 [[nodiscard]] std::string gaps_text(const KeptLog& log);

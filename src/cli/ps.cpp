@@ -283,43 +283,38 @@ void tell_valueless(Progress& progress, Record& record, const RunEntry& run,
   for (const std::string& name : names) progress.note(valueless_text(results, name));
 }
 
-// The reason and the last line of the log of what failed or was stopped.
-void add_last_lines(std::vector<TrialRow>& rows, const LastLine& last_line) {
-  if (!last_line) return;
+// Adds to each failure the last line of its log, and joins equal ones in one row, in the place of the first.
+void join_failures(std::vector<TrialRow>& rows, const LastLine& last_line) {
+  std::vector<Failure> failures;
   for (TrialRow& row : rows) {
     TrialEntry& entry = row.entry;
-    const bool has_log = entry.state == TrialState::failed || was_stopped(entry.state, entry.cause);
-    if (!has_log || !entry.ran_at) continue;
-    if (const std::string line = last_line(entry.name, entry.attempt); !line.empty())
-      entry.reason += (entry.reason.empty() ? "" : ": ") + line;
+    if (!is_unsuccessful(entry.state, entry.cause)) continue;
+    if (entry.state != TrialState::blocked && entry.ran_at && last_line)
+      entry.reason = with_last_line(entry.reason, entry.exit_code, last_line(entry.name, entry.attempt));
+    failures.push_back({.trial = entry.name, .state = entry.state, .reason = entry.reason});
   }
-}
-
-// Equal failures become one row, in the place of the first.
-void fold_failures(std::vector<TrialRow>& rows) {
-  std::vector<Failure> failures;
-  for (const TrialRow& row : rows)
-    if (is_unsuccessful(row.entry.state, row.entry.cause))
-      failures.push_back(
-          {.trial = row.entry.name, .state = row.entry.state, .reason = row.entry.reason, .last_line = {}});
-  std::unordered_map<std::string_view, std::string> names;  // of a row; empty: it is in another one
-  for (const FailureGroup& group : group_failures(failures)) {
+  std::unordered_map<std::string, std::optional<FailureGroup>>
+      joined;  // by trial; nullopt: it is in another's row
+  for (FailureGroup& group : group_failures(failures)) {
     if (group.trials.size() == 1) continue;
-    for (const std::string_view trial : group.trials) names.emplace(trial, "");
-    names[group.trials.front()] = trials_text(group.trials);
+    for (const std::string_view trial : group.trials) joined.emplace(trial, std::nullopt);
+    joined.insert_or_assign(std::string(group.trials.front()), std::move(group));
   }
-  std::vector<TrialRow> folded;
+  std::vector<TrialRow> kept;
   for (const TrialRow& row : rows) {
-    const auto found = names.find(row.entry.name);
-    if (found != names.end() && found->second.empty()) continue;
-    TrialRow& copy = folded.emplace_back(row);
-    if (found == names.end()) continue;
-    copy.entry.name = found->second;
-    copy.entry.ran_at.reset();
-    copy.entry.ended_at.reset();
-    copy.entry.usage.reset();
+    const auto found = joined.find(row.entry.name);
+    if (found == joined.end()) {
+      kept.push_back(row);
+    } else if (found->second) {
+      TrialEntry entry;
+      entry.name = trials_text(found->second->trials);
+      entry.state = found->second->state;
+      entry.attempt = 0;
+      entry.reason = found->second->reason;
+      kept.push_back({.entry = std::move(entry)});
+    }
   }
-  rows = std::move(folded);
+  rows = std::move(kept);
 }
 
 int ps_trials(Session& session, Record& record, RunRow run, const PsOptions& options) {
@@ -357,12 +352,11 @@ int ps_trials(Session& session, Record& record, RunRow run, const PsOptions& opt
   const std::string whose = "run " + run.entry.id.text();
   if (rows.empty() && others.empty()) expect_all_matched(unknown, whose);
   const TableForm form = form_of(options);
-  const std::unique_ptr<Telemetry> logs =
-      options.json ? nullptr : kept_logs_of(run.entry.id, state_folder(caller_for({})));
-  add_last_lines(rows, last_lines_in(logs.get()));
-  // A name or a pattern asks for each trial.
-  const bool is_for_a_person = form.columns > 0 && options.selection.trials.empty();
-  if (is_for_a_person && !options.json) fold_failures(rows);
+  // A name or a pattern asks for each trial, and a pipe gets all.
+  if (form.columns > 0 && !options.json && options.selection.trials.empty()) {
+    const std::unique_ptr<Telemetry> logs = kept_logs_of(run.entry.id, state_folder(caller_for({})));
+    join_failures(rows, last_lines_in(logs.get()));
+  }
   const std::span<TrialRow> shown = std::span(rows).first(form.shown(rows.size()));
   if (listed) ask_usage(session, shown);
   OutStream out;
@@ -550,6 +544,10 @@ int ps(const Invocation& invocation, const PsOptions& options) {
   if (!invocation.file.empty() && selection.experiment.empty()) filter.file = caller_for(invocation).file;
   std::vector<RunEntry> entries;
   if (record) entries = record->runs(filter, 1);
+  if (entries.empty() && record && filter.simulated == false) {
+    filter.simulated = true;
+    if (!record->runs(filter, 1).empty()) progress->note(std::string(k_only_simulated));
+  }
   if (entries.empty())
     return done(in_session(invocation, std::move(progress), [&](Session& session) {
       return ps_engine(session, invocation, options, record_code == 0);

@@ -34,10 +34,8 @@ RunEntry find_run(Record& record, const Invocation& invocation, const std::strin
   filter.simulated = !means_simulated(invocation);
   throw Error(ErrorKind::not_found, file,
               record.runs(filter, 1).empty() ? "no run of it is on record"
-              : *filter.simulated ? "no run of it is on record but on the simulated engine: with `--engine "
-                                    "simulated:` the last of these "
-                                    "is meant"
-                                  : "no run of it on the simulated engine is on record");
+              : *filter.simulated            ? std::string(k_only_simulated)
+                                             : "no run of it on the simulated engine is on record");
 }
 
 RunEntry find_run_at_work(Record& record, const Invocation& given, const std::string& id) {

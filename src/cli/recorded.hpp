@@ -32,6 +32,10 @@ namespace combu {
 // The address that --engine names, as runs have it; empty when it names none. Throws Error.
 [[nodiscard]] std::string address_given(const Invocation& invocation);
 
+// What to do if all runs that would be meant are on the simulated engine.
+inline constexpr std::string_view k_only_simulated =
+    "only runs on the simulated engine are on record; `--engine simulated:` chooses the last one";
+
 // True if --engine names the simulated engine. Only then "the last run" is one on it.
 [[nodiscard]] bool means_simulated(const Invocation& invocation);
 

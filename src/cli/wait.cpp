@@ -89,14 +89,21 @@ class EndPrinter {
     ended_.push_back(seen);
   }
 
-  // Returns when all that was added has been printed: true if one of them failed. Throws Error.
-  bool finish(const std::stop_token& stop) {
+  // Returns when all that was added has been printed, but for trials of which a further attempt lives and no
+  // process is at work on their run: gives these. Throws Error.
+  [[nodiscard]] std::vector<Sighting> finish(const std::stop_token& stop) {
     while (!is_done()) {
       if (stop.stop_requested()) throw Error(ErrorKind::cancelled, "wait", "interrupted");
       real_clock().wait(k_wait_look, stop);
     }
     const std::scoped_lock lock(mutex_);
     if (fault_) std::rethrow_exception(fault_);
+    return std::exchange(alive_, {});
+  }
+
+  // True if a trial that was printed failed.
+  [[nodiscard]] bool any_failed() {
+    const std::scoped_lock lock(mutex_);
     return failed_;
   }
 
@@ -110,8 +117,11 @@ class EndPrinter {
     try {
       if (Record::exists(state_folder(caller_))) record_.emplace(state_folder(caller_), Record::Use::reading);
       while (!quit.stop_requested()) {
+        const Instant began = real_clock().now();
         look();
-        real_clock().wait(k_wait_look, quit);
+        // Of thousands of trials whose outputs are collected a look takes long.
+        constexpr int k_share = 10;
+        real_clock().wait(std::max(k_wait_look, k_share * Seconds(real_clock().now() - began)), quit);
       }
     } catch (...) {
       const std::scoped_lock lock(mutex_);
@@ -135,6 +145,9 @@ class EndPrinter {
       const TrialRow row = row_of(seen, at->second);
       if (at->second && !is_over(row.entry.state)) {
         later.push_back(seen);
+      } else if (is_alive(row.entry.state) && row.entry.attempt > seen.key.attempt) {
+        const std::scoped_lock lock(mutex_);
+        alive_.push_back(seen);
       } else {
         print(seen, row);
       }
@@ -145,7 +158,10 @@ class EndPrinter {
   }
 
   [[nodiscard]] bool is_on_record(const RunId& run) {
-    return record_ && !record_->runs({.id = run}, 1).empty();
+    if (!record_) return false;
+    const auto [at, is_new] = on_record_.try_emplace(run);
+    if (is_new) at->second = !record_->runs({.id = run}, 1).empty();
+    return at->second;
   }
 
   [[nodiscard]] TrialRow row_of(const Sighting& seen, bool attended) {
@@ -176,8 +192,9 @@ class EndPrinter {
       print_trials_json(text, run, {&row, 1}, real_clock().now());
       (void)put_out(text.str());
     } else {
+      const std::string_view reason = reason_beside(entry.state, entry.reason);
       (void)put_out(fmt::format("{}: {}{}{}\n", entry.name, to_string(entry.state),
-                                entry.reason.empty() ? "" : ": ", entry.reason));
+                                reason.empty() ? "" : ": ", reason));
     }
     const std::scoped_lock lock(mutex_);
     failed_ |= has_failed(entry, seen.service);
@@ -185,9 +202,11 @@ class EndPrinter {
 
   const Caller& caller_;
   bool json_;
-  std::optional<Record> record_;  // the printer's own, as the rest that follows is of both threads
+  std::optional<Record> record_;  // the printer's own, like the next one; what follows is of both threads
+  std::map<RunId, bool> on_record_;
   std::mutex mutex_;
   std::vector<Sighting> ended_;  // and not printed
+  std::vector<Sighting> alive_;  // a further attempt of their trials
   bool failed_ = false;
   std::exception_ptr fault_;
   std::jthread printer_;  // last: it uses the others
@@ -206,14 +225,18 @@ int wait(Session& session, const Invocation& invocation, WaitOptions options) {
   const auto engine = session.patient_engine();
   const Caller caller = caller_for(invocation);
   EndPrinter printer(caller, options.json);
-  for (const Selector& selector : selectors)
+  const auto await = [&](const Selector& selector) {
     (void)await_end(
         *engine, selector, [&](const Sighting& seen) { printer.add(seen); }, session.stop());
-  const bool failed = printer.finish(session.stop());
+  };
+  for (const Selector& selector : selectors) await(selector);
+  for (std::vector<Sighting> alive; !(alive = printer.finish(session.stop())).empty();)
+    for (const Sighting& seen : alive)
+      await({.experiment = seen.experiment, .run = seen.key.run, .trials = {seen.key.trial}});
   std::map<RunId, TrialNames> runs;
   for (const Selector& selector : selectors) runs.emplace(*selector.run, TrialNames());
   take_in_all(session, invocation, runs);
-  return failed ? 1 : 0;
+  return printer.any_failed() ? 1 : 0;
 }
 
 }  // namespace

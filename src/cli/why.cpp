@@ -137,12 +137,12 @@ class Explanation {
                            why_not_skipped(trial));
       case TrialState::stopped:
         if (it.reason.empty()) return stopped_text(trial);
-        return fmt::format("{}{}{}", it.reason.starts_with("stopped") ? "was " : "was stopped: ", it.reason,
-                           log_text(trial));
+        return fmt::format("was stopped{}{}", it.reason.starts_with("stopped ") ? " " : ": ",
+                           reason_beside(it.state, failure_text(trial)));
       case TrialState::skipped:
         return "was skipped: " + it.reason;
       case TrialState::failed:
-        return fmt::format("failed: {}{}{}", it.reason, log_text(trial), why_not_skipped(trial));
+        return fmt::format("failed: {}{}", failure_text(trial), why_not_skipped(trial));
       case TrialState::blocked:
         return fmt::format("is blocked: {}{}", it.reason, root_text(trial));
     }
@@ -156,15 +156,11 @@ class Explanation {
     return past.attempt > 1 ? fmt::format(" (attempt {})", past.attempt) : "";
   }
 
-  // The last line of its log, or what that means.
-  [[nodiscard]] std::string log_text(TrialIndex trial) const {
-    constexpr int k_exit_not_found = 127;
-    if (!past_[trial].was_started) return "";
-    const std::string line = last_line_(name(trial), past_[trial].attempt);
-    if (past_[trial].exit_code != k_exit_not_found) return line.empty() ? "" : ": " + line;
-    const std::string command = command_not_found(line);
-    return command.empty() ? fmt::format(": command not found{}{}", line.empty() ? "" : ": ", line)
-                           : ": command not found: " + command;
+  // The reason, and what the last line of the log adds.
+  [[nodiscard]] std::string failure_text(TrialIndex trial) const {
+    const Past& it = past_[trial];
+    return with_last_line(it.reason, it.exit_code,
+                          it.was_started ? last_line_(name(trial), it.attempt) : std::string());
   }
 
   static std::string since(const Past& past) {
@@ -435,19 +431,25 @@ std::optional<Snapshot> standing_at_work(const RunId& run, const Caller& caller)
   return progress.taken;
 }
 
-// The last line of an attempt's log that combu has not kept, from its container. An engine that is away holds
-// up no answer.
+// The last line of an attempt's log that combu has not kept, from its container. An engine that does not
+// answer within two seconds delays the answer no longer.
 std::string last_line_on_engine(const Invocation& invocation, const RunEntry& entry, const std::string& trial,
                                 int attempt) {
   if (is_simulated(entry)) return "";
   std::string text;
   (void)in_session(on_its_engine(invocation, entry), [&](Session& session) {
+    std::stop_source enough;
+    const std::stop_callback on_stop(session.stop(), [&] { enough.request_stop(); });
+    const std::jthread patience([&](const std::stop_token& quit) {
+      real_clock().wait(k_why_patience, quit);
+      enough.request_stop();
+    });
     try {
       session.engine().logs(
           {.run = entry.id, .trial = trial, .attempt = attempt}, {.tail = k_log_lines},
-          [&](const LogPiece& piece) { text += piece.text; }, session.stop());
-    } catch (const Error& error) {
-      if (error.kind() == ErrorKind::cancelled) throw;
+          [&](const LogPiece& piece) { text += piece.text; }, enough.get_token());
+    } catch (const Error&) {
+      if (session.stop().stop_requested()) throw;
     }
     return 0;
   });
@@ -457,58 +459,67 @@ std::string last_line_on_engine(const Invocation& invocation, const RunEntry& en
 // Every failure of a run, equal ones as one line.
 void print_failures(Record& record, const RunEntry& entry, const LastLine& last_line) {
   const std::vector<TrialEntry> trials = record.trials(entry.id);
-  TrialCounts counts{};
+  const std::vector<Past> past = record.past(entry.id);
   std::vector<Failure> failures;
-  for (const TrialEntry& trial : trials) {
-    ++counts.at(static_cast<std::size_t>(trial.state));
-    if (!is_unsuccessful(trial.state, trial.cause)) continue;
-    const bool has_log = trial.state != TrialState::blocked && trial.ran_at && last_line;
-    failures.push_back({.trial = trial.name,
-                        .state = trial.state,
-                        .reason = trial.reason,
-                        .last_line = has_log ? last_line(trial.name, trial.attempt) : ""});
+  for (TrialIndex trial = 0; trial < past.size(); ++trial) {
+    const Past& it = past[trial];
+    if (!is_unsuccessful(it.state, it.cause)) continue;
+    const std::string& name = trials.at(trial).name;
+    Failure failure{.trial = name, .state = it.state, .reason = it.reason};
+    if (it.state == TrialState::blocked && it.root) failure.root = trials.at(*it.root).name;
+    if (it.state != TrialState::blocked && it.was_started && last_line)
+      failure.reason = with_last_line(it.reason, it.exit_code, last_line(name, it.attempt));
+    failures.push_back(std::move(failure));
   }
-  std::vector<FailureGroup> groups = group_failures(failures);
-  std::ranges::stable_partition(groups,
-                                [](const FailureGroup& group) { return group.state != TrialState::blocked; });
-  std::string text = fmt::format("run {}: {}\n", entry.id.text(), counts_text(counts));
-  for (const FailureGroup& group : groups) text += group_line(group) + "\n";
+  std::string text = fmt::format("run {}: {}\n", entry.id.text(), counts_of(past));
+  for (const FailureGroup& group : group_failures(failures)) text += group_line(group) + "\n";
   (void)put_out(text);
+}
+
+bool is_log_complete(Telemetry& telemetry, const std::string& trial, int attempt) {
+  try {
+    const auto log = telemetry.log(trial, attempt);
+    return log && log->complete;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// The engine says first what became of attempts that nobody watched.
+void take_in_ends(const Invocation& invocation, Record& record, const RunEntry& entry) {
+  if (is_simulated(entry)) return;
+  (void)in_session(on_its_engine(invocation, entry), [&](Session& session) {
+    take_in_all(session, record, entry.id);
+    return 0;
+  });
 }
 
 int why(const Invocation& invocation, const WhyOptions& options) {
   Record record = open_record(invocation, Record::Use::reading);
   const RunEntry entry = find_run(record, invocation, options.run);
-  const Loaded loaded = load(record, entry.id);
-  const std::unique_ptr<Telemetry> telemetry = kept_logs_of(entry.id, state_folder(loaded.caller));
+  const Caller caller = caller_for(invocation);
+  const std::unique_ptr<Telemetry> telemetry = kept_logs_of(entry.id, state_folder(caller));
   const LastLine kept = last_lines_in(telemetry.get());
-  const bool is_simulated = combu::is_simulated(entry);
   if (options.trial.empty()) {
-    if (!entry.ended_at && !is_simulated && !process_at_work(entry.id, loaded.caller))
-      (void)in_session(on_its_engine(invocation, entry), [&](Session& session) {
-        take_in_all(session, record, entry.id);
-        return 0;
-      });
+    if (!entry.ended_at && !process_at_work(entry.id, caller)) take_in_ends(invocation, record, entry);
     print_failures(record, entry, kept);
     return 0;
   }
+  const Loaded loaded = load(record, entry.id);
   const TrialIndex trial = find_trial(loaded.run.experiment, options.trial);
   std::vector<Past> past = record.past(entry.id);
   const auto others = [&] { return others_on_engine(invocation, entry); };
   const bool at_work = !is_over(past[trial].state) && process_at_work(entry.id, loaded.caller);
-  if (is_alive(past[trial].state) && !at_work && !is_simulated) {
-    (void)in_session(on_its_engine(invocation, entry), [&](Session& session) {
-      take_in_all(session, record, entry.id);
-      return 0;
-    });
+  if (is_alive(past[trial].state) && !at_work) {
+    take_in_ends(invocation, record, entry);
     past = record.past(entry.id);
   }
   const auto settings = at_work ? settings_at_work(entry.id, loaded.caller) : std::nullopt;
   const bool waits = past[trial].state == TrialState::waiting || past[trial].state == TrialState::ready;
   auto standing = at_work && waits ? standing_at_work(entry.id, loaded.caller) : std::nullopt;
   const auto last_line = [&](const std::string& name, int attempt) {
-    const std::string line = kept ? kept(name, attempt) : "";
-    return line.empty() ? last_line_on_engine(invocation, entry, name, attempt) : line;
+    const bool is_kept = telemetry && is_log_complete(*telemetry, name, attempt);
+    return is_kept ? kept(name, attempt) : last_line_on_engine(invocation, entry, name, attempt);
   };
   const Explanation explanation(loaded, past, settings, std::move(standing), others, last_line, record);
   std::string text = fmt::format("{} {}", options.trial, explanation.of(trial));

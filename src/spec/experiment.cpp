@@ -231,8 +231,7 @@ class ExperimentReader final : public DocumentSink {
       report_.add(place,
                   fmt::format("`{}` is a trial's field: put it into `defaults` or into the trials", name));
     } else {
-      // Compose's word for them is too far for nearest().
-      const auto meant = name == "services" ? k_trials : nearest(name, top_fields());
+      const auto meant = nearest(name, top_fields());
       report_.add(place, unknown_field(name, meant));
       trials_given_ = trials_given_ || meant == k_trials;
     }

@@ -60,10 +60,11 @@ bool is_shell(std::string_view program) {
   return std::ranges::find(k_shells, program) != k_shells.end();
 }
 
-// Empty: the image's own.
-std::string_view program_of(const Trial& trial) {
-  if (trial.entrypoint && !trial.entrypoint->empty()) return trial.entrypoint->front();
-  return trial.cmd && !trial.cmd->empty() ? std::string_view(trial.cmd->front()) : "";
+// True if a word of its command line is a shell, perhaps behind a program that starts it: "timeout 5 sh -c 'a
+// && b'".
+bool uses_shell(const Trial& trial) {
+  const auto has_shell = [](const auto& words) { return words && std::ranges::any_of(*words, is_shell); };
+  return has_shell(trial.entrypoint) || has_shell(trial.cmd);
 }
 
 }  // namespace
@@ -78,7 +79,7 @@ void warn_of_identifier(const Json& value, const Place& place, Report& report) {
 }
 
 void warn_of_trial(const Trial& trial, const std::string& shell_syntax, Report& report) {
-  if (!shell_syntax.empty() && !is_shell(program_of(trial)))
+  if (!shell_syntax.empty() && !uses_shell(trial))
     report.warn(Warning::shell, "cmd",
                 fmt::format(R"(contains `{}`, but no shell is used; write ["sh", "-c", "..."])",
                             shortened(shell_syntax)));

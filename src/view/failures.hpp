@@ -19,17 +19,16 @@ class FailureFeed {
   };
   [[nodiscard]] Shown add(const Run& run, const Fact& fact, const std::vector<std::string>& tail);
 
-  // "failed: 15 more trials: exit code 1: ValueError: x", a line for each kind of which not all were shown.
+  // "failed: 15 more trials: exit code 1: ValueError: x", a line for each of the three kinds of which most
+  // were not shown.
   [[nodiscard]] std::vector<std::string> counted() const;
 
  private:
   struct Kind {
     TrialState state;
-    std::string reason;
-    std::string last_line;
-    std::size_t count = 0;
+    std::string reason;  // with the last line of the log, where that was read
+    std::size_t count;
   };
-  [[nodiscard]] Kind& kind_of(const Fact& fact, const std::string& last_line);
 
   std::vector<Kind> kinds_;
 };

@@ -73,14 +73,6 @@ std::unique_ptr<Progress> make_progress(ProgressForm form, std::FILE* stream) {
   }
 }
 
-std::string failure_line(const Run& run, const Fact& fact) {
-  const std::string& name = run.experiment.trials[fact.trial].name;
-  std::string reason = fact.reason;
-  if (reason.empty() && fact.exit_code) reason = fmt::format("exit code {}", *fact.exit_code);
-  return clean_line(
-      fmt::format("{}: {}{}{}", to_string(fact.state), name, reason.empty() ? "" : ": ", reason));
-}
-
 std::string tail_lines(const Run& run, TrialIndex trial, const std::vector<std::string>& lines) {
   std::string text;
   for (const std::string& line : lines) {
@@ -99,8 +91,12 @@ std::string_view pause_line(const Snapshot& snapshot) {
   return snapshot.settings.paused ? "paused: nothing starts until `combu resume`" : "resumed";
 }
 
-std::string settings_line(const Settings& settings) {
-  return fmt::format("`combu set`: parallel {}, starts in flight {}",
+std::string SettingsWatch::changed(const Settings& settings) {
+  const std::optional<Settings> before = std::exchange(last_, settings);
+  if (!before || (before->parallel_max == settings.parallel_max &&
+                  before->starts_in_flight_max == settings.starts_in_flight_max))
+    return "";
+  return fmt::format("`combu set` changed the run: parallel {}, starts in flight {}",
                      settings.parallel_max == 0 ? "without a limit" : std::to_string(settings.parallel_max),
                      settings.starts_in_flight_max);
 }

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <functional>
+#include <optional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,16 +31,22 @@ struct Surroundings {
 [[nodiscard]] std::unique_ptr<Progress> make_json_progress(const Surroundings& surroundings);
 [[nodiscard]] std::unique_ptr<Progress> make_quiet_progress(Surroundings surroundings);
 
-// "failed: solver-a-1: exit code 3"
-[[nodiscard]] std::string failure_line(const Run& run, const Fact& fact);
 // "  solver-a-1 | no space left on device", line by line.
 [[nodiscard]] std::string tail_lines(const Run& run, TrialIndex trial, const std::vector<std::string>& lines);
 // "run 0a1b2c3d4e5f: 103 trials"
 [[nodiscard]] std::string begin_line(const Run& run);
 // What a person is told when starting has been paused, or goes on.
 [[nodiscard]] std::string_view pause_line(const Snapshot& snapshot);
-// "`combu set`: parallel 4, starts in flight 8"
-[[nodiscard]] std::string settings_line(const Settings& settings);
+// What `combu set` in another process changed, by the snapshots.
+class SettingsWatch {
+ public:
+  // "`combu set` changed the run: parallel 4, starts in flight 8"; empty: nothing has changed since the last
+  // call.
+  [[nodiscard]] std::string changed(const Settings& settings);
+
+ private:
+  std::optional<Settings> last_;
+};
 // What a person is told after the first interrupt.
 [[nodiscard]] std::string interrupt_line(const Snapshot& snapshot);
 

@@ -13,24 +13,21 @@ namespace {
 
 constexpr std::size_t k_failures_shown = 20;
 
-// Failed and stopped trials come first: blocked ones follow from them.
 std::vector<FailureGroup> groups_of(const Run& run, const std::vector<Fact>& facts,
                                     const LastLine& last_line) {
   std::vector<Failure> failures;
   failures.reserve(facts.size());
   for (const Fact& fact : facts) {
     const std::string& name = run.experiment.trials[fact.trial].name;
-    Failure failure{.trial = name, .state = fact.state, .reason = fact.reason, .last_line = {}};
+    Failure failure{.trial = name, .state = fact.state, .reason = fact.reason};
     if (failure.reason.empty() && fact.exit_code)
       failure.reason = fmt::format("exit code {}", *fact.exit_code);
+    if (fact.state == TrialState::blocked && fact.root) failure.root = run.experiment.trials[*fact.root].name;
     if (fact.state != TrialState::blocked && fact.ran && last_line)
-      failure.last_line = last_line(name, fact.attempt);
+      failure.reason = with_last_line(failure.reason, fact.exit_code, last_line(name, fact.attempt));
     failures.push_back(std::move(failure));
   }
-  std::vector<FailureGroup> groups = group_failures(failures);
-  std::ranges::stable_partition(groups,
-                                [](const FailureGroup& group) { return group.state != TrialState::blocked; });
-  return groups;
+  return group_failures(failures);
 }
 
 void print_failures(Progress& progress, const Run& run, const Outcome& outcome, const LastLine& last_line) {

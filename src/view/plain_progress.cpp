@@ -40,7 +40,10 @@ class PlainProgress : public Progress {
 
   void begin(const Run& run) override {
     run_ = &run;
-    settings_.reset();
+    // The run goes on with an edited file.
+    settings_ = {};
+    failures_ = {};
+    counted_.clear();
     say(begin_line(run));
   }
 
@@ -57,11 +60,7 @@ class PlainProgress : public Progress {
     interrupted_ = snapshot.interrupted;
     if (snapshot.settings.paused != paused_) say(pause_line(snapshot));
     paused_ = snapshot.settings.paused;
-    const bool is_set =
-        settings_ && (settings_->parallel_max != snapshot.settings.parallel_max ||
-                      settings_->starts_in_flight_max != snapshot.settings.starts_in_flight_max);
-    if (is_set) say(settings_line(snapshot.settings));
-    settings_ = snapshot.settings;
+    if (const std::string line = settings_.changed(snapshot.settings); !line.empty()) say(line);
     rate_.add(snapshot);
     if (!is_time()) return;
     say(fmt::format("{} after {}{}{}{}{}{}", counts_text(snapshot), to_string(snapshot.elapsed),
@@ -107,7 +106,7 @@ class PlainProgress : public Progress {
   std::vector<std::string> counted_;  // as FailureFeed::counted() was when it was printed last
   bool interrupted_ = false;
   bool paused_ = false;
-  std::optional<Settings> settings_;  // as at the last snapshot
+  SettingsWatch settings_;
   StartRate rate_;
 };
 

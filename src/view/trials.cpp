@@ -78,7 +78,8 @@ void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow
   table.reserve(shown);
   for (const TrialRow& row : trials.first(shown)) {
     const std::optional<Seconds> time = time_of(row.entry, now);
-    table.add({row.entry.name, state_text(row), std::to_string(row.entry.attempt),
+    table.add({row.entry.name, state_text(row),
+               row.entry.attempt == 0 ? "-" : std::to_string(row.entry.attempt),
                time ? to_string(*time) : "-", memory_text(row), cpu_text(row, time), row.entry.reason});
   }
   table.print(out, form.columns);
@@ -107,7 +108,7 @@ void print_trials_json(std::ostream& out, const RunRow& run, std::span<const Tri
         entry.exit_code ? std::to_string(*entry.exit_code) : "null",
         text_or_null(entry.cause == Cause::none ? "" : to_string(entry.cause)), text_or_null(entry.reason));
     text += fmt::format(
-        R"("image":{},"digest":{},"params":{},"id":{},"created_at":{},"ran_at":{},"ended_at":{},"seconds":{},"gpus":{},"memory":{},"memory_peak":{},"cpu_seconds":{},"version":{},"outputs":{}}})"
+        R"("image":{},"digest":{},"params":{},"id":{},"created_at":{},"ran_at":{},"ended_at":{},"seconds":{},"gpus":{},"memory":{},"memory_peak":{},"cpu_seconds":{},"version":{},"outputs":{},"simulated":{}}})"
         "\n",
         json_string(entry.image), text_or_null(entry.digest), entry.params.empty() ? "null" : entry.params,
         json_string(entry.container),
@@ -116,7 +117,8 @@ void print_trials_json(std::ostream& out, const RunRow& run, std::span<const Tri
         time ? fmt::format("{:.6f}", time->count()) : "null", gpus_text(entry.gpus),
         usage && runs ? std::to_string(usage->memory.count) : "null",
         usage && !runs ? std::to_string(usage->memory.count) : "null",
-        usage ? fmt::format("{:.6f}", usage->cpu.count()) : "null", entry.revision, taken_json(entry.taken));
+        usage ? fmt::format("{:.6f}", usage->cpu.count()) : "null", entry.revision, taken_json(entry.taken),
+        is_simulated(run.entry));
     out.write(text.data(), static_cast<std::streamsize>(text.size()));
   }
 }

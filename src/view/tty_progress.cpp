@@ -77,7 +77,10 @@ class TtyProgress final : public Progress {
   void begin(const Run& run) override {
     std::scoped_lock lock(mutex_);
     run_ = &run;
-    settings_.reset();
+    // The run goes on with an edited file.
+    settings_ = {};
+    failures_ = {};
+    content_.failures.clear();
     content_.phase.clear();
     keep(begin_line(run), {});
     repaint();
@@ -102,11 +105,7 @@ class TtyProgress final : public Progress {
     interrupted_ = snapshot.interrupted;
     if (snapshot.settings.paused != paused_) keep(pause_line(snapshot), {});
     paused_ = snapshot.settings.paused;
-    const bool is_set =
-        settings_ && (settings_->parallel_max != snapshot.settings.parallel_max ||
-                      settings_->starts_in_flight_max != snapshot.settings.starts_in_flight_max);
-    if (is_set) keep(settings_line(snapshot.settings), {});
-    settings_ = snapshot.settings;
+    if (const std::string line = settings_.changed(snapshot.settings); !line.empty()) keep(line, {});
     rate_.add(snapshot);
     content_.snapshot = snapshot;
     content_.starting.clear();
@@ -197,7 +196,7 @@ class TtyProgress final : public Progress {
   bool late_ = false;
   bool interrupted_ = false;
   bool paused_ = false;
-  std::optional<Settings> settings_;  // as at the last snapshot
+  SettingsWatch settings_;
   std::jthread ticker_;
 };
 

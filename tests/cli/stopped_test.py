@@ -29,7 +29,7 @@ def test_a_deadline_leaves_no_failure(combu, write, states):
     file = write(DEADLINE % (0.5, 600, 600))
     run = combu("-f", file, "--engine", SLOW, "--progress", "plain", "run", "--wait", "--run-id", "mine")
     assert run.returncode == 1
-    assert "stopped: 2 trials (long, other): stopped: the run's deadline of 500 ms has passed\n" in run.stderr
+    assert "stopped: 2 trials (long, other): the run's deadline of 500 ms has passed\n" in run.stderr
     assert states(file) == {"long": ("stopped", "stopped"), "other": ("stopped", "stopped"),
                             "after": ("blocked", None), "serv": ("stopped", None)}
     assert "run mine is over: 1 blocked, 3 stopped in " in run.stderr
@@ -74,7 +74,7 @@ def test_why_without_a_trial_says_every_failure(combu, write):
     why = combu("-f", file, "--engine", FAST, "why")
     assert (why.returncode, why.stdout) == (0, (
         "run mine: 1 succeeded, 6 failed, 1 blocked\n" + equal +
-        "failed: typo: exit code 127: sh: pyhton: not found\n"
+        "failed: typo: exit code 127: command not found: pyhton\n"
         "blocked: report: depends on `forest-s0`, which did not succeed\n"))
     why = combu("-f", file, "--engine", FAST, "why", "forest-s1").stdout
     assert why == "forest-s1 failed: exit code 1: ValueError: x\n"
@@ -89,7 +89,7 @@ def test_a_simulated_run_is_marked_and_is_the_last_one_only_if_asked_for(combu, 
         asked = combu("-f", file, *command.split(), as_typed=True)
         assert asked.returncode == 1, command
         assert asked.stderr.endswith(
-            "no run of it is on record but on the simulated engine: with `--engine simulated:` the last of these is meant\n")
+            "only runs on the simulated engine are on record; `--engine simulated:` chooses the last one\n")
     for engine in (FAST, "simulated:"):
         assert combu("-f", file, "--engine", engine, "results").stdout.startswith(f"run mine of {file} (simulated): ")
         assert combu("-f", file, "--engine", engine, "ps").stdout.startswith(f"run mine of {file} (simulated), ended: ")

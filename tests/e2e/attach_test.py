@@ -287,7 +287,7 @@ def test_a_follower_sees_what_another_command_does_by_its_name(combu, engine, la
     told = first + told
     assert "`combu apply` changes the run" in told and "its file has been applied" in told
     assert "paused" not in told and "resumed" not in told
-    assert "`combu set`: parallel 7, starts in flight " in told
+    assert "`combu set` changed the run: parallel 7, starts in flight " in told
     assert "interrupted by `combu kill`: no new starts" in told
     assert "interrupted by `combu kill`: 2 of 2 trials were started" in told
     assert "goes on with it" not in told and "removes them" not in told

@@ -151,6 +151,7 @@ TEST(Nearest, FindsTheWordThatWasMeant) {
   EXPECT_EQ(nearest("colour", known), std::nullopt);
   EXPECT_EQ(nearest("dns", known), std::nullopt);
   EXPECT_EQ(nearest("", known), std::nullopt);
+  EXPECT_EQ(nearest("a", {"q", "b"}), std::nullopt);
   EXPECT_EQ(nearest(std::string(100000, 'n'), known), std::nullopt);
 }
 

@@ -46,12 +46,15 @@ TEST_F(Feed, TwoEqualFailuresAreShownAndTheOthersCounted) {
   EXPECT_THAT(feed_.counted(), ElementsAre("failed: 2 more trials: exit code 1: ValueError: x"));
 }
 
-// The last lines are read of the first failures only.
-TEST_F(Feed, AFailureWithoutItsLogIsCountedWithThoseOfItsReason) {
-  (void)add(0, "exit code 1", {"ValueError: x"});
-  (void)add(1, "exit code 1", {"ValueError: x"});
-  EXPECT_EQ(add(2, "exit code 1"), "");
-  EXPECT_EQ(add(3, "exit code 1", {}, TrialState::stopped), "stopped: t-3: exit code 1");
+// The last lines are read of the first failures only: nothing is claimed of the others.
+TEST_F(Feed, AFailureWithoutItsLogIsOfAnotherKind) {
+  for (TrialIndex trial = 0; trial < 3; ++trial) (void)add(trial, "exit code 1", {"ValueError: x"});
+  EXPECT_EQ(add(3, "exit code 1"), "failed: t-3: exit code 1");
+  EXPECT_EQ(add(4, "exit code 1"), "failed: t-4: exit code 1");
+  EXPECT_EQ(add(5, "exit code 1"), "");
+  EXPECT_THAT(feed_.counted(), ElementsAre("failed: 1 more trial: exit code 1: ValueError: x",
+                                           "failed: 1 more trial: exit code 1"));
+  EXPECT_EQ(add(6, "stopped by alice", {}, TrialState::stopped), "stopped: t-6: by alice");
 }
 
 TEST_F(Feed, AttemptsOfOneTrialThatFailAlikeAreEqual) {
@@ -61,16 +64,54 @@ TEST_F(Feed, AttemptsOfOneTrialThatFailAlikeAreEqual) {
   EXPECT_THAT(feed_.counted(), ElementsAre("retrying: 1 more attempt: exit code 1"));
 }
 
-TEST(FailureGroups, AreInTheOrderOfTheFirstOfEach) {
-  const std::vector<Failure> failures{
-      {.trial = "b-1", .state = TrialState::failed, .reason = "exit code 1", .last_line = ""},
-      {.trial = "a", .state = TrialState::stopped, .reason = "removed by kill", .last_line = ""},
-      {.trial = "b-2", .state = TrialState::failed, .reason = "exit code 1", .last_line = ""},
-      {.trial = "b-4", .state = TrialState::failed, .reason = "exit code 1", .last_line = "x"}};
+std::vector<std::string> lines_of(const std::vector<Failure>& failures) {
   std::vector<std::string> lines;
   for (const FailureGroup& group : group_failures(failures)) lines.push_back(group_line(group));
-  EXPECT_THAT(lines, ElementsAre("failed: 2 trials (b-[1-2]): exit code 1", "stopped: a: removed by kill",
-                                 "failed: b-4: exit code 1: x"));
+  return lines;
+}
+
+TEST(FailureGroups, AreInTheOrderOfTheFirstOfEach) {
+  EXPECT_THAT(lines_of({{.trial = "b-1", .state = TrialState::failed, .reason = "exit code 1"},
+                        {.trial = "a", .state = TrialState::stopped, .reason = "removed by kill"},
+                        {.trial = "b-2", .state = TrialState::failed, .reason = "exit code 1"},
+                        {.trial = "b-4", .state = TrialState::failed, .reason = "exit code 1: x"}}),
+              ElementsAre("failed: 2 trials (b-[1-2]): exit code 1", "stopped: a: removed by kill",
+                          "failed: b-4: exit code 1: x"));
+}
+
+TEST(FailureGroups, DoNotDependOnTheNumberOfAttempts) {
+  EXPECT_THAT(
+      lines_of({{.trial = "a", .reason = "exit code 2, after 2 attempts: x"},
+                {.trial = "b", .reason = "exit code 2: x"},
+                {.trial = "c", .reason = "exit code 3, after 4 attempts"}}),
+      ElementsAre("failed: 2 trials (a, b): exit code 2: x", "failed: c: exit code 3, after 4 attempts"));
+}
+
+TEST(FailureGroups, JoinWhatOneRootBlocks) {
+  EXPECT_THAT(
+      lines_of({{.trial = "b1",
+                 .state = TrialState::blocked,
+                 .reason = "depends on `a`, which did not succeed",
+                 .root = "a"},
+                {.trial = "a", .reason = "exit code 1"},
+                {.trial = "b2",
+                 .state = TrialState::blocked,
+                 .reason = "depends on `b1`, which is blocked by `a`",
+                 .root = "a"},
+                {.trial = "c", .state = TrialState::blocked, .reason = "not started: the run was killed"}}),
+      ElementsAre("failed: a: exit code 1", "blocked: 2 trials (b[1-2]): depend on `a`",
+                  "blocked: c: not started: the run was killed"));
+}
+
+TEST(WithLastLine, NamesTheCommandThatWasNotFound) {
+  EXPECT_EQ(with_last_line("exit code 1", 1, "ValueError: x"), "exit code 1: ValueError: x");
+  EXPECT_EQ(with_last_line("exit code 1", 1, ""), "exit code 1");
+  for (const std::string line :
+       {"sh: 1: pyhton: not found", "sh: pyhton: not found", "bash: line 1: pyhton: command not found",
+        "env: 'pyhton': No such file or directory", "env: ‘pyhton’: No such file or directory"})
+    EXPECT_EQ(with_last_line("exit code 127", 127, line), "exit code 127: command not found: pyhton") << line;
+  EXPECT_EQ(with_last_line("exit code 127", 127, ""), "exit code 127: command not found");
+  EXPECT_EQ(with_last_line("exit code 127", 127, "bye"), "exit code 127: command not found: bye");
 }
 
 TEST(FailureGroups, NameFewRangesOfNames) {

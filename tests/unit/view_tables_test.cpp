@@ -292,7 +292,7 @@ TEST(PrintTrialsJson, is_one_object_a_line) {
               "ran_at":"2026-01-31T12:00:00.000Z",
               "ended_at":"2026-01-31T12:00:03.000Z","seconds":3.0,
               "gpus":["0","1"],"memory":null,"memory_peak":1048576,"cpu_seconds":1.5,"version":1,
-              "outputs":{"files":2,"bytes":30,"left":["out/pipe"]}})json"));
+              "outputs":{"files":2,"bytes":30,"left":["out/pipe"]},"simulated":false})json"));
 }
 
 TEST(PrintRunsJson, is_one_object_a_line) {
@@ -300,7 +300,7 @@ TEST(PrintRunsJson, is_one_object_a_line) {
   print_runs_json(out, std::vector<RunRow>{run_row()});
   EXPECT_EQ(out.str(), R"({"run":"r1","experiment":"lab","file":"","state":"left running",)"
                        R"("began_at":"2026-01-31T12:00:00.000Z","ended_at":null,"trials":2,)"
-                       R"("counts":{"running":1,"failed":1},"engine":"unix:///e.sock"})"
+                       R"("counts":{"running":1,"failed":1},"engine":"unix:///e.sock","simulated":false})"
                        "\n");
 }
 

@@ -527,6 +527,23 @@ TEST(Outcome, equal_failures_are_one_line) {
             "blocked: report: depends on `forest-s0`\n");
 }
 
+// With an edited file the run begins again.
+TEST(PlainProgress, counts_failures_anew_after_an_apply) {
+  Paper paper;
+  const auto run = run_of({"a", "b", "c"});
+  const auto progress = make_plain_progress(around(paper));
+  progress->begin(run);
+  const auto fail = [&](TrialIndex trial) {
+    progress->failure({.trial = trial, .state = TrialState::failed, .reason = "exit code 1"}, {});
+  };
+  for (TrialIndex trial = 0; trial < 3; ++trial) fail(trial);
+  progress->begin(run);
+  fail(2);
+  EXPECT_EQ(paper.text(),
+            "run r1: 3 trials\nfailed: a: exit code 1\nfailed: b: exit code 1\n"
+            "run r1: 3 trials\nfailed: c: exit code 1\n");
+}
+
 TEST(Outcome, a_command_that_interrupts_the_run_is_named) {
   Paper paper;
   Outcome outcome;
