@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <span>
 #include <utility>
 
 #include "view/comparison.hpp"
@@ -141,16 +142,18 @@ void print_comparison(std::ostream& out, std::span<const Results> runs, const Co
   std::string_view before;
   for (const PairTable& table : compare(runs, form)) {
     const bool repeats = has_repeats(table);
-    out << before << fit_line(title_of(table, runs, repeats), form.columns_max) << '\n';
+    out << before << fit_line(title_of(table, runs, repeats), form.table.columns) << '\n';
     before = "\n";
     std::string shared;
     for (const auto& [name, value] : table.shared)
       shared += fmt::format("{}{}={}", shared.empty() ? "" : " ", name, short_text(value));
-    if (!shared.empty()) out << shared_line(shared, form.columns_max) << '\n';
+    if (!shared.empty()) out << shared_line(shared, form.table.columns) << '\n';
     if (!table.pairs.empty()) {
       NumberTable text(heads_of(table, runs, repeats));
-      for (const Pair& pair : table.pairs) add_pair(text, table, pair, repeats);
-      text.print(out, form.columns_max, "a pipe has all");
+      const std::size_t shown = form.table.shown(table.pairs.size());
+      for (const Pair& pair : std::span(table.pairs).first(shown)) add_pair(text, table, pair, repeats);
+      text.print(out, form.table.columns, "a pipe has all");
+      if (shown < table.pairs.size()) out << more_text(table.pairs.size() - shown) << '\n';
     }
     print_overall(out, table, runs);
     for (const std::string& note : table.notes) out << clean_line(note) << '\n';
@@ -162,7 +165,8 @@ std::vector<std::string> print_comparison_json(std::ostream& out, std::span<cons
   const std::vector<PairTable> tables = compare(runs, form);
   std::vector<std::string> notes;
   for (const PairTable& table : tables) {
-    for (const Pair& pair : table.pairs) out << pair_json(table, pair, runs);
+    const std::size_t shown = form.table.shown(table.pairs.size());
+    for (const Pair& pair : std::span(table.pairs).first(shown)) out << pair_json(table, pair, runs);
     for (const std::string& note : table.notes) {
       const bool is_of_all = std::ranges::all_of(tables, [&](const PairTable& other) {
         return std::ranges::find(other.notes, note) != other.notes.end();
