@@ -423,7 +423,7 @@ void add_show(CommandLine& line, const Invocation& invocation, Action& action) {
       line.add_command("show", "Show all that is on record of trials, and how to run them again");
   const auto options = std::make_shared<ShowOptions>();
   add_run_option(command, options->run);
-  command.add_flag("--json", options->json, "One JSON object");
+  command.add_flag("--json", options->json, "One JSON object a line, for each trial");
   command.add_flag("--reproduce", options->reproduce, "What to type to run them again as they were");
   command.add_flag("--evaluated", options->evaluated,
                    "The run's experiment, evaluated, with its images by digest");
