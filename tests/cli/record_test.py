@@ -722,6 +722,20 @@ def test_the_pause_before_a_retry_is_told(combu, write):
     assert "RETRY" in combu("-f", file, "times", "one").stdout.splitlines()[0]
 
 
+def test_the_first_attempt_that_retry_begins_has_not_waited_to_retry(combu, write):
+    file = write("""
+    [{ name: "one", image: "lab/x", cmd: "exit 3" },
+     { name: "two", image: "lab/x", cmd: "exit 3", retries: { max: 1, backoff: { initial: "300ms" } } }]
+    """)
+    combu("-f", file, "--engine", SLOW, "--progress", "quiet", "run", "--wait")
+    combu("-f", file, "--engine", SLOW, "--progress", "quiet", "retry", "--wait")
+    rows = list(map(json.loads, combu("-f", file, "times", "--json").stdout.splitlines()))
+    assert [(row["trial"], row["attempt"]) for row in rows if "retry" in row] == [("two", 2), ("two", 4)]
+    assert not any("needs" in row for row in rows)
+    heads, _, second = combu("-f", file, "times", "one").stdout.splitlines()
+    assert dict(zip(heads.split(), second.split()))["RETRY"] == "-"
+
+
 def test_why_names_who_holds_what_is_waited_for(combu, write, begun):
     file = write("""
     [{ name: "cpu", image: "lab/x", cmd: "sleep 600", cpus: 2 },
