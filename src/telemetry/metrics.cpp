@@ -214,25 +214,27 @@ void MetricLines::take_match(std::string_view line, Instant at) {
 }
 
 void MetricLines::add(std::span<const std::pair<std::string, double>> numbers, Instant at) {
-  double step = std::nan("");
-  for (const auto& [name, value] : numbers)
-    if (name == step_) step = value;
+  const auto first_step = std::ranges::find(numbers, step_, &std::pair<std::string, double>::first);
+  const double step = first_step == numbers.end() ? std::nan("") : first_step->second;
+  ++line_;
   for (const auto& [name, value] : numbers) {
     if (name == step_ || name.empty()) continue;
-    auto found = points_.find(name);
-    if (found == points_.end()) {
+    auto found = series_.find(name);
+    if (found == series_.end()) {
       if (!names_.admits(name)) continue;
-      found = points_.emplace(name, std::vector<MetricPoint>()).first;
+      found = series_.emplace(name, Series()).first;
     }
-    found->second.push_back({.step = step, .at = at, .value = value});
+    Series& series = found->second;
+    if (std::exchange(series.line, line_) == line_) continue;  // a second number of this name
+    series.points.push_back({.step = step, .at = at, .value = value});
     ++count_;
   }
 }
 
 std::vector<LogBatch::Metric> MetricLines::taken() {
   std::vector<LogBatch::Metric> metrics;
-  for (auto& [name, points] : points_)
-    if (!points.empty()) metrics.push_back({.name = name, .points = std::exchange(points, {})});
+  for (auto& [name, series] : series_)
+    if (!series.points.empty()) metrics.push_back({.name = name, .points = std::exchange(series.points, {})});
   count_ = 0;
   return metrics;
 }

@@ -219,6 +219,15 @@ TEST(Results, have_a_name_for_each_param) {
               HasSubstr("two                  cold\n"));
 }
 
+TEST(Results, tell_a_metric_that_is_called_like_a_part_from_that_part) {
+  Results results = run_of("mine", {"lr"}, {"loss", "loss.least"});
+  add(results, "a", {0.1}, {0.5, 7.0});
+  EXPECT_THAT(table(results, {.columns = {"loss.least"}}), HasSubstr("loss.least\n         7\n"));
+  std::ostringstream json;
+  print_results_json(json, results, {});
+  EXPECT_EQ(nlohmann::json::parse(json.str())["metrics"]["loss"]["least"], 0.05);
+}
+
 TEST(Results, have_each_column_once) {
   EXPECT_THROW((void)table(grid(), {.columns = {"time", "seconds"}}), Error);
 }
