@@ -101,7 +101,7 @@ std::string text_of(const std::optional<Seconds>& time) {
 
 using StretchTexts = std::array<std::string, k_stretches.size()>;
 
-// As wide as usual; where that does not fit the terminal, as narrow as the texts allow.
+// Usual widths, or where a line of these does not fit the terminal, the least that the texts need.
 std::array<std::size_t, k_stretches.size()> stretch_widths(const std::vector<StretchTexts>& rows,
                                                            const TableForm& form) {
   constexpr std::size_t k_usual = 9;

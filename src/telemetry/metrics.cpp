@@ -16,7 +16,8 @@ namespace {
 
 using Numbers = std::vector<std::pair<std::string, double>>;
 
-// Of a nested metric's name, in bytes. Without it the names in one deeply nested line could fill the memory.
+// Maximum size of a nested metric's name in bytes. Without a limit the names in one deeply nested line could
+// fill the memory.
 constexpr std::size_t k_nested_name_max = 256;
 
 constexpr char k_stands_for = '\1';  // before what is no number of JSON, in a string
@@ -40,8 +41,8 @@ std::optional<double> odd_number(std::string_view word) {
   return number && !std::isfinite(*number) ? number : std::nullopt;
 }
 
-// The numbers of an object and of the objects in it: {"val": {"acc": 1}} has "val.acc". Everything in arrays
-// is passed over.
+// Collects the numbers of an object and of the objects in it: {"val": {"acc": 1}} has "val.acc". Ignores
+// everything in arrays.
 class NumbersIn : public nlohmann::json::json_sax_t {
  public:
   explicit NumbersIn(Numbers& numbers) : numbers_(numbers) {}

@@ -39,7 +39,7 @@ class MetricLines {
  public:
   enum class Form { json, csv, pattern };
 
-  // Of `metrics`, Form::pattern takes the pattern, and every form takes the name of the step.
+  // Form::pattern uses the pattern of `metrics`; every form uses the name of the step.
   MetricLines(Form form, MetricNames& names, const Metrics& metrics = {});
 
   void take(std::string_view line, Instant at);

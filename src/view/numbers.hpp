@@ -38,7 +38,7 @@ class NumberTable {
 
   void add_text(std::string_view text);
   void add_number(std::string number);
-  // By what it holds; a text is cut to 60 columns, in its middle.
+  // A number, or a text, which is cut to 60 columns in its middle.
   void add(const Value& value);
   // No line is wider than `columns_max`; 0: lines are whole. First texts are shortened, then whole columns
   // are left out: by their rank, of one rank the last one first. A last line names these, and ends with
@@ -68,7 +68,7 @@ class NumberTable {
   [[nodiscard]] std::vector<std::size_t> fitting(std::size_t columns_max) const;
   [[nodiscard]] std::string line_of(std::size_t row, const std::vector<std::size_t>& shown,
                                     const std::vector<std::size_t>& widths) const;
-  // Those that are not among `shown`, each name once.
+  // Prints the line about the columns that are not among `shown`, each name once.
   void print_left_out(std::ostream& out, const std::vector<std::size_t>& shown, std::size_t columns_max,
                       std::string_view way_out) const;
 

@@ -121,7 +121,7 @@ bool is_less(const Value& one, const Value& other) {
   return one < other;
 }
 
-// As many as are shown, in order.
+// The rows that are printed, in order.
 std::vector<const ResultRow*> sorted_rows(const Results& results, const ResultsForm& form) {
   std::vector<const ResultRow*> rows;
   rows.reserve(results.rows.size());
