@@ -241,7 +241,7 @@ void print_results_json(std::ostream& out, const Results& results, const Results
 struct CompareForm {
   std::vector<std::string> metrics;  // columns; none: the last values of all metrics
   std::vector<std::string> over;     // params in which repeats differ
-  std::size_t columns_max = 0;       // as in TableForm
+  TableForm table = {};              // rows of each metric; with JSON nothing is said of the rest
 };
 // The first run against each other one: trials that have succeeded, paired by their params (by their names
 // where they have none) but for those of `over`, and those that are one value in each run, where they are

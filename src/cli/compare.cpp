@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <memory>
 #include <set>
 #include <string_view>
 
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
+#include "cli/recorded.hpp"
 #include "cli/run_results.hpp"
 
 namespace combu {
@@ -17,6 +19,7 @@ struct CompareOptions {
   std::vector<std::string> metrics;
   std::vector<std::string> over{"seed"};
   bool is_over_given = false;
+  std::int64_t limit = -1;
   bool json = false;
 };
 
@@ -46,7 +49,7 @@ int compare(const Invocation& invocation, const CompareOptions& options) {
   std::vector<Results> runs = source.read(options.runs);
   const CompareForm form{.metrics = names_in(options.metrics, "--metric"),
                          .over = params_over(options, runs),
-                         .columns_max = standard_table().columns};
+                         .table = options.json ? json_form(options.limit) : table_form(options.limit)};
   bool any = false;
   for (Results& run : runs) {
     choose(run, options.where, *progress);
@@ -83,6 +86,7 @@ void add_compare(CommandLine& line, const Invocation& invocation, Action& action
       .show_default();
   command.add_option("--where", options->where, "Only trials of which this is so: lr<0.01")
       .type_name("CONDITION");
+  add_limit(command, options->limit);
   command.add_flag("--json", options->json, "One JSON object a line");
   command.add_option("RUN", options->runs, "These runs, instead of the file's last one").type_name("");
   command.footer("Example:\n  combu compare 3k9x0q2m7abc 0a1b2c3d4e5f --metric loss");

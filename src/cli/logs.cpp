@@ -175,7 +175,7 @@ bool print_kept(Telemetry& telemetry, const Key& key, const KeptLog& log, const 
 // What is kept of a run's logs.
 class Kept {
  public:
-  // `trial`: of this one alone; empty: of all that the selection names.
+  // `trial`: only its logs; empty: those of all trials that the selection names.
   Kept(const Invocation& invocation, const SelectionOptions& selection, const std::string& trial)
       : folder_(state_folder(caller_for(invocation))) {
     if (!Record::exists(folder_)) return;
@@ -244,7 +244,7 @@ class Kept {
     return kept && kept->complete;
   }
 
-  // What log() has given of it. False: the reader has gone.
+  // Prints `log`, which log() has returned for `key`. False: the reader has gone.
   bool print(const Key& key, const KeptLog& log, const LogOptions& wanted, Printer& printer) {
     Place place;
     tell_gaps(key.trial, log, wanted);
@@ -341,7 +341,8 @@ bool print_attempt(Session& session, const Caller& caller, const Key& key, const
   return is_read;
 }
 
-// The attempt of the trial that is meant. Throws Error(not_found) when there is no log of it.
+// The attempt whose log `logs` prints for this trial. Throws Error(not_found) if there is no log of the
+// trial.
 Key meant_attempt(Session& session, const Invocation& invocation, const LogsOptions& options,
                   const std::string& trial) {
   SelectionOptions selection = options.selection;
@@ -502,8 +503,8 @@ class Following {
   std::atomic<bool> reader_has_gone_ = false;
 };
 
-// True if a trial that is named may still begin an attempt: the record has it as not over. Without names,
-// true.
+// True if one of the named trials may still begin an attempt, since it is not over on record. True without
+// names.
 bool may_begin(const RunId& run, const std::vector<std::string>& names, const Caller& caller) {
   if (names.empty()) return true;
   bool any = false;
@@ -512,8 +513,8 @@ bool may_begin(const RunId& run, const std::vector<std::string>& names, const Ca
   return any;
 }
 
-// Until none of the trials runs, none can begin any more, or the reader has gone. An engine that goes away is
-// waited for, and told of.
+// Prints logs until none of the trials runs and none can begin any more, or the reader has gone. Waits for an
+// engine that goes away, and says so.
 void follow_all(Session& session, const Invocation& invocation, const SelectionOptions& selection,
                 Following& following) {
   const auto patient = session.patient_engine();
@@ -564,7 +565,7 @@ std::vector<Key> attempts_in_order(Kept& kept, std::vector<Sighting> listed) {
   return keys;
 }
 
-// One log after the other. Logs that are kept whole are printed even if the engine is away.
+// Prints one log after the other. Logs that are kept whole are printed even if the engine is away.
 void print_all(Session& session, const Invocation& invocation, const SelectionOptions& selection, Kept& kept,
                const LogOptions& wanted, Printer::Form form, bool is_whole) {
   std::vector<Sighting> listed;
@@ -601,7 +602,7 @@ void logs_of_several(Session& session, const Invocation& invocation, const LogsO
     return kept.is_whole(entry);
   });
   const Caller caller = caller_for(invocation);
-  // Of a trial that is over and waits to be tried again there will be more.
+  // A trial whose attempt is over may be tried again, and write more, while a process is at work on the run.
   if (!options.follow || (is_whole && !process_at_work(*kept.run(), caller)))
     return print_all(session, invocation, selection, kept, wanted, form, is_whole);
   std::set<Key> printed;
@@ -617,8 +618,8 @@ void logs_of_several(Session& session, const Invocation& invocation, const LogsO
   follow_all(session, invocation, selection, following);
 }
 
-// As of one where the names name one trial, else each line behind its trial's name. Throws Error(not_found)
-// in the end for names that name none.
+// Prints like logs_of_one() if the names match one trial, else each line behind its trial's name. Throws
+// Error(not_found) in the end if a name matches no trial.
 int logs_of_named(Session& session, const Invocation& invocation, const LogsOptions& options) {
   const std::vector<std::string>& names = options.selection.trials;
   Kept kept(invocation, options.selection, {});
@@ -641,7 +642,7 @@ int logs_of_named(Session& session, const Invocation& invocation, const LogsOpti
   return 0;
 }
 
-// `logs -f FILE TRIAL`, where the file should stand before `logs`.
+// Throws Error(invalid) for `logs -f FILE TRIAL`: the experiment's `-f FILE` must stand before `logs`.
 void expect_no_file(const Invocation& invocation, const LogsOptions& options) {
   for (const std::string& name : options.selection.trials)
     if (options.follow && invocation.file.empty() && name.ends_with("sonnet"))

@@ -101,7 +101,8 @@ void add_run(CommandLine& line, const Invocation& invocation, Action& action) {
   const auto options = std::make_shared<Options>();
   add_file_argument(command, options->file);
   command.add_flag("--wait", options->run.wait,
-                   "Stay until every trial is over; the exit code is 1 when one failed");
+                   "Stay until every trial is over; the exit code is 1 if one failed, was blocked, or was "
+                   "stopped and is no service");
   command.add_flag("--replace", options->replace, "Remove what still runs of an earlier run first");
   command.add_option("--starts-in-flight", options->run.starts_in_flight, "Most starts at the same time")
       .type_name("N")

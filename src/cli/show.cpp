@@ -334,7 +334,7 @@ void expect_one_form(const ShowOptions& options) {
                 "--json, --reproduce, --evaluated, --source and --diff exclude each other: name one");
 }
 
-// What is shown of a run.
+// The trials of a run that names and patterns choose, and those of these that match none.
 struct Meant {
   std::vector<TrialEntry> trials;  // in the experiment's order
   std::vector<std::string> unmatched;
@@ -361,7 +361,7 @@ int version_of(const std::vector<TrialEntry>& trials) {
   return trials.front().revision;
 }
 
-// Pages with an empty line between them, or a JSON object a line.
+// Prints a page for each trial, with an empty line between two, or one JSON object a line.
 void print_pages(Record& record, const RunEntry& run, const Invocation& invocation,
                  const std::vector<std::string>& names, const ShowOptions& options) {
   const Loaded loaded = load(record, run.id);
@@ -392,7 +392,7 @@ int show(const Invocation& invocation, const ShowOptions& options) {
   if (options.trials.empty())
     throw Error(ErrorKind::invalid, "TRIAL", "which one? its name says it; `combu ps` shows them");
   const auto [trials, unmatched] = meant_trials(record, run.id, options.trials);
-  // Says what a misspelt name is likely to mean.
+  // find_trial() throws, and names the trial that a misspelt name is likely to mean.
   if (trials.empty() && unmatched.size() == 1 && !is_pattern(unmatched.front()))
     (void)find_trial(load(record, run.id).run.experiment, unmatched.front());
   if (!trials.empty()) {
@@ -423,7 +423,7 @@ void add_show(CommandLine& line, const Invocation& invocation, Action& action) {
       line.add_command("show", "Show all that is on record of trials, and how to run them again");
   const auto options = std::make_shared<ShowOptions>();
   add_run_option(command, options->run);
-  command.add_flag("--json", options->json, "One JSON object");
+  command.add_flag("--json", options->json, "One JSON object a line, for each trial");
   command.add_flag("--reproduce", options->reproduce, "What to type to run them again as they were");
   command.add_flag("--evaluated", options->evaluated,
                    "The run's experiment, evaluated, with its images by digest");

@@ -43,12 +43,17 @@ Seconds at_least_none(Seconds time) {
 }
 
 // An attempt, and since when it waited: a first one since the run began, or was reopened with a file that has
-// added or changed its trial; a further one since the end of the one before. The first one after `retry` has
-// not waited.
+// added or changed its trial; one that waited to retry since the end of the one before. The first one that
+// `retry` begins has waited for neither.
 struct Placed {
   AttemptEntry entry;
   Instant since{};
 };
+
+// False for the first attempt, and for the first one that `retry` begins.
+bool waits_to_retry(const AttemptEntry& entry) {
+  return entry.attempt > 1 && entry.attempt != entry.first_attempt;
+}
 
 std::vector<Placed> placed(std::vector<AttemptEntry> attempts, const RunEntry& run) {
   std::vector<Placed> all;
@@ -56,8 +61,7 @@ std::vector<Placed> placed(std::vector<AttemptEntry> attempts, const RunEntry& r
   for (AttemptEntry& entry : attempts) {
     Instant since = entry.ready_at;
     if (entry.attempt == 1) since = entry.revision > 1 ? run.working_since : run.began_at;
-    if (entry.attempt > 1 && entry.attempt != entry.first_attempt && !all.empty() &&
-        all.back().entry.trial == entry.trial)
+    if (waits_to_retry(entry) && !all.empty() && all.back().entry.trial == entry.trial)
       since = all.back().entry.collected_at.value_or(all.back().entry.ended_at.value_or(since));
     all.push_back({std::move(entry), since});
   }
@@ -70,7 +74,7 @@ Stretches stretches_of(const Placed& attempt) {
   std::optional<Seconds> needs;
   std::optional<Seconds> retry;
   // A trial that waits for no other is ready from the beginning.
-  if (entry.attempt > 1) {
+  if (waits_to_retry(entry)) {
     retry = between(attempt.since, entry.ready_at);
   } else if (entry.ready_at > attempt.since) {
     needs = between(attempt.since, entry.ready_at);
@@ -97,7 +101,7 @@ std::string text_of(const std::optional<Seconds>& time) {
 
 using StretchTexts = std::array<std::string, k_stretches.size()>;
 
-// As wide as usual; where that does not fit the terminal, as narrow as the texts allow.
+// Usual widths, or where a line of these does not fit the terminal, the least that the texts need.
 std::array<std::size_t, k_stretches.size()> stretch_widths(const std::vector<StretchTexts>& rows,
                                                            const TableForm& form) {
   constexpr std::size_t k_usual = 9;
@@ -111,7 +115,7 @@ std::array<std::size_t, k_stretches.size()> stretch_widths(const std::vector<Str
   return widths;
 }
 
-// Of one trial, whose name is the widest column.
+// `attempts`: of one trial. Its name is the widest column.
 void print_attempts(std::span<const Placed> attempts, const TableForm& form) {
   constexpr std::size_t k_name = 24;
   const std::size_t shown = form.shown(attempts.size());

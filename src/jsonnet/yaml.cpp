@@ -11,7 +11,7 @@
 namespace combu {
 namespace {
 
-// The name before the colon of a line that begins with a key of YAML, or nothing: "services" of "services:".
+// The key of YAML with which the line begins: "services" for "services:". Empty if there is none.
 std::string_view key_of(std::string_view line) {
   const std::size_t colon = line.find(':');
   if (colon == std::string_view::npos) return {};
@@ -30,7 +30,7 @@ std::string_view key_of(std::string_view line) {
   return is_plain ? key : std::string_view();
 }
 
-// No text of Jsonnet begins so.
+// True for a first line that YAML can have and Jsonnet cannot.
 bool begins_yaml(std::string_view line) {
   return line.starts_with("---") || line.starts_with("%YAML") || line.starts_with("- ") ||
          !key_of(line).empty();

@@ -6,8 +6,8 @@
 
 namespace combu {
 
-// Of a file that is no Jsonnet: that it is YAML, or a Compose file, and what to write instead, for a message.
-// Empty if neither its name nor its text says so. Pure.
+// The part of a message that says that a file is YAML, or a Compose file, and how to write it as Jsonnet.
+// Empty if neither the file's name nor its text is that of YAML. Pure.
 [[nodiscard]] std::string yaml_fault(std::string_view name, std::string_view source);
 
 }  // namespace combu

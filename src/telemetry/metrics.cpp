@@ -16,7 +16,8 @@ namespace {
 
 using Numbers = std::vector<std::pair<std::string, double>>;
 
-// Of a nested metric's name, in bytes. Without it the names in one deeply nested line could fill the memory.
+// Maximum size of a nested metric's name in bytes. Without a limit the names in one deeply nested line could
+// fill the memory.
 constexpr std::size_t k_nested_name_max = 256;
 
 constexpr char k_stands_for = '\1';  // before what is no number of JSON, in a string
@@ -40,8 +41,8 @@ std::optional<double> odd_number(std::string_view word) {
   return number && !std::isfinite(*number) ? number : std::nullopt;
 }
 
-// The numbers of an object and of the objects in it: {"val": {"acc": 1}} has "val.acc". Everything in arrays
-// is passed over.
+// Collects the numbers of an object and of the objects in it: {"val": {"acc": 1}} has "val.acc". Ignores
+// everything in arrays.
 class NumbersIn : public nlohmann::json::json_sax_t {
  public:
   explicit NumbersIn(Numbers& numbers) : numbers_(numbers) {}
@@ -214,25 +215,27 @@ void MetricLines::take_match(std::string_view line, Instant at) {
 }
 
 void MetricLines::add(std::span<const std::pair<std::string, double>> numbers, Instant at) {
-  double step = std::nan("");
-  for (const auto& [name, value] : numbers)
-    if (name == step_) step = value;
+  const auto first_step = std::ranges::find(numbers, step_, &std::pair<std::string, double>::first);
+  const double step = first_step == numbers.end() ? std::nan("") : first_step->second;
+  ++line_;
   for (const auto& [name, value] : numbers) {
     if (name == step_ || name.empty()) continue;
-    auto found = points_.find(name);
-    if (found == points_.end()) {
+    auto found = series_.find(name);
+    if (found == series_.end()) {
       if (!names_.admits(name)) continue;
-      found = points_.emplace(name, std::vector<MetricPoint>()).first;
+      found = series_.emplace(name, Series()).first;
     }
-    found->second.push_back({.step = step, .at = at, .value = value});
+    Series& series = found->second;
+    if (std::exchange(series.line, line_) == line_) continue;  // a second number of this name
+    series.points.push_back({.step = step, .at = at, .value = value});
     ++count_;
   }
 }
 
 std::vector<LogBatch::Metric> MetricLines::taken() {
   std::vector<LogBatch::Metric> metrics;
-  for (auto& [name, points] : points_)
-    if (!points.empty()) metrics.push_back({.name = name, .points = std::exchange(points, {})});
+  for (auto& [name, series] : series_)
+    if (!series.points.empty()) metrics.push_back({.name = name, .points = std::exchange(series.points, {})});
   count_ = 0;
   return metrics;
 }

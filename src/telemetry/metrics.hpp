@@ -39,7 +39,7 @@ class MetricLines {
  public:
   enum class Form { json, csv, pattern };
 
-  // Of `metrics`, Form::pattern takes the pattern, and every form takes the name of the step.
+  // Form::pattern uses the pattern of `metrics`; every form uses the name of the step.
   MetricLines(Form form, MetricNames& names, const Metrics& metrics = {});
 
   void take(std::string_view line, Instant at);
@@ -48,10 +48,15 @@ class MetricLines {
   [[nodiscard]] std::size_t count() const { return count_; }
 
  private:
+  struct Series {
+    std::vector<MetricPoint> points;
+    std::size_t line = 0;  // that the last point is from; the first line is 1
+  };
+
   void take_json(std::string_view line, Instant at);
   void take_csv(std::string_view line, Instant at);
   void take_match(std::string_view line, Instant at);
-  // `numbers`: of one line, by name.
+  // `numbers`: of one line, in its order. Of several with one name the first one counts.
   void add(std::span<const std::pair<std::string, double>> numbers, Instant at);
 
   Form form_;
@@ -61,7 +66,8 @@ class MetricLines {
   std::vector<std::pair<int, std::string>> groups_;  // by number
   std::vector<std::string> columns_;                 // of the first line of a CSV file
   std::vector<std::pair<std::string, double>> numbers_;
-  std::map<std::string, std::vector<MetricPoint>, std::less<>> points_;
+  std::map<std::string, Series, std::less<>> series_;  // by metric
+  std::size_t line_ = 0;
   std::size_t count_ = 0;
 };
 

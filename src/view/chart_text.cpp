@@ -165,8 +165,8 @@ std::string labels_below(const Axis& axis, std::size_t margin, std::size_t colum
   return line;
 }
 
-// Labels of words in at most `rows_max` rows below their places, each in the first row that has room for it;
-// nullopt if one has no room in any.
+// Labels of words in at most `rows_max` rows below their places. Each label is in the first row that has room
+// for it; nullopt if no row has room for one.
 std::optional<std::vector<std::string>> rows_of_words(const Axis& axis, std::size_t columns,
                                                       std::size_t rows_max) {
   constexpr std::size_t k_between = 2;
@@ -201,7 +201,8 @@ struct WordLabels {
   std::size_t stride = 1;
 };
 
-// As many words as have room, evenly. One alone has room anyway.
+// Labels every word, or every second one, and so on, until all labels have room. A single label always has
+// room.
 WordLabels label_words(const std::vector<std::string>& words, std::size_t columns, std::size_t rows_max) {
   for (std::size_t stride = 1;; ++stride) {
     Axis axis(words, stride);

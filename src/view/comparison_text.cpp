@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <span>
+#include <utility>
 
 #include "view/comparison.hpp"
 #include "view/json_string.hpp"
@@ -33,19 +35,34 @@ std::string title_of(const PairTable& table, std::span<const Results> runs, bool
   return text;
 }
 
-std::vector<std::string> heads_of(const PairTable& table, std::span<const Results> runs, bool repeats) {
-  std::vector<std::string> heads;
-  if (table.by_name) heads.emplace_back("TRIAL");
-  heads.insert(heads.end(), table.params.begin(), table.params.end());
+// A table that is too wide leaves out deviations first, then counts, intervals, params, and means with their
+// differences. The first column stays: it names the row.
+std::vector<NumberTable::Head> heads_of(const PairTable& table, std::span<const Results> runs, bool repeats) {
+  constexpr int k_value_rank = 1;
+  constexpr int k_param_rank = 2;
+  constexpr int k_half_rank = 3;
+  constexpr int k_count_rank = 4;
+  constexpr int k_deviation_rank = 5;
+  std::vector<NumberTable::Head> heads;
+  const auto add = [&](std::string text, int rank) {
+    heads.push_back({.text = std::move(text), .rank = heads.empty() ? 0 : rank});
+  };
+  if (table.by_name) add("TRIAL", 0);
+  for (const std::string& param : table.params) add(param, k_param_rank);
   for (const Results& run : runs) {
-    heads.push_back(run.run.id.text());
-    if (repeats) heads.insert(heads.end(), {"±", "DEVIATION", "N"});
+    add(run.run.id.text(), k_value_rank);
+    if (!repeats) continue;
+    add("±", k_half_rank);
+    add("DEVIATION", k_deviation_rank);
+    add("N", k_count_rank);
   }
   for (std::size_t run = 1; run < runs.size(); ++run) {
-    heads.push_back(runs.size() == 2
-                        ? "DIFFERENCE"
-                        : fmt::format("{} LESS {}", runs[run].run.id.text(), runs[0].run.id.text()));
-    if (repeats) heads.insert(heads.end(), {"±", "BY"});
+    add(runs.size() == 2 ? "DIFFERENCE"
+                         : fmt::format("{} LESS {}", runs[run].run.id.text(), runs[0].run.id.text()),
+        k_value_rank);
+    if (!repeats) continue;
+    add("±", k_value_rank);
+    add("BY", k_value_rank);
   }
   return heads;
 }
@@ -125,16 +142,18 @@ void print_comparison(std::ostream& out, std::span<const Results> runs, const Co
   std::string_view before;
   for (const PairTable& table : compare(runs, form)) {
     const bool repeats = has_repeats(table);
-    out << before << fit_line(title_of(table, runs, repeats), form.columns_max) << '\n';
+    out << before << fit_line(title_of(table, runs, repeats), form.table.columns) << '\n';
     before = "\n";
     std::string shared;
     for (const auto& [name, value] : table.shared)
       shared += fmt::format("{}{}={}", shared.empty() ? "" : " ", name, short_text(value));
-    if (!shared.empty()) out << fit_line("the same for all: " + shared, form.columns_max) << '\n';
+    if (!shared.empty()) out << shared_line(shared, form.table.columns) << '\n';
     if (!table.pairs.empty()) {
       NumberTable text(heads_of(table, runs, repeats));
-      for (const Pair& pair : table.pairs) add_pair(text, table, pair, repeats);
-      text.print(out, form.columns_max);
+      const std::size_t shown = form.table.shown(table.pairs.size());
+      for (const Pair& pair : std::span(table.pairs).first(shown)) add_pair(text, table, pair, repeats);
+      text.print(out, form.table.columns, "a pipe has all");
+      if (shown < table.pairs.size()) out << more_text(table.pairs.size() - shown) << '\n';
     }
     print_overall(out, table, runs);
     for (const std::string& note : table.notes) out << clean_line(note) << '\n';
@@ -146,7 +165,8 @@ std::vector<std::string> print_comparison_json(std::ostream& out, std::span<cons
   const std::vector<PairTable> tables = compare(runs, form);
   std::vector<std::string> notes;
   for (const PairTable& table : tables) {
-    for (const Pair& pair : table.pairs) out << pair_json(table, pair, runs);
+    const std::size_t shown = form.table.shown(table.pairs.size());
+    for (const Pair& pair : std::span(table.pairs).first(shown)) out << pair_json(table, pair, runs);
     for (const std::string& note : table.notes) {
       const bool is_of_all = std::ranges::all_of(tables, [&](const PairTable& other) {
         return std::ranges::find(other.notes, note) != other.notes.end();

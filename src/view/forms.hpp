@@ -23,7 +23,7 @@ struct Surroundings {
   std::function<Seconds()> time;     // since some moment
 };
 
-// Of the terminal that `stream` is; 80 by 24 if it is not known.
+// The size of the terminal that `stream` is; 80 by 24 if the size is not known.
 [[nodiscard]] ScreenSize screen_size(std::FILE* stream);
 
 [[nodiscard]] std::unique_ptr<Progress> make_tty_progress(Surroundings surroundings);

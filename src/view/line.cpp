@@ -88,6 +88,20 @@ std::string cut_line(std::string_view clean, std::size_t columns_max) {
   return std::string(clean.substr(0, at)) + "…";
 }
 
+std::string cut_middle(std::string_view clean, std::size_t columns_max) {
+  std::size_t columns = columns_of(clean);
+  if (columns <= columns_max) return std::string(clean);
+  if (columns_max == 0) return {};
+  const std::size_t tail_max = (columns_max - 1) / 2;
+  std::string_view tail = clean;
+  while (columns > tail_max) {
+    const std::size_t bytes = first_character(tail).value_or(Character{}).bytes;
+    columns -= columns_of(tail.substr(0, bytes));
+    tail.remove_prefix(bytes);
+  }
+  return cut_line(clean, columns_max - tail_max) + std::string(tail);
+}
+
 std::string fit_line(std::string_view line, std::size_t columns_max) {
   std::string clean = clean_line(line);
   return columns_max == 0 ? clean : cut_line(clean, columns_max);

@@ -19,4 +19,7 @@ namespace combu {
 // A clean line cut to at most `columns_max` columns, between characters; what was cut is told by "…".
 [[nodiscard]] std::string cut_line(std::string_view clean, std::size_t columns_max);
 
+// The same, but cut in its middle: "a-qu…-17". Names that differ at their ends stay different.
+[[nodiscard]] std::string cut_middle(std::string_view clean, std::size_t columns_max);
+
 }  // namespace combu

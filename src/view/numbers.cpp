@@ -1,9 +1,12 @@
 #include "view/numbers.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <numeric>
 #include <type_traits>
 #include <utility>
 
@@ -63,9 +66,19 @@ std::string json_value(const Value& value) {
   return "null";
 }
 
-NumberTable::NumberTable(const std::vector<std::string>& heads)
-    : columns_(heads.size()), widths_(heads.size()) {
-  for (const std::string& head : heads) add_text(head);
+std::string shared_line(std::string_view params, std::size_t columns_max) {
+  constexpr std::string_view k_begin = "the same for all: ";
+  const std::string whole = clean_line(fmt::format("{}{}", k_begin, params));
+  if (columns_max == 0 || columns_of(whole) <= columns_max) return whole;
+  const std::string line = cut_line(whole, columns_max);
+  const std::size_t blank = line.rfind(' ');
+  return blank == std::string::npos || blank < k_begin.size() ? line : line.substr(0, blank) + " …";
+}
+
+NumberTable::NumberTable(const std::vector<Head>& heads) {
+  columns_.reserve(heads.size());
+  for (const Head& head : heads) columns_.push_back({.rank = head.rank, .is_whole = head.is_whole});
+  for (const Head& head : heads) add_text(head.text);
 }
 
 void NumberTable::add_text(std::string_view text) {
@@ -85,49 +98,76 @@ void NumberTable::add(const Value& value) {
     add_number(short_number(*number));
   } else {
     constexpr std::size_t k_columns_max = 60;
-    add_text(cut_line(clean_line(short_text(value)), k_columns_max));
+    add_text(cut_middle(clean_line(short_text(value)), k_columns_max));
   }
 }
 
 void NumberTable::add(Cell cell) {
-  Widths& widths = widths_[cells_.size() % columns_];
+  ColumnLayout& column = columns_[cells_.size() % columns_.size()];
   if (cell.is_number) {
-    widths.left = std::max(widths.left, cell.left);
-    widths.right = std::max(widths.right, cell.right);
+    column.left = std::max(column.left, cell.left);
+    column.right = std::max(column.right, cell.right);
   } else {
-    widths.text = std::max(widths.text, cell.left);
+    column.text = std::max(column.text, cell.left);
   }
   cells_.push_back(std::move(cell));
 }
 
-void NumberTable::print(std::ostream& out, std::size_t columns_max) const {
-  std::vector<std::size_t> widths;
-  std::vector<std::size_t> floors;
-  widths.reserve(columns_);
-  floors.reserve(columns_);
-  for (const Widths& column : widths_) {
-    const std::size_t numbers = column.left + column.right;
-    widths.push_back(std::max(numbers, column.text));
-    floors.push_back(std::max(numbers, k_column_least));
-  }
-  fit_widths(widths, floors, columns_max);
-  for (std::size_t row = 0; row < cells_.size() / columns_; ++row) {
-    const std::string line = line_of(row, widths);
-    out << (columns_max == 0 ? line : cut_line(line, columns_max)) << '\n';
-  }
+std::size_t NumberTable::ColumnLayout::width() const {
+  return std::max(left + right, text);
 }
 
-std::string NumberTable::line_of(std::size_t row, const std::vector<std::size_t>& widths) const {
+std::size_t NumberTable::ColumnLayout::width_least() const {
+  return is_whole ? width() : std::min(width(), std::max(left + right, k_column_least));
+}
+
+std::vector<std::size_t> NumberTable::fitting(std::size_t columns_max) const {
+  std::vector<std::size_t> shown(columns_.size());
+  std::iota(shown.begin(), shown.end(), std::size_t{0});
+  if (columns_max == 0) return shown;
+  std::size_t line = 0;
+  for (const ColumnLayout& column : columns_) line += column.width_least() + k_column_gap;
+  while (shown.size() > 1 && line > columns_max + k_column_gap) {
+    const auto next = std::ranges::max_element(shown.rbegin(), shown.rend(), {},
+                                               [&](std::size_t i) { return columns_[i].rank; });
+    const ColumnLayout& column = columns_[*next];
+    if (column.rank == 0) break;
+    line -= column.width_least() + k_column_gap;
+    shown.erase(std::next(next).base());
+  }
+  return shown;
+}
+
+void NumberTable::print(std::ostream& out, std::size_t columns_max, std::string_view way_out) const {
+  const std::vector<std::size_t> shown = fitting(columns_max);
+  std::vector<std::size_t> widths;
+  std::vector<std::size_t> floors;
+  widths.reserve(shown.size());
+  floors.reserve(shown.size());
+  for (const std::size_t i : shown) {
+    widths.push_back(columns_[i].width());
+    floors.push_back(columns_[i].width_least());
+  }
+  fit_widths(widths, floors, columns_max);
+  for (std::size_t row = 0; row < cells_.size() / columns_.size(); ++row) {
+    const std::string line = line_of(row, shown, widths);
+    out << (columns_max == 0 ? line : cut_line(line, columns_max)) << '\n';
+  }
+  print_left_out(out, shown, columns_max, way_out);
+}
+
+std::string NumberTable::line_of(std::size_t row, const std::vector<std::size_t>& shown,
+                                 const std::vector<std::size_t>& widths) const {
   std::string line;
-  for (std::size_t i = 0; i < columns_; ++i) {
-    const Cell& whole = cells_[row * columns_ + i];
+  for (std::size_t i = 0; i < shown.size(); ++i) {
+    const Cell& whole = cells_[row * columns_.size() + shown[i]];
     Cell cut;
     if (!whole.is_number && whole.left > widths[i]) {
-      cut.text = cut_line(whole.text, widths[i]);
+      cut.text = cut_middle(whole.text, widths[i]);
       cut.left = columns_of(cut.text);
     }
     const Cell& cell = cut.text.empty() ? whole : cut;
-    const Widths& column = widths_[i];
+    const ColumnLayout& column = columns_[shown[i]];
     const bool is_numeric = column.left > 0;
     // Numbers stand at the right, each with its point below the others'; so does what is among them.
     std::size_t before = 0;
@@ -141,6 +181,19 @@ std::string NumberTable::line_of(std::size_t row, const std::vector<std::size_t>
   }
   line.erase(line.find_last_not_of(' ') + 1);
   return line;
+}
+
+void NumberTable::print_left_out(std::ostream& out, const std::vector<std::size_t>& shown,
+                                 std::size_t columns_max, std::string_view way_out) const {
+  const std::size_t count = columns_.size() - shown.size();
+  if (count == 0) return;
+  std::vector<std::string_view> names;
+  for (std::size_t i = 0; i < columns_.size(); ++i)
+    if (!std::ranges::binary_search(shown, i) && std::ranges::find(names, cells_[i].text) == names.end())
+      names.emplace_back(cells_[i].text);
+  out << fit_between(fmt::format("{} column{} left out: ", count, count == 1 ? "" : "s"),
+                     fmt::format("{}", fmt::join(names, ", ")), fmt::format("; {}", way_out), columns_max)
+      << '\n';
 }
 
 }  // namespace combu

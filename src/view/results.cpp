@@ -121,7 +121,7 @@ bool is_less(const Value& one, const Value& other) {
   return one < other;
 }
 
-// As many as are shown, in order.
+// The rows that are printed, in order.
 std::vector<const ResultRow*> sorted_rows(const Results& results, const ResultsForm& form) {
   std::vector<const ResultRow*> rows;
   rows.reserve(results.rows.size());
@@ -166,11 +166,19 @@ std::vector<Column> shown_columns(const Results& results, const ResultsForm& for
   return columns;
 }
 
-std::string head_of(const Column& column) {
-  if (column.of != Column::Of::field) return column.name;
-  if (column.name == "seconds") return "TIME";
-  std::string head = column.name;
-  std::ranges::transform(head, head.begin(), [](unsigned char letter) {
+// A table that is too wide leaves out params first, then fields, then metrics; never the trial and its state.
+NumberTable::Head head_of(const Column& column) {
+  constexpr int k_metric_rank = 1;
+  constexpr int k_field_rank = 2;
+  constexpr int k_param_rank = 3;
+  if (column.of == Column::Of::param) return {.text = column.name, .rank = k_param_rank};
+  if (column.of == Column::Of::metric) return {.text = column.name, .rank = k_metric_rank};
+  if (column.name == "seconds") return {.text = "TIME", .rank = k_field_rank, .is_whole = true};
+  const bool is_state = column.name == "state";
+  NumberTable::Head head{.text = column.name,
+                         .rank = is_state || column.name == "trial" ? 0 : k_field_rank,
+                         .is_whole = is_state};
+  std::ranges::transform(head.text, head.text.begin(), [](unsigned char letter) {
     return letter == '_' ? ' ' : static_cast<char>(std::toupper(letter));
   });
   return head;
@@ -179,18 +187,15 @@ std::string head_of(const Column& column) {
 std::string title_of(const Results& results, std::size_t columns_max) {
   TrialCounts counts{};
   for (const ResultRow& row : results.rows) ++counts.at(static_cast<std::size_t>(row.trial.state));
-  const std::string text = run_title(results.run.id.text(), results.run.experiment,
-                                     fmt::format("{}: {}", is_simulated(results.run) ? " (simulated)" : "",
-                                                 results.rows.empty() ? "no trials" : counts_text(counts)),
-                                     columns_max) +
-                           "\n";
+  const std::string states = results.rows.empty() ? "no trials" : counts_text(counts);
+  const std::string text = run_title(results.run, ": " + states, columns_max) + "\n";
   const std::vector<bool> shared = params_shared(results);
   std::string same;
   for (std::size_t i = 0; i < shared.size(); ++i)
     if (shared[i])
       same += fmt::format("{}{}={}", same.empty() ? "" : " ", param_column(results, i).name,
                           whole_text(results.rows.front().params[i]));
-  return same.empty() ? text : text + fit_line("the same for all: " + same, columns_max) + "\n";
+  return same.empty() ? text : text + shared_line(same, columns_max) + "\n";
 }
 
 }  // namespace
@@ -234,7 +239,7 @@ void print_results(std::ostream& out, const Results& results, const ResultsForm&
   const std::vector<Column> columns = shown_columns(results, form);
   const std::vector<const ResultRow*> rows = sorted_rows(results, form);
   out << title_of(results, form.table.columns);
-  std::vector<std::string> heads;
+  std::vector<NumberTable::Head> heads;
   std::ranges::transform(columns, std::back_inserter(heads), head_of);
   NumberTable table(heads);
   const Instant now = real_clock().now();
@@ -252,7 +257,7 @@ void print_results(std::ostream& out, const Results& results, const ResultsForm&
       }
     }
   }
-  table.print(out, form.table.columns);
+  table.print(out, form.table.columns, "--columns chooses, a pipe has all");
   if (rows.size() < results.rows.size()) out << more_text(results.rows.size() - rows.size()) << '\n';
 }
 

@@ -23,16 +23,20 @@ void fit_widths(std::span<std::size_t> widths, std::span<const std::size_t> floo
   for (std::size_t column = 0; column < widths.size(); ++column) widths[column] = fitted(column, cap);
 }
 
-std::string run_title(std::string_view run, std::string_view experiment, std::string_view rest,
-                      std::size_t columns_max) {
-  std::string name = clean_line(experiment);
-  const std::string begin = fmt::format("run {} of ", run);
+std::string fit_between(std::string_view begin, std::string_view text, std::string_view end,
+                        std::size_t columns_max) {
+  std::string clean = clean_line(text);
   if (columns_max > 0) {
-    const std::size_t others = begin.size() + columns_of(rest);
+    const std::size_t others = columns_of(begin) + columns_of(end);
     const std::size_t left = columns_max > others ? columns_max - others : 0;
-    name = cut_line(name, std::max(left, k_column_least));
+    clean = cut_line(clean, std::max(left, k_column_least));
   }
-  return fit_line(fmt::format("{}{}{}", begin, name, rest), columns_max);
+  return fit_line(fmt::format("{}{}{}", begin, clean, end), columns_max);
+}
+
+std::string run_title(const RunEntry& run, std::string_view rest, std::size_t columns_max) {
+  const std::string_view mark = is_simulated(run) ? " (simulated)" : "";
+  return fit_between(fmt::format("run {}{} of ", run.id.text(), mark), run.experiment, rest, columns_max);
 }
 
 TableForm standard_table() {

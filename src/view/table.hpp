@@ -15,6 +15,8 @@
 
 namespace combu {
 
+struct RunEntry;  // combu/record.hpp
+
 inline constexpr std::size_t k_column_gap = 2;    // between two columns of a table
 inline constexpr std::size_t k_column_least = 8;  // that a column of free text is shortened to
 
@@ -22,10 +24,13 @@ inline constexpr std::size_t k_column_least = 8;  // that a column of free text 
 // floor; 0: none.
 void fit_widths(std::span<std::size_t> widths, std::span<const std::size_t> floors, std::size_t columns_max);
 
-// "run r1 of lab" and `rest`, at most `columns_max` wide (0: whole): first the experiment's name is
-// shortened, which may be a path.
-[[nodiscard]] std::string run_title(std::string_view run, std::string_view experiment, std::string_view rest,
-                                    std::size_t columns_max);
+// `begin`, `text` and `end` as one line, at most `columns_max` wide (0: whole): first `text` is shortened.
+[[nodiscard]] std::string fit_between(std::string_view begin, std::string_view text, std::string_view end,
+                                      std::size_t columns_max);
+
+// "run r1 (simulated) of lab" and `rest` by fit_between(): first the experiment's name is shortened, which
+// may be a path.
+[[nodiscard]] std::string run_title(const RunEntry& run, std::string_view rest, std::size_t columns_max);
 
 // Aligned columns, the heads first; what is in the cells is made fit for a terminal. There may be 100,000
 // rows: the text of all cells is held in one piece until the widths are known.

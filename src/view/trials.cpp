@@ -70,9 +70,8 @@ std::string taken_text(const Taken& taken) {
 void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now,
                   const TableForm& form) {
   const std::string counts =
-      fmt::format("{}{}", is_simulated(run.entry) ? " (simulated)" : "",
-                  run.state.empty() ? "" : fmt::format(", {}: {}", run.state, counts_text(run.counts)));
-  out << run_title(run.entry.id.text(), run.entry.experiment, counts, form.columns) << '\n';
+      run.state.empty() ? "" : fmt::format(", {}: {}", run.state, counts_text(run.counts));
+  out << run_title(run.entry, counts, form.columns) << '\n';
   const std::size_t shown = form.shown(trials.size());
   Table<7> table({"TRIAL", "STATE", "ATTEMPT", "RAN", "MEMORY", "CPU", "REASON"}, {0, 6});
   table.reserve(shown);

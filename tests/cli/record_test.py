@@ -207,7 +207,7 @@ def test_ps_shows_a_runs_trials(combu, failing):
     run(combu, failing, "run", "--wait", "--run-id", "old")
     run(combu, failing, "run", "--wait", "--run-id", "mine")
     lines = combu("-f", failing, "ps").stdout.splitlines()
-    assert lines[0] == f"run mine of {failing} (simulated), ended: 1 succeeded, 1 failed, 2 blocked"
+    assert lines[0] == f"run mine (simulated) of {failing}, ended: 1 succeeded, 1 failed, 2 blocked"
     assert lines[1].split() == ["TRIAL", "STATE", "ATTEMPT", "RAN", "MEMORY", "CPU", "REASON"]
     assert [line.split()[:3] for line in lines[2:]] == [
         ["good", "succeeded", "1"], ["bad", "failed", "1"], ["after", "blocked", "1"], ["last", "blocked", "1"]]
@@ -720,6 +720,20 @@ def test_the_pause_before_a_retry_is_told(combu, write):
     assert 0.25 <= second["retry"] < 5
     assert re.search(r"^waiting to retry +[3-9]", combu("-f", file, "times").stdout, re.MULTILINE)
     assert "RETRY" in combu("-f", file, "times", "one").stdout.splitlines()[0]
+
+
+def test_the_first_attempt_that_retry_begins_has_not_waited_to_retry(combu, write):
+    file = write("""
+    [{ name: "one", image: "lab/x", cmd: "exit 3" },
+     { name: "two", image: "lab/x", cmd: "exit 3", retries: { max: 1, backoff: { initial: "300ms" } } }]
+    """)
+    combu("-f", file, "--engine", SLOW, "--progress", "quiet", "run", "--wait")
+    combu("-f", file, "--engine", SLOW, "--progress", "quiet", "retry", "--wait")
+    rows = list(map(json.loads, combu("-f", file, "times", "--json").stdout.splitlines()))
+    assert [(row["trial"], row["attempt"]) for row in rows if "retry" in row] == [("two", 2), ("two", 4)]
+    assert not any("needs" in row for row in rows)
+    heads, _, second = combu("-f", file, "times", "one").stdout.splitlines()
+    assert dict(zip(heads.split(), second.split()))["RETRY"] == "-"
 
 
 def test_why_names_who_holds_what_is_waited_for(combu, write, begun):

@@ -66,13 +66,13 @@ def notes_of(done):
 
 def test_results_of_the_files_last_run(combu, runs):
     lines = ok(combu("-f", runs, "results")).splitlines()
-    assert lines[0] == f"run two of {runs} (simulated): 8 succeeded, 1 failed"
+    assert lines[0] == f"run two (simulated) of {runs}: 8 succeeded, 1 failed"
     assert lines[1] == "the same for all: epochs=3"
     assert lines[2].split() == ["TRIAL", "lr", "model", "note", "seed", "STATE", "TIME", "accuracy", "loss"]
     first = lines[3].split()
     assert (first[0], first[-2:]) == ("resnet-0_125-1", ["0.875", "2.25"])
     assert lines[-1].split()[-2:] == ["–", "–"]
-    assert ok(combu("results", "one")).splitlines()[0].startswith("run one of ")
+    assert ok(combu("results", "one")).splitlines()[0].startswith("run one (simulated) of ")
 
 
 @contextlib.contextmanager

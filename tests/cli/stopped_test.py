@@ -91,5 +91,5 @@ def test_a_simulated_run_is_marked_and_is_the_last_one_only_if_asked_for(combu, 
         assert asked.stderr.endswith(
             "only runs on the simulated engine are on record; `--engine simulated:` chooses the last one\n")
     for engine in (FAST, "simulated:"):
-        assert combu("-f", file, "--engine", engine, "results").stdout.startswith(f"run mine of {file} (simulated): ")
-        assert combu("-f", file, "--engine", engine, "ps").stdout.startswith(f"run mine of {file} (simulated), ended: ")
+        assert combu("-f", file, "--engine", engine, "results").stdout.startswith(f"run mine (simulated) of {file}: ")
+        assert combu("-f", file, "--engine", engine, "ps").stdout.startswith(f"run mine (simulated) of {file}, ended: ")

@@ -286,6 +286,16 @@ def test_tables_fit_the_terminal_and_are_whole_in_a_pipe(combu, write, tmp_path,
         assert len(shown(whole.text)) == piped.count("\n") - folded
 
 
+def test_compare_prints_at_most_100_rows_on_a_terminal(combu, write, tmp_path):
+    path = write(MANY)
+    combu("-f", path, "--engine", SIMULATED, "run", "--wait", "--run-id", "mine")
+    terminal = Terminal(["-f", str(path), "--engine", SIMULATED, "compare", "--metric", "seconds"], 24, 80, tmp_path)
+    assert terminal.exit_code() == 0
+    lines = shown(terminal.text)
+    assert [line for line in lines if len(line) > 80] == []
+    assert "… and 18 more; --limit 0 shows all" in lines and len(lines) < 110
+
+
 def test_the_list_of_runs_fits_the_terminal(combu, write, tmp_path):
     path = write(FILE, "a-folder-with-a-long-name/and-another-folder/experiment.jsonnet")
     combu("-f", path, "--engine", SIMULATED, "run", "--wait", "--run-id", "mine")
@@ -314,6 +324,8 @@ def test_a_limit_holds_also_in_a_pipe_and_for_json(combu, write):
         assert len(lines(*command, "--json", "--limit", "0")) >= 120
     assert lines("ps", "--limit", "1")[-1] == "… and 119 more; --limit 0 shows all"
     assert len(lines("times", "--json", "--limit", "7")) == 7
+    assert "… and 115 more; --limit 0 shows all" in lines("compare", "--metric", "seconds", "--limit", "3")
+    assert len(lines("compare", "--metric", "seconds", "--limit", "3", "--json")) == 3
     runs = combu("--engine", SIMULATED, "ps", "--limit", "2")
     assert runs.stdout.count("\n") == 3 and runs.stderr == "1 older run: --limit 0 shows all\n"
     assert combu("--engine", SIMULATED, "ps", "--all").stdout.count("\n") == 4

@@ -512,6 +512,16 @@ TEST_F(TelemetryTest, ANestedMetricHasTheNamesOfAllItsObjects) {
   EXPECT_THAT(metrics(), SizeIs(5)) << "none of the array";
 }
 
+TEST_F(TelemetryTest, TheFirstOfSeveralNumbersOfOneNameInALineCounts) {
+  trial.metrics = Metrics{.json = true, .file = "/m.csv"};
+  engine.say("{\"val\": {\"acc\": 0.5}, \"val.acc\": 3, \"step\": 4, \"step\": 5}\n", milliseconds(0));
+  engine.say("{\"val.acc\": 2, \"val\": {\"acc\": 0.75}}\n{\"val\": {\"acc\": 1}}\n", milliseconds(1));
+  engine.files["/m.csv"] = "step,loss,loss\n7,1,2\n8,x,3\n";
+  EXPECT_THAT(take(LogEnd::complete), IsEmpty());
+  EXPECT_THAT(points("val.acc"), ElementsAre("4:0.5", "1:2", "2:1"));
+  EXPECT_THAT(points("loss"), ElementsAre("7:1", "8:3"));
+}
+
 TEST_F(TelemetryTest, ALineOfDeeplyNestedObjectsNeedsLittleMemory) {
   trial.metrics = Metrics{.json = true};
   std::string line;

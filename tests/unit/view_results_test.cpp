@@ -121,9 +121,65 @@ TEST(Results, shorten_texts_but_no_number_to_fit_the_terminal) {
   const ResultsForm form{.columns = {}, .sort = {}, .reverse = false, .table = {.columns = 60}};
   EXPECT_EQ(table(results, form),
             "run mine of lab: 2 succeeded\n"
-            "TRIAL          note           STATE      TIME  validation_a…\n"
-            "first-of-the…  xxxxxxxxxxxx…  succeeded  –              0.25\n"
+            "TRIAL          note           STATE      TIME  valida…curacy\n"
+            "first-…g-name  xxxxxx…xxxxxx  succeeded  –              0.25\n"
             "b              y              succeeded  –       12345678\n");
+}
+
+Results wide_grid() {
+  Results results = run_of("mine",
+                           {"a-quite-long-param-1", "a-quite-long-param-2", "a-quite-long-param-3",
+                            "a-quite-long-param-4", "model", "optimizer"},
+                           {"acc", "loss"});
+  results.run.address = "simulated:";
+  add(results, "a-quite-long-trial-17", {0.5, 1.5, 2.5, 3.5, "resnet", "adam"}, {0.123456, 12.5});
+  add(results, "a-quite-long-trial-18", {0.25, 1.25, 2.25, 3.25, "vit", "sgd"}, {0.654321, 0.25});
+  return results;
+}
+
+std::vector<std::string> lines_within(std::size_t columns, const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    EXPECT_LE(columns_of(line), columns) << line;
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+TEST(Results, leave_out_whole_columns_rather_than_cut_a_number) {
+  const auto lines = lines_within(80, table(wide_grid(), {.table = {.columns = 80}}));
+  EXPECT_THAT(
+      lines, ElementsAre("run mine (simulated) of lab: 2 succeeded",
+                         "TRIAL     a-qu…m-1  a-qu…m-2  a-qu…m-3  a-qu…m-4  STATE      TIME     acc   loss",
+                         testing::MatchesRegex("a-qu…-17 +0.5 +1.5 +2.5 +3.5 +succeeded  –     0.1235  12.5"),
+                         testing::MatchesRegex("a-qu…-18 .* +succeeded  –     0.6543   0.25"),
+                         "2 columns left out: model, optimizer; --columns chooses, a pipe has all"));
+}
+
+TEST(Results, keep_the_trial_its_state_and_the_mark_of_a_simulated_run_on_a_narrow_terminal) {
+  const auto lines = lines_within(30, table(wide_grid(), {.table = {.columns = 30}}));
+  ASSERT_EQ(lines.size(), 5U);
+  EXPECT_THAT(lines[0], StartsWith("run mine (simulated) of lab"));
+  EXPECT_THAT(lines[1], testing::MatchesRegex("TRIAL +STATE +acc"));
+  EXPECT_THAT(lines[2], testing::MatchesRegex("a-qui…al-17 +succeeded +0.1235"));
+  EXPECT_THAT(lines[4], StartsWith("8 columns left out: "));
+}
+
+TEST(Results, leave_out_params_before_metrics_in_any_order) {
+  const std::vector<std::string> columns{"loss", "acc", "optimizer", "model", "trial"};
+  const auto lines = lines_within(34, table(wide_grid(), {.columns = columns, .table = {.columns = 34}}));
+  ASSERT_EQ(lines.size(), 5U);
+  EXPECT_THAT(lines[1], testing::MatchesRegex(" *loss +acc +opti…zer +TRIAL"));
+  EXPECT_THAT(lines[4], StartsWith("1 column left out: model; "));
+}
+
+TEST(Results, cut_the_line_of_shared_params_between_two) {
+  Results results = run_of("mine", {"epochs", "lr", "note"});
+  for (const char* name : {"a", "b"}) add(results, name, {10.0, 0.125, std::string(60, 'x')}, {0.5});
+  EXPECT_THAT(table(results, {.table = {.columns = 40}}),
+              HasSubstr("\nthe same for all: epochs=10 lr=0.125 …\n"));
+  EXPECT_THAT(table(results, {.table = {.columns = 34}}), HasSubstr("\nthe same for all: epochs=10 …\n"));
 }
 
 TEST(Results, count_the_rows_that_they_leave_out) {
@@ -163,6 +219,15 @@ TEST(Results, have_a_name_for_each_param) {
               HasSubstr("two                  cold\n"));
 }
 
+TEST(Results, tell_a_metric_that_is_called_like_a_part_from_that_part) {
+  Results results = run_of("mine", {"lr"}, {"loss", "loss.least"});
+  add(results, "a", {0.1}, {0.5, 7.0});
+  EXPECT_THAT(table(results, {.columns = {"loss.least"}}), HasSubstr("loss.least\n         7\n"));
+  std::ostringstream json;
+  print_results_json(json, results, {});
+  EXPECT_EQ(nlohmann::json::parse(json.str())["metrics"]["loss"]["least"], 0.05);
+}
+
 TEST(Results, have_each_column_once) {
   EXPECT_THROW((void)table(grid(), {.columns = {"time", "seconds"}}), Error);
 }
@@ -179,7 +244,8 @@ TEST(Results, cut_a_long_text_but_no_name) {
   const std::string name(80, 'n');
   add(results, name, {std::string(80, 'x')}, {0.5});
   add(results, "b", {"y"}, {0.25});
-  EXPECT_THAT(table(results), HasSubstr(name + "  " + std::string(59, 'x') + "…  succeeded"));
+  EXPECT_THAT(table(results),
+              HasSubstr(name + "  " + std::string(30, 'x') + "…" + std::string(29, 'x') + "  succeeded"));
 }
 
 TEST(Compare, shows_no_escape_sequence_in_a_name) {
@@ -257,11 +323,37 @@ TEST(Compare, fits_the_terminal) {
     for (int seed = 0; seed < 3; ++seed)
       add(results, "t-" + std::to_string(results.rows.size()),
           {static_cast<double>(seed), std::string(50, letter)}, {0.25 + seed});
-  const std::string text = comparison({results}, {.metrics = {}, .over = {"seed"}, .columns_max = 50});
+  const std::string text = comparison({results}, {.metrics = {}, .over = {"seed"}, .table = {.columns = 50}});
   EXPECT_THAT(text, HasSubstr("xxx…"));
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(columns_of(line), 50U) << line;
   EXPECT_THAT(comparison({results}), HasSubstr(std::string(50, 'x')));
+}
+
+TEST(Compare, leaves_out_deviations_and_counts_first) {
+  const std::string text = comparison({repeated("one", 0), repeated("two", 0.5)},
+                                      {.metrics = {}, .over = {"seed"}, .table = {.columns = 56}});
+  EXPECT_THAT(text, HasSubstr("\n  lr   one      ±  N   two      ±  DIFFERENCE  ±  BY\n"
+                              "0.25  1.25  2.484  3  1.75  2.484         0.5  0  paired\n"));
+  EXPECT_THAT(text, HasSubstr("\n3 columns left out: DEVIATION, N; a pipe has all\n"));
+}
+
+TEST(Compare, counts_the_rows_that_it_leaves_out) {
+  Results one = run_of("one", {"lr"}, {"acc", "loss"});
+  Results two = run_of("two", {"lr"}, {"acc", "loss"});
+  for (const double lr : {1.0, 2.0, 3.0}) {
+    add(one, "a", {lr}, {lr / 4, lr});
+    add(two, "a", {lr}, {lr / 2, lr + 1});
+  }
+  const CompareForm form{.metrics = {}, .over = {}, .table = {.rows = 1}};
+  const std::string text = comparison({one, two}, form);
+  EXPECT_THAT(text, HasSubstr("\nlr   one  two  DIFFERENCE\n 1  0.25  0.5        0.25\n"
+                              "… and 2 more; --limit 0 shows all\nall 3 pairs: two less one is 0.5 ± "));
+  EXPECT_THAT(text, HasSubstr("\nlr  one  two  DIFFERENCE\n 1    1    2           1\n"
+                              "… and 2 more; --limit 0 shows all\nall 3 pairs: two less one is 1 ± "));
+  std::ostringstream json;
+  EXPECT_THAT(print_comparison_json(json, std::vector{one, two}, form), testing::IsEmpty());
+  EXPECT_EQ(lines_within(10'000, json.str()).size(), 2U) << "one of each metric";
 }
 
 TEST(Compare, one_run_groups_its_repeats) {

@@ -112,6 +112,16 @@ TEST(Line, is_cut_between_characters_and_never_too_wide) {
   EXPECT_EQ(cut_line("solver", 0), "");
 }
 
+TEST(Line, is_cut_in_its_middle) {
+  EXPECT_EQ(cut_middle("a-quite-long-name-17", 8), "a-qu…-17");
+  EXPECT_EQ(cut_middle("a-quite-long-name-17", 7), "a-q…-17");
+  EXPECT_EQ(cut_middle("solver", 6), "solver");
+  EXPECT_EQ(cut_middle("実験実験", 7), "実…験");
+  EXPECT_EQ(cut_middle("größe", 4), "gr…e");
+  EXPECT_EQ(cut_middle("solver", 1), "…");
+  EXPECT_EQ(cut_middle("solver", 0), "");
+}
+
 // ---- Names
 
 TEST(Names, numbers_count_by_their_value) {
