@@ -32,6 +32,7 @@ namespace {
 
 constexpr std::size_t k_runs_shown = 20;
 constexpr Seconds k_ps_patience{10};
+constexpr Seconds k_usage_patience{0.5};
 constexpr std::size_t k_usages_max = 200;
 constexpr std::size_t k_usages_in_flight = 16;
 
@@ -46,9 +47,10 @@ struct PsOptions {
 // Set when `stop` is, or when the engine has been given enough time.
 class Patience {
  public:
-  explicit Patience(const std::stop_token& stop)
-      : on_stop_(stop, [this] { source_.request_stop(); }), timer_([this](const std::stop_token& quit) {
-          real_clock().wait(k_ps_patience, quit);
+  Patience(const std::stop_token& stop, Seconds patience)
+      : on_stop_(stop, [this] { source_.request_stop(); }),
+        timer_([this, patience](const std::stop_token& quit) {
+          real_clock().wait(patience, quit);
           if (!quit.stop_requested()) source_.request_stop();
         }) {}
   [[nodiscard]] std::stop_token token() const { return source_.get_token(); }
@@ -63,7 +65,7 @@ class Patience {
 std::optional<std::vector<Sighting>> listing(Session& session, const Selector& selector) {
   std::string why;
   try {
-    const Patience patience(session.stop());
+    const Patience patience(session.stop(), k_ps_patience);
     return session.engine().list(selector, Look::once, patience.token());
   } catch (const Error& error) {
     if (session.stop().stop_requested()) throw;
@@ -83,7 +85,8 @@ void ask_usage(Session& session, std::span<TrialRow> rows) {
   const std::size_t count = running.size();
   running.resize(std::min(count, k_usages_max));
   if (running.empty()) return;
-  const Patience patience(session.stop());
+  // An engine does not answer for a container as long as it copies out of it.
+  const Patience patience(session.stop(), k_usage_patience);
   try {
     in_parallel(running.size(), k_usages_in_flight, [&](std::size_t i) {
       try {
@@ -94,8 +97,6 @@ void ask_usage(Session& session, std::span<TrialRow> rows) {
     });
   } catch (const Error&) {
     if (session.stop().stop_requested()) throw;
-    session.progress().note(fmt::format("memory and CPU use are not shown for all: no answer within {}",
-                                        to_string(k_ps_patience)));
   }
   if (count > k_usages_max)
     session.progress().note(
