@@ -547,7 +547,7 @@ int ps(const Invocation& invocation, const PsOptions& options) {
   if (record) entries = record->runs(filter, 1);
   if (entries.empty() && record && filter.simulated == false) {
     filter.simulated = true;
-    if (!record->runs(filter, 1).empty()) progress->note(std::string(k_only_simulated));
+    if (!record->runs(filter, 1).empty()) progress->note(k_only_simulated);
   }
   if (entries.empty())
     return done(in_session(invocation, std::move(progress), [&](Session& session) {
