@@ -111,10 +111,11 @@ struct TrialRow {
 };
 // "12 files, 3.4 MiB"
 [[nodiscard]] std::string taken_text(const Taken& taken);
-// What the run is (its state and counts where it has a state), and a table: TRIAL STATE ATTEMPT RAN MEMORY
-// CPU REASON. MEMORY and CPU of a running trial are what it has now and how many cores it has used on
-// average, of another one the most memory and the processor time that its last attempt was seen with. Of a
-// single trial also what has come home of it. `now`: until when those have run that run.
+// Prints the run's id, state and counts, and a table: TRIAL STATE ATTEMPT RAN MEMORY CPU REASON. MEMORY and
+// CPU of a running trial are the memory that it has now and how many cores it has used on average, of another
+// one the most memory and the processor time that its last attempt was seen with; both are left out if none
+// is known. For a single trial it also prints which outputs are collected. `now` is the end of the time that
+// running trials have run.
 void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now,
                   const TableForm& form = {});
 // One JSON object a line.

@@ -18,6 +18,10 @@ std::string state_text(const TrialRow& row) {
   return fmt::format("{} ({})", state, to_string(row.health));
 }
 
+std::string attempt_text(const TrialRow& row) {
+  return row.entry.attempt == 0 ? "-" : std::to_string(row.entry.attempt);
+}
+
 std::optional<Usage> usage_of(const TrialRow& row) {
   return row.entry.state == TrialState::running ? row.usage : row.entry.usage;
 }
@@ -61,6 +65,29 @@ std::string taken_json(const std::optional<Taken>& taken) {
   return fmt::format(R"({{"files":{},"bytes":{},"left":[{}]}})", taken->files, taken->size.count, left);
 }
 
+void print_table(std::ostream& out, std::span<const TrialRow> rows, Instant now, std::size_t columns_max) {
+  Table<5> table({"TRIAL", "STATE", "ATTEMPT", "RAN", "REASON"}, {0, 4});
+  table.reserve(rows.size());
+  for (const TrialRow& row : rows) {
+    const std::optional<Seconds> time = time_of(row.entry, now);
+    table.add({row.entry.name, state_text(row), attempt_text(row), time ? to_string(*time) : "-",
+               row.entry.reason});
+  }
+  table.print(out, columns_max);
+}
+
+void print_table_with_use(std::ostream& out, std::span<const TrialRow> rows, Instant now,
+                          std::size_t columns_max) {
+  Table<7> table({"TRIAL", "STATE", "ATTEMPT", "RAN", "MEMORY", "CPU", "REASON"}, {0, 6});
+  table.reserve(rows.size());
+  for (const TrialRow& row : rows) {
+    const std::optional<Seconds> time = time_of(row.entry, now);
+    table.add({row.entry.name, state_text(row), attempt_text(row), time ? to_string(*time) : "-",
+               memory_text(row), cpu_text(row, time), row.entry.reason});
+  }
+  table.print(out, columns_max);
+}
+
 }  // namespace
 
 std::string taken_text(const Taken& taken) {
@@ -73,15 +100,10 @@ void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow
       run.state.empty() ? "" : fmt::format(", {}: {}", run.state, counts_text(run.counts));
   out << run_title(run.entry, counts, form.columns) << '\n';
   const std::size_t shown = form.shown(trials.size());
-  Table<7> table({"TRIAL", "STATE", "ATTEMPT", "RAN", "MEMORY", "CPU", "REASON"}, {0, 6});
-  table.reserve(shown);
-  for (const TrialRow& row : trials.first(shown)) {
-    const std::optional<Seconds> time = time_of(row.entry, now);
-    table.add({row.entry.name, state_text(row),
-               row.entry.attempt == 0 ? "-" : std::to_string(row.entry.attempt),
-               time ? to_string(*time) : "-", memory_text(row), cpu_text(row, time), row.entry.reason});
-  }
-  table.print(out, form.columns);
+  const std::span<const TrialRow> rows = trials.first(shown);
+  const bool any_use =
+      std::ranges::any_of(rows, [](const TrialRow& row) { return usage_of(row).has_value(); });
+  (any_use ? print_table_with_use : print_table)(out, rows, now, form.columns);
   if (shown < trials.size()) out << more_text(trials.size() - shown) << '\n';
   if (trials.size() != 1 || !trials.front().entry.taken) return;
   const Taken& taken = *trials.front().entry.taken;

@@ -208,7 +208,7 @@ def test_ps_shows_a_runs_trials(combu, failing):
     run(combu, failing, "run", "--wait", "--run-id", "mine")
     lines = combu("-f", failing, "ps").stdout.splitlines()
     assert lines[0] == f"run mine (simulated) of {failing}, ended: 1 succeeded, 1 failed, 2 blocked"
-    assert lines[1].split() == ["TRIAL", "STATE", "ATTEMPT", "RAN", "MEMORY", "CPU", "REASON"]
+    assert lines[1].split() == ["TRIAL", "STATE", "ATTEMPT", "RAN", "REASON"]
     assert [line.split()[:3] for line in lines[2:]] == [
         ["good", "succeeded", "1"], ["bad", "failed", "1"], ["after", "blocked", "1"], ["last", "blocked", "1"]]
     assert lines[3].endswith(" exit code 3") and lines[4].endswith(" depends on `bad`, which did not succeed")
