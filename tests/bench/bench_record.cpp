@@ -35,7 +35,7 @@ class Keeper : public Observer {
     ++commits;
     facts_.clear();
   }
-  void tail(TrialIndex /*trial*/, const std::vector<std::string>& /*lines*/) override {}
+  void failure(const Fact& /*fact*/, const std::vector<std::string>& /*tail*/) override {}
   void snapshot(const Snapshot& /*snapshot*/) override {}
   std::size_t commits = 0;
 

@@ -24,7 +24,7 @@ using Steady = std::chrono::steady_clock;
 class Silent : public Observer {
  public:
   void fact(const Fact& /*fact*/) override {}
-  void tail(TrialIndex /*trial*/, const std::vector<std::string>& /*lines*/) override {}
+  void failure(const Fact& /*fact*/, const std::vector<std::string>& /*tail*/) override {}
   void snapshot(const Snapshot& /*snapshot*/) override {}
 };
 

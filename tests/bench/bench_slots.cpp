@@ -66,7 +66,7 @@ class Keeper : public Observer {
     record_.append(run_, facts_);
     facts_.clear();
   }
-  void tail(TrialIndex /*trial*/, const std::vector<std::string>& /*lines*/) override {}
+  void failure(const Fact& /*fact*/, const std::vector<std::string>& /*tail*/) override {}
   void snapshot(const Snapshot& /*snapshot*/) override {}
 
  private:
