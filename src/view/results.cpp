@@ -273,9 +273,10 @@ void add_whole(std::string& text, const Results& results, const ResultRow& row, 
   const TrialEntry& entry = row.trial;
   const auto time = time_of(entry, now);
   text += fmt::format(
-      R"({{"experiment":{},"run":{},"trial":{},"attempt":{},"state":"{}","exit_code":{},"seconds":{},"params":{},"metrics":{{)",
-      json_string(results.run.experiment), json_string(results.run.id.text()), json_string(entry.name),
-      entry.attempt, to_string(entry.state), entry.exit_code ? std::to_string(*entry.exit_code) : "null",
+      R"({{"experiment":{},"run":{},"simulated":{},"trial":{},"attempt":{},"state":"{}","exit_code":{},"seconds":{},"params":{},"metrics":{{)",
+      json_string(results.run.experiment), json_string(results.run.id.text()), is_simulated(results.run),
+      json_string(entry.name), entry.attempt, to_string(entry.state),
+      entry.exit_code ? std::to_string(*entry.exit_code) : "null",
       time ? fmt::format("{:.6f}", time->count()) : "null", entry.params.empty() ? "null" : entry.params);
   bool is_first = true;
   for (std::size_t i = 0; i < results.metrics.size(); ++i) {

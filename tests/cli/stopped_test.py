@@ -90,6 +90,9 @@ def test_a_simulated_run_is_marked_and_is_the_last_one_only_if_asked_for(combu, 
         assert asked.returncode == 1, command
         assert asked.stderr.endswith(
             "only runs on the simulated engine are on record; `--engine simulated:` chooses the last one\n")
+    for command in ("results", "ps"):
+        [row] = map(json.loads, combu("-f", file, "--engine", FAST, command, "--json").stdout.splitlines())
+        assert row["simulated"] is True
     for engine in (FAST, "simulated:"):
         assert combu("-f", file, "--engine", engine, "results").stdout.startswith(f"run mine (simulated) of {file}: ")
         assert combu("-f", file, "--engine", engine, "ps").stdout.startswith(f"run mine (simulated) of {file}, ended: ")
