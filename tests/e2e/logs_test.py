@@ -217,14 +217,17 @@ def test_following_a_trial_goes_on_with_its_next_attempts(combu, tmp_path):
 
 def test_following_tells_of_attempts_that_come_and_go(combu, tmp_path):
     """Between two looks there may have been several."""
-    script = "while [ ! -e /hold/go ]; do sleep 0.05; done; seq 50; echo x >>/hold/attempts; [ $(wc -l </hold/attempts) = 6 ]"
+    script = "echo ready; while [ ! -e /hold/go ]; do sleep 0.05; done; seq 50; echo x >>/hold/attempts; [ $(wc -l </hold/attempts) = 6 ]"
     retries = {"max": 5, "backoff": {"initial": 0}}
     combu.write([trial("one", script, volumes=[f"{tmp_path}/hold:/hold"], retries=retries)])
     run = combu.start("run", "--wait")
     wait_until(lambda: combu("logs", "one", code=None).returncode == 0, "the first attempt")
     of_one, of_all = combu.start("logs", "-f", "one"), combu.start("logs", "-f")
+    # Both follow the first attempt, which says no more before it may go on.
+    firsts = [of_one.stdout.readline(), of_all.stdout.readline()]
+    assert firsts == ["ready\n", "one | ready\n"]
     (tmp_path / "hold/go").touch()
-    whole = [str(line) for _ in range(6) for line in range(1, 51)]
+    whole = [str(line) for _ in range(6) for line in ("ready", *range(1, 51))][1:]
     out, err = of_one.communicate(timeout=60)
     assert out.splitlines() == whole
     assert err == "".join(f"combu: one: attempt {n} begins\n" for n in range(2, 7))

@@ -351,9 +351,11 @@ def test_ps_shows_what_is_not_on_record(combu, engine, tmp_path):
 def test_patterns_choose_what_is_stopped_and_ps_shows_what_runs_uses(combu, engine):
     combu.write([sleeper("a-1"), sleeper("a-2"), sleeper("b-1")])
     combu("run")
-    one = combu.ps()["a-1"]
+    # An engine that is busy may not answer in time; then the values are missing.
+    one = wait_until(lambda: next((row for row in combu.ps().values() if row["trial"] == "a-1" and row["memory"]), None), "its use")
     assert one["memory"] > 0 and one["cpu_seconds"] >= 0 and one["memory_peak"] is None
-    assert re.search(r"^a-1 +running +1 .* [KM]iB +\d+\.\d+ cores$", combu("ps", "a-1").stdout, re.M)
+    shown = re.compile(r"^a-1 +running +1 .* [KM]iB +\d+\.\d+ cores$", re.M)
+    wait_until(lambda: shown.search(combu("ps", "a-1").stdout), "its use in the table")
     stopped = combu("stop", "--grace", "0s", "a-*", "no-*", code=1)
     assert "stopped 2 of 2\n" in stopped.stderr
     assert "combu: no-*: there is no container of a trial that it matches; " in stopped.stderr
