@@ -87,8 +87,8 @@ struct TrialEntry {
   std::optional<Usage> usage;  // as last seen before it ended; nullopt: nobody has looked
   std::optional<Taken> taken;  // what has come home of it; nullopt: nothing has
 };
-// `state`: without image, digest, params, container, GPUs and what has come home, which a list of states does
-// not show.
+// `state` reads less: no image, digest, params, container, GPUs and collected outputs, which a list of states
+// does not show.
 enum class Detail { state, all };
 using TrialCounts = std::array<std::size_t, k_trial_state_count>;  // by TrialState
 

@@ -282,6 +282,11 @@ struct Ending {
 [[nodiscard]] Ending ending_of(const Sighting& ended);
 [[nodiscard]] TrialState state_of(const Ending& ending);
 
+// True if the run fails by this trial: it is unsuccessful, and no service that was stopped.
+[[nodiscard]] inline bool fails_run(const Trial& trial, TrialState state, Cause cause) {
+  return is_unsuccessful(state, cause) && !(trial.service && state == TrialState::stopped);
+}
+
 // Whether somebody must stay while this trial runs: for its outputs, its retries, its timeout, the run's
 // deadline.
 [[nodiscard]] bool is_watched(const Experiment& experiment, const Trial& trial);

@@ -266,7 +266,7 @@ struct Caller {
 struct Reading {
   Experiment experiment;
   std::vector<Error> errors;
-  // What is legal and rarely meant: at most a line for each kind, "solver-1 and 9 more: cmd: …".
+  // Each says what is legal but rarely meant, at most one for each kind: "solver-1 and 9 more: cmd: …".
   std::vector<std::string> warnings;
 };
 

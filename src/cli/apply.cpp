@@ -119,7 +119,7 @@ class Apply {
     }
     record_.revise(entry_.id, edition, changes.experiment, may);
     // The edited one takes the place of what `set` has said.
-    if (is_parallel_edited_) keep_parallel(record_, entry_.id, {});
+    if (is_parallel_edited_) keep_parallel(record_, entry_.id, std::nullopt);
   }
 
   // The file means the same as the run's newest text, whose bytes may be others.
@@ -151,7 +151,7 @@ int go_on(Session& session, Record& record, const RunId& run, const AdjustOption
   Loaded loaded = load(record, run, Texts::newest);
   const RunEntry entry = record.run(run);
   const RunOptions options = adjusted_options(entry, adjust);
-  keep_parallel(record, run, options);
+  keep_parallel(record, run, options.parallel);
   forgive(loaded.run.experiment, entry);
   override_fields(loaded.run.experiment, options);
   if (entry.ended_at) return any_unsuccessful(loaded.run.experiment, record.past(run)) ? 1 : 0;

@@ -180,7 +180,7 @@ class UnlockWhenStarted final : public Observer {
 // that was stopped is no failure of the run.
 bool has_failed(const Experiment& experiment, const Outcome& outcome, Until until) {
   return std::ranges::any_of(outcome.unsuccessful, [&](const Fact& fact) {
-    if (fact.state == TrialState::stopped && experiment.trials[fact.trial].service) return false;
+    if (!fails_run(experiment.trials[fact.trial], fact.state, fact.cause)) return false;
     return until == Until::ended || !fact.ran || fact.cause == Cause::start_deadline ||
            is_watched(experiment, experiment.trials[fact.trial]);
   });
@@ -298,11 +298,7 @@ enum class Presence { needless, needed };
 // that tells the same.
 void note_presence(Record& record, const RunId& run, Presence presence) {
   try {
-    for (const RunEntry& entry : record.runs({.id = run}, 1)) {
-      RunOptions options = run_options_of(entry.options);
-      const bool was_watched = std::exchange(options.watched, presence == Presence::needed);
-      if (options.watched != was_watched) record.set_options(run, to_json(options));
-    }
+    change_options(record, run, [&](RunOptions& options) { options.watched = presence == Presence::needed; });
   } catch (const Error&) {  // NOLINT(bugprone-empty-catch): a record that cannot be written tells the same
   }
 }
@@ -520,10 +516,16 @@ RunOptions adjusted_options(const RunEntry& entry, const AdjustOptions& adjust) 
   return options;
 }
 
-void keep_parallel(Record& record, const RunId& run, const RunOptions& options) {
-  RunOptions on_record = run_options_of(record.run(run).options);
-  if (std::exchange(on_record.parallel, options.parallel) != options.parallel)
-    record.set_options(run, to_json(on_record));
+void change_options(Record& record, const RunId& run, const AdjustOptions& change) {
+  for (const RunEntry& entry : record.runs({.id = run}, 1)) {
+    const RunOptions before = run_options_of(entry.options);
+    const RunOptions after = adjusted_options(entry, change);
+    if (after != before) record.set_options(run, to_json(after));
+  }
+}
+
+void keep_parallel(Record& record, const RunId& run, std::optional<std::size_t> parallel) {
+  change_options(record, run, [&](RunOptions& options) { options.parallel = parallel; });
 }
 
 void override_fields(Experiment& experiment, const RunOptions& options) {

@@ -26,6 +26,7 @@ struct RunOptions {
   bool cache = true;                    // false: trials with `cache` are run, too
   // On record only: somebody has to stay while its trials run, for --wait, retries, timeouts or a deadline.
   bool watched = false;
+  bool operator==(const RunOptions&) const = default;
 };
 // As a JSON object's text, and back.
 [[nodiscard]] std::string to_json(const RunOptions& options);
@@ -34,8 +35,9 @@ struct RunOptions {
 // Changes options by a command line; empty: it changes none.
 using AdjustOptions = std::function<void(RunOptions&)>;
 [[nodiscard]] RunOptions adjusted_options(const RunEntry& entry, const AdjustOptions& adjust);
-// The run has this `parallel` on record, whoever goes on with it. Its lock is held.
-void keep_parallel(Record& record, const RunId& run, const RunOptions& options);
+// Changes the options that the run has on record, for whoever goes on with it.
+void change_options(Record& record, const RunId& run, const AdjustOptions& change);
+void keep_parallel(Record& record, const RunId& run, std::optional<std::size_t> parallel);
 
 // The experiment's fields that the run's options take the place of.
 void override_fields(Experiment& experiment, const RunOptions& options);

@@ -179,10 +179,7 @@ class Kept {
   Kept(const Invocation& invocation, const SelectionOptions& selection, const std::string& trial)
       : folder_(state_folder(caller_for(invocation))) {
     if (!Record::exists(folder_)) return;
-    RunFilter filter{.experiment = selection.experiment};
-    if (!selection.run.empty()) filter.id = RunId(selection.run);
-    if (!filter.id) filter.simulated = means_simulated(invocation);
-    if (filter.experiment.empty() && !invocation.file.empty()) filter.file = identity_of(invocation.file);
+    const RunFilter filter = filter_of(invocation, selection);
     if (filter.experiment.empty() && filter.file.empty() && !filter.id) return;
     try {
       Record record(folder_, Record::Use::reading);

@@ -10,7 +10,6 @@
 #include <sstream>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <unordered_map>
 #include <utility>
 
@@ -19,6 +18,7 @@
 #include "cli/kept_logs.hpp"
 #include "cli/only.hpp"
 #include "cli/output.hpp"
+#include "cli/patience.hpp"
 #include "cli/recorded.hpp"
 #include "cli/run_lock.hpp"
 #include "cli/run_results.hpp"
@@ -42,23 +42,6 @@ struct PsOptions {
   bool all = false;
   std::int64_t limit = -1;
   std::string where;
-};
-
-// Set when `stop` is, or when the engine has been given enough time.
-class Patience {
- public:
-  Patience(const std::stop_token& stop, Seconds patience)
-      : on_stop_(stop, [this] { source_.request_stop(); }),
-        timer_([this, patience](const std::stop_token& quit) {
-          real_clock().wait(patience, quit);
-          if (!quit.stop_requested()) source_.request_stop();
-        }) {}
-  [[nodiscard]] std::stop_token token() const { return source_.get_token(); }
-
- private:
-  std::stop_source source_;
-  std::stop_callback<std::function<void()>> on_stop_;
-  std::jthread timer_;
 };
 
 // nullopt when the engine is away, which is told: the record answers without it.
@@ -537,12 +520,8 @@ int ps(const Invocation& invocation, const PsOptions& options) {
       return ps_runs(session, record.get(), invocation, options);
     }));
   }
-  RunFilter filter{.experiment = selection.experiment, .address = address_given(invocation)};
-  if (!selection.run.empty())
-    filter.id = RunId(selection.run);
-  else
-    filter.simulated = means_simulated(invocation);
-  if (!invocation.file.empty() && selection.experiment.empty()) filter.file = caller_for(invocation).file;
+  RunFilter filter = filter_of(invocation, selection);
+  filter.address = address_given(invocation);
   std::vector<RunEntry> entries;
   if (record) entries = record->runs(filter, 1);
   if (entries.empty() && record && filter.simulated == false) {

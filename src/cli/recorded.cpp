@@ -81,11 +81,8 @@ bool any_left(const TrialCounts& counts) {
 }
 
 bool any_unsuccessful(const Experiment& experiment, const std::vector<Past>& past) {
-  for (TrialIndex trial = 0; trial < past.size(); ++trial) {
-    const Past& one = past[trial];
-    const bool is_stopped_service = experiment.trials[trial].service && one.state == TrialState::stopped;
-    if (is_unsuccessful(one.state, one.cause) && !is_stopped_service) return true;
-  }
+  for (TrialIndex trial = 0; trial < past.size(); ++trial)
+    if (fails_run(experiment.trials[trial], past[trial].state, past[trial].cause)) return true;
   return false;
 }
 

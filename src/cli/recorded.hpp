@@ -45,7 +45,7 @@ inline constexpr std::string_view k_only_simulated =
 // Throws Error(conflict) when the session's engine is another one: what runs elsewhere would seem to be gone.
 void expect_its_engine(const Session& session, const RunEntry& entry);
 
-// True if a trial failed, was blocked, or was stopped and is no service: then `run --wait` ends with 1.
+// True if the run fails by one of its trials: then `run --wait` ends with 1.
 [[nodiscard]] bool any_unsuccessful(const Experiment& experiment, const std::vector<Past>& past);
 
 // Whether trials are left that only a process at work on the run goes on with; those that run are not.

@@ -71,10 +71,12 @@ AdjustOptions adjusting(const RetryOptions& options) {
   return [is_wait = options.wait](RunOptions& run) { run.wait |= is_wait; };
 }
 
-int retry(Session& session, Record& record, const RetryOptions& options, const RunId& id, AtWork& work) {
+int retry(Session& session, Record& record, const RetryOptions& options, const RunEntry& begun,
+          AtWork& work) {
+  const RunId& id = begun.id;
   Loaded loaded = load(record, id);
-  expect_its_engine(session, record.run(id));
-  const RunOptions run = adjusted_options(record.run(id), adjusting(options));
+  expect_its_engine(session, begun);
+  const RunOptions run = adjusted_options(begun, adjusting(options));
   work.begin(session, loaded, run);
   take_in(session, record, id, Intake::all);
   const RunEntry entry = record.run(id);
@@ -119,7 +121,7 @@ int retry(const Invocation& invocation, const RetryOptions& options, const Backg
                               adjusting(options), work);
   note_edits(*progress, record, entry, invocation, "retry");
   return work.done(in_session(on_its_engine(invocation, entry), std::move(progress), [&](Session& session) {
-    return retry(session, record, options, entry.id, work);
+    return retry(session, record, options, entry, work);
   }));
 }
 
@@ -145,7 +147,7 @@ int resume_run(const Invocation& invocation, const Resumption& resumption, const
   return work.done(in_session(on_its_engine(invocation, entry), std::move(progress), [&](Session& session) {
     expect_its_engine(session, entry);
     work.begin(session, loaded, options);
-    keep_parallel(record, entry.id, options);
+    keep_parallel(record, entry.id, options.parallel);
     take_in(session, record, entry.id, Intake::all);
     keep_ended_logs(session, record, loaded);
     const Standing standing{.past = record.past(entry.id), .working_since = entry.working_since};

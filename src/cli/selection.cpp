@@ -35,10 +35,7 @@ std::optional<OnRecord> on_record(const std::string& name, const Invocation& inv
                                   const SelectionOptions& options) {
   const std::string folder = state_folder(caller_for(invocation));
   if (!Record::exists(folder)) return std::nullopt;
-  RunFilter filter{.experiment = options.experiment};
-  if (!options.run.empty()) filter.id = RunId(options.run);
-  if (!filter.id) filter.simulated = means_simulated(invocation);
-  if (options.experiment.empty() && !invocation.file.empty()) filter.file = identity_of(invocation.file);
+  const RunFilter filter = filter_of(invocation, options);
   try {
     Record record(folder, Record::Use::reading);
     for (const RunEntry& run : record.runs(filter, 1)) {
@@ -119,6 +116,17 @@ void add_selection(CliCommand command, SelectionOptions& options) {
   command.add_option("--experiment", options.experiment, "The experiment of this name, instead of -f FILE's")
       .type_name("NAME");
   command.add_option("--run", options.run, "Only this run of it").type_name("ID");
+}
+
+RunFilter filter_of(const Invocation& invocation, const SelectionOptions& options) {
+  RunFilter filter{.experiment = options.experiment};
+  if (options.run.empty()) {
+    filter.simulated = means_simulated(invocation);
+  } else {
+    filter.id = RunId(options.run);
+  }
+  if (options.experiment.empty() && !invocation.file.empty()) filter.file = identity_of(invocation.file);
+  return filter;
 }
 
 Invocation for_selection(const Invocation& invocation, const SelectionOptions& options) {

@@ -8,6 +8,7 @@
 
 #include "cli/command_line.hpp"
 #include "cli/session.hpp"
+#include "combu/record.hpp"
 
 namespace combu {
 
@@ -21,6 +22,10 @@ void add_selection(CliCommand command, SelectionOptions& options);
 
 // `invocation` with the default file if it and the options name neither a file, an experiment nor a trial.
 [[nodiscard]] Invocation for_selection(const Invocation& invocation, const SelectionOptions& options);
+
+// The runs that the options mean, of which the newest is the last one: the run of --run, else those of
+// --experiment or of the file. Those on the simulated engine are meant only if --engine names it.
+[[nodiscard]] RunFilter filter_of(const Invocation& invocation, const SelectionOptions& options);
 
 // True if all trials of the last run that is meant which `name` names were skipped, and so have no container.
 [[nodiscard]] bool was_skipped(const std::string& name, const Invocation& invocation,

@@ -52,10 +52,10 @@ Wanted wanted_by(const std::vector<std::string>& words) {
 
 // The run has these settings from here on, whoever goes on with it.
 void keep_settings(Record& record, const RunId& run, const Adjust& adjust) {
-  RunOptions options = run_options_of(record.run(run).options);
-  if (adjust.parallel_max) options.parallel = adjust.parallel_max;
-  options.starts_in_flight = adjust.starts_in_flight_max.value_or(options.starts_in_flight);
-  record.set_options(run, to_json(options));
+  change_options(record, run, [&](RunOptions& options) {
+    if (adjust.parallel_max) options.parallel = adjust.parallel_max;
+    options.starts_in_flight = adjust.starts_in_flight_max.value_or(options.starts_in_flight);
+  });
 }
 
 // Changes a run at its process, and tells by `line` what holds then.

@@ -16,6 +16,7 @@
 #include "cli/kept_logs.hpp"
 #include "cli/load.hpp"
 #include "cli/output.hpp"
+#include "cli/patience.hpp"
 #include "cli/recorded.hpp"
 #include "cli/run_lock.hpp"
 #include "cli/session.hpp"
@@ -438,16 +439,11 @@ std::string last_line_on_engine(const Invocation& invocation, const RunEntry& en
   if (is_simulated(entry)) return "";
   std::string text;
   (void)in_session(on_its_engine(invocation, entry), [&](Session& session) {
-    std::stop_source enough;
-    const std::stop_callback on_stop(session.stop(), [&] { enough.request_stop(); });
-    const std::jthread patience([&](const std::stop_token& quit) {
-      real_clock().wait(k_why_patience, quit);
-      enough.request_stop();
-    });
+    const Patience patience(session.stop(), k_why_patience);
     try {
       session.engine().logs(
           {.run = entry.id, .trial = trial, .attempt = attempt}, {.tail = k_log_lines},
-          [&](const LogPiece& piece) { text += piece.text; }, enough.get_token());
+          [&](const LogPiece& piece) { text += piece.text; }, patience.token());
     } catch (const Error&) {
       if (session.stop().stop_requested()) throw;
     }
@@ -458,7 +454,8 @@ std::string last_line_on_engine(const Invocation& invocation, const RunEntry& en
 
 // Every failure of a run, equal ones as one line.
 void print_failures(Record& record, const RunEntry& entry, const LastLine& last_line) {
-  const std::vector<TrialEntry> trials = record.trials(entry.id);
+  std::vector<TrialEntry> trials;
+  record.trials(entry.id, "", Detail::state, [&]() -> TrialEntry& { return trials.emplace_back(); });
   const std::vector<Past> past = record.past(entry.id);
   std::vector<Failure> failures;
   for (TrialIndex trial = 0; trial < past.size(); ++trial) {

@@ -860,8 +860,9 @@ TALKING = """
 """
 
 
-def test_logs_of_several_trials_stand_behind_their_names(combu, write):
-    """In the experiment's order, whatever the order of the names."""
+@pytest.fixture
+def talking_logs(combu, write):
+    """talking_logs(arguments…) is (exit code, output, errors) of `logs` after a run of TALKING."""
     file = write(TALKING)
     assert run(combu, file, "run", "--wait", "--run-id", "mine").returncode == 0
 
@@ -869,27 +870,25 @@ def test_logs_of_several_trials_stand_behind_their_names(combu, write):
         done = combu("-f", file, "--engine", SIMULATED, "logs", *arguments)
         return done.returncode, done.stdout, done.stderr
 
+    return logs
+
+
+def test_logs_of_several_trials_stand_behind_their_names(combu, talking_logs):
+    """In the experiment's order, whatever the order of the names."""
     several = (0, "talk-2 | out 2\ntalk-1 | out 1\nother | other\n", "talk-2 | err 2\ntalk-1 | err 1\n")
-    assert logs("other", "talk-[12]") == logs("-f", "other", "talk-2", "talk-1") == several
+    assert talking_logs("other", "talk-[12]") == talking_logs("-f", "other", "talk-2", "talk-1") == several
     named = combu("--engine", SIMULATED, "logs", "--run", "mine", "other", "talk-[12]")
     assert (named.returncode, named.stdout, named.stderr) == several
-    lines = [json.loads(line) for line in logs("--json", "talk-*", "--tail", "1")[1].splitlines()]
+    lines = [json.loads(line) for line in talking_logs("--json", "talk-*", "--tail", "1")[1].splitlines()]
     assert {line["trial"] for line in lines} == {"talk-1", "talk-2", "talk-3"}
-    assert logs("--attempt", "1", "talk-*")[0] == 2
+    assert talking_logs("--attempt", "1", "talk-*")[0] == 2
 
 
-def test_the_log_of_one_trial_is_raw_also_by_a_pattern(combu, write):
-    file = write(TALKING)
-    assert run(combu, file, "run", "--wait", "--run-id", "mine").returncode == 0
-
-    def logs(*arguments):
-        done = combu("-f", file, "--engine", SIMULATED, "logs", *arguments)
-        return done.returncode, done.stdout, done.stderr
-
-    assert logs("talk-3") == logs("talk-3*") == logs("talk-[3-9]", "talk-3") == (0, "out 3\n", "err 3\n")
-    assert logs("talk-3", "nosuch", "neither-*") == (
+def test_the_log_of_one_trial_is_raw_also_by_a_pattern(talking_logs):
+    assert talking_logs("talk-3") == talking_logs("talk-3*") == talking_logs("talk-[3-9]", "talk-3") == (0, "out 3\n", "err 3\n")
+    assert talking_logs("talk-3", "nosuch", "neither-*") == (
         1, "out 3\n", "err 3\ncombu: nosuch, neither-*: are no trials of run mine\n")
-    assert logs("no-*") == (1, "", "combu: no-*: is no trial of run mine\n")
+    assert talking_logs("no-*") == (1, "", "combu: no-*: is no trial of run mine\n")
 
 
 def test_stop_names_each_pattern_that_matches_no_container(combu, write):
