@@ -30,7 +30,7 @@ class Place {
   std::size_t index_ = 0;
 };
 
-// Kinds of what is legal and rarely meant.
+// Kinds of values that are legal but rarely meant.
 enum class Warning {
   shell,          // a command that is written for a shell, and is given to none
   identifier,     // a text that was to be the run's id

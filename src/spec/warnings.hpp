@@ -1,5 +1,5 @@
 #pragma once
-// Warnings of what is legal and rarely meant.
+// Warnings of values that are legal but rarely meant.
 
 #include <string>
 #include <string_view>
