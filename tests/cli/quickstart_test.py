@@ -54,6 +54,10 @@ def sum_of(file, name):
     return f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {name}\n"
 
 
+def refusal(sums, name):
+    return f"quickstart: {sums} has no checksum of {name}; put SHA256SUMS beside it, or run the program unchecked with --unchecked\n"
+
+
 @pytest.fixture
 def served(tmp_path):
     """A folder, and its address."""
@@ -96,7 +100,7 @@ def test_only_the_very_name_counts_in_the_checksums(quickstart, program, tmp_pat
     done = quickstart("--binary", tarball)
     assert done.stdout.startswith(f"quickstart: using combu 1.2.3 of {tarball}\n")
     sums.write_text(sum_of(tarball, f"{tarball.name}.asc"))
-    assert f"quickstart: {sums} names no {tarball.name}: it is taken unchecked\n" in quickstart("--binary", tarball).stdout
+    assert refusal(sums, tarball.name) in quickstart("--binary", tarball).stderr
     sums.write_text(f"{'0' * 64}  {tarball.name}\n")
     done = quickstart("--binary", tarball)
     assert done.returncode == 1 and done.stderr.endswith(f"quickstart: {tarball} is not what {sums} says\n")
@@ -107,7 +111,7 @@ def test_an_address_is_checked_by_the_checksums_beside_it(quickstart, program, s
     tarball = pack(program, folder)
     url = f"{address}/{tarball.name}?token=a/b"
     done = quickstart("--binary", url)
-    assert f"{address}/SHA256SUMS names no {tarball.name}: it is taken unchecked\nquickstart: using combu 1.2.3 of {url}\n" in done.stdout
+    assert done.returncode == 1 and refusal(f"{address}/SHA256SUMS", tarball.name) in done.stderr
     (folder / "SHA256SUMS").write_text(sum_of(tarball, tarball.name))
     done = quickstart("--binary", url)
     assert done.stdout.startswith(f"quickstart: fetching {url}\nquickstart: using combu 1.2.3 of {url}\n")
@@ -120,7 +124,36 @@ def test_an_address_is_checked_by_the_checksums_beside_it(quickstart, program, s
 def test_a_program_need_not_be_executable(quickstart, program, served):
     folder, address = served
     shutil.copy(program, folder / "combu")
+    (folder / "SHA256SUMS").write_text(sum_of(program, "combu"))
     assert f"quickstart: using combu 1.2.3 of {address}/combu\n" in quickstart("--binary", f"{address}/combu").stdout
     program.chmod(0o644)
+    (program.parent / "SHA256SUMS").write_text(sum_of(program, "combu"))
     assert f"quickstart: using combu 1.2.3 of {program}\n" in quickstart("--binary", program).stdout
     assert program.stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize("place", ["path", "url"])
+def test_a_program_without_a_checksum_is_run_only_if_asked(quickstart, served, tmp_path, place):
+    folder, address = served
+    canary = tmp_path / "canary"
+    add(folder / "combu", f"#!/bin/sh\ntouch {canary}\necho combu 1.2.3\n")
+    binary, sums = (f"{address}/combu", f"{address}/SHA256SUMS") if place == "url" else (folder / "combu", folder / "SHA256SUMS")
+    done = quickstart("--binary", binary)
+    assert (done.returncode, done.stderr) == (1, refusal(sums, "combu"))
+    assert not canary.exists()
+    done = quickstart("--binary", binary, "--unchecked")
+    assert f"quickstart: {sums} has no checksum of combu: the program runs unchecked\nquickstart: using combu 1.2.3 of {binary}\n" in done.stdout
+    assert canary.exists()
+
+
+def test_unchecked_ignores_no_wrong_checksum(quickstart, program):
+    sums = program.parent / "SHA256SUMS"
+    sums.write_text(f"{'0' * 64}  combu\n")
+    done = quickstart("--binary", program, "--unchecked")
+    assert done.returncode == 1 and done.stderr.endswith(f"quickstart: {program} is not what {sums} says\n")
+
+
+def test_unchecked_needs_binary(quickstart):
+    for options in (["--unchecked"], ["--build", "--unchecked"]):
+        done = quickstart(*options)
+        assert (done.returncode, done.stderr) == (2, "quickstart: --unchecked needs --binary\n")
