@@ -1,0 +1,56 @@
+// combu_mutant(NUMBER) is true for the mutant that the environment variable COMBU_MUTANT names. If
+// COMBU_MUTANTS_REACHED names a file, each test appends a line to the file: the test, its milliseconds, and
+// the mutants that it has reached.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <new>
+
+namespace {
+
+constexpr int k_mutants_max = 1 << 14;
+using Reached = std::array<std::atomic<bool>, k_mutants_max>;
+
+int chosen() {
+  const char* number = std::getenv("COMBU_MUTANT");
+  return number == nullptr ? -1 : std::atoi(number);
+}
+
+// Child processes of a test share the array.
+Reached* array_of_reached() {
+  if (std::getenv("COMBU_MUTANTS_REACHED") == nullptr) return nullptr;
+  void* memory = mmap(nullptr, sizeof(Reached), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return memory == MAP_FAILED ? nullptr : new (memory) Reached{};
+}
+
+Reached* reached() {
+  static Reached* const the_array = array_of_reached();
+  return the_array;
+}
+
+class Writer : public testing::EmptyTestEventListener {
+  void OnTestEnd(const testing::TestInfo& test) override {
+    std::ofstream file(std::getenv("COMBU_MUTANTS_REACHED"), std::ios::app);
+    file << test.test_suite_name() << '.' << test.name() << ' ' << test.result()->elapsed_time();
+    for (int number = 0; number < k_mutants_max; ++number)
+      if ((*reached())[number].exchange(false)) file << ' ' << number;
+    file << '\n';
+  }
+};
+
+const bool k_listens = [] {
+  if (reached() != nullptr) testing::UnitTest::GetInstance()->listeners().Append(new Writer);
+  return true;
+}();
+
+}  // namespace
+
+extern "C" bool combu_mutant(int number) noexcept {
+  static const int the_chosen = chosen();
+  if (Reached* const all = reached(); all != nullptr) (*all)[number] = true;
+  return number == the_chosen;
+}
