@@ -1,6 +1,8 @@
 #pragma once
 // What every room shares: the error type, ids, units, the clock, and one loop over many workers.
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <compare>
 #include <cstddef>
@@ -178,6 +180,42 @@ class Descriptor {
 
  private:
   int number_;
+};
+
+// One entry of a folder. `kind` is its S_IFMT bits; 0 if the file system does not list kinds.
+struct FolderEntry {
+  std::string name;
+  mode_t kind = 0;
+};
+// All entries of an open folder except "." and "..", in no order; nullopt on failure, with the reason in
+// errno.
+[[nodiscard]] std::optional<std::vector<FolderEntry>> list_folder(int folder);
+
+// A folder, and the path by which it was entered from a root folder. No symbolic link is followed. However
+// deep the path is, at most k_open_max descriptors are open. Belongs to one thread.
+class FolderPath {
+ public:
+  static constexpr std::size_t k_open_max = 8;
+
+  // `root` must be an open folder.
+  explicit FolderPath(Descriptor root);
+
+  [[nodiscard]] int number() const { return levels_.back().folder.number(); }
+  [[nodiscard]] std::size_t depth() const { return levels_.size() - 1; }  // 0: the root
+  // Both change nothing and return false on failure, with the reason in errno.
+  [[nodiscard]] bool enter(const std::string& name);
+  // Not at the root. ESTALE: the folder has been moved out of the folder that it was entered from.
+  [[nodiscard]] bool leave();
+
+ private:
+  struct Level {
+    Descriptor folder;  // closed if it is far above the last one
+    dev_t device = 0;
+    ino_t inode = 0;
+  };
+  [[nodiscard]] bool push(Descriptor folder);
+
+  std::vector<Level> levels_;
 };
 
 // ---- Time and threads

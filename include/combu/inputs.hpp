@@ -21,8 +21,9 @@ namespace combu {
 // A folder on this machine that has what the trial has left at `path` where it is below the trial's own
 // place.
 using WhereLeft = std::function<std::string(const std::string& trial, const std::string& path)>;
-// What a trial's inputs are of others becomes paths on this machine, for what follows. A symbolic link on the
-// way leads where it did in the container that left it, never out of what that has left. Throws
+// What a trial's inputs are of others becomes paths on this machine, for what follows, without a symbolic
+// link in them. A link on the way leads where it did in the container that left it, never out of what that
+// has left. Throws
 // Error(refused): it is not there; and what `where` throws.
 void find_inputs(Trial& trial, const WhereLeft& where);
 
@@ -36,9 +37,10 @@ struct InputOwner {
 [[nodiscard]] InputOwner input_owner(const Trial& trial);
 
 // For these: Input::from is a path on this machine, whatever Input::trial says. A symbolic link is followed
-// where it is `from` itself; in a folder it stays one. They block, and throw Error: refused where something
-// cannot be read, or is neither a file nor a folder nor a link. What `tell` throws passes through; where it
-// gives false it wants no more.
+// only if it is `from` itself and Input::trial is empty; in a folder it stays one. They block, and throw
+// Error: refused where something cannot be read, is neither a file nor a folder nor a link, or has become
+// something else since its folder was listed. What `tell` throws passes through; where it gives false it
+// wants no more.
 
 // One tar archive, piece by piece, to be unpacked at the container's root: what `from` holds is at `to`, with
 // its permissions and times. Folders above `to` are not in it. Never whole in memory. Gives what
@@ -49,10 +51,9 @@ std::optional<std::vector<std::string>> pack_inputs(const std::vector<Input>& in
 // The files of one input by their paths in the container, as they are; links are left out.
 [[nodiscard]] std::map<std::string, std::string> read_input(const Input& input);
 
-// "sha256:…" of what is at `path`, a file or a folder: names, bytes (by their own sha256), where links lead,
-// and whether a file may be executed. Neither times nor owners nor the path itself. Throws Error(cancelled),
-// too.
-[[nodiscard]] std::string content_digest(const std::string& path, const std::stop_token& stop = {});
+// "sha256:…" of an input, a file or a folder: names, bytes (by their own sha256), where links lead, and
+// whether a file may be executed. Neither times nor owners nor the path itself. Throws Error(cancelled), too.
+[[nodiscard]] std::string content_digest(const Input& input, const std::stop_token& stop = {});
 
 // What a digest tells of a thing.
 struct LeftThing {

@@ -384,7 +384,7 @@ class RecordMemory final : public Memory {
     find_inputs(trial, [&](const std::string& left_by, const std::string& path) {
       return depot_.fetch(left_by, path, stop);
     });
-    return content_digest(trial.inputs.front().from, stop);
+    return content_digest(trial.inputs.front(), stop);
   }
 
   std::string digest_of(TrialIndex trial) {

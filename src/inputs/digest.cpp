@@ -33,7 +33,7 @@ void Content::add(const Found& found) {
     file_.emplace(File{.name = std::string(found.name),
                        .thing = {.kind = LeftThing::Kind::file, .is_program = (mode & S_IXUSR) != 0}});
   } else if (S_ISLNK(mode)) {
-    add(found.name, {.kind = LeftThing::Kind::link, .text = read_link(found)});
+    add(found.name, {.kind = LeftThing::Kind::link, .text = found.target});
   } else {
     add(found.name, {.kind = LeftThing::Kind::folder});
   }
@@ -53,13 +53,13 @@ std::string Content::digest() {
 
 }  // namespace inputs
 
-std::string content_digest(const std::string& path, const std::stop_token& stop) {
+std::string content_digest(const Input& input, const std::stop_token& stop) {
   inputs::Content content;
   const auto go_on = [&] {
-    if (stop.stop_requested()) throw Error(ErrorKind::cancelled, path, "cancelled");
+    if (stop.stop_requested()) throw Error(ErrorKind::cancelled, input.from, "cancelled");
     return true;
   };
-  inputs::walk(path, [&](const inputs::Found& found) {
+  inputs::walk(input, [&](const inputs::Found& found) {
     content.add(found);
     if (S_ISREG(found.status.st_mode))
       inputs::read_file(found, [&](std::string_view bytes) {

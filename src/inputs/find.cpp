@@ -68,9 +68,13 @@ fs::path follow(const fs::path& place, const std::string& trial, const std::stri
   return here;
 }
 
-std::string find_left(const std::string& folder, const std::string& trial, const std::string& path) {
+std::string find_left(const std::string& where, const std::string& trial, const std::string& path) {
+  // No link is followed on the way to what is found (inputs::walk): those above `where` are resolved here.
+  std::error_code missing;
+  const fs::path real = fs::canonical(where, missing);
+  const fs::path folder = missing ? fs::path(where) : real;
   const fs::path below = follow(folder, trial, path, [&](const fs::path& at) -> std::optional<Step> {
-    const fs::path there = fs::path(folder) / at;
+    const fs::path there = folder / at;
     std::error_code code;
     const fs::file_status status = fs::symlink_status(there, code);
     if (!fs::exists(status)) return std::nullopt;
@@ -80,7 +84,7 @@ std::string find_left(const std::string& folder, const std::string& trial, const
       throw Error(ErrorKind::refused, "inputs", there.string() + " cannot be read: " + code.message());
     return Step{.target = target};
   });
-  return (fs::path(folder) / below).string();
+  return (folder / below).string();
 }
 
 }  // namespace

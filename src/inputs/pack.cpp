@@ -40,7 +40,7 @@ class Packer {
   // Gives what is in it, nullopt when nobody wants more.
   std::optional<std::string> add(const Input& input) {
     inputs::Content content;
-    if (!inputs::walk(input.from, [&](const Found& found) { return add(input, found, content); }))
+    if (!inputs::walk(input, [&](const Found& found) { return add(input, found, content); }))
       return std::nullopt;
     return content.digest();
   }
@@ -82,7 +82,7 @@ class Packer {
     archive_entry_set_mtime(entry_.get(), status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
     archive_entry_set_uid(entry_.get(), owner_.uid);
     archive_entry_set_gid(entry_.get(), owner_.gid);
-    if (S_ISLNK(status.st_mode)) archive_entry_set_symlink(entry_.get(), inputs::read_link(found).c_str());
+    if (S_ISLNK(status.st_mode)) archive_entry_set_symlink(entry_.get(), found.target.c_str());
     archive_entry_set_size(entry_.get(), S_ISREG(status.st_mode) ? status.st_size : 0);
     if (!check(archive_write_header(writer_.get(), entry_.get()))) return false;
     if (!S_ISREG(status.st_mode)) return true;
@@ -136,7 +136,7 @@ std::optional<std::vector<std::string>> pack_inputs(const std::vector<Input>& in
 
 std::map<std::string, std::string> read_input(const Input& input) {
   std::map<std::string, std::string> files;
-  inputs::walk(input.from, [&](const Found& found) {
+  inputs::walk(input, [&](const Found& found) {
     if (!S_ISREG(found.status.st_mode)) return true;
     std::string& content = files[input.to + std::string(found.name)];
     return inputs::read_file(found, [&](std::string_view bytes) {

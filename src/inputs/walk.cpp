@@ -1,17 +1,15 @@
 #include "inputs/walk.hpp"
 
 #include <fcntl.h>
-#include <fts.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <memory>
+#include <optional>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "combu/base.hpp"
@@ -20,88 +18,183 @@ namespace combu::inputs {
 namespace {
 
 constexpr std::size_t k_piece = std::size_t{256} << 10U;
+// A file may have become a pipe, which would be waited for, or a terminal.
+constexpr int k_open_file = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
   throw Error(ErrorKind::refused, "inputs", path + ' ' + why);
 }
 
+[[noreturn]] void refuse_changed(const std::string& path) {
+  refuse(path,
+         "changed while it was read: it is not what its folder listed; "
+         "start the trial when nothing writes to its inputs");
+}
+
 [[noreturn]] void refuse(const std::string& path, int error) {
+  // What openat() and readlinkat() say of something of another kind.
+  if (error == ELOOP || error == ENOTDIR || error == ENXIO || error == EINVAL || error == ESTALE)
+    refuse_changed(path);
   refuse(path,
          error == ENOENT ? "is not there" : "cannot be read: " + std::generic_category().message(error));
 }
 
-int by_name(const FTSENT** one, const FTSENT** other) {
-  return std::strcmp((*one)->fts_name, (*other)->fts_name);
+// The folder that holds what is at `path`, an absolute path; no link is followed.
+Descriptor open_above(const std::string& path) {
+  constexpr int k_how = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+  Descriptor folder(open("/", k_how));
+  for (std::size_t from = 1, slash = 0; (slash = path.find('/', from)) != std::string::npos;
+       from = slash + 1) {
+    if (slash == from) continue;
+    folder = Descriptor(openat(folder.number(), path.substr(from, slash - from).c_str(), k_how));
+    if (!folder.is_open()) refuse(path.substr(0, slash), errno);
+  }
+  return folder;
 }
 
-using Tree = std::unique_ptr<FTS, decltype(&fts_close)>;
+class Walk {
+ public:
+  Walk(const Input& input, const std::function<bool(const Found&)>& visit)
+      : path_(input.from), root_size_(path_.size()), visit_(visit) {}
 
-Descriptor open_file(const std::string& path) {
-  Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.is_open()) refuse(path, errno);
-  return file;
-}
+  bool run(bool may_be_link) {
+    if (!visit_root(may_be_link)) return false;
+    while (!levels_.empty()) {
+      Level& level = levels_.back();
+      path_.resize(level.path_size);
+      if (level.next == level.entries.size()) {
+        levels_.pop_back();
+        if (!levels_.empty() && !folder_->leave()) refuse(path_, errno);
+        continue;
+      }
+      const FolderEntry entry = std::move(level.entries[level.next++]);
+      path_ += '/' + entry.name;
+      if (!visit(entry)) return false;
+    }
+    return true;
+  }
+
+ private:
+  struct Level {
+    std::vector<FolderEntry> entries;
+    std::size_t next = 0;
+    std::size_t path_size = 0;
+  };
+
+  bool visit_root(bool may_be_link) {
+    const int follow = may_be_link ? 0 : AT_SYMLINK_NOFOLLOW;
+    const int how = may_be_link ? 0 : O_NOFOLLOW;
+    const Descriptor above = may_be_link ? Descriptor(AT_FDCWD) : open_above(path_);
+    const std::string name = may_be_link ? path_ : path_.substr(path_.rfind('/') + 1);
+    if (fstatat(above.number(), name.c_str(), &status_, follow) != 0) {
+      if (errno == ENOENT) refuse(path_, ENOENT);
+      refuse(path_, "cannot be read: " + std::generic_category().message(errno));
+    }
+    const mode_t kind = status_.st_mode & S_IFMT;
+    if (kind != S_IFREG && kind != S_IFDIR) refuse_kind();
+    Descriptor opened(openat(above.number(), name.c_str(), k_open_file | how));
+    expect(kind, opened);
+    if (kind == S_IFREG) return visit_file(opened);
+    folder_.emplace(std::move(opened));
+    return visit_folder();
+  }
+
+  // What `entry` names in the folder.
+  bool visit(const FolderEntry& entry) {
+    const int above = folder_->number();
+    const char* const name = entry.name.c_str();
+    mode_t kind = entry.kind;
+    if ((kind == 0 || kind == S_IFLNK)) {
+      if (fstatat(above, name, &status_, AT_SYMLINK_NOFOLLOW) != 0) refuse(path_, errno);
+      if (kind == 0) kind = status_.st_mode & S_IFMT;
+    }
+    switch (kind) {
+      case S_IFREG: {
+        const Descriptor file(openat(above, name, k_open_file | O_NOFOLLOW));
+        expect(S_IFREG, file);
+        return visit_file(file);
+      }
+      case S_IFDIR:
+        if (!folder_->enter(entry.name) || fstat(folder_->number(), &status_) != 0) refuse(path_, errno);
+        return visit_folder();
+      case S_IFLNK:
+        if (!S_ISLNK(status_.st_mode)) refuse_changed(path_);
+        target_ = read_link(above, name);
+        return tell(-1);
+      default:
+        refuse_kind();
+    }
+  }
+
+  [[noreturn]] void refuse_kind() const {
+    refuse(path_, "is neither a file nor a folder nor a link, and cannot be sent");
+  }
+
+  void expect(mode_t kind, const Descriptor& opened) {
+    if (!opened.is_open() || fstat(opened.number(), &status_) != 0) refuse(path_, errno);
+    if ((status_.st_mode & S_IFMT) != kind) refuse_changed(path_);
+  }
+
+  bool visit_file(const Descriptor& file) { return tell(file.number()); }
+
+  bool visit_folder() {
+    if (!tell(-1)) return false;
+    auto entries = list_folder(folder_->number());
+    if (!entries) refuse(path_, errno);
+    std::ranges::sort(*entries, {}, &FolderEntry::name);
+    levels_.push_back({.entries = std::move(*entries), .path_size = path_.size()});
+    return true;
+  }
+
+  [[nodiscard]] std::string read_link(int above, const char* name) const {
+    std::string target(static_cast<std::size_t>(std::max<std::int64_t>(status_.st_size, 255)) + 1, '\0');
+    while (true) {
+      const ssize_t count = readlinkat(above, name, target.data(), target.size());
+      if (count < 0) refuse(path_, errno);
+      if (static_cast<std::size_t>(count) < target.size()) {
+        target.resize(static_cast<std::size_t>(count));
+        return target;
+      }
+      target.resize(target.size() * 2);
+    }
+  }
+
+  bool tell(int file) {
+    return visit_({.path = path_,
+                   .name = std::string_view(path_).substr(root_size_),
+                   .status = status_,
+                   .file = file,
+                   .target = target_});
+  }
+
+  std::string path_;
+  std::size_t root_size_;
+  const std::function<bool(const Found&)>& visit_;
+  std::optional<FolderPath> folder_;  // where the walk is
+  std::vector<Level> levels_;         // of the folders on the way there
+  struct stat status_ {};
+  std::string target_;
+};
 
 }  // namespace
 
-bool walk(const std::string& path, const std::function<bool(const Found&)>& visit) {
-  std::string root = path;
-  const std::array<char*, 2> roots{root.data(), nullptr};
-  const Tree tree(fts_open(roots.data(), FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, &by_name), &fts_close);
-  if (!tree) refuse(path, errno);
-  while (true) {
-    errno = 0;
-    const FTSENT* entry = fts_read(tree.get());
-    if (entry == nullptr) break;
-    if (entry->fts_info == FTS_DP) continue;
-    const std::string here(entry->fts_path, entry->fts_pathlen);
-    switch (entry->fts_info) {
-      case FTS_D:
-      case FTS_F:
-      case FTS_SL:
-        break;
-      case FTS_DEFAULT:
-        refuse(here, "is neither a file nor a folder nor a link, and cannot be sent");
-      case FTS_SLNONE:  // of the input itself only: others are not followed
-        refuse(here, ENOENT);
-      default:
-        refuse(here, entry->fts_errno);
-    }
-    const std::string_view name =
-        entry->fts_level == FTS_ROOTLEVEL ? std::string_view() : std::string_view(here).substr(root.size());
-    if (!visit({.path = here, .name = name, .status = *entry->fts_statp})) return false;
-  }
-  if (errno != 0) refuse(path, errno);
-  return true;
+bool walk(const Input& input, const std::function<bool(const Found&)>& visit) {
+  return Walk(input, visit).run(input.trial.empty());
 }
 
 bool read_file(const Found& found, const std::function<bool(std::string_view)>& tell) {
-  const Descriptor file = open_file(found.path);
-  std::int64_t left = found.status.st_size;
-  std::vector<char> piece(static_cast<std::size_t>(std::min<std::int64_t>(left, k_piece)));
-  while (left > 0) {
-    const ssize_t count =
-        read(file.number(), piece.data(), static_cast<std::size_t>(std::min<std::int64_t>(left, k_piece)));
+  const std::int64_t size = found.status.st_size;
+  std::vector<char> piece(static_cast<std::size_t>(std::min<std::int64_t>(size, k_piece)));
+  for (std::int64_t at = 0; at < size;) {
+    const auto wanted = static_cast<std::size_t>(std::min<std::int64_t>(size - at, k_piece));
+    const ssize_t count = pread(found.file, piece.data(), wanted, at);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) refuse(found.path, errno);
     if (count == 0) refuse(found.path, "became shorter while it was read");
     if (!tell({piece.data(), static_cast<std::size_t>(count)})) return false;
-    left -= count;
+    at += count;
   }
   return true;
-}
-
-std::string read_link(const Found& found) {
-  std::string target(static_cast<std::size_t>(std::max<std::int64_t>(found.status.st_size, 255)) + 1, '\0');
-  while (true) {
-    const ssize_t count = readlink(found.path.c_str(), target.data(), target.size());
-    if (count < 0) refuse(found.path, errno);
-    if (static_cast<std::size_t>(count) < target.size()) {
-      target.resize(static_cast<std::size_t>(count));
-      return target;
-    }
-    target.resize(target.size() * 2);
-  }
 }
 
 }  // namespace combu::inputs

@@ -162,7 +162,7 @@ Sighting World::start(const Run& run, const Trial& trial, int attempt, Instant n
   std::vector<std::string> inputs;
   for (const Input& input : trial.inputs) {
     files.merge(read_input(input));
-    inputs.push_back(content_digest(input.from));
+    inputs.push_back(content_digest(input));
   }
   const Script script = read_script(trial, options_.trial_takes, std::move(files));
   if (script.cannot_start)

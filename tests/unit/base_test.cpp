@@ -1,12 +1,20 @@
 #include "combu/base.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <latch>
+#include <map>
 #include <mutex>
 #include <numeric>
 #include <set>
@@ -17,6 +25,8 @@
 
 namespace combu {
 namespace {
+
+namespace fs = std::filesystem;
 
 using testing::HasSubstr;
 
@@ -215,6 +225,76 @@ TEST(Sha256, IsThatOfTheStandard) {
   sum.add("a");
   sum.add("bc");
   EXPECT_EQ(sum.text(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+// ---- Folders
+
+class FolderPathTest : public testing::Test {
+ protected:
+  FolderPathTest() { fs::create_directories(root_); }
+  ~FolderPathTest() override { fs::remove_all(root_); }
+
+  [[nodiscard]] Descriptor root() const { return Descriptor(::open(root_.c_str(), O_RDONLY | O_DIRECTORY)); }
+  static std::size_t open_descriptors() {
+    return static_cast<std::size_t>(std::distance(fs::directory_iterator("/proc/self/fd"), {}));
+  }
+
+  fs::path root_ = testing::TempDir() + "folder_path." + std::to_string(getpid());
+};
+
+TEST_F(FolderPathTest, IsAsDeepAsItMustBeWithFewDescriptors) {
+  constexpr std::size_t k_deep = 3000;
+  const std::size_t before = open_descriptors();
+  FolderPath path(root());
+  for (std::size_t i = 0; i < k_deep; ++i) {
+    ASSERT_EQ(mkdirat(path.number(), "d", 0755), 0);
+    ASSERT_TRUE(path.enter("d"));
+  }
+  EXPECT_EQ(path.depth(), k_deep);
+  EXPECT_LE(open_descriptors(), before + FolderPath::k_open_max);
+  while (path.depth() > 0) {
+    ASSERT_TRUE(path.leave());
+    ASSERT_EQ(unlinkat(path.number(), "d", AT_REMOVEDIR), 0);
+  }
+  EXPECT_LE(open_descriptors(), before + FolderPath::k_open_max);
+}
+
+TEST_F(FolderPathTest, FollowsNoLink) {
+  fs::create_directories(root_ / "a");
+  fs::create_directory_symlink("a", root_ / "link");
+  FolderPath path(root());
+  EXPECT_FALSE(path.enter("link"));
+  EXPECT_EQ(errno, ENOTDIR);
+  EXPECT_TRUE(path.enter("a"));
+}
+
+TEST_F(FolderPathTest, AMovedFolderLeadsNowhereElse) {
+  fs::create_directories(root_ / "other");
+  FolderPath path(root());
+  fs::path deep = root_;
+  for (std::size_t i = 0; i < 2 * FolderPath::k_open_max; ++i) {
+    fs::create_directory(deep /= "d");
+    ASSERT_TRUE(path.enter("d"));
+  }
+  fs::rename(root_ / "d/d", root_ / "other/d");
+  while (path.depth() > 2) ASSERT_TRUE(path.leave());
+  EXPECT_FALSE(path.leave());
+  EXPECT_EQ(errno, ESTALE);
+  EXPECT_EQ(path.depth(), 2U) << "it stays where it is";
+}
+
+TEST_F(FolderPathTest, ListsWhatIsInAFolder) {
+  fs::create_directories(root_ / "folder");
+  fs::create_symlink("nowhere", root_ / "link");
+  std::ofstream(root_ / "file") << "x";
+  const auto entries = list_folder(root().number());
+  ASSERT_TRUE(entries);
+  std::map<std::string, mode_t> kinds;
+  for (const FolderEntry& entry : *entries) kinds[entry.name] = entry.kind;
+  EXPECT_THAT(kinds, testing::ElementsAre(testing::Pair("file", testing::AnyOf(mode_t{S_IFREG}, mode_t{0})),
+                                          testing::Pair("folder", testing::AnyOf(mode_t{S_IFDIR}, mode_t{0})),
+                                          testing::Pair("link", testing::AnyOf(mode_t{S_IFLNK}, mode_t{0}))));
+  EXPECT_FALSE(list_folder(-1));
 }
 
 TEST(InParallel, CallsTheBodyOnceForEachIndex) {

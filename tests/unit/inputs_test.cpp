@@ -7,17 +7,26 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "inputs/walk.hpp"
 
 namespace combu {
 namespace {
@@ -59,6 +68,10 @@ class InputsTest : public testing::Test {
  private:
   fs::path root_ = testing::TempDir() + "inputs." + std::to_string(getpid());
 };
+
+std::string digest_of(const std::string& path) {
+  return content_digest({.from = path});
+}
 
 std::string packed(const std::vector<Input>& inputs, const InputOwner& owner = {}) {
   std::string bytes;
@@ -185,7 +198,7 @@ TEST_F(InputsTest, WhatIsPackedIsWhatIsTold) {
   const auto digests =
       pack_inputs({input("data", "/in"), input("one", "/b")}, {}, [](std::string_view) { return true; });
   ASSERT_TRUE(digests);
-  EXPECT_EQ(*digests, (std::vector{content_digest(at("data")), content_digest(at("one"))}));
+  EXPECT_EQ(*digests, (std::vector{digest_of(at("data")), digest_of(at("one"))}));
 }
 
 TEST_F(InputsTest, WhoWantsNoMoreGetsNoMore) {
@@ -215,6 +228,208 @@ TEST_F(InputsTest, FilesCanBeRead) {
   link("data/link", "sub/a");
   EXPECT_THAT(read_input(input("data", "/in")), ElementsAre(Pair("/in/sub/a", "x")));
   EXPECT_THAT(read_input(input("data/sub/a", "/b")), ElementsAre(Pair("/b", "x")));
+}
+
+// ---- Folders that somebody else writes to
+
+constexpr const char* k_secret = "the secret";
+
+// A folder `data` beside a file and a folder that hold a secret.
+class ChangingTest : public InputsTest {
+ protected:
+  ChangingTest() {
+    file("secrets/x", k_secret, 0600);
+    file("secret", k_secret, 0600);
+  }
+
+  // renameat2(): neither name is ever missing.
+  void exchange(const std::string& one, const std::string& other) const {
+    ASSERT_EQ(renameat2(AT_FDCWD, at(one).c_str(), AT_FDCWD, at(other).c_str(), RENAME_EXCHANGE), 0);
+  }
+  // The archive of data, where `change` is called as soon as the content of its first file is packed.
+  [[nodiscard]] std::string pack_while(const std::function<void()>& change) const {
+    std::string bytes;
+    bool is_changed = false;
+    (void)pack_inputs({input("data", "/in")}, {}, [&](std::string_view piece) {
+      bytes += piece;
+      if (!is_changed && bytes.find("first") != std::string::npos) {
+        is_changed = true;
+        change();
+      }
+      return true;
+    });
+    EXPECT_TRUE(is_changed);
+    return bytes;
+  }
+  [[nodiscard]] static std::string first_content() { return "first" + std::string(1 << 20, '.'); }
+};
+
+TEST_F(ChangingTest, AFileThatBecameALinkIsRefused) {
+  file("data/a", first_content());
+  file("data/b", "legal");
+  link("link", at("secret"));
+  const Error error = error_of([&] { (void)pack_while([&] { exchange("data/b", "link"); }); });
+  EXPECT_EQ(error.kind(), ErrorKind::refused);
+  EXPECT_THAT(error.message(), HasSubstr(at("data/b") + " changed while it was read"));
+}
+
+TEST_F(ChangingTest, AFileThatBecameAPipeIsRefusedAndNotWaitedFor) {
+  file("data/a", first_content());
+  file("data/b", "legal");
+  mkfifo(at("pipe").c_str(), 0644);
+  const Error error = error_of([&] { (void)pack_while([&] { exchange("data/b", "pipe"); }); });
+  EXPECT_THAT(error.message(), HasSubstr(at("data/b") + " changed while it was read"));
+}
+
+TEST_F(ChangingTest, AFileThatBecameAFolderIsRefused) {
+  file("data/a", first_content());
+  file("data/b", "legal");
+  const Error error = error_of([&] { (void)pack_while([&] { exchange("data/b", "secrets"); }); });
+  EXPECT_THAT(error.message(), HasSubstr(at("data/b") + " changed while it was read"));
+}
+
+TEST_F(ChangingTest, AFolderThatBecameALinkIsRefused) {
+  file("data/a", first_content());
+  file("data/sub/x", "legal");
+  link("link", at("secrets"));
+  const Error error = error_of([&] { (void)pack_while([&] { exchange("data/sub", "link"); }); });
+  EXPECT_THAT(error.message(), HasSubstr(at("data/sub") + " changed while it was read"));
+}
+
+TEST_F(ChangingTest, ALinkThatBecameAFileIsRefused) {
+  file("data/a", first_content());
+  link("data/b", "a");
+  const Error error = error_of([&] { (void)pack_while([&] { exchange("data/b", "secret"); }); });
+  EXPECT_THAT(error.message(), HasSubstr(at("data/b") + " changed while it was read"));
+}
+
+TEST_F(ChangingTest, AFolderOnTheWayThatBecameALinkLeadsNowhereElse) {
+  file("data/sub/a", first_content());
+  file("data/sub/x", "legal");
+  link("link", at("secrets"));
+  const std::string bytes = pack_while([&] { exchange("data/sub", "link"); });
+  EXPECT_EQ(bytes.find(k_secret), std::string::npos);
+  EXPECT_EQ(texts_of(entries_of(bytes)).back(), "in/sub/x 100644 0:0 legal");
+}
+
+TEST_F(ChangingTest, WhatIsReadIsWhatWasVisited) {
+  file("data/a", "legal");
+  link("link", at("secret"));
+  std::string content;
+  inputs::walk(input("data", "/in"), [&](const inputs::Found& found) {
+    if (!S_ISREG(found.status.st_mode)) return true;
+    exchange("data/a", "link");
+    return inputs::read_file(found, [&](std::string_view bytes) {
+      content += bytes;
+      return true;
+    });
+  });
+  EXPECT_EQ(content, "legal");
+}
+
+TEST_F(ChangingTest, ASecretIsNeverPackedWhateverIsExchanged) {
+  for (int i = 0; i < 20; ++i) file("data/plain" + std::to_string(i), "legal");
+  file("data/file", "legal");
+  file("data/sub/x", "legal");
+  link("file", at("secret"));
+  link("sub", at("secrets"));
+  const pid_t child = fork();  // a process and not a thread: this program has none
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    while (true) {
+      renameat2(AT_FDCWD, at("data/file").c_str(), AT_FDCWD, at("file").c_str(), RENAME_EXCHANGE);
+      renameat2(AT_FDCWD, at("data/sub").c_str(), AT_FDCWD, at("sub").c_str(), RENAME_EXCHANGE);
+    }
+  }
+  int packs = 0;
+  int refusals = 0;
+  int leaks = 0;
+  for (; packs < 2000; ++packs) {
+    std::string bytes;
+    try {
+      (void)pack_inputs({input("data", "/in")}, {}, [&](std::string_view piece) {
+        bytes += piece;
+        return true;
+      });
+    } catch (const Error& error) {
+      EXPECT_THAT(error.message(), HasSubstr("changed while it was read"));
+      ++refusals;
+    }
+    if (bytes.find(k_secret) != std::string::npos) ++leaks;
+  }
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  EXPECT_EQ(leaks, 0) << "of " << packs << " packs, " << refusals << " of which were refused";
+}
+
+// ---- Deep folders
+
+// At most this many descriptors, as long as this lives.
+class FewDescriptors {
+ public:
+  explicit FewDescriptors(rlim_t count) {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit few{.rlim_cur = count, .rlim_max = before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &few);
+  }
+  ~FewDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+  FewDescriptors(const FewDescriptors&) = delete;
+  FewDescriptors& operator=(const FewDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+class DeepTest : public InputsTest {
+ protected:
+  ~DeepTest() override {
+    while (path_ && path_->depth() > 0) {
+      if (!path_->leave()) break;
+      unlinkat(path_->number(), "d", AT_REMOVEDIR);
+    }
+  }
+  // data/d/d/…/leaf
+  void make_deep(int folders) {
+    fs::create_directories(at("data"));
+    path_.emplace(Descriptor(::open(at("data").c_str(), O_RDONLY | O_DIRECTORY)));
+    for (int i = 0; i < folders; ++i) {
+      ASSERT_EQ(mkdirat(path_->number(), "d", 0755), 0);
+      ASSERT_TRUE(path_->enter("d"));
+    }
+    const Descriptor leaf(openat(path_->number(), "leaf", O_WRONLY | O_CREAT, 0644));
+    ASSERT_EQ(write(leaf.number(), "x", 1), 1);
+    leaf_folder_ = Descriptor(dup(path_->number()));
+  }
+  void remove_leaf() const { unlinkat(leaf_folder_.number(), "leaf", 0); }
+
+ private:
+  std::optional<FolderPath> path_;
+  Descriptor leaf_folder_;
+};
+
+TEST_F(DeepTest, AnInputMayBeDeeperThanThereAreDescriptors) {
+  constexpr int k_deep = 5000;  // and its path is longer than PATH_MAX
+  const FewDescriptors few(256);
+  make_deep(k_deep);
+  file("shallow/a", "x");
+  std::size_t longest = 0;
+  int folders = 0;
+  inputs::walk(input("data", "/in"), [&](const inputs::Found& found) {
+    longest = std::max(longest, found.name.size());
+    if (S_ISDIR(found.status.st_mode)) ++folders;
+    return true;
+  });
+  EXPECT_EQ(folders, k_deep + 1);
+  EXPECT_EQ(longest, 2U * k_deep + std::string("/leaf").size());
+  std::size_t size = 0;
+  const auto digests = pack_inputs({input("data", "/in")}, {}, [&](std::string_view piece) {
+    size += piece.size();
+    return true;
+  });
+  ASSERT_TRUE(digests);
+  EXPECT_EQ(*digests, (std::vector{digest_of(at("data"))}));
+  EXPECT_GT(size, k_deep * std::size_t{k_deep});  // every name has the whole path
+  remove_leaf();
 }
 
 // ---- What another trial has left
@@ -271,6 +486,30 @@ TEST_F(LeftTest, LinksLeadWhereTheyDidInTheContainer) {
   }
 }
 
+TEST_F(LeftTest, WhatBecameALinkMeanwhileIsNotFollowed) {
+  file("results/_lab-one/r1/first/out/a", "x");
+  file("results/_lab-one/r1/first/out/sub/b", "x");
+  file("secret/b", "the secret");
+  const Input whole{.from = found("/out/a"), .trial = "first", .to = "/in"};
+  const Input below{.from = found("/out/sub/b"), .trial = "first", .to = "/in"};
+  fs::remove(left("/out/a"));
+  fs::remove_all(left("/out/sub"));
+  link("results/_lab-one/r1/first/out/a", at("secret/b"));
+  link("results/_lab-one/r1/first/out/sub", at("secret"));
+  for (const Input& input : {whole, below}) {
+    EXPECT_EQ(error_of([&] { (void)packed({input}); }).kind(), ErrorKind::refused);
+    EXPECT_EQ(error_of([&] { (void)content_digest(input); }).kind(), ErrorKind::refused);
+    EXPECT_EQ(error_of([&] { (void)read_input(input); }).kind(), ErrorKind::refused);
+  }
+}
+
+TEST_F(LeftTest, TheResultsMayBeBehindALink) {
+  file("elsewhere/_lab-one/r1/first/out/a", "x");
+  link("results", "elsewhere");
+  const Input input{.from = found("/out/a"), .trial = "first", .to = "/in"};
+  EXPECT_THAT(texts_of(entries_of(packed({input}))), ElementsAre("in 100644 0:0 x"));
+}
+
 // ---- What they hold
 
 TEST_F(InputsTest, EqualContentHasOneDigest) {
@@ -279,19 +518,19 @@ TEST_F(InputsTest, EqualContentHasOneDigest) {
   file("two/a", "1", 0600);
   file("two/b", "2");
   date("two/a");
-  const std::string digest = content_digest(at("one"));
+  const std::string digest = digest_of(at("one"));
   EXPECT_THAT(digest, testing::MatchesRegex("sha256:[0-9a-f]{64}"));
-  EXPECT_EQ(content_digest(at("two")), digest);
+  EXPECT_EQ(digest_of(at("two")), digest);
   link("three", "two");
-  EXPECT_EQ(content_digest(at("three")), digest);
+  EXPECT_EQ(digest_of(at("three")), digest);
 }
 
 TEST_F(InputsTest, WhateverDiffersChangesTheDigest) {
   file("it/a", "1");
   link("it/link", "a");
-  std::set<std::string> digests{content_digest(at("it"))};
+  std::set<std::string> digests{digest_of(at("it"))};
   const auto expect_new = [&](const std::string& what) {
-    EXPECT_TRUE(digests.insert(content_digest(at("it"))).second) << what;
+    EXPECT_TRUE(digests.insert(digest_of(at("it"))).second) << what;
   };
   file("it/a", "2");
   expect_new("bytes");
@@ -323,8 +562,8 @@ TEST_F(InputsTest, AListHasTheDigestOfWhatItTells) {
                   {"out/sub/b", {.kind = Kind::file, .text = sha256_of("beta"), .is_program = true}},
                   {"out/sub-1", {.kind = Kind::file, .text = sha256_of("")}}};
   for (const std::string path : {"out", "out/sub", "out/a", "out/none", "out/sub/b"})
-    EXPECT_EQ(content_digest(left, "first", "/" + path), content_digest(at("place/" + path))) << path;
-  EXPECT_EQ(content_digest(left, "first", "/out/latest"), content_digest(at("place/out/sub")));
+    EXPECT_EQ(content_digest(left, "first", "/" + path), digest_of(at("place/" + path))) << path;
+  EXPECT_EQ(content_digest(left, "first", "/out/latest"), digest_of(at("place/out/sub")));
   EXPECT_THAT(error_of([&] { (void)content_digest(left, "first", "/out/b"); }).message(),
               HasSubstr("`first` has left no /out/b"));
 }
@@ -333,7 +572,7 @@ TEST_F(InputsTest, ADigestCanBeGivenUp) {
   file("data/a", "x");
   std::stop_source stop;
   stop.request_stop();
-  EXPECT_EQ(error_of([&] { (void)content_digest(at("data"), stop.get_token()); }).kind(),
+  EXPECT_EQ(error_of([&] { (void)content_digest(input("data", "/in"), stop.get_token()); }).kind(),
             ErrorKind::cancelled);
 }
 

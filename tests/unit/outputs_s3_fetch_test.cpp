@@ -516,7 +516,7 @@ class DigestS3 : public FetchS3 {
     find_inputs(trial, [this](const std::string& left_by, const std::string& at) {
       return depot_->fetch(left_by, at, {});
     });
-    return content_digest(trial.inputs[0].from);
+    return content_digest(trial.inputs[0]);
   }
 };
 
