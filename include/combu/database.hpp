@@ -7,10 +7,13 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "combu/base.hpp"
 
@@ -31,6 +34,41 @@ struct Schema {
 
 // The same; where it cannot be written and has the newest version, as it is.
 [[nodiscard]] SQLite::Database open_to_read(const std::string& path, const Schema& schema);
+
+// A database that somebody else may have made, read-only. A hostile one must not execute SQL of its own, nor
+// take more memory or time than its size explains. Belongs to one thread.
+class Foreign {
+ public:
+  // `image`: the bytes of the file. Reads no table before all objects (tables, indexes, views) have been
+  // compared with those of the schema. Throws Error(corrupt) with an empty subject unless they are the
+  // objects of one of its versions; Error(cancelled) once `stop` is set.
+  Foreign(std::string image, const Schema& schema, std::stop_token stop);
+  ~Foreign();
+  Foreign(const Foreign&) = delete;
+  Foreign& operator=(const Foreign&) = delete;
+
+  // At least 1; tables of an earlier version lack the columns of later ones.
+  [[nodiscard]] std::size_t version() const;
+  [[nodiscard]] std::size_t size() const;  // of the image in bytes
+
+  // Calls `body` with the database. Its statements together execute a number of SQLite's instructions that is
+  // proportional to the size. Throws Error(corrupt) for what SQLite throws, and at that bound;
+  // Error(cancelled) once `stop` is set.
+  template <class Body>
+  auto read(const Body& body) -> decltype(body(std::declval<SQLite::Database&>())) {
+    try {
+      return body(database());
+    } catch (const SQLite::Exception& exception) {
+      throw_refusal(exception);
+    }
+  }
+
+ private:
+  struct Impl;
+  [[nodiscard]] SQLite::Database& database();
+  [[noreturn]] void throw_refusal(const SQLite::Exception& exception) const;
+  std::unique_ptr<Impl> impl_;
+};
 
 // The Error that this one is.
 [[noreturn]] void throw_as_error(const SQLite::Exception& exception, const std::string& path);
@@ -66,10 +104,19 @@ class Rows {
   [[nodiscard]] bool is_null(int column) const {
     return sqlite3_column_type(statement_, column) == SQLITE_NULL;
   }
+  // SQLITE_INTEGER, SQLITE_FLOAT, SQLITE_TEXT, SQLITE_BLOB or SQLITE_NULL: that of the value, not of the
+  // column.
+  [[nodiscard]] int type(int column) const { return sqlite3_column_type(statement_, column); }
   [[nodiscard]] std::int64_t number(int column) const { return sqlite3_column_int64(statement_, column); }
   [[nodiscard]] double real(int column) const { return sqlite3_column_double(statement_, column); }
   [[nodiscard]] std::optional<std::int64_t> number_if_any(int column) const {
     return is_null(column) ? std::nullopt : std::optional(number(column));
+  }
+  [[nodiscard]] std::string_view blob(int column) const {
+    const auto* bytes = static_cast<const char*>(sqlite3_column_blob(statement_, column));
+    return bytes == nullptr
+               ? std::string_view()
+               : std::string_view(bytes, static_cast<std::size_t>(sqlite3_column_bytes(statement_, column)));
   }
   // Empty: it may be NULL, too.
   [[nodiscard]] std::string_view text(int column) const {

@@ -125,10 +125,12 @@ class Telemetry {
   // the trials for which there was one whose log is complete.
   std::set<std::string> adopt(const Telemetry& other, std::span<const Adoption> wanted);
   // All that an attempt has told, in some hundreds of bytes and what it has written, compressed; empty: its
-  // log is not complete, or all of it is more than k_packed_max.
+  // log is not complete, or all of it is more than k_packed_max, or its log is too large to be shared.
   [[nodiscard]] std::string packed(const std::string& trial, int attempt);
-  // What packed() has given elsewhere becomes the trial's. Throws Error(corrupt) for what it has not given.
-  void adopt(std::string_view packed, const std::string& trial);
+  // Stores the result of packed() of another combu as the trial's. It may be hostile: everything in it is
+  // checked first, within time and memory that its size bounds. Throws Error(corrupt) with the reason if
+  // packed() cannot have made it, Error(cancelled) once `stop` is set.
+  void adopt(std::string_view packed, const std::string& trial, const std::stop_token& stop = {});
 
   // Why nothing could be put there when it was tried last; empty: it could.
   [[nodiscard]] std::string fault();

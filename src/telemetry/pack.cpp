@@ -1,11 +1,13 @@
 #include "telemetry/pack.hpp"
 
+#include <fmt/format.h>
 #include <zstd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <new>
 
 namespace combu::telemetry {
@@ -16,6 +18,8 @@ using std::chrono::nanoseconds;
 constexpr std::int64_t k_pack_size = 256LL << 10U;
 constexpr std::size_t k_plain_max = 1U << 31U;  // an engine's piece is smaller
 constexpr int k_level = 3;
+constexpr int k_window_log_max = 24;  // of a frame that k_level makes it is 21 at most
+constexpr std::size_t k_first_block = std::size_t{1} << 20U;
 
 // Before each text. Its bytes are in the order of this machine, which alone reads them.
 struct Head {
@@ -37,13 +41,19 @@ Error damage() {
   return {ErrorKind::corrupt, "", "what is kept of a log is damaged"};
 }
 
+// Removes a head from `left`, which then begins with its text.
+Head next_head(std::string_view& left) {
+  Head head;
+  if (left.size() < sizeof head) throw damage();
+  std::memcpy(&head, left.data(), sizeof head);
+  left.remove_prefix(sizeof head);
+  if (left.size() < head.size) throw damage();
+  return head;
+}
+
 bool tell_pieces(std::string_view left, const std::function<bool(const LogPiece&)>& tell) {
   while (!left.empty()) {
-    Head head;
-    if (left.size() < sizeof head) throw damage();
-    std::memcpy(&head, left.data(), sizeof head);
-    left.remove_prefix(sizeof head);
-    if (left.size() < head.size) throw damage();
+    const Head head = next_head(left);
     const LogPiece piece{.stream = head.stream == 0 ? LogStream::out : LogStream::err,
                          .text = left.substr(0, head.size),
                          .at = Instant(std::chrono::duration_cast<Instant::duration>(nanoseconds(head.at)))};
@@ -65,10 +75,29 @@ std::string compressed(std::string_view plain) {
 
 std::string decompressed(std::string_view data, std::size_t size_max) {
   const auto size = ZSTD_getFrameContentSize(data.data(), data.size());
-  if (size == ZSTD_CONTENTSIZE_ERROR || size == ZSTD_CONTENTSIZE_UNKNOWN || size > size_max) throw damage();
-  std::string plain(size, '\0');
-  if (ZSTD_decompress(plain.data(), plain.size(), data.data(), data.size()) != size) throw damage();
-  return plain;
+  if (size == ZSTD_CONTENTSIZE_ERROR || size == ZSTD_CONTENTSIZE_UNKNOWN) throw damage();
+  if (size > size_max)
+    throw Error(ErrorKind::corrupt, "",
+                fmt::format("a compressed frame is larger than {}",
+                            to_string(Bytes{static_cast<std::int64_t>(size_max)})));
+  const std::unique_ptr<ZSTD_DCtx, std::size_t (*)(ZSTD_DCtx*)> context(ZSTD_createDCtx(), &ZSTD_freeDCtx);
+  if (!context) throw std::bad_alloc();
+  ZSTD_DCtx_setParameter(context.get(), ZSTD_d_windowLogMax, k_window_log_max);
+  ZSTD_inBuffer in{.src = data.data(), .size = data.size(), .pos = 0};
+  std::string plain;
+  for (std::size_t filled = 0;;) {
+    plain.resize(std::min<std::size_t>(size, std::max(2 * filled, k_first_block)));
+    ZSTD_outBuffer out{.dst = plain.data(), .size = plain.size(), .pos = filled};
+    const std::size_t left = ZSTD_decompressStream(context.get(), &out, &in);
+    if (ZSTD_isError(left) != 0) throw damage();
+    if (left == 0) {
+      if (in.pos != in.size || out.pos != size) throw damage();
+      return plain;
+    }
+    // Neither room nor input is left, or nothing moves: the frame is cut off.
+    if (out.pos == filled && (in.pos == in.size || out.pos == size)) throw damage();
+    filled = out.pos;
+  }
 }
 
 std::vector<Pack> pack(std::span<const LogPiece> pieces) {
@@ -113,6 +142,21 @@ Pack without_first(std::string_view data, std::size_t count) {
     size.count += static_cast<std::int64_t>(piece.text.size());
   }
   return {.size = size, .data = compressed(plain)};
+}
+
+Content checked(std::string_view data, std::int64_t nanos_max) {
+  // The texts before the last one are smaller than k_pack_size together, so a head is before each byte at
+  // most.
+  constexpr std::size_t k_heads_max = sizeof(Head) * (k_pack_size + 1);
+  const std::string plain = decompressed(data, k_foreign_pack_max + k_pack_size + k_heads_max);
+  Content content{.plain = Bytes{static_cast<std::int64_t>(plain.size())}};
+  for (std::string_view left = plain; !left.empty();) {
+    const Head head = next_head(left);
+    if (head.stream > 1 || head.at > nanos_max || head.at < -nanos_max) throw damage();
+    content.text.count += head.size;
+    left.remove_prefix(head.size);
+  }
+  return content;
 }
 
 bool unpack(std::string_view data, const std::function<bool(const LogPiece&)>& tell) {

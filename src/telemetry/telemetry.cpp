@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "combu/database.hpp"
+#include "telemetry/foreign.hpp"
 #include "telemetry/pack.hpp"
 
 namespace combu {
@@ -24,10 +25,10 @@ using std::chrono::microseconds;
 using std::chrono::nanoseconds;
 
 constexpr int k_application_id = 0x636d6274;  // "cmbt"
-constexpr const char* k_packed_name = "it";   // of the only trial in what is packed
 
 // `until` is in nanoseconds since 1970, as engines tell the times of logs; other times are microseconds. A
-// pack is a piece of a log, see pack.hpp. A value that is no number is NULL.
+// pack is a piece of a log, see pack.hpp. A value that is no number is NULL. ForeignAttempt reads databases
+// of every version.
 constexpr std::array<std::string_view, 3> k_steps{R"sql(
   CREATE TABLE attempts (
     number INTEGER PRIMARY KEY,
@@ -75,6 +76,8 @@ constexpr std::array<std::string_view, 3> k_steps{R"sql(
                                                   R"sql(
   ALTER TABLE attempts ADD COLUMN gaps INTEGER NOT NULL DEFAULT 0;
 )sql"};
+
+constexpr database::Schema k_schema{.application_id = k_application_id, .steps = k_steps};
 
 std::string folder_in(const std::string& folder) {
   return folder + "/telemetry";
@@ -205,8 +208,8 @@ SQLite::Database in_memory() {
   return {":memory:", SQLite::OPEN_READWRITE, static_cast<int>(database::k_patience.count())};
 }
 
-void bring_up_to_date(SQLite::Database& database, std::size_t version) {
-  for (const std::string_view step : std::span(k_steps).subspan(version)) database.exec(std::string(step));
+void make_tables(SQLite::Database& database) {
+  for (const std::string_view step : k_steps) database.exec(std::string(step));
   database.exec(
       fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}", k_application_id, k_steps.size()));
 }
@@ -219,31 +222,12 @@ std::string image_of(SQLite::Database& database) {
   return {reinterpret_cast<const char*>(image.get()), static_cast<std::size_t>(size)};
 }
 
-// As `name`, for as long as that is attached. It may be anybody's.
-void read_image(SQLite::Database& database, std::string_view name, std::string_view image) {
-  database.exec("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON");
-  const auto size = static_cast<sqlite3_int64>(image.size());
-  auto* const copy = static_cast<unsigned char*>(sqlite3_malloc64(image.size() + 1));  // becomes SQLite's
-  if (copy == nullptr) throw SQLite::Exception("out of memory", SQLITE_NOMEM);
-  std::memcpy(copy, image.data(), image.size());
-  const int result = sqlite3_deserialize(database.getHandle(), std::string(name).c_str(), copy, size, size,
-                                         SQLITE_DESERIALIZE_FREEONCLOSE | SQLITE_DESERIALIZE_RESIZEABLE);
-  if (result != SQLITE_OK) throw SQLite::Exception(database.getHandle(), result);
-}
-
-// False: it is no such thing, or a later combu's. One of an earlier combu is brought up to date.
-bool is_packed_now(std::string& image) {
-  SQLite::Database alone = in_memory();
-  read_image(alone, k_ours, image);
-  const auto number = [&](const char* name) {
-    return alone.execAndGet(fmt::format("PRAGMA {}", name)).getInt();
-  };
-  const auto version = static_cast<std::size_t>(number("user_version"));
-  if (number("application_id") != k_application_id || version < 1 || version > k_steps.size()) return false;
-  if (version == k_steps.size()) return true;
-  bring_up_to_date(alone, version);
-  image = image_of(alone);
-  return true;
+// False: a log or one of its lines is too large for others to take it.
+bool can_be_shared(SQLite::Database& database) {
+  SQLite::Statement query(database, "SELECT coalesce(max(size), 0), coalesce(sum(size), 0) FROM packs");
+  query.executeStep();
+  return query.getColumn(0).getInt64() <= telemetry::k_foreign_pack_max &&
+         query.getColumn(1).getInt64() <= telemetry::k_foreign_log_max / 2;
 }
 
 }  // namespace
@@ -258,11 +242,10 @@ struct Telemetry::Impl {
       : path(use == Use::reading ? path_in(folder, run) : made(folder, run)), database(open(path, use)) {}
 
   static SQLite::Database open(const std::string& path, Use use) {
-    const database::Schema schema{.application_id = k_application_id, .steps = k_steps};
-    if (use == Use::all) return database::open(path, schema);
+    if (use == Use::all) return database::open(path, k_schema);
     std::error_code none;
     if (!std::filesystem::exists(path, none)) throw Error(ErrorKind::not_found, path, "is not there");
-    return database::open_to_read(path, schema);
+    return database::open_to_read(path, k_schema);
   }
 
   std::optional<Kept> kept(const std::string& trial, int attempt) {
@@ -288,6 +271,12 @@ struct Telemetry::Impl {
     Sql add(database, "INSERT INTO attempts VALUES (NULL, ?, ?, 0, 0, 0, 0, 0, 0, 0)");
     add(trial, attempt);
     return database.getLastInsertRowid();
+  }
+
+  void set_attempt(std::int64_t number, const KeptLog& log) {
+    update_attempt(static_cast<int>(log.complete), log.size.count, log.dropped.count, nanos(log.until),
+                   static_cast<std::int64_t>(log.at_until), static_cast<std::int64_t>(log.passed_over),
+                   static_cast<std::int64_t>(log.gaps), number);
   }
 
   void add_packs(std::int64_t attempt, std::span<const telemetry::Pack> packs) {
@@ -366,6 +355,7 @@ struct Telemetry::Impl {
   }
 
   std::string path;
+  std::mutex foreign_mutex;  // locked before `mutex`
   std::mutex mutex;
   std::string fault;
   // Of logs that grow, by trial and attempt: up to when they were read, and when that was.
@@ -374,9 +364,9 @@ struct Telemetry::Impl {
   Sql add_point{database, "INSERT INTO points VALUES (?, ?, ?, ?, ?)"};
   Sql set_series{database,
                  "UPDATE series SET points = ?, last = ?, least = ?, greatest = ? WHERE number = ?"};
-  Sql set_attempt{database,
-                  "UPDATE attempts SET complete = ?, size = ?, dropped = ?, until = ?, at_until = ?, "
-                  "passed_over = ?, gaps = ? WHERE number = ?"};
+  Sql update_attempt{database,
+                     "UPDATE attempts SET complete = ?, size = ?, dropped = ?, until = ?, at_until = ?, "
+                     "passed_over = ?, gaps = ? WHERE number = ?"};
 };
 
 bool Telemetry::exists(const std::string& folder, const RunId& run) {
@@ -492,9 +482,7 @@ std::optional<KeptLog> Telemetry::take(const std::string& trial, int attempt,
     impl.add_packs(number, packs);
     log.dropped.count += impl.drop(number, Bytes{log.size.count - log.dropped.count}, size_max).count;
     for (const LogBatch::Metric& metric : batch.metrics) impl.add_metric(number, metric);
-    impl.set_attempt(static_cast<int>(log.complete), log.size.count, log.dropped.count, nanos(log.until),
-                     static_cast<std::int64_t>(log.at_until), static_cast<std::int64_t>(log.passed_over),
-                     static_cast<std::int64_t>(log.gaps), number);
+    impl.set_attempt(number, log);
     transaction.commit();
     return log;
   };
@@ -520,38 +508,36 @@ std::set<std::string> Telemetry::adopt(const Telemetry& other, std::span<const A
 std::string Telemetry::packed(const std::string& trial, int attempt) {
   return database::guarded(impl_->path, [&]() -> std::string {
     SQLite::Database alone = in_memory();
-    bring_up_to_date(alone, 0);
+    make_tables(alone);
     {
       const Attached attached(alone, impl_->path);
-      const Adoption itself{.trial = k_packed_name, .from = trial, .attempt = attempt};
+      const Adoption itself{.trial = telemetry::k_packed_name, .from = trial, .attempt = attempt};
       if (adopt_from(alone, k_other, {&itself, 1}).empty()) return "";
     }
+    if (!can_be_shared(alone)) return "";
     const std::string image = image_of(alone);
     return image.size() > k_packed_max ? "" : telemetry::compressed(image);
   });
 }
 
-void Telemetry::adopt(std::string_view packed, const std::string& trial) {
-  std::string image = telemetry::decompressed(packed, k_packed_max);
-  const auto refuse = [&](std::string_view why) {
-    throw Error(ErrorKind::corrupt, trial, fmt::format("what an equal one has told is {}", why));
-  };
+void Telemetry::adopt(std::string_view packed, const std::string& trial, const std::stop_token& stop) {
+  // One after the other: together, many large ones would take much memory.
+  const std::scoped_lock only_one(impl_->foreign_mutex);
   try {
-    if (!is_packed_now(image)) refuse("not as combu packs it");
-  } catch (const SQLite::Exception& exception) {
-    refuse(fmt::format("damaged: {}", exception.what()));
-  }
-  const std::scoped_lock lock(impl_->mutex);
-  try {
-    const Attached attached(impl_->database, ":memory:");
-    read_image(impl_->database, k_other, image);
-    const Adoption wanted{.trial = trial, .from = k_packed_name};
-    if (adopt_from(impl_->database, k_other, {&wanted, 1}).empty()) refuse("not whole");
-  } catch (const SQLite::Exception& exception) {
-    const int code = exception.getErrorCode() & 0xff;
-    if (code == SQLITE_FULL || code == SQLITE_BUSY || code == SQLITE_READONLY || code == SQLITE_IOERR)
-      database::throw_as_error(exception, impl_->path);
-    refuse(fmt::format("damaged: {}", exception.what()));
+    telemetry::ForeignAttempt theirs(telemetry::decompressed(packed, k_packed_max), k_schema, stop);
+    const std::scoped_lock lock(impl_->mutex);
+    database::guarded(impl_->path, [&] {
+      SQLite::Transaction transaction(impl_->database, SQLite::TransactionBehavior::IMMEDIATE);
+      const std::int64_t attempt = impl_->add_attempt(trial, k_adopted);
+      theirs.copy_to(impl_->database, attempt);
+      impl_->set_attempt(attempt, theirs.log());
+      transaction.commit();
+    });
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::cancelled) throw Error(ErrorKind::cancelled, trial, error.message());
+    if (error.kind() != ErrorKind::corrupt) throw;
+    throw Error(ErrorKind::corrupt, trial,
+                fmt::format("the telemetry of an equal trial is refused: {}", error.message()));
   }
 }
 

@@ -1,0 +1,56 @@
+#pragma once
+// The telemetry of one attempt that another combu has packed. It comes from a bucket that others can write
+// to, so it may be hostile.
+
+#include <cstdint>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "combu/database.hpp"
+#include "combu/telemetry.hpp"
+
+namespace combu::telemetry {
+
+// The name of the only trial in a packed database. Its attempt is k_adopted.
+inline constexpr const char* k_packed_name = "it";
+
+// Maximum size of all packs of a log together, uncompressed: it bounds the time that small frames with large
+// content take. packed() stays far below, since each piece of a log has a head.
+inline constexpr std::int64_t k_foreign_log_max = 4LL << 30U;
+
+class ForeignAttempt {
+ public:
+  // Opens `image`, reads all of it, and checks every value: type, range, and the order and sum of rows.
+  // Memory: the image, and one pack of the log. Throws Error(corrupt) with an empty subject, and
+  // Error(cancelled) once `stop` is set.
+  ForeignAttempt(std::string image, const database::Schema& schema, std::stop_token stop);
+
+  [[nodiscard]] const KeptLog& log() const { return log_; }
+  // Adds its packs, series and points to `attempt` of `to`, within the caller's transaction. Throws Error as
+  // the constructor does, and SQLite::Exception for faults of `to`.
+  void copy_to(SQLite::Database& to, std::int64_t attempt);
+
+ private:
+  struct Series {
+    std::int64_t number = 0;
+    std::string metric;
+    std::int64_t points = 0;
+    double last = 0;
+    double least = 0;
+    double greatest = 0;
+  };
+
+  void read_attempt(SQLite::Database& database);
+  void check_packs(SQLite::Database& database);
+  void read_series(SQLite::Database& database);
+  void check_points(SQLite::Database& database);
+
+  std::stop_token stop_;
+  database::Foreign image_;
+  std::int64_t number_ = 0;  // of the attempt in the image
+  KeptLog log_;
+  std::vector<Series> series_;
+};
+
+}  // namespace combu::telemetry
