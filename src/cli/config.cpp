@@ -6,6 +6,7 @@
 #include <exception>
 #include <fstream>
 #include <initializer_list>
+#include <iterator>
 #include <string_view>
 
 #include "cli/environment.hpp"
@@ -65,7 +66,8 @@ Gpu gpu_of(const json& value, const std::string& where) {
 
 std::vector<Gpu> gpus_of(const json& engine, const std::string& address) {
   check_names(engine, address, {"gpus"});
-  const json list = engine.value("gpus", json::array());
+  if (!engine.contains("gpus")) return {};
+  const json& list = engine["gpus"];
   if (!list.is_array())
     throw Error(ErrorKind::invalid, "", fmt::format("{}'s `gpus` must be an array", address));
   std::vector<Gpu> gpus;
@@ -86,9 +88,10 @@ std::vector<Gpu> configured_gpus(const std::string& address) {
   std::ifstream file(path);
   if (!file) return {};
   try {
-    const json config = json::parse(file, nullptr, true, /*ignore_comments=*/true);
+    const json config = parse_json_with_comments(std::string(std::istreambuf_iterator<char>(file), {}));
     check_names(config, "the file", {"engines"});
-    const json engines = config.value("engines", json::object());
+    if (!config.contains("engines")) return {};
+    const json& engines = config["engines"];
     if (!engines.is_object()) throw Error(ErrorKind::invalid, "", "`engines` must be an object");
     return engines.contains(address) ? gpus_of(engines.at(address), address) : std::vector<Gpu>();
   } catch (const Error& error) {

@@ -168,7 +168,7 @@ struct MlflowRun {
 };
 
 std::string tag_in(const Json& run, std::string_view key) {
-  for (const Json& tag : run.at("data").value("tags", Json::array()))
+  for (const Json& tag : json_at(run.at("data"), "tags"))
     if (tag.at("key") == key) return tag.at("value");
   return {};
 }
@@ -191,8 +191,8 @@ MlflowRun kept_of(const Json& run) {
                  .params = {},
                  .metrics = {}};
   const Json& data = run.at("data");
-  for (const Json& param : data.value("params", Json::array())) kept.params.insert(param.at("key"));
-  for (const Json& metric : data.value("metrics", Json::array())) kept.metrics.insert(metric.at("key"));
+  for (const Json& param : json_at(data, "params")) kept.params.insert(param.at("key"));
+  for (const Json& metric : json_at(data, "metrics")) kept.metrics.insert(metric.at("key"));
   return kept;
 }
 
@@ -260,7 +260,7 @@ class Exporter {
     for (std::string page;;) {
       if (!page.empty()) request["page_token"] = page;
       const Json answer = server_.post("runs/search", request);
-      for (const Json& run : answer.value("runs", Json::array()))
+      for (const Json& run : json_at(answer, "runs"))
         kept_[tag_in(run, "combu.trial")].push_back(kept_of(run));
       page = answer.value("next_page_token", "");
       if (page.empty()) return;
@@ -427,7 +427,7 @@ class Exporter {
     for (std::string page;;) {
       const Json answer = server_.get("metrics/get-history",
                                       page.empty() ? query : query + "&page_token=" + percent_encode(page));
-      for (const Json& point : answer.value("metrics", Json::array()))
+      for (const Json& point : json_at(answer, "metrics"))
         there.insert(point_key(integer_in(point, "timestamp"), integer_in(point, "step"),
                                point.value("value", Json(0))));
       page = answer.value("next_page_token", "");

@@ -47,7 +47,7 @@ ContainerSummary summary_of(const json& container) {
   summary.created = container.value("Created", std::int64_t{0});
   summary.labels = labels_at(container, "Labels");
   summary.ports = ports_of(container);
-  const json networks = container.value("/NetworkSettings/Networks"_json_pointer, json::object());
+  const json& networks = json_at(json_at(container, "NetworkSettings"), "Networks");
   for (const auto& [name, settings] : networks.items()) summary.networks.push_back(name);
   return summary;
 }
@@ -203,12 +203,13 @@ std::optional<Usage> container_usage(Connections& engine, const std::string& id,
   if (response.status != 200) throw error_of(response, id);
   return reading(engine, [&]() -> std::optional<Usage> {
     const json body = parse_json(response.body);
-    const json memory = body.value("memory_stats", json::object());
+    const json& memory = json_at(body, "memory_stats");
     if (!memory.contains("usage")) return std::nullopt;
-    const json stats = memory.value("stats", json::object());
+    const json& stats = json_at(memory, "stats");
     // Of control groups of the first and of the second version.
-    const std::int64_t inactive =
-        stats.value("total_inactive_file", stats.value("inactive_file", std::int64_t{0}));
+    const json& first = json_at(stats, "total_inactive_file");
+    const json& inactive_file = first.is_null() ? json_at(stats, "inactive_file") : first;
+    const auto inactive = inactive_file.is_null() ? 0 : inactive_file.get<std::int64_t>();
     const auto used = memory.at("usage").get<std::int64_t>();
     const auto nanoseconds = body.at("cpu_stats").at("cpu_usage").at("total_usage").get<std::int64_t>();
     return Usage{.memory = Bytes{used - std::min(used, inactive)},

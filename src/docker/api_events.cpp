@@ -16,7 +16,7 @@ constexpr std::chrono::seconds k_looked_back{10};
 ContainerEvent event_of(const json& event) {
   ContainerEvent result;
   result.action = text_at(event, "Action");
-  const json actor = event.value("Actor", json::object());
+  const json& actor = json_at(event, "Actor");
   result.id = text_at(actor, "ID");
   result.attributes = labels_at(actor, "Attributes");
   result.at = Instant(std::chrono::seconds(event.value("time", std::int64_t{0})));

@@ -47,19 +47,14 @@ class PullProgress {
 };
 
 bool has_healthcheck(const json& image) {
-  const json config = image.value("Config", json::object());
-  if (!config.is_object()) return false;
-  const auto check = config.find("Healthcheck");
-  if (check == config.end() || !check->is_object()) return false;
-  const auto test = check->find("Test");
-  return test != check->end() && test->is_array() && !test->empty() && test->front() != "NONE";
+  const json& test = json_at(json_at(json_at(image, "Config"), "Healthcheck"), "Test");
+  return test.is_array() && !test.empty() && test.front() != "NONE";
 }
 
 // An image may have been pulled from several repositories: the one that it is asked for by counts.
 std::string reference_of(const json& image, const std::string& repository) {
-  const json digests = image.value("RepoDigests", json::array());
   std::string reference;
-  for (const json& one : digests.is_array() ? digests : json::array()) {
+  for (const json& one : json_at(image, "RepoDigests")) {
     if (!one.is_string()) continue;
     const std::string text = one.get<std::string>();
     const std::size_t at = text.find('@');

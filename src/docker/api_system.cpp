@@ -17,15 +17,14 @@ SystemFacts get_system(Connections& engine, const std::stop_token& stop) {
     const json info = parse_json(get("/info"));
     SystemFacts facts;
     facts.product = "Docker Engine";
-    for (const json& component : version.value("Components", json::array())) {
+    for (const json& component : json_at(version, "Components")) {
       if (text_at(component, "Name").starts_with("Podman")) facts.product = text_at(component, "Name");
     }
     facts.version = text_at(version, "Version");
     constexpr std::int64_t k_nano = 1'000'000'000;
     facts.capacity = {Cpus{info.at("NCPU").get<std::int64_t>() * k_nano},
                       Bytes{info.at("MemTotal").get<std::int64_t>()}};
-    const json devices = info.value("DiscoveredDevices", json());
-    for (const json& device : devices.is_array() ? devices : json::array())
+    for (const json& device : json_at(info, "DiscoveredDevices"))
       if (text_at(device, "Source") == "cdi") facts.cdi_devices.push_back(text_at(device, "ID"));
     return facts;
   });

@@ -1,5 +1,9 @@
 #include "combu/json.hpp"
 
+#include <string>
+#include <utility>
+#include <vector>
+
 template nlohmann::basic_json<>::basic_json(const nlohmann::json&);
 template nlohmann::basic_json<>::basic_json(std::initializer_list<nlohmann::detail::json_ref<nlohmann::json>>,
                                             bool, nlohmann::json::value_t);
@@ -9,17 +13,123 @@ template nlohmann::basic_json<nlohmann::ordered_map>::basic_json(
     nlohmann::ordered_json::value_t);
 
 namespace combu {
+namespace {
+
+class ParseFault final : public nlohmann::json::exception {
+ public:
+  explicit ParseFault(const std::string& what) : exception(k_id, what.c_str()) {}
+
+ private:
+  static constexpr int k_id = 101;  // a parse error (nlohmann's documentation, "Exceptions")
+};
+
+// Builds the value of a text. nlohmann's own builder has no limit of depth.
+template <class Json>
+class Builder {
+ public:
+  using number_integer_t = typename Json::number_integer_t;
+  using number_unsigned_t = typename Json::number_unsigned_t;
+  using number_float_t = typename Json::number_float_t;
+  using string_t = typename Json::string_t;
+  using binary_t = typename Json::binary_t;
+
+  bool null() { return put(nullptr); }
+  bool boolean(bool value) { return put(value); }
+  bool number_integer(number_integer_t value) { return put(value); }
+  bool number_unsigned(number_unsigned_t value) { return put(value); }
+  bool number_float(number_float_t value, const string_t& /*text*/) { return put(value); }
+  bool string(string_t& value) { return put(std::move(value)); }
+  bool binary(binary_t& /*value*/) { return false; }  // JSON has none
+
+  bool start_object(std::size_t /*elements*/) { return open(Json::object()); }
+  bool start_array(std::size_t /*elements*/) { return open(Json::array()); }
+  bool key(string_t& name) {
+    member_ = &(*open_.back())[std::move(name)];
+    return true;
+  }
+  bool end_object() { return close(); }
+  bool end_array() { return close(); }
+
+  template <typename Exception>
+  bool parse_error(std::size_t /*position*/, const std::string& /*token*/, const Exception& error) {
+    // The message holds the token, and a token may be as long as the text.
+    constexpr std::size_t k_message_max = 300;
+    const std::string what = error.what();
+    if (what.size() <= k_message_max) throw error;
+    std::size_t end = k_message_max;
+    while ((static_cast<unsigned char>(what[end]) & 0xC0U) == 0x80U) --end;  // inside of a UTF-8 character
+    throw ParseFault(what.substr(0, end) + "…");
+  }
+
+  [[nodiscard]] Json value() && { return std::move(root_); }
+
+ private:
+  Json& place(Json&& value) {
+    if (open_.empty()) return root_ = std::move(value);
+    Json& parent = *open_.back();
+    if (parent.is_object()) return *member_ = std::move(value);
+    auto& elements = parent.template get_ref<typename Json::array_t&>();
+    return elements.emplace_back(std::move(value));
+  }
+  bool put(Json&& value) {
+    place(std::move(value));
+    return true;
+  }
+  bool open(Json&& value) {
+    if (open_.size() == k_json_depth_max)
+      throw ParseFault("nested deeper than " + std::to_string(k_json_depth_max) + " levels");
+    open_.push_back(&place(std::move(value)));
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  Json root_;
+  std::vector<Json*> open_;  // arrays and objects, outermost first
+  Json* member_ = nullptr;   // of the innermost object, the one whose value comes next
+};
+
+enum class Comments { refused, ignored };
+
+template <class Json>
+Json parse(std::string_view text, Comments comments = Comments::refused) {
+  Builder<Json> builder;
+  Json::sax_parse(text.begin(), text.end(), &builder, Json::input_format_t::json, /*strict=*/true,
+                  comments == Comments::ignored);
+  return std::move(builder).value();
+}
+
+}  // namespace
 
 nlohmann::json parse_json(std::string_view text) {
-  return nlohmann::json::parse(text);
+  return parse<nlohmann::json>(text);
+}
+
+nlohmann::json parse_json_with_comments(std::string_view text) {
+  return parse<nlohmann::json>(text, Comments::ignored);
 }
 
 nlohmann::ordered_json parse_ordered_json(std::string_view text) {
-  return nlohmann::ordered_json::parse(text);
+  return parse<nlohmann::ordered_json>(text);
 }
 
 nlohmann::json parse_json_or_discard(std::string_view text) {
-  return nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  try {
+    return parse<nlohmann::json>(text);
+  } catch (const nlohmann::json::exception&) {
+    nlohmann::json discarded(nlohmann::json::value_t::discarded);
+    return discarded;
+  }
+}
+
+const nlohmann::json& json_at(const nlohmann::json& object, const char* name) {
+  static const nlohmann::json k_absent;
+  if (object.is_null()) return k_absent;
+  const auto& members = object.get_ref<const nlohmann::json::object_t&>();
+  const auto found = members.find(name);
+  return found == members.end() ? k_absent : found->second;
 }
 
 std::string json_text(const nlohmann::json& value) {

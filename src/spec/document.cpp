@@ -11,6 +11,8 @@ namespace {
 
 // Printing and freeing a value go down its depth.
 constexpr std::size_t k_depth_max = 256;
+// The text itself adds two levels: the object, and its array of trials.
+static_assert(k_depth_max + 2 < k_json_depth_max);
 
 // Fields of a trial are few: room for them at once, because an ordered map copies its values when it grows.
 constexpr std::size_t k_fields_usual = 16;

@@ -1,0 +1,97 @@
+#include "combu/json.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace combu {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+std::string nested(std::size_t depth, const std::string& open = "[", const std::string& close = "]") {
+  std::string text;
+  for (std::size_t i = 0; i < depth; ++i) text += open;
+  text += "1";
+  for (std::size_t i = 0; i < depth; ++i) text += close;
+  return text;
+}
+
+std::string fault_of(const std::function<void()>& parse) {
+  try {
+    parse();
+  } catch (const json::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Json, AllKindsOfValuesAreRead) {
+  const std::string text =
+      R"({"null":null,"truth":[true,false],"numbers":[0,-1,18446744073709551615,1.5e300],)"
+      R"("text":"\u00e4\n\"","empty":[{},[]],"a":{"b":{"c":1}}})";
+  EXPECT_EQ(parse_json(text), json::parse(text));
+  EXPECT_EQ(parse_ordered_json(text), nlohmann::ordered_json::parse(text));
+  EXPECT_EQ(json_text(parse_ordered_json(R"({"b":1,"a":[2,{"d":3,"c":4}]})")),
+            R"({"b":1,"a":[2,{"d":3,"c":4}]})");
+  EXPECT_EQ(parse_json("7"), 7);
+}
+
+TEST(Json, OfMembersOfOneNameTheLastCounts) {
+  EXPECT_EQ(json_text(parse_json(R"({"a":[1],"b":2,"a":{"c":3}})")), R"({"a":{"c":3},"b":2})");
+  EXPECT_EQ(json_text(parse_ordered_json(R"({"b":1,"a":2,"b":3})")), R"({"b":3,"a":2})");
+}
+
+TEST(Json, WhatIsNotJsonIsAnError) {
+  for (const std::string text :
+       {"", "{", "[1,]", "{\"a\"}", "1 2", "nul", "\"\xff\"", "[1e999]", "// no\n1"}) {
+    EXPECT_THAT(fault_of([&] { (void)parse_json(text); }), HasSubstr("json.exception")) << text;
+    EXPECT_THAT(fault_of([&] { (void)parse_ordered_json(text); }), HasSubstr("json.exception")) << text;
+    EXPECT_TRUE(parse_json_or_discard(text).is_discarded()) << text;
+  }
+  EXPECT_EQ(parse_json_or_discard("[1]"), json::array({1}));
+}
+
+TEST(Json, CommentsAreIgnoredWhereTheyAreAllowed) {
+  EXPECT_EQ(parse_json_with_comments("// one\n{\"a\": /* two */ 1}"), json({{"a", 1}}));
+}
+
+TEST(Json, ATextNestedTooDeepIsAnError) {
+  for (const auto& [open, close] : {std::pair("[", "]"), std::pair("{\"a\":", "}")}) {
+    const std::string deepest = nested(k_json_depth_max, open, close);
+    EXPECT_EQ(json_text(parse_json(deepest)), deepest);
+    EXPECT_EQ(json_text(parse_ordered_json(deepest)), deepest);
+    for (const std::size_t depth : {k_json_depth_max + 1, std::size_t{500'000}}) {
+      const std::string deeper = nested(depth, open, close);
+      const std::string fault = "nested deeper than 512 levels";
+      EXPECT_EQ(fault_of([&] { (void)parse_json(deeper); }), fault);
+      EXPECT_EQ(fault_of([&] { (void)parse_json_with_comments(deeper); }), fault);
+      EXPECT_EQ(fault_of([&] { (void)parse_ordered_json(deeper); }), fault);
+      EXPECT_TRUE(parse_json_or_discard(deeper).is_discarded());
+    }
+  }
+}
+
+TEST(Json, AnErrorsMessageIsShortHoweverLongTheTokenIs) {
+  const std::string text = "[\"" + std::string(1'000'000, 'a') + "\xc3\xa4";
+  EXPECT_THAT(fault_of([&] { (void)parse_json(text); }), SizeIs(testing::Le(310)));
+  for (std::size_t length = 290; length < 300; ++length) {
+    const std::string fault = fault_of([&] {
+      std::string umlauts(length, 'a');
+      for (int i = 0; i < 100; ++i) umlauts += "ä";
+      (void)parse_json("\"" + umlauts);
+    });
+    EXPECT_EQ(json::parse(json(fault).dump()), fault) << "it must be UTF-8";
+  }
+}
+
+TEST(Json, AMemberThatIsAbsentIsNull) {
+  const json object = {{"a", {{"b", 1}}}};
+  EXPECT_EQ(json_at(json_at(object, "a"), "b"), 1);
+  EXPECT_TRUE(json_at(json_at(object, "x"), "b").is_null());
+  EXPECT_THROW((void)json_at(json::array({1}), "a"), json::exception);
+}
+
+}  // namespace
+}  // namespace combu
