@@ -137,6 +137,15 @@ struct Character {
 // many (a combining mark) than one too few, since a line that is too long would wrap.
 [[nodiscard]] std::size_t columns_of(std::string_view text);
 
+// True for a character that a terminal acts on, or that changes the order in which text is shown: C0 and C1
+// controls, DEL, bidirectional controls (Unicode UAX #9), line and paragraph separators, U+FEFF.
+[[nodiscard]] bool is_control(char32_t code);
+// The length of `text` without an incomplete UTF-8 character at its end.
+[[nodiscard]] std::size_t whole_characters(std::string_view text);
+// `text` with each control character except newline and tab as `\u001b`, and each byte that is not UTF-8 as
+// `\x9b`. JSON keeps its meaning: control characters occur only in its strings.
+[[nodiscard]] std::string escape_controls(std::string_view text);
+
 // What a message shows of a text from outside: at most 60 characters, cut between characters, on one line
 // (control characters are escaped).
 [[nodiscard]] std::string shortened(std::string_view text);

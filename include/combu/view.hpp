@@ -171,7 +171,32 @@ void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, U
 // characters and escape sequences, in valid UTF-8, each line with its end.
 [[nodiscard]] std::string clean_lines(std::string_view text);
 
-// As one word of a POSIX shell: quoted where it has to be.
+// Makes text with colours fit for a terminal: keeps ECMA-48's SGR sequences (`ESC [ 31 m`), carriage returns,
+// newlines and tabs, and escapes every other control character and byte that is not UTF-8. Resets colours
+// before each newline and at the end.
+class ColouredText {
+ public:
+  // `prefix` (text without control characters) is repeated behind each carriage return that other text
+  // follows on the same line.
+  explicit ColouredText(std::string_view prefix = {}) : prefix_(prefix) {}
+
+  // `piece` continues the text of the last call. A character or a sequence that is not complete is held back.
+  [[nodiscard]] std::string add(std::string_view piece);
+  // What was held back, and the reset of the last colour.
+  [[nodiscard]] std::string end();
+
+ private:
+  // Moves complete text from `held_` to `out`; all of it if `is_end`.
+  void move_to(std::string& out, bool is_end);
+  void reset(std::string& out);
+
+  std::string prefix_;
+  std::string held_;
+  bool is_coloured_ = false;
+};
+
+// As one word of a POSIX shell: quoted where it has to be. Holds no control character but newline and tab,
+// and is UTF-8.
 [[nodiscard]] std::string shell_word(std::string_view text);
 
 // What a person types for `command` ("kill") of this experiment: "combu -f FILE kill", or "combu kill

@@ -244,10 +244,10 @@ int cli_main(int argc, const char* const* argv) {
   try {
     return parse_and_act(argc, argv);
   } catch (const Error& error) {
-    std::fputs(fmt::format("{}\n", error_line(error)).c_str(), stderr);
+    std::fputs(escape_controls(error_line(error) + "\n").c_str(), stderr);
     return exit_code(error.kind());
   } catch (const std::exception& error) {
-    std::fputs(fmt::format("combu: {}\n", error.what()).c_str(), stderr);
+    std::fputs(escape_controls(fmt::format("combu: {}\n", error.what())).c_str(), stderr);
     return 1;
   }
 }

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -17,9 +16,9 @@ struct Asked {
   std::string run;
 };
 
-// Nothing that would end a line, or tell the terminal what to do.
+// True if a shell can show it in one line.
 bool is_plain(const std::string& text) {
-  return std::ranges::none_of(text, [](unsigned char c) { return c < ' ' || c == 0x7f; });
+  return text.find_first_of("\n\t") == std::string::npos && escape_controls(text) == text;
 }
 
 // What the shells' programs call: it is in nobody's way, so that it has no errors.

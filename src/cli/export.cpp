@@ -37,7 +37,7 @@ void write(std::ostream& out, const ExportOptions& options, std::span<const Resu
 
 void write_text(const ExportOptions& options, std::span<const Results> runs) {
   if (options.output.empty()) {
-    OutStream out;
+    OutStream out(options.format == "json" ? OutStream::Content::text : OutStream::Content::bytes);
     write(out, options, runs);
     out.flush();
     return;

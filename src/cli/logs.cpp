@@ -55,10 +55,15 @@ LogOptions log_options(const LogsOptions& options) {
 class Printer {
  public:
   enum class Form { plain, named, json };
-  Printer(Form form, std::string trial) : form_(form), trial_(std::move(trial)) {}
+  Printer(Form form, std::string trial)
+      : form_(form),
+        trial_(std::move(trial)),
+        prefix_(form == Form::named ? escape_controls(trial_) + " | " : ""),
+        out_(LogOutput::File::out, prefix_),
+        err_(LogOutput::File::err, prefix_) {}
 
   bool put(LogStream stream, std::string_view piece) {
-    if (form_ == Form::plain) return stream == LogStream::out ? put_out(piece) : put_err(piece);
+    if (form_ == Form::plain) return output(stream).put(piece);
     std::string& line = lines_.at(stream == LogStream::out ? 0 : 1);
     for (std::size_t end = piece.find('\n'); end != std::string_view::npos; end = piece.find('\n')) {
       line += piece.substr(0, end);
@@ -73,22 +78,26 @@ class Printer {
   void flush() {
     if (!lines_[0].empty()) (void)tell(LogStream::out, std::exchange(lines_[0], {}));
     if (!lines_[1].empty()) (void)tell(LogStream::err, std::exchange(lines_[1], {}));
+    (void)out_.end();
+    (void)err_.end();
   }
 
  private:
   bool tell(LogStream stream, const std::string& line) {
-    if (form_ == Form::named) {
-      const std::string text = fmt::format("{} | {}\n", trial_, line);
-      return stream == LogStream::out ? put_out(text) : put_err(text);
-    }
+    if (form_ == Form::named) return output(stream).put(fmt::format("{}{}\n", prefix_, line));
     const nlohmann::ordered_json object{
         {"trial", trial_}, {"stream", stream == LogStream::out ? "stdout" : "stderr"}, {"line", line}};
     return put_out(json_text(object) + "\n");
   }
 
+  LogOutput& output(LogStream stream) { return stream == LogStream::out ? out_ : err_; }
+
   Form form_;
   std::string trial_;
+  std::string prefix_;                // of the form `named`
   std::array<std::string, 2> lines_;  // not ended yet, by stream
+  LogOutput out_;
+  LogOutput err_;
 };
 
 // How far an attempt's log has been told: the next reading goes on from there.

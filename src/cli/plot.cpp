@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 #include <ostream>
+#include <sstream>
 
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
@@ -43,9 +44,9 @@ int plot(const Invocation& invocation, const PlotOptions& options) {
   for (const std::string& note : chart.notes) progress->note(note);
   std::string note;
   if (options.output.empty()) {
-    OutStream out;
-    note = print_chart(out, chart, standard_surface());
-    out.flush();
+    std::ostringstream text;
+    note = print_chart(text, chart, standard_surface());
+    (void)put_coloured(text.str());
   } else {
     note = write_svg(chart, options.output);
   }

@@ -386,8 +386,8 @@ int show(const Invocation& invocation, const ShowOptions& options) {
   expect_one_form(options);
   Record record = open_record(invocation, Record::Use::reading);
   const RunEntry run = record.run(find_run(record, invocation, options.run).id);
-  if (options.source) return (void)put_out(run.source), 0;
-  if (options.diff) return (void)put_out(run.working_tree.diff), 0;
+  if (options.source) return (void)put_bytes(run.source), 0;
+  if (options.diff) return (void)put_bytes(run.working_tree.diff), 0;
   if (options.trials.empty() && options.evaluated) return (void)put_out(evaluated_again(run, 0)), 0;
   if (options.trials.empty())
     throw Error(ErrorKind::invalid, "TRIAL", "which one? its name says it; `combu ps` shows them");

@@ -82,8 +82,8 @@ class Trace : public Engine {
   void write(std::string_view verb, std::string_view subject, Instant start, std::string_view result) {
     const Instant end = clock_.now();
     const std::string line =
-        fmt::format("{:.6f} {} {} {:.6f} {}\n", Seconds(end - began_).count(), verb,
-                    subject.empty() ? "-" : subject, Seconds(end - start).count(), result);
+        escape_controls(fmt::format("{:.6f} {} {} {:.6f} {}\n", Seconds(end - began_).count(), verb,
+                                    subject.empty() ? "-" : subject, Seconds(end - start).count(), result));
     const std::scoped_lock lock(mutex_);
     out_ << line << std::flush;
   }

@@ -178,39 +178,49 @@ class Errors {
     if (traces_ == Traces::dropped) return;
     constexpr std::string_view k_trace = "TRACE: ";  // as both evaluators begin one
     constexpr std::size_t k_kept_max = 65536;
-    text_ += text;
-    for (std::size_t end = text_.find('\n', line_); end != std::string::npos; end = text_.find('\n', line_)) {
-      if (text_.compare(line_, k_trace.size(), k_trace) == 0) ready_ = end + 1;
+    rest_ += text;
+    std::size_t ready = 0;  // up to the end of the last line of std.trace
+    for (std::size_t end = rest_.find('\n', line_); end != std::string::npos; end = rest_.find('\n', line_)) {
+      if (rest_.compare(line_, k_trace.size(), k_trace) == 0) ready = end + 1;
       line_ = end + 1;
     }
-    if (text_.size() - ready_ > k_kept_max) ready_ = line_ = text_.size();
+    if (rest_.size() - ready > k_kept_max) ready = line_ = whole_characters(rest_);
+    make_ready(ready);
   }
 
-  [[nodiscard]] bool is_ready() const { return ready_ > 0; }
+  [[nodiscard]] bool is_ready() const { return !ready_.empty(); }
   // No more than a pipe that poll() calls writable takes at once.
   void pass_on() {
-    const std::size_t count = std::min<std::size_t>(ready_, PIPE_BUF);
-    (void)write_all(STDERR_FILENO, std::string_view(text_).substr(0, count));
-    text_.erase(0, count);
-    ready_ -= count;
-    line_ -= count;
+    const std::size_t count = std::min<std::size_t>(ready_.size(), PIPE_BUF);
+    (void)write_all(STDERR_FILENO, std::string_view(ready_).substr(0, count));
+    ready_.erase(0, count);
   }
-  void pass_all_on() { (void)write_all(STDERR_FILENO, std::exchange(text_, {})); }
+  void pass_all_on() {
+    make_ready(rest_.size());
+    (void)write_all(STDERR_FILENO, std::exchange(ready_, {}));
+  }
   // As much as can be without waiting.
   void pass_on_at_once() {
-    for (ready_ = text_.size(); ready_ > 0 && is_writable(STDERR_FILENO, 0);) pass_on();
+    make_ready(rest_.size());
+    while (is_ready() && is_writable(STDERR_FILENO, 0)) pass_on();
   }
-  // What is behind the last line that could be passed on, which it is here.
+  // The text behind the last line that could be passed on. Passes that line on.
   [[nodiscard]] std::string rest() {
-    (void)write_all(STDERR_FILENO, std::string_view(text_).substr(0, ready_));
-    return std::exchange(text_, {}).substr(std::exchange(ready_, 0));
+    (void)write_all(STDERR_FILENO, std::exchange(ready_, {}));
+    return std::exchange(rest_, {});
   }
 
  private:
+  void make_ready(std::size_t bytes) {
+    ready_ += escape_controls(std::string_view(rest_).substr(0, bytes));
+    rest_.erase(0, bytes);
+    line_ -= std::min(line_, bytes);
+  }
+
   Traces traces_;
-  std::string text_;
-  std::size_t ready_ = 0;  // up to the end of the last line of std.trace
-  std::size_t line_ = 0;   // where the last line begins, which has no end yet
+  std::string ready_;     // to be passed on
+  std::string rest_;      // as the child wrote it
+  std::size_t line_ = 0;  // where the last line of `rest_` begins, which has no end yet
 };
 
 // Reads what a child writes until its end, its time, or an interrupt.

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "view/line.hpp"
+#include "combu/view.hpp"
 
 namespace combu {
 namespace {
@@ -24,7 +24,7 @@ std::string headline(const BlockContent& content) {
 }
 
 std::string pull_line(const Preparation& pull) {
-  const std::string name = clean_line(pull.name);
+  const std::string& name = pull.name;
   if (pull.total.count > 0)
     return fmt::format("pulling {}: {} of {}", name, to_string(pull.done), to_string(pull.total));
   if (pull.done.count > 0) return fmt::format("pulling {}: {}", name, to_string(pull.done));
@@ -56,7 +56,7 @@ std::string running_text(const std::vector<NamedAge>& running) {
   for (const NamedAge& one : running) {
     const Seconds whole(std::floor(one.age.count()));
     const std::string age = whole < Seconds(60) ? fmt::format("{:.0f} s", whole.count()) : to_string(whole);
-    text += fmt::format("{} {} ({})", text.empty() ? "running" : ",", clean_line(one.name), age);
+    text += fmt::format("{} {} ({})", text.empty() ? "running" : ",", one.name, age);
   }
   return text;
 }
@@ -94,14 +94,14 @@ std::vector<std::string> block_lines(const BlockContent& content, ScreenSize siz
   if (content.snapshot && content.snapshot->capacity) lines.push_back("  " + slots_text(*content.snapshot));
   if (!content.starting.empty()) {
     std::string names;
-    for (const std::string& name : content.starting) names += " " + clean_line(name);
+    for (const std::string& name : content.starting) names += " " + name;
     lines.push_back("  starting" + names);
   }
   for (const std::string& line : content.failures) lines.push_back("  " + line);
   for (const auto& [name, pull] : content.pulls) lines.push_back("  " + pull_line(pull));
 
   if (lines.size() > rows_max) lines.resize(rows_max);
-  for (std::string& line : lines) line = cut_line(line, columns_max);
+  for (std::string& line : lines) line = fit_line(line, columns_max);
   return lines;
 }
 

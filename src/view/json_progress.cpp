@@ -118,7 +118,8 @@ std::unique_ptr<Progress> make_json_progress(
 
 std::unique_ptr<Progress> make_json_progress(const Surroundings& surroundings) {
   return make_json_progress([stream = surroundings.stream](std::string_view, std::string_view line) {
-    (void)std::fwrite(line.data(), 1, line.size(), stream);
+    const std::string text = escape_controls(line);
+    (void)std::fwrite(text.data(), 1, text.size(), stream);
     (void)std::fflush(stream);
   });
 }

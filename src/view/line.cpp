@@ -13,12 +13,6 @@
 namespace combu {
 namespace {
 
-// Characters that move the cursor, or turn the order of what follows.
-bool is_control(char32_t code) {
-  return code < 0x20 || (code >= 0x7F && code <= 0x9F) || (code >= 0x200E && code <= 0x200F) ||
-         (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069) || code == 0xFEFF;
-}
-
 // The length of the escape sequence at `at` (ECMA-48): ESC [ … final byte, ESC ] … BEL, else ESC alone.
 std::size_t escape_size(std::string_view text, std::size_t at) {
   if (at + 1 >= text.size()) return 1;

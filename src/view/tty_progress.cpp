@@ -37,7 +37,7 @@ class TtyProgress final : public Progress {
 
   void phase(std::string_view text) override {
     std::scoped_lock lock(mutex_);
-    content_.phase = clean_line(text);
+    content_.phase = text;
     content_.counted.clear();
     content_.pulls.clear();
     repaint();

@@ -320,6 +320,42 @@ TEST(InParallel, UsesAllItsThreadsAndNoMore) {
   EXPECT_EQ(ids.count(std::this_thread::get_id()), 1U);
 }
 
+TEST(Controls, AreEscapedWhereATerminalWouldActOnThem) {
+  EXPECT_EQ(escape_controls("a\tb\nc"), "a\tb\nc");
+  EXPECT_EQ(escape_controls("\x1b[2J\r\a\x7f"), "\\u001b[2J\\u000d\\u0007\\u007f");
+  EXPECT_EQ(escape_controls(std::string_view("\0", 1)), "\\u0000");
+  EXPECT_EQ(escape_controls("\xc2\x80\xc2\x9f"), "\\u0080\\u009f");
+  EXPECT_EQ(escape_controls("größe 実験 🚀 \xc2\xa0"), "größe 実験 🚀 \xc2\xa0");
+}
+
+TEST(Controls, ThatChangeTheOrderOfTextAreEscaped) {
+  for (const char32_t code : {U'\x061C', U'\x200E', U'\x200F', U'\x202A', U'\x202E', U'\x2066', U'\x2069'})
+    EXPECT_TRUE(is_control(code)) << static_cast<unsigned>(code);
+  EXPECT_EQ(escape_controls("\xd8\x9c"), "\\u061c");
+  EXPECT_EQ(escape_controls("\xe2\x80\xae"), "\\u202e");
+  EXPECT_EQ(escape_controls("\xe2\x81\xa6"), "\\u2066");
+  for (const char32_t code : {U' ', U'~', U'\x00A0', U'\x200D', U'\x2065', U'\x206A'})
+    EXPECT_FALSE(is_control(code)) << static_cast<unsigned>(code);
+}
+
+TEST(Controls, BytesThatAreNotUtf8AreEscaped) {
+  EXPECT_EQ(escape_controls("\x9b"
+                            "2J \xff \xc3"),
+            "\\x9b2J \\xff \\xc3");
+  EXPECT_EQ(escape_controls("\xed\xa0\x80"), "\\xed\\xa0\\x80");  // half a surrogate pair
+}
+
+TEST(Controls, TextIsCutBeforeAnIncompleteCharacter) {
+  EXPECT_EQ(whole_characters(""), 0U);
+  EXPECT_EQ(whole_characters("abc"), 3U);
+  EXPECT_EQ(whole_characters("aß"), 3U);
+  EXPECT_EQ(whole_characters("a\xc3"), 1U);
+  EXPECT_EQ(whole_characters("a\xe2\x80"), 1U);
+  EXPECT_EQ(whole_characters("a\xe2\x80\xae"), 4U);
+  EXPECT_EQ(whole_characters("a\xf0\x9f\x9a"), 1U);
+  EXPECT_EQ(whole_characters("\x80\x80\x80\x80"), 4U);
+}
+
 TEST(InParallel, ThrowsTheFirstFailureAndStopsThere) {
   std::atomic<int> calls = 0;
   EXPECT_THROW(in_parallel(1000, 1,

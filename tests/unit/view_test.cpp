@@ -93,6 +93,7 @@ TEST(Line, control_characters_and_escape_sequences_are_taken_out) {
   EXPECT_EQ(clean_line("a\xe2\x80\xae"  // NOLINT(misc-misleading-bidirectional): right-to-left override
                        "b"),
             "ab");
+  EXPECT_EQ(clean_line("\xd8\x9c"), "");  // Arabic letter mark, a bidirectional control
   EXPECT_EQ(clean_line("ends in \x1b["), "ends in ");
 }
 
@@ -151,6 +152,51 @@ TEST(ShellWord, is_quoted_when_it_has_to_be) {
   EXPECT_EQ(shell_word("/lab/experiment.jsonnet"), "/lab/experiment.jsonnet");
   EXPECT_EQ(shell_word("my file's"), "'my file'\\''s'");
   EXPECT_EQ(shell_word(""), "''");
+}
+
+TEST(ShellWord, names_control_characters_and_bytes_by_their_numbers) {
+  EXPECT_EQ(shell_word("a\x1b[2Jb"), R"sh('a'"$(printf '\033')"'[2Jb')sh");
+  EXPECT_EQ(shell_word("\xc2\x9b"), R"sh(''"$(printf '\302\233')"'')sh");
+  EXPECT_EQ(shell_word("\x1b\r"), R"sh(''"$(printf '\033\015')"'')sh");
+  EXPECT_EQ(shell_word("\x9b"), R"sh(''"$(printf '\233')"'')sh");
+  EXPECT_EQ(shell_word("größe\n"), "'größe\n'");
+}
+
+// ---- Text with colours
+
+TEST(ColouredText, keeps_colours_and_returns_and_escapes_the_rest) {
+  ColouredText text;
+  EXPECT_EQ(text.add("\x1b[1;31mred\x1b[m\t1%\r2%\n"), "\x1b[1;31mred\x1b[m\t1%\r2%\x1b[0m\n");
+  EXPECT_EQ(text.add("\x1b[2J\x1b]0;title\a\xc2\x9b"
+                     "31m\xff\xe2\x80\xae\n"),
+            "\\u001b[2J\\u001b]0;title\\u0007\\u009b31m\\xff\\u202e\n");
+  EXPECT_EQ(text.end(), "");
+}
+
+TEST(ColouredText, is_plain_again_at_the_end_of_a_line_and_of_the_text) {
+  ColouredText text;
+  EXPECT_EQ(text.add("\x1b[31mone\ntwo\n"), "\x1b[31mone\x1b[0m\ntwo\n");
+  EXPECT_EQ(text.add("\x1b[31mthree"), "\x1b[31mthree");
+  EXPECT_EQ(text.end(), "\x1b[0m");
+}
+
+TEST(ColouredText, waits_for_the_rest_of_a_sequence_or_a_character) {
+  ColouredText text;
+  EXPECT_EQ(text.add("a\x1b"), "a");
+  EXPECT_EQ(text.add("["), "");
+  EXPECT_EQ(text.add("3"), "");
+  EXPECT_EQ(text.add("1m\xc3"), "\x1b[31m");
+  EXPECT_EQ(text.add("\xb6"), "ö");
+  EXPECT_EQ(text.add("\x1b["), "");
+  EXPECT_EQ(text.end(), "\\u001b[\x1b[0m");
+  EXPECT_EQ(ColouredText().add("\x1b[" + std::string(100, '1')), "\\u001b[" + std::string(100, '1'));
+}
+
+TEST(ColouredText, no_line_that_is_written_over_loses_its_prefix) {
+  ColouredText text("a | ");
+  EXPECT_EQ(text.add("a | 1%\r2%\r\r\n"), "a | 1%\ra | 2%\r\r\n");
+  EXPECT_EQ(text.add("a | 3%\r"), "a | 3%");
+  EXPECT_EQ(text.add("b | \n"), "\ra | b | \n");
 }
 
 // ---- The block
