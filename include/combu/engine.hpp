@@ -139,10 +139,11 @@ struct LogOptions {
   bool follow = false;
   std::optional<std::int64_t> tail;  // last lines; nullopt: all
   std::optional<Instant> since;      // what came then is told, too
-  bool timed = false;                // each piece is told whole and with its time
+  bool timed = false;                // each piece has its time, and every reading has the same pieces
 };
 enum class LogStream { out, err };
-// What an attempt has written at once, as far as the engine knows: a line with its end, or a part of one.
+// What an attempt has written at once, as far as the engine knows: a line with its end, or a part of one. A
+// timed text that is too long for one piece comes as several with the same time.
 struct LogPiece {
   LogStream stream = LogStream::out;
   std::string_view text;  // valid while it is told

@@ -8,15 +8,46 @@
 namespace combu::docker {
 namespace {
 
-LogPiece timed_piece(LogStream stream, std::string_view body) {
-  const std::size_t blank = body.find(' ');
-  const std::optional<Instant> at =
-      blank == std::string_view::npos ? std::nullopt : parse_moment(body.substr(0, blank));
-  if (!at) throw Error(ErrorKind::corrupt, "", "the log's lines have no times, though these were asked for");
-  return {.stream = stream, .text = body.substr(blank + 1), .at = *at};
+constexpr std::size_t k_moment_max = 64;  // RFC 3339 with nanoseconds and a time zone takes 35 bytes
+
+Error no_moment() {
+  return {ErrorKind::corrupt, "", "the log's lines have no times, though these were asked for"};
 }
 
 }  // namespace
+
+void TimedMessage::feed(LogStream stream, std::string_view bytes) {
+  if (at_) return feed_text(stream, bytes);
+  const std::string_view head = bytes.substr(0, k_moment_max);
+  const std::size_t blank = std::min(head.find(' '), head.size());
+  held_ += head.substr(0, blank);
+  const bool is_whole = blank < head.size();
+  if (is_whole) at_ = parse_moment(held_);
+  if (!at_ && (is_whole || held_.size() >= k_moment_max)) throw no_moment();
+  if (!at_) return;
+  held_.clear();
+  feed_text(stream, bytes.substr(blank + 1));
+}
+
+void TimedMessage::feed_text(LogStream stream, std::string_view text) {
+  while (!text.empty()) {
+    const std::string_view part = text.substr(0, k_timed_piece_max - held_.size());
+    held_ += part;
+    text.remove_prefix(part.size());
+    if (held_.size() < k_timed_piece_max) return;
+    tell_({.stream = stream, .text = held_, .at = *at_});
+    held_.clear();
+    has_told_ = true;
+  }
+}
+
+void TimedMessage::end(LogStream stream) {
+  if (!at_) throw no_moment();
+  if (!held_.empty() || !has_told_) tell_({.stream = stream, .text = held_, .at = *at_});
+  held_.clear();
+  at_.reset();
+  has_told_ = false;
+}
 
 void LogFrames::read_header() {
   const unsigned char kind = header_[0];
@@ -46,27 +77,21 @@ void LogFrames::feed(std::string_view bytes) {
 
 void LogFrames::take(std::string_view bytes) {
   if (!timed_) return tell_({.stream = stream_, .text = bytes});
-  if (!body_.empty() || left_ > 0) {
-    body_ += bytes;
-    bytes = body_;
-  }
-  if (left_ > 0) return;
-  tell_(timed_piece(stream_, bytes));
-  body_.clear();
+  message_.feed(stream_, bytes);
+  if (left_ == 0) message_.end(stream_);
 }
 
 void TimedLines::feed(std::string_view bytes) {
   for (std::size_t end = bytes.find('\n'); end != std::string_view::npos; end = bytes.find('\n')) {
-    line_ += bytes.substr(0, end + 1);
+    message_.feed(LogStream::out, bytes.substr(0, end + 1));
+    message_.end(LogStream::out);
     bytes.remove_prefix(end + 1);
-    tell_(timed_piece(LogStream::out, line_));
-    line_.clear();
   }
-  line_ += bytes;
+  if (!bytes.empty()) message_.feed(LogStream::out, bytes);
 }
 
 void TimedLines::end() {
-  if (!line_.empty()) tell_(timed_piece(LogStream::out, std::exchange(line_, {})));
+  if (message_.is_open()) message_.end(LogStream::out);
 }
 
 }  // namespace combu::docker

@@ -240,29 +240,37 @@ std::vector<LogBatch::Metric> MetricLines::taken() {
   return metrics;
 }
 
-namespace {
-
-std::size_t end_of_line(std::string_view text) {
-  const std::size_t newline = text.find('\n');
-  return std::min(newline, text.substr(0, newline).find('\r'));
+void Lines::feed(std::string_view text, Instant at) {
+  for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+    feed_states(text.substr(0, end), at);
+    end_line(at);
+    text.remove_prefix(end + 1);
+  }
+  feed_states(text, at);
 }
 
-}  // namespace
-
-void Lines::feed(std::string_view text, Instant at) {
-  for (std::size_t end = end_of_line(text); end != std::string_view::npos; end = end_of_line(text)) {
-    const std::string_view head = text.substr(0, end);
+void Lines::feed_states(std::string_view text, Instant at) {
+  for (std::size_t end = text.find('\r'); end != std::string_view::npos; end = text.find('\r')) {
+    append(text.substr(0, end));
+    end_line(at);
     text.remove_prefix(end + 1);
-    too_long_ = too_long_ || line_.size() + head.size() > k_line_max;
-    if (!too_long_) tell_(line_.empty() ? head : std::string_view(line_ += head), at);
-    line_.clear();
-    too_long_ = false;
   }
-  if (too_long_) return;
-  line_ += text;
-  if (line_.size() <= k_line_max) return;
-  too_long_ = true;
-  line_ = std::string();
+  append(text);
+}
+
+void Lines::append(std::string_view text) {
+  too_long_ = too_long_ || line_.size() + text.size() > k_line_max;
+  if (too_long_) {
+    line_ = std::string();
+  } else {
+    line_ += text;
+  }
+}
+
+void Lines::end_line(Instant at) {
+  if (!too_long_) tell_(line_, at);
+  line_.clear();
+  too_long_ = false;
 }
 
 void Lines::end(Instant at) {

@@ -85,6 +85,11 @@ class Lines {
   void end(Instant at);
 
  private:
+  // A text without a newline: the states of a progress bar.
+  void feed_states(std::string_view text, Instant at);
+  void append(std::string_view text);
+  void end_line(Instant at);
+
   Tell tell_;
   std::string line_;
   bool too_long_ = false;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
@@ -19,6 +20,11 @@ using telemetry::MetricLines;
 using telemetry::MetricNames;
 
 constexpr std::size_t k_batch_size = 4U << 20U;
+// Maximum size of pieces that are read and not stored yet, in bytes. Beyond it they are stored although older
+// ones may follow: one line may be of any size, and all its pieces have one time.
+constexpr std::size_t k_held_max = 2 * k_batch_size;
+// Added to the size of a piece's text: many pieces may hold a byte each.
+constexpr std::size_t k_piece_overhead = 64;
 // What another process has taken meanwhile is not taken twice.
 struct Overtaken {};
 
@@ -62,13 +68,13 @@ class LogTaker {
     latest_ = std::max(latest_, piece.at);
     pieces_.push_back({.stream = piece.stream, .at = piece.at, .begin = texts_.size()});
     texts_ += piece.text;
-    if (texts_.size() >= next_batch_) give(complete_enough(settled()));
+    if (size_behind(0) >= next_batch_) give(ready());
   }
 
   // What is there so far of an attempt that goes on.
   void pause() {
     settled_until_ = telemetry_.read_up_to(key_.trial, key_.attempt, latest_);
-    give(complete_enough(settled()));
+    give(ready());
   }
 
   // All of an attempt that has ended.
@@ -85,9 +91,16 @@ class LogTaker {
     std::size_t begin;
   };
 
+  // Where the text of piece `index` begins in texts_, or its end behind the last one.
+  [[nodiscard]] std::size_t begin_of(std::size_t index) const {
+    return index < pieces_.size() ? pieces_[index].begin : texts_.size();
+  }
   [[nodiscard]] std::string_view text(std::size_t index) const {
-    const std::size_t end = index + 1 < pieces_.size() ? pieces_[index + 1].begin : texts_.size();
-    return std::string_view(texts_).substr(pieces_[index].begin, end - pieces_[index].begin);
+    return std::string_view(texts_).substr(begin_of(index), begin_of(index + 1) - begin_of(index));
+  }
+  // Of the pieces from `index` on.
+  [[nodiscard]] std::size_t size_behind(std::size_t index) const {
+    return texts_.size() - begin_of(index) + k_piece_overhead * (pieces_.size() - index);
   }
 
   // How many of the first pieces are older than all that may still come, and than those behind them: a
@@ -131,21 +144,29 @@ class LogTaker {
   // Nor does a line that does not end hold up for ever what comes by the other stream.
   [[nodiscard]] std::size_t complete_enough(std::size_t count) const {
     const std::size_t whole = whole_lines(count);
-    const std::size_t begin = whole < pieces_.size() ? pieces_[whole].begin : texts_.size();
-    return texts_.size() - begin > k_batch_size ? count : whole;
+    return size_behind(whole) > k_batch_size ? count : whole;
   }
 
-  static std::size_t open_after(std::size_t open, std::string_view text, std::string_view ends) {
-    const std::size_t end = text.find_last_of(ends);
-    return end == std::string_view::npos ? open + text.size() : text.size() - end - 1;
+  // How many of the first pieces to store, so that at most k_held_max of them stay.
+  [[nodiscard]] std::size_t ready() const {
+    std::size_t count = complete_enough(settled());
+    if (size_behind(count) <= k_held_max) return count;
+    while (size_behind(count) > k_batch_size) ++count;
+    return complete_enough(count);
+  }
+
+  static std::size_t open_after(std::size_t open, std::string_view text, char end) {
+    // find_last_of() would take most of the time that a long line takes.
+    const auto* const last = static_cast<const char*>(::memrchr(text.data(), end, text.size()));
+    return last == nullptr ? open + text.size() : static_cast<std::size_t>(text.end() - last) - 1;
   }
   static Open open_after(const Open& open, std::string_view text) {
-    return {.line = open_after(open.line, text, "\r\n"), .newline = open_after(open.newline, text, "\n")};
+    const std::size_t newline = open_after(open.newline, text, '\n');
+    return {.line = std::min(newline, open_after(open.line, text, '\r')), .newline = newline};
   }
 
   void give(std::size_t count) {
-    next_batch_ = std::max(
-        k_batch_size, 2 * (texts_.size() - (count < pieces_.size() ? pieces_[count].begin : texts_.size())));
+    next_batch_ = size_behind(count) + k_batch_size;
     if (count == 0 && !is_last_) return;
     std::vector<LogPiece> pieces;
     pieces.reserve(count);
@@ -170,7 +191,7 @@ class LogTaker {
     if (batch.is_after_gap) expects_known_ = false;
     passed_over_ = names_.passed_over();
     told_at_until_ = 0;
-    const std::size_t begin = count < pieces_.size() ? pieces_[count].begin : texts_.size();
+    const std::size_t begin = begin_of(count);
     texts_.erase(0, begin);
     pieces_.erase(pieces_.begin(), pieces_.begin() + static_cast<std::ptrdiff_t>(count));
     for (Piece& piece : pieces_) piece.begin -= begin;

@@ -425,6 +425,96 @@ TEST(TimedLines, AreTakenApartHoweverTheyAreCut) {
   EXPECT_EQ(text, "one\r\nno end");
 }
 
+// The pieces that a feeder tells, and whether each has at most the size and the one time of a piece.
+struct Told {
+  LogTell tell = [this](const LogPiece& piece) {
+    largest = std::max(largest, piece.text.size());
+    sizes.push_back(piece.text.size());
+    text += piece.text;
+    if (times.empty() || times.back() != piece.at) times.push_back(piece.at);
+  };
+  std::string text;
+  std::vector<std::size_t> sizes;
+  std::size_t largest = 0;
+  std::vector<Instant> times;  // without repetitions
+};
+
+std::string header_of(std::size_t size) {
+  std::string header("\1\0\0\0", 4);
+  for (const int shift : {24, 16, 8, 0}) header += static_cast<char>(size >> shift & 0xFFU);
+  return header;
+}
+
+const std::string k_moment = "2026-01-31T12:00:00.000000007Z ";
+
+TEST(LogFrames, AHugeTimedFrameIsToldInBoundedPieces) {
+  constexpr std::size_t k_size = std::size_t{64} << 20U;
+  Told told;
+  LogFrames frames(told.tell, true);
+  frames.feed(header_of(k_moment.size() + k_size) + k_moment);
+  const std::string feed(4096, 'x');
+  for (std::size_t fed = 0; fed < k_size; fed += feed.size()) frames.feed(feed);
+  frames.feed(header_of(k_moment.size() + 1) + k_moment + "y");
+  EXPECT_EQ(told.largest, k_timed_piece_max);
+  EXPECT_EQ(told.text, std::string(k_size, 'x') + "y");
+  EXPECT_THAT(told.times, ElementsAre(*parse_moment("2026-01-31T12:00:00.000000007Z")));
+}
+
+TEST(TimedLines, AHugeLineIsToldInBoundedPieces) {
+  constexpr std::size_t k_size = std::size_t{64} << 20U;
+  Told told;
+  TimedLines lines(told.tell);
+  lines.feed(k_moment);
+  const std::string feed(4096, 'x');
+  for (std::size_t fed = 0; fed < k_size; fed += feed.size()) lines.feed(feed);
+  lines.feed("\n2026-01-31T12:00:01Z y");
+  lines.end();
+  EXPECT_EQ(told.largest, k_timed_piece_max);
+  EXPECT_EQ(told.text, std::string(k_size, 'x') + "\ny");
+  EXPECT_THAT(told.times, ElementsAre(*parse_moment("2026-01-31T12:00:00.000000007Z"),
+                                      *parse_moment("2026-01-31T12:00:01Z")));
+}
+
+// A later reading skips as many pieces as are stored: it must have the same ones.
+TEST(TimedMessages, HaveTheSamePiecesHoweverTheyAreCut) {
+  for (const std::size_t size : {k_timed_piece_max - 1, k_timed_piece_max, k_timed_piece_max + 1,
+                                 2 * k_timed_piece_max, 3 * k_timed_piece_max + 5}) {
+    const std::string text(size, 'x');
+    const std::string frame = header_of(k_moment.size() + size) + k_moment + text;
+    const std::string line = k_moment + text + "\n";
+    std::vector<std::size_t> frame_sizes;
+    std::vector<std::size_t> line_sizes;
+    for (std::size_t left = size; left > 0; left -= std::min(left, k_timed_piece_max))
+      frame_sizes.push_back(std::min(left, k_timed_piece_max));
+    for (std::size_t left = size + 1; left > 0; left -= std::min(left, k_timed_piece_max))
+      line_sizes.push_back(std::min(left, k_timed_piece_max));
+    for (const std::size_t step : {std::size_t{1}, std::size_t{13}, std::size_t{4096}, k_timed_piece_max - 1,
+                                   k_timed_piece_max, k_timed_piece_max + 1, frame.size()}) {
+      Told of_frame;
+      Told of_line;
+      LogFrames frames(of_frame.tell, true);
+      TimedLines lines(of_line.tell);
+      for (std::size_t i = 0; i < frame.size(); i += step)
+        frames.feed(std::string_view(frame).substr(i, step));
+      for (std::size_t i = 0; i < line.size(); i += step) lines.feed(std::string_view(line).substr(i, step));
+      EXPECT_EQ(of_frame.sizes, frame_sizes) << size << " by " << step;
+      EXPECT_EQ(of_line.sizes, line_sizes) << size << " by " << step;
+    }
+  }
+}
+
+TEST(TimedMessages, WithoutAMomentAreRefusedBeforeTheyEnd) {
+  const std::string text(k_timed_piece_max, 'x');
+  LogFrames frames([](const LogPiece&) {}, true);
+  frames.feed(header_of(std::size_t{1} << 31U));
+  EXPECT_THROW(frames.feed(text), Error);
+  TimedLines lines([](const LogPiece&) {});
+  EXPECT_THROW(lines.feed(text), Error);
+  TimedLines short_line([](const LogPiece&) {});
+  short_line.feed("2026-01-31T12:00:00Z");
+  EXPECT_THROW(short_line.end(), Error);
+}
+
 // ---- images and credentials
 
 TEST(ImageReference, FindsRegistryAndTag) {

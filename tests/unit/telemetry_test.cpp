@@ -66,6 +66,7 @@ class LogEngine : public PassingEngine {
     if (refuses) throw Error(ErrorKind::refused, "", "configured logging driver does not support reading");
     for (const Piece& piece : pieces) {
       if (options.since && piece.at < *options.since) continue;
+      if (static_cast<std::size_t>(told) == breaks_at) throw Error(ErrorKind::unavailable, "", "cut off");
       ++told;
       try {
         tell({.stream = piece.stream, .text = piece.text, .at = piece.at});
@@ -94,6 +95,7 @@ class LogEngine : public PassingEngine {
   std::map<std::string, std::string> files;
   int calls = 0;
   int told = 0;
+  std::size_t breaks_at = std::string::npos;  // after so many pieces it goes away
   bool refuses = false;
   std::size_t piece_size = 1000;                       // of an archive
   std::size_t cut_at = std::string::npos;              // it ends there
@@ -231,6 +233,59 @@ TEST_F(TelemetryTest, WhatIsWrittenOutOfOrderAroundAReadingIsNotLost) {
   take();
   take(LogEnd::complete);
   EXPECT_EQ(kept(), "a\nc\n!b\nd\ne\n");
+}
+
+// More than an attempt's pieces may take in memory: what came before must be stored.
+constexpr std::int64_t k_unstored_max = std::int64_t{14} << 20U;
+
+// An engine gives all pieces of a line the time of the first one.
+TEST_F(TelemetryTest, ALineOfAnySizeIsStoredWhileItComesAndIsResumedInTheMiddle) {
+  trial.metrics = Metrics{.json = true};
+  std::string all;
+  for (int i = 0; i < 1600; ++i) {
+    const std::string part = fmt::format("{:<16384}", i);
+    engine.say(part, milliseconds(0));
+    all += part;
+  }
+  engine.say("\n", milliseconds(0));
+  engine.say("{\"x\": 1}\n", milliseconds(1));
+  for (const std::size_t piece : {1000, 1500}) {
+    engine.told = 0;
+    engine.breaks_at = piece;
+    EXPECT_EQ(kind_of_fault(LogEnd::complete), ErrorKind::unavailable);
+    const auto log = telemetry.log("a", 1);
+    ASSERT_TRUE(log);
+    EXPECT_GE(log->size.count, 16384 * static_cast<std::int64_t>(piece) - k_unstored_max);
+  }
+  engine.breaks_at = std::string::npos;
+  EXPECT_THAT(take(LogEnd::complete), IsEmpty());
+  EXPECT_TRUE(kept() == all + "\n{\"x\": 1}\n") << "nothing twice and nothing lost";
+  EXPECT_THAT(points("x"), ElementsAre("0:1"));
+}
+
+TEST_F(TelemetryTest, ALineThatIsOlderThanThePieceBeforeItIsStoredWhileItComes) {
+  std::string all = "!later\n";
+  engine.say("later\n", milliseconds(5000), LogStream::err);
+  for (int i = 0; i < 1200; ++i) {
+    const std::string part = fmt::format("{:<16384}", i);
+    engine.say(part, milliseconds(0));
+    all += part;
+  }
+  engine.breaks_at = engine.said - 1;
+  EXPECT_EQ(kind_of_fault(LogEnd::complete), ErrorKind::unavailable);
+  const auto log = telemetry.log("a", 1);
+  ASSERT_TRUE(log);
+  EXPECT_GE(log->size.count, static_cast<std::int64_t>(all.size()) - k_unstored_max);
+}
+
+TEST_F(TelemetryTest, PiecesOfOneByteAreStoredBeforeTheyTakeMuchMemory) {
+  constexpr int k_count = 400'000;
+  for (int i = 0; i < k_count; ++i) engine.say("\n", milliseconds(0));
+  engine.breaks_at = k_count - 1;
+  EXPECT_EQ(kind_of_fault(LogEnd::complete), ErrorKind::unavailable);
+  const auto log = telemetry.log("a", 1);
+  ASSERT_TRUE(log);
+  EXPECT_GE(log->size.count, k_count / 4);
 }
 
 TEST_F(TelemetryTest, TwoThatTakeAtOnceTakeEachPieceOnce) {
@@ -841,6 +896,15 @@ TEST_F(AdoptionTest, OfWhatNobodyHasPackedIsAFault) {
               HasSubstr("a: the telemetry of an equal trial is refused: its database is damaged"));
   EXPECT_FALSE(telemetry.log("a", k_adopted));
   EXPECT_THAT(metrics(), IsEmpty());
+}
+
+// A quadratic search takes half an hour.
+TEST(Lines, OfCarriageReturnsTakeLinearTime) {
+  std::size_t lines = 0;
+  telemetry::Lines reader([&](std::string_view, Instant) { ++lines; });
+  const std::string text(8 << 20, '\r');
+  reader.feed(text, k_begin);
+  EXPECT_EQ(lines, text.size());
 }
 
 TEST(MetricLines, AreBoundedInNames) {

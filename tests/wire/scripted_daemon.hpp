@@ -39,6 +39,8 @@ struct Reply {
   enum class Then { keep, close, stall };
   std::vector<std::string> pieces;  // each written by itself
   Then then = Then::keep;
+  // Pieces that follow, until it returns an empty one. For what is too large to be kept.
+  std::function<std::string()> more = {};
 };
 
 inline Reply whole(int status, std::string_view body, std::string_view more_headers = {}) {
@@ -225,6 +227,15 @@ class ScriptedDaemon {
     return true;
   }
 
+  static bool send_all(int connection, std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t sent = ::send(connection, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (sent < 0) return false;
+      bytes.remove_prefix(static_cast<std::size_t>(sent));
+    }
+    return true;
+  }
+
   // One at a time: a test's handler keeps what it likes between its calls.
   Reply answer(const Asked& asked) {
     const std::scoped_lock lock(answering_);
@@ -243,7 +254,12 @@ class ScriptedDaemon {
     changed_.notify_all();
     const Reply reply = answer(asked);
     for (const std::string& piece : reply.pieces) {
-      if (::send(connection, piece.data(), piece.size(), MSG_NOSIGNAL) < 0) return false;
+      if (!send_all(connection, piece)) return false;
+    }
+    while (reply.more) {
+      const std::string piece = reply.more();
+      if (piece.empty()) break;
+      if (!send_all(connection, piece)) return false;
     }
     if (reply.then == Reply::Then::stall) {
       std::string ignored;
