@@ -13,162 +13,19 @@
 #include <csignal>
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
 
-#include "combu/simulated.hpp"
-#include "experiments.hpp"
-#include "passing_engine.hpp"
+#include "unit/run_drive.hpp"
 
 namespace combu {
 namespace {
 
-class Recorder : public Observer {
- public:
-  void fact(const Fact& fact) override { facts.push_back(fact); }
-  void failure(const Fact& fact, const std::vector<std::string>& tail) override {
-    failures.emplace_back(fact, tail);
-  }
-  void taken(TrialIndex trial, int attempt, const Taken& taken) override {
-    EXPECT_EQ(attempt, 1);
-    homes.emplace_back(trial, taken);
-  }
-  void remark(const std::string& line) override { remarks.push_back(line); }
-  void snapshot(const Snapshot& snapshot) override {
-    snapshots.push_back(snapshot);
-    if (on_snapshot) on_snapshot(snapshot);
-  }
-  std::function<void(const Snapshot&)> on_snapshot;
-  std::vector<Fact> facts;
-  std::vector<std::pair<Fact, std::vector<std::string>>> failures;
-  std::vector<Snapshot> snapshots;
-  std::vector<std::pair<TrialIndex, Taken>> homes;
-  std::vector<std::string> remarks;
-};
-
-// Keeps nothing but which places have been filled and removed, in order.
-class Places final : public Depot {
- public:
-  std::unique_ptr<Parcel> open(const std::string& place, const std::stop_token& /*stop*/) override {
-    return std::make_unique<Box>(*this, place);
-  }
-  void remove(const std::string& place) override { note("no " + place); }
-  bool holds_any() override { return !all().empty(); }
-  bool is_whole(const std::string& /*place*/) override { return false; }
-  std::vector<std::string> share(std::span<const Sharing> wanted) override {
-    return std::vector<std::string>(wanted.size(), "there is nothing");
-  }
-  std::string fetch(const std::string& trial, const std::string& /*path*/,
-                    const std::stop_token& /*stop*/) override {
-    throw Error(ErrorKind::refused, trial, "there is nothing");
-  }
-  [[nodiscard]] std::vector<std::string> all() {
-    const std::scoped_lock lock(mutex_);
-    return all_;
-  }
-
- private:
-  class Box final : public Parcel {
-   public:
-    Box(Places& places, std::string place) : places_(places), place_(std::move(place)) {}
-    void add(const OutputEntry& /*entry*/) override {}
-    void write(std::string_view /*bytes*/) override {}
-    void close(const std::string& /*manifest*/) override { places_.note(place_); }
-
-   private:
-    Places& places_;
-    std::string place_;
-  };
-
-  void note(const std::string& what) {
-    const std::scoped_lock lock(mutex_);
-    all_.push_back(what);
-  }
-
-  std::mutex mutex_;
-  std::vector<std::string> all_;
-};
-
-// Counts starts under way at once, and can be told to act when one begins.
-class Gauge : public test::PassingEngine {
- public:
-  using PassingEngine::PassingEngine;
-  Facts facts(std::stop_token stop) override {
-    Facts facts = engine_.facts(stop);
-    facts.began_at = began_at;
-    return facts;
-  }
-  std::optional<Usage> usage(const std::string& id, std::stop_token stop) override {
-    return on_usage ? on_usage(id) : engine_.usage(id, stop);
-  }
-  bool copy_out(const Key& key, const std::string& path, const std::function<void(std::string_view)>& tell,
-                std::stop_token stop) override {
-    return on_copy_out ? on_copy_out(stop) : engine_.copy_out(key, path, tell, stop);
-  }
-  std::optional<Sighting> start(const combu::Run& run, const Trial& trial, int attempt,
-                                std::stop_token stop) override {
-    const int now = ++under_way_;
-    int most = most_under_way.load();
-    while (now > most && !most_under_way.compare_exchange_weak(most, now)) {
-    }
-    if (on_start) on_start(trial);
-    if (trial.name == hanging) {
-      real_clock().wait(Seconds(600), stop);
-      throw Error(ErrorKind::cancelled, trial.name, "cancelled");
-    }
-    try {
-      auto seen = engine_.start(run, trial, attempt, stop);
-      --under_way_;
-      return seen;
-    } catch (...) {
-      --under_way_;
-      throw;
-    }
-  }
-  void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
-             std::stop_token stop) override {
-    if (!cuts_watch) return engine_.watch(selector, tell, stop);
-    std::stop_source cut;
-    const std::stop_callback on_stop(stop, [&cut] { cut.request_stop(); });
-    const std::jthread knife([&cut](const std::stop_token& quit) {
-      real_clock().wait(Seconds(0.02), quit);
-      cut.request_stop();
-    });
-    engine_.watch(selector, tell, cut.get_token());
-    ++cuts;
-    if (!stop.stop_requested()) throw Error(ErrorKind::unavailable, "engine", "the stream was cut");
-  }
-
-  std::function<void(const Trial&)> on_start;
-  bool cuts_watch = false;  // again and again
-  std::atomic<int> cuts{0};
-  std::optional<Instant> began_at;
-  std::string hanging;  // the engine never answers its start
-  std::function<std::optional<Usage>(const std::string&)> on_usage;
-  std::function<bool(const std::stop_token&)> on_copy_out;
-  std::atomic<int> most_under_way{0};
-
- private:
-  std::atomic<int> under_way_{0};
-};
-
-constexpr double k_speed = 200;
-
-class DriveTest : public testing::Test {
- protected:
-  Outcome drive(const combu::Run& run, const PlannerOptions& options, const std::stop_token& stop = {}) {
-    const Plan plan = test::plan(run.experiment);
-    const auto retried = with_retry(engine_, {.pause = Seconds(0.01), .give_up = Seconds(20)}, real_clock());
-    return combu::drive(*retried, run, plan, options, recorder_, real_clock(), stop);
-  }
-
-  World world_{{}};
-  std::unique_ptr<Engine> simulated_ = open_simulated(world_, k_speed);
-  Gauge engine_{*simulated_};
-  Recorder recorder_;
-};
+using test::DriveTest;
+using test::Gauge;
+using test::k_speed;
+using test::Places;
 
 TEST_F(DriveTest, StartsAllAndLeavesThemRunning) {
   combu::Run run = test::run("a b<-a c<-b");

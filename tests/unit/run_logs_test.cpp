@@ -1,0 +1,160 @@
+// drive() keeps the logs of attempts that have ended.
+
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "record_folder.hpp"
+#include "unit/run_drive.hpp"
+
+namespace combu {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+class LogsTest : public test::DriveTest {
+ protected:
+  LogsTest() { run_.experiment.trials[0].cmd = {"sh", "-c", "echo text"}; }
+  Outcome drive_keeping(Depot* depot = nullptr) {
+    return drive_on(hooked_, run_, {.until = Until::ended}, depot, &telemetry_);
+  }
+  [[nodiscard]] bool is_complete(int attempt = 1) {
+    const auto log = telemetry_.log("t", attempt);
+    return log && log->complete;
+  }
+
+  combu::Run run_ = test::run("t");
+  test::Folder folder_{"run_logs_test"};
+  Telemetry telemetry_{folder_.path(), run_.id};
+  test::Hooked hooked_{*simulated_};
+  std::atomic<int> ended_ = 0;
+};
+
+TEST_F(LogsTest, TheLogOfASuccessIsKept) {
+  (void)drive_keeping();
+  EXPECT_TRUE(is_complete());
+  EXPECT_THAT(recorder_.remarks, IsEmpty());
+}
+
+// Nobody stays for such a run until the end: a later command takes the log.
+TEST_F(LogsTest, TheLogOfATrialThatEndsBeforeTheRunIsUpIsNotTaken) {
+  run_ = test::run("t u");
+  hooked_.before_start = [&](const Trial& trial, const std::stop_token&) {
+    while (trial.name == "u" && ended_ == 0) ended_.wait(0);
+  };
+  recorder_.on_snapshot = [&](const Snapshot& snapshot) {
+    if (snapshot.count(TrialState::succeeded) == 0) return;
+    ended_ = 1;
+    ended_.notify_all();
+  };
+  (void)drive_on(hooked_, run_, {}, nullptr, &telemetry_);
+  EXPECT_FALSE(telemetry_.log("t", 1));
+}
+
+TEST_F(LogsTest, ALogThatCannotBeReadIsReadAgain) {
+  int calls = 0;
+  hooked_.before_logs = [&](const Key&, const LogOptions&) {
+    if (++calls == 1) throw Error(ErrorKind::unavailable, "engine", "cut off");
+  };
+  (void)drive_keeping();
+  EXPECT_TRUE(is_complete());
+  EXPECT_EQ(calls, 2);
+  EXPECT_THAT(recorder_.remarks, IsEmpty());
+}
+
+TEST_F(LogsTest, AnInterruptedRunGivesALogUp) {
+  int calls = 0;
+  hooked_.before_logs = [&](const Key&, const LogOptions&) {
+    ++calls;
+    stop_.request_stop();
+    throw Error(ErrorKind::unavailable, "engine", "cut off");
+  };
+  (void)drive_keeping();
+  EXPECT_EQ(calls, 1);
+  EXPECT_THAT(recorder_.remarks, ElementsAre("t: its log could not be kept: engine: cut off"));
+}
+
+TEST_F(LogsTest, TheLogOfAContainerThatIsGoneIsNotAskedForAgain) {
+  int calls = 0;
+  hooked_.before_logs = [&](const Key&, const LogOptions&) {
+    ++calls;
+    throw Error(ErrorKind::not_found, "t", "gone");
+  };
+  (void)drive_keeping();
+  EXPECT_EQ(calls, 1);
+  EXPECT_THAT(recorder_.remarks, IsEmpty());
+}
+
+// Only a failed attempt's log is waited for, since the next attempt takes the container's place.
+TEST_F(LogsTest, ASuccessWithOutputsDoesNotWaitForItsLog) {
+  run_.experiment.trials[0].outputs = {Output{.path = "/out", .required = false}};
+  test::Places places;
+  hooked_.before_logs = [&](const Key&, const LogOptions&) { ended_.wait(0); };
+  recorder_.on_snapshot = [&](const Snapshot& snapshot) {
+    if (snapshot.count(TrialState::succeeded) == 0) return;
+    ended_ = 1;
+    ended_.notify_all();
+  };
+  (void)drive_keeping(&places);
+  EXPECT_TRUE(is_complete());
+}
+
+TEST_F(LogsTest, RemarksNameTheTrial) {
+  run_.experiment.trials[0].log_size_max = Bytes{10};
+  run_.experiment.trials[0].cmd = {"sh", "-c", "echo 0123456789; echo 0123456789; echo 0123456789"};
+  (void)drive_keeping();
+  EXPECT_THAT(recorder_.remarks, ElementsAre(StartsWith("t: of its log the last 10 B are kept")));
+}
+
+TEST_F(LogsTest, ADatabaseThatCannotBeWrittenIsReportedAndItsRecoveryToo) {
+  SQLite::Database database(folder_.path() + "/telemetry/" + run_.id.text() + ".sqlite",
+                            SQLite::OPEN_READWRITE);
+  database.exec("ALTER TABLE packs RENAME TO away");
+  int calls = 0;
+  hooked_.before_logs = [&](const Key&, const LogOptions&) { ++calls; };
+  recorder_.on_remark = [&](const std::string& line) {
+    if (line.starts_with("logs and metrics are not kept for now"))
+      database.exec("ALTER TABLE away RENAME TO packs");
+  };
+  (void)drive_keeping();
+  ASSERT_EQ(recorder_.remarks.size(), 2U);
+  EXPECT_THAT(recorder_.remarks[0],
+              StartsWith("logs and metrics are not kept for now, and are taken in later: "));
+  EXPECT_EQ(recorder_.remarks[1], "logs and metrics are kept again");
+  EXPECT_TRUE(is_complete());
+}
+
+TEST_F(LogsTest, OfALongLogTheLastLinesAreShown) {
+  std::string command;
+  for (int line = 1; line <= 7; ++line) command += "echo " + std::to_string(line) + "; ";
+  run_.experiment.trials[0].cmd = {"sh", "-c", command + "echo " + std::string(600, 'x') + "; exit 7"};
+  (void)drive_keeping();
+  ASSERT_EQ(recorder_.failures.size(), 1U);
+  EXPECT_THAT(recorder_.failures[0].second, ElementsAre("4", "5", "6", "7", std::string(500, 'x')));
+}
+
+// Twenty are as many as a person reads.
+TEST_F(LogsTest, LogsOfTheFirstFailuresAreShown) {
+  std::string names;
+  for (int i = 0; i < 12; ++i) names += " t" + std::to_string(i);
+  run_ = test::run(names);
+  for (Trial& trial : run_.experiment.trials) {
+    trial.cmd = {"sh", "-c", "echo text; exit 7"};
+    trial.retries = {.max = 1, .pause = Seconds(0)};
+    trial.retries.on.set();
+  }
+  (void)drive_on(*simulated_, run_, {.until = Until::ended});
+  EXPECT_EQ(recorder_.failures.size(), 24U);
+  EXPECT_EQ(std::ranges::count_if(recorder_.failures, [](const auto& it) { return !it.second.empty(); }), 20);
+}
+
+}  // namespace
+}  // namespace combu

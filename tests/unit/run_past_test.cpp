@@ -1,0 +1,171 @@
+// drive() goes on from where an earlier process has left a run.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "unit/run_drive.hpp"
+
+namespace combu {
+namespace {
+
+using testing::IsEmpty;
+
+class PastTest : public test::DriveTest {
+ protected:
+  // Starts the trials, which run until they are stopped.
+  void start_all() {
+    for (Trial& trial : run_.experiment.trials) trial.cmd = {"sleep", "1000000"};
+    (void)drive(run_, {});
+    recorder_.snapshots.clear();
+  }
+  void end(const std::string& trial) {
+    simulated_->stop({.run = run_.id, .trial = trial, .attempt = 1}, std::nullopt, {});
+  }
+
+  combu::Run run_ = test::run("a b c");
+  test::Hooked hooked_{*simulated_};
+  test::Places places_;
+};
+
+TEST_F(PastTest, EarlierStartsCount) {
+  const Outcome outcome =
+      drive(run_, {.past = {Past{.state = TrialState::succeeded, .was_started = true},
+                            Past{.state = TrialState::failed, .was_started = true}, Past{}}});
+  EXPECT_EQ(outcome.last.started, 3U);
+}
+
+TEST_F(PastTest, EarlierFailuresAreAmongTheUnsuccessful) {
+  const Outcome outcome = drive(run_, {.past = {Past{.state = TrialState::succeeded, .was_started = true},
+                                                Past{.state = TrialState::failed,
+                                                     .attempt = 2,
+                                                     .cause = Cause::error,
+                                                     .exit_code = 7,
+                                                     .reason = "exit code 7",
+                                                     .was_started = true},
+                                                Past{.state = TrialState::blocked, .root = 1}}});
+  ASSERT_EQ(outcome.unsuccessful.size(), 2U);
+  const Fact& failed = outcome.unsuccessful[0];
+  EXPECT_EQ(failed.trial, 1U);
+  EXPECT_EQ(failed.attempt, 2);
+  EXPECT_EQ(failed.exit_code, 7);
+  EXPECT_EQ(failed.reason, "exit code 7");
+  EXPECT_TRUE(failed.ran);
+  EXPECT_EQ(outcome.unsuccessful[1].root, 1U);
+}
+
+TEST_F(PastTest, ATrialThatRunsSinceThenIsShownWithItsAge) {
+  start_all();
+  const Instant before = real_clock().now() - std::chrono::seconds(100);
+  recorder_.on_snapshot = [&](const Snapshot& snapshot) {
+    if (snapshot.running.size() != 1) return;
+    EXPECT_EQ(snapshot.running[0].trial, 0U);
+    EXPECT_GE(snapshot.running[0].age, Seconds(100));
+    end("a");
+  };
+  (void)drive(run_, {.until = Until::ended,
+                     .past = {Past{.state = TrialState::running, .was_started = true, .ran_at = before},
+                              Past{.state = TrialState::succeeded, .was_started = true},
+                              Past{.state = TrialState::succeeded, .was_started = true}}});
+  EXPECT_FALSE(recorder_.snapshots.front().running.empty());
+}
+
+TEST_F(PastTest, AServiceThatRunsSinceThenIsNotAmongTheTrialsWaitedFor) {
+  run_.experiment.trials[1].service = true;
+  start_all();
+  recorder_.on_snapshot = [&](const Snapshot& snapshot) {
+    for (const RunningTrial& one : snapshot.running) EXPECT_EQ(one.trial, 0U);
+    if (!snapshot.running.empty()) end("a");
+  };
+  const Past runs{.state = TrialState::running, .was_started = true, .ran_at = real_clock().now()};
+  (void)drive(run_, {.until = Until::ended,
+                     .past = {runs, runs, Past{.state = TrialState::succeeded, .was_started = true}}});
+}
+
+TEST_F(PastTest, ATrialThatCollectsItsOutputsIsNotShownAsRunning) {
+  start_all();
+  end("a");
+  run_.experiment.trials[0].outputs = {Output{.path = "/out", .required = false}};
+  std::atomic<bool> is_shown = false;
+  hooked_.before_copy_out = [&](const Key&, const std::stop_token&) { is_shown.wait(false); };
+  recorder_.on_snapshot = [&](const Snapshot& snapshot) {
+    EXPECT_THAT(snapshot.running, IsEmpty());
+    if (snapshot.count(TrialState::collecting) == 0) return;
+    is_shown = true;
+    is_shown.notify_all();
+  };
+  const Past over{.state = TrialState::succeeded, .was_started = true};
+  const Outcome outcome = drive_on(hooked_, run_,
+                                   {.until = Until::ended,
+                                    .past = {Past{.state = TrialState::collecting,
+                                                  .exit_code = 0,
+                                                  .was_started = true,
+                                                  .ran_at = real_clock().now()},
+                                             over, over}},
+                                   &places_);
+  EXPECT_TRUE(is_shown);
+  EXPECT_EQ(outcome.last.count(TrialState::succeeded), 3U);
+}
+
+// The container may be gone, or another run may have one of the same name.
+TEST_F(PastTest, ATrialThatIsNotListedAnyMoreHasFailed) {
+  combu::Run other = test::run("a");
+  other.id = RunId("run2");
+  other.experiment.name = "other";
+  other.experiment.trials[0].cmd = {"sleep", "1000000"};
+  other.experiment.trials[0].slots.cpus = parse_cpus("1");
+  (void)drive(other, {});
+  const Past over{.state = TrialState::succeeded, .was_started = true};
+  const Outcome outcome =
+      drive(run_, {.until = Until::ended,
+                   .capacity = Slots{.cpus = parse_cpus("8")},
+                   .past = {Past{.state = TrialState::running, .was_started = true}, over, over}});
+  ASSERT_EQ(outcome.unsuccessful.size(), 1U);
+  EXPECT_EQ(outcome.unsuccessful[0].trial, 0U);
+}
+
+// With a capacity, all runs on the engine count.
+TEST_F(PastTest, OtherRunsHoldSlotsIfTheCapacityIsBounded) {
+  combu::Run other = test::run("x=2");
+  other.id = RunId("run2");
+  other.experiment.name = "other";
+  other.experiment.trials[0].cmd = {"sleep", "1000000"};
+  (void)drive(other, {});
+  EXPECT_EQ(drive(run_, {.capacity = Slots{.cpus = parse_cpus("8")}}).last.held_by_others.cpus,
+            parse_cpus("2"));
+}
+
+TEST_F(PastTest, WithoutACapacityOnlyTheRunIsListed) {
+  hooked_.before_list = [&](const Selector& selector, Look) {
+    EXPECT_EQ(selector.run, run_.id);
+    EXPECT_EQ(selector.experiment, run_.experiment.name);
+  };
+  (void)drive_on(hooked_, run_, {});
+}
+
+TEST_F(PastTest, ATrialThatWasRemovedFromTheFileIsStopped) {
+  run_ = test::run("a");
+  run_.experiment.trials[0].start_deadline = Seconds(600);
+  start_all();
+  const Outcome outcome = drive(
+      run_, {.until = Until::ended,
+             .past = {Past{.state = TrialState::running, .was_started = true, .leaving = Leaving::removed}}});
+  EXPECT_EQ(outcome.last.count(TrialState::stopped), 1U);
+  EXPECT_FALSE(world_.is_running("a"));
+}
+
+TEST_F(PastTest, ATrialIsStoppedAtItsTimeout) {
+  run_ = test::run("a");
+  run_.experiment.trials[0].cmd = {"sleep", "1000000"};
+  run_.experiment.trials[0].timeout = Seconds(0.05);
+  const Outcome outcome = drive(run_, {.until = Until::ended});
+  ASSERT_EQ(outcome.unsuccessful.size(), 1U);
+  EXPECT_EQ(outcome.unsuccessful[0].cause, Cause::timeout);
+}
+
+}  // namespace
+}  // namespace combu

@@ -1,0 +1,106 @@
+// drive() asks what has been done before, and says what has been done now.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "record_folder.hpp"
+#include "unit/run_drive.hpp"
+
+namespace combu {
+namespace {
+
+using testing::ElementsAre;
+using testing::UnorderedElementsAre;
+
+class FakeMemory final : public Memory {
+ public:
+  std::vector<Recollection> recall(const std::vector<TrialIndex>& trials,
+                                   const std::stop_token& /*stop*/) override {
+    if (on_recall) on_recall();
+    std::vector<Recollection> found;
+    for (const TrialIndex trial : trials) {
+      asked.push_back(trial);
+      found.push_back({.trial = trial, .hash = "h"});
+      if (trial == known) {
+        found.back().run = "run0";
+        found.back().name = "other";
+      }
+    }
+    return found;
+  }
+  void done(TrialIndex trial) override {
+    finished.push_back(trial);
+    if (on_done) on_done();
+  }
+
+  TrialIndex known = 1000;  // an equal trial has succeeded
+  std::function<void()> on_recall;
+  std::function<void()> on_done;
+  std::vector<TrialIndex> asked;     // by the thread that recalls
+  std::vector<TrialIndex> finished;  // by the thread that drives
+};
+
+class RecallTest : public test::DriveTest {
+ protected:
+  RecallTest() {
+    for (Trial& trial : run_.experiment.trials) trial.cache.on = true;
+  }
+  [[nodiscard]] Outcome drive_recalling(Telemetry* telemetry = nullptr) {
+    return drive_on(*simulated_, run_, {.until = Until::ended, .recalls = true}, nullptr, telemetry,
+                    &memory_);
+  }
+
+  combu::Run run_ = test::run("a b c");
+  FakeMemory memory_;
+};
+
+TEST_F(RecallTest, WhatHasBeenDoneBeforeIsSkipped) {
+  memory_.known = 1;
+  const Outcome outcome = drive_recalling();
+  EXPECT_THAT(memory_.asked, UnorderedElementsAre(0, 1, 2)) << "each once";
+  EXPECT_EQ(outcome.last.count(TrialState::skipped), 1U);
+  EXPECT_EQ(outcome.last.started, 2U);
+  EXPECT_EQ(recorder_.recalled_trials, memory_.asked);
+  const auto skipped = std::ranges::find(recorder_.facts, TrialState::skipped, &Fact::state);
+  EXPECT_EQ(skipped->trial, 1U);
+  EXPECT_EQ(skipped->reason, "equal to `other` of run run0");
+}
+
+TEST_F(RecallTest, OnlyTrialsWithCacheThatHaveSucceededAreDone) {
+  run_.experiment.trials[1].cmd = {"sh", "-c", "exit 1"};
+  run_.experiment.trials[2].cache.on = false;
+  (void)drive_recalling();
+  EXPECT_THAT(memory_.finished, ElementsAre(0));
+}
+
+TEST_F(RecallTest, ATrialIsDoneWhenItsLogIsKept) {
+  run_ = test::run("a");
+  run_.experiment.trials[0].cache.on = true;
+  run_.experiment.trials[0].cmd = {"sh", "-c", "echo text"};
+  const test::Folder folder("run_recall_test");
+  Telemetry telemetry(folder.path(), run_.id);
+  memory_.on_done = [&] {
+    const auto log = telemetry.log("a", 1);
+    EXPECT_TRUE(log && log->complete);
+  };
+  (void)drive_recalling(&telemetry);
+  EXPECT_THAT(memory_.finished, ElementsAre(0));
+}
+
+TEST_F(RecallTest, NothingIsSkippedWithoutAMemory) {
+  const Outcome outcome = drive_on(*simulated_, run_, {.until = Until::ended, .recalls = true});
+  EXPECT_EQ(outcome.last.count(TrialState::succeeded), 3U);
+}
+
+TEST_F(RecallTest, AnErrorOfTheMemoryEndsTheRun) {
+  memory_.on_recall = [] { throw Error(ErrorKind::corrupt, "record", "wrong"); };
+  EXPECT_THROW((void)drive_recalling(), Error);
+}
+
+}  // namespace
+}  // namespace combu
