@@ -211,8 +211,9 @@ class Engine {
 
   // What is at `path`, absolute in the attempt, as a tar archive, piece by piece: a file, or a folder and all
   // that is in it, whose entries begin with its name. A path that is a symbolic link stands for what it leads
-  // to. False: there is no such path. Throws not_found when there is no such attempt; an archive that was cut
-  // off throws unavailable.
+  // to. False: there is no such path. Throws not_found when there is no such attempt, invalid when the
+  // attempt itself has made the path unreadable (a loop of links); an archive that was cut off throws
+  // unavailable.
   [[nodiscard]] virtual bool copy_out(const Key& key, const std::string& path,
                                       const std::function<void(std::string_view)>& tell,
                                       std::stop_token stop) = 0;

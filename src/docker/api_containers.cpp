@@ -87,6 +87,22 @@ bool has_processes(Connections& engine, const std::string& id, const std::stop_t
   });
 }
 
+// An error of an archive request. The path is at fault if the engine reports ELOOP, ENOTDIR or ENAMETOOLONG:
+// it answers these with status 500 (20.10 and 29), as it does its own failures, and only the text differs.
+Error archive_error(const HttpResponse& response, const std::string& path) {
+  const std::string message = full_message_of(response);
+  const auto invalid = [&](const char* why) {
+    return Error(ErrorKind::invalid, path, fmt::format("cannot be read: {}", why));
+  };
+  if (message.starts_with("evalSymlinksInScope: too many links in ") ||
+      message.ends_with(": too many levels of symbolic links"))
+    return invalid("its symbolic links form a loop, or are too many");
+  if (message.ends_with(": not a directory")) return invalid("a part of the path is not a folder");
+  if (message.ends_with(": file name too long"))
+    return invalid("the path, or the target of its link, has a name that is too long");
+  return error_of(response, path);
+}
+
 }  // namespace
 
 void list_containers(Connections& engine, const ContainerFilters& filters,
@@ -249,10 +265,19 @@ std::optional<std::string> find_path(Connections& engine, const std::string& id,
   const HttpResponse response = engine.send(
       request_of(engine, "HEAD", "/containers/" + id + "/archive?path=" + percent_encode(path)), stop);
   if (response.status == 404) return std::nullopt;
-  if (response.status != 200) throw error_of(response, path);
+  if (response.status != 200) {
+    // An answer to HEAD has no body. The same request by GET has one, which says why.
+    if (!get_archive(
+            engine, id, path, [](std::string_view) {}, stop))
+      return std::nullopt;
+    throw error_of(response, path);
+  }
   const std::string target = reading(engine, [&] {
     return parse_json(decode_base64(response.header("X-Docker-Container-Path-Stat"))).value("linkTarget", "");
   });
+  // An archive of it is of the whole image, and its entries have no folder of their own.
+  if (target == "/")
+    throw Error(ErrorKind::invalid, path, "cannot be read: it is a link to the root of the file system");
   return target.empty() ? path : target;
 }
 
@@ -266,7 +291,7 @@ bool get_archive(Connections& engine, const std::string& id, const std::string& 
   };
   const HttpResponse response = engine.send(std::move(request), stop);
   if (response.status == 404) return false;
-  if (response.status != 200) throw error_of(response, path);
+  if (response.status != 200) throw archive_error(response, path);
   return true;
 }
 

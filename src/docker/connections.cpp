@@ -32,6 +32,12 @@ ErrorKind kind_of(int status) {
   }
 }
 
+std::optional<std::string> told_message(const HttpResponse& response) {
+  const nlohmann::json body = parse_json_or_discard(response.body);
+  if (!body.is_object() || !body.contains("message") || !body["message"].is_string()) return std::nullopt;
+  return body["message"].get<std::string>();
+}
+
 }  // namespace
 
 std::string one_line(std::string_view text) {
@@ -64,11 +70,12 @@ ApiVersion parse_api_version(std::string_view text) {
   throw Error(ErrorKind::corrupt, "", fmt::format("\"{}\" is no version of the Docker API", text));
 }
 
+std::string full_message_of(const HttpResponse& response) {
+  return told_message(response).value_or(response.body);
+}
+
 std::string message_of(const HttpResponse& response) {
-  const nlohmann::json body = parse_json_or_discard(response.body);
-  if (body.is_object() && body.contains("message") && body["message"].is_string()) {
-    return one_line(body["message"].get<std::string>());
-  }
+  if (const auto message = told_message(response)) return one_line(*message);
   const std::string text = one_line(response.body);
   return text.empty() ? fmt::format("status {} without a word", response.status)
                       : fmt::format("status {}: {}", response.status, text);

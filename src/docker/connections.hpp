@@ -61,7 +61,10 @@ class Connections {
 // `text` as one line that is not too long.
 [[nodiscard]] std::string one_line(std::string_view text);
 
-// The daemon's {"message": …} as one line.
+// The daemon's {"message": …} as it is, else the answer's body.
+[[nodiscard]] std::string full_message_of(const HttpResponse& response);
+
+// The same as one line.
 [[nodiscard]] std::string message_of(const HttpResponse& response);
 
 }  // namespace combu::docker

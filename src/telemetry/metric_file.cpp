@@ -127,10 +127,15 @@ FileMetrics read_metric_file(Engine& engine, const Key& key, const Metrics& metr
     };
     try {
       found = engine.copy_out(key, path, tell, stop);
-    } catch (...) {  // whatever it is, the other thread is not to wait for more
-      handover.end();
+    } catch (const Error& error) {
+      handover.end();  // or the other thread waits for more
+      if (error.kind() == ErrorKind::invalid)
+        return {.fault = fmt::format("its file of metrics {} {}", path, error.message())};
       if (!is_enough) throw;
       found = true;
+    } catch (...) {
+      handover.end();
+      throw;
     }
     handover.end();
   }

@@ -2,6 +2,7 @@
 
 import pytest
 from engines import docker_config, wait_until
+from outputs_test import files, trial
 from run_test import sleeper
 
 
@@ -148,3 +149,37 @@ def test_a_run_that_has_no_containers_yet_is_interrupted(combu, engine, tmp_path
         running.kill()
     assert f"interrupted process {running.pid}, which was at work on run " in killed.stderr
     assert running.returncode == 130
+
+
+LOOP = "its symbolic links form a loop, or are too many"
+
+
+UNREADABLE = {
+    "loop": ("ln -s out /out", f"cannot be read: {LOOP}"),
+    "two-links": ("ln -s /b /out; ln -s /out /b", f"cannot be read: {LOOP}"),
+    "below-a-file": ("echo >/file; ln -s /file/x /out", "cannot be read: a part of the path is not a folder"),
+    "long-name": (f"ln -s /{'n' * 300} /out", "cannot be read: the path, or the target of its link, has a name that is too long"),
+    "root": ("ln -s / /out", "cannot be read: it is a link to the root of the file system"),
+    "dangling": ("ln -s /nowhere /out", "there is no such output"),
+}
+
+
+@pytest.mark.engine_version
+def test_trials_that_make_their_outputs_unreadable_fail_alone(combu):
+    combu.write([
+        *(trial(name, script) for name, (script, _) in UNREADABLE.items()),
+        trial("good", "mkdir /out; echo x >/out/a"),
+        trial("linked", "echo y >/file; ln -s /file /out"),
+    ])
+    done = combu("run", "--wait", "--run-id", "r1", code=1)
+    lines = done.stderr.splitlines()
+    assert [name for name, (_, why) in UNREADABLE.items() if f"failed: {name}: /out: {why}" not in lines] == []
+    rows = combu.ps()
+    assert {name: row["state"] for name, row in rows.items()} == {
+        **dict.fromkeys(UNREADABLE, "failed"), "good": "succeeded", "linked": "succeeded"
+    }
+    assert {rows[name]["cause"] for name in UNREADABLE} == {"outputs"}
+    home = combu.home / "results/experiment/r1"
+    assert {path.name for path in home.iterdir()} == {"good", "linked"}
+    assert files(home / "good")["out/a"] == "x\n"
+    assert files(home / "linked")["out"] == "y\n"

@@ -80,6 +80,7 @@ class LogEngine : public PassingEngine {
   bool copy_out(const Key& /*key*/, const std::string& path,
                 const std::function<void(std::string_view)>& tell, std::stop_token /*stop*/) override {
     copied = 0;
+    if (is_unreadable) throw Error(ErrorKind::invalid, path, "cannot be read: it is a loop");
     if (!files.contains(path)) return false;
     const auto done = before_copy ? before_copy() : nullptr;
     const std::string archive = tar_of({{path.substr(path.rfind('/') + 1), files.at(path)}});
@@ -97,6 +98,7 @@ class LogEngine : public PassingEngine {
   int told = 0;
   std::size_t breaks_at = std::string::npos;  // after so many pieces it goes away
   bool refuses = false;
+  bool is_unreadable = false;                          // any path
   std::size_t piece_size = 1000;                       // of an archive
   std::size_t cut_at = std::string::npos;              // it ends there
   std::size_t copied = 0;                              // of the last one
@@ -657,6 +659,16 @@ TEST_F(TelemetryTest, AFileOfMetricsMayBeLinesOfJson) {
 TEST_F(TelemetryTest, AFileOfMetricsThatIsNotThereIsTold) {
   trial.metrics = Metrics{.file = "/m.jsonl"};
   EXPECT_THAT(take(LogEnd::complete), ElementsAre("there is no file of metrics /m.jsonl"));
+  EXPECT_TRUE(telemetry.log("a", 1)->complete);
+}
+
+TEST_F(TelemetryTest, AFileOfMetricsThatTheTrialMadeUnreadableIsToldAndTheLogIsComplete) {
+  trial.metrics = Metrics{.file = "/m.jsonl"};
+  engine.is_unreadable = true;
+  engine.say("said\n", milliseconds(1));
+  EXPECT_THAT(take(LogEnd::complete),
+              ElementsAre("its file of metrics /m.jsonl cannot be read: it is a loop"));
+  ASSERT_TRUE(telemetry.log("a", 1));
   EXPECT_TRUE(telemetry.log("a", 1)->complete);
 }
 

@@ -800,6 +800,100 @@ TEST(Release, WhatIsRefusedIsLeftAndWhatOthersUseIsToldApart) {
   EXPECT_EQ(std::string(released.in_use[0].what()), "n: still used by guest");
 }
 
+// ---- copy_out
+
+// An answer to HEAD has no body, whatever its Content-Length says.
+Reply head_answer(int status) {
+  return {{"HTTP/1.1 " + std::to_string(status) + " Word\r\nContent-Length: 165\r\n\r\n"}, Reply::Then::keep};
+}
+
+// What copy_out makes of a path that the engine does not describe: it answers HEAD with `head`, and GET with
+// `get`.
+std::optional<Error> copy_error(int head, const Reply& get, std::optional<bool>* found = nullptr) {
+  ScriptedDaemon daemon(after_ping([&](const Asked& asked) {
+    if (asked.method == "HEAD") return head_answer(head);
+    if (asked.target.find("/archive?") != std::string::npos) return get;
+    return whole(200, inspected("exited", example_labels()));
+  }));
+  const std::unique_ptr<Engine> engine = open_at(daemon.address());
+  return error_of([&] {
+    const bool is_there = engine->copy_out({RunId("run1"), "a", 1}, "/out", [](std::string_view) {}, {});
+    if (found != nullptr) *found = is_there;
+  });
+}
+
+struct PathFault {
+  std::string name;
+  std::string told;  // by the engine
+  std::string words;
+};
+class UnreadablePath : public testing::TestWithParam<PathFault> {};
+INSTANTIATE_TEST_SUITE_P(
+    , UnreadablePath,
+    testing::ValuesIn(std::vector<PathFault>{
+        {"ALoop20", "evalSymlinksInScope: too many links in /var/lib/docker/overlay2/0a/merged/out",
+         "/out: cannot be read: its symbolic links form a loop, or are too many"},
+        {"ALoop29", "evalSymlinksInScope: too many links in /out",
+         "/out: cannot be read: its symbolic links form a loop, or are too many"},
+        {"ALoopOnTheWay", "lstat /out/sub: too many levels of symbolic links",
+         "/out: cannot be read: its symbolic links form a loop, or are too many"},
+        {"AFileOnTheWay", "lstat /var/lib/docker/overlay2/0a/merged/f/x: not a directory",
+         "/out: cannot be read: a part of the path is not a folder"},
+        {"ALongName", "lstat /" + std::string(3000, 'a') + ": file name too long",
+         "/out: cannot be read: the path, or the target of its link, has a name that is too long"}}),
+    [](const auto& fault) { return fault.param.name; });
+
+TEST_P(UnreadablePath, IsInvalid) {
+  const std::optional<Error> error = copy_error(500, whole(500, message(GetParam().told)));
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->kind(), ErrorKind::invalid);
+  EXPECT_EQ(std::string(error->what()), GetParam().words);
+}
+
+TEST(CopyOut, AFailureOfTheEngineIsNotThePathsFault) {
+  for (const char* told :
+       {"lstat /out: input/output error", "lstat /out/a: not a directory/x: permission denied", ""}) {
+    const std::optional<Error> error = copy_error(500, whole(500, message(told)));
+    ASSERT_TRUE(error) << told;
+    EXPECT_EQ(error->kind(), ErrorKind::refused) << told;
+    EXPECT_THAT(error->what(), HasSubstr(told));
+  }
+  EXPECT_EQ(copy_error(503, whole(503, message("starting")))->kind(), ErrorKind::unavailable);
+  EXPECT_EQ(std::string(copy_error(400, whole(400, message("bad parameter")))->what()),
+            "/out: bad parameter");
+}
+
+TEST(CopyOut, ALinkToTheRootIsInvalid) {
+  ScriptedDaemon daemon(after_ping([](const Asked& asked) {
+    // {"linkTarget":"/"}
+    if (asked.method == "HEAD")
+      return Reply{{"HTTP/1.1 200 OK\r\nX-Docker-Container-Path-Stat: eyJsaW5rVGFyZ2V0IjoiLyJ9\r\n\r\n"},
+                   Reply::Then::keep};
+    return whole(200, inspected("exited", example_labels()));
+  }));
+  const std::unique_ptr<Engine> engine = open_at(daemon.address());
+  const std::optional<Error> error = error_of([&] {
+    (void)engine->copy_out({RunId("run1"), "a", 1}, "/out", [](std::string_view) {}, {});
+  });
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->kind(), ErrorKind::invalid);
+}
+
+TEST(CopyOut, AnEngineThatContradictsItselfIsBelievedInItsError) {
+  const std::optional<Error> error = copy_error(500, whole(200, "an archive"));
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->kind(), ErrorKind::refused);
+}
+
+TEST(CopyOut, APathThatIsGoneByTheSecondRequestIsNotThere) {
+  std::optional<bool> found;
+  EXPECT_FALSE(copy_error(500, whole(404, message("no such path")), &found));
+  EXPECT_EQ(found, false);
+  found.reset();
+  EXPECT_FALSE(copy_error(404, whole(500, message("never asked")), &found));
+  EXPECT_EQ(found, false);
+}
+
 TEST(Connections, ALostEngineIsAskedOverANewConnectionWhenItIsBack) {
   std::atomic<int> calls = 0;
   ScriptedDaemon daemon(
