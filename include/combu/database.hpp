@@ -138,7 +138,7 @@ class Rows {
 // One statement, made once and used again. Values are bound in order.
 class Sql {
  public:
-  Sql(SQLite::Database& database, const char* sql) : statement_(database, sql) {}
+  Sql(SQLite::Database& database, const std::string& sql) : statement_(database, sql) {}
 
   template <class... Values>
   void operator()(const Values&... values) {

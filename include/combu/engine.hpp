@@ -127,11 +127,12 @@ struct Released {
   std::vector<Error> in_use;          // networks that the engine keeps because they are in use: no failure
 };
 
-// What release() tells; each may be empty.
+// What release() calls; each may be empty.
 struct Releasing {
-  // What will be removed, looked at once, before any of it is.
-  std::function<void(const std::vector<Sighting>&)> found = {};
-  // How many have been, and how many there are; from several threads but one at a time.
+  // Called once with the selected attempts, before any of them is removed. Returns the attempts to keep:
+  // release() changes neither these nor the networks that they are on.
+  std::function<std::set<Key>(const std::vector<Sighting>&)> found = {};
+  // How many attempts have been removed, and how many will be; from several threads but one at a time.
   std::function<void(std::size_t, std::size_t)> removed = {};
 };
 
@@ -218,9 +219,10 @@ class Engine {
                                       const std::function<void(std::string_view)>& tell,
                                       std::stop_token stop) = 0;
 
-  // Removes every attempt that the labels select, running or not, and when whole experiments or runs are
-  // selected (no trials named) the networks that were made for them and are empty, with those that they used
-  // of experiments of which nothing else is left. Nothing else, ever. Nothing to remove is success.
+  // Removes every attempt that the labels select, running or not, unless `tell` keeps it, and when whole
+  // experiments or runs are selected (no trials named) the networks that were made for them and are empty,
+  // with those that they used of experiments of which nothing else is left. Nothing else, ever. Nothing to
+  // remove is success.
   virtual Released release(const Selector& selector, const Releasing& tell, std::stop_token stop) = 0;
 };
 

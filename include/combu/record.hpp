@@ -243,7 +243,9 @@ class Record {
       const RunId& run, const Edition& edition, const Experiment& experiment,
       const std::function<void()>& may = [] {});
   // The run has ended, and what was not over of it is: removed by `kill`. Not before what is on record of it.
-  void kill(const RunId& run, Instant at);
+  // `kept`: trials whose containers are still there. Nothing changes for these, and unless it is empty the
+  // run has not ended.
+  void kill(const RunId& run, Instant at, std::span<const std::string> kept = {});
 
   // The runs, and all that is known of them; others are not touched. Their space serves later runs, or is
   // given back where it is much, which takes as long as writing what is left.

@@ -78,7 +78,7 @@ class World {
   // The signal is sent at `now`; the attempt ends by it. False: there is nothing to end.
   bool stop(const Key& key, Instant now);
   [[nodiscard]] std::vector<Sighting> list(const Selector& selector, Instant now);
-  Released release(const Selector& selector, Instant now);
+  Released release(const Selector& selector, const std::set<Key>& kept, Instant now);
   // A trial keeps one processor busy, and has what it eats, or a mebibyte.
   [[nodiscard]] std::optional<Usage> usage(const std::string& id, Instant now);
   struct LogLine {

@@ -123,21 +123,30 @@ std::vector<Error> prepare(Session& session, const Loaded& loaded, Prepared& pre
 }
 
 // Containers of earlier runs make room: all of a run that is replaced, of others the ended ones whose names
-// are needed again.
+// are needed again. Removes nothing if one of these is `uncollected`.
 std::vector<Error> make_room(Session& session, const Experiment& experiment,
-                             const std::vector<Sighting>& earlier, const std::set<RunId>& replaced) {
+                             const std::vector<Sighting>& earlier, const std::set<RunId>& replaced,
+                             const Uncollected& uncollected) {
   std::unordered_set<std::string_view> names;
   for (const Trial& trial : experiment.trials) names.insert(trial.name);
+  std::vector<Error> errors;
   std::map<RunId, Selector> selectors;
   for (const Sighting& sighting : earlier) {
     if (!replaced.contains(sighting.key.run) && !names.contains(sighting.key.trial)) continue;
+    if (const auto why = uncollected.find(sighting.key); why != uncollected.end())
+      errors.emplace_back(
+          ErrorKind::conflict, sighting.key.trial,
+          fmt::format(
+              "its container of run {} stays: {}; `{}` removes it", sighting.key.run.text(), why->second,
+              command_line(experiment, fmt::format("kill --run {} --discard", sighting.key.run.text()),
+                           session.given_engine())));
     Selector& selector = selectors[sighting.key.run];
     selector.experiment = experiment.name;
     selector.run = sighting.key.run;
     // By their names, since the networks of a run that is replaced serve the next one.
     selector.trials.push_back(sighting.key.trial);
   }
-  std::vector<Error> errors;
+  if (!errors.empty()) return errors;
   for (const auto& [run, selector] : selectors) {
     const Released released = session.engine().release(selector, {}, session.stop());
     errors.insert(errors.end(), released.left.begin(), released.left.end());
@@ -373,17 +382,20 @@ void interrupt_replaced(Session& session, const Loaded& loaded, const std::set<R
 }
 
 // What makes room is gone with its exit codes, its outputs and its logs.
-void take_in_earlier(Session& session, Record& record, const Loaded& loaded,
-                     const std::vector<Sighting>& others) {
+Uncollected take_in_earlier(Session& session, Record& record, const Loaded& loaded,
+                            const std::vector<Sighting>& others) {
+  Uncollected uncollected;
   for (const RunId& run : runs_of(others))
     for (const RunEntry& entry : record.runs({.id = run}, 1)) {
       if (process_at_work(run, loaded.caller)) continue;
       if (!entry.ended_at) {
         take_in(session, record, run, Intake::last);
-        bring_home(session, record, run);
+        uncollected.merge(bring_home(session, record, run));
       }
-      keep_logs(session, record, state_folder(loaded.caller), run, others, Containers::about_to_go);
+      uncollected.merge(
+          keep_logs(session, record, state_folder(loaded.caller), run, others, Containers::about_to_go));
     }
+  return uncollected;
 }
 
 // What others have by now of the experiment, which may be more than at the beginning; an error when something
@@ -418,8 +430,8 @@ std::vector<Error> clear(Session& session, Record& record, const Loaded& loaded,
   std::vector<Error> errors;
   const std::vector<Sighting> others = look_again(session, record, loaded, replaced, errors);
   if (!errors.empty()) return errors;
-  take_in_earlier(session, record, loaded, others);
-  return make_room(session, loaded.run.experiment, others, replaced);
+  const Uncollected uncollected = take_in_earlier(session, record, loaded, others);
+  return make_room(session, loaded.run.experiment, others, replaced, uncollected);
 }
 
 // While it lives, a wait for the record is told.

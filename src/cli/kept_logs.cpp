@@ -97,19 +97,20 @@ void tell_silent(Session& session, const Experiment& experiment, const Outcome& 
   }
 }
 
-void keep_logs(Session& session, Record& record, const std::string& folder, const RunId& run,
-               const std::vector<Sighting>& attempts, Containers containers) {
+Uncollected keep_logs(Session& session, Record& record, const std::string& folder, const RunId& run,
+                      const std::vector<Sighting>& attempts, Containers containers) {
+  Uncollected failed;
   std::vector<const Sighting*> missing;
   for (const Sighting& seen : attempts)
     if (seen.key.run == run && (seen.phase == Phase::running || seen.phase == Phase::ended))
       missing.push_back(&seen);
-  if (missing.empty()) return;
+  if (missing.empty()) return failed;
   Telemetry telemetry(folder, run);
   std::erase_if(missing, [&](const Sighting* seen) {
     const auto kept = telemetry.log(seen->key.trial, seen->key.attempt);
     return kept && kept->complete;
   });
-  if (missing.empty()) return;
+  if (missing.empty()) return failed;
   const Loaded loaded = load(record, run);
   std::unordered_map<std::string_view, const Trial*> trials;
   for (const Trial& trial : loaded.run.experiment.trials) trials.emplace(trial.name, &trial);
@@ -128,17 +129,30 @@ void keep_logs(Session& session, Record& record, const std::string& folder, cons
           session.progress().note(fmt::format("{}: {}", seen.key.trial, note));
         }
       } catch (const Error& error) {
-        if (error.kind() != ErrorKind::not_found) throw;
+        if (error.kind() == ErrorKind::cancelled) throw;
+        if (error.kind() == ErrorKind::not_found) return;
+        const std::scoped_lock lock(telling);
+        failed.insert_or_assign(seen.key, fmt::format("its log cannot be kept: {}", error.what()));
       }
     });
   };
   take_all();
-  if (containers == Containers::about_to_go) return;
+  if (containers == Containers::about_to_go) return failed;
   // The last lines of what still writes are sure to be in order when they are seen for the second time.
   std::erase_if(missing, [](const Sighting* seen) { return seen->phase == Phase::ended; });
-  if (missing.empty()) return;
+  if (missing.empty()) return failed;
   real_clock().wait(2 * k_log_disorder_max, session.stop());
+  for (const Sighting* seen : missing) failed.erase(seen->key);
   take_all();
+  return failed;
+}
+
+void note_unkept_logs(Session& session, const Uncollected& unkept) {
+  if (unkept.empty()) return;
+  const auto& [key, why] = *unkept.begin();
+  const std::size_t others = unkept.size() - 1;
+  session.progress().note(
+      fmt::format("{}: {}{}", key.trial, why, others == 0 ? "" : fmt::format(" (and {} more)", others)));
 }
 
 }  // namespace combu

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/session.hpp"
+#include "cli/uncollected.hpp"
 #include "combu/record.hpp"
 #include "combu/run.hpp"
 #include "combu/telemetry.hpp"
@@ -38,9 +39,14 @@ void tell_silent(Session& session, const Experiment& experiment, const Outcome& 
                  Telemetry& telemetry);
 
 // Takes in what is missing of the logs of these attempts of a run that is on record, and their metrics.
-// `containers`: about_to_go: nothing more can be had later; stay: of those that run it goes on. Throws Error.
+// `containers`: about_to_go: nothing more can be had later; stay: of those that run it goes on. Returns the
+// attempts that failed. Throws Error: cancelled; the run cannot be read, or none of its logs can be kept.
 enum class Containers { stay, about_to_go };
-void keep_logs(Session& session, Record& record, const std::string& folder, const RunId& run,
-               const std::vector<Sighting>& attempts, Containers containers);
+[[nodiscard]] Uncollected keep_logs(Session& session, Record& record, const std::string& folder,
+                                    const RunId& run, const std::vector<Sighting>& attempts,
+                                    Containers containers);
+// Reports attempts whose logs could not be kept and whose containers stay, on one line; nothing if there are
+// none.
+void note_unkept_logs(Session& session, const Uncollected& unkept);
 
 }  // namespace combu

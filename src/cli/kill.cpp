@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 
 #include "cli/commands.hpp"
@@ -19,6 +21,8 @@ namespace combu {
 namespace {
 
 constexpr int k_repeats_max = 5;
+constexpr std::size_t k_kept_told_max = 20;
+constexpr std::size_t k_stops_in_flight = 8;
 
 std::string counted(std::size_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
@@ -41,18 +45,21 @@ void add(Released& sum, const Released& more) {
 }
 
 // A run that still starts trials makes new ones while the old ones are removed.
-bool starts_go_on(Session& session, const std::vector<Selector>& selectors, const Released& released) {
+bool starts_go_on(Session& session, const std::vector<Selector>& selectors, const Released& released,
+                  const Uncollected& kept) {
   if (released.attempts == 0 || !released.left.empty()) return false;
-  return !list_all(session, selectors, Look::once).empty();
+  return std::ranges::any_of(list_all(session, selectors, Look::once),
+                             [&](const Sighting& seen) { return !kept.contains(seen.key); });
 }
 
-using Found = std::function<void(const Selector&, const std::vector<Sighting>&)>;
+// Returns the attempts to keep.
+using Found = std::function<std::set<Key>(const Selector&, const std::vector<Sighting>&)>;
 
 Released release_all(Session& session, const std::vector<Selector>& selectors, const Found& found) {
   Released sum;
   for (const Selector& selector : selectors) {
     const Releasing tell{
-        .found = [&](const std::vector<Sighting>& attempts) { found(selector, attempts); },
+        .found = [&](const std::vector<Sighting>& attempts) { return found(selector, attempts); },
         .removed = [&](std::size_t done,
                        std::size_t total) { session.progress().counted("removed", done, total); }};
     Released released = session.engine().release(selector, tell, session.stop());
@@ -99,10 +106,10 @@ void for_each_on_record(Session& session, const Invocation& invocation,
   }
 }
 
-// The runs that have been looked at, and may be gone by now; and those of them whose ends are not known.
 struct Known {
-  std::set<RunId> runs;
-  std::set<RunId> untold;
+  std::set<RunId> runs;                 // that have been looked at, and may be gone by now
+  std::map<RunId, std::string> untold;  // those of them whose ends are not on record, with the reason
+  Uncollected kept;
 };
 
 // Otherwise the record would say of what has ended unwatched that it was killed. The runs that are new to
@@ -120,7 +127,7 @@ std::vector<RunId> take_in_once(Session& session, const Invocation& invocation, 
       take_in(session, record, run, Intake::last, {}, std::move(of_run));
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::cancelled) throw;
-      known.untold.insert(run);
+      known.untold.emplace(run, fmt::format("how it ended is not on record: {}", error.what()));
       session.progress().note(
           fmt::format("how the trials of run {} ended is not on record: {}", run.text(), error.what()));
     }
@@ -128,23 +135,84 @@ std::vector<RunId> take_in_once(Session& session, const Invocation& invocation, 
   return looked_at;
 }
 
-// What cannot be taken home is not removed. `runs`: of which there may be outputs to take.
-void bring_all_home(Session& session, const Invocation& invocation, const std::vector<RunId>& runs,
-                    const std::vector<Sighting>& attempts) {
+// Keeps each of `attempts` that can have outputs or logs.
+void keep_all(Known& known, const std::vector<Sighting>& attempts, const std::string& why) {
+  for (const Sighting& seen : attempts)
+    if (seen.phase != Phase::created) known.kept.try_emplace(seen.key, why);
+}
+
+// Keeps the ended attempts of a run whose ends could not be recorded: bring_home() does not know of these.
+void keep_untold(Record& record, const RunId& run, const std::vector<Sighting>& attempts, Known& known) {
+  const auto why = known.untold.find(run);
+  if (why == known.untold.end()) return;
+  std::set<std::string, std::less<>> over;
+  for (const TrialEntry& trial : record.trials(run))
+    if (is_over(trial.state)) over.insert(trial.name);
+  std::vector<Sighting> ended;
+  std::ranges::copy_if(attempts, std::back_inserter(ended), [&](const Sighting& seen) {
+    return seen.phase == Phase::ended && !over.contains(seen.key.trial);
+  });
+  keep_all(known, ended, why->second);
+}
+
+// Collects what is missing of the outputs and logs of `attempts`. `runs`: those that may have outputs to
+// collect. Attempts that fail are kept.
+void collect_all(Session& session, const Invocation& invocation, const std::vector<RunId>& runs,
+                 std::vector<Sighting> attempts, Known& known) {
+  std::erase_if(attempts, [&](const Sighting& seen) { return known.kept.contains(seen.key); });
   const std::string folder = state_folder(caller_for(invocation));
   if (attempts.empty() || !Record::exists(folder)) return;
-  try {
+  const auto or_keep = [&](const std::vector<Sighting>& all, const std::function<void()>& body) {
+    try {
+      body();
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::cancelled) throw;
+      keep_all(known, all, fmt::format("its outputs and log cannot be collected: {}", error.what()));
+    }
+  };
+  or_keep(attempts, [&] {
     Record record(folder);
-    for (const RunId& run : runs) bring_home(session, record, run);
-    for (const RunId& run : runs_of(attempts))
-      if (!record.runs({.id = run}, 1).empty())
-        keep_logs(session, record, folder, run, attempts, Containers::about_to_go);
-  } catch (const Error& error) {
-    if (error.kind() == ErrorKind::cancelled) throw;
-    throw Error(
-        error.kind(), error.subject(),
-        fmt::format("{}; nothing was removed: `kill --discard` does so all the same", error.message()));
-  }
+    std::set<RunId> all = runs_of(attempts);
+    all.insert(runs.begin(), runs.end());
+    for (const RunId& run : all) {
+      std::vector<Sighting> of_run;
+      std::ranges::copy_if(attempts, std::back_inserter(of_run),
+                           [&](const Sighting& seen) { return seen.key.run == run; });
+      or_keep(of_run, [&] {
+        if (record.runs({.id = run}, 1).empty()) return;
+        if (std::ranges::find(runs, run) != runs.end()) known.kept.merge(bring_home(session, record, run));
+        keep_untold(record, run, of_run, known);
+        known.kept.merge(keep_logs(session, record, folder, run, of_run, Containers::about_to_go));
+      });
+    }
+  });
+}
+
+// Nothing of the experiment runs after a kill.
+void stop_kept(Session& session, const Invocation& invocation, const std::vector<Sighting>& attempts,
+               Known& known) {
+  std::vector<const Sighting*> running;
+  for (const Sighting& seen : attempts)
+    if (seen.phase == Phase::running && known.kept.contains(seen.key)) running.push_back(&seen);
+  std::map<RunId, TrialNames> stopped;
+  std::mutex mutex;
+  in_parallel(running.size(), k_stops_in_flight, [&](std::size_t i) {
+    const Key& key = running[i]->key;
+    std::string failure;
+    try {
+      session.engine().stop(key, Seconds(0), session.stop());  // as a removal does
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::refused && error.kind() != ErrorKind::conflict) throw;
+      failure = error.what();
+    }
+    const std::scoped_lock lock(mutex);
+    if (!failure.empty()) {
+      session.progress().error(fmt::format("{}: cannot be stopped: {}", key.trial, failure));
+    } else if (!known.untold.contains(key.run)) {
+      stopped[key.run].push_back(key.trial);
+    }
+  });
+  if (!stopped.empty()) take_in_all(session, invocation, stopped);
 }
 
 // The experiments that were found by their file: all of each is meant, from wherever it was run.
@@ -161,19 +229,24 @@ std::vector<Selector> more_selectors(const std::vector<Selector>& known, const R
 bool release_until_none(Session& session, const Invocation& invocation, std::vector<Selector> selectors,
                         Released& released, Known& known, bool discard) {
   interrupt_all(session, invocation, selectors);
-  const Found take_in_found = [&](const Selector& selector, const std::vector<Sighting>& attempts) {
+  const Found collect_found = [&](const Selector& selector, const std::vector<Sighting>& attempts) {
     const std::vector<RunId> runs = take_in_once(session, invocation, selector, attempts, known);
-    if (!discard) bring_all_home(session, invocation, runs, attempts);
+    std::set<Key> kept;
+    if (discard) return kept;
+    collect_all(session, invocation, runs, attempts, known);
+    stop_kept(session, invocation, attempts, known);
+    for (const auto& [key, why] : known.kept) kept.insert(key);
+    return kept;
   };
   for (int round = 0; round <= k_repeats_max; ++round) {
-    const Released more = release_all(session, selectors, take_in_found);
+    const Released more = release_all(session, selectors, collect_found);
     add(released, more);
     const std::vector<Selector> found = more_selectors(selectors, more);
     interrupt_all(session, invocation, found);
     selectors.insert(selectors.end(), found.begin(), found.end());
     // A network that one selector's containers were on may be free when another's are gone, too.
     const bool look_again = selectors.size() > 1 && more.attempts > 0 && !more.in_use.empty();
-    if (!look_again && found.empty() && !starts_go_on(session, selectors, more)) return true;
+    if (!look_again && found.empty() && !starts_go_on(session, selectors, more, known.kept)) return true;
   }
   return false;
 }
@@ -184,8 +257,27 @@ void put_on_record(Session& session, const Invocation& invocation, const Selecto
   for (const std::string& experiment : released.experiments)
     selectors.push_back({.experiment = experiment, .run = selector.run});
   for_each_on_record(session, invocation, selectors, [&](Record& record, const RunId& run) {
-    if (!known.untold.contains(run)) record.kill(run, real_clock().now());
+    if (known.untold.contains(run)) return;
+    std::vector<std::string> kept;
+    for (const auto& [key, why] : known.kept)
+      if (key.run == run) kept.push_back(key.trial);
+    record.kill(run, real_clock().now(), kept);
   });
+}
+
+void tell_kept(Session& session, const Uncollected& kept) {
+  if (kept.empty()) return;
+  std::size_t told = 0;
+  for (const auto& [key, why] : kept) {
+    if (++told > k_kept_told_max) break;
+    session.progress().error(fmt::format("left: {}: {}", key.trial, why));
+  }
+  if (kept.size() > k_kept_told_max)
+    session.progress().error(fmt::format("left: and {} more", kept.size() - k_kept_told_max));
+  session.progress().note(fmt::format(
+      "{} stopped and kept: kill again when that is corrected, or remove {} with what {} by `kill --discard`",
+      counted(kept.size(), "container") + (kept.size() == 1 ? " is" : " are"),
+      kept.size() == 1 ? "it" : "them", kept.size() == 1 ? "it holds" : "they hold"));
 }
 
 struct KillOptions : SelectionOptions {
@@ -202,11 +294,13 @@ int kill(Session& session, const Invocation& invocation, const KillOptions& opti
   session.progress().end();
   if (whole && released.left.empty()) put_on_record(session, invocation, selector, released, known);
   for (const Error& error : released.left) session.progress().error(fmt::format("left: {}", error.what()));
+  tell_kept(session, known.kept);
   for (const Error& error : released.in_use)
     session.progress().note(
         fmt::format("the network {} stays: {}; another kill removes it when that has changed",
                     error.subject(), error.message()));
-  if (released.attempts == 0 && released.networks == 0 && released.left.empty() && released.in_use.empty()) {
+  if (released.attempts == 0 && released.networks == 0 && released.left.empty() && released.in_use.empty() &&
+      known.kept.empty()) {
     session.progress().note("nothing to remove");
     if (const std::string others = others_text(session, invocation, options); !others.empty())
       session.progress().note(others);
@@ -215,7 +309,7 @@ int kill(Session& session, const Invocation& invocation, const KillOptions& opti
   session.progress().note(fmt::format("removed {}, {}", counted(released.attempts, "container"),
                                       counted(released.networks, "network")));
   if (!whole) session.progress().error("a run of it goes on starting trials: end it, and kill again");
-  return whole && released.left.empty() ? 0 : 1;
+  return whole && released.left.empty() && known.kept.empty() ? 0 : 1;
 }
 
 }  // namespace
@@ -226,7 +320,7 @@ void add_kill(CommandLine& line, const Invocation& invocation, Action& action) {
   const auto options = std::make_shared<KillOptions>();
   add_selection(command, *options);
   command.add_flag("--discard", options->discard,
-                   "Also what has ended and whose outputs and logs have not been taken home");
+                   "Also containers whose outputs or logs have not been collected");
   command.footer("Example:\n  combu -f experiment.jsonnet kill");
   command.callback([&invocation, &action, options] {
     action = [&invocation, options] {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -17,8 +18,55 @@
 namespace combu {
 namespace {
 
-bool is_collecting(const Past& past) {
-  return past.state == TrialState::collecting;
+// The attempts of a run whose outputs are to be collected, by trial.
+std::map<TrialIndex, Key> collecting_attempts(Record& record, const RunId& run,
+                                              const std::vector<Past>& past) {
+  std::map<TrialIndex, Key> attempts;
+  const bool any =
+      std::ranges::any_of(past, [](const Past& one) { return one.state == TrialState::collecting; });
+  if (!any) return attempts;
+  const std::vector<TrialEntry> trials = record.trials(run);
+  for (TrialIndex i = 0; i < past.size(); ++i)
+    if (past[i].state == TrialState::collecting)
+      attempts.emplace(i, Key{.run = run, .trial = trials[i].name, .attempt = past[i].attempt});
+  return attempts;
+}
+
+// The error of `body` as text; empty: there was none. Throws Error(cancelled).
+template <class Body>
+std::string failure_of(const Body& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::cancelled) throw;
+    return error.what();
+  }
+  return {};
+}
+
+struct Collection {
+  Engine& engine;
+  Depot& depot;
+  Planner& planner;
+};
+
+// Records the result. Returns why the outputs could not be collected; empty if they are, or if the attempt
+// has failed because of them.
+std::string collect_one(Session& session, Record& record, const Loaded& loaded, const Collection& with,
+                        const CollectCommand& command) {
+  const auto [collected, taken] = take_outputs(with.engine, loaded.run, command, with.depot, session.stop());
+  if (session.stop().stop_requested()) throw Error(ErrorKind::cancelled, "", "cancelled");
+  std::vector<Fact> facts = with.planner.step(collected, real_clock().now()).facts;
+  std::erase_if(
+      facts, [](const Fact& fact) { return !is_over(fact.state) && fact.state != TrialState::collecting; });
+  std::vector<CameHome> homes;
+  if (taken) {
+    homes.push_back({.trial = command.trial, .attempt = command.attempt, .taken = *taken});
+    const std::string left = words_of_left(loaded.run.experiment.trials[command.trial].name, *taken);
+    if (!left.empty()) session.progress().note(left);
+  }
+  record.append(loaded.run.id, facts, {}, homes);
+  return collected.by_attempt ? std::string() : collected.fault;
 }
 
 }  // namespace
@@ -65,38 +113,39 @@ std::vector<Error> check_results(const Loaded& loaded, const std::stop_token& st
   return {};
 }
 
-void bring_home(Session& session, Record& record, const RunId& run) {
+Uncollected bring_home(Session& session, Record& record, const RunId& run) {
   PlannerOptions options{.until = Until::ended};
   options.past = record.past(run);
-  const auto count = static_cast<std::size_t>(std::ranges::count_if(options.past, is_collecting));
-  if (count == 0) return;
-  session.progress().note(fmt::format("taking home the outputs of {} trial{} of run {}", count,
-                                      count == 1 ? "" : "s", run.text()));
-  const Loaded loaded = load(record, run);
-  const std::vector<Trial>& trials = loaded.run.experiment.trials;
-  const auto depot = open_results(loaded);
-  const auto engine = session.patient_engine();
-  Planner planner(run, loaded.run.experiment, loaded.plan, options);
-  const auto step = [&](const Event& event) { return planner.step(event, real_clock().now()); };
-  (void)step(Adjust{.paused = true});
-  (void)step(Interrupt{.for_good = true});
-  for (const Command& command : step(Begin{}).commands) {
-    const auto* collect = std::get_if<CollectCommand>(&command);
-    if (collect == nullptr) continue;
-    const auto [collected, taken] = take_outputs(*engine, loaded.run, *collect, *depot, session.stop());
-    if (!collected.fault.empty() && !collected.by_attempt)
-      throw Error(ErrorKind::refused, trials[collect->trial].name,
-                  fmt::format("its outputs cannot be taken home: {}", collected.fault));
-    std::vector<Fact> facts = step(collected).facts;
-    std::erase_if(facts, [&](const Fact& fact) { return !is_over(fact.state); });
-    std::vector<CameHome> homes;
-    if (taken) {
-      homes.push_back({.trial = collect->trial, .attempt = collect->attempt, .taken = *taken});
-      const std::string left = words_of_left(trials[collect->trial].name, *taken);
-      if (!left.empty()) session.progress().note(left);
+  std::map<TrialIndex, Key> pending = collecting_attempts(record, run, options.past);
+  Uncollected failed;
+  if (pending.empty()) return failed;
+  session.progress().note(fmt::format("collecting the outputs of {} trial{} of run {}", pending.size(),
+                                      pending.size() == 1 ? "" : "s", run.text()));
+  const auto fail = [&](const Key& key, const std::string& why) {
+    failed.emplace(key, fmt::format("its outputs cannot be collected: {}", why));
+  };
+  const std::string why = failure_of([&] {
+    const Loaded loaded = load(record, run);
+    const auto depot = open_results(loaded);
+    const auto engine = session.patient_engine();
+    Planner planner(run, loaded.run.experiment, loaded.plan, options);
+    const auto step = [&](const Event& event) { return planner.step(event, real_clock().now()); };
+    (void)step(Adjust{.paused = true});
+    (void)step(Interrupt{.for_good = true});
+    for (const Command& command : step(Begin{}).commands) {
+      const auto* collect = std::get_if<CollectCommand>(&command);
+      const auto at = collect == nullptr ? pending.end() : pending.find(collect->trial);
+      if (at == pending.end()) continue;
+      std::string fault;
+      const std::string unrecorded = failure_of([&] {
+        fault = collect_one(session, record, loaded, {*engine, *depot, planner}, *collect);
+      });
+      if (!fault.empty() || !unrecorded.empty()) fail(at->second, fault.empty() ? unrecorded : fault);
+      pending.erase(at);
     }
-    record.append(run, facts, {}, homes);
-  }
+  });
+  for (const auto& [trial, key] : pending) fail(key, why);
+  return failed;
 }
 
 }  // namespace combu

@@ -8,6 +8,7 @@
 
 #include "cli/load.hpp"
 #include "cli/session.hpp"
+#include "cli/uncollected.hpp"
 #include "combu/engine.hpp"
 #include "combu/outputs.hpp"
 #include "combu/record.hpp"
@@ -31,9 +32,9 @@ struct OutputsAt {
 // Why outputs could not be brought to a place that is no folder (check_host_paths looks at those).
 [[nodiscard]] std::vector<Error> check_results(const Loaded& loaded, const std::stop_token& stop);
 
-// Takes home what is not yet of a run that nobody is at work on and whose containers are about to go, and
-// puts it on record. Throws Error, also when there is no room for it: then what is left is still on the
-// engine.
-void bring_home(Session& session, Record& record, const RunId& run);
+// Collects the outputs of the attempts that are `collecting` on record, of a run that no process is at work
+// on and whose containers are about to be removed, and records that. Returns the attempts that failed. Throws
+// Error: cancelled; the record cannot be read.
+[[nodiscard]] Uncollected bring_home(Session& session, Record& record, const RunId& run);
 
 }  // namespace combu

@@ -59,7 +59,8 @@ void keep_ended_logs(Session& session, Record& record, const Loaded& loaded) {
     std::vector<Sighting> attempts =
         session.engine().list({.run = loaded.run.id}, Look::once, session.stop());
     std::erase_if(attempts, [](const Sighting& seen) { return seen.phase != Phase::ended; });
-    keep_logs(session, record, state_folder(loaded.caller), loaded.run.id, attempts, Containers::stay);
+    note_unkept_logs(session, keep_logs(session, record, state_folder(loaded.caller), loaded.run.id, attempts,
+                                        Containers::stay));
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::cancelled) throw;
     session.progress().note(

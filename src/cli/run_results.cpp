@@ -63,7 +63,8 @@ void take_in_written(const Invocation& invocation, Record& record, const RunEntr
         std::erase_if(attempts, [](const Sighting& seen) { return seen.phase != Phase::running; });
       else if (!entry.ended_at)
         take_in_all(session, record, entry.id);
-      keep_logs(session, record, state_folder(caller), entry.id, attempts, Containers::stay);
+      note_unkept_logs(
+          session, keep_logs(session, record, state_folder(caller), entry.id, attempts, Containers::stay));
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::cancelled) throw;
       session.progress().note(fmt::format("what the trials of run {} have written since is not there: {}",

@@ -142,14 +142,15 @@ Facts DockerEngine::facts(std::stop_token stop) {
 }
 
 std::vector<Sighting> DockerEngine::list(const Selector& selector, Look look, std::stop_token stop) {
-  std::set<std::string> networks;
+  std::vector<std::vector<std::string>> networks;
   std::vector<Sighting> sightings = list_once(selector, networks, stop);
   std::erase_if(sightings, [](const Sighting& seen) { return seen.phase == Phase::gone; });
   if (look != Look::once) look_again(sightings, look, stop);
   return sightings;
 }
 
-std::vector<Sighting> DockerEngine::list_once(const Selector& selector, std::set<std::string>& networks,
+std::vector<Sighting> DockerEngine::list_once(const Selector& selector,
+                                              std::vector<std::vector<std::string>>& networks,
                                               const std::stop_token& stop) {
   const TrialFilter filter(selector);
   std::vector<Sighting> sightings;
@@ -158,7 +159,7 @@ std::vector<Sighting> DockerEngine::list_once(const Selector& selector, std::set
       [&](ContainerSummary&& container) {
         std::optional<Identity> identity = identity_of(container.labels, container.name);
         if (!identity || !filter.selects(identity->key.trial)) return;
-        networks.insert(container.networks.begin(), container.networks.end());
+        networks.push_back(std::move(container.networks));
         sightings.push_back(sighting_of(std::move(container), std::move(*identity)));
       },
       stop);

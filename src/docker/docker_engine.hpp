@@ -55,8 +55,8 @@ class DockerEngine : public Engine {
   Released release(const Selector& selector, const Releasing& tell, std::stop_token stop) override;
 
  private:
-  // In one request; `networks` gets those that they are on.
-  std::vector<Sighting> list_once(const Selector& selector, std::set<std::string>& networks,
+  // In one request. `networks`: those that each of them is on, in the same order.
+  std::vector<Sighting> list_once(const Selector& selector, std::vector<std::vector<std::string>>& networks,
                                   const std::stop_token& stop);
   void look_again(std::vector<Sighting>& sightings, Look look, const std::stop_token& stop);
   void look_at_end(Sighting& sighting, const std::stop_token& stop);
@@ -88,9 +88,11 @@ class DockerEngine : public Engine {
   // Gives Sighting::inputs.
   std::vector<std::string> add_to_created(const std::string& id, const Trial& trial,
                                           const std::stop_token& stop);
-  std::vector<NetworkSummary> networks_to_release(const Selector& selector, const std::set<std::string>& used,
+  // The networks that the selected attempts are on, each with the trials of those that are kept.
+  using UsedNetworks = std::map<std::string, std::vector<std::string>>;
+  std::vector<NetworkSummary> networks_to_release(const Selector& selector, const UsedNetworks& used,
                                                   const std::stop_token& stop);
-  void release_networks(const Selector& selector, const std::set<std::string>& used, Released& released,
+  void release_networks(const Selector& selector, const UsedNetworks& used, Released& released,
                         const std::stop_token& stop);
 
   Connections connections_;

@@ -35,11 +35,19 @@ std::string still_used_by(const std::vector<std::string>& names) {
 }  // namespace
 
 Released DockerEngine::release(const Selector& selector, const Releasing& tell, std::stop_token stop) {
-  std::set<std::string> used;  // networks
-  const std::vector<Sighting> selected = list_once(selector, used, stop);
+  std::vector<std::vector<std::string>> networks;
+  std::vector<Sighting> selected = list_once(selector, networks, stop);
   Released released;
   for (const Sighting& one : selected) released.experiments.insert(one.experiment);
-  if (tell.found) tell.found(selected);
+  const std::set<Key> kept = tell.found ? tell.found(selected) : std::set<Key>();
+  UsedNetworks used;
+  for (std::size_t i = 0; i < selected.size(); ++i) {
+    for (const std::string& network : networks[i]) {
+      std::vector<std::string>& keepers = used[network];
+      if (kept.contains(selected[i].key)) keepers.push_back(selected[i].key.trial);
+    }
+  }
+  std::erase_if(selected, [&](const Sighting& one) { return kept.contains(one.key); });
   std::mutex mutex;
   in_parallel(selected.size(), k_removals_in_flight, [&](std::size_t i) {
     std::optional<Error> failure;
@@ -64,7 +72,7 @@ Released DockerEngine::release(const Selector& selector, const Releasing& tell, 
 // Those that were made for what is selected; and of those that it used, what an experiment has left behind of
 // which nothing else is there: its own kill could not remove them while they were in use.
 std::vector<NetworkSummary> DockerEngine::networks_to_release(const Selector& selector,
-                                                              const std::set<std::string>& used,
+                                                              const UsedNetworks& used,
                                                               const std::stop_token& stop) {
   std::vector<NetworkSummary> networks = list_networks(connections_, label_filters(selector), stop);
   if (used.empty()) return networks;
@@ -79,9 +87,14 @@ std::vector<NetworkSummary> DockerEngine::networks_to_release(const Selector& se
   return networks;
 }
 
-void DockerEngine::release_networks(const Selector& selector, const std::set<std::string>& used,
-                                    Released& released, const std::stop_token& stop) {
+void DockerEngine::release_networks(const Selector& selector, const UsedNetworks& used, Released& released,
+                                    const std::stop_token& stop) {
   for (const NetworkSummary& network : networks_to_release(selector, used, stop)) {
+    // An engine removes a network whose containers have all ended.
+    if (const auto user = used.find(network.name); user != used.end() && !user->second.empty()) {
+      released.in_use.emplace_back(ErrorKind::conflict, network.name, still_used_by(user->second));
+      continue;
+    }
     const HttpResponse response = remove_network(connections_, network.id, stop);
     if (response.status == 204 || response.status == 200) {
       ++released.networks;

@@ -390,11 +390,15 @@ void Record::revise(const RunId& run, const Edition& edition, const Experiment& 
   });
 }
 
-void Record::kill(const RunId& run, Instant at) {
+void Record::kill(const RunId& run, Instant at, std::span<const std::string> kept) {
   database::guarded(impl_->path, [&] {
     SQLite::Database& database = impl_->database;
     SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
     const std::int64_t number = impl_->number_of_run(run);
+    std::vector<std::int64_t> numbers;
+    for (const std::string& trial : kept)
+      if (const auto found = impl_->number_of_trial(number, trial)) numbers.push_back(*found);
+    const std::string unless_kept = fmt::format("trial NOT IN ({})", fmt::join(numbers, ", "));
     // The machine's clock may have been set back.
     const std::int64_t now = std::max(number_of(at), impl_->latest_of(number));
     // A trial whose last attempt had failed by itself keeps this end and its reason.
@@ -410,18 +414,23 @@ void Record::kill(const RunId& run, Instant at) {
         "WHEN last.ended_at IS NULL OR last.reason IS NULL THEN 'removed by kill' ELSE '' END "
         "FROM attempts AS last WHERE trials.run = ?2 AND over IS NULL AND last.run = trials.run AND "
         "last.trial = trials.trial AND last.attempt >= first_attempt AND last.attempt = (SELECT max(attempt) "
-        "FROM attempts WHERE attempts.run = trials.run AND attempts.trial = trials.trial)"}(now, number);
+        "FROM attempts WHERE attempts.run = trials.run AND attempts.trial = trials.trial) "
+        "AND trials." +
+            unless_kept}(now, number);
     Sql{database,
         "UPDATE trials SET over = 'blocked', over_at = ?, reason = 'not started: the run was killed' "
-        "WHERE run = ? AND over IS NULL"}(now, number);
+        "WHERE run = ? AND over IS NULL AND " +
+            unless_kept}(now, number);
     Sql{database,
         "UPDATE attempts SET ended_at = ?, cause = 'stopped', reason = 'removed by kill' "
-        "WHERE run = ? AND ended_at IS NULL"}(now, number);
+        "WHERE run = ? AND ended_at IS NULL AND " +
+            unless_kept}(now, number);
     Sql{database,
         "UPDATE attempts SET collected_at = NULL, cause = iif(coalesce(cause, 'none') = 'none', 'stopped', "
         "cause) "
-        "WHERE run = ? AND collected_at = 0"}(number);
-    Sql{database, "UPDATE runs SET ended_at = ? WHERE number = ?"}(now, number);
+        "WHERE run = ? AND collected_at = 0 AND " +
+            unless_kept}(number);
+    if (kept.empty()) Sql{database, "UPDATE runs SET ended_at = ? WHERE number = ?"}(now, number);
     transaction.commit();
   });
 }

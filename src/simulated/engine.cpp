@@ -143,8 +143,9 @@ class SimulatedEngine : public Engine {
   }
 
   Released release(const Selector& selector, const Releasing& tell, std::stop_token stop) override {
-    if (tell.found) tell.found(list(selector, Look::once, stop));
-    Released released = call(stop, [&](Instant now) { return world_.release(selector, now); });
+    std::set<Key> kept;
+    if (tell.found) kept = tell.found(list(selector, Look::once, stop));
+    Released released = call(stop, [&](Instant now) { return world_.release(selector, kept, now); });
     if (tell.removed && released.attempts > 0) tell.removed(released.attempts, released.attempts);
     return released;
   }

@@ -283,14 +283,14 @@ std::vector<Sighting> World::list(const Selector& selector, Instant now) {
   return sightings;
 }
 
-Released World::release(const Selector& selector, Instant now) {
+Released World::release(const Selector& selector, const std::set<Key>& kept, Instant now) {
   enter(now);
   Released released;
   std::vector<std::string> names;
   for (const auto& [name, container] : containers_) {
     if (container.stranger || !selects(selector, container.seen)) continue;
-    names.push_back(name);
     released.experiments.insert(container.seen.experiment);
+    if (!kept.contains(container.seen.key)) names.push_back(name);
   }
   std::set<std::string> left_by_them;
   for (const std::string& name : names) {

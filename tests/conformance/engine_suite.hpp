@@ -636,14 +636,17 @@ TEST_P(EngineSuite, ReleaseRemovesWhatIsSelectedAndNothingElse) {
   Watcher watcher(subject(), all_of(run));
   std::pair<std::size_t, std::size_t> progress;
   std::size_t found = 0;
-  const Released released =
-      engine().release(all_of(run),
-                       {.found = [&](const std::vector<Sighting>& attempts) { found = attempts.size(); },
-                        .removed =
-                            [&](std::size_t done, std::size_t all) {
-                              progress = {done, all};
-                            }},
-                       {});
+  const Released released = engine().release(all_of(run),
+                                             {.found =
+                                                  [&](const std::vector<Sighting>& attempts) {
+                                                    found = attempts.size();
+                                                    return std::set<Key>();
+                                                  },
+                                              .removed =
+                                                  [&](std::size_t done, std::size_t all) {
+                                                    progress = {done, all};
+                                                  }},
+                                             {});
   EXPECT_EQ(released.attempts, 2U);
   EXPECT_THAT(words(released.left), testing::IsEmpty());
   EXPECT_EQ(progress, std::pair(std::size_t{2}, std::size_t{2}));
@@ -656,6 +659,43 @@ TEST_P(EngineSuite, ReleaseRemovesWhatIsSelectedAndNothingElse) {
   const Released again = engine().release(all_of(run), {}, {});
   EXPECT_EQ(again.attempts, 0U);
   EXPECT_THAT(words(again.left), testing::IsEmpty());
+}
+
+TEST_P(EngineSuite, ReleaseLeavesWhatIsToBeKeptAndItsNetworks) {
+  Trial kept = subject().leaves("kept-over");
+  Trial running = subject().runs_until_stopped("kept-running");
+  Trial gone = subject().runs_until_stopped("kept-gone");
+  kept.networks = {"combu-net-kept"};
+  gone.networks = {"combu-net-kept", "combu-net-gone"};
+  const Run run = ready("release-kept", {kept, running, gone});
+  Watcher watcher(subject(), all_of(run));
+  start_all(run);
+  ASSERT_TRUE(watcher.wait_for("kept-over", Phase::ended));
+  const Releasing keeping{.found = [&](const std::vector<Sighting>& attempts) {
+    EXPECT_EQ(attempts.size(), 3U);
+    return std::set<Key>{key_of(run, "kept-over"), key_of(run, "kept-running")};
+  }};
+  const Released released = engine().release(all_of(run), keeping, {});
+  EXPECT_EQ(released.attempts, 1U);
+  EXPECT_EQ(released.networks, 1U);
+  EXPECT_THAT(released.experiments, testing::ElementsAre("release-kept"));
+  EXPECT_THAT(words(released.left), testing::IsEmpty());
+  ASSERT_EQ(released.in_use.size(), 1U);
+  EXPECT_EQ(released.in_use[0].subject(), "combu-net-kept");
+  EXPECT_THAT(names(all_of(run)), testing::UnorderedElementsAre("kept-over", "kept-running"));
+  EXPECT_TRUE(subject().has_network("combu-net-kept"));
+  EXPECT_FALSE(subject().has_network("combu-net-gone"));
+  for (const Sighting& seen : list_all("release-kept"))
+    EXPECT_EQ(seen.phase, seen.key.trial == "kept-over" ? Phase::ended : Phase::running) << seen.key.trial;
+  std::string archive;
+  EXPECT_TRUE(engine().copy_out(key_of(run, "kept-over"), "/out",
+                                [&](std::string_view piece) { archive += piece; }, {}));
+  EXPECT_THAT(archive, testing::HasSubstr("kept\n"));
+
+  const Released rest = engine().release(all_of(run), {}, {});
+  EXPECT_EQ(rest.attempts, 2U);
+  EXPECT_EQ(rest.networks, 1U);
+  EXPECT_FALSE(subject().has_network("combu-net-kept"));
 }
 
 TEST_P(EngineSuite, ReleaseOfTrialsLeavesTheOthers) {

@@ -1,5 +1,8 @@
 """kill finds what is ours by labels, and nothing else."""
 
+import signal
+import subprocess
+
 import pytest
 from engines import docker_config, wait_until
 from outputs_test import files, trial
@@ -154,6 +157,57 @@ def test_a_run_that_has_no_containers_yet_is_interrupted(combu, engine, tmp_path
 LOOP = "its symbolic links form a loop, or are too many"
 
 
+@pytest.fixture
+def left(combu, engine, tmp_path):
+    """left(trials) runs these, beside a trial and a service that go on, as the run r1, whose process is then killed. After
+    that, trials with `until` in their script go on; it waits until these have ended."""
+    until = "until [ -e /gate/open ]; do sleep 0.05; done; "
+    (tmp_path / "gate").mkdir()
+
+    def run(trials):
+        gated = [{**one, "cmd": ["sh", "-c", until + one["cmd"][2]], "volumes": ["./gate/:/gate"]} for one in trials]
+        combu.write([*gated, sleeper("on", networks=["lab"], outputs=["/out"]), sleeper("serv", service=True, networks=["lab"])])
+        process = combu.start("run", "--wait", "--run-id", "r1")
+        names = {one["name"] for one in gated}
+        wait_until(lambda: {name for name, row in combu.ps().items() if row["state"] == "running"} == {*names, "on", "serv"}, "all run")
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        (tmp_path / "gate/open").touch()
+        wait_until(lambda: engine.running() == {"on", "serv"}, "the ends")
+
+    return run
+
+
+@pytest.fixture
+def stuck(combu):
+    """Makes it impossible to collect the outputs of the run r1's trial of this name, until it is called."""
+    place = combu.home / "results/experiment/r1/.stuck.unfinished"
+    place.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", place], check=True)
+
+    def free():
+        if place.is_mount():
+            subprocess.run(["umount", "-l", place], check=True)
+
+    yield free
+    free()
+
+
+@pytest.mark.engine_version
+def test_outputs_that_can_never_be_read_are_in_no_ones_way(combu, engine, left):
+    left([trial("loop", "ln -s out /out", networks=["lab"]), trial("bad", "ln -s /out /out; exit 3"), trial("good", "mkdir /out; echo x >/out/a")])
+    combu("kill")
+    assert engine.names() == set()
+    assert engine.networks() == {}
+    rows = combu.ps()
+    assert {name: row["state"] for name, row in rows.items()} == {
+        "loop": "failed", "bad": "failed", "good": "succeeded", "on": "stopped", "serv": "stopped"
+    }
+    assert (rows["loop"]["cause"], rows["loop"]["reason"]) == ("outputs", f"/out: cannot be read: {LOOP}")
+    assert rows["bad"]["reason"] == f"exit code 3; outputs: /out: cannot be read: {LOOP}"
+    assert files(combu.home / "results/experiment/r1/good")["out/a"] == "x\n"
+
+
 UNREADABLE = {
     "loop": ("ln -s out /out", f"cannot be read: {LOOP}"),
     "two-links": ("ln -s /b /out; ln -s /out /b", f"cannot be read: {LOOP}"),
@@ -183,3 +237,69 @@ def test_trials_that_make_their_outputs_unreadable_fail_alone(combu):
     assert {path.name for path in home.iterdir()} == {"good", "linked"}
     assert files(home / "good")["out/a"] == "x\n"
     assert files(home / "linked")["out"] == "y\n"
+
+
+def test_what_cannot_be_collected_is_kept_alone(combu, engine, left, stuck):
+    """And collected by a later kill."""
+    left([trial("stuck", "mkdir /out; echo precious >/out/a", networks=["kept"]), trial("good", "mkdir /out; echo x >/out/a")])
+    for _ in range(2):
+        done = combu("kill", code=1)
+        (line,) = [line for line in done.stderr.splitlines() if line.startswith("left: ")]
+        assert line.startswith("left: stuck: its outputs cannot be collected: "), line
+        assert "`kill --discard`" in done.stderr
+        assert "the network kept stays: still used by stuck" in done.stderr
+        assert engine.names() == {"stuck"}
+        assert set(engine.networks()) == {"kept"}
+        assert {name: row["state"] for name, row in combu.ps().items()} == {
+            "stuck": "collecting", "good": "succeeded", "on": "stopped", "serv": "stopped"
+        }
+    assert "cannot be made" in combu("why", "stuck").stdout
+    assert files(combu.home / "results/experiment/r1/good")["out/a"] == "x\n"
+    # Its name is not free, and another run is not to lose its outputs either.
+    combu.write([sleeper("other"), sleeper("stuck")])
+    refused = combu("run", code=1)
+    assert "stuck: its container of run r1 stays: its outputs cannot be collected: " in refused.stderr
+    assert "kill --run r1 --discard` removes it" in refused.stderr and "nothing was started" in refused.stderr
+    combu.write([sleeper("other")])
+    combu("run")
+    assert engine.running() == {"other"}
+    assert engine.names() == {"other", "stuck"}
+    stuck()
+    combu("kill")
+    assert engine.names() == set()
+    assert engine.networks() == {}
+    assert files(combu.home / "results/experiment/r1/stuck")["out/a"] == "precious\n"
+    assert "is over: 2 succeeded, 2 stopped" in combu("run", "--resume", "r1", code=1).stderr
+
+
+@pytest.mark.usefixtures("stuck")
+def test_what_cannot_be_collected_is_removed_by_discard(combu, engine, left):
+    left([trial("stuck", "mkdir /out; echo precious >/out/a", networks=["kept"])])
+    combu("kill", code=1)
+    assert engine.names() == {"stuck"}
+    combu("kill", "--discard")
+    assert engine.names() == set()
+    assert engine.networks() == {}
+    row = combu.ps()["stuck"]
+    assert (row["state"], row["reason"]) == ("stopped", "removed by kill before its outputs were taken home")
+
+
+def test_what_still_runs_is_stopped_if_its_log_cannot_be_kept(combu, engine, left):
+    left([])
+    kept = combu.home / ".local/state/combu/telemetry/r1.sqlite"
+    damaged = kept.rename(kept.with_suffix(".away"))
+    for beside in kept.parent.glob("r1.sqlite-*"):
+        beside.rename(damaged.with_name(beside.name.replace(kept.name, damaged.name)))
+    kept.write_text("this is no database" * 1000, encoding="utf-8")
+    done = combu("kill", code=1)
+    assert {line.split(":")[1] for line in done.stderr.splitlines() if line.startswith("left: ")} == {" on", " serv"}
+    assert engine.names() == {"on", "serv"}
+    assert engine.running() == set()
+    rows = combu.ps()
+    assert {name: (row["state"], row["cause"]) for name, row in rows.items()} == {
+        "on": ("collecting", "stopped"), "serv": ("stopped", "stopped")
+    }
+    kept.unlink()
+    damaged.rename(kept)
+    combu("kill")
+    assert engine.names() == set()

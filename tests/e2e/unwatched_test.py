@@ -187,10 +187,12 @@ def test_what_was_being_started_ran_since_the_engine_says_so(combu, engine, lab)
 
 def test_what_cannot_be_taken_in_is_not_said_to_have_been_killed(combu, engine, left, lab):
     lab.change("UPDATE texts SET evaluated = '[17]'")
-    refused = combu("kill", code=2).stderr
+    refused = combu("kill", code=1).stderr
     assert "how the trials of run" in refused and "ended is not on record: " in refused
-    assert "nothing was removed: `kill --discard` does so all the same" in refused
+    assert {line.split(":")[1] for line in refused.splitlines() if line.startswith("left: ")} == {" good", " bad", " on"}
+    assert "`kill --discard`" in refused
     assert engine.names() == {"good", "bad", "on"}, "nobody has their logs yet"
+    assert engine.running() == set()
     combu("kill", "--discard")
     assert engine.names() == set()
     assert {row[3] for row in ended_at(combu).values()} == {None}

@@ -81,7 +81,7 @@ class Simulation {
     return persist<std::vector<Sighting>>([&] { return world_.list(selector, now_); });
   }
   Released release(const Selector& selector) {
-    return persist<Released>([&] { return world_.release(selector, now_); });
+    return persist<Released>([&] { return world_.release(selector, {}, now_); });
   }
 
  private:

@@ -571,6 +571,30 @@ TEST_F(RecordTest, KillKeepsAFailureThatCameBefore) {
   EXPECT_EQ(trials[2].reason, "exit code 3; removed by kill before its outputs were taken home");
 }
 
+TEST_F(RecordTest, KillLeavesTrialsWhoseContainersAreKeptAsTheyAre) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  Fact ended = fact(0, TrialState::collecting);
+  ended.exit_code = 0;
+  ended.reason = "its outputs are not home: disk full";
+  record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running), ended,
+                                    fact(1, TrialState::starting), fact(1, TrialState::running)});
+  record.kill(run.id, Instant(std::chrono::seconds(1'800'000'200)), std::vector<std::string>{"one"});
+  std::vector<TrialEntry> trials = record.trials(run.id);
+  EXPECT_EQ(trials[0].state, TrialState::collecting);
+  EXPECT_EQ(trials[0].reason, ended.reason);
+  EXPECT_EQ(trials[1].state, TrialState::stopped);
+  EXPECT_EQ(trials[1].reason, "removed by kill");
+  EXPECT_EQ(trials[2].state, TrialState::blocked);
+  EXPECT_FALSE(record.run(run.id).ended_at);
+  // A later kill removes it.
+  record.kill(run.id, Instant(std::chrono::seconds(1'800'000'300)));
+  trials = record.trials(run.id);
+  EXPECT_EQ(trials[0].reason, "removed by kill before its outputs were taken home");
+  EXPECT_EQ(trials[1].reason, "removed by kill");
+  EXPECT_TRUE(record.run(run.id).ended_at);
+}
+
 // What was to be run once more, and has not been, was not started.
 TEST_F(RecordTest, KillLooksAtNoAttemptBeforeARetry) {
   Record record(folder.path());

@@ -800,6 +800,25 @@ TEST(Release, WhatIsRefusedIsLeftAndWhatOthersUseIsToldApart) {
   EXPECT_EQ(std::string(released.in_use[0].what()), "n: still used by guest");
 }
 
+TEST(Release, NothingIsAskedOfWhatIsKept) {
+  ScriptedDaemon daemon(after_ping([](const Asked& asked) {
+    if (asked.method == "DELETE") return bare(204);
+    if (asked.target.find("/networks") != std::string::npos)
+      return whole(200, R"([{"Id":"net1","Name":"n"}])");
+    json containers = json::parse(listed("exited", "Exited (0) 1 second ago"));
+    containers[0]["NetworkSettings"]["Networks"]["n"] = json::object();
+    return whole(200, containers.dump());
+  }));
+  const Releasing keeping{
+      .found = [](const std::vector<Sighting>& found) { return std::set{found.at(0).key}; }};
+  const Released released = open_at(daemon.address())->release({}, keeping, {});
+  EXPECT_EQ(released.attempts, 0U);
+  EXPECT_EQ(released.networks, 0U);
+  ASSERT_EQ(released.in_use.size(), 1U);
+  EXPECT_EQ(std::string(released.in_use[0].what()), "n: still used by a");
+  EXPECT_THAT(daemon.lines(), testing::Each(testing::StartsWith("GET ")));
+}
+
 // ---- copy_out
 
 // An answer to HEAD has no body, whatever its Content-Length says.
