@@ -137,9 +137,10 @@ std::string evaluated_again(const RunEntry& entry, int revision) {
   file["experiment"] = entry.experiment;
   if (file.contains("defaults")) pin_image(file["defaults"], entry.references);
   for (OrderedJson& trial : file["trials"]) pin_image(trial, entry.references);
-  std::string out =
-      fmt::format("// Run {} of {}, as it was evaluated.\nlocal {} = std.extVar(\"combu.run\");\n",
-                  entry.id.text(), entry.file, k_run);
+  // A newline in the path would end the comment.
+  const std::string title =
+      fit_line(fmt::format("// Run {} of {}, as it was evaluated.", entry.id.text(), entry.file), 0);
+  std::string out = fmt::format("{}\nlocal {} = std.extVar(\"combu.run\");\n", title, k_run);
   write(file, IdFinder(entry), "", out);
   return out + "\n";
 }

@@ -33,24 +33,30 @@ constexpr std::size_t k_ticks_max = 7;
 // Words side by side, each turned by a quarter.
 constexpr auto k_words_max = static_cast<std::size_t>(k_width / (k_font + 2));
 
+// XML 1.0 (section 2.2) has no way to write the other characters.
+bool is_in_xml(char32_t code) {
+  return code == '\t' || code == '\n' || code == '\r' || (code >= 0x20 && code != 0xFFFE && code != 0xFFFF);
+}
+
 std::string escaped(std::string_view text) {
+  constexpr std::string_view k_replacement = "\uFFFD";
   std::string xml;
-  for (const char letter : text) {
-    switch (letter) {
-      case '&':
-        xml += "&amp;";
-        break;
-      case '<':
-        xml += "&lt;";
-        break;
-      case '>':
-        xml += "&gt;";
-        break;
-      case '"':
-        xml += "&quot;";
-        break;
-      default:
-        xml += letter;
+  while (!text.empty()) {
+    const auto character = first_character(text);
+    const std::string_view letter = text.substr(0, character ? character->bytes : 1);
+    text.remove_prefix(letter.size());
+    if (!character || !is_in_xml(character->code)) {
+      xml += k_replacement;
+    } else if (letter == "&") {
+      xml += "&amp;";
+    } else if (letter == "<") {
+      xml += "&lt;";
+    } else if (letter == ">") {
+      xml += "&gt;";
+    } else if (letter == "\"") {
+      xml += "&quot;";
+    } else {
+      xml += letter;
     }
   }
   return xml;

@@ -215,6 +215,14 @@ def test_a_plot_is_written_as_svg(combu, runs, tmp_path):
         1, "combu: loss: nothing to draw: no trial of run two has told it\n")
 
 
+def test_a_plot_of_words_that_xml_does_not_allow_is_xml(combu, write, tmp_path):
+    file = write(r"""[{ name: "t-%d" % i, image: "x", cmd: "true", params: { model: "\uffff\ufffe\u0001%d" % i, size: i } } for i in [1, 2]]""")
+    ok(combu("-f", file, "--engine", "simulated:?speed=0", "--progress", "quiet", "run", "--wait", "--run-id", "words"))
+    ok(combu("plot", "size", "--x", "model", "--run", "words", "-o", "words.svg"))
+    root = xml.etree.ElementTree.parse(tmp_path / "words.svg").getroot()
+    assert {"\ufffd\ufffd1", "\ufffd\ufffd2"} <= {text.text for text in root.findall("{*}text")}
+
+
 def test_every_word_of_an_axis_is_labelled_or_it_is_said_which(combu, write, tmp_path):
     file = write("""[{ name: "t-%d" % i, image: "x", cmd: "true", params: { model: "model-%03d" % i, size: i } }
                      for i in std.range(1, 40)]""")

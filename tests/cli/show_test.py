@@ -95,6 +95,14 @@ def test_trials_of_several_versions_of_the_file_have_no_one_text(combu, write):
         assert combu("-f", file, "show", form, "new").returncode == 0
 
 
+def test_a_newline_in_the_path_of_the_file_adds_no_code(combu, write, tmp_path):
+    file = write(GRID, "folder\n{ trials: [] } +/experiment.jsonnet")
+    run(combu, file, "run", "--wait", "--run-id", "aaaaaaaaaaaa")
+    title, local, *_ = combu("show", "--evaluated", "--run", "aaaaaaaaaaaa").stdout.splitlines()
+    assert title == f"// Run aaaaaaaaaaaa of {file}, as it was evaluated.".replace("\n", " ")
+    assert local == 'local run = std.extVar("combu.run");'
+
+
 def test_a_page_has_all(combu, repository, tmp_path):
     run(combu, repository, "run", "--wait", "--run-id", "aaaaaaaaaaaa")
     shown = page(combu("-f", repository, "show", "learn-1").stdout)

@@ -711,6 +711,16 @@ TEST(PrintChartSvg, escapes_names_and_has_a_curve_for_each_series) {
   EXPECT_EQ(curves, 2U);
 }
 
+TEST(PrintChartSvg, replaces_characters_that_xml_does_not_allow) {
+  Chart chart = diagonal(2);
+  chart.series[0].title =
+      "\x01|\x1f|\xff|\xed\xa0\x80|"
+      "\xef\xbf\xbe|\xef\xbf\xbf|\t|\xee\x80\x80|\xf0\x9f\x9a\x80|";
+  std::ostringstream out;
+  print_chart_svg(out, chart);
+  EXPECT_THAT(out.str(), HasSubstr(">�|�|�|���|�|�|\t|\xee\x80\x80|🚀|<"));
+}
+
 TEST(PrintChart, leaves_a_gap) {
   Chart chart = diagonal();
   chart.series[0].points = {{0, 1, 0}, {1, 2, 0}, {6, 9, 0, true}, {7, 8, 0}, {9, 5, 0, true}};
