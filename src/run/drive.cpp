@@ -679,9 +679,7 @@ class Drive {
       if (running.size() == Snapshot::k_running_max) return {};
       running.push_back({.trial = trial, .age = since(*it.ran_at)});
     }
-    std::ranges::sort(running, [](const RunningTrial& one, const RunningTrial& other) {
-      return one.age != other.age ? one.age > other.age : one.trial < other.trial;
-    });
+    std::ranges::sort(running, {}, [](const RunningTrial& it) { return std::pair(-it.age, it.trial); });
     return running;
   }
 
@@ -1027,7 +1025,7 @@ class Drive {
   std::optional<Instant> wake_;
   Instant began_{};
   Seconds before_{0};  // from the run's beginning to this process's
-  Steady::time_point steady_began_ = Steady::now();
+  Steady::time_point steady_began_{};
   Steady::time_point heard_ = Steady::now();
   Steady::time_point shown_{};
   bool owed_ = false;  // something has changed since the last snapshot

@@ -1,14 +1,16 @@
 // combu_mutant(NUMBER) is true for the mutant that the environment variable COMBU_MUTANT names. If
 // COMBU_MUTANTS_REACHED names a file, each test appends a line to the file: the test, its milliseconds, and
 // the mutants that it has reached.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
-#include <new>
+#include <string>
 
 namespace {
 
@@ -20,11 +22,16 @@ int chosen() {
   return number == nullptr ? -1 : std::atoi(number);
 }
 
-// Child processes of a test share the array.
+// Child processes of a test share the array by a file, whose bytes are 0 at first: a death test may begin as
+// a new process.
 Reached* array_of_reached() {
-  if (std::getenv("COMBU_MUTANTS_REACHED") == nullptr) return nullptr;
-  void* memory = mmap(nullptr, sizeof(Reached), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  return memory == MAP_FAILED ? nullptr : new (memory) Reached{};
+  const char* path = std::getenv("COMBU_MUTANTS_REACHED");
+  if (path == nullptr) return nullptr;
+  const int file = open((std::string(path) + ".array").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (file < 0 || ftruncate(file, sizeof(Reached)) != 0) return nullptr;
+  void* memory = mmap(nullptr, sizeof(Reached), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  close(file);
+  return memory == MAP_FAILED ? nullptr : static_cast<Reached*>(memory);
 }
 
 Reached* reached() {

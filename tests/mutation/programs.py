@@ -151,6 +151,7 @@ class Program:
         """Runs all tests without a mutant."""
         reached = self.path.with_suffix(".reached")
         reached.unlink(missing_ok=True)
+        reached.with_suffix(".reached.array").unlink(missing_ok=True)
         ended, output = self.run(600, {"COMBU_MUTANTS_REACHED": str(reached)})
         if ended:
             raise Failure(f"{self.name} {ended} without a mutant: {output[-2000:]}")

@@ -33,6 +33,7 @@ class Recorder : public Observer {
     EXPECT_EQ(attempt, 1);
     homes.emplace_back(trial, taken);
   }
+  void started(TrialIndex trial, const Sighting& /*seen*/) override { started_trials.push_back(trial); }
   void recalled(const Recollection& recollection) override { recalled_trials.push_back(recollection.trial); }
   void remark(const std::string& line) override {
     remarks.push_back(line);
@@ -49,6 +50,7 @@ class Recorder : public Observer {
   std::vector<Snapshot> snapshots;
   std::vector<std::pair<TrialIndex, Taken>> homes;
   std::vector<std::string> remarks;
+  std::vector<TrialIndex> started_trials;
   std::vector<TrialIndex> recalled_trials;
 };
 
@@ -66,8 +68,10 @@ class Places final : public Depot {
   }
   std::string fetch(const std::string& trial, const std::string& /*path*/,
                     const std::stop_token& /*stop*/) override {
+    if (on_fetch) return on_fetch(trial);
     throw Error(ErrorKind::refused, trial, "there is nothing");
   }
+  std::function<std::string(const std::string&)> on_fetch;
   [[nodiscard]] std::vector<std::string> all() {
     const std::scoped_lock lock(mutex_);
     return all_;
@@ -176,7 +180,7 @@ class Hooked : public PassingEngine {
     return engine_.list(selector, look, stop);
   }
   void logs(const Key& key, const LogOptions& options, const LogTell& tell, std::stop_token stop) override {
-    if (before_logs) before_logs(key, options);
+    if (before_logs) before_logs(key, options, stop);
     engine_.logs(key, options, tell, stop);
   }
   bool copy_out(const Key& key, const std::string& path, const std::function<void(std::string_view)>& tell,
@@ -188,7 +192,7 @@ class Hooked : public PassingEngine {
   std::function<void(const Trial&, const std::stop_token&)> before_start;
   std::function<void(const Key&)> before_stop;
   std::function<void(const Selector&, Look)> before_list;
-  std::function<void(const Key&, const LogOptions&)> before_logs;
+  std::function<void(const Key&, const LogOptions&, const std::stop_token&)> before_logs;
   std::function<void(const Key&, const std::stop_token&)> before_copy_out;
 };
 

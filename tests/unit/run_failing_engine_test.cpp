@@ -13,6 +13,7 @@ namespace combu {
 namespace {
 
 using testing::ElementsAre;
+using testing::IsEmpty;
 
 // The order in which facts, commits and snapshots come.
 class Order final : public Observer {
@@ -38,6 +39,9 @@ TEST_F(FailingEngineTest, ARefusedStartFailsTheTrialAlone) {
   ASSERT_EQ(outcome.unsuccessful.size(), 1U);
   EXPECT_EQ(outcome.unsuccessful[0].cause, Cause::start);
   EXPECT_EQ(outcome.last.started, 1U);
+  EXPECT_THAT(recorder_.started_trials, ElementsAre(0));
+  ASSERT_EQ(recorder_.failures.size(), 1U);
+  EXPECT_THAT(recorder_.failures[0].second, IsEmpty());
 }
 
 TEST_F(FailingEngineTest, AnEngineThatIsLostEndsTheRunThoughAStartHangs) {

@@ -61,7 +61,7 @@ TEST_F(LogsTest, TheLogOfATrialThatEndsBeforeTheRunIsUpIsNotTaken) {
 
 TEST_F(LogsTest, ALogThatCannotBeReadIsReadAgain) {
   int calls = 0;
-  hooked_.before_logs = [&](const Key&, const LogOptions&) {
+  hooked_.before_logs = [&](const Key&, const LogOptions&, const std::stop_token&) {
     if (++calls == 1) throw Error(ErrorKind::unavailable, "engine", "cut off");
   };
   (void)drive_keeping();
@@ -72,7 +72,7 @@ TEST_F(LogsTest, ALogThatCannotBeReadIsReadAgain) {
 
 TEST_F(LogsTest, AnInterruptedRunGivesALogUp) {
   int calls = 0;
-  hooked_.before_logs = [&](const Key&, const LogOptions&) {
+  hooked_.before_logs = [&](const Key&, const LogOptions&, const std::stop_token&) {
     ++calls;
     stop_.request_stop();
     throw Error(ErrorKind::unavailable, "engine", "cut off");
@@ -84,7 +84,7 @@ TEST_F(LogsTest, AnInterruptedRunGivesALogUp) {
 
 TEST_F(LogsTest, TheLogOfAContainerThatIsGoneIsNotAskedForAgain) {
   int calls = 0;
-  hooked_.before_logs = [&](const Key&, const LogOptions&) {
+  hooked_.before_logs = [&](const Key&, const LogOptions&, const std::stop_token&) {
     ++calls;
     throw Error(ErrorKind::not_found, "t", "gone");
   };
@@ -97,7 +97,7 @@ TEST_F(LogsTest, TheLogOfAContainerThatIsGoneIsNotAskedForAgain) {
 TEST_F(LogsTest, ASuccessWithOutputsDoesNotWaitForItsLog) {
   run_.experiment.trials[0].outputs = {Output{.path = "/out", .required = false}};
   test::Places places;
-  hooked_.before_logs = [&](const Key&, const LogOptions&) { ended_.wait(0); };
+  hooked_.before_logs = [&](const Key&, const LogOptions&, const std::stop_token&) { ended_.wait(0); };
   recorder_.on_snapshot = [&](const Snapshot& snapshot) {
     if (snapshot.count(TrialState::succeeded) == 0) return;
     ended_ = 1;
@@ -119,7 +119,7 @@ TEST_F(LogsTest, ADatabaseThatCannotBeWrittenIsReportedAndItsRecoveryToo) {
                             SQLite::OPEN_READWRITE);
   database.exec("ALTER TABLE packs RENAME TO away");
   int calls = 0;
-  hooked_.before_logs = [&](const Key&, const LogOptions&) { ++calls; };
+  hooked_.before_logs = [&](const Key&, const LogOptions&, const std::stop_token&) { ++calls; };
   recorder_.on_remark = [&](const std::string& line) {
     if (line.starts_with("logs and metrics are not kept for now"))
       database.exec("ALTER TABLE away RENAME TO packs");

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ namespace combu {
 namespace {
 
 using testing::IsEmpty;
+using testing::UnorderedElementsAre;
 
 class PastTest : public test::DriveTest {
  protected:
@@ -165,6 +167,84 @@ TEST_F(PastTest, ATrialIsStoppedAtItsTimeout) {
   const Outcome outcome = drive(run_, {.until = Until::ended});
   ASSERT_EQ(outcome.unsuccessful.size(), 1U);
   EXPECT_EQ(outcome.unsuccessful[0].cause, Cause::timeout);
+}
+
+TEST_F(PastTest, OutputsOfATrialThatRunsSinceThenAreCollectedWhileItRuns) {
+  run_ = test::run("a");
+  start_all();
+  run_.experiment.trials[0].outputs = {Output{.path = "/out", .required = false}};
+  run_.experiment.collect.every = Seconds(0.01);
+  int calls = 0;
+  hooked_.before_copy_out = [&](const Key&, const std::stop_token&) {
+    if (++calls == 2) end("a");
+  };
+  (void)drive_on(hooked_, run_,
+                 {.until = Until::ended, .past = {Past{.state = TrialState::running, .was_started = true}}},
+                 &places_);
+  EXPECT_EQ(places_.all().at(0), "a@so-far");
+}
+
+// Tells when the attempts ended only if it is asked for that.
+class ShortLists final : public test::Hooked {
+ public:
+  using Hooked::Hooked;
+  std::vector<Sighting> list(const Selector& selector, Look look, std::stop_token stop) override {
+    std::vector<Sighting> all = Hooked::list(selector, look, stop);
+    for (Sighting& seen : all) {
+      seen.ran_at = look == Look::fully ? std::optional(ended - std::chrono::seconds(10)) : std::nullopt;
+      seen.ended_at = look == Look::fully ? std::optional(ended) : std::nullopt;
+    }
+    return all;
+  }
+
+  const Instant ended = real_clock().now() - std::chrono::seconds(10);
+};
+
+// Trials that have ended while no process was there.
+class EndedMeanwhileTest : public PastTest {
+ protected:
+  EndedMeanwhileTest() {
+    (void)drive(run_, {});
+    (void)await_end(*simulated_, {.run = run_.id}, [](const Sighting&) {}, {});
+    recorder_.facts.clear();
+  }
+  Outcome go_on() {
+    const Past runs{.state = TrialState::running, .was_started = true};
+    const Past over{.state = TrialState::succeeded, .was_started = true};
+    return drive_on(short_, run_, {.until = Until::ended, .past = {runs, runs, over}});
+  }
+
+  ShortLists short_{*simulated_};
+};
+
+TEST_F(EndedMeanwhileTest, TheirTimesAreTheEngines) {
+  int looks = 0;
+  short_.before_list = [&](const Selector& selector, Look look) {
+    if (look != Look::fully) return;
+    ++looks;
+    EXPECT_THAT(selector.trials, UnorderedElementsAre("a", "b"));
+  };
+  EXPECT_EQ(go_on().last.count(TrialState::succeeded), 3U);
+  EXPECT_EQ(looks, 1);
+  ASSERT_EQ(recorder_.facts.size(), 2U);
+  for (const Fact& fact : recorder_.facts) EXPECT_EQ(fact.at, short_.ended);
+}
+
+TEST_F(EndedMeanwhileTest, OneThatIsRemovedBeforeItIsLookedAtIsGone) {
+  short_.before_list = [&](const Selector&, Look look) {
+    if (look == Look::fully) (void)simulated_->release({.run = run_.id, .trials = {"a"}}, {}, {});
+  };
+  const Outcome outcome = go_on();
+  EXPECT_EQ(outcome.last.count(TrialState::succeeded), 2U);
+  ASSERT_EQ(outcome.unsuccessful.size(), 1U);
+  EXPECT_EQ(outcome.unsuccessful[0].trial, 0U);
+}
+
+TEST_F(EndedMeanwhileTest, AnEngineThatIsLostMeanwhileEndsTheRun) {
+  short_.before_list = [](const Selector&, Look look) {
+    if (look == Look::fully) throw Error(ErrorKind::unavailable, "engine", "gone");
+  };
+  EXPECT_THROW((void)go_on(), Error);
 }
 
 }  // namespace

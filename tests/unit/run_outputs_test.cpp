@@ -1,0 +1,140 @@
+// drive() collects what trials leave, and brings it to those that want it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "record_folder.hpp"
+#include "unit/run_drive.hpp"
+
+namespace combu {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+class OutputsTest : public test::DriveTest {
+ protected:
+  Outcome drive_collecting(const combu::Run& run) {
+    return drive_on(hooked_, run, {.until = Until::ended}, &places_);
+  }
+
+  test::Hooked hooked_{*simulated_};
+  test::Places places_;
+};
+
+TEST_F(OutputsTest, WithoutAnIntervalOutputsAreCollectedAtTheEndOnly) {
+  combu::Run run = test::run("t");
+  run.experiment.trials[0].cmd = {"sleep", "20"};
+  run.experiment.trials[0].outputs = {Output{.path = "/out", .required = false}};
+  (void)drive_collecting(run);
+  EXPECT_THAT(places_.all(), ElementsAre("t"));
+}
+
+TEST_F(OutputsTest, AnAttemptThatFailsNeedNotLeaveItsOutputs) {
+  combu::Run run = test::run("fails succeeds");
+  run.experiment.trials[0].cmd = {"sh", "-c", "exit 7"};
+  for (Trial& trial : run.experiment.trials) trial.outputs = {Output{.path = "/out", .required = true}};
+  const Outcome outcome = drive_collecting(run);
+  EXPECT_THAT(places_.all(), ElementsAre("fails"));
+  ASSERT_EQ(outcome.unsuccessful.size(), 2U);
+  for (const Fact& fact : outcome.unsuccessful)
+    EXPECT_EQ(fact.cause, fact.trial == 0 ? Cause::error : Cause::outputs);
+}
+
+// A failed attempt may have left less.
+TEST_F(OutputsTest, PartialOutputsStayIfNothingCanBeCollectedAtTheEnd) {
+  combu::Run run = test::run("t");
+  run.experiment.trials[0].cmd = {"sleep", "1000000"};
+  run.experiment.trials[0].outputs = {Output{.path = "/out", .required = true}};
+  run.experiment.collect.every = Seconds(600);
+  run.experiment.trials[0].cmd = {"sleep", "1"};
+  (void)drive_collecting(run);
+  EXPECT_THAT(places_.all(), IsEmpty());
+}
+
+TEST_F(OutputsTest, ATrialWithoutOutputsHasNoneWhileItRuns) {
+  combu::Run run = test::run("t u");
+  for (Trial& trial : run.experiment.trials) trial.cmd = {"sleep", "1000000"};
+  run.experiment.trials[0].outputs = {Output{.path = "/out", .required = false}};
+  run.experiment.collect.every = Seconds(0.01);
+  int calls = 0;
+  hooked_.before_copy_out = [&](const Key&, const std::stop_token&) {
+    if (++calls != 3) return;
+    for (const char* trial : {"t", "u"})
+      simulated_->stop({.run = run.id, .trial = trial, .attempt = 1}, std::nullopt, {});
+  };
+  (void)drive_collecting(run);
+  EXPECT_THAT(places_.all(), Contains("t@so-far"));
+  EXPECT_THAT(places_.all(), Not(Contains("u@so-far")));
+}
+
+// An engine that copies out of a container holds the container's lock.
+TEST_F(OutputsTest, ACopyUnderWayEndsBeforeTheAttemptIsStopped) {
+  combu::Run run = test::run("t");
+  run.experiment.trials[0].cmd = {"sleep", "1000000"};
+  run.experiment.trials[0].timeout = Seconds(0.2);
+  run.experiment.trials[0].outputs = {Output{.path = "/out", .required = false}};
+  run.experiment.collect.every = Seconds(0.01);
+  std::stop_token copying;
+  hooked_.before_copy_out = [&](const Key&, const std::stop_token& stop) {
+    if (copying.stop_possible()) return;
+    copying = stop;
+    real_clock().wait(Seconds(600), stop);
+    throw Error(ErrorKind::cancelled, "t", "cancelled");
+  };
+  hooked_.before_stop = [&](const Key&) { EXPECT_TRUE(copying.stop_requested()); };
+  (void)drive_collecting(run);
+  EXPECT_TRUE(copying.stop_requested());
+}
+
+TEST_F(OutputsTest, AnInputOfAnotherTrialIsFetchedBeforeTheStart) {
+  const test::Folder folder("run_outputs_test");
+  std::filesystem::create_directories(folder.path() + "/out");
+  std::ofstream(folder.path() + "/out/model") << "text";
+  combu::Run run = test::run("a b<-a:succeeded");
+  run.experiment.trials[0].outputs = {Output{.path = "/out", .required = false}};
+  run.experiment.trials[1].inputs = {Input{.from = "/out/model", .trial = "a", .to = "/in"}};
+  places_.on_fetch = [&](const std::string& trial) {
+    EXPECT_EQ(trial, "a");
+    return folder.path();
+  };
+  std::string from;
+  hooked_.before_start = [&](const Trial& trial, const std::stop_token&) {
+    if (trial.name == "b") from = trial.inputs.at(0).from;
+  };
+  EXPECT_EQ(drive_collecting(run).last.count(TrialState::succeeded), 2U);
+  EXPECT_EQ(from, folder.path() + "/out/model");
+}
+
+TEST_F(OutputsTest, AnInputThatCannotBeFetchedFailsTheTrial) {
+  combu::Run run = test::run("a b<-a:succeeded");
+  run.experiment.trials[0].outputs = {Output{.path = "/out", .required = false}};
+  run.experiment.trials[1].inputs = {Input{.from = "/out/model", .trial = "a", .to = "/in"}};
+  places_.on_fetch = [](const std::string&) -> std::string {
+    throw Error(ErrorKind::refused, "s3://bucket", "no such key");
+  };
+  const Outcome outcome = drive_collecting(run);
+  ASSERT_EQ(outcome.unsuccessful.size(), 1U);
+  EXPECT_EQ(outcome.unsuccessful[0].trial, 1U);
+  EXPECT_THAT(outcome.unsuccessful[0].reason, HasSubstr("s3://bucket: no such key"));
+}
+
+TEST(WordsOfLeft, NameWhatStaysBehind) {
+  EXPECT_EQ(words_of_left("t", {}), "");
+  EXPECT_EQ(words_of_left("t", {.left = {"/out/pipe"}}),
+            "t: /out/pipe stays behind: it is no file, folder or link");
+  EXPECT_EQ(words_of_left("t", {.left = {"/out/pipe", "/out/socket", "/out/null"}}),
+            "t: /out/pipe and 2 more stay behind: they are no files, folders or links");
+}
+
+}  // namespace
+}  // namespace combu
