@@ -1,0 +1,152 @@
+// What another process goes on from, and what waits for another process.
+
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "combu/record.hpp"
+#include "experiments.hpp"
+#include "record_folder.hpp"
+
+namespace combu::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+constexpr std::chrono::seconds k_begin{1'800'000'000};
+
+class RecordPastTest : public testing::Test {
+ protected:
+  RecordPastTest() {
+    RunEntry entry = entry_of(run_);
+    entry.began_at = Instant(k_begin);
+    entry.working_since = entry.began_at;
+    record_.begin(entry, run_.experiment);
+  }
+
+  static Fact fact(TrialState state, int attempt, Cause cause = Cause::none) {
+    Fact fact{.trial = 0, .state = state, .attempt = attempt, .cause = cause};
+    fact.at = Instant(k_begin + std::chrono::seconds(attempt));
+    return fact;
+  }
+  static Fact healthy(int attempt) {
+    Fact healthy = fact(TrialState::running, attempt);
+    healthy.healthy = true;
+    return healthy;
+  }
+  void append(const std::vector<Fact>& facts) { record_.append(run_.id, facts); }
+  [[nodiscard]] Past past() { return record_.past(run_.id).at(0); }
+
+  Folder folder_{"combu-record-past"};
+  combu::Run run_ = test::run("one two");
+  Record record_{folder_.path()};
+};
+
+TEST_F(RecordPastTest, AnEarlierAttemptsStopIsNotTheLastOnes) {
+  append({fact(TrialState::starting, 1), fact(TrialState::running, 1), healthy(1)});
+  EXPECT_TRUE(past().was_healthy);
+  EXPECT_EQ(past().doom, Cause::none);
+  append({fact(TrialState::running, 1, Cause::timeout)});
+  EXPECT_EQ(past().doom, Cause::timeout);
+  append({fact(TrialState::retrying, 1, Cause::timeout), fact(TrialState::starting, 2),
+          fact(TrialState::running, 2)});
+  EXPECT_EQ(past().doom, Cause::none);
+  EXPECT_EQ(past().attempt, 2);
+  EXPECT_TRUE(past().was_healthy) << "what depends on it has begun";
+  EXPECT_THAT(past().earlier, ElementsAre(Cause::timeout));
+}
+
+TEST_F(RecordPastTest, ATrialThatWasNeverHealthyIsNot) {
+  append({fact(TrialState::starting, 1), fact(TrialState::running, 1)});
+  EXPECT_FALSE(past().was_healthy);
+}
+
+TEST_F(RecordPastTest, OnlyAnAttemptThatIsAliveLeaves) {
+  append({fact(TrialState::starting, 1), fact(TrialState::running, 1)});
+  EXPECT_EQ(past().leaving, Leaving::no);
+  EXPECT_TRUE(past().slots.empty());
+  record_.revise(run_.id, {.source = "text", .leaving = {{0, Leaving::replaced}}}, run_.experiment);
+  EXPECT_EQ(past().leaving, Leaving::replaced);
+  append({fact(TrialState::retrying, 1, Cause::stopped), fact(TrialState::starting, 2)});
+  EXPECT_EQ(past().leaving, Leaving::no);
+}
+
+TEST_F(RecordPastTest, OutputsAreOfTheLastAttempt) {
+  append({fact(TrialState::starting, 1), fact(TrialState::running, 1)});
+  record_.append(run_.id, {}, {}, std::vector{CameHome{.trial = 0, .attempt = 1, .taken = {.files = 3}}});
+  EXPECT_EQ(record_.trials(run_.id).at(0).taken.value().files, 3U);
+  append({fact(TrialState::retrying, 1, Cause::error), fact(TrialState::starting, 2)});
+  EXPECT_FALSE(record_.trials(run_.id).at(0).taken);
+}
+
+TEST_F(RecordPastTest, AReopenedTrialIsShownWithItsNextAttempt) {
+  append({fact(TrialState::starting, 1), fact(TrialState::failed, 1, Cause::error)});
+  record_.reopen(run_.id, {.trials = {0}, .at = Instant(k_begin + std::chrono::seconds(9))}, {});
+  const TrialEntry trial = record_.trials(run_.id).at(0);
+  EXPECT_EQ(trial.attempt, 2);
+  EXPECT_EQ(trial.state, TrialState::waiting);
+}
+
+TEST_F(RecordPastTest, AnEndedRunGoesOnIfAnAttemptIsReplaced) {
+  append({fact(TrialState::starting, 1), fact(TrialState::running, 1)});
+  record_.end(run_.id, Instant(k_begin + std::chrono::seconds(5)));
+  record_.revise(run_.id, {.source = "text", .leaving = {{0, Leaving::removed}}}, run_.experiment);
+  EXPECT_TRUE(record_.run(run_.id).ended_at);
+  record_.revise(run_.id, {.source = "text", .leaving = {{0, Leaving::replaced}}}, run_.experiment);
+  EXPECT_FALSE(record_.run(run_.id).ended_at);
+}
+
+TEST_F(RecordPastTest, AnEndedRunGoesOnIfTrialsJoinIt) {
+  record_.end(run_.id, Instant(k_begin + std::chrono::seconds(5)));
+  record_.revise(run_.id, {.source = "text"}, run_.experiment);
+  EXPECT_TRUE(record_.run(run_.id).ended_at);
+  record_.revise(run_.id, {.source = "text"}, test::run("one two three").experiment);
+  EXPECT_FALSE(record_.run(run_.id).ended_at);
+}
+
+// Its deadline counts from there.
+TEST_F(RecordPastTest, TrialsThatJoinDoNotChangeWhenARunThatGoesOnBegan) {
+  record_.revise(run_.id, {.source = "text", .at = Instant(k_begin + std::chrono::seconds(100))},
+                 test::run("one two three").experiment);
+  EXPECT_EQ(record_.run(run_.id).working_since, Instant(k_begin));
+}
+
+// As much as the clock was set back.
+TEST_F(RecordPastTest, TimesAfterTheClockWasSetBackAreLaterByTheSame) {
+  append({fact(TrialState::starting, 100), fact(TrialState::failed, 100, Cause::error)});
+  Record another(folder_.path());
+  Fact starting = fact(TrialState::starting, 1);
+  starting.trial = 1;
+  starting.ready_at = starting.at;
+  another.append(run_.id, std::vector{starting});
+  const AttemptEntry two = another.attempts(run_.id, "two").at(0);
+  EXPECT_EQ(two.ready_at, two.started_at);
+  EXPECT_GE(two.started_at, Instant(k_begin + std::chrono::seconds(100)));
+}
+
+TEST_F(RecordPastTest, ARecordExistsOnceItIsMade) {
+  EXPECT_TRUE(Record::exists(folder_.path()));
+  EXPECT_FALSE(Record::exists(folder_.path() + "/other"));
+}
+
+// A call waits for another process that writes, and says so after two seconds.
+TEST_F(RecordPastTest, AWaitForAnotherProcessIsReportedOnce) {
+  SQLite::Database other(folder_.path() + "/record.sqlite", SQLite::OPEN_READWRITE);
+  other.exec("BEGIN IMMEDIATE");
+  int waits = 0;
+  record_.on_wait([&] {
+    ++waits;
+    other.exec("COMMIT");
+  });
+  append({fact(TrialState::starting, 1)});
+  EXPECT_EQ(waits, 1);
+  EXPECT_EQ(past().state, TrialState::starting);
+}
+
+}  // namespace
+}  // namespace combu::test
