@@ -123,17 +123,24 @@ class Markers {
   struct Mark {
     std::string key;
     std::string place;    // where what it has left is, as Sharing::from
+    RunId run;            // whose that is
+    std::string trial;    // valid by fault_of_trial_name()
     std::string version;  // of what is there: it may be replaced
+    std::string told_at;  // the address of what told() reads
   };
 
   virtual ~Markers() = default;
   // nullopt: nobody has done it, or what that has left is not there any more, or is something else by now.
+  // Throws Error(corrupt) for a marker that combu cannot have written.
   [[nodiscard]] virtual std::optional<Mark> find(const std::string& key, const std::stop_token& stop) = 0;
-  // What was told with it; nullopt: that is not there, or is more than `size_max`.
-  [[nodiscard]] virtual std::optional<std::string> told(const Mark& mark, std::size_t size_max,
+  // The size of what was told with it; nullopt: that is not there.
+  [[nodiscard]] virtual std::optional<Bytes> size_told(const Mark& mark, const std::stop_token& stop) = 0;
+  // What was told with it; nullopt: that is not there. Throws Error(corrupt) if it is larger than `size_max`.
+  [[nodiscard]] virtual std::optional<std::string> told(const Mark& mark, Bytes size_max,
                                                         const std::stop_token& stop) = 0;
   // `place` is whole. Of several who say so the first one stays, for as long as its place is, and what it has
-  // told where something has to be. `told` is asked for where it is needed; empty: nothing.
+  // told where something has to be; one that combu cannot have written is replaced. `told` is asked for where
+  // it is needed; empty: nothing.
   virtual void put(const std::string& key, const std::string& place, const std::function<std::string()>& told,
                    bool has_to_tell, const std::stop_token& stop) = 0;
 };

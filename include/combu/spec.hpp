@@ -274,6 +274,10 @@ struct Reading {
 // holds.
 [[nodiscard]] Reading read_experiment(std::string_view json, const Caller& caller);
 
+// What is wrong with a name, for a message; nullopt: an experiment file may have it.
+[[nodiscard]] std::optional<std::string> fault_of_trial_name(std::string_view name);
+[[nodiscard]] std::optional<std::string> fault_of_experiment_name(std::string_view name);
+
 // Where the engine sees host paths.
 enum class EngineHost { this_machine, another };
 

@@ -7,7 +7,6 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -32,6 +31,12 @@ constexpr std::size_t k_looked_at_max = 8;
 
 // What is asked of a server at the same time.
 constexpr std::size_t k_asked_at_once = 16;
+
+// Telemetry of others that is larger is read one after the other: together it would take much memory.
+constexpr std::int64_t k_told_at_once_max = 16LL << 20U;
+
+// Notes about objects of a bucket that are refused; there may be one for each trial.
+constexpr int k_refusals_shown_max = 10;
 
 // Tells others what has been done, beside the run. What they are not told they do themselves.
 class Marking {
@@ -160,7 +165,12 @@ class RecordMemory final : public Memory {
  public:
   RecordMemory(Session& session, const Loaded& loaded, Digests digests, Depot& depot, Telemetry* telemetry,
                Recall recall)
-      : loaded_(loaded), digests_(std::move(digests)), depot_(depot), telemetry_(telemetry), recall_(recall) {
+      : progress_(session.progress()),
+        loaded_(loaded),
+        digests_(std::move(digests)),
+        depot_(depot),
+        telemetry_(telemetry),
+        recall_(recall) {
     const std::string& home = loaded.run.experiment.collect.to;
     if (!any_cached(loaded.run.experiment) || !home.starts_with("s3://")) return;
     markers_ = open_s3_markers(home, loaded.caller);
@@ -192,6 +202,8 @@ class RecordMemory final : public Memory {
       } catch (const Error& error) {
         if (error.kind() == ErrorKind::cancelled) throw;
         if (error.kind() == ErrorKind::unavailable) is_away = true;
+        if (error.kind() == ErrorKind::corrupt)
+          note_refused(error.what(), fmt::format("combu runs trial `{}`", trial_of(found[i].trial).name));
       }
     });
     share(found, equals);
@@ -250,12 +262,7 @@ class RecordMemory final : public Memory {
       adopt_kept(found, equals, is_told);
       in_parallel(found.size(), asked_at_once(), [&](std::size_t i) {
         if (found[i].run.empty() || !equals[i].mark) return;
-        const bool is_whole = without_fault([&] {
-          const auto told = markers_->told(*equals[i].mark, k_packed_max, stop);
-          if (!told) throw Error(ErrorKind::not_found, equals[i].place, "what it has told is not there");
-          telemetry_->adopt(*told, trial_of(found[i].trial).name);
-        });
-        is_told[i] = is_whole ? 1 : 0;
+        is_told[i] = adopt_told(*equals[i].mark, trial_of(found[i].trial), stop) ? 1 : 0;
       });
     }
     for (std::size_t i = 0; i < found.size(); ++i) {
@@ -264,6 +271,37 @@ class RecordMemory final : public Memory {
       forget(found[i]);
       if (!trial.outputs.empty()) (void)without_fault([&] { depot_.remove(trial.name); });
     }
+  }
+
+  // False: what was told cannot be had, or is refused.
+  [[nodiscard]] bool adopt_told(const Markers::Mark& mark, const Trial& trial, const std::stop_token& stop) {
+    try {
+      const auto size = markers_->size_told(mark, stop);
+      if (!size) return false;
+      if (std::cmp_greater(size->count, k_packed_max))
+        throw Error(ErrorKind::corrupt, mark.told_at,
+                    fmt::format("is larger than {}", to_string(Bytes{k_packed_max})));
+      std::unique_lock one_at_a_time(large_, std::defer_lock);
+      if (size->count > k_told_at_once_max) one_at_a_time.lock();
+      const auto told = markers_->told(mark, *size, stop);
+      if (told) telemetry_->adopt(*told, trial.name, stop);
+      return told.has_value();
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::corrupt)
+        note_refused(fmt::format("{}: {}", mark.told_at, error.message()),
+                     trial.metrics ? fmt::format("combu runs trial `{}`", trial.name)
+                                   : fmt::format("trial `{}` is skipped without a log", trial.name));
+      return false;
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
+
+  // In a bucket that others can write to, somebody may have put anything.
+  void note_refused(std::string_view what, std::string_view then) {
+    const int count = ++refused_;
+    if (count <= k_refusals_shown_max) progress_.note(fmt::format("{}; {}", what, then));
+    if (count == k_refusals_shown_max) progress_.note("cache: further refused objects are not shown");
   }
 
   // By the runs that have it.
@@ -334,9 +372,8 @@ class RecordMemory final : public Memory {
     if (!has_outputs || !markers_) return {};
     const auto mark = markers_->find(of.hash, stop);
     if (!mark) return {};
-    const std::filesystem::path path(mark->place);
-    of.name = path.filename();
-    of.run = path.parent_path().filename();
+    of.name = mark->trial;
+    of.run = mark->run.text();
     return {.place = mark->place, .kept_in = {}, .kept_as = {}, .attempt = 0, .mark = mark};
   }
 
@@ -400,6 +437,7 @@ class RecordMemory final : public Memory {
     return *record_;
   }
 
+  Progress& progress_;
   const Loaded& loaded_;
   Digests digests_;
   Depot& depot_;
@@ -409,6 +447,8 @@ class RecordMemory final : public Memory {
   std::vector<std::string> recorded_;  // digests, by trial
   std::unique_ptr<Markers> markers_;   // where others see what has been done
   std::optional<Marking> marking_;
+  std::mutex large_;
+  std::atomic<int> refused_ = 0;
   std::mutex others_mutex_;
   std::map<RunId, std::unique_ptr<Telemetry>> others_;                 // of other runs
   std::map<std::pair<std::string, std::string>, std::string> inputs_;  // digests, by trial and path

@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <utility>
 
 #include "combu/outputs.hpp"
+#include "combu/spec.hpp"
 #include "outputs/s3_account.hpp"
 #include "outputs/s3_client.hpp"
 #include "outputs/s3_place.hpp"
@@ -16,6 +18,50 @@ namespace {
 constexpr int k_marker_repeats_max = 2;
 constexpr std::string_view k_done = ".combu/done/";
 constexpr std::string_view k_told = ".combu/told/";
+constexpr std::size_t k_marker_size_max = 2048;  // a key of S3 has 1024 bytes at most
+constexpr std::size_t k_version_size_max = 256;
+
+// Appends pieces to `text`, up to a size: an object can be larger than its server claims.
+std::function<void(std::string_view)> append_up_to(std::size_t size_max, std::string& text,
+                                                   const std::string& address) {
+  return [size_max, &text, address](std::string_view bytes) {
+    if (bytes.size() > size_max - text.size())
+      throw Error(ErrorKind::corrupt, address,
+                  fmt::format("is larger than {}", to_string(Bytes{static_cast<std::int64_t>(size_max)})));
+    text += bytes;
+  };
+}
+
+// Fills the mark from "EXPERIMENT/RUN/TRIAL\nVERSION". Returns what is wrong with it; nullopt: nothing.
+std::optional<std::string> read_marker(std::string_view text, Markers::Mark& mark) {
+  const std::size_t end = text.find('\n');
+  if (end == std::string_view::npos) return "it has no second line";
+  const std::string_view path = text.substr(0, end);
+  const std::string_view version = text.substr(end + 1);
+  const std::size_t before_trial = path.rfind('/');
+  const std::size_t before_run = before_trial == 0 || before_trial == std::string_view::npos
+                                     ? before_trial
+                                     : path.rfind('/', before_trial - 1);
+  if (before_trial == std::string_view::npos || before_run == std::string_view::npos)
+    return fmt::format("\"{}\" is not EXPERIMENT/RUN/TRIAL", shortened(path));
+  const std::string_view folder = path.substr(0, before_run);
+  if (const auto fault = fault_of_experiment_name(folder)) return fault;
+  if (folder.starts_with('.') || folder.find('/') != std::string_view::npos)
+    return fmt::format("\"{}\" is not the folder of an experiment", shortened(folder));
+  const std::string_view run = path.substr(before_run + 1, before_trial - before_run - 1);
+  try {
+    mark.run = RunId(std::string(run));
+  } catch (const Error&) {
+    return fmt::format("\"{}\" is not a run id", shortened(run));
+  }
+  mark.trial = path.substr(before_trial + 1);
+  if (const auto fault = fault_of_trial_name(mark.trial)) return fault;
+  const auto is_printable = [](char letter) { return letter > ' ' && letter <= '~'; };
+  if (version.empty() || version.size() > k_version_size_max || !std::ranges::all_of(version, is_printable))
+    return "its version is not the ETag of an object";
+  mark.version = version;
+  return std::nullopt;
+}
 
 class S3Markers final : public Markers {
  public:
@@ -24,33 +70,35 @@ class S3Markers final : public Markers {
         client_(root_.bucket, outputs::find_s3_account(caller), k_marker_repeats_max, clock) {}
 
   std::optional<Mark> find(const std::string& key, const std::stop_token& stop) override {
+    const std::string marker_key = key_of(k_done, key);
+    const std::string address = address_of(marker_key);
     std::string text;
-    const auto marker = client_.get(
-        key_of(k_done, key), [&](std::string_view bytes) { text += bytes; }, stop);
-    const std::size_t end = text.find('\n');
-    if (!marker || end == std::string::npos) return std::nullopt;
-    Mark mark{.key = key,
-              .place = fmt::format("s3://{}/{}{}", root_.bucket, root_.prefix, text.substr(0, end)),
-              .version = text.substr(end + 1)};
+    if (!client_.get(marker_key, append_up_to(k_marker_size_max, text, address), stop)) return std::nullopt;
+    Mark mark{.key = key};
+    if (const auto fault = read_marker(text, mark))
+      throw Error(ErrorKind::corrupt, address,
+                  fmt::format("the marker of a cached trial is refused: {}", *fault));
+    mark.place = address_of(root_.prefix + text.substr(0, text.find('\n')));
+    mark.told_at = address_of(told_key(mark));
     if (version_of(mark.place, stop) != mark.version) return std::nullopt;
     return mark;
   }
 
-  std::optional<std::string> told(const Mark& mark, std::size_t size_max,
-                                  const std::stop_token& stop) override {
-    const std::string key = told_key(mark);
-    const auto seen = client_.head(key, stop);
-    if (!seen || std::cmp_greater(seen->size, size_max)) return std::nullopt;
+  std::optional<Bytes> size_told(const Mark& mark, const std::stop_token& stop) override {
+    const auto seen = client_.head(told_key(mark), stop);
+    return seen ? std::optional(Bytes{seen->size}) : std::nullopt;
+  }
+
+  std::optional<std::string> told(const Mark& mark, Bytes size_max, const std::stop_token& stop) override {
     std::string told;
-    if (!client_.get(
-            key, [&](std::string_view bytes) { told += bytes; }, stop))
-      return std::nullopt;
+    const auto most = static_cast<std::size_t>(std::max<std::int64_t>(size_max.count, 0));
+    if (!client_.get(told_key(mark), append_up_to(most, told, mark.told_at), stop)) return std::nullopt;
     return told;
   }
 
   void put(const std::string& key, const std::string& place, const std::function<std::string()>& told,
            bool has_to_tell, const std::stop_token& stop) override {
-    const auto earlier = find(key, stop);
+    const auto earlier = find_valid(key, stop);
     if (earlier && (!has_to_tell || client_.head(told_key(*earlier), stop))) return;
     const Mark mark{.key = key, .place = place, .version = version_of(place, stop)};
     if (mark.version.empty())
@@ -59,14 +107,27 @@ class S3Markers final : public Markers {
       client_.put(told_key(mark), bytes, {{"content-type", "application/octet-stream"}}, stop);
     const std::string text = fmt::format("{}\n{}", relative(place), mark.version);
     if (!earlier && client_.put_new(key_of(k_done, key), text, headers(), stop)) return;
-    if (earlier || !find(key, stop)) client_.put(key_of(k_done, key), text, headers(), stop);
+    if (earlier || !find_valid(key, stop)) client_.put(key_of(k_done, key), text, headers(), stop);
   }
 
  private:
+  // One that combu cannot have written is as if it were not there.
+  std::optional<Mark> find_valid(const std::string& key, const std::stop_token& stop) {
+    try {
+      return find(key, stop);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::corrupt) throw;
+      return std::nullopt;
+    }
+  }
+
   static outputs::S3Client::Headers headers() { return {{"content-type", "text/plain"}}; }
 
   [[nodiscard]] std::string key_of(std::string_view folder, const std::string& name) const {
     return fmt::format("{}{}{}", root_.prefix, folder, name);
+  }
+  [[nodiscard]] std::string address_of(const std::string& key) const {
+    return fmt::format("s3://{}/{}", root_.bucket, key);
   }
   // Of whom has written the marker, and no one else: equal trials need not tell the same.
   [[nodiscard]] std::string told_key(const Mark& mark) const {

@@ -214,10 +214,8 @@ class ExperimentReader final : public DocumentSink {
   void read_experiment_name(const Json& value, const Place& place) {
     auto name = read_string(value, place, report_);
     if (!name) return;
-    const bool printable = std::ranges::none_of(*name, [](unsigned char c) { return c < ' ' || c == 0x7F; });
-    if (name->empty() || !printable) {
-      report_.add(
-          place, name->empty() ? "the experiment's name is empty" : "the experiment's name must be one line");
+    if (const auto fault = fault_of_experiment_name(*name)) {
+      report_.add(place, *fault);
     } else {
       experiment_.name = std::move(*name);
     }

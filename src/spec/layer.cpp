@@ -204,7 +204,7 @@ void LayerReader::read_name(const Json& value, const Place& place) {
   }
   auto name = read_string(value, place, report_);
   if (!name) return;
-  if (const auto fault = fault_of_name(*name)) report_.add(place, *fault);
+  if (const auto fault = fault_of_trial_name(*name)) report_.add(place, *fault);
   // A name that Docker refuses is kept: what depends on it has no fault of its own.
   layer_.trial.name = std::move(*name);
 }

@@ -9,6 +9,7 @@
 #include <cstddef>
 
 #include "combu/base.hpp"
+#include "combu/spec.hpp"
 
 namespace combu::spec {
 
@@ -96,10 +97,6 @@ std::string_view without_offset(std::string_view signal) {
 
 }  // namespace
 
-std::optional<std::string> fault_of_name(std::string_view name) {
-  return fault_of_token(name, 2);
-}
-
 std::optional<std::string> fault_of_network(std::string_view name) {
   return fault_of_token(name, 1);
 }
@@ -175,3 +172,17 @@ std::optional<std::string> fault_of_user(std::string_view user) {
 }
 
 }  // namespace combu::spec
+
+namespace combu {
+
+std::optional<std::string> fault_of_trial_name(std::string_view name) {
+  return spec::fault_of_token(name, 2);
+}
+
+std::optional<std::string> fault_of_experiment_name(std::string_view name) {
+  if (name.empty()) return "the experiment's name is empty";
+  const bool printable = std::ranges::none_of(name, [](unsigned char c) { return c < ' ' || c == 0x7F; });
+  return printable ? std::nullopt : std::optional<std::string>("the experiment's name must be one line");
+}
+
+}  // namespace combu

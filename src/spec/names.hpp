@@ -9,7 +9,6 @@
 namespace combu::spec {
 
 // Each gives what is wrong with the text, for a message, or nullopt.
-[[nodiscard]] std::optional<std::string> fault_of_name(std::string_view name);
 [[nodiscard]] std::optional<std::string> fault_of_network(std::string_view name);
 [[nodiscard]] std::optional<std::string> fault_of_named_volume(std::string_view name);
 [[nodiscard]] std::optional<std::string> fault_of_image(std::string_view reference);
