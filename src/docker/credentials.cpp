@@ -35,11 +35,21 @@ std::string host_of(std::string_view key) {
   return std::string(key.substr(0, key.find('/')));
 }
 
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const std::optional<Character> character = first_character(text);
+    if (!character) return false;
+    text.remove_prefix(character->bytes);
+  }
+  return true;
+}
+
 std::string header_of(const json& auth) {
   return encode_base64url(json_text(auth));
 }
 
-Credentials from_auths(const json& auths, const std::string& key) {
+// `path`: the file that holds them.
+Credentials from_auths(const json& auths, const std::string& key, const std::string& path) {
   const json* entry = object_at(auths, key);
   for (auto other = auths.begin(); entry == nullptr && other != auths.end(); ++other) {
     if (other->is_object() && host_of(other.key()) == host_of(key)) entry = &*other;
@@ -51,6 +61,9 @@ Credentials from_auths(const json& auths, const std::string& key) {
   const std::string pair = decode_base64(string_at(*entry, "auth"));
   const std::size_t colon = pair.find(':');
   if (colon == std::string::npos) return {};
+  // The header is JSON, which cannot hold them.
+  if (!is_utf8(pair))
+    return {"", fmt::format("{}: `auth` of {} must be base64 of UTF-8 text", path, shortened(key))};
   return {header_of({{"username", pair.substr(0, colon)},
                      {"password", pair.substr(colon + 1)},
                      {"serveraddress", key}}),
@@ -124,8 +137,8 @@ Credentials find_credentials(const std::string& config_folder, const std::string
   if (!found.header.empty()) return found;
   const json* auths = object_at(config, "auths");
   if (auths == nullptr) return found;
-  Credentials plain = from_auths(*auths, registry_key);
-  plain.note = found.note;
+  Credentials plain = from_auths(*auths, registry_key, path);
+  if (!found.note.empty()) plain.note = found.note;
   return plain;
 }
 

@@ -567,6 +567,18 @@ TEST(Credentials, ComeFromAuths) {
   EXPECT_EQ(find_credentials("/nonexistent", "other", Seconds{5}).header, "");
 }
 
+TEST(Credentials, ThatAreNotUtf8AreNamed) {
+  const Folder folder;
+  // "us\xffr:pass", "user:p\xffss"
+  for (const std::string auth : {"dXP/cjpwYXNz", "dXNlcjpw/3Nz"}) {
+    folder.write("config.json", R"({"auths": {"r.example.com": {"auth": ")" + auth + "\"}}}");
+    const Credentials found = find_credentials(folder.path(), "r.example.com", Seconds{5});
+    EXPECT_EQ(found.header, "");
+    EXPECT_EQ(found.note,
+              folder.path() + "/config.json: `auth` of r.example.com must be base64 of UTF-8 text");
+  }
+}
+
 // docker-credential-NAME programs on PATH.
 class CredentialPrograms : public testing::Test {
  protected:
