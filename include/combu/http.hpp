@@ -1,6 +1,7 @@
 #pragma once
 // One HTTP/1.1 connection, over a unix socket or plain TCP.
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -39,6 +40,10 @@ struct HttpRequest {
   std::string content_type = "application/json";
   // The longest silence between two reads; unlimited when nullopt (streams that may be quiet for hours).
   std::optional<Seconds> silence_max = Seconds{120};
+  // The longest time from an answer's first byte to its last; unlimited when nullopt (streams).
+  std::optional<Seconds> answer_max = Seconds{600};
+  // The longest body that is kept in HttpResponse::body, in bytes.
+  std::size_t body_max = std::size_t{16} << 20U;
   // Called when the status and headers of a 2xx answer are there.
   std::function<void()> on_open;
   // Takes a 2xx answer's body piece by piece instead of HttpResponse::body; false ends the call with
@@ -66,8 +71,9 @@ class Channel {
   Channel& operator=(Channel&&) noexcept;
 
   // Blocks until the answer is complete. Any status is an answer. Throws Error: unavailable (nobody there,
-  // cut off), timeout (silence), cancelled (`stop`, from any thread; or the sink), corrupt (not HTTP). The
-  // subject is the address.
+  // cut off), timeout (silence_max, answer_max), cancelled (`stop`, from any thread; or the sink), corrupt
+  // (not HTTP; larger than body_max; 256 KiB of headers, interim answers, chunk sizes or trailers without a
+  // byte of the body between them). The subject is the address.
   HttpResponse send(const HttpRequest& request, std::stop_token stop = {});
 
  private:

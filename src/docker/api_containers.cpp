@@ -16,6 +16,8 @@ namespace {
 using nlohmann::json;
 
 constexpr int k_exit_lost = 255;
+// A container takes one or two KiB of a listing.
+constexpr std::size_t k_listing_max = std::size_t{256} << 20U;
 
 std::string without_slash(std::string name) {
   if (name.starts_with('/')) name.erase(0, 1);
@@ -112,7 +114,7 @@ void list_containers(Connections& engine, const ContainerFilters& filters,
   if (!filters.labels.empty()) parameter["label"] = filters.labels;
   if (!filters.states.empty()) parameter["status"] = filters.states;
   if (!parameter.empty()) request.target += "&" + filters_parameter(parameter);
-  JsonPieces containers([&](std::string_view text) { take(summary_of(parse_json(text))); });
+  JsonPieces containers([&](std::string_view text) { take(summary_of(parse_json(text))); }, k_listing_max);
   request.sink = [&](std::string_view bytes) {
     containers.feed(bytes);
     return true;
@@ -243,6 +245,7 @@ void read_logs(Connections& engine, const std::string& id, LogFormat format, con
   if (options.tail) request.target += fmt::format("&tail={}", *options.tail);
   if (options.since) request.target += "&since=" + moment_parameter(*options.since);
   if (options.timed) request.target += "&timestamps=1";
+  request.answer_max = std::nullopt;
   LogFrames frames(tell, options.timed);
   TimedLines lines(tell);
   request.sink = [&](std::string_view bytes) {
@@ -285,6 +288,7 @@ bool get_archive(Connections& engine, const std::string& id, const std::string& 
                  const std::function<void(std::string_view)>& tell, const std::stop_token& stop) {
   HttpRequest request =
       request_of(engine, "GET", "/containers/" + id + "/archive?path=" + percent_encode(path));
+  request.answer_max = std::nullopt;
   request.sink = [&](std::string_view bytes) {
     tell(bytes);
     return true;

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <limits>
 
 #include "docker/api.hpp"
 #include "docker/api_json.hpp"
@@ -12,6 +13,8 @@ namespace {
 using nlohmann::json;
 
 constexpr std::chrono::seconds k_looked_back{10};
+// Of past events. An engine remembers some hundred of them, each with the labels of a container.
+constexpr std::size_t k_past_max = std::size_t{64} << 20U;
 
 ContainerEvent event_of(const json& event) {
   ContainerEvent result;
@@ -28,8 +31,9 @@ std::int64_t whole_seconds(Instant instant) {
 }
 
 void take_events(Connections& engine, HttpRequest request,
-                 const std::function<void(const ContainerEvent&)>& take, const std::stop_token& stop) {
-  JsonPieces events([&](std::string_view text) { take(event_of(parse_json(text))); });
+                 const std::function<void(const ContainerEvent&)>& take, const std::stop_token& stop,
+                 std::size_t bytes_max = std::numeric_limits<std::size_t>::max()) {
+  JsonPieces events([&](std::string_view text) { take(event_of(parse_json(text))); }, bytes_max);
   request.sink = [&](std::string_view bytes) {
     events.feed(bytes);
     return true;
@@ -51,7 +55,8 @@ std::vector<ContainerEvent> past_events(Connections& engine, const std::vector<s
       filters_parameter({{"type", {"container"}}, {"event", actions}, {"label", label_filters}});
   std::vector<ContainerEvent> found;
   take_events(
-      engine, std::move(request), [&](const ContainerEvent& event) { found.push_back(event); }, stop);
+      engine, std::move(request), [&](const ContainerEvent& event) { found.push_back(event); }, stop,
+      k_past_max);
   return found;
 }
 
@@ -70,6 +75,7 @@ void read_events(Connections& engine, const std::vector<std::string>& label_filt
                                        {"event", {"start", "die", "kill", "health_status", "destroy"}},
                                        {"label", label_filters}});
   request.silence_max = std::nullopt;
+  request.answer_max = std::nullopt;
   request.on_open = on_open;
   take_events(engine, std::move(request), take, stop);
 }

@@ -14,6 +14,8 @@ using nlohmann::json;
 
 // The longest pause of a pull without a word: unpacking one large layer.
 constexpr Seconds k_pull_silence_max{1800};
+// An image has 127 layers at most (moby: layer/layer_store.go).
+constexpr std::size_t k_layers_max = 4096;
 
 // Adds up what the layers of one pull tell.
 class PullProgress {
@@ -25,6 +27,8 @@ class PullProgress {
     // Unpacking counts from the start again.
     if (text_at(line, "status") != "Downloading") return false;
     Layer& layer = layers_[text_at(line, "id")];
+    if (layers_.size() > k_layers_max)
+      throw Error(ErrorKind::corrupt, "", fmt::format("the image has more than {} layers", k_layers_max));
     layer = {detail->value("current", std::int64_t{0}), detail->value("total", std::int64_t{0})};
     return true;
   }
@@ -95,6 +99,7 @@ void pull_image(Connections& engine, const PullOptions& options,
   if (!options.platform.empty()) request.target += "&platform=" + percent_encode(options.platform);
   if (!options.registry_auth.empty()) request.headers.emplace_back("X-Registry-Auth", options.registry_auth);
   request.silence_max = k_pull_silence_max;
+  request.answer_max = std::nullopt;
   PullProgress progress;
   std::string failure;
   JsonPieces lines([&](std::string_view text) {

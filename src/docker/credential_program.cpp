@@ -13,6 +13,7 @@
 #include <chrono>
 #include <csignal>
 #include <system_error>
+#include <thread>
 
 namespace combu::docker {
 namespace {
@@ -46,19 +47,35 @@ int spawn(const std::string& program, const Pipe& in, const Pipe& out, pid_t& pi
   return failure;
 }
 
-// False when the time is over before the program closed its output.
-bool read_all(int from, Seconds time_max, std::string& output) {
-  const auto limit = std::chrono::steady_clock::now() + time_max;
+using SteadyClock = std::chrono::steady_clock;
+
+// A user, a secret and a server, each of some KiB.
+constexpr std::size_t k_output_max = std::size_t{1} << 20U;
+
+enum class OutputEnd { closed, late, too_large };
+
+OutputEnd read_all(int from, SteadyClock::time_point limit, std::string& output) {
   std::array<char, 4096> buffer{};
   while (true) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(limit - std::chrono::steady_clock::now());
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(limit - SteadyClock::now());
     pollfd wanted{from, POLLIN, 0};
-    if (left.count() <= 0 || ::poll(&wanted, 1, static_cast<int>(left.count())) == 0) return false;
+    if (left.count() <= 0 || ::poll(&wanted, 1, static_cast<int>(left.count())) == 0) return OutputEnd::late;
     const ssize_t count = ::read(from, buffer.data(), buffer.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return true;
+    if (count <= 0) return OutputEnd::closed;
+    if (static_cast<std::size_t>(count) > k_output_max - output.size()) return OutputEnd::too_large;
     output.append(buffer.data(), static_cast<std::size_t>(count));
+  }
+}
+
+// False when the time is over before the program has ended: it may close its output and go on.
+bool wait_for_end(pid_t pid, SteadyClock::time_point limit, int& status) {
+  constexpr std::chrono::milliseconds k_look{5};
+  while (true) {
+    const pid_t ended = ::waitpid(pid, &status, WNOHANG);
+    if (ended == pid || (ended < 0 && errno != EINTR)) return true;
+    if (SteadyClock::now() >= limit) return false;
+    std::this_thread::sleep_for(k_look);
   }
 }
 
@@ -78,12 +95,17 @@ ProgramEnd run_credential_program(const std::string& program, const std::string&
   // A registry's name is shorter than any pipe's buffer. The program may have gone; then its end tells.
   (void)::send(in.writer.number(), input.data(), input.size(), MSG_NOSIGNAL);
   in.writer.close();
-  if (!read_all(out.reader.number(), time_max, end.output)) {
-    end.problem = fmt::format("did not end within {}", to_string(time_max));
-    ::kill(pid, SIGKILL);
-  }
+  const auto limit = SteadyClock::now() + std::chrono::duration_cast<SteadyClock::duration>(time_max);
+  const OutputEnd output_end = read_all(out.reader.number(), limit, end.output);
   int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  if (output_end == OutputEnd::too_large)
+    end.problem = fmt::format("printed more than {} MiB", k_output_max >> 20U);
+  else if (output_end == OutputEnd::late || !wait_for_end(pid, limit, status))
+    end.problem = fmt::format("did not end within {}", to_string(time_max));
+  if (!end.problem.empty()) {
+    ::kill(pid, SIGKILL);
+    while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
   }
   if (end.problem.empty() && !WIFEXITED(status)) end.problem = "was killed";
   end.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;

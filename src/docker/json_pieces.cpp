@@ -1,14 +1,31 @@
 #include "docker/json_pieces.hpp"
 
+#include <fmt/core.h>
+
+#include <cstdint>
 #include <utility>
 
 #include "combu/base.hpp"
 
 namespace combu::docker {
+namespace {
+
+constexpr std::size_t k_object_max = std::size_t{16} << 20U;
+
+Error too_large(const char* what, std::size_t bytes_max) {
+  return {ErrorKind::corrupt, "",
+          fmt::format("{} is larger than {}", what, to_string(Bytes{static_cast<std::int64_t>(bytes_max)}))};
+}
+
+// Of what may stand between two objects.
+bool is_between(char letter) {
+  return letter == ' ' || letter == '\t' || letter == '\r' || letter == '\n' || letter == ',';
+}
+
+}  // namespace
 
 // From `at` to the end of the object, or of the bytes.
 void JsonPieces::scan_object(std::string_view bytes, std::size_t& at) {
-  constexpr std::size_t k_object_max = std::size_t{64} << 20U;
   const std::size_t begin = at;
   for (; at < bytes.size(); ++at) {
     const char letter = bytes[at];
@@ -34,16 +51,16 @@ void JsonPieces::scan_object(std::string_view bytes, std::size_t& at) {
     take_(part);
     return;
   }
+  if (part.size() > k_object_max - object_.size()) throw too_large("an object of the answer", k_object_max);
   object_ += part;
-  if (object_.size() > k_object_max)
-    throw Error(ErrorKind::corrupt, "", "the answer holds an object without an end");
   if (depth_ != 0) return;
   const std::string object = std::exchange(object_, {});
   take_(object);
 }
 
 void JsonPieces::feed(std::string_view bytes) {
-  constexpr std::string_view k_between = " \t\r\n,";
+  if (bytes.size() > bytes_max_ - bytes_) throw too_large("the answer", bytes_max_);
+  bytes_ += bytes.size();
   for (std::size_t at = 0; at < bytes.size();) {
     if (depth_ > 0 || bytes[at] == '{') {
       scan_object(bytes, at);
@@ -54,7 +71,7 @@ void JsonPieces::feed(std::string_view bytes) {
       in_list_ = true;
     } else if (letter == ']' && in_list_) {
       in_list_ = false;
-    } else if (k_between.find(letter) == std::string_view::npos) {
+    } else if (!is_between(letter)) {
       throw Error(ErrorKind::corrupt, "", "the answer is not the JSON that a Docker Engine gives");
     }
   }

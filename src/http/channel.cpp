@@ -38,6 +38,9 @@ constexpr int k_send_buffer = 1 << 20;  // the system may give less
 // Of a body: what a socket that has room takes without a wait. Twice as much is already a new mapping for
 // each.
 constexpr std::size_t k_piece_max = std::size_t{32} << 10U;
+// Of an answer: what is not its body. Go's server refuses requests with more than 1 MiB of headers, and an
+// engine's answer has less than 2 KiB of them.
+constexpr std::size_t k_framing_max = std::size_t{256} << 10U;
 constexpr std::time_t k_unlimited_seconds = std::time_t{10} * 365 * 24 * 3600;
 
 bool is_success(int status) {
@@ -88,12 +91,48 @@ auto uninterrupted(const Verb& verb) {
   return result;
 }
 
+// The limits of one answer: cpp-httplib has none for headers, interim answers and the framing of chunks.
+class Meter {
+ public:
+  explicit Meter(const HttpRequest& request) : answer_max_(request.answer_max) {}
+
+  enum class Excess { none, framing, time };
+  [[nodiscard]] Excess excess() const { return excess_; }
+
+  // Bytes that have come from the system. False: the answer takes too long.
+  bool arrive() {
+    const auto now = SteadyClock::now();
+    if (!began_) began_ = now;
+    if (answer_max_ && now - *began_ > *answer_max_) excess_ = Excess::time;
+    return excess_ == Excess::none;
+  }
+  // Bytes that cpp-httplib reads. False: too many without any of the body.
+  bool read(std::size_t bytes) {
+    unseen_ += bytes;
+    if (unseen_ > k_framing_max) excess_ = Excess::framing;
+    return excess_ == Excess::none;
+  }
+  // Some of the body was among these.
+  void body() { unseen_ = 0; }
+
+ private:
+  std::optional<Seconds> answer_max_;
+  std::optional<SteadyClock::time_point> began_;
+  std::size_t unseen_ = 0;
+  Excess excess_ = Excess::none;
+};
+
 // The bytes of one connection. cpp-httplib's own stream asks the system twice for each 4 KiB, which it was
 // built with: a large answer spends its time there.
 class Stream final : public httplib::Stream {
  public:
-  Stream(socket_t socket, timespec read_patience, timespec write_patience, std::span<char> buffer)
-      : socket_(socket), read_patience_(read_patience), write_patience_(write_patience), buffer_(buffer) {}
+  Stream(socket_t socket, timespec read_patience, timespec write_patience, std::span<char> buffer,
+         Meter* meter)
+      : socket_(socket),
+        read_patience_(read_patience),
+        write_patience_(write_patience),
+        buffer_(buffer),
+        meter_(meter) {}
 
   [[nodiscard]] bool is_readable() const override {
     return !unread_.empty() || is_ready(POLLIN, read_patience_);
@@ -105,10 +144,12 @@ class Stream final : public httplib::Stream {
       if (!is_readable()) return -1;
       const ssize_t count = uninterrupted([&] { return ::recv(socket_, buffer_.data(), buffer_.size(), 0); });
       if (count <= 0) return count;
+      if (meter_ != nullptr && !meter_->arrive()) return -1;
       unread_ = {buffer_.data(), static_cast<std::size_t>(count)};
     }
     const std::size_t count = unread_.copy(to, size);
     unread_.remove_prefix(count);
+    if (meter_ != nullptr && !meter_->read(count)) return -1;
     return static_cast<ssize_t>(count);
   }
   ssize_t write(const char* from, std::size_t size) override {
@@ -131,12 +172,16 @@ class Stream final : public httplib::Stream {
   timespec read_patience_;
   timespec write_patience_;
   std::span<char> buffer_;
+  Meter* meter_;  // nullptr: without limits
   std::string_view unread_;
 };
 
 class Client final : public httplib::ClientImpl {
  public:
   using ClientImpl::ClientImpl;
+
+  // Of the next answers; nullptr: none.
+  void measure(Meter* meter) { meter_ = meter; }
 
  private:
   static constexpr std::size_t k_buffer = std::size_t{256} << 10U;  // as much as a unix socket holds
@@ -148,12 +193,13 @@ class Client final : public httplib::ClientImpl {
 
   bool process_socket(const Socket& socket, std::function<bool(httplib::Stream&)> process) override {
     Stream stream(socket.sock, patience(read_timeout_sec_, read_timeout_usec_),
-                  patience(write_timeout_sec_, write_timeout_usec_), {buffer_.get(), k_buffer});
+                  patience(write_timeout_sec_, write_timeout_usec_), {buffer_.get(), k_buffer}, meter_);
     return process(stream);
   }
 
   // Pages that no answer has filled take no memory.
   std::unique_ptr<char[]> buffer_ = std::make_unique_for_overwrite<char[]>(k_buffer);
+  Meter* meter_ = nullptr;
 };
 
 std::unique_ptr<Client> make_client(const Address& address) {
@@ -203,9 +249,10 @@ void ignore_broken_pipes() {
 
 // What is known of one call while it goes on.
 struct Call {
-  explicit Call(const HttpRequest& sent) : request(sent) {}
+  explicit Call(const HttpRequest& sent) : request(sent), meter(sent) {}
 
   const HttpRequest& request;
+  Meter meter;
   HttpResponse response;
   SteadyClock::time_point last_news = SteadyClock::now();
   bool headers_came = false;
@@ -214,6 +261,7 @@ struct Call {
   bool chunked = false;
   bool keeps_open = true;
   bool sink_refused = false;
+  bool is_too_large = false;
   std::exception_ptr
       thrown;  // by the caller's functions: cpp-httplib does not survive an exception inside it
 
@@ -249,9 +297,11 @@ struct Call {
 
   bool on_piece(const char* data, std::size_t size) {
     last_news = SteadyClock::now();
+    meter.body();
     if (!request.sink || !is_success(response.status)) {
-      response.body.append(data, size);
-      return true;
+      is_too_large = size > request.body_max - response.body.size();
+      if (!is_too_large) response.body.append(data, size);
+      return !is_too_large;
     }
     sink_refused = !request.sink({data, size});
     return !sink_refused;
@@ -393,6 +443,19 @@ std::string words_of(const HttpRequest& request) {
 void Channel::Impl::explain(const Call& call, httplib::Error error) {
   if (stop.stop_requested()) fail(ErrorKind::cancelled, "cancelled");
   if (call.sink_refused) fail(ErrorKind::cancelled, "the reader of the answer wanted no more");
+  if (call.is_too_large) {
+    fail(ErrorKind::corrupt, fmt::format("the answer to {} is larger than {}", words_of(call.request),
+                                         to_string(Bytes{static_cast<std::int64_t>(call.request.body_max)})));
+  }
+  if (call.meter.excess() == Meter::Excess::framing) {
+    fail(ErrorKind::corrupt,
+         fmt::format("the answer to {} has more than {} KiB of {}", words_of(call.request),
+                     k_framing_max >> 10U, call.headers_came ? "chunk sizes or trailers" : "headers"));
+  }
+  if (call.meter.excess() == Meter::Excess::time) {
+    fail(ErrorKind::timeout, fmt::format("the answer to {} was not complete within {}",
+                                         words_of(call.request), to_string(*call.request.answer_max)));
+  }
   if (error == httplib::Error::Connection || error == httplib::Error::ConnectionTimeout) {
     fail(ErrorKind::unavailable, why_no_connection(address, error));
   }
@@ -439,7 +502,9 @@ HttpResponse Channel::send(const HttpRequest& request, std::stop_token stop) {
     const std::stop_callback on_stop(impl.stop, [&impl] { impl.break_off(); });
     // A connection that turns out closed here is made anew before anything is sent; once sent, cpp-httplib
     // sends nothing twice.
+    impl.client->measure(&call.meter);
     done = impl.client->send(sent, answer, error);
+    impl.client->measure(nullptr);
     impl.over = true;
   }
   if (call.thrown) std::rethrow_exception(call.thrown);

@@ -629,6 +629,26 @@ TEST_F(CredentialPrograms, ThatFailLeaveTheRegistryToBeAskedWithout) {
   EXPECT_THAT(find(R"({"credsStore": "slow"})", Seconds{0.1}).note, HasSubstr("did not end within"));
 }
 
+TEST_F(CredentialPrograms, ThatPrintWithoutAnEndAreEnded) {
+  program("endless", "exec cat /dev/zero");
+  EXPECT_EQ(find(R"({"credsStore": "endless"})").note, "docker-credential-endless printed more than 1 MiB");
+}
+
+TEST_F(CredentialPrograms, ThatCloseTheirOutputAndGoOnAreEnded) {
+  program("silent", "exec sleep 1000 >&-");
+  EXPECT_THAT(find(R"({"credsStore": "silent"})", Seconds{0.1}).note, HasSubstr("did not end within"));
+}
+
+TEST_F(CredentialPrograms, MayGiveWhatIsNotUtf8) {
+  program("odd", R"(printf '{"Username":"u","Secret":"p\377"}')");
+  EXPECT_EQ(find(R"({"credsStore": "odd"})").note, "docker-credential-odd gave no JSON");
+}
+
+TEST_F(CredentialPrograms, ThatNestTooDeepGiveNoJson) {
+  program("deep", "head -c 900000 /dev/zero | tr '\\0' '['");
+  EXPECT_EQ(find(R"({"credsStore": "deep"})").note, "docker-credential-deep gave no JSON");
+}
+
 // ---- listings that several share
 
 TEST(SharedListing, HasBegunAfterItWasAskedFor) {

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
@@ -82,6 +83,17 @@ inline Reply hang_up() {
 }
 inline Reply stall() {
   return {{}, Reply::Then::stall};
+}
+// `head`, and `again` without an end.
+inline Reply endless(std::string head, std::string again) {
+  return {{std::move(head)}, Reply::Then::close, [again = std::move(again)] { return again; }};
+}
+// Each byte by itself.
+inline Reply dripped(const Reply& reply) {
+  Reply drips{{}, reply.then};
+  for (const std::string& piece : reply.pieces)
+    for (const char byte : piece) drips.pieces.emplace_back(1, byte);
+  return drips;
 }
 
 class ScriptedDaemon {
@@ -227,19 +239,23 @@ class ScriptedDaemon {
     return true;
   }
 
-  static bool send_all(int connection, std::string_view bytes) {
-    while (!bytes.empty()) {
-      const ssize_t sent = ::send(connection, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      if (sent < 0) return false;
-      bytes.remove_prefix(static_cast<std::size_t>(sent));
-    }
-    return true;
-  }
-
   // One at a time: a test's handler keeps what it likes between its calls.
   Reply answer(const Asked& asked) {
     const std::scoped_lock lock(answering_);
     return handler_(asked);
+  }
+
+  // False when the connection is over, or the daemon is ending.
+  [[nodiscard]] bool write(int connection, std::string_view bytes) const {
+    while (!bytes.empty()) {
+      std::array<pollfd, 2> wanted{pollfd{connection, POLLOUT, 0}, pollfd{wake_[0], POLLIN, 0}};
+      if (::poll(wanted.data(), wanted.size(), -1) < 0) continue;
+      if (wanted[1].revents != 0) return false;
+      const ssize_t count = ::send(connection, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (count < 0 && errno != EAGAIN && errno != EINTR) return false;
+      if (count > 0) bytes.remove_prefix(static_cast<std::size_t>(count));
+    }
+    return true;
   }
 
   // False when the connection is over.
@@ -254,12 +270,12 @@ class ScriptedDaemon {
     changed_.notify_all();
     const Reply reply = answer(asked);
     for (const std::string& piece : reply.pieces) {
-      if (!send_all(connection, piece)) return false;
+      if (!write(connection, piece)) return false;
     }
     while (reply.more) {
       const std::string piece = reply.more();
       if (piece.empty()) break;
-      if (!send_all(connection, piece)) return false;
+      if (!write(connection, piece)) return false;
     }
     if (reply.then == Reply::Then::stall) {
       std::string ignored;
