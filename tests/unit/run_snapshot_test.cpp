@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "unit/run_drive.hpp"
@@ -103,6 +105,62 @@ TEST_F(SnapshotTest, AStartGetsItsGpusByName) {
   (void)drive_on(hooked, run,
                  {.until = Until::ended, .capacity = Slots{.gpus = {"0", "1"}}, .gpus = world.gpus()});
   EXPECT_THAT(gpus, ElementsAre("0"));
+}
+
+// A pause is no work, and nothing can be said of the time left while it lasts.
+TEST_F(SnapshotTest, TheTimeLeftIsThatOfTheWork) {
+  constexpr std::size_t k_trials = 12;
+  constexpr double k_duration = 10;  // of the model
+  std::string names;
+  for (std::size_t i = 0; i < k_trials; ++i) names += " t" + std::to_string(i);
+  combu::Run run = test::run(names);
+  for (Trial& trial : run.experiment.trials) trial.cmd = {"sleep", "10"};
+  Steering steering({.parallel_max = 1});
+  const auto pause = [&](bool paused) {
+    EXPECT_TRUE(steering.post({.paused = paused}, [](const Settings&) {}));
+  };
+  std::size_t paused = 0;
+  std::size_t estimates = 0;
+  bool is_paused_again = false;
+  Seconds paused_until{0};
+  recorder_.on_snapshot = [&](const Snapshot& snapshot) {
+    const std::size_t over = snapshot.count(TrialState::succeeded);
+    if (snapshot.settings.paused) {
+      EXPECT_FALSE(snapshot.left);
+      if (over == 0) paused_until = snapshot.elapsed;
+      if (++paused == 2 || over > 0) pause(false);
+    } else if (snapshot.left && over < k_trials && !is_paused_again) {
+      ++estimates;
+      const auto rest = static_cast<double>(k_trials - over);
+      EXPECT_GE(snapshot.left->count(), (rest - 1) * k_duration / test::k_speed * 0.8);
+      const Seconds worked = snapshot.elapsed - paused_until;
+      EXPECT_LE(snapshot.left->count(), 2 * worked.count() * std::max(1.0, rest / static_cast<double>(over)));
+      if (over >= 5 && !std::exchange(is_paused_again, true)) pause(true);
+    }
+  };
+  pause(true);
+  (void)combu::drive(hooked_, run, test::plan(run.experiment), {.until = Until::ended}, recorder_,
+                     real_clock(), {}, &steering);
+  EXPECT_GT(estimates, 1U);
+  EXPECT_TRUE(is_paused_again);
+}
+
+// As many threads as the header says.
+TEST_F(SnapshotTest, TwoLogsAreReadAtATime) {
+  std::string names;
+  for (int i = 0; i < 8; ++i) names += " t" + std::to_string(i);
+  combu::Run run = test::run(names);
+  for (Trial& trial : run.experiment.trials) trial.cmd = {"sh", "-c", "exit 7"};
+  std::atomic<int> under_way = 0;
+  std::atomic<int> most = 0;
+  hooked_.before_logs = [&](const Key&, const LogOptions&, const std::stop_token& stop) {
+    const int now = ++under_way;
+    if (now > most) most = now;
+    real_clock().wait(Seconds(0.02), stop);
+    --under_way;
+  };
+  (void)drive_on(hooked_, run, {.until = Until::ended});
+  EXPECT_LE(most, 2);
 }
 
 }  // namespace
