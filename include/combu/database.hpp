@@ -27,12 +27,14 @@ struct Schema {
   std::span<const std::string_view> steps;
 };
 
-// Opens the database, or makes it for its user alone, and brings it to the version that the steps lead to.
-// Throws Error: `refused` when it cannot be read or written, or the disk is full; `invalid` when it is
-// damaged, has a newer version, or is another program's: then it has not been touched.
+// Opens the database, or makes it as a private file (combu/system.hpp), and brings it to the version that the
+// steps lead to. Throws Error: `refused` when it cannot be read or written, or the disk is full; `invalid`
+// when it is damaged, has a newer version, is another program's, or is not private: then it has not been
+// touched.
 [[nodiscard]] SQLite::Database open(const std::string& path, const Schema& schema);
 
-// The same; where it cannot be written and has the newest version, as it is.
+// The same. If the file is read-only to this process (is_read_only(), which holds for another user's file)
+// and has the newest version, it is read as it is.
 [[nodiscard]] SQLite::Database open_to_read(const std::string& path, const Schema& schema);
 
 // A database that somebody else may have made, read-only. A hostile one must not execute SQL of its own, nor

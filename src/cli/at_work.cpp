@@ -3,25 +3,21 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <filesystem>
+#include <string>
 #include <system_error>
 #include <utility>
 
 #include "cli/execution.hpp"
+#include "combu/system.hpp"
 
 namespace combu {
 namespace {
 
-int open_log(const std::string& path) {
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  std::error_code none;
-  std::filesystem::create_directories(folder, none);
-  constexpr mode_t k_mode = 0600;
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, k_mode);
-  if (file < 0)
-    throw Error(ErrorKind::refused, path, "cannot be written: " + std::generic_category().message(errno));
-  return file;
+// The state folder has been checked: the run is on record.
+Descriptor open_log(const std::string& path) {
+  make_private_folder(std::filesystem::path(path).parent_path());
+  return open_private_file(path, O_WRONLY | O_CREAT | O_APPEND);
 }
 
 }  // namespace
@@ -54,7 +50,7 @@ void AtWork::begin(Session& session, const Loaded& loaded, const RunOptions& opt
   if (background_ != nullptr) {
     const std::string path = log_path(loaded.run.id, loaded.caller);
     if (!std::filesystem::exists(path)) unused_log_ = path;
-    log_.emplace(open_log(path));
+    log_ = open_log(path);
   }
   steering_.emplace(Settings{.parallel_max = options.parallel.value_or(loaded.run.experiment.parallel_max),
                              .starts_in_flight_max = options.starts_in_flight});

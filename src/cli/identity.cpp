@@ -1,47 +1,21 @@
 #include "cli/identity.hpp"
 
-#include <pwd.h>
 #include <unistd.h>
 
-#include <array>
-#include <charconv>
 #include <cstdint>
 #include <filesystem>
 
 #include "cli/environment.hpp"
 #include "combu/json.hpp"
+#include "combu/system.hpp"
 
 namespace combu {
 namespace {
 
-// What the system knows of a user by this field; empty when it does not.
-std::string known_of(uid_t user, char* passwd::*field) {
-  std::array<char, 4096> space{};
-  passwd entry{};
-  passwd* found = nullptr;
-  if (getpwuid_r(user, &entry, space.data(), space.size(), &found) != 0 || found == nullptr) return "";
-  return found->*field;
-}
-
 std::string home_folder() {
   if (auto home = environment("HOME"); home && !home->empty()) return *home;
-  const std::string known = known_of(getuid(), &passwd::pw_dir);
+  const std::string known = home_of_user(geteuid());
   return known.empty() ? "/" : known;
-}
-
-std::optional<std::uint32_t> id_from(const std::string& variable) {
-  const auto text = environment(variable);
-  if (!text) return std::nullopt;
-  std::uint32_t id = 0;
-  const auto [end, fault] = std::from_chars(text->data(), text->data() + text->size(), id);
-  if (fault != std::errc{} || end != text->data() + text->size()) return std::nullopt;
-  return id;
-}
-
-// Under sudo the caller is who typed it: folders and results are not root's.
-std::uint32_t caller_id() {
-  const auto uid = getuid() == 0 ? id_from("SUDO_UID") : std::nullopt;
-  return uid.value_or(getuid());
 }
 
 std::filesystem::path absolute(const std::string& file) {
@@ -69,18 +43,19 @@ std::string identity_of(const std::string& file) {
 }
 
 Caller caller_of(const std::string& file) {
-  const auto gid = getuid() == 0 ? id_from("SUDO_GID") : std::nullopt;
+  const User user = calling_user();  // folders and results are not root's
   return {.file = identity_of(file),
           .folder = absolute(file).lexically_normal().parent_path().string(),
           .home = home_folder(),
-          .uid = caller_id(),
-          .gid = gid.value_or(getgid()),
+          .uid = user.uid,
+          .gid = user.gid,
           .env = environment};
 }
 
 std::string user_name() {
-  const std::string known = known_of(caller_id(), &passwd::pw_name);
-  return known.empty() ? std::to_string(caller_id()) : known;
+  const std::uint32_t uid = calling_user().uid;
+  const std::string known = name_of_user(uid);
+  return known.empty() ? std::to_string(uid) : known;
 }
 
 std::string machine_name() {

@@ -19,6 +19,7 @@
 
 #include "combu/control.hpp"
 #include "combu/json.hpp"
+#include "combu/system.hpp"
 
 namespace combu {
 namespace {
@@ -41,8 +42,8 @@ std::string why() {
   return std::generic_category().message(errno);
 }
 
-std::filesystem::path lock_folder(const Caller& caller) {
-  return std::filesystem::path(state_folder(caller)) / "locks";
+std::string lock_folder(const Caller& caller) {
+  return state_folder(caller) + "/locks";
 }
 
 // The machine since it was booted: several may share a home, and each has a socket of the same name.
@@ -57,8 +58,9 @@ std::string name_on_machine(const std::string& of) {
 }
 
 std::string path_of(LockScope scope, const Run& run, const std::string& engine, const Caller& caller) {
-  return lock_folder(caller) / name_on_machine(scope == LockScope::run ? "run " + run.id.text()
-                                                                       : engine + "\n" + run.experiment.name);
+  return lock_folder(caller) + "/" +
+         name_on_machine(scope == LockScope::run ? "run " + run.id.text()
+                                                 : engine + "\n" + run.experiment.name);
 }
 
 std::string held_text(LockScope scope, int process, const std::string& run) {
@@ -77,16 +79,19 @@ std::string namespace_of_processes() {
   return std::filesystem::read_symlink("/proc/self/ns/pid", none).string();
 }
 
-Descriptor open_file(const std::string& path) {
-  std::error_code failed;
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), failed);
-  constexpr mode_t k_mode = 0600;
-  Descriptor file(failed ? -1 : open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, k_mode));
-  if (!file.is_open())
-    throw Error(ErrorKind::refused, path,
-                fmt::format("cannot be written: {}; COMBU_HOME names another folder",
-                            failed ? failed.message() : why()));
-  return file;
+Descriptor open_lock(const std::string& path, const Caller& caller) {
+  make_private_folder(state_folder(caller));
+  make_private_folder(lock_folder(caller));
+  return open_private_file(path, O_RDWR | O_CREAT);
+}
+
+// A file that is missing, or that another user may have written, is no lock: not open.
+Descriptor open_existing_lock(const std::string& path) {
+  try {
+    return open_private_file(path, O_RDWR);
+  } catch (const Error&) {
+    return Descriptor();
+  }
 }
 
 // Whether the lock could be had within `patience`.
@@ -164,7 +169,7 @@ void announce(const Holder& holder, const std::string& by, const Caller& caller,
 std::optional<Interrupted> interrupt(const std::string& path, const Selector& selector, const std::string& by,
                                      const std::string& engine, const Caller& caller, std::set<int>& asked,
                                      const std::stop_token& stop) {
-  const Descriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  const Descriptor file = open_existing_lock(path);
   if (!is_held(file)) return std::nullopt;
   const Holder holder = holder_of(file.number());
   if (holder.process <= 1 || holder.engine != engine || !selects(selector, holder)) return std::nullopt;
@@ -193,7 +198,7 @@ std::string state_folder(const Caller& caller) {
 
 RunLock::RunLock(LockScope scope, const Run& run, const std::string& engine, const Caller& caller,
                  const std::stop_token& stop)
-    : file_(open_file(path_of(scope, run, engine, caller))) {
+    : file_(open_lock(path_of(scope, run, engine, caller), caller)) {
   if (!lock(file_.number(), k_lock_patience, stop)) {
     const Holder holder = holder_of(file_.number());
     throw Error(ErrorKind::conflict, scope == LockScope::run ? "run " + run.id.text() : run.experiment.name,
@@ -217,7 +222,7 @@ RunLock::~RunLock() {
 
 std::optional<int> process_at_work(const RunId& run, const Caller& caller) {
   const std::string path = path_of(LockScope::run, {.id = run, .experiment = {}}, {}, caller);
-  const Descriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  const Descriptor file = open_existing_lock(path);
   if (!is_held(file)) return std::nullopt;
   return holder_of(file.number()).process;
 }

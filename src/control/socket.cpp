@@ -14,7 +14,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "combu/base.hpp"
+#include "combu/system.hpp"
 
 namespace combu::control {
 namespace {
@@ -52,9 +52,8 @@ Descriptor make_socket(int flags) {
 
 Descriptor listen_at(const std::string& path) {
   const std::filesystem::path place(path);
+  make_private_folder(place.parent_path());
   std::error_code none;
-  if (std::filesystem::create_directories(place.parent_path(), none))
-    std::filesystem::permissions(place.parent_path(), std::filesystem::perms::owner_all, none);
   std::filesystem::remove(place, none);
   const ShortPath at(place);
   Descriptor made = make_socket(SOCK_NONBLOCK);
@@ -67,7 +66,10 @@ Descriptor listen_at(const std::string& path) {
 }
 
 Descriptor connect_to(const std::string& path) {
-  const ShortPath at{std::filesystem::path(path)};
+  const std::filesystem::path place(path);
+  std::error_code none;
+  if (std::filesystem::exists(place.parent_path(), none)) make_private_folder(place.parent_path());
+  const ShortPath at(place);
   Descriptor made = make_socket(0);
   // Of a process that takes no clients, as one that is stopped; connect() waits no longer either (socket(7)).
   const timeval patience{.tv_sec = k_patience_s, .tv_usec = 0};

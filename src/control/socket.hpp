@@ -7,10 +7,11 @@
 
 namespace combu::control {
 
-// Not blocking, and for this user only. What is at `path` is removed first. Throws Error(refused).
+// Not blocking, and for this user only, in a private folder (combu/system.hpp). What is at `path` is removed
+// first. Throws Error: refused, or invalid if the folder is not private.
 [[nodiscard]] Descriptor listen_at(const std::string& path);
 
-// Throws Error(not_found).
+// Throws Error: not_found, or invalid if the folder is not private.
 [[nodiscard]] Descriptor connect_to(const std::string& path);
 
 // Ends another thread's poll().

@@ -2,12 +2,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
 #include <system_error>
+
+#include "combu/system.hpp"
 
 namespace combu::database {
 namespace {
@@ -44,10 +44,18 @@ int version_of(SQLite::Database& database, const std::string& path, const Schema
   return version;
 }
 
-// What a run was given may be a secret. SQLite gives its other files the same rights. That it cannot be made,
-// SQLite tells better.
-void make_private(const std::string& path) {
-  const Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR));
+// SQLite opens a name without following links only if no folder of its path is a link either.
+std::string without_links(const std::string& path) {
+  const std::filesystem::path name(path);
+  std::error_code failed;
+  const auto folder = std::filesystem::canonical(name.parent_path() / ".", failed);
+  return failed ? path : (folder / name.filename()).string();
+}
+
+// Returns false if there is no such database. SQLite reads the other three files without a question.
+bool is_private(const std::string& path) {
+  for (const char* suffix : {"-wal", "-shm", "-journal"}) (void)is_private_file(path + suffix);
+  return is_private_file(path);
 }
 
 // Who is the first to set it has to have the file alone, and SQLite does not wait for that by itself.
@@ -81,15 +89,18 @@ void take_steps(SQLite::Database& database, const std::string& path, const Schem
 
 SQLite::Database open(const std::string& path, const Schema& schema) {
   return guarded(path, [&] {
+    const bool exists = is_private(path);
+    const std::string name = without_links(path);
     // Looked at before anything is opened for writing.
-    if (std::filesystem::exists(path)) {
-      SQLite::Database existing(path, SQLite::OPEN_READONLY, k_patience_ms);
+    if (exists) {
+      SQLite::Database existing(name, SQLite::OPEN_READONLY | SQLite::OPEN_NOFOLLOW, k_patience_ms);
       (void)version_of(existing, path, schema);
     } else {
-      make_private(path);
+      // SQLite gives its other files the same mode and owner.
+      (void)open_private_file(path, O_RDWR | O_CREAT);
     }
     // It is one thread's: SQLite's own locks would take a tenth of the time of a large listing.
-    SQLite::Database database(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE | SQLite::OPEN_NOMUTEX,
+    SQLite::Database database(name, SQLite::OPEN_READWRITE | SQLite::OPEN_NOMUTEX | SQLite::OPEN_NOFOLLOW,
                               k_patience_ms);
     // In WAL mode a commit that returned survives the end of the process, and a crash of the machine leaves
     // the database whole, short of the last commits at most
@@ -116,17 +127,19 @@ std::string escaped(const std::string& path) {
 // it may have to make. Throws Error, or `why` where that is not possible.
 SQLite::Database open_as_it_is(const std::string& path, const Schema& schema, const Error& why) {
   const auto open_as = [&](const std::string& name, int flags) {
-    SQLite::Database database(name, SQLite::OPEN_READONLY | SQLite::OPEN_NOMUTEX | flags, k_patience_ms);
+    SQLite::Database database(
+        name, SQLite::OPEN_READONLY | SQLite::OPEN_NOMUTEX | SQLite::OPEN_NOFOLLOW | flags, k_patience_ms);
     if (version_of(database, path, schema) < newest(schema)) throw Error(why);
     return database;
   };
+  const std::string name = without_links(path);
   try {
-    return open_as(path, 0);
+    return open_as(name, 0);
   } catch (const SQLite::Exception&) {
     std::error_code none;
     const auto size = std::filesystem::file_size(path + "-wal", none);
     if (!none && size > 0) throw Error(why);
-    return open_as(fmt::format("file:{}?immutable=1", escaped(path)), SQLite::OPEN_URI);
+    return open_as(fmt::format("file:{}?immutable=1", escaped(name)), SQLite::OPEN_URI);
   }
 }
 
@@ -136,7 +149,8 @@ SQLite::Database open_to_read(const std::string& path, const Schema& schema) {
   try {
     return open(path, schema);
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::refused || !std::filesystem::exists(path)) throw;
+    const bool is_looked_at = error.kind() == ErrorKind::refused || is_read_only(path);
+    if (!is_looked_at || !std::filesystem::exists(path)) throw;
     return guarded(path, [&] { return open_as_it_is(path, schema, error); });
   }
 }

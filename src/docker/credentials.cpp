@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "combu/json.hpp"
-#include "docker/credential_program.hpp"
+#include "combu/system.hpp"
 
 namespace combu::docker {
 namespace {
@@ -72,8 +72,14 @@ Credentials from_auths(const json& auths, const std::string& key, const std::str
 
 Credentials from_program(const std::string& name, const std::string& key, Seconds time_max) {
   const std::string program = "docker-credential-" + name;
-  const ProgramEnd end = run_credential_program(program, key, time_max);
+  constexpr std::size_t k_answer_max = std::size_t{1} << 20U;
+  const ProgramEnd end = run_program({.arguments = {program, "get"},
+                                      .environment = own_environment(),
+                                      .input = key,
+                                      .output_max = k_answer_max,
+                                      .time_max = time_max});
   if (!end.problem.empty()) return {"", fmt::format("{} {}", program, end.problem)};
+  if (end.output_cut) return {"", fmt::format("{} printed more than {} MiB", program, k_answer_max >> 20U)};
   // A program that knows none ends with 1 and says so in words (docker-credential-helpers:
   // credentials/error.go).
   if (end.exit_code != 0) return {};

@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "combu/system.hpp"
 #include "record/impl.hpp"
 #include "record/schema.hpp"
 
@@ -63,12 +64,8 @@ void give_room_back(SQLite::Database& database) {
   database.setBusyTimeout(patience_ms);
 }
 
-std::string made_folder(const std::string& folder) {
-  std::error_code failed;
-  std::filesystem::create_directories(folder, failed);
-  if (failed)
-    throw Error(ErrorKind::refused, folder,
-                fmt::format("cannot be made: {}; COMBU_HOME names another folder", failed.message()));
+std::string usable(const std::string& folder, Record::Use use) {
+  if (use != Record::Use::reading || !is_read_only(folder)) make_private_folder(folder);
   return folder;
 }
 
@@ -80,7 +77,7 @@ SQLite::Database opened(const std::string& path, Record::Use use) {
 }  // namespace
 
 Record::Impl::Impl(const std::string& folder, Use use)
-    : path(path_in(made_folder(folder))), database(opened(path, use)) {}
+    : path(path_in(usable(folder, use))), database(opened(path, use)) {}
 
 int Record::Impl::wait(void* self, int tries) {
   auto& impl = *static_cast<Impl*>(self);

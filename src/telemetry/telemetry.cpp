@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "combu/database.hpp"
+#include "combu/system.hpp"
 #include "telemetry/foreign.hpp"
 #include "telemetry/pack.hpp"
 
@@ -86,10 +87,8 @@ std::string path_in(const std::string& folder, const RunId& run) {
   return fmt::format("{}/{}.sqlite", folder_in(folder), run.text());
 }
 std::string made(const std::string& folder, const RunId& run) {
-  std::error_code failed;
-  std::filesystem::create_directories(folder_in(folder), failed);
-  if (failed)
-    throw Error(ErrorKind::refused, folder_in(folder), fmt::format("cannot be made: {}", failed.message()));
+  make_private_folder(folder);
+  make_private_folder(folder_in(folder));
   return path_in(folder, run);
 }
 

@@ -568,7 +568,7 @@ def test_relative_paths_are_those_of_the_file_as_it_was_named(combu, write, tmp_
     (lambda path: path.write_bytes(b"x" * 8192), "is damaged"),
     (lambda path: sqlite3.connect(path).execute("PRAGMA user_version = 99").connection.close(), "newer combu"),
     (lambda path: sqlite3.connect(path).execute("ALTER TABLE texts RENAME TO taken").connection.close(), "is damaged"),
-    (lambda path: (path.unlink(), path.mkdir()), "cannot be used"),
+    (lambda path: (path.unlink(), path.mkdir()), "must be a regular file"),
 ])
 def test_a_record_that_cannot_be_used_keeps_a_run_from_beginning(combu, ladder, tmp_path, damage, words):
     assert run(combu, ladder, "run", "--wait").returncode == 0
@@ -577,7 +577,7 @@ def test_a_record_that_cannot_be_used_keeps_a_run_from_beginning(combu, ladder, 
     refused = run(combu, ladder, "run", "--wait")
     assert refused.returncode in (1, 2)
     assert refused.stderr.startswith(f"combu: {path}: ") and words in refused.stderr
-    assert "COMBU_HOME" in refused.stderr or words == "cannot be used"
+    assert "COMBU_HOME" in refused.stderr
 
 
 @pytest.mark.parametrize("chosen", [["-f", "experiment.jsonnet"], []])

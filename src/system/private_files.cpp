@@ -1,0 +1,181 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "combu/system.hpp"
+
+namespace combu {
+namespace {
+
+constexpr mode_t k_folder_mode = S_IRWXU;
+constexpr mode_t k_file_mode = S_IRUSR | S_IWUSR;
+constexpr mode_t k_others_write = S_IWGRP | S_IWOTH;
+constexpr mode_t k_permissions = 07777;
+// A folder that need not be readable, or a file that is not opened for reading or writing.
+constexpr int k_look = O_PATH | O_CLOEXEC;
+
+std::string why() {
+  return std::generic_category().message(errno);
+}
+
+Error cannot_be_made(const std::string& path) {
+  return {ErrorKind::refused, path,
+          fmt::format("cannot be made: {}; COMBU_HOME names another folder", why())};
+}
+
+Error cannot_be_opened(const std::string& path) {
+  return {ErrorKind::refused, path,
+          fmt::format("cannot be written: {}; COMBU_HOME names another folder", why())};
+}
+
+bool is_trusted(uid_t owner) {
+  return owner == geteuid() || owner == calling_user().uid;
+}
+
+Error foreign(const std::string& path, uid_t owner) {
+  return {ErrorKind::invalid, path,
+          fmt::format("cannot hold combu's state: user {} owns it, not user {}; name another folder with "
+                      "COMBU_HOME or, if you trust what it holds, run `chown -R {} {}`",
+                      owner, geteuid(), geteuid(), path)};
+}
+
+struct stat status_of(const Descriptor& file, const std::string& path) {
+  struct stat status {};
+  if (fstat(file.number(), &status) != 0)
+    throw Error(ErrorKind::refused, path, "cannot be examined: " + why());
+  return status;
+}
+
+// Also of a descriptor by O_PATH, which fchmod() refuses (open(2)).
+bool set_mode(const Descriptor& file, mode_t mode) {
+  return chmod(fmt::format("/proc/self/fd/{}", file.number()).c_str(), mode) == 0;
+}
+
+void take_writing_from_others(const Descriptor& file, const std::string& path, mode_t mode) {
+  if ((mode & k_others_write) == 0 || set_mode(file, mode & k_permissions & ~k_others_write)) return;
+  throw Error(ErrorKind::invalid, path,
+              fmt::format("cannot hold combu's state: other users can write to it, and its mode cannot be "
+                          "changed: {}; run `chmod go-w {}`, or name another folder with COMBU_HOME",
+                          why(), path));
+}
+
+// The mode and the owner of what has just been made in the folder `above`.
+bool set_up(const Descriptor& made, const Descriptor& above, mode_t mode) {
+  if (!set_mode(made, mode)) return false;
+  struct stat status {};
+  const User user = calling_user();
+  if (fstat(above.number(), &status) != 0 || status.st_uid == geteuid() || status.st_uid != user.uid)
+    return true;
+  return fchownat(made.number(), "", user.uid, user.gid, AT_EMPTY_PATH) == 0;
+}
+
+void check_folder(const Descriptor& folder, const std::string& path) {
+  const struct stat status = status_of(folder, path);
+  if (!is_trusted(status.st_uid)) throw foreign(path, status.st_uid);
+  // A folder for everybody's files, as /tmp is: it stays as it is.
+  if ((status.st_mode & S_ISVTX) != 0 && (status.st_mode & k_others_write) != 0)
+    throw Error(ErrorKind::invalid, path,
+                fmt::format("cannot hold combu's state: other users can write to it (mode {:o}); name "
+                            "another folder with COMBU_HOME",
+                            status.st_mode & k_permissions));
+  take_writing_from_others(folder, path, status.st_mode);
+}
+
+// A link that another user made leads where this user chose.
+void check_link(const Descriptor& above, const std::string& name, const std::string& path) {
+  struct stat status {};
+  if (fstatat(above.number(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(status.st_mode) &&
+      !is_trusted(status.st_uid))
+    throw foreign(path, status.st_uid);
+}
+
+Descriptor make_folder(const Descriptor& above, const std::string& name, const std::string& path) {
+  const bool made = mkdirat(above.number(), name.c_str(), k_folder_mode) == 0;
+  if (!made && errno != EEXIST) throw cannot_be_made(path);
+  Descriptor folder(openat(above.number(), name.c_str(), k_look | O_DIRECTORY | O_NOFOLLOW));
+  if (!folder.is_open() || (made && !set_up(folder, above, k_folder_mode))) throw cannot_be_made(path);
+  return folder;
+}
+
+void check_file(const Descriptor& file, const std::string& path) {
+  const struct stat status = status_of(file, path);
+  if (!S_ISREG(status.st_mode))
+    throw Error(ErrorKind::invalid, path,
+                "cannot hold combu's state: it must be a regular file, no link or device; remove it, or name "
+                "another folder with COMBU_HOME");
+  if (!is_trusted(status.st_uid)) throw foreign(path, status.st_uid);
+  if (status.st_nlink > 1)
+    throw Error(ErrorKind::invalid, path,
+                fmt::format("cannot hold combu's state: it must be a file of one name, and has {}; remove "
+                            "it, or name another folder with COMBU_HOME",
+                            status.st_nlink));
+  take_writing_from_others(file, path, status.st_mode);
+}
+
+}  // namespace
+
+void make_private_folder(const std::string& path) {
+  Descriptor folder(open(path.starts_with('/') ? "/" : ".", k_look | O_DIRECTORY));
+  Descriptor above;
+  std::string name;
+  for (const auto& part : std::filesystem::path(path).relative_path()) {
+    if (part.empty()) continue;  // behind a slash at the end
+    above = std::move(folder);
+    name = part.string();
+    folder = Descriptor(openat(above.number(), name.c_str(), k_look | O_DIRECTORY));
+    if (!folder.is_open() && errno == ENOENT) folder = make_folder(above, name, path);
+    if (!folder.is_open()) throw cannot_be_made(path);
+  }
+  if (above.is_open()) check_link(above, name, path);
+  check_folder(folder, path);
+}
+
+Descriptor open_private_file(const std::string& path, int flags) {
+  const std::filesystem::path place(path);
+  const std::string name = place.filename().string();
+  const Descriptor above(open((place.parent_path() / ".").c_str(), k_look | O_DIRECTORY));
+  if (!above.is_open() && errno == ENOENT && (flags & O_CREAT) == 0) return Descriptor();
+  if (!above.is_open()) throw cannot_be_opened(path);
+  // Without O_NONBLOCK, a FIFO would block.
+  const int existing = (flags & ~O_CREAT) | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+  Descriptor file(openat(above.number(), name.c_str(), existing));
+  if (!file.is_open() && errno == ENOENT) {
+    if ((flags & O_CREAT) == 0) return file;
+    file = Descriptor(openat(above.number(), name.c_str(), existing | O_CREAT | O_EXCL, k_file_mode));
+    if (file.is_open()) {
+      if (!set_up(file, above, k_file_mode)) throw cannot_be_opened(path);
+      return file;
+    }
+    // Another process was faster.
+    if (errno == EEXIST) file = Descriptor(openat(above.number(), name.c_str(), existing));
+  }
+  if (!file.is_open()) {
+    const int code = errno;
+    (void)is_private_file(path);  // says more of a link, a folder or a socket
+    errno = code;
+    throw cannot_be_opened(path);
+  }
+  check_file(file, path);
+  return file;
+}
+
+bool is_read_only(const std::string& path) {
+  const auto may = [&](int what) { return faccessat(AT_FDCWD, path.c_str(), what, AT_EACCESS) == 0; };
+  return may(R_OK) && !may(W_OK);
+}
+
+bool is_private_file(const std::string& path) {
+  const Descriptor file(open(path.c_str(), k_look | O_NOFOLLOW));
+  if (!file.is_open() && errno == ENOENT) return false;
+  if (!file.is_open()) throw cannot_be_opened(path);
+  check_file(file, path);
+  return true;
+}
+
+}  // namespace combu

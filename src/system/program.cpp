@@ -1,0 +1,187 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <grp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <string_view>
+#include <system_error>
+
+#include "combu/system.hpp"
+
+namespace combu {
+namespace {
+
+using SteadyTime = std::chrono::steady_clock::time_point;
+
+Error no_room(const char* call) {
+  return {ErrorKind::unavailable, call, std::generic_category().message(errno)};
+}
+
+// Sockets, not a pipe: a write to a program that has ended must not raise SIGPIPE.
+struct Pipe {
+  Pipe() {
+    std::array<int, 2> ends{};
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) throw no_room("socketpair");
+    reader = Descriptor(ends[0]);
+    writer = Descriptor(ends[1]);
+  }
+
+  Descriptor reader;
+  Descriptor writer;
+};
+
+std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  pointers.reserve(texts.size() + 1);
+  // execvpe() takes pointers to what it does not change.
+  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));  // NOLINT
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+std::vector<gid_t> groups_of(const User& user) {
+  std::vector<gid_t> groups{user.gid};
+  const std::string name = name_of_user(user.uid);
+  if (name.empty()) return groups;
+  constexpr int k_groups_max = 65536;  // NGROUPS_MAX, see getgroups(2)
+  int count = k_groups_max;
+  std::vector<gid_t> found(k_groups_max);
+  if (getgrouplist(name.c_str(), user.gid, found.data(), &count) < 0) return groups;
+  found.resize(static_cast<std::size_t>(count));
+  return found;
+}
+
+// Everything that the child needs, made before fork(): a child of a process with threads may call
+// async-signal-safe functions only (fork(2)).
+struct Child {
+  const ProgramCall& call;
+  Pipe input;
+  Pipe output;
+  Pipe failure;  // closed by exec
+  Descriptor nothing{::open("/dev/null", O_WRONLY | O_CLOEXEC)};
+  std::vector<char*> arguments = pointers_to(call.arguments);
+  std::vector<char*> environment = pointers_to(call.environment);
+  std::vector<gid_t> groups = call.user ? groups_of(*call.user) : std::vector<gid_t>();
+
+  // The C library's setuid() waits for threads that the child does not have, so these are the system's own.
+  [[nodiscard]] bool becomes_user() const {
+    if (!call.user) return true;
+    const auto [uid, gid] = *call.user;
+    return ::syscall(SYS_setgroups, groups.size(), groups.data()) == 0 &&
+           ::syscall(SYS_setresgid, gid, gid, gid) == 0 && ::syscall(SYS_setresuid, uid, uid, uid) == 0;
+  }
+
+  [[noreturn]] void run() const {
+    if (becomes_user() && ::dup2(input.reader.number(), STDIN_FILENO) >= 0 &&
+        ::dup2(output.writer.number(), STDOUT_FILENO) >= 0 && ::dup2(nothing.number(), STDERR_FILENO) >= 0)
+      ::execvpe(arguments[0], arguments.data(), environment.data());
+    const int code = errno;
+    (void)!::write(failure.writer.number(), &code, sizeof code);
+    constexpr int k_exit_code = 127;
+    ::_exit(k_exit_code);
+  }
+};
+
+// Sends as much as the program takes at once. Closes the pipe when nothing is left, or nobody reads.
+void send_some(Descriptor& to, std::string_view& input) {
+  const ssize_t count = ::send(to.number(), input.data(), input.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (count >= 0) input.remove_prefix(static_cast<std::size_t>(count));
+  if (input.empty() || (count < 0 && errno != EAGAIN && errno != EINTR)) to.close();
+}
+
+int milliseconds_until(SteadyTime limit) {
+  const auto left =
+      std::chrono::duration_cast<std::chrono::milliseconds>(limit - std::chrono::steady_clock::now());
+  return static_cast<int>(std::max<std::chrono::milliseconds::rep>(left.count(), 0));
+}
+
+enum class Reading { ended, cut, timed_out };
+
+// Writes the input and reads the output until the program closes its output.
+Reading exchange(Child& child, const ProgramCall& call, SteadyTime limit, std::string& output) {
+  std::string_view input = call.input;
+  if (input.empty()) child.input.writer.close();
+  std::array<char, 65536> buffer{};
+  while (true) {
+    std::array<pollfd, 2> wanted{pollfd{child.output.reader.number(), POLLIN, 0},
+                                 pollfd{child.input.writer.number(), POLLOUT, 0}};
+    const int left = milliseconds_until(limit);
+    const int ready = left > 0 ? ::poll(wanted.data(), wanted.size(), left) : 0;
+    if (ready == 0) return Reading::timed_out;
+    if (ready < 0) continue;  // interrupted by a signal
+    if (wanted[1].revents != 0) send_some(child.input.writer, input);
+    if (wanted[0].revents == 0) continue;
+    const ssize_t count = ::read(child.output.reader.number(), buffer.data(), buffer.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return Reading::ended;
+    output.append(buffer.data(), static_cast<std::size_t>(count));
+    if (output.size() > call.output_max) return Reading::cut;
+  }
+}
+
+// False if the limit passed first.
+bool wait_for_end(pid_t pid, SteadyTime limit, int& status) {
+  constexpr Seconds k_pause{0.001};
+  while (true) {
+    const pid_t ended = ::waitpid(pid, &status, WNOHANG);
+    if (ended == pid || (ended < 0 && errno != EINTR)) return true;
+    if (milliseconds_until(limit) == 0) return false;
+    real_clock().wait(k_pause, {});
+  }
+}
+
+int end_now(pid_t pid) {
+  ::kill(pid, SIGKILL);
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
+}
+
+}  // namespace
+
+ProgramEnd run_program(const ProgramCall& call) {
+  const SteadyTime limit =
+      std::chrono::steady_clock::now() + std::chrono::duration_cast<SteadyTime::duration>(call.time_max);
+  Child child{.call = call};
+  const pid_t pid = ::fork();
+  if (pid < 0) throw no_room("fork");
+  if (pid == 0) child.run();
+  child.input.reader.close();
+  child.output.writer.close();
+  child.failure.writer.close();
+  ProgramEnd end;
+  const Reading reading = exchange(child, call, limit, end.output);
+  end.output_cut = reading == Reading::cut;
+  if (end.output_cut) end.output.resize(call.output_max);
+  int status = 0;
+  bool timed_out = reading == Reading::timed_out;
+  if (reading == Reading::ended) timed_out = !wait_for_end(pid, limit, status);
+  if (timed_out || end.output_cut) status = end_now(pid);
+  int code = 0;
+  if (timed_out) {
+    end.problem = fmt::format("did not end within {}", to_string(call.time_max));
+  } else if (::recv(child.failure.reader.number(), &code, sizeof code, MSG_DONTWAIT) == sizeof code) {
+    end.problem = fmt::format("cannot be run: {}", std::generic_category().message(code));
+  } else if (!end.output_cut && !WIFEXITED(status)) {
+    end.problem = "was killed";
+  }
+  end.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+  return end;
+}
+
+std::vector<std::string> own_environment() {
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) variables.emplace_back(*variable);
+  return variables;
+}
+
+}  // namespace combu
