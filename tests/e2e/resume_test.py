@@ -66,6 +66,14 @@ class Lab:
         with self._record() as database, database:
             database.execute(sql)
 
+    def has_run(self):
+        """True if a run is on record: a death may leave the record without a file, without tables, or without a run."""
+        return bool(
+            (self.combu.home / ".local/state/combu/record.sqlite").exists()
+            and self.query("SELECT 1 FROM sqlite_master WHERE name = 'runs'")
+            and self.query("SELECT 1 FROM runs")
+        )
+
     def states(self):
         """{trial: (state, attempt, exit code)}, of the only run."""
         return {row[0]: row[1:] for row in self.query("SELECT name, state, attempt, exit_code FROM states")}
