@@ -1,0 +1,63 @@
+// Packs of a log, as zstd frames or as what is in one, and packed telemetry: each function gives a result or
+// throws Error(corrupt), within bounded memory and time.
+
+#include <fuzzer/FuzzedDataProvider.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+#include <string>
+
+#include "combu/telemetry.hpp"
+#include "telemetry/pack.hpp"
+
+namespace {
+
+template <class Body>
+void expect_corrupt_only(const Body& body) {
+  try {
+    body();
+  } catch (const combu::Error& error) {
+    if (error.kind() != combu::ErrorKind::corrupt) throw;
+  }
+}
+
+void read_pack(const std::string& data, std::size_t first) {
+  using namespace combu::telemetry;
+  std::int64_t size = -1;
+  expect_corrupt_only([&] { size = checked(data, std::numeric_limits<std::int64_t>::max()).text.count; });
+  std::int64_t told = 0;
+  expect_corrupt_only([&] {
+    unpack(data, [&](const combu::LogPiece& piece) {
+      told += static_cast<std::int64_t>(piece.text.size());
+      return true;
+    });
+  });
+  if (size >= 0 && told != size) std::abort();
+  expect_corrupt_only([&] {
+    const Pack rest = without_first(data, first);
+    if (rest.size.count > told) std::abort();
+    unpack(rest.data, [](const combu::LogPiece&) { return true; });
+  });
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static combu::Telemetry telemetry = [] {
+    static std::string folder = "/tmp/combu-fuzz.XXXXXX";
+    if (mkdtemp(folder.data()) == nullptr) std::abort();
+    std::atexit([] { std::filesystem::remove_all(folder); });
+    return combu::Telemetry(folder, combu::RunId("run"));
+  }();
+  FuzzedDataProvider choices(data, size);
+  const auto form = choices.ConsumeIntegralInRange(0, 2);
+  const auto first = choices.ConsumeIntegral<std::uint16_t>();
+  const std::string bytes = choices.ConsumeRemainingBytesAsString();
+  if (form == 0) read_pack(bytes, first);
+  if (form == 1) read_pack(combu::telemetry::compressed(bytes), first);
+  if (form == 2) expect_corrupt_only([&] { telemetry.adopt(bytes, "a"); });
+  return 0;
+}
