@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <mutex>
+#include <set>
 
 #include "combu/curl.hpp"
 
@@ -23,6 +24,11 @@ constexpr long k_silent_seconds_max = 60;
 constexpr long k_send_block = 512L << 10U;
 // An answer that is kept whole: a page of a listing, or an error.
 constexpr std::size_t k_answer_max = std::size_t{16} << 20U;
+constexpr Seconds k_answer_time_max{600};  // from its first byte on
+constexpr std::size_t k_headers_max = std::size_t{256} << 10U;
+// Of a listing. A page has a thousand objects where it has any.
+constexpr std::size_t k_objects_max = 2'000'000;
+constexpr std::size_t k_empty_pages_max = 1000;  // in a row
 constexpr long k_partial_content = 206;
 constexpr Seconds k_first_pause{0.5};
 constexpr Seconds k_pause_max{30};
@@ -70,9 +76,11 @@ std::optional<char> character(std::string_view entity) {
 }
 
 std::string without_entities(std::string_view text) {
+  constexpr std::size_t k_entity_max = 16;
   std::string plain;
   while (!text.empty()) {
-    const std::size_t end = text.front() == '&' ? text.find(';') : std::string_view::npos;
+    const std::size_t end =
+        text.front() == '&' ? text.substr(0, k_entity_max).find(';') : std::string_view::npos;
     const auto letter = end == std::string_view::npos ? std::nullopt : character(text.substr(1, end - 1));
     plain += letter.value_or(text.front());
     text.remove_prefix(letter ? end + 1 : 1);
@@ -151,7 +159,8 @@ struct S3Client::Request {
 
 struct S3Client::Answer {
   CURLcode result = CURLE_OK;
-  std::string fault;  // of the connection, where that is why there is no answer
+  std::string fault;   // of the connection, where that is why there is no answer
+  std::string excess;  // the limit that the answer exceeds; empty: none
   long status = 0;
   std::string code;  // S3's own, of an error
   std::string body;
@@ -215,7 +224,11 @@ struct Exchange {
   std::string mode;
   std::string mtime;
   const std::stop_token& stop;
+  Clock& clock;
   std::int64_t from = 0;
+  std::size_t header_bytes = 0;
+  std::optional<Instant> began = {};  // the answer
+  std::string excess = {};
 };
 
 std::size_t receive_some(char* bytes, std::size_t size, std::size_t count, void* of) {
@@ -224,7 +237,10 @@ std::size_t receive_some(char* bytes, std::size_t size, std::size_t count, void*
   long status = 0;
   curl_easy_getinfo(exchange.easy, CURLINFO_RESPONSE_CODE, &status);
   if (exchange.sink == nullptr || status >= 300) {
-    if (exchange.received.size() + piece.size() > k_answer_max) return 0;
+    if (exchange.received.size() + piece.size() > k_answer_max) {
+      exchange.excess = fmt::format("is larger than {} MiB", k_answer_max >> 20U);
+      return 0;
+    }
     exchange.received += piece;
     return piece.size();
   }
@@ -247,6 +263,12 @@ std::size_t receive_some(char* bytes, std::size_t size, std::size_t count, void*
 std::size_t receive_header(char* bytes, std::size_t size, std::size_t count, void* of) {
   auto& exchange = *static_cast<Exchange*>(of);
   const std::string_view line(bytes, size * count);
+  if (!exchange.began) exchange.began = exchange.clock.now();
+  exchange.header_bytes += line.size();
+  if (exchange.header_bytes > k_headers_max) {
+    exchange.excess = fmt::format("has more than {} KiB of headers", k_headers_max >> 10U);
+    return 0;
+  }
   const auto take = [&](std::string_view name, std::string& value) {
     if (line.size() <= name.size() || line[name.size()] != ':') return;
     if (!std::ranges::equal(line.substr(0, name.size()), name, [](unsigned char one, unsigned char other) {
@@ -266,7 +288,11 @@ std::size_t receive_header(char* bytes, std::size_t size, std::size_t count, voi
 
 int is_unwanted(void* of, curl_off_t /*to come*/, curl_off_t /*come*/, curl_off_t /*to go*/,
                 curl_off_t /*gone*/) {
-  return static_cast<Exchange*>(of)->stop.stop_requested() ? 1 : 0;
+  auto& exchange = *static_cast<Exchange*>(of);
+  if (exchange.sink == nullptr && exchange.began &&
+      exchange.clock.now() - *exchange.began > k_answer_time_max)
+    exchange.excess = fmt::format("was not complete within {}", to_string(k_answer_time_max));
+  return exchange.stop.stop_requested() || !exchange.excess.empty() ? 1 : 0;
 }
 
 curl::List header_list(const S3Client::Headers& headers) {
@@ -354,8 +380,12 @@ S3Client::Answer S3Client::ask_once(const Request& request, const S3Account& acc
                                     const std::stop_token& stop) {
   Easy easy = connections_->take();
   if (!easy) throw std::bad_alloc();
-  Exchange exchange{
-      .easy = easy.get(), .body = request.body, .sink = request.sink, .stop = stop, .from = request.from};
+  Exchange exchange{.easy = easy.get(),
+                    .body = request.body,
+                    .sink = request.sink,
+                    .stop = stop,
+                    .clock = clock_,
+                    .from = request.from};
   set_up(exchange, request.method);
   const curl::List headers = header_list(signed_headers(request.headers, request.body, account));
   std::array<char, CURL_ERROR_SIZE> why{};
@@ -382,6 +412,7 @@ S3Client::Answer S3Client::ask_once(const Request& request, const S3Account& acc
   if (const time_t date = curl_getdate(exchange.date.c_str(), nullptr); date > 0)
     answer.ahead = clock_.now() - std::chrono::system_clock::from_time_t(date);
   connections_->leave(std::move(easy));
+  answer.excess = std::move(exchange.excess);
   answer.body = std::move(exchange.received);
   answer.tag = std::move(exchange.tag);
   answer.region = std::move(exchange.region);
@@ -419,6 +450,9 @@ S3Client::Answer S3Client::ask(const Request& request, const std::stop_token& st
     if (answer.is_good()) return answer;
     const auto refuse = [&](const std::string& why) { throw Error(ErrorKind::refused, subject, why); };
     if (stop.stop_requested()) throw Error(ErrorKind::cancelled, subject, "cancelled");
+    if (!answer.excess.empty())
+      throw Error(ErrorKind::corrupt, subject,
+                  fmt::format("the answer of {} {}", endpoint_of(*account), answer.excess));
     if (answer.may_come_right()) {
       if (repeats < repeats_max_ && !answer.has_begun) {
         clock_.wait(std::min(std::max(pause, answer.wanted_pause), k_pause_max), stop);
@@ -486,8 +520,27 @@ std::optional<S3Object> S3Client::get(const std::string& key,
   return S3Object{.key = key, .size = before + answer.size, .mode = answer.mode, .mtime = answer.mtime};
 }
 
+std::optional<std::string> S3Client::get_text(const std::string& key, std::size_t size_max,
+                                              const std::stop_token& stop) {
+  std::string text;
+  const auto add = [&](std::string_view bytes) {
+    if (bytes.size() > size_max - text.size())
+      throw Error(ErrorKind::corrupt, fmt::format("s3://{}/{}", bucket_, shortened(key)),
+                  fmt::format("is larger than {}", to_string(Bytes{static_cast<std::int64_t>(size_max)})));
+    text += bytes;
+  };
+  if (!get(key, add, stop)) return std::nullopt;
+  return text;
+}
+
 void S3Client::list(const std::string& prefix, const std::function<void(const S3Object&)>& sink,
                     const std::stop_token& stop) {
+  std::set<std::string> tokens;
+  std::size_t objects = 0;
+  std::size_t empty_pages = 0;
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorKind::corrupt, fmt::format("s3://{}/{}", bucket_, shortened(prefix)), why);
+  };
   for (std::string next;;) {
     const std::string from = next.empty() ? "" : fmt::format("continuation-token={}&", encoded(next));
     const Answer answer =
@@ -495,8 +548,11 @@ void S3Client::list(const std::string& prefix, const std::function<void(const S3
     expect_there(answer.status, answer.code, bucket_, prefix);
     // Not every server encodes keys when it is asked to.
     const bool is_encoded = element(answer.body, "EncodingType") == "url";
+    const std::size_t before = objects;
     std::size_t at = 0;
     while (const auto contents = next_element(answer.body, "Contents", at)) {
+      if (++objects > k_objects_max)
+        refuse(fmt::format("the server lists more than {} objects", k_objects_max));
       const std::string key = element(*contents, "Key");
       sink({.key = is_encoded ? decoded(key) : key,
             .size = number(element(*contents, "Size")),
@@ -504,6 +560,10 @@ void S3Client::list(const std::string& prefix, const std::function<void(const S3
     }
     next = element(answer.body, "NextContinuationToken");
     if (next.empty() || element(answer.body, "IsTruncated") != "true") return;
+    if (!tokens.insert(next).second) refuse("the server lists the same page again and again");
+    empty_pages = objects == before ? empty_pages + 1 : 0;
+    if (empty_pages > k_empty_pages_max)
+      refuse(fmt::format("the server lists more than {} pages without an object", k_empty_pages_max));
   }
 }
 

@@ -29,8 +29,9 @@ struct S3Object {
 
 // May be used from many threads: each request takes a connection of its own, and leaves it for the next.
 // Every request can be repeated, and is, after growing pauses, where nobody answered, the answer was cut or
-// the server has too much to do (5xx, 429). Throws Error otherwise: refused, unavailable, cancelled; its
-// subject is "s3://BUCKET/KEY". Nothing of the account but where it was found is ever in it.
+// the server has too much to do (5xx, 429). Throws Error otherwise: refused, unavailable, cancelled, corrupt
+// (an answer or a listing without an end; an answer that is kept takes longer than ten minutes); its subject
+// is "s3://BUCKET/KEY". Nothing of the account but where it was found is ever in it.
 class S3Client {
  public:
   // All are signed, so their names are in small letters. None may begin with another's: libcurl 7.88 sorts
@@ -50,6 +51,9 @@ class S3Client {
   // something, it is not begun again.
   std::optional<S3Object> get(const std::string& key, const std::function<void(std::string_view)>& sink,
                               const std::stop_token& stop, std::int64_t from = 0);
+  // The whole of it; more than `size_max` bytes are an error.
+  [[nodiscard]] std::optional<std::string> get_text(const std::string& key, std::size_t size_max,
+                                                    const std::stop_token& stop);
   // All whose keys begin so, in the order of their keys.
   void list(const std::string& prefix, const std::function<void(const S3Object&)>& sink,
             const std::stop_token& stop);

@@ -91,8 +91,11 @@ void Fetch::get_small(S3Client& client, const File& file, Small& got, const std:
   for (int tries = 1;; ++tries) {
     try {
       got.bytes.clear();
-      got.object = client.get(
-          key_of(file.name), [&](std::string_view bytes) { got.bytes += bytes; }, stop);
+      const auto add = [&](std::string_view bytes) {
+        got.bytes += bytes;
+        if (std::cmp_greater(got.bytes.size(), file.size)) expect_sum(file, "");
+      };
+      got.object = client.get(key_of(file.name), add, stop);
       if (!got.object) throw missing(file.name);
       return;
     } catch (const Error& error) {
@@ -139,6 +142,7 @@ void Fetch::take_large(S3Client& client, File& file, const std::stop_token& stop
     file.is_begun = true;
   }
   const auto take = [&](std::string_view bytes) {
+    if (static_cast<std::int64_t>(bytes.size()) > file.size - file.come) expect_sum(file, "");
     sum_.add(bytes);
     parcel_->write(bytes);
     file.come += static_cast<std::int64_t>(bytes.size());

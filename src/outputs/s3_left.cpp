@@ -14,12 +14,13 @@ namespace {
 namespace fs = std::filesystem;
 using Kind = OutputEntry::Kind;
 
+// A manifest has 66 bytes and the path of each file.
+constexpr std::size_t k_text_max = std::size_t{256} << 20U;
+
 std::string text_of(S3Client& client, const std::string& key, const std::stop_token& stop) {
-  std::string text;
-  if (!client.get(
-          key, [&](std::string_view bytes) { text += bytes; }, stop))
-    throw Error(ErrorKind::not_found, end_of_key(key), "is not in the bucket any more");
-  return text;
+  std::optional<std::string> text = client.get_text(key, k_text_max, stop);
+  if (!text) throw Error(ErrorKind::not_found, end_of_key(key), "is not in the bucket any more");
+  return *std::move(text);
 }
 
 bool names_programs(const LeftInBucket& left) {
@@ -121,12 +122,17 @@ std::vector<S3Object> objects_as_left(S3Client& client, const std::string& prefi
   for (const S3Object& object : later) {
     const auto named = expected.find(object.key);
     if (named == expected.end()) continue;
+    const Error changed(ErrorKind::corrupt, end_of_key(object.key),
+                        "is not what its manifest says: somebody has changed it");
     Sha256 sum;
-    (void)client.get(
-        object.key, [&](std::string_view bytes) { sum.add(bytes); }, stop);
-    if (sum.text() != named->second)
-      throw Error(ErrorKind::corrupt, end_of_key(object.key),
-                  "is not what its manifest says: somebody has changed it");
+    std::int64_t size = 0;
+    const auto add = [&](std::string_view bytes) {
+      size += static_cast<std::int64_t>(bytes.size());
+      if (size > object.size) throw Error(changed);
+      sum.add(bytes);
+    };
+    (void)client.get(object.key, add, stop);
+    if (sum.text() != named->second) throw Error(changed);
     left.push_back(object);
   }
   return left;

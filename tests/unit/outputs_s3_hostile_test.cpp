@@ -1,0 +1,195 @@
+// An S3 server whose answers have no end, or come too slowly.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+
+#include "outputs/s3_client.hpp"
+#include "s3_bucket.hpp"
+
+namespace combu::outputs {
+namespace {
+
+using test::S3;
+using testing::HasSubstr;
+using testing::SizeIs;
+using testing::StartsWith;
+using wire::Asked;
+using wire::Reply;
+
+const std::string k_text(64 << 10, 'x');
+const std::string k_ok = "HTTP/1.1 200 OK\r\n";
+
+std::vector<Reply> without_end(const std::string& begin, const std::string& again) {
+  return {wire::endless(k_ok + "Content-Length: 10000000000\r\n\r\n" + begin, again),
+          wire::endless(k_ok + "Transfer-Encoding: chunked\r\n\r\n" + wire::chunk(begin), wire::chunk(again)),
+          wire::endless(k_ok + "\r\n" + begin, again)};
+}
+
+// Each look at it is a minute later.
+class Hasty final : public Clock {
+ public:
+  Instant now() override { return Instant(std::chrono::minutes(++looks_)); }
+  void wait(Seconds /*duration*/, std::stop_token /*stop*/) override {}
+
+ private:
+  std::atomic<int> looks_ = 0;
+};
+
+class HostileS3 : public S3 {
+ protected:
+  std::unique_ptr<S3Client> client(Clock& clock) {
+    return std::make_unique<S3Client>("lab", find_s3_account(caller_), 1, clock);
+  }
+  std::unique_ptr<S3Client> client() { return client(clock_); }
+
+  // From now on, to every request.
+  void answer(const Reply& reply) {
+    bucket_.trouble = [reply](const Asked&) { return reply; };
+  }
+  void expect_corrupt(const std::function<void(S3Client&)>& what, const std::string& message) {
+    const auto connection = client();
+    const auto error = fault_of([&] { what(*connection); });
+    ASSERT_TRUE(error) << message;
+    EXPECT_EQ(error->kind(), ErrorKind::corrupt);
+    EXPECT_THAT(error->subject(), StartsWith("s3://lab"));
+    EXPECT_THAT(error->message(), HasSubstr(message));
+    EXPECT_THAT(clock_.waits(), SizeIs(0)) << "it is not asked again";
+  }
+  static void list(S3Client& client) {
+    client.list("a/", [](const S3Object&) {}, {});
+  }
+};
+
+// Every request whose answer is kept.
+const std::vector<std::pair<std::string, std::function<void(S3Client&)>>> k_requests{
+    {"list", [](S3Client& client) { client.list("a/", [](const S3Object&) {}, {}); }},
+    {"holds_any", [](S3Client& client) { (void)client.holds_any("a/", {}); }},
+    {"put", [](S3Client& client) { client.put("a", "x", {}, {}); }},
+    {"put_new", [](S3Client& client) { (void)client.put_new("a", "x", {}, {}); }},
+    {"copy", [](S3Client& client) { client.copy("a", "b", {}); }},
+    {"remove", [](S3Client& client) { client.remove("a", {}); }},
+    {"begin",
+     [](S3Client& client) {
+       (void)client.begin("a", {{"content-type", "x/y"}}, {});
+     }},
+    {"put_part", [](S3Client& client) { (void)client.put_part("a", "u", 1, "x", {}); }},
+    {"complete", [](S3Client& client) { client.complete("a", "u", {"t"}, {}); }},
+    {"abort", [](S3Client& client) { client.abort("a", "u", {}); }}};
+
+TEST_F(HostileS3, AnAnswerWithoutAnEndIsCorrupt) {
+  for (const Reply& reply : without_end("<a>", k_text)) {
+    answer(reply);
+    expect_corrupt(&list, "the answer of http://127.0.0.1:");
+  }
+  for (const auto& [name, request] : k_requests) {
+    SCOPED_TRACE(name);
+    answer(without_end("<a>", k_text)[1]);
+    expect_corrupt(request, "is larger than 16 MiB");
+  }
+}
+
+TEST_F(HostileS3, HeadersWithoutAnEndAreCorrupt) {
+  const std::string line = "X-Header: " + std::string(1000, 'x') + "\r\n";
+  const std::string interim = "HTTP/1.1 100 Continue\r\n\r\n";
+  auto requests = k_requests;
+  requests.emplace_back("head", [](S3Client& client) { (void)client.head("a", {}); });
+  requests.emplace_back("get", [](S3Client& client) { (void)client.get("a", [](std::string_view) {}, {}); });
+  for (const auto& [name, request] : requests) {
+    SCOPED_TRACE(name);
+    answer({{k_ok, line}, Reply::Then::close, line});
+    expect_corrupt(request, "has more than 256 KiB of headers");
+  }
+  answer(wire::endless(interim, interim));
+  expect_corrupt(&list, "has more than 256 KiB of headers");
+}
+
+TEST_F(HostileS3, AnAnswerThatIsKeptAndTakesTooLongIsGivenUp) {
+  Hasty clock;
+  answer(wire::endless(k_ok + "Content-Length: 10000000000\r\n\r\n", "x"));
+  const auto connection = client(clock);
+  const auto error = fault_of([&] { list(*connection); });
+  ASSERT_TRUE(error);
+  EXPECT_THAT(error->message(), HasSubstr("was not complete within 10m00s"));
+}
+
+TEST_F(HostileS3, AnswersThatComeByteByByteAreUnderstood) {
+  bucket_.objects = {{"/lab/a/1", "one"}, {"/lab/a/2", "two"}, {"/lab/a/3", "three"}};
+  bool is_within = false;
+  bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
+    if (is_within) return std::nullopt;
+    is_within = true;
+    Reply reply = wire::dripped(bucket_.answer(asked));
+    is_within = false;
+    return reply;
+  };
+  const auto connection = client();
+  std::vector<std::string> keys;
+  connection->list("a/", [&](const S3Object& object) { keys.push_back(object.key); }, {});
+  EXPECT_THAT(keys, testing::ElementsAre("a/1", "a/2", "a/3"));
+  EXPECT_EQ(connection->get_text("a/3", 5, {}), "three");
+  EXPECT_EQ(connection->get_text("a/4", 5, {}), std::nullopt);
+}
+
+TEST_F(HostileS3, PagesWithoutAnEndAreCorrupt) {
+  const auto page = [](const std::string& contents, const std::string& token) {
+    return wire::whole(200, "<R>" + contents + "<IsTruncated>true</IsTruncated><NextContinuationToken>" +
+                                token + "</NextContinuationToken></R>");
+  };
+  answer(page("<Contents><Key>a/1</Key></Contents>", "same"));
+  expect_corrupt(&list, "the server lists the same page again and again");
+  bucket_.trouble = [&](const Asked& asked) { return page("", std::to_string(asked.number)); };
+  expect_corrupt(&list, "the server lists more than 1000 pages without an object");
+  std::string many;
+  for (int i = 0; i < 500'000; ++i) many += "<Contents></Contents>";
+  bucket_.trouble = [&](const Asked& asked) { return page(many, std::to_string(asked.number)); };
+  expect_corrupt(&list, "the server lists more than 2000000 objects");
+}
+
+TEST_F(HostileS3, ATextHasAsManyBytesAsItMayHave) {
+  for (const Reply& reply : without_end("x", k_text)) {
+    answer(reply);
+    expect_corrupt([](S3Client& client) { (void)client.get_text("a", 1 << 20, {}); }, "is larger than 1 MiB");
+  }
+  const auto markers = open_s3_markers("s3://lab/a", caller_, clock_);
+  EXPECT_THAT(fault_of([&] { (void)markers->find("key", {}); })->what(), HasSubstr("is larger than 64 KiB"));
+  bucket_.trouble = [](const Asked& asked) -> std::optional<Reply> {
+    if (asked.method == "HEAD") return Reply{{k_ok + "Content-Length: 9\r\n\r\n"}, Reply::Then::keep};
+    return without_end("x", k_text).back();
+  };
+  const Markers::Mark mark{.key = "key", .place = "s3://lab/a/run/t", .version = "1"};
+  EXPECT_THAT(fault_of([&] { (void)markers->told(mark, 1000, {}); })->what(),
+              HasSubstr("is larger than 1000"));
+}
+
+TEST_F(HostileS3, ManyAmpersandsAreReadInTheTimeThatTheyTake) {
+  const std::string key(1 << 20, '&');
+  answer(wire::whole(200, "<R><Contents><Key>" + key + "</Key></Contents></R>"));
+  std::string listed;
+  client()->list("a/", [&](const S3Object& object) { listed = object.key; }, {});
+  EXPECT_EQ(listed.size(), key.size());
+}
+
+TEST_F(HostileS3, AnObjectThatIsLargerThanItsListingSaysIsNotFetchedToItsEnd) {
+  const std::string sum = sha256_of("small");
+  for (const std::size_t size : {std::size_t{5}, std::size_t{2} << 20U}) {
+    bucket_.objects = {{"/lab/a/run/t/manifest.sha256", sum + "  out/file\n"},
+                       {"/lab/a/run/t/manifest.entries", ""},
+                       {"/lab/a/run/t/out/file", std::string(size, 'x')}};
+    bucket_.trouble = [size](const Asked& asked) -> std::optional<Reply> {
+      if (asked.method != "GET" || !asked.target.ends_with("out/file")) return std::nullopt;
+      return without_end("x", k_text).back();
+    };
+    std::filesystem::create_directories(folder_.path());
+    variables_["TMPDIR"] = folder_.path();
+    const auto depot = open_s3("s3://lab/a/run", caller_, clock_);
+    const auto error = fault_of([&] { (void)depot->fetch("t", "out/file", {}); });
+    ASSERT_TRUE(error) << size;
+    EXPECT_THAT(error->message(), HasSubstr("is not what its manifest says"));
+  }
+}
+
+}  // namespace
+}  // namespace combu::outputs
