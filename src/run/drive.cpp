@@ -207,8 +207,10 @@ class Drive {
     add_workers(k_collectors, collect_orders_);
     const bool any_outputs = std::ranges::any_of(run_.experiment.trials,
                                                  [](const Trial& trial) { return !trial.outputs.empty(); });
-    if (any_outputs) add_workers(k_bearers, bear_orders_);
-    if (any_outputs && takes_so_far()) add_workers(SoFar::k_under_way_max, so_far_orders_);
+    if (any_outputs) {
+      add_workers(k_bearers, bear_orders_);
+      if (takes_so_far()) add_workers(SoFar::k_under_way_max, so_far_orders_);
+    }
     add_workers(k_lookers, look_orders_);
     if (memory_ != nullptr) threads_.emplace_back([this](const std::stop_token& quit) { recall(quit); });
     const std::stop_callback on_stop(stop, [this] { inbox_.post(Event{Interrupt{}}); });

@@ -152,7 +152,7 @@ class Program:
         reached = self.path.with_suffix(".reached")
         reached.unlink(missing_ok=True)
         reached.with_suffix(".reached.array").unlink(missing_ok=True)
-        ended, output = self.run(600, {"COMBU_MUTANTS_REACHED": str(reached)})
+        ended, output = self.run(120, {"COMBU_MUTANTS_REACHED": str(reached)})
         if ended:
             raise Failure(f"{self.name} {ended} without a mutant: {output[-2000:]}")
         for line in reached.read_text(encoding="utf-8").splitlines():

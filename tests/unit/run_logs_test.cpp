@@ -59,6 +59,34 @@ TEST_F(LogsTest, TheLogOfATrialThatEndsBeforeTheRunIsUpIsNotTaken) {
   EXPECT_FALSE(telemetry_.log("t", 1));
 }
 
+TEST_F(LogsTest, TheLogOfAFailureBeforeTheRunIsUpIsTaken) {
+  run_ = test::run("t u");
+  run_.experiment.trials[0].cmd = {"sh", "-c", "echo text; exit 7"};
+  hooked_.before_start = [&](const Trial& trial, const std::stop_token&) {
+    while (trial.name == "u" && ended_ == 0) ended_.wait(0);
+  };
+  recorder_.on_snapshot = [&](const Snapshot& snapshot) {
+    if (snapshot.count(TrialState::failed) == 0) return;
+    ended_ = 1;
+    ended_.notify_all();
+  };
+  (void)drive_on(hooked_, run_, {}, nullptr, &telemetry_);
+  EXPECT_TRUE(is_complete());
+}
+
+TEST_F(LogsTest, AFailureWithAnEmptyLogIsReportedWhileTheRunGoesOn) {
+  run_ = test::run("bad long");
+  run_.experiment.trials[0].cmd = {"sh", "-c", "exit 7"};
+  run_.experiment.trials[1].cmd = {"sleep", "1000000"};
+  recorder_.on_snapshot = [&](const Snapshot& snapshot) {
+    if (snapshot.count(TrialState::running) == 1 && !recorder_.failures.empty())
+      simulated_->stop({.run = run_.id, .trial = "long", .attempt = 1}, std::nullopt, {});
+  };
+  (void)drive_on(hooked_, run_, {.until = Until::ended});
+  ASSERT_EQ(recorder_.failures.size(), 2U);
+  EXPECT_EQ(recorder_.failures[0].first.trial, 0U);
+}
+
 TEST_F(LogsTest, ALogThatCannotBeReadIsReadAgain) {
   int calls = 0;
   hooked_.before_logs = [&](const Key&, const LogOptions&, const std::stop_token&) {

@@ -200,6 +200,21 @@ class ShortLists final : public test::Hooked {
   const Instant ended = real_clock().now() - std::chrono::seconds(10);
 };
 
+TEST_F(PastTest, TrialsThatWereOverTakeNoTime) {
+  run_ = test::run("a b c d e f g h i j k l m n");
+  for (Trial& trial : run_.experiment.trials) trial.cmd = {"sleep", "10"};
+  run_.experiment.parallel_max = 1;
+  std::vector<Past> past(14);
+  for (std::size_t i = 0; i < 6; ++i) past[i] = {.state = TrialState::succeeded, .was_started = true};
+  recorder_.on_snapshot = [](const Snapshot& snapshot) {
+    const auto rest = static_cast<double>(14 - snapshot.count(TrialState::succeeded));
+    if (snapshot.left && rest > 0) {
+      EXPECT_GE(snapshot.left->count(), (rest - 1) * 10 / test::k_speed * 0.8);
+    }
+  };
+  (void)drive(run_, {.until = Until::ended, .past = past});
+}
+
 // Trials that have ended while no process was there.
 class EndedMeanwhileTest : public PastTest {
  protected:

@@ -145,6 +145,18 @@ TEST_F(SnapshotTest, TheTimeLeftIsThatOfTheWork) {
   EXPECT_TRUE(is_paused_again);
 }
 
+TEST_F(SnapshotTest, OfTheLastTrialTheTimeLeftIsKnownUntilItIsOlderThanTheOthers) {
+  combu::Run run = test::run("a b c d<-a:succeeded,b:succeeded,c:succeeded");
+  for (Trial& trial : run.experiment.trials) trial.cmd = {"sleep", "80"};
+  bool is_known = false;
+  recorder_.on_snapshot = [&](const Snapshot& snapshot) {
+    is_known = is_known ||
+               (snapshot.count(TrialState::succeeded) == 3 && snapshot.running.size() == 1 && snapshot.left);
+  };
+  (void)drive_on(hooked_, run, {.until = Until::ended});
+  EXPECT_TRUE(is_known);
+}
+
 // As many threads as the header says.
 TEST_F(SnapshotTest, TwoLogsAreReadAtATime) {
   std::string names;
