@@ -350,16 +350,17 @@ TEST_F(FetchS3, WhatADeadProcessHasLeftGoes) {
   };
   (void)make("combu-dead00", true);
   (void)make("combu-backup", false);
+  (void)make("others-dead", true);
   const std::string alive = make("combu-alive0", true);
   const int lock = ::open((alive + "/.combu-lock").c_str(), O_RDWR | O_CLOEXEC);
   ASSERT_EQ(flock(lock, LOCK_EX), 0);
   bring_whole({{"out/a", "alpha"}});
   const std::string own = fs::path(depot_->fetch("t", "/out", {})).parent_path().filename();
-  EXPECT_THAT(here(), UnorderedElementsAre("combu-alive0", "combu-backup", own));
+  EXPECT_THAT(here(), UnorderedElementsAre("combu-alive0", "combu-backup", "others-dead", own));
   // Another process's, while this one lives.
   const auto other = open_s3("s3://lab/a/run", caller_, clock_);
   const std::string others = fs::path(other->fetch("t", "/out", {})).parent_path().filename();
-  EXPECT_THAT(here(), UnorderedElementsAre("combu-alive0", "combu-backup", own, others));
+  EXPECT_THAT(here(), UnorderedElementsAre("combu-alive0", "combu-backup", "others-dead", own, others));
   ::close(lock);
 }
 

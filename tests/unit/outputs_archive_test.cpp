@@ -1,0 +1,116 @@
+// Outputs out of archives that are cut off, and with names that a manifest must escape.
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+
+#include "combu/outputs.hpp"
+#include "combu/simulated.hpp"
+#include "passing_engine.hpp"
+#include "record_folder.hpp"
+
+namespace combu {
+namespace {
+
+// A tar archive of one file.
+std::string tar_of_file(const std::string& path, const std::string& content) {
+  std::string bytes(content.size() + (1U << 16U), '\0');
+  archive* writer = archive_write_new();
+  archive_write_set_format_pax(writer);
+  archive_write_set_options(writer, "hdrcharset=BINARY");
+  std::size_t used = 0;
+  EXPECT_EQ(archive_write_open_memory(writer, bytes.data(), bytes.size(), &used), ARCHIVE_OK);
+  archive_entry* entry = archive_entry_new();
+  archive_entry_set_pathname(entry, path.c_str());
+  archive_entry_set_perm(entry, 0644);
+  archive_entry_set_size(entry, static_cast<la_int64_t>(content.size()));
+  archive_entry_set_filetype(entry, AE_IFREG);
+  EXPECT_GE(archive_write_header(writer, entry), ARCHIVE_WARN);
+  archive_write_data(writer, content.data(), content.size());
+  archive_entry_free(entry);
+  archive_write_close(writer);
+  archive_write_free(writer);
+  bytes.resize(used);
+  return bytes;
+}
+
+// Copies an archive out in pieces, and then fails if it is to.
+class Copier final : public test::PassingEngine {
+ public:
+  using PassingEngine::PassingEngine;
+  bool copy_out(const Key& /*key*/, const std::string& /*path*/,
+                const std::function<void(std::string_view)>& tell, std::stop_token /*stop*/) override {
+    for (std::size_t at = 0; at < bytes.size(); at += 1000) tell(std::string_view(bytes).substr(at, 1000));
+    if (fault) throw Error(*fault);
+    return true;
+  }
+  std::string bytes;
+  std::optional<Error> fault;
+};
+
+class Archives : public testing::Test {
+ protected:
+  Taken take() {
+    return take_home(copier_, {.run = RunId("run"), .trial = "t"}, {Output{.path = "/out"}}, *depot_, {});
+  }
+  [[nodiscard]] std::string manifest() const {
+    std::ostringstream text;
+    text << std::ifstream(folder_.path() + "/t/manifest.sha256", std::ios::binary).rdbuf();
+    return text.str();
+  }
+
+  test::Folder folder_{"outputs_archive"};
+  World world_{{}};
+  std::unique_ptr<Engine> engine_ = open_simulated(world_, 0);
+  Copier copier_{*engine_};
+  std::unique_ptr<Depot> depot_ = open_folder(folder_.path());
+};
+
+TEST_F(Archives, ACutIsReportedAsItIs) {
+  copier_.fault.emplace(ErrorKind::unavailable, "engine", "cut off");
+  for (const std::size_t size : {300U, 30000U}) {
+    copier_.bytes = tar_of_file("out", std::string(50000, 'x')).substr(0, size);
+    try {
+      (void)take();
+      FAIL() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::unavailable);
+      EXPECT_EQ(error.message(), "cut off");
+    }
+    EXPECT_FALSE(std::filesystem::exists(folder_.path() + "/t"));
+  }
+}
+
+TEST_F(Archives, AFaultBeforeTheFirstByteIsReportedAsItIs) {
+  copier_.fault.emplace(ErrorKind::not_found, "t", "is gone");
+  try {
+    (void)take();
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::not_found);
+  }
+}
+
+TEST_F(Archives, TheManifestNamesTheFile) {
+  copier_.bytes = tar_of_file("out", "x");
+  (void)take();
+  EXPECT_THAT(manifest(), testing::MatchesRegex("[0-9a-f]{64}  out\n"));
+}
+
+TEST_F(Archives, ACarriageReturnInANameIsEscaped) {
+  copier_.bytes = tar_of_file("out/a\rb", "x");
+  (void)take();
+  EXPECT_THAT(manifest(), testing::StartsWith("\\"));
+  EXPECT_THAT(manifest(), testing::EndsWith("  out/a\\rb\n"));
+}
+
+}  // namespace
+}  // namespace combu

@@ -1,0 +1,91 @@
+// What has been done is known to all whose outputs come to the same bucket.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "combu/outputs.hpp"
+#include "s3_bucket.hpp"
+
+namespace combu {
+namespace {
+
+class MarkersS3 : public test::S3 {
+ protected:
+  void put(const std::string& place, const std::string& told = "", bool has_to_tell = false) {
+    markers_->put("key", place, [&] { return told; }, has_to_tell, {});
+  }
+  void leave(const std::string& place, const std::string& content = "sums") {
+    bucket_.objects["/lab/a/" + place + "/manifest.sha256"] = content;
+    bucket_.metadata["/lab/a/" + place + "/manifest.sha256"] = "ETag: \"" + content + "\"\r\n";
+  }
+  [[nodiscard]] std::string found() {
+    const auto mark = markers_->find("key", {});
+    return mark ? mark->place : "none";
+  }
+  [[nodiscard]] std::optional<std::string> told(std::size_t size_max = 100) {
+    return markers_->told(markers_->find("key", {}).value(), size_max, {});
+  }
+
+  std::unique_ptr<Markers> markers_;
+  void SetUp() override {
+    S3::SetUp();
+    markers_ = open_s3_markers("s3://lab/a", caller_, clock_);
+    leave("run1/t");
+  }
+};
+
+TEST_F(MarkersS3, TheFirstWriterWins) {
+  EXPECT_EQ(found(), "none");
+  put("s3://lab/a/run1/t");
+  EXPECT_EQ(found(), "s3://lab/a/run1/t");
+  leave("run2/t");
+  put("s3://lab/a/run2/t");
+  EXPECT_EQ(found(), "s3://lab/a/run1/t");
+}
+
+TEST_F(MarkersS3, AMarkerOfWhatIsGoneOrIsSomethingElseIsReplaced) {
+  put("s3://lab/a/run1/t");
+  leave("run1/t", "others");
+  EXPECT_EQ(found(), "none");
+  leave("run2/t");
+  // The marker's object is there still.
+  bucket_.trouble = [](const wire::Asked& asked) -> std::optional<wire::Reply> {
+    if (test::header(asked, "if-none-match").empty()) return std::nullopt;
+    return wire::whole(412, test::fault("PreconditionFailed"));
+  };
+  put("s3://lab/a/run2/t");
+  EXPECT_EQ(found(), "s3://lab/a/run2/t");
+}
+
+TEST_F(MarkersS3, WhatIsNotThereIsNotMarked) {
+  const auto fault = fault_of([&] { put("s3://lab/a/run9/t"); });
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->kind(), ErrorKind::not_found);
+  EXPECT_EQ(found(), "none");
+}
+
+TEST_F(MarkersS3, WhatWasToldIsThereUnlessItIsTooLarge) {
+  put("s3://lab/a/run1/t", "metrics");
+  EXPECT_EQ(told(), "metrics");
+  EXPECT_EQ(told(7), "metrics");
+  EXPECT_EQ(told(6), std::nullopt);
+}
+
+TEST_F(MarkersS3, OneThatHasToTellReplacesOneThatHasNot) {
+  put("s3://lab/a/run1/t");
+  EXPECT_EQ(told(), std::nullopt);
+  leave("run2/t");
+  put("s3://lab/a/run2/t", "metrics", true);
+  EXPECT_EQ(found(), "s3://lab/a/run2/t");
+  EXPECT_EQ(told(), "metrics");
+  leave("run3/t");
+  put("s3://lab/a/run3/t", "others", true);
+  EXPECT_EQ(found(), "s3://lab/a/run2/t");
+}
+
+}  // namespace
+}  // namespace combu
