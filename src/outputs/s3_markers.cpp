@@ -66,8 +66,7 @@ class S3Markers final : public Markers {
     if (const auto fault = read_marker(*text, mark))
       throw Error(ErrorKind::corrupt, address_of(marker_key),
                   fmt::format("the marker of a cached trial is refused: {}", *fault));
-    mark.place = address_of(root_.prefix + text->substr(0, text->find('
-')));
+    mark.place = address_of(root_.prefix + text->substr(0, text->find('\n')));
     mark.told_at = address_of(told_key(mark));
     if (version_of(mark.place, stop) != mark.version) return std::nullopt;
     return mark;
