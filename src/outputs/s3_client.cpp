@@ -451,7 +451,7 @@ S3Client::Answer S3Client::ask(const Request& request, const std::stop_token& st
     const auto refuse = [&](const std::string& why) { throw Error(ErrorKind::refused, subject, why); };
     if (stop.stop_requested()) throw Error(ErrorKind::cancelled, subject, "cancelled");
     if (!answer.excess.empty())
-      throw Error(ErrorKind::corrupt, subject,
+      throw Error(ErrorKind::refused, subject,
                   fmt::format("the answer of {} {}", endpoint_of(*account), answer.excess));
     if (answer.may_come_right()) {
       if (repeats < repeats_max_ && !answer.has_begun) {
@@ -525,7 +525,7 @@ std::optional<std::string> S3Client::get_text(const std::string& key, std::size_
   std::string text;
   const auto add = [&](std::string_view bytes) {
     if (bytes.size() > size_max - text.size())
-      throw Error(ErrorKind::corrupt, fmt::format("s3://{}/{}", bucket_, shortened(key)),
+      throw Error(ErrorKind::refused, fmt::format("s3://{}/{}", bucket_, shortened(key)),
                   fmt::format("is larger than {}", to_string(Bytes{static_cast<std::int64_t>(size_max)})));
     text += bytes;
   };
@@ -539,7 +539,7 @@ void S3Client::list(const std::string& prefix, const std::function<void(const S3
   std::size_t objects = 0;
   std::size_t empty_pages = 0;
   const auto refuse = [&](const std::string& why) {
-    throw Error(ErrorKind::corrupt, fmt::format("s3://{}/{}", bucket_, shortened(prefix)), why);
+    throw Error(ErrorKind::refused, fmt::format("s3://{}/{}", bucket_, shortened(prefix)), why);
   };
   for (std::string next;;) {
     const std::string from = next.empty() ? "" : fmt::format("continuation-token={}&", encoded(next));

@@ -29,9 +29,9 @@ struct S3Object {
 
 // May be used from many threads: each request takes a connection of its own, and leaves it for the next.
 // Every request can be repeated, and is, after growing pauses, where nobody answered, the answer was cut or
-// the server has too much to do (5xx, 429). Throws Error otherwise: refused, unavailable, cancelled, corrupt
-// (an answer or a listing without an end; an answer that is kept takes longer than ten minutes); its subject
-// is "s3://BUCKET/KEY". Nothing of the account but where it was found is ever in it.
+// the server has too much to do (5xx, 429). Throws Error otherwise: refused (also an
+// answer or a listing beyond a limit of size, or of ten minutes for an answer that is kept), unavailable,
+// cancelled; its subject is "s3://BUCKET/KEY". Nothing of the account but where it was found is ever in it.
 class S3Client {
  public:
   // All are signed, so their names are in small letters. None may begin with another's: libcurl 7.88 sorts

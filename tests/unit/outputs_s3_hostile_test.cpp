@@ -49,11 +49,11 @@ class HostileS3 : public S3 {
   void answer(const Reply& reply) {
     bucket_.trouble = [reply](const Asked&) { return reply; };
   }
-  void expect_corrupt(const std::function<void(S3Client&)>& what, const std::string& message) {
+  void expect_refused(const std::function<void(S3Client&)>& what, const std::string& message) {
     const auto connection = client();
     const auto error = fault_of([&] { what(*connection); });
     ASSERT_TRUE(error) << message;
-    EXPECT_EQ(error->kind(), ErrorKind::corrupt);
+    EXPECT_EQ(error->kind(), ErrorKind::refused);
     EXPECT_THAT(error->subject(), StartsWith("s3://lab"));
     EXPECT_THAT(error->message(), HasSubstr(message));
     EXPECT_THAT(clock_.waits(), SizeIs(0)) << "it is not asked again";
@@ -79,19 +79,19 @@ const std::vector<std::pair<std::string, std::function<void(S3Client&)>>> k_requ
     {"complete", [](S3Client& client) { client.complete("a", "u", {"t"}, {}); }},
     {"abort", [](S3Client& client) { client.abort("a", "u", {}); }}};
 
-TEST_F(HostileS3, AnAnswerWithoutAnEndIsCorrupt) {
+TEST_F(HostileS3, AnAnswerWithoutAnEndIsRefused) {
   for (const Reply& reply : without_end("<a>", k_text)) {
     answer(reply);
-    expect_corrupt(&list, "the answer of http://127.0.0.1:");
+    expect_refused(&list, "the answer of http://127.0.0.1:");
   }
   for (const auto& [name, request] : k_requests) {
     SCOPED_TRACE(name);
     answer(without_end("<a>", k_text)[1]);
-    expect_corrupt(request, "is larger than 16 MiB");
+    expect_refused(request, "is larger than 16 MiB");
   }
 }
 
-TEST_F(HostileS3, HeadersWithoutAnEndAreCorrupt) {
+TEST_F(HostileS3, HeadersWithoutAnEndAreRefused) {
   const std::string line = "X-Header: " + std::string(1000, 'x') + "\r\n";
   const std::string interim = "HTTP/1.1 100 Continue\r\n\r\n";
   auto requests = k_requests;
@@ -100,10 +100,10 @@ TEST_F(HostileS3, HeadersWithoutAnEndAreCorrupt) {
   for (const auto& [name, request] : requests) {
     SCOPED_TRACE(name);
     answer({{k_ok, line}, Reply::Then::close, line});
-    expect_corrupt(request, "has more than 256 KiB of headers");
+    expect_refused(request, "has more than 256 KiB of headers");
   }
   answer(wire::endless(interim, interim));
-  expect_corrupt(&list, "has more than 256 KiB of headers");
+  expect_refused(&list, "has more than 256 KiB of headers");
 }
 
 TEST_F(HostileS3, AnAnswerThatIsKeptAndTakesTooLongIsGivenUp) {
@@ -133,25 +133,25 @@ TEST_F(HostileS3, AnswersThatComeByteByByteAreUnderstood) {
   EXPECT_EQ(connection->get_text("a/4", 5, {}), std::nullopt);
 }
 
-TEST_F(HostileS3, PagesWithoutAnEndAreCorrupt) {
+TEST_F(HostileS3, PagesWithoutAnEndAreRefused) {
   const auto page = [](const std::string& contents, const std::string& token) {
     return wire::whole(200, "<R>" + contents + "<IsTruncated>true</IsTruncated><NextContinuationToken>" +
                                 token + "</NextContinuationToken></R>");
   };
   answer(page("<Contents><Key>a/1</Key></Contents>", "same"));
-  expect_corrupt(&list, "the server lists the same page again and again");
+  expect_refused(&list, "the server lists the same page again and again");
   bucket_.trouble = [&](const Asked& asked) { return page("", std::to_string(asked.number)); };
-  expect_corrupt(&list, "the server lists more than 1000 pages without an object");
+  expect_refused(&list, "the server lists more than 1000 pages without an object");
   std::string many;
   for (int i = 0; i < 500'000; ++i) many += "<Contents></Contents>";
   bucket_.trouble = [&](const Asked& asked) { return page(many, std::to_string(asked.number)); };
-  expect_corrupt(&list, "the server lists more than 2000000 objects");
+  expect_refused(&list, "the server lists more than 2000000 objects");
 }
 
 TEST_F(HostileS3, ATextHasAsManyBytesAsItMayHave) {
   for (const Reply& reply : without_end("x", k_text)) {
     answer(reply);
-    expect_corrupt([](S3Client& client) { (void)client.get_text("a", 1 << 20, {}); }, "is larger than 1 MiB");
+    expect_refused([](S3Client& client) { (void)client.get_text("a", 1 << 20, {}); }, "is larger than 1 MiB");
   }
   const auto markers = open_s3_markers("s3://lab/a", caller_, clock_);
   EXPECT_THAT(fault_of([&] { (void)markers->find("key", {}); })->what(), HasSubstr("is larger than 64 KiB"));
