@@ -177,8 +177,52 @@ std::string tag_in(const Json& run, std::string_view key) {
 std::int64_t integer_in(const Json& object, const char* key) {
   const auto at = object.find(key);
   if (at == object.end()) return 0;
-  return at->is_string() ? std::stoll(at->get<std::string>()) : at->get<std::int64_t>();
+  if (!at->is_string()) return at->get<std::int64_t>();
+  const auto& text = at->get_ref<const std::string&>();
+  std::int64_t value = 0;
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (fault != std::errc() || end != text.data() + text.size())
+    throw Error(ErrorKind::corrupt, "", fmt::format("`{}` must be a whole number", key));
+  return value;
 }
+
+// The pages of a list.
+class Pages {
+ public:
+  Pages(const char* list, std::size_t entries_max, std::size_t pages_max)
+      : list_(list), entries_max_(entries_max), pages_max_(pages_max) {}
+
+  // Of the next page; empty: of the first one.
+  [[nodiscard]] const std::string& token() const { return token_; }
+
+  [[nodiscard]] const Json& entries_of(const Json& answer) const {
+    const Json& entries = json_at(answer, list_);
+    if (entries.size() > entries_max_)
+      refuse(fmt::format("a page has more than {} `{}`", entries_max_, list_));
+    return entries;
+  }
+
+  // Whether there is one behind that of `answer`.
+  [[nodiscard]] bool go_on(const Json& answer) {
+    token_ = answer.value("next_page_token", "");
+    if (token_.empty()) return false;
+    if (token_.size() > k_token_max) refuse("`next_page_token` is longer than 4 KiB");
+    if (!seen_.insert(token_).second) refuse(fmt::format("the pages of `{}` repeat without an end", list_));
+    if (seen_.size() > pages_max_) refuse(fmt::format("`{}` has more than {} pages", list_, pages_max_));
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t k_token_max = 4096;
+
+  [[noreturn]] static void refuse(const std::string& why) { throw Error(ErrorKind::corrupt, "", why); }
+
+  const char* list_;
+  std::size_t entries_max_;
+  std::size_t pages_max_;
+  std::string token_;
+  std::set<std::string> seen_;
+};
 
 MlflowRun kept_of(const Json& run) {
   const Json& info = run.at("info");
@@ -253,17 +297,19 @@ class Exporter {
   }
 
   void find_kept() {
-    constexpr int k_page = 1000;
+    // Params may have 6000 characters: a page of them is to stay well below the largest answer.
+    constexpr std::size_t k_page = 200;
+    constexpr std::size_t k_pages_max = 2500;
     Json request{{"experiment_ids", {experiment_}},
                  {"filter", fmt::format("tags.`combu.run` = '{}'", results_.run.id.text())},
                  {"max_results", k_page}};
-    for (std::string page;;) {
-      if (!page.empty()) request["page_token"] = page;
+    Pages pages("runs", k_page, k_pages_max);
+    while (true) {
+      if (!pages.token().empty()) request["page_token"] = pages.token();
       const Json answer = server_.post("runs/search", request);
-      for (const Json& run : json_at(answer, "runs"))
+      for (const Json& run : pages.entries_of(answer))
         kept_[tag_in(run, "combu.trial")].push_back(kept_of(run));
-      page = answer.value("next_page_token", "");
-      if (page.empty()) return;
+      if (!pages.go_on(answer)) return;
     }
   }
 
@@ -420,18 +466,20 @@ class Exporter {
   }
 
   std::multiset<std::string> history(const std::string& id, const std::string& key) {
-    constexpr int k_page = 25000;
+    constexpr std::size_t k_page = 25000;
+    constexpr std::size_t k_pages_max = 400;
     std::multiset<std::string> there;
-    const std::string query =
-        fmt::format("run_id={}&metric_key={}&max_results={}", id, percent_encode(key), k_page);
-    for (std::string page;;) {
+    const std::string query = fmt::format("run_id={}&metric_key={}&max_results={}", percent_encode(id),
+                                          percent_encode(key), k_page);
+    Pages pages("metrics", k_page, k_pages_max);
+    while (true) {
+      const std::string& token = pages.token();
       const Json answer = server_.get("metrics/get-history",
-                                      page.empty() ? query : query + "&page_token=" + percent_encode(page));
-      for (const Json& point : json_at(answer, "metrics"))
+                                      token.empty() ? query : query + "&page_token=" + percent_encode(token));
+      for (const Json& point : pages.entries_of(answer))
         there.insert(point_key(integer_in(point, "timestamp"), integer_in(point, "step"),
                                point.value("value", Json(0))));
-      page = answer.value("next_page_token", "");
-      if (page.empty()) return there;
+      if (!pages.go_on(answer)) return there;
     }
   }
 
@@ -450,13 +498,18 @@ class Exporter {
 
 }  // namespace
 
+// Not `corrupt`, which is an engine's answer.
 void export_to_mlflow(const Results& results, const MlflowForm& form, const std::stop_token& stop) {
   MlflowServer server(form.uri, stop);
   try {
     Exporter(results, form, server).go();
   } catch (const Json::exception& exception) {
-    throw Error(ErrorKind::corrupt, server.address(),
+    throw Error(ErrorKind::refused, server.address(),
                 fmt::format("its answer is none of an MLflow server: {}", exception.what()));
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::corrupt || !error.subject().empty()) throw;
+    throw Error(ErrorKind::refused, server.address(),
+                fmt::format("its answer is none of an MLflow server: {}", error.message()));
   }
 }
 

@@ -23,6 +23,9 @@ using Json = nlohmann::json;
 
 constexpr long k_connect_seconds_max = 10;
 constexpr long k_silent_seconds_max = 120;
+constexpr long k_seconds_max = 600;  // of a request and its answer
+constexpr std::size_t k_answer_max = std::size_t{64} << 20U;
+constexpr std::size_t k_headers_max = std::size_t{256} << 10U;
 
 // ---- Who asks, and whom to trust: mlflow/utils/credentials.py, mlflow/utils/rest_utils.py
 
@@ -112,14 +115,34 @@ std::string take_address(const std::string& uri, Account& account) {
 
 // ---- One request while it goes on: what libcurl calls back
 
-std::size_t receive(char* bytes, std::size_t size, std::size_t count, void* body) {
-  static_cast<std::string*>(body)->append(bytes, size * count);
+struct Exchange {
+  const std::stop_token& stop;
+  std::string received = {};
+  std::size_t header_bytes = 0;
+  std::string excess = {};  // the limit that the answer exceeds; empty: none
+};
+
+std::size_t receive(char* bytes, std::size_t size, std::size_t count, void* of) {
+  auto& exchange = *static_cast<Exchange*>(of);
+  if (size * count > k_answer_max - exchange.received.size()) {
+    exchange.excess = fmt::format("is larger than {} MiB", k_answer_max >> 20U);
+    return 0;
+  }
+  exchange.received.append(bytes, size * count);
   return size * count;
 }
 
-int is_unwanted(void* stop, curl_off_t /*to come*/, curl_off_t /*come*/, curl_off_t /*to go*/,
+std::size_t receive_header(char* /*bytes*/, std::size_t size, std::size_t count, void* of) {
+  auto& exchange = *static_cast<Exchange*>(of);
+  exchange.header_bytes += size * count;
+  if (exchange.header_bytes <= k_headers_max) return size * count;
+  exchange.excess = fmt::format("has more than {} KiB of headers", k_headers_max >> 10U);
+  return 0;
+}
+
+int is_unwanted(void* of, curl_off_t /*to come*/, curl_off_t /*come*/, curl_off_t /*to go*/,
                 curl_off_t /*gone*/) {
-  return static_cast<const std::stop_token*>(stop)->stop_requested() ? 1 : 0;
+  return static_cast<const Exchange*>(of)->stop.stop_requested() ? 1 : 0;
 }
 
 void identify(CURL* easy, const Account& account) {
@@ -164,7 +187,7 @@ std::optional<Json> MlflowServer::Impl::ask(const std::string& call, const std::
   const std::string sent = body == nullptr ? "" : json_text(*body);
   static const std::array<std::string, 2> k_headers{"Content-Type: application/json", "Expect:"};
   const curl::List lines = curl::list_of(k_headers);
-  std::string received;
+  Exchange exchange{.stop = stop};
   std::array<char, CURL_ERROR_SIZE> words{};
   curl_easy_setopt(easy, CURLOPT_URL, url.c_str());
   curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
@@ -175,10 +198,13 @@ std::optional<Json> MlflowServer::Impl::ask(const std::string& call, const std::
   curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, k_silent_seconds_max);
   curl_easy_setopt(easy, CURLOPT_HTTPHEADER, lines.get());
   curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, &receive);
-  curl_easy_setopt(easy, CURLOPT_WRITEDATA, &received);
+  curl_easy_setopt(easy, CURLOPT_WRITEDATA, &exchange);
+  curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, &receive_header);
+  curl_easy_setopt(easy, CURLOPT_HEADERDATA, &exchange);
+  curl_easy_setopt(easy, CURLOPT_TIMEOUT, k_seconds_max);
   curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
   curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, &is_unwanted);
-  curl_easy_setopt(easy, CURLOPT_XFERINFODATA, &stop);
+  curl_easy_setopt(easy, CURLOPT_XFERINFODATA, &exchange);
   curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, words.data());
   if (body != nullptr) {
     curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(sent.size()));
@@ -186,16 +212,28 @@ std::optional<Json> MlflowServer::Impl::ask(const std::string& call, const std::
   }
   identify(easy, account);
   const CURLcode result = curl_easy_perform(easy);
+  if (!exchange.excess.empty())
+    throw Error(ErrorKind::refused, address, fmt::format("the answer to {} {}", path, exchange.excess));
   if (result != CURLE_OK) explain(result, words.data());
   long status = 0;
   curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
   idle.leave(std::move(owned));
 
-  Json answer = parse_json_or_discard(received);
+  Json answer;
+  std::string fault;
+  try {
+    answer = parse_json(exchange.received);
+  } catch (const Json::exception& exception) {
+    fault = exception.what();
+  }
   constexpr long k_ok = 200;
   constexpr long k_not_found = 404;
   constexpr long k_unauthorized = 401;
   if (status == k_ok && answer.is_object()) return answer;
+  if (status == k_ok)
+    throw Error(ErrorKind::refused, address,
+                fmt::format("{}: its answer is not a JSON object{}; is this an MLflow server?", path,
+                            fault.empty() ? "" : ": " + shortened(fault)));
   const std::string code = answer.is_object() ? answer.value("error_code", "") : "";
   if (status == k_not_found && (code.empty() || code == "RESOURCE_DOES_NOT_EXIST")) return std::nullopt;
   if (status == k_unauthorized)
