@@ -29,14 +29,10 @@ class Mutant:
     begin: int  # of the mutated code, in bytes
     end: int
     kind: str  # exchange, negate or remove
+    code: str  # the mutated code in one line
     # Of the operator that is exchanged, in bytes.
     operator_begin: int = 0
     operator: str = ""
-
-    @property
-    def code(self) -> str:
-        """The mutated code in one line."""
-        return " ".join(self.file.read_bytes()[self.begin:self.end].decode().split())
 
     @property
     def change(self) -> str:
@@ -73,7 +69,9 @@ class _Finder:
             return
         line = self.text.count(b"\n", 0, operator_begin or begin) + 1
         last = self.text.count(b"\n", 0, end) + 1
-        self.found.setdefault((begin, end, kind), Mutant(self.file, line, last, begin, end, kind, operator_begin, operator))
+        code = " ".join(self.text[begin:end].decode().split())
+        mutant = Mutant(self.file, line, last, begin, end, kind, code, operator_begin, operator)
+        self.found.setdefault((begin, end, kind), mutant)
 
     def visit(self, cursor, inside: bool) -> None:
         kind = cursor.kind
