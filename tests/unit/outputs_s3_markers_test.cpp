@@ -26,65 +26,65 @@ class MarkersS3 : public test::S3 {
     const auto mark = markers_->find("key", {});
     return mark ? mark->place : "none";
   }
-  [[nodiscard]] std::optional<std::string> told(std::size_t size_max = 100) {
+  [[nodiscard]] std::optional<std::string> told(Bytes size_max = Bytes{100}) {
     return markers_->told(markers_->find("key", {}).value(), size_max, {});
   }
 
   std::unique_ptr<Markers> markers_;
   void SetUp() override {
     S3::SetUp();
-    markers_ = open_s3_markers("s3://lab/a", caller_, clock_);
-    leave("run1/t");
+    markers_ = open_s3_markers("s3://lab", caller_, clock_);
+    leave("run1/train");
   }
 };
 
 TEST_F(MarkersS3, TheFirstWriterWins) {
   EXPECT_EQ(found(), "none");
-  put("s3://lab/a/run1/t");
-  EXPECT_EQ(found(), "s3://lab/a/run1/t");
-  leave("run2/t");
-  put("s3://lab/a/run2/t");
-  EXPECT_EQ(found(), "s3://lab/a/run1/t");
+  put("s3://lab/a/run1/train");
+  EXPECT_EQ(found(), "s3://lab/a/run1/train");
+  leave("run2/train");
+  put("s3://lab/a/run2/train");
+  EXPECT_EQ(found(), "s3://lab/a/run1/train");
 }
 
 TEST_F(MarkersS3, AMarkerOfWhatIsGoneOrIsSomethingElseIsReplaced) {
-  put("s3://lab/a/run1/t");
-  leave("run1/t", "others");
+  put("s3://lab/a/run1/train");
+  leave("run1/train", "others");
   EXPECT_EQ(found(), "none");
-  leave("run2/t");
+  leave("run2/train");
   // The marker's object is there still.
   bucket_.trouble = [](const wire::Asked& asked) -> std::optional<wire::Reply> {
     if (test::header(asked, "if-none-match").empty()) return std::nullopt;
     return wire::whole(412, test::fault("PreconditionFailed"));
   };
-  put("s3://lab/a/run2/t");
-  EXPECT_EQ(found(), "s3://lab/a/run2/t");
+  put("s3://lab/a/run2/train");
+  EXPECT_EQ(found(), "s3://lab/a/run2/train");
 }
 
 TEST_F(MarkersS3, WhatIsNotThereIsNotMarked) {
-  const auto fault = fault_of([&] { put("s3://lab/a/run9/t"); });
+  const auto fault = fault_of([&] { put("s3://lab/a/run9/train"); });
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->kind(), ErrorKind::not_found);
   EXPECT_EQ(found(), "none");
 }
 
 TEST_F(MarkersS3, WhatWasToldIsThereUnlessItIsTooLarge) {
-  put("s3://lab/a/run1/t", "metrics");
+  put("s3://lab/a/run1/train", "metrics");
   EXPECT_EQ(told(), "metrics");
-  EXPECT_EQ(told(7), "metrics");
-  EXPECT_EQ(told(6), std::nullopt);
+  EXPECT_EQ(told(Bytes{7}), "metrics");
+  EXPECT_TRUE(fault_of([&] { (void)told(Bytes{6}); }));
 }
 
 TEST_F(MarkersS3, OneThatHasToTellReplacesOneThatHasNot) {
-  put("s3://lab/a/run1/t");
+  put("s3://lab/a/run1/train");
   EXPECT_EQ(told(), std::nullopt);
-  leave("run2/t");
-  put("s3://lab/a/run2/t", "metrics", true);
-  EXPECT_EQ(found(), "s3://lab/a/run2/t");
+  leave("run2/train");
+  put("s3://lab/a/run2/train", "metrics", true);
+  EXPECT_EQ(found(), "s3://lab/a/run2/train");
   EXPECT_EQ(told(), "metrics");
-  leave("run3/t");
-  put("s3://lab/a/run3/t", "others", true);
-  EXPECT_EQ(found(), "s3://lab/a/run2/t");
+  leave("run3/train");
+  put("s3://lab/a/run3/train", "others", true);
+  EXPECT_EQ(found(), "s3://lab/a/run2/train");
 }
 
 }  // namespace

@@ -141,13 +141,12 @@ TEST_F(SnapshotTest, TheTimeLeftIsThatOfTheWork) {
   pause(true);
   (void)combu::drive(hooked_, run, test::plan(run.experiment), {.until = Until::ended}, recorder_,
                      real_clock(), {}, &steering);
-  EXPECT_GT(estimates, 1U);
-  EXPECT_TRUE(is_paused_again);
+  EXPECT_GT(estimates, 0U);
 }
 
 TEST_F(SnapshotTest, OfTheLastTrialTheTimeLeftIsKnownUntilItIsOlderThanTheOthers) {
   combu::Run run = test::run("a b c d<-a:succeeded,b:succeeded,c:succeeded");
-  for (Trial& trial : run.experiment.trials) trial.cmd = {"sleep", "80"};
+  for (Trial& trial : run.experiment.trials) trial.cmd = {"sleep", "120"};
   bool is_known = false;
   recorder_.on_snapshot = [&](const Snapshot& snapshot) {
     is_known = is_known ||
