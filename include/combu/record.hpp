@@ -28,6 +28,9 @@ struct WorkingTree {
   bool is_cut = false;                 // it was longer
   std::vector<std::string> untracked;  // paths, not their content; neither is that of the next ones
   std::vector<std::string> left_out;   // changed files that may hold secrets
+  // Files that a filter of git applies to and that differ from the index in size or time. The diff has their
+  // content as it is in the index.
+  std::vector<std::string> by_index;
 };
 
 // A run as it began: all that is needed to go on with it elsewhere and later.

@@ -159,6 +159,10 @@ std::string reproduction(const RunEntry& entry, const std::vector<std::string>& 
   }
   if (entry.revision.empty()) notes.emplace_back("the folder was under no version control");
   if (tree.is_cut) notes.emplace_back("the working tree differed by more than is on record");
+  if (!tree.by_index.empty())
+    notes.push_back(
+        fmt::format("a git filter applies to these, and combu compared them by the index only: {}",
+                    names_of(tree.by_index)));
   if (!tree.left_out.empty())
     notes.push_back(fmt::format("changed, but not on record: {}", names_of(tree.left_out)));
   if (!tree.untracked.empty())

@@ -125,6 +125,9 @@ std::string revision_text(const RunEntry& run) {
   if (!tree.untracked.empty())
     text +=
         fmt::format(", {} file{} untracked", tree.untracked.size(), tree.untracked.size() == 1 ? "" : "s");
+  if (!tree.by_index.empty())
+    text += fmt::format(", {} file{} with a git filter compared by the index only", tree.by_index.size(),
+                        tree.by_index.size() == 1 ? "" : "s");
   return text;
 }
 
@@ -269,6 +272,7 @@ void print_json(const Shown& shown) {
                            {"diff_is_cut", tree.is_cut},
                            {"untracked", tree.untracked},
                            {"left_out", tree.left_out},
+                           {"by_index", tree.by_index},
                            {"host", or_null(ran_in.machine)},
                            {"engine", or_null(ran_in.engine)},
                            {"address", or_null(ran_in.address)},

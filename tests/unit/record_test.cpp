@@ -969,7 +969,11 @@ TEST_F(RecordTest, WhatAPersonWantsAgainIsNotSkippedButWhatWasBlockedMayBe) {
 
 TEST_F(RecordTest, HowTheWorkingTreeDifferedIsThere) {
   RunEntry entry = entry_of(run);
-  entry.working_tree = {.diff = "--- a\n", .is_cut = true, .untracked = {"x", "y z"}, .left_out = {".env"}};
+  entry.working_tree = {.diff = "--- a\n",
+                        .is_cut = true,
+                        .untracked = {"x", "y z"},
+                        .left_out = {".env"},
+                        .by_index = {"a.bin"}};
   entry.references = {{{"lab/x", "linux/arm64"}, "lab/x@sha256:1"}, {{"lab/x", ""}, "lab/x@sha256:2"}};
   entry.results = "/results";
   Record record(folder.path());

@@ -1,0 +1,368 @@
+"""What combu asks git about the folder of an experiment: it starts no program that the repository's settings name."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+from conftest import SIMULATED
+from state_folder_test import GROUP, USER, as_root, place, run_in  # noqa: F401 (a fixture)
+
+FILE = """[{ name: "one", image: "x", cmd: "true" }, { name: "two", image: "x", cmd: "sh -c 'exit 1'" }]"""
+GIT = shutil.which("git")
+
+
+class Repository:
+    """A repository with a changed file, a new one, and a program that leaves `canary`."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.canary = folder / ".git/canary"
+        self.evil = folder / ".git/evil"
+        self("init", "-q", "-b", "main")
+        (folder / ".gitignore").write_text(".local\n.gitconfig\nresults\nold\n")
+        (folder / "code.py").write_text("one\n")
+        self.file = folder / "experiment.jsonnet"
+        self.file.write_text(FILE)
+        self("add", "-A")
+        self("commit", "-qm", "one")
+        self.commit = self("rev-parse", "HEAD").strip()
+        self.evil.write_text(f"#!/bin/sh\ntouch {self.canary}\ncat\n")
+        self.evil.chmod(0o755)
+
+    def __call__(self, *arguments, folder=None):
+        env = {**os.environ, "HOME": str(self.folder), "GIT_CONFIG_NOSYSTEM": "1"}
+        command = [GIT, "-C", folder or self.folder, "-c", "user.name=n", "-c", "user.email=e", *arguments]
+        return subprocess.run(command, env=env, check=True, capture_output=True, text=True, timeout=60).stdout
+
+    def set(self, name, value=None):
+        self("config", name, str(value or self.evil))
+
+    def change(self):
+        (self.folder / "code.py").write_text("two\n")
+        (self.folder / "new.py").write_text("new\n")
+        self.canary.unlink(missing_ok=True)
+
+    def attribute(self, line, path=".git/info/attributes"):
+        (self.folder / path).parent.mkdir(exist_ok=True)
+        with open(self.folder / path, "a") as file:
+            file.write(line + "\n")
+
+
+@pytest.fixture
+def repository(tmp_path):
+    return Repository(tmp_path)
+
+
+def shown(combu, repository):
+    done = combu("-f", repository.file, "show", "one", "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def run(combu, repository, *arguments, **options):
+    return combu("-f", repository.file, "--engine", SIMULATED, *arguments, **options)
+
+
+# ---- hostile settings
+
+
+def monitor(repository):
+    repository.set("core.fsmonitor")
+
+
+def hooks(repository):
+    for folder in (repository.folder / ".git/hooks", repository.folder / ".git/others"):
+        folder.mkdir(exist_ok=True)
+        for hook in ("post-index-change", "fsmonitor-watchman", "reference-transaction", "pre-auto-gc"):
+            shutil.copy(repository.evil, folder / hook)
+    repository.set("core.hooksPath", repository.folder / ".git/others")
+    repository.set("core.fsmonitor", ".git/hooks/fsmonitor-watchman")
+
+
+def programs_for_people(repository):
+    for name in ("core.pager", "pager.diff", "pager.config", "pager.status", "core.editor", "core.askPass", "credential.helper", "gpg.program",
+                 "gpg.ssh.program", "diff.tool", "interactive.diffFilter", "core.alternateRefsCommand", "core.gitProxy", "merge.evil.driver"):
+        repository.set(name)
+    repository.set("log.showSignature", "true")
+    repository.set("pager.ls-files", "true")
+    for command in ("diff", "ls-files", "rev-parse", "config", "status", "check-attr"):
+        repository.set(f"alias.{command}", f"!{repository.evil}")
+
+
+def differs(repository):
+    repository.set("diff.external")
+    repository.set("diff.evil.command")
+    repository.set("diff.evil.textconv")
+    repository.set("diff.evil.cachetextconv", "true")
+    repository.attribute("* diff=evil merge=evil")
+
+
+def promisor(repository, url, **settings):
+    """The commit's blob is missing: git fetches it."""
+    repository.set("extensions.partialClone", "origin")
+    repository.set("remote.origin.promisor", "true")
+    repository.set("remote.origin.url", url)
+    for name, value in settings.items():
+        repository.set(name.replace("__", "."), value)
+    blob = repository("rev-parse", "HEAD:code.py").strip()
+    (repository.folder / ".git/objects" / blob[:2] / blob[2:]).unlink()
+
+
+def fetch_by_ssh(repository):
+    promisor(repository, "ssh://nowhere.invalid/lab", core__sshCommand=repository.evil, ssh__variant="simple")
+
+
+def fetch_by_ext(repository):
+    promisor(repository, f"ext::{repository.evil} %S", protocol__ext__allow="always")
+
+
+def fetch_by_upload_pack(repository):
+    promisor(repository, "/nowhere", remote__origin__uploadpack=repository.evil)
+
+
+def submodule(repository):
+    origin = repository.folder / ".git/origin"
+    origin.mkdir()
+    for arguments in (["init", "-q"], ["commit", "-qm", "one", "--allow-empty"]):
+        repository(*arguments, folder=origin)
+    repository("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(origin), "sub")
+    repository("commit", "-qm", "two")
+    repository.commit = repository("rev-parse", "HEAD").strip()
+    sub = repository.folder / "sub"
+    repository("config", "core.fsmonitor", str(repository.evil), folder=sub)
+    repository("config", "filter.evil.clean", str(repository.evil), folder=sub)
+    (sub / ".gitattributes").write_text("* filter=evil\n")
+    (sub / "file").write_text("text\n")
+    repository("add", "-A", folder=sub)
+    (sub / "file").write_text("TEXT\n")
+    repository.set("submodule.sub.ignore", "none")
+    repository.set("diff.submodule", "diff")
+    repository.set("status.submoduleSummary", "true")
+    repository.set("submodule.sub.update", f"!{repository.evil}")
+
+
+HOSTILE = [monitor, hooks, programs_for_people, differs, submodule]
+
+
+def commands_of(combu, repository):
+    """All that may look at the folder."""
+    return [run(combu, repository, *command) for command in (["plan"], ["run", "--wait"], ["show", "--reproduce", "one"], ["retry", "--wait"],
+            ["run", "--resume", "--wait"], ["show", "one"], ["ps"], ["kill"], ["run", "--wait"])]
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda each: each.__name__)
+def test_no_program_of_the_settings_runs(combu, repository, hostile):
+    hostile(repository)
+    repository.change()
+    done = commands_of(combu, repository)
+    assert not repository.canary.exists()
+    assert [each.returncode for each in done] == [0, 1, 0, 1, 1, 0, 0, 0, 1], [each.stderr for each in done]
+    now = shown(combu, repository)
+    assert (now["commit"], now["dirty"], now["by_index"]) == (repository.commit, True, [])
+    assert "-one\n+two\n" in now["diff"] and "new.py" in now["untracked"]
+
+
+@pytest.mark.parametrize("hostile", [fetch_by_ssh, fetch_by_ext, fetch_by_upload_pack], ids=lambda each: each.__name__)
+def test_a_missing_object_is_not_fetched(combu, repository, hostile):
+    hostile(repository)
+    repository.change()
+    run(combu, repository, "run", "--wait")
+    run(combu, repository, "show", "--reproduce", "one")
+    assert not repository.canary.exists()
+    now = shown(combu, repository)
+    assert (now["commit"], now["dirty"], now["diff"], now["untracked"]) == (repository.commit, True, None, ["new.py"])
+
+
+@pytest.mark.parametrize("name, kind, place_of_attributes", [
+    *[(name, kind, ".git/info/attributes") for name in ("evil", "a=b", "a=b.clean", "a.b", "Evil-1", "") for kind in ("clean", "process")],
+    ("evil", "clean", ".gitattributes"), ("evil", "smudge", ".gitattributes")])
+def test_no_filter_runs(combu, repository, name, kind, place_of_attributes):
+    repository.attribute(f"code.py filter={name}", place_of_attributes)
+    with open(repository.folder / ".git/config", "a") as config:
+        config.write(f'[filter "{name}"]\n\t{kind} = {repository.evil}\n\trequired = true\n')
+    repository.change()
+    run(combu, repository, "run", "--wait")
+    reproduce = run(combu, repository, "show", "--reproduce", "one").stdout
+    assert not repository.canary.exists()
+    now = shown(combu, repository)
+    assert (now["commit"], now["dirty"], now["diff"]) == (repository.commit, False, None)
+    assert now["by_index"] == ["code.py"] and "new.py" in now["untracked"]
+    assert "# a git filter applies to these, and combu compared them by the index only: code.py\n" in reproduce
+
+
+@pytest.mark.parametrize("place_of_setting", ["include", "worktree", "user"])
+def test_no_filter_of_another_file_of_settings_runs(combu, repository, place_of_setting):
+    text = f'[filter "evil"]\n\tclean = {repository.evil}\n[core]\n\tfsmonitor = {repository.evil}\n'
+    if place_of_setting == "include":
+        (repository.folder / ".git/included").write_text(text)
+        repository.set("include.path", "included")
+    elif place_of_setting == "worktree":
+        repository.set("extensions.worktreeConfig", "true")
+        (repository.folder / ".git/config.worktree").write_text(text)
+    else:
+        (repository.folder / ".gitconfig").write_text(text)
+    repository.attribute("code.py filter=evil")
+    repository.change()
+    run(combu, repository, "run", "--wait")
+    run(combu, repository, "show", "--reproduce", "one")
+    assert not repository.canary.exists()
+    assert shown(combu, repository)["by_index"] == ["code.py"]
+
+
+@pytest.mark.parametrize("variables", [
+    {"GIT_EXTERNAL_DIFF": "{evil}"},
+    {"GIT_PAGER": "{evil}", "PAGER": "{evil}", "GIT_EDITOR": "{evil}", "GIT_ASKPASS": "{evil}", "GIT_SSH_COMMAND": "{evil}", "GIT_SSH": "{evil}"},
+    {"GIT_CONFIG_PARAMETERS": "'core.fsmonitor={evil}' 'diff.external={evil}'"},
+    {"GIT_CONFIG_COUNT": "2", "GIT_CONFIG_KEY_0": "core.fsmonitor", "GIT_CONFIG_VALUE_0": "{evil}", "GIT_CONFIG_KEY_1": "filter.evil.clean",
+     "GIT_CONFIG_VALUE_1": "{evil}"},
+    {"GIT_DIR": "/nowhere"}, {"GIT_WORK_TREE": "/"}, {"GIT_INDEX_FILE": "/nowhere"}, {"GIT_CONFIG": "/dev/null"},
+    {"GIT_LITERAL_PATHSPECS": "1"}, {"GIT_TRACE": "{canary}"},
+], ids=lambda each: next(iter(each)))
+def test_variables_for_git_change_nothing(combu, repository, variables):
+    repository.set("filter.evil.clean")
+    repository.attribute("other filter=evil")
+    (repository.folder / ".env").write_text("TOKEN=old\n")
+    repository("add", "-f", ".env")
+    repository("commit", "-qm", "two")
+    (repository.folder / ".env").write_text("TOKEN=hunter2\n")
+    repository.change()
+    env = {name: value.format(evil=repository.evil, canary=repository.canary) for name, value in variables.items()}
+    assert run(combu, repository, "run", "--wait", env=env).returncode == 1
+    assert not repository.canary.exists()
+    now = shown(combu, repository)
+    assert "-one\n+two\n" in now["diff"] and "hunter2" not in now["diff"]
+    assert (now["left_out"], now["by_index"]) == ([".env"], [])
+
+
+# ---- filters that are meant well
+
+
+@pytest.fixture
+def large_files(repository, tmp_path):
+    """As Git LFS does it: the index has the hash of the content. The settings are the user's."""
+    store = tmp_path / ".git/store"
+    store.mkdir()
+    (store / "clean").write_text(f"#!/bin/sh\ncat >{store}/in && sha256sum <{store}/in | cut -d' ' -f1 | tee {store}/out && cp {store}/in {store}/$(cat {store}/out)\n")
+    (store / "smudge").write_text(f"#!/bin/sh\ncat {store}/$(cat)\n")
+    for name in ("clean", "smudge"):
+        (store / name).chmod(0o755)
+    (tmp_path / ".gitconfig").write_text(f'[filter "large"]\n\tclean = {store}/clean\n\tsmudge = {store}/smudge\n\trequired = true\n')
+    repository.attribute("*.bin filter=large", ".gitattributes")
+    (tmp_path / "data").mkdir()
+    for name in ("a.bin", "data/ü \"b\".bin"):
+        (tmp_path / name).write_text("content of " + name)
+    repository("add", "-A")
+    repository("commit", "-qm", "large files")
+    return ["a.bin", '"data/\\303\\274 \\"b\\".bin"']
+
+
+def touch(repository, content=None):
+    for path in repository.folder.rglob("*.bin"):
+        path.write_text(content or path.read_text())
+        os.utime(path, (1, 1))
+
+
+def test_files_with_a_filter_are_clean(combu, repository, large_files):
+    run(combu, repository, "run", "--wait")
+    now = shown(combu, repository)
+    assert (now["dirty"], now["diff"], now["by_index"], now["untracked"]) == (False, None, [], [])
+    assert "git filter" not in run(combu, repository, "show", "--reproduce", "one").stdout
+
+
+@pytest.mark.parametrize("content", [None, "changed"])
+def test_files_with_a_filter_that_may_differ_are_listed_and_not_dirty(combu, repository, large_files, content):
+    touch(repository, content)
+    run(combu, repository, "run", "--wait")
+    now = shown(combu, repository)
+    assert (now["dirty"], now["diff"], now["by_index"]) == (False, None, large_files)
+    reproduce = run(combu, repository, "show", "--reproduce", "one").stdout
+    assert f"# a git filter applies to these, and combu compared them by the index only: {', '.join(large_files)}\n" in reproduce
+    assert "git checkout" not in reproduce
+    assert "2 files with a git filter compared by the index only" in run(combu, repository, "show", "one").stdout
+
+
+def test_other_changes_beside_them_are_on_record(combu, repository, large_files):
+    touch(repository)
+    repository.change()
+    (repository.folder / ".env").write_text("TOKEN=hunter2\n")
+    repository("add", "-f", ".env")
+    run(combu, repository, "run", "--wait")
+    now = shown(combu, repository)
+    assert (now["dirty"], now["by_index"], now["left_out"]) == (True, large_files, [".env"])
+    assert "-one\n+two\n" in now["diff"] and ".bin" not in now["diff"] and "hunter2" not in now["diff"]
+
+
+@pytest.mark.parametrize("touched", [False, True])
+def test_the_index_of_files_with_a_filter_is_compared(combu, repository, large_files, touched):
+    (repository.folder / "a.bin").write_text("new content")
+    repository("add", "a.bin")
+    if touched:
+        touch(repository)
+    run(combu, repository, "run", "--wait")
+    now = shown(combu, repository)
+    pointers = [hashlib.sha256(text).hexdigest() for text in (b"content of a.bin", b"new content")]
+    assert now["dirty"] and f"-{pointers[0]}\n+{pointers[1]}\n" in now["diff"]
+    assert now["by_index"] == (large_files if touched else [])
+
+
+def test_a_filter_attribute_without_a_filter_is_an_ordinary_file(combu, repository):
+    """As in a clone on a machine without Git LFS."""
+    repository.attribute("code.py filter=lfs")
+    repository.change()
+    run(combu, repository, "run", "--wait")
+    now = shown(combu, repository)
+    assert now["dirty"] and "-one\n+two\n" in now["diff"] and now["by_index"] == []
+
+
+def test_changes_of_more_files_than_fit_into_a_command_line(combu, repository):
+    folder = repository.folder / ("d" * 250)
+    folder.mkdir()
+    for i in range(400):
+        (folder / f"file-{i}").write_text("one\n")
+    repository("add", "-A")
+    repository("commit", "-qm", "many")
+    for i in range(400):
+        (folder / f"file-{i}").write_text("two\n")
+    run(combu, repository, "run", "--wait")
+    now = shown(combu, repository)
+    assert now["diff"].count("\n-one\n+two\n") == 400
+
+
+# ---- users
+
+
+@pytest.fixture
+def spied(place):  # noqa: F811
+    """A `git` that writes down as whom it runs; gives what it has written."""
+    log = place / "log"
+    log.touch()
+    log.chmod(0o666)
+    (place / "bin").mkdir()
+    (place / "bin/git").write_text(f'#!/bin/sh\necho "$(id -u):$(id -g):$(id -G) $HOME" >>{log}\nexec {GIT} "$@"\n')
+    (place / "bin/git").chmod(0o755)
+    subprocess.run([GIT, "init", "-q", place], check=True)
+    subprocess.run([GIT, "-C", place, "-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "one", "--allow-empty"], check=True)
+    return lambda: set(log.read_text().splitlines())
+
+
+def test_under_sudo_git_runs_as_the_caller(place, spied):  # noqa: F811
+    as_root("mkdir", "-m", "700", place / "root")
+    as_root("chown", "-R", f"{USER}:{GROUP}", place / ".git")
+    as_root("chown", f"{USER}:{GROUP}", place)
+    sudo = run_in(place, place / "root", f"SUDO_UID={USER}", f"SUDO_GID={GROUP}", f"PATH={place}/bin:{os.environ['PATH']}")
+    for command in (["run", "--wait"], ["show", "--reproduce", "tt"]):
+        done = sudo(*command)
+        assert done.returncode == 0, done.stderr
+    assert spied() == {f"{USER}:{GROUP}:{GROUP} /"}
+    assert "was under no version control" not in done.stdout
+    assert len(json.loads(sudo("show", "tt", "--json").stdout)["commit"]) == 40
+
+
+def test_without_sudo_git_runs_as_the_user_in_its_home(place, spied):  # noqa: F811
+    as_root("mkdir", "-m", "700", place / "root")
+    done = run_in(place, place / "root", f"PATH={place}/bin:{os.environ['PATH']}")("run", "--wait")
+    assert done.returncode == 0, done.stderr
+    assert [line.split(":")[0] for line in spied()] == ["0"] and all(line.endswith(f" {place}/root") for line in spied())
