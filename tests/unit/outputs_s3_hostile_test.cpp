@@ -99,7 +99,7 @@ TEST_F(HostileS3, HeadersWithoutAnEndAreRefused) {
   requests.emplace_back("get", [](S3Client& client) { (void)client.get("a", [](std::string_view) {}, {}); });
   for (const auto& [name, request] : requests) {
     SCOPED_TRACE(name);
-    answer({{k_ok, line}, Reply::Then::close, line});
+    answer(wire::endless(k_ok + line, line));
     expect_refused(request, "has more than 256 KiB of headers");
   }
   answer(wire::endless(interim, interim));
@@ -154,13 +154,13 @@ TEST_F(HostileS3, ATextHasAsManyBytesAsItMayHave) {
     expect_refused([](S3Client& client) { (void)client.get_text("a", 1 << 20, {}); }, "is larger than 1 MiB");
   }
   const auto markers = open_s3_markers("s3://lab/a", caller_, clock_);
-  EXPECT_THAT(fault_of([&] { (void)markers->find("key", {}); })->what(), HasSubstr("is larger than 64 KiB"));
+  EXPECT_THAT(fault_of([&] { (void)markers->find("key", {}); })->what(), HasSubstr("is larger than 2 KiB"));
   bucket_.trouble = [](const Asked& asked) -> std::optional<Reply> {
     if (asked.method == "HEAD") return Reply{{k_ok + "Content-Length: 9\r\n\r\n"}, Reply::Then::keep};
     return without_end("x", k_text).back();
   };
   const Markers::Mark mark{.key = "key", .place = "s3://lab/a/run/t", .version = "1"};
-  EXPECT_THAT(fault_of([&] { (void)markers->told(mark, 1000, {}); })->what(),
+  EXPECT_THAT(fault_of([&] { (void)markers->told(mark, Bytes{1000}, {}); })->what(),
               HasSubstr("is larger than 1000"));
 }
 
