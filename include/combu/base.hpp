@@ -145,6 +145,8 @@ struct Character {
 // `text` with each control character except newline and tab as `\u001b`, and each byte that is not UTF-8 as
 // `\x9b`. JSON keeps its meaning: control characters occur only in its strings.
 [[nodiscard]] std::string escape_controls(std::string_view text);
+// Appends `more`. Of a text that is longer than twice `size` then, only the last `size` bytes stay.
+void append_to_tail(std::string& text, std::string_view more, std::size_t size);
 
 // What a message shows of a text from outside: at most 60 characters, cut between characters, on one line
 // (control characters are escaped).

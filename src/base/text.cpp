@@ -59,4 +59,9 @@ std::size_t columns_of(std::string_view text) {
   return columns;
 }
 
+void append_to_tail(std::string& text, std::string_view more, std::size_t size) {
+  text += more;
+  if (text.size() > 2 * size) text.erase(0, text.size() - size);
+}
+
 }  // namespace combu

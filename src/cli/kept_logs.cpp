@@ -43,8 +43,7 @@ LastLine last_lines_in(Telemetry* telemetry) {
     --left;
     std::string text;
     const auto add = [&](const LogPiece& piece) {
-      text += piece.text;
-      if (text.size() > k_text_looked_at_max) text.erase(0, text.size() - k_text_looked_at_max);
+      append_to_tail(text, piece.text, k_text_looked_at_max);
       return true;
     };
     try {

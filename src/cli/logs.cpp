@@ -13,6 +13,7 @@
 #include "cli/commands.hpp"
 #include "cli/identity.hpp"
 #include "cli/kept_logs.hpp"
+#include "cli/log_place.hpp"
 #include "cli/moment.hpp"
 #include "cli/output.hpp"
 #include "cli/recorded.hpp"
@@ -27,6 +28,7 @@ namespace {
 
 constexpr std::size_t k_follow_width = 8;
 constexpr Seconds k_follow_pause{1};
+constexpr std::size_t k_line_max = std::size_t{1} << 20U;
 constexpr int k_cuts_max = 60;  // of readings in a row, of an engine that answers in between
 
 struct LogsOptions {
@@ -51,7 +53,21 @@ LogOptions log_options(const LogsOptions& options) {
   return out;
 }
 
-// What is printed: lines as they are, or as JSON, or behind their trial's name. False: the reader has gone.
+// Takes the character that `next` goes on with off the line, and returns it.
+std::string cut_character(std::string& line, char next) {
+  constexpr std::size_t k_bytes_max = 4;
+  std::size_t begin = line.size();
+  if (is_inside_character(next)) {
+    do --begin;
+    while (line.size() - begin < k_bytes_max && is_inside_character(line[begin]));
+  }
+  std::string character = line.substr(begin);
+  line.resize(begin);
+  return character;
+}
+
+// What is printed: lines as they are, or as JSON, or behind their trial's name. Named and JSON lines have at
+// most k_line_max bytes: a longer one is printed as several. False: the reader has gone.
 class Printer {
  public:
   enum class Form { plain, named, json };
@@ -65,12 +81,16 @@ class Printer {
   bool put(LogStream stream, std::string_view piece) {
     if (form_ == Form::plain) return output(stream).put(piece);
     std::string& line = lines_.at(stream == LogStream::out ? 0 : 1);
-    for (std::size_t end = piece.find('\n'); end != std::string_view::npos; end = piece.find('\n')) {
-      line += piece.substr(0, end);
-      piece.remove_prefix(end + 1);
-      if (!tell(stream, std::exchange(line, {}))) return false;
+    while (!piece.empty()) {
+      const std::string_view part = piece.substr(0, std::min(piece.find('\n'), k_line_max - line.size()));
+      line += part;
+      piece.remove_prefix(part.size());
+      if (piece.empty()) break;
+      const bool is_end = piece.front() == '\n';
+      std::string rest = is_end ? "" : cut_character(line, piece.front());
+      if (is_end) piece.remove_prefix(1);
+      if (!tell(stream, std::exchange(line, std::move(rest)))) return false;
     }
-    line += piece;
     return true;
   }
 
@@ -100,45 +120,6 @@ class Printer {
   LogOutput err_;
 };
 
-// How far an attempt's log has been told: the next reading goes on from there.
-class Place {
- public:
-  // What the next reading asks for. What came at almost the same moment is asked for once more: of two
-  // streams it may be written down in the other order.
-  [[nodiscard]] LogOptions next(const LogOptions& wanted) {
-    known_ = recent_;
-    LogOptions options = wanted;
-    options.timed = true;
-    if (!begin_) return options;
-    options.tail.reset();
-    options.since = std::max<Instant>(*begin_, until_ - k_log_disorder_max);
-    return options;
-  }
-
-  [[nodiscard]] bool has_begun() const { return begin_.has_value(); }
-
-  [[nodiscard]] bool is_new(const LogPiece& piece) {
-    const std::pair moment(piece.at, piece.stream);
-    const auto known = known_.find(moment);
-    if (known != known_.end() && known->second > 0) {
-      --known->second;
-      return false;
-    }
-    begin_ = std::min(begin_.value_or(piece.at), piece.at);
-    until_ = std::max(until_, piece.at);
-    ++recent_[moment];
-    recent_.erase(recent_.begin(), recent_.lower_bound({until_ - k_log_disorder_max, LogStream::out}));
-    return true;
-  }
-
- private:
-  using Counts = std::map<std::pair<Instant, LogStream>, std::size_t>;
-  std::optional<Instant> begin_;  // of what has been told; nullopt: nothing
-  Instant until_{};
-  Counts recent_;  // told: how many pieces of that moment
-  Counts known_;   // of these, those that this reading has yet to meet
-};
-
 // What is kept of this attempt, in `telemetry`, which is opened where it is not; nullopt: nothing. Throws
 // Error where it cannot be read.
 std::optional<KeptLog> find_kept(std::optional<Telemetry>& telemetry, const std::string& folder,
@@ -165,7 +146,7 @@ void tell_gaps(const std::string& trial, const KeptLog& log, const LogOptions& w
 
 // What is kept of it from `place` on. False: the reader has gone.
 bool print_kept(Telemetry& telemetry, const Key& key, const KeptLog& log, const LogOptions& wanted,
-                Place& place, Printer& printer) {
+                LogPlace& place, Printer& printer) {
   if (log.dropped.count > 0 && !wanted.tail && !place.has_begun())
     (void)put_err(fmt::format("combu: {}: the first {} of its log were not kept (logs.max_size)\n", key.trial,
                               to_string(log.dropped)));
@@ -252,7 +233,7 @@ class Kept {
 
   // Prints `log`, which log() has returned for `key`. False: the reader has gone.
   bool print(const Key& key, const KeptLog& log, const LogOptions& wanted, Printer& printer) {
-    Place place;
+    LogPlace place;
     tell_gaps(key.trial, log, wanted);
     return print_kept(*telemetry_, key, log, wanted, place, printer);
   }
@@ -278,7 +259,8 @@ bool is_absence(const Error& error) {
 
 // The log of one attempt from the engine, and where it is followed from `place` on. False: the reader has
 // gone.
-bool read_live(Session& session, const Key& key, const LogOptions& wanted, Place& place, Printer& printer) {
+bool read_live(Session& session, const Key& key, const LogOptions& wanted, LogPlace& place,
+               Printer& printer) {
   std::stop_source enough;
   const std::stop_callback on_stop(session.stop(), [&enough] { enough.request_stop(); });
   bool reader_has_gone = false;
@@ -298,7 +280,7 @@ bool read_live(Session& session, const Key& key, const LogOptions& wanted, Place
 
 // Until the attempt has ended. An engine that goes away is waited for, and told of.
 bool follow_live(Session& session, const Caller& caller, const Key& key, const LogOptions& wanted,
-                 Place& place, Printer& printer) {
+                 LogPlace& place, Printer& printer) {
   const auto patient = session.patient_engine();
   for (int cuts = 0;;) {
     bool is_cut = false;
@@ -325,7 +307,7 @@ bool follow_live(Session& session, const Caller& caller, const Key& key, const L
 bool print_attempt(Session& session, const Caller& caller, const Key& key, const LogOptions& wanted,
                    Printer& printer) {
   const std::string folder = state_folder(caller);
-  Place place;
+  LogPlace place;
   std::optional<Telemetry> telemetry;
   std::optional<KeptLog> kept = find_readable(telemetry, folder, key);
   if (kept) tell_gaps(key.trial, *kept, wanted);
@@ -456,7 +438,7 @@ class Following {
   struct Log {
     Log(Printer::Form form, const std::string& trial) : printer(form, trial) {}
     Printer printer;
-    Place place;
+    LogPlace place;
     bool complete = false;
   };
 

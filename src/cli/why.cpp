@@ -31,6 +31,7 @@ constexpr std::size_t k_named = 3;
 constexpr std::size_t k_compared_max = 500;
 constexpr Seconds k_why_patience{2};
 constexpr std::int64_t k_log_lines = 5;
+constexpr std::size_t k_log_size_max = std::size_t{64} << 10U;  // of these lines: one may have any size
 
 struct WhyOptions {
   std::string run;
@@ -443,7 +444,7 @@ std::string last_line_on_engine(const Invocation& invocation, const RunEntry& en
     try {
       session.engine().logs(
           {.run = entry.id, .trial = trial, .attempt = attempt}, {.tail = k_log_lines},
-          [&](const LogPiece& piece) { text += piece.text; }, patience.token());
+          [&](const LogPiece& piece) { append_to_tail(text, piece.text, k_log_size_max); }, patience.token());
     } catch (const Error&) {
       if (session.stop().stop_requested()) throw;
     }

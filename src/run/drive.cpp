@@ -48,6 +48,7 @@ constexpr std::size_t k_remarks_max = 20;
 constexpr std::size_t k_tails_max = 20;  // as many failures as a person is shown
 constexpr std::int64_t k_tail_lines = 5;
 constexpr std::size_t k_tail_line_max = 500;
+constexpr std::size_t k_tail_size_max = std::size_t{64} << 10U;  // of these lines: one may have any size
 
 // Nobody answers any more, although the engine's own retries were spent.
 struct EngineLost {
@@ -822,7 +823,8 @@ class Drive {
     std::string text;
     const auto read = [&] {
       engine_.logs(
-          key, {.tail = k_tail_lines}, [&](const LogPiece& piece) { text += piece.text; }, quit);
+          key, {.tail = k_tail_lines},
+          [&](const LogPiece& piece) { append_to_tail(text, piece.text, k_tail_size_max); }, quit);
     };
     call(read, [](const Error&) {});
     std::istringstream lines(text);

@@ -190,6 +190,19 @@ TEST(FirstCharacter, IsNoneOfWhatUtf8HasNot) {
     EXPECT_FALSE(first_character(text)) << testing::PrintToString(text);
 }
 
+TEST(Tail, HasAtMostTwiceItsSizeAndTheLastBytes) {
+  std::string text;
+  std::string all;
+  for (int i = 0; i < 100; ++i) {
+    const std::string more = std::to_string(i) + "\n";
+    all += more;
+    append_to_tail(text, more, 20);
+    EXPECT_LE(text.size(), 40U);
+    EXPECT_GE(text.size(), std::min<std::size_t>(all.size(), 20));
+    EXPECT_TRUE(all.ends_with(text));
+  }
+}
+
 TEST(Columns, AreTwoOfAWideCharacter) {
   EXPECT_EQ(columns_of(""), 0U);
   EXPECT_EQ(columns_of("plain"), 5U);
