@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -29,8 +30,21 @@ struct MetricPoint {
   double value = 0;
 };
 
-// All that an attempt has told of one metric, in short. The least and the greatest are of those values that
-// are numbers; not a number where there is none.
+// Values of a metric, in short. The least and the greatest are of those that are numbers; NaN if there is
+// none.
+struct PointSummary {
+  std::size_t points = 0;
+  double last = std::numeric_limits<double>::quiet_NaN();
+  double least = std::numeric_limits<double>::quiet_NaN();
+  double greatest = std::numeric_limits<double>::quiet_NaN();
+
+  void add(double value) { add({.points = 1, .last = value, .least = value, .greatest = value}); }
+  // Those of `later`, which followed.
+  void add(const PointSummary& later);
+};
+
+// All that an attempt has told of one metric, in short: of kept points and of those beyond k_kept_points_max.
+// The least and the greatest are of those values that are numbers; not a number where there is none.
 struct MetricSummary {
   std::string trial;
   int attempt = 1;
@@ -58,6 +72,9 @@ struct KeptLog {
 // Different metrics of an attempt; further ones are passed over.
 inline constexpr std::size_t k_metrics_max = 1000;
 
+// Points of an attempt's metrics that are kept: the first ones. Later ones count in the summaries only.
+inline constexpr std::size_t k_kept_points_max = 1'000'000;
+
 // An engine may write what came at almost the same moment by two streams in the other order.
 inline constexpr std::chrono::milliseconds k_log_disorder_max{100};
 
@@ -78,7 +95,8 @@ inline constexpr std::size_t k_packed_max = std::size_t{256} << 20U;
 struct LogBatch {
   struct Metric {
     std::string name;
-    std::vector<MetricPoint> points;
+    std::vector<MetricPoint> points;  // to be kept
+    PointSummary more = {};           // of those that followed and are not kept
   };
   std::span<const LogPiece> pieces;  // what follows on what is kept
   std::span<const Metric> metrics;
@@ -134,13 +152,13 @@ class Telemetry {
 
   // Why nothing could be put there when it was tried last; empty: it could.
   [[nodiscard]] std::string fault();
-  // What this attempt has told of so far.
-  [[nodiscard]] std::vector<std::string> metric_names(const std::string& trial, int attempt);
+  // The metrics that this attempt has told of so far, and how many points of each, kept or not.
+  [[nodiscard]] std::map<std::string, std::size_t> metric_points(const std::string& trial, int attempt);
   // The trials whose newest attempt has told no metric, though its log is complete.
   [[nodiscard]] std::vector<std::string> silent();
   // Of the newest attempt of each trial, by trial and metric.
   void metrics(const std::function<void(const MetricSummary&)>& tell);
-  // Of one metric of that attempt, in the order in which they were told.
+  // Of one metric of that attempt those that are kept, in the order in which they were told.
   void points(const std::string& trial, const std::string& metric,
               const std::function<void(const MetricPoint&)>& tell);
 

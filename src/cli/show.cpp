@@ -56,6 +56,12 @@ struct Shown {
   OutputsAt outputs;
 
   [[nodiscard]] bool is_equal() const { return known && !known->equal_trial.empty(); }
+  // Points of its metrics beyond k_kept_points_max.
+  [[nodiscard]] std::size_t points_not_kept() const {
+    std::size_t points = 0;
+    for (const MetricSummary& metric : metrics) points += metric.points;
+    return points - std::min(points, k_kept_points_max);
+  }
   [[nodiscard]] std::string digest_of(std::size_t input) const {
     return input < inputs.size() ? inputs[input] : "";
   }
@@ -166,6 +172,9 @@ void print(const Shown& shown) {
   if (shown.log && shown.log->passed_over > 0)
     line("metrics", fmt::format("{} points passed over: of the metrics the first {} names are taken",
                                 shown.log->passed_over, k_metrics_max));
+  if (const std::size_t points = shown.points_not_kept(); points > 0)
+    line("metrics",
+         fmt::format("{} points not kept: of an attempt the first {} are", points, k_kept_points_max));
   if (shown.log && shown.log->gaps > 0) line("log", gaps_text(*shown.log));
   line("outputs", shown.outputs.place);
   line("so far", shown.outputs.so_far);
@@ -251,6 +260,7 @@ void print_json(const Shown& shown) {
                            {"attempts", std::move(attempts)},
                            {"metrics", std::move(metrics)},
                            {"passed_over", shown.log ? shown.log->passed_over : 0},
+                           {"points_not_kept", shown.points_not_kept()},
                            {"log_gaps", shown.log ? shown.log->gaps : 0},
                            {"outputs", or_null(shown.outputs.place)},
                            {"outputs_so_far", or_null(shown.outputs.so_far)},

@@ -69,7 +69,7 @@ struct Free {
   void operator()(archive* reader) const { archive_read_free(reader); }
 };
 
-FileMetrics read_archive(Handover& from, const Metrics& metrics, MetricNames& names, Bytes size_max) {
+FileMetrics read_archive(Handover& from, const Metrics& metrics, MetricLimits& limits, Bytes size_max) {
   const std::string& path = metrics.file;
   const std::unique_ptr<archive, Free> reader(archive_read_new());
   archive_read_support_format_tar(reader.get());
@@ -79,7 +79,7 @@ FileMetrics read_archive(Handover& from, const Metrics& metrics, MetricNames& na
       archive_entry_filetype(entry) != AE_IFREG)
     return {.fault = fmt::format("{} is no file of metrics: it is not a file", path)};
   const Instant at{std::chrono::seconds(archive_entry_mtime(entry))};
-  MetricLines numbers(path.ends_with(".csv") ? MetricLines::Form::csv : MetricLines::Form::json, names,
+  MetricLines numbers(path.ends_with(".csv") ? MetricLines::Form::csv : MetricLines::Form::json, limits,
                       metrics);
   Lines lines([&](std::string_view line, Instant when) { numbers.take(line, when); });
   FileMetrics file;
@@ -103,7 +103,7 @@ FileMetrics read_archive(Handover& from, const Metrics& metrics, MetricNames& na
 
 }  // namespace
 
-FileMetrics read_metric_file(Engine& engine, const Key& key, const Metrics& metrics, MetricNames& names,
+FileMetrics read_metric_file(Engine& engine, const Key& key, const Metrics& metrics, MetricLimits& limits,
                              const std::stop_token& stop, Bytes size_max) {
   const std::string& path = metrics.file;
   Handover handover;
@@ -113,7 +113,7 @@ FileMetrics read_metric_file(Engine& engine, const Key& key, const Metrics& metr
   {
     const std::jthread reads([&] {
       try {
-        file = read_archive(handover, metrics, names, size_max);
+        file = read_archive(handover, metrics, limits, size_max);
       } catch (...) {
         fault = std::current_exception();
       }

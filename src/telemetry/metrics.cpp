@@ -16,9 +16,9 @@ namespace {
 
 using Numbers = std::vector<std::pair<std::string, double>>;
 
-// Maximum size of a nested metric's name in bytes. Without a limit the names in one deeply nested line could
-// fill the memory.
-constexpr std::size_t k_nested_name_max = 256;
+// Maximum size of a metric's name in bytes. Without a limit the names in one deeply nested line, or
+// k_metrics_max names of the size of a line, could fill the memory.
+constexpr std::size_t k_name_max = 256;
 
 constexpr char k_stands_for = '\1';  // before what is no number of JSON, in a string
 constexpr std::string_view k_in_words =
@@ -95,8 +95,8 @@ class NumbersIn : public nlohmann::json::json_sax_t {
  private:
   [[nodiscard]] bool in_object() const { return !prefixes_.empty(); }
   bool take(double value) {
-    const bool is_too_long = prefixes_.size() > 1 && name_.size() > k_nested_name_max;
-    if (depth_in_array_ == 0 && in_object() && !is_too_long) numbers_.emplace_back(name_, value);
+    if (depth_in_array_ == 0 && in_object() && name_.size() <= k_name_max)
+      numbers_.emplace_back(name_, value);
     return in_object();
   }
 
@@ -154,15 +154,22 @@ std::vector<std::string> fields_of(std::string_view line) {
 
 }  // namespace
 
-bool MetricNames::admits(const std::string& name) {
+MetricLimits::MetricLimits(const std::map<std::string, std::size_t>& taken) {
+  for (const auto& [name, points] : taken) {
+    names_.insert(name);
+    points_ += points;
+  }
+}
+
+bool MetricLimits::admits(const std::string& name) {
   if (names_.contains(name)) return true;
   if (names_.size() < k_metrics_max) return names_.insert(name).second;
   ++passed_over_;
   return false;
 }
 
-MetricLines::MetricLines(Form form, MetricNames& names, const Metrics& metrics)
-    : form_(form), names_(names), step_(metrics.step) {
+MetricLines::MetricLines(Form form, MetricLimits& limits, const Metrics& metrics)
+    : form_(form), limits_(limits), step_(metrics.step) {
   if (form_ != Form::pattern) return;
   pattern_ = std::make_unique<re2::RE2>(metrics.pattern, re2::RE2::Quiet);
   for (const auto& [group, name] : pattern_->CapturingGroupNames()) groups_.emplace_back(group, name);
@@ -219,24 +226,28 @@ void MetricLines::add(std::span<const std::pair<std::string, double>> numbers, I
   const double step = first_step == numbers.end() ? std::nan("") : first_step->second;
   ++line_;
   for (const auto& [name, value] : numbers) {
-    if (name == step_ || name.empty()) continue;
+    if (name == step_ || name.empty() || name.size() > k_name_max) continue;
     auto found = series_.find(name);
     if (found == series_.end()) {
-      if (!names_.admits(name)) continue;
+      if (!limits_.admits(name)) continue;
       found = series_.emplace(name, Series()).first;
     }
     Series& series = found->second;
     if (std::exchange(series.line, line_) == line_) continue;  // a second number of this name
-    series.points.push_back({.step = step, .at = at, .value = value});
-    ++count_;
+    if (limits_.keeps_point()) {
+      series.points.push_back({.step = step, .at = at, .value = value});
+    } else {
+      series.more.add(value);
+    }
   }
 }
 
 std::vector<LogBatch::Metric> MetricLines::taken() {
   std::vector<LogBatch::Metric> metrics;
   for (auto& [name, series] : series_)
-    if (!series.points.empty()) metrics.push_back({.name = name, .points = std::exchange(series.points, {})});
-  count_ = 0;
+    if (!series.points.empty() || series.more.points > 0)
+      metrics.push_back(
+          {.name = name, .points = std::exchange(series.points, {}), .more = std::exchange(series.more, {})});
   return metrics;
 }
 

@@ -19,18 +19,25 @@
 
 namespace combu::telemetry {
 
-// Which different metrics are taken of an attempt: the first k_metrics_max.
-class MetricNames {
+// Which points are taken of an attempt: those of the first k_metrics_max different metrics. Of these the
+// first k_kept_points_max are kept.
+class MetricLimits {
  public:
-  // `taken`: by those that have read of it before.
-  explicit MetricNames(std::vector<std::string> taken = {}) : names_(taken.begin(), taken.end()) {}
+  // `taken`: points by metric that have been taken of the attempt before.
+  explicit MetricLimits(const std::map<std::string, std::size_t>& taken = {});
 
   [[nodiscard]] bool admits(const std::string& name);
-  // Points that were not admitted.
+  // Counts a point of a metric that is admitted. True if it is to be kept.
+  [[nodiscard]] bool keeps_point() { return ++points_ <= k_kept_points_max; }
+
+  // Points of metrics that were not admitted.
   [[nodiscard]] std::size_t passed_over() const { return passed_over_; }
+  // True if there were more points than are kept.
+  [[nodiscard]] bool exceeds_points() const { return points_ > k_kept_points_max; }
 
  private:
   std::set<std::string> names_;
+  std::size_t points_ = 0;
   std::size_t passed_over_ = 0;
 };
 
@@ -40,16 +47,16 @@ class MetricLines {
   enum class Form { json, csv, pattern };
 
   // Form::pattern uses the pattern of `metrics`; every form uses the name of the step.
-  MetricLines(Form form, MetricNames& names, const Metrics& metrics = {});
+  MetricLines(Form form, MetricLimits& limits, const Metrics& metrics = {});
 
   void take(std::string_view line, Instant at);
   // What has been found since the last call.
   [[nodiscard]] std::vector<LogBatch::Metric> taken();
-  [[nodiscard]] std::size_t count() const { return count_; }
 
  private:
   struct Series {
     std::vector<MetricPoint> points;
+    PointSummary more;     // of those that are not kept
     std::size_t line = 0;  // that the last point is from; the first line is 1
   };
 
@@ -60,7 +67,7 @@ class MetricLines {
   void add(std::span<const std::pair<std::string, double>> numbers, Instant at);
 
   Form form_;
-  MetricNames& names_;
+  MetricLimits& limits_;
   std::string step_;
   std::unique_ptr<re2::RE2> pattern_;
   std::vector<std::pair<int, std::string>> groups_;  // by number
@@ -68,7 +75,6 @@ class MetricLines {
   std::vector<std::pair<std::string, double>> numbers_;
   std::map<std::string, Series, std::less<>> series_;  // by metric
   std::size_t line_ = 0;
-  std::size_t count_ = 0;
 };
 
 inline constexpr std::size_t k_line_max = std::size_t{1} << 20U;

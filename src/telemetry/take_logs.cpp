@@ -16,8 +16,8 @@ namespace combu {
 namespace {
 
 using telemetry::Lines;
+using telemetry::MetricLimits;
 using telemetry::MetricLines;
-using telemetry::MetricNames;
 
 constexpr std::size_t k_batch_size = 4U << 20U;
 // Maximum size of pieces that are read and not stored yet, in bytes. Beyond it they are stored although older
@@ -40,10 +40,11 @@ class LogTaker {
       expects_known_ = since().has_value();
     }
     if (!trial.metrics) return;
-    if (before_) names_ = MetricNames(telemetry.metric_names(key.trial, key.attempt));
-    if (trial.metrics->json) metrics_.emplace_back(MetricLines::Form::json, names_, *trial.metrics);
+    if (before_) limits_ = MetricLimits(telemetry.metric_points(key.trial, key.attempt));
+    had_all_points_ = !limits_.exceeds_points();
+    if (trial.metrics->json) metrics_.emplace_back(MetricLines::Form::json, limits_, *trial.metrics);
     if (!trial.metrics->pattern.empty())
-      metrics_.emplace_back(MetricLines::Form::pattern, names_, *trial.metrics);
+      metrics_.emplace_back(MetricLines::Form::pattern, limits_, *trial.metrics);
   }
 
   [[nodiscard]] bool has_begun_to_drop() const {
@@ -52,8 +53,9 @@ class LogTaker {
   [[nodiscard]] bool has_begun_to_pass_over() const {
     return !had_passed_over_ && before_ && before_->passed_over > 0;
   }
+  [[nodiscard]] bool has_begun_to_drop_points() const { return had_all_points_ && limits_.exceeds_points(); }
   [[nodiscard]] bool has_begun_to_miss() const { return !had_gaps_ && before_ && before_->gaps > 0; }
-  [[nodiscard]] MetricNames& names() { return names_; }
+  [[nodiscard]] MetricLimits& limits() { return limits_; }
   [[nodiscard]] bool is_complete() const { return before_ && before_->complete; }
   [[nodiscard]] std::optional<Instant> since() const {
     return before_ && before_->size.count > 0 ? std::optional(before_->until) : std::nullopt;
@@ -181,7 +183,7 @@ class LogTaker {
     for (MetricLines& one : metrics_) std::ranges::move(one.taken(), std::back_inserter(metrics));
     const LogBatch batch{.pieces = pieces,
                          .metrics = metrics,
-                         .passed_over = names_.passed_over() - passed_over_,
+                         .passed_over = limits_.passed_over() - passed_over_,
                          .is_after_gap = expects_known_ && !pieces.empty(),
                          .complete = is_last_};
     auto after = telemetry_.take(key_.trial, key_.attempt, before_, batch, trial_.log_size_max);
@@ -189,7 +191,7 @@ class LogTaker {
     if (!after) throw Overtaken{};
     before_ = after;
     if (batch.is_after_gap) expects_known_ = false;
-    passed_over_ = names_.passed_over();
+    passed_over_ = limits_.passed_over();
     told_at_until_ = 0;
     const std::size_t begin = begin_of(count);
     texts_.erase(0, begin);
@@ -204,6 +206,7 @@ class LogTaker {
   bool had_dropped_ = false;
   bool had_passed_over_ = false;
   bool had_gaps_ = false;
+  bool had_all_points_ = true;
   // What is told since then begins with the last that is kept, unless the engine has rotated that away.
   bool expects_known_ = false;
   std::size_t told_at_until_ = 0;  // pieces that are taken and told once more
@@ -214,7 +217,7 @@ class LogTaker {
   Instant settled_until_{};
   Open open_;
   bool is_last_ = false;
-  MetricNames names_;
+  MetricLimits limits_;
   std::size_t passed_over_ = 0;  // of these points, how many are kept count of
   std::vector<MetricLines> metrics_;
   std::vector<LogBatch::Metric> more_;
@@ -246,7 +249,7 @@ std::vector<std::string> take_once(Engine& engine, const Key& key, const Trial& 
   } else {
     telemetry::FileMetrics file;
     if (trial.metrics && !trial.metrics->file.empty())
-      file = telemetry::read_metric_file(engine, key, *trial.metrics, taker.names(), stop);
+      file = telemetry::read_metric_file(engine, key, *trial.metrics, taker.limits(), stop);
     if (!file.fault.empty()) notes.push_back(std::move(file.fault));
     taker.end(std::move(file.metrics));
   }
@@ -260,6 +263,11 @@ std::vector<std::string> take_once(Engine& engine, const Key& key, const Trial& 
   if (taker.has_begun_to_pass_over())
     notes.push_back(fmt::format("of its metrics the first {} names are taken, and others are passed over",
                                 k_metrics_max));
+  if (taker.has_begun_to_drop_points())
+    notes.push_back(
+        fmt::format("of its metrics the first {} points are kept; the last, least and greatest "
+                    "values are of all",
+                    k_kept_points_max));
   return notes;
 }
 

@@ -108,21 +108,6 @@ double value_in(const Rows& row, int column) {
   return row.is_null(column) ? std::nan("") : row.real(column);
 }
 
-// What is known of a series in short.
-struct Summary {
-  std::size_t points = 0;
-  double last = std::nan("");
-  double least = std::nan("");
-  double greatest = std::nan("");
-
-  void take(double value) {
-    ++points;
-    last = value;
-    least = std::fmin(least, value);  // of a number and what is none the number
-    greatest = std::fmax(greatest, value);
-  }
-};
-
 // The databases that a statement may speak of.
 constexpr std::string_view k_ours = "main";
 constexpr std::string_view k_other = "other";
@@ -231,6 +216,14 @@ bool can_be_shared(SQLite::Database& database) {
 
 }  // namespace
 
+void PointSummary::add(const PointSummary& later) {
+  if (later.points == 0) return;
+  points += later.points;
+  last = later.last;
+  least = std::fmin(least, later.least);  // of a number and what is none the number
+  greatest = std::fmax(greatest, later.greatest);
+}
+
 struct Telemetry::Impl {
   struct Kept {
     std::int64_t number = 0;
@@ -327,7 +320,7 @@ struct Telemetry::Impl {
         "SELECT number, points, last, least, greatest FROM series WHERE attempt = ? AND metric = ?");
     find.bind(1, attempt);
     find.bindNoCopy(2, metric.name);
-    Summary summary;
+    PointSummary summary;
     std::int64_t series = 0;
     if (find.executeStep()) {
       const auto value = [&](int column) {
@@ -347,8 +340,9 @@ struct Telemetry::Impl {
       add_point(series, static_cast<std::int64_t>(summary.points),
                 std::isnan(point.step) ? static_cast<double>(summary.points) : point.step, micros(point.at),
                 point.value);
-      summary.take(point.value);
+      summary.add(point.value);
     }
+    summary.add(metric.more);
     set_series(static_cast<std::int64_t>(summary.points), summary.last, summary.least, summary.greatest,
                series);
   }
@@ -545,17 +539,19 @@ std::string Telemetry::fault() {
   return impl_->fault;
 }
 
-std::vector<std::string> Telemetry::metric_names(const std::string& trial, int attempt) {
+std::map<std::string, std::size_t> Telemetry::metric_points(const std::string& trial, int attempt) {
   const std::scoped_lock lock(impl_->mutex);
   return database::guarded(impl_->path, [&] {
-    SQLite::Statement query(impl_->database,
-                            "SELECT metric FROM series JOIN attempts ON attempts.number = series.attempt "
-                            "WHERE trial = ? AND attempts.attempt = ?");
+    SQLite::Statement query(
+        impl_->database,
+        "SELECT metric, series.points FROM series JOIN attempts ON attempts.number = series.attempt "
+        "WHERE trial = ? AND attempts.attempt = ?");
     query.bind(1, trial);
     query.bind(2, attempt);
-    std::vector<std::string> names;
-    while (query.executeStep()) names.push_back(query.getColumn(0).getString());
-    return names;
+    std::map<std::string, std::size_t> points;
+    while (query.executeStep())
+      points.emplace(query.getColumn(0).getString(), static_cast<std::size_t>(query.getColumn(1).getInt64()));
+    return points;
   });
 }
 

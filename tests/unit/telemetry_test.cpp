@@ -697,9 +697,9 @@ TEST_F(TelemetryTest, AFileOfMetricsThatIsCutOffIsReadOnceMore) {
 TEST_F(TelemetryTest, OfAFileOfMetricsThatIsLongTheBeginningIsRead) {
   engine.files["/m.jsonl"] = "{\"x\": 1}\n{\"x\": 2}\n" + std::string(1 << 20, '\n') + "{\"x\": 3}\n";
   const auto read = [&](Bytes size_max) {
-    telemetry::MetricNames names;
+    telemetry::MetricLimits limits;
     return telemetry::read_metric_file(engine, {.run = RunId("run1"), .trial = "a", .attempt = 1},
-                                       Metrics{.file = "/m.jsonl"}, names, {}, size_max);
+                                       Metrics{.file = "/m.jsonl"}, limits, {}, size_max);
   };
   const telemetry::FileMetrics some = read(Bytes{14});
   EXPECT_EQ(some.fault, "of its file of metrics /m.jsonl the first 14 B are read");
@@ -751,6 +751,65 @@ TEST_F(TelemetryTest, OfAllLooksTogetherSoManyNamesAreTakenAndThatIsSaidOnce) {
   EXPECT_EQ(metrics().size(), k_metrics_max);
   EXPECT_EQ(points("m0").size(), 4U) << "what has been told of once goes on";
   EXPECT_EQ(telemetry.log("a", 1)->passed_over, 5U);
+}
+
+// So many lines of ten points each: m0 to m9 have the line's number.
+std::string lines_of_ten_points(std::size_t begin, std::size_t end) {
+  std::string lines;
+  for (std::size_t i = begin; i < end; ++i)
+    lines += fmt::format(
+        R"({{"m0":{0},"m1":{0},"m2":{0},"m3":{0},"m4":{0},"m5":{0},"m6":{0},"m7":{0},"m8":{0},"m9":{0}}})"
+        "\n",
+        i);
+  return lines;
+}
+
+TEST_F(TelemetryTest, PointsBeyondTheLimitCountInTheSummariesOnlyAndThatIsSaidOnce) {
+  constexpr std::size_t k_lines = k_kept_points_max / 10;
+  trial.metrics = Metrics{.json = true, .file = "/m.jsonl"};
+  engine.say(lines_of_ten_points(0, k_lines), milliseconds(0));
+  engine.say("x\n", milliseconds(1000));
+  EXPECT_THAT(take(), IsEmpty()) << "all of them are kept";
+  engine.say("{\"m0\": -7}\n{\"m0\": NaN}\n{\"new\": 2}\n", milliseconds(2000));
+  engine.say("x\n", milliseconds(3000));
+  EXPECT_THAT(take(), ElementsAre("of its metrics the first 1000000 points are kept; the last, least and "
+                                  "greatest values are of all"));
+  engine.say("{\"m0\": 5}\n", milliseconds(4000));
+  engine.files["/m.jsonl"] = "{\"m1\": 1e9}\n{\"m1\": 3}\n";
+  EXPECT_THAT(take(LogEnd::complete), IsEmpty()) << "it has been said";
+  EXPECT_EQ(points("m0").size(), k_lines);
+  EXPECT_EQ(points("m1").size(), k_lines);
+  EXPECT_THAT(points("new"), IsEmpty());
+  const auto all = metrics();
+  EXPECT_THAT(all, Contains("a.1 m0: 100003 points, last 5, -7 to 99999"));
+  EXPECT_THAT(all, Contains("a.1 m1: 100002 points, last 3, 0 to 1000000000"));
+  EXPECT_THAT(all, Contains("a.1 m2: 100000 points, last 99999, 0 to 99999"));
+  EXPECT_THAT(all, Contains("a.1 new: 1 points, last 2, 2 to 2"));
+}
+
+TEST_F(TelemetryTest, OfAFileOfMetricsNoMorePointsThanAreKeptAreInMemory) {
+  constexpr std::size_t k_lines = k_kept_points_max / 10 + 50'000;
+  engine.files["/m.jsonl"] = lines_of_ten_points(0, k_lines);
+  telemetry::MetricLimits limits;
+  const telemetry::FileMetrics file = telemetry::read_metric_file(
+      engine, {.run = RunId("run1"), .trial = "a", .attempt = 1}, Metrics{.file = "/m.jsonl"}, limits, {});
+  EXPECT_EQ(file.fault, "");
+  ASSERT_THAT(file.metrics, SizeIs(10));
+  for (const LogBatch::Metric& metric : file.metrics) {
+    EXPECT_THAT(metric.points, SizeIs(k_kept_points_max / 10)) << metric.name;
+    EXPECT_EQ(metric.more.points, 50'000U) << metric.name;
+    EXPECT_EQ(metric.more.last, k_lines - 1) << metric.name;
+  }
+}
+
+TEST_F(TelemetryTest, LongNamesAreIgnored) {
+  trial.metrics = Metrics{.json = true, .file = "/m.csv"};
+  const std::string longest(256, 'a');
+  engine.say(fmt::format("{{\"{}\": 1, \"{}b\": 2}}\n", longest, longest), milliseconds(0));
+  engine.files["/m.csv"] = fmt::format("{}c,x\n3,4\n", longest);
+  EXPECT_THAT(take(LogEnd::complete), IsEmpty());
+  EXPECT_THAT(metrics(), ElementsAre("a.1 " + longest + ": 1 points, last 1, 1 to 1",
+                                     "a.1 x: 1 points, last 4, 4 to 4"));
 }
 
 TEST_F(TelemetryTest, WhoHasToldNoMetricIsKnownAtTheEnd) {
@@ -920,11 +979,11 @@ TEST(Lines, OfCarriageReturnsTakeLinearTime) {
 }
 
 TEST(MetricLines, AreBoundedInNames) {
-  telemetry::MetricNames names;
-  MetricLines lines(MetricLines::Form::json, names);
+  telemetry::MetricLimits limits;
+  MetricLines lines(MetricLines::Form::json, limits);
   for (std::size_t i = 0; i < k_metrics_max + 10; ++i) lines.take(fmt::format("{{\"m{}\": 1}}", i), k_begin);
   EXPECT_EQ(lines.taken().size(), k_metrics_max);
-  EXPECT_EQ(names.passed_over(), 10U);
+  EXPECT_EQ(limits.passed_over(), 10U);
 }
 
 }  // namespace
