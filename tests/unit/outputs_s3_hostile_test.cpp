@@ -99,7 +99,7 @@ TEST_F(HostileS3, HeadersWithoutAnEndAreRefused) {
   requests.emplace_back("get", [](S3Client& client) { (void)client.get("a", [](std::string_view) {}, {}); });
   for (const auto& [name, request] : requests) {
     SCOPED_TRACE(name);
-    answer(wire::endless(k_ok + line, line));
+    answer({{k_ok, line}, Reply::Then::close, [line] { return line; }});
     expect_refused(request, "has more than 256 KiB of headers");
   }
   answer(wire::endless(interim, interim));

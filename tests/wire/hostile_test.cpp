@@ -334,10 +334,11 @@ class EndpointTest : public testing::TestWithParam<Endpoint> {
  protected:
   // Makes the request, which is answered with `reply`. A stream is stopped after some of it.
   static Outcome outcome_of(const Reply& reply) {
-    ScriptedDaemon daemon([&](const Asked& asked) {
+    const auto handler = [&](const Asked& asked) {
       if ((asked.method + " " + asked.target).starts_with(GetParam().request)) return reply;
       return asked.target == "/_ping" ? right_ping() : GetParam().others(asked);
-    });
+    };
+    ScriptedDaemon daemon(handler, ScriptedDaemon::Kind::unix_socket, ScriptedDaemon::Bodies::whole);
     Connections engine(parse_address(daemon.address()), {Seconds{20}});
     std::stop_source stop;
     constexpr std::size_t k_heard_max = 1000;
@@ -430,6 +431,9 @@ TEST_P(EveryEndpoint, HeadersWithoutAnEndAreCorrupt) {
     expect_corrupt(reply, HasSubstr("more than 256 KiB of headers"));
 }
 
+// An answer to HEAD has no body: its bytes are read as the answer to the next request.
+const auto k_body_of_head = testing::AnyOf(ErrorKind::corrupt, ErrorKind::unavailable);
+
 TEST_P(EveryEndpoint, ARefusalNestedTooDeepIsARefusal) {
   for (const std::string& value : k_nested) {
     const Outcome outcome = outcome_of(wire::whole(500, R"({"message":)" + value + "}"));
@@ -438,8 +442,11 @@ TEST_P(EveryEndpoint, ARefusalNestedTooDeepIsARefusal) {
       continue;
     }
     ASSERT_TRUE(outcome.error);
-    EXPECT_EQ(outcome.error->kind(),
-              GetParam().name == "wait" ? ErrorKind::conflict : ErrorKind::refused);  // that of the removal
+    if (GetParam().name == "find_path")
+      EXPECT_THAT(outcome.error->kind(), k_body_of_head);
+    else
+      EXPECT_EQ(outcome.error->kind(),
+                GetParam().name == "wait" ? ErrorKind::conflict : ErrorKind::refused);  // that of the removal
     EXPECT_THAT(outcome.error->message().size(), Le(600U));
   }
 }
@@ -447,7 +454,9 @@ TEST_P(EveryEndpoint, ARefusalNestedTooDeepIsARefusal) {
 TEST_P(EveryEndpoint, ARefusalWithoutAnEndIsCorrupt) {
   const Reply reply = without_end(500, R"({"message":")", k_text)[1];
   if (GetParam().name == "find_path") {
-    EXPECT_EQ(outcome_of(reply).error->kind(), ErrorKind::refused) << "an answer to HEAD has no body";
+    const Outcome outcome = outcome_of(reply);
+    ASSERT_TRUE(outcome.error);
+    EXPECT_THAT(outcome.error->kind(), k_body_of_head);
   } else {
     expect_corrupt(reply, HasSubstr("is larger than 16 MiB"));
   }
