@@ -163,12 +163,6 @@ int open_interrupts() {
   return ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-SteadyClock::time_point moment_after(Seconds duration) {
-  constexpr Seconds k_longest{std::chrono::hours(24 * 365)};
-  return SteadyClock::now() +
-         std::chrono::duration_cast<SteadyClock::duration>(std::min(duration, k_longest));
-}
-
 // What a child has written to its standard error, and how much of it can be passed on by now.
 class Errors {
  public:
@@ -226,11 +220,11 @@ class Errors {
 // Reads what a child writes until its end, its time, or an interrupt.
 class ChildReader {
  public:
-  ChildReader(int answer, int errors, int interrupts, Traces traces, Seconds time_max)
+  ChildReader(int answer, int errors, int interrupts, Traces traces, SteadyClock::time_point deadline)
       : errors_pipe_(errors),
         fds_{{{answer, POLLIN, 0}, {interrupts, POLLIN, 0}, {errors, POLLIN, 0}, {-1, POLLOUT, 0}}},
         slow_at_(moment_after(k_slow_after)),
-        deadline_(moment_after(time_max)),
+        deadline_(deadline),
         errors_(traces) {}
 
   // nullopt at the child's end; otherwise why the reading was given up.
@@ -351,6 +345,12 @@ Pipe open_pipe() {
 
 }  // namespace
 
+std::chrono::steady_clock::time_point moment_after(Seconds duration) {
+  constexpr Seconds k_longest{std::chrono::hours(24 * 365)};
+  return SteadyClock::now() +
+         std::chrono::duration_cast<SteadyClock::duration>(std::min(duration, k_longest));
+}
+
 ChildEnd run_in_child(const ChildLimits& limits, Traces traces, const ChildWork& work,
                       const std::function<void()>& slow) {
   Pipe answer = open_pipe();
@@ -368,7 +368,7 @@ ChildEnd run_in_child(const ChildLimits& limits, Traces traces, const ChildWork&
   Child child(id);
   answer.in.close();
   errors.in.close();
-  ChildReader reader(answer.out.number(), errors.out.number(), interrupts.number(), traces, limits.time_max);
+  ChildReader reader(answer.out.number(), errors.out.number(), interrupts.number(), traces, limits.deadline);
   if (const auto given_up = reader.read(slow)) {
     reader.errors().pass_on_at_once();
     return {*given_up, {}, {}};

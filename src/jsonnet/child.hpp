@@ -1,6 +1,7 @@
 #pragma once
 // Work that may crash, eat all memory or never end, done in a child process.
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -11,8 +12,12 @@ namespace combu {
 
 struct ChildLimits {
   Bytes memory_max;  // beyond what this process has mapped when the child is made
-  Seconds time_max;
+  // A moment, so that a second child cannot take the whole time again.
+  std::chrono::steady_clock::time_point deadline;
 };
+
+// `duration` from now; at most in a year.
+[[nodiscard]] std::chrono::steady_clock::time_point moment_after(Seconds duration);
 
 struct ChildEnd {
   enum class Kind {

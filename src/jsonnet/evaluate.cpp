@@ -154,13 +154,13 @@ std::string gave_up(std::string_view said) {
 // Where in the result what is wrong lies: what a stack does not tell is found by going through the result
 // once more.
 std::string where_in_result(const std::string& account, const std::string& name, const std::string& code,
-                            const Evaluation& evaluation, Importer& importer) {
+                            const Evaluation& evaluation, const ChildLimits& limits, Importer& importer) {
   constexpr Seconds k_time_max{10};
   if (!is_without_items(account)) return {};
   const auto work = [&](const Write& write) { write(find_items(name, code, evaluation, importer)); };
-  const ChildLimits limits{evaluation.memory_max, std::min(evaluation.time_max, k_time_max)};
+  const ChildLimits rest{limits.memory_max, std::min(limits.deadline, moment_after(k_time_max))};
   try {
-    ChildEnd end = run_in_child(limits, Traces::dropped, work, {});  // they have been shown
+    ChildEnd end = run_in_child(rest, Traces::dropped, work, {});  // they have been shown
     return end.kind == ChildEnd::Kind::answered ? std::move(end.answer) : std::string();
   } catch (const Error&) {
     return {};  // what is wrong with the file says more
@@ -222,7 +222,8 @@ Evaluated evaluate(const Evaluation& evaluation, const std::function<void()>& sl
       if (ok) write_imports(write, importer);
     });
   };
-  ChildEnd end = run_in_child({evaluation.memory_max, evaluation.time_max}, Traces::shown, work, slow);
+  const ChildLimits limits{evaluation.memory_max, moment_after(evaluation.time_max)};
+  ChildEnd end = run_in_child(limits, Traces::shown, work, slow);
   if (end.kind != ChildEnd::Kind::answered) refuse(evaluation, name, end);
 
   const bool failed = end.answer.front() == k_error_mark;
@@ -230,7 +231,7 @@ Evaluated evaluate(const Evaluation& evaluation, const std::function<void()>& sl
   if (failed) {
     const std::string fault = end.answer.starts_with(k_static_error) ? yaml_fault(name, source) : "";
     if (!fault.empty()) throw Error(ErrorKind::invalid, name, fault);
-    end.answer += where_in_result(end.answer, name, code, evaluation, importer);
+    end.answer += where_in_result(end.answer, name, code, evaluation, limits, importer);
     throw explain(end.answer, name, source,
                   Columns(source, find_identifiers(source), evaluation.run.text().size()));
   }

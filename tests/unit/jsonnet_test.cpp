@@ -21,6 +21,7 @@
 #include <string>
 #include <utility>
 
+#include "jsonnet/child.hpp"
 #include "unit/jsonnet_scratch.hpp"
 
 namespace combu {
@@ -180,6 +181,18 @@ TEST(Evaluate, EndsItsChildWhenTheTellingFails) {
   EXPECT_THROW((void)evaluate(evaluation, [] { throw std::runtime_error("no terminal"); }),
                std::runtime_error);
   EXPECT_FALSE(has_children());
+}
+
+TEST(Child, HasNoTimeThatAnEarlierOneHasTaken) {
+  const ChildLimits limits{Bytes{std::int64_t{1} << 30U}, moment_after(Seconds(0.05))};
+  const auto end_of = [&](const ChildWork& work) {
+    return run_in_child(limits, Traces::dropped, work, {}).kind;
+  };
+  EXPECT_EQ(end_of([](const Write&) {
+              for (;;) ::pause();
+            }),
+            ChildEnd::Kind::timed_out);
+  EXPECT_EQ(end_of([](const Write& write) { write("at once"); }), ChildEnd::Kind::timed_out);
 }
 
 // ---- Imports
