@@ -235,12 +235,24 @@ int parse_and_act(int argc, const char* const* argv) {
   return action();
 }
 
+// A write to a pipe or a socket whose reader has gone, and a write beyond the largest file allowed, become an
+// error of the call. Programs that combu runs have the signals' default actions: exec() resets a handler, and
+// would keep SIG_IGN.
+void make_errors_of_write_signals() {
+  for (const int number : {SIGPIPE, SIGXFSZ}) {
+    struct sigaction action {};
+    if (sigaction(number, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) continue;
+    action.sa_handler = [](int) {};
+    action.sa_flags = SA_RESTART;
+    (void)sigaction(number, &action, nullptr);
+  }
+}
+
 }  // namespace
 
 int cli_main(int argc, const char* const* argv) {
   hold_standard_files();
-  // Written to a pipe or a socket whose reader has gone: an error of the call, not the end of the program.
-  (void)signal(SIGPIPE, SIG_IGN);
+  make_errors_of_write_signals();
   try {
     return parse_and_act(argc, argv);
   } catch (const Error& error) {

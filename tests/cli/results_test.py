@@ -278,7 +278,6 @@ def test_a_file_that_cannot_be_written_is_as_it_was(combu, write, tmp_path):
     (tmp_path / "out.csv").write_text("old")
 
     def smaller_files():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (50000, 50000))
 
     full = combu("export", "csv", "one", "-o", "out.csv", preexec_fn=smaller_files)

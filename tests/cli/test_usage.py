@@ -2,12 +2,14 @@
 
 import os
 import re
+import resource
 import shlex
 import shutil
+import signal
 import subprocess
 
 import pytest
-from conftest import COMBU
+from conftest import COMBU, SIMULATED
 
 COMMANDS = ["run", "attach", "set", "pause", "resume", "kill", "validate", "plan", "ps", "logs", "wait", "stop", "init", "schema", "completion",
             "version", "help"]
@@ -129,6 +131,32 @@ def test_a_full_disk_is_told(combu, ladder):
         result = combu("-f", ladder, "plan", capture_output=False, stdout=full, stderr=subprocess.PIPE)
     assert result.returncode == 1
     assert result.stderr == "combu: standard output: cannot be written: No space left on device\n"
+
+
+def smaller_files():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+
+def test_a_file_beyond_the_limit_of_files_is_told(combu, ladder, tmp_path):
+    with open(tmp_path / "out", "w") as out:
+        result = combu("schema", capture_output=False, stdout=out, stderr=subprocess.PIPE, preexec_fn=smaller_files)
+    assert (result.returncode, result.stderr) == (1, "combu: standard output: cannot be written: File too large\n")
+    result = combu("-f", ladder, "--engine", SIMULATED, "run", preexec_fn=smaller_files)
+    assert result.returncode == 1
+    assert "record.sqlite" in result.stderr
+
+
+@pytest.mark.parametrize("ignored", [[], [signal.SIGPIPE, signal.SIGXFSZ]])
+def test_programs_that_it_runs_get_the_signals_as_the_caller_has_them(combu, ladder, tmp_path, ignored):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/git").write_text(f"#!/bin/sh\ngrep SigIgn /proc/self/status >> {tmp_path}/masks\nexit 1\n")
+    (tmp_path / "bin/git").chmod(0o755)
+    result = combu("-f", ladder, "--engine", SIMULATED, "run", env={"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"},
+                   restore_signals=True, preexec_fn=lambda: [signal.signal(number, signal.SIG_IGN) for number in ignored])
+    assert result.returncode == 0, result.stderr
+    masks = [int(line.split()[1], 16) for line in (tmp_path / "masks").read_text().splitlines()]
+    both = 1 << (signal.SIGPIPE - 1) | 1 << (signal.SIGXFSZ - 1)
+    assert masks and {mask & both for mask in masks} == {both if ignored else 0}
 
 
 def test_a_standard_output_that_is_closed_is_told(combu, ladder):
