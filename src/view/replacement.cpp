@@ -68,9 +68,9 @@ void Replacement::commit() {
   if (!file.is_open()) throw cannot_be_written(path_, errno);
   struct stat there {};
   if (stat(place_.c_str(), &there) == 0) {
-    // Another one's file stays so if this is allowed.
+    // Another user's file keeps its owner if this is allowed. No file becomes setuid or setgid.
     (void)!fchown(file.number(), there.st_uid, there.st_gid);
-    (void)fchmod(file.number(), there.st_mode & 07777U);
+    (void)fchmod(file.number(), there.st_mode & (S_IRWXU | S_IRWXG | S_IRWXO));
   }
   if (fsync(file.number()) != 0 || rename(beside_.c_str(), place_.c_str()) != 0)
     throw cannot_be_written(path_, errno);

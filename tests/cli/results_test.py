@@ -260,6 +260,23 @@ def test_a_file_is_replaced_when_the_new_one_is_whole(combu, runs, tmp_path):
     assert (tmp_path / "real.svg").stat().st_mode & 0o777 == 0o640
 
 
+def test_a_file_that_replaces_a_setuid_program_is_none(combu, runs, tmp_path):
+    (tmp_path / "out.csv").write_text("old")
+    (tmp_path / "out.csv").chmod(0o7755)
+    ok(combu("export", "csv", "one", "-o", "out.csv"))
+    assert (tmp_path / "out.csv").stat().st_mode & 0o7777 == 0o755
+
+
+def test_a_file_that_is_replaced_keeps_its_owner(combu, runs, tmp_path):
+    owner = (12345, 23456) if os.geteuid() == 0 else (os.getuid(), os.getgid())
+    (tmp_path / "out.csv").write_text("old")
+    os.chown(tmp_path / "out.csv", *owner)
+    (tmp_path / "out.csv").chmod(0o6750)
+    ok(combu("export", "csv", "one", "-o", "out.csv"))
+    found = (tmp_path / "out.csv").stat()
+    assert (found.st_mode & 0o7777, found.st_uid, found.st_gid) == (0o750, *owner)
+
+
 def test_a_file_in_memory_is_replaced_like_others(combu, runs, tmp_path):
     path = f"/dev/shm/combu-test.{os.getpid()}.csv"
     try:
