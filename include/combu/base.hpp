@@ -229,6 +229,11 @@ class FolderPath {
   std::vector<Level> levels_;
 };
 
+// The content of a file that foreign text names. Never waits for a pipe's writer and never opens a device.
+// nullopt: there is no such file. Throws Error(invalid, path) if it is not a regular file, is larger than
+// `most`, or cannot be read.
+[[nodiscard]] std::optional<std::string> read_regular_file(const std::string& path, Bytes most);
+
 // ---- Time and threads
 
 // Where time comes from. The real one is the system's; the simulated engine brings a virtual one.

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -147,6 +147,16 @@ std::vector<InitFile> to_be_made(const fs::path& folder) {
   return files;
 }
 
+// The content of a .gitignore; empty if it cannot be read.
+std::string ignored_paths(const fs::path& file) {
+  constexpr Bytes k_most{std::int64_t{1} << 20U};
+  try {
+    return read_regular_file(file, k_most).value_or("");
+  } catch (const Error&) {
+    return "";
+  }
+}
+
 // "left alone: README.md, .gitignore (add /results/ to it)\n", or nothing.
 std::string left_alone(const fs::path& folder, const std::vector<InitFile>& made) {
   std::vector<std::string> names;
@@ -154,7 +164,7 @@ std::string left_alone(const fs::path& folder, const std::vector<InitFile>& made
     if (std::ranges::find(made, file.path, &InitFile::path) != made.end()) continue;
     names.emplace_back(file.path);
     if (file.path == ".gitignore") {
-      std::ifstream text(folder / file.path);
+      std::istringstream text(ignored_paths(folder / file.path));
       bool has_results = false;
       for (std::string line; std::getline(text, line);) {
         const std::string_view pattern = trimmed(line);

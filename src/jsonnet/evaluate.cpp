@@ -243,10 +243,10 @@ Evaluated evaluate(const Evaluation& evaluation, const std::function<void()>& sl
 
 bool is_unchanged(const std::string& file, const std::string& source, const std::vector<Import>& imports) {
   try {
-    const auto now = read_file(file, file);
+    const auto now = read_regular_file(file, k_file_max);
     if (!now || without_byte_order_mark(*now) != source) return false;
     return std::ranges::all_of(imports, [](const Import& import) {
-      const auto content = read_file(import.path, import.path);
+      const auto content = read_regular_file(import.path, k_file_max);
       return content && sha256_of(*content) == import.sha256;
     });
   } catch (const Error&) {

@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "combu/base.hpp"
@@ -55,16 +53,12 @@ std::string_view without_blanks_behind(std::string_view text) {
   return last == std::string_view::npos ? std::string_view{} : text.substr(0, last + 1);
 }
 
-// What is no file on a disk (a pipe, a terminal, of /proc) has been read to its end. A message can name any
-// file, so that none is read that is larger than a person's.
+// A pipe has been read to its end. A message can name any file: none is read that is larger than a person's.
 std::optional<std::string> read_again(const std::string& file) {
-  constexpr std::uintmax_t k_bytes_max = std::uintmax_t{4} << 20;
-  std::error_code fault;
-  if (!std::filesystem::is_regular_file(file, fault)) return std::nullopt;
-  const std::uintmax_t size = std::filesystem::file_size(file, fault);
-  if (fault || size == 0 || size > k_bytes_max) return std::nullopt;
+  constexpr Bytes k_most{std::int64_t{4} << 20U};
   try {
-    return read_file(file, file);
+    auto text = read_regular_file(file, k_most);
+    return text && !text->empty() ? text : std::nullopt;
   } catch (const Error&) {
     return std::nullopt;
   }

@@ -35,14 +35,14 @@ Importer::Found Importer::find(const std::string& base, const std::string& wante
 Importer::Found Importer::find_file(const std::string& base, const std::string& wanted) const {
   if (wanted.empty()) throw Error(ErrorKind::invalid, "", "the import names no file");
   if (wanted.front() == '/') {
-    if (auto content = read_file(wanted, wanted)) return {wanted, *std::move(content)};
+    if (auto content = read_regular_file(wanted, k_file_max)) return {wanted, *std::move(content)};
     throw Error(ErrorKind::not_found, "", "no such file");
   }
   std::string searched;
   for (std::size_t i = 0; i <= folders_.size(); ++i) {
     const std::string& folder = i == 0 ? base : folders_[i - 1];
     std::string path = in_folder(folder, wanted);
-    if (auto content = read_file(path, path)) return {std::move(path), *std::move(content)};
+    if (auto content = read_regular_file(path, k_file_max)) return {std::move(path), *std::move(content)};
     searched += fmt::format("{}{}", searched.empty() ? "" : ", ", folder.empty() ? "./" : folder);
   }
   if (wanted == k_embedded_name) return {k_embedded_path, k_combu_libsonnet};

@@ -1,26 +1,22 @@
 #include "jsonnet/text.hpp"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 #include "combu/base.hpp"
 
 namespace combu {
 namespace {
-
-constexpr std::size_t k_file_bytes_max = std::size_t{1} << 30;
-constexpr const char* k_too_large = "is larger than 1 GiB";
 
 [[noreturn]] void refuse(const std::string& subject, int fault) {
   if (fault == EISDIR) throw Error(ErrorKind::invalid, subject, "is a folder, not a file");
@@ -55,7 +51,8 @@ std::string read_all(int descriptor, const std::string& subject) {
       refuse(subject, errno);
     }
     content.append(buffer.data(), static_cast<std::size_t>(count));
-    if (content.size() > k_file_bytes_max) throw Error(ErrorKind::invalid, subject, k_too_large);
+    if (Bytes{static_cast<std::int64_t>(content.size())} > k_file_max)
+      throw Error(ErrorKind::invalid, subject, "is larger than " + to_string(k_file_max));
   }
 }
 
@@ -65,10 +62,6 @@ std::optional<std::string> read_file(const std::string& path, const std::string&
     if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
     refuse(subject, errno);
   }
-  struct stat state {};
-  if (::fstat(file.number(), &state) == 0 && S_ISREG(state.st_mode) &&
-      std::cmp_greater(state.st_size, k_file_bytes_max))
-    throw Error(ErrorKind::invalid, subject, k_too_large);
   return read_all(file.number(), subject);
 }
 

@@ -2,9 +2,12 @@
 // Reading files and holding bytes against UTF-8.
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include "combu/base.hpp"
 
 namespace combu {
 
@@ -14,12 +17,15 @@ namespace combu {
 // The offset of the first byte that is not UTF-8 (RFC 3629: no surrogates, nothing overlong), or nullopt.
 [[nodiscard]] std::optional<std::size_t> find_bad_utf8(std::string_view text);
 
+// Most that is read of one file.
+inline constexpr Bytes k_file_max{std::int64_t{1} << 30U};
+
 // All that `descriptor` gives until its end. Throws Error(invalid, subject) when it cannot be read, or is
 // larger than 1 GiB.
 [[nodiscard]] std::string read_all(int descriptor, const std::string& subject);
 
-// The file's bytes, or nullopt when no such file exists. Throws Error(invalid, subject) when it is a folder
-// or cannot be read.
+// The bytes of a file that the caller named, which may be a pipe, or nullopt when no such file exists. Throws
+// Error(invalid, subject) when it is a folder, is larger than 1 GiB, or cannot be read.
 [[nodiscard]] std::optional<std::string> read_file(const std::string& path, const std::string& subject);
 
 }  // namespace combu

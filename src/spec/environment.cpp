@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <cerrno>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <optional>
 #include <system_error>
@@ -85,7 +83,7 @@ std::optional<std::string> fault_of_label(std::string_view name) {
   return fmt::format("labels that begin with `combu.` are combu's own; name `{}` otherwise", shortened(name));
 }
 
-constexpr std::size_t k_env_file_bytes_max = 16U << 20U;
+constexpr Bytes k_env_file_max{std::int64_t{16} << 20U};
 
 // The whole file, or why it cannot be had.
 struct FileText {
@@ -93,20 +91,13 @@ struct FileText {
   std::string fault;
 };
 FileText read_file(const std::string& path) {
-  std::error_code unknown;
-  if (std::filesystem::is_directory(path, unknown)) return {"", "it is a folder"};
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return {"", std::generic_category().message(errno)};
-  FileText result;
-  constexpr std::size_t k_piece = 65536;
-  std::string piece(k_piece, '\0');
-  while (file.read(piece.data(), k_piece) || file.gcount() > 0) {
-    result.text.append(piece, 0, static_cast<std::size_t>(file.gcount()));
-    if (result.text.size() > k_env_file_bytes_max) return {"", "it is larger than 16 MiB"};
+  try {
+    auto text = read_regular_file(path, k_env_file_max);
+    if (!text) return {"", std::generic_category().message(ENOENT)};
+    return {*std::move(text), ""};
+  } catch (const Error& error) {
+    return {"", "it " + error.message()};
   }
-  if (file.bad()) return {"", std::generic_category().message(errno)};
-  return result;
 }
 
 // One line of a file; gives why it is wrong, or an empty text.

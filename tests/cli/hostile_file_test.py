@@ -95,6 +95,38 @@ def test_an_import_of_what_is_no_text(write, tmp_path, how):
         assert err.count("\n") <= 8
 
 
+NO_FILE = "is a pipe, a device or a socket; it must be a regular file"
+
+
+@pytest.mark.parametrize("path", ["pipe", "/dev/zero", "/dev/stdin"])
+def test_what_the_file_names_and_is_no_file_is_not_opened(combu, write, tmp_path, path):
+    os.mkfifo(tmp_path / "pipe")
+    write(f"[{{ name: 'aa', image: 'x', cmd: importstr '{path}' }}]", "import.jsonnet")
+    write(f"[{{ name: 'aa', image: 'x', env_file: '{path}' }}]", "env.jsonnet")
+    for name in ("import", "env"):
+        result = combu("-f", f"{name}.jsonnet", "plan", input="")
+        assert (result.returncode, result.stdout) == (2, "")
+        assert NO_FILE in result.stderr and path in result.stderr
+        completed = combu("-f", f"{name}.jsonnet", "complete", "trials", "", input="")
+        assert completed.stdout == "" and completed.returncode == 0
+
+
+def test_init_does_not_wait_for_a_pipe(combu, tmp_path):
+    os.mkfifo(tmp_path / ".gitignore")
+    result = combu("init", "--name", "lab")
+    assert result.returncode == 0
+    assert ".gitignore (add /results/ to it)" in result.stdout
+
+
+def test_the_file_itself_may_be_a_pipe(combu, write, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=lambda: (tmp_path / "pipe").write_text("[{ name: 'aa', image: 'x' }]"))
+    writer.start()
+    assert combu("-f", "pipe", "validate").returncode == 0
+    writer.join()
+    assert combu("-f", "/dev/stdin", "validate", input="[{ name: 'aa', image: 'x' }]").returncode == 0
+
+
 def test_a_large_import_that_is_text_is_refused_within_the_limits(write, tmp_path):
     with open(tmp_path / "large", "wb") as file:
         block = b" " * (1 << 20)

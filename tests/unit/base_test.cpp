@@ -369,6 +369,39 @@ TEST(Controls, TextIsCutBeforeAnIncompleteCharacter) {
   EXPECT_EQ(whole_characters("\x80\x80\x80\x80"), 4U);
 }
 
+std::string refusal_of_file(const std::string& path) {
+  try {
+    (void)read_regular_file(path, Bytes{16});
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::invalid);
+    EXPECT_EQ(error.subject(), path);
+    return error.message();
+  }
+  return "accepted";
+}
+
+TEST(ReadRegularFile, ReadsNothingElse) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "read_regular_file";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directory(folder);
+  const auto path = [&](const char* name) { return (folder / name).string(); };
+  std::ofstream(path("small")) << "16 bytes at most";
+  std::ofstream(path("large")) << "more than 16 bytes";
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), S_IRUSR | S_IWUSR), 0);
+  std::filesystem::create_symlink("pipe", path("link"));
+  std::filesystem::create_symlink("loop", path("loop"));
+  EXPECT_EQ(read_regular_file(path("small"), Bytes{16}), "16 bytes at most");
+  EXPECT_EQ(read_regular_file(path("absent"), Bytes{16}), std::nullopt);
+  EXPECT_EQ(read_regular_file(path("small/absent"), Bytes{16}), std::nullopt);
+  EXPECT_EQ(refusal_of_file(path("large")), "is larger than 16 B");
+  EXPECT_EQ(refusal_of_file("/proc/self/status"), "is larger than 16 B") << "it has no size";
+  EXPECT_EQ(refusal_of_file(folder), "is a folder, not a file");
+  EXPECT_EQ(refusal_of_file(path("loop")), "cannot be read: Too many levels of symbolic links");
+  for (const std::string& other : {path("pipe"), path("link"), std::string("/dev/zero")})
+    EXPECT_EQ(refusal_of_file(other), "is a pipe, a device or a socket; it must be a regular file");
+  std::filesystem::remove_all(folder);
+}
+
 TEST(InParallel, ThrowsTheFirstFailureAndStopsThere) {
   std::atomic<int> calls = 0;
   EXPECT_THROW(in_parallel(1000, 1,

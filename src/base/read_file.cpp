@@ -1,0 +1,53 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <optional>
+#include <string>
+#include <system_error>
+
+#include "combu/base.hpp"
+
+namespace combu {
+namespace {
+
+Error unreadable(const std::string& path, int fault) {
+  return {ErrorKind::invalid, path, "cannot be read: " + std::generic_category().message(fault)};
+}
+
+void expect_regular(const std::string& path, const struct stat& state, Bytes most) {
+  if (S_ISDIR(state.st_mode)) throw Error(ErrorKind::invalid, path, "is a folder, not a file");
+  if (!S_ISREG(state.st_mode))
+    throw Error(ErrorKind::invalid, path, "is a pipe, a device or a socket; it must be a regular file");
+  if (state.st_size > most.count)
+    throw Error(ErrorKind::invalid, path, fmt::format("is larger than {}", to_string(most)));
+}
+
+}  // namespace
+
+std::optional<std::string> read_regular_file(const std::string& path, Bytes most) {
+  struct stat state {};
+  // To open a device may already change it.
+  if (::stat(path.c_str(), &state) == 0) expect_regular(path, state, most);
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!file.is_open() && (errno == ENOENT || errno == ENOTDIR)) return std::nullopt;
+  if (!file.is_open() || ::fstat(file.number(), &state) != 0) throw unreadable(path, errno);
+  expect_regular(path, state, most);
+  std::string content;
+  std::array<char, 65536> buffer{};
+  for (;;) {
+    const ssize_t count = ::read(file.number(), buffer.data(), buffer.size());
+    if (count == 0) return content;
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw unreadable(path, errno);
+    content.append(buffer.data(), static_cast<std::size_t>(count));
+    // It may grow, and files of /proc have no size.
+    if (Bytes{static_cast<std::int64_t>(content.size())} > most)
+      throw Error(ErrorKind::invalid, path, fmt::format("is larger than {}", to_string(most)));
+  }
+}
+
+}  // namespace combu
