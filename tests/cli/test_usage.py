@@ -7,6 +7,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import time
 
 import pytest
 from conftest import COMBU, SIMULATED
@@ -29,6 +30,23 @@ def test_version_names_the_evaluator(combu):
     version, evaluator = result.stdout.splitlines()
     assert version == combu("version").stdout.strip()
     assert re.fullmatch(r"evaluator: (libjsonnet|rsjsonnet) \d+\.\d+\.\d+", evaluator)
+
+
+def test_the_limit_of_descriptors_is_raised(tmp_path):
+    """Up to the hard one, and to no more than what programs that it executes can bear."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    hard = 1 << 30 if hard == resource.RLIM_INFINITY else hard
+    for soft, hard, raised in [(64, 256, 256), (64, hard, min(hard, 65536)), (min(hard, 100000), hard, min(hard, 100000))]:
+        process = subprocess.Popen([COMBU, "-f", "-", "validate"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                   env={**os.environ, "HOME": str(tmp_path)}, cwd=tmp_path,
+                                   preexec_fn=lambda soft=soft, hard=hard: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard)))
+        try:
+            until = time.monotonic() + 30
+            while resource.prlimit(process.pid, resource.RLIMIT_NOFILE)[0] != raised and time.monotonic() < until:
+                time.sleep(0.01)
+            assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (raised, hard)
+        finally:
+            process.communicate()
 
 
 @pytest.mark.parametrize("command", [[]] + [[name] for name in COMMANDS])
