@@ -31,8 +31,9 @@ struct OutputEntry {
 };
 
 // What one trial leaves, on its way into a depot. Belongs to one thread. Where it goes without close(),
-// nothing is there that looks whole and is not. Everything throws Error: refused (no room, no rights),
-// unavailable (nobody answers), cancelled; the subject is where it was to go.
+// nothing is there that looks whole and is not. Everything throws Error: invalid (what is to be written has
+// no place there, and would have none at the next try), refused (no room, no rights), unavailable (nobody
+// answers), cancelled; the subject is where it was to go.
 class Parcel {
  public:
   virtual ~Parcel() = default;
@@ -41,8 +42,9 @@ class Parcel {
   // The next bytes of the file that was added last.
   virtual void write(std::string_view bytes) = 0;
   // When it returns, all is in its place and survives a crash of the machine; what an earlier attempt of the
-  // trial had left there is gone. `manifest`: what sha256sum -c reads; where it is, all is.
-  virtual void close(const std::string& manifest) = 0;
+  // trial had left there is gone. `manifest`: what sha256sum -c reads; where it is, all is. Returns why
+  // something of the earlier attempt could not be removed, for a person; empty: nothing of it stays.
+  virtual std::string close(const std::string& manifest) = 0;
 };
 
 // What an equal trial has left is to be a trial's own.
@@ -152,6 +154,7 @@ struct Taken {
   std::size_t files = 0;
   Bytes size;
   std::vector<std::string> left;  // devices, sockets and pipes, by all their names: nobody can take them home
+  std::string unremoved;          // Parcel::close()
 };
 
 // Takes the outputs of an attempt home, each to its own path below the trial's place (`/out/a` to

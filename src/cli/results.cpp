@@ -62,8 +62,8 @@ std::string collect_one(Session& session, Record& record, const Loaded& loaded, 
   std::vector<CameHome> homes;
   if (taken) {
     homes.push_back({.trial = command.trial, .attempt = command.attempt, .taken = *taken});
-    const std::string left = words_of_left(loaded.run.experiment.trials[command.trial].name, *taken);
-    if (!left.empty()) session.progress().note(left);
+    for (const std::string& note : notes_of(loaded.run.experiment.trials[command.trial].name, *taken))
+      session.progress().note(note);
   }
   record.append(loaded.run.id, facts, {}, homes);
   return collected.by_attempt ? std::string() : collected.fault;

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "combu/outputs.hpp"
+#include "outputs/removal.hpp"
 #include "outputs/share.hpp"
 
 namespace combu {
@@ -50,15 +51,63 @@ std::pair<std::string, std::string> split(const std::string& path) {
   return {path.substr(0, slash), path.substr(slash + 1)};
 }
 
+// How much of two paths is the same, in whole names.
+std::size_t common_folders(std::string_view one, std::string_view other) {
+  const std::size_t same = static_cast<std::size_t>(std::ranges::mismatch(one, other).in1 - one.begin());
+  const auto ends = [same](std::string_view path) { return same == path.size() || path[same] == '/'; };
+  if (same == 0 || (ends(one) && ends(other))) return same;
+  const std::size_t slash = one.rfind('/', same - 1);
+  return slash == std::string_view::npos ? 0 : slash;
+}
+
 std::string unfinished_name(const std::string& place) {
   return "." + place + ".unfinished";
 }
 
+// Why an output has no place in a file system, whenever that is tried; nullptr: this machine is at fault.
+const char* fault_of_output(int code) {
+  switch (code) {
+    case ENAMETOOLONG:
+      return "a name in it, or what it links to, is longer than the file system has room for";
+    case EFBIG:
+      return "it is larger than a file of the file system can be";
+    case EMLINK:
+      return "it has more names, or its folder more folders, than the file system allows";
+    case EINVAL:
+    case EILSEQ:
+      return "the file system allows no such name, or no file of such a size";
+    case EEXIST:
+    case EISDIR:
+    case ELOOP:
+    case ENOTDIR:
+      return "another output has its place, or has a name that is the same to the file system";
+    default:
+      return nullptr;
+  }
+}
+
+// Where an output is to be: `path` below `place`, which is a folder's.
+struct Target {
+  std::string place;
+  std::string path;
+
+  // What the outputs are to blame for ends their attempt; else it is tried again.
+  [[noreturn]] void refuse(const char* what, int code) const {
+    if (const char* const why = fault_of_output(code))
+      throw Error(ErrorKind::invalid, shortened(path), fmt::format("{}: {}: {}", what, why, place));
+    outputs::refuse(place + '/' + path, what, code);
+  }
+};
+
 // A file that is written from its beginning to its end, with holes where there are only zeros.
 class Growing {
  public:
-  Growing(Descriptor file, OutputEntry entry, std::string path)
-      : file_(std::move(file)), entry_(std::move(entry)), path_(std::move(path)) {}
+  Growing(Descriptor file, OutputEntry entry, Target target)
+      : file_(std::move(file)), entry_(std::move(entry)), target_(std::move(target)) {
+    // That there is no such size is found before the bytes are read.
+    if (entry_.size >= k_large && ftruncate(file_.number(), entry_.size) != 0)
+      target_.refuse("cannot be made", errno);
+  }
 
   void write(std::string_view bytes) {
     while (!bytes.empty()) {
@@ -88,18 +137,19 @@ class Growing {
     if ((put_ < size_ && ftruncate(number, size_) != 0) ||
         fchmod(number, (entry_.mode & k_permissions) | k_owner_reads_and_writes) != 0 ||
         futimens(number, times.data()) != 0)
-      refuse(path_, "cannot be written", errno);
+      target_.refuse("cannot be written", errno);
   }
 
  private:
   static constexpr std::size_t k_block = 4096;
+  static constexpr std::int64_t k_large = std::int64_t{1} << 30U;
   static constexpr off_t k_write_out = off_t{8} << 20U;
 
   void put(std::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t count = pwrite(file_.number(), bytes.data(), bytes.size(), size_);
       if (count < 0 && errno == EINTR) continue;
-      if (count < 0) refuse(path_, "cannot be written", errno);
+      if (count < 0) target_.refuse("cannot be written", errno);
       size_ += count;
       put_ = size_;
       bytes.remove_prefix(static_cast<std::size_t>(count));
@@ -116,13 +166,14 @@ class Growing {
 
   Descriptor file_;
   OutputEntry entry_;
-  std::string path_;
+  Target target_;
   off_t size_ = 0;
   off_t put_ = 0;  // behind it are only zeros
   off_t written_out_ = 0;
 };
 
-// No path is ever followed through a link: each folder is opened in the one above it.
+// No path is ever followed through a link: each folder is opened in the one above it. However deep the
+// folders are, the number of open descriptors is bounded.
 class FolderParcel final : public Parcel {
  public:
   enum class Lasts { over_crashes, passing };
@@ -136,15 +187,16 @@ class FolderParcel final : public Parcel {
     outputs::make_folders(folder_, owner_);
     above_ = Descriptor(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!above_.is_open()) refuse(folder_, "cannot be opened", errno);
-    discard(unfinished_);  // of a process that died
+    outputs::expect_removed(above_.number(), unfinished_, folder_);  // of a process that died
     if (mkdirat(above_.number(), unfinished_.c_str(), k_permissions) != 0)
       refuse(path_of(unfinished_), "cannot be made", errno);
-    give(above_.number(), unfinished_);
+    give(above_.number(), unfinished_, unfinished_);
     root_ = Descriptor(
         openat(above_.number(), unfinished_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (!root_.is_open()) refuse(path_of(unfinished_), "cannot be opened", errno);
   }
-  ~FolderParcel() override { discard(unfinished_); }
+  // What cannot be removed is in the way of the next one, which says so.
+  ~FolderParcel() override { (void)outputs::remove_tree(above_.number(), unfinished_, folder_); }
   FolderParcel(const FolderParcel&) = delete;
   FolderParcel& operator=(const FolderParcel&) = delete;
 
@@ -152,29 +204,29 @@ class FolderParcel final : public Parcel {
     if (++things_ <= k_synced_alone_max) synced_alone_.push_back(entry);
     end_file();
     const auto [above, name] = split(entry.path);
-    const int folder = open_above(above);
+    const int folder = open_folder(here_, above);
     switch (entry.kind) {
       case OutputEntry::Kind::folder:
         if (mkdirat(folder, name.c_str(), S_IRWXU) != 0 && errno != EEXIST)
-          refuse_below(entry.path, "cannot be made", errno);
-        give(folder, name);
+          target(entry.path).refuse("cannot be made", errno);
+        give(folder, name, entry.path);
         folders_.push_back(entry);
         return;
       case OutputEntry::Kind::file:
         return begin_file(folder, name, entry);
       case OutputEntry::Kind::symbolic_link: {
         if (symlinkat(entry.target.c_str(), folder, name.c_str()) != 0)
-          refuse_below(entry.path, "cannot be made", errno);
-        give(folder, name);
+          target(entry.path).refuse("cannot be made", errno);
+        give(folder, name, entry.path);
         const auto times = times_of(entry.modified);
         (void)utimensat(folder, name.c_str(), times.data(), AT_SYMLINK_NOFOLLOW);
         return;
       }
       case OutputEntry::Kind::hard_link: {
         const auto [other_above, other] = split(entry.target);
-        const Descriptor from = open_folder_in_root(other_above);
-        if (linkat(from.number(), other.c_str(), folder, name.c_str(), 0) != 0)
-          refuse_below(entry.path, "cannot be linked", errno);
+        const int from = open_folder(linked_from_, other_above);
+        if (linkat(from, other.c_str(), folder, name.c_str(), 0) != 0)
+          target(entry.path).refuse("cannot be linked", errno);
         return;
       }
     }
@@ -182,132 +234,141 @@ class FolderParcel final : public Parcel {
 
   void write(std::string_view bytes) override { file_->write(bytes); }
 
-  void close(const std::string& manifest) override {
+  std::string close(const std::string& manifest) override {
     add({.path = std::string(k_manifest_name), .mode = 0644, .modified = real_clock().now()});
     if (!manifest.empty()) write(manifest);
     end_file();
     // A folder's time changes with what is made in it, and it may not be writable.
     std::ranges::for_each(std::views::reverse(folders_), [this](const OutputEntry& entry) { settle(entry); });
     if (lasts_ == Lasts::over_crashes) sync();
-    put_in_place();
+    std::string unremoved = put_in_place();
     if (lasts_ == Lasts::over_crashes && fsync(above_.number()) != 0)
       refuse(folder_, "cannot be written", errno);
+    return unremoved;
   }
 
  private:
-  [[nodiscard]] std::string path_of(const std::string& below) const { return folder_ + "/" + below; }
+  // A folder of what is written, which stays open for what comes next: most of that is in or near it.
+  struct Position {
+    std::optional<FolderPath> folder = std::nullopt;
+    std::string path = {};  // below the root
+  };
 
-  // As outputs::refuse(). A name that the file system has no room for is the trial's own doing.
-  [[noreturn]] void refuse_below(const std::string& path, const char* what, int code) const {
-    if (code != ENAMETOOLONG) refuse(path_of(path), what, code);
-    throw Error(ErrorKind::invalid, shortened(path),
-                fmt::format("{}: a name in it, or what it links to, is longer than the file system of {} has "
-                            "room for",
-                            what, folder_));
+  [[nodiscard]] std::string path_of(const std::string& below) const { return folder_ + "/" + below; }
+  [[nodiscard]] Target target(const std::string& path) const {
+    return {.place = path_of(name_), .path = path};
   }
 
-  // What has been made in a folder.
-  void give(int folder, const std::string& name) const {
+  // What has been made in a folder; `path`: of it.
+  void give(int folder, const std::string& name, const std::string& path) const {
     if (!owner_) return;
     if (fchownat(folder, name.c_str(), owner_->uid, owner_->gid, AT_SYMLINK_NOFOLLOW) != 0)
-      refuse(path_of(name), "cannot be given to its owner", errno);
+      refuse(path_of(path), "cannot be given to its owner", errno);
   }
 
-  // Of what is in the folder.
-  void discard(const std::string& name) const noexcept {
-    std::error_code ignored;
-    fs::remove_all(fs::path(folder_) / name, ignored);
+  // Those that hold what has come; nullopt: they are many.
+  [[nodiscard]] std::optional<std::set<std::string>> few_folders() const {
+    std::set<std::string> folders{""};
+    for (const OutputEntry& entry : synced_alone_)
+      for (std::string path = entry.kind == OutputEntry::Kind::folder ? entry.path : split(entry.path).first;
+           folders.insert(path).second; path = split(path).first)
+        if (folders.size() > k_synced_alone_max) return std::nullopt;
+    return folders;
   }
 
   // What others write to the same file system meanwhile would be waited for as well, so a few things are
   // synced each by itself.
-  void sync() const {
-    if (things_ > k_synced_alone_max) {
+  void sync() {
+    const auto folders = things_ > k_synced_alone_max ? std::nullopt : few_folders();
+    if (!folders) {
       if (syncfs(root_.number()) != 0) refuse(path_of(unfinished_), "cannot be written", errno);
       return;
     }
-    std::set<std::string> folders;
-    std::vector<std::pair<Descriptor, std::string>> all;
-    const auto take = [&](Descriptor file, const std::string& path) {
-      if (!file.is_open()) refuse_below(path, "cannot be opened", errno);
-      // All begin before the first is waited for.
-      (void)sync_file_range(file.number(), 0, 0, SYNC_FILE_RANGE_WRITE);
-      all.emplace_back(std::move(file), path);
-    };
-    for (const OutputEntry& entry : synced_alone_) {
-      const auto [above, name] = split(entry.path);
-      if (entry.kind == OutputEntry::Kind::folder) folders.insert(entry.path);
-      if (entry.kind == OutputEntry::Kind::file)
-        take(Descriptor(openat(open_folder_in_root(above).number(), name.c_str(),
-                               O_RDONLY | O_NOFOLLOW | O_CLOEXEC)),
-             entry.path);
-      for (std::string path = above; folders.insert(path).second && !path.empty();) path = split(path).first;
-    }
-    for (const std::string& path : folders) take(open_folder_in_root(path), path);
-    for (const auto& [file, path] : all)
-      if (fsync(file.number()) != 0) refuse(path_of(path), "cannot be written", errno);
+    // All begin before the first is waited for.
+    for_each_file([](int file) {
+      (void)sync_file_range(file, 0, 0, SYNC_FILE_RANGE_WRITE);
+      return true;
+    });
+    for_each_file([](int file) { return fsync(file) == 0; });
+    for (const std::string& path : *folders)
+      if (fsync(open_folder(here_, path)) != 0) target(path).refuse("cannot be written", errno);
   }
 
-  void put_in_place() {
+  template <class Body>
+  void for_each_file(const Body& body) {
+    for (const OutputEntry& entry : synced_alone_) {
+      if (entry.kind != OutputEntry::Kind::file) continue;
+      const auto [above, name] = split(entry.path);
+      const Descriptor file(
+          openat(open_folder(here_, above), name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+      if (!file.is_open()) target(entry.path).refuse("cannot be opened", errno);
+      if (!body(file.number())) target(entry.path).refuse("cannot be written", errno);
+    }
+  }
+
+  // As close().
+  std::string put_in_place() {
     const int above = above_.number();
     const char* const from = unfinished_.c_str();
     const char* const to = name_.c_str();
-    if (renameat2(above, from, above, to, RENAME_NOREPLACE) == 0) return;
+    if (renameat2(above, from, above, to, RENAME_NOREPLACE) == 0) return "";
     // What was there goes with the unfinished one's name.
     if (errno == EEXIST && renameat2(above, from, above, to, RENAME_EXCHANGE) == 0)
-      return discard(unfinished_);
+      return outputs::remove_tree(above, unfinished_, folder_);
     // A file system that can do neither.
     const std::string old = "." + name_ + ".old";
-    discard(old);
+    outputs::expect_removed(above, old, folder_);
     if (renameat(above, to, above, old.c_str()) != 0 && errno != ENOENT)
       refuse(path_of(name_), "cannot be replaced", errno);
     if (renameat(above, from, above, to) != 0) refuse(path_of(name_), "cannot be put in place", errno);
-    discard(old);
+    return outputs::remove_tree(above, old, folder_);
   }
 
-  void settle(const OutputEntry& entry) const {
-    const Descriptor folder = open_folder_in_root(entry.path);
+  void settle(const OutputEntry& entry) {
+    const int folder = open_folder(here_, entry.path);
     const auto times = times_of(entry.modified);
-    if (fchmod(folder.number(), (entry.mode & k_permissions) | S_IRWXU) != 0 ||
-        futimens(folder.number(), times.data()) != 0)
-      refuse(path_of(entry.path), "cannot be written", errno);
+    if (fchmod(folder, (entry.mode & k_permissions) | S_IRWXU) != 0 || futimens(folder, times.data()) != 0)
+      target(entry.path).refuse("cannot be written", errno);
   }
 
-  [[nodiscard]] Descriptor open_folder_in_root(const std::string& path) const {
-    Descriptor folder(openat(root_.number(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    for (std::size_t from = 0; from < path.size();) {
+  // The folder at `path` below the root, where `at` is then; those that are missing are made.
+  int open_folder(Position& at, const std::string& path) const {
+    if (!at.folder) {
+      Descriptor root(openat(root_.number(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+      if (!root.is_open()) refuse(path_of(unfinished_), "cannot be opened", errno);
+      at.folder.emplace(std::move(root));
+    }
+    FolderPath& folder = *at.folder;
+    const std::size_t common = common_folders(at.path, path);
+    while (at.path.size() > common) {
+      if (!folder.leave()) refuse(path_of(unfinished_), "cannot be opened", errno);
+      at.path.resize(split(at.path).first.size());
+    }
+    while (at.path.size() < path.size()) {
+      const std::size_t from = at.path.empty() ? 0 : at.path.size() + 1;
       const std::size_t slash = std::min(path.find('/', from), path.size());
       const std::string part = path.substr(from, slash - from);
-      from = slash + 1;
-      constexpr int k_how = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-      Descriptor next(openat(folder.number(), part.c_str(), k_how));
-      if (!next.is_open() && errno == ENOENT) {
-        if (mkdirat(folder.number(), part.c_str(), k_permissions) != 0)
-          refuse_below(path, "cannot be made", errno);
-        give(folder.number(), part);
-        next = Descriptor(openat(folder.number(), part.c_str(), k_how));
-      }
-      if (!next.is_open()) refuse_below(path, "cannot be opened", errno);
-      folder = std::move(next);
+      if (!folder.enter(part) && !(errno == ENOENT && make_folder(folder, part, path) && folder.enter(part)))
+        target(path).refuse("cannot be opened", errno);
+      at.path.append(path, at.path.size(), slash - at.path.size());
     }
-    return folder;
+    return folder.number();
   }
 
-  // Most of what comes is in the same folder as what came before it.
-  int open_above(const std::string& path) {
-    if (!above_entry_.is_open() || path != above_entry_path_) {
-      above_entry_ = open_folder_in_root(path);
-      above_entry_path_ = path;
-    }
-    return above_entry_.number();
+  [[nodiscard]] bool make_folder(const FolderPath& above, const std::string& name,
+                                 const std::string& path) const {
+    if (mkdirat(above.number(), name.c_str(), k_permissions) != 0)
+      target(path).refuse("cannot be made", errno);
+    give(above.number(), name, path);
+    return true;
   }
 
   void begin_file(int folder, const std::string& name, const OutputEntry& entry) {
     constexpr int k_how = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     Descriptor file(openat(folder, name.c_str(), k_how, k_owner_reads_and_writes));
-    if (!file.is_open()) refuse_below(entry.path, "cannot be made", errno);
-    give(folder, name);
-    file_.emplace(std::move(file), entry, path_of(entry.path));
+    if (!file.is_open()) target(entry.path).refuse("cannot be made", errno);
+    give(folder, name, entry.path);
+    file_.emplace(std::move(file), entry, target(entry.path));
   }
 
   void end_file() {
@@ -323,8 +384,8 @@ class FolderParcel final : public Parcel {
   Lasts lasts_;
   Descriptor above_;  // folder_
   Descriptor root_;   // the unfinished one
-  Descriptor above_entry_;
-  std::string above_entry_path_;
+  Position here_;
+  Position linked_from_;
   std::optional<Growing> file_;
   std::vector<OutputEntry> folders_;
   std::size_t things_ = 0;
@@ -338,15 +399,15 @@ class Folder final : public Depot {
     return std::make_unique<FolderParcel>(folder_, place, owner_, FolderParcel::Lasts::over_crashes);
   }
   void remove(const std::string& place) override {
-    const fs::path from = fs::path(folder_) / place;
-    const fs::path away = fs::path(folder_) / unfinished_name(place);
-    std::error_code fault;
-    fs::remove_all(away, fault);
+    const Descriptor above(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!above.is_open() && errno == ENOENT) return;
+    if (!above.is_open()) refuse(folder_, "cannot be opened", errno);
+    const std::string away = unfinished_name(place);
+    outputs::expect_removed(above.number(), away, folder_);
     // So that nothing half-removed looks whole.
-    if (!fault) fs::rename(from, away, fault);
-    if (fault == std::errc::no_such_file_or_directory) return;
-    if (!fault) fs::remove_all(away, fault);
-    if (fault) refuse(from.string(), "cannot be removed", fault.value());
+    if (renameat(above.number(), place.c_str(), above.number(), away.c_str()) == 0)
+      return outputs::expect_removed(above.number(), away, folder_);
+    if (errno != ENOENT) refuse(folder_ + '/' + place, "cannot be removed", errno);
   }
   bool holds_any() override {
     const auto holds = [](const fs::path& place) {

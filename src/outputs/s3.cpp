@@ -38,6 +38,7 @@ using outputs::Uploads;
 
 // Amazon S3 User Guide, "Amazon S3 multipart upload limits"; CopyObject, "up to 5 GB".
 constexpr std::int64_t k_parts_max = 10'000;
+constexpr std::int64_t k_object_max = std::int64_t{5} << 40U;
 constexpr std::int64_t k_copied_max = std::int64_t{5} << 30U;
 constexpr std::size_t k_key_size_max = 1024;
 constexpr unsigned k_list_mode = 0644;
@@ -107,7 +108,7 @@ class S3Parcel final : public Parcel {
     }
   }
 
-  void close(const std::string& manifest) override {
+  std::string close(const std::string& manifest) override {
     end_file();
     make_room();
     drain();
@@ -123,6 +124,7 @@ class S3Parcel final : public Parcel {
     add_text(std::string(k_manifest_name), manifest);
     drain();
     if (is_any) any_home_ = true;
+    return "";
   }
 
  private:
@@ -173,6 +175,10 @@ class S3Parcel final : public Parcel {
   }
 
   void begin_file(const OutputEntry& entry) {
+    if (entry.size > k_object_max)
+      throw Error(ErrorKind::invalid, shortened(entry.path),
+                  fmt::format("is larger than what is brought to a bucket as one object: {}",
+                              to_string(Bytes{k_object_max})));
     file_.emplace(File{.entry = entry, .key = key_of(entry.path)});
     old_.erase(file_->key);
     if (entry.size > k_copied_max) not_copied_.insert(entry.path);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "combu/json.hpp"
+#include "outputs/file_time.hpp"
 
 namespace combu::outputs {
 namespace {
@@ -58,10 +59,12 @@ Instant read_mtime(std::string_view text) {
   const std::size_t point = std::min(text.find('.'), text.size());
   std::string decimals(text.substr(std::min(point + 1, text.size())));
   decimals.resize(k_decimals, '0');
-  const std::chrono::nanoseconds since =
-      std::chrono::seconds(number<std::int64_t>(text.substr(0, point), 10)) +
-      std::chrono::nanoseconds(number<std::int64_t>(decimals, 10));
-  return Instant(std::chrono::duration_cast<Instant::duration>(since));
+  const std::string_view whole = text.substr(0, point);
+  std::int64_t seconds = 0;
+  if (std::from_chars(whole.data(), whole.data() + whole.size(), seconds).ec ==
+      std::errc::result_out_of_range)
+    seconds = whole.starts_with('-') ? INT64_MIN : INT64_MAX;
+  return file_time(seconds, number<std::int64_t>(decimals, 10));
 }
 
 // As `name` has it, or, where that is no UTF-8, the bytes of it.

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "outputs/removal.hpp"
+
 namespace combu::outputs {
 namespace {
 
@@ -51,12 +53,12 @@ std::vector<fs::path> paths_in(const fs::path& folder) {
   return paths;
 }
 
-// The lock last: without it nobody would know what the rest is.
+// The lock last: without it nobody would know what the rest is. What cannot be removed stays for the next
+// one.
 void remove_folder(const fs::path& folder) {
-  std::error_code ignored;
   for (const fs::path& path : paths_in(folder))
-    if (path.filename() != k_lock_name) fs::remove_all(path, ignored);
-  fs::remove_all(folder, ignored);
+    if (path.filename() != k_lock_name) (void)remove_tree(AT_FDCWD, path, "");
+  (void)remove_tree(AT_FDCWD, folder, "");
 }
 
 bool is_own_folder(const fs::path& path) {

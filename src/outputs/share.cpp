@@ -1,6 +1,5 @@
 #include "outputs/share.hpp"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <sys/ioctl.h>
@@ -13,7 +12,6 @@
 #include <cerrno>
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -22,6 +20,7 @@
 
 #include "outputs/folder.hpp"
 #include "outputs/manifest.hpp"
+#include "outputs/removal.hpp"
 
 namespace combu::outputs {
 namespace {
@@ -32,13 +31,6 @@ constexpr std::size_t k_at_once = 4;
 
 constexpr int k_folder = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
 
-// `path`: of `name`, for a person.
-Descriptor open_folder_in(const Descriptor& above, const std::string& name, const fs::path& path) {
-  Descriptor folder(openat(above.number(), name.c_str(), k_folder | O_NOFOLLOW));
-  if (!folder.is_open()) refuse(path, "cannot be opened", errno);
-  return folder;
-}
-
 // What one trial has left becomes what another one leaves, without a byte's being read where that can be.
 class Sharer {
  public:
@@ -48,74 +40,103 @@ class Sharer {
 
   // Into `name`, a folder in `home`.
   void share(const Descriptor& home, const std::string& name) {
-    const Descriptor source(open(from_.c_str(), k_folder));
+    Descriptor source(open(from_.c_str(), k_folder));
     if (!source.is_open() && errno != ENOENT) refuse(from_, "cannot be opened", errno);
     read_manifest(source);
-    take_folder(source, home, name, "");
+    root_ = make_folder(home.number(), name, name);
+    take_all(FolderPath(std::move(source)), FolderPath(open_again(root_, name)));
     if (!missing_.empty())
       throw Error(ErrorKind::not_found, (from_ / missing_.begin()->first).string(), "is not there any more");
   }
 
  private:
-  // `path`: of what is taken, below from_.
-  void take_folder(const Descriptor& source, const Descriptor& above, const std::string& name,
-                   const fs::path& path) {
+  // A folder on the way to what is taken.
+  struct Level {
+    std::vector<FolderEntry> entries;
+    std::size_t next = 0;
     struct stat seen {};
-    if (fstat(source.number(), &seen) != 0) refuse(from_ / path, "cannot be read", errno);
-    if (mkdirat(above.number(), name.c_str(), S_IRWXU) != 0) refuse(name, "cannot be made", errno);
-    const Descriptor target = open_folder_in(above, name, path.empty() ? fs::path(name) : path);
-    if (path.empty()) root_ = target.number();
+    std::size_t path_size = 0;
+  };
+
+  // Not recursive: a trial may leave folders of any depth.
+  void take_all(FolderPath source, FolderPath target) {
+    std::string path;  // of what is taken, below from_
+    std::vector<Level> levels;
+    levels.push_back(begin_folder(source, target, path));
+    while (true) {
+      Level& level = levels.back();
+      path.resize(level.path_size);
+      if (level.next == level.entries.size()) {
+        end_folder(target, level, path);
+        levels.pop_back();
+        if (levels.empty()) return;
+        if (!source.leave() || !target.leave()) refuse(from_ / path, "cannot be read", errno);
+        continue;
+      }
+      const std::string name = std::move(level.entries[level.next++].name);
+      path += (path.empty() ? "" : "/") + name;
+      if (take(source, target, name, path)) levels.push_back(begin_folder(source, target, path));
+    }
+  }
+
+  [[nodiscard]] Level begin_folder(const FolderPath& source, const FolderPath& target,
+                                   const std::string& path) const {
+    Level level;
+    level.path_size = path.size();
+    auto entries = list_folder(source.number());
+    if (!entries || fstat(source.number(), &level.seen) != 0) refuse(from_ / path, "cannot be read", errno);
+    level.entries = std::move(*entries);
     own(target.number(), "", path, AT_EMPTY_PATH);
-    for (const std::string& one : names_in(source, path)) take(source, target, one, path / one);
-    // What is made in a folder changes its time.
-    if (fchmod(target.number(), (seen.st_mode & k_permissions) | S_IRWXU) != 0)
-      refuse(name, "cannot be written", errno);
-    set_times(target.number(), nullptr, seen);
+    return level;
   }
 
-  // Read to the end first: one descriptor less for each folder that is gone down into.
-  [[nodiscard]] std::vector<std::string> names_in(const Descriptor& source, const fs::path& path) const {
-    const int list = openat(source.number(), ".", k_folder);  // closed with the entries
-    if (list < 0) refuse(from_ / path, "cannot be read", errno);
-    const std::unique_ptr<DIR, int (*)(DIR*)> entries(fdopendir(list), &closedir);
-    if (!entries) {
-      const int why = errno;
-      ::close(list);
-      refuse(from_ / path, "cannot be read", why);
-    }
-    std::vector<std::string> names;
-    errno = 0;
-    // NOLINTNEXTLINE(concurrency-mt-unsafe): a stream of its own
-    while (const dirent* entry = readdir(entries.get())) {
-      const std::string_view name = entry->d_name;
-      if (name != "." && name != "..") names.emplace_back(name);
-      errno = 0;
-    }
-    if (errno != 0) refuse(from_ / path, "cannot be read", errno);
-    return names;
+  // What is made in a folder changes its time.
+  static void end_folder(const FolderPath& target, const Level& level, const std::string& path) {
+    if (fchmod(target.number(), (level.seen.st_mode & k_permissions) | S_IRWXU) != 0)
+      refuse(path, "cannot be written", errno);
+    set_times(target.number(), nullptr, level.seen);
   }
 
-  void take(const Descriptor& source, const Descriptor& target, const std::string& name,
-            const fs::path& path) {
+  [[nodiscard]] static Descriptor make_folder(int above, const std::string& name, const std::string& path) {
+    if (mkdirat(above, name.c_str(), S_IRWXU) != 0) refuse(path, "cannot be made", errno);
+    Descriptor folder(openat(above, name.c_str(), k_folder | O_NOFOLLOW));
+    if (!folder.is_open()) refuse(path, "cannot be opened", errno);
+    return folder;
+  }
+
+  [[nodiscard]] static Descriptor open_again(const Descriptor& folder, const std::string& path) {
+    Descriptor again(openat(folder.number(), ".", k_folder));
+    if (!again.is_open()) refuse(path, "cannot be opened", errno);
+    return again;
+  }
+
+  // True: it is a folder, in which both are then.
+  [[nodiscard]] bool take(FolderPath& source, FolderPath& target, const std::string& name,
+                          const std::string& path) {
     struct stat seen {};
     if (fstatat(source.number(), name.c_str(), &seen, AT_SYMLINK_NOFOLLOW) != 0)
       refuse(from_ / path, "cannot be read", errno);
     if (S_ISDIR(seen.st_mode)) {
-      take_folder(open_folder_in(source, name, from_ / path), target, name, path);
-    } else if (S_ISLNK(seen.st_mode)) {
-      take_link(source, target, name, path, seen);
-    } else if (S_ISREG(seen.st_mode) && was_left(source, name, path, seen)) {
-      share_file(source, target, name, path, seen);
+      if (!source.enter(name)) refuse(from_ / path, "cannot be opened", errno);
+      if (mkdirat(target.number(), name.c_str(), S_IRWXU) != 0 || !target.enter(name))
+        refuse(path, "cannot be made", errno);
+      return true;
     }
+    if (S_ISLNK(seen.st_mode)) {
+      take_link(source.number(), target.number(), name, path, seen);
+    } else if (S_ISREG(seen.st_mode) && was_left(source.number(), name, path, seen)) {
+      share_file(source.number(), target.number(), name, path, seen);
+    }
+    return false;
   }
 
   // By the trial, and is as it was then: the manifest was written last, so what is older has not been written
   // to since. Another name of a file is not in the manifest.
-  [[nodiscard]] bool was_left(const Descriptor& source, const std::string& name, const fs::path& path,
+  [[nodiscard]] bool was_left(int source, const std::string& name, const std::string& path,
                               const struct stat& seen) {
     const bool is_newer =
         std::tie(seen.st_mtim.tv_sec, seen.st_mtim.tv_nsec) > std::tie(written_.tv_sec, written_.tv_nsec);
-    const auto named = missing_.find(path.string());
+    const auto named = missing_.find(path);
     if (named == missing_.end()) return !is_newer || seen.st_nlink > 1;
     if (is_newer && sum_of(source, name, path) != named->second)
       throw Error(ErrorKind::corrupt, (from_ / path).string(),
@@ -124,44 +145,44 @@ class Sharer {
     return true;
   }
 
-  void take_link(const Descriptor& source, const Descriptor& target, const std::string& name,
-                 const fs::path& path, const struct stat& seen) const {
+  void take_link(int source, int target, const std::string& name, const std::string& path,
+                 const struct stat& seen) const {
     std::string where(static_cast<std::size_t>(seen.st_size) + 1, '\0');
-    const ssize_t size = readlinkat(source.number(), name.c_str(), where.data(), where.size());
+    const ssize_t size = readlinkat(source, name.c_str(), where.data(), where.size());
     if (size < 0) refuse(from_ / path, "cannot be read", errno);
     where.resize(static_cast<std::size_t>(size));
-    if (symlinkat(where.c_str(), target.number(), name.c_str()) != 0)
+    if (symlinkat(where.c_str(), target, name.c_str()) != 0)
       refuse(from_ / path, "cannot be linked alike", errno);
-    own(target.number(), name.c_str(), path);
-    set_times(target.number(), name.c_str(), seen);
+    own(target, name.c_str(), path);
+    set_times(target, name.c_str(), seen);
   }
 
-  void share_file(const Descriptor& source, const Descriptor& target, const std::string& name,
-                  const fs::path& path, const struct stat& seen) {
+  void share_file(int source, int target, const std::string& name, const std::string& path,
+                  const struct stat& seen) {
     const std::pair file(seen.st_dev, seen.st_ino);
     if (const auto known = made_.find(file);
-        known != made_.end() && linkat(root_, known->second.c_str(), target.number(), name.c_str(), 0) == 0)
+        known != made_.end() && linkat(root_.number(), known->second.c_str(), target, name.c_str(), 0) == 0)
       return;
     if (!clones_ || !make_file(source, target, name, path, seen, true)) {
       const bool is_ours = seen.st_uid == (owner_ ? owner_->uid : geteuid());
-      if (is_ours && linkat(source.number(), name.c_str(), target.number(), name.c_str(), 0) == 0) return;
+      if (is_ours && linkat(source, name.c_str(), target, name.c_str(), 0) == 0) return;
       (void)make_file(source, target, name, path, seen, false);
     }
-    if (seen.st_nlink > 1) made_.emplace(file, path.string());
+    if (seen.st_nlink > 1) made_.emplace(file, path);
   }
 
   // False, and there is none: the file system has no clones.
-  [[nodiscard]] bool make_file(const Descriptor& source, const Descriptor& target, const std::string& name,
-                               const fs::path& path, const struct stat& seen, bool as_clone) const {
+  [[nodiscard]] bool make_file(int source, int target, const std::string& name, const std::string& path,
+                               const struct stat& seen, bool as_clone) const {
     const Descriptor from = open_file(source, name, path);
     const Descriptor to(
-        openat(target.number(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
+        openat(target, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
     if (!to.is_open()) refuse(path, "cannot be made", errno);
     if (!as_clone) {
       copy(from, to, path);
     } else if (ioctl(to.number(), FICLONE, from.number()) != 0) {
       clones_ = false;
-      if (unlinkat(target.number(), name.c_str(), 0) != 0) refuse(path, "cannot be removed", errno);
+      if (unlinkat(target, name.c_str(), 0) != 0) refuse(path, "cannot be removed", errno);
       return false;
     }
     if (fchmod(to.number(), seen.st_mode & k_permissions) != 0) refuse(path, "cannot be written", errno);
@@ -170,16 +191,20 @@ class Sharer {
     return true;
   }
 
-  [[nodiscard]] Descriptor open_file(const Descriptor& folder, const std::string& name,
-                                     const fs::path& path) const {
-    Descriptor file(openat(folder.number(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
-    if (!file.is_open()) refuse(from_ / path, "cannot be opened", errno);
+  [[nodiscard]] Descriptor open_file(int folder, const std::string& name, const std::string& path) const {
+    // It may have become a pipe, which would be waited for.
+    Descriptor file(openat(folder, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    struct stat seen {};
+    if (!file.is_open() || fstat(file.number(), &seen) != 0) refuse(from_ / path, "cannot be opened", errno);
+    if (!S_ISREG(seen.st_mode))
+      throw Error(ErrorKind::corrupt, (from_ / path).string(),
+                  "is not a file any more: somebody has changed it");
     return file;
   }
 
   // To its end.
   template <class Sink>
-  void read_file(const Descriptor& file, const fs::path& path, const Sink& sink) const {
+  void read_file(const Descriptor& file, const std::string& path, const Sink& sink) const {
     std::vector<char> piece(std::size_t{64} << 10U);
     while (true) {
       const ssize_t count = read(file.number(), piece.data(), piece.size());
@@ -190,14 +215,13 @@ class Sharer {
     }
   }
 
-  [[nodiscard]] std::string sum_of(const Descriptor& folder, const std::string& name,
-                                   const fs::path& path) const {
+  [[nodiscard]] std::string sum_of(int folder, const std::string& name, const std::string& path) const {
     Sha256 sum;
     read_file(open_file(folder, name, path), path, [&](std::string_view bytes) { sum.add(bytes); });
     return sum.text();
   }
 
-  void copy(const Descriptor& from, const Descriptor& to, const fs::path& path) const {
+  void copy(const Descriptor& from, const Descriptor& to, const std::string& path) const {
     read_file(from, path, [&](std::string_view bytes) {
       while (!bytes.empty()) {
         const ssize_t written = ::write(to.number(), bytes.data(), bytes.size());
@@ -213,7 +237,7 @@ class Sharer {
                            : utimensat(folder, name, times.data(), AT_SYMLINK_NOFOLLOW));
   }
 
-  void own(int folder, const char* name, const fs::path& path, int how = AT_SYMLINK_NOFOLLOW) const {
+  void own(int folder, const char* name, const std::string& path, int how = AT_SYMLINK_NOFOLLOW) const {
     if (owner_ && fchownat(folder, name, owner_->uid, owner_->gid, how) != 0)
       refuse(path, "cannot be given to its owner", errno);
   }
@@ -222,7 +246,7 @@ class Sharer {
     const std::string name(k_manifest_name);
     if (!source.is_open() || faccessat(source.number(), name.c_str(), F_OK, 0) != 0)
       throw Error(ErrorKind::not_found, from_.string(), "its outputs are not there any more");
-    const Descriptor file = open_file(source, name, name);
+    const Descriptor file = open_file(source.number(), name, name);
     struct stat seen {};
     if (fstat(file.number(), &seen) != 0) refuse(from_ / name, "cannot be read", errno);
     written_ = seen.st_mtim;
@@ -236,17 +260,19 @@ class Sharer {
   std::atomic<bool>& clones_;
   timespec written_{};                          // the manifest
   std::map<std::string, std::string> missing_;  // sums of what it names, until that has been seen
-  int root_ = -1;                               // of what is made
+  Descriptor root_;                             // of what is made
   // Of files with several names the first that has been made, below root_.
   std::map<std::pair<dev_t, ino_t>, std::string> made_;
 };
 
 // What stands there is of an earlier attempt, or of a process that died before it could tell.
-void put_in_place(const fs::path& unfinished, const fs::path& place) {
-  if (::rename(unfinished.c_str(), place.c_str()) == 0) return;
-  if (errno != ENOTEMPTY && errno != EEXIST) refuse(place, "cannot be put in place", errno);
-  fs::remove_all(place);
-  if (::rename(unfinished.c_str(), place.c_str()) != 0) refuse(place, "cannot be put in place", errno);
+void put_in_place(int above, const std::string& unfinished, const std::string& place,
+                  const std::string& shown) {
+  const auto put = [&] { return renameat(above, unfinished.c_str(), above, place.c_str()) == 0; };
+  if (put()) return;
+  if (errno != ENOTEMPTY && errno != EEXIST) refuse(shown + '/' + place, "cannot be put in place", errno);
+  expect_removed(above, place, shown);
+  if (!put()) refuse(shown + '/' + place, "cannot be put in place", errno);
 }
 
 template <class Body>
@@ -279,7 +305,7 @@ std::vector<std::string> share_in_folder(const std::string& folder, std::optiona
   }
   in_parallel(wanted.size(), k_at_once, [&](std::size_t i) {
     faults[i] = fault_of([&] {
-      fs::remove_all(home / unfinished(i));
+      expect_removed(above.number(), unfinished(i), folder);
       Sharer(wanted[i].from, owner, clones).share(above, unfinished(i));
     });
   });
@@ -290,9 +316,10 @@ std::vector<std::string> share_in_folder(const std::string& folder, std::optiona
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     if (faults[i].empty()) faults[i] = unsafe;
     if (faults[i].empty())
-      faults[i] = fault_of([&] { put_in_place(home / unfinished(i), home / wanted[i].trial); });
-    std::error_code ignored;
-    if (!faults[i].empty()) fs::remove_all(home / unfinished(i), ignored);
+      faults[i] = fault_of([&] { put_in_place(above.number(), unfinished(i), wanted[i].trial, folder); });
+    if (faults[i].empty()) continue;
+    const std::string unremoved = remove_tree(above.number(), unfinished(i), folder);
+    if (!unremoved.empty() && unremoved != faults[i]) faults[i] += "; " + unremoved;
   }
   const std::string unkept = fault_of([&] {
     if (fsync(above.number()) != 0) refuse(home, "cannot be written", errno);

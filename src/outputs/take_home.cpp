@@ -17,7 +17,7 @@ class Bearer {
 
   void take(const Output& output) {
     const outputs::Unpacking how{
-        .place = output.path.substr(1), .size_max = output.size_max, .subject = output.path};
+        .place = output.path.substr(1), .size_max = output.size_max, .subject = output.path, .stop = stop_};
     outputs::Pipe pipe;
     std::exception_ptr fault;  // of what becomes of the bytes
     bool any = false;
@@ -76,8 +76,10 @@ Taken take(Engine& engine, const Key& key, const std::vector<Output>& outputs, D
   const std::unique_ptr<Parcel> parcel = depot.open(place, stop);
   Bearer bearer(engine, key, *parcel, stop);
   for (const Output& output : outputs) bearer.take(output);
-  parcel->close(bearer.manifest());
-  return std::move(bearer).taken();
+  std::string unremoved = parcel->close(bearer.manifest());
+  Taken taken = std::move(bearer).taken();
+  taken.unremoved = std::move(unremoved);
+  return taken;
 }
 
 }  // namespace

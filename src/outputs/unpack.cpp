@@ -17,12 +17,16 @@
 #include <utility>
 #include <vector>
 
+#include "outputs/file_time.hpp"
 #include "outputs/pipe.hpp"
 
 namespace combu::outputs {
 namespace {
 
 constexpr std::int64_t k_summed_here_max = std::int64_t{1} << 20U;  // of files whose sums need no thread
+
+// Without a max_size; less than what a number of bytes can be, so that those of several outputs can be added.
+constexpr Bytes k_size_max{std::int64_t{1} << 60U};
 
 using Reader = std::unique_ptr<archive, decltype(&archive_read_free)>;
 
@@ -113,6 +117,7 @@ class Unpacker {
       const int result = archive_read_next_header(reader_.get(), &entry);
       if (result == ARCHIVE_EOF) break;
       check(result);
+      expect_wanted();
       take(entry, taken, manifest);
     }
     // What follows the end of the archive is nothing; but its writer is to be heard out.
@@ -130,6 +135,10 @@ class Unpacker {
                 fmt::format("the engine's archive of it cannot be read: {}", why == nullptr ? "?" : why));
   }
 
+  void expect_wanted() const {
+    if (how_.stop.stop_requested()) throw Error(ErrorKind::cancelled, how_.subject, "cancelled");
+  }
+
   // Where it comes to stand below the trial's place.
   [[nodiscard]] std::string path_of(const char* name) const {
     const auto parts = parts_of(name == nullptr ? "" : name);
@@ -145,9 +154,7 @@ class Unpacker {
   void take(archive_entry* entry, Taken& taken, std::string& manifest) {
     OutputEntry it{.path = path_of(archive_entry_pathname(entry)),
                    .mode = static_cast<unsigned>(archive_entry_perm(entry)),
-                   .modified = Instant(std::chrono::duration_cast<Instant::duration>(
-                       std::chrono::seconds(archive_entry_mtime(entry)) +
-                       std::chrono::nanoseconds(archive_entry_mtime_nsec(entry)))),
+                   .modified = file_time(archive_entry_mtime(entry), archive_entry_mtime_nsec(entry)),
                    .size = archive_entry_size(entry)};
     if (const char* other = archive_entry_hardlink(entry); other != nullptr)
       return take_other_name(std::move(it), path_of(other), taken);
@@ -200,6 +207,7 @@ class Unpacker {
     Sum sum;
     std::int64_t come = 0;
     const auto take = [&](std::string_view bytes) {
+      expect_wanted();  // holes cost the archive nothing, and may be of any size
       sum.add(bytes);
       parcel_.write(bytes);
       come += static_cast<std::int64_t>(bytes.size());
@@ -221,10 +229,13 @@ class Unpacker {
   }
 
   void take_file(const OutputEntry& it, Taken& taken, std::string& manifest) {
+    const bool has_limit = how_.size_max.count > 0;
+    const Bytes size_max = has_limit ? how_.size_max : k_size_max;
+    if (it.size > size_max.count - size_)
+      throw Error(
+          ErrorKind::invalid, how_.subject,
+          fmt::format("is larger than {}{}", has_limit ? "its max_size of " : "", to_string(size_max)));
     size_ += it.size;
-    if (how_.size_max.count > 0 && size_ > how_.size_max.count)
-      throw Error(ErrorKind::invalid, how_.subject,
-                  fmt::format("is larger than its max_size of {}", to_string(how_.size_max)));
     parcel_.add(it);
     const std::string sum =
         it.size > k_summed_here_max ? take_content<SumBeside>(it.size) : take_content<Sha256>(it.size);

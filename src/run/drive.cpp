@@ -328,9 +328,7 @@ class Drive {
   void take(const Tail& tail) { show_failure(tail.trial, tail.lines); }
   void take(const CameHome& home) {
     observer_.taken(home.trial, home.attempt, home.taken);
-    if (const std::string left = words_of_left(run_.experiment.trials[home.trial].name, home.taken);
-        !left.empty())
-      remark(left);
+    for (const std::string& note : notes_of(run_.experiment.trials[home.trial].name, home.taken)) remark(note);
   }
   void take(const TookSoFar& took) {
     const SoFar::Done done = so_far_.done(took.trial, !took.fault.empty(), now());

@@ -41,8 +41,10 @@ TookOutputs take_outputs(Engine& engine, const Run& run, const CollectCommand& c
   };
   took.collected.fault = fault_of(take, &took.collected.by_attempt);
   // What cannot be removed is in nobody's way: it says itself that it is not the end's.
-  if (took.taken && run.experiment.collect.every > Seconds(0))
-    (void)fault_of([&] { depot.remove(place_so_far(trial.name)); });
+  if (took.taken && run.experiment.collect.every > Seconds(0)) {
+    const std::string unremoved = fault_of([&] { depot.remove(place_so_far(trial.name)); });
+    if (took.taken->unremoved.empty()) took.taken->unremoved = unremoved;
+  }
   return took;
 }
 
@@ -55,13 +57,20 @@ std::string take_outputs_so_far(Engine& engine, const Run& run, TrialIndex index
   });
 }
 
-std::string words_of_left(const std::string& trial, const Taken& taken) {
-  if (taken.left.empty()) return {};
-  const std::string first = shortened(taken.left.front());
-  const std::size_t others = taken.left.size() - 1;
-  if (others == 0) return fmt::format("{}: {} stays behind: it is no file, folder or link", trial, first);
-  return fmt::format("{}: {} and {} more stay behind: they are no files, folders or links", trial, first,
-                     others);
+std::vector<std::string> notes_of(const std::string& trial, const Taken& taken) {
+  std::vector<std::string> notes;
+  if (!taken.left.empty()) {
+    const std::string first = shortened(taken.left.front());
+    const std::size_t others = taken.left.size() - 1;
+    notes.push_back(others == 0
+                        ? fmt::format("{}: {} stays behind: it is no file, folder or link", trial, first)
+                        : fmt::format("{}: {} and {} more stay behind: they are no files, folders or links",
+                                      trial, first, others));
+  }
+  if (!taken.unremoved.empty())
+    notes.push_back(
+        fmt::format("{}: its earlier outputs stay in part: {}; remove that by hand", trial, taken.unremoved));
+  return notes;
 }
 
 }  // namespace combu

@@ -328,6 +328,27 @@ TEST_F(FetchS3, AStopEndsIt) {
   EXPECT_THAT(fetch("/out"), ElementsAre("out/a"));
 }
 
+// Small ones come several at once, large ones by themselves.
+TEST_F(FetchS3, AStopEndsItWithinABody) {
+  const std::string large = std::string(std::size_t{2} << 20U, 'x');
+  bring_whole({{"out/large", large}});
+  bring_whole({{"out/large", large}, {"out/small", "alpha"}});
+  for (const std::string name : {"out/small", "out/large"}) {
+    std::stop_source stop;
+    bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
+      if (asked.method != "GET" || !asked.target.ends_with(name)) return std::nullopt;
+      Reply reply = wire::stall();
+      reply.pieces.push_back("HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\nbegun");
+      stop.request_stop();
+      return reply;
+    };
+    const auto fault = fault_of([&] { (void)depot_->fetch("t", "/" + name, stop.get_token()); });
+    ASSERT_TRUE(fault);
+    EXPECT_EQ(fault->kind(), ErrorKind::cancelled) << fault->what();
+    EXPECT_THAT(clock_.waits(), IsEmpty());
+  }
+}
+
 TEST_F(FetchS3, NothingIsForcedToTheDisk) {
   bring_whole({{"out/a", "alpha"}});
   syncs = 0;

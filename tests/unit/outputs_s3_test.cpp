@@ -143,6 +143,14 @@ TEST_F(S3, NoTwoNamesAreOneKey) {
   EXPECT_EQ(outputs::as_key("%7F %ff %"), "%7F %ff %") << "as far as it can be told, as it is";
 }
 
+TEST_F(S3, AFileThatIsTooLargeForAnObjectIsTheAttemptsFault) {
+  const auto parcel = depot_->open("t", {});
+  const auto fault = fault_of([&] { parcel->add({.path = "out/holes", .size = std::int64_t{1} << 60U}); });
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->kind(), ErrorKind::invalid);
+  EXPECT_EQ(fault->subject(), "out/holes");
+}
+
 TEST_F(S3, APathThatS3HasNoRoomForIsTheAttemptsFault) {
   const auto fault = fault_of([&] { bring({{std::string(1100, 'n'), "x"}}); });
   ASSERT_TRUE(fault);

@@ -55,7 +55,7 @@ class Recorder : public Observer {
 };
 
 // Keeps nothing but which places have been filled and removed, in order.
-class Places final : public Depot {
+class Places : public Depot {
  public:
   std::unique_ptr<Parcel> open(const std::string& place, const std::stop_token& /*stop*/) override {
     return std::make_unique<Box>(*this, place);
@@ -83,7 +83,10 @@ class Places final : public Depot {
     Box(Places& places, std::string place) : places_(places), place_(std::move(place)) {}
     void add(const OutputEntry& /*entry*/) override {}
     void write(std::string_view /*bytes*/) override {}
-    void close(const std::string& /*manifest*/) override { places_.note(place_); }
+    std::string close(const std::string& /*manifest*/) override {
+      places_.note(place_);
+      return "";
+    }
 
    private:
     Places& places_;

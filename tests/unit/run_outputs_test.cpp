@@ -128,12 +128,16 @@ TEST_F(OutputsTest, AnInputThatCannotBeFetchedFailsTheTrial) {
   EXPECT_THAT(outcome.unsuccessful[0].reason, HasSubstr("s3://bucket: no such key"));
 }
 
-TEST(WordsOfLeft, NameWhatStaysBehind) {
-  EXPECT_EQ(words_of_left("t", {}), "");
-  EXPECT_EQ(words_of_left("t", {.left = {"/out/pipe"}}),
-            "t: /out/pipe stays behind: it is no file, folder or link");
-  EXPECT_EQ(words_of_left("t", {.left = {"/out/pipe", "/out/socket", "/out/null"}}),
-            "t: /out/pipe and 2 more stay behind: they are no files, folders or links");
+TEST(NotesOf, NameWhatStaysBehind) {
+  EXPECT_THAT(notes_of("t", {}), IsEmpty());
+  EXPECT_THAT(notes_of("t", {.left = {"/out/pipe"}}),
+              ElementsAre("t: /out/pipe stays behind: it is no file, folder or link"));
+  EXPECT_THAT(notes_of("t", {.left = {"/out/pipe", "/out/socket", "/out/null"}}),
+              ElementsAre("t: /out/pipe and 2 more stay behind: they are no files, folders or links"));
+  EXPECT_THAT(
+      notes_of("t", {.unremoved = "/results/.t.unfinished/a: cannot be removed: no"}),
+      ElementsAre("t: its earlier outputs stay in part: /results/.t.unfinished/a: cannot be removed: no; "
+                  "remove that by hand"));
 }
 
 }  // namespace

@@ -1,0 +1,122 @@
+#include "outputs/removal.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "outputs/folder.hpp"
+
+namespace combu::outputs {
+namespace {
+
+class Removal {
+ public:
+  Removal(int above, const std::string& name) : above_(above), name_(name), path_(name) {}
+
+  void run() {
+    if (unlinkat(above_, name_.c_str(), 0) == 0 || errno == ENOENT) return;
+    const int why = errno;
+    Descriptor folder(openat(above_, name_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!folder.is_open()) return note(errno == ENOTDIR ? why : errno);
+    folder_.emplace(std::move(folder));
+    empty_folder();
+    while (levels_.size() > 1 || !levels_.back().folders.empty())
+      if (!step()) return;
+    path_ = name_;
+    if (unlinkat(above_, name_.c_str(), AT_REMOVEDIR) != 0) note(errno);
+  }
+
+  struct Left {
+    std::string path;
+    int code = 0;
+  };
+  [[nodiscard]] const std::optional<Left>& left() const { return left_; }
+
+ private:
+  struct Level {
+    std::vector<std::string> folders;  // that are still to be removed
+    std::size_t path_size = 0;
+  };
+
+  // Down into a folder, or up out of an empty one; false: the removal cannot go on.
+  bool step() {
+    Level& level = levels_.back();
+    path_.resize(level.path_size);
+    if (!level.folders.empty()) {
+      const std::string name = std::move(level.folders.back());
+      level.folders.pop_back();
+      path_ += '/' + name;
+      if (folder_->enter(name)) {
+        empty_folder();
+      } else if (errno != ENOENT) {
+        note(errno);
+      }
+      return true;
+    }
+    levels_.pop_back();
+    if (!folder_->leave()) {
+      note(errno);
+      return false;
+    }
+    const std::string name = path_.substr(levels_.back().path_size + 1);
+    if (unlinkat(folder_->number(), name.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) note(errno);
+    return true;
+  }
+
+  // All but its folders, which are listed.
+  void empty_folder() {
+    levels_.push_back({.folders = {}, .path_size = path_.size()});
+    auto entries = list_folder(folder_->number());
+    if (!entries) return note(errno);
+    for (FolderEntry& entry : *entries) {
+      const bool is_gone = entry.kind != S_IFDIR &&
+                           (unlinkat(folder_->number(), entry.name.c_str(), 0) == 0 || errno == ENOENT);
+      if (is_gone) continue;
+      if (entry.kind == S_IFDIR || errno == EISDIR) {
+        levels_.back().folders.push_back(std::move(entry.name));
+      } else {
+        path_ += '/' + entry.name;
+        note(errno);
+        path_.resize(levels_.back().path_size);
+      }
+    }
+  }
+
+  // A folder that is not empty follows from what is in it.
+  void note(int code) {
+    if (!left_) left_.emplace(Left{.path = path_, .code = code});
+  }
+
+  int above_;
+  const std::string& name_;
+  std::string path_;  // below above_
+  std::optional<FolderPath> folder_;
+  std::vector<Level> levels_;
+  std::optional<Left> left_;
+};
+
+}  // namespace
+
+void expect_removed(int above, const std::string& name, const std::string& shown) {
+  Removal removal(above, name);
+  removal.run();
+  if (const auto& left = removal.left()) refuse(shown + '/' + left->path, "cannot be removed", left->code);
+}
+
+std::string remove_tree(int above, const std::string& name, const std::string& shown) {
+  try {
+    expect_removed(above, name, shown);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+}  // namespace combu::outputs

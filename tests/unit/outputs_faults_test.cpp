@@ -1,0 +1,355 @@
+// Outputs that no honest trial leaves, and machines that cannot take them: what ends an attempt, what is
+// tried again, and that nothing is held up by either.
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "outputs/file_time.hpp"
+#include "outputs/s3_entries.hpp"
+#include "outputs_fixture.hpp"
+
+namespace {
+std::string unremovable;    // the name of what cannot be removed; empty: nothing
+bool is_disk_full = false;  // nothing can be written to a file
+}  // namespace
+
+// In the place of the system's.
+extern "C" int unlinkat(int folder, const char* name, int how) noexcept {
+  if (!unremovable.empty() && name == unremovable) {
+    errno = EPERM;
+    return -1;
+  }
+  return static_cast<int>(syscall(SYS_unlinkat, folder, name, how));
+}
+extern "C" ssize_t pwrite(int file, const void* bytes, size_t size, off_t at) {
+  if (is_disk_full) {
+    errno = ENOSPC;
+    return -1;
+  }
+  return syscall(SYS_pwrite64, file, bytes, size, at);
+}
+
+namespace combu {
+namespace {
+
+namespace fs = std::filesystem;
+
+using test::content_of;
+using test::names_in;
+using test::Outputs;
+using test::Tar;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// At most this many descriptors, as long as this lives.
+class FewDescriptors {
+ public:
+  explicit FewDescriptors(rlim_t count) {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit few{.rlim_cur = count, .rlim_max = before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &few);
+  }
+  ~FewDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+  FewDescriptors(const FewDescriptors&) = delete;
+  FewDescriptors& operator=(const FewDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+std::string nested_path(int folders) {
+  std::string path = "out";
+  for (int i = 0; i < folders; ++i) path += "/d";
+  return path;
+}
+
+// `folders` in each other, each with an entry of its own, and a file and another name of it in the last.
+std::string nested_archive(int folders, const std::string& content) {
+  Tar tar;
+  std::string path = "out/";
+  tar.folder(path);
+  for (int i = 0; i < folders; ++i) tar.folder(path += "d/");
+  return tar.file(path + "leaf", content).hard_link("out/leaf", path + "leaf").bytes();
+}
+
+// How many folders "d" are in each other below `place`/out, with a file "leaf" in the last; -1: no such file.
+int nested_in(const fs::path& place) {
+  Descriptor out(::open((place / "out").c_str(), O_RDONLY | O_DIRECTORY));
+  if (!out.is_open()) return -1;
+  FolderPath path(std::move(out));
+  int folders = 0;
+  while (path.enter("d")) ++folders;
+  return faccessat(path.number(), "leaf", F_OK, AT_SYMLINK_NOFOLLOW) == 0 ? folders : -1;
+}
+
+class NestedOutputs : public Outputs, public testing::WithParamInterface<int> {};
+
+TEST_P(NestedOutputs, ComeHomeAreReplacedSharedAndRemovedWithFewDescriptors) {
+  const FewDescriptors few(256);
+  for (const std::string content : {"first", "second"}) {
+    shelf_.archives["/out"] = nested_archive(GetParam(), content);
+    const Taken taken = take("/out");
+    EXPECT_EQ(taken.unremoved, "");
+    EXPECT_EQ(nested_in(home()), GetParam());
+    EXPECT_EQ(content_of(home() / "out/leaf"), content) << "by its other name";
+    EXPECT_THAT(names_in(folder_.path()), ElementsAre("t"));
+  }
+  const fs::path shared = fs::path(folder_.path()) / "u";
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(depot_->share(std::vector<Sharing>{{.trial = "u", .from = home()}}), ElementsAre(""));
+    EXPECT_EQ(nested_in(shared), GetParam());
+  }
+  depot_->remove("t");
+  depot_->remove("u");
+  EXPECT_THAT(names_in(folder_.path()), IsEmpty());
+}
+
+TEST_P(NestedOutputs, ThatDoNotComeToTheirEndLeaveNothing) {
+  const FewDescriptors few(256);
+  const std::string whole = nested_archive(GetParam(), "x");
+  shelf_.archives["/out"] = whole;
+  shelf_.cut_after = whole.size() - 3000;
+  for (int i = 0; i < 2; ++i) {
+    const auto fault = fault_of({Output{.path = "/out"}});
+    ASSERT_TRUE(fault);
+    EXPECT_EQ(fault->kind(), ErrorKind::unavailable) << fault->what();
+    EXPECT_THAT(names_in(folder_.path()), IsEmpty());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Depths, NestedOutputs, testing::Values(1500, 5000));
+
+TEST_F(Outputs, AFileBelowManyFoldersThatHaveNoEntriesComesHomeWithFewDescriptors) {
+  const FewDescriptors few(256);
+  constexpr int k_folders = 1500;
+  shelf_.archives["/out"] = Tar().file(nested_path(k_folders) + "/leaf", "x").bytes();
+  (void)take("/out");
+  EXPECT_EQ(nested_in(home()), k_folders);
+  depot_->remove("t");
+}
+
+TEST_F(Outputs, ThereIsNoDescriptorLeftIsNotTheAttemptsFault) {
+  shelf_.archives["/out"] = Tar().folder("out/").file("out/a", "x").bytes();
+  {
+    const int next = dup(0);
+    ::close(next);
+    const FewDescriptors few(static_cast<rlim_t>(next) + 2);
+    const auto fault = fault_of({Output{.path = "/out"}});
+    ASSERT_TRUE(fault);
+    EXPECT_EQ(fault->kind(), ErrorKind::refused);
+    EXPECT_THAT(fault->what(), HasSubstr("Too many open files"));
+  }
+  (void)take("/out");
+  EXPECT_EQ(content_of(home() / "out/a"), "x");
+}
+
+TEST_F(Outputs, WhatOfTheEarlierOnesCannotBeRemovedIsTold) {
+  shelf_.archives["/out"] = Tar().folder("out/").file("out/a", "x").file("out/kept/b", "x").bytes();
+  (void)take("/out");
+  shelf_.archives["/out"] = Tar().folder("out/").file("out/a", "y").bytes();
+  unremovable = "b";
+  const Taken taken = take("/out");
+  EXPECT_THAT(taken.unremoved, AllOf(HasSubstr(folder_.path() + "/.t.unfinished/out/kept/b"),
+                                     HasSubstr("cannot be removed: Operation not permitted")));
+  EXPECT_EQ(content_of(home() / "out/a"), "y");
+  EXPECT_THAT(names_in(fs::path(folder_.path()) / ".t.unfinished/out"), ElementsAre("kept"))
+      << "the rest is gone";
+  // It is in the way of the next one, which says so.
+  const auto fault = fault_of({Output{.path = "/out"}});
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->kind(), ErrorKind::refused);
+  EXPECT_EQ(fault->subject(), folder_.path() + "/.t.unfinished/out/kept/b");
+  unremovable.clear();
+  EXPECT_EQ(take("/out").unremoved, "");
+  EXPECT_THAT(names_in(folder_.path()), ElementsAre("t"));
+}
+
+TEST_F(Outputs, WhatHasNoPlaceInTheFileSystemIsTheAttemptsFault) {
+  for (const std::string& archive : {Tar().folder("out/").file("out/a", "x").file("out/a", "y").bytes(),
+                                     Tar().folder("out/").file("out/a", "x").file("out/a/b", "y").bytes(),
+                                     Tar().folder("out/").link("out/a", "..").file("out/a/b", "y").bytes(),
+                                     Tar().folder("out/").file("out/a", "x").link("out/a", "y").bytes(),
+                                     Tar().folder("out/").file("out/a", "x").folder("out/a/").bytes()}) {
+    shelf_.archives["/out"] = archive;
+    const auto fault = fault_of({Output{.path = "/out"}});
+    ASSERT_TRUE(fault);
+    EXPECT_EQ(fault->kind(), ErrorKind::invalid) << fault->what();
+    EXPECT_THAT(fault->what(), AllOf(HasSubstr("out/a"), HasSubstr("another output has its place")));
+    EXPECT_THAT(names_in(folder_.path()), IsEmpty());
+  }
+}
+
+TEST_F(Outputs, AFullDiskIsToldWithTheTrialAndItsFolder) {
+  shelf_.archives["/out"] = Tar().folder("out/").file("out/a", "x").bytes();
+  is_disk_full = true;
+  const auto fault = fault_of({Output{.path = "/out"}});
+  is_disk_full = false;
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->kind(), ErrorKind::refused) << "it is tried again";
+  EXPECT_EQ(std::string(fault->what()),
+            home().string() + "/out/a: cannot be written: No space left on device");
+  (void)take("/out");
+  EXPECT_EQ(content_of(home() / "out/a"), "x");
+}
+
+// ---- Times
+
+constexpr std::int64_t k_least = std::numeric_limits<std::int64_t>::min();
+constexpr std::int64_t k_most = std::numeric_limits<std::int64_t>::max();
+
+std::int64_t seconds_of(Instant time) {
+  return std::chrono::floor<std::chrono::seconds>(time.time_since_epoch()).count();
+}
+
+TEST(FileTime, BeyondWhatAnInstantHoldsIsItsEnd) {
+  constexpr std::int64_t k_end = 9'223'372'035;
+  EXPECT_EQ(outputs::file_time(-2, 500'000'000), Instant(std::chrono::milliseconds(-1500)));
+  for (const std::int64_t late : {k_end, k_end + 1, 10'000'000'000, k_most})
+    EXPECT_EQ(seconds_of(outputs::file_time(late, 999'999'999)), k_end) << late;
+  for (const std::int64_t early : {-k_end, -k_end - 1, -10'000'000'000, k_least})
+    EXPECT_EQ(seconds_of(outputs::file_time(early, 999'999'999)), -k_end) << early;
+}
+
+// Keeps what is added.
+class Kept final : public Depot {
+ public:
+  std::unique_ptr<Parcel> open(const std::string& /*place*/, const std::stop_token& /*stop*/) override {
+    return std::make_unique<Box>(*this);
+  }
+  void remove(const std::string& /*place*/) override {}
+  bool holds_any() override { return false; }
+  bool is_whole(const std::string& /*place*/) override { return false; }
+  std::vector<std::string> share(std::span<const Sharing> /*wanted*/) override { return {}; }
+  std::string fetch(const std::string& /*trial*/, const std::string& /*path*/,
+                    const std::stop_token& /*stop*/) override {
+    return "";
+  }
+
+  std::vector<OutputEntry> entries;
+  std::function<void(std::string_view)> on_write;
+
+ private:
+  class Box final : public Parcel {
+   public:
+    explicit Box(Kept& kept) : kept_(kept) {}
+    void add(const OutputEntry& entry) override { kept_.entries.push_back(entry); }
+    void write(std::string_view bytes) override {
+      if (kept_.on_write) kept_.on_write(bytes);
+    }
+    std::string close(const std::string& /*manifest*/) override { return ""; }
+
+   private:
+    Kept& kept_;
+  };
+};
+
+// What an archive's entries become.
+class Unpacked : public Outputs {
+ protected:
+  void unpack(const Output& output, const std::stop_token& stop = {}) {
+    (void)take_home(shelf_, {.run = RunId("run"), .trial = "t"}, {output}, kept_, stop);
+  }
+
+  Kept kept_;
+};
+
+TEST_F(Unpacked, TimesBeyondWhatAnInstantHoldsBecomeItsEnd) {
+  Tar tar;
+  for (const std::int64_t time :
+       {std::int64_t{99'999'999'999}, k_most, std::int64_t{-99'999'999'999}, k_least})
+    tar.dated(time).file("out/" + std::to_string(time), "x");
+  shelf_.archives["/out"] = tar.bytes();
+  unpack({.path = "/out"});
+  std::vector<std::int64_t> years;
+  for (const OutputEntry& entry : kept_.entries)
+    years.push_back(static_cast<int>(
+        std::chrono::year_month_day(std::chrono::floor<std::chrono::days>(entry.modified)).year()));
+  EXPECT_THAT(years, ElementsAre(2262, 2262, 1677, 1677));
+  // A file system may hold less.
+  (void)take("/out");
+}
+
+TEST(Entries, TimesBeyondWhatAnInstantHoldsBecomeItsEnd) {
+  const auto seconds = [](const std::string& mtime) {
+    return seconds_of(outputs::file_entry("a", {.key = "a", .mtime = mtime}).modified);
+  };
+  EXPECT_EQ(seconds("1000000000.5"), 1'000'000'000);
+  for (const char* const late : {"99999999999.0", "9223372036854775807", "99999999999999999999999"})
+    EXPECT_EQ(seconds(late), 9'223'372'035) << late;
+  for (const char* const early : {"-99999999999.0", "-9223372036854775808", "-99999999999999999999999"})
+    EXPECT_EQ(seconds(early), -9'223'372'035) << early;
+  EXPECT_EQ(seconds("12.-99999999"), 12);
+}
+
+// ---- Holes
+
+TEST_F(Unpacked, AStopEndsWhatIsAllHoles) {
+  constexpr std::int64_t k_size = std::int64_t{1} << 50U;
+  shelf_.archives["/out"] = test::sparse_archive("out", k_size);
+  std::stop_source stop;
+  std::size_t after_stop = 0;
+  kept_.on_write = [&](std::string_view bytes) {
+    if (!stop.request_stop()) after_stop += bytes.size();
+    if (after_stop > (std::size_t{16} << 20U)) throw Error(ErrorKind::corrupt, "t", "it goes on");
+  };
+  try {
+    unpack({.path = "/out"}, stop.get_token());
+    ADD_FAILURE() << "it has come to its end";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::cancelled) << error.what();
+  }
+}
+
+TEST_F(Unpacked, HolesCountForTheLimit) {
+  kept_.on_write = [](std::string_view) { throw Error(ErrorKind::corrupt, "t", "it is begun"); };
+  for (const auto& [archive, limit, words] : std::vector<std::tuple<std::string, Bytes, std::string>>{
+           {test::sparse_archive("out", std::int64_t{1} << 40U), Bytes{1 << 30U}, "its max_size of 1 GiB"},
+           {test::sparse_archive("out", std::int64_t{1} << 62U), Bytes{}, "larger than 1 EiB"}}) {
+    shelf_.archives["/out"] = archive;
+    try {
+      unpack({.path = "/out", .size_max = limit});
+      ADD_FAILURE() << words;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::invalid);
+      EXPECT_THAT(error.what(), HasSubstr(words));
+    }
+  }
+}
+
+TEST_F(Unpacked, SizesAreAddedWithoutOverflow) {
+  kept_.on_write = [](std::string_view bytes) {
+    if (bytes.size() != 1) throw Error(ErrorKind::corrupt, "t", "the second file is begun");
+  };
+  shelf_.archives["/out"] = test::raw_entry("out/a", '0', "x") + test::sparse_archive("out/b", k_most);
+  try {
+    unpack({.path = "/out", .size_max = Bytes{k_most}});
+    ADD_FAILURE() << "it has come to its end";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::invalid) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace combu
