@@ -316,6 +316,10 @@ class Drive {
   void take(const Event& event) {
     const auto* collected = std::get_if<Collected>(&event);
     if (collected != nullptr) show_failure(collected->trial, {});  // if its log has no line
+    if (collected != nullptr && !collected->fault.empty() && !collected->by_attempt &&
+        undelivered_.insert(collected->trial).second)
+      remark(fmt::format("{}: its outputs cannot be collected, which is tried again: {}",
+                         run_.experiment.trials[collected->trial].name, collected->fault));
     if (collected != nullptr && log_first_.erase(collected->trial) > 0 &&
         logs_under_way_.contains(collected->trial)) {
       held_.insert_or_assign(collected->trial, *collected);
@@ -328,7 +332,8 @@ class Drive {
   void take(const Tail& tail) { show_failure(tail.trial, tail.lines); }
   void take(const CameHome& home) {
     observer_.taken(home.trial, home.attempt, home.taken);
-    for (const std::string& note : notes_of(run_.experiment.trials[home.trial].name, home.taken)) remark(note);
+    for (const std::string& note : notes_of(run_.experiment.trials[home.trial].name, home.taken))
+      remark(note);
   }
   void take(const TookSoFar& took) {
     const SoFar::Done done = so_far_.done(took.trial, !took.fault.empty(), now());
@@ -458,7 +463,10 @@ class Drive {
 
   void apply(const Event& event) {
     begun_ = true;
-    if (std::holds_alternative<Interrupt>(event)) interrupted_ = true;
+    if (std::holds_alternative<Interrupt>(event)) {
+      interrupted_ = true;
+      fetches_.request_stop();
+    }
     if (const auto* answer = std::get_if<StartAnswered>(&event); answer != nullptr && answer->seen)
       observer_.started(answer->trial, *answer->seen);
     Step step = planner_.step(event, now());
@@ -731,7 +739,7 @@ class Drive {
       if (command.slots != trial.slots || !trial.inputs.empty()) {
         changed.emplace(trial).slots = command.slots;
         find_inputs(*changed, [&](const std::string& left_by, const std::string& path) {
-          return fetch(left_by, path, under_way.token());
+          return fetch(left_by, path, under_way.fetch_token());
         });
       }
       auto seen = engine_.start(run_, changed ? *changed : trial, command.attempt, under_way.token());
@@ -739,7 +747,9 @@ class Drive {
     };
     call(start, [&](const Error& error) {
       const StartFailed event{.trial = command.trial, .error = error};
-      if (under_way.token().stop_requested() && !quit.stop_requested()) {
+      const bool is_fetch_given_up =
+          error.kind() == ErrorKind::cancelled && under_way.fetch_token().stop_requested();
+      if ((under_way.token().stop_requested() || is_fetch_given_up) && !quit.stop_requested()) {
         inbox_.post(Event{event});
       } else {
         failed(error, event);
@@ -760,7 +770,11 @@ class Drive {
   class Start {
    public:
     Start(Drive& drive, TrialIndex trial, const std::stop_token& quit)
-        : drive_(drive), trial_(trial), on_quit_(quit, [this] { source_.request_stop(); }) {
+        : drive_(drive),
+          trial_(trial),
+          on_quit_(quit, [this] { source_.request_stop(); }),
+          on_stop_(source_.get_token(), [this] { fetch_.request_stop(); }),
+          on_interrupt_(drive.fetches_.get_token(), [this] { fetch_.request_stop(); }) {
       const std::scoped_lock lock(drive_.starts_mutex_);
       drive_.starts_.insert_or_assign(trial, source_);
     }
@@ -771,12 +785,18 @@ class Drive {
     Start(const Start&) = delete;
     Start& operator=(const Start&) = delete;
     [[nodiscard]] std::stop_token token() const { return source_.get_token(); }
+    // Of the fetching of inputs, which an interrupted run does not wait for: it may take minutes, and the
+    // engine knows nothing of the attempt yet.
+    [[nodiscard]] std::stop_token fetch_token() const { return fetch_.get_token(); }
 
    private:
     Drive& drive_;
     TrialIndex trial_;
     std::stop_source source_;
+    std::stop_source fetch_;
     std::stop_callback<std::function<void()>> on_quit_;
+    std::stop_callback<std::function<void()>> on_stop_;
+    std::stop_callback<std::function<void()>> on_interrupt_;
   };
 
   void carry_out(const StopCommand& command, const std::stop_token& quit) {
@@ -978,6 +998,7 @@ class Drive {
   Inbox<Message> inbox_;
   std::mutex starts_mutex_;
   std::unordered_map<TrialIndex, std::stop_source> starts_;  // under way
+  std::stop_source fetches_;                                 // of inputs
   OrderQueue orders_;
   OrderQueue stop_orders_;
   OrderQueue collect_orders_;
@@ -1021,8 +1042,9 @@ class Drive {
   std::vector<bool> ran_here_ = std::vector<bool>(run_.experiment.trials.size());
   bool begun_ = false;
   bool interrupted_ = false;
-  std::string interrupter_;             // Snapshot::interrupter
-  std::optional<Settings> again_with_;  // as they were when it was asked to leave
+  std::unordered_set<TrialIndex> undelivered_;  // whose outputs could not be taken, and that has been told
+  std::string interrupter_;                     // Snapshot::interrupter
+  std::optional<Settings> again_with_;          // as they were when it was asked to leave
   std::optional<Error> lost_;
   std::optional<Instant> wake_;
   Instant began_{};

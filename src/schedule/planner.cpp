@@ -241,6 +241,9 @@ struct Planner::Impl {
       if (known[event.trial].doom != Cause::none) command_stop(event.trial);
       return;
     }
+    // Given up since the run was interrupted: it stays `starting`, and the next process starts it again.
+    if (interrupted && known[event.trial].doom == Cause::none && event.error.kind() == ErrorKind::cancelled)
+      return;
     // It may begin to run yet.
     if (known[event.trial].doom != Cause::none) command_stop(event.trial);
     attempt_failed(event.trial, Cause::start, std::nullopt,
@@ -732,7 +735,7 @@ struct Planner::Impl {
   // The disk may be full, or the engine be away.
   void outputs_not_taken(TrialIndex trial, const std::string& fault) {
     Ended& ended = endings.at(trial);
-    undelivered = fault;
+    undelivered = fmt::format("{}: {}", name(trial), fault);
     if (ended.tries == 0)
       tell_collecting(
           trial, ended,

@@ -128,6 +128,60 @@ TEST_F(OutputsTest, AnInputThatCannotBeFetchedFailsTheTrial) {
   EXPECT_THAT(outcome.unsuccessful[0].reason, HasSubstr("s3://bucket: no such key"));
 }
 
+// Holds whoever wants to have something until it is stopped, or keeps nothing.
+class Stuck final : public test::Places {
+ public:
+  std::string fetch(const std::string& trial, const std::string& /*path*/,
+                    const std::stop_token& stop) override {
+    on_fetch();
+    real_clock().wait(Seconds(600), stop);
+    throw Error(ErrorKind::cancelled, trial, "cancelled");
+  }
+  std::unique_ptr<Parcel> open(const std::string& place, const std::stop_token& stop) override {
+    if (fault.empty()) return test::Places::open(place, stop);
+    on_open();
+    throw Error(ErrorKind::refused, "/results/" + place + "/out", fault);
+  }
+
+  std::function<void()> on_fetch;
+  std::function<void()> on_open;
+  std::string fault;
+};
+
+TEST_F(OutputsTest, AStopDoesNotWaitForInputs) {
+  combu::Run run = test::run("a b<-a:succeeded");
+  run.experiment.trials[0].outputs = {Output{.path = "/out", .required = false}};
+  run.experiment.trials[1].inputs = {{.from = "/out", .trial = "a", .to = "/in"}};
+  std::stop_source stop;
+  Stuck depot;
+  depot.on_fetch = [&] { stop.request_stop(); };
+  const Outcome outcome = combu::drive(engine_, run, test::plan(run.experiment), {.until = Until::ended},
+                                       recorder_, real_clock(), stop.get_token(), nullptr, &depot);
+  EXPECT_TRUE(outcome.interrupted);
+  EXPECT_EQ(outcome.last.count(TrialState::succeeded), 1U);
+  EXPECT_EQ(outcome.last.count(TrialState::starting), 1U);
+  EXPECT_THAT(outcome.unsuccessful, testing::IsEmpty());
+}
+
+TEST_F(OutputsTest, OutputsThatCannotBeTakenAreToldWithTheTrialAndTheFolder) {
+  combu::Run run = test::run("a");
+  run.experiment.trials[0].outputs = {Output{.path = "/out", .required = false}};
+  std::stop_source stop;
+  Stuck depot;
+  depot.fault = "cannot be written: No space left on device";
+  int tries = 0;
+  depot.on_open = [&] {
+    if (++tries == 2) stop.request_stop();
+  };
+  const Outcome outcome = combu::drive(engine_, run, test::plan(run.experiment), {.until = Until::ended},
+                                       recorder_, real_clock(), stop.get_token(), nullptr, &depot);
+  const std::string why = "/results/a/out: cannot be written: No space left on device";
+  EXPECT_EQ(outcome.undelivered, "a: " + why);
+  EXPECT_THAT(recorder_.remarks,
+              testing::ElementsAre("a: its outputs cannot be collected, which is tried again: " + why))
+      << "once";
+}
+
 TEST(NotesOf, NameWhatStaysBehind) {
   EXPECT_THAT(notes_of("t", {}), IsEmpty());
   EXPECT_THAT(notes_of("t", {.left = {"/out/pipe"}}),

@@ -84,6 +84,10 @@ class Planned {
     return text(
         step(StartFailed{.trial = index(name), .error = Error(ErrorKind::refused, name, "port is taken")}));
   }
+  std::string start_given_up(const std::string& name) {
+    return text(
+        step(StartFailed{.trial = index(name), .error = Error(ErrorKind::cancelled, name, "cancelled")}));
+  }
   std::string not_stopped(const std::string& name, std::optional<int> attempt = std::nullopt) {
     const TrialIndex trial = index(name);
     return text(step(StopFailed{.trial = trial,
@@ -513,6 +517,15 @@ TEST(Planner, InterruptStartsNothingMore) {
   EXPECT_EQ(it.started("a"), " | a running");
   EXPECT_TRUE(it.done());
   EXPECT_EQ(it.state("b"), TrialState::ready);
+}
+
+TEST(Planner, AStartThatAnInterruptedRunGivesUpHasNotFailed) {
+  Planned it("a b<-a", {.starts_in_flight_max = 1});
+  (void)it.begin();
+  (void)it.interrupt();
+  EXPECT_EQ(it.start_given_up("a"), " | ");
+  EXPECT_TRUE(it.done());
+  EXPECT_EQ(it.state("a"), TrialState::starting) << "a later process starts it again";
 }
 
 TEST(Planner, ALongChainNeitherRecursesNorStalls) {
@@ -2382,7 +2395,7 @@ TEST(Outputs, AFullDiskIsNotTheTrialsFault) {
   EXPECT_EQ(it.not_taken("a"), " | ") << "told once";
   EXPECT_EQ(it.pass(1), " | ") << "the pause grows";
   EXPECT_EQ(it.pass(1), "take a | ");
-  EXPECT_EQ(it.undelivered(), "disk full");
+  EXPECT_EQ(it.undelivered(), "a: disk full");
   EXPECT_EQ(it.collected("a"), "start b | a succeeded, b starting");
   EXPECT_EQ(it.undelivered(), "");
 }
