@@ -15,6 +15,7 @@
 #include <set>
 
 #include "combu/curl.hpp"
+#include "outputs/s3_answers.hpp"
 
 namespace combu::outputs {
 namespace {
@@ -48,76 +49,6 @@ std::string encoded(std::string_view text, std::string_view kept = "") {
     }
   }
   return url;
-}
-
-// As in a form: a `+` is a blank.
-std::string decoded(std::string text) {
-  std::ranges::replace(text, '+', ' ');
-  int size = 0;
-  const std::unique_ptr<char, decltype(&curl_free)> plain(
-      curl_easy_unescape(nullptr, text.c_str(), static_cast<int>(text.size()), &size), &curl_free);
-  return plain ? std::string(plain.get(), static_cast<std::size_t>(size)) : text;
-}
-
-// Of an entity's name; nullopt for what no server writes: beyond a byte, characters stand for themselves.
-std::optional<char> character(std::string_view entity) {
-  constexpr std::array<std::pair<std::string_view, char>, 5> k_named{
-      {{"lt", '<'}, {"gt", '>'}, {"quot", '"'}, {"apos", '\''}, {"amp", '&'}}};
-  for (const auto& [name, letter] : k_named)
-    if (entity == name) return letter;
-  if (!entity.starts_with('#')) return std::nullopt;
-  const bool is_hex = entity.starts_with("#x");
-  entity.remove_prefix(is_hex ? 2 : 1);
-  unsigned value = 0;
-  const auto [end, fault] = std::from_chars(entity.begin(), entity.end(), value, is_hex ? 16 : 10);
-  constexpr unsigned k_ascii_max = 127;
-  if (fault != std::errc() || end != entity.end() || value > k_ascii_max) return std::nullopt;
-  return static_cast<char>(value);
-}
-
-std::string without_entities(std::string_view text) {
-  constexpr std::size_t k_entity_max = 16;
-  std::string plain;
-  while (!text.empty()) {
-    const std::size_t end =
-        text.front() == '&' ? text.substr(0, k_entity_max).find(';') : std::string_view::npos;
-    const auto letter = end == std::string_view::npos ? std::nullopt : character(text.substr(1, end - 1));
-    plain += letter.value_or(text.front());
-    text.remove_prefix(letter ? end + 1 : 1);
-  }
-  return plain;
-}
-
-// What stands between <NAME> and </NAME>, from `at` on, which is then behind it. S3's answers have no more
-// XML than that in what is wanted of them.
-std::optional<std::string_view> next_element(std::string_view xml, std::string_view name, std::size_t& at) {
-  const std::string open = fmt::format("<{}>", name);
-  const std::size_t from = xml.find(open, at);
-  if (from == std::string_view::npos) return std::nullopt;
-  const std::size_t to = xml.find(fmt::format("</{}>", name), from);
-  if (to == std::string_view::npos) return std::nullopt;
-  at = to;
-  return xml.substr(from + open.size(), to - from - open.size());
-}
-
-std::string element(std::string_view xml, std::string_view name) {
-  std::size_t at = 0;
-  return without_entities(next_element(xml, name, at).value_or(""));
-}
-
-std::int64_t number(std::string_view text) {
-  std::int64_t value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
-}
-
-// Of a time in UTC, to be compared as text: servers write as many decimals as they like.
-std::string without_last_zeros(std::string time) {
-  if (time.ends_with('Z')) time.pop_back();
-  if (time.find('.') == std::string::npos) return time;
-  time.erase(time.find_last_not_of('0') + 1);
-  if (time.ends_with('.')) time.pop_back();
-  return time;
 }
 
 enum class Method { get, head, put, post, remove };
@@ -546,22 +477,14 @@ void S3Client::list(const std::string& prefix, const std::function<void(const S3
     const Answer answer =
         ask({.query = fmt::format("{}encoding-type=url&list-type=2&prefix={}", from, encoded(prefix))}, stop);
     expect_there(answer.status, answer.code, bucket_, prefix);
-    // Not every server encodes keys when it is asked to.
-    const bool is_encoded = element(answer.body, "EncodingType") == "url";
-    const std::size_t before = objects;
-    std::size_t at = 0;
-    while (const auto contents = next_element(answer.body, "Contents", at)) {
-      if (++objects > k_objects_max)
-        refuse(fmt::format("the server lists more than {} objects", k_objects_max));
-      const std::string key = element(*contents, "Key");
-      sink({.key = is_encoded ? decoded(key) : key,
-            .size = number(element(*contents, "Size")),
-            .written = without_last_zeros(element(*contents, "LastModified"))});
-    }
-    next = element(answer.body, "NextContinuationToken");
-    if (next.empty() || element(answer.body, "IsTruncated") != "true") return;
+    const S3Page page = read_page(answer.body);
+    objects += page.objects.size();
+    if (objects > k_objects_max) refuse(fmt::format("the server lists more than {} objects", k_objects_max));
+    std::ranges::for_each(page.objects, sink);
+    next = page.next;
+    if (next.empty()) return;
     if (!tokens.insert(next).second) refuse("the server lists the same page again and again");
-    empty_pages = objects == before ? empty_pages + 1 : 0;
+    empty_pages = page.objects.empty() ? empty_pages + 1 : 0;
     if (empty_pages > k_empty_pages_max)
       refuse(fmt::format("the server lists more than {} pages without an object", k_empty_pages_max));
   }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string_view>
+#include <utility>
 
 #include "outputs/manifest.hpp"
 #include "outputs/s3_entries.hpp"
@@ -91,12 +93,17 @@ bool leads_out(const std::string& name) {
              path, [](const fs::path& part) { return part == ".." || part == "." || part.empty(); });
 }
 
-LeftInBucket read_left(S3Client& client, const std::string& prefix, const std::stop_token& stop) {
-  LeftInBucket left{.manifest = text_of(client, prefix + std::string(k_manifest_name), stop)};
+LeftInBucket as_listed(std::string manifest, std::string_view entries) {
+  LeftInBucket left{.manifest = std::move(manifest)};
   left.sums = sums_in_manifest(left.manifest);
-  left.entries = read_entries(text_of(client, prefix + std::string(k_entries_name), stop));
+  left.entries = read_entries(entries);
   left.known = as_left(left);
   return left;
+}
+
+LeftInBucket read_left(S3Client& client, const std::string& prefix, const std::stop_token& stop) {
+  std::string manifest = text_of(client, prefix + std::string(k_manifest_name), stop);
+  return as_listed(std::move(manifest), text_of(client, prefix + std::string(k_entries_name), stop));
 }
 
 std::vector<S3Object> objects_as_left(S3Client& client, const std::string& prefix,

@@ -5,6 +5,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "combu/inputs.hpp"
@@ -19,6 +20,9 @@ struct LeftInBucket {
   std::vector<OutputEntry> entries;
   std::optional<Left> known;  // nullopt: it does not tell everything that a digest does
 };
+
+// What the texts of the two lists say. Throws Error(corrupt).
+[[nodiscard]] LeftInBucket as_listed(std::string manifest, std::string_view entries);
 
 // `prefix`: the trial's place in the bucket, with a `/` at its end. Throws Error: not_found when nothing
 // whole is there, corrupt, unavailable, cancelled.

@@ -1,0 +1,122 @@
+// Bytes that claim to be an engine's archive of an output, unpacked into a folder: never a crash, nothing is
+// written outside of the folder, and every file that the manifest names is there with its sum. The first byte
+// says in how large pieces the others come.
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "combu/base.hpp"
+#include "outputs/folder.hpp"
+#include "outputs/manifest.hpp"
+#include "outputs/removal.hpp"
+#include "outputs/unpack.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+using combu::Descriptor;
+
+// ROOT/results/t is written; ROOT/canary and ROOT/beside are not.
+class Place {
+ public:
+  Place() {
+    // Memory, if there is any: each input makes files.
+    std::string root = fs::exists("/dev/shm") ? "/dev/shm/combu-fuzz-XXXXXX" : "/tmp/combu-fuzz-XXXXXX";
+    if (mkdtemp(root.data()) == nullptr) std::abort();
+    root_ = root;
+    fs::create_directories(root_ / "beside");
+    fs::create_directories(results());
+    std::ofstream(root_ / "canary") << "alive";
+  }
+  ~Place() { fs::remove_all(root_); }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+
+  [[nodiscard]] fs::path results() const { return root_ / "results"; }
+  // What is in a folder, without following anything.
+  static std::set<std::string> names_in(const fs::path& folder) {
+    std::set<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename());
+    return names;
+  }
+  void expect_untouched() const {
+    std::ostringstream canary;
+    canary << std::ifstream(root_ / "canary").rdbuf();
+    struct stat seen {};
+    if (canary.str() != "alive" || names_in(root_) != std::set<std::string>{"beside", "canary", "results"} ||
+        lstat((root_ / "canary").c_str(), &seen) != 0 || seen.st_nlink != 1 ||
+        !fs::is_empty(root_ / "beside"))
+      std::abort();
+  }
+
+ private:
+  fs::path root_;
+};
+
+// No link on the way is followed.
+std::string content_of(const fs::path& root, const std::string& path) {
+  Descriptor at(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  for (std::string_view left = path; !left.empty();) {
+    const std::size_t slash = std::min(left.find('/'), left.size());
+    at = Descriptor(
+        openat(at.number(), std::string(left.substr(0, slash)).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+    if (!at.is_open()) std::abort();
+    left.remove_prefix(std::min(slash + 1, left.size()));
+  }
+  std::string content;
+  char piece[4096];
+  for (ssize_t count = 0; (count = ::read(at.number(), piece, sizeof piece)) > 0;)
+    content.append(piece, static_cast<std::size_t>(count));
+  return content;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const Place place;
+  if (size == 0) return 0;
+  const std::size_t piece = std::size_t{data[0]} * 16 + 1;
+  std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
+  const auto read = [&] {
+    const std::string_view next = bytes.substr(0, piece);
+    bytes.remove_prefix(next.size());
+    return next;
+  };
+  combu::Taken taken;
+  std::string manifest;
+  bool is_whole = false;
+  try {
+    const auto parcel = combu::outputs::open_passing(place.results(), "t");
+    combu::outputs::unpack(read,
+                           {.place = "out/here", .size_max = combu::Bytes{1 << 20U}, .subject = "/out/here"},
+                           *parcel, taken, manifest);
+    parcel->close(manifest);
+    is_whole = true;
+  } catch (const combu::Error&) {
+  }
+  place.expect_untouched();
+  if (Place::names_in(place.results()) != (is_whole ? std::set<std::string>{"t"} : std::set<std::string>{}))
+    std::abort();
+  if (!is_whole) return 0;
+  const auto sums = combu::outputs::sums_in_manifest(manifest);
+  if (sums.size() != taken.files) std::abort();
+  for (const auto& [path, sum] : sums)
+    if (combu::sha256_of(content_of(place.results() / "t", path)) != sum) std::abort();
+  const Descriptor results(::open(place.results().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  combu::outputs::expect_removed(results.number(), "t", "");
+  place.expect_untouched();
+  return 0;
+}
