@@ -13,7 +13,7 @@ def small_disk(tmp_path, combu):
     """A folder for the record, on a disk of its own of 4 MiB."""
     folder = tmp_path / "small"
     folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=0700", "tmpfs", folder], check=True)
     combu.env["COMBU_HOME"] = str(folder)
     yield folder
     subprocess.run(["umount", "-l", folder], check=True)
