@@ -63,7 +63,8 @@ struct StartAnswered {
   std::optional<Sighting>
       seen;  // what the engine knew at once; of another attempt that holds one of its GPUs
 };
-// After an Interrupt, ErrorKind::cancelled says that nothing was begun: it is as if it had not been asked for.
+// After an Interrupt, ErrorKind::cancelled says that nothing was begun: it is as if it had not been asked
+// for.
 struct StartFailed {
   TrialIndex trial;
   Error error;
