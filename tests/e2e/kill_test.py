@@ -253,7 +253,7 @@ def test_what_cannot_be_collected_is_kept_alone(combu, engine, left, stuck):
         assert {name: row["state"] for name, row in combu.ps().items()} == {
             "stuck": "collecting", "good": "succeeded", "on": "stopped", "serv": "stopped"
         }
-    assert "cannot be made" in combu("why", "stuck").stdout
+    assert "cannot be removed" in combu("why", "stuck").stdout
     assert files(combu.home / "results/experiment/r1/good")["out/a"] == "x\n"
     # Its name is not free, and another run is not to lose its outputs either.
     combu.write([sleeper("other"), sleeper("stuck")])
