@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <filesystem>
 #include <initializer_list>
 #include <iterator>
@@ -130,7 +131,7 @@ std::vector<std::string> diff_with(std::initializer_list<std::string> options) {
 }
 
 // The names of changed files. Throws Unknown if git does not give them.
-struct Unknown {};
+struct Unknown : std::exception {};
 
 Names changed(Git& git, std::initializer_list<std::string> options,
               const std::vector<std::string>& patterns = {}) {
