@@ -59,7 +59,7 @@ LogOutput::LogOutput(File file, std::string_view prefix)
 LogOutput::~LogOutput() {
   try {
     (void)end();
-  } catch (const Error&) {  // the reset of a colour is lost
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the reset of a colour is lost
   }
 }
 

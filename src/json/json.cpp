@@ -27,11 +27,13 @@ class ParseFault final : public nlohmann::json::exception {
 template <class Json>
 class Builder {
  public:
+  // NOLINTBEGIN(readability-redundant-typename): Clang before 16 needs it
   using number_integer_t = typename Json::number_integer_t;
   using number_unsigned_t = typename Json::number_unsigned_t;
   using number_float_t = typename Json::number_float_t;
   using string_t = typename Json::string_t;
   using binary_t = typename Json::binary_t;
+  // NOLINTEND(readability-redundant-typename)
 
   bool null() { return put(nullptr); }
   bool boolean(bool value) { return put(value); }
