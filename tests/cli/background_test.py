@@ -40,6 +40,9 @@ def detached(combu, tmp_path):
         done = combu("-f", file, "--engine", engine, "run", "-d", "--wait", *arguments)
         assert done.returncode == 0, done.stderr
         runs.append(done.stdout.strip())
+        log = tmp_path / f".local/state/combu/logs/{runs[-1]}.log"
+        # Before that a follower is told of the preparation first.
+        wait_until(lambda: log.read_text().startswith(f"run {runs[-1]}: "), "the beginning of the run")
         return runs[-1]
 
     yield run

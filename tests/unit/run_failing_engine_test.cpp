@@ -71,9 +71,11 @@ TEST_F(FailingEngineTest, FactsAreCommittedAndShownWhenTheEngineIsLost) {
 }
 
 TEST_F(FailingEngineTest, AnExceptionOfAnotherKindEndsTheRunAsAnError) {
+  combu::Run run = test::run("a");
+  run.experiment.trials[0].cmd = {"sleep", "1000000"};  // or the run may end before the engine is listed
   hooked_.before_list = [](const Selector&, Look) { throw std::runtime_error("odd"); };
   try {
-    (void)drive_on(hooked_, test::run("a"), {});
+    (void)drive_on(hooked_, run, {.until = Until::ended});
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::corrupt);

@@ -137,8 +137,15 @@ TEST_F(PastTest, OtherRunsHoldSlotsIfTheCapacityIsBounded) {
   other.experiment.name = "other";
   other.experiment.trials[0].cmd = {"sleep", "1000000"};
   (void)drive(other, {});
-  EXPECT_EQ(drive(run_, {.capacity = Slots{.cpus = parse_cpus("8")}}).last.held_by_others.cpus,
-            parse_cpus("2"));
+  std::atomic<bool> is_listed = false;  // or the run may end before
+  hooked_.before_start = [&](const Trial&, const std::stop_token&) { is_listed.wait(false); };
+  recorder_.on_snapshot = [&](const Snapshot& snapshot) {
+    if (snapshot.held_by_others.cpus.nano == 0) return;
+    is_listed = true;
+    is_listed.notify_all();
+  };
+  const Outcome outcome = drive_on(hooked_, run_, {.capacity = Slots{.cpus = parse_cpus("8")}});
+  EXPECT_EQ(outcome.last.held_by_others.cpus, parse_cpus("2"));
 }
 
 TEST_F(PastTest, WithoutACapacityOnlyTheRunIsListed) {
