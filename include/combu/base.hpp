@@ -229,6 +229,10 @@ class FolderPath {
   std::vector<Level> levels_;
 };
 
+// All that `descriptor` gives until its end. Throws Error(invalid, subject) if it cannot be read, or gives
+// more than `most`.
+[[nodiscard]] std::string read_all(int descriptor, const std::string& subject, Bytes most);
+
 // The content of a file that foreign text names. Never waits for a pipe's writer and never opens a device.
 // nullopt: there is no such file. Throws Error(invalid, path) if it is not a regular file, is larger than
 // `most`, or cannot be read.

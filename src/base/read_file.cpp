@@ -15,6 +15,7 @@ namespace combu {
 namespace {
 
 Error unreadable(const std::string& path, int fault) {
+  if (fault == EISDIR) return {ErrorKind::invalid, path, "is a folder, not a file"};
   return {ErrorKind::invalid, path, "cannot be read: " + std::generic_category().message(fault)};
 }
 
@@ -28,6 +29,20 @@ void expect_regular(const std::string& path, const struct stat& state, Bytes mos
 
 }  // namespace
 
+std::string read_all(int descriptor, const std::string& subject, Bytes most) {
+  std::string content;
+  std::array<char, 65536> buffer{};
+  for (;;) {
+    const ssize_t count = ::read(descriptor, buffer.data(), buffer.size());
+    if (count == 0) return content;
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw unreadable(subject, errno);
+    content.append(buffer.data(), static_cast<std::size_t>(count));
+    if (Bytes{static_cast<std::int64_t>(content.size())} > most)
+      throw Error(ErrorKind::invalid, subject, fmt::format("is larger than {}", to_string(most)));
+  }
+}
+
 std::optional<std::string> read_regular_file(const std::string& path, Bytes most) {
   struct stat state {};
   // To open a device may already change it.
@@ -36,18 +51,7 @@ std::optional<std::string> read_regular_file(const std::string& path, Bytes most
   if (!file.is_open() && (errno == ENOENT || errno == ENOTDIR)) return std::nullopt;
   if (!file.is_open() || ::fstat(file.number(), &state) != 0) throw unreadable(path, errno);
   expect_regular(path, state, most);
-  std::string content;
-  std::array<char, 65536> buffer{};
-  for (;;) {
-    const ssize_t count = ::read(file.number(), buffer.data(), buffer.size());
-    if (count == 0) return content;
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw unreadable(path, errno);
-    content.append(buffer.data(), static_cast<std::size_t>(count));
-    // It may grow, and files of /proc have no size.
-    if (Bytes{static_cast<std::int64_t>(content.size())} > most)
-      throw Error(ErrorKind::invalid, path, fmt::format("is larger than {}", to_string(most)));
-  }
+  return read_all(file.number(), path, most);  // it may grow, and files of /proc have no size
 }
 
 }  // namespace combu

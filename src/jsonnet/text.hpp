@@ -20,10 +20,6 @@ namespace combu {
 // Most that is read of one file.
 inline constexpr Bytes k_file_max{std::int64_t{1} << 30U};
 
-// All that `descriptor` gives until its end. Throws Error(invalid, subject) when it cannot be read, or is
-// larger than 1 GiB.
-[[nodiscard]] std::string read_all(int descriptor, const std::string& subject);
-
 // The bytes of a file that the caller named, which may be a pipe, or nullopt when no such file exists. Throws
 // Error(invalid, subject) when it is a folder, is larger than 1 GiB, or cannot be read.
 [[nodiscard]] std::optional<std::string> read_file(const std::string& path, const std::string& subject);
