@@ -3,12 +3,14 @@
 
 #include <curl/curl.h>
 
+#include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -50,6 +52,18 @@ class Idle {
   }
   return list;
 }
+
+// An answer that is kept in memory, within limits. libcurl's callbacks fill it, and end the transfer where a
+// function returns false.
+struct KeptAnswer {
+  std::size_t body_max;  // bytes
+  std::string body = {};
+  std::size_t header_bytes = 0;
+  std::string excess = {};  // the limit that the answer exceeds, behind "the answer"; empty: none
+
+  [[nodiscard]] bool add_header(std::size_t bytes);
+  [[nodiscard]] bool add(std::string_view piece);
+};
 
 // Where certificates to trust are; empty where there is none, or libcurl has its own.
 struct Authorities {

@@ -25,7 +25,6 @@ constexpr long k_connect_seconds_max = 10;
 constexpr long k_silent_seconds_max = 120;
 constexpr long k_seconds_max = 600;  // of a request and its answer
 constexpr std::size_t k_answer_max = std::size_t{64} << 20U;
-constexpr std::size_t k_headers_max = std::size_t{256} << 10U;
 
 // ---- Who asks, and whom to trust: mlflow/utils/credentials.py, mlflow/utils/rest_utils.py
 
@@ -117,27 +116,15 @@ std::string take_address(const std::string& uri, Account& account) {
 
 struct Exchange {
   const std::stop_token& stop;
-  std::string received = {};
-  std::size_t header_bytes = 0;
-  std::string excess = {};  // the limit that the answer exceeds; empty: none
+  curl::KeptAnswer answer{.body_max = k_answer_max};
 };
 
 std::size_t receive(char* bytes, std::size_t size, std::size_t count, void* of) {
-  auto& exchange = *static_cast<Exchange*>(of);
-  if (size * count > k_answer_max - exchange.received.size()) {
-    exchange.excess = fmt::format("is larger than {} MiB", k_answer_max >> 20U);
-    return 0;
-  }
-  exchange.received.append(bytes, size * count);
-  return size * count;
+  return static_cast<Exchange*>(of)->answer.add({bytes, size * count}) ? size * count : 0;
 }
 
 std::size_t receive_header(char* /*bytes*/, std::size_t size, std::size_t count, void* of) {
-  auto& exchange = *static_cast<Exchange*>(of);
-  exchange.header_bytes += size * count;
-  if (exchange.header_bytes <= k_headers_max) return size * count;
-  exchange.excess = fmt::format("has more than {} KiB of headers", k_headers_max >> 10U);
-  return 0;
+  return static_cast<Exchange*>(of)->answer.add_header(size * count) ? size * count : 0;
 }
 
 int is_unwanted(void* of, curl_off_t /*to come*/, curl_off_t /*come*/, curl_off_t /*to go*/,
@@ -212,8 +199,8 @@ std::optional<Json> MlflowServer::Impl::ask(const std::string& call, const std::
   }
   identify(easy, account);
   const CURLcode result = curl_easy_perform(easy);
-  if (!exchange.excess.empty())
-    throw Error(ErrorKind::refused, address, fmt::format("the answer to {} {}", path, exchange.excess));
+  if (const std::string& excess = exchange.answer.excess; !excess.empty())
+    throw Error(ErrorKind::refused, address, fmt::format("the answer to {} {}", path, excess));
   if (result != CURLE_OK) explain(result, words.data());
   long status = 0;
   curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
@@ -222,7 +209,7 @@ std::optional<Json> MlflowServer::Impl::ask(const std::string& call, const std::
   Json answer;
   std::string fault;
   try {
-    answer = parse_json(exchange.received);
+    answer = parse_json(exchange.answer.body);
   } catch (const Json::exception& exception) {
     fault = exception.what();
   }

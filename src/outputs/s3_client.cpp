@@ -26,7 +26,6 @@ constexpr long k_send_block = 512L << 10U;
 // An answer that is kept whole: a page of a listing, or an error.
 constexpr std::size_t k_answer_max = std::size_t{16} << 20U;
 constexpr Seconds k_answer_time_max{600};  // from its first byte on
-constexpr std::size_t k_headers_max = std::size_t{256} << 10U;
 // Of a listing. A page has a thousand objects where it has any.
 constexpr std::size_t k_objects_max = 2'000'000;
 constexpr std::size_t k_empty_pages_max = 1000;  // in a row
@@ -148,7 +147,7 @@ struct Exchange {
   const std::function<void(std::string_view)>* sink;
   bool has_begun = false;
   std::exception_ptr fault;
-  std::string received;
+  curl::KeptAnswer kept{.body_max = k_answer_max};
   std::string tag;
   std::string region;
   std::string date;
@@ -157,9 +156,7 @@ struct Exchange {
   const std::stop_token& stop;
   Clock& clock;
   std::int64_t from = 0;
-  std::size_t header_bytes = 0;
   std::optional<Instant> began = {};  // the answer
-  std::string excess = {};
 };
 
 std::size_t receive_some(char* bytes, std::size_t size, std::size_t count, void* of) {
@@ -167,14 +164,7 @@ std::size_t receive_some(char* bytes, std::size_t size, std::size_t count, void*
   std::string_view piece(bytes, size * count);
   long status = 0;
   curl_easy_getinfo(exchange.easy, CURLINFO_RESPONSE_CODE, &status);
-  if (exchange.sink == nullptr || status >= 300) {
-    if (exchange.received.size() + piece.size() > k_answer_max) {
-      exchange.excess = fmt::format("is larger than {} MiB", k_answer_max >> 20U);
-      return 0;
-    }
-    exchange.received += piece;
-    return piece.size();
-  }
+  if (exchange.sink == nullptr || status >= 300) return exchange.kept.add(piece) ? piece.size() : 0;
   exchange.has_begun = true;
   // Not every server knows of ranges.
   if (status != k_partial_content) {
@@ -195,11 +185,7 @@ std::size_t receive_header(char* bytes, std::size_t size, std::size_t count, voi
   auto& exchange = *static_cast<Exchange*>(of);
   const std::string_view line(bytes, size * count);
   if (!exchange.began) exchange.began = exchange.clock.now();
-  exchange.header_bytes += line.size();
-  if (exchange.header_bytes > k_headers_max) {
-    exchange.excess = fmt::format("has more than {} KiB of headers", k_headers_max >> 10U);
-    return 0;
-  }
+  if (!exchange.kept.add_header(line.size())) return 0;
   const auto take = [&](std::string_view name, std::string& value) {
     if (line.size() <= name.size() || line[name.size()] != ':') return;
     if (!std::ranges::equal(line.substr(0, name.size()), name, [](unsigned char one, unsigned char other) {
@@ -222,8 +208,8 @@ int is_unwanted(void* of, curl_off_t /*to come*/, curl_off_t /*come*/, curl_off_
   auto& exchange = *static_cast<Exchange*>(of);
   if (exchange.sink == nullptr && exchange.began &&
       exchange.clock.now() - *exchange.began > k_answer_time_max)
-    exchange.excess = fmt::format("was not complete within {}", to_string(k_answer_time_max));
-  return exchange.stop.stop_requested() || !exchange.excess.empty() ? 1 : 0;
+    exchange.kept.excess = fmt::format("was not complete within {}", to_string(k_answer_time_max));
+  return exchange.stop.stop_requested() || !exchange.kept.excess.empty() ? 1 : 0;
 }
 
 curl::List header_list(const S3Client::Headers& headers) {
@@ -343,8 +329,8 @@ S3Client::Answer S3Client::ask_once(const Request& request, const S3Account& acc
   if (const time_t date = curl_getdate(exchange.date.c_str(), nullptr); date > 0)
     answer.ahead = clock_.now() - std::chrono::system_clock::from_time_t(date);
   connections_->leave(std::move(easy));
-  answer.excess = std::move(exchange.excess);
-  answer.body = std::move(exchange.received);
+  answer.excess = std::move(exchange.kept.excess);
+  answer.body = std::move(exchange.kept.body);
   answer.tag = std::move(exchange.tag);
   answer.region = std::move(exchange.region);
   answer.mode = std::move(exchange.mode);
@@ -451,16 +437,21 @@ std::optional<S3Object> S3Client::get(const std::string& key,
   return S3Object{.key = key, .size = before + answer.size, .mode = answer.mode, .mtime = answer.mtime};
 }
 
-std::optional<std::string> S3Client::get_text(const std::string& key, std::size_t size_max,
-                                              const std::stop_token& stop) {
-  std::string text;
-  const auto add = [&](std::string_view bytes) {
+std::function<void(std::string_view)> append_up_to(std::string& text, std::size_t size_max, ErrorKind kind,
+                                                   const std::string& subject) {
+  return [=, &text](std::string_view bytes) {
     if (bytes.size() > size_max - text.size())
-      throw Error(ErrorKind::refused, fmt::format("s3://{}/{}", bucket_, shortened(key)),
+      throw Error(kind, subject,
                   fmt::format("is larger than {}", to_string(Bytes{static_cast<std::int64_t>(size_max)})));
     text += bytes;
   };
-  if (!get(key, add, stop)) return std::nullopt;
+}
+
+std::optional<std::string> S3Client::get_text(const std::string& key, std::size_t size_max,
+                                              const std::stop_token& stop) {
+  std::string text;
+  const std::string subject = fmt::format("s3://{}/{}", bucket_, shortened(key));
+  if (!get(key, append_up_to(text, size_max, ErrorKind::refused, subject), stop)) return std::nullopt;
   return text;
 }
 

@@ -27,11 +27,16 @@ struct S3Object {
   std::string written = {};  // when, where it was listed: what is later is greater
 };
 
+// A sink for S3Client::get(). It throws Error(kind, subject) instead of appending more than `size_max` bytes:
+// an object can be larger than its server claims.
+[[nodiscard]] std::function<void(std::string_view)> append_up_to(std::string& text, std::size_t size_max,
+                                                                 ErrorKind kind, const std::string& subject);
+
 // May be used from many threads: each request takes a connection of its own, and leaves it for the next.
 // Every request can be repeated, and is, after growing pauses, where nobody answered, the answer was cut or
-// the server has too much to do (5xx, 429). Throws Error otherwise: refused (also an
-// answer or a listing beyond a limit of size, or of ten minutes for an answer that is kept), unavailable,
-// cancelled; its subject is "s3://BUCKET/KEY". Nothing of the account but where it was found is ever in it.
+// the server has too much to do (5xx, 429). Throws Error otherwise: refused (also an answer or a listing
+// beyond a limit of size, or of ten minutes for an answer that is kept), unavailable, cancelled; its subject
+// is "s3://BUCKET/KEY". Nothing of the account but where it was found is ever in it.
 class S3Client {
  public:
   // All are signed, so their names are in small letters. None may begin with another's: libcurl 7.88 sorts

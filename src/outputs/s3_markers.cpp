@@ -21,17 +21,6 @@ constexpr std::string_view k_told = ".combu/told/";
 constexpr std::size_t k_marker_size_max = 2048;  // a key of S3 has 1024 bytes at most
 constexpr std::size_t k_version_size_max = 256;
 
-// Appends pieces to `text`, up to a size: an object can be larger than its server claims.
-std::function<void(std::string_view)> append_up_to(std::size_t size_max, std::string& text,
-                                                   const std::string& address) {
-  return [size_max, &text, address](std::string_view bytes) {
-    if (bytes.size() > size_max - text.size())
-      throw Error(ErrorKind::corrupt, address,
-                  fmt::format("is larger than {}", to_string(Bytes{static_cast<std::int64_t>(size_max)})));
-    text += bytes;
-  };
-}
-
 // Fills the mark from "EXPERIMENT/RUN/TRIAL\nVERSION". Returns what is wrong with it; nullopt: nothing.
 std::optional<std::string> read_marker(std::string_view text, Markers::Mark& mark) {
   const std::size_t end = text.find('\n');
@@ -73,7 +62,8 @@ class S3Markers final : public Markers {
     const std::string marker_key = key_of(k_done, key);
     const std::string address = address_of(marker_key);
     std::string text;
-    if (!client_.get(marker_key, append_up_to(k_marker_size_max, text, address), stop)) return std::nullopt;
+    const auto add = outputs::append_up_to(text, k_marker_size_max, ErrorKind::corrupt, address);
+    if (!client_.get(marker_key, add, stop)) return std::nullopt;
     Mark mark{.key = key};
     if (const auto fault = read_marker(text, mark))
       throw Error(ErrorKind::corrupt, address,
@@ -92,7 +82,8 @@ class S3Markers final : public Markers {
   std::optional<std::string> told(const Mark& mark, Bytes size_max, const std::stop_token& stop) override {
     std::string told;
     const auto most = static_cast<std::size_t>(std::max<std::int64_t>(size_max.count, 0));
-    if (!client_.get(told_key(mark), append_up_to(most, told, mark.told_at), stop)) return std::nullopt;
+    const auto add = outputs::append_up_to(told, most, ErrorKind::corrupt, mark.told_at);
+    if (!client_.get(told_key(mark), add, stop)) return std::nullopt;
     return told;
   }
 
