@@ -112,6 +112,13 @@ struct Known {
   Uncollected kept;
 };
 
+std::vector<Sighting> of_run(const std::vector<Sighting>& attempts, const RunId& run) {
+  std::vector<Sighting> of;
+  std::ranges::copy_if(attempts, std::back_inserter(of),
+                       [&](const Sighting& seen) { return seen.key.run == run; });
+  return of;
+}
+
 // Otherwise the record would say of what has ended unwatched that it was killed. The runs that are new to
 // `known`.
 std::vector<RunId> take_in_once(Session& session, const Invocation& invocation, const Selector& selector,
@@ -120,11 +127,8 @@ std::vector<RunId> take_in_once(Session& session, const Invocation& invocation, 
   for_each_on_record(session, invocation, {selector}, [&](Record& record, const RunId& run) {
     if (!known.runs.insert(run).second) return;
     looked_at.push_back(run);
-    std::vector<Sighting> of_run;
-    std::ranges::copy_if(attempts, std::back_inserter(of_run),
-                         [&](const Sighting& seen) { return seen.key.run == run; });
     try {
-      take_in(session, record, run, Intake::last, {}, std::move(of_run));
+      take_in(session, record, run, Intake::last, {}, of_run(attempts, run));
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::cancelled) throw;
       known.untold.emplace(run, fmt::format("how it ended is not on record: {}", error.what()));
@@ -175,14 +179,12 @@ void collect_all(Session& session, const Invocation& invocation, const std::vect
     std::set<RunId> all = runs_of(attempts);
     all.insert(runs.begin(), runs.end());
     for (const RunId& run : all) {
-      std::vector<Sighting> of_run;
-      std::ranges::copy_if(attempts, std::back_inserter(of_run),
-                           [&](const Sighting& seen) { return seen.key.run == run; });
-      or_keep(of_run, [&] {
+      const std::vector<Sighting> its = of_run(attempts, run);
+      or_keep(its, [&] {
         if (record.runs({.id = run}, 1).empty()) return;
         if (std::ranges::find(runs, run) != runs.end()) known.kept.merge(bring_home(session, record, run));
-        keep_untold(record, run, of_run, known);
-        known.kept.merge(keep_logs(session, record, folder, run, of_run, Containers::about_to_go));
+        keep_untold(record, run, its, known);
+        known.kept.merge(keep_logs(session, record, folder, run, its, Containers::about_to_go));
       });
     }
   });
