@@ -1,9 +1,6 @@
 // Bytes that claim to be a container's log: frames with and without times, and a terminal's lines with times.
 // Cut anywhere they give the same pieces as in one feed (of frames without times: the same texts), or both
 // end with Error(corrupt). No piece with a time is larger than k_timed_piece_max.
-//
-// Input: the form; how often the bytes are repeated; the number of sizes; the sizes by which the bytes are
-// cut, each less one; the bytes.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "cut_input.hpp"
 #include "docker/log_frames.hpp"
 
 namespace {
@@ -52,17 +50,13 @@ Result read(Form form, std::string_view bytes, std::string_view sizes) {
   LogFrames frames(tell, form == Form::timed_frames);
   TimedLines lines(tell);
   try {
-    for (std::size_t i = 0; !bytes.empty(); ++i) {
-      const std::size_t size =
-          sizes.empty() ? bytes.size() : std::size_t{1} + static_cast<unsigned char>(sizes[i % sizes.size()]);
-      const std::string_view part = bytes.substr(0, size);
+    fuzz::feed_in_pieces(bytes, sizes, [&](std::string_view part) {
       if (form == Form::timed_lines) {
         lines.feed(part);
       } else {
         frames.feed(part);
       }
-      bytes.remove_prefix(part.size());
-    }
+    });
     if (form == Form::timed_lines) lines.end();
   } catch (const combu::Error& error) {
     if (error.kind() != combu::ErrorKind::corrupt) std::abort();
@@ -74,17 +68,9 @@ Result read(Form form, std::string_view bytes, std::string_view sizes) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  constexpr std::size_t k_head = 3;
-  if (size < k_head) return 0;
-  const auto form = static_cast<Form>(data[0] % 3);
-  // Rarely: long inputs are slow.
-  const std::size_t repeats = data[1] < 240 ? 1 : std::size_t{1} << (data[1] % 8U);
-  std::string_view rest(reinterpret_cast<const char*>(data), size);
-  rest.remove_prefix(k_head);
-  const std::string_view sizes = rest.substr(0, data[2] % 16U);
-  rest.remove_prefix(sizes.size());
-  std::string bytes;
-  for (std::size_t i = 0; i < repeats; ++i) bytes += rest;
-  if (read(form, bytes, "") != read(form, bytes, sizes)) std::abort();
+  const auto input = fuzz::read_cut_input(data, size, 8);
+  if (!input) return 0;
+  const auto form = static_cast<Form>(input->form % 3);
+  if (read(form, input->bytes, "") != read(form, input->bytes, input->sizes)) std::abort();
   return 0;
 }

@@ -8,7 +8,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,6 +26,7 @@
 #include <vector>
 
 #include "inputs/walk.hpp"
+#include "soft_limit.hpp"
 
 namespace combu {
 namespace {
@@ -364,22 +364,6 @@ TEST_F(ChangingTest, ASecretIsNeverPackedWhateverIsExchanged) {
 
 // ---- Deep folders
 
-// At most this many descriptors, as long as this lives.
-class FewDescriptors {
- public:
-  explicit FewDescriptors(rlim_t count) {
-    getrlimit(RLIMIT_NOFILE, &before_);
-    const rlimit few{.rlim_cur = count, .rlim_max = before_.rlim_max};
-    setrlimit(RLIMIT_NOFILE, &few);
-  }
-  ~FewDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
-  FewDescriptors(const FewDescriptors&) = delete;
-  FewDescriptors& operator=(const FewDescriptors&) = delete;
-
- private:
-  rlimit before_{};
-};
-
 class DeepTest : public InputsTest {
  protected:
   ~DeepTest() override {
@@ -409,7 +393,7 @@ class DeepTest : public InputsTest {
 
 TEST_F(DeepTest, AnInputMayBeDeeperThanThereAreDescriptors) {
   constexpr int k_deep = 5000;  // and its path is longer than PATH_MAX
-  const FewDescriptors few(256);
+  const test::SoftLimit few(RLIMIT_NOFILE, 256);
   make_deep(k_deep);
   file("shallow/a", "x");
   std::size_t longest = 0;

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -27,6 +26,7 @@
 #include "outputs/file_time.hpp"
 #include "outputs/s3_entries.hpp"
 #include "outputs_fixture.hpp"
+#include "soft_limit.hpp"
 
 namespace {
 std::string unremovable;    // the name of what cannot be removed; empty: nothing
@@ -63,22 +63,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// At most this many descriptors, as long as this lives.
-class FewDescriptors {
- public:
-  explicit FewDescriptors(rlim_t count) {
-    getrlimit(RLIMIT_NOFILE, &before_);
-    const rlimit few{.rlim_cur = count, .rlim_max = before_.rlim_max};
-    setrlimit(RLIMIT_NOFILE, &few);
-  }
-  ~FewDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
-  FewDescriptors(const FewDescriptors&) = delete;
-  FewDescriptors& operator=(const FewDescriptors&) = delete;
-
- private:
-  rlimit before_{};
-};
-
 std::string nested_path(int folders) {
   std::string path = "out";
   for (int i = 0; i < folders; ++i) path += "/d";
@@ -107,7 +91,7 @@ int nested_in(const fs::path& place) {
 class NestedOutputs : public Outputs, public testing::WithParamInterface<int> {};
 
 TEST_P(NestedOutputs, ComeHomeAreReplacedSharedAndRemovedWithFewDescriptors) {
-  const FewDescriptors few(256);
+  const test::SoftLimit few(RLIMIT_NOFILE, 256);
   for (const std::string content : {"first", "second"}) {
     shelf_.archives["/out"] = nested_archive(GetParam(), content);
     const Taken taken = take("/out");
@@ -127,7 +111,7 @@ TEST_P(NestedOutputs, ComeHomeAreReplacedSharedAndRemovedWithFewDescriptors) {
 }
 
 TEST_P(NestedOutputs, ThatDoNotComeToTheirEndLeaveNothing) {
-  const FewDescriptors few(256);
+  const test::SoftLimit few(RLIMIT_NOFILE, 256);
   const std::string whole = nested_archive(GetParam(), "x");
   shelf_.archives["/out"] = whole;
   shelf_.cut_after = whole.size() - 3000;
@@ -142,7 +126,7 @@ TEST_P(NestedOutputs, ThatDoNotComeToTheirEndLeaveNothing) {
 INSTANTIATE_TEST_SUITE_P(Depths, NestedOutputs, testing::Values(1500, 5000));
 
 TEST_F(Outputs, AFileBelowManyFoldersThatHaveNoEntriesComesHomeWithFewDescriptors) {
-  const FewDescriptors few(256);
+  const test::SoftLimit few(RLIMIT_NOFILE, 256);
   constexpr int k_folders = 1500;
   shelf_.archives["/out"] = Tar().file(nested_path(k_folders) + "/leaf", "x").bytes();
   (void)take("/out");
@@ -155,7 +139,7 @@ TEST_F(Outputs, ThereIsNoDescriptorLeftIsNotTheAttemptsFault) {
   {
     const int next = dup(0);
     ::close(next);
-    const FewDescriptors few(static_cast<rlim_t>(next) + 2);
+    const test::SoftLimit few(RLIMIT_NOFILE, static_cast<rlim_t>(next) + 2);
     const auto fault = fault_of({Output{.path = "/out"}});
     ASSERT_TRUE(fault);
     EXPECT_EQ(fault->kind(), ErrorKind::refused);

@@ -1,0 +1,154 @@
+#pragma once
+// What the tests of a run's logs and metrics begin with: an engine with one log, and a database that takes it
+// in.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "combu/telemetry.hpp"
+#include "passing_engine.hpp"
+#include "record_folder.hpp"
+#include "soft_limit.hpp"
+
+namespace combu::test {
+
+inline const Instant k_begin = *parse_moment("2026-01-31T12:00:00Z");
+
+// A disk that is full, as far as files can tell: none may grow.
+inline std::shared_ptr<SoftLimit> full_disk() {
+  std::signal(SIGXFSZ, SIG_IGN);
+  return std::make_shared<SoftLimit>(RLIMIT_FSIZE, 0);
+}
+
+// An engine that has one log, of which a first part may be all that is there yet.
+class LogEngine : public PassingEngine {
+ public:
+  LogEngine() : PassingEngine(static_cast<Engine&>(*this)) {}
+
+  struct Piece {
+    std::string text;
+    Instant at;
+    LogStream stream = LogStream::out;
+  };
+
+  void say(const std::string& text, Instant::duration after, LogStream stream = LogStream::out) {
+    pieces.push_back({.text = text, .at = k_begin + after, .stream = stream});
+    ++said;
+  }
+
+  // Nothing that was said before this one is there any more.
+  void rotate(std::size_t first) {
+    pieces.erase(pieces.begin(),
+                 pieces.begin() + static_cast<std::ptrdiff_t>(first - (said - pieces.size())));
+  }
+
+  void logs(const Key& /*key*/, const LogOptions& options, const LogTell& tell,
+            std::stop_token /*stop*/) override {
+    EXPECT_TRUE(options.timed);
+    ++calls;
+    if (refuses) throw Error(ErrorKind::refused, "", "configured logging driver does not support reading");
+    for (const Piece& piece : pieces) {
+      if (options.since && piece.at < *options.since) continue;
+      if (static_cast<std::size_t>(told) == breaks_at) throw Error(ErrorKind::unavailable, "", "cut off");
+      ++told;
+      try {
+        tell({.stream = piece.stream, .text = piece.text, .at = piece.at});
+      } catch (const Error&) {
+        if (on_refusal) on_refusal();
+        throw;
+      }
+    }
+  }
+
+  bool copy_out(const Key& /*key*/, const std::string& path,
+                const std::function<void(std::string_view)>& tell, std::stop_token /*stop*/) override {
+    copied = 0;
+    if (is_unreadable) throw Error(ErrorKind::invalid, path, "cannot be read: it is a loop");
+    if (!files.contains(path)) return false;
+    const auto done = before_copy ? before_copy() : nullptr;
+    const std::string archive = tar_of({{path.substr(path.rfind('/') + 1), files.at(path)}});
+    const std::size_t end = std::min(cut_at, archive.size());
+    for (; copied < end; copied += std::min(piece_size, end - copied))
+      tell(std::string_view(archive).substr(copied, std::min(piece_size, end - copied)));
+    if (end < archive.size()) throw Error(ErrorKind::unavailable, "", "cut off");
+    return true;
+  }
+
+  std::vector<Piece> pieces;
+  std::size_t said = 0;
+  std::map<std::string, std::string> files;
+  int calls = 0;
+  int told = 0;
+  std::size_t breaks_at = std::string::npos;  // after so many pieces it goes away
+  bool refuses = false;
+  bool is_unreadable = false;                          // any path
+  std::size_t piece_size = 1000;                       // of an archive
+  std::size_t cut_at = std::string::npos;              // it ends there
+  std::size_t copied = 0;                              // of the last one
+  std::function<std::shared_ptr<void>()> before_copy;  // what it gives is held until the end
+  std::function<void()> on_refusal;                    // who is told wants no more
+};
+
+class TelemetryTest : public testing::Test {
+ protected:
+  std::vector<std::string> take(LogEnd end = LogEnd::open) {
+    return take_logs(engine, {.run = RunId("run1"), .trial = trial.name, .attempt = 1}, trial, end, telemetry,
+                     {});
+  }
+
+  std::optional<ErrorKind> kind_of_fault(LogEnd end) {
+    try {
+      take(end);
+    } catch (const Error& error) {
+      return error.kind();
+    }
+    return std::nullopt;
+  }
+
+  std::string kept(std::optional<std::size_t> tail = std::nullopt, int attempt = 1) {
+    std::string text;
+    telemetry.read_log("a", attempt, tail, [&](const LogPiece& piece) {
+      if (piece.stream == LogStream::err) text += "!";
+      text += piece.text;
+      return true;
+    });
+    return text;
+  }
+
+  std::vector<std::string> metrics() {
+    std::vector<std::string> all;
+    telemetry.metrics([&](const MetricSummary& one) {
+      all.push_back(fmt::format("{}.{} {}: {} points, last {}, {} to {}", one.trial, one.attempt, one.metric,
+                                one.points, one.last, one.least, one.greatest));
+    });
+    return all;
+  }
+
+  std::vector<std::string> points(const std::string& metric) {
+    std::vector<std::string> all;
+    telemetry.points("a", metric, [&](const MetricPoint& point) {
+      all.push_back(fmt::format("{}:{}", point.step, point.value));
+    });
+    return all;
+  }
+
+  Folder folder{"telemetry"};
+  LogEngine engine;
+  Trial trial{.name = "a"};
+  Telemetry telemetry{folder.path(), RunId("run1")};
+};
+
+}  // namespace combu::test
