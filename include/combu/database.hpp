@@ -37,8 +37,8 @@ struct Schema {
 // and has the newest version, it is read as it is.
 [[nodiscard]] SQLite::Database open_to_read(const std::string& path, const Schema& schema);
 
-// A database that somebody else may have made, read-only. A hostile one must not execute SQL of its own, nor
-// take more memory or time than its size explains. Belongs to one thread.
+// Read-only access to a database that another combu, or an attacker, has written. The database cannot execute
+// SQL of its own, and reading takes memory and time in proportion to its size. Belongs to one thread.
 class Foreign {
  public:
   // `image`: the bytes of the file. Reads no table before all objects (tables, indexes, views) have been

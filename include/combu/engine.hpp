@@ -127,7 +127,7 @@ struct Released {
   std::vector<Error> in_use;          // networks that the engine keeps because they are in use: no failure
 };
 
-// What release() calls; each may be empty.
+// Callbacks of release(); each may be empty.
 struct Releasing {
   // Called once with the selected attempts, before any of them is removed. Returns the attempts to keep:
   // release() changes neither these nor the networks that they are on.
@@ -143,8 +143,8 @@ struct LogOptions {
   bool timed = false;                // each piece has its time, and every reading has the same pieces
 };
 enum class LogStream { out, err };
-// What an attempt has written at once, as far as the engine knows: a line with its end, or a part of one. A
-// timed text that is too long for one piece comes as several with the same time.
+// One piece of a log: a line with its end, or a part of a line, as the engine has stored it. A timed line
+// that is too long for one piece comes as several pieces with the same time.
 struct LogPiece {
   LogStream stream = LogStream::out;
   std::string_view text;  // valid while it is told

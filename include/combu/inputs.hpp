@@ -21,10 +21,9 @@ namespace combu {
 // A folder on this machine that has what the trial has left at `path` where it is below the trial's own
 // place.
 using WhereLeft = std::function<std::string(const std::string& trial, const std::string& path)>;
-// What a trial's inputs are of others becomes paths on this machine, for what follows, without a symbolic
-// link in them. A link on the way leads where it did in the container that left it, never out of what that
-// has left. Throws
-// Error(refused): it is not there; and what `where` throws.
+// Replaces each input that is an output of another trial by its path on this machine. The path has no
+// symbolic link in it: a link is resolved as in the container that wrote it, and never leads out of the
+// outputs of that trial. Throws Error(refused) if the output is missing, and what `where` throws.
 void find_inputs(Trial& trial, const WhereLeft& where);
 
 // Whose an input is in its container: the user of the trial where that is a number ("1000", "1000:1000"),
@@ -39,8 +38,8 @@ struct InputOwner {
 // For these: Input::from is a path on this machine, whatever Input::trial says. A symbolic link is followed
 // only if it is `from` itself and Input::trial is empty; in a folder it stays one. They block, and throw
 // Error: refused where something cannot be read, is neither a file nor a folder nor a link, or has become
-// something else since its folder was listed. What `tell` throws passes through; where it gives false it
-// wants no more.
+// something else since its folder was listed. Exceptions of `tell` pass through. If `tell` returns false, the
+// call ends.
 
 // One tar archive, piece by piece, to be unpacked at the container's root: what `from` holds is at `to`, with
 // its permissions and times. Folders above `to` are not in it. Never whole in memory. Gives what

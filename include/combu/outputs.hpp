@@ -135,9 +135,9 @@ class Markers {
   // nullopt: nobody has done it, or what that has left is not there any more, or is something else by now.
   // Throws Error(corrupt) for a marker that combu cannot have written.
   [[nodiscard]] virtual std::optional<Mark> find(const std::string& key, const std::stop_token& stop) = 0;
-  // The size of what was told with it; nullopt: that is not there.
+  // The size of the telemetry that was stored with the mark; nullopt if it is missing.
   [[nodiscard]] virtual std::optional<Bytes> size_told(const Mark& mark, const std::stop_token& stop) = 0;
-  // What was told with it; nullopt: that is not there. Throws Error(corrupt) if it is larger than `size_max`.
+  // That telemetry; nullopt if it is missing. Throws Error(corrupt) if it is larger than `size_max`.
   [[nodiscard]] virtual std::optional<std::string> told(const Mark& mark, Bytes size_max,
                                                         const std::stop_token& stop) = 0;
   // `place` is whole. Of several who say so the first one stays, for as long as its place is, and what it has

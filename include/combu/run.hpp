@@ -169,7 +169,8 @@ struct TookOutputs {
 // is home.
 [[nodiscard]] std::string take_outputs_so_far(Engine& engine, const Run& run, TrialIndex trial, int attempt,
                                               Depot& depot, const std::stop_token& stop);
-// Lines for a person: what of it cannot come home, and what of an earlier attempt could not be removed.
+// Lines for a person: outputs that cannot be collected (devices, sockets, pipes), and files of an earlier
+// attempt that could not be removed.
 [[nodiscard]] std::vector<std::string> notes_of(const std::string& trial, const Taken& taken);
 
 // Blocks until every attempt that `selector` selects at the time of the call has ended or is gone (services
