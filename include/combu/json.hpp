@@ -5,6 +5,7 @@
 // <nlohmann/json_fwd.hpp>.
 
 #include <cstddef>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -36,6 +37,12 @@ inline constexpr std::size_t k_json_depth_max = 512;
 // The member of this name, or null if it is absent. Null has no members; of any other value that is not an
 // object, nlohmann::json::exception is thrown.
 [[nodiscard]] const nlohmann::json& json_at(const nlohmann::json& object, const char* name);
+// A number without a fraction in this range; nlohmann::json::exception is thrown for all else. get() wraps a
+// number that its type cannot hold, and is undefined for a fraction.
+[[nodiscard]] std::int64_t integer_of(const nlohmann::json& value, std::int64_t least, std::int64_t most);
+// The same of a member; 0 if it is absent or null.
+[[nodiscard]] std::int64_t integer_at(const nlohmann::json& object, const char* name, std::int64_t least,
+                                      std::int64_t most);
 
 // The value on one line. A byte that is not UTF-8 (an engine's message may hold any) becomes U+FFFD; dump()
 // would throw.

@@ -177,7 +177,9 @@ std::string tag_in(const Json& run, std::string_view key) {
 std::int64_t integer_in(const Json& object, const char* key) {
   const auto at = object.find(key);
   if (at == object.end()) return 0;
-  if (!at->is_string()) return at->get<std::int64_t>();
+  if (!at->is_string())
+    return integer_of(*at, std::numeric_limits<std::int64_t>::min(),
+                      std::numeric_limits<std::int64_t>::max());
   const auto& text = at->get_ref<const std::string&>();
   std::int64_t value = 0;
   const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);

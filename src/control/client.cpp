@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -15,6 +16,7 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 constexpr std::chrono::seconds k_answer_max{10};
+constexpr std::size_t k_line_max = std::size_t{16} << 20U;  // a server keeps half as much for a client
 
 Error gone() {
   return {ErrorKind::not_found, "", "the process at work on the run has ended"};
@@ -50,6 +52,10 @@ struct ControlClient::Impl {
       if (size < 0 && errno == EINTR) continue;
       if (size <= 0) return std::nullopt;
       in.append(piece.data(), static_cast<std::size_t>(size));
+      if (in.size() > k_line_max)
+        throw Error(ErrorKind::refused, "",
+                    fmt::format("the process at work on the run sends a line of more than {} MiB",
+                                k_line_max >> 20U));
     }
   }
 

@@ -1,6 +1,10 @@
 #include "control/replay.hpp"
 
+#include <fmt/format.h>
+
 #include <cmath>
+#include <cstdint>
+#include <limits>
 
 #include "combu/json.hpp"
 
@@ -8,6 +12,18 @@ namespace combu::control {
 namespace {
 
 using nlohmann::json;
+
+constexpr std::size_t k_trials_max = 1'000'000;
+constexpr std::int64_t k_number_max = std::numeric_limits<std::int64_t>::max();
+
+std::size_t count_of(const json& value) {
+  return static_cast<std::size_t>(integer_of(value, 0, k_number_max));
+}
+
+int int_of(const json& value) {
+  constexpr std::int64_t k_int_max = std::numeric_limits<int>::max();
+  return static_cast<int>(integer_of(value, -k_int_max, k_int_max));
+}
 
 template <class Word>
 Word word_of(std::string_view text, std::size_t count) {
@@ -19,16 +35,20 @@ Word word_of(std::string_view text, std::size_t count) {
 
 Slots slots_of(const json& object) {
   constexpr double k_nano = 1e9;
-  return {.cpus = {std::llround(object.at("cpus").get<double>() * k_nano)},
-          .memory = {object.at("memory").get<std::int64_t>()},
+  constexpr double k_cpus_max = 1e9;
+  const double cpus = object.at("cpus").get<double>();
+  if (!(cpus >= 0 && cpus <= k_cpus_max))
+    throw Error(ErrorKind::refused, "", "the run's process sends a number of CPUs that cannot be");
+  return {.cpus = {std::llround(cpus * k_nano)},
+          .memory = {integer_of(object.at("memory"), 0, k_number_max)},
           .gpus = object.at("gpus").get<std::vector<std::string>>()};
 }
 
 Preparation preparation_of(const json& line, Preparation::Kind kind) {
   return {.kind = kind,
           .name = line.at("name"),
-          .done = {line.value("bytes", std::int64_t{0})},
-          .total = {line.value("bytes_total", std::int64_t{0})},
+          .done = {integer_at(line, "bytes", 0, k_number_max)},
+          .total = {integer_at(line, "bytes_total", 0, k_number_max)},
           .finished = line.at("finished")};
 }
 
@@ -50,11 +70,12 @@ std::optional<int> Replay::show(const json& line) {
   if (event == "image") progress_.preparation(preparation_of(line, Preparation::Kind::image));
   if (event == "network") progress_.preparation(preparation_of(line, Preparation::Kind::network));
   if (event == "count")
-    progress_.counted(line.at("verb").get<std::string>(), line.at("count"), line.at("total"));
+    progress_.counted(line.at("verb").get<std::string>(), count_of(line.at("count")),
+                      count_of(line.at("total")));
   if (event == "fact") show_fact(line);
   if (event == "tail") show_tail(line);
   if (event == "snapshot") progress_.snapshot(snapshot(line));
-  if (event == "done") return line.at("exit_code").get<int>();
+  if (event == "done") return int_of(line.at("exit_code"));
   return std::nullopt;
 }
 
@@ -62,7 +83,11 @@ void Replay::begin(const json& line) {
   run_.id = RunId(line.at("run").get<std::string>());
   run_.experiment.name = line.at("experiment");
   run_.experiment.file = line.at("file");
-  run_.experiment.trials.resize(line.at("trials").get<std::size_t>());
+  const auto trials = count_of(line.at("trials"));
+  if (trials > k_trials_max || trials < by_name_.size())
+    throw Error(ErrorKind::refused, "",
+                fmt::format("the run's process says that the run has {} trials, which cannot be", trials));
+  run_.experiment.trials.resize(trials);
   progress_.begin(run_);
 }
 
@@ -78,13 +103,13 @@ TrialIndex Replay::trial(const std::string& name) {
 Fact Replay::fact(const json& line) {
   Fact fact{.trial = trial(line.at("trial")),
             .state = word_of<TrialState>(line.at("state").get<std::string>(), k_trial_state_count),
-            .attempt = line.at("attempt"),
+            .attempt = int_of(line.at("attempt")),
             .healthy = line.value("healthy", false),
             .exit_code = std::nullopt,
             .reason = line.value("reason", ""),
             .root = std::nullopt};
   if (line.contains("cause")) fact.cause = word_of<Cause>(line["cause"].get<std::string>(), k_cause_count);
-  if (line.contains("exit_code")) fact.exit_code = line["exit_code"].get<int>();
+  if (line.contains("exit_code")) fact.exit_code = int_of(line["exit_code"]);
   if (line.contains("root")) fact.root = trial(line["root"]);
   return fact;
 }
@@ -102,17 +127,18 @@ void Replay::show_tail(const json& line) {
 }
 
 Snapshot Replay::snapshot(const json& line) {
-  Snapshot snapshot{.trials = line.at("trials"),
-                    .started = line.at("started"),
+  Snapshot snapshot{.trials = count_of(line.at("trials")),
+                    .started = count_of(line.at("started")),
                     .elapsed = Seconds(line.at("elapsed").get<double>()),
                     .left = std::nullopt,
                     .interrupted = line.at("interrupted"),
-                    .settings = {.parallel_max = line.at("parallel"),
-                                 .starts_in_flight_max = line.at("starts_in_flight"),
+                    .settings = {.parallel_max = count_of(line.at("parallel")),
+                                 .starts_in_flight_max = count_of(line.at("starts_in_flight")),
                                  .paused = line.at("paused")},
                     .capacity = std::nullopt};
   for (std::size_t i = 0; i < k_trial_state_count; ++i)
-    snapshot.counts[i] = line.at("counts").value(std::string(to_string(static_cast<TrialState>(i))), 0U);
+    snapshot.counts[i] = static_cast<std::size_t>(integer_at(
+        line.at("counts"), std::string(to_string(static_cast<TrialState>(i))).c_str(), 0, k_number_max));
   for (const json& name : line.at("starting")) snapshot.starting.push_back(trial(name));
   snapshot.interrupter = line.value("interrupter", "");
   if (line.contains("running"))

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
+#include <limits>
+
 #include "combu/base.hpp"
 #include "combu/json.hpp"
 
@@ -105,8 +108,10 @@ Adjust adjust_of(const json& request) {
 }
 
 Settings settings_of(const json& answer) {
-  return {.parallel_max = answer.at("parallel").get<std::size_t>(),
-          .starts_in_flight_max = answer.at("starts_in_flight").get<std::size_t>(),
+  constexpr std::int64_t k_number_max = std::numeric_limits<std::int64_t>::max();
+  return {.parallel_max = static_cast<std::size_t>(integer_of(answer.at("parallel"), 0, k_number_max)),
+          .starts_in_flight_max =
+              static_cast<std::size_t>(integer_of(answer.at("starts_in_flight"), 0, k_number_max)),
           .paused = answer.at("paused").get<bool>()};
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 
 #include "docker/api.hpp"
 #include "docker/api_json.hpp"
@@ -16,6 +17,9 @@ namespace {
 using nlohmann::json;
 
 constexpr int k_exit_lost = 255;
+constexpr std::int64_t k_port_max = 65535;
+constexpr std::int64_t k_nanoseconds_max = 9'000'000'000'000'000'000;  // 285 years
+constexpr std::int64_t k_exit_code_max = std::numeric_limits<int>::max();
 // A container takes one or two KiB of a listing.
 constexpr std::size_t k_listing_max = std::size_t{256} << 20U;
 
@@ -31,7 +35,8 @@ std::vector<PublishedPort> ports_of(const json& container) {
   for (const json& port : *listed) {
     const auto host = port.find("PublicPort");
     if (host == port.end()) continue;
-    ports.push_back({text_at(port, "IP"), host->get<std::uint16_t>(), text_at(port, "Type")});
+    ports.push_back({text_at(port, "IP"), static_cast<std::uint16_t>(integer_of(*host, 0, k_port_max)),
+                     text_at(port, "Type")});
   }
   return ports;
 }
@@ -46,7 +51,7 @@ ContainerSummary summary_of(const json& container) {
   summary.image = text_at(container, "Image");
   summary.state = container.at("State").get<std::string>();
   summary.status = text_at(container, "Status");
-  summary.created = container.value("Created", std::int64_t{0});
+  summary.created = integer_at(container, "Created", -k_epoch_seconds_max, k_epoch_seconds_max);
   summary.labels = labels_at(container, "Labels");
   summary.ports = ports_of(container);
   const json& networks = json_at(json_at(container, "NetworkSettings"), "Networks");
@@ -60,7 +65,7 @@ ContainerFacts facts_of(const json& body) {
   facts.name = without_slash(text_at(body, "Name"));
   const json& state = body.at("State");
   facts.state = state.at("Status").get<std::string>();
-  facts.exit_code = state.value("ExitCode", 0);
+  facts.exit_code = static_cast<int>(integer_at(state, "ExitCode", -k_exit_code_max, k_exit_code_max));
   facts.oom = state.value("OOMKilled", false);
   facts.ran_at = parse_moment(text_at(state, "StartedAt"));
   facts.ended_at = parse_moment(text_at(state, "FinishedAt"));
@@ -225,11 +230,11 @@ std::optional<Usage> container_usage(Connections& engine, const std::string& id,
     if (!memory.contains("usage")) return std::nullopt;
     const json& stats = json_at(memory, "stats");
     // Of control groups of the first and of the second version.
-    const json& first = json_at(stats, "total_inactive_file");
-    const json& inactive_file = first.is_null() ? json_at(stats, "inactive_file") : first;
-    const auto inactive = inactive_file.is_null() ? 0 : inactive_file.get<std::int64_t>();
-    const auto used = memory.at("usage").get<std::int64_t>();
-    const auto nanoseconds = body.at("cpu_stats").at("cpu_usage").at("total_usage").get<std::int64_t>();
+    const char* const name = stats.contains("total_inactive_file") ? "total_inactive_file" : "inactive_file";
+    const std::int64_t inactive = integer_at(stats, name, 0, k_bytes_max);
+    const std::int64_t used = integer_of(memory.at("usage"), 0, k_bytes_max);
+    const std::int64_t nanoseconds =
+        integer_of(body.at("cpu_stats").at("cpu_usage").at("total_usage"), 0, k_nanoseconds_max);
     return Usage{.memory = Bytes{used - std::min(used, inactive)},
                  .cpu = std::chrono::nanoseconds(nanoseconds)};
   });

@@ -22,7 +22,7 @@ ContainerEvent event_of(const json& event) {
   const json& actor = json_at(event, "Actor");
   result.id = text_at(actor, "ID");
   result.attributes = labels_at(actor, "Attributes");
-  result.at = Instant(std::chrono::seconds(event.value("time", std::int64_t{0})));
+  result.at = Instant(std::chrono::seconds(integer_at(event, "time", 0, k_epoch_seconds_max)));
   return result;
 }
 

@@ -29,7 +29,8 @@ class PullProgress {
     Layer& layer = layers_[text_at(line, "id")];
     if (layers_.size() > k_layers_max)
       throw Error(ErrorKind::corrupt, "", fmt::format("the image has more than {} layers", k_layers_max));
-    layer = {detail->value("current", std::int64_t{0}), detail->value("total", std::int64_t{0})};
+    layer = {integer_at(*detail, "current", -k_bytes_max, k_bytes_max),
+             integer_at(*detail, "total", -k_bytes_max, k_bytes_max)};
     return true;
   }
 

@@ -2,6 +2,7 @@
 // Reads the engine's JSON answers. Only files that read or write JSON include this header: nlohmann/json.hpp
 // costs more than a second of compile time.
 
+#include <cstdint>
 #include <string>
 
 #include "combu/json.hpp"
@@ -22,6 +23,10 @@ auto reading(const Connections& engine, const Read& read) {
     throw Error(ErrorKind::corrupt, engine.address().text(), error.message());
   }
 }
+// Far above what an engine has, so that sums of some thousand of them do not overflow.
+inline constexpr std::int64_t k_bytes_max = std::int64_t{1} << 50U;
+inline constexpr std::int64_t k_epoch_seconds_max = 9'000'000'000;  // Instant ends in 2262
+
 // A string, or empty where it is absent or null.
 [[nodiscard]] std::string text_at(const nlohmann::json& object, const char* name);
 [[nodiscard]] Labels labels_at(const nlohmann::json& object, const char* name);

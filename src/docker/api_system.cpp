@@ -22,8 +22,9 @@ SystemFacts get_system(Connections& engine, const std::stop_token& stop) {
     }
     facts.version = text_at(version, "Version");
     constexpr std::int64_t k_nano = 1'000'000'000;
-    facts.capacity = {Cpus{info.at("NCPU").get<std::int64_t>() * k_nano},
-                      Bytes{info.at("MemTotal").get<std::int64_t>()}};
+    constexpr std::int64_t k_cpus_max = 1'000'000;
+    facts.capacity = {Cpus{integer_of(info.at("NCPU"), 0, k_cpus_max) * k_nano},
+                      Bytes{integer_of(info.at("MemTotal"), 0, k_bytes_max)}};
     for (const json& device : json_at(info, "DiscoveredDevices"))
       if (text_at(device, "Source") == "cdi") facts.cdi_devices.push_back(text_at(device, "ID"));
     return facts;

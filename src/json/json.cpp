@@ -1,5 +1,8 @@
 #include "combu/json.hpp"
 
+#include <cmath>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,12 +18,12 @@ template nlohmann::basic_json<nlohmann::ordered_map>::basic_json(
 namespace combu {
 namespace {
 
-class ParseFault final : public nlohmann::json::exception {
+class JsonFault final : public nlohmann::json::exception {
  public:
-  explicit ParseFault(const std::string& what) : exception(k_id, what.c_str()) {}
+  explicit JsonFault(const std::string& what) : exception(k_id, what.c_str()) {}
 
  private:
-  static constexpr int k_id = 101;  // a parse error (nlohmann's documentation, "Exceptions")
+  static constexpr int k_id = 501;  // "other errors" in nlohmann's documentation of exceptions
 };
 
 // Builds the value of a text. nlohmann's own builder has no limit of depth.
@@ -60,7 +63,7 @@ class Builder {
     if (what.size() <= k_message_max) throw error;
     std::size_t end = k_message_max;
     while ((static_cast<unsigned char>(what[end]) & 0xC0U) == 0x80U) --end;  // inside of a UTF-8 character
-    throw ParseFault(what.substr(0, end) + "…");
+    throw JsonFault(what.substr(0, end) + "…");
   }
 
   [[nodiscard]] Json value() && { return std::move(root_); }
@@ -79,7 +82,7 @@ class Builder {
   }
   bool open(Json&& value) {
     if (open_.size() == k_json_depth_max)
-      throw ParseFault("nested deeper than " + std::to_string(k_json_depth_max) + " levels");
+      throw JsonFault("nested deeper than " + std::to_string(k_json_depth_max) + " levels");
     open_.push_back(&place(std::move(value)));
     return true;
   }
@@ -132,6 +135,29 @@ const nlohmann::json& json_at(const nlohmann::json& object, const char* name) {
   const auto& members = object.get_ref<const nlohmann::json::object_t&>();
   const auto found = members.find(name);
   return found == members.end() ? k_absent : found->second;
+}
+
+std::int64_t integer_of(const nlohmann::json& value, std::int64_t least, std::int64_t most) {
+  constexpr double k_beyond = 9223372036854775808.0;  // 2^63
+  std::optional<std::int64_t> number;
+  if (value.is_number_unsigned()) {
+    if (const auto it = value.get<std::uint64_t>(); std::in_range<std::int64_t>(it))
+      number = static_cast<std::int64_t>(it);
+  } else if (value.is_number_integer()) {
+    number = value.get<std::int64_t>();
+  } else if (value.is_number_float()) {
+    const auto it = value.get<double>();
+    if (it >= -k_beyond && it < k_beyond && it == std::trunc(it)) number = static_cast<std::int64_t>(it);
+  }
+  if (number && *number >= least && *number <= most) return *number;
+  throw JsonFault("a value must be a whole number from " + std::to_string(least) + " to " +
+                  std::to_string(most));
+}
+
+std::int64_t integer_at(const nlohmann::json& object, const char* name, std::int64_t least,
+                        std::int64_t most) {
+  const nlohmann::json& value = json_at(object, name);
+  return value.is_null() ? 0 : integer_of(value, least, most);
 }
 
 std::string json_text(const nlohmann::json& value) {

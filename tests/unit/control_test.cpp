@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -14,6 +15,7 @@
 #include <mutex>
 #include <thread>
 
+#include "control/socket.hpp"
 #include "experiments.hpp"
 #include "record_folder.hpp"
 
@@ -423,6 +425,45 @@ TEST_F(ControlTest, OneThatNeverReadsHoldsUpNobody) {
   std::string last;
   for (std::string line = deaf.hear(); !line.empty(); line = deaf.hear()) last = line;
   EXPECT_EQ(last.find("\"done\""), std::string::npos);
+}
+
+// What following a process that sends `bytes`, again and again if `endless`, ends with.
+std::string error_of_following(const std::string& path, const std::string& bytes, bool endless = false) {
+  const Descriptor listening = control::listen_at(path);
+  std::thread process([&] {
+    pollfd wanted{listening.number(), POLLIN, 0};
+    (void)poll(&wanted, 1, -1);
+    const Descriptor client(accept4(listening.number(), nullptr, nullptr, SOCK_CLOEXEC));
+    while (send(client.number(), bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0 && endless) {
+    }
+  });
+  const std::string error = error_of([&] {
+    Shown shown;
+    combu::Run run;
+    ControlClient client(path);
+    (void)client.follow(shown, run, {});
+  });
+  process.join();
+  return error;
+}
+
+TEST_F(ControlTest, AProcessThatSendsWhatCannotBeIsRefused) {
+  const auto begin = [](const std::string& trials) {
+    return R"({"event":"begin","run":"r","experiment":"e","file":"/f","trials":)" + trials + "}\n";
+  };
+  const auto fact = [](const std::string& trial) {
+    return R"({"event":"fact","trial":")" + trial + R"(","state":"running","attempt":1})" + "\n";
+  };
+  EXPECT_THAT(error_of_following(path_, begin("1000000000000")),
+              HasSubstr("the run's process says that the run has 1000000000000 trials, which cannot be"));
+  EXPECT_THAT(error_of_following(path_, begin("2") + fact("a") + fact("b") + begin("1") + fact("b")),
+              HasSubstr("the run's process says that the run has 1 trials, which cannot be"));
+  EXPECT_THAT(error_of_following(path_, R"({"event":"done","exit_code":1e300})" + std::string("\n")),
+              HasSubstr("must be a whole number"));
+  EXPECT_THAT(error_of_following(path_, std::string(500'000, '[') + "\n"),
+              HasSubstr("nested deeper than 512 levels"));
+  EXPECT_THAT(error_of_following(path_, std::string(64 << 10, 'x'), /*endless=*/true),
+              HasSubstr("the process at work on the run sends a line of more than 16 MiB"));
 }
 
 TEST_F(ControlTest, ASocketThatADeadProcessHasLeftIsReplaced) {

@@ -93,5 +93,20 @@ TEST(Json, AMemberThatIsAbsentIsNull) {
   EXPECT_THROW((void)json_at(json::array({1}), "a"), json::exception);
 }
 
+TEST(Json, AnIntegerIsOneInItsRange) {
+  EXPECT_EQ(integer_of(json(7), 0, 10), 7);
+  EXPECT_EQ(integer_of(json(-7), -10, 10), -7);
+  EXPECT_EQ(integer_of(json(7.0), 0, 10), 7);
+  for (const char* const text :
+       {"11", "-1", "7.5", "1e300", "-1e300", "9223372036854775808", "18446744073709551615", "\"7\"", "null"})
+    EXPECT_EQ(fault_of([&] { (void)integer_of(parse_json(text), 0, 10); }),
+              "a value must be a whole number from 0 to 10")
+        << text;
+  const json object = {{"a", 7}, {"b", nullptr}};
+  EXPECT_EQ(integer_at(object, "a", 0, 10), 7);
+  EXPECT_EQ(integer_at(object, "b", 0, 10), 0);
+  EXPECT_EQ(integer_at(object, "c", 0, 10), 0);
+}
+
 }  // namespace
 }  // namespace combu

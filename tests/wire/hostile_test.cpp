@@ -519,6 +519,36 @@ TEST_P(EveryStream, WithoutAnEndIsEndedByAStop) {
   EXPECT_EQ(outcome.error->kind(), ErrorKind::cancelled);
 }
 
+// The right answer with each of its numbers, one after the other, in the place of `number`.
+std::vector<std::string> with_numbers(const std::string& right, const std::string& number) {
+  std::vector<std::string> texts;
+  const json value = json::parse(right).flatten();
+  for (const auto& [path, member] : value.items()) {
+    if (!member.is_number()) continue;
+    json other = value;
+    other[path] = "<number>";
+    std::string text = other.unflatten().dump();
+    texts.push_back(text.replace(text.find("\"<number>\""), 10, number));
+  }
+  return texts;
+}
+
+class EveryNumber : public EndpointTest {};
+INSTANTIATE_TEST_SUITE_P(, EveryNumber, having({Body::value, Body::listing, Body::objects}), name_of);
+
+TEST_P(EveryNumber, ThatCannotBeIsCorrupt) {
+  const std::string& right = GetParam().right.pieces.back();
+  const std::size_t from = GetParam().right.pieces.front().find("\r\n\r\n") + 4;
+  const std::string body = GetParam().name == "containers"    ? k_container
+                           : GetParam().name == "past_events" ? k_event
+                           : GetParam().name == "events"      ? k_event
+                           : GetParam().name == "pull"        ? k_layer
+                                                              : right.substr(from);
+  for (const char* const number : {"9223372036854775807", "18446744073709551615", "1e300", "-1e300", "0.5"})
+    for (const std::string& text : with_numbers(body, number))
+      expect_corrupt(wire::whole(success(), text), HasSubstr("must be a whole number"));
+}
+
 TEST(FindPath, OfAHeaderThatIsNestedTooDeepIsCorrupt) {
   ScriptedDaemon daemon([](const Asked& asked) {
     return asked.target == "/_ping" ? right_ping() : stat_header(nested(2000).front());
