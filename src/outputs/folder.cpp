@@ -81,9 +81,16 @@ const char* fault_of_output(int code) {
     case ELOOP:
     case ENOTDIR:
       return "another output has its place, or has a name that is the same to the file system";
+    case EOPNOTSUPP:
+      return "the file system has no such links";
     default:
       return nullptr;
   }
+}
+
+// errno of a link that could not be made: file systems without links, like FAT, say EPERM.
+int link_fault() {
+  return errno == EPERM ? EOPNOTSUPP : errno;
 }
 
 // Where an output is to be: `path` below `place`, which is a folder's.
@@ -216,7 +223,7 @@ class FolderParcel final : public Parcel {
         return begin_file(folder, name, entry);
       case OutputEntry::Kind::symbolic_link: {
         if (symlinkat(entry.target.c_str(), folder, name.c_str()) != 0)
-          target(entry.path).refuse("cannot be made", errno);
+          target(entry.path).refuse("cannot be made", link_fault());
         give(folder, name, entry.path);
         const auto times = times_of(entry.modified);
         (void)utimensat(folder, name.c_str(), times.data(), AT_SYMLINK_NOFOLLOW);
@@ -226,7 +233,7 @@ class FolderParcel final : public Parcel {
         const auto [other_above, other] = split(entry.target);
         const int from = open_folder(linked_from_, other_above);
         if (linkat(from, other.c_str(), folder, name.c_str(), 0) != 0)
-          target(entry.path).refuse("cannot be linked", errno);
+          target(entry.path).refuse("cannot be linked", link_fault());
         return;
       }
     }

@@ -31,6 +31,7 @@
 namespace {
 std::string unremovable;    // the name of what cannot be removed; empty: nothing
 bool is_disk_full = false;  // nothing can be written to a file
+bool has_links = true;      // the file system, symbolic ones
 }  // namespace
 
 // In the place of the system's.
@@ -40,6 +41,13 @@ extern "C" int unlinkat(int folder, const char* name, int how) noexcept {
     return -1;
   }
   return static_cast<int>(syscall(SYS_unlinkat, folder, name, how));
+}
+extern "C" int symlinkat(const char* target, int folder, const char* name) noexcept {
+  if (!has_links) {
+    errno = EPERM;
+    return -1;
+  }
+  return static_cast<int>(syscall(SYS_symlinkat, target, folder, name));
 }
 extern "C" ssize_t pwrite(int file, const void* bytes, size_t size, off_t at) {
   if (is_disk_full) {
@@ -183,6 +191,16 @@ TEST_F(Outputs, WhatHasNoPlaceInTheFileSystemIsTheAttemptsFault) {
     EXPECT_THAT(fault->what(), AllOf(HasSubstr("out/a"), HasSubstr("another output has its place")));
     EXPECT_THAT(names_in(folder_.path()), IsEmpty());
   }
+}
+
+TEST_F(Outputs, ALinkWhereTheFileSystemHasNoneIsTheAttemptsFault) {
+  shelf_.archives["/out"] = Tar().folder("out/").link("out/a", "b").bytes();
+  has_links = false;
+  const auto fault = fault_of({Output{.path = "/out"}});
+  has_links = true;
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->kind(), ErrorKind::invalid);
+  EXPECT_THAT(fault->what(), HasSubstr("out/a: cannot be made: the file system has no such links"));
 }
 
 TEST_F(Outputs, AFullDiskIsToldWithTheTrialAndItsFolder) {
