@@ -53,19 +53,6 @@ LogOptions log_options(const LogsOptions& options) {
   return out;
 }
 
-// Takes the character that `next` goes on with off the line, and returns it.
-std::string cut_character(std::string& line, char next) {
-  constexpr std::size_t k_bytes_max = 4;
-  std::size_t begin = line.size();
-  if (is_inside_character(next)) {
-    do --begin;
-    while (line.size() - begin < k_bytes_max && is_inside_character(line[begin]));
-  }
-  std::string character = line.substr(begin);
-  line.resize(begin);
-  return character;
-}
-
 // What is printed: lines as they are, or as JSON, or behind their trial's name. Named and JSON lines have at
 // most k_line_max bytes: a longer one is printed as several. False: the reader has gone.
 class Printer {
@@ -87,7 +74,8 @@ class Printer {
       piece.remove_prefix(part.size());
       if (piece.empty()) break;
       const bool is_end = piece.front() == '\n';
-      std::string rest = is_end ? "" : cut_character(line, piece.front());
+      std::string rest = is_end ? "" : line.substr(whole_characters(line));
+      line.resize(line.size() - rest.size());
       if (is_end) piece.remove_prefix(1);
       if (!tell(stream, std::exchange(line, std::move(rest)))) return false;
     }

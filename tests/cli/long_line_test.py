@@ -22,7 +22,7 @@ class Engine(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
 
 class EngineHandler(http.server.BaseHTTPRequestHandler):
-    """Two containers, `a` and `b`, whose logs are one line each; that of `b` is short."""
+    """Two containers, `a` and `b`, whose logs are one line each; that of `b` has 1 MiB and a byte, the last two bytes one character."""
 
     protocol_version = "HTTP/1.1"
 
@@ -52,15 +52,15 @@ class EngineHandler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def send_log(self, name):
-        parts = PARTS if name == "a" else 1
-        size = parts * MIB + 1
+        parts = [b"x" * MIB] * PARTS if name == "a" else ["xé".encode(), "é".encode() * (MIB // 2 - 1)]
+        size = sum(map(len, parts)) + 1
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         if not self.server.has_terminal:
             self.send_chunk(b"\x01\0\0\0" + size.to_bytes(4, "big"))
-        for _ in range(parts):
-            self.send_chunk(b"x" * MIB)
+        for part in parts:
+            self.send_chunk(part)
         self.send_chunk(b"\n")
         self.send_chunk(b"")
 
@@ -103,7 +103,7 @@ def logs(engine, folder, *arguments):
 def test_a_line_behind_its_trials_name_is_printed_in_parts(engine, tmp_path):
     printed, memory = logs(engine, tmp_path)
     assert memory < MEMORY_MAX
-    assert printed == [(b"a | xxxxxxxx", 5 + MIB)] * PARTS + [(b"b | xxxxxxxx", 5 + MIB)]
+    assert printed == [(b"a | xxxxxxxx", 5 + MIB)] * PARTS + [("b | xéééé".encode()[:12], 4 + MIB), (b"b | \xc3\xa9\n", 7)]
 
 
 @pytest.mark.parametrize("engine", ["terminal"], indirect=True)
