@@ -402,7 +402,7 @@ def test_inputs_that_there_is_no_room_for_fail_those_who_want_them(lab, server, 
     assert rows["of-large"]["cause"] == "start"
     assert lab("logs", "of-fits").stdout == lab("logs", "fits").stdout
     why = lab("why", "of-large").stdout
-    assert re.search(rf"{small_disk}/combu-\w+/out/a: cannot be written: No space left on device; set TMPDIR", why), why
+    assert re.search(rf"{small_disk}/combu-\w+/\d+/out/a: cannot be written: No space left on device; set TMPDIR", why), why
     assert not list(small_disk.iterdir()), done.stderr
 
 

@@ -178,7 +178,7 @@ TEST_F(HostileS3, AnObjectThatIsLargerThanItsListingSaysIsNotFetchedToItsEnd) {
     bucket_.objects = {{"/lab/a/run/t/manifest.sha256", sum + "  out/file\n"},
                        {"/lab/a/run/t/manifest.entries", ""},
                        {"/lab/a/run/t/out/file", std::string(size, 'x')}};
-    bucket_.trouble = [size](const Asked& asked) -> std::optional<Reply> {
+    bucket_.trouble = [](const Asked& asked) -> std::optional<Reply> {
       if (asked.method != "GET" || !asked.target.ends_with("out/file")) return std::nullopt;
       return without_end("x", k_text).back();
     };
