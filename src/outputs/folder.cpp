@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <ranges>
@@ -41,8 +40,12 @@ std::array<timespec, 2> times_of(Instant modified) {
   return {time, time};
 }
 
+constexpr std::size_t k_block = 4096;  // of file systems
+
+// Of at most one block; true if there is none.
 bool are_zeros(std::string_view bytes) {
-  return bytes.front() == 0 && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0;
+  static constexpr std::array<char, k_block> k_zeros{};
+  return bytes == std::string_view(k_zeros.data(), bytes.size());
 }
 
 std::pair<std::string, std::string> split(const std::string& path) {
@@ -118,17 +121,13 @@ class Growing {
 
   void write(std::string_view bytes) {
     while (!bytes.empty()) {
-      // By blocks as file systems have them.
       const std::size_t room = k_block - static_cast<std::size_t>(size_) % k_block;
       const std::string_view block = bytes.substr(0, room);
       if (!are_zeros(block)) {
         std::size_t count = block.size();
         // As many as follow in one call.
-        while (count < bytes.size()) {
-          const std::string_view next = bytes.substr(count, k_block);
-          if (are_zeros(next)) break;
+        for (auto next = bytes.substr(count, k_block); !are_zeros(next); next = bytes.substr(count, k_block))
           count += next.size();
-        }
         put(bytes.substr(0, count));
         bytes.remove_prefix(count);
       } else {
@@ -141,24 +140,24 @@ class Growing {
   void end() {
     const int number = file_.number();
     const auto times = times_of(entry_.modified);
-    if ((put_ < size_ && ftruncate(number, size_) != 0) ||
+    if (ftruncate(number, size_) != 0 ||  // zeros at its end were not written
         fchmod(number, (entry_.mode & k_permissions) | k_owner_reads_and_writes) != 0 ||
         futimens(number, times.data()) != 0)
       target_.refuse("cannot be written", errno);
   }
 
  private:
-  static constexpr std::size_t k_block = 4096;
   static constexpr std::int64_t k_large = std::int64_t{1} << 30U;
   static constexpr off_t k_write_out = off_t{8} << 20U;
 
   void put(std::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t count = pwrite(file_.number(), bytes.data(), bytes.size(), size_);
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) target_.refuse("cannot be written", errno);
+      if (count == -1) {
+        if (errno == EINTR) continue;
+        target_.refuse("cannot be written", errno);
+      }
       size_ += count;
-      put_ = size_;
       bytes.remove_prefix(static_cast<std::size_t>(count));
     }
     write_out();
@@ -166,16 +165,16 @@ class Growing {
 
   // The disk is to be at work while more comes; that all is on it is seen to at the end.
   void write_out() {
-    if (put_ - written_out_ < k_write_out) return;
-    (void)sync_file_range(file_.number(), written_out_, put_ - written_out_, SYNC_FILE_RANGE_WRITE);
-    written_out_ = put_;
+    const off_t size = size_ - written_out_;
+    if (size < k_write_out) return;
+    (void)sync_file_range(file_.number(), written_out_, size, SYNC_FILE_RANGE_WRITE);
+    written_out_ = size_;
   }
 
   Descriptor file_;
   OutputEntry entry_;
   Target target_;
   off_t size_ = 0;
-  off_t put_ = 0;  // behind it are only zeros
   off_t written_out_ = 0;
 };
 
@@ -208,7 +207,7 @@ class FolderParcel final : public Parcel {
   FolderParcel& operator=(const FolderParcel&) = delete;
 
   void add(const OutputEntry& entry) override {
-    if (++things_ <= k_synced_alone_max) synced_alone_.push_back(entry);
+    if (things_.size() <= k_synced_alone_max) things_.push_back(entry);
     end_file();
     const auto [above, name] = split(entry.path);
     const int folder = open_folder(here_, above);
@@ -243,7 +242,7 @@ class FolderParcel final : public Parcel {
 
   std::string close(const std::string& manifest) override {
     add({.path = std::string(k_manifest_name), .mode = 0644, .modified = real_clock().now()});
-    if (!manifest.empty()) write(manifest);
+    write(manifest);
     end_file();
     // A folder's time changes with what is made in it, and it may not be writable.
     std::ranges::for_each(std::views::reverse(folders_), [this](const OutputEntry& entry) { settle(entry); });
@@ -276,7 +275,7 @@ class FolderParcel final : public Parcel {
   // Those that hold what has come; nullopt: they are many.
   [[nodiscard]] std::optional<std::set<std::string>> few_folders() const {
     std::set<std::string> folders{""};
-    for (const OutputEntry& entry : synced_alone_)
+    for (const OutputEntry& entry : things_)
       for (std::string path = entry.kind == OutputEntry::Kind::folder ? entry.path : split(entry.path).first;
            folders.insert(path).second; path = split(path).first)
         if (folders.size() > k_synced_alone_max) return std::nullopt;
@@ -286,7 +285,7 @@ class FolderParcel final : public Parcel {
   // What others write to the same file system meanwhile would be waited for as well, so a few things are
   // synced each by itself.
   void sync() {
-    const auto folders = things_ > k_synced_alone_max ? std::nullopt : few_folders();
+    const auto folders = things_.size() > k_synced_alone_max ? std::nullopt : few_folders();
     if (!folders) {
       if (syncfs(root_.number()) != 0) refuse(path_of(unfinished_), "cannot be written", errno);
       return;
@@ -303,7 +302,7 @@ class FolderParcel final : public Parcel {
 
   template <class Body>
   void for_each_file(const Body& body) {
-    for (const OutputEntry& entry : synced_alone_) {
+    for (const OutputEntry& entry : things_) {
       if (entry.kind != OutputEntry::Kind::file) continue;
       const auto [above, name] = split(entry.path);
       const Descriptor file(
@@ -395,8 +394,7 @@ class FolderParcel final : public Parcel {
   Position linked_from_;
   std::optional<Growing> file_;
   std::vector<OutputEntry> folders_;
-  std::size_t things_ = 0;
-  std::vector<OutputEntry> synced_alone_;  // the first of them
+  std::vector<OutputEntry> things_;  // that have come; at most one more than are synced alone
 };
 
 class Folder final : public Depot {

@@ -24,13 +24,12 @@ class Removal {
     if (unlinkat(above_, name_.c_str(), 0) == 0 || errno == ENOENT) return;
     const int why = errno;
     Descriptor folder(openat(above_, name_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-    if (!folder.is_open()) return note(errno == ENOTDIR ? why : errno);
+    if (!folder.is_open()) return note(name_, errno == ENOTDIR ? why : errno);
     folder_.emplace(std::move(folder));
     empty_folder();
     while (levels_.size() > 1 || !levels_.back().folders.empty())
       if (!step()) return;
-    path_ = name_;
-    if (unlinkat(above_, name_.c_str(), AT_REMOVEDIR) != 0) note(errno);
+    if (unlinkat(above_, name_.c_str(), AT_REMOVEDIR) != 0) note(name_, errno);
   }
 
   struct Left {
@@ -56,17 +55,17 @@ class Removal {
       if (folder_->enter(name)) {
         empty_folder();
       } else if (errno != ENOENT) {
-        note(errno);
+        note(path_, errno);
       }
       return true;
     }
     levels_.pop_back();
     if (!folder_->leave()) {
-      note(errno);
+      note(path_, errno);
       return false;
     }
     const std::string name = path_.substr(levels_.back().path_size + 1);
-    if (unlinkat(folder_->number(), name.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) note(errno);
+    if (unlinkat(folder_->number(), name.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) note(path_, errno);
     return true;
   }
 
@@ -74,24 +73,23 @@ class Removal {
   void empty_folder() {
     levels_.push_back({.folders = {}, .path_size = path_.size()});
     auto entries = list_folder(folder_->number());
-    if (!entries) return note(errno);
+    if (!entries) return note(path_, errno);
     for (FolderEntry& entry : *entries) {
       const bool is_gone = entry.kind != S_IFDIR &&
                            (unlinkat(folder_->number(), entry.name.c_str(), 0) == 0 || errno == ENOENT);
       if (is_gone) continue;
-      if (entry.kind == S_IFDIR || errno == EISDIR) {
+      const int code = errno;
+      if (entry.kind == S_IFDIR || code == EISDIR) {
         levels_.back().folders.push_back(std::move(entry.name));
       } else {
-        path_ += '/' + entry.name;
-        note(errno);
-        path_.resize(levels_.back().path_size);
+        note(path_ + '/' + entry.name, code);
       }
     }
   }
 
   // A folder that is not empty follows from what is in it.
-  void note(int code) {
-    if (!left_) left_.emplace(Left{.path = path_, .code = code});
+  void note(const std::string& path, int code) {
+    if (!left_) left_.emplace(Left{.path = path, .code = code});
   }
 
   int above_;

@@ -67,9 +67,10 @@ class S3Parcel final : public Parcel {
 
   ~S3Parcel() override {
     given_up_.request_stop();
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return under_way_ == 0; });
-    lock.unlock();
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return under_way_ == 0; });
+    }
     // Parts of what is not completed cost their owner money, unseen.
     for (const auto& [key, upload] : begun_) {
       try {
@@ -461,7 +462,7 @@ std::unique_ptr<Depot> open_s3(const std::string& place, const Caller& caller, C
 void check_s3(const std::string& place, const Caller& caller, const std::stop_token& stop, Clock& clock) {
   const outputs::S3Place where = outputs::s3_place(place);
   S3Client client(where.bucket, outputs::find_s3_account(caller), k_repeats_of_check_max, clock);
-  (void)client.holds_any(where.prefix, stop);
+  client.check_list(where.prefix, stop);
   // An upload that is begun and not completed is all that a right to write is good for, and shows nothing.
   const std::string key = where.prefix + ".combu";
   const std::string upload = client.begin(key, {{"content-type", "application/octet-stream"}}, stop);

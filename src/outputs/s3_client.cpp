@@ -107,9 +107,9 @@ struct S3Client::Answer {
     return result == CURLE_OK && status >= 200 && status < 300 && code.empty();
   }
   [[nodiscard]] bool may_come_right() const {
-    if (result != CURLE_OK)
-      return result != CURLE_PEER_FAILED_VERIFICATION && result != CURLE_SSL_CACERT_BADFILE &&
-             result != CURLE_URL_MALFORMAT && result != CURLE_UNSUPPORTED_PROTOCOL;
+    constexpr std::array k_lasting{CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CACERT_BADFILE,
+                                   CURLE_URL_MALFORMAT};
+    if (result != CURLE_OK) return std::ranges::find(k_lasting, result) == k_lasting.end();
     constexpr std::array<std::string_view, 6> k_codes{"RequestTimeout",     "BadDigest",
                                                       "InternalError",      "SlowDown",
                                                       "ServiceUnavailable", "XAmzContentSHA256Mismatch"};
@@ -186,20 +186,18 @@ std::size_t receive_header(char* bytes, std::size_t size, std::size_t count, voi
   const std::string_view line(bytes, size * count);
   if (!exchange.began) exchange.began = exchange.clock.now();
   if (!exchange.kept.add_header(line.size())) return 0;
-  const auto take = [&](std::string_view name, std::string& value) {
-    if (line.size() <= name.size() || line[name.size()] != ':') return;
-    if (!std::ranges::equal(line.substr(0, name.size()), name, [](unsigned char one, unsigned char other) {
-          return std::tolower(one) == other;
-        }))
-      return;
-    value = line.substr(std::min(line.find_first_not_of(' ', name.size() + 1), line.size()));
-    while (!value.empty() && (value.back() == '\r' || value.back() == '\n')) value.pop_back();
-  };
-  take("etag", exchange.tag);
-  take("x-amz-bucket-region", exchange.region);
-  take("date", exchange.date);
-  take("x-amz-meta-mode", exchange.mode);
-  take("x-amz-meta-mtime", exchange.mtime);
+  const std::size_t colon = std::min(line.find(':'), line.size());
+  std::string name(line.substr(0, colon));
+  std::ranges::transform(name, name.begin(),
+                         [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  const std::array<std::pair<std::string_view, std::string*>, 5> wanted{
+      {{"etag", &exchange.tag},
+       {"x-amz-bucket-region", &exchange.region},
+       {"date", &exchange.date},
+       {"x-amz-meta-mode", &exchange.mode},
+       {"x-amz-meta-mtime", &exchange.mtime}}};
+  for (const auto& [known, value] : wanted)
+    if (name == known) *value = trimmed(line.substr(std::min(colon + 1, line.size())));
   return line.size();
 }
 
@@ -326,7 +324,7 @@ S3Client::Answer S3Client::ask_once(const Request& request, const S3Account& acc
   if (answer.result == CURLE_SEND_ERROR && answer.status >= 300) answer.result = CURLE_OK;
   if (answer.result != CURLE_OK)
     answer.fault = why.front() == 0 ? curl_easy_strerror(answer.result) : std::string(why.data());
-  if (const time_t date = curl_getdate(exchange.date.c_str(), nullptr); date > 0)
+  if (const time_t date = curl_getdate(exchange.date.c_str(), nullptr); date != -1)
     answer.ahead = clock_.now() - std::chrono::system_clock::from_time_t(date);
   connections_->leave(std::move(easy));
   answer.excess = std::move(exchange.kept.excess);
@@ -433,8 +431,7 @@ std::optional<S3Object> S3Client::get(const std::string& key,
   if (from > 0) request.headers.emplace_back("range", fmt::format("bytes={}-", from));
   const Answer answer = ask(request, stop);
   if (answer.status == 404) return std::nullopt;
-  const std::int64_t before = answer.status == k_partial_content ? from : 0;
-  return S3Object{.key = key, .size = before + answer.size, .mode = answer.mode, .mtime = answer.mtime};
+  return S3Object{.key = key, .mode = answer.mode, .mtime = answer.mtime};
 }
 
 std::function<void(std::string_view)> append_up_to(std::string& text, std::size_t size_max, ErrorKind kind,
@@ -481,11 +478,10 @@ void S3Client::list(const std::string& prefix, const std::function<void(const S3
   }
 }
 
-bool S3Client::holds_any(const std::string& prefix, const std::stop_token& stop) {
+void S3Client::check_list(const std::string& prefix, const std::stop_token& stop) {
   const Answer answer = ask(
       {.query = fmt::format("encoding-type=url&list-type=2&max-keys=1&prefix={}", encoded(prefix))}, stop);
   expect_there(answer.status, answer.code, bucket_, prefix);
-  return !element(answer.body, "Key").empty();
 }
 
 void S3Client::put(const std::string& key, std::string_view bytes, const Headers& headers,

@@ -52,8 +52,8 @@ class S3Client {
   void use(S3Account account);
 
   [[nodiscard]] std::optional<S3Object> head(const std::string& key, const std::stop_token& stop);
-  // nullopt: there is none. `sink` is told all behind the first `from` bytes; once it has been told
-  // something, it is not begun again.
+  // nullopt: there is none; else without its size. `sink` is told all behind the first `from` bytes; once it
+  // has been told something, it is not begun again.
   std::optional<S3Object> get(const std::string& key, const std::function<void(std::string_view)>& sink,
                               const std::stop_token& stop, std::int64_t from = 0);
   // The whole of it; more than `size_max` bytes are an error.
@@ -62,7 +62,8 @@ class S3Client {
   // All whose keys begin so, in the order of their keys.
   void list(const std::string& prefix, const std::function<void(const S3Object&)>& sink,
             const std::stop_token& stop);
-  [[nodiscard]] bool holds_any(const std::string& prefix, const std::stop_token& stop);
+  // Throws Error where list() would.
+  void check_list(const std::string& prefix, const std::stop_token& stop);
   void put(const std::string& key, std::string_view bytes, const Headers& headers,
            const std::stop_token& stop);
   // Only where there is none; false: there is. A server that cannot tell puts it there.

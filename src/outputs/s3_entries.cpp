@@ -73,7 +73,7 @@ std::string read_text(const nlohmann::json& line, const std::string& name) {
   if (bytes == line.end()) return line.value(name, "");
   const auto hex = bytes->get<std::string>();
   std::string text;
-  for (std::size_t i = 0; i + 1 < hex.size(); i += 2)
+  for (std::size_t i = 0; i < hex.size(); i += 2)
     text += static_cast<char>(number<unsigned>(std::string_view(hex).substr(i, 2), 16));
   return text;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <span>
 #include <utility>
 
 #include "outputs/folder.hpp"
@@ -108,17 +109,19 @@ void Fetch::take_small(S3Client& client, const std::stop_token& stop) {
   std::vector<File*> small;
   for (File& file : files_)
     if (!file.is_here && file.size <= k_small_max) small.push_back(&file);
-  for (std::size_t from = 0; from < small.size(); from += k_small_together) {
-    std::vector<Small> got(std::min(k_small_together, small.size() - from));
+  for (std::span<File* const> rest = small; !rest.empty();) {
+    const auto now = rest.first(std::min(k_small_together, rest.size()));
+    rest = rest.subspan(now.size());
+    std::vector<Small> got(now.size());
     std::exception_ptr cut;
     try {
-      in_parallel(got.size(), k_small_at_once,
-                  [&](std::size_t i) { get_small(client, *small[from + i], got[i], stop); });
+      in_parallel(now.size(), k_small_at_once,
+                  [&](std::size_t i) { get_small(client, *now[i], got[i], stop); });
     } catch (const Error&) {
       cut = std::current_exception();
     }
     for (std::size_t i = 0; i < got.size(); ++i)
-      if (got[i].object) take(*small[from + i], got[i]);
+      if (got[i].object) take(*now[i], got[i]);
     if (cut) std::rethrow_exception(cut);
   }
 }
@@ -128,7 +131,7 @@ void Fetch::take(File& file, const Small& got) {
   OutputEntry entry = file_entry(file.name, *got.object);
   entry.size = static_cast<std::int64_t>(got.bytes.size());
   add(entry);
-  if (!got.bytes.empty()) parcel_->write(got.bytes);
+  parcel_->write(got.bytes);
   file.is_here = true;
 }
 
@@ -136,7 +139,6 @@ void Fetch::take_large(S3Client& client, File& file, const std::stop_token& stop
   if (!file.is_begun) {
     const auto object = client.head(key_of(file.name), stop);
     if (!object) throw missing(file.name);
-    if (object->size != file.size) expect_sum(file, "");
     add(file_entry(file.name, *object));
     sum_ = Sha256();
     file.is_begun = true;
@@ -185,7 +187,7 @@ std::string Fetched::at(const std::string& trial, const std::string& wanted, con
     fetch(*one->fetch);
   } catch (const Error& error) {
     may_go_on = error.kind() == ErrorKind::unavailable || error.kind() == ErrorKind::cancelled;
-    const bool is_of_disk = error.subject().starts_with(one->folder.substr(0, one->folder.rfind('/') + 1));
+    const bool is_of_disk = error.subject().starts_with(scratch_->path());
     fault =
         is_of_disk
             ? std::make_exception_ptr(Error(error.kind(), error.subject(), error.message() + "; set TMPDIR"))

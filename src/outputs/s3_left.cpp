@@ -114,14 +114,17 @@ std::vector<S3Object> objects_as_left(S3Client& client, const std::string& prefi
   client.list(
       prefix, [&](const S3Object& object) { there.emplace(object.key, object); }, stop);
   const auto manifest = there.extract(manifest_key);
+  const auto missing = [](const std::string& key) {
+    return Error(ErrorKind::not_found, end_of_key(key), "is not in the bucket any more");
+  };
+  if (manifest.empty()) throw missing(manifest_key);
   for (const auto& [path, sum] : sums)
-    if (const std::string key = prefix + as_key(path); manifest.empty() || !there.contains(key))
-      throw Error(ErrorKind::not_found, end_of_key(key), "is not in the bucket any more");
+    if (const std::string key = prefix + as_key(path); !there.contains(key)) throw missing(key);
   std::vector<S3Object> left;
   std::vector<S3Object> later;
   for (const auto& [key, object] : there) {
-    const bool is_later = key != prefix + std::string(k_entries_name) && !manifest.empty() &&
-                          object.written > manifest.mapped().written;
+    const bool is_later =
+        key != prefix + std::string(k_entries_name) && object.written > manifest.mapped().written;
     (is_later ? later : left).push_back(object);
   }
   if (later.empty()) return left;

@@ -135,7 +135,7 @@ class S3Markers final : public Markers {
     const auto manifest = client_.head(outputs::s3_place(place).prefix + std::string(k_manifest_name), stop);
     if (!manifest) return "";
     std::string version = manifest->tag;
-    std::erase_if(version, [](char letter) { return letter == '"' || letter == '\n'; });
+    std::erase(version, '"');
     return version.empty() ? "-" : version;
   }
 

@@ -149,7 +149,7 @@ class Sharer {
                  const struct stat& seen) const {
     std::string where(static_cast<std::size_t>(seen.st_size) + 1, '\0');
     const ssize_t size = readlinkat(source, name.c_str(), where.data(), where.size());
-    if (size < 0) refuse(from_ / path, "cannot be read", errno);
+    if (size == -1) refuse(from_ / path, "cannot be read", errno);
     where.resize(static_cast<std::size_t>(size));
     if (symlinkat(where.c_str(), target, name.c_str()) != 0)
       refuse(from_ / path, "cannot be linked alike", errno);
@@ -168,7 +168,7 @@ class Sharer {
       if (is_ours && linkat(source, name.c_str(), target, name.c_str(), 0) == 0) return;
       (void)make_file(source, target, name, path, seen, false);
     }
-    if (seen.st_nlink > 1) made_.emplace(file, path);
+    if (seen.st_nlink != 1) made_.emplace(file, path);
   }
 
   // False, and there is none: the file system has no clones.
@@ -225,8 +225,11 @@ class Sharer {
     read_file(from, path, [&](std::string_view bytes) {
       while (!bytes.empty()) {
         const ssize_t written = ::write(to.number(), bytes.data(), bytes.size());
-        if (written < 0 && errno != EINTR) refuse(path, "cannot be written", errno);
-        bytes.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));
+        if (written == -1) {
+          if (errno == EINTR) continue;
+          refuse(path, "cannot be written", errno);
+        }
+        bytes.remove_prefix(static_cast<std::size_t>(written));
       }
     });
   }

@@ -66,7 +66,7 @@ class HostileS3 : public S3 {
 // Every request whose answer is kept.
 const std::vector<std::pair<std::string, std::function<void(S3Client&)>>> k_requests{
     {"list", [](S3Client& client) { client.list("a/", [](const S3Object&) {}, {}); }},
-    {"holds_any", [](S3Client& client) { (void)client.holds_any("a/", {}); }},
+    {"check_list", [](S3Client& client) { client.check_list("a/", {}); }},
     {"put", [](S3Client& client) { client.put("a", "x", {}, {}); }},
     {"put_new", [](S3Client& client) { (void)client.put_new("a", "x", {}, {}); }},
     {"copy", [](S3Client& client) { client.copy("a", "b", {}); }},
