@@ -14,6 +14,7 @@
 
 #include "combu/outputs.hpp"
 #include "combu/simulated.hpp"
+#include "outputs/manifest.hpp"
 #include "passing_engine.hpp"
 #include "record_folder.hpp"
 
@@ -103,6 +104,15 @@ TEST_F(Archives, TheManifestNamesTheFile) {
   copier_.bytes = tar_of_file("out", "x");
   (void)take();
   EXPECT_THAT(manifest(), testing::MatchesRegex("[0-9a-f]{64}  out\n"));
+}
+
+TEST(Manifest, NamesAreReadAsSha256sumWritesThem) {
+  EXPECT_THAT(
+      outputs::sums_in_manifest("aa  plain\nbb  not\\nescaped\n\\cc  line\\nend\\r and \\\\\n"
+                                "\\dd  end\\\nno sum\nee  two  blanks\nff  last"),
+      testing::ElementsAre(testing::Pair("end\\", "dd"), testing::Pair("last", "ff"),
+                           testing::Pair("line\nend\r and \\", "cc"), testing::Pair("not\\nescaped", "bb"),
+                           testing::Pair("plain", "aa"), testing::Pair("two  blanks", "ee")));
 }
 
 TEST_F(Archives, ACarriageReturnInANameIsEscaped) {

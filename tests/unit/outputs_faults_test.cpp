@@ -4,12 +4,15 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/fs.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdarg>
 #include <cstdint>
 #include <filesystem>
@@ -27,47 +30,100 @@
 #include "outputs/file_time.hpp"
 #include "outputs/s3_entries.hpp"
 #include "outputs_fixture.hpp"
+#include "outputs_system.hpp"
 #include "soft_limit.hpp"
 
 namespace {
-std::string unremovable;    // the name of what cannot be removed; empty: nothing
-bool is_disk_full = false;  // nothing can be written to a file
-bool has_links = true;      // the file system, symbolic ones
-bool has_descriptors = true;
+
+using combu::test::System;
+using combu::test::system_mutex;
+using combu::test::the_system;
+
+int failed(int code) {
+  errno = code;
+  return -1;
+}
+
+template <class... Arguments>
+int call(long number, Arguments... arguments) {
+  return static_cast<int>(syscall(number, arguments...));
+}
+
+// As FICLONE, by bytes.
+int clone(int to, int from) {
+  struct stat seen {};
+  if (fstat(from, &seen) != 0) return -1;
+  off_t at = 0;
+  while (at < seen.st_size)
+    if (sendfile(to, from, &at, static_cast<std::size_t>(seen.st_size - at)) <= 0) return -1;
+  return 0;
+}
+
 }  // namespace
 
 // In the place of the system's.
-extern "C" int openat(int folder, const char* name, int how, ...) {
-  if (!has_descriptors) {
-    errno = EMFILE;
-    return -1;
-  }
+extern "C" int open(const char* name, int how, ...) {
   std::va_list rest;
   va_start(rest, how);
   const auto mode = va_arg(rest, mode_t);
   va_end(rest);
-  return static_cast<int>(syscall(SYS_openat, folder, name, how, mode));
+  return the_system.has_descriptors ? call(SYS_openat, AT_FDCWD, name, how, mode) : failed(EMFILE);
+}
+extern "C" int openat(int folder, const char* name, int how, ...) {
+  std::va_list rest;
+  va_start(rest, how);
+  const auto mode = va_arg(rest, mode_t);
+  va_end(rest);
+  return the_system.has_descriptors ? call(SYS_openat, folder, name, how, mode) : failed(EMFILE);
 }
 extern "C" int unlinkat(int folder, const char* name, int how) noexcept {
-  if (!unremovable.empty() && name == unremovable) {
-    errno = EPERM;
-    return -1;
-  }
-  return static_cast<int>(syscall(SYS_unlinkat, folder, name, how));
+  if (!the_system.unremovable.empty() && name == the_system.unremovable) return failed(EPERM);
+  return call(SYS_unlinkat, folder, name, how);
 }
 extern "C" int symlinkat(const char* target, int folder, const char* name) noexcept {
-  if (!has_links) {
-    errno = EPERM;
-    return -1;
-  }
-  return static_cast<int>(syscall(SYS_symlinkat, target, folder, name));
+  return the_system.has_links ? call(SYS_symlinkat, target, folder, name) : failed(EPERM);
 }
 extern "C" ssize_t pwrite(int file, const void* bytes, size_t size, off_t at) {
-  if (is_disk_full) {
-    errno = ENOSPC;
-    return -1;
-  }
-  return syscall(SYS_pwrite64, file, bytes, size, at);
+  return the_system.is_disk_full ? failed(ENOSPC) : syscall(SYS_pwrite64, file, bytes, size, at);
+}
+extern "C" int renameat2(int folder, const char* name, int other_folder, const char* other,
+                         unsigned how) noexcept {
+  return the_system.has_exchange ? call(SYS_renameat2, folder, name, other_folder, other, how)
+                                 : failed(EINVAL);
+}
+extern "C" int fsync(int file) {
+  struct stat seen {};
+  const std::scoped_lock lock(system_mutex);
+  if (fstat(file, &seen) == 0) the_system.synced.insert(seen.st_ino);
+  return the_system.fails_to_sync ? failed(EIO) : call(SYS_fsync, file);
+}
+extern "C" int syncfs(int file) noexcept {
+  const std::scoped_lock lock(system_mutex);
+  ++the_system.file_systems_synced;
+  return the_system.fails_to_sync_all ? failed(EIO) : call(SYS_syncfs, file);
+}
+extern "C" int sync_file_range(int file, off64_t from, off64_t size, unsigned how) {
+  const std::scoped_lock lock(system_mutex);
+  the_system.written_out.emplace_back(from, size);
+  return call(SYS_sync_file_range, file, from, size, how);
+}
+// There is a struct of that name.
+extern "C" int flock_of_tests(int file, int how) noexcept __asm__("flock");
+extern "C" int flock_of_tests(int file, int how) noexcept {
+  if (const auto before = std::exchange(the_system.before_lock, nullptr)) before();
+  return call(SYS_flock, file, how);
+}
+extern "C" int ioctl(int file, unsigned long request, ...) noexcept {
+  std::va_list more;
+  va_start(more, request);
+  const long value = va_arg(more, long);
+  va_end(more);
+  if (request != FICLONE || the_system.clones == System::Clones::as_they_are)
+    return call(SYS_ioctl, file, request, value);
+  const std::scoped_lock lock(system_mutex);
+  ++the_system.clones_wanted;
+  return the_system.clones == System::Clones::none ? failed(EOPNOTSUPP)
+                                                   : clone(file, static_cast<int>(value));
 }
 
 namespace combu {
@@ -157,9 +213,10 @@ TEST_F(Outputs, AFileBelowManyFoldersThatHaveNoEntriesComesHomeWithFewDescriptor
 
 TEST_F(Outputs, ThereIsNoDescriptorLeftIsNotTheAttemptsFault) {
   shelf_.archives["/out"] = Tar().folder("out/").file("out/a", "x").bytes();
-  has_descriptors = false;
+  test::SystemFaults faults;
+  faults->has_descriptors = false;
   const auto fault = fault_of({Output{.path = "/out"}});
-  has_descriptors = true;
+  faults->has_descriptors = true;
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->kind(), ErrorKind::refused);
   EXPECT_THAT(fault->what(), HasSubstr("Too many open files"));
@@ -171,7 +228,8 @@ TEST_F(Outputs, WhatOfTheEarlierOnesCannotBeRemovedIsTold) {
   shelf_.archives["/out"] = Tar().folder("out/").file("out/a", "x").file("out/kept/b", "x").bytes();
   (void)take("/out");
   shelf_.archives["/out"] = Tar().folder("out/").file("out/a", "y").bytes();
-  unremovable = "b";
+  test::SystemFaults faults;
+  faults->unremovable = "b";
   const Taken taken = take("/out");
   EXPECT_THAT(taken.unremoved, AllOf(HasSubstr(folder_.path() + "/.t.unfinished/out/kept/b"),
                                      HasSubstr("cannot be removed: Operation not permitted")));
@@ -183,7 +241,7 @@ TEST_F(Outputs, WhatOfTheEarlierOnesCannotBeRemovedIsTold) {
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->kind(), ErrorKind::refused);
   EXPECT_EQ(fault->subject(), folder_.path() + "/.t.unfinished/out/kept/b");
-  unremovable.clear();
+  faults->unremovable.clear();
   EXPECT_EQ(take("/out").unremoved, "");
   EXPECT_THAT(names_in(folder_.path()), ElementsAre("t"));
 }
@@ -205,9 +263,9 @@ TEST_F(Outputs, WhatHasNoPlaceInTheFileSystemIsTheAttemptsFault) {
 
 TEST_F(Outputs, ALinkWhereTheFileSystemHasNoneIsTheAttemptsFault) {
   shelf_.archives["/out"] = Tar().folder("out/").link("out/a", "b").bytes();
-  has_links = false;
+  test::SystemFaults faults;
+  faults->has_links = false;
   const auto fault = fault_of({Output{.path = "/out"}});
-  has_links = true;
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->kind(), ErrorKind::invalid);
   EXPECT_THAT(fault->what(), HasSubstr("out/a: cannot be made: the file system has no such links"));
@@ -215,15 +273,65 @@ TEST_F(Outputs, ALinkWhereTheFileSystemHasNoneIsTheAttemptsFault) {
 
 TEST_F(Outputs, AFullDiskIsToldWithTheTrialAndItsFolder) {
   shelf_.archives["/out"] = Tar().folder("out/").file("out/a", "x").bytes();
-  is_disk_full = true;
+  test::SystemFaults faults;
+  faults->is_disk_full = true;
   const auto fault = fault_of({Output{.path = "/out"}});
-  is_disk_full = false;
+  faults->is_disk_full = false;
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->kind(), ErrorKind::refused) << "it is tried again";
   EXPECT_EQ(std::string(fault->what()),
             home().string() + "/out/a: cannot be written: No space left on device");
   (void)take("/out");
   EXPECT_EQ(content_of(home() / "out/a"), "x");
+}
+
+TEST_F(Outputs, AFileSystemThatCannotExchangeNamesTakesThemOneByOne) {
+  test::SystemFaults faults;
+  faults->has_exchange = false;
+  fs::create_directories(fs::path(folder_.path()) / ".t.old/out");  // of a process that died
+  for (const std::string content : {"first", "second"}) {
+    shelf_.archives["/out"] = Tar().folder("out/").file("out/" + content, content).bytes();
+    EXPECT_EQ(take("/out").unremoved, "");
+    EXPECT_THAT(names_in(home() / "out"), ElementsAre(content));
+    EXPECT_THAT(names_in(folder_.path()), ElementsAre("t"));
+  }
+}
+
+TEST_F(Outputs, AFileThatIsTooLargeForTheFileSystemIsRefusedBeforeItsBytesCome) {
+  constexpr std::int64_t k_size = std::int64_t{1} << 30U;
+  const auto parcel = depot_->open("t", {});
+  parcel->add({.path = "out", .size = k_size});
+  const auto ignored = std::signal(SIGXFSZ, SIG_IGN);
+  const test::SoftLimit small(RLIMIT_FSIZE, k_size / 2);
+  try {
+    depot_->open("u", {})->add({.path = "out", .size = k_size});
+    ADD_FAILURE() << "it is begun";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::invalid);
+    EXPECT_THAT(error.what(), HasSubstr("it is larger than a file of the file system can be"));
+  }
+  (void)std::signal(SIGXFSZ, ignored);
+}
+
+// Its sum is made on a thread of its own.
+TEST_F(Outputs, ALargeFileThatIsCutOffIsNotWaitedFor) {
+  const std::string whole = Tar().file("out", std::string(std::size_t{3} << 20U, 'x')).bytes();
+  shelf_.archives["/out"] = whole;
+  shelf_.cut_after = std::size_t{2} << 20U;
+  const auto fault = fault_of({Output{.path = "/out"}});
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->kind(), ErrorKind::unavailable);
+}
+
+TEST_F(Outputs, WhatARemovalThatWasCutShortHasLeftIsRemovedToo) {
+  shelf_.archives["/out"] = Tar().folder("out/").file("out/a", "x").bytes();
+  (void)take("/out");
+  fs::create_directories(fs::path(folder_.path()) / ".t.unfinished/out");
+  depot_->remove("t");
+  EXPECT_THAT(names_in(folder_.path()), IsEmpty());
+  fs::create_directories(fs::path(folder_.path()) / ".t.unfinished/out");
+  depot_->remove("t");
+  EXPECT_THAT(names_in(folder_.path()), IsEmpty()) << "of nothing else";
 }
 
 // ---- Times
@@ -308,11 +416,53 @@ TEST(Entries, TimesBeyondWhatAnInstantHoldsBecomeItsEnd) {
     return seconds_of(outputs::file_entry("a", {.key = "a", .mtime = mtime}).modified);
   };
   EXPECT_EQ(seconds("1000000000.5"), 1'000'000'000);
+  EXPECT_EQ(outputs::file_entry("a", {.key = "a", .mtime = "1.5"}).modified,
+            Instant(std::chrono::milliseconds(1500)));
   for (const char* const late : {"99999999999.0", "9223372036854775807", "99999999999999999999999"})
     EXPECT_EQ(seconds(late), 9'223'372'035) << late;
   for (const char* const early : {"-99999999999.0", "-9223372036854775808", "-99999999999999999999999"})
     EXPECT_EQ(seconds(early), -9'223'372'035) << early;
   EXPECT_EQ(seconds("12.-99999999"), 12);
+}
+
+TEST_F(Unpacked, AStopEndsManySmallFiles) {
+  Tar tar;
+  for (int i = 0; i < 100; ++i) tar.file("out/" + std::to_string(i), "");
+  shelf_.archives["/out"] = tar.bytes();
+  std::stop_source stop;
+  stop.request_stop();
+  try {
+    unpack({.path = "/out"}, stop.get_token());
+    ADD_FAILURE() << "it has come to its end";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::cancelled) << error.what();
+  }
+  EXPECT_THAT(kept_.entries, IsEmpty());
+}
+
+TEST_F(Unpacked, PathsAreReadAsTheSystemReadsThem) {
+  shelf_.archives["/out"] =
+      test::raw_entry("./out/./a", '0', "x") + test::raw_entry("out//b", '0', "y") + std::string(1024, '\0');
+  unpack({.path = "/out"});
+  std::vector<std::string> paths;
+  for (const OutputEntry& entry : kept_.entries) paths.push_back(entry.path);
+  EXPECT_THAT(paths, ElementsAre("out/a", "out/b"));
+}
+
+TEST_F(Unpacked, WhatIsWrongWithAnArchiveIsTold) {
+  const auto fault = [&](const std::string& archive) {
+    shelf_.archives["/out"] = archive;
+    try {
+      unpack({.path = "/out"});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(fault(Tar().file("../evil", "x").bytes()),
+            "/out: the engine's archive of it has an entry that would land elsewhere: ../evil");
+  EXPECT_THAT(fault(Tar().file("out", std::string(10000, 'x')).bytes().substr(0, 5000)),
+              HasSubstr("the engine's archive of it cannot be read: Truncated"));
 }
 
 // ---- Holes

@@ -79,7 +79,8 @@ TEST_F(MarkersTest, ThatCombuCannotHaveWrittenAreRefused) {
       {"model/run1/t1\n", "not the ETag of an object"},
       {"model/run1/t1\n-\n", "not the ETag of an object"},
       {"model/run1/t1\n\x1b[2J", "not the ETag of an object"},
-      {"model/run1/t1\n" + std::string(300, 'e'), "not the ETag of an object"},
+      {"model/run1/t1\na b", "not the ETag of an object"},
+      {"model/run1/t1\n" + std::string(257, 'e'), "not the ETag of an object"},
   };
   for (const auto& [text, reason] : cases) {
     marker() = text;
@@ -88,6 +89,29 @@ TEST_F(MarkersTest, ThatCombuCannotHaveWrittenAreRefused) {
                       HasSubstr(reason), Not(HasSubstr("\x1b"))))
         << testing::PrintToString(text);
   }
+}
+
+TEST_F(MarkersTest, HaveTheVersionThatTheServerGives) {
+  for (const std::string& version : {std::string("!~"), std::string(256, 'e')}) {
+    bucket_.metadata["/lab/a/model/run1/t1/manifest.sha256"] = "ETag: \"" + version + "\"\r\n";
+    marker() = "model/run1/t1\n" + version;
+    EXPECT_TRUE(markers_->find("key", {})) << version;
+    marker() += "e";
+    EXPECT_TRUE(version.size() == 256 || !markers_->find("key", {})) << "it is of something else";
+  }
+}
+
+TEST_F(MarkersTest, AreNotReplacedWhileTheServerIsAway) {
+  const std::string before = marker();
+  bucket_.trouble = [](const wire::Asked& asked) -> std::optional<wire::Reply> {
+    if (asked.method != "GET") return std::nullopt;
+    return wire::whole(503, fault("SlowDown"));
+  };
+  const auto fault =
+      fault_of([&] { markers_->put("key", "s3://lab/a/model/run1/t1", [] { return "others"; }, true, {}); });
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->kind(), ErrorKind::unavailable);
+  EXPECT_EQ(marker(), before);
 }
 
 TEST_F(MarkersTest, AreReadUpToABound) {

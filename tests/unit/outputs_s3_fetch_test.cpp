@@ -1,12 +1,11 @@
-// Outputs that have been left in a bucket: how they come back, are shared with a trial of another run, and
-// are told from each other without being brought.
+// Outputs that have been left in a bucket: how they come back, and are told from each other without being
+// brought.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,31 +25,19 @@
 #include "combu/inputs.hpp"
 #include "combu/outputs.hpp"
 #include "outputs/s3_entries.hpp"
-#include "s3_bucket.hpp"
+#include "outputs_system.hpp"
+#include "s3_fetched.hpp"
 #include "wire/scripted_daemon.hpp"
-
-namespace {
-std::atomic<int> syncs = 0;  // of files and file systems
-}
-
-// In the place of the system's.
-extern "C" int fsync(int file) {
-  ++syncs;
-  return static_cast<int>(syscall(SYS_fsync, file));
-}
-extern "C" int syncfs(int file) noexcept {
-  ++syncs;
-  return static_cast<int>(syscall(SYS_syncfs, file));
-}
 
 namespace combu {
 namespace {
 
 namespace fs = std::filesystem;
 
+using test::content_of;
 using test::fault;
+using test::FetchS3;
 using test::header;
-using test::S3;
 using testing::AllOf;
 using testing::Each;
 using testing::ElementsAre;
@@ -61,60 +48,6 @@ using testing::StartsWith;
 using testing::UnorderedElementsAre;
 using wire::Asked;
 using wire::Reply;
-
-std::string content_of(const fs::path& path) {
-  std::ostringstream bytes;
-  bytes << std::ifstream(path, std::ios::binary).rdbuf();
-  return bytes.str();
-}
-
-class FetchS3 : public S3 {
- protected:
-  FetchS3() {
-    fs::create_directories(folder_.path());
-    variables_["TMPDIR"] = folder_.path();
-  }
-
-  // With the manifest that belongs to it.
-  void bring_whole(const Contents& contents, const std::vector<OutputEntry>& more = {},
-                   const Contents& programs = {}) {
-    const auto parcel = depot_->open("t", {});
-    std::string manifest;
-    const auto bring = [&](const Contents& files, unsigned mode) {
-      for (const auto& [path, content] : files) {
-        add(*parcel, path, content, mode);
-        manifest += sha256_of(content) + "  " + path + "\n";
-      }
-    };
-    bring(contents, 0640);
-    bring(programs, 0750);
-    for (const OutputEntry& entry : more) parcel->add(entry);
-    parcel->close(manifest);
-  }
-  // All that there is on this machine of what was fetched, without what tells of it.
-  std::vector<std::string> fetch(const std::string& path) {
-    const fs::path folder = depot_->fetch("t", path, {});
-    std::vector<std::string> found;
-    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-      const std::string name = entry.path().lexically_relative(folder);
-      if ((entry.is_symlink() || !entry.is_directory()) && name != k_manifest_name) found.push_back(name);
-    }
-    std::ranges::sort(found);
-    return found;
-  }
-  std::string fetch_fault(const std::string& path) {
-    const auto fault = fault_of([&] { (void)fetch(path); });
-    if (!fault) return "";
-    EXPECT_EQ(fault->kind(), ErrorKind::refused) << "the engine is not what is away";
-    return fault->what();
-  }
-  // Folders of fetched things.
-  [[nodiscard]] std::vector<std::string> here() const {
-    std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(folder_.path())) names.push_back(entry.path().filename());
-    return names;
-  }
-};
 
 TEST_F(FetchS3, AsItWas) {
   const std::string large = std::string(std::size_t{20} << 20U, 'x') + "end";
@@ -351,14 +284,10 @@ TEST_F(FetchS3, AStopEndsItWithinABody) {
 
 TEST_F(FetchS3, NothingIsForcedToTheDisk) {
   bring_whole({{"out/a", "alpha"}});
-  syncs = 0;
+  test::SystemFaults system;
   EXPECT_THAT(fetch("/out"), ElementsAre("out/a"));
-  EXPECT_EQ(syncs, 0);
-  const auto depot = open_folder(folder_.path() + "/lasting");
-  const auto parcel = depot->open("t", {});
-  add(*parcel, "a", "alpha");
-  parcel->close("");
-  EXPECT_GT(syncs, 0) << "what is to last is";
+  EXPECT_THAT(system->synced, IsEmpty());
+  EXPECT_EQ(system->file_systems_synced, 0);
 }
 
 TEST_F(FetchS3, WhatADeadProcessHasLeftGoes) {
@@ -394,121 +323,6 @@ TEST_F(FetchS3, WhatIsSharedTakesThePlaceOfWhatWasFetched) {
   EXPECT_THAT(depot_->share(std::vector<Sharing>{{.trial = "t", .from = "s3://lab/a/other/t"}}),
               ElementsAre(""));
   EXPECT_EQ(content_of(depot_->fetch("t", "/out", {}) + "/out/a"), "another's");
-}
-
-// ---- What one trial has left as another one's
-
-class SharedS3 : public FetchS3 {
- protected:
-  void SetUp() override {
-    FetchS3::SetUp();
-    bring_whole({{"out/a", "alpha"}, {"out/b%FF &+", "beta"}},
-                {{.kind = OutputEntry::Kind::hard_link, .path = "out/again", .target = "out/a"},
-                 {.kind = OutputEntry::Kind::hard_link, .path = "out/thrice", .target = "out/again"}});
-  }
-  std::string share(const std::string& trial, const std::string& from = "t") {
-    return depot_->share(std::vector<Sharing>{{.trial = trial, .from = "s3://lab/a/run/" + from}}).at(0);
-  }
-  // Names without the manifest's and the entries'.
-  [[nodiscard]] std::vector<std::string> left_by(const std::string& trial) const {
-    std::vector<std::string> names;
-    for (const auto& [key, content] : bucket_.objects)
-      if (const std::string place = "/lab/a/run/" + trial + "/out/"; key.starts_with(place))
-        names.push_back(key.substr(place.size()));
-    return names;
-  }
-  // By somebody, later.
-  void edit(const std::string& name, const std::string& content) {
-    bucket_.objects["/lab/a/run/" + name] = content;
-    bucket_.written["/lab/a/run/" + name] = "2026-01-02T00:00:00.000Z";
-  }
-  [[nodiscard]] std::size_t requests(const std::string& line) const {
-    return static_cast<std::size_t>(std::ranges::count(server_.lines(), line));
-  }
-};
-
-TEST_F(SharedS3, AllOfItAlongAChain) {
-  EXPECT_EQ(share("u"), "");
-  EXPECT_EQ(share("v", "u"), "");
-  for (const std::string trial : {"u", "v"}) {
-    EXPECT_THAT(left_by(trial), UnorderedElementsAre("a", "b%25FF &+", "again", "thrice"));
-    EXPECT_EQ(server_.lines().back(), "PUT /lab/a/run/v/manifest.sha256");
-  }
-  EXPECT_EQ(requests("GET /lab/a/run/t/out/a"), 0U) << "nothing is read";
-}
-
-TEST_F(SharedS3, WhatWasEditedIsNotShared) {
-  EXPECT_EQ(share("u"), "");
-  for (const std::string name : {"out/a", "out/b%25FF &+", "out/thrice"}) {
-    const std::string before = bucket_.objects["/lab/a/run/u/" + name];
-    edit("u/" + name, "edited");
-    EXPECT_EQ(share("v", "u"),
-              "a/run/u/" + name + ": is not what its manifest says: somebody has changed it");
-    EXPECT_THAT(left_by("v"), IsEmpty());
-    edit("u/" + name, before);
-    EXPECT_EQ(share("v", "u"), "") << "it is what it was";
-    EXPECT_THAT(left_by("v"), SizeIs(4));
-    depot_->remove("v");
-  }
-}
-
-TEST_F(SharedS3, WhatSomebodyHasAddedIsNotTaken) {
-  edit("t/out/notes", "mine");
-  EXPECT_EQ(share("u"), "");
-  EXPECT_THAT(left_by("u"), UnorderedElementsAre("a", "b%25FF &+", "again", "thrice"));
-}
-
-// Servers leave decimals out as they like.
-TEST_F(SharedS3, TimesAreComparedAsTimes) {
-  const auto set = [&](const std::string& manifest, const std::string& file) {
-    bucket_.objects["/lab/a/run/t/out/a"] = "edited";
-    for (auto& [key, time] : bucket_.written) time = "2026-01-01T00:00:00Z";
-    bucket_.written["/lab/a/run/t/manifest.sha256"] = "2026-01-02T00:00:" + manifest;
-    bucket_.written["/lab/a/run/t/out/a"] = "2026-01-02T00:00:" + file;
-  };
-  for (const auto& [manifest, file] :
-       Contents{{"00.12Z", "00.123Z"}, {"00Z", "00.1Z"}, {"00.000Z", "00.001Z"}, {"09.9Z", "10Z"}}) {
-    set(manifest, file);
-    EXPECT_THAT(share("u"), HasSubstr("somebody has changed it")) << manifest << " " << file;
-  }
-  for (const auto& [manifest, file] : Contents{{"00.123Z", "00.12Z"},
-                                               {"00.1Z", "00Z"},
-                                               {"00Z", "00.000Z"},
-                                               {"00.100Z", "00.1Z"},
-                                               {"10Z", "09.9Z"}}) {
-    set(manifest, file);
-    EXPECT_EQ(share("u"), "") << manifest << " " << file;
-  }
-}
-
-TEST_F(SharedS3, WhatIsNotThereIsNotShared) {
-  bucket_.objects.erase("/lab/a/run/t/out/a");
-  EXPECT_EQ(share("u"), "a/run/t/out/a: is not in the bucket any more");
-  bucket_.objects.erase("/lab/a/run/t/manifest.sha256");
-  EXPECT_EQ(share("u"), "a/run/t/manifest.sha256: is not in the bucket any more");
-}
-
-TEST_F(SharedS3, OneThatFailsHalfWayLeavesNothing) {
-  bucket_.trouble = [](const Asked& asked) -> std::optional<Reply> {
-    if (asked.method != "PUT" || !asked.target.ends_with("/thrice")) return std::nullopt;
-    return wire::whole(403, fault("AccessDenied"));
-  };
-  EXPECT_THAT(share("u"), HasSubstr("do not allow s3:PutObject"));
-  EXPECT_THAT(keys(), Each(StartsWith("/lab/a/run/t/")));
-}
-
-// A server copies no more than 5 GiB at once.
-TEST_F(SharedS3, WhatIsTooLargeToBeCopiedIsNotShared) {
-  bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
-    if (!asked.target.starts_with("/lab/?")) return std::nullopt;
-    std::string xml = "<ListBucketResult>";
-    for (const auto& [key, content] : bucket_.objects)
-      xml += "<Contents><Key>" + key.substr(5) + "</Key><Size>" +
-             (key.ends_with("/a") ? "5368709121" : "5368709120") + "</Size></Contents>";
-    return wire::whole(200, xml + "</ListBucketResult>");
-  };
-  EXPECT_THAT(share("u"), AllOf(HasSubstr("t/out/a"), HasSubstr("5 GiB")));
-  EXPECT_THAT(keys(), Each(StartsWith("/lab/a/run/t/")));
 }
 
 // ---- What it holds, without its being brought

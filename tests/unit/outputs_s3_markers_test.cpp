@@ -68,6 +68,23 @@ TEST_F(MarkersS3, WhatIsNotThereIsNotMarked) {
   EXPECT_EQ(found(), "none");
 }
 
+// Another process was quicker.
+TEST_F(MarkersS3, AMarkerThatComesMeanwhileStays) {
+  leave("run2/train");
+  bucket_.trouble = [&](const wire::Asked& asked) -> std::optional<wire::Reply> {
+    if (test::header(asked, "if-none-match").empty()) return std::nullopt;
+    bucket_.objects["/lab/.combu/done/key"] = "a/run2/train\nsums";
+    return wire::whole(412, test::fault("PreconditionFailed"));
+  };
+  put("s3://lab/a/run1/train");
+  EXPECT_EQ(found(), "s3://lab/a/run2/train");
+}
+
+TEST_F(MarkersS3, NothingIsToldWhereThereIsNothingToTell) {
+  put("s3://lab/a/run1/train");
+  for (const std::string& key : keys()) EXPECT_EQ(key.find("/told/"), std::string::npos) << key;
+}
+
 TEST_F(MarkersS3, WhatWasToldIsThereUnlessItIsTooLarge) {
   put("s3://lab/a/run1/train", "metrics");
   EXPECT_EQ(told(), "metrics");

@@ -5,8 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -23,8 +21,6 @@
 
 namespace combu {
 namespace {
-
-namespace fs = std::filesystem;
 
 using test::fault;
 using test::header;
@@ -380,78 +376,6 @@ TEST_F(S3, AmazonsBucketsAreInTheHostsName) {
   EXPECT_THAT(server_.lines(), AllOf(Contains("CONNECT lab.s3.us-east-1.amazonaws.com:443"),
                                      Contains("CONNECT lab.s3.cn-north-1.amazonaws.com.cn:443"),
                                      Contains("CONNECT s3.cn-north-1.amazonaws.com.cn:443")));
-}
-
-// ---- Who asks
-
-class S3Account : public S3 {
- protected:
-  void write(const std::string& name, const std::string& text) {
-    fs::create_directories(folder_.path() + "/.aws");
-    std::ofstream(folder_.path() + "/.aws/" + name) << text;
-  }
-  [[nodiscard]] outputs::S3Account find() const { return outputs::find_s3_account(caller_); }
-  std::string refusal() {
-    const auto fault = fault_of([&] { (void)find(); });
-    return fault ? fault->what() : "";
-  }
-};
-
-TEST_F(S3Account, TheEnvironmentComesFirst) {
-  write("credentials", "[default]\naws_access_key_id = of-file\naws_secret_access_key = of-file\n");
-  variables_["AWS_SESSION_TOKEN"] = "token";
-  variables_["AWS_DEFAULT_REGION"] = "eu-west-3";
-  EXPECT_EQ(find().key, "the-key");
-  EXPECT_EQ(find().token, "token");
-  EXPECT_EQ(find().region, "eu-west-3");
-  variables_["AWS_REGION"] = "eu-west-1";
-  EXPECT_EQ(find().region, "eu-west-1");
-  variables_.erase("AWS_SECRET_ACCESS_KEY");
-  EXPECT_EQ(refusal(), "AWS_SECRET_ACCESS_KEY: is not set, and AWS_ACCESS_KEY_ID is");
-}
-
-TEST_F(S3Account, AProfileIsFoundInBothFiles) {
-  write("credentials",
-        "# keys\n[default]\naws_access_key_id=of-default\naws_secret_access_key=secret\n"
-        "[lab]\naws_access_key_id = of-lab\naws_secret_access_key = a=b\naws_session_token = t\n");
-  write("config",
-        "[default]\nregion = eu-central-1\n[profile lab]\nregion = eu-north-1\nservices = own\n"
-        "endpoint_url = http://all:1\n[services own]\ndynamodb =\n  endpoint_url = http://other:3\n"
-        "s3 =\n  endpoint_url = http://s3:2/\n[profile sso]\nsso_session = x\n");
-  variables_.clear();
-  EXPECT_EQ(find().key, "of-default");
-  EXPECT_EQ(find().region, "eu-central-1");
-  EXPECT_EQ(find().endpoint, "");
-  variables_["AWS_PROFILE"] = "lab";
-  EXPECT_EQ(find().key, "of-lab");
-  EXPECT_EQ(find().secret, "a=b");
-  EXPECT_EQ(find().token, "t");
-  EXPECT_EQ(find().region, "eu-north-1");
-  EXPECT_EQ(find().endpoint, "http://s3:2");
-  EXPECT_EQ(find().source, "the AWS profile `lab`");
-  variables_["AWS_ENDPOINT_URL"] = "http://env:4";
-  EXPECT_EQ(find().endpoint, "http://env:4");
-  variables_["AWS_ENDPOINT_URL_S3"] = "http://env:5";
-  EXPECT_EQ(find().endpoint, "http://env:5");
-  variables_["AWS_PROFILE"] = "nobody";
-  EXPECT_EQ(refusal(), "the AWS profile `nobody`: is neither in ~/.aws/credentials nor in ~/.aws/config");
-  variables_["AWS_PROFILE"] = "sso";
-  EXPECT_THAT(refusal(), HasSubstr("aws configure export-credentials"));
-}
-
-TEST_F(S3Account, WithoutAnyItSaysHowToGiveOne) {
-  variables_.clear();
-  EXPECT_EQ(refusal(),
-            "S3: no keys are given: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile in "
-            "~/.aws/credentials");
-}
-
-TEST_F(S3Account, AnEndpointIsAnAddress) {
-  for (const std::string endpoint : {"127.0.0.1:9000", "ftp://x", "http://me:pass@x"}) {
-    variables_["S3_ENDPOINT_URL"] = endpoint;
-    EXPECT_EQ(refusal(),
-              "the S3 endpoint: must be an address such as https://s3.example.com or http://127.0.0.1:9000");
-  }
 }
 
 }  // namespace

@@ -1,0 +1,200 @@
+// Outputs of one trial that become those of another one, in a bucket.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "combu/outputs.hpp"
+#include "s3_fetched.hpp"
+
+namespace combu {
+namespace {
+
+using test::fault;
+using test::FetchS3;
+using testing::AllOf;
+using testing::Contains;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+using testing::StartsWith;
+using testing::UnorderedElementsAre;
+using wire::Asked;
+using wire::Reply;
+
+class SharedS3 : public FetchS3 {
+ protected:
+  void SetUp() override {
+    FetchS3::SetUp();
+    bring_whole({{"out/a", "alpha"}, {"out/b%FF &+", "beta"}},
+                {{.kind = OutputEntry::Kind::hard_link, .path = "out/again", .target = "out/a"},
+                 {.kind = OutputEntry::Kind::hard_link, .path = "out/thrice", .target = "out/again"}});
+  }
+  std::string share(const std::string& trial, const std::string& from = "t") {
+    return depot_->share(std::vector<Sharing>{{.trial = trial, .from = "s3://lab/a/run/" + from}}).at(0);
+  }
+  // Names without the manifest's and the entries'.
+  [[nodiscard]] std::vector<std::string> left_by(const std::string& trial) const {
+    std::vector<std::string> names;
+    for (const auto& [key, content] : bucket_.objects)
+      if (const std::string place = "/lab/a/run/" + trial + "/out/"; key.starts_with(place))
+        names.push_back(key.substr(place.size()));
+    return names;
+  }
+  // By somebody, later.
+  void edit(const std::string& name, const std::string& content) {
+    bucket_.objects["/lab/a/run/" + name] = content;
+    bucket_.written["/lab/a/run/" + name] = "2026-01-02T00:00:00.000Z";
+  }
+  [[nodiscard]] std::size_t requests(const std::string& line) const {
+    return static_cast<std::size_t>(std::ranges::count(server_.lines(), line));
+  }
+};
+
+TEST_F(SharedS3, AllOfItAlongAChain) {
+  EXPECT_EQ(share("u"), "");
+  EXPECT_EQ(share("v", "u"), "");
+  for (const std::string trial : {"u", "v"}) {
+    EXPECT_THAT(left_by(trial), UnorderedElementsAre("a", "b%25FF &+", "again", "thrice"));
+    EXPECT_EQ(server_.lines().back(), "PUT /lab/a/run/v/manifest.sha256");
+  }
+  EXPECT_EQ(requests("GET /lab/a/run/t/out/a"), 0U) << "nothing is read";
+}
+
+TEST_F(SharedS3, WhatWasEditedIsNotShared) {
+  EXPECT_EQ(share("u"), "");
+  for (const std::string name : {"out/a", "out/b%25FF &+", "out/thrice"}) {
+    const std::string before = bucket_.objects["/lab/a/run/u/" + name];
+    edit("u/" + name, "edited");
+    EXPECT_EQ(share("v", "u"),
+              "a/run/u/" + name + ": is not what its manifest says: somebody has changed it");
+    EXPECT_THAT(left_by("v"), IsEmpty());
+    edit("u/" + name, before);
+    EXPECT_EQ(share("v", "u"), "") << "it is what it was";
+    EXPECT_THAT(left_by("v"), SizeIs(4));
+    depot_->remove("v");
+  }
+}
+
+TEST_F(SharedS3, WhatSomebodyHasAddedIsNotTaken) {
+  edit("t/out/notes", "mine");
+  EXPECT_EQ(share("u"), "");
+  EXPECT_THAT(left_by("u"), UnorderedElementsAre("a", "b%25FF &+", "again", "thrice"));
+}
+
+// Servers leave decimals out as they like.
+TEST_F(SharedS3, TimesAreComparedAsTimes) {
+  const auto set = [&](const std::string& manifest, const std::string& file) {
+    bucket_.objects["/lab/a/run/t/out/a"] = "edited";
+    for (auto& [key, time] : bucket_.written) time = "2026-01-01T00:00:00Z";
+    bucket_.written["/lab/a/run/t/manifest.sha256"] = "2026-01-02T00:00:" + manifest;
+    bucket_.written["/lab/a/run/t/out/a"] = "2026-01-02T00:00:" + file;
+  };
+  for (const auto& [manifest, file] :
+       Contents{{"00.12Z", "00.123Z"}, {"00Z", "00.1Z"}, {"00.000Z", "00.001Z"}, {"09.9Z", "10Z"}}) {
+    set(manifest, file);
+    EXPECT_THAT(share("u"), HasSubstr("somebody has changed it")) << manifest << " " << file;
+  }
+  for (const auto& [manifest, file] : Contents{{"00.123Z", "00.12Z"},
+                                               {"00.1Z", "00Z"},
+                                               {"00Z", "00.000Z"},
+                                               {"00.100Z", "00.1Z"},
+                                               {"10Z", "09.9Z"}}) {
+    set(manifest, file);
+    EXPECT_EQ(share("u"), "") << manifest << " " << file;
+  }
+}
+
+TEST_F(SharedS3, WhatIsNotThereIsNotShared) {
+  bucket_.objects.erase("/lab/a/run/t/out/a");
+  EXPECT_EQ(share("u"), "a/run/t/out/a: is not in the bucket any more");
+  bucket_.objects.erase("/lab/a/run/t/manifest.sha256");
+  EXPECT_EQ(share("u"), "a/run/t/manifest.sha256: is not in the bucket any more");
+}
+
+TEST_F(SharedS3, OneThatFailsHalfWayLeavesNothing) {
+  bucket_.trouble = [](const Asked& asked) -> std::optional<Reply> {
+    if (asked.method != "PUT" || !asked.target.ends_with("/thrice")) return std::nullopt;
+    return wire::whole(403, fault("AccessDenied"));
+  };
+  EXPECT_THAT(share("u"), HasSubstr("do not allow s3:PutObject"));
+  EXPECT_THAT(keys(), Each(StartsWith("/lab/a/run/t/")));
+}
+
+// A server copies no more than 5 GiB at once.
+TEST_F(SharedS3, WhatIsTooLargeToBeCopiedIsNotShared) {
+  bucket_.trouble = [&](const Asked& asked) -> std::optional<Reply> {
+    if (!asked.target.starts_with("/lab/?")) return std::nullopt;
+    std::string xml = "<ListBucketResult>";
+    for (const auto& [key, content] : bucket_.objects)
+      xml += "<Contents><Key>" + key.substr(5) + "</Key><Size>" +
+             (key.ends_with("/a") ? "5368709121" : "5368709120") + "</Size></Contents>";
+    return wire::whole(200, xml + "</ListBucketResult>");
+  };
+  EXPECT_THAT(share("u"), AllOf(HasSubstr("t/out/a"), HasSubstr("5 GiB")));
+  EXPECT_THAT(keys(), Each(StartsWith("/lab/a/run/t/")));
+}
+
+TEST_F(SharedS3, TheOneThatWasThereBeforeIsReplaced) {
+  bucket_.objects["/lab/a/run/u/out/old"] = "of an earlier attempt";
+  EXPECT_EQ(share("u"), "");
+  EXPECT_THAT(left_by("u"), UnorderedElementsAre("a", "b%25FF &+", "again", "thrice"));
+}
+
+TEST_F(SharedS3, WhatIsListedWithoutItsManifestIsNotShared) {
+  bucket_.trouble = [](const Asked& asked) -> std::optional<Reply> {
+    if (!asked.target.starts_with("/lab/?")) return std::nullopt;
+    return wire::whole(200, "<R><Contents><Key>a/run/t/out/a</Key><Size>5</Size></Contents></R>");
+  };
+  EXPECT_EQ(share("u"), "a/run/t/manifest.sha256: is not in the bucket any more");
+}
+
+TEST_F(SharedS3, AnEditedFileThatIsLargerThanItsListingSaysIsNotReadToItsEnd) {
+  edit("t/out/a", "alphabet");
+  bucket_.trouble = [](const Asked& asked) -> std::optional<Reply> {
+    if (asked.method != "GET" || !asked.target.ends_with("out/a")) return std::nullopt;
+    return wire::endless("HTTP/1.1 200 OK\r\n\r\n", std::string(std::size_t{1} << 16U, 'x'));
+  };
+  EXPECT_EQ(share("u"), "a/run/t/out/a: is not what its manifest says: somebody has changed it");
+}
+
+TEST_F(SharedS3, OutputsHaveComeOnlyWhereAnyWereShared) {
+  bring_whole({});
+  depot_ = open_s3("s3://lab/a/run", caller_, clock_);
+  EXPECT_EQ(share("u"), "");
+  EXPECT_FALSE(depot_->holds_any());
+  bring_whole({{"out/a", "alpha"}});
+  depot_ = open_s3("s3://lab/a/run", caller_, clock_);
+  EXPECT_EQ(share("u"), "");
+  EXPECT_TRUE(depot_->holds_any());
+}
+
+TEST_F(SharedS3, ATrialIsWholeIfItsListIsInThisBucket) {
+  EXPECT_TRUE(depot_->is_whole("s3://lab/a/run/t"));
+  EXPECT_FALSE(depot_->is_whole("s3://lab/a/run/never"));
+  EXPECT_FALSE(depot_->is_whole("s3://other/a/run/t"));
+}
+
+TEST_F(SharedS3, WhatIsRemovedDoesNotLookWholeMeanwhile) {
+  const std::size_t before = server_.lines().size();
+  depot_->remove("t");
+  EXPECT_THAT(bucket_.objects, IsEmpty());
+  auto lines = server_.lines();
+  lines.erase(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(before));
+  std::erase_if(lines, [](const std::string& line) { return line.starts_with("GET"); });
+  ASSERT_THAT(lines, SizeIs(6));
+  EXPECT_EQ(lines.front(), "DELETE /lab/a/run/t/manifest.sha256");
+  lines.erase(lines.begin());
+  EXPECT_THAT(lines, Not(Contains("DELETE /lab/a/run/t/manifest.sha256"))) << "once";
+  depot_->remove("never");
+}
+
+}  // namespace
+}  // namespace combu

@@ -1,0 +1,129 @@
+// Outputs that are on the disk before they have their name: a crash of the machine leaves them whole, or
+// none.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "outputs/folder.hpp"
+#include "outputs_fixture.hpp"
+#include "outputs_system.hpp"
+
+namespace combu {
+namespace {
+
+namespace fs = std::filesystem;
+
+using test::Outputs;
+using test::SystemFaults;
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::IsSupersetOf;
+using testing::Pair;
+
+constexpr int k_synced_alone_max = 64;  // files, folders and links, with the manifest
+
+class Synced : public Outputs {
+ protected:
+  std::unique_ptr<Parcel> open() { return depot_->open("t", {}); }
+  static void add_files(Parcel& parcel, int count, const std::string& folder = "") {
+    for (int i = 0; i < count; ++i) {
+      parcel.add({.path = folder + std::to_string(i), .size = 1});
+      parcel.write("x");
+    }
+  }
+  static ino_t number_of(const fs::path& path) {
+    struct stat seen {};
+    EXPECT_EQ(lstat(path.c_str(), &seen), 0) << path;
+    return seen.st_ino;
+  }
+  // All that stands for the outputs, and where they stand.
+  [[nodiscard]] std::set<ino_t> all() const {
+    std::set<ino_t> numbers{number_of(folder_.path()), number_of(home())};
+    for (const auto& entry : fs::recursive_directory_iterator(home()))
+      if (!entry.is_symlink()) numbers.insert(number_of(entry.path()));
+    return numbers;
+  }
+
+  SystemFaults system_;
+};
+
+TEST_F(Synced, AFewThingsAreSyncedEachByItself) {
+  const auto parcel = open();
+  parcel->add({.kind = OutputEntry::Kind::folder, .path = "out", .mode = 0755});
+  parcel->add({.kind = OutputEntry::Kind::symbolic_link, .path = "out/link", .target = "a"});
+  add_files(*parcel, k_synced_alone_max - 3, "out/sub/");
+  parcel->close("sums\n");
+  EXPECT_THAT(system_->synced, IsSupersetOf(all()));
+  EXPECT_EQ(system_->file_systems_synced, 0) << "what others write is not waited for";
+}
+
+TEST_F(Synced, ManyThingsAreSyncedAtOnce) {
+  const auto parcel = open();
+  add_files(*parcel, k_synced_alone_max);
+  parcel->close("sums\n");
+  EXPECT_EQ(system_->file_systems_synced, 1);
+  EXPECT_THAT(system_->synced, ElementsAre(number_of(folder_.path()))) << "after the outputs have their name";
+}
+
+TEST_F(Synced, FewThingsInManyFoldersAreSyncedAtOnce) {
+  std::string folders;
+  for (int i = 0; i < k_synced_alone_max - 1; ++i) folders += "d/";  // and the trial's own
+  auto parcel = open();
+  add_files(*parcel, 1, folders);
+  parcel->close("sums\n");
+  EXPECT_THAT(system_->synced, IsSupersetOf(all()));
+  EXPECT_EQ(system_->file_systems_synced, 0);
+  parcel.reset();
+  parcel = open();
+  add_files(*parcel, 1, folders + "d/");
+  parcel->close("sums\n");
+  EXPECT_EQ(system_->file_systems_synced, 1);
+}
+
+TEST_F(Synced, WhatCannotBeSyncedIsNotTaken) {
+  const auto fault = [&](int files) {
+    try {
+      const auto parcel = open();
+      add_files(*parcel, files);
+      parcel->close("sums\n");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::refused) << "it is tried again";
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  system_->fails_to_sync = true;
+  EXPECT_EQ(fault(1), home().string() + "/0: cannot be written: Input/output error");
+  system_->fails_to_sync_all = true;
+  EXPECT_EQ(fault(100), folder_.path() + "/.t.unfinished: cannot be written: Input/output error");
+  EXPECT_THAT(test::names_in(folder_.path()), IsEmpty());
+}
+
+TEST_F(Synced, NothingIsSyncedOfWhatCanBeHadAgain) {
+  fs::create_directories(folder_.path());
+  const auto parcel = outputs::open_passing(folder_.path(), "t");
+  add_files(*parcel, 1);
+  parcel->close("sums\n");
+  EXPECT_THAT(system_->synced, IsEmpty());
+  EXPECT_EQ(system_->file_systems_synced, 0);
+}
+
+TEST_F(Synced, ALargeFileIsOnItsWayToTheDiskWhileItComes) {
+  const auto parcel = open();
+  constexpr off_t k_step = off_t{8} << 20U;
+  parcel->add({.path = "large", .size = 2 * k_step + 1});
+  const std::string piece(std::size_t{1} << 20U, 'x');
+  for (int i = 0; i < 16; ++i) parcel->write(piece);
+  EXPECT_THAT(system_->written_out, ElementsAre(Pair(0, k_step), Pair(k_step, k_step)));
+}
+
+}  // namespace
+}  // namespace combu
