@@ -53,12 +53,13 @@ std::vector<fs::path> paths_in(const fs::path& folder) {
   return paths;
 }
 
-// The lock last: without it nobody would know what the rest is. What cannot be removed stays for the next
-// one.
+// The lock last: without it nobody would know what the rest is. What cannot be removed stays, with the lock,
+// for the next one.
 void remove_folder(const fs::path& folder) {
+  bool is_empty = true;
   for (const fs::path& path : paths_in(folder))
-    if (path.filename() != k_lock_name) (void)remove_tree(AT_FDCWD, path, "");
-  (void)remove_tree(AT_FDCWD, folder, "");
+    if (path.filename() != k_lock_name && !remove_tree(AT_FDCWD, path, "").empty()) is_empty = false;
+  if (is_empty) (void)remove_tree(AT_FDCWD, folder, "");
 }
 
 bool is_own_folder(const fs::path& path) {
