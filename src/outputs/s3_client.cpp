@@ -368,6 +368,8 @@ S3Client::Answer S3Client::ask(const Request& request, const std::stop_token& st
     if (!answer.excess.empty())
       throw Error(ErrorKind::refused, subject,
                   fmt::format("the answer of {} {}", endpoint_of(*account), answer.excess));
+    if (request.is_conditional && (answer.status == 412 || answer.status == 409 || answer.status == 501))
+      return answer;
     if (answer.may_come_right()) {
       if (repeats < repeats_max_ && !answer.has_begun) {
         clock_.wait(std::min(std::max(pause, answer.wanted_pause), k_pause_max), stop);
@@ -382,8 +384,6 @@ S3Client::Answer S3Client::ask(const Request& request, const std::stop_token& st
     }
     if (answer.result != CURLE_OK) refuse(fmt::format("{}: {}", endpoint_of(*account), answer.fault));
     const std::string& code = answer.code;
-    if (request.is_conditional && (answer.status == 412 || answer.status == 409 || answer.status == 501))
-      return answer;
     if (answer.status == 404 && (code.empty() || code.starts_with("NoSuch"))) return answer;
     if (code == "RequestTimeTooSkewed") refuse(clock_fault(answer.ahead));
     // The second one is versitygw's, with 404.
