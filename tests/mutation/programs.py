@@ -177,23 +177,30 @@ class Program:
 
     def run(self, stall: float, environment: dict[str, str]) -> tuple[str, str]:
         """How it ended ("", "failed", "timed out"), and its output. A program that prints nothing for `stall` seconds hangs."""
-        with tempfile.TemporaryDirectory(prefix="combu-mutation-", ignore_cleanup_errors=True) as folder:
-            output = Path(folder) / "output"
-            scratch = Path(folder) / "tmp"
-            scratch.mkdir()
-            with output.open("wb") as out, subprocess.Popen(
-                    [str(self.path)], cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
-                    env={**os.environ, "TMPDIR": str(scratch), **environment}, preexec_fn=_limit) as process:
-                size, since = 0, time.monotonic()
-                while (status := _wait(process)) is None and time.monotonic() - since < stall:
-                    if output.stat().st_size != size:
-                        size, since = output.stat().st_size, time.monotonic()
-                ended = "timed out" if status is None else "failed" if status else ""
-                try:
-                    os.killpg(process.pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-            return ended, output.read_bytes()[-(1 << 20):].decode(errors="replace")
+        folder = tempfile.mkdtemp(prefix="combu-mutation-")
+        try:
+            return self.run_in(Path(folder), stall, environment)
+        finally:
+            # A mutant may leave folders in each other that are too many for shutil.rmtree().
+            subprocess.run(["rm", "-rf", folder], stderr=subprocess.DEVNULL, check=False)
+
+    def run_in(self, folder: Path, stall: float, environment: dict[str, str]) -> tuple[str, str]:
+        output = folder / "output"
+        scratch = folder / "tmp"
+        scratch.mkdir()
+        with output.open("wb") as out, subprocess.Popen(
+                [str(self.path)], cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
+                env={**os.environ, "TMPDIR": str(scratch), **environment}, preexec_fn=_limit) as process:
+            size, since = 0, time.monotonic()
+            while (status := _wait(process)) is None and time.monotonic() - since < stall:
+                if output.stat().st_size != size:
+                    size, since = output.stat().st_size, time.monotonic()
+            ended = "timed out" if status is None else "failed" if status else ""
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        return ended, output.read_bytes()[-(1 << 20):].decode(errors="replace")
 
 
 def _wait(process: subprocess.Popen) -> int | None:
