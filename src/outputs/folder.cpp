@@ -54,13 +54,10 @@ std::pair<std::string, std::string> split(const std::string& path) {
   return {path.substr(0, slash), path.substr(slash + 1)};
 }
 
-// How much of two paths is the same, in whole names.
-std::size_t common_folders(std::string_view one, std::string_view other) {
-  const std::size_t same = static_cast<std::size_t>(std::ranges::mismatch(one, other).in1 - one.begin());
-  const auto ends = [same](std::string_view path) { return same == path.size() || path[same] == '/'; };
-  if (same == 0 || (ends(one) && ends(other))) return same;
-  const std::size_t slash = one.rfind('/', same - 1);
-  return slash == std::string_view::npos ? 0 : slash;
+// True if `path` is the folder, or something below it; "" is the root.
+bool is_within(std::string_view folder, std::string_view path) {
+  return folder.empty() ||
+         (path.starts_with(folder) && (path.size() == folder.size() || path[folder.size()] == '/'));
 }
 
 std::string unfinished_name(const std::string& place) {
@@ -345,8 +342,7 @@ class FolderParcel final : public Parcel {
       at.folder.emplace(std::move(root));
     }
     FolderPath& folder = *at.folder;
-    const std::size_t common = common_folders(at.path, path);
-    while (at.path.size() > common) {
+    while (!is_within(at.path, path)) {
       if (!folder.leave()) refuse(path_of(unfinished_), "cannot be opened", errno);
       at.path.resize(split(at.path).first.size());
     }

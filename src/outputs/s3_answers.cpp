@@ -66,7 +66,7 @@ std::optional<std::string_view> next_element(std::string_view xml, std::string_v
 
 std::int64_t number(std::string_view text) {
   std::int64_t value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
+  std::from_chars(text.begin(), text.end(), value);
   return value;
 }
 

@@ -49,7 +49,7 @@ std::string mode_of(const OutputEntry& entry) {
 template <class Number>
 Number number(std::string_view text, int base) {
   Number value{};
-  std::from_chars(text.data(), text.data() + text.size(), value, base);
+  std::from_chars(text.begin(), text.end(), value, base);
   return value;
 }
 
@@ -61,8 +61,7 @@ Instant read_mtime(std::string_view text) {
   decimals.resize(k_decimals, '0');
   const std::string_view whole = text.substr(0, point);
   std::int64_t seconds = 0;
-  if (std::from_chars(whole.data(), whole.data() + whole.size(), seconds).ec ==
-      std::errc::result_out_of_range)
+  if (std::from_chars(whole.begin(), whole.end(), seconds).ec == std::errc::result_out_of_range)
     seconds = whole.starts_with('-') ? INT64_MIN : INT64_MAX;
   return file_time(seconds, number<std::int64_t>(decimals, 10));
 }

@@ -166,21 +166,23 @@ void Fetch::take_large(S3Client& client, File& file, const std::stop_token& stop
 std::string Fetched::at(const std::string& trial, const std::string& wanted, const std::string& prefix,
                         const std::shared_ptr<const LeftInBucket>& left,
                         const std::function<void(Fetch&)>& fetch, const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  std::shared_ptr<One>& known = ones_[{trial, wanted}];
-  if (!known) known = std::make_shared<One>();
-  const std::shared_ptr<One> one = known;
-  if (!changed_.wait(lock, stop, [&] { return !one->is_under_way; }))
-    throw Error(ErrorKind::cancelled, prefix, "cancelled");
-  if (one->is_here) return one->folder;
-  if (!scratch_) scratch_.emplace(above_);
-  if (!one->fetch) {
-    const std::string place = std::to_string(++count_);
-    one->folder = fmt::format("{}/{}", scratch_->path(), place);
-    one->fetch = std::make_unique<Fetch>(prefix, left, wanted, open_passing(scratch_->path(), place));
+  std::shared_ptr<One> one;
+  {
+    std::unique_lock lock(mutex_);
+    std::shared_ptr<One>& known = ones_[{trial, wanted}];
+    if (!known) known = std::make_shared<One>();
+    one = known;
+    if (!changed_.wait(lock, stop, [&] { return !one->is_under_way; }))
+      throw Error(ErrorKind::cancelled, prefix, "cancelled");
+    if (one->is_here) return one->folder;
+    if (!scratch_) scratch_.emplace(above_);
+    if (!one->fetch) {
+      const std::string place = std::to_string(++count_);
+      one->folder = fmt::format("{}/{}", scratch_->path(), place);
+      one->fetch = std::make_unique<Fetch>(prefix, left, wanted, open_passing(scratch_->path(), place));
+    }
+    one->is_under_way = true;
   }
-  one->is_under_way = true;
-  lock.unlock();
   std::exception_ptr fault;
   bool may_go_on = false;
   try {
@@ -195,7 +197,7 @@ std::string Fetched::at(const std::string& trial, const std::string& wanted, con
   } catch (...) {
     fault = std::current_exception();
   }
-  lock.lock();
+  const std::scoped_lock lock(mutex_);
   if (!may_go_on) one->fetch.reset();
   one->is_here = !fault;
   one->is_under_way = false;

@@ -28,10 +28,8 @@ std::optional<std::string> read_marker(std::string_view text, Markers::Mark& mar
   const std::string_view path = text.substr(0, end);
   const std::string_view version = text.substr(end + 1);
   const std::size_t before_trial = path.rfind('/');
-  const std::size_t before_run = before_trial == 0 || before_trial == std::string_view::npos
-                                     ? before_trial
-                                     : path.rfind('/', before_trial - 1);
-  if (before_trial == std::string_view::npos || before_run == std::string_view::npos)
+  const std::size_t before_run = path.substr(0, before_trial).rfind('/');
+  if (before_run == std::string_view::npos)
     return fmt::format("\"{}\" is not EXPERIMENT/RUN/TRIAL", shortened(path));
   const std::string_view folder = path.substr(0, before_run);
   if (const auto fault = fault_of_experiment_name(folder)) return fault;
