@@ -59,6 +59,7 @@ TEST_F(MarkersTest, ThatCombuCannotHaveWrittenAreRefused) {
       {"\n-", "\"\" is not EXPERIMENT/RUN/TRIAL"},
       {"t1\n-", "\"t1\" is not EXPERIMENT/RUN/TRIAL"},
       {"run1/t1\n-", "is not EXPERIMENT/RUN/TRIAL"},
+      {"/t1\n-", "\"/t1\" is not EXPERIMENT/RUN/TRIAL"},
       {"/run1/t1\n-", "the experiment's name is empty"},
       {"//\n-", "the experiment's name is empty"},
       {"more/model/run1/t1\n-", "\"more/model\" is not the folder of an experiment"},

@@ -112,7 +112,7 @@ TEST_F(S3Account, TheRegionIsAmazonsFirstIfNoneIsGiven) {
 TEST_F(S3Account, AFileIsReadAsAmazonsToolsReadIt) {
   write("credentials",
         "  \n; a comment\n#[default]\n[ lab ]\nno value\n;aws_access_key_id = commented\n"
-        "aws_access_key_id = k\n  aws_secret_access_key = indented\n");
+        "; above =\n  aws_access_key_id = k\n# above =\n  aws_secret_access_key = indented\n");
   variables_ = {{"AWS_DEFAULT_PROFILE", "lab"}};
   EXPECT_EQ(find().key, "k");
   EXPECT_EQ(find().secret, "indented");

@@ -156,6 +156,9 @@ TEST_F(ClientS3, AnAnswerThatIsNoObjectIsNotTakenForOne) {
     EXPECT_THAT(fault_text([&] { EXPECT_EQ(get("a"), ""); }, ErrorKind::refused),
                 EndsWith(" answered " + std::to_string(status) + " PermanentRedirect: words"));
   }
+  answer(wire::whole(300, ""));
+  EXPECT_THAT(fault_text([&] { client_->put("a", "x", {}, {}); }, ErrorKind::refused),
+              HasSubstr(" answered 300"));
   answer(wire::whole(400, "<Error><Code>Odd</Code></Error>"));
   EXPECT_THAT(fault_text([&] { (void)get("a"); }, ErrorKind::refused), EndsWith(" answered 400 Odd"));
 }
@@ -208,6 +211,20 @@ TEST_F(ClientS3, ASessionsTokenIsSentWhereThereIsOne) {
   client_->use(find_s3_account(caller_));
   client_->put("a", "x", {}, {});
   EXPECT_EQ(header(server_.asked().back(), "x-amz-security-token"), "the-token");
+}
+
+TEST_F(ClientS3, APageWithoutObjectsIsNotTheLastOne) {
+  const auto page = [](const std::string& contents, const std::string& next) {
+    return wire::whole(200, "<R>" + contents + "<IsTruncated>" + (next.empty() ? "false" : "true") +
+                                "</IsTruncated><NextContinuationToken>" + next +
+                                "</NextContinuationToken></R>");
+  };
+  const std::vector<Reply> pages{page("<Contents><Key>a</Key></Contents>", "1"), page("", "2"), page("", "3"),
+                                 page("<Contents><Key>b</Key></Contents>", "")};
+  bucket_.trouble = [&](const Asked& asked) { return pages.at(asked.number); };
+  std::vector<std::string> listed;
+  client_->list("", [&](const S3Object& object) { listed.push_back(object.key); }, {});
+  EXPECT_THAT(listed, ElementsAre("a", "b"));
 }
 
 TEST_F(ClientS3, AConnectionIsUsedAgain) {

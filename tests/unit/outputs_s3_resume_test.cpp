@@ -157,6 +157,8 @@ TEST_F(FetchedTest, AnUnexpectedFaultIsPassedOnAndTheNextOneBeginsAnew) {
   const std::string folder = at([&](outputs::Fetch&) { ++calls; });
   EXPECT_EQ(at([&](outputs::Fetch&) { ++calls; }), folder);
   EXPECT_EQ(calls, 1);
+  EXPECT_THAT(test::names_in(fs::path(folder).parent_path()), ElementsAre(".combu-lock"))
+      << "of what was given up, nothing is left";
 }
 
 TEST_F(FetchedTest, WhoWantsTheSameWaitsForIt) {

@@ -26,6 +26,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
+using testing::UnorderedElementsAre;
 using wire::Asked;
 using wire::Reply;
 
@@ -68,6 +69,20 @@ TEST_F(UploadS3, AllPartsAreNamedInTheirOrder) {
   for (const std::string number : {"1", "2", "3"})
     expected += "<Part><PartNumber>" + number + "</PartNumber><ETag>\"tag-" + number + "\"</ETag></Part>";
   EXPECT_EQ(completion, expected + "</CompleteMultipartUpload>");
+}
+
+TEST_F(UploadS3, PartsHaveOneSizeInWhateverPiecesTheFileComes) {
+  std::string content(40 * k_mebi, 'x');
+  for (std::size_t i = 0; i < content.size(); i += 4096) content[i] = static_cast<char>(i >> 12U);
+  const auto parcel = depot_->open("t", {});
+  parcel->add({.path = "large", .size = 40 * k_mebi});
+  constexpr std::size_t k_piece = 3 * k_mebi + 1;
+  for (std::size_t at = 0; at < content.size(); at += k_piece) parcel->write(content.substr(at, k_piece));
+  parcel->close("sums\n");
+  EXPECT_TRUE(bucket_.objects["/lab/a/run/t/large"] == content);
+  std::vector<std::size_t> sizes;
+  for (const std::string& part : parts()) sizes.push_back(part.size());
+  EXPECT_THAT(sizes, UnorderedElementsAre(16 * k_mebi, 16 * k_mebi, 8 * k_mebi));
 }
 
 // S3 takes 10,000 parts.

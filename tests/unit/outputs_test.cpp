@@ -68,6 +68,7 @@ TEST_F(Outputs, AFolderComesWithAllThatIsInIt) {
   EXPECT_TRUE(fs::is_empty(home() / "data/out/sub/empty"));
   EXPECT_EQ(fs::status(home() / "data/out/run.sh").permissions(), fs::perms(0755));
   EXPECT_EQ(fs::status(home() / "data/out/sub").permissions(), fs::perms(0700));
+  EXPECT_EQ(fs::status(home() / k_manifest_name).permissions(), fs::perms(0644));
   struct stat info {};
   ASSERT_EQ(stat((home() / "data/out/a.txt").c_str(), &info), 0);
   EXPECT_EQ(info.st_mtim.tv_sec, 1000000000);
