@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "combu/outputs.hpp"
+#include "outputs/s3_left.hpp"
 #include "s3_fetched.hpp"
 
 namespace combu {
@@ -194,6 +195,13 @@ TEST_F(SharedS3, WhatIsRemovedDoesNotLookWholeMeanwhile) {
   lines.erase(lines.begin());
   EXPECT_THAT(lines, Not(Contains("DELETE /lab/a/run/t/manifest.sha256"))) << "once";
   depot_->remove("never");
+}
+
+TEST(EndOfKey, IsAllOfAShortOneAndTheLastNamesOfALongOne) {
+  const std::string key = "a/run/t/out/" + std::string(30, 'n') + "/model.10";
+  ASSERT_EQ(key.size(), 51U);
+  EXPECT_EQ(outputs::end_of_key(key.substr(0, 50)), key.substr(0, 50));
+  EXPECT_EQ(outputs::end_of_key(key), "…/run/t/out/" + std::string(30, 'n') + "/model.10");
 }
 
 }  // namespace
