@@ -67,14 +67,14 @@ extern "C" int open(const char* name, int how, ...) {
   va_start(rest, how);
   const auto mode = va_arg(rest, mode_t);
   va_end(rest);
-  return the_system.has_descriptors ? call(SYS_openat, AT_FDCWD, name, how, mode) : failed(EMFILE);
+  return the_system.is_out_of_descriptors ? failed(EMFILE) : call(SYS_openat, AT_FDCWD, name, how, mode);
 }
 extern "C" int openat(int folder, const char* name, int how, ...) {
   std::va_list rest;
   va_start(rest, how);
   const auto mode = va_arg(rest, mode_t);
   va_end(rest);
-  return the_system.has_descriptors ? call(SYS_openat, folder, name, how, mode) : failed(EMFILE);
+  return the_system.is_out_of_descriptors ? failed(EMFILE) : call(SYS_openat, folder, name, how, mode);
 }
 extern "C" int unlinkat(int folder, const char* name, int how) noexcept {
   if (!the_system.unremovable.empty() && name == the_system.unremovable) return failed(EPERM);
@@ -214,9 +214,9 @@ TEST_F(Outputs, AFileBelowManyFoldersThatHaveNoEntriesComesHomeWithFewDescriptor
 TEST_F(Outputs, ThereIsNoDescriptorLeftIsNotTheAttemptsFault) {
   shelf_.archives["/out"] = Tar().folder("out/").file("out/a", "x").bytes();
   test::SystemFaults faults;
-  faults->has_descriptors = false;
+  faults->is_out_of_descriptors = true;
   const auto fault = fault_of({Output{.path = "/out"}});
-  faults->has_descriptors = true;
+  faults->is_out_of_descriptors = false;
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->kind(), ErrorKind::refused);
   EXPECT_THAT(fault->what(), HasSubstr("Too many open files"));

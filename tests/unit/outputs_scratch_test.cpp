@@ -91,9 +91,9 @@ TEST_F(ScratchTest, AFolderThatAnotherProcessHasLockedIsGivenUp) {
 
 TEST_F(ScratchTest, WhyNoFolderCanBeMadeIsTold) {
   const std::string begin = folder_.path() + ": no folder can be made there for what comes from the bucket: ";
-  system_->has_descriptors = false;
+  system_->is_out_of_descriptors = true;
   EXPECT_EQ(fault(), begin + "Too many open files; set TMPDIR");
-  system_->has_descriptors = true;
+  system_->is_out_of_descriptors = false;
   fs::remove_all(folder_.path());
   EXPECT_EQ(fault(), begin + "No such file or directory; set TMPDIR");
 }

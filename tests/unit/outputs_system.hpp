@@ -16,8 +16,8 @@ namespace combu::test {
 struct System {
   enum class Clones { as_they_are, none, all };
 
-  std::string unremovable = {};    // the name of what cannot be removed; empty: nothing
-  bool has_descriptors = true;     // nothing can be opened if not
+  std::string unremovable = {};  // the name of what cannot be removed; empty: nothing
+  bool is_out_of_descriptors = false;
   bool is_disk_full = false;       // nothing can be written to a file
   bool has_links = true;           // the file system, symbolic ones
   bool has_exchange = true;        // renameat2(2) can exchange two names, and keep what has a name
