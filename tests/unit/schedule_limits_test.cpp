@@ -1,0 +1,163 @@
+// The planner: timeout, start_deadline and the deadline of a run.
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "schedule_planned.hpp"
+
+namespace combu::test {
+namespace {
+
+TEST(Timeout, StopsAnAttemptThatTakesTooLong) {
+  Experiment experiment = test::experiment("a");
+  experiment.trials[0].timeout = Seconds(60);
+  Planned it(experiment);
+  (void)it.begin();
+  EXPECT_EQ(it.started("a"), " | a running");
+  EXPECT_FALSE(it.done()) << "somebody must stay";
+  EXPECT_EQ(it.pass(59.9), " | ");
+  EXPECT_EQ(it.pass(0.1), "stop a | a running (timeout)");
+  EXPECT_EQ(it.stopped("a"), " | ");
+  EXPECT_EQ(it.ended("a", 0), "collect a | a failed (took longer than its timeout of 1m00s)");
+}
+
+TEST(Timeout, ThatCannotBeEnforcedIsAnEndAllTheSame) {
+  Experiment experiment = with_retries("a", {.max = 3});
+  experiment.trials[0].timeout = Seconds(60);
+  Planned it(experiment);
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.pass(60);
+  EXPECT_EQ(it.not_stopped("a"),
+            " | a failed (took longer than its timeout of 1m00s, and could not be stopped: no)");
+  EXPECT_TRUE(it.done());
+}
+
+TEST(Timeout, IsEnforcedWhenTheStartsAnswerWasLost) {
+  Experiment experiment = test::experiment("a");
+  experiment.trials[0].timeout = Seconds(60);
+  Planned it(experiment);
+  (void)it.begin();
+  EXPECT_EQ(it.running("a"), " | a running");
+  EXPECT_EQ(it.pass(60), " | a running (timeout)");
+  EXPECT_EQ(it.not_started("a"), "stop a | ");
+}
+
+TEST(Timeout, WhatHadEndedInTimeIsHeardOfLate) {
+  const auto at = [](double seconds) {
+    return Instant{} + std::chrono::duration_cast<Instant::duration>(Seconds(seconds));
+  };
+  for (const double lasted : {3.0, 6.0}) {
+    Experiment experiment = test::experiment("a");
+    experiment.trials[0].timeout = Seconds(5);
+    Planned it(std::move(experiment));
+    it.begin();
+    it.started("a");
+    EXPECT_EQ(it.pass(20), "stop a | a running (timeout)");
+    Sighting seen = it.sighting("a", Phase::ended);
+    seen.exit_code = 0;
+    seen.ended_at.reset();
+    EXPECT_EQ(it.seen(seen), "look at a | ");
+    EXPECT_EQ(it.seen(seen), " | ") << "that is being asked already";
+    EXPECT_FALSE(it.done());
+    seen.ran_at = at(0.5);
+    seen.ended_at = at(0.5 + lasted);
+    EXPECT_EQ(it.looked(seen),
+              lasted < 5 ? " | a succeeded" : "collect a | a failed (took longer than its timeout of 5.0 s)");
+  }
+}
+
+TEST(Timeout, WhatWasLostWithItsHostHasNoTimeOfItsOwn) {
+  Experiment experiment = with_retries("a", {.max = 1});
+  experiment.trials[0].timeout = Seconds(5);
+  Planned it(std::move(experiment));
+  it.begin();
+  it.started("a");
+  EXPECT_EQ(it.pass(20), "stop a | a running (timeout)");
+  it.listing_begins_after_a_break();
+  Sighting seen = it.sighting("a", Phase::ended);
+  seen.exit_code = 255;
+  EXPECT_EQ(it.listed_after_a_break({seen}),
+            "collect a | a retrying (lost with its host or engine (exit code 255); attempt 2 in 0 ms)");
+}
+
+TEST(StartDeadline, StopsWhatDoesNotRunInTime) {
+  Experiment experiment = test::experiment("a");
+  experiment.trials[0].start_deadline = Seconds(10);
+  Planned it(experiment);
+  (void)it.begin();
+  EXPECT_EQ(it.pass(10), " | a starting (start_deadline)")
+      << "the engine has not answered: there may be nothing to stop yet";
+  EXPECT_EQ(it.accepted("a"), "stop a | ");
+  EXPECT_EQ(it.stopped("a"), " | a failed (did not run within its start_deadline of 10.0 s)");
+  EXPECT_TRUE(it.done());
+}
+
+TEST(StartDeadline, IsOverWhenItRuns) {
+  Experiment experiment = test::experiment("a");
+  experiment.trials[0].start_deadline = Seconds(10);
+  Planned it(experiment);
+  (void)it.begin();
+  (void)it.started("a");
+  EXPECT_EQ(it.pass(20), " | ");
+}
+
+TEST(StartDeadline, IsWaitedForAlsoWhenNobodyWaits) {
+  Experiment experiment = test::experiment("a");
+  experiment.trials[0].start_deadline = Seconds(10);
+  Planned it(experiment);
+  (void)it.begin();
+  (void)it.pass(10);
+  EXPECT_EQ(it.started("a"), "stop a | a running");
+  (void)it.stopped("a");
+  EXPECT_FALSE(it.done()) << "its end is not told yet";
+  EXPECT_EQ(it.ended("a", 143), "collect a | a failed (did not run within its start_deadline of 10.0 s)");
+}
+
+TEST(StartDeadline, AStartThatIsNotAnsweredIsGivenUp) {
+  Experiment experiment = test::experiment("a b");
+  experiment.trials[0].start_deadline = Seconds(3);
+  experiment.parallel_max = 1;
+  Planned it(std::move(experiment));
+  (void)it.begin();
+  EXPECT_EQ(it.pass(4), " | a starting (start_deadline)");
+  EXPECT_EQ(it.pass(15), "give up a | ");
+  EXPECT_EQ(it.not_started("a"),
+            "stop a, start b | a failed (did not run within its start_deadline of 3.0 s), b starting");
+  (void)it.stopped("a");
+  EXPECT_EQ(it.state("a"), TrialState::failed);
+}
+
+TEST(Deadline, StopsAllAndStartsNothingMore) {
+  Experiment experiment = test::experiment("a b<-a:succeeded !s");
+  experiment.deadline = Seconds(3600);
+  Planned it(experiment, k_wait);
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.started("s");
+  EXPECT_EQ(it.pass(3600),
+            "stop a, stop s | b blocked (not started: the run's deadline of 1h00m has passed), a running "
+            "(stopped)");
+  (void)it.stopped("a");
+  EXPECT_EQ(it.ended("a", 143), "collect a | a stopped (stopped: the run's deadline of 1h00m has passed)");
+  (void)it.collected("a");
+  (void)it.stopped("s");
+  EXPECT_EQ(it.ended("s", 143), " | s stopped");
+  EXPECT_TRUE(it.done());
+}
+
+TEST(Deadline, WhatHadEndedBeforeIsHeardOfLate) {
+  Experiment experiment = test::experiment("a");
+  experiment.deadline = Seconds(60);
+  Planned it(std::move(experiment));
+  it.begin();
+  it.started("a");
+  EXPECT_EQ(it.pass(70), "stop a | a running (stopped)");
+  Sighting seen = it.sighting("a", Phase::ended);
+  seen.exit_code = 0;
+  seen.ended_at = Instant{} + std::chrono::seconds(59);
+  EXPECT_EQ(it.seen(seen), " | a succeeded");
+}
+
+}  // namespace
+}  // namespace combu::test

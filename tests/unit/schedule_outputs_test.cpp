@@ -1,0 +1,214 @@
+// The planner: a trial is over when its outputs are collected.
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+
+#include "schedule_planned.hpp"
+
+namespace combu::test {
+namespace {
+
+Experiment with_outputs(const std::string& text) {
+  Experiment experiment = test::experiment(text);
+  for (Trial& trial : experiment.trials)
+    if (!trial.service) trial.outputs = {Output{.path = "/out"}};
+  return experiment;
+}
+
+TEST(Outputs, ATrialIsOverWhenTheyAreHome) {
+  Planned it(with_outputs("a b<-a:succeeded"), {.until = Until::ended});
+  it.begin();
+  it.started("a");
+  EXPECT_EQ(it.ended("a", 0), "take a | a collecting");
+  EXPECT_FALSE(it.done());
+  EXPECT_EQ(it.collected("a"), "start b | a succeeded, b starting");
+  it.started("b");
+  it.ended("b", 0);
+  EXPECT_FALSE(it.done());
+  EXPECT_EQ(it.collected("b"), " | b succeeded");
+  EXPECT_TRUE(it.done());
+}
+
+TEST(Outputs, SomebodyStaysForThem) {
+  Planned it(with_outputs("a"));
+  it.begin();
+  it.started("a");
+  EXPECT_FALSE(it.done()) << "though nobody waits for its end";
+  it.ended("a", 0);
+  EXPECT_FALSE(it.done());
+  it.collected("a");
+  EXPECT_TRUE(it.done());
+}
+
+TEST(Outputs, SlotsAreFreeWhileTheyAreTaken) {
+  Experiment experiment = with_outputs("a=2 b=2");
+  Planned it(experiment, {.capacity = Slots{.cpus = parse_cpus("2"), .memory = {}, .gpus = {}}});
+  EXPECT_EQ(it.begin(), "start a | a starting");
+  it.started("a");
+  EXPECT_EQ(it.ended("a", 0), "take a, start b | a collecting, b starting");
+}
+
+TEST(Outputs, WhatATrialHasNotLeftIsItsFailure) {
+  Planned it(with_outputs("a b<-a:succeeded"));
+  it.begin();
+  it.started("a");
+  it.ended("a", 0);
+  EXPECT_EQ(it.not_left("a"),
+            " | a failed (/out: nothing there), b blocked (depends on `a`, which did not succeed)");
+  EXPECT_TRUE(it.done());
+}
+
+Experiment with_outputs_and_retries(const std::string& text, int retries) {
+  Experiment experiment = with_retries(text, {.max = retries});
+  for (Trial& trial : experiment.trials) trial.outputs = {Output{.path = "/out"}};
+  return experiment;
+}
+
+TEST(Outputs, WhatATrialHasNotLeftIsTriedAgain) {
+  Planned it(with_outputs_and_retries("a", 1));
+  it.begin();
+  it.started("a");
+  it.ended("a", 0);
+  EXPECT_EQ(it.not_left("a"), " | a retrying (/out: nothing there; attempt 2 in 1.0 s)");
+  EXPECT_EQ(it.pass(1), "start a#2 | a starting");
+}
+
+TEST(Outputs, AFailedAttemptLeavesWhatItHas) {
+  Planned it(with_outputs_and_retries("a", 1));
+  it.begin();
+  it.started("a");
+  EXPECT_EQ(it.ended("a", 3), "take a | a collecting (exit code 3)");
+  EXPECT_EQ(it.pass(100), " | ") << "the next attempt would take its place";
+  EXPECT_EQ(it.collected("a"), " | a retrying (exit code 3; attempt 2 in 1.0 s)");
+  EXPECT_EQ(it.pass(1), "start a#2 | a starting");
+  it.started("a");
+  it.ended("a", 3);
+  EXPECT_EQ(it.not_left("a"), " | a failed (exit code 3; outputs: /out: nothing there, after 2 attempts)");
+}
+
+TEST(Outputs, OnlyOfWhatHasSucceeded) {
+  Experiment experiment = with_outputs("a b");
+  experiment.collect.on = CollectOn::success;
+  Planned it(experiment);
+  it.begin();
+  it.started("a");
+  it.started("b");
+  EXPECT_EQ(it.ended("a", 3), "collect a | a failed (exit code 3)") << "the end of its log";
+  EXPECT_EQ(it.ended("b", 0), "take b | b collecting");
+}
+
+TEST(Outputs, AFullDiskIsNotTheTrialsFault) {
+  Planned it(with_outputs("a b<-a:succeeded"), {.until = Until::ended});
+  it.begin();
+  it.started("a");
+  it.ended("a", 0);
+  EXPECT_EQ(it.not_taken("a"), " | a collecting (its outputs are not home: disk full)");
+  EXPECT_EQ(it.pass(1), "take a | ");
+  EXPECT_EQ(it.not_taken("a"), " | ") << "told once";
+  EXPECT_EQ(it.pass(1), " | ") << "the pause grows";
+  EXPECT_EQ(it.pass(1), "take a | ");
+  EXPECT_EQ(it.undelivered(), "a: disk full");
+  EXPECT_EQ(it.collected("a"), "start b | a succeeded, b starting");
+  EXPECT_EQ(it.undelivered(), "");
+}
+
+// For ten minutes, and then for a later process.
+TEST(Outputs, NobodyStaysForEverForADiskThatIsFull) {
+  Planned it(with_outputs("a b<-a:succeeded c"), {.until = Until::ended});
+  it.begin();
+  it.started("a");
+  it.started("c");
+  it.ended("a", 0);
+  it.not_taken("a");
+  for (int minutes = 0; minutes < 100; ++minutes) {
+    EXPECT_EQ(it.pass(60), "take a | ");
+    it.not_taken("a");
+    ASSERT_FALSE(it.done()) << "c runs still";
+  }
+  it.ended("c", 0);
+  it.collected("c");
+  EXPECT_FALSE(it.done()) << "it is tried once more";
+  EXPECT_EQ(it.pass(60), "take a | ");
+  it.not_taken("a");
+  EXPECT_TRUE(it.done());
+  EXPECT_EQ(it.state("a"), TrialState::collecting);
+  EXPECT_EQ(it.state("b"), TrialState::waiting);
+}
+
+TEST(Outputs, AServiceLeavesItsOwnWhenItIsStopped) {
+  Experiment experiment = test::experiment("!s a<-s");
+  experiment.trials[0].outputs = {Output{.path = "/dump"}};
+  Planned it(experiment, {.until = Until::ended});
+  it.begin();
+  it.started("s");
+  it.started("a");
+  EXPECT_EQ(it.ended("a", 0), "stop s | a succeeded");
+  it.stopped("s");
+  EXPECT_EQ(it.ended("s", 143), "take s | s collecting");
+  EXPECT_FALSE(it.done());
+  EXPECT_EQ(it.collected("s"), " | s stopped");
+  EXPECT_TRUE(it.done());
+}
+
+TEST(Outputs, WhatRanOutOfTimeIsToldSoAfterwards) {
+  Experiment experiment = with_outputs("a");
+  experiment.trials[0].timeout = Seconds(10);
+  Planned it(experiment);
+  it.begin();
+  it.started("a");
+  EXPECT_EQ(it.pass(10), "stop a | a running (timeout)");
+  it.stopped("a");
+  EXPECT_EQ(it.ended("a", 143), "take a | a collecting (took longer than its timeout of 10.0 s)");
+  EXPECT_EQ(it.collected("a"), " | a failed (took longer than its timeout of 10.0 s)");
+}
+
+// An engine that is shut down stops what runs and then goes away.
+TEST(Outputs, AnEngineThatGoesAwayMeanwhileHasTakenTheTrialAlong) {
+  Planned it(with_outputs_and_retries("a", 1));
+  it.begin();
+  it.started("a");
+  Sighting stopped = it.sighting("a", Phase::ended);
+  stopped.exit_code = 137;
+  stopped.stopped = true;
+  EXPECT_EQ(it.seen(stopped), "take a | a collecting (stopped from outside (exit code 137, SIGKILL))");
+  it.not_taken("a");
+  it.listing_begins_after_a_break();
+  it.listed_after_a_break({stopped});
+  EXPECT_EQ(it.pass(1), "take a | ");
+  EXPECT_EQ(
+      it.collected("a"),
+      "start a#2 | a retrying (lost with its host or engine (exit code 137, SIGKILL); attempt 2 in 0 ms), "
+      "a starting");
+}
+
+TEST(Outputs, ALaterProcessTakesThem) {
+  const auto past = [](Cause cause, std::optional<int> exit_code, const std::string& reason) {
+    return Past{.state = TrialState::collecting,
+                .cause = cause,
+                .exit_code = exit_code,
+                .reason = reason,
+                .was_started = true};
+  };
+  PlannerOptions options{.until = Until::ended};
+  options.past = {past(Cause::none, 0, "its outputs are not home: disk full"),
+                  past(Cause::error, 3, "exit code 3; its outputs are not home: disk full"), Past{}};
+  Planned it(with_outputs("a b c<-a:succeeded"), options);
+  EXPECT_EQ(it.begin(), "take a, take b | ");
+  EXPECT_EQ(it.listed({}), " | ") << "containers that are gone are seen when something is taken out of them";
+  EXPECT_EQ(it.collected("b"), " | b failed (exit code 3)");
+  EXPECT_EQ(it.collected("a"), "start c | a succeeded, c starting");
+}
+
+TEST(Outputs, WhoIsInterruptedLeavesThemForLater) {
+  Planned it(with_outputs("a"));
+  it.begin();
+  it.started("a");
+  it.ended("a", 0);
+  it.interrupt();
+  EXPECT_TRUE(it.done());
+  EXPECT_EQ(it.state("a"), TrialState::collecting);
+}
+
+}  // namespace
+}  // namespace combu::test

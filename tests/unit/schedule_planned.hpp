@@ -1,0 +1,240 @@
+#pragma once
+// A planner whose steps come out as text, and experiments for its tests.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "combu/schedule.hpp"
+#include "experiments.hpp"
+
+namespace combu::test {
+
+// A planner whose steps come out as text: "start a | a starting" is one command and one fact.
+class Planned {
+ public:
+  explicit Planned(const std::string& text, PlannerOptions options = {})
+      : Planned(test::experiment(text), options) {}
+  explicit Planned(Experiment experiment, PlannerOptions options = {})
+      : experiment_(std::move(experiment)),
+        plan_(test::plan(experiment_)),
+        planner_(run_, experiment_, plan_, options) {
+    if (options.capacity) (void)step(Listed{});  // nobody else holds anything
+  }
+
+  std::string begin() { return text(step(Begin{})); }
+  // `done`: where it has been done before.
+  std::string recalled(const std::string& name, const std::string& done = "") {
+    return text(step(Recalled{.trial = index(name), .done = done}));
+  }
+  std::string collected(const std::string& name) { return text(step(Collected{index(name)})); }
+  // What an attempt is to blame for, and what it is not.
+  std::string not_left(const std::string& name) {
+    return text(step(Collected{.trial = index(name), .fault = "/out: nothing there", .by_attempt = true}));
+  }
+  std::string not_taken(const std::string& name) {
+    return text(step(Collected{.trial = index(name), .fault = "disk full"}));
+  }
+  std::string stopped(const std::string& name) {
+    const TrialIndex trial = index(name);
+    return text(step(StopAnswered{.trial = trial, .attempt = attempts_[trial]}));
+  }
+  // Time goes by, to each moment that the planner wants to be woken at.
+  std::string pass(double seconds) {
+    const Instant end = now_ + std::chrono::duration_cast<Instant::duration>(Seconds(seconds));
+    while (wake_ && *wake_ <= end) {
+      now_ = std::max(now_, *wake_);
+      Step step = this->step(Tick{});
+      if (!step.commands.empty() || !step.facts.empty()) {
+        now_ = end;
+        return text(step);
+      }
+    }
+    now_ = end;
+    return " | ";
+  }
+  std::string listing_begins_after_a_break() { return text(step(ListingBegins{.after_break = true})); }
+  std::string listed_after_a_break(const std::vector<Sighting>& sightings) {
+    return text(step(Listed{.sightings = sightings, .after_break = true}));
+  }
+  std::string out_of_memory(const std::string& name) {
+    Sighting it = sighting(name, Phase::ended);
+    it.exit_code = 137;
+    it.oom = true;
+    return seen(it);
+  }
+  std::string interrupt() { return text(step(Interrupt{})); }
+  std::string adjust(const Adjust& adjust) { return text(step(adjust)); }
+  std::string pause() { return adjust({.paused = true}); }
+  std::string resume() { return adjust({.paused = false}); }
+  [[nodiscard]] const Settings& settings() const { return planner_.settings(); }
+  std::string listing_begins() { return text(step(ListingBegins{})); }
+  std::string started(const std::string& name) {
+    return text(step(StartAnswered{.trial = index(name), .seen = sighting(name, Phase::running)}));
+  }
+  std::string lost_to(const std::string& name, const Sighting& winner) {
+    return text(step(StartAnswered{.trial = index(name), .seen = winner}));
+  }
+  std::string accepted(const std::string& name) { return text(step(StartAnswered{.trial = index(name)})); }
+  std::string not_started(const std::string& name) {
+    return text(
+        step(StartFailed{.trial = index(name), .error = Error(ErrorKind::refused, name, "port is taken")}));
+  }
+  std::string start_given_up(const std::string& name) {
+    return text(
+        step(StartFailed{.trial = index(name), .error = Error(ErrorKind::cancelled, name, "cancelled")}));
+  }
+  std::string not_stopped(const std::string& name, std::optional<int> attempt = std::nullopt) {
+    const TrialIndex trial = index(name);
+    return text(step(StopFailed{.trial = trial,
+                                .error = Error(ErrorKind::refused, name, "no"),
+                                .attempt = attempt.value_or(attempts_[trial])}));
+  }
+  std::string running(const std::string& name) { return seen(sighting(name, Phase::running)); }
+  std::string ended(const std::string& name, int code) {
+    Sighting it = sighting(name, Phase::ended);
+    it.exit_code = code;
+    return seen(it);
+  }
+  std::string gone(const std::string& name) { return seen(sighting(name, Phase::gone)); }
+  std::string health(const std::string& name, Health health) {
+    Sighting it = sighting(name, Phase::running);
+    it.health = health;
+    return seen(it);
+  }
+  std::string seen(const Sighting& it) { return text(step(Seen{it})); }
+  std::string looked(const Sighting& it) { return text(step(Looked{it})); }
+  std::string listed(const std::vector<Sighting>& sightings) { return text(step(Listed{sightings})); }
+
+  // Of its present attempt, or of the one that is given.
+  [[nodiscard]] Sighting sighting(const std::string& name, Phase phase,
+                                  std::optional<int> attempt = std::nullopt) const {
+    const auto found = attempts_.find(index(name));
+    const int present = found == attempts_.end() ? 1 : found->second;
+    Sighting it{.key = {.run = run_, .trial = name, .attempt = attempt.value_or(present)},
+                .experiment = "test",
+                .phase = phase};
+    if (phase == Phase::ended) it.ended_at = now_;
+    return it;
+  }
+  // An attempt of another run on the same engine, with two CPUs.
+  std::string other(const std::string& id, Phase phase) {
+    return seen({.key = {.run = RunId("run2"), .trial = "a"},
+                 .experiment = "other",
+                 .id = id,
+                 .phase = phase,
+                 .slots = cpus("2")});
+  }
+  static Slots cpus(const char* text) { return {.cpus = parse_cpus(text)}; }
+  [[nodiscard]] const Slots& held() const { return planner_.held(); }
+  [[nodiscard]] TrialState state(const std::string& name) const { return planner_.state(index(name)); }
+  [[nodiscard]] bool done() const { return planner_.done(); }
+  [[nodiscard]] std::string undelivered() const { return planner_.undelivered(); }
+  [[nodiscard]] bool may_start_more() const { return planner_.may_start_more(); }
+  [[nodiscard]] std::size_t in_flight() const { return planner_.starts_in_flight(); }
+
+ private:
+  [[nodiscard]] TrialIndex index(const std::string& name) const {
+    for (TrialIndex i = 0; i < experiment_.trials.size(); ++i) {
+      if (experiment_.trials[i].name == name) return i;
+    }
+    ADD_FAILURE() << "no trial " << name;
+    return 0;
+  }
+
+  Step step(const Event& event) {
+    Step step = planner_.step(event, now_);
+    wake_ = step.wake;
+    for (const Command& command : step.commands)
+      if (const auto* start = std::get_if<StartCommand>(&command)) attempts_[start->trial] = start->attempt;
+    return step;
+  }
+
+  [[nodiscard]] std::string word(const StartCommand& /*command*/) const { return "start"; }
+  [[nodiscard]] std::string word(const StopCommand& /*command*/) const { return "stop"; }
+  [[nodiscard]] std::string word(const GiveUpCommand& /*command*/) const { return "give up"; }
+  [[nodiscard]] std::string word(const LookCommand& /*command*/) const { return "look at"; }
+  [[nodiscard]] std::string word(const RecallCommand& /*command*/) const { return "recall"; }
+  [[nodiscard]] std::string word(const CollectCommand& command) const {
+    return command.outputs ? "take" : "collect";
+  }
+
+  [[nodiscard]] std::string text(const Step& step) const {
+    std::string commands;
+    for (const Command& command : step.commands) {
+      if (!commands.empty()) commands += ", ";
+      commands += std::visit(
+          [this](const auto& one) {
+            std::string shown = fmt::format("{} {}", word(one), experiment_.trials[one.trial].name);
+            if constexpr (requires { one.attempt; })
+              if (one.attempt != 1) shown += fmt::format("#{}", one.attempt);
+            return shown;
+          },
+          command);
+    }
+    std::string facts;
+    for (const Fact& fact : step.facts) {
+      if (!facts.empty()) facts += ", ";
+      facts += fmt::format("{} {}", experiment_.trials[fact.trial].name,
+                           fact.healthy ? "healthy" : to_string(fact.state));
+      if (tells_of_stop(fact)) facts += fmt::format(" ({})", to_string(fact.cause));
+      if (!fact.reason.empty()) facts += fmt::format(" ({})", fact.reason);
+    }
+    return commands + " | " + facts;
+  }
+
+  RunId run_{"run1"};
+  Experiment experiment_;
+  Plan plan_;
+  Planner planner_;
+  Instant now_{};
+  std::optional<Instant> wake_;
+  std::map<TrialIndex, int> attempts_;
+};
+
+inline constexpr PlannerOptions k_wait{.until = Until::ended};
+
+// "0" and "1" are small, "2" is large.
+inline std::vector<Gpu> three_gpus() {
+  constexpr std::int64_t k_gibibyte = std::int64_t{1} << 30U;
+  return {{.id = "0", .uuid = "GPU-a", .kind = "NVIDIA T4", .memory = Bytes{16 * k_gibibyte}},
+          {.id = "1", .uuid = "GPU-b", .kind = "NVIDIA T4", .memory = Bytes{16 * k_gibibyte}},
+          {.id = "2", .uuid = "GPU-c", .kind = "NVIDIA H100 80GB", .memory = Bytes{80 * k_gibibyte}}};
+}
+
+inline PlannerOptions with_gpus() {
+  Slots capacity{.cpus = parse_cpus("8"), .memory = {}, .gpus = {"0", "1", "2"}};
+  return {.starts_in_flight_max = 100, .capacity = std::move(capacity), .gpus = three_gpus()};
+}
+
+inline Experiment with_retries(const std::string& text, Retries retries) {
+  Experiment experiment = test::experiment(text);
+  if (retries.on.none()) retries.on.set().reset(static_cast<std::size_t>(Cause::stopped));
+  for (Trial& trial : experiment.trials) trial.retries = retries;
+  return experiment;
+}
+
+inline Experiment with_canary(const std::string& text) {
+  Experiment experiment = test::experiment(text);
+  experiment.canary = true;
+  for (Trial& trial : experiment.trials) trial.cmd = {"solve", "--id=" + trial.name};
+  return experiment;
+}
+
+// "0" and "1" are T4, "2" is an H100.
+inline Experiment with_wishes(const std::string& text, const std::map<std::string, GpuWish>& wishes) {
+  Experiment experiment = test::experiment(text);
+  for (Trial& trial : experiment.trials)
+    if (const auto wish = wishes.find(trial.name); wish != wishes.end()) trial.gpus = wish->second;
+  return experiment;
+}
+
+}  // namespace combu::test
