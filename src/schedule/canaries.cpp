@@ -34,7 +34,6 @@ std::vector<TrialIndex> Canaries::started(TrialIndex trial) {
   if (shape.stand != Stand::unknown) return {};
   shape.stand = Stand::tried;
   shape.canary = trial;
-  std::erase(shape.kept, trial);
   return shape.kept;
 }
 

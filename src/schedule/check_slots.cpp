@@ -106,7 +106,7 @@ struct Together {
   explicit Together(const std::vector<const Trial*>& trials) {
     for (const Trial* trial : trials) {
       slots += trial->slots;
-      if (trial->gpus) gpus.push_back(&*trial->gpus);
+      gpus.push_back(&*trial->gpus);
       gpu_count += trial->gpus->count;
     }
   }
@@ -180,7 +180,7 @@ std::vector<Error> check_slots(const Experiment& experiment, const Slots& capaci
     std::vector<const GpuWish*> wishes = all_services.gpus;
     if (!trial.service) {
       slots += trial.slots;
-      if (trial.gpus) wishes.push_back(&*trial.gpus);
+      wishes.push_back(&*trial.gpus);
     }
     if (!slots.fit(capacity) || !schedule::can_match(wishes, gpus, capacity.gpus))
       refuse_together(trial, services.all_beside(trial),

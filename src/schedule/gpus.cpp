@@ -57,9 +57,8 @@ std::optional<std::vector<std::string>> choose(const GpuWish& wish, std::span<co
   const std::size_t count = count_of(wish, meant);
   std::erase_if(meant, [&](const Gpu* gpu) { return !is_in(free, *gpu); });
   if (meant.size() < count) return std::nullopt;
-  std::ranges::stable_sort(meant, {}, [&](const Gpu* gpu) {
-    return std::pair(!spared.empty() && is_meant(spared, *gpu), gpu->memory);
-  });
+  std::ranges::stable_sort(meant, {},
+                           [&](const Gpu* gpu) { return std::pair(is_meant(spared, *gpu), gpu->memory); });
   std::vector<std::size_t> places(count);
   std::iota(places.begin(), places.end(), 0);
   do {

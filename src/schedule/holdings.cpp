@@ -83,7 +83,6 @@ void Holdings::forget_claim() {
   claims_.pop_front();
   if (claimant == others_.end() || !claimant->second.is_claim) return;
   hold(claimant->second, {});
-  others_.erase(claimant);
 }
 
 void Holdings::hold(Other& other, Slots slots) {

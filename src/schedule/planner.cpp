@@ -33,25 +33,24 @@ struct Overloaded : Handlers... {
 // What is known of one trial. Everything else about it is derived from the plan.
 struct Progress {
   TrialState state = TrialState::waiting;
-  bool is_work = false;                  // its end is waited for
-  int attempt = 1;                       // the one that lives, or comes next
-  int failures = 0;                      // attempts that have spent a retry
-  int losses = 0;                        // attempts that were lost with their host
-  Bytes memory{};                        // of the next attempt, where that is more than the file says
-  Cause doom = Cause::none;              // why the attempt is being stopped
-  std::optional<Break> looking;          // its times are being asked for; of whose end this is known
-  std::optional<Instant> ran_at;         // as the engine says
-  Instant told_at{};                     // of its last fact
-  bool collecting = false;               // what is kept of the last attempt is being taken
-  bool pause_is_over = false;            // of one that is retrying
-  std::optional<int> stopped_with = {};  // of one that is retrying: it is not known yet who stopped it
-  bool recalling = false;                // it is being looked for among what has been done
-  bool is_recalled = false;              // that has been answered, or is not wanted
-  bool in_flight = false;                // a start has been commanded and not answered
-  bool was_started = false;              // it has run, if only for a moment
-  bool healthy = false;                  // it has been healthy once
-  bool tells_of_shape = false;           // it has failed as others of its shape would
-  bool unhealthy = false;                // its health check has failed before it ever passed
+  bool is_work = false;           // its end is waited for
+  int attempt = 1;                // the one that lives, or comes next
+  int failures = 0;               // attempts that have spent a retry
+  int losses = 0;                 // attempts that were lost with their host
+  Bytes memory{};                 // of the next attempt, where that is more than the file says
+  Cause doom = Cause::none;       // why the attempt is being stopped
+  std::optional<Break> looking;   // its times are being asked for; of whose end this is known
+  std::optional<Instant> ran_at;  // as the engine says
+  Instant told_at{};              // of its last fact
+  bool collecting = false;        // what is kept of the last attempt is being taken
+  bool pause_is_over = false;     // of one that is retrying
+  bool recalling = false;         // it is being looked for among what has been done
+  bool is_recalled = false;       // that has been answered, or is not wanted
+  bool in_flight = false;         // a start has been commanded and not answered
+  bool was_started = false;       // it has run, if only for a moment
+  bool healthy = false;           // it has been healthy once
+  bool tells_of_shape = false;    // it has failed as others of its shape would
+  bool unhealthy = false;         // its health check has failed before it ever passed
   bool stop_asked = false;
   std::uint32_t unmet = 0;  // conditions that are not so yet
   std::uint32_t users = 0;  // trials not over that depend on it
@@ -376,17 +375,14 @@ struct Planner::Impl {
   void restore_all() {
     if (options.past.empty()) return;
     restored = true;
-    const std::size_t told = out->facts.size();
     // What the ends mean to others comes when all stand where they stood.
     spreading = true;
     for (TrialIndex trial = 0; trial < known.size(); ++trial) restore(trial, options.past[trial]);
-    spreading = false;
     spread_all();
     halt_after_failures();
     // What is on record is no news; what follows from it may not have got there.
     const auto is_known = [this](const Fact& fact) { return options.past[fact.trial].state == fact.state; };
-    const auto first = out->facts.begin() + static_cast<std::ptrdiff_t>(told);
-    out->facts.erase(std::remove_if(first, out->facts.end(), is_known), out->facts.end());
+    std::erase_if(out->facts, is_known);
   }
 
   void restore(TrialIndex trial, const Past& past) {
@@ -445,7 +441,6 @@ struct Planner::Impl {
     Progress& it = known[trial];
     if (!restored || !is_alive(it.state) || sighting.key.attempt <= it.attempt) return;
     give_back_slots(trial);
-    move(trial, TrialState::retrying);
     tell({.trial = trial,
           .state = TrialState::retrying,
           .ran = it.was_started,
@@ -700,7 +695,6 @@ struct Planner::Impl {
   void take_outputs(TrialIndex trial, Ended ended) {
     const bool failed = ended.as == TrialState::failed;
     give_back_slots(trial);
-    end_doom(trial);
     move(trial, TrialState::collecting);
     tell_collecting(trial, ended, ended.words);
     ended.at.reset();  // what follows is of the moment when they are home
@@ -875,7 +869,6 @@ struct Planner::Impl {
           .reason = ended.words + "; tried again if the engine is being restarted",
           .at = moment_of(trial, ended.at)});
     remember_failure(trial, Cause::stopped, ended.exit_code, ended.words);
-    it.stopped_with = ended.exit_code;
     it.pause_is_over = false;
     set_timer(schedule::Timer::Kind::verdict, trial, k_verdict_after);
     awaiting.push_back(trial);
@@ -890,8 +883,7 @@ struct Planner::Impl {
     }
     for (const TrialIndex trial : std::exchange(awaiting, {})) {
       Progress& it = known[trial];
-      if (it.state != TrialState::retrying || !it.stopped_with) continue;
-      it.stopped_with.reset();
+      if (it.state != TrialState::retrying) continue;
       ++it.losses;
       next_attempt(trial, Seconds(0));
     }
@@ -902,7 +894,6 @@ struct Planner::Impl {
     ++it.attempt;
     stoppers.erase(trial);
     end_doom(trial);
-    it.id.clear();
     it.ran_at.reset();
     it.pause_is_over = false;
     set_timer(schedule::Timer::Kind::retry, trial, pause);
@@ -1009,7 +1000,6 @@ struct Planner::Impl {
         finish(trial, {.trial = trial, .state = TrialState::blocked, .reason = "not started: " + halted});
       }
     }
-    spreading = nested;
     if (!nested) spread_all();
   }
 
@@ -1063,18 +1053,14 @@ struct Planner::Impl {
     if (it.attempt != timer.attempt) return;
     if (timer.kind == Kind::give_up && it.in_flight)
       out->commands.emplace_back(GiveUpCommand{.trial = timer.trial, .attempt = timer.attempt});
-    if (timer.kind == Kind::place && it.state == TrialState::ready)
-      ready.push(timer.trial, wanted(timer.trial));
+    if (timer.kind == Kind::place) ready.push(timer.trial, wanted(timer.trial));
     if (timer.kind == Kind::timeout && it.state == TrialState::running) doom(timer.trial, Cause::timeout);
     const Seconds start_limit = experiment.trials[timer.trial].start_deadline;
     if (timer.kind == Kind::start_deadline && it.state == TrialState::starting &&
         timer.at - it.ready_at >= start_limit)
       doom(timer.trial, Cause::start_deadline);
-    if (timer.kind == Kind::verdict && it.state == TrialState::retrying && it.stopped_with) {
-      const std::optional<int> exit_code = std::exchange(it.stopped_with, std::nullopt);
-      fail(timer.trial, Cause::stopped, exit_code, stop_words(timer.trial, exit_code));
-      return;
-    }
+    if (timer.kind == Kind::verdict && it.state == TrialState::retrying)
+      return fail(last_failures.at(timer.trial));
     if (timer.kind == Kind::collect && it.state == TrialState::collecting)
       collect({.trial = timer.trial,
                .outputs = true,
@@ -1231,8 +1217,7 @@ struct Planner::Impl {
   [[nodiscard]] bool are_inputs_known(TrialIndex trial) const {
     return std::ranges::all_of(experiment.trials[trial].inputs, [this](const Input& input) {
       if (input.trial.empty()) return true;
-      const auto from = by_name.find(input.trial);
-      return from == by_name.end() || has_succeeded(known[from->second].state);
+      return has_succeeded(known[by_name.at(input.trial)].state);
     });
   }
 
@@ -1246,8 +1231,7 @@ struct Planner::Impl {
 
   void recall_users(TrialIndex trial) {
     for (const Edge& edge : plan.nodes[trial].needed_by) {
-      const bool is_waiting = known[edge.trial].state == TrialState::waiting;
-      if (restoring || !is_waiting || experiment.trials[edge.trial].inputs.empty()) continue;
+      if (known[edge.trial].state != TrialState::waiting) continue;
       if (is_to_be_recalled(edge.trial) && are_inputs_known(edge.trial)) recall(edge.trial);
     }
   }
@@ -1552,7 +1536,7 @@ struct Planner::Impl {
   [[nodiscard]] bool any_service_to_stop() const {
     return std::ranges::any_of(services, [this](TrialIndex trial) {
       const Progress& it = known[trial];
-      return it.state == TrialState::running && (it.users == 0 || it.stop_asked);
+      return it.state == TrialState::running && it.users == 0;
     });
   }
 
