@@ -131,5 +131,22 @@ TEST(Canary, ThatRanAlreadyIsOneForTheNextProcess) {
   EXPECT_EQ(it.ended("b", 0), "start a, start c | b succeeded, a starting, c starting");
 }
 
+TEST(Canary, ThatHasFailedBlocksThoseThatComeLater) {
+  Experiment experiment = with_canary("a x b<-x:succeeded");
+  experiment.trials[1].image = "other";
+  Planned it(std::move(experiment));
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.started("x");
+  EXPECT_EQ(it.ended("a", 1), "collect a | a failed (exit code 1)");
+  EXPECT_EQ(it.ended("x", 0), " | x succeeded, b blocked (`a`, the canary of its shape, failed)");
+}
+
+TEST(Canary, ThatSucceededBeforeIsOneForTheNextProcess) {
+  Planned it(with_canary("a b c"), {.past = {{.state = TrialState::succeeded, .was_started = true}, {}, {}}});
+  (void)it.begin();
+  EXPECT_EQ(it.listed({}), "start b, start c | b starting, c starting");
+}
+
 }  // namespace
 }  // namespace combu::test

@@ -44,10 +44,7 @@ TEST(Timeout, IsEnforcedWhenTheStartsAnswerWasLost) {
 }
 
 TEST(Timeout, WhatHadEndedInTimeIsHeardOfLate) {
-  const auto at = [](double seconds) {
-    return Instant{} + std::chrono::duration_cast<Instant::duration>(Seconds(seconds));
-  };
-  for (const double lasted : {3.0, 6.0}) {
+  for (const double lasted : {3.0, 5.0, 6.0}) {
     Experiment experiment = test::experiment("a");
     experiment.trials[0].timeout = Seconds(5);
     Planned it(std::move(experiment));
@@ -157,6 +154,185 @@ TEST(Deadline, WhatHadEndedBeforeIsHeardOfLate) {
   seen.exit_code = 0;
   seen.ended_at = Instant{} + std::chrono::seconds(59);
   EXPECT_EQ(it.seen(seen), " | a succeeded");
+}
+
+TEST(Timeout, IsWaitedForUntilTheEndIsSeen) {
+  Experiment experiment = with_retries("a", {.max = 1});
+  experiment.trials[0].timeout = Seconds(60);
+  Planned it(std::move(experiment));
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.pass(60);
+  EXPECT_FALSE(it.done());
+  (void)it.stopped("a");
+  EXPECT_FALSE(it.done()) << "it runs still";
+  (void)it.ended("a", 143);
+  (void)it.collected("a");
+  EXPECT_EQ(it.pass(1), "start a#2 | a starting");
+  EXPECT_EQ(it.started("a"), " | a running") << "the next attempt has its own time";
+  EXPECT_EQ(it.pass(59), " | ");
+  EXPECT_EQ(it.pass(1), "stop a#2 | a running (timeout)");
+}
+
+TEST(Timeout, OfWhatTheEngineKnowsNoTimesIsOne) {
+  Experiment experiment = test::experiment("a");
+  experiment.trials[0].timeout = Seconds(5);
+  Planned it(std::move(experiment));
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.pass(5);
+  Sighting seen = it.sighting("a", Phase::ended);
+  seen.exit_code = 0;
+  seen.ended_at.reset();
+  EXPECT_EQ(it.seen(seen), "look at a | ");
+  EXPECT_EQ(it.looked(seen), "collect a | a failed (took longer than its timeout of 5.0 s)");
+}
+
+// The clocks of the engine and of combu differ.
+TEST(Timeout, WhatWasStoppedForItHasTakenTooLongWhateverTheEnginesClockSays) {
+  Experiment experiment = test::experiment("a");
+  experiment.trials[0].timeout = Seconds(5);
+  Planned it(std::move(experiment));
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.pass(5);
+  Sighting seen = it.sighting("a", Phase::ended);
+  seen.exit_code = 143;
+  seen.stopped = true;
+  seen.ran_at = at(0);
+  seen.ended_at = at(4);
+  EXPECT_EQ(it.seen(seen), "collect a | a failed (took longer than its timeout of 5.0 s)");
+}
+
+TEST(Timeout, OfAnAttemptThatHasEndedMeansNothing) {
+  Experiment experiment = test::experiment("a");
+  experiment.trials[0].timeout = Seconds(5);
+  experiment.trials[0].outputs = {Output{.path = "/out"}};
+  Planned it(std::move(experiment));
+  (void)it.begin();
+  (void)it.started("a");
+  EXPECT_EQ(it.ended("a", 0), "take a | a collecting");
+  EXPECT_EQ(it.pass(10), " | ");
+  EXPECT_EQ(it.collected("a"), " | a succeeded");
+}
+
+TEST(Timeout, OfAServiceIsEnforcedAlsoWhenNobodyWaits) {
+  Experiment experiment = test::experiment("!s");
+  experiment.trials[0].timeout = Seconds(5);
+  Planned it(std::move(experiment));
+  (void)it.begin();
+  (void)it.started("s");
+  EXPECT_FALSE(it.done());
+}
+
+TEST(Timeout, SomebodyStaysForItWhileOthersWait) {
+  Experiment experiment = test::experiment("a b<-a:succeeded");
+  experiment.trials[0].timeout = Seconds(5);
+  Planned it(std::move(experiment));
+  (void)it.begin();
+  (void)it.started("a");
+  EXPECT_FALSE(it.done()) << "b waits, and a may take too long";
+}
+
+TEST(StartDeadline, IsWaitedForUntilTheStopIsAnswered) {
+  Experiment experiment = test::experiment("a");
+  experiment.trials[0].start_deadline = Seconds(10);
+  Planned it(std::move(experiment));
+  (void)it.begin();
+  (void)it.pass(10);
+  EXPECT_EQ(it.started("a"), "stop a | a running");
+  EXPECT_FALSE(it.done());
+  EXPECT_EQ(it.ended("a", 143), "collect a | a failed (did not run within its start_deadline of 10.0 s)");
+  (void)it.collected("a");
+  EXPECT_FALSE(it.done()) << "the stop has not been answered";
+  (void)it.stopped("a");
+  EXPECT_TRUE(it.done());
+}
+
+TEST(StartDeadline, CountsFromTheStartThatCounts) {
+  const Sighting rival{.key = {.run = RunId("other"), .trial = "r"},
+                       .experiment = "other",
+                       .id = "r1",
+                       .phase = Phase::created,
+                       .slots = Planned::cpus("1")};
+  for (const bool known : {true, false}) {
+    Experiment experiment = test::experiment("a=1");
+    experiment.trials[0].start_deadline = Seconds(10);
+    Planned it(std::move(experiment), {.capacity = Planned::cpus("3")});
+    (void)it.begin();
+    (void)it.pass(5);
+    EXPECT_EQ(it.lost_to("a", rival), "start a | a ready, a starting");
+    if (known) {
+      EXPECT_EQ(it.lost_to("a", rival), " | a ready");
+      EXPECT_EQ(it.pass(1), "start a | a starting");
+    }
+    EXPECT_EQ(it.pass(known ? 8 : 9), " | ");
+    EXPECT_EQ(it.pass(2), " | a starting (start_deadline)");
+  }
+}
+
+TEST(StartDeadline, OfWhatHasLostItsSlotsIsAnEnd) {
+  Experiment experiment = test::experiment("a=1");
+  experiment.trials[0].start_deadline = Seconds(10);
+  Planned it(std::move(experiment), {.capacity = Planned::cpus("2")});
+  (void)it.begin();
+  EXPECT_EQ(it.pass(10), " | a starting (start_deadline)");
+  const Sighting rival{.key = {.run = RunId("other"), .trial = "r"},
+                       .experiment = "other",
+                       .id = "r1",
+                       .phase = Phase::created,
+                       .slots = Planned::cpus("1")};
+  EXPECT_EQ(it.lost_to("a", rival), " | a failed (did not run within its start_deadline of 10.0 s)");
+  EXPECT_TRUE(it.done());
+}
+
+TEST(StartDeadline, ALateAnswerOfTheStopOfAnEarlierAttemptChangesNothing) {
+  Experiment experiment = with_retries("a", {.max = 1});
+  experiment.trials[0].timeout = Seconds(60);
+  experiment.trials[0].start_deadline = Seconds(10);
+  Planned it(std::move(experiment));
+  (void)it.begin();
+  (void)it.started("a");
+  EXPECT_EQ(it.pass(60), "stop a | a running (timeout)");
+  (void)it.ended("a", 143);
+  (void)it.collected("a");
+  EXPECT_EQ(it.pass(1), "start a#2 | a starting");
+  (void)it.accepted("a");
+  EXPECT_EQ(it.pass(10), "stop a#2 | a starting (start_deadline)");
+  EXPECT_EQ(it.stopped("a", 1), " | ");
+  EXPECT_EQ(it.stopped("a", 2),
+            " | a failed (did not run within its start_deadline of 10.0 s, after 2 attempts)");
+}
+
+TEST(Deadline, TheFirstReasonWhyAnAttemptIsStoppedStays) {
+  Experiment experiment = test::experiment("a");
+  experiment.trials[0].timeout = Seconds(60);
+  experiment.deadline = Seconds(65);
+  Planned it(std::move(experiment), k_wait);
+  (void)it.begin();
+  (void)it.started("a");
+  EXPECT_EQ(it.pass(60), "stop a | a running (timeout)");
+  EXPECT_EQ(it.pass(10), " | ");
+  EXPECT_EQ(it.ended("a", 143), "collect a | a failed (took longer than its timeout of 1m00s)");
+}
+
+TEST(Deadline, AStartThatIsUnderWayIsNotGivenUp) {
+  Experiment experiment = test::experiment("a");
+  experiment.deadline = Seconds(60);
+  Planned it(std::move(experiment), k_wait);
+  (void)it.begin();
+  EXPECT_EQ(it.pass(60), " | a starting (stopped)");
+  EXPECT_EQ(it.pass(60), " | ");
+  EXPECT_EQ(it.started("a"), "stop a | a running");
+}
+
+TEST(Deadline, SomebodyStaysForTheServicesToo) {
+  Experiment experiment = test::experiment("!s");
+  experiment.deadline = Seconds(60);
+  Planned it(std::move(experiment));
+  (void)it.begin();
+  (void)it.started("s");
+  EXPECT_FALSE(it.done());
 }
 
 }  // namespace

@@ -224,7 +224,6 @@ TEST(GoingOn, WhatAListingTellsWasWhenTheEngineSays) {
   const Experiment experiment = test::experiment("a b");
   const Plan plan = test::plan(experiment);
   Planner planner(RunId("run"), experiment, plan, {});
-  const auto at = [](int seconds) { return Instant{} + std::chrono::seconds(seconds); };
   (void)planner.step(Begin{}, at(1));
   const Sighting a{.key = {.run = RunId("run"), .trial = "a"}, .phase = Phase::running, .ran_at = at(3)};
   EXPECT_EQ(planner.step(StartAnswered{.trial = 0, .seen = a}, at(5)).facts.at(0).at, at(3));
@@ -241,6 +240,299 @@ TEST(GoingOn, WhatAListingTellsWasWhenTheEngineSays) {
   b.exit_code = 0;
   b.ended_at = at(100);
   EXPECT_EQ(planner.step(Seen{b}, at(22)).facts.at(0).at, at(22));
+}
+
+TEST(GoingOn, AServiceThatWasHealthyNeedNotBecomeSoAgain) {
+  for (const bool was_healthy : {true, false}) {
+    Planned planned(
+        "db use<-db:healthy",
+        {.past = {{.state = TrialState::running, .was_started = true, .was_healthy = was_healthy}, {}}});
+    (void)planned.begin();
+    EXPECT_EQ(planned.listed({planned.sighting("db", Phase::running)}),
+              was_healthy ? "start use | use starting" : " | ");
+  }
+}
+
+TEST(GoingOn, WhatRunsRunsOnAlthoughWhatItDependsOnHasFailed) {
+  Planned planned("a b<-a:succeeded", {.past = {{.state = TrialState::failed, .cause = Cause::error},
+                                                {.state = TrialState::running, .was_started = true}}});
+  EXPECT_EQ(planned.begin(), " | ");
+  EXPECT_EQ(planned.listed({planned.sighting("b", Phase::running)}), " | ");
+  EXPECT_EQ(planned.state("b"), TrialState::running);
+}
+
+TEST(GoingOn, ABlockedTrialNamesTheSameRootToThoseThatDependOnIt) {
+  Planned planned("a b<-a:succeeded c<-b:succeeded",
+                  {.past = {{.state = TrialState::failed, .cause = Cause::error},
+                            {.state = TrialState::blocked, .root = 0},
+                            {}}});
+  EXPECT_EQ(planned.begin(), " | c blocked (depends on `b`, which is blocked by `a`)");
+}
+
+TEST(GoingOn, FailuresOfEarlierProcessesCount) {
+  Experiment experiment = test::experiment("a b");
+  experiment.failures_max = 1;
+  Planned planned(std::move(experiment),
+                  {.past = {{.state = TrialState::failed, .cause = Cause::error}, {}}});
+  EXPECT_EQ(planned.begin(), " | b blocked (not started: 1 trial has failed, as many as may (max_failures))");
+}
+
+Past retrying(Cause cause, int exit_code, const std::string& reason) {
+  return {.state = TrialState::retrying,
+          .cause = cause,
+          .exit_code = exit_code,
+          .reason = reason,
+          .was_started = true,
+          .ran_at = at(0)};
+}
+
+TEST(GoingOn, ARetryThatWasDueIsSpent) {
+  const Past failed = retrying(Cause::error, 1, "exit code 1; attempt 2 in 1.0 s");
+  Planned planned(with_retries("a", {.max = 1}), {.past = {failed}, .engine_began_at = at(-1)});
+  EXPECT_EQ(planned.begin(), " | ");
+  EXPECT_EQ(planned.listed({}), "start a#2 | a starting");
+  (void)planned.started("a");
+  EXPECT_EQ(planned.ended("a", 1), "collect a#2 | a failed (exit code 1, after 2 attempts)");
+}
+
+TEST(GoingOn, AnAttemptThatWasLostWithTheEngineSpendsNoRetry) {
+  const Past stopped = retrying(Cause::stopped, 143, "stopped from outside (exit code 143, SIGTERM)");
+  Planned planned(with_retries("a", {.max = 1}), {.past = {stopped}, .engine_began_at = at(1)});
+  (void)planned.begin();
+  EXPECT_EQ(planned.listed({}), "start a#2 | a starting");
+  (void)planned.started("a");
+  EXPECT_EQ(planned.ended("a", 1), "collect a#2 | a retrying (exit code 1; attempt 3 in 1.0 s)");
+}
+
+TEST(GoingOn, WhatWaitsForItsNextAttemptIsStoppedWithTheReasonOfTheLast) {
+  const Past failed = retrying(Cause::error, 1, "exit code 1; attempt 2 in 20.0 s");
+  Planned planned(with_retries("a", {.max = 1}), {.past = {failed}});
+  (void)planned.begin();
+  EXPECT_EQ(planned.adjust({.stopping = {"a"}, .stopper = "alice"}),
+            " | a failed (exit code 1; not tried again: stopped by alice with `combu stop`)");
+  EXPECT_EQ(planned.fact("a").attempt, 1);
+}
+
+TEST(GoingOn, WhatBeganWithTheEngineIsNotLost) {
+  Planned planned("a", {.past = {{.state = TrialState::running, .was_started = true, .ran_at = at(5)}},
+                        .engine_began_at = at(5)});
+  (void)planned.begin();
+  Sighting ended = planned.sighting("a", Phase::ended);
+  ended.exit_code = 137;
+  EXPECT_EQ(planned.listed({ended}), "collect a | a failed (exit code 137, SIGKILL)");
+}
+
+TEST(GoingOn, AnAttemptThatWasBeingStoppedIsStoppedAgain) {
+  Experiment experiment = test::experiment("a");
+  experiment.trials[0].start_deadline = Seconds(10);
+  Planned planned(std::move(experiment), {.past = {{.state = TrialState::running,
+                                                    .was_started = true,
+                                                    .ran_at = at(0),
+                                                    .doom = Cause::start_deadline}}});
+  EXPECT_EQ(planned.begin(), "stop a | ");
+  EXPECT_EQ(planned.listed({planned.sighting("a", Phase::running)}), " | ");
+  (void)planned.stopped("a", 1);
+  EXPECT_FALSE(planned.done()) << "it runs still";
+  EXPECT_EQ(planned.ended("a", 143),
+            "collect a | a failed (did not run within its start_deadline of 10.0 s)");
+  (void)planned.collected("a");
+  EXPECT_TRUE(planned.done());
+}
+
+// The engine may not say when it began.
+TEST(GoingOn, WhenAnAttemptBeganIsKnownFromTheRecord) {
+  Experiment experiment = test::experiment("a");
+  experiment.trials[0].timeout = Seconds(10);
+  Planned planned(
+      std::move(experiment),
+      {.past = {
+           {.state = TrialState::running, .was_started = true, .ran_at = at(-20), .doom = Cause::timeout}}});
+  (void)planned.begin();
+  Sighting ended = planned.sighting("a", Phase::ended);
+  ended.exit_code = 0;
+  ended.ended_at = at(-15);
+  EXPECT_EQ(planned.listed({ended}), " | a succeeded");
+}
+
+TEST(GoingOn, AnEndIsNotBeforeTheBeginningOnRecord) {
+  Planned planned("a", {.past = {{.state = TrialState::running, .was_started = true, .ran_at = at(-20)}}});
+  (void)planned.begin();
+  Sighting ended = planned.sighting("a", Phase::ended);
+  ended.exit_code = 0;
+  ended.ended_at = at(-30);
+  EXPECT_EQ(planned.listed({ended}), " | a succeeded");
+  EXPECT_EQ(planned.fact("a").at, at(-20));
+}
+
+TEST(GoingOn, ALaterAttemptHoldsTheSlotsOfTheEarlierOne) {
+  const Past running{.state = TrialState::running, .was_started = true};
+  Planned planned("a=2 b=2", {.capacity = Planned::cpus("2"), .past = {running, {}}});
+  (void)planned.begin();
+  Sighting later = planned.sighting("a", Phase::running, 2);
+  later.slots = Planned::cpus("2");
+  EXPECT_EQ(planned.listed({later}), " | a retrying (how it ended is not on record), a starting, a running");
+  EXPECT_EQ(planned.held(), Planned::cpus("2"));
+  Sighting ended = planned.sighting("a", Phase::ended, 2);
+  ended.exit_code = 0;
+  EXPECT_EQ(planned.seen(ended), "start b | a succeeded, b starting");
+  EXPECT_EQ(planned.held(), Planned::cpus("2"));
+}
+
+TEST(GoingOn, ALaterAttemptOfWhatLeavesIsStopped) {
+  Planned planned("a", {.past = {leaving(Leaving::removed)}});
+  EXPECT_EQ(planned.begin(), "stop a | ");
+  EXPECT_EQ(planned.listed({planned.sighting("a", Phase::running, 2)}),
+            "stop a#2 | a retrying (how it ended is not on record), a starting, a running");
+}
+
+TEST(GoingOn, AfterTheListingAnUnknownAttemptChangesNothing) {
+  Planned planned("a b", {.past = {{.state = TrialState::running, .was_started = true},
+                                   {.state = TrialState::succeeded, .was_started = true}}});
+  (void)planned.begin();
+  EXPECT_EQ(planned.listed({planned.sighting("a", Phase::running), planned.sighting("b", Phase::running, 2)}),
+            " | ");
+  EXPECT_EQ(planned.seen(planned.sighting("a", Phase::running, 2)), " | ");
+  EXPECT_EQ(planned.state("b"), TrialState::succeeded);
+}
+
+TEST(GoingOn, WhatIsReplacedBeginsAnew) {
+  Past old = leaving(Leaving::replaced);
+  old.slots = Planned::cpus("2");
+  Planned planned("a", {.capacity = Planned::cpus("4"), .past = {old}});
+  (void)planned.begin();
+  (void)planned.listed({planned.sighting("a", Phase::running)});
+  EXPECT_TRUE(planned.may_start_more());
+  (void)planned.adjust({.stopping = {"a"}, .stopper = "alice"});
+  (void)planned.stopped("a", 1);
+  EXPECT_EQ(planned.held(), Planned::cpus("2"));
+  EXPECT_EQ(planned.ended("a", 143),
+            "start a#2 | a retrying (replaced by what the file says now), a starting");
+  EXPECT_EQ(planned.held(), Planned::cpus("0")) << "the new one wants nothing";
+  (void)planned.started("a");
+  EXPECT_TRUE(planned.done());
+  EXPECT_FALSE(planned.may_start_more());
+  Sighting ended = planned.sighting("a", Phase::ended);
+  ended.exit_code = 143;
+  ended.stopped = true;
+  EXPECT_EQ(planned.seen(ended),
+            "collect a#2 | a stopped (stopped from outside (exit code 143, SIGTERM), after 2 attempts)")
+      << "alice has stopped the old one";
+  EXPECT_EQ(planned.held(), Planned::cpus("0"));
+}
+
+TEST(GoingOn, TheEndOfWhatLeavesTellsThatItRan) {
+  Planned planned("a b", {.past = {leaving(Leaving::removed), leaving(Leaving::replaced)}});
+  (void)planned.begin();
+  EXPECT_FALSE(planned.done());
+  (void)planned.listed({planned.sighting("a", Phase::running), planned.sighting("b", Phase::running)});
+  (void)planned.pause();
+  (void)planned.ended("a", 0);
+  EXPECT_TRUE(planned.fact("a").ran);
+  EXPECT_EQ(planned.fact("a").cause, Cause::none);
+  (void)planned.ended("b", 0);
+  EXPECT_TRUE(planned.fact("b").ran);
+  EXPECT_EQ(planned.fact("b").cause, Cause::stopped);
+}
+
+TEST(GoingOn, WhatIsOnlyRemovedStartsNothing) {
+  Planned planned("a", {.past = {leaving(Leaving::removed)}});
+  (void)planned.begin();
+  (void)planned.listed({planned.sighting("a", Phase::running)});
+  EXPECT_FALSE(planned.may_start_more());
+}
+
+TEST(GoingOn, WhatIsReplacedIsNotStartedAfterTooManyFailures) {
+  Experiment experiment = test::experiment("a b");
+  experiment.failures_max = 1;
+  Planned planned(std::move(experiment), {.past = {leaving(Leaving::replaced), {}}});
+  (void)planned.begin();
+  (void)planned.listed({planned.sighting("a", Phase::running)});
+  EXPECT_EQ(planned.not_started("b"), " | b failed (could not be started: port is taken)");
+  EXPECT_EQ(planned.ended("a", 143),
+            " | a retrying (replaced by what the file says now), a blocked (not started: 1 trial has failed, "
+            "as many as may (max_failures))");
+}
+
+// While the old attempt is stopped, the trial that the new one depends on gets as far as `past` says.
+TEST(GoingOn, WhatIsReplacedStartsAsFarAsItsDependenciesAreMet) {
+  const auto end_of = [](const std::string& condition, const Past& past) {
+    Planned planned("a b<-a:" + condition, {.past = {past, leaving(Leaving::replaced)}});
+    (void)planned.begin();
+    (void)planned.listed({planned.sighting("a", Phase::running), planned.sighting("b", Phase::running)});
+    return planned.ended("b", 143);
+  };
+  const std::string replaced = "b retrying (replaced by what the file says now)";
+  const std::string starts = "start b#2 | " + replaced + ", b starting";
+  const std::string waits = " | " + replaced;
+  const auto blocked = [&](const std::string& why) {
+    return " | " + replaced + ", b blocked (depends on `a`, which " + why + ")";
+  };
+  const Past never_ran{.state = TrialState::failed, .cause = Cause::start};
+  const Past ran{.state = TrialState::failed, .cause = Cause::error, .was_started = true};
+  const Past healthy{
+      .state = TrialState::failed, .cause = Cause::error, .was_started = true, .was_healthy = true};
+  const Past skipped{.state = TrialState::skipped};
+  const Past runs{.state = TrialState::running, .was_started = true};
+  EXPECT_EQ(end_of("started", never_ran), blocked("was not started"));
+  EXPECT_EQ(end_of("started", ran), starts);
+  EXPECT_EQ(end_of("started", runs), starts);
+  EXPECT_EQ(end_of("started", skipped), starts);
+  EXPECT_EQ(end_of("healthy", ran), blocked("did not become healthy"));
+  EXPECT_EQ(end_of("healthy", healthy), starts);
+  EXPECT_EQ(end_of("healthy", runs), waits);
+  EXPECT_EQ(end_of("healthy", skipped), starts);
+  EXPECT_EQ(end_of("succeeded", ran), blocked("did not succeed"));
+  EXPECT_EQ(end_of("succeeded", runs), waits);
+  EXPECT_EQ(end_of("finished", ran), starts);
+  EXPECT_EQ(end_of("finished", runs), waits);
+}
+
+TEST(GoingOn, WhatIsReplacedIsBlockedByAnUnhealthyService) {
+  Planned planned(
+      "!a b<-a:healthy c<-a",
+      {.past = {{.state = TrialState::running, .was_started = true}, leaving(Leaving::replaced), {}}});
+  (void)planned.begin();
+  (void)planned.listed({planned.sighting("a", Phase::running), planned.sighting("b", Phase::running)});
+  EXPECT_EQ(planned.health("a", Health::unhealthy), " | ");
+  EXPECT_EQ(
+      planned.ended("b", 143),
+      " | b retrying (replaced by what the file says now), b blocked (depends on `a`, which did not become "
+      "healthy)");
+}
+
+TEST(GoingOn, WhenADependencyWasMetIsNotKnownOfHealth) {
+  const Past over{.state = TrialState::failed,
+                  .was_started = true,
+                  .was_healthy = true,
+                  .ran_at = at(40),
+                  .over_at = at(70)};
+  Planned planned("a b<-a:healthy c<-a d<-a:finished", {.past = {over, {}, {}, {}}});
+  (void)planned.pass(100);
+  (void)planned.begin();
+  EXPECT_EQ(planned.listed({}), "start b, start c, start d | b starting, c starting, d starting");
+  EXPECT_EQ(planned.fact("b").ready_at, planned.now());
+  EXPECT_EQ(planned.fact("c").ready_at, at(40));
+  EXPECT_EQ(planned.fact("d").ready_at, at(70));
+}
+
+// Every container has an id; the engine may tell of one that it has made in vain.
+TEST(GoingOn, TheContainerThatRunsIsTheAttempts) {
+  Planned planned("a b", {.past = {{.state = TrialState::running, .was_started = true}, {}}});
+  (void)planned.begin();
+  Sighting ended = planned.sighting("a", Phase::ended);
+  ended.id = "1";
+  ended.exit_code = 0;
+  EXPECT_EQ(planned.listed({ended}), "start b | a succeeded, b starting") << "its id is not on record";
+  Sighting running = planned.sighting("b", Phase::running);
+  running.id = "2";
+  EXPECT_EQ(planned.seen(running), " | b running");
+  EXPECT_EQ(planned.fact("b").id, "2");
+  Sighting other = planned.sighting("b", Phase::ended);
+  other.id = "3";
+  other.exit_code = 1;
+  EXPECT_EQ(planned.seen(other), " | ");
+  other.id = "2";
+  EXPECT_EQ(planned.seen(other), "collect b | b failed (exit code 1)");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -43,9 +44,9 @@ class Planned {
   std::string not_taken(const std::string& name) {
     return text(step(Collected{.trial = index(name), .fault = "disk full"}));
   }
-  std::string stopped(const std::string& name) {
+  std::string stopped(const std::string& name, std::optional<int> attempt = std::nullopt) {
     const TrialIndex trial = index(name);
-    return text(step(StopAnswered{.trial = trial, .attempt = attempts_[trial]}));
+    return text(step(StopAnswered{.trial = trial, .attempt = attempt.value_or(attempt_of(trial))}));
   }
   // Time goes by, to each moment that the planner wants to be woken at.
   std::string pass(double seconds) {
@@ -71,7 +72,7 @@ class Planned {
     it.oom = true;
     return seen(it);
   }
-  std::string interrupt() { return text(step(Interrupt{})); }
+  std::string interrupt(bool for_good = false) { return text(step(Interrupt{.for_good = for_good})); }
   std::string adjust(const Adjust& adjust) { return text(step(adjust)); }
   std::string pause() { return adjust({.paused = true}); }
   std::string resume() { return adjust({.paused = false}); }
@@ -82,6 +83,9 @@ class Planned {
   }
   std::string lost_to(const std::string& name, const Sighting& winner) {
     return text(step(StartAnswered{.trial = index(name), .seen = winner}));
+  }
+  std::string answered(const std::string& name, const Sighting& seen) {
+    return text(step(StartAnswered{.trial = index(name), .seen = seen}));
   }
   std::string accepted(const std::string& name) { return text(step(StartAnswered{.trial = index(name)})); }
   std::string not_started(const std::string& name) {
@@ -96,7 +100,7 @@ class Planned {
     const TrialIndex trial = index(name);
     return text(step(StopFailed{.trial = trial,
                                 .error = Error(ErrorKind::refused, name, "no"),
-                                .attempt = attempt.value_or(attempts_[trial])}));
+                                .attempt = attempt.value_or(attempt_of(trial))}));
   }
   std::string running(const std::string& name) { return seen(sighting(name, Phase::running)); }
   std::string ended(const std::string& name, int code) {
@@ -117,9 +121,7 @@ class Planned {
   // Of its present attempt, or of the one that is given.
   [[nodiscard]] Sighting sighting(const std::string& name, Phase phase,
                                   std::optional<int> attempt = std::nullopt) const {
-    const auto found = attempts_.find(index(name));
-    const int present = found == attempts_.end() ? 1 : found->second;
-    Sighting it{.key = {.run = run_, .trial = name, .attempt = attempt.value_or(present)},
+    Sighting it{.key = {.run = run_, .trial = name, .attempt = attempt.value_or(attempt_of(index(name)))},
                 .experiment = "test",
                 .phase = phase};
     if (phase == Phase::ended) it.ended_at = now_;
@@ -140,8 +142,18 @@ class Planned {
   [[nodiscard]] std::string undelivered() const { return planner_.undelivered(); }
   [[nodiscard]] bool may_start_more() const { return planner_.may_start_more(); }
   [[nodiscard]] std::size_t in_flight() const { return planner_.starts_in_flight(); }
+  [[nodiscard]] Instant now() const { return now_; }
+  // The last fact of a trial, and the last command to collect something of it.
+  [[nodiscard]] const Fact& fact(const std::string& name) const { return facts_.at(index(name)); }
+  [[nodiscard]] const CollectCommand& collect(const std::string& name) const {
+    return collects_.at(index(name));
+  }
 
  private:
+  [[nodiscard]] int attempt_of(TrialIndex trial) const {
+    const auto found = attempts_.find(trial);
+    return found == attempts_.end() ? 1 : found->second;
+  }
   [[nodiscard]] TrialIndex index(const std::string& name) const {
     for (TrialIndex i = 0; i < experiment_.trials.size(); ++i) {
       if (experiment_.trials[i].name == name) return i;
@@ -153,8 +165,12 @@ class Planned {
   Step step(const Event& event) {
     Step step = planner_.step(event, now_);
     wake_ = step.wake;
-    for (const Command& command : step.commands)
+    for (const Command& command : step.commands) {
       if (const auto* start = std::get_if<StartCommand>(&command)) attempts_[start->trial] = start->attempt;
+      if (const auto* collect = std::get_if<CollectCommand>(&command))
+        collects_.insert_or_assign(collect->trial, *collect);
+    }
+    for (const Fact& fact : step.facts) facts_.insert_or_assign(fact.trial, fact);
     return step;
   }
 
@@ -198,7 +214,13 @@ class Planned {
   Instant now_{};
   std::optional<Instant> wake_;
   std::map<TrialIndex, int> attempts_;
+  std::map<TrialIndex, Fact> facts_;
+  std::map<TrialIndex, CollectCommand> collects_;
 };
+
+inline Instant at(double seconds) {
+  return Instant{} + std::chrono::duration_cast<Instant::duration>(Seconds(seconds));
+}
 
 inline constexpr PlannerOptions k_wait{.until = Until::ended};
 

@@ -135,5 +135,49 @@ TEST(Recall, OneThatIsSkippedIsItsShapesCanary) {
   EXPECT_EQ(it.ended("a", 0), " | a succeeded");
 }
 
+TEST(Recall, IsAsGoodAsHealthToOthers) {
+  Planned it(with_cache("a b<-a:healthy,a:succeeded"), k_recall);
+  (void)it.begin();
+  EXPECT_EQ(it.recalled("b"), " | ");
+  EXPECT_EQ(it.recalled("a", "before"), "start b | a skipped (before), b starting");
+}
+
+TEST(Recall, OneThatIsSkippedIsTheCanaryOfThoseThatComeLater) {
+  Experiment experiment = with_canary("a b<-a:succeeded c<-a:succeeded");
+  experiment.trials[0].cache.on = true;
+  Planned it(experiment, k_recall);
+  EXPECT_EQ(it.begin(), "recall a | ");
+  EXPECT_EQ(it.recalled("a", "before"), "start b, start c | a skipped (before), b starting, c starting");
+}
+
+// As soon as its inputs are known, whatever else it waits for.
+TEST(Recall, WhatGoesInIsKnownBeforeTheOtherConditionsAreMet) {
+  Experiment experiment = with_cache("a b<-a:succeeded,c:succeeded c d<-c:succeeded");
+  experiment.trials[0].outputs = {{.path = "/out"}};
+  experiment.trials[1].inputs = {{.from = "/out", .trial = "a", .to = "/in"}};
+  Planned it(experiment, k_recall);
+  EXPECT_EQ(it.begin(), "recall a, recall c, recall d | ");
+  EXPECT_EQ(it.recalled("a", "before"), "recall b | a skipped (before)");
+  EXPECT_EQ(it.recalled("c"), "start c | c starting");
+  EXPECT_EQ(it.recalled("b", "too"), " | b skipped (too)");
+
+  PlannerOptions options = k_recall;
+  options.past = {{.state = TrialState::succeeded, .was_started = true}, {}, {}, {}};
+  Planned later(experiment, options);
+  EXPECT_EQ(later.begin(), "recall c, recall d, recall b | ");
+}
+
+TEST(Recall, WhatRunsAlreadyIsNotAskedFor) {
+  Experiment experiment = with_cache("a b<-a:succeeded");
+  experiment.trials[0].outputs = {{.path = "/out"}};
+  experiment.trials[1].inputs = {{.from = "/out", .trial = "a", .to = "/in"}};
+  PlannerOptions options = k_recall;
+  options.past = {{.state = TrialState::succeeded, .was_started = true},
+                  {.state = TrialState::running, .was_started = true}};
+  Planned it(experiment, options);
+  EXPECT_EQ(it.begin(), " | ");
+  EXPECT_EQ(it.listed({it.sighting("b", Phase::running)}), " | ");
+}
+
 }  // namespace
 }  // namespace combu::test

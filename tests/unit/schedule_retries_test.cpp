@@ -1,4 +1,5 @@
 // The planner: failed attempts, retries, max_failures.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -421,6 +422,207 @@ TEST(MaxFailures, WhatWaitsForItsRetryHasFailedOfItsOwn) {
       it.ended("b", 3),
       "collect b | b failed (exit code 3), a failed (exit code 7; not tried again: 1 trial has failed, as "
       "many as may (max_failures))");
+}
+
+TEST(Retries, AFurtherAttemptWaitsForTheAnswerOfTheStart) {
+  Planned it(with_retries("a", {.max = 1}));
+  (void)it.begin();
+  (void)it.running("a");
+  (void)it.ended("a", 1);
+  (void)it.collected("a");
+  EXPECT_EQ(it.pass(1), " | ");
+  EXPECT_EQ(it.accepted("a"), "start a#2 | a starting");
+}
+
+TEST(Retries, FactsTellOfTheAttemptThatTheyAreAbout) {
+  Planned it(with_retries("a b<-a:succeeded", {.max = 2, .pause = Seconds(20)}));
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.ended("a", 7);
+  EXPECT_EQ(it.fact("a").attempt, 1);
+  (void)it.collected("a");
+  (void)it.pass(20);
+  EXPECT_EQ(it.fact("a").attempt, 2);
+  EXPECT_EQ(it.fact("a").ready_at, at(20)) << "when its pause was over";
+  (void)it.started("a");
+  (void)it.ended("a", 7);
+  (void)it.collected("a");
+  (void)it.adjust({.stopping = {"a"}, .stopper = "alice"});
+  EXPECT_EQ(it.fact("a").attempt, 2) << "there was no third one";
+}
+
+TEST(Retries, TheNextAttemptHasItsOwnBeginning) {
+  Planned it(with_retries("a", {.max = 1}));
+  (void)it.begin();
+  Sighting first = it.sighting("a", Phase::running);
+  first.ran_at = at(0);
+  (void)it.answered("a", first);
+  (void)it.pass(5);
+  (void)it.ended("a", 1);
+  (void)it.collected("a");
+  EXPECT_EQ(it.pass(1), "start a#2 | a starting");
+  (void)it.pass(3);
+  EXPECT_EQ(it.started("a"), " | a running");
+  EXPECT_EQ(it.fact("a").at, at(9));
+}
+
+TEST(Retries, NobodyTriesAgainAfterTheLastInterrupt) {
+  Planned it(with_retries("a", {.max = 2}));
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.interrupt(true);
+  EXPECT_EQ(it.ended("a", 3), "collect a | a failed (exit code 3)");
+}
+
+TEST(Retries, SomebodyStaysForWhatMayBeTriedAgain) {
+  Planned it(with_retries("a", {.max = 1}));
+  (void)it.begin();
+  (void)it.started("a");
+  EXPECT_TRUE(it.may_start_more());
+  (void)it.ended("a", 0);
+  EXPECT_FALSE(it.may_start_more());
+  Planned once("a");
+  (void)once.begin();
+  (void)once.started("a");
+  EXPECT_FALSE(once.may_start_more());
+}
+
+TEST(Retries, WhatWaitsForARetryIsWaitedForToo) {
+  Planned it(with_retries("a b<-a:succeeded", {.max = 1}));
+  (void)it.begin();
+  (void)it.started("a");
+  (void)it.ended("a", 1);
+  (void)it.collected("a");
+  EXPECT_FALSE(it.done());
+  EXPECT_TRUE(it.may_start_more());
+}
+
+// How often it has been lost is counted whichever way that shows.
+TEST(Retries, ATrialIsLostOnlySoOften) {
+  Planned it(with_retries("a", {.max = 1}));
+  (void)it.begin();
+  for (int losses = 1; losses <= Planner::k_losses_max; ++losses) {
+    (void)it.started("a");
+    Sighting seen = it.sighting("a", Phase::ended);
+    seen.exit_code = 143;
+    seen.stopped = true;
+    if (losses % 2 == 0) {
+      (void)it.listing_begins_after_a_break();
+      (void)it.listed_after_a_break({seen});
+      (void)it.collected("a");
+    } else {
+      (void)it.seen(seen);
+      (void)it.collected("a");
+      (void)it.listing_begins_after_a_break();
+      (void)it.listed_after_a_break({});
+    }
+    ASSERT_EQ(it.state("a"), TrialState::starting) << losses;
+  }
+  (void)it.started("a");
+  Sighting seen = it.sighting("a", Phase::ended);
+  seen.exit_code = 137;
+  (void)it.listing_begins_after_a_break();
+  EXPECT_EQ(
+      it.listed_after_a_break({seen}),
+      "collect a#11 | a failed (lost with its host or engine (exit code 137, SIGKILL), after 11 attempts)");
+}
+
+TEST(Retries, WhileItIsNotKnownWhoStoppedItItsSlotsAreFree) {
+  Planned it(with_retries("a=2 b=2", {.max = 1}), {.capacity = Planned::cpus("2")});
+  (void)it.begin();
+  (void)it.started("a");
+  Sighting seen = it.sighting("a", Phase::ended);
+  seen.exit_code = 143;
+  seen.stopped = true;
+  EXPECT_EQ(
+      it.seen(seen),
+      "collect a, start b | a retrying (stopped from outside (exit code 143, SIGTERM); tried again if the "
+      "engine is being restarted), b starting");
+}
+
+TEST(Retries, WhoStopsItMeanwhileIsTold) {
+  Planned it(with_retries("a", {.max = 1}));
+  (void)it.begin();
+  (void)it.started("a");
+  Sighting seen = it.sighting("a", Phase::ended);
+  seen.exit_code = 143;
+  seen.stopped = true;
+  (void)it.seen(seen);
+  (void)it.collected("a");
+  EXPECT_EQ(
+      it.adjust({.stopping = {"a"}, .stopper = "alice"}),
+      " | a stopped (stopped from outside (exit code 143, SIGTERM); not tried again: stopped by alice with "
+      "`combu stop`)");
+  EXPECT_EQ(it.listing_begins_after_a_break(), " | ");
+  EXPECT_EQ(it.pass(100), " | ");
+  EXPECT_EQ(it.state("a"), TrialState::stopped);
+}
+
+TEST(Retries, WhoStoppedItShowsHoweverLongItMightHaveTaken) {
+  Experiment experiment = with_retries("a", {.max = 1});
+  experiment.trials[0].timeout = Seconds(10);
+  Planned it(std::move(experiment));
+  (void)it.begin();
+  (void)it.started("a");
+  Sighting seen = it.sighting("a", Phase::ended);
+  seen.exit_code = 143;
+  seen.stopped = true;
+  (void)it.seen(seen);
+  (void)it.collected("a");
+  EXPECT_EQ(it.pass(70), " | ");
+  EXPECT_EQ(it.state("a"), TrialState::retrying);
+  EXPECT_EQ(it.pass(5), " | a stopped (stopped from outside (exit code 143, SIGTERM))");
+}
+
+TEST(Retries, AnAnswerThatTellsOfAnEndIsOfAnEarlierCall) {
+  Planned it(with_retries("a", {.max = 1}));
+  (void)it.begin();
+  Sighting seen = it.sighting("a", Phase::ended);
+  seen.exit_code = 137;
+  EXPECT_EQ(
+      it.answered("a", seen),
+      "collect a | a running, a retrying (lost with its host or engine (exit code 137, SIGKILL); attempt 2 "
+      "in 0 ms)");
+}
+
+TEST(Retries, OutOfMemoryIsAlsoWhatAProcessInItWasKilledFor) {
+  Planned it("a");
+  (void)it.begin();
+  (void)it.started("a");
+  Sighting seen = it.sighting("a", Phase::ended);
+  seen.exit_code = 1;
+  seen.oom = true;
+  EXPECT_EQ(it.seen(seen), "collect a | a failed (out of memory (exit code 1))");
+}
+
+TEST(Ending, IsWhatTheContainerTells) {
+  const auto told = [](int exit_code, bool oom, bool stopped) {
+    Sighting ended{.phase = Phase::ended};
+    ended.exit_code = exit_code;
+    ended.oom = oom;
+    ended.stopped = stopped;
+    const Ending ending = ending_of(ended);
+    return fmt::format("{} ({})", to_string(state_of(ending)), ending.reason);
+  };
+  EXPECT_EQ(told(0, false, false), "succeeded ()");
+  EXPECT_EQ(told(3, false, false), "failed (exit code 3)");
+  EXPECT_EQ(told(137, true, false), "failed (out of memory (exit code 137, SIGKILL))");
+  EXPECT_EQ(told(137, true, true), "failed (out of memory (exit code 137, SIGKILL))");
+  EXPECT_EQ(told(143, true, true), "stopped (stopped from outside (exit code 143, SIGTERM))");
+  EXPECT_EQ(told(143, false, true), "stopped (stopped from outside (exit code 143, SIGTERM))");
+}
+
+TEST(MaxFailures, ServicesThatNobodyIsLeftToUseAreStopped) {
+  Experiment experiment = test::experiment("!s a w<-s,a:succeeded b<-a");
+  experiment.failures_max = 1;
+  Planned it(std::move(experiment), k_wait);
+  (void)it.begin();
+  (void)it.started("s");
+  (void)it.started("a");
+  EXPECT_EQ(it.not_started("b"),
+            "stop s | b failed (could not be started: port is taken), w blocked (not started: 1 trial has "
+            "failed, as "
+            "many as may (max_failures))");
 }
 
 }  // namespace
