@@ -1,6 +1,7 @@
 // The planner: a trial is over when its outputs are collected.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -208,6 +209,127 @@ TEST(Outputs, WhoIsInterruptedLeavesThemForLater) {
   it.interrupt();
   EXPECT_TRUE(it.done());
   EXPECT_EQ(it.state("a"), TrialState::collecting);
+}
+
+TEST(Outputs, TheEndOfTheLogOfAFailedAttemptIsTakenWithThem) {
+  Planned it(with_outputs("a b"));
+  it.begin();
+  it.started("a");
+  it.ended("a", 3);
+  EXPECT_TRUE(it.collect("a").tail);
+  EXPECT_TRUE(it.collect("a").failed) << "it need not have left them all";
+  it.not_taken("a");
+  EXPECT_EQ(it.pass(1), "take a | ");
+  EXPECT_TRUE(it.collect("a").failed);
+  it.started("b");
+  it.ended("b", 0);
+  EXPECT_FALSE(it.collect("b").tail);
+  EXPECT_FALSE(it.collect("b").failed);
+  it.not_taken("b");
+  EXPECT_EQ(it.pass(1), "take b | ");
+  EXPECT_FALSE(it.collect("b").failed);
+}
+
+TEST(Outputs, WhatIsMissingIsACauseOfItsOwn) {
+  Experiment experiment = with_outputs_and_retries("a", 1);
+  experiment.trials[0].retries.on.reset();
+  experiment.trials[0].retries.on.set(static_cast<std::size_t>(Cause::outputs));
+  Planned it(experiment);
+  it.begin();
+  it.started("a");
+  it.ended("a", 0);
+  EXPECT_EQ(it.not_left("a"), " | a retrying (/out: nothing there; attempt 2 in 1.0 s)");
+  EXPECT_EQ(it.fact("a").cause, Cause::outputs);
+}
+
+TEST(Outputs, ATrialIsOverAtTheMomentWhenTheyAreHome) {
+  Planned it(with_outputs("a"));
+  it.begin();
+  it.started("a");
+  it.pass(5);
+  it.ended("a", 0);
+  EXPECT_EQ(it.fact("a").at, at(5)) << "collecting";
+  it.pass(5);
+  it.collected("a");
+  EXPECT_EQ(it.fact("a").at, at(10));
+}
+
+TEST(Outputs, AnEngineThatGoesAwayMeanwhileTakesAlongNeitherSuccessesNorWhatSomebodyStopped) {
+  Planned it(with_outputs_and_retries("a b", 1));
+  it.begin();
+  it.started("a");
+  it.started("b");
+  it.ended("a", 0);
+  it.adjust({.stopping = {"b"}, .stopper = "alice"});
+  Sighting stopped = it.sighting("b", Phase::ended);
+  stopped.exit_code = 137;
+  stopped.stopped = true;
+  it.seen(stopped);
+  it.listing_begins_after_a_break();
+  it.listed_after_a_break({});
+  EXPECT_EQ(it.collected("a"), " | a succeeded");
+  EXPECT_EQ(it.collected("b"), " | b stopped (stopped by alice with `combu stop`)");
+}
+
+TEST(Outputs, AreTriedFifteenTimesWhenThereIsNothingElseToDo) {
+  Planned it(with_outputs("a"), {.until = Until::ended});
+  it.begin();
+  it.started("a");
+  it.ended("a", 0);
+  for (int tries = 1; tries < 15; ++tries) {
+    it.not_taken("a");
+    ASSERT_FALSE(it.done()) << tries;
+    EXPECT_EQ(it.pass(60), "take a | ");
+  }
+  it.not_taken("a");
+  EXPECT_TRUE(it.done());
+}
+
+// `prepare` brings others into a state; then the outputs of `a` cannot be taken for as long as it is tried.
+bool is_tried_on(const std::string& others, const std::function<void(Planned&)>& prepare) {
+  Experiment experiment = test::experiment("a " + others);
+  experiment.trials[0].outputs = {Output{.path = "/out"}};
+  for (Trial& trial : experiment.trials) {
+    trial.cache.on = trial.name == "cached";
+    if (trial.name != "retried") continue;
+    trial.retries = {.max = 1, .pause = Seconds(1e6), .pause_max = Seconds(1e6)};
+    trial.retries.on.set();
+  }
+  Planned it(std::move(experiment), {.until = Until::ended, .recalls = true});
+  it.begin();
+  it.started("a");
+  prepare(it);
+  it.ended("a", 0);
+  for (int tries = 0; tries < 20; ++tries) {
+    it.not_taken("a");
+    it.pass(60);
+  }
+  return !it.done();
+}
+
+TEST(Outputs, AreTriedForAsLongAsSomethingElseIsToDo) {
+  EXPECT_FALSE(is_tried_on("", [](Planned&) {}));
+  EXPECT_TRUE(is_tried_on("c", [](Planned&) {})) << "a start is under way";
+  EXPECT_TRUE(is_tried_on("c", [](Planned& it) { it.accepted("c"); }));
+  EXPECT_TRUE(is_tried_on("c", [](Planned& it) { it.started("c"); }));
+  EXPECT_TRUE(is_tried_on("c !s w<-s", [](Planned& it) {
+    it.accepted("c");
+    it.started("s");
+    it.started("w");
+    it.ended("w", 0);
+  })) << "a service is being stopped";
+  EXPECT_TRUE(is_tried_on("c d", [](Planned& it) {
+    it.accepted("c");
+    it.started("d");
+    it.ended("d", 1);
+  })) << "the end of a log is being taken";
+  EXPECT_TRUE(is_tried_on("c cached", [](Planned& it) { it.accepted("c"); })) << "a lookup is under way";
+  EXPECT_TRUE(is_tried_on("c retried", [](Planned& it) {
+    it.accepted("c");
+    it.started("retried");
+    it.ended("retried", 1);
+    it.collected("retried");
+  })) << "a pause before a further attempt";
 }
 
 }  // namespace

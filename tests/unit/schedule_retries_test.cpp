@@ -625,5 +625,45 @@ TEST(MaxFailures, ServicesThatNobodyIsLeftToUseAreStopped) {
             "many as may (max_failures))");
 }
 
+std::int64_t grown(const std::string& text, const std::map<std::string, std::int64_t>& memory, Until until) {
+  Experiment experiment = growing(text, memory);
+  for (Trial& trial : experiment.trials) trial.retries.grow_memory = 100;
+  Planned it(std::move(experiment), {.starts_in_flight_max = 100,
+                                     .until = until,
+                                     .capacity = Slots{.cpus = {}, .memory = Bytes{100}, .gpus = {}}});
+  (void)it.begin();
+  for (const auto& [name, bytes] : memory)
+    if (name != "w" && it.state(name) == TrialState::starting) (void)it.started(name);
+  for (const auto& [name, bytes] : memory)
+    if (name != "w" && it.state(name) == TrialState::starting) (void)it.started(name);
+  run_out_of_memory(it, "w");
+  return it.fact("w").slots.memory.count;
+}
+
+TEST(Retries, MemoryGrowsAsFarAsThoseLeaveSomeThatRunBesideIt) {
+  const std::map<std::string, std::int64_t> memory{{"a", 20}, {"b", 15}, {"w", 10}, {"x", 1}, {"z", 5}};
+  EXPECT_EQ(grown("!a !b<-a w<-b !z x<-z", memory, Until::started), 60) << "no service is stopped";
+  EXPECT_EQ(grown("!a !b<-a w<-b !z x", memory, Until::ended), 60) << "z stands as long as the run";
+  EXPECT_EQ(grown("!a !b<-a w<-b !z x<-z", memory, Until::ended), 65) << "z is stopped some time";
+  EXPECT_EQ(grown("!a !b !z x !w", memory, Until::ended), 60) << "a service, beside the others";
+}
+
+// Each could have more when the other is over, and one of the services is about to be tried again.
+TEST(Retries, MemoryIsLeftForAServiceThatDoesNotRunYet) {
+  Planned it(
+      growing("!d1 !d2 !d3 a<-d1 b<-d2,d3", {{"d1", 30}, {"d2", 20}, {"d3", 10}, {"a", 28}, {"b", 12}}),
+      {.until = Until::ended, .capacity = Slots{.cpus = {}, .memory = Bytes{100}, .gpus = {}}});
+  (void)it.begin();
+  for (const char* service : {"d1", "d2", "d3"}) (void)it.started(service);
+  run_out_of_memory(it, "a");
+  run_out_of_memory(it, "b");
+  (void)it.started("b");
+  (void)it.ended("d3", 1);
+  (void)it.out_of_memory("b");
+  EXPECT_EQ(it.collected("d3"), "start d3#2 | d3 starting");
+  EXPECT_EQ(it.collected("b"), "start b#3 | b starting");
+  EXPECT_EQ(it.fact("b").slots.memory, Bytes{40}) << "not 48";
+}
+
 }  // namespace
 }  // namespace combu::test

@@ -161,5 +161,63 @@ TEST(ServiceRoom, WhatIsNoServiceLeavesTheGpuOfThoseThatNeedItToo) {
   EXPECT_THAT(it.held().gpus, testing::ElementsAre("1"));
 }
 
+TEST(ServiceRoom, AServiceThatSeveralOthersNeedIsCountedOnce) {
+  Planned it("!a=1 !b=1<-a !c=1<-a w=1<-b,c", waiting_with_cpus("4"));
+  EXPECT_EQ(it.begin(), "start a | a starting");
+  EXPECT_EQ(it.started("a"), "start b, start c | a running, b starting, c starting");
+}
+
+TEST(ServiceRoom, IsKeptForAllThatStandInAChain) {
+  Planned it("!a=1 !b=1<-a w=1<-b", waiting_with_cpus("4"));
+  (void)it.other("x", Phase::running);
+  EXPECT_EQ(it.begin(), " | ") << "two CPUs are free, and three are wanted";
+  EXPECT_EQ(it.other("x", Phase::ended), "start a | a starting");
+}
+
+TEST(ServiceRoom, IsKeptForAServiceThatStandsAsLongAsTheRun) {
+  Planned it("!board=2 !d=1 w=1<-d", waiting_with_cpus("4"));
+  (void)it.other("x", Phase::running);
+  EXPECT_EQ(it.begin(), " | ");
+  EXPECT_EQ(it.other("x", Phase::ended), "start board, start d | board starting, d starting");
+}
+
+// w1 has room only before d starts; and w2 only after t has been stopped.
+TEST(ServiceRoom, ThoseThatNeedNoFurtherServiceGoFirst) {
+  Planned it("!t=1 !d=1 w0=1<-t,d w1=3<-t w2=3<-d", waiting_with_cpus("4"));
+  EXPECT_EQ(it.begin(), "start t | t starting");
+  EXPECT_EQ(it.started("t"), "start w1 | t running, w1 starting");
+  EXPECT_EQ(it.ended("w1", 0), "start d | w1 running, w1 succeeded, d starting");
+}
+
+TEST(ServiceRoom, IsKeptForAServiceThatWillBeTriedAgain) {
+  Experiment experiment = test::experiment("!d1=1 !d2=1 w=1<-d1:healthy,d2:healthy");
+  experiment.trials[0].retries = {.max = 1, .pause = Seconds(20)};
+  experiment.trials[0].retries.on.set();
+  PlannerOptions options = waiting_with_cpus("4");
+  options.starts_in_flight_max = 1;
+  Planned it(std::move(experiment), std::move(options));
+  EXPECT_EQ(it.begin(), "start d1 | d1 starting");
+  (void)it.pause();
+  (void)it.started("d1");
+  (void)it.other("x", Phase::running);
+  (void)it.ended("d1", 1);
+  EXPECT_EQ(it.resume(), " | ") << "d1, d2 and w want three CPUs, and two are free";
+  EXPECT_EQ(it.other("x", Phase::ended), "start d2 | d2 starting");
+}
+
+TEST(ServiceRoom, AServiceLeavesTheGpusThatAnEarlierProcessHasGivenAway) {
+  const GpuWish t4{.count = 1, .kind = "t4"};
+  PlannerOptions options = waiting_with_gpus();
+  options.past.resize(3);
+  options.past[0] = {.state = TrialState::running, .was_started = true};
+  Planned it(with_wishes("!d1 !d2 w<-d1,d2", {{"d1", t4}, {"d2", {.count = 1}}, {"w", t4}}),
+             std::move(options));
+  (void)it.begin();
+  Sighting runs = it.sighting("d1", Phase::running);
+  runs.slots.gpus = {"0"};
+  EXPECT_EQ(it.listed({runs}), "start d2 | d2 starting");
+  EXPECT_THAT(it.held().gpus, testing::ElementsAre("0", "2")) << "w needs the other T4";
+}
+
 }  // namespace
 }  // namespace combu::test

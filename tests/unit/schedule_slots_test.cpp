@@ -442,5 +442,276 @@ TEST(CheckSlots, WhatFitsInSomeOrderOfGpusIsNotRefused) {
   EXPECT_TRUE(check_slots(experiment, *options.capacity, options.gpus).empty());
 }
 
+Sighting rival(const std::string& run, const std::string& trial) {
+  return {.key = {.run = RunId(run), .trial = trial},
+          .experiment = "other",
+          .id = "r1",
+          .phase = Phase::created,
+          .slots = Planned::cpus("1")};
+}
+
+TEST(Slots, AreLeftToWhoeverHasThem) {
+  for (const auto& [run, trial] : {std::pair("run2", "x"), std::pair("run2", "a"), std::pair("run1", "b")}) {
+    Planned it("a=1 b=1", {.starts_in_flight_max = 1, .capacity = Planned::cpus("1")});
+    EXPECT_EQ(it.begin(), "start a | a starting");
+    EXPECT_EQ(it.lost_to("a", rival(run, trial)), " | a ready") << run << " " << trial;
+  }
+}
+
+TEST(Slots, OfOtherRunsCountAtEachListing) {
+  Planned it("a=3", with_cpus("4"));
+  Sighting other = holder_of("x", {}, Phase::running);
+  other.slots = Planned::cpus("2");
+  (void)it.seen(other);
+  EXPECT_EQ(it.begin(), " | ");
+  EXPECT_EQ(it.listed({other}), " | ");
+  EXPECT_EQ(it.listed({other}), " | ");
+  EXPECT_EQ(it.listed({}), "start a | a starting");
+}
+
+TEST(Slots, WhatHasBeenStartedAgainByHandHoldsItsOwn) {
+  Planned it("a=3", with_cpus("4"));
+  EXPECT_EQ(it.other("x", Phase::running), " | ");
+  EXPECT_EQ(it.other("x", Phase::ended), " | ");
+  Sighting other = holder_of("x", {}, Phase::running);
+  other.slots = Planned::cpus("2");
+  EXPECT_EQ(it.listed({other}), " | ");
+  EXPECT_EQ(it.begin(), " | ");
+  other.phase = Phase::ended;
+  EXPECT_EQ(it.listed({other}), "start a | a starting");
+}
+
+TEST(Slots, WhatHasOnlyBeenMadeHoldsThemWhenItRuns) {
+  Planned it("a=3", with_cpus("4"));
+  EXPECT_EQ(it.other("x", Phase::created), " | ");
+  EXPECT_EQ(it.other("x", Phase::running), " | ");
+  EXPECT_EQ(it.begin(), " | ");
+}
+
+// First `holder` starts, and then one of many small ones after the other, which overtake `first`.
+std::size_t overtake(const Trial& holder, const Trial& first, const Trial& small) {
+  Experiment experiment;
+  experiment.trials = {holder, first};
+  experiment.trials[0].name = "holder";
+  experiment.trials[1].name = "first";
+  const std::size_t count = 2 * Planner::k_overtakes_max;
+  for (std::size_t i = 0; i < count; ++i) {
+    experiment.trials.push_back(small);
+    experiment.trials.back().name = fmt::format("s{}", i);
+  }
+  PlannerOptions options = with_gpus();
+  options.capacity->cpus = parse_cpus("4");
+  options.capacity->memory = Bytes{100};
+  Planned it(std::move(experiment), std::move(options));
+  (void)it.begin();
+  EXPECT_EQ(it.state("holder"), TrialState::starting);
+  std::size_t ran = 0;
+  for (; ran < count && it.state(fmt::format("s{}", ran)) == TrialState::starting; ++ran)
+    (void)it.ended(fmt::format("s{}", ran), 0);
+  EXPECT_EQ(it.state("first"), TrialState::ready);
+  (void)it.ended("holder", 0);
+  EXPECT_EQ(it.state("first"), TrialState::starting);
+  return ran;
+}
+
+TEST(Slots, OneThatWaitsIsOvertakenForEverByThoseThatLeaveItEnough) {
+  const auto wants = [](const char* cpus, std::int64_t memory, GpuWish gpus = {}) {
+    Trial trial{.image = "image"};
+    trial.slots = {.cpus = parse_cpus(cpus), .memory = Bytes{memory}, .gpus = {}};
+    trial.gpus = std::move(gpus);
+    return trial;
+  };
+  const GpuWish any{.count = 1};
+  const GpuWish large{.count = 1, .kind = "h100"};
+  constexpr std::size_t k_max = Planner::k_overtakes_max;
+  EXPECT_EQ(overtake(wants("0", 100), wants("3", 5), wants("2", 0)), k_max)
+      << "it waits for memory, and would wait for CPUs, too";
+  EXPECT_EQ(overtake(wants("4", 0), wants("2", 40), wants("0", 60)), 2 * k_max)
+      << "all the memory that it wants is left";
+  EXPECT_EQ(overtake(wants("0", 100), wants("2", 50), wants("1", 0)), 2 * k_max) << "they take no memory";
+  EXPECT_EQ(overtake(wants("2", 0), wants("3", 0, any), wants("2", 0)), k_max) << "they take CPUs";
+  EXPECT_EQ(overtake(wants("2", 0), wants("3", 0, any), wants("2", 0, any)), k_max) << "they take CPUs";
+  EXPECT_EQ(overtake(wants("2", 0), wants("3", 0, large), wants("0", 0, large)), k_max)
+      << "they take the GPU";
+  EXPECT_EQ(overtake(wants("2", 0), wants("3", 0, any), wants("0", 0, large)), 2 * k_max)
+      << "two GPUs are left";
+}
+
+TEST(Slots, HowOftenOneIsOvertakenIsCountedForEach) {
+  std::string text = "long=1 large=4 next=1^9<-large:finished larger=4";
+  for (std::size_t i = 0; i < 2 * Planner::k_overtakes_max; ++i) text += fmt::format(" s{}=1", i);
+  Planned it(text, with_cpus("4"));
+  (void)it.begin();
+  std::size_t ran = 0;
+  while (it.state(fmt::format("s{}", ran)) == TrialState::starting)
+    (void)it.ended(fmt::format("s{}", ran++), 0);
+  EXPECT_EQ(ran, Planner::k_overtakes_max);
+  EXPECT_EQ(it.ended("long", 0), "start large | long running, long succeeded, large starting");
+  (void)it.ended("large", 0);
+  EXPECT_EQ(it.state("next"), TrialState::starting);
+  EXPECT_EQ(it.state("larger"), TrialState::ready);
+  EXPECT_EQ(it.state(fmt::format("s{}", ran)), TrialState::starting);
+}
+
+// A look at those that are ready must not take long while there will be another one.
+TEST(Slots, WhatWaitsBehindManyOthersIsLookedAtWhenNothingWillEnd) {
+  Experiment experiment = test::experiment("busy=1 s=1");
+  for (std::int64_t i = 0; i < 1500; ++i) {
+    Trial large{.name = fmt::format("l{}", i), .image = "image", .priority = 1};
+    large.slots = {.cpus = parse_cpus("4"), .memory = Bytes{i + 1}, .gpus = {}};
+    experiment.trials.push_back(std::move(large));
+  }
+  PlannerOptions options = with_cpus("3");
+  options.capacity->memory = Bytes{10000};
+  options.past.resize(experiment.trials.size());
+  options.past[0] = {.state = TrialState::running, .was_started = true};
+  Planned it(std::move(experiment), options);
+  (void)it.begin();
+  EXPECT_EQ(it.listed({it.sighting("busy", Phase::running)}), " | ");
+  EXPECT_EQ(it.ended("busy", 0), "start s | busy succeeded, s starting");
+}
+
+TEST(Gpus, WithoutACapacityNoneIsGiven) {
+  Planned it(wanting({1, 1}), {});
+  EXPECT_EQ(it.begin(), "start a, start b | a starting, b starting");
+  EXPECT_TRUE(it.held().gpus.empty());
+}
+
+TEST(Gpus, WhatAnEarlierProcessHasStartedHoldsItsCpusOnce) {
+  PlannerOptions options = with_gpus();
+  options.past.resize(1);
+  options.past[0] = {.state = TrialState::running, .was_started = true};
+  Experiment experiment = wanting({1});
+  experiment.trials[0].slots.cpus = parse_cpus("3");
+  Planned it(std::move(experiment), std::move(options));
+  (void)it.begin();
+  Sighting runs = it.sighting("a", Phase::running);
+  runs.slots = {.cpus = parse_cpus("3"), .memory = {}, .gpus = {"0"}};
+  (void)it.listed({runs});
+  EXPECT_EQ(it.held(), runs.slots);
+  (void)it.ended("a", 0);
+  EXPECT_EQ(it.held(), Slots{});
+}
+
+TEST(Gpus, EachClaimIsForgottenInItsTime) {
+  Planned it(wanting({2, 3}), with_gpus());
+  EXPECT_EQ(it.begin(), "start a | a starting");
+  EXPECT_EQ(it.lost_to("a", holder_of("x", {"0"}, Phase::created)), "start a | a ready, a starting");
+  (void)it.pass(5);
+  EXPECT_EQ(it.lost_to("a", holder_of("y", {"1"}, Phase::created)), " | a ready");
+  EXPECT_EQ(it.pass(5), "start a | a starting") << "x is forgotten";
+  EXPECT_EQ(it.ended("a", 0), " | a running, a succeeded");
+  EXPECT_EQ(it.pass(4), " | ");
+  EXPECT_EQ(it.pass(1), "start b | b starting") << "y is forgotten";
+}
+
+TEST(Gpus, AClaimThatWasLetGoTwoListingsAgoIsAClaimAgain) {
+  Planned it(wanting({3}), with_gpus());
+  (void)it.begin();
+  (void)it.seen(holder_of("x", {"0"}, Phase::gone));
+  (void)it.listed({});
+  (void)it.listed({});
+  EXPECT_EQ(it.lost_to("a", holder_of("x", {"0"}, Phase::created)), " | a ready");
+  EXPECT_EQ(it.pass(9), " | ");
+  EXPECT_EQ(it.pass(1), "start a | a starting");
+}
+
+TEST(Gpus, TheFirstChoiceThatSuitsIsMade) {
+  std::vector<Gpu> gpus = three_gpus();
+  gpus.push_back({.id = "3", .uuid = {}, .kind = {}, .memory = parse_bytes("90g")});
+  const std::vector<std::string> all{"0", "1", "2", "3"};
+  std::vector<std::string> tried;
+  const auto note = [&](const std::vector<std::string>& ids) {
+    tried.push_back(ids[0] + ids[1]);
+    return false;
+  };
+  EXPECT_EQ(schedule::choose({.count = 2}, gpus, all, {}, note), std::nullopt);
+  EXPECT_THAT(tried, testing::ElementsAre("01", "02", "03", "12", "13", "23"));
+}
+
+TEST(Gpus, TheSmallestIsChosenAndTheOneThatIsSparedLast) {
+  std::vector<Gpu> gpus = three_gpus();
+  std::ranges::reverse(gpus);
+  const std::vector<std::string> all{"2", "1", "0"};
+  using Ids = std::optional<std::vector<std::string>>;
+  EXPECT_EQ(schedule::choose({.count = 2}, gpus, all, {}), Ids({"1", "0"}));
+  EXPECT_EQ(schedule::choose({.count = 2}, gpus, all, {.count = 1, .kind = "t4"}), Ids({"2", "1"}));
+}
+
+TEST(Gpus, AreDescribedAsFarAsTheyAreKnown) {
+  EXPECT_EQ(schedule::gpus_text({}), "no GPU that it or combu's config.json knows of");
+  const std::vector<Gpu> gpus{{.id = "0", .uuid = {}, .kind = {}, .memory = {}}};
+  EXPECT_EQ(schedule::gpus_text(gpus), "1 GPU (0: of unknown kind, memory unknown)");
+}
+
+// The first message of check_slots(); empty if there is none.
+std::string refusal(const Experiment& experiment, Slots capacity, const std::vector<Gpu>& gpus = {},
+                    Until until = Until::ended) {
+  for (const Gpu& gpu : gpus) capacity.gpus.push_back(gpu.id);
+  const std::vector<Error> errors = check_slots(experiment, capacity, gpus, until);
+  return errors.empty() ? "" : errors.front().what();
+}
+
+TEST(CheckSlots, TellsThatThereIsNoMemory) {
+  Experiment experiment = test::experiment("a");
+  experiment.trials[0].slots.memory = parse_bytes("1g");
+  EXPECT_EQ(refusal(experiment, Planned::cpus("4")),
+            "a: wants 1 GiB of memory, but the engine has 4 CPUs, no memory to give");
+}
+
+TEST(CheckSlots, SpeaksOfUuidsOnlyWhereTheyAreInQuestion) {
+  std::vector<Gpu> gpus = three_gpus();
+  Experiment experiment = wanting({1});
+  experiment.trials[0].gpus = GpuWish{.count = 1, .ids = {"GPU-x"}};
+  EXPECT_THAT(refusal(experiment, {}, gpus), testing::EndsWith("80 GiB) to give")) << "all are known";
+  for (Gpu& gpu : gpus) gpu.uuid.clear();
+  EXPECT_THAT(refusal(experiment, {}, gpus), testing::EndsWith("whose UUIDs are not known, to give"));
+  experiment.trials[0].gpus = GpuWish{.count = 2, .ids = {"0"}};
+  EXPECT_THAT(refusal(experiment, {}, gpus), testing::EndsWith("80 GiB) to give")) << "the id is no UUID";
+}
+
+TEST(CheckSlots, NamesWhatRunsBesideATrial) {
+  const Slots two = Planned::cpus("2");
+  EXPECT_EQ(refusal(test::experiment("!board=2 w=1"), two),
+            "w: wants 3 CPUs together with `board`, which runs beside it, but the engine has 2 CPUs to give");
+  EXPECT_EQ(refusal(test::experiment("!a !b=1<-a w=2<-b"), two),
+            "w: wants 3 CPUs together with `b`, which runs beside it, but the engine has 2 CPUs to give");
+  EXPECT_EQ(refusal(test::experiment("!a=1 !b<-a !c<-a p w=1<-b,c,p:succeeded"), two), "") << "a runs once";
+  EXPECT_EQ(
+      refusal(test::experiment("!a=0.5 !b=0.5 !c=0.5 !d=0.5 !e=0.5 w=2<-a,b,c,d,e"), Planned::cpus("4")),
+      "w: wants 4.5 CPUs together with `a`, `b`, `c`, `d`, `e`, which run beside it, but the engine has 4 "
+      "CPUs "
+      "to give");
+  EXPECT_EQ(
+      refusal(test::experiment("!a=1 !b=1 !c=1 !d=1 !e=1 !f=1 !g=1 w=1<-a,b,c,d,e,f,g"), Planned::cpus("7")),
+      "w: wants 8 CPUs together with `a`, `b`, `c`, `d`, `e` and 2 more, which run beside it, but the engine "
+      "has 7 CPUs to give");
+}
+
+TEST(CheckSlots, NamesTheGpusThatAreWantedTogether) {
+  const std::vector<Gpu> gpus{{.id = "0", .uuid = {}, .kind = {}, .memory = {}}};
+  const GpuWish one{.count = 1};
+  const Experiment experiment = with_wishes("!s w<-s", {{"s", one}, {"w", one}});
+  const std::string together =
+      "w: wants 2 GPUs together with `s`, which runs beside it, but the engine has 1 GPU (0: of unknown "
+      "kind, memory "
+      "unknown) to give";
+  EXPECT_EQ(refusal(experiment, {}, gpus), together);
+  const std::string no_stop = ": without `run --wait` no service is stopped when its work is done";
+  EXPECT_EQ(refusal(with_wishes("!s v<-s w", {{"s", one}, {"w", one}}), {}, gpus, Until::ended), "");
+  EXPECT_EQ(refusal(with_wishes("!s v<-s w", {{"s", one}, {"w", one}}), {}, gpus, Until::started),
+            together + no_stop);
+}
+
+TEST(CheckSlots, AServiceRunsBesideTheOtherServices) {
+  const auto errors =
+      check_slots(test::experiment("!d1=1 !d2=1 s1<-d1 s2<-d2"), Planned::cpus("1"), {}, Until::started);
+  ASSERT_FALSE(errors.empty());
+  EXPECT_STREQ(
+      errors[0].what(),
+      "d1: wants 2 CPUs together with `d2`, which runs beside it, but the engine has 1 CPU to give: without "
+      "`run --wait` no service is stopped when its work is done");
+}
+
 }  // namespace
 }  // namespace combu::test

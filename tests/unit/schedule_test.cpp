@@ -557,5 +557,75 @@ TEST(Interrupted, WhatFailsThenIsTriedAgainByTheNextProcess) {
   EXPECT_EQ(it.state("b"), TrialState::waiting);
 }
 
+TEST(Planner, AServiceThatIsGoneWhileItIsBeingStoppedIsStopped) {
+  Planned it("!s a<-s", k_wait);
+  (void)it.begin();
+  (void)it.started("s");
+  (void)it.started("a");
+  EXPECT_EQ(it.ended("a", 0), "stop s | a succeeded");
+  EXPECT_EQ(it.gone("s"), " | s stopped");
+}
+
+TEST(Planner, AServiceThatIsNotTriedAgainEndsAsItsLastAttemptDid) {
+  Experiment experiment = with_retries("!db a<-db", {.max = 2});
+  Planned it(experiment, k_wait);
+  (void)it.begin();
+  (void)it.started("db");
+  (void)it.started("a");
+  (void)it.ended("db", 7);
+  (void)it.collected("db");
+  (void)it.ended("a", 0);
+  EXPECT_EQ(it.fact("db").state, TrialState::stopped);
+  EXPECT_EQ(it.fact("db").attempt, 1);
+  EXPECT_EQ(it.fact("db").cause, Cause::error);
+  EXPECT_EQ(it.fact("db").exit_code, 7);
+}
+
+TEST(Planner, TheRunWaitsForTheEndOfWorkAlone) {
+  const Experiment experiment = test::experiment("!s loader work<-loader");
+  const Plan plan = test::plan(experiment);
+  const Planner planner(RunId("run1"), experiment, plan, k_wait);
+  EXPECT_FALSE(planner.is_waited_for(0));
+  EXPECT_FALSE(planner.is_waited_for(1));
+  EXPECT_TRUE(planner.is_waited_for(2));
+}
+
+TEST(Planner, IsNotDoneWhileOneIsReadyAndAnotherWaits) {
+  Planned it("a b<-a:succeeded");
+  (void)it.pause();
+  (void)it.begin();
+  EXPECT_FALSE(it.done());
+  EXPECT_TRUE(it.may_start_more());
+}
+
+TEST(Planner, AnUnaskedLookChangesNothing) {
+  Planned it("a");
+  (void)it.begin();
+  (void)it.started("a");
+  EXPECT_EQ(it.looked(it.sighting("a", Phase::ended)), " | ");
+  EXPECT_EQ(it.looked(it.sighting("a", Phase::ended, 2)), " | ");
+  EXPECT_EQ(it.state("a"), TrialState::running);
+}
+
+TEST(Planner, WhatIsGoneWhenItIsLookedAtWasRemoved) {
+  Planned it("a");
+  (void)it.begin();
+  (void)it.started("a");
+  Sighting ended = it.sighting("a", Phase::ended);
+  ended.exit_code = 0;
+  ended.ended_at.reset();
+  EXPECT_EQ(it.listed({ended}), "look at a | ");
+  EXPECT_EQ(it.looked(it.sighting("a", Phase::gone)),
+            " | a stopped (its container was removed while it ran)");
+}
+
+TEST(Planner, AStartIsGivenUpOnlyByAnInterrupt) {
+  Planned it("a b");
+  (void)it.begin();
+  EXPECT_EQ(it.start_given_up("a"), " | a failed (could not be started: cancelled)");
+  (void)it.interrupt();
+  EXPECT_EQ(it.not_started("b"), " | b failed (could not be started: port is taken)");
+}
+
 }  // namespace
 }  // namespace combu::test
