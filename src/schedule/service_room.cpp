@@ -118,7 +118,7 @@ class ServiceRoom::Trying {
 
   // Nobody needs it any more.
   void drop(TrialIndex service) {
-    if (room_.is_standing(service) || !room_.are_stopped_ || !is_up(service)) return;
+    if (!room_.are_stopped_ || !is_up(service)) return;
     left_ += slots_of_up(service);
     brought_.erase(service);
   }
@@ -127,8 +127,6 @@ class ServiceRoom::Trying {
     std::vector<std::size_t> still;
     for (const std::size_t group : open_)
       if (!served_.contains(group) && !try_serve(group, may_bring)) still.push_back(group);
-    // One that was put off may have been served with a later one.
-    std::erase_if(still, [this](std::size_t group) { return served_.contains(group); });
     open_ = std::move(still);
   }
 
@@ -288,7 +286,7 @@ void ServiceRoom::started(TrialIndex service, const Slots& slots) {
 }
 
 void ServiceRoom::ended(TrialIndex service) {
-  changes_ += up_.erase(service);
+  up_.erase(service);
 }
 
 void ServiceRoom::over(TrialIndex trial) {
@@ -298,7 +296,6 @@ void ServiceRoom::over(TrialIndex trial) {
   if (number == k_none || --groups_[number].left > 0) return;
   ++changes_;
   for (const TrialIndex one : groups_[number].company) --groups_left_.at(one);
-  for (const TrialIndex one : standing_) --groups_left_.at(one);
 }
 
 void ServiceRoom::wants(TrialIndex trial, const Slots& slots) {
