@@ -312,6 +312,7 @@ TEST(Outputs, AreTriedForAsLongAsSomethingElseIsToDo) {
   EXPECT_TRUE(is_tried_on("c", [](Planned&) {})) << "a start is under way";
   EXPECT_TRUE(is_tried_on("c", [](Planned& it) { it.accepted("c"); }));
   EXPECT_TRUE(is_tried_on("c", [](Planned& it) { it.started("c"); }));
+  EXPECT_TRUE(is_tried_on("c", [](Planned& it) { it.running("c"); })) << "the start has not been answered";
   EXPECT_TRUE(is_tried_on("c !s w<-s", [](Planned& it) {
     it.accepted("c");
     it.started("s");

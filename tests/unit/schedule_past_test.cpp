@@ -161,6 +161,7 @@ TEST(GoingOn, WhatLeavesAndCannotBeStoppedIsNotStartedAnew) {
   (void)planned.listed({planned.sighting("a", Phase::running)});
   EXPECT_EQ(planned.not_stopped("a", 1),
             " | a failed (replaced by what the file says now, and could not be stopped: no)");
+  EXPECT_FALSE(planned.may_start_more());
 }
 
 TEST(GoingOn, TheCanaryThatIsReplacedLeavesItToTheNext) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "schedule_planned.hpp"
 
@@ -481,6 +482,10 @@ TEST(Retries, SomebodyStaysForWhatMayBeTriedAgain) {
   EXPECT_TRUE(it.may_start_more());
   (void)it.ended("a", 0);
   EXPECT_FALSE(it.may_start_more());
+  Planned others(with_retries("a b<-a:succeeded", {.max = 1}));
+  (void)others.begin();
+  (void)others.started("a");
+  EXPECT_TRUE(others.may_start_more()) << "b waits, too";
   Planned once("a");
   (void)once.begin();
   (void)once.started("a");
@@ -625,27 +630,37 @@ TEST(MaxFailures, ServicesThatNobodyIsLeftToUseAreStopped) {
             "many as may (max_failures))");
 }
 
+// What w may have when it has been out of memory, and the others have been started.
 std::int64_t grown(const std::string& text, const std::map<std::string, std::int64_t>& memory, Until until) {
   Experiment experiment = growing(text, memory);
-  for (Trial& trial : experiment.trials) trial.retries.grow_memory = 100;
+  std::vector<std::string> others;
+  for (Trial& trial : experiment.trials) {
+    trial.retries.grow_memory = 100;
+    if (trial.name != "w") others.push_back(trial.name);
+  }
   Planned it(std::move(experiment), {.starts_in_flight_max = 100,
                                      .until = until,
                                      .capacity = Slots{.cpus = {}, .memory = Bytes{100}, .gpus = {}}});
   (void)it.begin();
-  for (const auto& [name, bytes] : memory)
-    if (name != "w" && it.state(name) == TrialState::starting) (void)it.started(name);
-  for (const auto& [name, bytes] : memory)
-    if (name != "w" && it.state(name) == TrialState::starting) (void)it.started(name);
+  for (const std::string& name : others)
+    if (it.state(name) == TrialState::starting) (void)it.started(name);
   run_out_of_memory(it, "w");
   return it.fact("w").slots.memory.count;
 }
 
+// z does not run yet.
 TEST(Retries, MemoryGrowsAsFarAsThoseLeaveSomeThatRunBesideIt) {
-  const std::map<std::string, std::int64_t> memory{{"a", 20}, {"b", 15}, {"w", 10}, {"x", 1}, {"z", 5}};
-  EXPECT_EQ(grown("!a !b<-a w<-b !z x<-z", memory, Until::started), 60) << "no service is stopped";
-  EXPECT_EQ(grown("!a !b<-a w<-b !z x", memory, Until::ended), 60) << "z stands as long as the run";
-  EXPECT_EQ(grown("!a !b<-a w<-b !z x<-z", memory, Until::ended), 65) << "z is stopped some time";
-  EXPECT_EQ(grown("!a !b !z x !w", memory, Until::ended), 60) << "a service, beside the others";
+  const std::map<std::string, std::int64_t> memory{{"a", 20}, {"b", 15}, {"w", 10},
+                                                   {"x", 1},  {"y", 0},  {"z", 5}};
+  EXPECT_EQ(grown("!a !b<-a w<-b y !z<-y:succeeded x<-z", memory, Until::started), 60)
+      << "no service is stopped";
+  EXPECT_EQ(grown("!a !b<-a w<-b y !z<-y:succeeded x", memory, Until::ended), 60)
+      << "z stands as long as the run";
+  EXPECT_EQ(grown("!a !b<-a w<-b y !z<-y:succeeded x<-z", memory, Until::ended), 65)
+      << "z is stopped some time";
+  EXPECT_EQ(grown("!a !b y !z<-y:succeeded x !w", memory, Until::ended), 60)
+      << "a service, beside the others";
+  EXPECT_EQ(grown("a w<-a x<-a:succeeded", memory, Until::ended), 100) << "a ends some time";
 }
 
 // Each could have more when the other is over, and one of the services is about to be tried again.
@@ -663,6 +678,21 @@ TEST(Retries, MemoryIsLeftForAServiceThatDoesNotRunYet) {
   EXPECT_EQ(it.collected("d3"), "start d3#2 | d3 starting");
   EXPECT_EQ(it.collected("b"), "start b#3 | b starting");
   EXPECT_EQ(it.fact("b").slots.memory, Bytes{40}) << "not 48";
+}
+
+TEST(Retries, MemoryGrowsAsFarAsOtherRunsLeaveSome) {
+  for (const auto& [text, left] : {std::pair("w", 50), std::pair("!z w", 45)}) {
+    Planned it(growing(text, {{"w", 30}, {"z", 5}}),
+               {.until = Until::ended, .capacity = Slots{.cpus = {}, .memory = Bytes{100}, .gpus = {}}});
+    (void)it.begin();
+    Sighting other = it.sighting("w", Phase::running);
+    other.key.run = RunId("other");
+    other.id = "x";
+    other.slots.memory = Bytes{50};
+    (void)it.seen(other);
+    run_out_of_memory(it, "w");
+    EXPECT_EQ(it.fact("w").slots.memory, Bytes{left}) << text;
+  }
 }
 
 }  // namespace

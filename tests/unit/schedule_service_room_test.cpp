@@ -219,5 +219,205 @@ TEST(ServiceRoom, AServiceLeavesTheGpusThatAnEarlierProcessHasGivenAway) {
   EXPECT_THAT(it.held().gpus, testing::ElementsAre("0", "2")) << "w needs the other T4";
 }
 
+// d1 and w take the small GPUs, and d2 the large one.
+TEST(ServiceRoom, AServiceLeavesTheGpusOfThoseThatRunBesideIt) {
+  const GpuWish t4{.count = 1, .kind = "t4"};
+  const GpuWish any{.count = 1};
+  Planned served(with_wishes("!d1 !d2 w<-d1,d2", {{"d1", t4}, {"d2", any}, {"w", t4}}), waiting_with_gpus());
+  EXPECT_EQ(served.begin(), "start d1, start d2 | d1 starting, d2 starting");
+  EXPECT_THAT(served.held().gpus, testing::ElementsAre("0", "2")) << "w needs the other small one";
+  Planned service(with_wishes("!d1 !d2 !d3 w<-d1,d2,d3", {{"d1", t4}, {"d2", any}, {"d3", t4}}),
+                  waiting_with_gpus());
+  EXPECT_EQ(service.begin(), "start d1, start d2, start d3 | d1 starting, d2 starting, d3 starting");
+  Planned standing(with_wishes("!board !d w<-d", {{"board", t4}, {"d", any}, {"w", t4}}),
+                   waiting_with_gpus());
+  EXPECT_EQ(standing.begin(), "start board, start d | board starting, d starting");
+  EXPECT_THAT(standing.held().gpus, testing::ElementsAre("0", "2"));
+}
+
+TEST(ServiceRoom, ThoseThatAServiceServesHaveTheirGpusOneAfterTheOther) {
+  Planned it(with_wishes("!d1=1 !d2 a<-d1,d2 b<-d1,d2",
+                         {{"d2", {.count = 1}}, {"a", {.count = 2, .kind = "t4"}}, {"b", {.count = 2}}}),
+             waiting_with_gpus());
+  EXPECT_EQ(it.begin(), "start d1, start d2 | d1 starting, d2 starting");
+}
+
+TEST(ServiceRoom, AServiceLeavesNothingToThoseThatAreOver) {
+  Experiment experiment =
+      with_wishes("!d a<-d !e x<-e:healthy,d:healthy",
+                  {{"d", {.count = 1}}, {"a", {.count = 1, .ids = {"1"}}}, {"e", {.count = 1}}});
+  experiment.trials[0].retries = {.max = 1, .pause = Seconds(20)};
+  experiment.trials[0].retries.on.set();
+  PlannerOptions options = waiting_with_gpus();
+  options.capacity->gpus = {"0", "1"};
+  options.gpus.pop_back();
+  options.starts_in_flight_max = 1;
+  Planned it(std::move(experiment), std::move(options));
+  EXPECT_EQ(it.begin(), "start d | d starting");
+  EXPECT_EQ(it.started("d"), "start a | d running, a starting");
+  (void)it.pause();
+  (void)it.started("a");
+  (void)it.ended("a", 0);
+  (void)it.ended("d", 1);
+  EXPECT_EQ(it.resume(), "start e | e starting");
+  EXPECT_THAT(it.held().gpus, testing::ElementsAre("0"));
+}
+
+TEST(ServiceRoom, NoneIsKeptForAServiceThatIsOver) {
+  PlannerOptions options = waiting_with_cpus("4");
+  options.starts_in_flight_max = 1;
+  Planned it("!d=1 !e=1 w=1<-d,e:healthy", options);
+  EXPECT_EQ(it.begin(), "start d | d starting");
+  (void)it.pause();
+  (void)it.started("d");
+  EXPECT_EQ(it.ended("d", 1), "collect d | d failed (exit code 1)");
+  (void)it.other("x", Phase::running);
+  EXPECT_EQ(it.resume(), "start e | e starting") << "e and w want two CPUs";
+}
+
+TEST(ServiceRoom, NoneIsKeptForAServiceThatIsNotTriedAgainAfterAll) {
+  Experiment experiment = test::experiment("!d1=1 !d2=1 w=1<-d1,d2:healthy");
+  experiment.trials[0].retries = {.max = 1, .pause = Seconds(20)};
+  experiment.trials[0].retries.on.set();
+  PlannerOptions options = waiting_with_cpus("4");
+  options.starts_in_flight_max = 1;
+  Planned it(std::move(experiment), std::move(options));
+  (void)it.begin();
+  (void)it.pause();
+  (void)it.started("d1");
+  (void)it.other("x", Phase::running);
+  (void)it.ended("d1", 1);
+  EXPECT_EQ(it.resume(), " | ");
+  EXPECT_EQ(
+      it.adjust({.stopping = {"d1"}, .stopper = "alice"}),
+      "start d2 | d1 failed (exit code 1; not tried again: stopped by alice with `combu stop`), d2 starting");
+}
+
+// There is room for z only when d1 has been stopped.
+TEST(ServiceRoom, IsNotMadeByStoppingServicesUnlessSomebodyStopsThem) {
+  const std::string text = "!d1=1 !d2=1 s=1<-d1 y=1<-d1,d2 z=3<-d2";
+  Planned stopped(text, waiting_with_cpus("4"));
+  EXPECT_EQ(stopped.begin(), "start d1 | d1 starting");
+  PlannerOptions options = waiting_with_cpus("4");
+  options.until = Until::started;
+  Planned left(text, options);
+  EXPECT_THAT(left.begin(), testing::StartsWith("start d2,")) << "d1 would never be stopped";
+}
+
+// v has been stopped when the others cannot go on.
+TEST(ServiceRoom, ARefusalNamesTheServicesThatAreStillNeeded) {
+  const Experiment experiment = test::experiment("!v=1 !x=1 !y=1 !z=1 q=1<-v r<-v,x a<-x,y b<-y,z c<-z,x");
+  const auto errors = check_slots(experiment, Planned::cpus("2"), {});
+  ASSERT_EQ(errors.size(), 1U);
+  EXPECT_THAT(errors[0].what(),
+              testing::StartsWith("b: wants 3 CPUs together with `x`, `y`, `z`, which run beside it, but"));
+}
+
+TEST(ServiceRoom, ARefusalNamesTheTrialThatWantsMost) {
+  const GpuWish one{.count = 1};
+  Experiment experiment =
+      with_wishes("!x=1 !y=1 !z=1 a<-x,y b=0.25<-y,z b2=0.5<-y,z c<-z,x", {{"b", one}, {"b2", one}});
+  const std::vector<Gpu> gpus{{.id = "0", .uuid = {}, .kind = {}, .memory = {}}};
+  Slots capacity = Planned::cpus("2.5");
+  capacity.gpus = {"0"};
+  const auto errors = check_slots(experiment, capacity, gpus);
+  ASSERT_EQ(errors.size(), 1U);
+  EXPECT_THAT(errors[0].what(),
+              testing::StartsWith("b2: wants 3.5 CPUs and 1 GPU together with `x`, `y`, `z`"));
+}
+
+// With d beside t there is no room for w0; there is when w1 has ended, and u and e have been stopped.
+TEST(ServiceRoom, WhatHasNoRoomYetTakesNone) {
+  Planned it("!u=2 !t=1 !d=2 !e=2 w0=3<-t,d w1=1<-u,t,e", waiting_with_cpus("6"));
+  EXPECT_EQ(it.begin(), "start u, start t, start e | u starting, t starting, e starting");
+}
+
+TEST(ServiceRoom, AServiceThatHoldsNothingStartsAtOnce) {
+  Planned beside("!d !e=1 w=3<-d x=1<-e", waiting_with_cpus("4"));
+  (void)beside.other("x", Phase::running);
+  EXPECT_EQ(beside.begin(), "start d, start e | d starting, e starting");
+  Planned alone("!board w=3", waiting_with_cpus("4"));
+  (void)alone.other("x", Phase::running);
+  EXPECT_EQ(alone.begin(), "start board | board starting");
+}
+
+TEST(ServiceRoom, AServiceThatOneThatStandsNeedsStandsToo) {
+  Planned it("!base=1 !board=0.5<-base w=1<-base x=3<-w:succeeded", waiting_with_cpus("6"));
+  (void)it.other("y", Phase::running);
+  EXPECT_EQ(it.begin(), " | ") << "base, board and x want 4.5 CPUs";
+  EXPECT_EQ(it.other("y", Phase::ended), "start base | base starting");
+}
+
+// d1 is not healthy yet, and nothing else will end: then d2 may start, although s2 has to wait until d1 is
+// stopped.
+TEST(ServiceRoom, IsMadeByThoseThatAreServedInTurn) {
+  Planned it("!d1=1 !d2=2 s1=1<-d1:healthy s2=2<-d2:healthy", waiting_with_cpus("4"));
+  EXPECT_EQ(it.begin(), "start d1 | d1 starting");
+  EXPECT_EQ(it.started("d1"), "start d2 | d1 running, d2 starting");
+}
+
+TEST(ServiceRoom, AServiceIsStoppedWhenTheLastThatItServesIsOver) {
+  Planned it("!d1=1 !k=1 !d2=2 s0=1<-d1 s1=1<-d1,k:healthy s2=3<-d2", waiting_with_cpus("5"));
+  EXPECT_EQ(it.begin(), "start d1, start k | d1 starting, k starting");
+  EXPECT_EQ(it.started("d1"), "start s0 | d1 running, s0 starting");
+  EXPECT_EQ(it.started("k"), " | k running");
+  EXPECT_EQ(it.started("s0"), " | s0 running");
+  EXPECT_EQ(it.ended("s0", 0), "start d2 | s0 succeeded, d2 starting");
+}
+
+TEST(ServiceRoom, IsKeptForTheMemoryThatAServiceWantsByNow) {
+  Experiment experiment = test::experiment("!d1 !e w<-d1:healthy,e:healthy");
+  experiment.trials[0].retries = {.max = 1, .grow_memory = 2};
+  experiment.trials[0].retries.on.set();
+  experiment.trials[0].slots.memory = Bytes{20};
+  experiment.trials[1].slots.memory = Bytes{30};
+  experiment.trials[2].slots.memory = Bytes{40};
+  Planned it(std::move(experiment), {.starts_in_flight_max = 1,
+                                     .until = Until::ended,
+                                     .capacity = Slots{.cpus = {}, .memory = Bytes{120}, .gpus = {}}});
+  EXPECT_EQ(it.begin(), "start d1 | d1 starting");
+  (void)it.pause();
+  (void)it.started("d1");
+  Sighting other = it.sighting("w", Phase::running);
+  other.key.run = RunId("other");
+  other.id = "x";
+  other.slots.memory = Bytes{20};
+  (void)it.seen(other);
+  (void)it.out_of_memory("d1");
+  EXPECT_EQ(it.resume(), " | ") << "40, 30 and 40";
+  other.phase = Phase::ended;
+  EXPECT_EQ(it.seen(other), "start e | e starting");
+}
+
+// As in IsMadeByThoseThatAreServedInTurn; e has to wait for other runs.
+TEST(ServiceRoom, AServiceThatComesLaterIsMadeRoomForInTurnToo) {
+  Planned it("!d1=1 !k !e=5 !d2=2<-k:healthy s1=1<-d1:healthy s2=2<-d2:healthy v=1<-e",
+             waiting_with_cpus("6"));
+  (void)it.other("x", Phase::running);
+  EXPECT_EQ(it.begin(), "start d1, start k | d1 starting, k starting");
+  EXPECT_EQ(it.started("d1"), " | d1 running");
+  EXPECT_EQ(it.started("k"), " | k running");
+  EXPECT_EQ(it.health("k", Health::healthy), "start d2 | k healthy, d2 starting");
+}
+
+// A look at those that are held back must not take long while there will be another one.
+TEST(ServiceRoom, ServicesBehindManyOthersAreLookedAtWhenNothingWillEnd) {
+  std::string text = "busy=0.5";
+  for (int i = 0; i < 120; ++i) text += fmt::format(" !d{0}=3 u{0}<-d{0}", i);
+  Planned it(text + " !e=1 v<-e", waiting_with_cpus("4"));
+  Sighting other = it.sighting("v", Phase::running);
+  other.key.run = RunId("other");
+  other.id = "x";
+  other.slots = Planned::cpus("2");
+  (void)it.seen(other);
+  (void)it.other("y", Phase::running);
+  EXPECT_EQ(it.begin(), " | ");
+  other.slots = Planned::cpus("1.5");
+  EXPECT_EQ(it.seen(other), "start busy | busy starting");
+  (void)it.started("busy");
+  EXPECT_EQ(it.other("y", Phase::ended), " | ") << "there is room for e";
+  EXPECT_EQ(it.ended("busy", 0), "start e | busy succeeded, e starting");
+}
+
 }  // namespace
 }  // namespace combu::test

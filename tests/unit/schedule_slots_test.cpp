@@ -713,5 +713,18 @@ TEST(CheckSlots, AServiceRunsBesideTheOtherServices) {
       "`run --wait` no service is stopped when its work is done");
 }
 
+TEST(Slots, OneThatComesBeforeTheOthersOfItsLineIsOvertakenAsOften) {
+  std::string text = "long=1 large=4 trigger urgent=4^1<-trigger";
+  for (std::size_t i = 0; i < 2 * Planner::k_overtakes_max; ++i) text += fmt::format(" s{}=1", i);
+  Planned it(text, with_cpus("4"));
+  (void)it.begin();
+  EXPECT_EQ(it.started("trigger"), " | trigger running");
+  std::size_t ran = 0;
+  while (it.state(fmt::format("s{}", ran)) == TrialState::starting)
+    (void)it.ended(fmt::format("s{}", ran++), 0);
+  EXPECT_EQ(ran, 3 + Planner::k_overtakes_max) << "three have overtaken `large`";
+  EXPECT_EQ(it.ended("long", 0), "start urgent | long running, long succeeded, urgent starting");
+}
+
 }  // namespace
 }  // namespace combu::test
