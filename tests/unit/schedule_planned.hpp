@@ -259,4 +259,37 @@ inline Experiment with_wishes(const std::string& text, const std::map<std::strin
   return experiment;
 }
 
+// Trials with CPUs: "a=2 b=1".
+inline Experiment with_cpus(const std::string& text, const std::map<std::string, std::string>& cpus) {
+  Experiment experiment = test::experiment(text);
+  for (Trial& trial : experiment.trials)
+    if (const auto wanted = cpus.find(trial.name); wanted != cpus.end())
+      trial.slots.cpus = parse_cpus(wanted->second);
+  return experiment;
+}
+
+inline PlannerOptions with_cpus(const char* cpus) {
+  return {.starts_in_flight_max = 100, .capacity = Slots{.cpus = parse_cpus(cpus)}};
+}
+
+// Each wants so many.
+inline Experiment wanting(const std::vector<std::size_t>& counts) {
+  Experiment experiment;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    Trial trial;
+    trial.name = std::string(1, static_cast<char>('a' + i));
+    trial.gpus = GpuWish{.count = counts[i]};
+    experiment.trials.push_back(std::move(trial));
+  }
+  return experiment;
+}
+
+inline Sighting holder_of(const std::string& id, std::vector<std::string> gpus, Phase phase) {
+  return {.key = {.run = RunId("run2"), .trial = "x"},
+          .experiment = "other",
+          .id = id,
+          .phase = phase,
+          .slots = {.cpus = {}, .memory = {}, .gpus = std::move(gpus)}};
+}
+
 }  // namespace combu::test

@@ -276,7 +276,7 @@ TEST(ServiceRoom, NoneIsKeptForAServiceThatIsOver) {
 }
 
 TEST(ServiceRoom, NoneIsKeptForAServiceThatIsNotTriedAgainAfterAll) {
-  Experiment experiment = test::experiment("!d1=1 !d2=1 w=1<-d1,d2:healthy");
+  Experiment experiment = test::experiment("!d1=1 !d2=1 w=1<-d1,d2:healthy busy");
   experiment.trials[0].retries = {.max = 1, .pause = Seconds(20)};
   experiment.trials[0].retries.on.set();
   PlannerOptions options = waiting_with_cpus("4");
@@ -287,7 +287,8 @@ TEST(ServiceRoom, NoneIsKeptForAServiceThatIsNotTriedAgainAfterAll) {
   (void)it.started("d1");
   (void)it.other("x", Phase::running);
   (void)it.ended("d1", 1);
-  EXPECT_EQ(it.resume(), " | ");
+  EXPECT_EQ(it.resume(), "start busy | busy starting");
+  EXPECT_EQ(it.started("busy"), " | busy running");
   EXPECT_EQ(
       it.adjust({.stopping = {"d1"}, .stopper = "alice"}),
       "start d2 | d1 failed (exit code 1; not tried again: stopped by alice with `combu stop`), d2 starting");
