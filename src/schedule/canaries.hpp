@@ -19,8 +19,8 @@ class Canaries {
   // Whether a trial that is ready may start: as long as none of its shape has, and when one has succeeded.
   // Others are kept until passed() or failed() gives them back.
   [[nodiscard]] bool admit(TrialIndex trial);
-  // The first of its shape that is started becomes its canary. Gives those that were admitted beside it, and
-  // are kept from here on.
+  // The first trial of its shape that is started becomes its canary. Returns the trials that were admitted
+  // before, the canary among them; the others are kept from here on.
   [[nodiscard]] std::vector<TrialIndex> started(TrialIndex trial);
   // The failed canary of the trial's shape.
   [[nodiscard]] std::optional<TrialIndex> failed_of(TrialIndex trial) const;
