@@ -62,6 +62,10 @@ struct ProgramEnd {
 // if the folder is not private and cannot become so, `refused` if it cannot be made.
 void make_private_folder(const std::string& path);
 
+// The same for the state folder, which the user may choose. If others can write to it, the mode is corrected
+// only if the folder holds the record and nothing that is not combu's; else it throws Error(invalid).
+void make_state_folder(const std::string& path);
+
 // Opens a regular file by the flags of open(2), never through a symbolic link. Without O_CREAT, the
 // descriptor of a missing file is not open. Throws Error: `invalid` if the file is not private or has several
 // hard links, `refused` if it cannot be opened.

@@ -80,7 +80,7 @@ std::string namespace_of_processes() {
 }
 
 Descriptor open_lock(const std::string& path, const Caller& caller) {
-  make_private_folder(state_folder(caller));
+  make_state_folder(state_folder(caller));
   make_private_folder(lock_folder(caller));
   return open_private_file(path, O_RDWR | O_CREAT);
 }

@@ -65,7 +65,7 @@ void give_room_back(SQLite::Database& database) {
 }
 
 std::string usable(const std::string& folder, Record::Use use) {
-  if (use != Record::Use::reading || !is_read_only(folder)) make_private_folder(folder);
+  if (use != Record::Use::reading || !is_read_only(folder)) make_state_folder(folder);
   return folder;
 }
 

@@ -3,8 +3,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -75,7 +78,24 @@ bool set_up(const Descriptor& made, const Descriptor& above, mode_t mode) {
   return fchownat(made.number(), "", user.uid, user.gid, AT_EMPTY_PATH) == 0;
 }
 
-void check_folder(const Descriptor& folder, const std::string& path) {
+// True if the record is in the folder, and nothing that is not combu's.
+bool is_state_folder(const Descriptor& folder) {
+  constexpr std::string_view k_record = "record.sqlite";  // SQLite's files beside it begin so, too
+  constexpr std::array<std::string_view, 4> k_folders = {"locks", "channels", "logs", "telemetry"};
+  bool has_record = false;
+  std::error_code failed;
+  std::filesystem::directory_iterator entry(fmt::format("/proc/self/fd/{}", folder.number()), failed);
+  for (; !failed && entry != std::filesystem::directory_iterator(); entry.increment(failed)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with(k_record) && std::ranges::find(k_folders, name) == k_folders.end()) return false;
+    has_record |= name == k_record;
+  }
+  return !failed && has_record;
+}
+
+enum class Mode { corrected, corrected_if_state };
+
+void check_folder(const Descriptor& folder, const std::string& path, Mode mode) {
   const struct stat status = status_of(folder, path);
   if (!is_trusted(status.st_uid)) throw foreign(path, status.st_uid);
   // A folder for everybody's files, as /tmp is: it stays as it is.
@@ -84,6 +104,11 @@ void check_folder(const Descriptor& folder, const std::string& path) {
                 fmt::format("cannot hold combu's state: other users can write to it (mode {:o}); name "
                             "another folder with COMBU_HOME",
                             status.st_mode & k_permissions));
+  if (mode == Mode::corrected_if_state && (status.st_mode & k_others_write) != 0 && !is_state_folder(folder))
+    throw Error(ErrorKind::invalid, path,
+                fmt::format("cannot hold combu's state: other users can write to it (mode {:o}), and combu "
+                            "did not make it; run `chmod go-w {}`, or name another folder with COMBU_HOME",
+                            status.st_mode & k_permissions, path));
   take_writing_from_others(folder, path, status.st_mode);
 }
 
@@ -118,9 +143,7 @@ void check_file(const Descriptor& file, const std::string& path) {
   take_writing_from_others(file, path, status.st_mode);
 }
 
-}  // namespace
-
-void make_private_folder(const std::string& path) {
+void make_and_check_folder(const std::string& path, Mode mode) {
   Descriptor folder(open(path.starts_with('/') ? "/" : ".", k_look | O_DIRECTORY));
   Descriptor above;
   std::string name;
@@ -133,7 +156,17 @@ void make_private_folder(const std::string& path) {
     if (!folder.is_open()) throw cannot_be_made(path);
   }
   if (above.is_open()) check_link(above, name, path);
-  check_folder(folder, path);
+  check_folder(folder, path, mode);
+}
+
+}  // namespace
+
+void make_private_folder(const std::string& path) {
+  make_and_check_folder(path, Mode::corrected);
+}
+
+void make_state_folder(const std::string& path) {
+  make_and_check_folder(path, Mode::corrected_if_state);
 }
 
 Descriptor open_private_file(const std::string& path, int flags) {

@@ -87,7 +87,7 @@ std::string path_in(const std::string& folder, const RunId& run) {
   return fmt::format("{}/{}.sqlite", folder_in(folder), run.text());
 }
 std::string made(const std::string& folder, const RunId& run) {
-  make_private_folder(folder);
+  make_state_folder(folder);
   make_private_folder(folder_in(folder));
   return path_in(folder, run);
 }

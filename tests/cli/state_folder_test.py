@@ -90,6 +90,19 @@ def test_others_lose_the_right_to_write(run, combu, state, mode):
     assert parts(state)[""][1] == f"{mode & 0o7755:o}"
 
 
+@pytest.mark.parametrize("home", [".", "shared"])
+def test_a_shared_folder_that_combu_did_not_make_is_refused_and_keeps_its_mode(run, tmp_path, home):
+    shared = tmp_path / home
+    shared.mkdir(exist_ok=True)
+    shared.chmod(0o2775)
+    before = sorted(tmp_path.iterdir())
+    done = run(env={"COMBU_HOME": home})
+    assert done.returncode == 2
+    assert f"combu: {home}: cannot hold combu's state: other users can write to it (mode 2775), and combu did not make it; " \
+        f"run `chmod go-w {home}`, or name another folder with COMBU_HOME\n" in done.stderr
+    assert stat.S_IMODE(shared.stat().st_mode) == 0o2775 and sorted(tmp_path.iterdir()) == before
+
+
 def test_a_folder_for_everybody_is_refused_and_stays_as_it_is(run, tmp_path):
     shared = tmp_path / "shared"
     shared.mkdir()

@@ -176,6 +176,32 @@ TEST_F(PrivateFiles, OthersLoseTheRightToWriteWhatIsTheUsersOwn) {
   EXPECT_EQ(mode_of(file), 0644U);
 }
 
+TEST_F(PrivateFiles, OthersLoseTheRightToWriteOnlyWhereTheFolderHoldsStateAndNothingElse) {
+  const std::string folder = path("shared");
+  fs::create_directory(folder);
+  ASSERT_EQ(chmod(folder.c_str(), 02775), 0);
+  const auto refuse = [&] {
+    EXPECT_EQ(
+        message_of([&] { make_state_folder(folder); }),
+        fmt::format("{0}: cannot hold combu's state: other users can write to it (mode 2775), and combu "
+                    "did not make it; run `chmod go-w {0}`, or name another folder with COMBU_HOME",
+                    folder));
+    EXPECT_EQ(mode_of(folder), 02775U);
+  };
+  refuse();
+  fs::create_directory(folder + "/logs");
+  refuse();
+  (void)write("shared/record.sqlite", "");
+  (void)write("shared/experiment.jsonnet", "");
+  refuse();
+  fs::remove(folder + "/experiment.jsonnet");
+  (void)write("shared/record.sqlite-wal", "");
+  make_state_folder(folder);
+  EXPECT_EQ(mode_of(folder), 02755U);
+  make_state_folder(path("new"));
+  EXPECT_EQ(mode_of(path("new")), 0700U);
+}
+
 TEST_F(PrivateFiles, AFolderForEverybodyIsRefusedAndStaysAsItIs) {
   const std::string folder = path("tmp");
   fs::create_directory(folder);
