@@ -112,11 +112,11 @@ void check_folder(const Descriptor& folder, const std::string& path, Mode mode) 
   take_writing_from_others(folder, path, status.st_mode);
 }
 
-// A link that another user made leads where this user chose.
+// A link that another user made leads where this user did not choose. Root could lead this user anywhere.
 void check_link(const Descriptor& above, const std::string& name, const std::string& path) {
   struct stat status {};
   if (fstatat(above.number(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(status.st_mode) &&
-      !is_trusted(status.st_uid))
+      !is_trusted(status.st_uid) && status.st_uid != 0)
     throw foreign(path, status.st_uid);
 }
 
@@ -136,10 +136,13 @@ void check_file(const Descriptor& file, const std::string& path) {
                 "another folder with COMBU_HOME");
   if (!is_trusted(status.st_uid)) throw foreign(path, status.st_uid);
   if (status.st_nlink > 1)
-    throw Error(ErrorKind::invalid, path,
-                fmt::format("cannot hold combu's state: it must be a file of one name, and has {}; remove "
-                            "it, or name another folder with COMBU_HOME",
-                            status.st_nlink));
+    throw Error(
+        ErrorKind::invalid, path,
+        fmt::format(
+            "cannot hold combu's state: it must be a file of one name, and has {} (hard links); while "
+            "no combu runs, replace it by a copy: `cp -p {} {}.new && mv {}.new {}`, or name "
+            "another folder with COMBU_HOME",
+            status.st_nlink, path, path, path, path));
   take_writing_from_others(file, path, status.st_mode);
 }
 

@@ -240,6 +240,18 @@ def test_the_folder_may_be_a_link_of_the_user(run, combu, state, tmp_path):
     assert "1 succeeded" in combu("ps").stdout
 
 
+def test_a_file_of_two_names_is_usable_after_what_its_error_says(run, combu, file, state, tmp_path):
+    assert run("--run-id", "mine").returncode == 0
+    as_root("cp", "-al", state, tmp_path / "backup")
+    for part in (state / "record.sqlite", state / "telemetry/mine.sqlite"):
+        command = f"`cp -p {part} {part}.new && mv {part}.new {part}`"
+        assert f"{part}: cannot hold combu's state: it must be a file of one name, and has 2 (hard links); while no combu runs, " \
+            f"replace it by a copy: {command}, or name another folder with COMBU_HOME\n" in combu("-f", file, "results").stderr
+        subprocess.run(command.strip("`"), shell=True, check=True)
+    done = combu("-f", file, "results")
+    assert done.returncode == 0 and "succeeded" in done.stdout and done.stderr == ""
+
+
 # ---- sudo
 
 
@@ -290,6 +302,21 @@ def test_under_sudo_the_state_in_roots_home_is_roots(place):
     done = sudo("run", "--wait")
     assert done.returncode == 0, done.stderr
     assert {owner for _, _, owner in parts(place / "root").values()} == {"0:0"}
+
+
+def test_the_folder_may_be_a_link_of_root(place):
+    home = place / "home"
+    (home / ".local/state").mkdir(parents=True)
+    (place / "disk").mkdir()
+    as_root("chown", "-R", f"{USER}:{GROUP}", home, place / "disk")
+    as_root("ln", "-s", place / "disk", home / ".local/state/combu")
+    combu = run_in(place, home, "setpriv", f"--reuid={USER}", f"--regid={GROUP}", "--clear-groups")
+    assert combu("run", "--wait").returncode == 0
+    assert "record.sqlite" in parts(place / "disk")
+    as_root("chown", "-h", f"{USER + 1}:{GROUP}", home / ".local/state/combu")
+    done = combu("run", "--wait")
+    assert done.returncode == 2
+    assert f"{home}/.local/state/combu: cannot hold combu's state: user {USER + 1} owns it, not user {USER}; " in done.stderr
 
 
 def test_root_itself_refuses_the_state_of_another_user(place):

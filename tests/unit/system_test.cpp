@@ -236,8 +236,11 @@ TEST_F(PrivateFiles, ADanglingLinkMakesNothing) {
 TEST_F(PrivateFiles, AFileOfTwoNamesIsRefused) {
   const std::string victim = write("victim", "precious");
   fs::create_hard_link(victim, path("lock"));
-  EXPECT_THAT(message_of([&] { (void)open_private_file(path("lock"), O_RDWR | O_CREAT); }),
-              HasSubstr("it must be a file of one name, and has 2; remove it"));
+  EXPECT_THAT(
+      message_of([&] { (void)open_private_file(path("lock"), O_RDWR | O_CREAT); }),
+      HasSubstr(fmt::format("it must be a file of one name, and has 2 (hard links); while no combu runs, "
+                            "replace it by a copy: `cp -p {0} {0}.new && mv {0}.new {0}`, or name",
+                            path("lock"))));
 }
 
 TEST_F(PrivateFiles, AFifoIsRefusedAndDoesNotBlock) {
