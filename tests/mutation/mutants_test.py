@@ -1,13 +1,17 @@
-"""tests/mutation/mutants.py finds the places of every kind of mutant, and writes a file in which each of them can be chosen."""
+"""tests/mutation/mutants.py finds the places of every kind of mutant, and writes a file in which each of them can be chosen.
+tests/mutation/run fails unless it has tried as many mutants as it was asked for, and nine of ten are found."""
 
+import importlib.util
 import subprocess
 import sys
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import mutants  # noqa: E402
+import programs  # noqa: E402
 
 PROGRAM = """
 #include <cstdio>
@@ -59,3 +63,49 @@ def test_every_mutant_can_be_chosen(file):
         of_each.setdefault(printed(number), set()).add(f"{it.change}: {it.code}")
     assert of_each == PRINTED
     assert {it.line for it in found.values() if it.code.startswith("sum > 3")} == {11}
+
+
+@pytest.fixture(name="result")
+def _result(monkeypatch):
+    """result(count, compiled, survivors): what the tool exits with, or the reason why it cannot go on."""
+    loader = SourceFileLoader("mutation_run", str(Path(__file__).resolve().parent / "run"))
+    tool = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(tool)
+
+    def result(count, compiled, survivors):
+        made = [mutants.Mutant(programs.ROOT / "file.cpp", i, i, 0, 1, "remove", "call()") for i in range(compiled)]
+
+        class Room:
+            def __init__(self, name):
+                self.name = name
+
+            def find(self):
+                return made
+
+            def compile(self, ordered, wanted):
+                return dict(enumerate(ordered[:wanted]))
+
+            def link(self):
+                return []
+
+        monkeypatch.setattr(tool, "Room", Room)
+        monkeypatch.setattr(tool, "build_tests", lambda: None)
+        monkeypatch.setattr(tool, "run", lambda *command: "12345678")
+        monkeypatch.setattr(tool, "try_mutant", lambda _, number: "" if number < survivors else "a test")
+        monkeypatch.setattr(sys, "argv", ["run", "no-such-room", "--count", str(count)])
+        try:
+            return tool.main()
+        except (tool.Failure, SystemExit) as failure:
+            return str(failure)
+
+    return result
+
+
+def test_nine_of_ten_mutants_have_to_be_found(result):
+    assert result(30, 100, 3) == 0
+    assert result(30, 100, 4) == 1
+
+
+def test_as_many_mutants_as_asked_for_have_to_be_tried(result):
+    assert result(30, 29, 0) == "no-such-room has 29 mutants that the compiler accepts; --count asks for 30"
+    assert result(0, 100, 0) == "2"  # wrong usage
