@@ -13,7 +13,8 @@ namespace combu {
 struct Evaluation {
   // A path, or "-" for standard input (read to its end; its imports are relative to the current folder).
   std::string file;
-  RunId run;  // replaces "UUID", and is std.extVar("combu.run")
+  bool must_be_regular = false;  // the file: a pipe or a device is refused and not opened
+  RunId run;                     // replaces "UUID", and is std.extVar("combu.run")
 
   using Pairs = std::vector<std::pair<std::string, std::string>>;
   Pairs ext_str;   // std.extVar(name), as a string

@@ -252,7 +252,10 @@ int apply(const Invocation& invocation, const ApplyOptions& options, const Backg
   const RunEntry entry = record.run(newest.id);
   expect_values(entry, invocation);
   Invocation meant = invocation;
-  if (meant.file.empty() && !options.run.empty()) meant.file = entry.file;
+  if (meant.file.empty() && !options.run.empty()) {
+    meant.file = entry.file;
+    meant.must_be_regular = true;
+  }
   const auto file = load(meant, entry.id, *progress);
   if (!file) return 2;
   expect_its_experiment(*file, entry, file->run.experiment.file);

@@ -86,7 +86,10 @@ void expect_values(const RunEntry& entry, const Invocation& invocation) {
 }
 
 Invocation invocation_for(const RunEntry& entry, Invocation invocation) {
-  if (invocation.file.empty()) invocation.file = entry.file;
+  if (invocation.file.empty()) {
+    invocation.file = entry.file;
+    invocation.must_be_regular = true;
+  }
   if (entry.values.empty()) {
     expect_values(entry, invocation);
     return invocation;

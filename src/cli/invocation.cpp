@@ -39,6 +39,7 @@ Invocation with_default_file(Invocation invocation) {
     std::error_code unreadable;
     if (!std::filesystem::exists(file, unreadable)) continue;
     invocation.file = file;
+    invocation.must_be_regular = true;
     break;
   }
   return invocation;

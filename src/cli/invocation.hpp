@@ -13,6 +13,7 @@ namespace combu {
 struct Invocation {
   std::vector<std::string> arguments;  // the command line, the program's name first
   std::string file;                    // as it was given; "-" is standard input, empty: none
+  bool must_be_regular = false;        // the file: the caller has not named it
   std::vector<std::string> ext_str;
   std::vector<std::string> ext_code;
   std::vector<std::string> tla_str;

@@ -44,6 +44,7 @@ Evaluation::Pairs pairs(const std::vector<std::string>& given, std::string_view 
 
 Evaluation evaluation_of(const Invocation& invocation, const RunId& run, const Caller& caller) {
   return {.file = invocation.file,
+          .must_be_regular = invocation.must_be_regular,
           .run = run,
           .ext_str = pairs(invocation.ext_str, "--ext-str", caller),
           .ext_code = pairs(invocation.ext_code, "--ext-code", caller),

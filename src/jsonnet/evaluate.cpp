@@ -26,7 +26,9 @@ constexpr const char* k_standard_input = "<stdin>";
 
 std::string read_source(const Evaluation& evaluation, const std::string& name) {
   if (evaluation.file == "-") return read_all(STDIN_FILENO, name, k_file_max);
-  if (auto source = read_file(evaluation.file, name)) return *std::move(source);
+  auto source = evaluation.must_be_regular ? read_regular_file(evaluation.file, k_file_max)
+                                           : read_file(evaluation.file, name);
+  if (source) return *std::move(source);
   throw Error(ErrorKind::not_found, name, "no such file; -f names the experiment's file");
 }
 

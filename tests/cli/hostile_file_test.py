@@ -5,7 +5,7 @@ import subprocess
 import threading
 
 import pytest
-from conftest import COMBU
+from conftest import COMBU, SIMULATED
 
 MEMORY = 512 << 20
 SECONDS = 5
@@ -125,6 +125,27 @@ def test_the_file_itself_may_be_a_pipe(combu, write, tmp_path):
     assert combu("-f", "pipe", "validate").returncode == 0
     writer.join()
     assert combu("-f", "/dev/stdin", "validate", input="[{ name: 'aa', image: 'x' }]").returncode == 0
+
+
+@pytest.mark.parametrize("name", ["experiment.jsonnet", "docker/experiment.jsonnet"])
+@pytest.mark.parametrize("is_pipe", [True, False])
+def test_a_file_that_is_found_by_its_name_must_be_regular(combu, tmp_path, name, is_pipe):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    os.mkfifo(tmp_path / name) if is_pipe else (tmp_path / name).symlink_to("/dev/zero")
+    for command in ("validate", "plan", "run"):
+        result = combu("--engine", SIMULATED, command)
+        assert (result.returncode, result.stdout, result.stderr) == (2, "", f"{name}: {NO_FILE}\n")
+
+
+def test_a_file_that_the_record_names_must_be_regular(combu, write, tmp_path):
+    file = write("[{ name: 'aa', image: 'x' }]")
+    assert combu("-f", file, "--engine", SIMULATED, "run", "--run-id", "mine").returncode == 0
+    file.unlink()
+    os.mkfifo(file)
+    result = combu("--engine", SIMULATED, "apply", "mine")
+    assert (result.returncode, result.stdout, result.stderr) == (2, "", f"{file}: {NO_FILE}\n")
+    result = combu("--engine", SIMULATED, "retry", "--run", "mine", "--edited", "aa")
+    assert result.returncode == 2 and NO_FILE in result.stderr
 
 
 def test_a_large_import_that_is_text_is_refused_within_the_limits(write, tmp_path):
