@@ -267,6 +267,33 @@ void read_logs(Connections& engine, const std::string& id, LogFormat format, con
   lines.end();
 }
 
+namespace {
+
+HttpRequest archive_request(Connections& engine, const std::string& id, const std::string& path) {
+  return request_of(engine, "GET", "/containers/" + id + "/archive?path=" + percent_encode(path));
+}
+
+// False: there is no such path. Reads no more of the archive than its beginning.
+bool can_be_read(Connections& engine, const std::string& id, const std::string& path,
+                 const std::stop_token& stop) {
+  HttpRequest request = archive_request(engine, id, path);
+  bool has_begun = false;
+  request.sink = [&](std::string_view) {
+    has_begun = true;
+    return false;
+  };
+  try {
+    const HttpResponse response = engine.send(std::move(request), stop);
+    if (response.status == 404) return false;
+    if (response.status != 200) throw archive_error(response, path);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::cancelled || !has_begun || stop.stop_requested()) throw;
+  }
+  return true;
+}
+
+}  // namespace
+
 // The answer is in a header: base64 of {name, size, mode, mtime, linkTarget}.
 std::optional<std::string> find_path(Connections& engine, const std::string& id, const std::string& path,
                                      const std::stop_token& stop) {
@@ -275,10 +302,9 @@ std::optional<std::string> find_path(Connections& engine, const std::string& id,
   if (response.status == 404) return std::nullopt;
   if (response.status != 200) {
     // An answer to HEAD has no body. The same request by GET has one, which says why.
-    if (!get_archive(
-            engine, id, path, [](std::string_view) {}, stop))
-      return std::nullopt;
-    throw error_of(response, path);
+    if (!can_be_read(engine, id, path, stop)) return std::nullopt;
+    throw Error(ErrorKind::unavailable, path,
+                fmt::format("the engine answered HEAD with {}, and GET with 200", response.status));
   }
   const std::string target = reading(engine, [&] {
     return parse_json(decode_base64(response.header("X-Docker-Container-Path-Stat"))).value("linkTarget", "");
@@ -291,8 +317,7 @@ std::optional<std::string> find_path(Connections& engine, const std::string& id,
 
 bool get_archive(Connections& engine, const std::string& id, const std::string& path,
                  const std::function<void(std::string_view)>& tell, const std::stop_token& stop) {
-  HttpRequest request =
-      request_of(engine, "GET", "/containers/" + id + "/archive?path=" + percent_encode(path));
+  HttpRequest request = archive_request(engine, id, path);
   request.answer_max = std::nullopt;
   request.sink = [&](std::string_view bytes) {
     tell(bytes);

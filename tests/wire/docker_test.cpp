@@ -898,10 +898,24 @@ TEST(CopyOut, ALinkToTheRootIsInvalid) {
   EXPECT_EQ(error->kind(), ErrorKind::invalid);
 }
 
-TEST(CopyOut, AnEngineThatContradictsItselfIsBelievedInItsError) {
-  const std::optional<Error> error = copy_error(500, whole(200, "an archive"));
+TEST(CopyOut, OfAnArchiveThatHeadDeniesOnlyTheBeginningIsRead) {
+  for (const std::string& body : {std::string(), std::string("an archive")}) {
+    const std::optional<Error> error = copy_error(500, whole(200, body));
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->kind(), ErrorKind::unavailable);
+    EXPECT_EQ(std::string(error->what()), "/out: the engine answered HEAD with 500, and GET with 200");
+  }
+  constexpr std::size_t k_pieces = 1024;
+  const std::string piece(std::size_t{1} << 16U, 'a');
+  std::atomic<std::size_t> sent = 0;
+  Reply large = whole(200, "");
+  large.pieces = {"HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(k_pieces * piece.size()) +
+                  "\r\n\r\n"};
+  large.more = [&] { return sent++ < k_pieces ? piece : std::string(); };
+  const std::optional<Error> error = copy_error(500, large);
   ASSERT_TRUE(error);
-  EXPECT_EQ(error->kind(), ErrorKind::refused);
+  EXPECT_EQ(error->kind(), ErrorKind::unavailable);
+  EXPECT_LT(sent, k_pieces);
 }
 
 TEST(CopyOut, APathThatIsGoneByTheSecondRequestIsNotThere) {
