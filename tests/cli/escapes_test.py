@@ -116,28 +116,45 @@ class Swept:
             return process.wait(60), text
 
 
-# Texts that combu itself reads: keys, words of its own, JSON, and what a file or a run is found by.
-NO_FREE_TEXT = {
-    "runs.id", "runs.file", "runs.folder", "runs.arguments", "runs.options", "runs.address", "runs.results", "texts.source",
-    "texts.evaluated", "texts.imports", "texts.given_values", "trials.name", "trials.params", "trials.over", "trials.inputs",
-    "attempts.cause", "attempts.doom", "attempts.leaving", "working_trees.untracked", "working_trees.left_out",
-    "recollections.hash", "recollections.parts", "recollections.equal_run", "recollections.equal_trial",
-}
+# Texts that combu itself reads: keys, words of its own, JSON, and what a file or a run is found by. Those of a line are altered at
+# once by a sweep of their own: a command may end at the first that it cannot read.
+NO_FREE_TEXT = [
+    {"runs.id"},
+    {"runs.file", "runs.folder", "runs.arguments", "runs.address", "runs.results"},
+    {"runs.options"},
+    {"texts.source", "texts.imports", "texts.given_values"},
+    {"texts.evaluated"},
+    {"trials.name"},
+    {"trials.params"},
+    {"trials.over", "trials.inputs"},
+    {"attempts.cause", "attempts.doom", "attempts.leaving"},
+    {"working_trees.untracked", "working_trees.left_out"},
+    {"recollections.hash", "recollections.parts", "recollections.equal_run", "recollections.equal_trial"},
+]
+# In the databases of logs and metrics.
+TELEMETRY_TEXT = [{"attempts.trial"}, {"series.metric"}]
 
 
-def put_into_every_text(database):
-    with contextlib.closing(sqlite3.connect(database, timeout=20)) as record:
-        tables = [name for name, in record.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
-        columns = [(table, column) for table in tables
-                   for column, kind in record.execute("SELECT name, type FROM pragma_table_info(?)", (table,)) if kind == "TEXT"]
-        known = {f"{table}.{column}" for table, column in columns}
-        assert known >= NO_FREE_TEXT
-        for table, column in columns:
-            if f"{table}.{column}" not in NO_FREE_TEXT:
-                # With a byte that is no UTF-8, too.
-                record.execute(f"UPDATE {table} SET {column} = CAST(CAST({column} || ? AS BLOB) || x'9b' AS TEXT) "
-                               f"WHERE {column} IS NOT NULL", (EVIL,))
-        record.commit()
+def texts_in(database):
+    """The columns that hold text, as TABLE.COLUMN."""
+    with contextlib.closing(sqlite3.connect(database, timeout=20)) as opened:
+        tables = [name for name, in opened.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        return {f"{table}.{column}" for table in tables
+                for column, kind in opened.execute("SELECT name, type FROM pragma_table_info(?)", (table,)) if kind == "TEXT"}
+
+
+def put_into(database, columns):
+    with contextlib.closing(sqlite3.connect(database, timeout=20)) as opened:
+        for table, column in (name.split(".") for name in sorted(columns)):
+            # With a byte that is no UTF-8, too.
+            opened.execute(f"UPDATE {table} SET {column} = CAST(CAST({column} || ? AS BLOB) || x'9b' AS TEXT) "
+                           f"WHERE {column} IS NOT NULL", (EVIL,))
+        opened.commit()
+
+
+def put_into_every_free_text(record):
+    assert (columns := texts_in(record)) > (others := set().union(*NO_FREE_TEXT))
+    put_into(record, columns - others)
 
 
 def experiment(**more):
@@ -211,7 +228,7 @@ def test_no_command_prints_control_characters(swept, tmp_path):
         swept("-f", f"{name}.jsonnet", "validate", code=2)
 
     # What the record says.
-    put_into_every_text(tmp_path / ".local/state/combu/record.sqlite")
+    put_into_every_free_text(tmp_path / ".local/state/combu/record.sqlite")
     of_run = ["--engine", "simulated:"]
     for more in ([], ["--json"], ["--all"], ["--run", "one"], ["--run", "one", "--json"], ["--run", "one", "good"],
                  ["--experiment", ONE_LINE], ["--where", evil + "=1", "--run", "one"]):
@@ -293,3 +310,24 @@ def test_no_command_prints_control_characters(swept, tmp_path):
     assert set(swept.shown) == known, "a command of which the sweep does not know"
     without_text = {"complete", "completion", "schema", "version"}
     assert {command for command, text in swept.shown.items() if "EVIL" not in text} <= without_text
+
+
+@pytest.mark.parametrize("database", ["record", "telemetry/one"])
+def test_no_command_prints_control_characters_of_a_damaged_database(swept, tmp_path, database):
+    swept.commands = commands_in_help(swept)
+    swept("--engine", SIMULATED, "-f", "experiment.jsonnet", "run", "--wait", "--run-id", "one", code=1, ways=["pipe"])
+    path = tmp_path / f".local/state/combu/{database}.sqlite"
+    whole = path.read_bytes()
+    commands = [["why", "--run", "one", "good"], ["events", "--run", "one"], ["show", "--run", "one", "good"], ["results", "one"],
+                ["show", "--run", "one", "--reproduce", "good"], ["compare", "one"]]
+    if database == "record":
+        commands += [["ps", "--all"], ["ps", "--json"], ["ps", "--run", "one"]]
+    else:
+        assert texts_in(path) == set().union(*TELEMETRY_TEXT)
+        commands += [["logs", "--run", "one", "good", "--json"], ["export", "json", "one"]]
+    for columns in NO_FREE_TEXT if database == "record" else TELEMETRY_TEXT:
+        path.write_bytes(whole)
+        put_into(path, columns)
+        for command in commands:
+            swept("--engine", "simulated:", *command, ways=["pipe"])
+    assert {command[0] for command in commands if "EVIL" not in swept.shown[command[0]]} <= {"events", "why"}
