@@ -47,8 +47,10 @@ struct InputOwner {
 std::optional<std::vector<std::string>> pack_inputs(const std::vector<Input>& inputs, const InputOwner& owner,
                                                     const std::function<bool(std::string_view)>& tell);
 
-// The files of one input by their paths in the container, as they are; links are left out.
-[[nodiscard]] std::map<std::string, std::string> read_input(const Input& input);
+// The files of one input by their paths in the container; of a larger one than `most` the beginning. Links
+// are left out. Throws Error(cancelled), too.
+[[nodiscard]] std::map<std::string, std::string> read_input(const Input& input, Bytes most,
+                                                            const std::stop_token& stop = {});
 
 // "sha256:…" of an input, a file or a folder: names, bytes (by their own sha256), where links lead, and
 // whether a file may be executed. Neither times nor owners nor the path itself. Throws Error(cancelled), too.

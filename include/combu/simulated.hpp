@@ -74,7 +74,11 @@ class World {
   // The engine's verbs, done at `now` at once; errors and promises as in engine.hpp.
   [[nodiscard]] std::vector<Error> check(const Run& run, Instant now);
   [[nodiscard]] std::vector<Error> prepare(const Run& run, Instant now);
-  Sighting start(const Run& run, const Trial& trial, int attempt, Instant now);
+  struct StagedInputs {
+    std::map<std::string, std::string> files;  // by path; of a large one the beginning
+    std::vector<std::string> digests;
+  };
+  Sighting start(const Run& run, const Trial& trial, int attempt, Instant now, StagedInputs inputs = {});
   // The signal is sent at `now`; the attempt ends by it. False: there is nothing to end.
   bool stop(const Key& key, Instant now);
   [[nodiscard]] std::vector<Sighting> list(const Selector& selector, Instant now);

@@ -134,15 +134,18 @@ std::optional<std::vector<std::string>> pack_inputs(const std::vector<Input>& in
   return digests;
 }
 
-std::map<std::string, std::string> read_input(const Input& input) {
+std::map<std::string, std::string> read_input(const Input& input, Bytes most, const std::stop_token& stop) {
+  const auto size_max = static_cast<std::size_t>(most.count);
   std::map<std::string, std::string> files;
   inputs::walk(input, [&](const Found& found) {
+    if (stop.stop_requested()) throw Error(ErrorKind::cancelled, input.from, "cancelled");
     if (!S_ISREG(found.status.st_mode)) return true;
     std::string& content = files[input.to + std::string(found.name)];
-    return inputs::read_file(found, [&](std::string_view bytes) {
-      content += bytes;
-      return true;
+    (void)inputs::read_file(found, [&](std::string_view bytes) {
+      content += bytes.substr(0, size_max - content.size());
+      return content.size() < size_max;
     });
+    return true;
   });
   return files;
 }

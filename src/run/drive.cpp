@@ -742,7 +742,8 @@ class Drive {
           return fetch(left_by, path, under_way.fetch_token());
         });
       }
-      auto seen = engine_.start(run_, changed ? *changed : trial, command.attempt, under_way.token());
+      const std::stop_token until = trial.inputs.empty() ? under_way.token() : under_way.fetch_token();
+      auto seen = engine_.start(run_, changed ? *changed : trial, command.attempt, until);
       inbox_.post(Event{StartAnswered{.trial = command.trial, .seen = std::move(seen)}});
     };
     call(start, [&](const Error& error) {
@@ -785,8 +786,9 @@ class Drive {
     Start(const Start&) = delete;
     Start& operator=(const Start&) = delete;
     [[nodiscard]] std::stop_token token() const { return source_.get_token(); }
-    // Of the fetching of inputs, which an interrupted run does not wait for: it may take minutes, and the
-    // engine knows nothing of the attempt yet.
+    // For the fetching of inputs, and for the start that packs and sends them. An interrupted run does not
+    // wait for these, which may take hours. The attempt stays `starting` on record, and the next process
+    // adopts its container.
     [[nodiscard]] std::stop_token fetch_token() const { return fetch_.get_token(); }
 
    private:

@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "combu/inputs.hpp"
 #include "combu/simulated.hpp"
 
 namespace combu {
@@ -12,6 +13,7 @@ namespace combu {
 namespace {
 
 // As a usual workstation.
+constexpr Bytes k_input_kept_max{std::int64_t{1} << 20U};  // of a file
 constexpr Slots k_capacity{Cpus{8'000'000'000}, Bytes{std::int64_t{16} << 30}};
 
 Error cancelled() {
@@ -63,7 +65,13 @@ class SimulatedEngine : public Engine {
       latency = call(stop, [&](Instant) { return world_.draw_latency(); }) / speed_;
       real_clock().wait(latency, stop);
     }
-    Sighting seen = call(stop, [&](Instant now) { return world_.start(run, trial, attempt, now); });
+    World::StagedInputs inputs;
+    for (const Input& input : trial.inputs) {
+      inputs.files.merge(read_input(input, k_input_kept_max, stop));
+      inputs.digests.push_back(content_digest(input, stop));
+    }
+    Sighting seen =
+        call(stop, [&](Instant now) { return world_.start(run, trial, attempt, now, std::move(inputs)); });
     seen.created_in = Seconds(0);
     seen.started_in = latency;
     if (trial.cache.on) seen.digest = digest_of(trial.image);

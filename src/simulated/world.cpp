@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "combu/inputs.hpp"
 #include "combu/simulated.hpp"
 #include "script.hpp"
 
@@ -139,7 +138,7 @@ std::vector<Error> World::prepare(const Run& run, Instant now) {
   return errors;
 }
 
-Sighting World::start(const Run& run, const Trial& trial, int attempt, Instant now) {
+Sighting World::start(const Run& run, const Trial& trial, int attempt, Instant now, StagedInputs inputs) {
   enter(now);
   const Key key{.run = run.id, .trial = trial.name, .attempt = attempt};
   const auto holder = containers_.find(trial.name);
@@ -158,13 +157,7 @@ Sighting World::start(const Run& run, const Trial& trial, int attempt, Instant n
   if (cannot_be_had(trial.image))
     throw Error(ErrorKind::not_found, trial.name, "no such image: " + trial.image);
   if (auto conflict = port_conflict(trial, "")) throw Error(*conflict);
-  std::map<std::string, std::string> files;
-  std::vector<std::string> inputs;
-  for (const Input& input : trial.inputs) {
-    files.merge(read_input(input));
-    inputs.push_back(content_digest(input));
-  }
-  const Script script = read_script(trial, options_.trial_takes, std::move(files));
+  const Script script = read_script(trial, options_.trial_takes, std::move(inputs.files));
   if (script.cannot_start)
     throw Error(ErrorKind::refused, trial.name, "no such command: " + trial.cmd->front());
   if (chance(options_.faults.refused)) throw Error(ErrorKind::refused, trial.name, "the engine would not");
@@ -196,7 +189,7 @@ Sighting World::start(const Run& run, const Trial& trial, int attempt, Instant n
   run_script(container, trial, script, now);
   emit(container.seen);
   Sighting seen = container.seen;
-  seen.inputs = std::move(inputs);
+  seen.inputs = std::move(inputs.digests);
   leave(now);
   return seen;
 }

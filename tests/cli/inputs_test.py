@@ -1,8 +1,12 @@
 """What trials get of each other and of the person, on the simulated engine."""
 
 import json
+import os
+import signal
+import subprocess
+import threading
 
-from conftest import SIMULATED
+from conftest import COMBU, SIMULATED
 
 FILE = """
 local folds = [1, 2, 3];
@@ -47,3 +51,27 @@ def test_many_inputs_are_read_at_once(combu, write):
     """)
     done = combu("-f", "experiment.jsonnet", "validate", timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_run_is_interrupted_while_a_large_input_is_read(combu, write, tmp_path):
+    (tmp_path / "data").mkdir()
+    with open(tmp_path / "data/large", "wb") as file:
+        file.truncate(1 << 40)
+    write('[{ name: "reader", image: "x", cmd: "cat /data/small", inputs: ["./data:/data"] }]')
+    command = [COMBU, "-f", "experiment.jsonnet", "--engine", SIMULATED, "--progress", "json", "run", "--wait", "--run-id", "one"]
+    with subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "HOME": str(tmp_path)}, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.PIPE) as process:
+        hung = threading.Timer(100, process.kill)
+        hung.start()
+        next(line for line in process.stderr if json.loads(line).get("starting") == ["reader"])
+        process.send_signal(signal.SIGTERM)
+        process.stderr.read()
+        _, status, used = os.wait4(process.pid, 0)
+        hung.cancel()
+        process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 143
+    assert used.ru_maxrss << 10 < 256 << 20
+    (tmp_path / "data/large").unlink()
+    (tmp_path / "data/small").write_text("ten\n")
+    assert combu("--engine", SIMULATED, "run", "--resume", "--wait").returncode == 0
+    assert combu("logs", "--run", "one", "reader").stdout == "ten\n"

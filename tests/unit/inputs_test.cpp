@@ -226,8 +226,24 @@ TEST_F(InputsTest, TheOwnerIsANumericUserElseRoot) {
 TEST_F(InputsTest, FilesCanBeRead) {
   file("data/sub/a", "x");
   link("data/link", "sub/a");
-  EXPECT_THAT(read_input(input("data", "/in")), ElementsAre(Pair("/in/sub/a", "x")));
-  EXPECT_THAT(read_input(input("data/sub/a", "/b")), ElementsAre(Pair("/b", "x")));
+  EXPECT_THAT(read_input(input("data", "/in"), Bytes{100}), ElementsAre(Pair("/in/sub/a", "x")));
+  EXPECT_THAT(read_input(input("data/sub/a", "/b"), Bytes{100}), ElementsAre(Pair("/b", "x")));
+}
+
+TEST_F(InputsTest, OfALargeFileOnlyTheBeginningIsRead) {
+  file("data/a", "abcdef");
+  file("data/b", "gh");
+  fs::resize_file(at("data/a"), std::uintmax_t{1} << 40U);
+  EXPECT_THAT(read_input(input("data", "/in"), Bytes{3}),
+              ElementsAre(Pair("/in/a", "abc"), Pair("/in/b", "gh")));
+}
+
+TEST_F(InputsTest, ReadingCanBeStopped) {
+  file("data/a", "x");
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_EQ(error_of([&] { (void)read_input(input("data", "/in"), Bytes{100}, stop.get_token()); }).kind(),
+            ErrorKind::cancelled);
 }
 
 // ---- Folders that somebody else writes to
@@ -483,7 +499,7 @@ TEST_F(LeftTest, WhatBecameALinkMeanwhileIsNotFollowed) {
   for (const Input& input : {whole, below}) {
     EXPECT_EQ(error_of([&] { (void)packed({input}); }).kind(), ErrorKind::refused);
     EXPECT_EQ(error_of([&] { (void)content_digest(input); }).kind(), ErrorKind::refused);
-    EXPECT_EQ(error_of([&] { (void)read_input(input); }).kind(), ErrorKind::refused);
+    EXPECT_EQ(error_of([&] { (void)read_input(input, Bytes{100}); }).kind(), ErrorKind::refused);
   }
 }
 

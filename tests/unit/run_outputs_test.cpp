@@ -163,6 +163,23 @@ TEST_F(OutputsTest, AStopDoesNotWaitForInputs) {
   EXPECT_THAT(outcome.unsuccessful, testing::IsEmpty());
 }
 
+TEST_F(OutputsTest, AStopDoesNotWaitForInputsThatAreSent) {
+  combu::Run run = test::run("a b");
+  run.experiment.trials[1].inputs = {{.from = "/data", .to = "/in"}};
+  std::stop_source stop;
+  hooked_.before_start = [&](const Trial& trial, const std::stop_token& given_up) {
+    if (trial.inputs.empty()) return;
+    stop.request_stop();
+    real_clock().wait(Seconds(600), given_up);
+    throw Error(ErrorKind::cancelled, trial.name, "cancelled");
+  };
+  const Outcome outcome = combu::drive(hooked_, run, test::plan(run.experiment), {.until = Until::ended},
+                                       recorder_, real_clock(), stop.get_token());
+  EXPECT_TRUE(outcome.interrupted);
+  EXPECT_EQ(outcome.last.count(TrialState::starting), 1U);
+  EXPECT_THAT(outcome.unsuccessful, testing::IsEmpty());
+}
+
 TEST_F(OutputsTest, OutputsThatCannotBeTakenAreToldWithTheTrialAndTheFolder) {
   combu::Run run = test::run("a");
   run.experiment.trials[0].outputs = {Output{.path = "/out", .required = false}};
