@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <utility>
 
 #include "cli/commands.hpp"
 #include "cli/kept_logs.hpp"
@@ -46,7 +47,7 @@ void add(Released& sum, const Released& more) {
 
 // A run that still starts trials makes new ones while the old ones are removed.
 bool starts_go_on(Session& session, const std::vector<Selector>& selectors, const Released& released,
-                  const Uncollected& kept) {
+                  const std::set<Key>& kept) {
   if (released.attempts == 0 || !released.left.empty()) return false;
   return std::ranges::any_of(list_all(session, selectors, Look::once),
                              [&](const Sighting& seen) { return !kept.contains(seen.key); });
@@ -109,8 +110,15 @@ void for_each_on_record(Session& session, const Invocation& invocation,
 struct Known {
   std::set<RunId> runs;                 // that have been looked at, and may be gone by now
   std::map<RunId, std::string> untold;  // those of them whose ends are not on record, with the reason
+  std::set<Key> pending;                // those whose outputs are collected when all others are gone
   Uncollected kept;
 };
+
+std::set<Key> keys_to_keep(const Known& known) {
+  std::set<Key> keys = known.pending;
+  for (const auto& [key, why] : known.kept) keys.insert(key);
+  return keys;
+}
 
 std::vector<Sighting> of_run(const std::vector<Sighting>& attempts, const RunId& run) {
   std::vector<Sighting> of;
@@ -154,15 +162,15 @@ void keep_untold(Record& record, const RunId& run, const std::vector<Sighting>& 
     if (is_over(trial.state)) over.insert(trial.name);
   std::vector<Sighting> ended;
   std::ranges::copy_if(attempts, std::back_inserter(ended), [&](const Sighting& seen) {
-    return seen.phase == Phase::ended && !over.contains(seen.key.trial);
+    return seen.phase == Phase::ended && !over.contains(seen.key.trial) && !known.pending.contains(seen.key);
   });
   keep_all(known, ended, why->second);
 }
 
-// Collects what is missing of the outputs and logs of `attempts`. `runs`: those that may have outputs to
-// collect. Attempts that fail are kept.
-void collect_all(Session& session, const Invocation& invocation, const std::vector<RunId>& runs,
-                 std::vector<Sighting> attempts, Known& known) {
+// Collects what is missing of the logs of `attempts`. `runs`: those that may have outputs to collect.
+// Attempts that fail are kept.
+void collect_logs(Session& session, const Invocation& invocation, const std::vector<RunId>& runs,
+                  std::vector<Sighting> attempts, Known& known) {
   std::erase_if(attempts, [&](const Sighting& seen) { return known.kept.contains(seen.key); });
   const std::string folder = state_folder(caller_for(invocation));
   if (attempts.empty() || !Record::exists(folder)) return;
@@ -182,7 +190,7 @@ void collect_all(Session& session, const Invocation& invocation, const std::vect
       const std::vector<Sighting> its = of_run(attempts, run);
       or_keep(its, [&] {
         if (record.runs({.id = run}, 1).empty()) return;
-        if (std::ranges::find(runs, run) != runs.end()) known.kept.merge(bring_home(session, record, run));
+        if (std::ranges::find(runs, run) != runs.end()) known.pending.merge(collecting_attempts(record, run));
         keep_untold(record, run, its, known);
         known.kept.merge(keep_logs(session, record, folder, run, its, Containers::about_to_go));
       });
@@ -228,17 +236,15 @@ std::vector<Selector> more_selectors(const std::vector<Selector>& known, const R
 }
 
 // False when a run goes on starting trials.
-bool release_until_none(Session& session, const Invocation& invocation, std::vector<Selector> selectors,
+bool release_until_none(Session& session, const Invocation& invocation, std::vector<Selector>& selectors,
                         Released& released, Known& known, bool discard) {
   interrupt_all(session, invocation, selectors);
   const Found collect_found = [&](const Selector& selector, const std::vector<Sighting>& attempts) {
     const std::vector<RunId> runs = take_in_once(session, invocation, selector, attempts, known);
-    std::set<Key> kept;
-    if (discard) return kept;
-    collect_all(session, invocation, runs, attempts, known);
+    if (discard) return std::set<Key>();
+    collect_logs(session, invocation, runs, attempts, known);
     stop_kept(session, invocation, attempts, known);
-    for (const auto& [key, why] : known.kept) kept.insert(key);
-    return kept;
+    return keys_to_keep(known);
   };
   for (int round = 0; round <= k_repeats_max; ++round) {
     const Released more = release_all(session, selectors, collect_found);
@@ -248,7 +254,8 @@ bool release_until_none(Session& session, const Invocation& invocation, std::vec
     selectors.insert(selectors.end(), found.begin(), found.end());
     // A network that one selector's containers were on may be free when another's are gone, too.
     const bool look_again = selectors.size() > 1 && more.attempts > 0 && !more.in_use.empty();
-    if (!look_again && found.empty() && !starts_go_on(session, selectors, more, known.kept)) return true;
+    if (!look_again && found.empty() && !starts_go_on(session, selectors, more, keys_to_keep(known)))
+      return true;
   }
   return false;
 }
@@ -261,10 +268,34 @@ void put_on_record(Session& session, const Invocation& invocation, const Selecto
   for_each_on_record(session, invocation, selectors, [&](Record& record, const RunId& run) {
     if (known.untold.contains(run)) return;
     std::vector<std::string> kept;
-    for (const auto& [key, why] : known.kept)
+    for (const Key& key : keys_to_keep(known))
       if (key.run == run) kept.push_back(key.trial);
     record.kill(run, real_clock().now(), kept);
   });
+}
+
+// Collects the outputs of one attempt after the other, and removes its container then. Outputs may have any
+// size, so whoever interrupts this keeps only what is not collected.
+void collect_pending(Session& session, const Invocation& invocation, Released& released, Known& known) {
+  std::map<RunId, std::set<Key>> of_runs;
+  for (const Key& key : std::exchange(known.pending, {})) of_runs[key.run].insert(key);
+  Record record(state_folder(caller_for(invocation)));
+  for (const auto& [run, keys] : of_runs) {
+    const auto remove = [&](const Key& key) {
+      if (known.kept.contains(key)) return;
+      const Released more =
+          session.engine().release({.run = key.run, .trials = {key.trial}}, {}, session.stop());
+      released.attempts += more.attempts;
+      append_new(released.left, more.left);
+    };
+    try {
+      known.kept.merge(bring_home(session, record, run, remove));
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::cancelled) throw;
+      for (const Key& key : keys)
+        known.kept.try_emplace(key, fmt::format("its outputs cannot be collected: {}", error.what()));
+    }
+  }
 }
 
 void tell_kept(Session& session, const Uncollected& kept) {
@@ -292,9 +323,26 @@ int kill(Session& session, const Invocation& invocation, const KillOptions& opti
   if (!options.run.empty()) selector.run = RunId(options.run);
   Released released;
   Known known;
-  const bool whole = release_until_none(session, invocation, {selector}, released, known, options.discard);
+  std::vector<Selector> selectors{selector};
+  const bool whole = release_until_none(session, invocation, selectors, released, known, options.discard);
+  const auto record_removed = [&] {
+    if (whole && released.left.empty()) put_on_record(session, invocation, selector, released, known);
+  };
   session.progress().end();
-  if (whole && released.left.empty()) put_on_record(session, invocation, selector, released, known);
+  if (!known.pending.empty()) {
+    record_removed();  // the collection may be interrupted
+    const std::set<Key> pending = known.pending;
+    collect_pending(session, invocation, released, known);
+    const Found keep = [&](const Selector&, const std::vector<Sighting>& attempts) {
+      std::set<Key> keys = keys_to_keep(known);
+      for (const Sighting& seen : attempts)
+        if (!pending.contains(seen.key)) keys.insert(seen.key);
+      return keys;
+    };
+    add(released, release_all(session, selectors, keep));
+    session.progress().end();
+  }
+  record_removed();
   for (const Error& error : released.left) session.progress().error(fmt::format("left: {}", error.what()));
   tell_kept(session, known.kept);
   for (const Error& error : released.in_use)

@@ -113,7 +113,14 @@ std::vector<Error> check_results(const Loaded& loaded, const std::stop_token& st
   return {};
 }
 
-Uncollected bring_home(Session& session, Record& record, const RunId& run) {
+std::set<Key> collecting_attempts(Record& record, const RunId& run) {
+  std::set<Key> keys;
+  for (const auto& [trial, key] : collecting_attempts(record, run, record.past(run))) keys.insert(key);
+  return keys;
+}
+
+Uncollected bring_home(Session& session, Record& record, const RunId& run,
+                       const std::function<void(const Key&)>& collected) {
   PlannerOptions options{.until = Until::ended};
   options.past = record.past(run);
   std::map<TrialIndex, Key> pending = collecting_attempts(record, run, options.past);
@@ -140,8 +147,12 @@ Uncollected bring_home(Session& session, Record& record, const RunId& run) {
       const std::string unrecorded = failure_of([&] {
         fault = collect_one(session, record, loaded, {*engine, *depot, planner}, *collect);
       });
-      if (!fault.empty() || !unrecorded.empty()) fail(at->second, fault.empty() ? unrecorded : fault);
+      const Key key = at->second;
       pending.erase(at);
+      if (!fault.empty() || !unrecorded.empty())
+        fail(key, fault.empty() ? unrecorded : fault);
+      else if (collected)
+        collected(key);
     }
   });
   for (const auto& [trial, key] : pending) fail(key, why);

@@ -1,7 +1,9 @@
 #pragma once
 // Where outputs come home to.
 
+#include <functional>
 #include <memory>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -33,8 +35,12 @@ struct OutputsAt {
 [[nodiscard]] std::vector<Error> check_results(const Loaded& loaded, const std::stop_token& stop);
 
 // Collects the outputs of the attempts that are `collecting` on record, of a run that no process is at work
-// on and whose containers are about to be removed, and records that. Returns the attempts that failed. Throws
-// Error: cancelled; the record cannot be read.
-[[nodiscard]] Uncollected bring_home(Session& session, Record& record, const RunId& run);
+// on and whose containers are about to be removed, and records that. `collected` (may be empty) is called
+// after each attempt that did not fail. Returns the attempts that failed. Throws Error: cancelled; the record
+// cannot be read.
+[[nodiscard]] Uncollected bring_home(Session& session, Record& record, const RunId& run,
+                                     const std::function<void(const Key&)>& collected = {});
+// The attempts that bring_home() is to collect.
+[[nodiscard]] std::set<Key> collecting_attempts(Record& record, const RunId& run);
 
 }  // namespace combu

@@ -1,7 +1,12 @@
 """kill finds what is ours by labels, and nothing else."""
 
+import contextlib
+import select
 import signal
+import socket
+import socketserver
 import subprocess
+import threading
 
 import pytest
 from engines import docker_config, wait_until
@@ -237,6 +242,61 @@ def test_trials_that_make_their_outputs_unreadable_fail_alone(combu):
     assert {path.name for path in home.iterdir()} == {"good", "linked"}
     assert files(home / "good")["out/a"] == "x\n"
     assert files(home / "linked")["out"] == "y\n"
+
+
+class Stalling(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    """The engine for combu, which until `free` is set gets no answer to requests for the path /endless."""
+
+    daemon_threads = True
+
+    def __init__(self, path, engine):
+        self.engine = engine
+        self.asked = threading.Event()
+        self.free = threading.Event()
+        super().__init__(str(path), self.Connection)
+
+    class Connection(socketserver.BaseRequestHandler):
+        def handle(self):
+            with socket.socket(socket.AF_UNIX) as engine, contextlib.suppress(OSError):
+                engine.connect(self.server.engine)
+                while True:
+                    for one in select.select([self.request, engine], [], [])[0]:
+                        if not (data := one.recv(65536)):
+                            return
+                        if b"path=%2Fendless" in data and not self.server.free.is_set():
+                            self.server.asked.set()
+                        else:
+                            (engine if one is self.request else self.request).sendall(data)
+
+
+@pytest.fixture
+def stalling(combu, engine, tmp_path):
+    with Stalling(tmp_path / "engine.sock", engine.host.removeprefix("unix://")) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        combu.env["DOCKER_HOST"] = f"unix://{tmp_path}/engine.sock"
+        yield server
+        server.shutdown()
+
+
+def test_outputs_that_take_long_to_collect_are_in_no_ones_way(combu, engine, stalling, left):
+    left([trial("good", "mkdir /out; echo x >/out/a"), trial("endless", "mkdir /endless; echo y >/endless/a", outputs=["/endless"], networks=["kept"])])
+    killing = combu.start("kill")
+    wait_until(stalling.asked.is_set, "the collection of the outputs that take long")
+    assert engine.names() == {"endless"}
+    assert set(engine.networks()) == {"kept"}
+    killing.send_signal(signal.SIGINT)
+    assert "interrupted: the same command removes what is left" in killing.communicate(timeout=60)[1]
+    assert killing.returncode == 130
+    assert {name: row["state"] for name, row in combu.ps().items()} == {
+        "good": "succeeded", "endless": "collecting", "on": "stopped", "serv": "stopped"
+    }
+    stalling.free.set()
+    assert "removed 1 container, 1 network" in combu("kill").stderr
+    assert engine.names() == set()
+    assert engine.networks() == {}
+    assert files(combu.home / "results/experiment/r1/good")["out/a"] == "x\n"
+    assert files(combu.home / "results/experiment/r1/endless")["endless/a"] == "y\n"
+    assert "is over: 2 succeeded, 2 stopped" in combu("run", "--resume", "r1", code=1).stderr
 
 
 def test_what_cannot_be_collected_is_kept_alone(combu, engine, left, stuck):

@@ -272,6 +272,16 @@ TEST_P(ChannelTest, AStopEndsACallThatWaits) {
   }
 }
 
+TEST_P(ChannelTest, AStopEndsACallThatSends) {
+  ScriptedDaemon daemon([](const Asked&) { return wire::whole(200, ""); }, GetParam());
+  std::stop_source stop;
+  const HttpRequest request = put([&](const HttpRequest::Tell& tell) {
+    stop.request_stop();
+    while (tell("a")) continue;
+  });
+  EXPECT_EQ(failure(daemon.address(), request, stop.get_token()).kind(), ErrorKind::cancelled);
+}
+
 TEST_P(ChannelTest, AStopIsNeverLost) {
   ScriptedDaemon daemon([](const Asked&) { return wire::stall(); }, GetParam());
   HttpRequest request = get("/");
