@@ -25,7 +25,7 @@ constexpr long k_silent_seconds_max = 60;
 constexpr long k_send_block = 512L << 10U;
 // An answer that is kept whole: a page of a listing, or an error.
 constexpr std::size_t k_answer_max = std::size_t{16} << 20U;
-constexpr Seconds k_answer_time_max{600};  // from its first byte on
+constexpr Seconds k_answer_time_max{600};  // from the first header of the final answer on
 // Of a listing. A page has a thousand objects where it has any.
 constexpr std::size_t k_objects_max = 2'000'000;
 constexpr std::size_t k_empty_pages_max = 1000;  // in a row
@@ -156,7 +156,7 @@ struct Exchange {
   const std::stop_token& stop;
   Clock& clock;
   std::int64_t from = 0;
-  std::optional<Instant> began = {};  // the answer
+  std::optional<Instant> began = {};  // the first header of the final answer
 };
 
 std::size_t receive_some(char* bytes, std::size_t size, std::size_t count, void* of) {
@@ -184,7 +184,10 @@ std::size_t receive_some(char* bytes, std::size_t size, std::size_t count, void*
 std::size_t receive_header(char* bytes, std::size_t size, std::size_t count, void* of) {
   auto& exchange = *static_cast<Exchange*>(of);
   const std::string_view line(bytes, size * count);
-  if (!exchange.began) exchange.began = exchange.clock.now();
+  // "100 Continue" comes before the upload, which may take longer than an answer.
+  long status = 0;
+  curl_easy_getinfo(exchange.easy, CURLINFO_RESPONSE_CODE, &status);
+  if (!exchange.began && status >= 200) exchange.began = exchange.clock.now();
   if (!exchange.kept.add_header(line.size())) return 0;
   const std::size_t colon = std::min(line.find(':'), line.size());
   std::string name(line.substr(0, colon));

@@ -115,6 +115,16 @@ TEST_F(HostileS3, AnAnswerThatIsKeptAndTakesTooLongIsGivenUp) {
   EXPECT_THAT(error->message(), HasSubstr("was not complete within 10m00s"));
 }
 
+TEST_F(HostileS3, AnUploadMayTakeLongerThanAnAnswer) {
+  Hasty clock;
+  const std::string content(std::size_t{32} << 20U, 'x');
+  const auto error = fault_of([&] { client(clock)->put("a", content, {}, {}); });
+  EXPECT_EQ(error ? error->what() : std::string(), "");
+  ASSERT_THAT(server_.asked(), SizeIs(1));
+  EXPECT_THAT(server_.asked().front().head, HasSubstr("Expect: 100-continue"));
+  EXPECT_EQ(bucket_.objects["/lab/a"].size(), content.size());
+}
+
 TEST_F(HostileS3, AnswersThatComeByteByByteAreUnderstood) {
   bucket_.objects = {{"/lab/a/1", "one"}, {"/lab/a/2", "two"}, {"/lab/a/3", "three"}};
   bool is_within = false;
