@@ -71,6 +71,10 @@ struct Cpus {
 // moment).
 [[nodiscard]] std::optional<Instant> parse_moment(std::string_view text);
 
+// A file's time, since 1970. An Instant reaches from 1677 to 2262: a time beyond becomes the first or the
+// last second that it holds.
+[[nodiscard]] Instant file_time(std::int64_t seconds, std::int64_t nanoseconds = 0);
+
 // "90s", "1h30m", "500ms", "1.5h", or a plain number of seconds. Throws Error(invalid) with an empty subject;
 // also when negative or longer than 100 years.
 [[nodiscard]] Seconds parse_duration(std::string_view text);

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <regex>
 #include <string>
@@ -37,6 +39,14 @@ std::optional<Instant> parse_moment(std::string_view text) {
   const sys_seconds whole = sys_days(day) + hours(hour) + minutes(minute) + seconds(second) -
                             (part[8].str() == "-" ? -offset : offset);
   return whole + duration_cast<Instant::duration>(fraction);
+}
+
+Instant file_time(std::int64_t seconds, std::int64_t nanoseconds) {
+  constexpr std::int64_t k_seconds_max = 9'223'372'035;  // so that its nanoseconds fit, too
+  constexpr std::int64_t k_nanoseconds_max = 999'999'999;
+  if (seconds < -k_seconds_max || seconds > k_seconds_max) nanoseconds = 0;
+  return Instant(std::chrono::seconds(std::clamp(seconds, -k_seconds_max, k_seconds_max)) +
+                 std::chrono::nanoseconds(std::clamp<std::int64_t>(nanoseconds, 0, k_nanoseconds_max)));
 }
 
 }  // namespace combu

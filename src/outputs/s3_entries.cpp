@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "combu/json.hpp"
-#include "outputs/file_time.hpp"
 
 namespace combu::outputs {
 namespace {

@@ -17,7 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include "outputs/file_time.hpp"
 #include "outputs/pipe.hpp"
 
 namespace combu::outputs {

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <memory>
@@ -78,7 +77,7 @@ FileMetrics read_archive(Handover& from, const Metrics& metrics, MetricLimits& l
       archive_read_next_header(reader.get(), &entry) != ARCHIVE_OK ||
       archive_entry_filetype(entry) != AE_IFREG)
     return {.fault = fmt::format("{} is no file of metrics: it is not a file", path)};
-  const Instant at{std::chrono::seconds(archive_entry_mtime(entry))};
+  const Instant at = file_time(archive_entry_mtime(entry));
   MetricLines numbers(path.ends_with(".csv") ? MetricLines::Form::csv : MetricLines::Form::json, limits,
                       metrics);
   Lines lines([&](std::string_view line, Instant when) { numbers.take(line, when); });

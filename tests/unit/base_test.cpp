@@ -10,10 +10,12 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <latch>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -426,6 +428,21 @@ TEST(Moment, IsReadInTheFormOfRfc3339) {
                            "2026-01-02T03:04:05+x", "yesterday"})
     EXPECT_EQ(parse_moment(text), std::nullopt) << text;
   EXPECT_EQ(parse_moment("2026-01-02"), Instant(seconds(1'767'312'000)));
+}
+
+TEST(FileTime, BeyondWhatAnInstantHoldsIsItsEnd) {
+  constexpr std::int64_t k_end = 9'223'372'035;
+  const auto seconds_of = [](Instant time) {
+    return std::chrono::floor<std::chrono::seconds>(time.time_since_epoch()).count();
+  };
+  EXPECT_EQ(file_time(-2, 500'000'000), Instant(std::chrono::milliseconds(-1500)));
+  EXPECT_EQ(file_time(7), Instant(std::chrono::seconds(7)));
+  for (const std::int64_t late :
+       {k_end, k_end + 1, std::int64_t{10'000'000'000}, std::numeric_limits<std::int64_t>::max()})
+    EXPECT_EQ(seconds_of(file_time(late, 999'999'999)), k_end) << late;
+  for (const std::int64_t early :
+       {-k_end, -k_end - 1, std::int64_t{-10'000'000'000}, std::numeric_limits<std::int64_t>::min()})
+    EXPECT_EQ(seconds_of(file_time(early, 999'999'999)), -k_end) << early;
 }
 
 }  // namespace

@@ -27,7 +27,6 @@
 #include <utility>
 #include <vector>
 
-#include "outputs/file_time.hpp"
 #include "outputs/s3_entries.hpp"
 #include "outputs_fixture.hpp"
 #include "outputs_system.hpp"
@@ -341,15 +340,6 @@ constexpr std::int64_t k_most = std::numeric_limits<std::int64_t>::max();
 
 std::int64_t seconds_of(Instant time) {
   return std::chrono::floor<std::chrono::seconds>(time.time_since_epoch()).count();
-}
-
-TEST(FileTime, BeyondWhatAnInstantHoldsIsItsEnd) {
-  constexpr std::int64_t k_end = 9'223'372'035;
-  EXPECT_EQ(outputs::file_time(-2, 500'000'000), Instant(std::chrono::milliseconds(-1500)));
-  for (const std::int64_t late : {k_end, k_end + 1, 10'000'000'000, k_most})
-    EXPECT_EQ(seconds_of(outputs::file_time(late, 999'999'999)), k_end) << late;
-  for (const std::int64_t early : {-k_end, -k_end - 1, -10'000'000'000, k_least})
-    EXPECT_EQ(seconds_of(outputs::file_time(early, 999'999'999)), -k_end) << early;
 }
 
 // Keeps what is added.

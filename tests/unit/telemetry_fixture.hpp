@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -79,7 +80,7 @@ class LogEngine : public PassingEngine {
     if (is_unreadable) throw Error(ErrorKind::invalid, path, "cannot be read: it is a loop");
     if (!files.contains(path)) return false;
     const auto done = before_copy ? before_copy() : nullptr;
-    const std::string archive = tar_of({{path.substr(path.rfind('/') + 1), files.at(path)}});
+    const std::string archive = dated(tar_of({{path.substr(path.rfind('/') + 1), files.at(path)}}));
     const std::size_t end = std::min(cut_at, archive.size());
     for (; copied < end; copied += std::min(piece_size, end - copied))
       tell(std::string_view(archive).substr(copied, std::min(piece_size, end - copied)));
@@ -89,6 +90,7 @@ class LogEngine : public PassingEngine {
 
   std::vector<Piece> pieces;
   std::size_t said = 0;
+  std::int64_t modified = 0;  // every file, in seconds since 1970
   std::map<std::string, std::string> files;
   int calls = 0;
   int told = 0;
@@ -100,6 +102,22 @@ class LogEngine : public PassingEngine {
   std::size_t copied = 0;                              // of the last one
   std::function<std::shared_ptr<void>()> before_copy;  // what it gives is held until the end
   std::function<void()> on_refusal;                    // who is told wants no more
+
+ private:
+  // Sets the time of the first entry, as GNU tar writes one that has no room in octal digits ("Basic Tar
+  // Format", base-256).
+  [[nodiscard]] std::string dated(std::string tar) const {
+    constexpr std::size_t k_time = 136;
+    constexpr std::size_t k_sum = 148;
+    constexpr std::size_t k_header = 512;
+    tar.replace(k_time, 4, modified < 0 ? std::string(4, '\xff') : std::string("\x80\0\0\0", 4));
+    for (std::size_t i = 0; i < sizeof(modified); ++i)
+      tar[k_time + 11 - i] = static_cast<char>(static_cast<std::uint64_t>(modified) >> (8 * i));
+    tar.replace(k_sum, 8, 8, ' ');
+    unsigned sum = 0;
+    for (const char byte : tar.substr(0, k_header)) sum += static_cast<unsigned char>(byte);
+    return tar.replace(k_sum, 7, fmt::format("{:06o}", sum) + '\0');
+  }
 };
 
 class TelemetryTest : public testing::Test {

@@ -236,6 +236,19 @@ TEST_F(TelemetryTest, AFileOfMetricsMayBeLinesOfJson) {
   EXPECT_THAT(points("loss"), ElementsAre("0:2", "1:1"));
 }
 
+TEST_F(TelemetryTest, AFileOfMetricsMayHaveAnyTime) {
+  engine.files["/m.jsonl"] = "{\"loss\": 2}";
+  for (const std::int64_t seconds : {32'503'680'000, -32'503'680'000}) {
+    engine.modified = seconds;
+    telemetry::MetricLimits limits;
+    const telemetry::FileMetrics file = telemetry::read_metric_file(
+        engine, {.run = RunId("run1"), .trial = "a", .attempt = 1}, Metrics{.file = "/m.jsonl"}, limits, {});
+    ASSERT_THAT(file.metrics, SizeIs(1)) << file.fault;
+    ASSERT_THAT(file.metrics.front().points, SizeIs(1));
+    EXPECT_EQ(file.metrics.front().points.front().at, file_time(seconds));
+  }
+}
+
 TEST_F(TelemetryTest, AFileOfMetricsThatIsNotThereIsTold) {
   trial.metrics = Metrics{.file = "/m.jsonl"};
   EXPECT_THAT(take(LogEnd::complete), ElementsAre("there is no file of metrics /m.jsonl"));
