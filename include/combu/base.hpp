@@ -197,6 +197,21 @@ class Descriptor {
   int number_;
 };
 
+// Opens what `opened` refers to once more, by open(2)'s flags `how`. No name is looked up that somebody else
+// could exchange, so what fstat() says of an O_PATH descriptor holds for the new one. Not open on failure,
+// with the reason in errno.
+[[nodiscard]] Descriptor reopen(const Descriptor& opened, int how);
+
+struct OpenedFolder {
+  Descriptor folder;        // by O_PATH
+  std::string failed = {};  // the path of the first folder that could not be opened; empty: none
+  int code = 0;             // errno of that; ENOTDIR also of a symbolic link
+};
+// Opens a folder by its absolute path, and follows no symbolic link. `make` is called for a name that does
+// not exist in the open folder `above`; it returns 0 when it has made a folder of that name, or an errno.
+[[nodiscard]] OpenedFolder open_without_links(
+    const std::string& path, const std::function<int(int above, const std::string& name)>& make = {});
+
 // One entry of a folder. `kind` is its S_IFMT bits; 0 if the file system does not list kinds.
 struct FolderEntry {
   std::string name;

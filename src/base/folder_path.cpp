@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <memory>
 #include <system_error>
@@ -15,6 +16,30 @@ namespace {
 constexpr int k_open_folder = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 
 }  // namespace
+
+OpenedFolder open_without_links(const std::string& path,
+                                const std::function<int(int above, const std::string& name)>& make) {
+  constexpr int k_how = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+  OpenedFolder opened{.folder = Descriptor(open("/", k_how))};
+  for (std::size_t from = 0; from < path.size();) {
+    const std::size_t end = std::min(path.find('/', from), path.size());
+    const std::string name = path.substr(from, end - from);
+    from = end + 1;
+    if (name.empty()) continue;
+    Descriptor next(openat(opened.folder.number(), name.c_str(), k_how));
+    opened.code = next.is_open() ? 0 : errno;
+    if (opened.code == ENOENT && make) {
+      opened.code = make(opened.folder.number(), name);
+      if (opened.code == 0) next = Descriptor(openat(opened.folder.number(), name.c_str(), k_how));
+      if (opened.code == 0 && !next.is_open()) opened.code = errno;
+    }
+    opened.folder = std::move(next);
+    if (opened.folder.is_open()) continue;
+    opened.failed = path.substr(0, end);
+    break;
+  }
+  return opened;
+}
 
 std::optional<std::vector<FolderEntry>> list_folder(int folder) {
   const int list = openat(folder, ".", k_open_folder);  // closed with the stream

@@ -23,6 +23,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace combu {
@@ -281,6 +282,47 @@ TEST_F(FolderPathTest, FollowsNoLink) {
   EXPECT_FALSE(path.enter("link"));
   EXPECT_EQ(errno, ENOTDIR);
   EXPECT_TRUE(path.enter("a"));
+}
+
+TEST_F(FolderPathTest, IsOpenedByItsPathWithoutLinks) {
+  const fs::path root = fs::canonical(root_);
+  fs::create_directories(root / "a/b");
+  fs::create_directory_symlink("a", root / "link");
+  std::ofstream(root / "file") << "x";
+  for (const fs::path& path : {fs::path("/"), root, root / "a/b", root / "a//b/"}) {
+    const OpenedFolder opened = open_without_links(path);
+    ASSERT_TRUE(opened.folder.is_open()) << path << opened.failed << opened.code;
+    const Descriptor again = reopen(opened.folder, O_RDONLY | O_DIRECTORY);
+    EXPECT_TRUE(list_folder(again.number())) << path;
+  }
+  const auto failure = [&](const fs::path& path) {
+    const OpenedFolder opened = open_without_links(path);
+    EXPECT_FALSE(opened.folder.is_open()) << path;
+    return std::pair(fs::path(opened.failed), opened.code);
+  };
+  EXPECT_EQ(failure(root / "link"), std::pair(root / "link", ENOTDIR));
+  EXPECT_EQ(failure(root / "link/b"), std::pair(root / "link", ENOTDIR));
+  EXPECT_EQ(failure(root / "a/absent/b"), std::pair(root / "a/absent", ENOENT));
+  EXPECT_EQ(failure(root / "file"), std::pair(root / "file", ENOTDIR));
+}
+
+TEST_F(FolderPathTest, WhatIsMissingIsMadeInTheFolderAboveIt) {
+  const fs::path root = fs::canonical(root_);
+  std::vector<std::string> made;
+  const auto make = [&](int above, const std::string& name) {
+    made.push_back(name);
+    return name == "not" ? EDQUOT : mkdirat(above, name.c_str(), 0700) == 0 ? 0 : errno;
+  };
+  EXPECT_TRUE(open_without_links(root / "a/b", make).folder.is_open());
+  EXPECT_THAT(made, testing::ElementsAre("a", "b"));
+  fs::create_directory_symlink("nowhere", root / "link");
+  for (const auto& [path, code] :
+       {std::pair(root / "link/b", ENOTDIR), std::pair(root / "a/not/b", EDQUOT)}) {
+    const OpenedFolder opened = open_without_links(path, make);
+    EXPECT_FALSE(opened.folder.is_open());
+    EXPECT_EQ(fs::path(opened.failed), path.parent_path());
+    EXPECT_EQ(opened.code, code);
+  }
 }
 
 TEST_F(FolderPathTest, AMovedFolderLeadsNowhereElse) {
