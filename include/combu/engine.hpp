@@ -24,6 +24,7 @@ struct Run {
   RunId id;
   Experiment experiment;
   std::optional<Instant> began_at = std::nullopt;  // of a run that an earlier process began
+  HostPaths host_paths = {};
 };
 
 // A device of the engine's host that attempts can be given.

@@ -17,14 +17,23 @@ namespace combu {
 // COLLECT/EXPERIMENT/RUN, where the outputs of a run come home to: each trial has a folder of its own in
 // there.
 [[nodiscard]] std::string results_folder(const Experiment& experiment, const RunId& run);
+// The same folder by a path in which no symbolic link is above EXPERIMENT.
+[[nodiscard]] std::string resolved_results_folder(const Experiment& experiment, const RunId& run,
+                                                  const HostPaths& host_paths);
 
 // A folder on this machine that has what the trial has left at `path` where it is below the trial's own
 // place.
 using WhereLeft = std::function<std::string(const std::string& trial, const std::string& path)>;
-// Replaces each input that is an output of another trial by its path on this machine. The path has no
-// symbolic link in it: a link is resolved as in the container that wrote it, and never leads out of the
-// outputs of that trial. Throws Error(refused) if the output is missing, and what `where` throws.
-void find_inputs(Trial& trial, const WhereLeft& where);
+// Replaces Input::from of each input by a path on this machine without a symbolic link. A file of the user's
+// own is where `host_paths` says. A link in outputs of another trial is resolved as in the container that
+// wrote it, and never leads out of them. Throws Error(refused) if the output is missing, and what `where`
+// throws.
+void find_inputs(Trial& trial, const HostPaths& host_paths, const WhereLeft& where);
+
+// Where `path`, an absolute path, leads now. Names that do not exist stay as they are.
+[[nodiscard]] std::string resolved(const std::string& path);
+// The inputs of the user's own, and Collect::to if that is a folder.
+[[nodiscard]] HostPaths resolved_host_paths(const Experiment& experiment);
 
 // Whose an input is in its container: the user of the trial where that is a number ("1000", "1000:1000"),
 // else root.
@@ -35,8 +44,8 @@ struct InputOwner {
 };
 [[nodiscard]] InputOwner input_owner(const Trial& trial);
 
-// For these: Input::from is a path on this machine, whatever Input::trial says. A symbolic link is followed
-// only if it is `from` itself and Input::trial is empty; in a folder it stays one. They block, and throw
+// For these: Input::from is a path on this machine, whatever Input::trial says. No symbolic link is followed:
+// one on the way to `from` or in its place is refused, one in a folder stays a link. They block, and throw
 // Error: refused where something cannot be read, is neither a file nor a folder nor a link, or has become
 // something else since its folder was listed. Exceptions of `tell` pass through. If `tell` returns false, the
 // call ends.

@@ -59,6 +59,7 @@ struct RunEntry {
   Digests digests;                      // to begin with, like the next one
   Digests references;                   // Preparation::digest; empty in a list of runs
   std::string results;                  // its trials' outputs are below it; empty: not known
+  HostPaths host_paths;                 // empty in a list of runs
   Instant began_at{};
   Instant working_since{};            // began_at, or when it was reopened: what its deadline counts from
   std::size_t failures_forgiven = 0;  // trials that had failed when it was reopened, and were left so
@@ -235,6 +236,8 @@ class Record {
   void end(const RunId& run, Instant at);
   // RunEntry::options, from here on.
   void set_options(const RunId& run, const std::string& options);
+  // Adds to RunEntry::host_paths. A path that is on record keeps its value.
+  void add_host_paths(const RunId& run, const HostPaths& host_paths);
   // Opens a run that may have ended. Its trials' earlier attempts no longer count. A trial that was not
   // blocked is run, whatever has been done before. `experiment`: the trials on record, as they
   // are from here on.

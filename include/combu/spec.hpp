@@ -5,6 +5,7 @@
 #include <bitset>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -153,6 +154,10 @@ struct Input {
   std::string path;   // of its `from` in the evaluated file, for messages
   bool operator==(const Input&) const = default;
 };
+
+// Paths of this machine by the user's spelling: where each one led when its run began. Symbolic links are
+// followed once, since a container may put other links into a mounted folder later.
+using HostPaths = std::map<std::string, std::string>;
 
 // Whether a trial that has succeeded before is not run again.
 struct Cache {

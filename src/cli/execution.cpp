@@ -24,6 +24,7 @@
 #include "cli/run_lock.hpp"
 #include "cli/selection.hpp"
 #include "cli/take_in.hpp"
+#include "combu/inputs.hpp"
 #include "combu/json.hpp"
 #include "combu/jsonnet.hpp"
 
@@ -312,16 +313,33 @@ void note_presence(Record& record, const RunId& run, Presence presence) {
   }
 }
 
+// Where the run's paths on this machine lead, from here on: what is not on record yet is found out now.
+void keep_host_paths(Session& session, Record& record, Run& run) {
+  HostPaths now = resolved_host_paths(run.experiment);
+  for (const auto& [path, known] : run.host_paths) {
+    const auto found = now.find(path);
+    if (found == now.end()) continue;
+    if (found->second != known)
+      session.progress().note(fmt::format(
+          "{} leads to {}, and led to {} when run {} began, which still uses that; `run` begins a new run",
+          path, found->second, known, run.id.text()));
+    now.erase(found);
+  }
+  record.add_host_paths(run.id, now);
+  run.host_paths.merge(now);
+}
+
 // The exit code; nullopt when the run has been brought to a rest, because somebody wants to revise it.
-std::optional<int> drive_run(Session& session, Record& record, const Loaded& loaded,
-                             const PlannerOptions& planner, const Digests& digests, Recall recall,
-                             std::unique_ptr<RunLock>& lock, AtWork& work) {
+std::optional<int> drive_run(Session& session, Record& record, Loaded& loaded, const PlannerOptions& planner,
+                             const Digests& digests, Recall recall, std::unique_ptr<RunLock>& lock,
+                             AtWork& work) {
   session.progress().begin(loaded.run);
   const auto engine = session.patient_engine();
   Recorder recorder(session.progress(), record, loaded.run.id);
   const bool watched = is_watched(loaded.run.experiment, planner.until);
   note_presence(record, loaded.run.id, watched ? Presence::needed : Presence::needless);
   try {
+    keep_host_paths(session, record, loaded.run);
     UnlockWhenStarted observer(recorder, lock);
     const std::string results = results_folder(loaded.run);
     const auto depot = open_results(loaded);
@@ -544,9 +562,8 @@ void override_fields(Experiment& experiment, const RunOptions& options) {
   if (options.parallel) experiment.parallel_max = *options.parallel;
 }
 
-int execute(Session& session, Record& record, const Loaded& loaded, const RunOptions& options,
-            Earlier earlier, AtWork& work,
-            const std::function<std::optional<Standing>(const Prepared&)>& enter) {
+int execute(Session& session, Record& record, Loaded& loaded, const RunOptions& options, Earlier earlier,
+            AtWork& work, const std::function<std::optional<Standing>(const Prepared&)>& enter) {
   const WaitsTold waits(record, session);
   const Experiment& experiment = loaded.run.experiment;
   std::unique_ptr<RunLock> starts = take_lock(LockScope::starts, session, loaded);

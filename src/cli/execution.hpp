@@ -67,9 +67,10 @@ struct Prepared {
 
 enum class Earlier { refuse, replace };
 // All that can be refused comes before anything changes on the record or on the engine, and that before the
-// first start. `earlier`: whether what lives of earlier runs is removed. `enter` is called in between: it
-// puts on record that the run begins, or goes on from where it stands. Gives the exit code. `work` has begun.
-[[nodiscard]] int execute(Session& session, Record& record, const Loaded& loaded, const RunOptions& options,
+// first start. `loaded` gets its host paths. `earlier`: whether what lives of earlier runs is removed.
+// `enter` is called in between: it puts on record that the run begins, or goes on from where it stands. Gives
+// the exit code. `work` has begun.
+[[nodiscard]] int execute(Session& session, Record& record, Loaded& loaded, const RunOptions& options,
                           Earlier earlier, AtWork& work,
                           const std::function<std::optional<Standing>(const Prepared&)>& enter);
 

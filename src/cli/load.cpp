@@ -208,15 +208,16 @@ void expect_its_experiment(const Loaded& file, const RunEntry& entry, const std:
 
 Loaded load(Record& record, const RunId& run, Texts texts) {
   const RunEntry entry = record.run(run);
-  Loaded loaded{.run = {.id = run, .experiment = {}, .began_at = entry.began_at},
-                .plan = {},
-                .caller = caller_of(entry.file),
-                .source = {},
-                .evaluated = {},
-                .imports = {},
-                .values = {},
-                .arguments = {},
-                .revision = {}};
+  Loaded loaded{
+      .run = {.id = run, .experiment = {}, .began_at = entry.began_at, .host_paths = entry.host_paths},
+      .plan = {},
+      .caller = caller_of(entry.file),
+      .source = {},
+      .evaluated = {},
+      .imports = {},
+      .values = {},
+      .arguments = {},
+      .revision = {}};
   loaded.caller.file = entry.file;
   loaded.caller.folder = entry.folder;
   loaded.caller.may_lack_env_files = true;

@@ -418,7 +418,7 @@ class RecordMemory final : public Memory {
 
   std::string digest_here(const Input& input, const std::stop_token& stop) {
     Trial trial{.inputs = {input}};
-    find_inputs(trial, [&](const std::string& left_by, const std::string& path) {
+    find_inputs(trial, loaded_.run.host_paths, [&](const std::string& left_by, const std::string& path) {
       return depot_.fetch(left_by, path, stop);
     });
     return content_digest(trial.inputs.front(), stop);

@@ -76,12 +76,12 @@ std::string results_folder(const Run& run) {
 }
 
 std::unique_ptr<Depot> open_results(const Loaded& loaded) {
-  std::string results = results_folder(loaded.run);
+  const std::string results = results_folder(loaded.run);
   if (!results.starts_with('/')) return open_s3(results, loaded.caller);
   const bool for_another = geteuid() == 0 && loaded.caller.uid != 0;
-  return open_folder(results, for_another
-                                  ? std::optional(Owner{.uid = loaded.caller.uid, .gid = loaded.caller.gid})
-                                  : std::nullopt);
+  return open_folder(
+      resolved_results_folder(loaded.run.experiment, loaded.run.id, loaded.run.host_paths),
+      for_another ? std::optional(Owner{.uid = loaded.caller.uid, .gid = loaded.caller.gid}) : std::nullopt);
 }
 
 OutputsAt outputs_at(const std::string& results, const TrialEntry& trial) {

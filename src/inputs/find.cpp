@@ -69,10 +69,7 @@ fs::path follow(const fs::path& place, const std::string& trial, const std::stri
 }
 
 std::string find_left(const std::string& where, const std::string& trial, const std::string& path) {
-  // No link is followed on the way to what is found (inputs::walk): those above `where` are resolved here.
-  std::error_code missing;
-  const fs::path real = fs::canonical(where, missing);
-  const fs::path folder = missing ? fs::path(where) : real;
+  const fs::path folder = where;
   const fs::path below = follow(folder, trial, path, [&](const fs::path& at) -> std::optional<Step> {
     const fs::path there = folder / at;
     std::error_code code;
@@ -115,9 +112,40 @@ std::string results_folder(const Experiment& experiment, const RunId& run) {
   return fmt::format("{}/{}/{}", experiment.collect.to, folder_name(experiment), run.text());
 }
 
-void find_inputs(Trial& trial, const WhereLeft& where) {
-  for (Input& input : trial.inputs)
-    if (!input.trial.empty()) input.from = find_left(where(input.trial, input.from), input.trial, input.from);
+std::string resolved_results_folder(const Experiment& experiment, const RunId& run,
+                                    const HostPaths& host_paths) {
+  const std::string& collect = experiment.collect.to;
+  const auto known = host_paths.find(collect);
+  return (known == host_paths.end() ? resolved(collect) : known->second) +
+         results_folder(experiment, run).substr(collect.size());
+}
+
+std::string resolved(const std::string& path) {
+  std::error_code unreadable;
+  const fs::path real = fs::weakly_canonical(path, unreadable);
+  return unreadable ? path : real.string();
+}
+
+HostPaths resolved_host_paths(const Experiment& experiment) {
+  HostPaths paths;
+  const auto add = [&](const std::string& path) {
+    if (const auto [at, is_new] = paths.try_emplace(path); is_new) at->second = resolved(path);
+  };
+  for (const Trial& trial : experiment.trials)
+    for (const Input& input : trial.inputs)
+      if (input.trial.empty()) add(input.from);
+  if (experiment.collect.to.starts_with('/')) add(experiment.collect.to);
+  return paths;
+}
+
+void find_inputs(Trial& trial, const HostPaths& host_paths, const WhereLeft& where) {
+  for (Input& input : trial.inputs) {
+    if (!input.trial.empty()) {
+      input.from = find_left(where(input.trial, input.from), input.trial, input.from);
+    } else if (const auto known = host_paths.find(input.from); known != host_paths.end()) {
+      input.from = known->second;
+    }
+  }
 }
 
 }  // namespace combu

@@ -18,8 +18,9 @@ namespace combu::inputs {
 namespace {
 
 constexpr std::size_t k_piece = std::size_t{256} << 10U;
-// A file may have become a pipe, which would be waited for, or a terminal.
-constexpr int k_open_file = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+// A name may have become that of a device, which an open may already change.
+constexpr int k_find = O_PATH | O_NOFOLLOW | O_CLOEXEC;
+constexpr int k_open_file = O_RDONLY | O_NONBLOCK | O_NOCTTY;
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
   throw Error(ErrorKind::refused, "inputs", path + ' ' + why);
@@ -31,6 +32,13 @@ constexpr int k_open_file = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
          "start the trial when nothing writes to its inputs");
 }
 
+[[noreturn]] void refuse_link(const std::string& path) {
+  refuse(path,
+         "cannot be read: a symbolic link or a file has taken its place since the run began, and no such "
+         "link is "
+         "followed; if the link is yours, begin a new run");
+}
+
 [[noreturn]] void refuse(const std::string& path, int error) {
   // What openat() and readlinkat() say of something of another kind.
   if (error == ELOOP || error == ENOTDIR || error == ENXIO || error == EINVAL || error == ESTALE)
@@ -39,17 +47,12 @@ constexpr int k_open_file = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
          error == ENOENT ? "is not there" : "cannot be read: " + std::generic_category().message(error));
 }
 
-// The folder that holds what is at `path`, an absolute path; no link is followed.
+// The folder that holds what is at `path`.
 Descriptor open_above(const std::string& path) {
-  constexpr int k_how = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-  Descriptor folder(open("/", k_how));
-  for (std::size_t from = 1, slash = 0; (slash = path.find('/', from)) != std::string::npos;
-       from = slash + 1) {
-    if (slash == from) continue;
-    folder = Descriptor(openat(folder.number(), path.substr(from, slash - from).c_str(), k_how));
-    if (!folder.is_open()) refuse(path.substr(0, slash), errno);
-  }
-  return folder;
+  OpenedFolder above = open_without_links(path.substr(0, path.rfind('/')));
+  if (above.code == ENOTDIR) refuse_link(above.failed);
+  if (!above.folder.is_open()) refuse(above.failed, above.code);
+  return std::move(above.folder);
 }
 
 class Walk {
@@ -57,8 +60,8 @@ class Walk {
   Walk(const Input& input, const std::function<bool(const Found&)>& visit)
       : path_(input.from), root_size_(path_.size()), visit_(visit) {}
 
-  bool run(bool may_be_link) {
-    if (!visit_root(may_be_link)) return false;
+  bool run() {
+    if (!visit_root()) return false;
     while (!levels_.empty()) {
       Level& level = levels_.back();
       path_.resize(level.path_size);
@@ -81,20 +84,19 @@ class Walk {
     std::size_t path_size = 0;
   };
 
-  bool visit_root(bool may_be_link) {
-    const int follow = may_be_link ? 0 : AT_SYMLINK_NOFOLLOW;
-    const int how = may_be_link ? 0 : O_NOFOLLOW;
-    const Descriptor above = may_be_link ? Descriptor(AT_FDCWD) : open_above(path_);
-    const std::string name = may_be_link ? path_ : path_.substr(path_.rfind('/') + 1);
-    if (fstatat(above.number(), name.c_str(), &status_, follow) != 0) {
+  bool visit_root() {
+    const Descriptor above = open_above(path_);
+    const std::string name = path_ == "/" ? "." : path_.substr(path_.rfind('/') + 1);
+    const Descriptor found(openat(above.number(), name.c_str(), k_find));
+    if (!found.is_open() || fstat(found.number(), &status_) != 0) {
       if (errno == ENOENT) refuse(path_, ENOENT);
       refuse(path_, "cannot be read: " + std::generic_category().message(errno));
     }
-    const mode_t kind = status_.st_mode & S_IFMT;
-    if (kind != S_IFREG && kind != S_IFDIR) refuse_kind();
-    Descriptor opened(openat(above.number(), name.c_str(), k_open_file | how));
-    expect(kind, opened);
-    if (kind == S_IFREG) return visit_file(opened);
+    if (S_ISLNK(status_.st_mode)) refuse_link(path_);
+    if (!S_ISREG(status_.st_mode) && !S_ISDIR(status_.st_mode)) refuse_kind();
+    Descriptor opened = reopen(found, k_open_file);
+    if (!opened.is_open()) refuse(path_, errno);
+    if (S_ISREG(status_.st_mode)) return visit_file(opened);
     folder_.emplace(std::move(opened));
     return visit_folder();
   }
@@ -110,8 +112,11 @@ class Walk {
     }
     switch (kind) {
       case S_IFREG: {
-        const Descriptor file(openat(above, name, k_open_file | O_NOFOLLOW));
-        expect(S_IFREG, file);
+        const Descriptor found(openat(above, name, k_find));
+        if (!found.is_open() || fstat(found.number(), &status_) != 0) refuse(path_, errno);
+        if (!S_ISREG(status_.st_mode)) refuse_changed(path_);
+        const Descriptor file = reopen(found, k_open_file);
+        if (!file.is_open()) refuse(path_, errno);
         return visit_file(file);
       }
       case S_IFDIR:
@@ -128,11 +133,6 @@ class Walk {
 
   [[noreturn]] void refuse_kind() const {
     refuse(path_, "is neither a file nor a folder nor a link, and cannot be sent");
-  }
-
-  void expect(mode_t kind, const Descriptor& opened) {
-    if (!opened.is_open() || fstat(opened.number(), &status_) != 0) refuse(path_, errno);
-    if ((status_.st_mode & S_IFMT) != kind) refuse_changed(path_);
   }
 
   bool visit_file(const Descriptor& file) { return tell(file.number()); }
@@ -179,7 +179,7 @@ class Walk {
 }  // namespace
 
 bool walk(const Input& input, const std::function<bool(const Found&)>& visit) {
-  return Walk(input, visit).run(input.trial.empty());
+  return Walk(input, visit).run();
 }
 
 bool read_file(const Found& found, const std::function<bool(std::string_view)>& tell) {

@@ -22,7 +22,7 @@ struct Found {
 // Calls `visit` for what is at `input.from` and, if that is a folder, for all that is in it: a folder before
 // what it holds, neighbours in the order of their names' bytes. Stops when `visit` returns false, and returns
 // that. Somebody else may write to the folder at the same time: everything is opened in the folder that lists
-// it, and no symbolic link is followed, except `input.from` itself unless it belongs to a trial. The number
+// it, and no symbolic link is followed: one on the way to `input.from` or in its place is refused. The number
 // of open descriptors does not depend on the depth. Throws Error(refused), also for what has become something
 // else since it was listed.
 bool walk(const Input& input, const std::function<bool(const Found&)>& visit);

@@ -199,6 +199,10 @@ RunEntry Record::run(const RunId& id) {
     while (images.executeStep())
       entry.references[{images.getColumn(0).getString(), images.getColumn(1).getString()}] =
           images.getColumn(2).getString();
+    SQLite::Statement paths(impl_->database, "SELECT path, target FROM host_paths WHERE run = ?");
+    paths.bind(1, number);
+    while (paths.executeStep())
+      entry.host_paths[paths.getColumn(0).getString()] = paths.getColumn(1).getString();
     return entry;
   });
 }

@@ -335,6 +335,17 @@ void Record::set_options(const RunId& run, const std::string& options) {
   });
 }
 
+void Record::add_host_paths(const RunId& run, const HostPaths& host_paths) {
+  if (host_paths.empty()) return;
+  database::guarded(impl_->path, [&] {
+    SQLite::Transaction transaction(impl_->database, SQLite::TransactionBehavior::IMMEDIATE);
+    const std::int64_t number = impl_->number_of_run(run);
+    Sql add{impl_->database, "INSERT OR IGNORE INTO host_paths (run, path, target) VALUES (?, ?, ?)"};
+    for (const auto& [path, target] : host_paths) add(number, path, target);
+    transaction.commit();
+  });
+}
+
 void Record::reopen(const RunId& run, const Reopening& reopening, const Experiment& experiment) {
   database::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
@@ -444,7 +455,7 @@ void Record::remove(std::span<const RunId> runs) {
       for (const char* sql : {"DELETE FROM attempts WHERE run = ?", "DELETE FROM trials WHERE run = ?",
                               "DELETE FROM texts WHERE run = ?", "DELETE FROM working_trees WHERE run = ?",
                               "DELETE FROM images WHERE run = ?", "DELETE FROM recollections WHERE run = ?",
-                              "DELETE FROM runs WHERE number = ?"})
+                              "DELETE FROM host_paths WHERE run = ?", "DELETE FROM runs WHERE number = ?"})
         Sql{impl_->database, sql}(number);
       impl_->last.reset();
       impl_->delayed.reset();

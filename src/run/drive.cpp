@@ -738,7 +738,7 @@ class Drive {
       std::optional<Trial> changed;
       if (command.slots != trial.slots || !trial.inputs.empty()) {
         changed.emplace(trial).slots = command.slots;
-        find_inputs(*changed, [&](const std::string& left_by, const std::string& path) {
+        find_inputs(*changed, run_.host_paths, [&](const std::string& left_by, const std::string& path) {
           return fetch(left_by, path, under_way.fetch_token());
         });
       }

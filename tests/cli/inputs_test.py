@@ -75,3 +75,41 @@ def test_a_run_is_interrupted_while_a_large_input_is_read(combu, write, tmp_path
     (tmp_path / "data/small").write_text("ten\n")
     assert combu("--engine", SIMULATED, "run", "--resume", "--wait").returncode == 0
     assert combu("logs", "--run", "one", "reader").stdout == "ten\n"
+
+
+def logs_of(combu):
+    return combu("-f", "experiment.jsonnet", "logs", "one").stdout
+
+
+def test_an_input_is_where_its_links_led_when_the_run_began(combu, write, tmp_path):
+    """A container of the run may have put another link there since."""
+    for folder in ("disk", "secrets"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x").write_text(f"of {folder}\n")
+    (tmp_path / "data").symlink_to("disk")
+    write("""[{ name: "one", image: "x", cmd: "sh -c 'cat /in/x; exit 1'", inputs: ["data:/in"] }]""")
+    assert combu("-f", "experiment.jsonnet", "--engine", SIMULATED, "run", "--wait", "--run-id", "r1").returncode == 1
+    assert logs_of(combu) == "of disk\n"
+
+    (tmp_path / "data").unlink()
+    (tmp_path / "data").symlink_to("secrets")
+    again = combu("-f", "experiment.jsonnet", "--engine", SIMULATED, "retry", "--wait")
+    assert (f"{tmp_path}/data leads to {tmp_path}/secrets, and led to {tmp_path}/disk when run r1 began, which still uses that; "
+            "`run` begins a new run") in again.stderr
+    assert logs_of(combu) == "of disk\n"
+
+    (tmp_path / "disk").rename(tmp_path / "moved")
+    (tmp_path / "disk").symlink_to("secrets")
+    refused = combu("-f", "experiment.jsonnet", "--engine", SIMULATED, "retry", "--wait")
+    assert f"{tmp_path}/disk cannot be read: a symbolic link or a file has taken its place since the run began" in refused.stderr
+
+    assert combu("-f", "experiment.jsonnet", "--engine", SIMULATED, "run", "--wait").returncode == 1
+    assert logs_of(combu) == "of secrets\n"
+
+
+def test_the_results_may_be_behind_a_link(combu, write, tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "results").symlink_to("disk")
+    write("""[{ name: "one", image: "x", cmd: "sh -c 'echo ten > /out/a'", outputs: ["/out"] }]""")
+    assert combu("-f", "experiment.jsonnet", "--engine", SIMULATED, "run", "--wait", "--run-id", "r1").returncode == 0
+    assert (tmp_path / "disk/experiment/r1/one/out/a").read_text() == "ten\n"

@@ -9,11 +9,13 @@
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
+#include <cstdarg>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -27,6 +29,25 @@
 
 #include "inputs/walk.hpp"
 #include "soft_limit.hpp"
+
+namespace {
+int pipes_opened = 0;  // for reading or writing
+int counted(int file, int how) {
+  struct stat status {};
+  if (file >= 0 && (how & O_PATH) == 0 && fstat(file, &status) == 0 && S_ISFIFO(status.st_mode))
+    ++pipes_opened;
+  return file;
+}
+}  // namespace
+
+// In the place of the system's.
+extern "C" int openat(int folder, const char* name, int how, ...) {
+  std::va_list rest;
+  va_start(rest, how);
+  const auto mode = va_arg(rest, mode_t);
+  va_end(rest);
+  return counted(static_cast<int>(syscall(SYS_openat, folder, name, how, mode)), how);
+}
 
 namespace combu {
 namespace {
@@ -153,12 +174,51 @@ TEST_F(InputsTest, TimesAreKept) {
     EXPECT_EQ(entry.modified, k_modified) << entry.text;
 }
 
-TEST_F(InputsTest, ALinkIsFollowedWhereItIsTheInputItself) {
-  file("data/a", "x");
-  link("current", "data");
-  link("file", "data/a");
-  EXPECT_THAT(texts_of(entries_of(packed({input("current", "/in"), input("file", "/file")}))),
+TEST_F(InputsTest, AnInputIsWhereItsLinksLedWhenTheRunBegan) {
+  file("disk/data/a", "x");
+  file("other/a", "y");
+  link("work", "disk");
+  link("file", "work/data/a");
+  Experiment experiment;
+  experiment.trials.push_back(
+      {.inputs = {input("work/data", "/in"), input("file", "/file"), input("work/none/b", "/none")}});
+  experiment.collect.to = at("work/results");
+  const HostPaths began = resolved_host_paths(experiment);
+  EXPECT_THAT(began, testing::UnorderedElementsAre(Pair(at("work/data"), at("disk/data")),
+                                                   Pair(at("file"), at("disk/data/a")),
+                                                   Pair(at("work/none/b"), at("disk/none/b")),
+                                                   Pair(at("work/results"), at("disk/results"))));
+  fs::remove(at("work"));
+  link("work", "other");
+  Trial& trial = experiment.trials.front();
+  find_inputs(trial, began, {});
+  trial.inputs.pop_back();
+  EXPECT_THAT(texts_of(entries_of(packed(trial.inputs))),
               ElementsAre("in/ 40755 0:0 ", "in/a 100644 0:0 x", "file 100644 0:0 x"));
+}
+
+TEST_F(InputsTest, ALinkThatIsPutInThePlaceOfAnInputIsNotFollowed) {
+  file("secrets/result", "the secret", 0600);
+  file("work/dir/result", "x");
+  const HostPaths began{{at("work/dir/result"), at("work/dir/result")}, {at("work/dir"), at("work/dir")}};
+  const auto expect_refused = [&](const std::string& from, const std::string& named) {
+    Trial trial{.inputs = {input(from, "/in")}};
+    find_inputs(trial, began, {});
+    for (const auto& read : std::vector<std::function<void()>>{
+             [&] { (void)packed(trial.inputs); }, [&] { (void)content_digest(trial.inputs.front()); },
+             [&] { (void)read_input(trial.inputs.front(), Bytes{1000}, {}); }}) {
+      const Error error = error_of(read);
+      EXPECT_EQ(error.kind(), ErrorKind::refused);
+      EXPECT_THAT(error.message(), HasSubstr(at(named) + " cannot be read: a symbolic link"));
+    }
+  };
+  fs::remove(at("work/dir/result"));
+  link("work/dir/result", at("secrets/result"));
+  expect_refused("work/dir/result", "work/dir/result");
+  fs::remove_all(at("work/dir"));
+  link("work/dir", at("secrets"));
+  expect_refused("work/dir/result", "work/dir");
+  expect_refused("work/dir", "work/dir");
 }
 
 TEST_F(InputsTest, NamesAreBytes) {
@@ -188,8 +248,6 @@ TEST_F(InputsTest, WhatCannotBeSentIsNamed) {
   EXPECT_THAT(pack("data").message(), HasSubstr(at("data/pipe") + " is neither"));
   EXPECT_EQ(pack("data").kind(), ErrorKind::refused);
   EXPECT_EQ(pack("none").message(), at("none") + " is not there");
-  link("dangling", "none");
-  EXPECT_EQ(pack("dangling").message(), at("dangling") + " is not there");
 }
 
 TEST_F(InputsTest, WhatIsPackedIsWhatIsTold) {
@@ -289,12 +347,14 @@ TEST_F(ChangingTest, AFileThatBecameALinkIsRefused) {
   EXPECT_THAT(error.message(), HasSubstr(at("data/b") + " changed while it was read"));
 }
 
-TEST_F(ChangingTest, AFileThatBecameAPipeIsRefusedAndNotWaitedFor) {
+TEST_F(ChangingTest, AFileThatBecameAPipeIsRefusedAndNotOpened) {
   file("data/a", first_content());
   file("data/b", "legal");
   mkfifo(at("pipe").c_str(), 0644);
+  pipes_opened = 0;
   const Error error = error_of([&] { (void)pack_while([&] { exchange("data/b", "pipe"); }); });
   EXPECT_THAT(error.message(), HasSubstr(at("data/b") + " changed while it was read"));
+  EXPECT_EQ(pipes_opened, 0);
 }
 
 TEST_F(ChangingTest, AFileThatBecameAFolderIsRefused) {
@@ -447,11 +507,13 @@ class LeftTest : public InputsTest {
   [[nodiscard]] std::string found(const std::string& path) const {
     Trial trial;
     trial.inputs = {{.from = path, .trial = "first", .to = "/in"}};
-    find_inputs(trial, [this](const std::string& left_by, const std::string& /*path*/) {
-      return results_folder(experiment_, RunId("r1")) + "/" + left_by;
+    find_inputs(trial, {}, [this](const std::string& left_by, const std::string& /*path*/) {
+      return resolved_results_folder(experiment_, RunId("r1"), host_paths_) + "/" + left_by;
     });
     return trial.inputs[0].from;
   }
+
+  HostPaths host_paths_;
 
  private:
   Experiment experiment_;
@@ -463,7 +525,7 @@ TEST_F(LeftTest, IsWhereItCameHomeTo) {
   EXPECT_EQ(found("/out"), left("/out"));
   Trial own;
   own.inputs = {{.from = "/data", .to = "/in"}};
-  find_inputs(own, {});
+  find_inputs(own, {}, {});
   EXPECT_EQ(own.inputs[0].from, "/data");
 }
 
@@ -510,6 +572,24 @@ TEST_F(LeftTest, TheResultsMayBeBehindALink) {
   EXPECT_THAT(texts_of(entries_of(packed({input}))), ElementsAre("in 100644 0:0 x"));
 }
 
+TEST_F(LeftTest, TheResultsAreWhereTheyWereWhenTheRunBegan) {
+  file("elsewhere/_lab-one/r1/first/out/a", "x");
+  file("secrets/_lab-one/r1/first/out/a", "the secret");
+  link("results", "secrets");
+  host_paths_ = {{at("results"), at("elsewhere")}};
+  const Input input{.from = found("/out/a"), .trial = "first", .to = "/in"};
+  EXPECT_THAT(texts_of(entries_of(packed({input}))), ElementsAre("in 100644 0:0 x"));
+}
+
+TEST_F(LeftTest, AFolderOfTheResultsThatBecameALinkIsNotFollowed) {
+  file("secrets/out/a", "the secret");
+  fs::create_directories(at("results/_lab-one/r1"));
+  link("results/_lab-one/r1/first", at("secrets"));
+  const Input input{.from = found("/out/a"), .trial = "first", .to = "/in"};
+  EXPECT_THAT(error_of([&] { (void)packed({input}); }).message(),
+              HasSubstr("r1/first cannot be read: a symbolic link"));
+}
+
 // ---- What they hold
 
 TEST_F(InputsTest, EqualContentHasOneDigest) {
@@ -522,7 +602,7 @@ TEST_F(InputsTest, EqualContentHasOneDigest) {
   EXPECT_THAT(digest, testing::MatchesRegex("sha256:[0-9a-f]{64}"));
   EXPECT_EQ(digest_of(at("two")), digest);
   link("three", "two");
-  EXPECT_EQ(digest_of(at("three")), digest);
+  EXPECT_EQ(digest_of(resolved(at("three"))), digest);
 }
 
 TEST_F(InputsTest, WhateverDiffersChangesTheDigest) {

@@ -349,7 +349,7 @@ class DigestS3 : public FetchS3 {
   // What find_inputs() makes of it.
   [[nodiscard]] std::string brought(const std::string& path) {
     Trial trial{.inputs = {Input{.from = path, .trial = "t", .to = "/in"}}};
-    find_inputs(trial, [this](const std::string& left_by, const std::string& at) {
+    find_inputs(trial, {}, [this](const std::string& left_by, const std::string& at) {
       return depot_->fetch(left_by, at, {});
     });
     return content_digest(trial.inputs[0]);

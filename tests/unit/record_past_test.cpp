@@ -61,6 +61,16 @@ TEST_F(RecordPastTest, AnEarlierAttemptsStopIsNotTheLastOnes) {
   EXPECT_THAT(past().earlier, ElementsAre(Cause::timeout));
 }
 
+TEST_F(RecordPastTest, APathOfTheHostStaysWhereItLedFirst) {
+  record_.add_host_paths(run_.id, {{"/data", "/disk/one"}});
+  record_.add_host_paths(run_.id, {{"/data", "/disk/two"}, {"/more", "/more"}});
+  EXPECT_THAT(record_.run(run_.id).host_paths,
+              ElementsAre(testing::Pair("/data", "/disk/one"), testing::Pair("/more", "/more")));
+  record_.remove(std::vector{run_.id});
+  record_.begin(entry_of(run_), run_.experiment);
+  EXPECT_THAT(record_.run(run_.id).host_paths, IsEmpty());
+}
+
 TEST_F(RecordPastTest, ATrialThatWasNeverHealthyIsNot) {
   append({fact(TrialState::starting, 1), fact(TrialState::running, 1)});
   EXPECT_FALSE(past().was_healthy);
