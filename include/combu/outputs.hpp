@@ -97,11 +97,11 @@ struct Owner {
   std::uint32_t gid = 0;
 };
 
-// FOLDER/PLACE/…, with the manifest in it; made when the first parcel is opened. All belongs to `owner`, or
-// else to who runs this process, who may read and write it whatever its permissions were. What is under way
-// is in FOLDER/.PLACE.unfinished; what goes without close() leaves all as it was before. What is shared takes
-// no room of its own where the file system can do that: a clone of each file, or a link to it; and is copied
-// elsewhere.
+// FOLDER/PLACE/…, with the manifest in it; made when the first parcel is opened. `folder`: an absolute path.
+// A symbolic link in it is refused. All belongs to `owner`, or else to who runs this process, who may read
+// and write it whatever its permissions were. What is under way is in FOLDER/.PLACE.unfinished; what goes
+// without close() leaves all as it was before. What is shared takes no room of its own where the file system
+// can do that: a clone of each file, or a link to it; and is copied elsewhere.
 [[nodiscard]] std::unique_ptr<Depot> open_folder(const std::string& folder,
                                                  std::optional<Owner> owner = std::nullopt);
 

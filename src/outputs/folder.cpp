@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <ranges>
 #include <set>
@@ -52,6 +53,23 @@ std::pair<std::string, std::string> split(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   if (slash == std::string::npos) return {"", path};
   return {path.substr(0, slash), path.substr(slash + 1)};
+}
+
+// A folder that outputs are in, open for reading; not open: nothing has made it. `make`: of
+// open_without_links().
+Descriptor open_place(const std::string& folder,
+                      const std::function<int(int above, const std::string& name)>& make = {}) {
+  const OpenedFolder opened = open_without_links(folder, make);
+  if (opened.code == ENOTDIR)
+    throw Error(ErrorKind::refused, opened.failed,
+                "cannot be opened: it is a symbolic link or no folder, and outputs go through no link below "
+                "`collect.to`; remove it, or choose another `collect.to`");
+  if (opened.code == ENOENT && !make) return Descriptor();
+  if (!opened.folder.is_open())
+    refuse(opened.failed, make ? "cannot be made" : "cannot be opened", opened.code);
+  Descriptor place(openat(opened.folder.number(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!place.is_open()) refuse(folder, "cannot be opened", errno);
+  return place;
 }
 
 // True if `path` is the folder, or something below it; "" is the root.
@@ -187,9 +205,7 @@ class FolderParcel final : public Parcel {
         unfinished_(unfinished_name(place)),
         owner_(owner),
         lasts_(lasts) {
-    outputs::make_folders(folder_, owner_);
-    above_ = Descriptor(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!above_.is_open()) refuse(folder_, "cannot be opened", errno);
+    above_ = outputs::make_folders(folder_, owner_);
     outputs::expect_removed(above_.number(), unfinished_, folder_);  // of a process that died
     if (mkdirat(above_.number(), unfinished_.c_str(), k_permissions) != 0)
       refuse(path_of(unfinished_), "cannot be made", errno);
@@ -400,9 +416,8 @@ class Folder final : public Depot {
     return std::make_unique<FolderParcel>(folder_, place, owner_, FolderParcel::Lasts::over_crashes);
   }
   void remove(const std::string& place) override {
-    const Descriptor above(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!above.is_open() && errno == ENOENT) return;
-    if (!above.is_open()) refuse(folder_, "cannot be opened", errno);
+    const Descriptor above = open_place(folder_);
+    if (!above.is_open()) return;
     const std::string away = unfinished_name(place);
     outputs::expect_removed(above.number(), away, folder_);
     // So that nothing half-removed looks whole.
@@ -444,17 +459,14 @@ void outputs::refuse(const std::string& path, const char* what, int code) {
   throw Error(ErrorKind::refused, path, fmt::format("{}: {}", what, std::generic_category().message(code)));
 }
 
-void outputs::make_folders(const std::string& folder, std::optional<Owner> owner) {
-  for (std::size_t end = folder.find('/', 1);; end = folder.find('/', end + 1)) {
-    const std::string path = folder.substr(0, end);
-    if (mkdir(path.c_str(), k_permissions) == 0) {
-      if (owner && lchown(path.c_str(), owner->uid, owner->gid) != 0)
-        refuse(path, "cannot be given to its owner", errno);
-    } else if (errno != EEXIST) {
-      refuse(path, "cannot be made", errno);
-    }
-    if (end == std::string::npos) return;
-  }
+Descriptor outputs::make_folders(const std::string& folder, std::optional<Owner> owner) {
+  return open_place(folder, [&](int above, const std::string& name) {
+    // Another trial's outputs may make it at the same time.
+    if (mkdirat(above, name.c_str(), k_permissions) != 0) return errno == EEXIST ? 0 : errno;
+    const bool is_given =
+        !owner || fchownat(above, name.c_str(), owner->uid, owner->gid, AT_SYMLINK_NOFOLLOW) == 0;
+    return is_given ? 0 : errno;
+  });
 }
 
 std::unique_ptr<Parcel> outputs::open_passing(const std::string& folder, const std::string& place) {

@@ -78,7 +78,11 @@ void clean(const std::string& above) {
 
 }  // namespace
 
-Scratch::Scratch(const std::string& above) {
+Scratch::Scratch(const std::string& folder) {
+  // No link is followed on the way to what comes there.
+  std::error_code missing;
+  const fs::path real = fs::canonical(folder, missing);
+  const std::string above = missing ? folder : real.string();
   clean(above);
   constexpr int k_tries = 10;
   int fault = EBUSY;

@@ -10,11 +10,12 @@ namespace combu::outputs {
 // makes its own beside it.
 class Scratch {
  public:
-  // In `above`. Throws Error(refused).
-  explicit Scratch(const std::string& above);
+  // In `folder`. Throws Error(refused).
+  explicit Scratch(const std::string& folder);
   ~Scratch();
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
+  // Absolute, without a symbolic link.
   [[nodiscard]] const std::string& path() const { return path_; }
 
  private:

@@ -40,8 +40,7 @@ class Sharer {
 
   // Into `name`, a folder in `home`.
   void share(const Descriptor& home, const std::string& name) {
-    Descriptor source(open(from_.c_str(), k_folder));
-    if (!source.is_open() && errno != ENOENT) refuse(from_, "cannot be opened", errno);
+    Descriptor source = open_source();
     read_manifest(source);
     root_ = make_folder(home.number(), name, name);
     take_all(FolderPath(std::move(source)), FolderPath(open_again(root_, name)));
@@ -50,6 +49,21 @@ class Sharer {
   }
 
  private:
+  // Not open: it does not exist. Of COLLECT/EXPERIMENT/RUN/TRIAL the user's own links may be in COLLECT
+  // alone.
+  [[nodiscard]] Descriptor open_source() const {
+    const fs::path collect = from_.parent_path().parent_path().parent_path();
+    std::error_code missing;
+    const fs::path real = fs::canonical(collect, missing);
+    if (missing) return Descriptor();
+    const OpenedFolder opened = open_without_links(real / from_.lexically_relative(collect));
+    if (opened.code == ENOENT) return Descriptor();
+    if (!opened.folder.is_open()) refuse(opened.failed, "cannot be opened", opened.code);
+    Descriptor source(openat(opened.folder.number(), ".", k_folder));
+    if (!source.is_open()) refuse(from_, "cannot be opened", errno);
+    return source;
+  }
+
   // A folder on the way to what is taken.
   struct Level {
     std::vector<FolderEntry> entries;
@@ -297,11 +311,7 @@ std::vector<std::string> share_in_folder(const std::string& folder, std::optiona
   std::atomic<bool> clones = true;
   const auto unfinished = [&](std::size_t i) { return "." + wanted[i].trial + ".unfinished"; };
   Descriptor above;
-  const std::string no_home = fault_of([&] {
-    make_folders(home, owner);
-    above = Descriptor(open(home.c_str(), k_folder));
-    if (!above.is_open()) refuse(home, "cannot be opened", errno);
-  });
+  const std::string no_home = fault_of([&] { above = make_folders(home, owner); });
   if (!no_home.empty()) {
     std::ranges::fill(faults, no_home);
     return faults;
