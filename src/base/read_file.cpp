@@ -45,12 +45,13 @@ std::string read_all(int descriptor, const std::string& subject, Bytes most) {
 
 std::optional<std::string> read_regular_file(const std::string& path, Bytes most) {
   struct stat state {};
-  // To open a device may already change it.
-  if (::stat(path.c_str(), &state) == 0) expect_regular(path, state, most);
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!file.is_open() && (errno == ENOENT || errno == ENOTDIR)) return std::nullopt;
-  if (!file.is_open() || ::fstat(file.number(), &state) != 0) throw unreadable(path, errno);
+  // To open a device for reading may already change it, and to open a pipe may release its writer.
+  const Descriptor found(::open(path.c_str(), O_PATH | O_CLOEXEC));
+  if (!found.is_open() && (errno == ENOENT || errno == ENOTDIR)) return std::nullopt;
+  if (!found.is_open() || ::fstat(found.number(), &state) != 0) throw unreadable(path, errno);
   expect_regular(path, state, most);
+  const Descriptor file = reopen(found, O_RDONLY | O_NOCTTY);
+  if (!file.is_open()) throw unreadable(path, errno);
   return read_all(file.number(), path, most);  // it may grow, and files of /proc have no size
 }
 
