@@ -89,8 +89,9 @@ std::string end_of_key(const std::string& key) {
 bool leads_out(const std::string& name) {
   const fs::path path(name);
   return path.empty() || path.is_absolute() || name.find('\0') != std::string::npos ||
-         std::ranges::any_of(
-             path, [](const fs::path& part) { return part == ".." || part == "." || part.empty(); });
+         name.find("//") != std::string::npos || std::ranges::any_of(path, [](const fs::path& part) {
+           return part == ".." || part == "." || part.empty();
+         });
 }
 
 LeftInBucket as_listed(std::string manifest, std::string_view entries) {

@@ -42,8 +42,8 @@ struct LeftInBucket {
 // links, which may lead anywhere.
 [[nodiscard]] std::string wanted_of(const LeftInBucket& left, const std::string& path);
 
-// Whether a name from a bucket is none of a path below a trial's place. Whoever may write there has written
-// it.
+// True if a name from a bucket, where others may write, is no path below a trial's place, or not written as
+// combu writes it ("a//b").
 [[nodiscard]] bool leads_out(const std::string& name);
 
 }  // namespace combu::outputs

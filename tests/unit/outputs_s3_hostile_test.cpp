@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "outputs/s3_client.hpp"
+#include "outputs/s3_left.hpp"
 #include "s3_bucket.hpp"
 
 namespace combu::outputs {
@@ -78,6 +79,23 @@ const std::vector<std::pair<std::string, std::function<void(S3Client&)>>> k_requ
     {"put_part", [](S3Client& client) { (void)client.put_part("a", "u", 1, "x", {}); }},
     {"complete", [](S3Client& client) { client.complete("a", "u", {"t"}, {}); }},
     {"abort", [](S3Client& client) { client.abort("a", "u", {}); }}};
+
+TEST(LeadsOut, IsTrueOfNamesThatAreNoPathsBelowATrialsPlace) {
+  for (const char* name : {"", "/", "/out", "..", "out/..", "../out", "out/../x", ".", "./out", "out/.",
+                           "out/", "out//x", "out//", "//out"})
+    EXPECT_TRUE(outputs::leads_out(name)) << name;
+  EXPECT_TRUE(outputs::leads_out(std::string("out\0x", 5)));
+  for (const char* name : {"out", "out/x", "out/..x", "out/x..", "out/...", "out/.x", "out/x y\\"})
+    EXPECT_FALSE(outputs::leads_out(name)) << name;
+}
+
+TEST(AsListed, ANameThatCombuDoesNotWriteMakesTheListUnknown) {
+  const std::string sum = sha256_of("x");
+  const std::string entries = R"({"path":"manifest.entries","kind":"file","mode":"0644","mtime":"0"})"
+                              "\n";
+  EXPECT_TRUE(outputs::as_listed(sum + "  out/x\n", entries).known);
+  EXPECT_FALSE(outputs::as_listed(sum + "  out//x\n", entries).known);
+}
 
 TEST_F(HostileS3, AnAnswerWithoutAnEndIsRefused) {
   for (const Reply& reply : without_end("<a>", k_text)) {
