@@ -710,6 +710,31 @@ TEST_F(RecordTest, AnEditedFileAddsAndChangesTrials) {
   EXPECT_EQ(trials[3].state, TrialState::waiting);
 }
 
+TEST_F(RecordTest, AReopenedRunHasTheImagesThatItsTrialsAreTriedAgainWith) {
+  Record record(folder.path());
+  RunEntry entry = entry_of(run);
+  entry.references = {{{"old", ""}, "old@sha256:1"}, {{"kept", ""}, "kept@sha256:1"}};
+  record.begin(entry, run.experiment);
+  record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::failed)});
+  record.reopen(run.id,
+                {.trials = {0}, .references = {{{"old", ""}, "old@sha256:2"}, {{"new", ""}, "new@sha256:1"}}},
+                run.experiment);
+  EXPECT_EQ(record.run(run.id).references, (Digests{{{"old", ""}, "old@sha256:2"},
+                                                    {{"kept", ""}, "kept@sha256:1"},
+                                                    {{"new", ""}, "new@sha256:1"}}));
+}
+
+TEST_F(RecordTest, CountsTheAttemptsThatHaveRun) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  EXPECT_EQ(record.begun(run.id), 0U);
+  record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running),
+                                    failure(0, TrialState::retrying, 1, Cause::error, 1),
+                                    fact(0, TrialState::starting, 2), fact(0, TrialState::running, 2),
+                                    fact(1, TrialState::starting)});
+  EXPECT_EQ(record.begun(run.id), 2U);
+}
+
 TEST_F(RecordTest, AReopenedTrialTakesTheNewestText) {
   Record record(folder.path());
   RunEntry entry = entry_of(run);
