@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -33,16 +34,19 @@ struct ProgramCall {
   std::size_t output_max = SIZE_MAX;     // bytes; a program that writes more is killed
   Seconds time_max{};                    // a program that runs longer is killed
   std::optional<User> user;              // the user that it runs as, with this user's groups; needs root
+  std::stop_token stop;                  // a program that runs when this is set is killed
 };
 
 struct ProgramEnd {
   int exit_code = 0;
   std::string output;       // what it wrote to its standard output
   bool output_cut = false;  // it wrote more than output_max
-  std::string problem;      // why there is no exit code: it cannot be run, was too slow, or was killed
+  std::string problem;  // why there is no exit code: it cannot be run, was too slow, was stopped or killed
 };
 
 // Runs a program without a shell and waits for its end. Its standard error is dropped: it may hold secrets.
+// It has a session of its own, so it has no terminal, and it is killed together with the programs that it has
+// started. It is killed, too, if the thread that called this function dies.
 // Safe beside other threads. Throws Error(unavailable) if the system has no room for another process.
 [[nodiscard]] ProgramEnd run_program(const ProgramCall& call);
 

@@ -70,14 +70,16 @@ Credentials from_auths(const json& auths, const std::string& key, const std::str
           ""};
 }
 
-Credentials from_program(const std::string& name, const std::string& key, Seconds time_max) {
+Credentials from_program(const std::string& name, const std::string& key, Seconds time_max,
+                         const std::stop_token& stop) {
   const std::string program = "docker-credential-" + name;
   constexpr std::size_t k_answer_max = std::size_t{1} << 20U;
   const ProgramEnd end = run_program({.arguments = {program, "get"},
                                       .environment = own_environment(),
                                       .input = key,
                                       .output_max = k_answer_max,
-                                      .time_max = time_max});
+                                      .time_max = time_max,
+                                      .stop = stop});
   if (!end.problem.empty()) return {"", fmt::format("{} {}", program, end.problem)};
   if (end.output_cut) return {"", fmt::format("{} printed more than {} MiB", program, k_answer_max >> 20U)};
   // A program that knows none ends with 1 and says so in words (docker-credential-helpers:
@@ -126,7 +128,7 @@ std::string decode_base64(std::string_view text) {
 }
 
 Credentials find_credentials(const std::string& config_folder, const std::string& registry_key,
-                             Seconds helper_max) {
+                             Seconds helper_max, const std::stop_token& stop) {
   const std::string path = config_folder + "/config.json";
   std::ifstream file(path, std::ios::binary);
   if (!file) return {};
@@ -139,7 +141,7 @@ Credentials find_credentials(const std::string& config_folder, const std::string
     }
   }
   Credentials found;
-  if (!program.empty()) found = from_program(program, registry_key, helper_max);
+  if (!program.empty()) found = from_program(program, registry_key, helper_max, stop);
   if (!found.header.empty()) return found;
   const json* auths = object_at(config, "auths");
   if (auths == nullptr) return found;

@@ -1,6 +1,7 @@
 #pragma once
 // Registry credentials as Docker's own config.json keeps them.
 
+#include <stop_token>
 #include <string>
 #include <string_view>
 
@@ -15,9 +16,10 @@ struct Credentials {
 
 // Looks in `config_folder`/config.json under credHelpers, credsStore and auths for the registry's key
 // (ImageReference::credentials_key), and runs docker-credential-NAME where one is named. Blocks for at most
-// `helper_max`. Never throws: what cannot be read is noted, as Docker's own client goes on without, too.
+// `helper_max`, and until `stop` is set. Never throws: what cannot be read is noted, as Docker's own client
+// goes on without, too.
 [[nodiscard]] Credentials find_credentials(const std::string& config_folder, const std::string& registry_key,
-                                           Seconds helper_max);
+                                           Seconds helper_max, const std::stop_token& stop);
 
 // RFC 4648: the standard alphabet for reading config.json, the URL's for the header, both padded.
 [[nodiscard]] std::string decode_base64(std::string_view text);

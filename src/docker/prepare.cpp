@@ -108,7 +108,7 @@ class ImagePreparer {
     preparation.name = wanted.image;
     tell_(preparation);
     const std::string key = parse_image_reference(wanted.image).credentials_key();
-    const Credentials credentials = find_credentials(config_folder_, key, k_credential_program_max);
+    const Credentials credentials = find_credentials(config_folder_, key, k_credential_program_max, stop_);
     try {
       pull_image(
           engine_, {wanted.image, wanted.platform, credentials.header},

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <grp.h>
 #include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -11,6 +13,8 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <functional>
+#include <stop_token>
 #include <string_view>
 #include <system_error>
 
@@ -67,6 +71,7 @@ struct Child {
   Pipe output;
   Pipe failure;  // closed by exec
   Descriptor nothing{::open("/dev/null", O_WRONLY | O_CLOEXEC)};
+  pid_t parent = ::getpid();
   std::vector<char*> arguments = pointers_to(call.arguments);
   std::vector<char*> environment = pointers_to(call.environment);
   std::vector<gid_t> groups = call.user ? groups_of(*call.user) : std::vector<gid_t>();
@@ -79,8 +84,16 @@ struct Child {
            ::syscall(SYS_setresgid, gid, gid, gid) == 0 && ::syscall(SYS_setresuid, uid, uid, uid) == 0;
   }
 
+  // After becomes_user(), since a change of the user resets the signal (prctl(2)).
+  [[nodiscard]] bool ends_with_parent() const {
+    if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return false;
+    if (::getppid() != parent) ::_exit(1);  // the parent died before prctl()
+    return true;
+  }
+
   [[noreturn]] void run() const {
-    if (becomes_user() && ::dup2(input.reader.number(), STDIN_FILENO) >= 0 &&
+    if (becomes_user() && ends_with_parent() && ::setsid() >= 0 &&
+        ::dup2(input.reader.number(), STDIN_FILENO) >= 0 &&
         ::dup2(output.writer.number(), STDOUT_FILENO) >= 0 && ::dup2(nothing.number(), STDERR_FILENO) >= 0)
       ::execvpe(arguments[0], arguments.data(), environment.data());
     const int code = errno;
@@ -103,20 +116,38 @@ int milliseconds_until(SteadyTime limit) {
   return static_cast<int>(std::max<std::chrono::milliseconds::rep>(left.count(), 0));
 }
 
-enum class Reading { ended, cut, timed_out };
+// Readable from when a stop is requested on.
+class StopEvent {
+ public:
+  explicit StopEvent(const std::stop_token& stop)
+      : event_(::eventfd(0, EFD_CLOEXEC)), on_stop_(stop, [this] { ::eventfd_write(event_.number(), 1); }) {
+    if (!event_.is_open()) throw no_room("eventfd");
+  }
+
+  [[nodiscard]] int number() const { return event_.number(); }
+
+ private:
+  Descriptor event_;
+  std::stop_callback<std::function<void()>> on_stop_;
+};
+
+enum class Reading { ended, cut, timed_out, stopped };
 
 // Writes the input and reads the output until the program closes its output.
-Reading exchange(Child& child, const ProgramCall& call, SteadyTime limit, std::string& output) {
+Reading exchange(Child& child, const ProgramCall& call, const StopEvent& stop, SteadyTime limit,
+                 std::string& output) {
   std::string_view input = call.input;
   if (input.empty()) child.input.writer.close();
   std::array<char, 65536> buffer{};
   while (true) {
-    std::array<pollfd, 2> wanted{pollfd{child.output.reader.number(), POLLIN, 0},
-                                 pollfd{child.input.writer.number(), POLLOUT, 0}};
+    std::array<pollfd, 3> wanted{pollfd{child.output.reader.number(), POLLIN, 0},
+                                 pollfd{child.input.writer.number(), POLLOUT, 0},
+                                 pollfd{stop.number(), POLLIN, 0}};
     const int left = milliseconds_until(limit);
     const int ready = left > 0 ? ::poll(wanted.data(), wanted.size(), left) : 0;
     if (ready == 0) return Reading::timed_out;
     if (ready < 0) continue;  // interrupted by a signal
+    if (wanted[2].revents != 0) return Reading::stopped;
     if (wanted[1].revents != 0) send_some(child.input.writer, input);
     if (wanted[0].revents == 0) continue;
     const ssize_t count = ::read(child.output.reader.number(), buffer.data(), buffer.size());
@@ -127,23 +158,23 @@ Reading exchange(Child& child, const ProgramCall& call, SteadyTime limit, std::s
   }
 }
 
-// False if the limit passed first.
-bool wait_for_end(pid_t pid, SteadyTime limit, int& status) {
+Reading wait_for_end(pid_t pid, const std::stop_token& stop, SteadyTime limit, int& status) {
   constexpr Seconds k_pause{0.001};
   while (true) {
     const pid_t ended = ::waitpid(pid, &status, WNOHANG);
-    if (ended == pid || (ended < 0 && errno != EINTR)) return true;
-    if (milliseconds_until(limit) == 0) return false;
+    if (ended == pid || (ended < 0 && errno != EINTR)) return Reading::ended;
+    if (stop.stop_requested()) return Reading::stopped;
+    if (milliseconds_until(limit) == 0) return Reading::timed_out;
     real_clock().wait(k_pause, {});
   }
 }
 
-int end_now(pid_t pid) {
-  ::kill(pid, SIGKILL);
-  int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  return status;
+// Kills the program and its process group. A program that waits for a device may not end even so.
+void end_now(pid_t pid, int& status) {
+  constexpr std::chrono::seconds k_wait_max{5};
+  ::kill(-pid, SIGKILL);
+  ::kill(pid, SIGKILL);  // it may not have called setsid() yet
+  (void)wait_for_end(pid, {}, std::chrono::steady_clock::now() + k_wait_max, status);
 }
 
 }  // namespace
@@ -151,6 +182,7 @@ int end_now(pid_t pid) {
 ProgramEnd run_program(const ProgramCall& call) {
   const SteadyTime limit =
       std::chrono::steady_clock::now() + std::chrono::duration_cast<SteadyTime::duration>(call.time_max);
+  const StopEvent stop(call.stop);
   Child child{.call = call};
   const pid_t pid = ::fork();
   if (pid < 0) throw no_room("fork");
@@ -159,16 +191,17 @@ ProgramEnd run_program(const ProgramCall& call) {
   child.output.writer.close();
   child.failure.writer.close();
   ProgramEnd end;
-  const Reading reading = exchange(child, call, limit, end.output);
+  int status = 0;
+  Reading reading = exchange(child, call, stop, limit, end.output);
+  if (reading == Reading::ended) reading = wait_for_end(pid, call.stop, limit, status);
+  if (reading != Reading::ended) end_now(pid, status);
   end.output_cut = reading == Reading::cut;
   if (end.output_cut) end.output.resize(call.output_max);
-  int status = 0;
-  bool timed_out = reading == Reading::timed_out;
-  if (reading == Reading::ended) timed_out = !wait_for_end(pid, limit, status);
-  if (timed_out || end.output_cut) status = end_now(pid);
   int code = 0;
-  if (timed_out) {
+  if (reading == Reading::timed_out) {
     end.problem = fmt::format("did not end within {}", to_string(call.time_max));
+  } else if (reading == Reading::stopped) {
+    end.problem = "was stopped";
   } else if (::recv(child.failure.reader.number(), &code, sizeof code, MSG_DONTWAIT) == sizeof code) {
     end.problem = fmt::format("cannot be run: {}", std::generic_category().message(code));
   } else if (!end.output_cut && !WIFEXITED(status)) {

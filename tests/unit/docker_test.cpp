@@ -559,12 +559,12 @@ TEST(Credentials, ComeFromAuths) {
   const Folder folder;
   folder.write("config.json", R"({"auths": {"https://r.example.com/v2/": {"auth": "dXNlcjpwYTpzcw=="},
                                             "https://index.docker.io/v1/": {"identitytoken": "t"}}})");
-  EXPECT_EQ(header_of(find_credentials(folder.path(), "r.example.com", Seconds{5})),
+  EXPECT_EQ(header_of(find_credentials(folder.path(), "r.example.com", Seconds{5}, {})),
             (json{{"username", "user"}, {"password", "pa:ss"}, {"serveraddress", "r.example.com"}}));
-  EXPECT_EQ(header_of(find_credentials(folder.path(), "https://index.docker.io/v1/", Seconds{5})),
+  EXPECT_EQ(header_of(find_credentials(folder.path(), "https://index.docker.io/v1/", Seconds{5}, {})),
             (json{{"identitytoken", "t"}, {"serveraddress", "https://index.docker.io/v1/"}}));
-  EXPECT_EQ(find_credentials(folder.path(), "other", Seconds{5}).header, "");
-  EXPECT_EQ(find_credentials("/nonexistent", "other", Seconds{5}).header, "");
+  EXPECT_EQ(find_credentials(folder.path(), "other", Seconds{5}, {}).header, "");
+  EXPECT_EQ(find_credentials("/nonexistent", "other", Seconds{5}, {}).header, "");
 }
 
 TEST(Credentials, ThatAreNotUtf8AreNamed) {
@@ -572,7 +572,7 @@ TEST(Credentials, ThatAreNotUtf8AreNamed) {
   // "us\xffr:pass", "user:p\xffss"
   for (const std::string auth : {"dXP/cjpwYXNz", "dXNlcjpw/3Nz"}) {
     folder.write("config.json", R"({"auths": {"r.example.com": {"auth": ")" + auth + "\"}}}");
-    const Credentials found = find_credentials(folder.path(), "r.example.com", Seconds{5});
+    const Credentials found = find_credentials(folder.path(), "r.example.com", Seconds{5}, {});
     EXPECT_EQ(found.header, "");
     EXPECT_EQ(found.note,
               folder.path() + "/config.json: `auth` of r.example.com must be base64 of UTF-8 text");
@@ -593,9 +593,10 @@ class CredentialPrograms : public testing::Test {
     folder_.write("docker-credential-" + name, "#!/bin/sh\n" + script);
     std::filesystem::permissions(folder_.path() + "/docker-credential-" + name, std::filesystem::perms::all);
   }
-  Credentials find(const std::string& config, Seconds time_max = Seconds{20}) const {
+  Credentials find(const std::string& config, Seconds time_max = Seconds{20},
+                   const std::stop_token& stop = {}) const {
     folder_.write("config.json", config);
-    return find_credentials(folder_.path(), "r.example.com", time_max);
+    return find_credentials(folder_.path(), "r.example.com", time_max, stop);
   }
 
  private:
@@ -637,6 +638,14 @@ TEST_F(CredentialPrograms, ThatPrintWithoutAnEndAreEnded) {
 TEST_F(CredentialPrograms, ThatCloseTheirOutputAndGoOnAreEnded) {
   program("silent", "exec sleep 1000 >&-");
   EXPECT_THAT(find(R"({"credsStore": "silent"})", Seconds{0.1}).note, HasSubstr("did not end within"));
+}
+
+TEST_F(CredentialPrograms, AreKilledWhenTheCallerStops) {
+  program("slow", "exec sleep 1000");
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_EQ(find(R"({"credsStore": "slow"})", Seconds{600}, stop.get_token()).note,
+            "docker-credential-slow was stopped");
 }
 
 TEST_F(CredentialPrograms, MayGiveWhatIsNotUtf8) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,7 +14,10 @@
 #include <functional>
 #include <sstream>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
+#include <thread>
+#include <utility>
 
 namespace combu {
 namespace {
@@ -114,6 +118,55 @@ TEST_F(Programs, AProgramIsKilledAtItsTimeLimit) {
 
 TEST_F(Programs, AProgramThatClosedItsOutputIsKilledAtItsTimeLimit) {
   EXPECT_EQ(shell("exec >&-; exec sleep 1000", "", Seconds{0.2}).problem, "did not end within 200 ms");
+}
+
+// A pipe that a program's descendants inherit: it breaks when all of them have ended.
+class Lifeline {
+ public:
+  explicit Lifeline(std::string path) : path_(std::move(path)) {
+    if (::mkfifo(path_.c_str(), 0600) != 0) throw std::runtime_error("no pipe");
+    reader_ = Descriptor(::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  }
+
+  // Starts a child, says "begun", and does `rest`.
+  [[nodiscard]] ProgramCall call(const std::string& rest) const {
+    return {.arguments = {"sh", "-c", "exec 9>" + path_ + "; sleep 1000 & echo begun >&9; " + rest},
+            .environment = own_environment(),
+            .output_max = 1,
+            .time_max = Seconds{600}};
+  }
+  [[nodiscard]] bool has_begun() const { return happens(POLLIN); }
+  [[nodiscard]] bool is_broken() const { return happens(POLLHUP); }
+
+ private:
+  [[nodiscard]] bool happens(short event) const {
+    pollfd wanted{reader_.number(), event, 0};
+    constexpr int k_wait_max = 30'000;
+    return ::poll(&wanted, 1, k_wait_max) == 1 && (wanted.revents & event) != 0;
+  }
+
+  std::string path_;
+  Descriptor reader_;
+};
+
+TEST_F(Programs, TheChildrenOfAKilledProgramAreKilled) {
+  const Lifeline lifeline(path("lifeline"));
+  EXPECT_TRUE(run_program(lifeline.call("exec yes")).output_cut);
+  EXPECT_TRUE(lifeline.is_broken());
+}
+
+TEST_F(Programs, AProgramIsKilledWhenTheCallerStops) {
+  for (const std::string rest : {"exec sleep 1000", "exec >&-; exec sleep 1000"}) {
+    const Lifeline lifeline(path(fmt::format("lifeline-{}", rest.size())));
+    std::stop_source stop;
+    ProgramCall call = lifeline.call(rest);
+    call.stop = stop.get_token();
+    std::jthread caller([&] { EXPECT_EQ(run_program(call).problem, "was stopped"); });
+    EXPECT_TRUE(lifeline.has_begun());
+    stop.request_stop();
+    caller.join();
+    EXPECT_TRUE(lifeline.is_broken());
+  }
 }
 
 TEST_F(Programs, OneThatIsMissingOrKilledHasNoExitCode) {
