@@ -31,6 +31,7 @@ struct WorkingTree {
   // Files that a filter of git applies to and that differ from the index in size or time. The diff has their
   // content as it is in the index.
   std::vector<std::string> by_index;
+  std::string problem;  // why the commit is not known, or not all of the rest; empty: all is known
 };
 
 // A run as it began: all that is needed to go on with it elsewhere and later.

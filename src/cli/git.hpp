@@ -4,10 +4,13 @@
 
 #include <chrono>
 #include <cstddef>
+#include <ctime>
+#include <filesystem>
+#include <map>
 #include <optional>
 #include <set>
+#include <stop_token>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "combu/system.hpp"
@@ -15,14 +18,30 @@
 namespace combu {
 
 // Runs no program that the repository's settings name: no hook, filter, monitor, text conversion, external
-// diff, or transport. Under sudo git runs as the calling user, never as root. All calls together are bounded
-// in time. They change nothing.
+// diff, or transport.
+//
+// git reads the settings in two kinds of calls, which start no program: `rev-parse` and `config --list`. They
+// happen in the constructor. ask() uses a temporary git folder (GIT_DIR) without settings in place of the
+// repository's. It has a copy of the index, and links to files that are only data. Settings that change after
+// the constructor, or that another repository has, are never read.
+//
+// Under sudo git runs as the calling user, never as root. All calls together are bounded in time. They change
+// nothing in the repository.
 class Git {
  public:
-  // `folder` is in the repository.
-  explicit Git(std::string folder);
+  // `stop` kills the git that runs, and later calls fail.
+  Git(const std::string& folder, std::stop_token stop);
+  ~Git();
+  Git(const Git&) = delete;
+  Git& operator=(const Git&) = delete;
 
-  // The output; nullopt if git fails, is missing, or wrote more than 64 MiB. `input`: its standard input.
+  // HEAD's commit, and the folder at the top of the work tree. Empty if `folder` is in no work tree, or if
+  // problem() says why git gives none; ask() must not be called then.
+  [[nodiscard]] const std::string& commit() const { return commit_; }
+  [[nodiscard]] const std::string& top() const { return top_; }
+
+  // The output of git at the top; nullopt if git fails or writes more than 64 MiB. `input`: its standard
+  // input.
   [[nodiscard]] std::optional<std::string> ask(const std::vector<std::string>& arguments,
                                                const std::string& input = "");
   // At most `size_max` bytes of the output; nullopt if git fails.
@@ -33,23 +52,35 @@ class Git {
   [[nodiscard]] std::optional<Cut> ask_up_to(std::size_t size_max, const std::vector<std::string>& arguments,
                                              const std::string& input = "");
 
-  // Later calls run in this folder.
-  void enter(std::string folder) { folder_ = std::move(folder); }
-
   // The names of the filters in all settings. None of them is applied.
   [[nodiscard]] const std::set<std::string>& filters() const { return filters_; }
 
-  // Says that the time is over, and that calls failed because of this; else empty.
+  // Why the first call that failed has failed; empty if none has.
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
  private:
-  std::string folder_;
+  void find(const std::string& folder);
+  void read_settings();
+  void make_folder();
+  void copy_index();
+  void write(const std::filesystem::path& name, const std::string& text,
+             const timespec* modified_at = nullptr);
+  [[nodiscard]] ProgramEnd run(std::vector<std::string> arguments, std::size_t size_max,
+                               const std::string& input = "") const;
+  [[nodiscard]] ProgramEnd git(const std::string& folder, const std::vector<std::string>& arguments,
+                               std::size_t size_max, const std::string& input = "") const;
+
   std::chrono::steady_clock::time_point limit_;
+  std::stop_token stop_;
   std::optional<User> user_;
   std::vector<std::string> environment_;
-  bool knows_settings_ = true;  // else their filters would be applied
+  std::string commit_;
+  std::string top_;
+  std::filesystem::path repository_;             // the git folder of this work tree
+  std::filesystem::path common_;                 // the git folder that all work trees share
+  std::map<std::string, std::string> settings_;  // those that ask() passes on
   std::set<std::string> filters_;
-  std::vector<std::string> without_filters_;  // arguments
+  std::filesystem::path folder_;  // the temporary git folder
   std::string problem_;
 };
 

@@ -157,7 +157,11 @@ std::string reproduction(const RunEntry& entry, const std::vector<std::string>& 
       commands.push_back(fmt::format(
           "combu show --diff --run {} | git -C \"$(git rev-parse --show-toplevel)\" apply", entry.id.text()));
   }
-  if (entry.revision.empty()) notes.emplace_back("the folder was under no version control");
+  if (!tree.problem.empty())
+    notes.push_back(fmt::format("the folder's version is not on record, or not all of it: {}",
+                                fit_line(tree.problem, 0)));
+  else if (entry.revision.empty())
+    notes.emplace_back("the folder was under no version control");
   if (tree.is_cut) notes.emplace_back("the working tree differed by more than is on record");
   if (!tree.by_index.empty())
     notes.push_back(

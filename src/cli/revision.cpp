@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <exception>
 #include <filesystem>
 #include <initializer_list>
@@ -18,6 +19,7 @@
 
 #include "cli/git.hpp"
 #include "combu/json.hpp"
+#include "combu/run.hpp"
 
 namespace combu {
 namespace {
@@ -28,12 +30,6 @@ constexpr std::array<std::string_view, 8> k_secret_names{"**/.env",  "**/.env.*"
                                                          "**/*.key", "**/id_*",   "**/.netrc", "**/*.p12"};
 
 using Names = std::set<std::string>;
-
-std::string line_in(std::optional<std::string> answer) {
-  if (!answer) return "";
-  answer->erase(answer->find_last_not_of('\n') + 1);
-  return std::move(*answer);
-}
 
 std::vector<std::string> lines_in(const std::optional<std::string>& answer) {
   std::vector<std::string> lines;
@@ -201,19 +197,25 @@ bool compare(Git& git, const std::vector<std::string>& secret_patterns, WorkingT
 }  // namespace
 
 Revision revision_of(const std::string& folder, const std::string& evaluated) {
-  Git git(folder);
-  Revision revision{.commit = line_in(git.ask({"rev-parse", "HEAD"}))};
-  const std::string top = revision.commit.empty() ? "" : line_in(git.ask({"rev-parse", "--show-toplevel"}));
-  if (!top.empty()) {
-    git.enter(top);
-    try {
-      revision.dirty = compare(git, secret_paths(folder, top, evaluated), revision.working_tree);
-    } catch (const Unknown&) {
-      revision.dirty = true;
+  Revision revision;
+  int signal = 0;
+  {
+    // A signal must not leave the temporary folder of `Git` behind.
+    const Interrupts interrupts;
+    Git git(folder, interrupts.token());
+    revision.commit = git.commit();
+    if (!revision.commit.empty()) {
+      try {
+        revision.dirty = compare(git, secret_paths(folder, git.top(), evaluated), revision.working_tree);
+      } catch (const Unknown&) {
+        revision.dirty = true;
+      }
+      revision.working_tree.untracked = lines_in(git.ask({"ls-files", "--others", "--exclude-standard"}));
     }
-    revision.working_tree.untracked = lines_in(git.ask({"ls-files", "--others", "--exclude-standard"}));
+    revision.working_tree.problem = git.problem();
+    signal = interrupts.signal();
   }
-  revision.problem = git.problem();
+  if (signal != 0) (void)::raise(signal);
   return revision;
 }
 

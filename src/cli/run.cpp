@@ -75,9 +75,9 @@ int run(const Invocation& invocation, const Options& options, const Background* 
   }
   override_fields(loaded->run.experiment, options.run);
   loaded->revision = revision_of(loaded->caller.folder, loaded->evaluated);
-  if (!loaded->revision.problem.empty())
-    progress->note(fmt::format("{}: not all is recorded about its version: {}", loaded->caller.folder,
-                               loaded->revision.problem));
+  if (const std::string& problem = loaded->revision.working_tree.problem; !problem.empty())
+    progress->note(fmt::format("{}: the folder's version is not recorded, or not all of it: {}",
+                               loaded->caller.folder, problem));
   Record record(state_folder(loaded->caller));
   return work.done(in_session(invocation, std::move(progress), [&](Session& session) {
     try {

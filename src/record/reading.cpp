@@ -115,14 +115,16 @@ void take_details(TrialEntry& entry, const Rows& row) {
 
 WorkingTree working_tree_of(std::int64_t run, SQLite::Database& database) {
   SQLite::Statement query(
-      database, "SELECT diff, is_cut, untracked, left_out, by_index FROM working_trees WHERE run = ?");
+      database,
+      "SELECT diff, is_cut, untracked, left_out, by_index, problem FROM working_trees WHERE run = ?");
   query.bind(1, run);
   if (!query.executeStep()) return {};
   return {.diff = query.getColumn(0).getString(),
           .is_cut = query.getColumn(1).getInt() != 0,
           .untracked = split(query.getColumn(2).getString(), k_between_git_paths),
           .left_out = split(query.getColumn(3).getString(), k_between_git_paths),
-          .by_index = split(query.getColumn(4).getString(), k_between_git_paths)};
+          .by_index = split(query.getColumn(4).getString(), k_between_git_paths),
+          .problem = query.getColumn(5).getString()};
 }
 
 }  // namespace

@@ -198,14 +198,16 @@ void Record::Impl::write_inputs(std::int64_t run, std::int64_t trial,
 }
 
 void Record::Impl::write(std::int64_t run, const WorkingTree& tree) {
-  if (tree.diff.empty() && tree.untracked.empty() && tree.left_out.empty() && tree.by_index.empty()) return;
+  if (tree.diff.empty() && tree.untracked.empty() && tree.left_out.empty() && tree.by_index.empty() &&
+      tree.problem.empty())
+    return;
   const auto joined = [](const auto& paths) {
     return fmt::format("{}", fmt::join(paths, k_between_git_paths));
   };
   Sql{database,
-      "INSERT INTO working_trees (run, diff, is_cut, untracked, left_out, by_index) "
-      "VALUES (?, ?, ?, ?, ?, ?)"}(run, tree.diff, tree.is_cut ? 1 : 0, joined(tree.untracked),
-                                   joined(tree.left_out), joined(tree.by_index));
+      "INSERT INTO working_trees (run, diff, is_cut, untracked, left_out, by_index, problem) "
+      "VALUES (?, ?, ?, ?, ?, ?, ?)"}(run, tree.diff, tree.is_cut ? 1 : 0, joined(tree.untracked),
+                                      joined(tree.left_out), joined(tree.by_index), tree.problem);
 }
 
 void Record::Impl::write(std::int64_t run, const Digests& references) {

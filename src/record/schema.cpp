@@ -10,7 +10,7 @@ constexpr int k_application_id = 0x636d6275;  // "cmbu"
 // Times are microseconds since 1970, states and causes the words of to_string(). A trial's state while it is
 // not over, and what happened when, follow from its attempts: they are views. Attempts before `first_attempt`
 // are of earlier tries, which `retry` has left behind; failures that it has left as they were are forgiven.
-constexpr std::array<std::string_view, 8> k_steps{R"sql(
+constexpr std::array<std::string_view, 7> k_steps{R"sql(
   CREATE TABLE experiments (
     number INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE
@@ -206,11 +206,12 @@ constexpr std::array<std::string_view, 8> k_steps{R"sql(
   ALTER TABLE texts ADD COLUMN imports TEXT;
   ALTER TABLE texts ADD COLUMN given_values TEXT;
 )sql",
+                                                  // Files with a git filter, and why there is no
+                                                  // working tree; where paths of the host led when the
+                                                  // run began.
                                                   R"sql(
   ALTER TABLE working_trees ADD COLUMN by_index TEXT NOT NULL DEFAULT '';
-)sql",
-                                                  // Where paths of the host led when the run began.
-                                                  R"sql(
+  ALTER TABLE working_trees ADD COLUMN problem TEXT NOT NULL DEFAULT '';
   CREATE TABLE host_paths (
     run INTEGER NOT NULL REFERENCES runs,
     path TEXT NOT NULL,

@@ -3,11 +3,16 @@
 import hashlib
 import json
 import os
+import select
 import shutil
+import signal
 import subprocess
+import threading
+from pathlib import Path
 
 import pytest
-from conftest import SIMULATED
+from background_test import wait_until
+from conftest import COMBU, SIMULATED
 from state_folder_test import GROUP, USER, as_root, place, run_in  # noqa: F401 (a fixture)
 
 FILE = """[{ name: "one", image: "x", cmd: "true" }, { name: "two", image: "x", cmd: "sh -c 'exit 1'" }]"""
@@ -177,12 +182,12 @@ def test_a_missing_object_is_not_fetched(combu, repository, hostile):
 
 
 @pytest.mark.parametrize("name, kind, place_of_attributes", [
-    *[(name, kind, ".git/info/attributes") for name in ("evil", "a=b", "a=b.clean", "a.b", "Evil-1", "") for kind in ("clean", "process")],
+    *[(name, kind, ".git/info/attributes") for name in ("evil", "a=b", "a=b.clean", "a.b", "Evil-1", "", r"a\b") for kind in ("clean", "process")],
     ("evil", "clean", ".gitattributes"), ("evil", "smudge", ".gitattributes")])
 def test_no_filter_runs(combu, repository, name, kind, place_of_attributes):
     repository.attribute(f"code.py filter={name}", place_of_attributes)
     with open(repository.folder / ".git/config", "a") as config:
-        config.write(f'[filter "{name}"]\n\t{kind} = {repository.evil}\n\trequired = true\n')
+        config.write('[filter "%s"]' % name.replace("\\", r"\\") + f'\n\t{kind} = {repository.evil}\n\trequired = true\n')
     repository.change()
     run(combu, repository, "run", "--wait")
     reproduce = run(combu, repository, "show", "--reproduce", "one").stdout
@@ -210,6 +215,84 @@ def test_no_filter_of_another_file_of_settings_runs(combu, repository, place_of_
     run(combu, repository, "show", "--reproduce", "one")
     assert not repository.canary.exists()
     assert shown(combu, repository)["by_index"] == ["code.py"]
+
+
+# ---- settings that lead elsewhere, or change
+
+
+@pytest.mark.parametrize("place_of_tree", ["beside", "above"])
+def test_a_work_tree_elsewhere_is_not_compared(combu, repository, tmp_path, place_of_tree):
+    """The work tree that the settings name is a repository of its own, with a filter."""
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    if place_of_tree == "above":  # the experiment is in the inner repository, whose work tree is the outer one
+        owner, tree = inner, repository.folder
+        repository("init", "-q", folder=inner)
+        (inner / "experiment.jsonnet").write_text(FILE)
+        repository("add", "-A", folder=inner)
+        repository("commit", "-qm", "one", folder=inner)
+        repository("config", "core.worktree", str(tree), folder=inner)
+    else:
+        owner, tree = repository.folder, inner
+        repository("init", "-q", folder=inner)
+        repository.set("core.worktree", inner)
+    repository("--git-dir", str(tree / ".git"), "config", "filter.evil.clean", str(repository.evil), folder=tree)
+    for name in ("code.py", "experiment.jsonnet"):
+        (tree / name).write_text("changed\n" if name == "code.py" else FILE + "\n")
+    (tree / ".gitattributes").write_text("* filter=evil\n")
+    repository.file = owner / "experiment.jsonnet"
+    repository.canary.unlink(missing_ok=True)
+    done = run(combu, repository, "run", "--wait")
+    reproduce = run(combu, repository, "show", "--reproduce", "one").stdout
+    assert not repository.canary.exists()
+    reason = f"core.worktree of {owner}/.git names {tree}, which is not the folder of that repository; combu compares nothing there"
+    assert f"{owner}: the folder's version is not recorded, or not all of it: {reason}\n" in done.stderr
+    assert f"# the folder's version is not on record, or not all of it: {reason}\n" in reproduce
+    assert shown(combu, repository)["commit"] is None
+
+
+def test_settings_that_change_from_call_to_call_start_no_program(combu, repository, tmp_path):
+    """The first reader of the included file gets no filter; each later one gets one."""
+    fifo = tmp_path / ".git/included"
+    os.mkfifo(fifo)
+    repository.attribute("* filter=evil")
+    repository.set("include.path", "included")
+    texts = ["[core]\n", f'[filter "evil"]\n\tclean = {repository.evil}\n[core]\n\tfsmonitor = {repository.evil}\n']
+    over = threading.Event()
+
+    def answer():
+        count = 0
+        while not over.is_set():
+            with open(fifo, "w") as writer:  # waits for a reader
+                if not over.is_set():
+                    writer.write(texts[min(count, 1)])
+            count += 1
+            wait_until(lambda: over.is_set() or not readers(fifo), "the reader to close the file")
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    try:
+        (tmp_path / "code.py").write_text("two\n")
+        done = [run(combu, repository, *command) for command in (["run", "--wait"], ["show", "--reproduce", "one"])]
+    finally:
+        over.set()
+        while thread.is_alive():  # lets it out of open()
+            os.close(os.open(fifo, os.O_RDONLY | os.O_NONBLOCK))
+            thread.join(0.01)
+    assert not repository.canary.exists()
+    assert [each.returncode for each in done] == [1, 0]
+
+
+def readers(fifo):
+    """The processes that have the file open, except this one."""
+    found = []
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if link.parts[2] != str(os.getpid()) and os.readlink(link) == str(fifo):
+                found.append(link)
+        except OSError:  # it has ended, or belongs to another user
+            continue
+    return found
 
 
 @pytest.mark.parametrize("variables", [
@@ -338,6 +421,192 @@ def test_changes_of_more_files_than_fit_into_a_command_line(combu, repository):
     assert now["diff"].count("\n-one\n+two\n") == 400
 
 
+# ---- forms of repositories
+
+
+def linked_work_tree(repository, tmp_path):
+    repository("worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
+    return tmp_path / "linked"
+
+
+def split_index(repository, tmp_path):
+    repository("update-index", "--split-index")
+    assert list((tmp_path / ".git").glob("sharedindex.*"))
+    return tmp_path
+
+
+def sparse_checkout(repository, tmp_path):
+    repository("sparse-checkout", "set", "--cone", "--sparse-index", "kept")
+    assert not (tmp_path / "left").exists()
+    return tmp_path
+
+
+def git_folder_elsewhere(repository, tmp_path):
+    repository("init", "-q", f"--separate-git-dir={tmp_path}/old")
+    assert (tmp_path / ".git").is_file()
+    return tmp_path
+
+
+def sha256(repository, tmp_path):
+    shutil.rmtree(tmp_path / ".git")
+    repository("init", "-q", "-b", "main", "--object-format=sha256")
+    repository("add", "-A")
+    repository("commit", "-qm", "one")
+    return tmp_path
+
+
+def submodule_itself(repository, tmp_path):
+    """Its settings name its work tree."""
+    outer = tmp_path / "old"
+    outer.mkdir()
+    repository("init", "-q", folder=outer)
+    repository("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(tmp_path), "sub", folder=outer)
+    assert repository("config", "core.worktree", folder=outer / "sub").strip() == "../../../sub"
+    return outer / "sub"
+
+
+def objects_elsewhere(repository, tmp_path):
+    shutil.move(tmp_path / ".git/objects", tmp_path / "old")
+    (tmp_path / ".git/objects/info").mkdir(parents=True)
+    (tmp_path / ".git/objects/info/alternates").write_text(f"{tmp_path}/old\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("form", [linked_work_tree, split_index, sparse_checkout, git_folder_elsewhere, sha256, submodule_itself,
+                                  objects_elsewhere],
+                         ids=lambda each: each.__name__)
+def test_all_forms_of_repositories_are_compared(combu, repository, tmp_path, form):
+    for folder in ("kept", "left"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "file").write_text("one\n")
+    repository("add", "-A")
+    repository("commit", "-qm", "two")
+    folder = form(repository, tmp_path)
+    commit = repository("rev-parse", "HEAD", folder=folder).strip()
+    repository.file = folder / "experiment.jsonnet"
+    run(combu, repository, "run", "--wait")
+    before = shown(combu, repository)
+    assert (before["commit"], before["dirty"], before["diff"]) == (commit, False, None)
+    (folder / "code.py").write_text("two\n")
+    (folder / "new.py").write_text("new\n")
+    run(combu, repository, "run", "--wait")
+    now = shown(combu, repository)
+    assert now["dirty"] and "-one\n+two\n" in now["diff"] and now["diff"].count("diff --git") == 1
+    assert "new.py" in now["untracked"]
+
+
+def test_settings_of_files_hold(combu, repository, tmp_path):
+    """Line ends, modes, what is no file of the repository's: as git itself compares them."""
+    repository.set("core.autocrlf", "true")
+    repository.set("core.fileMode", "false")
+    repository.set("core.excludesFile", tmp_path / "old")
+    (tmp_path / "old").write_text("ignored.py\n")
+    (tmp_path / ".git/info/exclude").write_text("excluded.py\n")
+    for name in ("ignored.py", "excluded.py", "new.py"):
+        (tmp_path / name).write_text("new\n")
+    (tmp_path / "code.py").write_bytes(b"one\r\n")
+    (tmp_path / "code.py").chmod(0o755)
+    run(combu, repository, "run", "--wait")
+    now = shown(combu, repository)
+    assert (now["dirty"], now["diff"], now["untracked"]) == (False, None, ["new.py"])
+
+
+def test_a_change_in_the_moment_of_the_index_is_found(combu, repository, tmp_path):
+    """The file has the size and the time that the index has of it."""
+    repository.set("core.trustctime", "false")
+    code, index = tmp_path / "code.py", tmp_path / ".git/index"
+    make_old(code)
+    repository("update-index", "--refresh")
+    code.write_text("two\n")
+    make_old(code)
+    make_old(index)
+    run(combu, repository, "run", "--wait")
+    assert "-one\n+two\n" in shown(combu, repository)["diff"]
+
+
+def test_comparing_changes_nothing_in_the_repository(combu, repository, tmp_path):
+    (tmp_path / "code.py").write_text("one\n")
+    os.utime(tmp_path / "code.py", (1, 1))  # git would write the new time to the index
+    (tmp_path / "experiment.jsonnet").write_text(FILE + "\n")
+
+    def files():
+        return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in (tmp_path / ".git").rglob("*") if path.is_file()}
+
+    before = files()
+    run(combu, repository, "run", "--wait", env={"TMPDIR": str(tmp_path / ".git")})
+    assert files() == before
+    assert shown(combu, repository)["dirty"]
+
+
+# ---- what git does not accept
+
+
+def test_why_git_gives_no_version_is_on_record(combu, repository, tmp_path):
+    (tmp_path / ".git/HEAD").unlink()
+    done = run(combu, repository, "run", "--wait")
+    reason = f"git does not accept {tmp_path}/.git; `git -C {tmp_path} status` says why"
+    assert f"{tmp_path}: the folder's version is not recorded, or not all of it: {reason}\n" in done.stderr
+    shutil.rmtree(tmp_path / ".git")
+    reproduce = run(combu, repository, "show", "--reproduce", "one").stdout
+    assert f"# the folder's version is not on record, or not all of it: {reason}\n" in reproduce
+    assert "under no version control" not in reproduce
+
+
+@pytest.mark.parametrize("is_found", [True, False])
+def test_a_repository_above_the_ceilings_is_none(combu, repository, tmp_path, is_found):
+    (tmp_path / ".git/HEAD").unlink()
+    folder = tmp_path / "lab"
+    folder.mkdir()
+    repository.file = folder / "experiment.jsonnet"
+    repository.file.write_text(FILE)
+    done = run(combu, repository, "run", "--wait", env={} if is_found else {"GIT_CEILING_DIRECTORIES": f"/nowhere:{tmp_path}"})
+    assert ("git does not accept" in done.stderr) == is_found
+
+
+def test_a_repository_without_a_commit_is_named(combu, write, tmp_path):
+    file = write(FILE)
+    subprocess.run([GIT, "init", "-q", tmp_path], check=True)
+    done = combu("-f", file, "--engine", SIMULATED, "run", "--wait")
+    assert f"{tmp_path}/.git has no commit\n" in done.stderr
+
+
+def test_without_git_a_repository_is_named(combu, repository, tmp_path):
+    done = run(combu, repository, "run", "--wait", env={"PATH": str(tmp_path)})
+    assert "git cannot be run: No such file or directory\n" in done.stderr
+    shutil.rmtree(tmp_path / ".git")
+    assert "git" not in run(combu, repository, "run", "--wait", env={"PATH": str(tmp_path)}).stderr
+
+
+# ---- a git that does not end
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("command", [["run", "--wait"], ["show", "--reproduce", "one"]], ids=["run", "show"])
+def test_a_git_that_waits_ends_with_combu(combu, repository, tmp_path, number, command):
+    run(combu, repository, "run", "--wait")
+    fifo = tmp_path / ".git/attributes"
+    os.mkfifo(fifo)
+    repository.set("core.attributesFile", fifo)
+    (tmp_path / "code.py").write_text("two\n")
+    place = tmp_path / "old"
+    place.mkdir()
+    env = {**os.environ, "HOME": str(tmp_path), "TMPDIR": str(place)}
+    with subprocess.Popen([COMBU, "-f", repository.file, "--engine", "simulated:", *command], env=env, stderr=subprocess.DEVNULL,
+                          stdout=subprocess.DEVNULL) as process:
+        with open(fifo, "w") as writer:  # waits until git reads it
+            process.send_signal(number)
+            assert process.wait(30) == -number
+            wait_until(lambda: broken(writer), "the end of git")
+    assert number == signal.SIGKILL or not list(place.iterdir())
+
+
+def broken(pipe):
+    """All readers have closed it."""
+    poll = select.poll()
+    poll.register(pipe, 0)
+    return bool(poll.poll(0))
+
+
 # ---- users
 
 
@@ -357,6 +626,11 @@ def spied(place):  # noqa: F811
 
 def test_under_sudo_git_runs_as_the_caller(place, spied):  # noqa: F811
     as_root("mkdir", "-m", "700", place / "root")
+    (place / "code.py").write_text("one\n")
+    subprocess.run([GIT, "-C", place, "add", "code.py"], check=True)
+    subprocess.run([GIT, "-C", place, "-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "two"], check=True)
+    (place / "code.py").write_text("two\n")
+    (place / ".git/index").chmod(0o600)
     as_root("chown", "-R", f"{USER}:{GROUP}", place / ".git")
     as_root("chown", f"{USER}:{GROUP}", place)
     sudo = run_in(place, place / "root", f"SUDO_UID={USER}", f"SUDO_GID={GROUP}", f"PATH={place}/bin:{os.environ['PATH']}")
@@ -365,7 +639,21 @@ def test_under_sudo_git_runs_as_the_caller(place, spied):  # noqa: F811
         assert done.returncode == 0, done.stderr
     assert spied() == {f"{USER}:{GROUP}:{GROUP} /"}
     assert "was under no version control" not in done.stdout
-    assert len(json.loads(sudo("show", "tt", "--json").stdout)["commit"]) == 40
+    now = json.loads(sudo("show", "tt", "--json").stdout)
+    assert len(now["commit"]) == 40 and "-one\n+two\n" in now["diff"]
+
+
+def test_under_sudo_a_repository_of_another_user_is_not_accepted(place, spied):  # noqa: F811
+    as_root("mkdir", "-m", "700", place / "root")
+    sudo = run_in(place, place / "root", f"SUDO_UID={USER}", f"SUDO_GID={GROUP}")
+    reason = f"git does not accept {place}/.git; `git -C {place} status` says why\n"
+    assert reason in sudo("run", "--wait").stderr
+    assert reason in sudo("show", "--reproduce", "tt").stdout
+
+
+def test_without_a_folder_for_temporary_files_the_reason_is_named(combu, repository, tmp_path):
+    done = run(combu, repository, "run", "--wait", env={"TMPDIR": str(tmp_path / "missing")})
+    assert "cannot use the folder for temporary files: No such file or directory; set TMPDIR\n" in done.stderr
 
 
 def test_without_sudo_git_runs_as_the_user_in_its_home(place, spied):  # noqa: F811
