@@ -7,15 +7,18 @@
 #include <charconv>
 #include <chrono>
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <system_error>
 #include <tuple>
 #include <vector>
 
+#include "combu/system.hpp"
 #include "docker/docker_engine.hpp"
 #include "docker/status.hpp"
 
@@ -23,8 +26,9 @@ namespace combu::docker {
 namespace {
 
 constexpr std::string_view k_nvidia = "nvidia.com/gpu=";
-constexpr const char* k_ask_nvidia =
-    "nvidia-smi --query-gpu=index,uuid,memory.total,name --format=csv,noheader,nounits 2>/dev/null";
+// nvidia-smi takes seconds while the driver loads.
+constexpr Seconds k_nvidia_time_max{30};
+constexpr std::size_t k_nvidia_output_max = std::size_t{1} << 20U;
 
 // A claim that has not been started for so long is of a process that is dead: nobody else may be kept off by
 // it.
@@ -55,20 +59,25 @@ std::vector<Gpu> gpus_of_cdi(const std::vector<std::string>& devices) {
   return gpus;
 }
 
-// None where NVIDIA's driver is not, or is not to be talked to.
-std::vector<Gpu> gpus_of_nvidia() {
-  // NOLINTNEXTLINE(bugprone-command-processor): the command is a constant
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(popen(k_ask_nvidia, "re"), pclose);
+// The GPUs that NVIDIA's driver lists; none without nvidia-smi. Throws Error(cancelled) at a stop.
+std::vector<Gpu> gpus_of_nvidia(const std::stop_token& stop) {
+  const ProgramEnd end = run_program({.arguments = {"nvidia-smi", "--query-gpu=index,uuid,memory.total,name",
+                                                    "--format=csv,noheader,nounits"},
+                                      .environment = own_environment(),
+                                      .output_max = k_nvidia_output_max,
+                                      .time_max = k_nvidia_time_max,
+                                      .stop = stop});
+  if (stop.stop_requested()) throw Error(ErrorKind::cancelled, "nvidia-smi", "cancelled");
   std::vector<Gpu> gpus;
-  char line[512];
-  while (pipe && std::fgets(line, sizeof line, pipe.get()) != nullptr) {
+  std::istringstream lines(end.output);
+  for (std::string line; std::getline(lines, line);) {
     char id[32];
     char uuid[128];
     char kind[256];
     char size[32];
     std::int64_t mebibytes = 0;
     // "0, GPU-5d1f…, 81559, NVIDIA H100 80GB HBM3"
-    if (std::sscanf(line, " %31[^,], %127[^,], %31[^,], %255[^\n]", id, uuid, size, kind) == 4 &&
+    if (std::sscanf(line.c_str(), " %31[^,], %127[^,], %31[^,], %255[^\n]", id, uuid, size, kind) == 4 &&
         std::from_chars(size, size + std::strlen(size), mebibytes).ec == std::errc())
       gpus.push_back({.id = id, .uuid = uuid, .kind = kind, .memory = Bytes{mebibytes << 20U}});
   }
@@ -103,7 +112,7 @@ bool overlap(const std::vector<std::string>& some, const std::vector<std::string
 std::vector<Gpu> DockerEngine::gpus(std::stop_token stop) {
   std::vector<Gpu> gpus = gpus_of_cdi(get_system(connections_, stop).cdi_devices);
   const bool is_here = connections_.address().kind == Address::Kind::unix_socket;
-  const std::vector<Gpu> of_nvidia = is_here ? gpus_of_nvidia() : std::vector<Gpu>();
+  const std::vector<Gpu> of_nvidia = is_here ? gpus_of_nvidia(stop) : std::vector<Gpu>();
   if (gpus.empty()) gpus = of_nvidia;
   const std::vector<Gpu> configured = configured_gpus_();
   if (gpus.empty()) gpus = configured;
