@@ -13,8 +13,8 @@
 namespace combu::schedule {
 namespace {
 
-// What a container has whose end nobody has seen (moby: daemon/daemon.go, restore).
-constexpr int k_exit_unknown = 255;
+constexpr std::string_view k_retry_text = "; attempt ";
+constexpr std::string_view k_collect_text = "its outputs are not home: ";
 constexpr int k_exit_killed = 137;
 constexpr int k_exit_terminated = 143;
 
@@ -78,6 +78,22 @@ std::string failure_text(const Trial& trial, Cause cause, std::optional<int> exi
 
 std::string stopped_by(const std::string& who) {
   return fmt::format("stopped by {} with `combu stop`", who);
+}
+
+std::string with_retry_text(const std::string& reason, int attempt, Seconds pause) {
+  return fmt::format("{}{}{} in {}", reason, k_retry_text, attempt, to_string(pause));
+}
+
+std::string without_retry_text(const std::string& reason) {
+  return reason.substr(0, reason.find(k_retry_text));
+}
+
+std::string with_collect_text(const std::string& reason, const std::string& fault) {
+  return fmt::format("{}{}{}{}", reason, reason.empty() ? "" : "; ", k_collect_text, fault);
+}
+
+std::string without_collect_text(const std::string& reason) {
+  return reason.substr(0, reason.find(fmt::format("; {}", k_collect_text)));
 }
 
 Seconds pause_after(const Retries& retries, int failures) {

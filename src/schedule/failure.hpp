@@ -9,6 +9,9 @@
 
 namespace combu::schedule {
 
+// Exit code of a container that ended while no engine watched it (moby: daemon/daemon.go, restore).
+inline constexpr int k_exit_unknown = 255;
+
 // Why an attempt ended that nobody of this run has stopped. `after_break`: its end was not told when it came,
 // but found out when the engine was there again.
 [[nodiscard]] Cause cause_of(const Sighting& ended, bool after_break);
@@ -18,6 +21,13 @@ namespace combu::schedule {
                                        Bytes memory);
 
 [[nodiscard]] std::string stopped_by(const std::string& who);
+
+// The reason of a failed attempt, with what follows it: "exit code 1; attempt 2 in 5 s".
+[[nodiscard]] std::string with_retry_text(const std::string& reason, int attempt, Seconds pause);
+[[nodiscard]] std::string without_retry_text(const std::string& reason);
+// The reason of an attempt's end, which may be empty, and why its outputs could not be collected.
+[[nodiscard]] std::string with_collect_text(const std::string& reason, const std::string& fault);
+[[nodiscard]] std::string without_collect_text(const std::string& reason);
 
 // Before the attempt that follows `failures` failed ones.
 [[nodiscard]] Seconds pause_after(const Retries& retries, int failures);

@@ -42,6 +42,12 @@ ReadyLines::Place ReadyLines::place_of(TrialIndex trial) const {
           .trial = trial};
 }
 
+ReadyLines::Cursor ReadyLines::drop_head(Cursor cursor) {
+  const Place head = cursor->first;
+  (void)pop(lines_[cursor->second]);
+  return order_.lower_bound({head, 0});
+}
+
 TrialIndex ReadyLines::pop(Line& line) {
   const auto number = static_cast<std::size_t>(&line - lines_.data());
   const Place head = line.places.top();

@@ -47,30 +47,8 @@ class ReadyLines {
     std::size_t overtakes = 0;                 // started in its stead
   };
 
-  // Of the lines in the order of their heads the first of which `takes` is so; nullptr when it is of none.
-  // Trials for which `is_in` is not so (any more) leave their line.
-  template <class IsIn, class Takes>
-  [[nodiscard]] Line* first(const IsIn& is_in, const Takes& takes) {
-    for (auto at = order_.begin(); at != order_.end();) {
-      Line& line = lines_[at->second];
-      if (!is_in(line, line.places.top().trial)) {
-        const Place place = at->first;
-        (void)pop(line);
-        at = order_.lower_bound({place, 0});
-      } else if (takes(line)) {
-        return &line;
-      } else {
-        ++at;
-      }
-    }
-    return nullptr;
-  }
-  // Its head leaves it.
-  TrialIndex pop(Line& line);
-
- private:
-  using Wish = std::tuple<Cpus, Bytes, GpuWish, bool>;
-  struct Before {
+  // Lines in the order of their heads.
+  struct HeadBefore {
     bool operator()(const std::pair<Place, std::size_t>& one,
                     const std::pair<Place, std::size_t>& other) const {
       if (one.first.is_before(other.first) || other.first.is_before(one.first))
@@ -78,12 +56,25 @@ class ReadyLines {
       return one.second < other.second;
     }
   };
+  using ByHead = std::set<std::pair<Place, std::size_t>, HeadBefore>;
+  using Cursor = ByHead::const_iterator;
+  [[nodiscard]] Cursor begin() const { return order_.begin(); }
+  [[nodiscard]] Cursor end() const { return order_.end(); }
+  [[nodiscard]] Line& at(Cursor cursor) { return lines_[cursor->second]; }
+  // Takes the line's head off. Returns the line that comes next in the order, which may be the same line with
+  // its next head.
+  Cursor drop_head(Cursor cursor);
+  // Takes the line's head off, and returns it.
+  TrialIndex pop(Line& line);
+
+ private:
+  using Wish = std::tuple<Cpus, Bytes, GpuWish, bool>;
 
   const Experiment& experiment_;
   std::vector<std::uint32_t> ranks_;  // empty: the file's order
   std::vector<Line> lines_;
   std::map<Wish, std::size_t> line_of_;
-  std::set<std::pair<Place, std::size_t>, Before> order_;  // of the lines by their heads
+  ByHead order_;
 };
 
 }  // namespace combu::schedule

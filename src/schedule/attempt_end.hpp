@@ -1,0 +1,20 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "combu/schedule.hpp"
+
+namespace combu::schedule {
+
+// What the end of an attempt means for its trial, once its outputs are collected.
+struct AttemptEnd {
+  TrialState as = TrialState::failed;  // succeeded, stopped, or failed; a failed one may be tried again
+  Cause cause = Cause::none;           // of a failure
+  std::optional<int> exit_code;
+  std::string reason;
+  Break engine = Break::unknown;
+  std::optional<Instant> at;  // by the engine's clock
+};
+
+}  // namespace combu::schedule

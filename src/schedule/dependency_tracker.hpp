@@ -1,0 +1,74 @@
+#pragma once
+// Which dependencies of the trials are met, and which trials are blocked.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "combu/plan.hpp"
+#include "schedule/trial_table.hpp"
+
+namespace combu::schedule {
+
+// `trials` and `plan` outlive it.
+class DependencyTracker {
+ public:
+  DependencyTracker(const TrialTable& trials, const Plan& plan);
+
+  // ---- Conditions of one trial
+
+  // An attempt has run. True for the first time.
+  bool set_started(TrialIndex trial);
+  // It has been healthy. True for the first time.
+  bool set_healthy(TrialIndex trial);
+  // Its health check failed before it ever passed.
+  void set_unhealthy(TrialIndex trial) { rows_[trial].is_unhealthy = true; }
+  [[nodiscard]] bool was_started(TrialIndex trial) const { return rows_[trial].was_started; }
+  [[nodiscard]] bool was_healthy(TrialIndex trial) const { return rows_[trial].was_healthy; }
+  // Its next attempt begins as if there had been none.
+  void forget_attempts(TrialIndex trial);
+
+  // ---- Its dependents
+
+  // The condition of `trial` is met. Returns the waiting trials whose last unmet dependency this was.
+  [[nodiscard]] std::vector<TrialIndex> meet(TrialIndex trial, Condition condition);
+  // Waiting trials that depend on this condition of `trial`.
+  [[nodiscard]] std::vector<TrialIndex> waiting_for(TrialIndex trial, Condition condition) const;
+  // True if every trial that depends on it is over, also if there is none.
+  [[nodiscard]] bool is_unused(TrialIndex trial) const { return rows_[trial].users == 0; }
+
+  // ---- Its dependencies
+
+  [[nodiscard]] bool are_met(TrialIndex trial) const { return rows_[trial].unmet == 0; }
+  // The first of its dependencies that can never be met.
+  [[nodiscard]] std::optional<Edge> unreachable(TrialIndex trial) const;
+  // The trial is over. Returns its dependencies that no other trial uses.
+  [[nodiscard]] std::vector<TrialIndex> release(TrialIndex trial);
+
+  // ---- Blocked trials
+
+  // `trial` is blocked by `need`. Returns the root: the trial at the head of the chain of causes.
+  TrialIndex block(TrialIndex trial, TrialIndex need);
+  void set_root(TrialIndex trial, TrialIndex root) { roots_.emplace(trial, root); }
+  // For a person: why a trial is blocked whose dependency can never be met.
+  [[nodiscard]] std::string reason(const Edge& need) const;
+
+ private:
+  struct Row {
+    std::uint32_t unmet = 0;  // dependencies that are not met
+    std::uint32_t users = 0;  // dependents that are not over
+    bool was_started = false;
+    bool was_healthy = false;
+    bool is_unhealthy = false;
+  };
+  [[nodiscard]] bool is_unreachable(const Edge& need) const;
+
+  const TrialTable& trials_;
+  const Plan& plan_;
+  std::vector<Row> rows_;
+  std::unordered_map<TrialIndex, TrialIndex> roots_;
+};
+
+}  // namespace combu::schedule

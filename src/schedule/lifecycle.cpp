@@ -1,0 +1,611 @@
+#include "schedule/lifecycle.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <utility>
+
+#include "schedule/failure.hpp"
+
+namespace combu::schedule {
+namespace {
+
+// Tries to collect outputs, with pauses of ten minutes in all. After so many nobody stays for them alone.
+constexpr int k_collect_tries_max = 15;
+
+// An engine that shuts down stops its containers within ten to fifteen seconds (moby: daemon/config,
+// DefaultShutdownTimeout), and a run bears its absence for a minute (RetryPolicy::give_up).
+constexpr Seconds k_verdict_after{75};
+
+}  // namespace
+
+Lifecycle::Lifecycle(const Experiment& the_experiment, const Plan& the_plan, PlannerOptions options)
+    : experiment(the_experiment),
+      plan(the_plan),
+      until(options.until),
+      answer_after(options.answer_after),
+      trials(the_experiment, the_plan),
+      dependencies(trials, the_plan),
+      attempts(trials.size()),
+      holdings(options.capacity, options.gpus),
+      room(the_experiment, the_plan, options.capacity, options.gpus, options.until),
+      requests(trials, the_plan, holdings, room, options.capacity, options.until),
+      queue(the_experiment, the_plan, trials, requests, holdings, room, options.gpus),
+      canaries(the_experiment, [this](TrialIndex trial) { return trials.is_awaited(trial); }),
+      failures(the_experiment, trials),
+      outputs(trials),
+      lookups(trials, the_plan, options.recalls),
+      restoration(std::move(options.past), options.engine_began_at) {}
+
+// ---- Before the start
+
+void Lifecycle::make_ready(TrialIndex trial) {
+  const bool is_restoring = restoration.is_restoring();
+  if (is_restoring && restoration.has_begun(trial)) return;
+  Attempt& attempt = attempts[trial];
+  if (!attempt.ready_since)
+    attempt.ready_since = is_restoring ? restoration.met_at(plan.nodes[trial], trials.now()) : trials.now();
+  if (lookups.is_in_flight(trial)) return;
+  if (may_look_up(trial)) return look_up(trial);
+  if (lookups.in_flight() > 0 && !trials.is_awaited(trial)) return lookups.hold(trial);
+  if (canaries.admit(trial)) {
+    enqueue(trial);
+  } else if (const auto canary = canaries.failed_of(trial)) {
+    block(trial, *canary, canary_text(*canary));
+  }
+}
+
+void Lifecycle::enqueue(TrialIndex trial) {
+  trials.set_state(trial, TrialState::ready);
+  attempts[trial].queued_at = trials.now();
+  queue.push(trial);
+}
+
+void Lifecycle::start_ready_trials(const Settings& settings) {
+  if (interrupted || restoration.awaits_listing() || settings.paused) return;
+  while (attempts.starts_in_flight() < settings.starts_in_flight_max) {
+    auto next = queue.pop(settings.parallel_max, is_idle());
+    if (!next) return;
+    start(next->trial, std::move(next->slots));
+  }
+}
+
+void Lifecycle::start(TrialIndex trial, Slots slots) {
+  attempts.start_sent(trial);
+  take_slots(trial, slots);
+  const Attempt& attempt = attempts[trial];
+  trials.report({.trial = trial,
+                 .state = TrialState::starting,
+                 .slots = slots,
+                 .ready_at = attempt.ready_since.value_or(attempt.queued_at)});
+  for (const TrialIndex kept : canaries.started(trial))
+    if (trials.state(kept) == TrialState::ready) trials.set_state(kept, TrialState::waiting);
+  commands.emplace_back(
+      StartCommand{.trial = trial, .attempt = trials.attempt(trial), .slots = std::move(slots)});
+  const Seconds limit = trials.trial(trial).start_deadline;
+  if (limit > Seconds(0)) set_timer(Timer::Kind::start_deadline, trial, limit);
+}
+
+void Lifecycle::answer_start(TrialIndex trial) {
+  attempts.start_answered(trial);
+  retry_when_possible(trial);
+}
+
+void Lifecycle::take_back_start(TrialIndex trial) {
+  if (take_back_slots(trial)) enqueue(trial);
+}
+
+bool Lifecycle::take_back_slots(TrialIndex trial) {
+  if (trials.state(trial) != TrialState::starting) return false;
+  if (attempts.is_stopping(trial)) {
+    fail_attempt(trial, {.cause = attempts[trial].stop_cause, .exit_code = std::nullopt, .reason = {}});
+    return false;
+  }
+  give_back_slots(trial);
+  report_ready(trial);
+  return true;
+}
+
+void Lifecycle::take_slots(TrialIndex trial, const Slots& slots) {
+  holdings.take(trial, slots, !trials.is_awaited(trial));
+  if (trials.trial(trial).service) room.started(trial, slots);
+}
+
+void Lifecycle::give_back_slots(TrialIndex trial) {
+  if (!is_alive(trials.state(trial))) return;
+  holdings.give_back(trial);
+  room.ended(trial);
+}
+
+// ---- While an attempt runs
+
+void Lifecycle::begin_to_run(TrialIndex trial) {
+  const bool is_first = dependencies.set_started(trial);
+  attempts.first_seen(trial);
+  const Instant ran_at = trials.time_of(trial, attempts[trial].ran_at);
+  trials.report({.trial = trial, .state = TrialState::running, .at = ran_at, .id = attempts[trial].id});
+  const Seconds timeout = trials.trial(trial).timeout;
+  if (timeout > Seconds(0)) set_timer(Timer::Kind::timeout, trial, timeout, ran_at);
+  if (departs(trial)) return;
+  if (is_first) meet(trial, Condition::started);
+  stop_when_unused(trial);
+}
+
+void Lifecycle::become_healthy(TrialIndex trial) {
+  if (!dependencies.set_healthy(trial)) return;
+  trials.report({.trial = trial, .state = TrialState::running, .healthy = true});
+  meet(trial, Condition::healthy);
+}
+
+void Lifecycle::become_unhealthy(TrialIndex trial) {
+  if (dependencies.was_healthy(trial)) return;
+  dependencies.set_unhealthy(trial);
+  block_dependents(trial, Condition::healthy);
+}
+
+void Lifecycle::meet(TrialIndex trial, Condition condition) {
+  for (const TrialIndex dependent : dependencies.meet(trial, condition))
+    if (trials.state(dependent) == TrialState::waiting) make_ready(dependent);
+}
+
+// ---- The end of an attempt
+
+void Lifecycle::fail_attempt(TrialIndex trial, AttemptEnd end) {
+  if (departs(trial)) return depart(trial, end.exit_code);
+  if (attempts.is_stopping(trial)) {
+    end.cause = attempts[trial].stop_cause;
+    end.reason = stop_cause_text(trial);
+  } else if (end.reason.empty() && end.cause == Cause::stopped) {
+    end.reason = failures.stop_text(trial, end.exit_code);
+  } else if (end.reason.empty()) {
+    end.reason = failure_text(trials.trial(trial), end.cause, end.exit_code, requests.of(trial).memory);
+  }
+  settle(trial, std::move(end));
+}
+
+// Nothing is collected from an attempt that never ran, or whose container was removed.
+void Lifecycle::settle(TrialIndex trial, AttemptEnd end) {
+  const bool can_collect = trials.state(trial) == TrialState::running && end.exit_code;
+  const bool failed = end.as == TrialState::failed;
+  if (can_collect && !trials.trial(trial).outputs.empty() &&
+      (!failed || experiment.collect.on == CollectOn::always)) {
+    take_outputs(trial, std::move(end));
+    return;
+  }
+  if (can_collect && failed) collect({.trial = trial, .tail = true});
+  conclude(trial, end);
+}
+
+void Lifecycle::conclude(TrialIndex trial, const AttemptEnd& end) {
+  if (end.as != TrialState::failed)
+    return finish(
+        {.trial = trial, .state = end.as, .exit_code = end.exit_code, .at = trials.time_of(trial, end.at)});
+  switch (failures.judge(trial, end)) {
+    case FailurePolicy::Verdict::retry:
+      return retry(trial, end);
+    case FailurePolicy::Verdict::await_engine:
+      return await_verdict(trial, end);
+    case FailurePolicy::Verdict::fail: {
+      AttemptEnd last = end;
+      const int attempt = trials.attempt(trial);
+      if (attempt > 1) last.reason += fmt::format(", after {} attempts", attempt);
+      return fail(trial, last);
+    }
+  }
+}
+
+void Lifecycle::vanish(TrialIndex trial) {
+  if (attempts[trial].is_service_stop) {
+    finish({.trial = trial, .state = TrialState::stopped});
+  } else {
+    fail_attempt(trial, {.cause = Cause::stopped, .exit_code = std::nullopt, .reason = {}});
+  }
+}
+
+void Lifecycle::depart(TrialIndex trial, std::optional<int> exit_code) {
+  const Leaving how = departures.at(trial);
+  Fact fact{.trial = trial,
+            .state = TrialState::stopped,
+            .exit_code = exit_code,
+            .reason = std::string(reason_of(how))};
+  if (how == Leaving::removed) {
+    finish(std::move(fact));
+  } else {
+    fact.cause = Cause::stopped;
+    begin_anew(std::move(fact));
+  }
+}
+
+// The trial waits as if it had never been started. `end`: of its attempt.
+void Lifecycle::begin_anew(Fact end) {
+  const TrialIndex trial = end.trial;
+  give_back_slots(trial);
+  departures.erase(trial);
+  end.state = TrialState::retrying;
+  end.ran = dependencies.was_started(trial);
+  trials.report(std::move(end));
+  trials.set_state(trial, TrialState::waiting);
+  trials.set_attempt(trial, trials.attempt(trial) + 1);
+  attempts.renew(trial);
+  dependencies.forget_attempts(trial);
+  failures.reset(trial);
+  requests.reset(trial);
+  lookups.reset(trial);
+  if (!failures.halted().empty()) {
+    finish({.trial = trial, .state = TrialState::blocked, .reason = "not started: " + failures.halted()});
+  } else if (const auto never = dependencies.unreachable(trial)) {
+    block(trial, never->trial, dependencies.reason(*never));
+  } else if (dependencies.are_met(trial)) {
+    make_ready(trial);
+  }
+}
+
+// ---- Outputs
+
+void Lifecycle::take_outputs(TrialIndex trial, AttemptEnd end) {
+  const bool failed = end.as == TrialState::failed;
+  give_back_slots(trial);
+  report_collecting(trial, end, end.reason);
+  end.at.reset();  // the next fact is of the time when the outputs are collected
+  collect({.trial = trial, .tail = failed, .outputs = true, .failed = failed});
+  outputs.begin(trial, std::move(end));
+}
+
+void Lifecycle::report_collecting(TrialIndex trial, const AttemptEnd& end, std::string reason) {
+  trials.report({.trial = trial,
+                 .state = TrialState::collecting,
+                 .cause = end.cause,
+                 .ran = true,
+                 .exit_code = end.exit_code,
+                 .reason = std::move(reason),
+                 .at = trials.time_of(trial, end.at)});
+}
+
+void Lifecycle::finish_collecting(TrialIndex trial, const std::string& fault) {
+  conclude(trial, outputs.finish(trial, fault));
+}
+
+bool Lifecycle::collect_again(TrialIndex trial, const std::string& fault) {
+  const AttemptEnd& end = outputs.end_of(trial);
+  if (outputs.tries(trial) == 0) report_collecting(trial, end, with_collect_text(end.reason, fault));
+  const Seconds pause = outputs.retry(trial, fault);
+  if (outputs.tries(trial) >= k_collect_tries_max && is_idle() && trials.count(TrialState::ready) == 0)
+    return false;
+  set_timer(Timer::Kind::collect, trial, pause);
+  return true;
+}
+
+void Lifecycle::retry_collecting(TrialIndex trial) {
+  const bool failed = outputs.end_of(trial).as == TrialState::failed;
+  collect({.trial = trial, .outputs = true, .failed = failed});
+}
+
+void Lifecycle::collect(CollectCommand command) {
+  outputs.sent(command.trial);
+  command.attempt = trials.attempt(command.trial);
+  commands.emplace_back(command);
+}
+
+// ---- Retries
+
+void Lifecycle::count_failure(TrialIndex trial, Cause cause) {
+  failures.count(trial, cause);
+  if (cause == Cause::oom) requests.grow_memory(trial, !restoration.awaits_listing());
+}
+
+void Lifecycle::retry(TrialIndex trial, const AttemptEnd& end) {
+  give_back_slots(trial);
+  count_failure(trial, end.cause);
+  const Seconds pause = failures.pause(trial, end.cause);
+  report_retrying(trial, end, with_retry_text(end.reason, trials.attempt(trial) + 1, pause));
+  next_attempt(trial, pause);
+}
+
+// Its verdict comes with the next break of the engine's connection, or when there is none.
+void Lifecycle::await_verdict(TrialIndex trial, const AttemptEnd& end) {
+  give_back_slots(trial);
+  report_retrying(trial, end, end.reason + "; tried again if the engine is being restarted");
+  attempts[trial].is_due = false;
+  set_timer(Timer::Kind::verdict, trial, k_verdict_after);
+  failures.await(trial);
+}
+
+void Lifecycle::report_retrying(TrialIndex trial, const AttemptEnd& end, std::string reason) {
+  trials.report({.trial = trial,
+                 .state = TrialState::retrying,
+                 .cause = end.cause,
+                 .ran = dependencies.was_started(trial),
+                 .exit_code = end.exit_code,
+                 .reason = std::move(reason),
+                 .at = trials.time_of(trial, end.at)});
+  failures.remember(trial, end.cause, end.exit_code, end.reason);
+}
+
+void Lifecycle::blame_engine() {
+  outputs.mark_lost();
+  for (const TrialIndex trial : failures.take_awaiting()) {
+    failures.count(trial, Cause::host_lost);
+    next_attempt(trial, Seconds(0));
+  }
+}
+
+void Lifecycle::next_attempt(TrialIndex trial, Seconds pause) {
+  trials.set_attempt(trial, trials.attempt(trial) + 1);
+  attempts.renew(trial);
+  failures.forget_stopper(trial);
+  set_timer(Timer::Kind::retry, trial, pause);
+}
+
+void Lifecycle::retry_when_possible(TrialIndex trial) {
+  Attempt& attempt = attempts[trial];
+  if (trials.state(trial) != TrialState::retrying || !attempt.is_due || attempt.is_start_in_flight ||
+      outputs.is_in_flight(trial))
+    return;
+  attempt.ready_since = trials.now();
+  enqueue(trial);
+  retried_.push_back(trial);
+}
+
+void Lifecycle::report_waiting_retries() {
+  for (const TrialIndex trial : std::exchange(retried_, {}))
+    if (trials.state(trial) == TrialState::ready && !interrupted) report_ready(trial);
+}
+
+void Lifecycle::report_ready(TrialIndex trial) {
+  trials.report(
+      {.trial = trial, .state = TrialState::ready, .slots = requests.of(trial), .ready_at = trials.now()});
+}
+
+// ---- Stops
+
+std::string Lifecycle::stop_cause_text(TrialIndex trial) const {
+  const auto departure = departures.find(trial);
+  return departure == departures.end() ? failures.stop_cause_text(trial, attempts[trial].stop_cause)
+                                       : std::string(reason_of(departure->second));
+}
+
+void Lifecycle::stop(TrialIndex trial, Cause cause) {
+  const Attempt& attempt = attempts[trial];
+  if (attempts.is_stopping(trial) || attempt.is_service_stop) return;
+  attempts.set_stop_cause(trial, cause);
+  // A later process must know why it ends.
+  trials.report(
+      {.trial = trial, .state = trials.state(trial), .cause = cause, .ran = dependencies.was_started(trial)});
+  // An attempt whose start is in flight is stopped when the engine has answered, if it answers in time.
+  if (!attempt.is_start_in_flight) send_stop(trial);
+  if (attempt.is_start_in_flight && cause == Cause::start_deadline)
+    set_timer(Timer::Kind::give_up, trial, answer_after);
+}
+
+void Lifecycle::send_stop(TrialIndex trial) {
+  if (!is_alive(trials.state(trial))) return;
+  attempts.stop_sent();
+  commands.emplace_back(StopCommand{.trial = trial, .attempt = trials.attempt(trial)});
+}
+
+void Lifecycle::halt(std::string why) {
+  if (!failures.halted().empty()) return;
+  failures.halt(std::move(why));
+  // All of them before the effects on others, so that each has this reason.
+  const bool is_nested = std::exchange(spreading_, true);
+  for (TrialIndex trial = 0; trial < trials.size(); ++trial) {
+    const TrialState state = trials.state(trial);
+    if (failures.last(trial) != nullptr) {
+      fail_finally(trial, failures.halted());
+    } else if (state == TrialState::waiting || state == TrialState::ready) {
+      finish({.trial = trial, .state = TrialState::blocked, .reason = "not started: " + failures.halted()});
+    }
+  }
+  if (!is_nested) spread_all();
+}
+
+void Lifecycle::fail_finally(TrialIndex trial, const std::string& why) {
+  Fact failure = *failures.last(trial);
+  trials.set_attempt(trial, failure.attempt);
+  failure.reason = fmt::format("{}; not tried again: {}", failure.reason, why);
+  fail(std::move(failure));
+}
+
+void Lifecycle::halt_after_failures() {
+  if (auto reason = failures.limit_reached()) halt(std::move(*reason));
+}
+
+void Lifecycle::pass_deadline() {
+  halt(fmt::format("the run's deadline of {} has passed", to_string(experiment.deadline)));
+  for (TrialIndex trial = 0; trial < trials.size(); ++trial) {
+    const TrialState state = trials.state(trial);
+    if (!is_alive(state)) continue;
+    if (trials.trial(trial).service && state == TrialState::running) {
+      stop_service(trial);
+    } else {
+      stop(trial, Cause::stopped);
+    }
+  }
+}
+
+// ---- The end of a trial
+
+void Lifecycle::fail(TrialIndex trial, const AttemptEnd& end) {
+  fail({.trial = trial,
+        .state = end.cause == Cause::stopped ? TrialState::stopped : TrialState::failed,
+        .cause = end.cause,
+        .exit_code = end.exit_code,
+        .reason = end.reason,
+        .at = trials.time_of(trial, end.at)});
+}
+
+void Lifecycle::fail(Fact fact) {
+  finish(std::move(fact));
+  halt_after_failures();
+}
+
+// The trial is over. The effects on others are queued, not done by recursion: a chain may be long.
+void Lifecycle::finish(Fact fact) {
+  const TrialIndex trial = fact.trial;
+  give_back_slots(trial);
+  attempts.clear_stop_cause(trial);
+  departures.erase(trial);
+  room.over(trial);
+  const bool is_of_shape = fact.state == TrialState::failed && fact.cause != Cause::host_lost;
+  fact.ran = dependencies.was_started(trial);
+  trials.report(std::move(fact));
+  over_.push_back({.trial = trial, .is_of_shape = is_of_shape});
+  if (!spreading_) spread_all();
+}
+
+void Lifecycle::spread_all() {
+  spreading_ = true;
+  while (!over_.empty()) {
+    const Over next = over_.back();
+    over_.pop_back();
+    spread(next);
+    if (over_.empty() && trials.unfinished() == 0 && until == Until::ended) stop_unused_services();
+  }
+  spreading_ = false;
+}
+
+// The effects of a trial's end on its dependents and its dependencies.
+void Lifecycle::spread(const Over& end) {
+  const TrialIndex trial = end.trial;
+  const TrialState state = trials.state(trial);
+  // Also if it never ran: a trial that waits for the end of others works with what there is.
+  meet(trial, Condition::finished);
+  if (has_succeeded(state)) {
+    meet(trial, Condition::succeeded);
+  } else {
+    block_dependents(trial, Condition::succeeded);
+  }
+  spread_unmet(trial, Condition::healthy, dependencies.was_healthy(trial));
+  spread_unmet(trial, Condition::started, dependencies.was_started(trial));
+  if (has_succeeded(state))
+    for (const TrialIndex next : lookups.next_lookups(trial))
+      if (may_look_up(next)) look_up(next);
+  spread_to_shape(end);
+  for (const TrialIndex need : dependencies.release(trial)) stop_when_unused(need);
+}
+
+// A condition that no attempt has met: a skipped trial meets it, any other end never will.
+void Lifecycle::spread_unmet(TrialIndex trial, Condition condition, bool is_met) {
+  if (is_met) return;
+  if (trials.state(trial) == TrialState::skipped) {
+    meet(trial, condition);
+  } else {
+    block_dependents(trial, condition);
+  }
+}
+
+// The effects of a canary's end on the trials that waited for it.
+void Lifecycle::spread_to_shape(const Over& end) {
+  const TrialIndex trial = end.trial;
+  const TrialState state = trials.state(trial);
+  if (has_succeeded(state)) {
+    const auto kept = state == TrialState::skipped ? canaries.pass(trial) : canaries.passed(trial);
+    for (const TrialIndex one : kept)
+      if (trials.state(one) == TrialState::waiting) enqueue(one);
+  } else if (end.is_of_shape) {
+    for (const TrialIndex one : canaries.failed(trial))
+      if (trials.state(one) == TrialState::waiting) block(one, trial, canary_text(trial));
+  } else {
+    for (const TrialIndex one : canaries.withdrawn(trial))
+      if (trials.state(one) == TrialState::waiting) make_ready(one);
+  }
+}
+
+void Lifecycle::block_dependents(TrialIndex trial, Condition condition) {
+  for (const TrialIndex dependent : dependencies.waiting_for(trial, condition))
+    if (trials.state(dependent) == TrialState::waiting)
+      block(dependent, trial, dependencies.reason({.trial = trial, .condition = condition}));
+}
+
+void Lifecycle::block(TrialIndex trial, TrialIndex cause, std::string why) {
+  const TrialIndex root = dependencies.block(trial, cause);
+  finish({.trial = trial, .state = TrialState::blocked, .reason = std::move(why), .root = root});
+}
+
+std::string Lifecycle::canary_text(TrialIndex canary) const {
+  return fmt::format("`{}`, the canary of its shape, failed", trials.name(canary));
+}
+
+// ---- Cache lookups
+
+bool Lifecycle::may_look_up(TrialIndex trial) const {
+  return lookups.needs_lookup(trial) && failures.halted().empty();
+}
+
+void Lifecycle::look_up(TrialIndex trial) {
+  lookups.sent(trial);
+  commands.emplace_back(RecallCommand{.trial = trial});
+}
+
+void Lifecycle::begin_lookups() {
+  for (TrialIndex trial = 0; trial < trials.size(); ++trial) {
+    if (restoration.is_needed() && restoration.past(trial).anew) lookups.skip_lookup(trial);
+    if (!restoration.has_begun(trial) && may_look_up(trial) && lookups.are_inputs_known(trial))
+      look_up(trial);
+  }
+}
+
+// Services that no trial needs any more are not started.
+void Lifecycle::release_held() {
+  for (const TrialIndex trial : lookups.release()) {
+    if (trials.state(trial) != TrialState::waiting || !dependencies.are_met(trial)) continue;
+    const bool has_users = !plan.nodes[trial].needed_by.empty();
+    if (until == Until::ended && trials.trial(trial).service && has_users && dependencies.is_unused(trial)) {
+      finish_unstarted(trial);
+    } else {
+      make_ready(trial);
+    }
+  }
+}
+
+// ---- Services
+
+void Lifecycle::stop_when_unused(TrialIndex trial) {
+  // A service without dependents serves all: it runs until the work is done.
+  const bool serves_all = plan.nodes[trial].needed_by.empty();
+  if (until == Until::ended && dependencies.is_unused(trial) && (!serves_all || trials.unfinished() == 0))
+    stop_service(trial);
+}
+
+void Lifecycle::stop_unused_services() {
+  for (const TrialIndex trial : trials.services()) {
+    if (!dependencies.is_unused(trial)) continue;
+    const TrialState state = trials.state(trial);
+    if (state == TrialState::running) stop_service(trial);
+    if (state == TrialState::waiting || state == TrialState::ready || state == TrialState::retrying)
+      finish_unstarted(trial);
+  }
+}
+
+// A service that is not started (again), since its work is done.
+void Lifecycle::finish_unstarted(TrialIndex trial) {
+  Fact end{.trial = trial, .state = TrialState::stopped};
+  if (const Fact* failure = failures.last(trial)) {
+    trials.set_attempt(trial, failure->attempt);
+    end.cause = failure->cause;
+    end.exit_code = failure->exit_code;
+    end.reason = failure->reason + "; not tried again: its work was done";
+  }
+  finish(std::move(end));
+}
+
+void Lifecycle::stop_service(TrialIndex trial) {
+  if (!trials.trial(trial).service || trials.state(trial) != TrialState::running || departs(trial)) return;
+  if (!std::exchange(attempts[trial].is_service_stop, true)) send_stop(trial);
+}
+
+bool Lifecycle::is_idle() const {
+  return trials.running_awaited() + trials.count(TrialState::starting) + trials.count(TrialState::retrying) +
+             attempts.starts_in_flight() + attempts.stops_in_flight() + outputs.in_flight() +
+             lookups.in_flight() ==
+         0;
+}
+
+void Lifecycle::set_timer(Timer::Kind kind, TrialIndex trial, Seconds after, std::optional<Instant> since) {
+  timers.set({.at = since.value_or(trials.now()) + std::chrono::ceil<Instant::duration>(after),
+              .kind = kind,
+              .trial = trial,
+              .attempt = trials.attempt(trial)});
+}
+
+}  // namespace combu::schedule

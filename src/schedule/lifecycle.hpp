@@ -1,0 +1,175 @@
+#pragma once
+// The transitions of the trials: from ready to started, to the end of an attempt, to a retry or the end of
+// the trial, and what each means for the others. The planner's events call them; the parts own the state.
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "combu/schedule.hpp"
+#include "schedule/attempt_end.hpp"
+#include "schedule/attempts.hpp"
+#include "schedule/cache_gate.hpp"
+#include "schedule/canaries.hpp"
+#include "schedule/dependency_tracker.hpp"
+#include "schedule/failure_policy.hpp"
+#include "schedule/holdings.hpp"
+#include "schedule/output_collection.hpp"
+#include "schedule/restoration.hpp"
+#include "schedule/service_room.hpp"
+#include "schedule/slot_requests.hpp"
+#include "schedule/start_queue.hpp"
+#include "schedule/timers.hpp"
+#include "schedule/trial_table.hpp"
+
+namespace combu::schedule {
+
+// `experiment` and `plan` outlive it.
+class Lifecycle {
+ public:
+  Lifecycle(const Experiment& experiment, const Plan& plan, PlannerOptions options);
+
+  // ---- Before the start
+
+  // The trial's dependencies are met.
+  void make_ready(TrialIndex trial);
+  void enqueue(TrialIndex trial);
+  // Commands every start that slots and limits allow.
+  void start_ready_trials(const Settings& settings);
+  // The engine has answered a start.
+  void answer_start(TrialIndex trial);
+  // Nothing has been started. Returns false if the attempt was to be stopped, and has failed by this.
+  bool take_back_slots(TrialIndex trial);
+  void take_back_start(TrialIndex trial);
+  void take_slots(TrialIndex trial, const Slots& slots);
+  void give_back_slots(TrialIndex trial);
+
+  // ---- While an attempt runs
+
+  void begin_to_run(TrialIndex trial);
+  void become_healthy(TrialIndex trial);
+  void become_unhealthy(TrialIndex trial);
+  // A condition of the trial is met for its dependents.
+  void meet(TrialIndex trial, Condition condition);
+
+  // ---- The end of an attempt
+
+  // `end.reason`: empty for that of the cause.
+  void fail_attempt(TrialIndex trial, AttemptEnd end);
+  // Collects the outputs if there are any, and then goes on with the trial.
+  void settle(TrialIndex trial, AttemptEnd end);
+  // The attempt's container was removed.
+  void vanish(TrialIndex trial);
+  // The attempt that was stopped for the edited file is over.
+  void depart(TrialIndex trial, std::optional<int> exit_code);
+  [[nodiscard]] bool departs(TrialIndex trial) const { return departures.contains(trial); }
+
+  // ---- Outputs
+
+  void take_outputs(TrialIndex trial, AttemptEnd end);
+  void finish_collecting(TrialIndex trial, const std::string& fault);
+  // The outputs could not be collected, for a reason that may pass. Returns false if nobody should stay for
+  // further tries.
+  [[nodiscard]] bool collect_again(TrialIndex trial, const std::string& fault);
+  void retry_collecting(TrialIndex trial);
+
+  // ---- Retries
+
+  void count_failure(TrialIndex trial, Cause cause);
+  void next_attempt(TrialIndex trial, Seconds pause);
+  void retry_when_possible(TrialIndex trial);
+  // The engine was away: it stopped the attempts that ended just before.
+  void blame_engine();
+  // A retry that does not start at once is reported as ready, for a later process.
+  void report_waiting_retries();
+
+  // ---- Stops
+
+  // Stops the attempt for this cause.
+  void stop(TrialIndex trial, Cause cause);
+  void send_stop(TrialIndex trial);
+  [[nodiscard]] std::string stop_cause_text(TrialIndex trial) const;
+  // From now on nothing starts.
+  void halt(std::string why);
+  void halt_after_failures();
+  // The run's deadline has passed: nothing starts, and every attempt is stopped.
+  void pass_deadline();
+
+  // ---- The end of a trial
+
+  void fail(TrialIndex trial, const AttemptEnd& end);
+  void fail(Fact fact);
+  // The last failure is final: no other attempt follows.
+  void fail_finally(TrialIndex trial, const std::string& why);
+  void finish(Fact fact);
+  // Ends of trials take effect on others only at the next spread_all().
+  void defer_spreading() { spreading_ = true; }
+  void spread_all();
+
+  // ---- Cache lookups
+
+  void begin_lookups();
+  // No lookup is in flight any more: held services are started, unless no trial needs them.
+  void release_held();
+
+  // True if nothing will end soon and free slots.
+  [[nodiscard]] bool is_idle() const;
+  void set_timer(Timer::Kind kind, TrialIndex trial, Seconds after, std::optional<Instant> since = {});
+
+  const Experiment& experiment;
+  const Plan& plan;
+  const Until until;
+  const Seconds answer_after;
+
+  TrialTable trials;
+  DependencyTracker dependencies;
+  Attempts attempts;
+  Holdings holdings;
+  ServiceRoom room;
+  SlotRequests requests;
+  StartQueue queue;
+  Canaries canaries;
+  FailurePolicy failures;
+  OutputCollection outputs;
+  CacheGate lookups;
+  Restoration restoration;
+  Timers timers;
+  std::unordered_map<TrialIndex, Leaving> departures;  // attempts that are stopped for the edited file
+  std::vector<Command> commands;                       // of the step
+  bool interrupted = false;                            // nothing starts, and no outputs are waited for
+
+ private:
+  struct Over {
+    TrialIndex trial = 0;
+    bool is_of_shape = false;  // it failed as others of its shape would
+  };
+
+  void start(TrialIndex trial, Slots slots);
+  void conclude(TrialIndex trial, const AttemptEnd& end);
+  void begin_anew(Fact end);
+  void collect(CollectCommand command);
+  void report_collecting(TrialIndex trial, const AttemptEnd& end, std::string reason);
+  void retry(TrialIndex trial, const AttemptEnd& end);
+  void await_verdict(TrialIndex trial, const AttemptEnd& end);
+  void report_retrying(TrialIndex trial, const AttemptEnd& end, std::string reason);
+  void report_ready(TrialIndex trial);
+  void block_dependents(TrialIndex trial, Condition condition);
+  void block(TrialIndex trial, TrialIndex cause, std::string why);
+  [[nodiscard]] std::string canary_text(TrialIndex canary) const;
+  void spread(const Over& end);
+  void spread_unmet(TrialIndex trial, Condition condition, bool is_met);
+  void spread_to_shape(const Over& end);
+  [[nodiscard]] bool may_look_up(TrialIndex trial) const;
+  void look_up(TrialIndex trial);
+  void stop_when_unused(TrialIndex trial);
+  void stop_unused_services();
+  void finish_unstarted(TrialIndex trial);
+  void stop_service(TrialIndex trial);
+
+  std::vector<TrialIndex> retried_;  // queued for a further attempt in this step
+  std::vector<Over> over_;           // trials whose end has not taken effect on others yet
+  bool spreading_ = false;
+};
+
+}  // namespace combu::schedule

@@ -1,0 +1,46 @@
+#include "schedule/output_collection.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "schedule/failure.hpp"
+
+namespace combu::schedule {
+namespace {
+
+constexpr Seconds k_pause_max{60};  // of pauses that double, from one second
+
+}  // namespace
+
+AttemptEnd OutputCollection::finish(TrialIndex trial, const std::string& fault) {
+  AttemptEnd end = std::move(ends_.extract(trial).mapped().end);
+  if (ends_.empty()) undelivered_.clear();
+  if (!fault.empty() && end.as == TrialState::succeeded) {
+    end.as = TrialState::failed;
+    end.cause = Cause::outputs;
+    end.reason = fault;
+  } else if (!fault.empty() && end.as == TrialState::failed) {
+    end.reason += fmt::format("; outputs: {}", fault);
+  }
+  return end;
+}
+
+Seconds OutputCollection::retry(TrialIndex trial, const std::string& fault) {
+  undelivered_ = fmt::format("{}: {}", trials_.name(trial), fault);
+  const int failed = ends_.at(trial).tries++;
+  return std::min(k_pause_max, Seconds(std::pow(2, std::min(failed, 9))));
+}
+
+void OutputCollection::mark_lost() {
+  for (auto& [trial, waiting] : ends_) {
+    AttemptEnd& end = waiting.end;
+    if (end.cause != Cause::stopped || end.engine != Break::unknown) continue;
+    end.cause = Cause::host_lost;
+    end.reason = failure_text(trials_.trial(trial), end.cause, end.exit_code, {});
+  }
+}
+
+}  // namespace combu::schedule

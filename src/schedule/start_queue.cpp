@@ -1,0 +1,148 @@
+#include "schedule/start_queue.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <utility>
+
+#include "combu/schedule.hpp"
+#include "schedule/gpus.hpp"
+
+namespace combu::schedule {
+namespace {
+
+// Bounds of one look at the queue, while something will end: lines, and services that were set aside.
+constexpr std::size_t k_lines_looked_at_max = 1000;
+constexpr std::size_t k_set_aside_looked_at_max = 100;
+
+}  // namespace
+
+StartQueue::StartQueue(const Experiment& experiment, const Plan& plan, const TrialTable& trials,
+                       const SlotRequests& requests, const Holdings& holdings, const ServiceRoom& room,
+                       std::span<const Gpu> gpus)
+    : plan_(plan),
+      trials_(trials),
+      requests_(requests),
+      holdings_(holdings),
+      room_(room),
+      gpus_(gpus.begin(), gpus.end()),
+      lines_(experiment) {}
+
+void StartQueue::push(TrialIndex trial) {
+  lines_.push(trial, requests_.of(trial));
+}
+
+std::optional<StartQueue::Start> StartQueue::pop(std::size_t parallel_max, bool is_idle) {
+  auto start = scan(parallel_max, Look::now);
+  return !start && is_idle ? scan(parallel_max, Look::in_turn) : start;
+}
+
+std::optional<StartQueue::Start> StartQueue::scan(std::size_t parallel_max, Look look) {
+  return_set_aside(look);
+  Scan scan{.look = look, .parallel_max = parallel_max};
+  std::size_t left = look == Look::now ? k_lines_looked_at_max : std::numeric_limits<std::size_t>::max();
+  Line* started = nullptr;
+  for (auto at = lines_.begin(); at != lines_.end() && left > 0 && started == nullptr;) {
+    Line& line = lines_.at(at);
+    const TrialIndex head = line.places.top().trial;
+    const bool is_queued = trials_.state(head) == TrialState::ready && requests_.of(head) == line.slots;
+    if (!is_queued || lacks_room(line, look)) {
+      at = lines_.drop_head(at);
+      if (is_queued) set_aside(head, look);
+      continue;
+    }
+    switch (judge(line, scan)) {
+      case Verdict::starts:
+        started = &line;
+        continue;
+      case Verdict::waits:
+        scan.waiting.push_back(&line);
+        break;
+      case Verdict::skipped:
+        break;
+    }
+    ++at;
+    --left;
+  }
+  count_overtakes(scan.waiting, started, holdings_);
+  if (started == nullptr) return std::nullopt;
+  Start start{.trial = lines_.pop(*started), .slots = started->slots};
+  start.slots.gpus = std::move(scan.gpus);
+  return start;
+}
+
+StartQueue::Verdict StartQueue::judge(const Line& line, Scan& scan) const {
+  const bool has_place = line.service || scan.parallel_max == 0 || trials_.alive() < scan.parallel_max;
+  if (!has_place) return Verdict::skipped;
+  if (!holdings_.is_free(line)) return Verdict::waits;
+  if (is_held_back(line, scan)) return Verdict::skipped;
+  if (line.gpus.empty() || !holdings_.are_counted()) return Verdict::starts;
+  auto gpus = choose_gpus(line, scan);
+  if (!gpus) return Verdict::skipped;
+  scan.gpus = std::move(*gpus);
+  return Verdict::starts;
+}
+
+// True if the line would take slots that a line before it waits for, and has been overtaken too often for.
+bool StartQueue::is_held_back(const Line& line, const Scan& scan) const {
+  return std::ranges::any_of(scan.waiting, [&](const Line* first) {
+    return first->overtakes == Planner::k_overtakes_max && holdings_.is_free_in_time(*first) &&
+           holdings_.holds_up(line, *first);
+  });
+}
+
+void StartQueue::count_overtakes(const std::vector<Line*>& waiting, const Line* started,
+                                 const Holdings& holdings) {
+  for (Line* line : waiting) {
+    const TrialIndex head = line->places.top().trial;
+    if (std::exchange(line->overtaken, std::optional(head)) != head) line->overtakes = 0;
+    if (started != nullptr && holdings.holds_up(*started, *line))
+      line->overtakes = std::min(line->overtakes + 1, Planner::k_overtakes_max);
+  }
+}
+
+// GPUs that suit the first waiting line are the last choice. A trial that may stay leaves the GPUs that its
+// dependents need beside it.
+std::optional<std::vector<std::string>> StartQueue::choose_gpus(const Line& line, const Scan& scan) const {
+  const GpuWish spared = scan.waiting.empty() ? GpuWish{} : scan.waiting.front()->gpus;
+  const TrialIndex head = line.places.top().trial;
+  if (trials_.is_awaited(head)) return holdings_.choose_gpus(line.gpus, spared, {});
+  const Slots left = holdings_.left_in_time();
+  const auto suits = [&](const std::vector<std::string>& gpus) {
+    if (line.service) return room_.may_start(head, left, scan.look, gpus);
+    Slots others = left;
+    others -= {.cpus = {}, .memory = {}, .gpus = gpus};
+    return std::ranges::all_of(plan_.nodes[head].needed_by, [&](const Edge& user) {
+      return can_match({&*trials_.trial(user.trial).gpus}, gpus_, others.gpus);
+    });
+  };
+  auto chosen = holdings_.choose_gpus(line.gpus, spared, suits);
+  return chosen || line.service ? chosen : holdings_.choose_gpus(line.gpus, spared, {});
+}
+
+// ---- Services without room
+
+bool StartQueue::lacks_room(const Line& line, Look look) const {
+  return line.service && holdings_.are_counted() &&
+         !room_.may_start(line.places.top().trial, holdings_.left_in_time(), look);
+}
+
+// It leaves its line, so that it holds up no other service.
+void StartQueue::set_aside(TrialIndex trial, Look look) {
+  set_aside_.insert(lines_.place_of(trial));
+  if (look == Look::now) room_seen_in_turn_.reset();
+}
+
+// If there is other room than at the last look, there may be room for them.
+void StartQueue::return_set_aside(Look look) {
+  if (set_aside_.empty()) return;
+  std::optional<Room>& seen = look == Look::now ? room_seen_ : room_seen_in_turn_;
+  Room room{.left = holdings_.left_in_time(), .changes = room_.changes()};
+  if (seen == room) return;
+  seen = std::move(room);
+  std::size_t left = look == Look::now ? k_set_aside_looked_at_max : set_aside_.size();
+  for (; left > 0 && !set_aside_.empty(); --left)
+    push(set_aside_.extract(std::prev(set_aside_.end())).value().trial);
+}
+
+}  // namespace combu::schedule

@@ -1,0 +1,84 @@
+#pragma once
+// The ready trials, and which of them starts next.
+
+#include <cstddef>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "combu/engine.hpp"
+#include "combu/plan.hpp"
+#include "schedule/holdings.hpp"
+#include "schedule/ready.hpp"
+#include "schedule/service_room.hpp"
+#include "schedule/slot_requests.hpp"
+#include "schedule/trial_table.hpp"
+
+namespace combu::schedule {
+
+// The references outlive it.
+class StartQueue {
+ public:
+  StartQueue(const Experiment& experiment, const Plan& plan, const TrialTable& trials,
+             const SlotRequests& requests, const Holdings& holdings, const ServiceRoom& room,
+             std::span<const Gpu> gpus);
+
+  // The trial is ready, with the slots that it requests now. One that is not ready any more when its turn
+  // comes, or requests others, leaves the queue by itself.
+  void push(TrialIndex trial);
+
+  struct Start {
+    TrialIndex trial = 0;
+    Slots slots;
+  };
+  // Removes the trial that starts next: the first one whose slots are free, with the GPUs that it gets;
+  // nullopt if there is none. `parallel_max`: attempts alive that are no services; 0: no limit.
+  // `is_idle`: no attempt will end and free anything, so that every trial is looked at.
+  [[nodiscard]] std::optional<Start> pop(std::size_t parallel_max, bool is_idle);
+
+ private:
+  using Line = ReadyLines::Line;
+  using Look = ServiceRoom::Look;
+  enum class Verdict {
+    starts,
+    waits,    // its slots are not free; lines that start before it overtake it
+    skipped,  // it may not start for another reason
+  };
+  struct Scan {
+    Look look;
+    std::size_t parallel_max;
+    std::vector<Line*> waiting = {};
+    std::vector<std::string> gpus = {};  // for the line that starts
+  };
+  // What there was at the last look at services that were set aside.
+  struct Room {
+    Slots left;
+    std::size_t changes = 0;
+    bool operator==(const Room&) const = default;
+  };
+
+  [[nodiscard]] std::optional<Start> scan(std::size_t parallel_max, Look look);
+  [[nodiscard]] Verdict judge(const Line& line, Scan& scan) const;
+  [[nodiscard]] bool is_held_back(const Line& line, const Scan& scan) const;
+  [[nodiscard]] std::optional<std::vector<std::string>> choose_gpus(const Line& line, const Scan& scan) const;
+  [[nodiscard]] bool lacks_room(const Line& line, Look look) const;
+  void set_aside(TrialIndex trial, Look look);
+  void return_set_aside(Look look);
+  static void count_overtakes(const std::vector<Line*>& waiting, const Line* started,
+                              const Holdings& holdings);
+
+  const Plan& plan_;
+  const TrialTable& trials_;
+  const SlotRequests& requests_;
+  const Holdings& holdings_;
+  const ServiceRoom& room_;
+  std::vector<Gpu> gpus_;
+  ReadyLines lines_;
+  std::set<ReadyLines::Place> set_aside_;  // services that there was no room for, the first one last
+  std::optional<Room> room_seen_;
+  std::optional<Room> room_seen_in_turn_;
+};
+
+}  // namespace combu::schedule

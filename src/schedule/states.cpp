@@ -1,0 +1,72 @@
+// Names of states, and small rules of the public types.
+
+#include <string_view>
+
+#include "combu/schedule.hpp"
+
+namespace combu {
+
+std::string_view to_string(TrialState state) {
+  switch (state) {
+    case TrialState::waiting:
+      return "waiting";
+    case TrialState::ready:
+      return "ready";
+    case TrialState::starting:
+      return "starting";
+    case TrialState::running:
+      return "running";
+    case TrialState::retrying:
+      return "retrying";
+    case TrialState::collecting:
+      return "collecting";
+    case TrialState::succeeded:
+      return "succeeded";
+    case TrialState::skipped:
+      return "skipped";
+    case TrialState::failed:
+      return "failed";
+    case TrialState::blocked:
+      return "blocked";
+    case TrialState::stopped:
+      return "stopped";
+  }
+  return "unknown";
+}
+
+std::string_view to_string(Leaving leaving) {
+  switch (leaving) {
+    case Leaving::no:
+      return "no";
+    case Leaving::removed:
+      return "removed";
+    case Leaving::replaced:
+      return "replaced";
+  }
+  return "unknown";
+}
+
+std::string_view reason_of(Leaving leaving) {
+  switch (leaving) {
+    case Leaving::no:
+      return "";
+    case Leaving::removed:
+      return "removed from the file";
+    case Leaving::replaced:
+      return "replaced by what the file says now";
+  }
+  return "";
+}
+
+void Settings::take(const Adjust& adjust) {
+  parallel_max = adjust.parallel_max.value_or(parallel_max);
+  starts_in_flight_max = adjust.starts_in_flight_max.value_or(starts_in_flight_max);
+  paused = adjust.paused.value_or(paused);
+}
+
+bool is_watched(const Experiment& experiment, const Trial& trial) {
+  return !trial.outputs.empty() || trial.retries.max > 0 || trial.timeout > Seconds(0) ||
+         experiment.deadline > Seconds(0);
+}
+
+}  // namespace combu

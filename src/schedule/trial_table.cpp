@@ -1,0 +1,74 @@
+#include "schedule/trial_table.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace combu::schedule {
+namespace {
+
+bool serves_only(const Plan::Node& node) {
+  return !node.needed_by.empty() && std::ranges::all_of(node.needed_by, [](const Edge& edge) {
+    return edge.condition == Condition::started || edge.condition == Condition::healthy;
+  });
+}
+
+}  // namespace
+
+TrialTable::TrialTable(const Experiment& experiment, const Plan& plan)
+    : experiment_(experiment), rows_(experiment.trials.size()) {
+  by_name_.reserve(rows_.size());
+  for (TrialIndex trial = 0; trial < rows_.size(); ++trial) {
+    const Trial& it = experiment.trials[trial];
+    by_name_.emplace(it.name, trial);
+    rows_[trial].is_awaited = !it.service && !serves_only(plan.nodes[trial]);
+    if (it.service) services_.push_back(trial);
+    count(trial, 1);
+  }
+}
+
+std::optional<TrialIndex> TrialTable::find(std::string_view name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void TrialTable::set_state(TrialIndex trial, TrialState state) {
+  count(trial, -1);
+  rows_[trial].state = state;
+  count(trial, 1);
+}
+
+void TrialTable::count(TrialIndex trial, std::ptrdiff_t by) {
+  const Row& row = rows_[trial];
+  const Trial& it = experiment_.trials[trial];
+  const auto add = static_cast<std::size_t>(by);
+  counts_[static_cast<std::size_t>(row.state)] += add;
+  if (row.is_awaited && !is_over(row.state)) unfinished_ += add;
+  if (!it.service && is_alive(row.state)) alive_ += add;
+  if (row.state != TrialState::running) return;
+  if (row.is_awaited) running_awaited_ += add;
+  if (it.retries.max > 0) retriable_ += add;
+  // A service that ends is tried again only while there is something else to stay for.
+  const bool has_limit = it.timeout > Seconds(0) || experiment_.deadline > Seconds(0);
+  if (it.service ? has_limit : is_watched(experiment_, it)) monitored_ += add;
+}
+
+void TrialTable::report(Fact fact) {
+  Row& row = rows_[fact.trial];
+  if (row.state != fact.state) set_state(fact.trial, fact.state);
+  fact.attempt = row.attempt;
+  if (fact.at == Instant{}) fact.at = now_;
+  // An attempt that is being stopped may have ended already, at an earlier time.
+  if (!tells_of_stop(fact)) row.reported_at = fact.at;
+  facts_.push_back(std::move(fact));
+}
+
+Instant TrialTable::time_of(TrialIndex trial, std::optional<Instant> by_engine) const {
+  return by_engine ? std::clamp(*by_engine, std::min(rows_[trial].reported_at, now_), now_) : now_;
+}
+
+std::size_t TrialTable::to_start() const {
+  return count(TrialState::waiting) + count(TrialState::ready) + count(TrialState::starting) +
+         count(TrialState::retrying);
+}
+
+}  // namespace combu::schedule

@@ -1,0 +1,94 @@
+#pragma once
+// The states of the trials, and the counts that follow from them. Only this table changes a state; the other
+// parts of the planner read it.
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "combu/plan.hpp"
+#include "combu/schedule.hpp"
+#include "combu/spec.hpp"
+
+namespace combu::schedule {
+
+// `experiment` and `plan` outlive it.
+class TrialTable {
+ public:
+  TrialTable(const Experiment& experiment, const Plan& plan);
+
+  [[nodiscard]] std::size_t size() const { return rows_.size(); }
+  [[nodiscard]] const Trial& trial(TrialIndex trial) const { return experiment_.trials[trial]; }
+  [[nodiscard]] const std::string& name(TrialIndex trial) const { return experiment_.trials[trial].name; }
+  [[nodiscard]] std::optional<TrialIndex> find(std::string_view name) const;
+  // True if the run waits for the trial's end. It waits neither for services nor for trials that only have
+  // to run or be healthy for others: those serve like a service.
+  [[nodiscard]] bool is_awaited(TrialIndex trial) const { return rows_[trial].is_awaited; }
+  [[nodiscard]] const std::vector<TrialIndex>& services() const { return services_; }
+
+  [[nodiscard]] TrialState state(TrialIndex trial) const { return rows_[trial].state; }
+  // The attempt that lives, or comes next.
+  [[nodiscard]] int attempt(TrialIndex trial) const { return rows_[trial].attempt; }
+  void set_attempt(TrialIndex trial, int attempt) { rows_[trial].attempt = attempt; }
+  // A change that is not reported: the record need not know it.
+  void set_state(TrialIndex trial, TrialState state);
+
+  // ---- Facts
+
+  // Facts are of this time until the next call.
+  void begin_step(Instant now) { now_ = now; }
+  [[nodiscard]] Instant now() const { return now_; }
+  // Moves the trial to the fact's state, and keeps the fact, with its attempt and, unless it has one, its
+  // time, for take_facts().
+  void report(Fact fact);
+  // The time of a change: that of the engine's clock, limited to the time since the trial's last fact.
+  [[nodiscard]] Instant time_of(TrialIndex trial, std::optional<Instant> by_engine) const;
+  // The time of an earlier process's last fact.
+  void set_reported_at(TrialIndex trial, Instant time) { rows_[trial].reported_at = time; }
+  [[nodiscard]] std::vector<Fact>& facts() { return facts_; }
+
+  // ---- Counts of trials
+
+  [[nodiscard]] const std::array<std::size_t, k_trial_state_count>& counts() const { return counts_; }
+  [[nodiscard]] std::size_t count(TrialState state) const { return counts_[static_cast<std::size_t>(state)]; }
+  // Neither started nor over.
+  [[nodiscard]] std::size_t to_start() const;
+  // Starting and running trials that are no services.
+  [[nodiscard]] std::size_t alive() const { return alive_; }
+  // Awaited and not over.
+  [[nodiscard]] std::size_t unfinished() const { return unfinished_; }
+  // Running and awaited.
+  [[nodiscard]] std::size_t running_awaited() const { return running_awaited_; }
+  // Running, with retries.
+  [[nodiscard]] std::size_t retriable() const { return retriable_; }
+  // Running, and the run's owner must stay for them (is_watched()).
+  [[nodiscard]] std::size_t monitored() const { return monitored_; }
+
+ private:
+  struct Row {
+    TrialState state = TrialState::waiting;
+    int attempt = 1;
+    bool is_awaited = false;
+    Instant reported_at{};  // time of the last fact
+  };
+  void count(TrialIndex trial, std::ptrdiff_t by);
+
+  const Experiment& experiment_;
+  std::vector<Row> rows_;
+  std::unordered_map<std::string_view, TrialIndex> by_name_;
+  std::vector<TrialIndex> services_;
+  Instant now_{};
+  std::vector<Fact> facts_;
+  std::array<std::size_t, k_trial_state_count> counts_{};
+  std::size_t alive_ = 0;
+  std::size_t unfinished_ = 0;
+  std::size_t running_awaited_ = 0;
+  std::size_t retriable_ = 0;
+  std::size_t monitored_ = 0;
+};
+
+}  // namespace combu::schedule
