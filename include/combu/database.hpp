@@ -13,6 +13,7 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "combu/base.hpp"
@@ -146,11 +147,20 @@ class Sql {
   void operator()(const Values&... values) {
     statement_.reset();
     int place = 0;
-    (bind(++place, values), ...);
+    (add(place, values), ...);
     statement_.exec();
   }
 
  private:
+  // A key of several columns has a function columns() that returns them as a tuple.
+  template <class Value>
+  void add(int& place, const Value& value) {
+    if constexpr (requires { value.columns(); }) {
+      std::apply([&](const auto&... columns) { (bind(++place, columns), ...); }, value.columns());
+    } else {
+      bind(++place, value);
+    }
+  }
   void bind(int place, std::int64_t value) { statement_.bind(place, value); }
   void bind(int place, int value) { statement_.bind(place, value); }
   void bind(int place, double value) { statement_.bind(place, value); }

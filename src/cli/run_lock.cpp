@@ -28,16 +28,6 @@ constexpr Seconds k_lock_patience{3};
 constexpr Seconds k_lock_look{0.05};
 constexpr Seconds k_starts_end{120};  // those in flight
 
-// FNV-1a, http://www.isthe.com/chongo/tech/comp/fnv: a file's name that holds any identity.
-std::uint64_t hash_of(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (const char letter : text) {
-    hash ^= static_cast<unsigned char>(letter);
-    hash *= 0x100000001b3U;
-  }
-  return hash;
-}
-
 std::string why() {
   return std::generic_category().message(errno);
 }
@@ -53,8 +43,10 @@ std::string machine() {
   return id;
 }
 
+// A file's name that stands for any identity. Half of a digest: a socket's path has 108 bytes.
 std::string name_on_machine(const std::string& of) {
-  return fmt::format("{:016x}", hash_of(of + "\n" + machine()));
+  constexpr std::size_t k_letters = 16;
+  return sha256_of(of + "\n" + machine()).substr(0, k_letters);
 }
 
 std::string path_of(LockScope scope, const Run& run, const std::string& engine, const Caller& caller) {

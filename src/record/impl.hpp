@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,19 @@ namespace combu {
 inline constexpr std::string_view k_between_git_paths = "\n";
 inline constexpr std::string_view k_between_digests = "\n";
 inline constexpr std::string_view k_between_paths = "//";  // which no path of outputs holds
+
+// Rows of the tables `trials` and `attempts`. The numbers are those of the database.
+struct TrialKey {
+  std::int64_t run = 0;
+  std::int64_t trial = 0;
+  [[nodiscard]] auto columns() const { return std::tuple(run, trial); }
+};
+struct AttemptKey {
+  std::int64_t run = 0;
+  std::int64_t trial = 0;
+  int attempt = 1;
+  [[nodiscard]] auto columns() const { return std::tuple(run, trial, attempt); }
+};
 
 struct Record::Impl {
   Impl(const std::string& folder, Use use);
@@ -43,8 +57,8 @@ struct Record::Impl {
   void write(std::int64_t run, std::int64_t delay, const Fact& fact);
   void write(std::int64_t run, const Recollection& one);
   // What has changed since it was looked for is not what anybody may find it by.
-  void forget_unless_as_known(std::int64_t run, std::int64_t trial, const Started& started);
-  void write_inputs(std::int64_t run, std::int64_t trial, const std::vector<std::string>& digests);
+  void forget_unless_as_known(const TrialKey& trial, const Started& started);
+  void write_inputs(const TrialKey& trial, const std::vector<std::string>& digests);
   void write(std::int64_t run, const WorkingTree& tree);
   void write(std::int64_t run, const Digests& references);
   void reopen(std::int64_t run, std::span<const TrialIndex> trials, Instant at);

@@ -151,50 +151,51 @@ void Record::Impl::write(std::int64_t run, std::span<const Fact> facts) {
 }
 
 void Record::Impl::write(std::int64_t run, std::int64_t delay, const Fact& fact) {
-  const auto trial = static_cast<std::int64_t>(fact.trial);
+  const TrialKey trial{run, static_cast<std::int64_t>(fact.trial)};
+  const AttemptKey attempt{run, trial.trial, fact.attempt};
   const std::int64_t at = number_of(fact.at) + delay;
   if (tells_of_stop(fact)) {
-    set_doom(to_string(fact.cause), run, trial, fact.attempt);
+    set_doom(to_string(fact.cause), attempt);
   } else if (fact.state == TrialState::ready) {
-    take_back(run, trial, fact.attempt);
-    set_next(number_of(fact.ready_at) + delay, fact.slots.memory.count, run, trial, fact.attempt - 1);
+    take_back(attempt);
+    const AttemptKey before{run, trial.trial, fact.attempt - 1};
+    set_next(number_of(fact.ready_at) + delay, fact.slots.memory.count, before);
   } else if (fact.state == TrialState::starting) {
-    add_attempt(run, trial, fact.attempt, fact.slots.cpus.nano, fact.slots.memory.count,
+    add_attempt(attempt, fact.slots.cpus.nano, fact.slots.memory.count,
                 fmt::format("{}", fmt::join(fact.slots.gpus, ",")), number_of(fact.ready_at) + delay, at);
   } else if (fact.healthy) {
-    set_healthy(at, run, trial, fact.attempt);
+    set_healthy(at, attempt);
   } else if (fact.state == TrialState::running) {
-    set_ran(at, fact.id, run, trial, fact.attempt);
+    set_ran(at, fact.id, attempt);
   } else if (is_over(fact.state) || fact.state == TrialState::retrying ||
              fact.state == TrialState::collecting) {
-    set_collected(at, to_string(fact.cause), fact.reason, run, trial, fact.attempt);
-    set_ended(at, fact.exit_code, to_string(fact.cause), fact.reason, run, trial, fact.attempt);
-    if (fact.usage) set_usage(fact.usage->memory.count, number_of(fact.usage->cpu), run, trial, fact.attempt);
-    if (fact.state == TrialState::collecting) set_collecting(fact.reason, run, trial, fact.attempt);
-    if (fact.state == TrialState::retrying) begin_anew(run, trial, fact.attempt);
+    set_collected(at, to_string(fact.cause), fact.reason, attempt);
+    set_ended(at, fact.exit_code, to_string(fact.cause), fact.reason, attempt);
+    if (fact.usage) set_usage(fact.usage->memory.count, number_of(fact.usage->cpu), attempt);
+    if (fact.state == TrialState::collecting) set_collecting(fact.reason, attempt);
+    if (fact.state == TrialState::retrying) begin_anew(attempt);
   }
   if (!is_over(fact.state)) return;
   std::optional<std::int64_t> root;
   if (fact.root) root = static_cast<std::int64_t>(*fact.root);
   std::optional<std::string> reason;
   if (!fact.reason.empty()) reason = fact.reason;
-  set_over(to_string(fact.state), at, reason, root, run, trial);
+  set_over(to_string(fact.state), at, reason, root, trial);
 }
 
 void Record::Impl::write(std::int64_t run, const Recollection& one) {
-  const auto trial = static_cast<std::int64_t>(one.trial);
-  if (!one.hash.empty()) add_recollection(run, trial, one.hash, one.parts, one.run, one.name);
-  write_inputs(run, trial, one.inputs);
+  const TrialKey trial{run, static_cast<std::int64_t>(one.trial)};
+  if (!one.hash.empty()) add_recollection(trial, one.hash, one.parts, one.run, one.name);
+  write_inputs(trial, one.inputs);
 }
 
-void Record::Impl::forget_unless_as_known(std::int64_t run, std::int64_t trial, const Started& started) {
-  if (!started.digest.empty()) forget_of_other_image(run, trial, started.digest);
-  if (!started.inputs.empty()) forget_of_other_inputs(run, trial, joined_digests(started.inputs));
+void Record::Impl::forget_unless_as_known(const TrialKey& trial, const Started& started) {
+  if (!started.digest.empty()) forget_of_other_image(trial, started.digest);
+  if (!started.inputs.empty()) forget_of_other_inputs(trial, joined_digests(started.inputs));
 }
 
-void Record::Impl::write_inputs(std::int64_t run, std::int64_t trial,
-                                const std::vector<std::string>& digests) {
-  if (!digests.empty()) set_inputs(joined_digests(digests), run, trial);
+void Record::Impl::write_inputs(const TrialKey& trial, const std::vector<std::string>& digests) {
+  if (!digests.empty()) set_inputs(joined_digests(digests), trial);
 }
 
 void Record::Impl::write(std::int64_t run, const WorkingTree& tree) {
@@ -219,7 +220,7 @@ void Record::Impl::reopen(std::int64_t run, std::span<const TrialIndex> trials, 
             "UPDATE trials SET over = NULL, over_at = NULL, reason = NULL, root = NULL, first_attempt = "
             "(SELECT coalesce(max(attempt), 0) + 1 FROM attempts "
             "WHERE attempts.run = trials.run AND attempts.trial = trials.trial) WHERE run = ? AND trial = ?"};
-  for (const TrialIndex trial : trials) again(run, static_cast<std::int64_t>(trial));
+  for (const TrialIndex trial : trials) again(TrialKey{run, static_cast<std::int64_t>(trial)});
   Sql{database,
       "UPDATE runs SET ended_at = NULL, working_since = ?1, failures_forgiven = "
       "(SELECT count(*) FROM trials WHERE trials.run = ?2 AND over = 'failed') WHERE number = ?2"}(
@@ -237,7 +238,8 @@ void Record::Impl::take(std::int64_t run, int revision, std::span<const TrialInd
                         const Experiment& experiment, const Digests& digests) {
   for (const TrialIndex trial : trials) {
     const Trial& it = experiment.trials[trial];
-    take_text(revision, it.image, digest_of(digests, it), it.params, run, static_cast<std::int64_t>(trial));
+    take_text(revision, it.image, digest_of(digests, it), it.params,
+              TrialKey{run, static_cast<std::int64_t>(trial)});
   }
 }
 
@@ -276,7 +278,7 @@ void Record::begin(const RunEntry& entry, const Experiment& experiment) {
     impl_->write(run, entry.references);
     std::int64_t number = 0;
     for (const Trial& trial : experiment.trials)
-      impl_->add_trial(run, number++, 1, trial.name, trial.image, digest_of(entry.digests, trial),
+      impl_->add_trial(TrialKey{run, number++}, 1, trial.name, trial.image, digest_of(entry.digests, trial),
                        trial.params);
     transaction.commit();
   });
@@ -291,15 +293,16 @@ void Record::append(const RunId& run, std::span<const Fact> facts, std::span<con
     for (const Recollection& one : recollections) impl_->write(number, one);
     impl_->write(number, facts);
     for (const Started& one : started) {
-      const auto trial = static_cast<std::int64_t>(one.trial);
-      impl_->set_times(number_of(one.created_in), number_of(one.started_in), number, trial, one.attempt);
-      impl_->forget_unless_as_known(number, trial, one);
-      impl_->write_inputs(number, trial, one.inputs);
+      const TrialKey trial{number, static_cast<std::int64_t>(one.trial)};
+      impl_->set_times(number_of(one.created_in), number_of(one.started_in),
+                       AttemptKey{number, trial.trial, one.attempt});
+      impl_->forget_unless_as_known(trial, one);
+      impl_->write_inputs(trial, one.inputs);
     }
     for (const CameHome& one : homes)
       impl_->set_taken(static_cast<std::int64_t>(one.taken.files), one.taken.size.count,
-                       fmt::format("{}", fmt::join(one.taken.left, k_between_paths)), number,
-                       static_cast<std::int64_t>(one.trial), one.attempt);
+                       fmt::format("{}", fmt::join(one.taken.left, k_between_paths)),
+                       AttemptKey{number, static_cast<std::int64_t>(one.trial), one.attempt});
     transaction.commit();
   });
 }
@@ -354,7 +357,8 @@ void Record::reopen(const RunId& run, const Reopening& reopening, const Experime
     SQLite::Transaction transaction(impl_->database, SQLite::TransactionBehavior::IMMEDIATE);
     impl_->take(number, impl_->newest_text(number), reopening.taken, experiment, reopening.digests);
     impl_->write(number, reopening.references);
-    for (const TrialIndex trial : reopening.trials) impl_->run_anew(number, static_cast<std::int64_t>(trial));
+    for (const TrialIndex trial : reopening.trials)
+      impl_->run_anew(TrialKey{number, static_cast<std::int64_t>(trial)});
     impl_->reopen(number, reopening.trials, reopening.at);
     transaction.commit();
   });
@@ -385,17 +389,18 @@ void Record::revise(const RunId& run, const Edition& edition, const Experiment& 
     impl_->write(number, edition.references);
     for (std::size_t trial = known; trial < experiment.trials.size(); ++trial) {
       const Trial& it = experiment.trials[trial];
-      impl_->add_trial(number, static_cast<std::int64_t>(trial), next, it.name, it.image,
+      impl_->add_trial(TrialKey{number, static_cast<std::int64_t>(trial)}, next, it.name, it.image,
                        digest_of(edition.digests, it), it.params);
     }
     impl_->take(number, next, edition.taken, experiment, edition.digests);
-    for (const TrialIndex trial : edition.anew) impl_->run_anew(number, static_cast<std::int64_t>(trial));
+    for (const TrialIndex trial : edition.anew)
+      impl_->run_anew(TrialKey{number, static_cast<std::int64_t>(trial)});
     Sql leave{database,
               "UPDATE attempts SET leaving = ?1 WHERE run = ?2 AND trial = ?3 AND attempt = "
               "(SELECT max(attempt) FROM attempts WHERE run = ?2 AND trial = ?3)"};
     bool any_again = !edition.again.empty();
     for (const auto& [trial, leaving] : edition.leaving) {
-      leave(to_string(leaving), number, static_cast<std::int64_t>(trial));
+      leave(to_string(leaving), TrialKey{number, static_cast<std::int64_t>(trial)});
       any_again |= leaving == Leaving::replaced;
     }
     if (any_again || (has_ended && known < experiment.trials.size()))
