@@ -24,8 +24,7 @@ class PassingEngine : public Engine {
                              std::stop_token stop) override {
     return engine_.prepare(run, tell, stop);
   }
-  std::optional<Sighting> start(const combu::Run& run, const Trial& trial, int attempt,
-                                std::stop_token stop) override {
+  StartResult start(const combu::Run& run, const Trial& trial, int attempt, std::stop_token stop) override {
     return engine_.start(run, trial, attempt, stop);
   }
   void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) override {

@@ -158,6 +158,16 @@ using LogTell = std::function<void(const LogPiece&)>;
 struct Watching {};
 using Change = std::variant<Watching, Sighting>;
 
+// What start() found.
+struct Running {
+  Sighting observation;  // an attempt that an earlier call has started may have ended already
+};
+// Nothing was started: another attempt, of whatever run and user, holds one of the slots.
+struct TakenByOther {
+  Sighting holder;
+};
+using StartResult = std::variant<Running, TakenByOther>;
+
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -179,15 +189,12 @@ class Engine {
                                                    const std::function<void(const Preparation&)>& tell,
                                                    std::stop_token stop) = 0;
 
-  // Hands an attempt to the engine. Returns what is known of it already: on a single host that it runs;
-  // nullopt where a later change will tell. A repeat after a lost answer adopts what is there; an earlier
-  // attempt of the same trial and run that is over makes room. Its inputs, all paths on this machine by now
-  // (find_inputs), are in their places before it runs. Where other attempts, of whatever run and
-  // user, hold one of trial.slots.gpus, or leave less CPUs or memory than trial.slots says, nothing is
-  // started, and one of these is returned. Throws Error:
-  // refused, conflict, not_found, unavailable, timeout.
-  virtual std::optional<Sighting> start(const Run& run, const Trial& trial, int attempt,
-                                        std::stop_token stop) = 0;
+  // Starts an attempt, unless other attempts hold one of trial.slots.gpus, or leave less CPUs or memory than
+  // trial.slots says. A repeat after a lost answer adopts the container of the earlier call. The container of
+  // an earlier attempt of the same trial and run that is over is removed. Inputs, all paths on this machine
+  // by now (find_inputs), are in their places before the attempt runs. Throws Error: refused, conflict,
+  // not_found, unavailable, timeout.
+  virtual StartResult start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) = 0;
 
   // Its stop signal, and after `grace` (nullopt: the attempt's own) the kill signal. An absent or ended
   // attempt is success.

@@ -60,27 +60,34 @@ class Memory {
   virtual void done(TrialIndex /*trial*/) {}
 };
 
-// Told from the thread that called drive().
-class Observer {
+// Keeps what a run does, so that another process can go on with it. Called from the thread of drive().
+class Journal {
  public:
-  virtual ~Observer() = default;
+  virtual ~Journal() = default;
   virtual void fact(const Fact& fact) = 0;  // each one, in order
-  // What Engine::start has returned of an attempt. Its facts may have been told before.
+  // Engine::start has returned this of an attempt, whose facts may have come before.
   virtual void started(TrialIndex /*trial*/, const Sighting& /*seen*/) {}
-  // What has come home of an attempt that has ended, before the fact that all has.
-  virtual void taken(TrialIndex /*trial*/, int /*attempt*/, const Taken& /*taken*/) {}
-  // What a person may want to know and no fact tells.
-  virtual void remark(const std::string& /*line*/) {}
-  // Before the fact that it is skipped, or that it is started.
-  virtual void recalled(const Recollection& /*recollection*/) {}
-  // The facts told since the last time are to be kept now: what follows from them is commanded when this
+  // Outputs of an attempt that has ended, before the fact that all of them are collected.
+  virtual void outputs_collected(TrialIndex /*trial*/, int /*attempt*/, const Taken& /*taken*/) {}
+  // Before the fact that the trial is skipped, or that it is started.
+  virtual void cache_result(const Recollection& /*result*/) {}
+  // Makes all that came since the last call durable: the commands that follow from it are given when this
   // returns. Called before each snapshot, too.
-  virtual void commit() {}
-  // An attempt failed or was stopped, for a person: after its fact, as soon as the last lines of its log have
-  // been read. `tail`: these lines; empty where there are none, and of all but the first failures.
-  virtual void failure(const Fact& fact, const std::vector<std::string>& tail) = 0;
-  virtual void snapshot(
-      const Snapshot& snapshot) = 0;  // at most ten times a second while something changes, and at the end
+  virtual void commit() = 0;
+};
+
+// Shows a run to a person. Called from the thread of drive().
+class ProgressListener {
+ public:
+  virtual ~ProgressListener() = default;
+  virtual void fact(const Fact& /*fact*/) {}  // each one, in order
+  // A line that no fact contains.
+  virtual void remark(const std::string& /*line*/) {}
+  // An attempt failed or was stopped: after its fact, as soon as the last lines of its log have been read.
+  // `tail`: these lines; empty if there are none, and for all but the first failures.
+  virtual void failure(const Fact& /*fact*/, const std::vector<std::string>& /*tail*/) {}
+  // At most ten times a second while something changes, and at the end.
+  virtual void snapshot(const Snapshot& /*snapshot*/) {}
 };
 
 // SIGINT and SIGTERM, taken by a thread of its own. Make it before any other thread. The first signal sets
@@ -143,19 +150,28 @@ struct Outcome {
   std::string undelivered;          // Planner::undelivered()
 };
 
+// What drive() works with. The references outlive the call.
+struct DriveContext {
+  Engine& engine;
+  Clock& clock;
+  Journal& journal;
+  ProgressListener& progress;
+  std::stop_token stop = {};
+  Steering* steering = nullptr;
+  Depot* depot = nullptr;          // where outputs go; needed if trials have any
+  Telemetry* telemetry = nullptr;  // where logs and metrics go, while attempts run and when they have ended
+  Memory* memory = nullptr;        // asked if PlannerOptions::recalls
+};
+
 // Starts the trials of `run` in the order of `plan`, and returns when options.until is reached, or after
 // `stop` was set and the starts in flight have been answered. A trial that cannot be started blocks only what
-// depends on it. Throws Error(unavailable) when the engine is away for longer than `engine`'s own retries
-// bear: what was started stays started. `engine`'s verbs are called from options.starts_in_flight_max
-// threads (or as many as `steering` says meanwhile), up to 32 more that stop, two that read logs, four that
-// take outputs home where trials have any, two more where this is done while they run (Collect::every), two
-// that look at what attempts use and write, and one that watches.
-// `depot`: where these outputs go. `telemetry`: where what attempts write goes while they run and when they
-// have ended; none is kept without it. `memory`: asked where options.recalls.
-[[nodiscard]] Outcome drive(Engine& engine, const Run& run, const Plan& plan, const PlannerOptions& options,
-                            Observer& observer, Clock& clock, const std::stop_token& stop,
-                            Steering* steering = nullptr, Depot* depot = nullptr,
-                            Telemetry* telemetry = nullptr, Memory* memory = nullptr);
+// depends on it. Throws Error(unavailable) when the engine is away for longer than its own retries bear: what
+// was started stays started. The engine's verbs are called from options.starts_in_flight_max threads (or as
+// many as `steering` says meanwhile), up to 32 more that stop, two that read logs, four that collect outputs
+// if trials have any, two more if this is done while they run (Collect::every), two that poll usage and logs
+// of running attempts, and one that watches.
+[[nodiscard]] Outcome drive(const Run& run, const Plan& plan, const PlannerOptions& options,
+                            const DriveContext& context);
 
 struct TookOutputs {
   Collected collected;

@@ -60,8 +60,7 @@ inline constexpr std::size_t k_trial_state_count = 11;
 struct Begin {};  // the first one
 struct StartAnswered {
   TrialIndex trial;
-  std::optional<Sighting>
-      seen;  // what the engine knew at once; of another attempt that holds one of its GPUs
+  StartResult result;
 };
 // After an Interrupt, ErrorKind::cancelled says that nothing was begun: it is as if it had not been asked
 // for.

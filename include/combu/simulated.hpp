@@ -78,7 +78,7 @@ class World {
     std::map<std::string, std::string> files;  // by path; of a large one the beginning
     std::vector<std::string> digests;
   };
-  Sighting start(const Run& run, const Trial& trial, int attempt, Instant now, StagedInputs inputs = {});
+  StartResult start(const Run& run, const Trial& trial, int attempt, Instant now, StagedInputs inputs = {});
   // The signal is sent at `now`; the attempt ends by it. False: there is nothing to end.
   bool stop(const Key& key, Instant now);
   [[nodiscard]] std::vector<Sighting> list(const Selector& selector, Instant now);

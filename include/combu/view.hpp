@@ -36,7 +36,7 @@ enum class ProgressForm { automatic, tty, plain, json, quiet };
 //  plain: one line for each thing worth keeping, and a count every few seconds while something changes
 //  json:  one JSON object a line: {"time": …, "event": …, …}
 //  quiet: only what failed
-class Progress : public Observer {
+class Progress : public ProgressListener {
  public:
   // The phase before a run: "evaluating", "checking". Replaced by the next one.
   virtual void phase(std::string_view text) = 0;
@@ -45,6 +45,7 @@ class Progress : public Observer {
   virtual void counted(std::string_view verb, std::size_t count, std::size_t total) = 0;
   // A line that stays: a container that made room, a folder that was made, an engine that is away.
   virtual void note(std::string_view line) = 0;
+  void remark(const std::string& line) final { note(line); }
   virtual void error(std::string_view line) = 0;
   // The run whose facts and snapshots follow; it outlives this.
   virtual void begin(const Run& run) = 0;

@@ -162,27 +162,23 @@ std::vector<Error> make_room(Session& session, const Experiment& experiment,
   return errors;
 }
 
-// Passes all on, and lets go of the lock when there is nothing left to start: from then on what lives tells
-// other runs that this one is there.
-class UnlockWhenStarted final : public Observer {
+// Shows the run, and releases its lock when nothing is left to start: from then on its containers show other
+// runs that it exists.
+class UnlockWhenStarted final : public ProgressListener {
  public:
-  UnlockWhenStarted(Observer& next, std::unique_ptr<RunLock>& lock) : next_(next), lock_(lock) {}
-  void fact(const Fact& fact) override { next_.fact(fact); }
-  void started(TrialIndex trial, const Sighting& seen) override { next_.started(trial, seen); }
-  void taken(TrialIndex trial, int attempt, const Taken& taken) override {
-    next_.taken(trial, attempt, taken);
+  UnlockWhenStarted(Progress& progress, std::unique_ptr<RunLock>& lock) : progress_(progress), lock_(lock) {}
+  void fact(const Fact& fact) override { progress_.fact(fact); }
+  void remark(const std::string& line) override { progress_.remark(line); }
+  void failure(const Fact& fact, const std::vector<std::string>& tail) override {
+    progress_.failure(fact, tail);
   }
-  void recalled(const Recollection& recollection) override { next_.recalled(recollection); }
-  void commit() override { next_.commit(); }
-  void failure(const Fact& fact, const std::vector<std::string>& tail) override { next_.failure(fact, tail); }
-  void remark(const std::string& line) override { next_.remark(line); }
   void snapshot(const Snapshot& snapshot) override {
     if (!snapshot.may_start_more) lock_.reset();
-    next_.snapshot(snapshot);
+    progress_.snapshot(snapshot);
   }
 
  private:
-  Observer& next_;
+  Progress& progress_;
   std::unique_ptr<RunLock>& lock_;
 };
 
@@ -340,16 +336,23 @@ std::optional<int> drive_run(Session& session, Record& record, Loaded& loaded, c
   note_presence(record, loaded.run.id, watched ? Presence::needed : Presence::needless);
   try {
     keep_host_paths(session, record, loaded.run);
-    UnlockWhenStarted observer(recorder, lock);
+    UnlockWhenStarted listener(session.progress(), lock);
     const std::string results = results_folder(loaded.run);
     const auto depot = open_results(loaded);
     const auto telemetry = watched || any_cached(loaded.run.experiment)
                                ? open_telemetry(session, state_folder(loaded.caller), loaded.run.id)
                                : nullptr;
     const auto memory = open_memory(session, loaded, digests, *depot, telemetry.get(), recall);
-    const Outcome outcome =
-        drive(*engine, loaded.run, loaded.plan, planner, observer, real_clock(), session.stop(),
-              &work.steering(), depot.get(), watched ? telemetry.get() : nullptr, memory.get());
+    const Outcome outcome = drive(loaded.run, loaded.plan, planner,
+                                  {.engine = *engine,
+                                   .clock = real_clock(),
+                                   .journal = recorder,
+                                   .progress = listener,
+                                   .stop = session.stop(),
+                                   .steering = &work.steering(),
+                                   .depot = depot.get(),
+                                   .telemetry = watched ? telemetry.get() : nullptr,
+                                   .memory = memory.get()});
     if (outcome.left) return std::nullopt;
     print_outcome(session.progress(), loaded.run, outcome, planner.until, session.given_engine(),
                   last_lines_in(watched ? telemetry.get() : nullptr));

@@ -15,7 +15,6 @@ Recorder::Recorder(Progress& progress, Record& record, RunId run)
 
 void Recorder::fact(const Fact& fact) {
   pending_.push_back(fact);
-  progress_.fact(fact);
 }
 
 void Recorder::started(TrialIndex trial, const Sighting& seen) {
@@ -28,11 +27,11 @@ void Recorder::started(TrialIndex trial, const Sighting& seen) {
                         .digest = digest_in(seen.digest)});
 }
 
-void Recorder::recalled(const Recollection& recollection) {
-  recollections_.push_back(recollection);
+void Recorder::cache_result(const Recollection& result) {
+  recollections_.push_back(result);
 }
 
-void Recorder::taken(TrialIndex trial, int attempt, const Taken& taken) {
+void Recorder::outputs_collected(TrialIndex trial, int attempt, const Taken& taken) {
   homes_.push_back({.trial = trial, .attempt = attempt, .taken = taken});
 }
 
@@ -43,18 +42,6 @@ void Recorder::commit() {
   started_.clear();
   homes_.clear();
   recollections_.clear();
-}
-
-void Recorder::failure(const Fact& fact, const std::vector<std::string>& tail) {
-  progress_.failure(fact, tail);
-}
-
-void Recorder::remark(const std::string& line) {
-  progress_.note(line);
-}
-
-void Recorder::snapshot(const Snapshot& snapshot) {
-  progress_.snapshot(snapshot);
 }
 
 void Recorder::end() {

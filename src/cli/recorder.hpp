@@ -11,19 +11,16 @@ namespace combu {
 // "sha256:…" of Preparation::digest.
 [[nodiscard]] std::string digest_in(const std::string& reference);
 
-// Puts a run's facts on record, and passes all on. When the record cannot be written the run goes on: it is
-// told once, what has not been written is kept and tried again with the next facts.
-class Recorder final : public Observer {
+// Puts a run's facts on record. If the record cannot be written the run goes on: `progress` shows this once,
+// and what has not been written is kept and tried again with the next facts.
+class Recorder final : public Journal {
  public:
   Recorder(Progress& progress, Record& record, RunId run);
   void fact(const Fact& fact) override;
   void started(TrialIndex trial, const Sighting& seen) override;
-  void taken(TrialIndex trial, int attempt, const Taken& taken) override;
-  void recalled(const Recollection& recollection) override;
+  void outputs_collected(TrialIndex trial, int attempt, const Taken& taken) override;
+  void cache_result(const Recollection& result) override;
   void commit() override;
-  void failure(const Fact& fact, const std::vector<std::string>& tail) override;
-  void remark(const std::string& line) override;
-  void snapshot(const Snapshot& snapshot) override;
 
   // The run is over.
   void end();

@@ -42,8 +42,7 @@ class DockerEngine : public Engine {
   std::vector<Error> check(const Run& run, std::stop_token stop) override;
   std::vector<Error> prepare(const Run& run, const std::function<void(const Preparation&)>& tell,
                              std::stop_token stop) override;
-  std::optional<Sighting> start(const Run& run, const Trial& trial, int attempt,
-                                std::stop_token stop) override;
+  StartResult start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) override;
   void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) override;
   std::vector<Sighting> list(const Selector& selector, Look look, std::stop_token stop) override;
   void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
@@ -66,9 +65,12 @@ class DockerEngine : public Engine {
   struct Place {
     std::string id;
     bool was_there = false;
-    std::optional<Sighting> nothing_to_start;  // it runs already, or has ended
+    std::optional<Sighting> running;  // of one that runs already, or has ended
   };
-  Sighting start_once(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
+  // nullopt: the created container cannot be started or has gone, and the start begins again.
+  std::optional<StartResult> try_start(const Run& run, const Trial& trial, int attempt,
+                                       const std::stop_token& stop);
+  StartResult start_repeatedly(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
   Place create_or_adopt(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
   ContainerFacts holder_of_name(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
   std::shared_ptr<const SharedListing::Containers> list_claims(const std::stop_token& stop);

@@ -56,6 +56,28 @@ bool is_earlier_attempt(const ContainerFacts& container, const Run& run, const T
          identity->key.attempt < attempt && parse_status(container.state, "").phase != Phase::running;
 }
 
+// Each begins with a container that is created or adopted. More than one is needed after the death of an
+// engine or of another process that had a claim.
+constexpr int k_tries_max = 5;
+
+enum class AfterFailure {
+  rethrow,             // the created container stays: a listing shows it, and a release removes it
+  remove_and_rethrow,  // a claim that comes to nothing is given up
+  begin_again,
+};
+
+// What follows a start that failed when its container had been created. `was_there`: by an earlier call.
+// `claims`: it holds slots. `is_gone`: it was removed meanwhile, by the process that wanted its slots, as a
+// claim that was too old.
+AfterFailure after_failure(const Error& error, bool was_there, bool claims, bool is_gone) {
+  // An engine that died in the middle of a start may be unable to start that container ever again ("task …:
+  // already exists", 20.10).
+  const bool is_useless = was_there && error.kind() == ErrorKind::refused;
+  if (is_useless || is_gone) return AfterFailure::begin_again;
+  // A container that may have been started after all is left to the repeat of the call.
+  return claims && is_definite(error) ? AfterFailure::remove_and_rethrow : AfterFailure::rethrow;
+}
+
 Error refusal_of_create(const HttpResponse& response, const Trial& trial) {
   Error error = error_of(response, trial.name);
   if (error.kind() != ErrorKind::not_found) return error;
@@ -64,29 +86,36 @@ Error refusal_of_create(const HttpResponse& response, const Trial& trial) {
 
 }  // namespace
 
-std::optional<Sighting> DockerEngine::start(const Run& run, const Trial& trial, int attempt,
-                                            std::stop_token stop) {
+StartResult DockerEngine::start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) {
   try {
-    return start_once(run, trial, attempt, stop);
+    return start_repeatedly(run, trial, attempt, stop);
   } catch (const Error& error) {
     const bool may_have_twins =
         !trial.networks.empty() && connections_.version(stop) < k_several_networks_at_create;
     if (!may_have_twins || error.kind() != ErrorKind::refused) throw;
   }
   remove_twin_networks(connections_, {trial.networks.begin(), trial.networks.end()}, stop);
-  return start_once(run, trial, attempt, stop);
+  return start_repeatedly(run, trial, attempt, stop);
 }
 
-Sighting DockerEngine::start_once(const Run& run, const Trial& trial, int attempt,
-                                  const std::stop_token& stop) {
+StartResult DockerEngine::start_repeatedly(const Run& run, const Trial& trial, int attempt,
+                                           const std::stop_token& stop) {
+  for (int tries = 0; tries < k_tries_max; ++tries)
+    if (auto result = try_start(run, trial, attempt, stop)) return *std::move(result);
+  throw Error(ErrorKind::unavailable, trial.name,
+              fmt::format("its container went away during each of {} starts; try again", k_tries_max));
+}
+
+std::optional<StartResult> DockerEngine::try_start(const Run& run, const Trial& trial, int attempt,
+                                                   const std::stop_token& stop) {
   const auto asked = std::chrono::steady_clock::now();
-  const Place place = create_or_adopt(run, trial, attempt, stop);
-  if (place.nothing_to_start) return *place.nothing_to_start;
+  Place place = create_or_adopt(run, trial, attempt, stop);
+  if (place.running) return Running{*std::move(place.running)};
   const bool claims = !trial.slots.empty();
   if (claims) {
     if (auto rival = rival_of(place.id, trial.slots, stop)) {
-      if (remove_unstarted_container(connections_, place.id, stop)) return *rival;
-      return start_once(run, trial, attempt, stop);  // an earlier call has started it after all
+      if (remove_unstarted_container(connections_, place.id, stop)) return TakenByOther{*std::move(rival)};
+      return std::nullopt;  // an earlier call has started it after all
     }
   }
   auto created = asked;
@@ -94,26 +123,21 @@ Sighting DockerEngine::start_once(const Run& run, const Trial& trial, int attemp
   try {
     inputs = add_to_created(place.id, trial, stop);
     created = std::chrono::steady_clock::now();
-    // Where this is refused the created container stays: a listing shows it, and a release removes it.
     start_container(connections_, place.id, trial.name, stop);
   } catch (const Error& error) {
-    // An engine that died in the middle of a start may be unable to start that container ever again ("task …:
-    // already exists", 20.10). And a claim that was too old has been removed by whoever wanted its GPU.
-    const bool is_of_no_use = place.was_there && error.kind() == ErrorKind::refused;
-    const bool was_removed =
+    const bool is_gone =
         claims && error.kind() == ErrorKind::not_found && !inspect_container(connections_, place.id, stop);
-    // A claim that comes to nothing is let go. What may have been started after all is left to the repeat.
-    const bool is_refused = claims && is_definite(error);
-    if (is_of_no_use || (is_refused && !was_removed))
+    const AfterFailure next = after_failure(error, place.was_there, claims, is_gone);
+    if (next != AfterFailure::rethrow && !is_gone)
       (void)remove_unstarted_container(connections_, place.id, stop);
-    if (!is_of_no_use && !was_removed) throw;
-    return start_once(run, trial, attempt, stop);
+    if (next != AfterFailure::begin_again) throw;
+    return std::nullopt;
   }
-  Sighting started = sighting_of(run, trial, attempt, place.id);
-  started.inputs = std::move(inputs);
-  started.created_in = created - asked;
-  started.started_in = std::chrono::steady_clock::now() - created;
-  if (trial.cache.on) started.digest = digest_of(place.id, trial.image, stop);
+  Running started{sighting_of(run, trial, attempt, place.id)};
+  started.observation.inputs = std::move(inputs);
+  started.observation.created_in = created - asked;
+  started.observation.started_in = std::chrono::steady_clock::now() - created;
+  if (trial.cache.on) started.observation.digest = digest_of(place.id, trial.image, stop);
   return started;
 }
 
@@ -151,9 +175,9 @@ DockerEngine::Place DockerEngine::create_or_adopt(const Run& run, const Trial& t
   }
   Place place{.id = holder.id, .was_there = true};
   if (holder.state != "created") {
-    place.nothing_to_start = sighting_of(run, trial, attempt, holder);
+    place.running = sighting_of(run, trial, attempt, holder);
     if (holder.state != "running" && !holder.oom)
-      place.nothing_to_start->stopped = signals_.ended(holder.id, holder.exit_code);
+      place.running->stopped = signals_.ended(holder.id, holder.exit_code);
   }
   return place;
 }

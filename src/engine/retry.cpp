@@ -25,8 +25,7 @@ class Retry : public Engine {
     return repeat(stop, [&] { return engine_.prepare(run, tell, stop); });
   }
 
-  std::optional<Sighting> start(const Run& run, const Trial& trial, int attempt,
-                                std::stop_token stop) override {
+  StartResult start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) override {
     return repeat(stop, [&] { return engine_.start(run, trial, attempt, stop); });
   }
 

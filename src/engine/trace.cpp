@@ -30,8 +30,7 @@ class Trace : public Engine {
                              std::stop_token stop) override {
     return traced("prepare", run.id.text(), [&] { return engine_.prepare(run, tell, stop); });
   }
-  std::optional<Sighting> start(const Run& run, const Trial& trial, int attempt,
-                                std::stop_token stop) override {
+  StartResult start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) override {
     return traced("start", trial.name, [&] { return engine_.start(run, trial, attempt, stop); });
   }
   void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) override {

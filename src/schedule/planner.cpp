@@ -53,11 +53,11 @@ struct Planner::Impl {
 
   void on(const StartAnswered& event) {
     life.answer_start(event.trial);
-    const auto& seen = event.seen;
-    if (seen && (seen->key.run != run || seen->key.trial != trials.name(event.trial)))
-      return lose_claim(event.trial, *seen);
+    if (const auto* taken = std::get_if<TakenByOther>(&event.result))
+      return lose_claim(event.trial, taken->holder);
+    const Sighting& seen = std::get<Running>(event.result).observation;
     // An attempt that has ended already was started by an earlier call, whose answer was lost.
-    if (seen) see(event.trial, *seen, seen->phase == Phase::ended ? Break::was : Break::unknown);
+    see(event.trial, seen, seen.phase == Phase::ended ? Break::was : Break::unknown);
     if (attempts.is_stopping(event.trial)) life.send_stop(event.trial);
   }
 

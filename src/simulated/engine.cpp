@@ -58,8 +58,7 @@ class SimulatedEngine : public Engine {
     return errors;
   }
 
-  std::optional<Sighting> start(const Run& run, const Trial& trial, int attempt,
-                                std::stop_token stop) override {
+  StartResult start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) override {
     Seconds latency{0};
     if (speed_ > 0) {
       latency = call(stop, [&](Instant) { return world_.draw_latency(); }) / speed_;
@@ -70,12 +69,14 @@ class SimulatedEngine : public Engine {
       inputs.files.merge(read_input(input, k_input_kept_max, stop));
       inputs.digests.push_back(content_digest(input, stop));
     }
-    Sighting seen =
+    StartResult result =
         call(stop, [&](Instant now) { return world_.start(run, trial, attempt, now, std::move(inputs)); });
-    seen.created_in = Seconds(0);
-    seen.started_in = latency;
-    if (trial.cache.on) seen.digest = digest_of(trial.image);
-    return seen;
+    if (auto* running = std::get_if<Running>(&result)) {
+      running->observation.created_in = Seconds(0);
+      running->observation.started_in = latency;
+      if (trial.cache.on) running->observation.digest = digest_of(trial.image);
+    }
+    return result;
   }
 
   void stop(const Key& key, std::optional<Seconds> /*grace*/, std::stop_token stop) override {

@@ -138,7 +138,7 @@ std::vector<Error> World::prepare(const Run& run, Instant now) {
   return errors;
 }
 
-Sighting World::start(const Run& run, const Trial& trial, int attempt, Instant now, StagedInputs inputs) {
+StartResult World::start(const Run& run, const Trial& trial, int attempt, Instant now, StagedInputs inputs) {
   enter(now);
   const Key key{.run = run.id, .trial = trial.name, .attempt = attempt};
   const auto holder = containers_.find(trial.name);
@@ -150,7 +150,7 @@ Sighting World::start(const Run& run, const Trial& trial, int attempt, Instant n
     }
     if (!is_before) {
       leave(now);
-      return held;
+      return Running{held};
     }
     remove(trial.name);
   }
@@ -162,11 +162,11 @@ Sighting World::start(const Run& run, const Trial& trial, int attempt, Instant n
     throw Error(ErrorKind::refused, trial.name, "no such command: " + trial.cmd->front());
   if (chance(options_.faults.refused)) throw Error(ErrorKind::refused, trial.name, "the engine would not");
 
-  if (const Container* rival = holder_of(trial.slots.gpus)) return rival->seen;
+  if (const Container* rival = holder_of(trial.slots.gpus)) return TakenByOther{rival->seen};
   if (!trial.slots.empty() && chance(options_.faults.slots_taken)) {
-    Sighting rival = add_rival(trial.slots, now).seen;
+    TakenByOther taken{add_rival(trial.slots, now).seen};
     leave(now);
-    return rival;
+    return taken;
   }
   Container& container = containers_[trial.name];
   container.seen = {.key = key,
@@ -188,10 +188,10 @@ Sighting World::start(const Run& run, const Trial& trial, int attempt, Instant n
   }
   run_script(container, trial, script, now);
   emit(container.seen);
-  Sighting seen = container.seen;
-  seen.inputs = std::move(inputs.digests);
+  Running running{container.seen};
+  running.observation.inputs = std::move(inputs.digests);
   leave(now);
-  return seen;
+  return running;
 }
 
 const World::Container* World::holder_of(const std::vector<std::string>& gpus) const {

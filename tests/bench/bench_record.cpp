@@ -23,7 +23,7 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 
-class Keeper : public Observer {
+class Keeper : public Journal {
  public:
   Keeper(Record* record, RunId run) : record_(record), run_(std::move(run)) {}
   void fact(const Fact& fact) override {
@@ -35,8 +35,6 @@ class Keeper : public Observer {
     ++commits;
     facts_.clear();
   }
-  void failure(const Fact& /*fact*/, const std::vector<std::string>& /*tail*/) override {}
-  void snapshot(const Snapshot& /*snapshot*/) override {}
   std::size_t commits = 0;
 
  private:
@@ -75,7 +73,10 @@ Figures play(const Experiment& experiment, const SimulationOptions& model, Recor
   }
   const auto engine = open_simulated(model);
   Keeper keeper(record, run.id);
-  const Outcome outcome = drive(*engine, run, plan, {.until = Until::ended}, keeper, real_clock(), {});
+  ProgressListener nobody;
+  const Outcome outcome =
+      drive(run, plan, {.until = Until::ended},
+            {.engine = *engine, .clock = real_clock(), .journal = keeper, .progress = nobody});
   const double seconds = std::chrono::duration<double>(Steady::now() - began).count();
   if (outcome.last.count(TrialState::succeeded) != experiment.trials.size())
     fmt::print("NOT ALL SUCCEEDED\n");

@@ -21,11 +21,10 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 
-class Silent : public Observer {
+class NoJournal : public Journal {
  public:
   void fact(const Fact& /*fact*/) override {}
-  void failure(const Fact& /*fact*/, const std::vector<std::string>& /*tail*/) override {}
-  void snapshot(const Snapshot& /*snapshot*/) override {}
+  void commit() override {}
 };
 
 std::string trial_json(std::size_t i, const std::string& depends) {
@@ -76,9 +75,11 @@ void measure(const char* shape, const std::string& json, std::size_t count) {
   const auto planned = Steady::now();
   const Run run{.id = RunId("bench"), .experiment = std::move(reading.experiment)};
   const auto engine = open_simulated({.speed = 0});
-  Silent silent;
+  NoJournal journal;
+  ProgressListener nobody;
   const Outcome outcome =
-      drive(*engine, run, planning.plan, {.until = Until::ended}, silent, real_clock(), {});
+      drive(run, planning.plan, {.until = Until::ended},
+            {.engine = *engine, .clock = real_clock(), .journal = journal, .progress = nobody});
   const auto ended = Steady::now();
   const double total = std::chrono::duration<double>(ended - began).count();
   fmt::print("{:<7} {:>8} {:>12.3f} {:>10.3f} {:>12.0f} {:>14.1f}{}\n", shape, count,

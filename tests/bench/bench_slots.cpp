@@ -30,7 +30,7 @@ class Stopwatch final : public test::PassingEngine {
  public:
   using PassingEngine::PassingEngine;
 
-  std::optional<Sighting> start(const Run& run, const Trial& trial, int attempt,
+  StartResult start(const Run& run, const Trial& trial, int attempt,
                                 std::stop_token stop) override {
     note(starts);
     return engine_.start(run, trial, attempt, stop);
@@ -58,7 +58,7 @@ class Stopwatch final : public test::PassingEngine {
   std::mutex mutex_;
 };
 
-class Keeper : public Observer {
+class Keeper : public Journal {
  public:
   Keeper(Record& record, RunId run) : record_(record), run_(std::move(run)) {}
   void fact(const Fact& fact) override { facts_.push_back(fact); }
@@ -66,8 +66,6 @@ class Keeper : public Observer {
     record_.append(run_, facts_);
     facts_.clear();
   }
-  void failure(const Fact& /*fact*/, const std::vector<std::string>& /*tail*/) override {}
-  void snapshot(const Snapshot& /*snapshot*/) override {}
 
  private:
   Record& record_;
@@ -101,7 +99,9 @@ int main(int argc, char** argv) {
     Stopwatch stopwatch(*engine);
     Keeper keeper(record, run.id);
     const Plan plan = make_plan(run.experiment).plan;
-    (void)drive(stopwatch, run, plan, {.until = Until::ended}, keeper, real_clock(), {});
+    ProgressListener nobody;
+    (void)drive(run, plan, {.until = Until::ended},
+                {.engine = stopwatch, .clock = real_clock(), .journal = keeper, .progress = nobody});
     // The first places are free from the beginning; then each end gives one.
     std::vector<double> waits;
     for (std::size_t i = k_places; i < stopwatch.starts.size(); ++i)

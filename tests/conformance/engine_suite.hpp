@@ -268,10 +268,9 @@ TEST_P(EngineSuite, FactsTellWhatTheEngineIs) {
 TEST_P(EngineSuite, AStartedTrialRunsAndIsListed) {
   const Run run = ready("started", {subject().runs_until_stopped("started-a")});
   Watcher watcher(subject(), all_of(run));
-  const std::optional<Sighting> told = engine().start(run, run.experiment.trials[0], 1, {});
-  if (told) {
-    EXPECT_EQ(told->phase, Phase::running);
-  }
+  const StartResult result = engine().start(run, run.experiment.trials[0], 1, {});
+  ASSERT_TRUE(std::holds_alternative<Running>(result));
+  EXPECT_EQ(std::get<Running>(result).observation.phase, Phase::running);
   const std::optional<Sighting> watched = watcher.wait_for("started-a", Phase::running);
   ASSERT_TRUE(watched);
   EXPECT_EQ(watched->key, key_of(run, "started-a"));
@@ -483,15 +482,14 @@ TEST_P(EngineSuite, WhatTakesMoreThanItsMemoryIsToldAsOutOfMemory) {
 TEST_P(EngineSuite, WhatAnAttemptUsesIsToldWhileItRuns) {
   const Run run = ready("usage", {subject().runs_until_stopped("usage-a")});
   const Trial& trial = run.experiment.trials[0];
-  const auto started = engine().start(run, trial, 1, {});
-  ASSERT_TRUE(started);
-  const auto usage = engine().usage(started->id, {});
+  const std::string id = std::get<Running>(engine().start(run, trial, 1, {})).observation.id;
+  const auto usage = engine().usage(id, {});
   ASSERT_TRUE(usage);
   EXPECT_GT(usage->memory.count, 0);
   EXPECT_GE(usage->cpu.count(), 0);
   engine().stop(key_of(run, "usage-a"), Seconds(0), {});
   ASSERT_FALSE(list_settled("usage", has_ended).empty());
-  EXPECT_FALSE(engine().usage(started->id, {}));
+  EXPECT_FALSE(engine().usage(id, {}));
   EXPECT_FALSE(engine().usage("0123456789ab", {}));
 }
 

@@ -24,8 +24,7 @@ class Contradicting : public PassingEngine {
   std::function<void(Sighting&)> change_told = [](Sighting&) {};
   std::optional<int> breaks_after;
 
-  std::optional<Sighting> start(const combu::Run& run, const Trial& trial, int attempt,
-                                std::stop_token stop) override {
+  StartResult start(const combu::Run& run, const Trial& trial, int attempt, std::stop_token stop) override {
     ++starts[trial.name];
     return engine_.start(run, trial, attempt, stop);
   }
@@ -55,13 +54,12 @@ class Contradicting : public PassingEngine {
  private:
 };
 
-class Ends : public Observer {
+class Ends : public Journal {
  public:
   void fact(const Fact& fact) override {
     if (is_over(fact.state)) all[fact.trial].push_back(fact);
   }
-  void failure(const Fact& /*fact*/, const std::vector<std::string>& /*tail*/) override {}
-  void snapshot(const Snapshot& /*snapshot*/) override {}
+  void commit() override {}
   std::map<TrialIndex, std::vector<Fact>> all;
 };
 
@@ -80,8 +78,9 @@ class Contradiction : public testing::Test {
     const auto engine =
         with_retry(lying, {.pause = Seconds(0.001), .pause_max = Seconds(0.001)}, real_clock());
     Ends ends;
-    (void)drive(*engine, run_, plan, {.starts_in_flight_max = 1, .until = Until::ended}, ends, real_clock(),
-                {});
+    ProgressListener nobody;
+    (void)drive(run_, plan, {.starts_in_flight_max = 1, .until = Until::ended},
+                {.engine = *engine, .clock = real_clock(), .journal = ends, .progress = nobody});
     EXPECT_EQ(ends.all.size(), run_.experiment.trials.size());
     for (const auto& [trial, facts] : ends.all) EXPECT_EQ(facts.size(), 1U) << trial;
     for (const auto& [name, count] : lying.starts) EXPECT_EQ(count, 1) << name;

@@ -63,8 +63,7 @@ class FailNth : public PassingEngine {
                              std::stop_token stop) override {
     return verb("prepare", [&] { return engine_.prepare(run, tell, stop); });
   }
-  std::optional<Sighting> start(const combu::Run& run, const Trial& trial, int attempt,
-                                std::stop_token stop) override {
+  StartResult start(const combu::Run& run, const Trial& trial, int attempt, std::stop_token stop) override {
     return verb("start", [&] { return engine_.start(run, trial, attempt, stop); });
   }
   void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) override {
@@ -126,7 +125,7 @@ class FailNth : public PassingEngine {
   std::map<std::string, std::size_t> calls_;
 };
 
-class Keeper : public Observer {
+class Keeper : public Journal {
  public:
   Keeper(Record& record, RunId run) : record_(record), run_(std::move(run)) {}
   void fact(const Fact& fact) override { facts_.push_back(fact); }
@@ -134,8 +133,6 @@ class Keeper : public Observer {
     record_.append(run_, facts_);
     facts_.clear();
   }
-  void failure(const Fact& /*fact*/, const std::vector<std::string>& /*tail*/) override {}
-  void snapshot(const Snapshot& /*snapshot*/) override {}
 
  private:
   Record& record_;
@@ -194,7 +191,9 @@ Played play(Record& record, const Experiment& experiment, const RunId& id, const
       Keeper keeper(record, id);
       PlannerOptions options{.starts_in_flight_max = 4, .until = Until::ended};
       if (process > 1) options.past = record.past(id);
-      (void)drive(*engine, run, plan, options, keeper, real_clock(), {});
+      ProgressListener nobody;
+      (void)drive(run, plan, options,
+                  {.engine = *engine, .clock = real_clock(), .journal = keeper, .progress = nobody});
       break;
     } catch (const Error& error) {
       // What is refused by more than one trial's word ends the process, and nothing else.

@@ -194,11 +194,10 @@ class Simulation {
     try {
       Trial trial = run_.experiment.trials[command.trial];
       trial.slots = command.slots;
-      const Sighting seen = world_.start(run_, trial, command.attempt, now_);
+      const StartResult result = world_.start(run_, trial, command.attempt, now_);
       starts_under_way_.erase(command.trial);
-      // Somebody else has its GPU: it has not been started.
-      if (seen.key.trial != trial.name) commanded_[command.trial] = command.attempt - 1;
-      apply(StartAnswered{.trial = command.trial, .seen = seen});
+      if (std::holds_alternative<TakenByOther>(result)) commanded_[command.trial] = command.attempt - 1;
+      apply(StartAnswered{.trial = command.trial, .result = result});
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::unavailable) {
         at(k_pause, [this, command] { carry_out(command); });

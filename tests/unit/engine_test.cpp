@@ -22,8 +22,7 @@ class EngineMock : public Engine {
   MOCK_METHOD(std::vector<Error>, prepare,
               (const combu::Run&, const std::function<void(const Preparation&)>&, std::stop_token),
               (override));
-  MOCK_METHOD(std::optional<Sighting>, start, (const combu::Run&, const Trial&, int, std::stop_token),
-              (override));
+  MOCK_METHOD(StartResult, start, (const combu::Run&, const Trial&, int, std::stop_token), (override));
   MOCK_METHOD(void, stop, (const Key&, std::optional<Seconds>, std::stop_token), (override));
   MOCK_METHOD(std::vector<Sighting>, list, (const Selector&, Look, std::stop_token), (override));
   MOCK_METHOD(void, watch, (const Selector&, const std::function<void(const Change&)>&, std::stop_token),
@@ -70,8 +69,8 @@ TEST_F(RetryTest, RepeatsWhatWasNotAnsweredWithGrowingPauses) {
       .WillOnce(Throw(k_away))
       .WillOnce(Throw(k_away))
       .WillOnce(Throw(k_away))
-      .WillOnce(Return(Sighting{.id = "c1"}));
-  EXPECT_EQ(engine_->start(run_, trial_, 1, {})->id, "c1");
+      .WillOnce(Return(Running{{.id = "c1"}}));
+  EXPECT_EQ(std::get<Running>(engine_->start(run_, trial_, 1, {})).observation.id, "c1");
   EXPECT_THAT(clock_.waits, testing::ElementsAre(1, 2, 3, 3));
   EXPECT_EQ(told_.size(), 4U);
 }
@@ -151,7 +150,7 @@ TEST(Trace, WritesALineForEachVerb) {
   EXPECT_CALL(mock, start(_, _, _, _))
       .WillOnce([&](const combu::Run&, const Trial&, int, const std::stop_token&) {
         clock.wait(Seconds(0.25), {});
-        return Sighting{};
+        return Running{};
       });
   EXPECT_CALL(mock, stop(_, _, _)).WillOnce(Throw(k_away));
   Trial trial;

@@ -23,26 +23,39 @@
 
 namespace combu::test {
 
-class Recorder : public Observer {
+// Keeps all that drive() reports.
+class Recorder : public Journal {
  public:
   void fact(const Fact& fact) override { facts.push_back(fact); }
-  void failure(const Fact& fact, const std::vector<std::string>& tail) override {
-    failures.emplace_back(fact, tail);
-  }
-  void taken(TrialIndex trial, int attempt, const Taken& taken) override {
+  void commit() override {}
+  void outputs_collected(TrialIndex trial, int attempt, const Taken& taken) override {
     EXPECT_EQ(attempt, 1);
     homes.emplace_back(trial, taken);
   }
   void started(TrialIndex trial, const Sighting& /*seen*/) override { started_trials.push_back(trial); }
-  void recalled(const Recollection& recollection) override { recalled_trials.push_back(recollection.trial); }
-  void remark(const std::string& line) override {
-    remarks.push_back(line);
-    if (on_remark) on_remark(line);
-  }
-  void snapshot(const Snapshot& snapshot) override {
-    snapshots.push_back(snapshot);
-    if (on_snapshot) on_snapshot(snapshot);
-  }
+  void cache_result(const Recollection& result) override { recalled_trials.push_back(result.trial); }
+
+  // Of the same run.
+  class Listener : public ProgressListener {
+   public:
+    explicit Listener(Recorder& recorder) : recorder_(recorder) {}
+    void failure(const Fact& fact, const std::vector<std::string>& tail) override {
+      recorder_.failures.emplace_back(fact, tail);
+    }
+    void remark(const std::string& line) override {
+      recorder_.remarks.push_back(line);
+      if (recorder_.on_remark) recorder_.on_remark(line);
+    }
+    void snapshot(const Snapshot& snapshot) override {
+      recorder_.snapshots.push_back(snapshot);
+      if (recorder_.on_snapshot) recorder_.on_snapshot(snapshot);
+    }
+
+   private:
+    Recorder& recorder_;
+  };
+  Listener listener{*this};
+
   std::function<void(const Snapshot&)> on_snapshot;
   std::function<void(const std::string&)> on_remark;
   std::vector<Fact> facts;
@@ -118,8 +131,7 @@ class Gauge : public PassingEngine {
                 std::stop_token stop) override {
     return on_copy_out ? on_copy_out(stop) : engine_.copy_out(key, path, tell, stop);
   }
-  std::optional<Sighting> start(const combu::Run& run, const Trial& trial, int attempt,
-                                std::stop_token stop) override {
+  StartResult start(const combu::Run& run, const Trial& trial, int attempt, std::stop_token stop) override {
     const int now = ++under_way_;
     int most = most_under_way.load();
     while (now > most && !most_under_way.compare_exchange_weak(most, now)) {
@@ -169,8 +181,7 @@ class Gauge : public PassingEngine {
 class Hooked : public PassingEngine {
  public:
   using PassingEngine::PassingEngine;
-  std::optional<Sighting> start(const combu::Run& run, const Trial& trial, int attempt,
-                                std::stop_token stop) override {
+  StartResult start(const combu::Run& run, const Trial& trial, int attempt, std::stop_token stop) override {
     if (before_start) before_start(trial, stop);
     return engine_.start(run, trial, attempt, stop);
   }
@@ -206,14 +217,26 @@ class DriveTest : public testing::Test {
   Outcome drive(const combu::Run& run, const PlannerOptions& options, const std::stop_token& stop = {}) {
     const Plan plan = test::plan(run.experiment);
     const auto retried = with_retry(engine_, {.pause = Seconds(0.01), .give_up = Seconds(20)}, real_clock());
-    return combu::drive(*retried, run, plan, options, recorder_, real_clock(), stop);
+    return combu::drive(run, plan, options,
+                        {.engine = *retried,
+                         .clock = real_clock(),
+                         .journal = recorder_,
+                         .progress = recorder_.listener,
+                         .stop = stop});
   }
 
   // Without repeats of verbs that fail.
   Outcome drive_on(Engine& engine, const combu::Run& run, const PlannerOptions& options,
                    Depot* depot = nullptr, Telemetry* telemetry = nullptr, Memory* memory = nullptr) {
-    return combu::drive(engine, run, test::plan(run.experiment), options, recorder_, real_clock(),
-                        stop_.get_token(), nullptr, depot, telemetry, memory);
+    return combu::drive(run, test::plan(run.experiment), options,
+                        {.engine = engine,
+                         .clock = real_clock(),
+                         .journal = recorder_,
+                         .progress = recorder_.listener,
+                         .stop = stop_.get_token(),
+                         .depot = depot,
+                         .telemetry = telemetry,
+                         .memory = memory});
   }
 
   std::stop_source stop_;

@@ -16,10 +16,9 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 // The order in which facts, commits and snapshots come.
-class Order final : public Observer {
+class Order final : public Journal, public ProgressListener {
  public:
   void fact(const Fact& /*fact*/) override { calls += 'f'; }
-  void failure(const Fact& /*fact*/, const std::vector<std::string>& /*tail*/) override {}
   void commit() override { calls += 'c'; }
   void snapshot(const Snapshot& /*snapshot*/) override { calls += 's'; }
   std::string calls;
@@ -65,8 +64,10 @@ TEST_F(FailingEngineTest, FactsAreCommittedAndShownWhenTheEngineIsLost) {
   };
   Order order;
   const combu::Run run = test::run("a");
-  EXPECT_THROW((void)combu::drive(hooked_, run, test::plan(run.experiment), {}, order, real_clock(), {}),
-               Error);
+  EXPECT_THROW(
+      (void)combu::drive(run, test::plan(run.experiment), {},
+                         {.engine = hooked_, .clock = real_clock(), .journal = order, .progress = order}),
+      Error);
   EXPECT_TRUE(order.calls.ends_with("cs")) << order.calls;
 }
 
@@ -119,8 +120,7 @@ class Away final : public test::PassingEngine {
     facts.began_at = began_at;
     return facts;
   }
-  std::optional<Sighting> start(const combu::Run& run, const Trial& trial, int attempt,
-                                std::stop_token stop) override {
+  StartResult start(const combu::Run& run, const Trial& trial, int attempt, std::stop_token stop) override {
     auto seen = engine_.start(run, trial, attempt, stop);
     if (attempt == 1) {
       started = true;

@@ -155,8 +155,13 @@ TEST_F(OutputsTest, AStopDoesNotWaitForInputs) {
   std::stop_source stop;
   Stuck depot;
   depot.on_fetch = [&] { stop.request_stop(); };
-  const Outcome outcome = combu::drive(engine_, run, test::plan(run.experiment), {.until = Until::ended},
-                                       recorder_, real_clock(), stop.get_token(), nullptr, &depot);
+  const Outcome outcome = combu::drive(run, test::plan(run.experiment), {.until = Until::ended},
+                                       {.engine = engine_,
+                                        .clock = real_clock(),
+                                        .journal = recorder_,
+                                        .progress = recorder_.listener,
+                                        .stop = stop.get_token(),
+                                        .depot = &depot});
   EXPECT_TRUE(outcome.interrupted);
   EXPECT_EQ(outcome.last.count(TrialState::succeeded), 1U);
   EXPECT_EQ(outcome.last.count(TrialState::starting), 1U);
@@ -173,8 +178,12 @@ TEST_F(OutputsTest, AStopDoesNotWaitForInputsThatAreSent) {
     real_clock().wait(Seconds(600), given_up);
     throw Error(ErrorKind::cancelled, trial.name, "cancelled");
   };
-  const Outcome outcome = combu::drive(hooked_, run, test::plan(run.experiment), {.until = Until::ended},
-                                       recorder_, real_clock(), stop.get_token());
+  const Outcome outcome = combu::drive(run, test::plan(run.experiment), {.until = Until::ended},
+                                       {.engine = hooked_,
+                                        .clock = real_clock(),
+                                        .journal = recorder_,
+                                        .progress = recorder_.listener,
+                                        .stop = stop.get_token()});
   EXPECT_TRUE(outcome.interrupted);
   EXPECT_EQ(outcome.last.count(TrialState::starting), 1U);
   EXPECT_THAT(outcome.unsuccessful, testing::IsEmpty());
@@ -190,8 +199,13 @@ TEST_F(OutputsTest, OutputsThatCannotBeTakenAreToldWithTheTrialAndTheFolder) {
   depot.on_open = [&] {
     if (++tries == 2) stop.request_stop();
   };
-  const Outcome outcome = combu::drive(engine_, run, test::plan(run.experiment), {.until = Until::ended},
-                                       recorder_, real_clock(), stop.get_token(), nullptr, &depot);
+  const Outcome outcome = combu::drive(run, test::plan(run.experiment), {.until = Until::ended},
+                                       {.engine = engine_,
+                                        .clock = real_clock(),
+                                        .journal = recorder_,
+                                        .progress = recorder_.listener,
+                                        .stop = stop.get_token(),
+                                        .depot = &depot});
   const std::string why = "/results/a/out: cannot be written: No space left on device";
   EXPECT_EQ(outcome.undelivered, "a: " + why);
   EXPECT_THAT(recorder_.remarks,

@@ -139,8 +139,12 @@ TEST_F(SnapshotTest, TheTimeLeftIsThatOfTheWork) {
     }
   };
   pause(true);
-  (void)combu::drive(hooked_, run, test::plan(run.experiment), {.until = Until::ended}, recorder_,
-                     real_clock(), {}, &steering);
+  (void)combu::drive(run, test::plan(run.experiment), {.until = Until::ended},
+                     {.engine = hooked_,
+                      .clock = real_clock(),
+                      .journal = recorder_,
+                      .progress = recorder_.listener,
+                      .steering = &steering});
   EXPECT_GT(estimates, 0U);
 }
 

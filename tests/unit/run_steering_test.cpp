@@ -20,8 +20,12 @@ class SteeringTest : public test::DriveTest {
     for (Trial& trial : run_.experiment.trials) trial.cmd = {"sleep", "1000000"};
   }
   Outcome drive_steered(const combu::Run& run, Until until = Until::started) {
-    return combu::drive(hooked_, run, test::plan(run.experiment), {.starts_in_flight_max = 1, .until = until},
-                        recorder_, real_clock(), {}, &steering_);
+    return combu::drive(run, test::plan(run.experiment), {.starts_in_flight_max = 1, .until = until},
+                        {.engine = hooked_,
+                         .clock = real_clock(),
+                         .journal = recorder_,
+                         .progress = recorder_.listener,
+                         .steering = &steering_});
   }
 
   combu::Run run_ = test::run("a b c d e f");

@@ -143,7 +143,9 @@ TEST_F(DriveTest, TellsWhatAnAttemptWasSeenToUse) {
     return simulated_->usage(id, {});
   };
   const Plan plan = test::plan(run.experiment);
-  (void)combu::drive(asked, run, plan, {.until = Until::ended}, recorder_, real_clock(), {});
+  (void)combu::drive(
+      run, plan, {.until = Until::ended},
+      {.engine = asked, .clock = real_clock(), .journal = recorder_, .progress = recorder_.listener});
   const auto over = [&](TrialIndex trial) {
     return *std::ranges::find_if(
         recorder_.facts, [&](const Fact& fact) { return fact.trial == trial && is_over(fact.state); });
@@ -158,8 +160,7 @@ TEST_F(DriveTest, TellsWhatAnAttemptWasSeenToUse) {
 class SlowLogs : public test::PassingEngine {
  public:
   using PassingEngine::PassingEngine;
-  std::optional<Sighting> start(const combu::Run& run, const Trial& trial, int attempt,
-                                std::stop_token stop) override {
+  StartResult start(const combu::Run& run, const Trial& trial, int attempt, std::stop_token stop) override {
     {
       const std::scoped_lock lock(mutex_);
       started_ = attempt;
@@ -193,8 +194,12 @@ TEST_F(DriveTest, TheNextAttemptWaitsUntilTheLogOfTheLastOneIsKept) {
   const std::string folder = testing::TempDir() + "run_test." + std::to_string(getpid());
   {
     Telemetry telemetry(folder, run.id);
-    const Outcome outcome = combu::drive(slow, run, test::plan(run.experiment), {.until = Until::ended},
-                                         recorder_, real_clock(), {}, nullptr, nullptr, &telemetry);
+    const Outcome outcome = combu::drive(run, test::plan(run.experiment), {.until = Until::ended},
+                                         {.engine = slow,
+                                          .clock = real_clock(),
+                                          .journal = recorder_,
+                                          .progress = recorder_.listener,
+                                          .telemetry = &telemetry});
     EXPECT_EQ(outcome.unsuccessful.at(0).attempt, 2);
     EXPECT_FALSE(slow.overtaken);
     for (const int attempt : {1, 2}) EXPECT_TRUE(telemetry.log("t", attempt)->complete) << attempt;
@@ -226,8 +231,12 @@ TEST_F(DriveTest, WhatAnEarlierProcessHasStartedIsLookedAtWhileItRuns) {
   {
     Telemetry telemetry(folder, run.id);
     recorder_.facts.clear();
-    (void)combu::drive(engine, run, test::plan(run.experiment), again, recorder_, real_clock(), {}, nullptr,
-                       nullptr, &telemetry);
+    (void)combu::drive(run, test::plan(run.experiment), again,
+                       {.engine = engine,
+                        .clock = real_clock(),
+                        .journal = recorder_,
+                        .progress = recorder_.listener,
+                        .telemetry = &telemetry});
     EXPECT_EQ(engine.readings, 2);
     EXPECT_TRUE(telemetry.log("t", 1)->complete);
   }
@@ -264,8 +273,12 @@ TEST_F(DriveTest, ALogThatGrowsFastIsReadOnWithoutAGap) {
   const std::string folder = testing::TempDir() + "run_test." + std::to_string(getpid());
   {
     Telemetry telemetry(folder, run.id);
-    (void)combu::drive(engine, run, test::plan(run.experiment), {.until = Until::ended}, recorder_,
-                       real_clock(), {}, nullptr, nullptr, &telemetry);
+    (void)combu::drive(run, test::plan(run.experiment), {.until = Until::ended},
+                       {.engine = engine,
+                        .clock = real_clock(),
+                        .journal = recorder_,
+                        .progress = recorder_.listener,
+                        .telemetry = &telemetry});
     EXPECT_EQ(engine.looks, 3);
     EXPECT_EQ(telemetry.log("t", 1)->gaps, 0U);
   }
@@ -285,8 +298,12 @@ class SoFarDriveTest : public DriveTest {
     int calls = 0;
     engine_.on_copy_out = [&](const std::stop_token& stop) { return on_copy_out(++calls, stop); };
     const Plan plan = test::plan(run_.experiment);
-    (void)combu::drive(engine_, run_, plan, {.until = Until::ended}, recorder_, real_clock(), {}, nullptr,
-                       &places_);
+    (void)combu::drive(run_, plan, {.until = Until::ended},
+                       {.engine = engine_,
+                        .clock = real_clock(),
+                        .journal = recorder_,
+                        .progress = recorder_.listener,
+                        .depot = &places_});
   }
   void end_trial() { simulated_->stop({.run = run_.id, .trial = "t", .attempt = 1}, std::nullopt, {}); }
 
@@ -342,8 +359,12 @@ TEST_F(DriveTest, LeavesWhenItIsAskedToAndIsDrivenAgainAsItWas) {
     if (trial.name == "b") (void)steering.leave();
   };
   const Plan plan = test::plan(run.experiment);
-  const Outcome outcome =
-      combu::drive(engine_, run, plan, {.starts_in_flight_max = 1}, recorder_, real_clock(), {}, &steering);
+  const Outcome outcome = combu::drive(run, plan, {.starts_in_flight_max = 1},
+                                       {.engine = engine_,
+                                        .clock = real_clock(),
+                                        .journal = recorder_,
+                                        .progress = recorder_.listener,
+                                        .steering = &steering});
   EXPECT_TRUE(outcome.left);
   EXPECT_FALSE(outcome.interrupted);
   EXPECT_EQ(outcome.running.size(), 2U);
@@ -358,7 +379,12 @@ TEST_F(DriveTest, LeavesWhenItIsAskedToAndIsDrivenAgainAsItWas) {
     again.past[trial].state = TrialState::running;
     again.past[trial].was_started = true;
   }
-  const Outcome second = combu::drive(engine_, run, plan, again, recorder_, real_clock(), {}, &steering);
+  const Outcome second = combu::drive(run, plan, again,
+                                      {.engine = engine_,
+                                       .clock = real_clock(),
+                                       .journal = recorder_,
+                                       .progress = recorder_.listener,
+                                       .steering = &steering});
   EXPECT_FALSE(second.left);
   EXPECT_FALSE(second.last.settings.paused);
   EXPECT_EQ(second.running.size(), 4U);
@@ -374,7 +400,9 @@ TEST_F(DriveTest, SurvivesAnEngineThatDiesBetweenTwoStarts) {
   const auto simulated = open_simulated(dying, k_speed);
   const auto retried = with_retry(*simulated, {.pause = Seconds(0.01), .give_up = Seconds(20)}, real_clock());
   const Plan plan = test::plan(run.experiment);
-  const Outcome outcome = combu::drive(*retried, run, plan, {}, recorder_, real_clock(), {});
+  const Outcome outcome = combu::drive(
+      run, plan, {},
+      {.engine = *retried, .clock = real_clock(), .journal = recorder_, .progress = recorder_.listener});
   EXPECT_TRUE(outcome.unsuccessful.empty());
   EXPECT_EQ(outcome.running.size(), 40U);
   EXPECT_EQ(retried->list({}, Look::closely, {}).size(), 40U);
@@ -388,7 +416,9 @@ TEST_F(DriveTest, AnEngineThatStaysAwayEndsTheRun) {
   const combu::Run run = test::run("a b c");
   const Plan plan = test::plan(run.experiment);
   try {
-    (void)combu::drive(*retried, run, plan, {}, recorder_, real_clock(), {});
+    (void)combu::drive(
+        run, plan, {},
+        {.engine = *retried, .clock = real_clock(), .journal = recorder_, .progress = recorder_.listener});
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::unavailable);
@@ -489,14 +519,19 @@ TEST_F(DriveTest, IsSteeredFromAnotherThread) {
   recorder_.on_snapshot = [&](const Snapshot& snapshot) {
     if (!snapshot.settings.paused) return;
     EXPECT_EQ(snapshot.started, 0U);
+    EXPECT_EQ(snapshot.count(TrialState::starting), 0U);
     const std::jthread another([&] {
       EXPECT_TRUE(steering.post({.parallel_max = 9, .starts_in_flight_max = 4, .paused = false},
                                 [&](const Settings& settings) { then = settings; }));
     });
   };
   const Plan plan = test::plan(run.experiment);
-  const Outcome outcome =
-      combu::drive(engine_, run, plan, {.starts_in_flight_max = 1}, recorder_, real_clock(), {}, &steering);
+  const Outcome outcome = combu::drive(run, plan, {.starts_in_flight_max = 1},
+                                       {.engine = engine_,
+                                        .clock = real_clock(),
+                                        .journal = recorder_,
+                                        .progress = recorder_.listener,
+                                        .steering = &steering});
   EXPECT_EQ(outcome.last.started, 4U);
   EXPECT_FALSE(then.paused);
   EXPECT_EQ(then.parallel_max, 9U);

@@ -227,7 +227,7 @@ TEST(GoingOn, WhatAListingTellsWasWhenTheEngineSays) {
   Planner planner(RunId("run"), experiment, plan, {});
   (void)planner.step(Begin{}, at(1));
   const Sighting a{.key = {.run = RunId("run"), .trial = "a"}, .phase = Phase::running, .ran_at = at(3)};
-  EXPECT_EQ(planner.step(StartAnswered{.trial = 0, .seen = a}, at(5)).facts.at(0).at, at(3));
+  EXPECT_EQ(planner.step(StartAnswered{.trial = 0, .result = Running{a}}, at(5)).facts.at(0).at, at(3));
   Sighting over = a;
   over.phase = Phase::ended;
   over.exit_code = 0;
@@ -236,7 +236,7 @@ TEST(GoingOn, WhatAListingTellsWasWhenTheEngineSays) {
   EXPECT_EQ(planner.step(Listed{{over}}, at(20)).facts.at(0).at, at(4));
   // Another clock: neither before what was told of it, nor in the future.
   Sighting b{.key = {.run = RunId("run"), .trial = "b"}, .phase = Phase::running, .ran_at = at(0)};
-  EXPECT_EQ(planner.step(StartAnswered{.trial = 1, .seen = b}, at(21)).facts.at(0).at, at(1));
+  EXPECT_EQ(planner.step(StartAnswered{.trial = 1, .result = Running{b}}, at(21)).facts.at(0).at, at(1));
   b.phase = Phase::ended;
   b.exit_code = 0;
   b.ended_at = at(100);

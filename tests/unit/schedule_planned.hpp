@@ -79,15 +79,18 @@ class Planned {
   [[nodiscard]] const Settings& settings() const { return planner_.settings(); }
   std::string listing_begins() { return text(step(ListingBegins{})); }
   std::string started(const std::string& name) {
-    return text(step(StartAnswered{.trial = index(name), .seen = sighting(name, Phase::running)}));
+    return text(step(StartAnswered{.trial = index(name), .result = Running{sighting(name, Phase::running)}}));
   }
   std::string lost_to(const std::string& name, const Sighting& winner) {
-    return text(step(StartAnswered{.trial = index(name), .seen = winner}));
+    return text(step(StartAnswered{.trial = index(name), .result = TakenByOther{winner}}));
   }
   std::string answered(const std::string& name, const Sighting& seen) {
-    return text(step(StartAnswered{.trial = index(name), .seen = seen}));
+    return text(step(StartAnswered{.trial = index(name), .result = Running{seen}}));
   }
-  std::string accepted(const std::string& name) { return text(step(StartAnswered{.trial = index(name)})); }
+  // The engine has only created it.
+  std::string accepted(const std::string& name) {
+    return text(step(StartAnswered{.trial = index(name), .result = Running{sighting(name, Phase::created)}}));
+  }
   std::string not_started(const std::string& name) {
     return text(
         step(StartFailed{.trial = index(name), .error = Error(ErrorKind::refused, name, "port is taken")}));

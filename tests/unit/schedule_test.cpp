@@ -57,7 +57,7 @@ TEST(Planner, TellsSinceWhenNothingIsMissingThatATrialDependsOn) {
   const Instant ran_at = began + std::chrono::seconds(5);
   const Sighting seen{
       .key = {.run = run, .trial = "a"}, .experiment = "test", .id = "1", .phase = Phase::running};
-  EXPECT_EQ(ready_at(planner.step(StartAnswered{.trial = 0, .seen = seen}, ran_at), 1), ran_at);
+  EXPECT_EQ(ready_at(planner.step(StartAnswered{.trial = 0, .result = Running{seen}}, ran_at), 1), ran_at);
 
   // Another process goes on: what was met before is no news.
   const Past over{.state = TrialState::succeeded,

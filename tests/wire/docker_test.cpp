@@ -336,10 +336,10 @@ TEST(Start, TakesTwoRequests) {
   }));
   const std::unique_ptr<Engine> engine = open_at(daemon.address());
   const combu::Run run = example_run();
-  const auto sighting = engine->start(run, run.experiment.trials[0], 1, {});
-  ASSERT_TRUE(sighting);
-  EXPECT_EQ(sighting->phase, Phase::running);
-  EXPECT_EQ(sighting->id, k_id);
+  const Sighting sighting =
+      std::get<Running>(engine->start(run, run.experiment.trials[0], 1, {})).observation;
+  EXPECT_EQ(sighting.phase, Phase::running);
+  EXPECT_EQ(sighting.id, k_id);
   EXPECT_THAT(daemon.lines(), ElementsAre("GET /_ping", "POST /v1.41/containers/create?name=a",
                                           "POST /v1.41/containers/" + k_id + "/start"));
   EXPECT_EQ(daemon.connections(), 1U);
@@ -366,10 +366,10 @@ TEST(Start, ARepeatAfterALostAnswerAdopts) {
   EXPECT_EQ(start_error(daemon.address())->kind(), ErrorKind::unavailable);  // started, the answer lost
   const std::unique_ptr<Engine> engine = open_at(daemon.address());
   const combu::Run run = example_run();
-  const auto sighting = engine->start(run, run.experiment.trials[0], 1, {});
-  ASSERT_TRUE(sighting);
-  EXPECT_EQ(sighting->phase, Phase::running);
-  EXPECT_EQ(sighting->id, k_id);
+  const Sighting sighting =
+      std::get<Running>(engine->start(run, run.experiment.trials[0], 1, {})).observation;
+  EXPECT_EQ(sighting.phase, Phase::running);
+  EXPECT_EQ(sighting.id, k_id);
 }
 
 TEST(Start, WhatHasEndedMeanwhileIsAdoptedWithItsExitCode) {
@@ -379,10 +379,10 @@ TEST(Start, WhatHasEndedMeanwhileIsAdoptedWithItsExitCode) {
   }));
   const std::unique_ptr<Engine> engine = open_at(daemon.address());
   const combu::Run run = example_run();
-  const auto sighting = engine->start(run, run.experiment.trials[0], 1, {});
-  ASSERT_TRUE(sighting);
-  EXPECT_EQ(sighting->phase, Phase::ended);
-  EXPECT_EQ(sighting->exit_code, 5);
+  const Sighting sighting =
+      std::get<Running>(engine->start(run, run.experiment.trials[0], 1, {})).observation;
+  EXPECT_EQ(sighting.phase, Phase::ended);
+  EXPECT_EQ(sighting.exit_code, 5);
 }
 
 TEST(Start, AnothersNameIsAConflictThatNamesIt) {
@@ -419,9 +419,9 @@ TEST(Start, WhatAnEngineThatDiedHasHalfRemovedIsRemovedAndMadeAnew) {
   }));
   const std::unique_ptr<Engine> engine = open_at(daemon.address());
   const combu::Run run = example_run();
-  const auto sighting = engine->start(run, run.experiment.trials[0], 1, {});
-  ASSERT_TRUE(sighting);
-  EXPECT_EQ(sighting->phase, Phase::running);
+  const Sighting sighting =
+      std::get<Running>(engine->start(run, run.experiment.trials[0], 1, {})).observation;
+  EXPECT_EQ(sighting.phase, Phase::running);
   EXPECT_THAT(daemon.lines(), testing::Contains("DELETE /v1.41/containers/" + k_id + "?force=1&v=1"));
 }
 
@@ -463,10 +463,9 @@ TEST(Start, WhatRanOnlyForAnEngineThatDiedHasEndedWithIt) {
   ScriptedDaemon daemon(back_from_death(nullptr));
   const std::unique_ptr<Engine> engine = open_at(daemon.address());
   const combu::Run run = example_run();
-  const auto seen = engine->start(run, run.experiment.trials[0], 1, {});
-  ASSERT_TRUE(seen);
-  EXPECT_EQ(seen->phase, Phase::ended);
-  EXPECT_EQ(seen->exit_code, 255);
+  const Sighting seen = std::get<Running>(engine->start(run, run.experiment.trials[0], 1, {})).observation;
+  EXPECT_EQ(seen.phase, Phase::ended);
+  EXPECT_EQ(seen.exit_code, 255);
 }
 
 TEST(Start, TheNextAttemptTakesThePlaceOfWhatRanOnlyForAnEngineThatDied) {
@@ -478,10 +477,10 @@ TEST(Start, TheNextAttemptTakesThePlaceOfWhatRanOnlyForAnEngineThatDied) {
     return !there && asked.method == "POST" ? whole(201, json{{"Id", k_id}}.dump()) : back(asked);
   });
   const combu::Run run = example_run();
-  const auto seen = open_at(daemon.address())->start(run, run.experiment.trials[0], 2, {});
-  ASSERT_TRUE(seen);
-  EXPECT_EQ(seen->phase, Phase::running);
-  EXPECT_EQ(seen->key.attempt, 2);
+  const Sighting seen =
+      std::get<Running>(open_at(daemon.address())->start(run, run.experiment.trials[0], 2, {})).observation;
+  EXPECT_EQ(seen.phase, Phase::running);
+  EXPECT_EQ(seen.key.attempt, 2);
   EXPECT_THAT(daemon.lines(), testing::Contains("DELETE /v1.41/containers/" + k_id + "?force=1&v=1"));
 }
 

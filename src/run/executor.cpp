@@ -1,0 +1,329 @@
+#include "executor.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include "combu/inputs.hpp"
+
+namespace combu {
+namespace {
+
+using Steady = std::chrono::steady_clock;
+
+constexpr std::size_t k_log_workers = 2;
+// A disk serves only a few writers well; a large output holds up only one.
+constexpr std::size_t k_output_workers = 4;
+constexpr std::size_t k_poll_workers = 2;
+constexpr std::size_t k_lookups_at_once = 1000;  // the first trials can start during the next lookups
+
+// Of the log of a failed attempt.
+constexpr std::int64_t k_tail_lines = 5;
+constexpr std::size_t k_tail_line_max = 500;
+constexpr std::size_t k_tail_size_max = std::size_t{64} << 10U;  // of these lines: one may have any size
+
+// An exception that is not the project's would end the process from a thread.
+template <class Verb, class OnError>
+void call(const Verb& verb, const OnError& on_error) {
+  try {
+    verb();
+  } catch (const Error& error) {
+    on_error(error);
+  } catch (const std::exception& error) {
+    on_error(Error(ErrorKind::corrupt, "", error.what()));
+  }
+}
+
+}  // namespace
+
+Executor::Executor(Engine& engine, const Run& run, Selector selector, std::size_t stops_max,
+                   Inbox<Message>& inbox, Depot* depot, Telemetry* telemetry, Memory* memory)
+    : engine_(engine),
+      run_(run),
+      selector_(std::move(selector)),
+      stops_max_(stops_max),
+      inbox_(inbox),
+      depot_(depot),
+      telemetry_(telemetry),
+      memory_(memory) {}
+
+void Executor::end() {
+  for (std::jthread& thread : threads_) thread.request_stop();
+  threads_.clear();
+}
+
+void Executor::begin(std::size_t starts_max) {
+  threads_.emplace_back([this](const std::stop_token& quit) { watch(quit); });
+  allow_starts(starts_max);
+  add_workers(stops_max_, stop_orders_);
+  add_workers(k_log_workers, log_orders_);
+  add_workers(k_poll_workers, poll_orders_);
+  const bool has_outputs =
+      std::ranges::any_of(run_.experiment.trials, [](const Trial& trial) { return !trial.outputs.empty(); });
+  if (has_outputs) add_workers(k_output_workers, output_orders_);
+  if (has_outputs && run_.experiment.collect.every > Seconds(0))
+    add_workers(SoFar::k_under_way_max, part_orders_);
+  if (memory_ != nullptr) threads_.emplace_back([this](const std::stop_token& quit) { look_up_all(quit); });
+}
+
+void Executor::allow_starts(std::size_t starts_max) {
+  const std::size_t wanted = std::min(starts_max, run_.experiment.trials.size());
+  if (wanted <= start_workers_) return;
+  add_workers(wanted - start_workers_, start_orders_);
+  start_workers_ = wanted;
+}
+
+void Executor::add_workers(std::size_t count, WorkQueue<Order>& orders) {
+  for (std::size_t i = 0; i < count; ++i)
+    threads_.emplace_back([this, &orders](const std::stop_token& quit) {
+      while (const std::optional<Order> order = orders.pop(quit))
+        std::visit([&](const auto& one) { carry_out(one, quit); }, *order);
+    });
+}
+
+void Executor::give_up_start(TrialIndex trial) {
+  std::optional<std::stop_source> start;
+  {
+    const std::scoped_lock lock(starts_mutex_);
+    if (const auto found = starts_.find(trial); found != starts_.end()) start.emplace(found->second);
+  }
+  if (start) start->request_stop();
+}
+
+// A start under way, which can be given up.
+class Executor::Start {
+ public:
+  Start(Executor& executor, TrialIndex trial, const std::stop_token& quit)
+      : executor_(executor),
+        trial_(trial),
+        on_quit_(quit, [this] { source_.request_stop(); }),
+        on_stop_(source_.get_token(), [this] { fetch_.request_stop(); }),
+        on_interrupt_(executor.fetches_.get_token(), [this] { fetch_.request_stop(); }) {
+    const std::scoped_lock lock(executor_.starts_mutex_);
+    executor_.starts_.insert_or_assign(trial, source_);
+  }
+  ~Start() {
+    const std::scoped_lock lock(executor_.starts_mutex_);
+    executor_.starts_.erase(trial_);
+  }
+  Start(const Start&) = delete;
+  Start& operator=(const Start&) = delete;
+  [[nodiscard]] std::stop_token token() const { return source_.get_token(); }
+  // For the fetching of inputs, and for the start that packs and sends them. An interrupted run does not
+  // wait for these, which may take hours. The attempt stays `starting` on record, and the next process
+  // adopts its container.
+  [[nodiscard]] std::stop_token fetch_token() const { return fetch_.get_token(); }
+
+ private:
+  Executor& executor_;
+  TrialIndex trial_;
+  std::stop_source source_;
+  std::stop_source fetch_;
+  std::stop_callback<std::function<void()>> on_quit_;
+  std::stop_callback<std::function<void()>> on_stop_;
+  std::stop_callback<std::function<void()>> on_interrupt_;
+};
+
+// ---- In the threads: they post, and change only the map of starts
+
+void Executor::carry_out(const StartCommand& command, const std::stop_token& quit) {
+  const Trial& trial = trial_of(command.trial);
+  const Start under_way(*this, command.trial, quit);
+  const auto start = [&] {
+    std::optional<Trial> changed;
+    if (command.slots != trial.slots || !trial.inputs.empty()) {
+      changed.emplace(trial).slots = command.slots;
+      find_inputs(*changed, run_.host_paths, [&](const std::string& from, const std::string& path) {
+        return fetch(from, path, under_way.fetch_token());
+      });
+    }
+    const std::stop_token until = trial.inputs.empty() ? under_way.token() : under_way.fetch_token();
+    StartResult result = engine_.start(run_, changed ? *changed : trial, command.attempt, until);
+    inbox_.post(Event{StartAnswered{.trial = command.trial, .result = std::move(result)}});
+  };
+  call(start, [&](const Error& error) {
+    const StartFailed event{.trial = command.trial, .error = error};
+    const bool is_fetch_given_up =
+        error.kind() == ErrorKind::cancelled && under_way.fetch_token().stop_requested();
+    if ((under_way.token().stop_requested() || is_fetch_given_up) && !quit.stop_requested()) {
+      inbox_.post(Event{event});
+    } else {
+      fail(error, event);
+    }
+  });
+}
+
+// The message of a failed start has no subject: the place of the fault becomes part of its text.
+std::string Executor::fetch(const std::string& from, const std::string& path, const std::stop_token& stop) {
+  try {
+    return depot_->fetch(from, path, stop);
+  } catch (const Error& error) {
+    throw Error(error.kind(), error.subject(), error.what());
+  }
+}
+
+void Executor::carry_out(const StopCommand& command, const std::stop_token& quit) {
+  const std::string& name = trial_of(command.trial).name;
+  const auto stop = [&] {
+    engine_.stop({.run = run_.id, .trial = name, .attempt = command.attempt}, std::nullopt, quit);
+    inbox_.post(Event{StopAnswered{.trial = command.trial, .attempt = command.attempt}});
+  };
+  call(stop, [&](const Error& error) {
+    fail(error, StopFailed{.trial = command.trial, .error = error, .attempt = command.attempt});
+  });
+}
+
+void Executor::carry_out(const CollectCommand& command, const std::stop_token& quit) {
+  const Key key{.run = run_.id, .trial = trial_of(command.trial).name, .attempt = command.attempt};
+  if (command.tail) post_tail(command.trial, key, quit);
+  TookOutputs took{.collected = {.trial = command.trial}, .taken = std::nullopt};
+  if (command.outputs) took = take_outputs(engine_, run_, command, *depot_, quit);
+  if (took.taken)
+    inbox_.post(OutputsCollected{.trial = command.trial, .attempt = command.attempt, .taken = *took.taken});
+  inbox_.post(Event{took.collected});
+}
+
+void Executor::carry_out(const SoFar::Take& part, const std::stop_token& quit) {
+  std::stop_source stop = part.stop;
+  const std::stop_callback on_quit(quit, [&stop] { stop.request_stop(); });
+  inbox_.post(PartCollected{
+      .trial = part.trial,
+      .fault = take_outputs_so_far(engine_, run_, part.trial, part.attempt, *depot_, stop.get_token())});
+}
+
+void Executor::look_up_all(const std::stop_token& quit) {
+  for (std::vector<TrialIndex> trials; !(trials = lookups_.pop_up_to(k_lookups_at_once, quit)).empty();) {
+    call([&] { inbox_.post(LookedUp{memory_->recall(trials, quit)}); },
+         [&](const Error& error) { lose_engine(error); });
+  }
+}
+
+// A log that cannot be read is no failure of the run.
+void Executor::post_tail(TrialIndex trial, const Key& key, const std::stop_token& quit) {
+  std::string text;
+  const auto read = [&] {
+    engine_.logs(
+        key, {.tail = k_tail_lines},
+        [&](const LogPiece& piece) { append_to_tail(text, piece.text, k_tail_size_max); }, quit);
+  };
+  call(read, [](const Error&) {});
+  std::istringstream lines(text);
+  LogTail tail{.trial = trial, .lines = {}};
+  for (std::string line; std::getline(lines, line);) tail.lines.push_back(line.substr(0, k_tail_line_max));
+  if (!tail.lines.empty()) inbox_.post(std::move(tail));
+}
+
+// Usage and logs that cannot be read are no failure of the run.
+void Executor::carry_out(const PollUsage& order, const std::stop_token& quit) {
+  const Steady::time_point began = Steady::now();
+  UsagePolled polled{.poll = order, .usage = std::nullopt, .log_growth = {}};
+  call([&] { polled.usage = engine_.usage(order.id, quit); }, [](const Error&) {});
+  if (telemetry_ != nullptr)
+    call(
+        [&] {
+          const Bytes before = log_size(order);
+          store_log(order.trial, order.attempt, LogEnd::open, quit);
+          polled.log_growth.count = log_size(order).count - before.count;
+        },
+        [](const Error&) {});
+  polled.took = Steady::now() - began;
+  inbox_.post(std::move(polled));
+}
+
+// Of what is stored.
+Bytes Executor::log_size(const PollUsage& order) {
+  const auto kept = telemetry_->log(trial_of(order.trial).name, order.attempt);
+  return kept ? kept->size : Bytes{};
+}
+
+void Executor::carry_out(const IngestLog& order, const std::stop_token& quit) {
+  LogIngested ingested{.order = order, .fault = {}};
+  call([&] { store_log(order.trial, order.attempt, LogEnd::complete, quit); },
+       [&](const Error& error) {
+         if (error.kind() != ErrorKind::not_found) ingested.fault = error.what();
+       });
+  inbox_.post(std::move(ingested));
+}
+
+void Executor::store_log(TrialIndex trial, int attempt, LogEnd end, const std::stop_token& quit) {
+  const Trial& it = trial_of(trial);
+  try {
+    for (std::string& text : take_logs(engine_, {.run = run_.id, .trial = it.name, .attempt = attempt}, it,
+                                       end, *telemetry_, quit))
+      inbox_.post(TrialNote{trial, std::move(text)});
+  } catch (const Error&) {
+    post_log_storage();
+    throw;
+  }
+  post_log_storage();
+}
+
+void Executor::post_log_storage() {
+  LogStorageChanged changed{.fault = telemetry_->fault()};
+  const bool fails = !changed.fault.empty();
+  if (is_log_storage_failing_.exchange(fails) != fails) inbox_.post(std::move(changed));
+}
+
+// In one listing. Attempts that are not in it are gone.
+void Executor::carry_out(const InspectMany& order, const std::stop_token& quit) {
+  const auto look = [&] {
+    Selector selector{.experiment = run_.experiment.name, .run = run_.id};
+    std::map<std::string_view, const Sighting*> found;
+    for (const Sighting& ended : order.ended) selector.trials.push_back(ended.key.trial);
+    const std::vector<Sighting> listed = engine_.list(selector, Look::fully, quit);
+    for (const Sighting& seen : listed) found.emplace(seen.key.trial, &seen);
+    for (Sighting ended : order.ended) {
+      const auto seen = found.find(ended.key.trial);
+      if (seen == found.end() || seen->second->key != ended.key) {
+        ended.phase = Phase::gone;
+      } else {
+        ended.ran_at = seen->second->ran_at;
+        ended.ended_at = seen->second->ended_at;
+      }
+      inbox_.post(Event{Looked{std::move(ended)}});
+    }
+  };
+  call(look, [&](const Error& error) { lose_engine(error); });
+}
+
+void Executor::carry_out(const ListAttempts& /*order*/, const std::stop_token& quit) {
+  call([&] { inbox_.post(Event{Listed{.sightings = engine_.list(selector_, Look::closely, quit)}}); },
+       [&](const Error& error) { lose_engine(error); });
+}
+
+void Executor::lose_engine(const Error& error) {
+  if (error.kind() != ErrorKind::cancelled) inbox_.post(EngineLost{error});
+}
+
+void Executor::fail(const Error& error, Event event) {
+  if (error.kind() == ErrorKind::cancelled || error.kind() == ErrorKind::unavailable) {
+    lose_engine(error);
+  } else {
+    inbox_.post(std::move(event));
+  }
+}
+
+void Executor::watch(const std::stop_token& quit) {
+  bool again = false;
+  std::optional<Instant> there_since;
+  const auto tell = [&](const Change& change) {
+    if (const auto* sighting = std::get_if<Sighting>(&change)) {
+      inbox_.post(Event{Seen{*sighting}});
+      return;
+    }
+    // A stream may break though the engine was never away.
+    const std::optional<Instant> before = std::exchange(there_since, engine_.facts(quit).began_at);
+    const bool after_break = std::exchange(again, true) && (!there_since || there_since != before);
+    inbox_.post(Event{ListingBegins{.after_break = after_break}});
+    inbox_.post(
+        Event{Listed{.sightings = engine_.list(selector_, Look::closely, quit), .after_break = after_break}});
+  };
+  call([&] { engine_.watch(selector_, tell, quit); }, [&](const Error& error) { lose_engine(error); });
+}
+
+}  // namespace combu

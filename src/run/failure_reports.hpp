@@ -1,0 +1,69 @@
+#pragma once
+// Reports of failures for a person: a fact, and the last lines of the attempt's log, of which one waits for
+// the other.
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "combu/run.hpp"
+
+namespace combu {
+
+// Belongs to one thread.
+class FailureReports {
+ public:
+  struct Report {
+    Fact fact;
+    std::vector<std::string> tail;
+  };
+
+  // The log's last lines are read for the first failures only: the command asks for those of the others no
+  // more.
+  void expect_tail(CollectCommand& command) {
+    if (command.tail && ++tails_ > k_tails_max) command.tail = false;
+    if (command.tail) open_.insert_or_assign(command.trial, Open());
+  }
+
+  // An attempt failed. Returns its report if no lines are waited for.
+  [[nodiscard]] std::optional<Report> add(const Fact& fact) {
+    const auto at = open_.find(fact.trial);
+    if (at == open_.end()) return Report{.fact = fact, .tail = {}};
+    if (at->second.tail) return Report{.fact = fact, .tail = *open_.extract(at).mapped().tail};
+    at->second.fact = fact;
+    return std::nullopt;
+  }
+
+  // The lines have been read; empty: there are none. Returns the report if the fact is there.
+  [[nodiscard]] std::optional<Report> add_tail(TrialIndex trial, const std::vector<std::string>& tail) {
+    const auto at = open_.find(trial);
+    if (at == open_.end() || at->second.tail) return std::nullopt;
+    at->second.tail = tail;
+    if (!at->second.fact) return std::nullopt;
+    const Open open = open_.extract(at).mapped();
+    return Report{.fact = *open.fact, .tail = *open.tail};
+  }
+
+  // The run ends: reports whose lines have not come.
+  [[nodiscard]] std::vector<Report> rest() {
+    std::vector<Report> reports;
+    for (const auto& [trial, open] : std::exchange(open_, {}))
+      if (open.fact) reports.push_back({.fact = *open.fact, .tail = {}});
+    return reports;
+  }
+
+ private:
+  static constexpr std::size_t k_tails_max = 20;  // as many failures as a person is shown
+
+  struct Open {
+    std::optional<Fact> fact;
+    std::optional<std::vector<std::string>> tail;
+  };
+  std::unordered_map<TrialIndex, Open> open_;
+  std::size_t tails_ = 0;
+};
+
+}  // namespace combu

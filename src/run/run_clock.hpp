@@ -1,0 +1,25 @@
+#pragma once
+
+#include <chrono>
+
+#include "combu/base.hpp"
+
+namespace combu {
+
+// Time of the wall clock at its construction, and from there on of a clock that is never set back.
+class RunClock {
+ public:
+  explicit RunClock(Instant began) : began_(began) {}
+
+  [[nodiscard]] Instant now() const {
+    return began_ + std::chrono::duration_cast<Instant::duration>(Steady::now() - steady_began_);
+  }
+
+ private:
+  using Steady = std::chrono::steady_clock;
+
+  Instant began_;
+  Steady::time_point steady_began_ = Steady::now();
+};
+
+}  // namespace combu

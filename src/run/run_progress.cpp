@@ -1,0 +1,137 @@
+#include "run_progress.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "time_left.hpp"
+
+namespace combu {
+namespace {
+
+constexpr std::size_t k_starting_shown_max = 32;
+
+Seconds since(Instant moment, Instant now) {
+  return std::max(Seconds(now - moment), Seconds(0));
+}
+
+}  // namespace
+
+RunProgress::RunProgress(const Run& run, Until until, std::optional<Slots> capacity)
+    : run_(run),
+      until_(until),
+      capacity_(std::move(capacity)),
+      was_started_(run.experiment.trials.size()),
+      ran_here_(run.experiment.trials.size()) {}
+
+void RunProgress::begin(Instant now) {
+  began_ = now;
+  if (run_.began_at) before_ = since(*run_.began_at, now);
+}
+
+void RunProgress::restore(TrialIndex trial, const Past& past, bool is_awaited, Instant now) {
+  was_started_[trial] = past.was_started;
+  if (past.was_started) ++started_;
+  const bool is_under_way = is_alive(past.state) || past.state == TrialState::collecting;
+  if (is_under_way && is_awaited) {
+    const bool runs = past.state == TrialState::running;
+    under_way_.emplace(
+        trial, UnderWay{.begun_at = past.ran_at.value_or(now), .ran_at = runs ? past.ran_at : std::nullopt});
+  }
+  // A trial that is not blocked any more shows by its facts.
+  if (!is_unsuccessful(past.state, past.cause)) return;
+  unsuccessful_.push_back({.trial = trial,
+                           .state = past.state,
+                           .attempt = past.attempt,
+                           .cause = past.cause,
+                           .ran = past.was_started,
+                           .exit_code = past.exit_code,
+                           .reason = past.reason,
+                           .root = past.root});
+}
+
+void RunProgress::observe(const Fact& fact, bool is_awaited, Instant now) {
+  if (is_awaited) observe_work(fact, now);
+  if (fact.state == TrialState::starting) {
+    starting_.push_back(fact.trial);
+  } else if (const auto at = std::ranges::find(starting_, fact.trial); at != starting_.end()) {
+    starting_.erase(at);
+  }
+  if (fact.state == TrialState::running) {
+    if (!was_started_[fact.trial]) ++started_;
+    was_started_[fact.trial] = true;
+    ran_here_[fact.trial] = true;
+  }
+  if (is_unsuccessful(fact.state, fact.cause)) unsuccessful_.push_back(fact);
+}
+
+void RunProgress::observe_work(const Fact& fact, Instant now) {
+  const auto at = under_way_.find(fact.trial);
+  if (fact.state == TrialState::starting) {
+    under_way_[fact.trial] = {.begun_at = now, .ran_at = std::nullopt};
+  } else if (at == under_way_.end()) {
+    return;
+  } else if (fact.state == TrialState::running) {
+    if (!at->second.ran_at) at->second.ran_at = now;
+  } else if (fact.state == TrialState::collecting) {
+    at->second.ran_at.reset();
+  } else {
+    if (is_over(fact.state) && ran_here_[fact.trial]) {
+      ++ended_.count;
+      ended_.took += now - at->second.begun_at;
+      ended_.last_at = now;
+      ended_.worked = worked(now);
+    }
+    under_way_.erase(at);
+  }
+}
+
+void RunProgress::set_paused(bool is_paused, Instant now) {
+  if (is_paused && !paused_since_) paused_since_ = now;
+  if (!is_paused && paused_since_) paused_for_ += now - *std::exchange(paused_since_, std::nullopt);
+}
+
+Snapshot RunProgress::snapshot(std::size_t unfinished, Instant now) const {
+  const auto shown = static_cast<std::ptrdiff_t>(std::min(starting_.size(), k_starting_shown_max));
+  return {.trials = run_.experiment.trials.size(),
+          .starting = {starting_.begin(), starting_.begin() + shown},
+          .running = few_running(now),
+          .started = started_,
+          .elapsed = now - began_ + before_,
+          .left = left(unfinished, now),
+          .interrupter = {},
+          .settings = {},
+          .held = {},
+          .held_by_others = {},
+          .capacity = capacity_};
+}
+
+std::vector<RunningTrial> RunProgress::few_running(Instant now) const {
+  std::vector<RunningTrial> running;
+  for (const auto& [trial, it] : under_way_) {
+    if (!it.ran_at) continue;
+    if (running.size() == Snapshot::k_running_max) return {};
+    running.push_back({.trial = trial, .age = since(*it.ran_at, now)});
+  }
+  std::ranges::sort(running, {}, [](const RunningTrial& it) { return std::pair(-it.age, it.trial); });
+  return running;
+}
+
+// Since the first command, without pauses.
+Seconds RunProgress::worked(Instant now) const {
+  return paused_since_.value_or(now) - began_ - paused_for_;
+}
+
+// nullopt also while paused, and if nobody waits for the end.
+std::optional<Seconds> RunProgress::left(std::size_t unfinished, Instant now) const {
+  if (until_ != Until::ended || paused_since_) return std::nullopt;
+  WorkDone work{.ended = ended_.count,
+                .ended_took = ended_.took,
+                .worked = ended_.worked,
+                .since_end = since(ended_.last_at, now),
+                .ages = {}};
+  for (const auto& [trial, it] : under_way_) work.ages.push_back(since(it.begun_at, now));
+  work.not_begun = unfinished - std::min(unfinished, under_way_.size());
+  return time_left(work);
+}
+
+}  // namespace combu
