@@ -30,8 +30,7 @@ class Stopwatch final : public test::PassingEngine {
  public:
   using PassingEngine::PassingEngine;
 
-  StartResult start(const Run& run, const Trial& trial, int attempt,
-                                std::stop_token stop) override {
+  StartResult start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) override {
     note(starts);
     return engine_.start(run, trial, attempt, stop);
   }
