@@ -113,9 +113,6 @@ class Drive {
     executor_.begin(planner_.settings().starts_in_flight_max);
     const std::stop_callback on_stop(stop, [this] { inbox_.post(Event{Interrupt{}}); });
     loop();
-    // A command under way when the engine was lost must not hold up the end: the threads' stop tokens end
-    // their verbs.
-    executor_.end();
     if (const auto& lost = ending_.lost) throw Error(lost->kind(), lost->subject(), lost->message());
     if (planner_.done() || stop.stop_requested()) ending_.again_with.reset();
     return finish(stop.stop_requested());

@@ -52,9 +52,8 @@ Executor::Executor(Engine& engine, const Run& run, Selector selector, std::size_
       telemetry_(telemetry),
       memory_(memory) {}
 
-void Executor::end() {
+Executor::~Executor() {
   for (std::jthread& thread : threads_) thread.request_stop();
-  threads_.clear();
 }
 
 void Executor::begin(std::size_t starts_max) {

@@ -27,7 +27,9 @@ class Executor {
   // orders that need it are not given.
   Executor(Engine& engine, const Run& run, Selector selector, std::size_t stops_max, Inbox<Message>& inbox,
            Depot* depot, Telemetry* telemetry, Memory* memory);
-  ~Executor() { end(); }
+  // Stops what is under way, and joins the threads: a command must not hold up the end of a run whose engine
+  // is lost.
+  ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
@@ -35,8 +37,6 @@ class Executor {
   void begin(std::size_t starts_max);
   // From here on so many starts are carried out at a time, or as many as before if these were more.
   void allow_starts(std::size_t starts_max);
-  // Stops what is under way, and joins the threads.
-  void end();
 
   void start(const StartCommand& command) { start_orders_.push(command); }
   void give_up_start(TrialIndex trial);
