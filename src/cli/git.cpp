@@ -66,13 +66,6 @@ std::optional<std::string> filter_in(std::string_view setting) {
   return std::string(setting.substr(k_section.size(), end - k_section.size()));
 }
 
-std::vector<std::string> split_at(char separator, const std::string& text) {
-  std::vector<std::string> pieces;
-  std::istringstream stream(text);
-  for (std::string piece; std::getline(stream, piece, separator);) pieces.push_back(piece);
-  return pieces;
-}
-
 constexpr std::size_t k_sha1_size = 40;
 constexpr std::size_t k_sha256_size = 64;
 
@@ -134,6 +127,13 @@ void make_link(const fs::path& target, const fs::path& path) {
 }
 
 }  // namespace
+
+std::vector<std::string> split_at(char separator, const std::string& text) {
+  std::vector<std::string> pieces;
+  std::istringstream stream(text);
+  for (std::string piece; std::getline(stream, piece, separator);) pieces.push_back(piece);
+  return pieces;
+}
 
 Git::Git(const std::string& folder, std::stop_token stop)
     : limit_(std::chrono::steady_clock::now() +

@@ -17,6 +17,9 @@
 
 namespace combu {
 
+// The pieces of git's output that end with the separator: '\n', or '\0' with the option -z.
+[[nodiscard]] std::vector<std::string> split_at(char separator, const std::string& text);
+
 // Runs no program that the repository's settings name: no hook, filter, monitor, text conversion, external
 // diff, or transport.
 //

@@ -38,14 +38,6 @@ std::vector<std::string> lines_in(const std::optional<std::string>& answer) {
   return lines;
 }
 
-// What git's option -z has put a zero byte behind.
-std::vector<std::string> pieces_in(const std::string& text) {
-  std::vector<std::string> pieces;
-  std::istringstream stream(text);
-  for (std::string piece; std::getline(stream, piece, '\0');) pieces.push_back(piece);
-  return pieces;
-}
-
 // As git writes a path for people: in quotes if it has bytes other than printable ASCII.
 std::string quoted(const std::string& path) {
   std::string text;
@@ -137,7 +129,7 @@ Names changed(Git& git, std::initializer_list<std::string> options,
   arguments.insert(arguments.end(), patterns.begin(), patterns.end());
   const auto answer = git.ask(arguments);
   if (!answer) throw Unknown();
-  const std::vector<std::string> names = pieces_in(*answer);
+  const std::vector<std::string> names = split_at('\0', *answer);
   return {names.begin(), names.end()};
 }
 
@@ -147,7 +139,7 @@ Names filtered(Git& git, const Names& names) {
   const auto answer = git.ask({"check-attr", "-z", "--stdin", "filter"},
                               fmt::format("{}", fmt::join(names, std::string_view("\0", 1))));
   if (!answer) throw Unknown();
-  const std::vector<std::string> pieces = pieces_in(*answer);
+  const std::vector<std::string> pieces = split_at('\0', *answer);
   Names found;
   // Name, attribute, value.
   for (std::size_t i = 0; i + 2 < pieces.size(); i += 3)

@@ -182,7 +182,7 @@ class Sharer {
       if (is_ours && linkat(source, name.c_str(), target, name.c_str(), 0) == 0) return;
       (void)make_file(source, target, name, path, seen, false);
     }
-    if (seen.st_nlink != 1) made_.emplace(file, path);
+    if (seen.st_nlink > 1) made_.emplace(file, path);
   }
 
   // False, and there is none: the file system has no clones.

@@ -50,6 +50,10 @@ Cause cause_of(const Sighting& ended, bool after_break) {
   return ended.stopped ? Cause::stopped : Cause::error;
 }
 
+TrialState state_after(Cause cause) {
+  return cause == Cause::stopped ? TrialState::stopped : TrialState::failed;
+}
+
 std::string failure_text(const Trial& trial, Cause cause, std::optional<int> exit_code, Bytes memory) {
   switch (cause) {
     case Cause::none:
@@ -113,7 +117,7 @@ Ending ending_of(const Sighting& ended) {
 
 TrialState state_of(const Ending& ending) {
   if (ending.cause == Cause::none) return TrialState::succeeded;
-  return ending.cause == Cause::stopped ? TrialState::stopped : TrialState::failed;
+  return schedule::state_after(ending.cause);
 }
 
 }  // namespace combu

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "combu/engine.hpp"
+#include "combu/schedule.hpp"
 #include "combu/spec.hpp"
 
 namespace combu::schedule {
@@ -15,6 +16,9 @@ inline constexpr int k_exit_unknown = 255;
 // Why an attempt ended that nobody of this run has stopped. `after_break`: its end was not told when it came,
 // but found out when the engine was there again.
 [[nodiscard]] Cause cause_of(const Sighting& ended, bool after_break);
+
+// The state of a trial whose last attempt failed or was stopped for this cause.
+[[nodiscard]] TrialState state_after(Cause cause);
 
 // "out of memory at 512 MiB (exit code 137)".
 [[nodiscard]] std::string failure_text(const Trial& trial, Cause cause, std::optional<int> exit_code,

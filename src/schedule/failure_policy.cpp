@@ -37,13 +37,12 @@ Seconds FailurePolicy::pause(TrialIndex trial, Cause cause) const {
 
 void FailurePolicy::remember(TrialIndex trial, Cause cause, std::optional<int> exit_code,
                              std::string reason) {
-  last_.insert_or_assign(trial,
-                         Fact{.trial = trial,
-                              .state = cause == Cause::stopped ? TrialState::stopped : TrialState::failed,
-                              .attempt = trials_.attempt(trial),
-                              .cause = cause,
-                              .exit_code = exit_code,
-                              .reason = std::move(reason)});
+  last_.insert_or_assign(trial, Fact{.trial = trial,
+                                     .state = state_after(cause),
+                                     .attempt = trials_.attempt(trial),
+                                     .cause = cause,
+                                     .exit_code = exit_code,
+                                     .reason = std::move(reason)});
 }
 
 const Fact* FailurePolicy::last(TrialIndex trial) const {

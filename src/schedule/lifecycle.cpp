@@ -232,7 +232,7 @@ void Lifecycle::begin_anew(Fact end) {
   requests.reset(trial);
   lookups.reset(trial);
   if (!failures.halted().empty()) {
-    finish({.trial = trial, .state = TrialState::blocked, .reason = "not started: " + failures.halted()});
+    block_halted(trial);
   } else if (const auto never = dependencies.unreachable(trial)) {
     block(trial, never->trial, dependencies.reason(*never));
   } else if (dependencies.are_met(trial)) {
@@ -393,7 +393,7 @@ void Lifecycle::halt(std::string why) {
     if (failures.last(trial) != nullptr) {
       fail_finally(trial, failures.halted());
     } else if (state == TrialState::waiting || state == TrialState::ready) {
-      finish({.trial = trial, .state = TrialState::blocked, .reason = "not started: " + failures.halted()});
+      block_halted(trial);
     }
   }
   if (!is_nested) spread_all();
@@ -427,7 +427,7 @@ void Lifecycle::pass_deadline() {
 
 void Lifecycle::fail(TrialIndex trial, const AttemptEnd& end) {
   fail({.trial = trial,
-        .state = end.cause == Cause::stopped ? TrialState::stopped : TrialState::failed,
+        .state = state_after(end.cause),
         .cause = end.cause,
         .exit_code = end.exit_code,
         .reason = end.reason,
@@ -520,6 +520,10 @@ void Lifecycle::block_dependents(TrialIndex trial, Condition condition) {
 void Lifecycle::block(TrialIndex trial, TrialIndex cause, std::string why) {
   const TrialIndex root = dependencies.block(trial, cause);
   finish({.trial = trial, .state = TrialState::blocked, .reason = std::move(why), .root = root});
+}
+
+void Lifecycle::block_halted(TrialIndex trial) {
+  finish({.trial = trial, .state = TrialState::blocked, .reason = "not started: " + failures.halted()});
 }
 
 std::string Lifecycle::canary_text(TrialIndex canary) const {

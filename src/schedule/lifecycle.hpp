@@ -156,6 +156,8 @@ class Lifecycle {
   void report_ready(TrialIndex trial);
   void block_dependents(TrialIndex trial, Condition condition);
   void block(TrialIndex trial, TrialIndex cause, std::string why);
+  // Nothing starts any more.
+  void block_halted(TrialIndex trial);
   [[nodiscard]] std::string canary_text(TrialIndex canary) const;
   void spread(const Over& end);
   void spread_unmet(TrialIndex trial, Condition condition, bool is_met);

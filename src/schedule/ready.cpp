@@ -13,7 +13,7 @@ std::vector<std::uint32_t> shuffled(std::size_t count, std::uint64_t seed) {
   std::vector<std::uint32_t> ranks(count);
   std::iota(ranks.begin(), ranks.end(), 0);
   std::mt19937_64 random(seed);
-  for (std::size_t left = count; left > 0; --left) std::swap(ranks[left - 1], ranks[random() % left]);
+  for (std::size_t left = count; left > 1; --left) std::swap(ranks[left - 1], ranks[random() % left]);
   return ranks;
 }
 
