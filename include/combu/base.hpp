@@ -197,9 +197,9 @@ class Descriptor {
   int number_;
 };
 
-// Opens what `opened` refers to once more, by open(2)'s flags `how`. No name is looked up that somebody else
-// could exchange, so what fstat() says of an O_PATH descriptor holds for the new one. Not open on failure,
-// with the reason in errno.
+// Opens the file behind `opened` once more, with the flags `how` of open(2). The call looks up no name that
+// another process could exchange, so fstat() reports the same file for both descriptors. On failure the
+// result is not open, and errno has the reason.
 [[nodiscard]] Descriptor reopen(const Descriptor& opened, int how);
 
 struct OpenedFolder {

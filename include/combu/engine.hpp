@@ -158,7 +158,7 @@ using LogTell = std::function<void(const LogPiece&)>;
 struct Watching {};
 using Change = std::variant<Watching, Sighting>;
 
-// What start() found.
+// Results of start().
 struct Running {
   Sighting observation;  // an attempt that an earlier call has started may have ended already
 };

@@ -99,9 +99,9 @@ struct Owner {
 
 // FOLDER/PLACE/…, with the manifest in it; made when the first parcel is opened. `folder`: an absolute path.
 // A symbolic link in it is refused. All belongs to `owner`, or else to who runs this process, who may read
-// and write it whatever its permissions were. What is under way is in FOLDER/.PLACE.unfinished; what goes
-// without close() leaves all as it was before. What is shared takes no room of its own where the file system
-// can do that: a clone of each file, or a link to it; and is copied elsewhere.
+// and write it whatever its permissions were. A parcel writes to FOLDER/.PLACE.unfinished until close();
+// without close() the earlier outputs stay. Shared files are clones or links where the file system has these,
+// else copies.
 [[nodiscard]] std::unique_ptr<Depot> open_folder(const std::string& folder,
                                                  std::optional<Owner> owner = std::nullopt);
 
@@ -137,7 +137,8 @@ class Markers {
   [[nodiscard]] virtual std::optional<Mark> find(const std::string& key, const std::stop_token& stop) = 0;
   // The size of the telemetry that was stored with the mark; nullopt if it is missing.
   [[nodiscard]] virtual std::optional<Bytes> size_told(const Mark& mark, const std::stop_token& stop) = 0;
-  // That telemetry; nullopt if it is missing. Throws Error(corrupt) if it is larger than `size_max`.
+  // The telemetry that was stored with the mark; nullopt if it is missing. Throws Error(corrupt) if it is
+  // larger than `size_max`.
   [[nodiscard]] virtual std::optional<std::string> told(const Mark& mark, Bytes size_max,
                                                         const std::stop_token& stop) = 0;
   // `place` is whole. Of several who say so the first one stays, for as long as its place is, and what it has

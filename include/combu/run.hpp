@@ -150,7 +150,7 @@ struct Outcome {
   std::string undelivered;          // Planner::undelivered()
 };
 
-// What drive() works with. The references outlive the call.
+// The engine, listeners and stores that drive() uses. The references outlive the call.
 struct DriveContext {
   Engine& engine;
   Clock& clock;

@@ -66,9 +66,9 @@ enum class AfterFailure {
   begin_again,
 };
 
-// What follows a start that failed when its container had been created. `was_there`: by an earlier call.
-// `claims`: it holds slots. `is_gone`: it was removed meanwhile, by the process that wanted its slots, as a
-// claim that was too old.
+// Decides how a start goes on that failed after its container had been created. `was_there`: an earlier call
+// created the container. `claims`: the container holds slots. `is_gone`: another process, which wanted its
+// slots, removed it as a claim that was too old.
 AfterFailure after_failure(const Error& error, bool was_there, bool claims, bool is_gone) {
   // An engine that died in the middle of a start may be unable to start that container ever again ("task …:
   // already exists", 20.10).
