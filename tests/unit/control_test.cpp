@@ -10,6 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <future>
 #include <mutex>
@@ -427,13 +428,16 @@ TEST_F(ControlTest, OneThatNeverReadsHoldsUpNobody) {
   EXPECT_EQ(last.find("\"done\""), std::string::npos);
 }
 
-// What following a process that sends `bytes`, again and again if `endless`, ends with.
+// Returns the error of following a process that answers with `bytes`, sent again and again if `endless`.
 std::string error_of_following(const std::string& path, const std::string& bytes, bool endless = false) {
   const Descriptor listening = control::listen_at(path);
   std::thread process([&] {
     pollfd wanted{listening.number(), POLLIN, 0};
     (void)poll(&wanted, 1, -1);
     const Descriptor client(accept4(listening.number(), nullptr, nullptr, SOCK_CLOEXEC));
+    // A client whose request meets a closed connection reports that the process has ended.
+    std::array<char, 256> request{};
+    (void)recv(client.number(), request.data(), request.size(), 0);
     while (send(client.number(), bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0 && endless) {
     }
   });
