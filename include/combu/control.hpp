@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "combu/progress.hpp"
 #include "combu/run.hpp"
-#include "combu/view.hpp"
 
 namespace combu {
 

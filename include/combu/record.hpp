@@ -16,23 +16,12 @@
 #include "combu/outputs.hpp"
 #include "combu/schedule.hpp"
 #include "combu/spec.hpp"
+#include "combu/workspace.hpp"
 
 namespace combu {
 
 // Which images they were, by reference and platform as in Trial: "sha256:…".
 using Digests = std::map<std::pair<std::string, std::string>, std::string>;
-
-// How the working tree of a file's folder differed from its commit.
-struct WorkingTree {
-  std::string diff;                    // a patch, as `git apply` takes it
-  bool is_cut = false;                 // it was longer
-  std::vector<std::string> untracked;  // paths, not their content; neither is that of the next ones
-  std::vector<std::string> left_out;   // changed files that may hold secrets
-  // Files that a filter of git applies to and that differ from the index in size or time. The diff has their
-  // content as it is in the index.
-  std::vector<std::string> by_index;
-  std::string problem;  // why the commit is not known, or not all of the rest; empty: all is known
-};
 
 // A run as it began: all that is needed to go on with it elsewhere and later.
 struct RunEntry {
@@ -95,7 +84,6 @@ struct TrialEntry {
 // `state` reads less: no image, digest, params, container, GPUs and collected outputs, which a list of states
 // does not show.
 enum class Detail { state, all };
-using TrialCounts = std::array<std::size_t, k_trial_state_count>;  // by TrialState
 
 // A change of a trial's state: those of TrialState, "healthy", and "ended" and "collected" of an attempt.
 struct EventEntry {

@@ -30,8 +30,8 @@ struct Snapshot {
   static constexpr std::size_t k_running_max = 5;
 
   std::size_t trials = 0;
-  std::array<std::size_t, k_trial_state_count> counts{};  // by TrialState
-  std::vector<TrialIndex> starting;                       // the first few of those that are being started
+  TrialCounts counts{};
+  std::vector<TrialIndex> starting;  // the first few of those that are being started
   // The running trials whose end is waited for, the oldest first; empty if they are more than k_running_max.
   std::vector<RunningTrial> running = {};
   std::size_t started = 0;      // starts that have succeeded so far
@@ -88,25 +88,6 @@ class ProgressListener {
   virtual void failure(const Fact& /*fact*/, const std::vector<std::string>& /*tail*/) {}
   // At most ten times a second while something changes, and at the end.
   virtual void snapshot(const Snapshot& /*snapshot*/) {}
-};
-
-// SIGINT and SIGTERM, taken by a thread of its own. Make it before any other thread. The first signal sets
-// token(); the second calls `leave` and ends the process at once with 128 + its number. One object at a time.
-class Interrupts {
- public:
-  // `leave` puts the terminal right; called from the signal's thread.
-  explicit Interrupts(std::function<void()> leave = {});
-  ~Interrupts();
-  Interrupts(const Interrupts&) = delete;
-  Interrupts& operator=(const Interrupts&) = delete;
-
-  [[nodiscard]] std::stop_token token() const;
-  // The first signal's number, 0 while there was none.
-  [[nodiscard]] int signal() const;
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
 };
 
 // Changes a run while it is driven. Methods may be called from any thread, and do not block.

@@ -34,6 +34,7 @@ enum class TrialState : std::uint8_t {
             // a trial that was removed from the file (Cause::none)
 };
 inline constexpr std::size_t k_trial_state_count = 11;
+using TrialCounts = std::array<std::size_t, k_trial_state_count>;  // by TrialState
 [[nodiscard]] std::string_view to_string(TrialState state);
 [[nodiscard]] constexpr bool is_over(TrialState state) {
   return state >= TrialState::succeeded;

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -82,5 +84,26 @@ void make_state_folder(const std::string& path);
 // True if this process may read the file or folder and not write to it: it belongs to another user, whose
 // state is only looked at, or is on a read-only disk.
 [[nodiscard]] bool is_read_only(const std::string& path);
+
+// ---- Signals
+
+// SIGINT and SIGTERM, taken by a thread of its own. Make it before any other thread. The first signal sets
+// token(); the second calls `leave` and ends the process at once with 128 + its number. One object at a time.
+class Interrupts {
+ public:
+  // `leave` puts the terminal right; called from the signal's thread.
+  explicit Interrupts(std::function<void()> leave = {});
+  ~Interrupts();
+  Interrupts(const Interrupts&) = delete;
+  Interrupts& operator=(const Interrupts&) = delete;
+
+  [[nodiscard]] std::stop_token token() const;
+  // The first signal's number, 0 while there was none.
+  [[nodiscard]] int signal() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace combu

@@ -1,31 +1,17 @@
-#include "cli/apply.hpp"
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include "app/apply.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <functional>
 #include <memory>
-#include <string_view>
-#include <unordered_map>
-#include <unordered_set>
-#include <utility>
+#include <string>
+#include <vector>
 
-#include "cli/changes.hpp"
+#include "app/at_work.hpp"
+#include "cli/background.hpp"
 #include "cli/commands.hpp"
-#include "cli/edited.hpp"
-#include "cli/recorded.hpp"
-#include "cli/take_in.hpp"
-#include "combu/control.hpp"
-#include "combu/json.hpp"
+#include "cli/session.hpp"
 
 namespace combu {
 namespace {
-
-// For others that change the run, and for a process that is about to be at work on it.
-constexpr std::chrono::seconds k_hand_over_patience{30};
-constexpr Seconds k_hand_over_look{0.1};
 
 struct ApplyOptions {
   std::string run;
@@ -34,236 +20,13 @@ struct ApplyOptions {
   bool detach = false;
 };
 
-// The trials that the engine has not been asked about yet.
-Experiment only_new(const Changes& changes) {
-  Experiment part = changes.experiment;
-  const std::size_t known = part.trials.size() - changes.joined;
-  std::unordered_set<TrialIndex> taken(changes.taken.begin(), changes.taken.end());
-  taken.insert(changes.unsuccessful.begin(), changes.unsuccessful.end());
-  std::vector<Trial> trials;
-  for (TrialIndex trial = 0; trial < part.trials.size(); ++trial)
-    if (trial >= known || taken.contains(trial)) trials.push_back(part.trials[trial]);
-  part.trials = std::move(trials);
-  return part;
-}
-
-bool has_all(const std::vector<Trial>& trials, const std::vector<Trial>& wanted) {
-  std::unordered_map<std::string_view, const Trial*> by_name;
-  for (const Trial& trial : trials) by_name.emplace(trial.name, &trial);
-  return std::ranges::all_of(wanted, [&](const Trial& trial) {
-    const auto found = by_name.find(trial.name);
-    return found != by_name.end() && *found->second == trial;
-  });
-}
-
-class Apply {
- public:
-  Apply(Session& session, Record& record, RunEntry entry, const Loaded& file, const Wishes& wishes)
-      : session_(session), record_(record), entry_(std::move(entry)), file_(file), wishes_(wishes) {}
-
-  // What the file means as the run stands now.
-  [[nodiscard]] Changes compare() {
-    entry_ = record_.run(entry_.id);
-    const Loaded before = load(record_, entry_.id);
-    const std::vector<Past> past = record_.past(entry_.id);
-    Changes changes =
-        compare_with_file(entry_.id, before.run.experiment, past, named_until_now(entry_, before.caller),
-                          file_.run.experiment, wishes_);
-    expect_env_files(changes.experiment, past, changes.again);
-    is_parallel_edited_ = before.run.experiment.parallel_max != file_.run.experiment.parallel_max;
-    return changes;
-  }
-
-  // The run's newest text is the file's.
-  [[nodiscard]] bool is_newest() const { return file_.evaluated == entry_.evaluated; }
-
-  // All that would be refused; images and networks are made ready.
-  [[nodiscard]] std::vector<Error> make_ready(const Changes& changes) {
-    if (!changes.errors.empty()) return changes.errors;
-    Loaded part = file_;
-    part.run.experiment = only_new(changes);
-    if (part.run.experiment.trials.empty()) return {};
-    return combu::make_ready(session_, part, run_options_of(entry_.options), prepared_);
-  }
-
-  // Nobody else is at work on the run. It is on record as it was, or as it is from here on; what is to be
-  // stopped is for who goes on with it. `may`: throws Error when somebody else is at work on it after all.
-  void revise(const Changes& changes, const std::function<void()>& may) {
-    const std::vector<Past> past = record_.past(entry_.id);
-    Edition edition{.source = file_.source,
-                    .evaluated = is_newest() ? "" : file_.evaluated,
-                    .imports = file_.imports,
-                    .values = file_.values,
-                    .digests = prepared_.digests,
-                    .references = prepared_.references,
-                    .taken = changes.taken,
-                    .anew = changes.named,
-                    .at = real_clock().now()};
-    for (const TrialIndex trial : changes.removed) {
-      if (is_alive(past[trial].state)) {
-        edition.leaving.emplace_back(trial, Leaving::removed);
-      } else {
-        edition.ends.push_back({.trial = trial,
-                                .state = TrialState::stopped,
-                                .attempt = past[trial].attempt,
-                                .reason = std::string(reason_of(Leaving::removed)),
-                                .at = edition.at});
-      }
-    }
-    for (const TrialIndex trial : changes.again) {
-      if (is_alive(past[trial].state)) {
-        edition.leaving.emplace_back(trial, Leaving::replaced);
-      } else {
-        edition.again.push_back(trial);
-      }
-    }
-    record_.revise(entry_.id, edition, changes.experiment, may);
-    // The edited one takes the place of what `set` has said.
-    if (is_parallel_edited_) keep_parallel(record_, entry_.id, std::nullopt);
-  }
-
-  // The file means the same as the run's newest text, whose bytes may be others.
-  void renew() {
-    if (file_.source != entry_.source || file_.imports != entry_.imports)
-      record_.revise(entry_.id, {.source = file_.source, .imports = file_.imports, .values = file_.values},
-                     {});
-  }
-
- private:
-  Session& session_;
-  Record& record_;
-  RunEntry entry_;
-  const Loaded& file_;
-  const Wishes& wishes_;
-  Prepared prepared_;
-  bool is_parallel_edited_ = false;
-};
-
-int refuse(Session& session, const std::vector<Error>& errors) {
-  session.progress().end();
-  for (const Error& error : errors) session.progress().error(error.what());
-  session.progress().note("nothing was changed");
-  return exit_code(errors);
-}
-
-// From where it stands, as `run --resume` does.
-int go_on(Session& session, Record& record, const RunId& run, const AdjustOptions& adjust, AtWork& work) {
-  Loaded loaded = load(record, run, Texts::newest);
-  const RunEntry entry = record.run(run);
-  const RunOptions options = adjusted_options(entry, adjust);
-  keep_parallel(record, run, options.parallel);
-  forgive(loaded.run.experiment, entry);
-  override_fields(loaded.run.experiment, options);
-  if (entry.ended_at) return any_unsuccessful(loaded.run.experiment, record.past(run)) ? 1 : 0;
-  const Standing standing{.past = record.past(run), .working_since = entry.working_since};
-  return execute(session, record, loaded, options, Earlier::refuse, work,
-                 [&](const Prepared& /*prepared*/) { return std::optional(standing); });
-}
-
-// The run is this process's alone: another one that is at work on it has brought it to a rest, and goes on
-// when what is returned is gone; nullptr: there is none.
-std::unique_ptr<ControlClient> take_over(Session& session, const RunEntry& entry, const Loaded& file,
-                                         AtWork& work) {
-  if (process_at_work(entry.id, file.caller)) session.progress().phase("waiting for the starts in flight");
-  const Instant end = real_clock().now() + k_hand_over_patience;
-  while (true) {
-    const bool is_others = process_at_work(entry.id, file.caller).has_value();
-    try {
-      if (is_others) {
-        auto other = std::make_unique<ControlClient>(channel_path(entry.id, file.caller));
-        other->take_over(session.stop());
-        session.progress().phase("changing the run");
-        return other;
-      }
-      work.begin(session, file, run_options_of(entry.options));
-      return nullptr;
-    } catch (const Error& error) {
-      // Somebody else may be changing it, and a process may be about to begin, or to end.
-      const bool may_pass = is_others || error.kind() == ErrorKind::conflict;
-      if (error.kind() == ErrorKind::cancelled || !may_pass || real_clock().now() >= end) throw;
-    }
-    real_clock().wait(k_hand_over_look, session.stop());
-  }
-}
-
-// Nothing is left to do.
-int print_unchanged(Session& session, const RunId& run, const Wishes& wishes) {
-  session.progress().note(fmt::format("run {}: the file has not changed{}", run.text(),
-                                      wishes.failed ? ", and none of its trials has failed" : ""));
-  return 0;
-}
-
-// While it still waits, a process that lives holds the run's lock.
-int leave_to_other(Session& session, Record& record, const RunId& run, const Caller& caller) {
-  const RunEntry entry = record.run(run);
-  if (entry.ended_at || process_at_work(run, caller)) return 0;
-  session.progress().error(nobody_at_work(entry, session.given_engine()).what());
-  return 1;
-}
-
-}  // namespace
-
-int apply_file(Session& session, Record& record, const RunEntry& entry, const Loaded& file,
-               const Wishes& wishes, const AdjustOptions& adjust, AtWork& work) {
-  expect_its_engine(session, entry);
-  Apply apply(session, record, entry, file, wishes);
-  Changes changes = apply.compare();
-  const auto is_done = [&] { return changes.none() && apply.is_newest(); };
-  if (is_done()) {
-    apply.renew();
-    return print_unchanged(session, entry.id, wishes);
-  }
-  if (const auto errors = apply.make_ready(changes); !errors.empty()) return refuse(session, errors);
-  std::unique_ptr<ControlClient> other;
-  for (bool is_ready = false; !is_ready;) {
-    const std::vector<Trial> ready = only_new(changes).trials;
-    other = take_over(session, entry, file, work);
-    if (!other) take_in(session, record, entry.id, Intake::all);
-    // What has happened since counts.
-    changes = apply.compare();
-    if (is_done()) return print_unchanged(session, entry.id, wishes);
-    is_ready = has_all(ready, only_new(changes).trials);
-    if (is_ready) continue;
-    // That may take long: the run goes on meanwhile.
-    is_ready = !std::exchange(other, nullptr);
-    if (const auto errors = apply.make_ready(changes); !errors.empty()) return refuse(session, errors);
-  }
-  apply.revise(changes, [&] {
-    if (!other) return;
-    try {
-      other->expect_the_run();
-    } catch (const Error& error) {
-      throw Error(error.kind(), "run " + entry.id.text(),
-                  error.message() + "; nothing was changed: the same command tries again");
-    }
-  });
-  print_changes(session.progress(), entry.id, changes, wishes);
-  if (other) return leave_to_other(session, record, entry.id, file.caller);
-  return go_on(session, record, entry.id, adjust, work);
-}
-
-namespace {
-
 int apply(const Invocation& invocation, const ApplyOptions& options, const Background* background) {
   AtWork work(background);
-  auto progress = work.share(open_progress(invocation));
-  Record record = open_record(invocation);
-  const RunEntry newest = find_run_at_work(record, invocation, options.run);
-  const RunEntry entry = record.run(newest.id);
-  expect_values(entry, invocation);
-  Invocation meant = invocation;
-  if (meant.file.empty() && !options.run.empty()) {
-    meant.file = entry.file;
-    meant.must_be_regular = true;
-  }
-  const auto file = load(meant, entry.id, *progress);
-  if (!file) return 2;
-  expect_its_experiment(*file, entry, file->run.experiment.file);
+  CommandSessions sessions(work.share(open_progress(invocation)));
   Wishes wishes{.again = {}, .failed = options.failed, .replace = options.replace};
   std::ranges::replace(wishes.replace, "true", "*");  // the parser's word for an option without a value
-  return work.done(in_session(on_its_engine(invocation, entry), std::move(progress), [&](Session& session) {
-    return apply_file(session, record, entry, *file, wishes, {}, work);
-  }));
+  return work.done(sessions.exit_code(
+      apply(invocation, options.run, wishes, sessions.progress(), sessions.opener(), work)));
 }
 
 }  // namespace

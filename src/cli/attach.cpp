@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <memory>
 
+#include "app/load.hpp"
+#include "app/runs.hpp"
 #include "cli/commands.hpp"
-#include "cli/load.hpp"
-#include "cli/recorded.hpp"
-#include "cli/run_lock.hpp"
+#include "cli/session.hpp"
 #include "combu/control.hpp"
+#include "combu/workspace.hpp"
 
 namespace combu {
 namespace {

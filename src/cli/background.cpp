@@ -58,19 +58,28 @@ int see_off(pid_t process, int file) {
   return 0;
 }
 
-}  // namespace
+// `file`: the descriptor of a pipe to the process that waits in the foreground, which prints the run's id.
+class ForkedBackground final : public Background {
+ public:
+  explicit ForkedBackground(int file) : file_(file) {}
 
-void Background::enter(const RunId& run, int log) const {
-  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  (void)dup2(nothing, STDIN_FILENO);
-  (void)close(nothing);
-  (void)dup2(log, STDOUT_FILENO);
-  (void)dup2(log, STDERR_FILENO);
-  // One that has gone meanwhile does not matter.
-  const std::string line = run.text() + "\n";
-  (void)!write(file_, line.data(), line.size());
-  (void)close(file_);
-}
+  void enter(const RunId& run, int log) const override {
+    const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    (void)dup2(nothing, STDIN_FILENO);
+    (void)close(nothing);
+    (void)dup2(log, STDOUT_FILENO);
+    (void)dup2(log, STDERR_FILENO);
+    // One that has gone meanwhile does not matter.
+    const std::string line = run.text() + "\n";
+    (void)!write(file_, line.data(), line.size());
+    (void)close(file_);
+  }
+
+ private:
+  int file_;
+};
+
+}  // namespace
 
 int in_background(const std::function<int(const Background*)>& body) {
   std::array<int, 2> files{};
@@ -88,7 +97,7 @@ int in_background(const std::function<int(const Background*)>& body) {
     (void)setsid();
     (void)signal(SIGHUP, SIG_IGN);
     (void)pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    const Background background(files[1]);
+    const ForkedBackground background(files[1]);
     return body(&background);
   }
   (void)close(files[1]);

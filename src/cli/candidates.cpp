@@ -12,13 +12,13 @@
 #include <system_error>
 #include <utility>
 
-#include "cli/identity.hpp"
-#include "cli/load.hpp"
-#include "cli/recorded.hpp"
-#include "cli/run_lock.hpp"
+#include "app/load.hpp"
+#include "app/runs.hpp"
+#include "cli/session.hpp"
+#include "combu/analysis.hpp"
 #include "combu/json.hpp"
 #include "combu/telemetry.hpp"
-#include "combu/view.hpp"
+#include "combu/workspace.hpp"
 
 namespace combu {
 namespace {

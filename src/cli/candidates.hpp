@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/invocation.hpp"
+#include "app/invocation.hpp"
 
 namespace combu {
 

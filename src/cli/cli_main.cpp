@@ -14,6 +14,7 @@
 #include "cli/command_line.hpp"
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
+#include "cli/session.hpp"
 #include "combu/cli.hpp"
 
 namespace combu {

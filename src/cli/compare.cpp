@@ -5,10 +5,12 @@
 #include <set>
 #include <string_view>
 
+#include "app/run_results.hpp"
+#include "app/runs.hpp"
 #include "cli/commands.hpp"
+#include "cli/options.hpp"
 #include "cli/output.hpp"
-#include "cli/recorded.hpp"
-#include "cli/run_results.hpp"
+#include "cli/session.hpp"
 
 namespace combu {
 namespace {
@@ -44,15 +46,16 @@ std::vector<std::string> params_over(const CompareOptions& options, const std::v
 }
 
 int compare(const Invocation& invocation, const CompareOptions& options) {
-  const auto progress = open_progress(invocation);
-  RunResults source(invocation);
+  CommandSessions sessions(open_progress(invocation));
+  Progress& progress = sessions.progress();
+  RunResults source(invocation, sessions.opener());
   std::vector<Results> runs = source.read(options.runs);
   const CompareForm form{.metrics = names_in(options.metrics, "--metric"),
-                         .over = params_over(options, runs),
-                         .table = options.json ? json_form(options.limit) : table_form(options.limit)};
+                         .over = params_over(options, runs)};
+  const TableForm table = options.json ? json_form(options.limit) : table_form(options.limit);
   bool any = false;
   for (Results& run : runs) {
-    choose(run, options.where, *progress);
+    choose(run, options.where, progress);
     any = any || !run.metrics.empty();
   }
   if (!any && form.metrics.empty())
@@ -62,12 +65,12 @@ int compare(const Invocation& invocation, const CompareOptions& options) {
   OutStream out;
   std::vector<std::string> notes;
   if (options.json) {
-    notes = print_comparison_json(out, runs, form);
+    notes = print_comparison_json(out, runs, form, table);
   } else {
-    print_comparison(out, runs, form);
+    print_comparison(out, runs, form, table);
   }
   out.flush();
-  for (const std::string& note : notes) progress->note(note);
+  for (const std::string& note : notes) progress.note(note);
   return 0;
 }
 

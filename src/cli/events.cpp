@@ -1,9 +1,10 @@
 #include <memory>
 #include <sstream>
 
+#include "app/runs.hpp"
 #include "cli/commands.hpp"
+#include "cli/options.hpp"
 #include "cli/output.hpp"
-#include "cli/recorded.hpp"
 #include "combu/view.hpp"
 
 namespace combu {

@@ -1,3 +1,5 @@
+#include "combu/export.hpp"
+
 #include <fmt/format.h>
 
 #include <memory>
@@ -5,14 +7,16 @@
 #include <ostream>
 #include <set>
 
+#include "app/load.hpp"
+#include "app/outputs.hpp"
+#include "app/run_results.hpp"
 #include "cli/commands.hpp"
-#include "cli/environment.hpp"
-#include "cli/load.hpp"
-#include "cli/mlflow.hpp"
 #include "cli/output.hpp"
-#include "cli/results.hpp"
-#include "cli/run_results.hpp"
+#include "cli/session.hpp"
+#include "combu/analysis.hpp"
+#include "combu/progress.hpp"
 #include "combu/run.hpp"
+#include "combu/workspace.hpp"
 
 namespace combu {
 namespace {
@@ -108,12 +112,13 @@ void expect_sense(const ExportOptions& options) {
 
 int export_runs(const Invocation& invocation, const ExportOptions& options) {
   expect_sense(options);
-  const auto progress = open_progress(invocation);
-  RunResults source(invocation);
+  CommandSessions sessions(open_progress(invocation));
+  Progress& progress = sessions.progress();
+  RunResults source(invocation, sessions.opener());
   std::vector<Results> runs = source.read(options.runs);
-  for (Results& run : runs) choose(run, options.where, *progress);
+  for (Results& run : runs) choose(run, options.where, progress);
   if (options.format == "mlflow") {
-    hand_on(source, options, runs, *progress);
+    hand_on(source, options, runs, progress);
   } else if (options.format == "sqlite") {
     export_sqlite(options.output, runs);
   } else {

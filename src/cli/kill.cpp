@@ -9,14 +9,17 @@
 #include <set>
 #include <utility>
 
+#include "app/at_work.hpp"
+#include "app/kept_logs.hpp"
+#include "app/outputs.hpp"
+#include "app/reconcile.hpp"
+#include "app/runs.hpp"
+#include "app/selection.hpp"
 #include "cli/commands.hpp"
-#include "cli/kept_logs.hpp"
-#include "cli/recorded.hpp"
-#include "cli/results.hpp"
-#include "cli/run_lock.hpp"
-#include "cli/selection.hpp"
-#include "cli/take_in.hpp"
+#include "cli/options.hpp"
+#include "cli/session.hpp"
 #include "combu/record.hpp"
+#include "combu/workspace.hpp"
 
 namespace combu {
 namespace {
@@ -77,11 +80,7 @@ Released release_all(Session& session, const std::vector<Selector>& selectors, c
 // users.
 void interrupt_all(Session& session, const Invocation& invocation, const std::vector<Selector>& selectors) {
   const Caller caller = caller_for(invocation);
-  for (const Selector& selector : selectors) {
-    for (const Interrupted& one :
-         interrupt_runs(selector, "combu kill", session.engine_address(), caller, session.stop()))
-      session.progress().note(interrupted_line(one));
-  }
+  for (const Selector& selector : selectors) interrupt_processes(session, selector, "combu kill", caller);
 }
 
 // Calls `body` with each run on this engine that is on record, has not ended, and that nobody is at work on.
@@ -317,7 +316,7 @@ struct KillOptions : SelectionOptions {
   bool discard = false;
 };
 
-int kill(Session& session, const Invocation& invocation, const KillOptions& options) {
+Result kill(Session& session, const Invocation& invocation, const KillOptions& options) {
   Selector selector = options.experiment.empty() ? selector_of_file(invocation, options) : Selector{};
   selector.experiment = options.experiment;
   if (!options.run.empty()) selector.run = RunId(options.run);
@@ -354,12 +353,12 @@ int kill(Session& session, const Invocation& invocation, const KillOptions& opti
     session.progress().note("nothing to remove");
     if (const std::string others = others_text(session, invocation, options); !others.empty())
       session.progress().note(others);
-    return 0;
+    return Result::succeeded;
   }
   session.progress().note(fmt::format("removed {}, {}", counted(released.attempts, "container"),
                                       counted(released.networks, "network")));
   if (!whole) session.progress().error("a run of it goes on starting trials: end it, and kill again");
-  return whole && released.left.empty() && known.kept.empty() ? 0 : 1;
+  return whole && released.left.empty() && known.kept.empty() ? Result::succeeded : Result::failed;
 }
 
 }  // namespace

@@ -10,18 +10,19 @@
 #include <stop_token>
 #include <utility>
 
+#include "app/kept_logs.hpp"
+#include "app/log_place.hpp"
+#include "app/runs.hpp"
+#include "app/selection.hpp"
+#include "app/trial_names.hpp"
 #include "cli/commands.hpp"
-#include "cli/identity.hpp"
-#include "cli/kept_logs.hpp"
-#include "cli/log_place.hpp"
 #include "cli/moment.hpp"
+#include "cli/options.hpp"
 #include "cli/output.hpp"
-#include "cli/recorded.hpp"
-#include "cli/run_lock.hpp"
-#include "cli/selection.hpp"
-#include "cli/trial_names.hpp"
+#include "cli/session.hpp"
 #include "combu/json.hpp"
 #include "combu/telemetry.hpp"
+#include "combu/workspace.hpp"
 
 namespace combu {
 namespace {
@@ -374,21 +375,21 @@ bool await_next_attempt(const Key& key, const Caller& caller, const std::stop_to
   return false;
 }
 
-int logs_of_one(Session& session, const Invocation& invocation, const LogsOptions& options,
+Result logs_of_one(Session& session, const Invocation& invocation, const LogsOptions& options,
                 const std::string& trial) {
   const Caller caller = caller_for(invocation);
   LogOptions wanted = log_options(options);
   Printer printer(options.json ? Printer::Form::json : Printer::Form::plain, trial);
   Key key = meant_attempt(session, invocation, options, trial);
   bool is_read = print_attempt(session, caller, key, wanted, printer);
-  if (!options.follow || options.attempt > 0 || key.attempt == k_adopted) return 0;
+  if (!options.follow || options.attempt > 0 || key.attempt == k_adopted) return Result::succeeded;
   wanted.tail.reset();  // of what comes, all
   while (is_read && await_next_attempt(key, caller, session.stop())) {
     ++key.attempt;
     is_read = put_err(fmt::format("combu: {}: attempt {} begins\n", key.trial, key.attempt)) &&
               print_attempt(session, caller, key, wanted, printer);
   }
-  return 0;
+  return Result::succeeded;
 }
 
 // The logs of all attempts of a run as they grow. Each is asked for what is new again and again: one
@@ -596,7 +597,7 @@ void logs_of_several(Session& session, const Invocation& invocation, const LogsO
 
 // Prints like logs_of_one() if the names match one trial, else each line behind its trial's name. Throws
 // Error(not_found) in the end if a name matches no trial.
-int logs_of_named(Session& session, const Invocation& invocation, const LogsOptions& options) {
+Result logs_of_named(Session& session, const Invocation& invocation, const LogsOptions& options) {
   const std::vector<std::string>& names = options.selection.trials;
   Kept kept(invocation, options.selection, {});
   std::vector<std::string> unmatched = kept.unmatched();
@@ -615,7 +616,7 @@ int logs_of_named(Session& session, const Invocation& invocation, const LogsOpti
   if (trials.size() == 1) (void)logs_of_one(session, invocation, options, *trials.begin());
   if (trials.size() > 1) logs_of_several(session, invocation, options, kept);
   expect_all_matched(unmatched, kept.run() ? "run " + kept.run()->text() : "what is on this engine");
-  return 0;
+  return Result::succeeded;
 }
 
 // Throws Error(invalid) for `logs -f FILE TRIAL`: the experiment's `-f FILE` must stand before `logs`.
@@ -633,7 +634,7 @@ bool names_one(const LogsOptions& options) {
   return names.size() == 1 && !is_pattern(names.front());
 }
 
-int logs(Session& session, const Invocation& invocation, const LogsOptions& options) {
+Result logs(Session& session, const Invocation& invocation, const LogsOptions& options) {
   const SelectionOptions& selection = options.selection;
   if (names_one(options)) return logs_of_one(session, invocation, options, selection.trials.front());
   if (options.attempt > 0) throw Error(ErrorKind::invalid, "--attempt", "of which trial? Name it");
@@ -642,7 +643,7 @@ int logs(Session& session, const Invocation& invocation, const LogsOptions& opti
   if (!selection.trials.empty()) return logs_of_named(session, invocation, options);
   Kept kept(invocation, selection, {});
   logs_of_several(session, invocation, options, kept);
-  return 0;
+  return Result::succeeded;
 }
 
 }  // namespace

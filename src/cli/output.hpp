@@ -5,7 +5,7 @@
 #include <streambuf>
 #include <string_view>
 
-#include "combu/view.hpp"
+#include "combu/text.hpp"
 
 namespace combu {
 

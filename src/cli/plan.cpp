@@ -1,9 +1,11 @@
 #include <memory>
 #include <sstream>
 
+#include "app/load.hpp"
 #include "cli/commands.hpp"
-#include "cli/load.hpp"
+#include "cli/options.hpp"
 #include "cli/output.hpp"
+#include "cli/session.hpp"
 
 namespace combu {
 namespace {

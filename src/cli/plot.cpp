@@ -5,9 +5,12 @@
 #include <ostream>
 #include <sstream>
 
+#include "app/run_results.hpp"
 #include "cli/commands.hpp"
+#include "cli/options.hpp"
 #include "cli/output.hpp"
-#include "cli/run_results.hpp"
+#include "cli/session.hpp"
+#include "combu/export.hpp"
 
 namespace combu {
 namespace {
@@ -30,10 +33,11 @@ std::string write_svg(const Chart& chart, const std::string& path) {
 }
 
 int plot(const Invocation& invocation, const PlotOptions& options) {
-  const auto progress = open_progress(invocation);
-  RunResults source(invocation);
+  CommandSessions sessions(open_progress(invocation));
+  Progress& progress = sessions.progress();
+  RunResults source(invocation, sessions.opener());
   Results results = source.read(options.run);
-  choose(results, options.where, *progress);
+  choose(results, options.where, progress);
   ChartForm form = options.form;
   const auto scale = [&](char axis) {
     return options.log.find(axis) == std::string::npos ? Scale::linear : Scale::logarithmic;
@@ -41,7 +45,7 @@ int plot(const Invocation& invocation, const PlotOptions& options) {
   form.x_scale = scale('x');
   form.y_scale = scale('y');
   const Chart chart = make_chart(results, form);
-  for (const std::string& note : chart.notes) progress->note(note);
+  for (const std::string& note : chart.notes) progress.note(note);
   std::string note;
   if (options.output.empty()) {
     std::ostringstream text;
@@ -50,7 +54,7 @@ int plot(const Invocation& invocation, const PlotOptions& options) {
   } else {
     note = write_svg(chart, options.output);
   }
-  if (!note.empty()) progress->note(note);
+  if (!note.empty()) progress.note(note);
   return 0;
 }
 

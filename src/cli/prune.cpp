@@ -6,14 +6,15 @@
 #include <system_error>
 #include <vector>
 
+#include "app/reconcile.hpp"
+#include "app/runs.hpp"
+#include "app/session.hpp"
 #include "cli/commands.hpp"
 #include "cli/moment.hpp"
 #include "cli/output.hpp"
-#include "cli/recorded.hpp"
-#include "cli/run_lock.hpp"
 #include "cli/session.hpp"
-#include "cli/take_in.hpp"
 #include "combu/telemetry.hpp"
+#include "combu/workspace.hpp"
 
 namespace combu {
 namespace {
@@ -39,9 +40,9 @@ void expect_over(const RunEntry& entry, const Caller& caller) {
 
 // What has ended while nobody was at work on it counts. Where the engine cannot be asked, that is told.
 RunEntry taken_in(const Invocation& invocation, Record& record, const RunEntry& entry) {
-  (void)in_session(on_its_engine(invocation, entry), open_progress(invocation), [&](Session& session) {
+  (void)in_session(on_its_engine(invocation, entry), [&](Session& session) {
     take_in_all(session, record, entry.id);
-    return 0;
+    return Result::succeeded;
   });
   return record.run(entry.id);
 }

@@ -13,19 +13,21 @@
 #include <unordered_map>
 #include <utility>
 
+#include "app/execution.hpp"
+#include "app/kept_logs.hpp"
+#include "app/only.hpp"
+#include "app/patience.hpp"
+#include "app/reconcile.hpp"
+#include "app/run_results.hpp"
+#include "app/runs.hpp"
+#include "app/selection.hpp"
+#include "app/trial_names.hpp"
 #include "cli/commands.hpp"
-#include "cli/execution.hpp"
-#include "cli/kept_logs.hpp"
-#include "cli/only.hpp"
+#include "cli/options.hpp"
 #include "cli/output.hpp"
-#include "cli/patience.hpp"
-#include "cli/recorded.hpp"
-#include "cli/run_lock.hpp"
-#include "cli/run_results.hpp"
-#include "cli/selection.hpp"
-#include "cli/take_in.hpp"
-#include "cli/trial_names.hpp"
+#include "cli/session.hpp"
 #include "cli/trial_row.hpp"
+#include "combu/workspace.hpp"
 
 namespace combu {
 namespace {
@@ -301,7 +303,7 @@ void join_failures(std::vector<TrialRow>& rows, const LastLine& last_line) {
   rows = std::move(kept);
 }
 
-int ps_trials(Session& session, Record& record, RunRow run, const PsOptions& options) {
+Result ps_trials(Session& session, Record& record, RunRow run, const PsOptions& options) {
   const Choice choice(options);
   const std::string single = choice.single();
   const bool attended = process_at_work(run.entry.id, caller_for({})).has_value();
@@ -355,11 +357,11 @@ int ps_trials(Session& session, Record& record, RunRow run, const PsOptions& opt
   }
   out.flush();
   expect_all_matched(unknown, whose);
-  return 0;
+  return Result::succeeded;
 }
 
 // Nothing of it is on record, or that cannot be read.
-int ps_engine(Session& session, const Invocation& invocation, const PsOptions& options, bool was_read) {
+Result ps_engine(Session& session, const Invocation& invocation, const PsOptions& options, bool was_read) {
   const Choice choice(options);
   auto sightings = list_all(session, selectors_of(session, invocation, options.selection), Look::closely);
   const SelectionOptions& selection = options.selection;
@@ -377,7 +379,7 @@ int ps_engine(Session& session, const Invocation& invocation, const PsOptions& o
   print(sightings, options, text);
   (void)put_out(text.view());
   expect_all_matched(unknown, "what is on this engine");
-  return 0;
+  return Result::succeeded;
 }
 
 // ---- Runs
@@ -449,7 +451,7 @@ std::size_t runs_shown(const PsOptions& options) {
   return options.all || !options.where.empty() ? 0 : k_runs_shown;
 }
 
-int ps_runs(Session& session, Record* record, const Invocation& invocation, const PsOptions& options) {
+Result ps_runs(Session& session, Record* record, const Invocation& invocation, const PsOptions& options) {
   const std::optional<Filter> where =
       options.where.empty() ? std::nullopt : std::optional(Filter(options.where));
   std::vector<RunEntry> entries;
@@ -490,7 +492,7 @@ int ps_runs(Session& session, Record* record, const Invocation& invocation, cons
   if (left_out > 0)
     session.progress().note(fmt::format("{} older run{}: {} shows all", left_out, left_out == 1 ? "" : "s",
                                         options.limit > 0 ? "--limit 0" : "--all"));
-  return 0;
+  return Result::succeeded;
 }
 
 // The record, when there is one. Who asks for what runs gets an answer also where it is damaged; `code` is
@@ -508,17 +510,18 @@ std::unique_ptr<Record> existing_record(const Invocation& invocation, Progress& 
 }
 
 int ps(const Invocation& invocation, const PsOptions& options) {
-  auto progress = open_progress(invocation);
+  CommandSessions sessions(open_progress(invocation));
   int record_code = 0;
-  const std::unique_ptr<Record> record = existing_record(invocation, *progress, record_code);
-  const auto done = [&](int code) { return code == 0 ? record_code : code; };
+  const std::unique_ptr<Record> record = existing_record(invocation, sessions.progress(), record_code);
+  const auto done = [&](Result result) {
+    return result == Result::succeeded ? record_code : sessions.exit_code(result);
+  };
   const SelectionOptions& selection = options.selection;
   if (invocation.file.empty() && selection.experiment.empty() && selection.run.empty()) {
     if (!selection.trials.empty())
       throw Error(ErrorKind::invalid, "", "of which run? -f FILE, --experiment NAME or --run ID says it");
-    return done(in_session(invocation, std::move(progress), [&](Session& session) {
-      return ps_runs(session, record.get(), invocation, options);
-    }));
+    return done(sessions.open(
+        invocation, [&](Session& session) { return ps_runs(session, record.get(), invocation, options); }));
   }
   RunFilter filter = filter_of(invocation, selection);
   filter.address = address_given(invocation);
@@ -526,15 +529,15 @@ int ps(const Invocation& invocation, const PsOptions& options) {
   if (record) entries = record->runs(filter, 1);
   if (entries.empty() && record && filter.simulated == false) {
     filter.simulated = true;
-    if (!record->runs(filter, 1).empty()) progress->note(k_only_simulated);
+    if (!record->runs(filter, 1).empty()) sessions.progress().note(k_only_simulated);
   }
   if (entries.empty())
-    return done(in_session(invocation, std::move(progress), [&](Session& session) {
+    return done(sessions.open(invocation, [&](Session& session) {
       return ps_engine(session, invocation, options, record_code == 0);
     }));
-  return in_session(on_its_engine(invocation, entries.front()), std::move(progress), [&](Session& session) {
+  return sessions.exit_code(sessions.open(on_its_engine(invocation, entries.front()), [&](Session& session) {
     return ps_trials(session, *record, {.entry = entries.front(), .state = {}, .counts = {}}, options);
-  });
+  }));
 }
 
 }  // namespace

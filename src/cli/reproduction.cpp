@@ -7,11 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/only.hpp"
-#include "cli/revision.hpp"
+#include "app/only.hpp"
 #include "combu/json.hpp"
 #include "combu/jsonnet.hpp"
-#include "combu/view.hpp"
+#include "combu/text.hpp"
+#include "combu/workspace.hpp"
 
 namespace combu {
 namespace {

@@ -1,9 +1,11 @@
 #include <memory>
 
+#include "app/run_results.hpp"
+#include "app/runs.hpp"
 #include "cli/commands.hpp"
+#include "cli/options.hpp"
 #include "cli/output.hpp"
-#include "cli/recorded.hpp"
-#include "cli/run_results.hpp"
+#include "cli/session.hpp"
 
 namespace combu {
 namespace {
@@ -18,10 +20,11 @@ struct ResultsOptions {
 };
 
 int results(const Invocation& invocation, const ResultsOptions& options) {
-  const auto progress = open_progress(invocation);
-  RunResults source(invocation);
+  CommandSessions sessions(open_progress(invocation));
+  Progress& progress = sessions.progress();
+  RunResults source(invocation, sessions.opener());
   Results results = source.read(options.run);
-  choose(results, options.where, *progress);
+  choose(results, options.where, progress);
   ResultsForm form = options.form;
   form.columns = names_in(options.columns, "--columns");
   form.table = options.json ? json_form(options.limit) : table_form(options.limit);

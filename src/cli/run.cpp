@@ -6,43 +6,24 @@
 #include <string_view>
 #include <utility>
 
+#include "app/resume.hpp"
+#include "app/start.hpp"
+#include "cli/background.hpp"
 #include "cli/commands.hpp"
-#include "cli/execution.hpp"
-#include "cli/load.hpp"
-#include "cli/only.hpp"
-#include "cli/recorded.hpp"
-#include "cli/resume.hpp"
-#include "cli/run_lock.hpp"
+#include "cli/options.hpp"
 #include "cli/session.hpp"
 
 namespace combu {
 namespace {
 
-struct Options {
+struct Options : NewRun {
   std::string file;
-  RunOptions run;
-  bool replace = false;
   std::string parallel;  // a number, "false" or "true"; empty: not given
-  std::string run_id;
-  std::vector<std::string> only;
-  std::string resume;  // a run's id; empty: the last one
+  std::string resume;    // a run's id; empty: the last one
   bool edited = false;
   bool detach = false;
   bool no_cache = false;
 };
-
-// Whoever begins anew may have meant to go on with what the file's last run has left.
-void tell_interrupted(Session& session, Record& record, const Loaded& loaded) {
-  const RunFilter last{.experiment = loaded.run.experiment.name,
-                       .file = loaded.run.experiment.file,
-                       .address = session.engine_address()};
-  for (const RunEntry& entry : record.runs(last, 1)) {
-    if (entry.ended_at || process_at_work(entry.id, loaded.caller)) continue;
-    if (any_left(record.counts(entry.id)))
-      session.progress().note(fmt::format("run {} is interrupted: `{}` goes on with it; this one begins anew",
-                                          entry.id.text(), resume_line(entry.id, session.given_engine())));
-  }
-}
 
 std::optional<std::size_t> number_in(std::string_view text) {
   std::size_t number = 0;
@@ -65,36 +46,17 @@ std::string parallel_fault(const std::string& text) {
 
 int run(const Invocation& invocation, const Options& options, const Background* background) {
   AtWork work(background);
-  auto progress = work.share(open_progress(invocation));
-  const RunId id = options.run_id.empty() ? RunId::random() : RunId(options.run_id);
-  auto loaded = load(invocation, id, *progress);
-  if (!loaded) return 2;
-  if (!options.only.empty()) {
-    loaded->run.experiment = only(std::move(loaded->run.experiment), id, loaded->plan, options.only);
-    loaded->plan = make_plan(loaded->run.experiment).plan;
-  }
-  override_fields(loaded->run.experiment, options.run);
-  loaded->revision = revision_of(loaded->caller.folder, loaded->evaluated);
-  if (const std::string& problem = loaded->revision.working_tree.problem; !problem.empty())
-    progress->note(fmt::format("{}: the folder's version is not recorded, or not all of it: {}",
-                               loaded->caller.folder, problem));
-  Record record(state_folder(loaded->caller));
-  return work.done(in_session(invocation, std::move(progress), [&](Session& session) {
-    try {
-      work.begin(session, *loaded, options.run);
-      tell_interrupted(session, record, *loaded);
-      return execute(
-          session, record, *loaded, options.run, options.replace ? Earlier::replace : Earlier::refuse, work,
-          [&](const Prepared& prepared) {
-            record.begin(entry_of(session, *loaded, options.run, prepared), loaded->run.experiment);
-            return std::nullopt;
-          });
-    } catch (const Error& error) {
-      session.progress().end();
-      if (error.kind() == ErrorKind::cancelled) session.progress().note("interrupted: nothing was started");
-      throw;
-    }
-  }));
+  CommandSessions sessions(work.share(open_progress(invocation)));
+  return work.done(
+      sessions.exit_code(start_run(invocation, options, sessions.progress(), sessions.opener(), work)));
+}
+
+int go_on(const Invocation& invocation, const Resumption& resumption, const Background* background) {
+  AtWork work(background);
+  CommandSessions sessions(work.share(open_progress(invocation)));
+  const OpenSession open_session = sessions.opener();
+  return work.done(
+      sessions.exit_code(resume_run({invocation, sessions.progress(), open_session, work}, resumption)));
 }
 
 }  // namespace
@@ -103,11 +65,11 @@ void add_run(CommandLine& line, const Invocation& invocation, Action& action) {
   CliCommand command = line.add_command("run", "Start all trials, each when what it depends on is so");
   const auto options = std::make_shared<Options>();
   add_file_argument(command, options->file);
-  command.add_flag("--wait", options->run.wait,
+  command.add_flag("--wait", options->options.wait,
                    "Stay until every trial is over; the exit code is 1 if one failed, was blocked, or was "
                    "stopped and is no service");
   command.add_flag("--replace", options->replace, "Remove what still runs of an earlier run first");
-  command.add_option("--starts-in-flight", options->run.starts_in_flight, "Most starts at the same time")
+  command.add_option("--starts-in-flight", options->options.starts_in_flight, "Most starts at the same time")
       .type_name("N")
       .between(1, 1000)
       .show_default();
@@ -123,12 +85,11 @@ void add_run(CommandLine& line, const Invocation& invocation, Action& action) {
       .type_name("TRIALS")
       .one_value_each();
   command
-      .add_option("--reserve", options->run.reserve,
+      .add_option("--reserve", options->options.reserve,
                   "CPUs, memory and GPUs (2,4GiB,gpu=0) of the engine's that no trial gets")
       .type_name("SLOTS");
   command.add_flag("--no-cache", options->no_cache, "Run also what has `cache` and has been done before");
-  command
-      .add_option("--run-id", options->run_id, "The run's id, and what replaces \"UUID\"; else a random one")
+  command.add_option("--run-id", options->id, "The run's id, and what replaces \"UUID\"; else a random one")
       .type_name("ID");
   command.footer("Example:\n  combu run --wait experiment.jsonnet");
   add_detach_option(command, options->detach);
@@ -141,17 +102,17 @@ void add_run(CommandLine& line, const Invocation& invocation, Action& action) {
   command.add_flag("--edited", options->edited, "With --resume: use the file as it is now, as `apply` does");
   command.callback([&invocation, &action, command, options] {
     const std::string_view parallel = parallel_value(options->parallel);
-    if (parallel == "false") options->run.starts_in_flight = 1;
-    options->run.parallel = number_in(parallel);
-    options->run.cache = !options->no_cache;
+    if (parallel == "false") options->options.starts_in_flight = 1;
+    options->options.parallel = number_in(parallel);
+    options->options.cache = !options->no_cache;
     const auto adjust = [command, options](RunOptions& recorded) {
       if (command.count("--wait") > 0) recorded.wait = true;
-      if (command.count("--reserve") > 0) recorded.reserve = options->run.reserve;
+      if (command.count("--reserve") > 0) recorded.reserve = options->options.reserve;
       if (options->no_cache) recorded.cache = false;
-      const bool is_switch = !options->parallel.empty() && !options->run.parallel;
+      const bool is_switch = !options->parallel.empty() && !options->options.parallel;
       if (command.count("--starts-in-flight") > 0 || is_switch)
-        recorded.starts_in_flight = options->run.starts_in_flight;
-      if (options->run.parallel) recorded.parallel = options->run.parallel;
+        recorded.starts_in_flight = options->options.starts_in_flight;
+      if (options->options.parallel) recorded.parallel = options->options.parallel;
     };
     action = [&invocation, command, options, adjust] {
       const Invocation meant = with_file(invocation, options->file);
@@ -162,8 +123,8 @@ void add_run(CommandLine& line, const Invocation& invocation, Action& action) {
                         "goes with --resume: a new run uses the file as it is now");
           return run(meant, *options, background);
         }
-        return resume_run(meant, {.run = options->resume, .edited = options->edited, .adjust = adjust},
-                          background);
+        return go_on(meant, {.run = options->resume, .edited = options->edited, .adjust = adjust},
+                      background);
       };
       return options->detach ? in_background(body) : body(nullptr);
     };

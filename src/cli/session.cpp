@@ -4,28 +4,26 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <mutex>
+#include <csignal>
+#include <fstream>
 #include <optional>
 #include <system_error>
 #include <utility>
 
-#include "cli/config.hpp"
-#include "cli/environment.hpp"
 #include "combu/docker.hpp"
 #include "combu/simulated.hpp"
+#include "combu/workspace.hpp"
 
 namespace combu {
 namespace {
 
-constexpr Seconds k_repeats_told_pause{5};
-
-std::unique_ptr<Engine> open_engine(const std::string& given, std::string& source, std::string& address) {
-  address = given;
-  if (given.starts_with("simulated:")) return open_simulated(parse_simulation(given));
-  const DockerPlace place = find_docker(environment, given);
-  address = place.address.text();
-  source = place.source;
-  return open_docker(place, {.gpus = [address] { return configured_gpus(address); }});
+std::unique_ptr<Engine> open_engine(EngineName& name) {
+  name.address = name.given;
+  if (name.given.starts_with("simulated:")) return open_simulated(parse_simulation(name.given));
+  const DockerPlace place = find_docker(environment, name.given);
+  name.address = place.address.text();
+  name.source = place.source;
+  return open_docker(place, {.gpus = [address = name.address] { return configured_gpus(address); }});
 }
 
 std::ofstream open_trace(const std::string& file) {
@@ -38,62 +36,60 @@ std::ofstream open_trace(const std::string& file) {
   return trace;
 }
 
-// Many calls meet the same outage: one line for all of them is enough.
-class RepeatTeller {
- public:
-  explicit RepeatTeller(Progress& progress) : progress_(progress) {}
-  void operator()(const Error& error) {
-    std::scoped_lock lock(mutex_);
-    const Instant now = real_clock().now();
-    if (told_at_ && now - *told_at_ < k_repeats_told_pause) return;
-    told_at_ = now;
-    progress_.note(fmt::format("{}; trying again", error.what()));
-  }
-
- private:
-  Progress& progress_;
-  std::mutex mutex_;
-  std::optional<Instant> told_at_;
-};
-
-}  // namespace
-
-Session::Session(const Invocation& invocation, std::unique_ptr<Progress> progress)
-    : progress_(std::move(progress)),
-      interrupts_([this, as_json = invocation.progress == "json"] { leave(as_json); }),
-      trace_(open_trace(invocation.trace)),
-      given_engine_(invocation.engine),
-      engine_(open_engine(invocation.engine, engine_source_, engine_address_)),
-      traced_(trace_.is_open() ? with_trace(*engine_, real_clock(), trace_) : nullptr) {}
-
 // On the signal's thread, while others may hold any lock.
-void Session::leave(bool as_json) {
-  progress_->end();
+void leave(Progress& progress, bool as_json) {
+  progress.end();
   constexpr std::string_view k_line = "combu: left at once, at the second signal\n";
   if (!as_json) (void)!::write(STDERR_FILENO, k_line.data(), k_line.size());
 }
 
-std::unique_ptr<Engine> Session::patient_engine() {
-  const auto teller = std::make_shared<RepeatTeller>(*progress_);
-  return with_retry(engine(), {}, real_clock(),
-                    [teller](const Error& error, Seconds /*pause*/) { (*teller)(error); });
+}  // namespace
+
+std::unique_ptr<Progress> open_progress(const Invocation& invocation) {
+  return make_progress(parse_progress_form(invocation.progress), stderr);
 }
 
-int in_session(const Invocation& invocation, std::unique_ptr<Progress> progress,
-               const std::function<int(Session&)>& body) {
-  Session session(invocation, std::move(progress));
+Result CommandSessions::open(const Invocation& invocation, const std::function<Result(Session&)>& body) {
+  const Interrupts interrupts([&] { leave(*progress_, invocation.progress == "json"); });
+  std::ofstream trace = open_trace(invocation.trace);
+  EngineName name{.address = {}, .given = invocation.engine};
+  const std::unique_ptr<Engine> engine = open_engine(name);
+  const std::unique_ptr<Engine> traced =
+      trace.is_open() ? with_trace(*engine, real_clock(), trace) : nullptr;
+  Session session(*progress_, traced ? *traced : *engine, name, interrupts.token());
+  Result result = Result::interrupted;
   try {
-    return body(session);
+    result = body(session);
   } catch (const Error& error) {
-    session.progress().end();
-    if (error.kind() == ErrorKind::cancelled && session.signal_code() != 0) return session.signal_code();
-    session.progress().error(error_line(error, session.engine_source()));
-    return exit_code(error.kind());
+    progress_->end();
+    if (error.kind() != ErrorKind::cancelled || interrupts.signal() == 0) {
+      progress_->error(error_line(error, name.source));
+      result = result_of(error.kind());
+    }
   }
+  signal_ = interrupts.signal();
+  return result;
 }
 
-int in_session(const Invocation& invocation, const std::function<int(Session&)>& body) {
-  return in_session(invocation, open_progress(invocation), body);
+int CommandSessions::exit_code(Result result) const {
+  return result == Result::interrupted ? 128 + (signal_ == 0 ? SIGINT : signal_) : static_cast<int>(result);
+}
+
+int in_session(const Invocation& invocation, const std::function<Result(Session&)>& body) {
+  CommandSessions sessions(open_progress(invocation));
+  return sessions.exit_code(sessions.open(invocation, body));
+}
+
+std::string error_line(const Error& error, std::string_view engine_source) {
+  if (error.kind() != ErrorKind::unavailable && error.kind() != ErrorKind::timeout)
+    return fmt::format("combu: {}", error.what());
+  const std::string source = engine_source.empty() ? "" : fmt::format(" (from {})", engine_source);
+  return fmt::format("combu: no engine at {}{}: {}; --engine or DOCKER_HOST names another one",
+                     error.subject(), source, error.message());
+}
+
+int exit_code(ErrorKind kind) {
+  return static_cast<int>(result_of(kind));
 }
 
 }  // namespace combu

@@ -1,52 +1,50 @@
 #pragma once
-// A command that talks to an engine: its progress, its signals, its engine.
+// The session of one command: its progress, its signals, its engine.
 
-#include <fstream>
 #include <functional>
 #include <memory>
-#include <stop_token>
 #include <string>
+#include <string_view>
+#include <utility>
 
-#include "cli/invocation.hpp"
-#include "combu/engine.hpp"
-#include "combu/run.hpp"
+#include "app/invocation.hpp"
+#include "app/result.hpp"
+#include "app/session.hpp"
+#include "combu/progress.hpp"
 
 namespace combu {
 
-class Session {
+[[nodiscard]] std::unique_ptr<Progress> open_progress(const Invocation& invocation);
+
+// One command: its progress, and the sessions that its use cases open.
+class CommandSessions {
  public:
-  // Starts threads. Connects to nothing.
-  Session(const Invocation& invocation, std::unique_ptr<Progress> progress);
+  explicit CommandSessions(std::unique_ptr<Progress> progress) : progress_(std::move(progress)) {}
 
   [[nodiscard]] Progress& progress() { return *progress_; }
-  [[nodiscard]] Engine& engine() { return traced_ ? *traced_ : *engine_; }
-  [[nodiscard]] std::stop_token stop() const { return interrupts_.token(); }
-  // 130 or 143 after the first signal, 0 while there was none.
-  [[nodiscard]] int signal_code() const { return interrupts_.signal() == 0 ? 0 : 128 + interrupts_.signal(); }
-  // Who named the engine's address: "--engine", "DOCKER_HOST"; empty for the simulated one.
-  [[nodiscard]] const std::string& engine_source() const { return engine_source_; }
-  // The address that --engine gave; empty for none.
-  [[nodiscard]] const std::string& given_engine() const { return given_engine_; }
-  [[nodiscard]] const std::string& engine_address() const { return engine_address_; }
-  // The engine, patient: for what has already talked to it. Its repeats are told, though not each.
-  [[nodiscard]] std::unique_ptr<Engine> patient_engine();
+  // As OpenSession: one at a time. Throws Error if the engine cannot be named or the trace not be written.
+  [[nodiscard]] Result open(const Invocation& invocation, const std::function<Result(Session&)>& body);
+  [[nodiscard]] OpenSession opener() {
+    return [this](const Invocation& invocation, const std::function<Result(Session&)>& body) {
+      return open(invocation, body);
+    };
+  }
+  // 0 to 3 as in cli.hpp; of an interrupted use case 128 and the signal's number.
+  [[nodiscard]] int exit_code(Result result) const;
 
  private:
-  void leave(bool as_json);
-
   std::unique_ptr<Progress> progress_;
-  Interrupts interrupts_;
-  std::ofstream trace_;
-  std::string given_engine_;
-  std::string engine_source_;
-  std::string engine_address_;
-  std::unique_ptr<Engine> engine_;
-  std::unique_ptr<Engine> traced_;
+  int signal_ = 0;
 };
 
-// Makes a session, and gives the exit code of `body`, or the one of the signal that cancelled it.
-[[nodiscard]] int in_session(const Invocation& invocation, std::unique_ptr<Progress> progress,
-                             const std::function<int(Session&)>& body);
-[[nodiscard]] int in_session(const Invocation& invocation, const std::function<int(Session&)>& body);
+// The exit code of a command that opens one session at once.
+[[nodiscard]] int in_session(const Invocation& invocation, const std::function<Result(Session&)>& body);
+
+// What is printed of an error that ends the program. `engine_source`: who named the engine's address, if
+// that is known.
+[[nodiscard]] std::string error_line(const Error& error, std::string_view engine_source = {});
+
+// 0 to 3 as in cli.hpp.
+[[nodiscard]] int exit_code(ErrorKind kind);
 
 }  // namespace combu

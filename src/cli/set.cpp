@@ -5,11 +5,13 @@
 #include <string_view>
 #include <vector>
 
+#include "app/execution.hpp"
+#include "app/runs.hpp"
 #include "cli/commands.hpp"
-#include "cli/execution.hpp"
-#include "cli/recorded.hpp"
-#include "cli/run_lock.hpp"
+#include "cli/session.hpp"
 #include "combu/control.hpp"
+#include "combu/text.hpp"
+#include "combu/workspace.hpp"
 
 namespace combu {
 namespace {

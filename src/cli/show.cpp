@@ -12,20 +12,21 @@
 #include <utility>
 #include <vector>
 
+#include "app/kept_logs.hpp"
+#include "app/load.hpp"
+#include "app/outputs.hpp"
+#include "app/run_results.hpp"
+#include "app/runs.hpp"
+#include "app/trial_names.hpp"
 #include "cli/commands.hpp"
-#include "cli/environment.hpp"
-#include "cli/kept_logs.hpp"
-#include "cli/load.hpp"
+#include "cli/options.hpp"
 #include "cli/output.hpp"
-#include "cli/recorded.hpp"
 #include "cli/reproduction.hpp"
-#include "cli/results.hpp"
-#include "cli/run_lock.hpp"
-#include "cli/run_results.hpp"
-#include "cli/trial_names.hpp"
+#include "cli/session.hpp"
 #include "combu/docker.hpp"
 #include "combu/json.hpp"
 #include "combu/telemetry.hpp"
+#include "combu/workspace.hpp"
 
 namespace combu {
 namespace {
@@ -422,7 +423,10 @@ int show(const Invocation& invocation, const ShowOptions& options) {
       (void)version_of(trials);
       (void)put_out(reproduction(run, names, engine_of(run, invocation)));
     } else {
-      if (!alive.empty()) take_in_written(invocation, record, run, alive);
+      if (!alive.empty()) {
+        CommandSessions sessions(open_progress(invocation));
+        take_in_written(invocation, sessions.opener(), record, run, alive);
+      }
       print_pages(record, run, invocation, names, options);
     }
   }

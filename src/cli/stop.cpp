@@ -7,15 +7,16 @@
 #include <mutex>
 #include <optional>
 
+#include "app/reconcile.hpp"
+#include "app/runs.hpp"
+#include "app/selection.hpp"
 #include "cli/commands.hpp"
-#include "cli/identity.hpp"
+#include "cli/options.hpp"
 #include "cli/output.hpp"
-#include "cli/recorded.hpp"
-#include "cli/run_lock.hpp"
-#include "cli/selection.hpp"
-#include "cli/take_in.hpp"
+#include "cli/session.hpp"
 #include "combu/control.hpp"
 #include "combu/json.hpp"
+#include "combu/workspace.hpp"
 
 namespace combu {
 namespace {
@@ -91,7 +92,7 @@ Stopped stop_all(Session& session, const std::vector<Sighting>& attempts, std::o
   return stopped;
 }
 
-int stop(Session& session, const Invocation& invocation, const StopOptions& options) {
+Result stop(Session& session, const Invocation& invocation, const StopOptions& options) {
   std::optional<Seconds> grace;
   if (!options.grace.empty()) grace = duration_option("--grace", options.grace);
   auto [attempts, missing] = choose_attempts(session, invocation, options.selection);
@@ -108,7 +109,7 @@ int stop(Session& session, const Invocation& invocation, const StopOptions& opti
     session.progress().note(
         attempts.empty() ? "nothing runs" : fmt::format("stopped {} of {}", stopped.count, attempts.size()));
   for (const Error& error : missing) session.progress().error(error_line(error, session.engine_source()));
-  return std::max(exit_code(stopped.errors), exit_code(missing));
+  return std::max(result_of(stopped.errors), result_of(missing));
 }
 
 }  // namespace

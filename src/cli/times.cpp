@@ -7,9 +7,10 @@
 #include <string_view>
 #include <utility>
 
+#include "app/runs.hpp"
 #include "cli/commands.hpp"
+#include "cli/options.hpp"
 #include "cli/output.hpp"
-#include "cli/recorded.hpp"
 #include "combu/json.hpp"
 
 namespace combu {

@@ -1,8 +1,10 @@
 #include <memory>
 #include <string>
 
+#include "app/load.hpp"
 #include "cli/commands.hpp"
-#include "cli/load.hpp"
+#include "cli/options.hpp"
+#include "cli/session.hpp"
 
 namespace combu {
 

@@ -12,15 +12,17 @@
 #include <thread>
 #include <utility>
 
+#include "app/load.hpp"
+#include "app/reconcile.hpp"
+#include "app/runs.hpp"
+#include "app/selection.hpp"
 #include "cli/commands.hpp"
-#include "cli/load.hpp"
+#include "cli/options.hpp"
 #include "cli/output.hpp"
-#include "cli/recorded.hpp"
-#include "cli/run_lock.hpp"
-#include "cli/selection.hpp"
-#include "cli/take_in.hpp"
+#include "cli/session.hpp"
 #include "cli/trial_row.hpp"
 #include "combu/record.hpp"
+#include "combu/workspace.hpp"
 
 namespace combu {
 namespace {
@@ -212,12 +214,12 @@ class EndPrinter {
   std::jthread printer_;  // last: it uses the others
 };
 
-int wait(Session& session, const Invocation& invocation, WaitOptions options) {
+Result wait(Session& session, const Invocation& invocation, WaitOptions options) {
   std::vector<std::string>& trials = options.selection.trials;
   const auto is_over = [&](const std::string& trial) {
     return was_skipped(trial, invocation, options.selection);
   };
-  if (std::erase_if(trials, is_over) > 0 && trials.empty()) return 0;
+  if (std::erase_if(trials, is_over) > 0 && trials.empty()) return Result::succeeded;
   const auto selectors =
       selectors_for(chosen_attempts(session, invocation, options.selection), options.selection);
   if (selectors.empty())
@@ -236,7 +238,7 @@ int wait(Session& session, const Invocation& invocation, WaitOptions options) {
   std::map<RunId, TrialNames> runs;
   for (const Selector& selector : selectors) runs.emplace(*selector.run, TrialNames());
   take_in_all(session, invocation, runs);
-  return printer.any_failed() ? 1 : 0;
+  return printer.any_failed() ? Result::failed : Result::succeeded;
 }
 
 }  // namespace

@@ -11,18 +11,20 @@
 #include <unordered_map>
 #include <utility>
 
+#include "app/execution.hpp"
+#include "app/kept_logs.hpp"
+#include "app/load.hpp"
+#include "app/patience.hpp"
+#include "app/reconcile.hpp"
+#include "app/runs.hpp"
+#include "app/session.hpp"
 #include "cli/commands.hpp"
-#include "cli/execution.hpp"
-#include "cli/kept_logs.hpp"
-#include "cli/load.hpp"
+#include "cli/options.hpp"
 #include "cli/output.hpp"
-#include "cli/patience.hpp"
-#include "cli/recorded.hpp"
-#include "cli/run_lock.hpp"
 #include "cli/session.hpp"
-#include "cli/take_in.hpp"
 #include "combu/cache.hpp"
 #include "combu/control.hpp"
+#include "combu/workspace.hpp"
 
 namespace combu {
 namespace {
@@ -379,7 +381,7 @@ std::vector<Sighting> others_on_engine(const Invocation& invocation, const RunEn
       if (error.kind() == ErrorKind::cancelled) throw;
       session.progress().note(fmt::format("what other runs hold is not known: {}", error.what()));
     }
-    return 0;
+    return Result::succeeded;
   });
   std::erase_if(others, [&](const Sighting& seen) {
     return seen.key.run == entry.id || seen.phase != Phase::running || seen.slots.empty();
@@ -448,7 +450,7 @@ std::string last_line_on_engine(const Invocation& invocation, const RunEntry& en
     } catch (const Error&) {
       if (session.stop().stop_requested()) throw;
     }
-    return 0;
+    return Result::succeeded;
   });
   return last_line_of(text);
 }
@@ -488,7 +490,7 @@ void take_in_ends(const Invocation& invocation, Record& record, const RunEntry& 
   if (is_simulated(entry)) return;
   (void)in_session(on_its_engine(invocation, entry), [&](Session& session) {
     take_in_all(session, record, entry.id);
-    return 0;
+    return Result::succeeded;
   });
 }
 

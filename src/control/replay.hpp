@@ -6,7 +6,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "combu/view.hpp"
+#include "combu/progress.hpp"
 
 namespace combu::control {
 

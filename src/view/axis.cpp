@@ -9,7 +9,8 @@
 #include <string_view>
 #include <utility>
 
-#include "view/numbers.hpp"
+#include "combu/analysis.hpp"
+#include "combu/text.hpp"
 
 namespace combu {
 namespace {

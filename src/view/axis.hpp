@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "combu/view.hpp"
+#include "combu/analysis.hpp"
 
 namespace combu {
 

@@ -9,8 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "combu/analysis.hpp"
+#include "combu/view.hpp"
 #include "view/axis.hpp"
-#include "view/line.hpp"
 
 namespace combu {
 namespace {

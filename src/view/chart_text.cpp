@@ -13,9 +13,11 @@
 #include <string_view>
 #include <utility>
 
+#include "combu/analysis.hpp"
+#include "combu/text.hpp"
+#include "combu/view.hpp"
+#include "progress/forms.hpp"
 #include "view/axis.hpp"
-#include "view/forms.hpp"
-#include "view/line.hpp"
 
 namespace combu {
 namespace {

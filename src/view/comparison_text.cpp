@@ -6,9 +6,9 @@
 #include <span>
 #include <utility>
 
-#include "view/comparison.hpp"
-#include "view/json_string.hpp"
-#include "view/line.hpp"
+#include "combu/analysis.hpp"
+#include "combu/text.hpp"
+#include "combu/view.hpp"
 #include "view/numbers.hpp"
 
 namespace combu {
@@ -138,21 +138,22 @@ std::string pair_json(const PairTable& table, const Pair& pair, std::span<const 
 
 }  // namespace
 
-void print_comparison(std::ostream& out, std::span<const Results> runs, const CompareForm& form) {
+void print_comparison(std::ostream& out, std::span<const Results> runs, const CompareForm& form,
+                      const TableForm& limits) {
   std::string_view before;
   for (const PairTable& table : compare(runs, form)) {
     const bool repeats = has_repeats(table);
-    out << before << fit_line(title_of(table, runs, repeats), form.table.columns) << '\n';
+    out << before << fit_line(title_of(table, runs, repeats), limits.columns) << '\n';
     before = "\n";
     std::string shared;
     for (const auto& [name, value] : table.shared)
       shared += fmt::format("{}{}={}", shared.empty() ? "" : " ", name, short_text(value));
-    if (!shared.empty()) out << shared_line(shared, form.table.columns) << '\n';
+    if (!shared.empty()) out << shared_line(shared, limits.columns) << '\n';
     if (!table.pairs.empty()) {
       NumberTable text(heads_of(table, runs, repeats));
-      const std::size_t shown = form.table.shown(table.pairs.size());
+      const std::size_t shown = limits.shown(table.pairs.size());
       for (const Pair& pair : std::span(table.pairs).first(shown)) add_pair(text, table, pair, repeats);
-      text.print(out, form.table.columns, "a pipe has all");
+      text.print(out, limits.columns, "a pipe has all");
       if (shown < table.pairs.size()) out << more_text(table.pairs.size() - shown) << '\n';
     }
     print_overall(out, table, runs);
@@ -161,11 +162,11 @@ void print_comparison(std::ostream& out, std::span<const Results> runs, const Co
 }
 
 std::vector<std::string> print_comparison_json(std::ostream& out, std::span<const Results> runs,
-                                               const CompareForm& form) {
+                                               const CompareForm& form, const TableForm& limits) {
   const std::vector<PairTable> tables = compare(runs, form);
   std::vector<std::string> notes;
   for (const PairTable& table : tables) {
-    const std::size_t shown = form.table.shown(table.pairs.size());
+    const std::size_t shown = limits.shown(table.pairs.size());
     for (const Pair& pair : std::span(table.pairs).first(shown)) out << pair_json(table, pair, runs);
     for (const std::string& note : table.notes) {
       const bool is_of_all = std::ranges::all_of(tables, [&](const PairTable& other) {

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "combu/json.hpp"
+#include "combu/text.hpp"
 #include "combu/view.hpp"
 
 namespace combu {

@@ -4,14 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <numeric>
-#include <type_traits>
 #include <utility>
 
-#include "view/json_string.hpp"
-#include "view/line.hpp"
+#include "combu/analysis.hpp"
+#include "combu/text.hpp"
 #include "view/table.hpp"
 
 namespace combu {
@@ -19,52 +17,7 @@ namespace {
 
 constexpr std::string_view k_missing = "–";
 
-template <class NumberText>
-std::string text_of(const Value& value, const NumberText& number_text) {
-  return std::visit(
-      [&](const auto& one) -> std::string {
-        using One = std::decay_t<decltype(one)>;
-        if constexpr (std::is_same_v<One, double>) return number_text(one);
-        if constexpr (std::is_same_v<One, std::string>) return one;
-        return {};
-      },
-      value);
-}
-
 }  // namespace
-
-std::string short_number(double number) {
-  constexpr double k_whole_from = 1e4;
-  constexpr double k_whole_until = 1e15;  // beyond it not every whole number is one of these
-  if (std::isnan(number)) return "nan";
-  const double size = std::fabs(number);
-  const bool is_whole = number == std::trunc(number);
-  // -0 is 0 to a person.
-  if (size < k_whole_until && (is_whole || size >= k_whole_from)) return fmt::format("{:.0f}", number + 0.0);
-  return fmt::format("{:.4g}", number);
-}
-
-std::string whole_number(double number) {
-  return std::isnan(number) ? "nan" : fmt::format("{}", number);
-}
-
-std::string json_number(double number) {
-  return std::isfinite(number) ? fmt::format("{}", number) : "null";
-}
-
-std::string short_text(const Value& value) {
-  return text_of(value, short_number);
-}
-
-std::string whole_text(const Value& value) {
-  return text_of(value, whole_number);
-}
-
-std::string json_value(const Value& value) {
-  if (const auto* number = std::get_if<double>(&value)) return json_number(*number);
-  if (const auto* text = std::get_if<std::string>(&value)) return json_string(*text);
-  return "null";
-}
 
 std::string shared_line(std::string_view params, std::size_t columns_max) {
   constexpr std::string_view k_begin = "the same for all: ";

@@ -1,27 +1,15 @@
 #pragma once
-// Numbers as people and programs read them.
+// Tables of numbers and texts.
 
 #include <cstddef>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "combu/view.hpp"
+#include "combu/analysis.hpp"
 
 namespace combu {
-
-// Four significant digits, whole numbers whole: "0.2134", "1.234e-05", "12346"; "nan", "inf".
-[[nodiscard]] std::string short_number(double number);
-// The shortest text that is read as the same number.
-[[nodiscard]] std::string whole_number(double number);
-// The same; "null" for what JSON has no number for.
-[[nodiscard]] std::string json_number(double number);
-
-// A value for people, and in full; empty where there is none.
-[[nodiscard]] std::string short_text(const Value& value);
-[[nodiscard]] std::string whole_text(const Value& value);
-// "null" for none, and for what JSON has no number for.
-[[nodiscard]] std::string json_value(const Value& value);
 
 // A line above a table: "the same for all: epochs=10 lr=0.1", cut between two params.
 [[nodiscard]] std::string shared_line(std::string_view params, std::size_t columns_max);

@@ -6,9 +6,8 @@
 #include <unordered_map>
 
 #include "combu/json.hpp"
+#include "combu/text.hpp"
 #include "combu/view.hpp"
-#include "view/line.hpp"
-#include "view/names.hpp"
 
 namespace combu {
 namespace {

@@ -3,20 +3,11 @@
 #include <numeric>
 
 #include "combu/json.hpp"
+#include "combu/text.hpp"
 #include "combu/view.hpp"
-#include "view/line.hpp"
 #include "view/table.hpp"
 
 namespace combu {
-
-std::string counts_text(const TrialCounts& counts) {
-  std::string text;
-  for (std::size_t i = 0; i < counts.size(); ++i)
-    if (counts.at(i) > 0)
-      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", counts.at(i),
-                          to_string(static_cast<TrialState>(i)));
-  return text;
-}
 
 void print_runs(std::ostream& out, std::span<const RunRow> runs, std::size_t columns_max) {
   Table<7> table({"RUN", "EXPERIMENT", "BEGAN", "ENDED", "STATE", "TRIALS", "ENGINE"}, {1, 5, 6});

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "combu/json.hpp"
+#include "combu/text.hpp"
 #include "combu/view.hpp"
-#include "view/names.hpp"
 #include "view/table.hpp"
 
 namespace combu {

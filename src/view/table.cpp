@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "combu/text.hpp"
 #include "combu/view.hpp"
-#include "view/forms.hpp"
+#include "progress/forms.hpp"
 
 namespace combu {
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "view/line.hpp"
+#include "combu/text.hpp"
 
 namespace combu {
 

@@ -4,9 +4,9 @@
 #include <iterator>
 #include <sstream>
 
+#include "combu/analysis.hpp"
+#include "combu/text.hpp"
 #include "combu/view.hpp"
-#include "view/columns.hpp"
-#include "view/json_string.hpp"
 #include "view/table.hpp"
 
 namespace combu {

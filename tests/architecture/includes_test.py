@@ -15,7 +15,7 @@ FILES = {
         "include/combu/database.hpp",
         "src/record/impl.hpp",
         "src/record/reading.cpp",
-        "src/view/export_sqlite.cpp",
+        "src/export/sqlite.cpp",
     },
 }
 

@@ -11,7 +11,8 @@
 #include <stop_token>
 #include <utility>
 
-#include "cli/mlflow.hpp"
+#include "combu/analysis.hpp"
+#include "combu/export.hpp"
 #include "combu/telemetry.hpp"
 #include "fuzz/answering_server.hpp"
 

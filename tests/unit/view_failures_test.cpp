@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "combu/view.hpp"
-#include "view/failures.hpp"
+#include "combu/progress.hpp"
+#include "progress/failures.hpp"
 
 namespace combu {
 namespace {

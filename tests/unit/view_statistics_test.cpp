@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "view/statistics.hpp"
+#include "combu/analysis.hpp"
 
 namespace combu {
 namespace {

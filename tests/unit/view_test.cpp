@@ -13,12 +13,12 @@
 #include <thread>
 #include <vector>
 
+#include "combu/progress.hpp"
+#include "combu/text.hpp"
 #include "combu/view.hpp"
+#include "progress/block.hpp"
+#include "progress/forms.hpp"
 #include "unit/view_screen.hpp"
-#include "view/block.hpp"
-#include "view/forms.hpp"
-#include "view/line.hpp"
-#include "view/names.hpp"
 
 namespace combu {
 namespace {

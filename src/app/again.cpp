@@ -1,0 +1,61 @@
+#include "app/again.hpp"
+
+#include <algorithm>
+
+namespace combu {
+
+bool ended_unsuccessfully(const Trial& trial, TrialState state) {
+  return state == TrialState::failed || (state == TrialState::stopped && !trial.service);
+}
+
+void Again::add(TrialIndex trial, Needs needs) {
+  const std::size_t first = trials_.size();
+  put(trial);
+  put_needs_from(first, needs);
+}
+
+void Again::add_needs_of(TrialIndex trial, Needs needs) {
+  const std::size_t first = trials_.size();
+  put_needs_of(trial, needs);
+  put_needs_from(first, needs);
+}
+
+void Again::add_blocked() {
+  // What comes along may have blocked others itself.
+  for (std::size_t known = trials_.size() + 1; known != trials_.size();) {
+    known = trials_.size();
+    for (TrialIndex trial = 0; trial < past_.size(); ++trial) {
+      const Past& it = past_[trial];
+      if (it.state != TrialState::blocked || added_[trial]) continue;
+      const bool is_by_root = it.root && added_[*it.root];
+      const bool is_by_need = std::ranges::any_of(plan_.nodes[trial].needs, [&](const Edge& need) {
+        return need.trial < added_.size() && added_[need.trial];
+      });
+      if (is_by_root || is_by_need) add(trial, Needs::services);
+    }
+  }
+}
+
+void Again::put(TrialIndex trial) {
+  if (added_[trial]) return;
+  added_[trial] = true;
+  trials_.push_back(trial);
+}
+
+void Again::put_needs_of(TrialIndex trial, Needs needs) {
+  for (const Edge& need : plan_.nodes[trial].needs) {
+    if (need.trial >= past_.size()) continue;
+    const TrialState state = past_[need.trial].state;
+    const bool has_failed =
+        state == TrialState::blocked || ended_unsuccessfully(experiment_.trials[need.trial], state);
+    const bool is_wanted =
+        (experiment_.trials[need.trial].service && is_over(state)) || (needs == Needs::all && has_failed);
+    if (is_wanted) put(need.trial);
+  }
+}
+
+void Again::put_needs_from(std::size_t first, Needs needs) {
+  for (std::size_t i = first; i < trials_.size(); ++i) put_needs_of(trials_[i], needs);
+}
+
+}  // namespace combu

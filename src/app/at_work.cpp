@@ -1,0 +1,100 @@
+#include "app/at_work.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "combu/system.hpp"
+
+namespace combu {
+namespace {
+
+// The state folder has been checked: the run is on record.
+Descriptor open_log(const std::string& path) {
+  make_private_folder(std::filesystem::path(path).parent_path());
+  return open_private_file(path, O_WRONLY | O_CREAT | O_APPEND);
+}
+
+}  // namespace
+
+std::unique_ptr<RunLock> take_lock(LockScope scope, Session& session, const Loaded& loaded) {
+  try {
+    return std::make_unique<RunLock>(scope, loaded.run, session.engine_address(), loaded.caller,
+                                     session.stop());
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::refused) throw;
+    session.progress().note(
+        fmt::format("two runs at the same instant would not be noticed: {}", error.what()));
+    return nullptr;
+  }
+}
+
+void interrupt_processes(Session& session, const Selector& selector, const std::string& by,
+                         const Caller& caller) {
+  // A process that does not listen is interrupted all the same.
+  const auto announce = [&](const RunId& run) {
+    try {
+      (void)ControlClient(channel_path(run, caller)).adjust({.interrupter = by}, session.stop());
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::cancelled) throw;
+    }
+  };
+  for (const Interrupted& one :
+       interrupt_runs(selector, session.engine_address(), caller, announce, session.stop()))
+    session.progress().note(
+        fmt::format("interrupted process {}, which was at work on run {}", one.process, one.run));
+}
+
+AtWork::~AtWork() {
+  std::error_code none;
+  if (!unused_log_.empty()) std::filesystem::remove(unused_log_, none);
+}
+
+std::unique_ptr<Progress> AtWork::share(std::unique_ptr<Progress> progress) {
+  auto shared = std::make_unique<SharedProgress>(std::move(progress), channel_);
+  progress_ = shared.get();
+  return shared;
+}
+
+void AtWork::begin(Session& session, const Loaded& loaded, const RunOptions& options) {
+  lock_ = take_lock(LockScope::run, session, loaded);
+  if (background_ != nullptr) {
+    const std::string path = log_path(loaded.run.id, loaded.caller);
+    if (!std::filesystem::exists(path)) unused_log_ = path;
+    log_ = open_log(path);
+  }
+  steering_.emplace(Settings{.parallel_max = options.parallel.value_or(loaded.run.experiment.parallel_max),
+                             .starts_in_flight_max = options.starts_in_flight});
+  if (!lock_) return;  // the place of the socket may be another one's
+  try {
+    channel_.open(
+        channel_path(loaded.run.id, loaded.caller),
+        [this](const Adjust& adjust, Steering::Answer answer) {
+          return steering_->post(adjust, std::move(answer));
+        },
+        [this] { return steering_->leave(); });
+  } catch (const Error& error) {
+    session.progress().note(fmt::format("nobody can attach to this run: {}", error.what()));
+  }
+}
+
+void AtWork::leave_foreground(const Loaded& loaded) {
+  if (background_ == nullptr) return;
+  unused_log_.clear();
+  const RunId& run = loaded.run.id;
+  progress_->note(fmt::format("run {} goes on in the background: `combu attach {}` follows it; its log is {}",
+                              run.text(), run.text(), log_path(run, loaded.caller)));
+  progress_->show_on(make_progress(ProgressForm::plain, stderr));
+  background_->enter(run, log_->number());
+}
+
+int AtWork::done(int exit_code) {
+  channel_.done(exit_code);
+  return exit_code;
+}
+
+}  // namespace combu

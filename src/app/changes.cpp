@@ -1,0 +1,226 @@
+#include "app/changes.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "app/again.hpp"
+#include "app/load.hpp"
+#include "app/only.hpp"
+
+namespace combu {
+namespace {
+
+bool has_begun(TrialState state) {
+  return is_alive(state) || state == TrialState::collecting ||
+         (is_over(state) && state != TrialState::blocked && state != TrialState::skipped);
+}
+
+TrialNameSet trial_names_in(const std::string& evaluated, const Caller& caller) {
+  TrialNameSet names;
+  for (const Trial& trial : read_experiment(evaluated, caller).experiment.trials) names.insert(trial.name);
+  return names;
+}
+
+// An image on record is not pulled again.
+bool is_same_but_for_pull(Trial one, Trial other) {
+  for (Trial* trial : {&one, &other})
+    if (trial->pull == Pull::always) trial->pull = Pull::missing;
+  return same(std::move(one), std::move(other));
+}
+
+class Comparison {
+ public:
+  Comparison(const RunId& run, const Experiment& before, const std::vector<Past>& past, const Named& named,
+             const Experiment& file, const Wishes& wishes)
+      : run_(run), past_(past), named_(named), wishes_(wishes), is_replaced_(past.size()) {
+    for (const Trial& trial : file.trials) in_file_.emplace(trial.name, &trial);
+    changes_.experiment = file;
+    changes_.experiment.trials = before.trials;
+  }
+
+  Changes changes(const Experiment& file) && {
+    mark_replaced();
+    TrialNameSet on_record;
+    for (TrialIndex trial = 0; trial < past_.size(); ++trial) {
+      on_record.insert(changes_.experiment.trials[trial].name);
+      compare(trial);
+    }
+    name_wished();
+    // A trial that the run left out from its beginning (--only) stays out.
+    for (const Trial& trial : file.trials) {
+      if (on_record.contains(trial.name) || named_.ever.contains(trial.name)) continue;
+      changes_.experiment.trials.push_back(trial);
+      ++changes_.joined;
+    }
+    do bring_along();
+    while (changes_.errors.empty() && take_texts_of_started());
+    return std::move(changes_);
+  }
+
+ private:
+  void mark_replaced() {
+    for (const std::string& wanted : wishes_.replace)
+      for (const TrialIndex trial : trials_meant(changes_.experiment, run_, wanted, "--replace"))
+        is_replaced_[trial] = true;
+  }
+
+  void compare(TrialIndex trial) {
+    Trial& it = changes_.experiment.trials[trial];
+    const Past& past = past_[trial];
+    const auto found = in_file_.find(it.name);
+    if (found == in_file_.end()) {
+      leave_out(it);
+      if (named_.latest.contains(it.name)) ++changes_.gone;
+      const bool is_ending = past.state == TrialState::collecting || past.leaving == Leaving::removed;
+      if (!is_over(past.state) && !is_ending) changes_.removed.push_back(trial);
+      return;
+    }
+    const bool was_removed = past.state == TrialState::stopped || past.leaving == Leaving::removed;
+    const bool returns = was_removed && !named_.latest.contains(it.name);
+    const bool is_collecting = past.state == TrialState::collecting;
+    if ((!returns || is_collecting) && is_same_but_for_pull(it, *found->second)) return;
+    // It has ended: its outputs are collected as the file said when it began.
+    if (is_collecting) return changes_.running.push_back(trial);
+    const bool has_begun = combu::has_begun(past.state) && past.leaving != Leaving::replaced;
+    if (returns || !has_begun || is_replaced_[trial]) {
+      it = *found->second;
+      changes_.taken.push_back(trial);
+      if (returns || has_begun || is_over(past.state)) started_.push_back(trial);
+    } else if (ended_unsuccessfully(it, past.state)) {
+      it = *found->second;
+      changes_.unsuccessful.push_back(trial);
+    } else if (is_over(past.state)) {
+      changes_.succeeded.push_back(trial);
+    } else {
+      changes_.running.push_back(trial);
+    }
+  }
+
+  void name_wished() {
+    for (const std::string& wanted : wishes_.again) {
+      for (const TrialIndex trial : trials_meant(changes_.experiment, run_, wanted, "retry")) {
+        const std::string& name = changes_.experiment.trials[trial].name;
+        if (past_[trial].state == TrialState::collecting)
+          throw Error(ErrorKind::conflict, name,
+                      "has ended, and its outputs are not collected yet: `run --resume` collects them");
+        if (is_alive(past_[trial].state)) throw Error(ErrorKind::conflict, name, "still runs; stop it first");
+        changes_.named.push_back(trial);
+      }
+    }
+  }
+
+  // Services that are over and needed again, and trials that were blocked by one that is started again.
+  void bring_along() {
+    Planning planning = make_plan(changes_.experiment);
+    changes_.plan = std::move(planning.plan);
+    changes_.errors = std::move(planning.errors);
+    if (!changes_.errors.empty()) return;
+    Again again(changes_.experiment, changes_.plan, past_);
+    for (const TrialIndex trial : changes_.named) again.add(trial, Needs::all);
+    const auto add_if = [&](const auto& is_wanted, Needs needs) {
+      for (TrialIndex trial = 0; trial < past_.size(); ++trial)
+        if (is_in_file(trial) && is_wanted(trial)) again.add(trial, needs);
+    };
+    if (wishes_.failed)
+      add_if(
+          [&](TrialIndex trial) {
+            return ended_unsuccessfully(changes_.experiment.trials[trial], past_[trial].state);
+          },
+          Needs::all);
+    changes_.tried_again = again.trials().size();
+    if (wishes_.failed)
+      add_if([&](TrialIndex trial) { return past_[trial].state == TrialState::blocked; }, Needs::services);
+    for (const TrialIndex trial : started_) again.add(trial, Needs::services);
+    for (const TrialIndex trial : changes_.taken) again.add_needs_of(trial, Needs::services);
+    for (std::size_t trial = past_.size(); trial < changes_.experiment.trials.size(); ++trial)
+      again.add_needs_of(static_cast<TrialIndex>(trial), Needs::services);
+    again.add_blocked();
+    changes_.again = again.trials();
+  }
+
+  [[nodiscard]] bool is_in_file(TrialIndex trial) const {
+    return in_file_.contains(changes_.experiment.trials[trial].name);
+  }
+
+  // A changed trial that is started again has the file's text. True if there was one: it may need others.
+  bool take_texts_of_started() {
+    const std::unordered_set<TrialIndex> again(changes_.again.begin(), changes_.again.end());
+    std::size_t count = 0;
+    for (std::vector<TrialIndex>* some : {&changes_.unsuccessful, &changes_.succeeded, &changes_.running})
+      count += std::erase_if(*some, [&](TrialIndex trial) {
+        if (!again.contains(trial)) return false;
+        Trial& it = changes_.experiment.trials[trial];
+        it = *in_file_.at(it.name);
+        changes_.taken.push_back(trial);
+        return true;
+      });
+    return count > 0;
+  }
+
+  const RunId& run_;
+  const std::vector<Past>& past_;
+  const Named& named_;
+  const Wishes& wishes_;
+  std::vector<bool> is_replaced_;
+  std::unordered_map<std::string, const Trial*> in_file_;
+  std::vector<TrialIndex> started_;  // again, since their text changed
+  Changes changes_;
+};
+
+// "a, b, c and 4 more"
+std::string names_of(const Experiment& experiment, const std::vector<TrialIndex>& trials) {
+  constexpr std::size_t k_names_max = 5;
+  std::vector<std::string_view> names;
+  for (std::size_t i = 0; i < std::min(trials.size(), k_names_max); ++i)
+    names.emplace_back(experiment.trials[trials[i]].name);
+  const std::size_t more = trials.size() - names.size();
+  return fmt::format("{}{}", fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+// Names the changed trials that keep their earlier text.
+void name_kept(Progress& progress, const RunId& run, const Changes& changes, const Wishes& wishes) {
+  const auto keep = [&](const std::vector<TrialIndex>& trials, std::string_view what) {
+    if (!trials.empty())
+      progress.note(fmt::format("run {}: {}: {}", run.text(), what, names_of(changes.experiment, trials)));
+  };
+  keep(changes.running, "changed, and running on with the earlier text; `apply --replace` runs them again");
+  keep(changes.succeeded, "changed, and keeping an earlier success; `apply --replace` runs them again");
+  if (!wishes.failed)
+    keep(changes.unsuccessful, "changed, but failed or stopped before; `apply --failed` starts them again");
+}
+
+}  // namespace
+
+Named named_until_now(const RunEntry& entry, const Caller& caller) {
+  Named named{.latest = trial_names_in(entry.evaluated, caller), .ever = {}};
+  named.ever = named.latest;
+  for (const std::string& earlier : entry.earlier) named.ever.merge(trial_names_in(earlier, caller));
+  return named;
+}
+
+Changes compare_with_file(const RunId& run, const Experiment& before, const std::vector<Past>& past,
+                          const Named& named, const Experiment& file, const Wishes& wishes) {
+  return Comparison(run, before, past, named, file, wishes).changes(file);
+}
+
+void print_changes(Progress& progress, const RunId& run, const Changes& changes, const Wishes& wishes) {
+  std::vector<std::string> parts;
+  const auto add = [&](std::size_t count, std::string_view one, std::string_view many) {
+    if (count > 0) parts.push_back(fmt::format("{} {}", count, count == 1 ? one : many));
+  };
+  add(changes.changed(), "trial changed", "trials changed");
+  add(changes.joined, "trial is new", "trials are new");
+  add(changes.gone, "trial was removed", "trials were removed");
+  add(changes.tried_again, "trial is tried again", "trials are tried again");
+  progress.note(fmt::format("run {}: {}", run.text(),
+                            parts.empty() ? "no trial changed" : fmt::format("{}", fmt::join(parts, ", "))));
+  name_kept(progress, run, changes, wishes);
+}
+
+}  // namespace combu

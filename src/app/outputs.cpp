@@ -1,0 +1,162 @@
+#include "app/outputs.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "combu/inputs.hpp"
+#include "combu/run.hpp"
+#include "combu/schedule.hpp"
+
+namespace combu {
+namespace {
+
+// The attempts of a run whose outputs are to be collected, by trial.
+std::map<TrialIndex, Key> collecting_attempts(Record& record, const RunId& run,
+                                              const std::vector<Past>& past) {
+  std::map<TrialIndex, Key> attempts;
+  const bool any =
+      std::ranges::any_of(past, [](const Past& one) { return one.state == TrialState::collecting; });
+  if (!any) return attempts;
+  const std::vector<TrialEntry> trials = record.trials(run);
+  for (TrialIndex i = 0; i < past.size(); ++i)
+    if (past[i].state == TrialState::collecting)
+      attempts.emplace(i, Key{.run = run, .trial = trials[i].name, .attempt = past[i].attempt});
+  return attempts;
+}
+
+// The error of `body` as text; empty: there was none. Throws Error(cancelled).
+template <class Body>
+std::string failure_of(const Body& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::cancelled) throw;
+    return error.what();
+  }
+  return {};
+}
+
+struct Collection {
+  Engine& engine;
+  Depot& depot;
+  Planner& planner;
+};
+
+// Records the result. Returns why the outputs could not be collected; empty if they are, or if the attempt
+// has failed because of them.
+std::string collect_one(Session& session, Record& record, const Loaded& loaded, const Collection& with,
+                        const CollectCommand& command) {
+  const auto [collected, taken] = take_outputs(with.engine, loaded.run, command, with.depot, session.stop());
+  if (session.stop().stop_requested()) throw Error(ErrorKind::cancelled, "", "cancelled");
+  std::vector<Fact> facts = with.planner.step(collected, real_clock().now()).facts;
+  std::erase_if(
+      facts, [](const Fact& fact) { return !is_over(fact.state) && fact.state != TrialState::collecting; });
+  std::vector<CameHome> homes;
+  if (taken) {
+    homes.push_back({.trial = command.trial, .attempt = command.attempt, .taken = *taken});
+    for (const std::string& note : notes_of(loaded.run.experiment.trials[command.trial].name, *taken))
+      session.progress().note(note);
+  }
+  record.append(loaded.run.id, facts, {}, homes);
+  return collected.by_attempt ? std::string() : collected.fault;
+}
+
+}  // namespace
+
+std::string results_folder(const Run& run) {
+  return results_folder(run.experiment, run.id);
+}
+
+std::unique_ptr<Depot> open_results(const Loaded& loaded) {
+  const std::string results = results_folder(loaded.run);
+  if (!results.starts_with('/')) return open_s3(results, loaded.caller);
+  const bool for_another = geteuid() == 0 && loaded.caller.uid != 0;
+  return open_folder(
+      resolved_results_folder(loaded.run.experiment, loaded.run.id, loaded.run.host_paths),
+      for_another ? std::optional(Owner{.uid = loaded.caller.uid, .gid = loaded.caller.gid}) : std::nullopt);
+}
+
+OutputsAt outputs_at(const std::string& results, const TrialEntry& trial) {
+  OutputsAt at{.place = fmt::format("{}/{}", results, trial.name),
+               .so_far = fmt::format("{}/{}", results, place_so_far(trial.name))};
+  const bool is_folder = results.starts_with('/');
+  const auto is_there = [](const std::string& place) {
+    std::error_code unreadable;
+    return std::filesystem::exists(fmt::format("{}/{}", place, k_manifest_name), unreadable);
+  };
+  const bool is_home = is_folder ? is_there(at.place) : has_succeeded(trial.state) || trial.taken;
+  // Of one that goes on it is an earlier attempt's.
+  if (!is_over(trial.state) || !is_home) at.place.clear();
+  if (!is_folder || !is_there(at.so_far)) at.so_far.clear();
+  return at;
+}
+
+std::vector<Error> check_results(const Loaded& loaded, const std::stop_token& stop) {
+  const Experiment& experiment = loaded.run.experiment;
+  const bool any_outputs =
+      std::ranges::any_of(experiment.trials, [](const Trial& trial) { return !trial.outputs.empty(); });
+  if (!any_outputs || experiment.collect.to.starts_with('/')) return {};
+  try {
+    check_s3(results_folder(loaded.run), loaded.caller, stop);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::cancelled) throw;
+    return {Error(error.kind(), "collect.to", error.what())};
+  }
+  return {};
+}
+
+std::set<Key> collecting_attempts(Record& record, const RunId& run) {
+  std::set<Key> keys;
+  for (const auto& [trial, key] : collecting_attempts(record, run, record.past(run))) keys.insert(key);
+  return keys;
+}
+
+Uncollected bring_home(Session& session, Record& record, const RunId& run,
+                       const std::function<void(const Key&)>& collected) {
+  PlannerOptions options{.until = Until::ended};
+  options.past = record.past(run);
+  std::map<TrialIndex, Key> pending = collecting_attempts(record, run, options.past);
+  Uncollected failed;
+  if (pending.empty()) return failed;
+  session.progress().note(fmt::format("collecting the outputs of {} trial{} of run {}", pending.size(),
+                                      pending.size() == 1 ? "" : "s", run.text()));
+  const auto fail = [&](const Key& key, const std::string& why) {
+    failed.emplace(key, fmt::format("its outputs cannot be collected: {}", why));
+  };
+  const std::string why = failure_of([&] {
+    const Loaded loaded = load(record, run);
+    const auto depot = open_results(loaded);
+    const auto engine = session.patient_engine();
+    Planner planner(run, loaded.run.experiment, loaded.plan, options);
+    const auto step = [&](const Event& event) { return planner.step(event, real_clock().now()); };
+    (void)step(Adjust{.paused = true});
+    (void)step(Interrupt{.for_good = true});
+    for (const Command& command : step(Begin{}).commands) {
+      const auto* collect = std::get_if<CollectCommand>(&command);
+      const auto at = collect == nullptr ? pending.end() : pending.find(collect->trial);
+      if (at == pending.end()) continue;
+      std::string fault;
+      const std::string unrecorded = failure_of([&] {
+        fault = collect_one(session, record, loaded, {*engine, *depot, planner}, *collect);
+      });
+      const Key key = at->second;
+      pending.erase(at);
+      if (!fault.empty() || !unrecorded.empty())
+        fail(key, fault.empty() ? unrecorded : fault);
+      else if (collected)
+        collected(key);
+    }
+  });
+  for (const auto& [trial, key] : pending) fail(key, why);
+  return failed;
+}
+
+}  // namespace combu

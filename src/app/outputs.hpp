@@ -1,0 +1,46 @@
+#pragma once
+// Where outputs come home to.
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "app/load.hpp"
+#include "app/session.hpp"
+#include "app/uncollected.hpp"
+#include "combu/engine.hpp"
+#include "combu/outputs.hpp"
+#include "combu/record.hpp"
+
+namespace combu {
+
+// COLLECT/EXPERIMENT/RUN: each trial has a folder of its own in there. A path, or "s3://…".
+[[nodiscard]] std::string results_folder(const Run& run);
+// The same as a depot, whose files are the caller's.
+[[nodiscard]] std::unique_ptr<Depot> open_results(const Loaded& loaded);
+
+// Where what a trial has left is. Empty: nothing of it is there.
+struct OutputsAt {
+  std::string place;   // of what it had left at its end
+  std::string so_far;  // of what an attempt had left when it still ran (place_so_far)
+};
+// Of a trial that has outputs, in results_folder(): of a folder what is there, of a bucket, which is not
+// asked, what is on record.
+[[nodiscard]] OutputsAt outputs_at(const std::string& results, const TrialEntry& trial);
+
+// Why outputs could not be brought to a place that is no folder (check_host_paths looks at those).
+[[nodiscard]] std::vector<Error> check_results(const Loaded& loaded, const std::stop_token& stop);
+
+// Collects the outputs of the attempts that are `collecting` on record, of a run that no process is at work
+// on and whose containers are about to be removed, and records that. `collected` (may be empty) is called
+// after each attempt that did not fail. Returns the attempts that failed. Throws Error: cancelled; the record
+// cannot be read.
+[[nodiscard]] Uncollected bring_home(Session& session, Record& record, const RunId& run,
+                                     const std::function<void(const Key&)>& collected = {});
+// The attempts that bring_home() is to collect.
+[[nodiscard]] std::set<Key> collecting_attempts(Record& record, const RunId& run);
+
+}  // namespace combu

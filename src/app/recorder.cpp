@@ -1,0 +1,68 @@
+#include "app/recorder.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace combu {
+
+std::string digest_in(const std::string& reference) {
+  return reference.substr(reference.find('@') + 1);  // all of it where there is none
+}
+
+Recorder::Recorder(Progress& progress, Record& record, RunId run)
+    : progress_(progress), record_(record), run_(std::move(run)) {}
+
+void Recorder::fact(const Fact& fact) {
+  pending_.push_back(fact);
+}
+
+void Recorder::started(TrialIndex trial, const Sighting& seen) {
+  if (seen.created_in && seen.started_in)
+    started_.push_back({.trial = trial,
+                        .attempt = seen.key.attempt,
+                        .created_in = *seen.created_in,
+                        .started_in = *seen.started_in,
+                        .inputs = seen.inputs,
+                        .digest = digest_in(seen.digest)});
+}
+
+void Recorder::cache_result(const Recollection& result) {
+  recollections_.push_back(result);
+}
+
+void Recorder::outputs_collected(TrialIndex trial, int attempt, const Taken& taken) {
+  homes_.push_back({.trial = trial, .attempt = attempt, .taken = taken});
+}
+
+void Recorder::commit() {
+  if (pending_.empty() && started_.empty() && homes_.empty() && recollections_.empty()) return;
+  if (!write([this] { record_.append(run_, pending_, started_, homes_, recollections_); })) return;
+  pending_.clear();
+  started_.clear();
+  homes_.clear();
+  recollections_.clear();
+}
+
+void Recorder::end() {
+  commit();
+  if (pending_.empty()) (void)write([this] { record_.end(run_, real_clock().now()); });
+  if (failing_)
+    progress_.error(
+        "the record lacks the end of this run: `combu run --resume` takes in what the engine still has");
+}
+
+template <class Write>
+bool Recorder::write(const Write& write) {
+  try {
+    write();
+    if (std::exchange(failing_, false)) progress_.note("the record is written again, and nothing is missing");
+    return true;
+  } catch (const Error& error) {
+    if (!std::exchange(failing_, true))
+      progress_.error(fmt::format("the run goes on, but is not on record from here on: {}", error.what()));
+    return false;
+  }
+}
+
+}  // namespace combu

@@ -1,0 +1,148 @@
+#include "app/resume.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "app/apply.hpp"
+#include "app/changes.hpp"
+#include "app/edited.hpp"
+#include "app/kept_logs.hpp"
+#include "app/load.hpp"
+#include "app/runs.hpp"
+#include "combu/workspace.hpp"
+#include "app/session.hpp"
+#include "app/reconcile.hpp"
+
+namespace combu {
+namespace {
+
+Wishes wishes_of(const RetryOptions& options) {
+  return {.again = options.trials, .failed = options.failed || options.trials.empty(), .replace = {}};
+}
+
+// The trials of the run's newest text. `loaded`: the run as load() gives it.
+Experiment newest_text(const RunEntry& entry, const Loaded& loaded) {
+  // Unless the file was edited, all trials are of that text.
+  return entry.earlier.empty() ? loaded.run.experiment
+                               : read_experiment(entry.evaluated, loaded.caller).experiment;
+}
+
+// The run goes on with its file as it is now.
+Result apply_as_it_is_now(const RunChange& change, Record& record, const RunEntry& entry, const Wishes& wishes,
+                          const AdjustOptions& adjust) {
+  const Invocation now = invocation_for(entry, change.invocation);
+  const auto file = load(now, entry.id, change.progress);
+  if (!file) return Result::invalid;
+  expect_its_experiment(*file, entry, now.file);
+  return change.open_session(on_its_engine(change.invocation, entry), [&](Session& session) {
+    return apply_file(session, record, entry, *file, wishes, adjust, change.work);
+  });
+}
+
+// What they have written whose end nobody was there to see: whoever is equal is to have it, too.
+void keep_ended_logs(Session& session, Record& record, const Loaded& loaded) {
+  try {
+    std::vector<Sighting> attempts =
+        session.engine().list({.run = loaded.run.id}, Look::once, session.stop());
+    std::erase_if(attempts, [](const Sighting& seen) { return seen.phase != Phase::ended; });
+    note_unkept_logs(session, keep_logs(session, record, state_folder(loaded.caller), loaded.run.id, attempts,
+                                        Containers::stay));
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::cancelled) throw;
+    session.progress().note(
+        fmt::format("what trials have written that have ended is not kept yet: {}", error.what()));
+  }
+}
+
+AdjustOptions adjusting(const RetryOptions& options) {
+  return [is_wait = options.wait](RunOptions& run) { run.wait |= is_wait; };
+}
+
+Result retry(Session& session, Record& record, const RetryOptions& options, const RunEntry& begun,
+          AtWork& work) {
+  const RunId& id = begun.id;
+  Loaded loaded = load(record, id);
+  expect_its_engine(session, begun);
+  const RunOptions run = adjusted_options(begun, adjusting(options));
+  work.begin(session, loaded, run);
+  take_in(session, record, id, Intake::all);
+  const RunEntry entry = record.run(id);
+  const std::vector<Past> past = record.past(id);
+  const Changes changes =
+      compare_with_file(id, loaded.run.experiment, past, named_until_now(entry, loaded.caller),
+                        newest_text(entry, loaded), wishes_of(options));
+  if (!changes.errors.empty()) throw Error(changes.errors.front());
+  if (changes.again.empty()) {
+    session.progress().note(fmt::format("run {}: nothing has failed: {}", id.text(), counts_of(past)));
+    return Result::succeeded;
+  }
+  loaded.run.experiment = changes.experiment;
+  override_fields(loaded.run.experiment, run);
+  loaded.plan = changes.plan;
+  expect_env_files(loaded.run.experiment, past, changes.again);
+  forget_inputs(loaded.run.experiment, past, changes.again);
+  session.progress().note(fmt::format("run {}: {} trial{} tried again", id.text(), changes.tried_again,
+                                      changes.tried_again == 1 ? " is" : "s are"));
+  return execute(session, record, loaded, run, Earlier::refuse, work, [&](const Prepared& prepared) {
+    const Instant now = real_clock().now();
+    const bool is_edited = !changes.taken.empty();
+    record.reopen(id,
+                  {.trials = changes.again,
+                   .taken = changes.taken,
+                   .digests = prepared.digests,
+                   .references = is_edited ? prepared.references : Digests(),
+                   .at = now},
+                  changes.experiment);
+    forgive(loaded.run.experiment, record.run(id));
+    return std::optional(Standing{.past = record.past(id), .working_since = now});
+  });
+}
+
+}  // namespace
+
+Result retry_trials(const RunChange& change, const RetryOptions& options) {
+  Record record = open_record(change.invocation);
+  const RunEntry entry = record.run(find_run(record, change.invocation, options.run).id);
+  if (options.edited)
+    return apply_as_it_is_now(change, record, entry, wishes_of(options), adjusting(options));
+  note_edits(change.progress, record, entry, change.invocation, "retry");
+  return change.open_session(on_its_engine(change.invocation, entry), [&](Session& session) {
+    return retry(session, record, options, entry, change.work);
+  });
+}
+
+Result resume_run(const RunChange& change, const Resumption& resumption) {
+  Record record = open_record(change.invocation);
+  const RunEntry entry = record.run(find_run(record, change.invocation, resumption.run).id);
+  if (resumption.edited) return apply_as_it_is_now(change, record, entry, {}, resumption.adjust);
+  note_edits(change.progress, record, entry, change.invocation, "run --resume");
+  if (entry.ended_at) {
+    const std::vector<Past> past = record.past(entry.id);
+    change.progress.note(fmt::format("run {} is over: {}", entry.id.text(), counts_of(past)));
+    const bool is_failed = any_unsuccessful(load(record, entry.id).run.experiment, past);
+    return is_failed ? Result::failed : Result::succeeded;
+  }
+  const RunOptions options = adjusted_options(entry, resumption.adjust);
+  Loaded loaded = load(record, entry.id, Texts::newest);
+  forgive(loaded.run.experiment, entry);
+  override_fields(loaded.run.experiment, options);
+  return change.open_session(on_its_engine(change.invocation, entry), [&](Session& session) {
+    expect_its_engine(session, entry);
+    change.work.begin(session, loaded, options);
+    keep_parallel(record, entry.id, options.parallel);
+    take_in(session, record, entry.id, Intake::all);
+    keep_ended_logs(session, record, loaded);
+    const Standing standing{.past = record.past(entry.id), .working_since = entry.working_since};
+    expect_env_files(loaded.run.experiment, standing.past);
+    forget_inputs(loaded.run.experiment, standing.past);
+    session.progress().note(
+        fmt::format("going on with run {}: {}", entry.id.text(), counts_of(standing.past)));
+    return execute(session, record, loaded, options, Earlier::refuse, change.work,
+                   [&](const Prepared& /*prepared*/) { return std::optional(standing); });
+  });
+}
+
+}  // namespace combu

@@ -1,0 +1,112 @@
+#include "app/runs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "combu/docker.hpp"
+#include "combu/workspace.hpp"
+
+namespace combu {
+namespace {
+
+constexpr std::string_view k_any_simulated = "simulated:";  // of a run on record, whatever options it had
+
+}  // namespace
+
+Caller caller_for(const Invocation& invocation) {
+  return caller_of(invocation.file.empty() ? "-" : invocation.file);
+}
+
+Record open_record(const Invocation& invocation, Record::Use use) {
+  return Record(state_folder(caller_for(invocation)), use);
+}
+
+RunEntry find_run(Record& record, const Invocation& invocation, const std::string& id) {
+  if (!id.empty()) return record.run(RunId(id));
+  const std::string file = with_default_file(invocation).file;
+  if (file.empty())
+    throw Error(ErrorKind::invalid, "", "which run? its id, or -f FILE for the file's last one, says it");
+  RunFilter filter{.file = identity_of(file), .simulated = means_simulated(invocation)};
+  if (const std::vector<RunEntry> runs = record.runs(filter, 1); !runs.empty()) return runs.front();
+  filter.simulated = !means_simulated(invocation);
+  throw Error(ErrorKind::not_found, file,
+              record.runs(filter, 1).empty() ? "no run of it is on record"
+              : *filter.simulated            ? std::string(k_only_simulated)
+                                             : "no run of it on the simulated engine is on record");
+}
+
+RunEntry find_run_at_work(Record& record, const Invocation& given, const std::string& id) {
+  const Invocation invocation = with_default_file(given);
+  if (id.empty() && !invocation.file.empty()) {
+    const Caller caller = caller_for(invocation);
+    const RunFilter filter{.file = identity_of(invocation.file), .simulated = means_simulated(invocation)};
+    for (RunEntry& entry : record.runs(filter, SIZE_MAX))
+      if (!entry.ended_at && process_at_work(entry.id, caller)) return std::move(entry);
+  }
+  return find_run(record, invocation, id);
+}
+
+Error nobody_at_work(const RunEntry& entry, std::string_view engine) {
+  return {ErrorKind::not_found, "run " + entry.id.text(),
+          entry.ended_at
+              ? "is over"
+              : fmt::format("nobody is at work on it; `{}` goes on with it", resume_line(entry.id, engine))};
+}
+
+std::string address_given(const Invocation& invocation) {
+  if (means_simulated(invocation)) return invocation.engine == k_any_simulated ? "" : invocation.engine;
+  if (invocation.engine.empty()) return "";
+  return find_docker(environment, invocation.engine).address.text();
+}
+
+bool means_simulated(const Invocation& invocation) {
+  return invocation.engine.starts_with("simulated:");
+}
+
+Invocation on_its_engine(Invocation invocation, const RunEntry& entry) {
+  if (invocation.engine.empty() || (invocation.engine == k_any_simulated && is_simulated(entry)))
+    invocation.engine = entry.address;
+  return invocation;
+}
+
+bool any_left(const TrialCounts& counts) {
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const auto state = static_cast<TrialState>(i);
+    if (counts.at(i) > 0 && !is_over(state) && state != TrialState::running) return true;
+  }
+  return false;
+}
+
+bool any_unsuccessful(const Experiment& experiment, const std::vector<Past>& past) {
+  for (TrialIndex trial = 0; trial < past.size(); ++trial)
+    if (fails_run(experiment.trials[trial], past[trial].state, past[trial].cause)) return true;
+  return false;
+}
+
+std::string counts_of(const std::vector<Past>& past) {
+  TrialCounts counts{};
+  for (const Past& one : past) ++counts.at(static_cast<std::size_t>(one.state));
+  return counts_text(counts);
+}
+
+void expect_its_engine(const Session& session, const RunEntry& entry) {
+  if (session.engine_address() == entry.address) return;
+  throw Error(ErrorKind::conflict, "run " + entry.id.text(),
+              fmt::format("was begun on the engine {}, and this is {}; without --engine it goes on there",
+                          entry.address, session.engine_address()));
+}
+
+TrialIndex find_trial(const Experiment& experiment, const std::string& name) {
+  std::vector<std::string_view> names;
+  for (TrialIndex trial = 0; trial < experiment.trials.size(); ++trial) {
+    if (experiment.trials[trial].name == name) return trial;
+    names.emplace_back(experiment.trials[trial].name);
+  }
+  const auto near = nearest(name, names);
+  throw Error(
+      ErrorKind::not_found, name,
+      near ? fmt::format("is no trial of the run; did you mean `{}`?", *near) : "is no trial of the run");
+}
+
+}  // namespace combu

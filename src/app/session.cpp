@@ -1,0 +1,40 @@
+#include "app/session.hpp"
+
+#include <fmt/format.h>
+
+#include <mutex>
+#include <optional>
+#include <utility>
+
+namespace combu {
+namespace {
+
+constexpr Seconds k_repeats_told_pause{5};
+
+// Many calls meet the same outage: one line for all of them is enough.
+class RepeatTeller {
+ public:
+  explicit RepeatTeller(Progress& progress) : progress_(progress) {}
+  void operator()(const Error& error) {
+    std::scoped_lock lock(mutex_);
+    const Instant now = real_clock().now();
+    if (told_at_ && now - *told_at_ < k_repeats_told_pause) return;
+    told_at_ = now;
+    progress_.note(fmt::format("{}; trying again", error.what()));
+  }
+
+ private:
+  Progress& progress_;
+  std::mutex mutex_;
+  std::optional<Instant> told_at_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> Session::patient_engine() {
+  const auto teller = std::make_shared<RepeatTeller>(progress_);
+  return with_retry(engine(), {}, real_clock(),
+                    [teller](const Error& error, Seconds /*pause*/) { (*teller)(error); });
+}
+
+}  // namespace combu

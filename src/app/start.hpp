@@ -1,0 +1,25 @@
+#pragma once
+// A new run of a file.
+
+#include <string>
+#include <vector>
+
+#include "app/at_work.hpp"
+#include "app/result.hpp"
+#include "app/run_options.hpp"
+#include "app/session.hpp"
+#include "combu/progress.hpp"
+
+namespace combu {
+
+struct NewRun {
+  RunOptions options;
+  bool replace = false;           // remove what still runs of earlier runs
+  std::string id;                 // empty: a random one
+  std::vector<std::string> only;  // names or conditions; empty: all trials
+};
+// Evaluates the invocation's file and drives a run of it. Forks: call it before there are threads.
+[[nodiscard]] Result start_run(const Invocation& invocation, const NewRun& wanted, Progress& progress,
+                               const OpenSession& open_session, AtWork& work);
+
+}  // namespace combu

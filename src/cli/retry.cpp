@@ -1,0 +1,49 @@
+#include <memory>
+
+#include "app/resume.hpp"
+#include "cli/background.hpp"
+#include "cli/commands.hpp"
+#include "cli/options.hpp"
+#include "cli/session.hpp"
+
+namespace combu {
+namespace {
+
+struct RetryCommand : RetryOptions {
+  bool detach = false;
+};
+
+int retry(const Invocation& invocation, const RetryOptions& options, const Background* background) {
+  AtWork work(background);
+  CommandSessions sessions(work.share(open_progress(invocation)));
+  const OpenSession open_session = sessions.opener();
+  return work.done(sessions.exit_code(
+      retry_trials({invocation, sessions.progress(), open_session, work}, options)));
+}
+
+}  // namespace
+
+void add_retry(CommandLine& line, const Invocation& invocation, Action& action) {
+  CliCommand command = line.add_command("retry", "Try trials of the last run again, with what they need");
+  const auto options = std::make_shared<RetryCommand>();
+  add_run_option(command, options->run);
+  command.add_flag("--failed", options->failed,
+                   "All that failed or were stopped; without TRIALs these are meant anyway");
+  command.add_flag("--edited", options->edited, "Use the file as it is now, as `apply` does");
+  command.add_flag("--wait", options->wait, "Stay until every trial is over");
+  add_detach_option(command, options->detach);
+  command
+      .add_option(
+          "TRIAL", options->trials,
+          "Names (solver-a-*) or conditions on params (lr<0.01); none: all that failed or were stopped")
+      .type_name("");
+  command.footer("Example:\n  combu -f experiment.jsonnet retry --failed");
+  command.callback([&invocation, &action, options] {
+    action = [&invocation, options] {
+      const auto body = [&](const Background* background) { return retry(invocation, *options, background); };
+      return options->detach ? in_background(body) : body(nullptr);
+    };
+  });
+}
+
+}  // namespace combu

@@ -1,0 +1,96 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "combu/progress.hpp"
+#include "combu/text.hpp"
+#include "progress/block.hpp"
+#include "progress/forms.hpp"
+
+namespace combu {
+namespace {
+
+constexpr std::size_t k_failures_shown = 20;
+
+std::vector<FailureGroup> groups_of(const Run& run, const std::vector<Fact>& facts,
+                                    const LastLine& last_line) {
+  std::vector<Failure> failures;
+  failures.reserve(facts.size());
+  for (const Fact& fact : facts) {
+    const std::string& name = run.experiment.trials[fact.trial].name;
+    Failure failure{.trial = name, .state = fact.state, .reason = fact.reason};
+    if (failure.reason.empty() && fact.exit_code)
+      failure.reason = fmt::format("exit code {}", *fact.exit_code);
+    if (fact.state == TrialState::blocked && fact.root) failure.root = run.experiment.trials[*fact.root].name;
+    if (fact.state != TrialState::blocked && fact.ran && last_line)
+      failure.reason = with_last_line(failure.reason, fact.exit_code, last_line(name, fact.attempt));
+    failures.push_back(std::move(failure));
+  }
+  return group_failures(failures);
+}
+
+void print_failures(Progress& progress, const Run& run, const Outcome& outcome, const LastLine& last_line) {
+  const std::vector<FailureGroup> groups = groups_of(run, outcome.unsuccessful, last_line);
+  const std::size_t shown = std::min(groups.size(), k_failures_shown);
+  for (std::size_t i = 0; i < shown; ++i) progress.error(group_line(groups[i]));
+  std::size_t more = 0;
+  for (std::size_t i = shown; i < groups.size(); ++i) more += groups[i].trials.size();
+  if (more > 0) progress.error(fmt::format("… and {} more", more));
+}
+
+// What nobody waited for: it was there for others, but is not marked as a service.
+void name_what_is_left(Progress& progress, const Run& run, const Outcome& outcome) {
+  if (outcome.running.empty()) return;
+  std::vector<std::string_view> names;
+  names.reserve(outcome.running.size());
+  for (const TrialIndex trial : outcome.running) names.push_back(run.experiment.trials[trial].name);
+  progress.note(
+      fmt::format("left running: {}; with `service: true` it would be stopped when its work is done",
+                  fmt::join(ranges(names), ", ")));
+}
+
+void print_undelivered(Progress& progress, const Run& run, const Outcome& outcome, std::string_view engine) {
+  const std::size_t count = outcome.last.count(TrialState::collecting);
+  if (count == 0) return;
+  progress.error(fmt::format(
+      "the outputs of {} trial{} are not home yet{}; `{}` takes them", count, count == 1 ? "" : "s",
+      outcome.undelivered.empty() ? "" : ": " + outcome.undelivered, resume_line(run.id, engine)));
+}
+
+std::string summary(const Run& run, const Outcome& outcome, Until until) {
+  const std::string time = to_string(outcome.last.elapsed);
+  if (outcome.interrupted)
+    return fmt::format(
+        "interrupted{}: {} of {} trials were started",
+        outcome.last.interrupter.empty() ? "" : fmt::format(" by `{}`", outcome.last.interrupter),
+        outcome.last.started, outcome.last.trials);
+  if (until == Until::ended)
+    return fmt::format("run {} is over: {} in {}", run.id.text(), counts_text(outcome.last), time);
+  const std::size_t skipped = outcome.last.count(TrialState::skipped);
+  return fmt::format("run {}: {} of {} trials started{} in {}", run.id.text(), outcome.last.started,
+                     outcome.last.trials, skipped > 0 ? fmt::format(", {} skipped,", skipped) : "", time);
+}
+
+}  // namespace
+
+void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, Until until,
+                   std::string_view engine, const LastLine& last_line) {
+  progress.end();
+  print_failures(progress, run, outcome, last_line);
+  progress.note(summary(run, outcome, until));
+  if (until == Until::ended && !outcome.interrupted) name_what_is_left(progress, run, outcome);
+  print_undelivered(progress, run, outcome, engine);
+  if (engine.starts_with("simulated:")) return;   // nothing of it outlives the program
+  if (!outcome.last.interrupter.empty()) return;  // who interrupted it removes its containers
+  if (outcome.interrupted) progress.note(fmt::format("{}: goes on with it", resume_line(run.id, engine)));
+  // A start that failed or was stopped may have left a container, too.
+  const std::size_t unstarted =
+      outcome.last.count(TrialState::failed) + outcome.last.count(TrialState::stopped);
+  if (outcome.last.started + unstarted == 0) return;
+  if (until == Until::started && !outcome.interrupted && !outcome.running.empty())
+    progress.note(fmt::format("{}: until they are over", command_line(run.experiment, "wait", engine)));
+  progress.note(fmt::format("{}: removes them", command_line(run.experiment, "kill", engine)));
+}
+
+}  // namespace combu

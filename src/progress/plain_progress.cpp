@@ -1,0 +1,138 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "combu/progress.hpp"
+#include "combu/text.hpp"
+#include "progress/block.hpp"
+#include "progress/failures.hpp"
+#include "progress/forms.hpp"
+
+namespace combu {
+namespace {
+
+constexpr Seconds k_count_pause{5};
+
+class PlainProgress : public Progress {
+ public:
+  explicit PlainProgress(Surroundings surroundings) : around_(std::move(surroundings)) {}
+
+  void phase(std::string_view text) override { say(fmt::format("{}…", text)); }
+
+  void preparation(const Preparation& preparation) override {
+    if (preparation.kind == Preparation::Kind::network) {
+      say(fmt::format("network {} made", preparation.name));
+    } else if (preparation.finished) {
+      say(fmt::format("pulled {}", preparation.name));
+    } else if (is_first(preparation.name)) {
+      say(fmt::format("pulling {}", preparation.name));
+    }
+  }
+
+  void counted(std::string_view verb, std::size_t count, std::size_t total) override {
+    if (is_time()) say(fmt::format("{} {} of {}", verb, count, total));
+  }
+
+  void note(std::string_view line) override { say(line); }
+  void error(std::string_view line) override { say(line); }
+
+  void begin(const Run& run) override {
+    run_ = &run;
+    // The run goes on with an edited file.
+    settings_ = {};
+    failures_ = {};
+    counted_.clear();
+    say(begin_line(run));
+  }
+
+  void fact(const Fact& /*fact*/) override {}
+
+  void failure(const Fact& fact, const std::vector<std::string>& tail) override {
+    const FailureFeed::Shown shown = failures_.add(*run_, fact, tail);
+    if (!shown.line.empty()) say(shown.line);
+    if (!shown.tail.empty()) say(shown.tail);
+  }
+
+  void snapshot(const Snapshot& snapshot) override {
+    if (snapshot.interrupted && !interrupted_) say(interrupt_line(snapshot));
+    interrupted_ = snapshot.interrupted;
+    if (snapshot.settings.paused != paused_) say(pause_line(snapshot));
+    paused_ = snapshot.settings.paused;
+    if (const std::string line = settings_.changed(snapshot.settings); !line.empty()) say(line);
+    rate_.add(snapshot);
+    if (!is_time()) return;
+    say(fmt::format("{} after {}{}{}{}{}{}", counts_text(snapshot), to_string(snapshot.elapsed),
+                    rate_text(rate_.per_second()), left_text(snapshot), paused_ ? ", paused" : "",
+                    snapshot.capacity ? "; " + slots_text(snapshot) : "",
+                    snapshot.running.empty() ? "" : "; " + running_text(named_ages(snapshot, *run_))));
+    const std::vector<std::string> counted = failures_.counted();
+    for (const std::string& line : counted)
+      if (std::ranges::find(counted_, line) == counted_.end()) say("  " + line);
+    counted_ = counted;
+  }
+
+  void end() override {}
+
+ private:
+  bool is_first(const std::string& image) {
+    std::scoped_lock lock(mutex_);
+    return pulling_.insert(image).second;
+  }
+
+  // The first count comes after a pause, too: most commands are over by then.
+  bool is_time() {
+    std::scoped_lock lock(mutex_);
+    const Seconds now = around_.time();
+    if (now - counted_at_ < k_count_pause) return false;
+    counted_at_ = now;
+    return true;
+  }
+
+  void say(std::string_view line) {
+    const std::string text = clean_lines(line);
+    std::scoped_lock lock(mutex_);
+    (void)std::fwrite(text.data(), 1, text.size(), around_.stream);
+    (void)std::fflush(around_.stream);
+  }
+
+  Surroundings around_;
+  std::mutex mutex_;
+  std::set<std::string> pulling_;
+  Seconds counted_at_ = around_.time();
+  const Run* run_ = nullptr;
+  FailureFeed failures_;
+  std::vector<std::string> counted_;  // as FailureFeed::counted() was when it was printed last
+  bool interrupted_ = false;
+  bool paused_ = false;
+  SettingsWatch settings_;
+  StartRate rate_;
+};
+
+// Its failures come with the last lines of the run, each once.
+class QuietProgress final : public PlainProgress {
+ public:
+  using PlainProgress::PlainProgress;
+  void phase(std::string_view /*text*/) override {}
+  void preparation(const Preparation& /*preparation*/) override {}
+  void counted(std::string_view /*verb*/, std::size_t /*count*/, std::size_t /*total*/) override {}
+  void note(std::string_view /*line*/) override {}
+  void begin(const Run& /*run*/) override {}
+  void fact(const Fact& /*fact*/) override {}
+  void failure(const Fact& /*fact*/, const std::vector<std::string>& /*tail*/) override {}
+  void snapshot(const Snapshot& /*snapshot*/) override {}
+};
+
+}  // namespace
+
+std::unique_ptr<Progress> make_plain_progress(Surroundings surroundings) {
+  return std::make_unique<PlainProgress>(std::move(surroundings));
+}
+
+std::unique_ptr<Progress> make_quiet_progress(Surroundings surroundings) {
+  return std::make_unique<QuietProgress>(std::move(surroundings));
+}
+
+}  // namespace combu

@@ -1,0 +1,334 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "combu/cache.hpp"
+#include "combu/inputs.hpp"
+#include "combu/reuse.hpp"
+#include "combu/telemetry.hpp"
+#include "reuse/publisher.hpp"
+
+namespace combu {
+namespace {
+
+// Of equal trials the outputs of some may have been removed.
+constexpr std::size_t k_looked_at_max = 8;
+
+// What is asked of a server at the same time.
+constexpr std::size_t k_asked_at_once = 16;
+
+// Telemetry of others that is larger is read one after the other: together it would take much memory.
+constexpr std::int64_t k_told_at_once_max = 16LL << 20U;
+
+// Notes about objects of a bucket that are refused; there may be one for each trial.
+constexpr int k_refusals_shown_max = 10;
+
+class RecordMemory final : public Memory {
+ public:
+  RecordMemory(const ReuseContext& context, Digests digests, Recall recall)
+      : context_(context), digests_(std::move(digests)), recall_(recall) {
+    const Experiment& experiment = context_.run.experiment;
+    const std::string& home = experiment.collect.to;
+    if (!any_cached(experiment) || !home.starts_with("s3://")) return;
+    markers_ = open_s3_markers(home, context_.caller);
+    publisher_.emplace(context_, *markers_);
+    publish_earlier();
+  }
+
+  std::vector<Recollection> recall(const std::vector<TrialIndex>& trials,
+                                   const std::stop_token& stop) override {
+    std::vector<Recollection> found(trials.size());
+    std::vector<std::vector<DoneEntry>> done(trials.size());
+    for (std::size_t i = 0; i < trials.size(); ++i) {
+      if (stop.stop_requested()) throw Error(ErrorKind::cancelled, "cache", "interrupted");
+      found[i].trial = trials[i];
+      try {
+        name_by_content(found[i], stop);
+        if (recall_ == Recall::done && !found[i].hash.empty())
+          done[i] = record().done(found[i].hash, k_looked_at_max);
+      } catch (const std::exception&) {
+        found[i] = {.trial = trials[i]};  // it is as if it had not been done
+      }
+    }
+    std::vector<Equal> equals(trials.size());
+    std::atomic<bool> is_away = false;
+    in_parallel(trials.size(), asked_at_once(), [&](std::size_t i) {
+      if (recall_ == Recall::none || found[i].hash.empty() || is_away) return;
+      try {
+        equals[i] = find_equal(found[i], done[i], stop);
+      } catch (const Error& error) {
+        if (error.kind() == ErrorKind::cancelled) throw;
+        if (error.kind() == ErrorKind::unavailable) is_away = true;
+        if (error.kind() == ErrorKind::corrupt)
+          note_refused(error.what(), fmt::format("combu runs trial `{}`", trial_of(found[i].trial).name));
+      }
+    });
+    share(found, equals);
+    adopt(found, equals, stop);
+    others_.clear();
+    return found;
+  }
+
+  void done(TrialIndex trial) override { publish(trial_of(trial)); }
+
+ private:
+  // What one has left and told that is equal.
+  struct Equal {
+    std::string place;             // empty: it leaves nothing
+    std::optional<RunId> kept_in;  // whose telemetry has what it has told, and of whom
+    std::string kept_as;
+    int attempt = 0;
+    std::optional<Markers::Mark> mark;  // of somebody else's
+  };
+
+  [[nodiscard]] const Trial& trial_of(TrialIndex trial) const {
+    return context_.run.experiment.trials[trial];
+  }
+  [[nodiscard]] std::size_t asked_at_once() const { return markers_ ? k_asked_at_once : 1; }
+
+  void publish(const Trial& trial) {
+    if (publisher_ && trial.cache.on && !trial.outputs.empty()) publisher_->add(trial);
+  }
+
+  // Of a run that is taken up again: whoever had it may have died before he told.
+  void publish_earlier() {
+    const std::vector<TrialEntry> entries = record().trials(context_.run.id);
+    const std::vector<Trial>& trials = context_.run.experiment.trials;
+    for (std::size_t i = 0; i < std::min(entries.size(), trials.size()); ++i)
+      if (entries[i].state == TrialState::succeeded && entries[i].name == trials[i].name) publish(trials[i]);
+  }
+
+  // Where what cannot be had is, the trial is run.
+  void share(std::vector<Recollection>& found, const std::vector<Equal>& equals) {
+    std::vector<Sharing> wanted;
+    std::vector<std::size_t> whose;
+    for (std::size_t i = 0; i < equals.size(); ++i) {
+      if (equals[i].place.empty()) continue;
+      wanted.push_back({.trial = trial_of(found[i].trial).name, .from = equals[i].place});
+      whose.push_back(i);
+    }
+    if (wanted.empty()) return;
+    const std::vector<std::string> faults = context_.depot.share(wanted);
+    for (std::size_t i = 0; i < faults.size(); ++i)
+      if (!faults[i].empty()) forget(found[whose[i]]);
+  }
+
+  // Where numbers cannot be had, the trial is run, and what has been shared with it is not its own.
+  void adopt(std::vector<Recollection>& found, const std::vector<Equal>& equals,
+             const std::stop_token& stop) {
+    std::vector<char> is_told(found.size());
+    if (context_.telemetry != nullptr) {
+      adopt_kept(found, equals, is_told);
+      in_parallel(found.size(), asked_at_once(), [&](std::size_t i) {
+        if (found[i].run.empty() || !equals[i].mark) return;
+        is_told[i] = adopt_told(*equals[i].mark, trial_of(found[i].trial), stop) ? 1 : 0;
+      });
+    }
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const Trial& trial = trial_of(found[i].trial);
+      if (found[i].run.empty() || !trial.metrics || is_told[i] != 0) continue;
+      forget(found[i]);
+      if (!trial.outputs.empty()) (void)without_fault([&] { context_.depot.remove(trial.name); });
+    }
+  }
+
+  // False: what was told cannot be had, or is refused.
+  [[nodiscard]] bool adopt_told(const Markers::Mark& mark, const Trial& trial, const std::stop_token& stop) {
+    try {
+      const auto size = markers_->size_told(mark, stop);
+      if (!size) return false;
+      if (std::cmp_greater(size->count, k_packed_max))
+        throw Error(ErrorKind::corrupt, mark.told_at,
+                    fmt::format("is larger than {}", to_string(Bytes{k_packed_max})));
+      std::unique_lock one_at_a_time(large_, std::defer_lock);
+      if (size->count > k_told_at_once_max) one_at_a_time.lock();
+      const auto told = markers_->told(mark, *size, stop);
+      if (told) context_.telemetry->adopt(*told, trial.name, stop);
+      return told.has_value();
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::corrupt)
+        note_refused(fmt::format("{}: {}", mark.told_at, error.message()),
+                     trial.metrics ? fmt::format("combu runs trial `{}`", trial.name)
+                                   : fmt::format("trial `{}` is skipped without a log", trial.name));
+      return false;
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
+
+  // In a bucket that others can write to, somebody may have put anything.
+  void note_refused(std::string_view what, std::string_view then) {
+    const int count = ++refused_;
+    if (count <= k_refusals_shown_max) context_.progress.remark(fmt::format("{}; {}", what, then));
+    if (count == k_refusals_shown_max)
+      context_.progress.remark("cache: further refused objects are not shown");
+  }
+
+  // By the runs that have it.
+  void adopt_kept(const std::vector<Recollection>& found, const std::vector<Equal>& equals,
+                  std::vector<char>& is_told) {
+    std::map<RunId, std::vector<std::size_t>> kept;
+    for (std::size_t i = 0; i < found.size(); ++i)
+      if (!found[i].run.empty() && equals[i].kept_in) kept[*equals[i].kept_in].push_back(i);
+    for (const auto& one : kept) {
+      const Telemetry* other = telemetry_in(one.first);
+      if (other == nullptr) continue;
+      std::vector<Adoption> wanted;
+      wanted.reserve(one.second.size());
+      for (const std::size_t i : one.second)
+        wanted.push_back({.trial = trial_of(found[i].trial).name,
+                          .from = equals[i].kept_as,
+                          .attempt = equals[i].attempt});
+      (void)without_fault([&] {
+        const std::set<std::string> adopted = context_.telemetry->adopt(*other, wanted);
+        for (const std::size_t i : one.second)
+          is_told[i] = adopted.contains(trial_of(found[i].trial).name) ? 1 : 0;
+      });
+    }
+  }
+
+  template <class Body>
+  [[nodiscard]] static bool without_fault(const Body& body) {
+    try {
+      body();
+      return true;
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
+
+  static void forget(Recollection& equal) {
+    equal.run.clear();
+    equal.name.clear();
+  }
+
+  // What it is known by.
+  void name_by_content(Recollection& of, const std::stop_token& stop) {
+    const Trial& trial = trial_of(of.trial);
+    const std::string digest = digest_of(of.trial);
+    if (digest.empty()) return;
+    of.inputs = digests_of(trial, stop);
+    CacheKey key = cache_key(trial, context_.run.id, digest, of.inputs);
+    of.hash = std::move(key.hash);
+    of.parts = std::move(key.parts);
+  }
+
+  // Names the one that is equal; gives what that has left and told.
+  Equal find_equal(Recollection& of, const std::vector<DoneEntry>& done, const std::stop_token& stop) {
+    const bool has_outputs = !trial_of(of.trial).outputs.empty();
+    const bool has_metrics = static_cast<bool>(trial_of(of.trial).metrics);
+    for (const DoneEntry& one : done) {
+      if (has_outputs && !context_.depot.is_whole(one.place)) continue;
+      const int attempt = one.attempt == 0 ? k_adopted : one.attempt;
+      if (has_metrics && !has_told(one, attempt)) continue;
+      of.run = one.run.text();
+      of.name = one.trial;
+      return {.place = has_outputs ? one.place : "",
+              .kept_in = one.kept_in,
+              .kept_as = one.kept_as,
+              .attempt = attempt,
+              .mark = {}};
+    }
+    if (!has_outputs || !markers_) return {};
+    const auto mark = markers_->find(of.hash, stop);
+    if (!mark) return {};
+    of.name = mark->trial;
+    of.run = mark->run.text();
+    return {.place = mark->place, .kept_in = {}, .kept_as = {}, .attempt = 0, .mark = mark};
+  }
+
+  [[nodiscard]] bool has_told(const DoneEntry& done, int attempt) {
+    Telemetry* telemetry = telemetry_in(done.kept_in);
+    if (telemetry == nullptr) return false;
+    const auto log = telemetry->log(done.kept_as, attempt);
+    return log && log->complete;
+  }
+
+  // nullptr: there is none that can be read.
+  Telemetry* telemetry_in(const RunId& run) {
+    if (run == context_.run.id) return context_.telemetry;
+    const std::scoped_lock lock(others_mutex_);
+    const auto [known, is_new] = others_.try_emplace(run);
+    if (is_new && Telemetry::exists(context_.state_folder, run)) {
+      try {
+        known->second = std::make_unique<Telemetry>(context_.state_folder, run);
+      } catch (const Error&) {  // NOLINT(bugprone-empty-catch): as if it were not there
+      }
+    }
+    return known->second.get();
+  }
+
+  // What is in a bucket is asked for at once, and comes here only where its lists do not tell enough.
+  std::vector<std::string> digests_of(const Trial& trial, const std::stop_token& stop) {
+    std::vector<std::string> digests(trial.inputs.size());
+    in_parallel(trial.inputs.size(), asked_at_once(), [&](std::size_t i) {
+      const Input& input = trial.inputs[i];
+      if (const auto found = inputs_.find({input.trial, input.from}); found != inputs_.end()) {
+        digests[i] = found->second;
+      } else if (!input.trial.empty()) {
+        digests[i] = context_.depot.digest(input.trial, input.from, stop).value_or("");
+      }
+    });
+    for (std::size_t i = 0; i < digests.size(); ++i) {
+      if (digests[i].empty()) digests[i] = digest_here(trial.inputs[i], stop);
+      inputs_.try_emplace({trial.inputs[i].trial, trial.inputs[i].from}, digests[i]);
+    }
+    return digests;
+  }
+
+  std::string digest_here(const Input& input, const std::stop_token& stop) {
+    Trial trial{.inputs = {input}};
+    find_inputs(trial, context_.run.host_paths, [&](const std::string& left_by, const std::string& path) {
+      return context_.depot.fetch(left_by, path, stop);
+    });
+    return content_digest(trial.inputs.front(), stop);
+  }
+
+  std::string digest_of(TrialIndex trial) {
+    const auto found = digests_.find({trial_of(trial).image, trial_of(trial).platform});
+    if (found != digests_.end()) return found->second;
+    if (recorded_.empty())
+      for (TrialEntry& entry : record().trials(context_.run.id)) recorded_.push_back(std::move(entry.digest));
+    return trial < recorded_.size() ? recorded_[trial] : "";
+  }
+
+  Record& record() {
+    if (!record_) record_.emplace(context_.state_folder, Record::Use::reading);
+    return *record_;
+  }
+
+  const ReuseContext context_;
+  Digests digests_;
+  Recall recall_;
+  std::optional<Record> record_;
+  std::vector<std::string> recorded_;  // digests, by trial
+  std::unique_ptr<Markers> markers_;   // where others see what has been done
+  std::optional<Publisher> publisher_;
+  std::mutex large_;
+  std::atomic<int> refused_ = 0;
+  std::mutex others_mutex_;
+  std::map<RunId, std::unique_ptr<Telemetry>> others_;                 // of other runs
+  std::map<std::pair<std::string, std::string>, std::string> inputs_;  // digests, by trial and path
+};
+
+}  // namespace
+
+bool any_cached(const Experiment& experiment) {
+  return std::ranges::any_of(experiment.trials, [](const Trial& trial) { return trial.cache.on; });
+}
+
+std::unique_ptr<Memory> open_memory(const ReuseContext& context, Digests digests, Recall recall) {
+  return std::make_unique<RecordMemory>(context, std::move(digests), recall);
+}
+
+}  // namespace combu

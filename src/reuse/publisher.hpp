@@ -1,0 +1,53 @@
+#pragma once
+// Publishes the successful trials of a run in its bucket, so that other people need not do them again.
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "combu/reuse.hpp"
+
+namespace combu {
+
+// Works in a thread of its own, beside the run. What cannot be published others do themselves.
+class Publisher {
+ public:
+  // `context` and `markers` outlive it.
+  Publisher(const ReuseContext& context, Markers& markers) : context_(context), markers_(markers) {}
+  // Waits until all is published, the server does not answer, or the context's `stop` is set.
+  ~Publisher();
+  Publisher(const Publisher&) = delete;
+  Publisher& operator=(const Publisher&) = delete;
+
+  // `trial` has succeeded. Returns at once.
+  void add(const Trial& trial);
+
+ private:
+  struct Success {
+    const Trial* trial = nullptr;
+    std::string hash;
+    int attempt = 0;
+  };
+
+  void work();
+  [[nodiscard]] std::vector<Success> successes_of(Record& record, const std::vector<const Trial*>& trials) const;
+  [[nodiscard]] bool put(const Success& success);
+  // Empty: there will be no more.
+  [[nodiscard]] std::vector<const Trial*> next();
+
+  const ReuseContext& context_;
+  Markers& markers_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<const Trial*> waiting_;
+  bool ended_ = false;
+  std::size_t unpublished_ = 0;
+  std::string fault_;
+  std::thread thread_;
+};
+
+}  // namespace combu

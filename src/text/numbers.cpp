@@ -1,0 +1,28 @@
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "combu/text.hpp"
+
+namespace combu {
+
+std::string short_number(double number) {
+  constexpr double k_whole_from = 1e4;
+  constexpr double k_whole_until = 1e15;  // beyond it not every whole number is one of these
+  if (std::isnan(number)) return "nan";
+  const double size = std::fabs(number);
+  const bool is_whole = number == std::trunc(number);
+  // -0 is 0 to a person.
+  if (size < k_whole_until && (is_whole || size >= k_whole_from)) return fmt::format("{:.0f}", number + 0.0);
+  return fmt::format("{:.4g}", number);
+}
+
+std::string whole_number(double number) {
+  return std::isnan(number) ? "nan" : fmt::format("{}", number);
+}
+
+std::string json_number(double number) {
+  return std::isfinite(number) ? fmt::format("{}", number) : "null";
+}
+
+}  // namespace combu

@@ -1,0 +1,232 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <system_error>
+
+#include "combu/json.hpp"
+#include "combu/system.hpp"
+#include "combu/workspace.hpp"
+
+namespace combu {
+namespace {
+
+constexpr Seconds k_lock_patience{3};
+constexpr Seconds k_lock_look{0.05};
+constexpr Seconds k_starts_end{120};  // those in flight
+
+std::string why() {
+  return std::generic_category().message(errno);
+}
+
+std::string lock_folder(const Caller& caller) {
+  return state_folder(caller) + "/locks";
+}
+
+// The machine since it was booted: several may share a home, and each has a socket of the same name.
+std::string machine() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id;
+}
+
+// A file's name that stands for any identity. Half of a digest: a socket's path has 108 bytes.
+std::string name_on_machine(const std::string& of) {
+  constexpr std::size_t k_letters = 16;
+  return sha256_of(of + "\n" + machine()).substr(0, k_letters);
+}
+
+std::string path_of(LockScope scope, const Run& run, const std::string& engine, const Caller& caller) {
+  return lock_folder(caller) + "/" +
+         name_on_machine(scope == LockScope::run ? "run " + run.id.text()
+                                                 : engine + "\n" + run.experiment.name);
+}
+
+std::string held_text(LockScope scope, int process, const std::string& run) {
+  if (scope == LockScope::run)
+    return fmt::format("another combu (process {}) is at work on it; end that first, or let it go on",
+                       process);
+  return fmt::format(
+      "another combu (process {}) still starts the trials of its run {}; wait until it has, or end it with "
+      "`combu … kill`",
+      process, run);
+}
+
+// Processes of one namespace know each other by their numbers.
+std::string namespace_of_processes() {
+  std::error_code none;
+  return std::filesystem::read_symlink("/proc/self/ns/pid", none).string();
+}
+
+Descriptor open_lock(const std::string& path, const Caller& caller) {
+  make_state_folder(state_folder(caller));
+  make_private_folder(lock_folder(caller));
+  return open_private_file(path, O_RDWR | O_CREAT);
+}
+
+// A file that is missing, or that another user may have written, is no lock: not open.
+Descriptor open_existing_lock(const std::string& path) {
+  try {
+    return open_private_file(path, O_RDWR);
+  } catch (const Error&) {
+    return Descriptor();
+  }
+}
+
+// Whether the lock could be had within `patience`.
+bool lock(int file, Seconds patience, const std::stop_token& stop) {
+  const Instant end = real_clock().now() + std::chrono::duration_cast<Instant::duration>(patience);
+  while (flock(file, LOCK_EX | LOCK_NB) != 0) {
+    if (stop.stop_requested()) throw Error(ErrorKind::cancelled, "", "interrupted");
+    if (real_clock().now() >= end) return false;
+    real_clock().wait(k_lock_look, stop);
+  }
+  return true;
+}
+
+// Shared, so that those who ask do not take each other for the holder.
+bool is_held(const Descriptor& file) {
+  if (file.number() < 0 || flock(file.number(), LOCK_SH | LOCK_NB) != 0) return file.number() >= 0;
+  (void)flock(file.number(), LOCK_UN);
+  return false;
+}
+
+// What the one who holds a lock has written into it; process 0 when that is not there yet.
+struct Holder {
+  int process = 0;
+  std::string run;
+  std::string machine;
+  std::string processes;  // their namespace
+  std::string engine;
+  std::string experiment;
+  std::string file;
+};
+
+std::string text_of(const Holder& holder) {
+  return json_text(nlohmann::json{{"process", holder.process},
+                                  {"run", holder.run},
+                                  {"machine", holder.machine},
+                                  {"processes", holder.processes},
+                                  {"engine", holder.engine},
+                                  {"experiment", holder.experiment},
+                                  {"file", holder.file}});
+}
+
+Holder holder_of(int file) {
+  std::array<char, 16384> text{};
+  const ssize_t size = pread(file, text.data(), text.size(), 0);
+  const auto json =
+      parse_json_or_discard({text.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))});
+  if (!json.is_object()) return {};
+  return {.process = json.value("process", 0),
+          .run = json.value("run", ""),
+          .machine = json.value("machine", ""),
+          .processes = json.value("processes", ""),
+          .engine = json.value("engine", ""),
+          .experiment = json.value("experiment", ""),
+          .file = json.value("file", "")};
+}
+
+bool selects(const Selector& selector, const Holder& holder) {
+  return (selector.experiment.empty() || selector.experiment == holder.experiment) &&
+         (selector.file.empty() || selector.file == holder.file) &&
+         (!selector.run || selector.run->text() == holder.run);
+}
+
+// nullopt when nobody holds this lock, or another engine's or experiment's run does. A process has several,
+// and leaves at once when it is interrupted twice.
+std::optional<Interrupted> interrupt(const std::string& path, const Selector& selector,
+                                     const std::string& engine,
+                                     const std::function<void(const RunId&)>& announce, std::set<int>& asked,
+                                     const std::stop_token& stop) {
+  const Descriptor file = open_existing_lock(path);
+  if (!is_held(file)) return std::nullopt;
+  const Holder holder = holder_of(file.number());
+  if (holder.process <= 1 || holder.engine != engine || !selects(selector, holder)) return std::nullopt;
+  if (holder.machine != machine() || holder.processes != namespace_of_processes()) return std::nullopt;
+  const bool is_new = asked.insert(holder.process).second;
+  if (is_new) announce(RunId(holder.run));
+  if (is_new && ::kill(holder.process, SIGINT) != 0 && errno != ESRCH)
+    throw Error(ErrorKind::refused, holder.experiment,
+                fmt::format("process {} is at work on its run {} and cannot be interrupted: {}",
+                            holder.process, holder.run, why()));
+  if (lock(file.number(), k_starts_end, stop))
+    return is_new ? std::optional(Interrupted{holder.process, holder.run}) : std::nullopt;
+  throw Error(
+      ErrorKind::conflict, holder.experiment,
+      fmt::format("process {} goes on with its run {} although it was interrupted; end it and kill again",
+                  holder.process, holder.run));
+}
+
+}  // namespace
+
+std::string state_folder(const Caller& caller) {
+  if (const auto home = caller.env("COMBU_HOME"); home && !home->empty()) return *home;
+  if (const auto state = caller.env("XDG_STATE_HOME"); state && !state->empty()) return *state + "/combu";
+  return caller.home + "/.local/state/combu";
+}
+
+RunLock::RunLock(LockScope scope, const Run& run, const std::string& engine, const Caller& caller,
+                 const std::stop_token& stop)
+    : file_(open_lock(path_of(scope, run, engine, caller), caller)) {
+  if (!lock(file_.number(), k_lock_patience, stop)) {
+    const Holder holder = holder_of(file_.number());
+    throw Error(ErrorKind::conflict, scope == LockScope::run ? "run " + run.id.text() : run.experiment.name,
+                held_text(scope, holder.process, holder.run));
+  }
+  const std::string holder = text_of({.process = getpid(),
+                                      .run = run.id.text(),
+                                      .machine = machine(),
+                                      .processes = namespace_of_processes(),
+                                      .engine = engine,
+                                      .experiment = run.experiment.name,
+                                      .file = run.experiment.file});
+  // What cannot be written here is only missing in another one's message.
+  if (ftruncate(file_.number(), 0) == 0) (void)!pwrite(file_.number(), holder.data(), holder.size(), 0);
+}
+
+RunLock::~RunLock() {
+  // Nobody is to be taken for the holder who is not.
+  (void)!ftruncate(file_.number(), 0);
+}
+
+std::optional<int> process_at_work(const RunId& run, const Caller& caller) {
+  const std::string path = path_of(LockScope::run, {.id = run, .experiment = {}}, {}, caller);
+  const Descriptor file = open_existing_lock(path);
+  if (!is_held(file)) return std::nullopt;
+  return holder_of(file.number()).process;
+}
+
+std::string channel_path(const RunId& run, const Caller& caller) {
+  return std::filesystem::path(state_folder(caller)) / "channels" / name_on_machine("run " + run.text());
+}
+
+std::string log_path(const RunId& run, const Caller& caller) {
+  return std::filesystem::path(state_folder(caller)) / "logs" / (run.text() + ".log");
+}
+
+std::vector<Interrupted> interrupt_runs(const Selector& selector, const std::string& engine,
+                                        const Caller& caller,
+                                        const std::function<void(const RunId&)>& announce,
+                                        const std::stop_token& stop) {
+  std::vector<Interrupted> interrupted;
+  std::set<int> asked;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(lock_folder(caller), none))
+    if (const auto one = interrupt(entry.path(), selector, engine, announce, asked, stop))
+      interrupted.push_back(*one);
+  return interrupted;
+}
+
+}  // namespace combu
