@@ -26,6 +26,7 @@ TEST(SharedListing, HasBegunAfterItWasAskedFor) {
   };
   {
     std::vector<std::jthread> threads;
+    threads.reserve(k_threads);
     for (int i = 0; i < k_threads; ++i)
       threads.emplace_back([&] {
         for (int call = 0; call < k_calls; ++call) {

@@ -1,5 +1,6 @@
 // Streams of the engine that come in pieces: JSON objects, frames and timed lines of logs.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -150,8 +151,9 @@ TEST(TimedMessages, HaveTheSamePiecesHoweverTheyAreCut) {
   for (const std::size_t size : {k_timed_piece_max - 1, k_timed_piece_max, k_timed_piece_max + 1,
                                  2 * k_timed_piece_max, 3 * k_timed_piece_max + 5}) {
     const std::string text(size, 'x');
-    const std::string frame = header_of(k_moment.size() + size) + k_moment + text;
-    const std::string line = k_moment + text + "\n";
+    const std::string timed = k_moment + text;
+    const std::string frame = header_of(timed.size()) + timed;
+    const std::string line = timed + "\n";
     std::vector<std::size_t> frame_sizes;
     std::vector<std::size_t> line_sizes;
     for (std::size_t left = size; left > 0; left -= std::min(left, k_timed_piece_max))

@@ -72,6 +72,7 @@ TEST_F(RecordTest, WhatRanWithSomethingElseIsNotFoundByWhatItWasKnownBy) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
   std::vector<Recollection> known;
+  known.reserve(3);
   for (TrialIndex trial = 0; trial < 3; ++trial)
     known.push_back({.trial = trial,
                      .hash = "aa",

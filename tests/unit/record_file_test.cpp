@@ -52,6 +52,7 @@ TEST_F(RecordTest, SeveralWriteAtTheSameTime) {
   constexpr int k_writers = 4;
   constexpr int k_facts = 100;
   std::vector<std::jthread> writers;
+  writers.reserve(k_writers);
   for (int writer = 0; writer < k_writers; ++writer) {
     writers.emplace_back([this, writer] {
       Record record(folder.path());

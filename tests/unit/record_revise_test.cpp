@@ -12,8 +12,6 @@
 namespace combu::test {
 namespace {
 
-using testing::ElementsAre;
-
 TEST_F(RecordTest, AnEditedFileAddsAndChangesTrials) {
   Record record(folder.path());
   RunEntry entry = entry_of(run);

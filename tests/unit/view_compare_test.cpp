@@ -19,7 +19,7 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 std::string comparison(const std::vector<Results>& runs,
-                       CompareForm form = {.metrics = {}, .over = {"seed"}}) {
+                       const CompareForm& form = {.metrics = {}, .over = {"seed"}}) {
   std::ostringstream out;
   print_comparison(out, runs, form);
   return out.str();

@@ -28,7 +28,7 @@ inline Results run_of(const std::string& id, std::vector<std::string> params,
 
 // The least value is a tenth, the greatest ten times the last one.
 inline ResultRow& add(Results& results, const std::string& name, std::vector<Value> params,
-                      std::vector<Value> metrics) {
+                      const std::vector<Value>& metrics) {
   ResultRow& row = results.rows.emplace_back();
   row.trial.name = name;
   row.trial.state = TrialState::succeeded;

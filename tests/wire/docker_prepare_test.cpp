@@ -11,7 +11,6 @@
 namespace combu::wire {
 namespace {
 
-using testing::Contains;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
