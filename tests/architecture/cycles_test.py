@@ -9,9 +9,6 @@ ROOT = Path(__file__).resolve().parents[2]
 KNOWN = [
     ["src/cli/at_work", "src/cli/execution"],
     ["src/cli/changes", "src/cli/edited", "src/cli/load"],
-    ["src/docker/api", "src/docker/api_json"],
-    ["src/outputs/folder", "src/outputs/removal", "src/outputs/share"],
-    ["src/outputs/s3_answers", "src/outputs/s3_client"],
 ]
 
 
