@@ -6,7 +6,8 @@
 #include <string>
 
 #include "combu/json.hpp"
-#include "docker/api.hpp"
+#include "docker/connections.hpp"
+#include "docker/labels.hpp"
 
 namespace combu::docker {
 

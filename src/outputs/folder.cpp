@@ -11,7 +11,6 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <ranges>
 #include <set>
@@ -21,6 +20,7 @@
 #include <vector>
 
 #include "combu/outputs.hpp"
+#include "outputs/place_folders.hpp"
 #include "outputs/removal.hpp"
 #include "outputs/share.hpp"
 
@@ -53,23 +53,6 @@ std::pair<std::string, std::string> split(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   if (slash == std::string::npos) return {"", path};
   return {path.substr(0, slash), path.substr(slash + 1)};
-}
-
-// A folder that outputs are in, open for reading; not open: nothing has made it. `make`: of
-// open_without_links().
-Descriptor open_place(const std::string& folder,
-                      const std::function<int(int above, const std::string& name)>& make = {}) {
-  const OpenedFolder opened = open_without_links(folder, make);
-  if (opened.code == ENOTDIR)
-    throw Error(ErrorKind::refused, opened.failed,
-                "cannot be opened: it is a symbolic link or no folder, and outputs go through no link below "
-                "`collect.to`; remove it, or choose another `collect.to`");
-  if (opened.code == ENOENT && !make) return Descriptor();
-  if (!opened.folder.is_open())
-    refuse(opened.failed, make ? "cannot be made" : "cannot be opened", opened.code);
-  Descriptor place(openat(opened.folder.number(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!place.is_open()) refuse(folder, "cannot be opened", errno);
-  return place;
 }
 
 // True if `path` is the folder, or something below it; "" is the root.
@@ -416,7 +399,7 @@ class Folder final : public Depot {
     return std::make_unique<FolderParcel>(folder_, place, owner_, FolderParcel::Lasts::over_crashes);
   }
   void remove(const std::string& place) override {
-    const Descriptor above = open_place(folder_);
+    const Descriptor above = outputs::open_place(folder_);
     if (!above.is_open()) return;
     const std::string away = unfinished_name(place);
     outputs::expect_removed(above.number(), away, folder_);
@@ -454,20 +437,6 @@ class Folder final : public Depot {
 };
 
 }  // namespace
-
-void outputs::refuse(const std::string& path, const char* what, int code) {
-  throw Error(ErrorKind::refused, path, fmt::format("{}: {}", what, std::generic_category().message(code)));
-}
-
-Descriptor outputs::make_folders(const std::string& folder, std::optional<Owner> owner) {
-  return open_place(folder, [&](int above, const std::string& name) {
-    // Another trial's outputs may make it at the same time.
-    if (mkdirat(above, name.c_str(), k_permissions) != 0) return errno == EEXIST ? 0 : errno;
-    const bool is_given =
-        !owner || fchownat(above, name.c_str(), owner->uid, owner->gid, AT_SYMLINK_NOFOLLOW) == 0;
-    return is_given ? 0 : errno;
-  });
-}
 
 std::unique_ptr<Parcel> outputs::open_passing(const std::string& folder, const std::string& place) {
   return std::make_unique<FolderParcel>(folder, place, std::nullopt, FolderParcel::Lasts::passing);

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "outputs/folder.hpp"
+#include "outputs/place_folders.hpp"
 
 namespace combu::outputs {
 namespace {

@@ -15,7 +15,6 @@
 #include <set>
 
 #include "combu/curl.hpp"
-#include "outputs/s3_answers.hpp"
 
 namespace combu::outputs {
 namespace {

@@ -14,18 +14,9 @@
 
 #include "combu/base.hpp"
 #include "outputs/s3_account.hpp"
+#include "outputs/s3_answers.hpp"
 
 namespace combu::outputs {
-
-struct S3Object {
-  std::string key;
-  std::int64_t size = 0;
-  // Its metadata of these names, where it was asked for by itself.
-  std::string mode = {};
-  std::string mtime = {};
-  std::string tag = {};      // of its content, where it was asked for by itself
-  std::string written = {};  // when, where it was listed: what is later is greater
-};
 
 // A sink for S3Client::get(). It throws Error(kind, subject) instead of appending more than `size_max` bytes:
 // an object can be larger than its server claims.

@@ -18,8 +18,8 @@
 #include <tuple>
 #include <utility>
 
-#include "outputs/folder.hpp"
 #include "outputs/manifest.hpp"
+#include "outputs/place_folders.hpp"
 #include "outputs/removal.hpp"
 
 namespace combu::outputs {

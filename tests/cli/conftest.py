@@ -1,6 +1,7 @@
 """The built program as a process. Its path: $COMBU, else build/release/combu."""
 
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -12,6 +13,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMBU = os.environ.get("COMBU", str(ROOT / "build/release/combu"))
 SIMULATED = "simulated:?speed=0&start=0.01&trial=1"
+SLOW = "simulated:?speed=1&start=0.01&gpus=1"
 
 
 @pytest.fixture
@@ -71,3 +73,55 @@ local uuid = "UUID";
 @pytest.fixture
 def ladder(write):
     return write(LADDER)
+
+
+FAILING = """
+[{ name: "good", image: "lab/x", cmd: "sleep 1" },
+ { name: "bad", image: "lab/x", cmd: "sh -c 'exit 3'" },
+ { name: "after", image: "lab/x", cmd: "true", depends: [{ trial: "bad", condition: "succeeded" }] },
+ { name: "last", image: "lab/x", cmd: "true", depends: ["after"] }]
+"""
+
+
+@pytest.fixture
+def failing(write):
+    return write(FAILING)
+
+
+@pytest.fixture
+def record(tmp_path):
+    """Rows of the record that combu has written."""
+    def rows(query):
+        with contextlib.closing(sqlite3.connect(tmp_path / ".local/state/combu/record.sqlite")) as database, database:
+            return database.execute(query).fetchall()
+
+    return rows
+
+
+def run(combu, file, *arguments, **options):
+    return combu("-f", file, "--engine", SIMULATED, "--progress", "plain", *arguments, **options)
+
+
+@pytest.fixture
+def begun(tmp_path):
+    """begun(file, arguments…, running) runs it as far as these trials run, and gives the process; it is killed in the end."""
+    processes = []
+
+    def begin(file, *arguments, running):
+        process = subprocess.Popen([COMBU, "-f", file, "--engine", SLOW, "--progress", "json", "run", *arguments],
+                                   env={"HOME": str(tmp_path)}, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        processes.append(process)
+        missing = set(running)
+        events = map(json.loads, process.stderr)
+        while missing:
+            event = next(events)
+            if event["event"] == "fact" and event["state"] == "running":
+                missing.discard(event["trial"])
+        assert any(event["event"] == "snapshot" for event in events)
+        return process
+
+    yield begin
+    for process in processes:
+        process.kill()
+        process.wait()
+        process.stderr.close()

@@ -1,0 +1,84 @@
+"""`logs` of containers that are gone."""
+
+import json
+
+import pytest
+from conftest import SIMULATED, run
+
+ECHO = """
+[{ name: "one", image: "lab/x", cmd: "echo WORD" }]
+"""
+
+
+def test_kept_logs_are_found_without_the_file(combu, write):
+    """In the newest run in which the trial has run; one that is not started in a later one has nothing to say there."""
+    for number, word in enumerate(["first", "second"]):
+        run(combu, write(ECHO.replace("WORD", word)), "run", "--wait", "--run-id", f"r{number}")
+    blocked = """[{ name: "gate", image: "lab/x", cmd: "false" },
+                  { name: "one", image: "lab/x", cmd: "true", depends: [{ trial: "gate", condition: "succeeded" }] }]"""
+    run(combu, write(blocked), "run", "--wait", "--run-id", "r2")
+    log = combu("--engine", SIMULATED, "logs", "one")
+    assert (log.returncode, log.stdout, log.stderr) == (0, "second\n", "")
+    write(ECHO.replace("WORD", "other"), "other/experiment.jsonnet")
+    run(combu, "other/experiment.jsonnet", "run", "--wait", "--run-id", "r3")
+    several = combu("--engine", SIMULATED, "logs", "one")
+    assert several.returncode == 2 and "one: is of several experiments (" in several.stderr, several.stderr
+    assert combu("--engine", SIMULATED, "logs", "nosuch").returncode == 1
+
+
+TALKING = """
+[{ name: "talk-%d" % i, image: "lab/x", cmd: "sh -c 'echo out %d; echo err %d >&2'" % [i, i] } for i in [2, 1, 3]] +
+[{ name: "other", image: "lab/x", cmd: "echo other" }]
+"""
+
+
+@pytest.fixture
+def talking_logs(combu, write):
+    """talking_logs(arguments…) is (exit code, output, errors) of `logs` after a run of TALKING."""
+    file = write(TALKING)
+    assert run(combu, file, "run", "--wait", "--run-id", "mine").returncode == 0
+
+    def logs(*arguments):
+        done = combu("-f", file, "--engine", SIMULATED, "logs", *arguments)
+        return done.returncode, done.stdout, done.stderr
+
+    return logs
+
+
+def test_logs_of_several_trials_stand_behind_their_names(combu, talking_logs):
+    """In the experiment's order, whatever the order of the names."""
+    several = (0, "talk-2 | out 2\ntalk-1 | out 1\nother | other\n", "talk-2 | err 2\ntalk-1 | err 1\n")
+    assert talking_logs("other", "talk-[12]") == talking_logs("-f", "other", "talk-2", "talk-1") == several
+    named = combu("--engine", SIMULATED, "logs", "--run", "mine", "other", "talk-[12]")
+    assert (named.returncode, named.stdout, named.stderr) == several
+    lines = [json.loads(line) for line in talking_logs("--json", "talk-*", "--tail", "1")[1].splitlines()]
+    assert {line["trial"] for line in lines} == {"talk-1", "talk-2", "talk-3"}
+    assert talking_logs("--attempt", "1", "talk-*")[0] == 2
+
+
+def test_the_log_of_one_trial_is_raw_also_by_a_pattern(talking_logs):
+    assert talking_logs("talk-3") == talking_logs("talk-3*") == talking_logs("talk-[3-9]", "talk-3") == (0, "out 3\n", "err 3\n")
+    assert talking_logs("talk-3", "nosuch", "neither-*") == (
+        1, "out 3\n", "err 3\ncombu: nosuch, neither-*: are no trials of run mine\n")
+    assert talking_logs("no-*") == (1, "", "combu: no-*: is no trial of run mine\n")
+
+
+def test_stop_names_each_pattern_that_matches_no_container(combu, write):
+    file = write(TALKING)
+    assert run(combu, file, "run", "--wait", "--run-id", "mine").returncode == 0
+    # A simulated engine goes away with its process.
+    told = run(combu, file, "stop", "talk-*", "other*", "no-*")
+    assert (told.returncode, told.stdout) == (1, "")
+    assert told.stderr.splitlines() == [
+        "combu: talk-*: there is no container of the 3 trials that it matches; `combu ps --run mine 'talk-*'` shows their states",
+        "combu: other: there is no container of it: it is succeeded in run mine, and its container has been removed",
+        "combu: no-*: nothing of the experiment is on this engine"]
+
+
+def test_logs_of_a_run_that_there_is_not(combu, write):
+    run(combu, write(ECHO), "run", "--wait", "--run-id", "mine")
+    for trial in ([], ["one"]):
+        log = combu("--engine", SIMULATED, "logs", "--run", "nope", *trial)
+        assert (log.returncode, log.stdout) == (1, "")
+        assert log.stderr.startswith("combu: run nope: nothing of it is on record or on this engine"), log.stderr
+        assert "mine" not in log.stderr

@@ -1,0 +1,107 @@
+// Inputs, and copy_out().
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+#include "conformance/engine_suite.hpp"
+
+namespace combu::conformance {
+namespace {
+
+// The names and contents of an archive's files follow each other as they are.
+TEST_P(EngineSuite, WhatAnAttemptHasLeftIsAnArchive) {
+  const Run run = ready("leaves", {subject().leaves("leaves-a")});
+  Watcher watcher(subject(), all_of(run));
+  start_all(run);
+  ASSERT_TRUE(watcher.wait_for("leaves-a", Phase::ended));
+  const Key key{.run = run.id, .trial = "leaves-a"};
+  const auto archive = [&](const std::string& path) {
+    std::string bytes;
+    const bool found = engine().copy_out(key, path, [&](std::string_view piece) { bytes += piece; }, {});
+    EXPECT_EQ(found, !bytes.empty()) << path;
+    return bytes;
+  };
+  const std::string folder = archive("/out");
+  EXPECT_THAT(folder, testing::StartsWith("out/"));
+  EXPECT_THAT(folder, testing::HasSubstr("out/a"));
+  EXPECT_THAT(folder, testing::HasSubstr("kept\n"));
+  const std::string file = archive("/out/a");
+  EXPECT_EQ(file.substr(0, 2), std::string("a\0", 2));
+  EXPECT_THAT(file, testing::HasSubstr("kept\n"));
+  EXPECT_EQ(archive("/no/such"), "");
+  EXPECT_EQ(archive("/out/b"), "");
+}
+
+// Files of this machine that a trial is given.
+class Given {
+ public:
+  Given() : folder_(testing::TempDir() + "given." + RunId::random().text()) {
+    std::filesystem::create_directories(folder_ + "/sub");
+    put("sub/a", "first\n");
+    put("b", "second\n");
+  }
+  ~Given() { std::filesystem::remove_all(folder_); }
+  Given(const Given&) = delete;
+  Given& operator=(const Given&) = delete;
+  [[nodiscard]] const std::string& folder() const { return folder_; }
+  void put(const std::string& path, const std::string& content) const {
+    std::ofstream(folder_ + '/' + path) << content;
+  }
+
+ private:
+  std::string folder_;
+};
+
+TEST_P(EngineSuite, InputsAreThereWhenAnAttemptStarts) {
+  const Given given;
+  Trial trial = subject().exits_with("given-a", 3);
+  trial.inputs = {{.from = given.folder(), .to = "/in/deep/data"},
+                  {.from = given.folder() + "/b", .to = "/b"}};
+  const Run run = ready("given", {trial});
+  Watcher watcher(subject(), all_of(run));
+  const auto content = [&](int attempt, const std::string& path) {
+    std::string bytes;
+    const Key key{.run = run.id, .trial = "given-a", .attempt = attempt};
+    (void)engine().copy_out(key, path, [&](std::string_view piece) { bytes += piece; }, {});
+    return bytes;
+  };
+  start_all(run);
+  EXPECT_THAT(content(1, "/in/deep/data/sub/a"), testing::HasSubstr("first\n"));
+  EXPECT_THAT(content(1, "/b"), testing::HasSubstr("second\n"));
+  ASSERT_TRUE(watcher.wait_for("given-a", Phase::ended));
+  given.put("b", "another\n");
+  (void)engine().start(run, run.experiment.trials[0], 2, {});
+  EXPECT_THAT(content(2, "/in/deep/data/sub/a"), testing::HasSubstr("first\n"));
+  EXPECT_THAT(content(2, "/b"), testing::HasSubstr("another\n"));
+}
+
+TEST_P(EngineSuite, AnInputThatIsNotThereIsARefusal) {
+  const Given given;
+  Trial trial = subject().exits_with("given-none", 0);
+  trial.inputs = {{.from = given.folder() + "/none", .to = "/in"}};
+  const Run run = ready("given-none", {trial});
+  try {
+    start_all(run);
+    ADD_FAILURE() << "it was started";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::refused);
+    EXPECT_EQ(error.message(), given.folder() + "/none is not there");
+  }
+}
+
+TEST_P(EngineSuite, NothingIsCopiedOutOfWhatIsNotThere) {
+  const Run run = ready("leaves-other", {subject().leaves("leaves-other-a")});
+  start_all(run);
+  for (const Key& key :
+       {Key{.run = run.id, .trial = "nobody"}, Key{.run = run.id, .trial = "leaves-other-a", .attempt = 2},
+        Key{.run = RunId("another"), .trial = "leaves-other-a"}}) {
+    EXPECT_EQ(kind_of([&] { (void)engine().copy_out(key, "/out", [](std::string_view) {}, {}); }),
+              ErrorKind::not_found)
+        << key.trial;
+  }
+}
+
+}  // namespace
+}  // namespace combu::conformance

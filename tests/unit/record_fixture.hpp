@@ -1,0 +1,74 @@
+#pragma once
+// A record in a folder of its own, a run of three trials, and facts for it.
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "combu/record.hpp"
+#include "record_folder.hpp"
+
+namespace combu::test {
+
+class RecordTest : public testing::Test {
+ protected:
+  RecordTest() { run.experiment = experiment({"one", "two", "three"}); }
+
+  static Experiment experiment(const std::vector<std::string>& names) {
+    Experiment experiment{.name = "lab", .file = "/lab/experiment.jsonnet"};
+    for (const std::string& name : names) {
+      Trial trial;
+      trial.name = name;
+      experiment.trials.push_back(std::move(trial));
+    }
+    return experiment;
+  }
+
+  [[nodiscard]] std::string path() const { return folder.path() + "/record.sqlite"; }
+
+  [[nodiscard]] std::string bytes() const {
+    std::ostringstream text;
+    text << std::ifstream(path(), std::ios::binary).rdbuf();
+    return text.str();
+  }
+
+  void write(const std::string& text) const {
+    std::filesystem::create_directories(folder.path());
+    std::ofstream(path(), std::ios::binary) << text;
+  }
+
+  static Fact fact(TrialIndex trial, TrialState state, int attempt = 1) {
+    Fact fact{.trial = trial, .state = state, .attempt = attempt};
+    fact.at = Instant(std::chrono::seconds(1'800'000'000 + attempt));
+    return fact;
+  }
+
+  static Fact failure(TrialIndex trial, TrialState state, int attempt, Cause cause, int exit_code) {
+    Fact one = fact(trial, state, attempt);
+    one.cause = cause;
+    one.exit_code = exit_code;
+    one.reason = "exit code " + std::to_string(exit_code);
+    return one;
+  }
+
+  static Error error_of(const std::function<void()>& body) {
+    try {
+      body();
+    } catch (const Error& error) {
+      return error;
+    }
+    return {ErrorKind::cancelled, "", "nothing was thrown"};
+  }
+
+  Folder folder{"combu-record"};
+  combu::Run run{.id = RunId("run1"), .experiment = {}};
+};
+
+}  // namespace combu::test

@@ -1,0 +1,118 @@
+// What a record keeps of trials whose run was killed.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "record_fixture.hpp"
+
+namespace combu::test {
+namespace {
+
+TEST_F(RecordTest, WhatIsKilledIsOver) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running),
+                                    fact(1, TrialState::starting), fact(1, TrialState::succeeded)});
+  record.kill(run.id, Instant(std::chrono::seconds(1'800'000'200)));
+  const std::vector<TrialEntry> trials = record.trials(run.id);
+  EXPECT_EQ(trials[0].state, TrialState::stopped);
+  EXPECT_EQ(trials[0].cause, Cause::stopped);
+  EXPECT_EQ(trials[0].reason, "removed by kill");
+  EXPECT_EQ(trials[1].state, TrialState::succeeded);
+  EXPECT_EQ(trials[2].state, TrialState::blocked);
+  EXPECT_TRUE(record.run(run.id).ended_at);
+}
+
+// Only a failure of its own is one.
+TEST_F(RecordTest, KillKeepsAFailureThatCameBefore) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  Fact ended = fact(1, TrialState::collecting);
+  ended.exit_code = 0;
+  Fact failed = failure(2, TrialState::collecting, 1, Cause::error, 3);
+  failed.reason = "exit code 3; its outputs are not home: the disk is full";
+  Fact tried = failure(0, TrialState::retrying, 1, Cause::error, 7);
+  tried.reason = "exit code 7; attempt 2 in 5.0 s";
+  for (TrialIndex trial = 0; trial < 3; ++trial)
+    record.append(run.id, std::vector{fact(trial, TrialState::starting), fact(trial, TrialState::running)});
+  record.append(run.id, std::vector{tried, ended, failed});
+  record.kill(run.id, Instant(std::chrono::seconds(1'800'000'200)));
+  const std::vector<TrialEntry> trials = record.trials(run.id);
+  EXPECT_EQ(trials[0].state, TrialState::failed);
+  EXPECT_EQ(trials[0].reason, "exit code 7");
+  EXPECT_EQ(trials[1].state, TrialState::stopped);
+  EXPECT_EQ(trials[1].cause, Cause::stopped);
+  EXPECT_EQ(trials[1].reason, "removed by kill before its outputs were taken home");
+  EXPECT_EQ(trials[2].state, TrialState::failed);
+  EXPECT_EQ(trials[2].cause, Cause::error);
+  EXPECT_EQ(trials[2].reason, "exit code 3; removed by kill before its outputs were taken home");
+}
+
+TEST_F(RecordTest, KillLeavesTrialsWhoseContainersAreKeptAsTheyAre) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  Fact ended = fact(0, TrialState::collecting);
+  ended.exit_code = 0;
+  ended.reason = "its outputs are not home: disk full";
+  record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running), ended,
+                                    fact(1, TrialState::starting), fact(1, TrialState::running)});
+  record.kill(run.id, Instant(std::chrono::seconds(1'800'000'200)), std::vector<std::string>{"one"});
+  std::vector<TrialEntry> trials = record.trials(run.id);
+  EXPECT_EQ(trials[0].state, TrialState::collecting);
+  EXPECT_EQ(trials[0].reason, ended.reason);
+  EXPECT_EQ(trials[1].state, TrialState::stopped);
+  EXPECT_EQ(trials[1].reason, "removed by kill");
+  EXPECT_EQ(trials[2].state, TrialState::blocked);
+  EXPECT_FALSE(record.run(run.id).ended_at);
+  // A later kill removes it.
+  record.kill(run.id, Instant(std::chrono::seconds(1'800'000'300)));
+  trials = record.trials(run.id);
+  EXPECT_EQ(trials[0].reason, "removed by kill before its outputs were taken home");
+  EXPECT_EQ(trials[1].reason, "removed by kill");
+  EXPECT_TRUE(record.run(run.id).ended_at);
+}
+
+// What was to be run once more, and has not been, was not started.
+TEST_F(RecordTest, KillLooksAtNoAttemptBeforeARetry) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running),
+                                    failure(0, TrialState::failed, 1, Cause::error, 3)});
+  record.reopen(run.id, {.trials = {0}, .at = Instant(std::chrono::seconds(1'800'000'100))}, run.experiment);
+  record.kill(run.id, Instant(std::chrono::seconds(1'800'000'200)));
+  EXPECT_EQ(record.trials(run.id)[0].state, TrialState::blocked);
+  EXPECT_EQ(record.trials(run.id)[0].reason, "not started: the run was killed");
+}
+
+TEST_F(RecordTest, WhatHasComeHomeIsKept) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  Fact ended = fact(0, TrialState::collecting);
+  record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running), ended});
+  EXPECT_FALSE(record.trials(run.id)[0].taken);
+  const Taken taken{.files = 12, .size = Bytes{34567}, .left = {"out/pipe", "out/line\nend"}};
+  record.append(run.id, std::vector{fact(0, TrialState::succeeded)}, {},
+                std::vector{CameHome{.trial = 0, .attempt = 1, .taken = taken}});
+  const std::vector<TrialEntry> trials = record.trials(run.id);
+  ASSERT_TRUE(trials[0].taken);
+  EXPECT_EQ(trials[0].taken->files, 12U);
+  EXPECT_EQ(trials[0].taken->size.count, 34567);
+  EXPECT_EQ(trials[0].taken->left, taken.left);
+  EXPECT_FALSE(trials[1].taken);
+  std::map<std::string, std::optional<Taken>> events;
+  record.events(run.id, "", [&](const EventEntry& event) {
+    events[event.state] = event.taken;
+    return true;
+  });
+  ASSERT_TRUE(events["collected"]);
+  EXPECT_EQ(events["collected"]->files, 12U);
+  EXPECT_EQ(events["collected"]->size.count, 34567);
+  EXPECT_FALSE(events["succeeded"]);
+}
+
+}  // namespace
+}  // namespace combu::test

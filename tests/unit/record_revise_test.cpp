@@ -1,0 +1,159 @@
+// What a record keeps of a run whose file was edited or whose trials are tried again.
+
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <vector>
+
+#include "record_fixture.hpp"
+
+namespace combu::test {
+namespace {
+
+TEST_F(RecordTest, AnEditedFileAddsAndChangesTrials) {
+  Record record(folder.path());
+  RunEntry entry = entry_of(run);
+  entry.evaluated = "[1]";
+  record.begin(entry, run.experiment);
+  Experiment edited = experiment({"one", "two", "three", "four"});
+  edited.trials[1].image = "new";
+  record.revise(run.id, {.source = "text", .evaluated = "[2]", .digests = {}, .taken = {1}}, edited);
+  const RunEntry read = record.run(run.id);
+  EXPECT_EQ(read.evaluated, "[2]");
+  EXPECT_EQ(read.source, "text");
+  EXPECT_THAT(read.earlier, testing::ElementsAre("[1]"));
+  const std::vector<TrialEntry> trials = record.trials(run.id);
+  ASSERT_EQ(trials.size(), 4U);
+  EXPECT_EQ(trials[0].revision, 1);
+  EXPECT_EQ(trials[1].revision, 2);
+  EXPECT_EQ(trials[1].image, "new");
+  EXPECT_EQ(trials[3].name, "four");
+  EXPECT_EQ(trials[3].revision, 2);
+  EXPECT_EQ(trials[3].state, TrialState::waiting);
+}
+
+TEST_F(RecordTest, AReopenedRunHasTheImagesThatItsTrialsAreTriedAgainWith) {
+  Record record(folder.path());
+  RunEntry entry = entry_of(run);
+  entry.references = {{{"old", ""}, "old@sha256:1"}, {{"kept", ""}, "kept@sha256:1"}};
+  record.begin(entry, run.experiment);
+  record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::failed)});
+  record.reopen(run.id,
+                {.trials = {0}, .references = {{{"old", ""}, "old@sha256:2"}, {{"new", ""}, "new@sha256:1"}}},
+                run.experiment);
+  EXPECT_EQ(record.run(run.id).references, (Digests{{{"old", ""}, "old@sha256:2"},
+                                                    {{"kept", ""}, "kept@sha256:1"},
+                                                    {{"new", ""}, "new@sha256:1"}}));
+}
+
+TEST_F(RecordTest, AReopenedTrialTakesTheNewestText) {
+  Record record(folder.path());
+  RunEntry entry = entry_of(run);
+  entry.imports = R"({"/a":"01"})";
+  record.begin(entry, run.experiment);
+  EXPECT_EQ(record.run(run.id).imports, R"({"/a":"01"})");
+  record.append(run.id, std::vector{failure(0, TrialState::failed, 1, Cause::error, 3)});
+  Experiment edited = run.experiment;
+  edited.trials[0].image = "new";
+  edited.trials[0].params = R"({"lr":2})";
+  record.revise(run.id, {.source = "text", .evaluated = "[2]", .imports = "{}"}, edited);
+  EXPECT_EQ(record.run(run.id).imports, "{}");
+  EXPECT_EQ(record.trials(run.id)[0].revision, 1);
+  record.reopen(run.id, {.trials = {0}, .taken = {0}, .digests = {{{"new", ""}, "sha256:02"}}}, edited);
+  const TrialEntry trial = record.trials(run.id)[0];
+  EXPECT_EQ(trial.state, TrialState::waiting);
+  EXPECT_EQ(trial.revision, 2);
+  EXPECT_EQ(trial.image, "new");
+  EXPECT_EQ(trial.digest, "sha256:02");
+  EXPECT_EQ(trial.params, R"({"lr":2})");
+}
+
+TEST_F(RecordTest, WithoutATextTheNewestOneStays) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  record.append(run.id, std::vector{failure(0, TrialState::failed, 1, Cause::error, 3),
+                                    fact(1, TrialState::blocked), fact(2, TrialState::succeeded)});
+  record.revise(run.id, {.again = {0, 1, 2}, .anew = {2}}, run.experiment);
+  EXPECT_THAT(record.run(run.id).earlier, testing::IsEmpty());
+  const std::vector<Past> past = record.past(run.id);
+  EXPECT_EQ(past[0].state, TrialState::waiting);
+  EXPECT_FALSE(past[0].anew);
+  EXPECT_EQ(past[1].state, TrialState::waiting);
+  EXPECT_TRUE(past[2].anew);
+}
+
+TEST_F(RecordTest, AnEditedFileIsTakenInWholeOrNotAtAll) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running)});
+  record.end(run.id, Instant(std::chrono::seconds(1'800'000'100)));
+  const Edition edition{.source = "text",
+                        .evaluated = "[2]",
+                        .taken = {0},
+                        .ends = {failure(1, TrialState::stopped, 1, Cause::none, 0)},
+                        .leaving = {{0, Leaving::replaced}},
+                        .again = {2},
+                        .at = Instant(std::chrono::seconds(1'800'000'200))};
+  const Experiment edited = experiment({"one", "two", "three", "four"});
+  SQLite::Database other(path(), SQLite::OPEN_READWRITE);
+  other.exec("CREATE TRIGGER last BEFORE UPDATE ON runs BEGIN SELECT RAISE(ABORT, 'no'); END");
+  EXPECT_THROW(record.revise(run.id, edition, edited), Error);
+  EXPECT_EQ(record.past(run.id)[0].state, TrialState::running);
+  EXPECT_EQ(record.trial_count(run.id), 3U);
+  EXPECT_THAT(record.run(run.id).earlier, testing::IsEmpty());
+  other.exec("DROP TRIGGER last");
+  record.revise(run.id, edition, edited);
+  EXPECT_EQ(record.past(run.id)[0].state, TrialState::running);
+  EXPECT_EQ(record.past(run.id)[0].leaving, Leaving::replaced);
+  EXPECT_EQ(record.past(run.id)[1].state, TrialState::stopped);
+  EXPECT_EQ(record.trials(run.id, "four").at(0).revision, 2);
+  EXPECT_EQ(record.run(run.id).working_since, edition.at);
+  EXPECT_FALSE(record.run(run.id).ended_at);
+  record.append(run.id, std::vector{failure(0, TrialState::retrying, 1, Cause::stopped, 143)});
+  const Past one = record.past(run.id)[0];
+  EXPECT_EQ(one.state, TrialState::waiting);
+  EXPECT_EQ(one.attempt, 2);
+  EXPECT_EQ(one.leaving, Leaving::no);
+}
+
+TEST_F(RecordTest, WhatAnAttemptThatLeavesHoldsIsKnown) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  Fact starting = fact(0, TrialState::starting);
+  starting.slots = {.cpus = {2'000'000'000}, .memory = {1 << 20}, .gpus = {"0", "1"}};
+  record.append(run.id, std::vector{starting});
+  const Record::Stamp stamp = record.stamp(run.id);
+  record.revise(run.id,
+                {.source = "text", .evaluated = "[2]", .digests = {}, .leaving = {{0, Leaving::removed}}},
+                run.experiment);
+  EXPECT_NE(record.stamp(run.id), stamp);
+  EXPECT_EQ(record.past(run.id)[0].leaving, Leaving::removed);
+  EXPECT_EQ(record.past(run.id)[0].slots, starting.slots);
+}
+
+TEST_F(RecordTest, WhoMayNotReviseARunHasChangedNothing) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  EXPECT_THROW(record.revise(run.id, {.source = "text", .evaluated = "[2]"},
+                             experiment({"one", "two", "three", "four"}),
+                             [] { throw Error(ErrorKind::conflict, "", "no"); }),
+               Error);
+  EXPECT_EQ(record.trial_count(run.id), 3U);
+}
+
+TEST_F(RecordTest, WhatAPersonWantsAgainIsNotSkippedButWhatWasBlockedMayBe) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  record.append(run.id, std::vector<Fact>{fact(0, TrialState::skipped), fact(1, TrialState::blocked)});
+  record.reopen(run.id, {.trials = {0, 1}, .at = Instant(std::chrono::seconds(1'800'000'200))}, {});
+  const std::vector<Past> past = record.past(run.id);
+  EXPECT_EQ(past[0].state, TrialState::waiting);
+  EXPECT_TRUE(past[0].anew);
+  EXPECT_FALSE(past[1].anew);
+  EXPECT_FALSE(past[2].anew);
+}
+
+}  // namespace
+}  // namespace combu::test

@@ -1,0 +1,248 @@
+// start(), and containers that a killed engine left half started.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "wire/docker_fixture.hpp"
+
+namespace combu::wire {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(Start, TakesTwoRequests) {
+  ScriptedDaemon daemon(after_ping([](const Asked& asked) {
+    return asked.target.find("/create") != std::string::npos ? whole(201, json{{"Id", k_id}}.dump())
+                                                             : bare(204);
+  }));
+  const std::unique_ptr<Engine> engine = open_at(daemon.address());
+  const combu::Run run = example_run();
+  const Sighting sighting =
+      std::get<Running>(engine->start(run, run.experiment.trials[0], 1, {})).observation;
+  EXPECT_EQ(sighting.phase, Phase::running);
+  EXPECT_EQ(sighting.id, k_id);
+  EXPECT_THAT(daemon.lines(), ElementsAre("GET /_ping", "POST /v1.41/containers/create?name=a",
+                                          "POST /v1.41/containers/" + k_id + "/start"));
+  EXPECT_EQ(daemon.connections(), 1U);
+}
+
+TEST(Start, ARepeatAfterALostAnswerAdopts) {
+  bool made = false;
+  std::string state = "created";
+  bool lose = true;
+  ScriptedDaemon daemon(after_ping([&](const Asked& asked) {
+    if (asked.target.find("/create") != std::string::npos) {
+      if (made) return whole(409, message("Conflict. The container name is already in use"));
+      made = true;
+      return hang_up();
+    }
+    if (asked.target.ends_with("/start")) {
+      const int status = state == "running" ? 304 : 204;
+      state = "running";
+      return std::exchange(lose, false) ? hang_up() : bare(status);
+    }
+    return whole(200, inspected(state, example_labels()));
+  }));
+  EXPECT_EQ(start_error(daemon.address())->kind(), ErrorKind::unavailable);  // made, the answer lost
+  EXPECT_EQ(start_error(daemon.address())->kind(), ErrorKind::unavailable);  // started, the answer lost
+  const std::unique_ptr<Engine> engine = open_at(daemon.address());
+  const combu::Run run = example_run();
+  const Sighting sighting =
+      std::get<Running>(engine->start(run, run.experiment.trials[0], 1, {})).observation;
+  EXPECT_EQ(sighting.phase, Phase::running);
+  EXPECT_EQ(sighting.id, k_id);
+}
+
+TEST(Start, WhatHasEndedMeanwhileIsAdoptedWithItsExitCode) {
+  ScriptedDaemon daemon(after_ping([&](const Asked& asked) {
+    return asked.method == "POST" ? whole(409, message("Conflict."))
+                                  : whole(200, inspected("exited", example_labels()));
+  }));
+  const std::unique_ptr<Engine> engine = open_at(daemon.address());
+  const combu::Run run = example_run();
+  const Sighting sighting =
+      std::get<Running>(engine->start(run, run.experiment.trials[0], 1, {})).observation;
+  EXPECT_EQ(sighting.phase, Phase::ended);
+  EXPECT_EQ(sighting.exit_code, 5);
+}
+
+TEST(Start, AnothersNameIsAConflictThatNamesIt) {
+  for (const json& labels : {json::object(), json{{"combu.experiment", "exp"}}}) {
+    ScriptedDaemon daemon(after_ping([&](const Asked& asked) {
+      return asked.method == "POST" ? whole(409, message("Conflict."))
+                                    : whole(200, inspected("created", labels));
+    }));
+    const auto error = start_error(daemon.address());
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->kind(), ErrorKind::conflict);
+    EXPECT_EQ(std::string(error->what()),
+              "a: its name is in use by the container a (image img), which combu has not made; remove that "
+              "or rename the "
+              "trial");
+  }
+}
+
+TEST(Start, ANameThatIsFreeAgainMayBeTriedAgain) {
+  ScriptedDaemon daemon(after_ping([&](const Asked& asked) {
+    return asked.method == "POST" ? whole(409, message("Conflict."))
+                                  : whole(404, message("No such container"));
+  }));
+  EXPECT_EQ(start_error(daemon.address())->kind(), ErrorKind::unavailable);
+}
+
+TEST(Start, WhatAnEngineThatDiedHasHalfRemovedIsRemovedAndMadeAnew) {
+  bool there = true;
+  ScriptedDaemon daemon(after_ping([&](const Asked& asked) {
+    if (asked.method == "DELETE") there = false;
+    if (asked.method == "DELETE" || asked.target.ends_with("/start")) return bare(204);
+    if (asked.method == "GET") return whole(200, inspected("dead", example_labels()));
+    return there ? whole(409, message("Conflict.")) : whole(201, json{{"Id", k_id}}.dump());
+  }));
+  const std::unique_ptr<Engine> engine = open_at(daemon.address());
+  const combu::Run run = example_run();
+  const Sighting sighting =
+      std::get<Running>(engine->start(run, run.experiment.trials[0], 1, {})).observation;
+  EXPECT_EQ(sighting.phase, Phase::running);
+  EXPECT_THAT(daemon.lines(), testing::Contains("DELETE /v1.41/containers/" + k_id + "?force=1&v=1"));
+}
+
+// What an engine that was killed in the middle of a start shows when it is back.
+std::string running_since_never() {
+  json container = json::parse(inspected("running", example_labels()));
+  container["State"]["StartedAt"] = "0001-01-01T00:00:00Z";
+  return container.dump();
+}
+
+ScriptedDaemon::Handler back_from_death(const json& processes) {
+  return after_ping([processes](const Asked& asked) {
+    if (asked.target.ends_with("/top"))
+      return whole(200, json{{"Titles", {"UID", "PID"}}, {"Processes", processes}}.dump());
+    if (asked.method == "POST") return whole(409, message("Conflict."));
+    return asked.target.find("/containers/json") != std::string::npos
+               ? whole(200, listed("running", "Up 292 years"))
+               : whole(200, running_since_never());
+  });
+}
+
+TEST(List, WhatHasNoProcessesHasEndedWithItsEngine) {
+  ScriptedDaemon daemon(back_from_death(nullptr));
+  const std::vector<Sighting> listed = open_at(daemon.address())->list({}, Look::closely, {});
+  ASSERT_EQ(listed.size(), 1U);
+  EXPECT_EQ(listed[0].phase, Phase::ended);
+  EXPECT_EQ(listed[0].exit_code, 255);
+}
+
+TEST(List, WhatHasProcessesRunsSinceWhenever) {
+  ScriptedDaemon daemon(back_from_death(json::array({json::array({"root", "27764"})})));
+  const std::vector<Sighting> listed = open_at(daemon.address())->list({}, Look::closely, {});
+  ASSERT_EQ(listed.size(), 1U);
+  EXPECT_EQ(listed[0].phase, Phase::running);
+  EXPECT_FALSE(listed[0].ran_at);
+}
+
+TEST(Start, WhatRanOnlyForAnEngineThatDiedHasEndedWithIt) {
+  ScriptedDaemon daemon(back_from_death(nullptr));
+  const std::unique_ptr<Engine> engine = open_at(daemon.address());
+  const combu::Run run = example_run();
+  const Sighting seen = std::get<Running>(engine->start(run, run.experiment.trials[0], 1, {})).observation;
+  EXPECT_EQ(seen.phase, Phase::ended);
+  EXPECT_EQ(seen.exit_code, 255);
+}
+
+TEST(Start, TheNextAttemptTakesThePlaceOfWhatRanOnlyForAnEngineThatDied) {
+  const ScriptedDaemon::Handler back = back_from_death(nullptr);
+  bool there = true;
+  ScriptedDaemon daemon([&](const Asked& asked) {
+    if (asked.method == "DELETE") there = false;
+    if (asked.method == "DELETE" || asked.target.ends_with("/start")) return bare(204);
+    return !there && asked.method == "POST" ? whole(201, json{{"Id", k_id}}.dump()) : back(asked);
+  });
+  const combu::Run run = example_run();
+  const Sighting seen =
+      std::get<Running>(open_at(daemon.address())->start(run, run.experiment.trials[0], 2, {})).observation;
+  EXPECT_EQ(seen.phase, Phase::running);
+  EXPECT_EQ(seen.key.attempt, 2);
+  EXPECT_THAT(daemon.lines(), testing::Contains("DELETE /v1.41/containers/" + k_id + "?force=1&v=1"));
+}
+
+// 20.10 says so of what is over at once.
+TEST(List, NothingRanAfterItsEnd) {
+  ScriptedDaemon daemon(after_ping([&](const Asked& asked) {
+    if (asked.target.find("/containers/json") != std::string::npos)
+      return whole(200, listed("exited", "Exited (5) 1 second ago"));
+    json container = json::parse(inspected("exited", example_labels()));
+    container["State"]["StartedAt"] = "2026-01-02T03:04:05.2Z";
+    container["State"]["FinishedAt"] = "2026-01-02T03:04:05.1Z";
+    return whole(200, container.dump());
+  }));
+  const std::vector<Sighting> listed = open_at(daemon.address())->list({}, Look::fully, {});
+  ASSERT_EQ(listed.size(), 1U);
+  ASSERT_TRUE(listed[0].ended_at);
+  EXPECT_EQ(listed[0].ran_at, listed[0].ended_at);
+}
+
+TEST(Start, ConnectsFurtherNetworksOneByOneOnAnOldEngine) {
+  combu::Run run = example_run();
+  run.experiment.trials[0].networks = {"n1", "n2"};
+  for (const auto& [version, requests] : {std::pair<std::string, std::size_t>{"1.41", 4}, {"1.44", 3}}) {
+    ScriptedDaemon daemon(after_ping(
+        [](const Asked& asked) {
+          if (asked.target.find("/create") != std::string::npos) return whole(201, json{{"Id", k_id}}.dump());
+          return asked.target.ends_with("/connect") ? whole(200, "") : bare(204);
+        },
+        version));
+    open_at(daemon.address())->start(run, run.experiment.trials[0], 1, {});
+    EXPECT_EQ(daemon.lines().size(), requests) << version;
+    const json body = json::parse(daemon.asked()[1].body);
+    EXPECT_EQ(body.at("/NetworkingConfig/EndpointsConfig"_json_pointer).size(), version == "1.41" ? 1U : 2U);
+  }
+}
+
+// An engine on which the attempt is created, and lists it; what becomes of its start is `started`.
+ScriptedDaemon::Handler with_a_gpu(const Reply& started) {
+  return after_ping([started](const Asked& asked) {
+    if (asked.target.find("/create") != std::string::npos) return whole(201, json{{"Id", k_id}}.dump());
+    if (asked.target.find("/containers/json") != std::string::npos) {
+      json labels = example_labels();
+      labels["combu.gpus"] = "0";
+      const json own = {{"Id", k_id},          {"Names", {"/a"}}, {"Image", "img"},  {"State", "created"},
+                        {"Status", "Created"}, {"Created", 1},    {"Labels", labels}};
+      return whole(200, json::array({own}).dump());
+    }
+    return asked.target.ends_with("/start") ? started : bare(204);
+  });
+}
+
+std::optional<Error> start_with_a_gpu(const ScriptedDaemon& daemon) {
+  combu::Run run = example_run();
+  run.experiment.trials[0].slots.gpus = {"0"};
+  return error_of([&] { open_at(daemon.address())->start(run, run.experiment.trials[0], 1, {}); });
+}
+
+TEST(Start, AClaimWhoseStartMayHaveBeenCarriedOutStays) {
+  ScriptedDaemon daemon(with_a_gpu(hang_up()));
+  const auto error = start_with_a_gpu(daemon);
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->kind(), ErrorKind::unavailable);
+  EXPECT_THAT(daemon.lines(), Not(Contains(HasSubstr("DELETE"))));
+}
+
+TEST(Start, AClaimWhoseStartIsRefusedIsLetGoAndNeverByForce) {
+  ScriptedDaemon daemon(with_a_gpu(whole(500, message("no such device"))));
+  const auto error = start_with_a_gpu(daemon);
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->kind(), ErrorKind::refused);
+  EXPECT_THAT(daemon.lines().back(), HasSubstr("DELETE"));
+  EXPECT_THAT(daemon.lines(), Not(Contains(HasSubstr("force"))));
+}
+
+}  // namespace
+}  // namespace combu::wire
