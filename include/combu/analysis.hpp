@@ -12,11 +12,29 @@
 #include <variant>
 #include <vector>
 
+#include "combu/engine.hpp"
 #include "combu/record.hpp"
 
 namespace combu {
 
 class Telemetry;  // combu/telemetry.hpp
+
+// ---- Rows of runs and trials
+
+// A run, and how many of its trials are in which state.
+struct RunRow {
+  RunEntry entry;
+  std::string state;  // "running", "left running", "interrupted", "ended"; "not on record"
+  TrialCounts counts{};
+};
+
+// A trial by the record, and by the engine where that knows more.
+struct TrialRow {
+  TrialEntry entry;  // attempt 0: it stands for several trials
+  Health health = Health::none;
+  Instant created_at{};             // the epoch when not told
+  std::optional<Usage> usage = {};  // of a running trial, now; nullopt: not known
+};
 
 // By what conditions choose a trial on record: "state", "exit_code", "memory_peak", …; nullopt: it has none,
 // or there is nothing of this name. `wanted`: what it is compared with. Throws Error(invalid) for a state

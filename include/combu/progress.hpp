@@ -83,9 +83,6 @@ struct FailureGroup {
 // The last line of a trial's log; empty: it has none, or it is not known.
 using LastLine = std::function<std::string(const std::string& trial, int attempt)>;
 
-// "3 waiting, 12 succeeded"
-[[nodiscard]] std::string counts_text(const TrialCounts& counts);
-
 // Prints the last lines of a run on `progress`: equal failures as one line (at most 20, then a number),
 // counts, and what to type next. `engine`: as for command_line().
 void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, Until until,

@@ -1,6 +1,6 @@
 #pragma once
-// Reuse of results: trials with `cache` are looked up among those that have succeeded before, by the record and, of outputs in a
-// bucket, by what other people have published there.
+// Reuse of results: trials with `cache` are looked up among those that have succeeded before, by the record
+// and, of outputs in a bucket, by what other people have published there.
 
 #include <memory>
 #include <stop_token>
@@ -26,15 +26,16 @@ enum class Recall {
 struct ReuseContext {
   const Run& run;
   const Caller& caller;
-  std::string state_folder;  // of the record and of other runs' telemetry
-  Depot& depot;              // where the run's outputs are collected
+  std::string state_folder;        // of the record and of other runs' telemetry
+  Depot& depot;                    // where the run's outputs are collected
   Telemetry* telemetry = nullptr;  // the run's; nullptr: it has none
   ProgressListener& progress;      // shows notes
   std::stop_token stop = {};
 };
 
-// See Memory in run.hpp. `digests`: those of the images that the trials are started from that are not on record.
-// Opens the record for itself.
-[[nodiscard]] std::unique_ptr<Memory> open_memory(const ReuseContext& context, Digests digests, Recall recall);
+// See Memory in run.hpp. `digests`: those of the images that the trials are started from that are not on
+// record. Opens the record for itself.
+[[nodiscard]] std::unique_ptr<Memory> open_memory(const ReuseContext& context, Digests digests,
+                                                  Recall recall);
 
 }  // namespace combu

@@ -36,6 +36,8 @@ enum class TrialState : std::uint8_t {
 inline constexpr std::size_t k_trial_state_count = 11;
 using TrialCounts = std::array<std::size_t, k_trial_state_count>;  // by TrialState
 [[nodiscard]] std::string_view to_string(TrialState state);
+// "3 waiting, 12 succeeded"
+[[nodiscard]] std::string counts_text(const TrialCounts& counts);
 [[nodiscard]] constexpr bool is_over(TrialState state) {
   return state >= TrialState::succeeded;
 }

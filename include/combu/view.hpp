@@ -47,23 +47,10 @@ void print_sightings(std::ostream& out, std::span<const Sighting> sightings, con
 // its rows count, and nothing is said of the rest.
 void print_sightings_json(std::ostream& out, std::span<const Sighting> sightings, const TableForm& form = {});
 
-// A run, and how many of its trials are in which state.
-struct RunRow {
-  RunEntry entry;
-  std::string state;  // "running", "left running", "interrupted", "ended"; "not on record"
-  TrialCounts counts{};
-};
 // A table: RUN EXPERIMENT BEGAN ENDED STATE TRIALS ENGINE; times are local. `columns_max`: as in TableForm.
 void print_runs(std::ostream& out, std::span<const RunRow> runs, std::size_t columns_max = 0);
 // One JSON object a line.
 void print_runs_json(std::ostream& out, std::span<const RunRow> runs);
-// A trial by the record, and by the engine where that knows more.
-struct TrialRow {
-  TrialEntry entry;  // attempt 0: it stands for several trials
-  Health health = Health::none;
-  Instant created_at{};             // the epoch when not told
-  std::optional<Usage> usage = {};  // of a running trial, now; nullopt: not known
-};
 // "12 files, 3.4 MiB"
 [[nodiscard]] std::string taken_text(const Taken& taken);
 // Prints the run's id, state and counts, and a table: TRIAL STATE ATTEMPT RAN MEMORY CPU REASON. MEMORY and

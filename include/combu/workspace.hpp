@@ -1,6 +1,6 @@
 #pragma once
-// What surrounds a run on this machine: the caller and the environment, the state folder and its locks, the configuration, and the
-// git revision of a folder.
+// What surrounds a run on this machine: the caller and the environment, the state folder and its locks, the
+// configuration, and the git revision of a folder.
 
 #include <functional>
 #include <optional>
@@ -35,8 +35,8 @@ namespace combu {
 // Where combu keeps what outlives it: $COMBU_HOME, else $XDG_STATE_HOME/combu, else ~/.local/state/combu.
 [[nodiscard]] std::string state_folder(const Caller& caller);
 
-// ---- Locks: one process that starts an experiment's trials on an engine at a time (two would meet in the middle of their
-// starts), and one that is at work on a run.
+// ---- Locks: one process that starts an experiment's trials on an engine at a time (two would meet in the
+// middle of their starts), and one that is at work on a run.
 
 enum class LockScope { starts, run };
 

@@ -14,8 +14,9 @@
 
 #include "app/changes.hpp"
 #include "app/edited.hpp"
-#include "app/runs.hpp"
 #include "app/reconcile.hpp"
+#include "app/runs.hpp"
+#include "app/values.hpp"
 #include "combu/control.hpp"
 #include "combu/json.hpp"
 
@@ -199,7 +200,7 @@ Result leave_to_other(Session& session, Record& record, const RunId& run, const 
 }  // namespace
 
 Result apply_file(Session& session, Record& record, const RunEntry& entry, const Loaded& file,
-               const Wishes& wishes, const AdjustOptions& adjust, AtWork& work) {
+                  const Wishes& wishes, const AdjustOptions& adjust, AtWork& work) {
   expect_its_engine(session, entry);
   Apply apply(session, record, entry, file, wishes);
   Changes changes = apply.compare();

@@ -6,6 +6,7 @@
 #include "app/execution.hpp"
 #include "app/load.hpp"
 #include "app/session.hpp"
+#include "combu/progress.hpp"
 #include "combu/record.hpp"
 
 namespace combu {

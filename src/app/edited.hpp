@@ -5,21 +5,10 @@
 #include <string_view>
 
 #include "app/invocation.hpp"
+#include "combu/progress.hpp"
 #include "combu/record.hpp"
 
 namespace combu {
-
-// The values (-V, -A, …) and the import folders, as absolute paths, of an invocation: a JSON object's text,
-// for the record.
-[[nodiscard]] std::string values_text(const Invocation& invocation);
-
-// `invocation` with the run's file, and with the values and import folders of the run's newest text, where it
-// gives none. Throws Error(invalid) if these are needed and not on record.
-[[nodiscard]] Invocation invocation_for(const RunEntry& entry, Invocation invocation);
-
-// Throws Error(invalid) if the run began with values and the invocation gives none: without them the file
-// would often have fewer trials, and the others would be removed.
-void expect_values(const RunEntry& entry, const Invocation& invocation);
 
 // Prints one line on `progress` if the file or one of its imports has other bytes than the run's newest text
 // had: how many trials differ, and the option --edited of `command`. A file that is missing or wrong costs a

@@ -1,14 +1,24 @@
 #pragma once
 // What stands before or after any command.
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "combu/progress.hpp"
+#include "combu/base.hpp"
+#include "combu/spec.hpp"
 
 namespace combu {
+
+// What --engine names.
+enum class NamedEngine {
+  none,
+  real,           // by its address
+  simulated,      // with its options
+  any_simulated,  // without options: of a run on record, whatever options it has
+};
 
 struct Invocation {
   std::vector<std::string> arguments;  // the command line, the program's name first
@@ -22,8 +32,12 @@ struct Invocation {
   std::string evaluate_memory = "4GiB";
   std::string evaluate_time = "10m";
   std::string progress = "auto";
-  std::string engine;  // empty: DOCKER_HOST, Docker's context, its default socket
-  std::string trace;   // a file, empty: none
+  std::string engine;                            // empty: DOCKER_HOST, Docker's context, its default socket
+  NamedEngine named_engine = NamedEngine::none;  // by `engine`
+  std::string trace;                             // a file, empty: none
+  // Returns the faults in the sections of an experiment that are for one kind of engine, of all kinds that
+  // the program knows.
+  std::function<std::vector<Error>(const Experiment&)> check_sections;
 };
 
 // An option's value. Throw Error(invalid) with the option as subject.

@@ -11,8 +11,7 @@
 #include <utility>
 
 #include "app/again.hpp"
-#include "app/edited.hpp"
-#include "combu/docker.hpp"
+#include "app/values.hpp"
 #include "combu/json.hpp"
 #include "combu/jsonnet.hpp"
 #include "combu/workspace.hpp"
@@ -160,7 +159,7 @@ FileReading read_experiment_file(const Invocation& invocation, const RunId& run,
     Planning planning = make_plan(loaded.run.experiment);
     loaded.plan = std::move(planning.plan);
     errors = in_file_order(std::move(reading.errors), std::move(planning.errors),
-                           check_docker_sections(loaded.run.experiment));
+                           invocation.check_sections(loaded.run.experiment));
   } catch (const Error& error) {
     errors.push_back(error);
   }

@@ -8,6 +8,7 @@
 
 #include "app/invocation.hpp"
 #include "combu/plan.hpp"
+#include "combu/progress.hpp"
 #include "combu/record.hpp"
 #include "combu/workspace.hpp"
 

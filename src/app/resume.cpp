@@ -11,10 +11,11 @@
 #include "app/edited.hpp"
 #include "app/kept_logs.hpp"
 #include "app/load.hpp"
-#include "app/runs.hpp"
-#include "combu/workspace.hpp"
-#include "app/session.hpp"
 #include "app/reconcile.hpp"
+#include "app/runs.hpp"
+#include "app/session.hpp"
+#include "app/values.hpp"
+#include "combu/workspace.hpp"
 
 namespace combu {
 namespace {
@@ -31,8 +32,8 @@ Experiment newest_text(const RunEntry& entry, const Loaded& loaded) {
 }
 
 // The run goes on with its file as it is now.
-Result apply_as_it_is_now(const RunChange& change, Record& record, const RunEntry& entry, const Wishes& wishes,
-                          const AdjustOptions& adjust) {
+Result apply_as_it_is_now(const RunChange& change, Record& record, const RunEntry& entry,
+                          const Wishes& wishes, const AdjustOptions& adjust) {
   const Invocation now = invocation_for(entry, change.invocation);
   const auto file = load(now, entry.id, change.progress);
   if (!file) return Result::invalid;
@@ -62,7 +63,7 @@ AdjustOptions adjusting(const RetryOptions& options) {
 }
 
 Result retry(Session& session, Record& record, const RetryOptions& options, const RunEntry& begun,
-          AtWork& work) {
+             AtWork& work) {
   const RunId& id = begun.id;
   Loaded loaded = load(record, id);
   expect_its_engine(session, begun);

@@ -4,16 +4,9 @@
 
 #include <algorithm>
 
-#include "combu/docker.hpp"
 #include "combu/workspace.hpp"
 
 namespace combu {
-namespace {
-
-constexpr std::string_view k_any_simulated = "simulated:";  // of a run on record, whatever options it had
-
-}  // namespace
-
 Caller caller_for(const Invocation& invocation) {
   return caller_of(invocation.file.empty() ? "-" : invocation.file);
 }
@@ -54,19 +47,17 @@ Error nobody_at_work(const RunEntry& entry, std::string_view engine) {
               : fmt::format("nobody is at work on it; `{}` goes on with it", resume_line(entry.id, engine))};
 }
 
-std::string address_given(const Invocation& invocation) {
-  if (means_simulated(invocation)) return invocation.engine == k_any_simulated ? "" : invocation.engine;
-  if (invocation.engine.empty()) return "";
-  return find_docker(environment, invocation.engine).address.text();
-}
-
 bool means_simulated(const Invocation& invocation) {
-  return invocation.engine.starts_with("simulated:");
+  return invocation.named_engine == NamedEngine::simulated ||
+         invocation.named_engine == NamedEngine::any_simulated;
 }
 
 Invocation on_its_engine(Invocation invocation, const RunEntry& entry) {
-  if (invocation.engine.empty() || (invocation.engine == k_any_simulated && is_simulated(entry)))
+  if (invocation.engine.empty() ||
+      (invocation.named_engine == NamedEngine::any_simulated && is_simulated(entry))) {
     invocation.engine = entry.address;
+    invocation.named_engine = is_simulated(entry) ? NamedEngine::simulated : NamedEngine::real;
+  }
   return invocation;
 }
 

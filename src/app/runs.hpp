@@ -28,9 +28,6 @@ namespace combu {
 // not_found: nobody is at work on it. `engine`: as for command_line().
 [[nodiscard]] Error nobody_at_work(const RunEntry& entry, std::string_view engine);
 
-// The address that --engine names, as runs have it; empty when it names none. Throws Error.
-[[nodiscard]] std::string address_given(const Invocation& invocation);
-
 // What to do if all runs that would be meant are on the simulated engine.
 inline constexpr std::string_view k_only_simulated =
     "only runs on the simulated engine are on record; `--engine simulated:` chooses the last one";

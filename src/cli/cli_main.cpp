@@ -16,6 +16,7 @@
 #include "cli/output.hpp"
 #include "cli/session.hpp"
 #include "combu/cli.hpp"
+#include "combu/docker.hpp"
 
 namespace combu {
 namespace {
@@ -211,6 +212,7 @@ std::string usage_message(const CommandLine& line, const std::string& given, con
 int parse_and_act(int argc, const char* const* argv) {
   Invocation invocation;
   invocation.arguments.assign(argv, argv + argc);
+  invocation.check_sections = check_docker_sections;
   Action action;
   CommandLine line(
       "combu", "combu runs an experiment, a Jsonnet file of trials, each a container, on a Docker Engine.",
@@ -229,6 +231,7 @@ int parse_and_act(int argc, const char* const* argv) {
     (void)put_out(*parsed.help);
     return 0;
   }
+  invocation.named_engine = named_engine(invocation.engine);
   const std::string& command = parsed.command;
   if (!invocation.file.empty() && std::ranges::find(k_without_file, command) != k_without_file.end())
     throw Error(ErrorKind::invalid, command,

@@ -376,7 +376,7 @@ bool await_next_attempt(const Key& key, const Caller& caller, const std::stop_to
 }
 
 Result logs_of_one(Session& session, const Invocation& invocation, const LogsOptions& options,
-                const std::string& trial) {
+                   const std::string& trial) {
   const Caller caller = caller_for(invocation);
   LogOptions wanted = log_options(options);
   Printer printer(options.json ? Printer::Form::json : Printer::Form::plain, trial);

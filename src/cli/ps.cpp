@@ -22,11 +22,11 @@
 #include "app/runs.hpp"
 #include "app/selection.hpp"
 #include "app/trial_names.hpp"
+#include "app/trial_row.hpp"
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
 #include "cli/output.hpp"
 #include "cli/session.hpp"
-#include "cli/trial_row.hpp"
 #include "combu/workspace.hpp"
 
 namespace combu {

@@ -17,8 +17,8 @@ int retry(const Invocation& invocation, const RetryOptions& options, const Backg
   AtWork work(background);
   CommandSessions sessions(work.share(open_progress(invocation)));
   const OpenSession open_session = sessions.opener();
-  return work.done(sessions.exit_code(
-      retry_trials({invocation, sessions.progress(), open_session, work}, options)));
+  return work.done(
+      sessions.exit_code(retry_trials({invocation, sessions.progress(), open_session, work}, options)));
 }
 
 }  // namespace

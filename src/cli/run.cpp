@@ -124,7 +124,7 @@ void add_run(CommandLine& line, const Invocation& invocation, Action& action) {
           return run(meant, *options, background);
         }
         return go_on(meant, {.run = options->resume, .edited = options->edited, .adjust = adjust},
-                      background);
+                     background);
       };
       return options->detach ? in_background(body) : body(nullptr);
     };

@@ -17,9 +17,11 @@
 namespace combu {
 namespace {
 
+constexpr std::string_view k_simulated = "simulated:";
+
 std::unique_ptr<Engine> open_engine(EngineName& name) {
   name.address = name.given;
-  if (name.given.starts_with("simulated:")) return open_simulated(parse_simulation(name.given));
+  if (name.given.starts_with(k_simulated)) return open_simulated(parse_simulation(name.given));
   const DockerPlace place = find_docker(environment, name.given);
   name.address = place.address.text();
   name.source = place.source;
@@ -54,8 +56,7 @@ Result CommandSessions::open(const Invocation& invocation, const std::function<R
   std::ofstream trace = open_trace(invocation.trace);
   EngineName name{.address = {}, .given = invocation.engine};
   const std::unique_ptr<Engine> engine = open_engine(name);
-  const std::unique_ptr<Engine> traced =
-      trace.is_open() ? with_trace(*engine, real_clock(), trace) : nullptr;
+  const std::unique_ptr<Engine> traced = trace.is_open() ? with_trace(*engine, real_clock(), trace) : nullptr;
   Session session(*progress_, traced ? *traced : *engine, name, interrupts.token());
   Result result = Result::interrupted;
   try {
@@ -78,6 +79,25 @@ int CommandSessions::exit_code(Result result) const {
 int in_session(const Invocation& invocation, const std::function<Result(Session&)>& body) {
   CommandSessions sessions(open_progress(invocation));
   return sessions.exit_code(sessions.open(invocation, body));
+}
+
+NamedEngine named_engine(const std::string& given) {
+  if (given.empty()) return NamedEngine::none;
+  if (!given.starts_with(k_simulated)) return NamedEngine::real;
+  return given == k_simulated ? NamedEngine::any_simulated : NamedEngine::simulated;
+}
+
+std::string address_given(const Invocation& invocation) {
+  switch (invocation.named_engine) {
+    case NamedEngine::none:
+    case NamedEngine::any_simulated:
+      return "";
+    case NamedEngine::simulated:
+      return invocation.engine;
+    case NamedEngine::real:
+      break;
+  }
+  return find_docker(environment, invocation.engine).address.text();
 }
 
 std::string error_line(const Error& error, std::string_view engine_source) {

@@ -40,6 +40,10 @@ class CommandSessions {
 // The exit code of a command that opens one session at once.
 [[nodiscard]] int in_session(const Invocation& invocation, const std::function<Result(Session&)>& body);
 
+[[nodiscard]] NamedEngine named_engine(const std::string& given);
+// The address that --engine names, as runs have it; empty if it names none. Throws Error.
+[[nodiscard]] std::string address_given(const Invocation& invocation);
+
 // What is printed of an error that ends the program. `engine_source`: who named the engine's address, if
 // that is known.
 [[nodiscard]] std::string error_line(const Error& error, std::string_view engine_source = {});

@@ -5,13 +5,10 @@
 #include <string_view>
 #include <vector>
 
-#include "app/execution.hpp"
-#include "app/runs.hpp"
+#include "app/adjust.hpp"
 #include "cli/commands.hpp"
 #include "cli/session.hpp"
-#include "combu/control.hpp"
 #include "combu/text.hpp"
-#include "combu/workspace.hpp"
 
 namespace combu {
 namespace {
@@ -52,25 +49,12 @@ Wanted wanted_by(const std::vector<std::string>& words) {
   return wanted;
 }
 
-// The run has these settings from here on, whoever goes on with it.
-void keep_settings(Record& record, const RunId& run, const Adjust& adjust) {
-  change_options(record, run, [&](RunOptions& options) {
-    if (adjust.parallel_max) options.parallel = adjust.parallel_max;
-    options.starts_in_flight = adjust.starts_in_flight_max.value_or(options.starts_in_flight);
-  });
-}
-
-// Changes a run at its process, and tells by `line` what holds then.
+// Changes a run at its process, and prints what `line` makes of the settings that are in force then.
 template <class Line>
-int adjust_run(const Invocation& invocation, const Wanted& wanted, const Line& line) {
-  Record record = open_record(invocation);
-  const RunEntry entry = find_run_at_work(record, invocation, wanted.run);
-  const Caller caller = caller_for(invocation);
-  if (!process_at_work(entry.id, caller)) throw nobody_at_work(entry, invocation.engine);
-  ControlClient client(channel_path(entry.id, caller));
-  const Settings settings = client.adjust(wanted.adjust, {});
-  keep_settings(record, entry.id, wanted.adjust);
-  open_progress(invocation)->note(fmt::format("run {} {}", entry.id.text(), line(entry.id, settings)));
+int adjust(const Invocation& invocation, const Wanted& wanted, const Line& line) {
+  const Adjusted adjusted = adjust_run(invocation, wanted.run, wanted.adjust);
+  open_progress(invocation)
+      ->note(fmt::format("run {} {}", adjusted.run.text(), line(adjusted.run, adjusted.settings)));
   return 0;
 }
 
@@ -94,7 +78,7 @@ void add_pausing(CliCommand command, const Invocation& invocation, Action& actio
   command.footer(fmt::format("Example:\n  combu -f experiment.jsonnet {}", command.name()));
   command.callback([&invocation, &action, run, paused] {
     action = [&invocation, run, paused] {
-      return adjust_run(invocation, {.adjust = {.paused = paused}, .run = *run}, pause_line);
+      return adjust(invocation, {.adjust = {.paused = paused}, .run = *run}, pause_line);
     };
   });
 }
@@ -112,7 +96,7 @@ void add_set(CommandLine& line, const Invocation& invocation, Action& action) {
       .type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet set parallel=20");
   command.callback([&invocation, &action, words] {
-    action = [&invocation, words] { return adjust_run(invocation, wanted_by(*words), settings_line); };
+    action = [&invocation, words] { return adjust(invocation, wanted_by(*words), settings_line); };
   });
 }
 

@@ -117,13 +117,4 @@ double StartRate::per_second() const {
   return time > Seconds{0} ? starts / time.count() : 0;
 }
 
-std::string counts_text(const TrialCounts& counts) {
-  std::string text;
-  for (std::size_t i = 0; i < counts.size(); ++i)
-    if (counts.at(i) > 0)
-      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", counts.at(i),
-                          to_string(static_cast<TrialState>(i)));
-  return text;
-}
-
 }  // namespace combu

@@ -1,5 +1,8 @@
 // Names of states, and small rules of the public types.
 
+#include <fmt/format.h>
+
+#include <string>
 #include <string_view>
 
 #include "combu/schedule.hpp"
@@ -32,6 +35,15 @@ std::string_view to_string(TrialState state) {
       return "stopped";
   }
   return "unknown";
+}
+
+std::string counts_text(const TrialCounts& counts) {
+  std::string text;
+  for (std::size_t i = 0; i < counts.size(); ++i)
+    if (counts.at(i) > 0)
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", counts.at(i),
+                          to_string(static_cast<TrialState>(i)));
+  return text;
 }
 
 std::string_view to_string(Leaving leaving) {

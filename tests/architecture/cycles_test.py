@@ -7,8 +7,6 @@ import cycles
 ROOT = Path(__file__).resolve().parents[2]
 # These cycles have to be taken apart. The list takes no further one.
 KNOWN = [
-    ["src/cli/at_work", "src/cli/execution"],
-    ["src/cli/changes", "src/cli/edited", "src/cli/load"],
 ]
 
 

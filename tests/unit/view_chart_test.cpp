@@ -13,8 +13,8 @@
 
 #include "combu/telemetry.hpp"
 #include "combu/view.hpp"
+#include "results_fixture.hpp"
 #include "view/axis.hpp"
-#include "view_results_fixture.hpp"
 
 namespace combu {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "combu/view.hpp"
-#include "view_results_fixture.hpp"
+#include "results_fixture.hpp"
 
 namespace combu {
 namespace {
@@ -19,9 +19,10 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 std::string comparison(const std::vector<Results>& runs,
-                       const CompareForm& form = {.metrics = {}, .over = {"seed"}}) {
+                       const CompareForm& form = {.metrics = {}, .over = {"seed"}},
+                       const TableForm& table = {}) {
   std::ostringstream out;
-  print_comparison(out, runs, form);
+  print_comparison(out, runs, form, table);
   return out.str();
 }
 
@@ -40,7 +41,7 @@ TEST(Compare, fits_the_terminal) {
     for (int seed = 0; seed < 3; ++seed)
       add(results, "t-" + std::to_string(results.rows.size()),
           {static_cast<double>(seed), std::string(50, letter)}, {0.25 + seed});
-  const std::string text = comparison({results}, {.metrics = {}, .over = {"seed"}, .table = {.columns = 50}});
+  const std::string text = comparison({results}, {.metrics = {}, .over = {"seed"}}, {.columns = 50});
   EXPECT_THAT(text, HasSubstr("xxx…"));
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(columns_of(line), 50U) << line;
@@ -49,7 +50,7 @@ TEST(Compare, fits_the_terminal) {
 
 TEST(Compare, leaves_out_deviations_and_counts_first) {
   const std::string text = comparison({repeated("one", 0), repeated("two", 0.5)},
-                                      {.metrics = {}, .over = {"seed"}, .table = {.columns = 56}});
+                                      {.metrics = {}, .over = {"seed"}}, {.columns = 56});
   EXPECT_THAT(text, HasSubstr("\n  lr   one      ±  N   two      ±  DIFFERENCE  ±  BY\n"
                               "0.25  1.25  2.484  3  1.75  2.484         0.5  0  paired\n"));
   EXPECT_THAT(text, HasSubstr("\n3 columns left out: DEVIATION, N; a pipe has all\n"));
@@ -62,14 +63,15 @@ TEST(Compare, counts_the_rows_that_it_leaves_out) {
     add(one, "a", {lr}, {lr / 4, lr});
     add(two, "a", {lr}, {lr / 2, lr + 1});
   }
-  const CompareForm form{.metrics = {}, .over = {}, .table = {.rows = 1}};
-  const std::string text = comparison({one, two}, form);
+  const CompareForm form{.metrics = {}, .over = {}};
+  const TableForm one_row{.rows = 1};
+  const std::string text = comparison({one, two}, form, one_row);
   EXPECT_THAT(text, HasSubstr("\nlr   one  two  DIFFERENCE\n 1  0.25  0.5        0.25\n"
                               "… and 2 more; --limit 0 shows all\nall 3 pairs: two less one is 0.5 ± "));
   EXPECT_THAT(text, HasSubstr("\nlr  one  two  DIFFERENCE\n 1    1    2           1\n"
                               "… and 2 more; --limit 0 shows all\nall 3 pairs: two less one is 1 ± "));
   std::ostringstream json;
-  EXPECT_THAT(print_comparison_json(json, std::vector{one, two}, form), testing::IsEmpty());
+  EXPECT_THAT(print_comparison_json(json, std::vector{one, two}, form, one_row), testing::IsEmpty());
   EXPECT_EQ(lines_within(10'000, json.str()).size(), 2U) << "one of each metric";
 }
 

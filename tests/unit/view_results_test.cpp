@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "combu/view.hpp"
+#include "results_fixture.hpp"
 #include "view/numbers.hpp"
-#include "view_results_fixture.hpp"
 
 namespace combu {
 namespace {

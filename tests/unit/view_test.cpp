@@ -2,627 +2,307 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/ioctl.h>
 
-#include <atomic>
-#include <cstdio>
-#include <cstdlib>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
-#include <thread>
 #include <vector>
-
-#include "combu/progress.hpp"
-#include "combu/text.hpp"
-#include "combu/view.hpp"
-#include "progress/block.hpp"
-#include "progress/forms.hpp"
-#include "unit/view_screen.hpp"
 
 namespace combu {
 namespace {
 
-using testing::Each;
-using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::Le;
 using testing::Not;
-using testing::ResultOf;
-using testing::SizeIs;
 
-// A stream of bytes that a test reads back.
-class Paper {
- public:
-  Paper() : stream_(open_memstream(&text_, &size_)) {}
-  ~Paper() {
-    std::fclose(stream_);
-    std::free(text_);  // NOLINT: open_memstream's memory is the caller's to free
-  }
-  Paper(const Paper&) = delete;
-  Paper& operator=(const Paper&) = delete;
-  [[nodiscard]] std::FILE* stream() { return stream_; }
-  [[nodiscard]] std::string text() {
-    std::fflush(stream_);
-    return {text_, size_};
-  }
-
- private:
-  char* text_ = nullptr;
-  std::size_t size_ = 0;
-  std::FILE* stream_;
-};
-
-// Each look at the time is a second later: nothing is held back.
-Surroundings around(Paper& paper, ScreenSize size = {}) {
-  return {.stream = paper.stream(),
-          .colours = Colours::none,
-          .size = [size] { return size; },
-          .time = [now = Seconds{0}]() mutable { return now += Seconds{1}; }};
-}
-
-Run run_of(const std::vector<std::string>& names) {
-  Run run{.id = RunId("r1"), .experiment = {.name = "lab", .file = "/lab/experiment.jsonnet", .trials = {}}};
-  for (const std::string& name : names) {
+Experiment experiment_of(std::size_t solvers) {
+  Experiment experiment{.name = "lab", .file = "/lab/experiment.jsonnet", .trials = {}};
+  const auto add = [&](const std::string& name, const std::string& image) {
     Trial trial;
     trial.name = name;
-    trial.image = "solver";
-    run.experiment.trials.push_back(trial);
+    trial.image = image;
+    trial.networks = {"simulation", "host"};
+    experiment.trials.push_back(trial);
+  };
+  for (std::size_t i = 1; i <= solvers; ++i) add("solver-" + std::to_string(i), "lab/solver");
+  add("loader", "lab/loader");
+  return experiment;
+}
+
+// Every solver needs the loader, the last trial.
+Plan plan_of(const Experiment& experiment) {
+  Plan plan;
+  plan.nodes.resize(experiment.trials.size());
+  const auto loader = static_cast<TrialIndex>(experiment.trials.size() - 1);
+  for (TrialIndex i = 0; i < loader; ++i) {
+    plan.nodes[i].needs = {{loader, Condition::healthy}};
+    plan.nodes[i].wave = 1;
+    plan.nodes[loader].needed_by.push_back({i, Condition::healthy});
   }
-  return run;
+  plan.wave_count = 2;
+  return plan;
 }
 
-Snapshot snapshot_of(std::size_t running, std::size_t starting, std::size_t waiting) {
-  Snapshot snapshot;
-  snapshot.trials = running + starting + waiting;
-  snapshot.started = running;
-  snapshot.counts[static_cast<std::size_t>(TrialState::running)] = running;
-  snapshot.counts[static_cast<std::size_t>(TrialState::starting)] = starting;
-  snapshot.counts[static_cast<std::size_t>(TrialState::waiting)] = waiting;
-  return snapshot;
+TEST(PrintPlan, shows_counts_and_waves) {
+  const Experiment experiment = experiment_of(100);
+  std::ostringstream out;
+  print_plan(out, experiment, plan_of(experiment));
+  EXPECT_EQ(out.str(),
+            "101 trials in 2 waves, 100 dependencies, 2 images, 1 network\n"
+            "wave 1: 1 trial     loader\n"
+            "wave 2: 100 trials  solver-[1-100]\n");
 }
 
-// ---- Lines
-
-TEST(Line, control_characters_and_escape_sequences_are_taken_out) {
-  EXPECT_EQ(clean_line("red\x1b[31;1m is\tnot\nred\x07\x7f"), "red is not red");
-  EXPECT_EQ(clean_line("\x1b]0;title\x07shown"), "shown");
-  EXPECT_EQ(clean_line("\xc2\x9b"
-                       "2J"),
-            "2J");                      // the one-character form of ESC [
-  EXPECT_EQ(clean_line("a\xe2\x80\xae"  // NOLINT(misc-misleading-bidirectional): right-to-left override
-                       "b"),
-            "ab");
-  EXPECT_EQ(clean_line("\xd8\x9c"), "");  // Arabic letter mark, a bidirectional control
-  EXPECT_EQ(clean_line("ends in \x1b["), "ends in ");
-}
-
-TEST(Line, what_is_no_utf8_becomes_question_marks) {
-  EXPECT_EQ(clean_line("\xff\xfe ok \xc3"), "?? ok ?");
-  EXPECT_EQ(clean_line("\xed\xa0\x80"), "???");  // half a surrogate pair
-  EXPECT_EQ(clean_line("größe 実験 🚀"), "größe 実験 🚀");
-}
-
-TEST(Line, is_cut_between_characters_and_never_too_wide) {
-  EXPECT_EQ(cut_line("solver", 6), "solver");
-  EXPECT_EQ(cut_line("solver", 5), "solv…");
-  EXPECT_EQ(cut_line("実験実験", 8), "実験実験");
-  EXPECT_EQ(cut_line("実験実験", 6), "実験…");
-  EXPECT_EQ(cut_line("größe", 3), "gr…");
-  EXPECT_EQ(cut_line("solver", 1), "…");
-  EXPECT_EQ(cut_line("solver", 0), "");
-}
-
-TEST(Line, is_cut_in_its_middle) {
-  EXPECT_EQ(cut_middle("a-quite-long-name-17", 8), "a-qu…-17");
-  EXPECT_EQ(cut_middle("a-quite-long-name-17", 7), "a-q…-17");
-  EXPECT_EQ(cut_middle("solver", 6), "solver");
-  EXPECT_EQ(cut_middle("実験実験", 7), "実…験");
-  EXPECT_EQ(cut_middle("größe", 4), "gr…e");
-  EXPECT_EQ(cut_middle("solver", 1), "…");
-  EXPECT_EQ(cut_middle("solver", 0), "");
-}
-
-// ---- Names
-
-TEST(Names, numbers_count_by_their_value) {
-  EXPECT_TRUE(is_before("solver-2", "solver-10"));
-  EXPECT_FALSE(is_before("solver-10", "solver-2"));
-  EXPECT_TRUE(is_before("a-2-9", "a-10-1"));
-  EXPECT_TRUE(is_before("a", "a1"));
-  EXPECT_TRUE(is_before("a01", "a1"));
-  EXPECT_FALSE(is_before("a1", "a01"));
-  EXPECT_FALSE(is_before("same-1", "same-1"));
-}
-
-TEST(Names, that_follow_one_another_become_ranges) {
-  EXPECT_THAT(ranges({"solver-1", "solver-3", "loader", "solver-2", "solver-7"}),
-              ElementsAre("solver-[1-3]", "solver-7", "loader"));
-  EXPECT_THAT(ranges({"fold-1-rep-1", "fold-1-rep-2", "fold-2-rep-1"}),
-              ElementsAre("fold-1-rep-[1-2]", "fold-2-rep-1"));
-  EXPECT_THAT(ranges({"t08", "t09", "t10"}), ElementsAre("t[08-10]"));
-  EXPECT_THAT(ranges({"t10", "t11", "t08", "t09"}), ElementsAre("t[08-11]"));
-  EXPECT_THAT(ranges({"t8", "t9", "t10"}), ElementsAre("t[8-10]"));
-  EXPECT_THAT(ranges({"t098", "t099", "t100", "t99", "t101x"}), ElementsAre("t[098-100]", "t99", "t101x"));
-  EXPECT_THAT(ranges({"t9", "t09", "t10"}), ElementsAre("t9", "t[09-10]"));
-  EXPECT_THAT(ranges({"x123456789012345678901", "x9"}), ElementsAre("x123456789012345678901", "x9"));
-}
-
-TEST(ShellWord, is_quoted_when_it_has_to_be) {
-  EXPECT_EQ(shell_word("/lab/experiment.jsonnet"), "/lab/experiment.jsonnet");
-  EXPECT_EQ(shell_word("my file's"), "'my file'\\''s'");
-  EXPECT_EQ(shell_word(""), "''");
-}
-
-TEST(ShellWord, names_control_characters_and_bytes_by_their_numbers) {
-  EXPECT_EQ(shell_word("a\x1b[2Jb"), R"sh('a'"$(printf '\033')"'[2Jb')sh");
-  EXPECT_EQ(shell_word("\xc2\x9b"), R"sh(''"$(printf '\302\233')"'')sh");
-  EXPECT_EQ(shell_word("\x1b\r"), R"sh(''"$(printf '\033\015')"'')sh");
-  EXPECT_EQ(shell_word("\x9b"), R"sh(''"$(printf '\233')"'')sh");
-  EXPECT_EQ(shell_word("größe\n"), "'größe\n'");
-}
-
-// ---- Text with colours
-
-TEST(ColouredText, keeps_colours_and_returns_and_escapes_the_rest) {
-  ColouredText text;
-  EXPECT_EQ(text.add("\x1b[1;31mred\x1b[m\t1%\r2%\n"), "\x1b[1;31mred\x1b[m\t1%\r2%\x1b[0m\n");
-  EXPECT_EQ(text.add("\x1b[2J\x1b]0;title\a\xc2\x9b"
-                     "31m\xff\xe2\x80\xae\n"),
-            "\\u001b[2J\\u001b]0;title\\u0007\\u009b31m\\xff\\u202e\n");
-  EXPECT_EQ(text.end(), "");
-}
-
-TEST(ColouredText, is_plain_again_at_the_end_of_a_line_and_of_the_text) {
-  ColouredText text;
-  EXPECT_EQ(text.add("\x1b[31mone\ntwo\n"), "\x1b[31mone\x1b[0m\ntwo\n");
-  EXPECT_EQ(text.add("\x1b[31mthree"), "\x1b[31mthree");
-  EXPECT_EQ(text.end(), "\x1b[0m");
-}
-
-TEST(ColouredText, waits_for_the_rest_of_a_sequence_or_a_character) {
-  ColouredText text;
-  EXPECT_EQ(text.add("a\x1b"), "a");
-  EXPECT_EQ(text.add("["), "");
-  EXPECT_EQ(text.add("3"), "");
-  EXPECT_EQ(text.add("1m\xc3"), "\x1b[31m");
-  EXPECT_EQ(text.add("\xb6"), "ö");
-  EXPECT_EQ(text.add("\x1b["), "");
-  EXPECT_EQ(text.end(), "\\u001b[\x1b[0m");
-  EXPECT_EQ(ColouredText().add("\x1b[" + std::string(100, '1')), "\\u001b[" + std::string(100, '1'));
-}
-
-TEST(ColouredText, no_line_that_is_written_over_loses_its_prefix) {
-  ColouredText text("a | ");
-  EXPECT_EQ(text.add("a | 1%\r2%\r\r\n"), "a | 1%\ra | 2%\r\r\n");
-  EXPECT_EQ(text.add("a | 3%\r"), "a | 3%");
-  EXPECT_EQ(text.add("b | \n"), "\ra | b | \n");
-}
-
-// ---- The block
-
-TEST(Block, tells_counts_rate_time_and_what_starts) {
-  BlockContent content;
-  content.snapshot = snapshot_of(30, 2, 71);
-  content.starting = {"solver-a-31", "solver-b-31"};
-  content.elapsed = Seconds{4};
-  content.starts_per_second = 7.5;
-  EXPECT_THAT(block_lines(content, {80, 24}),
-              ElementsAre("30 of 103 started, 7.5/s, " + to_string(Seconds{4}),
-                          "  71 waiting, 2 starting, 30 running", "  starting solver-a-31 solver-b-31"));
-}
-
-TEST(Block, tells_the_time_that_is_left) {
-  BlockContent content;
-  content.snapshot = snapshot_of(30, 2, 71);
-  content.elapsed = Seconds{4};
-  content.snapshot->left = Seconds{250.4};
-  EXPECT_EQ(block_lines(content, {80, 24}).front(), "30 of 103 started, 4.0 s, about 4m10s left");
-}
-
-TEST(Block, names_the_few_trials_that_run_with_their_ages) {
-  BlockContent content;
-  content.snapshot = snapshot_of(2, 0, 0);
-  content.running = {{.name = "forest-s3", .age = Seconds{250.4}},
-                     {.name = "forest\x1b[2J-s7", .age = Seconds{12.9}}};
-  content.elapsed = Seconds{4};
-  EXPECT_THAT(block_lines(content, {80, 24}), ElementsAre("2 of 2 started, 4.0 s", "  2 running",
-                                                          "  running forest-s3 (4m10s), forest-s7 (12 s)"));
-  EXPECT_EQ(running_text({{.name = "a", .age = Seconds{59.99}}}), "running a (59 s)");
-  EXPECT_EQ(running_text({{.name = "a", .age = Seconds{60}}}), "running a (1m00s)");
-}
-
-TEST(Block, tells_that_the_run_is_paused) {
-  BlockContent content;
-  content.snapshot = snapshot_of(1, 0, 2);
-  content.snapshot->settings.paused = true;
-  content.elapsed = Seconds{4};
-  EXPECT_EQ(block_lines(content, {80, 24}).front(), "1 of 3 started, 4.0 s, paused");
-}
-
-TEST(Block, tells_pulls_with_their_bytes) {
-  BlockContent content;
-  content.phase = "preparing";
-  content.pulls["solver"] = {.name = "solver", .done = {1 << 20}, .total = {std::int64_t{4} << 20}};
-  EXPECT_THAT(block_lines(content, {80, 24}),
-              ElementsAre("preparing…", "  pulling solver: " + to_string(Bytes{1 << 20}) + " of " +
-                                            to_string(Bytes{std::int64_t{4} << 20})));
-}
-
-TEST(Block, never_outgrows_the_screen) {
-  BlockContent content;
-  content.snapshot = snapshot_of(3000, 200, 7000);
-  for (int i = 0; i < 200; ++i) {
-    content.starting.push_back("実験-with-a-long-name-" + std::to_string(i));
-    const std::string image = "registry.example.com/\x1b[2J/image" + std::to_string(i);
-    content.pulls[image] = {.name = image, .done = {5}};
+TEST(PrintPlan, shortens_a_long_wave) {
+  Experiment experiment = experiment_of(0);
+  for (int i = 0; i < 1000; ++i) {
+    Trial trial;
+    trial.name = "name-" + std::string(1, static_cast<char>('a' + i % 26)) + std::to_string(i * 2);
+    experiment.trials.push_back(trial);
   }
-  for (const ScreenSize size : {ScreenSize{80, 24}, {20, 4}, {1, 1}, {300, 2}, {2, 100}}) {
-    const auto lines = block_lines(content, size);
-    EXPECT_THAT(lines, SizeIs(Le(std::max<std::size_t>(1, size.rows - 1))));
-    EXPECT_THAT(lines, Each(ResultOf(columns_of, Le(std::max<std::size_t>(1, size.columns - 1)))));
-    EXPECT_THAT(lines, Each(Not(HasSubstr("\x1b"))));
-  }
+  Plan plan;
+  plan.nodes.resize(experiment.trials.size());
+  plan.wave_count = 1;
+  std::ostringstream out;
+  print_plan(out, experiment, plan);
+  std::istringstream lines(out.str());
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 120U) << line;
+  EXPECT_THAT(out.str(), HasSubstr(" more\n"));
 }
 
-TEST(StartRate, is_that_of_the_last_seconds) {
-  StartRate rate;
-  EXPECT_EQ(rate.per_second(), 0);
-  for (int second = 0; second <= 20; ++second) {
-    Snapshot snapshot = snapshot_of(second < 10 ? static_cast<std::size_t>(second) * 10 : 100, 0, 0);
-    snapshot.elapsed = Seconds(second);
-    rate.add(snapshot);
-    if (second == 5) {
-      EXPECT_NEAR(rate.per_second(), 10, 0.01);
-    }
-  }
-  EXPECT_EQ(rate.per_second(), 0);
+TEST(PrintPlanJson, holds_all_of_it) {
+  const Experiment experiment = experiment_of(2);
+  std::ostringstream out;
+  print_plan_json(out, experiment, plan_of(experiment));
+  const auto json = nlohmann::json::parse(out.str());
+  EXPECT_EQ(json, nlohmann::json::parse(R"({
+    "experiment": "lab", "file": "/lab/experiment.jsonnet", "trials": 3, "edges": 2,
+    "images": [{"image": "lab/solver", "trials": 2}, {"image": "lab/loader", "trials": 1}],
+    "networks": ["simulation"],
+    "waves": [["loader"], ["solver-1", "solver-2"]],
+    "needs": {"solver-1": [{"trial": "loader", "condition": "healthy"}],
+              "solver-2": [{"trial": "loader", "condition": "healthy"}]}})"));
 }
 
-// ---- The forms of progress
-
-TEST(TtyProgress, leaves_only_the_lines_that_stay) {
-  Paper paper;
-  Screen screen({40, 10});
-  const auto run = run_of({"a", "b", "c"});
-  {
-    const auto progress = make_tty_progress(around(paper, {40, 10}));
-    progress->phase("checking");
-    progress->note("made the folder /data");
-    progress->begin(run);
-    progress->snapshot(snapshot_of(1, 1, 1));
-    progress->failure({.trial = 1, .state = TrialState::failed, .reason = "exit\x1b[2J code 3"}, {});
-    progress->snapshot(snapshot_of(2, 0, 1));
-  }
-  screen.show(paper.text());
-  EXPECT_THAT(screen.lines(),
-              ElementsAre("made the folder /data", "run r1: 3 trials", "failed: b: exit code 3"));
+Sighting sighting_of(const std::string& trial, Phase phase) {
+  Sighting sighting;
+  sighting.key = {.run = RunId("r1"), .trial = trial, .attempt = 1};
+  sighting.experiment = "lab";
+  sighting.image = "solver";
+  sighting.phase = phase;
+  return sighting;
 }
 
-TEST(TtyProgress, stays_within_a_small_screen_at_every_moment) {
-  Paper paper;
-  std::vector<std::string> names;
-  names.reserve(50);
-  for (int i = 0; i < 50; ++i)
-    names.push_back("a-trial-with-a-name-longer-than-the-screen-" + std::to_string(i));
-  const auto run = run_of(names);
-  {
-    const auto progress = make_tty_progress(around(paper, {20, 4}));
-    progress->begin(run);
-    for (std::size_t i = 0; i < 50; ++i) {
-      Snapshot snapshot = snapshot_of(i, 1, 49 - i);
-      snapshot.starting = {static_cast<TrialIndex>(i)};
-      progress->snapshot(snapshot);
-    }
-  }
-  Screen screen({20, 4});
-  screen.show(paper.text());
-  EXPECT_THAT(screen.lines(),
-              ElementsAre("run r1: 50 trials"));  // a line too long, or one too many, would be left
+TEST(PrintSightings, is_an_aligned_table_in_the_order_of_the_names) {
+  Sighting failed = sighting_of("solver-10", Phase::ended);
+  failed.exit_code = 3;
+  Sighting healthy = sighting_of("solver-2", Phase::running);
+  healthy.health = Health::healthy;
+  Sighting odd = sighting_of("loader", Phase::created);
+  odd.experiment = "a\x1b[2Jb";
+  const std::vector<Sighting> sightings{failed, healthy, odd};
+  std::ostringstream out;
+  print_sightings(out, sightings);
+  EXPECT_EQ(out.str(),
+            "EXPERIMENT  RUN  TRIAL      STATE              IMAGE\n"
+            "ab          r1   loader     created            solver\n"
+            "lab         r1   solver-2   running (healthy)  solver\n"
+            "lab         r1   solver-10  ended (3)          solver\n");
 }
 
-TEST(TtyProgress, a_window_made_narrower_leaves_no_rest_of_the_block) {
-  Paper paper;
-  ScreenSize size{60, 20};
-  Surroundings surroundings = around(paper);
-  surroundings.size = [&size] { return size; };
-  const auto run = run_of({"solver-1", "solver-2"});
-  Screen screen({60, 20});
-  const auto progress = make_tty_progress(std::move(surroundings));
-  progress->begin(run);
-  progress->snapshot(snapshot_of(1, 1, 0));
-  const std::string before = paper.text();
-  screen.show(before);
-  size = {25, 20};
-  screen.resize(size);
-  progress->end();
-  screen.show(paper.text().substr(before.size()));
-  EXPECT_THAT(screen.lines(), ElementsAre("run r1: 2 trials"));
+TEST(PrintSightingsJson, is_one_object_a_line) {
+  Sighting ended = sighting_of("a", Phase::ended);
+  ended.exit_code = 0;
+  ended.id = "0123";
+  ended.created_at = Instant(std::chrono::milliseconds(1'769'860'800'250));
+  std::ostringstream out;
+  print_sightings_json(out, std::vector<Sighting>{ended, sighting_of("b\xff", Phase::running)});
+  EXPECT_THAT(out.str(),
+              HasSubstr(R"({"experiment":"lab","run":"r1","trial":"a","attempt":1,"state":"ended",)"
+                        R"("health":null,"exit_code":0,"image":"solver","id":"0123",)"
+                        R"("created_at":"2026-01-31T12:00:00.250Z"})"
+                        "\n"));
+  EXPECT_THAT(out.str(), Not(HasSubstr("\xff")));
 }
 
-TEST(TtyProgress, the_age_of_a_trial_grows_without_a_snapshot) {
-  Paper paper;
-  std::atomic<int> now{100};  // the ticker asks, too
-  Surroundings surroundings = around(paper);
-  surroundings.time = [&now] { return Seconds(now.load()); };
-  const auto run = run_of({"a", "b"});
-  {
-    const auto progress = make_tty_progress(std::move(surroundings));
-    progress->begin(run);
-    now = 110;
-    Snapshot snapshot = snapshot_of(1, 0, 1);
-    snapshot.running = {{.trial = 1, .age = Seconds{2.5}}};
-    progress->snapshot(snapshot);
-    now = 170;
-    progress->note("a note");
-  }
-  EXPECT_THAT(paper.text(), HasSubstr("  running b (1m02s)\n"));
+RunRow run_row() {
+  RunRow row{.entry = {}, .state = "left running", .counts = {}};
+  row.entry.id = RunId("r1");
+  row.entry.experiment = "lab";
+  row.entry.address = "unix:///e.sock";
+  row.entry.began_at = Instant(std::chrono::seconds(1'769'860'800));
+  row.counts[static_cast<std::size_t>(TrialState::running)] = 1;
+  row.counts[static_cast<std::size_t>(TrialState::failed)] = 1;
+  return row;
 }
 
-TEST(TtyProgress, tells_once_that_it_was_interrupted) {
-  Paper paper;
-  const auto run = run_of({"a", "b"});
-  const auto progress = make_tty_progress(around(paper, {80, 24}));
-  progress->begin(run);
-  Snapshot snapshot = snapshot_of(1, 1, 0);
-  snapshot.interrupted = true;
-  progress->snapshot(snapshot);
-  progress->snapshot(snapshot);
-  progress->end();
-  Screen screen({80, 24});
-  screen.show(paper.text());
-  EXPECT_THAT(screen.lines(), ElementsAre("run r1: 2 trials",
-                                          "no new starts; 1 in flight finish; Ctrl-C again leaves at once"));
+std::vector<TrialRow> trial_rows(Instant began) {
+  TrialRow running{.entry = {.name = "solver-1", .image = "solver", .state = TrialState::running},
+                   .health = Health::healthy,
+                   .created_at = {}};
+  running.entry.ran_at = began;
+  running.usage = Usage{.memory = Bytes{312 << 20}, .cpu = Seconds(18)};
+  TrialRow failed{.entry = {.name = "b\x1b", .image = "solver", .state = TrialState::failed, .attempt = 2},
+                  .health = Health::none,
+                  .created_at = began};
+  failed.entry.params = R"({"lr":0.1})";
+  failed.entry.digest = "sha256:01";
+  failed.entry.gpus = "0,1";
+  failed.entry.usage = Usage{.memory = Bytes{1 << 20}, .cpu = Seconds(1.5)};
+  failed.entry.taken = Taken{.files = 2, .size = Bytes{30}, .left = {"out/pipe"}};
+  failed.entry.container = "c1";
+  failed.entry.ran_at = began;
+  failed.entry.ended_at = began + std::chrono::seconds(3);
+  failed.entry.exit_code = 137;
+  failed.entry.cause = Cause::oom;
+  failed.entry.reason = "out of memory (exit code 137, SIGKILL)";
+  return {running, failed};
 }
 
-TEST(TtyProgress, colours_are_left_out_when_not_wanted) {
-  Paper paper;
-  {
-    const auto progress = make_tty_progress(around(paper));
-    progress->error("bad");
-  }
-  EXPECT_EQ(paper.text(), "bad\n");
-  Paper coloured;
-  {
-    Surroundings surroundings = around(coloured);
-    surroundings.colours = Colours::ansi;
-    make_tty_progress(std::move(surroundings))->error("bad");
-  }
-  EXPECT_EQ(coloured.text(), "\x1b[31mbad\n\x1b[0m");
+TEST(PrintTrials, aligns_columns_below_the_run) {
+  const RunRow run = run_row();
+  std::ostringstream out;
+  print_trials(out, run, trial_rows(run.entry.began_at), run.entry.began_at + std::chrono::seconds(12));
+  EXPECT_EQ(out.str(),
+            "run r1 of lab, left running: 1 running, 1 failed\n"
+            "TRIAL     STATE              ATTEMPT  RAN     MEMORY   CPU        REASON\n"
+            "solver-1  running (healthy)  1        12.0 s  312 MiB  1.5 cores\n"
+            "b         failed             2        3.0 s   1 MiB    1.5 s      out of memory (exit code 137, "
+            "SIGKILL)\n");
 }
 
-TEST(PlainProgress, has_a_line_for_each_thing_worth_keeping) {
-  Paper paper;
-  const auto run = run_of({"a", "b"});
-  const auto progress = make_plain_progress(around(paper));
-  progress->phase("checking");
-  progress->preparation({.name = "solver"});
-  progress->preparation({.name = "solver", .done = {5}, .total = {10}});
-  progress->preparation({.name = "solver", .finished = true});
-  progress->preparation({.kind = Preparation::Kind::network, .name = "net", .finished = true});
-  progress->begin(run);
-  progress->fact({.trial = 0, .state = TrialState::running});
-  progress->failure({.trial = 0, .state = TrialState::failed, .exit_code = 3}, {"a", "ValueError: x"});
-  progress->fact({.trial = 1, .state = TrialState::blocked, .reason = "a failed"});
-  progress->end();
-  EXPECT_EQ(paper.text(),
-            "checking…\npulling solver\npulled solver\nnetwork net made\nrun r1: 2 trials\nfailed: a: exit "
-            "code 3\n  a | a\n  a | ValueError: x\n");
+std::string trials_table(const std::vector<TrialRow>& rows, const TableForm& form) {
+  const RunRow run = run_row();
+  std::ostringstream out;
+  print_trials(out, run, rows, run.entry.began_at + std::chrono::seconds(12), form);
+  return out.str();
 }
 
-TEST(PlainProgress, counts_every_few_seconds) {
-  Paper paper;
-  const auto run = run_of({"a"});
-  Seconds now{100};
-  Surroundings surroundings = around(paper);
-  surroundings.time = [&now] { return now; };
-  const auto progress = make_plain_progress(std::move(surroundings));
-  progress->counted("removed", 1, 9);
-  now += Seconds{6};
-  progress->counted("removed", 5, 9);
-  progress->counted("removed", 6, 9);
-  EXPECT_EQ(paper.text(), "removed 5 of 9\n");
+std::size_t widest_line(const std::string& text) {
+  std::istringstream lines(text);
+  std::size_t widest = 0;
+  for (std::string line; std::getline(lines, line);) widest = std::max(widest, columns_of(line));
+  return widest;
 }
 
-TEST(PlainProgress, names_the_few_trials_that_run_beside_the_counts) {
-  Paper paper;
-  const auto run = run_of({"a", "b"});
-  Seconds now{100};
-  Surroundings surroundings = around(paper);
-  surroundings.time = [&now] { return now; };
-  const auto progress = make_plain_progress(std::move(surroundings));
-  progress->begin(run);
-  now += Seconds{6};
-  Snapshot snapshot = snapshot_of(2, 0, 0);
-  snapshot.elapsed = Seconds{6};
-  snapshot.running = {{.trial = 1, .age = Seconds{5.5}}, {.trial = 0, .age = Seconds{0}}};
-  progress->snapshot(snapshot);
-  EXPECT_EQ(paper.text(), "run r1: 2 trials\n2 running after 6.0 s; running b (5 s), a (0 s)\n");
+TEST(PrintTrials, shows_no_use_that_is_not_known) {
+  std::vector<TrialRow> rows = trial_rows(run_row().entry.began_at);
+  rows[0].usage.reset();
+  EXPECT_THAT(trials_table(rows, {}), HasSubstr("12.0 s  -      "));
+  rows[1].entry.usage.reset();
+  EXPECT_THAT(trials_table(rows, {}), HasSubstr("TRIAL     STATE              ATTEMPT  RAN     REASON\n"));
+  EXPECT_THAT(trials_table(rows, {}), HasSubstr("solver-1  running (healthy)  1        12.0 s\n"));
+  rows[0].usage = Usage{.memory = Bytes{}, .cpu = Seconds(0.36)};
+  EXPECT_THAT(trials_table(rows, {}), HasSubstr("12.0 s  0 B     0.03 cores\n"));
 }
 
-TEST(PlainProgress, tells_that_a_run_is_paused_and_that_it_goes_on) {
-  Paper paper;
-  const auto run = run_of({"a", "b"});
-  Seconds now{100};
-  Surroundings surroundings = around(paper);
-  surroundings.time = [&now] { return now; };
-  const auto progress = make_plain_progress(std::move(surroundings));
-  progress->begin(run);
-  Snapshot snapshot = snapshot_of(1, 0, 1);
-  snapshot.settings.paused = true;
-  progress->snapshot(snapshot);
-  now += Seconds{6};
-  progress->snapshot(snapshot);
-  snapshot.settings.paused = false;
-  progress->snapshot(snapshot);
-  progress->snapshot(snapshot);
-  EXPECT_EQ(paper.text(),
-            "run r1: 2 trials\npaused: nothing starts until `combu resume`\n"
-            "1 waiting, 1 running after " +
-                to_string(Seconds{0}) + ", paused\nresumed\n");
+TEST(PrintTrials, shortens_names_and_reasons_to_fit_the_terminal) {
+  std::vector<TrialRow> rows = trial_rows(run_row().entry.began_at);
+  rows[0].entry.name = std::string(40, 'n');
+  EXPECT_EQ(trials_table(rows, {.columns = 80}),
+            "run r1 of lab, left running: 1 running, 1 failed\n"
+            "TRIAL        STATE              ATTEMPT  RAN     MEMORY   CPU        REASON\n"
+            "nnnnnnnnnn…  running (healthy)  1        12.0 s  312 MiB  1.5 cores\n"
+            "b            failed             2        3.0 s   1 MiB    1.5 s      out of mem…\n");
+  rows[1].entry.reason = "実験実験実験実験実験実験実験実験実験";
+  EXPECT_LE(widest_line(trials_table(rows, {.columns = 80})), 80U);
+  EXPECT_LE(widest_line(trials_table(rows, {.columns = 20})), 20U)
+      << "where even the other columns do not fit";
+  EXPECT_THAT(trials_table(rows, {}), HasSubstr(std::string(40, 'n') + "  running"));
 }
 
-TEST(PlainProgress, tells_the_rate_and_what_is_held) {
-  Paper paper;
-  const auto run = run_of({"a", "b", "c", "d"});
-  Seconds now{100};
-  Surroundings surroundings = around(paper);
-  surroundings.time = [&now] { return now; };
-  const auto progress = make_plain_progress(std::move(surroundings));
-  Snapshot snapshot = snapshot_of(1, 0, 1);
-  snapshot.elapsed = Seconds{4};
-  progress->snapshot(snapshot);
-  snapshot = snapshot_of(1, 0, 3);
-  snapshot.started += 3;
-  snapshot.elapsed = Seconds{6};
-  snapshot.capacity = Slots{.cpus = parse_cpus("8"), .memory = parse_bytes("16g"), .gpus = {}};
-  snapshot.held.cpus = parse_cpus("6");
-  now += Seconds{6};
-  progress->snapshot(snapshot);
-  EXPECT_THAT(paper.text(), HasSubstr(", 1.5/s; 6 of 8 CPUs, 0 B of 16 GiB\n"));
+TEST(PrintTrials, shortens_the_experiments_name_above_the_table) {
+  RunRow run = run_row();
+  run.entry.experiment = "/home/me/" + std::string(60, 'x') + "/experiment.jsonnet";
+  std::ostringstream out;
+  print_trials(out, run, trial_rows(run.entry.began_at), run.entry.began_at, {.columns = 70});
+  const std::string title = out.str().substr(0, out.str().find('\n'));
+  EXPECT_EQ(columns_of(title), 70U);
+  EXPECT_THAT(title, testing::EndsWith("…, left running: 1 running, 1 failed"));
 }
 
-TEST(JsonProgress, is_one_object_a_line) {
-  Paper paper;
-  const auto run = run_of({"a", "b"});
-  const auto progress = make_json_progress(around(paper));
-  progress->begin(run);
-  progress->fact({.trial = 1, .state = TrialState::blocked, .reason = "a failed \xff", .root = 0});
-  Snapshot snapshot = snapshot_of(1, 0, 1);
-  snapshot.running = {{.trial = 0, .age = Seconds{2.5}}};
-  progress->snapshot(snapshot);
-  std::istringstream lines(paper.text());
+TEST(PrintTrials, counts_the_rows_that_it_leaves_out) {
+  std::vector<TrialRow> rows(5000, trial_rows(run_row().entry.began_at)[0]);
+  const std::string text = trials_table(rows, {.rows = 100});
+  EXPECT_EQ(std::ranges::count(text, '\n'), 2 + 100 + 1);
+  EXPECT_THAT(text, testing::EndsWith("\n… and 4,900 more; --limit 0 shows all\n"));
+  EXPECT_EQ(std::ranges::count(trials_table(rows, {}), '\n'), 2 + 5000);
+}
+
+TEST(PrintSightings, counts_the_rows_that_it_leaves_out) {
+  const std::vector<Sighting> sightings{sighting_of("solver-10", Phase::running),
+                                        sighting_of("solver-2", Phase::running)};
+  std::ostringstream out;
+  print_sightings(out, sightings, {.rows = 1});
+  EXPECT_THAT(out.str(), HasSubstr("solver-2 "));
+  EXPECT_THAT(out.str(), testing::EndsWith("\n… and 1 more; --limit 0 shows all\n"));
+  std::ostringstream json;
+  print_sightings_json(json, sightings, {.rows = 1});
+  EXPECT_EQ(std::ranges::count(json.str(), '\n'), 1);
+}
+
+TEST(PrintRuns, keeps_ids_times_and_states_whole_on_a_terminal) {
+  RunRow row = run_row();
+  row.entry.experiment = "/home/me/lab/experiment.jsonnet";
+  std::ostringstream out;
+  print_runs(out, std::vector{row}, 90);
+  EXPECT_LE(widest_line(out.str()), 90U);
+  EXPECT_THAT(out.str(), HasSubstr(local_time(row.entry.began_at)));
+  EXPECT_THAT(out.str(), HasSubstr("left running"));
+  EXPECT_THAT(out.str(), HasSubstr("…"));
+}
+
+TEST(MoreText, groups_digits) {
+  EXPECT_EQ(more_text(999), "… and 999 more; --limit 0 shows all");
+  EXPECT_EQ(more_text(1234567), "… and 1,234,567 more; --limit 0 shows all");
+}
+
+TEST(EventLine, is_cut_to_the_terminal) {
+  const EventEntry event{.at = run_row().entry.began_at,
+                         .trial = "a",
+                         .attempt = 1,
+                         .state = "ended",
+                         .reason = std::string(90, 'r')};
+  EXPECT_EQ(columns_of(event_line(event, 60)), 60U);
+  EXPECT_THAT(event_line(event, 60), testing::EndsWith("rrr…"));
+  EXPECT_THAT(event_line(event), testing::EndsWith(std::string(90, 'r')));
+}
+
+TEST(PrintTrialsJson, is_one_object_a_line) {
+  const RunRow run = run_row();
+  std::ostringstream out;
+  print_trials_json(out, run, trial_rows(run.entry.began_at), run.entry.began_at + std::chrono::seconds(12));
+  std::istringstream lines(out.str());
   std::vector<nlohmann::json> objects;
   for (std::string line; std::getline(lines, line);) objects.push_back(nlohmann::json::parse(line));
-  ASSERT_THAT(objects, SizeIs(3));
-  EXPECT_EQ(objects[0]["event"], "begin");
-  EXPECT_EQ(objects[0]["run"], "r1");
-  EXPECT_EQ(objects[1]["trial"], "b");
-  EXPECT_EQ(objects[1]["state"], "blocked");
-  EXPECT_EQ(objects[1]["root"], "a");
-  EXPECT_EQ(objects[2]["counts"]["running"], 1);
-  EXPECT_EQ(objects[2]["counts"]["waiting"], 1);
-  EXPECT_EQ(objects[2]["running"], nlohmann::json::parse(R"([{"trial": "a", "seconds": 2.5}])"));
+  ASSERT_EQ(objects.size(), 2U);
+  EXPECT_EQ(objects[0]["health"], "healthy");
+  EXPECT_EQ(objects[0]["seconds"], 12);
+  EXPECT_TRUE(objects[0]["exit_code"].is_null());
+  EXPECT_TRUE(objects[0]["params"].is_null());
+  EXPECT_TRUE(objects[0]["gpus"].is_null());
+  EXPECT_EQ(objects[0]["memory"], 312 << 20);
+  EXPECT_EQ(objects[0]["cpu_seconds"], 18);
+  EXPECT_TRUE(objects[0]["memory_peak"].is_null());
+  EXPECT_EQ(objects[1],
+            nlohmann::json::parse(R"json({"experiment":"lab","run":"r1","trial":"b\u001b","attempt":2,
+              "state":"failed","health":null,"exit_code":137,"cause":"oom",
+              "reason":"out of memory (exit code 137, SIGKILL)","image":"solver",
+              "digest":"sha256:01","params":{"lr":0.1},"id":"c1",
+              "created_at":"2026-01-31T12:00:00.000Z",
+              "ran_at":"2026-01-31T12:00:00.000Z",
+              "ended_at":"2026-01-31T12:00:03.000Z","seconds":3.0,
+              "gpus":["0","1"],"memory":null,"memory_peak":1048576,"cpu_seconds":1.5,"version":1,
+              "outputs":{"files":2,"bytes":30,"left":["out/pipe"]},"simulated":false})json"));
 }
 
-TEST(QuietProgress, tells_only_what_failed) {
-  Paper paper;
-  const auto run = run_of({"a"});
-  const auto progress = make_quiet_progress(around(paper));
-  progress->phase("checking");
-  progress->note("a note");
-  progress->begin(run);
-  progress->error("failed: a: exit code 3");
-  EXPECT_EQ(paper.text(), "failed: a: exit code 3\n");
-}
-
-TEST(ProgressForm, is_plain_where_nobody_can_paint) {
-  Paper paper;
-  make_progress(ProgressForm::automatic, paper.stream())->error("bad");
-  EXPECT_EQ(paper.text(), "bad\n");
-  EXPECT_THROW((void)parse_progress_form("fancy"), Error);
-  EXPECT_EQ(parse_progress_form("json"), ProgressForm::json);
-}
-
-// ---- The end of a run
-
-TEST(Outcome, says_what_failed_and_what_to_type) {
-  Paper paper;
-  const auto run = run_of({"a", "b", "c"});
-  Outcome outcome;
-  outcome.last = snapshot_of(1, 0, 0);
-  outcome.last.trials = 3;
-  outcome.last.elapsed = Seconds{2};
-  outcome.unsuccessful = {{.trial = 1, .state = TrialState::blocked, .reason = "a failed", .root = 0},
-                          {.trial = 0, .state = TrialState::failed, .reason = "exit code 3"}};
-  outcome.running = {2};
-  print_outcome(*make_plain_progress(around(paper)), run, outcome, Until::started, "");
-  EXPECT_EQ(paper.text(), "failed: a: exit code 3\nblocked: b: a failed\nrun r1: 1 of 3 trials started in " +
-                              to_string(Seconds{2}) +
-                              "\ncombu -f /lab/experiment.jsonnet wait: until they are over\n"
-                              "combu -f /lab/experiment.jsonnet kill: removes them\n");
-}
-
-TEST(Outcome, after_an_interrupt_the_first_hint_is_to_resume) {
-  Paper paper;
-  Outcome outcome;
-  outcome.interrupted = true;
-  outcome.last = snapshot_of(1, 0, 0);
-  outcome.last.trials = 3;
-  print_outcome(*make_plain_progress(around(paper)), run_of({"a", "b", "c"}), outcome, Until::ended, "");
-  EXPECT_EQ(paper.text(),
-            "interrupted: 1 of 3 trials were started\ncombu run --resume r1: goes on with it\n"
-            "combu -f /lab/experiment.jsonnet kill: removes them\n");
-}
-
-TEST(Outcome, the_hints_reach_the_engine_that_was_named) {
-  EXPECT_EQ(command_line(run_of({"a"}).experiment, "kill", ""), "combu -f /lab/experiment.jsonnet kill");
-  EXPECT_EQ(command_line(run_of({"a"}).experiment, "kill", "unix:///my engine"),
-            "combu --engine 'unix:///my engine' -f /lab/experiment.jsonnet kill");
-}
-
-TEST(Outcome, equal_failures_are_one_line) {
-  Paper paper;
-  std::vector<std::string> names;
-  Outcome outcome;
-  for (TrialIndex i = 0; i < 8; ++i) {
-    names.push_back("forest-s" + std::to_string(i));
-    outcome.unsuccessful.push_back(
-        {.trial = i, .state = TrialState::failed, .ran = true, .exit_code = 1, .reason = "exit code 1"});
-  }
-  names.emplace_back("report");
-  outcome.unsuccessful.insert(outcome.unsuccessful.begin(),
-                              {.trial = 8, .state = TrialState::blocked, .reason = "depends on `forest-s0`"});
-  const auto last_line = [](const std::string& trial, int /*attempt*/) {
-    return std::string(trial == "forest-s6" ? "KeyError: lr" : "ValueError: x");
-  };
-  print_outcome(*make_quiet_progress(around(paper)), run_of(names), outcome, Until::ended, "", last_line);
-  EXPECT_EQ(paper.text(),
-            "failed: 7 trials (forest-s[0-5], forest-s7): exit code 1: ValueError: x\n"
-            "failed: forest-s6: exit code 1: KeyError: lr\n"
-            "blocked: report: depends on `forest-s0`\n");
-}
-
-// With an edited file the run begins again.
-TEST(PlainProgress, counts_failures_anew_after_an_apply) {
-  Paper paper;
-  const auto run = run_of({"a", "b", "c"});
-  const auto progress = make_plain_progress(around(paper));
-  progress->begin(run);
-  const auto fail = [&](TrialIndex trial) {
-    progress->failure({.trial = trial, .state = TrialState::failed, .reason = "exit code 1"}, {});
-  };
-  for (TrialIndex trial = 0; trial < 3; ++trial) fail(trial);
-  progress->begin(run);
-  fail(2);
-  EXPECT_EQ(paper.text(),
-            "run r1: 3 trials\nfailed: a: exit code 1\nfailed: b: exit code 1\n"
-            "run r1: 3 trials\nfailed: c: exit code 1\n");
-}
-
-TEST(Outcome, a_command_that_interrupts_the_run_is_named) {
-  Paper paper;
-  Outcome outcome;
-  outcome.interrupted = true;
-  outcome.last = snapshot_of(1, 0, 0);
-  outcome.last.trials = 3;
-  outcome.last.interrupter = "combu kill";
-  print_outcome(*make_plain_progress(around(paper)), run_of({"a", "b", "c"}), outcome, Until::ended, "");
-  EXPECT_EQ(paper.text(), "interrupted by `combu kill`: 1 of 3 trials were started\n");
-}
-
-TEST(Outcome, of_many_failures_tells_the_first_and_a_number) {
-  Paper paper;
-  std::vector<std::string> names;
-  Outcome outcome;
-  for (TrialIndex i = 0; i < 1000; ++i) {
-    names.push_back("t" + std::to_string(i));
-    outcome.unsuccessful.push_back(
-        {.trial = i, .state = TrialState::failed, .reason = "exit code " + std::to_string(i)});
-  }
-  print_outcome(*make_quiet_progress(around(paper)), run_of(names), outcome, Until::ended, "");
-  EXPECT_THAT(paper.text(), HasSubstr("failed: t19: exit code 19\n… and 980 more\n"));
-  EXPECT_THAT(paper.text(), Not(HasSubstr("t20:")));
+TEST(PrintRunsJson, is_one_object_a_line) {
+  std::ostringstream out;
+  print_runs_json(out, std::vector<RunRow>{run_row()});
+  EXPECT_EQ(out.str(), R"({"run":"r1","experiment":"lab","file":"","state":"left running",)"
+                       R"("began_at":"2026-01-31T12:00:00.000Z","ended_at":null,"trials":2,)"
+                       R"("counts":{"running":1,"failed":1},"engine":"unix:///e.sock","simulated":false})"
+                       "\n");
 }
 
 }  // namespace

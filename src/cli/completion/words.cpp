@@ -1,4 +1,4 @@
-#include "cli/words.hpp"
+#include "cli/completion/words.hpp"
 
 #include <sstream>
 

@@ -1,5 +1,7 @@
 // Results as files for other programs.
 
+#include "combu/export.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,8 +9,7 @@
 #include <sstream>
 #include <string>
 
-#include "combu/view.hpp"
-#include "view_results_fixture.hpp"
+#include "results_fixture.hpp"
 
 namespace combu {
 namespace {

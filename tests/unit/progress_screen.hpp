@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "view/block.hpp"
+#include "progress/block.hpp"
 
 namespace combu {
 

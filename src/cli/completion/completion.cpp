@@ -1,10 +1,10 @@
 #include <memory>
 #include <string>
 
-#include "cli/candidates.hpp"
+#include "cli/completion/candidates.hpp"
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
-#include "cli/words.hpp"
+#include "cli/completion/words.hpp"
 
 namespace combu {
 

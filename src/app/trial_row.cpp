@@ -1,4 +1,4 @@
-#include "cli/trial_row.hpp"
+#include "app/trial_row.hpp"
 
 namespace combu {
 

@@ -1,4 +1,4 @@
-#include "cli/candidates.hpp"
+#include "cli/completion/candidates.hpp"
 
 #include <algorithm>
 #include <array>

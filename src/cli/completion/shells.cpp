@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <set>
 
-#include "cli/words.hpp"
+#include "cli/completion/words.hpp"
 
 namespace combu {
 namespace {

@@ -1,8 +1,8 @@
 #pragma once
 // A trial as the record has it, corrected by what the engine says now.
 
+#include "combu/analysis.hpp"
 #include "combu/engine.hpp"
-#include "combu/view.hpp"
 
 namespace combu {
 

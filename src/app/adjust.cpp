@@ -1,0 +1,32 @@
+#include "app/adjust.hpp"
+
+#include "app/run_options.hpp"
+#include "app/runs.hpp"
+#include "combu/control.hpp"
+#include "combu/workspace.hpp"
+
+namespace combu {
+namespace {
+
+// The run has these settings from here on, whoever goes on with it.
+void keep_settings(Record& record, const RunId& run, const Adjust& adjust) {
+  change_options(record, run, [&](RunOptions& options) {
+    if (adjust.parallel_max) options.parallel = adjust.parallel_max;
+    options.starts_in_flight = adjust.starts_in_flight_max.value_or(options.starts_in_flight);
+  });
+}
+
+}  // namespace
+
+Adjusted adjust_run(const Invocation& invocation, const std::string& run, const Adjust& adjust) {
+  Record record = open_record(invocation);
+  const RunEntry entry = find_run_at_work(record, invocation, run);
+  const Caller caller = caller_for(invocation);
+  if (!process_at_work(entry.id, caller)) throw nobody_at_work(entry, invocation.engine);
+  ControlClient client(channel_path(entry.id, caller));
+  const Settings settings = client.adjust(adjust, {});
+  keep_settings(record, entry.id, adjust);
+  return {.run = entry.id, .settings = settings};
+}
+
+}  // namespace combu

@@ -1,0 +1,68 @@
+#include "app/attach.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "app/load.hpp"
+#include "app/runs.hpp"
+#include "combu/control.hpp"
+#include "combu/workspace.hpp"
+
+namespace combu {
+namespace {
+
+constexpr Seconds k_attach_patience{5};  // with a process that is only about to listen
+constexpr Seconds k_attach_look{0.05};
+
+// With what the process at work ends; nullopt when there is none any more, or `stop` is set.
+std::optional<int> follow(const RunEntry& entry, const Caller& caller, Progress& progress, Run& run,
+                          const std::stop_token& stop) {
+  Instant heard = real_clock().now();
+  while (!stop.stop_requested() && process_at_work(entry.id, caller)) {
+    try {
+      ControlClient client(channel_path(entry.id, caller));
+      if (const auto code = client.follow(progress, run, stop)) return code;
+      heard = real_clock().now();  // cut off: too slow for what there was to tell
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::not_found || real_clock().now() - heard > k_attach_patience) throw;
+    }
+    real_clock().wait(k_attach_look, stop);
+  }
+  return std::nullopt;
+}
+
+bool is_to_be_started(const Past& past) {
+  return past.state < TrialState::running || past.state == TrialState::retrying ||
+         past.state == TrialState::collecting;
+}
+
+}  // namespace
+
+Result show_recorded(const Invocation& invocation, const RunId& id, Progress& progress) {
+  Record record = open_record(invocation);
+  const RunEntry entry = record.run(id);
+  const std::vector<Past> past = record.past(id);
+  if (entry.ended_at) {
+    progress.note(fmt::format("run {} is over: {}", id.text(), counts_of(past)));
+  } else {
+    progress.note(fmt::format("nobody is at work on run {}: {}; `{}` goes on with it", id.text(),
+                              counts_of(past), resume_line(id, invocation.engine)));
+  }
+  const bool is_left = !entry.ended_at && std::ranges::any_of(past, is_to_be_started);
+  return is_left || any_unsuccessful(load(record, id).run.experiment, past) ? Result::failed
+                                                                            : Result::succeeded;
+}
+
+Attached attach(const Invocation& invocation, const std::string& run, Progress& progress,
+                const std::stop_token& stop) {
+  Record record = open_record(invocation);
+  const RunEntry entry = find_run_at_work(record, invocation, run);
+  Run shown;
+  const auto code = follow(entry, caller_for(invocation), progress, shown, stop);
+  progress.end();
+  return {.run = entry.id, .exit_code = code};
+}
+
+}  // namespace combu

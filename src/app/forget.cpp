@@ -1,0 +1,76 @@
+#include "app/forget.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "app/reconcile.hpp"
+#include "app/runs.hpp"
+#include "combu/telemetry.hpp"
+#include "combu/text.hpp"
+#include "combu/workspace.hpp"
+
+namespace combu {
+namespace {
+
+// Nothing of a run that goes on, or was left to run, is forgotten.
+void expect_over(const RunEntry& entry, const Caller& caller) {
+  if (const auto process = process_at_work(entry.id, caller))
+    throw Error(ErrorKind::conflict, "run " + entry.id.text(),
+                fmt::format("another combu (process {}) is at work on it", *process));
+  if (!entry.ended_at)
+    throw Error(ErrorKind::conflict, "run " + entry.id.text(),
+                fmt::format("is not over; `combu kill --experiment {} --run {}` ends it",
+                            shell_word(entry.experiment), entry.id.text()));
+}
+
+// What has ended while nobody was at work on it counts. Where the engine cannot be asked, that is told.
+RunEntry taken_in(const Invocation& invocation, const OpenSession& open_session, Record& record,
+                  const RunEntry& entry) {
+  (void)open_session(on_its_engine(invocation, entry), [&](Session& session) {
+    take_in_all(session, record, entry.id);
+    return Result::succeeded;
+  });
+  return record.run(entry.id);
+}
+
+void forget(Record& record, const std::vector<RunId>& runs, const Caller& caller) {
+  record.remove(runs);
+  std::error_code none;
+  for (const RunId& run : runs)
+    for (const std::string& path : {log_path(run, caller), channel_path(run, caller)})
+      std::filesystem::remove(path, none);
+  for (const RunId& run : runs) Telemetry::remove(state_folder(caller), run);
+}
+
+}  // namespace
+
+std::size_t remove_runs(const Invocation& invocation, const std::vector<std::string>& ids,
+                        const OpenSession& open_session) {
+  Record record = open_record(invocation);
+  const Caller caller = caller_for(invocation);
+  std::vector<RunId> runs;
+  for (const std::string& id : ids) {
+    RunEntry entry = record.run(RunId(id));
+    if (!entry.ended_at && !process_at_work(entry.id, caller))
+      entry = taken_in(invocation, open_session, record, entry);
+    expect_over(entry, caller);
+    if (std::ranges::find(runs, entry.id) == runs.end()) runs.push_back(entry.id);
+  }
+  forget(record, runs, caller);
+  return runs.size();
+}
+
+std::size_t remove_runs_before(const Invocation& invocation, Instant before) {
+  Record record = open_record(invocation);
+  const std::string file = invocation.file.empty() ? "" : caller_for(invocation).file;
+  std::vector<RunId> runs;
+  for (const RunEntry& entry : record.runs({.file = file}, SIZE_MAX))
+    if (entry.ended_at && *entry.ended_at < before) runs.push_back(entry.id);
+  forget(record, runs, caller_for(invocation));
+  return runs.size();
+}
+
+}  // namespace combu

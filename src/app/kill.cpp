@@ -1,0 +1,372 @@
+#include "app/kill.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "app/at_work.hpp"
+#include "app/kept_logs.hpp"
+#include "app/outputs.hpp"
+#include "app/reconcile.hpp"
+#include "app/runs.hpp"
+#include "app/selection.hpp"
+#include "combu/record.hpp"
+#include "combu/workspace.hpp"
+
+namespace combu {
+namespace {
+
+constexpr int k_repeats_max = 5;
+constexpr std::size_t k_kept_told_max = 20;
+constexpr std::size_t k_stops_in_flight = 8;
+
+std::string counted(std::size_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+// What two selectors both met is told once.
+void append_new(std::vector<Error>& errors, const std::vector<Error>& more) {
+  for (const Error& error : more) {
+    const bool known =
+        std::ranges::any_of(errors, [&](const Error& other) { return other.subject() == error.subject(); });
+    if (!known) errors.push_back(error);
+  }
+}
+
+void add(Released& sum, const Released& more) {
+  sum.attempts += more.attempts;
+  sum.networks += more.networks;
+  sum.left = more.left;  // a later look knows better
+  sum.in_use = more.in_use;
+}
+
+// A run that still starts trials makes new ones while the old ones are removed.
+bool starts_go_on(Session& session, const std::vector<Selector>& selectors, const Released& released,
+                  const std::set<Key>& kept) {
+  if (released.attempts == 0 || !released.left.empty()) return false;
+  return std::ranges::any_of(list_all(session, selectors, Look::once),
+                             [&](const Sighting& seen) { return !kept.contains(seen.key); });
+}
+
+// Returns the attempts to keep.
+using Found = std::function<std::set<Key>(const Selector&, const std::vector<Sighting>&)>;
+
+Released release_all(Session& session, const std::vector<Selector>& selectors, const Found& found) {
+  Released sum;
+  for (const Selector& selector : selectors) {
+    const Releasing tell{
+        .found = [&](const std::vector<Sighting>& attempts) { return found(selector, attempts); },
+        .removed = [&](std::size_t done,
+                       std::size_t total) { session.progress().counted("removed", done, total); }};
+    Released released = session.engine().release(selector, tell, session.stop());
+    sum.attempts += released.attempts;
+    sum.networks += released.networks;
+    sum.experiments.insert(released.experiments.begin(), released.experiments.end());
+    append_new(sum.left, released.left);
+    append_new(sum.in_use, released.in_use);
+  }
+  return sum;
+}
+
+// What is removed while a run still starts is started again, and an engine may lose count of its networks'
+// users.
+void interrupt_all(Session& session, const Invocation& invocation, const std::vector<Selector>& selectors) {
+  const Caller caller = caller_for(invocation);
+  for (const Selector& selector : selectors) interrupt_processes(session, selector, "combu kill", caller);
+}
+
+// Calls `body` with each run on this engine that is on record, has not ended, and that nobody is at work on.
+// That the record cannot be used is no reason not to kill what has left nothing.
+void for_each_on_record(Session& session, const Invocation& invocation,
+                        const std::vector<Selector>& selectors,
+                        const std::function<void(Record&, const RunId&)>& body) {
+  const Caller caller = caller_for(invocation);
+  if (!Record::exists(state_folder(caller))) return;
+  try {
+    Record record(state_folder(caller));
+    for (const Selector& selector : selectors) {
+      const RunFilter filter{.id = selector.run,
+                             .experiment = selector.experiment,
+                             .file = selector.file,
+                             .address = session.engine_address()};
+      for (const RunEntry& entry : record.runs(filter, SIZE_MAX))
+        if (!entry.ended_at && !process_at_work(entry.id, caller)) body(record, entry.id);
+    }
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::cancelled) throw;
+    session.progress().note(fmt::format("this is not on record: {}", error.what()));
+  }
+}
+
+struct Known {
+  std::set<RunId> runs;                 // that have been looked at, and may be gone by now
+  std::map<RunId, std::string> untold;  // those of them whose ends are not on record, with the reason
+  std::set<Key> pending;                // those whose outputs are collected when all others are gone
+  Uncollected kept;
+};
+
+std::set<Key> keys_to_keep(const Known& known) {
+  std::set<Key> keys = known.pending;
+  for (const auto& [key, why] : known.kept) keys.insert(key);
+  return keys;
+}
+
+std::vector<Sighting> of_run(const std::vector<Sighting>& attempts, const RunId& run) {
+  std::vector<Sighting> of;
+  std::ranges::copy_if(attempts, std::back_inserter(of),
+                       [&](const Sighting& seen) { return seen.key.run == run; });
+  return of;
+}
+
+// Otherwise the record would say of what has ended unwatched that it was killed. The runs that are new to
+// `known`.
+std::vector<RunId> take_in_once(Session& session, const Invocation& invocation, const Selector& selector,
+                                const std::vector<Sighting>& attempts, Known& known) {
+  std::vector<RunId> looked_at;
+  for_each_on_record(session, invocation, {selector}, [&](Record& record, const RunId& run) {
+    if (!known.runs.insert(run).second) return;
+    looked_at.push_back(run);
+    try {
+      take_in(session, record, run, Intake::last, {}, of_run(attempts, run));
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::cancelled) throw;
+      known.untold.emplace(run, fmt::format("how it ended is not on record: {}", error.what()));
+      session.progress().note(
+          fmt::format("how the trials of run {} ended is not on record: {}", run.text(), error.what()));
+    }
+  });
+  return looked_at;
+}
+
+// Keeps each of `attempts` that can have outputs or logs.
+void keep_all(Known& known, const std::vector<Sighting>& attempts, const std::string& why) {
+  for (const Sighting& seen : attempts)
+    if (seen.phase != Phase::created) known.kept.try_emplace(seen.key, why);
+}
+
+// Keeps the ended attempts of a run whose ends could not be recorded: bring_home() does not know of these.
+void keep_untold(Record& record, const RunId& run, const std::vector<Sighting>& attempts, Known& known) {
+  const auto why = known.untold.find(run);
+  if (why == known.untold.end()) return;
+  std::set<std::string, std::less<>> over;
+  for (const TrialEntry& trial : record.trials(run))
+    if (is_over(trial.state)) over.insert(trial.name);
+  std::vector<Sighting> ended;
+  std::ranges::copy_if(attempts, std::back_inserter(ended), [&](const Sighting& seen) {
+    return seen.phase == Phase::ended && !over.contains(seen.key.trial) && !known.pending.contains(seen.key);
+  });
+  keep_all(known, ended, why->second);
+}
+
+// Collects what is missing of the logs of `attempts`. `runs`: those that may have outputs to collect.
+// Attempts that fail are kept.
+void collect_logs(Session& session, const Invocation& invocation, const std::vector<RunId>& runs,
+                  std::vector<Sighting> attempts, Known& known) {
+  std::erase_if(attempts, [&](const Sighting& seen) { return known.kept.contains(seen.key); });
+  const std::string folder = state_folder(caller_for(invocation));
+  if (attempts.empty() || !Record::exists(folder)) return;
+  const auto or_keep = [&](const std::vector<Sighting>& all, const std::function<void()>& body) {
+    try {
+      body();
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::cancelled) throw;
+      keep_all(known, all, fmt::format("its outputs and log cannot be collected: {}", error.what()));
+    }
+  };
+  or_keep(attempts, [&] {
+    Record record(folder);
+    std::set<RunId> all = runs_of(attempts);
+    all.insert(runs.begin(), runs.end());
+    for (const RunId& run : all) {
+      const std::vector<Sighting> its = of_run(attempts, run);
+      or_keep(its, [&] {
+        if (record.runs({.id = run}, 1).empty()) return;
+        if (std::ranges::find(runs, run) != runs.end()) known.pending.merge(collecting_attempts(record, run));
+        keep_untold(record, run, its, known);
+        known.kept.merge(keep_logs(session, record, folder, run, its, Containers::about_to_go));
+      });
+    }
+  });
+}
+
+// Nothing of the experiment runs after a kill.
+void stop_kept(Session& session, const Invocation& invocation, const std::vector<Sighting>& attempts,
+               Known& known) {
+  std::vector<const Sighting*> running;
+  for (const Sighting& seen : attempts)
+    if (seen.phase == Phase::running && known.kept.contains(seen.key)) running.push_back(&seen);
+  std::map<RunId, TrialNames> stopped;
+  std::mutex mutex;
+  in_parallel(running.size(), k_stops_in_flight, [&](std::size_t i) {
+    const Key& key = running[i]->key;
+    std::string failure;
+    try {
+      session.engine().stop(key, Seconds(0), session.stop());  // as a removal does
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::refused && error.kind() != ErrorKind::conflict) throw;
+      failure = error.what();
+    }
+    const std::scoped_lock lock(mutex);
+    if (!failure.empty()) {
+      session.progress().error(fmt::format("{}: cannot be stopped: {}", key.trial, failure));
+    } else if (!known.untold.contains(key.run)) {
+      stopped[key.run].push_back(key.trial);
+    }
+  });
+  if (!stopped.empty()) take_in_all(session, invocation, stopped);
+}
+
+// The experiments that were found by their file: all of each is meant, from wherever it was run.
+std::vector<Selector> more_selectors(const std::vector<Selector>& known, const Released& released) {
+  std::vector<Selector> selectors;
+  for (const std::string& experiment : released.experiments) {
+    if (std::ranges::find(known, experiment, &Selector::experiment) == known.end())
+      selectors.push_back({.experiment = experiment, .run = known.front().run});
+  }
+  return selectors;
+}
+
+// False when a run goes on starting trials.
+bool release_until_none(Session& session, const Invocation& invocation, std::vector<Selector>& selectors,
+                        Released& released, Known& known, bool discard) {
+  interrupt_all(session, invocation, selectors);
+  const Found collect_found = [&](const Selector& selector, const std::vector<Sighting>& attempts) {
+    const std::vector<RunId> runs = take_in_once(session, invocation, selector, attempts, known);
+    if (discard) return std::set<Key>();
+    collect_logs(session, invocation, runs, attempts, known);
+    stop_kept(session, invocation, attempts, known);
+    return keys_to_keep(known);
+  };
+  for (int round = 0; round <= k_repeats_max; ++round) {
+    const Released more = release_all(session, selectors, collect_found);
+    add(released, more);
+    const std::vector<Selector> found = more_selectors(selectors, more);
+    interrupt_all(session, invocation, found);
+    selectors.insert(selectors.end(), found.begin(), found.end());
+    // A network that one selector's containers were on may be free when another's are gone, too.
+    const bool look_again = selectors.size() > 1 && more.attempts > 0 && !more.in_use.empty();
+    if (!look_again && found.empty() && !starts_go_on(session, selectors, more, keys_to_keep(known)))
+      return true;
+  }
+  return false;
+}
+
+void put_on_record(Session& session, const Invocation& invocation, const Selector& selector,
+                   const Released& released, const Known& known) {
+  std::vector<Selector> selectors{selector};
+  for (const std::string& experiment : released.experiments)
+    selectors.push_back({.experiment = experiment, .run = selector.run});
+  for_each_on_record(session, invocation, selectors, [&](Record& record, const RunId& run) {
+    if (known.untold.contains(run)) return;
+    std::vector<std::string> kept;
+    for (const Key& key : keys_to_keep(known))
+      if (key.run == run) kept.push_back(key.trial);
+    record.kill(run, real_clock().now(), kept);
+  });
+}
+
+// Collects the outputs of one attempt after the other, and removes its container then. Outputs may have any
+// size, so whoever interrupts this keeps only what is not collected.
+void collect_pending(Session& session, const Invocation& invocation, Released& released, Known& known) {
+  std::map<RunId, std::set<Key>> of_runs;
+  for (const Key& key : std::exchange(known.pending, {})) of_runs[key.run].insert(key);
+  Record record(state_folder(caller_for(invocation)));
+  for (const auto& [run, keys] : of_runs) {
+    const auto remove = [&](const Key& key) {
+      if (known.kept.contains(key)) return;
+      const Released more =
+          session.engine().release({.run = key.run, .trials = {key.trial}}, {}, session.stop());
+      released.attempts += more.attempts;
+      append_new(released.left, more.left);
+    };
+    try {
+      known.kept.merge(bring_home(session, record, run, remove));
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::cancelled) throw;
+      for (const Key& key : keys)
+        known.kept.try_emplace(key, fmt::format("its outputs cannot be collected: {}", error.what()));
+    }
+  }
+}
+
+void tell_kept(Session& session, const Uncollected& kept) {
+  if (kept.empty()) return;
+  std::size_t told = 0;
+  for (const auto& [key, why] : kept) {
+    if (++told > k_kept_told_max) break;
+    session.progress().error(fmt::format("left: {}: {}", key.trial, why));
+  }
+  if (kept.size() > k_kept_told_max)
+    session.progress().error(fmt::format("left: and {} more", kept.size() - k_kept_told_max));
+  session.progress().note(fmt::format(
+      "{} stopped and kept: kill again when that is corrected, or remove {} with what {} by `kill --discard`",
+      counted(kept.size(), "container") + (kept.size() == 1 ? " is" : " are"),
+      kept.size() == 1 ? "it" : "them", kept.size() == 1 ? "it holds" : "they hold"));
+}
+
+Result remove_all(Session& session, const Invocation& invocation, const KillOptions& options) {
+  Selector selector = options.experiment.empty() ? selector_of_file(invocation, options) : Selector{};
+  selector.experiment = options.experiment;
+  if (!options.run.empty()) selector.run = RunId(options.run);
+  Released released;
+  Known known;
+  std::vector<Selector> selectors{selector};
+  const bool whole = release_until_none(session, invocation, selectors, released, known, options.discard);
+  const auto record_removed = [&] {
+    if (whole && released.left.empty()) put_on_record(session, invocation, selector, released, known);
+  };
+  session.progress().end();
+  if (!known.pending.empty()) {
+    record_removed();  // the collection may be interrupted
+    const std::set<Key> pending = known.pending;
+    collect_pending(session, invocation, released, known);
+    const Found keep = [&](const Selector&, const std::vector<Sighting>& attempts) {
+      std::set<Key> keys = keys_to_keep(known);
+      for (const Sighting& seen : attempts)
+        if (!pending.contains(seen.key)) keys.insert(seen.key);
+      return keys;
+    };
+    add(released, release_all(session, selectors, keep));
+    session.progress().end();
+  }
+  record_removed();
+  for (const Error& error : released.left) session.progress().error(fmt::format("left: {}", error.what()));
+  tell_kept(session, known.kept);
+  for (const Error& error : released.in_use)
+    session.progress().note(
+        fmt::format("the network {} stays: {}; another kill removes it when that has changed",
+                    error.subject(), error.message()));
+  if (released.attempts == 0 && released.networks == 0 && released.left.empty() && released.in_use.empty() &&
+      known.kept.empty()) {
+    session.progress().note("nothing to remove");
+    if (const std::string others = others_text(session, invocation, options); !others.empty())
+      session.progress().note(others);
+    return Result::succeeded;
+  }
+  session.progress().note(fmt::format("removed {}, {}", counted(released.attempts, "container"),
+                                      counted(released.networks, "network")));
+  if (!whole) session.progress().error("a run of it goes on starting trials: end it, and kill again");
+  return whole && released.left.empty() && known.kept.empty() ? Result::succeeded : Result::failed;
+}
+
+}  // namespace
+
+Result kill(Session& session, const Invocation& invocation, const KillOptions& options) {
+  try {
+    return remove_all(session, invocation, options);
+  } catch (const Error& error) {
+    session.progress().end();
+    if (error.kind() == ErrorKind::cancelled)
+      session.progress().note("interrupted: the same command removes what is left");
+    throw;
+  }
+}
+
+}  // namespace combu

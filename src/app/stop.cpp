@@ -1,0 +1,95 @@
+#include "app/stop.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "app/reconcile.hpp"
+#include "app/runs.hpp"
+#include "app/selection.hpp"
+#include "combu/control.hpp"
+#include "combu/workspace.hpp"
+
+namespace combu {
+namespace {
+
+constexpr std::size_t k_stops_in_flight = 128;  // each takes its grace
+
+struct Stopped {
+  std::size_t count = 0;
+  std::map<RunId, TrialNames> trials;
+  std::vector<Error> errors;
+};
+
+// The processes that are at work on them put it on record.
+void announce(Session& session, const Invocation& invocation, const std::vector<Sighting>& attempts) {
+  constexpr std::size_t k_named_max = 200;  // a request has its bounds
+  const Caller caller = caller_for(invocation);
+  std::map<RunId, TrialNames> names;
+  for (const Sighting& seen : attempts) names[seen.key.run].push_back(seen.key.trial);
+  for (const auto& [run, trials] : names) {
+    if (!process_at_work(run, caller)) continue;
+    try {
+      ControlClient client(channel_path(run, caller));
+      for (auto first = trials.begin(); first != trials.end();) {
+        const auto count = std::min<std::ptrdiff_t>(k_named_max, trials.end() - first);
+        const Adjust adjust{.stopping = {first, first + count}, .stopper = user_name()};
+        (void)client.adjust(adjust, session.stop());
+        first += count;
+      }
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::cancelled) throw;
+      // Its process has just ended, or will tell that they were stopped, but not by whom.
+    }
+  }
+}
+
+Stopped stop_all(Session& session, const std::vector<Sighting>& attempts, const StopOptions& options) {
+  Stopped stopped;
+  std::mutex mutex;
+  in_parallel(attempts.size(), k_stops_in_flight, [&](std::size_t i) {
+    std::optional<Error> failed;
+    try {
+      session.engine().stop(attempts[i].key, options.grace, session.stop());
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::cancelled) throw;
+      failed = error;
+    }
+    std::scoped_lock lock(mutex);
+    if (failed) {
+      stopped.errors.emplace_back(failed->kind(), attempts[i].key.trial, failed->message());
+    } else {
+      stopped.trials[attempts[i].key.run].push_back(attempts[i].key.trial);
+      session.progress().counted("stopped", ++stopped.count, attempts.size());
+    }
+    if (options.tell) options.tell(attempts[i], failed);
+  });
+  return stopped;
+}
+
+}  // namespace
+
+Result stop(Session& session, const Invocation& invocation, const StopOptions& options) {
+  auto [attempts, missing] = choose_attempts(session, invocation, options.selection);
+  const bool any_chosen = !attempts.empty() || missing.empty();
+  // Also what waits for its next attempt.
+  announce(session, invocation, attempts);
+  std::erase_if(attempts, [](const Sighting& seen) { return seen.phase != Phase::running; });
+  const Stopped stopped = stop_all(session, attempts, options);
+  session.progress().end();
+  take_in_all(session, invocation, stopped.trials);
+  for (const Error& error : stopped.errors)
+    session.progress().error(fmt::format("not stopped: {}", error.what()));
+  if (any_chosen)
+    session.progress().note(
+        attempts.empty() ? "nothing runs" : fmt::format("stopped {} of {}", stopped.count, attempts.size()));
+  for (const Error& error : missing) session.progress().error(fmt::format("combu: {}", error.what()));
+  return std::max(result_of(stopped.errors), result_of(missing));
+}
+
+}  // namespace combu

@@ -1,0 +1,20 @@
+#pragma once
+// Waits until trials are over.
+
+#include <functional>
+
+#include "app/result.hpp"
+#include "app/selection.hpp"
+#include "app/session.hpp"
+#include "combu/analysis.hpp"
+
+namespace combu {
+
+// A trial is over: its last attempt, and its row. Called from a thread of wait().
+using TellEnd = std::function<void(const Sighting& attempt, const TrialRow& row)>;
+
+// `tell` hears of each trial once. Failed if one of them was unsuccessful.
+[[nodiscard]] Result wait(Session& session, const Invocation& invocation, SelectionOptions selection,
+                          const TellEnd& tell);
+
+}  // namespace combu

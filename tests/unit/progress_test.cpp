@@ -1,0 +1,509 @@
+#include "combu/progress.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/ioctl.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "progress/block.hpp"
+#include "progress/forms.hpp"
+#include "unit/progress_screen.hpp"
+
+namespace combu {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Le;
+using testing::Not;
+using testing::ResultOf;
+using testing::SizeIs;
+
+// A stream of bytes that a test reads back.
+class Paper {
+ public:
+  Paper() : stream_(open_memstream(&text_, &size_)) {}
+  ~Paper() {
+    std::fclose(stream_);
+    std::free(text_);  // NOLINT: open_memstream's memory is the caller's to free
+  }
+  Paper(const Paper&) = delete;
+  Paper& operator=(const Paper&) = delete;
+  [[nodiscard]] std::FILE* stream() { return stream_; }
+  [[nodiscard]] std::string text() {
+    std::fflush(stream_);
+    return {text_, size_};
+  }
+
+ private:
+  char* text_ = nullptr;
+  std::size_t size_ = 0;
+  std::FILE* stream_;
+};
+
+// Each look at the time is a second later: nothing is held back.
+Surroundings around(Paper& paper, ScreenSize size = {}) {
+  return {.stream = paper.stream(),
+          .colours = Colours::none,
+          .size = [size] { return size; },
+          .time = [now = Seconds{0}]() mutable { return now += Seconds{1}; }};
+}
+
+Run run_of(const std::vector<std::string>& names) {
+  Run run{.id = RunId("r1"), .experiment = {.name = "lab", .file = "/lab/experiment.jsonnet", .trials = {}}};
+  for (const std::string& name : names) {
+    Trial trial;
+    trial.name = name;
+    trial.image = "solver";
+    run.experiment.trials.push_back(trial);
+  }
+  return run;
+}
+
+Snapshot snapshot_of(std::size_t running, std::size_t starting, std::size_t waiting) {
+  Snapshot snapshot;
+  snapshot.trials = running + starting + waiting;
+  snapshot.started = running;
+  snapshot.counts[static_cast<std::size_t>(TrialState::running)] = running;
+  snapshot.counts[static_cast<std::size_t>(TrialState::starting)] = starting;
+  snapshot.counts[static_cast<std::size_t>(TrialState::waiting)] = waiting;
+  return snapshot;
+}
+
+// ---- Lines
+
+TEST(Block, tells_counts_rate_time_and_what_starts) {
+  BlockContent content;
+  content.snapshot = snapshot_of(30, 2, 71);
+  content.starting = {"solver-a-31", "solver-b-31"};
+  content.elapsed = Seconds{4};
+  content.starts_per_second = 7.5;
+  EXPECT_THAT(block_lines(content, {80, 24}),
+              ElementsAre("30 of 103 started, 7.5/s, " + to_string(Seconds{4}),
+                          "  71 waiting, 2 starting, 30 running", "  starting solver-a-31 solver-b-31"));
+}
+
+TEST(Block, tells_the_time_that_is_left) {
+  BlockContent content;
+  content.snapshot = snapshot_of(30, 2, 71);
+  content.elapsed = Seconds{4};
+  content.snapshot->left = Seconds{250.4};
+  EXPECT_EQ(block_lines(content, {80, 24}).front(), "30 of 103 started, 4.0 s, about 4m10s left");
+}
+
+TEST(Block, names_the_few_trials_that_run_with_their_ages) {
+  BlockContent content;
+  content.snapshot = snapshot_of(2, 0, 0);
+  content.running = {{.name = "forest-s3", .age = Seconds{250.4}},
+                     {.name = "forest\x1b[2J-s7", .age = Seconds{12.9}}};
+  content.elapsed = Seconds{4};
+  EXPECT_THAT(block_lines(content, {80, 24}), ElementsAre("2 of 2 started, 4.0 s", "  2 running",
+                                                          "  running forest-s3 (4m10s), forest-s7 (12 s)"));
+  EXPECT_EQ(running_text({{.name = "a", .age = Seconds{59.99}}}), "running a (59 s)");
+  EXPECT_EQ(running_text({{.name = "a", .age = Seconds{60}}}), "running a (1m00s)");
+}
+
+TEST(Block, tells_that_the_run_is_paused) {
+  BlockContent content;
+  content.snapshot = snapshot_of(1, 0, 2);
+  content.snapshot->settings.paused = true;
+  content.elapsed = Seconds{4};
+  EXPECT_EQ(block_lines(content, {80, 24}).front(), "1 of 3 started, 4.0 s, paused");
+}
+
+TEST(Block, tells_pulls_with_their_bytes) {
+  BlockContent content;
+  content.phase = "preparing";
+  content.pulls["solver"] = {.name = "solver", .done = {1 << 20}, .total = {std::int64_t{4} << 20}};
+  EXPECT_THAT(block_lines(content, {80, 24}),
+              ElementsAre("preparing…", "  pulling solver: " + to_string(Bytes{1 << 20}) + " of " +
+                                            to_string(Bytes{std::int64_t{4} << 20})));
+}
+
+TEST(Block, never_outgrows_the_screen) {
+  BlockContent content;
+  content.snapshot = snapshot_of(3000, 200, 7000);
+  for (int i = 0; i < 200; ++i) {
+    content.starting.push_back("実験-with-a-long-name-" + std::to_string(i));
+    const std::string image = "registry.example.com/\x1b[2J/image" + std::to_string(i);
+    content.pulls[image] = {.name = image, .done = {5}};
+  }
+  for (const ScreenSize size : {ScreenSize{80, 24}, {20, 4}, {1, 1}, {300, 2}, {2, 100}}) {
+    const auto lines = block_lines(content, size);
+    EXPECT_THAT(lines, SizeIs(Le(std::max<std::size_t>(1, size.rows - 1))));
+    EXPECT_THAT(lines, Each(ResultOf(columns_of, Le(std::max<std::size_t>(1, size.columns - 1)))));
+    EXPECT_THAT(lines, Each(Not(HasSubstr("\x1b"))));
+  }
+}
+
+TEST(StartRate, is_that_of_the_last_seconds) {
+  StartRate rate;
+  EXPECT_EQ(rate.per_second(), 0);
+  for (int second = 0; second <= 20; ++second) {
+    Snapshot snapshot = snapshot_of(second < 10 ? static_cast<std::size_t>(second) * 10 : 100, 0, 0);
+    snapshot.elapsed = Seconds(second);
+    rate.add(snapshot);
+    if (second == 5) {
+      EXPECT_NEAR(rate.per_second(), 10, 0.01);
+    }
+  }
+  EXPECT_EQ(rate.per_second(), 0);
+}
+
+// ---- The forms of progress
+
+TEST(TtyProgress, leaves_only_the_lines_that_stay) {
+  Paper paper;
+  Screen screen({40, 10});
+  const auto run = run_of({"a", "b", "c"});
+  {
+    const auto progress = make_tty_progress(around(paper, {40, 10}));
+    progress->phase("checking");
+    progress->note("made the folder /data");
+    progress->begin(run);
+    progress->snapshot(snapshot_of(1, 1, 1));
+    progress->failure({.trial = 1, .state = TrialState::failed, .reason = "exit\x1b[2J code 3"}, {});
+    progress->snapshot(snapshot_of(2, 0, 1));
+  }
+  screen.show(paper.text());
+  EXPECT_THAT(screen.lines(),
+              ElementsAre("made the folder /data", "run r1: 3 trials", "failed: b: exit code 3"));
+}
+
+TEST(TtyProgress, stays_within_a_small_screen_at_every_moment) {
+  Paper paper;
+  std::vector<std::string> names;
+  names.reserve(50);
+  for (int i = 0; i < 50; ++i)
+    names.push_back("a-trial-with-a-name-longer-than-the-screen-" + std::to_string(i));
+  const auto run = run_of(names);
+  {
+    const auto progress = make_tty_progress(around(paper, {20, 4}));
+    progress->begin(run);
+    for (std::size_t i = 0; i < 50; ++i) {
+      Snapshot snapshot = snapshot_of(i, 1, 49 - i);
+      snapshot.starting = {static_cast<TrialIndex>(i)};
+      progress->snapshot(snapshot);
+    }
+  }
+  Screen screen({20, 4});
+  screen.show(paper.text());
+  EXPECT_THAT(screen.lines(),
+              ElementsAre("run r1: 50 trials"));  // a line too long, or one too many, would be left
+}
+
+TEST(TtyProgress, a_window_made_narrower_leaves_no_rest_of_the_block) {
+  Paper paper;
+  ScreenSize size{60, 20};
+  Surroundings surroundings = around(paper);
+  surroundings.size = [&size] { return size; };
+  const auto run = run_of({"solver-1", "solver-2"});
+  Screen screen({60, 20});
+  const auto progress = make_tty_progress(std::move(surroundings));
+  progress->begin(run);
+  progress->snapshot(snapshot_of(1, 1, 0));
+  const std::string before = paper.text();
+  screen.show(before);
+  size = {25, 20};
+  screen.resize(size);
+  progress->end();
+  screen.show(paper.text().substr(before.size()));
+  EXPECT_THAT(screen.lines(), ElementsAre("run r1: 2 trials"));
+}
+
+TEST(TtyProgress, the_age_of_a_trial_grows_without_a_snapshot) {
+  Paper paper;
+  std::atomic<int> now{100};  // the ticker asks, too
+  Surroundings surroundings = around(paper);
+  surroundings.time = [&now] { return Seconds(now.load()); };
+  const auto run = run_of({"a", "b"});
+  {
+    const auto progress = make_tty_progress(std::move(surroundings));
+    progress->begin(run);
+    now = 110;
+    Snapshot snapshot = snapshot_of(1, 0, 1);
+    snapshot.running = {{.trial = 1, .age = Seconds{2.5}}};
+    progress->snapshot(snapshot);
+    now = 170;
+    progress->note("a note");
+  }
+  EXPECT_THAT(paper.text(), HasSubstr("  running b (1m02s)\n"));
+}
+
+TEST(TtyProgress, tells_once_that_it_was_interrupted) {
+  Paper paper;
+  const auto run = run_of({"a", "b"});
+  const auto progress = make_tty_progress(around(paper, {80, 24}));
+  progress->begin(run);
+  Snapshot snapshot = snapshot_of(1, 1, 0);
+  snapshot.interrupted = true;
+  progress->snapshot(snapshot);
+  progress->snapshot(snapshot);
+  progress->end();
+  Screen screen({80, 24});
+  screen.show(paper.text());
+  EXPECT_THAT(screen.lines(), ElementsAre("run r1: 2 trials",
+                                          "no new starts; 1 in flight finish; Ctrl-C again leaves at once"));
+}
+
+TEST(TtyProgress, colours_are_left_out_when_not_wanted) {
+  Paper paper;
+  {
+    const auto progress = make_tty_progress(around(paper));
+    progress->error("bad");
+  }
+  EXPECT_EQ(paper.text(), "bad\n");
+  Paper coloured;
+  {
+    Surroundings surroundings = around(coloured);
+    surroundings.colours = Colours::ansi;
+    make_tty_progress(std::move(surroundings))->error("bad");
+  }
+  EXPECT_EQ(coloured.text(), "\x1b[31mbad\n\x1b[0m");
+}
+
+TEST(PlainProgress, has_a_line_for_each_thing_worth_keeping) {
+  Paper paper;
+  const auto run = run_of({"a", "b"});
+  const auto progress = make_plain_progress(around(paper));
+  progress->phase("checking");
+  progress->preparation({.name = "solver"});
+  progress->preparation({.name = "solver", .done = {5}, .total = {10}});
+  progress->preparation({.name = "solver", .finished = true});
+  progress->preparation({.kind = Preparation::Kind::network, .name = "net", .finished = true});
+  progress->begin(run);
+  progress->fact({.trial = 0, .state = TrialState::running});
+  progress->failure({.trial = 0, .state = TrialState::failed, .exit_code = 3}, {"a", "ValueError: x"});
+  progress->fact({.trial = 1, .state = TrialState::blocked, .reason = "a failed"});
+  progress->end();
+  EXPECT_EQ(paper.text(),
+            "checking…\npulling solver\npulled solver\nnetwork net made\nrun r1: 2 trials\nfailed: a: exit "
+            "code 3\n  a | a\n  a | ValueError: x\n");
+}
+
+TEST(PlainProgress, counts_every_few_seconds) {
+  Paper paper;
+  const auto run = run_of({"a"});
+  Seconds now{100};
+  Surroundings surroundings = around(paper);
+  surroundings.time = [&now] { return now; };
+  const auto progress = make_plain_progress(std::move(surroundings));
+  progress->counted("removed", 1, 9);
+  now += Seconds{6};
+  progress->counted("removed", 5, 9);
+  progress->counted("removed", 6, 9);
+  EXPECT_EQ(paper.text(), "removed 5 of 9\n");
+}
+
+TEST(PlainProgress, names_the_few_trials_that_run_beside_the_counts) {
+  Paper paper;
+  const auto run = run_of({"a", "b"});
+  Seconds now{100};
+  Surroundings surroundings = around(paper);
+  surroundings.time = [&now] { return now; };
+  const auto progress = make_plain_progress(std::move(surroundings));
+  progress->begin(run);
+  now += Seconds{6};
+  Snapshot snapshot = snapshot_of(2, 0, 0);
+  snapshot.elapsed = Seconds{6};
+  snapshot.running = {{.trial = 1, .age = Seconds{5.5}}, {.trial = 0, .age = Seconds{0}}};
+  progress->snapshot(snapshot);
+  EXPECT_EQ(paper.text(), "run r1: 2 trials\n2 running after 6.0 s; running b (5 s), a (0 s)\n");
+}
+
+TEST(PlainProgress, tells_that_a_run_is_paused_and_that_it_goes_on) {
+  Paper paper;
+  const auto run = run_of({"a", "b"});
+  Seconds now{100};
+  Surroundings surroundings = around(paper);
+  surroundings.time = [&now] { return now; };
+  const auto progress = make_plain_progress(std::move(surroundings));
+  progress->begin(run);
+  Snapshot snapshot = snapshot_of(1, 0, 1);
+  snapshot.settings.paused = true;
+  progress->snapshot(snapshot);
+  now += Seconds{6};
+  progress->snapshot(snapshot);
+  snapshot.settings.paused = false;
+  progress->snapshot(snapshot);
+  progress->snapshot(snapshot);
+  EXPECT_EQ(paper.text(),
+            "run r1: 2 trials\npaused: nothing starts until `combu resume`\n"
+            "1 waiting, 1 running after " +
+                to_string(Seconds{0}) + ", paused\nresumed\n");
+}
+
+TEST(PlainProgress, tells_the_rate_and_what_is_held) {
+  Paper paper;
+  const auto run = run_of({"a", "b", "c", "d"});
+  Seconds now{100};
+  Surroundings surroundings = around(paper);
+  surroundings.time = [&now] { return now; };
+  const auto progress = make_plain_progress(std::move(surroundings));
+  Snapshot snapshot = snapshot_of(1, 0, 1);
+  snapshot.elapsed = Seconds{4};
+  progress->snapshot(snapshot);
+  snapshot = snapshot_of(1, 0, 3);
+  snapshot.started += 3;
+  snapshot.elapsed = Seconds{6};
+  snapshot.capacity = Slots{.cpus = parse_cpus("8"), .memory = parse_bytes("16g"), .gpus = {}};
+  snapshot.held.cpus = parse_cpus("6");
+  now += Seconds{6};
+  progress->snapshot(snapshot);
+  EXPECT_THAT(paper.text(), HasSubstr(", 1.5/s; 6 of 8 CPUs, 0 B of 16 GiB\n"));
+}
+
+TEST(JsonProgress, is_one_object_a_line) {
+  Paper paper;
+  const auto run = run_of({"a", "b"});
+  const auto progress = make_json_progress(around(paper));
+  progress->begin(run);
+  progress->fact({.trial = 1, .state = TrialState::blocked, .reason = "a failed \xff", .root = 0});
+  Snapshot snapshot = snapshot_of(1, 0, 1);
+  snapshot.running = {{.trial = 0, .age = Seconds{2.5}}};
+  progress->snapshot(snapshot);
+  std::istringstream lines(paper.text());
+  std::vector<nlohmann::json> objects;
+  for (std::string line; std::getline(lines, line);) objects.push_back(nlohmann::json::parse(line));
+  ASSERT_THAT(objects, SizeIs(3));
+  EXPECT_EQ(objects[0]["event"], "begin");
+  EXPECT_EQ(objects[0]["run"], "r1");
+  EXPECT_EQ(objects[1]["trial"], "b");
+  EXPECT_EQ(objects[1]["state"], "blocked");
+  EXPECT_EQ(objects[1]["root"], "a");
+  EXPECT_EQ(objects[2]["counts"]["running"], 1);
+  EXPECT_EQ(objects[2]["counts"]["waiting"], 1);
+  EXPECT_EQ(objects[2]["running"], nlohmann::json::parse(R"([{"trial": "a", "seconds": 2.5}])"));
+}
+
+TEST(QuietProgress, tells_only_what_failed) {
+  Paper paper;
+  const auto run = run_of({"a"});
+  const auto progress = make_quiet_progress(around(paper));
+  progress->phase("checking");
+  progress->note("a note");
+  progress->begin(run);
+  progress->error("failed: a: exit code 3");
+  EXPECT_EQ(paper.text(), "failed: a: exit code 3\n");
+}
+
+TEST(ProgressForm, is_plain_where_nobody_can_paint) {
+  Paper paper;
+  make_progress(ProgressForm::automatic, paper.stream())->error("bad");
+  EXPECT_EQ(paper.text(), "bad\n");
+  EXPECT_THROW((void)parse_progress_form("fancy"), Error);
+  EXPECT_EQ(parse_progress_form("json"), ProgressForm::json);
+}
+
+// ---- The end of a run
+
+TEST(Outcome, says_what_failed_and_what_to_type) {
+  Paper paper;
+  const auto run = run_of({"a", "b", "c"});
+  Outcome outcome;
+  outcome.last = snapshot_of(1, 0, 0);
+  outcome.last.trials = 3;
+  outcome.last.elapsed = Seconds{2};
+  outcome.unsuccessful = {{.trial = 1, .state = TrialState::blocked, .reason = "a failed", .root = 0},
+                          {.trial = 0, .state = TrialState::failed, .reason = "exit code 3"}};
+  outcome.running = {2};
+  print_outcome(*make_plain_progress(around(paper)), run, outcome, Until::started, "");
+  EXPECT_EQ(paper.text(), "failed: a: exit code 3\nblocked: b: a failed\nrun r1: 1 of 3 trials started in " +
+                              to_string(Seconds{2}) +
+                              "\ncombu -f /lab/experiment.jsonnet wait: until they are over\n"
+                              "combu -f /lab/experiment.jsonnet kill: removes them\n");
+}
+
+TEST(Outcome, after_an_interrupt_the_first_hint_is_to_resume) {
+  Paper paper;
+  Outcome outcome;
+  outcome.interrupted = true;
+  outcome.last = snapshot_of(1, 0, 0);
+  outcome.last.trials = 3;
+  print_outcome(*make_plain_progress(around(paper)), run_of({"a", "b", "c"}), outcome, Until::ended, "");
+  EXPECT_EQ(paper.text(),
+            "interrupted: 1 of 3 trials were started\ncombu run --resume r1: goes on with it\n"
+            "combu -f /lab/experiment.jsonnet kill: removes them\n");
+}
+
+TEST(Outcome, the_hints_reach_the_engine_that_was_named) {
+  EXPECT_EQ(command_line(run_of({"a"}).experiment, "kill", ""), "combu -f /lab/experiment.jsonnet kill");
+  EXPECT_EQ(command_line(run_of({"a"}).experiment, "kill", "unix:///my engine"),
+            "combu --engine 'unix:///my engine' -f /lab/experiment.jsonnet kill");
+}
+
+TEST(Outcome, equal_failures_are_one_line) {
+  Paper paper;
+  std::vector<std::string> names;
+  Outcome outcome;
+  for (TrialIndex i = 0; i < 8; ++i) {
+    names.push_back("forest-s" + std::to_string(i));
+    outcome.unsuccessful.push_back(
+        {.trial = i, .state = TrialState::failed, .ran = true, .exit_code = 1, .reason = "exit code 1"});
+  }
+  names.emplace_back("report");
+  outcome.unsuccessful.insert(outcome.unsuccessful.begin(),
+                              {.trial = 8, .state = TrialState::blocked, .reason = "depends on `forest-s0`"});
+  const auto last_line = [](const std::string& trial, int /*attempt*/) {
+    return std::string(trial == "forest-s6" ? "KeyError: lr" : "ValueError: x");
+  };
+  print_outcome(*make_quiet_progress(around(paper)), run_of(names), outcome, Until::ended, "", last_line);
+  EXPECT_EQ(paper.text(),
+            "failed: 7 trials (forest-s[0-5], forest-s7): exit code 1: ValueError: x\n"
+            "failed: forest-s6: exit code 1: KeyError: lr\n"
+            "blocked: report: depends on `forest-s0`\n");
+}
+
+// With an edited file the run begins again.
+TEST(PlainProgress, counts_failures_anew_after_an_apply) {
+  Paper paper;
+  const auto run = run_of({"a", "b", "c"});
+  const auto progress = make_plain_progress(around(paper));
+  progress->begin(run);
+  const auto fail = [&](TrialIndex trial) {
+    progress->failure({.trial = trial, .state = TrialState::failed, .reason = "exit code 1"}, {});
+  };
+  for (TrialIndex trial = 0; trial < 3; ++trial) fail(trial);
+  progress->begin(run);
+  fail(2);
+  EXPECT_EQ(paper.text(),
+            "run r1: 3 trials\nfailed: a: exit code 1\nfailed: b: exit code 1\n"
+            "run r1: 3 trials\nfailed: c: exit code 1\n");
+}
+
+TEST(Outcome, a_command_that_interrupts_the_run_is_named) {
+  Paper paper;
+  Outcome outcome;
+  outcome.interrupted = true;
+  outcome.last = snapshot_of(1, 0, 0);
+  outcome.last.trials = 3;
+  outcome.last.interrupter = "combu kill";
+  print_outcome(*make_plain_progress(around(paper)), run_of({"a", "b", "c"}), outcome, Until::ended, "");
+  EXPECT_EQ(paper.text(), "interrupted by `combu kill`: 1 of 3 trials were started\n");
+}
+
+TEST(Outcome, of_many_failures_tells_the_first_and_a_number) {
+  Paper paper;
+  std::vector<std::string> names;
+  Outcome outcome;
+  for (TrialIndex i = 0; i < 1000; ++i) {
+    names.push_back("t" + std::to_string(i));
+    outcome.unsuccessful.push_back(
+        {.trial = i, .state = TrialState::failed, .reason = "exit code " + std::to_string(i)});
+  }
+  print_outcome(*make_quiet_progress(around(paper)), run_of(names), outcome, Until::ended, "");
+  EXPECT_THAT(paper.text(), HasSubstr("failed: t19: exit code 19\n… and 980 more\n"));
+  EXPECT_THAT(paper.text(), Not(HasSubstr("t20:")));
+}
+
+}  // namespace
+}  // namespace combu
