@@ -176,6 +176,11 @@ class Sha256 {
 };
 [[nodiscard]] std::string sha256_of(std::string_view bytes);
 
+// Base64 (RFC 4648) of less than 1 GiB, with the alphabet for URLs, padded.
+[[nodiscard]] std::string encode_base64url(std::string_view bytes);
+// Takes either alphabet, padded or not, and skips all other characters. Less than 1 GiB.
+[[nodiscard]] std::string decode_base64(std::string_view text);
+
 // ---- Files
 
 // A file descriptor that closes itself; -1: none.

@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <cstdint>
 #include <fstream>
 #include <iterator>
 #include <optional>
@@ -14,8 +13,6 @@ namespace combu::docker {
 namespace {
 
 using nlohmann::json;
-
-constexpr std::string_view k_alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 std::string string_at(const json& object, const char* name) {
   const auto at = object.find(name);
@@ -95,37 +92,6 @@ Credentials from_program(const std::string& name, const std::string& key, Second
 }
 
 }  // namespace
-
-std::string encode_base64url(std::string_view bytes) {
-  std::string text;
-  for (std::size_t at = 0; at < bytes.size(); at += 3) {
-    std::uint32_t group = 0;
-    for (std::size_t i = 0; i < 3; ++i) {
-      group = group << 8U | (at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0U);
-    }
-    for (std::size_t i = 0; i < 4; ++i) {
-      text += at + i <= bytes.size() ? k_alphabet[group >> (18U - 6U * i) & 63U] : '=';
-    }
-  }
-  return text;
-}
-
-std::string decode_base64(std::string_view text) {
-  std::string bytes;
-  std::uint32_t group = 0;
-  unsigned bits = 0;
-  for (const char letter : text) {
-    const char plain = letter == '+' ? '-' : letter == '/' ? '_' : letter;
-    const std::size_t value = k_alphabet.find(plain);
-    if (value == std::string_view::npos) continue;
-    group = group << 6U | static_cast<std::uint32_t>(value);
-    bits += 6;
-    if (bits < 8) continue;
-    bits -= 8;
-    bytes += static_cast<char>(group >> bits & 255U);
-  }
-  return bytes;
-}
 
 Credentials find_credentials(const std::string& config_folder, const std::string& registry_key,
                              Seconds helper_max, const std::stop_token& stop) {

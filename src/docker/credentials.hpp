@@ -3,7 +3,6 @@
 
 #include <stop_token>
 #include <string>
-#include <string_view>
 
 #include "combu/base.hpp"
 
@@ -20,9 +19,5 @@ struct Credentials {
 // goes on without, too.
 [[nodiscard]] Credentials find_credentials(const std::string& config_folder, const std::string& registry_key,
                                            Seconds helper_max, const std::stop_token& stop);
-
-// RFC 4648: the standard alphabet for reading config.json, the URL's for the header, both padded.
-[[nodiscard]] std::string decode_base64(std::string_view text);
-[[nodiscard]] std::string encode_base64url(std::string_view bytes);
 
 }  // namespace combu::docker

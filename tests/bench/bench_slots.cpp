@@ -17,6 +17,7 @@
 #include "combu/record.hpp"
 #include "combu/run.hpp"
 #include "combu/simulated.hpp"
+#include "fact_keeper.hpp"
 #include "passing_engine.hpp"
 
 namespace combu {
@@ -57,21 +58,6 @@ class Stopwatch final : public test::PassingEngine {
   std::mutex mutex_;
 };
 
-class Keeper : public Journal {
- public:
-  Keeper(Record& record, RunId run) : record_(record), run_(std::move(run)) {}
-  void fact(const Fact& fact) override { facts_.push_back(fact); }
-  void commit() override {
-    record_.append(run_, facts_);
-    facts_.clear();
-  }
-
- private:
-  Record& record_;
-  RunId run_;
-  std::vector<Fact> facts_;
-};
-
 }  // namespace
 }  // namespace combu
 
@@ -96,7 +82,7 @@ int main(int argc, char** argv) {
     const auto engine =
         open_simulated({.start_takes = Seconds(0.005), .trial_takes = Seconds(0.02), .speed = 1});
     Stopwatch stopwatch(*engine);
-    Keeper keeper(record, run.id);
+    test::FactKeeper keeper(record, run.id);
     const Plan plan = make_plan(run.experiment).plan;
     ProgressListener nobody;
     (void)drive(run, plan, {.until = Until::ended},

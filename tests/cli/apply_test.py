@@ -7,10 +7,9 @@ import re
 import signal
 import sqlite3
 import subprocess
-import time
 
 import pytest
-from conftest import COMBU
+from conftest import COMBU, wait_until
 
 ENGINE = "simulated:?speed=100"
 
@@ -53,13 +52,6 @@ def database(tmp_path):
     """The record, which nobody else writes while a transaction of this one is open."""
     with contextlib.closing(sqlite3.connect(tmp_path / ".local/state/combu/record.sqlite", isolation_level=None, timeout=20)) as database:
         yield database
-
-
-def wait_until(is_so):
-    end = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def at_work(start, file, count):

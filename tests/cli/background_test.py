@@ -6,21 +6,13 @@ import pathlib
 import re
 import signal
 import subprocess
-import time
 
 import pytest
-from conftest import COMBU, SIMULATED
+from conftest import COMBU, SIMULATED, wait_until
 
 # Trials that run until the test changes something, or is over.
 SLOW = "simulated:?speed=1"
 ONE_BY_ONE = """{ parallel: 1, trials: [{ name: "t-%d" % i, image: "x", cmd: "sleep 1000" } for i in std.range(1, 4)] }"""
-
-
-def wait_until(condition, what):
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end, f"{what}: not within 30 s"
-        time.sleep(0.02)
 
 
 def process_of(tmp_path, run):

@@ -7,6 +7,7 @@ import pathlib
 import re
 import sqlite3
 import subprocess
+import time
 
 import pytest
 
@@ -98,6 +99,13 @@ def record(tmp_path):
     return rows
 
 
+def wait_until(condition, what="what the test waits for"):
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, f"{what}: not within 30 s"
+        time.sleep(0.02)
+
+
 def run(combu, file, *arguments, **options):
     return combu("-f", file, "--engine", SIMULATED, "--progress", "plain", *arguments, **options)
 
@@ -125,3 +133,14 @@ def begun(tmp_path):
         process.kill()
         process.wait()
         process.stderr.close()
+
+
+@pytest.fixture
+def git(tmp_path):
+    """git(arguments…) is what Git prints in the folder that combu runs in."""
+
+    def call(*arguments):
+        return subprocess.run(["git", "-C", tmp_path, "-c", "user.name=n", "-c", "user.email=e", *arguments],
+                              check=True, capture_output=True, text=True).stdout
+
+    return call

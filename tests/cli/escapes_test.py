@@ -1,12 +1,10 @@
 """Control characters in text from trials, engines and files do not reach the terminal, whatever command prints the text."""
 
 import contextlib
-import http.server
 import json
 import os
 import re
 import signal
-import socketserver
 import sqlite3
 import subprocess
 import threading
@@ -14,6 +12,7 @@ import time
 
 import pytest
 from conftest import COMBU, SIMULATED
+from engine_server import EngineHandler, EngineServer
 
 # C0, C1 and bidirectional controls; the sequences are none of combu's own.
 ONE_LINE = "EVIL\x9b2J\x85\u202e\u2066\u200f\u061c"
@@ -23,23 +22,22 @@ CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u20
 OWN = re.compile(r"\x1b\[(?:[01]|3[1-6])m|\x1b\[\d+A\r\x1b\[J")
 
 
-class Engine(http.server.BaseHTTPRequestHandler):
+class Engine(EngineHandler):
     """An engine that answers each request with an error or with two containers, both full of control characters."""
 
-    protocol_version = "HTTP/1.1"
     experiment = ""
 
     def do_GET(self):  # noqa: N802
         if "/containers/json" in self.path:
-            self.answer(200, [self.container("ended", "exited", "Exited (3)"), self.container("alive", "running", EVIL)])
+            self.send_json([self.container("ended", "exited", "Exited (3)"), self.container("alive", "running", EVIL)])
         elif "/version" in self.path:
-            self.answer(200, {"Version": EVIL, "ApiVersion": "1.41", "Components": [{"Name": EVIL}]})
+            self.send_json({"Version": EVIL, "ApiVersion": "1.41", "Components": [{"Name": EVIL}]})
         elif "/info" in self.path:
-            self.answer(200, {"NCPU": 4, "MemTotal": 8 << 30, "Name": EVIL, "Warnings": [EVIL]})
+            self.send_json({"NCPU": 4, "MemTotal": 8 << 30, "Name": EVIL, "Warnings": [EVIL]})
         elif "/_ping" in self.path:
-            self.answer(200, EVIL)
+            self.send_json(EVIL)
         else:
-            self.answer(500, {"message": EVIL})
+            self.send_json({"message": EVIL}, 500)
 
     do_HEAD = do_POST = do_DELETE = do_PUT = do_GET  # noqa: N815
 
@@ -48,25 +46,6 @@ class Engine(http.server.BaseHTTPRequestHandler):
                   "combu.attempt": "1", "combu.service": "false", "combu.gpus": EVIL}
         return {"Id": "0" * 64, "Names": ["/" + name + EVIL], "Image": EVIL, "State": state, "Status": status, "Created": 1,
                 "Labels": labels}
-
-    def answer(self, code, value):
-        body = json.dumps(value).encode()
-        self.send_response(code)
-        for name, text in [("Api-Version", "1.41"), ("Content-Type", "application/json"), ("Content-Length", str(len(body)))]:
-            self.send_header(name, text)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def log_message(self, *arguments):
-        pass
-
-    def address_string(self):
-        return "unix"
-
-
-class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    daemon_threads = True
 
 
 class Swept:
@@ -198,7 +177,7 @@ def commands_in_help(sweep):
 def hostile_engine(tmp_path):
     address = tmp_path / "engine.sock"
     handler = type("Named", (Engine,), {"experiment": ONE_LINE})
-    with Server(str(address), handler) as server:
+    with EngineServer(str(address), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"unix://{address}"
         server.shutdown()

@@ -1,15 +1,12 @@
 """One line of 500 MB in a container's log: `logs` prints it and needs little memory."""
 
-import http.server
-import json
 import os
-import re
-import socketserver
 import subprocess
 import threading
 
 import pytest
 from conftest import COMBU
+from engine_server import EngineHandler, EngineServer
 
 MIB = 1 << 20
 PARTS = 477
@@ -17,17 +14,11 @@ MEMORY_MAX = 150 * MIB
 LABELS = {"combu.experiment": "exp", "combu.file": "/f", "combu.run": "run1", "combu.attempt": "1", "combu.service": "false"}
 
 
-class Engine(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    daemon_threads = True
-
-
-class EngineHandler(http.server.BaseHTTPRequestHandler):
+class LongLines(EngineHandler):
     """Two containers, `a` and `b`, whose logs are one line each; that of `b` has 1 MiB and a byte, the last two bytes one character."""
 
-    protocol_version = "HTTP/1.1"
-
     def do_GET(self):
-        path = re.sub(r"^/v[\d.]+/", "/", self.path.split("?")[0])
+        path = self.resource
         if path.endswith("/logs"):
             return self.send_log(path.split("/")[2])
         if path == "/containers/json":
@@ -41,15 +32,6 @@ class EngineHandler(http.server.BaseHTTPRequestHandler):
                 "Config": {"Image": "lab/x", "Labels": {**LABELS, "combu.trial": name}, "Tty": self.server.has_terminal},
                 "State": {"Status": "exited", "ExitCode": 0, "StartedAt": "2026-01-31T12:00:00Z", "FinishedAt": "2026-01-31T12:01:00Z"}})
         return self.send_json("OK")
-
-    def send_json(self, answer):
-        body = json.dumps(answer).encode()
-        self.send_response(200)
-        self.send_header("Api-Version", "1.41")
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
 
     def send_log(self, name):
         parts = [b"x" * MIB] * PARTS if name == "a" else ["xé".encode(), "é".encode() * (MIB // 2 - 1)]
@@ -67,14 +49,11 @@ class EngineHandler(http.server.BaseHTTPRequestHandler):
     def send_chunk(self, data):
         self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
 
-    def log_message(self, *_):
-        pass
-
 
 @pytest.fixture
 def engine(tmp_path, request):
     """The address of an engine that has the two containers, with a terminal or without one."""
-    server = Engine(str(tmp_path / "engine.sock"), EngineHandler)
+    server = EngineServer(str(tmp_path / "engine.sock"), LongLines)
     server.has_terminal = request.param == "terminal"
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"unix://{tmp_path}/engine.sock"

@@ -1,16 +1,15 @@
 """`ps`: the runs, their trials, and conditions on these."""
 
 import contextlib
-import http.server
 import json
 import re
-import socketserver
 import sqlite3
 import subprocess
 import threading
 
 import pytest
 from conftest import COMBU, FAILING, SIMULATED, SLOW, run
+from engine_server import EngineHandler, EngineServer
 
 PARAMS = """
 [{ name: "lr-%d" % i, image: "lab/x", cmd: "sh -c 'exit %d'" % (i % 2), params: { lr: i / 1000.0, model: "net" } } for i in std.range(1, 20)] +
@@ -132,31 +131,21 @@ def test_ps_answers_from_the_record_while_the_engine_is_away(combu, failing, rec
     assert away.stderr.startswith(f"this is what is on record; the engine could not be asked: unix://{tmp_path}/no.sock: ")
 
 
-class Containers(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+class Containers(EngineServer):
     """Answers what `ps` asks of a Docker Engine: which containers there are, and what they use."""
-
-    daemon_threads = True
 
     def __init__(self, path, answers):
         self.answers = answers
         super().__init__(str(path), ContainersHandler)
 
 
-class ContainersHandler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
+class ContainersHandler(EngineHandler):
     def do_GET(self):
-        answer = self.server.answers.get(re.sub(r"^/v[\d.]+/", "/", self.path.split("?")[0]))
-        body = json.dumps({"message": "no such thing"} if answer is None else answer).encode()
-        self.send_response(404 if answer is None else 200)
-        self.send_header("Api-Version", "1.41")
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
+        answer = self.server.answers.get(self.resource)
+        if answer is None:
+            self.send_json({"message": "no such thing"}, 404)
+        else:
+            self.send_json(answer)
 
 
 @pytest.fixture

@@ -26,16 +26,12 @@ def test_a_run_is_on_record(combu, failing, record, tmp_path):
     assert [trial["name"] for trial in json.loads(evaluated[0])] == ["good", "bad", "after", "last"]
 
 
-def test_the_commit_of_the_files_folder_is_on_record(combu, failing, record, tmp_path):
-    def git(*arguments):
-        return subprocess.run(["git", "-C", tmp_path, "-c", "user.name=n", "-c", "user.email=e", *arguments],
-                              check=True, capture_output=True, text=True).stdout.strip()
-
+def test_the_commit_of_the_files_folder_is_on_record(combu, failing, record, git):
     git("init", "-q")
     git("add", failing.name)
     git("commit", "-qm", "one")
     run(combu, failing, "run", "--wait")
-    assert record("SELECT revision, revision_dirty FROM runs") == [(git("rev-parse", "HEAD"), 0)]
+    assert record("SELECT revision, revision_dirty FROM runs") == [(git("rev-parse", "HEAD").strip(), 0)]
     failing.write_text(FAILING + "\n")
     run(combu, failing, "run", "--wait")
     assert record("SELECT revision_dirty FROM runs ORDER BY number") == [(0,), (1,)]

@@ -11,8 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from background_test import wait_until
-from conftest import COMBU, SIMULATED
+from conftest import COMBU, SIMULATED, wait_until
 from state_folder_test import GROUP, USER, as_root, place, run_in  # noqa: F401 (a fixture)
 
 FILE = """[{ name: "one", image: "x", cmd: "true" }, { name: "two", image: "x", cmd: "sh -c 'exit 1'" }]"""

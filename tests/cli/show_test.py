@@ -22,15 +22,6 @@ local uuid = "UUID";
 
 
 @pytest.fixture
-def git(tmp_path):
-    def call(*arguments):
-        return subprocess.run(["git", "-C", tmp_path, "-c", "user.name=n", "-c", "user.email=e", *arguments],
-                              check=True, capture_output=True, text=True).stdout
-
-    return call
-
-
-@pytest.fixture
 def repository(git, write, tmp_path):
     """A file under version control, which the record is not."""
     git("init", "-q")

@@ -12,8 +12,8 @@ import subprocess
 import tempfile
 
 import pytest
-from background_test import detached, process_of, wait_until  # noqa: F401 (a fixture)
-from conftest import COMBU, SIMULATED
+from background_test import detached, process_of  # noqa: F401 (a fixture)
+from conftest import COMBU, SIMULATED, wait_until
 
 AS_ROOT = [] if os.geteuid() == 0 else ["sudo"]
 USER, GROUP = 64001, 64002

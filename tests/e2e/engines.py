@@ -26,6 +26,16 @@ def wait_until(condition, what, seconds=60):
         time.sleep(0.02)
 
 
+def trial(name, script, **fields):
+    """A trial that runs the shell's script in the test image."""
+    return {"name": name, "image": "combu-test", "cmd": ["sh", "-c", script], **fields}
+
+
+def trial_with_outputs(name, script, **fields):
+    """The same, with the outputs /out unless `fields` says otherwise."""
+    return trial(name, script, **{"outputs": ["/out"], **fields})
+
+
 def script(name, *arguments, **env):
     done = subprocess.run(
         [SCRIPTS / name, *map(str, arguments)],

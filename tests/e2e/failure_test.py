@@ -7,13 +7,9 @@ import time
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from engines import wait_until
+from engines import trial, wait_until
 
 HELD = "until test -e /hold/go; do sleep 0.05; done"
-
-
-def trial(name, script, **fields):
-    return {"name": name, "image": "combu-test", "cmd": ["sh", "-c", script], **fields}
 
 
 def facts_of(stderr, name):

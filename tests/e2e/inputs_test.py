@@ -6,11 +6,7 @@ import shutil
 import signal
 
 import pytest
-from engines import wait_until
-
-
-def trial(name, script, **fields):
-    return {"name": name, "image": "combu-test", "cmd": ["sh", "-c", script], **fields}
+from engines import trial, wait_until
 
 
 def said(combu, name):

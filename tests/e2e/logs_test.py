@@ -7,11 +7,7 @@ import signal
 import sqlite3
 
 import pytest
-from engines import wait_until
-
-
-def trial(name, script, **fields):
-    return {"name": name, "image": "combu-test", "cmd": ["sh", "-c", script], **fields}
+from engines import trial, wait_until
 
 
 def telemetry(combu, query):

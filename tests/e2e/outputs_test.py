@@ -9,12 +9,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from engines import trial_with_outputs as trial
 from engines import wait_until
-
-
-def trial(name, script, **fields):
-    fields.setdefault("outputs", ["/out"])
-    return {"name": name, "image": "combu-test", "cmd": ["sh", "-c", script], **fields}
 
 
 def results(combu, experiment="experiment"):

@@ -16,7 +16,8 @@ from urllib.parse import quote, unquote_plus
 from xml.etree import ElementTree
 
 import pytest
-from engines import SCRIPTS, Combu, script, wait_until
+from engines import Combu, script, wait_until
+from engines import trial_with_outputs as trial
 
 KEY, SECRET = "tester", "tester-secret"  # of tests/engines/s3
 
@@ -201,11 +202,6 @@ def another(program, tmp_path):
         return combu
 
     return make
-
-
-def trial(name, text, **fields):
-    fields.setdefault("outputs", ["/out"])
-    return {"name": name, "image": "combu-test", "cmd": ["sh", "-c", text], **fields}
 
 
 def check_sums(folder):

@@ -68,7 +68,7 @@ std::string answer(std::string_view head) {
   if (line.find(endpoint->target) == std::string_view::npos)
     return combu::fuzz::answer_of(200, endpoint->others);
   if (line.starts_with("HEAD"))
-    return "HTTP/1.1 200 OK\r\nX-Docker-Container-Path-Stat: " + encode_base64url(input) + "\r\n\r\n";
+    return "HTTP/1.1 200 OK\r\nX-Docker-Container-Path-Stat: " + combu::encode_base64url(input) + "\r\n\r\n";
   return combu::fuzz::answer_of(endpoint->status, input);
 }
 

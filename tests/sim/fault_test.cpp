@@ -11,6 +11,7 @@
 #include "combu/run.hpp"
 #include "combu/simulated.hpp"
 #include "experiments.hpp"
+#include "fact_keeper.hpp"
 #include "passing_engine.hpp"
 #include "record_folder.hpp"
 
@@ -125,21 +126,6 @@ class FailNth : public PassingEngine {
   std::map<std::string, std::size_t> calls_;
 };
 
-class Keeper : public Journal {
- public:
-  Keeper(Record& record, RunId run) : record_(record), run_(std::move(run)) {}
-  void fact(const Fact& fact) override { facts_.push_back(fact); }
-  void commit() override {
-    record_.append(run_, facts_);
-    facts_.clear();
-  }
-
- private:
-  Record& record_;
-  RunId run_;
-  std::vector<Fact> facts_;
-};
-
 struct Played {
   std::vector<std::string> ends;  // of the trials
   std::map<std::string, std::size_t> calls;
@@ -188,7 +174,7 @@ Played play(Record& record, const Experiment& experiment, const RunId& id, const
   for (int process = 1; process <= k_processes_max; ++process) {
     try {
       EXPECT_THAT(engine->prepare(run, [](const Preparation&) {}, {}), testing::IsEmpty());
-      Keeper keeper(record, id);
+      FactKeeper keeper(record, id);
       PlannerOptions options{.starts_in_flight_max = 4, .until = Until::ended};
       if (process > 1) options.past = record.past(id);
       ProgressListener nobody;

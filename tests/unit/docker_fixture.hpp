@@ -1,26 +1,17 @@
 #pragma once
-// A folder for a test's files, and the error of a call.
+// A folder for a test's files.
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <functional>
-#include <optional>
 #include <stdexcept>
 #include <string>
 
-#include "combu/base.hpp"
+#include "error_of.hpp"
 
 namespace combu::docker {
 
-inline std::optional<Error> error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error;
-  }
-  return std::nullopt;
-}
+using test::error_of;
 
 // A folder for one test.
 class Folder {

@@ -9,27 +9,25 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "outputs/s3_answers.hpp"
 #include "outputs/s3_client.hpp"
 #include "s3_bucket.hpp"
+#include "s3_requests.hpp"
 
 namespace combu::outputs {
 namespace {
 
 using test::fault;
 using test::header;
+using test::Hurried;
+using test::requests_for_objects;
 using test::S3;
-using testing::AllOf;
-using testing::Contains;
-using testing::Each;
 using testing::ElementsAre;
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 using testing::SizeIs;
 using testing::StartsWith;
 using wire::Asked;
@@ -49,10 +47,6 @@ class Standing final : public Clock {
 class ClientS3 : public S3 {
  protected:
   void SetUp() override { client_ = std::make_unique<S3Client>("lab", find_s3_account(caller_), 2, clock_); }
-  // From now on, to every request.
-  void answer(const Reply& reply) {
-    bucket_.trouble = [reply](const Asked&) { return reply; };
-  }
   std::string fault_text(const std::function<void()>& what, ErrorKind kind) {
     const auto error = fault_of(what);
     if (!error) return "";
@@ -68,16 +62,8 @@ class ClientS3 : public S3 {
   std::unique_ptr<S3Client> client_;
 };
 
-const std::vector<std::pair<std::string, std::function<void(S3Client&)>>> k_of_objects{
-    {"put", [](S3Client& client) { client.put("a", "x", {}, {}); }},
-    {"put_new", [](S3Client& client) { (void)client.put_new("a", "x", {}, {}); }},
-    {"copy", [](S3Client& client) { client.copy("a", "b", {}); }},
-    {"begin", [](S3Client& client) { (void)client.begin("a", {}, {}); }},
-    {"put_part", [](S3Client& client) { (void)client.put_part("a", "u", 1, "x", {}); }},
-    {"complete", [](S3Client& client) { client.complete("a", "u", {"t"}, {}); }}};
-
 TEST_F(ClientS3, ABucketThatIsNotThereIsRefusedWhateverIsAsked) {
-  auto requests = k_of_objects;
+  auto requests = requests_for_objects();
   requests.emplace_back("list", [](S3Client& client) { client.list("", [](const S3Object&) {}, {}); });
   requests.emplace_back("check_list", [](S3Client& client) { client.check_list("", {}); });
   for (const Reply& reply : {wire::whole(404, fault("NoSuchBucket")), wire::whole(404, "")}) {
@@ -91,7 +77,7 @@ TEST_F(ClientS3, ABucketThatIsNotThereIsRefusedWhateverIsAsked) {
 
 TEST_F(ClientS3, WhatTheServerHasLostIsSentAgainLater) {
   answer(wire::whole(404, fault("NoSuchUpload")));
-  for (const auto& [name, request] : k_of_objects)
+  for (const auto& [name, request] : requests_for_objects())
     EXPECT_EQ(fault_text([&] { request(*client_); }, ErrorKind::unavailable),
               "s3://lab/a: the server has lost it (NoSuchUpload)")
         << name;
@@ -245,16 +231,6 @@ TEST_F(ClientS3, WhatNoRepeatMendsIsNotTriedAgain) {
   variables_["AWS_CA_BUNDLE"] = "/no/such/bundle";
   EXPECT_THAT(fault_at("https" + server_.address().substr(3)), HasSubstr("/no/such/bundle"));
 }
-
-// Each look at it is a minute later.
-class Hurried final : public Clock {
- public:
-  Instant now() override { return Instant(std::chrono::minutes(++looks_)); }
-  void wait(Seconds /*duration*/, std::stop_token /*stop*/) override {}
-
- private:
-  std::atomic<int> looks_ = 0;
-};
 
 TEST_F(ClientS3, AnObjectMayTakeAsLongAsItLikes) {
   Hurried clock;

@@ -3,17 +3,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <filesystem>
 
 #include "outputs/s3_client.hpp"
 #include "outputs/s3_left.hpp"
 #include "s3_bucket.hpp"
+#include "s3_requests.hpp"
 
 namespace combu::outputs {
 namespace {
 
+using test::Hurried;
+using test::requests_for_objects;
 using test::S3;
+using test::S3Request;
 using testing::HasSubstr;
 using testing::SizeIs;
 using testing::StartsWith;
@@ -29,16 +32,6 @@ std::vector<Reply> without_end(const std::string& begin, const std::string& agai
           wire::endless(k_ok + "\r\n" + begin, again)};
 }
 
-// Each look at it is a minute later.
-class Hasty final : public Clock {
- public:
-  Instant now() override { return Instant(std::chrono::minutes(++looks_)); }
-  void wait(Seconds /*duration*/, std::stop_token /*stop*/) override {}
-
- private:
-  std::atomic<int> looks_ = 0;
-};
-
 class HostileS3 : public S3 {
  protected:
   std::unique_ptr<S3Client> client(Clock& clock) {
@@ -46,10 +39,6 @@ class HostileS3 : public S3 {
   }
   std::unique_ptr<S3Client> client() { return client(clock_); }
 
-  // From now on, to every request.
-  void answer(const Reply& reply) {
-    bucket_.trouble = [reply](const Asked&) { return reply; };
-  }
   void expect_refused(const std::function<void(S3Client&)>& what, const std::string& message) {
     const auto connection = client();
     const auto error = fault_of([&] { what(*connection); });
@@ -65,20 +54,14 @@ class HostileS3 : public S3 {
 };
 
 // Every request whose answer is kept.
-const std::vector<std::pair<std::string, std::function<void(S3Client&)>>> k_requests{
-    {"list", [](S3Client& client) { client.list("a/", [](const S3Object&) {}, {}); }},
-    {"check_list", [](S3Client& client) { client.check_list("a/", {}); }},
-    {"put", [](S3Client& client) { client.put("a", "x", {}, {}); }},
-    {"put_new", [](S3Client& client) { (void)client.put_new("a", "x", {}, {}); }},
-    {"copy", [](S3Client& client) { client.copy("a", "b", {}); }},
-    {"remove", [](S3Client& client) { client.remove("a", {}); }},
-    {"begin",
-     [](S3Client& client) {
-       (void)client.begin("a", {{"content-type", "x/y"}}, {});
-     }},
-    {"put_part", [](S3Client& client) { (void)client.put_part("a", "u", 1, "x", {}); }},
-    {"complete", [](S3Client& client) { client.complete("a", "u", {"t"}, {}); }},
-    {"abort", [](S3Client& client) { client.abort("a", "u", {}); }}};
+std::vector<S3Request> requests_with_answers() {
+  std::vector<S3Request> requests = requests_for_objects();
+  requests.emplace_back("list", [](S3Client& client) { client.list("a/", [](const S3Object&) {}, {}); });
+  requests.emplace_back("check_list", [](S3Client& client) { client.check_list("a/", {}); });
+  requests.emplace_back("remove", [](S3Client& client) { client.remove("a", {}); });
+  requests.emplace_back("abort", [](S3Client& client) { client.abort("a", "u", {}); });
+  return requests;
+}
 
 TEST(LeadsOut, IsTrueOfNamesThatAreNoPathsBelowATrialsPlace) {
   for (const char* name : {"", "/", "/out", "..", "out/..", "../out", "out/../x", ".", "./out", "out/.",
@@ -102,7 +85,7 @@ TEST_F(HostileS3, AnAnswerWithoutAnEndIsRefused) {
     answer(reply);
     expect_refused(&list, "the answer of http://127.0.0.1:");
   }
-  for (const auto& [name, request] : k_requests) {
+  for (const auto& [name, request] : requests_with_answers()) {
     SCOPED_TRACE(name);
     answer(without_end("<a>", k_text)[1]);
     expect_refused(request, "is larger than 16 MiB");
@@ -112,7 +95,7 @@ TEST_F(HostileS3, AnAnswerWithoutAnEndIsRefused) {
 TEST_F(HostileS3, HeadersWithoutAnEndAreRefused) {
   const std::string line = "X-Header: " + std::string(1000, 'x') + "\r\n";
   const std::string interim = "HTTP/1.1 100 Continue\r\n\r\n";
-  auto requests = k_requests;
+  auto requests = requests_with_answers();
   requests.emplace_back("head", [](S3Client& client) { (void)client.head("a", {}); });
   requests.emplace_back("get", [](S3Client& client) { (void)client.get("a", [](std::string_view) {}, {}); });
   for (const auto& [name, request] : requests) {
@@ -125,7 +108,7 @@ TEST_F(HostileS3, HeadersWithoutAnEndAreRefused) {
 }
 
 TEST_F(HostileS3, AnAnswerThatIsKeptAndTakesTooLongIsGivenUp) {
-  Hasty clock;
+  Hurried clock;
   answer(wire::endless(k_ok + "Content-Length: 10000000000\r\n\r\n", "x"));
   const auto connection = client(clock);
   const auto error = fault_of([&] { list(*connection); });
@@ -134,7 +117,7 @@ TEST_F(HostileS3, AnAnswerThatIsKeptAndTakesTooLongIsGivenUp) {
 }
 
 TEST_F(HostileS3, AnUploadMayTakeLongerThanAnAnswer) {
-  Hasty clock;
+  Hurried clock;
   const std::string content(std::size_t{32} << 20U, 'x');
   const auto error = fault_of([&] { client(clock)->put("a", content, {}, {}); });
   EXPECT_EQ(error ? error->what() : std::string(), "");

@@ -228,6 +228,10 @@ class S3 : public testing::Test {
     for (const auto& [path, content] : contents) add(*parcel, path, content);
     parcel->close(manifest);
   }
+  // From now on, to every request.
+  void answer(const Reply& reply) {
+    bucket_.trouble = [reply](const Asked&) { return reply; };
+  }
   std::optional<Error> fault_of(const std::function<void()>& what) {
     try {
       what();

@@ -8,10 +8,17 @@
 namespace combu::test {
 namespace {
 
+// An attempt of another run, which holds a CPU.
+Sighting rival() {
+  return {.key = {.run = RunId("other"), .trial = "r"},
+          .experiment = "other",
+          .id = "r1",
+          .phase = Phase::created,
+          .slots = Planned::cpus("1")};
+}
+
 TEST(Timeout, StopsAnAttemptThatTakesTooLong) {
-  Experiment experiment = test::experiment("a");
-  experiment.trials[0].timeout = Seconds(60);
-  Planned it(experiment);
+  Planned it(with_timeout(test::experiment("a"), Seconds(60)));
   (void)it.begin();
   EXPECT_EQ(it.started("a"), " | a running");
   EXPECT_FALSE(it.done()) << "somebody must stay";
@@ -22,11 +29,8 @@ TEST(Timeout, StopsAnAttemptThatTakesTooLong) {
 }
 
 TEST(Timeout, ThatCannotBeEnforcedIsAnEndAllTheSame) {
-  Experiment experiment = with_retries("a", {.max = 3});
-  experiment.trials[0].timeout = Seconds(60);
-  Planned it(experiment);
-  (void)it.begin();
-  (void)it.started("a");
+  Planned it(with_timeout(with_retries("a", {.max = 3}), Seconds(60)));
+  it.begin_running({"a"});
   (void)it.pass(60);
   EXPECT_EQ(it.not_stopped("a"),
             " | a failed (took longer than its timeout of 1m00s, and could not be stopped: no)");
@@ -34,9 +38,7 @@ TEST(Timeout, ThatCannotBeEnforcedIsAnEndAllTheSame) {
 }
 
 TEST(Timeout, IsEnforcedWhenTheStartsAnswerWasLost) {
-  Experiment experiment = test::experiment("a");
-  experiment.trials[0].timeout = Seconds(60);
-  Planned it(experiment);
+  Planned it(with_timeout(test::experiment("a"), Seconds(60)));
   (void)it.begin();
   EXPECT_EQ(it.running("a"), " | a running");
   EXPECT_EQ(it.pass(60), " | a running (timeout)");
@@ -45,11 +47,8 @@ TEST(Timeout, IsEnforcedWhenTheStartsAnswerWasLost) {
 
 TEST(Timeout, WhatHadEndedInTimeIsHeardOfLate) {
   for (const double lasted : {3.0, 5.0, 6.0}) {
-    Experiment experiment = test::experiment("a");
-    experiment.trials[0].timeout = Seconds(5);
-    Planned it(std::move(experiment));
-    it.begin();
-    it.started("a");
+    Planned it(with_timeout(test::experiment("a"), Seconds(5)));
+    it.begin_running({"a"});
     EXPECT_EQ(it.pass(20), "stop a | a running (timeout)");
     Sighting seen = it.sighting("a", Phase::ended);
     seen.exit_code = 0;
@@ -65,11 +64,8 @@ TEST(Timeout, WhatHadEndedInTimeIsHeardOfLate) {
 }
 
 TEST(Timeout, WhatWasLostWithItsHostHasNoTimeOfItsOwn) {
-  Experiment experiment = with_retries("a", {.max = 1});
-  experiment.trials[0].timeout = Seconds(5);
-  Planned it(std::move(experiment));
-  it.begin();
-  it.started("a");
+  Planned it(with_timeout(with_retries("a", {.max = 1}), Seconds(5)));
+  it.begin_running({"a"});
   EXPECT_EQ(it.pass(20), "stop a | a running (timeout)");
   it.listing_begins_after_a_break();
   Sighting seen = it.sighting("a", Phase::ended);
@@ -79,9 +75,7 @@ TEST(Timeout, WhatWasLostWithItsHostHasNoTimeOfItsOwn) {
 }
 
 TEST(StartDeadline, StopsWhatDoesNotRunInTime) {
-  Experiment experiment = test::experiment("a");
-  experiment.trials[0].start_deadline = Seconds(10);
-  Planned it(experiment);
+  Planned it(with_start_deadline(test::experiment("a"), Seconds(10)));
   (void)it.begin();
   EXPECT_EQ(it.pass(10), " | a starting (start_deadline)")
       << "the engine has not answered: there may be nothing to stop yet";
@@ -91,18 +85,13 @@ TEST(StartDeadline, StopsWhatDoesNotRunInTime) {
 }
 
 TEST(StartDeadline, IsOverWhenItRuns) {
-  Experiment experiment = test::experiment("a");
-  experiment.trials[0].start_deadline = Seconds(10);
-  Planned it(experiment);
-  (void)it.begin();
-  (void)it.started("a");
+  Planned it(with_start_deadline(test::experiment("a"), Seconds(10)));
+  it.begin_running({"a"});
   EXPECT_EQ(it.pass(20), " | ");
 }
 
 TEST(StartDeadline, IsWaitedForAlsoWhenNobodyWaits) {
-  Experiment experiment = test::experiment("a");
-  experiment.trials[0].start_deadline = Seconds(10);
-  Planned it(experiment);
+  Planned it(with_start_deadline(test::experiment("a"), Seconds(10)));
   (void)it.begin();
   (void)it.pass(10);
   EXPECT_EQ(it.started("a"), "stop a | a running");
@@ -112,8 +101,7 @@ TEST(StartDeadline, IsWaitedForAlsoWhenNobodyWaits) {
 }
 
 TEST(StartDeadline, AStartThatIsNotAnsweredIsGivenUp) {
-  Experiment experiment = test::experiment("a b");
-  experiment.trials[0].start_deadline = Seconds(3);
+  Experiment experiment = with_start_deadline(test::experiment("a b"), Seconds(3));
   experiment.parallel_max = 1;
   Planned it(std::move(experiment));
   (void)it.begin();
@@ -129,9 +117,7 @@ TEST(Deadline, StopsAllAndStartsNothingMore) {
   Experiment experiment = test::experiment("a b<-a:succeeded !s");
   experiment.deadline = Seconds(3600);
   Planned it(experiment, k_wait);
-  (void)it.begin();
-  (void)it.started("a");
-  (void)it.started("s");
+  it.begin_running({"a", "s"});
   EXPECT_EQ(it.pass(3600),
             "stop a, stop s | b blocked (not started: the run's deadline of 1h00m has passed), a running "
             "(stopped)");
@@ -147,8 +133,7 @@ TEST(Deadline, WhatHadEndedBeforeIsHeardOfLate) {
   Experiment experiment = test::experiment("a");
   experiment.deadline = Seconds(60);
   Planned it(std::move(experiment));
-  it.begin();
-  it.started("a");
+  it.begin_running({"a"});
   EXPECT_EQ(it.pass(70), "stop a | a running (stopped)");
   Sighting seen = it.sighting("a", Phase::ended);
   seen.exit_code = 0;
@@ -157,17 +142,13 @@ TEST(Deadline, WhatHadEndedBeforeIsHeardOfLate) {
 }
 
 TEST(Timeout, IsWaitedForUntilTheEndIsSeen) {
-  Experiment experiment = with_retries("a", {.max = 1});
-  experiment.trials[0].timeout = Seconds(60);
-  Planned it(std::move(experiment));
-  (void)it.begin();
-  (void)it.started("a");
+  Planned it(with_timeout(with_retries("a", {.max = 1}), Seconds(60)));
+  it.begin_running({"a"});
   (void)it.pass(60);
   EXPECT_FALSE(it.done());
   (void)it.stopped("a");
   EXPECT_FALSE(it.done()) << "it runs still";
-  (void)it.ended("a", 143);
-  (void)it.collected("a");
+  it.end_and_collect("a", 143);
   EXPECT_EQ(it.pass(1), "start a#2 | a starting");
   EXPECT_EQ(it.started("a"), " | a running") << "the next attempt has its own time";
   EXPECT_EQ(it.pass(59), " | ");
@@ -175,11 +156,8 @@ TEST(Timeout, IsWaitedForUntilTheEndIsSeen) {
 }
 
 TEST(Timeout, OfWhatTheEngineKnowsNoTimesIsOne) {
-  Experiment experiment = test::experiment("a");
-  experiment.trials[0].timeout = Seconds(5);
-  Planned it(std::move(experiment));
-  (void)it.begin();
-  (void)it.started("a");
+  Planned it(with_timeout(test::experiment("a"), Seconds(5)));
+  it.begin_running({"a"});
   (void)it.pass(5);
   Sighting seen = it.sighting("a", Phase::ended);
   seen.exit_code = 0;
@@ -190,54 +168,39 @@ TEST(Timeout, OfWhatTheEngineKnowsNoTimesIsOne) {
 
 // The clocks of the engine and of combu differ.
 TEST(Timeout, WhatWasStoppedForItHasTakenTooLongWhateverTheEnginesClockSays) {
-  Experiment experiment = test::experiment("a");
-  experiment.trials[0].timeout = Seconds(5);
-  Planned it(std::move(experiment));
-  (void)it.begin();
-  (void)it.started("a");
+  Planned it(with_timeout(test::experiment("a"), Seconds(5)));
+  it.begin_running({"a"});
   (void)it.pass(5);
-  Sighting seen = it.sighting("a", Phase::ended);
-  seen.exit_code = 143;
-  seen.stopped = true;
+  Sighting seen = it.stopped_from_outside("a");
   seen.ran_at = at(0);
   seen.ended_at = at(4);
   EXPECT_EQ(it.seen(seen), "collect a | a failed (took longer than its timeout of 5.0 s)");
 }
 
 TEST(Timeout, OfAnAttemptThatHasEndedMeansNothing) {
-  Experiment experiment = test::experiment("a");
-  experiment.trials[0].timeout = Seconds(5);
+  Experiment experiment = with_timeout(test::experiment("a"), Seconds(5));
   experiment.trials[0].outputs = {Output{.path = "/out"}};
   Planned it(std::move(experiment));
-  (void)it.begin();
-  (void)it.started("a");
+  it.begin_running({"a"});
   EXPECT_EQ(it.ended("a", 0), "take a | a collecting");
   EXPECT_EQ(it.pass(10), " | ");
   EXPECT_EQ(it.collected("a"), " | a succeeded");
 }
 
 TEST(Timeout, OfAServiceIsEnforcedAlsoWhenNobodyWaits) {
-  Experiment experiment = test::experiment("!s");
-  experiment.trials[0].timeout = Seconds(5);
-  Planned it(std::move(experiment));
-  (void)it.begin();
-  (void)it.started("s");
+  Planned it(with_timeout(test::experiment("!s"), Seconds(5)));
+  it.begin_running({"s"});
   EXPECT_FALSE(it.done());
 }
 
 TEST(Timeout, SomebodyStaysForItWhileOthersWait) {
-  Experiment experiment = test::experiment("a b<-a:succeeded");
-  experiment.trials[0].timeout = Seconds(5);
-  Planned it(std::move(experiment));
-  (void)it.begin();
-  (void)it.started("a");
+  Planned it(with_timeout(test::experiment("a b<-a:succeeded"), Seconds(5)));
+  it.begin_running({"a"});
   EXPECT_FALSE(it.done()) << "b waits, and a may take too long";
 }
 
 TEST(StartDeadline, IsWaitedForUntilTheStopIsAnswered) {
-  Experiment experiment = test::experiment("a");
-  experiment.trials[0].start_deadline = Seconds(10);
-  Planned it(std::move(experiment));
+  Planned it(with_start_deadline(test::experiment("a"), Seconds(10)));
   (void)it.begin();
   (void)it.pass(10);
   EXPECT_EQ(it.started("a"), "stop a | a running");
@@ -250,21 +213,14 @@ TEST(StartDeadline, IsWaitedForUntilTheStopIsAnswered) {
 }
 
 TEST(StartDeadline, CountsFromTheStartThatCounts) {
-  const Sighting rival{.key = {.run = RunId("other"), .trial = "r"},
-                       .experiment = "other",
-                       .id = "r1",
-                       .phase = Phase::created,
-                       .slots = Planned::cpus("1")};
   for (const bool known : {true, false}) {
-    Experiment experiment = test::experiment("a=1");
-    experiment.trials[0].start_deadline = Seconds(10);
-    Planned it(std::move(experiment), {.capacity = Planned::cpus("3")});
+    Planned it(with_start_deadline(test::experiment("a=1"), Seconds(10)), {.capacity = Planned::cpus("3")});
     (void)it.begin();
     (void)it.pass(5);
-    EXPECT_EQ(it.lost_to("a", rival), "start a | a ready, a starting");
+    EXPECT_EQ(it.lost_to("a", rival()), "start a | a ready, a starting");
     if (known) {
       (void)it.pass(1);
-      EXPECT_EQ(it.lost_to("a", rival), " | a ready");
+      EXPECT_EQ(it.lost_to("a", rival()), " | a ready");
       EXPECT_EQ(it.pass(1), "start a | a starting");
     }
     EXPECT_EQ(it.pass(9), " | ");
@@ -273,30 +229,20 @@ TEST(StartDeadline, CountsFromTheStartThatCounts) {
 }
 
 TEST(StartDeadline, OfWhatHasLostItsSlotsIsAnEnd) {
-  Experiment experiment = test::experiment("a=1");
-  experiment.trials[0].start_deadline = Seconds(10);
-  Planned it(std::move(experiment), {.capacity = Planned::cpus("2")});
+  Planned it(with_start_deadline(test::experiment("a=1"), Seconds(10)), {.capacity = Planned::cpus("2")});
   (void)it.begin();
   EXPECT_EQ(it.pass(10), " | a starting (start_deadline)");
-  const Sighting rival{.key = {.run = RunId("other"), .trial = "r"},
-                       .experiment = "other",
-                       .id = "r1",
-                       .phase = Phase::created,
-                       .slots = Planned::cpus("1")};
-  EXPECT_EQ(it.lost_to("a", rival), " | a failed (did not run within its start_deadline of 10.0 s)");
+  EXPECT_EQ(it.lost_to("a", rival()), " | a failed (did not run within its start_deadline of 10.0 s)");
   EXPECT_TRUE(it.done());
 }
 
 TEST(StartDeadline, ALateAnswerOfTheStopOfAnEarlierAttemptChangesNothing) {
-  Experiment experiment = with_retries("a", {.max = 1});
-  experiment.trials[0].timeout = Seconds(60);
+  Experiment experiment = with_timeout(with_retries("a", {.max = 1}), Seconds(60));
   experiment.trials[0].start_deadline = Seconds(10);
   Planned it(std::move(experiment));
-  (void)it.begin();
-  (void)it.started("a");
+  it.begin_running({"a"});
   EXPECT_EQ(it.pass(60), "stop a | a running (timeout)");
-  (void)it.ended("a", 143);
-  (void)it.collected("a");
+  it.end_and_collect("a", 143);
   EXPECT_EQ(it.pass(1), "start a#2 | a starting");
   (void)it.accepted("a");
   EXPECT_EQ(it.pass(10), "stop a#2 | a starting (start_deadline)");
@@ -306,12 +252,10 @@ TEST(StartDeadline, ALateAnswerOfTheStopOfAnEarlierAttemptChangesNothing) {
 }
 
 TEST(Deadline, TheFirstReasonWhyAnAttemptIsStoppedStays) {
-  Experiment experiment = test::experiment("a");
-  experiment.trials[0].timeout = Seconds(60);
+  Experiment experiment = with_timeout(test::experiment("a"), Seconds(60));
   experiment.deadline = Seconds(65);
   Planned it(std::move(experiment), k_wait);
-  (void)it.begin();
-  (void)it.started("a");
+  it.begin_running({"a"});
   EXPECT_EQ(it.pass(60), "stop a | a running (timeout)");
   EXPECT_EQ(it.pass(10), " | ");
   EXPECT_EQ(it.ended("a", 143), "collect a | a failed (took longer than its timeout of 1m00s)");
@@ -331,8 +275,7 @@ TEST(Deadline, SomebodyStaysForTheServicesToo) {
   Experiment experiment = test::experiment("!s");
   experiment.deadline = Seconds(60);
   Planned it(std::move(experiment));
-  (void)it.begin();
-  (void)it.started("s");
+  it.begin_running({"s"});
   EXPECT_FALSE(it.done());
 }
 

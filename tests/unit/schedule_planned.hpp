@@ -32,6 +32,11 @@ class Planned {
   }
 
   std::string begin() { return text(step(Begin{})); }
+  // Begins, and the engine answers that these trials run.
+  void begin_running(const std::vector<std::string>& names) {
+    (void)begin();
+    for (const std::string& name : names) (void)started(name);
+  }
   // `done`: where it has been done before.
   std::string recalled(const std::string& name, const std::string& done = "") {
     return text(step(Recalled{.trial = index(name), .done = done}));
@@ -111,6 +116,10 @@ class Planned {
     it.exit_code = code;
     return seen(it);
   }
+  void end_and_collect(const std::string& name, int code) {
+    (void)ended(name, code);
+    (void)collected(name);
+  }
   std::string gone(const std::string& name) { return seen(sighting(name, Phase::gone)); }
   std::string health(const std::string& name, Health health) {
     Sighting it = sighting(name, Phase::running);
@@ -128,6 +137,13 @@ class Planned {
                 .experiment = "test",
                 .phase = phase};
     if (phase == Phase::ended) it.ended_at = now_;
+    return it;
+  }
+  // Of an attempt that has ended by a signal, which neither the planner nor the kernel sent.
+  [[nodiscard]] Sighting stopped_from_outside(const std::string& name) const {
+    Sighting it = sighting(name, Phase::ended);
+    it.exit_code = 143;
+    it.stopped = true;
     return it;
   }
   // An attempt of another run on the same engine, with two CPUs.
@@ -244,6 +260,17 @@ inline Experiment with_retries(const std::string& text, Retries retries) {
   Experiment experiment = test::experiment(text);
   if (retries.on.none()) retries.on.set().reset(static_cast<std::size_t>(Cause::stopped));
   for (Trial& trial : experiment.trials) trial.retries = retries;
+  return experiment;
+}
+
+// Of the first trial.
+inline Experiment with_timeout(Experiment experiment, Seconds timeout) {
+  experiment.trials.at(0).timeout = timeout;
+  return experiment;
+}
+
+inline Experiment with_start_deadline(Experiment experiment, Seconds start_deadline) {
+  experiment.trials.at(0).start_deadline = start_deadline;
   return experiment;
 }
 

@@ -13,8 +13,7 @@ namespace {
 
 TEST(Retries, AFailedAttemptIsFollowedByTheNextAfterAPause) {
   Planned it(with_retries("a", {.max = 2}));
-  (void)it.begin();
-  (void)it.started("a");
+  it.begin_running({"a"});
   EXPECT_EQ(it.ended("a", 1), "collect a | a retrying (exit code 1; attempt 2 in 1.0 s)");
   EXPECT_EQ(it.collected("a"), " | ");
   EXPECT_EQ(it.pass(0.9), " | ");
@@ -32,8 +31,7 @@ TEST(Retries, AFailedAttemptIsFollowedByTheNextAfterAPause) {
 
 TEST(Retries, TheNextAttemptWaitsUntilAllOfTheLastHasBeenTaken) {
   Planned it(with_retries("a", {.max = 1}));
-  (void)it.begin();
-  (void)it.started("a");
+  it.begin_running({"a"});
   (void)it.ended("a", 1);
   EXPECT_EQ(it.pass(5), " | ");
   EXPECT_EQ(it.collected("a"), "start a#2 | a starting");
@@ -41,8 +39,7 @@ TEST(Retries, TheNextAttemptWaitsUntilAllOfTheLastHasBeenTaken) {
 
 TEST(Retries, NoneIsTheDefault) {
   Planned it("a");
-  (void)it.begin();
-  (void)it.started("a");
+  it.begin_running({"a"});
   EXPECT_EQ(it.ended("a", 137), "collect a | a failed (exit code 137, SIGKILL)");
 }
 
@@ -50,9 +47,7 @@ TEST(Retries, OnlyAfterTheCausesThatAreNamed) {
   Retries retries{.max = 5};
   retries.on.set(static_cast<std::size_t>(Cause::oom));
   Planned it(with_retries("a b", retries));
-  (void)it.begin();
-  (void)it.started("a");
-  (void)it.started("b");
+  it.begin_running({"a", "b"});
   EXPECT_EQ(it.ended("a", 1), "collect a | a failed (exit code 1)");
   EXPECT_EQ(it.out_of_memory("b"),
             "collect b | b retrying (out of memory (exit code 137, SIGKILL); attempt 2 in 1.0 s)");
@@ -62,22 +57,16 @@ TEST(Retries, WhatSomebodyStoppedIsNotTriedAgain) {
   Retries retries{.max = 5};
   retries.on.set(static_cast<std::size_t>(Cause::error));
   Planned it(with_retries("a", retries));
-  (void)it.begin();
-  (void)it.started("a");
-  Sighting seen = it.sighting("a", Phase::ended);
-  seen.exit_code = 143;
-  seen.stopped = true;
+  it.begin_running({"a"});
+  const Sighting seen = it.stopped_from_outside("a");
   EXPECT_EQ(it.seen(seen), "collect a | a stopped (stopped from outside (exit code 143, SIGTERM))");
 }
 
 TEST(Retries, WhoStoppedItShowsWhenTheEngineGoesAway) {
   for (const bool restarted : {true, false}) {
     Planned it(with_retries("a", {.max = 1}));
-    (void)it.begin();
-    (void)it.started("a");
-    Sighting seen = it.sighting("a", Phase::ended);
-    seen.exit_code = 143;
-    seen.stopped = true;
+    it.begin_running({"a"});
+    const Sighting seen = it.stopped_from_outside("a");
     EXPECT_EQ(it.seen(seen),
               "collect a | a retrying (stopped from outside (exit code 143, SIGTERM); tried "
               "again if the engine is being restarted)");
@@ -95,15 +84,11 @@ TEST(Retries, WhoStoppedItShowsWhenTheEngineGoesAway) {
 
 TEST(Retries, WhatIsStoppedInALaterAttemptStaysStopped) {
   Planned it(with_retries("a", {.max = 3}));
-  (void)it.begin();
-  (void)it.started("a");
-  (void)it.ended("a", 1);
-  (void)it.collected("a");
+  it.begin_running({"a"});
+  it.end_and_collect("a", 1);
   EXPECT_EQ(it.pass(60), "start a#2 | a starting");
   (void)it.started("a");
-  Sighting seen = it.sighting("a", Phase::ended);
-  seen.exit_code = 143;
-  seen.stopped = true;
+  const Sighting seen = it.stopped_from_outside("a");
   (void)it.seen(seen);
   EXPECT_EQ(it.collected("a"), " | ");
   EXPECT_EQ(it.state("a"), TrialState::retrying);
@@ -112,9 +97,7 @@ TEST(Retries, WhatIsStoppedInALaterAttemptStaysStopped) {
 
 TEST(Retries, WhoAnnouncesThatHeStopsItIsTold) {
   Planned it(with_retries("a b", {.max = 1}));
-  (void)it.begin();
-  (void)it.started("a");
-  (void)it.started("b");
+  it.begin_running({"a", "b"});
   EXPECT_EQ(it.adjust({.stopping = {"a", "unknown"}, .stopper = "alice"}), " | ");
   for (const auto& [name, words] :
        {std::pair("a", "collect a | a stopped (stopped by alice with `combu stop`)"),
@@ -122,19 +105,15 @@ TEST(Retries, WhoAnnouncesThatHeStopsItIsTold) {
                   "collect b | b retrying (stopped from outside (exit code "
                   "143, SIGTERM); tried again if the engine is being "
                   "restarted)")}) {
-    Sighting seen = it.sighting(name, Phase::ended);
-    seen.exit_code = 143;
-    seen.stopped = true;
+    const Sighting seen = it.stopped_from_outside(name);
     EXPECT_EQ(it.seen(seen), words);
   }
 }
 
 TEST(Retries, WhatWaitsForItsNextAttemptIsStoppedByItsName) {
   Planned it(with_retries("a b<-a:succeeded", {.max = 3, .pause = Seconds(20)}));
-  (void)it.begin();
-  (void)it.started("a");
-  (void)it.ended("a", 7);
-  (void)it.collected("a");
+  it.begin_running({"a"});
+  it.end_and_collect("a", 7);
   EXPECT_EQ(
       it.adjust({.stopping = {"a"}, .stopper = "alice"}),
       " | a failed (exit code 7; not tried again: stopped by alice with `combu stop`), b blocked (depends "
@@ -147,23 +126,19 @@ TEST(Retries, WhatWasAnnouncedIsOfThatAttempt) {
   Retries retries{.max = 5};
   retries.on.set(static_cast<std::size_t>(Cause::error));
   Planned it(with_retries("a", retries));
-  (void)it.begin();
-  (void)it.started("a");
+  it.begin_running({"a"});
   (void)it.adjust({.stopping = {"a"}, .stopper = "alice"});
   EXPECT_THAT(it.ended("a", 1), testing::HasSubstr("a retrying (exit code 1"));
   (void)it.collected("a");
   (void)it.pass(60);
   (void)it.started("a");
-  Sighting seen = it.sighting("a", Phase::ended);
-  seen.exit_code = 143;
-  seen.stopped = true;
+  const Sighting seen = it.stopped_from_outside("a");
   EXPECT_THAT(it.seen(seen), testing::HasSubstr("stopped from outside"));
 }
 
 TEST(Retries, ALostHostDoesNotSpendThem) {
   Planned it(with_retries("a", {.max = 1}));
-  (void)it.begin();
-  (void)it.started("a");
+  it.begin_running({"a"});
   (void)it.listing_begins_after_a_break();
   Sighting seen = it.sighting("a", Phase::ended);
   seen.exit_code = 255;
@@ -175,8 +150,7 @@ TEST(Retries, ALostHostDoesNotSpendThem) {
 }
 
 TEST(Retries, AFurtherAttemptThatWaitsForSlotsIsTold) {
-  Experiment experiment = with_retries("a=2 b=2", {.max = 1});
-  Planned it(experiment, {.capacity = Planned::cpus("2")});
+  Planned it(with_retries("a=2 b=2", {.max = 1}), {.capacity = Planned::cpus("2")});
   EXPECT_EQ(it.begin(), "start a | a starting");
   (void)it.started("a");
   EXPECT_EQ(it.ended("a", 1),
@@ -189,8 +163,7 @@ TEST(Retries, AFurtherAttemptThatWaitsForSlotsIsTold) {
 
 TEST(Retries, WhatWasLikelyOutOfMemoryIsLostWithAnEngineThatWasAway) {
   Planned it(with_retries("a", {.max = 1}));
-  (void)it.begin();
-  (void)it.started("a");
+  it.begin_running({"a"});
   Sighting killed = it.sighting("a", Phase::ended);
   killed.exit_code = 137;
   killed.oom_likely = true;
@@ -201,10 +174,8 @@ TEST(Retries, WhatWasLikelyOutOfMemoryIsLostWithAnEngineThatWasAway) {
 
 TEST(Retries, WhatDependsOnItWaitsForTheLastAttempt) {
   Planned it(with_retries("a s<-a:succeeded f<-a:finished", {.max = 1}));
-  (void)it.begin();
-  (void)it.started("a");
-  (void)it.ended("a", 1);
-  (void)it.collected("a");
+  it.begin_running({"a"});
+  it.end_and_collect("a", 1);
   EXPECT_EQ(it.pass(1), "start a#2 | a starting");
   (void)it.started("a");
   EXPECT_EQ(it.ended("a", 0), "start s, start f | a succeeded, s starting, f starting");
@@ -212,8 +183,7 @@ TEST(Retries, WhatDependsOnItWaitsForTheLastAttempt) {
 
 TEST(Retries, LateNewsOfAnEarlierAttemptChangeNothing) {
   Planned it(with_retries("a", {.max = 1}));
-  (void)it.begin();
-  (void)it.started("a");
+  it.begin_running({"a"});
   (void)it.ended("a", 1);
   const Sighting late = it.sighting("a", Phase::ended, 1);
   (void)it.collected("a");
@@ -224,14 +194,10 @@ TEST(Retries, LateNewsOfAnEarlierAttemptChangeNothing) {
 }
 
 TEST(Retries, ALateAnswerOfAnEarlierStopChangesNothing) {
-  Experiment experiment = with_retries("a", {.max = 1});
-  experiment.trials[0].timeout = Seconds(60);
-  Planned it(experiment);
-  (void)it.begin();
-  (void)it.started("a");
+  Planned it(with_timeout(with_retries("a", {.max = 1}), Seconds(60)));
+  it.begin_running({"a"});
   EXPECT_EQ(it.pass(60), "stop a | a running (timeout)");
-  (void)it.ended("a", 143);
-  (void)it.collected("a");
+  it.end_and_collect("a", 143);
   EXPECT_EQ(it.pass(1), "start a#2 | a starting");
   (void)it.started("a");
   EXPECT_EQ(it.not_stopped("a", 1), " | ");
@@ -241,8 +207,7 @@ TEST(Retries, ALateAnswerOfAnEarlierStopChangesNothing) {
 // Why it was being stopped is on record before it is.
 TEST(Retries, ATimeoutThatNobodyLivedToTellIsOne) {
   for (const Cause doom : {Cause::timeout, Cause::none}) {
-    Experiment experiment = with_retries("a", {.max = 1});
-    experiment.trials[0].timeout = Seconds(5);
+    Experiment experiment = with_timeout(with_retries("a", {.max = 1}), Seconds(5));
     PlannerOptions options;
     options.past = {{.state = TrialState::running, .was_started = true, .ran_at = Instant{}, .doom = doom}};
     Planned it(std::move(experiment), options);
@@ -261,8 +226,7 @@ TEST(Retries, ATimeoutThatNobodyLivedToTellIsOne) {
 
 TEST(Retries, StoppedAfterAProcessInItWasOutOfMemoryIsStopped) {
   Planned it(with_retries("a", {.max = 1}));
-  (void)it.begin();
-  (void)it.started("a");
+  it.begin_running({"a"});
   (void)it.adjust({.stopping = {"a"}, .stopper = "alice"});
   Sighting seen = it.sighting("a", Phase::ended);
   seen.exit_code = 143;
@@ -276,10 +240,8 @@ TEST(MaxFailures, WhatWaitsForSlotsForItsRetryHasFailedOfItsOwn) {
   experiment.trials[1].retries = {};
   experiment.failures_max = 1;
   Planned it(experiment, {.capacity = Planned::cpus("2")});
-  (void)it.begin();
-  (void)it.started("a");
-  (void)it.ended("a", 7);
-  (void)it.collected("a");
+  it.begin_running({"a"});
+  it.end_and_collect("a", 7);
   (void)it.started("b");
   EXPECT_EQ(it.pass(1), " | a ready");
   EXPECT_EQ(it.ended("b", 3),
@@ -292,9 +254,7 @@ TEST(MaxFailures, NothingStartsAfterThem) {
   experiment.failures_max = 2;
   experiment.parallel_max = 2;
   Planned it(experiment, k_wait);
-  (void)it.begin();
-  (void)it.started("a");
-  (void)it.started("b");
+  it.begin_running({"a", "b"});
   EXPECT_EQ(it.ended("a", 1), "collect a, start c | a failed (exit code 1), c starting");
   EXPECT_EQ(
       it.ended("b", 1),
@@ -309,11 +269,8 @@ TEST(MaxFailures, WhatWaitsForItsRetryHasFailedOfItsOwn) {
   experiment.trials[1].retries = {};
   experiment.failures_max = 1;
   Planned it(std::move(experiment));
-  (void)it.begin();
-  (void)it.started("a");
-  (void)it.started("b");
-  (void)it.ended("a", 7);
-  (void)it.collected("a");
+  it.begin_running({"a", "b"});
+  it.end_and_collect("a", 7);
   EXPECT_EQ(
       it.ended("b", 3),
       "collect b | b failed (exit code 3), a failed (exit code 7; not tried again: 1 trial has failed, as "
@@ -324,16 +281,14 @@ TEST(Retries, AFurtherAttemptWaitsForTheAnswerOfTheStart) {
   Planned it(with_retries("a", {.max = 1}));
   (void)it.begin();
   (void)it.running("a");
-  (void)it.ended("a", 1);
-  (void)it.collected("a");
+  it.end_and_collect("a", 1);
   EXPECT_EQ(it.pass(1), " | ");
   EXPECT_EQ(it.accepted("a"), "start a#2 | a starting");
 }
 
 TEST(Retries, FactsTellOfTheAttemptThatTheyAreAbout) {
   Planned it(with_retries("a b<-a:succeeded", {.max = 2, .pause = Seconds(20)}));
-  (void)it.begin();
-  (void)it.started("a");
+  it.begin_running({"a"});
   (void)it.ended("a", 7);
   EXPECT_EQ(it.fact("a").attempt, 1);
   (void)it.collected("a");
@@ -341,8 +296,7 @@ TEST(Retries, FactsTellOfTheAttemptThatTheyAreAbout) {
   EXPECT_EQ(it.fact("a").attempt, 2);
   EXPECT_EQ(it.fact("a").ready_at, at(20)) << "when its pause was over";
   (void)it.started("a");
-  (void)it.ended("a", 7);
-  (void)it.collected("a");
+  it.end_and_collect("a", 7);
   (void)it.adjust({.stopping = {"a"}, .stopper = "alice"});
   EXPECT_EQ(it.fact("a").attempt, 2) << "there was no third one";
 }
@@ -354,8 +308,7 @@ TEST(Retries, TheNextAttemptHasItsOwnBeginning) {
   first.ran_at = at(0);
   (void)it.answered("a", first);
   (void)it.pass(5);
-  (void)it.ended("a", 1);
-  (void)it.collected("a");
+  it.end_and_collect("a", 1);
   EXPECT_EQ(it.pass(1), "start a#2 | a starting");
   (void)it.pass(3);
   EXPECT_EQ(it.started("a"), " | a running");
@@ -364,35 +317,29 @@ TEST(Retries, TheNextAttemptHasItsOwnBeginning) {
 
 TEST(Retries, NobodyTriesAgainAfterTheLastInterrupt) {
   Planned it(with_retries("a", {.max = 2}));
-  (void)it.begin();
-  (void)it.started("a");
+  it.begin_running({"a"});
   (void)it.interrupt(true);
   EXPECT_EQ(it.ended("a", 3), "collect a | a failed (exit code 3)");
 }
 
 TEST(Retries, SomebodyStaysForWhatMayBeTriedAgain) {
   Planned it(with_retries("a", {.max = 1}));
-  (void)it.begin();
-  (void)it.started("a");
+  it.begin_running({"a"});
   EXPECT_TRUE(it.may_start_more());
   (void)it.ended("a", 0);
   EXPECT_FALSE(it.may_start_more());
   Planned others(with_retries("a b<-a:succeeded", {.max = 1}));
-  (void)others.begin();
-  (void)others.started("a");
+  others.begin_running({"a"});
   EXPECT_TRUE(others.may_start_more()) << "b waits, too";
   Planned once("a");
-  (void)once.begin();
-  (void)once.started("a");
+  once.begin_running({"a"});
   EXPECT_FALSE(once.may_start_more());
 }
 
 TEST(Retries, WhatWaitsForARetryIsWaitedForToo) {
   Planned it(with_retries("a b<-a:succeeded", {.max = 1}));
-  (void)it.begin();
-  (void)it.started("a");
-  (void)it.ended("a", 1);
-  (void)it.collected("a");
+  it.begin_running({"a"});
+  it.end_and_collect("a", 1);
   EXPECT_FALSE(it.done());
   EXPECT_TRUE(it.may_start_more());
 }
@@ -403,9 +350,7 @@ TEST(Retries, ATrialIsLostOnlySoOften) {
   (void)it.begin();
   for (int losses = 1; losses <= Planner::k_losses_max; ++losses) {
     (void)it.started("a");
-    Sighting seen = it.sighting("a", Phase::ended);
-    seen.exit_code = 143;
-    seen.stopped = true;
+    const Sighting seen = it.stopped_from_outside("a");
     if (losses % 2 == 0) {
       (void)it.listing_begins_after_a_break();
       (void)it.listed_after_a_break({seen});
@@ -429,11 +374,8 @@ TEST(Retries, ATrialIsLostOnlySoOften) {
 
 TEST(Retries, WhileItIsNotKnownWhoStoppedItItsSlotsAreFree) {
   Planned it(with_retries("a=2 b=2", {.max = 1}), {.capacity = Planned::cpus("2")});
-  (void)it.begin();
-  (void)it.started("a");
-  Sighting seen = it.sighting("a", Phase::ended);
-  seen.exit_code = 143;
-  seen.stopped = true;
+  it.begin_running({"a"});
+  const Sighting seen = it.stopped_from_outside("a");
   EXPECT_EQ(
       it.seen(seen),
       "collect a, start b | a retrying (stopped from outside (exit code 143, SIGTERM); tried again if the "
@@ -442,11 +384,8 @@ TEST(Retries, WhileItIsNotKnownWhoStoppedItItsSlotsAreFree) {
 
 TEST(Retries, WhoStopsItMeanwhileIsTold) {
   Planned it(with_retries("a", {.max = 1}));
-  (void)it.begin();
-  (void)it.started("a");
-  Sighting seen = it.sighting("a", Phase::ended);
-  seen.exit_code = 143;
-  seen.stopped = true;
+  it.begin_running({"a"});
+  const Sighting seen = it.stopped_from_outside("a");
   (void)it.seen(seen);
   (void)it.collected("a");
   EXPECT_EQ(
@@ -459,14 +398,9 @@ TEST(Retries, WhoStopsItMeanwhileIsTold) {
 }
 
 TEST(Retries, WhoStoppedItShowsHoweverLongItMightHaveTaken) {
-  Experiment experiment = with_retries("a", {.max = 1});
-  experiment.trials[0].timeout = Seconds(10);
-  Planned it(std::move(experiment));
-  (void)it.begin();
-  (void)it.started("a");
-  Sighting seen = it.sighting("a", Phase::ended);
-  seen.exit_code = 143;
-  seen.stopped = true;
+  Planned it(with_timeout(with_retries("a", {.max = 1}), Seconds(10)));
+  it.begin_running({"a"});
+  const Sighting seen = it.stopped_from_outside("a");
   (void)it.seen(seen);
   (void)it.collected("a");
   EXPECT_EQ(it.pass(70), " | ");
@@ -487,8 +421,7 @@ TEST(Retries, AnAnswerThatTellsOfAnEndIsOfAnEarlierCall) {
 
 TEST(Retries, OutOfMemoryIsAlsoWhatAProcessInItWasKilledFor) {
   Planned it("a");
-  (void)it.begin();
-  (void)it.started("a");
+  it.begin_running({"a"});
   Sighting seen = it.sighting("a", Phase::ended);
   seen.exit_code = 1;
   seen.oom = true;
@@ -516,9 +449,7 @@ TEST(MaxFailures, ServicesThatNobodyIsLeftToUseAreStopped) {
   Experiment experiment = test::experiment("!s a w<-s,a:succeeded b<-a");
   experiment.failures_max = 1;
   Planned it(std::move(experiment), k_wait);
-  (void)it.begin();
-  (void)it.started("s");
-  (void)it.started("a");
+  it.begin_running({"s", "a"});
   EXPECT_EQ(it.not_started("b"),
             "stop s | b failed (could not be started: port is taken), w blocked (not started: 1 trial has "
             "failed, as "

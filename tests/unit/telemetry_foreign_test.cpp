@@ -17,6 +17,7 @@
 
 #include "combu/database.hpp"
 #include "combu/telemetry.hpp"
+#include "error_of.hpp"
 #include "record_folder.hpp"
 #include "telemetry/pack.hpp"
 
@@ -385,15 +386,6 @@ std::string numbers_image(int count) {
   const std::unique_ptr<unsigned char, void (*)(void*)> image(
       sqlite3_serialize(database.getHandle(), "main", &size, 0), &sqlite3_free);
   return {reinterpret_cast<const char*>(image.get()), static_cast<std::size_t>(size)};
-}
-
-std::optional<Error> error_of(const std::function<void()>& what) {
-  try {
-    what();
-  } catch (const Error& error) {
-    return error;
-  }
-  return std::nullopt;
 }
 
 std::int64_t number_of(database::Foreign& foreign, const std::string& sql) {

@@ -1,7 +1,6 @@
 #pragma once
 // One trial, its container in an engine's words, and the Docker room's engine at a scripted daemon.
 
-#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -9,11 +8,13 @@
 #include <utility>
 
 #include "combu/docker.hpp"
+#include "error_of.hpp"
 #include "wire/scripted_daemon.hpp"
 
 namespace combu::wire {
 
 using nlohmann::json;
+using test::error_of;
 
 inline const std::string k_id = "0123456789abcdef";
 
@@ -88,15 +89,6 @@ inline std::string event(const std::string& action, const std::string& exit_code
              {"Type", "container"}, {"Action", action}, {"Actor", {{"ID", k_id}, {"Attributes", attributes}}}}
              .dump() +
          "\n";
-}
-
-inline std::optional<Error> error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error;
-  }
-  return std::nullopt;
 }
 
 inline std::optional<Error> start_error(const std::string& address) {

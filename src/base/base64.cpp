@@ -1,0 +1,50 @@
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "combu/base.hpp"
+
+namespace combu {
+
+namespace {
+
+// OpenSSL's functions take and give unsigned characters.
+const unsigned char* unsigned_of(std::string_view text) {
+  return reinterpret_cast<const unsigned char*>(text.data());
+}
+unsigned char* unsigned_of(std::string& text) {
+  return reinterpret_cast<unsigned char*>(text.data());
+}
+
+}  // namespace
+
+std::string encode_base64url(std::string_view bytes) {
+  // Four characters for three bytes; OpenSSL adds a zero, for which a string has room.
+  std::string text((bytes.size() + 2) / 3 * 4, '\0');
+  EVP_EncodeBlock(unsigned_of(text), unsigned_of(bytes), static_cast<int>(bytes.size()));
+  std::ranges::replace(text, '+', '-');
+  std::ranges::replace(text, '/', '_');
+  return text;
+}
+
+std::string decode_base64(std::string_view text) {
+  std::string plain;
+  for (const char letter : text) {
+    const char standard = letter == '-' ? '+' : letter == '_' ? '/' : letter;
+    if (standard == '+' || standard == '/' || std::isalnum(static_cast<unsigned char>(standard)) != 0)
+      plain += standard;
+  }
+  if (plain.size() % 4 == 1) plain.pop_back();  // six bits are no byte
+  const std::size_t size = plain.size() * 3 / 4;
+  plain.resize((plain.size() + 3) / 4 * 4, '=');
+  std::string bytes(plain.size() / 4 * 3, '\0');
+  EVP_DecodeBlock(unsigned_of(bytes), unsigned_of(plain), static_cast<int>(plain.size()));
+  bytes.resize(size);  // OpenSSL gives a zero for each '='
+  return bytes;
+}
+
+}  // namespace combu
