@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "combu/text.hpp"
 #include "combu/view.hpp"
 #include "results_fixture.hpp"
 #include "view/numbers.hpp"

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "combu/text.hpp"
+
 namespace combu {
 namespace {
 
