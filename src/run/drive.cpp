@@ -122,6 +122,7 @@ class Drive {
   // Effects of the planner's steps that wait until the facts are committed.
   struct Pending {
     std::vector<Command> commands;
+    std::vector<StartCommand> starts;
     std::vector<std::pair<TrialIndex, int>> ended;  // attempts whose logs are to be stored
     std::vector<Sighting> inspected;
   };
@@ -353,6 +354,7 @@ class Drive {
     Pending pending = std::exchange(pending_, {});
     for (const Command& command : pending.commands)
       std::visit([this](const auto& one) { give(one); }, command);
+    send_starts();
     for (const auto& [trial, attempt] : pending.ended) ingest_log(trial, attempt);
     publish_succeeded();
     std::ranges::move(pending_.inspected, std::back_inserter(pending.inspected));
@@ -360,12 +362,15 @@ class Drive {
     if (!pending.inspected.empty()) executor_.inspect(std::move(pending.inspected));
   }
 
-  void give(const StartCommand& command) { executor_.start(command); }
+  void give(const StartCommand& command) { pending_.starts.push_back(command); }
   void give(const StopCommand& command) {
     so_far_.end(command.trial);
     executor_.stop(command);
   }
-  void give(const GiveUpCommand& command) { executor_.give_up_start(command.trial); }
+  void give(const GiveUpCommand& command) {
+    send_starts();
+    executor_.give_up_start(command.trial);
+  }
   void give(const LookCommand& command) { pending_.inspected.push_back(command.sighting); }
   void give(const CollectCommand& command) {
     if (command.outputs && so_far_.holds_back(command)) return;
@@ -385,6 +390,11 @@ class Drive {
     } else {
       inbox_.post(Event{Recalled{.trial = command.trial}});
     }
+  }
+
+  // All in one hand-over, and before one of them is given up.
+  void send_starts() {
+    if (!pending_.starts.empty()) executor_.start(std::exchange(pending_.starts, {}));
   }
 
   void ingest_log(TrialIndex trial, int attempt) {

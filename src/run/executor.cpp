@@ -54,6 +54,10 @@ Executor::Executor(Engine& engine, const Run& run, Selector selector, std::size_
 
 Executor::~Executor() {
   for (std::jthread& thread : threads_) thread.request_stop();
+  for (WorkQueue<Order>* orders :
+       {&start_orders_, &stop_orders_, &log_orders_, &output_orders_, &part_orders_, &poll_orders_})
+    orders->close();
+  lookups_.close();
 }
 
 void Executor::begin(std::size_t starts_max) {
@@ -80,7 +84,7 @@ void Executor::allow_starts(std::size_t starts_max) {
 void Executor::add_workers(std::size_t count, WorkQueue<Order>& orders) {
   for (std::size_t i = 0; i < count; ++i)
     threads_.emplace_back([this, &orders](const std::stop_token& quit) {
-      while (const std::optional<Order> order = orders.pop(quit))
+      while (const std::optional<Order> order = orders.pop())
         std::visit([&](const auto& one) { carry_out(one, quit); }, *order);
     });
 }
@@ -196,7 +200,7 @@ void Executor::carry_out(const SoFar::Take& part, const std::stop_token& quit) {
 }
 
 void Executor::look_up_all(const std::stop_token& quit) {
-  for (std::vector<TrialIndex> trials; !(trials = lookups_.pop_up_to(k_lookups_at_once, quit)).empty();) {
+  for (std::vector<TrialIndex> trials; !(trials = lookups_.pop_up_to(k_lookups_at_once)).empty();) {
     call([&] { inbox_.post(LookedUp{memory_->recall(trials, quit)}); },
          [&](const Error& error) { lose_engine(error); });
   }

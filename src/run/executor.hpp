@@ -38,7 +38,9 @@ class Executor {
   // From here on so many starts are carried out at a time, or as many as before if these were more.
   void allow_starts(std::size_t starts_max);
 
-  void start(const StartCommand& command) { start_orders_.push(command); }
+  void start(const std::vector<StartCommand>& commands) {
+    start_orders_.push_all({commands.begin(), commands.end()});
+  }
   void give_up_start(TrialIndex trial);
   // Inputs that are being fetched are given up: their attempts are not started.
   void give_up_fetches() { fetches_.request_stop(); }

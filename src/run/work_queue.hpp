@@ -4,49 +4,95 @@
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
+#include <iterator>
 #include <mutex>
 #include <optional>
-#include <stop_token>
 #include <utility>
 #include <vector>
 
 namespace combu {
 
 // Items for worker threads, which take them in the order in which they were pushed. Safe from any thread.
+//
+// A push wakes one worker, and a worker that leaves items behind wakes the next one before it works on its
+// own: no item waits for a slow one while a worker is idle. Only one worker is being woken at a time, since
+// waking a thread may take longer than the item: the workers that are awake often take all items first.
 template <class Item>
 class WorkQueue {
  public:
   void push(Item item) {
-    {
-      const std::scoped_lock lock(mutex_);
-      items_.push_back(std::move(item));
-    }
-    filled_.notify_one();
-  }
-
-  // Blocks until there is an item; nullopt once `stop` is set.
-  std::optional<Item> pop(const std::stop_token& stop) {
-    std::vector<Item> first = pop_up_to(1, stop);
-    return first.empty() ? std::nullopt : std::optional(std::move(first.front()));
-  }
-
-  // Blocks until there is an item, and takes as many as there are, up to `count_max`; none once `stop` is
-  // set.
-  std::vector<Item> pop_up_to(std::size_t count_max, const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
-    std::vector<Item> first;
-    if (!filled_.wait(lock, stop, [this] { return !items_.empty(); })) return first;
-    for (std::size_t left = std::min(count_max, items_.size()); left > 0; --left) {
-      first.push_back(std::move(items_.front()));
-      items_.pop_front();
-    }
+    items_.push_back(std::move(item));
+    wake_next(lock);
+  }
+  void push_all(std::vector<Item> items) {
+    std::unique_lock lock(mutex_);
+    std::ranges::move(items, std::back_inserter(items_));
+    wake_next(lock);
+  }
+
+  // Blocks until there is an item; nullopt once the queue is closed.
+  std::optional<Item> pop() {
+    std::unique_lock lock(mutex_);
+    if (!await_items(lock)) return std::nullopt;
+    std::optional<Item> first(take_first());
+    wake_next(lock);
     return first;
   }
 
+  // Blocks until there is an item, and takes as many as there are, up to `count_max`; none once the queue is
+  // closed.
+  std::vector<Item> pop_up_to(std::size_t count_max) {
+    std::unique_lock lock(mutex_);
+    std::vector<Item> first;
+    if (!await_items(lock)) return first;
+    for (std::size_t left = std::min(count_max, items_.size()); left > 0; --left)
+      first.push_back(take_first());
+    wake_next(lock);
+    return first;
+  }
+
+  // Ends every pop(), and those that follow. The items that are left are not given out.
+  void close() {
+    {
+      const std::scoped_lock lock(mutex_);
+      is_closed_ = true;
+    }
+    filled_.notify_all();
+  }
+
  private:
+  // False: the queue is closed.
+  bool await_items(std::unique_lock<std::mutex>& lock) {
+    while (items_.empty() && !is_closed_) {
+      ++sleepers_;
+      filled_.wait(lock);
+      --sleepers_;
+      is_waking_ = false;
+    }
+    return !is_closed_;
+  }
+
+  Item take_first() {
+    Item first = std::move(items_.front());
+    items_.pop_front();
+    return first;
+  }
+
+  // The last step of an operation: it unlocks first, or the woken thread would wait for the lock at once.
+  void wake_next(std::unique_lock<std::mutex>& lock) {
+    if (items_.empty() || sleepers_ == 0 || is_waking_) return;
+    is_waking_ = true;
+    lock.unlock();
+    filled_.notify_one();
+  }
+
   std::mutex mutex_;
-  std::condition_variable_any filled_;
+  std::condition_variable filled_;
   std::deque<Item> items_;
+  std::size_t sleepers_ = 0;  // workers that wait, the one that is being woken included
+  bool is_waking_ = false;    // a worker was woken that has not looked at the items yet
+  bool is_closed_ = false;
 };
 
 }  // namespace combu

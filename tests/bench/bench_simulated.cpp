@@ -1,13 +1,15 @@
-// bench_simulated [TRIALS...]: from evaluated JSON to the last trial ended, on the simulated engine with real
-// threads, as fast as can be. Prints trials per second, for a star and for a ladder, and whether time is
-// linear in the number of trials.
+// bench_simulated [star|ladder] [TRIALS...]: from evaluated JSON to the last trial ended, on the simulated
+// engine with real threads, as fast as can be. Prints trials per second, for a star and for a ladder, and
+// whether time is linear in the number of trials.
 
 #include <fmt/format.h>
 #include <malloc.h>
 #include <sys/resource.h>
 
+#include <cctype>
 #include <chrono>
 #include <cstdlib>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -52,18 +54,24 @@ std::string ladder(std::size_t count) {
   return json + "]";
 }
 
-double cpu_seconds() {
+// Of this process so far.
+struct Spent {
+  double cpu_seconds;
+  double context_switches;
+};
+Spent spent() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   const auto seconds = [](const timeval& time) {
     return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
   };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+  return {.cpu_seconds = seconds(usage.ru_utime) + seconds(usage.ru_stime),
+          .context_switches = static_cast<double>(usage.ru_nvcsw + usage.ru_nivcsw)};
 }
 
 void measure(const char* shape, const std::string& json, std::size_t count) {
   const auto began = Steady::now();
-  const double cpu_began = cpu_seconds();
+  const Spent before = spent();
   Reading reading = read_experiment(
       json,
       {.file = "/bench", .folder = "/", .home = "/", .env = [](const std::string&) { return std::nullopt; }});
@@ -81,11 +89,13 @@ void measure(const char* shape, const std::string& json, std::size_t count) {
       drive(run, planning.plan, {.until = Until::ended},
             {.engine = *engine, .clock = real_clock(), .journal = journal, .progress = nobody});
   const auto ended = Steady::now();
+  const Spent after = spent();
   const double total = std::chrono::duration<double>(ended - began).count();
-  fmt::print("{:<7} {:>8} {:>12.3f} {:>10.3f} {:>12.0f} {:>14.1f}{}\n", shape, count,
-             std::chrono::duration<double>(planned - began).count(), total,
-             static_cast<double>(count) / total,
-             (cpu_seconds() - cpu_began) / static_cast<double>(count) * 1e6,
+  const auto trials = static_cast<double>(count);
+  fmt::print("{:<7} {:>8} {:>12.3f} {:>10.3f} {:>12.0f} {:>14.1f} {:>14.2f}{}\n", shape, count,
+             std::chrono::duration<double>(planned - began).count(), total, trials / total,
+             (after.cpu_seconds - before.cpu_seconds) / trials * 1e6,
+             (after.context_switches - before.context_switches) / trials,
              outcome.last.count(TrialState::succeeded) == count ? "" : "  NOT ALL SUCCEEDED");
 }
 
@@ -94,12 +104,19 @@ void measure(const char* shape, const std::string& json, std::size_t count) {
 
 int main(int argc, char** argv) {
   std::vector<std::size_t> counts;
-  for (int i = 1; i < argc; ++i) counts.push_back(std::strtoull(argv[i], nullptr, 10));
+  std::string shape;  // empty: both
+  for (const char* argument : std::span(argv, static_cast<std::size_t>(argc)).subspan(1)) {
+    if (std::isdigit(static_cast<unsigned char>(*argument)) != 0) {
+      counts.push_back(std::strtoull(argument, nullptr, 10));
+    } else {
+      shape = argument;
+    }
+  }
   if (counts.empty()) counts = {1'000, 10'000, 100'000};
-  fmt::print("shape     trials read+plan s    total s   trials/s  CPU us/trial\n");
+  fmt::print("shape     trials read+plan s    total s   trials/s  CPU us/trial switches/trial\n");
   for (const std::size_t count : counts) {
-    combu::measure("star", combu::star(count), count);
-    combu::measure("ladder", combu::ladder(count), count);
+    if (shape != "ladder") combu::measure("star", combu::star(count), count);
+    if (shape != "star") combu::measure("ladder", combu::ladder(count), count);
   }
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);

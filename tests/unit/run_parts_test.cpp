@@ -1,11 +1,10 @@
-// The parts of the driver, each alone: logs, usage, progress, failure reports, the queue of the workers.
+// The parts of the driver, each alone: logs, usage, progress, failure reports.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <optional>
-#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -14,7 +13,6 @@
 #include "run/log_collector.hpp"
 #include "run/run_progress.hpp"
 #include "run/usage_poller.hpp"
-#include "run/work_queue.hpp"
 
 namespace combu {
 namespace {
@@ -318,23 +316,6 @@ TEST(FailureReports, LinesAreReadForTheFirstFailuresOnly) {
   EXPECT_TRUE(reports.add(failed(20)));
   EXPECT_FALSE(reports.add(failed(19)));
   EXPECT_EQ(reports.rest().size(), 1U);
-}
-
-// ---- The queue of the workers
-
-TEST(WorkQueue, GivesItemsInTheirOrder) {
-  WorkQueue<int> queue;
-  for (int i = 1; i <= 5; ++i) queue.push(i);
-  EXPECT_EQ(queue.pop({}), 1);
-  EXPECT_THAT(queue.pop_up_to(3, {}), ElementsAre(2, 3, 4));
-  EXPECT_THAT(queue.pop_up_to(3, {}), ElementsAre(5));
-}
-
-TEST(WorkQueue, AStopEndsTheWait) {
-  WorkQueue<int> queue;
-  std::stop_source stop;
-  stop.request_stop();
-  EXPECT_FALSE(queue.pop(stop.get_token()));
 }
 
 }  // namespace
