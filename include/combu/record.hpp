@@ -77,6 +77,7 @@ struct TrialEntry {
   std::optional<int> exit_code;
   Cause cause = Cause::none;
   std::string reason;
+  EndDetails details = {};
   std::string gpus;            // "0,1": those that it had; empty: none
   std::optional<Usage> usage;  // as last seen before it ended; nullopt: nobody has looked
   std::optional<Taken> taken;  // what has come home of it; nullopt: nothing has
@@ -92,8 +93,8 @@ struct EventEntry {
   std::optional<int> attempt;  // nullopt: of the trial as a whole
   std::string state;
   std::optional<int> exit_code;
-  std::string cause;  // empty where there is none
-  std::string reason;
+  std::string cause;                // empty where there is none
+  std::string reason;               // reason_text()
   std::optional<Taken> taken = {};  // of "collected"; without what was left
 };
 
@@ -112,7 +113,7 @@ struct AttemptEntry {
   std::optional<Instant> ended_at;
   std::optional<Instant> collected_at;
   std::optional<int> exit_code;
-  std::string reason;  // why it failed
+  std::string reason;  // reason_text(): why it failed
   std::string gpus;    // as in TrialEntry
   Slots slots;         // without them
 };

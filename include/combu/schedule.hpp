@@ -181,6 +181,53 @@ struct LookCommand {
 using Command =
     std::variant<StartCommand, StopCommand, GiveUpCommand, CollectCommand, RecallCommand, LookCommand>;
 
+// Who stopped an attempt. Its reason goes on after the word: "by alice with `combu stop`", "from outside".
+enum class Stopper : std::uint8_t {
+  none,
+  person,
+  outside,  // somebody, not by combu
+  run,      // its deadline, for instance
+};
+inline constexpr std::size_t k_stopper_count = 4;
+[[nodiscard]] std::string_view to_string(Stopper stopper);
+
+// What follows the end of an attempt.
+enum class Next : std::uint8_t {
+  none,      // nothing that is said
+  attempt,   // another attempt, after the pause
+  due,       // another attempt, which waits to be started
+  verdict,   // another attempt if the engine is being restarted
+  collect,   // its outputs are collected again; `next_why`: why they could not be
+  spent,     // nothing: there have been as many attempts as may
+  given_up,  // nothing, though there could be another attempt; `next_why` says why
+};
+inline constexpr std::size_t k_next_count = 7;
+[[nodiscard]] std::string_view to_string(Next next);
+
+// An end, beside its reason.
+struct EndDetails {
+  Stopper stopper = Stopper::none;
+  std::string outputs_fault = {};  // of a failed attempt: why it has not left its outputs either
+  Next next = Next::none;
+  Seconds pause{0};
+  std::string next_why = {};
+  bool operator==(const EndDetails&) const = default;
+};
+// The text of an end for a person: "exit code 1; attempt 2 in 5.0 s". `attempt`: the one that ended.
+[[nodiscard]] std::string reason_text(const std::string& reason, const EndDetails& details, int attempt);
+// The same beside the word for the state: without "stopped" if the trial is.
+[[nodiscard]] std::string reason_text_beside(TrialState state, const std::string& reason,
+                                             const EndDetails& details, int attempt);
+// Of a fact, for instance.
+template <class End>
+[[nodiscard]] std::string reason_text(const End& end) {
+  return reason_text(end.reason, end.details, end.attempt);
+}
+template <class End>
+[[nodiscard]] std::string reason_text_beside_state(const End& end) {
+  return reason_text_beside(end.state, end.reason, end.details, end.attempt);
+}
+
 // One change of a trial's state, or that a running one has become healthy; or, of one that is starting or
 // running and has a cause, that it is stopped for this cause. That it is ready is told of one whose start is
 // taken back, and of a further attempt that is not started at once.
@@ -193,6 +240,7 @@ struct Fact {
   bool ran = false;                // of one that is over: it was started
   std::optional<int> exit_code;    // of an attempt that ran and ended
   std::string reason;              // of failed, stopped, retrying, blocked and skipped, for a person
+  EndDetails details = {};         // of these and of collecting
   std::optional<TrialIndex> root;  // of blocked: the trial at the head of the chain of causes
   Instant at{};                    // step()'s `now`, or when the engine says that it was
   std::string id;                  // of running: the engine's id, where it is known
@@ -242,6 +290,7 @@ struct Past {
   Cause cause = Cause::none;  // this and what follows as in Fact
   std::optional<int> exit_code;
   std::string reason;
+  EndDetails details = {};
   std::optional<TrialIndex> root;
   bool was_started = false;  // any of its attempts has run, or was healthy
   bool was_healthy = false;
@@ -281,7 +330,8 @@ struct Settings {
 // What the end of an attempt means that nobody of its run has seen: as far as its container tells.
 struct Ending {
   Cause cause = Cause::none;
-  std::string reason;  // as in Fact; empty when it has succeeded
+  std::string reason;  // as in Fact, like `details`; empty when it has succeeded
+  EndDetails details = {};
 };
 [[nodiscard]] Ending ending_of(const Sighting& ended);
 [[nodiscard]] TrialState state_of(const Ending& ending);

@@ -125,24 +125,23 @@ class Explanation {
       case TrialState::waiting:
         return waits(trial);
       case TrialState::ready:
-        return fmt::format("{}; attempt {}, after {}", waits(trial), it.attempt + 1,
-                           it.reason.substr(0, it.reason.find("; attempt ")));
+        return fmt::format("{}; attempt {}, after {}", waits(trial), it.attempt + 1, attempt_end_text(it));
       case TrialState::starting:
         return fmt::format("is being started{}", attempt_text(it));
       case TrialState::running:
         return fmt::format("runs{}{}{}", since(it), attempt_text(it), why_not_skipped(trial));
       case TrialState::retrying:
-        return fmt::format("is tried again: {}", it.reason);
+        return fmt::format("is tried again: {}", reason_text(it));
       case TrialState::collecting:
         return fmt::format("has ended{}, and its outputs are being taken home{}", attempt_text(it),
-                           it.reason.empty() ? "" : ": " + it.reason);
+                           reason_text(it).empty() ? "" : ": " + reason_text(it));
       case TrialState::succeeded:
         return fmt::format("has succeeded{}{}{}", attempt_text(it), why_no_metrics(trial),
                            why_not_skipped(trial));
       case TrialState::stopped:
         if (it.reason.empty()) return stopped_text(trial);
-        return fmt::format("was stopped{}{}", it.reason.starts_with("stopped ") ? " " : ": ",
-                           reason_beside(it.state, failure_text(trial)));
+        return fmt::format("was stopped{}{}", is_by_others(it.details.stopper) ? " " : ": ",
+                           failure_text(trial));
       case TrialState::skipped:
         return "was skipped: " + it.reason;
       case TrialState::failed:
@@ -160,10 +159,21 @@ class Explanation {
     return past.attempt > 1 ? fmt::format(" (attempt {})", past.attempt) : "";
   }
 
-  // The reason, and what the last line of the log adds.
+  static bool is_by_others(Stopper stopper) {
+    return stopper == Stopper::person || stopper == Stopper::outside;
+  }
+
+  // Without what follows it.
+  static std::string attempt_end_text(const Past& past) {
+    EndDetails details = past.details;
+    details.next = Next::none;
+    return reason_text(past.reason, details, past.attempt);
+  }
+
+  // The reason beside the state, and what the last line of the log adds.
   [[nodiscard]] std::string failure_text(TrialIndex trial) const {
     const Past& it = past_[trial];
-    return with_last_line(it.reason, it.exit_code,
+    return with_last_line(reason_text_beside_state(it), it.exit_code,
                           it.was_started ? last_line_(name(trial), it.attempt) : std::string());
   }
 
@@ -221,7 +231,7 @@ class Explanation {
   [[nodiscard]] std::string root_text(TrialIndex trial) const {
     const std::optional<TrialIndex> root = past_[trial].root;
     if (!root || past_[*root].reason.empty()) return "";
-    return fmt::format("; {} {}: {}", name(*root), to_string(past_[*root].state), past_[*root].reason);
+    return fmt::format("; {} {}: {}", name(*root), to_string(past_[*root].state), reason_text(past_[*root]));
   }
 
   [[nodiscard]] std::string waits(TrialIndex trial) const {
@@ -465,10 +475,9 @@ void print_failures(Record& record, const RunEntry& entry, const LastLine& last_
     const Past& it = past[trial];
     if (!is_unsuccessful(it.state, it.cause)) continue;
     const std::string& name = trials.at(trial).name;
-    Failure failure{.trial = name, .state = it.state, .reason = it.reason};
+    const bool has_log = it.state != TrialState::blocked && it.was_started && last_line;
+    Failure failure = failure_of(name, it, has_log ? last_line(name, it.attempt) : "");
     if (it.state == TrialState::blocked && it.root) failure.root = trials.at(*it.root).name;
-    if (it.state != TrialState::blocked && it.was_started && last_line)
-      failure.reason = with_last_line(it.reason, it.exit_code, last_line(name, it.attempt));
     failures.push_back(std::move(failure));
   }
   std::string text = fmt::format("run {}: {}\n", entry.id.text(), counts_of(past));

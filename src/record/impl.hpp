@@ -136,16 +136,18 @@ struct Record::Impl {
   database::Sql set_ended{
       database,
       "UPDATE attempts SET ended_at = max(?, started_at, coalesce(ran_at, 0)), exit_code = ?, "
-      "cause = ?, reason = ? "
+      "cause = ?, reason = ?, stopper = ?, outputs_fault = ?, next = ?, pause = ?, next_why = ? "
       "WHERE run = ? AND trial = ? AND attempt = ? AND ended_at IS NULL"};
   database::Sql set_doom{database,
                          "UPDATE attempts SET doom = ? WHERE run = ? AND trial = ? AND attempt = ?"};
-  database::Sql set_collecting{
-      database,
-      "UPDATE attempts SET collected_at = 0, reason = ? WHERE run = ? AND trial = ? AND attempt = ?"};
+  database::Sql set_collecting{database,
+                               "UPDATE attempts SET collected_at = 0, reason = ?, stopper = ?, outputs_fault "
+                               "= ?, next = ?, pause = ?, "
+                               "next_why = ? WHERE run = ? AND trial = ? AND attempt = ?"};
   // What became of it is known now.
   database::Sql set_collected{database,
-                              "UPDATE attempts SET collected_at = max(?, ended_at), cause = ?, reason = ? "
+                              "UPDATE attempts SET collected_at = max(?, ended_at), cause = ?, reason = ?, "
+                              "stopper = ?, outputs_fault = ?, next = ?, pause = ?, next_why = ? "
                               "WHERE run = ? AND trial = ? AND attempt = ? AND collected_at = 0"};
   // What was spent before the file was edited is forgotten.
   database::Sql begin_anew{
@@ -161,8 +163,9 @@ struct Record::Impl {
   database::Sql set_over{
       database,
       "UPDATE trials SET over = ?1, over_at = max(?2, coalesce((SELECT max(max(ended_at, "
-      "coalesce(collected_at, 0))) FROM attempts WHERE run = ?5 AND trial = ?6), 0)), reason = ?3, "
-      "root = ?4 WHERE run = ?5 AND trial = ?6"};
+      "coalesce(collected_at, 0))) FROM attempts WHERE run = ?9 AND trial = ?10), 0)), reason = ?3, "
+      "root = ?4, stopper = ?5, outputs_fault = ?6, next = ?7, next_why = ?8 WHERE run = ?9 AND trial = "
+      "?10"};
 };
 
 }  // namespace combu

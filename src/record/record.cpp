@@ -41,6 +41,29 @@ std::optional<std::string> digest_of(const Digests& digests, const Trial& trial)
   return at == digests.end() ? std::nullopt : std::optional(at->second);
 }
 
+// Columns of an end. None has a value where there is nothing to say. The fact outlives it.
+struct EndColumns {
+  using Text = std::optional<std::string_view>;
+  explicit EndColumns(const Fact& fact) : reason(fact.reason) {
+    const EndDetails& details = fact.details;
+    if (details.stopper != Stopper::none) stopper = to_string(details.stopper);
+    if (!details.outputs_fault.empty()) outputs_fault = details.outputs_fault;
+    if (details.next != Next::none) next = to_string(details.next);
+    if (details.next == Next::attempt) pause = number_of(details.pause);
+    if (!details.next_why.empty()) next_why = details.next_why;
+  }
+  [[nodiscard]] auto columns() const {
+    return std::tuple(reason, stopper, outputs_fault, next, pause, next_why);
+  }
+
+  std::string_view reason;
+  Text stopper;
+  Text outputs_fault;
+  Text next;
+  std::optional<std::int64_t> pause;
+  Text next_why;
+};
+
 std::string path_in(const std::string& folder) {
   return folder + "/record.sqlite";
 }
@@ -169,10 +192,11 @@ void Record::Impl::write(std::int64_t run, std::int64_t delay, const Fact& fact)
     set_ran(at, fact.id, attempt);
   } else if (is_over(fact.state) || fact.state == TrialState::retrying ||
              fact.state == TrialState::collecting) {
-    set_collected(at, to_string(fact.cause), fact.reason, attempt);
-    set_ended(at, fact.exit_code, to_string(fact.cause), fact.reason, attempt);
+    const EndColumns end(fact);
+    set_collected(at, to_string(fact.cause), end, attempt);
+    set_ended(at, fact.exit_code, to_string(fact.cause), end, attempt);
     if (fact.usage) set_usage(fact.usage->memory.count, number_of(fact.usage->cpu), attempt);
-    if (fact.state == TrialState::collecting) set_collecting(fact.reason, attempt);
+    if (fact.state == TrialState::collecting) set_collecting(end, attempt);
     if (fact.state == TrialState::retrying) begin_anew(attempt);
   }
   if (!is_over(fact.state)) return;
@@ -180,7 +204,9 @@ void Record::Impl::write(std::int64_t run, std::int64_t delay, const Fact& fact)
   if (fact.root) root = static_cast<std::int64_t>(*fact.root);
   std::optional<std::string> reason;
   if (!fact.reason.empty()) reason = fact.reason;
-  set_over(to_string(fact.state), at, reason, root, trial);
+  const EndColumns end(fact);
+  set_over(to_string(fact.state), at, reason, root, end.stopper, end.outputs_fault, end.next, end.next_why,
+           trial);
 }
 
 void Record::Impl::write(std::int64_t run, const Recollection& one) {
@@ -217,7 +243,8 @@ void Record::Impl::write(std::int64_t run, const Digests& references) {
 
 void Record::Impl::reopen(std::int64_t run, std::span<const TrialIndex> trials, Instant at) {
   Sql again{database,
-            "UPDATE trials SET over = NULL, over_at = NULL, reason = NULL, root = NULL, first_attempt = "
+            "UPDATE trials SET over = NULL, over_at = NULL, reason = NULL, root = NULL, stopper = NULL, "
+            "outputs_fault = NULL, next = NULL, next_why = NULL, first_attempt = "
             "(SELECT coalesce(max(attempt), 0) + 1 FROM attempts "
             "WHERE attempts.run = trials.run AND attempts.trial = trials.trial) WHERE run = ? AND trial = ?"};
   for (const TrialIndex trial : trials) again(TrialKey{run, static_cast<std::int64_t>(trial)});
@@ -424,10 +451,10 @@ void Record::kill(const RunId& run, Instant at, std::span<const std::string> kep
     Sql{database,
         "UPDATE trials SET over_at = ?1, "
         "over = CASE WHEN coalesce(last.cause, 'none') IN ('none', 'stopped') THEN 'stopped' ELSE 'failed' "
-        "END, "
+        "END, stopper = last.stopper, "
         "reason = CASE WHEN last.ended_at IS NULL OR last.reason IS NULL OR coalesce(last.cause, 'none') = "
         "'none' "
-        "THEN '' ELSE substr(last.reason, 1, instr(last.reason || ';', ';') - 1) || "
+        "THEN '' ELSE last.reason || "
         "iif(last.collected_at = 0, '; ', '') END || "
         "CASE WHEN last.collected_at = 0 THEN 'removed by kill before its outputs were taken home' "
         "WHEN last.ended_at IS NULL OR last.reason IS NULL THEN 'removed by kill' ELSE '' END "
@@ -441,7 +468,7 @@ void Record::kill(const RunId& run, Instant at, std::span<const std::string> kep
         "WHERE run = ? AND over IS NULL AND " +
             unless_kept}(now, number);
     Sql{database,
-        "UPDATE attempts SET ended_at = ?, cause = 'stopped', reason = 'removed by kill' "
+        "UPDATE attempts SET ended_at = ?, cause = 'stopped', reason = 'removed by kill', stopper = NULL "
         "WHERE run = ? AND ended_at IS NULL AND " +
             unless_kept}(now, number);
     Sql{database,

@@ -23,7 +23,7 @@ AttemptEnd OutputCollection::finish(TrialIndex trial, const std::string& fault) 
     end.cause = Cause::outputs;
     end.reason = fault;
   } else if (!fault.empty() && end.as == TrialState::failed) {
-    end.reason += fmt::format("; outputs: {}", fault);
+    end.outputs_fault = fault;
   }
   return end;
 }
@@ -39,7 +39,8 @@ void OutputCollection::mark_lost() {
     AttemptEnd& end = waiting.end;
     if (end.cause != Cause::stopped || end.engine != Break::unknown) continue;
     end.cause = Cause::host_lost;
-    end.reason = failure_text(trials_.trial(trial), end.cause, end.exit_code, {});
+    end.reason = failure_reason(trials_.trial(trial), end.cause, end.exit_code, {}).reason;
+    end.stopper = Stopper::none;
   }
 }
 

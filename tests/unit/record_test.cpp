@@ -134,9 +134,10 @@ TEST_F(RecordTest, OutputsAreOnTheirWayUntilTheyAreHome) {
   EXPECT_EQ(past[1].cause, Cause::error);
   EXPECT_EQ(past[1].reason, "exit code 3");
 
-  ended.reason = "its outputs are not home: disk full";
+  ended.details = {.next = Next::collect, .next_why = "disk full"};
   record.append(run.id, std::vector{ended});
-  EXPECT_EQ(record.trials(run.id, "one").at(0).reason, ended.reason);
+  EXPECT_EQ(record.trials(run.id, "one").at(0).details, ended.details);
+  EXPECT_EQ(record.past(run.id)[0].details, ended.details);
   EXPECT_EQ(record.stamp(run.id), stamp);
 
   Fact done = fact(0, TrialState::succeeded);
@@ -420,9 +421,10 @@ TEST_F(RecordTest, AFurtherAttemptThatWaitsForSlotsIsReady) {
   ready.slots.memory = Bytes{5};
   ready.ready_at = ready.at;
   Fact retrying = failure(0, TrialState::retrying, 1, Cause::oom, 137);
-  retrying.reason += "; attempt 2 in 1.0 s";
+  retrying.details = {.next = Next::attempt, .pause = Seconds(1)};
   record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running), retrying});
   EXPECT_EQ(record.past(run.id)[0].state, TrialState::retrying);
+  EXPECT_EQ(record.past(run.id)[0].details, retrying.details);
   record.append(run.id, std::vector{ready});
   const auto expect_ready = [&] {
     const Past past = record.past(run.id)[0];
@@ -430,10 +432,11 @@ TEST_F(RecordTest, AFurtherAttemptThatWaitsForSlotsIsReady) {
     EXPECT_EQ(past.attempt, 1);
     EXPECT_EQ(past.cause, Cause::oom);
     EXPECT_EQ(past.memory, Bytes{5});
+    EXPECT_EQ(past.details.next, Next::due);
     EXPECT_EQ(record.counts(run.id)[static_cast<std::size_t>(TrialState::ready)], 1U);
     const TrialEntry entry = record.trials(run.id, "one").at(0);
     EXPECT_EQ(entry.state, TrialState::ready);
-    EXPECT_EQ(entry.reason, "exit code 137; attempt 2 waits to be started");
+    EXPECT_EQ(reason_text(entry), "exit code 137; attempt 2 waits to be started");
   };
   expect_ready();
   record.append(run.id, std::vector{fact(0, TrialState::starting, 2)});
