@@ -141,8 +141,17 @@ struct Adjust {
   std::vector<std::string> stopping = {};
   std::string stopper = {};
 };
+// No listing comes: what lives on record lives, and others hold these slots. For who asks explain() of a run
+// that another process drives, and gives no command.
+struct Assumed {
+  Slots held_by_others;
+};
+// A person has removed the run's containers, but for those of `kept`. Nothing starts any more.
+struct Killed {
+  std::vector<TrialIndex> kept;
+};
 using Event = std::variant<Begin, StartAnswered, StartFailed, StopAnswered, StopFailed, Collected, Recalled,
-                           Seen, Looked, ListingBegins, Listed, Interrupt, Tick, Adjust>;
+                           Seen, Looked, ListingBegins, Listed, Interrupt, Tick, Adjust, Assumed, Killed>;
 
 // ---- What comes out
 
@@ -200,8 +209,9 @@ enum class Next : std::uint8_t {
   collect,   // its outputs are collected again; `next_why`: why they could not be
   spent,     // nothing: there have been as many attempts as may
   given_up,  // nothing, though there could be another attempt; `next_why` says why
+  lost,      // nothing: its container was removed before its outputs were collected
 };
-inline constexpr std::size_t k_next_count = 7;
+inline constexpr std::size_t k_next_count = 8;
 [[nodiscard]] std::string_view to_string(Next next);
 
 // An end, beside its reason.
@@ -301,7 +311,7 @@ struct Past {
   Bytes memory{};                                 // of one that is ready: what its next attempt wants
   bool anew = false;              // a person wants it done again, whatever has been done before
   Leaving leaving = Leaving::no;  // of its last attempt, while that is starting or running
-  Slots slots;                    // that this one holds, when it leaves
+  Slots slots;                    // that this one holds, while it lives; empty: as the file says
 };
 
 struct PlannerOptions {
@@ -317,6 +327,30 @@ struct PlannerOptions {
   std::vector<Past> past;
   std::optional<Instant> began_at;         // of one that goes on: its deadline counts from here
   std::optional<Instant> engine_began_at;  // Facts::began_at
+};
+
+// Why a trial does not start: the first obstacle in this order.
+struct Explanation {
+  enum class Kind : std::uint8_t {
+    none,          // it is over, or has an attempt that is
+    retry,         // the pause before its next attempt
+    dependencies,  // `unmet`
+    canary,        // `first`, the canary of its shape, must succeed
+    lookup,        // whether an equal trial has succeeded is looked up
+    interrupted,   // nothing starts
+    listing,       // the engine has to say first what runs
+    paused,
+    place,      // as many attempts are alive as may
+    slots,      // those that it wants are not free
+    overtaken,  // `first`, which waits for slots, has been overtaken often enough
+    room,       // a service that would leave too little for the trials that services serve
+    turn,       // `first` starts before it; nullopt: others do
+    nothing,    // it starts next, as soon as another start may be in flight
+  };
+  Kind kind = Kind::none;
+  std::vector<Edge> unmet = {};
+  std::optional<TrialIndex> first = std::nullopt;
+  bool operator==(const Explanation&) const = default;
 };
 
 // What Adjust changes, as it is.
@@ -350,6 +384,12 @@ struct Ending {
 // error.
 [[nodiscard]] std::vector<Error> check_slots(const Experiment& experiment, const Slots& capacity,
                                              std::span<const Gpu> gpus, Until until = Until::ended);
+
+// The ends of a run's trials when a person has removed its containers, but for those of `kept`. `trials`:
+// their names, in the order of `past`.
+[[nodiscard]] std::vector<Fact> facts_of_kill(const RunId& run, std::span<const std::string> trials,
+                                              std::vector<Past> past, std::span<const std::string> kept,
+                                              Instant now);
 
 // Belongs to one thread. `experiment` and `plan` outlive it.
 //
@@ -395,6 +435,8 @@ class Planner {
   [[nodiscard]] TrialState state(TrialIndex trial) const;
   [[nodiscard]] const std::array<std::size_t, k_trial_state_count>& counts() const;
   [[nodiscard]] std::size_t starts_in_flight() const;
+  // What step() found at its last call, by the same code.
+  [[nodiscard]] Explanation explain(TrialIndex trial) const;
   // Trials that are waited for and not over.
   [[nodiscard]] std::size_t unfinished() const;
   // True if the run waits for this trial's end: neither a service, nor a trial that only has to run for

@@ -1,3 +1,6 @@
+// Reconciles: if no process is at work on a run and the engine knows more than the record, it first puts that
+// on record (app/reconcile.hpp).
+
 #include <fmt/format.h>
 
 #include <algorithm>

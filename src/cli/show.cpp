@@ -1,3 +1,6 @@
+// Reconciles: if no process is at work on the run, it first puts on record what has ended
+// (app/reconcile.hpp).
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

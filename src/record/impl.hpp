@@ -53,6 +53,9 @@ struct Record::Impl {
   // when the machine's clock was set back between two processes.
   std::int64_t delay_of(std::int64_t run, Instant first);
   Stamp stamp(std::int64_t run);
+  // `write_facts` is given the run's number. False: the run has changed.
+  bool append_if(const RunId& run, const Stamp& expected,
+                 const std::function<void(std::int64_t)>& write_facts);
   void write(std::int64_t run, std::span<const Fact> facts);
   void write(std::int64_t run, std::int64_t delay, const Fact& fact);
   void write(std::int64_t run, const Recollection& one);
@@ -149,6 +152,10 @@ struct Record::Impl {
                               "UPDATE attempts SET collected_at = max(?, ended_at), cause = ?, reason = ?, "
                               "stopper = ?, outputs_fault = ?, next = ?, pause = ?, next_why = ? "
                               "WHERE run = ? AND trial = ? AND attempt = ? AND collected_at = 0"};
+  // Its outputs are not there, and will not be; its end stays as it was.
+  database::Sql set_lost{database,
+                         "UPDATE attempts SET collected_at = NULL, cause = ? "
+                         "WHERE run = ? AND trial = ? AND attempt = ? AND collected_at = 0"};
   // What was spent before the file was edited is forgotten.
   database::Sql begin_anew{
       database,

@@ -520,8 +520,8 @@ std::vector<Past> Record::past(const RunId& run) {
       if (is_last) past.doom = cause_of(attempts.getColumn(6));
       past.was_healthy |= !attempts.getColumn(3).isNull();
       if (is_last) past.memory = Bytes{attempts.getColumn(7).getInt64()};
-      if (is_last && attempts.getColumn(4).isNull() && !attempts.getColumn(8).isNull()) {
-        past.leaving = value_of<Leaving>(attempts.getColumn(8).getText(), k_leaving_count);
+      if (is_last && attempts.getColumn(4).isNull()) {
+        past.leaving = value_of<Leaving>(attempts.getColumn(8).getText("no"), k_leaving_count);
         past.slots = {.cpus = {attempts.getColumn(9).getInt64()},
                       .memory = {attempts.getColumn(10).getInt64()},
                       .gpus = split(attempts.getColumn(11).getText(""))};

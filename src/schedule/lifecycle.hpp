@@ -113,6 +113,16 @@ class Lifecycle {
   // No lookup is in flight any more: held services are started, unless no trial needs them.
   void release_held();
 
+  // ---- Kill
+
+  // The run's containers are gone, but for those of `kept`.
+  void kill(const std::vector<TrialIndex>& kept);
+
+  // ---- Explanations
+
+  // Why the next start_ready_trials() would not start the trial.
+  [[nodiscard]] Explanation explain(TrialIndex trial, const Settings& settings) const;
+
   // True if nothing will end soon and free slots.
   [[nodiscard]] bool is_idle() const;
   void set_timer(Timer::Kind kind, TrialIndex trial, Seconds after, std::optional<Instant> since = {});
@@ -169,6 +179,7 @@ class Lifecycle {
   void stop_unused_services();
   void finish_unstarted(TrialIndex trial);
   void stop_service(TrialIndex trial);
+  void end_killed(TrialIndex trial);
 
   std::vector<TrialIndex> retried_;  // queued for a further attempt in this step
   std::vector<Over> over_;           // trials whose end has not taken effect on others yet

@@ -15,9 +15,14 @@ constexpr Seconds k_pause_max{60};  // of pauses that double, from one second
 
 }  // namespace
 
-AttemptEnd OutputCollection::finish(TrialIndex trial, const std::string& fault) {
+AttemptEnd OutputCollection::abandon(TrialIndex trial) {
   AttemptEnd end = std::move(ends_.extract(trial).mapped().end);
   if (ends_.empty()) undelivered_.clear();
+  return end;
+}
+
+AttemptEnd OutputCollection::finish(TrialIndex trial, const std::string& fault) {
+  AttemptEnd end = abandon(trial);
   if (!fault.empty() && end.as == TrialState::succeeded) {
     end.as = TrialState::failed;
     end.cause = Cause::outputs;

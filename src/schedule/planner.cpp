@@ -176,6 +176,18 @@ struct Planner::Impl {
 
   void on(const Tick& /*event*/) {}
 
+  void on(const Assumed& event) {
+    life.holdings.begin_listing();
+    life.holdings.see_listed({.key = {.run = RunId("others"), .trial = {}},
+                              .experiment = {},
+                              .id = "others",
+                              .phase = Phase::running,
+                              .slots = event.held_by_others});
+    (void)restoration.listed();
+  }
+
+  void on(const Killed& event) { life.kill(event.kept); }
+
   // Attempts alive beyond a lower limit live on.
   void on(const Adjust& event) {
     settings.take(event);
@@ -224,7 +236,7 @@ struct Planner::Impl {
       case Restoration::Way::departs:
         return restore_departure(trial, past);
       case Restoration::Way::lives:
-        return restore_alive(trial, past, life.requests.of(trial));
+        return restore_alive(trial, past, past.slots.empty() ? life.requests.of(trial) : past.slots);
       case Restoration::Way::retries: {
         trials.set_state(trial, TrialState::retrying);
         life.count_failure(trial, restoration.retry_cause(trial, may_retry_stopped));
@@ -516,6 +528,9 @@ const std::array<std::size_t, k_trial_state_count>& Planner::counts() const {
 }
 std::size_t Planner::starts_in_flight() const {
   return impl_->attempts.starts_in_flight();
+}
+Explanation Planner::explain(TrialIndex trial) const {
+  return impl_->life.explain(trial, impl_->settings);
 }
 std::size_t Planner::unfinished() const {
   return impl_->trials.unfinished();

@@ -39,6 +39,8 @@ std::string next_text(const EndDetails& details, int attempt) {
       return fmt::format(", after {} attempts", attempt);
     case Next::given_up:
       return fmt::format("; not tried again: {}", details.next_why);
+    case Next::lost:
+      return "; removed by kill before its outputs were taken home";
   }
   return "";
 }
@@ -83,6 +85,8 @@ std::string_view to_string(Next next) {
       return "spent";
     case Next::given_up:
       return "given_up";
+    case Next::lost:
+      return "lost";
   }
   return "unknown";
 }

@@ -165,9 +165,9 @@ TEST_F(RecordTest, AKillTellsWhatHasNotComeHome) {
   record.begin(entry_of(run), run.experiment);
   record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running),
                                     failure(0, TrialState::collecting, 1, Cause::none, 0)});
-  record.kill(run.id, Instant(std::chrono::seconds(1'800'000'100)));
+  kill(record, Instant(std::chrono::seconds(1'800'000'100)));
   EXPECT_EQ(record.trials(run.id).at(0).state, TrialState::stopped);
-  EXPECT_EQ(record.trials(run.id).at(0).reason, "removed by kill before its outputs were taken home");
+  EXPECT_EQ(reason_text(record.trials(run.id).at(0)), "removed by kill before its outputs were taken home");
 }
 
 TEST_F(RecordTest, ATrialIsToldWithItsLastAttempt) {
@@ -364,7 +364,7 @@ TEST_F(RecordTest, AClockThatWasSetBackEndsNothingBeforeItRan) {
   EXPECT_TRUE(record.append_unwatched(
       run.id, std::vector{at(fact(0, TrialState::succeeded), -60), at(fact(1, TrialState::running), -60)},
       record.stamp(run.id)));
-  record.kill(run.id, entry.began_at - std::chrono::seconds(60));
+  kill(record, entry.began_at - std::chrono::seconds(60));
   for (const AttemptEntry& attempt : record.attempts(run.id, {})) {
     EXPECT_LE(attempt.started_at, attempt.ran_at.value_or(attempt.started_at)) << attempt.trial;
     EXPECT_LE(attempt.ran_at.value_or(attempt.started_at), *attempt.ended_at) << attempt.trial;
