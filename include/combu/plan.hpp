@@ -14,6 +14,7 @@ using TrialIndex = std::uint32_t;  // a trial's place in Experiment::trials
 struct Edge {
   TrialIndex trial;  // the other end
   Condition condition;
+  bool operator==(const Edge&) const = default;
 };
 
 struct Plan {

@@ -47,7 +47,8 @@ class Progress : public ProgressListener {
 // Asks the environment for NO_COLOR and TERM: call it while the program has one thread.
 [[nodiscard]] std::unique_ptr<Progress> make_progress(ProgressForm form, std::FILE* stream);
 
-// The same lines as json has, each with its line end, and its event's name.
+// The same lines as json has, each with its line end, and its event's name. A fact's line also has `end`: the
+// parts of its reason.
 [[nodiscard]] std::unique_ptr<Progress> make_json_progress(
     std::function<void(std::string_view event, std::string_view line)> write);
 
@@ -55,12 +56,15 @@ class Progress : public ProgressListener {
 struct Failure {
   std::string_view trial;
   TrialState state = TrialState::failed;
-  std::string reason;
+  std::string reason;     // reason_text_beside(), with the log's last line
+  std::string kind = {};  // the same without the numbers of attempts; empty: as the reason
+  Stopper stopper = Stopper::none;
   std::string_view root = {};  // of a blocked trial: the trial at the head of the chain of causes
 };
 struct FailureGroup {
   TrialState state = TrialState::failed;
   std::string reason;
+  Stopper stopper = Stopper::none;
   std::vector<std::string_view> trials;
 };
 // Equal failures become one group, however many attempts there were, and so do trials that one root blocks.
@@ -70,9 +74,16 @@ struct FailureGroup {
 [[nodiscard]] std::string trials_text(std::span<const std::string_view> trials);
 // "failed: 5 trials (forest-s[0-4]): exit code 1: ValueError: x"
 [[nodiscard]] std::string group_line(const FailureGroup& group);
-// The reason behind the word for the state: "by alice with `combu stop`" of a trial that was stopped by
-// alice.
-[[nodiscard]] std::string_view reason_beside(TrialState state, std::string_view reason);
+// Of a trial's last attempt. `last_line`: of its log.
+[[nodiscard]] Failure failure_of(std::string_view trial, TrialState state, const std::string& reason,
+                                 const EndDetails& details, int attempt, std::optional<int> exit_code,
+                                 std::string_view last_line);
+template <class End>
+[[nodiscard]] Failure failure_of(std::string_view trial, const End& end, std::string_view last_line) {
+  return failure_of(trial, end.state, end.reason, end.details, end.attempt, end.exit_code, last_line);
+}
+// The group's reason, where no word for the state precedes it.
+[[nodiscard]] std::string reason_of(const FailureGroup& group);
 // The reason and what the last line of the log adds to it: "exit code 1: ValueError: x", "exit code 127:
 // command not found: pyhton".
 [[nodiscard]] std::string with_last_line(std::string_view reason, std::optional<int> exit_code,

@@ -77,6 +77,7 @@ struct TrialEntry {
   std::optional<int> exit_code;
   Cause cause = Cause::none;
   std::string reason;
+  EndDetails details = {};
   std::string gpus;            // "0,1": those that it had; empty: none
   std::optional<Usage> usage;  // as last seen before it ended; nullopt: nobody has looked
   std::optional<Taken> taken;  // what has come home of it; nullopt: nothing has
@@ -92,8 +93,8 @@ struct EventEntry {
   std::optional<int> attempt;  // nullopt: of the trial as a whole
   std::string state;
   std::optional<int> exit_code;
-  std::string cause;  // empty where there is none
-  std::string reason;
+  std::string cause;                // empty where there is none
+  std::string reason;               // reason_text()
   std::optional<Taken> taken = {};  // of "collected"; without what was left
 };
 
@@ -112,7 +113,7 @@ struct AttemptEntry {
   std::optional<Instant> ended_at;
   std::optional<Instant> collected_at;
   std::optional<int> exit_code;
-  std::string reason;  // why it failed
+  std::string reason;  // reason_text(): why it failed
   std::string gpus;    // as in TrialEntry
   Slots slots;         // without them
 };
@@ -221,6 +222,8 @@ class Record {
   // nothing is left has ended then. False when the run is not as it was when `stamp` was taken: nothing has
   // changed then.
   [[nodiscard]] bool append_unwatched(const RunId& run, std::span<const Fact> facts, const Stamp& stamp);
+  // The same of what a person has done now: it follows all that is on record.
+  [[nodiscard]] bool append_if_unchanged(const RunId& run, std::span<const Fact> facts, const Stamp& stamp);
   [[nodiscard]] Stamp stamp(const RunId& run);
   void end(const RunId& run, Instant at);
   // RunEntry::options, from here on.
@@ -237,10 +240,6 @@ class Record {
   void revise(
       const RunId& run, const Edition& edition, const Experiment& experiment,
       const std::function<void()>& may = [] {});
-  // The run has ended, and what was not over of it is: removed by `kill`. Not before what is on record of it.
-  // `kept`: trials whose containers are still there. Nothing changes for these, and unless it is empty the
-  // run has not ended.
-  void kill(const RunId& run, Instant at, std::span<const std::string> kept = {});
 
   // The runs, and all that is known of them; others are not touched. Their space serves later runs, or is
   // given back where it is much, which takes as long as writing what is left.

@@ -141,8 +141,17 @@ struct Adjust {
   std::vector<std::string> stopping = {};
   std::string stopper = {};
 };
+// No listing comes: what lives on record lives, and others hold these slots. For who asks explain() of a run
+// that another process drives, and gives no command.
+struct Assumed {
+  Slots held_by_others;
+};
+// A person has removed the run's containers, but for those of `kept`. Nothing starts any more.
+struct Killed {
+  std::vector<TrialIndex> kept;
+};
 using Event = std::variant<Begin, StartAnswered, StartFailed, StopAnswered, StopFailed, Collected, Recalled,
-                           Seen, Looked, ListingBegins, Listed, Interrupt, Tick, Adjust>;
+                           Seen, Looked, ListingBegins, Listed, Interrupt, Tick, Adjust, Assumed, Killed>;
 
 // ---- What comes out
 
@@ -181,6 +190,54 @@ struct LookCommand {
 using Command =
     std::variant<StartCommand, StopCommand, GiveUpCommand, CollectCommand, RecallCommand, LookCommand>;
 
+// Who stopped an attempt. Its reason goes on after the word: "by alice with `combu stop`", "from outside".
+enum class Stopper : std::uint8_t {
+  none,
+  person,
+  outside,  // somebody, not by combu
+  run,      // its deadline, for instance
+};
+inline constexpr std::size_t k_stopper_count = 4;
+[[nodiscard]] std::string_view to_string(Stopper stopper);
+
+// What follows the end of an attempt.
+enum class Next : std::uint8_t {
+  none,      // nothing that is said
+  attempt,   // another attempt, after the pause
+  due,       // another attempt, which waits to be started
+  verdict,   // another attempt if the engine is being restarted
+  collect,   // its outputs are collected again; `next_why`: why they could not be
+  spent,     // nothing: there have been as many attempts as may
+  given_up,  // nothing, though there could be another attempt; `next_why` says why
+  lost,      // nothing: its container was removed before its outputs were collected
+};
+inline constexpr std::size_t k_next_count = 8;
+[[nodiscard]] std::string_view to_string(Next next);
+
+// An end, beside its reason.
+struct EndDetails {
+  Stopper stopper = Stopper::none;
+  std::string outputs_fault = {};  // of a failed attempt: why it has not left its outputs either
+  Next next = Next::none;
+  Seconds pause{0};
+  std::string next_why = {};
+  bool operator==(const EndDetails&) const = default;
+};
+// The text of an end for a person: "exit code 1; attempt 2 in 5.0 s". `attempt`: the one that ended.
+[[nodiscard]] std::string reason_text(const std::string& reason, const EndDetails& details, int attempt);
+// The same beside the word for the state: without "stopped" if the trial is.
+[[nodiscard]] std::string reason_text_beside(TrialState state, const std::string& reason,
+                                             const EndDetails& details, int attempt);
+// Of a fact, for instance.
+template <class End>
+[[nodiscard]] std::string reason_text(const End& end) {
+  return reason_text(end.reason, end.details, end.attempt);
+}
+template <class End>
+[[nodiscard]] std::string reason_text_beside_state(const End& end) {
+  return reason_text_beside(end.state, end.reason, end.details, end.attempt);
+}
+
 // One change of a trial's state, or that a running one has become healthy; or, of one that is starting or
 // running and has a cause, that it is stopped for this cause. That it is ready is told of one whose start is
 // taken back, and of a further attempt that is not started at once.
@@ -193,6 +250,7 @@ struct Fact {
   bool ran = false;                // of one that is over: it was started
   std::optional<int> exit_code;    // of an attempt that ran and ended
   std::string reason;              // of failed, stopped, retrying, blocked and skipped, for a person
+  EndDetails details = {};         // of these and of collecting
   std::optional<TrialIndex> root;  // of blocked: the trial at the head of the chain of causes
   Instant at{};                    // step()'s `now`, or when the engine says that it was
   std::string id;                  // of running: the engine's id, where it is known
@@ -242,6 +300,7 @@ struct Past {
   Cause cause = Cause::none;  // this and what follows as in Fact
   std::optional<int> exit_code;
   std::string reason;
+  EndDetails details = {};
   std::optional<TrialIndex> root;
   bool was_started = false;  // any of its attempts has run, or was healthy
   bool was_healthy = false;
@@ -252,7 +311,7 @@ struct Past {
   Bytes memory{};                                 // of one that is ready: what its next attempt wants
   bool anew = false;              // a person wants it done again, whatever has been done before
   Leaving leaving = Leaving::no;  // of its last attempt, while that is starting or running
-  Slots slots;                    // that this one holds, when it leaves
+  Slots slots;                    // that this one holds, while it lives; empty: as the file says
 };
 
 struct PlannerOptions {
@@ -270,6 +329,30 @@ struct PlannerOptions {
   std::optional<Instant> engine_began_at;  // Facts::began_at
 };
 
+// Why a trial does not start: the first obstacle in this order.
+struct Explanation {
+  enum class Kind : std::uint8_t {
+    none,          // it is over, or has an attempt that is
+    retry,         // the pause before its next attempt
+    dependencies,  // `unmet`
+    canary,        // `first`, the canary of its shape, must succeed
+    lookup,        // whether an equal trial has succeeded is looked up
+    interrupted,   // nothing starts
+    listing,       // the engine has to say first what runs
+    paused,
+    place,      // as many attempts are alive as may
+    slots,      // those that it wants are not free
+    overtaken,  // `first`, which waits for slots, has been overtaken often enough
+    room,       // a service that would leave too little for the trials that services serve
+    turn,       // `first` starts before it; nullopt: others do
+    nothing,    // it starts next, as soon as another start may be in flight
+  };
+  Kind kind = Kind::none;
+  std::vector<Edge> unmet = {};
+  std::optional<TrialIndex> first = std::nullopt;
+  bool operator==(const Explanation&) const = default;
+};
+
 // What Adjust changes, as it is.
 struct Settings {
   std::size_t parallel_max = 0;
@@ -281,7 +364,8 @@ struct Settings {
 // What the end of an attempt means that nobody of its run has seen: as far as its container tells.
 struct Ending {
   Cause cause = Cause::none;
-  std::string reason;  // as in Fact; empty when it has succeeded
+  std::string reason;  // as in Fact, like `details`; empty when it has succeeded
+  EndDetails details = {};
 };
 [[nodiscard]] Ending ending_of(const Sighting& ended);
 [[nodiscard]] TrialState state_of(const Ending& ending);
@@ -300,6 +384,12 @@ struct Ending {
 // error.
 [[nodiscard]] std::vector<Error> check_slots(const Experiment& experiment, const Slots& capacity,
                                              std::span<const Gpu> gpus, Until until = Until::ended);
+
+// The ends of a run's trials when a person has removed its containers, but for those of `kept`. `trials`:
+// their names, in the order of `past`.
+[[nodiscard]] std::vector<Fact> facts_of_kill(const RunId& run, std::span<const std::string> trials,
+                                              std::vector<Past> past, std::span<const std::string> kept,
+                                              Instant now);
 
 // Belongs to one thread. `experiment` and `plan` outlive it.
 //
@@ -345,6 +435,8 @@ class Planner {
   [[nodiscard]] TrialState state(TrialIndex trial) const;
   [[nodiscard]] const std::array<std::size_t, k_trial_state_count>& counts() const;
   [[nodiscard]] std::size_t starts_in_flight() const;
+  // What step() found at its last call, by the same code.
+  [[nodiscard]] Explanation explain(TrialIndex trial) const;
   // Trials that are waited for and not over.
   [[nodiscard]] std::size_t unfinished() const;
   // True if the run waits for this trial's end: neither a service, nor a trial that only has to run for

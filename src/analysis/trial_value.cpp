@@ -63,7 +63,7 @@ std::optional<std::string> trial_value(const TrialEntry& entry, std::string_view
     return entry.exit_code ? std::optional(std::to_string(*entry.exit_code)) : std::nullopt;
   if (name == "cause")
     return entry.cause == Cause::none ? std::nullopt : std::optional(std::string(to_string(entry.cause)));
-  if (name == "reason") return entry.reason;
+  if (name == "reason") return reason_text(entry);
   if (name == "gpus") return gpus_like(entry.gpus, wanted);
   if (name == "memory_peak")
     return entry.usage ? std::optional(std::to_string(entry.usage->memory.count)) : std::nullopt;

@@ -17,6 +17,7 @@
 #include "app/kept_logs.hpp"
 #include "app/outputs.hpp"
 #include "app/reconcile.hpp"
+#include "app/record_kill.hpp"
 #include "app/recorder.hpp"
 #include "app/runs.hpp"
 #include "app/selection.hpp"
@@ -448,7 +449,7 @@ Result execute(Session& session, Record& record, Loaded& loaded, const RunOption
   if (!errors.empty()) return tell_errors(session, errors);
   const std::optional<Standing> standing = enter(prepared);
   const auto give_up = [&] {
-    if (!standing) record.kill(loaded.run.id, real_clock().now());
+    if (!standing) record_kill(record, loaded.run.id);
   };
   try {
     errors = clear(session, record, loaded, replaced);
@@ -461,7 +462,7 @@ Result execute(Session& session, Record& record, Loaded& loaded, const RunOption
     return tell_errors(session, errors);
   }
   for (const RunId& run : replaced)
-    if (!record.runs({.id = run}, 1).empty()) record.kill(run, real_clock().now());
+    if (!record.runs({.id = run}, 1).empty()) record_kill(record, run);
   work.leave_foreground(loaded);
   const Recall recall = options.cache ? Recall::done : Recall::none;
   auto result = drive_run(session, record, loaded, planner_options(session, options, capacity, standing),

@@ -15,6 +15,7 @@
 #include "app/kept_logs.hpp"
 #include "app/outputs.hpp"
 #include "app/reconcile.hpp"
+#include "app/record_kill.hpp"
 #include "app/runs.hpp"
 #include "app/selection.hpp"
 #include "combu/record.hpp"
@@ -268,7 +269,7 @@ void put_on_record(Session& session, const Invocation& invocation, const Selecto
     std::vector<std::string> kept;
     for (const Key& key : keys_to_keep(known))
       if (key.run == run) kept.push_back(key.trial);
-    record.kill(run, real_clock().now(), kept);
+    record_kill(record, run, kept);
   });
 }
 

@@ -129,8 +129,10 @@ void take_in(Session& session, Record& record, const RunId& run, Intake intake, 
   for (Fact& fact : facts) {
     const auto seen = by_name.find(trials[fact.trial].name);
     if (seen == by_name.end()) {
-      if (fact.cause == Cause::stopped && !fact.exit_code)
+      if (fact.cause == Cause::stopped && !fact.exit_code) {
         fact.reason = "its container is gone, and how it ended is not on record";
+        fact.details = {};
+      }
       continue;
     }
     fact.at = moment_of(fact, *seen->second, alive.find(seen->first)->second, now);

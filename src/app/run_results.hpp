@@ -1,5 +1,7 @@
 #pragma once
-// What runs on record have left in numbers, for the commands that show, compare and hand it on.
+// What runs on record have left in numbers, for the commands that show, compare and hand it on. Reconciles:
+// of a run that no process is at work on it puts on record what has ended (app/reconcile.hpp), and keeps what
+// trials have written since.
 
 #include <map>
 #include <memory>

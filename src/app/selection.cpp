@@ -102,7 +102,7 @@ std::optional<Error> without_container(const std::string& name, const Invocation
   return Error(
       ErrorKind::not_found, entry.name,
       fmt::format("there is no container of it: it is {} in run {}{}", to_string(entry.state), run.text(),
-                  entry.ran_at ? ", and its container has been removed" : ": " + entry.reason));
+                  entry.ran_at ? ", and its container has been removed" : ": " + reason_text(entry)));
 }
 
 bool was_skipped(const std::string& name, const Invocation& invocation, const SelectionOptions& options) {

@@ -19,6 +19,7 @@ void add_sighting(TrialRow& row, const Sighting& seen, bool attended) {
   entry.state = state_of(ending);
   entry.cause = ending.cause;
   entry.reason = ending.reason;
+  entry.details = ending.details;
 }
 
 void mark_missing(TrialEntry& entry) {
@@ -27,6 +28,7 @@ void mark_missing(TrialEntry& entry) {
   entry.state = TrialState::stopped;
   entry.cause = Cause::stopped;
   entry.reason = "its container is gone, and how it ended is not on record";
+  entry.details = {};
 }
 
 }  // namespace combu

@@ -1,5 +1,6 @@
 #pragma once
-// Waits until trials are over.
+// Waits until trials are over. Reconciles: of runs that no process is at work on it puts on record what has
+// ended (app/reconcile.hpp).
 
 #include <functional>
 

@@ -1,3 +1,6 @@
+// Reconciles: if no process is at work on a run and the engine knows more than the record, it first puts that
+// on record (app/reconcile.hpp).
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -275,9 +278,10 @@ void join_failures(std::vector<TrialRow>& rows, const LastLine& last_line) {
   for (TrialRow& row : rows) {
     TrialEntry& entry = row.entry;
     if (!is_unsuccessful(entry.state, entry.cause)) continue;
-    if (entry.state != TrialState::blocked && entry.ran_at && last_line)
-      entry.reason = with_last_line(entry.reason, entry.exit_code, last_line(entry.name, entry.attempt));
-    failures.push_back({.trial = entry.name, .state = entry.state, .reason = entry.reason});
+    const bool has_log = entry.state != TrialState::blocked && entry.ran_at && last_line;
+    failures.push_back(failure_of(entry.name, entry, has_log ? last_line(entry.name, entry.attempt) : ""));
+    entry.reason = failures.back().reason;
+    entry.details = {.stopper = failures.back().stopper};
   }
   std::unordered_map<std::string, std::optional<FailureGroup>>
       joined;  // by trial; nullopt: it is in another's row
@@ -297,6 +301,7 @@ void join_failures(std::vector<TrialRow>& rows, const LastLine& last_line) {
       entry.state = found->second->state;
       entry.attempt = 0;
       entry.reason = found->second->reason;
+      entry.details.stopper = found->second->stopper;
       kept.push_back({.entry = std::move(entry)});
     }
   }

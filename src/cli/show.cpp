@@ -1,3 +1,6 @@
+// Reconciles: if no process is at work on the run, it first puts on record what has ended
+// (app/reconcile.hpp).
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -145,7 +148,7 @@ void print(const Shown& shown) {
   };
   const RunEntry& run = shown.run;
   const Trial& trial = shown.trial;
-  const std::string& reason = shown.entry.reason;
+  const std::string reason = reason_text(shown.entry);
   line("trial", trial.name);
   line("state", fmt::format("{}{}", to_string(shown.entry.state), reason.empty() ? "" : ": " + reason));
   line("params", params_of(trial));
@@ -244,7 +247,7 @@ void print_json(const Shown& shown) {
   const WorkingTree& tree = ran_in.working_tree;
   const OrderedJson object{{"trial", trial.name},
                            {"state", to_string(shown.entry.state)},
-                           {"reason", or_null(shown.entry.reason)},
+                           {"reason", or_null(reason_text(shown.entry))},
                            {"params", parsed_or_null(trial.params)},
                            {"entrypoint", trial.entrypoint ? OrderedJson(*trial.entrypoint) : OrderedJson()},
                            {"cmd", trial.cmd ? OrderedJson(*trial.cmd) : OrderedJson()},

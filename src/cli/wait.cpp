@@ -31,7 +31,7 @@ void print_end(const Sighting& seen, const TrialRow& row, bool json) {
     print_trials_json(text, run, {&row, 1}, real_clock().now());
     (void)put_out(text.str());
   } else {
-    const std::string_view reason = reason_beside(entry.state, entry.reason);
+    const std::string reason = reason_text_beside_state(entry);
     (void)put_out(
         fmt::format("{}: {}{}{}\n", entry.name, to_string(entry.state), reason.empty() ? "" : ": ", reason));
   }

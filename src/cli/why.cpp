@@ -1,3 +1,6 @@
+// Reconciles: if no process is at work on the run, it first puts on record what has ended
+// (app/reconcile.hpp).
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -8,7 +11,6 @@
 #include <optional>
 #include <stop_token>
 #include <thread>
-#include <unordered_map>
 #include <utility>
 
 #include "app/execution.hpp"
@@ -85,34 +87,18 @@ std::string joined(const Slots& slots, const GpuWish& gpus) {
   return slots.empty() ? to_string(gpus) : fmt::format("{}, {}", to_string(slots), to_string(gpus));
 }
 
-// Whether they are there, as far as their names tell.
-bool are_free(const GpuWish& wish, const Slots& capacity, const Slots& free) {
-  if (wish.empty()) return true;
-  if (!wish.kind.empty() || wish.memory.count > 0) return false;
-  const auto count = [&](const std::vector<std::string>& gpus) {
-    return static_cast<std::size_t>(std::ranges::count_if(gpus, [&](const std::string& gpu) {
-      return wish.ids.empty() || std::ranges::any_of(wish.ids, [&](const std::string& id) {
-               return is_called(Gpu{.id = gpu, .uuid = {}, .kind = {}, .memory = {}}, id);
-             });
-    }));
-  };
-  return count(free.gpus) >= (wish.all ? count(capacity.gpus) : wish.count);
-}
-
-class Explanation {
+class Answer {
  public:
   // `settings` and `standing`: of the process at work. `others`: attempts of other runs that hold slots;
   // asked for only where it matters.
-  Explanation(const Loaded& loaded, const std::vector<Past>& past, const std::optional<Settings>& settings,
-              std::optional<Snapshot> standing, std::function<std::vector<Sighting>()> others,
-              LastLine last_line, Record& record)
+  Answer(const Loaded& loaded, const std::vector<Past>& past, const std::optional<Settings>& settings,
+         std::optional<Snapshot> standing, std::function<std::vector<Sighting>()> others, LastLine last_line,
+         Record& record)
       : run_(loaded.run.id),
         experiment_(loaded.run.experiment),
         plan_(loaded.plan),
         past_(past),
-        paused_(settings && settings->paused),
-        parallel_max_(settings ? settings->parallel_max : experiment_.parallel_max),
-        starts_in_flight_max_(settings.value_or(Settings{}).starts_in_flight_max),
+        settings_(settings.value_or(Settings{.parallel_max = experiment_.parallel_max})),
         standing_(std::move(standing)),
         others_(std::move(others)),
         last_line_(std::move(last_line)),
@@ -125,24 +111,23 @@ class Explanation {
       case TrialState::waiting:
         return waits(trial);
       case TrialState::ready:
-        return fmt::format("{}; attempt {}, after {}", waits(trial), it.attempt + 1,
-                           it.reason.substr(0, it.reason.find("; attempt ")));
+        return fmt::format("{}; attempt {}, after {}", waits(trial), it.attempt + 1, attempt_end_text(it));
       case TrialState::starting:
         return fmt::format("is being started{}", attempt_text(it));
       case TrialState::running:
         return fmt::format("runs{}{}{}", since(it), attempt_text(it), why_not_skipped(trial));
       case TrialState::retrying:
-        return fmt::format("is tried again: {}", it.reason);
+        return fmt::format("is tried again: {}", reason_text(it));
       case TrialState::collecting:
         return fmt::format("has ended{}, and its outputs are being taken home{}", attempt_text(it),
-                           it.reason.empty() ? "" : ": " + it.reason);
+                           reason_text(it).empty() ? "" : ": " + reason_text(it));
       case TrialState::succeeded:
         return fmt::format("has succeeded{}{}{}", attempt_text(it), why_no_metrics(trial),
                            why_not_skipped(trial));
       case TrialState::stopped:
         if (it.reason.empty()) return stopped_text(trial);
-        return fmt::format("was stopped{}{}", it.reason.starts_with("stopped ") ? " " : ": ",
-                           reason_beside(it.state, failure_text(trial)));
+        return fmt::format("was stopped{}{}", is_by_others(it.details.stopper) ? " " : ": ",
+                           failure_text(trial));
       case TrialState::skipped:
         return "was skipped: " + it.reason;
       case TrialState::failed:
@@ -160,10 +145,21 @@ class Explanation {
     return past.attempt > 1 ? fmt::format(" (attempt {})", past.attempt) : "";
   }
 
-  // The reason, and what the last line of the log adds.
+  static bool is_by_others(Stopper stopper) {
+    return stopper == Stopper::person || stopper == Stopper::outside;
+  }
+
+  // Without what follows it.
+  static std::string attempt_end_text(const Past& past) {
+    EndDetails details = past.details;
+    details.next = Next::none;
+    return reason_text(past.reason, details, past.attempt);
+  }
+
+  // The reason beside the state, and what the last line of the log adds.
   [[nodiscard]] std::string failure_text(TrialIndex trial) const {
     const Past& it = past_[trial];
-    return with_last_line(it.reason, it.exit_code,
+    return with_last_line(reason_text_beside_state(it), it.exit_code,
                           it.was_started ? last_line_(name(trial), it.attempt) : std::string());
   }
 
@@ -221,33 +217,63 @@ class Explanation {
   [[nodiscard]] std::string root_text(TrialIndex trial) const {
     const std::optional<TrialIndex> root = past_[trial].root;
     if (!root || past_[*root].reason.empty()) return "";
-    return fmt::format("; {} {}: {}", name(*root), to_string(past_[*root].state), past_[*root].reason);
+    return fmt::format("; {} {}: {}", name(*root), to_string(past_[*root].state), reason_text(past_[*root]));
   }
 
   [[nodiscard]] std::string waits(TrialIndex trial) const {
-    std::vector<std::string> unmet;
-    for (const Edge& need : plan_.nodes[trial].needs)
-      if (const auto text = unmet_text(need)) unmet.push_back(*text);
-    if (!unmet.empty()) return "waits for " + list_of(std::move(unmet));
-    if (const auto canary = canary_text(trial)) return *canary;
-    if (paused_)
-      return fmt::format("waits, since the run is paused: `combu resume {}` starts it", run_.text());
-    const std::size_t alive = alive_in_parallel();
-    if (!experiment_.trials[trial].service && parallel_max_ > 0 && alive >= parallel_max_)
-      return fmt::format("waits for a place: {} alive, as many as may (parallel)",
-                         alive == 1 ? "1 attempt is" : fmt::format("{} attempts are", alive));
+    using Kind = Explanation::Kind;
+    const Explanation why = explain(trial);
     const GpuWish& gpus = *experiment_.trials[trial].gpus;
-    if (!fits(trial)) return fmt::format("waits for {}{}", joined(wanted(trial), gpus), holders(trial));
+    const bool wants_none = wanted(trial).empty() && gpus.empty();
+    switch (why.kind) {
+      case Kind::dependencies:
+        return "waits for " + unmet_text(why.unmet);
+      case Kind::canary:
+        return fmt::format("waits for `{}`, the canary of its shape, to succeed", name(*why.first));
+      case Kind::paused:
+        return fmt::format("waits, since the run is paused: `combu resume {}` starts it", run_.text());
+      case Kind::place:
+        return place_text();
+      case Kind::slots:
+        return slots_text(trial);
+      case Kind::overtaken:
+        return fmt::format("waits, so that `{}` gets {}", name(*why.first),
+                           joined(wanted(*why.first), *experiment_.trials[*why.first].gpus));
+      case Kind::room:
+        return "waits, so that those that services serve have room beside them";
+      case Kind::none:
+      case Kind::retry:
+      case Kind::lookup:
+      case Kind::interrupted:
+      case Kind::listing:
+      case Kind::turn:
+      case Kind::nothing:
+        break;
+    }
+    // What is free is not known.
+    if (!wants_none && (!standing_ || !standing_->capacity)) return slots_text(trial);
     const auto starting = static_cast<std::size_t>(
         std::ranges::count(past_, TrialState::starting, [](const Past& one) { return one.state; }));
-    if (starting >= starts_in_flight_max_ || (wanted(trial).empty() && gpus.empty()))
-      return "waits for its turn among the starts in flight";
-    if (const auto first = first_in_line(trial))
-      return fmt::format("waits, so that `{}` gets {}", name(*first),
-                         joined(wanted(*first), *experiment_.trials[*first].gpus));
-    return experiment_.trials[trial].service
-               ? "waits, so that those that services serve have room beside them"
+    return starting >= settings_.starts_in_flight_max || wants_none
+               ? "waits for its turn among the starts in flight"
                : "waits for its turn";
+  }
+
+  // By a planner that stands where the run does, and starts nothing.
+  [[nodiscard]] Explanation explain(TrialIndex trial) const {
+    const Instant now = real_clock().now();
+    PlannerOptions options{.past = past_, .began_at = now};
+    if (standing_) options.capacity = standing_->capacity;
+    if (options.capacity)
+      for (const std::string& gpu : options.capacity->gpus)
+        options.gpus.push_back({.id = gpu, .uuid = {}, .kind = {}, .memory = {}});
+    Planner planner(run_, experiment_, plan_, std::move(options));
+    const Adjust settings{
+        .parallel_max = settings_.parallel_max, .starts_in_flight_max = 0, .paused = settings_.paused};
+    const Assumed others{standing_ ? standing_->held_by_others : Slots()};
+    for (const Event& event : {Event(settings), Event(Begin{}), Event(others)})
+      (void)planner.step(event, now);
+    return planner.explain(trial);
   }
 
   // Of its next attempt.
@@ -257,78 +283,27 @@ class Explanation {
     return slots;
   }
 
-  // Whether it could start with what is free; not so where that is not known.
-  [[nodiscard]] bool fits(TrialIndex trial) const {
-    const Slots slots = wanted(trial);
-    const GpuWish& gpus = *experiment_.trials[trial].gpus;
-    if (slots.empty() && gpus.empty()) return true;
-    if (!standing_ || !standing_->capacity) return false;
-    Slots free = *standing_->capacity;
-    free -= standing_->held;
-    free -= standing_->held_by_others;
-    return slots.fit(free) && are_free(gpus, *standing_->capacity, free);
-  }
-
-  // The first of those that come before this one and wait for slots that are not free. What a random order
-  // is, is not known here: there it is one of those with a higher priority.
-  [[nodiscard]] std::optional<TrialIndex> first_in_line(TrialIndex trial) const {
-    const auto priority = [&](TrialIndex one) { return experiment_.trials[one].priority; };
-    std::optional<TrialIndex> first;
-    for (TrialIndex other = 0; other < past_.size(); ++other) {
-      const bool waits = past_[other].state == TrialState::waiting || past_[other].state == TrialState::ready;
-      const bool is_before =
-          priority(other) > priority(trial) ||
-          (priority(other) == priority(trial) && other < trial && experiment_.order == Order::file);
-      if (!waits || !is_before || fits(other) || (first && priority(other) <= priority(*first))) continue;
-      const auto is_unmet = [&](const Edge& need) { return unmet_text(need).has_value(); };
-      if (std::ranges::none_of(plan_.nodes[other].needs, is_unmet) && !canary_text(other)) first = other;
-    }
-    return first;
+  [[nodiscard]] std::string slots_text(TrialIndex trial) const {
+    return fmt::format("waits for {}{}", joined(wanted(trial), *experiment_.trials[trial].gpus),
+                       holders(trial));
   }
 
   // Services take no place from others.
-  [[nodiscard]] std::size_t alive_in_parallel() const {
-    std::size_t count = 0;
+  [[nodiscard]] std::string place_text() const {
+    std::size_t alive = 0;
     for (TrialIndex trial = 0; trial < past_.size(); ++trial)
-      if (is_alive(past_[trial].state) && !experiment_.trials[trial].service) ++count;
-    return count;
+      if (is_alive(past_[trial].state) && !experiment_.trials[trial].service) ++alive;
+    return fmt::format("waits for a place: {} alive, as many as may (parallel)",
+                       alive == 1 ? "1 attempt is" : fmt::format("{} attempts are", alive));
   }
 
-  // What is not so yet of a trial that this one depends on.
-  [[nodiscard]] std::optional<std::string> unmet_text(const Edge& need) const {
-    const Past& it = past_[need.trial];
-    const bool met = it.state == TrialState::skipped          ? true
-                     : need.condition == Condition::started   ? it.was_started
-                     : need.condition == Condition::healthy   ? it.was_healthy
-                     : need.condition == Condition::succeeded ? it.state == TrialState::succeeded
-                                                              : is_over(it.state);
-    if (met) return std::nullopt;
-    return fmt::format("`{}` {} (it is {})", name(need.trial), words_of(need.condition), to_string(it.state));
-  }
-
-  [[nodiscard]] std::optional<std::string> canary_text(TrialIndex trial) const {
-    if (!experiment_.canary) return std::nullopt;
-    const std::string shape = canary_shape(experiment_.trials[trial]);
-    const auto [known, is_new] = canaries_.try_emplace(shape);
-    if (is_new) known->second = canary_of(shape);
-    const std::optional<TrialIndex> canary = known->second;
-    if (!canary || *canary == trial) return std::nullopt;
-    return fmt::format("waits for `{}`, the canary of its shape, to succeed", name(*canary));
-  }
-
-  // nullopt: nobody waits for it, or it has not begun.
-  [[nodiscard]] std::optional<TrialIndex> canary_of(const std::string& shape) const {
-    std::optional<TrialIndex> canary;
-    for (TrialIndex other = 0; other < past_.size(); ++other) {
-      const TrialState state = past_[other].state;
-      const bool has_begun = is_alive(past_[other].state) || state == TrialState::ready ||
-                             state == TrialState::retrying || state == TrialState::collecting;
-      const bool counts = has_succeeded(state) || (has_begun && !canary);
-      if (!counts || canary_shape(experiment_.trials[other]) != shape) continue;
-      if (has_succeeded(state)) return std::nullopt;
-      canary = other;
-    }
-    return canary;
+  [[nodiscard]] std::string unmet_text(const std::vector<Edge>& needs) const {
+    std::vector<std::string> texts;
+    texts.reserve(needs.size());
+    for (const Edge& need : needs)
+      texts.push_back(fmt::format("`{}` {} (it is {})", name(need.trial), words_of(need.condition),
+                                  to_string(past_[need.trial].state)));
+    return list_of(std::move(texts));
   }
 
   // Who has of what it waits for, of this run and of others; GPUs first, of which there are the fewest.
@@ -359,11 +334,8 @@ class Explanation {
   const Experiment& experiment_;
   const Plan& plan_;
   const std::vector<Past>& past_;
-  bool paused_;
-  std::size_t parallel_max_;
-  std::size_t starts_in_flight_max_;
+  Settings settings_;
   std::optional<Snapshot> standing_;
-  mutable std::unordered_map<std::string, std::optional<TrialIndex>> canaries_;  // by shape
   std::function<std::vector<Sighting>()> others_;
   LastLine last_line_;
   Record& record_;
@@ -465,10 +437,9 @@ void print_failures(Record& record, const RunEntry& entry, const LastLine& last_
     const Past& it = past[trial];
     if (!is_unsuccessful(it.state, it.cause)) continue;
     const std::string& name = trials.at(trial).name;
-    Failure failure{.trial = name, .state = it.state, .reason = it.reason};
+    const bool has_log = it.state != TrialState::blocked && it.was_started && last_line;
+    Failure failure = failure_of(name, it, has_log ? last_line(name, it.attempt) : "");
     if (it.state == TrialState::blocked && it.root) failure.root = trials.at(*it.root).name;
-    if (it.state != TrialState::blocked && it.was_started && last_line)
-      failure.reason = with_last_line(it.reason, it.exit_code, last_line(name, it.attempt));
     failures.push_back(std::move(failure));
   }
   std::string text = fmt::format("run {}: {}\n", entry.id.text(), counts_of(past));
@@ -505,7 +476,8 @@ int why(const Invocation& invocation, const WhyOptions& options) {
     print_failures(record, entry, kept);
     return 0;
   }
-  const Loaded loaded = load(record, entry.id);
+  Loaded loaded = load(record, entry.id);
+  forgive(loaded.run.experiment, entry);
   const TrialIndex trial = find_trial(loaded.run.experiment, options.trial);
   std::vector<Past> past = record.past(entry.id);
   const auto others = [&] { return others_on_engine(invocation, entry); };
@@ -521,8 +493,8 @@ int why(const Invocation& invocation, const WhyOptions& options) {
     const bool is_kept = telemetry && is_log_complete(*telemetry, name, attempt);
     return is_kept ? kept(name, attempt) : last_line_on_engine(invocation, entry, name, attempt);
   };
-  const Explanation explanation(loaded, past, settings, std::move(standing), others, last_line, record);
-  std::string text = fmt::format("{} {}", options.trial, explanation.of(trial));
+  const Answer answer(loaded, past, settings, std::move(standing), others, last_line, record);
+  std::string text = fmt::format("{} {}", options.trial, answer.of(trial));
   if (!is_over(past[trial].state) && !at_work && is_unfinished(entry, past))
     text += fmt::format("; nobody is at work on the run: `{}` goes on with it",
                         resume_line(entry.id, invocation.engine));

@@ -52,6 +52,16 @@ Preparation preparation_of(const json& line, Preparation::Kind kind) {
           .finished = line.at("finished")};
 }
 
+// The parts of the fact's reason.
+void take_end(Fact& fact, const json& end) {
+  fact.reason = end.at("reason");
+  fact.details = {.stopper = word_of<Stopper>(end.at("stopper").get<std::string>(), k_stopper_count),
+                  .outputs_fault = end.at("outputs_fault"),
+                  .next = word_of<Next>(end.at("next").get<std::string>(), k_next_count),
+                  .pause = Seconds(end.at("pause").get<double>()),
+                  .next_why = end.at("next_why")};
+}
+
 }  // namespace
 
 Replay::Replay(Progress& progress, Run& run) : progress_(progress), run_(run) {
@@ -108,6 +118,7 @@ Fact Replay::fact(const json& line) {
             .exit_code = std::nullopt,
             .reason = line.value("reason", ""),
             .root = std::nullopt};
+  if (line.contains("end")) take_end(fact, line["end"]);
   if (line.contains("cause")) fact.cause = word_of<Cause>(line["cause"].get<std::string>(), k_cause_count);
   if (line.contains("exit_code")) fact.exit_code = int_of(line["exit_code"]);
   if (line.contains("root")) fact.root = trial(line["root"]);

@@ -143,7 +143,7 @@ Json tags_of(const Results& results, const TrialEntry& trial, const std::string&
   add("combu.trial", trial.name);
   add("combu.attempt", std::to_string(trial.attempt));
   add("combu.state", std::string(to_string(trial.state)));
-  add("combu.reason", trial.reason);
+  add("combu.reason", reason_text(trial));
   add("combu.image", trial.image);
   add("combu.digest", trial.digest);
   add("combu.outputs", outputs);

@@ -95,8 +95,9 @@ class Writer {
     const auto time = time_of(entry, now);
     add_trial_(run, entry.name, entry.attempt, to_string(entry.state), entry.exit_code,
                text_or_none(entry.cause == Cause::none ? "" : to_string(entry.cause)),
-               text_or_none(entry.reason), entry.image, text_or_none(entry.digest), moment(entry.ran_at),
-               moment(entry.ended_at), time ? std::optional(time->count()) : std::nullopt);
+               text_or_none(reason_text(entry)), entry.image, text_or_none(entry.digest),
+               moment(entry.ran_at), moment(entry.ended_at),
+               time ? std::optional(time->count()) : std::nullopt);
     for (std::size_t i = 0; i < results.params.size(); ++i)
       if (!std::holds_alternative<std::monostate>(row.params[i]))
         add_param_(run, entry.name, results.params[i], row.params[i]);

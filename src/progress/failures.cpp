@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <ranges>
+#include <tuple>
 #include <utility>
 
 #include "combu/progress.hpp"
@@ -23,22 +24,14 @@ constexpr std::size_t k_ranges_max = 5;
 constexpr std::size_t k_last_line_max = 200;
 constexpr int k_exit_not_found = 127;
 
-// Without what differs from attempt to attempt: "; attempt 2 in 1.0 s", ", after 3 attempts".
-std::string reason_of_kind(std::string_view reason) {
-  std::string kind(reason.substr(0, reason.find("; attempt ")));
-  constexpr std::string_view k_after = ", after ";
-  constexpr std::string_view k_attempts = " attempts";
-  const std::size_t begin = kind.find(k_after);
-  if (begin == std::string::npos) return kind;
-  const std::size_t end = kind.find_first_not_of("0123456789", begin + k_after.size());
-  if (end != std::string::npos && end > begin + k_after.size() &&
-      kind.compare(end, k_attempts.size(), k_attempts) == 0)
-    kind.erase(begin, end + k_attempts.size() - begin);
-  return kind;
+// Without what differs from attempt to attempt.
+EndDetails details_of_kind(EndDetails details) {
+  if (details.next == Next::attempt || details.next == Next::due || details.next == Next::spent)
+    details.next = Next::none;
+  return details;
 }
 
-std::string failure_text(TrialState state, std::string_view what, std::string_view reason) {
-  const std::string_view why = reason_beside(state, reason);
+std::string failure_text(TrialState state, std::string_view what, std::string_view why) {
   return clean_line(fmt::format("{}: {}{}{}", to_string(state), what, why.empty() ? "" : ": ", why));
 }
 
@@ -65,11 +58,21 @@ std::string command_not_found(std::string_view last_line) {
 
 }  // namespace
 
-std::string_view reason_beside(TrialState state, std::string_view reason) {
-  if (state != TrialState::stopped) return reason;
-  for (const std::string_view word : {"stopped: ", "stopped "})
-    if (reason.starts_with(word)) return reason.substr(word.size());
-  return reason;
+Failure failure_of(std::string_view trial, TrialState state, const std::string& reason,
+                   const EndDetails& details, int attempt, std::optional<int> exit_code,
+                   std::string_view last_line) {
+  const auto text = [&](const EndDetails& shown) {
+    return with_last_line(reason_text_beside(state, reason, shown, attempt), exit_code, last_line);
+  };
+  return {.trial = trial,
+          .state = state,
+          .reason = text(details),
+          .kind = text(details_of_kind(details)),
+          .stopper = state == TrialState::stopped ? details.stopper : Stopper::none};
+}
+
+std::string reason_of(const FailureGroup& group) {
+  return reason_text(group.reason, {.stopper = group.stopper}, 1);
 }
 
 std::string with_last_line(std::string_view reason, std::optional<int> exit_code,
@@ -105,12 +108,16 @@ std::string last_line_of(std::string_view text) {
 
 std::vector<FailureGroup> group_failures(std::span<const Failure> failures) {
   std::vector<FailureGroup> groups;
-  std::map<std::pair<TrialState, std::string>, std::size_t> places;
+  std::map<std::tuple<TrialState, Stopper, std::string>, std::size_t> places;
   for (const Failure& failure : failures) {
     const bool has_root = !failure.root.empty();
-    const std::string kind = has_root ? "root " + std::string(failure.root) : reason_of_kind(failure.reason);
-    const auto [place, is_new] = places.try_emplace({failure.state, kind}, groups.size());
-    if (is_new) groups.push_back({.state = failure.state, .reason = failure.reason, .trials = {}});
+    const std::string kind = has_root               ? "root " + std::string(failure.root)
+                             : failure.kind.empty() ? failure.reason
+                                                    : failure.kind;
+    const auto [place, is_new] = places.try_emplace({failure.state, failure.stopper, kind}, groups.size());
+    if (is_new)
+      groups.push_back(
+          {.state = failure.state, .reason = failure.reason, .stopper = failure.stopper, .trials = {}});
     FailureGroup& group = groups[place->second];
     if (group.reason != failure.reason)
       group.reason = has_root ? fmt::format("depend on `{}`", failure.root) : kind;
@@ -139,7 +146,7 @@ std::string group_line(const FailureGroup& group) {
 namespace {
 
 std::string failure_line(const Run& run, const Fact& fact) {
-  std::string reason = fact.reason;
+  std::string reason = reason_text_beside_state(fact);
   if (reason.empty() && fact.exit_code) reason = fmt::format("exit code {}", *fact.exit_code);
   return failure_text(fact.state, run.experiment.trials[fact.trial].name, reason);
 }
@@ -147,8 +154,8 @@ std::string failure_line(const Run& run, const Fact& fact) {
 }  // namespace
 
 FailureFeed::Shown FailureFeed::add(const Run& run, const Fact& fact, const std::vector<std::string>& tail) {
-  const std::string reason = with_last_line(reason_of_kind(fact.reason), fact.exit_code,
-                                            last_line_of(fmt::format("{}", fmt::join(tail, "\n"))));
+  const std::string reason =
+      failure_of({}, fact, last_line_of(fmt::format("{}", fmt::join(tail, "\n")))).kind;
   auto newest_first = kinds_ | std::views::reverse;
   const auto found = std::ranges::find_if(
       newest_first, [&](const Kind& kind) { return kind.state == fact.state && kind.reason == reason; });

@@ -19,10 +19,22 @@ ordered_json slots_json(const Slots& slots) {
           {"gpus", slots.gpus}};
 }
 
+ordered_json end_json(const Fact& fact) {
+  const EndDetails& details = fact.details;
+  return {{"reason", fact.reason},
+          {"stopper", to_string(details.stopper)},
+          {"outputs_fault", details.outputs_fault},
+          {"next", to_string(details.next)},
+          {"pause", details.pause.count()},
+          {"next_why", details.next_why}};
+}
+
 class JsonProgress final : public Progress {
  public:
-  explicit JsonProgress(std::function<void(std::string_view, std::string_view)> write)
-      : write_(std::move(write)) {}
+  // `parts`: facts also have the parts that their reason is made of, for another process.
+  enum class Reasons : std::uint8_t { texts, parts };
+  JsonProgress(std::function<void(std::string_view, std::string_view)> write, Reasons reasons)
+      : write_(std::move(write)), reasons_(reasons) {}
 
   void phase(std::string_view text) override { tell("phase", {{"text", text}}); }
 
@@ -56,7 +68,8 @@ class JsonProgress final : public Progress {
     if (fact.healthy) fields["healthy"] = true;
     if (fact.cause != Cause::none) fields["cause"] = to_string(fact.cause);
     if (fact.exit_code) fields["exit_code"] = *fact.exit_code;
-    if (!fact.reason.empty()) fields["reason"] = fact.reason;
+    if (std::string reason = reason_text(fact); !reason.empty()) fields["reason"] = std::move(reason);
+    if (reasons_ == Reasons::parts && fact.details != EndDetails{}) fields["end"] = end_json(fact);
     if (fact.root) fields["root"] = run_->experiment.trials[*fact.root].name;
     tell("fact", fields);
   }
@@ -107,6 +120,7 @@ class JsonProgress final : public Progress {
   }
 
   std::function<void(std::string_view, std::string_view)> write_;
+  Reasons reasons_;
   std::mutex mutex_;
   const Run* run_ = nullptr;
 };
@@ -115,15 +129,16 @@ class JsonProgress final : public Progress {
 
 std::unique_ptr<Progress> make_json_progress(
     std::function<void(std::string_view event, std::string_view line)> write) {
-  return std::make_unique<JsonProgress>(std::move(write));
+  return std::make_unique<JsonProgress>(std::move(write), JsonProgress::Reasons::parts);
 }
 
 std::unique_ptr<Progress> make_json_progress(const Surroundings& surroundings) {
-  return make_json_progress([stream = surroundings.stream](std::string_view, std::string_view line) {
+  const auto write = [stream = surroundings.stream](std::string_view, std::string_view line) {
     const std::string text = escape_controls(line);
     (void)std::fwrite(text.data(), 1, text.size(), stream);
     (void)std::fflush(stream);
-  });
+  };
+  return std::make_unique<JsonProgress>(write, JsonProgress::Reasons::texts);
 }
 
 }  // namespace combu

@@ -19,12 +19,11 @@ std::vector<FailureGroup> groups_of(const Run& run, const std::vector<Fact>& fac
   failures.reserve(facts.size());
   for (const Fact& fact : facts) {
     const std::string& name = run.experiment.trials[fact.trial].name;
-    Failure failure{.trial = name, .state = fact.state, .reason = fact.reason};
-    if (failure.reason.empty() && fact.exit_code)
-      failure.reason = fmt::format("exit code {}", *fact.exit_code);
+    Fact shown = fact;
+    if (shown.reason.empty() && fact.exit_code) shown.reason = fmt::format("exit code {}", *fact.exit_code);
+    const bool has_log = fact.state != TrialState::blocked && fact.ran && last_line;
+    Failure failure = failure_of(name, shown, has_log ? last_line(name, fact.attempt) : "");
     if (fact.state == TrialState::blocked && fact.root) failure.root = run.experiment.trials[*fact.root].name;
-    if (fact.state != TrialState::blocked && fact.ran && last_line)
-      failure.reason = with_last_line(failure.reason, fact.exit_code, last_line(name, fact.attempt));
     failures.push_back(std::move(failure));
   }
   return group_failures(failures);

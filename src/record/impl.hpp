@@ -53,6 +53,9 @@ struct Record::Impl {
   // when the machine's clock was set back between two processes.
   std::int64_t delay_of(std::int64_t run, Instant first);
   Stamp stamp(std::int64_t run);
+  // `write_facts` is given the run's number. False: the run has changed.
+  bool append_if(const RunId& run, const Stamp& expected,
+                 const std::function<void(std::int64_t)>& write_facts);
   void write(std::int64_t run, std::span<const Fact> facts);
   void write(std::int64_t run, std::int64_t delay, const Fact& fact);
   void write(std::int64_t run, const Recollection& one);
@@ -136,17 +139,23 @@ struct Record::Impl {
   database::Sql set_ended{
       database,
       "UPDATE attempts SET ended_at = max(?, started_at, coalesce(ran_at, 0)), exit_code = ?, "
-      "cause = ?, reason = ? "
+      "cause = ?, reason = ?, stopper = ?, outputs_fault = ?, next = ?, pause = ?, next_why = ? "
       "WHERE run = ? AND trial = ? AND attempt = ? AND ended_at IS NULL"};
   database::Sql set_doom{database,
                          "UPDATE attempts SET doom = ? WHERE run = ? AND trial = ? AND attempt = ?"};
-  database::Sql set_collecting{
-      database,
-      "UPDATE attempts SET collected_at = 0, reason = ? WHERE run = ? AND trial = ? AND attempt = ?"};
+  database::Sql set_collecting{database,
+                               "UPDATE attempts SET collected_at = 0, reason = ?, stopper = ?, outputs_fault "
+                               "= ?, next = ?, pause = ?, "
+                               "next_why = ? WHERE run = ? AND trial = ? AND attempt = ?"};
   // What became of it is known now.
   database::Sql set_collected{database,
-                              "UPDATE attempts SET collected_at = max(?, ended_at), cause = ?, reason = ? "
+                              "UPDATE attempts SET collected_at = max(?, ended_at), cause = ?, reason = ?, "
+                              "stopper = ?, outputs_fault = ?, next = ?, pause = ?, next_why = ? "
                               "WHERE run = ? AND trial = ? AND attempt = ? AND collected_at = 0"};
+  // Its outputs are not there, and will not be; its end stays as it was.
+  database::Sql set_lost{database,
+                         "UPDATE attempts SET collected_at = NULL, cause = ? "
+                         "WHERE run = ? AND trial = ? AND attempt = ? AND collected_at = 0"};
   // What was spent before the file was edited is forgotten.
   database::Sql begin_anew{
       database,
@@ -161,8 +170,9 @@ struct Record::Impl {
   database::Sql set_over{
       database,
       "UPDATE trials SET over = ?1, over_at = max(?2, coalesce((SELECT max(max(ended_at, "
-      "coalesce(collected_at, 0))) FROM attempts WHERE run = ?5 AND trial = ?6), 0)), reason = ?3, "
-      "root = ?4 WHERE run = ?5 AND trial = ?6"};
+      "coalesce(collected_at, 0))) FROM attempts WHERE run = ?9 AND trial = ?10), 0)), reason = ?3, "
+      "root = ?4, stopper = ?5, outputs_fault = ?6, next = ?7, next_why = ?8 WHERE run = ?9 AND trial = "
+      "?10"};
 };
 
 }  // namespace combu

@@ -34,6 +34,11 @@ Enum value_of(std::string_view word, std::size_t count) {
     if (to_string(static_cast<Enum>(i)) == word) return static_cast<Enum>(i);
   throw Error(ErrorKind::corrupt, "", fmt::format("holds a word that this combu does not know: {}", word));
 }
+// As above; `none` where it says nothing.
+template <class Enum>
+Enum value_or_none(std::string_view word, std::size_t count) {
+  return word.empty() ? Enum::none : value_of<Enum>(word, count);
+}
 TrialState state_of(const SQLite::Column& column) {
   return value_of<TrialState>(column.getText(), k_trial_state_count);
 }
@@ -79,6 +84,23 @@ std::optional<Instant> instant_in(const Rows& row, int column) {
   return number ? std::optional(instant_of(*number)) : std::nullopt;
 }
 
+// From columns in this order: stopper, outputs_fault, next, pause, next_why.
+EndDetails details_in(SQLite::Statement& query, int column) {
+  const auto text = [&](int offset) { return query.getColumn(column + offset).getText(""); };
+  return {.stopper = value_or_none<Stopper>(text(0), k_stopper_count),
+          .outputs_fault = text(1),
+          .next = value_or_none<Next>(text(2), k_next_count),
+          .pause = seconds_in(query.getColumn(column + 3)).value_or(Seconds(0)),
+          .next_why = text(4)};
+}
+EndDetails details_in(const Rows& row, int column) {
+  return {.stopper = value_or_none<Stopper>(row.text(column), k_stopper_count),
+          .outputs_fault = std::string(row.text(column + 1)),
+          .next = value_or_none<Next>(row.text(column + 2), k_next_count),
+          .pause = microseconds(row.number(column + 3)),
+          .next_why = std::string(row.text(column + 4))};
+}
+
 // As `states` has it, from an attempt's row.
 void take_attempt(TrialEntry& entry, const Rows& row) {
   entry.attempt = static_cast<int>(row.number(1));
@@ -90,9 +112,8 @@ void take_attempt(TrialEntry& entry, const Rows& row) {
   entry.reason = row.text(7);
   const bool is_collecting = row.number_if_any(8) == 0;
   const bool is_ready = !row.is_null(9);
-  if (is_ready)
-    entry.reason = fmt::format("{}; attempt {} waits to be started",
-                               entry.reason.substr(0, entry.reason.find("; attempt ")), entry.attempt + 1);
+  entry.details = details_in(row, 12);
+  if (is_ready && !is_collecting) entry.details.next = Next::due;
   entry.state = is_collecting    ? TrialState::collecting
                 : is_ready       ? TrialState::ready
                 : entry.ended_at ? TrialState::retrying
@@ -104,13 +125,13 @@ void take_attempt(TrialEntry& entry, const Rows& row) {
 }
 
 void take_details(TrialEntry& entry, const Rows& row) {
-  entry.container = row.text(12);
-  entry.gpus = row.text(13);
+  entry.container = row.text(17);
+  entry.gpus = row.text(18);
   entry.taken.reset();
-  if (!row.is_null(14))
-    entry.taken = Taken{.files = static_cast<std::size_t>(row.number(14)),
-                        .size = Bytes{row.number(15)},
-                        .left = split(row.text(16), k_between_paths)};
+  if (!row.is_null(19))
+    entry.taken = Taken{.files = static_cast<std::size_t>(row.number(19)),
+                        .size = Bytes{row.number(20)},
+                        .left = split(row.text(21), k_between_paths)};
 }
 
 WorkingTree working_tree_of(std::int64_t run, SQLite::Database& database) {
@@ -230,13 +251,15 @@ void Record::trials(const RunId& run, const std::string& trial, Detail detail,
     const std::string trial_details = all ? ", image, digest, params, revision" : "";
     const std::string attempt_details =
         all ? ", container, gpus, outputs_files, outputs_size, outputs_left" : "";
-    Rows trials(impl_->database, "SELECT trial, name, over, first_attempt, reason" + trial_details +
-                                     " FROM trials" + chosen + " ORDER BY trial");
+    Rows trials(
+        impl_->database,
+        "SELECT trial, name, over, first_attempt, reason, stopper, outputs_fault, next, NULL, next_why" +
+            trial_details + " FROM trials" + chosen + " ORDER BY trial");
     // Beside the other in the same order: a join looks for each trial anew, which takes twice as long.
     Rows attempts(
         impl_->database,
         "SELECT trial, attempt, healthy_at, ran_at, ended_at, exit_code, cause, reason, collected_at, "
-        "next_ready_at, memory_peak, cpu_time" +
+        "next_ready_at, memory_peak, cpu_time, stopper, outputs_fault, next, pause, next_why" +
             attempt_details + " FROM attempts" + chosen + " ORDER BY trial, attempt");
     for (Rows* query : {&trials, &attempts}) {
       query->bind(1, number);
@@ -255,12 +278,15 @@ void Record::trials(const RunId& run, const std::string& trial, Detail detail,
         if (all) take_details(entry, attempts);
       }
       if (!trials.is_null(2)) entry.state = value_of<TrialState>(trials.text(2), k_trial_state_count);
-      if (!trials.is_null(4)) entry.reason = trials.text(4);
+      if (!trials.is_null(4)) {
+        entry.reason = trials.text(4);
+        entry.details = details_in(trials, 5);
+      }
       if (!all) continue;
-      entry.image = trials.text(5);
-      entry.digest = trials.text(6);
-      entry.params = trials.text(7);
-      entry.revision = static_cast<int>(trials.number(8));
+      entry.image = trials.text(10);
+      entry.digest = trials.text(11);
+      entry.params = trials.text(12);
+      entry.revision = static_cast<int>(trials.number(13));
     }
   });
 }
@@ -300,7 +326,8 @@ std::vector<AttemptEntry> Record::attempts(const RunId& run, const std::string& 
         impl_->database,
         "SELECT name, attempt, ready_at, started_at, ran_at, ended_at, created_in, "
         "started_in, first_attempt, nullif(collected_at, 0), exit_code, attempts.reason, gpus, nano_cpus, "
-        "memory, revision FROM attempts JOIN trials USING (run, trial) "
+        "memory, revision, attempts.stopper, attempts.outputs_fault, attempts.next, pause, attempts.next_why "
+        "FROM attempts JOIN trials USING (run, trial) "
         "WHERE run = ?1" +
             chosen + " ORDER BY trial, attempt");
     query.bind(1, number);
@@ -319,7 +346,8 @@ std::vector<AttemptEntry> Record::attempts(const RunId& run, const std::string& 
                          .ended_at = instant_in(query.getColumn(5)),
                          .collected_at = instant_in(query.getColumn(9)),
                          .exit_code = number_in(query.getColumn(10)),
-                         .reason = query.getColumn(11).getText(""),
+                         .reason = reason_text(query.getColumn(11).getText(""), details_in(query, 16),
+                                               query.getColumn(1).getInt()),
                          .gpus = query.getColumn(12).getText(""),
                          .slots = {.cpus = {query.getColumn(13).getInt64()},
                                    .memory = {query.getColumn(14).getInt64()},
@@ -337,7 +365,9 @@ void Record::events(const RunId& run, const std::string& trial,
         "SELECT at, name, attempt, state, exit_code, cause, events.reason, "
         "CASE state WHEN 'collected' THEN (SELECT outputs_files || ' ' || outputs_size FROM attempts WHERE "
         "attempts.run = events.run AND attempts.trial = events.trial AND attempts.attempt = events.attempt) "
-        "END FROM events "
+        "END, events.stopper, events.outputs_fault, events.next, pause, events.next_why, "
+        "coalesce(attempt, (SELECT max(attempt) FROM attempts WHERE attempts.run = events.run AND "
+        "attempts.trial = events.trial)) FROM events "
         "JOIN trials ON trials.run = events.run AND trials.trial = events.trial WHERE events.run = ?1 ";
     const std::optional<std::int64_t> of = impl_->number_of_trial(number, trial);
     if (!trial.empty() && !of) return;
@@ -359,7 +389,8 @@ void Record::events(const RunId& run, const std::string& trial,
                              .state = query.getColumn(3).getString(),
                              .exit_code = number_in(query.getColumn(4)),
                              .cause = query.getColumn(5).getText(""),
-                             .reason = query.getColumn(6).getText(""),
+                             .reason = reason_text(query.getColumn(6).getText(""), details_in(query, 8),
+                                                   query.getColumn(13).getInt()),
                              .taken = taken_in(query.getColumn(7))};
       if (!tell(entry)) return;
     }
@@ -456,7 +487,8 @@ std::vector<Past> Record::past(const RunId& run) {
     std::vector<Past> all;
     SQLite::Statement states(
         impl_->database,
-        "SELECT state, attempt, cause, exit_code, states.reason, states.root, anew, over_at FROM states "
+        "SELECT state, attempt, cause, exit_code, states.reason, states.root, anew, over_at, states.stopper, "
+        "states.outputs_fault, states.next, pause, states.next_why FROM states "
         "JOIN trials USING (run, trial) WHERE run = ? ORDER BY trial");
     states.bind(1, number);
     while (states.executeStep()) {
@@ -465,6 +497,7 @@ std::vector<Past> Record::past(const RunId& run) {
                      .cause = cause_of(states.getColumn(2)),
                      .exit_code = number_in(states.getColumn(3)),
                      .reason = states.getColumn(4).getString(),
+                     .details = details_in(states, 8),
                      .over_at = instant_in(states.getColumn(7)),
                      .anew = states.getColumn(6).getInt() != 0});
       const SQLite::Column root = states.getColumn(5);
@@ -487,8 +520,8 @@ std::vector<Past> Record::past(const RunId& run) {
       if (is_last) past.doom = cause_of(attempts.getColumn(6));
       past.was_healthy |= !attempts.getColumn(3).isNull();
       if (is_last) past.memory = Bytes{attempts.getColumn(7).getInt64()};
-      if (is_last && attempts.getColumn(4).isNull() && !attempts.getColumn(8).isNull()) {
-        past.leaving = value_of<Leaving>(attempts.getColumn(8).getText(), k_leaving_count);
+      if (is_last && attempts.getColumn(4).isNull()) {
+        past.leaving = value_of<Leaving>(attempts.getColumn(8).getText("no"), k_leaving_count);
         past.slots = {.cpus = {attempts.getColumn(9).getInt64()},
                       .memory = {attempts.getColumn(10).getInt64()},
                       .gpus = split(attempts.getColumn(11).getText(""))};

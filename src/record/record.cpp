@@ -41,6 +41,29 @@ std::optional<std::string> digest_of(const Digests& digests, const Trial& trial)
   return at == digests.end() ? std::nullopt : std::optional(at->second);
 }
 
+// Columns of an end. None has a value where there is nothing to say. The fact outlives it.
+struct EndColumns {
+  using Text = std::optional<std::string_view>;
+  explicit EndColumns(const Fact& fact) : reason(fact.reason) {
+    const EndDetails& details = fact.details;
+    if (details.stopper != Stopper::none) stopper = to_string(details.stopper);
+    if (!details.outputs_fault.empty()) outputs_fault = details.outputs_fault;
+    if (details.next != Next::none) next = to_string(details.next);
+    if (details.next == Next::attempt) pause = number_of(details.pause);
+    if (!details.next_why.empty()) next_why = details.next_why;
+  }
+  [[nodiscard]] auto columns() const {
+    return std::tuple(reason, stopper, outputs_fault, next, pause, next_why);
+  }
+
+  std::string_view reason;
+  Text stopper;
+  Text outputs_fault;
+  Text next;
+  std::optional<std::int64_t> pause;
+  Text next_why;
+};
+
 std::string path_in(const std::string& folder) {
   return folder + "/record.sqlite";
 }
@@ -145,6 +168,21 @@ Record::Stamp Record::Impl::stamp(std::int64_t run) {
   return {query.getColumn(0).getInt64(), query.getColumn(1).getInt64(), query.getColumn(2).getInt64()};
 }
 
+bool Record::Impl::append_if(const RunId& run, const Stamp& expected,
+                             const std::function<void(std::int64_t)>& write_facts) {
+  return database::guarded(path, [&] {
+    const std::int64_t number = number_of_run(run);
+    SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
+    if (stamp(number) != expected) return false;
+    write_facts(number);
+    Sql{database,
+        "UPDATE runs SET ended_at = max(working_since, (SELECT max(over_at) FROM trials WHERE run = ?1)) "
+        "WHERE number = ?1 AND NOT EXISTS (SELECT 1 FROM trials WHERE run = ?1 AND over IS NULL)"}(number);
+    transaction.commit();
+    return true;
+  });
+}
+
 void Record::Impl::write(std::int64_t run, std::span<const Fact> facts) {
   const std::int64_t delay = facts.empty() ? 0 : delay_of(run, facts.front().at);
   for (const Fact& fact : facts) write(run, delay, fact);
@@ -169,18 +207,22 @@ void Record::Impl::write(std::int64_t run, std::int64_t delay, const Fact& fact)
     set_ran(at, fact.id, attempt);
   } else if (is_over(fact.state) || fact.state == TrialState::retrying ||
              fact.state == TrialState::collecting) {
-    set_collected(at, to_string(fact.cause), fact.reason, attempt);
-    set_ended(at, fact.exit_code, to_string(fact.cause), fact.reason, attempt);
+    const EndColumns end(fact);
+    if (fact.details.next == Next::lost) set_lost(to_string(fact.cause), attempt);
+    set_collected(at, to_string(fact.cause), end, attempt);
+    set_ended(at, fact.exit_code, to_string(fact.cause), end, attempt);
     if (fact.usage) set_usage(fact.usage->memory.count, number_of(fact.usage->cpu), attempt);
-    if (fact.state == TrialState::collecting) set_collecting(fact.reason, attempt);
+    if (fact.state == TrialState::collecting) set_collecting(end, attempt);
     if (fact.state == TrialState::retrying) begin_anew(attempt);
   }
   if (!is_over(fact.state)) return;
   std::optional<std::int64_t> root;
   if (fact.root) root = static_cast<std::int64_t>(*fact.root);
   std::optional<std::string> reason;
-  if (!fact.reason.empty()) reason = fact.reason;
-  set_over(to_string(fact.state), at, reason, root, trial);
+  if (!fact.reason.empty() || fact.details != EndDetails{}) reason = fact.reason;
+  const EndColumns end(fact);
+  set_over(to_string(fact.state), at, reason, root, end.stopper, end.outputs_fault, end.next, end.next_why,
+           trial);
 }
 
 void Record::Impl::write(std::int64_t run, const Recollection& one) {
@@ -217,7 +259,8 @@ void Record::Impl::write(std::int64_t run, const Digests& references) {
 
 void Record::Impl::reopen(std::int64_t run, std::span<const TrialIndex> trials, Instant at) {
   Sql again{database,
-            "UPDATE trials SET over = NULL, over_at = NULL, reason = NULL, root = NULL, first_attempt = "
+            "UPDATE trials SET over = NULL, over_at = NULL, reason = NULL, root = NULL, stopper = NULL, "
+            "outputs_fault = NULL, next = NULL, next_why = NULL, first_attempt = "
             "(SELECT coalesce(max(attempt), 0) + 1 FROM attempts "
             "WHERE attempts.run = trials.run AND attempts.trial = trials.trial) WHERE run = ? AND trial = ?"};
   for (const TrialIndex trial : trials) again(TrialKey{run, static_cast<std::int64_t>(trial)});
@@ -312,17 +355,13 @@ Record::Stamp Record::stamp(const RunId& run) {
 }
 
 bool Record::append_unwatched(const RunId& run, std::span<const Fact> facts, const Stamp& stamp) {
-  return database::guarded(impl_->path, [&] {
-    const std::int64_t number = impl_->number_of_run(run);
-    SQLite::Transaction transaction(impl_->database, SQLite::TransactionBehavior::IMMEDIATE);
-    if (impl_->stamp(number) != stamp) return false;
+  return impl_->append_if(run, stamp, [&](std::int64_t number) {
     for (const Fact& fact : facts) impl_->write(number, 0, fact);
-    Sql{impl_->database,
-        "UPDATE runs SET ended_at = max(working_since, (SELECT max(over_at) FROM trials WHERE run = ?1)) "
-        "WHERE number = ?1 AND NOT EXISTS (SELECT 1 FROM trials WHERE run = ?1 AND over IS NULL)"}(number);
-    transaction.commit();
-    return true;
   });
+}
+
+bool Record::append_if_unchanged(const RunId& run, std::span<const Fact> facts, const Stamp& stamp) {
+  return impl_->append_if(run, stamp, [&](std::int64_t number) { impl_->write(number, facts); });
 }
 
 void Record::end(const RunId& run, Instant at) {
@@ -405,51 +444,6 @@ void Record::revise(const RunId& run, const Edition& edition, const Experiment& 
     }
     if (any_again || (has_ended && known < experiment.trials.size()))
       impl_->reopen(number, edition.again, edition.at);
-    transaction.commit();
-  });
-}
-
-void Record::kill(const RunId& run, Instant at, std::span<const std::string> kept) {
-  database::guarded(impl_->path, [&] {
-    SQLite::Database& database = impl_->database;
-    SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
-    const std::int64_t number = impl_->number_of_run(run);
-    std::vector<std::int64_t> numbers;
-    for (const std::string& trial : kept)
-      if (const auto found = impl_->number_of_trial(number, trial)) numbers.push_back(*found);
-    const std::string unless_kept = fmt::format("trial NOT IN ({})", fmt::join(numbers, ", "));
-    // The machine's clock may have been set back.
-    const std::int64_t now = std::max(number_of(at), impl_->latest_of(number));
-    // A trial whose last attempt had failed by itself keeps this end and its reason.
-    Sql{database,
-        "UPDATE trials SET over_at = ?1, "
-        "over = CASE WHEN coalesce(last.cause, 'none') IN ('none', 'stopped') THEN 'stopped' ELSE 'failed' "
-        "END, "
-        "reason = CASE WHEN last.ended_at IS NULL OR last.reason IS NULL OR coalesce(last.cause, 'none') = "
-        "'none' "
-        "THEN '' ELSE substr(last.reason, 1, instr(last.reason || ';', ';') - 1) || "
-        "iif(last.collected_at = 0, '; ', '') END || "
-        "CASE WHEN last.collected_at = 0 THEN 'removed by kill before its outputs were taken home' "
-        "WHEN last.ended_at IS NULL OR last.reason IS NULL THEN 'removed by kill' ELSE '' END "
-        "FROM attempts AS last WHERE trials.run = ?2 AND over IS NULL AND last.run = trials.run AND "
-        "last.trial = trials.trial AND last.attempt >= first_attempt AND last.attempt = (SELECT max(attempt) "
-        "FROM attempts WHERE attempts.run = trials.run AND attempts.trial = trials.trial) "
-        "AND trials." +
-            unless_kept}(now, number);
-    Sql{database,
-        "UPDATE trials SET over = 'blocked', over_at = ?, reason = 'not started: the run was killed' "
-        "WHERE run = ? AND over IS NULL AND " +
-            unless_kept}(now, number);
-    Sql{database,
-        "UPDATE attempts SET ended_at = ?, cause = 'stopped', reason = 'removed by kill' "
-        "WHERE run = ? AND ended_at IS NULL AND " +
-            unless_kept}(now, number);
-    Sql{database,
-        "UPDATE attempts SET collected_at = NULL, cause = iif(coalesce(cause, 'none') = 'none', 'stopped', "
-        "cause) "
-        "WHERE run = ? AND collected_at = 0 AND " +
-            unless_kept}(number);
-    if (kept.empty()) Sql{database, "UPDATE runs SET ended_at = ? WHERE number = ?"}(now, number);
     transaction.commit();
   });
 }

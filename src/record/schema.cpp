@@ -10,7 +10,7 @@ constexpr int k_application_id = 0x636d6275;  // "cmbu"
 // Times are microseconds since 1970, states and causes the words of to_string(). A trial's state while it is
 // not over, and what happened when, follow from its attempts: they are views. Attempts before `first_attempt`
 // are of earlier tries, which `retry` has left behind; failures that it has left as they were are forgiven.
-constexpr std::array<std::string_view, 7> k_steps{R"sql(
+constexpr std::array<std::string_view, 8> k_steps{R"sql(
   CREATE TABLE experiments (
     number INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE
@@ -218,6 +218,110 @@ constexpr std::array<std::string_view, 7> k_steps{R"sql(
     target TEXT NOT NULL,
     PRIMARY KEY (run, path)
   ) WITHOUT ROWID;
+)sql",
+                                                  // An end beside its reason: EndDetails. Reasons had these
+                                                  // as text.
+                                                  R"sql(
+  ALTER TABLE attempts ADD COLUMN stopper TEXT;
+  ALTER TABLE attempts ADD COLUMN outputs_fault TEXT;
+  ALTER TABLE attempts ADD COLUMN next TEXT;
+  ALTER TABLE attempts ADD COLUMN pause INTEGER;
+  ALTER TABLE attempts ADD COLUMN next_why TEXT;
+  ALTER TABLE trials ADD COLUMN stopper TEXT;
+  ALTER TABLE trials ADD COLUMN outputs_fault TEXT;
+  ALTER TABLE trials ADD COLUMN next TEXT;
+  ALTER TABLE trials ADD COLUMN next_why TEXT;
+  UPDATE attempts SET next = 'attempt', reason = head,
+    pause = CASE
+      WHEN time GLOB '* ms' THEN round(CAST(time AS REAL) * 1000)
+      WHEN time GLOB '* s' THEN round(CAST(time AS REAL) * 1000000)
+      WHEN time GLOB '*m*s' THEN
+        (CAST(time AS INTEGER) * 60 + CAST(substr(time, instr(time, 'm') + 1) AS INTEGER)) * 1000000
+      WHEN time GLOB '*h*m' THEN
+        (CAST(time AS INTEGER) * 60 + CAST(substr(time, instr(time, 'h') + 1) AS INTEGER)) * 60000000
+      ELSE (CAST(time AS INTEGER) * 24 + CAST(substr(time, instr(time, 'd') + 1) AS INTEGER)) * 3600000000
+      END
+    FROM (SELECT run AS of_run, trial AS of_trial, attempt AS of_attempt,
+        substr(reason, 1, instr(reason, '; attempt ') - 1) AS head,
+        substr(reason, instr(reason, '; attempt ') + length('; attempt ' || (attempt + 1) || ' in ')) AS time
+      FROM attempts WHERE reason GLOB '*; attempt [0-9]* in *')
+    WHERE run = of_run AND trial = of_trial AND attempt = of_attempt;
+  UPDATE attempts SET next = 'verdict', reason = substr(reason, 1, instr(reason, '; tried again if ') - 1)
+    WHERE reason GLOB '*; tried again if the engine is being restarted';
+  UPDATE attempts SET next = 'collect',
+    next_why = substr(reason, instr(reason, 'its outputs are not home: ') + length('its outputs are not home: ')),
+    reason = substr(reason, 1, max(instr(reason, '; its outputs are not home: '), 1) - 1)
+    WHERE reason GLOB 'its outputs are not home: *' OR reason GLOB '*; its outputs are not home: *';
+  UPDATE attempts SET next = 'spent',
+    reason = substr(reason, 1, length(reason) - length(', after ' || attempt || ' attempts'))
+    WHERE reason GLOB '*, after ' || attempt || ' attempts';
+  UPDATE trials SET next = 'spent', reason = head
+    FROM (SELECT all_trials.run AS of_run, all_trials.trial AS of_trial,
+        substr(reason, 1, length(reason) - length(', after ' || last || ' attempts')) AS head
+      FROM trials AS all_trials, (SELECT run, trial, max(attempt) AS last FROM attempts GROUP BY run, trial) AS lasts
+      WHERE lasts.run = all_trials.run AND lasts.trial = all_trials.trial
+        AND reason GLOB '*, after ' || last || ' attempts')
+    WHERE run = of_run AND trial = of_trial;
+  UPDATE trials SET next = 'given_up',
+    next_why = substr(reason, instr(reason, '; not tried again: ') + length('; not tried again: ')),
+    reason = substr(reason, 1, instr(reason, '; not tried again: ') - 1)
+    WHERE reason GLOB '*; not tried again: *';
+  UPDATE attempts SET outputs_fault = substr(reason, instr(reason, '; outputs: ') + length('; outputs: ')),
+    reason = substr(reason, 1, instr(reason, '; outputs: ') - 1)
+    WHERE reason GLOB '*; outputs: *';
+  UPDATE trials SET outputs_fault = substr(reason, instr(reason, '; outputs: ') + length('; outputs: ')),
+    reason = substr(reason, 1, instr(reason, '; outputs: ') - 1)
+    WHERE reason GLOB '*; outputs: *';
+  UPDATE attempts SET stopper = iif(reason GLOB 'stopped by *', 'person', 'outside'),
+    reason = substr(reason, length('stopped ') + 1)
+    WHERE reason GLOB 'stopped by *' OR reason GLOB 'stopped from outside *';
+  UPDATE trials SET stopper = iif(reason GLOB 'stopped by *', 'person', 'outside'),
+    reason = substr(reason, length('stopped ') + 1)
+    WHERE reason GLOB 'stopped by *' OR reason GLOB 'stopped from outside *';
+  UPDATE attempts SET stopper = 'run', reason = substr(reason, length('stopped: ') + 1)
+    WHERE reason GLOB 'stopped: *';
+  UPDATE trials SET stopper = 'run', reason = substr(reason, length('stopped: ') + 1)
+    WHERE reason GLOB 'stopped: *';
+  DROP VIEW states;
+  DROP VIEW events;
+  CREATE VIEW states AS
+    SELECT trials.run, trials.trial, name, image, params,
+      coalesce(over, CASE
+        WHEN attempt IS NULL THEN 'waiting'
+        WHEN collected_at = 0 THEN 'collecting'
+        WHEN next_ready_at IS NOT NULL THEN 'ready'
+        WHEN ended_at IS NOT NULL THEN 'retrying'
+        WHEN ran_at IS NOT NULL THEN 'running'
+        ELSE 'starting' END) AS state,
+      coalesce(attempt, first_attempt) AS attempt, first_attempt, exit_code, coalesce(cause, 'none') AS cause,
+      coalesce(trials.reason, attempts.reason, '') AS reason,
+      iif(trials.reason IS NULL, attempts.stopper, trials.stopper) AS stopper,
+      iif(trials.reason IS NULL, attempts.outputs_fault, trials.outputs_fault) AS outputs_fault,
+      iif(trials.reason IS NULL, iif(over IS NULL AND collected_at IS NOT 0 AND next_ready_at IS NOT NULL,
+        'due', attempts.next), trials.next) AS next,
+      iif(trials.reason IS NULL, attempts.pause, NULL) AS pause,
+      iif(trials.reason IS NULL, attempts.next_why, trials.next_why) AS next_why, root, ran_at
+    FROM trials LEFT JOIN attempts ON attempts.run = trials.run AND attempts.trial = trials.trial
+      AND attempt >= first_attempt
+      AND attempt = (SELECT max(attempt) FROM attempts AS last
+                     WHERE last.run = trials.run AND last.trial = trials.trial);
+  CREATE VIEW events AS
+    SELECT run, ready_at AS at, trial, attempt, 'ready' AS state, NULL AS exit_code, NULL AS cause, NULL AS reason,
+        NULL AS stopper, NULL AS outputs_fault, NULL AS next, NULL AS pause, NULL AS next_why
+      FROM attempts
+    UNION ALL SELECT run, started_at, trial, attempt, 'starting', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+      FROM attempts
+    UNION ALL SELECT run, ran_at, trial, attempt, 'running', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+      FROM attempts WHERE ran_at IS NOT NULL
+    UNION ALL SELECT run, healthy_at, trial, attempt, 'healthy', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+      FROM attempts WHERE healthy_at IS NOT NULL
+    UNION ALL SELECT run, ended_at, trial, attempt, 'ended', exit_code, cause, reason, stopper, outputs_fault, next,
+        pause, next_why
+      FROM attempts WHERE ended_at IS NOT NULL
+    UNION ALL SELECT run, collected_at, trial, attempt, 'collected', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+      FROM attempts WHERE collected_at > 0
+    UNION ALL SELECT run, over_at, trial, NULL, over, NULL, NULL, reason, stopper, outputs_fault, next, NULL, next_why
+      FROM trials WHERE over IS NOT NULL;
 )sql"};
 
 }  // namespace

@@ -46,6 +46,7 @@ void RunProgress::restore(TrialIndex trial, const Past& past, bool is_awaited, I
                            .ran = past.was_started,
                            .exit_code = past.exit_code,
                            .reason = past.reason,
+                           .details = past.details,
                            .root = past.root});
 }
 

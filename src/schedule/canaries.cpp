@@ -37,6 +37,13 @@ std::vector<TrialIndex> Canaries::started(TrialIndex trial) {
   return shape.kept;
 }
 
+std::optional<TrialIndex> Canaries::awaited_by(TrialIndex trial) const {
+  if (shape_of_.empty()) return std::nullopt;
+  const Shape& shape = shapes_[shape_of_[trial]];
+  const bool waits = shape.stand == Stand::tried && shape.canary != trial;
+  return waits ? std::optional(shape.canary) : std::nullopt;
+}
+
 std::optional<TrialIndex> Canaries::failed_of(TrialIndex trial) const {
   if (shape_of_.empty()) return std::nullopt;
   const Shape& shape = shapes_[shape_of_[trial]];

@@ -22,6 +22,8 @@ class Canaries {
   // The first trial of its shape that is started becomes its canary. Returns the trials that were admitted
   // before, the canary among them; the others are kept from here on.
   [[nodiscard]] std::vector<TrialIndex> started(TrialIndex trial);
+  // The canary whose success the trial waits for.
+  [[nodiscard]] std::optional<TrialIndex> awaited_by(TrialIndex trial) const;
   // The failed canary of the trial's shape.
   [[nodiscard]] std::optional<TrialIndex> failed_of(TrialIndex trial) const;
 

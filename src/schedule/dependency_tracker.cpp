@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -61,6 +62,30 @@ std::vector<TrialIndex> DependencyTracker::waiting_for(TrialIndex trial, Conditi
     if (edge.condition == condition && trials_.state(edge.trial) == TrialState::waiting)
       waiting.push_back(edge.trial);
   return waiting;
+}
+
+std::vector<Edge> DependencyTracker::unmet(TrialIndex trial) const {
+  std::vector<Edge> unmet;
+  std::ranges::copy_if(plan_.nodes[trial].needs, std::back_inserter(unmet),
+                       [this](const Edge& need) { return !is_met(need); });
+  return unmet;
+}
+
+bool DependencyTracker::is_met(const Edge& need) const {
+  const TrialState state = trials_.state(need.trial);
+  const Row& row = rows_[need.trial];
+  if (state == TrialState::skipped) return true;
+  switch (need.condition) {
+    case Condition::started:
+      return row.was_started;
+    case Condition::healthy:
+      return row.was_healthy;
+    case Condition::succeeded:
+      return state == TrialState::succeeded;
+    case Condition::finished:
+      return is_over(state);
+  }
+  return false;
 }
 
 std::optional<Edge> DependencyTracker::unreachable(TrialIndex trial) const {

@@ -42,6 +42,8 @@ class DependencyTracker {
   // ---- Its dependencies
 
   [[nodiscard]] bool are_met(TrialIndex trial) const { return rows_[trial].unmet == 0; }
+  // Those that are not met.
+  [[nodiscard]] std::vector<Edge> unmet(TrialIndex trial) const;
   // The first of its dependencies that can never be met.
   [[nodiscard]] std::optional<Edge> unreachable(TrialIndex trial) const;
   // The trial is over. Returns its dependencies that no other trial uses.
@@ -63,6 +65,7 @@ class DependencyTracker {
     bool was_healthy = false;
     bool is_unhealthy = false;
   };
+  [[nodiscard]] bool is_met(const Edge& need) const;
   [[nodiscard]] bool is_unreachable(const Edge& need) const;
 
   const TrialTable& trials_;

@@ -13,8 +13,6 @@
 namespace combu::schedule {
 namespace {
 
-constexpr std::string_view k_retry_text = "; attempt ";
-constexpr std::string_view k_collect_text = "its outputs are not home: ";
 constexpr int k_exit_killed = 137;
 constexpr int k_exit_terminated = 143;
 
@@ -54,50 +52,38 @@ TrialState state_after(Cause cause) {
   return cause == Cause::stopped ? TrialState::stopped : TrialState::failed;
 }
 
-std::string failure_text(const Trial& trial, Cause cause, std::optional<int> exit_code, Bytes memory) {
+EndReason failure_reason(const Trial& trial, Cause cause, std::optional<int> exit_code, Bytes memory) {
   switch (cause) {
     case Cause::none:
     case Cause::error:
-      return exit_text(exit_code);
+      return {exit_text(exit_code)};
     case Cause::oom:
-      return fmt::format("out of memory{} ({})",
-                         memory.count > 0 ? fmt::format(" at {}", to_string(memory)) : "",
-                         exit_text(exit_code));
+      return {fmt::format("out of memory{} ({})",
+                          memory.count > 0 ? fmt::format(" at {}", to_string(memory)) : "",
+                          exit_text(exit_code))};
     case Cause::timeout:
-      return fmt::format("took longer than its timeout of {}", to_string(trial.timeout));
+      return {fmt::format("took longer than its timeout of {}", to_string(trial.timeout))};
     case Cause::start_deadline:
-      return fmt::format("did not run within its start_deadline of {}", to_string(trial.start_deadline));
+      return {fmt::format("did not run within its start_deadline of {}", to_string(trial.start_deadline))};
     case Cause::host_lost:
-      return fmt::format("lost with its host or engine ({})", exit_text(exit_code));
+      return {fmt::format("lost with its host or engine ({})", exit_text(exit_code))};
     case Cause::start:
-      return "could not be started";
+      return {"could not be started"};
     case Cause::stopped:
-      return exit_code ? fmt::format("stopped from outside ({})", exit_text(exit_code))
-                       : "its container was removed while it ran";
+      if (!exit_code) return {"its container was removed while it ran"};
+      return {.reason = fmt::format("from outside ({})", exit_text(exit_code)), .stopper = Stopper::outside};
     case Cause::outputs:
-      return "did not leave its outputs";
+      return {"did not leave its outputs"};
   }
-  return "";
+  return {};
 }
 
-std::string stopped_by(const std::string& who) {
-  return fmt::format("stopped by {} with `combu stop`", who);
+EndReason stopped_by(const std::string& who) {
+  return {.reason = fmt::format("by {} with `combu stop`", who), .stopper = Stopper::person};
 }
 
-std::string with_retry_text(const std::string& reason, int attempt, Seconds pause) {
-  return fmt::format("{}{}{} in {}", reason, k_retry_text, attempt, to_string(pause));
-}
-
-std::string without_retry_text(const std::string& reason) {
-  return reason.substr(0, reason.find(k_retry_text));
-}
-
-std::string with_collect_text(const std::string& reason, const std::string& fault) {
-  return fmt::format("{}{}{}{}", reason, reason.empty() ? "" : "; ", k_collect_text, fault);
-}
-
-std::string without_collect_text(const std::string& reason) {
-  return reason.substr(0, reason.find(fmt::format("; {}", k_collect_text)));
+std::string text_of(const EndReason& end) {
+  return reason_text(end.reason, {.stopper = end.stopper}, 1);
 }
 
 Seconds pause_after(const Retries& retries, int failures) {
@@ -112,7 +98,8 @@ namespace combu {
 Ending ending_of(const Sighting& ended) {
   if (ended.exit_code == 0) return {};
   const Cause cause = schedule::cause_of(ended, false);
-  return {.cause = cause, .reason = schedule::failure_text({}, cause, ended.exit_code, ended.slots.memory)};
+  auto [reason, stopper] = schedule::failure_reason({}, cause, ended.exit_code, ended.slots.memory);
+  return {.cause = cause, .reason = std::move(reason), .details = {.stopper = stopper}};
 }
 
 TrialState state_of(const Ending& ending) {

@@ -20,18 +20,17 @@ inline constexpr int k_exit_unknown = 255;
 // The state of a trial whose last attempt failed or was stopped for this cause.
 [[nodiscard]] TrialState state_after(Cause cause);
 
+// Fact::reason, and who stopped the attempt.
+struct EndReason {
+  std::string reason;
+  Stopper stopper = Stopper::none;
+};
 // "out of memory at 512 MiB (exit code 137)".
-[[nodiscard]] std::string failure_text(const Trial& trial, Cause cause, std::optional<int> exit_code,
+[[nodiscard]] EndReason failure_reason(const Trial& trial, Cause cause, std::optional<int> exit_code,
                                        Bytes memory);
-
-[[nodiscard]] std::string stopped_by(const std::string& who);
-
-// The reason of a failed attempt, with what follows it: "exit code 1; attempt 2 in 5 s".
-[[nodiscard]] std::string with_retry_text(const std::string& reason, int attempt, Seconds pause);
-[[nodiscard]] std::string without_retry_text(const std::string& reason);
-// The reason of an attempt's end, which may be empty, and why its outputs could not be collected.
-[[nodiscard]] std::string with_collect_text(const std::string& reason, const std::string& fault);
-[[nodiscard]] std::string without_collect_text(const std::string& reason);
+// A person stopped it.
+[[nodiscard]] EndReason stopped_by(const std::string& who);
+[[nodiscard]] std::string text_of(const EndReason& end);
 
 // Before the attempt that follows `failures` failed ones.
 [[nodiscard]] Seconds pause_after(const Retries& retries, int failures);

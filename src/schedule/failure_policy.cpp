@@ -35,14 +35,14 @@ Seconds FailurePolicy::pause(TrialIndex trial, Cause cause) const {
   return pause_after(trials_.trial(trial).retries, rows_[trial].failures);
 }
 
-void FailurePolicy::remember(TrialIndex trial, Cause cause, std::optional<int> exit_code,
-                             std::string reason) {
+void FailurePolicy::remember(TrialIndex trial, const AttemptEnd& end) {
   last_.insert_or_assign(trial, Fact{.trial = trial,
-                                     .state = state_after(cause),
+                                     .state = state_after(end.cause),
                                      .attempt = trials_.attempt(trial),
-                                     .cause = cause,
-                                     .exit_code = exit_code,
-                                     .reason = std::move(reason)});
+                                     .cause = end.cause,
+                                     .exit_code = end.exit_code,
+                                     .reason = end.reason,
+                                     .details = details_of(end)});
 }
 
 const Fact* FailurePolicy::last(TrialIndex trial) const {
@@ -58,15 +58,15 @@ std::vector<TrialIndex> FailurePolicy::take_awaiting() {
   return waiting;
 }
 
-std::string FailurePolicy::stop_text(TrialIndex trial, std::optional<int> exit_code) const {
+EndReason FailurePolicy::stop_reason(TrialIndex trial, std::optional<int> exit_code) const {
   const auto stopper = stoppers_.find(trial);
   if (stopper != stoppers_.end()) return stopped_by(stopper->second);
-  return failure_text(trials_.trial(trial), Cause::stopped, exit_code, {});
+  return failure_reason(trials_.trial(trial), Cause::stopped, exit_code, {});
 }
 
-std::string FailurePolicy::stop_cause_text(TrialIndex trial, Cause cause) const {
-  if (cause == Cause::stopped) return "stopped: " + halted_;
-  return failure_text(trials_.trial(trial), cause, std::nullopt, {});
+EndReason FailurePolicy::stop_cause_reason(TrialIndex trial, Cause cause) const {
+  if (cause == Cause::stopped) return {.reason = halted_, .stopper = Stopper::run};
+  return failure_reason(trials_.trial(trial), cause, std::nullopt, {});
 }
 
 std::optional<std::string> FailurePolicy::limit_reached() const {

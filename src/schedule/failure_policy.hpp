@@ -8,6 +8,7 @@
 
 #include "combu/schedule.hpp"
 #include "schedule/attempt_end.hpp"
+#include "schedule/failure.hpp"
 #include "schedule/trial_table.hpp"
 
 namespace combu::schedule {
@@ -41,7 +42,7 @@ class FailurePolicy {
   // ---- The failure before a retry
 
   // Kept in case there is no further attempt after all.
-  void remember(TrialIndex trial, Cause cause, std::optional<int> exit_code, std::string reason);
+  void remember(TrialIndex trial, const AttemptEnd& end);
   // The last failure of a trial that waits for its next attempt; nullptr if none is known.
   [[nodiscard]] const Fact* last(TrialIndex trial) const;
 
@@ -56,9 +57,9 @@ class FailurePolicy {
   void forget_stopper(TrialIndex trial) { stoppers_.erase(trial); }
   [[nodiscard]] bool has_stopper(TrialIndex trial) const { return stoppers_.contains(trial); }
   // Why an attempt ended that the run did not stop.
-  [[nodiscard]] std::string stop_text(TrialIndex trial, std::optional<int> exit_code) const;
+  [[nodiscard]] EndReason stop_reason(TrialIndex trial, std::optional<int> exit_code) const;
   // Why the run stops an attempt.
-  [[nodiscard]] std::string stop_cause_text(TrialIndex trial, Cause cause) const;
+  [[nodiscard]] EndReason stop_cause_reason(TrialIndex trial, Cause cause) const;
 
   // ---- The end of all starts
 

@@ -17,6 +17,11 @@ constexpr int k_collect_tries_max = 15;
 // DefaultShutdownTimeout), and a run bears its absence for a minute (RetryPolicy::give_up).
 constexpr Seconds k_verdict_after{75};
 
+void set_reason(AttemptEnd& end, EndReason reason) {
+  end.reason = std::move(reason.reason);
+  end.stopper = reason.stopper;
+}
+
 }  // namespace
 
 Lifecycle::Lifecycle(const Experiment& the_experiment, const Plan& the_plan, PlannerOptions options)
@@ -154,11 +159,11 @@ void Lifecycle::fail_attempt(TrialIndex trial, AttemptEnd end) {
   if (departs(trial)) return depart(trial, end.exit_code);
   if (attempts.is_stopping(trial)) {
     end.cause = attempts[trial].stop_cause;
-    end.reason = stop_cause_text(trial);
+    set_reason(end, stop_cause_reason(trial));
   } else if (end.reason.empty() && end.cause == Cause::stopped) {
-    end.reason = failures.stop_text(trial, end.exit_code);
+    set_reason(end, failures.stop_reason(trial, end.exit_code));
   } else if (end.reason.empty()) {
-    end.reason = failure_text(trials.trial(trial), end.cause, end.exit_code, requests.of(trial).memory);
+    set_reason(end, failure_reason(trials.trial(trial), end.cause, end.exit_code, requests.of(trial).memory));
   }
   settle(trial, std::move(end));
 }
@@ -185,12 +190,8 @@ void Lifecycle::conclude(TrialIndex trial, const AttemptEnd& end) {
       return retry(trial, end);
     case FailurePolicy::Verdict::await_engine:
       return await_verdict(trial, end);
-    case FailurePolicy::Verdict::fail: {
-      AttemptEnd last = end;
-      const int attempt = trials.attempt(trial);
-      if (attempt > 1) last.reason += fmt::format(", after {} attempts", attempt);
-      return fail(trial, last);
-    }
+    case FailurePolicy::Verdict::fail:
+      return fail(trial, end, trials.attempt(trial) > 1 ? Next::spent : Next::none);
   }
 }
 
@@ -245,19 +246,23 @@ void Lifecycle::begin_anew(Fact end) {
 void Lifecycle::take_outputs(TrialIndex trial, AttemptEnd end) {
   const bool failed = end.as == TrialState::failed;
   give_back_slots(trial);
-  report_collecting(trial, end, end.reason);
+  report_collecting(trial, end, "");
   end.at.reset();  // the next fact is of the time when the outputs are collected
   collect({.trial = trial, .tail = failed, .outputs = true, .failed = failed});
   outputs.begin(trial, std::move(end));
 }
 
-void Lifecycle::report_collecting(TrialIndex trial, const AttemptEnd& end, std::string reason) {
+void Lifecycle::report_collecting(TrialIndex trial, const AttemptEnd& end, const std::string& fault) {
+  EndDetails details = details_of(end);
+  if (!fault.empty()) details.next = Next::collect;
+  details.next_why = fault;
   trials.report({.trial = trial,
                  .state = TrialState::collecting,
                  .cause = end.cause,
                  .ran = true,
                  .exit_code = end.exit_code,
-                 .reason = std::move(reason),
+                 .reason = end.reason,
+                 .details = std::move(details),
                  .at = trials.time_of(trial, end.at)});
 }
 
@@ -267,7 +272,7 @@ void Lifecycle::finish_collecting(TrialIndex trial, const std::string& fault) {
 
 bool Lifecycle::collect_again(TrialIndex trial, const std::string& fault) {
   const AttemptEnd& end = outputs.end_of(trial);
-  if (outputs.tries(trial) == 0) report_collecting(trial, end, with_collect_text(end.reason, fault));
+  if (outputs.tries(trial) == 0) report_collecting(trial, end, fault);
   const Seconds pause = outputs.retry(trial, fault);
   if (outputs.tries(trial) >= k_collect_tries_max && is_idle() && trials.count(TrialState::ready) == 0)
     return false;
@@ -297,28 +302,32 @@ void Lifecycle::retry(TrialIndex trial, const AttemptEnd& end) {
   give_back_slots(trial);
   count_failure(trial, end.cause);
   const Seconds pause = failures.pause(trial, end.cause);
-  report_retrying(trial, end, with_retry_text(end.reason, trials.attempt(trial) + 1, pause));
+  report_retrying(trial, end, Next::attempt, pause);
   next_attempt(trial, pause);
 }
 
 // Its verdict comes with the next break of the engine's connection, or when there is none.
 void Lifecycle::await_verdict(TrialIndex trial, const AttemptEnd& end) {
   give_back_slots(trial);
-  report_retrying(trial, end, end.reason + "; tried again if the engine is being restarted");
+  report_retrying(trial, end, Next::verdict, Seconds(0));
   attempts[trial].is_due = false;
   set_timer(Timer::Kind::verdict, trial, k_verdict_after);
   failures.await(trial);
 }
 
-void Lifecycle::report_retrying(TrialIndex trial, const AttemptEnd& end, std::string reason) {
+void Lifecycle::report_retrying(TrialIndex trial, const AttemptEnd& end, Next next, Seconds pause) {
+  EndDetails details = details_of(end);
+  details.next = next;
+  details.pause = pause;
   trials.report({.trial = trial,
                  .state = TrialState::retrying,
                  .cause = end.cause,
                  .ran = dependencies.was_started(trial),
                  .exit_code = end.exit_code,
-                 .reason = std::move(reason),
+                 .reason = end.reason,
+                 .details = std::move(details),
                  .at = trials.time_of(trial, end.at)});
-  failures.remember(trial, end.cause, end.exit_code, end.reason);
+  failures.remember(trial, end);
 }
 
 void Lifecycle::blame_engine() {
@@ -358,10 +367,10 @@ void Lifecycle::report_ready(TrialIndex trial) {
 
 // ---- Stops
 
-std::string Lifecycle::stop_cause_text(TrialIndex trial) const {
+EndReason Lifecycle::stop_cause_reason(TrialIndex trial) const {
   const auto departure = departures.find(trial);
-  return departure == departures.end() ? failures.stop_cause_text(trial, attempts[trial].stop_cause)
-                                       : std::string(reason_of(departure->second));
+  return departure == departures.end() ? failures.stop_cause_reason(trial, attempts[trial].stop_cause)
+                                       : EndReason{std::string(reason_of(departure->second))};
 }
 
 void Lifecycle::stop(TrialIndex trial, Cause cause) {
@@ -402,7 +411,8 @@ void Lifecycle::halt(std::string why) {
 void Lifecycle::fail_finally(TrialIndex trial, const std::string& why) {
   Fact failure = *failures.last(trial);
   trials.set_attempt(trial, failure.attempt);
-  failure.reason = fmt::format("{}; not tried again: {}", failure.reason, why);
+  failure.details.next = Next::given_up;
+  failure.details.next_why = why;
   fail(std::move(failure));
 }
 
@@ -425,12 +435,15 @@ void Lifecycle::pass_deadline() {
 
 // ---- The end of a trial
 
-void Lifecycle::fail(TrialIndex trial, const AttemptEnd& end) {
+void Lifecycle::fail(TrialIndex trial, const AttemptEnd& end, Next next) {
+  EndDetails details = details_of(end);
+  details.next = next;
   fail({.trial = trial,
         .state = state_after(end.cause),
         .cause = end.cause,
         .exit_code = end.exit_code,
         .reason = end.reason,
+        .details = std::move(details),
         .at = trials.time_of(trial, end.at)});
 }
 
@@ -588,7 +601,10 @@ void Lifecycle::finish_unstarted(TrialIndex trial) {
     trials.set_attempt(trial, failure->attempt);
     end.cause = failure->cause;
     end.exit_code = failure->exit_code;
-    end.reason = failure->reason + "; not tried again: its work was done";
+    end.reason = failure->reason;
+    end.details = failure->details;
+    end.details.next = Next::given_up;
+    end.details.next_why = "its work was done";
   }
   finish(std::move(end));
 }

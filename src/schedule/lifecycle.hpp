@@ -89,7 +89,7 @@ class Lifecycle {
   // Stops the attempt for this cause.
   void stop(TrialIndex trial, Cause cause);
   void send_stop(TrialIndex trial);
-  [[nodiscard]] std::string stop_cause_text(TrialIndex trial) const;
+  [[nodiscard]] EndReason stop_cause_reason(TrialIndex trial) const;
   // From now on nothing starts.
   void halt(std::string why);
   void halt_after_failures();
@@ -98,7 +98,7 @@ class Lifecycle {
 
   // ---- The end of a trial
 
-  void fail(TrialIndex trial, const AttemptEnd& end);
+  void fail(TrialIndex trial, const AttemptEnd& end, Next next = Next::none);
   void fail(Fact fact);
   // The last failure is final: no other attempt follows.
   void fail_finally(TrialIndex trial, const std::string& why);
@@ -112,6 +112,16 @@ class Lifecycle {
   void begin_lookups();
   // No lookup is in flight any more: held services are started, unless no trial needs them.
   void release_held();
+
+  // ---- Kill
+
+  // The run's containers are gone, but for those of `kept`.
+  void kill(const std::vector<TrialIndex>& kept);
+
+  // ---- Explanations
+
+  // Why the next start_ready_trials() would not start the trial.
+  [[nodiscard]] Explanation explain(TrialIndex trial, const Settings& settings) const;
 
   // True if nothing will end soon and free slots.
   [[nodiscard]] bool is_idle() const;
@@ -149,10 +159,11 @@ class Lifecycle {
   void conclude(TrialIndex trial, const AttemptEnd& end);
   void begin_anew(Fact end);
   void collect(CollectCommand command);
-  void report_collecting(TrialIndex trial, const AttemptEnd& end, std::string reason);
+  // `fault`: why its outputs could not be collected so far.
+  void report_collecting(TrialIndex trial, const AttemptEnd& end, const std::string& fault);
   void retry(TrialIndex trial, const AttemptEnd& end);
   void await_verdict(TrialIndex trial, const AttemptEnd& end);
-  void report_retrying(TrialIndex trial, const AttemptEnd& end, std::string reason);
+  void report_retrying(TrialIndex trial, const AttemptEnd& end, Next next, Seconds pause);
   void report_ready(TrialIndex trial);
   void block_dependents(TrialIndex trial, Condition condition);
   void block(TrialIndex trial, TrialIndex cause, std::string why);
@@ -168,6 +179,7 @@ class Lifecycle {
   void stop_unused_services();
   void finish_unstarted(TrialIndex trial);
   void stop_service(TrialIndex trial);
+  void end_killed(TrialIndex trial);
 
   std::vector<TrialIndex> retried_;  // queued for a further attempt in this step
   std::vector<Over> over_;           // trials whose end has not taken effect on others yet

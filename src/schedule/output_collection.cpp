@@ -15,15 +15,20 @@ constexpr Seconds k_pause_max{60};  // of pauses that double, from one second
 
 }  // namespace
 
-AttemptEnd OutputCollection::finish(TrialIndex trial, const std::string& fault) {
+AttemptEnd OutputCollection::abandon(TrialIndex trial) {
   AttemptEnd end = std::move(ends_.extract(trial).mapped().end);
   if (ends_.empty()) undelivered_.clear();
+  return end;
+}
+
+AttemptEnd OutputCollection::finish(TrialIndex trial, const std::string& fault) {
+  AttemptEnd end = abandon(trial);
   if (!fault.empty() && end.as == TrialState::succeeded) {
     end.as = TrialState::failed;
     end.cause = Cause::outputs;
     end.reason = fault;
   } else if (!fault.empty() && end.as == TrialState::failed) {
-    end.reason += fmt::format("; outputs: {}", fault);
+    end.outputs_fault = fault;
   }
   return end;
 }
@@ -39,7 +44,8 @@ void OutputCollection::mark_lost() {
     AttemptEnd& end = waiting.end;
     if (end.cause != Cause::stopped || end.engine != Break::unknown) continue;
     end.cause = Cause::host_lost;
-    end.reason = failure_text(trials_.trial(trial), end.cause, end.exit_code, {});
+    end.reason = failure_reason(trials_.trial(trial), end.cause, end.exit_code, {}).reason;
+    end.stopper = Stopper::none;
   }
 }
 

@@ -33,6 +33,8 @@ class OutputCollection {
   // The outputs are collected, or cannot be, by a fault of the attempt (empty: none). Returns what the end of
   // the attempt means now.
   [[nodiscard]] AttemptEnd finish(TrialIndex trial, const std::string& fault);
+  // The outputs are collected no more. Returns the attempt's end.
+  [[nodiscard]] AttemptEnd abandon(TrialIndex trial);
   // The outputs could not be collected, for a reason that may pass: a full disk, an engine that is away.
   // Returns the pause before the next try.
   [[nodiscard]] Seconds retry(TrialIndex trial, const std::string& fault);

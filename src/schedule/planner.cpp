@@ -91,13 +91,16 @@ struct Planner::Impl {
     attempts.stop_answered();
     if (trials.attempt(event.trial) != event.attempt || !is_alive(trials.state(event.trial))) return;
     // It may live on: there must be no other attempt.
-    std::string why = fmt::format("could not be stopped: {}", event.error.message());
-    if (attempts.is_stopping(event.trial))
-      why = fmt::format("{}, and {}", life.stop_cause_text(event.trial), why);
+    schedule::EndReason end{fmt::format("could not be stopped: {}", event.error.message())};
+    if (attempts.is_stopping(event.trial)) {
+      const schedule::EndReason cause = life.stop_cause_reason(event.trial);
+      end = {.reason = fmt::format("{}, and {}", cause.reason, end.reason), .stopper = cause.stopper};
+    }
     life.fail({.trial = event.trial,
                .state = TrialState::failed,
                .cause = attempts[event.trial].stop_cause,
-               .reason = std::move(why)});
+               .reason = std::move(end.reason),
+               .details = {.stopper = end.stopper}});
   }
 
   void on(const Collected& event) {
@@ -173,6 +176,18 @@ struct Planner::Impl {
 
   void on(const Tick& /*event*/) {}
 
+  void on(const Assumed& event) {
+    life.holdings.begin_listing();
+    life.holdings.see_listed({.key = {.run = RunId("others"), .trial = {}},
+                              .experiment = {},
+                              .id = "others",
+                              .phase = Phase::running,
+                              .slots = event.held_by_others});
+    (void)restoration.listed();
+  }
+
+  void on(const Killed& event) { life.kill(event.kept); }
+
   // Attempts alive beyond a lower limit live on.
   void on(const Adjust& event) {
     settings.take(event);
@@ -181,7 +196,7 @@ struct Planner::Impl {
       if (!trial) continue;
       life.failures.set_stopper(*trial, event.stopper);
       if (life.failures.last(*trial) != nullptr)
-        life.fail_finally(*trial, schedule::stopped_by(event.stopper));
+        life.fail_finally(*trial, text_of(schedule::stopped_by(event.stopper)));
     }
   }
 
@@ -221,17 +236,20 @@ struct Planner::Impl {
       case Restoration::Way::departs:
         return restore_departure(trial, past);
       case Restoration::Way::lives:
-        return restore_alive(trial, past, life.requests.of(trial));
+        return restore_alive(trial, past, past.slots.empty() ? life.requests.of(trial) : past.slots);
       case Restoration::Way::retries: {
         trials.set_state(trial, TrialState::retrying);
         life.count_failure(trial, restoration.retry_cause(trial, may_retry_stopped));
-        life.failures.remember(trial, past.cause, past.exit_code, restoration.reason(trial));
+        life.failures.remember(trial, restoration.last_end(trial));
         return life.next_attempt(trial, Seconds(0));
       }
-      case Restoration::Way::fails:
+      case Restoration::Way::fails: {
+        schedule::EndReason end = life.failures.stop_reason(trial, past.exit_code);
         return life.fail(trial, {.cause = Cause::stopped,
                                  .exit_code = past.exit_code,
-                                 .reason = life.failures.stop_text(trial, past.exit_code)});
+                                 .reason = std::move(end.reason),
+                                 .stopper = end.stopper});
+      }
       case Restoration::Way::collects:
         return life.take_outputs(trial, restoration.end_of(trial, trials.trial(trial).service));
       case Restoration::Way::is_over:
@@ -373,8 +391,9 @@ struct Planner::Impl {
     }
     end.cause = schedule::cause_of(sighting, engine == Break::was);
     if (end.cause == Cause::oom && !sighting.oom)
-      end.reason = "perhaps " + schedule::failure_text(trials.trial(trial), end.cause, sighting.exit_code,
-                                                       life.requests.of(trial).memory);
+      end.reason = "perhaps " + schedule::failure_reason(trials.trial(trial), end.cause, sighting.exit_code,
+                                                         life.requests.of(trial).memory)
+                                    .reason;
     life.fail_attempt(trial, std::move(end));
   }
 
@@ -509,6 +528,9 @@ const std::array<std::size_t, k_trial_state_count>& Planner::counts() const {
 }
 std::size_t Planner::starts_in_flight() const {
   return impl_->attempts.starts_in_flight();
+}
+Explanation Planner::explain(TrialIndex trial) const {
+  return impl_->life.explain(trial, impl_->settings);
 }
 std::size_t Planner::unfinished() const {
   return impl_->trials.unfinished();

@@ -1,10 +1,7 @@
 #include "schedule/restoration.hpp"
 
 #include <algorithm>
-#include <string>
 #include <utility>
-
-#include "schedule/failure.hpp"
 
 namespace combu::schedule {
 
@@ -30,20 +27,21 @@ Cause Restoration::retry_cause(TrialIndex trial, bool may_retry_stopped) const {
   return was_awaiting_engine(trial, may_retry_stopped) ? Cause::host_lost : past_[trial].cause;
 }
 
-std::string Restoration::reason(TrialIndex trial) const {
+AttemptEnd Restoration::last_end(TrialIndex trial) const {
   const Past& past = past_[trial];
-  return past.state == TrialState::collecting ? without_collect_text(past.reason)
-                                              : without_retry_text(past.reason);
+  return {.cause = past.cause,
+          .exit_code = past.exit_code,
+          .reason = past.reason,
+          .stopper = past.details.stopper,
+          .outputs_fault = past.details.outputs_fault};
 }
 
 AttemptEnd Restoration::end_of(TrialIndex trial, bool is_service) const {
-  const Past& past = past_[trial];
-  AttemptEnd end{.cause = past.cause, .exit_code = past.exit_code, .reason = {}, .engine = Break::was_not};
-  if (past.cause == Cause::none) {
-    end.as = is_service ? TrialState::stopped : TrialState::succeeded;
-  } else {
-    end.reason = reason(trial);
-  }
+  AttemptEnd end = last_end(trial);
+  end.engine = Break::was_not;
+  if (end.cause != Cause::none) return end;
+  end.as = is_service ? TrialState::stopped : TrialState::succeeded;
+  end.reason.clear();
   return end;
 }
 

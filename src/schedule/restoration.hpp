@@ -43,8 +43,8 @@ class Restoration {
   [[nodiscard]] Way way(TrialIndex trial, bool may_retry_stopped) const;
   // Of a trial that retries: why its last attempt counts as failed.
   [[nodiscard]] Cause retry_cause(TrialIndex trial, bool may_retry_stopped) const;
-  // Of a trial that retries or collects: the reason of its attempt's end.
-  [[nodiscard]] std::string reason(TrialIndex trial) const;
+  // The end of its last attempt.
+  [[nodiscard]] AttemptEnd last_end(TrialIndex trial) const;
   // Of a trial that collects.
   [[nodiscard]] AttemptEnd end_of(TrialIndex trial, bool is_service) const;
   // True if its last attempt may have ended with the engine.

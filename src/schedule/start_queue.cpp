@@ -15,6 +15,8 @@ namespace {
 constexpr std::size_t k_lines_looked_at_max = 1000;
 constexpr std::size_t k_set_aside_looked_at_max = 100;
 
+using Kind = Explanation::Kind;
+
 }  // namespace
 
 StartQueue::StartQueue(const Experiment& experiment, const Plan& plan, const TrialTable& trials,
@@ -33,11 +35,31 @@ void StartQueue::push(TrialIndex trial) {
 }
 
 std::optional<StartQueue::Start> StartQueue::pop(std::size_t parallel_max, bool is_idle) {
-  auto start = scan(parallel_max, Look::now);
-  return !start && is_idle ? scan(parallel_max, Look::in_turn) : start;
+  return pop(parallel_max, is_idle, nullptr);
 }
 
-std::optional<StartQueue::Start> StartQueue::scan(std::size_t parallel_max, Look look) {
+Explanation StartQueue::explain(TrialIndex trial, std::size_t parallel_max, bool is_idle) const {
+  StartQueue copy = *this;
+  Asked asked{.trial = trial};
+  const auto start = copy.pop(parallel_max, is_idle, &asked);
+  if (start && start->trial == trial) return {.kind = Kind::nothing};
+  if (asked.found && asked.found->kind != Kind::nothing)
+    return {.kind = asked.found->kind, .first = asked.found->first};
+  if (start) return {.kind = Kind::turn, .first = start->trial};
+  return {.kind = set_aside_.contains(lines_.place_of(trial)) ? Kind::room : Kind::turn};
+}
+
+std::optional<StartQueue::Start> StartQueue::pop(std::size_t parallel_max, bool is_idle, Asked* asked) {
+  auto start = scan(parallel_max, Look::now, asked);
+  return !start && is_idle ? scan(parallel_max, Look::in_turn, asked) : start;
+}
+
+bool StartQueue::is_in(TrialIndex trial, const Line& line) const {
+  const Trial& it = trials_.trial(trial);
+  return line.service == it.service && line.slots == requests_.of(trial) && line.gpus == *it.gpus;
+}
+
+std::optional<StartQueue::Start> StartQueue::scan(std::size_t parallel_max, Look look, Asked* asked) {
   return_set_aside(look);
   Scan scan{.look = look, .parallel_max = parallel_max};
   std::size_t left = look == Look::now ? k_lines_looked_at_max : std::numeric_limits<std::size_t>::max();
@@ -49,18 +71,16 @@ std::optional<StartQueue::Start> StartQueue::scan(std::size_t parallel_max, Look
     if (!is_queued || lacks_room(line, look)) {
       at = lines_.drop_head(at);
       if (is_queued) set_aside(head, look);
+      if (is_queued && asked != nullptr && asked->trial == head) asked->found = {.kind = Kind::room};
       continue;
     }
-    switch (judge(line, scan)) {
-      case Verdict::starts:
-        started = &line;
-        continue;
-      case Verdict::waits:
-        scan.waiting.push_back(&line);
-        break;
-      case Verdict::skipped:
-        break;
+    const Obstacle obstacle = judge(line, scan);
+    if (asked != nullptr && is_in(asked->trial, line)) asked->found = obstacle;
+    if (obstacle.kind == Kind::nothing) {
+      started = &line;
+      continue;
     }
+    if (obstacle.kind == Kind::slots) scan.waiting.push_back(&line);
     ++at;
     --left;
   }
@@ -71,24 +91,27 @@ std::optional<StartQueue::Start> StartQueue::scan(std::size_t parallel_max, Look
   return start;
 }
 
-StartQueue::Verdict StartQueue::judge(const Line& line, Scan& scan) const {
+StartQueue::Obstacle StartQueue::judge(const Line& line, Scan& scan) const {
   const bool has_place = line.service || scan.parallel_max == 0 || trials_.alive() < scan.parallel_max;
-  if (!has_place) return Verdict::skipped;
-  if (!holdings_.is_free(line)) return Verdict::waits;
-  if (is_held_back(line, scan)) return Verdict::skipped;
-  if (line.gpus.empty() || !holdings_.are_counted()) return Verdict::starts;
+  if (!has_place) return {.kind = Kind::place};
+  if (!holdings_.is_free(line)) return {.kind = Kind::slots};
+  if (const Line* first = holding_back(line, scan))
+    return {.kind = Kind::overtaken, .first = first->places.top().trial};
+  if (line.gpus.empty() || !holdings_.are_counted()) return {};
   auto gpus = choose_gpus(line, scan);
-  if (!gpus) return Verdict::skipped;
+  if (!gpus) return {.kind = Kind::room};
   scan.gpus = std::move(*gpus);
-  return Verdict::starts;
+  return {};
 }
 
-// True if the line would take slots that a line before it waits for, and has been overtaken too often for.
-bool StartQueue::is_held_back(const Line& line, const Scan& scan) const {
-  return std::ranges::any_of(scan.waiting, [&](const Line* first) {
-    return first->overtakes == Planner::k_overtakes_max && holdings_.is_free_in_time(*first) &&
-           holdings_.holds_up(line, *first);
+// The line before this one that has been overtaken too often, and waits for slots that this one would take;
+// nullptr if there is none.
+const StartQueue::Line* StartQueue::holding_back(const Line& line, const Scan& scan) const {
+  const auto first = std::ranges::find_if(scan.waiting, [&](const Line* one) {
+    return one->overtakes == Planner::k_overtakes_max && holdings_.is_free_in_time(*one) &&
+           holdings_.holds_up(line, *one);
   });
+  return first == scan.waiting.end() ? nullptr : *first;
 }
 
 void StartQueue::count_overtakes(const std::vector<Line*>& waiting, const Line* started,

@@ -10,6 +10,7 @@
 
 #include "combu/engine.hpp"
 #include "combu/plan.hpp"
+#include "combu/schedule.hpp"
 #include "schedule/holdings.hpp"
 #include "schedule/ready.hpp"
 #include "schedule/service_room.hpp"
@@ -37,20 +38,27 @@ class StartQueue {
   // nullopt if there is none. `parallel_max`: attempts alive that are no services; 0: no limit.
   // `is_idle`: no attempt will end and free anything, so that every trial is looked at.
   [[nodiscard]] std::optional<Start> pop(std::size_t parallel_max, bool is_idle);
+  // Why the next pop() would not return this ready trial; Kind::nothing: it would.
+  [[nodiscard]] Explanation explain(TrialIndex trial, std::size_t parallel_max, bool is_idle) const;
 
  private:
   using Line = ReadyLines::Line;
   using Look = ServiceRoom::Look;
-  enum class Verdict {
-    starts,
-    waits,    // its slots are not free; lines that start before it overtake it
-    skipped,  // it may not start for another reason
+  // Why a line's head does not start.
+  struct Obstacle {
+    Explanation::Kind kind = Explanation::Kind::nothing;
+    std::optional<TrialIndex> first = std::nullopt;
   };
   struct Scan {
     Look look;
     std::size_t parallel_max;
-    std::vector<Line*> waiting = {};
+    std::vector<Line*> waiting = {};  // whose slots are not free; lines that start before them overtake them
     std::vector<std::string> gpus = {};  // for the line that starts
+  };
+  // What a scan finds for one trial; nullopt: it has not come so far.
+  struct Asked {
+    TrialIndex trial;
+    std::optional<Obstacle> found = std::nullopt;
   };
   // What there was at the last look at services that were set aside.
   struct Room {
@@ -59,9 +67,12 @@ class StartQueue {
     bool operator==(const Room&) const = default;
   };
 
-  [[nodiscard]] std::optional<Start> scan(std::size_t parallel_max, Look look);
-  [[nodiscard]] Verdict judge(const Line& line, Scan& scan) const;
-  [[nodiscard]] bool is_held_back(const Line& line, const Scan& scan) const;
+  // `asked`: nullptr if nobody wants to know.
+  [[nodiscard]] std::optional<Start> pop(std::size_t parallel_max, bool is_idle, Asked* asked);
+  [[nodiscard]] std::optional<Start> scan(std::size_t parallel_max, Look look, Asked* asked);
+  [[nodiscard]] Obstacle judge(const Line& line, Scan& scan) const;
+  [[nodiscard]] bool is_in(TrialIndex trial, const Line& line) const;
+  [[nodiscard]] const Line* holding_back(const Line& line, const Scan& scan) const;
   [[nodiscard]] std::optional<std::vector<std::string>> choose_gpus(const Line& line, const Scan& scan) const;
   [[nodiscard]] bool lacks_room(const Line& line, Look look) const;
   void set_aside(TrialIndex trial, Look look);

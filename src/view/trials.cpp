@@ -71,7 +71,7 @@ void print_table(std::ostream& out, std::span<const TrialRow> rows, Instant now,
   for (const TrialRow& row : rows) {
     const std::optional<Seconds> time = time_of(row.entry, now);
     table.add({row.entry.name, state_text(row), attempt_text(row), time ? to_string(*time) : "-",
-               row.entry.reason});
+               reason_text(row.entry)});
   }
   table.print(out, columns_max);
 }
@@ -83,7 +83,7 @@ void print_table_with_use(std::ostream& out, std::span<const TrialRow> rows, Ins
   for (const TrialRow& row : rows) {
     const std::optional<Seconds> time = time_of(row.entry, now);
     table.add({row.entry.name, state_text(row), attempt_text(row), time ? to_string(*time) : "-",
-               memory_text(row), cpu_text(row, time), row.entry.reason});
+               memory_text(row), cpu_text(row, time), reason_text(row.entry)});
   }
   table.print(out, columns_max);
 }
@@ -122,12 +122,13 @@ void print_trials_json(std::ostream& out, const RunRow& run, std::span<const Tri
     const std::optional<Seconds> time = time_of(entry, now);
     const std::optional<Usage> usage = usage_of(row);
     const bool runs = entry.state == TrialState::running;
-    text += fmt::format(
-        R"({}{},"attempt":{},"state":"{}","health":{},"exit_code":{},"cause":{},"reason":{},)", of,
-        json_string(entry.name), entry.attempt, to_string(entry.state),
-        text_or_null(row.health == Health::none ? "" : to_string(row.health)),
-        entry.exit_code ? std::to_string(*entry.exit_code) : "null",
-        text_or_null(entry.cause == Cause::none ? "" : to_string(entry.cause)), text_or_null(entry.reason));
+    text +=
+        fmt::format(R"({}{},"attempt":{},"state":"{}","health":{},"exit_code":{},"cause":{},"reason":{},)",
+                    of, json_string(entry.name), entry.attempt, to_string(entry.state),
+                    text_or_null(row.health == Health::none ? "" : to_string(row.health)),
+                    entry.exit_code ? std::to_string(*entry.exit_code) : "null",
+                    text_or_null(entry.cause == Cause::none ? "" : to_string(entry.cause)),
+                    text_or_null(reason_text(entry)));
     text += fmt::format(
         R"("image":{},"digest":{},"params":{},"id":{},"created_at":{},"ran_at":{},"ended_at":{},"seconds":{},"gpus":{},"memory":{},"memory_peak":{},"cpu_seconds":{},"version":{},"outputs":{},"simulated":{}}})"
         "\n",

@@ -48,8 +48,12 @@ class Shown : public Progress {
     if (fact.attempt > 1) text += "#" + std::to_string(fact.attempt);
     if (fact.cause != Cause::none) text += " " + std::string(to_string(fact.cause));
     if (fact.exit_code) text += " " + std::to_string(*fact.exit_code);
-    if (!fact.reason.empty()) text += " (" + fact.reason + ")";
+    if (const std::string reason = reason_text(fact); !reason.empty()) text += " (" + reason + ")";
     if (fact.root) text += " by " + name(*fact.root);
+    {
+      const std::scoped_lock lock(mutex_);
+      facts_.push_back(fact);
+    }
     add(text);
   }
   void failure(const Fact& fact, const std::vector<std::string>& tail) override {
@@ -73,6 +77,10 @@ class Shown : public Progress {
     const std::scoped_lock lock(mutex_);
     return lines_;
   }
+  [[nodiscard]] std::vector<Fact> facts() {
+    const std::scoped_lock lock(mutex_);
+    return facts_;
+  }
   [[nodiscard]] const std::string& name(TrialIndex trial) const {
     return run_->experiment.trials[trial].name;
   }
@@ -89,6 +97,7 @@ class Shown : public Progress {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::string> lines_;
+  std::vector<Fact> facts_;
 };
 
 // A client in a thread of its own.
@@ -206,6 +215,35 @@ TEST_F(ControlTest, AFollowerIsShownWhatTheProcessShows) {
                   "a retrying oom 137", "a retrying | last words", "c blocked#2 (depends on `a`) by a",
                   "note a note", "error an error", "snapshot 2"));
   EXPECT_EQ(shown_->lines().size(), 11U);
+}
+
+// Else what a follower counts as equal failures would differ by the numbers of attempts.
+TEST_F(ControlTest, TheReasonOfAFactComesOverInItsParts) {
+  open();
+  progress_->phase("checking");
+  Follower follower(path_);
+  follower.shown.wait_for("phase checking");
+  progress_->begin(run_);
+  const Fact failed{.trial = 0,
+                    .state = TrialState::retrying,
+                    .attempt = 2,
+                    .cause = Cause::stopped,
+                    .reason = "by alice",
+                    .details = {.stopper = Stopper::person,
+                                .outputs_fault = "/out: none",
+                                .next = Next::attempt,
+                                .pause = Seconds(1.5),
+                                .next_why = "why"}};
+  progress_->fact(failed);
+  progress_->fact({.trial = 1, .state = TrialState::failed, .reason = "exit code 3"});
+  server_->done(0);
+  EXPECT_EQ(follower.code(), 0);
+  const std::vector<Fact> facts = follower.shown.facts();
+  ASSERT_EQ(facts.size(), 2U);
+  EXPECT_EQ(facts[0].reason, failed.reason);
+  EXPECT_EQ(facts[0].details, failed.details);
+  EXPECT_EQ(facts[1].reason, "exit code 3");
+  EXPECT_EQ(facts[1].details, EndDetails{});
 }
 
 TEST_F(ControlTest, ASnapshotComesOverWhole) {

@@ -23,8 +23,8 @@ class Feed : public testing::Test {
     }
   }
   std::string add(TrialIndex trial, const std::string& reason, const std::vector<std::string>& tail = {},
-                  TrialState state = TrialState::failed) {
-    const Fact fact{.trial = trial, .state = state, .reason = reason};
+                  TrialState state = TrialState::failed, const EndDetails& details = {}, int attempt = 1) {
+    const Fact fact{.trial = trial, .state = state, .attempt = attempt, .reason = reason, .details = details};
     const FailureFeed::Shown shown = feed_.add(run_, fact, tail);
     return shown.tail.empty() ? shown.line : shown.line + "\n" + shown.tail;
   }
@@ -54,13 +54,18 @@ TEST_F(Feed, AFailureWithoutItsLogIsOfAnotherKind) {
   EXPECT_EQ(add(5, "exit code 1"), "");
   EXPECT_THAT(feed_.counted(), ElementsAre("failed: 1 more trial: exit code 1: ValueError: x",
                                            "failed: 1 more trial: exit code 1"));
-  EXPECT_EQ(add(6, "stopped by alice", {}, TrialState::stopped), "stopped: t-6: by alice");
+  EXPECT_EQ(add(6, "by alice", {}, TrialState::stopped, {.stopper = Stopper::person}),
+            "stopped: t-6: by alice");
 }
 
 TEST_F(Feed, AttemptsOfOneTrialThatFailAlikeAreEqual) {
-  EXPECT_NE(add(0, "exit code 1; attempt 2 in 1.0 s", {}, TrialState::retrying), "");
-  EXPECT_NE(add(0, "exit code 1; attempt 3 in 2.0 s", {}, TrialState::retrying), "");
-  EXPECT_EQ(add(0, "exit code 1; attempt 4 in 4.0 s", {}, TrialState::retrying), "");
+  const auto retrying = [&](int attempt, double pause) {
+    return add(0, "exit code 1", {}, TrialState::retrying, {.next = Next::attempt, .pause = Seconds(pause)},
+               attempt);
+  };
+  EXPECT_EQ(retrying(1, 1), "retrying: t-0: exit code 1; attempt 2 in 1.0 s");
+  EXPECT_EQ(retrying(2, 2), "retrying: t-0: exit code 1; attempt 3 in 2.0 s");
+  EXPECT_EQ(retrying(3, 4), "");
   EXPECT_THAT(feed_.counted(), ElementsAre("retrying: 1 more attempt: exit code 1"));
 }
 
@@ -80,11 +85,28 @@ TEST(FailureGroups, AreInTheOrderOfTheFirstOfEach) {
 }
 
 TEST(FailureGroups, DoNotDependOnTheNumberOfAttempts) {
+  const auto failed = [](std::string_view trial, const std::string& reason, int attempts,
+                         std::string_view last_line) {
+    const EndDetails details{.next = attempts > 1 ? Next::spent : Next::none};
+    return failure_of(trial, TrialState::failed, reason, details, attempts, 2, last_line);
+  };
+  EXPECT_EQ(failed("a", "exit code 2", 2, "x").reason, "exit code 2, after 2 attempts: x");
   EXPECT_THAT(
-      lines_of({{.trial = "a", .reason = "exit code 2, after 2 attempts: x"},
-                {.trial = "b", .reason = "exit code 2: x"},
-                {.trial = "c", .reason = "exit code 3, after 4 attempts"}}),
+      lines_of({failed("a", "exit code 2", 2, "x"), failed("b", "exit code 2", 1, "x"),
+                failed("c", "exit code 3", 4, "")}),
       ElementsAre("failed: 2 trials (a, b): exit code 2: x", "failed: c: exit code 3, after 4 attempts"));
+}
+
+TEST(FailureGroups, SayOnceThatATrialWasStopped) {
+  const Failure stopped =
+      failure_of("a", TrialState::stopped, "by alice", {.stopper = Stopper::person}, 1, 143, "");
+  const Failure over = failure_of("b", TrialState::stopped, "late", {.stopper = Stopper::run}, 1, 143, "");
+  EXPECT_THAT(lines_of({stopped, over}), ElementsAre("stopped: a: by alice", "stopped: b: late"));
+  const std::vector<FailureGroup> groups = group_failures(std::vector{stopped, over});
+  EXPECT_EQ(reason_of(groups[0]), "stopped by alice");
+  EXPECT_EQ(reason_of(groups[1]), "stopped: late");
+  const Failure failed = failure_of("c", TrialState::failed, "late", {.stopper = Stopper::run}, 1, 143, "");
+  EXPECT_THAT(lines_of({failed}), ElementsAre("failed: c: stopped: late"));
 }
 
 TEST(FailureGroups, JoinWhatOneRootBlocks) {

@@ -58,6 +58,15 @@ class RecordTest : public testing::Test {
     return one;
   }
 
+  // As `combu kill` does, which keeps these containers.
+  void kill(Record& record, Instant at, const std::vector<std::string>& kept = {}) const {
+    std::vector<std::string> names;
+    for (const TrialEntry& trial : record.trials(run.id)) names.push_back(trial.name);
+    const auto stamp = record.stamp(run.id);
+    EXPECT_TRUE(record.append_if_unchanged(
+        run.id, facts_of_kill(run.id, names, record.past(run.id), kept, at), stamp));
+  }
+
   static Error error_of(const std::function<void()>& body) {
     try {
       body();

@@ -17,7 +17,7 @@ TEST_F(RecordTest, WhatIsKilledIsOver) {
   record.begin(entry_of(run), run.experiment);
   record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running),
                                     fact(1, TrialState::starting), fact(1, TrialState::succeeded)});
-  record.kill(run.id, Instant(std::chrono::seconds(1'800'000'200)));
+  kill(record, Instant(std::chrono::seconds(1'800'000'200)));
   const std::vector<TrialEntry> trials = record.trials(run.id);
   EXPECT_EQ(trials[0].state, TrialState::stopped);
   EXPECT_EQ(trials[0].cause, Cause::stopped);
@@ -27,6 +27,23 @@ TEST_F(RecordTest, WhatIsKilledIsOver) {
   EXPECT_TRUE(record.run(run.id).ended_at);
 }
 
+TEST_F(RecordTest, WhatChangesBeforeAKillIsOnRecordMakesItVoid) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running)});
+  const auto stamp = record.stamp(run.id);
+  const std::vector<std::string> names{"one", "two", "three"};
+  const std::vector<Fact> facts =
+      facts_of_kill(run.id, names, record.past(run.id), {}, Instant(std::chrono::seconds(1'800'000'200)));
+  EXPECT_EQ(facts.size(), 3U);
+  record.append(run.id, std::vector{failure(0, TrialState::failed, 1, Cause::error, 3)});
+  EXPECT_FALSE(record.append_if_unchanged(run.id, facts, stamp));
+  EXPECT_EQ(record.trials(run.id)[0].state, TrialState::failed);
+  EXPECT_EQ(record.trials(run.id)[1].state, TrialState::waiting);
+  EXPECT_FALSE(record.run(run.id).ended_at);
+  EXPECT_TRUE(record.append_if_unchanged(run.id, {}, record.stamp(run.id)));
+}
+
 // Only a failure of its own is one.
 TEST_F(RecordTest, KillKeepsAFailureThatCameBefore) {
   Record record(folder.path());
@@ -34,22 +51,22 @@ TEST_F(RecordTest, KillKeepsAFailureThatCameBefore) {
   Fact ended = fact(1, TrialState::collecting);
   ended.exit_code = 0;
   Fact failed = failure(2, TrialState::collecting, 1, Cause::error, 3);
-  failed.reason = "exit code 3; its outputs are not home: the disk is full";
+  failed.details = {.next = Next::collect, .next_why = "the disk is full"};
   Fact tried = failure(0, TrialState::retrying, 1, Cause::error, 7);
-  tried.reason = "exit code 7; attempt 2 in 5.0 s";
+  tried.details = {.next = Next::attempt, .pause = Seconds(5)};
   for (TrialIndex trial = 0; trial < 3; ++trial)
     record.append(run.id, std::vector{fact(trial, TrialState::starting), fact(trial, TrialState::running)});
   record.append(run.id, std::vector{tried, ended, failed});
-  record.kill(run.id, Instant(std::chrono::seconds(1'800'000'200)));
+  kill(record, Instant(std::chrono::seconds(1'800'000'200)));
   const std::vector<TrialEntry> trials = record.trials(run.id);
   EXPECT_EQ(trials[0].state, TrialState::failed);
-  EXPECT_EQ(trials[0].reason, "exit code 7");
+  EXPECT_EQ(reason_text(trials[0]), "exit code 7");
   EXPECT_EQ(trials[1].state, TrialState::stopped);
   EXPECT_EQ(trials[1].cause, Cause::stopped);
-  EXPECT_EQ(trials[1].reason, "removed by kill before its outputs were taken home");
+  EXPECT_EQ(reason_text(trials[1]), "removed by kill before its outputs were taken home");
   EXPECT_EQ(trials[2].state, TrialState::failed);
   EXPECT_EQ(trials[2].cause, Cause::error);
-  EXPECT_EQ(trials[2].reason, "exit code 3; removed by kill before its outputs were taken home");
+  EXPECT_EQ(reason_text(trials[2]), "exit code 3; removed by kill before its outputs were taken home");
 }
 
 TEST_F(RecordTest, KillLeavesTrialsWhoseContainersAreKeptAsTheyAre) {
@@ -57,21 +74,21 @@ TEST_F(RecordTest, KillLeavesTrialsWhoseContainersAreKeptAsTheyAre) {
   record.begin(entry_of(run), run.experiment);
   Fact ended = fact(0, TrialState::collecting);
   ended.exit_code = 0;
-  ended.reason = "its outputs are not home: disk full";
+  ended.details = {.next = Next::collect, .next_why = "disk full"};
   record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running), ended,
                                     fact(1, TrialState::starting), fact(1, TrialState::running)});
-  record.kill(run.id, Instant(std::chrono::seconds(1'800'000'200)), std::vector<std::string>{"one"});
+  kill(record, Instant(std::chrono::seconds(1'800'000'200)), std::vector<std::string>{"one"});
   std::vector<TrialEntry> trials = record.trials(run.id);
   EXPECT_EQ(trials[0].state, TrialState::collecting);
-  EXPECT_EQ(trials[0].reason, ended.reason);
+  EXPECT_EQ(reason_text(trials[0]), "its outputs are not home: disk full");
   EXPECT_EQ(trials[1].state, TrialState::stopped);
   EXPECT_EQ(trials[1].reason, "removed by kill");
   EXPECT_EQ(trials[2].state, TrialState::blocked);
   EXPECT_FALSE(record.run(run.id).ended_at);
   // A later kill removes it.
-  record.kill(run.id, Instant(std::chrono::seconds(1'800'000'300)));
+  kill(record, Instant(std::chrono::seconds(1'800'000'300)));
   trials = record.trials(run.id);
-  EXPECT_EQ(trials[0].reason, "removed by kill before its outputs were taken home");
+  EXPECT_EQ(reason_text(trials[0]), "removed by kill before its outputs were taken home");
   EXPECT_EQ(trials[1].reason, "removed by kill");
   EXPECT_TRUE(record.run(run.id).ended_at);
 }
@@ -83,7 +100,7 @@ TEST_F(RecordTest, KillLooksAtNoAttemptBeforeARetry) {
   record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running),
                                     failure(0, TrialState::failed, 1, Cause::error, 3)});
   record.reopen(run.id, {.trials = {0}, .at = Instant(std::chrono::seconds(1'800'000'100))}, run.experiment);
-  record.kill(run.id, Instant(std::chrono::seconds(1'800'000'200)));
+  kill(record, Instant(std::chrono::seconds(1'800'000'200)));
   EXPECT_EQ(record.trials(run.id)[0].state, TrialState::blocked);
   EXPECT_EQ(record.trials(run.id)[0].reason, "not started: the run was killed");
 }

@@ -134,9 +134,10 @@ TEST_F(RecordTest, OutputsAreOnTheirWayUntilTheyAreHome) {
   EXPECT_EQ(past[1].cause, Cause::error);
   EXPECT_EQ(past[1].reason, "exit code 3");
 
-  ended.reason = "its outputs are not home: disk full";
+  ended.details = {.next = Next::collect, .next_why = "disk full"};
   record.append(run.id, std::vector{ended});
-  EXPECT_EQ(record.trials(run.id, "one").at(0).reason, ended.reason);
+  EXPECT_EQ(record.trials(run.id, "one").at(0).details, ended.details);
+  EXPECT_EQ(record.past(run.id)[0].details, ended.details);
   EXPECT_EQ(record.stamp(run.id), stamp);
 
   Fact done = fact(0, TrialState::succeeded);
@@ -164,9 +165,9 @@ TEST_F(RecordTest, AKillTellsWhatHasNotComeHome) {
   record.begin(entry_of(run), run.experiment);
   record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running),
                                     failure(0, TrialState::collecting, 1, Cause::none, 0)});
-  record.kill(run.id, Instant(std::chrono::seconds(1'800'000'100)));
+  kill(record, Instant(std::chrono::seconds(1'800'000'100)));
   EXPECT_EQ(record.trials(run.id).at(0).state, TrialState::stopped);
-  EXPECT_EQ(record.trials(run.id).at(0).reason, "removed by kill before its outputs were taken home");
+  EXPECT_EQ(reason_text(record.trials(run.id).at(0)), "removed by kill before its outputs were taken home");
 }
 
 TEST_F(RecordTest, ATrialIsToldWithItsLastAttempt) {
@@ -363,7 +364,7 @@ TEST_F(RecordTest, AClockThatWasSetBackEndsNothingBeforeItRan) {
   EXPECT_TRUE(record.append_unwatched(
       run.id, std::vector{at(fact(0, TrialState::succeeded), -60), at(fact(1, TrialState::running), -60)},
       record.stamp(run.id)));
-  record.kill(run.id, entry.began_at - std::chrono::seconds(60));
+  kill(record, entry.began_at - std::chrono::seconds(60));
   for (const AttemptEntry& attempt : record.attempts(run.id, {})) {
     EXPECT_LE(attempt.started_at, attempt.ran_at.value_or(attempt.started_at)) << attempt.trial;
     EXPECT_LE(attempt.ran_at.value_or(attempt.started_at), *attempt.ended_at) << attempt.trial;
@@ -420,9 +421,10 @@ TEST_F(RecordTest, AFurtherAttemptThatWaitsForSlotsIsReady) {
   ready.slots.memory = Bytes{5};
   ready.ready_at = ready.at;
   Fact retrying = failure(0, TrialState::retrying, 1, Cause::oom, 137);
-  retrying.reason += "; attempt 2 in 1.0 s";
+  retrying.details = {.next = Next::attempt, .pause = Seconds(1)};
   record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running), retrying});
   EXPECT_EQ(record.past(run.id)[0].state, TrialState::retrying);
+  EXPECT_EQ(record.past(run.id)[0].details, retrying.details);
   record.append(run.id, std::vector{ready});
   const auto expect_ready = [&] {
     const Past past = record.past(run.id)[0];
@@ -430,10 +432,11 @@ TEST_F(RecordTest, AFurtherAttemptThatWaitsForSlotsIsReady) {
     EXPECT_EQ(past.attempt, 1);
     EXPECT_EQ(past.cause, Cause::oom);
     EXPECT_EQ(past.memory, Bytes{5});
+    EXPECT_EQ(past.details.next, Next::due);
     EXPECT_EQ(record.counts(run.id)[static_cast<std::size_t>(TrialState::ready)], 1U);
     const TrialEntry entry = record.trials(run.id, "one").at(0);
     EXPECT_EQ(entry.state, TrialState::ready);
-    EXPECT_EQ(entry.reason, "exit code 137; attempt 2 waits to be started");
+    EXPECT_EQ(reason_text(entry), "exit code 137; attempt 2 waits to be started");
   };
   expect_ready();
   record.append(run.id, std::vector{fact(0, TrialState::starting, 2)});

@@ -189,11 +189,11 @@ TEST(Outputs, ALaterProcessTakesThem) {
                 .cause = cause,
                 .exit_code = exit_code,
                 .reason = reason,
+                .details = {.next = Next::collect, .next_why = "disk full"},
                 .was_started = true};
   };
   PlannerOptions options{.until = Until::ended};
-  options.past = {past(Cause::none, 0, "its outputs are not home: disk full"),
-                  past(Cause::error, 3, "exit code 3; its outputs are not home: disk full"), Past{}};
+  options.past = {past(Cause::none, 0, ""), past(Cause::error, 3, "exit code 3"), Past{}};
   Planned it(with_outputs("a b c<-a:succeeded"), options);
   EXPECT_EQ(it.begin(), "take a, take b | ");
   EXPECT_EQ(it.listed({}), " | ") << "containers that are gone are seen when something is taken out of them";

@@ -273,7 +273,7 @@ TEST(FailurePolicy, NothingIsRetriedAfterAHaltOrTheEndOfRetries) {
   FailurePolicy halted(it.experiment, it.table);
   halted.halt("why");
   EXPECT_FALSE(halted.may_retry(0, Cause::error));
-  EXPECT_EQ(halted.stop_cause_text(0, Cause::stopped), "stopped: why");
+  EXPECT_EQ(text_of(halted.stop_cause_reason(0, Cause::stopped)), "stopped: why");
   FailurePolicy ended(it.experiment, it.table);
   ended.end_retries();
   EXPECT_FALSE(ended.may_retry(0, Cause::error));
@@ -300,7 +300,7 @@ TEST(FailurePolicy, TheLastFailureIsOfTrialsThatWaitForTheirNextAttempt) {
   it.table.set_attempt(0, 2);
   it.table.set_state(0, TrialState::retrying);
   EXPECT_EQ(failures.last(0), nullptr);
-  failures.remember(0, Cause::stopped, 143, "why");
+  failures.remember(0, {.cause = Cause::stopped, .exit_code = 143, .reason = "why"});
   const Fact* last = failures.last(0);
   ASSERT_NE(last, nullptr);
   EXPECT_EQ(last->state, TrialState::stopped);
@@ -324,9 +324,9 @@ TEST(FailurePolicy, TrialsThatStillAwaitTheEngineAreTakenOnce) {
 TEST(FailurePolicy, NamesWhoStoppedAnAttempt) {
   const Trials it(with_retries(1));
   FailurePolicy failures(it.experiment, it.table);
-  EXPECT_EQ(failures.stop_text(0, 143), "stopped from outside (exit code 143, SIGTERM)");
+  EXPECT_EQ(text_of(failures.stop_reason(0, 143)), "stopped from outside (exit code 143, SIGTERM)");
   failures.set_stopper(0, "alice");
-  EXPECT_EQ(failures.stop_text(0, 143), "stopped by alice with `combu stop`");
+  EXPECT_EQ(text_of(failures.stop_reason(0, 143)), "stopped by alice with `combu stop`");
   failures.forget_stopper(0);
   EXPECT_FALSE(failures.has_stopper(0));
 }
@@ -360,7 +360,7 @@ TEST(OutputCollection, AFaultIsAddedToTheReasonOfAFailure) {
   outputs.begin(0, {.cause = Cause::error, .exit_code = 1, .reason = "exit code 1"});
   const AttemptEnd end = outputs.finish(0, "none");
   EXPECT_EQ(end.cause, Cause::error);
-  EXPECT_EQ(end.reason, "exit code 1; outputs: none");
+  EXPECT_EQ(reason_text(end.reason, details_of(end), 1), "exit code 1; outputs: none");
 }
 
 TEST(OutputCollection, PausesBetweenTriesDoubleUpToAMinute) {
@@ -478,14 +478,23 @@ TEST(Restoration, AStoppedAttemptIsLostOnlyIfTheEngineBeganLater) {
 }
 
 TEST(Restoration, TheReasonIsThatOfTheAttemptsEnd) {
-  const Restoration restoration({{.state = TrialState::retrying, .reason = "exit code 1; attempt 2 in 5 s"},
+  const Restoration restoration({{.state = TrialState::retrying,
+                                  .cause = Cause::stopped,
+                                  .reason = "by alice",
+                                  .details = {.stopper = Stopper::person,
+                                              .outputs_fault = "none",
+                                              .next = Next::attempt,
+                                              .pause = Seconds(5)}},
                                  {.state = TrialState::collecting,
                                   .cause = Cause::error,
                                   .exit_code = 1,
-                                  .reason = "exit code 1; its outputs are not home: disk full"},
+                                  .reason = "exit code 1",
+                                  .details = {.next = Next::collect, .next_why = "disk full"}},
                                  {.state = TrialState::collecting}},
                                 {});
-  EXPECT_EQ(restoration.reason(0), "exit code 1");
+  const AttemptEnd last = restoration.last_end(0);
+  EXPECT_EQ(last.reason, "by alice");
+  EXPECT_EQ(details_of(last), (EndDetails{.stopper = Stopper::person, .outputs_fault = "none"}));
   EXPECT_EQ(restoration.end_of(1, false).reason, "exit code 1");
   EXPECT_EQ(restoration.end_of(1, false).as, TrialState::failed);
   EXPECT_EQ(restoration.end_of(2, false).as, TrialState::succeeded);

@@ -283,12 +283,13 @@ Past retrying(Cause cause, int exit_code, const std::string& reason) {
           .cause = cause,
           .exit_code = exit_code,
           .reason = reason,
+          .details = {.next = Next::attempt, .pause = Seconds(1)},
           .was_started = true,
           .ran_at = at(0)};
 }
 
 TEST(GoingOn, ARetryThatWasDueIsSpent) {
-  const Past failed = retrying(Cause::error, 1, "exit code 1; attempt 2 in 1.0 s");
+  const Past failed = retrying(Cause::error, 1, "exit code 1");
   Planned planned(with_retries("a", {.max = 1}), {.past = {failed}, .engine_began_at = at(-1)});
   EXPECT_EQ(planned.begin(), " | ");
   EXPECT_EQ(planned.listed({}), "start a#2 | a starting");
@@ -306,7 +307,7 @@ TEST(GoingOn, AnAttemptThatWasLostWithTheEngineSpendsNoRetry) {
 }
 
 TEST(GoingOn, WhatWaitsForItsNextAttemptIsStoppedWithTheReasonOfTheLast) {
-  const Past failed = retrying(Cause::error, 1, "exit code 1; attempt 2 in 20.0 s");
+  const Past failed = retrying(Cause::error, 1, "exit code 1");
   Planned planned(with_retries("a", {.max = 1}), {.past = {failed}});
   (void)planned.begin();
   EXPECT_EQ(planned.adjust({.stopping = {"a"}, .stopper = "alice"}),

@@ -221,7 +221,8 @@ class Planned {
       facts += fmt::format("{} {}", experiment_.trials[fact.trial].name,
                            fact.healthy ? "healthy" : to_string(fact.state));
       if (tells_of_stop(fact)) facts += fmt::format(" ({})", to_string(fact.cause));
-      if (!fact.reason.empty()) facts += fmt::format(" ({})", fact.reason);
+      if (const std::string reason = reason_text(fact); !reason.empty())
+        facts += fmt::format(" ({})", reason);
     }
     return commands + " | " + facts;
   }

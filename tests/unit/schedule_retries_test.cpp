@@ -435,7 +435,7 @@ TEST(Ending, IsWhatTheContainerTells) {
     ended.oom = oom;
     ended.stopped = stopped;
     const Ending ending = ending_of(ended);
-    return fmt::format("{} ({})", to_string(state_of(ending)), ending.reason);
+    return fmt::format("{} ({})", to_string(state_of(ending)), reason_text(ending.reason, ending.details, 1));
   };
   EXPECT_EQ(told(0, false, false), "succeeded ()");
   EXPECT_EQ(told(3, false, false), "failed (exit code 3)");

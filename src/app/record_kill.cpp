@@ -1,0 +1,24 @@
+#include "app/record_kill.hpp"
+
+#include <utility>
+
+namespace combu {
+namespace {
+
+constexpr int k_tries_max = 5;
+
+}  // namespace
+
+// What another process has put on record meanwhile counts.
+void record_kill(Record& record, const RunId& run, const std::vector<std::string>& kept) {
+  for (int tries = 0; tries < k_tries_max; ++tries) {
+    const Record::Stamp stamp = record.stamp(run);
+    std::vector<std::string> names;
+    for (TrialEntry& trial : record.trials(run)) names.push_back(std::move(trial.name));
+    const std::vector<Fact> facts = facts_of_kill(run, names, record.past(run), kept, real_clock().now());
+    if (record.append_if_unchanged(run, facts, stamp)) return;
+  }
+  throw Error(ErrorKind::conflict, "run " + run.text(), "another process is at work on it");
+}
+
+}  // namespace combu

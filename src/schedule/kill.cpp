@@ -1,0 +1,77 @@
+// The end of a run whose containers a person has removed.
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "schedule/lifecycle.hpp"
+
+namespace combu::schedule {
+
+void Lifecycle::kill(const std::vector<TrialIndex>& kept) {
+  interrupted = true;
+  failures.halt("the run was killed");
+  std::vector<bool> is_kept(trials.size());
+  for (const TrialIndex trial : kept) is_kept[trial] = true;
+  // All of them before the effects on others, so that each has the kill as its reason.
+  defer_spreading();
+  for (TrialIndex trial = 0; trial < trials.size(); ++trial)
+    if (!is_kept[trial] && !is_over(trials.state(trial))) end_killed(trial);
+  spread_all();
+}
+
+// A trial whose last attempt failed by itself keeps this end and its reason.
+void Lifecycle::end_killed(TrialIndex trial) {
+  const TrialState state = trials.state(trial);
+  if (const Fact* failure = failures.last(trial)) {
+    trials.set_attempt(trial, failure->attempt);
+    finish(*failure);
+  } else if (state == TrialState::waiting || state == TrialState::ready) {
+    block_halted(trial);
+  } else if (state == TrialState::collecting) {
+    AttemptEnd end = outputs.abandon(trial);
+    if (end.cause == Cause::none) end.cause = Cause::stopped;
+    EndDetails details = details_of(end);
+    details.next = Next::lost;
+    finish({.trial = trial,
+            .state = state_after(end.cause),
+            .cause = end.cause,
+            .exit_code = end.exit_code,
+            .reason = std::move(end.reason),
+            .details = std::move(details)});
+  } else if (is_alive(state)) {
+    finish(
+        {.trial = trial, .state = TrialState::stopped, .cause = Cause::stopped, .reason = "removed by kill"});
+  } else {  // it retries, and the end of its last attempt is not known
+    finish({.trial = trial, .state = TrialState::stopped});
+  }
+}
+
+}  // namespace combu::schedule
+
+namespace combu {
+
+// What a trial depends on or asks for is of no matter: nothing starts any more.
+std::vector<Fact> facts_of_kill(const RunId& run, std::span<const std::string> trials, std::vector<Past> past,
+                                std::span<const std::string> kept, Instant now) {
+  if (past.empty()) return {};
+  Experiment experiment;
+  Killed killed;
+  const std::unordered_set<std::string_view> kept_names(kept.begin(), kept.end());
+  for (const std::string& name : trials) {
+    if (kept_names.contains(name)) killed.kept.push_back(experiment.trials.size());
+    experiment.trials.push_back({.name = name});
+  }
+  Plan plan;
+  plan.nodes.resize(trials.size());
+  Planner planner(run, experiment, plan, {.past = std::move(past), .began_at = now});
+  std::vector<Fact> facts;
+  for (const Event& event : {Event(Begin{}), Event(std::move(killed))})
+    for (Fact& fact : planner.step(event, now).facts) facts.push_back(std::move(fact));
+  return facts;
+}
+
+}  // namespace combu

@@ -1,0 +1,104 @@
+// The text of an end for a person, made of its parts.
+
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+
+#include "combu/schedule.hpp"
+
+namespace combu {
+namespace {
+
+std::string_view lead_of(Stopper stopper) {
+  switch (stopper) {
+    case Stopper::none:
+      return "";
+    case Stopper::person:
+    case Stopper::outside:
+      return "stopped ";
+    case Stopper::run:
+      return "stopped: ";
+  }
+  return "";
+}
+
+std::string next_text(const EndDetails& details, int attempt) {
+  switch (details.next) {
+    case Next::none:
+      return "";
+    case Next::attempt:
+      return fmt::format("; attempt {} in {}", attempt + 1, to_string(details.pause));
+    case Next::due:
+      return fmt::format("; attempt {} waits to be started", attempt + 1);
+    case Next::verdict:
+      return "; tried again if the engine is being restarted";
+    case Next::collect:
+      return fmt::format("; its outputs are not home: {}", details.next_why);
+    case Next::spent:
+      return fmt::format(", after {} attempts", attempt);
+    case Next::given_up:
+      return fmt::format("; not tried again: {}", details.next_why);
+    case Next::lost:
+      return "; removed by kill before its outputs were taken home";
+  }
+  return "";
+}
+
+std::string with_details(std::string text, const EndDetails& details, int attempt) {
+  if (!details.outputs_fault.empty()) text += fmt::format("; outputs: {}", details.outputs_fault);
+  std::string next = next_text(details, attempt);
+  constexpr std::string_view k_between = "; ";
+  if (text.empty() && next.starts_with(k_between)) next.erase(0, k_between.size());
+  return text + next;
+}
+
+}  // namespace
+
+std::string_view to_string(Stopper stopper) {
+  switch (stopper) {
+    case Stopper::none:
+      return "none";
+    case Stopper::person:
+      return "person";
+    case Stopper::outside:
+      return "outside";
+    case Stopper::run:
+      return "run";
+  }
+  return "unknown";
+}
+
+std::string_view to_string(Next next) {
+  switch (next) {
+    case Next::none:
+      return "none";
+    case Next::attempt:
+      return "attempt";
+    case Next::due:
+      return "due";
+    case Next::verdict:
+      return "verdict";
+    case Next::collect:
+      return "collect";
+    case Next::spent:
+      return "spent";
+    case Next::given_up:
+      return "given_up";
+    case Next::lost:
+      return "lost";
+  }
+  return "unknown";
+}
+
+std::string reason_text(const std::string& reason, const EndDetails& details, int attempt) {
+  return with_details(fmt::format("{}{}", lead_of(details.stopper), reason), details, attempt);
+}
+
+std::string reason_text_beside(TrialState state, const std::string& reason, const EndDetails& details,
+                               int attempt) {
+  return state == TrialState::stopped ? with_details(reason, details, attempt)
+                                      : reason_text(reason, details, attempt);
+}
+
+}  // namespace combu

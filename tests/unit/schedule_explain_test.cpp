@@ -1,0 +1,323 @@
+// Why a trial does not start: it is what the planner does.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "combu/schedule.hpp"
+#include "experiments.hpp"
+
+namespace combu::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::UnorderedElementsAre;
+using Kind = Explanation::Kind;
+
+std::vector<Gpu> two_gpus() {
+  return {{.id = "0", .uuid = {}, .kind = {}, .memory = {}},
+          {.id = "1", .uuid = {}, .kind = {}, .memory = {}}};
+}
+
+Slots cpus(const char* text) {
+  return {.cpus = parse_cpus(text)};
+}
+
+PlannerOptions with_capacity(const char* text, std::size_t starts_in_flight_max = 8) {
+  PlannerOptions options{.starts_in_flight_max = starts_in_flight_max, .until = Until::ended};
+  options.capacity = cpus(text);
+  options.capacity->gpus = {"0", "1"};
+  options.gpus = two_gpus();
+  return options;
+}
+
+// A planner, and an engine that does what the test says.
+class Scene {
+ public:
+  explicit Scene(Experiment experiment, PlannerOptions options = {})
+      : experiment_(std::move(experiment)),
+        plan_(test::plan(experiment_)),
+        planner_(std::make_unique<Planner>(run_, experiment_, plan_, std::move(options))) {}
+  explicit Scene(const std::string& text, PlannerOptions options = {})
+      : Scene(test::experiment(text), std::move(options)) {}
+
+  // The trials that are started.
+  std::vector<std::string> step(const Event& event) {
+    std::vector<std::string> started;
+    for (const Fact& fact : planner_->step(event, now_).facts) {
+      states_.resize(experiment_.trials.size());
+      Past& past = states_[fact.trial];
+      if (tells_of_stop(fact)) continue;
+      past.state = fact.state;
+      past.attempt = fact.attempt;
+      past.was_started |= fact.state == TrialState::running;
+      past.was_healthy |= fact.healthy;
+      if (fact.state == TrialState::starting) past.slots = fact.slots;
+      if (fact.state == TrialState::running) past.ran_at = now_;
+      if (fact.root) past.root = fact.root;
+      if (fact.state == TrialState::starting) started.push_back(experiment_.trials[fact.trial].name);
+    }
+    return started;
+  }
+  std::vector<std::string> begin() {
+    std::vector<std::string> started = step(Begin{});
+    for (std::string& name : step(Listed{})) started.push_back(std::move(name));
+    return started;
+  }
+  Sighting sighting(TrialIndex trial, Phase phase) const {
+    Sighting it{.key = {.run = run_, .trial = experiment_.trials[trial].name},
+                .experiment = "test",
+                .id = std::to_string(trial),
+                .phase = phase};
+    if (phase == Phase::ended) it.ended_at = now_;
+    return it;
+  }
+  std::vector<std::string> answer(TrialIndex trial) {
+    return step(StartAnswered{.trial = trial, .result = Running{sighting(trial, Phase::running)}});
+  }
+  std::vector<std::string> end(TrialIndex trial, int exit_code) {
+    Sighting it = sighting(trial, Phase::ended);
+    it.exit_code = exit_code;
+    return step(Seen{it});
+  }
+  void pass(double seconds) { now_ += std::chrono::duration_cast<Instant::duration>(Seconds(seconds)); }
+
+  [[nodiscard]] Explanation explain(TrialIndex trial) const { return planner_->explain(trial); }
+  [[nodiscard]] Kind kind(TrialIndex trial) const { return explain(trial).kind; }
+  [[nodiscard]] TrialState state(TrialIndex trial) const { return planner_->state(trial); }
+  [[nodiscard]] std::size_t starts_in_flight() const { return planner_->starts_in_flight(); }
+  [[nodiscard]] std::size_t size() const { return experiment_.trials.size(); }
+  [[nodiscard]] const std::string& name(TrialIndex trial) const { return experiment_.trials[trial].name; }
+  // Those that nothing keeps from starting.
+  [[nodiscard]] std::vector<std::string> unhindered() const {
+    std::vector<std::string> names;
+    for (TrialIndex trial = 0; trial < size(); ++trial)
+      if (kind(trial) == Kind::nothing) names.push_back(name(trial));
+    return names;
+  }
+  // A planner that another process has rebuilt from the record.
+  [[nodiscard]] std::unique_ptr<Planner> rebuilt(PlannerOptions options, const Slots& held_by_others,
+                                                 std::size_t parallel_max) {
+    states_.resize(size());
+    options.past = states_;
+    options.began_at = now_;
+    auto planner = std::make_unique<Planner>(run_, experiment_, plan_, std::move(options));
+    const Adjust settings{.parallel_max = parallel_max, .starts_in_flight_max = 0};
+    for (const Event& event : {Event(settings), Event(Begin{}), Event(Assumed{held_by_others})})
+      EXPECT_THAT(planner->step(event, now_).facts, IsEmpty());
+    return planner;
+  }
+
+ private:
+  RunId run_{"run1"};
+  Experiment experiment_;
+  Plan plan_;
+  std::unique_ptr<Planner> planner_;
+  Instant now_{std::chrono::seconds(1'800'000'000)};
+  std::vector<Past> states_;  // as a record has them
+};
+
+TEST(Explain, ATrialWaitsForWhatItDependsOn) {
+  Scene scene("a b<-a:healthy,a:finished c");
+  EXPECT_THAT(scene.begin(), ElementsAre("a", "c"));
+  EXPECT_EQ(scene.kind(0), Kind::none);
+  const Explanation why = scene.explain(1);
+  EXPECT_EQ(why.kind, Kind::dependencies);
+  ASSERT_EQ(why.unmet.size(), 2U);
+  EXPECT_EQ(why.unmet[0].trial, 0U);
+  scene.answer(0);
+  Sighting healthy = scene.sighting(0, Phase::running);
+  healthy.health = Health::healthy;
+  scene.step(Seen{healthy});
+  ASSERT_EQ(scene.explain(1).unmet.size(), 1U);
+  EXPECT_EQ(scene.explain(1).unmet[0].condition, Condition::finished);
+  scene.end(0, 1);
+  EXPECT_EQ(scene.kind(0), Kind::none);
+}
+
+TEST(Explain, APlaceAPauseAndSlotsAreInTheWay) {
+  Experiment experiment = test::experiment("a=2 b=2 c=2 d");
+  Scene scene(experiment, with_capacity("3"));
+  EXPECT_THAT(scene.begin(), UnorderedElementsAre("a", "d"));
+  EXPECT_EQ(scene.kind(1), Kind::slots);
+  EXPECT_EQ(scene.kind(2), Kind::slots);
+  scene.step(Adjust{.parallel_max = 2});
+  EXPECT_EQ(scene.kind(1), Kind::place);
+  scene.step(Adjust{.paused = true});
+  EXPECT_EQ(scene.kind(1), Kind::paused);
+  scene.step(Interrupt{});
+  EXPECT_EQ(scene.kind(1), Kind::interrupted);
+}
+
+TEST(Explain, NothingButTheStartsInFlightKeepsTheFirstInLine) {
+  Scene scene("a b^1 c", with_capacity("4", 1));
+  EXPECT_THAT(scene.begin(), ElementsAre("b"));
+  EXPECT_EQ(scene.kind(0), Kind::nothing);
+  EXPECT_EQ(scene.explain(2), (Explanation{.kind = Kind::turn, .first = TrialIndex{0}}));
+  EXPECT_THAT(scene.answer(1), ElementsAre("a"));
+  EXPECT_EQ(scene.kind(2), Kind::nothing);
+}
+
+TEST(Explain, TheCanaryOfItsShapeComesFirst) {
+  Experiment experiment = test::experiment("a b");
+  experiment.canary = true;
+  Scene scene(experiment);
+  EXPECT_THAT(scene.begin(), ElementsAre("a"));
+  EXPECT_EQ(scene.explain(1), (Explanation{.kind = Kind::canary, .first = TrialIndex{0}}));
+}
+
+TEST(Explain, ATrialThatWasOvertakenOftenEnoughIsWaitedFor) {
+  std::string text = "first=1 large=3^1<-first:finished";
+  for (std::size_t i = 0; i < Planner::k_overtakes_max + 5; ++i) text += " small" + std::to_string(i) + "=1";
+  Scene scene(text, with_capacity("3"));
+  (void)scene.begin();
+  const auto answer_all = [&] {
+    for (TrialIndex trial = 0; trial < scene.size(); ++trial)
+      if (scene.state(trial) == TrialState::starting) (void)scene.answer(trial);
+  };
+  answer_all();
+  (void)scene.end(0, 0);
+  TrialIndex small = 2;
+  for (std::size_t ends = 0; ends < Planner::k_overtakes_max; ++ends) {
+    EXPECT_EQ(scene.kind(1), Kind::slots);
+    answer_all();
+    if (scene.starts_in_flight() == 0 && scene.kind(scene.size() - 1) == Kind::overtaken) break;
+    (void)scene.end(small++, 0);
+  }
+  EXPECT_EQ(scene.explain(scene.size() - 1), (Explanation{.kind = Kind::overtaken, .first = TrialIndex{1}}));
+}
+
+TEST(Explain, AServiceLeavesRoomForThoseThatServicesServe) {
+  Scene scene("!one=1 !two=1 a=1<-one:started,two:started !three=2 b=1<-three:started", with_capacity("3"));
+  (void)scene.begin();
+  EXPECT_EQ(scene.state(3), TrialState::ready);
+  EXPECT_EQ(scene.kind(3), Kind::room);
+}
+
+TEST(Explain, APauseBeforeTheNextAttemptIsNoObstacle) {
+  Experiment experiment = test::experiment("a");
+  experiment.trials[0].retries = {.max = 1};
+  experiment.trials[0].retries.on.set();
+  experiment.trials[0].retries.pause = Seconds(10);
+  Scene scene(experiment);
+  (void)scene.begin();
+  (void)scene.answer(0);
+  (void)scene.end(0, 1);
+  EXPECT_EQ(scene.kind(0), Kind::retry);
+}
+
+// ---- By chance
+
+class Chance {
+ public:
+  explicit Chance(std::uint64_t seed) : random_(seed) {}
+  std::size_t below(std::size_t bound) { return static_cast<std::size_t>(random_() % bound); }
+  bool one_in(std::size_t many) { return below(many) == 0; }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+// A service is stopped only when nothing depends on it any more.
+Condition random_condition(Chance& chance, const Experiment& experiment, const std::string& name) {
+  const auto need = std::ranges::find(experiment.trials, name, &Trial::name);
+  if (chance.one_in(3)) return Condition::started;
+  return need->service ? Condition::healthy : Condition::finished;
+}
+
+Experiment random_experiment(Chance& chance) {
+  Experiment experiment{.name = "test", .file = "/test/experiment.jsonnet"};
+  const std::size_t count = 4 + chance.below(14);
+  for (std::size_t i = 0; i < count; ++i) {
+    Trial trial = test::trial("t" + std::to_string(i));
+    trial.service = chance.one_in(6);
+    trial.slots.cpus = parse_cpus(std::to_string(chance.below(4)));
+    if (chance.one_in(4)) trial.gpus = GpuWish{.count = 1 + chance.below(2)};
+    trial.priority = static_cast<int>(chance.below(3));
+    for (std::size_t needs = i == 0 ? 0 : chance.below(3); needs > 0; --needs) {
+      const std::string name = "t" + std::to_string(chance.below(i));
+      const auto is_same = [&](const Depend& depend) { return depend.trial == name; };
+      if (std::ranges::none_of(trial.depends, is_same))
+        trial.depends.push_back({.trial = name, .condition = random_condition(chance, experiment, name)});
+    }
+    experiment.trials.push_back(std::move(trial));
+  }
+  experiment.canary = chance.one_in(3);
+  if (chance.one_in(3)) experiment.parallel_max = 1 + chance.below(4);
+  if (chance.one_in(4)) experiment.order = Order::random;
+  return experiment;
+}
+
+// Something happens to one of the trials, or to another run.
+std::vector<std::string> happen(Scene& scene, Chance& chance, Slots& others) {
+  const TrialIndex trial = chance.below(scene.size());
+  if (chance.one_in(8)) {
+    const bool holds = chance.one_in(2);
+    others = cpus(holds ? "2" : "0");
+    return scene.step(Seen{{.key = {.run = RunId("other"), .trial = "x"},
+                            .experiment = "other",
+                            .id = "x",
+                            .phase = holds ? Phase::running : Phase::ended,
+                            .slots = cpus("2")}});
+  }
+  if (scene.state(trial) == TrialState::starting && scene.kind(trial) == Kind::none)
+    return scene.answer(trial);
+  if (scene.state(trial) == TrialState::running && chance.one_in(2)) {
+    Sighting healthy = scene.sighting(trial, Phase::running);
+    healthy.health = Health::healthy;
+    return scene.step(Seen{healthy});
+  }
+  if (scene.state(trial) == TrialState::running) return scene.end(trial, chance.one_in(5) ? 1 : 0);
+  return {};
+}
+
+TEST(Explain, SaysThatNothingIsInTheWayOfThoseAndOnlyThoseThatAreStarted) {
+  std::size_t starts = 0;
+  std::vector<std::size_t> seen(static_cast<std::size_t>(Kind::nothing) + 1);
+  for (std::uint64_t seed = 1; seed <= 120; ++seed) {
+    Chance chance(seed);
+    Experiment experiment = random_experiment(chance);
+    const std::size_t parallel_max = experiment.parallel_max;
+    const PlannerOptions options = with_capacity("4", 1);
+    Scene scene(std::move(experiment), options);
+    (void)scene.begin();
+    Slots others;
+    for (int i = 0; i < 120; ++i) {
+      scene.pass(1);
+      (void)happen(scene, chance, others);
+      const std::vector<std::string> expected = scene.unhindered();
+      for (TrialIndex trial = 0; trial < scene.size(); ++trial)
+        ++seen[static_cast<std::size_t>(scene.kind(trial))];
+      const auto rebuilt = scene.rebuilt(options, others, parallel_max);
+      for (TrialIndex trial = 0; trial < scene.size(); ++trial) {
+        const Explanation here = scene.explain(trial);
+        const Explanation there = rebuilt->explain(trial);
+        // How often a trial was overtaken is not on record.
+        const bool by_order = here.kind >= Kind::overtaken || there.kind >= Kind::overtaken;
+        if (by_order) continue;
+        EXPECT_EQ(here, there) << seed << " " << i << " " << scene.name(trial);
+      }
+      const std::size_t one_more = scene.starts_in_flight() + 1;
+      const std::vector<std::string> started = scene.step(Adjust{.starts_in_flight_max = one_more});
+      ASSERT_EQ(started, expected) << "seed " << seed << ", event " << i;
+      starts += started.size();
+      (void)scene.step(Adjust{.starts_in_flight_max = 1});
+    }
+  }
+  EXPECT_GT(starts, 200U);
+  for (const Kind kind : {Kind::dependencies, Kind::canary, Kind::place, Kind::slots, Kind::room, Kind::turn})
+    EXPECT_GT(seen[static_cast<std::size_t>(kind)], 0U) << static_cast<int>(kind);
+}
+
+}  // namespace
+}  // namespace combu::test
