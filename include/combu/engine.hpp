@@ -44,6 +44,7 @@ struct Facts {
   Slots capacity;  // what its host has, but for GPUs
   // Since when it has been there without a break, by its own clock; nullopt: not known.
   std::optional<Instant> began_at;
+  bool is_simulated = false;  // no container exists, and nothing outlives this process
 };
 
 enum class Phase {

@@ -94,10 +94,15 @@ template <class End>
 // The last line of a trial's log; empty: it has none, or it is not known.
 using LastLine = std::function<std::string(const std::string& trial, int attempt)>;
 
+struct OutcomeForm {
+  Until until = Until::started;
+  std::string_view engine = {};  // as for command_line()
+  bool keeps_containers = true;  // false: nothing outlives the program (Facts::is_simulated)
+  LastLine last_line = {};
+};
 // Prints the last lines of a run on `progress`: equal failures as one line (at most 20, then a number),
-// counts, and what to type next. `engine`: as for command_line().
-void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, Until until,
-                   std::string_view engine, const LastLine& last_line = {});
+// counts, and what to type next.
+void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, const OutcomeForm& form);
 
 // What a person types for `command` ("kill") of this experiment: "combu -f FILE kill", or "combu kill
 // --experiment NAME" of one that was read from standard input. `engine`: the address that was given by

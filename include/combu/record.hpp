@@ -38,9 +38,10 @@ struct RunEntry {
   std::string options;               // a JSON object: those of `run` that hold when it goes on
   std::string revision;              // version control's commit of the file's folder; empty: none
   bool revision_dirty = false;
-  WorkingTree working_tree;  // empty in a list of runs
-  std::string address;       // the engine's
-  std::string engine;        // Facts::engine
+  WorkingTree working_tree;   // empty in a list of runs
+  std::string address;        // the engine's
+  std::string engine;         // Facts::engine
+  bool is_simulated = false;  // Facts::is_simulated
   std::string user;
   std::string machine;
   std::string program;                  // "combu 0.1.0 (libjsonnet 0.18.0)"
@@ -55,11 +56,6 @@ struct RunEntry {
   std::size_t failures_forgiven = 0;  // trials that had failed when it was reopened, and were left so
   std::optional<Instant> ended_at;    // nullopt: it goes on, was left to run, or its process died
 };
-
-// True of a run on the simulated engine.
-[[nodiscard]] inline bool is_simulated(const RunEntry& run) {
-  return run.address.starts_with("simulated:");
-}
 
 // A trial as it stands on the record, with its last attempt.
 struct TrialEntry {

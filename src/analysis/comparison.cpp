@@ -401,7 +401,7 @@ std::vector<std::string> metrics_meant(std::span<const Results> runs, const Comp
 std::vector<PairTable> compare(std::span<const Results> runs, const CompareForm& form) {
   Grounds grounds = grounds_of(runs, form.over);
   for (const Results& run : runs) {
-    if (is_simulated(run.run))
+    if (run.run.is_simulated)
       grounds.notes.push_back(
           fmt::format("run {} is simulated: its results are not measured", run.run.id.text()));
     TrialCounts others{};

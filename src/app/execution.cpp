@@ -241,6 +241,7 @@ std::optional<Result> drive_run(Session& session, Record& record, Loaded& loaded
   note_presence(record, loaded.run.id, watched ? Presence::needed : Presence::needless);
   try {
     keep_host_paths(session, record, loaded.run);
+    const bool is_simulated = record.runs({.id = loaded.run.id}, 1).at(0).is_simulated;
     UnlockWhenStarted listener(session.progress(), lock);
     const std::string results = results_folder(loaded.run);
     const auto depot = open_results(loaded);
@@ -266,8 +267,11 @@ std::optional<Result> drive_run(Session& session, Record& record, Loaded& loaded
                                    .telemetry = watched ? telemetry.get() : nullptr,
                                    .memory = memory.get()});
     if (outcome.left) return std::nullopt;
-    print_outcome(session.progress(), loaded.run, outcome, planner.until, session.given_engine(),
-                  last_lines_in(watched ? telemetry.get() : nullptr));
+    print_outcome(session.progress(), loaded.run, outcome,
+                  {.until = planner.until,
+                   .engine = session.given_engine(),
+                   .keeps_containers = !is_simulated,
+                   .last_line = last_lines_in(watched ? telemetry.get() : nullptr)});
     if (watched && telemetry != nullptr) tell_silent(session, loaded.run.experiment, outcome, *telemetry);
     if (depot->holds_any()) session.progress().note(fmt::format("outputs are in {}", results));
     if (is_over(outcome, planner.until)) recorder.end();
@@ -396,6 +400,7 @@ void await_writers(Session& session, Record& record, const RunId& run) {
 }  // namespace
 
 RunEntry entry_of(Session& session, Loaded& loaded, const RunOptions& options, const Prepared& prepared) {
+  const Facts facts = session.engine().facts(session.stop());
   return {.id = loaded.run.id,
           .experiment = loaded.run.experiment.name,
           .file = loaded.run.experiment.file,
@@ -410,7 +415,8 @@ RunEntry entry_of(Session& session, Loaded& loaded, const RunOptions& options, c
           .revision_dirty = loaded.revision.dirty,
           .working_tree = std::move(loaded.revision.working_tree),
           .address = session.engine_address(),
-          .engine = session.engine().facts(session.stop()).engine,
+          .engine = facts.engine,
+          .is_simulated = facts.is_simulated,
           .user = user_name(),
           .machine = machine_name(),
           .program = fmt::format("combu {} ({})", COMBU_VERSION, evaluator()),

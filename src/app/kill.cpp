@@ -26,7 +26,7 @@ namespace {
 
 constexpr int k_repeats_max = 5;
 constexpr std::size_t k_kept_told_max = 20;
-constexpr std::size_t k_stops_in_flight = 8;
+constexpr std::size_t k_kept_stops_in_flight = 8;
 
 std::string counted(std::size_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
@@ -205,7 +205,7 @@ void stop_kept(Session& session, const Invocation& invocation, const std::vector
     if (seen.phase == Phase::running && known.kept.contains(seen.key)) running.push_back(&seen);
   std::map<RunId, TrialNames> stopped;
   std::mutex mutex;
-  in_parallel(running.size(), k_stops_in_flight, [&](std::size_t i) {
+  in_parallel(running.size(), k_kept_stops_in_flight, [&](std::size_t i) {
     const Key& key = running[i]->key;
     std::string failure;
     try {

@@ -54,9 +54,9 @@ bool means_simulated(const Invocation& invocation) {
 
 Invocation on_its_engine(Invocation invocation, const RunEntry& entry) {
   if (invocation.engine.empty() ||
-      (invocation.named_engine == NamedEngine::any_simulated && is_simulated(entry))) {
+      (invocation.named_engine == NamedEngine::any_simulated && entry.is_simulated)) {
     invocation.engine = entry.address;
-    invocation.named_engine = is_simulated(entry) ? NamedEngine::simulated : NamedEngine::real;
+    invocation.named_engine = entry.is_simulated ? NamedEngine::simulated : NamedEngine::real;
   }
   return invocation;
 }

@@ -16,7 +16,7 @@
 namespace combu {
 namespace {
 
-struct Options : NewRun {
+struct RunArguments : NewRun {
   std::string file;
   std::string parallel;  // a number, "false" or "true"; empty: not given
   std::string resume;    // a run's id; empty: the last one
@@ -44,7 +44,7 @@ std::string parallel_fault(const std::string& text) {
   return fmt::format("{} is neither a number nor false", value);
 }
 
-int run(const Invocation& invocation, const Options& options, const Background* background) {
+int run(const Invocation& invocation, const RunArguments& options, const Background* background) {
   AtWork work(background);
   CommandSessions sessions(work.share(open_progress(invocation)));
   return work.done(
@@ -63,7 +63,7 @@ int go_on(const Invocation& invocation, const Resumption& resumption, const Back
 
 void add_run(CommandLine& line, const Invocation& invocation, Action& action) {
   CliCommand command = line.add_command("run", "Start all trials, each when what it depends on is so");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<RunArguments>();
   add_file_argument(command, options->file);
   command.add_flag("--wait", options->options.wait,
                    "Stay until every trial is over; the exit code is 1 if one failed, was blocked, or was "

@@ -73,14 +73,14 @@ std::string summary(const Run& run, const Outcome& outcome, Until until) {
 
 }  // namespace
 
-void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, Until until,
-                   std::string_view engine, const LastLine& last_line) {
+void print_outcome(Progress& progress, const Run& run, const Outcome& outcome, const OutcomeForm& form) {
+  const auto& [until, engine, keeps_containers, last_line] = form;
   progress.end();
   print_failures(progress, run, outcome, last_line);
   progress.note(summary(run, outcome, until));
   if (until == Until::ended && !outcome.interrupted) name_what_is_left(progress, run, outcome);
   print_undelivered(progress, run, outcome, engine);
-  if (engine.starts_with("simulated:")) return;   // nothing of it outlives the program
+  if (!keeps_containers) return;
   if (!outcome.last.interrupter.empty()) return;  // who interrupted it removes its containers
   if (outcome.interrupted) progress.note(fmt::format("{}: goes on with it", resume_line(run.id, engine)));
   // A start that failed or was stopped may have left a container, too.

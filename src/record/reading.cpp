@@ -155,12 +155,13 @@ std::vector<RunEntry> Record::runs(const RunFilter& filter, std::size_t count_ma
     SQLite::Statement query(
         impl_->database,
         "SELECT runs.id, experiments.name, file, folder, arguments, options, revision, revision_dirty, "
-        "address, engine, user, machine, program, evaluated_in, prepared_in, began_at, working_since, "
+        "address, engine, is_simulated, user, machine, program, evaluated_in, prepared_in, began_at, "
+        "working_since, "
         "failures_forgiven, coalesce(results, ''), ended_at "
         "FROM runs JOIN experiments ON experiments.number = runs.experiment "
         "WHERE (?1 = '' OR runs.id = ?1) AND (?2 = '' OR experiments.name = ?2) "
         "AND (?3 = '' OR file = ?3) AND (?5 = '' OR address = ?5) "
-        "AND (?6 IS NULL OR (address LIKE 'simulated:%') = ?6) ORDER BY runs.number DESC LIMIT ?4");
+        "AND (?6 IS NULL OR is_simulated = ?6) ORDER BY runs.number DESC LIMIT ?4");
     query.bind(1, filter.id ? filter.id->text() : "");
     query.bind(2, filter.experiment);
     query.bind(3, filter.file);
@@ -182,6 +183,7 @@ std::vector<RunEntry> Record::runs(const RunFilter& filter, std::size_t count_ma
       entry.revision_dirty = query.getColumn(column++).getInt() != 0;
       entry.address = text();
       entry.engine = text();
+      entry.is_simulated = query.getColumn(column++).getInt() != 0;
       entry.user = text();
       entry.machine = text();
       entry.program = text();

@@ -309,12 +309,13 @@ void Record::begin(const RunEntry& entry, const Experiment& experiment) {
                   "is on record already; choose another --run-id, or go on with it by `run --resume`");
     Sql{database,
         "INSERT INTO runs (id, experiment, file, folder, arguments, options, revision, revision_dirty, "
-        "address, engine, user, machine, program, evaluated_in, prepared_in, began_at, working_since, "
-        "results) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"}(
+        "address, engine, is_simulated, user, machine, program, evaluated_in, prepared_in, began_at, "
+        "working_since, results) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"}(
         entry.id.text(), impl_->number_of_experiment(entry.experiment), entry.file, entry.folder,
         entry.arguments, entry.options, entry.revision, entry.revision_dirty ? 1 : 0, entry.address,
-        entry.engine, entry.user, entry.machine, entry.program, number_of(entry.evaluated_in),
-        number_of(entry.prepared_in), number_of(entry.began_at), number_of(entry.began_at), entry.results);
+        entry.engine, entry.is_simulated ? 1 : 0, entry.user, entry.machine, entry.program,
+        number_of(entry.evaluated_in), number_of(entry.prepared_in), number_of(entry.began_at),
+        number_of(entry.began_at), entry.results);
     const std::int64_t run = database.getLastInsertRowid();
     impl_->add_text(run, 1, entry.source, entry.evaluated, entry.imports, entry.values);
     impl_->write(run, entry.working_tree);

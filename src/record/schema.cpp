@@ -222,6 +222,8 @@ constexpr std::array<std::string_view, 8> k_steps{R"sql(
                                                   // An end beside its reason: EndDetails. Reasons had these
                                                   // as text.
                                                   R"sql(
+  ALTER TABLE runs ADD COLUMN is_simulated INTEGER NOT NULL DEFAULT 0;
+  UPDATE runs SET is_simulated = 1 WHERE address LIKE 'simulated:%';
   ALTER TABLE attempts ADD COLUMN stopper TEXT;
   ALTER TABLE attempts ADD COLUMN outputs_fault TEXT;
   ALTER TABLE attempts ADD COLUMN next TEXT;

@@ -27,8 +27,9 @@ Publisher::~Publisher() {
   if (thread_.joinable()) thread_.join();
   const std::size_t count = unpublished_ + waiting_.size();
   if (count > 0)
-    context_.progress.remark(fmt::format("others are not told that {} trial{} succeeded, and may run the like: {}",
-                               count, count == 1 ? " has" : "s have", fault_));
+    context_.progress.remark(
+        fmt::format("others are not told that {} trial{} succeeded, and may run the like: {}", count,
+                    count == 1 ? " has" : "s have", fault_));
 }
 
 void Publisher::add(const Trial& trial) {
@@ -61,7 +62,7 @@ void Publisher::work() {
 }
 
 std::vector<Publisher::Success> Publisher::successes_of(Record& record,
-                                                const std::vector<const Trial*>& trials) const {
+                                                        const std::vector<const Trial*>& trials) const {
   std::vector<Success> successes;
   for (const Trial* trial : trials) {
     const auto known = record.known(context_.run.id, trial->name);
@@ -75,14 +76,16 @@ std::vector<Publisher::Success> Publisher::successes_of(Record& record,
 bool Publisher::put(const Success& success) {
   const Trial& trial = *success.trial;
   const auto told = [&] {
-    std::string packed = context_.telemetry == nullptr ? "" : context_.telemetry->packed(trial.name, success.attempt);
+    std::string packed =
+        context_.telemetry == nullptr ? "" : context_.telemetry->packed(trial.name, success.attempt);
     if (packed.empty() && trial.metrics)
       throw Error(ErrorKind::not_found, trial.name, "what it has told is not kept");
     return packed;
   };
   try {
-    markers_.put(success.hash, fmt::format("{}/{}", results_folder(context_.run.experiment, context_.run.id), trial.name), told,
-                 static_cast<bool>(trial.metrics), context_.stop);
+    markers_.put(success.hash,
+                 fmt::format("{}/{}", results_folder(context_.run.experiment, context_.run.id), trial.name),
+                 told, static_cast<bool>(trial.metrics), context_.stop);
     return true;
   } catch (const std::exception& error) {
     const std::scoped_lock lock(mutex_);
@@ -95,8 +98,7 @@ bool Publisher::put(const Success& success) {
 std::vector<const Trial*> Publisher::next() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return ended_ || !waiting_.empty(); });
-  const auto end =
-      waiting_.begin() + static_cast<std::ptrdiff_t>(std::min(waiting_.size(), k_told_at_once));
+  const auto end = waiting_.begin() + static_cast<std::ptrdiff_t>(std::min(waiting_.size(), k_told_at_once));
   std::vector<const Trial*> trials(waiting_.begin(), end);
   waiting_.erase(waiting_.begin(), end);
   return trials;

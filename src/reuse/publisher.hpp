@@ -34,7 +34,8 @@ class Publisher {
   };
 
   void work();
-  [[nodiscard]] std::vector<Success> successes_of(Record& record, const std::vector<const Trial*>& trials) const;
+  [[nodiscard]] std::vector<Success> successes_of(Record& record,
+                                                  const std::vector<const Trial*>& trials) const;
   [[nodiscard]] bool put(const Success& success);
   // Empty: there will be no more.
   [[nodiscard]] std::vector<const Trial*> next();

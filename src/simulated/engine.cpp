@@ -32,7 +32,8 @@ class SimulatedEngine : public Engine {
 
   Facts facts(std::stop_token stop) override {
     if (stop.stop_requested()) throw cancelled();
-    return {.engine = "simulated engine", .address = "simulated:", .capacity = k_capacity};
+    return {
+        .engine = "simulated engine", .address = "simulated:", .capacity = k_capacity, .is_simulated = true};
   }
 
   std::vector<Gpu> gpus(std::stop_token stop) override {

@@ -416,7 +416,7 @@ TEST(Outcome, says_what_failed_and_what_to_type) {
   outcome.unsuccessful = {{.trial = 1, .state = TrialState::blocked, .reason = "a failed", .root = 0},
                           {.trial = 0, .state = TrialState::failed, .reason = "exit code 3"}};
   outcome.running = {2};
-  print_outcome(*make_plain_progress(around(paper)), run, outcome, Until::started, "");
+  print_outcome(*make_plain_progress(around(paper)), run, outcome, {.until = Until::started});
   EXPECT_EQ(paper.text(), "failed: a: exit code 3\nblocked: b: a failed\nrun r1: 1 of 3 trials started in " +
                               to_string(Seconds{2}) +
                               "\ncombu -f /lab/experiment.jsonnet wait: until they are over\n"
@@ -429,7 +429,8 @@ TEST(Outcome, after_an_interrupt_the_first_hint_is_to_resume) {
   outcome.interrupted = true;
   outcome.last = snapshot_of(1, 0, 0);
   outcome.last.trials = 3;
-  print_outcome(*make_plain_progress(around(paper)), run_of({"a", "b", "c"}), outcome, Until::ended, "");
+  print_outcome(*make_plain_progress(around(paper)), run_of({"a", "b", "c"}), outcome,
+                {.until = Until::ended});
   EXPECT_EQ(paper.text(),
             "interrupted: 1 of 3 trials were started\ncombu run --resume r1: goes on with it\n"
             "combu -f /lab/experiment.jsonnet kill: removes them\n");
@@ -456,7 +457,8 @@ TEST(Outcome, equal_failures_are_one_line) {
   const auto last_line = [](const std::string& trial, int /*attempt*/) {
     return std::string(trial == "forest-s6" ? "KeyError: lr" : "ValueError: x");
   };
-  print_outcome(*make_quiet_progress(around(paper)), run_of(names), outcome, Until::ended, "", last_line);
+  print_outcome(*make_quiet_progress(around(paper)), run_of(names), outcome,
+                {.until = Until::ended, .last_line = last_line});
   EXPECT_EQ(paper.text(),
             "failed: 7 trials (forest-s[0-5], forest-s7): exit code 1: ValueError: x\n"
             "failed: forest-s6: exit code 1: KeyError: lr\n"
@@ -487,7 +489,8 @@ TEST(Outcome, a_command_that_interrupts_the_run_is_named) {
   outcome.last = snapshot_of(1, 0, 0);
   outcome.last.trials = 3;
   outcome.last.interrupter = "combu kill";
-  print_outcome(*make_plain_progress(around(paper)), run_of({"a", "b", "c"}), outcome, Until::ended, "");
+  print_outcome(*make_plain_progress(around(paper)), run_of({"a", "b", "c"}), outcome,
+                {.until = Until::ended});
   EXPECT_EQ(paper.text(), "interrupted by `combu kill`: 1 of 3 trials were started\n");
 }
 
@@ -500,7 +503,7 @@ TEST(Outcome, of_many_failures_tells_the_first_and_a_number) {
     outcome.unsuccessful.push_back(
         {.trial = i, .state = TrialState::failed, .reason = "exit code " + std::to_string(i)});
   }
-  print_outcome(*make_quiet_progress(around(paper)), run_of(names), outcome, Until::ended, "");
+  print_outcome(*make_quiet_progress(around(paper)), run_of(names), outcome, {.until = Until::ended});
   EXPECT_THAT(paper.text(), HasSubstr("failed: t19: exit code 19\n… and 980 more\n"));
   EXPECT_THAT(paper.text(), Not(HasSubstr("t20:")));
 }
