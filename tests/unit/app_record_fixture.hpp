@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <memory>
 #include <stop_token>
@@ -65,7 +66,12 @@ class AppTest : public testing::Test {
   ~AppTest() override { unsetenv("COMBU_HOME"); }
 
   // Puts a run on record in which each trial has ended well.
-  RunEntry record_run(const std::string& id, const std::vector<std::string>& trials) {
+  // `fields`: further fields of a trial in the file (",\"outputs\":…"). `head`: fields of the file
+  // ("\"collect\":…,").
+  RunEntry record_run(
+      const std::string& id, const std::vector<std::string>& trials,
+      const std::function<std::string(const std::string&)>& fields = [](const std::string&) { return ""; },
+      const std::string& head = "") {
     combu::Run run{.id = RunId(id), .experiment = {.name = "lab", .file = "/lab/experiment.jsonnet"}};
     RunEntry entry = entry_of(run);
     entry.address = "unix:///engine.sock";
@@ -77,7 +83,8 @@ class AppTest : public testing::Test {
       trial.name = name;
       trial.image = "busybox";
       run.experiment.trials.push_back(std::move(trial));
-      evaluated += (evaluated.empty() ? "" : ",") + ("{\"name\":\"" + name + "\",\"image\":\"busybox\"}");
+      if (!evaluated.empty()) evaluated += ',';
+      evaluated += R"({"name":")" + name + R"(","image":"busybox")" + fields(name) + '}';
       for (const TrialState state : {TrialState::starting, TrialState::running, TrialState::succeeded}) {
         Fact fact{.trial = static_cast<TrialIndex>(run.experiment.trials.size() - 1), .state = state};
         fact.attempt = 1;
@@ -85,7 +92,7 @@ class AppTest : public testing::Test {
         facts.push_back(std::move(fact));
       }
     }
-    entry.evaluated = R"({"experiment":"lab","trials":[)" + evaluated + "]}";
+    entry.evaluated = '{' + head + R"("experiment":"lab","trials":[)" + evaluated + "]}";
     Record record(folder.path());
     record.begin(entry, run.experiment);
     record.append(run.id, facts);
