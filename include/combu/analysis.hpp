@@ -2,6 +2,7 @@
 // The results of runs: a row for each trial, columns by name, comparisons with their statistics, and the
 // points of charts.
 
+#include <array>
 #include <cstddef>
 #include <optional>
 #include <set>
@@ -119,6 +120,41 @@ struct Column {
 
 // The params that are the same for all of several trials.
 [[nodiscard]] std::vector<bool> params_shared(const Results& results);
+
+// ---- Times: where the time of attempts has gone
+
+// In order. An attempt waits in only one of the first two ways.
+enum class AttemptPart {
+  needs,     // waiting for what its trial depends on
+  retry,     // waiting to retry
+  place,     // waiting for a place
+  combu,     // combu itself: what is left of the start
+  creating,  // by the engine, as the next one
+  starting,
+  running,
+  home,  // collecting outputs
+};
+inline constexpr std::size_t k_attempt_part_count = 8;
+// By AttemptPart; nullopt: there was none of it, or it is not known.
+using AttemptTimes = std::array<std::optional<Seconds>, k_attempt_part_count>;
+
+struct TimedAttempt {
+  AttemptEntry entry;
+  AttemptTimes times;
+};
+// `attempts`: of the run or of one of its trials, as Record::attempts() returns them.
+[[nodiscard]] std::vector<TimedAttempt> times_of(std::vector<AttemptEntry> attempts, const RunEntry& run);
+
+// One part of several attempts' times.
+struct PartTimes {
+  Seconds median{0};
+  Seconds most_of_90_percent{0};  // the 90th percentile
+  Seconds most{0};
+  Seconds sum{0};
+};
+// By AttemptPart; nullopt: no attempt has any of it.
+using TimesByPart = std::array<std::optional<PartTimes>, k_attempt_part_count>;
+[[nodiscard]] TimesByPart times_by_part(std::span<const TimedAttempt> attempts);
 
 // ---- Statistics: means, and how far they can be trusted: 95 % intervals by Student's t. Formulas:
 // NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.5.2 (of a mean), 1.3.5.3 (of the difference of two).

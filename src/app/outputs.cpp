@@ -99,6 +99,25 @@ OutputsAt outputs_at(const std::string& results, const TrialEntry& trial) {
   return at;
 }
 
+std::function<std::string(const TrialEntry&)> output_places(Record& record, const RunId& run,
+                                                            Progress& progress) {
+  std::string results;
+  std::set<std::string> with_outputs;
+  try {
+    const Loaded loaded = load(record, run);
+    results = results_folder(loaded.run);
+    for (const Trial& trial : loaded.run.experiment.trials)
+      if (!trial.outputs.empty()) with_outputs.insert(trial.name);
+  } catch (const Error& error) {
+    progress.note(fmt::format("where outputs are is not told: {}", error.what()));
+  }
+  return [results = std::move(results), with_outputs = std::move(with_outputs)](const TrialEntry& trial) {
+    if (!with_outputs.contains(trial.name)) return std::string();
+    const OutputsAt at = outputs_at(results, trial);
+    return at.place.empty() ? at.so_far : at.place;
+  };
+}
+
 std::vector<Error> check_results(const Loaded& loaded, const std::stop_token& stop) {
   const Experiment& experiment = loaded.run.experiment;
   const bool any_outputs =

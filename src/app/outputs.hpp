@@ -31,6 +31,12 @@ struct OutputsAt {
 // asked, what is on record.
 [[nodiscard]] OutputsAt outputs_at(const std::string& results, const TrialEntry& trial);
 
+// Returns for a trial of this run where what it has left is; empty: it has no outputs, or nothing of them is
+// there. What is on record of the run may be of a file that this combu does not read any more: then it is
+// empty for all, which is noted on `progress`. May be called from several threads.
+[[nodiscard]] std::function<std::string(const TrialEntry&)> output_places(Record& record, const RunId& run,
+                                                                          Progress& progress);
+
 // Why outputs could not be brought to a place that is no folder (check_host_paths looks at those).
 [[nodiscard]] std::vector<Error> check_results(const Loaded& loaded, const std::stop_token& stop);
 

@@ -3,20 +3,19 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <optional>
 #include <ostream>
-#include <set>
+#include <span>
+#include <string>
+#include <vector>
 
-#include "app/load.hpp"
-#include "app/outputs.hpp"
+#include "app/mlflow.hpp"
 #include "app/run_results.hpp"
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
 #include "cli/session.hpp"
 #include "combu/analysis.hpp"
 #include "combu/progress.hpp"
-#include "combu/run.hpp"
-#include "combu/workspace.hpp"
+#include "combu/system.hpp"
 
 namespace combu {
 namespace {
@@ -49,54 +48,6 @@ void write_text(const ExportOptions& options, std::span<const Results> runs) {
   write_file(options.output, [&](std::ostream& out) { write(out, options, runs); });
 }
 
-struct WithOutputs {
-  std::string results;
-  std::set<std::string> trials;
-};
-
-// The trials that have outputs, and where these come home to. What is on record of them may be of a file that
-// this combu does not read any more: they are not named then.
-WithOutputs with_outputs(Record& record, const RunId& run, Progress& progress) {
-  WithOutputs with;
-  try {
-    const Loaded loaded = load(record, run);
-    with.results = results_folder(loaded.run);
-    for (const Trial& trial : loaded.run.experiment.trials)
-      if (!trial.outputs.empty()) with.trials.insert(trial.name);
-  } catch (const Error& error) {
-    progress.note(fmt::format("where outputs are is not told: {}", error.what()));
-  }
-  return with;
-}
-
-std::string uri_of(const ExportOptions& options) {
-  if (!options.to.empty()) return options.to;
-  if (auto uri = environment("MLFLOW_TRACKING_URI")) return *std::move(uri);
-  throw Error(ErrorKind::invalid, "--to", "which MLflow server? --to URL or MLFLOW_TRACKING_URI says it");
-}
-
-void hand_on(RunResults& source, const ExportOptions& options, std::span<const Results> runs,
-             Progress& progress) {
-  const Interrupts interrupts;
-  for (const Results& run : runs) {
-    const WithOutputs with = with_outputs(source.record(), run.run.id, progress);
-    MlflowForm form{.uri = uri_of(options), .outputs_of = {}, .ended_at_of = {}, .tell = {}, .note = {}};
-    form.outputs_of = [&](const TrialEntry& trial) {
-      if (!with.trials.contains(trial.name)) return std::string();
-      const OutputsAt at = outputs_at(with.results, trial);
-      return at.place.empty() ? at.so_far : at.place;
-    };
-    form.ended_at_of = [&](const std::string& trial, int attempt) -> std::optional<Instant> {
-      for (const AttemptEntry& entry : source.record().attempts(run.run.id, trial))
-        if (entry.attempt == attempt) return entry.ended_at;
-      return std::nullopt;
-    };
-    form.tell = [&](std::size_t count, std::size_t total) { progress.counted("exported", count, total); };
-    form.note = [&](const std::string& line) { progress.note(line); };
-    export_to_mlflow(run, form, interrupts.token());
-  }
-}
-
 void expect_sense(const ExportOptions& options) {
   const bool is_text = options.format == "csv" || options.format == "json";
   if (options.points && !is_text)
@@ -118,7 +69,8 @@ int export_runs(const Invocation& invocation, const ExportOptions& options) {
   std::vector<Results> runs = source.read(options.runs);
   for (Results& run : runs) choose(run, options.where, progress);
   if (options.format == "mlflow") {
-    hand_on(source, options, runs, progress);
+    const Interrupts interrupts;
+    send_to_mlflow(source, runs, options.to, progress, interrupts.token());
   } else if (options.format == "sqlite") {
     export_sqlite(options.output, runs);
   } else {

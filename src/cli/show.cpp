@@ -1,42 +1,31 @@
-// Reconciles: if no process is at work on the run, it first puts on record what has ended
-// (app/reconcile.hpp).
+#include "app/show.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "app/kept_logs.hpp"
-#include "app/load.hpp"
-#include "app/outputs.hpp"
-#include "app/run_results.hpp"
-#include "app/runs.hpp"
-#include "app/trial_names.hpp"
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
 #include "cli/output.hpp"
-#include "cli/reproduction.hpp"
 #include "cli/session.hpp"
 #include "combu/docker.hpp"
 #include "combu/json.hpp"
-#include "combu/telemetry.hpp"
-#include "combu/workspace.hpp"
 
 namespace combu {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-struct ShowOptions {
+struct ShowArguments {
   std::string run;
   std::vector<std::string> trials;  // names and patterns of names
   bool json = false;
@@ -44,31 +33,6 @@ struct ShowOptions {
   bool source = false;
   bool evaluated = false;
   bool diff = false;
-};
-
-// All that is known of a trial of a run.
-struct Shown {
-  const RunEntry& run;
-  std::optional<RunEntry> ran_in;  // by itself, or as an equal one; nullopt: in one that is not on record
-  const Trial& trial;
-  TrialEntry entry;
-  std::vector<AttemptEntry> attempts;
-  std::optional<KnownEntry> known;
-  std::vector<std::string> inputs;  // their digests, where they are known
-  std::vector<MetricSummary> metrics;
-  std::optional<KeptLog> log;
-  OutputsAt outputs;
-
-  [[nodiscard]] bool is_equal() const { return known && !known->equal_trial.empty(); }
-  // Points of its metrics beyond k_kept_points_max.
-  [[nodiscard]] std::size_t points_not_kept() const {
-    std::size_t points = 0;
-    for (const MetricSummary& metric : metrics) points += metric.points;
-    return points - std::min(points, k_kept_points_max);
-  }
-  [[nodiscard]] std::string digest_of(std::size_t input) const {
-    return input < inputs.size() ? inputs[input] : "";
-  }
 };
 
 std::string source_of(const Input& input) {
@@ -141,7 +105,7 @@ std::string revision_text(const RunEntry& run) {
   return text;
 }
 
-void print(const Shown& shown) {
+void print(const ShownTrial& shown) {
   std::string page;
   const auto line = [&](std::string_view title, const std::string& text) {
     if (!text.empty()) page += clean_lines(fmt::format("{:<11}{}", title, text));
@@ -224,7 +188,7 @@ OrderedJson json_of(const AttemptEntry& attempt) {
           {"gpus", or_null(attempt.gpus)}};
 }
 
-void print_json(const Shown& shown) {
+void print_json(const ShownTrial& shown) {
   const RunEntry& run = shown.run;
   const Trial& trial = shown.trial;
   OrderedJson env = OrderedJson::object();
@@ -295,145 +259,36 @@ void print_json(const Shown& shown) {
   (void)put_out(json_text(object) + "\n");
 }
 
-Shown look_up(Record& record, const RunEntry& run, const Loaded& loaded, TrialIndex trial) {
-  const std::string& name = loaded.run.experiment.trials[trial].name;
-  Shown shown{.run = run,
-              .ran_in = run,
-              .trial = loaded.run.experiment.trials[trial],
-              .entry = record.trials(run.id, name).at(0),
-              .attempts = record.attempts(run.id, name),
-              .known = record.known(run.id, name),
-              .inputs = record.inputs(run.id, name),
-              .metrics = {},
-              .log = {},
-              .outputs = {}};
-  if (shown.entry.state == TrialState::skipped && shown.is_equal()) {
-    const KnownEntry& known = *shown.known;
-    shown.ran_in.reset();
-    if (!record.runs({.id = known.equal_run}, 1).empty()) {
-      shown.ran_in = record.run(known.equal_run);
-      shown.attempts = record.attempts(known.equal_run, known.equal_trial);
-    }
-  }
-  const std::string results = run.results.empty() ? results_folder(loaded.run) : run.results;
-  if (!shown.trial.outputs.empty()) shown.outputs = outputs_at(results, shown.entry);
-  return shown;
-}
-
-void look_up_telemetry(std::vector<Shown>& all, const std::string& folder, const RunId& run) {
-  if (!Telemetry::exists(folder, run)) return;
-  Telemetry telemetry(folder, run, Telemetry::Use::reading);
-  std::map<std::string_view, Shown*> by_name;
-  for (Shown& shown : all) {
-    by_name.emplace(shown.trial.name, &shown);
-    shown.log = telemetry.log(shown.trial.name, told_attempt(shown.entry));
-  }
-  telemetry.metrics([&](const MetricSummary& one) {
-    const auto found = by_name.find(one.trial);
-    if (found == by_name.end()) return;
-    const bool is_skipped = found->second->entry.state == TrialState::skipped;
-    if (is_skipped || one.attempt != k_adopted) found->second->metrics.push_back(one);
-  });
-}
-
-// As --engine would have it; empty where it is the one that is used anyway.
-std::string engine_of(const RunEntry& run, const Invocation& invocation) {
-  if (!invocation.engine.empty()) return on_its_engine(invocation, run).engine;
-  try {
-    return find_docker(environment, "").address.text() == run.address ? "" : run.address;
-  } catch (const Error&) {
-    return run.address;
-  }
-}
-
-void expect_one_form(const ShowOptions& options) {
+void expect_one_form(const ShowArguments& options) {
   if (options.json + options.reproduce + options.evaluated + options.source + options.diff > 1)
     throw Error(ErrorKind::invalid, "show",
                 "--json, --reproduce, --evaluated, --source and --diff exclude each other: name one");
 }
 
-// The trials of a run that names and patterns choose, and those of these that match none.
-struct Meant {
-  std::vector<TrialEntry> trials;  // in the experiment's order
-  std::vector<std::string> unmatched;
-};
-
-Meant meant_trials(Record& record, const RunId& run, const std::vector<std::string>& names) {
-  const bool is_one = names.size() == 1 && !is_pattern(names.front());
-  Meant meant{.trials = record.trials(run, is_one ? names.front() : ""), .unmatched = names};
-  std::erase_if(meant.trials, [&](const TrialEntry& entry) {
-    drop_matching(meant.unmatched, entry.name);
-    return !is_chosen(names, entry.name);
-  });
-  return meant;
-}
-
-// The version of the file that all of them ran with, or will. Throws Error(invalid) if they are of several.
-int version_of(const std::vector<TrialEntry>& trials) {
-  for (const TrialEntry& entry : trials)
-    if (entry.revision != trials.front().revision)
-      throw Error(
-          ErrorKind::invalid, "TRIAL",
-          fmt::format("{} is of version {} of the file, and {} of version {}; name trials of one version",
-                      trials.front().name, trials.front().revision, entry.name, entry.revision));
-  return trials.front().revision;
+ShowWhat what_of(const ShowArguments& arguments) {
+  if (arguments.source) return ShowWhat::source;
+  if (arguments.diff) return ShowWhat::diff;
+  if (arguments.evaluated) return ShowWhat::evaluated;
+  return arguments.reproduce ? ShowWhat::reproduction : ShowWhat::trials;
 }
 
 // Prints a page for each trial, with an empty line between two, or one JSON object a line.
-void print_pages(Record& record, const RunEntry& run, const Invocation& invocation,
-                 const std::vector<std::string>& names, const ShowOptions& options) {
-  const Loaded loaded = load(record, run.id);
-  std::unordered_map<std::string_view, TrialIndex> places;
-  const std::vector<Trial>& trials = loaded.run.experiment.trials;
-  for (TrialIndex i = 0; i < trials.size(); ++i) places.emplace(trials[i].name, i);
-  std::vector<Shown> all;
-  all.reserve(names.size());
-  for (const std::string& name : names) all.push_back(look_up(record, run, loaded, places.at(name)));
-  look_up_telemetry(all, state_folder(caller_for(invocation)), run.id);
-  for (const Shown& shown : all) {
-    if (options.json) {
-      print_json(shown);
-      continue;
-    }
-    if (&shown != &all.front()) (void)put_out("\n");
+int show_command(const Invocation& invocation, const ShowArguments& arguments) {
+  expect_one_form(arguments);
+  ShowOptions options{.run = arguments.run, .trials = arguments.trials, .what = what_of(arguments)};
+  options.default_engine = [] { return find_docker(environment, "").address.text(); };
+  options.tell_file = [](const std::string& bytes) { (void)put_bytes(bytes); };
+  options.tell_text = [](const std::string& text) { (void)put_out(text); };
+  bool is_first = true;
+  options.tell_trial = [&](const ShownTrial& shown) {
+    if (arguments.json) return print_json(shown);
+    if (!std::exchange(is_first, false)) (void)put_out("\n");
     print(shown);
-  }
-}
-
-int show(const Invocation& invocation, const ShowOptions& options) {
-  expect_one_form(options);
-  Record record = open_record(invocation, Record::Use::reading);
-  const RunEntry run = record.run(find_run(record, invocation, options.run).id);
-  if (options.source) return (void)put_bytes(run.source), 0;
-  if (options.diff) return (void)put_bytes(run.working_tree.diff), 0;
-  if (options.trials.empty() && options.evaluated) return (void)put_out(evaluated_again(run, 0)), 0;
-  if (options.trials.empty())
-    throw Error(ErrorKind::invalid, "TRIAL", "which one? its name says it; `combu ps` shows them");
-  const auto [trials, unmatched] = meant_trials(record, run.id, options.trials);
-  // find_trial() throws, and names the trial that a misspelt name is likely to mean.
-  if (trials.empty() && unmatched.size() == 1 && !is_pattern(unmatched.front()))
-    (void)find_trial(load(record, run.id).run.experiment, unmatched.front());
-  if (!trials.empty()) {
-    std::vector<std::string> names;
-    std::vector<std::string> alive;
-    for (const TrialEntry& entry : trials) {
-      names.push_back(entry.name);
-      if (is_alive(entry.state)) alive.push_back(entry.name);
-    }
-    if (options.evaluated) {
-      (void)put_out(evaluated_again(run, version_of(trials)));
-    } else if (options.reproduce) {
-      (void)version_of(trials);
-      (void)put_out(reproduction(run, names, engine_of(run, invocation)));
-    } else {
-      if (!alive.empty()) {
-        CommandSessions sessions(open_progress(invocation));
-        take_in_written(invocation, sessions.opener(), record, run, alive);
-      }
-      print_pages(record, run, invocation, names, options);
-    }
-  }
-  expect_all_matched(unmatched, "run " + run.id.text());
+  };
+  show(invocation, options, [&](const Invocation& meant, const std::function<Result(Session&)>& body) {
+    CommandSessions sessions(open_progress(invocation));
+    return sessions.open(meant, body);
+  });
   return 0;
 }
 
@@ -442,7 +297,7 @@ int show(const Invocation& invocation, const ShowOptions& options) {
 void add_show(CommandLine& line, const Invocation& invocation, Action& action) {
   CliCommand command =
       line.add_command("show", "Show all that is on record of trials, and how to run them again");
-  const auto options = std::make_shared<ShowOptions>();
+  const auto options = std::make_shared<ShowArguments>();
   add_run_option(command, options->run);
   command.add_flag("--json", options->json, "One JSON object a line, for each trial");
   command.add_flag("--reproduce", options->reproduce, "What to type to run them again as they were");
@@ -453,7 +308,7 @@ void add_show(CommandLine& line, const Invocation& invocation, Action& action) {
   command.add_option("TRIAL", options->trials, "Trials of these names (solver-a-*)").type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet show solver-a-1");
   command.callback([&invocation, &action, options] {
-    action = [&invocation, options] { return show(invocation, *options); };
+    action = [&invocation, options] { return show_command(invocation, *options); };
   });
 }
 

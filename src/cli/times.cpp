@@ -11,6 +11,7 @@
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
 #include "cli/output.hpp"
+#include "combu/analysis.hpp"
 #include "combu/json.hpp"
 
 namespace combu {
@@ -23,78 +24,20 @@ struct TimesOptions {
   bool json = false;
 };
 
-// Where an attempt's time has gone, in order.
 struct Stretch {
   const char* title;
   const char* head;  // of its column
   const char* key;
 };
-constexpr std::array<Stretch, 8> k_stretches{{{"waiting for others", "OTHERS", "needs"},
-                                              {"waiting to retry", "RETRY", "retry"},
-                                              {"waiting for a place", "PLACE", "place"},
-                                              {"combu itself", "COMBU", "combu"},
-                                              {"creating", "CREATING", "creating"},
-                                              {"starting", "STARTING", "starting"},
-                                              {"running", "RUNNING", "running"},
-                                              {"taking home", "HOME", "home"}}};
-using Stretches = std::array<std::optional<Seconds>, k_stretches.size()>;
-
-Seconds at_least_none(Seconds time) {
-  return std::max(time, Seconds(0));
-}
-
-// An attempt, and since when it waited: a first one since the run began, or was reopened with a file that has
-// added or changed its trial; one that waited to retry since the end of the one before. The first one that
-// `retry` begins has waited for neither.
-struct Placed {
-  AttemptEntry entry;
-  Instant since{};
-};
-
-// False for the first attempt, and for the first one that `retry` begins.
-bool waits_to_retry(const AttemptEntry& entry) {
-  return entry.attempt > 1 && entry.attempt != entry.first_attempt;
-}
-
-std::vector<Placed> placed(std::vector<AttemptEntry> attempts, const RunEntry& run) {
-  std::vector<Placed> all;
-  all.reserve(attempts.size());
-  for (AttemptEntry& entry : attempts) {
-    Instant since = entry.ready_at;
-    if (entry.attempt == 1) since = entry.revision > 1 ? run.working_since : run.began_at;
-    if (waits_to_retry(entry) && !all.empty() && all.back().entry.trial == entry.trial)
-      since = all.back().entry.collected_at.value_or(all.back().entry.ended_at.value_or(since));
-    all.push_back({std::move(entry), since});
-  }
-  return all;
-}
-
-Stretches stretches_of(const Placed& attempt) {
-  const AttemptEntry& entry = attempt.entry;
-  const auto between = [](Instant from, Instant to) { return at_least_none(to - from); };
-  std::optional<Seconds> needs;
-  std::optional<Seconds> retry;
-  // A trial that waits for no other is ready from the beginning.
-  if (waits_to_retry(entry)) {
-    retry = between(attempt.since, entry.ready_at);
-  } else if (entry.ready_at > attempt.since) {
-    needs = between(attempt.since, entry.ready_at);
-  }
-  std::optional<Seconds> combu;
-  std::optional<Seconds> starting = entry.started_in;
-  std::optional<Seconds> running;
-  std::optional<Seconds> home;
-  if (entry.ran_at) {
-    const Seconds whole = between(entry.started_at, *entry.ran_at);
-    if (entry.created_in && entry.started_in)
-      combu = at_least_none(whole - *entry.created_in - *entry.started_in);
-    if (!starting) starting = whole;
-    if (entry.ended_at) running = between(*entry.ran_at, *entry.ended_at);
-    if (entry.ended_at && entry.collected_at) home = between(*entry.ended_at, *entry.collected_at);
-  }
-  return {needs,   retry, between(entry.ready_at, entry.started_at), combu, entry.created_in, starting,
-          running, home};
-}
+// By AttemptPart.
+constexpr std::array<Stretch, k_attempt_part_count> k_stretches{{{"waiting for others", "OTHERS", "needs"},
+                                                                 {"waiting to retry", "RETRY", "retry"},
+                                                                 {"waiting for a place", "PLACE", "place"},
+                                                                 {"combu itself", "COMBU", "combu"},
+                                                                 {"creating", "CREATING", "creating"},
+                                                                 {"starting", "STARTING", "starting"},
+                                                                 {"running", "RUNNING", "running"},
+                                                                 {"taking home", "HOME", "home"}}};
 
 std::string text_of(const std::optional<Seconds>& time) {
   return time ? to_string(*time) : "-";
@@ -117,13 +60,12 @@ std::array<std::size_t, k_stretches.size()> stretch_widths(const std::vector<Str
 }
 
 // `attempts`: of one trial. Its name is the widest column.
-void print_attempts(std::span<const Placed> attempts, const TableForm& form) {
+void print_attempts(std::span<const TimedAttempt> attempts, const TableForm& form) {
   constexpr std::size_t k_name = 24;
   const std::size_t shown = form.shown(attempts.size());
   std::vector<StretchTexts> rows;
-  for (const Placed& attempt : attempts.first(shown)) {
-    const Stretches times = stretches_of(attempt);
-    std::ranges::transform(times, rows.emplace_back().begin(),
+  for (const TimedAttempt& attempt : attempts.first(shown)) {
+    std::ranges::transform(attempt.times, rows.emplace_back().begin(),
                            [](const std::optional<Seconds>& time) { return text_of(time); });
   }
   const auto widths = stretch_widths(rows, form);
@@ -150,9 +92,9 @@ void print_attempts(std::span<const Placed> attempts, const TableForm& form) {
   if (shown < attempts.size()) (void)put_out(more_text(attempts.size() - shown) + "\n");
 }
 
-bool print_attempts_json(std::span<const Placed> attempts) {
-  return std::ranges::all_of(attempts, [](const Placed& attempt) {
-    const Stretches times = stretches_of(attempt);
+bool print_attempts_json(std::span<const TimedAttempt> attempts) {
+  return std::ranges::all_of(attempts, [](const TimedAttempt& attempt) {
+    const AttemptTimes& times = attempt.times;
     nlohmann::ordered_json object{{"trial", attempt.entry.trial}, {"attempt", attempt.entry.attempt}};
     for (std::size_t i = 0; i < times.size(); ++i)
       if (times.at(i)) object[k_stretches.at(i).key] = times.at(i)->count();
@@ -164,33 +106,24 @@ bool print_attempts_json(std::span<const Placed> attempts) {
 std::string title_of(const RunEntry& entry, std::size_t attempts) {
   const Seconds whole(entry.ended_at.value_or(real_clock().now()) - entry.began_at);
   std::string text = fmt::format("run {}: {} attempt{} in {}", entry.id.text(), attempts,
-                                 attempts == 1 ? "" : "s", to_string(at_least_none(whole)));
+                                 attempts == 1 ? "" : "s", to_string(std::max(whole, Seconds(0))));
   if (entry.evaluated_in && entry.prepared_in)
     text += fmt::format("; evaluated before in {}, images and networks prepared in {}",
                         to_string(*entry.evaluated_in), to_string(*entry.prepared_in));
   return text;
 }
 
-bool print_sum(const RunEntry& entry, const std::vector<Placed>& attempts) {
+bool print_sum(const RunEntry& entry, const std::vector<TimedAttempt>& attempts) {
   if (!put_out(fmt::format("{}\n{:<20} {:>10} {:>10} {:>10} {:>10}\n", title_of(entry, attempts.size()), "",
                            "MEDIAN", "90 %", "MOST", "SUM")))
     return false;
-  std::vector<Stretches> stretches;
-  stretches.reserve(attempts.size());
-  for (const Placed& attempt : attempts) stretches.push_back(stretches_of(attempt));
+  const TimesByPart parts = times_by_part(attempts);
   for (std::size_t i = 0; i < k_stretches.size(); ++i) {
-    std::vector<Seconds> times;
-    Seconds sum{0};
-    for (const Stretches& one : stretches) {
-      if (!one.at(i)) continue;
-      times.push_back(*one.at(i));
-      sum += *one.at(i);
-    }
-    if (times.empty()) continue;
-    std::ranges::sort(times);
+    const auto& part = parts.at(i);
+    if (!part) continue;
     if (!put_out(fmt::format("{:<20} {:>10} {:>10} {:>10} {:>10}\n", k_stretches.at(i).title,
-                             to_string(times[times.size() / 2]), to_string(times[times.size() * 9 / 10]),
-                             to_string(times.back()), to_string(sum))))
+                             to_string(part->median), to_string(part->most_of_90_percent),
+                             to_string(part->most), to_string(part->sum))))
       return false;
   }
   return true;
@@ -199,7 +132,7 @@ bool print_sum(const RunEntry& entry, const std::vector<Placed>& attempts) {
 int times(const Invocation& invocation, const TimesOptions& options) {
   Record record = open_record(invocation, Record::Use::reading);
   const RunEntry entry = find_run(record, invocation, options.run);
-  const std::vector<Placed> attempts = placed(record.attempts(entry.id, options.trial), entry);
+  const std::vector<TimedAttempt> attempts = times_of(record.attempts(entry.id, options.trial), entry);
   if (attempts.empty() && !options.trial.empty())
     throw Error(ErrorKind::not_found, options.trial, "has no attempt in run " + entry.id.text());
   if (options.json) {

@@ -1,4 +1,4 @@
-#include "cli/reproduction.hpp"
+#include "app/reproduction.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,0 +1,149 @@
+#include "app/show.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <string_view>
+#include <unordered_map>
+
+#include "app/kept_logs.hpp"
+#include "app/load.hpp"
+#include "app/reproduction.hpp"
+#include "app/run_results.hpp"
+#include "app/runs.hpp"
+#include "app/trial_names.hpp"
+#include "combu/workspace.hpp"
+
+namespace combu {
+namespace {
+
+ShownTrial look_up(Record& record, const RunEntry& run, const Loaded& loaded, TrialIndex trial) {
+  const std::string& name = loaded.run.experiment.trials[trial].name;
+  ShownTrial shown{.run = run,
+                   .ran_in = run,
+                   .trial = loaded.run.experiment.trials[trial],
+                   .entry = record.trials(run.id, name).at(0),
+                   .attempts = record.attempts(run.id, name),
+                   .known = record.known(run.id, name),
+                   .inputs = record.inputs(run.id, name),
+                   .metrics = {},
+                   .log = {},
+                   .outputs = {}};
+  if (shown.entry.state == TrialState::skipped && shown.is_equal()) {
+    const KnownEntry& known = *shown.known;
+    shown.ran_in.reset();
+    if (!record.runs({.id = known.equal_run}, 1).empty()) {
+      shown.ran_in = record.run(known.equal_run);
+      shown.attempts = record.attempts(known.equal_run, known.equal_trial);
+    }
+  }
+  const std::string results = run.results.empty() ? results_folder(loaded.run) : run.results;
+  if (!shown.trial.outputs.empty()) shown.outputs = outputs_at(results, shown.entry);
+  return shown;
+}
+
+void look_up_telemetry(std::vector<ShownTrial>& all, const std::string& folder, const RunId& run) {
+  if (!Telemetry::exists(folder, run)) return;
+  Telemetry telemetry(folder, run, Telemetry::Use::reading);
+  std::map<std::string_view, ShownTrial*> by_name;
+  for (ShownTrial& shown : all) {
+    by_name.emplace(shown.trial.name, &shown);
+    shown.log = telemetry.log(shown.trial.name, told_attempt(shown.entry));
+  }
+  telemetry.metrics([&](const MetricSummary& one) {
+    const auto found = by_name.find(one.trial);
+    if (found == by_name.end()) return;
+    const bool is_skipped = found->second->entry.state == TrialState::skipped;
+    if (is_skipped || one.attempt != k_adopted) found->second->metrics.push_back(one);
+  });
+}
+
+// As --engine would have it; empty where it is the one that is used anyway.
+std::string engine_of(const RunEntry& run, const Invocation& invocation, const ShowOptions& options) {
+  if (!invocation.engine.empty()) return on_its_engine(invocation, run).engine;
+  try {
+    return options.default_engine() == run.address ? "" : run.address;
+  } catch (const Error&) {
+    return run.address;
+  }
+}
+
+// The trials of a run that names and patterns choose, and those of these that match none.
+struct Meant {
+  std::vector<TrialEntry> trials;  // in the experiment's order
+  std::vector<std::string> unmatched;
+};
+
+Meant meant_trials(Record& record, const RunId& run, const std::vector<std::string>& names) {
+  const bool is_one = names.size() == 1 && !is_pattern(names.front());
+  Meant meant{.trials = record.trials(run, is_one ? names.front() : ""), .unmatched = names};
+  std::erase_if(meant.trials, [&](const TrialEntry& entry) {
+    drop_matching(meant.unmatched, entry.name);
+    return !is_chosen(names, entry.name);
+  });
+  return meant;
+}
+
+// The version of the file that all of them ran with, or will. Throws Error(invalid) if they are of several.
+int version_of(const std::vector<TrialEntry>& trials) {
+  for (const TrialEntry& entry : trials)
+    if (entry.revision != trials.front().revision)
+      throw Error(
+          ErrorKind::invalid, "TRIAL",
+          fmt::format("{} is of version {} of the file, and {} of version {}; name trials of one version",
+                      trials.front().name, trials.front().revision, entry.name, entry.revision));
+  return trials.front().revision;
+}
+
+void tell_trials(Record& record, const RunEntry& run, const Invocation& invocation,
+                 const std::vector<std::string>& names, const ShowOptions& options) {
+  const Loaded loaded = load(record, run.id);
+  std::unordered_map<std::string_view, TrialIndex> places;
+  const std::vector<Trial>& trials = loaded.run.experiment.trials;
+  for (TrialIndex i = 0; i < trials.size(); ++i) places.emplace(trials[i].name, i);
+  std::vector<ShownTrial> all;
+  all.reserve(names.size());
+  for (const std::string& name : names) all.push_back(look_up(record, run, loaded, places.at(name)));
+  look_up_telemetry(all, state_folder(caller_for(invocation)), run.id);
+  for (const ShownTrial& shown : all) options.tell_trial(shown);
+}
+
+// `trials`: at least one.
+void show_trials(Record& record, const RunEntry& run, const Invocation& invocation,
+                 const std::vector<TrialEntry>& trials, const ShowOptions& options,
+                 const OpenSession& open_session) {
+  std::vector<std::string> names;
+  std::vector<std::string> alive;
+  for (const TrialEntry& entry : trials) {
+    names.push_back(entry.name);
+    if (is_alive(entry.state)) alive.push_back(entry.name);
+  }
+  if (options.what == ShowWhat::evaluated) return options.tell_text(evaluated_again(run, version_of(trials)));
+  if (options.what == ShowWhat::reproduction) {
+    (void)version_of(trials);
+    return options.tell_text(reproduction(run, names, engine_of(run, invocation, options)));
+  }
+  if (!alive.empty()) take_in_written(invocation, open_session, record, run, alive);
+  tell_trials(record, run, invocation, names, options);
+}
+
+}  // namespace
+
+void show(const Invocation& invocation, const ShowOptions& options, const OpenSession& open_session) {
+  Record record = open_record(invocation, Record::Use::reading);
+  const RunEntry run = record.run(find_run(record, invocation, options.run).id);
+  if (options.what == ShowWhat::source) return options.tell_file(run.source);
+  if (options.what == ShowWhat::diff) return options.tell_file(run.working_tree.diff);
+  if (options.trials.empty() && options.what == ShowWhat::evaluated)
+    return options.tell_text(evaluated_again(run, 0));
+  if (options.trials.empty())
+    throw Error(ErrorKind::invalid, "TRIAL", "which one? its name says it; `combu ps` shows them");
+  const auto [trials, unmatched] = meant_trials(record, run.id, options.trials);
+  // find_trial() throws, and names the trial that a misspelt name is likely to mean.
+  if (trials.empty() && unmatched.size() == 1 && !is_pattern(unmatched.front()))
+    (void)find_trial(load(record, run.id).run.experiment, unmatched.front());
+  if (!trials.empty()) show_trials(record, run, invocation, trials, options, open_session);
+  expect_all_matched(unmatched, "run " + run.id.text());
+}
+
+}  // namespace combu

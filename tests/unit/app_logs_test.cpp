@@ -1,0 +1,126 @@
+// Which logs are passed on, and from where.
+
+#include <gmock/gmock.h>
+
+#include "app/logs.hpp"
+#include "app_record_fixture.hpp"
+#include "error_of.hpp"
+
+namespace combu::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class AppLogs : public AppTest {
+ protected:
+  class Sink : public LogSink {
+   public:
+    Sink(AppLogs& test, std::string name) : test_(test), name_(std::move(name)) {}
+    bool put(LogStream /*stream*/, std::string_view piece) override {
+      test_.told.push_back(name_ + ": " + std::string(piece));
+      return !test_.reader_has_gone;
+    }
+    void flush() override { ++test_.flushed; }
+    bool note(const std::string& text) override {
+      test_.notes.push_back(text);
+      return true;
+    }
+
+   private:
+    AppLogs& test_;
+    std::string name_;
+  };
+
+  LogsOptions options(const std::string& run, std::vector<std::string> trials = {}) {
+    LogsOptions options;
+    options.selection = {.experiment = {}, .run = run, .trials = std::move(trials)};
+    options.open_sink = [this](const std::string& trial, LogsOf of) {
+      return std::make_unique<Sink>(*this, of == LogsOf::one_trial ? trial : trial + " of several");
+    };
+    return options;
+  }
+
+  std::vector<std::string> told;
+  std::vector<std::string> notes;
+  int flushed = 0;
+  bool reader_has_gone = false;
+};
+
+TEST_F(AppLogs, KeptWholeNeedNoEngine) {
+  record_run("run1", {"a", "b"});
+  keep_log("run1", "a", "one\n");
+  keep_log("run1", "b", "two\n");
+  engine.is_away = true;
+  EXPECT_EQ(logs(session, {}, options("run1")), Result::succeeded);
+  EXPECT_THAT(told, ElementsAre("a of several: one\n", "b of several: two\n"));
+  EXPECT_EQ(flushed, 2);
+}
+
+TEST_F(AppLogs, OfOneTrialStandAlone) {
+  record_run("run1", {"a", "b"});
+  keep_log("run1", "a", "one\n");
+  keep_log("run1", "b", "two\n");
+  EXPECT_EQ(logs(session, {}, options("run1", {"b"})), Result::succeeded);
+  EXPECT_EQ(logs(session, {}, options("run1", {"[ac]"})), Result::succeeded);
+  EXPECT_THAT(told, ElementsAre("b: two\n", "a: one\n"));
+}
+
+TEST_F(AppLogs, NotKeptComeFromTheEngine) {
+  record_run("run1", {"a", "b"});
+  keep_log("run1", "a", "kept\n");
+  engine.add(key("run1", "a"), "of the engine\n");
+  engine.add(key("run1", "b"), "of the engine\n");
+  EXPECT_EQ(logs(session, {}, options("run1")), Result::succeeded);
+  EXPECT_THAT(told, ElementsAre("a of several: kept\n", "b of several: of the engine\n"));
+}
+
+TEST_F(AppLogs, OfAnAbsentEngineAreAnErrorAfterTheKeptOnes) {
+  record_run("run1", {"a", "b"});
+  keep_log("run1", "a", "kept\n");
+  engine.is_away = true;
+  const auto error = error_of([&] { (void)logs(session, {}, options("run1")); });
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->kind(), ErrorKind::unavailable);
+  EXPECT_THAT(told, ElementsAre("a of several: kept\n"));
+}
+
+TEST_F(AppLogs, EndWithTheirReader) {
+  record_run("run1", {"a", "b"});
+  keep_log("run1", "a", "one\n");
+  keep_log("run1", "b", "two\n");
+  reader_has_gone = true;
+  EXPECT_EQ(logs(session, {}, options("run1")), Result::succeeded);
+  EXPECT_THAT(told, ElementsAre("a of several: one\n"));
+}
+
+TEST_F(AppLogs, ANameThatNoTrialHasIsAnErrorInTheEnd) {
+  record_run("run1", {"a", "b"});
+  keep_log("run1", "a", "one\n");
+  const auto error = error_of([&] { (void)logs(session, {}, options("run1", {"a", "x"})); });
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->kind(), ErrorKind::not_found);
+  EXPECT_THAT(error->what(), HasSubstr("x"));
+  EXPECT_THAT(told, ElementsAre("a: one\n"));
+}
+
+TEST_F(AppLogs, AnAttemptIsOfOneTrial) {
+  LogsOptions wanted = options("run1");
+  wanted.attempt = 2;
+  const auto error = error_of([&] { (void)logs(session, {}, wanted); });
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->kind(), ErrorKind::invalid);
+  EXPECT_EQ(error->subject(), "--attempt");
+}
+
+TEST_F(AppLogs, FollowedOnesEndWithTheirTrials) {
+  engine.add(key("run1", "a"), "one\n");
+  engine.add(key("run1", "b"), "two\n");
+  LogsOptions wanted = options("run1");
+  wanted.wanted.follow = true;
+  EXPECT_EQ(logs(session, {}, wanted), Result::succeeded);
+  EXPECT_THAT(told, testing::UnorderedElementsAre("a of several: one\n", "b of several: two\n"));
+}
+
+}  // namespace
+}  // namespace combu::test

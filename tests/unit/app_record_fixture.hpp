@@ -1,0 +1,123 @@
+#pragma once
+// A state folder with a record and telemetry, and an engine that has logs: what tests of use cases begin
+// with.
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/session.hpp"
+#include "combu/progress.hpp"
+#include "combu/record.hpp"
+#include "combu/telemetry.hpp"
+#include "passing_engine.hpp"
+#include "record_folder.hpp"
+
+namespace combu::test {
+
+// Attempts with their logs; `is_away`: it answers nothing.
+class ListedEngine : public PassingEngine {
+ public:
+  ListedEngine() : PassingEngine(static_cast<Engine&>(*this)) {}
+
+  void add(const Key& key, const std::string& log) {
+    Sighting seen;
+    seen.key = key;
+    seen.experiment = "lab";
+    seen.phase = Phase::ended;
+    listed.push_back(std::move(seen));
+    texts[key] = log;
+  }
+
+  std::vector<Sighting> list(const Selector& /*selector*/, Look /*look*/, std::stop_token /*stop*/) override {
+    expect_there();
+    return listed;
+  }
+  void logs(const Key& key, const LogOptions& /*options*/, const LogTell& tell,
+            std::stop_token /*stop*/) override {
+    expect_there();
+    const auto found = texts.find(key);
+    if (found == texts.end()) throw Error(ErrorKind::not_found, key.trial, "no such container");
+    tell({.stream = LogStream::out, .text = found->second, .at = k_began});
+  }
+
+  static inline const Instant k_began = *parse_moment("2026-01-31T12:00:00Z");
+  bool is_away = false;
+  std::vector<Sighting> listed;
+  std::map<Key, std::string> texts;
+
+ private:
+  void expect_there() const {
+    if (is_away) throw Error(ErrorKind::unavailable, "engine", "connection refused");
+  }
+};
+
+class AppTest : public testing::Test {
+ protected:
+  AppTest() { setenv("COMBU_HOME", folder.path().c_str(), 1); }
+  ~AppTest() override { unsetenv("COMBU_HOME"); }
+
+  // Puts a run on record in which each trial has ended well.
+  // `fields`: further fields of a trial in the file (",\"outputs\":…"). `head`: fields of the file
+  // ("\"collect\":…,").
+  RunEntry record_run(
+      const std::string& id, const std::vector<std::string>& trials,
+      const std::function<std::string(const std::string&)>& fields = [](const std::string&) { return ""; },
+      const std::string& head = "") {
+    combu::Run run{.id = RunId(id), .experiment = {.name = "lab", .file = "/lab/experiment.jsonnet"}};
+    RunEntry entry = entry_of(run);
+    entry.address = "unix:///engine.sock";
+    entry.began_at = ListedEngine::k_began;
+    std::string evaluated;
+    std::vector<Fact> facts;
+    for (const std::string& name : trials) {
+      Trial trial;
+      trial.name = name;
+      trial.image = "busybox";
+      run.experiment.trials.push_back(std::move(trial));
+      if (!evaluated.empty()) evaluated += ',';
+      evaluated += R"({"name":")" + name + R"(","image":"busybox")" + fields(name) + '}';
+      for (const TrialState state : {TrialState::starting, TrialState::running, TrialState::succeeded}) {
+        Fact fact{.trial = static_cast<TrialIndex>(run.experiment.trials.size() - 1), .state = state};
+        fact.attempt = 1;
+        fact.at = ListedEngine::k_began + std::chrono::seconds(static_cast<int>(facts.size()));
+        facts.push_back(std::move(fact));
+      }
+    }
+    entry.evaluated = '{' + head + R"("experiment":"lab","trials":[)" + evaluated + "]}";
+    Record record(folder.path());
+    record.begin(entry, run.experiment);
+    record.append(run.id, facts);
+    record.end(run.id, ListedEngine::k_began + std::chrono::minutes(1));
+    return record.run(run.id);
+  }
+
+  // Keeps a whole log of the trial's first attempt.
+  void keep_log(const std::string& run, const std::string& trial, const std::string& text,
+                std::vector<LogBatch::Metric> metrics = {}) {
+    Telemetry telemetry(folder.path(), RunId(run));
+    const std::vector<LogPiece> pieces{{.stream = LogStream::out, .text = text, .at = ListedEngine::k_began}};
+    (void)telemetry.take(trial, 1, std::nullopt, {.pieces = pieces, .metrics = metrics, .complete = true},
+                         Bytes{1 << 20});
+  }
+
+  static Key key(const std::string& run, const std::string& trial) {
+    return {.run = RunId(run), .trial = trial, .attempt = 1};
+  }
+
+  Folder folder{"combu-app"};
+  std::unique_ptr<Progress> progress = make_progress(ProgressForm::quiet, stderr);
+  ListedEngine engine;
+  std::stop_source stop;
+  Session session{*progress, engine, {.address = "unix:///engine.sock"}, stop.get_token()};
+};
+
+}  // namespace combu::test
