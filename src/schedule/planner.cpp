@@ -184,6 +184,7 @@ struct Planner::Impl {
                               .phase = Phase::running,
                               .slots = event.held_by_others});
     (void)restoration.listed();
+    life.queue.forget_overtakes();
   }
 
   void on(const Killed& event) { life.kill(event.kept); }

@@ -108,10 +108,13 @@ StartQueue::Obstacle StartQueue::judge(const Line& line, Scan& scan) const {
 // nullptr if there is none.
 const StartQueue::Line* StartQueue::holding_back(const Line& line, const Scan& scan) const {
   const auto first = std::ranges::find_if(scan.waiting, [&](const Line* one) {
-    return one->overtakes == Planner::k_overtakes_max && holdings_.is_free_in_time(*one) &&
-           holdings_.holds_up(line, *one);
+    return was_overtaken_enough(*one) && holdings_.is_free_in_time(*one) && holdings_.holds_up(line, *one);
   });
   return first == scan.waiting.end() ? nullptr : *first;
+}
+
+bool StartQueue::was_overtaken_enough(const Line& line) const {
+  return line.overtakes == Planner::k_overtakes_max || !are_overtakes_known_;
 }
 
 void StartQueue::count_overtakes(const std::vector<Line*>& waiting, const Line* started,

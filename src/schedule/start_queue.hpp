@@ -38,6 +38,8 @@ class StartQueue {
   // nullopt if there is none. `parallel_max`: attempts alive that are no services; 0: no limit.
   // `is_idle`: no attempt will end and free anything, so that every trial is looked at.
   [[nodiscard]] std::optional<Start> pop(std::size_t parallel_max, bool is_idle);
+  // How often lines have been overtaken is not known: they count as overtaken often enough.
+  void forget_overtakes() { are_overtakes_known_ = false; }
   // Why the next pop() would not return this ready trial; Kind::nothing: it would.
   [[nodiscard]] Explanation explain(TrialIndex trial, std::size_t parallel_max, bool is_idle) const;
 
@@ -71,6 +73,7 @@ class StartQueue {
   [[nodiscard]] std::optional<Start> pop(std::size_t parallel_max, bool is_idle, Asked* asked);
   [[nodiscard]] std::optional<Start> scan(std::size_t parallel_max, Look look, Asked* asked);
   [[nodiscard]] Obstacle judge(const Line& line, Scan& scan) const;
+  [[nodiscard]] bool was_overtaken_enough(const Line& line) const;
   [[nodiscard]] bool is_in(TrialIndex trial, const Line& line) const;
   [[nodiscard]] const Line* holding_back(const Line& line, const Scan& scan) const;
   [[nodiscard]] std::optional<std::vector<std::string>> choose_gpus(const Line& line, const Scan& scan) const;
@@ -87,6 +90,7 @@ class StartQueue {
   const ServiceRoom& room_;
   std::vector<Gpu> gpus_;
   ReadyLines lines_;
+  bool are_overtakes_known_ = true;
   std::set<ReadyLines::Place> set_aside_;  // services that there was no room for, the first one last
   std::optional<Room> room_seen_;
   std::optional<Room> room_seen_in_turn_;

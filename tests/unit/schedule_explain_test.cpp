@@ -197,6 +197,19 @@ TEST(Explain, ATrialThatWasOvertakenOftenEnoughIsWaitedFor) {
   EXPECT_EQ(scene.explain(scene.size() - 1), (Explanation{.kind = Kind::overtaken, .first = TrialIndex{1}}));
 }
 
+// How often a trial was overtaken is not on record: what could start, and was not, has been held back.
+TEST(Explain, ARebuiltPlannerNamesTheTrialThatAnotherIsHeldBackFor) {
+  const PlannerOptions options = with_capacity("3", 1);
+  Scene scene("first=1 large=3^1<-first:finished running=1 small=1 other=1", options);
+  (void)scene.begin();
+  (void)scene.answer(0);
+  (void)scene.answer(2);
+  (void)scene.end(0, 0);
+  const auto rebuilt = scene.rebuilt(options, {}, 0);
+  EXPECT_EQ(rebuilt->explain(1).kind, Kind::slots);
+  EXPECT_EQ(rebuilt->explain(4), (Explanation{.kind = Kind::overtaken, .first = TrialIndex{1}}));
+}
+
 TEST(Explain, AServiceLeavesRoomForThoseThatServicesServe) {
   Scene scene("!one=1 !two=1 a=1<-one:started,two:started !three=2 b=1<-three:started", with_capacity("3"));
   (void)scene.begin();
