@@ -229,6 +229,12 @@ class Comparing : public testing::Test {
     trial.depends.push_back({.trial = other, .condition = Condition::succeeded});
     return trial;
   }
+  // The trials on record with another command.
+  [[nodiscard]] std::vector<Trial> with_command(const std::string& command) const {
+    std::vector<Trial> trials = before.trials;
+    for (Trial& trial : trials) trial.cmd = {{command}};
+    return trials;
+  }
   // A trial on record.
   void put(Trial trial, TrialState state) {
     named.latest.insert(trial.name);
@@ -270,9 +276,7 @@ TEST_F(Comparing, SortsChangedTrialsByTheirStates) {
   put(trial("collects"), TrialState::collecting);
   put(trial("done"), TrialState::succeeded);
   put(trial("failed"), TrialState::failed);
-  std::vector<Trial> file;
-  for (const Trial& one : before.trials) file.push_back(trial(one.name, "new"));
-  const Changes changes = compare(file);
+  const Changes changes = compare(with_command("new"));
   EXPECT_THAT(changes.taken, ElementsAre(0, 1));
   EXPECT_THAT(changes.again, ElementsAre(1)) << "what was blocked waits again";
   EXPECT_THAT(changes.running, ElementsAre(2, 3));
@@ -391,8 +395,7 @@ TEST_F(Comparing, FindsAFileThatCannotBePlannedWithWhatIsOnRecord) {
 
 TEST_F(Comparing, IsDescribedInOneLine) {
   for (int i = 0; i < 7; ++i) put(trial("t" + std::to_string(i)), TrialState::succeeded);
-  std::vector<Trial> file;
-  for (const Trial& one : before.trials) file.push_back(trial(one.name, "new"));
+  std::vector<Trial> file = with_command("new");
   file.pop_back();
   file.push_back(trial("new"));
   Told told;

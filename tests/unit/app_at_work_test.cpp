@@ -29,7 +29,7 @@ using testing::IsEmpty;
 using testing::Pair;
 using testing::UnorderedElementsAre;
 
-const std::string k_goes = trial_text("goes", "sleep 1000");
+constexpr const char* k_goes = "{name: 'goes', image: 'lab/x', cmd: 'sleep 1000'},";
 
 // A child that holds the lock of the run r1 until it gets SIGINT. With Holds::starts it also starts trials.
 class Child {
@@ -61,7 +61,7 @@ class Child {
     sigset_t interrupt;
     sigemptyset(&interrupt);
     sigaddset(&interrupt, SIGINT);
-    sigprocmask(SIG_BLOCK, &interrupt, nullptr);
+    pthread_sigmask(SIG_BLOCK, &interrupt, nullptr);
     try {
       const combu::Run run{.id = RunId("r1"), .experiment = {.name = "lab", .file = caller.file}};
       std::optional<RunLock> starts;
@@ -83,7 +83,7 @@ class AtWorkTest : public AppTest {
   // A process that runs `text` as r1 and stays.
   class Process {
    public:
-    Process(AtWorkTest& test, const std::string& text, NewRun wanted) {
+    Process(AtWorkTest& test, const std::string& text, const NewRun& wanted) {
       test.write(text);
       done_ = std::async(std::launch::async, [this, &test, wanted] {
         AtWork work(nullptr);

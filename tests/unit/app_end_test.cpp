@@ -51,9 +51,9 @@ Error refusal(const std::string& why) {
   return {ErrorKind::refused, "engine", why};
 }
 
-const std::string k_goes = trial_text("goes", "sleep 100000");
-const std::string k_leaves =
-    trial_text("leaves", "sh -c 'echo word > /out; sleep 0.01'", "outputs: ['/out']");
+constexpr const char* k_goes = "{name: 'goes', image: 'lab/x', cmd: 'sleep 100000'},";
+constexpr const char* k_leaves =
+    "{name: 'leaves', image: 'lab/x', cmd: ['sh', '-c', 'echo word > /out; sleep 0.01'], outputs: ['/out']},";
 
 class KillTest : public AppTest {
  protected:

@@ -10,7 +10,6 @@
 namespace combu::test {
 namespace {
 
-using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -18,7 +17,7 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::SizeIs;
 
-const std::string k_talk = "sh -c 'echo one; echo two >&2; echo three; sleep 100'";
+constexpr const char* k_talk = "sh -c 'echo one; echo two >&2; echo three; sleep 100'";
 
 // Refuses to give logs, as long as there is a reason.
 class Mute final : public PassingEngine {
@@ -182,8 +181,8 @@ class ResultsTest : public AppTest {
   }
 };
 
-const std::string k_loss = "sh -c 'echo loss=3; sleep 100'";
-const std::string k_metrics = R"(metrics: 'loss=(?P<loss>\\d+)')";
+constexpr const char* k_loss = "sh -c 'echo loss=3; sleep 100'";
+constexpr const char* k_metrics = R"(metrics: 'loss=(?P<loss>\\d+)')";
 
 TEST_F(ResultsTest, IncludeWhatTheEngineStillHas) {
   EXPECT_EQ(start(file_text(trial_text("one", k_loss, k_metrics)), new_run("r1")), Result::succeeded);

@@ -176,7 +176,7 @@ TEST_F(SelectionTest, OnlySomeOfTheOthersAreShown) {
   for (int i = 0; i < 7; ++i) {
     const std::string name = "lab-" + std::to_string(i);
     write_file(name + ".jsonnet",
-               "{experiment: '" + name + "', trials: [{name: 't-" + name + "', image: 'x'}]}");
+               fmt::format("{{experiment: '{0}', trials: [{{name: 't-{0}', image: 'x'}}]}}", name));
     invocation = invocation_of(name + ".jsonnet");
     EXPECT_EQ(start(new_run(name)), Result::succeeded);
   }
