@@ -15,7 +15,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::Not;
 
-class AppCandidates : public AppTest {
+class AppCandidates : public RecordedRunTest {
  protected:
   Candidates of_run(const std::string& run) { return {invocation, run, *progress}; }
 

@@ -14,7 +14,7 @@
 namespace combu::test {
 namespace {
 
-class AppMlflow : public AppTest {
+class AppMlflow : public RecordedRunTest {
  protected:
   AppMlflow() { unsetenv("MLFLOW_TRACKING_URI"); }
   OpenSession no_session = [](const Invocation&, const auto&) { return Result::no_engine; };

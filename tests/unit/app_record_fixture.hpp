@@ -60,10 +60,10 @@ class ListedEngine : public PassingEngine {
   }
 };
 
-class AppTest : public testing::Test {
+class RecordedRunTest : public testing::Test {
  protected:
-  AppTest() { setenv("COMBU_HOME", folder.path().c_str(), 1); }
-  ~AppTest() override { unsetenv("COMBU_HOME"); }
+  RecordedRunTest() { setenv("COMBU_HOME", folder.path().c_str(), 1); }
+  ~RecordedRunTest() override { unsetenv("COMBU_HOME"); }
 
   // Puts a run on record in which each trial has ended well.
   // `fields`: further fields of a trial in the file (",\"outputs\":…"). `head`: fields of the file

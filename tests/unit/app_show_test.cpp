@@ -12,7 +12,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-class AppShow : public AppTest {
+class AppShow : public RecordedRunTest {
  protected:
   ShowOptions options(std::vector<std::string> trials, ShowWhat what = ShowWhat::trials) {
     ShowOptions options{.run = "run1", .trials = std::move(trials), .what = what};

@@ -12,7 +12,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-class AppLogs : public AppTest {
+class AppLogs : public RecordedRunTest {
  protected:
   class Sink : public LogSink {
    public:

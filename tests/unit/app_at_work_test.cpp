@@ -1,0 +1,331 @@
+// Processes that meet at a run: locks, channels, and changes of a run that goes on. The other process is a
+// thread with a progress and a stop token of its own, or, where it is interrupted by a signal, a child.
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <future>
+#include <thread>
+
+#include "app/adjust.hpp"
+#include "app/apply.hpp"
+#include "app/at_work.hpp"
+#include "app/attach.hpp"
+#include "app/kill.hpp"
+#include "app/stop.hpp"
+#include "app_fixture.hpp"
+
+namespace combu::test {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Pair;
+using testing::UnorderedElementsAre;
+
+constexpr const char* k_goes = "{name: 'goes', image: 'lab/x', cmd: 'sleep 1000'},";
+
+// A child that holds the lock of the run r1 until it gets SIGINT. With Holds::starts it also starts trials.
+class Child {
+ public:
+  enum class Holds { run, starts };
+  Child(const Caller& caller, const std::string& engine, Holds holds = Holds::run) {
+    std::array<int, 2> ready{};
+    EXPECT_EQ(pipe2(ready.data(), O_CLOEXEC), 0);
+    process_ = fork();
+    if (process_ == 0) {
+      hold(caller, engine, holds, ready[1]);
+      _exit(0);
+    }
+    close(ready[1]);
+    char byte = 0;
+    EXPECT_EQ(::read(ready[0], &byte, 1), 1) << "the child holds no lock";
+    close(ready[0]);
+  }
+  ~Child() {
+    ::kill(process_, SIGKILL);
+    waitpid(process_, nullptr, 0);
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  [[nodiscard]] int process() const { return process_; }
+
+ private:
+  static void hold(const Caller& caller, const std::string& engine, Holds holds, int ready) {
+    sigset_t interrupt;
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &interrupt, nullptr);
+    try {
+      const combu::Run run{.id = RunId("r1"), .experiment = {.name = "lab", .file = caller.file}};
+      std::optional<RunLock> starts;
+      if (holds == Holds::starts) starts.emplace(LockScope::starts, run, engine, caller, std::stop_token());
+      const RunLock lock(LockScope::run, run, engine, caller, {});
+      if (write(ready, "x", 1) != 1) return;
+      int signal = 0;
+      sigwait(&interrupt, &signal);
+    } catch (const Error&) {
+      return;
+    }
+  }
+
+  pid_t process_ = 0;
+};
+
+class AtWorkTest : public AppTest {
+ protected:
+  // A process that runs `text` as r1 and stays.
+  class Process {
+   public:
+    Process(AtWorkTest& test, const std::string& text, const NewRun& wanted) {
+      test.write(text);
+      done_ = std::async(std::launch::async, [this, &test, wanted] {
+        AtWork work(nullptr);
+        const auto progress = work.share(std::make_unique<Shown>(told));
+        const Result result =
+            start_run(test.invocation, wanted, *progress, test.opener(*progress, stop.get_token()), work);
+        (void)work.done(static_cast<int>(result));
+        return result;
+      });
+    }
+    ~Process() { stop.request_stop(); }
+    Process(const Process&) = delete;
+    Process& operator=(const Process&) = delete;
+
+    [[nodiscard]] Result result() { return done_.get(); }
+    Told told;
+    std::stop_source stop;
+
+   private:
+    std::future<Result> done_;
+  };
+
+  // The file with this text. Forks: before there are threads.
+  Loaded edited(const std::string& text) {
+    write(text);
+    auto file = load(invocation, RunId("r1"), shown);
+    EXPECT_TRUE(file);
+    return std::move(file).value();
+  }
+  Result apply(const Loaded& file) {
+    return in_session([&](Session& session) {
+      Record all(state());
+      AtWork work(nullptr);
+      return apply_file(session, all, all.run(RunId("r1")), file, {}, {}, work);
+    });
+  }
+};
+
+TEST_F(AtWorkTest, ASecondStarterIsRefused) {
+  const Child child(caller(), address, Child::Holds::starts);
+  EXPECT_EQ(process_at_work(RunId("r1"), caller()), child.process());
+  write(file_text(k_goes));
+  EXPECT_EQ(start(new_run("r1")), Result::failed);
+  EXPECT_THAT(told.of("error"), ElementsAre(AllOf(HasSubstr("run r1: another combu (process "),
+                                                  HasSubstr("is at work on it"))));
+  EXPECT_EQ(start(new_run("r2")), Result::failed);
+  EXPECT_THAT(told.of("error").at(1), HasSubstr("still starts the trials of its run r1"));
+  EXPECT_THAT(containers(), IsEmpty());
+  EXPECT_THAT(record().runs({}, 9), IsEmpty());
+}
+
+TEST_F(AtWorkTest, KillInterruptsTheProcessAtWork) {
+  EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
+  const Child child(caller(), address);
+  EXPECT_EQ(in_session([&](Session& session) { return kill(session, invocation, {}); }), Result::succeeded);
+  EXPECT_THAT(told.of("note"), Contains("interrupted process " + std::to_string(child.process()) +
+                                        ", which was at work on run r1"));
+  EXPECT_FALSE(process_at_work(RunId("r1"), caller()));
+  EXPECT_THAT(containers(), IsEmpty());
+  EXPECT_EQ(states("r1").at("goes"), "stopped");
+}
+
+TEST_F(AtWorkTest, AProcessOnAnotherEngineIsLeftAlone) {
+  EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
+  const Child child(caller(), "unix:///another.sock");
+  EXPECT_EQ(in_session([&](Session& session) { return kill(session, invocation, {}); }), Result::succeeded);
+  EXPECT_EQ(process_at_work(RunId("r1"), caller()), child.process());
+  EXPECT_FALSE(entry("r1").ended_at) << "it is the process's to record";
+}
+
+TEST_F(AtWorkTest, ReplaceInterruptsTheProcessAtWork) {
+  EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
+  const Child child(caller(), address);
+  NewRun second = new_run("r2");
+  second.replace = true;
+  EXPECT_EQ(start(second), Result::succeeded);
+  EXPECT_THAT(told.of("note"), Contains("interrupted process " + std::to_string(child.process()) +
+                                        ", which was at work on run r1"));
+  EXPECT_EQ(states("r1").at("goes"), "stopped");
+  EXPECT_EQ(states("r2").at("goes"), "running");
+}
+
+TEST_F(AtWorkTest, WithoutAPlaceForLocksARunGoesOn) {
+  write_file("state/locks", "a file");
+  std::filesystem::permissions(state(), std::filesystem::perms::owner_all);
+  EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
+  EXPECT_THAT(told.of("note"), Contains(HasSubstr("two runs at the same instant would not be noticed: ")));
+}
+
+TEST_F(AtWorkTest, WithoutAPlaceForItsChannelARunGoesOn) {
+  write_file("state/channels", "a file");
+  std::filesystem::permissions(state(), std::filesystem::perms::owner_all);
+  EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
+  EXPECT_THAT(told.of("note"), Contains(HasSubstr("nobody can attach to this run: ")));
+}
+
+// ---- The background
+
+class Foreground final : public Background {
+ public:
+  void enter(const RunId& run, int log) const override {
+    entered = run.text();
+    EXPECT_EQ(write(log, "word\n", 5), 5);
+  }
+  mutable std::string entered;
+};
+
+TEST_F(AtWorkTest, ARunGoesOnInTheBackgroundWhenNothingCanBeRefused) {
+  const Foreground background;
+  write(file_text(trial_text("one")));
+  {
+    AtWork work(&background);
+    const auto progress = work.share(std::make_unique<Shown>(told));
+    EXPECT_EQ(start_run(invocation, waiting_run("r1"), *progress, opener(*progress, {}), work),
+              Result::succeeded);
+  }
+  EXPECT_EQ(background.entered, "r1");
+  EXPECT_THAT(told.of("note"),
+              Contains(AllOf(HasSubstr("run r1 goes on in the background"), HasSubstr("combu attach r1"),
+                             HasSubstr(path("state/logs/r1.log")))));
+  EXPECT_EQ(read("state/logs/r1.log"), "word\n");
+}
+
+TEST_F(AtWorkTest, ALogThatWasNotUsedIsRemoved) {
+  const Foreground background;
+  write(file_text("{name: 'one', image: 'missing/x'},"));
+  {
+    AtWork work(&background);
+    const auto progress = work.share(std::make_unique<Shown>(told));
+    EXPECT_EQ(start_run(invocation, waiting_run("r1"), *progress, opener(*progress, {}), work),
+              Result::failed);
+    EXPECT_TRUE(std::filesystem::exists(path("state/logs/r1.log")));
+  }
+  EXPECT_EQ(background.entered, "");
+  EXPECT_FALSE(std::filesystem::exists(path("state/logs/r1.log")));
+}
+
+// ---- A run that goes on
+
+TEST_F(AtWorkTest, IsFollowed) {
+  Process process(*this, file_text(k_goes + trial_text("more", "true")), waiting_run("r1"));
+  ASSERT_TRUE(process.told.wait_for("goes running"));
+  std::stop_source leave;
+  Told seen;
+  Shown follower(seen);
+  auto attached =
+      std::async(std::launch::async, [&] { return attach(invocation, "", follower, leave.get_token()); });
+  ASSERT_TRUE(seen.wait_for("begin r1"));
+  stop_container("r1", "goes");
+  const Attached end = attached.get();
+  EXPECT_EQ(end.run.text(), "r1");
+  EXPECT_EQ(end.exit_code, 1) << "a trial was stopped";
+  EXPECT_EQ(process.result(), Result::failed);
+}
+
+TEST_F(AtWorkTest, NobodyIsFollowedOfARunThatIsLeft) {
+  EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
+  const Attached none = attach(invocation, "r1", shown, {});
+  EXPECT_EQ(none.exit_code, std::nullopt);
+  EXPECT_EQ(show_recorded(invocation, RunId("r1"), shown), Result::succeeded);
+  EXPECT_THAT(told.of("note"), Contains(HasSubstr("nobody is at work on run r1: 1 running; `")));
+  RunEntry begun = entry("r1");
+  begun.id = RunId("r2");
+  Experiment experiment;
+  experiment.trials.emplace_back().name = "goes";
+  record().begin(begun, experiment);
+  EXPECT_EQ(show_recorded(invocation, RunId("r2"), shown), Result::failed);
+  EXPECT_THAT(told.of("note"), Contains(HasSubstr("nobody is at work on run r2: 1 waiting; `")));
+}
+
+TEST_F(AtWorkTest, HowARunEndedIsShown) {
+  EXPECT_EQ(start(file_text(trial_text("bad", "exit 1")), waiting_run("r1")), Result::failed);
+  EXPECT_EQ(show_recorded(invocation, RunId("r1"), shown), Result::failed);
+  EXPECT_THAT(told.of("note"), Contains("run r1 is over: 1 failed"));
+}
+
+TEST_F(AtWorkTest, IsAdjusted) {
+  Process process(*this, file_text(k_goes + trial_text("waits", "sleep 1000"), "parallel: 1,"),
+                  waiting_run("r1"));
+  ASSERT_TRUE(process.told.wait_for("goes running"));
+  const Adjusted adjusted = adjust_run(invocation, "", {.parallel_max = 2, .starts_in_flight_max = 4});
+  EXPECT_EQ(adjusted.run.text(), "r1");
+  EXPECT_EQ(adjusted.settings.parallel_max, 2U);
+  EXPECT_TRUE(process.told.wait_for("waits running"));
+  const RunOptions options = run_options_of(entry("r1").options);
+  EXPECT_EQ(options.parallel, 2U);
+  EXPECT_EQ(options.starts_in_flight, 4U);
+  process.stop.request_stop();
+  EXPECT_EQ(process.result(), Result::interrupted);
+  EXPECT_EQ(error_in([&] { (void)adjust_run(invocation, "r1", {.parallel_max = 2}); }).kind(),
+            ErrorKind::not_found);
+}
+
+TEST_F(AtWorkTest, IsToldWhoStopsATrial) {
+  Process process(*this, file_text(k_goes), waiting_run("r1"));
+  ASSERT_TRUE(process.told.wait_for("goes running"));
+  EXPECT_EQ(in_session([&](Session& session) { return combu::stop(session, invocation, {}); }),
+            Result::succeeded);
+  EXPECT_EQ(process.result(), Result::failed);
+  EXPECT_EQ(states("r1").at("goes"), "stopped");
+  EXPECT_THAT(trial_of("r1", "goes").reason, HasSubstr("combu stop"));
+}
+
+TEST_F(AtWorkTest, IsHandedOverToWhoAppliesAFile) {
+  const Loaded file = edited(file_text(k_goes + trial_text("new", "sleep 1000"), "parallel: 3,"));
+  Process process(*this, file_text(k_goes + trial_text("old", "sleep 1000"), "parallel: 2,"),
+                  waiting_run("r1"));
+  ASSERT_TRUE(process.told.wait_for("goes running"));
+  ASSERT_TRUE(process.told.wait_for("old running"));
+  EXPECT_EQ(apply(file), Result::succeeded);
+  EXPECT_THAT(told.of("note"), Contains("run r1: 1 trial is new, 1 trial was removed"));
+  EXPECT_TRUE(process.told.wait_for("note run r1: its file has been applied"));
+  EXPECT_TRUE(process.told.wait_for("new running"));
+  EXPECT_TRUE(process.told.wait_for("old stopped"));
+  process.stop.request_stop();
+  EXPECT_EQ(process.result(), Result::interrupted);
+  EXPECT_THAT(states("r1"),
+              UnorderedElementsAre(Pair("goes", "running"), Pair("old", "stopped"), Pair("new", "running")));
+}
+
+TEST_F(AtWorkTest, AnUnchangedFileIsNotHandedOver) {
+  const Loaded file = edited(file_text(k_goes));
+  Process process(*this, file_text(k_goes), waiting_run("r1"));
+  ASSERT_TRUE(process.told.wait_for("goes running"));
+  EXPECT_EQ(apply(file), Result::succeeded);
+  EXPECT_THAT(told.of("note"), ElementsAre("run r1: the file has not changed"));
+}
+
+TEST_F(AtWorkTest, TheNewestRunWithAProcessIsMeant) {
+  Process process(*this, file_text(k_goes), waiting_run("r1"));
+  ASSERT_TRUE(process.told.wait_for("goes running"));
+  RunEntry later = entry("r1");
+  later.id = RunId("r2");
+  later.began_at += std::chrono::seconds(1);
+  Record all(state());
+  Experiment experiment;
+  experiment.trials.emplace_back().name = "goes";
+  all.begin(later, experiment);
+  EXPECT_EQ(find_run(all, invocation, "").id.text(), "r2");
+  EXPECT_EQ(find_run_at_work(all, invocation, "").id.text(), "r1");
+  EXPECT_EQ(find_run_at_work(all, invocation, "r2").id.text(), "r2");
+}
+
+}  // namespace
+}  // namespace combu::test

@@ -1,0 +1,251 @@
+#pragma once
+// Use cases in process: a state folder and an experiment's file of the test's own, and one simulated engine
+// that all use cases of a test share.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "app/at_work.hpp"
+#include "app/resume.hpp"
+#include "app/runs.hpp"
+#include "app/session.hpp"
+#include "app/start.hpp"
+#include "combu/simulated.hpp"
+#include "passing_engine.hpp"
+#include "record_folder.hpp"
+
+namespace combu::test {
+
+// The lines that were shown; another thread may wait for one.
+class Told {
+ public:
+  void add(const std::string& line) {
+    const std::scoped_lock lock(mutex_);
+    lines_.push_back(line);
+    changed_.notify_all();
+  }
+  [[nodiscard]] std::vector<std::string> lines() {
+    const std::scoped_lock lock(mutex_);
+    return lines_;
+  }
+  [[nodiscard]] std::string text() {
+    std::string text;
+    for (const std::string& line : lines()) text += line + "\n";
+    return text;
+  }
+  // The lines of one kind ("note", "error", "phase"), without it.
+  [[nodiscard]] std::vector<std::string> of(const std::string& kind) {
+    std::vector<std::string> some;
+    for (const std::string& line : lines())
+      if (line.starts_with(kind + " ")) some.push_back(line.substr(kind.size() + 1));
+    return some;
+  }
+  [[nodiscard]] bool wait_for(const std::string& line) {
+    constexpr std::chrono::seconds k_patience{60};
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, k_patience,
+                             [&] { return std::ranges::find(lines_, line) != lines_.end(); });
+  }
+  void clear() {
+    const std::scoped_lock lock(mutex_);
+    lines_.clear();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::string> lines_;
+};
+
+// Shows on a Told: "note …", "error …", "phase …", "NAME STATE" of a fact.
+class Shown final : public Progress {
+ public:
+  explicit Shown(Told& told) : told_(told) {}
+
+  void phase(std::string_view text) override { told_.add("phase " + std::string(text)); }
+  void preparation(const Preparation& it) override { told_.add("preparation " + it.name); }
+  void counted(std::string_view verb, std::size_t count, std::size_t total) override {
+    told_.add(std::string(verb) + " " + std::to_string(count) + " of " + std::to_string(total));
+  }
+  void note(std::string_view line) override { told_.add("note " + std::string(line)); }
+  void error(std::string_view line) override { told_.add("error " + std::string(line)); }
+  void begin(const combu::Run& run) override {
+    names_.clear();
+    for (const Trial& trial : run.experiment.trials) names_.push_back(trial.name);
+    told_.add("begin " + run.id.text());
+  }
+  void fact(const Fact& fact) override {
+    told_.add(names_.at(fact.trial) + " " + std::string(to_string(fact.state)));
+  }
+  void snapshot(const Snapshot& /*snapshot*/) override {}
+  void end() override {}
+
+ private:
+  Told& told_;
+  std::vector<std::string> names_;
+};
+
+// `fields`: further ones, as Jsonnet.
+inline std::string trial_text(const std::string& name, const std::string& cmd = "true",
+                              const std::string& fields = "") {
+  return "{name: '" + name + "', image: 'lab/x', cmd: " + (cmd.empty() ? "null" : "\"" + cmd + "\"") + ", " +
+         fields + "},\n";
+}
+// Of several trial_text(), one behind the other.
+inline std::string file_text(const std::string& trials, const std::string& fields = "") {
+  return "{experiment: 'lab', " + fields + "\ntrials: [\n" + trials + "]}";
+}
+
+inline NewRun new_run(const std::string& id) {
+  NewRun run;
+  run.id = id;
+  return run;
+}
+// Stays until all trials are over.
+inline NewRun waiting_run(const std::string& id) {
+  NewRun run = new_run(id);
+  run.options.wait = true;
+  return run;
+}
+
+class AppTest : public testing::Test {
+ protected:
+  AppTest() {
+    std::filesystem::remove_all(folder.path());
+    std::filesystem::create_directories(folder.path());
+    setenv("COMBU_HOME", state().c_str(), 1);  // NOLINT(concurrency-mt-unsafe): there is one thread
+    invocation = invocation_of("experiment.jsonnet");
+  }
+  ~AppTest() override {
+    unsetenv("COMBU_HOME");  // NOLINT(concurrency-mt-unsafe): there is one thread
+  }
+
+  [[nodiscard]] std::string path(const std::string& name) const { return folder.path() + "/" + name; }
+  [[nodiscard]] std::string state() const { return path("state"); }
+  [[nodiscard]] Invocation invocation_of(const std::string& file) const {
+    return {.arguments = {"combu", "run"},
+            .file = path(file),
+            .check_sections = [](const Experiment& /*experiment*/) { return std::vector<Error>(); }};
+  }
+
+  void write_file(const std::string& name, const std::string& text) const {
+    std::filesystem::create_directories(std::filesystem::path(path(name)).parent_path());
+    std::ofstream(path(name)) << text;
+  }
+  // The experiment's file.
+  void write(const std::string& text) const { write_file("experiment.jsonnet", text); }
+  [[nodiscard]] std::string read(const std::string& name) const {
+    std::ifstream file(path(name));
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  // As the program opens it: an error is shown.
+  [[nodiscard]] OpenSession opener(Progress& progress, std::stop_token token) {
+    return [this, &progress, token = std::move(token)](const Invocation& given,
+                                                       const std::function<Result(Session&)>& body) {
+      Session session(progress, *engine, {.address = address, .given = given.engine}, token);
+      try {
+        return body(session);
+      } catch (const Error& error) {
+        progress.error(error.what());
+        return error.kind() == ErrorKind::cancelled ? Result::interrupted : result_of(error.kind());
+      }
+    };
+  }
+  [[nodiscard]] OpenSession opener() { return opener(shown, stop.get_token()); }
+  Result in_session(const std::function<Result(Session&)>& body) { return opener()(invocation, body); }
+  void with_session(const std::function<void(Session&)>& body) {
+    (void)in_session([&](Session& session) {
+      body(session);
+      return Result::succeeded;
+    });
+  }
+
+  Result start(const NewRun& wanted) {
+    AtWork work(nullptr);
+    return start_run(invocation, wanted, shown, opener(), work);
+  }
+  Result start(const std::string& text, const NewRun& wanted) {
+    write(text);
+    return start(wanted);
+  }
+  Result resume(const Resumption& resumption = {}) {
+    AtWork work(nullptr);
+    const OpenSession open_session = opener();
+    return resume_run({invocation, shown, open_session, work}, resumption);
+  }
+  Result retry(const RetryOptions& options) {
+    AtWork work(nullptr);
+    const OpenSession open_session = opener();
+    return retry_trials({invocation, shown, open_session, work}, options);
+  }
+
+  // On the engine an hour passes: `sleep 100` ends, and no process has watched it.
+  void pass_an_hour() { world.advance(real_clock().now() + std::chrono::hours(1)); }
+  // Ends an attempt as a person does without combu.
+  void stop_container(const std::string& run, const std::string& trial, int attempt = 1) {
+    simulated->stop({.run = RunId(run), .trial = trial, .attempt = attempt}, std::nullopt, {});
+  }
+  void remove_container(const std::string& run, const std::string& trial) {
+    (void)simulated->release({.run = RunId(run), .trials = {trial}}, {}, {});
+  }
+  [[nodiscard]] std::vector<std::string> containers() {
+    std::vector<std::string> names;
+    for (const Sighting& seen : simulated->list({}, Look::once, {})) names.push_back(seen.key.trial);
+    std::ranges::sort(names);
+    return names;
+  }
+
+  [[nodiscard]] Record record() const { return Record(state()); }
+  [[nodiscard]] RunEntry entry(const std::string& run) const { return record().run(RunId(run)); }
+  [[nodiscard]] TrialEntry trial_of(const std::string& run, const std::string& trial) const {
+    return record().trials(RunId(run), trial).at(0);
+  }
+  // By trial: "succeeded", or "succeeded 2" of a second attempt.
+  [[nodiscard]] std::map<std::string, std::string> states(const std::string& run) const {
+    std::map<std::string, std::string> states;
+    for (const TrialEntry& trial : record().trials(RunId(run)))
+      states[trial.name] = std::string(to_string(trial.state)) +
+                           (trial.attempt > 1 ? " " + std::to_string(trial.attempt) : "");
+    return states;
+  }
+  [[nodiscard]] Caller caller() const { return caller_for(invocation); }
+
+  Folder folder{"combu-app"};
+  World world{{.start_takes = Seconds(0), .gpus = 2}};
+  std::unique_ptr<Engine> simulated = open_simulated(world, 1);
+  Engine* engine = simulated.get();  // that sessions get
+  std::string address = "unix:///run/lab.sock";
+  Told told;
+  Shown shown{told};
+  std::stop_source stop;
+  Invocation invocation;
+};
+
+inline Error error_in(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return {ErrorKind::cancelled, "", "nothing was thrown"};
+}
+
+}  // namespace combu::test

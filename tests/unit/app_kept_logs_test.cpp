@@ -1,0 +1,255 @@
+// Logs that outlive their containers are ingested once.
+
+#include <latch>
+#include <thread>
+
+#include "app/kept_logs.hpp"
+#include "app/run_results.hpp"
+#include "app_fixture.hpp"
+
+namespace combu::test {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+constexpr const char* k_talk = "sh -c 'echo one; echo two >&2; echo three; sleep 100'";
+
+// Refuses to give logs, as long as there is a reason.
+class Mute final : public PassingEngine {
+ public:
+  using PassingEngine::PassingEngine;
+  std::optional<Error> fault;
+  void logs(const Key& key, const LogOptions& options, const LogTell& tell, std::stop_token token) override {
+    if (fault) throw Error(*fault);
+    PassingEngine::logs(key, options, tell, token);
+  }
+};
+
+class LogsTest : public AppTest {
+ protected:
+  Uncollected keep(Containers containers = Containers::about_to_go) {
+    Uncollected failed;
+    with_session([&](Session& session) {
+      Record all(state());
+      const std::vector<Sighting> attempts = simulated->list({}, Look::fully, {});
+      failed = keep_logs(session, all, state(), RunId("r1"), attempts, containers);
+    });
+    return failed;
+  }
+  std::string log_of(const std::string& trial, int attempt = 1) {
+    std::string text;
+    const auto kept = kept_logs_of(RunId("r1"), state());
+    if (kept == nullptr) return "nothing is kept";
+    kept->read_log(trial, attempt, std::nullopt, [&](const LogPiece& piece) {
+      text += piece.text;
+      return true;
+    });
+    return text;
+  }
+};
+
+TEST_F(LogsTest, AreKeptOnceHoweverOftenTheyAreTaken) {
+  EXPECT_EQ(start(file_text(trial_text("talk", k_talk)), new_run("r1")), Result::succeeded);
+  pass_an_hour();
+  EXPECT_EQ(log_of("talk"), "nothing is kept");
+  EXPECT_THAT(keep(), IsEmpty());
+  EXPECT_EQ(log_of("talk"), "one\ntwo\nthree\n");
+  EXPECT_THAT(keep(), IsEmpty());
+  EXPECT_EQ(log_of("talk"), "one\ntwo\nthree\n");
+}
+
+TEST_F(LogsTest, OfARunningTrialGoOn) {
+  EXPECT_EQ(start(file_text(trial_text("talk", "sh -c 'echo one; sleep 1000'")), new_run("r1")),
+            Result::succeeded);
+  EXPECT_THAT(keep(Containers::stay), IsEmpty());
+  EXPECT_EQ(log_of("talk"), "one\n");
+  EXPECT_FALSE(kept_logs_of(RunId("r1"), state())->log("talk", 1)->complete);
+  stop_container("r1", "talk");
+  EXPECT_THAT(keep(Containers::stay), IsEmpty());
+  EXPECT_EQ(log_of("talk"), "one\n");
+  EXPECT_TRUE(kept_logs_of(RunId("r1"), state())->log("talk", 1)->complete);
+}
+
+TEST_F(LogsTest, TakenByTwoAtOnceAreKeptOnce) {
+  EXPECT_EQ(start(file_text(trial_text("talk", k_talk) + trial_text("more", k_talk)), new_run("r1")),
+            Result::succeeded);
+  pass_an_hour();
+  const std::vector<Sighting> attempts = simulated->list({}, Look::fully, {});
+  std::latch both(2);
+  const auto take = [&] {
+    Session session(shown, *simulated, {.address = address}, {});
+    Record all(state());
+    both.arrive_and_wait();
+    EXPECT_THAT(keep_logs(session, all, state(), RunId("r1"), attempts, Containers::about_to_go), IsEmpty());
+  };
+  {
+    const std::jthread other(take);
+    take();
+  }
+  EXPECT_EQ(log_of("talk"), "one\ntwo\nthree\n");
+  EXPECT_EQ(log_of("more"), "one\ntwo\nthree\n");
+}
+
+TEST_F(LogsTest, ThatCannotBeHadAreNamed) {
+  EXPECT_EQ(start(file_text(trial_text("talk", k_talk) + trial_text("more", k_talk)), new_run("r1")),
+            Result::succeeded);
+  pass_an_hour();
+  Mute mute(*simulated);
+  engine = &mute;
+  mute.fault = Error(ErrorKind::unavailable, "talk", "is away");
+  const Uncollected failed = keep();
+  ASSERT_THAT(failed, SizeIs(2));
+  EXPECT_EQ(failed.begin()->second, "its log cannot be kept: talk: is away");
+  with_session([&](Session& session) {
+    told.clear();
+    note_unkept_logs(session, {});
+    EXPECT_THAT(told.of("note"), IsEmpty());
+    note_unkept_logs(session, failed);
+    EXPECT_THAT(told.of("note"), ElementsAre("more: its log cannot be kept: talk: is away (and 1 more)"));
+  });
+  mute.fault = Error(ErrorKind::not_found, "talk", "is gone");
+  EXPECT_THAT(keep(), IsEmpty()) << "its container is gone, and nothing can be had";
+  mute.fault = Error(ErrorKind::cancelled, "talk", "cancelled");
+  EXPECT_EQ(in_session([&](Session& session) {
+              Record all(state());
+              (void)keep_logs(session, all, state(), RunId("r1"), simulated->list({}, Look::fully, {}),
+                              Containers::about_to_go);
+              return Result::succeeded;
+            }),
+            Result::interrupted);
+  mute.fault.reset();
+  EXPECT_THAT(keep(), IsEmpty());
+  EXPECT_EQ(log_of("talk"), "one\ntwo\nthree\n");
+}
+
+TEST_F(LogsTest, OfOtherRunsAreNotTaken) {
+  EXPECT_EQ(start(file_text(trial_text("talk", k_talk)), new_run("r2")), Result::succeeded);
+  pass_an_hour();
+  EXPECT_THAT(keep(), IsEmpty());
+  EXPECT_FALSE(Telemetry::exists(state(), RunId("r1")));
+}
+
+TEST_F(LogsTest, HaveALastLine) {
+  EXPECT_EQ(start(file_text(trial_text("talk", "sh -c 'echo one; echo three'")), waiting_run("r1")),
+            Result::succeeded);
+  const auto kept = kept_logs_of(RunId("r1"), state());
+  ASSERT_TRUE(kept);
+  EXPECT_EQ(last_lines_in(kept.get())("talk", 1), "three");
+  EXPECT_EQ(last_lines_in(kept.get())("nobody", 1), "");
+  EXPECT_FALSE(last_lines_in(nullptr));
+}
+
+TEST_F(LogsTest, AreNotKeptWithoutAPlace) {
+  write_file("state/telemetry", "a file");
+  write_file("file", "no folder");
+  with_session(
+      [&](Session& session) { EXPECT_EQ(open_telemetry(session, path("file"), RunId("r1")), nullptr); });
+  EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("logs and metrics are not kept: ")));
+  EXPECT_EQ(kept_logs_of(RunId("r1"), path("file")), nullptr);
+}
+
+TEST(KeptLogs, AreToldInWords) {
+  EXPECT_EQ(gaps_text({.gaps = 1}), "a part of its log is not kept: the engine had rotated it away before");
+  EXPECT_EQ(gaps_text({.gaps = 2}),
+            "2 parts of its log are not kept: the engine had rotated them away before");
+  EXPECT_EQ(words_of_none({.json = true, .pattern = "x", .file = "/m.csv"}),
+            "no line of its standard output is a JSON object with numbers, and in no line of its standard "
+            "output does the pattern find a number, and no numbers are in /m.csv");
+  EXPECT_EQ(told_attempt({.state = TrialState::succeeded, .attempt = 3}), 3);
+  EXPECT_EQ(told_attempt({.state = TrialState::skipped, .attempt = 3}), k_adopted);
+}
+
+// ---- Numbers out of logs
+
+class ResultsTest : public AppTest {
+ protected:
+  std::vector<std::vector<std::string>> metrics(const std::string& id = "") {
+    RunResults all(invocation, opener());
+    const Results results = all.read(id);
+    std::vector<std::vector<std::string>> rows;
+    for (const ResultRow& row : results.rows) {
+      rows.push_back({row.trial.name, std::string(to_string(row.trial.state))});
+      for (const combu::Told& one : row.metrics)
+        rows.back().push_back(one.points == 0 ? "-" : std::to_string(static_cast<int>(one.last)));
+    }
+    return rows;
+  }
+};
+
+constexpr const char* k_loss = "sh -c 'echo loss=3; sleep 100'";
+constexpr const char* k_metrics = R"(metrics: 'loss=(?P<loss>\\d+)')";
+
+TEST_F(ResultsTest, IncludeWhatTheEngineStillHas) {
+  EXPECT_EQ(start(file_text(trial_text("one", k_loss, k_metrics)), new_run("r1")), Result::succeeded);
+  pass_an_hour();
+  EXPECT_THAT(metrics(), ElementsAre(ElementsAre("one", "succeeded", "3")));
+  // And without the engine, when it is complete.
+  engine = nullptr;
+  EXPECT_THAT(metrics("r1"), ElementsAre(ElementsAre("one", "succeeded", "3")));
+}
+
+TEST_F(ResultsTest, AreWithoutItIfTheEngineIsAway) {
+  EXPECT_EQ(start(file_text(trial_text("one", k_loss, k_metrics)), new_run("r1")), Result::succeeded);
+  class Away final : public PassingEngine {
+   public:
+    using PassingEngine::PassingEngine;
+    std::vector<Sighting> list(const Selector& /*selector*/, Look /*look*/,
+                               std::stop_token /*token*/) override {
+      throw Error(ErrorKind::unavailable, "engine", "is away");
+    }
+  };
+  Away away(*simulated);
+  told.clear();
+  engine = &away;
+  EXPECT_THAT(metrics(), ElementsAre(ElementsAre("one", "running")));
+  EXPECT_THAT(told.of("note"),
+              ElementsAre("what the trials of run r1 have written since is not there: engine: is away"));
+}
+
+TEST_F(ResultsTest, OfARunWithAProcessAtWorkAreThoseOfWhatRuns) {
+  EXPECT_EQ(start(file_text(trial_text("one", k_loss, k_metrics) +
+                            trial_text("two", "sh -c 'echo loss=4; sleep 100000'", k_metrics)),
+                  new_run("r1")),
+            Result::succeeded);
+  pass_an_hour();
+  const combu::Run run{.id = RunId("r1"), .experiment = {.name = "lab"}};
+  const RunLock lock(LockScope::run, run, address, caller(), {});
+  EXPECT_THAT(metrics(), ElementsAre(ElementsAre("one", "running", "-"), ElementsAre("two", "running", "4")));
+}
+
+TEST_F(ResultsTest, OfSeveralRunsAreOfDifferentOnes) {
+  EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
+  EXPECT_EQ(start(waiting_run("r2")), Result::succeeded);
+  RunResults all(invocation, opener());
+  EXPECT_THAT(all.read(std::vector<std::string>{"r1", "r2"}), SizeIs(2));
+  EXPECT_EQ(all.read(std::vector<std::string>()).at(0).run.id.text(), "r2");
+  EXPECT_EQ(all.record().runs({}, 9).size(), 2U);
+  const Error error = error_in([&] { (void)all.read(std::vector<std::string>{"r1", "r1"}); });
+  EXPECT_EQ(error.subject(), "run r1");
+  EXPECT_EQ(error.message(), "is named twice");
+}
+
+TEST_F(ResultsTest, AreChosenByAConditionOnWhatTheyHave) {
+  EXPECT_EQ(start(file_text(trial_text("one", "echo loss=3", k_metrics) +
+                            trial_text("two", "echo loss=5", k_metrics)),
+                  waiting_run("r1")),
+            Result::succeeded);
+  RunResults all(invocation, opener());
+  Results results = all.read("r1");
+  choose(results, "", shown);
+  EXPECT_THAT(results.rows, SizeIs(2));
+  choose(results, "loss>4", shown);
+  ASSERT_THAT(results.rows, SizeIs(1));
+  EXPECT_EQ(results.rows[0].trial.name, "two");
+  EXPECT_THAT(told.of("note"), Not(Contains(HasSubstr("--where"))));
+  choose(results, "los>4", shown);
+  EXPECT_THAT(told.of("note"), Contains("--where: no trial of run r1 has `los`; is `loss` meant?"));
+}
+
+}  // namespace
+}  // namespace combu::test

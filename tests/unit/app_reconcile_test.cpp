@@ -1,0 +1,250 @@
+// What happened to a run while no process was at work on it.
+
+#include "app/reconcile.hpp"
+#include "app/trial_row.hpp"
+#include "app_fixture.hpp"
+
+namespace combu::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Pair;
+using testing::UnorderedElementsAre;
+
+class ReconcileTest : public AppTest {
+ protected:
+  void reconcile(Intake intake = Intake::all, const TrialNames& stopped = {}) {
+    with_session([&](Session& session) {
+      Record all(state());
+      take_in(session, all, RunId("r1"), intake, stopped);
+    });
+  }
+};
+
+TEST_F(ReconcileTest, AnEndThatNobodyWatchedGetsOnRecord) {
+  EXPECT_EQ(start(file_text(trial_text("good", "sleep 100") + trial_text("bad", "sh -c 'sleep 100; exit 3'") +
+                            trial_text("goes", "sleep 100000")),
+                  new_run("r1")),
+            Result::succeeded);
+  pass_an_hour();
+  EXPECT_EQ(states("r1").at("good"), "running");
+  reconcile();
+  EXPECT_THAT(states("r1"), UnorderedElementsAre(Pair("good", "succeeded"), Pair("bad", "failed"),
+                                                 Pair("goes", "running")));
+  const TrialEntry bad = trial_of("r1", "bad");
+  EXPECT_EQ(bad.exit_code, 3);
+  ASSERT_TRUE(bad.ran_at && bad.ended_at);
+  EXPECT_GE(*bad.ended_at, *bad.ran_at);
+  EXPECT_FALSE(entry("r1").ended_at);
+}
+
+TEST_F(ReconcileTest, ARunOfWhichNothingIsLeftHasEnded) {
+  EXPECT_EQ(start(file_text(trial_text("one", "sleep 100")), new_run("r1")), Result::succeeded);
+  pass_an_hour();
+  reconcile();
+  EXPECT_TRUE(entry("r1").ended_at);
+  reconcile();
+  EXPECT_EQ(states("r1").at("one"), "succeeded");
+}
+
+TEST_F(ReconcileTest, AContainerThatIsGoneHasNoEnd) {
+  EXPECT_EQ(start(file_text(trial_text("one", "sleep 1000")), new_run("r1")), Result::succeeded);
+  remove_container("r1", "one");
+  reconcile();
+  const TrialEntry one = trial_of("r1", "one");
+  EXPECT_EQ(one.state, TrialState::stopped);
+  EXPECT_EQ(one.reason, "its container is gone, and how it ended is not on record");
+  EXPECT_EQ(one.exit_code, std::nullopt);
+}
+
+TEST_F(ReconcileTest, NothingNewChangesNothing) {
+  EXPECT_EQ(start(file_text(trial_text("one", "sleep 1000")), new_run("r1")), Result::succeeded);
+  Record all(state());
+  const Record::Stamp before = all.stamp(RunId("r1"));
+  reconcile();
+  EXPECT_EQ(all.stamp(RunId("r1")), before);
+}
+
+TEST_F(ReconcileTest, AStopIsTheCallers) {
+  EXPECT_EQ(start(file_text(trial_text("one", "sleep 1000")), new_run("r1")), Result::succeeded);
+  stop_container("r1", "one");
+  reconcile(Intake::all, {"one"});
+  EXPECT_EQ(trial_of("r1", "one").state, TrialState::stopped);
+  EXPECT_THAT(trial_of("r1", "one").reason, HasSubstr("combu stop"));
+}
+
+// A run that was cut off right after a trial's start, of which the record does not know.
+class CutOff : public ReconcileTest {
+ protected:
+  void cut_off(const std::string& trials, const std::vector<Fact>& facts) {
+    write(file_text(trials));
+    auto loaded = load(invocation, RunId("r1"), shown);
+    ASSERT_TRUE(loaded);
+    Record all(state());
+    with_session([&](Session& session) {
+      RunEntry begun;
+      begun.id = RunId("r1");
+      begun.experiment = "lab";
+      begun.file = invocation.file;
+      begun.folder = folder.path();
+      begun.evaluated = loaded->evaluated;
+      begun.imports = "{}";
+      begun.arguments = "[]";
+      begun.options = to_json(RunOptions{.wait = true});
+      begun.address = session.engine_address();
+      begun.results = path("results/lab/r1");
+      begun.began_at = begun.working_since = real_clock().now();
+      all.begin(begun, loaded->run.experiment);
+    });
+    all.append(RunId("r1"), facts);
+    for (const Trial& trial : loaded->run.experiment.trials)
+      (void)simulated->start(loaded->run, trial, 1, {});
+  }
+  static Fact fact(TrialIndex trial, TrialState state) {
+    Fact fact{.trial = trial, .state = state};
+    fact.at = real_clock().now();
+    return fact;
+  }
+};
+
+TEST_F(CutOff, AStartThatIsNotOnRecordIsFound) {
+  cut_off(trial_text("goes", "sleep 100000") + trial_text("done") + trial_text("never", "sleep 1000"),
+          {fact(0, TrialState::starting), fact(1, TrialState::starting), fact(2, TrialState::starting)});
+  remove_container("r1", "never");
+  reconcile();
+  EXPECT_THAT(states("r1"), UnorderedElementsAre(Pair("goes", "running"), Pair("done", "succeeded"),
+                                                 Pair("never", "waiting")));
+  EXPECT_TRUE(trial_of("r1", "goes").ran_at);
+}
+
+TEST_F(CutOff, AFailureWithRetriesWaitsForWhoGoesOn) {
+  cut_off(trial_text("bad", "exit 3", "retries: 2"),
+          {fact(0, TrialState::starting), fact(0, TrialState::running)});
+  reconcile();
+  EXPECT_EQ(states("r1").at("bad"), "retrying");
+  EXPECT_FALSE(entry("r1").ended_at);
+}
+
+TEST_F(CutOff, AFailureWithRetriesIsTheLastOneIfNobodyGoesOn) {
+  cut_off(trial_text("bad", "exit 3", "retries: 2"),
+          {fact(0, TrialState::starting), fact(0, TrialState::running)});
+  reconcile(Intake::last);
+  EXPECT_EQ(states("r1").at("bad"), "failed");
+}
+
+TEST_F(CutOff, WhatAFailureBlocksIsBlocked) {
+  cut_off(trial_text("bad", "exit 3") +
+              trial_text("after", "true", "depends: [{trial: 'bad', condition: 'succeeded'}]"),
+          {fact(0, TrialState::starting), fact(0, TrialState::running)});
+  remove_container("r1", "after");
+  reconcile();
+  EXPECT_THAT(states("r1"), UnorderedElementsAre(Pair("bad", "failed"), Pair("after", "blocked")));
+}
+
+TEST_F(CutOff, ARunThatAProcessIsAtWorkOnIsLeftAlone) {
+  cut_off(trial_text("done"), {fact(0, TrialState::starting), fact(0, TrialState::running)});
+  const combu::Run run{.id = RunId("r1"), .experiment = {.name = "lab"}};
+  auto lock = std::make_unique<RunLock>(LockScope::run, run, address, caller(), std::stop_token());
+  const std::map<RunId, TrialNames> runs{{RunId("r1"), {}}};
+  const auto reconcile_all = [&] {
+    with_session([&](Session& session) { take_in_all(session, invocation, runs); });
+    return states("r1").at("done");
+  };
+  EXPECT_EQ(reconcile_all(), "running");
+  lock.reset();
+  EXPECT_EQ(reconcile_all(), "succeeded");
+}
+
+TEST_F(CutOff, AnEngineThatDoesNotAnswerIsOnlyTold) {
+  cut_off(trial_text("done"), {fact(0, TrialState::starting), fact(0, TrialState::running)});
+  class Silent final : public PassingEngine {
+   public:
+    using PassingEngine::PassingEngine;
+    ErrorKind kind = ErrorKind::unavailable;
+    std::vector<Sighting> list(const Selector& /*selector*/, Look /*look*/,
+                               std::stop_token /*token*/) override {
+      throw Error(kind, "engine", "is away");
+    }
+  };
+  Silent silent(*simulated);
+  engine = &silent;
+  with_session([&](Session& session) {
+    Record all(state());
+    take_in_all(session, all, RunId("r1"));
+    EXPECT_THAT(told.of("note"), ElementsAre("what has ended is not on record yet: engine: is away"));
+    silent.kind = ErrorKind::cancelled;
+    EXPECT_EQ(error_in([&] { take_in_all(session, all, RunId("r1")); }).kind(), ErrorKind::cancelled);
+  });
+}
+
+TEST_F(ReconcileTest, WithoutARecordThereIsNothingToDo) {
+  with_session([&](Session& session) { take_in_all(session, invocation, {{RunId("r1"), {}}}); });
+  EXPECT_THAT(told.lines(), IsEmpty());
+  EXPECT_FALSE(Record::exists(state()));
+}
+
+// ---- A trial as it is shown
+
+class Row : public testing::Test {
+ protected:
+  Row() {
+    row.entry.state = TrialState::running;
+    seen.key = {.run = RunId("r1"), .trial = "one", .attempt = 1};
+    seen.id = "c1";
+    seen.phase = Phase::running;
+    seen.health = Health::healthy;
+  }
+  TrialRow row;
+  Sighting seen;
+};
+
+TEST_F(Row, IsCorrectedByTheEngine) {
+  row.entry.state = TrialState::starting;
+  add_sighting(row, seen, false);
+  EXPECT_EQ(row.entry.state, TrialState::running);
+  EXPECT_EQ(row.entry.container, "c1");
+  EXPECT_EQ(row.health, Health::healthy);
+  seen.phase = Phase::ended;
+  seen.exit_code = 3;
+  add_sighting(row, seen, false);
+  EXPECT_EQ(row.entry.state, TrialState::failed);
+  EXPECT_EQ(row.entry.reason, "exit code 3");
+}
+
+TEST_F(Row, OfAnAttendedRunIsTheRecords) {
+  row.entry.state = TrialState::starting;
+  add_sighting(row, seen, true);
+  EXPECT_EQ(row.entry.state, TrialState::starting);
+  EXPECT_EQ(row.health, Health::healthy);
+}
+
+TEST_F(Row, ThatIsOverStaysSo) {
+  row.entry.state = TrialState::succeeded;
+  add_sighting(row, seen, false);
+  EXPECT_EQ(row.entry.state, TrialState::succeeded);
+  EXPECT_EQ(row.health, Health::none);
+}
+
+TEST_F(Row, DoesNotGoBackToAnEarlierAttempt) {
+  row.entry.attempt = 2;
+  add_sighting(row, seen, false);
+  EXPECT_EQ(row.entry.attempt, 2);
+  EXPECT_EQ(row.entry.container, "");
+}
+
+TEST_F(Row, WithoutAContainerIsMissing) {
+  mark_missing(row.entry);
+  EXPECT_EQ(row.entry.state, TrialState::stopped);
+  EXPECT_THAT(row.entry.reason, HasSubstr("its container is gone"));
+  row.entry.state = TrialState::starting;
+  mark_missing(row.entry);
+  EXPECT_EQ(row.entry.state, TrialState::ready);
+  row.entry.state = TrialState::succeeded;
+  mark_missing(row.entry);
+  EXPECT_EQ(row.entry.state, TrialState::succeeded);
+}
+
+}  // namespace
+}  // namespace combu::test

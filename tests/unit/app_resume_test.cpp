@@ -1,0 +1,407 @@
+// A run on record goes on, or is tried again; equal trials are skipped.
+
+#include <csignal>
+
+#include "app/outputs.hpp"
+#include "app/recorder.hpp"
+#include "app/resume.hpp"
+#include "app_fixture.hpp"
+#include "soft_limit.hpp"
+
+namespace combu::test {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Pair;
+using testing::UnorderedElementsAre;
+
+// Sets `stop` when a trial has been started.
+class InterruptingEngine final : public PassingEngine {
+ public:
+  InterruptingEngine(Engine& inner, std::stop_source source, std::string after)
+      : PassingEngine(inner), source_(std::move(source)), after_(std::move(after)) {}
+  StartResult start(const combu::Run& run, const Trial& trial, int attempt, std::stop_token token) override {
+    StartResult result = PassingEngine::start(run, trial, attempt, token);
+    if (trial.name == after_) source_.request_stop();
+    return result;
+  }
+
+ private:
+  std::stop_source source_;
+  std::string after_;
+};
+
+class ResumeTest : public AppTest {
+ protected:
+  // A run that is interrupted when this trial has been started.
+  void interrupt(const std::string& text, const std::string& after) {
+    InterruptingEngine interrupting(*simulated, stop, after);
+    engine = &interrupting;
+    EXPECT_EQ(start(text, waiting_run("r1")), Result::interrupted);
+    engine = simulated.get();
+    stop = {};
+    told.clear();
+  }
+  static std::string after(const std::string& name, const std::string& other, const std::string& cmd = "true",
+                           const std::string& fields = "") {
+    return trial_text(name, cmd, "depends: [{trial: '" + other + "', condition: 'succeeded'}], " + fields);
+  }
+};
+
+TEST_F(ResumeTest, GoesOnFromWhereTheRunWasLeft) {
+  interrupt(file_text(trial_text("one", "sleep 0.5") + after("two", "one")), "one");
+  EXPECT_EQ(states("r1").at("two"), "waiting");
+  EXPECT_EQ(resume(), Result::succeeded);
+  EXPECT_THAT(told.of("note"), Contains(HasSubstr("going on with run r1: ")));
+  EXPECT_THAT(states("r1"), UnorderedElementsAre(Pair("one", "succeeded"), Pair("two", "succeeded")));
+  EXPECT_TRUE(entry("r1").ended_at);
+}
+
+TEST_F(ResumeTest, TakesInWhatEndedMeanwhileWithItsLog) {
+  interrupt(file_text(trial_text("one", "sh -c 'echo word; sleep 100'") + after("two", "one")), "one");
+  pass_an_hour();
+  EXPECT_EQ(resume(), Result::succeeded);
+  EXPECT_THAT(told.of("note"), Contains("going on with run r1: 1 waiting, 1 succeeded"));
+  EXPECT_TRUE(Telemetry(state(), RunId("r1"), Telemetry::Use::reading).log("one", 1)->complete);
+}
+
+TEST_F(ResumeTest, ALogThatCannotBeHadDoesNotHinder) {
+  interrupt(file_text(trial_text("one", "sleep 100") + after("two", "one")), "one");
+  pass_an_hour();
+  class Deaf final : public PassingEngine {
+   public:
+    using PassingEngine::PassingEngine;
+    void logs(const Key& key, const LogOptions& options, const LogTell& tell,
+              std::stop_token token) override {
+      if (key.trial == "one") throw Error(ErrorKind::unavailable, key.trial, "is away");
+      PassingEngine::logs(key, options, tell, token);
+    }
+  };
+  Deaf deaf(*simulated);
+  engine = &deaf;
+  EXPECT_EQ(resume(), Result::succeeded);
+  EXPECT_THAT(told.of("note"), Contains("one: its log cannot be kept: one: is away"));
+}
+
+TEST_F(ResumeTest, ARunThatIsOverIsOnlyDescribed) {
+  EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
+  EXPECT_EQ(start(file_text(trial_text("bad", "exit 1")), waiting_run("r2")), Result::failed);
+  told.clear();
+  engine = nullptr;
+  EXPECT_EQ(resume({.run = "r1"}), Result::succeeded);
+  EXPECT_THAT(told.of("note"), Contains("run r1 is over: 1 succeeded"));
+  EXPECT_EQ(resume(), Result::failed);
+  EXPECT_THAT(told.of("note"), Contains("run r2 is over: 1 failed"));
+}
+
+TEST_F(ResumeTest, OptionsAreAdjusted) {
+  interrupt(file_text(trial_text("one", "sleep 0.05") + after("two", "one", "sleep 1000")), "one");
+  EXPECT_EQ(resume({.adjust =
+                        [](RunOptions& options) {
+                          options.wait = false;
+                          options.parallel = 3;
+                        }}),
+            Result::succeeded);
+  EXPECT_EQ(states("r1").at("two"), "running");
+  EXPECT_EQ(run_options_of(entry("r1").options).parallel, 3U);
+}
+
+TEST_F(ResumeTest, AnEditedFileIsTakenInOnDemand) {
+  interrupt(file_text(trial_text("one", "sleep 0.05") + after("two", "one", "exit 1")), "one");
+  write(file_text(trial_text("one", "sleep 0.05") + after("two", "one", "true")));
+  EXPECT_EQ(resume({.edited = true}), Result::succeeded);
+  EXPECT_THAT(told.of("note"), Contains("run r1: 1 trial changed"));
+  EXPECT_EQ(states("r1").at("two"), "succeeded");
+  write("[");
+  EXPECT_EQ(resume({.edited = true}), Result::invalid);
+}
+
+TEST_F(ResumeTest, ATrialThatWaitsAndIsNotInTheEditedFileIsRemoved) {
+  interrupt(file_text(trial_text("one", "sleep 0.05") + after("two", "one")), "one");
+  write(file_text(trial_text("one", "sleep 0.05")));
+  EXPECT_EQ(resume({.edited = true}), Result::succeeded);
+  EXPECT_THAT(told.of("note"), Contains("run r1: 1 trial was removed"));
+  EXPECT_THAT(states("r1"), UnorderedElementsAre(Pair("one", "succeeded"), Pair("two", "stopped")));
+  EXPECT_THAT(containers(), ElementsAre("one"));
+}
+
+TEST_F(ResumeTest, AnEditedFileIsNoted) {
+  interrupt(file_text(trial_text("one", "sleep 0.05") + after("two", "one")), "one");
+  write(file_text(trial_text("one", "sleep 0.05") + after("two", "one", "exit 1")));
+  EXPECT_EQ(resume(), Result::succeeded);
+  EXPECT_THAT(told.of("note"),
+              Contains(HasSubstr("1 trial differs; `run --resume` uses the run's own text")));
+}
+
+TEST_F(ResumeTest, AMissingEnvFileIsRefusedOnlyIfItIsNeeded) {
+  write_file("needed.env", "A=1\n");
+  write_file("done.env", "B=1\n");
+  interrupt(file_text(trial_text("one", "sleep 0.05", "env_file: 'done.env'") +
+                      after("two", "one", "true", "env_file: 'needed.env'")),
+            "one");
+  std::filesystem::remove(path("needed.env"));
+  std::filesystem::remove(path("done.env"));
+  EXPECT_EQ(resume(), Result::invalid);
+  EXPECT_THAT(told.of("error"), ElementsAre(AllOf(HasSubstr("trials[1].env_file"), HasSubstr("needed.env"))));
+  write_file("needed.env", "A=1\n");
+  EXPECT_EQ(resume(), Result::succeeded);
+}
+
+TEST_F(ResumeTest, InputsOfWhatIsOverMayBeGone) {
+  write_file("data", "word\n");
+  interrupt(file_text(trial_text("one", "sleep 100", "inputs: ['./data:/data']") + after("two", "one")),
+            "one");
+  pass_an_hour();
+  std::filesystem::remove(path("data"));
+  EXPECT_EQ(resume(), Result::succeeded);
+}
+
+TEST_F(ResumeTest, ALinkThatLeadsElsewhereIsNoted) {
+  write_file("old/data", "old\n");
+  write_file("new/data", "new\n");
+  std::filesystem::create_directory_symlink(path("old"), path("link"));
+  interrupt(file_text(trial_text("one", "sleep 0.05") +
+                      after("two", "one", "cat /data", "inputs: ['./link/data:/data']")),
+            "one");
+  std::filesystem::remove(path("link"));
+  std::filesystem::create_directory_symlink(path("new"), path("link"));
+  EXPECT_EQ(resume(), Result::succeeded);
+  EXPECT_THAT(told.of("note"), Contains(AllOf(HasSubstr(path("link")),
+                                              HasSubstr("when run r1 began, which still uses that"))));
+}
+
+TEST_F(ResumeTest, WithoutAnIdAndAFileThereIsNoRun) {
+  invocation.file = "";
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  EXPECT_THAT(error_in([&] { (void)resume(); }).message(), HasSubstr("which run?"));
+  std::filesystem::current_path(before);
+  invocation = invocation_of("experiment.jsonnet");
+  EXPECT_EQ(error_in([&] { (void)resume(); }).message(), "no run of it is on record");
+}
+
+TEST_F(ResumeTest, RunsOnTheSimulatedEngineAreMeantByItsName) {
+  address = "simulated:?seed=1";
+  EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
+  EXPECT_EQ(error_in([&] { (void)resume(); }).message(), k_only_simulated);
+  invocation.engine = "simulated:";
+  invocation.named_engine = NamedEngine::any_simulated;
+  EXPECT_EQ(resume(), Result::succeeded);
+  const Invocation meant = on_its_engine(invocation, entry("r1"));
+  EXPECT_EQ(meant.engine, "simulated:?seed=1");
+  EXPECT_EQ(meant.named_engine, NamedEngine::simulated);
+  std::filesystem::remove_all(state());
+  address = "unix:///run/lab.sock";
+  EXPECT_EQ(start(waiting_run("r1")), Result::succeeded);
+  EXPECT_EQ(error_in([&] { (void)resume(); }).message(), "no run of it on the simulated engine is on record");
+}
+
+// ---- retry
+
+TEST_F(ResumeTest, RetryStartsWhatFailedWithWhatItBlocked) {
+  EXPECT_EQ(start(file_text(trial_text("good") + trial_text("bad", "exit 3") + after("next", "bad")),
+                  waiting_run("r1")),
+            Result::failed);
+  told.clear();
+  EXPECT_EQ(retry({.failed = true}), Result::failed);
+  EXPECT_THAT(told.of("note"), Contains("run r1: 1 trial is tried again"));
+  EXPECT_THAT(states("r1"), UnorderedElementsAre(Pair("good", "succeeded"), Pair("bad", "failed 2"),
+                                                 Pair("next", "blocked")));
+}
+
+TEST_F(ResumeTest, RetryStartsWhatIsNamed) {
+  EXPECT_EQ(start(file_text(trial_text("one") + trial_text("two")), waiting_run("r1")), Result::succeeded);
+  told.clear();
+  EXPECT_EQ(retry({.run = "r1", .wait = true, .trials = {"t*"}}), Result::succeeded);
+  EXPECT_THAT(states("r1"), UnorderedElementsAre(Pair("one", "succeeded"), Pair("two", "succeeded 2")));
+  EXPECT_EQ(retry({.trials = {"nobody"}}), Result::invalid);
+  EXPECT_THAT(told.of("error"), ElementsAre("retry nobody: matches no trial"));
+}
+
+TEST_F(ResumeTest, RetryWithoutAFailureChangesNothing) {
+  EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
+  EXPECT_EQ(retry({}), Result::succeeded);
+  EXPECT_THAT(told.of("note"), Contains("run r1: nothing has failed: 1 succeeded"));
+  EXPECT_THAT(states("r1"), ElementsAre(Pair("one", "succeeded")));
+}
+
+TEST_F(ResumeTest, RetryUsesTheEditedFileOnDemand) {
+  EXPECT_EQ(start(file_text(trial_text("bad", "exit 3")), waiting_run("r1")), Result::failed);
+  write(file_text(trial_text("bad")));
+  EXPECT_EQ(retry({.failed = true}), Result::failed);
+  EXPECT_THAT(told.of("note"), Contains(HasSubstr("1 trial differs; `retry` uses the run's own text")));
+  EXPECT_EQ(retry({.failed = true, .edited = true, .wait = true}), Result::succeeded);
+  EXPECT_EQ(states("r1").at("bad"), "succeeded 3");
+  EXPECT_EQ(trial_of("r1", "bad").revision, 2);
+  // A trial of an edited run is tried again as the newest text has it.
+  EXPECT_EQ(retry({.trials = {"bad"}}), Result::succeeded);
+  EXPECT_EQ(states("r1").at("bad"), "succeeded 4");
+}
+
+TEST_F(ResumeTest, FailuresOfBeforeAreForgiven) {
+  const std::string text =
+      file_text(trial_text("bad", "exit 3") + trial_text("two", "exit 3"), "max_failures: 2,");
+  EXPECT_EQ(start(text, waiting_run("r1")), Result::failed);
+  EXPECT_EQ(retry({.trials = {"two"}}), Result::failed);
+  EXPECT_EQ(states("r1").at("two"), "failed 2");
+  Experiment unlimited{.failures_max = 0};
+  forgive(unlimited, {.failures_forgiven = 1});
+  EXPECT_EQ(unlimited.failures_max, 0U);
+  Experiment limited{.failures_max = 2};
+  forgive(limited, {.failures_forgiven = 1});
+  EXPECT_EQ(limited.failures_max, 3U);
+}
+
+TEST_F(ResumeTest, ATextThatCannotBeReadAnyMoreIsAnError) {
+  EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
+  RunEntry run = entry("r1");
+  run.id = RunId("r2");
+  run.evaluated = R"([{"name": "one"}])";
+  Record all(state());
+  Experiment experiment;
+  experiment.trials.emplace_back().name = "one";
+  all.begin(run, experiment);
+  EXPECT_THAT(error_in([&] { (void)load(all, RunId("r2")); }).what(), HasSubstr("run r2: [0]"));
+}
+
+// ---- What has been done before
+
+class CacheTest : public AppTest {
+ protected:
+  const std::string text =
+      file_text(trial_text("one", "sh -c 'echo word; echo result > /out'", "outputs: ['/out'], cache: true") +
+                trial_text("bad", "exit 3", "cache: true") + trial_text("plain"));
+};
+
+TEST_F(CacheTest, WhatSucceededIsSkippedTheNextTime) {
+  EXPECT_EQ(start(text, waiting_run("r1")), Result::failed);
+  EXPECT_EQ(start(text, waiting_run("r2")), Result::failed);
+  EXPECT_THAT(states("r2"), UnorderedElementsAre(Pair("one", "skipped"), Pair("bad", "failed"),
+                                                 Pair("plain", "succeeded")));
+  EXPECT_EQ(read("results/lab/r2/one/out"), "result\n");
+  Telemetry kept(state(), RunId("r2"), Telemetry::Use::reading);
+  EXPECT_TRUE(kept.log("one", k_adopted));
+}
+
+TEST_F(CacheTest, AChangedTrialIsRun) {
+  EXPECT_EQ(start(file_text(trial_text("one", "true", "cache: true")), waiting_run("r1")), Result::succeeded);
+  EXPECT_EQ(start(file_text(trial_text("one", "echo new", "cache: true")), waiting_run("r2")),
+            Result::succeeded);
+  EXPECT_EQ(states("r2").at("one"), "succeeded");
+}
+
+TEST_F(CacheTest, NoCacheRunsAll) {
+  EXPECT_EQ(start(text, waiting_run("r1")), Result::failed);
+  NewRun second = waiting_run("r2");
+  second.options.cache = false;
+  EXPECT_EQ(start(second), Result::failed);
+  EXPECT_EQ(states("r2").at("one"), "succeeded");
+}
+
+TEST_F(CacheTest, MissingOutputsAreMadeAgain) {
+  EXPECT_EQ(start(text, waiting_run("r1")), Result::failed);
+  std::filesystem::remove_all(path("results/lab/r1/one"));
+  EXPECT_EQ(start(waiting_run("r2")), Result::failed);
+  EXPECT_EQ(states("r2").at("one"), "succeeded");
+  EXPECT_EQ(read("results/lab/r2/one/out"), "result\n");
+}
+
+TEST_F(CacheTest, ATrialThatWasSkippedIsRunByRetry) {
+  EXPECT_EQ(start(text, waiting_run("r1")), Result::failed);
+  EXPECT_EQ(start(waiting_run("r2")), Result::failed);
+  EXPECT_EQ(retry({.trials = {"one"}}), Result::failed) << "bad has failed all the same";
+  EXPECT_THAT(states("r2").at("one"), HasSubstr("succeeded"));
+}
+
+// ---- Where outputs are
+
+TEST_F(CacheTest, OutputsAreFoundByTheirManifest) {
+  EXPECT_EQ(start(text, waiting_run("r1")), Result::failed);
+  const std::string results = path("results/lab/r1");
+  TrialEntry one = trial_of("r1", "one");
+  EXPECT_EQ(outputs_at(results, one).place, results + "/one");
+  EXPECT_EQ(outputs_at(results, one).so_far, "");
+  EXPECT_EQ(outputs_at(results, trial_of("r1", "bad")).place, "");
+  one.state = TrialState::running;
+  EXPECT_EQ(outputs_at(results, one).place, "") << "they are an earlier attempt's";
+  EXPECT_EQ(outputs_at("s3://lab/of", one).place, "");
+  one.state = TrialState::succeeded;
+  EXPECT_EQ(outputs_at("s3://lab/of", one).place, "s3://lab/of/one");
+}
+
+// ---- The journal of a run
+
+class RecorderTest : public AppTest {
+ protected:
+  RecorderTest() {
+    Experiment experiment{.name = "lab"};
+    experiment.trials.emplace_back().name = "one";
+    all.begin(entry_of({.id = RunId("r1"), .experiment = experiment}), experiment);
+  }
+  static Fact fact(TrialState state) {
+    Fact fact{.trial = 0, .state = state};
+    fact.at = real_clock().now();
+    return fact;
+  }
+  Record all{state()};
+  Recorder recorder{shown, all, RunId("r1")};
+};
+
+TEST_F(RecorderTest, WritesWhenItIsTold) {
+  recorder.commit();
+  recorder.fact(fact(TrialState::starting));
+  EXPECT_EQ(states("r1").at("one"), "waiting");
+  recorder.commit();
+  EXPECT_EQ(states("r1").at("one"), "starting");
+  Sighting seen;
+  seen.key = {.run = RunId("r1"), .trial = "one"};
+  recorder.started(0, seen);
+  seen.created_in = Seconds(1);
+  seen.started_in = Seconds(2);
+  seen.digest = "lab/x@sha256:1";
+  recorder.started(0, seen);
+  recorder.fact(fact(TrialState::running));
+  recorder.fact(fact(TrialState::succeeded));
+  recorder.end();
+  EXPECT_EQ(all.attempts(RunId("r1"), "one").at(0).started_in, Seconds(2));
+  EXPECT_TRUE(entry("r1").ended_at);
+  EXPECT_THAT(told.lines(), IsEmpty());
+}
+
+TEST_F(RecorderTest, KeepsWhatCannotBeWritten) {
+  const auto before = std::signal(SIGXFSZ, SIG_IGN);  // writing fails instead
+  {
+    const SoftLimit full(RLIMIT_FSIZE, 0);
+    recorder.fact(fact(TrialState::starting));
+    recorder.commit();
+    recorder.fact(fact(TrialState::running));
+    recorder.commit();
+  }
+  EXPECT_THAT(told.of("error"),
+              ElementsAre(HasSubstr("the run goes on, but is not on record from here on: ")));
+  EXPECT_EQ(states("r1").at("one"), "waiting");
+  recorder.fact(fact(TrialState::succeeded));
+  recorder.commit();
+  EXPECT_THAT(told.of("note"), ElementsAre("the record is written again, and nothing is missing"));
+  EXPECT_EQ(states("r1").at("one"), "succeeded");
+  told.clear();
+  {
+    const SoftLimit full(RLIMIT_FSIZE, 0);
+    recorder.end();
+  }
+  EXPECT_THAT(told.of("error"), Contains(HasSubstr("the record lacks the end of this run")));
+  EXPECT_FALSE(entry("r1").ended_at);
+  (void)std::signal(SIGXFSZ, before);
+}
+
+TEST(Recorder, KnowsADigest) {
+  EXPECT_EQ(digest_in("lab/x@sha256:1"), "sha256:1");
+  EXPECT_EQ(digest_in("sha256:1"), "sha256:1");
+}
+
+}  // namespace
+}  // namespace combu::test

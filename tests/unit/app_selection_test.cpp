@@ -1,0 +1,206 @@
+// Which trials and runs a command is about.
+
+#include "app/selection.hpp"
+#include "app/trial_names.hpp"
+#include "app_fixture.hpp"
+
+namespace combu::test {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+TEST(TrialNames, AreNamesOrPatterns) {
+  EXPECT_FALSE(is_pattern("solver-a.1"));
+  for (const char* pattern : {"solver-*", "solver-?", "solver-[ab]", "solver-\\a"})
+    EXPECT_TRUE(is_pattern(pattern)) << pattern;
+  EXPECT_TRUE(names_trial("solver-[ab]", "solver-a"));
+  EXPECT_FALSE(names_trial("solver-[ab]", "solver-c"));
+  EXPECT_FALSE(names_trial("solver", "solver-a"));
+  EXPECT_TRUE(is_chosen({}, "solver-a"));
+  EXPECT_TRUE(is_chosen({"x", "s*"}, "solver-a"));
+  EXPECT_FALSE(is_chosen({"x"}, "solver-a"));
+}
+
+TEST(TrialNames, ThatMatchNothingAreNamed) {
+  std::vector<std::string> names{"solver-*", "a", "b*"};
+  drop_matching(names, "solver-1");
+  EXPECT_THAT(names, ElementsAre("a", "b*"));
+  const auto message = [](const std::vector<std::string>& unmatched) {
+    return std::string(error_in([&] { expect_all_matched(unmatched, "run r1"); }).what());
+  };
+  EXPECT_EQ(message(names), "a, b*: are no trials of run r1");
+  EXPECT_EQ(message({"a"}), "a: is no trial of run r1");
+  EXPECT_NO_THROW(expect_all_matched({}, "run r1"));
+}
+
+TEST(FindTrial, SaysWhichIsMeant) {
+  Experiment experiment;
+  experiment.trials.emplace_back().name = "solver-a";
+  experiment.trials.emplace_back().name = "report";
+  EXPECT_EQ(find_trial(experiment, "report"), 1U);
+  EXPECT_EQ(error_in([&] { (void)find_trial(experiment, "reprot"); }).message(),
+            "is no trial of the run; did you mean `report`?");
+  EXPECT_EQ(error_in([&] { (void)find_trial(experiment, "zzzzzz"); }).message(), "is no trial of the run");
+}
+
+TEST(TrialsLeft, AreThoseThatOnlyAProcessGoesOnWith) {
+  TrialCounts counts{};
+  counts.at(static_cast<std::size_t>(TrialState::running)) = 2;
+  counts.at(static_cast<std::size_t>(TrialState::failed)) = 1;
+  EXPECT_FALSE(any_left(counts));
+  counts.at(static_cast<std::size_t>(TrialState::retrying)) = 1;
+  EXPECT_TRUE(any_left(counts));
+}
+
+class SelectionTest : public AppTest {
+ protected:
+  std::vector<std::string> chosen(const SelectionOptions& options) {
+    std::vector<std::string> names;
+    missing.clear();
+    with_session([&](Session& session) {
+      const Chosen all = choose_attempts(session, invocation, options);
+      for (const Sighting& seen : all.attempts) names.push_back(seen.key.trial);
+      for (const Error& error : all.missing) missing.emplace_back(error.what());
+    });
+    std::ranges::sort(names);
+    return names;
+  }
+  void run_both() {
+    EXPECT_EQ(start(file_text(trial_text("one") + trial_text("two")), waiting_run("r1")), Result::succeeded);
+    write_file("other.jsonnet", "{experiment: 'other', trials: [{name: 'three', image: 'x', cmd: 'true'}]}");
+    invocation = invocation_of("other.jsonnet");
+    EXPECT_EQ(start(waiting_run("r2")), Result::succeeded);
+    invocation = invocation_of("experiment.jsonnet");
+    told.clear();
+  }
+  std::vector<std::string> missing;
+};
+
+TEST_F(SelectionTest, IsTheFilesExperiment) {
+  run_both();
+  EXPECT_THAT(chosen({}), ElementsAre("one", "two"));
+  EXPECT_THAT(chosen({.experiment = "other"}), ElementsAre("three"));
+  EXPECT_THAT(chosen({.trials = {"t*"}}), ElementsAre("two"));
+  EXPECT_THAT(chosen({.run = "r2"}), IsEmpty());
+}
+
+TEST_F(SelectionTest, WithoutAFileTrialsAreOfOneExperiment) {
+  run_both();
+  invocation.file.clear();
+  EXPECT_THAT(chosen({.trials = {"three"}}), ElementsAre("three"));
+  EXPECT_THAT(chosen({.trials = {"t*"}}), IsEmpty());
+  EXPECT_THAT(told.of("error"), ElementsAre("t*: is of several experiments (lab, other); --experiment NAME "
+                                            "says which is meant"));
+  EXPECT_THAT(chosen({}), IsEmpty());
+  EXPECT_THAT(told.of("error").back(), HasSubstr("which experiment?"));
+}
+
+TEST_F(SelectionTest, WhatIsMissingIsNamed) {
+  run_both();
+  EXPECT_THAT(chosen({.trials = {"one", "twoo", "zzzzzz", "z*"}}), ElementsAre("one"));
+  EXPECT_THAT(missing, ElementsAre(HasSubstr("or has been removed, or two is meant"),
+                                   AllOf(HasSubstr("zzzzzz"), HasSubstr("`combu -f ")),
+                                   HasSubstr("no container of a trial that it matches")));
+  with_session([&](Session& session) {
+    EXPECT_EQ(error_in([&] { (void)chosen_attempts(session, invocation, {.trials = {"twoo"}}); }).subject(),
+              "twoo");
+    EXPECT_THAT(chosen_attempts(session, invocation, {.trials = {"two"}}), SizeIs(1));
+  });
+}
+
+TEST_F(SelectionTest, WhatIsOnRecordWithoutAContainerIsExplained) {
+  EXPECT_EQ(
+      start(file_text(trial_text("done") + trial_text("bad", "/no/such") +
+                      trial_text("next-1", "true", "depends: [{trial: 'bad', condition: 'succeeded'}]") +
+                      trial_text("next-2", "true", "depends: [{trial: 'bad', condition: 'succeeded'}]")),
+            waiting_run("r1")),
+      Result::failed);
+  remove_container("r1", "done");
+  EXPECT_THAT(chosen({.trials = {"done", "next-1", "next-*"}}), IsEmpty());
+  EXPECT_THAT(missing,
+              ElementsAre("done: there is no container of it: it is succeeded in run r1, and its container "
+                          "has been removed",
+                          HasSubstr("next-1: there is no container of it: it is blocked in run r1: "),
+                          HasSubstr("there is no container of the 2 trials that it matches")));
+  RunEntry waiting = entry("r1");
+  waiting.id = RunId("r2");
+  Experiment experiment;
+  experiment.trials.emplace_back().name = "done";
+  record().begin(waiting, experiment);
+  EXPECT_THAT(chosen({.run = "r2", .trials = {"done"}}), IsEmpty());
+  EXPECT_THAT(missing, ElementsAre("done: there is no container of it yet: it is waiting in run r2; `combu "
+                                   "why done --run r2` says for what"));
+}
+
+TEST_F(SelectionTest, WhatWasSkippedIsOver) {
+  const std::string text = file_text(trial_text("one", "true", "cache: true") + trial_text("two"));
+  EXPECT_EQ(start(text, waiting_run("r1")), Result::succeeded);
+  EXPECT_FALSE(was_skipped("one", invocation, {}));
+  EXPECT_EQ(start(text, waiting_run("r2")), Result::succeeded);
+  EXPECT_TRUE(was_skipped("one", invocation, {}));
+  EXPECT_FALSE(was_skipped("*", invocation, {})) << "two was not";
+  EXPECT_FALSE(was_skipped("one", invocation, {.run = "r1"}));
+  EXPECT_FALSE(was_skipped("nobody", invocation, {}));
+  write_file("state/record.sqlite", "no database, and long enough to be taken for one by its size alone");
+  EXPECT_FALSE(was_skipped("one", invocation, {}));
+}
+
+TEST_F(SelectionTest, ARunIsOnRecordOrAnError) {
+  EXPECT_NO_THROW(expect_run(invocation, {}));
+  EXPECT_EQ(error_in([&] { expect_run(invocation, {.run = "r1"}); }).kind(), ErrorKind::not_found);
+  run_both();
+  EXPECT_NO_THROW(expect_run(invocation, {.run = "r1"}));
+  EXPECT_EQ(error_in([&] { expect_run(invocation, {.run = "r9"}); }).subject(), "run r9");
+}
+
+TEST_F(SelectionTest, NothingAtAllSaysWhatElseIsThere) {
+  run_both();
+  invocation = invocation_of("third.jsonnet");
+  EXPECT_THAT(chosen({.trials = {"one", "two"}}), IsEmpty());
+  ASSERT_THAT(missing, SizeIs(2));
+  EXPECT_EQ(missing[0],
+            "one: nothing of the experiment is on this engine; other experiments here: lab (2 containers), "
+            "other (1 container); --experiment NAME means one of them");
+  with_session([&](Session& session) {
+    EXPECT_EQ(with_others("nothing", session, invocation_of("experiment.jsonnet"), {.experiment = "other"}),
+              "nothing");
+    EXPECT_EQ(others_text(session, invocation_of("experiment.jsonnet"), {.run = "r9"}), "runs of it: r1");
+  });
+}
+
+TEST_F(SelectionTest, OnlySomeOfTheOthersAreShown) {
+  for (int i = 0; i < 7; ++i) {
+    const std::string name = "lab-" + std::to_string(i);
+    write_file(name + ".jsonnet",
+               fmt::format("{{experiment: '{0}', trials: [{{name: 't-{0}', image: 'x'}}]}}", name));
+    invocation = invocation_of(name + ".jsonnet");
+    EXPECT_EQ(start(new_run(name)), Result::succeeded);
+  }
+  invocation = invocation_of("experiment.jsonnet");
+  with_session([&](Session& session) {
+    EXPECT_THAT(others_text(session, invocation, {}),
+                AllOf(HasSubstr("lab-4 (1 container), 2 more; --experiment NAME")));
+  });
+}
+
+TEST_F(SelectionTest, AFilterIsTheOptions) {
+  const RunFilter by_file = filter_of(invocation, {});
+  EXPECT_EQ(by_file.file, invocation.file);
+  EXPECT_EQ(by_file.simulated, false);
+  const RunFilter by_run = filter_of(invocation, {.experiment = "lab", .run = "r1"});
+  EXPECT_EQ(by_run.id, RunId("r1"));
+  EXPECT_EQ(by_run.experiment, "lab");
+  EXPECT_EQ(by_run.file, "");
+  EXPECT_EQ(by_run.simulated, std::nullopt);
+  const Selector of_file = selector_of_file(invocation, {.run = "r1"});
+  EXPECT_EQ(of_file.file, invocation.file);
+  EXPECT_EQ(of_file.run, RunId("r1"));
+  EXPECT_EQ(for_selection({}, {.trials = {"one"}}).file, "");
+}
+
+}  // namespace
+}  // namespace combu::test
