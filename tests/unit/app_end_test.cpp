@@ -66,7 +66,7 @@ class KillTest : public AppTest {
     options.discard = true;
     return options;
   }
-  Refusing refusing{*simulated};
+  Refusing refusing{kept};
 };
 
 TEST_F(KillTest, RemovesAllAndRecordsIt) {
@@ -228,7 +228,7 @@ TEST_F(KillCollecting, KeepsWhatCannotBeCollected) {
 TEST_F(KillCollecting, AnInterruptionKeepsTheRest) {
   leave_uncollected();
   refusing.copy_out_fault.reset();
-  InterruptingCopy interrupting(*simulated, stop);
+  InterruptingCopy interrupting(kept, stop);
   engine = &interrupting;
   EXPECT_EQ(kill(), Result::interrupted);
   EXPECT_THAT(told.of("note"), Contains("interrupted: the same command removes what is left"));
@@ -296,7 +296,7 @@ TEST_F(KillTest, ARunThatGoesOnStartingIsNamed) {
     }
     std::string file;
   };
-  Starting starting(*simulated);
+  Starting starting(kept);
   starting.file = invocation.file;
   engine = &starting;
   EXPECT_EQ(kill(discarding()), Result::failed);
@@ -314,7 +314,7 @@ TEST_F(KillTest, WhatTheEngineCannotRemoveIsNamed) {
       return {.experiments = {"lab"}, .left = {{ErrorKind::refused, "goes", "is busy"}}};
     }
   };
-  Holding holding(*simulated);
+  Holding holding(kept);
   engine = &holding;
   EXPECT_EQ(kill(), Result::failed);
   EXPECT_THAT(told.of("error"), ElementsAre("left: goes: is busy"));
@@ -365,7 +365,7 @@ TEST_F(StopTest, NamesWhatIsNotThere) {
 
 TEST_F(StopTest, NamesWhatTheEngineWillNotStop) {
   EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
-  Refusing refusing(*simulated);
+  Refusing refusing(kept);
   engine = &refusing;
   refusing.stop_fault = refusal("will not");
   EXPECT_EQ(stop_trials({"goes"}), Result::failed);
@@ -427,7 +427,7 @@ TEST_F(WaitTest, TellsOfAContainerThatIsGone) {
       PassingEngine::watch(selector, tell, token);
     }
   };
-  Removing removing(*simulated);
+  Removing removing(kept);
   engine = &removing;
   EXPECT_EQ(wait(), Result::failed);
   EXPECT_THAT(ends, ElementsAre(Pair("goes", "stopped")));
@@ -464,7 +464,7 @@ TEST_F(WaitTest, IsInterrupted) {
    private:
     std::stop_source source_;
   };
-  Interrupting interrupting(*simulated, stop);
+  Interrupting interrupting(kept, stop);
   engine = &interrupting;
   EXPECT_EQ(wait(), Result::interrupted);
   EXPECT_THAT(ends, IsEmpty());

@@ -124,6 +124,17 @@ inline NewRun waiting_run(const std::string& id) {
   return run;
 }
 
+// The simulated engine as one whose containers outlive the process, since several use cases see them.
+class KeptEngine final : public PassingEngine {
+ public:
+  using PassingEngine::PassingEngine;
+  Facts facts(std::stop_token token) override {
+    Facts facts = PassingEngine::facts(std::move(token));
+    facts.is_simulated = false;
+    return facts;
+  }
+};
+
 class AppTest : public testing::Test {
  protected:
   AppTest() {
@@ -230,7 +241,8 @@ class AppTest : public testing::Test {
   Folder folder{"combu-app"};
   World world{{.start_takes = Seconds(0), .gpus = 2}};
   std::unique_ptr<Engine> simulated = open_simulated(world, 1);
-  Engine* engine = simulated.get();  // that sessions get
+  KeptEngine kept{*simulated};
+  Engine* engine = &kept;  // that sessions get
   std::string address = "unix:///run/lab.sock";
   Told told;
   Shown shown{told};

@@ -39,10 +39,10 @@ class ResumeTest : public AppTest {
  protected:
   // A run that is interrupted when this trial has been started.
   void interrupt(const std::string& text, const std::string& after) {
-    InterruptingEngine interrupting(*simulated, stop, after);
+    InterruptingEngine interrupting(kept, stop, after);
     engine = &interrupting;
     EXPECT_EQ(start(text, waiting_run("r1")), Result::interrupted);
-    engine = simulated.get();
+    engine = &kept;
     stop = {};
     told.clear();
   }
@@ -81,7 +81,7 @@ TEST_F(ResumeTest, ALogThatCannotBeHadDoesNotHinder) {
       PassingEngine::logs(key, options, tell, token);
     }
   };
-  Deaf deaf(*simulated);
+  Deaf deaf(kept);
   engine = &deaf;
   EXPECT_EQ(resume(), Result::succeeded);
   EXPECT_THAT(told.of("note"), Contains("one: its log cannot be kept: one: is away"));
@@ -186,6 +186,7 @@ TEST_F(ResumeTest, WithoutAnIdAndAFileThereIsNoRun) {
 
 TEST_F(ResumeTest, RunsOnTheSimulatedEngineAreMeantByItsName) {
   address = "simulated:?seed=1";
+  engine = simulated.get();
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
   EXPECT_EQ(error_in([&] { (void)resume(); }).message(), k_only_simulated);
   invocation.engine = "simulated:";

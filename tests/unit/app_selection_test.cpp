@@ -1,5 +1,7 @@
 // Which trials and runs a command is about.
 
+#include <fmt/format.h>
+
 #include "app/selection.hpp"
 #include "app/trial_names.hpp"
 #include "app_fixture.hpp"
