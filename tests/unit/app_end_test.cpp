@@ -261,6 +261,17 @@ TEST_F(KillTest, AnEndThatCannotBeRecordedIsNotCalledAKill) {
   EXPECT_EQ(states("r1").at("done"), "failed");
 }
 
+TEST_F(KillTest, WithoutItsEndADiscardedTrialIsNotCalledKilledEither) {
+  EXPECT_EQ(start(file_text(trial_text("done", "sleep 100")), new_run("r1")), Result::succeeded);
+  pass_an_hour();
+  engine = &refusing;
+  refusing.facts_fault = refusal("does not say");
+  EXPECT_EQ(kill(discarding()), Result::succeeded);
+  EXPECT_THAT(containers(), IsEmpty());
+  EXPECT_EQ(states("r1").at("done"), "running");
+  EXPECT_FALSE(entry("r1").ended_at);
+}
+
 TEST_F(KillTest, ADamagedRecordKeepsWhatMayBeNeeded) {
   EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
   write_file("state/record.sqlite", "no database, and long enough to be taken for one by its size alone");
