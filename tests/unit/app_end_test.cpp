@@ -66,7 +66,7 @@ class KillTest : public AppTest {
     options.discard = true;
     return options;
   }
-  Refusing refusing{kept};
+  Refusing refusing{kept_engine};
 };
 
 TEST_F(KillTest, RemovesAllAndRecordsIt) {
@@ -228,7 +228,7 @@ TEST_F(KillCollecting, KeepsWhatCannotBeCollected) {
 TEST_F(KillCollecting, AnInterruptionKeepsTheRest) {
   leave_uncollected();
   refusing.copy_out_fault.reset();
-  InterruptingCopy interrupting(kept, stop);
+  InterruptingCopy interrupting(kept_engine, stop);
   engine = &interrupting;
   EXPECT_EQ(kill(), Result::interrupted);
   EXPECT_THAT(told.of("note"), Contains("interrupted: the same command removes what is left"));
@@ -307,7 +307,7 @@ TEST_F(KillTest, ARunThatGoesOnStartingIsNamed) {
     }
     std::string file;
   };
-  Starting starting(kept);
+  Starting starting(kept_engine);
   starting.file = invocation.file;
   engine = &starting;
   EXPECT_EQ(kill(discarding()), Result::failed);
@@ -325,7 +325,7 @@ TEST_F(KillTest, WhatTheEngineCannotRemoveIsNamed) {
       return {.experiments = {"lab"}, .left = {{ErrorKind::refused, "goes", "is busy"}}};
     }
   };
-  Holding holding(kept);
+  Holding holding(kept_engine);
   engine = &holding;
   EXPECT_EQ(kill(), Result::failed);
   EXPECT_THAT(told.of("error"), ElementsAre("left: goes: is busy"));
@@ -376,7 +376,7 @@ TEST_F(StopTest, NamesWhatIsNotThere) {
 
 TEST_F(StopTest, NamesWhatTheEngineWillNotStop) {
   EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
-  Refusing refusing(kept);
+  Refusing refusing(kept_engine);
   engine = &refusing;
   refusing.stop_fault = refusal("will not");
   EXPECT_EQ(stop_trials({"goes"}), Result::failed);
@@ -438,7 +438,7 @@ TEST_F(WaitTest, TellsOfAContainerThatIsGone) {
       PassingEngine::watch(selector, tell, token);
     }
   };
-  Removing removing(kept);
+  Removing removing(kept_engine);
   engine = &removing;
   EXPECT_EQ(wait(), Result::failed);
   EXPECT_THAT(ends, ElementsAre(Pair("goes", "stopped")));
@@ -475,7 +475,7 @@ TEST_F(WaitTest, IsInterrupted) {
    private:
     std::stop_source source_;
   };
-  Interrupting interrupting(kept, stop);
+  Interrupting interrupting(kept_engine, stop);
   engine = &interrupting;
   EXPECT_EQ(wait(), Result::interrupted);
   EXPECT_THAT(ends, IsEmpty());

@@ -241,8 +241,8 @@ class AppTest : public testing::Test {
   Folder folder{"combu-app"};
   World world{{.start_takes = Seconds(0), .gpus = 2}};
   std::unique_ptr<Engine> simulated = open_simulated(world, 1);
-  KeptEngine kept{*simulated};
-  Engine* engine = &kept;  // that sessions get
+  KeptEngine kept_engine{*simulated};
+  Engine* engine = &kept_engine;  // that sessions get
   std::string address = "unix:///run/lab.sock";
   Told told;
   Shown shown{told};

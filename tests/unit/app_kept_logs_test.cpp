@@ -82,7 +82,7 @@ TEST_F(LogsTest, TakenByTwoAtOnceAreKeptOnce) {
   const std::vector<Sighting> attempts = simulated->list({}, Look::fully, {});
   std::latch both(2);
   const auto take = [&] {
-    Session session(shown, kept, {.address = address}, {});
+    Session session(shown, kept_engine, {.address = address}, {});
     Record all(state());
     both.arrive_and_wait();
     EXPECT_THAT(keep_logs(session, all, state(), RunId("r1"), attempts, Containers::about_to_go), IsEmpty());
@@ -99,7 +99,7 @@ TEST_F(LogsTest, ThatCannotBeHadAreNamed) {
   EXPECT_EQ(start(file_text(trial_text("talk", k_talk) + trial_text("more", k_talk)), new_run("r1")),
             Result::succeeded);
   pass_an_hour();
-  Mute mute(kept);
+  Mute mute(kept_engine);
   engine = &mute;
   mute.fault = Error(ErrorKind::unavailable, "talk", "is away");
   const Uncollected failed = keep();
@@ -203,7 +203,7 @@ TEST_F(ResultsTest, AreWithoutItIfTheEngineIsAway) {
       throw Error(ErrorKind::unavailable, "engine", "is away");
     }
   };
-  Away away(kept);
+  Away away(kept_engine);
   told.clear();
   engine = &away;
   EXPECT_THAT(metrics(), ElementsAre(ElementsAre("one", "running")));

@@ -168,7 +168,7 @@ TEST_F(CutOff, AnEngineThatDoesNotAnswerIsOnlyTold) {
       throw Error(kind, "engine", "is away");
     }
   };
-  Silent silent(kept);
+  Silent silent(kept_engine);
   engine = &silent;
   with_session([&](Session& session) {
     Record all(state());

@@ -39,10 +39,10 @@ class ResumeTest : public AppTest {
  protected:
   // A run that is interrupted when this trial has been started.
   void interrupt(const std::string& text, const std::string& after) {
-    InterruptingEngine interrupting(kept, stop, after);
+    InterruptingEngine interrupting(kept_engine, stop, after);
     engine = &interrupting;
     EXPECT_EQ(start(text, waiting_run("r1")), Result::interrupted);
-    engine = &kept;
+    engine = &kept_engine;
     stop = {};
     told.clear();
   }
@@ -81,7 +81,7 @@ TEST_F(ResumeTest, ALogThatCannotBeHadDoesNotHinder) {
       PassingEngine::logs(key, options, tell, token);
     }
   };
-  Deaf deaf(kept);
+  Deaf deaf(kept_engine);
   engine = &deaf;
   EXPECT_EQ(resume(), Result::succeeded);
   EXPECT_THAT(told.of("note"), Contains("one: its log cannot be kept: one: is away"));
@@ -197,6 +197,7 @@ TEST_F(ResumeTest, RunsOnTheSimulatedEngineAreMeantByItsName) {
   EXPECT_EQ(meant.named_engine, NamedEngine::simulated);
   std::filesystem::remove_all(state());
   address = "unix:///run/lab.sock";
+  engine = &kept_engine;
   EXPECT_EQ(start(waiting_run("r1")), Result::succeeded);
   EXPECT_EQ(error_in([&] { (void)resume(); }).message(), "no run of it on the simulated engine is on record");
 }

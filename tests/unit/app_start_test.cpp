@@ -208,7 +208,7 @@ class Withholding final : public PassingEngine {
 TEST_F(StartTest, WhatCannotBeCollectedIsNotRemovedForANewRun) {
   EXPECT_EQ(start(file_text(trial_text("one", "sh -c 'echo word; sleep 100'")), new_run("r1")),
             Result::succeeded);
-  Withholding withholding(kept);
+  Withholding withholding(kept_engine);
   withholding.log = "the disk is gone";
   engine = &withholding;
   pass_an_hour();
@@ -237,12 +237,12 @@ TEST_F(StartTest, AnInterruptedRunIsNamedToWhoBeginsAnew) {
    private:
     std::stop_source source_;
   };
-  Interrupting interrupting(kept, stop);
+  Interrupting interrupting(kept_engine, stop);
   engine = &interrupting;
   EXPECT_EQ(start(text, waiting_run("r1")), Result::interrupted);
   EXPECT_FALSE(entry("r1").ended_at);
   EXPECT_TRUE(run_options_of(entry("r1").options).watched);
-  engine = &kept;
+  engine = &kept_engine;
   stop = {};
   NewRun second = new_run("r2");
   second.replace = true;
@@ -260,7 +260,7 @@ TEST_F(StartTest, AnEngineThatFailsLeavesWhatWasStarted) {
       throw Error(ErrorKind::corrupt, "engine", "speaks in tongues");
     }
   };
-  Failing failing(kept);
+  Failing failing(kept_engine);
   engine = &failing;
   EXPECT_EQ(start(file_text(trial_text("one", "sleep 1000")), waiting_run("r1")), Result::no_engine);
   EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("speaks in tongues")));
@@ -281,7 +281,7 @@ TEST_F(StartTest, AnOutageIsToldOnceAndTriedAgain) {
    private:
     std::set<std::string> failed_;
   };
-  Flickering flickering(kept);
+  Flickering flickering(kept_engine);
   engine = &flickering;
   NewRun run = waiting_run("r1");
   run.options.starts_in_flight = 1;
