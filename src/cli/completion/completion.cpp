@@ -1,10 +1,10 @@
 #include <memory>
 #include <string>
 
-#include "cli/completion/candidates.hpp"
 #include "cli/commands.hpp"
-#include "cli/output.hpp"
+#include "cli/completion/candidates.hpp"
 #include "cli/completion/words.hpp"
+#include "cli/output.hpp"
 
 namespace combu {
 
