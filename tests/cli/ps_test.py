@@ -86,8 +86,8 @@ def test_ps_lists_runs(combu, failing, write):
 
 def test_ps_shows_the_newest_runs(combu, failing, record):
     run(combu, failing, "run", "--wait", "--run-id", "mine")
-    columns = ("experiment, file, folder, arguments, options, revision, revision_dirty, address, engine, user, "
-               "machine, program, began_at, working_since, ended_at")
+    columns = ("experiment, file, folder, arguments, options, revision, revision_dirty, address, engine, is_simulated, "
+               "user, machine, program, began_at, working_since, ended_at")
     for number in range(30):
         record(f"INSERT INTO runs (id, {columns}) SELECT 'copy-{number}', {columns} FROM runs WHERE id = 'mine'")
     shortened = combu("--engine", SIMULATED, "ps")
@@ -125,7 +125,7 @@ def test_ps_tells_what_is_left_of_a_run(combu, write, tmp_path):
 
 def test_ps_answers_from_the_record_while_the_engine_is_away(combu, failing, record, tmp_path):
     run(combu, failing, "run", "--wait", "--run-id", "mine")
-    record(f"UPDATE runs SET address = 'unix://{tmp_path}/no.sock'")
+    record(f"UPDATE runs SET is_simulated = 0, address = 'unix://{tmp_path}/no.sock'")
     away = combu("-f", failing, "ps")
     assert away.returncode == 0 and away.stdout.count("\n") == 6
     assert away.stderr.startswith(f"this is what is on record; the engine could not be asked: unix://{tmp_path}/no.sock: ")
@@ -183,7 +183,7 @@ def test_ps_shows_what_runs_uses(combu, write, begun, record, containers):
     use = {"memory_stats": {"usage": 313 << 20, "stats": {"inactive_file": 1 << 20}},
            "cpu_stats": {"cpu_usage": {"total_usage": 1500 * 10**9}}}
     path = containers({"/containers/json": listed, **inspected, "/containers/id-one/stats": use})
-    record(f"UPDATE runs SET address = 'unix://{path}'")
+    record(f"UPDATE runs SET is_simulated = 0, address = 'unix://{path}'")
     record("UPDATE attempts SET ran_at = ran_at - 1000 * 1000000")  # a thousand seconds ago
     shown = combu("-f", file, "ps")
     assert (shown.returncode, shown.stderr) == (0, "")

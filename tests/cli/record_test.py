@@ -176,7 +176,7 @@ def test_a_run_that_somebody_has_to_stay_for_is_interrupted(combu, write, begun,
     process = begun(file, "--run-id", "mine", *options, running=["one"])
     process.kill()
     process.wait()
-    record(f"UPDATE runs SET address = 'unix://{tmp_path}/no.sock'")
+    record(f"UPDATE runs SET is_simulated = 0, address = 'unix://{tmp_path}/no.sock'")
     assert combu("-f", file, "ps").stdout.splitlines()[0].endswith(", interrupted: 1 running")
     assert combu("-f", file, "why", "one").stdout.endswith(
         "; nobody is at work on the run: `combu run --resume mine` goes on with it\n")
@@ -187,7 +187,7 @@ def test_a_run_that_nobody_has_to_stay_for_is_left_running(combu, write, record,
     [{ name: "one", image: "lab/x", cmd: "sleep 600" }, { name: "two", image: "lab/x", cmd: "true", retries: 1 }]
     """)
     assert combu("-f", file, "--engine", SLOW, "run").returncode == 0
-    record(f"UPDATE runs SET address = 'unix://{tmp_path}/no.sock'")
+    record(f"UPDATE runs SET is_simulated = 0, address = 'unix://{tmp_path}/no.sock'")
     assert combu("-f", file, "ps").stdout.splitlines()[0].endswith(", left running: 1 running, 1 succeeded")
     assert "nobody is at work" not in combu("-f", file, "why", "one").stdout
 
