@@ -35,7 +35,6 @@ struct ReuseContext {
 
 // See Memory in run.hpp. `digests`: those of the images that the trials are started from that are not on
 // record. Opens the record for itself.
-[[nodiscard]] std::unique_ptr<Memory> open_memory(const ReuseContext& context, Digests digests,
-                                                  Recall recall);
+[[nodiscard]] std::unique_ptr<Memory> open_memory(ReuseContext context, Digests digests, Recall recall);
 
 }  // namespace combu

@@ -35,8 +35,8 @@ constexpr int k_refusals_shown_max = 10;
 
 class RecordMemory final : public Memory {
  public:
-  RecordMemory(const ReuseContext& context, Digests digests, Recall recall)
-      : context_(context), digests_(std::move(digests)), recall_(recall) {
+  RecordMemory(ReuseContext context, Digests digests, Recall recall)
+      : context_(std::move(context)), digests_(std::move(digests)), recall_(recall) {
     const Experiment& experiment = context_.run.experiment;
     const std::string& home = experiment.collect.to;
     if (!any_cached(experiment) || !home.starts_with("s3://")) return;
@@ -327,8 +327,8 @@ bool any_cached(const Experiment& experiment) {
   return std::ranges::any_of(experiment.trials, [](const Trial& trial) { return trial.cache.on; });
 }
 
-std::unique_ptr<Memory> open_memory(const ReuseContext& context, Digests digests, Recall recall) {
-  return std::make_unique<RecordMemory>(context, std::move(digests), recall);
+std::unique_ptr<Memory> open_memory(ReuseContext context, Digests digests, Recall recall) {
+  return std::make_unique<RecordMemory>(std::move(context), std::move(digests), recall);
 }
 
 }  // namespace combu
