@@ -48,7 +48,8 @@ struct TrialRow {
 // Nothing, a number (that may be none), or a text: a string, or another value's JSON.
 using Value = std::variant<std::monostate, double, std::string>;
 
-// What a trial's newest attempt has told of a metric, in short; not a number where none of its values is one.
+// Summary of a metric of a trial's newest attempt. Its numbers are NaN if none of the metric's values is a
+// number.
 struct Told {
   std::size_t points = 0;  // 0: it has not told it
   double last = 0;
@@ -106,7 +107,7 @@ struct Column {
 // Throws Error(invalid), of `subject`.
 [[nodiscard]] Column expect_column(const Results& results, std::string_view name, std::string_view subject);
 
-// Whether a field of the trial is called so.
+// True if `name` is a field of the trial.
 [[nodiscard]] bool is_field(std::string_view name);
 
 [[nodiscard]] Column field_column(std::string_view name);
@@ -186,8 +187,7 @@ struct Difference {
 [[nodiscard]] Difference paired_difference(std::span<const double> one, std::span<const double> other);
 [[nodiscard]] Difference welch_difference(const Sample& one, const Sample& other);
 
-// What Student's t with so many degrees of freedom (any number above 0) is below with a probability of
-// 0.975.
+// The 0.975 quantile of Student's t distribution with `freedom` degrees of freedom (any number above 0).
 [[nodiscard]] double student_t(double freedom);
 
 // ---- Comparison of runs

@@ -1,5 +1,5 @@
 #pragma once
-// What other programs read: files and an MLflow server.
+// Exports results for other programs: to files, and to an MLflow server.
 
 #include <functional>
 #include <ostream>

@@ -13,8 +13,11 @@ constexpr int k_tries_max = 5;
 void record_kill(Record& record, const RunId& run, const std::vector<std::string>& kept) {
   for (int tries = 0; tries < k_tries_max; ++tries) {
     const Record::Stamp stamp = record.stamp(run);
+    std::vector<TrialEntry> trials;
+    record.trials(run, "", Detail::state, [&]() -> TrialEntry& { return trials.emplace_back(); });
     std::vector<std::string> names;
-    for (TrialEntry& trial : record.trials(run)) names.push_back(std::move(trial.name));
+    names.reserve(trials.size());
+    for (TrialEntry& trial : trials) names.push_back(std::move(trial.name));
     const std::vector<Fact> facts = facts_of_kill(run, names, record.past(run), kept, real_clock().now());
     if (record.append_if_unchanged(run, facts, stamp)) return;
   }

@@ -290,13 +290,18 @@ TEST(PlainProgress, has_a_line_for_each_thing_worth_keeping) {
             "code 3\n  a | a\n  a | ValueError: x\n");
 }
 
+// Its time is `now`, which outlives it.
+std::unique_ptr<Progress> plain_progress_at(Paper& paper, const Seconds& now) {
+  Surroundings surroundings = around(paper);
+  surroundings.time = [&now] { return now; };
+  return make_plain_progress(std::move(surroundings));
+}
+
 TEST(PlainProgress, counts_every_few_seconds) {
   Paper paper;
   const auto run = run_of({"a"});
   Seconds now{100};
-  Surroundings surroundings = around(paper);
-  surroundings.time = [&now] { return now; };
-  const auto progress = make_plain_progress(std::move(surroundings));
+  const auto progress = plain_progress_at(paper, now);
   progress->counted("removed", 1, 9);
   now += Seconds{6};
   progress->counted("removed", 5, 9);
@@ -308,9 +313,7 @@ TEST(PlainProgress, names_the_few_trials_that_run_beside_the_counts) {
   Paper paper;
   const auto run = run_of({"a", "b"});
   Seconds now{100};
-  Surroundings surroundings = around(paper);
-  surroundings.time = [&now] { return now; };
-  const auto progress = make_plain_progress(std::move(surroundings));
+  const auto progress = plain_progress_at(paper, now);
   progress->begin(run);
   now += Seconds{6};
   Snapshot snapshot = snapshot_of(2, 0, 0);
@@ -324,9 +327,7 @@ TEST(PlainProgress, tells_that_a_run_is_paused_and_that_it_goes_on) {
   Paper paper;
   const auto run = run_of({"a", "b"});
   Seconds now{100};
-  Surroundings surroundings = around(paper);
-  surroundings.time = [&now] { return now; };
-  const auto progress = make_plain_progress(std::move(surroundings));
+  const auto progress = plain_progress_at(paper, now);
   progress->begin(run);
   Snapshot snapshot = snapshot_of(1, 0, 1);
   snapshot.settings.paused = true;
@@ -346,9 +347,7 @@ TEST(PlainProgress, tells_the_rate_and_what_is_held) {
   Paper paper;
   const auto run = run_of({"a", "b", "c", "d"});
   Seconds now{100};
-  Surroundings surroundings = around(paper);
-  surroundings.time = [&now] { return now; };
-  const auto progress = make_plain_progress(std::move(surroundings));
+  const auto progress = plain_progress_at(paper, now);
   Snapshot snapshot = snapshot_of(1, 0, 1);
   snapshot.elapsed = Seconds{4};
   progress->snapshot(snapshot);
