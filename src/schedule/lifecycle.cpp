@@ -195,11 +195,11 @@ void Lifecycle::conclude(TrialIndex trial, const AttemptEnd& end) {
   }
 }
 
-void Lifecycle::vanish(TrialIndex trial) {
+void Lifecycle::vanish(TrialIndex trial, std::string reason) {
   if (attempts[trial].is_service_stop) {
     finish({.trial = trial, .state = TrialState::stopped});
   } else {
-    fail_attempt(trial, {.cause = Cause::stopped, .exit_code = std::nullopt, .reason = {}});
+    fail_attempt(trial, {.cause = Cause::stopped, .exit_code = std::nullopt, .reason = std::move(reason)});
   }
 }
 
@@ -223,6 +223,7 @@ void Lifecycle::begin_anew(Fact end) {
   give_back_slots(trial);
   departures.erase(trial);
   end.state = TrialState::retrying;
+  end.is_reset = true;
   end.ran = dependencies.was_started(trial);
   trials.report(std::move(end));
   trials.set_state(trial, TrialState::waiting);
