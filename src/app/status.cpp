@@ -180,11 +180,11 @@ Result status(const Invocation& invocation, Progress& progress, const OpenSessio
   const bool is_of_runs = invocation.file.empty() && selection.experiment.empty() && selection.run.empty();
   if (is_of_runs && !selection.trials.empty())
     throw Error(ErrorKind::invalid, "", "of which run? -f FILE, --experiment NAME or --run ID says it");
+  const std::string folder = state_folder(caller_for(invocation));
   std::optional<Record> record;
   Result record_result = Result::succeeded;
   try {
-    if (const std::string folder = state_folder(caller_for(invocation)); Record::exists(folder))
-      record.emplace(folder, Record::Use::reading);
+    if (Record::exists(folder)) record.emplace(folder, Record::Use::reading);
   } catch (const Error& error) {
     progress.error(error.what());
     record_result = result_of(error.kind());
