@@ -15,7 +15,7 @@
 namespace combu {
 
 // COLLECT/EXPERIMENT/RUN, where the outputs of a run come home to: each trial has a folder of its own in
-// there.
+// there. A path, or "s3://…".
 [[nodiscard]] std::string results_folder(const Experiment& experiment, const RunId& run);
 // The same folder by a path in which no symbolic link is above EXPERIMENT.
 [[nodiscard]] std::string resolved_results_folder(const Experiment& experiment, const RunId& run,

@@ -422,6 +422,21 @@ struct Unattended {
 // True if all trials are over when `facts` follow on `past`.
 [[nodiscard]] bool are_all_over(std::span<const Past> past, std::span<const Fact> facts);
 
+// Where a run stands that another process drives, or none.
+struct RunSituation {
+  const RunId& run;
+  const Experiment& experiment;
+  const Plan& plan;
+  const std::vector<Past>& past;       // of all trials
+  Settings settings = {};              // in force; `starts_in_flight_max` does not matter
+  std::optional<Slots> capacity = {};  // as in PlannerOptions; nullopt: also if it is not known
+  Slots held_by_others = {};           // by attempts of other runs
+  Instant now{};
+};
+// Returns why a trial of the run does not start, as Planner::explain() of the process that drives the run.
+// How often trials were overtaken is not on record: they count as overtaken often enough.
+[[nodiscard]] Explanation explain(const RunSituation& situation, TrialIndex trial);
+
 // Belongs to one thread. `experiment` and `plan` outlive it.
 //
 // Of the ready trials the one with the highest priority starts first, among equals the first by

@@ -33,6 +33,9 @@ namespace combu {
 // "solver-[08-10]". In the order of the first of each.
 [[nodiscard]] std::vector<std::string> ranges(const std::vector<std::string_view>& names);
 
+// A count and its noun: "1 run", "3 runs". `plural`: of the noun; empty: the noun with an "s".
+[[nodiscard]] std::string number_of(std::size_t count, std::string_view noun, std::string_view plural = {});
+
 // Four significant digits, whole numbers whole: "0.2134", "1.234e-05", "12346"; "nan", "inf".
 [[nodiscard]] std::string short_number(double number);
 // The shortest text that is read as the same number.

@@ -129,13 +129,12 @@ bool is_drawn(double x, double y, const ChartForm& form, LeftOut& left_out) {
 
 void add_notes(Chart& chart, const LeftOut& left_out) {
   if (left_out.no_numbers > 0)
-    chart.notes.push_back(fmt::format("left out: {} value{} that {} no number", left_out.no_numbers,
-                                      left_out.no_numbers == 1 ? "" : "s",
+    chart.notes.push_back(fmt::format("left out: {} that {} no number",
+                                      number_of(left_out.no_numbers, "value"),
                                       left_out.no_numbers == 1 ? "is" : "are"));
   if (left_out.not_above_zero > 0)
-    chart.notes.push_back(
-        fmt::format("left out: {} value{} not above 0, which a logarithmic scale does not have",
-                    left_out.not_above_zero, left_out.not_above_zero == 1 ? "" : "s"));
+    chart.notes.push_back(fmt::format("left out: {} not above 0, which a logarithmic scale does not have",
+                                      number_of(left_out.not_above_zero, "value")));
 }
 
 Error nothing_to_draw(const Results& results, const ChartForm& form) {

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "combu/analysis.hpp"
+#include "combu/text.hpp"
 
 namespace combu {
 namespace {
@@ -22,10 +23,6 @@ std::string names_text(const std::vector<std::string>& names) {
       fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<long>(shown), ", "));
   if (shown < names.size()) text += fmt::format(" and {} more", names.size() - shown);
   return text;
-}
-
-std::string trials_text(std::size_t count) {
-  return fmt::format("{} trial{}", count, count == 1 ? "" : "s");
 }
 
 bool is_there(const Value& value) {
@@ -259,7 +256,7 @@ void add_missing(PairTable& table, const Results& run, const std::optional<Colum
   const auto note = [&](const std::vector<std::string>& names, std::string_view why) {
     if (!names.empty())
       table.notes.push_back(fmt::format("left out of run {}: {} {} ({})", run.run.id.text(),
-                                        trials_text(names.size()), why, names_text(names)));
+                                        number_of(names.size(), "trial"), why, names_text(names)));
   };
   note(without, "without it");
   note(no_number, "whose value is no number");
@@ -273,7 +270,7 @@ void add_unpaired(PairTable& table, std::span<const Results> runs,
       for (const Member& member : group->runs[run]) names.push_back(member.row->trial.name);
     if (!names.empty())
       table.notes.push_back(fmt::format("only in run {}: {} ({})", runs[run].run.id.text(),
-                                        trials_text(names.size()), names_text(names)));
+                                        number_of(names.size(), "trial"), names_text(names)));
   }
 }
 

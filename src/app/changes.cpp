@@ -12,6 +12,7 @@
 #include "app/again.hpp"
 #include "app/load.hpp"
 #include "app/only.hpp"
+#include "combu/text.hpp"
 
 namespace combu {
 namespace {
@@ -219,7 +220,7 @@ Changes compare_with_file(const RunId& run, const Experiment& before, const std:
 void print_changes(Progress& progress, const RunId& run, const Changes& changes, const Wishes& wishes) {
   std::vector<std::string> parts;
   const auto add = [&](std::size_t count, std::string_view one, std::string_view many) {
-    if (count > 0) parts.push_back(fmt::format("{} {}", count, count == 1 ? one : many));
+    if (count > 0) parts.push_back(number_of(count, one, many));
   };
   add(changes.changed(), "trial changed", "trials changed");
   add(changes.joined, "trial is new", "trials are new");

@@ -31,7 +31,7 @@ std::vector<Import> imports_of(const RunEntry& entry) {
 std::string words_of(const Changes& changes) {
   const std::size_t count = changes.changed() + changes.joined + changes.gone;
   return count == 0 ? "no trial differs"
-                    : fmt::format("{} trial{}", count, count == 1 ? " differs" : "s differ");
+                    : fmt::format("{} {}", number_of(count, "trial"), count == 1 ? "differs" : "differ");
 }
 
 }  // namespace

@@ -25,6 +25,7 @@
 #include "combu/json.hpp"
 #include "combu/jsonnet.hpp"
 #include "combu/reuse.hpp"
+#include "combu/text.hpp"
 #include "combu/workspace.hpp"
 
 namespace combu {
@@ -146,11 +147,12 @@ std::vector<Error> make_room(Session& session, const Experiment& experiment,
     errors.insert(errors.end(), released.left.begin(), released.left.end());
     const bool was_replaced = replaced.contains(run);
     const bool one = released.attempts == 1;
-    session.progress().note(fmt::format("removed {} {}container{} of run {}, {}", released.attempts,
-                                        was_replaced ? "" : "old ", one ? "" : "s", run.text(),
-                                        was_replaced ? "which is replaced"
-                                        : one        ? "whose name is needed again"
-                                                     : "whose names are needed again"));
+    session.progress().note(
+        fmt::format("removed {} of run {}, {}",
+                    number_of(released.attempts, was_replaced ? "container" : "old container"), run.text(),
+                    was_replaced ? "which is replaced"
+                    : one        ? "whose name is needed again"
+                                 : "whose names are needed again"));
   }
   return errors;
 }
@@ -243,7 +245,7 @@ std::optional<Result> drive_run(Session& session, Record& record, Loaded& loaded
     keep_host_paths(session, record, loaded.run);
     const bool is_simulated = record.runs({.id = loaded.run.id}, 1).at(0).is_simulated;
     UnlockWhenStarted listener(session.progress(), lock);
-    const std::string results = results_folder(loaded.run);
+    const std::string results = results_folder(loaded.run.experiment, loaded.run.id);
     const auto depot = open_results(loaded);
     const auto telemetry = watched || any_cached(loaded.run.experiment)
                                ? open_telemetry(session, state_folder(loaded.caller), loaded.run.id)
@@ -424,7 +426,7 @@ RunEntry entry_of(Session& session, Loaded& loaded, const RunOptions& options, c
           .prepared_in = prepared.took,
           .digests = prepared.digests,
           .references = prepared.references,
-          .results = results_folder(loaded.run),
+          .results = results_folder(loaded.run.experiment, loaded.run.id),
           .began_at = real_clock().now(),
           .ended_at = std::nullopt};
 }

@@ -19,6 +19,7 @@
 #include "app/runs.hpp"
 #include "app/selection.hpp"
 #include "combu/record.hpp"
+#include "combu/text.hpp"
 #include "combu/workspace.hpp"
 
 namespace combu {
@@ -27,10 +28,6 @@ namespace {
 constexpr int k_repeats_max = 5;
 constexpr std::size_t k_kept_told_max = 20;
 constexpr std::size_t k_kept_stops_in_flight = 8;
-
-std::string counted(std::size_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
 
 // What two selectors both met is told once.
 void append_new(std::vector<Error>& errors, const std::vector<Error>& more) {
@@ -308,7 +305,7 @@ void tell_kept(Session& session, const Uncollected& kept) {
     session.progress().error(fmt::format("left: and {} more", kept.size() - k_kept_told_max));
   session.progress().note(fmt::format(
       "{} stopped and kept: kill again when that is corrected, or remove {} with what {} by `kill --discard`",
-      counted(kept.size(), "container") + (kept.size() == 1 ? " is" : " are"),
+      number_of(kept.size(), "container") + (kept.size() == 1 ? " is" : " are"),
       kept.size() == 1 ? "it" : "them", kept.size() == 1 ? "it holds" : "they hold"));
 }
 
@@ -351,8 +348,8 @@ Result remove_all(Session& session, const Invocation& invocation, const KillOpti
       session.progress().note(others);
     return Result::succeeded;
   }
-  session.progress().note(fmt::format("removed {}, {}", counted(released.attempts, "container"),
-                                      counted(released.networks, "network")));
+  session.progress().note(fmt::format("removed {}, {}", number_of(released.attempts, "container"),
+                                      number_of(released.networks, "network")));
   if (!whole) session.progress().error("a run of it goes on starting trials: end it, and kill again");
   return whole && released.left.empty() && known.kept.empty() ? Result::succeeded : Result::failed;
 }

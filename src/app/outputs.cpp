@@ -14,6 +14,7 @@
 #include "combu/inputs.hpp"
 #include "combu/run.hpp"
 #include "combu/schedule.hpp"
+#include "combu/text.hpp"
 
 namespace combu {
 namespace {
@@ -71,12 +72,8 @@ std::string collect_one(Session& session, Record& record, const Loaded& loaded, 
 
 }  // namespace
 
-std::string results_folder(const Run& run) {
-  return results_folder(run.experiment, run.id);
-}
-
 std::unique_ptr<Depot> open_results(const Loaded& loaded) {
-  const std::string results = results_folder(loaded.run);
+  const std::string results = results_folder(loaded.run.experiment, loaded.run.id);
   if (!results.starts_with('/')) return open_s3(results, loaded.caller);
   const bool for_another = geteuid() == 0 && loaded.caller.uid != 0;
   return open_folder(
@@ -105,7 +102,7 @@ std::function<std::string(const TrialEntry&)> output_places(Record& record, cons
   std::set<std::string> with_outputs;
   try {
     const Loaded loaded = load(record, run);
-    results = results_folder(loaded.run);
+    results = results_folder(loaded.run.experiment, loaded.run.id);
     for (const Trial& trial : loaded.run.experiment.trials)
       if (!trial.outputs.empty()) with_outputs.insert(trial.name);
   } catch (const Error& error) {
@@ -124,7 +121,7 @@ std::vector<Error> check_results(const Loaded& loaded, const std::stop_token& st
       std::ranges::any_of(experiment.trials, [](const Trial& trial) { return !trial.outputs.empty(); });
   if (!any_outputs || experiment.collect.to.starts_with('/')) return {};
   try {
-    check_s3(results_folder(loaded.run), loaded.caller, stop);
+    check_s3(results_folder(loaded.run.experiment, loaded.run.id), loaded.caller, stop);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::cancelled) throw;
     return {Error(error.kind(), "collect.to", error.what())};
@@ -145,8 +142,8 @@ Uncollected bring_home(Session& session, Record& record, const RunId& run,
   std::map<TrialIndex, Key> pending = collecting_attempts(record, run, options.past);
   Uncollected failed;
   if (pending.empty()) return failed;
-  session.progress().note(fmt::format("collecting the outputs of {} trial{} of run {}", pending.size(),
-                                      pending.size() == 1 ? "" : "s", run.text()));
+  session.progress().note(
+      fmt::format("collecting the outputs of {} of run {}", number_of(pending.size(), "trial"), run.text()));
   const auto fail = [&](const Key& key, const std::string& why) {
     failed.emplace(key, fmt::format("its outputs cannot be collected: {}", why));
   };

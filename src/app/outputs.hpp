@@ -17,9 +17,7 @@
 
 namespace combu {
 
-// COLLECT/EXPERIMENT/RUN: each trial has a folder of its own in there. A path, or "s3://…".
-[[nodiscard]] std::string results_folder(const Run& run);
-// The same as a depot, whose files are the caller's.
+// results_folder() of the run as a depot, whose files are the caller's.
 [[nodiscard]] std::unique_ptr<Depot> open_results(const Loaded& loaded);
 
 // Where what a trial has left is. Empty: nothing of it is there.

@@ -15,6 +15,7 @@
 #include "app/runs.hpp"
 #include "app/session.hpp"
 #include "app/values.hpp"
+#include "combu/text.hpp"
 #include "combu/workspace.hpp"
 
 namespace combu {
@@ -85,8 +86,9 @@ Result retry(Session& session, Record& record, const RetryOptions& options, cons
   loaded.plan = changes.plan;
   expect_env_files(loaded.run.experiment, past, changes.again);
   forget_inputs(loaded.run.experiment, past, changes.again);
-  session.progress().note(fmt::format("run {}: {} trial{} tried again", id.text(), changes.tried_again,
-                                      changes.tried_again == 1 ? " is" : "s are"));
+  session.progress().note(fmt::format("run {}: {} {} tried again", id.text(),
+                                      number_of(changes.tried_again, "trial"),
+                                      changes.tried_again == 1 ? "is" : "are"));
   return execute(session, record, loaded, run, Earlier::refuse, work, [&](const Prepared& prepared) {
     const Instant now = real_clock().now();
     const bool is_edited = !changes.taken.empty();

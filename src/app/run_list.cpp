@@ -14,6 +14,7 @@
 
 #include "app/run_status.hpp"
 #include "app/runs.hpp"
+#include "combu/text.hpp"
 #include "combu/workspace.hpp"
 
 namespace combu {
@@ -101,7 +102,7 @@ void list_runs(Session& session, Record* record, const Invocation& invocation, c
   }
   show(rows);
   if (left_out > 0)
-    session.progress().note(fmt::format("{} older run{}: {} shows all", left_out, left_out == 1 ? "" : "s",
+    session.progress().note(fmt::format("{}: {} shows all", number_of(left_out, "older run"),
                                         is_limited ? "--limit 0" : "--all"));
 }
 

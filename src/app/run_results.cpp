@@ -43,6 +43,19 @@ std::vector<Results> RunResults::read(const std::vector<std::string>& ids) {
   return all;
 }
 
+Results RunResults::read_where(const std::string& id, const std::string& where, Progress& progress) {
+  Results results = read(id);
+  choose(results, where, progress);
+  return results;
+}
+
+std::vector<Results> RunResults::read_where(const std::vector<std::string>& ids, const std::string& where,
+                                            Progress& progress) {
+  std::vector<Results> all = read(ids);
+  for (Results& results : all) choose(results, where, progress);
+  return all;
+}
+
 Telemetry* RunResults::telemetry(const RunId& run) {
   const auto [known, is_new] = telemetries_.try_emplace(run);
   if (is_new && Telemetry::exists(folder_, run))

@@ -27,6 +27,10 @@ class RunResults {
   [[nodiscard]] Results read(const std::string& id);
   // Of each, which are different ones; of none given the last one of the file.
   [[nodiscard]] std::vector<Results> read(const std::vector<std::string>& ids);
+  // The same of the trials that choose() keeps.
+  [[nodiscard]] Results read_where(const std::string& id, const std::string& where, Progress& progress);
+  [[nodiscard]] std::vector<Results> read_where(const std::vector<std::string>& ids, const std::string& where,
+                                                Progress& progress);
   [[nodiscard]] Record& record() { return record_; }
 
  private:

@@ -188,7 +188,7 @@ std::string others_text(Session& session, const Invocation& invocation, const Se
       shown.push_back(fmt::format("{} more", experiments.size() - k_shown));
       break;
     }
-    shown.push_back(fmt::format("{} ({} container{})", name, count, count == 1 ? "" : "s"));
+    shown.push_back(fmt::format("{} ({})", name, number_of(count, "container")));
   }
   if (shown.empty()) return {};
   return fmt::format("other experiments here: {}; --experiment NAME means one of them",

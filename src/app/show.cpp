@@ -12,6 +12,7 @@
 #include "app/run_results.hpp"
 #include "app/runs.hpp"
 #include "app/trial_names.hpp"
+#include "combu/inputs.hpp"
 #include "combu/workspace.hpp"
 
 namespace combu {
@@ -37,7 +38,8 @@ ShownTrial look_up(Record& record, const RunEntry& run, const Loaded& loaded, Tr
       shown.attempts = record.attempts(known.equal_run, known.equal_trial);
     }
   }
-  const std::string results = run.results.empty() ? results_folder(loaded.run) : run.results;
+  const std::string results =
+      run.results.empty() ? results_folder(loaded.run.experiment, loaded.run.id) : run.results;
   if (!shown.trial.outputs.empty()) shown.outputs = outputs_at(results, shown.entry);
   return shown;
 }

@@ -66,8 +66,7 @@ int export_runs(const Invocation& invocation, const ExportOptions& options) {
   CommandSessions sessions(open_progress(invocation));
   Progress& progress = sessions.progress();
   RunResults source(invocation, sessions.opener());
-  std::vector<Results> runs = source.read(options.runs);
-  for (Results& run : runs) choose(run, options.where, progress);
+  const std::vector<Results> runs = source.read_where(options.runs, options.where, progress);
   if (options.format == "mlflow") {
     const Interrupts interrupts;
     send_to_mlflow(source, runs, options.to, progress, interrupts.token());

@@ -36,8 +36,7 @@ int plot(const Invocation& invocation, const PlotOptions& options) {
   CommandSessions sessions(open_progress(invocation));
   Progress& progress = sessions.progress();
   RunResults source(invocation, sessions.opener());
-  Results results = source.read(options.run);
-  choose(results, options.where, progress);
+  const Results results = source.read_where(options.run, options.where, progress);
   ChartForm form = options.form;
   const auto scale = [&](char axis) {
     return options.log.find(axis) == std::string::npos ? Scale::linear : Scale::logarithmic;

@@ -8,6 +8,7 @@
 #include "cli/moment.hpp"
 #include "cli/output.hpp"
 #include "cli/session.hpp"
+#include "combu/text.hpp"
 
 namespace combu {
 namespace {
@@ -17,7 +18,7 @@ struct PruneOptions {
 };
 
 int print_removed(std::size_t count) {
-  (void)put_err(fmt::format("removed {} run{} from the record\n", count, count == 1 ? "" : "s"));
+  (void)put_err(fmt::format("removed {} from the record\n", number_of(count, "run")));
   return 0;
 }
 

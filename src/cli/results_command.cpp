@@ -1,7 +1,6 @@
 #include <memory>
 
 #include "app/run_results.hpp"
-#include "app/runs.hpp"
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
 #include "cli/output.hpp"
@@ -21,10 +20,8 @@ struct ResultsOptions {
 
 int results(const Invocation& invocation, const ResultsOptions& options) {
   CommandSessions sessions(open_progress(invocation));
-  Progress& progress = sessions.progress();
   RunResults source(invocation, sessions.opener());
-  Results results = source.read(options.run);
-  choose(results, options.where, progress);
+  const Results results = source.read_where(options.run, options.where, sessions.progress());
   ResultsForm form = options.form;
   form.columns = names_in(options.columns, "--columns");
   form.table = options.json ? json_form(options.limit) : table_form(options.limit);

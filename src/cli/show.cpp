@@ -19,6 +19,7 @@
 #include "cli/session.hpp"
 #include "combu/docker.hpp"
 #include "combu/json.hpp"
+#include "combu/text.hpp"
 
 namespace combu {
 namespace {
@@ -97,11 +98,10 @@ std::string revision_text(const RunEntry& run) {
   else if (run.revision_dirty)
     text += ", and changes that are not on record";
   if (!tree.untracked.empty())
-    text +=
-        fmt::format(", {} file{} untracked", tree.untracked.size(), tree.untracked.size() == 1 ? "" : "s");
+    text += fmt::format(", {} untracked", number_of(tree.untracked.size(), "file"));
   if (!tree.by_index.empty())
-    text += fmt::format(", {} file{} with a git filter compared by the index only", tree.by_index.size(),
-                        tree.by_index.size() == 1 ? "" : "s");
+    text += fmt::format(", {} with a git filter compared by the index only",
+                        number_of(tree.by_index.size(), "file"));
   return text;
 }
 

@@ -7,19 +7,19 @@
 #include <string_view>
 #include <utility>
 
-#include "app/runs.hpp"
+#include "app/history.hpp"
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
 #include "cli/output.hpp"
 #include "combu/analysis.hpp"
 #include "combu/json.hpp"
+#include "combu/text.hpp"
 
 namespace combu {
 namespace {
 
 struct TimesOptions {
-  std::string run;
-  std::string trial;
+  HistoryOptions history;
   std::int64_t limit = -1;
   bool json = false;
 };
@@ -105,8 +105,8 @@ bool print_attempts_json(std::span<const TimedAttempt> attempts) {
 // What came before the first start, and then the attempts.
 std::string title_of(const RunEntry& entry, std::size_t attempts) {
   const Seconds whole(entry.ended_at.value_or(real_clock().now()) - entry.began_at);
-  std::string text = fmt::format("run {}: {} attempt{} in {}", entry.id.text(), attempts,
-                                 attempts == 1 ? "" : "s", to_string(std::max(whole, Seconds(0))));
+  std::string text = fmt::format("run {}: {} in {}", entry.id.text(), number_of(attempts, "attempt"),
+                                 to_string(std::max(whole, Seconds(0))));
   if (entry.evaluated_in && entry.prepared_in)
     text += fmt::format("; evaluated before in {}, images and networks prepared in {}",
                         to_string(*entry.evaluated_in), to_string(*entry.prepared_in));
@@ -130,17 +130,13 @@ bool print_sum(const RunEntry& entry, const std::vector<TimedAttempt>& attempts)
 }
 
 int times(const Invocation& invocation, const TimesOptions& options) {
-  Record record = open_record(invocation, Record::Use::reading);
-  const RunEntry entry = find_run(record, invocation, options.run);
-  const std::vector<TimedAttempt> attempts = times_of(record.attempts(entry.id, options.trial), entry);
-  if (attempts.empty() && !options.trial.empty())
-    throw Error(ErrorKind::not_found, options.trial, "has no attempt in run " + entry.id.text());
+  const auto [run, attempts] = read_times(invocation, options.history);
   if (options.json) {
     (void)print_attempts_json(std::span(attempts).first(json_form(options.limit).shown(attempts.size())));
-  } else if (!options.trial.empty()) {
+  } else if (!options.history.trial.empty()) {
     print_attempts(attempts, table_form(options.limit));
   } else {
-    (void)print_sum(entry, attempts);
+    (void)print_sum(run, attempts);
   }
   return 0;
 }
@@ -150,10 +146,10 @@ int times(const Invocation& invocation, const TimesOptions& options) {
 void add_times(CommandLine& line, const Invocation& invocation, Action& action) {
   CliCommand command = line.add_command("times", "Tell where the last run's time has gone, from the record");
   const auto options = std::make_shared<TimesOptions>();
-  add_run_option(command, options->run);
+  add_run_option(command, options->history.run);
   add_limit(command, options->limit);
   command.add_flag("--json", options->json, "Each attempt's times in seconds, one JSON object a line");
-  command.add_option("TRIAL", options->trial, "Of this trial's attempts").type_name("");
+  command.add_option("TRIAL", options->history.trial, "Of this trial's attempts").type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet times");
   command.callback([&invocation, &action, options] {
     action = [&invocation, options] { return times(invocation, *options); };

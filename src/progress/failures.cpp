@@ -178,9 +178,8 @@ std::vector<std::string> FailureFeed::counted() const {
   lines.reserve(counted.size());
   for (const Kind* kind : counted) {
     const std::size_t more = kind->count - k_shown_of_a_kind;
-    const std::string_view what = kind->state == TrialState::retrying ? "attempt" : "trial";
-    lines.push_back(failure_text(kind->state, fmt::format("{} more {}{}", more, what, more == 1 ? "" : "s"),
-                                 kind->reason));
+    const std::string_view what = kind->state == TrialState::retrying ? "more attempt" : "more trial";
+    lines.push_back(failure_text(kind->state, number_of(more, what), kind->reason));
   }
   return lines;
 }

@@ -84,8 +84,7 @@ std::string tail_lines(const Run& run, TrialIndex trial, const std::vector<std::
 }
 
 std::string begin_line(const Run& run) {
-  const std::size_t count = run.experiment.trials.size();
-  return fmt::format("run {}: {} trial{}", run.id.text(), count, count == 1 ? "" : "s");
+  return fmt::format("run {}: {}", run.id.text(), number_of(run.experiment.trials.size(), "trial"));
 }
 
 std::string_view pause_line(const Snapshot& snapshot) {

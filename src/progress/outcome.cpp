@@ -53,7 +53,7 @@ void print_undelivered(Progress& progress, const Run& run, const Outcome& outcom
   const std::size_t count = outcome.last.count(TrialState::collecting);
   if (count == 0) return;
   progress.error(fmt::format(
-      "the outputs of {} trial{} are not home yet{}; `{}` takes them", count, count == 1 ? "" : "s",
+      "the outputs of {} are not home yet{}; `{}` takes them", number_of(count, "trial"),
       outcome.undelivered.empty() ? "" : ": " + outcome.undelivered, resume_line(run.id, engine)));
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "combu/inputs.hpp"
+#include "combu/text.hpp"
 
 namespace combu {
 namespace {
@@ -27,9 +28,8 @@ Publisher::~Publisher() {
   if (thread_.joinable()) thread_.join();
   const std::size_t count = unpublished_ + waiting_.size();
   if (count > 0)
-    context_.progress.remark(
-        fmt::format("others are not told that {} trial{} succeeded, and may run the like: {}", count,
-                    count == 1 ? " has" : "s have", fault_));
+    context_.progress.remark(fmt::format("others are not told that {} {} succeeded, and may run the like: {}",
+                                         number_of(count, "trial"), count == 1 ? "has" : "have", fault_));
 }
 
 void Publisher::add(const Trial& trial) {

@@ -1,5 +1,7 @@
 // Why a trial does not start.
 
+#include <utility>
+
 #include "schedule/lifecycle.hpp"
 
 namespace combu::schedule {
@@ -22,3 +24,23 @@ Explanation Lifecycle::explain(TrialIndex trial, const Settings& settings) const
 }
 
 }  // namespace combu::schedule
+
+namespace combu {
+
+// The planner starts nothing: no start may be in flight.
+Explanation explain(const RunSituation& situation, TrialIndex trial) {
+  PlannerOptions options{.capacity = situation.capacity, .past = situation.past, .began_at = situation.now};
+  if (options.capacity)
+    for (const std::string& gpu : options.capacity->gpus)
+      options.gpus.push_back({.id = gpu, .uuid = {}, .kind = {}, .memory = {}});
+  Planner planner(situation.run, situation.experiment, situation.plan, std::move(options));
+  const Adjust settings{.parallel_max = situation.settings.parallel_max,
+                        .starts_in_flight_max = 0,
+                        .paused = situation.settings.paused};
+  const Assumed others{situation.held_by_others};
+  for (const Event& event : {Event(settings), Event(Begin{}), Event(others)})
+    (void)planner.step(event, situation.now);
+  return planner.explain(trial);
+}
+
+}  // namespace combu

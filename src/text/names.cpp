@@ -125,4 +125,9 @@ std::vector<std::string> ranges(const std::vector<std::string_view>& names) {
   return out;
 }
 
+std::string number_of(std::size_t count, std::string_view noun, std::string_view plural) {
+  if (count == 1 || plural.empty()) return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+  return fmt::format("{} {}", count, plural);
+}
+
 }  // namespace combu

@@ -144,7 +144,7 @@ void NumberTable::print_left_out(std::ostream& out, const std::vector<std::size_
   for (std::size_t i = 0; i < columns_.size(); ++i)
     if (!std::ranges::binary_search(shown, i) && std::ranges::find(names, cells_[i].text) == names.end())
       names.emplace_back(cells_[i].text);
-  out << fit_between(fmt::format("{} column{} left out: ", count, count == 1 ? "" : "s"),
+  out << fit_between(fmt::format("{} left out: ", number_of(count, "column")),
                      fmt::format("{}", fmt::join(names, ", ")), fmt::format("; {}", way_out), columns_max)
       << '\n';
 }

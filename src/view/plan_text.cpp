@@ -15,10 +15,6 @@ namespace {
 constexpr std::size_t k_waves_shown = 20;
 constexpr std::size_t k_columns = 100;
 
-std::string counted(std::size_t count, std::string_view one, std::string_view many) {
-  return fmt::format("{} {}", count, count == 1 ? one : many);
-}
-
 std::vector<std::vector<std::string_view>> waves_of(const Experiment& experiment, const Plan& plan) {
   std::vector<std::vector<std::string_view>> waves(plan.wave_count);
   for (std::size_t i = 0; i < plan.nodes.size(); ++i)
@@ -76,11 +72,10 @@ std::string wave_text(const std::vector<std::string_view>& names, std::size_t co
 
 void print_plan(std::ostream& out, const Experiment& experiment, const Plan& plan) {
   const auto waves = waves_of(experiment, plan);
-  out << fmt::format("{} in {}, {}, {}, {}\n", counted(experiment.trials.size(), "trial", "trials"),
-                     counted(waves.size(), "wave", "waves"),
-                     counted(edge_count(plan), "dependency", "dependencies"),
-                     counted(images_of(experiment).size(), "image", "images"),
-                     counted(networks_of(experiment).size(), "network", "networks"));
+  out << fmt::format(
+      "{} in {}, {}, {}, {}\n", number_of(experiment.trials.size(), "trial"), number_of(waves.size(), "wave"),
+      number_of(edge_count(plan), "dependency", "dependencies"),
+      number_of(images_of(experiment).size(), "image"), number_of(networks_of(experiment).size(), "network"));
   const std::size_t shown = std::min(waves.size(), k_waves_shown);
   std::size_t most = 0;
   for (const auto& wave : waves) most = std::max(most, wave.size());
@@ -88,7 +83,7 @@ void print_plan(std::ostream& out, const Experiment& experiment, const Plan& pla
   const std::size_t count_width = fmt::format("{} trials", most).size();
   for (std::size_t i = 0; i < shown; ++i) {
     const std::string head = fmt::format("wave {:>{}}: {:<{}}  ", i + 1, wave_digits,
-                                         counted(waves[i].size(), "trial", "trials"), count_width);
+                                         number_of(waves[i].size(), "trial"), count_width);
     out << head << wave_text(waves[i], k_columns - head.size()) << '\n';
   }
   if (shown < waves.size()) out << fmt::format("… and {} more waves\n", waves.size() - shown);

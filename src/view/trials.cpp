@@ -91,7 +91,7 @@ void print_table_with_use(std::ostream& out, std::span<const TrialRow> rows, Ins
 }  // namespace
 
 std::string taken_text(const Taken& taken) {
-  return fmt::format("{} file{}, {}", taken.files, taken.files == 1 ? "" : "s", to_string(taken.size));
+  return fmt::format("{}, {}", number_of(taken.files, "file"), to_string(taken.size));
 }
 
 void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now,

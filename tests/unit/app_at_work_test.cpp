@@ -80,32 +80,6 @@ class Child {
 
 class AtWorkTest : public AppTest {
  protected:
-  // A process that runs `text` as r1 and stays.
-  class Process {
-   public:
-    Process(AtWorkTest& test, const std::string& text, const NewRun& wanted) {
-      test.write(text);
-      done_ = std::async(std::launch::async, [this, &test, wanted] {
-        AtWork work(nullptr);
-        const auto progress = work.share(std::make_unique<Shown>(told));
-        const Result result =
-            start_run(test.invocation, wanted, *progress, test.opener(*progress, stop.get_token()), work);
-        (void)work.done(static_cast<int>(result));
-        return result;
-      });
-    }
-    ~Process() { stop.request_stop(); }
-    Process(const Process&) = delete;
-    Process& operator=(const Process&) = delete;
-
-    [[nodiscard]] Result result() { return done_.get(); }
-    Told told;
-    std::stop_source stop;
-
-   private:
-    std::future<Result> done_;
-  };
-
   // The file with this text. Forks: before there are threads.
   Loaded edited(const std::string& text) {
     write(text);

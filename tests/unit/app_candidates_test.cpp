@@ -52,7 +52,7 @@ TEST_F(AppCandidates, AreMetricsAndTheirParts) {
 TEST_F(AppCandidates, OfAFileThatHasNeverBeenRunAreThoseInIt) {
   record_run("run1", {"aa"});
   invocation.check_sections = [](const Experiment&) { return std::vector<Error>(); };
-  invocation.file = folder.path() + "/experiment.jsonnet";
+  invocation.file = path("experiment.jsonnet");
   std::ofstream(invocation.file)
       << R"([{name: "t%d" % i, image: "busybox", params: {lr: 0.1}} for i in [1, 2]])";
   EXPECT_THAT(of_run("").trials(), ElementsAre("t1", "t2"));

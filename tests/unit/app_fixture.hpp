@@ -1,6 +1,6 @@
 #pragma once
-// Use cases in process: a state folder and an experiment's file of the test's own, and one simulated engine
-// that all use cases of a test share.
+// Use cases in process: each test has a folder of its own, which holds the state folder and the experiment's
+// file. AppTest also has a simulated engine that all use cases of the test share.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -135,15 +136,14 @@ class KeptEngine final : public PassingEngine {
   }
 };
 
-class AppTest : public testing::Test {
+class StateFolderTest : public testing::Test {
  protected:
-  AppTest() {
+  StateFolderTest() {
     std::filesystem::remove_all(folder.path());
     std::filesystem::create_directories(folder.path());
     setenv("COMBU_HOME", state().c_str(), 1);  // NOLINT(concurrency-mt-unsafe): there is one thread
-    invocation = invocation_of("experiment.jsonnet");
   }
-  ~AppTest() override {
+  ~StateFolderTest() override {
     unsetenv("COMBU_HOME");  // NOLINT(concurrency-mt-unsafe): there is one thread
   }
 
@@ -166,6 +166,12 @@ class AppTest : public testing::Test {
     return {std::istreambuf_iterator<char>(file), {}};
   }
 
+  Folder folder{"combu-app"};
+  std::stop_source stop;
+};
+
+class AppTest : public StateFolderTest {
+ protected:
   // As the program opens it: an error is shown.
   [[nodiscard]] OpenSession opener(Progress& progress, std::stop_token token) {
     return [this, &progress, token = std::move(token)](const Invocation& given,
@@ -207,6 +213,32 @@ class AppTest : public testing::Test {
     return retry_trials({invocation, shown, open_session, work}, options);
   }
 
+  // A process that runs `text`, as a thread with a progress and a stop token of its own.
+  class Process {
+   public:
+    Process(AppTest& test, const std::string& text, const NewRun& wanted) {
+      test.write(text);
+      done_ = std::async(std::launch::async, [this, &test, wanted] {
+        AtWork work(nullptr);
+        const auto progress = work.share(std::make_unique<Shown>(told));
+        const Result result =
+            start_run(test.invocation, wanted, *progress, test.opener(*progress, stop.get_token()), work);
+        (void)work.done(static_cast<int>(result));
+        return result;
+      });
+    }
+    ~Process() { stop.request_stop(); }
+    Process(const Process&) = delete;
+    Process& operator=(const Process&) = delete;
+
+    [[nodiscard]] Result result() { return done_.get(); }
+    Told told;
+    std::stop_source stop;
+
+   private:
+    std::future<Result> done_;
+  };
+
   // On the engine an hour passes: `sleep 100` ends, and no process has watched it.
   void pass_an_hour() { world.advance(real_clock().now() + std::chrono::hours(1)); }
   // Ends an attempt as a person does without combu.
@@ -238,7 +270,6 @@ class AppTest : public testing::Test {
   }
   [[nodiscard]] Caller caller() const { return caller_for(invocation); }
 
-  Folder folder{"combu-app"};
   World world{{.start_takes = Seconds(0), .gpus = 2}};
   std::unique_ptr<Engine> simulated = open_simulated(world, 1);
   KeptEngine kept_engine{*simulated};
@@ -246,8 +277,7 @@ class AppTest : public testing::Test {
   std::string address = "unix:///run/lab.sock";
   Told told;
   Shown shown{told};
-  std::stop_source stop;
-  Invocation invocation;
+  Invocation invocation = invocation_of("experiment.jsonnet");
 };
 
 inline Error error_in(const std::function<void()>& body) {

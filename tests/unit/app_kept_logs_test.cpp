@@ -240,15 +240,16 @@ TEST_F(ResultsTest, AreChosenByAConditionOnWhatTheyHave) {
                   waiting_run("r1")),
             Result::succeeded);
   RunResults all(invocation, opener());
-  Results results = all.read("r1");
-  choose(results, "", shown);
-  EXPECT_THAT(results.rows, SizeIs(2));
-  choose(results, "loss>4", shown);
+  EXPECT_THAT(all.read_where("r1", "", shown).rows, SizeIs(2));
+  const Results results = all.read_where("r1", "loss>4", shown);
   ASSERT_THAT(results.rows, SizeIs(1));
   EXPECT_EQ(results.rows[0].trial.name, "two");
   EXPECT_THAT(told.of("note"), Not(Contains(HasSubstr("--where"))));
-  choose(results, "los>4", shown);
+  EXPECT_THAT(all.read_where("r1", "los>4", shown).rows, IsEmpty());
   EXPECT_THAT(told.of("note"), Contains("--where: no trial of run r1 has `los`; is `loss` meant?"));
+  const std::vector<Results> one = all.read_where(std::vector<std::string>{"r1"}, "loss<4", shown);
+  ASSERT_THAT(one, SizeIs(1));
+  EXPECT_THAT(one[0].rows, SizeIs(1));
 }
 
 }  // namespace

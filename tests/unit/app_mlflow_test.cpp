@@ -33,12 +33,12 @@ TEST_F(AppMlflow, IsSentNowhereIfNoServerIsNamed) {
 }
 
 TEST_F(AppMlflow, HasThePlacesOfOutputsThatAreThere) {
-  const std::string results = folder.path() + "/results";
+  const std::string results = path("results");
   const RunEntry run = record_run(
       "run1", {"aa", "bb", "cc"},
       [&](const std::string& trial) { return trial == "cc" ? "" : R"(,"outputs":["/out"])"; },
       R"("collect":{"to":")" + results + R"("},)");
-  Record record(folder.path());
+  Record record(state());
   const auto place_of = output_places(record, run.id, *progress);
   const auto entry = [&](const std::string& name) { return record.trials(run.id, name).at(0); };
   EXPECT_EQ(place_of(entry("aa")), "");

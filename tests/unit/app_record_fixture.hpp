@@ -1,11 +1,7 @@
 #pragma once
-// A state folder with a record and telemetry, and an engine that has logs: what tests of use cases begin
-// with.
-
-#include <gtest/gtest.h>
+// A record and telemetry made by hand, and an engine that has logs: what tests of use cases begin with.
 
 #include <chrono>
-#include <cstdlib>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,6 +11,7 @@
 #include <vector>
 
 #include "app/session.hpp"
+#include "app_fixture.hpp"
 #include "combu/progress.hpp"
 #include "combu/record.hpp"
 #include "combu/telemetry.hpp"
@@ -60,11 +57,8 @@ class ListedEngine : public PassingEngine {
   }
 };
 
-class RecordedRunTest : public testing::Test {
+class RecordedRunTest : public StateFolderTest {
  protected:
-  RecordedRunTest() { setenv("COMBU_HOME", folder.path().c_str(), 1); }
-  ~RecordedRunTest() override { unsetenv("COMBU_HOME"); }
-
   // Puts a run on record in which each trial has ended well.
   // `fields`: further fields of a trial in the file (",\"outputs\":…"). `head`: fields of the file
   // ("\"collect\":…,").
@@ -93,7 +87,7 @@ class RecordedRunTest : public testing::Test {
       }
     }
     entry.evaluated = '{' + head + R"("experiment":"lab","trials":[)" + evaluated + "]}";
-    Record record(folder.path());
+    Record record(state());
     record.begin(entry, run.experiment);
     record.append(run.id, facts);
     record.end(run.id, ListedEngine::k_began + std::chrono::minutes(1));
@@ -103,7 +97,7 @@ class RecordedRunTest : public testing::Test {
   // Keeps a whole log of the trial's first attempt.
   void keep_log(const std::string& run, const std::string& trial, const std::string& text,
                 std::vector<LogBatch::Metric> metrics = {}) {
-    Telemetry telemetry(folder.path(), RunId(run));
+    Telemetry telemetry(state(), RunId(run));
     const std::vector<LogPiece> pieces{{.stream = LogStream::out, .text = text, .at = ListedEngine::k_began}};
     (void)telemetry.take(trial, 1, std::nullopt, {.pieces = pieces, .metrics = metrics, .complete = true},
                          Bytes{1 << 20});
@@ -113,10 +107,8 @@ class RecordedRunTest : public testing::Test {
     return {.run = RunId(run), .trial = trial, .attempt = 1};
   }
 
-  Folder folder{"combu-app"};
   std::unique_ptr<Progress> progress = make_progress(ProgressForm::quiet, stderr);
   ListedEngine engine;
-  std::stop_source stop;
   Session session{*progress, engine, {.address = "unix:///engine.sock"}, stop.get_token()};
 };
 

@@ -76,6 +76,14 @@ TEST(Names, that_follow_one_another_become_ranges) {
   EXPECT_THAT(ranges({"x123456789012345678901", "x9"}), ElementsAre("x123456789012345678901", "x9"));
 }
 
+TEST(NumberOf, has_the_noun_in_its_number) {
+  EXPECT_EQ(number_of(1, "run"), "1 run");
+  EXPECT_EQ(number_of(0, "run"), "0 runs");
+  EXPECT_EQ(number_of(3, "old container"), "3 old containers");
+  EXPECT_EQ(number_of(1, "dependency", "dependencies"), "1 dependency");
+  EXPECT_EQ(number_of(2, "dependency", "dependencies"), "2 dependencies");
+}
+
 TEST(ShellWord, is_quoted_when_it_has_to_be) {
   EXPECT_EQ(shell_word("/lab/experiment.jsonnet"), "/lab/experiment.jsonnet");
   EXPECT_EQ(shell_word("my file's"), "'my file'\\''s'");

@@ -1,0 +1,50 @@
+#include "app/compare.hpp"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <string_view>
+#include <utility>
+
+namespace combu {
+namespace {
+
+// Repeats may differ by seed; what is named has to be there.
+std::vector<std::string> params_over(const CompareOptions& options, const std::vector<Results>& runs) {
+  if (!options.is_over_given) return options.over;
+  constexpr std::string_view k_params = "params.";
+  std::set<std::string_view> known;
+  for (const Results& run : runs) known.insert(run.params.begin(), run.params.end());
+  std::vector<std::string> params;
+  for (std::string name : names_in(options.over, "--over")) {
+    if (!known.contains(name) && name.starts_with(k_params)) name.erase(0, k_params.size());
+    if (!known.contains(name)) {
+      const auto near = nearest(name, {known.begin(), known.end()});
+      throw Error(ErrorKind::invalid, "--over",
+                  fmt::format("no trial has a param `{}`{}", name,
+                              near ? fmt::format("; is `{}` meant?", *near) : ""));
+    }
+    params.push_back(std::move(name));
+  }
+  return params;
+}
+
+}  // namespace
+
+ComparedRuns read_compared(RunResults& source, const CompareOptions& options, Progress& progress) {
+  ComparedRuns compared{.runs = source.read(options.runs), .form = {}};
+  compared.form.metrics = names_in(options.metrics, "--metric");
+  compared.form.over = params_over(options, compared.runs);
+  bool any = false;
+  for (Results& run : compared.runs) {
+    choose(run, options.where, progress);
+    any = any || !run.metrics.empty();
+  }
+  if (!any && compared.form.metrics.empty())
+    throw Error(ErrorKind::not_found, "",
+                fmt::format("no trial of run {} has told a metric; --metric names another column: seconds",
+                            compared.runs.front().run.id.text()));
+  return compared;
+}
+
+}  // namespace combu

@@ -1,0 +1,32 @@
+#pragma once
+// Runs whose results are compared. Reconciles, as RunResults does.
+
+#include <string>
+#include <vector>
+
+#include "app/run_results.hpp"
+#include "combu/analysis.hpp"
+#include "combu/progress.hpp"
+
+namespace combu {
+
+struct CompareOptions {
+  std::vector<std::string> runs;          // ids; empty: the last run of the file
+  std::string where;                      // a condition; empty: all trials
+  std::vector<std::string> metrics;       // lists of columns, as names_in() takes them
+  std::vector<std::string> over{"seed"};  // lists of params in which repeats differ
+  bool is_over_given = false;             // false: the params of `over` need not be there
+};
+
+struct ComparedRuns {
+  std::vector<Results> runs;  // the trials of which the condition is so
+  CompareForm form;
+};
+
+// Notes names in the condition that no trial has a value of. Throws Error: those of RunResults::read();
+// invalid for a list of names that makes no sense, or a param that no trial has; not_found if there is no
+// metric to compare.
+[[nodiscard]] ComparedRuns read_compared(RunResults& source, const CompareOptions& options,
+                                         Progress& progress);
+
+}  // namespace combu

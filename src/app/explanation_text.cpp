@@ -1,0 +1,305 @@
+#include "app/explanation_text.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <string_view>
+#include <utility>
+
+#include "app/kept_logs.hpp"
+#include "app/run_options.hpp"
+#include "combu/cache.hpp"
+#include "combu/telemetry.hpp"
+#include "combu/text.hpp"
+
+namespace combu {
+namespace {
+
+constexpr std::size_t k_named = 3;
+constexpr std::size_t k_compared_max = 500;
+
+std::string list_of(std::vector<std::string> texts) {
+  const std::size_t count = texts.size();
+  if (count > k_named) {
+    texts.resize(k_named);
+    texts.push_back(fmt::format("{} more", count - k_named));
+  }
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+std::string_view condition_text(Condition condition) {
+  switch (condition) {
+    case Condition::started:
+      return "to be started";
+    case Condition::healthy:
+      return "to be healthy";
+    case Condition::succeeded:
+      return "to succeed";
+    case Condition::finished:
+      return "to be over";
+  }
+  return "";
+}
+
+// Those of a kind that `wanted` has.
+Slots of_kinds(const Slots& wanted, const GpuWish& gpus, const Slots& held) {
+  Slots some;
+  if (wanted.cpus.nano != 0) some.cpus = held.cpus;
+  if (wanted.memory.count != 0) some.memory = held.memory;
+  if (!gpus.empty()) some.gpus = held.gpus;
+  return some;
+}
+
+std::string joined(const Slots& slots, const GpuWish& gpus) {
+  if (gpus.empty()) return to_string(slots);
+  return slots.empty() ? to_string(gpus) : fmt::format("{}, {}", to_string(slots), to_string(gpus));
+}
+
+// Of one run.
+class ExplanationText {
+ public:
+  explicit ExplanationText(const ExplainedRun& run)
+      : id_(run.loaded.run.id),
+        experiment_(run.loaded.run.experiment),
+        run_(run),
+        past_(run.past),
+        settings_(run.settings.value_or(Settings{.parallel_max = experiment_.parallel_max})) {}
+
+  [[nodiscard]] std::string of(TrialIndex trial) const {
+    const Past& it = past_[trial];
+    switch (it.state) {
+      case TrialState::waiting:
+        return waits(trial);
+      case TrialState::ready:
+        return fmt::format("{}; attempt {}, after {}", waits(trial), it.attempt + 1, attempt_end_text(it));
+      case TrialState::starting:
+        return fmt::format("is being started{}", attempt_text(it));
+      case TrialState::running:
+        return fmt::format("runs{}{}{}", since(it), attempt_text(it), why_not_skipped(trial));
+      case TrialState::retrying:
+        return fmt::format("is tried again: {}", reason_text(it));
+      case TrialState::collecting:
+        return fmt::format("has ended{}, and its outputs are being taken home{}", attempt_text(it),
+                           reason_text(it).empty() ? "" : ": " + reason_text(it));
+      case TrialState::succeeded:
+        return fmt::format("has succeeded{}{}{}", attempt_text(it), why_no_metrics(trial),
+                           why_not_skipped(trial));
+      case TrialState::stopped:
+        if (it.reason.empty()) return stopped_text(trial);
+        return fmt::format("was stopped{}{}", is_by_others(it.details.stopper) ? " " : ": ",
+                           failure_text(trial));
+      case TrialState::skipped:
+        return "was skipped: " + it.reason;
+      case TrialState::failed:
+        return fmt::format("failed: {}{}", failure_text(trial), why_not_skipped(trial));
+      case TrialState::blocked:
+        return fmt::format("is blocked: {}{}", it.reason, root_text(trial));
+    }
+    return "";
+  }
+
+ private:
+  [[nodiscard]] const std::string& name(TrialIndex trial) const { return experiment_.trials[trial].name; }
+
+  static std::string attempt_text(const Past& past) {
+    return past.attempt > 1 ? fmt::format(" (attempt {})", past.attempt) : "";
+  }
+
+  static bool is_by_others(Stopper stopper) {
+    return stopper == Stopper::person || stopper == Stopper::outside;
+  }
+
+  // Without what follows it.
+  static std::string attempt_end_text(const Past& past) {
+    EndDetails details = past.details;
+    details.next = Next::none;
+    return reason_text(past.reason, details, past.attempt);
+  }
+
+  // The reason beside the state, and what the last line of the log adds.
+  [[nodiscard]] std::string failure_text(TrialIndex trial) const {
+    const Past& it = past_[trial];
+    return with_last_line(reason_text_beside_state(it), it.exit_code,
+                          it.was_started ? run_.last_line(name(trial), it.attempt) : std::string());
+  }
+
+  static std::string since(const Past& past) {
+    if (!past.ran_at) return "";
+    return " since " + to_string(std::chrono::duration_cast<Seconds>(real_clock().now() - *past.ran_at));
+  }
+
+  [[nodiscard]] std::string why_no_metrics(TrialIndex trial) const {
+    const std::string folder = state_folder(run_.loaded.caller);
+    if (!experiment_.trials[trial].metrics || !Telemetry::exists(folder, id_)) return "";
+    try {
+      const std::vector<std::string> silent = Telemetry(folder, id_, Telemetry::Use::reading).silent();
+      if (std::ranges::find(silent, name(trial)) == silent.end()) return "";
+    } catch (const Error&) {
+      return "";  // it cannot be read
+    }
+    return fmt::format("; it has told no metric: {}", words_of_none(*experiment_.trials[trial].metrics));
+  }
+
+  // Of one with `cache` that was started: in what it differs from the one before that is the most alike.
+  [[nodiscard]] std::string why_not_skipped(TrialIndex trial) const {
+    if (!experiment_.trials[trial].cache.on) return "";
+    const auto known = run_.record.known(id_, name(trial));
+    if (!known) return "; what it is equal to cannot be told";
+    if (past_[trial].anew) return "; it was to be done again";
+    std::optional<std::vector<std::string>> least;
+    std::string of;
+    for (const KnownEntry& before : run_.record.known_before(id_, name(trial), k_compared_max)) {
+      std::vector<std::string> differ = differences(known->parts, before.parts);
+      if (least && least->size() <= differ.size()) continue;
+      least = std::move(differ);
+      of = fmt::format("`{}` of run {}", before.trial, before.run.text());
+    }
+    if (!least) return "; nothing like it had been done before";
+    if (!least->empty()) return fmt::format("; it differs from {}: {}", of, list_of(std::move(*least)));
+    return run_options_of(run_.record.runs({.id = id_}, 1).at(0).options).cache
+               ? fmt::format("; it is equal to {}, which has no outputs to be taken over", of)
+               : fmt::format("; it is equal to {}, and was run all the same (--no-cache)", of);
+  }
+
+  // A service is stopped for one of two reasons, and it is not on record for which.
+  [[nodiscard]] std::string stopped_text(TrialIndex trial) const {
+    constexpr std::string_view k_done = "was stopped, since its work was done";
+    if (experiment_.deadline == Seconds(0)) return std::string(k_done);
+    const Instant since = run_.record.runs({.id = id_}, 1).at(0).working_since;
+    const auto ended_at = run_.record.trials(id_, name(trial)).at(0).ended_at;
+    const auto deadline = since + std::chrono::duration_cast<Instant::duration>(experiment_.deadline);
+    if (!ended_at || *ended_at < since) return fmt::format("{} or the run's deadline had passed", k_done);
+    if (*ended_at < deadline) return std::string(k_done);
+    return fmt::format("was stopped after the run's deadline of {} had passed",
+                       to_string(experiment_.deadline));
+  }
+
+  // The trial at the head of the chain, and why it failed.
+  [[nodiscard]] std::string root_text(TrialIndex trial) const {
+    const std::optional<TrialIndex> root = past_[trial].root;
+    if (!root || past_[*root].reason.empty()) return "";
+    return fmt::format("; {} {}: {}", name(*root), to_string(past_[*root].state), reason_text(past_[*root]));
+  }
+
+  [[nodiscard]] std::string waits(TrialIndex trial) const {
+    using Kind = Explanation::Kind;
+    const Explanation why = this->why(trial);
+    const GpuWish& gpus = *experiment_.trials[trial].gpus;
+    const bool wants_none = wanted(trial).empty() && gpus.empty();
+    switch (why.kind) {
+      case Kind::dependencies:
+        return "waits for " + unmet_text(why.unmet);
+      case Kind::canary:
+        return fmt::format("waits for `{}`, the canary of its shape, to succeed", name(*why.first));
+      case Kind::paused:
+        return fmt::format("waits, since the run is paused: `combu resume {}` starts it", id_.text());
+      case Kind::place:
+        return place_text();
+      case Kind::slots:
+        return slots_text(trial);
+      case Kind::overtaken:
+        return fmt::format("waits, so that `{}` gets {}", name(*why.first),
+                           joined(wanted(*why.first), *experiment_.trials[*why.first].gpus));
+      case Kind::room:
+        return "waits, so that those that services serve have room beside them";
+      case Kind::none:
+      case Kind::retry:
+      case Kind::lookup:
+      case Kind::interrupted:
+      case Kind::listing:
+      case Kind::turn:
+      case Kind::nothing:
+        break;
+    }
+    // What is free is not known.
+    if (!wants_none && (!run_.snapshot || !run_.snapshot->capacity)) return slots_text(trial);
+    const auto starting = static_cast<std::size_t>(
+        std::ranges::count(past_, TrialState::starting, [](const Past& one) { return one.state; }));
+    return starting >= settings_.starts_in_flight_max || wants_none
+               ? "waits for its turn among the starts in flight"
+               : "waits for its turn";
+  }
+
+  [[nodiscard]] Explanation why(TrialIndex trial) const {
+    return explain({.run = id_,
+                    .experiment = experiment_,
+                    .plan = run_.loaded.plan,
+                    .past = past_,
+                    .settings = settings_,
+                    .capacity = run_.snapshot ? run_.snapshot->capacity : std::nullopt,
+                    .held_by_others = run_.snapshot ? run_.snapshot->held_by_others : Slots(),
+                    .now = real_clock().now()},
+                   trial);
+  }
+
+  // Of its next attempt.
+  [[nodiscard]] Slots wanted(TrialIndex trial) const {
+    Slots slots = experiment_.trials[trial].slots;
+    if (past_[trial].state == TrialState::ready) slots.memory = std::max(slots.memory, past_[trial].memory);
+    return slots;
+  }
+
+  [[nodiscard]] std::string slots_text(TrialIndex trial) const {
+    return fmt::format("waits for {}{}", joined(wanted(trial), *experiment_.trials[trial].gpus),
+                       holders(trial));
+  }
+
+  // Services take no place from others.
+  [[nodiscard]] std::string place_text() const {
+    std::size_t alive = 0;
+    for (TrialIndex trial = 0; trial < past_.size(); ++trial)
+      if (is_alive(past_[trial].state) && !experiment_.trials[trial].service) ++alive;
+    return fmt::format("waits for a place: {} {} alive, as many as may (parallel)",
+                       number_of(alive, "attempt"), alive == 1 ? "is" : "are");
+  }
+
+  [[nodiscard]] std::string unmet_text(const std::vector<Edge>& needs) const {
+    std::vector<std::string> texts;
+    texts.reserve(needs.size());
+    for (const Edge& need : needs)
+      texts.push_back(fmt::format("`{}` {} (it is {})", name(need.trial), condition_text(need.condition),
+                                  to_string(past_[need.trial].state)));
+    return list_of(std::move(texts));
+  }
+
+  // Who has of what it waits for, of this run and of others; GPUs first, of which there are the fewest.
+  [[nodiscard]] std::string holders(TrialIndex waiting) const {
+    const Slots wanted = this->wanted(waiting);
+    const GpuWish& wanted_gpus = *experiment_.trials[waiting].gpus;
+    std::vector<std::string> texts;
+    std::vector<std::string> without_gpus;
+    const auto add = [&](const std::string& who, const Slots& slots, const GpuWish& gpus) {
+      const bool has_gpus = !gpus.empty() || !slots.gpus.empty();
+      if (has_gpus || !slots.empty())
+        (has_gpus ? texts : without_gpus).push_back(fmt::format("{} ({})", who, joined(slots, gpus)));
+    };
+    for (TrialIndex trial = 0; trial < past_.size(); ++trial) {
+      const Trial& it = experiment_.trials[trial];
+      if (is_alive(past_[trial].state))
+        add(fmt::format("`{}`", it.name), of_kinds(wanted, wanted_gpus, it.slots),
+            wanted_gpus.empty() ? GpuWish() : *it.gpus);
+    }
+    for (const Sighting& other : run_.others())
+      add(fmt::format("`{}` of {}", other.key.trial, other.experiment),
+          of_kinds(wanted, wanted_gpus, other.slots), {});
+    std::ranges::move(without_gpus, std::back_inserter(texts));
+    return texts.empty() ? "" : "; held by " + list_of(std::move(texts));
+  }
+
+  const RunId& id_;
+  const Experiment& experiment_;
+  const ExplainedRun& run_;
+  const std::vector<Past>& past_;
+  Settings settings_;
+};
+
+}  // namespace
+
+std::string explanation_text(const ExplainedRun& run, TrialIndex trial) {
+  return ExplanationText(run).of(trial);
+}
+
+}  // namespace combu

@@ -1,0 +1,31 @@
+#include "app/history.hpp"
+
+#include <utility>
+
+#include "app/runs.hpp"
+
+namespace combu {
+
+void tell_events(const Invocation& invocation, const HistoryOptions& options,
+                 const std::function<bool(const EventEntry&)>& tell) {
+  Record record = open_record(invocation, Record::Use::reading);
+  const RunEntry run = find_run(record, invocation, options.run);
+  bool any = false;
+  record.events(run.id, options.trial, [&](const EventEntry& event) {
+    any = true;
+    return tell(event);
+  });
+  if (!any && !options.trial.empty() && record.trials(run.id, options.trial).empty())
+    throw Error(ErrorKind::not_found, options.trial, "is no trial of run " + run.id.text());
+}
+
+RunTimes read_times(const Invocation& invocation, const HistoryOptions& options) {
+  Record record = open_record(invocation, Record::Use::reading);
+  RunEntry run = find_run(record, invocation, options.run);
+  std::vector<TimedAttempt> attempts = times_of(record.attempts(run.id, options.trial), run);
+  if (attempts.empty() && !options.trial.empty())
+    throw Error(ErrorKind::not_found, options.trial, "has no attempt in run " + run.id.text());
+  return {.run = std::move(run), .attempts = std::move(attempts)};
+}
+
+}  // namespace combu

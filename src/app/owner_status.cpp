@@ -1,0 +1,57 @@
+#include "app/owner_status.hpp"
+
+#include <stop_token>
+#include <string_view>
+
+#include "app/patience.hpp"
+#include "combu/control.hpp"
+
+namespace combu {
+namespace {
+
+constexpr Seconds k_snapshot_patience{2};
+
+// Takes the first snapshot that it is shown.
+class FirstSnapshot final : public Progress {
+ public:
+  void phase(std::string_view /*text*/) override {}
+  void preparation(const Preparation& /*preparation*/) override {}
+  void counted(std::string_view /*verb*/, std::size_t /*count*/, std::size_t /*total*/) override {}
+  void note(std::string_view /*line*/) override {}
+  void error(std::string_view /*line*/) override {}
+  void begin(const Run& /*run*/) override {}
+  void fact(const Fact& /*fact*/) override {}
+  void failure(const Fact& /*fact*/, const std::vector<std::string>& /*tail*/) override {}
+  void snapshot(const Snapshot& snapshot) override {
+    if (!taken) taken = snapshot;
+    enough.request_stop();
+  }
+  void end() override {}
+
+  std::optional<Snapshot> taken;
+  std::stop_source enough;
+};
+
+}  // namespace
+
+std::optional<Settings> settings_at_work(const RunId& run, const Caller& caller) {
+  try {
+    return ControlClient(channel_path(run, caller)).adjust({}, {});
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+std::optional<Snapshot> snapshot_at_work(const RunId& run, const Caller& caller) {
+  FirstSnapshot progress;
+  const Patience patience(progress.enough.get_token(), k_snapshot_patience);
+  try {
+    Run shown{.id = run, .experiment = {}};
+    (void)ControlClient(channel_path(run, caller)).follow(progress, shown, patience.token());
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  return progress.taken;
+}
+
+}  // namespace combu

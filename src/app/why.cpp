@@ -1,0 +1,176 @@
+#include "app/why.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "app/explanation_text.hpp"
+#include "app/kept_logs.hpp"
+#include "app/load.hpp"
+#include "app/owner_status.hpp"
+#include "app/patience.hpp"
+#include "app/reconcile.hpp"
+#include "app/run_options.hpp"
+#include "app/runs.hpp"
+#include "combu/workspace.hpp"
+
+namespace combu {
+namespace {
+
+constexpr Seconds k_log_patience{2};
+constexpr std::int64_t k_log_lines = 5;
+constexpr std::size_t k_log_size_max = std::size_t{64} << 10U;  // of these lines: one may have any size
+
+// The engine of a run on record. A simulated engine is gone with the run's process: it knows nothing.
+class RunEngine {
+ public:
+  // All three outlive it.
+  RunEngine(const Invocation& invocation, const RunEntry& entry, const OpenSession& open_session)
+      : invocation_(invocation), entry_(entry), open_session_(open_session) {}
+
+  // Returns the attempts of other runs that hold slots; none, with a note, if the engine is away.
+  [[nodiscard]] std::vector<Sighting> others() const {
+    std::vector<Sighting> others;
+    in_session([&](Session& session) {
+      try {
+        others = session.engine().list({}, Look::once, session.stop());
+      } catch (const Error& error) {
+        if (error.kind() == ErrorKind::cancelled) throw;
+        session.progress().note(fmt::format("what other runs hold is not known: {}", error.what()));
+      }
+    });
+    std::erase_if(others, [&](const Sighting& seen) {
+      return seen.key.run == entry_.id || seen.phase != Phase::running || seen.slots.empty();
+    });
+    return others;
+  }
+
+  // Returns the last line of the log of an attempt's container; empty if the engine does not answer within
+  // two seconds.
+  [[nodiscard]] std::string last_line(const std::string& trial, int attempt) const {
+    std::string text;
+    in_session([&](Session& session) {
+      const Patience patience(session.stop(), k_log_patience);
+      try {
+        session.engine().logs(
+            {.run = entry_.id, .trial = trial, .attempt = attempt}, {.tail = k_log_lines},
+            [&](const LogPiece& piece) { append_to_tail(text, piece.text, k_log_size_max); },
+            patience.token());
+      } catch (const Error&) {
+        if (session.stop().stop_requested()) throw;
+      }
+    });
+    return last_line_of(text);
+  }
+
+  void reconcile(Record& record) const {
+    in_session([&](Session& session) { take_in_all(session, record, entry_.id); });
+  }
+
+ private:
+  void in_session(const std::function<void(Session&)>& body) const {
+    if (entry_.is_simulated) return;
+    (void)open_session_(on_its_engine(invocation_, entry_), [&](Session& session) {
+      body(session);
+      return Result::succeeded;
+    });
+  }
+
+  const Invocation& invocation_;
+  const RunEntry& entry_;
+  const OpenSession& open_session_;
+};
+
+// True if trials are left for `run --resume`.
+bool is_unfinished(const RunEntry& entry, const std::vector<Past>& past) {
+  const bool watched = run_options_of(entry.options).watched;
+  return !entry.ended_at && std::ranges::any_of(past, [&](const Past& one) {
+    return !is_over(one.state) && (watched || one.state != TrialState::running);
+  });
+}
+
+bool is_log_complete(Telemetry& telemetry, const std::string& trial, int attempt) {
+  try {
+    const auto log = telemetry.log(trial, attempt);
+    return log && log->complete;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+std::string why_trial(const Invocation& invocation, const WhyOptions& options,
+                      const OpenSession& open_session) {
+  Record record = open_record(invocation, Record::Use::reading);
+  const RunEntry entry = find_run(record, invocation, options.run);
+  Loaded loaded = load(record, entry.id);
+  forgive(loaded.run.experiment, entry);
+  const TrialIndex trial = find_trial(loaded.run.experiment, options.trial);
+  const RunEngine engine(invocation, entry, open_session);
+
+  std::vector<Past> past = record.past(entry.id);
+  const bool is_at_work = !is_over(past[trial].state) && process_at_work(entry.id, loaded.caller).has_value();
+  if (is_alive(past[trial].state) && !is_at_work) {
+    engine.reconcile(record);
+    past = record.past(entry.id);
+  }
+  const TrialState state = past[trial].state;
+  const bool waits = state == TrialState::waiting || state == TrialState::ready;
+  const auto settings = is_at_work ? settings_at_work(entry.id, loaded.caller) : std::nullopt;
+  const auto snapshot = is_at_work && waits ? snapshot_at_work(entry.id, loaded.caller) : std::nullopt;
+
+  const std::unique_ptr<Telemetry> telemetry = kept_logs_of(entry.id, state_folder(loaded.caller));
+  const LastLine kept = last_lines_in(telemetry.get());
+  const auto last_line = [&](const std::string& name, int attempt) {
+    const bool is_kept = telemetry && is_log_complete(*telemetry, name, attempt);
+    return is_kept ? kept(name, attempt) : engine.last_line(name, attempt);
+  };
+  std::string text = fmt::format("{} {}", options.trial,
+                                 explanation_text({.loaded = loaded,
+                                                   .past = past,
+                                                   .settings = settings,
+                                                   .snapshot = snapshot,
+                                                   .others = [&] { return engine.others(); },
+                                                   .last_line = last_line,
+                                                   .record = record},
+                                                  trial));
+  if (!is_over(state) && !is_at_work && is_unfinished(entry, past))
+    text += fmt::format("; nobody is at work on the run: `{}` goes on with it",
+                        resume_line(entry.id, invocation.engine));
+  return text + "\n";
+}
+
+std::string why_run(const Invocation& invocation, const WhyOptions& options,
+                    const OpenSession& open_session) {
+  Record record = open_record(invocation, Record::Use::reading);
+  const RunEntry entry = find_run(record, invocation, options.run);
+  const Caller caller = caller_for(invocation);
+  if (!entry.ended_at && !process_at_work(entry.id, caller))
+    RunEngine(invocation, entry, open_session).reconcile(record);
+
+  const std::unique_ptr<Telemetry> telemetry = kept_logs_of(entry.id, state_folder(caller));
+  const LastLine last_line = last_lines_in(telemetry.get());
+  std::vector<TrialEntry> trials;
+  record.trials(entry.id, "", Detail::state, [&]() -> TrialEntry& { return trials.emplace_back(); });
+  const std::vector<Past> past = record.past(entry.id);
+  std::vector<Failure> failures;
+  for (TrialIndex trial = 0; trial < past.size(); ++trial) {
+    const Past& it = past[trial];
+    if (!is_unsuccessful(it.state, it.cause)) continue;
+    const std::string& name = trials.at(trial).name;
+    const bool has_log = it.state != TrialState::blocked && it.was_started && last_line;
+    Failure failure = failure_of(name, it, has_log ? last_line(name, it.attempt) : "");
+    if (it.state == TrialState::blocked && it.root) failure.root = trials.at(*it.root).name;
+    failures.push_back(std::move(failure));
+  }
+  std::string text = fmt::format("run {}: {}\n", entry.id.text(), counts_of(past));
+  for (const FailureGroup& group : group_failures(failures)) text += group_line(group) + "\n";
+  return text;
+}
+
+}  // namespace combu

@@ -1,0 +1,474 @@
+// Why a trial is in its state, in text.
+
+#include <optional>
+
+#include "app/explanation_text.hpp"
+#include "app/owner_status.hpp"
+#include "app/run_options.hpp"
+#include "app/why.hpp"
+#include "app_fixture.hpp"
+#include "app_record_fixture.hpp"
+#include "experiments.hpp"
+
+namespace combu::test {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::MatchesRegex;
+using testing::StartsWith;
+
+// ---- The text of one trial: a run on record, and what is known of it, made by hand
+
+class ExplanationTextTest : public StateFolderTest {
+ protected:
+  ExplanationTextTest() : record(state()) {}
+
+  void begin(Experiment experiment, const RunOptions& options = {}) {
+    loaded.run = {.id = RunId("r1"), .experiment = std::move(experiment)};
+    loaded.plan = test::plan(loaded.run.experiment);
+    loaded.caller = caller_for(invocation_of("experiment.jsonnet"));
+    past.assign(loaded.run.experiment.trials.size(), Past());
+    RunEntry entry = entry_of(loaded.run);
+    entry.options = to_json(options);
+    entry.began_at = k_began;
+    record.begin(entry, loaded.run.experiment);
+  }
+  void begin(const std::string& trials) { begin(test::experiment(trials)); }
+  [[nodiscard]] Experiment& experiment() { return loaded.run.experiment; }
+
+  // A trial that is over, by its state and reason.
+  static Past ended(TrialState state, const std::string& reason, Cause cause = Cause::none) {
+    return {.state = state, .cause = cause, .reason = reason};
+  }
+  static Snapshot with_capacity(const Slots& capacity) {
+    Snapshot snapshot;
+    snapshot.capacity = capacity;
+    return snapshot;
+  }
+  static Slots cpus(const char* text) { return {.cpus = parse_cpus(text)}; }
+
+  std::string text(TrialIndex trial) {
+    return explanation_text(
+        {.loaded = loaded,
+         .past = past,
+         .settings = settings,
+         .snapshot = snapshot,
+         .others =
+             [this] {
+               ++others_asked;
+               return others;
+             },
+         .last_line = [this](const std::string& name,
+                             int attempt) { return last_lines[name + " " + std::to_string(attempt)]; },
+         .record = record},
+        trial);
+  }
+
+  static inline const Instant k_began = *parse_moment("2026-01-31T12:00:00Z");
+  Record record;
+  Loaded loaded;
+  std::vector<Past> past;
+  std::optional<Settings> settings;
+  std::optional<Snapshot> snapshot;
+  std::vector<Sighting> others;
+  int others_asked = 0;
+  std::map<std::string, std::string> last_lines;  // by "TRIAL ATTEMPT"
+};
+
+TEST_F(ExplanationTextTest, NamesWhatATrialDependsOnAndHowItStands) {
+  begin("a b c d e<-a:healthy,b:succeeded,c:finished,d f<-a,b");
+  past[0].state = TrialState::running;
+  past[0].was_started = true;
+  past[1].state = TrialState::collecting;
+  EXPECT_EQ(text(4),
+            "waits for `a` to be healthy (it is running), `b` to succeed (it is collecting), `c` to be over "
+            "(it is waiting), 1 more");
+  EXPECT_EQ(text(5), "waits for `b` to be started (it is collecting)");
+  EXPECT_EQ(others_asked, 0);
+}
+
+TEST_F(ExplanationTextTest, NamesTheCanary) {
+  Experiment experiment = test::experiment("a b");
+  experiment.canary = true;
+  begin(std::move(experiment));
+  past[0].state = TrialState::running;
+  EXPECT_EQ(text(1), "waits for `a`, the canary of its shape, to succeed");
+}
+
+TEST_F(ExplanationTextTest, SaysThatTheRunIsPaused) {
+  begin("a");
+  settings = Settings{.paused = true};
+  EXPECT_EQ(text(0), "waits, since the run is paused: `combu resume r1` starts it");
+}
+
+TEST_F(ExplanationTextTest, CountsThePlacesWithoutServices) {
+  Experiment experiment = test::experiment("!serv a b c");
+  experiment.parallel_max = 2;
+  begin(std::move(experiment));
+  for (const TrialIndex trial : {0, 1, 2}) past[trial].state = TrialState::running;
+  EXPECT_EQ(text(3), "waits for a place: 2 attempts are alive, as many as may (parallel)");
+  settings = Settings{.parallel_max = 1};
+  past[2].state = TrialState::waiting;
+  EXPECT_EQ(text(3), "waits for a place: 1 attempt is alive, as many as may (parallel)");
+}
+
+TEST_F(ExplanationTextTest, NamesTheHoldersOfSlotsAndThoseOfGpusFirst) {
+  Experiment experiment = test::experiment("cpu=2 both=1 none all=6 gpu");
+  experiment.trials[1].gpus = GpuWish{.count = 1};
+  experiment.trials[3].gpus = GpuWish{.count = 1};
+  experiment.trials[4].gpus = GpuWish{.count = 1};
+  begin(std::move(experiment));
+  for (const TrialIndex trial : {0, 1, 2}) past[trial].state = TrialState::running;
+  past[1].slots = {.cpus = parse_cpus("1"), .gpus = {"0"}};
+  snapshot = with_capacity({.cpus = parse_cpus("8"), .gpus = {"0"}});
+  EXPECT_EQ(text(4), "waits for 1 GPU; held by `both` (1 GPU)");
+  EXPECT_EQ(text(3), "waits for 6 CPUs, 1 GPU; held by `both` (1 CPU, 1 GPU), `cpu` (2 CPUs)");
+  EXPECT_EQ(others_asked, 2);
+}
+
+TEST_F(ExplanationTextTest, NamesTheHoldersOfOtherRuns) {
+  begin("a=2");
+  snapshot = with_capacity(cpus("2"));
+  snapshot->held_by_others = cpus("1");
+  Sighting other{.key = {.run = RunId("r2"), .trial = "x"}, .experiment = "other", .slots = cpus("1")};
+  other.slots.memory = parse_bytes("1g");
+  others = {other};
+  EXPECT_EQ(text(0), "waits for 2 CPUs; held by `x` of other (1 CPU)");
+}
+
+// Without a process at work nobody knows what is free.
+TEST_F(ExplanationTextTest, WithoutACapacityATrialWithSlotsWaitsForThem) {
+  begin("a=2 b");
+  EXPECT_EQ(text(0), "waits for 2 CPUs");
+  EXPECT_EQ(text(1), "waits for its turn among the starts in flight");
+}
+
+TEST_F(ExplanationTextTest, ATrialWaitsForItsTurn) {
+  begin("a=1 b=1 c=1");
+  snapshot = with_capacity(cpus("4"));
+  EXPECT_EQ(text(1), "waits for its turn");
+  past[0].state = TrialState::starting;
+  settings = Settings{.starts_in_flight_max = 1};
+  EXPECT_EQ(text(1), "waits for its turn among the starts in flight");
+}
+
+TEST_F(ExplanationTextTest, NamesTheTrialThatOthersLetGoFirst) {
+  begin("long=1 large=8^1 small=1");
+  past[0].state = TrialState::running;
+  snapshot = with_capacity(cpus("8"));
+  EXPECT_EQ(text(1), "waits for 8 CPUs; held by `long` (1 CPU)");
+  EXPECT_EQ(text(2), "waits, so that `large` gets 8 CPUs");
+}
+
+TEST_F(ExplanationTextTest, AServiceLeavesRoomForOthers) {
+  begin("!one=1 !two=1 a=1<-one:started,two:started !three=2 b=1<-three:started");
+  for (const TrialIndex trial : {0, 1}) past[trial].state = TrialState::starting;
+  snapshot = with_capacity(cpus("3"));
+  EXPECT_EQ(text(3), "waits, so that those that services serve have room beside them");
+}
+
+TEST_F(ExplanationTextTest, AFurtherAttemptMayWantMoreMemory) {
+  begin("a b");
+  experiment().trials[0].slots.memory = parse_bytes("1g");
+  past[0] = {.state = TrialState::ready,
+             .cause = Cause::oom,
+             .reason = "out of memory",
+             .details = {.next = Next::due},
+             .memory = parse_bytes("2g")};
+  EXPECT_EQ(text(0), "waits for 2 GiB of memory; attempt 2, after out of memory");
+}
+
+TEST_F(ExplanationTextTest, SaysHowFarAnAttemptIs) {
+  begin("a");
+  Past& it = past[0];
+  it.state = TrialState::starting;
+  EXPECT_EQ(text(0), "is being started");
+  it.attempt = 2;
+  EXPECT_EQ(text(0), "is being started (attempt 2)");
+  it.state = TrialState::running;
+  EXPECT_EQ(text(0), "runs (attempt 2)");
+  it.ran_at = real_clock().now() - std::chrono::hours(2);
+  EXPECT_EQ(text(0), "runs since 2h00m (attempt 2)");
+  it.state = TrialState::collecting;
+  EXPECT_EQ(text(0), "has ended (attempt 2), and its outputs are being taken home");
+  it.reason = "exit code 1";
+  EXPECT_EQ(text(0), "has ended (attempt 2), and its outputs are being taken home: exit code 1");
+  it.state = TrialState::succeeded;
+  it.reason.clear();
+  EXPECT_EQ(text(0), "has succeeded (attempt 2)");
+  past[0] = {.state = TrialState::retrying,
+             .cause = Cause::error,
+             .reason = "exit code 1",
+             .details = {.next = Next::attempt, .pause = Seconds(10)}};
+  EXPECT_EQ(text(0), "is tried again: exit code 1; attempt 2 in 10.0 s");
+}
+
+TEST_F(ExplanationTextTest, SaysWhyATrialFailedWithTheLastLineOfItsLog) {
+  begin("a");
+  past[0] = ended(TrialState::failed, "exit code 1", Cause::error);
+  past[0].exit_code = 1;
+  last_lines["a 1"] = "ValueError: x";
+  EXPECT_EQ(text(0), "failed: exit code 1") << "it was not started: it has no log";
+  past[0].was_started = true;
+  EXPECT_EQ(text(0), "failed: exit code 1: ValueError: x");
+  past[0].exit_code = 127;
+  past[0].reason = "exit code 127";
+  last_lines["a 1"] = "sh: pyhton: not found";
+  EXPECT_EQ(text(0), "failed: exit code 127: command not found: pyhton");
+}
+
+TEST_F(ExplanationTextTest, SaysWhoStoppedATrial) {
+  begin("a");
+  past[0] = ended(TrialState::stopped, "by alice with `combu stop`", Cause::stopped);
+  past[0].details.stopper = Stopper::person;
+  EXPECT_EQ(text(0), "was stopped by alice with `combu stop`");
+  past[0] = ended(TrialState::stopped, "the run's deadline of 1.0 s has passed", Cause::stopped);
+  past[0].details.stopper = Stopper::run;
+  EXPECT_EQ(text(0), "was stopped: the run's deadline of 1.0 s has passed");
+}
+
+TEST_F(ExplanationTextTest, SaysWhyAServiceWasStopped) {
+  begin("!serv");
+  past[0] = ended(TrialState::stopped, "");
+  EXPECT_EQ(text(0), "was stopped, since its work was done");
+  experiment().deadline = Seconds(60);
+  EXPECT_EQ(text(0), "was stopped, since its work was done or the run's deadline had passed")
+      << "when it ended is not on record";
+  const auto end = [&](std::chrono::seconds after) {
+    Fact fact{.trial = 0, .state = TrialState::stopped, .ran = true};
+    std::vector<Fact> facts;
+    for (const TrialState state : {TrialState::starting, TrialState::running, TrialState::stopped}) {
+      fact.state = state;
+      fact.at = k_began + (state == TrialState::stopped ? after : std::chrono::seconds(0));
+      facts.push_back(fact);
+    }
+    record.append(RunId("r1"), facts);
+  };
+  end(std::chrono::seconds(30));
+  EXPECT_EQ(text(0), "was stopped, since its work was done");
+  experiment().deadline = Seconds(10);
+  EXPECT_EQ(text(0), "was stopped after the run's deadline of 10.0 s had passed");
+}
+
+TEST_F(ExplanationTextTest, SaysWhyATrialWasSkippedOrBlocked) {
+  begin("a b<-a:succeeded c<-b:succeeded");
+  past[0] = ended(TrialState::failed, "exit code 3", Cause::error);
+  past[1] = ended(TrialState::blocked, "depends on `a`, which did not succeed");
+  past[2] = ended(TrialState::blocked, "depends on `b`, which is blocked by `a`");
+  EXPECT_EQ(text(2), "is blocked: depends on `b`, which is blocked by `a`");
+  past[2].root = 0;
+  EXPECT_EQ(text(2), "is blocked: depends on `b`, which is blocked by `a`; a failed: exit code 3");
+  past[0].reason.clear();
+  EXPECT_EQ(text(2), "is blocked: depends on `b`, which is blocked by `a`");
+  past[2] = ended(TrialState::skipped, "equal to `c` of run r0");
+  EXPECT_EQ(text(2), "was skipped: equal to `c` of run r0");
+}
+
+TEST_F(ExplanationTextTest, SaysThatATrialHasToldNoMetric) {
+  begin("a b");
+  experiment().trials[0].metrics = Metrics{.pattern = R"(loss=(?P<loss>\d+))"};
+  past[0].state = TrialState::succeeded;
+  EXPECT_EQ(text(0), "has succeeded") << "no log is kept";
+  {
+    Telemetry telemetry(state(), RunId("r1"));
+    const std::vector<LogPiece> pieces{{.stream = LogStream::out, .text = "word\n", .at = k_began}};
+    (void)telemetry.take("a", 1, std::nullopt, {.pieces = pieces, .metrics = {}, .complete = true},
+                         Bytes{1 << 20});
+  }
+  EXPECT_EQ(text(0),
+            "has succeeded; it has told no metric: in no line of its standard output does the pattern find a "
+            "number");
+  past[1].state = TrialState::succeeded;
+  EXPECT_EQ(text(1), "has succeeded");
+}
+
+TEST_F(ExplanationTextTest, ATrialThatIsToBeDoneAgainIsNotCompared) {
+  begin("a");
+  experiment().trials[0].cache.on = true;
+  past[0].state = TrialState::succeeded;
+  EXPECT_EQ(text(0), "has succeeded; what it is equal to cannot be told");
+  const std::vector<Recollection> known{{.trial = 0, .hash = "h1", .parts = "{}"}};
+  record.append(RunId("r1"), {}, {}, {}, known);
+  EXPECT_EQ(text(0), "has succeeded; nothing like it had been done before");
+  past[0].anew = true;
+  EXPECT_EQ(text(0), "has succeeded; it was to be done again");
+}
+
+// ---- Whole runs
+
+class WhyTest : public AppTest {
+ protected:
+  std::string why(const std::string& trial, const std::string& run = "r1") {
+    return why_trial(invocation, {.run = run, .trial = trial}, opener());
+  }
+  // The answer, as soon as it has this in it: what a process at work tells is on record a moment later.
+  std::string why_with(const std::string& trial, const std::string& part) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    std::string text = why(trial);
+    while (text.find(part) == std::string::npos && std::chrono::steady_clock::now() < end) text = why(trial);
+    return text;
+  }
+  std::string why_of_run(const std::string& run = "r1") {
+    return why_run(invocation, {.run = run}, opener());
+  }
+};
+
+TEST_F(WhyTest, PutsOnRecordWhatEndedUnwatched) {
+  EXPECT_EQ(start(file_text(trial_text("good", "sleep 100") +
+                            trial_text("bad", "sh -c 'echo first; echo boom; sleep 100; exit 3'")),
+                  new_run("r1")),
+            Result::succeeded);
+  EXPECT_THAT(why("good"), MatchesRegex("good runs since [0-9.]+ m?s\n"));
+  pass_an_hour();
+  EXPECT_EQ(why("good"), "good has succeeded\n");
+  EXPECT_EQ(states("r1").at("good"), "succeeded");
+  EXPECT_EQ(why("bad"), "bad failed: exit code 3: boom\n") << "the engine has the log";
+}
+
+TEST_F(WhyTest, AnEngineThatHasNoLogIsNoError) {
+  EXPECT_EQ(start(file_text(trial_text("bad", "sh -c 'echo boom; sleep 100; exit 3'")), new_run("r1")),
+            Result::succeeded);
+  pass_an_hour();
+  EXPECT_EQ(why("bad"), "bad failed: exit code 3: boom\n");
+  remove_container("r1", "bad");
+  EXPECT_EQ(why("bad"), "bad failed: exit code 3\n");
+}
+
+TEST_F(WhyTest, AKeptLogNeedsNoEngine) {
+  EXPECT_EQ(start(file_text(trial_text("bad", "sh -c 'echo boom; exit 3'")), waiting_run("r1")),
+            Result::failed);
+  engine = nullptr;
+  EXPECT_EQ(why("bad"), "bad failed: exit code 3: boom\n");
+  EXPECT_EQ(why("bad", ""), "bad failed: exit code 3: boom\n") << "it is the file's last run";
+}
+
+TEST_F(WhyTest, AnUnknownTrialOrRunIsAnError) {
+  EXPECT_EQ(start(file_text(trial_text("good")), waiting_run("r1")), Result::succeeded);
+  const Error trial = error_in([&] { (void)why("goad"); });
+  EXPECT_EQ(trial.kind(), ErrorKind::not_found);
+  EXPECT_EQ(trial.message(), "is no trial of the run; did you mean `good`?");
+  EXPECT_EQ(error_in([&] { (void)why("good", "r2"); }).kind(), ErrorKind::not_found);
+  EXPECT_EQ(error_in([&] { (void)why_of_run("r2"); }).kind(), ErrorKind::not_found);
+}
+
+TEST_F(WhyTest, OfARunSaysItsFailuresInGroups) {
+  const std::string fails = "sh -c 'echo boom; exit 1'";
+  EXPECT_EQ(start(file_text(trial_text("a-1", fails) + trial_text("a-2", fails) + trial_text("good") +
+                            trial_text("after", "true", "depends: [{trial: 'a-1', condition: 'succeeded'}]")),
+                  waiting_run("r1")),
+            Result::failed);
+  engine = nullptr;
+  EXPECT_EQ(why_of_run(),
+            "run r1: 1 succeeded, 2 failed, 1 blocked\n"
+            "failed: 2 trials (a-[1-2]): exit code 1: boom\n"
+            "blocked: after: depends on `a-1`, which did not succeed\n");
+}
+
+TEST_F(WhyTest, OfARunPutsOnRecordWhatEndedUnwatched) {
+  EXPECT_EQ(start(file_text(trial_text("bad", "sh -c 'sleep 100; exit 3'")), new_run("r1")),
+            Result::succeeded);
+  EXPECT_EQ(why_of_run(), "run r1: 1 running\n");
+  pass_an_hour();
+  EXPECT_EQ(why_of_run(), "run r1: 1 failed\nfailed: bad: exit code 3\n");
+}
+
+TEST_F(WhyTest, AsksTheProcessAtWorkAndThenSaysThatThereIsNone) {
+  Process process(*this, file_text(trial_text("one", "sleep 1000") + trial_text("two"), "parallel: 1,"),
+                  waiting_run("r1"));
+  ASSERT_TRUE(process.told.wait_for("one running"));
+  EXPECT_EQ(why_with("two", "place"),
+            "two waits for a place: 1 attempt is alive, as many as may (parallel)\n");
+  const auto settings = settings_at_work(RunId("r1"), caller());
+  ASSERT_TRUE(settings);
+  EXPECT_EQ(settings->parallel_max, 1U);
+  const auto snapshot = snapshot_at_work(RunId("r1"), caller());
+  ASSERT_TRUE(snapshot);
+  EXPECT_EQ(snapshot->trials, 2U);
+  process.stop.request_stop();
+  EXPECT_EQ(process.result(), Result::interrupted);
+  EXPECT_FALSE(settings_at_work(RunId("r1"), caller()));
+  EXPECT_FALSE(snapshot_at_work(RunId("r1"), caller()));
+  EXPECT_EQ(why("two"),
+            "two waits for a place: 1 attempt is alive, as many as may (parallel); nobody is at work on the "
+            "run: `combu run --resume r1` goes on with it\n");
+  EXPECT_THAT(why("one"), HasSubstr("; nobody is at work on the run: "));
+}
+
+TEST_F(WhyTest, NamesTheHoldersOfOtherRunsOnTheEngine) {
+  write_file("other.jsonnet",
+             "{experiment: 'other', trials: [" + trial_text("holds", "sleep 1000", "gpus: 2") + "]}");
+  const Invocation first = std::exchange(invocation, invocation_of("other.jsonnet"));
+  EXPECT_EQ(start(new_run("r0")), Result::succeeded);
+  invocation = first;
+  Process process(*this, file_text(trial_text("one", "true", "gpus: 1") + trial_text("two")),
+                  waiting_run("r1"));
+  ASSERT_TRUE(process.told.wait_for("two succeeded"));
+  EXPECT_EQ(why_with("one", "held by"), "one waits for 1 GPU; held by `holds` of other (GPU 0, 1)\n");
+  class Away final : public PassingEngine {
+   public:
+    using PassingEngine::PassingEngine;
+    std::vector<Sighting> list(const Selector& /*selector*/, Look /*look*/,
+                               std::stop_token /*token*/) override {
+      throw Error(ErrorKind::unavailable, "engine", "is away");
+    }
+  };
+  Away away(kept_engine);
+  engine = &away;
+  EXPECT_EQ(why("one"), "one waits for 1 GPU\n");
+  EXPECT_THAT(told.of("note"), Contains("what other runs hold is not known: engine: is away"));
+}
+
+constexpr const char* k_cached = "outputs: ['/out'], cache: true, params: {seed: 1}";
+
+TEST_F(WhyTest, SaysInWhatATrialDiffersFromTheMostAlike) {
+  const std::string text = file_text(trial_text("one", "sh -c 'echo 1 > /out'", k_cached));
+  EXPECT_EQ(start(text, waiting_run("r1")), Result::succeeded);
+  EXPECT_EQ(why("one"), "one has succeeded; nothing like it had been done before\n");
+  EXPECT_EQ(start(file_text(trial_text("one", "sh -c 'echo 2 > /out'",
+                                       "outputs: ['/out'], cache: true, params: {seed: 2}")),
+                  waiting_run("r2")),
+            Result::succeeded);
+  EXPECT_THAT(why("one", "r2"), StartsWith("one has succeeded; it differs from `one` of run r1: "));
+  EXPECT_THAT(why("one", "r2"), HasSubstr("params.seed is 2, and was 1"));
+}
+
+TEST_F(WhyTest, SaysWhyAnEqualTrialWasRunAllTheSame) {
+  const std::string text = file_text(trial_text("one", "sh -c 'echo 1 > /out'", k_cached));
+  EXPECT_EQ(start(text, waiting_run("r1")), Result::succeeded);
+  NewRun second = waiting_run("r2");
+  second.options.cache = false;
+  EXPECT_EQ(start(second), Result::succeeded);
+  EXPECT_EQ(why("one", "r2"),
+            "one has succeeded; it is equal to `one` of run r1, and was run all the same (--no-cache)\n");
+  EXPECT_EQ(start(waiting_run("r3")), Result::succeeded);
+  EXPECT_EQ(why("one", "r3"), "one was skipped: equal to `one` of run r2\n");
+  for (const char* run : {"r1", "r2", "r3"})
+    std::filesystem::remove_all(path(std::string("results/lab/") + run + "/one"));
+  EXPECT_EQ(start(waiting_run("r4")), Result::succeeded);
+  EXPECT_THAT(why("one", "r4"), HasSubstr("which has no outputs to be taken over\n"));
+}
+
+TEST_F(WhyTest, OfASimulatedRunAsksNoEngine) {
+  EXPECT_EQ(start(file_text(trial_text("one", "sleep 100")), new_run("r1")), Result::succeeded);
+  RunEntry entry = this->entry("r1");
+  entry.id = RunId("r2");
+  entry.is_simulated = true;
+  Experiment experiment;
+  experiment.trials.push_back({.name = "one"});
+  Record all(state());
+  all.begin(entry, experiment);
+  Fact fact{.trial = 0, .state = TrialState::failed, .cause = Cause::error, .exit_code = 3};
+  fact.reason = "exit code 3";
+  fact.ran = true;
+  all.append(RunId("r2"), std::vector<Fact>{fact});
+  engine = nullptr;
+  EXPECT_EQ(why("one", "r2"), "one failed: exit code 3\n");
+  EXPECT_EQ(why_of_run("r2"), "run r2: 1 failed\nfailed: one: exit code 3\n");
+  EXPECT_THAT(told.of("error"), IsEmpty());
+}
+
+}  // namespace
+}  // namespace combu::test
