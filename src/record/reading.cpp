@@ -401,7 +401,7 @@ void Record::events(const RunId& run, const std::string& trial,
 
 std::vector<DoneEntry> Record::done(const std::string& hash, std::size_t count_max) {
   return database::guarded(impl_->path, [&] {
-    SQLite::Statement& query = impl_->find_done;
+    SQLite::Statement& query = impl_->recollections.find_done;
     query.reset();
     query.bindNoCopy(1, hash);
     query.bind(2, static_cast<std::int64_t>(count_max));
