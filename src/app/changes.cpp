@@ -198,7 +198,7 @@ void name_kept(Progress& progress, const RunId& run, const Changes& changes, con
 }  // namespace
 
 Named named_until_now(const RunEntry& entry, const Caller& caller) {
-  Named named{.latest = trial_names_in(entry.evaluated, caller), .ever = {}};
+  Named named{.latest = trial_names_in(entry.text.evaluated, caller), .ever = {}};
   named.ever = named.latest;
   for (const std::string& earlier : entry.earlier) named.ever.merge(trial_names_in(earlier, caller));
   return named;

@@ -157,7 +157,7 @@ void print(const ShownTrial& shown) {
   if (shown.ran_in) {
     line("commit", revision_text(*shown.ran_in));
     line("host", shown.ran_in->machine);
-    line("engine", fmt::format("{} at {}", shown.ran_in->engine, shown.ran_in->address));
+    line("engine", fmt::format("{} at {}", shown.ran_in->engine.description, shown.ran_in->engine.address));
     line("person", shown.ran_in->user);
     line("program", shown.ran_in->program);
   }
@@ -252,8 +252,8 @@ void print_json(const ShownTrial& shown) {
                            {"left_out", tree.left_out},
                            {"by_index", tree.by_index},
                            {"host", or_null(ran_in.machine)},
-                           {"engine", or_null(ran_in.engine)},
-                           {"address", or_null(ran_in.address)},
+                           {"engine", or_null(ran_in.engine.description)},
+                           {"address", or_null(ran_in.engine.address)},
                            {"person", or_null(ran_in.user)},
                            {"program", or_null(ran_in.program)}};
   (void)put_out(json_text(object) + "\n");

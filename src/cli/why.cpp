@@ -344,7 +344,7 @@ class Answer {
 
 // Attempts of other runs that hold slots. An engine that is away holds up no answer.
 std::vector<Sighting> others_on_engine(const Invocation& invocation, const RunEntry& entry) {
-  if (entry.is_simulated) return {};
+  if (entry.engine.is_simulated) return {};
   std::vector<Sighting> others;
   (void)in_session(on_its_engine(invocation, entry), [&](Session& session) {
     try {
@@ -411,7 +411,7 @@ std::optional<Snapshot> standing_at_work(const RunId& run, const Caller& caller)
 // answer within two seconds delays the answer no longer.
 std::string last_line_on_engine(const Invocation& invocation, const RunEntry& entry, const std::string& trial,
                                 int attempt) {
-  if (entry.is_simulated) return "";
+  if (entry.engine.is_simulated) return "";
   std::string text;
   (void)in_session(on_its_engine(invocation, entry), [&](Session& session) {
     const Patience patience(session.stop(), k_why_patience);
@@ -458,7 +458,7 @@ bool is_log_complete(Telemetry& telemetry, const std::string& trial, int attempt
 
 // The engine says first what became of attempts that nobody watched.
 void take_in_ends(const Invocation& invocation, Record& record, const RunEntry& entry) {
-  if (entry.is_simulated) return;
+  if (entry.engine.is_simulated) return;
   (void)in_session(on_its_engine(invocation, entry), [&](Session& session) {
     take_in_all(session, record, entry.id);
     return Result::succeeded;

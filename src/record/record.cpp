@@ -312,12 +312,12 @@ void Record::begin(const RunEntry& entry, const Experiment& experiment) {
         "address, engine, is_simulated, user, machine, program, evaluated_in, prepared_in, began_at, "
         "working_since, results) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"}(
         entry.id.text(), impl_->number_of_experiment(entry.experiment), entry.file, entry.folder,
-        entry.arguments, entry.options, entry.revision, entry.revision_dirty ? 1 : 0, entry.address,
-        entry.engine, entry.is_simulated ? 1 : 0, entry.user, entry.machine, entry.program,
+        entry.arguments, entry.options, entry.revision, entry.revision_dirty ? 1 : 0, entry.engine.address,
+        entry.engine.description, entry.engine.is_simulated ? 1 : 0, entry.user, entry.machine, entry.program,
         number_of(entry.evaluated_in), number_of(entry.prepared_in), number_of(entry.began_at),
         number_of(entry.began_at), entry.results);
     const std::int64_t run = database.getLastInsertRowid();
-    impl_->add_text(run, 1, entry.source, entry.evaluated, entry.imports, entry.values);
+    impl_->add_text(run, 1, entry.text.source, entry.text.evaluated, entry.text.imports, entry.text.values);
     impl_->write(run, entry.working_tree);
     impl_->write(run, entry.references);
     std::int64_t number = 0;
@@ -418,13 +418,14 @@ void Record::revise(const RunId& run, const Edition& edition, const Experiment& 
     query.executeStep();
     const auto known = static_cast<std::size_t>(query.getColumn(0).getInt64());
     const bool has_ended = !query.getColumn(1).isNull();
-    const bool is_new_text = !edition.evaluated.empty();
+    const bool is_new_text = !edition.text.evaluated.empty();
     const int next = impl_->newest_text(number) + (is_new_text ? 1 : 0);
     impl_->write(number, edition.ends);
     if (is_new_text) {
-      impl_->add_text(number, next, edition.source, edition.evaluated, edition.imports, edition.values);
-    } else if (!edition.source.empty()) {
-      impl_->renew_text(edition.source, edition.imports, edition.values, number, next);
+      impl_->add_text(number, next, edition.text.source, edition.text.evaluated, edition.text.imports,
+                      edition.text.values);
+    } else if (!edition.text.source.empty()) {
+      impl_->renew_text(edition.text.source, edition.text.imports, edition.text.values, number, next);
     }
     impl_->write(number, edition.references);
     for (std::size_t trial = known; trial < experiment.trials.size(); ++trial) {

@@ -44,7 +44,7 @@ TEST_F(ApplyTest, OtherBytesOfTheSameMeaningAreKept) {
   const std::string text = "// a comment\n" + file_text(trial_text("one"));
   EXPECT_EQ(apply(text), Result::succeeded);
   EXPECT_THAT(told.of("note"), ElementsAre("run r1: the file has not changed"));
-  EXPECT_EQ(entry("r1").source, text);
+  EXPECT_EQ(entry("r1").text.source, text);
   EXPECT_THAT(entry("r1").earlier, IsEmpty());
 }
 
@@ -137,14 +137,14 @@ TEST_F(ApplyTest, ABlockedTrialIsRunWithWhatBlockedIt) {
 
 TEST_F(ApplyTest, AWrongFileChangesNothing) {
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
-  const std::string before = entry("r1").evaluated;
+  const std::string before = entry("r1").text.evaluated;
   EXPECT_EQ(apply("[{name: 'one'}]"), Result::invalid);
   EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("experiment.jsonnet: [0]")));
   write("{experiment: 'other', trials: [{name: 'one', image: 'x'}]}");
   const Error error = error_in([&] { (void)apply(); });
   EXPECT_EQ(error.kind(), ErrorKind::invalid);
   EXPECT_THAT(error.message(), HasSubstr("is of the experiment other now, and the run of lab"));
-  EXPECT_EQ(entry("r1").evaluated, before);
+  EXPECT_EQ(entry("r1").text.evaluated, before);
 }
 
 TEST_F(ApplyTest, WhatTheEngineRefusesChangesNothing) {

@@ -131,7 +131,7 @@ RunRow run_row() {
   RunRow row{.entry = {}, .state = "left running", .counts = {}};
   row.entry.id = RunId("r1");
   row.entry.experiment = "lab";
-  row.entry.address = "unix:///e.sock";
+  row.entry.engine.address = "unix:///e.sock";
   row.entry.began_at = Instant(std::chrono::seconds(1'769'860'800));
   row.counts[static_cast<std::size_t>(TrialState::running)] = 1;
   row.counts[static_cast<std::size_t>(TrialState::failed)] = 1;
