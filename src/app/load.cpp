@@ -255,7 +255,7 @@ void forgive(Experiment& experiment, const RunEntry& entry) {
 
 void leave_out(Trial& trial) {
   trial.depends.clear();
-  trial.ports.clear();
+  trial.container.ports.clear();
 }
 
 }  // namespace combu

@@ -222,7 +222,7 @@ class Comparing : public testing::Test {
     Trial trial;
     trial.name = name;
     trial.image = "x";
-    trial.cmd = {{command}};
+    trial.process.cmd = {{command}};
     return trial;
   }
   static Trial after(Trial trial, const std::string& other) {
@@ -232,7 +232,7 @@ class Comparing : public testing::Test {
   // The trials on record with another command.
   [[nodiscard]] std::vector<Trial> with_command(const std::string& command) const {
     std::vector<Trial> trials = before.trials;
-    for (Trial& trial : trials) trial.cmd = {{command}};
+    for (Trial& trial : trials) trial.process.cmd = {{command}};
     return trials;
   }
   // A trial on record.
@@ -282,9 +282,9 @@ TEST_F(Comparing, SortsChangedTrialsByTheirStates) {
   EXPECT_THAT(changes.running, ElementsAre(2, 3));
   EXPECT_THAT(changes.succeeded, ElementsAre(4));
   EXPECT_THAT(changes.unsuccessful, ElementsAre(5));
-  EXPECT_EQ(changes.experiment.trials[0].cmd->front(), "new");
-  EXPECT_EQ(changes.experiment.trials[2].cmd->front(), "true");
-  EXPECT_EQ(changes.experiment.trials[5].cmd->front(), "new");
+  EXPECT_EQ(changes.experiment.trials[0].process.cmd->front(), "new");
+  EXPECT_EQ(changes.experiment.trials[2].process.cmd->front(), "true");
+  EXPECT_EQ(changes.experiment.trials[5].process.cmd->front(), "new");
 }
 
 TEST_F(Comparing, ReplacesAllButWhatIsCollecting) {

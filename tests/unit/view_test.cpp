@@ -23,7 +23,7 @@ Experiment experiment_of(std::size_t solvers) {
     Trial trial;
     trial.name = name;
     trial.image = image;
-    trial.networks = {"simulation", "host"};
+    trial.container.networks = {"simulation", "host"};
     experiment.trials.push_back(trial);
   };
   for (std::size_t i = 1; i <= solvers; ++i) add("solver-" + std::to_string(i), "lab/solver");
