@@ -169,6 +169,7 @@ struct Edition {
   std::vector<Fact> ends;         // of those that are not in it any more, and do not run
   std::vector<std::pair<TrialIndex, Leaving>> leaving;  // whose attempts are to be stopped
   std::vector<TrialIndex> again;                        // wait again, as after Record::reopen
+  bool reopens = false;          // the run has not ended from here on, and its deadline counts from `at`
   std::vector<TrialIndex> anew;  // those of them that are run, whatever has been done before
   Instant at{};
 };
@@ -177,6 +178,7 @@ struct Edition {
 struct Reopening {
   std::vector<TrialIndex> trials;
   std::vector<TrialIndex> taken;  // those of them that are as the run's newest text says from here on
+  std::vector<TrialIndex> anew;   // those of them that are run, whatever has been done before
   Digests digests;                // of their images, like the next one
   Digests references;
   Instant at{};
@@ -220,25 +222,25 @@ class Record {
   // of the experiment that begin() was given, in the order in which they came.
   void append(const RunId& run, std::span<const Fact> facts, std::span<const Started> started = {},
               std::span<const CameHome> homes = {}, std::span<const Recollection> recollections = {});
-  // What nobody watched: when it happened may be before what is on record of other trials. A run of which
-  // nothing is left has ended then. False when the run is not as it was when `stamp` was taken: nothing has
-  // changed then.
-  [[nodiscard]] bool append_unwatched(const RunId& run, std::span<const Fact> facts, const Stamp& stamp);
-  // The same of what a person has done now: it follows all that is on record.
-  [[nodiscard]] bool append_if_unchanged(const RunId& run, std::span<const Fact> facts, const Stamp& stamp);
+  enum class RunEnds { no, with_last_trial };
+  // Facts that no process has watched: their times may be before times that are on record of other trials.
+  // Returns false, and changes nothing, if the run has changed since `stamp` was taken.
+  [[nodiscard]] bool append_unwatched(const RunId& run, std::span<const Fact> facts, const Stamp& stamp,
+                                      RunEnds ends);
+  // The same for facts of a person's command: their times follow all times on record.
+  [[nodiscard]] bool append_if_unchanged(const RunId& run, std::span<const Fact> facts, const Stamp& stamp,
+                                         RunEnds ends);
   [[nodiscard]] Stamp stamp(const RunId& run);
   void end(const RunId& run, Instant at);
   // RunEntry::options, from here on.
   void set_options(const RunId& run, const std::string& options);
   // Adds to RunEntry::host_paths. A path that is on record keeps its value.
   void add_host_paths(const RunId& run, const HostPaths& host_paths);
-  // Opens a run that may have ended. Its trials' earlier attempts no longer count. A trial that was not
-  // blocked is run, whatever has been done before. `experiment`: the trials on record, as they
-  // are from here on.
+  // Opens a run that may have ended. Its trials' earlier attempts no longer count. `experiment`: the trials
+  // on record, as they are from here on.
   void reopen(const RunId& run, const Reopening& reopening, const Experiment& experiment);
-  // `experiment`: the trials on record, in their order, and behind them those that join. The run has not
-  // ended from here on where one of its trials waits again, or joins it. `may` is called when nobody else can
-  // write any more; where it throws, nothing has changed.
+  // `experiment`: the trials on record, in their order, and behind them those that join. `may` is called when
+  // no other process can write any more; if it throws, nothing has changed.
   void revise(
       const RunId& run, const Edition& edition, const Experiment& experiment,
       const std::function<void()>& may = [] {});

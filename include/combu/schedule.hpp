@@ -150,8 +150,13 @@ struct Assumed {
 struct Killed {
   std::vector<TrialIndex> kept;
 };
-using Event = std::variant<Begin, StartAnswered, StartFailed, StopAnswered, StopFailed, Collected, Recalled,
-                           Seen, Looked, ListingBegins, Listed, Interrupt, Tick, Adjust, Assumed, Killed>;
+// A person has removed these trials from the file. None of them is alive.
+struct Removed {
+  std::vector<TrialIndex> trials;
+};
+using Event =
+    std::variant<Begin, StartAnswered, StartFailed, StopAnswered, StopFailed, Collected, Recalled, Seen,
+                 Looked, ListingBegins, Listed, Interrupt, Tick, Adjust, Assumed, Killed, Removed>;
 
 // ---- What comes out
 
@@ -248,6 +253,7 @@ struct Fact {
   Cause cause = Cause::none;       // of failed, stopped and retrying, and of collecting after a failure
   bool healthy = false;            // state is running, and its health check passes now
   bool ran = false;                // of one that is over: it was started
+  bool is_reset = false;           // of retrying: the trial's attempts until here no longer count
   std::optional<int> exit_code;    // of an attempt that ran and ended
   std::string reason;              // of failed, stopped, retrying, blocked and skipped, for a person
   EndDetails details = {};         // of these and of collecting
@@ -361,7 +367,8 @@ struct Settings {
   void take(const Adjust& adjust);
 };
 
-// What the end of an attempt means that nobody of its run has seen: as far as its container tells.
+// The end of an attempt that no process of its run has seen, as far as its container shows it; the container
+// may be gone.
 struct Ending {
   Cause cause = Cause::none;
   std::string reason;  // as in Fact, like `details`; empty when it has succeeded
@@ -390,6 +397,30 @@ struct Ending {
 [[nodiscard]] std::vector<Fact> facts_of_kill(const RunId& run, std::span<const std::string> trials,
                                               std::vector<Past> past, std::span<const std::string> kept,
                                               Instant now);
+
+// The ends of trials that a person has removed from a run's file. None of `removed` is alive.
+[[nodiscard]] std::vector<Fact> facts_of_removal(const RunId& run, std::span<const std::string> trials,
+                                                 std::vector<Past> past, std::vector<TrialIndex> removed,
+                                                 Instant now);
+
+// What an engine has of a run that no process drives.
+struct Unattended {
+  std::vector<Sighting> listed;  // all of the run
+  // Those that have ended, or run although the record does not say so, with the engine's times.
+  std::vector<Sighting> changed;
+  std::vector<std::string> stopped = {};                  // trials that `stopper` has just stopped
+  std::string stopper = {};                               // a user's name
+  bool is_final = false;                                  // no process will try failed trials again
+  std::optional<Instant> engine_began_at = std::nullopt;  // Facts::began_at
+};
+// The facts that the record lacks: attempts that run or have ended, containers that are gone, and trials that
+// are blocked by these ends. Their times are the engine's. Starts of further attempts are left to the next
+// process that drives the run. The same for the same arguments.
+[[nodiscard]] std::vector<Fact> reconcile(const RunId& run, const Experiment& experiment, const Plan& plan,
+                                          std::vector<Past> past, const Unattended& seen, Instant now);
+
+// True if all trials are over when `facts` follow on `past`.
+[[nodiscard]] bool are_all_over(std::span<const Past> past, std::span<const Fact> facts);
 
 // Belongs to one thread. `experiment` and `plan` outlive it.
 //

@@ -87,20 +87,23 @@ class Apply {
                     .digests = prepared_.digests,
                     .references = prepared_.references,
                     .taken = changes.taken,
-                    .anew = changes.named,
+                    .reopens = entry_.ended_at && changes.joined > 0,
+                    .anew = without_blocked(changes.named, past),
                     .at = real_clock().now()};
     if (is_newest()) edition.text.evaluated.clear();
+    std::vector<std::string> names;
+    for (const Trial& trial : std::span(changes.experiment.trials).first(past.size()))
+      names.push_back(trial.name);
+    std::vector<TrialIndex> removed;
     for (const TrialIndex trial : changes.removed) {
       if (is_alive(past[trial].state)) {
         edition.leaving.emplace_back(trial, Leaving::removed);
       } else {
-        edition.ends.push_back({.trial = trial,
-                                .state = TrialState::stopped,
-                                .attempt = past[trial].attempt,
-                                .reason = std::string(reason_of(Leaving::removed)),
-                                .at = edition.at});
+        removed.push_back(trial);
       }
     }
+    edition.ends = facts_of_removal(entry_.id, names, past, std::move(removed), edition.at);
+    edition.reopens |= !changes.again.empty();
     for (const TrialIndex trial : changes.again) {
       if (is_alive(past[trial].state)) {
         edition.leaving.emplace_back(trial, Leaving::replaced);

@@ -197,6 +197,13 @@ void name_kept(Progress& progress, const RunId& run, const Changes& changes, con
 
 }  // namespace
 
+std::vector<TrialIndex> without_blocked(std::vector<TrialIndex> trials, const std::vector<Past>& past) {
+  std::erase_if(trials, [&](TrialIndex trial) {
+    return trial < past.size() && past[trial].state == TrialState::blocked;
+  });
+  return trials;
+}
+
 Named named_until_now(const RunEntry& entry, const Caller& caller) {
   Named named{.latest = trial_names_in(entry.text.evaluated, caller), .ever = {}};
   named.ever = named.latest;

@@ -20,57 +20,81 @@
 namespace combu {
 namespace {
 
-using Alive = std::map<std::string, TrialEntry, std::less<>>;  // by name
+using Open = std::map<std::string, TrialEntry, std::less<>>;  // by name
 
-Alive alive_on_record(Record& record, const RunId& run) {
-  Alive alive;
+// The trials that may have an attempt on the engine.
+Open open_on_record(Record& record, const RunId& run) {
+  Open open;
   for (TrialEntry& entry : record.trials(run)) {
-    if (!is_alive(entry.state)) continue;
+    if (!is_alive(entry.state) && entry.state != TrialState::waiting) continue;
     std::string name = entry.name;
-    alive.emplace(std::move(name), std::move(entry));
+    open.emplace(std::move(name), std::move(entry));
   }
-  return alive;
+  return open;
 }
 
-// What has ended of these, or runs without its start's being on record, with its times. A listing may tell of
-// an end a moment late.
-std::vector<Sighting> news_of(Session& session, const RunId& run, const std::vector<Sighting>& listed,
-                              const TrialNames& stopped, const Alive& alive) {
+// With the times of each. The listing may report an end a moment late, so the trials of `stopped` are asked
+// for, too.
+std::vector<Sighting> changed_of(Session& session, const RunId& run, const std::vector<Sighting>& listed,
+                                 const TrialNames& stopped, const Open& open) {
   const auto is_news = [&](const Sighting& seen) {
-    if (seen.phase == Phase::ended) return true;
-    const auto found = alive.find(seen.key.trial);
-    return seen.phase == Phase::running && found != alive.end() &&
-           found->second.state == TrialState::starting;
+    const auto found = open.find(seen.key.trial);
+    return found != open.end() && is_behind(found->second, &seen);
   };
   Selector selector{.run = run, .trials = stopped};
   for (const Sighting& seen : listed)
     if (is_news(seen)) selector.trials.push_back(seen.key.trial);
-  std::erase_if(selector.trials, [&](const std::string& trial) { return !alive.contains(trial); });
+  std::erase_if(selector.trials, [&](const std::string& trial) { return !open.contains(trial); });
   if (selector.trials.empty()) return {};
-  std::vector<Sighting> news = session.engine().list(selector, Look::fully, session.stop());
-  std::erase_if(news, [&](const Sighting& seen) { return !is_news(seen); });
-  return news;
+  std::vector<Sighting> changed = session.engine().list(selector, Look::fully, session.stop());
+  std::erase_if(changed, [&](const Sighting& seen) { return !is_news(seen); });
+  return changed;
 }
 
-// When it was, by the engine's clock, which may be another than the record's: not before it was started, nor
-// after `now`.
-Instant moment_of(const Fact& fact, const Sighting& seen, const TrialEntry& entry, Instant now) {
-  const auto told = fact.state == TrialState::running ? seen.ran_at : seen.ended_at;
-  // Also when the machine's clock was set back.
-  return std::max(std::min(told.value_or(now), now), entry.ran_at.value_or(Instant{}));
+bool is_behind(const Open& open, const std::vector<Sighting>& listed) {
+  std::map<std::string_view, const Sighting*> by_name;
+  for (const Sighting& seen : listed) by_name.emplace(seen.key.trial, &seen);
+  return std::ranges::any_of(open, [&](const auto& one) {
+    const auto found = by_name.find(one.first);
+    return is_behind(one.second, found == by_name.end() ? nullptr : found->second);
+  });
 }
 
-Break break_of(const Sighting& seen, std::optional<Instant> engine_began_at) {
-  if (!seen.ran_at || !engine_began_at) return Break::was;
-  return *engine_began_at > *seen.ran_at ? Break::was : Break::was_not;
-}
-
-// Those that change what is known, in the order in which they are told.
-std::vector<Fact> facts_of(Planner& planner, const std::vector<Event>& events, Instant now) {
+// A run as the record has it, and the facts that the record lacks.
+struct Comparison {
+  Record::Stamp stamp{};
+  Loaded loaded;
+  std::vector<Past> past;
   std::vector<Fact> facts;
-  for (const Event& event : events)
-    for (Fact& fact : planner.step(event, now).facts) facts.push_back(std::move(fact));
-  return facts;
+};
+
+std::optional<Comparison> compare(Session& session, Record& record, const RunId& run, Intake intake,
+                                  const TrialNames& stopped, std::optional<std::vector<Sighting>> listed) {
+  const Record::Stamp stamp = record.stamp(run);
+  const Open open = open_on_record(record, run);
+  if (open.empty()) return std::nullopt;
+  if (!listed) listed = session.engine().list({.run = run}, Look::closely, session.stop());
+  std::vector<Sighting> changed = changed_of(session, run, *listed, stopped, open);
+  if (changed.empty() && !is_behind(open, *listed)) return std::nullopt;
+  Comparison result{
+      .stamp = stamp, .loaded = load(record, run, Texts::newest), .past = record.past(run), .facts = {}};
+  const combu::Run& of = result.loaded.run;
+  result.facts = reconcile(run, of.experiment, result.loaded.plan, result.past,
+                           {.listed = std::move(*listed),
+                            .changed = std::move(changed),
+                            .stopped = stopped,
+                            .stopper = user_name(),
+                            .is_final = intake == Intake::last,
+                            .engine_began_at = session.engine().facts(session.stop()).began_at},
+                           real_clock().now());
+  return result;
+}
+
+// Changes nothing if another process has changed the run meanwhile.
+void append(Record& record, const RunId& run, const Comparison& compared) {
+  const auto ends =
+      are_all_over(compared.past, compared.facts) ? Record::RunEnds::with_last_trial : Record::RunEnds::no;
+  (void)record.append_unwatched(run, compared.facts, compared.stamp, ends);
 }
 
 void or_tell(Session& session, const std::function<void()>& body) {
@@ -84,64 +108,30 @@ void or_tell(Session& session, const std::function<void()>& body) {
 
 }  // namespace
 
-void take_in(Session& session, Record& record, const RunId& run, Intake intake, const TrialNames& stopped,
-             std::optional<std::vector<Sighting>> listed) {
-  const Record::Stamp stamp = record.stamp(run);
-  const Alive alive = alive_on_record(record, run);
-  if (alive.empty()) return;
-  if (!listed) listed = session.engine().list({.run = run}, Look::closely, session.stop());
-  const std::vector<Sighting> news = news_of(session, run, *listed, stopped, alive);
-  std::map<std::string_view, const Sighting*> by_name;
-  for (const Sighting& seen : news) by_name.emplace(seen.key.trial, &seen);
-  std::set<std::string_view> there;
-  for (const Sighting& seen : *listed) there.insert(seen.key.trial);
-  const bool none_is_gone =
-      std::ranges::all_of(alive, [&](const auto& one) { return there.contains(one.first); });
-  if (news.empty() && none_is_gone) return;
-
-  const Loaded loaded = load(record, run, Texts::newest);
-  const std::vector<Trial>& trials = loaded.run.experiment.trials;
-  PlannerOptions options{.until = Until::ended};
-  options.past = record.past(run);
-  const Instant now = real_clock().now();
-  options.began_at = now;  // a deadline is for who goes on with it
-  options.engine_began_at = session.engine().facts(session.stop()).began_at;
-  Planner planner(run, loaded.run.experiment, loaded.plan, options);
-  std::vector<Event> events{Adjust{.paused = true}, Begin{}};
-  if (intake == Intake::last) events.emplace_back(Interrupt{.for_good = true});
-  events.emplace_back(Adjust{.stopping = stopped, .stopper = user_name()});
-  for (const Sighting& seen : news) {
-    Seen event{.sighting = seen, .engine = break_of(seen, options.engine_began_at)};
-    if (std::ranges::find(stopped, seen.key.trial) != stopped.end()) event.sighting.stopped = true;
-    events.emplace_back(std::move(event));
-  }
-  events.emplace_back(ListingBegins{});
-  events.emplace_back(Listed{std::move(*listed)});
-
-  std::vector<Fact> facts = facts_of(planner, events, now);
-  std::erase_if(facts, [&](const Fact& fact) {
-    const auto was_alive = alive.find(trials[fact.trial].name);
-    if (fact.state == TrialState::blocked) return !fact.root;
-    if (was_alive == alive.end()) return true;
-    // Its next attempt is for who goes on with the run.
-    return fact.state == TrialState::ready && fact.attempt > was_alive->second.attempt;
-  });
-  for (Fact& fact : facts) {
-    const auto seen = by_name.find(trials[fact.trial].name);
-    if (seen == by_name.end()) {
-      if (fact.cause == Cause::stopped && !fact.exit_code) {
-        fact.reason = "its container is gone, and how it ended is not on record";
-        fact.details = {};
-      }
-      continue;
-    }
-    fact.at = moment_of(fact, *seen->second, alive.find(seen->first)->second, now);
-  }
-  (void)record.append_unwatched(run, facts, stamp);
+bool is_behind(const TrialEntry& entry, const Sighting* seen) {
+  if (!is_alive(entry.state) && entry.state != TrialState::waiting) return false;
+  if (seen == nullptr) return is_alive(entry.state);
+  if (seen->key.attempt != entry.attempt) return seen->key.attempt > entry.attempt;
+  return seen->phase == Phase::ended || (seen->phase == Phase::running && entry.state != TrialState::running);
 }
 
-void take_in_all(Session& session, Record& record, const RunId& run) {
-  or_tell(session, [&] { take_in(session, record, run, Intake::all); });
+void take_in(Session& session, Record& record, const RunId& run, Intake intake, const TrialNames& stopped,
+             std::optional<std::vector<Sighting>> listed) {
+  const auto compared = compare(session, record, run, intake, stopped, std::move(listed));
+  if (compared) append(record, run, *compared);
+}
+
+UnrecordedFacts take_in_all(Session& session, Record& record, const RunId& run) {
+  UnrecordedFacts unrecorded;
+  or_tell(session, [&] {
+    const auto compared = compare(session, record, run, Intake::all, {}, std::nullopt);
+    if (!compared) return;
+    for (const Fact& fact : compared->facts)
+      unrecorded[compared->loaded.run.experiment.trials[fact.trial].name].push_back(fact);
+    append(record, run, *compared);
+    unrecorded.clear();
+  });
+  return unrecorded;
 }
 
 void take_in_all(Session& session, const Invocation& invocation, const std::map<RunId, TrialNames>& stopped) {

@@ -93,6 +93,7 @@ Result retry(Session& session, Record& record, const RetryOptions& options, cons
     record.reopen(id,
                   {.trials = changes.again,
                    .taken = changes.taken,
+                   .anew = without_blocked(changes.again, past),
                    .digests = prepared.digests,
                    .references = is_edited ? prepared.references : Digests(),
                    .at = now},

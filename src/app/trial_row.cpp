@@ -2,33 +2,27 @@
 
 namespace combu {
 
-void add_sighting(TrialRow& row, const Sighting& seen, bool attended) {
-  TrialEntry& entry = row.entry;
-  if (seen.key.attempt < entry.attempt) return;
+void add_sighting(TrialRow& row, const Sighting& seen) {
+  if (seen.key.attempt < row.entry.attempt) return;
   row.created_at = seen.created_at;
-  const bool has_not_begun = entry.state == TrialState::waiting || entry.state == TrialState::starting;
-  const bool is_live = has_not_begun || entry.state == TrialState::running;
-  if (is_live && seen.health != Health::none) row.health = seen.health;
-  if (attended || !is_live) return;
-  entry.attempt = seen.key.attempt;
-  entry.container = seen.id;
-  entry.exit_code = seen.exit_code;
-  if (seen.phase == Phase::running) entry.state = TrialState::running;
-  if (seen.phase != Phase::ended) return;
-  const Ending ending = ending_of(seen);
-  entry.state = state_of(ending);
-  entry.cause = ending.cause;
-  entry.reason = ending.reason;
-  entry.details = ending.details;
+  const TrialState state = row.entry.state;
+  const bool lives = is_alive(state) || state == TrialState::waiting;
+  if (lives && seen.health != Health::none) row.health = seen.health;
+  if (seen.key.attempt == row.entry.attempt) row.entry.container = seen.id;
 }
 
-void mark_missing(TrialEntry& entry) {
-  if (entry.state == TrialState::starting) entry.state = TrialState::ready;
-  if (entry.state != TrialState::running) return;
-  entry.state = TrialState::stopped;
-  entry.cause = Cause::stopped;
-  entry.reason = "its container is gone, and how it ended is not on record";
-  entry.details = {};
+void show_fact(TrialEntry& entry, const Fact& fact) {
+  if (tells_of_stop(fact)) return;
+  entry.state = fact.state;
+  entry.attempt = fact.attempt;
+  entry.healthy |= fact.healthy;
+  if (fact.state == TrialState::running && !fact.healthy) entry.ran_at = fact.at;
+  if (is_alive(fact.state)) return;
+  if (fact.state != TrialState::ready && fact.state != TrialState::blocked) entry.ended_at = fact.at;
+  entry.exit_code = fact.exit_code;
+  entry.cause = fact.cause;
+  entry.reason = fact.reason;
+  entry.details = fact.details;
 }
 
 }  // namespace combu

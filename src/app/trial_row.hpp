@@ -1,16 +1,17 @@
 #pragma once
-// A trial as the record has it, corrected by what the engine says now.
+// A trial's row: its entry on record, and what only the engine or a fact has.
 
 #include "combu/analysis.hpp"
 #include "combu/engine.hpp"
+#include "combu/schedule.hpp"
 
 namespace combu {
 
-// `attended`: a process is at work on the run, and records what it sees a moment later; then only the health
-// is taken.
-void add_sighting(TrialRow& row, const Sighting& seen, bool attended);
+// Adds when the attempt's container was created, its id and, while the attempt lives, its health. A sighting
+// of an earlier attempt adds nothing.
+void add_sighting(TrialRow& row, const Sighting& seen);
 
-// The engine does not have the trial's container any more, or never got it, and nobody is at work on the run.
-void mark_missing(TrialEntry& entry);
+// Shows a fact that is not on record.
+void show_fact(TrialEntry& entry, const Fact& fact);
 
 }  // namespace combu

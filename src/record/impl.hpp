@@ -101,13 +101,10 @@ struct TrialStatements {
   database::Sql take_text{database,
                           "UPDATE trials SET revision = ?, image = ?, digest = ?, params = ?, anew = 0 "
                           "WHERE run = ? AND trial = ?"};
-  database::Sql run_anew{
-      database, "UPDATE trials SET anew = coalesce(over <> 'blocked', 1) WHERE run = ? AND trial = ?"};
-  // What was spent before the file was edited is forgotten.
-  database::Sql begin_anew{
-      database,
-      "UPDATE trials SET first_attempt = ?3 + 1 WHERE run = ?1 AND trial = ?2 AND EXISTS (SELECT 1 "
-      "FROM attempts WHERE run = ?1 AND trial = ?2 AND attempt = ?3 AND leaving = 'replaced')"};
+  database::Sql set_anew{database, "UPDATE trials SET anew = ? WHERE run = ? AND trial = ?"};
+  // Earlier attempts no longer count.
+  database::Sql set_first_attempt{database,
+                                  "UPDATE trials SET first_attempt = ? WHERE run = ? AND trial = ?"};
   database::Sql set_inputs{database, "UPDATE trials SET inputs = ? WHERE run = ? AND trial = ?"};
   database::Sql set_over{
       database,
@@ -159,7 +156,7 @@ struct Record::Impl {
   std::int64_t delay_of(std::int64_t run, Instant first);
   Stamp stamp(std::int64_t run);
   // `write_facts` is given the run's number. False: the run has changed.
-  bool append_if(const RunId& run, const Stamp& expected,
+  bool append_if(const RunId& run, const Stamp& expected, RunEnds ends,
                  const std::function<void(std::int64_t)>& write_facts);
   void write(std::int64_t run, std::span<const Fact> facts);
   void write(std::int64_t run, std::int64_t delay, const Fact& fact);

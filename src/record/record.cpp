@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <set>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -168,16 +169,17 @@ Record::Stamp Record::Impl::stamp(std::int64_t run) {
   return {query.getColumn(0).getInt64(), query.getColumn(1).getInt64(), query.getColumn(2).getInt64()};
 }
 
-bool Record::Impl::append_if(const RunId& run, const Stamp& expected,
+bool Record::Impl::append_if(const RunId& run, const Stamp& expected, RunEnds ends,
                              const std::function<void(std::int64_t)>& write_facts) {
   return database::guarded(path, [&] {
     const std::int64_t number = number_of_run(run);
     SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
     if (stamp(number) != expected) return false;
     write_facts(number);
-    Sql{database,
-        "UPDATE runs SET ended_at = max(working_since, (SELECT max(over_at) FROM trials WHERE run = ?1)) "
-        "WHERE number = ?1 AND NOT EXISTS (SELECT 1 FROM trials WHERE run = ?1 AND over IS NULL)"}(number);
+    if (ends == RunEnds::with_last_trial)
+      Sql{database,
+          "UPDATE runs SET ended_at = max(working_since, "
+          "(SELECT max(over_at) FROM trials WHERE run = ?1)) WHERE number = ?1"}(number);
     transaction.commit();
     return true;
   });
@@ -213,7 +215,7 @@ void Record::Impl::write(std::int64_t run, std::int64_t delay, const Fact& fact)
     attempts.set_ended(at, fact.exit_code, to_string(fact.cause), end, attempt);
     if (fact.usage) attempts.set_usage(fact.usage->memory.count, number_of(fact.usage->cpu), attempt);
     if (fact.state == TrialState::collecting) attempts.set_collecting(end, attempt);
-    if (fact.state == TrialState::retrying) trials.begin_anew(attempt);
+    if (fact.is_reset) trials.set_first_attempt(fact.attempt + 1, trial);
   }
   if (!is_over(fact.state)) return;
   std::optional<std::int64_t> root;
@@ -355,14 +357,16 @@ Record::Stamp Record::stamp(const RunId& run) {
   return database::guarded(impl_->path, [&] { return impl_->stamp(impl_->number_of_run(run)); });
 }
 
-bool Record::append_unwatched(const RunId& run, std::span<const Fact> facts, const Stamp& stamp) {
-  return impl_->append_if(run, stamp, [&](std::int64_t number) {
+bool Record::append_unwatched(const RunId& run, std::span<const Fact> facts, const Stamp& stamp,
+                              RunEnds ends) {
+  return impl_->append_if(run, stamp, ends, [&](std::int64_t number) {
     for (const Fact& fact : facts) impl_->write(number, 0, fact);
   });
 }
 
-bool Record::append_if_unchanged(const RunId& run, std::span<const Fact> facts, const Stamp& stamp) {
-  return impl_->append_if(run, stamp, [&](std::int64_t number) { impl_->write(number, facts); });
+bool Record::append_if_unchanged(const RunId& run, std::span<const Fact> facts, const Stamp& stamp,
+                                 RunEnds ends) {
+  return impl_->append_if(run, stamp, ends, [&](std::int64_t number) { impl_->write(number, facts); });
 }
 
 void Record::end(const RunId& run, Instant at) {
@@ -397,8 +401,10 @@ void Record::reopen(const RunId& run, const Reopening& reopening, const Experime
     SQLite::Transaction transaction(impl_->database, SQLite::TransactionBehavior::IMMEDIATE);
     impl_->take(number, impl_->newest_text(number), reopening.taken, experiment, reopening.digests);
     impl_->write(number, reopening.references);
+    const std::set<TrialIndex> anew(reopening.anew.begin(), reopening.anew.end());
     for (const TrialIndex trial : reopening.trials)
-      impl_->trials.run_anew(TrialKey{number, static_cast<std::int64_t>(trial)});
+      impl_->trials.set_anew(anew.contains(trial) ? 1 : 0,
+                             TrialKey{number, static_cast<std::int64_t>(trial)});
     impl_->reopen(number, reopening.trials, reopening.at);
     transaction.commit();
   });
@@ -411,13 +417,10 @@ void Record::revise(const RunId& run, const Edition& edition, const Experiment& 
     SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
     may();
     const std::int64_t number = impl_->number_of_run(run);
-    SQLite::Statement query(
-        database,
-        "SELECT (SELECT count(*) FROM trials WHERE run = ?1), ended_at FROM runs WHERE number = ?1");
+    SQLite::Statement query(database, "SELECT count(*) FROM trials WHERE run = ?");
     query.bind(1, number);
     query.executeStep();
     const auto known = static_cast<std::size_t>(query.getColumn(0).getInt64());
-    const bool has_ended = !query.getColumn(1).isNull();
     const bool is_new_text = !edition.text.evaluated.empty();
     const int next = impl_->newest_text(number) + (is_new_text ? 1 : 0);
     impl_->write(number, edition.ends);
@@ -435,17 +438,13 @@ void Record::revise(const RunId& run, const Edition& edition, const Experiment& 
     }
     impl_->take(number, next, edition.taken, experiment, edition.digests);
     for (const TrialIndex trial : edition.anew)
-      impl_->trials.run_anew(TrialKey{number, static_cast<std::int64_t>(trial)});
+      impl_->trials.set_anew(1, TrialKey{number, static_cast<std::int64_t>(trial)});
     Sql leave{database,
               "UPDATE attempts SET leaving = ?1 WHERE run = ?2 AND trial = ?3 AND attempt = "
               "(SELECT max(attempt) FROM attempts WHERE run = ?2 AND trial = ?3)"};
-    bool any_again = !edition.again.empty();
-    for (const auto& [trial, leaving] : edition.leaving) {
+    for (const auto& [trial, leaving] : edition.leaving)
       leave(to_string(leaving), TrialKey{number, static_cast<std::int64_t>(trial)});
-      any_again |= leaving == Leaving::replaced;
-    }
-    if (any_again || (has_ended && known < experiment.trials.size()))
-      impl_->reopen(number, edition.again, edition.at);
+    if (edition.reopens) impl_->reopen(number, edition.again, edition.at);
     transaction.commit();
   });
 }

@@ -96,6 +96,8 @@ Seconds pause_after(const Retries& retries, int failures) {
 namespace combu {
 
 Ending ending_of(const Sighting& ended) {
+  if (ended.phase == Phase::gone)
+    return {.cause = Cause::stopped, .reason = std::string(schedule::k_end_unknown)};
   if (ended.exit_code == 0) return {};
   const Cause cause = schedule::cause_of(ended, false);
   auto [reason, stopper] = schedule::failure_reason({}, cause, ended.exit_code, ended.slots.memory);

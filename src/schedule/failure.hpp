@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "combu/engine.hpp"
 #include "combu/schedule.hpp"
@@ -12,6 +13,9 @@ namespace combu::schedule {
 
 // Exit code of a container that ended while no engine watched it (moby: daemon/daemon.go, restore).
 inline constexpr int k_exit_unknown = 255;
+
+// The reason of an attempt whose container was removed while no process watched it.
+inline constexpr std::string_view k_end_unknown = "its container is gone, and how it ended is not on record";
 
 // Why an attempt ended that nobody of this run has stopped. `after_break`: its end was not told when it came,
 // but found out when the engine was there again.

@@ -1,9 +1,5 @@
 // The end of a run whose containers a person has removed.
 
-#include <span>
-#include <string>
-#include <string_view>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -51,27 +47,3 @@ void Lifecycle::end_killed(TrialIndex trial) {
 }
 
 }  // namespace combu::schedule
-
-namespace combu {
-
-// What a trial depends on or asks for is of no matter: nothing starts any more.
-std::vector<Fact> facts_of_kill(const RunId& run, std::span<const std::string> trials, std::vector<Past> past,
-                                std::span<const std::string> kept, Instant now) {
-  if (past.empty()) return {};
-  Experiment experiment;
-  Killed killed;
-  const std::unordered_set<std::string_view> kept_names(kept.begin(), kept.end());
-  for (const std::string& name : trials) {
-    if (kept_names.contains(name)) killed.kept.push_back(experiment.trials.size());
-    experiment.trials.push_back({.name = name});
-  }
-  Plan plan;
-  plan.nodes.resize(trials.size());
-  Planner planner(run, experiment, plan, {.past = std::move(past), .began_at = now});
-  std::vector<Fact> facts;
-  for (const Event& event : {Event(Begin{}), Event(std::move(killed))})
-    for (Fact& fact : planner.step(event, now).facts) facts.push_back(std::move(fact));
-  return facts;
-}
-
-}  // namespace combu

@@ -59,8 +59,8 @@ class Lifecycle {
   void fail_attempt(TrialIndex trial, AttemptEnd end);
   // Collects the outputs if there are any, and then goes on with the trial.
   void settle(TrialIndex trial, AttemptEnd end);
-  // The attempt's container was removed.
-  void vanish(TrialIndex trial);
+  // The attempt's container was removed. `reason`: empty for that of a stop.
+  void vanish(TrialIndex trial, std::string reason);
   // The attempt that was stopped for the edited file is over.
   void depart(TrialIndex trial, std::optional<int> exit_code);
   [[nodiscard]] bool departs(TrialIndex trial) const { return departures.contains(trial); }

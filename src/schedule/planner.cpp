@@ -138,7 +138,7 @@ struct Planner::Impl {
     if (!trial || !attempts[*trial].inspected) return;
     const Break engine = *std::exchange(attempts[*trial].inspected, std::nullopt);
     if (event.sighting.phase == Phase::gone) {
-      life.vanish(*trial);
+      life.vanish(*trial, {});
     } else {
       end_attempt(*trial, event.sighting, engine);
     }
@@ -150,6 +150,7 @@ struct Planner::Impl {
   }
 
   void on(const Listed& event) {
+    const bool was_unattended = restoration.awaits_listing();
     std::vector<bool> listed(trials.size());
     life.holdings.begin_listing();
     for (const Sighting& sighting : event.sightings) {
@@ -165,7 +166,8 @@ struct Planner::Impl {
     for (const TrialIndex trial : restoration.listed()) life.take_back_start(trial);
     for (TrialIndex trial = 0; trial < trials.size(); ++trial) {
       const bool runs = trials.state(trial) == TrialState::running;
-      if (!listed[trial] && runs && attempts.must_be_listed(trial)) life.vanish(trial);
+      if (!listed[trial] && runs && attempts.must_be_listed(trial))
+        life.vanish(trial, was_unattended ? std::string(schedule::k_end_unknown) : "");
     }
   }
 
@@ -188,6 +190,12 @@ struct Planner::Impl {
   }
 
   void on(const Killed& event) { life.kill(event.kept); }
+
+  void on(const Removed& event) {
+    for (const TrialIndex trial : event.trials)
+      life.finish(
+          {.trial = trial, .state = TrialState::stopped, .reason = std::string(reason_of(Leaving::removed))});
+  }
 
   // Attempts alive beyond a lower limit live on.
   void on(const Adjust& event) {
@@ -341,7 +349,7 @@ struct Planner::Impl {
     if (state == TrialState::running && !attempt.id.empty() && attempt.id != sighting.id) return;
     if (sighting.phase == Phase::gone) {
       // While the start is in flight the engine may be removing the container of a lost call.
-      if (state == TrialState::running) life.vanish(trial);
+      if (state == TrialState::running) life.vanish(trial, {});
       return;
     }
     attempt.id = sighting.id;

@@ -58,6 +58,7 @@ TEST_F(ApplyTest, ANewTrialIsRun) {
   EXPECT_EQ(trial_of("r1", "two").revision, 2);
   EXPECT_EQ(trial_of("r1", "one").revision, 1);
   EXPECT_TRUE(entry("r1").ended_at);
+  EXPECT_GT(entry("r1").working_since, entry("r1").began_at) << "the run was opened again";
 }
 
 TEST_F(ApplyTest, ARemovedTrialThatIsOverStaysAsItIs) {
@@ -252,6 +253,11 @@ class Comparing : public testing::Test {
   std::vector<Past> past;
   Named named;
 };
+
+TEST_F(Comparing, BlockedTrialsMayBeSkipped) {
+  past = {{.state = TrialState::blocked}, {.state = TrialState::failed}};
+  EXPECT_THAT(without_blocked({0, 1, 2}, past), ElementsAre(1, 2)) << "the third one joins the run";
+}
 
 TEST_F(Comparing, FindsNothingInAnEqualFile) {
   put(trial("one"), TrialState::succeeded);

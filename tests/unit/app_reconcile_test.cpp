@@ -200,50 +200,68 @@ class Row : public testing::Test {
   Sighting seen;
 };
 
-TEST_F(Row, IsCorrectedByTheEngine) {
-  row.entry.state = TrialState::starting;
-  add_sighting(row, seen, false);
-  EXPECT_EQ(row.entry.state, TrialState::running);
+TEST_F(Row, HasTheContainerAndItsHealth) {
+  seen.created_at = Instant(std::chrono::seconds(5));
+  add_sighting(row, seen);
   EXPECT_EQ(row.entry.container, "c1");
   EXPECT_EQ(row.health, Health::healthy);
-  seen.phase = Phase::ended;
-  seen.exit_code = 3;
-  add_sighting(row, seen, false);
-  EXPECT_EQ(row.entry.state, TrialState::failed);
-  EXPECT_EQ(row.entry.reason, "exit code 3");
+  EXPECT_EQ(row.created_at, seen.created_at);
+  EXPECT_EQ(row.entry.state, TrialState::running);
 }
 
-TEST_F(Row, OfAnAttendedRunIsTheRecords) {
-  row.entry.state = TrialState::starting;
-  add_sighting(row, seen, true);
-  EXPECT_EQ(row.entry.state, TrialState::starting);
-  EXPECT_EQ(row.health, Health::healthy);
-}
-
-TEST_F(Row, ThatIsOverStaysSo) {
+TEST_F(Row, ThatIsOverHasNoHealth) {
   row.entry.state = TrialState::succeeded;
-  add_sighting(row, seen, false);
-  EXPECT_EQ(row.entry.state, TrialState::succeeded);
+  add_sighting(row, seen);
   EXPECT_EQ(row.health, Health::none);
 }
 
 TEST_F(Row, DoesNotGoBackToAnEarlierAttempt) {
   row.entry.attempt = 2;
-  add_sighting(row, seen, false);
-  EXPECT_EQ(row.entry.attempt, 2);
+  add_sighting(row, seen);
   EXPECT_EQ(row.entry.container, "");
 }
 
-TEST_F(Row, WithoutAContainerIsMissing) {
-  mark_missing(row.entry);
-  EXPECT_EQ(row.entry.state, TrialState::stopped);
-  EXPECT_THAT(row.entry.reason, HasSubstr("its container is gone"));
+TEST_F(Row, ShowsFactsThatAreNotOnRecord) {
   row.entry.state = TrialState::starting;
-  mark_missing(row.entry);
-  EXPECT_EQ(row.entry.state, TrialState::ready);
-  row.entry.state = TrialState::succeeded;
-  mark_missing(row.entry);
-  EXPECT_EQ(row.entry.state, TrialState::succeeded);
+  const Instant at(std::chrono::seconds(9));
+  show_fact(row.entry, {.state = TrialState::running, .at = at});
+  EXPECT_EQ(row.entry.state, TrialState::running);
+  EXPECT_EQ(row.entry.ran_at, at);
+  show_fact(row.entry, {.state = TrialState::running, .cause = Cause::timeout});
+  EXPECT_EQ(row.entry.state, TrialState::running) << "it is only being stopped";
+  EXPECT_EQ(row.entry.cause, Cause::none);
+  show_fact(row.entry, {.state = TrialState::failed,
+                        .attempt = 1,
+                        .cause = Cause::error,
+                        .exit_code = 3,
+                        .reason = "exit code 3",
+                        .at = at});
+  EXPECT_EQ(row.entry.state, TrialState::failed);
+  EXPECT_EQ(row.entry.exit_code, 3);
+  EXPECT_EQ(row.entry.reason, "exit code 3");
+  EXPECT_EQ(row.entry.ended_at, at);
+}
+
+TEST(Behind, IsARecordThatLacksWhatTheEngineHas) {
+  TrialEntry entry;
+  const auto behind = [&](TrialState state, Phase phase, int attempt = 1) {
+    entry.state = state;
+    const Sighting seen{.key = {.run = RunId("r1"), .trial = "one", .attempt = attempt}, .phase = phase};
+    return is_behind(entry, &seen);
+  };
+  EXPECT_TRUE(behind(TrialState::running, Phase::ended));
+  EXPECT_FALSE(behind(TrialState::running, Phase::running));
+  EXPECT_TRUE(behind(TrialState::starting, Phase::running));
+  EXPECT_FALSE(behind(TrialState::starting, Phase::created));
+  EXPECT_TRUE(behind(TrialState::waiting, Phase::running));
+  EXPECT_TRUE(behind(TrialState::running, Phase::running, 2));
+  EXPECT_FALSE(behind(TrialState::succeeded, Phase::running));
+  EXPECT_FALSE(behind(TrialState::retrying, Phase::ended));
+  entry.attempt = 2;
+  EXPECT_FALSE(behind(TrialState::waiting, Phase::ended, 1));
+  EXPECT_FALSE(is_behind(entry, nullptr));
+  entry.state = TrialState::running;
+  EXPECT_TRUE(is_behind(entry, nullptr));
 }
 
 }  // namespace

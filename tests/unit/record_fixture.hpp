@@ -63,8 +63,10 @@ class RecordTest : public testing::Test {
     std::vector<std::string> names;
     for (const TrialEntry& trial : record.trials(run.id)) names.push_back(trial.name);
     const auto stamp = record.stamp(run.id);
-    EXPECT_TRUE(record.append_if_unchanged(
-        run.id, facts_of_kill(run.id, names, record.past(run.id), kept, at), stamp));
+    const std::vector<Past> past = record.past(run.id);
+    const std::vector<Fact> facts = facts_of_kill(run.id, names, past, kept, at);
+    const auto ends = are_all_over(past, facts) ? Record::RunEnds::with_last_trial : Record::RunEnds::no;
+    EXPECT_TRUE(record.append_if_unchanged(run.id, facts, stamp, ends));
   }
 
   static Error error_of(const std::function<void()>& body) {

@@ -37,11 +37,11 @@ TEST_F(RecordTest, WhatChangesBeforeAKillIsOnRecordMakesItVoid) {
       facts_of_kill(run.id, names, record.past(run.id), {}, Instant(std::chrono::seconds(1'800'000'200)));
   EXPECT_EQ(facts.size(), 3U);
   record.append(run.id, std::vector{failure(0, TrialState::failed, 1, Cause::error, 3)});
-  EXPECT_FALSE(record.append_if_unchanged(run.id, facts, stamp));
+  EXPECT_FALSE(record.append_if_unchanged(run.id, facts, stamp, Record::RunEnds::with_last_trial));
   EXPECT_EQ(record.trials(run.id)[0].state, TrialState::failed);
   EXPECT_EQ(record.trials(run.id)[1].state, TrialState::waiting);
   EXPECT_FALSE(record.run(run.id).ended_at);
-  EXPECT_TRUE(record.append_if_unchanged(run.id, {}, record.stamp(run.id)));
+  EXPECT_TRUE(record.append_if_unchanged(run.id, {}, record.stamp(run.id), Record::RunEnds::no));
 }
 
 // Only a failure of its own is one.

@@ -82,7 +82,9 @@ TEST_F(RecordPastTest, OnlyAnAttemptThatIsAliveLeaves) {
   EXPECT_TRUE(past().slots.empty());
   record_.revise(run_.id, {.text = {.source = "text"}, .leaving = {{0, Leaving::replaced}}}, run_.experiment);
   EXPECT_EQ(past().leaving, Leaving::replaced);
-  append({fact(TrialState::retrying, 1, Cause::stopped), fact(TrialState::starting, 2)});
+  Fact replaced = fact(TrialState::retrying, 1, Cause::stopped);
+  replaced.is_reset = true;
+  append({replaced, fact(TrialState::starting, 2)});
   EXPECT_EQ(past().leaving, Leaving::no);
 }
 
@@ -102,20 +104,13 @@ TEST_F(RecordPastTest, AReopenedTrialIsShownWithItsNextAttempt) {
   EXPECT_EQ(trial.state, TrialState::waiting);
 }
 
-TEST_F(RecordPastTest, AnEndedRunGoesOnIfAnAttemptIsReplaced) {
+TEST_F(RecordPastTest, AnEndedRunGoesOnIfItIsReopened) {
   append({fact(TrialState::starting, 1), fact(TrialState::running, 1)});
   record_.end(run_.id, Instant(k_begin + std::chrono::seconds(5)));
-  record_.revise(run_.id, {.text = {.source = "text"}, .leaving = {{0, Leaving::removed}}}, run_.experiment);
-  EXPECT_TRUE(record_.run(run_.id).ended_at);
   record_.revise(run_.id, {.text = {.source = "text"}, .leaving = {{0, Leaving::replaced}}}, run_.experiment);
-  EXPECT_FALSE(record_.run(run_.id).ended_at);
-}
-
-TEST_F(RecordPastTest, AnEndedRunGoesOnIfTrialsJoinIt) {
-  record_.end(run_.id, Instant(k_begin + std::chrono::seconds(5)));
-  record_.revise(run_.id, {.text = {.source = "text"}}, run_.experiment);
   EXPECT_TRUE(record_.run(run_.id).ended_at);
-  record_.revise(run_.id, {.text = {.source = "text"}}, test::run("one two three").experiment);
+  record_.revise(run_.id, {.text = {.source = "text"}, .reopens = true},
+                 test::run("one two three").experiment);
   EXPECT_FALSE(record_.run(run_.id).ended_at);
 }
 

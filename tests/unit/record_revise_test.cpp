@@ -76,7 +76,7 @@ TEST_F(RecordTest, WithoutATextTheNewestOneStays) {
   record.begin(entry_of(run), run.experiment);
   record.append(run.id, std::vector{failure(0, TrialState::failed, 1, Cause::error, 3),
                                     fact(1, TrialState::blocked), fact(2, TrialState::succeeded)});
-  record.revise(run.id, {.again = {0, 1, 2}, .anew = {2}}, run.experiment);
+  record.revise(run.id, {.again = {0, 1, 2}, .reopens = true, .anew = {2}}, run.experiment);
   EXPECT_THAT(record.run(run.id).earlier, testing::IsEmpty());
   const std::vector<Past> past = record.past(run.id);
   EXPECT_EQ(past[0].state, TrialState::waiting);
@@ -95,6 +95,7 @@ TEST_F(RecordTest, AnEditedFileIsTakenInWholeOrNotAtAll) {
                         .ends = {failure(1, TrialState::stopped, 1, Cause::none, 0)},
                         .leaving = {{0, Leaving::replaced}},
                         .again = {2},
+                        .reopens = true,
                         .at = Instant(std::chrono::seconds(1'800'000'200))};
   const Experiment edited = experiment({"one", "two", "three", "four"});
   SQLite::Database other(path(), SQLite::OPEN_READWRITE);
@@ -111,7 +112,9 @@ TEST_F(RecordTest, AnEditedFileIsTakenInWholeOrNotAtAll) {
   EXPECT_EQ(record.trials(run.id, "four").at(0).revision, 2);
   EXPECT_EQ(record.run(run.id).working_since, edition.at);
   EXPECT_FALSE(record.run(run.id).ended_at);
-  record.append(run.id, std::vector{failure(0, TrialState::retrying, 1, Cause::stopped, 143)});
+  Fact replaced = failure(0, TrialState::retrying, 1, Cause::stopped, 143);
+  replaced.is_reset = true;
+  record.append(run.id, std::vector{replaced});
   const Past one = record.past(run.id)[0];
   EXPECT_EQ(one.state, TrialState::waiting);
   EXPECT_EQ(one.attempt, 2);
@@ -148,7 +151,8 @@ TEST_F(RecordTest, WhatAPersonWantsAgainIsNotSkippedButWhatWasBlockedMayBe) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
   record.append(run.id, std::vector<Fact>{fact(0, TrialState::skipped), fact(1, TrialState::blocked)});
-  record.reopen(run.id, {.trials = {0, 1}, .at = Instant(std::chrono::seconds(1'800'000'200))}, {});
+  record.reopen(run.id, {.trials = {0, 1}, .anew = {0}, .at = Instant(std::chrono::seconds(1'800'000'200))},
+                {});
   const std::vector<Past> past = record.past(run.id);
   EXPECT_EQ(past[0].state, TrialState::waiting);
   EXPECT_TRUE(past[0].anew);

@@ -237,6 +237,7 @@ TEST_F(RecordTest, NoTrialIsReadyBeforeTheRunsBeginning) {
   edited.trials.emplace_back().name = "four";
   Edition edition;
   edition.text.source = edition.text.evaluated = "[4]";
+  edition.reopens = true;
   edition.at = Instant(std::chrono::seconds(1'800'000'200));
   record.revise(run.id, edition, edited);
   Fact added = fact(3, TrialState::starting);
@@ -328,7 +329,7 @@ TEST_F(RecordTest, WhatNobodyWatchedHasItsOwnTimes) {
   Fact unwatched = fact(0, TrialState::succeeded);
   unwatched.at = seen[1].at + std::chrono::milliseconds(500);  // before what is on record of the other
   const Record::Stamp stamp = record.stamp(run.id);
-  EXPECT_TRUE(record.append_unwatched(run.id, std::vector{unwatched}, stamp));
+  EXPECT_TRUE(record.append_unwatched(run.id, std::vector{unwatched}, stamp, Record::RunEnds::no));
   EXPECT_EQ(record.trials(run.id)[0].ended_at, unwatched.at);
   // And what is seen later is not put off by it.
   Fact later = fact(1, TrialState::succeeded);
@@ -340,12 +341,13 @@ TEST_F(RecordTest, WhatNobodyWatchedHasItsOwnTimes) {
   // What was known when it was looked at is not so any more.
   Fact late = fact(1, TrialState::failed);
   late.at = later.at;
-  EXPECT_FALSE(record.append_unwatched(run.id, std::vector{late}, stamp));
+  EXPECT_FALSE(record.append_unwatched(run.id, std::vector{late}, stamp, Record::RunEnds::no));
   EXPECT_EQ(record.trials(run.id)[1].state, TrialState::succeeded);
 
   Fact last = fact(2, TrialState::blocked);
   last.at = later.at + std::chrono::seconds(1);
-  EXPECT_TRUE(record.append_unwatched(run.id, std::vector{last}, record.stamp(run.id)));
+  EXPECT_TRUE(record.append_unwatched(run.id, std::vector{last}, record.stamp(run.id),
+                                      Record::RunEnds::with_last_trial));
   EXPECT_EQ(record.run(run.id).ended_at, last.at);
 }
 
@@ -363,7 +365,7 @@ TEST_F(RecordTest, AClockThatWasSetBackEndsNothingBeforeItRan) {
                             at(fact(1, TrialState::starting), 3), at(fact(2, TrialState::starting), 4)});
   EXPECT_TRUE(record.append_unwatched(
       run.id, std::vector{at(fact(0, TrialState::succeeded), -60), at(fact(1, TrialState::running), -60)},
-      record.stamp(run.id)));
+      record.stamp(run.id), Record::RunEnds::no));
   kill(record, entry.began_at - std::chrono::seconds(60));
   for (const AttemptEntry& attempt : record.attempts(run.id, {})) {
     EXPECT_LE(attempt.started_at, attempt.ran_at.value_or(attempt.started_at)) << attempt.trial;

@@ -41,7 +41,8 @@ TEST(GoingOn, WhatRanIsTakenInAsTheListingHasIt) {
   EXPECT_EQ(planned.begin(), " | ");
   (void)planned.listing_begins();
   EXPECT_EQ(planned.listed({planned.sighting("a", Phase::running), ended}),
-            "collect b | b failed (exit code 7), c stopped (its container was removed while it ran)");
+            "collect b | b failed (exit code 7), c stopped (its container is gone, and how it ended is not "
+            "on record)");
   EXPECT_EQ(planned.state("a"), TrialState::running);
 }
 

@@ -1,0 +1,40 @@
+#pragma once
+// How a run stands: by its record, and by what its engine lists. Reconciles: if no process is at work on the
+// run and the engine knows more than the record, the function first puts that on record (app/reconcile.hpp).
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/session.hpp"
+#include "combu/analysis.hpp"
+#include "combu/record.hpp"
+
+namespace combu {
+
+struct RunStatus {
+  RunRow run;
+  std::vector<TrialRow> trials;  // in the experiment's order
+};
+
+struct RunStatusQuery {
+  // What the session's engine lists, which may be of other runs, too; nullopt: the record counts alone.
+  std::optional<std::vector<Sighting>> listed;
+  std::string trial = {};  // only this one; then RunRow::state and ::counts are not set
+  Detail detail = Detail::state;
+};
+
+[[nodiscard]] RunStatus run_status(Session& session, Record& record, RunEntry run,
+                                   const RunStatusQuery& query);
+
+// The same without the trials. A run on another engine than the session's is shown as the record has it.
+[[nodiscard]] RunRow run_row(Session& session, Record& record, const RunEntry& run,
+                             const std::optional<std::vector<Sighting>>& listed);
+
+// All that the engine has; nullopt, with a note, if it does not answer in time.
+[[nodiscard]] std::optional<std::vector<Sighting>> list_or_note(Session& session, const Selector& selector);
+
+// Leaves the containers whose runs are not on record.
+void leave_unrecorded(Record& record, std::vector<Sighting>& containers);
+
+}  // namespace combu

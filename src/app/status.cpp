@@ -1,0 +1,211 @@
+#include "app/status.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "app/kept_logs.hpp"
+#include "app/patience.hpp"
+#include "app/run_list.hpp"
+#include "app/run_results.hpp"
+#include "app/run_status.hpp"
+#include "app/runs.hpp"
+#include "app/trial_choice.hpp"
+#include "app/trial_names.hpp"
+#include "combu/workspace.hpp"
+
+namespace combu {
+namespace {
+
+constexpr Seconds k_usage_patience{0.5};
+constexpr std::size_t k_usages_max = 200;
+constexpr std::size_t k_usages_in_flight = 16;
+
+// Asks the engine how much memory and CPU the running trials use, but only for the first k_usages_max. A
+// value that it does not give in time stays unknown.
+void ask_usage(Session& session, std::span<TrialRow> rows) {
+  std::vector<TrialRow*> running;
+  for (TrialRow& row : rows)
+    if (row.entry.state == TrialState::running && !row.entry.container.empty()) running.push_back(&row);
+  const std::size_t count = running.size();
+  running.resize(std::min(count, k_usages_max));
+  if (running.empty()) return;
+  // An engine does not answer for a container as long as it copies out of it.
+  const Patience patience(session.stop(), k_usage_patience);
+  try {
+    in_parallel(running.size(), k_usages_in_flight, [&](std::size_t i) {
+      try {
+        running[i]->usage = session.engine().usage(running[i]->entry.container, patience.token());
+      } catch (const Error& error) {
+        if (error.kind() == ErrorKind::cancelled) throw;
+      }
+    });
+  } catch (const Error&) {
+    if (session.stop().stop_requested()) throw;
+  }
+  if (count > k_usages_max)
+    session.progress().note(
+        fmt::format("memory and CPU use are shown for {} of {} running trials; names, "
+                    "--where or --limit choose others",
+                    k_usages_max, count));
+}
+
+// `names`: those in conditions that no trial has a value of.
+void tell_valueless(Progress& progress, Record& record, const RunEntry& run,
+                    const std::set<std::string>& names) {
+  if (names.empty()) return;
+  const Results results = read_results(record, nullptr, run);
+  for (const std::string& name : names) progress.note(valueless_text(results, name));
+}
+
+// Adds to each failure the last line of its log, and joins equal ones in one row, in the place of the first.
+void join_failures(std::vector<TrialRow>& rows, const LastLine& last_line) {
+  std::vector<Failure> failures;
+  for (TrialRow& row : rows) {
+    TrialEntry& entry = row.entry;
+    if (!is_unsuccessful(entry.state, entry.cause)) continue;
+    const bool has_log = entry.state != TrialState::blocked && entry.ran_at && last_line;
+    failures.push_back(failure_of(entry.name, entry, has_log ? last_line(entry.name, entry.attempt) : ""));
+    entry.reason = failures.back().reason;
+    entry.details = {.stopper = failures.back().stopper};
+  }
+  std::unordered_map<std::string, std::optional<FailureGroup>>
+      joined;  // by trial; nullopt: it is in another's row
+  for (FailureGroup& group : group_failures(failures)) {
+    if (group.trials.size() == 1) continue;
+    for (const std::string_view trial : group.trials) joined.emplace(trial, std::nullopt);
+    joined.insert_or_assign(std::string(group.trials.front()), std::move(group));
+  }
+  std::vector<TrialRow> kept;
+  for (const TrialRow& row : rows) {
+    const auto found = joined.find(row.entry.name);
+    if (found == joined.end()) {
+      kept.push_back(row);
+    } else if (found->second) {
+      TrialEntry entry;
+      entry.name = trials_text(found->second->trials);
+      entry.state = found->second->state;
+      entry.attempt = 0;
+      entry.reason = found->second->reason;
+      entry.details.stopper = found->second->stopper;
+      kept.push_back({.entry = std::move(entry)});
+    }
+  }
+  rows = std::move(kept);
+}
+
+Selector selector_of(const RunEntry& run, const Invocation& invocation, const SelectionOptions& selection) {
+  if (!selection.run.empty()) return {.experiment = run.experiment, .run = run.id};
+  if (!selection.experiment.empty() || invocation.file.empty()) return {.experiment = run.experiment};
+  return {.file = run.file};
+}
+
+Result show_trials(Session& session, Record& record, const Invocation& invocation, const RunEntry& entry,
+                   const StatusQuery& query, const StatusListener& listener) {
+  const SelectionOptions& selection = query.selection;
+  const TrialChoice choice(selection.trials, query.where);
+  const std::string single = choice.single();
+  const auto listed = list_or_note(session, selector_of(entry, invocation, selection));
+  const bool all_details = query.all_details || choice.has_condition() || !single.empty();
+  RunStatus status =
+      run_status(session, record, entry,
+                 {.listed = listed, .trial = single, .detail = all_details ? Detail::all : Detail::state});
+  std::vector<TrialRow>& rows = status.trials;
+  std::vector<Sighting> unrecorded = listed.value_or(std::vector<Sighting>());
+  leave_unrecorded(record, unrecorded);
+  const std::vector<std::string> unmatched = choice.unmatched(rows, unrecorded);
+  const RunEntry& run = status.run.entry;
+  tell_valueless(session.progress(), record, run, choice.apply(run, rows));
+  choice.apply(unrecorded);
+  const std::string whose = "run " + run.id.text();
+  if (rows.empty() && unrecorded.empty()) expect_all_matched(unmatched, whose);
+  // A name or a pattern asks for each trial.
+  if (query.join_failures && selection.trials.empty()) {
+    const std::unique_ptr<Telemetry> logs = kept_logs_of(run.id, state_folder(caller_for({})));
+    join_failures(rows, last_lines_in(logs.get()));
+  }
+  const std::size_t shown = query.trials_max == 0 ? rows.size() : std::min(query.trials_max, rows.size());
+  if (listed) ask_usage(session, std::span(rows).first(shown));
+  listener.trials(status.run, rows, unrecorded);
+  expect_all_matched(unmatched, whose);
+  return Result::succeeded;
+}
+
+// The run is not on record, or the record cannot be read.
+Result show_containers(Session& session, const Invocation& invocation, const StatusQuery& query,
+                       const StatusListener& listener, bool is_record_read) {
+  const SelectionOptions& selection = query.selection;
+  const TrialChoice choice(selection.trials, query.where);
+  std::vector<Sighting> containers =
+      list_all(session, selectors_of(session, invocation, selection), Look::closely);
+  if (containers.empty()) {
+    const std::string why = with_others(
+        is_record_read ? "nothing of it is on record or on this engine" : "nothing of it is on this engine",
+        session, invocation, selection);
+    if (!selection.run.empty()) throw Error(ErrorKind::not_found, "run " + selection.run, why);
+    if (!selection.experiment.empty()) throw Error(ErrorKind::not_found, selection.experiment, why);
+    session.progress().note(why);
+  }
+  const std::vector<std::string> unmatched = choice.unmatched({}, containers);
+  choice.apply(containers);
+  listener.containers(containers);
+  expect_all_matched(unmatched, "what is on this engine");
+  return Result::succeeded;
+}
+
+// The newest run that the query means, if it is on record.
+std::optional<RunEntry> find_on_record(Record& record, const Invocation& invocation, const StatusQuery& query,
+                                       Progress& progress) {
+  RunFilter filter = filter_of(invocation, query.selection);
+  filter.address = query.address;
+  std::vector<RunEntry> entries = record.runs(filter, 1);
+  if (!entries.empty()) return std::move(entries.front());
+  if (filter.simulated == false) {
+    filter.simulated = true;
+    if (!record.runs(filter, 1).empty()) progress.note(k_only_simulated);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result status(const Invocation& invocation, Progress& progress, const OpenSession& open_session,
+              const StatusQuery& query, const StatusListener& listener) {
+  const SelectionOptions& selection = query.selection;
+  const bool is_of_runs = invocation.file.empty() && selection.experiment.empty() && selection.run.empty();
+  if (is_of_runs && !selection.trials.empty())
+    throw Error(ErrorKind::invalid, "", "of which run? -f FILE, --experiment NAME or --run ID says it");
+  const std::string folder = state_folder(caller_for(invocation));
+  std::optional<Record> record;
+  Result record_result = Result::succeeded;
+  try {
+    if (Record::exists(folder)) record.emplace(folder, Record::Use::reading);
+  } catch (const Error& error) {
+    progress.error(error.what());
+    record_result = result_of(error.kind());
+  }
+  const auto done = [&](Result result) { return result == Result::succeeded ? record_result : result; };
+  if (is_of_runs)
+    return done(open_session(invocation, [&](Session& session) {
+      list_runs(
+          session, record ? &*record : nullptr, invocation,
+          {.where = query.where, .address = query.address, .rows_max = query.runs_max, .all = query.all_runs},
+          listener.runs);
+      return Result::succeeded;
+    }));
+  const auto entry = record ? find_on_record(*record, invocation, query, progress) : std::nullopt;
+  if (entry)
+    return open_session(on_its_engine(invocation, *entry), [&](Session& session) {
+      return show_trials(session, *record, invocation, *entry, query, listener);
+    });
+  return done(open_session(invocation, [&](Session& session) {
+    return show_containers(session, invocation, query, listener, record_result == Result::succeeded);
+  }));
+}
+
+}  // namespace combu

@@ -1,0 +1,35 @@
+#pragma once
+// Which trials `ps` shows: names and a condition, on trials on record and on containers.
+
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "combu/analysis.hpp"
+#include "combu/engine.hpp"
+
+namespace combu {
+
+class TrialChoice {
+ public:
+  // `names`: names and patterns of names; none: all trials. `where`: a condition; empty: none. Throws
+  // Error(invalid).
+  TrialChoice(std::vector<std::string> names, const std::string& where);
+
+  [[nodiscard]] bool has_condition() const { return where_.has_value(); }
+  // The name if the choice is one name and no pattern; else empty.
+  [[nodiscard]] std::string single() const;
+  // The names and patterns that match neither.
+  [[nodiscard]] std::vector<std::string> unmatched(const std::vector<TrialRow>& rows,
+                                                   const std::vector<Sighting>& containers) const;
+  // Removes the rows that are not chosen. Returns the names in the condition of which no row has a value.
+  std::set<std::string> apply(const RunEntry& run, std::vector<TrialRow>& rows) const;
+  void apply(std::vector<Sighting>& containers) const;
+
+ private:
+  std::vector<std::string> names_;
+  std::optional<Filter> where_;
+};
+
+}  // namespace combu

@@ -1,0 +1,134 @@
+// Changes of a run that no process drives. A planner goes on from the record and is given the change as an
+// event; its facts are what the record lacks.
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "combu/schedule.hpp"
+
+namespace combu {
+namespace {
+
+std::vector<Fact> facts_after(Planner& planner, const std::vector<Event>& events, Instant now) {
+  std::vector<Fact> facts;
+  for (const Event& event : events)
+    std::ranges::move(planner.step(event, now).facts, std::back_inserter(facts));
+  return facts;
+}
+
+// Of trials without dependencies and slots: after `event` no attempt starts.
+std::vector<Fact> facts_after_end(const RunId& run, std::span<const std::string> trials,
+                                  std::vector<Past> past, Event event, Instant now) {
+  Experiment experiment;
+  for (const std::string& name : trials) experiment.trials.push_back({.name = name});
+  Plan plan;
+  plan.nodes.resize(trials.size());
+  Planner planner(run, experiment, plan, {.past = std::move(past), .began_at = now});
+  return facts_after(planner, {Begin{}, std::move(event)}, now);
+}
+
+// The engine's container proves that an attempt of a trial was started although the record has the trial as
+// waiting.
+std::vector<Fact> missed_starts(const Experiment& experiment, const std::vector<Past>& past,
+                                const std::vector<Sighting>& listed, Instant now) {
+  std::map<std::string_view, const Sighting*> containers;
+  for (const Sighting& seen : listed)
+    if (seen.phase == Phase::running || seen.phase == Phase::ended) containers.emplace(seen.key.trial, &seen);
+  std::vector<Fact> facts;
+  for (TrialIndex trial = 0; trial < past.size(); ++trial) {
+    if (past[trial].state != TrialState::waiting) continue;
+    const auto found = containers.find(experiment.trials[trial].name);
+    if (found == containers.end() || found->second->key.attempt < past[trial].attempt) continue;
+    const Sighting& seen = *found->second;
+    const Instant at = std::min(seen.created_at, now);
+    facts.push_back({.trial = trial,
+                     .state = TrialState::starting,
+                     .attempt = seen.key.attempt,
+                     .at = at,
+                     .slots = seen.slots,
+                     .ready_at = at});
+  }
+  return facts;
+}
+
+// True if the engine restarted after the attempt began, or if this is not known.
+Break break_of(const Sighting& seen, std::optional<Instant> engine_began_at) {
+  if (!seen.ran_at || !engine_began_at) return Break::was;
+  return *engine_began_at > *seen.ran_at ? Break::was : Break::was_not;
+}
+
+std::vector<Event> events_of(const Unattended& unattended) {
+  std::vector<Event> events{Adjust{.paused = true}, Begin{}};
+  if (unattended.is_final) events.emplace_back(Interrupt{.for_good = true});
+  events.emplace_back(Adjust{.stopping = unattended.stopped, .stopper = unattended.stopper});
+  for (const Sighting& seen : unattended.changed) {
+    Seen event{.sighting = seen, .engine = break_of(seen, unattended.engine_began_at)};
+    if (std::ranges::find(unattended.stopped, seen.key.trial) != unattended.stopped.end())
+      event.sighting.stopped = true;
+    events.emplace_back(std::move(event));
+  }
+  events.emplace_back(ListingBegins{});
+  events.emplace_back(Listed{unattended.listed});
+  return events;
+}
+
+}  // namespace
+
+std::vector<Fact> facts_of_kill(const RunId& run, std::span<const std::string> trials, std::vector<Past> past,
+                                std::span<const std::string> kept, Instant now) {
+  if (past.empty()) return {};
+  const std::unordered_set<std::string_view> kept_names(kept.begin(), kept.end());
+  Killed killed;
+  for (TrialIndex trial = 0; trial < trials.size(); ++trial)
+    if (kept_names.contains(trials[trial])) killed.kept.push_back(trial);
+  return facts_after_end(run, trials, std::move(past), std::move(killed), now);
+}
+
+std::vector<Fact> facts_of_removal(const RunId& run, std::span<const std::string> trials,
+                                   std::vector<Past> past, std::vector<TrialIndex> removed, Instant now) {
+  if (removed.empty()) return {};
+  return facts_after_end(run, trials, std::move(past), Removed{std::move(removed)}, now);
+}
+
+std::vector<Fact> reconcile(const RunId& run, const Experiment& experiment, const Plan& plan,
+                            std::vector<Past> past, const Unattended& seen, Instant now) {
+  std::vector<Fact> facts = missed_starts(experiment, past, seen.listed, now);
+  for (const Fact& start : facts) {
+    Past& trial = past[start.trial];
+    trial.state = TrialState::starting;
+    trial.attempt = start.attempt;
+    trial.slots = start.slots;
+  }
+  // `began_at`: a deadline that has passed is for the process that goes on with the run.
+  Planner planner(
+      run, experiment, plan,
+      {.until = Until::ended, .past = past, .began_at = now, .engine_began_at = seen.engine_began_at});
+  std::ranges::copy_if(
+      facts_after(planner, events_of(seen), now), std::back_inserter(facts), [&](const Fact& fact) {
+        if (fact.state == TrialState::blocked) return fact.root.has_value();
+        const Past& before = past[fact.trial];
+        const bool is_next_attempt = fact.state == TrialState::ready && fact.attempt > before.attempt;
+        return is_alive(before.state) && !is_next_attempt;
+      });
+  return facts;
+}
+
+bool are_all_over(std::span<const Past> past, std::span<const Fact> facts) {
+  std::vector<bool> is_over_now;
+  is_over_now.reserve(past.size());
+  for (const Past& trial : past) is_over_now.push_back(is_over(trial.state));
+  for (const Fact& fact : facts)
+    if (!tells_of_stop(fact) && !fact.healthy) is_over_now[fact.trial] = is_over(fact.state);
+  return std::ranges::all_of(is_over_now, [](bool over) { return over; });
+}
+
+}  // namespace combu

@@ -1,0 +1,178 @@
+// Changes of a run that no process drives.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "combu/schedule.hpp"
+#include "experiments.hpp"
+
+namespace combu::test {
+namespace {
+
+using std::chrono::seconds;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+constexpr Instant k_now{seconds(1'800'000'000)};
+constexpr Instant k_ran_at = k_now - seconds(100);
+constexpr Instant k_ended_at = k_now - seconds(40);
+constexpr Instant k_engine_began_at = k_now - seconds(1000);
+
+class Unwatched : public testing::Test {
+ protected:
+  static Sighting sighting(const std::string& trial, Phase phase, int attempt = 1) {
+    Sighting seen{.key = {.run = RunId("r1"), .trial = trial, .attempt = attempt},
+                  .experiment = "test",
+                  .id = trial + "-container",
+                  .phase = phase};
+    seen.created_at = seen.ran_at.emplace(k_ran_at);
+    return seen;
+  }
+  static Sighting ended(const std::string& trial, int exit_code, int attempt = 1) {
+    Sighting seen = sighting(trial, Phase::ended, attempt);
+    seen.ended_at = k_ended_at;
+    seen.exit_code = exit_code;
+    return seen;
+  }
+  static Past running() { return {.state = TrialState::running, .was_started = true, .ran_at = k_ran_at}; }
+
+  // The engine lists all of `seen`.
+  [[nodiscard]] std::vector<Fact> reconcile(const std::vector<Sighting>& seen, Unattended more = {}) const {
+    more.listed = seen;
+    for (const Sighting& one : seen)
+      if (one.phase != Phase::created) more.changed.push_back(one);
+    more.engine_began_at = k_engine_began_at;
+    return combu::reconcile(RunId("r1"), experiment, plan(experiment), past, more, k_now);
+  }
+  // "a succeeded, b blocked (…)"
+  [[nodiscard]] std::vector<std::string> texts(const std::vector<Fact>& facts) const {
+    std::vector<std::string> texts;
+    for (const Fact& fact : facts) {
+      const std::string reason = reason_text(fact);
+      texts.push_back(experiment.trials[fact.trial].name + " " + std::string(to_string(fact.state)) +
+                      (reason.empty() ? "" : " (" + reason + ")"));
+    }
+    return texts;
+  }
+  [[nodiscard]] std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const Trial& trial : experiment.trials) names.push_back(trial.name);
+    return names;
+  }
+
+  Experiment experiment = test::experiment("a b<-a:succeeded");
+  std::vector<Past> past{running(), {}};
+};
+
+TEST_F(Unwatched, EndsHaveTheTimesOfTheEngine) {
+  const std::vector<Fact> facts = reconcile({ended("a", 0)});
+  EXPECT_THAT(texts(facts), ElementsAre("a succeeded"));
+  EXPECT_EQ(facts[0].at, k_ended_at);
+}
+
+TEST_F(Unwatched, FailuresBlockOtherTrials) {
+  const std::vector<Fact> facts = reconcile({ended("a", 3)});
+  EXPECT_THAT(texts(facts),
+              ElementsAre("a failed (exit code 3)", "b blocked (depends on `a`, which did not succeed)"));
+  EXPECT_EQ(facts[1].root, 0U);
+  EXPECT_TRUE(are_all_over(past, facts));
+}
+
+TEST_F(Unwatched, ATimeOutsideOfTheAttemptIsLimited) {
+  Sighting early = ended("a", 0);
+  early.ended_at = k_ran_at - seconds(10);
+  EXPECT_EQ(reconcile({early}).at(0).at, k_ran_at);
+  Sighting late = ended("a", 0);
+  late.ended_at = k_now + seconds(10);
+  EXPECT_EQ(reconcile({late}).at(0).at, k_now);
+}
+
+TEST_F(Unwatched, AContainerThatIsGoneHasAnUnknownEnd) {
+  EXPECT_THAT(texts(reconcile({})),
+              ElementsAre("a stopped (its container is gone, and how it ended is not on record)",
+                          "b blocked (depends on `a`, which did not succeed)"));
+}
+
+TEST_F(Unwatched, TheSameAgainChangesNothing) {
+  EXPECT_THAT(reconcile({sighting("a", Phase::running)}), IsEmpty());
+  past[0].state = TrialState::succeeded;
+  EXPECT_THAT(reconcile({ended("a", 3)}), IsEmpty());
+}
+
+TEST_F(Unwatched, AStartWhoseAnswerIsNotOnRecordIsKnownByItsContainer) {
+  past[0] = {.state = TrialState::starting};
+  const std::vector<Fact> facts = reconcile({ended("a", 0)});
+  EXPECT_THAT(texts(facts), ElementsAre("a running", "a succeeded"));
+  EXPECT_EQ(facts[0].at, k_ran_at);
+  EXPECT_THAT(texts(reconcile({})), ElementsAre("a ready")) << "no container: it was not started";
+}
+
+TEST_F(Unwatched, AStartThatIsNotOnRecordIsKnownByItsContainer) {
+  past[0] = {};
+  EXPECT_THAT(texts(reconcile({sighting("a", Phase::running)})), ElementsAre("a starting", "a running"));
+  EXPECT_THAT(texts(reconcile({sighting("a", Phase::created)})), IsEmpty());
+  past[0].attempt = 2;
+  EXPECT_THAT(texts(reconcile({ended("a", 3)})), IsEmpty()) << "the container is of an earlier attempt";
+}
+
+TEST_F(Unwatched, AFurtherAttemptThatIsNotOnRecordIsKnownByItsContainer) {
+  const std::vector<Fact> facts = reconcile({sighting("a", Phase::running, 2)});
+  EXPECT_THAT(texts(facts),
+              ElementsAre("a retrying (how it ended is not on record)", "a starting", "a running"));
+  EXPECT_EQ(facts[2].attempt, 2);
+}
+
+TEST_F(Unwatched, AFailureWithRetriesWaitsForTheNextProcess) {
+  experiment.trials[0].retries.max = 1;
+  experiment.trials[0].retries.on.set(static_cast<std::size_t>(Cause::error));
+  EXPECT_THAT(texts(reconcile({ended("a", 3)})), ElementsAre("a retrying (exit code 3; attempt 2 in 1.0 s)"));
+  EXPECT_THAT(texts(reconcile({ended("a", 3)}, {.is_final = true})),
+              ElementsAre("a failed (exit code 3)", "b blocked (depends on `a`, which did not succeed)"));
+}
+
+TEST_F(Unwatched, AStopIsTheCallers) {
+  Sighting stopped = ended("a", 143);
+  EXPECT_THAT(texts(reconcile({stopped}, {.stopped = {"a"}, .stopper = "alice"}))[0],
+              "a stopped (stopped by alice with `combu stop`)");
+}
+
+TEST_F(Unwatched, ASignalIsALostHostIfTheEngineRestarted) {
+  Sighting killed = ended("a", 137);
+  EXPECT_THAT(texts(reconcile({killed}))[0], "a failed (exit code 137, SIGKILL)");
+  killed.ran_at = past[0].ran_at = k_engine_began_at - seconds(1);
+  EXPECT_THAT(texts(reconcile({killed}))[0],
+              "a failed (lost with its host or engine (exit code 137, SIGKILL))");
+}
+
+TEST_F(Unwatched, RemovedTrialsAreStopped) {
+  past = {{.state = TrialState::retrying, .cause = Cause::error, .exit_code = 3, .was_started = true}, {}};
+  EXPECT_THAT(texts(facts_of_removal(RunId("r1"), names(), past, {0}, k_now)),
+              ElementsAre("a stopped (" + std::string(reason_of(Leaving::removed)) + ")"));
+  EXPECT_THAT(facts_of_removal(RunId("r1"), names(), past, {}, k_now), IsEmpty());
+}
+
+TEST_F(Unwatched, AKillLeavesTheTrialsThatItKeeps) {
+  const std::vector<std::string> kept{"a"};
+  const std::vector<Fact> facts = facts_of_kill(RunId("r1"), names(), past, kept, k_now);
+  EXPECT_THAT(texts(facts), ElementsAre("b blocked (not started: the run was killed)"));
+  EXPECT_FALSE(are_all_over(past, facts));
+  EXPECT_TRUE(are_all_over(past, facts_of_kill(RunId("r1"), names(), past, {}, k_now)));
+}
+
+TEST_F(Unwatched, AllAreOverOnlyAfterTheLastEnd) {
+  past = {running(), {.state = TrialState::succeeded}};
+  EXPECT_FALSE(are_all_over(past, {}));
+  const std::vector<Fact> healthy{{.trial = 1, .state = TrialState::running, .healthy = true}};
+  EXPECT_FALSE(are_all_over(past, healthy));
+  const std::vector<Fact> end{{.trial = 0, .state = TrialState::failed}};
+  EXPECT_TRUE(are_all_over(past, end));
+  EXPECT_TRUE(are_all_over({}, {}));
+}
+
+}  // namespace
+}  // namespace combu::test
