@@ -38,7 +38,7 @@ inline Trial trial(const std::string& text, const std::string& command = "sleep 
     trial.name.resize(mark);
   }
   trial.image = "image";
-  trial.cmd = {"sh", "-c", command};
+  trial.process.cmd = {"sh", "-c", command};
   if (arrow == std::string::npos) return trial;
   std::istringstream needs(text.substr(arrow + 2));
   for (std::string need; std::getline(needs, need, ',');) {

@@ -23,25 +23,34 @@ namespace combu {
 // Which images they were, by reference and platform as in Trial: "sha256:…".
 using Digests = std::map<std::pair<std::string, std::string>, std::string>;
 
+// The text of a run's file, and what it was evaluated with.
+struct FileText {
+  std::string source;     // the file's text
+  std::string evaluated;  // JSON
+  std::string imports;    // a JSON object: absolute path, SHA-256; empty: not known
+  std::string values;     // a JSON object: what it was evaluated with; empty: not known
+};
+
+struct RunEngine {
+  std::string address;
+  std::string description;    // Facts::engine
+  bool is_simulated = false;  // Facts::is_simulated
+};
+
 // A run as it began: all that is needed to go on with it elsewhere and later.
 struct RunEntry {
   RunId id;
   std::string experiment;  // Experiment::name and ::file
   std::string file;
   std::string folder;                // Caller::folder
-  std::string source;                // the file's text; empty in a list of runs, like the next ones
-  std::string evaluated;             // JSON
-  std::string imports;               // a JSON object: absolute path, SHA-256; empty: not known
-  std::string values;                // a JSON object: what it was evaluated with; empty: not known
+  FileText text;                     // empty in a list of runs, like the next one
   std::vector<std::string> earlier;  // what was evaluated before the file was revised, the first one first
   std::string arguments;             // a JSON array: the command line
   std::string options;               // a JSON object: those of `run` that hold when it goes on
   std::string revision;              // version control's commit of the file's folder; empty: none
   bool revision_dirty = false;
-  WorkingTree working_tree;   // empty in a list of runs
-  std::string address;        // the engine's
-  std::string engine;         // Facts::engine
-  bool is_simulated = false;  // Facts::is_simulated
+  WorkingTree working_tree;  // empty in a list of runs
+  RunEngine engine;
   std::string user;
   std::string machine;
   std::string program;                  // "combu 0.1.0 (libjsonnet 0.18.0)"
@@ -153,10 +162,7 @@ struct CameHome {
 
 // A run's file, edited while it goes on.
 struct Edition {
-  std::string source;
-  std::string evaluated;  // empty: as in the run's newest text, whose bytes are these from here on
-  std::string imports;    // as in RunEntry, like the next one
-  std::string values;
+  FileText text;  // `evaluated` is empty: as in the run's newest text, whose bytes are these from here on
   Digests digests;
   Digests references;
   std::vector<TrialIndex> taken;  // the trials that are as it says from here on
@@ -243,7 +249,7 @@ class Record {
   // given back where it is much, which takes as long as writing what is left.
   void remove(std::span<const RunId> runs);
 
-  // The newest first; without source and evaluated.
+  // The newest first; without their texts.
   [[nodiscard]] std::vector<RunEntry> runs(const RunFilter& filter, std::size_t count_max);
   // Throws Error(not_found).
   [[nodiscard]] RunEntry run(const RunId& id);

@@ -195,9 +195,9 @@ class Rare {
   std::unique_ptr<T> value_;
 };
 
-struct Trial {
-  std::string name;
-  std::string image;
+// The program of a container, and how it is stopped: `process` of the OCI runtime specification. An empty
+// text stands for the image's own value.
+struct Process {
   std::optional<std::vector<std::string>> entrypoint;  // nullopt: the image's own
   std::optional<std::vector<std::string>> cmd;         // nullopt: the image's own
   Pairs env;                                           // in order, no name twice; holds COMBU_PARAM_… too
@@ -206,17 +206,31 @@ struct Trial {
   bool init = true;
   std::string stop_signal;
   std::optional<Seconds> stop_grace;  // nullopt: the engine's default
+  bool operator==(const Process&) const = default;
+};
+
+// The settings of a container that do not belong to its program.
+struct ContainerSettings {
   Pairs labels;
   std::vector<Port> ports;
   std::vector<Volume> volumes;
   std::vector<std::string> networks;  // none: the engine's default one
+  Bytes shm_size;                     // of /dev/shm; 0: the engine's default
+  std::string docker;                 // the `docker` section, a JSON object's text, or empty
+  bool operator==(const ContainerSettings&) const = default;
+};
+
+struct Trial {
+  std::string name;
+  std::string image;
+  Process process;
+  ContainerSettings container;
   std::vector<Depend> depends;
   Rare<Healthcheck> healthcheck;  // none: the image's own
   bool service = false;  // stands beside the trials: its end is not waited for, `run --wait` stops it when
                          // its work is done
   Slots slots;           // reserved and enforced
   Rare<GpuWish> gpus;    // like these
-  Bytes shm_size;        // of /dev/shm; 0: the engine's default
   int priority = 0;      // of those that are ready the highest first
   Retries retries;
   Seconds timeout{0};         // of an attempt, from when it runs; 0: none
@@ -230,8 +244,7 @@ struct Trial {
   std::string platform;        // "linux/arm64", or empty
   std::string params;          // a JSON object's text, or empty
   bool params_file = false;    // /combu/params.json is wanted in the container
-  std::string docker;          // the `docker` section, a JSON object's text, or empty
-  std::string env_fault = {};  // why `env` is not whole; see Caller::may_lack_env_files
+  std::string env_fault = {};  // why `process.env` is not whole; see Caller::may_lack_env_files
   std::string path = {};       // of this trial in the evaluated file ("[17]", "trials[17]"), for messages
   bool operator==(const Trial&) const = default;
 };

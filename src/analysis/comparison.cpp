@@ -398,7 +398,7 @@ std::vector<std::string> metrics_meant(std::span<const Results> runs, const Comp
 std::vector<PairTable> compare(std::span<const Results> runs, const CompareForm& form) {
   Grounds grounds = grounds_of(runs, form.over);
   for (const Results& run : runs) {
-    if (run.run.is_simulated)
+    if (run.run.engine.is_simulated)
       grounds.notes.push_back(
           fmt::format("run {} is simulated: its results are not measured", run.run.id.text()));
     TrialCounts others{};

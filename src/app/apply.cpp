@@ -68,7 +68,7 @@ class Apply {
   }
 
   // The run's newest text is the file's.
-  [[nodiscard]] bool is_newest() const { return file_.evaluated == entry_.evaluated; }
+  [[nodiscard]] bool is_newest() const { return file_.text.evaluated == entry_.text.evaluated; }
 
   // All that would be refused; images and networks are made ready.
   [[nodiscard]] std::vector<Error> make_ready(const Changes& changes) {
@@ -83,16 +83,14 @@ class Apply {
   // stopped is for who goes on with it. `may`: throws Error when somebody else is at work on it after all.
   void revise(const Changes& changes, const std::function<void()>& may) {
     const std::vector<Past> past = record_.past(entry_.id);
-    Edition edition{.source = file_.source,
-                    .evaluated = is_newest() ? "" : file_.evaluated,
-                    .imports = file_.imports,
-                    .values = file_.values,
+    Edition edition{.text = file_.text,
                     .digests = prepared_.digests,
                     .references = prepared_.references,
                     .taken = changes.taken,
                     .reopens = entry_.ended_at && changes.joined > 0,
                     .anew = without_blocked(changes.named, past),
                     .at = real_clock().now()};
+    if (is_newest()) edition.text.evaluated.clear();
     std::vector<std::string> names;
     for (const Trial& trial : std::span(changes.experiment.trials).first(past.size()))
       names.push_back(trial.name);
@@ -120,9 +118,10 @@ class Apply {
 
   // The file means the same as the run's newest text, whose bytes may be others.
   void renew() {
-    if (file_.source != entry_.source || file_.imports != entry_.imports)
-      record_.revise(entry_.id, {.source = file_.source, .imports = file_.imports, .values = file_.values},
-                     {});
+    const FileText& text = file_.text;
+    if (text.source != entry_.text.source || text.imports != entry_.text.imports)
+      record_.revise(entry_.id,
+                     {.text = {.source = text.source, .imports = text.imports, .values = text.values}}, {});
   }
 
  private:

@@ -206,7 +206,7 @@ std::vector<TrialIndex> without_blocked(std::vector<TrialIndex> trials, const st
 }
 
 Named named_until_now(const RunEntry& entry, const Caller& caller) {
-  Named named{.latest = trial_names_in(entry.evaluated, caller), .ever = {}};
+  Named named{.latest = trial_names_in(entry.text.evaluated, caller), .ever = {}};
   named.ever = named.latest;
   for (const std::string& earlier : entry.earlier) named.ever.merge(trial_names_in(earlier, caller));
   return named;

@@ -22,7 +22,7 @@ constexpr const char* k_note_time = "10s";
 
 std::vector<Import> imports_of(const RunEntry& entry) {
   std::vector<Import> imports;
-  const auto object = parse_json(entry.imports);
+  const auto object = parse_json(entry.text.imports);
   for (const auto& [path, sha256] : object.items())
     imports.push_back({.path = path, .sha256 = sha256.get<std::string>()});
   return imports;
@@ -41,15 +41,15 @@ void note_edits(Progress& progress, Record& record, const RunEntry& entry, const
   if (entry.file.ends_with("/-")) return;
   const std::string run = fmt::format("run {}: ", entry.id.text());
   try {
-    const bool is_known = !entry.imports.empty();
-    if (is_known && is_unchanged(entry.file, entry.source, imports_of(entry))) return;
+    const bool is_known = !entry.text.imports.empty();
+    if (is_known && is_unchanged(entry.file, entry.text.source, imports_of(entry))) return;
     Invocation now = invocation_for(entry, invocation);
     now.evaluate_time = k_note_time;
     const Loaded file = load_or_throw(now, entry.id, [&] {
       progress.phase(fmt::format("evaluating {}, to see what differs", entry.file));
     });
     progress.end();
-    if (!is_known && file.evaluated == entry.evaluated) return;
+    if (!is_known && file.text.evaluated == entry.text.evaluated) return;
     const Loaded on_record = load(record, entry.id);
     const Changes changes =
         compare_with_file(entry.id, on_record.run.experiment, record.past(entry.id),

@@ -243,7 +243,7 @@ std::optional<Result> drive_run(Session& session, Record& record, Loaded& loaded
   note_presence(record, loaded.run.id, watched ? Presence::needed : Presence::needless);
   try {
     keep_host_paths(session, record, loaded.run);
-    const bool is_simulated = record.runs({.id = loaded.run.id}, 1).at(0).is_simulated;
+    const bool is_simulated = record.runs({.id = loaded.run.id}, 1).at(0).engine.is_simulated;
     UnlockWhenStarted listener(session.progress(), lock);
     const std::string results = results_folder(loaded.run.experiment, loaded.run.id);
     const auto depot = open_results(loaded);
@@ -407,18 +407,15 @@ RunEntry entry_of(Session& session, Loaded& loaded, const RunOptions& options, c
           .experiment = loaded.run.experiment.name,
           .file = loaded.run.experiment.file,
           .folder = loaded.caller.folder,
-          .source = std::move(loaded.source),
-          .evaluated = std::move(loaded.evaluated),
-          .imports = std::move(loaded.imports),
-          .values = std::move(loaded.values),
+          .text = std::move(loaded.text),
           .arguments = json_text(nlohmann::json(loaded.arguments)),
           .options = to_json(options),
           .revision = loaded.revision.commit,
           .revision_dirty = loaded.revision.dirty,
           .working_tree = std::move(loaded.revision.working_tree),
-          .address = session.engine_address(),
-          .engine = facts.engine,
-          .is_simulated = facts.is_simulated,
+          .engine = {.address = session.engine_address(),
+                     .description = facts.engine,
+                     .is_simulated = facts.is_simulated},
           .user = user_name(),
           .machine = machine_name(),
           .program = fmt::format("combu {} ({})", COMBU_VERSION, evaluator()),

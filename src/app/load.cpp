@@ -136,10 +136,7 @@ FileReading read_experiment_file(const Invocation& invocation, const RunId& run,
   Loaded loaded{.run = {.id = run, .experiment = {}},
                 .plan = {},
                 .caller = caller_of(invocation.file),
-                .source = {},
-                .evaluated = {},
-                .imports = {},
-                .values = {},
+                .text = {},
                 .arguments = invocation.arguments,
                 .revision = {}};
   const Evaluation evaluation = evaluation_of(invocation, run, loaded.caller);
@@ -149,11 +146,11 @@ FileReading read_experiment_file(const Invocation& invocation, const RunId& run,
   const auto began = std::chrono::steady_clock::now();
   try {
     Evaluated evaluated = evaluate(evaluation, slow);
-    loaded.source = std::move(evaluated.source);
-    loaded.evaluated = std::move(evaluated.json);
-    loaded.imports = imports_text(evaluated.imports);
-    loaded.values = values_text(invocation);
-    Reading reading = read_experiment(loaded.evaluated, loaded.caller);
+    loaded.text.source = std::move(evaluated.source);
+    loaded.text.evaluated = std::move(evaluated.json);
+    loaded.text.imports = imports_text(evaluated.imports);
+    loaded.text.values = values_text(invocation);
+    Reading reading = read_experiment(loaded.text.evaluated, loaded.caller);
     loaded.run.experiment = std::move(reading.experiment);
     warnings = std::move(reading.warnings);
     Planning planning = make_plan(loaded.run.experiment);
@@ -203,10 +200,7 @@ Loaded load(Record& record, const RunId& run, Texts texts) {
       .run = {.id = run, .experiment = {}, .began_at = entry.began_at, .host_paths = entry.host_paths},
       .plan = {},
       .caller = caller_of(entry.file),
-      .source = {},
-      .evaluated = {},
-      .imports = {},
-      .values = {},
+      .text = {},
       .arguments = {},
       .revision = {}};
   loaded.caller.file = entry.file;
@@ -216,7 +210,7 @@ Loaded load(Record& record, const RunId& run, Texts texts) {
   revisions.reserve(entry.earlier.size() + 1);
   for (const std::string& earlier : entry.earlier)
     revisions.push_back(by_name(read_again(earlier, run, loaded.caller).trials));
-  loaded.run.experiment = read_again(entry.evaluated, run, loaded.caller);
+  loaded.run.experiment = read_again(entry.text.evaluated, run, loaded.caller);
   std::vector<Trial>& trials = loaded.run.experiment.trials;
   revisions.push_back(by_name(std::exchange(trials, {})));
   for (const TrialEntry& on_record : record.trials(run)) {
@@ -261,7 +255,7 @@ void forgive(Experiment& experiment, const RunEntry& entry) {
 
 void leave_out(Trial& trial) {
   trial.depends.clear();
-  trial.ports.clear();
+  trial.container.ports.clear();
 }
 
 }  // namespace combu

@@ -18,11 +18,7 @@ struct Loaded {
   Run run;
   Plan plan;
   Caller caller;
-  // For the record; empty of a run that is on it.
-  std::string source;     // the file's text
-  std::string evaluated;  // JSON
-  std::string imports;    // as in RunEntry, like the next one
-  std::string values;
+  FileText text;  // for the record, like the next ones; empty of a run that is on it
   std::vector<std::string> arguments;
   Revision revision;
   Seconds evaluated_in{0};  // read and planned, too

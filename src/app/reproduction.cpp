@@ -50,7 +50,7 @@ class IdFinder {
   static constexpr std::size_t k_random_size = 12;
 
   static bool asks_for_id(const RunEntry& entry) {
-    const std::string& source = entry.source;
+    const std::string& source = entry.text.source;
     return source.empty() || source.find("combu.run") != std::string::npos ||
            source.find("import") != std::string::npos || put_identifier(source, entry.id) != source;
   }
@@ -114,7 +114,7 @@ void pin_image(OrderedJson& fields, const Digests& references) {
 }
 
 bool is_as_it_was(const RunEntry& entry) {
-  const Revision now = revision_of(entry.folder, entry.evaluated);
+  const Revision now = revision_of(entry.folder, entry.text.evaluated);
   return now.commit == entry.revision && now.working_tree.diff == entry.working_tree.diff;
 }
 
@@ -131,7 +131,7 @@ std::string names_of(const std::vector<std::string>& paths) {
 std::string evaluated_again(const RunEntry& entry, int revision) {
   const bool is_earlier = revision > 0 && static_cast<std::size_t>(revision) <= entry.earlier.size();
   OrderedJson file = parse_ordered_json(is_earlier ? entry.earlier[static_cast<std::size_t>(revision - 1)]
-                                                   : entry.evaluated);
+                                                   : entry.text.evaluated);
   if (file.is_array()) file = OrderedJson{{"trials", std::move(file)}};
   // By its name it makes room for itself.
   file["experiment"] = entry.experiment;

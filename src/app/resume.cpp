@@ -29,7 +29,7 @@ Wishes wishes_of(const RetryOptions& options) {
 Experiment newest_text(const RunEntry& entry, const Loaded& loaded) {
   // Unless the file was edited, all trials are of that text.
   return entry.earlier.empty() ? loaded.run.experiment
-                               : read_experiment(entry.evaluated, loaded.caller).experiment;
+                               : read_experiment(entry.text.evaluated, loaded.caller).experiment;
 }
 
 // The run goes on with its file as it is now.

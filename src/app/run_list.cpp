@@ -30,7 +30,7 @@ std::vector<RunRow> rows_of(const std::vector<Sighting>& others, const std::stri
     row.entry.id = seen.key.run;
     row.entry.experiment = seen.experiment;
     row.entry.file = seen.file;
-    row.entry.address = address;
+    row.entry.engine.address = address;
     row.entry.began_at = is_first ? seen.created_at : std::min(row.entry.began_at, seen.created_at);
     const TrialState state = seen.phase == Phase::created   ? TrialState::starting
                              : seen.phase == Phase::running ? TrialState::running
@@ -50,7 +50,7 @@ std::optional<std::string> value_of(const RunRow& row, std::string_view name) {
   if (name == "experiment") return row.entry.experiment;
   if (name == "file") return row.entry.file;
   if (name == "state") return row.state;
-  if (name == "engine") return row.entry.address;
+  if (name == "engine") return row.entry.engine.address;
   if (name == "trials") return std::to_string(std::accumulate(row.counts.begin(), row.counts.end(), 0UL));
   for (std::size_t i = 0; i < row.counts.size(); ++i)
     if (name == to_string(static_cast<TrialState>(i))) return std::to_string(row.counts.at(i));

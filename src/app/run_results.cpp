@@ -23,7 +23,7 @@ Results RunResults::read(const std::string& id) {
 }
 
 void RunResults::take_in(const RunEntry& entry) {
-  if (entry.is_simulated) return;
+  if (entry.engine.is_simulated) return;
   const std::size_t begun = record_.begun(entry.id);
   Telemetry* told = telemetry(entry.id);
   if (begun == 0 || (told != nullptr && told->complete() >= begun)) return;
@@ -65,7 +65,7 @@ Telemetry* RunResults::telemetry(const RunId& run) {
 
 void take_in_written(const Invocation& invocation, const OpenSession& open_session, Record& record,
                      const RunEntry& entry, const TrialNames& trials) {
-  if (entry.is_simulated) return;
+  if (entry.engine.is_simulated) return;
   const Caller caller = caller_for(invocation);
   // The record, and what has ended, are for who is at work.
   const bool is_at_work = process_at_work(entry.id, caller).has_value();

@@ -106,7 +106,7 @@ RunStatus run_status(Session& session, Record& record, RunEntry run, const RunSt
 RunRow run_row(Session& session, Record& record, const RunEntry& run,
                const std::optional<std::vector<Sighting>>& listed) {
   const bool attended = process_at_work(run.id, caller_for({})).has_value();
-  if (!attended && !run.ended_at && listed && run.address == session.engine_address())
+  if (!attended && !run.ended_at && listed && run.engine.address == session.engine_address())
     return run_status(session, record, run, {.listed = listed}).run;
   RunRow row{.entry = run, .state = {}, .counts = record.counts(run.id)};
   row.state = state_of(run, row.counts, attended);

@@ -54,9 +54,9 @@ bool means_simulated(const Invocation& invocation) {
 
 Invocation on_its_engine(Invocation invocation, const RunEntry& entry) {
   if (invocation.engine.empty() ||
-      (invocation.named_engine == NamedEngine::any_simulated && entry.is_simulated)) {
-    invocation.engine = entry.address;
-    invocation.named_engine = entry.is_simulated ? NamedEngine::simulated : NamedEngine::real;
+      (invocation.named_engine == NamedEngine::any_simulated && entry.engine.is_simulated)) {
+    invocation.engine = entry.engine.address;
+    invocation.named_engine = entry.engine.is_simulated ? NamedEngine::simulated : NamedEngine::real;
   }
   return invocation;
 }
@@ -82,10 +82,10 @@ std::string counts_of(const std::vector<Past>& past) {
 }
 
 void expect_its_engine(const Session& session, const RunEntry& entry) {
-  if (session.engine_address() == entry.address) return;
+  if (session.engine_address() == entry.engine.address) return;
   throw Error(ErrorKind::conflict, "run " + entry.id.text(),
               fmt::format("was begun on the engine {}, and this is {}; without --engine it goes on there",
-                          entry.address, session.engine_address()));
+                          entry.engine.address, session.engine_address()));
 }
 
 TrialIndex find_trial(const Experiment& experiment, const std::string& name) {

@@ -64,9 +64,9 @@ void look_up_telemetry(std::vector<ShownTrial>& all, const std::string& folder, 
 std::string engine_of(const RunEntry& run, const Invocation& invocation, const ShowOptions& options) {
   if (!invocation.engine.empty()) return on_its_engine(invocation, run).engine;
   try {
-    return options.default_engine() == run.address ? "" : run.address;
+    return options.default_engine() == run.engine.address ? "" : run.engine.address;
   } catch (const Error&) {
-    return run.address;
+    return run.engine.address;
   }
 }
 
@@ -134,7 +134,7 @@ void show_trials(Record& record, const RunEntry& run, const Invocation& invocati
 void show(const Invocation& invocation, const ShowOptions& options, const OpenSession& open_session) {
   Record record = open_record(invocation, Record::Use::reading);
   const RunEntry run = record.run(find_run(record, invocation, options.run).id);
-  if (options.what == ShowWhat::source) return options.tell_file(run.source);
+  if (options.what == ShowWhat::source) return options.tell_file(run.text.source);
   if (options.what == ShowWhat::diff) return options.tell_file(run.working_tree.diff);
   if (options.trials.empty() && options.what == ShowWhat::evaluated)
     return options.tell_text(evaluated_again(run, 0));

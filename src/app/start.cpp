@@ -39,7 +39,7 @@ Result start_run(const Invocation& invocation, const NewRun& wanted, Progress& p
     loaded->plan = make_plan(loaded->run.experiment).plan;
   }
   override_fields(loaded->run.experiment, wanted.options);
-  loaded->revision = revision_of(loaded->caller.folder, loaded->evaluated);
+  loaded->revision = revision_of(loaded->caller.folder, loaded->text.evaluated);
   if (const std::string& problem = loaded->revision.working_tree.problem; !problem.empty())
     progress.note(fmt::format("{}: the folder's version is not recorded, or not all of it: {}",
                               loaded->caller.folder, problem));

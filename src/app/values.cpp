@@ -70,12 +70,12 @@ Invocation invocation_for(const RunEntry& entry, Invocation invocation) {
     invocation.file = entry.file;
     invocation.must_be_regular = true;
   }
-  if (entry.values.empty()) {
+  if (entry.text.values.empty()) {
     expect_values(entry, invocation);
     return invocation;
   }
   const bool are_given = has_values(invocation);
-  const auto object = parse_json(entry.values);
+  const auto object = parse_json(entry.text.values);
   for (const auto& [name, list] : lists_of(invocation)) {
     const bool is_wanted = list == &invocation.import_dirs ? list->empty() : !are_given;
     if (is_wanted) *list = object.at(name).template get<std::vector<std::string>>();

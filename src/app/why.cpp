@@ -26,10 +26,10 @@ constexpr std::int64_t k_log_lines = 5;
 constexpr std::size_t k_log_size_max = std::size_t{64} << 10U;  // of these lines: one may have any size
 
 // The engine of a run on record. A simulated engine is gone with the run's process: it knows nothing.
-class RunEngine {
+class EngineQuestions {
  public:
   // All three outlive it.
-  RunEngine(const Invocation& invocation, const RunEntry& entry, const OpenSession& open_session)
+  EngineQuestions(const Invocation& invocation, const RunEntry& entry, const OpenSession& open_session)
       : invocation_(invocation), entry_(entry), open_session_(open_session) {}
 
   // Returns the attempts of other runs that hold slots; none, with a note, if the engine is away.
@@ -73,7 +73,7 @@ class RunEngine {
 
  private:
   void in_session(const std::function<void(Session&)>& body) const {
-    if (entry_.is_simulated) return;
+    if (entry_.engine.is_simulated) return;
     (void)open_session_(on_its_engine(invocation_, entry_), [&](Session& session) {
       body(session);
       return Result::succeeded;
@@ -111,7 +111,7 @@ std::string why_trial(const Invocation& invocation, const WhyOptions& options,
   Loaded loaded = load(record, entry.id);
   forgive(loaded.run.experiment, entry);
   const TrialIndex trial = find_trial(loaded.run.experiment, options.trial);
-  const RunEngine engine(invocation, entry, open_session);
+  const EngineQuestions engine(invocation, entry, open_session);
 
   std::vector<Past> past = record.past(entry.id);
   const bool is_at_work = !is_over(past[trial].state) && process_at_work(entry.id, loaded.caller).has_value();
@@ -151,7 +151,7 @@ std::string why_run(const Invocation& invocation, const WhyOptions& options,
   const RunEntry entry = find_run(record, invocation, options.run);
   const Caller caller = caller_for(invocation);
   if (!entry.ended_at && !process_at_work(entry.id, caller))
-    RunEngine(invocation, entry, open_session).reconcile(record);
+    EngineQuestions(invocation, entry, open_session).reconcile(record);
 
   const std::unique_ptr<Telemetry> telemetry = kept_logs_of(entry.id, state_folder(caller));
   const LastLine last_line = last_lines_in(telemetry.get());

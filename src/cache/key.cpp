@@ -21,9 +21,9 @@ Json words(const std::optional<std::vector<std::string>>& given) {
   return given ? Json(*given) : Json();
 }
 
-Json volumes_of(const Trial& trial) {
+Json volumes_of(const std::vector<Volume>& given) {
   Json volumes = Json::array();
-  for (const Volume& volume : trial.volumes)
+  for (const Volume& volume : given)
     volumes.push_back(fmt::format("{}:{}{}", volume.source, volume.target, volume.read_only ? ":ro" : ""));
   return volumes;
 }
@@ -55,24 +55,25 @@ Json inputs_of(const Trial& trial, const std::vector<std::string>& digests) {
 }
 
 Json all_parts(const Trial& trial, const std::vector<std::string>& inputs) {
+  const Process& process = trial.process;
   Json env = Json::object();
-  for (const auto& [name, value] : trial.env) env[name] = value;  // hashed by hide_env()
+  for (const auto& [name, value] : process.env) env[name] = value;  // hashed by hide_env()
   return {{"name", trial.name},
-          {"entrypoint", words(trial.entrypoint)},
-          {"cmd", words(trial.cmd)},
+          {"entrypoint", words(process.entrypoint)},
+          {"cmd", words(process.cmd)},
           {"env", std::move(env)},
-          {"workdir", trial.workdir},
-          {"user", trial.user},
+          {"workdir", process.workdir},
+          {"user", process.user},
           {"params", trial.params.empty() ? Json::object() : parse_json(trial.params)},
           {"platform", trial.platform},
-          {"volumes", volumes_of(trial)},
-          {"networks", trial.networks},
+          {"volumes", volumes_of(trial.container.volumes)},
+          {"networks", trial.container.networks},
           {"cpus", to_string(trial.slots.cpus)},
           {"memory", trial.slots.memory.count},
           {"gpus", gpus_of(*trial.gpus)},
           {"inputs", inputs_of(trial, inputs)},
           {"metrics", metrics_of(trial.metrics)},
-          {"docker", trial.docker.empty() ? Json::object() : parse_json(trial.docker)}};
+          {"docker", trial.container.docker.empty() ? Json::object() : parse_json(trial.container.docker)}};
 }
 
 bool is_empty(const Json& part) {

@@ -47,17 +47,17 @@ std::string shell_line(const std::vector<std::string>& words) {
   return fmt::format("{}", fmt::join(quoted, " "));
 }
 
-std::string command_of(const Trial& trial) {
-  std::vector<std::string> words = trial.entrypoint.value_or(std::vector<std::string>());
-  if (trial.cmd) std::ranges::copy(*trial.cmd, std::back_inserter(words));
+std::string command_of(const Process& process) {
+  std::vector<std::string> words = process.entrypoint.value_or(std::vector<std::string>());
+  if (process.cmd) std::ranges::copy(*process.cmd, std::back_inserter(words));
   if (words.empty()) return "the image's own";
   return shell_line(words);
 }
 
 // Those that are no params: these stand by themselves.
-std::vector<std::string> env_of(const Trial& trial) {
+std::vector<std::string> env_of(const Process& process) {
   std::vector<std::string> env;
-  for (const auto& [name, value] : trial.env)
+  for (const auto& [name, value] : process.env)
     if (!name.starts_with("COMBU_PARAM_")) env.push_back(fmt::format("{}={}", name, shell_word(value)));
   return env;
 }
@@ -116,15 +116,15 @@ void print(const ShownTrial& shown) {
   line("trial", trial.name);
   line("state", fmt::format("{}{}", to_string(shown.entry.state), reason.empty() ? "" : ": " + reason));
   line("params", params_of(trial));
-  line("command", command_of(trial));
-  line("workdir", trial.workdir);
-  line("user", trial.user);
-  for (const std::string& one : env_of(trial)) line("env", one);
+  line("command", command_of(trial.process));
+  line("workdir", trial.process.workdir);
+  line("user", trial.process.user);
+  for (const std::string& one : env_of(trial.process)) line("env", one);
   line("image", trial.image);
   line("digest", shown.entry.digest);
   line("platform", trial.platform);
   line("slots", slots_of(trial));
-  for (const Volume& volume : trial.volumes)
+  for (const Volume& volume : trial.container.volumes)
     line("volume",
          fmt::format("{}:{}{}", shell_word(volume.source), volume.target, volume.read_only ? ":ro" : ""));
   for (std::size_t i = 0; i < trial.inputs.size(); ++i)
@@ -157,7 +157,7 @@ void print(const ShownTrial& shown) {
   if (shown.ran_in) {
     line("commit", revision_text(*shown.ran_in));
     line("host", shown.ran_in->machine);
-    line("engine", fmt::format("{} at {}", shown.ran_in->engine, shown.ran_in->address));
+    line("engine", fmt::format("{} at {}", shown.ran_in->engine.description, shown.ran_in->engine.address));
     line("person", shown.ran_in->user);
     line("program", shown.ran_in->program);
   }
@@ -166,6 +166,10 @@ void print(const ShownTrial& shown) {
 
 OrderedJson or_null(const std::string& text) {
   return text.empty() ? OrderedJson() : OrderedJson(text);
+}
+
+OrderedJson or_null(const std::optional<std::vector<std::string>>& words) {
+  return words ? OrderedJson(*words) : OrderedJson();
 }
 
 OrderedJson parsed_or_null(const std::string& json) {
@@ -191,8 +195,9 @@ OrderedJson json_of(const AttemptEntry& attempt) {
 void print_json(const ShownTrial& shown) {
   const RunEntry& run = shown.run;
   const Trial& trial = shown.trial;
+  const Process& process = trial.process;
   OrderedJson env = OrderedJson::object();
-  for (const auto& [name, value] : trial.env) env[name] = value;
+  for (const auto& [name, value] : process.env) env[name] = value;
   OrderedJson attempts = OrderedJson::array();
   for (const AttemptEntry& attempt : shown.attempts) attempts.push_back(json_of(attempt));
   OrderedJson inputs = OrderedJson::array();
@@ -213,11 +218,11 @@ void print_json(const ShownTrial& shown) {
                            {"state", to_string(shown.entry.state)},
                            {"reason", or_null(reason_text(shown.entry))},
                            {"params", parsed_or_null(trial.params)},
-                           {"entrypoint", trial.entrypoint ? OrderedJson(*trial.entrypoint) : OrderedJson()},
-                           {"cmd", trial.cmd ? OrderedJson(*trial.cmd) : OrderedJson()},
+                           {"entrypoint", or_null(process.entrypoint)},
+                           {"cmd", or_null(process.cmd)},
                            {"env", std::move(env)},
-                           {"workdir", or_null(trial.workdir)},
-                           {"user", or_null(trial.user)},
+                           {"workdir", or_null(process.workdir)},
+                           {"user", or_null(process.user)},
                            {"image", trial.image},
                            {"digest", or_null(shown.entry.digest)},
                            {"slots",
@@ -252,8 +257,8 @@ void print_json(const ShownTrial& shown) {
                            {"left_out", tree.left_out},
                            {"by_index", tree.by_index},
                            {"host", or_null(ran_in.machine)},
-                           {"engine", or_null(ran_in.engine)},
-                           {"address", or_null(ran_in.address)},
+                           {"engine", or_null(ran_in.engine.description)},
+                           {"address", or_null(ran_in.engine.address)},
                            {"person", or_null(ran_in.user)},
                            {"program", or_null(ran_in.program)}};
   (void)put_out(json_text(object) + "\n");

@@ -30,7 +30,7 @@ class Taken {
       errors.emplace_back(ErrorKind::conflict, trial.name,
                           "its name is in use by " + holder->second + "; remove that or rename the trial");
     }
-    for (const Port& port : trial.ports) check_port(trial, port, errors);
+    for (const Port& port : trial.container.ports) check_port(trial, port, errors);
   }
 
  private:

@@ -7,7 +7,9 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "combu/json.hpp"
 #include "docker/labels.hpp"
@@ -32,21 +34,23 @@ json healthcheck_json(const Healthcheck& check) {
 }
 
 void add_process(json& body, const Trial& trial) {
+  const Process& process = trial.process;
   body["Image"] = trial.image;
-  if (trial.entrypoint) body["Entrypoint"] = *trial.entrypoint;
-  if (trial.cmd) body["Cmd"] = *trial.cmd;
+  if (process.entrypoint) body["Entrypoint"] = *process.entrypoint;
+  if (process.cmd) body["Cmd"] = *process.cmd;
   json env = json::array();
-  for (const auto& [name, value] : trial.env) env.push_back(fmt::format("{}={}", name, value));
+  for (const auto& [name, value] : process.env) env.push_back(fmt::format("{}={}", name, value));
   if (!env.empty()) body["Env"] = std::move(env);
-  if (!trial.workdir.empty()) body["WorkingDir"] = trial.workdir;
-  if (!trial.user.empty()) body["User"] = trial.user;
-  if (!trial.stop_signal.empty()) body["StopSignal"] = trial.stop_signal;
-  if (trial.stop_grace) body["StopTimeout"] = static_cast<std::int64_t>(std::ceil(trial.stop_grace->count()));
+  if (!process.workdir.empty()) body["WorkingDir"] = process.workdir;
+  if (!process.user.empty()) body["User"] = process.user;
+  if (!process.stop_signal.empty()) body["StopSignal"] = process.stop_signal;
+  if (process.stop_grace)
+    body["StopTimeout"] = static_cast<std::int64_t>(std::ceil(process.stop_grace->count()));
   if (trial.healthcheck) body["Healthcheck"] = healthcheck_json(*trial.healthcheck);
 }
 
 void add_ports(json& body, const Trial& trial) {
-  for (const Port& port : trial.ports) {
+  for (const Port& port : trial.container.ports) {
     const std::string inside = fmt::format("{}/{}", port.container, port.protocol);
     body["ExposedPorts"][inside] = json::object();
     body["HostConfig"]["PortBindings"][inside].push_back(
@@ -57,7 +61,7 @@ void add_ports(json& body, const Trial& trial) {
 // Mounts, not Binds: where the source is missing the engine says so, and does not make a folder that belongs
 // to root.
 void add_volumes(json& host, const Trial& trial) {
-  for (const Volume& volume : trial.volumes) {
+  for (const Volume& volume : trial.container.volumes) {
     json mount = {{"Type", volume.source_is_path ? "bind" : "volume"},
                   {"Source", volume.source},
                   {"Target", volume.target}};
@@ -66,13 +70,14 @@ void add_volumes(json& host, const Trial& trial) {
   }
 }
 
-void add_networks(json& body, const Trial& trial, NetworksAtCreate networks) {
-  if (trial.networks.empty()) return;
-  body["HostConfig"]["NetworkMode"] = trial.networks.front();
-  if (trial.networks.size() == 1 && is_engines_own_network(trial.networks.front())) return;
-  for (const std::string& network : trial.networks) {
+void add_networks(json& body, const Trial& trial, NetworksAtCreate at_create) {
+  const std::vector<std::string>& networks = trial.container.networks;
+  if (networks.empty()) return;
+  body["HostConfig"]["NetworkMode"] = networks.front();
+  if (networks.size() == 1 && is_engines_own_network(networks.front())) return;
+  for (const std::string& network : networks) {
     body["NetworkingConfig"]["EndpointsConfig"][network] = endpoint_json(trial, network);
-    if (networks == NetworksAtCreate::first) return;
+    if (at_create == NetworksAtCreate::first) return;
   }
 }
 
@@ -116,29 +121,30 @@ json endpoint_json(const Trial& trial, const std::string& network) {
 }
 
 json container_json(const Run& run, const Trial& trial, int attempt, NetworksAtCreate networks) {
+  const ContainerSettings& settings = trial.container;
   json body = json::object();
   add_process(body, trial);
   json& host = body["HostConfig"];
-  host["Init"] = trial.init;
+  host["Init"] = trial.process.init;
   if (trial.slots.cpus.nano > 0) host["NanoCpus"] = trial.slots.cpus.nano;
   if (trial.slots.memory.count > 0) {
     host["Memory"] = trial.slots.memory.count;
     // Else the engine allows as much swap on top of it.
     host["MemorySwap"] = trial.slots.memory.count;
   }
-  if (trial.shm_size.count > 0) host["ShmSize"] = trial.shm_size.count;
+  if (settings.shm_size.count > 0) host["ShmSize"] = settings.shm_size.count;
   add_gpus(host, trial);
   add_volumes(host, trial);
   add_ports(body, trial);
   add_networks(body, trial, networks);
-  if (!trial.docker.empty()) merge(body, parse_json(trial.docker));
+  if (!settings.docker.empty()) merge(body, parse_json(settings.docker));
   // What the section says was meant for less memory than an attempt has after it was out of it.
   json& swap = body["HostConfig"]["MemorySwap"];
   if (swap.is_number_integer() && swap >= 0 && swap < trial.slots.memory.count)
     swap = trial.slots.memory.count;
   if (swap.is_null()) body["HostConfig"].erase("MemorySwap");
   json& labels = body["Labels"];
-  for (const auto& [name, value] : trial.labels) labels[name] = value;
+  for (const auto& [name, value] : settings.labels) labels[name] = value;
   for (const auto& [name, value] : labels_of(run, trial, attempt)) labels[name] = value;
   return body;
 }

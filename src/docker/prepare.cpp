@@ -161,7 +161,8 @@ void check_health(const Run& run, const std::map<ImageKey, Wanted>& images, std:
 
 std::set<std::string> wanted_networks(const Run& run) {
   std::set<std::string> names;
-  for (const Trial& trial : run.experiment.trials) names.insert(trial.networks.begin(), trial.networks.end());
+  for (const Trial& trial : run.experiment.trials)
+    names.insert(trial.container.networks.begin(), trial.container.networks.end());
   std::erase_if(names, is_engines_own_network);
   return names;
 }

@@ -181,7 +181,7 @@ class SectionCheck {
     check("NanoCpus", trial_->slots.cpus.nano > 0, "cpus");
     check("CpuQuota", trial_->slots.cpus.nano > 0, "cpus");
     check("Memory", trial_->slots.memory.count > 0, "memory");
-    check("ShmSize", trial_->shm_size.count > 0, "shm_size");
+    check("ShmSize", trial_->container.shm_size.count > 0, "shm_size");
     check("DeviceRequests", static_cast<bool>(trial_->gpus), "gpus");
   }
 
@@ -250,11 +250,12 @@ std::vector<Error> check_docker_sections(const Experiment& experiment) {
     SectionCheck("defaults", nullptr, found).check(parse_json(experiment.defaults_docker));
   std::unordered_set<std::string_view> checked;
   for (const Trial& trial : experiment.trials) {
-    if (trial.docker.empty()) continue;
-    const bool is_new = checked.insert(trial.docker).second;
-    const bool reserves = !trial.slots.empty() || trial.gpus || trial.shm_size.count > 0;
+    const std::string& docker = trial.container.docker;
+    if (docker.empty()) continue;
+    const bool is_new = checked.insert(docker).second;
+    const bool reserves = !trial.slots.empty() || trial.gpus || trial.container.shm_size.count > 0;
     if (!is_new && !reserves) continue;
-    const json section = parse_json(trial.docker);
+    const json section = parse_json(docker);
     SectionCheck check(trial.path, &trial, found);
     if (is_new) check.check(section);
     check.check_reserved(section);

@@ -87,14 +87,15 @@ Error refusal_of_create(const HttpResponse& response, const Trial& trial) {
 }  // namespace
 
 StartResult DockerEngine::start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) {
+  const std::vector<std::string>& networks = trial.container.networks;
   try {
     return start_repeatedly(run, trial, attempt, stop);
   } catch (const Error& error) {
     const bool may_have_twins =
-        !trial.networks.empty() && connections_.version(stop) < k_several_networks_at_create;
+        !networks.empty() && connections_.version(stop) < k_several_networks_at_create;
     if (!may_have_twins || error.kind() != ErrorKind::refused) throw;
   }
-  remove_twin_networks(connections_, {trial.networks.begin(), trial.networks.end()}, stop);
+  remove_twin_networks(connections_, {networks.begin(), networks.end()}, stop);
   return start_repeatedly(run, trial, attempt, stop);
 }
 
@@ -204,8 +205,9 @@ ContainerFacts DockerEngine::holder_of_name(const Run& run, const Trial& trial, 
 std::vector<std::string> DockerEngine::add_to_created(const std::string& id, const Trial& trial,
                                                       const std::stop_token& stop) {
   if (networks_at_create(connections_.version(stop)) == NetworksAtCreate::first) {
-    for (std::size_t i = 1; i < trial.networks.size(); ++i) {
-      connect_network(connections_, trial.networks[i], id, endpoint_json(trial, trial.networks[i]), stop);
+    const std::vector<std::string>& networks = trial.container.networks;
+    for (std::size_t i = 1; i < networks.size(); ++i) {
+      connect_network(connections_, networks[i], id, endpoint_json(trial, networks[i]), stop);
     }
   }
   if (trial.params_file) {

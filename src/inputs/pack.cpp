@@ -113,7 +113,7 @@ std::int64_t number(std::string_view text) {
 }  // namespace
 
 InputOwner input_owner(const Trial& trial) {
-  const std::string_view user = trial.user;
+  const std::string_view user = trial.process.user;
   const std::size_t colon = user.find(':');
   const std::int64_t uid = number(user.substr(0, colon));
   if (uid < 0) return {};

@@ -98,7 +98,7 @@ void report_shared_ports(const Experiment& experiment, std::vector<Error>& error
   std::vector<Claim> claims;
   std::unordered_map<std::string, Holders> ports;
   for (TrialIndex at = 0; at < experiment.trials.size(); ++at) {
-    for (const Port& port : experiment.trials[at].ports) {
+    for (const Port& port : experiment.trials[at].container.ports) {
       Holders& holders = ports[fmt::format("{}/{}", port.host, port.protocol)];
       if (const auto held = holder(holders, port.host_ip)) {
         Claim& claim = claims[*held];

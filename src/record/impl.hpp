@@ -36,84 +36,13 @@ struct AttemptKey {
   [[nodiscard]] auto columns() const { return std::tuple(run, trial, attempt); }
 };
 
-struct Record::Impl {
-  Impl(const std::string& folder, Use use);
-
-  // SQLite's, of its patience: 0 when that is over.
-  static int wait(void* self, int tries);
-
-  // The run's row.
-  std::int64_t number_of_run(const RunId& run);
-  // nullopt: there is none of this name.
-  std::optional<std::int64_t> number_of_trial(std::int64_t run, const std::string& name);
-  std::int64_t number_of_experiment(const std::string& name);
-  // The last moment that is on record of a run.
-  std::int64_t latest_of(std::int64_t run);
-  // What is added to the times of a run's facts from here on, so that they follow what is on record also
-  // when the machine's clock was set back between two processes.
-  std::int64_t delay_of(std::int64_t run, Instant first);
-  Stamp stamp(std::int64_t run);
-  // `write_facts` is given the run's number. False: the run has changed.
-  bool append_if(const RunId& run, const Stamp& expected, RunEnds ends,
-                 const std::function<void(std::int64_t)>& write_facts);
-  void write(std::int64_t run, std::span<const Fact> facts);
-  void write(std::int64_t run, std::int64_t delay, const Fact& fact);
-  void write(std::int64_t run, const Recollection& one);
-  // What has changed since it was looked for is not what anybody may find it by.
-  void forget_unless_as_known(const TrialKey& trial, const Started& started);
-  void write_inputs(const TrialKey& trial, const std::vector<std::string>& digests);
-  void write(std::int64_t run, const WorkingTree& tree);
-  void write(std::int64_t run, const Digests& references);
-  void reopen(std::int64_t run, std::span<const TrialIndex> trials, Instant at);
-  // The number of the run's newest text.
-  int newest_text(std::int64_t run);
-  // These trials are as the text of this number says from here on.
-  void take(std::int64_t run, int revision, std::span<const TrialIndex> trials, const Experiment& experiment,
-            const Digests& digests);
-
-  const std::string path;
-  SQLite::Database database;
-  std::function<void()> tell_wait;
-  std::optional<std::pair<RunId, std::int64_t>> last;
-  std::optional<std::pair<std::int64_t, std::int64_t>> delayed;  // the run of this number
-  // One that is looked for again is known by what it is now.
-  database::Sql add_recollection{database,
-                                 "INSERT OR REPLACE INTO recollections (run, trial, hash, parts, equal_run, "
-                                 "equal_trial) VALUES (?, ?, ?, ?, nullif(?, ''), nullif(?, ''))"};
-  database::Sql forget_of_other_image{database,
-                                      "DELETE FROM recollections WHERE run = ? AND trial = ? AND "
-                                      "json_extract(parts, '$.image') <> ?"};
-  database::Sql forget_of_other_inputs{database,
-                                       "DELETE FROM recollections WHERE run = ?1 AND trial = ?2 AND "
-                                       "json_extract(parts, '$.inputs') IS NOT NULL AND EXISTS (SELECT 1 "
-                                       "FROM trials WHERE run = ?1 AND trial = ?2 AND inputs <> ?3)"};
-  database::Sql set_inputs{database, "UPDATE trials SET inputs = ? WHERE run = ? AND trial = ?"};
-  database::Sql add_image{
-      database, "INSERT OR REPLACE INTO images (run, image, platform, reference) VALUES (?, ?, ?, ?)"};
-  SQLite::Statement find_done{database,
-                              "SELECT coalesce(equal_run, runs.id), coalesce(equal_trial, name), "
-                              "runs.id, name, coalesce(results || '/' || name, ''), "
-                              "CASE over WHEN 'skipped' THEN 0 ELSE (SELECT max(attempt) FROM attempts "
-                              "WHERE attempts.run = trials.run AND attempts.trial = trials.trial) END "
-                              "FROM recollections JOIN trials USING (run, trial) JOIN runs ON runs.number = "
-                              "run WHERE hash = ? AND over IN ('succeeded', 'skipped') "
-                              "ORDER BY run DESC, trial LIMIT ?"};
-  database::Sql add_text{database,
-                         "INSERT INTO texts (run, revision, source, evaluated, imports, given_values) VALUES "
-                         "(?, ?, ?, ?, ?, ?)"};
-  database::Sql renew_text{
-      database, "UPDATE texts SET source = ?, imports = ?, given_values = ? WHERE run = ? AND revision = ?"};
-  database::Sql set_anew{database, "UPDATE trials SET anew = ? WHERE run = ? AND trial = ?"};
-  database::Sql take_text{database,
-                          "UPDATE trials SET revision = ?, image = ?, digest = ?, params = ?, anew = 0 "
-                          "WHERE run = ? AND trial = ?"};
-  database::Sql add_trial{database,
-                          "INSERT INTO trials (run, trial, revision, name, image, digest, params) "
-                          "VALUES (?, ?, ?, ?, ?, ?, ?)"};
+// Writes rows of the table `attempts`.
+struct AttemptStatements {
+  SQLite::Database& database;
   // One that is started again after its process has died keeps when it was started first. Nothing waits
   // since before the run's beginning; a trial that was added or changed, and a further attempt, not since
   // before the run was reopened.
-  database::Sql add_attempt{
+  database::Sql add{
       database,
       "INSERT OR IGNORE INTO attempts (run, trial, attempt, nano_cpus, memory, gpus, ready_at, started_at) "
       "SELECT ?1, ?2, ?3, ?4, ?5, ?6, min(?8, max(?7, iif(?3 > 1 OR (SELECT revision FROM trials "
@@ -155,21 +84,110 @@ struct Record::Impl {
   database::Sql set_lost{database,
                          "UPDATE attempts SET collected_at = NULL, cause = ? "
                          "WHERE run = ? AND trial = ? AND attempt = ? AND collected_at = 0"};
-  // Earlier attempts no longer count.
-  database::Sql set_first_attempt{database,
-                                  "UPDATE trials SET first_attempt = ? WHERE run = ? AND trial = ?"};
   database::Sql set_usage{
       database,
       "UPDATE attempts SET memory_peak = ?, cpu_time = ? WHERE run = ? AND trial = ? AND attempt = ?"};
   database::Sql set_taken{database,
                           "UPDATE attempts SET outputs_files = ?, outputs_size = ?, outputs_left = ? "
                           "WHERE run = ? AND trial = ? AND attempt = ?"};
+};
+
+// Writes rows of the table `trials`.
+struct TrialStatements {
+  SQLite::Database& database;
+  database::Sql add{database,
+                    "INSERT INTO trials (run, trial, revision, name, image, digest, params) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?)"};
+  database::Sql take_text{database,
+                          "UPDATE trials SET revision = ?, image = ?, digest = ?, params = ?, anew = 0 "
+                          "WHERE run = ? AND trial = ?"};
+  database::Sql set_anew{database, "UPDATE trials SET anew = ? WHERE run = ? AND trial = ?"};
+  // Earlier attempts no longer count.
+  database::Sql set_first_attempt{database,
+                                  "UPDATE trials SET first_attempt = ? WHERE run = ? AND trial = ?"};
+  database::Sql set_inputs{database, "UPDATE trials SET inputs = ? WHERE run = ? AND trial = ?"};
   database::Sql set_over{
       database,
       "UPDATE trials SET over = ?1, over_at = max(?2, coalesce((SELECT max(max(ended_at, "
       "coalesce(collected_at, 0))) FROM attempts WHERE run = ?9 AND trial = ?10), 0)), reason = ?3, "
       "root = ?4, stopper = ?5, outputs_fault = ?6, next = ?7, next_why = ?8 WHERE run = ?9 AND trial = "
       "?10"};
+};
+
+// Writes and searches the table `recollections`.
+struct RecollectionStatements {
+  SQLite::Database& database;
+  // One that is looked for again is known by what it is now.
+  database::Sql add{database,
+                    "INSERT OR REPLACE INTO recollections (run, trial, hash, parts, equal_run, "
+                    "equal_trial) VALUES (?, ?, ?, ?, nullif(?, ''), nullif(?, ''))"};
+  database::Sql forget_of_other_image{database,
+                                      "DELETE FROM recollections WHERE run = ? AND trial = ? AND "
+                                      "json_extract(parts, '$.image') <> ?"};
+  database::Sql forget_of_other_inputs{database,
+                                       "DELETE FROM recollections WHERE run = ?1 AND trial = ?2 AND "
+                                       "json_extract(parts, '$.inputs') IS NOT NULL AND EXISTS (SELECT 1 "
+                                       "FROM trials WHERE run = ?1 AND trial = ?2 AND inputs <> ?3)"};
+  SQLite::Statement find_done{database,
+                              "SELECT coalesce(equal_run, runs.id), coalesce(equal_trial, name), "
+                              "runs.id, name, coalesce(results || '/' || name, ''), "
+                              "CASE over WHEN 'skipped' THEN 0 ELSE (SELECT max(attempt) FROM attempts "
+                              "WHERE attempts.run = trials.run AND attempts.trial = trials.trial) END "
+                              "FROM recollections JOIN trials USING (run, trial) JOIN runs ON runs.number = "
+                              "run WHERE hash = ? AND over IN ('succeeded', 'skipped') "
+                              "ORDER BY run DESC, trial LIMIT ?"};
+};
+
+struct Record::Impl {
+  Impl(const std::string& folder, Use use);
+
+  // SQLite's, of its patience: 0 when that is over.
+  static int wait(void* self, int tries);
+
+  // The run's row.
+  std::int64_t number_of_run(const RunId& run);
+  // nullopt: there is none of this name.
+  std::optional<std::int64_t> number_of_trial(std::int64_t run, const std::string& name);
+  std::int64_t number_of_experiment(const std::string& name);
+  // The last moment that is on record of a run.
+  std::int64_t latest_of(std::int64_t run);
+  // What is added to the times of a run's facts from here on, so that they follow what is on record also
+  // when the machine's clock was set back between two processes.
+  std::int64_t delay_of(std::int64_t run, Instant first);
+  Stamp stamp(std::int64_t run);
+  // `write_facts` is given the run's number. False: the run has changed.
+  bool append_if(const RunId& run, const Stamp& expected, RunEnds ends,
+                 const std::function<void(std::int64_t)>& write_facts);
+  void write(std::int64_t run, std::span<const Fact> facts);
+  void write(std::int64_t run, std::int64_t delay, const Fact& fact);
+  void write(std::int64_t run, const Recollection& one);
+  // What has changed since it was looked for is not what anybody may find it by.
+  void forget_unless_as_known(const TrialKey& trial, const Started& started);
+  void write_inputs(const TrialKey& trial, const std::vector<std::string>& digests);
+  void write(std::int64_t run, const WorkingTree& tree);
+  void write(std::int64_t run, const Digests& references);
+  void reopen(std::int64_t run, std::span<const TrialIndex> reopened, Instant at);
+  // The number of the run's newest text.
+  int newest_text(std::int64_t run);
+  // The trials `taken` are as the text of this number says from here on.
+  void take(std::int64_t run, int revision, std::span<const TrialIndex> taken, const Experiment& experiment,
+            const Digests& digests);
+
+  const std::string path;
+  SQLite::Database database;
+  std::function<void()> tell_wait;
+  std::optional<std::pair<RunId, std::int64_t>> last;
+  std::optional<std::pair<std::int64_t, std::int64_t>> delayed;  // the run of this number
+  AttemptStatements attempts{database};
+  TrialStatements trials{database};
+  RecollectionStatements recollections{database};
+  database::Sql add_image{
+      database, "INSERT OR REPLACE INTO images (run, image, platform, reference) VALUES (?, ?, ?, ?)"};
+  database::Sql add_text{database,
+                         "INSERT INTO texts (run, revision, source, evaluated, imports, given_values) VALUES "
+                         "(?, ?, ?, ?, ?, ?)"};
+  database::Sql renew_text{
+      database, "UPDATE texts SET source = ?, imports = ?, given_values = ? WHERE run = ? AND revision = ?"};
 };
 
 }  // namespace combu

@@ -181,9 +181,9 @@ std::vector<RunEntry> Record::runs(const RunFilter& filter, std::size_t count_ma
       entry.options = text();
       entry.revision = text();
       entry.revision_dirty = query.getColumn(column++).getInt() != 0;
-      entry.address = text();
-      entry.engine = text();
-      entry.is_simulated = query.getColumn(column++).getInt() != 0;
+      entry.engine.address = text();
+      entry.engine.description = text();
+      entry.engine.is_simulated = query.getColumn(column++).getInt() != 0;
       entry.user = text();
       entry.machine = text();
       entry.program = text();
@@ -212,11 +212,11 @@ RunEntry Record::run(const RunId& id) {
         "revision");
     query.bind(1, number);
     while (query.executeStep()) {
-      if (!entry.evaluated.empty()) entry.earlier.push_back(std::move(entry.evaluated));
-      entry.source = query.getColumn(0).getString();
-      entry.evaluated = query.getColumn(1).getString();
-      entry.imports = query.getColumn(2).getString();
-      entry.values = query.getColumn(3).getString();
+      if (!entry.text.evaluated.empty()) entry.earlier.push_back(std::move(entry.text.evaluated));
+      entry.text.source = query.getColumn(0).getString();
+      entry.text.evaluated = query.getColumn(1).getString();
+      entry.text.imports = query.getColumn(2).getString();
+      entry.text.values = query.getColumn(3).getString();
     }
     entry.working_tree = working_tree_of(number, impl_->database);
     SQLite::Statement images(impl_->database, "SELECT image, platform, reference FROM images WHERE run = ?");
@@ -401,7 +401,7 @@ void Record::events(const RunId& run, const std::string& trial,
 
 std::vector<DoneEntry> Record::done(const std::string& hash, std::size_t count_max) {
   return database::guarded(impl_->path, [&] {
-    SQLite::Statement& query = impl_->find_done;
+    SQLite::Statement& query = impl_->recollections.find_done;
     query.reset();
     query.bindNoCopy(1, hash);
     query.bind(2, static_cast<std::int64_t>(count_max));

@@ -195,27 +195,27 @@ void Record::Impl::write(std::int64_t run, std::int64_t delay, const Fact& fact)
   const AttemptKey attempt{run, trial.trial, fact.attempt};
   const std::int64_t at = number_of(fact.at) + delay;
   if (tells_of_stop(fact)) {
-    set_doom(to_string(fact.cause), attempt);
+    attempts.set_doom(to_string(fact.cause), attempt);
   } else if (fact.state == TrialState::ready) {
-    take_back(attempt);
+    attempts.take_back(attempt);
     const AttemptKey before{run, trial.trial, fact.attempt - 1};
-    set_next(number_of(fact.ready_at) + delay, fact.slots.memory.count, before);
+    attempts.set_next(number_of(fact.ready_at) + delay, fact.slots.memory.count, before);
   } else if (fact.state == TrialState::starting) {
-    add_attempt(attempt, fact.slots.cpus.nano, fact.slots.memory.count,
-                fmt::format("{}", fmt::join(fact.slots.gpus, ",")), number_of(fact.ready_at) + delay, at);
+    attempts.add(attempt, fact.slots.cpus.nano, fact.slots.memory.count,
+                 fmt::format("{}", fmt::join(fact.slots.gpus, ",")), number_of(fact.ready_at) + delay, at);
   } else if (fact.healthy) {
-    set_healthy(at, attempt);
+    attempts.set_healthy(at, attempt);
   } else if (fact.state == TrialState::running) {
-    set_ran(at, fact.id, attempt);
+    attempts.set_ran(at, fact.id, attempt);
   } else if (is_over(fact.state) || fact.state == TrialState::retrying ||
              fact.state == TrialState::collecting) {
     const EndColumns end(fact);
-    if (fact.details.next == Next::lost) set_lost(to_string(fact.cause), attempt);
-    set_collected(at, to_string(fact.cause), end, attempt);
-    set_ended(at, fact.exit_code, to_string(fact.cause), end, attempt);
-    if (fact.usage) set_usage(fact.usage->memory.count, number_of(fact.usage->cpu), attempt);
-    if (fact.state == TrialState::collecting) set_collecting(end, attempt);
-    if (fact.is_reset) set_first_attempt(fact.attempt + 1, trial);
+    if (fact.details.next == Next::lost) attempts.set_lost(to_string(fact.cause), attempt);
+    attempts.set_collected(at, to_string(fact.cause), end, attempt);
+    attempts.set_ended(at, fact.exit_code, to_string(fact.cause), end, attempt);
+    if (fact.usage) attempts.set_usage(fact.usage->memory.count, number_of(fact.usage->cpu), attempt);
+    if (fact.state == TrialState::collecting) attempts.set_collecting(end, attempt);
+    if (fact.is_reset) trials.set_first_attempt(fact.attempt + 1, trial);
   }
   if (!is_over(fact.state)) return;
   std::optional<std::int64_t> root;
@@ -223,23 +223,23 @@ void Record::Impl::write(std::int64_t run, std::int64_t delay, const Fact& fact)
   std::optional<std::string> reason;
   if (!fact.reason.empty() || fact.details != EndDetails{}) reason = fact.reason;
   const EndColumns end(fact);
-  set_over(to_string(fact.state), at, reason, root, end.stopper, end.outputs_fault, end.next, end.next_why,
-           trial);
+  trials.set_over(to_string(fact.state), at, reason, root, end.stopper, end.outputs_fault, end.next,
+                  end.next_why, trial);
 }
 
 void Record::Impl::write(std::int64_t run, const Recollection& one) {
   const TrialKey trial{run, static_cast<std::int64_t>(one.trial)};
-  if (!one.hash.empty()) add_recollection(trial, one.hash, one.parts, one.run, one.name);
+  if (!one.hash.empty()) recollections.add(trial, one.hash, one.parts, one.run, one.name);
   write_inputs(trial, one.inputs);
 }
 
 void Record::Impl::forget_unless_as_known(const TrialKey& trial, const Started& started) {
-  if (!started.digest.empty()) forget_of_other_image(trial, started.digest);
-  if (!started.inputs.empty()) forget_of_other_inputs(trial, joined_digests(started.inputs));
+  if (!started.digest.empty()) recollections.forget_of_other_image(trial, started.digest);
+  if (!started.inputs.empty()) recollections.forget_of_other_inputs(trial, joined_digests(started.inputs));
 }
 
 void Record::Impl::write_inputs(const TrialKey& trial, const std::vector<std::string>& digests) {
-  if (!digests.empty()) set_inputs(joined_digests(digests), trial);
+  if (!digests.empty()) trials.set_inputs(joined_digests(digests), trial);
 }
 
 void Record::Impl::write(std::int64_t run, const WorkingTree& tree) {
@@ -259,13 +259,13 @@ void Record::Impl::write(std::int64_t run, const Digests& references) {
   for (const auto& [image, reference] : references) add_image(run, image.first, image.second, reference);
 }
 
-void Record::Impl::reopen(std::int64_t run, std::span<const TrialIndex> trials, Instant at) {
+void Record::Impl::reopen(std::int64_t run, std::span<const TrialIndex> reopened, Instant at) {
   Sql again{database,
             "UPDATE trials SET over = NULL, over_at = NULL, reason = NULL, root = NULL, stopper = NULL, "
             "outputs_fault = NULL, next = NULL, next_why = NULL, first_attempt = "
             "(SELECT coalesce(max(attempt), 0) + 1 FROM attempts "
             "WHERE attempts.run = trials.run AND attempts.trial = trials.trial) WHERE run = ? AND trial = ?"};
-  for (const TrialIndex trial : trials) again(TrialKey{run, static_cast<std::int64_t>(trial)});
+  for (const TrialIndex trial : reopened) again(TrialKey{run, static_cast<std::int64_t>(trial)});
   Sql{database,
       "UPDATE runs SET ended_at = NULL, working_since = ?1, failures_forgiven = "
       "(SELECT count(*) FROM trials WHERE trials.run = ?2 AND over = 'failed') WHERE number = ?2"}(
@@ -279,12 +279,12 @@ int Record::Impl::newest_text(std::int64_t run) {
   return query.getColumn(0).getInt();
 }
 
-void Record::Impl::take(std::int64_t run, int revision, std::span<const TrialIndex> trials,
+void Record::Impl::take(std::int64_t run, int revision, std::span<const TrialIndex> taken,
                         const Experiment& experiment, const Digests& digests) {
-  for (const TrialIndex trial : trials) {
+  for (const TrialIndex trial : taken) {
     const Trial& it = experiment.trials[trial];
-    take_text(revision, it.image, digest_of(digests, it), it.params,
-              TrialKey{run, static_cast<std::int64_t>(trial)});
+    trials.take_text(revision, it.image, digest_of(digests, it), it.params,
+                     TrialKey{run, static_cast<std::int64_t>(trial)});
   }
 }
 
@@ -314,18 +314,18 @@ void Record::begin(const RunEntry& entry, const Experiment& experiment) {
         "address, engine, is_simulated, user, machine, program, evaluated_in, prepared_in, began_at, "
         "working_since, results) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"}(
         entry.id.text(), impl_->number_of_experiment(entry.experiment), entry.file, entry.folder,
-        entry.arguments, entry.options, entry.revision, entry.revision_dirty ? 1 : 0, entry.address,
-        entry.engine, entry.is_simulated ? 1 : 0, entry.user, entry.machine, entry.program,
+        entry.arguments, entry.options, entry.revision, entry.revision_dirty ? 1 : 0, entry.engine.address,
+        entry.engine.description, entry.engine.is_simulated ? 1 : 0, entry.user, entry.machine, entry.program,
         number_of(entry.evaluated_in), number_of(entry.prepared_in), number_of(entry.began_at),
         number_of(entry.began_at), entry.results);
     const std::int64_t run = database.getLastInsertRowid();
-    impl_->add_text(run, 1, entry.source, entry.evaluated, entry.imports, entry.values);
+    impl_->add_text(run, 1, entry.text.source, entry.text.evaluated, entry.text.imports, entry.text.values);
     impl_->write(run, entry.working_tree);
     impl_->write(run, entry.references);
     std::int64_t number = 0;
     for (const Trial& trial : experiment.trials)
-      impl_->add_trial(TrialKey{run, number++}, 1, trial.name, trial.image, digest_of(entry.digests, trial),
-                       trial.params);
+      impl_->trials.add(TrialKey{run, number++}, 1, trial.name, trial.image, digest_of(entry.digests, trial),
+                        trial.params);
     transaction.commit();
   });
 }
@@ -340,15 +340,15 @@ void Record::append(const RunId& run, std::span<const Fact> facts, std::span<con
     impl_->write(number, facts);
     for (const Started& one : started) {
       const TrialKey trial{number, static_cast<std::int64_t>(one.trial)};
-      impl_->set_times(number_of(one.created_in), number_of(one.started_in),
-                       AttemptKey{number, trial.trial, one.attempt});
+      impl_->attempts.set_times(number_of(one.created_in), number_of(one.started_in),
+                                AttemptKey{number, trial.trial, one.attempt});
       impl_->forget_unless_as_known(trial, one);
       impl_->write_inputs(trial, one.inputs);
     }
     for (const CameHome& one : homes)
-      impl_->set_taken(static_cast<std::int64_t>(one.taken.files), one.taken.size.count,
-                       fmt::format("{}", fmt::join(one.taken.left, k_between_paths)),
-                       AttemptKey{number, static_cast<std::int64_t>(one.trial), one.attempt});
+      impl_->attempts.set_taken(static_cast<std::int64_t>(one.taken.files), one.taken.size.count,
+                                fmt::format("{}", fmt::join(one.taken.left, k_between_paths)),
+                                AttemptKey{number, static_cast<std::int64_t>(one.trial), one.attempt});
     transaction.commit();
   });
 }
@@ -403,7 +403,8 @@ void Record::reopen(const RunId& run, const Reopening& reopening, const Experime
     impl_->write(number, reopening.references);
     const std::set<TrialIndex> anew(reopening.anew.begin(), reopening.anew.end());
     for (const TrialIndex trial : reopening.trials)
-      impl_->set_anew(anew.contains(trial) ? 1 : 0, TrialKey{number, static_cast<std::int64_t>(trial)});
+      impl_->trials.set_anew(anew.contains(trial) ? 1 : 0,
+                             TrialKey{number, static_cast<std::int64_t>(trial)});
     impl_->reopen(number, reopening.trials, reopening.at);
     transaction.commit();
   });
@@ -420,23 +421,24 @@ void Record::revise(const RunId& run, const Edition& edition, const Experiment& 
     query.bind(1, number);
     query.executeStep();
     const auto known = static_cast<std::size_t>(query.getColumn(0).getInt64());
-    const bool is_new_text = !edition.evaluated.empty();
+    const bool is_new_text = !edition.text.evaluated.empty();
     const int next = impl_->newest_text(number) + (is_new_text ? 1 : 0);
     impl_->write(number, edition.ends);
     if (is_new_text) {
-      impl_->add_text(number, next, edition.source, edition.evaluated, edition.imports, edition.values);
-    } else if (!edition.source.empty()) {
-      impl_->renew_text(edition.source, edition.imports, edition.values, number, next);
+      impl_->add_text(number, next, edition.text.source, edition.text.evaluated, edition.text.imports,
+                      edition.text.values);
+    } else if (!edition.text.source.empty()) {
+      impl_->renew_text(edition.text.source, edition.text.imports, edition.text.values, number, next);
     }
     impl_->write(number, edition.references);
     for (std::size_t trial = known; trial < experiment.trials.size(); ++trial) {
       const Trial& it = experiment.trials[trial];
-      impl_->add_trial(TrialKey{number, static_cast<std::int64_t>(trial)}, next, it.name, it.image,
-                       digest_of(edition.digests, it), it.params);
+      impl_->trials.add(TrialKey{number, static_cast<std::int64_t>(trial)}, next, it.name, it.image,
+                        digest_of(edition.digests, it), it.params);
     }
     impl_->take(number, next, edition.taken, experiment, edition.digests);
     for (const TrialIndex trial : edition.anew)
-      impl_->set_anew(1, TrialKey{number, static_cast<std::int64_t>(trial)});
+      impl_->trials.set_anew(1, TrialKey{number, static_cast<std::int64_t>(trial)});
     Sql leave{database,
               "UPDATE attempts SET leaving = ?1 WHERE run = ?2 AND trial = ?3 AND attempt = "
               "(SELECT max(attempt) FROM attempts WHERE run = ?2 AND trial = ?3)"};

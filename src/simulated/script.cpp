@@ -92,12 +92,12 @@ void echo(const std::vector<std::string>& words, Script& script) {
 
 Script read_script(const Trial& trial, Seconds unknown_takes, std::map<std::string, std::string> files) {
   Script script{.files = std::move(files)};
-  if (!trial.cmd || trial.cmd->empty()) {
+  if (!trial.process.cmd || trial.process.cmd->empty()) {
     script.takes = unknown_takes;
     return script;
   }
-  script.cannot_start = trial.cmd->front().starts_with("/no/");
-  for (const std::string& command : commands_of(*trial.cmd)) {
+  script.cannot_start = trial.process.cmd->front().starts_with("/no/");
+  for (const std::string& command : commands_of(*trial.process.cmd)) {
     std::vector<std::string> words;
     try {
       words = split_words(command);

@@ -89,7 +89,7 @@ void World::leave(Instant now) {
 }
 
 std::optional<Error> World::port_conflict(const Trial& trial, const std::string& experiment) const {
-  for (const Port& port : trial.ports) {
+  for (const Port& port : trial.container.ports) {
     Port host_side = port;
     host_side.container = 0;
     const auto holder = ports_.find(host_side);
@@ -123,7 +123,7 @@ std::vector<Error> World::prepare(const Run& run, Instant now) {
   std::map<std::string, std::vector<std::string>> users;
   for (const Trial& trial : run.experiment.trials) {
     if (cannot_be_had(trial.image)) users[trial.image].push_back(trial.name);
-    for (const std::string& network : trial.networks) {
+    for (const std::string& network : trial.container.networks) {
       if (!is_engines_own(network))
         networks_.try_emplace(network, Network{run.experiment.name, run.experiment.file, run.id});
     }
@@ -159,7 +159,7 @@ StartResult World::start(const Run& run, const Trial& trial, int attempt, Instan
   if (auto conflict = port_conflict(trial, "")) throw Error(*conflict);
   const Script script = read_script(trial, options_.trial_takes, std::move(inputs.files));
   if (script.cannot_start)
-    throw Error(ErrorKind::refused, trial.name, "no such command: " + trial.cmd->front());
+    throw Error(ErrorKind::refused, trial.name, "no such command: " + trial.process.cmd->front());
   if (chance(options_.faults.refused)) throw Error(ErrorKind::refused, trial.name, "the engine would not");
 
   if (const Container* rival = holder_of(trial.slots.gpus)) return TakenByOther{rival->seen};
@@ -180,8 +180,8 @@ StartResult World::start(const Run& run, const Trial& trial, int attempt, Instan
                     .service = trial.service,
                     .slots = trial.slots,
                     .ran_at = now};
-  if (!trial.networks.empty()) belongings_[trial.name].networks = trial.networks;
-  for (Port port : trial.ports) {
+  if (!trial.container.networks.empty()) belongings_[trial.name].networks = trial.container.networks;
+  for (Port port : trial.container.ports) {
     port.container = 0;
     belongings_[trial.name].ports.push_back(port);
     ports_.emplace(port, trial.name);

@@ -175,7 +175,7 @@ class ExperimentReader final : public DocumentSink {
       if (at->second.found) continue;
       Names there;
       if (part.starts_with("env.")) {
-        for (const auto& [name, value] : trial.env) there.insert(name);
+        for (const auto& [name, value] : trial.process.env) there.insert(name);
       } else {
         if (!params) params = names_of_params(trial);
         there = *params;

@@ -33,7 +33,7 @@ bool same(Trial one, Trial other) {
     trial->path.clear();
     trial->env_fault.clear();
     for (Depend& depend : trial->depends) depend.path.clear();
-    for (Volume& volume : trial->volumes) volume.path.clear();
+    for (Volume& volume : trial->container.volumes) volume.path.clear();
     for (Input& input : trial->inputs) input.path.clear();
   }
   return one == other;
@@ -52,8 +52,8 @@ std::string canary_shape(const Trial& trial) {
       shape += ' ';
     }
   };
-  add(trial.entrypoint);
-  add(trial.cmd);
+  add(trial.process.entrypoint);
+  add(trial.process.cmd);
   return shape;
 }
 

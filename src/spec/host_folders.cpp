@@ -67,7 +67,7 @@ std::vector<HostPath> distinct_paths(const Experiment& experiment) {
   std::vector<HostPath> paths;
   std::unordered_map<std::string_view, std::size_t> known;
   for (const Trial& trial : experiment.trials) {
-    for (const Volume& volume : trial.volumes) {
+    for (const Volume& volume : trial.container.volumes) {
       if (!volume.source_is_path) continue;
       const auto [found, is_new] = known.emplace(volume.source, paths.size());
       if (is_new) {

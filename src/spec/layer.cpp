@@ -95,24 +95,24 @@ void LayerReader::read_field(Field field, Json& value, const Place& place) {
     case Field::image:
       return read_checked(value, fault_of_image, place, trial.image);
     case Field::ports:
-      trial.ports = read_ports(value, place, report_);
+      trial.container.ports = read_ports(value, place, report_);
       return;
     case Field::volumes:
-      trial.volumes = read_volumes(value, caller_, place, report_);
+      trial.container.volumes = read_volumes(value, caller_, place, report_);
       return;
     case Field::networks:
-      trial.networks = read_networks(value, place, report_);
+      trial.container.networks = read_networks(value, place, report_);
       return;
     case Field::depends:
       trial.depends = read_depends(value, place, report_);
       return;
     case Field::cmd:
-      trial.cmd = read_words(value, place, report_);
-      if (trial.cmd && value.is_string())
+      trial.process.cmd = read_words(value, place, report_);
+      if (trial.process.cmd && value.is_string())
         layer_.shell_syntax = find_shell_syntax(value.get_ref<const std::string&>());
       return;
     case Field::entrypoint:
-      trial.entrypoint = read_words(value, place, report_);
+      trial.process.entrypoint = read_words(value, place, report_);
       return;
     case Field::env:
       layer_.env = read_env(value, caller_, place, report_);
@@ -127,7 +127,7 @@ void LayerReader::read_field(Field field, Json& value, const Place& place) {
       trial.service = read_flag(value, place, report_).value_or(false);
       return;
     case Field::init:
-      trial.init = read_flag(value, place, report_).value_or(true);
+      trial.process.init = read_flag(value, place, report_).value_or(true);
       return;
     case Field::labels:
       layer_.labels = read_labels(value, place, report_);
@@ -146,9 +146,9 @@ void LayerReader::read_field(Field field, Json& value, const Place& place) {
       return;
     case Field::stop_signal:
       return read_checked(value.is_number() ? Json(json_text(value)) : value, fault_of_signal, place,
-                          trial.stop_signal);
+                          trial.process.stop_signal);
     case Field::stop_grace:
-      trial.stop_grace = read_duration(value, place, report_);
+      trial.process.stop_grace = read_duration(value, place, report_);
       return;
     case Field::cpus:
       trial.slots.cpus = read_cpus(value, place, report_).value_or(Cpus{});
@@ -157,7 +157,7 @@ void LayerReader::read_field(Field field, Json& value, const Place& place) {
       trial.slots.memory = read_memory(value, place, report_).value_or(Bytes{});
       return;
     case Field::shm_size:
-      trial.shm_size = read_bytes(value, place, report_).value_or(Bytes{});
+      trial.container.shm_size = read_bytes(value, place, report_).value_or(Bytes{});
       return;
     case Field::gpus:
       trial.gpus = read_gpus(value, place, report_);
@@ -241,17 +241,17 @@ void LayerReader::read_workdir(const Json& value, const Place& place) {
     report_.add(place,
                 fmt::format("the folder in the container, \"{}\", must begin with `/`", shortened(*path)));
   } else {
-    layer_.trial.workdir = std::move(*path);
+    layer_.trial.process.workdir = std::move(*path);
   }
 }
 
 void LayerReader::read_user(const Json& value, const Place& place) {
   if (value == "caller") {
-    layer_.trial.user = fmt::format("{}:{}", caller_.uid, caller_.gid);
+    layer_.trial.process.user = fmt::format("{}:{}", caller_.uid, caller_.gid);
   } else if (value.is_number_unsigned() || value.is_number_integer()) {
-    if (const auto uid = read_count(value, place, report_)) layer_.trial.user = std::to_string(*uid);
+    if (const auto uid = read_count(value, place, report_)) layer_.trial.process.user = std::to_string(*uid);
   } else {
-    read_checked(value, fault_of_user, place, layer_.trial.user);
+    read_checked(value, fault_of_user, place, layer_.trial.process.user);
   }
 }
 
@@ -294,22 +294,22 @@ void take_replaced(Layer& own, const Layer& defaults) {
     return !own.given.test(bit(field)) && defaults.given.test(bit(field));
   };
   if (wanted(Field::image)) to.image = from.image;
-  if (wanted(Field::ports)) to.ports = from.ports;
-  if (wanted(Field::volumes)) to.volumes = from.volumes;
-  if (wanted(Field::networks)) to.networks = from.networks;
+  if (wanted(Field::ports)) to.container.ports = from.container.ports;
+  if (wanted(Field::volumes)) to.container.volumes = from.container.volumes;
+  if (wanted(Field::networks)) to.container.networks = from.container.networks;
   if (wanted(Field::depends)) to.depends = from.depends;
   if (wanted(Field::cmd)) {
-    to.cmd = from.cmd;
+    to.process.cmd = from.process.cmd;
     own.shell_syntax = defaults.shell_syntax;
   }
-  if (wanted(Field::entrypoint)) to.entrypoint = from.entrypoint;
+  if (wanted(Field::entrypoint)) to.process.entrypoint = from.process.entrypoint;
   if (wanted(Field::env_file)) {
     own.env_files = defaults.env_files;
     to.env_fault = from.env_fault;
   }
-  if (wanted(Field::workdir)) to.workdir = from.workdir;
-  if (wanted(Field::user)) to.user = from.user;
-  if (wanted(Field::init)) to.init = from.init;
+  if (wanted(Field::workdir)) to.process.workdir = from.process.workdir;
+  if (wanted(Field::user)) to.process.user = from.process.user;
+  if (wanted(Field::init)) to.process.init = from.process.init;
   if (wanted(Field::service)) to.service = from.service;
   if (wanted(Field::params_file)) to.params_file = from.params_file;
   if (wanted(Field::pull)) to.pull = from.pull;
@@ -317,7 +317,7 @@ void take_replaced(Layer& own, const Layer& defaults) {
   if (wanted(Field::healthcheck)) to.healthcheck = from.healthcheck;
   if (wanted(Field::cpus)) to.slots.cpus = from.slots.cpus;
   if (wanted(Field::memory)) to.slots.memory = from.slots.memory;
-  if (wanted(Field::shm_size)) to.shm_size = from.shm_size;
+  if (wanted(Field::shm_size)) to.container.shm_size = from.container.shm_size;
   if (wanted(Field::gpus)) to.gpus = from.gpus;
   if (wanted(Field::priority)) to.priority = from.priority;
   if (wanted(Field::retries)) to.retries = from.retries;
@@ -328,8 +328,8 @@ void take_replaced(Layer& own, const Layer& defaults) {
   if (wanted(Field::logs)) to.log_size_max = from.log_size_max;
   if (wanted(Field::cache)) to.cache = from.cache;
   if (wanted(Field::inputs)) to.inputs = from.inputs;
-  if (wanted(Field::stop_signal)) to.stop_signal = from.stop_signal;
-  if (wanted(Field::stop_grace)) to.stop_grace = from.stop_grace;
+  if (wanted(Field::stop_signal)) to.process.stop_signal = from.process.stop_signal;
+  if (wanted(Field::stop_grace)) to.process.stop_grace = from.process.stop_grace;
 }
 
 PairMap laid(PairMap base, const PairMap& over) {
@@ -369,11 +369,11 @@ Trial combine(Layer&& own, const Layer& defaults, const Place& place, Report& re
   if (trial.retries.grow_memory > 1 && trial.slots.memory.count == 0)
     report.add(place.key(field_name(Field::retries)).key("grow"), "there is no `memory` that could grow");
   add_depends(trial);
-  trial.env = env.take();
-  trial.env.shrink_to_fit();  // there may be 100,000 of it
-  trial.labels = (labels ? laid(defaults.labels, own.labels) : std::move(own.labels)).take();
+  trial.process.env = env.take();
+  trial.process.env.shrink_to_fit();  // there may be 100,000 of it
+  trial.container.labels = (labels ? laid(defaults.labels, own.labels) : std::move(own.labels)).take();
   if (!own.params.empty()) trial.params = json_text(own.params);
-  if (!own.docker.empty()) trial.docker = json_text(own.docker);
+  if (!own.docker.empty()) trial.container.docker = json_text(own.docker);
   warn_of_trial(trial, own.shell_syntax, report);
   return trial;
 }

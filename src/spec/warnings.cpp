@@ -64,7 +64,7 @@ bool is_shell(std::string_view program) {
 // && b'".
 bool uses_shell(const Trial& trial) {
   const auto has_shell = [](const auto& words) { return words && std::ranges::any_of(*words, is_shell); };
-  return has_shell(trial.entrypoint) || has_shell(trial.cmd);
+  return has_shell(trial.process.entrypoint) || has_shell(trial.process.cmd);
 }
 
 }  // namespace
@@ -83,8 +83,8 @@ void warn_of_trial(const Trial& trial, const std::string& shell_syntax, Report& 
     report.warn(Warning::shell, "cmd",
                 fmt::format(R"(contains `{}`, but no shell is used; write ["sh", "-c", "..."])",
                             shortened(shell_syntax)));
-  const auto mounted = std::ranges::find(trial.volumes, true, &Volume::source_is_path);
-  if (trial.cache.on && trial.cache.key.empty() && mounted != trial.volumes.end())
+  const auto mounted = std::ranges::find(trial.container.volumes, true, &Volume::source_is_path);
+  if (trial.cache.on && trial.cache.key.empty() && mounted != trial.container.volumes.end())
     report.warn(
         Warning::mounted_cache, "cache",
         fmt::format("the content of {} (`volumes`) is not part of the cache key, so that the trial is "

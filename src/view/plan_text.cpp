@@ -49,7 +49,7 @@ std::set<std::string_view> networks_of(const Experiment& experiment) {
   constexpr std::array<std::string_view, 4> k_own{"host", "none", "bridge", "default"};
   std::set<std::string_view> networks;
   for (const Trial& trial : experiment.trials)
-    for (const std::string& network : trial.networks)
+    for (const std::string& network : trial.container.networks)
       if (std::ranges::find(k_own, network) == k_own.end()) networks.insert(network);
   return networks;
 }

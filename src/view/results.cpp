@@ -151,8 +151,8 @@ void add_whole(std::string& text, const Results& results, const ResultRow& row, 
   const auto time = time_of(entry, now);
   text += fmt::format(
       R"({{"experiment":{},"run":{},"simulated":{},"trial":{},"attempt":{},"state":"{}","exit_code":{},"seconds":{},"params":{},"metrics":{{)",
-      json_string(results.run.experiment), json_string(results.run.id.text()), results.run.is_simulated,
-      json_string(entry.name), entry.attempt, to_string(entry.state),
+      json_string(results.run.experiment), json_string(results.run.id.text()),
+      results.run.engine.is_simulated, json_string(entry.name), entry.attempt, to_string(entry.state),
       entry.exit_code ? std::to_string(*entry.exit_code) : "null",
       time ? fmt::format("{:.6f}", time->count()) : "null", entry.params.empty() ? "null" : entry.params);
   bool is_first = true;

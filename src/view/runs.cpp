@@ -15,8 +15,8 @@ void print_runs(std::ostream& out, std::span<const RunRow> runs, std::size_t col
     const RunEntry& entry = run.entry;
     table.add({entry.id.text(), entry.experiment, local_time(entry.began_at),
                entry.ended_at ? local_time(*entry.ended_at) : "-",
-               fmt::format("{}{}", run.state, entry.is_simulated ? " (simulated)" : ""),
-               counts_text(run.counts), entry.address});
+               fmt::format("{}{}", run.state, entry.engine.is_simulated ? " (simulated)" : ""),
+               counts_text(run.counts), entry.engine.address});
   }
   table.print(out, columns_max);
 }
@@ -32,8 +32,8 @@ void print_runs_json(std::ostream& out, std::span<const RunRow> runs) {
                                   {"ended_at", nullptr},
                                   {"trials", std::accumulate(run.counts.begin(), run.counts.end(), 0UL)},
                                   {"counts", nlohmann::ordered_json::object()},
-                                  {"engine", entry.address},
-                                  {"simulated", entry.is_simulated}};
+                                  {"engine", entry.engine.address},
+                                  {"simulated", entry.engine.is_simulated}};
     if (entry.ended_at) object["ended_at"] = rfc3339(*entry.ended_at);
     for (std::size_t i = 0; i < run.counts.size(); ++i)
       if (run.counts.at(i) > 0)

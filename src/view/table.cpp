@@ -36,7 +36,7 @@ std::string fit_between(std::string_view begin, std::string_view text, std::stri
 }
 
 std::string run_title(const RunEntry& run, std::string_view rest, std::size_t columns_max) {
-  const std::string_view mark = run.is_simulated ? " (simulated)" : "";
+  const std::string_view mark = run.engine.is_simulated ? " (simulated)" : "";
   return fit_between(fmt::format("run {}{} of ", run.id.text(), mark), run.experiment, rest, columns_max);
 }
 

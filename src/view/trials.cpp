@@ -140,7 +140,7 @@ void print_trials_json(std::ostream& out, const RunRow& run, std::span<const Tri
         usage && runs ? std::to_string(usage->memory.count) : "null",
         usage && !runs ? std::to_string(usage->memory.count) : "null",
         usage ? fmt::format("{:.6f}", usage->cpu.count()) : "null", entry.revision, taken_json(entry.taken),
-        run.entry.is_simulated);
+        run.entry.engine.is_simulated);
     out.write(text.data(), static_cast<std::streamsize>(text.size()));
   }
 }

@@ -70,7 +70,7 @@ void start_all(const Experiment& experiment, const Address& address, std::size_t
   std::set<std::string> networks;
   for (const Trial& trial : experiment.trials) {
     bodies.push_back(docker::container_json(run, trial, 1, docker::NetworksAtCreate::first).dump());
-    networks.insert(trial.networks.begin(), trial.networks.end());
+    networks.insert(trial.container.networks.begin(), trial.container.networks.end());
   }
   const auto began = Steady::now();
   Channel one(address);
@@ -91,7 +91,8 @@ void start_all(const Experiment& experiment, const Address& address, std::size_t
 
 void remove_all(const Experiment& experiment, const Address& address, std::size_t width) {
   std::set<std::string> networks;
-  for (const Trial& trial : experiment.trials) networks.insert(trial.networks.begin(), trial.networks.end());
+  for (const Trial& trial : experiment.trials)
+    networks.insert(trial.container.networks.begin(), trial.container.networks.end());
   const auto began = Steady::now();
   Loop(address, width).run(0, experiment.trials.size(), [&](Channel& channel, std::size_t i) {
     send(channel, "DELETE", "/containers/" + experiment.trials[i].name + "?force=1&v=1", "");

@@ -49,7 +49,7 @@ Experiment star(std::size_t count) {
     Trial trial;
     trial.name = fmt::format("trial-{}", i);
     trial.image = "lab/solver";
-    trial.cmd = {"true"};
+    trial.process.cmd = {"true"};
     experiment.trials.push_back(std::move(trial));
   }
   return experiment;

@@ -70,7 +70,7 @@ void write_run(Record& record, const std::string& folder, const std::string& id,
   entry.id = RunId(id);
   entry.experiment = experiment.name;
   entry.file = experiment.file;
-  entry.evaluated = "[]";
+  entry.text.evaluated = "[]";
   entry.options = "{}";
   entry.began_at = began;
   record.begin(entry, experiment);

@@ -92,8 +92,8 @@ class DockerSubject : public Subject {
 
   Trial cannot_start(const std::string& name) override {
     Trial trial = runs_until_stopped(name);
-    trial.cmd = {"/no/such/command"};
-    trial.init = false;  // an init would start, and end with 127
+    trial.process.cmd = {"/no/such/command"};
+    trial.process.init = false;  // an init would start, and end with 127
     return trial;
   }
 
@@ -131,7 +131,7 @@ class DockerSubject : public Subject {
     Trial trial;
     trial.name = name;
     trial.image = image();
-    trial.cmd = {"sh", "-c", script};
+    trial.process.cmd = {"sh", "-c", script};
     return trial;
   }
 
@@ -160,7 +160,7 @@ INSTANTIATE_TEST_SUITE_P(Docker, DockerOnly,
 
 TEST_P(DockerOnly, ALinkStandsForWhatItLeadsTo) {
   Trial trial = subject().exits_with("links-a", 0);
-  trial.cmd = {
+  trial.process.cmd = {
       "sh", "-c",
       "mkdir -p /data/run-7; echo kept > /data/run-7/a; ln -s data/run-7 /latest; ln -s /no/such /broken"};
   const Run run = ready("links", {trial});
@@ -179,17 +179,17 @@ TEST_P(DockerOnly, ALinkStandsForWhatItLeadsTo) {
 
 TEST_P(DockerOnly, EveryFieldReachesTheContainer) {
   Trial trial = subject().runs_until_stopped("fields-a");
-  trial.env = {{"A", "1 2"}, {"B", ""}};
-  trial.workdir = "/tmp";
-  trial.user = "65534:65534";
-  trial.stop_signal = "SIGINT";
-  trial.stop_grace = Seconds{3.5};
-  trial.labels = {{"mine", "yes"}};
-  trial.ports = {Port{.host_ip = "127.0.0.1", .host = 38481, .container = 81, .protocol = "udp"}};
-  trial.volumes = {
+  trial.process.env = {{"A", "1 2"}, {"B", ""}};
+  trial.process.workdir = "/tmp";
+  trial.process.user = "65534:65534";
+  trial.process.stop_signal = "SIGINT";
+  trial.process.stop_grace = Seconds{3.5};
+  trial.container.labels = {{"mine", "yes"}};
+  trial.container.ports = {Port{.host_ip = "127.0.0.1", .host = 38481, .container = 81, .protocol = "udp"}};
+  trial.container.volumes = {
       Volume{.source = "/tmp", .target = "/host", .read_only = true, .path = ""},
       Volume{.source = "combu-test-volume", .source_is_path = false, .target = "/named", .path = ""}};
-  trial.docker = R"({"HostConfig": {"CpuShares": 512, "Memory": 33554432}, "Hostname": "guest"})";
+  trial.container.docker = R"({"HostConfig": {"CpuShares": 512, "Memory": 33554432}, "Hostname": "guest"})";
   const Run run = ready("fields", {trial});
   start_all(run);
   const json seen = plainly().inspect("fields-a");
@@ -212,8 +212,8 @@ TEST_P(DockerOnly, EveryFieldReachesTheContainer) {
 TEST_P(DockerOnly, TrialsOfANetworkReachEachOtherByName) {
   Trial server = subject().runs_until_stopped("reach-server");
   Trial client = subject().exits_with("reach-client", 0);
-  server.networks = client.networks = {"combu-net-reach-1", "combu-net-reach-2"};
-  client.cmd = {"sh", "-c", "exec ping -c 1 -W 5 reach-server"};
+  server.container.networks = client.container.networks = {"combu-net-reach-1", "combu-net-reach-2"};
+  client.process.cmd = {"sh", "-c", "exec ping -c 1 -W 5 reach-server"};
   const Run run = ready("reach", {server, client});
   Watcher watcher(subject(), all_of(run));
   start_all(run);
@@ -230,7 +230,7 @@ TEST_P(DockerOnly, ANetworkThatWasMadeTwiceIsUsedAllTheSame) {
                         {"Labels", {{"combu.experiment", "elsewhere"}, {"combu.run", "elsewhere123"}}}};
   Trial first = subject().runs_until_stopped("twin-first");
   Trial second = subject().runs_until_stopped("twin-second");
-  first.networks = second.networks = {"combu-net-twin"};
+  first.container.networks = second.container.networks = {"combu-net-twin"};
   const Run run = ready("twins", {first, second});
   (void)engine().start(run, first, 1, {});
   plainly().ask("POST", "/networks/create", network);
@@ -250,7 +250,7 @@ TEST_P(DockerOnly, ParametersAreAFileInTheContainer) {
   Trial trial = subject().exits_with("params-a", 0);
   trial.params = R"({"lr": 0.1})";
   trial.params_file = true;
-  trial.cmd = {"cat", "/combu/params.json"};
+  trial.process.cmd = {"cat", "/combu/params.json"};
   const Run run = ready("params", {trial});
   Watcher watcher(subject(), all_of(run));
   start_all(run);
@@ -260,7 +260,7 @@ TEST_P(DockerOnly, ParametersAreAFileInTheContainer) {
 
 TEST_P(DockerOnly, ATerminalsLogIsNotTakenForFrames) {
   Trial trial = subject().says("tty-a", {"one"}, {});
-  trial.docker = R"({"Tty": true})";
+  trial.container.docker = R"({"Tty": true})";
   const Run run = ready("tty", {trial});
   Watcher watcher(subject(), all_of(run));
   start_all(run);
@@ -280,7 +280,7 @@ TEST_P(DockerOnly, AnotherAttemptOfTheNameIsAConflict) {
 TEST_P(DockerOnly, WhatWasCreatedAndNotStartedIsStarted) {
   Trial trial = subject().runs_until_stopped("half-a");
   const Run run = ready("half", {trial});
-  json body = {{"Image", image()}, {"Cmd", *trial.cmd}};
+  json body = {{"Image", image()}, {"Cmd", *trial.process.cmd}};
   body["Labels"] = {{"combu.experiment", "half"},
                     {"combu.file", run.experiment.file},
                     {"combu.run", run.id.text()},
@@ -295,11 +295,11 @@ TEST_P(DockerOnly, WhatWasCreatedAndNotStartedIsStarted) {
 TEST_P(DockerOnly, RefusalsAreTheDaemonsWords) {
   subject().make_stranger("port-holder", 38491);
   Trial port = subject().runs_until_stopped("port-a");
-  port.ports = {Port{.host_ip = "", .host = 38491, .container = 80}};
+  port.container.ports = {Port{.host_ip = "", .host = 38491, .container = 80}};
   Trial user = subject().runs_until_stopped("user-a");
-  user.user = "nobody-of-this-name";
+  user.process.user = "nobody-of-this-name";
   Trial source = subject().runs_until_stopped("source-a");
-  source.volumes = {Volume{.source = "/no/such/folder", .target = "/in", .path = ""}};
+  source.container.volumes = {Volume{.source = "/no/such/folder", .target = "/in", .path = ""}};
   const Run run = ready("words", {port, user, source});
   const std::vector<std::string> expected = {"port is already allocated", "nobody-of-this-name",
                                              "/no/such/folder"};

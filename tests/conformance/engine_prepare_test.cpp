@@ -9,7 +9,7 @@ namespace {
 
 TEST_P(EngineSuite, CheckFindsNothingWrongWithWhatCanRun) {
   Trial trial = subject().runs_until_stopped("check-a");
-  trial.ports = {Port{.host_ip = "", .host = 38471, .container = 80}};
+  trial.container.ports = {Port{.host_ip = "", .host = 38471, .container = 80}};
   const Run run = described("check", {trial});
   EXPECT_THAT(words(engine().check(run, {})), testing::IsEmpty());
 }
@@ -18,7 +18,7 @@ TEST_P(EngineSuite, CheckNamesWhatStrangersHold) {
   subject().make_stranger("check-stranger", 38472);
   Trial same_name = subject().runs_until_stopped("check-stranger");
   Trial same_port = subject().runs_until_stopped("check-port");
-  same_port.ports = {Port{.host_ip = "", .host = 38472, .container = 80}};
+  same_port.container.ports = {Port{.host_ip = "", .host = 38472, .container = 80}};
   const Run run =
       described("check-taken", {same_name, subject().runs_until_stopped("check-fine"), same_port});
   const std::vector<Error> errors = engine().check(run, {});
@@ -33,7 +33,7 @@ TEST_P(EngineSuite, CheckNamesWhatStrangersHold) {
 
 TEST_P(EngineSuite, PrepareCanBeRepeated) {
   Trial trial = subject().runs_until_stopped("again-a");
-  trial.networks = {"combu-net-again"};
+  trial.container.networks = {"combu-net-again"};
   const Run run = ready("again", {trial});
   EXPECT_THAT(words(engine().prepare(run, [](const Preparation&) {}, {})), testing::IsEmpty());
 }

@@ -50,8 +50,8 @@ TEST_P(EngineSuite, ReleaseLeavesWhatIsToBeKeptAndItsNetworks) {
   Trial kept = subject().leaves("kept-over");
   Trial running = subject().runs_until_stopped("kept-running");
   Trial gone = subject().runs_until_stopped("kept-gone");
-  kept.networks = {"combu-net-kept"};
-  gone.networks = {"combu-net-kept", "combu-net-gone"};
+  kept.container.networks = {"combu-net-kept"};
+  gone.container.networks = {"combu-net-kept", "combu-net-gone"};
   const Run run = ready("release-kept", {kept, running, gone});
   Watcher watcher(subject(), all_of(run));
   start_all(run);
@@ -108,7 +108,7 @@ TEST_P(EngineSuite, ReleaseOfARunLeavesOtherRuns) {
 
 TEST_P(EngineSuite, NetworksComeWithPrepareAndGoWithRelease) {
   Trial trial = subject().runs_until_stopped("net-a");
-  trial.networks = {"combu-net-1", "combu-net-2"};
+  trial.container.networks = {"combu-net-1", "combu-net-2"};
   const Run run = ready("net", {trial});
   EXPECT_TRUE(subject().has_network("combu-net-1"));
   EXPECT_TRUE(subject().has_network("combu-net-2"));
@@ -125,7 +125,7 @@ TEST_P(EngineSuite, NetworksComeWithPrepareAndGoWithRelease) {
 TEST_P(EngineSuite, StrangersNetworksAreSharedAndLeft) {
   subject().make_strange_network("combu-net-strange");
   Trial trial = subject().runs_until_stopped("net-shared-a");
-  trial.networks = {"combu-net-strange"};
+  trial.container.networks = {"combu-net-strange"};
   const Run run = ready("net-shared", {trial});
   start_all(run);
   const Released released = engine().release(all_of(run), {}, {});
@@ -137,7 +137,7 @@ TEST_P(EngineSuite, StrangersNetworksAreSharedAndLeft) {
 TEST_P(EngineSuite, ANetworkInUseIsLeftAndNamed) {
   Trial mine = subject().runs_until_stopped("net-mine");
   Trial guest = subject().runs_until_stopped("net-guest");
-  mine.networks = guest.networks = {"combu-net-used"};
+  mine.container.networks = guest.container.networks = {"combu-net-used"};
   const Run run = ready("net-used", {mine});
   const Run visitor = ready("net-visitor", {guest});
   start_all(run);
@@ -159,9 +159,9 @@ TEST_P(EngineSuite, ANetworkInUseIsLeftAndNamed) {
 TEST_P(EngineSuite, ANetworkOfAnExperimentThatStandsIsNotReleasedWithAGuest) {
   Trial mine = subject().runs_until_stopped("net-host");
   Trial guest = subject().runs_until_stopped("net-caller");
-  guest.networks = {"combu-net-lent"};
+  guest.container.networks = {"combu-net-lent"};
   Trial alone = subject().runs_until_stopped("net-alone");
-  alone.networks = {"combu-net-lent"};
+  alone.container.networks = {"combu-net-lent"};
   const Run run = ready("net-lender", {mine, alone});
   const Run visitor = ready("net-borrower", {guest});
   engine().start(run, mine, 1, {});

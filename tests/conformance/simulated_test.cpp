@@ -31,7 +31,7 @@ class SimulatedSubject : public Subject {
   }
   Trial cannot_start(const std::string& name) override {
     Trial trial = runs_until_stopped(name);
-    trial.cmd = {"/no/such/command"};
+    trial.process.cmd = {"/no/such/command"};
     return trial;
   }
 
@@ -53,7 +53,7 @@ class SimulatedSubject : public Subject {
     Trial trial;
     trial.name = name;
     trial.image = "image";
-    trial.cmd = {"sh", "-c", script};
+    trial.process.cmd = {"sh", "-c", script};
     return trial;
   }
 

@@ -80,19 +80,20 @@ void describe_healthcheck(const Healthcheck& check, Lines& lines) {
 std::string describe(const Trial& trial) {
   Lines lines;
   lines.add("image", trial.image);
-  lines.add("entrypoint", trial.entrypoint);
-  lines.add("cmd", trial.cmd);
-  for (const auto& [name, value] : trial.env) lines.add("env", fmt::format("{}={}", name, value));
-  lines.add("workdir", trial.workdir);
-  lines.add("user", trial.user);
-  if (!trial.init) lines.add("init", "false");
-  lines.add("stop_signal", trial.stop_signal);
-  if (trial.stop_grace) lines.add("stop_grace", seconds(*trial.stop_grace));
-  for (const auto& [name, value] : trial.labels) lines.add("label", fmt::format("{}={}", name, value));
-  for (const Port& port : trial.ports) {
+  lines.add("entrypoint", trial.process.entrypoint);
+  lines.add("cmd", trial.process.cmd);
+  for (const auto& [name, value] : trial.process.env) lines.add("env", fmt::format("{}={}", name, value));
+  lines.add("workdir", trial.process.workdir);
+  lines.add("user", trial.process.user);
+  if (!trial.process.init) lines.add("init", "false");
+  lines.add("stop_signal", trial.process.stop_signal);
+  if (trial.process.stop_grace) lines.add("stop_grace", seconds(*trial.process.stop_grace));
+  for (const auto& [name, value] : trial.container.labels)
+    lines.add("label", fmt::format("{}={}", name, value));
+  for (const Port& port : trial.container.ports) {
     lines.add("port", fmt::format("{}|{} -> {} {}", port.host_ip, port.host, port.container, port.protocol));
   }
-  for (const Volume& volume : trial.volumes) {
+  for (const Volume& volume : trial.container.volumes) {
     lines.add("volume", fmt::format("{} {} -> {}{}{}", volume.source_is_path ? "path" : "named",
                                     volume.source, volume.target, volume.read_only ? " read-only" : "",
                                     volume.folder_meant ? " (a folder)" : ""));
@@ -101,12 +102,13 @@ std::string describe(const Trial& trial) {
     lines.add("input", fmt::format("{}{} -> {}", input.trial.empty() ? "" : input.trial + "'s ", input.from,
                                    input.to));
   }
-  if (!trial.networks.empty()) lines.add("networks", fmt::format("{}", fmt::join(trial.networks, ", ")));
+  if (!trial.container.networks.empty())
+    lines.add("networks", fmt::format("{}", fmt::join(trial.container.networks, ", ")));
   if (trial.healthcheck) describe_healthcheck(*trial.healthcheck, lines);
   if (trial.pull != Pull::missing) lines.add("pull", trial.pull == Pull::always ? "always" : "never");
   lines.add("platform", trial.platform);
   lines.add("params", trial.params + (trial.params_file ? " (also as a file)" : ""));
-  lines.add("docker", trial.docker);
+  lines.add("docker", trial.container.docker);
   return lines.text();
 }
 

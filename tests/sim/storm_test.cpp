@@ -56,7 +56,7 @@ Run random_run(std::mt19937_64& random) {
     }
     if (!service && below(10) == 0) one.timeout = Seconds(static_cast<double>(1 + below(20)));
     if (below(10) == 0) one.start_deadline = Seconds(0.2);
-    if (below(10) == 0) one.networks = {"net" + std::to_string(below(3))};
+    if (below(10) == 0) one.container.networks = {"net" + std::to_string(below(3))};
     for (std::size_t need = i > 0 ? below(4) : 0; need > 0; --need) {
       const Trial& earlier = run.experiment.trials[below(i)];
       Condition condition = earlier.healthcheck && below(2) == 0 ? Condition::healthy : Condition::started;

@@ -44,7 +44,7 @@ TEST_F(ApplyTest, OtherBytesOfTheSameMeaningAreKept) {
   const std::string text = "// a comment\n" + file_text(trial_text("one"));
   EXPECT_EQ(apply(text), Result::succeeded);
   EXPECT_THAT(told.of("note"), ElementsAre("run r1: the file has not changed"));
-  EXPECT_EQ(entry("r1").source, text);
+  EXPECT_EQ(entry("r1").text.source, text);
   EXPECT_THAT(entry("r1").earlier, IsEmpty());
 }
 
@@ -138,14 +138,14 @@ TEST_F(ApplyTest, ABlockedTrialIsRunWithWhatBlockedIt) {
 
 TEST_F(ApplyTest, AWrongFileChangesNothing) {
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
-  const std::string before = entry("r1").evaluated;
+  const std::string before = entry("r1").text.evaluated;
   EXPECT_EQ(apply("[{name: 'one'}]"), Result::invalid);
   EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("experiment.jsonnet: [0]")));
   write("{experiment: 'other', trials: [{name: 'one', image: 'x'}]}");
   const Error error = error_in([&] { (void)apply(); });
   EXPECT_EQ(error.kind(), ErrorKind::invalid);
   EXPECT_THAT(error.message(), HasSubstr("is of the experiment other now, and the run of lab"));
-  EXPECT_EQ(entry("r1").evaluated, before);
+  EXPECT_EQ(entry("r1").text.evaluated, before);
 }
 
 TEST_F(ApplyTest, WhatTheEngineRefusesChangesNothing) {
@@ -223,7 +223,7 @@ class Comparing : public testing::Test {
     Trial trial;
     trial.name = name;
     trial.image = "x";
-    trial.cmd = {{command}};
+    trial.process.cmd = {{command}};
     return trial;
   }
   static Trial after(Trial trial, const std::string& other) {
@@ -233,7 +233,7 @@ class Comparing : public testing::Test {
   // The trials on record with another command.
   [[nodiscard]] std::vector<Trial> with_command(const std::string& command) const {
     std::vector<Trial> trials = before.trials;
-    for (Trial& trial : trials) trial.cmd = {{command}};
+    for (Trial& trial : trials) trial.process.cmd = {{command}};
     return trials;
   }
   // A trial on record.
@@ -288,9 +288,9 @@ TEST_F(Comparing, SortsChangedTrialsByTheirStates) {
   EXPECT_THAT(changes.running, ElementsAre(2, 3));
   EXPECT_THAT(changes.succeeded, ElementsAre(4));
   EXPECT_THAT(changes.unsuccessful, ElementsAre(5));
-  EXPECT_EQ(changes.experiment.trials[0].cmd->front(), "new");
-  EXPECT_EQ(changes.experiment.trials[2].cmd->front(), "true");
-  EXPECT_EQ(changes.experiment.trials[5].cmd->front(), "new");
+  EXPECT_EQ(changes.experiment.trials[0].process.cmd->front(), "new");
+  EXPECT_EQ(changes.experiment.trials[2].process.cmd->front(), "true");
+  EXPECT_EQ(changes.experiment.trials[5].process.cmd->front(), "new");
 }
 
 TEST_F(Comparing, ReplacesAllButWhatIsCollecting) {

@@ -300,7 +300,7 @@ TEST_F(KillTest, ARunThatGoesOnStartingIsNamed) {
       Trial trial;
       trial.name = "goes";
       trial.image = "x";
-      trial.cmd = {{"sleep", "1000"}};
+      trial.process.cmd = {{"sleep", "1000"}};
       const combu::Run run{.id = RunId("r1"), .experiment = {.name = "lab", .file = file}};
       (void)PassingEngine::start(run, trial, 1, token);
       return released;

@@ -139,7 +139,7 @@ class Values : public AppTest {
     RunEntry entry;
     entry.id = RunId("r1");
     entry.file = "/lab/experiment.jsonnet";
-    entry.values = values;
+    entry.text.values = values;
     entry.arguments = arguments;
     return entry;
   }

@@ -89,11 +89,11 @@ class CutOff : public ReconcileTest {
       begun.experiment = "lab";
       begun.file = invocation.file;
       begun.folder = folder.path();
-      begun.evaluated = loaded->evaluated;
-      begun.imports = "{}";
+      begun.text.evaluated = loaded->text.evaluated;
+      begun.text.imports = "{}";
       begun.arguments = "[]";
       begun.options = to_json(RunOptions{.wait = true});
-      begun.address = session.engine_address();
+      begun.engine.address = session.engine_address();
       begun.results = path("results/lab/r1");
       begun.began_at = begun.working_since = real_clock().now();
       all.begin(begun, loaded->run.experiment);

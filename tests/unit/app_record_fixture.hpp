@@ -68,7 +68,7 @@ class RecordedRunTest : public StateFolderTest {
       const std::string& head = "") {
     combu::Run run{.id = RunId(id), .experiment = {.name = "lab", .file = "/lab/experiment.jsonnet"}};
     RunEntry entry = entry_of(run);
-    entry.address = "unix:///engine.sock";
+    entry.engine.address = "unix:///engine.sock";
     entry.began_at = ListedEngine::k_began;
     std::string evaluated;
     std::vector<Fact> facts;
@@ -86,7 +86,7 @@ class RecordedRunTest : public StateFolderTest {
         facts.push_back(std::move(fact));
       }
     }
-    entry.evaluated = '{' + head + R"("experiment":"lab","trials":[)" + evaluated + "]}";
+    entry.text.evaluated = '{' + head + R"("experiment":"lab","trials":[)" + evaluated + "]}";
     Record record(state());
     record.begin(entry, run.experiment);
     record.append(run.id, facts);

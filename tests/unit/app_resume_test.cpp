@@ -262,7 +262,7 @@ TEST_F(ResumeTest, ATextThatCannotBeReadAnyMoreIsAnError) {
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
   RunEntry run = entry("r1");
   run.id = RunId("r2");
-  run.evaluated = R"([{"name": "one"}])";
+  run.text.evaluated = R"([{"name": "one"}])";
   Record all(state());
   Experiment experiment;
   experiment.trials.emplace_back().name = "one";

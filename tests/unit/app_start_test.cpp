@@ -25,10 +25,10 @@ TEST_F(StartTest, ARunIsOnRecordFromItsBeginning) {
   const RunEntry run = entry("r1");
   EXPECT_EQ(run.experiment, "lab");
   EXPECT_EQ(run.file, invocation.file);
-  EXPECT_EQ(run.source, read("experiment.jsonnet"));
+  EXPECT_EQ(run.text.source, read("experiment.jsonnet"));
   EXPECT_EQ(run.arguments, R"(["combu","run"])");
-  EXPECT_EQ(run.address, address);
-  EXPECT_EQ(run.engine, "simulated engine");
+  EXPECT_EQ(run.engine.address, address);
+  EXPECT_EQ(run.engine.description, "simulated engine");
   EXPECT_EQ(run.results, path("results/lab/r1"));
   EXPECT_TRUE(run.ended_at);
   EXPECT_TRUE(run_options_of(run.options).wait);

@@ -82,7 +82,7 @@ class StatusTest : public AppTest {
     Trial it;
     it.name = trial;
     it.image = "lab/x";
-    it.cmd = {"sleep", "1000"};
+    it.process.cmd = {"sleep", "1000"};
     (void)simulated->start(of, it, 1, {});
   }
 

@@ -455,7 +455,7 @@ TEST_F(WhyTest, OfASimulatedRunAsksNoEngine) {
   EXPECT_EQ(start(file_text(trial_text("one", "sleep 100")), new_run("r1")), Result::succeeded);
   RunEntry entry = this->entry("r1");
   entry.id = RunId("r2");
-  entry.is_simulated = true;
+  entry.engine.is_simulated = true;
   Experiment experiment;
   experiment.trials.push_back({.name = "one"});
   Record all(state());

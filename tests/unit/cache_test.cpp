@@ -18,8 +18,8 @@ Trial trial() {
   Trial trial;
   trial.name = "solver";
   trial.image = "lab/solver";
-  trial.cmd = {"solve", "--lr", "0.1"};
-  trial.env = {{"COMBU_PARAM_LR", "0.1"}, {"SEED", "3"}};
+  trial.process.cmd = {"solve", "--lr", "0.1"};
+  trial.process.env = {{"COMBU_PARAM_LR", "0.1"}, {"SEED", "3"}};
   trial.params = R"({"lr":0.1})";
   trial.outputs = {{.path = "/out"}};
   return trial;
@@ -42,9 +42,9 @@ TEST(CacheKey, IsTheSameWhateverDoesNotDecideWhatComesOut) {
       [](Trial& it) { it.name = "another"; },
       [](Trial& it) { it.image = "lab/solver:tagged"; },
       [](Trial& it) {
-        it.labels = {{"a", "b"}};
+        it.container.labels = {{"a", "b"}};
       },
-      [](Trial& it) { it.ports = {{.host = 80, .container = 80}}; },
+      [](Trial& it) { it.container.ports = {{.host = 80, .container = 80}}; },
       [](Trial& it) { it.depends = {{.trial = "other"}}; },
       [](Trial& it) { it.slots.memory.count = 1 << 20; },
       [](Trial& it) { it.slots.cpus.nano = 1; },
@@ -58,23 +58,23 @@ TEST(CacheKey, IsTheSameWhateverDoesNotDecideWhatComesOut) {
 TEST(CacheKey, DiffersByAllThatDecidesWhatComesOut) {
   const std::string hash = key(trial()).hash;
   const std::vector<std::function<void(Trial&)>> changes{
-      [](Trial& it) { it.cmd->back() = "0.2"; },
-      [](Trial& it) { it.entrypoint = {"sh"}; },
-      [](Trial& it) { it.env[1].second = "4"; },
-      [](Trial& it) { it.env.emplace_back("MORE", ""); },
-      [](Trial& it) { it.workdir = "/"; },
-      [](Trial& it) { it.user = "1000"; },
+      [](Trial& it) { it.process.cmd->back() = "0.2"; },
+      [](Trial& it) { it.process.entrypoint = {"sh"}; },
+      [](Trial& it) { it.process.env[1].second = "4"; },
+      [](Trial& it) { it.process.env.emplace_back("MORE", ""); },
+      [](Trial& it) { it.process.workdir = "/"; },
+      [](Trial& it) { it.process.user = "1000"; },
       [](Trial& it) { it.params = R"({"lr":0.2})"; },
       [](Trial& it) { it.platform = "linux/arm64"; },
-      [](Trial& it) { it.volumes = {{.source = "/data", .target = "/data"}}; },
-      [](Trial& it) { it.networks = {"none"}; },
+      [](Trial& it) { it.container.volumes = {{.source = "/data", .target = "/data"}}; },
+      [](Trial& it) { it.container.networks = {"none"}; },
       [](Trial& it) { it.gpus = GpuWish{.count = 2}; },
       [](Trial& it) { it.outputs[0].path = "/other"; },
       [](Trial& it) { it.outputs[0].required = false; },  // what it has left may be less, or more
       [](Trial& it) { it.outputs[0].size_max.count = 3; },
       [](Trial& it) { it.metrics = Metrics{.json = true}; },
       [](Trial& it) { it.metrics = Metrics{.step = "epoch"}; },
-      [](Trial& it) { it.docker = R"({"HostConfig":{"CpusetCpus":"0"}})"; }};
+      [](Trial& it) { it.container.docker = R"({"HostConfig":{"CpusetCpus":"0"}})"; }};
   for (std::size_t i = 0; i < changes.size(); ++i) EXPECT_NE(changed(changes[i]).hash, hash) << i;
   EXPECT_NE(cache_key(trial(), k_run, "sha256:2222", {}).hash, hash);
   Trial fed = trial();
@@ -88,20 +88,20 @@ TEST(CacheKey, DiffersByAllThatDecidesWhatComesOut) {
 
 TEST(CacheKey, TheRunsIdCountsNowhere) {
   Trial one = trial();
-  one.cmd->push_back("UUID=" + k_run.text());
-  one.env[1].second = k_run.text() + "/x";
+  one.process.cmd->push_back("UUID=" + k_run.text());
+  one.process.env[1].second = k_run.text() + "/x";
   const RunId other_run("zzzzzzzzzzzz");
   Trial other = trial();
-  other.cmd->push_back("UUID=" + other_run.text());
-  other.env[1].second = other_run.text() + "/x";
+  other.process.cmd->push_back("UUID=" + other_run.text());
+  other.process.env[1].second = other_run.text() + "/x";
   EXPECT_EQ(key(one).hash, key(other, other_run).hash);
 }
 
 TEST(CacheKey, AShortRunIdMayBeAnythingElse) {
   Trial one = trial();
-  one.cmd = {"solve", "1"};
+  one.process.cmd = {"solve", "1"};
   Trial other = trial();
-  other.cmd = {"solve", "2"};
+  other.process.cmd = {"solve", "2"};
   EXPECT_NE(key(one, RunId("1")).hash, key(other, RunId("2")).hash);
 }
 
@@ -109,7 +109,7 @@ TEST(CacheKey, OnlyWhatIsNamedCounts) {
   Trial one = trial();
   one.cache = {.on = true, .key = {"params.lr"}};
   Trial other = one;
-  other.cmd = {"something", "else"};
+  other.process.cmd = {"something", "else"};
   EXPECT_EQ(key(one).hash, key(other).hash);
   other.params = R"({"lr":0.2})";
   EXPECT_NE(key(one).hash, key(other).hash);
@@ -124,7 +124,7 @@ TEST(CacheKey, OnlyWhatIsNamedCounts) {
 
 TEST(CacheKey, TellsNothingOfWhatIsInTheEnvironment) {
   Trial secret = trial();
-  secret.env[1].second = "hunter2";
+  secret.process.env[1].second = "hunter2";
   EXPECT_EQ(key(secret).parts.find("hunter2"), std::string::npos);
   secret.cache.key = {"env.SEED"};
   EXPECT_EQ(key(secret).parts.find("hunter2"), std::string::npos);
@@ -134,10 +134,10 @@ TEST(CacheKey, DifferencesAreToldAsTheFileHasThem) {
   const CacheKey before = key(trial());
   EXPECT_THAT(differences(before.parts, before.parts), IsEmpty());
   const CacheKey now = changed([](Trial& it) {
-    it.cmd->back() = "0.2";
+    it.process.cmd->back() = "0.2";
     it.params = R"({"lr":0.2})";
-    it.env[1].second = "4";
-    it.user = "1000";
+    it.process.env[1].second = "4";
+    it.process.user = "1000";
   });
   EXPECT_THAT(differences(now.parts, before.parts),
               ElementsAre("cmd is solve --lr 0.2, and was solve --lr 0.1", "env.SEED is another",

@@ -54,17 +54,17 @@ TEST(ContainerJson, OfTheLeastTrial) {
 
 TEST(ContainerJson, OfEveryField) {
   Trial trial = example_trial();
-  trial.entrypoint = {"e"};
-  trial.cmd = {"c", "d"};
-  trial.env = {{"A", "1"}, {"B", "x=y"}};
-  trial.workdir = "/w";
-  trial.user = "1:2";
-  trial.init = false;
-  trial.stop_signal = "SIGINT";
-  trial.stop_grace = Seconds{1.2};
-  trial.labels = {{"l", "v"}};
-  trial.ports = {{.host_ip = "127.0.0.1", .host = 8080, .container = 80, .protocol = "tcp"},
-                 {.host_ip = "", .host = 8081, .container = 80, .protocol = "tcp"}};
+  trial.process.entrypoint = {"e"};
+  trial.process.cmd = {"c", "d"};
+  trial.process.env = {{"A", "1"}, {"B", "x=y"}};
+  trial.process.workdir = "/w";
+  trial.process.user = "1:2";
+  trial.process.init = false;
+  trial.process.stop_signal = "SIGINT";
+  trial.process.stop_grace = Seconds{1.2};
+  trial.container.labels = {{"l", "v"}};
+  trial.container.ports = {{.host_ip = "127.0.0.1", .host = 8080, .container = 80, .protocol = "tcp"},
+                           {.host_ip = "", .host = 8081, .container = 80, .protocol = "tcp"}};
   Volume bind;
   bind.source = "/host";
   bind.target = "/in";
@@ -73,8 +73,8 @@ TEST(ContainerJson, OfEveryField) {
   named.source = "vol";
   named.source_is_path = false;
   named.target = "/data";
-  trial.volumes = {bind, named};
-  trial.networks = {"n1", "n2"};
+  trial.container.volumes = {bind, named};
+  trial.container.networks = {"n1", "n2"};
   trial.healthcheck = Healthcheck{.test = {"CMD", "true"}, .interval = Seconds{0.5}, .retries = 2};
   json labels = labels_json();
   labels["l"] = "v";
@@ -98,18 +98,18 @@ TEST(ContainerJson, OfEveryField) {
 
 TEST(ContainerJson, TheEnginesOwnNetworksHaveNoAliases) {
   Trial trial = example_trial();
-  trial.networks = {"host"};
+  trial.container.networks = {"host"};
   EXPECT_EQ(body_of(trial).at("HostConfig").at("NetworkMode"), "host");
   EXPECT_FALSE(body_of(trial).contains("NetworkingConfig"));
-  trial.networks = {"bridge", "n"};
+  trial.container.networks = {"bridge", "n"};
   EXPECT_EQ(body_of(trial).at("/NetworkingConfig/EndpointsConfig"_json_pointer),
             (json{{"bridge", json::object()}, {"n", {{"Aliases", {"a"}}}}}));
 }
 
 TEST(ContainerJson, TheDockerSectionIsMergedLast) {
   Trial trial = example_trial();
-  trial.env = {{"A", "1"}};
-  trial.docker =
+  trial.process.env = {{"A", "1"}};
+  trial.container.docker =
       R"({"HostConfig": {"Init": false, "CapAdd": ["SYS_PTRACE"]}, "Env": ["B=2"], "Labels": {"x": "y"}})";
   const json body = body_of(trial);
   EXPECT_EQ(body.at("HostConfig"), (json{{"Init", false}, {"CapAdd", {"SYS_PTRACE"}}}));
@@ -123,7 +123,7 @@ TEST(ContainerJson, TheDockerSectionIsMergedLast) {
 std::vector<std::string> faults_of_section(const std::string& section) {
   Experiment experiment;
   experiment.trials = {example_trial(), example_trial()};
-  for (Trial& trial : experiment.trials) trial.docker = section;
+  for (Trial& trial : experiment.trials) trial.container.docker = section;
   experiment.trials[0].path = "[0]";
   experiment.trials[1].path = "[1]";
   std::vector<std::string> texts;
@@ -171,8 +171,8 @@ TEST(DockerSection, WhatIsWrongInTheDefaultsIsToldThere) {
   Experiment experiment;
   experiment.defaults_docker = R"({"Tty": 1})";
   experiment.trials = {example_trial(), example_trial()};
-  experiment.trials[0].docker = experiment.defaults_docker;
-  experiment.trials[1].docker = R"({"Tty": 1, "Bogus": 1})";
+  experiment.trials[0].container.docker = experiment.defaults_docker;
+  experiment.trials[1].container.docker = R"({"Tty": 1, "Bogus": 1})";
   experiment.trials[1].path = "trials[1]";
   const std::vector<Error> errors = check_docker_sections(experiment);
   ASSERT_EQ(errors.size(), 2U);
@@ -185,7 +185,7 @@ TEST(DockerSection, WhatIsWrongInTheDefaultsIsToldThere) {
 TEST(DockerSection, WhatATrialReservesIsCheckedForEach) {
   Experiment experiment;
   experiment.trials = {example_trial(), example_trial()};
-  for (Trial& trial : experiment.trials) trial.docker = R"({"HostConfig": {"NanoCpus": 1}})";
+  for (Trial& trial : experiment.trials) trial.container.docker = R"({"HostConfig": {"NanoCpus": 1}})";
   experiment.trials[1].path = "[1]";
   experiment.trials[1].slots.cpus = parse_cpus("2");
   const std::vector<Error> errors = check_docker_sections(experiment);

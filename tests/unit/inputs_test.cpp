@@ -273,7 +273,7 @@ TEST_F(InputsTest, WhoWantsNoMoreGetsNoMore) {
 }
 
 TEST_F(InputsTest, TheOwnerIsANumericUserElseRoot) {
-  const auto owner = [](const std::string& user) { return input_owner({.user = user}); };
+  const auto owner = [](const std::string& user) { return input_owner({.process = {.user = user}}); };
   EXPECT_EQ(owner(""), (InputOwner{0, 0}));
   EXPECT_EQ(owner("nobody:1000"), (InputOwner{0, 0}));
   EXPECT_EQ(owner("1000"), (InputOwner{1000, 0}));

@@ -177,7 +177,7 @@ TEST(MakePlan, PassesOverTrialsWithoutAName) {
 
 Trial with_ports(std::string called, std::vector<Port> ports) {
   Trial made = trial(std::move(called));
-  made.ports = std::move(ports);
+  made.container.ports = std::move(ports);
   return made;
 }
 

@@ -25,7 +25,7 @@ TEST_F(RecordTest, WhatIsRemovedGivesItsRoomBack) {
   {
     Record record(folder.path());
     RunEntry entry = entry_of(run);
-    entry.source = std::string(k_large, 'x');
+    entry.text.source = std::string(k_large, 'x');
     record.begin(entry, run.experiment);
   }
   EXPECT_GT(std::filesystem::file_size(path()), k_large);
@@ -39,7 +39,7 @@ TEST_F(RecordTest, WhatIsRemovedGivesItsRoomBack) {
 TEST_F(RecordTest, RoomIsGivenBackAnotherTimeWhileSomebodyReads) {
   Record record(folder.path());
   RunEntry entry = entry_of(run);
-  entry.source = std::string(std::size_t{4} << 20U, 'x');
+  entry.text.source = std::string(std::size_t{4} << 20U, 'x');
   record.begin(entry, run.experiment);
   SQLite::Database other(path(), SQLite::OPEN_READONLY);
   SQLite::Statement reading(other, "SELECT 1 FROM runs");
@@ -92,9 +92,9 @@ TEST_F(RecordTest, OneOfTheFirstVersionKeepsItsRuns) {
           "'error', 'exit code 3')");
   Record record(folder.path());
   const RunEntry entry = record.run(RunId("old"));
-  EXPECT_EQ(entry.source, "the source");
-  EXPECT_EQ(entry.evaluated, "[]");
-  EXPECT_EQ(entry.address, "unix:///e");
+  EXPECT_EQ(entry.text.source, "the source");
+  EXPECT_EQ(entry.text.evaluated, "[]");
+  EXPECT_EQ(entry.engine.address, "unix:///e");
   EXPECT_EQ(entry.evaluated_in, std::nullopt);
   const TrialEntry one = record.trials(entry.id, "one").at(0);
   EXPECT_EQ(one.exit_code, 3);

@@ -80,7 +80,7 @@ TEST_F(RecordPastTest, OnlyAnAttemptThatIsAliveLeaves) {
   append({fact(TrialState::starting, 1), fact(TrialState::running, 1)});
   EXPECT_EQ(past().leaving, Leaving::no);
   EXPECT_TRUE(past().slots.empty());
-  record_.revise(run_.id, {.source = "text", .leaving = {{0, Leaving::replaced}}}, run_.experiment);
+  record_.revise(run_.id, {.text = {.source = "text"}, .leaving = {{0, Leaving::replaced}}}, run_.experiment);
   EXPECT_EQ(past().leaving, Leaving::replaced);
   Fact replaced = fact(TrialState::retrying, 1, Cause::stopped);
   replaced.is_reset = true;
@@ -107,15 +107,16 @@ TEST_F(RecordPastTest, AReopenedTrialIsShownWithItsNextAttempt) {
 TEST_F(RecordPastTest, AnEndedRunGoesOnIfItIsReopened) {
   append({fact(TrialState::starting, 1), fact(TrialState::running, 1)});
   record_.end(run_.id, Instant(k_begin + std::chrono::seconds(5)));
-  record_.revise(run_.id, {.source = "text", .leaving = {{0, Leaving::replaced}}}, run_.experiment);
+  record_.revise(run_.id, {.text = {.source = "text"}, .leaving = {{0, Leaving::replaced}}}, run_.experiment);
   EXPECT_TRUE(record_.run(run_.id).ended_at);
-  record_.revise(run_.id, {.source = "text", .reopens = true}, test::run("one two three").experiment);
+  record_.revise(run_.id, {.text = {.source = "text"}, .reopens = true},
+                 test::run("one two three").experiment);
   EXPECT_FALSE(record_.run(run_.id).ended_at);
 }
 
 // Its deadline counts from there.
 TEST_F(RecordPastTest, TrialsThatJoinDoNotChangeWhenARunThatGoesOnBegan) {
-  record_.revise(run_.id, {.source = "text", .at = Instant(k_begin + std::chrono::seconds(100))},
+  record_.revise(run_.id, {.text = {.source = "text"}, .at = Instant(k_begin + std::chrono::seconds(100))},
                  test::run("one two three").experiment);
   EXPECT_EQ(record_.run(run_.id).working_since, Instant(k_begin));
 }

@@ -15,14 +15,15 @@ namespace {
 TEST_F(RecordTest, AnEditedFileAddsAndChangesTrials) {
   Record record(folder.path());
   RunEntry entry = entry_of(run);
-  entry.evaluated = "[1]";
+  entry.text.evaluated = "[1]";
   record.begin(entry, run.experiment);
   Experiment edited = experiment({"one", "two", "three", "four"});
   edited.trials[1].image = "new";
-  record.revise(run.id, {.source = "text", .evaluated = "[2]", .digests = {}, .taken = {1}}, edited);
+  record.revise(run.id, {.text = {.source = "text", .evaluated = "[2]"}, .digests = {}, .taken = {1}},
+                edited);
   const RunEntry read = record.run(run.id);
-  EXPECT_EQ(read.evaluated, "[2]");
-  EXPECT_EQ(read.source, "text");
+  EXPECT_EQ(read.text.evaluated, "[2]");
+  EXPECT_EQ(read.text.source, "text");
   EXPECT_THAT(read.earlier, testing::ElementsAre("[1]"));
   const std::vector<TrialEntry> trials = record.trials(run.id);
   ASSERT_EQ(trials.size(), 4U);
@@ -51,15 +52,15 @@ TEST_F(RecordTest, AReopenedRunHasTheImagesThatItsTrialsAreTriedAgainWith) {
 TEST_F(RecordTest, AReopenedTrialTakesTheNewestText) {
   Record record(folder.path());
   RunEntry entry = entry_of(run);
-  entry.imports = R"({"/a":"01"})";
+  entry.text.imports = R"({"/a":"01"})";
   record.begin(entry, run.experiment);
-  EXPECT_EQ(record.run(run.id).imports, R"({"/a":"01"})");
+  EXPECT_EQ(record.run(run.id).text.imports, R"({"/a":"01"})");
   record.append(run.id, std::vector{failure(0, TrialState::failed, 1, Cause::error, 3)});
   Experiment edited = run.experiment;
   edited.trials[0].image = "new";
   edited.trials[0].params = R"({"lr":2})";
-  record.revise(run.id, {.source = "text", .evaluated = "[2]", .imports = "{}"}, edited);
-  EXPECT_EQ(record.run(run.id).imports, "{}");
+  record.revise(run.id, {.text = {.source = "text", .evaluated = "[2]", .imports = "{}"}}, edited);
+  EXPECT_EQ(record.run(run.id).text.imports, "{}");
   EXPECT_EQ(record.trials(run.id)[0].revision, 1);
   record.reopen(run.id, {.trials = {0}, .taken = {0}, .digests = {{{"new", ""}, "sha256:02"}}}, edited);
   const TrialEntry trial = record.trials(run.id)[0];
@@ -89,8 +90,7 @@ TEST_F(RecordTest, AnEditedFileIsTakenInWholeOrNotAtAll) {
   record.begin(entry_of(run), run.experiment);
   record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running)});
   record.end(run.id, Instant(std::chrono::seconds(1'800'000'100)));
-  const Edition edition{.source = "text",
-                        .evaluated = "[2]",
+  const Edition edition{.text = {.source = "text", .evaluated = "[2]"},
                         .taken = {0},
                         .ends = {failure(1, TrialState::stopped, 1, Cause::none, 0)},
                         .leaving = {{0, Leaving::replaced}},
@@ -128,9 +128,10 @@ TEST_F(RecordTest, WhatAnAttemptThatLeavesHoldsIsKnown) {
   starting.slots = {.cpus = {2'000'000'000}, .memory = {1 << 20}, .gpus = {"0", "1"}};
   record.append(run.id, std::vector{starting});
   const Record::Stamp stamp = record.stamp(run.id);
-  record.revise(run.id,
-                {.source = "text", .evaluated = "[2]", .digests = {}, .leaving = {{0, Leaving::removed}}},
-                run.experiment);
+  record.revise(
+      run.id,
+      {.text = {.source = "text", .evaluated = "[2]"}, .digests = {}, .leaving = {{0, Leaving::removed}}},
+      run.experiment);
   EXPECT_NE(record.stamp(run.id), stamp);
   EXPECT_EQ(record.past(run.id)[0].leaving, Leaving::removed);
   EXPECT_EQ(record.past(run.id)[0].slots, starting.slots);
@@ -139,7 +140,7 @@ TEST_F(RecordTest, WhatAnAttemptThatLeavesHoldsIsKnown) {
 TEST_F(RecordTest, WhoMayNotReviseARunHasChangedNothing) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
-  EXPECT_THROW(record.revise(run.id, {.source = "text", .evaluated = "[2]"},
+  EXPECT_THROW(record.revise(run.id, {.text = {.source = "text", .evaluated = "[2]"}},
                              experiment({"one", "two", "three", "four"}),
                              [] { throw Error(ErrorKind::conflict, "", "no"); }),
                Error);

@@ -21,23 +21,23 @@ using testing::HasSubstr;
 
 TEST_F(RecordTest, ARunIsThereAsItBegan) {
   RunEntry entry = entry_of(run);
-  entry.source = "local uuid = 'UUID'; []";
-  entry.evaluated = "[]";
+  entry.text.source = "local uuid = 'UUID'; []";
+  entry.text.evaluated = "[]";
   entry.arguments = R"(["combu","run"])";
   entry.revision = "0123abc";
   entry.revision_dirty = true;
-  entry.address = "unix:///var/run/docker.sock";
+  entry.engine.address = "unix:///var/run/docker.sock";
   entry.began_at = Instant(std::chrono::seconds(1'800'000'000));
   Record(folder.path()).begin(entry, run.experiment);
 
   Record record(folder.path());
   const RunEntry seen = record.run(run.id);
-  EXPECT_EQ(seen.source, entry.source);
-  EXPECT_EQ(seen.evaluated, entry.evaluated);
+  EXPECT_EQ(seen.text.source, entry.text.source);
+  EXPECT_EQ(seen.text.evaluated, entry.text.evaluated);
   EXPECT_EQ(seen.arguments, entry.arguments);
   EXPECT_EQ(seen.revision, entry.revision);
   EXPECT_TRUE(seen.revision_dirty);
-  EXPECT_EQ(seen.address, entry.address);
+  EXPECT_EQ(seen.engine.address, entry.engine.address);
   EXPECT_EQ(seen.began_at, entry.began_at);
   EXPECT_EQ(seen.ended_at, std::nullopt);
   EXPECT_THAT(record.trials(run.id),
@@ -236,7 +236,7 @@ TEST_F(RecordTest, NoTrialIsReadyBeforeTheRunsBeginning) {
   Experiment edited = run.experiment;
   edited.trials.emplace_back().name = "four";
   Edition edition;
-  edition.source = edition.evaluated = "[4]";
+  edition.text.source = edition.text.evaluated = "[4]";
   edition.reopens = true;
   edition.at = Instant(std::chrono::seconds(1'800'000'200));
   record.revise(run.id, edition, edited);

@@ -73,7 +73,8 @@ TEST_F(FailingEngineTest, FactsAreCommittedAndShownWhenTheEngineIsLost) {
 
 TEST_F(FailingEngineTest, AnExceptionOfAnotherKindEndsTheRunAsAnError) {
   combu::Run run = test::run("a");
-  run.experiment.trials[0].cmd = {"sleep", "1000000"};  // or the run may end before the engine is listed
+  run.experiment.trials[0].process.cmd = {"sleep",
+                                          "1000000"};  // or the run may end before the engine is listed
   hooked_.before_list = [](const Selector&, Look) { throw std::runtime_error("odd"); };
   try {
     (void)drive_on(hooked_, run, {.until = Until::ended});
@@ -86,7 +87,7 @@ TEST_F(FailingEngineTest, AnExceptionOfAnotherKindEndsTheRunAsAnError) {
 
 TEST_F(FailingEngineTest, AnEngineThatIsLostWhileItStopsEndsTheRun) {
   combu::Run run = test::run("a");
-  run.experiment.trials[0].cmd = {"sleep", "1000000"};
+  run.experiment.trials[0].process.cmd = {"sleep", "1000000"};
   run.experiment.trials[0].timeout = Seconds(0.02);
   hooked_.before_stop = [](const Key&) { throw Error(ErrorKind::unavailable, "engine", "gone"); };
   EXPECT_THROW((void)drive_on(hooked_, run, {.until = Until::ended}), Error);
@@ -94,7 +95,7 @@ TEST_F(FailingEngineTest, AnEngineThatIsLostWhileItStopsEndsTheRun) {
 
 TEST_F(FailingEngineTest, AStopThatIsRefusedEndsTheTrialAlone) {
   combu::Run run = test::run("a");
-  run.experiment.trials[0].cmd = {"sleep", "1000000"};
+  run.experiment.trials[0].process.cmd = {"sleep", "1000000"};
   run.experiment.trials[0].timeout = Seconds(0.02);
   hooked_.before_stop = [](const Key& key) { throw Error(ErrorKind::refused, key.trial, "no"); };
   const Outcome outcome = drive_on(hooked_, run, {.until = Until::ended});
@@ -147,7 +148,7 @@ class AwayTest : public test::DriveTest {
  protected:
   Outcome drive_away() {
     combu::Run run = test::run("t");
-    run.experiment.trials[0].cmd = {"sh", "-c", "sleep 200; exit 0"};
+    run.experiment.trials[0].process.cmd = {"sh", "-c", "sleep 200; exit 0"};
     run.experiment.trials[0].retries = {.max = 1, .pause = Seconds(0)};
     run.experiment.trials[0].retries.on.set(static_cast<std::size_t>(Cause::host_lost));
     const auto retried = with_retry(away_, {.pause = Seconds(0.01), .give_up = Seconds(20)}, real_clock());

@@ -22,7 +22,7 @@ using testing::StartsWith;
 
 class LogsTest : public test::DriveTest {
  protected:
-  LogsTest() { run_.experiment.trials[0].cmd = {"sh", "-c", "echo text"}; }
+  LogsTest() { run_.experiment.trials[0].process.cmd = {"sh", "-c", "echo text"}; }
   Outcome drive_keeping(Depot* depot = nullptr) {
     return drive_on(hooked_, run_, {.until = Until::ended}, depot, &telemetry_);
   }
@@ -61,7 +61,7 @@ TEST_F(LogsTest, TheLogOfATrialThatEndsBeforeTheRunIsUpIsNotTaken) {
 
 TEST_F(LogsTest, TheLogOfAFailureBeforeTheRunIsUpIsTaken) {
   run_ = test::run("t u");
-  run_.experiment.trials[0].cmd = {"sh", "-c", "echo text; exit 7"};
+  run_.experiment.trials[0].process.cmd = {"sh", "-c", "echo text; exit 7"};
   hooked_.before_start = [&](const Trial& trial, const std::stop_token&) {
     while (trial.name == "u" && ended_ == 0) ended_.wait(0);
   };
@@ -76,8 +76,8 @@ TEST_F(LogsTest, TheLogOfAFailureBeforeTheRunIsUpIsTaken) {
 
 TEST_F(LogsTest, AFailureWithAnEmptyLogIsReportedWhileTheRunGoesOn) {
   run_ = test::run("bad long");
-  run_.experiment.trials[0].cmd = {"sh", "-c", "exit 7"};
-  run_.experiment.trials[1].cmd = {"sleep", "1000000"};
+  run_.experiment.trials[0].process.cmd = {"sh", "-c", "exit 7"};
+  run_.experiment.trials[1].process.cmd = {"sleep", "1000000"};
   recorder_.on_snapshot = [&](const Snapshot& snapshot) {
     if (snapshot.count(TrialState::running) == 1 && !recorder_.failures.empty())
       simulated_->stop({.run = run_.id, .trial = "long", .attempt = 1}, std::nullopt, {});
@@ -137,7 +137,7 @@ TEST_F(LogsTest, ASuccessWithOutputsDoesNotWaitForItsLog) {
 
 TEST_F(LogsTest, RemarksNameTheTrial) {
   run_.experiment.trials[0].log_size_max = Bytes{10};
-  run_.experiment.trials[0].cmd = {"sh", "-c", "echo 0123456789; echo 0123456789; echo 0123456789"};
+  run_.experiment.trials[0].process.cmd = {"sh", "-c", "echo 0123456789; echo 0123456789; echo 0123456789"};
   (void)drive_keeping();
   EXPECT_THAT(recorder_.remarks, ElementsAre(StartsWith("t: of its log the last 10 B are kept")));
 }
@@ -163,7 +163,8 @@ TEST_F(LogsTest, ADatabaseThatCannotBeWrittenIsReportedAndItsRecoveryToo) {
 TEST_F(LogsTest, OfALongLogTheLastLinesAreShown) {
   std::string command;
   for (int line = 1; line <= 7; ++line) command += "echo " + std::to_string(line) + "; ";
-  run_.experiment.trials[0].cmd = {"sh", "-c", command + "echo " + std::string(600, 'x') + "; exit 7"};
+  run_.experiment.trials[0].process.cmd = {"sh", "-c",
+                                           command + "echo " + std::string(600, 'x') + "; exit 7"};
   (void)drive_keeping();
   ASSERT_EQ(recorder_.failures.size(), 1U);
   EXPECT_THAT(recorder_.failures[0].second, ElementsAre("4", "5", "6", "7", std::string(500, 'x')));
@@ -175,7 +176,7 @@ TEST_F(LogsTest, LogsOfTheFirstFailuresAreShown) {
   for (int i = 0; i < 12; ++i) names += " t" + std::to_string(i);
   run_ = test::run(names);
   for (Trial& trial : run_.experiment.trials) {
-    trial.cmd = {"sh", "-c", "echo text; exit 7"};
+    trial.process.cmd = {"sh", "-c", "echo text; exit 7"};
     trial.retries = {.max = 1, .pause = Seconds(0)};
     trial.retries.on.set();
   }

@@ -33,7 +33,7 @@ class OutputsTest : public test::DriveTest {
 
 TEST_F(OutputsTest, WithoutAnIntervalOutputsAreCollectedAtTheEndOnly) {
   combu::Run run = test::run("t");
-  run.experiment.trials[0].cmd = {"sleep", "20"};
+  run.experiment.trials[0].process.cmd = {"sleep", "20"};
   run.experiment.trials[0].outputs = {Output{.path = "/out", .required = false}};
   (void)drive_collecting(run);
   EXPECT_THAT(places_.all(), ElementsAre("t"));
@@ -41,7 +41,7 @@ TEST_F(OutputsTest, WithoutAnIntervalOutputsAreCollectedAtTheEndOnly) {
 
 TEST_F(OutputsTest, AnAttemptThatFailsNeedNotLeaveItsOutputs) {
   combu::Run run = test::run("fails succeeds");
-  run.experiment.trials[0].cmd = {"sh", "-c", "exit 7"};
+  run.experiment.trials[0].process.cmd = {"sh", "-c", "exit 7"};
   for (Trial& trial : run.experiment.trials) trial.outputs = {Output{.path = "/out", .required = true}};
   const Outcome outcome = drive_collecting(run);
   EXPECT_THAT(places_.all(), ElementsAre("fails"));
@@ -53,17 +53,17 @@ TEST_F(OutputsTest, AnAttemptThatFailsNeedNotLeaveItsOutputs) {
 // A failed attempt may have left less.
 TEST_F(OutputsTest, PartialOutputsStayIfNothingCanBeCollectedAtTheEnd) {
   combu::Run run = test::run("t");
-  run.experiment.trials[0].cmd = {"sleep", "1000000"};
+  run.experiment.trials[0].process.cmd = {"sleep", "1000000"};
   run.experiment.trials[0].outputs = {Output{.path = "/out", .required = true}};
   run.experiment.collect.every = Seconds(600);
-  run.experiment.trials[0].cmd = {"sleep", "1"};
+  run.experiment.trials[0].process.cmd = {"sleep", "1"};
   (void)drive_collecting(run);
   EXPECT_THAT(places_.all(), IsEmpty());
 }
 
 TEST_F(OutputsTest, ATrialWithoutOutputsHasNoneWhileItRuns) {
   combu::Run run = test::run("t u");
-  for (Trial& trial : run.experiment.trials) trial.cmd = {"sleep", "1000000"};
+  for (Trial& trial : run.experiment.trials) trial.process.cmd = {"sleep", "1000000"};
   run.experiment.trials[0].outputs = {Output{.path = "/out", .required = false}};
   run.experiment.collect.every = Seconds(0.01);
   int calls = 0;
@@ -80,7 +80,7 @@ TEST_F(OutputsTest, ATrialWithoutOutputsHasNoneWhileItRuns) {
 // An engine that copies out of a container holds the container's lock.
 TEST_F(OutputsTest, ACopyUnderWayEndsBeforeTheAttemptIsStopped) {
   combu::Run run = test::run("t");
-  run.experiment.trials[0].cmd = {"sleep", "1000000"};
+  run.experiment.trials[0].process.cmd = {"sleep", "1000000"};
   run.experiment.trials[0].timeout = Seconds(0.2);
   run.experiment.trials[0].outputs = {Output{.path = "/out", .required = false}};
   run.experiment.collect.every = Seconds(0.01);

@@ -21,7 +21,7 @@ class PastTest : public test::DriveTest {
  protected:
   // Starts the trials, which run until they are stopped.
   void start_all() {
-    for (Trial& trial : run_.experiment.trials) trial.cmd = {"sleep", "1000000"};
+    for (Trial& trial : run_.experiment.trials) trial.process.cmd = {"sleep", "1000000"};
     (void)drive(run_, {});
     recorder_.snapshots.clear();
   }
@@ -118,7 +118,7 @@ TEST_F(PastTest, ATrialThatIsNotListedAnyMoreHasFailed) {
   combu::Run other = test::run("a");
   other.id = RunId("run2");
   other.experiment.name = "other";
-  other.experiment.trials[0].cmd = {"sleep", "1000000"};
+  other.experiment.trials[0].process.cmd = {"sleep", "1000000"};
   other.experiment.trials[0].slots.cpus = parse_cpus("1");
   (void)drive(other, {});
   const Past over{.state = TrialState::succeeded, .was_started = true};
@@ -135,7 +135,7 @@ TEST_F(PastTest, OtherRunsHoldSlotsIfTheCapacityIsBounded) {
   combu::Run other = test::run("x=2");
   other.id = RunId("run2");
   other.experiment.name = "other";
-  other.experiment.trials[0].cmd = {"sleep", "1000000"};
+  other.experiment.trials[0].process.cmd = {"sleep", "1000000"};
   (void)drive(other, {});
   std::atomic<bool> is_listed = false;  // or the run may end before
   hooked_.before_start = [&](const Trial&, const std::stop_token&) { is_listed.wait(false); };
@@ -169,7 +169,7 @@ TEST_F(PastTest, ATrialThatWasRemovedFromTheFileIsStopped) {
 
 TEST_F(PastTest, ATrialIsStoppedAtItsTimeout) {
   run_ = test::run("a");
-  run_.experiment.trials[0].cmd = {"sleep", "1000000"};
+  run_.experiment.trials[0].process.cmd = {"sleep", "1000000"};
   run_.experiment.trials[0].timeout = Seconds(0.05);
   const Outcome outcome = drive(run_, {.until = Until::ended});
   ASSERT_EQ(outcome.unsuccessful.size(), 1U);
@@ -209,7 +209,7 @@ class ShortLists final : public test::Hooked {
 
 TEST_F(PastTest, TrialsThatWereOverTakeNoTime) {
   run_ = test::run("a b c d e f g h i j k l m n");
-  for (Trial& trial : run_.experiment.trials) trial.cmd = {"sleep", "10"};
+  for (Trial& trial : run_.experiment.trials) trial.process.cmd = {"sleep", "10"};
   run_.experiment.parallel_max = 1;
   std::vector<Past> past(14);
   for (std::size_t i = 0; i < 6; ++i) past[i] = {.state = TrialState::succeeded, .was_started = true};

@@ -72,7 +72,7 @@ TEST_F(RecallTest, WhatHasBeenDoneBeforeIsSkipped) {
 }
 
 TEST_F(RecallTest, OnlyTrialsWithCacheThatHaveSucceededAreDone) {
-  run_.experiment.trials[1].cmd = {"sh", "-c", "exit 1"};
+  run_.experiment.trials[1].process.cmd = {"sh", "-c", "exit 1"};
   run_.experiment.trials[2].cache.on = false;
   (void)drive_recalling();
   EXPECT_THAT(memory_.finished, ElementsAre(0));
@@ -81,7 +81,7 @@ TEST_F(RecallTest, OnlyTrialsWithCacheThatHaveSucceededAreDone) {
 TEST_F(RecallTest, ATrialIsDoneWhenItsLogIsKept) {
   run_ = test::run("a");
   run_.experiment.trials[0].cache.on = true;
-  run_.experiment.trials[0].cmd = {"sh", "-c", "echo text"};
+  run_.experiment.trials[0].process.cmd = {"sh", "-c", "echo text"};
   const test::Folder folder("run_recall_test");
   Telemetry telemetry(folder.path(), run_.id);
   memory_.on_done = [&] {

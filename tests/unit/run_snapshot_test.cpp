@@ -35,7 +35,7 @@ class SnapshotTest : public test::DriveTest {
 
 TEST_F(SnapshotTest, NamesTrialsWhileTheyAreStarted) {
   combu::Run run = test::run("a b");
-  for (Trial& trial : run.experiment.trials) trial.cmd = {"sleep", "1000000"};
+  for (Trial& trial : run.experiment.trials) trial.process.cmd = {"sleep", "1000000"};
   hooked_.before_start = [&](const Trial&, const std::stop_token&) { shown_.wait(false); };
   signal_when([](const Snapshot& snapshot) { return snapshot.starting == std::vector<TrialIndex>{0, 1}; });
   const Outcome outcome = drive_on(hooked_, run, {});
@@ -46,7 +46,7 @@ TEST_F(SnapshotTest, NamesTrialsWhileTheyAreStarted) {
 
 TEST_F(SnapshotTest, ATrialThatIsRetriedHasStartedOnce) {
   combu::Run run = test::run("t");
-  run.experiment.trials[0].cmd = {"sh", "-c", "exit 7"};
+  run.experiment.trials[0].process.cmd = {"sh", "-c", "exit 7"};
   run.experiment.trials[0].retries = {.max = 2, .pause = Seconds(0)};
   run.experiment.trials[0].retries.on.set();
   EXPECT_EQ(drive_on(hooked_, run, {.until = Until::ended}).last.started, 1U);
@@ -54,7 +54,7 @@ TEST_F(SnapshotTest, ATrialThatIsRetriedHasStartedOnce) {
 
 TEST_F(SnapshotTest, TheOldestOfTheRunningTrialsComesFirst) {
   combu::Run run = test::run("a^1 b^2 c d");
-  for (Trial& trial : run.experiment.trials) trial.cmd = {"sleep", "1000000"};
+  for (Trial& trial : run.experiment.trials) trial.process.cmd = {"sleep", "1000000"};
   recorder_.on_snapshot = [&](const Snapshot& snapshot) {
     if (snapshot.running.size() == 4) stop_.request_stop();
   };
@@ -88,7 +88,7 @@ TEST_F(SnapshotTest, ComesTenTimesASecondAtMost) {
 
 TEST_F(SnapshotTest, ComesOnceASecondWhileNothingHappens) {
   combu::Run run = test::run("t");
-  run.experiment.trials[0].cmd = {"sleep", "180"};
+  run.experiment.trials[0].process.cmd = {"sleep", "180"};
   const Outcome outcome = drive_on(hooked_, run, {.until = Until::ended});
   EXPECT_LE(static_cast<double>(recorder_.snapshots.size()), outcome.last.elapsed.count() + 5);
 }
@@ -114,7 +114,7 @@ TEST_F(SnapshotTest, TheTimeLeftIsThatOfTheWork) {
   std::string names;
   for (std::size_t i = 0; i < k_trials; ++i) names += " t" + std::to_string(i);
   combu::Run run = test::run(names);
-  for (Trial& trial : run.experiment.trials) trial.cmd = {"sleep", "10"};
+  for (Trial& trial : run.experiment.trials) trial.process.cmd = {"sleep", "10"};
   Steering steering({.parallel_max = 1});
   const auto pause = [&](bool paused) {
     EXPECT_TRUE(steering.post({.paused = paused}, [](const Settings&) {}));
@@ -150,7 +150,7 @@ TEST_F(SnapshotTest, TheTimeLeftIsThatOfTheWork) {
 
 TEST_F(SnapshotTest, OfTheLastTrialTheTimeLeftIsKnownUntilItIsOlderThanTheOthers) {
   combu::Run run = test::run("a b c d<-a:succeeded,b:succeeded,c:succeeded");
-  for (Trial& trial : run.experiment.trials) trial.cmd = {"sleep", "120"};
+  for (Trial& trial : run.experiment.trials) trial.process.cmd = {"sleep", "120"};
   bool is_known = false;
   recorder_.on_snapshot = [&](const Snapshot& snapshot) {
     is_known = is_known ||
@@ -165,7 +165,7 @@ TEST_F(SnapshotTest, TwoLogsAreReadAtATime) {
   std::string names;
   for (int i = 0; i < 8; ++i) names += " t" + std::to_string(i);
   combu::Run run = test::run(names);
-  for (Trial& trial : run.experiment.trials) trial.cmd = {"sh", "-c", "exit 7"};
+  for (Trial& trial : run.experiment.trials) trial.process.cmd = {"sh", "-c", "exit 7"};
   std::atomic<int> under_way = 0;
   std::atomic<int> most = 0;
   hooked_.before_logs = [&](const Key&, const LogOptions&, const std::stop_token& stop) {

@@ -17,7 +17,7 @@ namespace {
 class SteeringTest : public test::DriveTest {
  protected:
   SteeringTest() {
-    for (Trial& trial : run_.experiment.trials) trial.cmd = {"sleep", "1000000"};
+    for (Trial& trial : run_.experiment.trials) trial.process.cmd = {"sleep", "1000000"};
   }
   Outcome drive_steered(const combu::Run& run, Until until = Until::started) {
     return combu::drive(run, test::plan(run.experiment), {.starts_in_flight_max = 1, .until = until},
@@ -108,7 +108,7 @@ TEST_F(SteeringTest, RemarksOfOneKindEndAfterTwenty) {
 
 TEST_F(SteeringTest, AFailureIsReportedThoughTheRunIsLeftBeforeItsLogIsRead) {
   combu::Run run = test::run("t");
-  run.experiment.trials[0].cmd = {"sh", "-c", "exit 7"};
+  run.experiment.trials[0].process.cmd = {"sh", "-c", "exit 7"};
   hooked_.before_logs = [&](const Key&, const LogOptions&, const std::stop_token& stop) {
     EXPECT_TRUE(steering_.leave());
     real_clock().wait(Seconds(600), stop);

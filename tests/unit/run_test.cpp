@@ -29,7 +29,7 @@ using test::Places;
 
 TEST_F(DriveTest, StartsAllAndLeavesThemRunning) {
   combu::Run run = test::run("a b<-a c<-b");
-  for (Trial& trial : run.experiment.trials) trial.cmd = {"sleep", "100000"};
+  for (Trial& trial : run.experiment.trials) trial.process.cmd = {"sleep", "100000"};
   const Outcome outcome = drive(run, {});
   EXPECT_EQ(outcome.last.started, 3U);
   EXPECT_EQ(outcome.running.size(), 3U);
@@ -39,7 +39,7 @@ TEST_F(DriveTest, StartsAllAndLeavesThemRunning) {
 
 TEST_F(DriveTest, WaitsForTheEndAndTellsWhatFailed) {
   combu::Run run = test::run("good bad after<-bad:succeeded");
-  run.experiment.trials[1].cmd = {"sh", "-c", "sleep 1; exit 7"};
+  run.experiment.trials[1].process.cmd = {"sh", "-c", "sleep 1; exit 7"};
   const Outcome outcome = drive(run, {.until = Until::ended});
   ASSERT_EQ(outcome.unsuccessful.size(), 2U);
   EXPECT_EQ(outcome.unsuccessful[0].exit_code, 7);
@@ -54,9 +54,9 @@ TEST_F(DriveTest, WaitsForTheEndAndTellsWhatFailed) {
 // Each failure is reported once, after its fact, with the last lines of its log.
 TEST_F(DriveTest, ReportsAFailureWithTheEndOfItsLog) {
   combu::Run run = test::run("good bad silent twice after<-bad:succeeded");
-  run.experiment.trials[1].cmd = {"sh", "-c", "echo one; echo two; exit 7"};
-  run.experiment.trials[2].cmd = {"sh", "-c", "exit 8"};
-  run.experiment.trials[3].cmd = {"sh", "-c", "echo again; exit 9"};
+  run.experiment.trials[1].process.cmd = {"sh", "-c", "echo one; echo two; exit 7"};
+  run.experiment.trials[2].process.cmd = {"sh", "-c", "exit 8"};
+  run.experiment.trials[3].process.cmd = {"sh", "-c", "echo again; exit 9"};
   run.experiment.trials[3].retries = {.max = 1, .pause = Seconds(0)};
   run.experiment.trials[3].retries.on.set();
   (void)drive(run, {.until = Until::ended});
@@ -75,8 +75,8 @@ TEST_F(DriveTest, GuessesTheTimeLeftFromTrialsThatHaveRun) {
   for (int i = 0; i < 20; ++i) names += " p" + std::to_string(i);
   for (int i = 0; i < 50; ++i) names += " b" + std::to_string(i) + "<-bad:succeeded";
   combu::Run run = test::run(names);
-  for (Trial& trial : run.experiment.trials) trial.cmd = {"sleep", "20"};
-  run.experiment.trials[0].cmd = {"sh", "-c", "exit 1"};
+  for (Trial& trial : run.experiment.trials) trial.process.cmd = {"sleep", "20"};
+  run.experiment.trials[0].process.cmd = {"sh", "-c", "exit 1"};
   run.experiment.parallel_max = 2;
   (void)drive(run, {.until = Until::ended});
   std::size_t told = 0;
@@ -94,10 +94,10 @@ TEST_F(DriveTest, GuessesTheTimeLeftFromTrialsThatHaveRun) {
 
 TEST_F(DriveTest, NamesTheTrialsThatRunOnceTheyAreFew) {
   combu::Run run = test::run("server a b c d e f<-server:started");
-  for (Trial& trial : run.experiment.trials) trial.cmd = {"sleep", "40"};
+  for (Trial& trial : run.experiment.trials) trial.process.cmd = {"sleep", "40"};
   run.experiment.trials[0].service = true;
-  run.experiment.trials[0].cmd = {"sleep", "1000000"};
-  run.experiment.trials[1].cmd = {"sleep", "1000000"};
+  run.experiment.trials[0].process.cmd = {"sleep", "1000000"};
+  run.experiment.trials[1].process.cmd = {"sleep", "1000000"};
   bool are_few = false;
   recorder_.on_snapshot = [&](const Snapshot& snapshot) {
     EXPECT_LE(snapshot.running.size(), Snapshot::k_running_max);
@@ -134,7 +134,7 @@ TEST_F(DriveTest, KeepsStartsInFlightWithinTheBound) {
 // What it uses is asked for a second after it runs, and again: then it is stopped.
 TEST_F(DriveTest, TellsWhatAnAttemptWasSeenToUse) {
   combu::Run run = test::run("long short");
-  run.experiment.trials[0].cmd = {"sleep", "1000000"};
+  run.experiment.trials[0].process.cmd = {"sleep", "1000000"};
   Gauge asked(*simulated_);
   bool was_asked = false;
   asked.on_usage = [&](const std::string& id) {
@@ -187,7 +187,7 @@ class SlowLogs : public test::PassingEngine {
 
 TEST_F(DriveTest, TheNextAttemptWaitsUntilTheLogOfTheLastOneIsKept) {
   combu::Run run = test::run("t");
-  run.experiment.trials[0].cmd = {"sh", "-c", "echo first; exit 7"};
+  run.experiment.trials[0].process.cmd = {"sh", "-c", "echo first; exit 7"};
   run.experiment.trials[0].retries = {.max = 1, .pause = Seconds(0)};
   run.experiment.trials[0].retries.on.set();
   SlowLogs slow(*simulated_);
@@ -222,7 +222,7 @@ class EndsWhenRead : public test::PassingEngine {
 
 TEST_F(DriveTest, WhatAnEarlierProcessHasStartedIsLookedAtWhileItRuns) {
   combu::Run run = test::run("t");
-  run.experiment.trials[0].cmd = {"sh", "-c", "echo first; sleep 4000"};
+  run.experiment.trials[0].process.cmd = {"sh", "-c", "echo first; sleep 4000"};
   (void)drive(run, {});
   PlannerOptions again{.until = Until::ended};
   again.past = {Past{.state = TrialState::running, .was_started = true}};
@@ -268,7 +268,7 @@ class FastLogs : public test::PassingEngine {
 
 TEST_F(DriveTest, ALogThatGrowsFastIsReadOnWithoutAGap) {
   combu::Run run = test::run("t");
-  run.experiment.trials[0].cmd = {"sleep", "20000"};
+  run.experiment.trials[0].process.cmd = {"sleep", "20000"};
   FastLogs engine(*simulated_);
   const std::string folder = testing::TempDir() + "run_test." + std::to_string(getpid());
   {
@@ -289,7 +289,7 @@ TEST_F(DriveTest, ALogThatGrowsFastIsReadOnWithoutAGap) {
 class SoFarDriveTest : public DriveTest {
  protected:
   SoFarDriveTest() {
-    run_.experiment.trials[0].cmd = {"sleep", "1000000"};
+    run_.experiment.trials[0].process.cmd = {"sleep", "1000000"};
     run_.experiment.trials[0].outputs = {Output{.path = "/out", .required = false}};
     run_.experiment.collect.every = Seconds(0.02);
   }
@@ -353,7 +353,7 @@ TEST_F(SoFarDriveTest, AFaultIsToldOnceAndEndsNothing) {
 
 TEST_F(DriveTest, LeavesWhenItIsAskedToAndIsDrivenAgainAsItWas) {
   combu::Run run = test::run("a b c d");
-  for (Trial& trial : run.experiment.trials) trial.cmd = {"sleep", "100000"};
+  for (Trial& trial : run.experiment.trials) trial.process.cmd = {"sleep", "100000"};
   Steering steering({.starts_in_flight_max = 1});
   engine_.on_start = [&](const Trial& trial) {
     if (trial.name == "b") (void)steering.leave();
@@ -395,7 +395,7 @@ TEST_F(DriveTest, SurvivesAnEngineThatDiesBetweenTwoStarts) {
   std::string text;
   for (int i = 0; i < 40; ++i) text += " t" + std::to_string(i);
   combu::Run run = test::run(text);
-  for (Trial& trial : run.experiment.trials) trial.cmd = {"sleep", "100000"};
+  for (Trial& trial : run.experiment.trials) trial.process.cmd = {"sleep", "100000"};
   World dying({.faults = {.crash = 0.02, .crash_for = Seconds(5), .live_restore = true}});
   const auto simulated = open_simulated(dying, k_speed);
   const auto retried = with_retry(*simulated, {.pause = Seconds(0.01), .give_up = Seconds(20)}, real_clock());
@@ -454,7 +454,7 @@ TEST_F(DriveTest, FactsOfATrialComeInOrder) {
 TEST_F(DriveTest, AStreamThatBreaksIsNoLossOfTheHost) {
   combu::Run run = test::run("a b c");
   for (Trial& trial : run.experiment.trials) {
-    trial.cmd = {"sh", "-c", "sleep 20; exit 255"};
+    trial.process.cmd = {"sh", "-c", "sleep 20; exit 255"};
     trial.retries = {.max = 1, .pause = Seconds(0.01)};
     trial.retries.on.set().reset(static_cast<std::size_t>(Cause::stopped));
   }
@@ -482,8 +482,8 @@ TEST_F(DriveTest, AStartThatIsNotAnsweredHoldsItsPlaceUntilItsDeadlineOnly) {
 
 TEST_F(DriveTest, AwaitEndTellsEachOnce) {
   combu::Run run = test::run("a b !service");
-  run.experiment.trials[0].cmd = {"sh", "-c", "sleep 20; exit 3"};
-  run.experiment.trials[2].cmd = {"sleep", "100000"};
+  run.experiment.trials[0].process.cmd = {"sh", "-c", "sleep 20; exit 3"};
+  run.experiment.trials[2].process.cmd = {"sleep", "100000"};
   (void)drive(run, {});
   std::map<std::string, int> told;
   const auto last =
@@ -495,8 +495,8 @@ TEST_F(DriveTest, AwaitEndTellsEachOnce) {
 
 TEST_F(DriveTest, AwaitEndSeesARemoval) {
   combu::Run run = test::run("a b");
-  run.experiment.trials[0].cmd = {"sleep", "10"};
-  run.experiment.trials[1].cmd = {"sleep", "100000"};
+  run.experiment.trials[0].process.cmd = {"sleep", "10"};
+  run.experiment.trials[1].process.cmd = {"sleep", "100000"};
   (void)drive(run, {});
   const auto remove_b = [&](const Sighting& over) {
     if (over.key.trial == "a") (void)simulated_->release({.run = run.id, .trials = {"b"}}, {}, {});
@@ -509,7 +509,7 @@ TEST_F(DriveTest, AwaitEndSeesARemoval) {
 
 TEST_F(DriveTest, IsSteeredFromAnotherThread) {
   combu::Run run = test::run("a b c d");
-  for (Trial& trial : run.experiment.trials) trial.cmd = {"sleep", "100000"};
+  for (Trial& trial : run.experiment.trials) trial.process.cmd = {"sleep", "100000"};
   Steering steering({.starts_in_flight_max = 1});
   // Before it begins: it begins paused.
   Settings then;
@@ -541,7 +541,7 @@ TEST_F(DriveTest, IsSteeredFromAnotherThread) {
 
 TEST_F(DriveTest, AwaitEndIsEndedByItsStopToken) {
   combu::Run run = test::run("a");
-  run.experiment.trials[0].cmd = {"sleep", "100000"};
+  run.experiment.trials[0].process.cmd = {"sleep", "100000"};
   (void)drive(run, {});
   std::stop_source stop;
   std::jthread stopper([&] { stop.request_stop(); });

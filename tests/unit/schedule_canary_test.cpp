@@ -28,7 +28,7 @@ TEST(Canary, ItsFailureBlocksThem) {
 
 TEST(Canary, EachShapeHasItsOwn) {
   Experiment experiment = with_canary("a b c d");
-  experiment.trials[2].cmd = {"solve", "--file=x"};
+  experiment.trials[2].process.cmd = {"solve", "--file=x"};
   experiment.trials[3].image = "other";
   Planned it(experiment);
   EXPECT_EQ(it.begin(), "start a, start c, start d | a starting, c starting, d starting");

@@ -278,7 +278,7 @@ inline Experiment with_start_deadline(Experiment experiment, Seconds start_deadl
 inline Experiment with_canary(const std::string& text) {
   Experiment experiment = test::experiment(text);
   experiment.canary = true;
-  for (Trial& trial : experiment.trials) trial.cmd = {"solve", "--id=" + trial.name};
+  for (Trial& trial : experiment.trials) trial.process.cmd = {"solve", "--id=" + trial.name};
   return experiment;
 }
 

@@ -281,7 +281,7 @@ TEST(ReadExperiment, GivesPathsOfTheEvaluatedFile) {
   const Reading array = read(list);
   EXPECT_EQ(array.experiment.trials.at(1).path, "[1]");
   EXPECT_EQ(array.experiment.trials.at(1).depends.at(0).path, "[1].depends[0]");
-  EXPECT_EQ(array.experiment.trials.at(1).volumes.at(0).path, "[1].volumes[0]");
+  EXPECT_EQ(array.experiment.trials.at(1).container.volumes.at(0).path, "[1].volumes[0]");
   const Reading object = read(fmt::format(R"({{"trials": {}}})", list));
   EXPECT_EQ(object.experiment.trials.at(1).path, "trials[1]");
   EXPECT_EQ(object.experiment.trials.at(1).depends.at(0).path, "trials[1].depends[0]");
@@ -301,8 +301,8 @@ TEST(ReadExperiment, AWrongTrialHidesNoOther) {
 TEST(ReadExperiment, WritesNumbersAsShortAsTheyReadBack) {
   const Trial trial =
       only_trial(R"("cmd": [0.1, 1e-5, 3.0, 100000, 1e5, 1e22, 0.30000000000000004, -2, 9007199254740993])");
-  EXPECT_EQ(trial.cmd, (Words{"0.1", "1e-05", "3", "100000", "100000", "1e+22", "0.30000000000000004", "-2",
-                              "9007199254740993"}));
+  EXPECT_EQ(trial.process.cmd, (Words{"0.1", "1e-05", "3", "100000", "100000", "1e+22", "0.30000000000000004",
+                                      "-2", "9007199254740993"}));
 }
 
 TEST(ReadExperiment, APauseThatBeginsLongIsNotCut) {
@@ -313,16 +313,16 @@ TEST(ReadExperiment, APauseThatBeginsLongIsNotCut) {
 
 TEST(ReadExperiment, AFieldThatIsNullIsNotGiven) {
   const Trial trial = only_trial(R"("cmd": null, "env": null, "workdir": null)");
-  EXPECT_EQ(trial.cmd, std::nullopt);
-  EXPECT_THAT(trial.env, IsEmpty());
+  EXPECT_EQ(trial.process.cmd, std::nullopt);
+  EXPECT_THAT(trial.process.env, IsEmpty());
 }
 
 TEST(ReadExperiment, AnEmptyMapKeepsTheDefaultsAndNullTakesThemAway) {
   const Reading reading = read(R"({"defaults": {"image": "i", "env": {"A": 1}, "cmd": "x"},
       "trials": [{"name": "kept", "env": {}}, {"name": "gone", "env": null, "cmd": null}]})");
-  EXPECT_THAT(reading.experiment.trials.at(0).env, ElementsAre(Pair("A", "1")));
-  EXPECT_THAT(reading.experiment.trials.at(1).env, IsEmpty());
-  EXPECT_EQ(reading.experiment.trials.at(1).cmd, std::nullopt);
+  EXPECT_THAT(reading.experiment.trials.at(0).process.env, ElementsAre(Pair("A", "1")));
+  EXPECT_THAT(reading.experiment.trials.at(1).process.env, IsEmpty());
+  EXPECT_EQ(reading.experiment.trials.at(1).process.cmd, std::nullopt);
 }
 
 TEST(ReadExperiment, ManyVariablesKeepTheirOrderAndTheirLastValue) {
@@ -333,7 +333,7 @@ TEST(ReadExperiment, ManyVariablesKeepTheirOrderAndTheirLastValue) {
   const Reading reading = read(fmt::format(
       R"({{"defaults": {{"env": {{{}}}}}, "trials": [{{"name": "aa", "image": "i", "env": {{{}}}}}]}})",
       defaults, own));
-  const Pairs& env = reading.experiment.trials.at(0).env;
+  const Pairs& env = reading.experiment.trials.at(0).process.env;
   ASSERT_THAT(env, SizeIs(150));
   for (int i = 0; i < 150; ++i) {
     EXPECT_EQ(env.at(i), std::pair(fmt::format("V{}", i), i < 50 ? std::to_string(i) : std::string("own")));
@@ -347,7 +347,8 @@ TEST(ReadExperiment, ReadsAnEnvFileOnceForAllTrials) {
       R"({"defaults": {"image": "i", "env_file": "shared.env"}, "trials": [{"name": "aa"}, {"name": "bb", "env_file": ["shared.env"]}]})",
       caller_in(folder.path()));
   EXPECT_THAT(good.errors, IsEmpty());
-  for (const Trial& trial : good.experiment.trials) EXPECT_THAT(trial.env, ElementsAre(Pair("A", "1")));
+  for (const Trial& trial : good.experiment.trials)
+    EXPECT_THAT(trial.process.env, ElementsAre(Pair("A", "1")));
   const Reading absent = read_experiment(
       R"([{"name": "aa", "image": "i", "env_file": "no.env"}, {"name": "bb", "image": "i", "env_file": "no.env"}])",
       caller_in(folder.path()));
@@ -368,7 +369,7 @@ TEST(ReadExperiment, TellsWhichTrialsLackAnEnvFileWhereThatIsNoError) {
   EXPECT_THAT(trials[0].env_fault, testing::HasSubstr("no.env: No such file"));
   EXPECT_EQ(trials[1].env_fault, trials[0].env_fault);
   EXPECT_EQ(trials[2].env_fault, "");
-  for (const std::size_t i : {1U, 2U}) EXPECT_THAT(trials[i].env, ElementsAre(Pair("A", "1")));
+  for (const std::size_t i : {1U, 2U}) EXPECT_THAT(trials[i].process.env, ElementsAre(Pair("A", "1")));
 }
 
 TEST(ReadExperiment, LaterEnvFilesWinOverEarlier) {
@@ -379,7 +380,7 @@ TEST(ReadExperiment, LaterEnvFilesWinOverEarlier) {
   folder.write("b.env", "B=2\n#C=3\n");
   const Reading reading = read_experiment(R"([{"name": "aa", "image": "i", "env_file": ["a.env", "b.env"]}])",
                                           caller_in(folder.path()));
-  EXPECT_THAT(reading.experiment.trials.at(0).env, ElementsAre(Pair("A", "1"), Pair("B", "2")));
+  EXPECT_THAT(reading.experiment.trials.at(0).process.env, ElementsAre(Pair("A", "1"), Pair("B", "2")));
 }
 
 TEST(ReadExperiment, ReadsManyTrials) {
@@ -392,7 +393,7 @@ TEST(ReadExperiment, ReadsManyTrials) {
   const Reading reading = read(json + "]");
   EXPECT_THAT(reading.errors, IsEmpty());
   ASSERT_THAT(reading.experiment.trials, SizeIs(20'000));
-  EXPECT_EQ(reading.experiment.trials.back().cmd, (Words{"make", "ID=19999"}));
+  EXPECT_EQ(reading.experiment.trials.back().process.cmd, (Words{"make", "ID=19999"}));
 }
 
 TEST(ReadExperiment, NeverThrowsForWhatTheFileHolds) {

@@ -84,7 +84,7 @@ Results wide_grid() {
                            {"a-quite-long-param-1", "a-quite-long-param-2", "a-quite-long-param-3",
                             "a-quite-long-param-4", "model", "optimizer"},
                            {"acc", "loss"});
-  results.run.is_simulated = true;
+  results.run.engine.is_simulated = true;
   add(results, "a-quite-long-trial-17", {0.5, 1.5, 2.5, 3.5, "resnet", "adam"}, {0.123456, 12.5});
   add(results, "a-quite-long-trial-18", {0.25, 1.25, 2.25, 3.25, "vit", "sgd"}, {0.654321, 0.25});
   return results;

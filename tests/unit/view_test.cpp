@@ -23,7 +23,7 @@ Experiment experiment_of(std::size_t solvers) {
     Trial trial;
     trial.name = name;
     trial.image = image;
-    trial.networks = {"simulation", "host"};
+    trial.container.networks = {"simulation", "host"};
     experiment.trials.push_back(trial);
   };
   for (std::size_t i = 1; i <= solvers; ++i) add("solver-" + std::to_string(i), "lab/solver");
@@ -131,7 +131,7 @@ RunRow run_row() {
   RunRow row{.entry = {}, .state = "left running", .counts = {}};
   row.entry.id = RunId("r1");
   row.entry.experiment = "lab";
-  row.entry.address = "unix:///e.sock";
+  row.entry.engine.address = "unix:///e.sock";
   row.entry.began_at = Instant(std::chrono::seconds(1'769'860'800));
   row.counts[static_cast<std::size_t>(TrialState::running)] = 1;
   row.counts[static_cast<std::size_t>(TrialState::failed)] = 1;

@@ -32,7 +32,7 @@ TEST(Prepare, OfANetworkThatOthersMadeAtTheSameInstantOneStays) {
     return bare(204);
   }));
   combu::Run run = example_run();
-  run.experiment.trials[0].networks = {"net"};
+  run.experiment.trials[0].container.networks = {"net"};
   EXPECT_THAT(open_at(daemon.address())->prepare(run, [](const Preparation&) {}, {}), IsEmpty());
   std::vector<std::string> removed;
   for (const std::string& line : daemon.lines())
@@ -84,7 +84,7 @@ TEST(Prepare, ANetworkThatAnotherMakesMeanwhileIsFine) {
                                  : whole(409, message("network with name n already exists"));
   }));
   combu::Run run = example_run();
-  run.experiment.trials[0].networks = {"n"};
+  run.experiment.trials[0].container.networks = {"n"};
   EXPECT_THAT(open_at(daemon.address())->prepare(run, [](const Preparation&) {}, {}), IsEmpty());
 }
 

@@ -191,7 +191,7 @@ TEST(List, NothingRanAfterItsEnd) {
 
 TEST(Start, ConnectsFurtherNetworksOneByOneOnAnOldEngine) {
   combu::Run run = example_run();
-  run.experiment.trials[0].networks = {"n1", "n2"};
+  run.experiment.trials[0].container.networks = {"n1", "n2"};
   for (const auto& [version, requests] : {std::pair<std::string, std::size_t>{"1.41", 4}, {"1.44", 3}}) {
     ScriptedDaemon daemon(after_ping(
         [](const Asked& asked) {
