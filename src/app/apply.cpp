@@ -216,7 +216,7 @@ Result apply_file(Session& session, Record& record, const RunEntry& entry, const
   for (bool is_ready = false; !is_ready;) {
     const std::vector<Trial> ready = only_new(changes).trials;
     other = take_over(session, entry, file, work);
-    if (!other) take_in(session, record, entry.id, Intake::all);
+    if (!other) reconcile_run(session, record, entry.id, Outlook::resumable);
     // What has happened since counts.
     changes = apply.compare();
     if (is_done()) return print_unchanged(session, entry.id, wishes);

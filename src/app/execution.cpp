@@ -326,7 +326,7 @@ Uncollected take_in_earlier(Session& session, Record& record, const Loaded& load
     for (const RunEntry& entry : record.runs({.id = run}, 1)) {
       if (process_at_work(run, loaded.caller)) continue;
       if (!entry.ended_at) {
-        take_in(session, record, run, Intake::last);
+        reconcile_run(session, record, run, Outlook::ended);
         uncollected.merge(bring_home(session, record, run));
       }
       uncollected.merge(

@@ -30,7 +30,7 @@ void expect_over(const RunEntry& entry, const Caller& caller) {
 RunEntry taken_in(const Invocation& invocation, const OpenSession& open_session, Record& record,
                   const RunEntry& entry) {
   (void)open_session(on_its_engine(invocation, entry), [&](Session& session) {
-    take_in_all(session, record, entry.id);
+    reconcile_or_note(session, record, entry.id);
     return Result::succeeded;
   });
   return record.run(entry.id);

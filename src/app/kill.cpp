@@ -132,7 +132,7 @@ std::vector<RunId> take_in_once(Session& session, const Invocation& invocation, 
     if (!known.runs.insert(run).second) return;
     looked_at.push_back(run);
     try {
-      take_in(session, record, run, Intake::last, {}, of_run(attempts, run));
+      reconcile_run(session, record, run, Outlook::ended, {}, of_run(attempts, run));
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::cancelled) throw;
       known.untold.emplace(run, fmt::format("how it ended is not on record: {}", error.what()));
@@ -218,7 +218,7 @@ void stop_kept(Session& session, const Invocation& invocation, const std::vector
       stopped[key.run].push_back(key.trial);
     }
   });
-  if (!stopped.empty()) take_in_all(session, invocation, stopped);
+  if (!stopped.empty()) reconcile_runs_or_note(session, invocation, stopped);
 }
 
 // The experiments that were found by their file: all of each is meant, from wherever it was run.

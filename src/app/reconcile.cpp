@@ -20,11 +20,11 @@
 namespace combu {
 namespace {
 
-using Open = std::map<std::string, TrialEntry, std::less<>>;  // by name
+using OpenTrials = std::map<std::string, TrialEntry, std::less<>>;  // by name
 
 // The trials that may have an attempt on the engine.
-Open open_on_record(Record& record, const RunId& run) {
-  Open open;
+OpenTrials open_on_record(Record& record, const RunId& run) {
+  OpenTrials open;
   for (TrialEntry& entry : record.trials(run)) {
     if (!is_alive(entry.state) && entry.state != TrialState::waiting) continue;
     std::string name = entry.name;
@@ -36,7 +36,7 @@ Open open_on_record(Record& record, const RunId& run) {
 // With the times of each. The listing may report an end a moment late, so the trials of `stopped` are asked
 // for, too.
 std::vector<Sighting> changed_of(Session& session, const RunId& run, const std::vector<Sighting>& listed,
-                                 const TrialNames& stopped, const Open& open) {
+                                 const TrialNames& stopped, const OpenTrials& open) {
   const auto is_news = [&](const Sighting& seen) {
     const auto found = open.find(seen.key.trial);
     return found != open.end() && is_behind(found->second, &seen);
@@ -51,7 +51,7 @@ std::vector<Sighting> changed_of(Session& session, const RunId& run, const std::
   return changed;
 }
 
-bool is_behind(const Open& open, const std::vector<Sighting>& listed) {
+bool is_behind(const OpenTrials& open, const std::vector<Sighting>& listed) {
   std::map<std::string_view, const Sighting*> by_name;
   for (const Sighting& seen : listed) by_name.emplace(seen.key.trial, &seen);
   return std::ranges::any_of(open, [&](const auto& one) {
@@ -61,22 +61,23 @@ bool is_behind(const Open& open, const std::vector<Sighting>& listed) {
 }
 
 // A run as the record has it, and the facts that the record lacks.
-struct Comparison {
+struct MissingFacts {
   Record::Stamp stamp{};
   Loaded loaded;
   std::vector<Past> past;
   std::vector<Fact> facts;
 };
 
-std::optional<Comparison> compare(Session& session, Record& record, const RunId& run, Intake intake,
-                                  const TrialNames& stopped, std::optional<std::vector<Sighting>> listed) {
+std::optional<MissingFacts> find_missing(Session& session, Record& record, const RunId& run, Outlook outlook,
+                                         const TrialNames& stopped,
+                                         std::optional<std::vector<Sighting>> listed) {
   const Record::Stamp stamp = record.stamp(run);
-  const Open open = open_on_record(record, run);
+  const OpenTrials open = open_on_record(record, run);
   if (open.empty()) return std::nullopt;
   if (!listed) listed = session.engine().list({.run = run}, Look::closely, session.stop());
   std::vector<Sighting> changed = changed_of(session, run, *listed, stopped, open);
   if (changed.empty() && !is_behind(open, *listed)) return std::nullopt;
-  Comparison result{
+  MissingFacts result{
       .stamp = stamp, .loaded = load(record, run, Texts::newest), .past = record.past(run), .facts = {}};
   const combu::Run& of = result.loaded.run;
   result.facts = reconcile(run, of.experiment, result.loaded.plan, result.past,
@@ -84,17 +85,17 @@ std::optional<Comparison> compare(Session& session, Record& record, const RunId&
                             .changed = std::move(changed),
                             .stopped = stopped,
                             .stopper = user_name(),
-                            .is_final = intake == Intake::last,
+                            .is_final = outlook == Outlook::ended,
                             .engine_began_at = session.engine().facts(session.stop()).began_at},
                            real_clock().now());
   return result;
 }
 
 // Changes nothing if another process has changed the run meanwhile.
-void append(Record& record, const RunId& run, const Comparison& compared) {
+void append_missing(Record& record, const RunId& run, const MissingFacts& missing) {
   const auto ends =
-      are_all_over(compared.past, compared.facts) ? Record::RunEnds::with_last_trial : Record::RunEnds::no;
-  (void)record.append_unwatched(run, compared.facts, compared.stamp, ends);
+      are_all_over(missing.past, missing.facts) ? Record::RunEnds::with_last_trial : Record::RunEnds::no;
+  (void)record.append_unwatched(run, missing.facts, missing.stamp, ends);
 }
 
 void or_tell(Session& session, const std::function<void()>& body) {
@@ -115,26 +116,27 @@ bool is_behind(const TrialEntry& entry, const Sighting* seen) {
   return seen->phase == Phase::ended || (seen->phase == Phase::running && entry.state != TrialState::running);
 }
 
-void take_in(Session& session, Record& record, const RunId& run, Intake intake, const TrialNames& stopped,
-             std::optional<std::vector<Sighting>> listed) {
-  const auto compared = compare(session, record, run, intake, stopped, std::move(listed));
-  if (compared) append(record, run, *compared);
+void reconcile_run(Session& session, Record& record, const RunId& run, Outlook outlook,
+                   const TrialNames& stopped, std::optional<std::vector<Sighting>> listed) {
+  const auto missing = find_missing(session, record, run, outlook, stopped, std::move(listed));
+  if (missing) append_missing(record, run, *missing);
 }
 
-UnrecordedFacts take_in_all(Session& session, Record& record, const RunId& run) {
+UnrecordedFacts reconcile_or_note(Session& session, Record& record, const RunId& run) {
   UnrecordedFacts unrecorded;
   or_tell(session, [&] {
-    const auto compared = compare(session, record, run, Intake::all, {}, std::nullopt);
-    if (!compared) return;
-    for (const Fact& fact : compared->facts)
-      unrecorded[compared->loaded.run.experiment.trials[fact.trial].name].push_back(fact);
-    append(record, run, *compared);
+    const auto missing = find_missing(session, record, run, Outlook::resumable, {}, std::nullopt);
+    if (!missing) return;
+    for (const Fact& fact : missing->facts)
+      unrecorded[missing->loaded.run.experiment.trials[fact.trial].name].push_back(fact);
+    append_missing(record, run, *missing);
     unrecorded.clear();
   });
   return unrecorded;
 }
 
-void take_in_all(Session& session, const Invocation& invocation, const std::map<RunId, TrialNames>& stopped) {
+void reconcile_runs_or_note(Session& session, const Invocation& invocation,
+                            const std::map<RunId, TrialNames>& stopped) {
   const Caller caller = caller_for(invocation);
   if (!Record::exists(state_folder(caller))) return;
   or_tell(session, [&] {
@@ -142,7 +144,7 @@ void take_in_all(Session& session, const Invocation& invocation, const std::map<
     for (const auto& [run, names] : stopped)
       for (const RunEntry& entry : record.runs({.id = run}, 1))
         if (!entry.ended_at && !process_at_work(run, caller))
-          take_in(session, record, run, Intake::all, names);
+          reconcile_run(session, record, run, Outlook::resumable, names);
   });
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 // Reconciles runs: puts on record what happened while no process was at work on them.
 
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -13,9 +12,9 @@
 
 namespace combu {
 
-enum class Intake {
-  all,   // what failed and has retries waits for `run --resume`
-  last,  // nothing will be tried again
+enum class Outlook {
+  resumable,  // trials that failed and have retries wait for `run --resume`
+  ended,      // no process will try failed trials again
 };
 using TrialNames = std::vector<std::string>;
 
@@ -27,15 +26,17 @@ using TrialNames = std::vector<std::string>;
 // and removes nothing. The session's engine must be the run's, and no process may be at work on the run; if
 // one begins to be, the record does not change. Throws Error. `stopped`: trials that the caller has stopped.
 // `listed`: all that the engine has of the run, if the caller has just listed it.
-void take_in(Session& session, Record& record, const RunId& run, Intake intake,
-             const TrialNames& stopped = {}, std::optional<std::vector<Sighting>> listed = {});
+void reconcile_run(Session& session, Record& record, const RunId& run, Outlook outlook,
+                   const TrialNames& stopped = {}, std::optional<std::vector<Sighting>> listed = {});
 
 // Facts by the trial's name, in their order.
 using UnrecordedFacts = std::map<std::string, std::vector<Fact>, std::less<>>;
 // The same for commands that only read: an error is a note. Returns the facts that could not be put on
 // record.
-UnrecordedFacts take_in_all(Session& session, Record& record, const RunId& run);
-// The same of those runs that are on the caller's record and that nobody is at work on.
-void take_in_all(Session& session, const Invocation& invocation, const std::map<RunId, TrialNames>& stopped);
+UnrecordedFacts reconcile_or_note(Session& session, Record& record, const RunId& run);
+// The same for runs on the caller's record that no process is at work on. `stopped`: as for reconcile_run(),
+// by run.
+void reconcile_runs_or_note(Session& session, const Invocation& invocation,
+                            const std::map<RunId, TrialNames>& stopped);
 
 }  // namespace combu

@@ -70,7 +70,7 @@ Result retry(Session& session, Record& record, const RetryOptions& options, cons
   expect_its_engine(session, begun);
   const RunOptions run = adjusted_options(begun, adjusting(options));
   work.begin(session, loaded, run);
-  take_in(session, record, id, Intake::all);
+  reconcile_run(session, record, id, Outlook::resumable);
   const RunEntry entry = record.run(id);
   const std::vector<Past> past = record.past(id);
   const Changes changes =
@@ -137,7 +137,7 @@ Result resume_run(const RunChange& change, const Resumption& resumption) {
     expect_its_engine(session, entry);
     change.work.begin(session, loaded, options);
     keep_parallel(record, entry.id, options.parallel);
-    take_in(session, record, entry.id, Intake::all);
+    reconcile_run(session, record, entry.id, Outlook::resumable);
     keep_ended_logs(session, record, loaded);
     const Standing standing{.past = record.past(entry.id), .working_since = entry.working_since};
     expect_env_files(loaded.run.experiment, standing.past);

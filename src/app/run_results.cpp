@@ -17,17 +17,17 @@ RunResults::RunResults(const Invocation& invocation, OpenSession open_session)
 
 Results RunResults::read(const std::string& id) {
   RunEntry entry = find_run(record_, invocation_, id);
-  take_in(entry);
+  reconcile(entry);
   Telemetry* told = telemetry(entry.id);
   return read_results(record_, told, std::move(entry));
 }
 
-void RunResults::take_in(const RunEntry& entry) {
+void RunResults::reconcile(const RunEntry& entry) {
   if (entry.engine.is_simulated) return;
   const std::size_t begun = record_.begun(entry.id);
   Telemetry* told = telemetry(entry.id);
   if (begun == 0 || (told != nullptr && told->complete() >= begun)) return;
-  take_in_written(invocation_, open_session_, record_, entry);
+  refresh_from_engine(invocation_, open_session_, record_, entry);
   telemetries_.erase(entry.id);  // there may be something now
 }
 
@@ -63,8 +63,8 @@ Telemetry* RunResults::telemetry(const RunId& run) {
   return known->second.get();
 }
 
-void take_in_written(const Invocation& invocation, const OpenSession& open_session, Record& record,
-                     const RunEntry& entry, const TrialNames& trials) {
+void refresh_from_engine(const Invocation& invocation, const OpenSession& open_session, Record& record,
+                         const RunEntry& entry, const TrialNames& trials) {
   if (entry.engine.is_simulated) return;
   const Caller caller = caller_for(invocation);
   // The record, and what has ended, are for who is at work.
@@ -76,7 +76,7 @@ void take_in_written(const Invocation& invocation, const OpenSession& open_sessi
       if (is_at_work)
         std::erase_if(attempts, [](const Sighting& seen) { return seen.phase != Phase::running; });
       else if (!entry.ended_at)
-        take_in_all(session, record, entry.id);
+        reconcile_or_note(session, record, entry.id);
       note_unkept_logs(
           session, keep_logs(session, record, state_folder(caller), entry.id, attempts, Containers::stay));
     } catch (const Error& error) {

@@ -34,7 +34,7 @@ class RunResults {
   [[nodiscard]] Record& record() { return record_; }
 
  private:
-  void take_in(const RunEntry& entry);
+  void reconcile(const RunEntry& entry);
   // nullptr when the run has told nothing.
   [[nodiscard]] Telemetry* telemetry(const RunId& run);
 
@@ -47,8 +47,8 @@ class RunResults {
 
 // Takes in what the trials of the run (these; empty: all) have written since it was done last, and, where
 // nobody is at work on it, what has ended. That it cannot be had is told.
-void take_in_written(const Invocation& invocation, const OpenSession& open_session, Record& record,
-                     const RunEntry& entry, const TrialNames& trials = {});
+void refresh_from_engine(const Invocation& invocation, const OpenSession& open_session, Record& record,
+                         const RunEntry& entry, const TrialNames& trials = {});
 
 // What the lists name, each "a,b", given to `option`. Throws Error(invalid) for an empty name, or one that is
 // named twice.

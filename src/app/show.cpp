@@ -125,7 +125,7 @@ void show_trials(Record& record, const RunEntry& run, const Invocation& invocati
     (void)version_of(trials);
     return options.tell_text(reproduction(run, names, engine_of(run, invocation, options)));
   }
-  if (!alive.empty()) take_in_written(invocation, open_session, record, run, alive);
+  if (!alive.empty()) refresh_from_engine(invocation, open_session, record, run, alive);
   tell_trials(record, run, invocation, names, options);
 }
 

@@ -82,7 +82,7 @@ Result stop(Session& session, const Invocation& invocation, const StopOptions& o
   std::erase_if(attempts, [](const Sighting& seen) { return seen.phase != Phase::running; });
   const Stopped stopped = stop_all(session, attempts, options);
   session.progress().end();
-  take_in_all(session, invocation, stopped.trials);
+  reconcile_runs_or_note(session, invocation, stopped.trials);
   for (const Error& error : stopped.errors)
     session.progress().error(fmt::format("not stopped: {}", error.what()));
   if (any_chosen)

@@ -227,7 +227,7 @@ Result wait(Session& session, const Invocation& invocation, SelectionOptions sel
       await({.experiment = seen.experiment, .run = seen.key.run, .trials = {seen.key.trial}});
   std::map<RunId, TrialNames> runs;
   for (const Selector& selector : selectors) runs.emplace(*selector.run, TrialNames());
-  take_in_all(session, invocation, runs);
+  reconcile_runs_or_note(session, invocation, runs);
   return teller.any_failed() ? Result::failed : Result::succeeded;
 }
 

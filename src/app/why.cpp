@@ -68,7 +68,7 @@ class EngineQuestions {
   }
 
   void reconcile(Record& record) const {
-    in_session([&](Session& session) { take_in_all(session, record, entry_.id); });
+    in_session([&](Session& session) { reconcile_or_note(session, record, entry_.id); });
   }
 
  private:

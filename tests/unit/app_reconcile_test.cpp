@@ -15,10 +15,10 @@ using testing::UnorderedElementsAre;
 
 class ReconcileTest : public AppTest {
  protected:
-  void reconcile(Intake intake = Intake::all, const TrialNames& stopped = {}) {
+  void reconcile(Outlook outlook = Outlook::resumable, const TrialNames& stopped = {}) {
     with_session([&](Session& session) {
       Record all(state());
-      take_in(session, all, RunId("r1"), intake, stopped);
+      reconcile_run(session, all, RunId("r1"), outlook, stopped);
     });
   }
 };
@@ -70,7 +70,7 @@ TEST_F(ReconcileTest, NothingNewChangesNothing) {
 TEST_F(ReconcileTest, AStopIsTheCallers) {
   EXPECT_EQ(start(file_text(trial_text("one", "sleep 1000")), new_run("r1")), Result::succeeded);
   stop_container("r1", "one");
-  reconcile(Intake::all, {"one"});
+  reconcile(Outlook::resumable, {"one"});
   EXPECT_EQ(trial_of("r1", "one").state, TrialState::stopped);
   EXPECT_THAT(trial_of("r1", "one").reason, HasSubstr("combu stop"));
 }
@@ -130,7 +130,7 @@ TEST_F(CutOff, AFailureWithRetriesWaitsForWhoGoesOn) {
 TEST_F(CutOff, AFailureWithRetriesIsTheLastOneIfNobodyGoesOn) {
   cut_off(trial_text("bad", "exit 3", "retries: 2"),
           {fact(0, TrialState::starting), fact(0, TrialState::running)});
-  reconcile(Intake::last);
+  reconcile(Outlook::ended);
   EXPECT_EQ(states("r1").at("bad"), "failed");
 }
 
@@ -149,7 +149,7 @@ TEST_F(CutOff, ARunThatAProcessIsAtWorkOnIsLeftAlone) {
   auto lock = std::make_unique<RunLock>(LockScope::run, run, address, caller(), std::stop_token());
   const std::map<RunId, TrialNames> runs{{RunId("r1"), {}}};
   const auto reconcile_all = [&] {
-    with_session([&](Session& session) { take_in_all(session, invocation, runs); });
+    with_session([&](Session& session) { reconcile_runs_or_note(session, invocation, runs); });
     return states("r1").at("done");
   };
   EXPECT_EQ(reconcile_all(), "running");
@@ -172,15 +172,15 @@ TEST_F(CutOff, AnEngineThatDoesNotAnswerIsOnlyTold) {
   engine = &silent;
   with_session([&](Session& session) {
     Record all(state());
-    take_in_all(session, all, RunId("r1"));
+    reconcile_or_note(session, all, RunId("r1"));
     EXPECT_THAT(told.of("note"), ElementsAre("what has ended is not on record yet: engine: is away"));
     silent.kind = ErrorKind::cancelled;
-    EXPECT_EQ(error_in([&] { take_in_all(session, all, RunId("r1")); }).kind(), ErrorKind::cancelled);
+    EXPECT_EQ(error_in([&] { reconcile_or_note(session, all, RunId("r1")); }).kind(), ErrorKind::cancelled);
   });
 }
 
 TEST_F(ReconcileTest, WithoutARecordThereIsNothingToDo) {
-  with_session([&](Session& session) { take_in_all(session, invocation, {{RunId("r1"), {}}}); });
+  with_session([&](Session& session) { reconcile_runs_or_note(session, invocation, {{RunId("r1"), {}}}); });
   EXPECT_THAT(told.lines(), IsEmpty());
   EXPECT_FALSE(Record::exists(state()));
 }
