@@ -33,4 +33,12 @@ inline RunEntry entry_of(const combu::Run& run) {
   return entry;
 }
 
+// These trials wait again, each for a new attempt.
+inline std::vector<Fact> reopened(const std::vector<TrialIndex>& trials) {
+  std::vector<Fact> facts;
+  for (const TrialIndex trial : trials)
+    facts.push_back({.trial = trial, .state = TrialState::waiting, .is_reset = true});
+  return facts;
+}
+
 }  // namespace combu::test

@@ -160,26 +160,31 @@ struct CameHome {
   Taken taken;
 };
 
+// Trials, and whether each is run, whatever has been done before (else an equal trial's success counts).
+using Anew = std::vector<std::pair<TrialIndex, bool>>;
+
 // A run's file, edited while it goes on.
 struct Edition {
+  // A run that is opened again has not ended from here on, and its deadline counts from `at`.
+  enum class Opens { no, if_ended, always };
+
   FileText text;  // `evaluated` is empty: as in the run's newest text, whose bytes are these from here on
   Digests digests;
   Digests references;
-  std::vector<TrialIndex> taken;  // the trials that are as it says from here on
-  std::vector<Fact> ends;         // of those that are not in it any more, and do not run
+  std::vector<TrialIndex> taken;                        // the trials that are as it says from here on
+  std::vector<Fact> facts;                              // facts_of_edits()
   std::vector<std::pair<TrialIndex, Leaving>> leaving;  // whose attempts are to be stopped
-  std::vector<TrialIndex> again;                        // wait again, as after Record::reopen
-  bool reopens = false;          // the run has not ended from here on, and its deadline counts from `at`
-  std::vector<TrialIndex> anew;  // those of them that are run, whatever has been done before
+  Opens opens = Opens::no;
+  Anew anew;
   Instant at{};
 };
 
 // Trials of a run that wait again, each for a new attempt.
 struct Reopening {
-  std::vector<TrialIndex> trials;
-  std::vector<TrialIndex> taken;  // those of them that are as the run's newest text says from here on
-  std::vector<TrialIndex> anew;   // those of them that are run, whatever has been done before
-  Digests digests;                // of their images, like the next one
+  std::vector<Fact> facts;        // facts_of_edits()
+  std::vector<TrialIndex> taken;  // the trials that are as the run's newest text says from here on
+  Anew anew;
+  Digests digests;  // of their images, like the next one
   Digests references;
   Instant at{};
 };
@@ -199,7 +204,7 @@ struct RunFilter {
 class Record {
  public:
   // Differs when something of the run has changed.
-  using Stamp = std::array<std::int64_t, 3>;
+  using Stamp = std::array<std::int64_t, 4>;
 
   // Whether there is one in the folder.
   [[nodiscard]] static bool exists(const std::string& folder);

@@ -154,9 +154,14 @@ struct Killed {
 struct Removed {
   std::vector<TrialIndex> trials;
 };
+// These trials wait again, each for a new attempt; their earlier attempts no longer count. None of them is
+// alive.
+struct Reopened {
+  std::vector<TrialIndex> trials;
+};
 using Event =
     std::variant<Begin, StartAnswered, StartFailed, StopAnswered, StopFailed, Collected, Recalled, Seen,
-                 Looked, ListingBegins, Listed, Interrupt, Tick, Adjust, Assumed, Killed, Removed>;
+                 Looked, ListingBegins, Listed, Interrupt, Tick, Adjust, Assumed, Killed, Removed, Reopened>;
 
 // ---- What comes out
 
@@ -253,7 +258,7 @@ struct Fact {
   Cause cause = Cause::none;       // of failed, stopped and retrying, and of collecting after a failure
   bool healthy = false;            // state is running, and its health check passes now
   bool ran = false;                // of one that is over: it was started
-  bool is_reset = false;           // of retrying: the trial's attempts until here no longer count
+  bool is_reset = false;           // of retrying and waiting: the trial's attempts until here no longer count
   std::optional<int> exit_code;    // of an attempt that ran and ended
   std::string reason;              // of failed, stopped, retrying, blocked and skipped, for a person
   EndDetails details = {};         // of these and of collecting
@@ -367,6 +372,9 @@ struct Settings {
   void take(const Adjust& adjust);
 };
 
+// The state of a trial of which only a container is known.
+[[nodiscard]] TrialState state_of(const Sighting& container);
+
 // The end of an attempt that no process of its run has seen, as far as its container shows it; the container
 // may be gone.
 struct Ending {
@@ -398,10 +406,13 @@ struct Ending {
                                               std::vector<Past> past, std::span<const std::string> kept,
                                               Instant now);
 
-// The ends of trials that a person has removed from a run's file. None of `removed` is alive.
-[[nodiscard]] std::vector<Fact> facts_of_removal(const RunId& run, std::span<const std::string> trials,
-                                                 std::vector<Past> past, std::vector<TrialIndex> removed,
-                                                 Instant now);
+// A person's changes of a run's trials, none of which is alive.
+struct TrialEdits {
+  std::vector<TrialIndex> removed = {};   // from the run's file
+  std::vector<TrialIndex> reopened = {};  // wait again, each for a new attempt
+};
+[[nodiscard]] std::vector<Fact> facts_of_edits(const RunId& run, std::vector<Past> past, TrialEdits edits,
+                                               Instant now);
 
 // What an engine has of a run that no process drives.
 struct Unattended {
@@ -418,6 +429,10 @@ struct Unattended {
 // process that drives the run. The same for the same arguments.
 [[nodiscard]] std::vector<Fact> reconcile(const RunId& run, const Experiment& experiment, const Plan& plan,
                                           std::vector<Past> past, const Unattended& seen, Instant now);
+
+// The end of a trial of a run that no process drives, as far as the container shows it; nullopt if the trial
+// has not ended by it. `state` and `attempt`: the trial's on record.
+[[nodiscard]] std::optional<Fact> end_of_unattended(TrialState state, int attempt, const Sighting& seen);
 
 // True if all trials are over when `facts` follow on `past`.
 [[nodiscard]] bool are_all_over(std::span<const Past> past, std::span<const Fact> facts);

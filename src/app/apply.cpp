@@ -87,30 +87,27 @@ class Apply {
                     .digests = prepared_.digests,
                     .references = prepared_.references,
                     .taken = changes.taken,
-                    .reopens = entry_.ended_at && changes.joined > 0,
-                    .anew = without_blocked(changes.named, past),
+                    .opens = changes.again.empty() ? Edition::Opens::if_ended : Edition::Opens::always,
+                    .anew = anew_of(changes.named, past),
                     .at = real_clock().now()};
     if (is_newest()) edition.text.evaluated.clear();
-    std::vector<std::string> names;
-    for (const Trial& trial : std::span(changes.experiment.trials).first(past.size()))
-      names.push_back(trial.name);
-    std::vector<TrialIndex> removed;
+    if (changes.again.empty() && changes.joined == 0) edition.opens = Edition::Opens::no;
+    TrialEdits edits;
     for (const TrialIndex trial : changes.removed) {
       if (is_alive(past[trial].state)) {
         edition.leaving.emplace_back(trial, Leaving::removed);
       } else {
-        removed.push_back(trial);
+        edits.removed.push_back(trial);
       }
     }
-    edition.ends = facts_of_removal(entry_.id, names, past, std::move(removed), edition.at);
-    edition.reopens |= !changes.again.empty();
     for (const TrialIndex trial : changes.again) {
       if (is_alive(past[trial].state)) {
         edition.leaving.emplace_back(trial, Leaving::replaced);
       } else {
-        edition.again.push_back(trial);
+        edits.reopened.push_back(trial);
       }
     }
+    edition.facts = facts_of_edits(entry_.id, past, std::move(edits), edition.at);
     record_.revise(entry_.id, edition, changes.experiment, may);
     // The edited one takes the place of what `set` has said.
     if (is_parallel_edited_) keep_parallel(record_, entry_.id, std::nullopt);

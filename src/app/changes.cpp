@@ -198,11 +198,11 @@ void name_kept(Progress& progress, const RunId& run, const Changes& changes, con
 
 }  // namespace
 
-std::vector<TrialIndex> without_blocked(std::vector<TrialIndex> trials, const std::vector<Past>& past) {
-  std::erase_if(trials, [&](TrialIndex trial) {
-    return trial < past.size() && past[trial].state == TrialState::blocked;
-  });
-  return trials;
+Anew anew_of(const std::vector<TrialIndex>& trials, const std::vector<Past>& past) {
+  Anew anew;
+  for (const TrialIndex trial : trials)
+    anew.emplace_back(trial, trial >= past.size() || past[trial].state != TrialState::blocked);
+  return anew;
 }
 
 Named named_until_now(const RunEntry& entry, const Caller& caller) {

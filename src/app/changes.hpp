@@ -49,10 +49,9 @@ struct Changes {
   }
 };
 
-// Those of `trials` that are not blocked. A blocked trial has not been started, so a person who starts it
-// again does not ask for a result other than an earlier one.
-[[nodiscard]] std::vector<TrialIndex> without_blocked(std::vector<TrialIndex> trials,
-                                                      const std::vector<Past>& past);
+// A person who starts `trials` again wants them run, whatever has been done before. A blocked trial has not
+// been run yet, so an equal trial's success counts.
+[[nodiscard]] Anew anew_of(const std::vector<TrialIndex>& trials, const std::vector<Past>& past);
 
 using TrialNameSet = std::unordered_set<std::string>;
 // The trials that a run's file has named.

@@ -93,9 +93,9 @@ Result retry(Session& session, Record& record, const RetryOptions& options, cons
     const Instant now = real_clock().now();
     const bool is_edited = !changes.taken.empty();
     record.reopen(id,
-                  {.trials = changes.again,
+                  {.facts = facts_of_edits(id, past, {.reopened = changes.again}, now),
                    .taken = changes.taken,
-                   .anew = without_blocked(changes.again, past),
+                   .anew = anew_of(changes.again, past),
                    .digests = prepared.digests,
                    .references = is_edited ? prepared.references : Digests(),
                    .at = now},

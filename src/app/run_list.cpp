@@ -32,10 +32,7 @@ std::vector<RunRow> rows_of(const std::vector<Sighting>& others, const std::stri
     row.entry.file = seen.file;
     row.entry.engine.address = address;
     row.entry.began_at = is_first ? seen.created_at : std::min(row.entry.began_at, seen.created_at);
-    const TrialState state = seen.phase == Phase::created   ? TrialState::starting
-                             : seen.phase == Phase::running ? TrialState::running
-                                                            : state_of(ending_of(seen));
-    ++row.counts.at(static_cast<std::size_t>(state));
+    ++row.counts.at(static_cast<std::size_t>(state_of(seen)));
   }
   std::vector<RunRow> newest_first;
   newest_first.reserve(rows.size());

@@ -85,7 +85,7 @@ RunStatus run_status(Session& session, Record& record, RunEntry run, const RunSt
     const ByName by_name = by_name_in(own);
     const bool behind = std::ranges::any_of(
         rows, [&](const TrialRow& row) { return is_behind(row.entry, find_in(by_name, row.entry.name)); });
-    if (!attended && !run.ended_at && behind) {
+    if (!attended && behind) {
       const UnrecordedFacts unrecorded = reconcile_or_note(session, record, id);
       run = record.runs({.id = id}, 1).at(0);
       rows = rows_of(record, id, query.trial, query.detail);

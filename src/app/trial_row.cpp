@@ -18,7 +18,8 @@ void show_fact(TrialEntry& entry, const Fact& fact) {
   entry.healthy |= fact.healthy;
   if (fact.state == TrialState::running && !fact.healthy) entry.ran_at = fact.at;
   if (is_alive(fact.state)) return;
-  if (fact.state != TrialState::ready && fact.state != TrialState::blocked) entry.ended_at = fact.at;
+  const bool has_ended = fact.state != TrialState::ready && fact.state != TrialState::blocked;
+  if (has_ended && fact.at != Instant{}) entry.ended_at = fact.at;
   entry.exit_code = fact.exit_code;
   entry.cause = fact.cause;
   entry.reason = fact.reason;

@@ -69,21 +69,6 @@ bool has_failed(const TrialEntry& entry, bool service) {
   return entry.state != TrialState::stopped || (!service && was_stopped(entry.state, entry.cause));
 }
 
-// Shows the end that the container proves: no process puts it on record while this one waits.
-void show_end(TrialEntry& entry, const Sighting& seen) {
-  const bool is_gone = seen.phase == Phase::gone;
-  if (!is_gone && (seen.phase != Phase::ended || seen.key.attempt < entry.attempt)) return;
-  const bool lives = is_alive(entry.state) || entry.state == TrialState::waiting;
-  if (is_over(entry.state) || (!is_gone && !lives)) return;
-  Ending ending = ending_of(seen);
-  entry.attempt = seen.key.attempt;
-  entry.exit_code = seen.exit_code;
-  entry.state = state_of(ending);
-  entry.cause = ending.cause;
-  entry.reason = std::move(ending.reason);
-  entry.details = std::move(ending.details);
-}
-
 // Tells of each trial once, when it is over: as the record says while a process is at work on its run, which
 // may try it again and collects its outputs; else as the engine says. Tells in a thread of its own: a
 // trial's outputs may take long, and others end meanwhile.
@@ -181,7 +166,9 @@ class EndTeller {
     if (is_on_record(seen.key.run))
       for (TrialEntry& entry : record_->trials(seen.key.run, seen.key.trial)) row.entry = std::move(entry);
     add_sighting(row, seen);
-    if (!attended) show_end(row.entry, seen);
+    if (!attended)
+      if (const auto end = end_of_unattended(row.entry.state, row.entry.attempt, seen))
+        show_fact(row.entry, *end);
     if (!is_over(row.entry.state) && seen.phase == Phase::created && row.entry.reason.empty())
       row.entry.reason = "was not started";
     return row;

@@ -102,9 +102,13 @@ struct TrialStatements {
                           "UPDATE trials SET revision = ?, image = ?, digest = ?, params = ?, anew = 0 "
                           "WHERE run = ? AND trial = ?"};
   database::Sql set_anew{database, "UPDATE trials SET anew = ? WHERE run = ? AND trial = ?"};
-  // Earlier attempts no longer count.
-  database::Sql set_first_attempt{database,
-                                  "UPDATE trials SET first_attempt = ? WHERE run = ? AND trial = ?"};
+  // The trial waits, and its attempts until here no longer count.
+  database::Sql reset{
+      database,
+      "UPDATE trials SET over = NULL, over_at = NULL, reason = NULL, root = NULL, stopper = NULL, "
+      "outputs_fault = NULL, next = NULL, next_why = NULL, first_attempt = "
+      "(SELECT coalesce(max(attempt), 0) + 1 FROM attempts "
+      "WHERE attempts.run = trials.run AND attempts.trial = trials.trial) WHERE run = ? AND trial = ?"};
   database::Sql set_inputs{database, "UPDATE trials SET inputs = ? WHERE run = ? AND trial = ?"};
   database::Sql set_over{
       database,
@@ -166,7 +170,9 @@ struct Record::Impl {
   void write_inputs(const TrialKey& trial, const std::vector<std::string>& digests);
   void write(std::int64_t run, const WorkingTree& tree);
   void write(std::int64_t run, const Digests& references);
-  void reopen(std::int64_t run, std::span<const TrialIndex> reopened, Instant at);
+  void write(std::int64_t run, const Anew& anew);
+  // The run has not ended from here on. `only_if_ended`: a run that goes on is not changed.
+  void open(std::int64_t run, Instant at, bool only_if_ended);
   // The number of the run's newest text.
   int newest_text(std::int64_t run);
   // The trials `taken` are as the text of this number says from here on.

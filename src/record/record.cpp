@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <set>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -160,13 +159,16 @@ std::int64_t Record::Impl::delay_of(std::int64_t run, Instant first) {
 
 Record::Stamp Record::Impl::stamp(std::int64_t run) {
   SQLite::Statement query(database,
-                          "SELECT working_since, (SELECT count(over) FROM trials WHERE run = ?1), "
+                          "SELECT working_since, (SELECT count(*) FROM trials WHERE run = ?1), "
+                          "(SELECT count(over) FROM trials WHERE run = ?1), "
                           "(SELECT count(*) + count(ran_at) + count(ended_at) + "
                           "count(nullif(collected_at, 0)) + count(leaving) FROM attempts WHERE run = ?1) "
                           "FROM runs WHERE number = ?1");
   query.bind(1, run);
   query.executeStep();
-  return {query.getColumn(0).getInt64(), query.getColumn(1).getInt64(), query.getColumn(2).getInt64()};
+  Stamp stamp{};
+  for (int i = 0; i < static_cast<int>(stamp.size()); ++i) stamp.at(i) = query.getColumn(i).getInt64();
+  return stamp;
 }
 
 bool Record::Impl::append_if(const RunId& run, const Stamp& expected, RunEnds ends,
@@ -215,8 +217,8 @@ void Record::Impl::write(std::int64_t run, std::int64_t delay, const Fact& fact)
     attempts.set_ended(at, fact.exit_code, to_string(fact.cause), end, attempt);
     if (fact.usage) attempts.set_usage(fact.usage->memory.count, number_of(fact.usage->cpu), attempt);
     if (fact.state == TrialState::collecting) attempts.set_collecting(end, attempt);
-    if (fact.is_reset) trials.set_first_attempt(fact.attempt + 1, trial);
   }
+  if (fact.is_reset) trials.reset(trial);
   if (!is_over(fact.state)) return;
   std::optional<std::int64_t> root;
   if (fact.root) root = static_cast<std::int64_t>(*fact.root);
@@ -259,17 +261,16 @@ void Record::Impl::write(std::int64_t run, const Digests& references) {
   for (const auto& [image, reference] : references) add_image(run, image.first, image.second, reference);
 }
 
-void Record::Impl::reopen(std::int64_t run, std::span<const TrialIndex> reopened, Instant at) {
-  Sql again{database,
-            "UPDATE trials SET over = NULL, over_at = NULL, reason = NULL, root = NULL, stopper = NULL, "
-            "outputs_fault = NULL, next = NULL, next_why = NULL, first_attempt = "
-            "(SELECT coalesce(max(attempt), 0) + 1 FROM attempts "
-            "WHERE attempts.run = trials.run AND attempts.trial = trials.trial) WHERE run = ? AND trial = ?"};
-  for (const TrialIndex trial : reopened) again(TrialKey{run, static_cast<std::int64_t>(trial)});
+void Record::Impl::write(std::int64_t run, const Anew& anew) {
+  for (const auto& [trial, is_anew] : anew)
+    trials.set_anew(is_anew ? 1 : 0, TrialKey{run, static_cast<std::int64_t>(trial)});
+}
+
+void Record::Impl::open(std::int64_t run, Instant at, bool only_if_ended) {
   Sql{database,
       "UPDATE runs SET ended_at = NULL, working_since = ?1, failures_forgiven = "
-      "(SELECT count(*) FROM trials WHERE trials.run = ?2 AND over = 'failed') WHERE number = ?2"}(
-      number_of(at), run);
+      "(SELECT count(*) FROM trials WHERE trials.run = ?2 AND over = 'failed') "
+      "WHERE number = ?2 AND (ended_at IS NOT NULL OR NOT ?3)"}(number_of(at), run, only_if_ended ? 1 : 0);
 }
 
 int Record::Impl::newest_text(std::int64_t run) {
@@ -401,11 +402,9 @@ void Record::reopen(const RunId& run, const Reopening& reopening, const Experime
     SQLite::Transaction transaction(impl_->database, SQLite::TransactionBehavior::IMMEDIATE);
     impl_->take(number, impl_->newest_text(number), reopening.taken, experiment, reopening.digests);
     impl_->write(number, reopening.references);
-    const std::set<TrialIndex> anew(reopening.anew.begin(), reopening.anew.end());
-    for (const TrialIndex trial : reopening.trials)
-      impl_->trials.set_anew(anew.contains(trial) ? 1 : 0,
-                             TrialKey{number, static_cast<std::int64_t>(trial)});
-    impl_->reopen(number, reopening.trials, reopening.at);
+    impl_->write(number, reopening.anew);
+    impl_->write(number, reopening.facts);
+    impl_->open(number, reopening.at, false);
     transaction.commit();
   });
 }
@@ -423,7 +422,6 @@ void Record::revise(const RunId& run, const Edition& edition, const Experiment& 
     const auto known = static_cast<std::size_t>(query.getColumn(0).getInt64());
     const bool is_new_text = !edition.text.evaluated.empty();
     const int next = impl_->newest_text(number) + (is_new_text ? 1 : 0);
-    impl_->write(number, edition.ends);
     if (is_new_text) {
       impl_->add_text(number, next, edition.text.source, edition.text.evaluated, edition.text.imports,
                       edition.text.values);
@@ -437,14 +435,15 @@ void Record::revise(const RunId& run, const Edition& edition, const Experiment& 
                         digest_of(edition.digests, it), it.params);
     }
     impl_->take(number, next, edition.taken, experiment, edition.digests);
-    for (const TrialIndex trial : edition.anew)
-      impl_->trials.set_anew(1, TrialKey{number, static_cast<std::int64_t>(trial)});
+    impl_->write(number, edition.anew);
     Sql leave{database,
               "UPDATE attempts SET leaving = ?1 WHERE run = ?2 AND trial = ?3 AND attempt = "
               "(SELECT max(attempt) FROM attempts WHERE run = ?2 AND trial = ?3)"};
     for (const auto& [trial, leaving] : edition.leaving)
       leave(to_string(leaving), TrialKey{number, static_cast<std::int64_t>(trial)});
-    if (edition.reopens) impl_->reopen(number, edition.again, edition.at);
+    impl_->write(number, edition.facts);
+    if (edition.opens != Edition::Opens::no)
+      impl_->open(number, edition.at, edition.opens == Edition::Opens::if_ended);
     transaction.commit();
   });
 }

@@ -104,6 +104,11 @@ Ending ending_of(const Sighting& ended) {
   return {.cause = cause, .reason = std::move(reason), .details = {.stopper = stopper}};
 }
 
+TrialState state_of(const Sighting& container) {
+  if (container.phase == Phase::created) return TrialState::starting;
+  return container.phase == Phase::running ? TrialState::running : state_of(ending_of(container));
+}
+
 TrialState state_of(const Ending& ending) {
   if (ending.cause == Cause::none) return TrialState::succeeded;
   return schedule::state_after(ending.cause);

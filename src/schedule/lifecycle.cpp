@@ -199,6 +199,9 @@ void Lifecycle::vanish(TrialIndex trial, std::string reason) {
   if (attempts[trial].is_service_stop) {
     finish({.trial = trial, .state = TrialState::stopped});
   } else {
+    // A reason that is given says more than that the run's deadline has passed.
+    if (!reason.empty() && !departs(trial) && attempts[trial].stop_cause == Cause::stopped)
+      attempts.clear_stop_cause(trial);
     fail_attempt(trial, {.cause = Cause::stopped, .exit_code = std::nullopt, .reason = std::move(reason)});
   }
 }

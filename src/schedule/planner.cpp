@@ -191,6 +191,11 @@ struct Planner::Impl {
 
   void on(const Killed& event) { life.kill(event.kept); }
 
+  void on(const Reopened& event) {
+    for (const TrialIndex trial : event.trials)
+      trials.report({.trial = trial, .state = TrialState::waiting, .is_reset = true});
+  }
+
   void on(const Removed& event) {
     for (const TrialIndex trial : event.trials)
       life.finish(
@@ -305,14 +310,16 @@ struct Planner::Impl {
         sighting.key.attempt <= trials.attempt(trial))
       return;
     life.give_back_slots(trial);
+    const Instant at = trials.time_of(trial, sighting.created_at);
     trials.report({.trial = trial,
                    .state = TrialState::retrying,
                    .ran = life.dependencies.was_started(trial),
-                   .reason = "how it ended is not on record"});
+                   .reason = "how it ended is not on record",
+                   .at = at});
     trials.set_attempt(trial, sighting.key.attempt);
     life.take_slots(trial, sighting.slots);
     trials.report(
-        {.trial = trial, .state = TrialState::starting, .slots = sighting.slots, .ready_at = trials.now()});
+        {.trial = trial, .state = TrialState::starting, .at = at, .slots = sighting.slots, .ready_at = at});
     if (attempts.is_stopping(trial)) life.send_stop(trial);
   }
 

@@ -25,15 +25,16 @@ std::vector<Fact> facts_after(Planner& planner, const std::vector<Event>& events
   return facts;
 }
 
-// Of trials without dependencies and slots: after `event` no attempt starts.
-std::vector<Fact> facts_after_end(const RunId& run, std::span<const std::string> trials,
-                                  std::vector<Past> past, Event event, Instant now) {
+// The trials have no dependencies and no slots; before the engine's listing no attempt starts.
+std::vector<Fact> facts_of_events(const RunId& run, std::vector<Past> past, std::vector<Event> events,
+                                  Instant now) {
   Experiment experiment;
-  for (const std::string& name : trials) experiment.trials.push_back({.name = name});
+  experiment.trials.resize(past.size());
   Plan plan;
-  plan.nodes.resize(trials.size());
+  plan.nodes.resize(past.size());
   Planner planner(run, experiment, plan, {.past = std::move(past), .began_at = now});
-  return facts_after(planner, {Begin{}, std::move(event)}, now);
+  events.insert(events.begin(), Begin{});
+  return facts_after(planner, events, now);
 }
 
 // The engine's container proves that an attempt of a trial was started although the record has the trial as
@@ -90,13 +91,13 @@ std::vector<Fact> facts_of_kill(const RunId& run, std::span<const std::string> t
   Killed killed;
   for (TrialIndex trial = 0; trial < trials.size(); ++trial)
     if (kept_names.contains(trials[trial])) killed.kept.push_back(trial);
-  return facts_after_end(run, trials, std::move(past), std::move(killed), now);
+  return facts_of_events(run, std::move(past), {std::move(killed)}, now);
 }
 
-std::vector<Fact> facts_of_removal(const RunId& run, std::span<const std::string> trials,
-                                   std::vector<Past> past, std::vector<TrialIndex> removed, Instant now) {
-  if (removed.empty()) return {};
-  return facts_after_end(run, trials, std::move(past), Removed{std::move(removed)}, now);
+std::vector<Fact> facts_of_edits(const RunId& run, std::vector<Past> past, TrialEdits edits, Instant now) {
+  if (edits.removed.empty() && edits.reopened.empty()) return {};
+  return facts_of_events(run, std::move(past),
+                         {Removed{std::move(edits.removed)}, Reopened{std::move(edits.reopened)}}, now);
 }
 
 std::vector<Fact> reconcile(const RunId& run, const Experiment& experiment, const Plan& plan,
@@ -120,6 +121,21 @@ std::vector<Fact> reconcile(const RunId& run, const Experiment& experiment, cons
         return is_alive(before.state) && !is_next_attempt;
       });
   return facts;
+}
+
+std::optional<Fact> end_of_unattended(TrialState state, int attempt, const Sighting& seen) {
+  const bool lives = is_alive(state) || state == TrialState::waiting;
+  const bool is_gone = seen.phase == Phase::gone && !is_over(state);
+  const bool has_ended = seen.phase == Phase::ended && lives && seen.key.attempt >= attempt;
+  if (!is_gone && !has_ended) return std::nullopt;
+  Ending ending = ending_of(seen);
+  return Fact{.state = state_of(ending),
+              .attempt = seen.key.attempt,
+              .cause = ending.cause,
+              .exit_code = seen.exit_code,
+              .reason = std::move(ending.reason),
+              .details = std::move(ending.details),
+              .at = seen.ended_at.value_or(Instant{})};
 }
 
 bool are_all_over(std::span<const Past> past, std::span<const Fact> facts) {

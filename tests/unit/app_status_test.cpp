@@ -106,6 +106,19 @@ TEST_F(StatusTest, AnEndThatNoProcessWatchedIsPutOnRecord) {
   EXPECT_EQ(states("r1").at("done"), "succeeded");
 }
 
+TEST_F(StatusTest, ATrialThatAnEndedRunHasLeftRunningIsReconciled) {
+  EXPECT_EQ(start(file_text(trial_text("helper", "sleep 100") +
+                            trial_text("main", "true", "depends: [{trial: 'helper', condition: 'started'}]")),
+                  waiting_run("r1")),
+            Result::succeeded);
+  EXPECT_TRUE(entry("r1").ended_at);
+  EXPECT_EQ(states("r1").at("helper"), "running");
+  pass_an_hour();
+  EXPECT_EQ(show(), Result::succeeded);
+  EXPECT_THAT(lines, ElementsAre("r1 ended", "helper succeeded", "main succeeded"));
+  EXPECT_EQ(states("r1").at("helper"), "succeeded");
+}
+
 TEST_F(StatusTest, WithoutTheEngineTheRecordIsShown) {
   EXPECT_EQ(start(file_text(trial_text("one", "sleep 100")), new_run("r1")), Result::succeeded);
   pass_an_hour();

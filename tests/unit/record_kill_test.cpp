@@ -99,7 +99,8 @@ TEST_F(RecordTest, KillLooksAtNoAttemptBeforeARetry) {
   record.begin(entry_of(run), run.experiment);
   record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running),
                                     failure(0, TrialState::failed, 1, Cause::error, 3)});
-  record.reopen(run.id, {.trials = {0}, .at = Instant(std::chrono::seconds(1'800'000'100))}, run.experiment);
+  const Instant at(std::chrono::seconds(1'800'000'100));
+  record.reopen(run.id, {.facts = reopened({0}), .at = at}, run.experiment);
   kill(record, Instant(std::chrono::seconds(1'800'000'200)));
   EXPECT_EQ(record.trials(run.id)[0].state, TrialState::blocked);
   EXPECT_EQ(record.trials(run.id)[0].reason, "not started: the run was killed");

@@ -98,7 +98,7 @@ TEST_F(RecordPastTest, OutputsAreOfTheLastAttempt) {
 
 TEST_F(RecordPastTest, AReopenedTrialIsShownWithItsNextAttempt) {
   append({fact(TrialState::starting, 1), fact(TrialState::failed, 1, Cause::error)});
-  record_.reopen(run_.id, {.trials = {0}, .at = Instant(k_begin + std::chrono::seconds(9))}, {});
+  record_.reopen(run_.id, {.facts = reopened({0}), .at = Instant(k_begin + std::chrono::seconds(9))}, {});
   const TrialEntry trial = record_.trials(run_.id).at(0);
   EXPECT_EQ(trial.attempt, 2);
   EXPECT_EQ(trial.state, TrialState::waiting);
@@ -109,14 +109,17 @@ TEST_F(RecordPastTest, AnEndedRunGoesOnIfItIsReopened) {
   record_.end(run_.id, Instant(k_begin + std::chrono::seconds(5)));
   record_.revise(run_.id, {.text = {.source = "text"}, .leaving = {{0, Leaving::replaced}}}, run_.experiment);
   EXPECT_TRUE(record_.run(run_.id).ended_at);
-  record_.revise(run_.id, {.text = {.source = "text"}, .reopens = true},
+  record_.revise(run_.id, {.text = {.source = "text"}, .opens = Edition::Opens::if_ended},
                  test::run("one two three").experiment);
   EXPECT_FALSE(record_.run(run_.id).ended_at);
 }
 
 // Its deadline counts from there.
 TEST_F(RecordPastTest, TrialsThatJoinDoNotChangeWhenARunThatGoesOnBegan) {
-  record_.revise(run_.id, {.text = {.source = "text"}, .at = Instant(k_begin + std::chrono::seconds(100))},
+  record_.revise(run_.id,
+                 {.text = {.source = "text"},
+                  .opens = Edition::Opens::if_ended,
+                  .at = Instant(k_begin + std::chrono::seconds(100))},
                  test::run("one two three").experiment);
   EXPECT_EQ(record_.run(run_.id).working_since, Instant(k_begin));
 }

@@ -41,9 +41,10 @@ TEST_F(RecordTest, AReopenedRunHasTheImagesThatItsTrialsAreTriedAgainWith) {
   entry.references = {{{"old", ""}, "old@sha256:1"}, {{"kept", ""}, "kept@sha256:1"}};
   record.begin(entry, run.experiment);
   record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::failed)});
-  record.reopen(run.id,
-                {.trials = {0}, .references = {{{"old", ""}, "old@sha256:2"}, {{"new", ""}, "new@sha256:1"}}},
-                run.experiment);
+  record.reopen(
+      run.id,
+      {.facts = reopened({0}), .references = {{{"old", ""}, "old@sha256:2"}, {{"new", ""}, "new@sha256:1"}}},
+      run.experiment);
   EXPECT_EQ(record.run(run.id).references, (Digests{{{"old", ""}, "old@sha256:2"},
                                                     {{"kept", ""}, "kept@sha256:1"},
                                                     {{"new", ""}, "new@sha256:1"}}));
@@ -62,7 +63,8 @@ TEST_F(RecordTest, AReopenedTrialTakesTheNewestText) {
   record.revise(run.id, {.text = {.source = "text", .evaluated = "[2]", .imports = "{}"}}, edited);
   EXPECT_EQ(record.run(run.id).text.imports, "{}");
   EXPECT_EQ(record.trials(run.id)[0].revision, 1);
-  record.reopen(run.id, {.trials = {0}, .taken = {0}, .digests = {{{"new", ""}, "sha256:02"}}}, edited);
+  record.reopen(run.id, {.facts = reopened({0}), .taken = {0}, .digests = {{{"new", ""}, "sha256:02"}}},
+                edited);
   const TrialEntry trial = record.trials(run.id)[0];
   EXPECT_EQ(trial.state, TrialState::waiting);
   EXPECT_EQ(trial.revision, 2);
@@ -76,7 +78,10 @@ TEST_F(RecordTest, WithoutATextTheNewestOneStays) {
   record.begin(entry_of(run), run.experiment);
   record.append(run.id, std::vector{failure(0, TrialState::failed, 1, Cause::error, 3),
                                     fact(1, TrialState::blocked), fact(2, TrialState::succeeded)});
-  record.revise(run.id, {.again = {0, 1, 2}, .reopens = true, .anew = {2}}, run.experiment);
+  record.revise(
+      run.id,
+      {.facts = reopened({0, 1, 2}), .opens = Edition::Opens::always, .anew = {{0, false}, {2, true}}},
+      run.experiment);
   EXPECT_THAT(record.run(run.id).earlier, testing::IsEmpty());
   const std::vector<Past> past = record.past(run.id);
   EXPECT_EQ(past[0].state, TrialState::waiting);
@@ -92,10 +97,9 @@ TEST_F(RecordTest, AnEditedFileIsTakenInWholeOrNotAtAll) {
   record.end(run.id, Instant(std::chrono::seconds(1'800'000'100)));
   const Edition edition{.text = {.source = "text", .evaluated = "[2]"},
                         .taken = {0},
-                        .ends = {failure(1, TrialState::stopped, 1, Cause::none, 0)},
+                        .facts = {failure(1, TrialState::stopped, 1, Cause::none, 0), reopened({2})[0]},
                         .leaving = {{0, Leaving::replaced}},
-                        .again = {2},
-                        .reopens = true,
+                        .opens = Edition::Opens::always,
                         .at = Instant(std::chrono::seconds(1'800'000'200))};
   const Experiment edited = experiment({"one", "two", "three", "four"});
   SQLite::Database other(path(), SQLite::OPEN_READWRITE);
@@ -151,13 +155,26 @@ TEST_F(RecordTest, WhatAPersonWantsAgainIsNotSkippedButWhatWasBlockedMayBe) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
   record.append(run.id, std::vector<Fact>{fact(0, TrialState::skipped), fact(1, TrialState::blocked)});
-  record.reopen(run.id, {.trials = {0, 1}, .anew = {0}, .at = Instant(std::chrono::seconds(1'800'000'200))},
+  record.reopen(run.id,
+                {.facts = reopened({0, 1}),
+                 .anew = {{0, true}, {1, false}},
+                 .at = Instant(std::chrono::seconds(1'800'000'200))},
                 {});
   const std::vector<Past> past = record.past(run.id);
   EXPECT_EQ(past[0].state, TrialState::waiting);
   EXPECT_TRUE(past[0].anew);
   EXPECT_FALSE(past[1].anew);
   EXPECT_FALSE(past[2].anew);
+}
+
+TEST_F(RecordTest, ATrialThatJoinsChangesTheRunsStamp) {
+  Record record(folder.path());
+  record.begin(entry_of(run), run.experiment);
+  const Record::Stamp stamp = record.stamp(run.id);
+  record.revise(run.id, {.text = {.source = "text", .evaluated = "[4]"}},
+                experiment({"one", "two", "three", "four"}));
+  EXPECT_FALSE(record.append_unwatched(run.id, {}, stamp, Record::RunEnds::with_last_trial));
+  EXPECT_FALSE(record.run(run.id).ended_at);
 }
 
 }  // namespace

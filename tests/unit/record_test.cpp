@@ -237,7 +237,7 @@ TEST_F(RecordTest, NoTrialIsReadyBeforeTheRunsBeginning) {
   edited.trials.emplace_back().name = "four";
   Edition edition;
   edition.text.source = edition.text.evaluated = "[4]";
-  edition.reopens = true;
+  edition.opens = Edition::Opens::if_ended;
   edition.at = Instant(std::chrono::seconds(1'800'000'200));
   record.revise(run.id, edition, edited);
   Fact added = fact(3, TrialState::starting);
@@ -391,9 +391,9 @@ TEST_F(RecordTest, WhatIsReopenedWaitsForANewAttempt) {
   blocked.root = 0;
   record.append(run.id, std::vector{blocked});
   record.end(run.id, Instant(std::chrono::seconds(1'800'000'100)));
-  const Instant reopened(std::chrono::seconds(1'800'000'200));
-  record.reopen(run.id, {.trials = {0, 1}, .at = reopened}, {});
-  EXPECT_EQ(record.run(run.id).working_since, reopened);
+  const Instant at(std::chrono::seconds(1'800'000'200));
+  record.reopen(run.id, {.facts = reopened({0, 1}), .at = at}, {});
+  EXPECT_EQ(record.run(run.id).working_since, at);
   EXPECT_FALSE(record.run(run.id).ended_at);
   const std::vector<Past> past = record.past(run.id);
   EXPECT_EQ(past[0].state, TrialState::waiting);

@@ -149,11 +149,48 @@ TEST_F(Unwatched, ASignalIsALostHostIfTheEngineRestarted) {
               "a failed (lost with its host or engine (exit code 137, SIGKILL))");
 }
 
-TEST_F(Unwatched, RemovedTrialsAreStopped) {
-  past = {{.state = TrialState::retrying, .cause = Cause::error, .exit_code = 3, .was_started = true}, {}};
-  EXPECT_THAT(texts(facts_of_removal(RunId("r1"), names(), past, {0}, k_now)),
-              ElementsAre("a stopped (" + std::string(reason_of(Leaving::removed)) + ")"));
-  EXPECT_THAT(facts_of_removal(RunId("r1"), names(), past, {}, k_now), IsEmpty());
+TEST_F(Unwatched, RemovedTrialsAreStoppedAndReopenedTrialsWait) {
+  past = {{.state = TrialState::retrying, .cause = Cause::error, .exit_code = 3, .was_started = true},
+          {.state = TrialState::blocked, .root = 0}};
+  const std::vector<Fact> facts = facts_of_edits(RunId("r1"), past, {.removed = {0}, .reopened = {1}}, k_now);
+  EXPECT_THAT(texts(facts),
+              ElementsAre("a stopped (" + std::string(reason_of(Leaving::removed)) + ")", "b waiting"));
+  EXPECT_FALSE(facts[0].is_reset);
+  EXPECT_TRUE(facts[1].is_reset);
+  EXPECT_THAT(facts_of_edits(RunId("r1"), past, {}, k_now), IsEmpty());
+}
+
+TEST_F(Unwatched, AContainerThatIsGoneExplainsMoreThanADeadline) {
+  past[0].doom = Cause::stopped;
+  EXPECT_THAT(texts(reconcile({}))[0],
+              "a stopped (its container is gone, and how it ended is not on record)");
+}
+
+TEST_F(Unwatched, AttemptsThatAreNotOnRecordHaveTheTimesOfTheEngine) {
+  Sighting second = ended("a", 0, 2);
+  second.created_at = k_now - seconds(90);
+  second.ran_at = k_now - seconds(80);
+  std::vector<Instant> times;
+  for (const Fact& fact : reconcile({second})) times.push_back(fact.at);
+  EXPECT_THAT(times, ElementsAre(second.created_at, second.created_at, *second.ran_at, k_ended_at));
+}
+
+TEST_F(Unwatched, TheEndOfOneTrialIsThatOfItsContainer) {
+  EXPECT_EQ(end_of_unattended(TrialState::running, 1, ended("a", 0)).value().state, TrialState::succeeded);
+  EXPECT_EQ(end_of_unattended(TrialState::waiting, 1, ended("a", 3)).value().reason, "exit code 3");
+  EXPECT_EQ(end_of_unattended(TrialState::retrying, 1, sighting("a", Phase::gone)).value().reason,
+            "its container is gone, and how it ended is not on record");
+  EXPECT_FALSE(end_of_unattended(TrialState::running, 2, ended("a", 0))) << "of an earlier attempt";
+  EXPECT_FALSE(end_of_unattended(TrialState::retrying, 1, ended("a", 0)));
+  EXPECT_FALSE(end_of_unattended(TrialState::failed, 1, sighting("a", Phase::gone)));
+  EXPECT_FALSE(end_of_unattended(TrialState::running, 1, sighting("a", Phase::running)));
+}
+
+TEST_F(Unwatched, AContainerShowsTheStateOfItsTrial) {
+  EXPECT_EQ(state_of(sighting("a", Phase::created)), TrialState::starting);
+  EXPECT_EQ(state_of(sighting("a", Phase::running)), TrialState::running);
+  EXPECT_EQ(state_of(ended("a", 0)), TrialState::succeeded);
+  EXPECT_EQ(state_of(ended("a", 1)), TrialState::failed);
 }
 
 TEST_F(Unwatched, AKillLeavesTheTrialsThatItKeeps) {
