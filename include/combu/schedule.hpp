@@ -137,7 +137,7 @@ struct Adjust {
   // The command that is about to interrupt the run's process, for its messages: "combu kill"; the planner
   // does not use it.
   std::string interrupter = {};
-  // Whom somebody else is about to stop, and who that is, for the reason of their end: "alice".
+  // Trials that another command is about to stop, and the user of that command, for the reason of their end.
   std::vector<std::string> stopping = {};
   std::string stopper = {};
 };
@@ -448,8 +448,9 @@ struct RunSituation {
   Slots held_by_others = {};           // by attempts of other runs
   Instant now{};
 };
-// Returns why a trial of the run does not start, as Planner::explain() of the process that drives the run.
-// How often trials were overtaken is not on record: they count as overtaken often enough.
+// Returns why a trial of the run does not start, by the rules of Planner::explain(). The process that drives
+// the run may know more: cache lookups, and how often trials were overtaken, are not on record (trials count
+// as overtaken often enough).
 [[nodiscard]] Explanation explain(const RunSituation& situation, TrialIndex trial);
 
 // Belongs to one thread. `experiment` and `plan` outlive it.

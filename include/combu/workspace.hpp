@@ -57,7 +57,7 @@ class RunLock {
 };
 
 // The process that is at work on a run; nullopt when none on this machine is.
-[[nodiscard]] std::optional<int> process_at_work(const RunId& run, const Caller& caller);
+[[nodiscard]] std::optional<int> owner_pid(const RunId& run, const Caller& caller);
 
 // Where it listens to others.
 [[nodiscard]] std::string channel_path(const RunId& run, const Caller& caller);

@@ -20,9 +20,9 @@ void keep_settings(Record& record, const RunId& run, const Adjust& adjust) {
 
 Adjusted adjust_run(const Invocation& invocation, const std::string& run, const Adjust& adjust) {
   Record record = open_record(invocation);
-  const RunEntry entry = find_run_at_work(record, invocation, run);
+  const RunEntry entry = find_owned_run(record, invocation, run);
   const Caller caller = caller_for(invocation);
-  if (!process_at_work(entry.id, caller)) throw nobody_at_work(entry, invocation.engine);
+  if (!owner_pid(entry.id, caller)) throw no_owner(entry, invocation.engine);
   ControlClient client(channel_path(entry.id, caller));
   const Settings settings = client.adjust(adjust, {});
   keep_settings(record, entry.id, adjust);

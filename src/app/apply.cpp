@@ -139,7 +139,8 @@ Result refuse(Session& session, const std::vector<Error>& errors) {
 }
 
 // From where it stands, as `run --resume` does.
-Result go_on(Session& session, Record& record, const RunId& run, const AdjustOptions& adjust, AtWork& work) {
+Result go_on(Session& session, Record& record, const RunId& run, const AdjustOptions& adjust,
+             RunOwner& owner) {
   Loaded loaded = load(record, run, Texts::newest);
   const RunEntry entry = record.run(run);
   const RunOptions options = adjusted_options(entry, adjust);
@@ -151,18 +152,18 @@ Result go_on(Session& session, Record& record, const RunId& run, const AdjustOpt
     return is_failed ? Result::failed : Result::succeeded;
   }
   const Standing standing{.past = record.past(run), .working_since = entry.working_since};
-  return execute(session, record, loaded, options, Earlier::refuse, work,
+  return execute(session, record, loaded, options, Earlier::refuse, owner,
                  [&](const Prepared& /*prepared*/) { return std::optional(standing); });
 }
 
 // The run is this process's alone: another one that is at work on it has brought it to a rest, and goes on
 // when what is returned is gone; nullptr: there is none.
 std::unique_ptr<ControlClient> take_over(Session& session, const RunEntry& entry, const Loaded& file,
-                                         AtWork& work) {
-  if (process_at_work(entry.id, file.caller)) session.progress().phase("waiting for the starts in flight");
+                                         RunOwner& owner) {
+  if (owner_pid(entry.id, file.caller)) session.progress().phase("waiting for the starts in flight");
   const Instant end = real_clock().now() + k_hand_over_patience;
   while (true) {
-    const bool is_others = process_at_work(entry.id, file.caller).has_value();
+    const bool is_others = owner_pid(entry.id, file.caller).has_value();
     try {
       if (is_others) {
         auto other = std::make_unique<ControlClient>(channel_path(entry.id, file.caller));
@@ -170,7 +171,7 @@ std::unique_ptr<ControlClient> take_over(Session& session, const RunEntry& entry
         session.progress().phase("changing the run");
         return other;
       }
-      work.begin(session, file, run_options_of(entry.options));
+      owner.begin(session, file, run_options_of(entry.options));
       return nullptr;
     } catch (const Error& error) {
       // Somebody else may be changing it, and a process may be about to begin, or to end.
@@ -191,15 +192,15 @@ Result print_unchanged(Session& session, const RunId& run, const Wishes& wishes)
 // While it still waits, a process that lives holds the run's lock.
 Result leave_to_other(Session& session, Record& record, const RunId& run, const Caller& caller) {
   const RunEntry entry = record.run(run);
-  if (entry.ended_at || process_at_work(run, caller)) return Result::succeeded;
-  session.progress().error(nobody_at_work(entry, session.given_engine()).what());
+  if (entry.ended_at || owner_pid(run, caller)) return Result::succeeded;
+  session.progress().error(no_owner(entry, session.given_engine()).what());
   return Result::failed;
 }
 
 }  // namespace
 
 Result apply_file(Session& session, Record& record, const RunEntry& entry, const Loaded& file,
-                  const Wishes& wishes, const AdjustOptions& adjust, AtWork& work) {
+                  const Wishes& wishes, const AdjustOptions& adjust, RunOwner& owner) {
   expect_its_engine(session, entry);
   Apply apply(session, record, entry, file, wishes);
   Changes changes = apply.compare();
@@ -212,7 +213,7 @@ Result apply_file(Session& session, Record& record, const RunEntry& entry, const
   std::unique_ptr<ControlClient> other;
   for (bool is_ready = false; !is_ready;) {
     const std::vector<Trial> ready = only_new(changes).trials;
-    other = take_over(session, entry, file, work);
+    other = take_over(session, entry, file, owner);
     if (!other) reconcile_run(session, record, entry.id, Outlook::resumable);
     // What has happened since counts.
     changes = apply.compare();
@@ -234,13 +235,13 @@ Result apply_file(Session& session, Record& record, const RunEntry& entry, const
   });
   print_changes(session.progress(), entry.id, changes, wishes);
   if (other) return leave_to_other(session, record, entry.id, file.caller);
-  return go_on(session, record, entry.id, adjust, work);
+  return go_on(session, record, entry.id, adjust, owner);
 }
 
 Result apply(const Invocation& invocation, const std::string& run, const Wishes& wishes, Progress& progress,
-             const OpenSession& open_session, AtWork& work) {
+             const OpenSession& open_session, RunOwner& owner) {
   Record record = open_record(invocation);
-  const RunEntry newest = find_run_at_work(record, invocation, run);
+  const RunEntry newest = find_owned_run(record, invocation, run);
   const RunEntry entry = record.run(newest.id);
   expect_values(entry, invocation);
   Invocation meant = invocation;
@@ -252,7 +253,7 @@ Result apply(const Invocation& invocation, const std::string& run, const Wishes&
   if (!file) return Result::invalid;
   expect_its_experiment(*file, entry, file->run.experiment.file);
   return open_session(on_its_engine(invocation, entry), [&](Session& session) {
-    return apply_file(session, record, entry, *file, wishes, {}, work);
+    return apply_file(session, record, entry, *file, wishes, {}, owner);
   });
 }
 

@@ -1,10 +1,10 @@
 #pragma once
 // Takes an edited file into a run: for `apply`, and for `retry` and `run --resume` with --edited.
 
-#include "app/at_work.hpp"
 #include "app/changes.hpp"
 #include "app/execution.hpp"
 #include "app/load.hpp"
+#include "app/run_owner.hpp"
 #include "app/session.hpp"
 #include "combu/progress.hpp"
 #include "combu/record.hpp"
@@ -15,11 +15,11 @@ namespace combu {
 // work on the run goes on with it; else this one does, with the run's options as `adjust` changes them.
 // Throws Error.
 [[nodiscard]] Result apply_file(Session& session, Record& record, const RunEntry& entry, const Loaded& file,
-                                const Wishes& wishes, const AdjustOptions& adjust, AtWork& work);
+                                const Wishes& wishes, const AdjustOptions& adjust, RunOwner& owner);
 
 // The same for the run of this id, or, if it is empty, the newest of the file's that a process is at work on.
 // The file is the invocation's. Forks: call it before there are threads.
 [[nodiscard]] Result apply(const Invocation& invocation, const std::string& run, const Wishes& wishes,
-                           Progress& progress, const OpenSession& open_session, AtWork& work);
+                           Progress& progress, const OpenSession& open_session, RunOwner& owner);
 
 }  // namespace combu

@@ -20,7 +20,7 @@ constexpr Seconds k_attach_look{0.05};
 std::optional<int> follow(const RunEntry& entry, const Caller& caller, Progress& progress, Run& run,
                           const std::stop_token& stop) {
   Instant heard = real_clock().now();
-  while (!stop.stop_requested() && process_at_work(entry.id, caller)) {
+  while (!stop.stop_requested() && owner_pid(entry.id, caller)) {
     try {
       ControlClient client(channel_path(entry.id, caller));
       if (const auto code = client.follow(progress, run, stop)) return code;
@@ -38,10 +38,7 @@ bool is_to_be_started(const Past& past) {
          past.state == TrialState::collecting;
 }
 
-}  // namespace
-
-Result show_recorded(const Invocation& invocation, const RunId& id, Progress& progress) {
-  Record record = open_record(invocation);
+Result show_recorded(Record& record, const Invocation& invocation, const RunId& id, Progress& progress) {
   const RunEntry entry = record.run(id);
   const std::vector<Past> past = record.past(id);
   if (entry.ended_at) {
@@ -55,14 +52,20 @@ Result show_recorded(const Invocation& invocation, const RunId& id, Progress& pr
                                                                             : Result::succeeded;
 }
 
+}  // namespace
+
 Attached attach(const Invocation& invocation, const std::string& run, Progress& progress,
                 const std::stop_token& stop) {
-  Record record = open_record(invocation);
-  const RunEntry entry = find_run_at_work(record, invocation, run);
+  Record record = open_record(invocation, Record::Use::reading);
+  const RunEntry entry = find_owned_run(record, invocation, run);
   Run shown;
   const auto code = follow(entry, caller_for(invocation), progress, shown, stop);
   progress.end();
-  return {.run = entry.id, .exit_code = code};
+  if (code) return {.result = Result::succeeded, .owner_exit_code = code};
+  if (!stop.stop_requested())
+    return {.result = show_recorded(record, invocation, entry.id, progress), .owner_exit_code = std::nullopt};
+  progress.note(fmt::format("left; the run goes on: `combu attach {}` follows it again", entry.id.text()));
+  return {.result = Result::interrupted, .owner_exit_code = std::nullopt};
 }
 
 }  // namespace combu

@@ -1,5 +1,5 @@
 #pragma once
-// Follows a run that a process is at work on.
+// Follows a run that another process drives.
 
 #include <optional>
 #include <stop_token>
@@ -13,17 +13,15 @@
 namespace combu {
 
 struct Attached {
-  RunId run;
-  // That the process at work ended with; nullopt: it went without a word, there is none, or `stop` is set.
-  std::optional<int> exit_code;
+  Result result = Result::succeeded;
+  // The exit code that the owner of the run reported at its end; nullopt: it reported none.
+  std::optional<int> owner_exit_code;
 };
-// Shows the progress of the run of this id, or, if it is empty, of the newest of the file's that a process is
-// at work on. Throws Error.
+// Shows the progress of the run of this id or, if `run` is empty, of the file's newest run that has an owner,
+// until the owner ends. If there is none, or it ends without a report, shows the run's state on record; the
+// result is then `failed` if trials are left or were unsuccessful. `stop` only ends the following:
+// `interrupted`. Throws Error.
 [[nodiscard]] Attached attach(const Invocation& invocation, const std::string& run, Progress& progress,
                               const std::stop_token& stop);
-
-// Shows how a run that no process is at work on stands on record. Failed if trials are left or were
-// unsuccessful.
-[[nodiscard]] Result show_recorded(const Invocation& invocation, const RunId& run, Progress& progress);
 
 }  // namespace combu

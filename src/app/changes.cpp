@@ -9,9 +9,9 @@
 #include <unordered_map>
 #include <utility>
 
-#include "app/again.hpp"
 #include "app/load.hpp"
 #include "app/only.hpp"
+#include "app/retry_selection.hpp"
 #include "combu/text.hpp"
 
 namespace combu {
@@ -122,7 +122,7 @@ class Comparison {
     changes_.plan = std::move(planning.plan);
     changes_.errors = std::move(planning.errors);
     if (!changes_.errors.empty()) return;
-    Again again(changes_.experiment, changes_.plan, past_);
+    RetrySelection again(changes_.experiment, changes_.plan, past_);
     for (const TrialIndex trial : changes_.named) again.add(trial, Needs::all);
     const auto add_if = [&](const auto& is_wanted, Needs needs) {
       for (TrialIndex trial = 0; trial < past_.size(); ++trial)

@@ -235,7 +235,7 @@ void keep_host_paths(Session& session, Record& record, Run& run) {
 // nullopt if the run is at rest because another process is to revise it.
 std::optional<Result> drive_run(Session& session, Record& record, Loaded& loaded,
                                 const PlannerOptions& planner, const Digests& digests, Recall recall,
-                                std::unique_ptr<RunLock>& lock, AtWork& work) {
+                                std::unique_ptr<RunLock>& lock, RunOwner& owner) {
   session.progress().begin(loaded.run);
   const auto engine = session.patient_engine();
   Recorder recorder(session.progress(), record, loaded.run.id);
@@ -264,7 +264,7 @@ std::optional<Result> drive_run(Session& session, Record& record, Loaded& loaded
                                    .journal = recorder,
                                    .progress = listener,
                                    .stop = session.stop(),
-                                   .steering = &work.steering(),
+                                   .steering = &owner.steering(),
                                    .depot = depot.get(),
                                    .telemetry = watched ? telemetry.get() : nullptr,
                                    .memory = memory.get()});
@@ -324,7 +324,7 @@ Uncollected take_in_earlier(Session& session, Record& record, const Loaded& load
   Uncollected uncollected;
   for (const RunId& run : runs_of(others))
     for (const RunEntry& entry : record.runs({.id = run}, 1)) {
-      if (process_at_work(run, loaded.caller)) continue;
+      if (owner_pid(run, loaded.caller)) continue;
       if (!entry.ended_at) {
         reconcile_run(session, record, run, Outlook::ended);
         uncollected.merge(bring_home(session, record, run));
@@ -436,7 +436,7 @@ std::vector<Error> make_ready(Session& session, const Loaded& loaded, const RunO
 }
 
 Result execute(Session& session, Record& record, Loaded& loaded, const RunOptions& options, Earlier earlier,
-               AtWork& work, const std::function<std::optional<Standing>(const Prepared&)>& enter) {
+               RunOwner& owner, const std::function<std::optional<Standing>(const Prepared&)>& enter) {
   const WaitsTold waits(record, session);
   const Experiment& experiment = loaded.run.experiment;
   std::unique_ptr<RunLock> starts = take_lock(LockScope::starts, session, loaded);
@@ -468,13 +468,13 @@ Result execute(Session& session, Record& record, Loaded& loaded, const RunOption
   }
   for (const RunId& run : replaced)
     if (!record.runs({.id = run}, 1).empty()) record_kill(record, run);
-  work.leave_foreground(loaded);
+  owner.leave_foreground(loaded);
   const Recall recall = options.cache ? Recall::done : Recall::none;
   auto result = drive_run(session, record, loaded, planner_options(session, options, capacity, standing),
-                          prepared.digests, recall, starts, work);
+                          prepared.digests, recall, starts, owner);
   std::size_t parallel_max = experiment.parallel_max;
   while (!result) {
-    const bool was_given_back = work.hand_over(session.stop());
+    const bool was_given_back = owner.hand_over(session.stop());
     if (!was_given_back) await_writers(session, record, loaded.run.id);
     Loaded revised = load(record, loaded.run.id, Texts::newest);
     const RunEntry entry = record.run(loaded.run.id);
@@ -482,7 +482,7 @@ Result execute(Session& session, Record& record, Loaded& loaded, const RunOption
     override_fields(revised.run.experiment, run_options_of(entry.options));
     const Experiment& now = revised.run.experiment;
     if (std::exchange(parallel_max, now.parallel_max) != now.parallel_max)
-      (void)work.steering().post({.parallel_max = now.parallel_max}, [](const Settings&) {});
+      (void)owner.steering().post({.parallel_max = now.parallel_max}, [](const Settings&) {});
     const Standing here{.past = record.past(loaded.run.id), .working_since = entry.working_since};
     expect_env_files(now, here.past);
     if (!starts) starts = take_lock(LockScope::starts, session, revised);
@@ -491,7 +491,7 @@ Result execute(Session& session, Record& record, Loaded& loaded, const RunOption
         was_given_back ? "its file has been applied" : "an `apply` took too long, and was given up"));
     result = drive_run(session, record, revised,
                        planner_options(session, options, capacity_for(session, now, options), here), {},
-                       recall, starts, work);
+                       recall, starts, owner);
   }
   return *result;
 }

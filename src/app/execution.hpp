@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "app/at_work.hpp"
 #include "app/load.hpp"
 #include "app/result.hpp"
 #include "app/run_options.hpp"
+#include "app/run_owner.hpp"
 #include "app/session.hpp"
 #include "combu/record.hpp"
 
@@ -48,7 +48,7 @@ enum class Earlier { refuse, replace };
 // `enter` is called in between: it puts on record that the run begins, or goes on from where it stands.
 // `work` has begun.
 [[nodiscard]] Result execute(Session& session, Record& record, Loaded& loaded, const RunOptions& options,
-                             Earlier earlier, AtWork& work,
+                             Earlier earlier, RunOwner& owner,
                              const std::function<std::optional<Standing>(const Prepared&)>& enter);
 
 }  // namespace combu

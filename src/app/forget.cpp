@@ -17,7 +17,7 @@ namespace {
 
 // Nothing of a run that goes on, or was left to run, is forgotten.
 void expect_over(const RunEntry& entry, const Caller& caller) {
-  if (const auto process = process_at_work(entry.id, caller))
+  if (const auto process = owner_pid(entry.id, caller))
     throw Error(ErrorKind::conflict, "run " + entry.id.text(),
                 fmt::format("another combu (process {}) is at work on it", *process));
   if (!entry.ended_at)
@@ -54,7 +54,7 @@ std::size_t remove_runs(const Invocation& invocation, const std::vector<std::str
   std::vector<RunId> runs;
   for (const std::string& id : ids) {
     RunEntry entry = record.run(RunId(id));
-    if (!entry.ended_at && !process_at_work(entry.id, caller))
+    if (!entry.ended_at && !owner_pid(entry.id, caller))
       entry = taken_in(invocation, open_session, record, entry);
     expect_over(entry, caller);
     if (std::ranges::find(runs, entry.id) == runs.end()) runs.push_back(entry.id);

@@ -11,11 +11,11 @@
 #include <set>
 #include <utility>
 
-#include "app/at_work.hpp"
 #include "app/kept_logs.hpp"
 #include "app/outputs.hpp"
 #include "app/reconcile.hpp"
 #include "app/record_kill.hpp"
+#include "app/run_owner.hpp"
 #include "app/runs.hpp"
 #include "app/selection.hpp"
 #include "combu/record.hpp"
@@ -95,7 +95,7 @@ void for_each_on_record(Session& session, const Invocation& invocation,
                              .file = selector.file,
                              .address = session.engine_address()};
       for (const RunEntry& entry : record.runs(filter, SIZE_MAX))
-        if (!entry.ended_at && !process_at_work(entry.id, caller)) body(record, entry.id);
+        if (!entry.ended_at && !owner_pid(entry.id, caller)) body(record, entry.id);
     }
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::cancelled) throw;

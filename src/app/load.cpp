@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "app/again.hpp"
+#include "app/retry_selection.hpp"
 #include "app/values.hpp"
 #include "combu/json.hpp"
 #include "combu/jsonnet.hpp"

@@ -132,7 +132,7 @@ void follow_logs(Session& session, const Invocation& invocation, const Selection
   std::optional<std::vector<Selector>> selectors;
   for (int cuts = 0;;) {
     // Asked before the listing: what is started by who is at work now is in a later one.
-    const bool goes_on = !selection.run.empty() && process_at_work(RunId(selection.run), caller) &&
+    const bool goes_on = !selection.run.empty() && owner_pid(RunId(selection.run), caller) &&
                          may_begin(RunId(selection.run), selection.trials, caller);
     const bool is_first = !selectors;
     try {

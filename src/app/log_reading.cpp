@@ -55,7 +55,7 @@ bool follow_live(Session& session, const Caller& caller, const Key& key, const L
     // The stream ends with its engine, too.
     const auto listed = patient->list({.run = key.run, .trials = {key.trial}}, Look::closely, session.stop());
     const bool lives = std::ranges::any_of(listed, [&](const Sighting& seen) {
-      const bool is_to_run = seen.phase == Phase::created && process_at_work(key.run, caller);
+      const bool is_to_run = seen.phase == Phase::created && owner_pid(key.run, caller);
       return seen.key == key && (seen.phase == Phase::running || is_to_run);
     });
     if (!is_cut && !lives) return true;

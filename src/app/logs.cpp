@@ -65,7 +65,7 @@ bool await_next_attempt(const Key& key, const Caller& caller, const std::stop_to
   const std::string folder = state_folder(caller);
   while (Record::exists(folder)) {
     // Asked before the record is read: what whoever is at work now has begun is there later.
-    const bool goes_on = process_at_work(key.run, caller).has_value();
+    const bool goes_on = owner_pid(key.run, caller).has_value();
     const auto entries = Record(folder, Record::Use::reading).trials(key.run, key.trial);
     if (entries.empty()) return false;
     const TrialEntry& entry = entries.front();
@@ -153,7 +153,7 @@ void logs_of_several(Session& session, const Invocation& invocation, const LogsO
   const bool is_whole = kept.are_whole();
   const Caller caller = caller_for(invocation);
   // A trial whose attempt is over may be tried again, and write more, while a process is at work on the run.
-  if (!options.wanted.follow || (is_whole && !process_at_work(*kept.run(), caller)))
+  if (!options.wanted.follow || (is_whole && !owner_pid(*kept.run(), caller)))
     return read_all(session, invocation, selection, kept, options, is_whole);
   std::set<Key> read;
   for (const TrialEntry& entry : kept.trials()) {

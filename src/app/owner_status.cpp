@@ -34,7 +34,7 @@ class FirstSnapshot final : public Progress {
 
 }  // namespace
 
-std::optional<Settings> settings_at_work(const RunId& run, const Caller& caller) {
+std::optional<Settings> owner_settings(const RunId& run, const Caller& caller) {
   try {
     return ControlClient(channel_path(run, caller)).adjust({}, {});
   } catch (const Error&) {
@@ -42,7 +42,7 @@ std::optional<Settings> settings_at_work(const RunId& run, const Caller& caller)
   }
 }
 
-std::optional<Snapshot> snapshot_at_work(const RunId& run, const Caller& caller) {
+std::optional<Snapshot> owner_snapshot(const RunId& run, const Caller& caller) {
   FirstSnapshot progress;
   const Patience patience(progress.enough.get_token(), k_snapshot_patience);
   try {

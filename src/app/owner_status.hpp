@@ -11,9 +11,9 @@
 namespace combu {
 
 // The run's settings, as its process has them; nullopt: no process answers.
-[[nodiscard]] std::optional<Settings> settings_at_work(const RunId& run, const Caller& caller);
+[[nodiscard]] std::optional<Settings> owner_settings(const RunId& run, const Caller& caller);
 
 // The run's snapshot, as its process tells it to those who follow; nullopt: none came within two seconds.
-[[nodiscard]] std::optional<Snapshot> snapshot_at_work(const RunId& run, const Caller& caller);
+[[nodiscard]] std::optional<Snapshot> owner_snapshot(const RunId& run, const Caller& caller);
 
 }  // namespace combu

@@ -143,7 +143,7 @@ void reconcile_runs_or_note(Session& session, const Invocation& invocation,
     Record record(state_folder(caller));
     for (const auto& [run, names] : stopped)
       for (const RunEntry& entry : record.runs({.id = run}, 1))
-        if (!entry.ended_at && !process_at_work(run, caller))
+        if (!entry.ended_at && !owner_pid(run, caller))
           reconcile_run(session, record, run, Outlook::resumable, names);
   });
 }

@@ -7,7 +7,7 @@
 
 namespace combu {
 
-// The values are the exit codes of a process, but for the last one.
+// From the best to the worst.
 enum class Result {
   succeeded,
   failed,       // a trial was unsuccessful, or something was refused or could not be done
@@ -17,7 +17,7 @@ enum class Result {
 };
 
 [[nodiscard]] Result result_of(ErrorKind kind);
-// The worst of several, as listed above; succeeded if there are none.
+// The worst of several; succeeded if there are none.
 [[nodiscard]] Result result_of(const std::vector<Error>& errors);
 
 }  // namespace combu

@@ -40,7 +40,7 @@ Result apply_as_it_is_now(const RunChange& change, Record& record, const RunEntr
   if (!file) return Result::invalid;
   expect_its_experiment(*file, entry, now.file);
   return change.open_session(on_its_engine(change.invocation, entry), [&](Session& session) {
-    return apply_file(session, record, entry, *file, wishes, adjust, change.work);
+    return apply_file(session, record, entry, *file, wishes, adjust, change.owner);
   });
 }
 
@@ -64,12 +64,12 @@ AdjustOptions adjusting(const RetryOptions& options) {
 }
 
 Result retry(Session& session, Record& record, const RetryOptions& options, const RunEntry& begun,
-             AtWork& work) {
+             RunOwner& owner) {
   const RunId& id = begun.id;
   Loaded loaded = load(record, id);
   expect_its_engine(session, begun);
   const RunOptions run = adjusted_options(begun, adjusting(options));
-  work.begin(session, loaded, run);
+  owner.begin(session, loaded, run);
   reconcile_run(session, record, id, Outlook::resumable);
   const RunEntry entry = record.run(id);
   const std::vector<Past> past = record.past(id);
@@ -89,7 +89,7 @@ Result retry(Session& session, Record& record, const RetryOptions& options, cons
   session.progress().note(fmt::format("run {}: {} {} tried again", id.text(),
                                       number_of(changes.tried_again, "trial"),
                                       changes.tried_again == 1 ? "is" : "are"));
-  return execute(session, record, loaded, run, Earlier::refuse, work, [&](const Prepared& prepared) {
+  return execute(session, record, loaded, run, Earlier::refuse, owner, [&](const Prepared& prepared) {
     const Instant now = real_clock().now();
     const bool is_edited = !changes.taken.empty();
     record.reopen(id,
@@ -114,7 +114,7 @@ Result retry_trials(const RunChange& change, const RetryOptions& options) {
     return apply_as_it_is_now(change, record, entry, wishes_of(options), adjusting(options));
   note_edits(change.progress, record, entry, change.invocation, "retry");
   return change.open_session(on_its_engine(change.invocation, entry), [&](Session& session) {
-    return retry(session, record, options, entry, change.work);
+    return retry(session, record, options, entry, change.owner);
   });
 }
 
@@ -135,7 +135,7 @@ Result resume_run(const RunChange& change, const Resumption& resumption) {
   override_fields(loaded.run.experiment, options);
   return change.open_session(on_its_engine(change.invocation, entry), [&](Session& session) {
     expect_its_engine(session, entry);
-    change.work.begin(session, loaded, options);
+    change.owner.begin(session, loaded, options);
     keep_parallel(record, entry.id, options.parallel);
     reconcile_run(session, record, entry.id, Outlook::resumable);
     keep_ended_logs(session, record, loaded);
@@ -144,7 +144,7 @@ Result resume_run(const RunChange& change, const Resumption& resumption) {
     forget_inputs(loaded.run.experiment, standing.past);
     session.progress().note(
         fmt::format("going on with run {}: {}", entry.id.text(), counts_of(standing.past)));
-    return execute(session, record, loaded, options, Earlier::refuse, change.work,
+    return execute(session, record, loaded, options, Earlier::refuse, change.owner,
                    [&](const Prepared& /*prepared*/) { return std::optional(standing); });
   });
 }

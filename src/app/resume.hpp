@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "app/at_work.hpp"
 #include "app/result.hpp"
 #include "app/run_options.hpp"
+#include "app/run_owner.hpp"
 #include "app/session.hpp"
 #include "combu/progress.hpp"
 
@@ -17,7 +17,7 @@ struct RunChange {
   const Invocation& invocation;
   Progress& progress;
   const OpenSession& open_session;
-  AtWork& work;
+  RunOwner& owner;
 };
 
 struct Resumption {

@@ -68,12 +68,12 @@ void refresh_from_engine(const Invocation& invocation, const OpenSession& open_s
   if (entry.engine.is_simulated) return;
   const Caller caller = caller_for(invocation);
   // The record, and what has ended, are for who is at work.
-  const bool is_at_work = process_at_work(entry.id, caller).has_value();
+  const bool has_owner = owner_pid(entry.id, caller).has_value();
   (void)open_session(on_its_engine(invocation, entry), [&](Session& session) {
     try {
       std::vector<Sighting> attempts =
           session.engine().list({.run = entry.id, .trials = trials}, Look::once, session.stop());
-      if (is_at_work)
+      if (has_owner)
         std::erase_if(attempts, [](const Sighting& seen) { return seen.phase != Phase::running; });
       else if (!entry.ended_at)
         reconcile_or_note(session, record, entry.id);

@@ -78,7 +78,7 @@ std::vector<Sighting> own_of(Session& session, const RunEntry& run, const std::v
 
 RunStatus run_status(Session& session, Record& record, RunEntry run, const RunStatusQuery& query) {
   const RunId id = run.id;
-  const bool attended = process_at_work(id, caller_for({})).has_value();
+  const bool attended = owner_pid(id, caller_for({})).has_value();
   std::vector<TrialRow> rows = rows_of(record, id, query.trial, query.detail);
   if (query.listed) {
     const std::vector<Sighting> own = own_of(session, run, rows, query, attended);
@@ -105,7 +105,7 @@ RunStatus run_status(Session& session, Record& record, RunEntry run, const RunSt
 
 RunRow run_row(Session& session, Record& record, const RunEntry& run,
                const std::optional<std::vector<Sighting>>& listed) {
-  const bool attended = process_at_work(run.id, caller_for({})).has_value();
+  const bool attended = owner_pid(run.id, caller_for({})).has_value();
   if (!attended && !run.ended_at && listed && run.engine.address == session.engine_address())
     return run_status(session, record, run, {.listed = listed}).run;
   RunRow row{.entry = run, .state = {}, .counts = record.counts(run.id)};

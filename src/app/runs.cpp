@@ -29,18 +29,18 @@ RunEntry find_run(Record& record, const Invocation& invocation, const std::strin
                                              : "no run of it on the simulated engine is on record");
 }
 
-RunEntry find_run_at_work(Record& record, const Invocation& given, const std::string& id) {
+RunEntry find_owned_run(Record& record, const Invocation& given, const std::string& id) {
   const Invocation invocation = with_default_file(given);
   if (id.empty() && !invocation.file.empty()) {
     const Caller caller = caller_for(invocation);
     const RunFilter filter{.file = identity_of(invocation.file), .simulated = means_simulated(invocation)};
     for (RunEntry& entry : record.runs(filter, SIZE_MAX))
-      if (!entry.ended_at && process_at_work(entry.id, caller)) return std::move(entry);
+      if (!entry.ended_at && owner_pid(entry.id, caller)) return std::move(entry);
   }
   return find_run(record, invocation, id);
 }
 
-Error nobody_at_work(const RunEntry& entry, std::string_view engine) {
+Error no_owner(const RunEntry& entry, std::string_view engine) {
   return {ErrorKind::not_found, "run " + entry.id.text(),
           entry.ended_at
               ? "is over"

@@ -23,10 +23,10 @@ namespace combu {
 
 // The same, but when the id is empty the newest one of the file that somebody is at work on, else its last
 // one.
-[[nodiscard]] RunEntry find_run_at_work(Record& record, const Invocation& given, const std::string& id);
+[[nodiscard]] RunEntry find_owned_run(Record& record, const Invocation& given, const std::string& id);
 
 // not_found: nobody is at work on it. `engine`: as for command_line().
-[[nodiscard]] Error nobody_at_work(const RunEntry& entry, std::string_view engine);
+[[nodiscard]] Error no_owner(const RunEntry& entry, std::string_view engine);
 
 // What to do if all runs that would be meant are on the simulated engine.
 inline constexpr std::string_view k_only_simulated =

@@ -20,7 +20,7 @@ void tell_interrupted(Session& session, Record& record, const Loaded& loaded) {
                        .file = loaded.run.experiment.file,
                        .address = session.engine_address()};
   for (const RunEntry& entry : record.runs(last, 1)) {
-    if (entry.ended_at || process_at_work(entry.id, loaded.caller)) continue;
+    if (entry.ended_at || owner_pid(entry.id, loaded.caller)) continue;
     if (any_left(record.counts(entry.id)))
       session.progress().note(fmt::format("run {} is interrupted: `{}` goes on with it; this one begins anew",
                                           entry.id.text(), resume_line(entry.id, session.given_engine())));
@@ -30,7 +30,7 @@ void tell_interrupted(Session& session, Record& record, const Loaded& loaded) {
 }  // namespace
 
 Result start_run(const Invocation& invocation, const NewRun& wanted, Progress& progress,
-                 const OpenSession& open_session, AtWork& work) {
+                 const OpenSession& open_session, RunOwner& owner) {
   const RunId id = wanted.id.empty() ? RunId::random() : RunId(wanted.id);
   auto loaded = load(invocation, id, progress);
   if (!loaded) return Result::invalid;
@@ -46,11 +46,11 @@ Result start_run(const Invocation& invocation, const NewRun& wanted, Progress& p
   Record record(state_folder(loaded->caller));
   return open_session(invocation, [&](Session& session) {
     try {
-      work.begin(session, *loaded, wanted.options);
+      owner.begin(session, *loaded, wanted.options);
       tell_interrupted(session, record, *loaded);
       return execute(
-          session, record, *loaded, wanted.options, wanted.replace ? Earlier::replace : Earlier::refuse, work,
-          [&](const Prepared& prepared) {
+          session, record, *loaded, wanted.options, wanted.replace ? Earlier::replace : Earlier::refuse,
+          owner, [&](const Prepared& prepared) {
             record.begin(entry_of(session, *loaded, wanted.options, prepared), loaded->run.experiment);
             return std::nullopt;
           });

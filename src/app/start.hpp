@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "app/at_work.hpp"
 #include "app/result.hpp"
 #include "app/run_options.hpp"
+#include "app/run_owner.hpp"
 #include "app/session.hpp"
 #include "combu/progress.hpp"
 
@@ -20,6 +20,6 @@ struct NewRun {
 };
 // Evaluates the invocation's file and drives a run of it. Forks: call it before there are threads.
 [[nodiscard]] Result start_run(const Invocation& invocation, const NewRun& wanted, Progress& progress,
-                               const OpenSession& open_session, AtWork& work);
+                               const OpenSession& open_session, RunOwner& owner);
 
 }  // namespace combu

@@ -33,7 +33,7 @@ void announce(Session& session, const Invocation& invocation, const std::vector<
   std::map<RunId, TrialNames> names;
   for (const Sighting& seen : attempts) names[seen.key.run].push_back(seen.key.trial);
   for (const auto& [run, trials] : names) {
-    if (!process_at_work(run, caller)) continue;
+    if (!owner_pid(run, caller)) continue;
     try {
       ControlClient client(channel_path(run, caller));
       for (auto first = trials.begin(); first != trials.end();) {

@@ -134,8 +134,7 @@ class EndTeller {
     for (const Sighting& seen : ended) {
       const auto [at, is_new] = attended.try_emplace(seen.key.run);
       // Asked before the record: who has left has recorded all that it saw.
-      if (is_new)
-        at->second = is_on_record(seen.key.run) && process_at_work(seen.key.run, caller_).has_value();
+      if (is_new) at->second = is_on_record(seen.key.run) && owner_pid(seen.key.run, caller_).has_value();
       const TrialRow row = row_of(seen, at->second);
       if (at->second && !is_over(row.entry.state)) {
         later.push_back(seen);

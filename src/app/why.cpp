@@ -114,15 +114,15 @@ std::string why_trial(const Invocation& invocation, const WhyOptions& options,
   const EngineQuestions engine(invocation, entry, open_session);
 
   std::vector<Past> past = record.past(entry.id);
-  const bool is_at_work = !is_over(past[trial].state) && process_at_work(entry.id, loaded.caller).has_value();
-  if (is_alive(past[trial].state) && !is_at_work) {
+  const bool has_owner = !is_over(past[trial].state) && owner_pid(entry.id, loaded.caller).has_value();
+  if (is_alive(past[trial].state) && !has_owner) {
     engine.reconcile(record);
     past = record.past(entry.id);
   }
   const TrialState state = past[trial].state;
   const bool waits = state == TrialState::waiting || state == TrialState::ready;
-  const auto settings = is_at_work ? settings_at_work(entry.id, loaded.caller) : std::nullopt;
-  const auto snapshot = is_at_work && waits ? snapshot_at_work(entry.id, loaded.caller) : std::nullopt;
+  const auto settings = has_owner ? owner_settings(entry.id, loaded.caller) : std::nullopt;
+  const auto snapshot = has_owner && waits ? owner_snapshot(entry.id, loaded.caller) : std::nullopt;
 
   const std::unique_ptr<Telemetry> telemetry = kept_logs_of(entry.id, state_folder(loaded.caller));
   const LastLine kept = last_lines_in(telemetry.get());
@@ -139,7 +139,7 @@ std::string why_trial(const Invocation& invocation, const WhyOptions& options,
                                                    .last_line = last_line,
                                                    .record = record},
                                                   trial));
-  if (!is_over(state) && !is_at_work && is_unfinished(entry, past))
+  if (!is_over(state) && !has_owner && is_unfinished(entry, past))
     text += fmt::format("; nobody is at work on the run: `{}` goes on with it",
                         resume_line(entry.id, invocation.engine));
   return text + "\n";
@@ -150,7 +150,7 @@ std::string why_run(const Invocation& invocation, const WhyOptions& options,
   Record record = open_record(invocation, Record::Use::reading);
   const RunEntry entry = find_run(record, invocation, options.run);
   const Caller caller = caller_for(invocation);
-  if (!entry.ended_at && !process_at_work(entry.id, caller))
+  if (!entry.ended_at && !owner_pid(entry.id, caller))
     EngineQuestions(invocation, entry, open_session).reconcile(record);
 
   const std::unique_ptr<Telemetry> telemetry = kept_logs_of(entry.id, state_folder(caller));

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "app/at_work.hpp"
+#include "app/run_owner.hpp"
 #include "cli/background.hpp"
 #include "cli/commands.hpp"
 #include "cli/session.hpp"
@@ -21,12 +21,12 @@ struct ApplyOptions {
 };
 
 int apply(const Invocation& invocation, const ApplyOptions& options, const Background* background) {
-  AtWork work(background);
-  CommandSessions sessions(work.share(open_progress(invocation)));
+  RunOwner owner(background);
+  CommandSessions sessions(owner.share(open_progress(invocation)));
   Wishes wishes{.again = {}, .failed = options.failed, .replace = options.replace};
   std::ranges::replace(wishes.replace, "true", "*");  // the parser's word for an option without a value
-  return work.done(sessions.exit_code(
-      apply(invocation, options.run, wishes, sessions.progress(), sessions.opener(), work)));
+  return owner.done(sessions.exit_code(
+      apply(invocation, options.run, wishes, sessions.progress(), sessions.opener(), owner)));
 }
 
 }  // namespace

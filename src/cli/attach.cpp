@@ -1,7 +1,5 @@
 #include "app/attach.hpp"
 
-#include <fmt/format.h>
-
 #include <memory>
 #include <string>
 
@@ -16,11 +14,7 @@ int attach_command(const Invocation& invocation, const std::string& id) {
   const auto progress = open_progress(invocation);
   const Interrupts interrupts([&] { progress->end(); });
   const Attached attached = attach(invocation, id, *progress, interrupts.token());
-  if (attached.exit_code) return *attached.exit_code;
-  if (interrupts.signal() == 0) return static_cast<int>(show_recorded(invocation, attached.run, *progress));
-  progress->note(
-      fmt::format("left; the run goes on: `combu attach {}` follows it again", attached.run.text()));
-  return 128 + interrupts.signal();
+  return attached.owner_exit_code.value_or(exit_code(attached.result, interrupts.signal()));
 }
 
 }  // namespace

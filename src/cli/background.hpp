@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "app/at_work.hpp"
+#include "app/run_owner.hpp"
 #include "cli/command_line.hpp"
 
 namespace combu {

@@ -14,11 +14,11 @@ struct RetryCommand : RetryOptions {
 };
 
 int retry(const Invocation& invocation, const RetryOptions& options, const Background* background) {
-  AtWork work(background);
-  CommandSessions sessions(work.share(open_progress(invocation)));
+  RunOwner owner(background);
+  CommandSessions sessions(owner.share(open_progress(invocation)));
   const OpenSession open_session = sessions.opener();
-  return work.done(
-      sessions.exit_code(retry_trials({invocation, sessions.progress(), open_session, work}, options)));
+  return owner.done(
+      sessions.exit_code(retry_trials({invocation, sessions.progress(), open_session, owner}, options)));
 }
 
 }  // namespace

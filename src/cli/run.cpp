@@ -45,18 +45,18 @@ std::string parallel_fault(const std::string& text) {
 }
 
 int run(const Invocation& invocation, const RunArguments& options, const Background* background) {
-  AtWork work(background);
-  CommandSessions sessions(work.share(open_progress(invocation)));
-  return work.done(
-      sessions.exit_code(start_run(invocation, options, sessions.progress(), sessions.opener(), work)));
+  RunOwner owner(background);
+  CommandSessions sessions(owner.share(open_progress(invocation)));
+  return owner.done(
+      sessions.exit_code(start_run(invocation, options, sessions.progress(), sessions.opener(), owner)));
 }
 
 int go_on(const Invocation& invocation, const Resumption& resumption, const Background* background) {
-  AtWork work(background);
-  CommandSessions sessions(work.share(open_progress(invocation)));
+  RunOwner owner(background);
+  CommandSessions sessions(owner.share(open_progress(invocation)));
   const OpenSession open_session = sessions.opener();
-  return work.done(
-      sessions.exit_code(resume_run({invocation, sessions.progress(), open_session, work}, resumption)));
+  return owner.done(
+      sessions.exit_code(resume_run({invocation, sessions.progress(), open_session, owner}, resumption)));
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ Result CommandSessions::open(const Invocation& invocation, const std::function<R
 }
 
 int CommandSessions::exit_code(Result result) const {
-  return result == Result::interrupted ? 128 + (signal_ == 0 ? SIGINT : signal_) : static_cast<int>(result);
+  return combu::exit_code(result, signal_);
 }
 
 int in_session(const Invocation& invocation, const std::function<Result(Session&)>& body) {
@@ -108,8 +108,24 @@ std::string error_line(const Error& error, std::string_view engine_source) {
                      error.subject(), source, error.message());
 }
 
+int exit_code(Result result, int signal) {
+  switch (result) {
+    case Result::succeeded:
+      return 0;
+    case Result::failed:
+      return 1;
+    case Result::invalid:
+      return 2;
+    case Result::no_engine:
+      return 3;
+    case Result::interrupted:
+      break;
+  }
+  return 128 + (signal == 0 ? SIGINT : signal);
+}
+
 int exit_code(ErrorKind kind) {
-  return static_cast<int>(result_of(kind));
+  return exit_code(result_of(kind), 0);
 }
 
 }  // namespace combu

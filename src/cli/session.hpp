@@ -29,7 +29,6 @@ class CommandSessions {
       return open(invocation, body);
     };
   }
-  // 0 to 3 as in cli.hpp; of an interrupted use case 128 and the signal's number.
   [[nodiscard]] int exit_code(Result result) const;
 
  private:
@@ -48,7 +47,8 @@ class CommandSessions {
 // that is known.
 [[nodiscard]] std::string error_line(const Error& error, std::string_view engine_source = {});
 
-// 0 to 3 as in cli.hpp.
+// 0 to 3 as in cli.hpp; of an interrupted use case 128 and the signal's number.
+[[nodiscard]] int exit_code(Result result, int signal);
 [[nodiscard]] int exit_code(ErrorKind kind);
 
 }  // namespace combu

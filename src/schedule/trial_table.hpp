@@ -42,8 +42,8 @@ class TrialTable {
   // Facts are of this time until the next call.
   void begin_step(Instant now) { now_ = now; }
   [[nodiscard]] Instant now() const { return now_; }
-  // Moves the trial to the fact's state, and keeps the fact, with its attempt and, unless it has one, its
-  // time, for take_facts().
+  // Moves the trial to the fact's state, and adds the fact to facts(), with its attempt and, unless it has
+  // one, its time.
   void report(Fact fact);
   // The time of a change: that of the engine's clock, limited to the time since the trial's last fact.
   [[nodiscard]] Instant time_of(TrialIndex trial, std::optional<Instant> by_engine) const;

@@ -201,7 +201,7 @@ RunLock::~RunLock() {
   (void)!ftruncate(file_.number(), 0);
 }
 
-std::optional<int> process_at_work(const RunId& run, const Caller& caller) {
+std::optional<int> owner_pid(const RunId& run, const Caller& caller) {
   const std::string path = path_of(LockScope::run, {.id = run, .experiment = {}}, {}, caller);
   const Descriptor file = open_existing_lock(path);
   if (!is_held(file)) return std::nullopt;

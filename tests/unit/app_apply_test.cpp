@@ -19,8 +19,8 @@ using testing::UnorderedElementsAre;
 class ApplyTest : public AppTest {
  protected:
   Result apply(const Wishes& wishes = {}, const std::string& run = "") {
-    AtWork work(nullptr);
-    return combu::apply(invocation, run, wishes, shown, opener(), work);
+    RunOwner owner(nullptr);
+    return combu::apply(invocation, run, wishes, shown, opener(), owner);
   }
   Result apply(const std::string& text, const Wishes& wishes = {}) {
     write(text);
@@ -155,7 +155,7 @@ TEST_F(ApplyTest, WhatTheEngineRefusesChangesNothing) {
   EXPECT_THAT(told.of("error"), ElementsAre(HasSubstr("missing/x")));
   EXPECT_THAT(told.of("note"), ElementsAre("nothing was changed"));
   EXPECT_THAT(states("r1"), ElementsAre(Pair("one", "succeeded")));
-  EXPECT_FALSE(process_at_work(RunId("r1"), caller()));
+  EXPECT_FALSE(owner_pid(RunId("r1"), caller()));
 }
 
 TEST_F(ApplyTest, AnotherEngineIsRefused) {

@@ -22,8 +22,8 @@
 #include <utility>
 #include <vector>
 
-#include "app/at_work.hpp"
 #include "app/resume.hpp"
+#include "app/run_owner.hpp"
 #include "app/runs.hpp"
 #include "app/session.hpp"
 #include "app/start.hpp"
@@ -195,22 +195,22 @@ class AppTest : public StateFolderTest {
   }
 
   Result start(const NewRun& wanted) {
-    AtWork work(nullptr);
-    return start_run(invocation, wanted, shown, opener(), work);
+    RunOwner owner(nullptr);
+    return start_run(invocation, wanted, shown, opener(), owner);
   }
   Result start(const std::string& text, const NewRun& wanted) {
     write(text);
     return start(wanted);
   }
   Result resume(const Resumption& resumption = {}) {
-    AtWork work(nullptr);
+    RunOwner owner(nullptr);
     const OpenSession open_session = opener();
-    return resume_run({invocation, shown, open_session, work}, resumption);
+    return resume_run({invocation, shown, open_session, owner}, resumption);
   }
   Result retry(const RetryOptions& options) {
-    AtWork work(nullptr);
+    RunOwner owner(nullptr);
     const OpenSession open_session = opener();
-    return retry_trials({invocation, shown, open_session, work}, options);
+    return retry_trials({invocation, shown, open_session, owner}, options);
   }
 
   // A process that runs `text`, as a thread with a progress and a stop token of its own.
@@ -219,11 +219,11 @@ class AppTest : public StateFolderTest {
     Process(AppTest& test, const std::string& text, const NewRun& wanted) {
       test.write(text);
       done_ = std::async(std::launch::async, [this, &test, wanted] {
-        AtWork work(nullptr);
-        const auto progress = work.share(std::make_unique<Shown>(told));
+        RunOwner owner(nullptr);
+        const auto progress = owner.share(std::make_unique<Shown>(told));
         const Result result =
-            start_run(test.invocation, wanted, *progress, test.opener(*progress, stop.get_token()), work);
-        (void)work.done(static_cast<int>(result));
+            start_run(test.invocation, wanted, *progress, test.opener(*progress, stop.get_token()), owner);
+        (void)owner.done(static_cast<int>(result));
         return result;
       });
     }

@@ -41,7 +41,7 @@ TEST_F(StartTest, WithoutWaitTrialsGoOn) {
   EXPECT_EQ(start(file_text(trial_text("one", "sleep 1000")), new_run("r1")), Result::succeeded);
   EXPECT_THAT(states("r1"), ElementsAre(Pair("one", "running")));
   EXPECT_FALSE(entry("r1").ended_at);
-  EXPECT_FALSE(process_at_work(RunId("r1"), caller()));
+  EXPECT_FALSE(owner_pid(RunId("r1"), caller()));
 }
 
 TEST_F(StartTest, AnIdIsMadeUp) {

@@ -381,16 +381,16 @@ TEST_F(WhyTest, AsksTheProcessAtWorkAndThenSaysThatThereIsNone) {
   ASSERT_TRUE(process.told.wait_for("one running"));
   EXPECT_EQ(why_with("two", "place"),
             "two waits for a place: 1 attempt is alive, as many as may (parallel)\n");
-  const auto settings = settings_at_work(RunId("r1"), caller());
+  const auto settings = owner_settings(RunId("r1"), caller());
   ASSERT_TRUE(settings);
   EXPECT_EQ(settings->parallel_max, 1U);
-  const auto snapshot = snapshot_at_work(RunId("r1"), caller());
+  const auto snapshot = owner_snapshot(RunId("r1"), caller());
   ASSERT_TRUE(snapshot);
   EXPECT_EQ(snapshot->trials, 2U);
   process.stop.request_stop();
   EXPECT_EQ(process.result(), Result::interrupted);
-  EXPECT_FALSE(settings_at_work(RunId("r1"), caller()));
-  EXPECT_FALSE(snapshot_at_work(RunId("r1"), caller()));
+  EXPECT_FALSE(owner_settings(RunId("r1"), caller()));
+  EXPECT_FALSE(owner_snapshot(RunId("r1"), caller()));
   EXPECT_EQ(why("two"),
             "two waits for a place: 1 attempt is alive, as many as may (parallel); nobody is at work on the "
             "run: `combu run --resume r1` goes on with it\n");

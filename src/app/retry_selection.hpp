@@ -18,10 +18,10 @@ namespace combu {
 // too.
 enum class Needs { services, all };
 
-class Again {
+class RetrySelection {
  public:
   // `past` is of the experiment's first trials; those behind them have just joined it. All outlive this.
-  Again(const Experiment& experiment, const Plan& plan, const std::vector<Past>& past)
+  RetrySelection(const Experiment& experiment, const Plan& plan, const std::vector<Past>& past)
       : experiment_(experiment), plan_(plan), past_(past), added_(past.size()) {}
 
   // With what it needs, and what that needs.

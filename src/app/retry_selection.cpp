@@ -1,4 +1,4 @@
-#include "app/again.hpp"
+#include "app/retry_selection.hpp"
 
 #include <algorithm>
 
@@ -8,19 +8,19 @@ bool ended_unsuccessfully(const Trial& trial, TrialState state) {
   return state == TrialState::failed || (state == TrialState::stopped && !trial.service);
 }
 
-void Again::add(TrialIndex trial, Needs needs) {
+void RetrySelection::add(TrialIndex trial, Needs needs) {
   const std::size_t first = trials_.size();
   put(trial);
   put_needs_from(first, needs);
 }
 
-void Again::add_needs_of(TrialIndex trial, Needs needs) {
+void RetrySelection::add_needs_of(TrialIndex trial, Needs needs) {
   const std::size_t first = trials_.size();
   put_needs_of(trial, needs);
   put_needs_from(first, needs);
 }
 
-void Again::add_blocked() {
+void RetrySelection::add_blocked() {
   // What comes along may have blocked others itself.
   for (std::size_t known = trials_.size() + 1; known != trials_.size();) {
     known = trials_.size();
@@ -36,13 +36,13 @@ void Again::add_blocked() {
   }
 }
 
-void Again::put(TrialIndex trial) {
+void RetrySelection::put(TrialIndex trial) {
   if (added_[trial]) return;
   added_[trial] = true;
   trials_.push_back(trial);
 }
 
-void Again::put_needs_of(TrialIndex trial, Needs needs) {
+void RetrySelection::put_needs_of(TrialIndex trial, Needs needs) {
   for (const Edge& need : plan_.nodes[trial].needs) {
     if (need.trial >= past_.size()) continue;
     const TrialState state = past_[need.trial].state;
@@ -54,7 +54,7 @@ void Again::put_needs_of(TrialIndex trial, Needs needs) {
   }
 }
 
-void Again::put_needs_from(std::size_t first, Needs needs) {
+void RetrySelection::put_needs_from(std::size_t first, Needs needs) {
   for (std::size_t i = first; i < trials_.size(); ++i) put_needs_of(trials_[i], needs);
 }
 

@@ -12,9 +12,9 @@
 
 #include "app/adjust.hpp"
 #include "app/apply.hpp"
-#include "app/at_work.hpp"
 #include "app/attach.hpp"
 #include "app/kill.hpp"
+#include "app/run_owner.hpp"
 #include "app/stop.hpp"
 #include "app_fixture.hpp"
 
@@ -78,7 +78,7 @@ class Child {
   pid_t process_ = 0;
 };
 
-class AtWorkTest : public AppTest {
+class RunOwnerTest : public AppTest {
  protected:
   // The file with this text. Forks: before there are threads.
   Loaded edited(const std::string& text) {
@@ -90,15 +90,15 @@ class AtWorkTest : public AppTest {
   Result apply(const Loaded& file) {
     return in_session([&](Session& session) {
       Record all(state());
-      AtWork work(nullptr);
-      return apply_file(session, all, all.run(RunId("r1")), file, {}, {}, work);
+      RunOwner owner(nullptr);
+      return apply_file(session, all, all.run(RunId("r1")), file, {}, {}, owner);
     });
   }
 };
 
-TEST_F(AtWorkTest, ASecondStarterIsRefused) {
+TEST_F(RunOwnerTest, ASecondStarterIsRefused) {
   const Child child(caller(), address, Child::Holds::starts);
-  EXPECT_EQ(process_at_work(RunId("r1"), caller()), child.process());
+  EXPECT_EQ(owner_pid(RunId("r1"), caller()), child.process());
   write(file_text(k_goes));
   EXPECT_EQ(start(new_run("r1")), Result::failed);
   EXPECT_THAT(told.of("error"), ElementsAre(AllOf(HasSubstr("run r1: another combu (process "),
@@ -109,26 +109,26 @@ TEST_F(AtWorkTest, ASecondStarterIsRefused) {
   EXPECT_THAT(record().runs({}, 9), IsEmpty());
 }
 
-TEST_F(AtWorkTest, KillInterruptsTheProcessAtWork) {
+TEST_F(RunOwnerTest, KillInterruptsTheProcessAtWork) {
   EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
   const Child child(caller(), address);
   EXPECT_EQ(in_session([&](Session& session) { return kill(session, invocation, {}); }), Result::succeeded);
   EXPECT_THAT(told.of("note"), Contains("interrupted process " + std::to_string(child.process()) +
                                         ", which was at work on run r1"));
-  EXPECT_FALSE(process_at_work(RunId("r1"), caller()));
+  EXPECT_FALSE(owner_pid(RunId("r1"), caller()));
   EXPECT_THAT(containers(), IsEmpty());
   EXPECT_EQ(states("r1").at("goes"), "stopped");
 }
 
-TEST_F(AtWorkTest, AProcessOnAnotherEngineIsLeftAlone) {
+TEST_F(RunOwnerTest, AProcessOnAnotherEngineIsLeftAlone) {
   EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
   const Child child(caller(), "unix:///another.sock");
   EXPECT_EQ(in_session([&](Session& session) { return kill(session, invocation, {}); }), Result::succeeded);
-  EXPECT_EQ(process_at_work(RunId("r1"), caller()), child.process());
+  EXPECT_EQ(owner_pid(RunId("r1"), caller()), child.process());
   EXPECT_FALSE(entry("r1").ended_at) << "it is the process's to record";
 }
 
-TEST_F(AtWorkTest, ReplaceInterruptsTheProcessAtWork) {
+TEST_F(RunOwnerTest, ReplaceInterruptsTheProcessAtWork) {
   EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
   const Child child(caller(), address);
   NewRun second = new_run("r2");
@@ -140,14 +140,14 @@ TEST_F(AtWorkTest, ReplaceInterruptsTheProcessAtWork) {
   EXPECT_EQ(states("r2").at("goes"), "running");
 }
 
-TEST_F(AtWorkTest, WithoutAPlaceForLocksARunGoesOn) {
+TEST_F(RunOwnerTest, WithoutAPlaceForLocksARunGoesOn) {
   write_file("state/locks", "a file");
   std::filesystem::permissions(state(), std::filesystem::perms::owner_all);
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
   EXPECT_THAT(told.of("note"), Contains(HasSubstr("two runs at the same instant would not be noticed: ")));
 }
 
-TEST_F(AtWorkTest, WithoutAPlaceForItsChannelARunGoesOn) {
+TEST_F(RunOwnerTest, WithoutAPlaceForItsChannelARunGoesOn) {
   write_file("state/channels", "a file");
   std::filesystem::permissions(state(), std::filesystem::perms::owner_all);
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
@@ -165,13 +165,13 @@ class Foreground final : public Background {
   mutable std::string entered;
 };
 
-TEST_F(AtWorkTest, ARunGoesOnInTheBackgroundWhenNothingCanBeRefused) {
+TEST_F(RunOwnerTest, ARunGoesOnInTheBackgroundWhenNothingCanBeRefused) {
   const Foreground background;
   write(file_text(trial_text("one")));
   {
-    AtWork work(&background);
-    const auto progress = work.share(std::make_unique<Shown>(told));
-    EXPECT_EQ(start_run(invocation, waiting_run("r1"), *progress, opener(*progress, {}), work),
+    RunOwner owner(&background);
+    const auto progress = owner.share(std::make_unique<Shown>(told));
+    EXPECT_EQ(start_run(invocation, waiting_run("r1"), *progress, opener(*progress, {}), owner),
               Result::succeeded);
   }
   EXPECT_EQ(background.entered, "r1");
@@ -181,13 +181,13 @@ TEST_F(AtWorkTest, ARunGoesOnInTheBackgroundWhenNothingCanBeRefused) {
   EXPECT_EQ(read("state/logs/r1.log"), "word\n");
 }
 
-TEST_F(AtWorkTest, ALogThatWasNotUsedIsRemoved) {
+TEST_F(RunOwnerTest, ALogThatWasNotUsedIsRemoved) {
   const Foreground background;
   write(file_text("{name: 'one', image: 'missing/x'},"));
   {
-    AtWork work(&background);
-    const auto progress = work.share(std::make_unique<Shown>(told));
-    EXPECT_EQ(start_run(invocation, waiting_run("r1"), *progress, opener(*progress, {}), work),
+    RunOwner owner(&background);
+    const auto progress = owner.share(std::make_unique<Shown>(told));
+    EXPECT_EQ(start_run(invocation, waiting_run("r1"), *progress, opener(*progress, {}), owner),
               Result::failed);
     EXPECT_TRUE(std::filesystem::exists(path("state/logs/r1.log")));
   }
@@ -197,7 +197,7 @@ TEST_F(AtWorkTest, ALogThatWasNotUsedIsRemoved) {
 
 // ---- A run that goes on
 
-TEST_F(AtWorkTest, IsFollowed) {
+TEST_F(RunOwnerTest, IsFollowed) {
   Process process(*this, file_text(k_goes + trial_text("more", "true")), waiting_run("r1"));
   ASSERT_TRUE(process.told.wait_for("goes running"));
   std::stop_source leave;
@@ -208,33 +208,48 @@ TEST_F(AtWorkTest, IsFollowed) {
   ASSERT_TRUE(seen.wait_for("begin r1"));
   stop_container("r1", "goes");
   const Attached end = attached.get();
-  EXPECT_EQ(end.run.text(), "r1");
-  EXPECT_EQ(end.exit_code, 1) << "a trial was stopped";
+  EXPECT_EQ(end.owner_exit_code, 1) << "a trial was stopped";
   EXPECT_EQ(process.result(), Result::failed);
 }
 
-TEST_F(AtWorkTest, NobodyIsFollowedOfARunThatIsLeft) {
+TEST_F(RunOwnerTest, IsLeftAndGoesOn) {
+  Process process(*this, file_text(k_goes), waiting_run("r1"));
+  ASSERT_TRUE(process.told.wait_for("goes running"));
+  std::stop_source leave;
+  Told seen;
+  Shown follower(seen);
+  auto attached =
+      std::async(std::launch::async, [&] { return attach(invocation, "", follower, leave.get_token()); });
+  ASSERT_TRUE(seen.wait_for("begin r1"));
+  leave.request_stop();
+  EXPECT_EQ(attached.get().result, Result::interrupted);
+  EXPECT_THAT(seen.of("note"), ElementsAre("left; the run goes on: `combu attach r1` follows it again"));
+  stop_container("r1", "goes");
+  EXPECT_EQ(process.result(), Result::failed);
+}
+
+TEST_F(RunOwnerTest, NobodyIsFollowedOfARunThatIsLeft) {
   EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
   const Attached none = attach(invocation, "r1", shown, {});
-  EXPECT_EQ(none.exit_code, std::nullopt);
-  EXPECT_EQ(show_recorded(invocation, RunId("r1"), shown), Result::succeeded);
+  EXPECT_EQ(none.owner_exit_code, std::nullopt);
+  EXPECT_EQ(none.result, Result::succeeded);
   EXPECT_THAT(told.of("note"), Contains(HasSubstr("nobody is at work on run r1: 1 running; `")));
   RunEntry begun = entry("r1");
   begun.id = RunId("r2");
   Experiment experiment;
   experiment.trials.emplace_back().name = "goes";
   record().begin(begun, experiment);
-  EXPECT_EQ(show_recorded(invocation, RunId("r2"), shown), Result::failed);
+  EXPECT_EQ(attach(invocation, "r2", shown, {}).result, Result::failed);
   EXPECT_THAT(told.of("note"), Contains(HasSubstr("nobody is at work on run r2: 1 waiting; `")));
 }
 
-TEST_F(AtWorkTest, HowARunEndedIsShown) {
+TEST_F(RunOwnerTest, HowARunEndedIsShown) {
   EXPECT_EQ(start(file_text(trial_text("bad", "exit 1")), waiting_run("r1")), Result::failed);
-  EXPECT_EQ(show_recorded(invocation, RunId("r1"), shown), Result::failed);
+  EXPECT_EQ(attach(invocation, "r1", shown, {}).result, Result::failed);
   EXPECT_THAT(told.of("note"), Contains("run r1 is over: 1 failed"));
 }
 
-TEST_F(AtWorkTest, IsAdjusted) {
+TEST_F(RunOwnerTest, IsAdjusted) {
   Process process(*this, file_text(k_goes + trial_text("waits", "sleep 1000"), "parallel: 1,"),
                   waiting_run("r1"));
   ASSERT_TRUE(process.told.wait_for("goes running"));
@@ -251,7 +266,7 @@ TEST_F(AtWorkTest, IsAdjusted) {
             ErrorKind::not_found);
 }
 
-TEST_F(AtWorkTest, IsToldWhoStopsATrial) {
+TEST_F(RunOwnerTest, IsToldWhoStopsATrial) {
   Process process(*this, file_text(k_goes), waiting_run("r1"));
   ASSERT_TRUE(process.told.wait_for("goes running"));
   EXPECT_EQ(in_session([&](Session& session) { return combu::stop(session, invocation, {}); }),
@@ -261,7 +276,7 @@ TEST_F(AtWorkTest, IsToldWhoStopsATrial) {
   EXPECT_THAT(trial_of("r1", "goes").reason, HasSubstr("combu stop"));
 }
 
-TEST_F(AtWorkTest, IsHandedOverToWhoAppliesAFile) {
+TEST_F(RunOwnerTest, IsHandedOverToWhoAppliesAFile) {
   const Loaded file = edited(file_text(k_goes + trial_text("new", "sleep 1000"), "parallel: 3,"));
   Process process(*this, file_text(k_goes + trial_text("old", "sleep 1000"), "parallel: 2,"),
                   waiting_run("r1"));
@@ -278,7 +293,7 @@ TEST_F(AtWorkTest, IsHandedOverToWhoAppliesAFile) {
               UnorderedElementsAre(Pair("goes", "running"), Pair("old", "stopped"), Pair("new", "running")));
 }
 
-TEST_F(AtWorkTest, AnUnchangedFileIsNotHandedOver) {
+TEST_F(RunOwnerTest, AnUnchangedFileIsNotHandedOver) {
   const Loaded file = edited(file_text(k_goes));
   Process process(*this, file_text(k_goes), waiting_run("r1"));
   ASSERT_TRUE(process.told.wait_for("goes running"));
@@ -286,7 +301,7 @@ TEST_F(AtWorkTest, AnUnchangedFileIsNotHandedOver) {
   EXPECT_THAT(told.of("note"), ElementsAre("run r1: the file has not changed"));
 }
 
-TEST_F(AtWorkTest, TheNewestRunWithAProcessIsMeant) {
+TEST_F(RunOwnerTest, TheNewestRunWithAProcessIsMeant) {
   Process process(*this, file_text(k_goes), waiting_run("r1"));
   ASSERT_TRUE(process.told.wait_for("goes running"));
   RunEntry later = entry("r1");
@@ -297,8 +312,8 @@ TEST_F(AtWorkTest, TheNewestRunWithAProcessIsMeant) {
   experiment.trials.emplace_back().name = "goes";
   all.begin(later, experiment);
   EXPECT_EQ(find_run(all, invocation, "").id.text(), "r2");
-  EXPECT_EQ(find_run_at_work(all, invocation, "").id.text(), "r1");
-  EXPECT_EQ(find_run_at_work(all, invocation, "r2").id.text(), "r2");
+  EXPECT_EQ(find_owned_run(all, invocation, "").id.text(), "r1");
+  EXPECT_EQ(find_owned_run(all, invocation, "r2").id.text(), "r2");
 }
 
 }  // namespace

@@ -32,13 +32,13 @@ void interrupt_processes(Session& session, const Selector& selector, const std::
                          const Caller& caller);
 
 // Outlives the session.
-class AtWork {
+class RunOwner {
  public:
   // `background`: nullptr for a process that stays in the foreground.
-  explicit AtWork(const Background* background) : background_(background) {}
-  ~AtWork();
-  AtWork(const AtWork&) = delete;
-  AtWork& operator=(const AtWork&) = delete;
+  explicit RunOwner(const Background* background) : background_(background) {}
+  ~RunOwner();
+  RunOwner(const RunOwner&) = delete;
+  RunOwner& operator=(const RunOwner&) = delete;
 
   // What is shown on `progress` others may follow.
   [[nodiscard]] std::unique_ptr<Progress> share(std::unique_ptr<Progress> progress);

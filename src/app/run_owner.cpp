@@ -1,4 +1,4 @@
-#include "app/at_work.hpp"
+#include "app/run_owner.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -49,18 +49,18 @@ void interrupt_processes(Session& session, const Selector& selector, const std::
         fmt::format("interrupted process {}, which was at work on run {}", one.process, one.run));
 }
 
-AtWork::~AtWork() {
+RunOwner::~RunOwner() {
   std::error_code none;
   if (!unused_log_.empty()) std::filesystem::remove(unused_log_, none);
 }
 
-std::unique_ptr<Progress> AtWork::share(std::unique_ptr<Progress> progress) {
+std::unique_ptr<Progress> RunOwner::share(std::unique_ptr<Progress> progress) {
   auto shared = std::make_unique<SharedProgress>(std::move(progress), channel_);
   progress_ = shared.get();
   return shared;
 }
 
-void AtWork::begin(Session& session, const Loaded& loaded, const RunOptions& options) {
+void RunOwner::begin(Session& session, const Loaded& loaded, const RunOptions& options) {
   lock_ = take_lock(LockScope::run, session, loaded);
   if (background_ != nullptr) {
     const std::string path = log_path(loaded.run.id, loaded.caller);
@@ -82,7 +82,7 @@ void AtWork::begin(Session& session, const Loaded& loaded, const RunOptions& opt
   }
 }
 
-void AtWork::leave_foreground(const Loaded& loaded) {
+void RunOwner::leave_foreground(const Loaded& loaded) {
   if (background_ == nullptr) return;
   unused_log_.clear();
   const RunId& run = loaded.run.id;
@@ -92,7 +92,7 @@ void AtWork::leave_foreground(const Loaded& loaded) {
   background_->enter(run, log_->number());
 }
 
-int AtWork::done(int exit_code) {
+int RunOwner::done(int exit_code) {
   channel_.done(exit_code);
   return exit_code;
 }
