@@ -82,7 +82,7 @@ struct TrialEntry {
   std::optional<int> exit_code;
   Cause cause = Cause::none;
   std::string reason;
-  EndDetails details = {};
+  Rare<EndDetails> details = {};
   std::string gpus;            // "0,1": those that it had; empty: none
   std::optional<Usage> usage;  // as last seen before it ended; nullopt: nobody has looked
   std::optional<Taken> taken;  // what has come home of it; nullopt: nothing has

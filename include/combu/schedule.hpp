@@ -356,6 +356,7 @@ struct Explanation {
     overtaken,  // `first`, which waits for slots, has been overtaken often enough
     room,       // a service that would leave too little for the trials that services serve
     turn,       // `first` starts before it; nullopt: others do
+    starts,     // as many starts are in flight as may
     nothing,    // it starts next, as soon as another start may be in flight
   };
   Kind kind = Kind::none;
@@ -443,14 +444,14 @@ struct RunSituation {
   const Experiment& experiment;
   const Plan& plan;
   const std::vector<Past>& past;       // of all trials
-  Settings settings = {};              // in force; `starts_in_flight_max` does not matter
-  std::optional<Slots> capacity = {};  // as in PlannerOptions; nullopt: also if it is not known
+  Settings settings = {};              // in force
+  std::optional<Slots> capacity = {};  // nullopt: not known; then a trial that wants slots waits for them
   Slots held_by_others = {};           // by attempts of other runs
   Instant now{};
 };
-// Returns why a trial of the run does not start, by the rules of Planner::explain(). The process that drives
-// the run may know more: cache lookups, and how often trials were overtaken, are not on record (trials count
-// as overtaken often enough).
+// Returns why a trial of the run does not start, by the rules of Planner::explain(); `starts` in place of
+// `turn` and `nothing`, if it applies. The process that drives the run may know more: cache lookups, and how
+// often trials were overtaken, are not on record (trials count as overtaken often enough).
 [[nodiscard]] Explanation explain(const RunSituation& situation, TrialIndex trial);
 
 // Belongs to one thread. `experiment` and `plan` outlive it.

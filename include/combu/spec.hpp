@@ -189,6 +189,7 @@ class Rare {
     return value_ ? *value_ : k_none;
   }
   const T* operator->() const { return &**this; }
+  operator const T&() const { return **this; }  // NOLINT(misc-explicit-constructor): as above
   bool operator==(const Rare& other) const { return **this == *other; }
 
  private:

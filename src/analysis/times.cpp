@@ -11,42 +11,29 @@ Seconds at_least_none(Seconds time) {
   return std::max(time, Seconds(0));
 }
 
-// An attempt, and since when it waited: a first one since the run began, or was reopened with a file that has
-// added or changed its trial; one that waited to retry since the end of the one before. The first one that
-// `retry` begins has waited for neither.
-struct Placed {
-  AttemptEntry entry;
-  Instant since{};
-};
-
 // False for the first attempt, and for the first one that `retry` begins.
 bool waits_to_retry(const AttemptEntry& entry) {
   return entry.attempt > 1 && entry.attempt != entry.first_attempt;
 }
 
-std::vector<Placed> placed(std::vector<AttemptEntry> attempts, const RunEntry& run) {
-  std::vector<Placed> all;
-  all.reserve(attempts.size());
-  for (AttemptEntry& entry : attempts) {
-    Instant since = entry.ready_at;
-    if (entry.attempt == 1) since = entry.revision > 1 ? run.working_since : run.began_at;
-    if (waits_to_retry(entry) && !all.empty() && all.back().entry.trial == entry.trial)
-      since = all.back().entry.collected_at.value_or(all.back().entry.ended_at.value_or(since));
-    all.push_back({std::move(entry), since});
-  }
-  return all;
+// The time since which the attempt waited: a trial's first attempt since the run began, or was opened again
+// with a file that added or changed the trial; a retry since the end of the attempt before it, `before`. The
+// first attempt that `retry` begins waited for neither.
+Instant since_of(const AttemptEntry& entry, const AttemptEntry* before, const RunEntry& run) {
+  if (entry.attempt == 1) return entry.revision > 1 ? run.working_since : run.began_at;
+  if (!waits_to_retry(entry) || before == nullptr || before->trial != entry.trial) return entry.ready_at;
+  return before->collected_at.value_or(before->ended_at.value_or(entry.ready_at));
 }
 
-AttemptTimes parts_of(const Placed& attempt) {
-  const AttemptEntry& entry = attempt.entry;
+AttemptTimes parts_of(const AttemptEntry& entry, Instant since) {
   const auto between = [](Instant from, Instant to) { return at_least_none(to - from); };
   std::optional<Seconds> needs;
   std::optional<Seconds> retry;
   // A trial that waits for no other is ready from the beginning.
   if (waits_to_retry(entry)) {
-    retry = between(attempt.since, entry.ready_at);
-  } else if (entry.ready_at > attempt.since) {
-    needs = between(attempt.since, entry.ready_at);
+    retry = between(since, entry.ready_at);
+  } else if (entry.ready_at > since) {
+    needs = between(since, entry.ready_at);
   }
   std::optional<Seconds> combu;
   std::optional<Seconds> starting = entry.started_in;
@@ -69,9 +56,10 @@ AttemptTimes parts_of(const Placed& attempt) {
 std::vector<TimedAttempt> times_of(std::vector<AttemptEntry> attempts, const RunEntry& run) {
   std::vector<TimedAttempt> timed;
   timed.reserve(attempts.size());
-  for (Placed& attempt : placed(std::move(attempts), run)) {
-    const AttemptTimes times = parts_of(attempt);
-    timed.push_back({.entry = std::move(attempt.entry), .times = times});
+  for (AttemptEntry& entry : attempts) {
+    const AttemptEntry* before = timed.empty() ? nullptr : &timed.back().entry;
+    const AttemptTimes times = parts_of(entry, since_of(entry, before, run));
+    timed.push_back({.entry = std::move(entry), .times = times});
   }
   return timed;
 }

@@ -44,7 +44,7 @@ std::string_view condition_text(Condition condition) {
   return "";
 }
 
-// Those of a kind that `wanted` has.
+// Returns the slots in `held` of the kinds that `wanted` requests.
 Slots of_kinds(const Slots& wanted, const GpuWish& gpus, const Slots& held) {
   Slots some;
   if (wanted.cpus.nano != 0) some.cpus = held.cpus;
@@ -143,7 +143,7 @@ class ExplanationText {
     return fmt::format("; it has told no metric: {}", words_of_none(*experiment_.trials[trial].metrics));
   }
 
-  // Of one with `cache` that was started: in what it differs from the one before that is the most alike.
+  // Says how a started trial with `cache` differs from the most similar earlier trial.
   [[nodiscard]] std::string why_not_skipped(TrialIndex trial) const {
     if (!experiment_.trials[trial].cache.on) return "";
     const auto known = run_.record.known(id_, name(trial));
@@ -187,8 +187,6 @@ class ExplanationText {
   [[nodiscard]] std::string waits(TrialIndex trial) const {
     using Kind = Explanation::Kind;
     const Explanation why = this->why(trial);
-    const GpuWish& gpus = *experiment_.trials[trial].gpus;
-    const bool wants_none = wanted(trial).empty() && gpus.empty();
     switch (why.kind) {
       case Kind::dependencies:
         return "waits for " + unmet_text(why.unmet);
@@ -205,6 +203,8 @@ class ExplanationText {
                            joined(wanted(*why.first), *experiment_.trials[*why.first].gpus));
       case Kind::room:
         return "waits, so that those that services serve have room beside them";
+      case Kind::starts:
+        return "waits for its turn among the starts in flight";
       case Kind::none:
       case Kind::retry:
       case Kind::lookup:
@@ -214,13 +214,7 @@ class ExplanationText {
       case Kind::nothing:
         break;
     }
-    // What is free is not known.
-    if (!wants_none && (!run_.snapshot || !run_.snapshot->capacity)) return slots_text(trial);
-    const auto starting = static_cast<std::size_t>(
-        std::ranges::count(past_, TrialState::starting, [](const Past& one) { return one.state; }));
-    return starting >= settings_.starts_in_flight_max || wants_none
-               ? "waits for its turn among the starts in flight"
-               : "waits for its turn";
+    return "waits for its turn";
   }
 
   [[nodiscard]] Explanation why(TrialIndex trial) const {
@@ -235,7 +229,7 @@ class ExplanationText {
                    trial);
   }
 
-  // Of its next attempt.
+  // The slots that the next attempt requests.
   [[nodiscard]] Slots wanted(TrialIndex trial) const {
     Slots slots = experiment_.trials[trial].slots;
     if (past_[trial].state == TrialState::ready) slots.memory = std::max(slots.memory, past_[trial].memory);
@@ -247,7 +241,7 @@ class ExplanationText {
                        holders(trial));
   }
 
-  // Services take no place from others.
+  // Services do not count.
   [[nodiscard]] std::string place_text() const {
     std::size_t alive = 0;
     for (TrialIndex trial = 0; trial < past_.size(); ++trial)
@@ -265,7 +259,8 @@ class ExplanationText {
     return list_of(std::move(texts));
   }
 
-  // Who has of what it waits for, of this run and of others; GPUs first, of which there are the fewest.
+  // Lists the attempts of this run and of others that hold what the trial waits for, GPUs first: they are the
+  // scarcest.
   [[nodiscard]] std::string holders(TrialIndex waiting) const {
     const Slots wanted = this->wanted(waiting);
     const GpuWish& wanted_gpus = *experiment_.trials[waiting].gpus;

@@ -9,7 +9,7 @@ constexpr int k_tries_max = 5;
 
 }  // namespace
 
-// What another process has put on record meanwhile counts.
+// Tries again if another process changed the run meanwhile.
 void record_kill(Record& record, const RunId& run, const std::vector<std::string>& kept) {
   for (int tries = 0; tries < k_tries_max; ++tries) {
     const Record::Stamp stamp = record.stamp(run);

@@ -83,9 +83,10 @@ RunStatus run_status(Session& session, Record& record, RunEntry run, const RunSt
   if (query.listed) {
     const std::vector<Sighting> own = own_of(session, run, rows, query, attended);
     const ByName by_name = by_name_in(own);
-    const bool behind = std::ranges::any_of(
-        rows, [&](const TrialRow& row) { return is_behind(row.entry, find_in(by_name, row.entry.name)); });
-    if (!attended && behind) {
+    const auto lacks = [&](const TrialRow& row) {
+      return !is_over(row.entry.state) && is_behind(row.entry, find_in(by_name, row.entry.name));
+    };
+    if (!attended && std::ranges::any_of(rows, lacks)) {
       const UnrecordedFacts unrecorded = reconcile_or_note(session, record, id);
       run = record.runs({.id = id}, 1).at(0);
       rows = rows_of(record, id, query.trial, query.detail);
@@ -93,8 +94,9 @@ RunStatus run_status(Session& session, Record& record, RunEntry run, const RunSt
         if (const auto facts = unrecorded.find(row.entry.name); facts != unrecorded.end())
           for (const Fact& fact : facts->second) show_fact(row.entry, fact);
     }
-    for (TrialRow& row : rows)
-      if (const Sighting* seen = find_in(by_name, row.entry.name)) add_sighting(row, *seen);
+    if (!by_name.empty())
+      for (TrialRow& row : rows)
+        if (const Sighting* seen = find_in(by_name, row.entry.name)) add_sighting(row, *seen);
   }
   RunStatus status{.run = {.entry = std::move(run), .state = {}, .counts = {}}, .trials = std::move(rows)};
   if (!query.trial.empty()) return status;

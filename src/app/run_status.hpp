@@ -18,7 +18,7 @@ struct RunStatus {
 };
 
 struct RunStatusQuery {
-  // What the session's engine lists, which may be of other runs, too; nullopt: the record counts alone.
+  // The containers that the session's engine listed, also of other runs; nullopt: use the record only.
   std::optional<std::vector<Sighting>> listed;
   std::string trial = {};  // only this one; then RunRow::state and ::counts are not set
   Detail detail = Detail::state;

@@ -64,7 +64,7 @@ struct ShowOptions {
   std::function<void(const std::string&)> tell_text;
 };
 
-// If a trial is alive, what it has written since is taken in first, in a session. Throws Error: not_found for
+// If a trial is alive, its new logs are ingested first, in a session. Throws Error: not_found for
 // a run or a trial that is not on record, after the others have been told.
 void show(const Invocation& invocation, const ShowOptions& options, const OpenSession& open_session);
 

@@ -72,7 +72,7 @@ void join_failures(std::vector<TrialRow>& rows, const LastLine& last_line) {
     const bool has_log = entry.state != TrialState::blocked && entry.ran_at && last_line;
     failures.push_back(failure_of(entry.name, entry, has_log ? last_line(entry.name, entry.attempt) : ""));
     entry.reason = failures.back().reason;
-    entry.details = {.stopper = failures.back().stopper};
+    entry.details = EndDetails{.stopper = failures.back().stopper};
   }
   std::unordered_map<std::string, std::optional<FailureGroup>>
       joined;  // by trial; nullopt: it is in another's row
@@ -92,25 +92,25 @@ void join_failures(std::vector<TrialRow>& rows, const LastLine& last_line) {
       entry.state = found->second->state;
       entry.attempt = 0;
       entry.reason = found->second->reason;
-      entry.details.stopper = found->second->stopper;
+      entry.details = EndDetails{.stopper = found->second->stopper};
       kept.push_back({.entry = std::move(entry)});
     }
   }
   rows = std::move(kept);
 }
 
-Selector selector_of(const RunEntry& run, const Invocation& invocation, const SelectionOptions& selection) {
+Selector selector_of(const RunEntry& run, const SelectionOptions& selection) {
   if (!selection.run.empty()) return {.experiment = run.experiment, .run = run.id};
-  if (!selection.experiment.empty() || invocation.file.empty()) return {.experiment = run.experiment};
+  if (!selection.experiment.empty()) return {.experiment = run.experiment};
   return {.file = run.file};
 }
 
-Result show_trials(Session& session, Record& record, const Invocation& invocation, const RunEntry& entry,
-                   const StatusQuery& query, const StatusListener& listener) {
+Result show_trials(Session& session, Record& record, const RunEntry& entry, const StatusQuery& query,
+                   const StatusListener& listener) {
   const SelectionOptions& selection = query.selection;
   const TrialChoice choice(selection.trials, query.where);
   const std::string single = choice.single();
-  const auto listed = list_or_note(session, selector_of(entry, invocation, selection));
+  const auto listed = list_or_note(session, selector_of(entry, selection));
   const bool all_details = query.all_details || choice.has_condition() || !single.empty();
   RunStatus status =
       run_status(session, record, entry,
@@ -201,7 +201,7 @@ Result status(const Invocation& invocation, Progress& progress, const OpenSessio
   const auto entry = record ? find_on_record(*record, invocation, query, progress) : std::nullopt;
   if (entry)
     return open_session(on_its_engine(invocation, *entry), [&](Session& session) {
-      return show_trials(session, *record, invocation, *entry, query, listener);
+      return show_trials(session, *record, *entry, query, listener);
     });
   return done(open_session(invocation, [&](Session& session) {
     return show_containers(session, invocation, query, listener, record_result == Result::succeeded);

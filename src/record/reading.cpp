@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -79,6 +80,11 @@ std::optional<Instant> instant_in(const SQLite::Column& column) {
   return column.isNull() ? std::nullopt : std::optional(instant_of(column.getInt64()));
 }
 
+std::optional<Seconds> seconds_in(const Rows& row, int column) {
+  const auto number = row.number_if_any(column);
+  return number ? std::optional(Seconds(microseconds(*number))) : std::nullopt;
+}
+
 std::optional<Instant> instant_in(const Rows& row, int column) {
   const auto number = row.number_if_any(column);
   return number ? std::optional(instant_of(*number)) : std::nullopt;
@@ -93,12 +99,39 @@ EndDetails details_in(SQLite::Statement& query, int column) {
           .pause = seconds_in(query.getColumn(column + 3)).value_or(Seconds(0)),
           .next_why = text(4)};
 }
-EndDetails details_in(const Rows& row, int column) {
-  return {.stopper = value_or_none<Stopper>(row.text(column), k_stopper_count),
-          .outputs_fault = std::string(row.text(column + 1)),
-          .next = value_or_none<Next>(row.text(column + 2), k_next_count),
-          .pause = microseconds(row.number(column + 3)),
-          .next_why = std::string(row.text(column + 4))};
+// The same columns as one text, which details_of() reads; NULL if there are no details, as in most rows.
+// SQLite takes a fifth longer to read a row with the five columns.
+// `condition`: NULL also unless this holds.
+std::string details_sql(std::string_view pause, std::string_view condition = "TRUE") {
+  return fmt::format(
+      "CASE WHEN {} AND coalesce(stopper, next, outputs_fault) IS NOT NULL THEN coalesce(stopper, '') || '/' "
+      "|| "
+      "coalesce(next, '') || '/' || coalesce({}, 0) || '/' || "
+      "coalesce(length(CAST(outputs_fault AS BLOB)), 0) || '/' || coalesce(outputs_fault, '') || "
+      "coalesce(next_why, '') END",
+      condition, pause);
+}
+
+EndDetails details_of(std::string_view text) {
+  if (text.empty()) return {};
+  const auto next_part = [&] {
+    const std::size_t end = std::min(text.find('/'), text.size());
+    const std::string_view part = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    return part;
+  };
+  const auto number = [](std::string_view digits) {
+    std::int64_t value = 0;
+    std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    return value;
+  };
+  EndDetails details{.stopper = value_or_none<Stopper>(next_part(), k_stopper_count),
+                     .next = value_or_none<Next>(next_part(), k_next_count),
+                     .pause = microseconds(number(next_part()))};
+  const auto fault_size = static_cast<std::size_t>(number(next_part()));
+  details.outputs_fault = text.substr(0, fault_size);
+  details.next_why = text.substr(details.outputs_fault.size());
+  return details;
 }
 
 // As `states` has it, from an attempt's row.
@@ -112,8 +145,13 @@ void take_attempt(TrialEntry& entry, const Rows& row) {
   entry.reason = row.text(7);
   const bool is_collecting = row.number_if_any(8) == 0;
   const bool is_ready = !row.is_null(9);
-  entry.details = details_in(row, 12);
-  if (is_ready && !is_collecting) entry.details.next = Next::due;
+  const std::string_view details = row.text(12);
+  const bool is_due = is_ready && !is_collecting;
+  if (!details.empty() || is_due || entry.details) {
+    EndDetails read = details_of(details);
+    if (is_due) read.next = Next::due;
+    entry.details = std::move(read);
+  }
   entry.state = is_collecting    ? TrialState::collecting
                 : is_ready       ? TrialState::ready
                 : entry.ended_at ? TrialState::retrying
@@ -125,13 +163,13 @@ void take_attempt(TrialEntry& entry, const Rows& row) {
 }
 
 void take_details(TrialEntry& entry, const Rows& row) {
-  entry.container = row.text(17);
-  entry.gpus = row.text(18);
+  entry.container = row.text(13);
+  entry.gpus = row.text(14);
   entry.taken.reset();
-  if (!row.is_null(19))
-    entry.taken = Taken{.files = static_cast<std::size_t>(row.number(19)),
-                        .size = Bytes{row.number(20)},
-                        .left = split(row.text(21), k_between_paths)};
+  if (!row.is_null(15))
+    entry.taken = Taken{.files = static_cast<std::size_t>(row.number(15)),
+                        .size = Bytes{row.number(16)},
+                        .left = split(row.text(17), k_between_paths)};
 }
 
 WorkingTree working_tree_of(std::int64_t run, SQLite::Database& database) {
@@ -253,16 +291,15 @@ void Record::trials(const RunId& run, const std::string& trial, Detail detail,
     const std::string trial_details = all ? ", image, digest, params, revision" : "";
     const std::string attempt_details =
         all ? ", container, gpus, outputs_files, outputs_size, outputs_left" : "";
-    Rows trials(
-        impl_->database,
-        "SELECT trial, name, over, first_attempt, reason, stopper, outputs_fault, next, NULL, next_why" +
-            trial_details + " FROM trials" + chosen + " ORDER BY trial");
+    Rows trials(impl_->database, "SELECT trial, name, over, first_attempt, reason, " +
+                                     details_sql("NULL", "reason IS NOT NULL") + trial_details +
+                                     " FROM trials" + chosen + " ORDER BY trial");
     // Beside the other in the same order: a join looks for each trial anew, which takes twice as long.
     Rows attempts(
         impl_->database,
         "SELECT trial, attempt, healthy_at, ran_at, ended_at, exit_code, cause, reason, collected_at, "
-        "next_ready_at, memory_peak, cpu_time, stopper, outputs_fault, next, pause, next_why" +
-            attempt_details + " FROM attempts" + chosen + " ORDER BY trial, attempt");
+        "next_ready_at, memory_peak, cpu_time, " +
+            details_sql("pause") + attempt_details + " FROM attempts" + chosen + " ORDER BY trial, attempt");
     for (Rows* query : {&trials, &attempts}) {
       query->bind(1, number);
       if (only) query->bind(2, *only);
@@ -282,13 +319,13 @@ void Record::trials(const RunId& run, const std::string& trial, Detail detail,
       if (!trials.is_null(2)) entry.state = value_of<TrialState>(trials.text(2), k_trial_state_count);
       if (!trials.is_null(4)) {
         entry.reason = trials.text(4);
-        entry.details = details_in(trials, 5);
+        entry.details = details_of(trials.text(5));
       }
       if (!all) continue;
-      entry.image = trials.text(10);
-      entry.digest = trials.text(11);
-      entry.params = trials.text(12);
-      entry.revision = static_cast<int>(trials.number(13));
+      entry.image = trials.text(6);
+      entry.digest = trials.text(7);
+      entry.params = trials.text(8);
+      entry.revision = static_cast<int>(trials.number(9));
     }
   });
 }
@@ -324,36 +361,42 @@ std::vector<AttemptEntry> Record::attempts(const RunId& run, const std::string& 
   return database::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
     const std::string chosen = trial.empty() ? "" : " AND trial = ?2";
-    SQLite::Statement query(
-        impl_->database,
-        "SELECT name, attempt, ready_at, started_at, ran_at, ended_at, created_in, "
-        "started_in, first_attempt, nullif(collected_at, 0), exit_code, attempts.reason, gpus, nano_cpus, "
-        "memory, revision, attempts.stopper, attempts.outputs_fault, attempts.next, pause, attempts.next_why "
-        "FROM attempts JOIN trials USING (run, trial) "
-        "WHERE run = ?1" +
-            chosen + " ORDER BY trial, attempt");
-    query.bind(1, number);
-    if (!trial.empty()) query.bind(2, impl_->number_of_trial(number, trial).value_or(-1));
+    Rows trials(impl_->database, "SELECT trial, name, first_attempt, revision FROM trials WHERE run = ?1" +
+                                     chosen + " ORDER BY trial");
+    // Beside the other in the same order, as in Record::trials().
+    Rows attempts(impl_->database,
+                  "SELECT trial, attempt, ready_at, started_at, ran_at, ended_at, created_in, started_in, "
+                  "nullif(collected_at, 0), exit_code, reason, gpus, nano_cpus, memory, " +
+                      details_sql("pause") + " FROM attempts WHERE run = ?1" + chosen +
+                      " ORDER BY trial, attempt");
+    for (Rows* query : {&trials, &attempts}) {
+      query->bind(1, number);
+      if (!trial.empty()) query->bind(2, impl_->number_of_trial(number, trial).value_or(-1));
+    }
     std::vector<AttemptEntry> entries;
-    while (query.executeStep()) {
-      entries.push_back({.trial = query.getColumn(0).getString(),
-                         .revision = query.getColumn(15).getInt(),
-                         .attempt = query.getColumn(1).getInt(),
-                         .first_attempt = query.getColumn(8).getInt(),
-                         .ready_at = instant_of(query.getColumn(2).getInt64()),
-                         .started_at = instant_of(query.getColumn(3).getInt64()),
-                         .created_in = seconds_in(query.getColumn(6)),
-                         .started_in = seconds_in(query.getColumn(7)),
-                         .ran_at = instant_in(query.getColumn(4)),
-                         .ended_at = instant_in(query.getColumn(5)),
-                         .collected_at = instant_in(query.getColumn(9)),
-                         .exit_code = number_in(query.getColumn(10)),
-                         .reason = reason_text(query.getColumn(11).getText(""), details_in(query, 16),
-                                               query.getColumn(1).getInt()),
-                         .gpus = query.getColumn(12).getText(""),
-                         .slots = {.cpus = {query.getColumn(13).getInt64()},
-                                   .memory = {query.getColumn(14).getInt64()},
-                                   .gpus = {}}});
+    bool has_trial = trials.step();
+    while (attempts.step()) {
+      while (has_trial && trials.number(0) < attempts.number(0)) has_trial = trials.step();
+      const int attempt = static_cast<int>(attempts.number(1));
+      const std::string reason(attempts.text(10));
+      const std::string_view details = attempts.text(14);
+      const bool has_reason = !reason.empty() || !details.empty();
+      entries.push_back(
+          {.trial = std::string(trials.text(1)),
+           .revision = static_cast<int>(trials.number(3)),
+           .attempt = attempt,
+           .first_attempt = static_cast<int>(trials.number(2)),
+           .ready_at = instant_of(attempts.number(2)),
+           .started_at = instant_of(attempts.number(3)),
+           .created_in = seconds_in(attempts, 6),
+           .started_in = seconds_in(attempts, 7),
+           .ran_at = instant_in(attempts, 4),
+           .ended_at = instant_in(attempts, 5),
+           .collected_at = instant_in(attempts, 8),
+           .exit_code = attempts.number_if_any(9),
+           .reason = has_reason ? reason_text(reason, details_of(details), attempt) : "",
+           .gpus = std::string(attempts.text(11)),
+           .slots = {.cpus = {attempts.number(12)}, .memory = {attempts.number(13)}, .gpus = {}}});
     }
     return entries;
   });

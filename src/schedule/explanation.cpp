@@ -1,5 +1,7 @@
 // Why a trial does not start.
 
+#include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "schedule/lifecycle.hpp"
@@ -27,6 +29,26 @@ Explanation Lifecycle::explain(TrialIndex trial, const Settings& settings) const
 
 namespace combu {
 
+namespace {
+
+// False for kinds that depend on what only the process that drives the run knows.
+bool is_known_obstacle(Explanation::Kind kind) {
+  using Kind = Explanation::Kind;
+  return kind == Kind::dependencies || kind == Kind::canary || kind == Kind::paused || kind == Kind::place ||
+         kind == Kind::slots || kind == Kind::overtaken || kind == Kind::room;
+}
+
+bool wants_slots(const Trial& trial) {
+  return !trial.slots.empty() || !trial.gpus->empty();
+}
+
+bool are_starts_at_limit(const RunSituation& situation) {
+  const auto starting = std::ranges::count(situation.past, TrialState::starting, &Past::state);
+  return static_cast<std::size_t>(starting) >= situation.settings.starts_in_flight_max;
+}
+
+}  // namespace
+
 // The planner starts nothing: no start may be in flight.
 Explanation explain(const RunSituation& situation, TrialIndex trial) {
   PlannerOptions options{.capacity = situation.capacity, .past = situation.past, .began_at = situation.now};
@@ -40,7 +62,13 @@ Explanation explain(const RunSituation& situation, TrialIndex trial) {
   const Assumed others{situation.held_by_others};
   for (const Event& event : {Event(settings), Event(Begin{}), Event(others)})
     (void)planner.step(event, situation.now);
-  return planner.explain(trial);
+  Explanation why = planner.explain(trial);
+  if (is_known_obstacle(why.kind)) return why;
+  const bool wants = wants_slots(situation.experiment.trials[trial]);
+  if (wants && !situation.capacity) return {.kind = Explanation::Kind::slots};
+  // Without slots only another start can be in a trial's way.
+  if (!wants || are_starts_at_limit(situation)) return {.kind = Explanation::Kind::starts};
+  return why;
 }
 
 }  // namespace combu

@@ -46,6 +46,7 @@ std::string next_text(const EndDetails& details, int attempt) {
 }
 
 std::string with_details(std::string text, const EndDetails& details, int attempt) {
+  if (details.outputs_fault.empty() && details.next == Next::none) return text;
   if (!details.outputs_fault.empty()) text += fmt::format("; outputs: {}", details.outputs_fault);
   std::string next = next_text(details, attempt);
   constexpr std::string_view k_between = "; ";
@@ -92,7 +93,8 @@ std::string_view to_string(Next next) {
 }
 
 std::string reason_text(const std::string& reason, const EndDetails& details, int attempt) {
-  return with_details(fmt::format("{}{}", lead_of(details.stopper), reason), details, attempt);
+  std::string text(lead_of(details.stopper));
+  return with_details(std::move(text += reason), details, attempt);
 }
 
 std::string reason_text_beside(TrialState state, const std::string& reason, const EndDetails& details,

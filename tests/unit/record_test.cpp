@@ -136,7 +136,7 @@ TEST_F(RecordTest, OutputsAreOnTheirWayUntilTheyAreHome) {
 
   ended.details = {.next = Next::collect, .next_why = "disk full"};
   record.append(run.id, std::vector{ended});
-  EXPECT_EQ(record.trials(run.id, "one").at(0).details, ended.details);
+  EXPECT_EQ(*record.trials(run.id, "one").at(0).details, ended.details);
   EXPECT_EQ(record.past(run.id)[0].details, ended.details);
   EXPECT_EQ(record.stamp(run.id), stamp);
 

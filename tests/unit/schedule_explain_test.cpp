@@ -236,10 +236,10 @@ TEST(Explain, AnotherProcessKnowsTheSlotsOfOtherRuns) {
   EXPECT_EQ(scene.explain_from_record(0, options, cpus("2"), {}).kind, Kind::slots);
 }
 
-TEST(Explain, WithoutACapacityNoSlotsAreInTheWay) {
-  Scene scene("a=2 b=2", with_capacity("3"));
+TEST(Explain, WithoutAKnownCapacityTheSlotsAreInTheWay) {
+  Scene scene("a=2 b=2 c", with_capacity("3"));
   (void)scene.begin();
-  EXPECT_EQ(scene.explain_from_record(1, {}, {}, {}).kind, Kind::nothing);
+  EXPECT_EQ(scene.explain_from_record(1, {}, {}, {}).kind, Kind::slots);
 }
 
 TEST(Explain, AServiceLeavesRoomForThoseThatServicesServe) {
