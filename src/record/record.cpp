@@ -167,7 +167,8 @@ Record::Stamp Record::Impl::stamp(std::int64_t run) {
   query.bind(1, run);
   query.executeStep();
   Stamp stamp{};
-  for (int i = 0; i < static_cast<int>(stamp.size()); ++i) stamp.at(i) = query.getColumn(i).getInt64();
+  int column = 0;
+  for (std::int64_t& number : stamp) number = query.getColumn(column++).getInt64();
   return stamp;
 }
 

@@ -1,7 +1,6 @@
 // Why a trial does not start.
 
 #include <algorithm>
-#include <cstddef>
 #include <utility>
 
 #include "schedule/lifecycle.hpp"
@@ -44,7 +43,7 @@ bool wants_slots(const Trial& trial) {
 
 bool are_starts_at_limit(const RunSituation& situation) {
   const auto starting = std::ranges::count(situation.past, TrialState::starting, &Past::state);
-  return static_cast<std::size_t>(starting) >= situation.settings.starts_in_flight_max;
+  return std::cmp_greater_equal(starting, situation.settings.starts_in_flight_max);
 }
 
 }  // namespace
