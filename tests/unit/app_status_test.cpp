@@ -2,6 +2,8 @@
 
 #include <SQLiteCpp/SQLiteCpp.h>
 
+#include <atomic>
+
 #include "app/status.hpp"
 #include "app_fixture.hpp"
 
@@ -31,7 +33,7 @@ class FaultyEngine final : public PassingEngine {
   }
   bool is_away = false;
   bool has_no_usage = false;
-  int usages = 0;
+  std::atomic<int> usages = 0;  // usage is asked for in parallel
 };
 
 class StatusTest : public AppTest {
