@@ -24,9 +24,9 @@ struct PsOptions {
 };
 
 // Prints in the form that the options choose.
-class Printer {
+class StatusPrinter {
  public:
-  explicit Printer(const PsOptions& options)
+  explicit StatusPrinter(const PsOptions& options)
       : is_json_(options.json), form_(options.json ? json_form(options.limit) : table_form(options.limit)) {}
 
   [[nodiscard]] const TableForm& form() const { return form_; }
@@ -73,7 +73,7 @@ class Printer {
 
 int ps(const Invocation& invocation, const PsOptions& options) {
   CommandSessions sessions(open_progress(invocation));
-  const Printer printer(options);
+  const StatusPrinter printer(options);
   StatusQuery query{.selection = options.selection,
                     .where = options.where,
                     .address = address_given(invocation),
