@@ -83,15 +83,15 @@ class Apply {
   // stopped is for who goes on with it. `may`: throws Error when somebody else is at work on it after all.
   void revise(const Changes& changes, const std::function<void()>& may) {
     const std::vector<Past> past = record_.past(entry_.id);
+    const auto if_joined = changes.joined > 0 ? Edition::Opens::if_ended : Edition::Opens::no;
     Edition edition{.text = file_.text,
                     .digests = prepared_.digests,
                     .references = prepared_.references,
                     .taken = changes.taken,
-                    .opens = changes.again.empty() ? Edition::Opens::if_ended : Edition::Opens::always,
+                    .opens = changes.again.empty() ? if_joined : Edition::Opens::always,
                     .anew = anew_of(changes.named, past),
                     .at = real_clock().now()};
     if (is_newest()) edition.text.evaluated.clear();
-    if (changes.again.empty() && changes.joined == 0) edition.opens = Edition::Opens::no;
     TrialEdits edits;
     for (const TrialIndex trial : changes.removed) {
       if (is_alive(past[trial].state)) {
