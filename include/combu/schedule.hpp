@@ -415,10 +415,10 @@ struct TrialEdits {
 [[nodiscard]] std::vector<Fact> facts_of_edits(const RunId& run, std::vector<Past> past, TrialEdits edits,
                                                Instant now);
 
-// What an engine has of a run that no process drives.
+// The state of a run that no process drives, as its engine reports it.
 struct Unattended {
   std::vector<Sighting> listed;  // all of the run
-  // Those that have ended, or run although the record does not say so, with the engine's times.
+  // The attempts that ended, or that run although the record does not say so, with the engine's times.
   std::vector<Sighting> changed;
   std::vector<std::string> stopped = {};                  // trials that `stopper` has just stopped
   std::string stopper = {};                               // a user's name

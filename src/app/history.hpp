@@ -1,5 +1,5 @@
 #pragma once
-// What happened in a run, from the record alone: its events, and where its attempts spent their time.
+// Reads the history of a run from the record: its events, and where its attempts spent their time.
 
 #include <functional>
 #include <string>

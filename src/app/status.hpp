@@ -1,7 +1,7 @@
 #pragma once
-// What `ps` shows: the trials of a run, containers whose runs are not on record, or the runs. Reconciles: if
-// no process is at work on a run and the engine knows more than the record, it first puts that on record
-// (app/reconcile.hpp).
+// The use case of `ps`: reports the trials of a run, containers whose runs are not on record, or the runs.
+// Reconciles: if no process drives a run and the engine knows more than the record, status() first puts
+// that on record (app/reconcile.hpp).
 
 #include <cstddef>
 #include <cstdint>

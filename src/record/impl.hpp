@@ -155,8 +155,8 @@ struct Record::Impl {
   std::int64_t number_of_experiment(const std::string& name);
   // The last moment that is on record of a run.
   std::int64_t latest_of(std::int64_t run);
-  // What is added to the times of a run's facts from here on, so that they follow what is on record also
-  // when the machine's clock was set back between two processes.
+  // Returns the time to add to the times of a run's further facts. With it they follow all times on record
+  // even if the machine's clock was set back between two processes.
   std::int64_t delay_of(std::int64_t run, Instant first);
   Stamp stamp(std::int64_t run);
   // `write_facts` is given the run's number. False: the run has changed.
@@ -165,7 +165,7 @@ struct Record::Impl {
   void write(std::int64_t run, std::span<const Fact> facts);
   void write(std::int64_t run, std::int64_t delay, const Fact& fact);
   void write(std::int64_t run, const Recollection& one);
-  // What has changed since it was looked for is not what anybody may find it by.
+  // Removes the trial's cache key if its image or inputs changed after the cache lookup.
   void forget_unless_as_known(const TrialKey& trial, const Started& started);
   void write_inputs(const TrialKey& trial, const std::vector<std::string>& digests);
   void write(std::int64_t run, const WorkingTree& tree);

@@ -1,4 +1,4 @@
-// What happened in a run, from the record.
+// The history of a run is read from the record.
 
 #include <gmock/gmock.h>
 

@@ -105,7 +105,7 @@ class Scene {
       if (kind(trial) == Kind::nothing) names.push_back(name(trial));
     return names;
   }
-  // What another process finds, which has the trials from the record.
+  // The explanation of another process, which reads the trials from the record.
   [[nodiscard]] Explanation explain_from_record(TrialIndex trial, const PlannerOptions& options,
                                                 const Slots& held_by_others, const Settings& settings) {
     states_.resize(size());
