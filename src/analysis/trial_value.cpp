@@ -27,20 +27,29 @@ bool is_phase(std::string_view word) {
   return word == to_string(Phase::created) || word == to_string(Phase::ended);
 }
 
+bool is_state(std::string_view word) {
+  for (std::size_t i = 0; i < k_trial_state_count; ++i)
+    if (to_string(static_cast<TrialState>(i)) == word) return true;
+  return false;
+}
+
+[[noreturn]] void throw_unknown_state(std::string_view word) {
+  std::vector<std::string_view> states;
+  for (std::size_t i = 0; i < k_trial_state_count; ++i)
+    states.push_back(to_string(static_cast<TrialState>(i)));
+  throw Error(ErrorKind::invalid, "--where",
+              fmt::format("`{}` is no state; {}, {} and {} are", word, fmt::join(states, ", "),
+                          to_string(Phase::created), to_string(Phase::ended)));
+}
+
 // A state by the record's words or, where a phase is meant, by the engine's.
 std::string state_like(const TrialEntry& entry, std::string_view wanted) {
-  if (wanted.empty()) return std::string(to_string(entry.state));
+  const std::string_view state = to_string(entry.state);
+  if (wanted.empty() || wanted == state) return std::string(state);
   if (is_phase(wanted)) return std::string(phase_of(entry));
-  std::vector<std::string_view> words;
-  words.reserve(k_trial_state_count);
-  for (std::size_t i = 0; i < k_trial_state_count; ++i)
-    words.push_back(to_string(static_cast<TrialState>(i)));
   const bool is_pattern = wanted.find_first_of("*?[\\") != std::string_view::npos;
-  if (!is_pattern && std::ranges::find(words, wanted) == words.end())
-    throw Error(ErrorKind::invalid, "--where",
-                fmt::format("`{}` is no state; {}, {} and {} are", wanted, fmt::join(words, ", "),
-                            to_string(Phase::created), to_string(Phase::ended)));
-  return std::string(to_string(entry.state));
+  if (!is_pattern && !is_state(wanted)) throw_unknown_state(wanted);
+  return std::string(state);
 }
 
 // Of several devices the one that is wanted, if it is among them.

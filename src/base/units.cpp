@@ -153,7 +153,7 @@ std::string to_string(Cpus cpus) {
 std::string to_string(Seconds duration) {
   const double seconds = duration.count();
   if (seconds < 0) return "-" + to_string(-duration);
-  if (seconds < 0.9995) return fmt::format("{:.0f} ms", seconds * 1e3);
+  if (seconds < 0.9995) return std::to_string(std::lrint(seconds * 1e3)) + " ms";
   if (seconds < 59.95) return fmt::format("{:.1f} s", seconds);
   const auto whole = static_cast<std::int64_t>(std::llround(seconds));
   if (whole < 3600) return fmt::format("{}m{:02}s", whole / 60, whole % 60);

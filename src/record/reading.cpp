@@ -101,8 +101,8 @@ EndDetails details_in(SQLite::Statement& query, int column) {
 }
 // The same columns as one text, which details_of() reads; NULL if there are no details, as in most rows.
 // SQLite takes a fifth longer to read a row with the five columns.
-// `condition`: NULL also unless this holds.
-std::string details_sql(std::string_view pause, std::string_view condition = "TRUE") {
+// `condition`: holds for each row with details, and is cheaper to evaluate.
+std::string details_sql(std::string_view pause, std::string_view condition) {
   return fmt::format(
       "CASE WHEN {} AND coalesce(stopper, next, outputs_fault) IS NOT NULL THEN coalesce(stopper, '') || '/' "
       "|| "
@@ -299,7 +299,8 @@ void Record::trials(const RunId& run, const std::string& trial, Detail detail,
         impl_->database,
         "SELECT trial, attempt, healthy_at, ran_at, ended_at, exit_code, cause, reason, collected_at, "
         "next_ready_at, memory_peak, cpu_time, " +
-            details_sql("pause") + attempt_details + " FROM attempts" + chosen + " ORDER BY trial, attempt");
+            details_sql("pause", "(cause <> 'none' OR collected_at = 0)") + attempt_details +
+            " FROM attempts" + chosen + " ORDER BY trial, attempt");
     for (Rows* query : {&trials, &attempts}) {
       query->bind(1, number);
       if (only) query->bind(2, *only);
@@ -367,7 +368,7 @@ std::vector<AttemptEntry> Record::attempts(const RunId& run, const std::string& 
     Rows attempts(impl_->database,
                   "SELECT trial, attempt, ready_at, started_at, ran_at, ended_at, created_in, started_in, "
                   "nullif(collected_at, 0), exit_code, reason, gpus, nano_cpus, memory, " +
-                      details_sql("pause") + " FROM attempts WHERE run = ?1" + chosen +
+                      details_sql("pause", "TRUE") + " FROM attempts WHERE run = ?1" + chosen +
                       " ORDER BY trial, attempt");
     for (Rows* query : {&trials, &attempts}) {
       query->bind(1, number);
