@@ -518,4 +518,22 @@ class Planner {
   std::unique_ptr<Impl> impl_;
 };
 
+// Collects the outputs of a run that no process drives, for the last time: its containers are about to be
+// removed. Each attempt that is `collecting` gets one command; a failure is final. `experiment` and `plan`
+// outlive it.
+class LastCollection {
+ public:
+  // `past`: of all trials.
+  LastCollection(const RunId& run, const Experiment& experiment, const Plan& plan, std::vector<Past> past,
+                 Instant now);
+  [[nodiscard]] const std::vector<CollectCommand>& commands() const { return commands_; }
+  // Returns the facts that the record lacks after the answer to one of the commands. Starts of further
+  // attempts are left to the next process that drives the run.
+  [[nodiscard]] std::vector<Fact> facts_of(const Collected& answer, Instant now);
+
+ private:
+  Planner planner_;
+  std::vector<CollectCommand> commands_;
+};
+
 }  // namespace combu

@@ -45,28 +45,26 @@ std::string failure_of(const Body& body) {
   return {};
 }
 
-struct Collection {
+// Where attempts are collected from, and to.
+struct Route {
   Engine& engine;
   Depot& depot;
-  Planner& planner;
 };
 
 // Records the result. Returns why the outputs could not be collected; empty if they are, or if the attempt
 // has failed because of them.
-std::string collect_one(Session& session, Record& record, const Loaded& loaded, const Collection& with,
-                        const CollectCommand& command) {
-  const auto [collected, taken] = take_outputs(with.engine, loaded.run, command, with.depot, session.stop());
+std::string collect_one(Session& session, Record& record, const Loaded& loaded, const Route& route,
+                        LastCollection& collection, const CollectCommand& command) {
+  const auto [collected, taken] =
+      take_outputs(route.engine, loaded.run, command, route.depot, session.stop());
   if (session.stop().stop_requested()) throw Error(ErrorKind::cancelled, "", "cancelled");
-  std::vector<Fact> facts = with.planner.step(collected, real_clock().now()).facts;
-  std::erase_if(
-      facts, [](const Fact& fact) { return !is_over(fact.state) && fact.state != TrialState::collecting; });
   std::vector<CameHome> homes;
   if (taken) {
     homes.push_back({.trial = command.trial, .attempt = command.attempt, .taken = *taken});
     for (const std::string& note : notes_of(loaded.run.experiment.trials[command.trial].name, *taken))
       session.progress().note(note);
   }
-  record.append(loaded.run.id, facts, {}, homes);
+  record.append(loaded.run.id, collection.facts_of(collected, real_clock().now()), {}, homes);
   return collected.by_attempt ? std::string() : collected.fault;
 }
 
@@ -137,9 +135,8 @@ std::set<Key> collecting_attempts(Record& record, const RunId& run) {
 
 Uncollected bring_home(Session& session, Record& record, const RunId& run,
                        const std::function<void(const Key&)>& collected) {
-  PlannerOptions options{.until = Until::ended};
-  options.past = record.past(run);
-  std::map<TrialIndex, Key> pending = collecting_attempts(record, run, options.past);
+  std::vector<Past> past = record.past(run);
+  std::map<TrialIndex, Key> pending = collecting_attempts(record, run, past);
   Uncollected failed;
   if (pending.empty()) return failed;
   session.progress().note(
@@ -151,17 +148,13 @@ Uncollected bring_home(Session& session, Record& record, const RunId& run,
     const Loaded loaded = load(record, run);
     const auto depot = open_results(loaded);
     const auto engine = session.patient_engine();
-    Planner planner(run, loaded.run.experiment, loaded.plan, options);
-    const auto step = [&](const Event& event) { return planner.step(event, real_clock().now()); };
-    (void)step(Adjust{.paused = true});
-    (void)step(Interrupt{.for_good = true});
-    for (const Command& command : step(Begin{}).commands) {
-      const auto* collect = std::get_if<CollectCommand>(&command);
-      const auto at = collect == nullptr ? pending.end() : pending.find(collect->trial);
+    LastCollection collection(run, loaded.run.experiment, loaded.plan, std::move(past), real_clock().now());
+    for (const CollectCommand& command : collection.commands()) {
+      const auto at = pending.find(command.trial);
       if (at == pending.end()) continue;
       std::string fault;
       const std::string unrecorded = failure_of([&] {
-        fault = collect_one(session, record, loaded, {*engine, *depot, planner}, *collect);
+        fault = collect_one(session, record, loaded, {*engine, *depot}, collection, command);
       });
       const Key key = at->second;
       pending.erase(at);

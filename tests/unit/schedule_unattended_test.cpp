@@ -211,5 +211,45 @@ TEST_F(Unwatched, AllAreOverOnlyAfterTheLastEnd) {
   EXPECT_TRUE(are_all_over({}, {}));
 }
 
+class LastCollectionTest : public Unwatched {
+ protected:
+  LastCollectionTest() {
+    for (Trial& trial : experiment.trials) trial.outputs = {Output{.path = "/out"}};
+    past[0] = {.state = TrialState::collecting, .was_started = true, .ran_at = k_ran_at};
+  }
+  [[nodiscard]] std::vector<std::string> after(Collected answer) const {
+    LastCollection collection(RunId("r1"), experiment, run_plan, past, k_now);
+    EXPECT_EQ(collection.commands().size(), 1U);
+    return texts(collection.facts_of(answer, k_now));
+  }
+
+  const Plan run_plan = plan(experiment);
+};
+
+TEST_F(LastCollectionTest, CommandsOnlyWhatIsToBeCollected) {
+  past[1] = running();
+  const LastCollection collection(RunId("r1"), experiment, run_plan, past, k_now);
+  ASSERT_EQ(collection.commands().size(), 1U);
+  EXPECT_EQ(collection.commands()[0].trial, 0U);
+  EXPECT_EQ(collection.commands()[0].attempt, 1);
+}
+
+TEST_F(LastCollectionTest, DependentsAreNotStarted) {
+  EXPECT_THAT(after({.trial = 0}), ElementsAre("a succeeded"));
+}
+
+TEST_F(LastCollectionTest, AFailureIsFinal) {
+  experiment.trials[0].retries.max = 3;
+  experiment.trials[0].retries.on.set();
+  EXPECT_THAT(
+      after({.trial = 0, .fault = "/out: nothing there", .by_attempt = true}),
+      ElementsAre("a failed (/out: nothing there)", "b blocked (depends on `a`, which did not succeed)"));
+}
+
+TEST_F(LastCollectionTest, AFaultOfTheDestinationIsRecorded) {
+  EXPECT_THAT(after({.trial = 0, .fault = "disk full"}),
+              ElementsAre("a collecting (its outputs are not home: disk full)"));
+}
+
 }  // namespace
 }  // namespace combu::test
