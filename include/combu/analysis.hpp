@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -67,11 +68,11 @@ struct Results {
   RunEntry run;
   std::vector<std::string> params;  // by name, as the next
   std::vector<std::string> metrics;
-  std::vector<ResultRow> rows;     // in the experiment's order
-  Telemetry* telemetry = nullptr;  // has the points; nullptr: there are none
+  std::vector<ResultRow> rows;             // in the experiment's order
+  std::shared_ptr<Telemetry> telemetry{};  // has the points; nullptr: there are none
 };
-// `telemetry`: the run's, where it has any; it outlives the results.
-[[nodiscard]] Results read_results(Record& record, Telemetry* telemetry, RunEntry run);
+// `telemetry`: the run's; nullptr: it has none.
+[[nodiscard]] Results read_results(Record& record, std::shared_ptr<Telemetry> telemetry, RunEntry run);
 
 // The column that is likely meant by a name that none has.
 [[nodiscard]] std::optional<std::string> nearest_column(const Results& results, std::string_view name);
@@ -106,6 +107,11 @@ struct Column {
 [[nodiscard]] std::optional<Column> find_column(const Results& results, std::string_view name);
 // Throws Error(invalid), of `subject`.
 [[nodiscard]] Column expect_column(const Results& results, std::string_view name, std::string_view subject);
+
+// The names in lists of columns or params, each list "a,b" or "'a,b',c", that `option` was given. Throws
+// Error(invalid) for an empty name, one that is named twice, or a quote without its end.
+[[nodiscard]] std::vector<std::string> names_in(const std::vector<std::string>& lists,
+                                                std::string_view option);
 
 // True if `name` is a field of the trial.
 [[nodiscard]] bool is_field(std::string_view name);

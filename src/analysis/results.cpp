@@ -99,8 +99,9 @@ void read_metrics(Results& results) {
 
 }  // namespace
 
-Results read_results(Record& record, Telemetry* telemetry, RunEntry run) {
-  Results results{.run = std::move(run), .params = {}, .metrics = {}, .rows = {}, .telemetry = telemetry};
+Results read_results(Record& record, std::shared_ptr<Telemetry> telemetry, RunEntry run) {
+  Results results{
+      .run = std::move(run), .params = {}, .metrics = {}, .rows = {}, .telemetry = std::move(telemetry)};
   results.rows.reserve(record.trial_count(results.run.id));
   record.trials(results.run.id, {}, Detail::all,
                 [&]() -> TrialEntry& { return results.rows.emplace_back().trial; });

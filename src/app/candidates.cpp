@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -78,10 +79,10 @@ std::vector<std::string> Candidates::names() {
   std::vector<std::string> names(k_fields.begin(), k_fields.end());
   const auto entry = entry_meant();
   if (!entry) return names;
-  std::unique_ptr<Telemetry> telemetry;
+  std::shared_ptr<Telemetry> telemetry;
   if (Telemetry::exists(folder_, entry->id))
-    telemetry = std::make_unique<Telemetry>(folder_, entry->id, Telemetry::Use::reading);
-  const Results results = read_results(*record_, telemetry.get(), *entry);
+    telemetry = std::make_shared<Telemetry>(folder_, entry->id, Telemetry::Use::reading);
+  const Results results = read_results(*record_, std::move(telemetry), *entry);
   for (const std::string& param : results.params) add(names, param, "params.");
   for (const std::string& metric : results.metrics) {
     add(names, metric, "metrics.");

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "app/run_results.hpp"
+
 namespace combu {
 namespace {
 
@@ -31,8 +33,11 @@ std::vector<std::string> params_over(const CompareOptions& options, const std::v
 
 }  // namespace
 
-ComparedRuns read_compared(RunResults& source, const CompareOptions& options, Progress& progress) {
-  ComparedRuns compared{.runs = source.read(options.runs), .form = {}};
+ComparedRuns read_compared(const Invocation& invocation, const CompareOptions& options,
+                           const OpenSession& open_session, Progress& progress) {
+  ComparedRuns compared{
+      .runs = read_run_results(invocation, {.ids = options.runs, .where = {}}, open_session, progress),
+      .form = {}};
   compared.form.metrics = names_in(options.metrics, "--metric");
   compared.form.over = params_over(options, compared.runs);
   bool any = false;

@@ -1,10 +1,10 @@
 #pragma once
-// Runs whose results are compared. Reconciles, as RunResults does.
+// Runs whose results are compared. Reconciles, as read_run_results() does.
 
 #include <string>
 #include <vector>
 
-#include "app/run_results.hpp"
+#include "app/session.hpp"
 #include "combu/analysis.hpp"
 #include "combu/progress.hpp"
 
@@ -23,10 +23,10 @@ struct ComparedRuns {
   CompareForm form;
 };
 
-// Notes names in the condition that no trial has a value of. Throws Error: those of RunResults::read();
+// Notes names in the condition that no trial has a value of. Throws Error: those of read_run_results();
 // invalid for a list of names that makes no sense, or a param that no trial has; not_found if there is no
 // metric to compare.
-[[nodiscard]] ComparedRuns read_compared(RunResults& source, const CompareOptions& options,
-                                         Progress& progress);
+[[nodiscard]] ComparedRuns read_compared(const Invocation& invocation, const CompareOptions& options,
+                                         const OpenSession& open_session, Progress& progress);
 
 }  // namespace combu

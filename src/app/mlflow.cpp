@@ -2,9 +2,12 @@
 
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "app/outputs.hpp"
+#include "app/runs.hpp"
 #include "combu/export.hpp"
+#include "combu/system.hpp"
 #include "combu/workspace.hpp"
 
 namespace combu {
@@ -18,23 +21,26 @@ std::string uri_of(const std::string& server) {
 
 }  // namespace
 
-void send_to_mlflow(RunResults& source, std::span<const Results> runs, const std::string& server,
-                    Progress& progress, const std::stop_token& stop) {
+void send_to_mlflow(const Invocation& invocation, const ChosenRuns& chosen, const std::string& server,
+                    const OpenSession& open_session, Progress& progress) {
+  const std::vector<Results> runs = read_run_results(invocation, chosen, open_session, progress);
+  Record record = open_record(invocation, Record::Use::reading);
+  const Interrupts interrupts;  // not before the session, which has its own
   for (const Results& run : runs) {
     MlflowForm form{.uri = {},
-                    .outputs_of = output_places(source.record(), run.run.id, progress),
+                    .outputs_of = output_places(record, run.run.id, progress),
                     .ended_at_of = {},
                     .tell = {},
                     .note = {}};
     form.uri = uri_of(server);
     form.ended_at_of = [&](const std::string& trial, int attempt) -> std::optional<Instant> {
-      for (const AttemptEntry& entry : source.record().attempts(run.run.id, trial))
+      for (const AttemptEntry& entry : record.attempts(run.run.id, trial))
         if (entry.attempt == attempt) return entry.ended_at;
       return std::nullopt;
     };
     form.tell = [&](std::size_t count, std::size_t total) { progress.counted("exported", count, total); };
     form.note = [&](const std::string& line) { progress.note(line); };
-    export_to_mlflow(run, form, stop);
+    export_to_mlflow(run, form, interrupts.token());
   }
 }
 

@@ -3,64 +3,52 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
+#include <utility>
 
 #include "app/kept_logs.hpp"
+#include "app/runs.hpp"
+#include "combu/telemetry.hpp"
 #include "combu/workspace.hpp"
 
 namespace combu {
+namespace {
 
-RunResults::RunResults(const Invocation& invocation, OpenSession open_session)
-    : invocation_(invocation),
-      open_session_(std::move(open_session)),
-      folder_(state_folder(caller_for(invocation))),
-      record_(folder_, Record::Use::reading) {}
-
-Results RunResults::read(const std::string& id) {
-  RunEntry entry = find_run(record_, invocation_, id);
-  reconcile(entry);
-  Telemetry* told = telemetry(entry.id);
-  return read_results(record_, told, std::move(entry));
+// nullptr: the run has none.
+std::shared_ptr<Telemetry> telemetry_of(const std::string& folder, const RunId& run) {
+  if (!Telemetry::exists(folder, run)) return nullptr;
+  return std::make_shared<Telemetry>(folder, run, Telemetry::Use::reading);
 }
 
-void RunResults::reconcile(const RunEntry& entry) {
-  if (entry.engine.is_simulated) return;
-  const std::size_t begun = record_.begun(entry.id);
-  Telemetry* told = telemetry(entry.id);
-  if (begun == 0 || (told != nullptr && told->complete() >= begun)) return;
-  refresh_from_engine(invocation_, open_session_, record_, entry);
-  telemetries_.erase(entry.id);  // there may be something now
+// `id`: empty: the last run of the invocation's file.
+Results read_one(Record& record, const Invocation& invocation, const std::string& id,
+                 const OpenSession& open_session) {
+  const std::string folder = state_folder(caller_for(invocation));
+  RunEntry entry = find_run(record, invocation, id);
+  std::shared_ptr<Telemetry> telemetry = telemetry_of(folder, entry.id);
+  const std::size_t begun = entry.engine.is_simulated ? 0 : record.begun(entry.id);
+  if (begun > 0 && (telemetry == nullptr || telemetry->complete() < begun)) {
+    refresh_from_engine(invocation, open_session, record, entry);
+    telemetry = telemetry_of(folder, entry.id);
+  }
+  return read_results(record, std::move(telemetry), std::move(entry));
 }
 
-std::vector<Results> RunResults::read(const std::vector<std::string>& ids) {
+}  // namespace
+
+std::vector<Results> read_run_results(const Invocation& invocation, const ChosenRuns& chosen,
+                                      const OpenSession& open_session, Progress& progress) {
+  Record record = open_record(invocation, Record::Use::reading);
   std::vector<Results> all;
-  all.reserve(std::max<std::size_t>(ids.size(), 1));
-  for (const std::string& id : ids) {
-    all.push_back(read(id));
-    if (std::count(ids.begin(), ids.end(), id) > 1)
+  all.reserve(std::max<std::size_t>(chosen.ids.size(), 1));
+  for (const std::string& id : chosen.ids) {
+    all.push_back(read_one(record, invocation, id, open_session));
+    if (std::ranges::count(chosen.ids, id) > 1)
       throw Error(ErrorKind::invalid, "run " + id, "is named twice");
   }
-  if (ids.empty()) all.push_back(read(std::string()));
+  if (all.empty()) all.push_back(read_one(record, invocation, "", open_session));
+  for (Results& results : all) choose(results, chosen.where, progress);
   return all;
-}
-
-Results RunResults::read_where(const std::string& id, const std::string& where, Progress& progress) {
-  Results results = read(id);
-  choose(results, where, progress);
-  return results;
-}
-
-std::vector<Results> RunResults::read_where(const std::vector<std::string>& ids, const std::string& where,
-                                            Progress& progress) {
-  std::vector<Results> all = read(ids);
-  for (Results& results : all) choose(results, where, progress);
-  return all;
-}
-
-Telemetry* RunResults::telemetry(const RunId& run) {
-  const auto [known, is_new] = telemetries_.try_emplace(run);
-  if (is_new && Telemetry::exists(folder_, run))
-    known->second = std::make_unique<Telemetry>(folder_, run, Telemetry::Use::reading);
-  return known->second.get();
 }
 
 void refresh_from_engine(const Invocation& invocation, const OpenSession& open_session, Record& record,
@@ -86,43 +74,6 @@ void refresh_from_engine(const Invocation& invocation, const OpenSession& open_s
     }
     return Result::succeeded;
   });
-}
-
-namespace {
-
-// Takes the next one from a list's front: up to a comma, or in quotes of either kind.
-std::string take_name(std::string_view& rest, std::string_view option) {
-  if (!rest.starts_with('"') && !rest.starts_with('\'')) {
-    std::string name(rest.substr(0, rest.find(',')));
-    rest.remove_prefix(name.size());
-    return name;
-  }
-  const std::size_t end = rest.find(rest.front(), 1);
-  if (end == std::string_view::npos || (end + 1 < rest.size() && rest[end + 1] != ','))
-    throw Error(ErrorKind::invalid, std::string(option),
-                fmt::format("{}: a name that begins with a quote ends with it", shortened(rest)));
-  std::string name(rest.substr(1, end - 1));
-  rest.remove_prefix(end + 1);
-  return name;
-}
-
-}  // namespace
-
-std::vector<std::string> names_in(const std::vector<std::string>& lists, std::string_view option) {
-  std::vector<std::string> names;
-  for (std::string_view rest : lists) {
-    while (true) {
-      names.push_back(take_name(rest, option));
-      if (names.back().empty())
-        throw Error(ErrorKind::invalid, std::string(option), "names stand between commas, and one is empty");
-      if (std::count(names.begin(), names.end(), names.back()) > 1)
-        throw Error(ErrorKind::invalid, std::string(option),
-                    fmt::format("`{}` is named twice", names.back()));
-      if (rest.empty()) break;
-      rest.remove_prefix(1);
-    }
-  }
-  return names;
 }
 
 std::string valueless_text(const Results& results, const std::string& name) {

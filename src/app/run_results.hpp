@@ -3,57 +3,32 @@
 // of a run that no process is at work on it puts on record what has ended (app/reconcile.hpp), and keeps what
 // trials have written since.
 
-#include <map>
-#include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "app/reconcile.hpp"
-#include "app/runs.hpp"
+#include "app/session.hpp"
 #include "combu/analysis.hpp"
 #include "combu/progress.hpp"
-#include "combu/telemetry.hpp"
+#include "combu/record.hpp"
 
 namespace combu {
 
-// What it gives is good for as long as it lives.
-class RunResults {
- public:
-  RunResults(const Invocation& invocation, OpenSession open_session);
-
-  // Of the run of this id, or, when it is empty, of the last one of the invocation's file. What the engine
-  // has of it is taken in first. Throws Error.
-  [[nodiscard]] Results read(const std::string& id);
-  // Of each, which are different ones; of none given the last one of the file.
-  [[nodiscard]] std::vector<Results> read(const std::vector<std::string>& ids);
-  // The same of the trials that choose() keeps.
-  [[nodiscard]] Results read_where(const std::string& id, const std::string& where, Progress& progress);
-  [[nodiscard]] std::vector<Results> read_where(const std::vector<std::string>& ids, const std::string& where,
-                                                Progress& progress);
-  [[nodiscard]] Record& record() { return record_; }
-
- private:
-  void reconcile(const RunEntry& entry);
-  // nullptr when the run has told nothing.
-  [[nodiscard]] Telemetry* telemetry(const RunId& run);
-
-  const Invocation& invocation_;
-  OpenSession open_session_;
-  std::string folder_;
-  Record record_;
-  std::map<RunId, std::unique_ptr<Telemetry>> telemetries_;
+// Runs on record, and which of their trials.
+struct ChosenRuns {
+  std::vector<std::string> ids;  // different ones; none, or an empty one: the last run of the file
+  std::string where;             // a condition; empty: all trials
 };
+
+// The results of each run, at least one. What the engine has of it is taken in first, in a session. Notes
+// names in the condition that no trial has a value of. Throws Error.
+[[nodiscard]] std::vector<Results> read_run_results(const Invocation& invocation, const ChosenRuns& chosen,
+                                                    const OpenSession& open_session, Progress& progress);
 
 // Takes in what the trials of the run (these; empty: all) have written since it was done last, and, where
 // nobody is at work on it, what has ended. That it cannot be had is told.
 void refresh_from_engine(const Invocation& invocation, const OpenSession& open_session, Record& record,
                          const RunEntry& entry, const TrialNames& trials = {});
-
-// What the lists name, each "a,b", given to `option`. Throws Error(invalid) for an empty name, or one that is
-// named twice.
-[[nodiscard]] std::vector<std::string> names_in(const std::vector<std::string>& lists,
-                                                std::string_view option);
 
 // Of a name in a condition that no trial has a value of: what is said of it.
 [[nodiscard]] std::string valueless_text(const Results& results, const std::string& name);

@@ -20,8 +20,7 @@ struct CompareCommand {
 int compare(const Invocation& invocation, const CompareCommand& options) {
   CommandSessions sessions(open_progress(invocation));
   Progress& progress = sessions.progress();
-  RunResults source(invocation, sessions.opener());
-  const auto [runs, form] = read_compared(source, options.compare, progress);
+  const auto [runs, form] = read_compared(invocation, options.compare, sessions.opener(), progress);
   const TableForm table = options.json ? json_form(options.limit) : table_form(options.limit);
   OutStream out;
   std::vector<std::string> notes;

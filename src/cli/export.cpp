@@ -15,15 +15,13 @@
 #include "cli/session.hpp"
 #include "combu/analysis.hpp"
 #include "combu/progress.hpp"
-#include "combu/system.hpp"
 
 namespace combu {
 namespace {
 
 struct ExportOptions {
   std::string format;
-  std::vector<std::string> runs;
-  std::string where;
+  ChosenRuns chosen;
   std::string output;
   std::string to;
   bool points = false;
@@ -65,12 +63,13 @@ int export_runs(const Invocation& invocation, const ExportOptions& options) {
   expect_sense(options);
   CommandSessions sessions(open_progress(invocation));
   Progress& progress = sessions.progress();
-  RunResults source(invocation, sessions.opener());
-  const std::vector<Results> runs = source.read_where(options.runs, options.where, progress);
+  const OpenSession open_session = sessions.opener();
   if (options.format == "mlflow") {
-    const Interrupts interrupts;
-    send_to_mlflow(source, runs, options.to, progress, interrupts.token());
-  } else if (options.format == "sqlite") {
+    send_to_mlflow(invocation, options.chosen, options.to, open_session, progress);
+    return 0;
+  }
+  const std::vector<Results> runs = read_run_results(invocation, options.chosen, open_session, progress);
+  if (options.format == "sqlite") {
     export_sqlite(options.output, runs);
   } else {
     write_text(options, runs);
@@ -89,13 +88,15 @@ void add_export(CommandLine& line, const Invocation& invocation, Action& action)
       .type_name("FILE");
   command.add_flag("--points", options->points, "Of csv and json: a row for each point, not for each trial");
   command.add_option("--to", options->to, "The MLflow server; else MLFLOW_TRACKING_URI").type_name("URL");
-  command.add_option("--where", options->where, "Only trials of which this is so: lr<0.01 && state=succeeded")
+  command
+      .add_option("--where", options->chosen.where,
+                  "Only trials of which this is so: lr<0.01 && state=succeeded")
       .type_name("CONDITION");
   command.add_option("FORMAT", options->format, "csv, json (lines), sqlite, or mlflow")
       .required()
       .one_of({"csv", "json", "sqlite", "mlflow"})
       .type_name("");
-  command.add_option("RUN", options->runs, "These runs, instead of the file's last one").type_name("");
+  command.add_option("RUN", options->chosen.ids, "These runs, instead of the file's last one").type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet export csv -o results.csv");
   command.callback([&invocation, &action, options] {
     action = [&invocation, options] { return export_runs(invocation, *options); };

@@ -16,8 +16,7 @@ namespace combu {
 namespace {
 
 struct PlotOptions {
-  std::string run;
-  std::string where;
+  ChosenRuns chosen{.ids = {""}, .where = {}};
   std::string log;
   std::string output;
   ChartForm form;
@@ -35,15 +34,14 @@ std::string write_svg(const Chart& chart, const std::string& path) {
 int plot(const Invocation& invocation, const PlotOptions& options) {
   CommandSessions sessions(open_progress(invocation));
   Progress& progress = sessions.progress();
-  RunResults source(invocation, sessions.opener());
-  const Results results = source.read_where(options.run, options.where, progress);
+  const std::vector<Results> runs = read_run_results(invocation, options.chosen, sessions.opener(), progress);
   ChartForm form = options.form;
   const auto scale = [&](char axis) {
     return options.log.find(axis) == std::string::npos ? Scale::linear : Scale::logarithmic;
   };
   form.x_scale = scale('x');
   form.y_scale = scale('y');
-  const Chart chart = make_chart(results, form);
+  const Chart chart = make_chart(runs.front(), form);
   for (const std::string& note : chart.notes) progress.note(note);
   std::string note;
   if (options.output.empty()) {
@@ -67,10 +65,12 @@ void add_plot(CommandLine& line, const Invocation& invocation, Action& action) {
   command.add_option("--x", options->form.x, "Each trial's last value over this param, field or metric")
       .type_name("NAME");
   command.add_option("--log", options->log, "Logarithmic scales").one_of({"x", "y", "xy"}).type_name("AXES");
-  command.add_option("--where", options->where, "Only trials of which this is so: lr<0.01 && state=succeeded")
+  command
+      .add_option("--where", options->chosen.where,
+                  "Only trials of which this is so: lr<0.01 && state=succeeded")
       .type_name("CONDITION");
   command.add_option("-o,--output", options->output, "Write an SVG to this file").type_name("FILE");
-  add_run_option(command, options->run);
+  add_run_option(command, options->chosen.ids.front());
   command.add_option("METRIC", options->form.metric, "What is drawn").required().type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet plot loss --by lr -o loss.svg");
   command.callback([&invocation, &action, options] {

@@ -10,8 +10,7 @@ namespace combu {
 namespace {
 
 struct ResultsOptions {
-  std::string run;
-  std::string where;
+  ChosenRuns chosen{.ids = {""}, .where = {}};
   std::vector<std::string> columns;
   ResultsForm form;
   std::int64_t limit = -1;
@@ -20,13 +19,13 @@ struct ResultsOptions {
 
 int results(const Invocation& invocation, const ResultsOptions& options) {
   CommandSessions sessions(open_progress(invocation));
-  RunResults source(invocation, sessions.opener());
-  const Results results = source.read_where(options.run, options.where, sessions.progress());
+  const std::vector<Results> runs =
+      read_run_results(invocation, options.chosen, sessions.opener(), sessions.progress());
   ResultsForm form = options.form;
   form.columns = names_in(options.columns, "--columns");
   form.table = options.json ? json_form(options.limit) : table_form(options.limit);
   OutStream out;
-  (options.json ? print_results_json : print_results)(out, results, form);
+  (options.json ? print_results_json : print_results)(out, runs.front(), form);
   out.flush();
   return 0;
 }
@@ -44,11 +43,12 @@ void add_results(CommandLine& line, const Invocation& invocation, Action& action
       .one_value_each();
   command.add_option("--sort", options->form.sort, "By this column, the least first").type_name("NAME");
   command.add_flag("--reverse", options->form.reverse, "The other way round: the greatest first");
-  command.add_option("--where", options->where, "Only those of which this is so: lr<0.01 && loss<0.5")
+  command.add_option("--where", options->chosen.where, "Only those of which this is so: lr<0.01 && loss<0.5")
       .type_name("CONDITION");
   add_limit(command, options->limit);
   command.add_flag("--json", options->json, "One JSON object a line, with whole numbers");
-  command.add_option("RUN", options->run, "This run instead of the file's last one").type_name("");
+  command.add_option("RUN", options->chosen.ids.front(), "This run instead of the file's last one")
+      .type_name("");
   command.footer("Example:\n  combu -f experiment.jsonnet results --sort loss --where 'lr<0.01'");
   command.callback([&invocation, &action, options] {
     action = [&invocation, options] { return results(invocation, *options); };

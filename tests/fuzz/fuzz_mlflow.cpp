@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <stop_token>
 #include <utility>
 
@@ -48,7 +49,7 @@ std::string answer(std::string_view head) {
   return combu::fuzz::answer_of(404, "{}");
 }
 
-combu::Results results_of(combu::Telemetry& telemetry) {
+combu::Results results_of(std::shared_ptr<combu::Telemetry> telemetry) {
   combu::Results results;
   results.run.id = combu::RunId("run");
   results.run.experiment = "exp";
@@ -59,7 +60,7 @@ combu::Results results_of(combu::Telemetry& telemetry) {
   results.rows[0].trial.params = R"({"lr":0.5})";
   results.rows[0].params.resize(1);
   results.rows[0].metrics = {{.points = 1}};
-  results.telemetry = &telemetry;
+  results.telemetry = std::move(telemetry);
   return results;
 }
 
@@ -67,13 +68,12 @@ combu::Results results_of(combu::Telemetry& telemetry) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static auto* const server = new combu::fuzz::AnsweringServer(&answer);
-  static auto* const telemetry = [] {
+  static const combu::Results results = [] {
     static std::string folder = "/tmp/combu-fuzz.XXXXXX";
     if (mkdtemp(folder.data()) == nullptr) std::abort();
     std::atexit([] { std::filesystem::remove_all(folder); });
-    return new combu::Telemetry(folder, combu::RunId("run"));
+    return results_of(std::make_shared<combu::Telemetry>(folder, combu::RunId("run")));
   }();
-  static const combu::Results results = results_of(*telemetry);
   if (size == 0) return 0;
   fuzzed = data[0] % k_right.size();
   status = data[0] >= 128 ? 400 : 200;

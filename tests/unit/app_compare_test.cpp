@@ -22,15 +22,12 @@ class CompareTest : public AppTest {
               Result::succeeded);
   }
   [[nodiscard]] ComparedRuns compared(const CompareOptions& options) {
-    source.emplace(invocation, opener());
-    return read_compared(*source, options, shown);
+    return read_compared(invocation, options, opener(), shown);
   }
   [[nodiscard]] std::string error(const CompareOptions& options) {
     const Error error = error_in([&] { (void)compared(options); });
     return error.what();
   }
-
-  std::optional<RunResults> source;
 };
 
 TEST_F(CompareTest, ReadsTheRunsAndTheTrialsThatAreMeant) {

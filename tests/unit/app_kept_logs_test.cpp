@@ -168,9 +168,11 @@ TEST(KeptLogs, AreToldInWords) {
 
 class ResultsTest : public AppTest {
  protected:
+  std::vector<Results> read(const std::vector<std::string>& ids, const std::string& where = "") {
+    return read_run_results(invocation, {.ids = ids, .where = where}, opener(), shown);
+  }
   std::vector<std::vector<std::string>> metrics(const std::string& id = "") {
-    RunResults all(invocation, opener());
-    const Results results = all.read(id);
+    const Results results = read({id}).at(0);
     std::vector<std::vector<std::string>> rows;
     for (const ResultRow& row : results.rows) {
       rows.push_back({row.trial.name, std::string(to_string(row.trial.state))});
@@ -225,11 +227,9 @@ TEST_F(ResultsTest, OfARunWithAProcessAtWorkAreThoseOfWhatRuns) {
 TEST_F(ResultsTest, OfSeveralRunsAreOfDifferentOnes) {
   EXPECT_EQ(start(file_text(trial_text("one")), waiting_run("r1")), Result::succeeded);
   EXPECT_EQ(start(waiting_run("r2")), Result::succeeded);
-  RunResults all(invocation, opener());
-  EXPECT_THAT(all.read(std::vector<std::string>{"r1", "r2"}), SizeIs(2));
-  EXPECT_EQ(all.read(std::vector<std::string>()).at(0).run.id.text(), "r2");
-  EXPECT_EQ(all.record().runs({}, 9).size(), 2U);
-  const Error error = error_in([&] { (void)all.read(std::vector<std::string>{"r1", "r1"}); });
+  EXPECT_THAT(read({"r1", "r2"}), SizeIs(2));
+  EXPECT_EQ(read({}).at(0).run.id.text(), "r2");
+  const Error error = error_in([&] { (void)read({"r1", "r1"}); });
   EXPECT_EQ(error.subject(), "run r1");
   EXPECT_EQ(error.message(), "is named twice");
 }
@@ -239,17 +239,14 @@ TEST_F(ResultsTest, AreChosenByAConditionOnWhatTheyHave) {
                             trial_text("two", "echo loss=5", k_metrics)),
                   waiting_run("r1")),
             Result::succeeded);
-  RunResults all(invocation, opener());
-  EXPECT_THAT(all.read_where("r1", "", shown).rows, SizeIs(2));
-  const Results results = all.read_where("r1", "loss>4", shown);
+  EXPECT_THAT(read({"r1"}).at(0).rows, SizeIs(2));
+  const Results results = read({"r1"}, "loss>4").at(0);
   ASSERT_THAT(results.rows, SizeIs(1));
   EXPECT_EQ(results.rows[0].trial.name, "two");
   EXPECT_THAT(told.of("note"), Not(Contains(HasSubstr("--where"))));
-  EXPECT_THAT(all.read_where("r1", "los>4", shown).rows, IsEmpty());
+  EXPECT_THAT(read({"r1"}, "los>4").at(0).rows, IsEmpty());
   EXPECT_THAT(told.of("note"), Contains("--where: no trial of run r1 has `los`; is `loss` meant?"));
-  const std::vector<Results> one = all.read_where(std::vector<std::string>{"r1"}, "loss<4", shown);
-  ASSERT_THAT(one, SizeIs(1));
-  EXPECT_THAT(one[0].rows, SizeIs(1));
+  EXPECT_THAT(read({"r1"}, "loss<4").at(0).rows, SizeIs(1));
 }
 
 }  // namespace

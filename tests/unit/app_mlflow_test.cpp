@@ -23,10 +23,8 @@ class AppMlflow : public RecordedRunTest {
 TEST_F(AppMlflow, IsSentNowhereIfNoServerIsNamed) {
   record_run("run1", {"aa"});
   keep_log("run1", "aa", "one\n");
-  const Invocation invocation;
-  RunResults source(invocation, no_session);
-  const std::vector<Results> runs = source.read(std::vector<std::string>{"run1"});
-  const auto error = error_of([&] { send_to_mlflow(source, runs, "", *progress, stop.get_token()); });
+  const auto error =
+      error_of([&] { send_to_mlflow({}, {.ids = {"run1"}, .where = {}}, "", no_session, *progress); });
   ASSERT_TRUE(error);
   EXPECT_EQ(error->kind(), ErrorKind::invalid);
   EXPECT_EQ(error->subject(), "--to");

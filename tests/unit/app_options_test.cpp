@@ -7,7 +7,6 @@
 #include "app/patience.hpp"
 #include "app/result.hpp"
 #include "app/run_options.hpp"
-#include "app/run_results.hpp"
 #include "app/values.hpp"
 #include "app_fixture.hpp"
 
@@ -61,21 +60,6 @@ TEST(Result, OfErrorsIsTheWorst) {
   EXPECT_EQ(result_of(ErrorKind::conflict), Result::failed);
   EXPECT_EQ(result_of(std::vector<Error>()), Result::succeeded);
   EXPECT_EQ(result_of({{ErrorKind::invalid, "", ""}, {ErrorKind::conflict, "", ""}}), Result::invalid);
-}
-
-TEST(NamesIn, AreBetweenCommas) {
-  EXPECT_THAT(names_in({"loss,acc", R"("a,b",'c"d')"}, "--metric"),
-              ElementsAre("loss", "acc", "a,b", "c\"d"));
-  const auto fault = [](const std::vector<std::string>& lists) {
-    const Error error = error_in([&] { (void)names_in(lists, "--metric"); });
-    EXPECT_EQ(error.kind(), ErrorKind::invalid);
-    EXPECT_EQ(error.subject(), "--metric");
-    return error.message();
-  };
-  EXPECT_THAT(fault({"loss,,acc"}), HasSubstr("one is empty"));
-  EXPECT_THAT(fault({"loss", "acc,loss"}), HasSubstr("`loss` is named twice"));
-  EXPECT_THAT(fault({"\"loss"}), HasSubstr("begins with a quote"));
-  EXPECT_THAT(fault({"\"loss\"x"}), HasSubstr("begins with a quote"));
 }
 
 TEST(InvocationOptions, AreNumbersWithUnits) {

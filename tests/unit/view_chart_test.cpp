@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -252,17 +253,17 @@ class Curves : public testing::Test {
   void tell(const std::string& trial, std::vector<std::pair<double, double>> told) {
     LogBatch::Metric metric{.name = "loss", .points = {}};
     for (const auto& [step, value] : told) metric.points.push_back({.step = step, .at = {}, .value = value});
-    (void)telemetry_.take(trial, 1, std::nullopt, {.pieces = {}, .metrics = {&metric, 1}}, Bytes(1));
+    (void)telemetry_->take(trial, 1, std::nullopt, {.pieces = {}, .metrics = {&metric, 1}}, Bytes(1));
     add(results_, trial, {told.back().second}, {told.back().second});
   }
 
   Chart chart(const std::string& by = {}) {
-    results_.telemetry = &telemetry_;
+    results_.telemetry = telemetry_;
     return make_chart(results_, {.metric = "loss", .by = by, .x = ""});
   }
 
   std::string folder_ = testing::TempDir() + "combu-curves-" + std::to_string(getpid());
-  Telemetry telemetry_{folder_, RunId("mine")};
+  std::shared_ptr<Telemetry> telemetry_ = std::make_shared<Telemetry>(folder_, RunId("mine"));
   Results results_ = run_of("mine", {"lr"});
 };
 
