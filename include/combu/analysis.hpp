@@ -1,7 +1,8 @@
 #pragma once
-// The results of runs: a row for each trial, columns by name, comparisons with their statistics, and the
-// points of charts.
+// Runs and trials as rows, a trial with all that is on record of it, and the results of runs: a row for each
+// trial, columns by name, comparisons with their statistics, and the points of charts.
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <memory>
@@ -16,10 +17,9 @@
 
 #include "combu/engine.hpp"
 #include "combu/record.hpp"
+#include "combu/telemetry.hpp"
 
 namespace combu {
-
-class Telemetry;  // combu/telemetry.hpp
 
 // ---- Rows of runs and trials
 
@@ -36,6 +36,32 @@ struct TrialRow {
   Health health = Health::none;
   Instant created_at{};             // the epoch when not told
   std::optional<Usage> usage = {};  // of a running trial, now; nullopt: not known
+};
+
+// A trial of a run with all that is on record of it.
+struct ShownTrial {
+  const RunEntry& run;
+  std::optional<RunEntry> ran_in;  // by itself, or as an equal one; nullopt: in one that is not on record
+  const Trial& trial;
+  TrialEntry entry;
+  std::vector<AttemptEntry> attempts;
+  std::optional<KnownEntry> known;
+  std::vector<std::string> inputs;  // their digests, where they are known
+  std::vector<MetricSummary> metrics;
+  std::optional<KeptLog> log;
+  std::string outputs;         // where its outputs are; empty: there are none
+  std::string outputs_so_far;  // where those of an attempt that still ran are
+
+  [[nodiscard]] bool is_equal() const { return known && !known->equal_trial.empty(); }
+  // Points of its metrics beyond k_kept_points_max.
+  [[nodiscard]] std::size_t points_not_kept() const {
+    std::size_t points = 0;
+    for (const MetricSummary& metric : metrics) points += metric.points;
+    return points - std::min(points, k_kept_points_max);
+  }
+  [[nodiscard]] std::string digest_of(std::size_t input) const {
+    return input < inputs.size() ? inputs[input] : "";
+  }
 };
 
 // By what conditions choose a trial on record: "state", "exit_code", "memory_peak", …; nullopt: it has none,

@@ -176,4 +176,10 @@ enum class LogEnd { open, complete };
                                                  LogEnd end, Telemetry& telemetry,
                                                  const std::stop_token& stop);
 
+// Text about a log that has gaps, for a person.
+[[nodiscard]] std::string gaps_text(const KeptLog& log);
+
+// Where metrics were looked for without finding any, for a person.
+[[nodiscard]] std::string words_of_none(const Metrics& metrics);
+
 }  // namespace combu

@@ -63,6 +63,22 @@ void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow
 // One JSON object a line.
 void print_trials_json(std::ostream& out, const RunRow& run, std::span<const TrialRow> trials, Instant now);
 
+// A trial's page, a line for each of its facts: "state      failed: exit code 1".
+void print_trial(std::ostream& out, const ShownTrial& shown);
+// All that is known of it, as one JSON object on a line.
+void print_trial_json(std::ostream& out, const ShownTrial& shown);
+
+// Prints the run's id, how long it took, and a table with a row for each AttemptPart of its attempts: MEDIAN,
+// 90 % (the 90th percentile), MOST, SUM. `now` is the end of the time that a running run has taken.
+void print_times(std::ostream& out, const RunEntry& run, std::span<const TimedAttempt> attempts, Instant now);
+// A table with a column for each AttemptPart. `attempts`: of one trial, at least one.
+void print_attempt_times(std::ostream& out, std::span<const TimedAttempt> attempts,
+                         const TableForm& form = {});
+// One JSON object a line: {"trial","attempt"}, and the parts in seconds: "needs", "retry", "place", "combu",
+// "creating", "starting", "running", "home". `form`: only its rows count, and nothing is said of the rest.
+void print_attempt_times_json(std::ostream& out, std::span<const TimedAttempt> attempts,
+                              const TableForm& form = {});
+
 // "2026-01-31 12:00:00.250 solver-a-1 #1 running", in local time, cut as by fit_line(); and the same as a
 // JSON object: {"time", "trial", "attempt", "state", "exit_code", "cause", "reason", "files", "bytes"}.
 [[nodiscard]] std::string event_line(const EventEntry& event, std::size_t columns_max = 0);

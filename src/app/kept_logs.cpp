@@ -1,7 +1,6 @@
 #include "app/kept_logs.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <mutex>
 #include <unordered_map>
@@ -57,21 +56,6 @@ LastLine last_lines_in(Telemetry* telemetry) {
 
 int told_attempt(const TrialEntry& entry) {
   return entry.state == TrialState::skipped ? k_adopted : entry.attempt;
-}
-
-std::string gaps_text(const KeptLog& log) {
-  return fmt::format("{} of its log {} not kept: the engine had rotated {} away before",
-                     log.gaps == 1 ? "a part" : fmt::format("{} parts", log.gaps),
-                     log.gaps == 1 ? "is" : "are", log.gaps == 1 ? "it" : "them");
-}
-
-std::string words_of_none(const Metrics& metrics) {
-  std::vector<std::string> parts;
-  if (metrics.json) parts.emplace_back("no line of its standard output is a JSON object with numbers");
-  if (!metrics.pattern.empty())
-    parts.emplace_back("in no line of its standard output does the pattern find a number");
-  if (!metrics.file.empty()) parts.push_back(fmt::format("no numbers are in {}", metrics.file));
-  return fmt::format("{}", fmt::join(parts, ", and "));
 }
 
 void tell_silent(Session& session, const Experiment& experiment, const Outcome& outcome,

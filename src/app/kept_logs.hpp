@@ -29,11 +29,6 @@ namespace combu {
 // 20,000 that are asked for, which takes a second.
 [[nodiscard]] LastLine last_lines_in(Telemetry* telemetry);
 
-// Of one that has gaps, for a person.
-[[nodiscard]] std::string gaps_text(const KeptLog& log);
-
-// What stands where metrics are looked for and none is, for a person.
-[[nodiscard]] std::string words_of_none(const Metrics& metrics);
 // Says once that trials which have not failed have told none of the metrics that they were to tell.
 void tell_silent(Session& session, const Experiment& experiment, const Outcome& outcome,
                  Telemetry& telemetry);

@@ -5,14 +5,17 @@
 #include <map>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "app/kept_logs.hpp"
 #include "app/load.hpp"
+#include "app/outputs.hpp"
 #include "app/reproduction.hpp"
 #include "app/run_results.hpp"
 #include "app/runs.hpp"
 #include "app/trial_names.hpp"
 #include "combu/inputs.hpp"
+#include "combu/telemetry.hpp"
 #include "combu/workspace.hpp"
 
 namespace combu {
@@ -29,7 +32,8 @@ ShownTrial look_up(Record& record, const RunEntry& run, const Loaded& loaded, Tr
                    .inputs = record.inputs(run.id, name),
                    .metrics = {},
                    .log = {},
-                   .outputs = {}};
+                   .outputs = {},
+                   .outputs_so_far = {}};
   if (shown.entry.state == TrialState::skipped && shown.is_equal()) {
     const KnownEntry& known = *shown.known;
     shown.ran_in.reset();
@@ -40,7 +44,10 @@ ShownTrial look_up(Record& record, const RunEntry& run, const Loaded& loaded, Tr
   }
   const std::string results =
       run.results.empty() ? results_folder(loaded.run.experiment, loaded.run.id) : run.results;
-  if (!shown.trial.outputs.empty()) shown.outputs = outputs_at(results, shown.entry);
+  if (shown.trial.outputs.empty()) return shown;
+  OutputsAt outputs = outputs_at(results, shown.entry);
+  shown.outputs = std::move(outputs.place);
+  shown.outputs_so_far = std::move(outputs.so_far);
   return shown;
 }
 

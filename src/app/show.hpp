@@ -2,45 +2,15 @@
 // Finds trials on record, and all that is known of them. Of running ones it reconciles: what has ended is put
 // on record first (app/reconcile.hpp).
 
-#include <algorithm>
-#include <cstddef>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "app/invocation.hpp"
-#include "app/outputs.hpp"
 #include "app/session.hpp"
-#include "combu/record.hpp"
-#include "combu/telemetry.hpp"
+#include "combu/analysis.hpp"
 
 namespace combu {
-
-// All that is known of a trial of a run.
-struct ShownTrial {
-  const RunEntry& run;
-  std::optional<RunEntry> ran_in;  // by itself, or as an equal one; nullopt: in one that is not on record
-  const Trial& trial;
-  TrialEntry entry;
-  std::vector<AttemptEntry> attempts;
-  std::optional<KnownEntry> known;
-  std::vector<std::string> inputs;  // their digests, where they are known
-  std::vector<MetricSummary> metrics;
-  std::optional<KeptLog> log;
-  OutputsAt outputs;
-
-  [[nodiscard]] bool is_equal() const { return known && !known->equal_trial.empty(); }
-  // Points of its metrics beyond k_kept_points_max.
-  [[nodiscard]] std::size_t points_not_kept() const {
-    std::size_t points = 0;
-    for (const MetricSummary& metric : metrics) points += metric.points;
-    return points - std::min(points, k_kept_points_max);
-  }
-  [[nodiscard]] std::string digest_of(std::size_t input) const {
-    return input < inputs.size() ? inputs[input] : "";
-  }
-};
 
 enum class ShowWhat {
   trials,        // all that is known of each

@@ -153,13 +153,7 @@ TEST_F(LogsTest, AreNotKeptWithoutAPlace) {
   EXPECT_EQ(kept_logs_of(RunId("r1"), path("file")), nullptr);
 }
 
-TEST(KeptLogs, AreToldInWords) {
-  EXPECT_EQ(gaps_text({.gaps = 1}), "a part of its log is not kept: the engine had rotated it away before");
-  EXPECT_EQ(gaps_text({.gaps = 2}),
-            "2 parts of its log are not kept: the engine had rotated them away before");
-  EXPECT_EQ(words_of_none({.json = true, .pattern = "x", .file = "/m.csv"}),
-            "no line of its standard output is a JSON object with numbers, and in no line of its standard "
-            "output does the pattern find a number, and no numbers are in /m.csv");
+TEST(KeptLogs, OfASkippedTrialAreTheAdoptedOnes) {
   EXPECT_EQ(told_attempt({.state = TrialState::succeeded, .attempt = 3}), 3);
   EXPECT_EQ(told_attempt({.state = TrialState::skipped, .attempt = 3}), k_adopted);
 }
