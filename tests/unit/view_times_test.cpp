@@ -53,12 +53,13 @@ TEST(PrintTimes, sums_up_the_parts_that_there_are) {
 }
 
 TEST(PrintAttemptTimes, has_a_column_for_each_part) {
-  // clang-format off
   EXPECT_EQ(table({}),
-            "TRIAL                    ATTEMPT    OTHERS     RETRY     PLACE     COMBU  CREATING  STARTING   RUNNING      HOME\n"
-            "solver                         1         -         -     1.0 s         -         -         -    10.0 s         -\n"
-            "solver                         2         -         -     3.0 s         -         -         -    20.0 s         -\n");
-  // clang-format on
+            "TRIAL                    ATTEMPT    OTHERS     RETRY     PLACE     COMBU"
+            "  CREATING  STARTING   RUNNING      HOME\n"
+            "solver                         1         -         -     1.0 s         -"
+            "         -         -    10.0 s         -\n"
+            "solver                         2         -         -     3.0 s         -"
+            "         -         -    20.0 s         -\n");
 }
 
 TEST(PrintAttemptTimes, fits_a_terminal_and_counts_the_rows_that_are_left_out) {
