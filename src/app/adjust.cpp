@@ -1,8 +1,8 @@
 #include "app/adjust.hpp"
 
 #include "app/run_options.hpp"
-#include "app/runs.hpp"
 #include "combu/control.hpp"
+#include "combu/session.hpp"
 #include "combu/workspace.hpp"
 
 namespace combu {

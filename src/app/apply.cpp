@@ -15,10 +15,10 @@
 #include "app/changes.hpp"
 #include "app/edited.hpp"
 #include "app/reconcile.hpp"
-#include "app/runs.hpp"
 #include "app/values.hpp"
 #include "combu/control.hpp"
 #include "combu/json.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 namespace {

@@ -5,9 +5,9 @@
 #include "app/execution.hpp"
 #include "app/load.hpp"
 #include "app/run_owner.hpp"
-#include "app/session.hpp"
 #include "combu/progress.hpp"
 #include "combu/record.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 

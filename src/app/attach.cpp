@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "app/load.hpp"
-#include "app/runs.hpp"
 #include "combu/control.hpp"
+#include "combu/session.hpp"
 #include "combu/workspace.hpp"
 
 namespace combu {

@@ -5,10 +5,9 @@
 #include <stop_token>
 #include <string>
 
-#include "app/invocation.hpp"
-#include "app/result.hpp"
 #include "combu/progress.hpp"
 #include "combu/record.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 

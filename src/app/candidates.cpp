@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "app/load.hpp"
-#include "app/runs.hpp"
 #include "combu/analysis.hpp"
 #include "combu/json.hpp"
+#include "combu/session.hpp"
 #include "combu/telemetry.hpp"
 #include "combu/workspace.hpp"
 

@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "app/invocation.hpp"
 #include "combu/progress.hpp"
 #include "combu/record.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 

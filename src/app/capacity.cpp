@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "app/invocation.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 namespace {

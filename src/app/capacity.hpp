@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "app/run_options.hpp"
-#include "app/session.hpp"
 #include "combu/engine.hpp"
+#include "combu/session.hpp"
 #include "combu/spec.hpp"
 
 namespace combu {

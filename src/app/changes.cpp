@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "app/load.hpp"
-#include "app/only.hpp"
 #include "app/retry_selection.hpp"
+#include "combu/session.hpp"
 #include "combu/text.hpp"
 
 namespace combu {

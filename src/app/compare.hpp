@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "app/session.hpp"
 #include "combu/analysis.hpp"
 #include "combu/progress.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 

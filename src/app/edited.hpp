@@ -4,9 +4,9 @@
 #include <string>
 #include <string_view>
 
-#include "app/invocation.hpp"
 #include "combu/progress.hpp"
 #include "combu/record.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 

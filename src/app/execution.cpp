@@ -19,12 +19,11 @@
 #include "app/reconcile.hpp"
 #include "app/record_kill.hpp"
 #include "app/recorder.hpp"
-#include "app/runs.hpp"
-#include "app/selection.hpp"
 #include "combu/inputs.hpp"
 #include "combu/json.hpp"
 #include "combu/jsonnet.hpp"
 #include "combu/reuse.hpp"
+#include "combu/session.hpp"
 #include "combu/text.hpp"
 #include "combu/workspace.hpp"
 

@@ -11,11 +11,10 @@
 #include <vector>
 
 #include "app/load.hpp"
-#include "app/result.hpp"
 #include "app/run_options.hpp"
 #include "app/run_owner.hpp"
-#include "app/session.hpp"
 #include "combu/record.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 

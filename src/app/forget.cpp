@@ -7,7 +7,7 @@
 #include <system_error>
 
 #include "app/reconcile.hpp"
-#include "app/runs.hpp"
+#include "combu/session.hpp"
 #include "combu/telemetry.hpp"
 #include "combu/text.hpp"
 #include "combu/workspace.hpp"

@@ -5,9 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "app/invocation.hpp"
-#include "app/session.hpp"
 #include "combu/base.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 

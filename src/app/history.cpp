@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "app/runs.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 

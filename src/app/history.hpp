@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "app/invocation.hpp"
 #include "combu/analysis.hpp"
 #include "combu/record.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 

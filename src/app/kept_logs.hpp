@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "app/session.hpp"
 #include "app/uncollected.hpp"
 #include "combu/progress.hpp"
 #include "combu/record.hpp"
 #include "combu/run.hpp"
+#include "combu/session.hpp"
 #include "combu/telemetry.hpp"
 
 namespace combu {

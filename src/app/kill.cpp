@@ -16,9 +16,8 @@
 #include "app/reconcile.hpp"
 #include "app/record_kill.hpp"
 #include "app/run_owner.hpp"
-#include "app/runs.hpp"
-#include "app/selection.hpp"
 #include "combu/record.hpp"
+#include "combu/session.hpp"
 #include "combu/text.hpp"
 #include "combu/workspace.hpp"
 

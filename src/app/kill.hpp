@@ -1,9 +1,7 @@
 #pragma once
 // Removes what the engine has of an experiment.
 
-#include "app/result.hpp"
-#include "app/selection.hpp"
-#include "app/session.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 

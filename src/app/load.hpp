@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "app/invocation.hpp"
 #include "combu/plan.hpp"
 #include "combu/progress.hpp"
 #include "combu/record.hpp"
+#include "combu/session.hpp"
 #include "combu/workspace.hpp"
 
 namespace combu {

@@ -10,9 +10,8 @@
 #include <vector>
 
 #include "app/log_reading.hpp"
-#include "app/runs.hpp"
-#include "app/trial_names.hpp"
 #include "combu/record.hpp"
+#include "combu/session.hpp"
 #include "combu/telemetry.hpp"
 #include "combu/workspace.hpp"
 

@@ -4,8 +4,7 @@
 #include <set>
 
 #include "app/log_sink.hpp"
-#include "app/selection.hpp"
-#include "app/session.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 

@@ -6,7 +6,7 @@
 
 #include "app/log_place.hpp"
 #include "app/log_sink.hpp"
-#include "app/session.hpp"
+#include "combu/session.hpp"
 #include "combu/telemetry.hpp"
 #include "combu/workspace.hpp"
 

@@ -16,8 +16,7 @@
 #include "app/log_following.hpp"
 #include "app/log_reading.hpp"
 #include "app/recorded_logs.hpp"
-#include "app/runs.hpp"
-#include "app/trial_names.hpp"
+#include "combu/session.hpp"
 #include "combu/workspace.hpp"
 
 namespace combu {

@@ -2,9 +2,7 @@
 // Reads the logs of trials, or of all of a run, from what is kept of them and from the engine.
 
 #include "app/log_sink.hpp"
-#include "app/result.hpp"
-#include "app/selection.hpp"
-#include "app/session.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 

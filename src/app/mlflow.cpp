@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "app/outputs.hpp"
-#include "app/runs.hpp"
 #include "combu/export.hpp"
+#include "combu/session.hpp"
 #include "combu/system.hpp"
 #include "combu/workspace.hpp"
 

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "app/run_results.hpp"
-#include "app/session.hpp"
 #include "combu/progress.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "app/load.hpp"
-#include "app/session.hpp"
 #include "app/uncollected.hpp"
 #include "combu/engine.hpp"
 #include "combu/outputs.hpp"
 #include "combu/record.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 

@@ -3,8 +3,8 @@
 #include <stop_token>
 #include <string_view>
 
-#include "app/patience.hpp"
 #include "combu/control.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 namespace {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "app/load.hpp"
-#include "app/runs.hpp"
 #include "combu/schedule.hpp"
+#include "combu/session.hpp"
 #include "combu/workspace.hpp"
 
 namespace combu {

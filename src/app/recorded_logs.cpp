@@ -7,8 +7,7 @@
 
 #include "app/kept_logs.hpp"
 #include "app/log_reading.hpp"
-#include "app/runs.hpp"
-#include "app/trial_names.hpp"
+#include "combu/session.hpp"
 #include "combu/workspace.hpp"
 
 namespace combu {

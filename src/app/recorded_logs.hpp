@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "app/log_sink.hpp"
-#include "app/selection.hpp"
 #include "combu/record.hpp"
+#include "combu/session.hpp"
 #include "combu/telemetry.hpp"
 
 namespace combu {

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "app/only.hpp"
 #include "combu/json.hpp"
 #include "combu/jsonnet.hpp"
+#include "combu/session.hpp"
 #include "combu/text.hpp"
 #include "combu/workspace.hpp"
 

@@ -12,9 +12,8 @@
 #include "app/kept_logs.hpp"
 #include "app/load.hpp"
 #include "app/reconcile.hpp"
-#include "app/runs.hpp"
-#include "app/session.hpp"
 #include "app/values.hpp"
+#include "combu/session.hpp"
 #include "combu/text.hpp"
 #include "combu/workspace.hpp"
 

@@ -4,11 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "app/result.hpp"
 #include "app/run_options.hpp"
 #include "app/run_owner.hpp"
-#include "app/session.hpp"
 #include "combu/progress.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "app/run_status.hpp"
-#include "app/runs.hpp"
+#include "combu/session.hpp"
 #include "combu/text.hpp"
 #include "combu/workspace.hpp"
 

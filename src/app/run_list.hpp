@@ -7,9 +7,9 @@
 #include <span>
 #include <string>
 
-#include "app/session.hpp"
 #include "combu/analysis.hpp"
 #include "combu/record.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 

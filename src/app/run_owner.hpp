@@ -7,8 +7,8 @@
 
 #include "app/load.hpp"
 #include "app/run_options.hpp"
-#include "app/session.hpp"
 #include "combu/control.hpp"
+#include "combu/session.hpp"
 #include "combu/workspace.hpp"
 
 namespace combu {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "app/kept_logs.hpp"
-#include "app/runs.hpp"
+#include "combu/session.hpp"
 #include "combu/telemetry.hpp"
 #include "combu/workspace.hpp"
 

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "app/reconcile.hpp"
-#include "app/session.hpp"
 #include "combu/analysis.hpp"
 #include "combu/progress.hpp"
 #include "combu/record.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 

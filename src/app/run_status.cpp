@@ -9,10 +9,9 @@
 #include <utility>
 
 #include "app/execution.hpp"
-#include "app/patience.hpp"
 #include "app/reconcile.hpp"
-#include "app/runs.hpp"
 #include "app/trial_row.hpp"
+#include "combu/session.hpp"
 #include "combu/workspace.hpp"
 
 namespace combu {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "app/session.hpp"
 #include "combu/analysis.hpp"
 #include "combu/record.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 

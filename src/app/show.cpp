@@ -12,9 +12,8 @@
 #include "app/outputs.hpp"
 #include "app/reproduction.hpp"
 #include "app/run_results.hpp"
-#include "app/runs.hpp"
-#include "app/trial_names.hpp"
 #include "combu/inputs.hpp"
+#include "combu/session.hpp"
 #include "combu/telemetry.hpp"
 #include "combu/workspace.hpp"
 

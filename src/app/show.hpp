@@ -6,9 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "app/invocation.hpp"
-#include "app/session.hpp"
 #include "combu/analysis.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 

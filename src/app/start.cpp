@@ -7,8 +7,7 @@
 
 #include "app/execution.hpp"
 #include "app/load.hpp"
-#include "app/only.hpp"
-#include "app/runs.hpp"
+#include "combu/session.hpp"
 #include "combu/workspace.hpp"
 
 namespace combu {

@@ -10,13 +10,11 @@
 #include <vector>
 
 #include "app/kept_logs.hpp"
-#include "app/patience.hpp"
 #include "app/run_list.hpp"
 #include "app/run_results.hpp"
 #include "app/run_status.hpp"
-#include "app/runs.hpp"
 #include "app/trial_choice.hpp"
-#include "app/trial_names.hpp"
+#include "combu/session.hpp"
 #include "combu/workspace.hpp"
 
 namespace combu {

@@ -10,10 +10,9 @@
 #include <span>
 #include <string>
 
-#include "app/selection.hpp"
-#include "app/session.hpp"
 #include "combu/analysis.hpp"
 #include "combu/progress.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 

@@ -10,9 +10,8 @@
 #include <optional>
 
 #include "app/reconcile.hpp"
-#include "app/runs.hpp"
-#include "app/selection.hpp"
 #include "combu/control.hpp"
+#include "combu/session.hpp"
 #include "combu/workspace.hpp"
 
 namespace combu {

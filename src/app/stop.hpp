@@ -4,9 +4,7 @@
 #include <functional>
 #include <optional>
 
-#include "app/result.hpp"
-#include "app/selection.hpp"
-#include "app/session.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 

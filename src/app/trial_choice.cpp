@@ -3,8 +3,7 @@
 #include <map>
 #include <utility>
 
-#include "app/only.hpp"
-#include "app/trial_names.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "app/invocation.hpp"
 #include "combu/record.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 

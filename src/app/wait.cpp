@@ -15,10 +15,9 @@
 
 #include "app/load.hpp"
 #include "app/reconcile.hpp"
-#include "app/runs.hpp"
-#include "app/selection.hpp"
 #include "app/trial_row.hpp"
 #include "combu/record.hpp"
+#include "combu/session.hpp"
 #include "combu/workspace.hpp"
 
 namespace combu {

@@ -4,10 +4,8 @@
 
 #include <functional>
 
-#include "app/result.hpp"
-#include "app/selection.hpp"
-#include "app/session.hpp"
 #include "combu/analysis.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 

@@ -12,10 +12,9 @@
 #include "app/kept_logs.hpp"
 #include "app/load.hpp"
 #include "app/owner_status.hpp"
-#include "app/patience.hpp"
 #include "app/reconcile.hpp"
 #include "app/run_options.hpp"
-#include "app/runs.hpp"
+#include "combu/session.hpp"
 #include "combu/workspace.hpp"
 
 namespace combu {

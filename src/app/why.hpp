@@ -4,8 +4,7 @@
 
 #include <string>
 
-#include "app/invocation.hpp"
-#include "app/session.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 

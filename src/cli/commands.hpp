@@ -5,8 +5,8 @@
 #include <functional>
 #include <string_view>
 
-#include "app/invocation.hpp"
 #include "cli/command_line.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 

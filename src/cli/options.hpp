@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "app/selection.hpp"
 #include "cli/command_line.hpp"
+#include "combu/session.hpp"
 #include "combu/view.hpp"
 
 namespace combu {

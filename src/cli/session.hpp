@@ -7,10 +7,8 @@
 #include <string_view>
 #include <utility>
 
-#include "app/invocation.hpp"
-#include "app/result.hpp"
-#include "app/session.hpp"
 #include "combu/progress.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 

@@ -24,10 +24,10 @@
 
 #include "app/resume.hpp"
 #include "app/run_owner.hpp"
-#include "app/runs.hpp"
-#include "app/session.hpp"
 #include "app/start.hpp"
+#include "combu/session.hpp"
 #include "combu/simulated.hpp"
+#include "error_in.hpp"
 #include "passing_engine.hpp"
 #include "record_folder.hpp"
 
@@ -279,15 +279,5 @@ class AppTest : public StateFolderTest {
   Shown shown{told};
   Invocation invocation = invocation_of("experiment.jsonnet");
 };
-
-inline Error error_in(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {ErrorKind::cancelled, "", "nothing was thrown"};
-}
 
 }  // namespace combu::test

@@ -4,11 +4,10 @@
 #include "app/capacity.hpp"
 #include "app/load.hpp"
 #include "app/log_place.hpp"
-#include "app/patience.hpp"
-#include "app/result.hpp"
 #include "app/run_options.hpp"
 #include "app/values.hpp"
 #include "app_fixture.hpp"
+#include "combu/session.hpp"
 
 namespace combu::test {
 namespace {
@@ -52,33 +51,6 @@ TEST(RunOptions, AreAdjusted) {
   EXPECT_EQ(experiment.parallel_max, 2U);
 }
 
-TEST(Result, OfErrorsIsTheWorst) {
-  EXPECT_EQ(result_of(ErrorKind::invalid), Result::invalid);
-  EXPECT_EQ(result_of(ErrorKind::unavailable), Result::no_engine);
-  EXPECT_EQ(result_of(ErrorKind::timeout), Result::no_engine);
-  EXPECT_EQ(result_of(ErrorKind::corrupt), Result::no_engine);
-  EXPECT_EQ(result_of(ErrorKind::conflict), Result::failed);
-  EXPECT_EQ(result_of(std::vector<Error>()), Result::succeeded);
-  EXPECT_EQ(result_of({{ErrorKind::invalid, "", ""}, {ErrorKind::conflict, "", ""}}), Result::invalid);
-}
-
-TEST(InvocationOptions, AreNumbersWithUnits) {
-  EXPECT_EQ(duration_option("--grace", "2m"), Seconds(120));
-  EXPECT_EQ(cpus_option("--cpus", "1.5").nano, 1'500'000'000);
-  EXPECT_EQ(bytes_option("--memory", "2k").count, 2048);
-  const Error error = error_in([] { (void)duration_option("--grace", "soon"); });
-  EXPECT_EQ(error.kind(), ErrorKind::invalid);
-  EXPECT_EQ(error.subject(), "--grace");
-}
-
-TEST(InvocationFile, IsGivenOnce) {
-  EXPECT_EQ(with_file({}, "a.jsonnet").file, "a.jsonnet");
-  EXPECT_EQ(with_file({.file = "a.jsonnet"}, "").file, "a.jsonnet");
-  const Error error = error_in([] { (void)with_file({.file = "a.jsonnet"}, "b.jsonnet"); });
-  EXPECT_EQ(error.subject(), "b.jsonnet");
-  EXPECT_THAT(error.message(), HasSubstr("a.jsonnet"));
-}
-
 TEST(LogPlace, TellsWhatWasToldOnce) {
   LogPlace place;
   const LogOptions wanted{.tail = 2};
@@ -98,23 +70,6 @@ TEST(LogPlace, TellsWhatWasToldOnce) {
   const Instant later = first + std::chrono::seconds(5);
   EXPECT_TRUE(place.is_new({.stream = LogStream::out, .text = "d\n", .at = later}));
   EXPECT_EQ(place.next(wanted).since, later - k_log_disorder_max);
-}
-
-TEST(Patience, EndsWithTheCallersToken) {
-  std::stop_source stop;
-  const Patience patience(stop.get_token(), Seconds(3600));
-  EXPECT_FALSE(patience.token().stop_requested());
-  stop.request_stop();
-  EXPECT_TRUE(patience.token().stop_requested());
-}
-
-TEST(Patience, EndsByItself) {
-  const Patience patience({}, Seconds(0.001));
-  std::mutex mutex;
-  std::condition_variable_any changed;
-  std::unique_lock lock(mutex);
-  EXPECT_FALSE(changed.wait(lock, patience.token(), [] { return false; }));
-  EXPECT_TRUE(patience.token().stop_requested());
 }
 
 class Values : public AppTest {

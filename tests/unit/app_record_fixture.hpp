@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "app/session.hpp"
 #include "app_fixture.hpp"
 #include "combu/progress.hpp"
 #include "combu/record.hpp"
+#include "combu/session.hpp"
 #include "combu/telemetry.hpp"
 #include "passing_engine.hpp"
 #include "record_folder.hpp"

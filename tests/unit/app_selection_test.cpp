@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "app/selection.hpp"
-#include "app/trial_names.hpp"
 #include "app_fixture.hpp"
+#include "combu/session.hpp"
 
 namespace combu::test {
 namespace {
@@ -14,49 +13,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
-
-TEST(TrialNames, AreNamesOrPatterns) {
-  EXPECT_FALSE(is_pattern("solver-a.1"));
-  for (const char* pattern : {"solver-*", "solver-?", "solver-[ab]", "solver-\\a"})
-    EXPECT_TRUE(is_pattern(pattern)) << pattern;
-  EXPECT_TRUE(names_trial("solver-[ab]", "solver-a"));
-  EXPECT_FALSE(names_trial("solver-[ab]", "solver-c"));
-  EXPECT_FALSE(names_trial("solver", "solver-a"));
-  EXPECT_TRUE(is_chosen({}, "solver-a"));
-  EXPECT_TRUE(is_chosen({"x", "s*"}, "solver-a"));
-  EXPECT_FALSE(is_chosen({"x"}, "solver-a"));
-}
-
-TEST(TrialNames, ThatMatchNothingAreNamed) {
-  std::vector<std::string> names{"solver-*", "a", "b*"};
-  drop_matching(names, "solver-1");
-  EXPECT_THAT(names, ElementsAre("a", "b*"));
-  const auto message = [](const std::vector<std::string>& unmatched) {
-    return std::string(error_in([&] { expect_all_matched(unmatched, "run r1"); }).what());
-  };
-  EXPECT_EQ(message(names), "a, b*: are no trials of run r1");
-  EXPECT_EQ(message({"a"}), "a: is no trial of run r1");
-  EXPECT_NO_THROW(expect_all_matched({}, "run r1"));
-}
-
-TEST(FindTrial, SaysWhichIsMeant) {
-  Experiment experiment;
-  experiment.trials.emplace_back().name = "solver-a";
-  experiment.trials.emplace_back().name = "report";
-  EXPECT_EQ(find_trial(experiment, "report"), 1U);
-  EXPECT_EQ(error_in([&] { (void)find_trial(experiment, "reprot"); }).message(),
-            "is no trial of the run; did you mean `report`?");
-  EXPECT_EQ(error_in([&] { (void)find_trial(experiment, "zzzzzz"); }).message(), "is no trial of the run");
-}
-
-TEST(TrialsLeft, AreThoseThatOnlyAProcessGoesOnWith) {
-  TrialCounts counts{};
-  counts.at(static_cast<std::size_t>(TrialState::running)) = 2;
-  counts.at(static_cast<std::size_t>(TrialState::failed)) = 1;
-  EXPECT_FALSE(any_left(counts));
-  counts.at(static_cast<std::size_t>(TrialState::retrying)) = 1;
-  EXPECT_TRUE(any_left(counts));
-}
 
 class SelectionTest : public AppTest {
  protected:

@@ -1,9 +1,9 @@
 // A new run: what is refused, what makes room for it, and how it ends.
 
 #include "app/execution.hpp"
-#include "app/only.hpp"
 #include "app/outputs.hpp"
 #include "app_fixture.hpp"
+#include "combu/session.hpp"
 
 namespace combu::test {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "app/invocation.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 

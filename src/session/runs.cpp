@@ -1,9 +1,8 @@
-#include "app/runs.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "combu/session.hpp"
 #include "combu/workspace.hpp"
 
 namespace combu {

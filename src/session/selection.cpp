@@ -1,5 +1,3 @@
-#include "app/selection.hpp"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -10,8 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "app/runs.hpp"
-#include "app/trial_names.hpp"
+#include "combu/session.hpp"
 #include "combu/text.hpp"
 #include "combu/workspace.hpp"
 

@@ -1,5 +1,3 @@
-#include "app/only.hpp"
-
 #include <fmt/format.h>
 
 #include <map>
@@ -8,8 +6,8 @@
 #include <string_view>
 #include <utility>
 
-#include "app/trial_names.hpp"
 #include "combu/json.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 namespace {

@@ -1,11 +1,11 @@
-#include "app/invocation.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
 #include <utility>
+
+#include "combu/session.hpp"
 
 namespace combu {
 namespace {

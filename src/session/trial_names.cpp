@@ -1,5 +1,3 @@
-#include "app/trial_names.hpp"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <fnmatch.h>
@@ -7,6 +5,7 @@
 #include <algorithm>
 
 #include "combu/base.hpp"
+#include "combu/session.hpp"
 
 namespace combu {
 

@@ -1,6 +1,6 @@
-#include "app/result.hpp"
-
 #include <algorithm>
+
+#include "combu/session.hpp"
 
 namespace combu {
 

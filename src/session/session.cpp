@@ -1,4 +1,4 @@
-#include "app/session.hpp"
+#include "combu/session.hpp"
 
 #include <fmt/format.h>
 
