@@ -11,7 +11,9 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "combu/schedule.hpp"
@@ -19,7 +21,42 @@
 
 namespace combu::test {
 
-// A planner whose steps come out as text: "start a | a starting" is one command and one fact.
+inline std::string_view word_of(const Command& command) {
+  if (std::holds_alternative<StartCommand>(command)) return "start";
+  if (std::holds_alternative<StopCommand>(command)) return "stop";
+  if (std::holds_alternative<GiveUpCommand>(command)) return "give up";
+  if (std::holds_alternative<LookCommand>(command)) return "look at";
+  if (std::holds_alternative<RecallCommand>(command)) return "recall";
+  return std::get<CollectCommand>(command).outputs ? "take" : "collect";
+}
+
+// "start a | a starting" is one command and one fact.
+inline std::string step_text(const Experiment& experiment, const Step& step) {
+  std::string commands;
+  for (const Command& command : step.commands) {
+    if (!commands.empty()) commands += ", ";
+    commands += word_of(command);
+    commands += std::visit(
+        [&](const auto& one) {
+          std::string shown = " " + experiment.trials[one.trial].name;
+          if constexpr (requires { one.attempt; })
+            if (one.attempt != 1) shown += fmt::format("#{}", one.attempt);
+          return shown;
+        },
+        command);
+  }
+  std::string facts;
+  for (const Fact& fact : step.facts) {
+    if (!facts.empty()) facts += ", ";
+    facts += fmt::format("{} {}", experiment.trials[fact.trial].name,
+                         fact.healthy ? "healthy" : to_string(fact.state));
+    if (tells_of_stop(fact)) facts += fmt::format(" ({})", to_string(fact.cause));
+    if (const std::string reason = reason_text(fact); !reason.empty()) facts += fmt::format(" ({})", reason);
+  }
+  return commands + " | " + facts;
+}
+
+// A planner whose steps come out as text.
 class Planned {
  public:
   explicit Planned(const std::string& text, PlannerOptions options = {})
@@ -193,39 +230,7 @@ class Planned {
     return step;
   }
 
-  [[nodiscard]] std::string word(const StartCommand& /*command*/) const { return "start"; }
-  [[nodiscard]] std::string word(const StopCommand& /*command*/) const { return "stop"; }
-  [[nodiscard]] std::string word(const GiveUpCommand& /*command*/) const { return "give up"; }
-  [[nodiscard]] std::string word(const LookCommand& /*command*/) const { return "look at"; }
-  [[nodiscard]] std::string word(const RecallCommand& /*command*/) const { return "recall"; }
-  [[nodiscard]] std::string word(const CollectCommand& command) const {
-    return command.outputs ? "take" : "collect";
-  }
-
-  [[nodiscard]] std::string text(const Step& step) const {
-    std::string commands;
-    for (const Command& command : step.commands) {
-      if (!commands.empty()) commands += ", ";
-      commands += std::visit(
-          [this](const auto& one) {
-            std::string shown = fmt::format("{} {}", word(one), experiment_.trials[one.trial].name);
-            if constexpr (requires { one.attempt; })
-              if (one.attempt != 1) shown += fmt::format("#{}", one.attempt);
-            return shown;
-          },
-          command);
-    }
-    std::string facts;
-    for (const Fact& fact : step.facts) {
-      if (!facts.empty()) facts += ", ";
-      facts += fmt::format("{} {}", experiment_.trials[fact.trial].name,
-                           fact.healthy ? "healthy" : to_string(fact.state));
-      if (tells_of_stop(fact)) facts += fmt::format(" ({})", to_string(fact.cause));
-      if (const std::string reason = reason_text(fact); !reason.empty())
-        facts += fmt::format(" ({})", reason);
-    }
-    return commands + " | " + facts;
-  }
+  [[nodiscard]] std::string text(const Step& step) const { return step_text(experiment_, step); }
 
   RunId run_{"run1"};
   Experiment experiment_;
