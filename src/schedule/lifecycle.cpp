@@ -61,7 +61,7 @@ void Lifecycle::make_ready(TrialIndex trial) {
 }
 
 void Lifecycle::enqueue(TrialIndex trial) {
-  trials.set_state(trial, TrialState::ready);
+  trials.set_ready(trial);
   attempts[trial].queued_at = trials.now();
   queue.push(trial);
 }
@@ -84,7 +84,7 @@ void Lifecycle::start(TrialIndex trial, Slots slots) {
                  .slots = slots,
                  .ready_at = attempt.ready_since.value_or(attempt.queued_at)});
   for (const TrialIndex kept : canaries.started(trial))
-    if (trials.state(kept) == TrialState::ready) trials.set_state(kept, TrialState::waiting);
+    if (trials.state(kept) == TrialState::ready) trials.set_waiting(kept);
   commands.emplace_back(
       StartCommand{.trial = trial, .attempt = trials.attempt(trial), .slots = std::move(slots)});
   const Seconds limit = trials.trial(trial).start_deadline;
@@ -229,7 +229,7 @@ void Lifecycle::begin_anew(Fact end) {
   end.is_reset = true;
   end.ran = dependencies.was_started(trial);
   trials.report(std::move(end));
-  trials.set_state(trial, TrialState::waiting);
+  trials.set_waiting(trial);
   trials.set_attempt(trial, trials.attempt(trial) + 1);
   attempts.renew(trial);
   dependencies.forget_attempts(trial);

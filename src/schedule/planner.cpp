@@ -235,13 +235,17 @@ struct Planner::Impl {
     for (TrialIndex trial = 0; trial < trials.size(); ++trial) restore(trial);
     life.spread_all();
     life.halt_after_failures();
-    std::erase_if(trials.facts(), [this](const Fact& fact) { return restoration.is_recorded(fact); });
+  }
+
+  // Removes the facts of the restored trials that the record has.
+  void end_restoring(std::vector<Fact>& facts) {
+    std::erase_if(facts, [this](const Fact& fact) { return restoration.is_recorded(fact); });
     restoration.end();
   }
 
   void restore(TrialIndex trial) {
     const Past& past = restoration.past(trial);
-    trials.set_attempt(trial, past.attempt);
+    trials.restore(trial, past);
     if (past.leaving == Leaving::no) restore_history(trial, past);
     const bool may_retry_stopped = life.failures.may_retry(trial, Cause::stopped);
     switch (restoration.way(trial, may_retry_stopped)) {
@@ -252,7 +256,6 @@ struct Planner::Impl {
       case Restoration::Way::lives:
         return restore_alive(trial, past, past.slots.empty() ? life.requests.of(trial) : past.slots);
       case Restoration::Way::retries: {
-        trials.set_state(trial, TrialState::retrying);
         life.count_failure(trial, restoration.retry_cause(trial, may_retry_stopped));
         life.failures.remember(trial, restoration.last_end(trial));
         return life.next_attempt(trial, Seconds(0));
@@ -288,10 +291,8 @@ struct Planner::Impl {
   }
 
   void restore_alive(TrialIndex trial, const Past& past, const Slots& slots) {
-    trials.set_state(trial, past.state);
     life.take_slots(trial, slots);
     attempts[trial].ran_at = past.ran_at;
-    trials.set_reported_at(trial, past.ran_at.value_or(Instant{}));
     if (past.doom != Cause::none) {
       attempts.set_stop_cause(trial, past.doom);
       life.send_stop(trial);
@@ -509,7 +510,8 @@ struct Planner::Impl {
     life.start_ready_trials(settings);
     life.report_waiting_retries();
     result.commands = std::exchange(life.commands, {});
-    result.facts = std::exchange(trials.facts(), {});
+    result.facts = trials.take_facts();
+    if (restoration.is_restoring()) end_restoring(result.facts);
     if (!restoration.awaits_listing()) result.wake = life.timers.next();
     return result;
   }

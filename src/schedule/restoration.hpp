@@ -56,7 +56,7 @@ class Restoration {
 
   // ---- Until the first listing
 
-  // Trials are restored between begin() and end(). Nothing starts until listed().
+  // Trials are restored between begin() and end(), in one step. Nothing starts until listed().
   void begin() { phase_ = Phase::restoring; }
   void end() { phase_ = Phase::awaiting_listing; }
   [[nodiscard]] bool is_restoring() const { return phase_ == Phase::restoring; }

@@ -37,6 +37,16 @@ void TrialTable::set_state(TrialIndex trial, TrialState state) {
   count(trial, 1);
 }
 
+void TrialTable::restore(TrialIndex trial, const Past& past) {
+  rows_[trial].attempt = past.attempt;
+  if (is_alive(past.state)) {
+    set_state(trial, past.state);
+    rows_[trial].reported_at = past.ran_at.value_or(Instant{});
+  } else if (past.state == TrialState::retrying || past.state == TrialState::ready) {
+    set_state(trial, TrialState::retrying);
+  }
+}
+
 void TrialTable::count(TrialIndex trial, std::ptrdiff_t by) {
   const Row& row = rows_[trial];
   const Trial& it = experiment_.trials[trial];

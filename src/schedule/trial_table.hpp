@@ -1,6 +1,6 @@
 #pragma once
-// The states of the trials, and the counts that follow from them. Only this table changes a state; the other
-// parts of the planner read it.
+// The states of the trials, the facts of their changes, and the counts that follow from the states. Only this
+// table changes a state: Lifecycle and Planner ask for it, and the other parts have a const table.
 
 #include <array>
 #include <cstddef>
@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "combu/plan.hpp"
@@ -34,22 +35,30 @@ class TrialTable {
   // The attempt that lives, or comes next.
   [[nodiscard]] int attempt(TrialIndex trial) const { return rows_[trial].attempt; }
   void set_attempt(TrialIndex trial, int attempt) { rows_[trial].attempt = attempt; }
-  // A change that is not reported: the record need not know it.
-  void set_state(TrialIndex trial, TrialState state);
 
-  // ---- Facts
+  // ---- Changes that are not reported: the record need not know them
+
+  // A trial that waits or retries takes its place in the start queue.
+  void set_ready(TrialIndex trial) { set_state(trial, TrialState::ready); }
+  // A trial leaves the start queue for the sake of others, or begins anew after a reset.
+  void set_waiting(TrialIndex trial) { set_state(trial, TrialState::waiting); }
+  // Goes on from where an earlier process has left the trial. One that collects or is over waits until its
+  // end is reported again.
+  void restore(TrialIndex trial, const Past& past);
+
+  // ---- Changes that are reported: facts
 
   // Facts are of this time until the next call.
   void begin_step(Instant now) { now_ = now; }
   [[nodiscard]] Instant now() const { return now_; }
   // Moves the trial to the fact's state, and adds the fact to facts(), with its attempt and, unless it has
-  // one, its time.
+  // one, its time. The fact does not change afterwards.
   void report(Fact fact);
   // The time of a change: that of the engine's clock, limited to the time since the trial's last fact.
   [[nodiscard]] Instant time_of(TrialIndex trial, std::optional<Instant> by_engine) const;
-  // The time of an earlier process's last fact.
-  void set_reported_at(TrialIndex trial, Instant time) { rows_[trial].reported_at = time; }
-  [[nodiscard]] std::vector<Fact>& facts() { return facts_; }
+  // The facts since the last take_facts(), in the order of their reports.
+  [[nodiscard]] const std::vector<Fact>& facts() const { return facts_; }
+  [[nodiscard]] std::vector<Fact> take_facts() { return std::exchange(facts_, {}); }
 
   // ---- Counts of trials
 
@@ -75,6 +84,7 @@ class TrialTable {
     bool is_awaited = false;
     Instant reported_at{};  // time of the last fact
   };
+  void set_state(TrialIndex trial, TrialState state);
   void count(TrialIndex trial, std::ptrdiff_t by);
 
   const Experiment& experiment_;

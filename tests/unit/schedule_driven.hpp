@@ -21,9 +21,9 @@ struct Driven {
 
   // The commands and facts since the last call: "start a | a starting".
   std::string news() {
-    return test::step_text(experiment, {.commands = std::exchange(life.commands, {}),
-                                        .facts = std::exchange(life.trials.facts(), {}),
-                                        .wake = {}});
+    return test::step_text(
+        experiment,
+        {.commands = std::exchange(life.commands, {}), .facts = life.trials.take_facts(), .wake = {}});
   }
   std::string start(const Settings& settings = {}) {
     life.start_ready_trials(settings);

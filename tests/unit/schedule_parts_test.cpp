@@ -31,14 +31,12 @@ constexpr Instant k_now{std::chrono::seconds(1'800'000'000)};
 struct Trials {
   explicit Trials(const std::string& text) : Trials(test::experiment(text)) {}
   explicit Trials(Experiment of) : experiment(std::move(of)) { table.begin_step(k_now); }
+  void report(TrialIndex trial, TrialState state) { table.report({.trial = trial, .state = state}); }
+
   Experiment experiment;
   Plan plan = test::plan(experiment);
   TrialTable table{experiment, plan};
 };
-
-Fact fact(TrialIndex trial, TrialState state) {
-  return {.trial = trial, .state = state, .slots = {}};
-}
 
 // ---- TrialTable
 
@@ -47,14 +45,14 @@ TEST(TrialTable, CountsTheTrialsByState) {
   EXPECT_EQ(it.table.count(TrialState::waiting), 4U);
   EXPECT_EQ(it.table.to_start(), 4U);
   EXPECT_EQ(it.table.unfinished(), 3U);
-  it.table.report(fact(0, TrialState::starting));
-  it.table.report(fact(2, TrialState::starting));
+  it.report(0, TrialState::starting);
+  it.report(2, TrialState::starting);
   EXPECT_EQ(it.table.alive(), 1U) << "services are not counted";
-  it.table.report(fact(0, TrialState::running));
-  it.table.report(fact(2, TrialState::running));
+  it.report(0, TrialState::running);
+  it.report(2, TrialState::running);
   EXPECT_EQ(it.table.running_awaited(), 1U);
   EXPECT_EQ(it.table.to_start(), 2U);
-  it.table.report(fact(0, TrialState::succeeded));
+  it.report(0, TrialState::succeeded);
   EXPECT_EQ(it.table.unfinished(), 2U);
   EXPECT_EQ(it.table.alive(), 0U);
   EXPECT_EQ(it.table.count(TrialState::running), 1U);
@@ -72,16 +70,55 @@ TEST(TrialTable, TrialsThatOnlyServeOthersAreNotAwaited) {
 TEST(TrialTable, FactsHaveTheAttemptAndTheTime) {
   Trials it("a");
   it.table.set_attempt(0, 3);
-  it.table.report(fact(0, TrialState::starting));
+  it.report(0, TrialState::starting);
   ASSERT_EQ(it.table.facts().size(), 1U);
   EXPECT_EQ(it.table.facts()[0].attempt, 3);
   EXPECT_EQ(it.table.facts()[0].at, k_now);
 }
 
+TEST(TrialTable, FactsAreTakenOnce) {
+  Trials it("a b");
+  it.report(0, TrialState::starting);
+  it.report(1, TrialState::starting);
+  const std::vector<Fact> facts = it.table.take_facts();
+  ASSERT_EQ(facts.size(), 2U);
+  EXPECT_EQ(facts[1].trial, 1U);
+  EXPECT_THAT(it.table.facts(), IsEmpty());
+}
+
+TEST(TrialTable, PlacesInTheStartQueueAreNotReported) {
+  Trials it("a");
+  it.table.set_ready(0);
+  EXPECT_EQ(it.table.count(TrialState::ready), 1U);
+  it.table.set_waiting(0);
+  EXPECT_EQ(it.table.count(TrialState::waiting), 1U);
+  EXPECT_EQ(it.table.count(TrialState::ready), 0U);
+  EXPECT_THAT(it.table.facts(), IsEmpty());
+}
+
+TEST(TrialTable, RestoresWhatLivesOrRetries) {
+  using std::chrono::seconds;
+  Trials it("a b c d");
+  it.table.restore(0, {.state = TrialState::running, .attempt = 2, .ran_at = k_now - seconds(9)});
+  it.table.restore(1, {.state = TrialState::ready, .attempt = 3});
+  it.table.restore(2, {.state = TrialState::failed, .attempt = 4});
+  it.table.restore(3, {});
+  EXPECT_EQ(it.table.state(0), TrialState::running);
+  EXPECT_EQ(it.table.alive(), 1U);
+  EXPECT_EQ(it.table.attempt(0), 2);
+  EXPECT_EQ(it.table.time_of(0, k_now - seconds(20)), k_now - seconds(9));
+  EXPECT_EQ(it.table.state(1), TrialState::retrying);
+  EXPECT_EQ(it.table.attempt(1), 3);
+  EXPECT_EQ(it.table.state(2), TrialState::waiting) << "its end is reported again";
+  EXPECT_EQ(it.table.attempt(2), 4);
+  EXPECT_EQ(it.table.state(3), TrialState::waiting);
+  EXPECT_THAT(it.table.facts(), IsEmpty());
+}
+
 TEST(TrialTable, ATimeOfTheEnginesClockLiesBetweenTheLastFactAndNow) {
   using std::chrono::seconds;
   Trials it("a");
-  it.table.report(fact(0, TrialState::starting));
+  it.report(0, TrialState::starting);
   it.table.begin_step(k_now + seconds(10));
   EXPECT_EQ(it.table.time_of(0, k_now + seconds(4)), k_now + seconds(4));
   EXPECT_EQ(it.table.time_of(0, k_now - seconds(4)), k_now);
@@ -92,11 +129,9 @@ TEST(TrialTable, ATimeOfTheEnginesClockLiesBetweenTheLastFactAndNow) {
 TEST(TrialTable, ThatAnAttemptIsBeingStoppedIsNotItsLastFact) {
   using std::chrono::seconds;
   Trials it("a");
-  it.table.report(fact(0, TrialState::running));
+  it.report(0, TrialState::running);
   it.table.begin_step(k_now + seconds(10));
-  Fact stopping = fact(0, TrialState::running);
-  stopping.cause = Cause::timeout;
-  it.table.report(stopping);
+  it.table.report({.trial = 0, .state = TrialState::running, .cause = Cause::timeout});
   EXPECT_EQ(it.table.time_of(0, k_now + seconds(4)), k_now + seconds(4)) << "it may have ended before";
 }
 
@@ -105,10 +140,9 @@ TEST(TrialTable, CountsRunningTrialsThatMayBeTriedAgainOrAreMonitored) {
   experiment.trials[0].retries.max = 1;
   experiment.trials[1].timeout = Seconds(5);
   Trials it(experiment);
-  for (TrialIndex trial = 0; trial < 3; ++trial) it.table.set_state(trial, TrialState::running);
+  for (TrialIndex trial = 0; trial < 3; ++trial) it.report(trial, TrialState::running);
   EXPECT_EQ(it.table.retriable(), 1U);
   EXPECT_EQ(it.table.monitored(), 2U);
-  EXPECT_THAT(it.table.facts(), IsEmpty());
 }
 
 // ---- DependencyTracker
@@ -127,7 +161,7 @@ TEST(DependencyTracker, ATrialIsReadyWithItsLastDependency) {
 TEST(DependencyTracker, OnlyWaitingTrialsBecomeReadyOrBlocked) {
   Trials it("a b<-a:succeeded c<-a:succeeded");
   DependencyTracker dependencies(it.table, it.plan);
-  it.table.set_state(1, TrialState::blocked);
+  it.report(1, TrialState::blocked);
   EXPECT_THAT(dependencies.waiting_for(0, Condition::succeeded), ElementsAre(2));
   EXPECT_THAT(dependencies.waiting_for(0, Condition::healthy), IsEmpty());
   EXPECT_THAT(dependencies.meet(0, Condition::succeeded), ElementsAre(2));
@@ -162,14 +196,14 @@ TEST(DependencyTracker, FindsTheDependencyThatCanNeverBeMet) {
   ASSERT_TRUE(dependencies.unreachable(1));
   EXPECT_EQ(dependencies.unreachable(1)->condition, Condition::healthy);
   EXPECT_FALSE(dependencies.unreachable(2));
-  it.table.set_state(0, TrialState::failed);
+  it.report(0, TrialState::failed);
   EXPECT_TRUE(dependencies.unreachable(2));
   EXPECT_TRUE(dependencies.unreachable(3));
   EXPECT_FALSE(dependencies.unreachable(4));
   EXPECT_TRUE(dependencies.set_started(0));
   EXPECT_FALSE(dependencies.set_started(0));
   EXPECT_FALSE(dependencies.unreachable(2));
-  it.table.set_state(0, TrialState::skipped);
+  it.report(0, TrialState::skipped);
   EXPECT_FALSE(dependencies.unreachable(1));
   EXPECT_FALSE(dependencies.unreachable(3));
 }
@@ -298,7 +332,7 @@ TEST(FailurePolicy, TheLastFailureIsOfTrialsThatWaitForTheirNextAttempt) {
   Trials it(with_retries(1));
   FailurePolicy failures(it.experiment, it.table);
   it.table.set_attempt(0, 2);
-  it.table.set_state(0, TrialState::retrying);
+  it.report(0, TrialState::retrying);
   EXPECT_EQ(failures.last(0), nullptr);
   failures.remember(0, {.cause = Cause::stopped, .exit_code = 143, .reason = "why"});
   const Fact* last = failures.last(0);
@@ -306,15 +340,15 @@ TEST(FailurePolicy, TheLastFailureIsOfTrialsThatWaitForTheirNextAttempt) {
   EXPECT_EQ(last->state, TrialState::stopped);
   EXPECT_EQ(last->attempt, 2);
   EXPECT_EQ(last->reason, "why");
-  it.table.set_state(0, TrialState::running);
+  it.report(0, TrialState::running);
   EXPECT_EQ(failures.last(0), nullptr);
 }
 
 TEST(FailurePolicy, TrialsThatStillAwaitTheEngineAreTakenOnce) {
   Trials it(with_retries(1));
   FailurePolicy failures(it.experiment, it.table);
-  it.table.set_state(0, TrialState::retrying);
-  it.table.set_state(1, TrialState::stopped);
+  it.report(0, TrialState::retrying);
+  it.report(1, TrialState::stopped);
   failures.await(0);
   failures.await(1);
   EXPECT_THAT(failures.take_awaiting(), ElementsAre(0));
@@ -336,9 +370,9 @@ TEST(FailurePolicy, HaltsAfterAsManyFailuresAsMayBe) {
   experiment.failures_max = 2;
   Trials it(experiment);
   const FailurePolicy failures(it.experiment, it.table);
-  it.table.set_state(0, TrialState::failed);
+  it.report(0, TrialState::failed);
   EXPECT_FALSE(failures.limit_reached());
-  it.table.set_state(1, TrialState::failed);
+  it.report(1, TrialState::failed);
   EXPECT_EQ(failures.limit_reached(), "2 trials have failed, as many as may (max_failures)");
 }
 
@@ -433,9 +467,9 @@ TEST(CacheGate, ALookupNeedsTheInputs) {
   EXPECT_TRUE(lookups.are_inputs_known(0));
   EXPECT_FALSE(lookups.are_inputs_known(1));
   EXPECT_THAT(lookups.next_lookups(0), ElementsAre(2));
-  it.table.set_state(0, TrialState::succeeded);
+  it.report(0, TrialState::succeeded);
   EXPECT_THAT(lookups.next_lookups(0), ElementsAre(1, 2));
-  it.table.set_state(1, TrialState::blocked);
+  it.report(1, TrialState::blocked);
   EXPECT_THAT(lookups.next_lookups(0), ElementsAre(2));
 }
 
@@ -543,20 +577,20 @@ struct Queue : Trials {
     holdings.begin_listing();
   }
   void push(TrialIndex trial) {
-    table.set_state(trial, TrialState::ready);
+    table.set_ready(trial);
     queue.push(trial);
   }
   // The trial that starts, as the planner starts it.
   std::optional<TrialIndex> start(std::size_t parallel_max = 0) {
     const auto next = queue.pop(parallel_max, false);
     if (!next) return std::nullopt;
-    table.set_state(next->trial, TrialState::starting);
+    report(next->trial, TrialState::starting);
     holdings.take(next->trial, next->slots, false);
     return next->trial;
   }
   void end(TrialIndex trial) {
     holdings.give_back(trial);
-    table.set_state(trial, TrialState::succeeded);
+    report(trial, TrialState::succeeded);
   }
 
   Slots slots;
@@ -597,7 +631,7 @@ TEST(StartQueue, ATrialThatIsNotReadyAnyMoreLeaves) {
   Queue it(test::experiment("a b"), "4");
   it.push(0);
   it.push(1);
-  it.table.set_state(0, TrialState::blocked);
+  it.report(0, TrialState::blocked);
   EXPECT_EQ(it.start(), 1U);
   EXPECT_EQ(it.start(), std::nullopt);
 }
