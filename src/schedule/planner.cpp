@@ -262,10 +262,13 @@ struct Planner::Impl {
       }
       case Restoration::Way::fails: {
         schedule::EndReason end = life.failures.stop_reason(trial, past.exit_code);
-        return life.fail(trial, {.cause = Cause::stopped,
-                                 .exit_code = past.exit_code,
-                                 .reason = std::move(end.reason),
-                                 .stopper = end.stopper});
+        // No fail(): a halt would block the trials that are not restored yet.
+        return life.finish({.trial = trial,
+                            .state = TrialState::stopped,
+                            .cause = Cause::stopped,
+                            .exit_code = past.exit_code,
+                            .reason = std::move(end.reason),
+                            .details = {.stopper = end.stopper}});
       }
       case Restoration::Way::collects:
         return life.take_outputs(trial, restoration.end_of(trial, trials.trial(trial).service));

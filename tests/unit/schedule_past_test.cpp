@@ -538,5 +538,24 @@ TEST(GoingOn, TheContainerThatRunsIsTheAttempts) {
   EXPECT_EQ(planned.seen(other), "collect b | b failed (exit code 1)");
 }
 
+// The file may say since then that fewer trials may fail.
+TEST(GoingOn, AtTheLimitOfFailuresWhatLivesIsNotBlocked) {
+  Experiment experiment = with_retries("a b c d", {.max = 1, .on = {}});
+  experiment.failures_max = 1;
+  const Past failed{.state = TrialState::failed, .cause = Cause::error, .exit_code = 3, .was_started = true};
+  const Past stopped{.state = TrialState::retrying,
+                     .cause = Cause::stopped,
+                     .exit_code = 143,
+                     .was_started = true,
+                     .ran_at = at(5)};
+  const Past running{.state = TrialState::running, .was_started = true, .ran_at = at(5)};
+  Planned planned(experiment, {.past = {failed, stopped, running, {}}, .engine_began_at = at(1)});
+  EXPECT_EQ(
+      planned.begin(),
+      " | b stopped (stopped from outside (exit code 143, SIGTERM)), d blocked (not started: 1 trial has "
+      "failed, as many as may (max_failures))");
+  EXPECT_EQ(planned.state("c"), TrialState::running);
+}
+
 }  // namespace
 }  // namespace combu::test
