@@ -57,6 +57,11 @@ using TrialCounts = std::array<std::size_t, k_trial_state_count>;  // by TrialSt
 [[nodiscard]] constexpr bool is_alive(TrialState state) {
   return state == TrialState::starting || state == TrialState::running;
 }
+// True if the engine may have an attempt of a trial that the record has in this state. The start of a waiting
+// one may not be on record.
+[[nodiscard]] constexpr bool may_have_attempt(TrialState on_record) {
+  return is_alive(on_record) || on_record == TrialState::waiting;
+}
 
 // ---- Events
 

@@ -25,7 +25,7 @@ using OpenTrials = std::map<std::string, TrialEntry, std::less<>>;  // by name
 OpenTrials open_on_record(Record& record, const RunId& run) {
   OpenTrials open;
   for (TrialEntry& entry : record.trials(run)) {
-    if (!is_alive(entry.state) && entry.state != TrialState::waiting) continue;
+    if (!may_have_attempt(entry.state)) continue;
     std::string name = entry.name;
     open.emplace(std::move(name), std::move(entry));
   }
@@ -109,7 +109,7 @@ void or_tell(Session& session, const std::function<void()>& body) {
 }  // namespace
 
 bool is_behind(const TrialEntry& entry, const Sighting* seen) {
-  if (!is_alive(entry.state) && entry.state != TrialState::waiting) return false;
+  if (!may_have_attempt(entry.state)) return false;
   if (seen == nullptr) return is_alive(entry.state);
   if (seen->key.attempt != entry.attempt) return seen->key.attempt > entry.attempt;
   return seen->phase == Phase::ended || (seen->phase == Phase::running && entry.state != TrialState::running);

@@ -5,9 +5,7 @@ namespace combu {
 void add_sighting(TrialRow& row, const Sighting& seen) {
   if (seen.key.attempt < row.entry.attempt) return;
   row.created_at = seen.created_at;
-  const TrialState state = row.entry.state;
-  const bool lives = is_alive(state) || state == TrialState::waiting;
-  if (lives && seen.health != Health::none) row.health = seen.health;
+  if (may_have_attempt(row.entry.state) && seen.health != Health::none) row.health = seen.health;
   if (seen.key.attempt == row.entry.attempt) row.entry.container = seen.id;
 }
 
