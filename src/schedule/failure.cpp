@@ -48,6 +48,11 @@ Cause cause_of(const Sighting& ended, bool after_break) {
   return ended.stopped ? Cause::stopped : Cause::error;
 }
 
+Break break_since(std::optional<Instant> ran_at, std::optional<Instant> engine_began_at) {
+  if (!ran_at || !engine_began_at) return Break::was;
+  return *engine_began_at > *ran_at ? Break::was : Break::was_not;
+}
+
 TrialState state_after(Cause cause) {
   return cause == Cause::stopped ? TrialState::stopped : TrialState::failed;
 }

@@ -21,6 +21,9 @@ inline constexpr std::string_view k_end_unknown = "its container is gone, and ho
 // but found out when the engine was there again.
 [[nodiscard]] Cause cause_of(const Sighting& ended, bool after_break);
 
+// Break::was if the engine restarted after the attempt began, or if this is not known.
+[[nodiscard]] Break break_since(std::optional<Instant> ran_at, std::optional<Instant> engine_began_at);
+
 // The state of a trial whose last attempt failed or was stopped for this cause.
 [[nodiscard]] TrialState state_after(Cause cause);
 

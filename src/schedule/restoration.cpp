@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "schedule/failure.hpp"
+
 namespace combu::schedule {
 
 Restoration::Restoration(std::vector<Past> past, std::optional<Instant> engine_began_at)
@@ -46,8 +48,7 @@ AttemptEnd Restoration::end_of(TrialIndex trial, bool is_service) const {
 }
 
 bool Restoration::may_be_lost(TrialIndex trial) const {
-  const Past& past = past_[trial];
-  return !past.ran_at || !engine_began_at_ || *engine_began_at_ > *past.ran_at;
+  return break_since(past_[trial].ran_at, engine_began_at_) == Break::was;
 }
 
 Instant Restoration::met_at(const Plan::Node& node, Instant now) const {

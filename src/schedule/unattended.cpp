@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "combu/schedule.hpp"
+#include "schedule/failure.hpp"
 
 namespace combu {
 namespace {
@@ -61,18 +62,12 @@ std::vector<Fact> missed_starts(const Experiment& experiment, const std::vector<
   return facts;
 }
 
-// True if the engine restarted after the attempt began, or if this is not known.
-Break break_of(const Sighting& seen, std::optional<Instant> engine_began_at) {
-  if (!seen.ran_at || !engine_began_at) return Break::was;
-  return *engine_began_at > *seen.ran_at ? Break::was : Break::was_not;
-}
-
 std::vector<Event> events_of(const Unattended& unattended) {
   std::vector<Event> events{Adjust{.paused = true}, Begin{}};
   if (unattended.is_final) events.emplace_back(Interrupt{.for_good = true});
   events.emplace_back(Adjust{.stopping = unattended.stopped, .stopper = unattended.stopper});
   for (const Sighting& seen : unattended.changed) {
-    Seen event{.sighting = seen, .engine = break_of(seen, unattended.engine_began_at)};
+    Seen event{.sighting = seen, .engine = schedule::break_since(seen.ran_at, unattended.engine_began_at)};
     if (std::ranges::find(unattended.stopped, seen.key.trial) != unattended.stopped.end())
       event.sighting.stopped = true;
     events.emplace_back(std::move(event));
