@@ -299,7 +299,7 @@ void Record::trials(const RunId& run, const std::string& trial, Detail detail,
         impl_->database,
         "SELECT trial, attempt, healthy_at, ran_at, ended_at, exit_code, cause, reason, collected_at, "
         "next_ready_at, memory_peak, cpu_time, " +
-            details_sql("pause", "(cause <> 'none' OR collected_at = 0)") + attempt_details +
+            details_sql("pause", "(cause IS NOT 'none' OR collected_at = 0)") + attempt_details +
             " FROM attempts" + chosen + " ORDER BY trial, attempt");
     for (Rows* query : {&trials, &attempts}) {
       query->bind(1, number);

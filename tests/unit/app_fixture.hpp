@@ -27,7 +27,7 @@
 #include "app/start.hpp"
 #include "combu/session.hpp"
 #include "combu/simulated.hpp"
-#include "error_in.hpp"
+#include "error_of.hpp"
 #include "passing_engine.hpp"
 #include "record_folder.hpp"
 

@@ -130,7 +130,7 @@ TEST_F(RecordTest, AStepThatFailsLeavesTheOlderOne) {
   constexpr std::array<std::string_view, 3> k_new{"CREATE TABLE a (x)", "CREATE TABLE b (x)", "nonsense"};
   std::filesystem::create_directories(folder.path());
   (void)database::open(path(), {record::schema().application_id, k_old});
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(error_in([&] {
               (void)database::open(path(), {record::schema().application_id, k_new});
             }).kind(),
             ErrorKind::invalid);
@@ -143,7 +143,7 @@ TEST_F(RecordTest, ANewerOneIsRefusedAndNotTouched) {
   std::filesystem::create_directories(folder.path());
   (void)database::open(path(), {record::schema().application_id, k_newer});
   const std::string before = bytes();
-  const Error error = error_of([&] { Record{folder.path()}; });
+  const Error error = error_in([&] { Record{folder.path()}; });
   EXPECT_EQ(error.kind(), ErrorKind::invalid);
   EXPECT_EQ(error.subject(), path());
   EXPECT_THAT(error.message(), HasSubstr("newer combu"));
@@ -152,7 +152,7 @@ TEST_F(RecordTest, ANewerOneIsRefusedAndNotTouched) {
 
 TEST_F(RecordTest, ADamagedOneIsRefusedAndNotTouched) {
   write(std::string(8192, 'x'));
-  const Error error = error_of([&] { Record{folder.path()}; });
+  const Error error = error_in([&] { Record{folder.path()}; });
   EXPECT_EQ(error.kind(), ErrorKind::invalid);
   EXPECT_THAT(error.message(), HasSubstr("damaged"));
   EXPECT_EQ(bytes(), std::string(8192, 'x'));
@@ -162,7 +162,7 @@ TEST_F(RecordTest, AnotherProgramsDatabaseIsRefusedAndNotTouched) {
   std::filesystem::create_directories(folder.path());
   SQLite::Database(path(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE).exec("CREATE TABLE theirs (x)");
   const std::string before = bytes();
-  const Error error = error_of([&] { Record{folder.path()}; });
+  const Error error = error_in([&] { Record{folder.path()}; });
   EXPECT_EQ(error.kind(), ErrorKind::invalid);
   EXPECT_THAT(error.message(), HasSubstr("another program"));
   EXPECT_EQ(bytes(), before);
@@ -170,7 +170,7 @@ TEST_F(RecordTest, AnotherProgramsDatabaseIsRefusedAndNotTouched) {
 
 TEST_F(RecordTest, AFolderThatCannotBeMadeIsNamed) {
   write("a file");
-  const Error error = error_of([&] { Record{path() + "/below"}; });
+  const Error error = error_in([&] { Record{path() + "/below"}; });
   EXPECT_EQ(error.kind(), ErrorKind::refused);
   EXPECT_EQ(error.subject(), path() + "/below");
   EXPECT_THAT(error.message(), HasSubstr("COMBU_HOME"));

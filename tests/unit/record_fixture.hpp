@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "combu/record.hpp"
+#include "error_of.hpp"
 #include "record_folder.hpp"
 
 namespace combu::test {
@@ -67,15 +68,6 @@ class RecordTest : public testing::Test {
     const std::vector<Fact> facts = facts_of_kill(run.id, names, past, kept, at);
     const auto ends = are_all_over(past, facts) ? Record::RunEnds::with_last_trial : Record::RunEnds::no;
     EXPECT_TRUE(record.append_if_unchanged(run.id, facts, stamp, ends));
-  }
-
-  static Error error_of(const std::function<void()>& body) {
-    try {
-      body();
-    } catch (const Error& error) {
-      return error;
-    }
-    return {ErrorKind::cancelled, "", "nothing was thrown"};
   }
 
   Folder folder{"combu-record"};

@@ -67,12 +67,12 @@ TEST_F(RecordTest, RunsAreFoundByFileTheNewestFirst) {
 TEST_F(RecordTest, ARunsIdIsThereOnce) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
-  const Error error = error_of([&] { record.begin(entry_of(run), run.experiment); });
+  const Error error = error_in([&] { record.begin(entry_of(run), run.experiment); });
   EXPECT_EQ(error.kind(), ErrorKind::conflict);
   EXPECT_THAT(error.message(), HasSubstr("--resume"));
-  EXPECT_EQ(error_of([&] { (void)record.run(RunId("other")); }).kind(), ErrorKind::not_found);
+  EXPECT_EQ(error_in([&] { (void)record.run(RunId("other")); }).kind(), ErrorKind::not_found);
   EXPECT_EQ(
-      error_of([&] { record.append(RunId("other"), std::vector{fact(0, TrialState::starting)}); }).kind(),
+      error_in([&] { record.append(RunId("other"), std::vector{fact(0, TrialState::starting)}); }).kind(),
       ErrorKind::not_found);
 }
 

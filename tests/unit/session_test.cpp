@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "error_in.hpp"
+#include "error_of.hpp"
 
 namespace combu::test {
 namespace {
