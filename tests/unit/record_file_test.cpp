@@ -20,7 +20,13 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST_F(RecordTest, WhatIsRemovedGivesItsRoomBack) {
+// Most of the files cannot be read.
+class RecordFileTest : public RecordTest {
+ protected:
+  void TearDown() override {}
+};
+
+TEST_F(RecordFileTest, WhatIsRemovedGivesItsRoomBack) {
   constexpr std::size_t k_large = std::size_t{4} << 20U;
   {
     Record record(folder.path());
@@ -36,7 +42,7 @@ TEST_F(RecordTest, WhatIsRemovedGivesItsRoomBack) {
   EXPECT_LT(std::filesystem::file_size(path()), k_large / 10);
 }
 
-TEST_F(RecordTest, RoomIsGivenBackAnotherTimeWhileSomebodyReads) {
+TEST_F(RecordFileTest, RoomIsGivenBackAnotherTimeWhileSomebodyReads) {
   Record record(folder.path());
   RunEntry entry = entry_of(run);
   entry.text.source = std::string(std::size_t{4} << 20U, 'x');
@@ -48,7 +54,7 @@ TEST_F(RecordTest, RoomIsGivenBackAnotherTimeWhileSomebodyReads) {
   EXPECT_TRUE(record.runs({}, 1).empty());
 }
 
-TEST_F(RecordTest, SeveralWriteAtTheSameTime) {
+TEST_F(RecordFileTest, SeveralWriteAtTheSameTime) {
   constexpr int k_writers = 4;
   constexpr int k_facts = 100;
   std::vector<std::jthread> writers;
@@ -68,7 +74,7 @@ TEST_F(RecordTest, SeveralWriteAtTheSameTime) {
   for (const RunEntry& entry : record.runs({}, 10)) EXPECT_EQ(record.trials(entry.id)[0].attempt, k_facts);
 }
 
-TEST_F(RecordTest, AnOlderOneIsBroughtUpToDate) {
+TEST_F(RecordFileTest, AnOlderOneIsBroughtUpToDate) {
   constexpr std::array<std::string_view, 1> k_old{"CREATE TABLE a (x); INSERT INTO a VALUES (7)"};
   constexpr std::array<std::string_view, 2> k_new{"CREATE TABLE a (x); INSERT INTO a VALUES (7)",
                                                   "ALTER TABLE a ADD COLUMN y DEFAULT 8"};
@@ -79,7 +85,7 @@ TEST_F(RecordTest, AnOlderOneIsBroughtUpToDate) {
   EXPECT_EQ(database.execAndGet("PRAGMA user_version").getInt(), 2);
 }
 
-TEST_F(RecordTest, OneOfTheFirstVersionKeepsItsRuns) {
+TEST_F(RecordFileTest, OneOfTheFirstVersionKeepsItsRuns) {
   std::filesystem::create_directories(folder.path());
   database::open(path(), {record::schema().application_id, record::schema().steps.first(1)})
       .exec(
@@ -104,7 +110,7 @@ TEST_F(RecordTest, OneOfTheFirstVersionKeepsItsRuns) {
   EXPECT_THAT(record.runs({}, 1), testing::IsEmpty());
 }
 
-TEST_F(RecordTest, ManyMayBeTheFirstAtOnce) {
+TEST_F(RecordFileTest, ManyMayBeTheFirstAtOnce) {
   constexpr std::size_t k_together = 6;
   for (int round = 0; round < 40; ++round) {
     const std::string place = folder.path() + "/" + std::to_string(round);
@@ -125,7 +131,7 @@ TEST_F(RecordTest, ManyMayBeTheFirstAtOnce) {
   }
 }
 
-TEST_F(RecordTest, AStepThatFailsLeavesTheOlderOne) {
+TEST_F(RecordFileTest, AStepThatFailsLeavesTheOlderOne) {
   constexpr std::array<std::string_view, 1> k_old{"CREATE TABLE a (x)"};
   constexpr std::array<std::string_view, 3> k_new{"CREATE TABLE a (x)", "CREATE TABLE b (x)", "nonsense"};
   std::filesystem::create_directories(folder.path());
@@ -138,7 +144,7 @@ TEST_F(RecordTest, AStepThatFailsLeavesTheOlderOne) {
   EXPECT_EQ(database.execAndGet("SELECT count(*) FROM sqlite_master").getInt(), 1);
 }
 
-TEST_F(RecordTest, ANewerOneIsRefusedAndNotTouched) {
+TEST_F(RecordFileTest, ANewerOneIsRefusedAndNotTouched) {
   constexpr std::array<std::string_view, 9> k_newer{"CREATE TABLE a (x)", "", "", "", "", "", "", "", ""};
   std::filesystem::create_directories(folder.path());
   (void)database::open(path(), {record::schema().application_id, k_newer});
@@ -150,7 +156,7 @@ TEST_F(RecordTest, ANewerOneIsRefusedAndNotTouched) {
   EXPECT_EQ(bytes(), before);
 }
 
-TEST_F(RecordTest, ADamagedOneIsRefusedAndNotTouched) {
+TEST_F(RecordFileTest, ADamagedOneIsRefusedAndNotTouched) {
   write(std::string(8192, 'x'));
   const Error error = error_in([&] { Record{folder.path()}; });
   EXPECT_EQ(error.kind(), ErrorKind::invalid);
@@ -158,7 +164,7 @@ TEST_F(RecordTest, ADamagedOneIsRefusedAndNotTouched) {
   EXPECT_EQ(bytes(), std::string(8192, 'x'));
 }
 
-TEST_F(RecordTest, AnotherProgramsDatabaseIsRefusedAndNotTouched) {
+TEST_F(RecordFileTest, AnotherProgramsDatabaseIsRefusedAndNotTouched) {
   std::filesystem::create_directories(folder.path());
   SQLite::Database(path(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE).exec("CREATE TABLE theirs (x)");
   const std::string before = bytes();
@@ -168,7 +174,7 @@ TEST_F(RecordTest, AnotherProgramsDatabaseIsRefusedAndNotTouched) {
   EXPECT_EQ(bytes(), before);
 }
 
-TEST_F(RecordTest, AFolderThatCannotBeMadeIsNamed) {
+TEST_F(RecordFileTest, AFolderThatCannotBeMadeIsNamed) {
   write("a file");
   const Error error = error_in([&] { Record{path() + "/below"}; });
   EXPECT_EQ(error.kind(), ErrorKind::refused);

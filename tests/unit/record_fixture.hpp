@@ -21,6 +21,26 @@ namespace combu::test {
 class RecordTest : public testing::Test {
  protected:
   RecordTest() { run.experiment = experiment({"one", "two", "three"}); }
+  void TearDown() override { expect_one_state(); }
+
+  // A trial's state is the same by each way to read it.
+  void expect_one_state() {
+    if (!Record::exists(folder.path())) return;
+    Record record(folder.path(), Record::Use::reading);
+    for (const RunEntry& entry : record.runs({}, 100)) {
+      const std::vector<TrialEntry> trials = record.trials(entry.id);
+      const std::vector<Past> past = record.past(entry.id);
+      TrialCounts counts{};
+      ASSERT_EQ(past.size(), trials.size());
+      for (std::size_t i = 0; i < trials.size(); ++i) {
+        EXPECT_EQ(past[i].state, trials[i].state) << trials[i].name;
+        EXPECT_EQ(past[i].attempt, trials[i].attempt) << trials[i].name;
+        EXPECT_EQ(reason_text(past[i]), reason_text(trials[i])) << trials[i].name;
+        ++counts.at(static_cast<std::size_t>(trials[i].state));
+      }
+      EXPECT_EQ(record.counts(entry.id), counts);
+    }
+  }
 
   static Experiment experiment(const std::vector<std::string>& names) {
     Experiment experiment{.name = "lab", .file = "/lab/experiment.jsonnet"};
