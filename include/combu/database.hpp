@@ -34,8 +34,9 @@ struct Schema {
 // touched.
 [[nodiscard]] SQLite::Database open(const std::string& path, const Schema& schema);
 
-// The same. If the file is read-only to this process (is_read_only(), which holds for another user's file)
-// and has the newest version, it is read as it is.
+// The same, but makes no file: a missing one is read as an empty database. If the file is read-only to this
+// process (is_read_only(), which holds for another user's file) and has the newest version, it is read as it
+// is.
 [[nodiscard]] SQLite::Database open_to_read(const std::string& path, const Schema& schema);
 
 // Read-only access to a database that another combu, or an attacker, has written. The database cannot execute

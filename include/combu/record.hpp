@@ -203,16 +203,19 @@ struct RunFilter {
 // throws has changed nothing, and may be repeated.
 class Record {
  public:
-  // Differs when something of the run has changed.
+  // Differs if a trial of the run was added, started, ended or collected, or is about to leave, or if another
+  // process has gone on with the run.
   using Stamp = std::array<std::int64_t, 4>;
 
   // Whether there is one in the folder.
   [[nodiscard]] static bool exists(const std::string& folder);
 
-  // `reading`: where it cannot be written, it is read as it is.
+  // `reading`: a missing file is not made, and counts as an empty record; one that cannot be written is read
+  // as it is.
   enum class Use { all, reading };
 
-  // FOLDER/record.sqlite; both are made when they are missing. One of an older combu is brought up to date.
+  // Opens FOLDER/record.sqlite, and makes both if they are missing. Brings the file of an older combu up to
+  // date, also to read it.
   explicit Record(const std::string& folder, Use use = Use::all);
   ~Record();
   Record(const Record&) = delete;

@@ -436,9 +436,9 @@ struct Unattended {
 [[nodiscard]] std::vector<Fact> reconcile(const RunId& run, const Experiment& experiment, const Plan& plan,
                                           std::vector<Past> past, const Unattended& seen, Instant now);
 
-// The end of a trial of a run that no process drives, as far as the container shows it; nullopt if the trial
-// has not ended by it. `state` and `attempt`: the trial's on record.
-[[nodiscard]] std::optional<Fact> end_of_unattended(TrialState state, int attempt, const Sighting& seen);
+// The end of an attempt whose run is not on record, as far as the container shows it; nullopt if the attempt
+// has not ended.
+[[nodiscard]] std::optional<Fact> end_of_unrecorded(const Sighting& seen);
 
 // True if all trials are over when `facts` follow on `past`.
 [[nodiscard]] bool are_all_over(std::span<const Past> past, std::span<const Fact> facts);

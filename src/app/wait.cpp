@@ -65,16 +65,20 @@ std::vector<Selector> selectors_for(std::vector<Sighting> attempts, const Select
 // True unless the trial did its work. A service that was stopped did.
 bool has_failed(const TrialEntry& entry, bool service) {
   if (has_succeeded(entry.state)) return false;
+  if (entry.state == TrialState::collecting) return entry.cause != Cause::none;
   return entry.state != TrialState::stopped || (!service && was_stopped(entry.state, entry.cause));
 }
 
-// Tells of each trial once, when it is over: as the record says while a process is at work on its run, which
-// may try it again and collects its outputs; else as the engine says. Tells in a thread of its own: a
-// trial's outputs may take long, and others end meanwhile.
+// Reports each trial once, when it is over, as the record has it. While a process is at work on its run, that
+// one may try the trial again and collects its outputs; else the run is reconciled first. Reports from a
+// thread of its own: a trial's outputs may take long, and others end meanwhile.
 class EndTeller {
  public:
-  EndTeller(const Caller& caller, const TellEnd& tell)
-      : caller_(caller), tell_(tell), thread_([this](const std::stop_token& quit) { work(quit); }) {}
+  EndTeller(Session& session, const Caller& caller, const TellEnd& tell)
+      : session_(session),
+        caller_(caller),
+        tell_(tell),
+        thread_([this](const std::stop_token& quit) { work(quit); }) {}
 
   // The attempt is over, or was never started.
   void add(const Sighting& seen) {
@@ -129,12 +133,13 @@ class EndTeller {
       ended = ended_;
     }
     std::map<RunId, bool> attended;
+    std::map<RunId, UnrecordedFacts> reconciled;
     std::vector<Sighting> later;
     for (const Sighting& seen : ended) {
       const auto [at, is_new] = attended.try_emplace(seen.key.run);
       // Asked before the record: who has left has recorded all that it saw.
       if (is_new) at->second = is_on_record(seen.key.run) && owner_pid(seen.key.run, caller_).has_value();
-      const TrialRow row = row_of(seen, at->second);
+      const TrialRow row = at->second ? row_of(seen) : reconciled_row_of(seen, reconciled);
       if (at->second && !is_over(row.entry.state)) {
         later.push_back(seen);
       } else if (is_alive(row.entry.state) && row.entry.attempt > seen.key.attempt) {
@@ -156,19 +161,33 @@ class EndTeller {
     return at->second;
   }
 
-  [[nodiscard]] TrialRow row_of(const Sighting& seen, bool attended) {
+  // By the record; if the run is not on record, by the container.
+  [[nodiscard]] TrialRow row_of(const Sighting& seen) {
     TrialRow row;
     row.entry.name = seen.key.trial;
     row.entry.image = seen.image;
     row.entry.attempt = seen.key.attempt;
-    if (is_on_record(seen.key.run))
+    if (is_on_record(seen.key.run)) {
       for (TrialEntry& entry : record_->trials(seen.key.run, seen.key.trial)) row.entry = std::move(entry);
+    } else if (const auto end = end_of_unrecorded(seen)) {
+      show_fact(row.entry, *end);
+    }
     add_sighting(row, seen);
-    if (!attended)
-      if (const auto end = end_of_unattended(row.entry.state, row.entry.attempt, seen))
-        show_fact(row.entry, *end);
     if (!is_over(row.entry.state) && seen.phase == Phase::created && row.entry.reason.empty())
       row.entry.reason = "was not started";
+    return row;
+  }
+
+  // The same of a run that no process is at work on. `reconciled`: the runs that have just been reconciled.
+  [[nodiscard]] TrialRow reconciled_row_of(const Sighting& seen,
+                                           std::map<RunId, UnrecordedFacts>& reconciled) {
+    const RunId& run = seen.key.run;
+    TrialRow row = row_of(seen);
+    if (is_over(row.entry.state) || !is_on_record(run)) return row;
+    const auto [facts, is_new] = reconciled.try_emplace(run);
+    if (is_new) facts->second = reconcile_or_note(session_, *record_, run);
+    row = row_of(seen);
+    for (const Fact& fact : facts->second[seen.key.trial]) show_fact(row.entry, fact);
     return row;
   }
 
@@ -178,6 +197,7 @@ class EndTeller {
     failed_ |= has_failed(row.entry, seen.service);
   }
 
+  Session& session_;
   const Caller& caller_;
   const TellEnd& tell_;
   std::optional<Record> record_;  // the thread's own, like the next one; what follows is of both threads
@@ -201,7 +221,7 @@ Result wait(Session& session, const Invocation& invocation, SelectionOptions sel
     session.progress().note(with_others("nothing to wait for", session, invocation, selection));
   const auto engine = session.patient_engine();
   const Caller caller = caller_for(invocation);
-  EndTeller teller(caller, tell);
+  EndTeller teller(session, caller, tell);
   const auto await = [&](const Selector& selector) {
     (void)await_end(
         *engine, selector, [&](const Sighting& seen) { teller.add(seen); }, session.stop());
@@ -210,9 +230,6 @@ Result wait(Session& session, const Invocation& invocation, SelectionOptions sel
   for (std::vector<Sighting> alive; !(alive = teller.finish(session.stop())).empty();)
     for (const Sighting& seen : alive)
       await({.experiment = seen.experiment, .run = seen.key.run, .trials = {seen.key.trial}});
-  std::map<RunId, TrialNames> runs;
-  for (const Selector& selector : selectors) runs.emplace(*selector.run, TrialNames());
-  reconcile_runs_or_note(session, invocation, runs);
   return teller.any_failed() ? Result::failed : Result::succeeded;
 }
 

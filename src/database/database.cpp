@@ -146,6 +146,13 @@ SQLite::Database open_as_it_is(const std::string& path, const Schema& schema, co
 }  // namespace
 
 SQLite::Database open_to_read(const std::string& path, const Schema& schema) {
+  std::error_code fault;
+  if (!std::filesystem::exists(path, fault) && !fault)
+    return guarded(path, [&] {
+      SQLite::Database empty(":memory:", SQLite::OPEN_READWRITE | SQLite::OPEN_NOMUTEX);
+      take_steps(empty, path, schema);
+      return empty;
+    });
   try {
     return open(path, schema);
   } catch (const Error& error) {

@@ -71,7 +71,8 @@ class DockerEngine : public Engine {
   std::optional<StartResult> try_start(const Run& run, const Trial& trial, int attempt,
                                        const std::stop_token& stop);
   StartResult start_repeatedly(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
-  Place create_or_adopt(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
+  std::optional<Place> create_or_adopt(const Run& run, const Trial& trial, int attempt,
+                                       const std::stop_token& stop);
   ContainerFacts holder_of_name(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
   std::shared_ptr<const SharedListing::Containers> list_claims(const std::stop_token& stop);
   std::optional<Sighting> rival_of(const std::string& id, const Slots& slots, const std::stop_token& stop);

@@ -56,8 +56,8 @@ bool is_earlier_attempt(const ContainerFacts& container, const Run& run, const T
          identity->key.attempt < attempt && parse_status(container.state, "").phase != Phase::running;
 }
 
-// Each begins with a container that is created or adopted. More than one is needed after the death of an
-// engine or of another process that had a claim.
+// Each begins with a container that is created or adopted. More than one is needed after an earlier attempt,
+// and after the death of an engine or of another process that had a claim.
 constexpr int k_tries_max = 5;
 
 enum class AfterFailure {
@@ -66,16 +66,21 @@ enum class AfterFailure {
   begin_again,
 };
 
-// Decides how a start goes on that failed after its container had been created. `was_there`: an earlier call
-// created the container. `claims`: the container holds slots. `is_gone`: another process, which wanted its
-// slots, removed it as a claim that was too old.
-AfterFailure after_failure(const Error& error, bool was_there, bool claims, bool is_gone) {
+// The container of a start that failed.
+struct Failed {
+  bool was_there = false;  // an earlier call created it
+  bool claims = false;     // it holds slots
+  bool is_gone = false;    // another process, which wanted its slots, removed it as a claim that was too old
+};
+
+// Decides how a start goes on that failed after its container had been created.
+AfterFailure after_failure(const Error& error, const Failed& container) {
   // An engine that died in the middle of a start may be unable to start that container ever again ("task …:
   // already exists", 20.10).
-  const bool is_useless = was_there && error.kind() == ErrorKind::refused;
-  if (is_useless || is_gone) return AfterFailure::begin_again;
+  const bool is_useless = container.was_there && error.kind() == ErrorKind::refused;
+  if (is_useless || container.is_gone) return AfterFailure::begin_again;
   // A container that may have been started after all is left to the repeat of the call.
-  return claims && is_definite(error) ? AfterFailure::remove_and_rethrow : AfterFailure::rethrow;
+  return container.claims && is_definite(error) ? AfterFailure::remove_and_rethrow : AfterFailure::rethrow;
 }
 
 Error refusal_of_create(const HttpResponse& response, const Trial& trial) {
@@ -110,7 +115,9 @@ StartResult DockerEngine::start_repeatedly(const Run& run, const Trial& trial, i
 std::optional<StartResult> DockerEngine::try_start(const Run& run, const Trial& trial, int attempt,
                                                    const std::stop_token& stop) {
   const auto asked = std::chrono::steady_clock::now();
-  Place place = create_or_adopt(run, trial, attempt, stop);
+  auto found = create_or_adopt(run, trial, attempt, stop);
+  if (!found) return std::nullopt;
+  Place place = *std::move(found);
   if (place.running) return Running{*std::move(place.running)};
   const bool claims = !trial.slots.empty();
   if (claims) {
@@ -128,7 +135,8 @@ std::optional<StartResult> DockerEngine::try_start(const Run& run, const Trial& 
   } catch (const Error& error) {
     const bool is_gone =
         claims && error.kind() == ErrorKind::not_found && !inspect_container(connections_, place.id, stop);
-    const AfterFailure next = after_failure(error, place.was_there, claims, is_gone);
+    const AfterFailure next =
+        after_failure(error, {.was_there = place.was_there, .claims = claims, .is_gone = is_gone});
     if (next != AfterFailure::rethrow && !is_gone)
       (void)remove_unstarted_container(connections_, place.id, stop);
     if (next != AfterFailure::begin_again) throw;
@@ -155,24 +163,25 @@ std::string DockerEngine::digest_of(const std::string& id, const std::string& im
   }
 }
 
-DockerEngine::Place DockerEngine::create_or_adopt(const Run& run, const Trial& trial, int attempt,
-                                                  const std::stop_token& stop) {
+// nullopt: what had the trial's name is removed.
+std::optional<DockerEngine::Place> DockerEngine::create_or_adopt(const Run& run, const Trial& trial,
+                                                                 int attempt, const std::stop_token& stop) {
   const nlohmann::json body =
       container_json(run, trial, attempt, networks_at_create(connections_.version(stop)));
   const HttpResponse created = create_container(connections_, trial, body, stop);
-  if (created.status == 201) return {.id = reading(connections_, [&] { return created_id(created); })};
+  if (created.status == 201) return Place{.id = reading(connections_, [&] { return created_id(created); })};
   if (created.status != 409) throw refusal_of_create(created, trial);
   const ContainerFacts holder = holder_of_name(run, trial, attempt, stop);
   if (is_earlier_attempt(holder, run, trial, attempt)) {
     remove_container(connections_, holder.id, trial.name, stop);
-    return create_or_adopt(run, trial, attempt, stop);
+    return std::nullopt;
   }
   const std::optional<Identity> identity = identity_of(holder.labels, trial.name);
   const bool has_other_gpus =
       holder.state == "created" && identity && identity->slots.gpus != trial.slots.gpus;
   if (has_other_gpus || parse_status(holder.state, "").phase == Phase::gone) {
     remove_container(connections_, holder.id, trial.name, stop);
-    return create_or_adopt(run, trial, attempt, stop);
+    return std::nullopt;
   }
   Place place{.id = holder.id, .was_there = true};
   if (holder.state != "created") {

@@ -88,7 +88,9 @@ void give_room_back(SQLite::Database& database) {
 }
 
 std::string usable(const std::string& folder, Record::Use use) {
-  if (use != Record::Use::reading || !is_read_only(folder)) make_state_folder(folder);
+  const bool stays_as_it_is =
+      use == Record::Use::reading && (!Record::exists(folder) || is_read_only(folder));
+  if (!stays_as_it_is) make_state_folder(folder);
   return folder;
 }
 

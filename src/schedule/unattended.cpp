@@ -118,10 +118,8 @@ std::vector<Fact> reconcile(const RunId& run, const Experiment& experiment, cons
   return facts;
 }
 
-std::optional<Fact> end_of_unattended(TrialState state, int attempt, const Sighting& seen) {
-  const bool is_gone = seen.phase == Phase::gone && !is_over(state);
-  const bool has_ended = seen.phase == Phase::ended && may_have_attempt(state) && seen.key.attempt >= attempt;
-  if (!is_gone && !has_ended) return std::nullopt;
+std::optional<Fact> end_of_unrecorded(const Sighting& seen) {
+  if (seen.phase != Phase::gone && seen.phase != Phase::ended) return std::nullopt;
   Ending ending = ending_of(seen);
   return Fact{.state = state_of(ending),
               .attempt = seen.key.attempt,

@@ -241,3 +241,11 @@ def test_what_cannot_be_reserved_is_told(combu, write, reserve, words):
     file = write('[{ name: "one", image: "lab/x", cmd: "true", cpus: 0.1, gpus: %d }]' % ("gpu" in reserve))
     refused = combu("-f", file, "--engine", SLOW, "run", "--wait", "--reserve", reserve)
     assert refused.returncode == 2 and words in refused.stderr
+
+
+@pytest.mark.parametrize("command", [["events"], ["times"], ["attach"], ["why", "one"], ["show", "one"], ["results"], ["compare"],
+                                     ["plot", "loss"], ["export", "csv"], ["ps"], ["logs", "one"], ["wait"]])
+def test_reading_makes_no_record(combu, write, tmp_path, command):
+    file = write('[{ name: "one", image: "lab/x", cmd: "true" }]')
+    combu("-f", file, "--engine", SIMULATED, *command)
+    assert not (tmp_path / ".local").exists()

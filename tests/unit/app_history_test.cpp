@@ -51,6 +51,12 @@ TEST_F(AppHistory, ATrialWithoutEventsIsNoErrorAndOneThatIsNotThereIs) {
   EXPECT_EQ(error_of([&] { (void)events({.run = "run2"}); })->kind(), ErrorKind::not_found);
 }
 
+TEST_F(AppHistory, ReadingMakesNoRecord) {
+  EXPECT_EQ(error_of([&] { (void)events({.run = "run1"}); })->kind(), ErrorKind::not_found);
+  EXPECT_EQ(error_of([&] { (void)read_times({}, {.run = "run1"}); })->kind(), ErrorKind::not_found);
+  EXPECT_FALSE(std::filesystem::exists(state()));
+}
+
 TEST_F(AppHistory, TimesAreOfTheAttempts) {
   record_run("run1", {"aa", "bb"});
   const RunTimes times = read_times({}, {.run = "run1"});

@@ -2,6 +2,7 @@
 
 #include "app/reconcile.hpp"
 #include "app/trial_row.hpp"
+#include "app/wait.hpp"
 #include "app_fixture.hpp"
 
 namespace combu::test {
@@ -132,6 +133,26 @@ TEST_F(CutOff, AFailureWithRetriesIsTheLastOneIfNobodyGoesOn) {
           {fact(0, TrialState::starting), fact(0, TrialState::running)});
   reconcile(Outlook::ended);
   EXPECT_EQ(states("r1").at("bad"), "failed");
+}
+
+TEST_F(CutOff, AWaitReportsTheStatesOnRecord) {
+  cut_off(trial_text("bad", "exit 3", "retries: 2") +
+              trial_text("leaves", "sh -c 'echo word > /out'", "outputs: ['/out']"),
+          {fact(0, TrialState::starting), fact(1, TrialState::starting)});
+  std::map<std::string, std::string> ends;
+  const auto wait_for = [&](const std::string& trial) {
+    return in_session([&](Session& session) {
+      return wait(session, invocation, {.experiment = {}, .run = {}, .trials = {trial}},
+                  [&](const Sighting& seen, const TrialRow& row) {
+                    ends[seen.key.trial] = to_string(row.entry.state);
+                    EXPECT_EQ(reason_text(row.entry), reason_text(trial_of("r1", seen.key.trial)));
+                  });
+    });
+  };
+  EXPECT_EQ(wait_for("leaves"), Result::succeeded);
+  EXPECT_EQ(wait_for("bad"), Result::failed);
+  EXPECT_THAT(ends, UnorderedElementsAre(Pair("leaves", "collecting"), Pair("bad", "retrying")));
+  EXPECT_EQ(states("r1"), ends);
 }
 
 TEST_F(CutOff, WhatAFailureBlocksIsBlocked) {

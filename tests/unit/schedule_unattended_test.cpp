@@ -175,15 +175,13 @@ TEST_F(Unwatched, AttemptsThatAreNotOnRecordHaveTheTimesOfTheEngine) {
   EXPECT_THAT(times, ElementsAre(second.created_at, second.created_at, *second.ran_at, k_ended_at));
 }
 
-TEST_F(Unwatched, TheEndOfOneTrialIsThatOfItsContainer) {
-  EXPECT_EQ(end_of_unattended(TrialState::running, 1, ended("a", 0)).value().state, TrialState::succeeded);
-  EXPECT_EQ(end_of_unattended(TrialState::waiting, 1, ended("a", 3)).value().reason, "exit code 3");
-  EXPECT_EQ(end_of_unattended(TrialState::retrying, 1, sighting("a", Phase::gone)).value().reason,
+TEST_F(Unwatched, WithoutARecordAnEndIsThatOfTheContainer) {
+  EXPECT_EQ(end_of_unrecorded(ended("a", 0)).value().state, TrialState::succeeded);
+  EXPECT_EQ(end_of_unrecorded(ended("a", 3)).value().reason, "exit code 3");
+  EXPECT_EQ(end_of_unrecorded(sighting("a", Phase::gone)).value().reason,
             "its container is gone, and how it ended is not on record");
-  EXPECT_FALSE(end_of_unattended(TrialState::running, 2, ended("a", 0))) << "of an earlier attempt";
-  EXPECT_FALSE(end_of_unattended(TrialState::retrying, 1, ended("a", 0)));
-  EXPECT_FALSE(end_of_unattended(TrialState::failed, 1, sighting("a", Phase::gone)));
-  EXPECT_FALSE(end_of_unattended(TrialState::running, 1, sighting("a", Phase::running)));
+  EXPECT_FALSE(end_of_unrecorded(sighting("a", Phase::running)));
+  EXPECT_FALSE(end_of_unrecorded(sighting("a", Phase::created)));
 }
 
 TEST_F(Unwatched, AContainerShowsTheStateOfItsTrial) {
