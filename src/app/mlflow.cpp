@@ -2,12 +2,10 @@
 
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "app/outputs.hpp"
 #include "combu/export.hpp"
 #include "combu/session.hpp"
-#include "combu/system.hpp"
 #include "combu/workspace.hpp"
 
 namespace combu {
@@ -21,11 +19,9 @@ std::string uri_of(const std::string& server) {
 
 }  // namespace
 
-void send_to_mlflow(const Invocation& invocation, const ChosenRuns& chosen, const std::string& server,
-                    const OpenSession& open_session, Progress& progress) {
-  const std::vector<Results> runs = read_run_results(invocation, chosen, open_session, progress);
+void send_to_mlflow(const Invocation& invocation, std::span<const Results> runs, const std::string& server,
+                    Progress& progress, const std::stop_token& stop) {
   Record record = open_record(invocation, Record::Use::reading);
-  const Interrupts interrupts;  // not before the session, which has its own
   for (const Results& run : runs) {
     MlflowForm form{.uri = {},
                     .outputs_of = output_places(record, run.run.id, progress),
@@ -40,7 +36,7 @@ void send_to_mlflow(const Invocation& invocation, const ChosenRuns& chosen, cons
     };
     form.tell = [&](std::size_t count, std::size_t total) { progress.counted("exported", count, total); };
     form.note = [&](const std::string& line) { progress.note(line); };
-    export_to_mlflow(run, form, interrupts.token());
+    export_to_mlflow(run, form, stop);
   }
 }
 

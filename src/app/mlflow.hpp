@@ -1,18 +1,19 @@
 #pragma once
-// Sends the results of runs to an MLflow server. Reconciles, as read_run_results() does.
+// Sends the results of runs to an MLflow server.
 
+#include <span>
+#include <stop_token>
 #include <string>
 
-#include "app/run_results.hpp"
+#include "combu/analysis.hpp"
 #include "combu/progress.hpp"
 #include "combu/session.hpp"
 
 namespace combu {
 
-// `server`: its URL; empty: that of MLFLOW_TRACKING_URI. Shows how many trials have been sent. SIGINT and
-// SIGTERM cancel the sending. Throws Error: invalid if no server is named; those of read_run_results() and
-// export_to_mlflow().
-void send_to_mlflow(const Invocation& invocation, const ChosenRuns& chosen, const std::string& server,
-                    const OpenSession& open_session, Progress& progress);
+// `server`: its URL; empty: that of MLFLOW_TRACKING_URI. Shows how many trials have been sent. Throws Error:
+// invalid if no server is named; cancelled; those of export_to_mlflow().
+void send_to_mlflow(const Invocation& invocation, std::span<const Results> runs, const std::string& server,
+                    Progress& progress, const std::stop_token& stop);
 
 }  // namespace combu

@@ -15,6 +15,7 @@
 #include "cli/session.hpp"
 #include "combu/analysis.hpp"
 #include "combu/progress.hpp"
+#include "combu/system.hpp"
 
 namespace combu {
 namespace {
@@ -63,13 +64,11 @@ int export_runs(const Invocation& invocation, const ExportOptions& options) {
   expect_sense(options);
   CommandSessions sessions(open_progress(invocation));
   Progress& progress = sessions.progress();
-  const OpenSession open_session = sessions.opener();
+  const std::vector<Results> runs = read_run_results(invocation, options.chosen, sessions.opener(), progress);
   if (options.format == "mlflow") {
-    send_to_mlflow(invocation, options.chosen, options.to, open_session, progress);
-    return 0;
-  }
-  const std::vector<Results> runs = read_run_results(invocation, options.chosen, open_session, progress);
-  if (options.format == "sqlite") {
+    const Interrupts interrupts;  // not while a session is open, which has its own
+    send_to_mlflow(invocation, runs, options.to, progress, interrupts.token());
+  } else if (options.format == "sqlite") {
     export_sqlite(options.output, runs);
   } else {
     write_text(options, runs);

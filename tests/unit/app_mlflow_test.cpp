@@ -8,6 +8,7 @@
 
 #include "app/mlflow.hpp"
 #include "app/outputs.hpp"
+#include "app/run_results.hpp"
 #include "app_record_fixture.hpp"
 #include "error_of.hpp"
 
@@ -23,8 +24,9 @@ class AppMlflow : public RecordedRunTest {
 TEST_F(AppMlflow, IsSentNowhereIfNoServerIsNamed) {
   record_run("run1", {"aa"});
   keep_log("run1", "aa", "one\n");
-  const auto error =
-      error_of([&] { send_to_mlflow({}, {.ids = {"run1"}, .where = {}}, "", no_session, *progress); });
+  const std::vector<Results> runs =
+      read_run_results({}, {.ids = {"run1"}, .where = {}}, no_session, *progress);
+  const auto error = error_of([&] { send_to_mlflow({}, runs, "", *progress, {}); });
   ASSERT_TRUE(error);
   EXPECT_EQ(error->kind(), ErrorKind::invalid);
   EXPECT_EQ(error->subject(), "--to");
