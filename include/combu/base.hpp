@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <charconv>
 #include <chrono>
 #include <compare>
 #include <cstddef>
@@ -13,6 +14,7 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -127,6 +129,25 @@ struct Key {
 // Without the blanks (spaces, tabs, ends of lines) at both its ends.
 [[nodiscard]] std::string_view trimmed(std::string_view text);
 
+// The whole text as a decimal number: no blanks, no `+` before it. nullopt: it is none, or beyond what Number
+// holds. A `double` may be NaN or infinite ("nan", "inf").
+template <class Number>
+[[nodiscard]] std::optional<Number> parse_number(std::string_view text) {
+  Number number{};
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return fault == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+}
+// The value that to_string() calls `word`, among those of an enumeration from 0 to `count` - 1.
+template <class Enum>
+[[nodiscard]] std::optional<Enum> parse_enum(std::string_view word, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i)
+    if (to_string(static_cast<Enum>(i)) == word) return static_cast<Enum>(i);
+  return std::nullopt;
+}
+
+// "a, b and 4 more": the first `named_max` names, and the number of the other ones.
+[[nodiscard]] std::string list_text(const std::vector<std::string>& names, std::size_t named_max);
+
 // A character of UTF-8 (RFC 3629: no surrogates, nothing overlong).
 struct Character {
   char32_t code = 0;
@@ -182,6 +203,9 @@ class Sha256 {
 [[nodiscard]] std::string decode_base64(std::string_view text);
 
 // ---- Files
+
+// True if `path` is `folder` or below it. Both are normalised; the empty `folder` holds every path.
+[[nodiscard]] bool holds_path(std::string_view folder, std::string_view path);
 
 // A file descriptor that closes itself; -1: none.
 class Descriptor {

@@ -17,14 +17,6 @@ namespace {
 
 constexpr std::size_t k_named_max = 5;
 
-std::string names_text(const std::vector<std::string>& names) {
-  const std::size_t shown = std::min(names.size(), k_named_max);
-  std::string text =
-      fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<long>(shown), ", "));
-  if (shown < names.size()) text += fmt::format(" and {} more", names.size() - shown);
-  return text;
-}
-
 bool is_there(const Value& value) {
   return !std::holds_alternative<std::monostate>(value);
 }
@@ -256,7 +248,8 @@ void add_missing(PairTable& table, const Results& run, const std::optional<Colum
   const auto note = [&](const std::vector<std::string>& names, std::string_view why) {
     if (!names.empty())
       table.notes.push_back(fmt::format("left out of run {}: {} {} ({})", run.run.id.text(),
-                                        number_of(names.size(), "trial"), why, names_text(names)));
+                                        number_of(names.size(), "trial"), why,
+                                        list_text(names, k_named_max)));
   };
   note(without, "without it");
   note(no_number, "whose value is no number");
@@ -270,7 +263,7 @@ void add_unpaired(PairTable& table, std::span<const Results> runs,
       for (const Member& member : group->runs[run]) names.push_back(member.row->trial.name);
     if (!names.empty())
       table.notes.push_back(fmt::format("only in run {}: {} ({})", runs[run].run.id.text(),
-                                        number_of(names.size(), "trial"), names_text(names)));
+                                        number_of(names.size(), "trial"), list_text(names, k_named_max)));
   }
 }
 

@@ -27,12 +27,6 @@ bool is_phase(std::string_view word) {
   return word == to_string(Phase::created) || word == to_string(Phase::ended);
 }
 
-bool is_state(std::string_view word) {
-  for (std::size_t i = 0; i < k_trial_state_count; ++i)
-    if (to_string(static_cast<TrialState>(i)) == word) return true;
-  return false;
-}
-
 [[noreturn]] void throw_unknown_state(std::string_view word) {
   std::vector<std::string_view> states;
   for (std::size_t i = 0; i < k_trial_state_count; ++i)
@@ -48,7 +42,7 @@ std::string state_like(const TrialEntry& entry, std::string_view wanted) {
   if (wanted.empty() || wanted == state) return std::string(state);
   if (is_phase(wanted)) return std::string(phase_of(entry));
   const bool is_pattern = wanted.find_first_of("*?[\\") != std::string_view::npos;
-  if (!is_pattern && !is_state(wanted)) throw_unknown_state(wanted);
+  if (!is_pattern && !parse_enum<TrialState>(wanted, k_trial_state_count)) throw_unknown_state(wanted);
   return std::string(state);
 }
 

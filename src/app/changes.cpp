@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <functional>
 #include <string_view>
 #include <unordered_map>
@@ -174,14 +173,11 @@ class Comparison {
   Changes changes_;
 };
 
-// "a, b, c and 4 more"
 std::string names_of(const Experiment& experiment, const std::vector<TrialIndex>& trials) {
   constexpr std::size_t k_names_max = 5;
-  std::vector<std::string_view> names;
-  for (std::size_t i = 0; i < std::min(trials.size(), k_names_max); ++i)
-    names.emplace_back(experiment.trials[trials[i]].name);
-  const std::size_t more = trials.size() - names.size();
-  return fmt::format("{}{}", fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+  std::vector<std::string> names;
+  for (const TrialIndex trial : trials) names.push_back(experiment.trials[trial].name);
+  return list_text(names, k_names_max);
 }
 
 // Names the changed trials that keep their earlier text.

@@ -118,14 +118,6 @@ bool is_as_it_was(const RunEntry& entry) {
   return now.commit == entry.revision && now.working_tree.diff == entry.working_tree.diff;
 }
 
-// "a.py, b.py and 3 more"
-std::string names_of(const std::vector<std::string>& paths) {
-  std::vector<std::string> named(
-      paths.begin(), paths.begin() + static_cast<std::ptrdiff_t>(std::min(k_files_named, paths.size())));
-  const std::size_t more = paths.size() - named.size();
-  return fmt::format("{}{}", fmt::join(named, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
-}
-
 }  // namespace
 
 std::string evaluated_again(const RunEntry& entry, int revision) {
@@ -166,11 +158,11 @@ std::string reproduction(const RunEntry& entry, const std::vector<std::string>& 
   if (!tree.by_index.empty())
     notes.push_back(
         fmt::format("a git filter applies to these, and combu compared them by the index only: {}",
-                    names_of(tree.by_index)));
+                    list_text(tree.by_index, k_files_named)));
   if (!tree.left_out.empty())
-    notes.push_back(fmt::format("changed, but not on record: {}", names_of(tree.left_out)));
+    notes.push_back(fmt::format("changed, but not on record: {}", list_text(tree.left_out, k_files_named)));
   if (!tree.untracked.empty())
-    notes.push_back(fmt::format("not in version control then: {}", names_of(tree.untracked)));
+    notes.push_back(fmt::format("not in version control then: {}", list_text(tree.untracked, k_files_named)));
   const IdFinder finder(entry);
   std::vector<std::string> names;
   std::vector<std::string> only;

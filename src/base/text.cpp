@@ -1,6 +1,12 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "combu/base.hpp"
 
@@ -27,6 +33,19 @@ std::string_view trimmed(std::string_view text) {
   const std::size_t first = text.find_first_not_of(k_blanks);
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(k_blanks) - first + 1);
+}
+
+std::string list_text(const std::vector<std::string>& names, std::size_t named_max) {
+  const std::size_t named = std::min(names.size(), named_max);
+  std::string text =
+      fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(named), ", "));
+  if (named < names.size()) text += fmt::format(" and {} more", names.size() - named);
+  return text;
+}
+
+bool holds_path(std::string_view folder, std::string_view path) {
+  return folder.empty() ||
+         (path.starts_with(folder) && (path.size() == folder.size() || path[folder.size()] == '/'));
 }
 
 std::optional<Character> first_character(std::string_view text) {

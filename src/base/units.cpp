@@ -118,13 +118,10 @@ Bytes parse_bytes(std::string_view text) {
   if (!shift) refuse_bytes(text, fmt::format("has the unknown unit \"{}\"", trimmed(rest)));
 
   // Whole numbers stay exact; a double would round those above 2^53.
-  std::int64_t whole = 0;
-  const char* last = number.data() + number.size();
-  if (const auto [end, fault] = std::from_chars(number.data(), last, whole);
-      fault == std::errc{} && end == last) {
-    if (whole > (std::numeric_limits<std::int64_t>::max() >> *shift))
+  if (const auto whole = parse_number<std::int64_t>(number)) {
+    if (*whole > (std::numeric_limits<std::int64_t>::max() >> *shift))
       refuse_bytes(text, "is 2^63 bytes or more");
-    return Bytes{whole << *shift};
+    return Bytes{*whole << *shift};
   }
   const double size = std::ldexp(*value, *shift);
   if (!(size < 0x1p63)) refuse_bytes(text, "is 2^63 bytes or more");

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <charconv>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -25,12 +24,6 @@ struct RunArguments : NewRun {
   bool no_cache = false;
 };
 
-std::optional<std::size_t> number_in(std::string_view text) {
-  std::size_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
-}
-
 // Of --parallel. `-p=8` means the same as `-p 8`, and the parser leaves the `=`.
 std::string_view parallel_value(std::string_view text) {
   if (text.starts_with('=')) text.remove_prefix(1);
@@ -40,7 +33,7 @@ std::string_view parallel_value(std::string_view text) {
 // Why this is no value of --parallel; empty: it is one.
 std::string parallel_fault(const std::string& text) {
   const std::string_view value = parallel_value(text);
-  if (value == "true" || value == "false" || number_in(value)) return "";
+  if (value == "true" || value == "false" || parse_number<std::size_t>(value)) return "";
   return fmt::format("{} is neither a number nor false", value);
 }
 
@@ -103,7 +96,7 @@ void add_run(CommandLine& line, const Invocation& invocation, Action& action) {
   command.callback([&invocation, &action, command, options] {
     const std::string_view parallel = parallel_value(options->parallel);
     if (parallel == "false") options->options.starts_in_flight = 1;
-    options->options.parallel = number_in(parallel);
+    options->options.parallel = parse_number<std::size_t>(parallel);
     options->options.cache = !options->no_cache;
     const auto adjust = [command, options](RunOptions& recorded) {
       if (command.count("--wait") > 0) recorded.wait = true;

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <charconv>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -14,11 +13,9 @@ namespace combu {
 namespace {
 
 std::size_t whole_number(const std::string& setting, std::string_view text) {
-  std::size_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size())
-    throw Error(ErrorKind::invalid, setting, "a whole number is meant");
-  return number;
+  const auto number = parse_number<std::size_t>(text);
+  if (!number) throw Error(ErrorKind::invalid, setting, "a whole number is meant");
+  return *number;
 }
 
 struct Wanted {

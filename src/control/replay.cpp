@@ -27,8 +27,7 @@ int int_of(const json& value) {
 
 template <class Word>
 Word word_of(std::string_view text, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i)
-    if (to_string(static_cast<Word>(i)) == text) return static_cast<Word>(i);
+  if (const auto word = parse_enum<Word>(text, count)) return *word;
   throw Error(ErrorKind::refused, "",
               "the run's process uses a word that is not known here: " + shortened(text));
 }

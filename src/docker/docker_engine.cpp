@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <memory>
@@ -55,11 +54,7 @@ std::string attribute(const ContainerEvent& event, const char* name) {
 }
 
 std::optional<int> number_at(const ContainerEvent& event, const char* name) {
-  const std::string text = attribute(event, name);
-  int number = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (failure != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
+  return parse_number<int>(attribute(event, name));
 }
 
 // False for what changes neither phase nor health.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <charconv>
 #include <sstream>
 
 namespace combu::docker {
@@ -14,10 +13,8 @@ std::string filter(std::string_view label, std::string_view value) {
 }
 
 std::optional<int> parse_attempt(std::string_view text) {
-  int attempt = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), attempt);
-  if (failure != std::errc() || end != text.data() + text.size() || attempt < 1) return std::nullopt;
-  return attempt;
+  const auto attempt = parse_number<int>(text);
+  return attempt && *attempt >= 1 ? attempt : std::nullopt;
 }
 
 std::optional<RunId> parse_run(const std::string& text) {

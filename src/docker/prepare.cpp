@@ -1,6 +1,5 @@
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <map>
 #include <mutex>
 #include <set>
@@ -57,10 +56,7 @@ std::map<ImageKey, Wanted> wanted_images(const Run& run) {
 
 std::string needed_by(const std::vector<std::string>& trials) {
   constexpr std::size_t k_named = 3;
-  std::string text = "needed by ";
-  for (std::size_t i = 0; i < std::min(k_named, trials.size()); ++i) text += (i > 0 ? ", " : "") + trials[i];
-  if (trials.size() > k_named) text += fmt::format(" and {} more", trials.size() - k_named);
-  return text;
+  return "needed by " + list_text(trials, k_named);
 }
 
 bool is_of_platform(const ImageFacts& facts, const std::string& platform) {

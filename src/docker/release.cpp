@@ -1,6 +1,5 @@
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -26,10 +25,7 @@ std::string still_used_by(const std::vector<std::string>& names) {
     return "the engine counts it as used, though no container is on it: a restart of the engine mends that, "
            "and "
            "the next run uses it as it is";
-  std::string text = "still used by ";
-  for (std::size_t i = 0; i < std::min(k_named, names.size()); ++i) text += (i > 0 ? ", " : "") + names[i];
-  if (names.size() > k_named) text += fmt::format(" and {} more", names.size() - k_named);
-  return text;
+  return "still used by " + list_text(names, k_named);
 }
 
 }  // namespace

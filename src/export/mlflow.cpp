@@ -180,12 +180,9 @@ std::int64_t integer_in(const Json& object, const char* key) {
   if (!at->is_string())
     return integer_of(*at, std::numeric_limits<std::int64_t>::min(),
                       std::numeric_limits<std::int64_t>::max());
-  const auto& text = at->get_ref<const std::string&>();
-  std::int64_t value = 0;
-  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (fault != std::errc() || end != text.data() + text.size())
-    throw Error(ErrorKind::corrupt, "", fmt::format("`{}` must be a whole number", key));
-  return value;
+  const auto value = parse_number<std::int64_t>(at->get_ref<const std::string&>());
+  if (!value) throw Error(ErrorKind::corrupt, "", fmt::format("`{}` must be a whole number", key));
+  return *value;
 }
 
 // The pages of a list.

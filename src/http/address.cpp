@@ -1,7 +1,6 @@
 #include <fmt/core.h>
 
 #include <array>
-#include <charconv>
 #include <string>
 #include <string_view>
 
@@ -15,12 +14,11 @@ namespace {
 }
 
 int parse_port(std::string_view whole, std::string_view text) {
-  int port = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), port);
-  if (failure != std::errc() || end != text.data() + text.size() || port < 1 || port > 65535) {
+  const auto port = parse_number<int>(text);
+  if (!port || *port < 1 || *port > 65535) {
     refuse(whole, fmt::format("\"{}\" is no port; give tcp://HOST:PORT with a port from 1 to 65535", text));
   }
-  return port;
+  return *port;
 }
 
 Address parse_tcp(std::string_view whole, std::string_view rest) {

@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <exception>
 #include <memory>
 #include <string>
-#include <system_error>
 
 #include "combu/inputs.hpp"
 #include "inputs/content.hpp"
@@ -105,9 +103,7 @@ class Packer {
 
 // -1 for what is none.
 std::int64_t number(std::string_view text) {
-  std::int64_t value = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? value : -1;
+  return parse_number<std::int64_t>(text).value_or(-1);
 }
 
 }  // namespace

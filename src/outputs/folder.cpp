@@ -55,12 +55,6 @@ std::pair<std::string, std::string> split(const std::string& path) {
   return {path.substr(0, slash), path.substr(slash + 1)};
 }
 
-// True if `path` is the folder, or something below it; "" is the root.
-bool is_within(std::string_view folder, std::string_view path) {
-  return folder.empty() ||
-         (path.starts_with(folder) && (path.size() == folder.size() || path[folder.size()] == '/'));
-}
-
 std::string unfinished_name(const std::string& place) {
   return "." + place + ".unfinished";
 }
@@ -341,7 +335,7 @@ class FolderParcel final : public Parcel {
       at.folder.emplace(std::move(root));
     }
     FolderPath& folder = *at.folder;
-    while (!is_within(at.path, path)) {
+    while (!holds_path(at.path, path)) {
       if (!folder.leave()) refuse(path_of(unfinished_), "cannot be opened", errno);
       at.path.resize(split(at.path).first.size());
     }

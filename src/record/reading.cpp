@@ -31,8 +31,7 @@ Instant instant_of(std::int64_t number) {
 // The value that has this word.
 template <class Enum>
 Enum value_of(std::string_view word, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i)
-    if (to_string(static_cast<Enum>(i)) == word) return static_cast<Enum>(i);
+  if (const auto value = parse_enum<Enum>(word, count)) return *value;
   throw Error(ErrorKind::corrupt, "", fmt::format("holds a word that this combu does not know: {}", word));
 }
 // As above; `none` where it says nothing.

@@ -112,15 +112,11 @@ struct Together {
   }
 };
 
-constexpr std::size_t k_names_max = 5;
-
-// "`a`, `b` and 7 more"
 std::string names_of(const std::vector<const Trial*>& trials) {
-  std::string names;
-  for (std::size_t i = 0; i < std::min(trials.size(), k_names_max); ++i)
-    names += fmt::format("{}`{}`", i == 0 ? "" : ", ", trials[i]->name);
-  return trials.size() <= k_names_max ? names
-                                      : fmt::format("{} and {} more", names, trials.size() - k_names_max);
+  constexpr std::size_t k_names_max = 5;
+  std::vector<std::string> names;
+  for (const Trial* trial : trials) names.push_back(fmt::format("`{}`", trial->name));
+  return list_text(names, k_names_max);
 }
 
 std::string slots_text(const std::string& slots, const std::string& of_gpus) {

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <charconv>
 #include <functional>
 #include <map>
 #include <string>
@@ -14,13 +13,12 @@ namespace combu {
 namespace {
 
 double number(std::string_view name, std::string_view text, double most) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !(value >= 0 && value <= most)) {
+  const auto value = parse_number<double>(text);
+  if (!value || !(*value >= 0 && *value <= most)) {
     throw Error(ErrorKind::invalid, "simulated",
                 fmt::format("option `{}` must be a number from 0 to {}, not `{}`", name, most, text));
   }
-  return value;
+  return *value;
 }
 
 }  // namespace

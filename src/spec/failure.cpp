@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <span>
@@ -182,11 +181,9 @@ MaxFailures read_max_failures(const Json& value, const Place& place, Report& rep
   MaxFailures most;
   if (value.is_string()) {
     const auto& text = value.get_ref<const std::string&>();
-    const bool is_share = text.ends_with('%');
-    const char* const last = text.data() + (is_share ? text.size() - 1 : 0);
-    const auto [end, fault] = std::from_chars(text.data(), last, most.percent);
-    if (is_share && fault == std::errc() && end == last && most.percent > 0 && most.percent <= 100)
-      return most;
+    const auto percent =
+        text.ends_with('%') ? parse_number<double>({text.data(), text.size() - 1}) : std::nullopt;
+    if (percent && *percent > 0 && *percent <= 100) return {.percent = *percent};
     report.add(place, fmt::format(R"("{}" is not a share of the trials such as "10%")", shortened(text)));
     return {};
   }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <utility>
 
@@ -27,14 +26,6 @@ constexpr std::string_view k_ends_name = " \t\n\"'=!<>&|";
 // `!` stays, as [!0] in a pattern.
 constexpr std::string_view k_ends_value = " \t\n\"'=<>&|";
 constexpr std::string_view k_form = "NAME=VALUE, or with != < <= > >=, several joined by &&";
-
-// NaN among them.
-std::optional<double> number(std::string_view text) {
-  double value = 0;
-  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (fault != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 bool holds(std::partial_ordering order, Filter::Relation relation) {
   switch (relation) {
@@ -62,9 +53,9 @@ bool is_order(Filter::Relation relation) {
 bool holds(const std::string& name, const std::string& value, Filter::Relation relation,
            const std::string& wanted) {
   const auto is_nan = [](const std::optional<double>& one) { return one && std::isnan(*one); };
-  auto left = number(value);
+  auto left = parse_number<double>(value);
   if (is_nan(left) && is_order(relation)) return false;
-  auto right = number(wanted);
+  auto right = parse_number<double>(wanted);
   // It is not even equal to itself: only its text is.
   if (is_nan(left)) left.reset();
   if (is_nan(right)) right.reset();

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <filesystem>
 #include <optional>
 #include <set>
 #include <string>
@@ -22,12 +21,6 @@ namespace {
 
 constexpr std::array k_input_fields{Spelling{"from", "from"}, Spelling{"to", "to"}};
 constexpr std::string_view k_of_trial = "trial:";
-
-std::string normalised(const std::string& path) {
-  std::string text = std::filesystem::path(path).lexically_normal().string();
-  while (text.size() > 1 && text.ends_with('/')) text.pop_back();
-  return text;
-}
 
 class InputReader {
  public:
@@ -135,7 +128,7 @@ class Places {
       if (const auto above = taken_.find(path.substr(0, slash)); above != taken_.end())
         return within(path, *above);
     const auto below = taken_.lower_bound(path + '/');
-    if (below != taken_.end() && holds(path, *below)) return within(*below, path);
+    if (below != taken_.end() && holds_path(path, *below)) return within(*below, path);
     if (taken_.insert(path).second) return std::nullopt;
     return fmt::format("two inputs at the same place in the container, {}", shortened(path));
   }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <cstddef>
 
 #include "combu/base.hpp"
@@ -152,11 +151,8 @@ std::optional<std::string> fault_of_platform(std::string_view platform) {
 
 std::optional<std::string> fault_of_signal(std::string_view signal) {
   constexpr int k_signal_max = 64;
-  int number = 0;
-  const auto [end, fault] = std::from_chars(signal.data(), signal.data() + signal.size(), number);
-  if (fault == std::errc{} && end == signal.data() + signal.size() && number >= 1 && number <= k_signal_max) {
-    return std::nullopt;
-  }
+  const auto number = parse_number<int>(signal);
+  if (number && *number >= 1 && *number <= k_signal_max) return std::nullopt;
   std::string_view plain = signal;
   if (plain.starts_with("SIG")) plain.remove_prefix(3);
   if (std::ranges::find(k_signals, without_offset(plain)) != k_signals.end()) return std::nullopt;

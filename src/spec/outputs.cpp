@@ -25,8 +25,7 @@ constexpr std::array k_collect_fields{Spelling{"to", "to"}, Spelling{"on", "on"}
 void read_path(const Json& value, const Place& place, Report& report, Output& output) {
   const auto text = read_string(value, place, report);
   if (!text) return;
-  std::string path = std::filesystem::path(*text).lexically_normal().string();
-  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  std::string path = normalised(*text);
   if (!path.starts_with('/')) {
     report.add(place,
                fmt::format("the path in the container, \"{}\", must begin with `/`", shortened(*text)));
@@ -100,10 +99,6 @@ std::optional<std::string> read_bucket(const std::string& text, const Place& pla
 
 }  // namespace
 
-bool holds(std::string_view folder, std::string_view path) {
-  return path.starts_with(folder) && (path.size() == folder.size() || path[folder.size()] == '/');
-}
-
 bool expect_no_pattern(const std::string& path, const Place& place, Report& report) {
   const std::size_t at = path.find_first_of("*?[");
   if (at == std::string::npos) return true;
@@ -120,14 +115,14 @@ std::vector<Output> read_outputs(const Json& value, const Place& place, Report& 
     Output output = read_output(element, here, report);
     if (output.path.empty()) return;
     const auto other = std::ranges::find_if(outputs, [&](const Output& one) {
-      return holds(one.path, output.path) || holds(output.path, one.path);
+      return holds_path(one.path, output.path) || holds_path(output.path, one.path);
     });
     if (other == outputs.end()) {
       outputs.push_back(std::move(output));
     } else if (other->path == output.path) {
       report.add(here, fmt::format("{} is named twice", output.path));
     } else {
-      const bool is_within = holds(other->path, output.path);
+      const bool is_within = holds_path(other->path, output.path);
       report.add(here,
                  fmt::format("{} is within {}, which is taken as a whole",
                              is_within ? output.path : other->path, is_within ? other->path : output.path));

@@ -2,7 +2,6 @@
 // What is kept of trials, and where it is taken to.
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "combu/spec.hpp"
@@ -10,9 +9,6 @@
 #include "spec/report.hpp"
 
 namespace combu::spec {
-
-// Whether the second of two paths is the first, or below it.
-[[nodiscard]] bool holds(std::string_view folder, std::string_view path);
 
 // Reports what a shell would take for a pattern; false: it was one.
 [[nodiscard]] bool expect_no_pattern(const std::string& path, const Place& place, Report& report);

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -110,11 +109,9 @@ class PortText {
   std::optional<std::uint16_t> number(std::string_view text) {
     constexpr unsigned k_port_max = 65535;
     constexpr std::size_t k_digits_max = 5;
-    unsigned value = 0;
-    const auto [stop, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
-    const bool whole =
-        fault == std::errc{} && stop == text.data() + text.size() && text.size() <= k_digits_max;
-    if (whole && value >= 1 && value <= k_port_max) return static_cast<std::uint16_t>(value);
+    const auto value = parse_number<unsigned>(text);
+    if (value && text.size() <= k_digits_max && *value >= 1 && *value <= k_port_max)
+      return static_cast<std::uint16_t>(*value);
     const bool range = text.find('-') != std::string_view::npos && !text.starts_with('-');
     wrong(range ? "write each port of a range by itself" : "a port is a number from 1 to 65535");
     return std::nullopt;

@@ -22,12 +22,6 @@ constexpr std::array k_volume_fields{Spelling{"host", "host"},        Spelling{"
                                      Spelling{"target", "container"}, Spelling{"read_only", "read_only"},
                                      Spelling{"type", "type"}};
 
-std::string normalised(const std::filesystem::path& path) {
-  std::string text = path.lexically_normal().string();
-  while (text.size() > 1 && text.ends_with('/')) text.pop_back();
-  return text;
-}
-
 bool is_path(std::string_view source) {
   return source.find('/') != std::string_view::npos || source.starts_with('.') || source.starts_with('~');
 }
@@ -139,6 +133,12 @@ class VolumeReader {
 };
 
 }  // namespace
+
+std::string normalised(const std::filesystem::path& path) {
+  std::string text = path.lexically_normal().string();
+  while (text.size() > 1 && text.ends_with('/')) text.pop_back();
+  return text;
+}
 
 std::string absolute_path(const std::string& path, const Caller& caller) {
   if (path == "~" || path.starts_with("~/")) return normalised(caller.home + "/" + path.substr(1));

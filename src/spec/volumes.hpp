@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,9 @@ namespace combu::spec {
 
 [[nodiscard]] std::vector<Volume> read_volumes(const Json& value, const Caller& caller, const Place& place,
                                                Report& report);
+
+// Without `.`, without `/` at its end, and without `..` where a folder's name stands before it.
+[[nodiscard]] std::string normalised(const std::filesystem::path& path);
 
 // A path of the file as an absolute one: `~` is the caller's home, relative ones begin at the file's folder.
 [[nodiscard]] std::string absolute_path(const std::string& path, const Caller& caller);

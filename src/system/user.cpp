@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <charconv>
 #include <cstdlib>
 #include <string_view>
 
@@ -22,11 +21,7 @@ std::string known_of(uid_t user, char* passwd::*field) {
 std::optional<std::uint32_t> id_from(const char* variable) {
   const char* const value = std::getenv(variable);  // NOLINT(concurrency-mt-unsafe): nothing sets variables
   if (value == nullptr) return std::nullopt;
-  const std::string_view text(value);
-  std::uint32_t id = 0;
-  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), id);
-  if (fault != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return id;
+  return parse_number<std::uint32_t>(value);
 }
 
 }  // namespace

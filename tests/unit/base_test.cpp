@@ -10,6 +10,8 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -19,9 +21,11 @@
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -173,6 +177,52 @@ TEST(Trimmed, IsWhatIsBetweenTheBlanks) {
   EXPECT_EQ(trimmed("a"), "a");
   EXPECT_EQ(trimmed(" \n"), "");
   EXPECT_EQ(trimmed(""), "");
+}
+
+TEST(ParseNumber, TakesTheWholeText) {
+  EXPECT_EQ(parse_number<int>("42"), 42);
+  EXPECT_EQ(parse_number<int>("-7"), -7);
+  EXPECT_EQ(parse_number<int>("007"), 7);
+  EXPECT_EQ(parse_number<std::size_t>("18446744073709551615"), std::numeric_limits<std::size_t>::max());
+  EXPECT_EQ(parse_number<double>("-1.5e3"), -1500.0);
+  EXPECT_EQ(parse_number<double>("-inf"), -std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(std::isnan(parse_number<double>("nan").value()));
+}
+
+TEST(ParseNumber, TakesNothingElse) {
+  for (const char* text :
+       {"", " ", "x", "-", "+1", " 1", "1 ", "1x", "0x10", "1.5", "2147483648", "-2147483649"})
+    EXPECT_EQ(parse_number<int>(text), std::nullopt) << text;
+  for (const char* text : {"-1", "-0", "4294967296"})
+    EXPECT_EQ(parse_number<std::uint32_t>(text), std::nullopt) << text;
+  for (const char* text : {"", ".", "+1.5", "1,5", "1e999", "1.5s"})
+    EXPECT_EQ(parse_number<double>(text), std::nullopt) << text;
+  EXPECT_EQ(parse_number<int>(std::string_view("1\0", 2)), std::nullopt);
+}
+
+TEST(ParseEnum, FindsTheValueByItsWord) {
+  constexpr std::size_t k_count = 8;
+  EXPECT_EQ(parse_enum<ErrorKind>(to_string(ErrorKind::invalid), k_count), ErrorKind::invalid);
+  EXPECT_EQ(parse_enum<ErrorKind>(to_string(ErrorKind::corrupt), k_count), ErrorKind::corrupt);
+  EXPECT_EQ(parse_enum<ErrorKind>(to_string(ErrorKind::corrupt), k_count - 1), std::nullopt);
+  EXPECT_EQ(parse_enum<ErrorKind>("", k_count), std::nullopt);
+}
+
+TEST(ListText, NamesTheFirstOnesAndCountsTheOthers) {
+  EXPECT_EQ(list_text({}, 2), "");
+  EXPECT_EQ(list_text({"a"}, 2), "a");
+  EXPECT_EQ(list_text({"a", "b"}, 2), "a, b");
+  EXPECT_EQ(list_text({"a", "b", "c"}, 2), "a, b and 1 more");
+  EXPECT_EQ(list_text({"a", "b", "c", "d", "e"}, 1), "a and 4 more");
+}
+
+TEST(HoldsPath, ComparesWholeNames) {
+  EXPECT_TRUE(holds_path("/a", "/a"));
+  EXPECT_TRUE(holds_path("/a", "/a/b/c"));
+  EXPECT_FALSE(holds_path("/a", "/ab"));
+  EXPECT_FALSE(holds_path("/a/b", "/a"));
+  EXPECT_TRUE(holds_path("", ""));
+  EXPECT_TRUE(holds_path("", "a/b"));
 }
 
 TEST(FirstCharacter, IsTheOneThatUtf8Has) {
