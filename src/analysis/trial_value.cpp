@@ -29,6 +29,7 @@ bool is_phase(std::string_view word) {
 
 [[noreturn]] void throw_unknown_state(std::string_view word) {
   std::vector<std::string_view> states;
+  states.reserve(k_trial_state_count);
   for (std::size_t i = 0; i < k_trial_state_count; ++i)
     states.push_back(to_string(static_cast<TrialState>(i)));
   throw Error(ErrorKind::invalid, "--where",

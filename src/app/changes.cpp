@@ -176,6 +176,7 @@ class Comparison {
 std::string names_of(const Experiment& experiment, const std::vector<TrialIndex>& trials) {
   constexpr std::size_t k_names_max = 5;
   std::vector<std::string> names;
+  names.reserve(trials.size());
   for (const TrialIndex trial : trials) names.push_back(experiment.trials[trial].name);
   return list_text(names, k_names_max);
 }

@@ -115,6 +115,7 @@ struct Together {
 std::string names_of(const std::vector<const Trial*>& trials) {
   constexpr std::size_t k_names_max = 5;
   std::vector<std::string> names;
+  names.reserve(trials.size());
   for (const Trial* trial : trials) names.push_back(fmt::format("`{}`", trial->name));
   return list_text(names, k_names_max);
 }
