@@ -202,7 +202,7 @@ void expect_all_matched(const std::vector<std::string>& unmatched, const std::st
 struct SelectionOptions {
   std::string experiment;
   std::string run;
-  std::vector<std::string> trials;  // names and patterns of names, as in trial_names.hpp
+  std::vector<std::string> trials;  // names and patterns of names, as in "Trials by name" above
 };
 // `invocation` with the default file if it and the options name neither a file, an experiment nor a trial.
 [[nodiscard]] Invocation for_selection(const Invocation& invocation, const SelectionOptions& options);

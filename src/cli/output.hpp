@@ -13,8 +13,8 @@ namespace combu {
 // now on it is one that can be neither read nor written. Call it first.
 void hold_standard_files();
 
-// Commands print only by these functions and classes, and progress by room view, so that text from trials,
-// engines and files cannot give a terminal commands.
+// Commands print only by these functions and classes, and progress by room progress, so that text from
+// trials, engines and files cannot give a terminal commands.
 
 // Writes text at once to standard output, with escape_controls(). False when its reader has gone (`combu ps |
 // head`): that is no error, and there is no use in writing more. Throws Error(refused) when it cannot be
