@@ -1,6 +1,6 @@
 #pragma once
-// What every use case begins with: the invocation, a session with an engine, and the runs and trials that a
-// command means.
+// The invocation, the session with an engine, and the selection of runs and trials: each use case begins with
+// these.
 
 #include <cstdint>
 #include <functional>
@@ -39,7 +39,7 @@ enum class Result {
 
 // ---- The invocation: what stands before or after any command
 
-// What --engine names.
+// The kind of engine that --engine names.
 enum class NamedEngine {
   none,
   real,           // by its address
@@ -101,7 +101,8 @@ class Session {
   [[nodiscard]] const std::string& engine_source() const { return name_.source; }
   [[nodiscard]] const std::string& given_engine() const { return name_.given; }
   [[nodiscard]] const std::string& engine_address() const { return name_.address; }
-  // The engine, patient: for what has already talked to it. Its repeats are told, though not each.
+  // The engine with retries, for use cases that have already reached it. Notes at most one retry in five
+  // seconds.
   [[nodiscard]] std::unique_ptr<Engine> patient_engine();
 
  private:
@@ -171,7 +172,7 @@ void expect_its_engine(const Session& session, const RunEntry& entry);
 // True if the run fails by one of its trials: then `run --wait` ends with 1.
 [[nodiscard]] bool any_unsuccessful(const Experiment& experiment, const std::vector<Past>& past);
 
-// Whether trials are left that only a process at work on the run goes on with; those that run are not.
+// True if trials are left that need a process to drive the run. Running trials do not.
 [[nodiscard]] bool any_left(const TrialCounts& counts);
 
 // "3 waiting, 12 succeeded"
@@ -240,7 +241,7 @@ void expect_run(const Invocation& invocation, const SelectionOptions& options);
 [[nodiscard]] std::vector<Sighting> list_all(Session& session, const std::vector<Selector>& selectors,
                                              Look look);
 
-// Those that they are of.
+// The runs of the attempts.
 [[nodiscard]] std::set<RunId> runs_of(const std::vector<Sighting>& attempts);
 
 // What else is on the engine, for the person whose -f or --run is not what they think: one line, empty when

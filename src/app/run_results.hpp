@@ -20,8 +20,8 @@ struct ChosenRuns {
   std::string where;             // a condition; empty: all trials
 };
 
-// The results of each run, at least one. What the engine has of it is taken in first, in a session. Notes
-// names in the condition that no trial has a value of. Throws Error.
+// Returns the results of each run, at least one. Ingests new logs and reconciles the run first, in a session.
+// Notes names in the condition that no trial has a value of. Throws Error.
 [[nodiscard]] std::vector<Results> read_run_results(const Invocation& invocation, const ChosenRuns& chosen,
                                                     const OpenSession& open_session, Progress& progress);
 

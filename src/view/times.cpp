@@ -49,7 +49,7 @@ std::array<std::size_t, k_stretches.size()> stretch_widths(const std::vector<Str
   return widths;
 }
 
-// What came before the first start, and then the attempts.
+// The title line: the number of attempts, the time of the run, and the time before its first start.
 std::string times_title(const RunEntry& entry, std::size_t attempts, Instant now) {
   const Seconds whole(entry.ended_at.value_or(now) - entry.began_at);
   std::string text = fmt::format("run {}: {} in {}", entry.id.text(), number_of(attempts, "attempt"),

@@ -37,7 +37,7 @@ std::string command_of(const Process& process) {
   return shell_line(words);
 }
 
-// Those that are no params: these stand by themselves.
+// The variables other than COMBU_PARAM_*, which repeat the params.
 std::vector<std::string> env_of(const Process& process) {
   std::vector<std::string> env;
   for (const auto& [name, value] : process.env)
