@@ -34,9 +34,12 @@ struct Schema {
 // touched.
 [[nodiscard]] SQLite::Database open(const std::string& path, const Schema& schema);
 
-// The same, but makes no file: a missing one is read as an empty database. If the file is read-only to this
-// process (is_read_only(), which holds for another user's file) and has the newest version, it is read as it
-// is.
+// An empty database of the newest version that has no file.
+[[nodiscard]] SQLite::Database in_memory(const Schema& schema);
+
+// The same as open(), but makes no file: a missing one is read as an empty database. If the file is read-only
+// to this process (is_read_only(), which holds for another user's file) and has the newest version, it is
+// read as it is.
 [[nodiscard]] SQLite::Database open_to_read(const std::string& path, const Schema& schema);
 
 // Read-only access to a database that another combu, or an attacker, has written. The database cannot execute

@@ -112,6 +112,12 @@ SQLite::Database open(const std::string& path, const Schema& schema) {
   });
 }
 
+SQLite::Database in_memory(const Schema& schema) {
+  SQLite::Database database(":memory:", SQLite::OPEN_READWRITE | SQLite::OPEN_NOMUTEX);
+  take_steps(database, "", schema);
+  return database;
+}
+
 namespace {
 
 // A path in a URI.
@@ -148,11 +154,7 @@ SQLite::Database open_as_it_is(const std::string& path, const Schema& schema, co
 SQLite::Database open_to_read(const std::string& path, const Schema& schema) {
   std::error_code fault;
   if (!std::filesystem::exists(path, fault) && !fault)
-    return guarded(path, [&] {
-      SQLite::Database empty(":memory:", SQLite::OPEN_READWRITE | SQLite::OPEN_NOMUTEX);
-      take_steps(empty, path, schema);
-      return empty;
-    });
+    return guarded(path, [&] { return in_memory(schema); });
   try {
     return open(path, schema);
   } catch (const Error& error) {

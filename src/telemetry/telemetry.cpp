@@ -188,16 +188,6 @@ std::set<std::string> adopt_from(SQLite::Database& database, std::string_view so
 
 // ---- What is packed: a database of one attempt of one trial, as SQLite keeps it in a file
 
-SQLite::Database in_memory() {
-  return {":memory:", SQLite::OPEN_READWRITE, static_cast<int>(database::k_patience.count())};
-}
-
-void make_tables(SQLite::Database& database) {
-  for (const std::string_view step : k_steps) database.exec(std::string(step));
-  database.exec(
-      fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}", k_application_id, k_steps.size()));
-}
-
 std::string image_of(SQLite::Database& database) {
   sqlite3_int64 size = 0;
   const std::unique_ptr<unsigned char, void (*)(void*)> image(
@@ -500,8 +490,7 @@ std::set<std::string> Telemetry::adopt(const Telemetry& other, std::span<const A
 
 std::string Telemetry::packed(const std::string& trial, int attempt) {
   return database::guarded(impl_->path, [&]() -> std::string {
-    SQLite::Database alone = in_memory();
-    make_tables(alone);
+    SQLite::Database alone = database::in_memory(k_schema);
     {
       const Attached attached(alone, impl_->path);
       const Adoption itself{.trial = telemetry::k_packed_name, .from = trial, .attempt = attempt};
