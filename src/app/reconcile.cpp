@@ -97,15 +97,6 @@ void append_missing(Record& record, const RunId& run, const MissingFacts& missin
   (void)record.append_unwatched(run, missing.facts, missing.stamp, ends);
 }
 
-void or_tell(Session& session, const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    if (error.kind() == ErrorKind::cancelled) throw;
-    session.progress().note(fmt::format("what has ended is not on record yet: {}", error.what()));
-  }
-}
-
 }  // namespace
 
 bool is_behind(const TrialEntry& entry, const Sighting* seen) {
@@ -121,30 +112,46 @@ void reconcile_run(Session& session, Record& record, const RunId& run, Outlook o
   if (missing) append_missing(record, run, *missing);
 }
 
-UnrecordedFacts reconcile_or_note(Session& session, Record& record, const RunId& run) {
-  UnrecordedFacts unrecorded;
-  or_tell(session, [&] {
+Reconciliation try_reconcile(Session& session, Record& record, const RunId& run) {
+  Reconciliation result;
+  try {
     const auto missing = find_missing(session, record, run, Outlook::resumable, {}, std::nullopt);
-    if (!missing) return;
+    if (!missing) return result;
     for (const Fact& fact : missing->facts)
-      unrecorded[missing->loaded.run.experiment.trials[fact.trial].name].push_back(fact);
+      result.unrecorded[missing->loaded.run.experiment.trials[fact.trial].name].push_back(fact);
     append_missing(record, run, *missing);
-    unrecorded.clear();
-  });
-  return unrecorded;
+    result.unrecorded.clear();
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::cancelled) throw;
+    result.error = error;
+  }
+  return result;
+}
+
+void note_unreconciled(Session& session, const Error& error) {
+  session.progress().note(fmt::format("what has ended is not on record yet: {}", error.what()));
+}
+
+UnrecordedFacts reconcile_or_note(Session& session, Record& record, const RunId& run) {
+  Reconciliation result = try_reconcile(session, record, run);
+  if (result.error) note_unreconciled(session, *result.error);
+  return std::move(result.unrecorded);
 }
 
 void reconcile_runs_or_note(Session& session, const Invocation& invocation,
                             const std::map<RunId, TrialNames>& stopped) {
   const Caller caller = caller_for(invocation);
   if (!Record::exists(state_folder(caller))) return;
-  or_tell(session, [&] {
+  try {
     Record record(state_folder(caller));
     for (const auto& [run, names] : stopped)
       for (const RunEntry& entry : record.runs({.id = run}, 1))
         if (!entry.ended_at && !owner_pid(run, caller))
           reconcile_run(session, record, run, Outlook::resumable, names);
-  });
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::cancelled) throw;
+    note_unreconciled(session, error);
+  }
 }
 
 }  // namespace combu

@@ -30,8 +30,14 @@ void reconcile_run(Session& session, Record& record, const RunId& run, Outlook o
 
 // Facts by the trial's name, in their order.
 using UnrecordedFacts = std::map<std::string, std::vector<Fact>, std::less<>>;
-// The same for commands that only read: an error is a note. Returns the facts that could not be put on
-// record.
+struct Reconciliation {
+  UnrecordedFacts unrecorded;  // the record could not be written
+  std::optional<Error> error;
+};
+// As reconcile_run() with Outlook::resumable, for commands that only read. Throws only Error(cancelled).
+[[nodiscard]] Reconciliation try_reconcile(Session& session, Record& record, const RunId& run);
+void note_unreconciled(Session& session, const Error& error);
+// Calls both.
 UnrecordedFacts reconcile_or_note(Session& session, Record& record, const RunId& run);
 // The same for runs on the caller's record that no process is at work on. `stopped`: as for reconcile_run(),
 // by run.

@@ -185,7 +185,11 @@ class EndTeller {
     TrialRow row = row_of(seen);
     if (is_over(row.entry.state) || !is_on_record(run)) return row;
     const auto [facts, is_new] = reconciled.try_emplace(run);
-    if (is_new) facts->second = reconcile_or_note(session_, *record_, run);
+    if (is_new) {
+      Reconciliation result = try_reconcile(session_, *record_, run);
+      if (result.error && unreconciled_.insert(run).second) note_unreconciled(session_, *result.error);
+      facts->second = std::move(result.unrecorded);
+    }
     row = row_of(seen);
     for (const Fact& fact : facts->second[seen.key.trial]) show_fact(row.entry, fact);
     return row;
@@ -200,8 +204,11 @@ class EndTeller {
   Session& session_;
   const Caller& caller_;
   const TellEnd& tell_;
-  std::optional<Record> record_;  // the thread's own, like the next one; what follows is of both threads
+  // Of thread_:
+  std::optional<Record> record_;
   std::map<RunId, bool> on_record_;
+  std::set<RunId> unreconciled_;  // noted: each look would note it again
+  // Of both threads:
   std::mutex mutex_;
   std::vector<Sighting> ended_;  // and not told of
   std::vector<Sighting> alive_;  // a further attempt of their trials

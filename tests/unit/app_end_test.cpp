@@ -1,5 +1,7 @@
 // How a run is ended and followed from outside: kill, stop, wait, forget.
 
+#include <SQLiteCpp/SQLiteCpp.h>
+
 #include <atomic>
 
 #include "app/forget.hpp"
@@ -489,6 +491,17 @@ TEST_F(WaitTest, AnErrorOfWhoIsToldIsTheCommands) {
   EXPECT_EQ(in_session([&](Session& session) { return combu::wait(session, invocation, {}, tell); }),
             Result::failed);
   EXPECT_THAT(told.of("error"), ElementsAre("output: is closed"));
+}
+
+TEST_F(WaitTest, ARecordThatCannotBeWrittenIsNotedOnce) {
+  EXPECT_EQ(
+      start(file_text(trial_text("first", "sleep 0.05") + trial_text("second", "sleep 0.5")), new_run("r1")),
+      Result::succeeded);
+  SQLite::Database(state() + "/record.sqlite", SQLite::OPEN_READWRITE)
+      .exec("CREATE TRIGGER no BEFORE UPDATE ON trials BEGIN SELECT RAISE(ABORT, 'no'); END");
+  EXPECT_EQ(wait(), Result::succeeded);
+  EXPECT_THAT(ends, UnorderedElementsAre(Pair("first", "succeeded"), Pair("second", "succeeded")));
+  EXPECT_THAT(told.of("note"), ElementsAre(HasSubstr("what has ended is not on record yet: ")));
 }
 
 TEST_F(WaitTest, WorksWithoutARecord) {
