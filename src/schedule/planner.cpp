@@ -51,6 +51,17 @@ struct Planner::Impl {
     if (restoration.is_needed()) restore_all();
   }
 
+  void on(const Found& event) {
+    for (const Sighting& seen : event.sightings) {
+      const auto trial = trials.find(seen.key.trial);
+      if (!trial || !restoration.add_start(*trial, seen)) continue;
+      const Instant at = trials.time_of(*trial, seen.created_at);
+      trials.set_attempt(*trial, seen.key.attempt);
+      trials.report(
+          {.trial = *trial, .state = TrialState::starting, .at = at, .slots = seen.slots, .ready_at = at});
+    }
+  }
+
   void on(const StartAnswered& event) {
     life.answer_start(event.trial);
     if (const auto* taken = std::get_if<TakenByOther>(&event.result))

@@ -10,6 +10,16 @@ namespace combu::schedule {
 Restoration::Restoration(std::vector<Past> past, std::optional<Instant> engine_began_at)
     : past_(std::move(past)), engine_began_at_(engine_began_at) {}
 
+bool Restoration::add_start(TrialIndex trial, const Sighting& seen) {
+  Past& past = past_[trial];
+  const bool was_started = seen.phase == combu::Phase::running || seen.phase == combu::Phase::ended;
+  if (past.state != TrialState::waiting || !was_started || seen.key.attempt < past.attempt) return false;
+  past.state = TrialState::starting;
+  past.attempt = seen.key.attempt;
+  past.slots = seen.slots;
+  return true;
+}
+
 Restoration::Way Restoration::way(TrialIndex trial, bool may_retry_stopped) const {
   const Past& past = past_[trial];
   if (past.leaving != Leaving::no) return Way::departs;

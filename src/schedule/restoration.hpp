@@ -28,6 +28,10 @@ class Restoration {
     return is_needed() && past_[trial].state != TrialState::waiting;
   }
 
+  // Corrects the record by an attempt that the engine has. Returns true if the trial waits on record, and so
+  // the start of this attempt, or of an earlier one, is not recorded.
+  [[nodiscard]] bool add_start(TrialIndex trial, const Sighting& seen);
+
   // ---- How a trial goes on
 
   enum class Way {

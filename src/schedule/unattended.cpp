@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -38,32 +37,8 @@ std::vector<Fact> facts_of_events(const RunId& run, std::vector<Past> past, std:
   return facts_after(planner, events, now);
 }
 
-// The engine's container proves that an attempt of a trial was started although the record has the trial as
-// waiting.
-std::vector<Fact> missed_starts(const Experiment& experiment, const std::vector<Past>& past,
-                                const std::vector<Sighting>& listed, Instant now) {
-  std::map<std::string_view, const Sighting*> containers;
-  for (const Sighting& seen : listed)
-    if (seen.phase == Phase::running || seen.phase == Phase::ended) containers.emplace(seen.key.trial, &seen);
-  std::vector<Fact> facts;
-  for (TrialIndex trial = 0; trial < past.size(); ++trial) {
-    if (past[trial].state != TrialState::waiting) continue;
-    const auto found = containers.find(experiment.trials[trial].name);
-    if (found == containers.end() || found->second->key.attempt < past[trial].attempt) continue;
-    const Sighting& seen = *found->second;
-    const Instant at = std::min(seen.created_at, now);
-    facts.push_back({.trial = trial,
-                     .state = TrialState::starting,
-                     .attempt = seen.key.attempt,
-                     .at = at,
-                     .slots = seen.slots,
-                     .ready_at = at});
-  }
-  return facts;
-}
-
 std::vector<Event> events_of(const Unattended& unattended) {
-  std::vector<Event> events{Adjust{.paused = true}, Begin{}};
+  std::vector<Event> events{Adjust{.paused = true}, Found{unattended.listed}, Begin{}};
   if (unattended.is_final) events.emplace_back(Interrupt{.for_good = true});
   events.emplace_back(Adjust{.stopping = unattended.stopped, .stopper = unattended.stopper});
   for (const Sighting& seen : unattended.changed) {
@@ -97,24 +72,23 @@ std::vector<Fact> facts_of_edits(const RunId& run, std::vector<Past> past, Trial
 
 std::vector<Fact> reconcile(const RunId& run, const Experiment& experiment, const Plan& plan,
                             std::vector<Past> past, const Unattended& seen, Instant now) {
-  std::vector<Fact> facts = missed_starts(experiment, past, seen.listed, now);
-  for (const Fact& start : facts) {
-    Past& trial = past[start.trial];
-    trial.state = TrialState::starting;
-    trial.attempt = start.attempt;
-    trial.slots = start.slots;
-  }
   // `began_at`: a deadline that has passed is for the process that goes on with the run.
   Planner planner(
       run, experiment, plan,
       {.until = Until::ended, .past = past, .began_at = now, .engine_began_at = seen.engine_began_at});
-  std::ranges::copy_if(
-      facts_after(planner, events_of(seen), now), std::back_inserter(facts), [&](const Fact& fact) {
-        if (fact.state == TrialState::blocked) return fact.root.has_value();
-        const Past& before = past[fact.trial];
-        const bool is_next_attempt = fact.state == TrialState::ready && fact.attempt > before.attempt;
-        return is_alive(before.state) && !is_next_attempt;
-      });
+  std::vector<Fact> facts = facts_after(planner, events_of(seen), now);
+  for (const Fact& fact : facts) {
+    Past& trial = past[fact.trial];
+    if (fact.state != TrialState::starting || trial.state != TrialState::waiting) continue;
+    trial.state = fact.state;
+    trial.attempt = fact.attempt;
+  }
+  std::erase_if(facts, [&](const Fact& fact) {
+    if (fact.state == TrialState::blocked) return !fact.root;
+    const Past& trial = past[fact.trial];
+    const bool is_next_attempt = fact.state == TrialState::ready && fact.attempt > trial.attempt;
+    return !is_alive(trial.state) || is_next_attempt;
+  });
   return facts;
 }
 

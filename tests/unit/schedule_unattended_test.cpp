@@ -120,6 +120,13 @@ TEST_F(Unwatched, AStartThatIsNotOnRecordIsKnownByItsContainer) {
   EXPECT_THAT(texts(reconcile({ended("a", 3)})), IsEmpty()) << "the container is of an earlier attempt";
 }
 
+TEST_F(Unwatched, ADependentThatWasStartedIsNotBlocked) {
+  experiment = test::experiment("a b<-a:healthy");
+  past = {{}, {}};
+  EXPECT_THAT(texts(reconcile({ended("a", 3), sighting("b", Phase::running)})),
+              ElementsAre("a starting", "b starting", "a running", "a failed (exit code 3)", "b running"));
+}
+
 TEST_F(Unwatched, AFurtherAttemptThatIsNotOnRecordIsKnownByItsContainer) {
   const std::vector<Fact> facts = reconcile({sighting("a", Phase::running, 2)});
   EXPECT_THAT(texts(facts),
