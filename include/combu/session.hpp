@@ -112,10 +112,9 @@ class Session {
   std::stop_token stop_;
 };
 
-// Opens the invocation's engine and calls `body` with a session. An error of either is shown, not thrown, and
-// returned as its Result. `cli` passes it to the use cases: it knows the engines.
-using OpenSession =
-    std::function<Result(const Invocation& invocation, const std::function<Result(Session&)>& body)>;
+// Opens a session with the invocation's engine; one at a time. `cli` passes it to the use cases, since it
+// knows the kinds of engines. Throws Error if --engine or --trace is wrong.
+using OpenSession = std::function<std::shared_ptr<Session>(const Invocation& invocation)>;
 
 // ---- Calls that may not be answered
 
@@ -144,6 +143,9 @@ class Patience {
 
 // The invocation's record. Throws Error.
 [[nodiscard]] Record open_record(const Invocation& invocation, Record::Use use = Record::Use::all);
+// Notes on `progress` each time that a call of the record waits for another process that writes. `progress`
+// outlives the record.
+void note_waits(Record& record, Progress& progress);
 
 // The run of this id, or, when it is empty, the last one of the invocation's file or the default one. Throws
 // Error(not_found).
@@ -165,6 +167,11 @@ inline constexpr std::string_view k_only_simulated =
 
 // The same on the engine that the run was begun on, unless --engine names one.
 [[nodiscard]] Invocation on_its_engine(Invocation invocation, const RunEntry& entry);
+
+// Calls `ask` with a session on the engine of a run. A signal interrupts `ask`, and is no error: the caller
+// goes on without the answer.
+void ask_engine(const OpenSession& open_session, const Invocation& invocation, const RunEntry& entry,
+                const std::function<void(Session&)>& ask);
 
 // Throws Error(conflict) when the session's engine is another one: what runs elsewhere would seem to be gone.
 void expect_its_engine(const Session& session, const RunEntry& entry);

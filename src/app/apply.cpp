@@ -151,9 +151,10 @@ Result go_on(Session& session, Record& record, const RunId& run, const AdjustOpt
     const bool is_failed = any_unsuccessful(loaded.run.experiment, record.past(run));
     return is_failed ? Result::failed : Result::succeeded;
   }
-  const Standing standing{.past = record.past(run), .working_since = entry.working_since};
-  return execute(session, record, loaded, options, Earlier::refuse, owner,
-                 [&](const Prepared& /*prepared*/) { return std::optional(standing); });
+  const ResumePoint resume_point{.trials = record.past(run), .working_since = entry.working_since};
+  Readiness ready = prepare_run(session, loaded, options, Earlier::refuse);
+  if (ready.refused) return *ready.refused;
+  return execute({session, record, loaded, options, owner}, std::move(ready), resume_point);
 }
 
 // The run is this process's alone: another one that is at work on it has brought it to a rest, and goes on
@@ -241,6 +242,7 @@ Result apply_file(Session& session, Record& record, const RunEntry& entry, const
 Result apply(const Invocation& invocation, const std::string& run, const Wishes& wishes, Progress& progress,
              const OpenSession& open_session, RunOwner& owner) {
   Record record = open_record(invocation);
+  note_waits(record, progress);
   const RunEntry newest = find_owned_run(record, invocation, run);
   const RunEntry entry = record.run(newest.id);
   expect_values(entry, invocation);
@@ -252,9 +254,8 @@ Result apply(const Invocation& invocation, const std::string& run, const Wishes&
   const auto file = load(meant, entry.id, progress);
   if (!file) return Result::invalid;
   expect_its_experiment(*file, entry, file->run.experiment.file);
-  return open_session(on_its_engine(invocation, entry), [&](Session& session) {
-    return apply_file(session, record, entry, *file, wishes, {}, owner);
-  });
+  const std::shared_ptr<Session> session = open_session(on_its_engine(invocation, entry));
+  return apply_file(*session, record, entry, *file, wishes, {}, owner);
 }
 
 }  // namespace combu

@@ -1,160 +1,27 @@
 #include "app/execution.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
-#include <iterator>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <set>
-#include <unordered_set>
+#include <string>
 #include <utility>
 
 #include "app/capacity.hpp"
+#include "app/earlier_runs.hpp"
 #include "app/kept_logs.hpp"
 #include "app/outputs.hpp"
-#include "app/reconcile.hpp"
 #include "app/record_kill.hpp"
 #include "app/recorder.hpp"
 #include "combu/inputs.hpp"
-#include "combu/json.hpp"
-#include "combu/jsonnet.hpp"
 #include "combu/reuse.hpp"
-#include "combu/session.hpp"
+#include "combu/run.hpp"
 #include "combu/text.hpp"
 #include "combu/workspace.hpp"
 
 namespace combu {
 namespace {
-
-// As long as another user's run may be between two trials.
-constexpr Seconds k_second_look{1};
-
-Result tell_errors(Session& session, const std::vector<Error>& errors) {
-  session.progress().end();
-  for (const Error& error : errors) session.progress().error(error.what());
-  session.progress().note("nothing was started");
-  return result_of(errors);
-}
-
-std::set<RunId> runs_that_live(const std::vector<Sighting>& earlier) {
-  std::set<RunId> runs;
-  for (const Sighting& sighting : earlier)
-    if (sighting.phase == Phase::running) runs.insert(sighting.key.run);
-  return runs;
-}
-
-// Whether one of them lives indeed: a listing may be a moment behind.
-bool any_lives(Session& session, const std::vector<Sighting>& earlier) {
-  return std::ranges::any_of(earlier, [&](const Sighting& seen) {
-    if (seen.phase != Phase::running) return false;
-    const Selector one{.experiment = seen.experiment, .run = seen.key.run, .trials = {seen.key.trial}};
-    return std::ranges::any_of(session.engine().list(one, Look::closely, session.stop()),
-                               [](const Sighting& now) { return now.phase == Phase::running; });
-  });
-}
-
-// What the engine has of the experiment's other runs.
-std::vector<Sighting> list_others(Session& session, const Run& run) {
-  std::vector<Sighting> others =
-      session.engine().list({.experiment = run.experiment.name}, Look::once, session.stop());
-  std::erase_if(others, [&](const Sighting& seen) { return seen.key.run == run.id; });
-  return others;
-}
-
-Error still_lives(const Experiment& experiment, const std::vector<Sighting>& earlier,
-                  std::string_view engine) {
-  const auto count = std::count_if(earlier.begin(), earlier.end(),
-                                   [](const Sighting& seen) { return seen.phase == Phase::running; });
-  return {ErrorKind::conflict, experiment.name,
-          fmt::format("{} of its trials still run, of an earlier run; `{}` removes them, or "
-                      "`run --replace` does so first",
-                      count, command_line(experiment, "kill", engine))};
-}
-
-Until until_of(const RunOptions& options) {
-  return options.wait ? Until::ended : Until::started;
-}
-
-// What the engine and the caller's folders would refuse, all of it. Nothing is made.
-std::vector<Error> look_ahead(Session& session, const Loaded& loaded, const std::optional<Capacity>& capacity,
-                              const RunOptions& options) {
-  session.progress().phase("checking");
-  std::vector<Error> errors = session.engine().check(loaded.run, session.stop());
-  if (capacity)
-    std::ranges::move(check_slots(loaded.run.experiment, capacity->slots, capacity->gpus, until_of(options)),
-                      std::back_inserter(errors));
-  const bool is_here = !session.engine_address().starts_with("tcp://");
-  std::ranges::move(
-      check_host_paths(loaded.run.experiment, is_here ? EngineHost::this_machine : EngineHost::another),
-      std::back_inserter(errors));
-  std::ranges::move(check_results(loaded, session.stop()), std::back_inserter(errors));
-  return errors;
-}
-
-// Images and networks, then the absent folders of volumes.
-std::vector<Error> prepare(Session& session, const Loaded& loaded, Prepared& prepared) {
-  session.progress().phase("preparing images and networks");
-  const auto began = std::chrono::steady_clock::now();
-  std::mutex mutex;
-  const auto tell = [&](const Preparation& preparation) {
-    if (preparation.kind != Preparation::Kind::found) return session.progress().preparation(preparation);
-    const std::scoped_lock lock(mutex);
-    const std::pair image(preparation.name, preparation.platform);
-    prepared.digests[image] = digest_in(preparation.digest);
-    prepared.references[image] = preparation.digest;
-  };
-  std::vector<Error> errors = session.engine().prepare(loaded.run, tell, session.stop());
-  if (!errors.empty()) return errors;
-  HostFolders folders = make_host_folders(loaded.run.experiment, loaded.caller);
-  for (const std::string& folder : folders.made)
-    session.progress().note(fmt::format("made the folder {}", folder));
-  prepared.took = std::chrono::steady_clock::now() - began;
-  return std::move(folders.errors);
-}
-
-// Containers of earlier runs make room: all of a run that is replaced, of others the ended ones whose names
-// are needed again. Removes nothing if one of these is `uncollected`.
-std::vector<Error> make_room(Session& session, const Experiment& experiment,
-                             const std::vector<Sighting>& earlier, const std::set<RunId>& replaced,
-                             const Uncollected& uncollected) {
-  std::unordered_set<std::string_view> names;
-  for (const Trial& trial : experiment.trials) names.insert(trial.name);
-  std::vector<Error> errors;
-  std::map<RunId, Selector> selectors;
-  for (const Sighting& sighting : earlier) {
-    if (!replaced.contains(sighting.key.run) && !names.contains(sighting.key.trial)) continue;
-    if (const auto why = uncollected.find(sighting.key); why != uncollected.end())
-      errors.emplace_back(
-          ErrorKind::conflict, sighting.key.trial,
-          fmt::format(
-              "its container of run {} stays: {}; `{}` removes it", sighting.key.run.text(), why->second,
-              command_line(experiment, fmt::format("kill --run {} --discard", sighting.key.run.text()),
-                           session.given_engine())));
-    Selector& selector = selectors[sighting.key.run];
-    selector.experiment = experiment.name;
-    selector.run = sighting.key.run;
-    // By their names, since the networks of a run that is replaced serve the next one.
-    selector.trials.push_back(sighting.key.trial);
-  }
-  if (!errors.empty()) return errors;
-  for (const auto& [run, selector] : selectors) {
-    const Released released = session.engine().release(selector, {}, session.stop());
-    errors.insert(errors.end(), released.left.begin(), released.left.end());
-    const bool was_replaced = replaced.contains(run);
-    const bool one = released.attempts == 1;
-    session.progress().note(
-        fmt::format("removed {} of run {}, {}",
-                    number_of(released.attempts, was_replaced ? "container" : "old container"), run.text(),
-                    was_replaced ? "which is replaced"
-                    : one        ? "whose name is needed again"
-                                 : "whose names are needed again"));
-  }
-  return errors;
-}
 
 // Shows the run, and releases its lock when nothing is left to start: from then on its containers show other
 // runs that it exists.
@@ -297,94 +164,19 @@ std::optional<Result> drive_run(Session& session, Record& record, Loaded& loaded
 
 PlannerOptions planner_options(Session& session, const RunOptions& options,
                                const std::optional<Capacity>& capacity,
-                               const std::optional<Standing>& standing) {
+                               const std::optional<ResumePoint>& resume_point) {
   PlannerOptions planner{.starts_in_flight_max = options.starts_in_flight,
                          .until = until_of(options),
                          .capacity = capacity ? std::optional(capacity->slots) : std::nullopt,
                          .gpus = capacity ? capacity->gpus : std::vector<Gpu>(),
                          .recalls = true};
-  if (standing) {
-    planner.past = standing->past;
-    planner.began_at = standing->working_since;
+  if (resume_point) {
+    planner.past = resume_point->trials;
+    planner.began_at = resume_point->working_since;
     planner.engine_began_at = session.engine().facts(session.stop()).began_at;
   }
   return planner;
 }
-
-// Whoever is at work on a run that is replaced would see its trials end, and try them again.
-void interrupt_replaced(Session& session, const Loaded& loaded, const std::set<RunId>& replaced) {
-  for (const RunId& run : replaced)
-    interrupt_processes(session, {.run = run}, "combu run --replace", loaded.caller);
-}
-
-// What makes room is gone with its exit codes, its outputs and its logs.
-Uncollected take_in_earlier(Session& session, Record& record, const Loaded& loaded,
-                            const std::vector<Sighting>& others) {
-  Uncollected uncollected;
-  for (const RunId& run : runs_of(others))
-    for (const RunEntry& entry : record.runs({.id = run}, 1)) {
-      if (owner_pid(run, loaded.caller)) continue;
-      if (!entry.ended_at) {
-        reconcile_run(session, record, run, Outlook::ended);
-        uncollected.merge(bring_home(session, record, run));
-      }
-      uncollected.merge(
-          keep_logs(session, record, state_folder(loaded.caller), run, others, Containers::about_to_go));
-    }
-  return uncollected;
-}
-
-// What others have by now of the experiment, which may be more than at the beginning; an error when something
-// of it lives that is not replaced. A run that is not on the caller's record may be another user's, which
-// only its containers tell of.
-std::vector<Sighting> look_again(Session& session, Record& record, const Loaded& loaded,
-                                 const std::set<RunId>& replaced, std::vector<Error>& errors) {
-  std::vector<Sighting> others;
-  const auto look = [&] {
-    others = list_others(session, loaded.run);
-    std::vector<Sighting> kept;
-    std::ranges::copy_if(others, std::back_inserter(kept),
-                         [&](const Sighting& seen) { return !replaced.contains(seen.key.run); });
-    if (any_lives(session, kept))
-      errors.push_back(still_lives(loaded.run.experiment, kept, session.given_engine()));
-    return kept;
-  };
-  const std::vector<Sighting> kept = look();
-  const bool is_anothers = std::ranges::any_of(
-      runs_of(kept), [&](const RunId& run) { return record.runs({.id = run}, 1).empty(); });
-  if (errors.empty() && is_anothers) {
-    real_clock().wait(k_second_look, session.stop());
-    look();
-  }
-  return others;
-}
-
-// Room for the run, whose beginning is on record: what lives now and is not replaced is an error.
-std::vector<Error> clear(Session& session, Record& record, const Loaded& loaded,
-                         const std::set<RunId>& replaced) {
-  interrupt_replaced(session, loaded, replaced);
-  std::vector<Error> errors;
-  const std::vector<Sighting> others = look_again(session, record, loaded, replaced, errors);
-  if (!errors.empty()) return errors;
-  const Uncollected uncollected = take_in_earlier(session, record, loaded, others);
-  return make_room(session, loaded.run.experiment, others, replaced, uncollected);
-}
-
-// While it lives, a wait for the record is told.
-class WaitsTold {
- public:
-  WaitsTold(Record& record, Session& session) : record_(record) {
-    record_.on_wait([&session] {
-      session.progress().note("another process is writing to the record: waiting for it, 20 s at most");
-    });
-  }
-  ~WaitsTold() { record_.on_wait({}); }
-  WaitsTold(const WaitsTold&) = delete;
-  WaitsTold& operator=(const WaitsTold&) = delete;
-
- private:
-  Record& record_;
-};
 
 // Whoever has begun to write the run's record has done so then.
 void await_writers(Session& session, Record& record, const RunId& run) {
@@ -398,99 +190,73 @@ void await_writers(Session& session, Record& record, const RunId& run) {
   }
 }
 
-}  // namespace
-
-RunEntry entry_of(Session& session, Loaded& loaded, const RunOptions& options, const Prepared& prepared) {
-  const Facts facts = session.engine().facts(session.stop());
-  return {.id = loaded.run.id,
-          .experiment = loaded.run.experiment.name,
-          .file = loaded.run.experiment.file,
-          .folder = loaded.caller.folder,
-          .text = std::move(loaded.text),
-          .arguments = json_text(nlohmann::json(loaded.arguments)),
-          .options = to_json(options),
-          .revision = loaded.revision.commit,
-          .revision_dirty = loaded.revision.dirty,
-          .working_tree = std::move(loaded.revision.working_tree),
-          .engine = {.address = session.engine_address(),
-                     .description = facts.engine,
-                     .is_simulated = facts.is_simulated},
-          .user = user_name(),
-          .machine = machine_name(),
-          .program = fmt::format("combu {} ({})", COMBU_VERSION, evaluator()),
-          .evaluated_in = loaded.evaluated_in,
-          .prepared_in = prepared.took,
-          .digests = prepared.digests,
-          .references = prepared.references,
-          .results = results_folder(loaded.run.experiment, loaded.run.id),
-          .began_at = real_clock().now(),
-          .ended_at = std::nullopt};
+// The run with its newest text, which another process has put on record while the run was at rest.
+struct Revised {
+  Loaded loaded;
+  RunOptions options;
+  ResumePoint resume_point;
+};
+Revised load_revised(Record& record, const RunId& run) {
+  const RunEntry entry = record.run(run);
+  Revised revised{.loaded = load(record, run, Texts::newest),
+                  .options = run_options_of(entry.options),
+                  .resume_point = {.trials = record.past(run), .working_since = entry.working_since}};
+  Experiment& experiment = revised.loaded.run.experiment;
+  forgive(experiment, entry);
+  override_fields(experiment, revised.options);
+  expect_env_files(experiment, revised.resume_point.trials);
+  return revised;
 }
 
-std::vector<Error> make_ready(Session& session, const Loaded& loaded, const RunOptions& options,
-                              Prepared& prepared) {
-  std::vector<Error> errors =
-      look_ahead(session, loaded, capacity_for(session, loaded.run.experiment, options), options);
-  return errors.empty() ? prepare(session, loaded, prepared) : errors;
-}
-
-Result execute(Session& session, Record& record, Loaded& loaded, const RunOptions& options, Earlier earlier,
-               RunOwner& owner, const std::function<std::optional<Standing>(const Prepared&)>& enter) {
-  const WaitsTold waits(record, session);
-  const Experiment& experiment = loaded.run.experiment;
-  std::unique_ptr<RunLock> starts = take_lock(LockScope::starts, session, loaded);
-  const std::optional<Capacity> capacity = capacity_for(session, experiment, options);
-  const std::vector<Sighting> others = list_others(session, loaded.run);
-  const std::set<RunId> replaced = earlier == Earlier::replace ? runs_that_live(others) : std::set<RunId>();
-  std::vector<Error> errors;
-  if (earlier == Earlier::refuse && any_lives(session, others)) {
-    errors.push_back(still_lives(experiment, others, session.given_engine()));
-  } else {
-    errors = look_ahead(session, loaded, capacity, options);
-  }
-  Prepared prepared;
-  if (errors.empty()) errors = prepare(session, loaded, prepared);
-  if (!errors.empty()) return tell_errors(session, errors);
-  const std::optional<Standing> standing = enter(prepared);
+// Makes room for the run. Returns the errors that it has shown.
+std::optional<Result> clear_earlier_runs(const DrivenRun& run, const std::set<RunId>& replaced,
+                                         bool is_resumed) {
   const auto give_up = [&] {
-    if (!standing) record_kill(record, loaded.run.id);
+    if (!is_resumed) record_kill(run.record, run.loaded.run.id);
   };
+  std::vector<Error> errors;
   try {
-    errors = clear(session, record, loaded, replaced);
+    errors = make_room(run.session, run.record, run.loaded, replaced);
   } catch (const Error&) {
     give_up();
     throw;
   }
   if (!errors.empty()) {
     give_up();
-    return tell_errors(session, errors);
+    return refuse_start(run.session, errors);
   }
-  for (const RunId& run : replaced)
-    if (!record.runs({.id = run}, 1).empty()) record_kill(record, run);
+  for (const RunId& other : replaced)
+    if (!run.record.runs({.id = other}, 1).empty()) record_kill(run.record, other);
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result execute(const DrivenRun& run, Readiness ready, const std::optional<ResumePoint>& resume_point) {
+  auto& [session, record, loaded, options, owner] = run;
+  if (const auto refused = clear_earlier_runs(run, ready.replaced, resume_point.has_value())) return *refused;
   owner.leave_foreground(loaded);
+  std::unique_ptr<RunLock> starts = std::move(ready.starts);
   const Recall recall = options.cache ? Recall::done : Recall::none;
-  auto result = drive_run(session, record, loaded, planner_options(session, options, capacity, standing),
-                          prepared.digests, recall, starts, owner);
-  std::size_t parallel_max = experiment.parallel_max;
+  auto result =
+      drive_run(session, record, loaded, planner_options(session, options, ready.capacity, resume_point),
+                ready.prepared.digests, recall, starts, owner);
+  std::size_t parallel_max = loaded.run.experiment.parallel_max;
   while (!result) {
     const bool was_given_back = owner.hand_over(session.stop());
     if (!was_given_back) await_writers(session, record, loaded.run.id);
-    Loaded revised = load(record, loaded.run.id, Texts::newest);
-    const RunEntry entry = record.run(loaded.run.id);
-    forgive(revised.run.experiment, entry);
-    override_fields(revised.run.experiment, run_options_of(entry.options));
-    const Experiment& now = revised.run.experiment;
+    Revised revised = load_revised(record, loaded.run.id);
+    const Experiment& now = revised.loaded.run.experiment;
     if (std::exchange(parallel_max, now.parallel_max) != now.parallel_max)
       (void)owner.steering().post({.parallel_max = now.parallel_max}, [](const Settings&) {});
-    const Standing here{.past = record.past(loaded.run.id), .working_since = entry.working_since};
-    expect_env_files(now, here.past);
-    if (!starts) starts = take_lock(LockScope::starts, session, revised);
+    if (!starts) starts = take_lock(LockScope::starts, session, revised.loaded);
     session.progress().note(fmt::format(
         "run {}: {}", loaded.run.id.text(),
         was_given_back ? "its file has been applied" : "an `apply` took too long, and was given up"));
-    result = drive_run(session, record, revised,
-                       planner_options(session, options, capacity_for(session, now, options), here), {},
-                       recall, starts, owner);
+    result = drive_run(
+        session, record, revised.loaded,
+        planner_options(session, options, capacity_for(session, now, options), revised.resume_point), {},
+        recall, starts, owner);
   }
   return *result;
 }

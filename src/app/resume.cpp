@@ -38,9 +38,8 @@ Result apply_as_it_is_now(const RunChange& change, Record& record, const RunEntr
   const auto file = load(now, entry.id, change.progress);
   if (!file) return Result::invalid;
   expect_its_experiment(*file, entry, now.file);
-  return change.open_session(on_its_engine(change.invocation, entry), [&](Session& session) {
-    return apply_file(session, record, entry, *file, wishes, adjust, change.owner);
-  });
+  const std::shared_ptr<Session> session = change.open_session(on_its_engine(change.invocation, entry));
+  return apply_file(*session, record, entry, *file, wishes, adjust, change.owner);
 }
 
 // What they have written whose end nobody was there to see: whoever is equal is to have it, too.
@@ -88,37 +87,39 @@ Result retry(Session& session, Record& record, const RetryOptions& options, cons
   session.progress().note(fmt::format("run {}: {} {} tried again", id.text(),
                                       number_of(changes.tried_again, "trial"),
                                       changes.tried_again == 1 ? "is" : "are"));
-  return execute(session, record, loaded, run, Earlier::refuse, owner, [&](const Prepared& prepared) {
-    const Instant now = real_clock().now();
-    const bool is_edited = !changes.taken.empty();
-    record.reopen(id,
-                  {.facts = facts_of_edits(id, past, {.reopened = changes.again}, now),
-                   .taken = changes.taken,
-                   .anew = anew_of(changes.again, past),
-                   .digests = prepared.digests,
-                   .references = is_edited ? prepared.references : Digests(),
-                   .at = now},
-                  changes.experiment);
-    forgive(loaded.run.experiment, record.run(id));
-    return std::optional(Standing{.past = record.past(id), .working_since = now});
-  });
+  Readiness ready = prepare_run(session, loaded, run, Earlier::refuse);
+  if (ready.refused) return *ready.refused;
+  const Instant now = real_clock().now();
+  const bool is_edited = !changes.taken.empty();
+  record.reopen(id,
+                {.facts = facts_of_edits(id, past, {.reopened = changes.again}, now),
+                 .taken = changes.taken,
+                 .anew = anew_of(changes.again, past),
+                 .digests = ready.prepared.digests,
+                 .references = is_edited ? ready.prepared.references : Digests(),
+                 .at = now},
+                changes.experiment);
+  forgive(loaded.run.experiment, record.run(id));
+  return execute({session, record, loaded, run, owner}, std::move(ready),
+                 ResumePoint{.trials = record.past(id), .working_since = now});
 }
 
 }  // namespace
 
 Result retry_trials(const RunChange& change, const RetryOptions& options) {
   Record record = open_record(change.invocation);
+  note_waits(record, change.progress);
   const RunEntry entry = record.run(find_run(record, change.invocation, options.run).id);
   if (options.edited)
     return apply_as_it_is_now(change, record, entry, wishes_of(options), adjusting(options));
   note_edits(change.progress, record, entry, change.invocation, "retry");
-  return change.open_session(on_its_engine(change.invocation, entry), [&](Session& session) {
-    return retry(session, record, options, entry, change.owner);
-  });
+  const std::shared_ptr<Session> session = change.open_session(on_its_engine(change.invocation, entry));
+  return retry(*session, record, options, entry, change.owner);
 }
 
 Result resume_run(const RunChange& change, const Resumption& resumption) {
   Record record = open_record(change.invocation);
+  note_waits(record, change.progress);
   const RunEntry entry = record.run(find_run(record, change.invocation, resumption.run).id);
   if (resumption.edited) return apply_as_it_is_now(change, record, entry, {}, resumption.adjust);
   note_edits(change.progress, record, entry, change.invocation, "run --resume");
@@ -132,20 +133,20 @@ Result resume_run(const RunChange& change, const Resumption& resumption) {
   Loaded loaded = load(record, entry.id, Texts::newest);
   forgive(loaded.run.experiment, entry);
   override_fields(loaded.run.experiment, options);
-  return change.open_session(on_its_engine(change.invocation, entry), [&](Session& session) {
-    expect_its_engine(session, entry);
-    change.owner.begin(session, loaded, options);
-    keep_parallel(record, entry.id, options.parallel);
-    reconcile_run(session, record, entry.id, Outlook::resumable);
-    keep_ended_logs(session, record, loaded);
-    const Standing standing{.past = record.past(entry.id), .working_since = entry.working_since};
-    expect_env_files(loaded.run.experiment, standing.past);
-    forget_inputs(loaded.run.experiment, standing.past);
-    session.progress().note(
-        fmt::format("going on with run {}: {}", entry.id.text(), counts_of(standing.past)));
-    return execute(session, record, loaded, options, Earlier::refuse, change.owner,
-                   [&](const Prepared& /*prepared*/) { return std::optional(standing); });
-  });
+  const std::shared_ptr<Session> session = change.open_session(on_its_engine(change.invocation, entry));
+  expect_its_engine(*session, entry);
+  change.owner.begin(*session, loaded, options);
+  keep_parallel(record, entry.id, options.parallel);
+  reconcile_run(*session, record, entry.id, Outlook::resumable);
+  keep_ended_logs(*session, record, loaded);
+  const ResumePoint resume_point{.trials = record.past(entry.id), .working_since = entry.working_since};
+  expect_env_files(loaded.run.experiment, resume_point.trials);
+  forget_inputs(loaded.run.experiment, resume_point.trials);
+  change.progress.note(
+      fmt::format("going on with run {}: {}", entry.id.text(), counts_of(resume_point.trials)));
+  Readiness ready = prepare_run(*session, loaded, options, Earlier::refuse);
+  if (ready.refused) return *ready.refused;
+  return execute({*session, record, loaded, options, change.owner}, std::move(ready), resume_point);
 }
 
 }  // namespace combu

@@ -4,6 +4,10 @@
 
 namespace combu {
 
+Until until_of(const RunOptions& options) {
+  return options.wait ? Until::ended : Until::started;
+}
+
 std::string to_json(const RunOptions& options) {
   return json_text(
       nlohmann::json{{"wait", options.wait},

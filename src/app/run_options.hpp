@@ -23,6 +23,8 @@ struct RunOptions {
   bool watched = false;
   bool operator==(const RunOptions&) const = default;
 };
+// Whether the process stays until all trials have ended.
+[[nodiscard]] Until until_of(const RunOptions& options);
 // As a JSON object's text, and back.
 [[nodiscard]] std::string to_json(const RunOptions& options);
 [[nodiscard]] RunOptions run_options_of(const std::string& json);

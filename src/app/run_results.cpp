@@ -57,7 +57,7 @@ void refresh_from_engine(const Invocation& invocation, const OpenSession& open_s
   const Caller caller = caller_for(invocation);
   // The record, and what has ended, are for who is at work.
   const bool has_owner = owner_pid(entry.id, caller).has_value();
-  (void)open_session(on_its_engine(invocation, entry), [&](Session& session) {
+  ask_engine(open_session, invocation, entry, [&](Session& session) {
     try {
       std::vector<Sighting> attempts =
           session.engine().list({.run = entry.id, .trials = trials}, Look::once, session.stop());
@@ -72,7 +72,6 @@ void refresh_from_engine(const Invocation& invocation, const OpenSession& open_s
       session.progress().note(fmt::format("what the trials of run {} have written since is not there: {}",
                                           entry.id.text(), error.what()));
     }
-    return Result::succeeded;
   });
 }
 

@@ -2,11 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "app/execution.hpp"
 #include "app/load.hpp"
+#include "app/preparation.hpp"
+#include "combu/inputs.hpp"
+#include "combu/json.hpp"
+#include "combu/jsonnet.hpp"
 #include "combu/session.hpp"
 #include "combu/workspace.hpp"
 
@@ -26,6 +31,35 @@ void tell_interrupted(Session& session, Record& record, const Loaded& loaded) {
   }
 }
 
+// The run as it is put on record. Takes the texts out of `loaded`: they are as long as the experiment is
+// large.
+RunEntry entry_of(Session& session, Loaded& loaded, const RunOptions& options, const Prepared& prepared) {
+  const Facts facts = session.engine().facts(session.stop());
+  return {.id = loaded.run.id,
+          .experiment = loaded.run.experiment.name,
+          .file = loaded.run.experiment.file,
+          .folder = loaded.caller.folder,
+          .text = std::move(loaded.text),
+          .arguments = json_text(nlohmann::json(loaded.arguments)),
+          .options = to_json(options),
+          .revision = loaded.revision.commit,
+          .revision_dirty = loaded.revision.dirty,
+          .working_tree = std::move(loaded.revision.working_tree),
+          .engine = {.address = session.engine_address(),
+                     .description = facts.engine,
+                     .is_simulated = facts.is_simulated},
+          .user = user_name(),
+          .machine = machine_name(),
+          .program = fmt::format("combu {} ({})", COMBU_VERSION, evaluator()),
+          .evaluated_in = loaded.evaluated_in,
+          .prepared_in = prepared.took,
+          .digests = prepared.digests,
+          .references = prepared.references,
+          .results = results_folder(loaded.run.experiment, loaded.run.id),
+          .began_at = real_clock().now(),
+          .ended_at = std::nullopt};
+}
+
 }  // namespace
 
 Result start_run(const Invocation& invocation, const NewRun& wanted, Progress& progress,
@@ -43,22 +77,21 @@ Result start_run(const Invocation& invocation, const NewRun& wanted, Progress& p
     progress.note(fmt::format("{}: the folder's version is not recorded, or not all of it: {}",
                               loaded->caller.folder, problem));
   Record record(state_folder(loaded->caller));
-  return open_session(invocation, [&](Session& session) {
-    try {
-      owner.begin(session, *loaded, wanted.options);
-      tell_interrupted(session, record, *loaded);
-      return execute(
-          session, record, *loaded, wanted.options, wanted.replace ? Earlier::replace : Earlier::refuse,
-          owner, [&](const Prepared& prepared) {
-            record.begin(entry_of(session, *loaded, wanted.options, prepared), loaded->run.experiment);
-            return std::nullopt;
-          });
-    } catch (const Error& error) {
-      session.progress().end();
-      if (error.kind() == ErrorKind::cancelled) session.progress().note("interrupted: nothing was started");
-      throw;
-    }
-  });
+  note_waits(record, progress);
+  const std::shared_ptr<Session> session = open_session(invocation);
+  try {
+    owner.begin(*session, *loaded, wanted.options);
+    tell_interrupted(*session, record, *loaded);
+    Readiness ready =
+        prepare_run(*session, *loaded, wanted.options, wanted.replace ? Earlier::replace : Earlier::refuse);
+    if (ready.refused) return *ready.refused;
+    record.begin(entry_of(*session, *loaded, wanted.options, ready.prepared), loaded->run.experiment);
+    return execute({*session, record, *loaded, wanted.options, owner}, std::move(ready), std::nullopt);
+  } catch (const Error& error) {
+    progress.end();
+    if (error.kind() == ErrorKind::cancelled) progress.note("interrupted: nothing was started");
+    throw;
+  }
 }
 
 }  // namespace combu

@@ -187,23 +187,23 @@ Result status(const Invocation& invocation, Progress& progress, const OpenSessio
     progress.error(error.what());
     record_result = result_of(error.kind());
   }
-  const auto done = [&](Result result) { return result == Result::succeeded ? record_result : result; };
-  if (is_of_runs)
-    return done(open_session(invocation, [&](Session& session) {
-      list_runs(
-          session, record ? &*record : nullptr, invocation,
-          {.where = query.where, .address = query.address, .rows_max = query.runs_max, .all = query.all_runs},
-          listener.runs);
-      return Result::succeeded;
-    }));
+  if (is_of_runs) {
+    const std::shared_ptr<Session> session = open_session(invocation);
+    list_runs(
+        *session, record ? &*record : nullptr, invocation,
+        {.where = query.where, .address = query.address, .rows_max = query.runs_max, .all = query.all_runs},
+        listener.runs);
+    return record_result;
+  }
   const auto entry = record ? find_on_record(*record, invocation, query, progress) : std::nullopt;
-  if (entry)
-    return open_session(on_its_engine(invocation, *entry), [&](Session& session) {
-      return show_trials(session, *record, *entry, query, listener);
-    });
-  return done(open_session(invocation, [&](Session& session) {
-    return show_containers(session, invocation, query, listener, record_result == Result::succeeded);
-  }));
+  if (entry) {
+    const std::shared_ptr<Session> session = open_session(on_its_engine(invocation, *entry));
+    return show_trials(*session, *record, *entry, query, listener);
+  }
+  const std::shared_ptr<Session> session = open_session(invocation);
+  const Result result =
+      show_containers(*session, invocation, query, listener, record_result == Result::succeeded);
+  return result == Result::succeeded ? record_result : result;
 }
 
 }  // namespace combu

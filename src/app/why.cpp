@@ -72,11 +72,7 @@ class EngineQuestions {
 
  private:
   void in_session(const std::function<void(Session&)>& body) const {
-    if (entry_.engine.is_simulated) return;
-    (void)open_session_(on_its_engine(invocation_, entry_), [&](Session& session) {
-      body(session);
-      return Result::succeeded;
-    });
+    if (!entry_.engine.is_simulated) ask_engine(open_session_, invocation_, entry_, body);
   }
 
   const Invocation& invocation_;

@@ -25,8 +25,12 @@ int apply(const Invocation& invocation, const ApplyOptions& options, const Backg
   CommandSessions sessions(owner.share(open_progress(invocation)));
   Wishes wishes{.again = {}, .failed = options.failed, .replace = options.replace};
   std::ranges::replace(wishes.replace, "true", "*");  // the parser's word for an option without a value
-  return owner.done(sessions.exit_code(
-      apply(invocation, options.run, wishes, sessions.progress(), sessions.opener(), owner)));
+  try {
+    return owner.done(sessions.exit_code(
+        apply(invocation, options.run, wishes, sessions.progress(), sessions.opener(), owner)));
+  } catch (const Error& error) {
+    return owner.done(sessions.exit_code(error));
+  }
 }
 
 }  // namespace

@@ -88,7 +88,11 @@ int ps(const Invocation& invocation, const PsOptions& options) {
       .trials = [&](const auto&... shown) { printer.trials(shown...); },
       .containers = [&](std::span<const Sighting> containers) { printer.containers(containers); },
       .runs = [&](std::span<const RunRow> runs) { printer.runs(runs); }};
-  return sessions.exit_code(status(invocation, sessions.progress(), sessions.opener(), query, listener));
+  try {
+    return sessions.exit_code(status(invocation, sessions.progress(), sessions.opener(), query, listener));
+  } catch (const Error& error) {
+    return sessions.exit_code(error);
+  }
 }
 
 }  // namespace

@@ -17,8 +17,12 @@ int retry(const Invocation& invocation, const RetryOptions& options, const Backg
   RunOwner owner(background);
   CommandSessions sessions(owner.share(open_progress(invocation)));
   const OpenSession open_session = sessions.opener();
-  return owner.done(
-      sessions.exit_code(retry_trials({invocation, sessions.progress(), open_session, owner}, options)));
+  try {
+    return owner.done(
+        sessions.exit_code(retry_trials({invocation, sessions.progress(), open_session, owner}, options)));
+  } catch (const Error& error) {
+    return owner.done(sessions.exit_code(error));
+  }
 }
 
 }  // namespace

@@ -37,19 +37,20 @@ std::string parallel_fault(const std::string& text) {
   return fmt::format("{} is neither a number nor false", value);
 }
 
-int run(const Invocation& invocation, const RunArguments& options, const Background* background) {
-  RunOwner owner(background);
-  CommandSessions sessions(owner.share(open_progress(invocation)));
-  return owner.done(
-      sessions.exit_code(start_run(invocation, options, sessions.progress(), sessions.opener(), owner)));
-}
-
-int go_on(const Invocation& invocation, const Resumption& resumption, const Background* background) {
+// `resumption`: nullopt for a new run.
+int run(const Invocation& invocation, const NewRun& wanted, const std::optional<Resumption>& resumption,
+        const Background* background) {
   RunOwner owner(background);
   CommandSessions sessions(owner.share(open_progress(invocation)));
   const OpenSession open_session = sessions.opener();
-  return owner.done(
-      sessions.exit_code(resume_run({invocation, sessions.progress(), open_session, owner}, resumption)));
+  try {
+    const Result result =
+        resumption ? resume_run({invocation, sessions.progress(), open_session, owner}, *resumption)
+                   : start_run(invocation, wanted, sessions.progress(), open_session, owner);
+    return owner.done(sessions.exit_code(result));
+  } catch (const Error& error) {
+    return owner.done(sessions.exit_code(error));
+  }
 }
 
 }  // namespace
@@ -114,10 +115,10 @@ void add_run(CommandLine& line, const Invocation& invocation, Action& action) {
           if (options->edited)
             throw Error(ErrorKind::invalid, "--edited",
                         "goes with --resume: a new run uses the file as it is now");
-          return run(meant, *options, background);
+          return run(meant, *options, std::nullopt, background);
         }
-        return go_on(meant, {.run = options->resume, .edited = options->edited, .adjust = adjust},
-                     background);
+        const Resumption resumption{.run = options->resume, .edited = options->edited, .adjust = adjust};
+        return run(meant, *options, resumption, background);
       };
       return options->detach ? in_background(body) : body(nullptr);
     };

@@ -51,34 +51,57 @@ std::unique_ptr<Progress> open_progress(const Invocation& invocation) {
   return make_progress(parse_progress_form(invocation.progress), stderr);
 }
 
-Result CommandSessions::open(const Invocation& invocation, const std::function<Result(Session&)>& body) {
-  const Interrupts interrupts([&] { leave(*progress_, invocation.progress == "json"); });
-  std::ofstream trace = open_trace(invocation.trace);
-  EngineName name{.address = {}, .given = invocation.engine};
-  const std::unique_ptr<Engine> engine = open_engine(name);
-  const std::unique_ptr<Engine> traced = trace.is_open() ? with_trace(*engine, real_clock(), trace) : nullptr;
-  Session session(*progress_, traced ? *traced : *engine, name, interrupts.token());
-  Result result = Result::interrupted;
-  try {
-    result = body(session);
-  } catch (const Error& error) {
-    progress_->end();
-    if (error.kind() != ErrorKind::cancelled || interrupts.signal() == 0) {
-      progress_->error(error_line(error, name.source));
-      result = result_of(error.kind());
-    }
-  }
-  signal_ = interrupts.signal();
-  return result;
+// A session with all that it uses.
+struct CommandSessions::Opened {
+  Opened(CommandSessions& command, const Invocation& invocation)
+      : sessions(command),
+        interrupts([&progress = *command.progress_, is_json = invocation.progress == "json"] {
+          leave(progress, is_json);
+        }),
+        trace(open_trace(invocation.trace)),
+        name{.address = {}, .given = invocation.engine},
+        engine(open_engine(name)),
+        traced(trace.is_open() ? with_trace(*engine, real_clock(), trace) : nullptr),
+        session(*command.progress_, traced ? *traced : *engine, name, interrupts.token()) {}
+  ~Opened() { sessions.signal_ = interrupts.signal(); }
+  Opened(const Opened&) = delete;
+  Opened& operator=(const Opened&) = delete;
+
+  CommandSessions& sessions;
+  Interrupts interrupts;
+  std::ofstream trace;
+  EngineName name;
+  std::unique_ptr<Engine> engine;
+  std::unique_ptr<Engine> traced;
+  Session session;
+};
+
+std::shared_ptr<Session> CommandSessions::open(const Invocation& invocation) {
+  const auto opened = std::make_shared<Opened>(*this, invocation);
+  was_opened_ = true;
+  engine_source_ = opened->name.source;
+  return {opened, &opened->session};
 }
 
 int CommandSessions::exit_code(Result result) const {
   return combu::exit_code(result, signal_);
 }
 
+int CommandSessions::exit_code(const Error& error) {
+  if (!was_opened_) throw;
+  progress_->end();
+  if (error.kind() == ErrorKind::cancelled && signal_ != 0) return exit_code(Result::interrupted);
+  progress_->error(error_line(error, engine_source_));
+  return exit_code(result_of(error.kind()));
+}
+
 int in_session(const Invocation& invocation, const std::function<Result(Session&)>& body) {
   CommandSessions sessions(open_progress(invocation));
-  return sessions.exit_code(sessions.open(invocation, body));
+  try {
+    return sessions.exit_code(body(*sessions.open(invocation)));
+  } catch (const Error& error) {
+    return sessions.exit_code(error);
+  }
 }
 
 NamedEngine named_engine(const std::string& given) {

@@ -20,17 +20,23 @@ class CommandSessions {
   explicit CommandSessions(std::unique_ptr<Progress> progress) : progress_(std::move(progress)) {}
 
   [[nodiscard]] Progress& progress() { return *progress_; }
-  // As OpenSession: one at a time. Throws Error if the engine cannot be named or the trace not be written.
-  [[nodiscard]] Result open(const Invocation& invocation, const std::function<Result(Session&)>& body);
+  // As OpenSession. This object outlives the session.
+  [[nodiscard]] std::shared_ptr<Session> open(const Invocation& invocation);
   [[nodiscard]] OpenSession opener() {
-    return [this](const Invocation& invocation, const std::function<Result(Session&)>& body) {
-      return open(invocation, body);
-    };
+    return [this](const Invocation& invocation) { return open(invocation); };
   }
   [[nodiscard]] int exit_code(Result result) const;
+  // Shows an error of a use case that has opened a session. Call it while the error is handled: rethrows it
+  // if no session was opened.
+  [[nodiscard]] int exit_code(const Error& error);
 
  private:
+  struct Opened;
+
   std::unique_ptr<Progress> progress_;
+  bool was_opened_ = false;
+  // Of the last session:
+  std::string engine_source_;
   int signal_ = 0;
 };
 

@@ -52,10 +52,8 @@ int show_command(const Invocation& invocation, const ShowArguments& arguments) {
     (arguments.json ? print_trial_json : print_trial)(out, shown);
     out.flush();
   };
-  show(invocation, options, [&](const Invocation& meant, const std::function<Result(Session&)>& body) {
-    CommandSessions sessions(open_progress(invocation));
-    return sessions.open(meant, body);
-  });
+  CommandSessions sessions(open_progress(invocation));
+  show(invocation, options, sessions.opener());
   return 0;
 }
 

@@ -14,6 +14,12 @@ Record open_record(const Invocation& invocation, Record::Use use) {
   return Record(state_folder(caller_for(invocation)), use);
 }
 
+void note_waits(Record& record, Progress& progress) {
+  record.on_wait([&progress] {
+    progress.note("another process is writing to the record: waiting for it, 20 s at most");
+  });
+}
+
 RunEntry find_run(Record& record, const Invocation& invocation, const std::string& id) {
   if (!id.empty()) return record.run(RunId(id));
   const std::string file = with_default_file(invocation).file;
@@ -78,6 +84,16 @@ std::string counts_of(const std::vector<Past>& past) {
   TrialCounts counts{};
   for (const Past& one : past) ++counts.at(static_cast<std::size_t>(one.state));
   return counts_text(counts);
+}
+
+void ask_engine(const OpenSession& open_session, const Invocation& invocation, const RunEntry& entry,
+                const std::function<void(Session&)>& ask) {
+  const std::shared_ptr<Session> session = open_session(on_its_engine(invocation, entry));
+  try {
+    ask(*session);
+  } catch (const Error&) {
+    if (!session->stop().stop_requested()) throw;
+  }
 }
 
 void expect_its_engine(const Session& session, const RunEntry& entry) {

@@ -20,7 +20,9 @@ class ApplyTest : public AppTest {
  protected:
   Result apply(const Wishes& wishes = {}, const std::string& run = "") {
     RunOwner owner(nullptr);
-    return combu::apply(invocation, run, wishes, shown, opener(), owner);
+    return result_of([&](const OpenSession& open_session) {
+      return combu::apply(invocation, run, wishes, shown, open_session, owner);
+    });
   }
   Result apply(const std::string& text, const Wishes& wishes = {}) {
     write(text);

@@ -172,21 +172,34 @@ class StateFolderTest : public testing::Test {
 
 class AppTest : public StateFolderTest {
  protected:
-  // As the program opens it: an error is shown.
   [[nodiscard]] OpenSession opener(Progress& progress, std::stop_token token) {
-    return [this, &progress, token = std::move(token)](const Invocation& given,
-                                                       const std::function<Result(Session&)>& body) {
-      Session session(progress, *engine, {.address = address, .given = given.engine}, token);
-      try {
-        return body(session);
-      } catch (const Error& error) {
-        progress.error(error.what());
-        return error.kind() == ErrorKind::cancelled ? Result::interrupted : result_of(error.kind());
-      }
+    return [this, &progress, token = std::move(token)](const Invocation& given) {
+      return std::make_shared<Session>(progress, *engine,
+                                       EngineName{.address = address, .given = given.engine}, token);
     };
   }
   [[nodiscard]] OpenSession opener() { return opener(shown, stop.get_token()); }
-  Result in_session(const std::function<Result(Session&)>& body) { return opener()(invocation, body); }
+  // As the program does: shows an error of a use case that has opened a session.
+  static Result result_of(const OpenSession& open_session, Progress& progress,
+                          const std::function<Result(const OpenSession&)>& use_case) {
+    bool was_opened = false;
+    try {
+      return use_case([&](const Invocation& given) {
+        was_opened = true;
+        return open_session(given);
+      });
+    } catch (const Error& error) {
+      if (!was_opened) throw;
+      progress.error(error.what());
+      return error.kind() == ErrorKind::cancelled ? Result::interrupted : combu::result_of(error.kind());
+    }
+  }
+  Result result_of(const std::function<Result(const OpenSession&)>& use_case) {
+    return result_of(opener(), shown, use_case);
+  }
+  Result in_session(const std::function<Result(Session&)>& body) {
+    return result_of([&](const OpenSession& open_session) { return body(*open_session(invocation)); });
+  }
   void with_session(const std::function<void(Session&)>& body) {
     (void)in_session([&](Session& session) {
       body(session);
@@ -196,7 +209,9 @@ class AppTest : public StateFolderTest {
 
   Result start(const NewRun& wanted) {
     RunOwner owner(nullptr);
-    return start_run(invocation, wanted, shown, opener(), owner);
+    return result_of([&](const OpenSession& open_session) {
+      return start_run(invocation, wanted, shown, open_session, owner);
+    });
   }
   Result start(const std::string& text, const NewRun& wanted) {
     write(text);
@@ -204,13 +219,15 @@ class AppTest : public StateFolderTest {
   }
   Result resume(const Resumption& resumption = {}) {
     RunOwner owner(nullptr);
-    const OpenSession open_session = opener();
-    return resume_run({invocation, shown, open_session, owner}, resumption);
+    return result_of([&](const OpenSession& open_session) {
+      return resume_run({invocation, shown, open_session, owner}, resumption);
+    });
   }
   Result retry(const RetryOptions& options) {
     RunOwner owner(nullptr);
-    const OpenSession open_session = opener();
-    return retry_trials({invocation, shown, open_session, owner}, options);
+    return result_of([&](const OpenSession& open_session) {
+      return retry_trials({invocation, shown, open_session, owner}, options);
+    });
   }
 
   // A process that runs `text`, as a thread with a progress and a stop token of its own.
@@ -221,8 +238,10 @@ class AppTest : public StateFolderTest {
       done_ = std::async(std::launch::async, [this, &test, wanted] {
         RunOwner owner(nullptr);
         const auto progress = owner.share(std::make_unique<Shown>(told));
-        const Result result =
-            start_run(test.invocation, wanted, *progress, test.opener(*progress, stop.get_token()), owner);
+        const Result result = result_of(
+            test.opener(*progress, stop.get_token()), *progress, [&](const OpenSession& open_session) {
+              return start_run(test.invocation, wanted, *progress, open_session, owner);
+            });
         (void)owner.done(static_cast<int>(result));
         return result;
       });

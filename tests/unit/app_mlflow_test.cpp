@@ -18,7 +18,7 @@ namespace {
 class AppMlflow : public RecordedRunTest {
  protected:
   AppMlflow() { unsetenv("MLFLOW_TRACKING_URI"); }
-  OpenSession no_session = [](const Invocation&, const auto&) { return Result::no_engine; };
+  OpenSession no_session = [](const Invocation&) { return std::shared_ptr<Session>(); };
 };
 
 TEST_F(AppMlflow, IsSentNowhereIfNoServerIsNamed) {

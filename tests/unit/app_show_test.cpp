@@ -29,9 +29,9 @@ class AppShow : public RecordedRunTest {
     return options;
   }
   void show(const ShowOptions& options) {
-    combu::show({}, options, [this](const Invocation&, const auto& body) {
+    combu::show({}, options, [this](const Invocation&) {
       ++sessions;
-      return body(session);
+      return std::shared_ptr<Session>(std::shared_ptr<Session>(), &session);
     });
   }
 

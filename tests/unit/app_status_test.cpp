@@ -69,7 +69,8 @@ class StatusTest : public AppTest {
               for (const RunRow& run : runs)
                 lines.push_back(run.entry.id.text() + " " + run.state + ": " + counts_text(run.counts));
             }};
-    return status(of, shown, opener(), query, listener);
+    return result_of(
+        [&](const OpenSession& open_session) { return status(of, shown, open_session, query, listener); });
   }
   Result show() { return show(invocation); }
   Result show_runs() {

@@ -1,0 +1,169 @@
+#include "app/earlier_runs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <unordered_set>
+
+#include "app/kept_logs.hpp"
+#include "app/outputs.hpp"
+#include "app/reconcile.hpp"
+#include "app/run_owner.hpp"
+#include "app/uncollected.hpp"
+#include "combu/text.hpp"
+#include "combu/workspace.hpp"
+
+namespace combu {
+namespace {
+
+// As long as another user's run may be between two trials.
+constexpr Seconds k_second_look{1};
+
+std::set<RunId> runs_that_live(const std::vector<Sighting>& earlier) {
+  std::set<RunId> runs;
+  for (const Sighting& sighting : earlier)
+    if (sighting.phase == Phase::running) runs.insert(sighting.key.run);
+  return runs;
+}
+
+// True if one of them still runs. Asks closely, since a listing may be a moment behind.
+bool any_lives(Session& session, const std::vector<Sighting>& earlier) {
+  return std::ranges::any_of(earlier, [&](const Sighting& seen) {
+    if (seen.phase != Phase::running) return false;
+    const Selector one{.experiment = seen.experiment, .run = seen.key.run, .trials = {seen.key.trial}};
+    return std::ranges::any_of(session.engine().list(one, Look::closely, session.stop()),
+                               [](const Sighting& now) { return now.phase == Phase::running; });
+  });
+}
+
+// The containers of the experiment's other runs.
+std::vector<Sighting> list_others(Session& session, const Run& run) {
+  std::vector<Sighting> others =
+      session.engine().list({.experiment = run.experiment.name}, Look::once, session.stop());
+  std::erase_if(others, [&](const Sighting& seen) { return seen.key.run == run.id; });
+  return others;
+}
+
+Error still_lives(const Experiment& experiment, const std::vector<Sighting>& earlier,
+                  std::string_view engine) {
+  const auto count = std::count_if(earlier.begin(), earlier.end(),
+                                   [](const Sighting& seen) { return seen.phase == Phase::running; });
+  return {ErrorKind::conflict, experiment.name,
+          fmt::format("{} of its trials still run, of an earlier run; `{}` removes them, or "
+                      "`run --replace` does so first",
+                      count, command_line(experiment, "kill", engine))};
+}
+
+// Containers of earlier runs make room: all of a run that is replaced, of others the ended ones whose names
+// are needed again. Removes nothing if one of these is `uncollected`.
+std::vector<Error> remove_containers(Session& session, const Experiment& experiment,
+                                     const std::vector<Sighting>& earlier, const std::set<RunId>& replaced,
+                                     const Uncollected& uncollected) {
+  std::unordered_set<std::string_view> names;
+  for (const Trial& trial : experiment.trials) names.insert(trial.name);
+  std::vector<Error> errors;
+  std::map<RunId, Selector> selectors;
+  for (const Sighting& sighting : earlier) {
+    if (!replaced.contains(sighting.key.run) && !names.contains(sighting.key.trial)) continue;
+    if (const auto why = uncollected.find(sighting.key); why != uncollected.end())
+      errors.emplace_back(
+          ErrorKind::conflict, sighting.key.trial,
+          fmt::format(
+              "its container of run {} stays: {}; `{}` removes it", sighting.key.run.text(), why->second,
+              command_line(experiment, fmt::format("kill --run {} --discard", sighting.key.run.text()),
+                           session.given_engine())));
+    Selector& selector = selectors[sighting.key.run];
+    selector.experiment = experiment.name;
+    selector.run = sighting.key.run;
+    // By their names, since the networks of a run that is replaced serve the next one.
+    selector.trials.push_back(sighting.key.trial);
+  }
+  if (!errors.empty()) return errors;
+  for (const auto& [run, selector] : selectors) {
+    const Released released = session.engine().release(selector, {}, session.stop());
+    errors.insert(errors.end(), released.left.begin(), released.left.end());
+    const bool was_replaced = replaced.contains(run);
+    const bool one = released.attempts == 1;
+    session.progress().note(
+        fmt::format("removed {} of run {}, {}",
+                    number_of(released.attempts, was_replaced ? "container" : "old container"), run.text(),
+                    was_replaced ? "which is replaced"
+                    : one        ? "whose name is needed again"
+                                 : "whose names are needed again"));
+  }
+  return errors;
+}
+
+// Whoever is at work on a run that is replaced would see its trials end, and try them again.
+void interrupt_replaced(Session& session, const Loaded& loaded, const std::set<RunId>& replaced) {
+  for (const RunId& run : replaced)
+    interrupt_processes(session, {.run = run}, "combu run --replace", loaded.caller);
+}
+
+// What makes room is gone with its exit codes, its outputs and its logs.
+Uncollected take_in_earlier(Session& session, Record& record, const Loaded& loaded,
+                            const std::vector<Sighting>& others) {
+  Uncollected uncollected;
+  for (const RunId& run : runs_of(others))
+    for (const RunEntry& entry : record.runs({.id = run}, 1)) {
+      if (owner_pid(run, loaded.caller)) continue;
+      if (!entry.ended_at) {
+        reconcile_run(session, record, run, Outlook::ended);
+        uncollected.merge(bring_home(session, record, run));
+      }
+      uncollected.merge(
+          keep_logs(session, record, state_folder(loaded.caller), run, others, Containers::about_to_go));
+    }
+  return uncollected;
+}
+
+// What others have by now of the experiment, which may be more than at the beginning; an error when something
+// of it lives that is not replaced. A run that is not on the caller's record may be another user's, which
+// only its containers tell of.
+std::vector<Sighting> look_again(Session& session, Record& record, const Loaded& loaded,
+                                 const std::set<RunId>& replaced, std::vector<Error>& errors) {
+  std::vector<Sighting> others;
+  const auto look = [&] {
+    others = list_others(session, loaded.run);
+    std::vector<Sighting> kept;
+    std::ranges::copy_if(others, std::back_inserter(kept),
+                         [&](const Sighting& seen) { return !replaced.contains(seen.key.run); });
+    if (any_lives(session, kept))
+      errors.push_back(still_lives(loaded.run.experiment, kept, session.given_engine()));
+    return kept;
+  };
+  const std::vector<Sighting> kept = look();
+  const bool is_anothers = std::ranges::any_of(
+      runs_of(kept), [&](const RunId& run) { return record.runs({.id = run}, 1).empty(); });
+  if (errors.empty() && is_anothers) {
+    real_clock().wait(k_second_look, session.stop());
+    look();
+  }
+  return others;
+}
+
+}  // namespace
+
+std::optional<Error> earlier_run_lives(Session& session, const Run& run) {
+  const std::vector<Sighting> others = list_others(session, run);
+  if (!any_lives(session, others)) return std::nullopt;
+  return still_lives(run.experiment, others, session.given_engine());
+}
+
+std::set<RunId> runs_to_replace(Session& session, const Run& run) {
+  return runs_that_live(list_others(session, run));
+}
+
+std::vector<Error> make_room(Session& session, Record& record, const Loaded& loaded,
+                             const std::set<RunId>& replaced) {
+  interrupt_replaced(session, loaded, replaced);
+  std::vector<Error> errors;
+  const std::vector<Sighting> others = look_again(session, record, loaded, replaced, errors);
+  if (!errors.empty()) return errors;
+  const Uncollected uncollected = take_in_earlier(session, record, loaded, others);
+  return remove_containers(session, loaded.run.experiment, others, replaced, uncollected);
+}
+
+}  // namespace combu

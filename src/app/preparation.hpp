@@ -1,0 +1,46 @@
+#pragma once
+// What happens before a run is on record as begun: all that can be refused is refused, and images, networks
+// and folders are made ready.
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "app/capacity.hpp"
+#include "app/load.hpp"
+#include "app/run_options.hpp"
+#include "app/run_owner.hpp"
+#include "combu/session.hpp"
+
+namespace combu {
+
+struct Prepared {
+  Seconds took{0};
+  Digests digests;
+  Digests references;
+};
+
+// The errors of all checks; if there are none, those of making images, networks and folders ready.
+[[nodiscard]] std::vector<Error> make_ready(Session& session, const Loaded& loaded, const RunOptions& options,
+                                            Prepared& prepared);
+
+// Whether running containers of the experiment's earlier runs are removed.
+enum class Earlier { refuse, replace };
+
+// A run that is ready to begin.
+struct Readiness {
+  std::unique_ptr<RunLock> starts;  // held until nothing is left to start; nullptr if it could not be taken
+  std::optional<Capacity> capacity;
+  std::set<RunId> replaced;
+  Prepared prepared;
+  std::optional<Result> refused;  // it must not begin: the errors have been shown
+};
+// Changes nothing on the record, and no container. Throws Error.
+[[nodiscard]] Readiness prepare_run(Session& session, const Loaded& loaded, const RunOptions& options,
+                                    Earlier earlier);
+
+// Shows why nothing was started.
+[[nodiscard]] Result refuse_start(Session& session, const std::vector<Error>& errors);
+
+}  // namespace combu
