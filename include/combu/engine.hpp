@@ -44,6 +44,7 @@ struct Facts {
   Slots capacity;  // what its host has, but for GPUs
   // Since when it has been there without a break, by its own clock; nullopt: not known.
   std::optional<Instant> began_at;
+  bool is_remote = false;     // its host may be another machine: paths of this one mean nothing there
   bool is_simulated = false;  // no container exists, and nothing outlives this process
 };
 
@@ -120,6 +121,9 @@ struct Preparation {
   std::string platform = {};  // of found, as in Trial, like the next one
   std::string digest = {};    // "NAME@sha256:…" of the registry's manifest, else of the engine's own image
 };
+
+// "sha256:…" of a reference like Preparation::digest; empty if it has none.
+[[nodiscard]] std::string digest_in(const std::string& reference);
 
 struct Released {
   std::size_t attempts = 0;

@@ -65,10 +65,10 @@ using TrialCounts = std::array<std::size_t, k_trial_state_count>;  // by TrialSt
 
 // ---- Events
 
-struct Begin {};  // the first one, or after Found
-// Before Begin, of a run that an earlier process has begun: containers that the engine has. A running or
-// ended attempt of a trial that waits on record was started, though the record lacks the fact.
-struct Found {
+struct Begin {};  // before it come only Adjust and AttemptsFound
+// Of a run that an earlier process has begun: containers that the engine has. A running or ended attempt of a
+// trial that waits on record was started, though the record lacks the fact.
+struct AttemptsFound {
   std::vector<Sighting> sightings;
 };
 struct StartAnswered {
@@ -169,9 +169,9 @@ struct Removed {
 struct Reopened {
   std::vector<TrialIndex> trials;
 };
-using Event = std::variant<Begin, Found, StartAnswered, StartFailed, StopAnswered, StopFailed, Collected,
-                           Recalled, Seen, Looked, ListingBegins, Listed, Interrupt, Tick, Adjust, Assumed,
-                           Killed, Removed, Reopened>;
+using Event = std::variant<Begin, AttemptsFound, StartAnswered, StartFailed, StopAnswered, StopFailed,
+                           Collected, Recalled, Seen, Looked, ListingBegins, Listed, Interrupt, Tick, Adjust,
+                           Assumed, Killed, Removed, Reopened>;
 
 // ---- What comes out
 

@@ -168,8 +168,8 @@ inline constexpr std::string_view k_only_simulated =
 // The same on the engine that the run was begun on, unless --engine names one.
 [[nodiscard]] Invocation on_its_engine(Invocation invocation, const RunEntry& entry);
 
-// Calls `ask` with a session on the engine of a run. A signal interrupts `ask`, and is no error: the caller
-// goes on without the answer.
+// Calls `ask` with a session on the engine of a run. Error(cancelled) ends `ask` only: after a signal the
+// caller goes on without the answer.
 void ask_engine(const OpenSession& open_session, const Invocation& invocation, const RunEntry& entry,
                 const std::function<void(Session&)>& ask);
 

@@ -14,6 +14,7 @@
 
 #include "app/changes.hpp"
 #include "app/edited.hpp"
+#include "app/execution.hpp"
 #include "app/reconcile.hpp"
 #include "app/values.hpp"
 #include "combu/control.hpp"
@@ -141,20 +142,19 @@ Result refuse(Session& session, const std::vector<Error>& errors) {
 // From where it stands, as `run --resume` does.
 Result go_on(Session& session, Record& record, const RunId& run, const AdjustOptions& adjust,
              RunOwner& owner) {
-  Loaded loaded = load(record, run, Texts::newest);
   const RunEntry entry = record.run(run);
   const RunOptions options = adjusted_options(entry, adjust);
   keep_parallel(record, run, options.parallel);
-  forgive(loaded.run.experiment, entry);
-  override_fields(loaded.run.experiment, options);
+  Loaded loaded = load_newest(record, entry, options);
   if (entry.ended_at) {
     const bool is_failed = any_unsuccessful(loaded.run.experiment, record.past(run));
     return is_failed ? Result::failed : Result::succeeded;
   }
-  const ResumePoint resume_point{.trials = record.past(run), .working_since = entry.working_since};
-  Readiness ready = prepare_run(session, loaded, options, Earlier::refuse);
-  if (ready.refused) return *ready.refused;
-  return execute({session, record, loaded, options, owner}, std::move(ready), resume_point);
+  const ResumePoint resume_point = resume_point_of(record, entry, loaded);
+  auto ready = prepare_run(session, loaded, options, Earlier::refuse);
+  if (const auto* refused = std::get_if<Result>(&ready)) return *refused;
+  return execute({session, record, loaded, options, owner}, std::get<Readiness>(std::move(ready)),
+                 resume_point);
 }
 
 // The run is this process's alone: another one that is at work on it has brought it to a rest, and goes on

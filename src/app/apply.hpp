@@ -2,8 +2,8 @@
 // Takes an edited file into a run: for `apply`, and for `retry` and `run --resume` with --edited.
 
 #include "app/changes.hpp"
-#include "app/execution.hpp"
 #include "app/load.hpp"
+#include "app/run_options.hpp"
 #include "app/run_owner.hpp"
 #include "combu/progress.hpp"
 #include "combu/record.hpp"

@@ -98,10 +98,12 @@ void keep_host_paths(Session& session, Record& record, Run& run) {
   run.host_paths.merge(now);
 }
 
-// nullopt if the run is at rest because another process is to revise it.
-std::optional<Result> drive_run(Session& session, Record& record, Loaded& loaded,
-                                const PlannerOptions& planner, const Digests& digests, Recall recall,
-                                std::unique_ptr<RunLock>& lock, RunOwner& owner) {
+// `loaded`: the run's present text. nullopt if the run is at rest, so that another process can change its
+// file.
+std::optional<Result> drive_run(const DrivenRun& run, Loaded& loaded, const PlannerOptions& planner,
+                                const Digests& digests, std::unique_ptr<RunLock>& lock) {
+  Session& session = run.session;
+  Record& record = run.record;
   session.progress().begin(loaded.run);
   const auto engine = session.patient_engine();
   Recorder recorder(session.progress(), record, loaded.run.id);
@@ -123,14 +125,14 @@ std::optional<Result> drive_run(Session& session, Record& record, Loaded& loaded
                                      .telemetry = telemetry.get(),
                                      .progress = session.progress(),
                                      .stop = session.stop()},
-                                    digests, recall);
+                                    digests, run.options.cache ? Recall::done : Recall::none);
     const Outcome outcome = drive(loaded.run, loaded.plan, planner,
                                   {.engine = *engine,
                                    .clock = real_clock(),
                                    .journal = recorder,
                                    .progress = listener,
                                    .stop = session.stop(),
-                                   .steering = &owner.steering(),
+                                   .steering = &run.owner.steering(),
                                    .depot = depot.get(),
                                    .telemetry = watched ? telemetry.get() : nullptr,
                                    .memory = memory.get()});
@@ -190,25 +192,8 @@ void await_writers(Session& session, Record& record, const RunId& run) {
   }
 }
 
-// The run with its newest text, which another process has put on record while the run was at rest.
-struct Revised {
-  Loaded loaded;
-  RunOptions options;
-  ResumePoint resume_point;
-};
-Revised load_revised(Record& record, const RunId& run) {
-  const RunEntry entry = record.run(run);
-  Revised revised{.loaded = load(record, run, Texts::newest),
-                  .options = run_options_of(entry.options),
-                  .resume_point = {.trials = record.past(run), .working_since = entry.working_since}};
-  Experiment& experiment = revised.loaded.run.experiment;
-  forgive(experiment, entry);
-  override_fields(experiment, revised.options);
-  expect_env_files(experiment, revised.resume_point.trials);
-  return revised;
-}
-
-// Makes room for the run. Returns the errors that it has shown.
+// Makes room for the run. If that fails, shows the errors and returns their result; a new run, which is on
+// record as begun, then counts as killed.
 std::optional<Result> clear_earlier_runs(const DrivenRun& run, const std::set<RunId>& replaced,
                                          bool is_resumed) {
   const auto give_up = [&] {
@@ -237,26 +222,25 @@ Result execute(const DrivenRun& run, Readiness ready, const std::optional<Resume
   if (const auto refused = clear_earlier_runs(run, ready.replaced, resume_point.has_value())) return *refused;
   owner.leave_foreground(loaded);
   std::unique_ptr<RunLock> starts = std::move(ready.starts);
-  const Recall recall = options.cache ? Recall::done : Recall::none;
-  auto result =
-      drive_run(session, record, loaded, planner_options(session, options, ready.capacity, resume_point),
-                ready.prepared.digests, recall, starts, owner);
+  auto result = drive_run(run, loaded, planner_options(session, options, ready.capacity, resume_point),
+                          ready.prepared.digests, starts);
   std::size_t parallel_max = loaded.run.experiment.parallel_max;
   while (!result) {
     const bool was_given_back = owner.hand_over(session.stop());
     if (!was_given_back) await_writers(session, record, loaded.run.id);
-    Revised revised = load_revised(record, loaded.run.id);
-    const Experiment& now = revised.loaded.run.experiment;
+    const RunEntry entry = record.run(loaded.run.id);
+    Loaded newest = load_newest(record, entry, run_options_of(entry.options));
+    const ResumePoint here = resume_point_of(record, entry, newest);
+    const Experiment& now = newest.run.experiment;
     if (std::exchange(parallel_max, now.parallel_max) != now.parallel_max)
       (void)owner.steering().post({.parallel_max = now.parallel_max}, [](const Settings&) {});
-    if (!starts) starts = take_lock(LockScope::starts, session, revised.loaded);
+    if (!starts) starts = take_lock(LockScope::starts, session, newest);
     session.progress().note(fmt::format(
         "run {}: {}", loaded.run.id.text(),
         was_given_back ? "its file has been applied" : "an `apply` took too long, and was given up"));
-    result = drive_run(
-        session, record, revised.loaded,
-        planner_options(session, options, capacity_for(session, now, options), revised.resume_point), {},
-        recall, starts, owner);
+    result =
+        drive_run(run, newest, planner_options(session, options, capacity_for(session, now, options), here),
+                  {}, starts);
   }
   return *result;
 }

@@ -3,22 +3,16 @@
 // or interrupted. `run`, `run --resume`, `retry` and `apply` end here.
 
 #include <optional>
-#include <vector>
 
 #include "app/load.hpp"
 #include "app/preparation.hpp"
+#include "app/resume_point.hpp"
 #include "app/run_options.hpp"
 #include "app/run_owner.hpp"
 #include "combu/record.hpp"
 #include "combu/session.hpp"
 
 namespace combu {
-
-// The state from which a run on record is resumed.
-struct ResumePoint {
-  std::vector<Past> trials;
-  Instant working_since{};
-};
 
 struct DrivenRun {
   Session& session;

@@ -29,8 +29,8 @@ void expect_over(const RunEntry& entry, const Caller& caller) {
 // What has ended while nobody was at work on it counts. Where the engine cannot be asked, that is told.
 RunEntry taken_in(const Invocation& invocation, const OpenSession& open_session, Record& record,
                   const RunEntry& entry) {
-  ask_engine(open_session, invocation, entry,
-             [&](Session& session) { reconcile_or_note(session, record, entry.id); });
+  const std::shared_ptr<Session> session = open_session(on_its_engine(invocation, entry));
+  reconcile_or_note(*session, record, entry.id);
   return record.run(entry.id);
 }
 

@@ -10,7 +10,6 @@
 
 #include "app/earlier_runs.hpp"
 #include "app/outputs.hpp"
-#include "app/recorder.hpp"
 #include "combu/inputs.hpp"
 #include "combu/jsonnet.hpp"
 #include "combu/text.hpp"
@@ -26,9 +25,9 @@ std::vector<Error> look_ahead(Session& session, const Loaded& loaded, const std:
   if (capacity)
     std::ranges::move(check_slots(loaded.run.experiment, capacity->slots, capacity->gpus, until_of(options)),
                       std::back_inserter(errors));
-  const bool is_here = !session.engine_address().starts_with("tcp://");
+  const bool is_remote = session.engine().facts(session.stop()).is_remote;
   std::ranges::move(
-      check_host_paths(loaded.run.experiment, is_here ? EngineHost::this_machine : EngineHost::another),
+      check_host_paths(loaded.run.experiment, is_remote ? EngineHost::another : EngineHost::this_machine),
       std::back_inserter(errors));
   std::ranges::move(check_results(loaded, session.stop()), std::back_inserter(errors));
   return errors;
@@ -71,7 +70,8 @@ Result refuse_start(Session& session, const std::vector<Error>& errors) {
   return result_of(errors);
 }
 
-Readiness prepare_run(Session& session, const Loaded& loaded, const RunOptions& options, Earlier earlier) {
+std::variant<Readiness, Result> prepare_run(Session& session, const Loaded& loaded, const RunOptions& options,
+                                            Earlier earlier) {
   Readiness ready{.starts = take_lock(LockScope::starts, session, loaded),
                   .capacity = capacity_for(session, loaded.run.experiment, options)};
   std::vector<Error> errors;
@@ -82,7 +82,7 @@ Readiness prepare_run(Session& session, const Loaded& loaded, const RunOptions& 
   }
   if (errors.empty()) errors = look_ahead(session, loaded, ready.capacity, options);
   if (errors.empty()) errors = prepare(session, loaded, ready.prepared);
-  if (!errors.empty()) ready.refused = refuse_start(session, errors);
+  if (!errors.empty()) return refuse_start(session, errors);
   return ready;
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <variant>
 #include <vector>
 
 #include "app/capacity.hpp"
@@ -34,11 +35,11 @@ struct Readiness {
   std::optional<Capacity> capacity;
   std::set<RunId> replaced;
   Prepared prepared;
-  std::optional<Result> refused;  // it must not begin: the errors have been shown
 };
-// Changes nothing on the record, and no container. Throws Error.
-[[nodiscard]] Readiness prepare_run(Session& session, const Loaded& loaded, const RunOptions& options,
-                                    Earlier earlier);
+// If the run must not begin, shows the errors and returns their result. Changes nothing on the record, and no
+// container. Throws Error.
+[[nodiscard]] std::variant<Readiness, Result> prepare_run(Session& session, const Loaded& loaded,
+                                                          const RunOptions& options, Earlier earlier);
 
 // Shows why nothing was started.
 [[nodiscard]] Result refuse_start(Session& session, const std::vector<Error>& errors);

@@ -90,11 +90,11 @@ std::optional<MissingFacts> find_missing(Session& session, Record& record, const
   return result;
 }
 
-// Changes nothing if another process has changed the run meanwhile.
-void append_missing(Record& record, const RunId& run, const MissingFacts& missing) {
+// False: nothing was recorded, since another process has changed the run meanwhile.
+bool append_missing(Record& record, const RunId& run, const MissingFacts& missing) {
   const auto ends =
       are_all_over(missing.past, missing.facts) ? Record::RunEnds::with_last_trial : Record::RunEnds::no;
-  (void)record.append_unwatched(run, missing.facts, missing.stamp, ends);
+  return record.append_unwatched(run, missing.facts, missing.stamp, ends);
 }
 
 }  // namespace
@@ -109,7 +109,7 @@ bool is_behind(const TrialEntry& entry, const Sighting* seen) {
 void reconcile_run(Session& session, Record& record, const RunId& run, Outlook outlook,
                    const TrialNames& stopped, std::optional<std::vector<Sighting>> listed) {
   const auto missing = find_missing(session, record, run, outlook, stopped, std::move(listed));
-  if (missing) append_missing(record, run, *missing);
+  if (missing) (void)append_missing(record, run, *missing);
 }
 
 Reconciliation try_reconcile(Session& session, Record& record, const RunId& run) {
@@ -119,7 +119,7 @@ Reconciliation try_reconcile(Session& session, Record& record, const RunId& run)
     if (!missing) return result;
     for (const Fact& fact : missing->facts)
       result.unrecorded[missing->loaded.run.experiment.trials[fact.trial].name].push_back(fact);
-    append_missing(record, run, *missing);
+    result.was_overtaken = !append_missing(record, run, *missing);
     result.unrecorded.clear();
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::cancelled) throw;

@@ -33,6 +33,7 @@ using UnrecordedFacts = std::map<std::string, std::vector<Fact>, std::less<>>;
 struct Reconciliation {
   UnrecordedFacts unrecorded;  // the record could not be written
   std::optional<Error> error;
+  bool was_overtaken = false;  // another process changed the run meanwhile: nothing was recorded
 };
 // As reconcile_run() with Outlook::resumable, for commands that only read. Throws only Error(cancelled).
 [[nodiscard]] Reconciliation try_reconcile(Session& session, Record& record, const RunId& run);

@@ -6,10 +6,6 @@
 
 namespace combu {
 
-std::string digest_in(const std::string& reference) {
-  return reference.substr(reference.find('@') + 1);  // all of it where there is none
-}
-
 Recorder::Recorder(Progress& progress, Record& record, RunId run)
     : progress_(progress), record_(record), run_(std::move(run)) {}
 

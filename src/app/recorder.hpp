@@ -8,9 +8,6 @@
 
 namespace combu {
 
-// "sha256:…" of Preparation::digest.
-[[nodiscard]] std::string digest_in(const std::string& reference);
-
 // Puts a run's facts on record. If the record cannot be written the run goes on: `progress` shows this once,
 // and what has not been written is kept and tried again with the next facts.
 class Recorder final : public Journal {

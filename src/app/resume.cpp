@@ -9,6 +9,7 @@
 #include "app/apply.hpp"
 #include "app/changes.hpp"
 #include "app/edited.hpp"
+#include "app/execution.hpp"
 #include "app/kept_logs.hpp"
 #include "app/load.hpp"
 #include "app/reconcile.hpp"
@@ -87,20 +88,21 @@ Result retry(Session& session, Record& record, const RetryOptions& options, cons
   session.progress().note(fmt::format("run {}: {} {} tried again", id.text(),
                                       number_of(changes.tried_again, "trial"),
                                       changes.tried_again == 1 ? "is" : "are"));
-  Readiness ready = prepare_run(session, loaded, run, Earlier::refuse);
-  if (ready.refused) return *ready.refused;
+  auto ready = prepare_run(session, loaded, run, Earlier::refuse);
+  if (const auto* refused = std::get_if<Result>(&ready)) return *refused;
+  const Prepared& prepared = std::get<Readiness>(ready).prepared;
   const Instant now = real_clock().now();
   const bool is_edited = !changes.taken.empty();
   record.reopen(id,
                 {.facts = facts_of_edits(id, past, {.reopened = changes.again}, now),
                  .taken = changes.taken,
                  .anew = anew_of(changes.again, past),
-                 .digests = ready.prepared.digests,
-                 .references = is_edited ? ready.prepared.references : Digests(),
+                 .digests = prepared.digests,
+                 .references = is_edited ? prepared.references : Digests(),
                  .at = now},
                 changes.experiment);
   forgive(loaded.run.experiment, record.run(id));
-  return execute({session, record, loaded, run, owner}, std::move(ready),
+  return execute({session, record, loaded, run, owner}, std::get<Readiness>(std::move(ready)),
                  ResumePoint{.trials = record.past(id), .working_since = now});
 }
 
@@ -130,23 +132,20 @@ Result resume_run(const RunChange& change, const Resumption& resumption) {
     return is_failed ? Result::failed : Result::succeeded;
   }
   const RunOptions options = adjusted_options(entry, resumption.adjust);
-  Loaded loaded = load(record, entry.id, Texts::newest);
-  forgive(loaded.run.experiment, entry);
-  override_fields(loaded.run.experiment, options);
+  Loaded loaded = load_newest(record, entry, options);
   const std::shared_ptr<Session> session = change.open_session(on_its_engine(change.invocation, entry));
   expect_its_engine(*session, entry);
   change.owner.begin(*session, loaded, options);
   keep_parallel(record, entry.id, options.parallel);
   reconcile_run(*session, record, entry.id, Outlook::resumable);
   keep_ended_logs(*session, record, loaded);
-  const ResumePoint resume_point{.trials = record.past(entry.id), .working_since = entry.working_since};
-  expect_env_files(loaded.run.experiment, resume_point.trials);
-  forget_inputs(loaded.run.experiment, resume_point.trials);
+  const ResumePoint resume_point = resume_point_of(record, entry, loaded);
   change.progress.note(
       fmt::format("going on with run {}: {}", entry.id.text(), counts_of(resume_point.trials)));
-  Readiness ready = prepare_run(*session, loaded, options, Earlier::refuse);
-  if (ready.refused) return *ready.refused;
-  return execute({*session, record, loaded, options, change.owner}, std::move(ready), resume_point);
+  auto ready = prepare_run(*session, loaded, options, Earlier::refuse);
+  if (const auto* refused = std::get_if<Result>(&ready)) return *refused;
+  return execute({*session, record, loaded, options, change.owner}, std::get<Readiness>(std::move(ready)),
+                 resume_point);
 }
 
 }  // namespace combu

@@ -8,8 +8,9 @@
 #include <string_view>
 #include <utility>
 
-#include "app/execution.hpp"
+#include "app/load.hpp"
 #include "app/reconcile.hpp"
+#include "app/run_options.hpp"
 #include "app/trial_row.hpp"
 #include "combu/session.hpp"
 #include "combu/workspace.hpp"

@@ -82,11 +82,13 @@ Result start_run(const Invocation& invocation, const NewRun& wanted, Progress& p
   try {
     owner.begin(*session, *loaded, wanted.options);
     tell_interrupted(*session, record, *loaded);
-    Readiness ready =
+    auto ready =
         prepare_run(*session, *loaded, wanted.options, wanted.replace ? Earlier::replace : Earlier::refuse);
-    if (ready.refused) return *ready.refused;
-    record.begin(entry_of(*session, *loaded, wanted.options, ready.prepared), loaded->run.experiment);
-    return execute({*session, record, *loaded, wanted.options, owner}, std::move(ready), std::nullopt);
+    if (const auto* refused = std::get_if<Result>(&ready)) return *refused;
+    const Prepared& prepared = std::get<Readiness>(ready).prepared;
+    record.begin(entry_of(*session, *loaded, wanted.options, prepared), loaded->run.experiment);
+    return execute({*session, record, *loaded, wanted.options, owner}, std::get<Readiness>(std::move(ready)),
+                   std::nullopt);
   } catch (const Error& error) {
     progress.end();
     if (error.kind() == ErrorKind::cancelled) progress.note("interrupted: nothing was started");

@@ -135,8 +135,8 @@ Result show_trials(Session& session, Record& record, const RunEntry& entry, cons
 }
 
 // The run is not on record, or the record cannot be read.
-Result show_containers(Session& session, const Invocation& invocation, const StatusQuery& query,
-                       const StatusListener& listener, bool is_record_read) {
+void show_containers(Session& session, const Invocation& invocation, const StatusQuery& query,
+                     const StatusListener& listener, bool is_record_read) {
   const SelectionOptions& selection = query.selection;
   const TrialChoice choice(selection.trials, query.where);
   std::vector<Sighting> containers =
@@ -153,7 +153,6 @@ Result show_containers(Session& session, const Invocation& invocation, const Sta
   choice.apply(containers);
   listener.containers(containers);
   expect_all_matched(unmatched, "what is on this engine");
-  return Result::succeeded;
 }
 
 // The newest run that the query means, if it is on record.
@@ -201,9 +200,8 @@ Result status(const Invocation& invocation, Progress& progress, const OpenSessio
     return show_trials(*session, *record, *entry, query, listener);
   }
   const std::shared_ptr<Session> session = open_session(invocation);
-  const Result result =
-      show_containers(*session, invocation, query, listener, record_result == Result::succeeded);
-  return result == Result::succeeded ? record_result : result;
+  show_containers(*session, invocation, query, listener, record_result == Result::succeeded);
+  return record_result;
 }
 
 }  // namespace combu

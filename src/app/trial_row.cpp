@@ -11,6 +11,15 @@ void add_sighting(TrialRow& row, const Sighting& seen) {
 
 void show_fact(TrialEntry& entry, const Fact& fact) {
   if (tells_of_stop(fact)) return;
+  if (fact.state == TrialState::starting) {  // the attempt's own end and times are still to come
+    entry.ran_at.reset();
+    entry.ended_at.reset();
+    entry.exit_code.reset();
+    entry.cause = Cause::none;
+    entry.reason.clear();
+    entry.details = {};
+    entry.healthy = false;
+  }
   entry.state = fact.state;
   entry.attempt = fact.attempt;
   entry.healthy |= fact.healthy;

@@ -133,14 +133,15 @@ class EndTeller {
       ended = ended_;
     }
     std::map<RunId, bool> attended;
-    std::map<RunId, UnrecordedFacts> reconciled;
+    std::map<RunId, Reconciliation> reconciled;
     std::vector<Sighting> later;
     for (const Sighting& seen : ended) {
       const auto [at, is_new] = attended.try_emplace(seen.key.run);
       // Asked before the record: who has left has recorded all that it saw.
       if (is_new) at->second = is_on_record(seen.key.run) && owner_pid(seen.key.run, caller_).has_value();
       const TrialRow row = at->second ? row_of(seen) : reconciled_row_of(seen, reconciled);
-      if (at->second && !is_over(row.entry.state)) {
+      const bool has_owner = at->second || reconciled[seen.key.run].was_overtaken;
+      if (has_owner && !is_over(row.entry.state)) {
         later.push_back(seen);
       } else if (is_alive(row.entry.state) && row.entry.attempt > seen.key.attempt) {
         const std::scoped_lock lock(mutex_);
@@ -180,18 +181,17 @@ class EndTeller {
 
   // The same of a run that no process is at work on. `reconciled`: the runs that have just been reconciled.
   [[nodiscard]] TrialRow reconciled_row_of(const Sighting& seen,
-                                           std::map<RunId, UnrecordedFacts>& reconciled) {
+                                           std::map<RunId, Reconciliation>& reconciled) {
     const RunId& run = seen.key.run;
     TrialRow row = row_of(seen);
     if (is_over(row.entry.state) || !is_on_record(run)) return row;
-    const auto [facts, is_new] = reconciled.try_emplace(run);
-    if (is_new) {
-      Reconciliation result = try_reconcile(session_, *record_, run);
-      if (result.error && unreconciled_.insert(run).second) note_unreconciled(session_, *result.error);
-      facts->second = std::move(result.unrecorded);
-    }
+    const auto [at, is_new] = reconciled.try_emplace(run);
+    Reconciliation& reconciliation = at->second;
+    if (is_new) reconciliation = try_reconcile(session_, *record_, run);
+    if (reconciliation.error && noted_.emplace(run, reconciliation.error->what()).second)
+      note_unreconciled(session_, *reconciliation.error);
     row = row_of(seen);
-    for (const Fact& fact : facts->second[seen.key.trial]) show_fact(row.entry, fact);
+    for (const Fact& fact : reconciliation.unrecorded[seen.key.trial]) show_fact(row.entry, fact);
     return row;
   }
 
@@ -207,7 +207,7 @@ class EndTeller {
   // Of thread_:
   std::optional<Record> record_;
   std::map<RunId, bool> on_record_;
-  std::set<RunId> unreconciled_;  // noted: each look would note it again
+  std::set<std::pair<RunId, std::string>> noted_;  // errors: each look would note them again
   // Of both threads:
   std::mutex mutex_;
   std::vector<Sighting> ended_;  // and not told of

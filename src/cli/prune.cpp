@@ -24,7 +24,11 @@ int print_removed(std::size_t count) {
 
 int remove(const Invocation& invocation, const std::vector<std::string>& ids) {
   CommandSessions sessions(open_progress(invocation));
-  return print_removed(remove_runs(invocation, ids, sessions.opener()));
+  try {
+    return print_removed(remove_runs(invocation, ids, sessions.opener()));
+  } catch (const Error& error) {
+    return sessions.exit_code(error);
+  }
 }
 
 int prune(const Invocation& invocation, const PruneOptions& options) {

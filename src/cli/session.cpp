@@ -78,7 +78,6 @@ struct CommandSessions::Opened {
 
 std::shared_ptr<Session> CommandSessions::open(const Invocation& invocation) {
   const auto opened = std::make_shared<Opened>(*this, invocation);
-  was_opened_ = true;
   engine_source_ = opened->name.source;
   return {opened, &opened->session};
 }
@@ -88,7 +87,6 @@ int CommandSessions::exit_code(Result result) const {
 }
 
 int CommandSessions::exit_code(const Error& error) {
-  if (!was_opened_) throw;
   progress_->end();
   if (error.kind() == ErrorKind::cancelled && signal_ != 0) return exit_code(Result::interrupted);
   progress_->error(error_line(error, engine_source_));
@@ -98,7 +96,9 @@ int CommandSessions::exit_code(const Error& error) {
 int in_session(const Invocation& invocation, const std::function<Result(Session&)>& body) {
   CommandSessions sessions(open_progress(invocation));
   try {
-    return sessions.exit_code(body(*sessions.open(invocation)));
+    // The session ends with this statement: exit_code() needs its signal.
+    const Result result = body(*sessions.open(invocation));
+    return sessions.exit_code(result);
   } catch (const Error& error) {
     return sessions.exit_code(error);
   }

@@ -25,16 +25,15 @@ class CommandSessions {
   [[nodiscard]] OpenSession opener() {
     return [this](const Invocation& invocation) { return open(invocation); };
   }
+  // Of a use case whose sessions have ended.
   [[nodiscard]] int exit_code(Result result) const;
-  // Shows an error of a use case that has opened a session. Call it while the error is handled: rethrows it
-  // if no session was opened.
+  // Shows the error that ended a use case.
   [[nodiscard]] int exit_code(const Error& error);
 
  private:
   struct Opened;
 
   std::unique_ptr<Progress> progress_;
-  bool was_opened_ = false;
   // Of the last session:
   std::string engine_source_;
   int signal_ = 0;

@@ -131,6 +131,7 @@ Facts DockerEngine::facts(std::stop_token stop) {
       fmt::format("{} {} (API {})", system.product, system.version, connections_.version(stop).text());
   facts.address = connections_.address().text();
   facts.capacity = system.capacity;
+  facts.is_remote = connections_.address().kind == Address::Kind::tcp;
   // moby makes its own bridge anew whenever it starts (daemon/daemon_unix.go, initBridgeDriver).
   facts.began_at = network_created_at(connections_, "bridge", stop);
   return facts;

@@ -10,6 +10,10 @@ bool is_called(const Gpu& gpu, const std::string& name) {
   return !kind.empty() && !gpu.uuid.empty() && name == kind + gpu.uuid;
 }
 
+std::string digest_in(const std::string& reference) {
+  return reference.substr(reference.find('@') + 1);  // all of it where there is none
+}
+
 std::string_view to_string(Phase phase) {
   switch (phase) {
     case Phase::created:

@@ -1,6 +1,7 @@
 #pragma once
 // The transitions of the trials: from ready to started, to the end of an attempt, to a retry or the end of
-// the trial, and what each means for the others. The planner's events call them; the parts own the state.
+// the trial, and what each means for other trials. The mediator of the planner: each part owns its state and
+// knows no other part; Planner::Impl, which handles the events, calls transitions here and reads the parts.
 
 #include <optional>
 #include <string>

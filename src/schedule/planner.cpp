@@ -51,9 +51,9 @@ struct Planner::Impl {
     if (restoration.is_needed()) restore_all();
   }
 
-  void on(const Found& event) {
+  void on(const AttemptsFound& event) {
     for (const Sighting& seen : event.sightings) {
-      const auto trial = trials.find(seen.key.trial);
+      const auto trial = seen.key.run == run ? trials.find(seen.key.trial) : std::nullopt;
       if (!trial || !restoration.add_start(*trial, seen)) continue;
       const Instant at = trials.time_of(*trial, seen.created_at);
       trials.set_attempt(*trial, seen.key.attempt);

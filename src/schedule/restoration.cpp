@@ -11,6 +11,7 @@ Restoration::Restoration(std::vector<Past> past, std::optional<Instant> engine_b
     : past_(std::move(past)), engine_began_at_(engine_began_at) {}
 
 bool Restoration::add_start(TrialIndex trial, const Sighting& seen) {
+  if (!is_needed()) return false;
   Past& past = past_[trial];
   const bool was_started = seen.phase == combu::Phase::running || seen.phase == combu::Phase::ended;
   if (past.state != TrialState::waiting || !was_started || seen.key.attempt < past.attempt) return false;

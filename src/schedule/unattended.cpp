@@ -38,7 +38,7 @@ std::vector<Fact> facts_of_events(const RunId& run, std::vector<Past> past, std:
 }
 
 std::vector<Event> events_of(const Unattended& unattended) {
-  std::vector<Event> events{Adjust{.paused = true}, Found{unattended.listed}, Begin{}};
+  std::vector<Event> events{Adjust{.paused = true}, AttemptsFound{unattended.listed}, Begin{}};
   if (unattended.is_final) events.emplace_back(Interrupt{.for_good = true});
   events.emplace_back(Adjust{.stopping = unattended.stopped, .stopper = unattended.stopper});
   for (const Sighting& seen : unattended.changed) {

@@ -91,8 +91,8 @@ void ask_engine(const OpenSession& open_session, const Invocation& invocation, c
   const std::shared_ptr<Session> session = open_session(on_its_engine(invocation, entry));
   try {
     ask(*session);
-  } catch (const Error&) {
-    if (!session->stop().stop_requested()) throw;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::cancelled) throw;
   }
 }
 

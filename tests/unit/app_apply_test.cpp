@@ -63,6 +63,15 @@ TEST_F(ApplyTest, ANewTrialIsRun) {
   EXPECT_GT(entry("r1").working_since, entry("r1").began_at) << "the run was opened again";
 }
 
+TEST_F(ApplyTest, InputsOfTrialsThatAreOverMayBeGone) {
+  write_file("data", "word\n");
+  const std::string one = trial_text("one", "true", "inputs: ['./data:/data']");
+  EXPECT_EQ(start(file_text(one), waiting_run("r1")), Result::succeeded);
+  std::filesystem::remove(path("data"));
+  EXPECT_EQ(apply(file_text(one + trial_text("two"))), Result::succeeded);
+  EXPECT_EQ(states("r1").at("two"), "succeeded");
+}
+
 TEST_F(ApplyTest, ARemovedTrialThatIsOverStaysAsItIs) {
   EXPECT_EQ(start(file_text(trial_text("one") + trial_text("two", "exit 1")), waiting_run("r1")),
             Result::failed);

@@ -538,6 +538,14 @@ TEST_F(ForgetTest, AsksTheEngineWhetherARunHasEnded) {
   EXPECT_EQ(forget({"r1"}), 1U);
 }
 
+TEST_F(ForgetTest, AnInterruptionEndsIt) {
+  EXPECT_EQ(start(file_text(trial_text("one", "sleep 100")), new_run("r1")), Result::succeeded);
+  pass_an_hour();
+  stop.request_stop();
+  EXPECT_EQ(error_in([&] { (void)forget({"r1"}); }).kind(), ErrorKind::cancelled);
+  EXPECT_NO_THROW((void)entry("r1"));
+}
+
 TEST_F(ForgetTest, RefusesARunThatIsNotOver) {
   EXPECT_EQ(start(file_text(trial_text("done")), waiting_run("r0")), Result::succeeded);
   EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);

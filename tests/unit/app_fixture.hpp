@@ -179,7 +179,7 @@ class AppTest : public StateFolderTest {
     };
   }
   [[nodiscard]] OpenSession opener() { return opener(shown, stop.get_token()); }
-  // As the program does: shows an error of a use case that has opened a session.
+  // Shows an error of a use case that has opened a session; an earlier error is for the test to catch.
   static Result result_of(const OpenSession& open_session, Progress& progress,
                           const std::function<Result(const OpenSession&)>& use_case) {
     bool was_opened = false;

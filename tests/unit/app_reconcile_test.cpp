@@ -68,6 +68,31 @@ TEST_F(ReconcileTest, NothingNewChangesNothing) {
   EXPECT_EQ(all.stamp(RunId("r1")), before);
 }
 
+TEST_F(ReconcileTest, NothingIsRecordedIfAnotherProcessChangesTheRunMeanwhile) {
+  EXPECT_EQ(start(file_text(trial_text("one", "sleep 100")), new_run("r1")), Result::succeeded);
+  pass_an_hour();
+  class Overtaking final : public PassingEngine {
+   public:
+    using PassingEngine::PassingEngine;
+    std::function<void()> on_list;
+    std::vector<Sighting> list(const Selector& selector, Look look, std::stop_token token) override {
+      if (on_list) std::exchange(on_list, {})();
+      return PassingEngine::list(selector, look, token);
+    }
+  };
+  Overtaking overtaking(kept_engine);
+  overtaking.on_list = [&] {
+    Record(state()).append(RunId("r1"),
+                           std::vector<Fact>{{.state = TrialState::retrying, .reason = "by another"}});
+  };
+  engine = &overtaking;
+  with_session([&](Session& session) {
+    Record all(state());
+    EXPECT_TRUE(try_reconcile(session, all, RunId("r1")).was_overtaken);
+  });
+  EXPECT_EQ(trial_of("r1", "one").reason, "by another");
+}
+
 TEST_F(ReconcileTest, AStopIsTheCallers) {
   EXPECT_EQ(start(file_text(trial_text("one", "sleep 1000")), new_run("r1")), Result::succeeded);
   stop_container("r1", "one");
@@ -261,6 +286,22 @@ TEST_F(Row, ShowsFactsThatAreNotOnRecord) {
   EXPECT_EQ(row.entry.exit_code, 3);
   EXPECT_EQ(row.entry.reason, "exit code 3");
   EXPECT_EQ(row.entry.ended_at, at);
+}
+
+TEST_F(Row, AFurtherAttemptHasNoEndYet) {
+  const Instant at(std::chrono::seconds(9));
+  show_fact(row.entry, {.state = TrialState::retrying,
+                        .cause = Cause::error,
+                        .exit_code = 3,
+                        .reason = "exit code 3",
+                        .at = at});
+  show_fact(row.entry, {.state = TrialState::starting, .attempt = 2, .at = at});
+  show_fact(row.entry, {.state = TrialState::running, .attempt = 2, .at = at});
+  EXPECT_EQ(row.entry.attempt, 2);
+  EXPECT_EQ(row.entry.cause, Cause::none);
+  EXPECT_EQ(row.entry.reason, "");
+  EXPECT_EQ(row.entry.exit_code, std::nullopt);
+  EXPECT_EQ(row.entry.ended_at, std::nullopt);
 }
 
 TEST(Behind, IsARecordThatLacksWhatTheEngineHas) {

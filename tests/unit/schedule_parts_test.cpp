@@ -511,6 +511,20 @@ TEST(Restoration, AStoppedAttemptIsLostOnlyIfTheEngineBeganLater) {
   EXPECT_EQ(Restoration({past}, {}).retry_cause(0, true), Cause::stopped);
 }
 
+TEST(Restoration, AnAttemptOfATrialThatWaitsWasStarted) {
+  const auto seen = [](Phase phase, int attempt) {
+    return Sighting{.key = {.run = RunId("r1"), .trial = "a", .attempt = attempt}, .phase = phase};
+  };
+  Restoration restoration({{.attempt = 2}, {.state = TrialState::retrying}}, {});
+  EXPECT_FALSE(restoration.add_start(0, seen(Phase::created, 2)));
+  EXPECT_FALSE(restoration.add_start(0, seen(Phase::ended, 1))) << "that is an earlier attempt";
+  EXPECT_FALSE(restoration.add_start(1, seen(Phase::running, 1)));
+  EXPECT_TRUE(restoration.add_start(0, seen(Phase::running, 3)));
+  EXPECT_EQ(restoration.past(0).state, TrialState::starting);
+  EXPECT_EQ(restoration.past(0).attempt, 3);
+  EXPECT_FALSE(Restoration({}, {}).add_start(0, seen(Phase::running, 1))) << "the run begins";
+}
+
 TEST(Restoration, TheReasonIsThatOfTheAttemptsEnd) {
   const Restoration restoration({{.state = TrialState::retrying,
                                   .cause = Cause::stopped,

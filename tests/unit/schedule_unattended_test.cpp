@@ -116,6 +116,9 @@ TEST_F(Unwatched, AStartThatIsNotOnRecordIsKnownByItsContainer) {
   past[0] = {};
   EXPECT_THAT(texts(reconcile({sighting("a", Phase::running)})), ElementsAre("a starting", "a running"));
   EXPECT_THAT(texts(reconcile({sighting("a", Phase::created)})), IsEmpty());
+  Sighting of_other_run = sighting("a", Phase::running);
+  of_other_run.key.run = RunId("r2");
+  EXPECT_THAT(texts(reconcile({of_other_run})), IsEmpty());
   past[0].attempt = 2;
   EXPECT_THAT(texts(reconcile({ended("a", 3)})), IsEmpty()) << "the container is of an earlier attempt";
 }
