@@ -30,8 +30,8 @@ class PassingEngine : public Engine {
   void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) override {
     engine_.stop(key, grace, stop);
   }
-  std::vector<Sighting> list(const Selector& selector, Look look, std::stop_token stop) override {
-    return engine_.list(selector, look, stop);
+  std::vector<Observation> list(const Selector& selector, ListDetail detail, std::stop_token stop) override {
+    return engine_.list(selector, detail, stop);
   }
   void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
              std::stop_token stop) override {

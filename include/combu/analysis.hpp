@@ -49,8 +49,8 @@ struct ShownTrial {
   std::vector<std::string> inputs;  // their digests, where they are known
   std::vector<MetricSummary> metrics;
   std::optional<KeptLog> log;
-  std::string outputs;         // where its outputs are; empty: there are none
-  std::string outputs_so_far;  // where those of an attempt that still ran are
+  std::string outputs;          // where its outputs are; empty: there are none
+  std::string partial_outputs;  // where those of an attempt that still ran are
 
   [[nodiscard]] bool is_equal() const { return known && !known->equal_trial.empty(); }
   // Points of its metrics beyond k_kept_points_max.

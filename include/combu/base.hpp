@@ -71,7 +71,7 @@ struct Cpus {
 // RFC 3339: "2026-01-31T12:00:00Z", "2026-01-31T13:00:00.5+01:00"; a date alone is its beginning in UTC.
 // nullopt for what is none, and for years that an Instant does not reach (Docker's year 1 stands for no
 // moment).
-[[nodiscard]] std::optional<Instant> parse_moment(std::string_view text);
+[[nodiscard]] std::optional<Instant> parse_timestamp(std::string_view text);
 
 // A file's time, since 1970. An Instant reaches from 1677 to 2262: a time beyond becomes the first or the
 // last second that it holds.

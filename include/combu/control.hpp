@@ -24,7 +24,7 @@ class ControlServer {
   // False when nothing can be changed any more.
   using Adjusting = std::function<bool(const Adjust&, Steering::Answer)>;
   // Has the run brought to a rest; false when it is not under way.
-  using Leaving = std::function<bool()>;
+  using Departure = std::function<bool()>;
 
   ControlServer();  // starts no thread
   // The last lines still go to those that take them within a second; the socket's file is removed.
@@ -34,7 +34,7 @@ class ControlServer {
 
   // Takes clients at `path`, in place of a socket that a dead process has left there: the caller holds the
   // run's lock. Only this user may connect. Throws Error(refused). Call it once.
-  void open(const std::string& path, Adjusting adjusting, Leaving leaving);
+  void open(const std::string& path, Adjusting adjusting, Departure departure);
 
   // A whole line for those that follow; of "phase", "begin", "failure" (a fact), "snapshot" and "done" also
   // for those that come later.

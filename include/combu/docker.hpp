@@ -15,7 +15,7 @@
 namespace combu {
 
 // Where a Docker Engine is, and where Docker's own settings lie.
-struct DockerPlace {
+struct DockerEndpoint {
   Address address;
   std::string source;  // who says so, for messages: "--engine", "DOCKER_HOST", "context lab", "the default"
   std::string config_folder;  // of config.json with its credentials; need not exist
@@ -27,7 +27,7 @@ using DockerEnvironment = std::function<std::optional<std::string>(const std::st
 // config.json's currentContext, unix:///var/run/docker.sock. Settings are read from $DOCKER_CONFIG, else
 // $HOME/.docker. Reads files, asks no engine. Throws Error(invalid): no address, or of a kind that is not
 // supported yet, an unknown context, a broken file.
-[[nodiscard]] DockerPlace find_docker(const DockerEnvironment& env, const std::string& explicit_address);
+[[nodiscard]] DockerEndpoint find_docker(const DockerEnvironment& env, const std::string& explicit_address);
 
 struct DockerOptions {
   Seconds silence_max{120};  // of a call that is not a stream
@@ -38,7 +38,7 @@ struct DockerOptions {
 
 // Connects at the first call, not here. One connection for each call at a time, kept and used again. A
 // process that uses it ignores SIGPIPE from then on.
-[[nodiscard]] std::unique_ptr<Engine> open_docker(const DockerPlace& place,
+[[nodiscard]] std::unique_ptr<Engine> open_docker(const DockerEndpoint& place,
                                                   const DockerOptions& options = {});
 
 // What is wrong with the trials' `docker` sections, each error with its path in the evaluated file: fields

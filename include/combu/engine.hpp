@@ -60,7 +60,7 @@ enum class Health { none, starting, healthy, unhealthy };
 [[nodiscard]] std::string_view to_string(Health health);
 
 // What an engine tells of one attempt at one moment.
-struct Sighting {
+struct Observation {
   Key key;
   std::string experiment;  // Experiment::name and ::file of its run
   std::string file;
@@ -77,7 +77,7 @@ struct Sighting {
   bool oom_likely = false;       // of an ended one with a limit of memory: it was killed, not by the engine
                                  // as far as its events tell, and the engine does not know for what
   bool stopped = false;          // of an ended one: a signal was sent to it, through the engine or by it
-  // When it began and ended, by the engine's clock; Look::fully tells it.
+  // When it began and ended, by the engine's clock; ListDetail::full tells it.
   std::optional<Instant> ran_at;
   std::optional<Instant> ended_at;
   // Of what start() returns, how long the engine took: until it was there, and from then until it ran.
@@ -104,10 +104,10 @@ struct Selector {
 };
 
 // How well a listing is looked at.
-enum class Look {
-  once,     // in one request: what it tells of a change may be a moment late
-  closely,  // what seems to run is asked for one by one
-  fully,    // each is
+enum class ListDetail {
+  basic,       // in one request: what it tells of a change may be a moment late
+  consistent,  // what seems to run is asked for one by one
+  full,        // each is
 };
 
 // Progress of prepare(): one image pulled or one network made; and of each image which one it is.
@@ -137,7 +137,7 @@ struct Released {
 struct Releasing {
   // Called once with the selected attempts, before any of them is removed. Returns the attempts to keep:
   // release() changes neither these nor the networks that they are on.
-  std::function<std::set<Key>(const std::vector<Sighting>&)> found = {};
+  std::function<std::set<Key>(const std::vector<Observation>&)> found = {};
   // How many attempts have been removed, and how many will be; from several threads but one at a time.
   std::function<void(std::size_t, std::size_t)> removed = {};
 };
@@ -161,15 +161,15 @@ using LogTell = std::function<void(const LogPiece&)>;
 // The subscription is made: what happens from here on is told (until watch returns). What happened before may
 // have been missed.
 struct Watching {};
-using Change = std::variant<Watching, Sighting>;
+using Change = std::variant<Watching, Observation>;
 
 // Results of start().
 struct Running {
-  Sighting observation;  // an attempt that an earlier call has started may have ended already
+  Observation observation;  // an attempt that an earlier call has started may have ended already
 };
 // Nothing was started: another attempt, of whatever run and user, holds one of the slots.
 struct TakenByOther {
-  Sighting holder;
+  Observation holder;
 };
 using StartResult = std::variant<Running, TakenByOther>;
 
@@ -207,8 +207,8 @@ class Engine {
 
   // What exists, in no particular order. Looked at closely it is the truth at some moment after the call, so
   // that a change before it is in it, whatever watch has told or lost.
-  [[nodiscard]] virtual std::vector<Sighting> list(const Selector& selector, Look look,
-                                                   std::stop_token stop) = 0;
+  [[nodiscard]] virtual std::vector<Observation> list(const Selector& selector, ListDetail detail,
+                                                      std::stop_token stop) = 0;
 
   // Tells changes as they happen, until `stop` is set (returns) or the stream breaks (throws unavailable). A
   // hint: it may lose, repeat and reorder; after each Watching, list and compare. `tell` is called from the
@@ -216,7 +216,7 @@ class Engine {
   virtual void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
                      std::stop_token stop) = 0;
 
-  // Of what runs, by Sighting::id; nullopt when it does not run, or the engine does not tell.
+  // Of what runs, by Observation::id; nullopt when it does not run, or the engine does not tell.
   [[nodiscard]] virtual std::optional<Usage> usage(const std::string& id, std::stop_token stop) = 0;
 
   // The attempt's log, piece by piece, in the engine's order. Throws not_found when there is no such attempt,

@@ -34,9 +34,9 @@ struct OutputEntry {
 // nothing is there that looks whole and is not. Everything throws Error: invalid (what is to be written has
 // no place there, and would have none at the next try), refused (no room, no rights), unavailable (nobody
 // answers), cancelled; the subject is where it was to go.
-class Parcel {
+class OutputWriter {
  public:
-  virtual ~Parcel() = default;
+  virtual ~OutputWriter() = default;
   // Folders above it are made where they are missing.
   virtual void add(const OutputEntry& entry) = 0;
   // The next bytes of the file that was added last.
@@ -54,13 +54,13 @@ struct Sharing {
 };
 
 // Where outputs come home to. May be used from many threads.
-class Depot {
+class OutputStore {
  public:
-  virtual ~Depot() = default;
+  virtual ~OutputStore() = default;
   // Whether all that a trial has left is at `place`, as Sharing::from. Throws Error.
   [[nodiscard]] virtual bool is_whole(const std::string& place) = 0;
   // Of each why it could not be done, also where somebody has changed it since; empty: all that the other
-  // one has left is there, with its manifest, as after Parcel::close().
+  // one has left is there, with its manifest, as after OutputWriter::close().
   [[nodiscard]] virtual std::vector<std::string> share(std::span<const Sharing> wanted) = 0;
   // A folder on this machine in which what the trial has left at `path` is where it is in the trial's place.
   // What has to be brought there first stays for as long as this, or until the trial leaves something else.
@@ -74,9 +74,9 @@ class Depot {
                                                           const std::stop_token& /*stop*/) {
     return std::nullopt;
   }
-  // `place`: a trial, or place_so_far() of it. One for each place at a time. `stop` ends what takes long.
-  [[nodiscard]] virtual std::unique_ptr<Parcel> open(const std::string& place,
-                                                     const std::stop_token& stop) = 0;
+  // `place`: a trial, or partial_place() of it. One for each place at a time. `stop` ends what takes long.
+  [[nodiscard]] virtual std::unique_ptr<OutputWriter> open(const std::string& place,
+                                                           const std::stop_token& stop) = 0;
   // All that is in `place`. Nothing there is success. Throws Error.
   virtual void remove(const std::string& place) = 0;
   // Whether anything has come home to it.
@@ -84,7 +84,7 @@ class Depot {
 };
 
 // Where that stands which a trial's attempt had left when it still ran. No trial is called like that.
-[[nodiscard]] std::string place_so_far(const std::string& trial);
+[[nodiscard]] std::string partial_place(const std::string& trial);
 
 inline constexpr std::string_view k_manifest_name = "manifest.sha256";
 // Beside it, in places that hold nothing but files: JSON lines of folders, links, odd names and programs. One
@@ -102,8 +102,8 @@ struct Owner {
 // and write it whatever its permissions were. A parcel writes to FOLDER/.PLACE.unfinished until close();
 // without close() the earlier outputs stay. Shared files are clones or links where the file system has these,
 // else copies.
-[[nodiscard]] std::unique_ptr<Depot> open_folder(const std::string& folder,
-                                                 std::optional<Owner> owner = std::nullopt);
+[[nodiscard]] std::unique_ptr<OutputStore> open_folder(const std::string& folder,
+                                                       std::optional<Owner> owner = std::nullopt);
 
 // `place`: "s3://BUCKET[/PREFIX]". PREFIX/TRIAL/… in the bucket, with the manifest in it, which is removed
 // before anything else changes there and written last. Permissions and times are in the objects' metadata
@@ -111,8 +111,8 @@ struct Owner {
 // opened, as the AWS tools find them: keys that are good for an hour can be replaced during a run. What is
 // fetched goes to a folder of its own in $TMPDIR, else /var/tmp, a file at a time where they are large, and
 // goes on where it was cut; a server that is away is waited for, up to some minutes.
-[[nodiscard]] std::unique_ptr<Depot> open_s3(const std::string& place, const Caller& caller,
-                                             Clock& clock = real_clock());
+[[nodiscard]] std::unique_ptr<OutputStore> open_s3(const std::string& place, const Caller& caller,
+                                                   Clock& clock = real_clock());
 // Throws Error(refused or unavailable) unless something can be brought there: no keys, or wrong ones, no such
 // bucket, no right to write into it. Leaves nothing there.
 void check_s3(const std::string& place, const Caller& caller, const std::stop_token& stop,
@@ -120,7 +120,7 @@ void check_s3(const std::string& place, const Caller& caller, const std::stop_to
 
 // What has been done by anybody whose outputs come to the same bucket: a small object for each, by a key that
 // equal trials have. May be used from many threads. Throws Error.
-class Markers {
+class SharedCacheIndex {
  public:
   struct Mark {
     std::string key;
@@ -131,7 +131,7 @@ class Markers {
     std::string told_at;  // the address of what told() reads
   };
 
-  virtual ~Markers() = default;
+  virtual ~SharedCacheIndex() = default;
   // nullopt: nobody has done it, or what that has left is not there any more, or is something else by now.
   // Throws Error(corrupt) for a marker that combu cannot have written.
   [[nodiscard]] virtual std::optional<Mark> find(const std::string& key, const std::stop_token& stop) = 0;
@@ -148,26 +148,27 @@ class Markers {
                    bool has_to_tell, const std::stop_token& stop) = 0;
 };
 // Below PLACE/.combu/done and PLACE/.combu/told. `place`: as for open_s3(), above those of all runs.
-[[nodiscard]] std::unique_ptr<Markers> open_s3_markers(const std::string& place, const Caller& caller,
-                                                       Clock& clock = real_clock());
+[[nodiscard]] std::unique_ptr<SharedCacheIndex> open_s3_cache_index(const std::string& place,
+                                                                    const Caller& caller,
+                                                                    Clock& clock = real_clock());
 
-struct Taken {
+struct CollectionResult {
   std::size_t files = 0;
   Bytes size;
   std::vector<std::string> left;  // devices, sockets and pipes, by all their names: nobody can take them home
-  std::string unremoved;          // Parcel::close()
+  std::string unremoved;          // OutputWriter::close()
 };
 
 // Takes the outputs of an attempt home, each to its own path below the trial's place (`/out/a` to
 // TRIAL/out/a). Throws Error and has changed nothing then: invalid when the attempt is at fault (a required
 // output that is not there, one that is too large; its path is the subject), not_found when the attempt is
 // gone, refused when the depot has no room, unavailable and others of `engine`.
-Taken take_home(Engine& engine, const Key& key, const std::vector<Output>& outputs, Depot& depot,
-                const std::stop_token& stop);
+CollectionResult collect_outputs(Engine& engine, const Key& key, const std::vector<Output>& outputs,
+                                 OutputStore& output_store, const std::stop_token& stop);
 
-// The same of an attempt that still runs, below place_so_far(): each file as it is when the engine reads it,
+// The same of an attempt that still runs, below partial_place(): each file as it is when the engine reads it,
 // and none of them is required.
-Taken take_so_far(Engine& engine, const Key& key, const std::vector<Output>& outputs, Depot& depot,
-                  const std::stop_token& stop);
+CollectionResult collect_partial(Engine& engine, const Key& key, const std::vector<Output>& outputs,
+                                 OutputStore& output_store, const std::stop_token& stop);
 
 }  // namespace combu

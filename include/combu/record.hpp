@@ -83,9 +83,9 @@ struct TrialEntry {
   Cause cause = Cause::none;
   std::string reason;
   Rare<EndDetails> details = {};
-  std::string gpus;            // "0,1": those that it had; empty: none
-  std::optional<Usage> usage;  // as last seen before it ended; nullopt: nobody has looked
-  std::optional<Taken> taken;  // what has come home of it; nullopt: nothing has
+  std::string gpus;                       // "0,1": those that it had; empty: none
+  std::optional<Usage> usage;             // as last seen before it ended; nullopt: nobody has looked
+  std::optional<CollectionResult> taken;  // what has come home of it; nullopt: nothing has
 };
 // `state` reads less: no image, digest, params, container, GPUs and collected outputs, which a list of states
 // does not show.
@@ -98,9 +98,9 @@ struct EventEntry {
   std::optional<int> attempt;  // nullopt: of the trial as a whole
   std::string state;
   std::optional<int> exit_code;
-  std::string cause;                // empty where there is none
-  std::string reason;               // reason_text()
-  std::optional<Taken> taken = {};  // of "collected"; without what was left
+  std::string cause;                           // empty where there is none
+  std::string reason;                          // reason_text()
+  std::optional<CollectionResult> taken = {};  // of "collected"; without what was left
 };
 
 // An attempt's moments, as far as it got: since when nothing that its trial depends on was missing, when its
@@ -154,26 +154,26 @@ struct Started {
 };
 
 // What has come home of an attempt.
-struct CameHome {
+struct CollectedOutputs {
   TrialIndex trial = 0;
   int attempt = 1;
-  Taken taken;
+  CollectionResult taken;
 };
 
 // Trials, and whether each is run, whatever has been done before (else an equal trial's success counts).
 using Anew = std::vector<std::pair<TrialIndex, bool>>;
 
 // A run's file, edited while it goes on.
-struct Edition {
+struct FileVersion {
   // A run that is opened again has not ended from here on, and its deadline counts from `at`.
   enum class Opens { no, if_ended, always };
 
   FileText text;  // `evaluated` is empty: as in the run's newest text, whose bytes are these from here on
   Digests digests;
   Digests references;
-  std::vector<TrialIndex> taken;                        // the trials that are as it says from here on
-  std::vector<Fact> facts;                              // facts_of_edits()
-  std::vector<std::pair<TrialIndex, Leaving>> leaving;  // whose attempts are to be stopped
+  std::vector<TrialIndex> taken;                            // the trials that are as it says from here on
+  std::vector<Fact> facts;                                  // facts_of_edits()
+  std::vector<std::pair<TrialIndex, Departure>> departure;  // whose attempts are to be stopped
   Opens opens = Opens::no;
   Anew anew;
   Instant at{};
@@ -229,7 +229,8 @@ class Record {
   // All of them or none. When it returns, the process may die and they are not lost. Facts are of the trials
   // of the experiment that begin() was given, in the order in which they came.
   void append(const RunId& run, std::span<const Fact> facts, std::span<const Started> started = {},
-              std::span<const CameHome> homes = {}, std::span<const Recollection> recollections = {});
+              std::span<const CollectedOutputs> collected_outputs = {},
+              std::span<const CacheResult> cache_results = {});
   enum class RunEnds { no, with_last_trial };
   // Facts that no process has watched: their times may be before times that are on record of other trials.
   // Returns false, and changes nothing, if the run has changed since `stamp` was taken.
@@ -249,8 +250,8 @@ class Record {
   void reopen(const RunId& run, const Reopening& reopening, const Experiment& experiment);
   // `experiment`: the trials on record, in their order, and behind them those that join. `may` is called when
   // no other process can write any more; if it throws, nothing has changed.
-  void revise(
-      const RunId& run, const Edition& edition, const Experiment& experiment,
+  void apply_file(
+      const RunId& run, const FileVersion& file_version, const Experiment& experiment,
       const std::function<void()>& may = [] {});
 
   // The runs, and all that is known of them; others are not touched. Their space serves later runs, or is
@@ -286,7 +287,7 @@ class Record {
   [[nodiscard]] std::vector<KnownEntry> known_before(const RunId& run, const std::string& trial,
                                                      std::size_t count_max);
   // What Planner goes on from, by trial.
-  [[nodiscard]] std::vector<Past> past(const RunId& run);
+  [[nodiscard]] std::vector<RestoredTrial> restored_trials(const RunId& run);
 
  private:
   struct Impl;

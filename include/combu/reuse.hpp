@@ -14,7 +14,7 @@
 
 namespace combu {
 
-enum class Recall {
+enum class CacheUse {
   done,  // a trial that has been done is not done again
   none,  // all are done again, and can be found from here on
 };
@@ -27,14 +27,15 @@ struct ReuseContext {
   const Run& run;
   const Caller& caller;
   std::string state_folder;        // of the record and of other runs' telemetry
-  Depot& depot;                    // where the run's outputs are collected
+  OutputStore& output_store;       // where the run's outputs are collected
   Telemetry* telemetry = nullptr;  // the run's; nullptr: it has none
   ProgressListener& progress;      // shows notes
   std::stop_token stop = {};
 };
 
-// See Memory in run.hpp. `digests`: those of the images that the trials are started from that are not on
+// See CacheLookup in run.hpp. `digests`: those of the images that the trials are started from that are not on
 // record. Opens the record for itself.
-[[nodiscard]] std::unique_ptr<Memory> open_memory(ReuseContext context, Digests digests, Recall recall);
+[[nodiscard]] std::unique_ptr<CacheLookup> open_cache_lookup(ReuseContext context, Digests digests,
+                                                             CacheUse look_up);
 
 }  // namespace combu

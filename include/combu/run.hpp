@@ -48,12 +48,12 @@ struct Snapshot {
 };
 
 // What has been done before: trials with `cache` are looked for in it.
-class Memory {
+class CacheLookup {
  public:
-  virtual ~Memory() = default;
+  virtual ~CacheLookup() = default;
   // One for each, in whatever order. Called from one thread that is drive()'s own. Throws nothing but
   // Error(cancelled): what cannot be told is as if it had not been done.
-  [[nodiscard]] virtual std::vector<Recollection> recall(const std::vector<TrialIndex>& trials,
+  [[nodiscard]] virtual std::vector<CacheResult> look_up(const std::vector<TrialIndex>& trials,
                                                          const std::stop_token& stop) = 0;
   // It has succeeded, and what it has left and told is home. Returns at once. Called from drive()'s own
   // thread.
@@ -66,11 +66,11 @@ class Journal {
   virtual ~Journal() = default;
   virtual void fact(const Fact& fact) = 0;  // each one, in order
   // Engine::start has returned this of an attempt, whose facts may have come before.
-  virtual void started(TrialIndex /*trial*/, const Sighting& /*seen*/) {}
+  virtual void started(TrialIndex /*trial*/, const Observation& /*seen*/) {}
   // Outputs of an attempt that has ended, before the fact that all of them are collected.
-  virtual void outputs_collected(TrialIndex /*trial*/, int /*attempt*/, const Taken& /*taken*/) {}
+  virtual void outputs_collected(TrialIndex /*trial*/, int /*attempt*/, const CollectionResult& /*taken*/) {}
   // Before the fact that the trial is skipped, or that it is started.
-  virtual void cache_result(const Recollection& /*result*/) {}
+  virtual void cache_result(const CacheResult& /*result*/) {}
   // Makes all that came since the last call durable: the commands that follow from it are given when this
   // returns. Called before each snapshot, too.
   virtual void commit() = 0;
@@ -139,9 +139,9 @@ struct DriveContext {
   ProgressListener& progress;
   std::stop_token stop = {};
   Steering* steering = nullptr;
-  Depot* depot = nullptr;          // where outputs go; needed if trials have any
+  OutputStore* output_store = nullptr;  // where outputs go; needed if trials have any
   Telemetry* telemetry = nullptr;  // where logs and metrics go, while attempts run and when they have ended
-  Memory* memory = nullptr;        // asked if PlannerOptions::recalls
+  CacheLookup* cache_lookup = nullptr;  // asked if PlannerOptions::looks_up_cache
 };
 
 // Starts the trials of `run` in the order of `plan`, and returns when options.until is reached, or after
@@ -154,28 +154,30 @@ struct DriveContext {
 [[nodiscard]] Outcome drive(const Run& run, const Plan& plan, const PlannerOptions& options,
                             const DriveContext& context);
 
-struct TookOutputs {
+struct OutputsResult {
   Collected collected;
-  std::optional<Taken> taken;  // nullopt: nothing has come home
+  std::optional<CollectionResult> taken;  // nullopt: nothing has come home
 };
 // Carries a command for outputs out: what became of it.
-[[nodiscard]] TookOutputs take_outputs(Engine& engine, const Run& run, const CollectCommand& command,
-                                       Depot& depot, const std::stop_token& stop);
+[[nodiscard]] OutputsResult collect_trial_outputs(Engine& engine, const Run& run,
+                                                  const CollectCommand& command, OutputStore& output_store,
+                                                  const std::stop_token& stop);
 // Takes home what an attempt that runs has left so far, beside what has come home at the end of another; the
 // next one takes its place, and the outputs at the end do away with it. Why it could not be had; empty: it
 // is home.
-[[nodiscard]] std::string take_outputs_so_far(Engine& engine, const Run& run, TrialIndex trial, int attempt,
-                                              Depot& depot, const std::stop_token& stop);
+[[nodiscard]] std::string collect_partial_outputs(Engine& engine, const Run& run, TrialIndex trial,
+                                                  int attempt, OutputStore& output_store,
+                                                  const std::stop_token& stop);
 // Lines for a person: outputs that cannot be collected (devices, sockets, pipes), and files of an earlier
 // attempt that could not be removed.
-[[nodiscard]] std::vector<std::string> notes_of(const std::string& trial, const Taken& taken);
+[[nodiscard]] std::vector<std::string> notes_of(const std::string& trial, const CollectionResult& taken);
 
 // Blocks until every attempt that `selector` selects at the time of the call has ended or is gone (services
 // only when it names trials); `tell` hears of each (those already over first). One that has been created and
 // not started by then is told as such at the end. Returns their last sightings. Follows the engine's changes;
 // lists again after each reconnect.
-[[nodiscard]] std::vector<Sighting> await_end(Engine& engine, const Selector& selector,
-                                              const std::function<void(const Sighting&)>& tell,
-                                              std::stop_token stop);
+[[nodiscard]] std::vector<Observation> await_end(Engine& engine, const Selector& selector,
+                                                 const std::function<void(const Observation&)>& tell,
+                                                 std::stop_token stop);
 
 }  // namespace combu

@@ -69,7 +69,7 @@ struct Begin {};  // before it come only Adjust and AttemptsFound
 // Of a run that an earlier process has begun: containers that the engine has. A running or ended attempt of a
 // trial that waits on record was started, though the record lacks the fact.
 struct AttemptsFound {
-  std::vector<Sighting> sightings;
+  std::vector<Observation> observations;
 };
 struct StartAnswered {
   TrialIndex trial;
@@ -97,7 +97,7 @@ struct Collected {
   bool by_attempt = false;  // it has not left what it was to leave; else they may be had another time
 };
 // What a trial is known by from here on, so that an equal one need not be done again.
-struct Recollection {
+struct CacheResult {
   TrialIndex trial = 0;
   std::string hash;                 // the same for equal trials; empty: it cannot be told
   std::string parts;                // what went into it: a JSON object
@@ -106,8 +106,8 @@ struct Recollection {
   std::string name;  // and its name there
 };
 
-// The answer to RecallCommand.
-struct Recalled {
+// The answer to CacheLookupCommand.
+struct CacheLookupAnswered {
   TrialIndex trial;
   std::string done = {};  // where an equal one has succeeded, for a person; empty: it is to be started
 };
@@ -117,21 +117,21 @@ enum class Break {
   was,
   was_not,
 };
-struct Seen {
-  Sighting sighting;
+struct Observed {
+  Observation observation;
   Break engine = Break::unknown;
 };
-// The answer to LookCommand: the same again, with its times where the engine has them.
-struct Looked {
-  Sighting sighting;
+// The answer to InspectCommand: the same again, with its times where the engine has them.
+struct Inspected {
+  Observation observation;
 };
 // A listing is about to be asked for. What is started from here on need not be in it.
 struct ListingBegins {
   bool after_break = false;  // the engine was away
 };
 struct Listed {
-  std::vector<Sighting> sightings;  // all of the run's
-  bool after_break = false;         // the engine was away before: what is listed may have ended with it
+  std::vector<Observation> observations;  // all of the run's
+  bool after_break = false;               // the engine was away before: what is listed may have ended with it
 };
 // No new starts from here on. What fails waits for a later process to try it again, unless nobody will.
 struct Interrupt {
@@ -170,8 +170,8 @@ struct Reopened {
   std::vector<TrialIndex> trials;
 };
 using Event = std::variant<Begin, AttemptsFound, StartAnswered, StartFailed, StopAnswered, StopFailed,
-                           Collected, Recalled, Seen, Looked, ListingBegins, Listed, Interrupt, Tick, Adjust,
-                           Assumed, Killed, Removed, Reopened>;
+                           Collected, CacheLookupAnswered, Observed, Inspected, ListingBegins, Listed,
+                           Interrupt, Tick, Adjust, Assumed, Killed, Removed, Reopened>;
 
 // ---- What comes out
 
@@ -198,17 +198,17 @@ struct CollectCommand {
   bool failed = false;   // it need not have left them all
 };
 // Has an equal trial succeeded before? Then its outputs are to be this one's.
-struct RecallCommand {
+struct CacheLookupCommand {
   TrialIndex trial;
 };
 // Its end is told late, or may be another than it seems: when it began and ended is to be asked for.
-struct LookCommand {
+struct InspectCommand {
   TrialIndex trial;
-  Sighting sighting;
+  Observation observation;
   int attempt = 1;
 };
-using Command =
-    std::variant<StartCommand, StopCommand, GiveUpCommand, CollectCommand, RecallCommand, LookCommand>;
+using Command = std::variant<StartCommand, StopCommand, GiveUpCommand, CollectCommand, CacheLookupCommand,
+                             InspectCommand>;
 
 // Who stopped an attempt. Its reason goes on after the word: "by alice with `combu stop`", "from outside".
 enum class Stopper : std::uint8_t {
@@ -298,24 +298,24 @@ struct Step {
 
 enum class Until {
   started,  // every trial has been started, or never will be, and nothing is left to do for those that run;
-            // see is_watched()
+            // see is_monitored()
   ended,  // every trial but the services is over, and these have been stopped. What is not marked as one, but
           // only has to run or be healthy for others, is left to run
 };
 
 // What becomes of a trial whose attempt is stopped since its file has been edited.
-enum class Leaving : std::uint8_t {
+enum class Departure : std::uint8_t {
   no,
   removed,   // it is over
   replaced,  // it waits again, as the file says now
 };
-inline constexpr std::size_t k_leaving_count = 3;
-[[nodiscard]] std::string_view to_string(Leaving leaving);
-[[nodiscard]] std::string_view reason_of(Leaving leaving);  // of the attempt's end, for a person
+inline constexpr std::size_t k_departure_count = 3;
+[[nodiscard]] std::string_view to_string(Departure departure);
+[[nodiscard]] std::string_view reason_of(Departure departure);  // of the attempt's end, for a person
 
 // Where an earlier process has left a trial of the run. One that is ready waits for a further attempt, and
 // the rest is of the last one that there was.
-struct Past {
+struct RestoredTrial {
   TrialState state = TrialState::waiting;
   int attempt = 1;
   Cause cause = Cause::none;  // this and what follows as in Fact
@@ -327,12 +327,12 @@ struct Past {
   bool was_healthy = false;
   std::optional<Instant> ran_at;                  // when its last attempt began to run
   std::optional<Instant> over_at = std::nullopt;  // when the trial was over
-  Cause doom = Cause::none;                       // why it was being stopped
+  Cause stop_cause = Cause::none;                 // why it was being stopped
   std::vector<Cause> earlier;                     // why each of its earlier attempts failed
   Bytes memory{};                                 // of one that is ready: what its next attempt wants
-  bool anew = false;              // a person wants it done again, whatever has been done before
-  Leaving leaving = Leaving::no;  // of its last attempt, while that is starting or running
-  Slots slots;                    // that this one holds, while it lives; empty: as the file says
+  bool anew = false;                    // a person wants it done again, whatever has been done before
+  Departure departure = Departure::no;  // of its last attempt, while that is starting or running
+  Slots slots;                          // that this one holds, while it lives; empty: as the file says
 };
 
 struct PlannerOptions {
@@ -342,10 +342,10 @@ struct PlannerOptions {
   Seconds answer_after{15};
   std::optional<Slots> capacity;  // what all runs on the engine share; nullopt: not bounded
   std::vector<Gpu> gpus;          // what is known of those in it
-  bool recalls = false;           // before a trial with `cache` is started, RecallCommand is given
+  bool looks_up_cache = false;    // before a trial with `cache` is started, CacheLookupCommand is given
   // By trial; empty: the run begins. Else it goes on: nothing starts before a listing has told what became of
   // what ran, and what has ended meanwhile may have ended with its host.
-  std::vector<Past> past;
+  std::vector<RestoredTrial> restored;
   std::optional<Instant> began_at;         // of one that goes on: its deadline counts from here
   std::optional<Instant> engine_began_at;  // Facts::began_at
 };
@@ -384,7 +384,7 @@ struct Settings {
 };
 
 // The state of a trial of which only a container is known.
-[[nodiscard]] TrialState state_of(const Sighting& container);
+[[nodiscard]] TrialState state_of(const Observation& container);
 
 // The end of an attempt that no process of its run has seen, as far as its container shows it; the container
 // may be gone.
@@ -393,7 +393,7 @@ struct Ending {
   std::string reason;  // as in Fact, like `details`; empty when it has succeeded
   EndDetails details = {};
 };
-[[nodiscard]] Ending ending_of(const Sighting& ended);
+[[nodiscard]] Ending ending_of(const Observation& ended);
 [[nodiscard]] TrialState state_of(const Ending& ending);
 
 // True if the run fails by this trial: it is unsuccessful, and no service that was stopped.
@@ -403,7 +403,7 @@ struct Ending {
 
 // Whether somebody must stay while this trial runs: for its outputs, its retries, its timeout, the run's
 // deadline.
-[[nodiscard]] bool is_watched(const Experiment& experiment, const Trial& trial);
+[[nodiscard]] bool is_monitored(const Experiment& experiment, const Trial& trial);
 
 // The trials that could never start: they want more slots than `capacity` holds, beside the services that run
 // then: with Until::started all of them. `gpus`: what is known of those in it. What many want alike is one
@@ -414,22 +414,22 @@ struct Ending {
 // The ends of a run's trials when a person has removed its containers, but for those of `kept`. `trials`:
 // their names, in the order of `past`.
 [[nodiscard]] std::vector<Fact> facts_of_kill(const RunId& run, std::span<const std::string> trials,
-                                              std::vector<Past> past, std::span<const std::string> kept,
-                                              Instant now);
+                                              std::vector<RestoredTrial> restored,
+                                              std::span<const std::string> kept, Instant now);
 
 // A person's changes of a run's trials, none of which is alive.
 struct TrialEdits {
   std::vector<TrialIndex> removed = {};   // from the run's file
   std::vector<TrialIndex> reopened = {};  // wait again, each for a new attempt
 };
-[[nodiscard]] std::vector<Fact> facts_of_edits(const RunId& run, std::vector<Past> past, TrialEdits edits,
-                                               Instant now);
+[[nodiscard]] std::vector<Fact> facts_of_edits(const RunId& run, std::vector<RestoredTrial> restored,
+                                               TrialEdits edits, Instant now);
 
 // The state of a run that no process drives, as its engine reports it.
 struct Unattended {
-  std::vector<Sighting> listed;  // all of the run
+  std::vector<Observation> listed;  // all of the run
   // The attempts that ended, or that run although the record does not say so, with the engine's times.
-  std::vector<Sighting> changed;
+  std::vector<Observation> changed;
   std::vector<std::string> stopped = {};                  // trials that `stopper` has just stopped
   std::string stopper = {};                               // a user's name
   bool is_final = false;                                  // no process will try failed trials again
@@ -439,22 +439,23 @@ struct Unattended {
 // are blocked by these ends. Their times are the engine's. Starts of further attempts are left to the next
 // process that drives the run. The same for the same arguments.
 [[nodiscard]] std::vector<Fact> reconcile(const RunId& run, const Experiment& experiment, const Plan& plan,
-                                          std::vector<Past> past, const Unattended& seen, Instant now);
+                                          std::vector<RestoredTrial> restored, const Unattended& seen,
+                                          Instant now);
 
 // The end of an attempt whose run is not on record, as far as the container shows it; nullopt if the attempt
 // has not ended.
-[[nodiscard]] std::optional<Fact> end_of_unrecorded(const Sighting& seen);
+[[nodiscard]] std::optional<Fact> end_of_unrecorded(const Observation& seen);
 
 // True if all trials are over when `facts` follow on `past`.
-[[nodiscard]] bool are_all_over(std::span<const Past> past, std::span<const Fact> facts);
+[[nodiscard]] bool are_all_over(std::span<const RestoredTrial> restored, std::span<const Fact> facts);
 
 // Where a run stands that another process drives, or none.
 struct RunSituation {
   const RunId& run;
   const Experiment& experiment;
   const Plan& plan;
-  const std::vector<Past>& past;       // of all trials
-  Settings settings = {};              // in force
+  const std::vector<RestoredTrial>& restored;  // of all trials
+  Settings settings = {};                      // in force
   std::optional<Slots> capacity = {};  // nullopt: not known; then a trial that wants slots waits for them
   Slots held_by_others = {};           // by attempts of other runs
   Instant now{};
@@ -470,7 +471,7 @@ struct RunSituation {
 // Experiment::order, as soon as its slots are free; Experiment::parallel_max, or what Adjust says in its
 // place, bounds the attempts alive that are no services. One that waits for slots is overtaken by others that
 // fit and would take of what it waits for, but only k_overtakes_max times: then none of these starts before
-// it, unless what it waits for is held by services or other runs, which may hold it for ever. Sightings of
+// it, unless what it waits for is held by services or other runs, which may hold it for ever. Observations of
 // other runs' attempts (of a wider selector) are what these hold.
 //
 // Each attempt gets GPUs by name. One that another process has taken a moment before is left to it, and the
@@ -534,8 +535,8 @@ class Planner {
 class LastCollection {
  public:
   // `past`: of all trials.
-  LastCollection(const RunId& run, const Experiment& experiment, const Plan& plan, std::vector<Past> past,
-                 Instant now);
+  LastCollection(const RunId& run, const Experiment& experiment, const Plan& plan,
+                 std::vector<RestoredTrial> restored, Instant now);
   [[nodiscard]] const std::vector<CollectCommand>& commands() const { return commands_; }
   // Returns the facts that the record lacks after the answer to one of the commands. Starts of further
   // attempts are left to the next process that drives the run.

@@ -177,13 +177,13 @@ void ask_engine(const OpenSession& open_session, const Invocation& invocation, c
 void expect_its_engine(const Session& session, const RunEntry& entry);
 
 // True if the run fails by one of its trials: then `run --wait` ends with 1.
-[[nodiscard]] bool any_unsuccessful(const Experiment& experiment, const std::vector<Past>& past);
+[[nodiscard]] bool any_unsuccessful(const Experiment& experiment, const std::vector<RestoredTrial>& restored);
 
 // True if trials are left that need a process to drive the run. Running trials do not.
 [[nodiscard]] bool any_left(const TrialCounts& counts);
 
 // "3 waiting, 12 succeeded"
-[[nodiscard]] std::string counts_of(const std::vector<Past>& past);
+[[nodiscard]] std::string counts_of(const std::vector<RestoredTrial>& restored);
 
 // The trial of this name. Throws Error(not_found).
 [[nodiscard]] TrialIndex find_trial(const Experiment& experiment, const std::string& name);
@@ -245,11 +245,11 @@ void expect_run(const Invocation& invocation, const SelectionOptions& options);
                                                  const SelectionOptions& options);
 
 // All that the selectors select.
-[[nodiscard]] std::vector<Sighting> list_all(Session& session, const std::vector<Selector>& selectors,
-                                             Look look);
+[[nodiscard]] std::vector<Observation> list_all(Session& session, const std::vector<Selector>& selectors,
+                                                ListDetail detail);
 
 // The runs of the attempts.
-[[nodiscard]] std::set<RunId> runs_of(const std::vector<Sighting>& attempts);
+[[nodiscard]] std::set<RunId> runs_of(const std::vector<Observation>& attempts);
 
 // What else is on the engine, for the person whose -f or --run is not what they think: one line, empty when
 // there is nothing.
@@ -261,7 +261,7 @@ void expect_run(const Invocation& invocation, const SelectionOptions& options);
                                       const SelectionOptions& options);
 
 struct Chosen {
-  std::vector<Sighting> attempts;
+  std::vector<Observation> attempts;
   std::vector<Error> missing;  // not_found, one for each name that names no container
 };
 // The attempts of the trials that are named, or of a whole experiment. Throws Error: invalid if neither is
@@ -270,8 +270,8 @@ struct Chosen {
                                      const SelectionOptions& options);
 
 // The same, and throws the first of `missing`.
-[[nodiscard]] std::vector<Sighting> chosen_attempts(Session& session, const Invocation& invocation,
-                                                    const SelectionOptions& options);
+[[nodiscard]] std::vector<Observation> chosen_attempts(Session& session, const Invocation& invocation,
+                                                       const SelectionOptions& options);
 
 // ---- Trials of an experiment
 

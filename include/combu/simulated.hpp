@@ -81,7 +81,7 @@ class World {
   StartResult start(const Run& run, const Trial& trial, int attempt, Instant now, StagedInputs inputs = {});
   // The signal is sent at `now`; the attempt ends by it. False: there is nothing to end.
   bool stop(const Key& key, Instant now);
-  [[nodiscard]] std::vector<Sighting> list(const Selector& selector, Instant now);
+  [[nodiscard]] std::vector<Observation> list(const Selector& selector, Instant now);
   Released release(const Selector& selector, const std::set<Key>& kept, Instant now);
   // A trial keeps one processor busy, and has what it eats, or a mebibyte.
   [[nodiscard]] std::optional<Usage> usage(const std::string& id, Instant now);
@@ -104,7 +104,7 @@ class World {
   // Changes go to `tell` from inside of calls that make time pass. A watch breaks (`broken` is called, and it
   // is forgotten) when the engine dies.
   using WatchId = std::uint64_t;
-  WatchId watch(const Selector& selector, std::function<void(Sighting)> tell, std::function<void()> broken,
+  WatchId watch(const Selector& selector, std::function<void(Observation)> tell, std::function<void()> broken,
                 Instant now);
   void unwatch(WatchId watch);
 
@@ -128,7 +128,7 @@ class World {
 
  private:
   struct Container {
-    Sighting seen;
+    Observation seen;
     bool stranger = false;
     int exits_with = 0;
     bool ends_by_oom = false;
@@ -151,7 +151,7 @@ class World {
   };
   struct Watch {
     Selector selector;
-    std::function<void(Sighting)> tell;
+    std::function<void(Observation)> tell;
     std::function<void()> broken;
   };
   struct Network {
@@ -167,8 +167,8 @@ class World {
   void due(const Container& container, Instant at, Due::What what);
   void end(Container& container, int exit_code, Instant at);
   void remove(const std::string& name);
-  void emit(const Sighting& sighting);
-  void deliver(const Sighting& sighting);
+  void emit(const Observation& observation);
+  void deliver(const Observation& observation);
   [[nodiscard]] const Container* find(const Key& key) const;
   [[nodiscard]] const Belongings& belongings_of(const std::string& name) const;
   [[nodiscard]] const Container* holder_of(const std::vector<std::string>& gpus) const;
@@ -183,7 +183,7 @@ class World {
   std::map<Port, std::string> ports_;  // held by running containers, by name
   std::priority_queue<Due, std::vector<Due>, std::greater<>> dues_;
   std::map<WatchId, Watch> watches_;
-  std::vector<Sighting> held_;
+  std::vector<Observation> held_;
   Instant down_until_{};
   std::uint64_t counter_ = 0;
 };

@@ -172,9 +172,9 @@ class Telemetry {
 // engine keeps no log there is none. Returns what a person should know. Throws Error: those of `engine`, and
 // of Telemetry.
 enum class LogEnd { open, complete };
-[[nodiscard]] std::vector<std::string> take_logs(Engine& engine, const Key& key, const Trial& trial,
-                                                 LogEnd end, Telemetry& telemetry,
-                                                 const std::stop_token& stop);
+[[nodiscard]] std::vector<std::string> ingest_logs(Engine& engine, const Key& key, const Trial& trial,
+                                                   LogEnd end, Telemetry& telemetry,
+                                                   const std::stop_token& stop);
 
 // Text about a log that has gaps, for a person.
 [[nodiscard]] std::string gaps_text(const KeptLog& log);

@@ -41,18 +41,20 @@ struct TableForm {
 [[nodiscard]] std::string more_text(std::size_t count);
 // A table with aligned columns: EXPERIMENT RUN TRIAL STATE IMAGE. Sorted by experiment, run, trial (numbers
 // in names by value).
-void print_sightings(std::ostream& out, std::span<const Sighting> sightings, const TableForm& form = {});
+void print_observations(std::ostream& out, std::span<const Observation> observations,
+                        const TableForm& form = {});
 // One JSON object a line:
 // {"experiment","run","trial","attempt","state","health","exit_code","image","id","created_at"}. `form`: only
 // its rows count, and nothing is said of the rest.
-void print_sightings_json(std::ostream& out, std::span<const Sighting> sightings, const TableForm& form = {});
+void print_observations_json(std::ostream& out, std::span<const Observation> observations,
+                             const TableForm& form = {});
 
 // A table: RUN EXPERIMENT BEGAN ENDED STATE TRIALS ENGINE; times are local. `columns_max`: as in TableForm.
 void print_runs(std::ostream& out, std::span<const RunRow> runs, std::size_t columns_max = 0);
 // One JSON object a line.
 void print_runs_json(std::ostream& out, std::span<const RunRow> runs);
 // "12 files, 3.4 MiB"
-[[nodiscard]] std::string taken_text(const Taken& taken);
+[[nodiscard]] std::string taken_text(const CollectionResult& taken);
 // Prints the run's id, state and counts, and a table: TRIAL STATE ATTEMPT RAN MEMORY CPU REASON. MEMORY and
 // CPU of a running trial are the memory that it has now and how many cores it has used on average, of another
 // one the most memory and the processor time that its last attempt was seen with; both are left out if none

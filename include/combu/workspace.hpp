@@ -98,7 +98,7 @@ struct WorkingTree {
   std::string problem;  // why the commit is not known, or not all of the rest; empty: all is known
 };
 
-struct Revision {
+struct GitRevision {
   std::string commit;  // empty: the folder is under no version control, or working_tree.problem says more
   bool dirty = false;  // what is tracked has been changed since, or could not be compared
   WorkingTree working_tree;
@@ -108,6 +108,6 @@ struct Revision {
 // what is called like keys and passwords. Submodules are ignored. No filter of git's settings is applied: a
 // file that has one and that git would have to filter to compare it, is compared by the index only. SIGINT
 // and SIGTERM end the process as elsewhere, and git with it. Call it while there is no `Interrupts`.
-[[nodiscard]] Revision revision_of(const std::string& folder, const std::string& evaluated);
+[[nodiscard]] GitRevision revision_of(const std::string& folder, const std::string& evaluated);
 
 }  // namespace combu

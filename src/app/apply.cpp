@@ -26,7 +26,7 @@ namespace {
 
 // For others that change the run, and for a process that is about to be at work on it.
 constexpr std::chrono::seconds k_hand_over_patience{30};
-constexpr Seconds k_hand_over_look{0.1};
+constexpr Seconds k_hand_over_poll{0.1};
 
 // The trials that the engine has not been asked about yet.
 Experiment only_new(const Changes& changes) {
@@ -59,11 +59,11 @@ class Apply {
   [[nodiscard]] Changes compare() {
     entry_ = record_.run(entry_.id);
     const Loaded before = load(record_, entry_.id);
-    const std::vector<Past> past = record_.past(entry_.id);
+    const std::vector<RestoredTrial> restored = record_.restored_trials(entry_.id);
     Changes changes =
-        compare_with_file(entry_.id, before.run.experiment, past, named_until_now(entry_, before.caller),
+        compare_with_file(entry_.id, before.run.experiment, restored, named_until_now(entry_, before.caller),
                           file_.run.experiment, wishes_);
-    expect_env_files(changes.experiment, past, changes.again);
+    expect_env_files(changes.experiment, restored, changes.again);
     is_parallel_edited_ = before.run.experiment.parallel_max != file_.run.experiment.parallel_max;
     return changes;
   }
@@ -82,34 +82,34 @@ class Apply {
 
   // Nobody else is at work on the run. It is on record as it was, or as it is from here on; what is to be
   // stopped is for who goes on with it. `may`: throws Error when somebody else is at work on it after all.
-  void revise(const Changes& changes, const std::function<void()>& may) {
-    const std::vector<Past> past = record_.past(entry_.id);
-    const auto if_joined = changes.joined > 0 ? Edition::Opens::if_ended : Edition::Opens::no;
-    Edition edition{.text = file_.text,
-                    .digests = prepared_.digests,
-                    .references = prepared_.references,
-                    .taken = changes.taken,
-                    .opens = changes.again.empty() ? if_joined : Edition::Opens::always,
-                    .anew = anew_of(changes.named, past),
-                    .at = real_clock().now()};
-    if (is_newest()) edition.text.evaluated.clear();
+  void apply_file(const Changes& changes, const std::function<void()>& may) {
+    const std::vector<RestoredTrial> restored = record_.restored_trials(entry_.id);
+    const auto if_joined = changes.joined > 0 ? FileVersion::Opens::if_ended : FileVersion::Opens::no;
+    FileVersion file_version{.text = file_.text,
+                             .digests = prepared_.digests,
+                             .references = prepared_.references,
+                             .taken = changes.taken,
+                             .opens = changes.again.empty() ? if_joined : FileVersion::Opens::always,
+                             .anew = anew_of(changes.named, restored),
+                             .at = real_clock().now()};
+    if (is_newest()) file_version.text.evaluated.clear();
     TrialEdits edits;
     for (const TrialIndex trial : changes.removed) {
-      if (is_alive(past[trial].state)) {
-        edition.leaving.emplace_back(trial, Leaving::removed);
+      if (is_alive(restored[trial].state)) {
+        file_version.departure.emplace_back(trial, Departure::removed);
       } else {
         edits.removed.push_back(trial);
       }
     }
     for (const TrialIndex trial : changes.again) {
-      if (is_alive(past[trial].state)) {
-        edition.leaving.emplace_back(trial, Leaving::replaced);
+      if (is_alive(restored[trial].state)) {
+        file_version.departure.emplace_back(trial, Departure::replaced);
       } else {
         edits.reopened.push_back(trial);
       }
     }
-    edition.facts = facts_of_edits(entry_.id, past, std::move(edits), edition.at);
-    record_.revise(entry_.id, edition, changes.experiment, may);
+    file_version.facts = facts_of_edits(entry_.id, restored, std::move(edits), file_version.at);
+    record_.apply_file(entry_.id, file_version, changes.experiment, may);
     // The edited one takes the place of what `set` has said.
     if (is_parallel_edited_) keep_parallel(record_, entry_.id, std::nullopt);
   }
@@ -118,8 +118,8 @@ class Apply {
   void renew() {
     const FileText& text = file_.text;
     if (text.source != entry_.text.source || text.imports != entry_.text.imports)
-      record_.revise(entry_.id,
-                     {.text = {.source = text.source, .imports = text.imports, .values = text.values}}, {});
+      record_.apply_file(
+          entry_.id, {.text = {.source = text.source, .imports = text.imports, .values = text.values}}, {});
   }
 
  private:
@@ -147,7 +147,7 @@ Result go_on(Session& session, Record& record, const RunId& run, const AdjustOpt
   keep_parallel(record, run, options.parallel);
   Loaded loaded = load_newest(record, entry, options);
   if (entry.ended_at) {
-    const bool is_failed = any_unsuccessful(loaded.run.experiment, record.past(run));
+    const bool is_failed = any_unsuccessful(loaded.run.experiment, record.restored_trials(run));
     return is_failed ? Result::failed : Result::succeeded;
   }
   const ResumePoint resume_point = resume_point_of(record, entry, loaded);
@@ -179,7 +179,7 @@ std::unique_ptr<ControlClient> take_over(Session& session, const RunEntry& entry
       const bool may_pass = is_others || error.kind() == ErrorKind::conflict;
       if (error.kind() == ErrorKind::cancelled || !may_pass || real_clock().now() >= end) throw;
     }
-    real_clock().wait(k_hand_over_look, session.stop());
+    real_clock().wait(k_hand_over_poll, session.stop());
   }
 }
 
@@ -225,7 +225,7 @@ Result apply_file(Session& session, Record& record, const RunEntry& entry, const
     is_ready = !std::exchange(other, nullptr);
     if (const auto errors = apply.make_ready(changes); !errors.empty()) return refuse(session, errors);
   }
-  apply.revise(changes, [&] {
+  apply.apply_file(changes, [&] {
     if (!other) return;
     try {
       other->expect_the_run();

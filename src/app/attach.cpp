@@ -14,7 +14,7 @@ namespace combu {
 namespace {
 
 constexpr Seconds k_attach_patience{5};  // with a process that is only about to listen
-constexpr Seconds k_attach_look{0.05};
+constexpr Seconds k_attach_poll{0.05};
 
 // With what the process at work ends; nullopt when there is none any more, or `stop` is set.
 std::optional<int> follow(const RunEntry& entry, const Caller& caller, Progress& progress, Run& run,
@@ -28,28 +28,28 @@ std::optional<int> follow(const RunEntry& entry, const Caller& caller, Progress&
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::not_found || real_clock().now() - heard > k_attach_patience) throw;
     }
-    real_clock().wait(k_attach_look, stop);
+    real_clock().wait(k_attach_poll, stop);
   }
   return std::nullopt;
 }
 
-bool is_to_be_started(const Past& past) {
-  return past.state < TrialState::running || past.state == TrialState::retrying ||
-         past.state == TrialState::collecting;
+bool is_to_be_started(const RestoredTrial& restored) {
+  return restored.state < TrialState::running || restored.state == TrialState::retrying ||
+         restored.state == TrialState::collecting;
 }
 
 Result show_recorded(Record& record, const Invocation& invocation, const RunId& id, Progress& progress) {
   const RunEntry entry = record.run(id);
-  const std::vector<Past> past = record.past(id);
+  const std::vector<RestoredTrial> restored = record.restored_trials(id);
   if (entry.ended_at) {
-    progress.note(fmt::format("run {} is over: {}", id.text(), counts_of(past)));
+    progress.note(fmt::format("run {} is over: {}", id.text(), counts_of(restored)));
   } else {
     progress.note(fmt::format("nobody is at work on run {}: {}; `{}` goes on with it", id.text(),
-                              counts_of(past), resume_line(id, invocation.engine)));
+                              counts_of(restored), resume_line(id, invocation.engine)));
   }
-  const bool is_left = !entry.ended_at && std::ranges::any_of(past, is_to_be_started);
-  return is_left || any_unsuccessful(load(record, id).run.experiment, past) ? Result::failed
-                                                                            : Result::succeeded;
+  const bool is_left = !entry.ended_at && std::ranges::any_of(restored, is_to_be_started);
+  return is_left || any_unsuccessful(load(record, id).run.experiment, restored) ? Result::failed
+                                                                                : Result::succeeded;
 }
 
 }  // namespace

@@ -36,9 +36,9 @@ bool is_same_but_for_pull(Trial one, Trial other) {
 
 class Comparison {
  public:
-  Comparison(const RunId& run, const Experiment& before, const std::vector<Past>& past, const Named& named,
-             const Experiment& file, const Wishes& wishes)
-      : run_(run), past_(past), named_(named), wishes_(wishes), is_replaced_(past.size()) {
+  Comparison(const RunId& run, const Experiment& before, const std::vector<RestoredTrial>& restored,
+             const Named& named, const Experiment& file, const Wishes& wishes)
+      : run_(run), restored_(restored), named_(named), wishes_(wishes), is_replaced_(restored.size()) {
     for (const Trial& trial : file.trials) in_file_.emplace(trial.name, &trial);
     changes_.experiment = file;
     changes_.experiment.trials = before.trials;
@@ -47,7 +47,7 @@ class Comparison {
   Changes changes(const Experiment& file) && {
     mark_replaced();
     TrialNameSet on_record;
-    for (TrialIndex trial = 0; trial < past_.size(); ++trial) {
+    for (TrialIndex trial = 0; trial < restored_.size(); ++trial) {
       on_record.insert(changes_.experiment.trials[trial].name);
       compare(trial);
     }
@@ -72,30 +72,32 @@ class Comparison {
 
   void compare(TrialIndex trial) {
     Trial& it = changes_.experiment.trials[trial];
-    const Past& past = past_[trial];
+    const RestoredTrial& restored = restored_[trial];
     const auto found = in_file_.find(it.name);
     if (found == in_file_.end()) {
       leave_out(it);
       if (named_.latest.contains(it.name)) ++changes_.gone;
-      const bool is_ending = past.state == TrialState::collecting || past.leaving == Leaving::removed;
-      if (!is_over(past.state) && !is_ending) changes_.removed.push_back(trial);
+      const bool is_ending =
+          restored.state == TrialState::collecting || restored.departure == Departure::removed;
+      if (!is_over(restored.state) && !is_ending) changes_.removed.push_back(trial);
       return;
     }
-    const bool was_removed = past.state == TrialState::stopped || past.leaving == Leaving::removed;
+    const bool was_removed =
+        restored.state == TrialState::stopped || restored.departure == Departure::removed;
     const bool returns = was_removed && !named_.latest.contains(it.name);
-    const bool is_collecting = past.state == TrialState::collecting;
+    const bool is_collecting = restored.state == TrialState::collecting;
     if ((!returns || is_collecting) && is_same_but_for_pull(it, *found->second)) return;
     // It has ended: its outputs are collected as the file said when it began.
     if (is_collecting) return changes_.running.push_back(trial);
-    const bool has_begun = combu::has_begun(past.state) && past.leaving != Leaving::replaced;
+    const bool has_begun = combu::has_begun(restored.state) && restored.departure != Departure::replaced;
     if (returns || !has_begun || is_replaced_[trial]) {
       it = *found->second;
       changes_.taken.push_back(trial);
-      if (returns || has_begun || is_over(past.state)) started_.push_back(trial);
-    } else if (ended_unsuccessfully(it, past.state)) {
+      if (returns || has_begun || is_over(restored.state)) started_.push_back(trial);
+    } else if (ended_unsuccessfully(it, restored.state)) {
       it = *found->second;
       changes_.unsuccessful.push_back(trial);
-    } else if (is_over(past.state)) {
+    } else if (is_over(restored.state)) {
       changes_.succeeded.push_back(trial);
     } else {
       changes_.running.push_back(trial);
@@ -106,10 +108,11 @@ class Comparison {
     for (const std::string& wanted : wishes_.again) {
       for (const TrialIndex trial : trials_meant(changes_.experiment, run_, wanted, "retry")) {
         const std::string& name = changes_.experiment.trials[trial].name;
-        if (past_[trial].state == TrialState::collecting)
+        if (restored_[trial].state == TrialState::collecting)
           throw Error(ErrorKind::conflict, name,
                       "has ended, and its outputs are not collected yet: `run --resume` collects them");
-        if (is_alive(past_[trial].state)) throw Error(ErrorKind::conflict, name, "still runs; stop it first");
+        if (is_alive(restored_[trial].state))
+          throw Error(ErrorKind::conflict, name, "still runs; stop it first");
         changes_.named.push_back(trial);
       }
     }
@@ -121,24 +124,25 @@ class Comparison {
     changes_.plan = std::move(planning.plan);
     changes_.errors = std::move(planning.errors);
     if (!changes_.errors.empty()) return;
-    RetrySelection again(changes_.experiment, changes_.plan, past_);
+    RetrySelection again(changes_.experiment, changes_.plan, restored_);
     for (const TrialIndex trial : changes_.named) again.add(trial, Needs::all);
     const auto add_if = [&](const auto& is_wanted, Needs needs) {
-      for (TrialIndex trial = 0; trial < past_.size(); ++trial)
+      for (TrialIndex trial = 0; trial < restored_.size(); ++trial)
         if (is_in_file(trial) && is_wanted(trial)) again.add(trial, needs);
     };
     if (wishes_.failed)
       add_if(
           [&](TrialIndex trial) {
-            return ended_unsuccessfully(changes_.experiment.trials[trial], past_[trial].state);
+            return ended_unsuccessfully(changes_.experiment.trials[trial], restored_[trial].state);
           },
           Needs::all);
     changes_.tried_again = again.trials().size();
     if (wishes_.failed)
-      add_if([&](TrialIndex trial) { return past_[trial].state == TrialState::blocked; }, Needs::services);
+      add_if([&](TrialIndex trial) { return restored_[trial].state == TrialState::blocked; },
+             Needs::services);
     for (const TrialIndex trial : started_) again.add(trial, Needs::services);
     for (const TrialIndex trial : changes_.taken) again.add_needs_of(trial, Needs::services);
-    for (std::size_t trial = past_.size(); trial < changes_.experiment.trials.size(); ++trial)
+    for (std::size_t trial = restored_.size(); trial < changes_.experiment.trials.size(); ++trial)
       again.add_needs_of(static_cast<TrialIndex>(trial), Needs::services);
     again.add_blocked();
     changes_.again = again.trials();
@@ -164,7 +168,7 @@ class Comparison {
   }
 
   const RunId& run_;
-  const std::vector<Past>& past_;
+  const std::vector<RestoredTrial>& restored_;
   const Named& named_;
   const Wishes& wishes_;
   std::vector<bool> is_replaced_;
@@ -195,10 +199,10 @@ void name_kept(Progress& progress, const RunId& run, const Changes& changes, con
 
 }  // namespace
 
-Anew anew_of(const std::vector<TrialIndex>& trials, const std::vector<Past>& past) {
+Anew anew_of(const std::vector<TrialIndex>& trials, const std::vector<RestoredTrial>& restored) {
   Anew anew;
   for (const TrialIndex trial : trials)
-    anew.emplace_back(trial, trial >= past.size() || past[trial].state != TrialState::blocked);
+    anew.emplace_back(trial, trial >= restored.size() || restored[trial].state != TrialState::blocked);
   return anew;
 }
 
@@ -209,9 +213,10 @@ Named named_until_now(const RunEntry& entry, const Caller& caller) {
   return named;
 }
 
-Changes compare_with_file(const RunId& run, const Experiment& before, const std::vector<Past>& past,
-                          const Named& named, const Experiment& file, const Wishes& wishes) {
-  return Comparison(run, before, past, named, file, wishes).changes(file);
+Changes compare_with_file(const RunId& run, const Experiment& before,
+                          const std::vector<RestoredTrial>& restored, const Named& named,
+                          const Experiment& file, const Wishes& wishes) {
+  return Comparison(run, before, restored, named, file, wishes).changes(file);
 }
 
 void print_changes(Progress& progress, const RunId& run, const Changes& changes, const Wishes& wishes) {

@@ -51,7 +51,7 @@ struct Changes {
 
 // A person who starts `trials` again wants them run, whatever has been done before. A blocked trial has not
 // been run yet, so an equal trial's success counts.
-[[nodiscard]] Anew anew_of(const std::vector<TrialIndex>& trials, const std::vector<Past>& past);
+[[nodiscard]] Anew anew_of(const std::vector<TrialIndex>& trials, const std::vector<RestoredTrial>& restored);
 
 using TrialNameSet = std::unordered_set<std::string>;
 // The trials that a run's file has named.
@@ -64,7 +64,7 @@ struct Named {
 // Compares the run with `file`. `before`: its trials on record, whose states are `past`. Throws Error for a
 // wish that cannot be granted.
 [[nodiscard]] Changes compare_with_file(const RunId& run, const Experiment& before,
-                                        const std::vector<Past>& past, const Named& named,
+                                        const std::vector<RestoredTrial>& restored, const Named& named,
                                         const Experiment& file, const Wishes& wishes);
 
 // Describes the changes on `progress`: how many trials changed, are new and were removed, and which of the

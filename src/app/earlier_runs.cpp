@@ -21,35 +21,35 @@ namespace {
 // As long as another user's run may be between two trials.
 constexpr Seconds k_second_look{1};
 
-std::set<RunId> runs_that_live(const std::vector<Sighting>& earlier) {
+std::set<RunId> runs_that_live(const std::vector<Observation>& earlier) {
   std::set<RunId> runs;
-  for (const Sighting& sighting : earlier)
-    if (sighting.phase == Phase::running) runs.insert(sighting.key.run);
+  for (const Observation& observation : earlier)
+    if (observation.phase == Phase::running) runs.insert(observation.key.run);
   return runs;
 }
 
 // True if one of them still runs. Asks closely, since a listing may be a moment behind.
-bool any_lives(Session& session, const std::vector<Sighting>& earlier) {
-  return std::ranges::any_of(earlier, [&](const Sighting& seen) {
+bool any_lives(Session& session, const std::vector<Observation>& earlier) {
+  return std::ranges::any_of(earlier, [&](const Observation& seen) {
     if (seen.phase != Phase::running) return false;
     const Selector one{.experiment = seen.experiment, .run = seen.key.run, .trials = {seen.key.trial}};
-    return std::ranges::any_of(session.engine().list(one, Look::closely, session.stop()),
-                               [](const Sighting& now) { return now.phase == Phase::running; });
+    return std::ranges::any_of(session.engine().list(one, ListDetail::consistent, session.stop()),
+                               [](const Observation& now) { return now.phase == Phase::running; });
   });
 }
 
 // The containers of the experiment's other runs.
-std::vector<Sighting> list_others(Session& session, const Run& run) {
-  std::vector<Sighting> others =
-      session.engine().list({.experiment = run.experiment.name}, Look::once, session.stop());
-  std::erase_if(others, [&](const Sighting& seen) { return seen.key.run == run.id; });
+std::vector<Observation> list_others(Session& session, const Run& run) {
+  std::vector<Observation> others =
+      session.engine().list({.experiment = run.experiment.name}, ListDetail::basic, session.stop());
+  std::erase_if(others, [&](const Observation& seen) { return seen.key.run == run.id; });
   return others;
 }
 
-Error still_lives(const Experiment& experiment, const std::vector<Sighting>& earlier,
+Error still_lives(const Experiment& experiment, const std::vector<Observation>& earlier,
                   std::string_view engine) {
   const auto count = std::count_if(earlier.begin(), earlier.end(),
-                                   [](const Sighting& seen) { return seen.phase == Phase::running; });
+                                   [](const Observation& seen) { return seen.phase == Phase::running; });
   return {ErrorKind::conflict, experiment.name,
           fmt::format("{} of its trials still run, of an earlier run; `{}` removes them, or "
                       "`run --replace` does so first",
@@ -59,26 +59,26 @@ Error still_lives(const Experiment& experiment, const std::vector<Sighting>& ear
 // Containers of earlier runs make room: all of a run that is replaced, of others the ended ones whose names
 // are needed again. Removes nothing if one of these is `uncollected`.
 std::vector<Error> remove_containers(Session& session, const Experiment& experiment,
-                                     const std::vector<Sighting>& earlier, const std::set<RunId>& replaced,
+                                     const std::vector<Observation>& earlier, const std::set<RunId>& replaced,
                                      const Uncollected& uncollected) {
   std::unordered_set<std::string_view> names;
   for (const Trial& trial : experiment.trials) names.insert(trial.name);
   std::vector<Error> errors;
   std::map<RunId, Selector> selectors;
-  for (const Sighting& sighting : earlier) {
-    if (!replaced.contains(sighting.key.run) && !names.contains(sighting.key.trial)) continue;
-    if (const auto why = uncollected.find(sighting.key); why != uncollected.end())
+  for (const Observation& observation : earlier) {
+    if (!replaced.contains(observation.key.run) && !names.contains(observation.key.trial)) continue;
+    if (const auto why = uncollected.find(observation.key); why != uncollected.end())
       errors.emplace_back(
-          ErrorKind::conflict, sighting.key.trial,
+          ErrorKind::conflict, observation.key.trial,
           fmt::format(
-              "its container of run {} stays: {}; `{}` removes it", sighting.key.run.text(), why->second,
-              command_line(experiment, fmt::format("kill --run {} --discard", sighting.key.run.text()),
+              "its container of run {} stays: {}; `{}` removes it", observation.key.run.text(), why->second,
+              command_line(experiment, fmt::format("kill --run {} --discard", observation.key.run.text()),
                            session.given_engine())));
-    Selector& selector = selectors[sighting.key.run];
+    Selector& selector = selectors[observation.key.run];
     selector.experiment = experiment.name;
-    selector.run = sighting.key.run;
+    selector.run = observation.key.run;
     // By their names, since the networks of a run that is replaced serve the next one.
-    selector.trials.push_back(sighting.key.trial);
+    selector.trials.push_back(observation.key.trial);
   }
   if (!errors.empty()) return errors;
   for (const auto& [run, selector] : selectors) {
@@ -104,14 +104,14 @@ void interrupt_replaced(Session& session, const Loaded& loaded, const std::set<R
 
 // What makes room is gone with its exit codes, its outputs and its logs.
 Uncollected take_in_earlier(Session& session, Record& record, const Loaded& loaded,
-                            const std::vector<Sighting>& others) {
+                            const std::vector<Observation>& others) {
   Uncollected uncollected;
   for (const RunId& run : runs_of(others))
     for (const RunEntry& entry : record.runs({.id = run}, 1)) {
       if (owner_pid(run, loaded.caller)) continue;
       if (!entry.ended_at) {
         reconcile_run(session, record, run, Outlook::ended);
-        uncollected.merge(bring_home(session, record, run));
+        uncollected.merge(collect_remaining(session, record, run));
       }
       uncollected.merge(
           keep_logs(session, record, state_folder(loaded.caller), run, others, Containers::about_to_go));
@@ -122,19 +122,19 @@ Uncollected take_in_earlier(Session& session, Record& record, const Loaded& load
 // What others have by now of the experiment, which may be more than at the beginning; an error when something
 // of it lives that is not replaced. A run that is not on the caller's record may be another user's, which
 // only its containers tell of.
-std::vector<Sighting> look_again(Session& session, Record& record, const Loaded& loaded,
-                                 const std::set<RunId>& replaced, std::vector<Error>& errors) {
-  std::vector<Sighting> others;
+std::vector<Observation> look_again(Session& session, Record& record, const Loaded& loaded,
+                                    const std::set<RunId>& replaced, std::vector<Error>& errors) {
+  std::vector<Observation> others;
   const auto look = [&] {
     others = list_others(session, loaded.run);
-    std::vector<Sighting> kept;
+    std::vector<Observation> kept;
     std::ranges::copy_if(others, std::back_inserter(kept),
-                         [&](const Sighting& seen) { return !replaced.contains(seen.key.run); });
+                         [&](const Observation& seen) { return !replaced.contains(seen.key.run); });
     if (any_lives(session, kept))
       errors.push_back(still_lives(loaded.run.experiment, kept, session.given_engine()));
     return kept;
   };
-  const std::vector<Sighting> kept = look();
+  const std::vector<Observation> kept = look();
   const bool is_anothers = std::ranges::any_of(
       runs_of(kept), [&](const RunId& run) { return record.runs({.id = run}, 1).empty(); });
   if (errors.empty() && is_anothers) {
@@ -147,7 +147,7 @@ std::vector<Sighting> look_again(Session& session, Record& record, const Loaded&
 }  // namespace
 
 std::optional<Error> earlier_run_lives(Session& session, const Run& run) {
-  const std::vector<Sighting> others = list_others(session, run);
+  const std::vector<Observation> others = list_others(session, run);
   if (!any_lives(session, others)) return std::nullopt;
   return still_lives(run.experiment, others, session.given_engine());
 }
@@ -160,7 +160,7 @@ std::vector<Error> make_room(Session& session, Record& record, const Loaded& loa
                              const std::set<RunId>& replaced) {
   interrupt_replaced(session, loaded, replaced);
   std::vector<Error> errors;
-  const std::vector<Sighting> others = look_again(session, record, loaded, replaced, errors);
+  const std::vector<Observation> others = look_again(session, record, loaded, replaced, errors);
   if (!errors.empty()) return errors;
   const Uncollected uncollected = take_in_earlier(session, record, loaded, others);
   return remove_containers(session, loaded.run.experiment, others, replaced, uncollected);

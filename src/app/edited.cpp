@@ -52,7 +52,7 @@ void note_edits(Progress& progress, Record& record, const RunEntry& entry, const
     if (!is_known && file.text.evaluated == entry.text.evaluated) return;
     const Loaded on_record = load(record, entry.id);
     const Changes changes =
-        compare_with_file(entry.id, on_record.run.experiment, record.past(entry.id),
+        compare_with_file(entry.id, on_record.run.experiment, record.restored_trials(entry.id),
                           named_until_now(entry, on_record.caller), file.run.experiment, {});
     progress.note(
         fmt::format("{}{} has been edited since, and {}; `{}` uses the run's own text, and with "

@@ -49,7 +49,7 @@ bool has_failed(const Experiment& experiment, const Outcome& outcome, Until unti
   return std::ranges::any_of(outcome.unsuccessful, [&](const Fact& fact) {
     if (!fails_run(experiment.trials[fact.trial], fact.state, fact.cause)) return false;
     return until == Until::ended || !fact.ran || fact.cause == Cause::start_deadline ||
-           is_watched(experiment, experiment.trials[fact.trial]);
+           is_monitored(experiment, experiment.trials[fact.trial]);
   });
 }
 
@@ -63,11 +63,11 @@ bool is_over(const Outcome& outcome, Until until) {
 }
 
 // Whether somebody has to stay while its trials run.
-bool is_watched(const Experiment& experiment, Until until) {
+bool is_monitored(const Experiment& experiment, Until until) {
   return until == Until::ended || std::ranges::any_of(experiment.trials, [&](const Trial& trial) {
            // A service that ends is tried again only as long as there is something else to stay for.
            return trial.service ? trial.timeout > Seconds(0) || experiment.deadline > Seconds(0)
-                                : is_watched(experiment, trial);
+                                : is_monitored(experiment, trial);
          });
 }
 
@@ -77,7 +77,8 @@ enum class Presence { needless, needed };
 // that tells the same.
 void note_presence(Record& record, const RunId& run, Presence presence) {
   try {
-    change_options(record, run, [&](RunOptions& options) { options.watched = presence == Presence::needed; });
+    change_options(record, run,
+                   [&](RunOptions& options) { options.monitored = presence == Presence::needed; });
   } catch (const Error&) {  // NOLINT(bugprone-empty-catch): a record that cannot be written tells the same
   }
 }
@@ -107,25 +108,25 @@ std::optional<Result> drive_run(const DrivenRun& run, Loaded& loaded, const Plan
   session.progress().begin(loaded.run);
   const auto engine = session.patient_engine();
   Recorder recorder(session.progress(), record, loaded.run.id);
-  const bool watched = is_watched(loaded.run.experiment, planner.until);
-  note_presence(record, loaded.run.id, watched ? Presence::needed : Presence::needless);
+  const bool monitored = is_monitored(loaded.run.experiment, planner.until);
+  note_presence(record, loaded.run.id, monitored ? Presence::needed : Presence::needless);
   try {
     keep_host_paths(session, record, loaded.run);
     const bool is_simulated = record.runs({.id = loaded.run.id}, 1).at(0).engine.is_simulated;
     UnlockWhenStarted listener(session.progress(), lock);
     const std::string results = results_folder(loaded.run.experiment, loaded.run.id);
-    const auto depot = open_results(loaded);
-    const auto telemetry = watched || any_cached(loaded.run.experiment)
+    const auto output_store = open_results(loaded);
+    const auto telemetry = monitored || any_cached(loaded.run.experiment)
                                ? open_telemetry(session, state_folder(loaded.caller), loaded.run.id)
                                : nullptr;
-    const auto memory = open_memory({.run = loaded.run,
-                                     .caller = loaded.caller,
-                                     .state_folder = state_folder(loaded.caller),
-                                     .depot = *depot,
-                                     .telemetry = telemetry.get(),
-                                     .progress = session.progress(),
-                                     .stop = session.stop()},
-                                    digests, run.options.cache ? Recall::done : Recall::none);
+    const auto cache_lookup = open_cache_lookup({.run = loaded.run,
+                                                 .caller = loaded.caller,
+                                                 .state_folder = state_folder(loaded.caller),
+                                                 .output_store = *output_store,
+                                                 .telemetry = telemetry.get(),
+                                                 .progress = session.progress(),
+                                                 .stop = session.stop()},
+                                                digests, run.options.cache ? CacheUse::done : CacheUse::none);
     const Outcome outcome = drive(loaded.run, loaded.plan, planner,
                                   {.engine = *engine,
                                    .clock = real_clock(),
@@ -133,17 +134,17 @@ std::optional<Result> drive_run(const DrivenRun& run, Loaded& loaded, const Plan
                                    .progress = listener,
                                    .stop = session.stop(),
                                    .steering = &run.owner.steering(),
-                                   .depot = depot.get(),
-                                   .telemetry = watched ? telemetry.get() : nullptr,
-                                   .memory = memory.get()});
+                                   .output_store = output_store.get(),
+                                   .telemetry = monitored ? telemetry.get() : nullptr,
+                                   .cache_lookup = cache_lookup.get()});
     if (outcome.left) return std::nullopt;
     print_outcome(session.progress(), loaded.run, outcome,
                   {.until = planner.until,
                    .engine = session.given_engine(),
                    .keeps_containers = !is_simulated,
-                   .last_line = last_lines_in(watched ? telemetry.get() : nullptr)});
-    if (watched && telemetry != nullptr) tell_silent(session, loaded.run.experiment, outcome, *telemetry);
-    if (depot->holds_any()) session.progress().note(fmt::format("outputs are in {}", results));
+                   .last_line = last_lines_in(monitored ? telemetry.get() : nullptr)});
+    if (monitored && telemetry != nullptr) tell_silent(session, loaded.run.experiment, outcome, *telemetry);
+    if (output_store->holds_any()) session.progress().note(fmt::format("outputs are in {}", results));
     if (is_over(outcome, planner.until)) recorder.end();
     // What runs still is nobody's to watch.
     if (!outcome.interrupted && !is_outcome_collecting(outcome))
@@ -171,9 +172,9 @@ PlannerOptions planner_options(Session& session, const RunOptions& options,
                          .until = until_of(options),
                          .capacity = capacity ? std::optional(capacity->slots) : std::nullopt,
                          .gpus = capacity ? capacity->gpus : std::vector<Gpu>(),
-                         .recalls = true};
+                         .looks_up_cache = true};
   if (resume_point) {
-    planner.past = resume_point->trials;
+    planner.restored = resume_point->trials;
     planner.began_at = resume_point->working_since;
     planner.engine_began_at = session.engine().facts(session.stop()).began_at;
   }

@@ -65,11 +65,11 @@ class ExplanationText {
       : id_(run.loaded.run.id),
         experiment_(run.loaded.run.experiment),
         run_(run),
-        past_(run.past),
+        restored_(run.restored),
         settings_(run.settings.value_or(Settings{.parallel_max = experiment_.parallel_max})) {}
 
   [[nodiscard]] std::string of(TrialIndex trial) const {
-    const Past& it = past_[trial];
+    const RestoredTrial& it = restored_[trial];
     switch (it.state) {
       case TrialState::waiting:
         return waits(trial);
@@ -104,8 +104,8 @@ class ExplanationText {
  private:
   [[nodiscard]] const std::string& name(TrialIndex trial) const { return experiment_.trials[trial].name; }
 
-  static std::string attempt_text(const Past& past) {
-    return past.attempt > 1 ? fmt::format(" (attempt {})", past.attempt) : "";
+  static std::string attempt_text(const RestoredTrial& restored) {
+    return restored.attempt > 1 ? fmt::format(" (attempt {})", restored.attempt) : "";
   }
 
   static bool is_by_others(Stopper stopper) {
@@ -113,22 +113,22 @@ class ExplanationText {
   }
 
   // Without what follows it.
-  static std::string attempt_end_text(const Past& past) {
-    EndDetails details = past.details;
+  static std::string attempt_end_text(const RestoredTrial& restored) {
+    EndDetails details = restored.details;
     details.next = Next::none;
-    return reason_text(past.reason, details, past.attempt);
+    return reason_text(restored.reason, details, restored.attempt);
   }
 
   // The reason beside the state, and what the last line of the log adds.
   [[nodiscard]] std::string failure_text(TrialIndex trial) const {
-    const Past& it = past_[trial];
+    const RestoredTrial& it = restored_[trial];
     return with_last_line(reason_text_beside_state(it), it.exit_code,
                           it.was_started ? run_.last_line(name(trial), it.attempt) : std::string());
   }
 
-  static std::string since(const Past& past) {
-    if (!past.ran_at) return "";
-    return " since " + to_string(std::chrono::duration_cast<Seconds>(real_clock().now() - *past.ran_at));
+  static std::string since(const RestoredTrial& restored) {
+    if (!restored.ran_at) return "";
+    return " since " + to_string(std::chrono::duration_cast<Seconds>(real_clock().now() - *restored.ran_at));
   }
 
   [[nodiscard]] std::string why_no_metrics(TrialIndex trial) const {
@@ -148,7 +148,7 @@ class ExplanationText {
     if (!experiment_.trials[trial].cache.on) return "";
     const auto known = run_.record.known(id_, name(trial));
     if (!known) return "; what it is equal to cannot be told";
-    if (past_[trial].anew) return "; it was to be done again";
+    if (restored_[trial].anew) return "; it was to be done again";
     std::optional<std::vector<std::string>> least;
     std::string of;
     for (const KnownEntry& before : run_.record.known_before(id_, name(trial), k_compared_max)) {
@@ -179,9 +179,10 @@ class ExplanationText {
 
   // The trial at the head of the chain, and why it failed.
   [[nodiscard]] std::string root_text(TrialIndex trial) const {
-    const std::optional<TrialIndex> root = past_[trial].root;
-    if (!root || past_[*root].reason.empty()) return "";
-    return fmt::format("; {} {}: {}", name(*root), to_string(past_[*root].state), reason_text(past_[*root]));
+    const std::optional<TrialIndex> root = restored_[trial].root;
+    if (!root || restored_[*root].reason.empty()) return "";
+    return fmt::format("; {} {}: {}", name(*root), to_string(restored_[*root].state),
+                       reason_text(restored_[*root]));
   }
 
   [[nodiscard]] std::string waits(TrialIndex trial) const {
@@ -221,7 +222,7 @@ class ExplanationText {
     return explain({.run = id_,
                     .experiment = experiment_,
                     .plan = run_.loaded.plan,
-                    .past = past_,
+                    .restored = restored_,
                     .settings = settings_,
                     .capacity = run_.snapshot ? run_.snapshot->capacity : std::nullopt,
                     .held_by_others = run_.snapshot ? run_.snapshot->held_by_others : Slots(),
@@ -232,7 +233,8 @@ class ExplanationText {
   // The slots that the next attempt requests.
   [[nodiscard]] Slots wanted(TrialIndex trial) const {
     Slots slots = experiment_.trials[trial].slots;
-    if (past_[trial].state == TrialState::ready) slots.memory = std::max(slots.memory, past_[trial].memory);
+    if (restored_[trial].state == TrialState::ready)
+      slots.memory = std::max(slots.memory, restored_[trial].memory);
     return slots;
   }
 
@@ -244,8 +246,8 @@ class ExplanationText {
   // Services do not count.
   [[nodiscard]] std::string place_text() const {
     std::size_t alive = 0;
-    for (TrialIndex trial = 0; trial < past_.size(); ++trial)
-      if (is_alive(past_[trial].state) && !experiment_.trials[trial].service) ++alive;
+    for (TrialIndex trial = 0; trial < restored_.size(); ++trial)
+      if (is_alive(restored_[trial].state) && !experiment_.trials[trial].service) ++alive;
     return fmt::format("waits for a place: {} {} alive, as many as may (parallel)",
                        number_of(alive, "attempt"), alive == 1 ? "is" : "are");
   }
@@ -255,7 +257,7 @@ class ExplanationText {
     texts.reserve(needs.size());
     for (const Edge& need : needs)
       texts.push_back(fmt::format("`{}` {} (it is {})", name(need.trial), condition_text(need.condition),
-                                  to_string(past_[need.trial].state)));
+                                  to_string(restored_[need.trial].state)));
     return list_of(std::move(texts));
   }
 
@@ -271,13 +273,13 @@ class ExplanationText {
       if (has_gpus || !slots.empty())
         (has_gpus ? texts : without_gpus).push_back(fmt::format("{} ({})", who, joined(slots, gpus)));
     };
-    for (TrialIndex trial = 0; trial < past_.size(); ++trial) {
+    for (TrialIndex trial = 0; trial < restored_.size(); ++trial) {
       const Trial& it = experiment_.trials[trial];
-      if (is_alive(past_[trial].state))
+      if (is_alive(restored_[trial].state))
         add(fmt::format("`{}`", it.name), of_kinds(wanted, wanted_gpus, it.slots),
             wanted_gpus.empty() ? GpuWish() : *it.gpus);
     }
-    for (const Sighting& other : run_.others())
+    for (const Observation& other : run_.others())
       add(fmt::format("`{}` of {}", other.key.trial, other.experiment),
           of_kinds(wanted, wanted_gpus, other.slots), {});
     std::ranges::move(without_gpus, std::back_inserter(texts));
@@ -287,7 +289,7 @@ class ExplanationText {
   const RunId& id_;
   const Experiment& experiment_;
   const ExplainedRun& run_;
-  const std::vector<Past>& past_;
+  const std::vector<RestoredTrial>& restored_;
   Settings settings_;
 };
 

@@ -16,13 +16,13 @@ namespace combu {
 // A run, and what is known of it.
 struct ExplainedRun {
   const Loaded& loaded;
-  const std::vector<Past>& past;  // of the trials of `loaded`
+  const std::vector<RestoredTrial>& restored;  // of the trials of `loaded`
   // In force at the process that drives the run; nullopt: as the file says.
   const std::optional<Settings>& settings;
   // Its capacity and what other runs hold; nullopt: not known.
   const std::optional<Snapshot>& snapshot;
   // Returns the attempts of other runs that hold slots. Called only for a trial that waits for slots.
-  std::function<std::vector<Sighting>()> others;
+  std::function<std::vector<Observation>()> others;
   // Called only for a trial that failed or was stopped.
   LastLine last_line;
   Record& record;

@@ -81,15 +81,15 @@ void tell_silent(Session& session, const Experiment& experiment, const Outcome& 
 }
 
 Uncollected keep_logs(Session& session, Record& record, const std::string& folder, const RunId& run,
-                      const std::vector<Sighting>& attempts, Containers containers) {
+                      const std::vector<Observation>& attempts, Containers containers) {
   Uncollected failed;
-  std::vector<const Sighting*> missing;
-  for (const Sighting& seen : attempts)
+  std::vector<const Observation*> missing;
+  for (const Observation& seen : attempts)
     if (seen.key.run == run && (seen.phase == Phase::running || seen.phase == Phase::ended))
       missing.push_back(&seen);
   if (missing.empty()) return failed;
   Telemetry telemetry(folder, run);
-  std::erase_if(missing, [&](const Sighting* seen) {
+  std::erase_if(missing, [&](const Observation* seen) {
     const auto kept = telemetry.log(seen->key.trial, seen->key.attempt);
     return kept && kept->complete;
   });
@@ -100,14 +100,14 @@ Uncollected keep_logs(Session& session, Record& record, const std::string& folde
   std::mutex telling;
   const auto take_all = [&] {
     in_parallel(missing.size(), k_width, [&](std::size_t index) {
-      const Sighting& seen = *missing[index];
+      const Observation& seen = *missing[index];
       const auto trial = trials.find(seen.key.trial);
       if (trial == trials.end()) return;
       const bool is_last = containers == Containers::about_to_go || seen.phase == Phase::ended;
       try {
         for (const std::string& note :
-             take_logs(session.engine(), seen.key, *trial->second, is_last ? LogEnd::complete : LogEnd::open,
-                       telemetry, session.stop())) {
+             ingest_logs(session.engine(), seen.key, *trial->second,
+                         is_last ? LogEnd::complete : LogEnd::open, telemetry, session.stop())) {
           const std::scoped_lock lock(telling);
           session.progress().note(fmt::format("{}: {}", seen.key.trial, note));
         }
@@ -122,10 +122,10 @@ Uncollected keep_logs(Session& session, Record& record, const std::string& folde
   take_all();
   if (containers == Containers::about_to_go) return failed;
   // The last lines of what still writes are sure to be in order when they are seen for the second time.
-  std::erase_if(missing, [](const Sighting* seen) { return seen->phase == Phase::ended; });
+  std::erase_if(missing, [](const Observation* seen) { return seen->phase == Phase::ended; });
   if (missing.empty()) return failed;
   real_clock().wait(2 * k_log_disorder_max, session.stop());
-  for (const Sighting* seen : missing) failed.erase(seen->key);
+  for (const Observation* seen : missing) failed.erase(seen->key);
   take_all();
   return failed;
 }

@@ -38,7 +38,7 @@ void tell_silent(Session& session, const Experiment& experiment, const Outcome& 
 // attempts that failed. Throws Error: cancelled; the run cannot be read, or none of its logs can be kept.
 enum class Containers { stay, about_to_go };
 [[nodiscard]] Uncollected keep_logs(Session& session, Record& record, const std::string& folder,
-                                    const RunId& run, const std::vector<Sighting>& attempts,
+                                    const RunId& run, const std::vector<Observation>& attempts,
                                     Containers containers);
 // Reports attempts whose logs could not be kept and whose containers stay, on one line; nothing if there are
 // none.

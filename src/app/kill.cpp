@@ -48,18 +48,18 @@ void add(Released& sum, const Released& more) {
 bool starts_go_on(Session& session, const std::vector<Selector>& selectors, const Released& released,
                   const std::set<Key>& kept) {
   if (released.attempts == 0 || !released.left.empty()) return false;
-  return std::ranges::any_of(list_all(session, selectors, Look::once),
-                             [&](const Sighting& seen) { return !kept.contains(seen.key); });
+  return std::ranges::any_of(list_all(session, selectors, ListDetail::basic),
+                             [&](const Observation& seen) { return !kept.contains(seen.key); });
 }
 
 // Returns the attempts to keep.
-using Found = std::function<std::set<Key>(const Selector&, const std::vector<Sighting>&)>;
+using Found = std::function<std::set<Key>(const Selector&, const std::vector<Observation>&)>;
 
 Released release_all(Session& session, const std::vector<Selector>& selectors, const Found& found) {
   Released sum;
   for (const Selector& selector : selectors) {
     const Releasing tell{
-        .found = [&](const std::vector<Sighting>& attempts) { return found(selector, attempts); },
+        .found = [&](const std::vector<Observation>& attempts) { return found(selector, attempts); },
         .removed = [&](std::size_t done,
                        std::size_t total) { session.progress().counted("removed", done, total); }};
     Released released = session.engine().release(selector, tell, session.stop());
@@ -115,17 +115,17 @@ std::set<Key> keys_to_keep(const Known& known) {
   return keys;
 }
 
-std::vector<Sighting> of_run(const std::vector<Sighting>& attempts, const RunId& run) {
-  std::vector<Sighting> of;
+std::vector<Observation> of_run(const std::vector<Observation>& attempts, const RunId& run) {
+  std::vector<Observation> of;
   std::ranges::copy_if(attempts, std::back_inserter(of),
-                       [&](const Sighting& seen) { return seen.key.run == run; });
+                       [&](const Observation& seen) { return seen.key.run == run; });
   return of;
 }
 
 // Otherwise the record would say of what has ended unwatched that it was killed. The runs that are new to
 // `known`.
 std::vector<RunId> take_in_once(Session& session, const Invocation& invocation, const Selector& selector,
-                                const std::vector<Sighting>& attempts, Known& known) {
+                                const std::vector<Observation>& attempts, Known& known) {
   std::vector<RunId> looked_at;
   for_each_on_record(session, invocation, {selector}, [&](Record& record, const RunId& run) {
     if (!known.runs.insert(run).second) return;
@@ -143,20 +143,21 @@ std::vector<RunId> take_in_once(Session& session, const Invocation& invocation, 
 }
 
 // Keeps each of `attempts` that can have outputs or logs.
-void keep_all(Known& known, const std::vector<Sighting>& attempts, const std::string& why) {
-  for (const Sighting& seen : attempts)
+void keep_all(Known& known, const std::vector<Observation>& attempts, const std::string& why) {
+  for (const Observation& seen : attempts)
     if (seen.phase != Phase::created) known.kept.try_emplace(seen.key, why);
 }
 
-// Keeps the ended attempts of a run whose ends could not be recorded: bring_home() does not know of these.
-void keep_untold(Record& record, const RunId& run, const std::vector<Sighting>& attempts, Known& known) {
+// Keeps the ended attempts of a run whose ends could not be recorded: collect_remaining() does not know of
+// these.
+void keep_untold(Record& record, const RunId& run, const std::vector<Observation>& attempts, Known& known) {
   const auto why = known.untold.find(run);
   if (why == known.untold.end()) return;
   std::set<std::string, std::less<>> over;
   for (const TrialEntry& trial : record.trials(run))
     if (is_over(trial.state)) over.insert(trial.name);
-  std::vector<Sighting> ended;
-  std::ranges::copy_if(attempts, std::back_inserter(ended), [&](const Sighting& seen) {
+  std::vector<Observation> ended;
+  std::ranges::copy_if(attempts, std::back_inserter(ended), [&](const Observation& seen) {
     return seen.phase == Phase::ended && !over.contains(seen.key.trial) && !known.pending.contains(seen.key);
   });
   keep_all(known, ended, why->second);
@@ -165,11 +166,11 @@ void keep_untold(Record& record, const RunId& run, const std::vector<Sighting>& 
 // Collects what is missing of the logs of `attempts`. `runs`: those that may have outputs to collect.
 // Attempts that fail are kept.
 void collect_logs(Session& session, const Invocation& invocation, const std::vector<RunId>& runs,
-                  std::vector<Sighting> attempts, Known& known) {
-  std::erase_if(attempts, [&](const Sighting& seen) { return known.kept.contains(seen.key); });
+                  std::vector<Observation> attempts, Known& known) {
+  std::erase_if(attempts, [&](const Observation& seen) { return known.kept.contains(seen.key); });
   const std::string folder = state_folder(caller_for(invocation));
   if (attempts.empty() || !Record::exists(folder)) return;
-  const auto or_keep = [&](const std::vector<Sighting>& all, const std::function<void()>& body) {
+  const auto or_keep = [&](const std::vector<Observation>& all, const std::function<void()>& body) {
     try {
       body();
     } catch (const Error& error) {
@@ -182,7 +183,7 @@ void collect_logs(Session& session, const Invocation& invocation, const std::vec
     std::set<RunId> all = runs_of(attempts);
     all.insert(runs.begin(), runs.end());
     for (const RunId& run : all) {
-      const std::vector<Sighting> its = of_run(attempts, run);
+      const std::vector<Observation> its = of_run(attempts, run);
       or_keep(its, [&] {
         if (record.runs({.id = run}, 1).empty()) return;
         if (std::ranges::find(runs, run) != runs.end()) known.pending.merge(collecting_attempts(record, run));
@@ -194,10 +195,10 @@ void collect_logs(Session& session, const Invocation& invocation, const std::vec
 }
 
 // Nothing of the experiment runs after a kill.
-void stop_kept(Session& session, const Invocation& invocation, const std::vector<Sighting>& attempts,
+void stop_kept(Session& session, const Invocation& invocation, const std::vector<Observation>& attempts,
                Known& known) {
-  std::vector<const Sighting*> running;
-  for (const Sighting& seen : attempts)
+  std::vector<const Observation*> running;
+  for (const Observation& seen : attempts)
     if (seen.phase == Phase::running && known.kept.contains(seen.key)) running.push_back(&seen);
   std::map<RunId, TrialNames> stopped;
   std::mutex mutex;
@@ -234,7 +235,7 @@ std::vector<Selector> more_selectors(const std::vector<Selector>& known, const R
 bool release_until_none(Session& session, const Invocation& invocation, std::vector<Selector>& selectors,
                         Released& released, Known& known, bool discard) {
   interrupt_all(session, invocation, selectors);
-  const Found collect_found = [&](const Selector& selector, const std::vector<Sighting>& attempts) {
+  const Found collect_found = [&](const Selector& selector, const std::vector<Observation>& attempts) {
     const std::vector<RunId> runs = take_in_once(session, invocation, selector, attempts, known);
     if (discard) return std::set<Key>();
     collect_logs(session, invocation, runs, attempts, known);
@@ -284,7 +285,7 @@ void collect_pending(Session& session, const Invocation& invocation, Released& r
       append_new(released.left, more.left);
     };
     try {
-      known.kept.merge(bring_home(session, record, run, remove));
+      known.kept.merge(collect_remaining(session, record, run, remove));
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::cancelled) throw;
       for (const Key& key : keys)
@@ -324,9 +325,9 @@ Result remove_all(Session& session, const Invocation& invocation, const KillOpti
     record_removed();  // the collection may be interrupted
     const std::set<Key> pending = known.pending;
     collect_pending(session, invocation, released, known);
-    const Found keep = [&](const Selector&, const std::vector<Sighting>& attempts) {
+    const Found keep = [&](const Selector&, const std::vector<Observation>& attempts) {
       std::set<Key> keys = keys_to_keep(known);
-      for (const Sighting& seen : attempts)
+      for (const Observation& seen : attempts)
         if (!pending.contains(seen.key)) keys.insert(seen.key);
       return keys;
     };

@@ -230,21 +230,22 @@ Loaded load(Record& record, const RunId& run, Texts texts) {
   return loaded;
 }
 
-void expect_env_files(const Experiment& experiment, std::span<const Past> past,
+void expect_env_files(const Experiment& experiment, std::span<const RestoredTrial> restored,
                       std::span<const TrialIndex> again) {
   const auto expect = [&](TrialIndex index) {
     const Trial& trial = experiment.trials[index];
     if (!trial.env_fault.empty()) throw Error(ErrorKind::invalid, trial.path + ".env_file", trial.env_fault);
   };
   std::ranges::for_each(again, expect);
-  for (TrialIndex trial = 0; trial < past.size(); ++trial)
-    if (may_start(experiment.trials[trial], past[trial].state)) expect(trial);
+  for (TrialIndex trial = 0; trial < restored.size(); ++trial)
+    if (may_start(experiment.trials[trial], restored[trial].state)) expect(trial);
 }
 
-void forget_inputs(Experiment& experiment, std::span<const Past> past, std::span<const TrialIndex> again) {
-  for (TrialIndex trial = 0; trial < past.size(); ++trial) {
+void forget_inputs(Experiment& experiment, std::span<const RestoredTrial> restored,
+                   std::span<const TrialIndex> again) {
+  for (TrialIndex trial = 0; trial < restored.size(); ++trial) {
     Trial& one = experiment.trials[trial];
-    if (one.inputs.empty() || may_start(one, past[trial].state)) continue;
+    if (one.inputs.empty() || may_start(one, restored[trial].state)) continue;
     if (std::ranges::find(again, trial) == again.end()) one.inputs.clear();
   }
 }

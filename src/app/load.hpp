@@ -20,7 +20,7 @@ struct Loaded {
   Caller caller;
   FileText text;  // for the record, like the next ones; empty of a run that is on it
   std::vector<std::string> arguments;
-  Revision revision;
+  GitRevision revision;
   Seconds evaluated_in{0};  // read and planned, too
 };
 
@@ -43,11 +43,11 @@ enum class Texts { as_ran, newest };
 
 // For who starts trials: throws Error(invalid) when one that may still be started from where it stands, or is
 // to be started once more, lacks an `env_file`.
-void expect_env_files(const Experiment& experiment, std::span<const Past> past,
+void expect_env_files(const Experiment& experiment, std::span<const RestoredTrial> restored,
                       std::span<const TrialIndex> again = {});
 
 // What will not be started, or is not to be once more, needs its inputs no more: they may be gone by now.
-void forget_inputs(Experiment& experiment, std::span<const Past> past,
+void forget_inputs(Experiment& experiment, std::span<const RestoredTrial> restored,
                    std::span<const TrialIndex> again = {});
 
 // Throws Error(invalid) if the file, which the person calls `name`, is of another experiment than the run.

@@ -33,10 +33,10 @@ class Following {
   }
 
   // False: the reader has gone. Where it throws it may be called again, and goes on.
-  bool look(const std::vector<Sighting>& attempts) {
-    std::vector<const Sighting*> open;
+  bool look(const std::vector<Observation>& attempts) {
+    std::vector<const Observation*> open;
     std::set<Key> listed;
-    for (const Sighting& seen : attempts) {
+    for (const Observation& seen : attempts) {
       const bool has_run = seen.phase == Phase::running || seen.phase == Phase::ended;
       if (!has_run) continue;
       listed.insert(seen.key);
@@ -58,7 +58,7 @@ class Following {
     bool complete = false;
   };
 
-  static bool is_before(const Sighting* left, const Sighting* right) { return is_older(*left, *right); }
+  static bool is_before(const Observation* left, const Observation* right) { return is_older(*left, *right); }
 
   Log& log_of(const Key& key) {
     Log& log = logs_[key];
@@ -80,7 +80,7 @@ class Following {
     if (!read_kept(*telemetry, key, *kept, wanted_, log.place, *log.sink)) reader_has_gone_ = true;
   }
 
-  void read(const Sighting& seen) {
+  void read(const Observation& seen) {
     Log& log = logs_.at(seen.key);
     try {
       session_.engine().logs(
@@ -136,16 +136,16 @@ void follow_logs(Session& session, const Invocation& invocation, const Selection
     const bool is_first = !selectors;
     try {
       if (is_first || selection.run.empty()) selectors = selectors_of(session, invocation, selection);
-      auto attempts = list_all(session, *selectors, Look::once);
+      auto attempts = list_all(session, *selectors, ListDetail::basic);
       std::erase_if(attempts,
-                    [&](const Sighting& seen) { return !is_chosen(selection.trials, seen.key.trial); });
+                    [&](const Observation& seen) { return !is_chosen(selection.trials, seen.key.trial); });
       const bool lives =
-          std::ranges::any_of(attempts, [](const Sighting& seen) { return seen.phase == Phase::running; });
+          std::ranges::any_of(attempts, [](const Observation& seen) { return seen.phase == Phase::running; });
       if (!following.look(attempts) || (!goes_on && !lives)) return;
       cuts = 0;
     } catch (const Error& error) {
       if (is_first || !is_absence(error) || ++cuts > k_log_cuts_max) throw;
-      (void)patient->list(selectors->front(), Look::once, session.stop());
+      (void)patient->list(selectors->front(), ListDetail::basic, session.stop());
     }
     real_clock().wait(k_follow_pause, session.stop());
   }

@@ -27,15 +27,15 @@ class LogPlace {
   [[nodiscard]] bool has_begun() const { return begin_.has_value(); }
 
   [[nodiscard]] bool is_new(const LogPiece& piece) {
-    const std::pair moment(piece.at, piece.stream);
-    const auto known = known_.find(moment);
+    const std::pair timestamp(piece.at, piece.stream);
+    const auto known = known_.find(timestamp);
     if (known != known_.end() && known->second > 0) {
       --known->second;
       return false;
     }
     begin_ = std::min(begin_.value_or(piece.at), piece.at);
     until_ = std::max(until_, piece.at);
-    ++recent_[moment];
+    ++recent_[timestamp];
     recent_.erase(recent_.begin(), recent_.lower_bound({until_ - k_log_disorder_max, LogStream::out}));
     return true;
   }

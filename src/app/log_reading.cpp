@@ -53,8 +53,9 @@ bool follow_live(Session& session, const Caller& caller, const Key& key, const L
     }
     cuts = is_cut ? cuts + 1 : 0;
     // The stream ends with its engine, too.
-    const auto listed = patient->list({.run = key.run, .trials = {key.trial}}, Look::closely, session.stop());
-    const bool lives = std::ranges::any_of(listed, [&](const Sighting& seen) {
+    const auto listed =
+        patient->list({.run = key.run, .trials = {key.trial}}, ListDetail::consistent, session.stop());
+    const bool lives = std::ranges::any_of(listed, [&](const Observation& seen) {
       const bool is_to_run = seen.phase == Phase::created && owner_pid(key.run, caller);
       return seen.key == key && (seen.phase == Phase::running || is_to_run);
     });
@@ -65,7 +66,7 @@ bool follow_live(Session& session, const Caller& caller, const Key& key, const L
 
 }  // namespace
 
-bool is_older(const Sighting& left, const Sighting& right) {
+bool is_older(const Observation& left, const Observation& right) {
   if (left.created_at != right.created_at) return left.created_at < right.created_at;
   return left.key.attempt < right.key.attempt;
 }

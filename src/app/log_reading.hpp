@@ -25,7 +25,7 @@ void note_gaps(const KeptLog& log, const LogOptions& wanted, LogSink& sink);
                              const LogOptions& wanted, LogPlace& place, LogSink& sink);
 
 // Of several runs and attempts of a trial the newest is meant.
-[[nodiscard]] bool is_older(const Sighting& left, const Sighting& right);
+[[nodiscard]] bool is_older(const Observation& left, const Observation& right);
 
 // True for the error of an engine that is away, or was for a moment.
 [[nodiscard]] bool is_absence(const Error& error);

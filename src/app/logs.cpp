@@ -97,11 +97,11 @@ Result logs_of_one(Session& session, const Invocation& invocation, const LogsOpt
 
 // The attempts that have a log: in the order of the experiment's trials, then those that only the engine
 // knows, the oldest first.
-std::vector<Key> attempts_in_order(RecordedLogs& kept, std::vector<Sighting> listed) {
-  std::erase_if(listed, [](const Sighting& seen) { return seen.phase == Phase::created; });
+std::vector<Key> attempts_in_order(RecordedLogs& kept, std::vector<Observation> listed) {
+  std::erase_if(listed, [](const Observation& seen) { return seen.phase == Phase::created; });
   std::ranges::sort(listed, is_older);
-  std::map<std::string_view, std::vector<const Sighting*>> by_trial;
-  for (const Sighting& seen : listed) by_trial[seen.key.trial].push_back(&seen);
+  std::map<std::string_view, std::vector<const Observation*>> by_trial;
+  for (const Observation& seen : listed) by_trial[seen.key.trial].push_back(&seen);
   std::vector<Key> keys;
   std::set<Key> known;
   const auto add = [&](const Key& key) {
@@ -112,24 +112,26 @@ std::vector<Key> attempts_in_order(RecordedLogs& kept, std::vector<Sighting> lis
     if (kept.log(key.trial, key.attempt)) add(key);
     const auto seen = by_trial.find(entry.name);
     if (seen == by_trial.end()) continue;
-    for (const Sighting* one : seen->second) add(one->key);
+    for (const Observation* one : seen->second) add(one->key);
   }
-  for (const Sighting& seen : listed) add(seen.key);
+  for (const Observation& seen : listed) add(seen.key);
   return keys;
 }
 
 // Passes on one log after the other. Logs that are kept whole are passed on even if the engine is away.
 void read_all(Session& session, const Invocation& invocation, const SelectionOptions& selection,
               RecordedLogs& kept, const LogsOptions& options, bool is_whole) {
-  std::vector<Sighting> listed;
+  std::vector<Observation> listed;
   std::optional<Error> away;
   try {
-    if (!is_whole) listed = list_all(session, selectors_of(session, invocation, selection), Look::once);
+    if (!is_whole)
+      listed = list_all(session, selectors_of(session, invocation, selection), ListDetail::basic);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::cancelled) throw;
     away = error;
   }
-  std::erase_if(listed, [&](const Sighting& seen) { return !is_chosen(selection.trials, seen.key.trial); });
+  std::erase_if(listed,
+                [&](const Observation& seen) { return !is_chosen(selection.trials, seen.key.trial); });
   if (!away && !is_whole && listed.empty()) kept.expect_readable();
   if (!away && listed.empty() && !kept.run()) expect_run(invocation, selection);
   const Caller caller = caller_for(invocation);
@@ -176,8 +178,8 @@ Result logs_of_named(Session& session, const Invocation& invocation, const LogsO
   for (const TrialEntry& entry : kept.trials()) trials.insert(entry.name);
   if (!kept.run()) {
     unmatched = names;
-    for (const Sighting& seen :
-         list_all(session, selectors_of(session, invocation, options.selection), Look::once)) {
+    for (const Observation& seen :
+         list_all(session, selectors_of(session, invocation, options.selection), ListDetail::basic)) {
       drop_matching(unmatched, seen.key.trial);
       if (is_chosen(names, seen.key.trial)) trials.insert(seen.key.trial);
     }

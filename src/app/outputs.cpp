@@ -21,15 +21,15 @@ namespace {
 
 // The attempts of a run whose outputs are to be collected, by trial.
 std::map<TrialIndex, Key> collecting_attempts(Record& record, const RunId& run,
-                                              const std::vector<Past>& past) {
+                                              const std::vector<RestoredTrial>& restored) {
   std::map<TrialIndex, Key> attempts;
-  const bool any =
-      std::ranges::any_of(past, [](const Past& one) { return one.state == TrialState::collecting; });
+  const bool any = std::ranges::any_of(
+      restored, [](const RestoredTrial& one) { return one.state == TrialState::collecting; });
   if (!any) return attempts;
   const std::vector<TrialEntry> trials = record.trials(run);
-  for (TrialIndex i = 0; i < past.size(); ++i)
-    if (past[i].state == TrialState::collecting)
-      attempts.emplace(i, Key{.run = run, .trial = trials[i].name, .attempt = past[i].attempt});
+  for (TrialIndex i = 0; i < restored.size(); ++i)
+    if (restored[i].state == TrialState::collecting)
+      attempts.emplace(i, Key{.run = run, .trial = trials[i].name, .attempt = restored[i].attempt});
   return attempts;
 }
 
@@ -48,7 +48,7 @@ std::string failure_of(const Body& body) {
 // Where attempts are collected from, and to.
 struct Route {
   Engine& engine;
-  Depot& depot;
+  OutputStore& output_store;
 };
 
 // Records the result. Returns why the outputs could not be collected; empty if they are, or if the attempt
@@ -56,21 +56,21 @@ struct Route {
 std::string collect_one(Session& session, Record& record, const Loaded& loaded, const Route& route,
                         LastCollection& collection, const CollectCommand& command) {
   const auto [collected, taken] =
-      take_outputs(route.engine, loaded.run, command, route.depot, session.stop());
+      collect_trial_outputs(route.engine, loaded.run, command, route.output_store, session.stop());
   if (session.stop().stop_requested()) throw Error(ErrorKind::cancelled, "", "cancelled");
-  std::vector<CameHome> homes;
+  std::vector<CollectedOutputs> collected_outputs;
   if (taken) {
-    homes.push_back({.trial = command.trial, .attempt = command.attempt, .taken = *taken});
+    collected_outputs.push_back({.trial = command.trial, .attempt = command.attempt, .taken = *taken});
     for (const std::string& note : notes_of(loaded.run.experiment.trials[command.trial].name, *taken))
       session.progress().note(note);
   }
-  record.append(loaded.run.id, collection.facts_of(collected, real_clock().now()), {}, homes);
+  record.append(loaded.run.id, collection.facts_of(collected, real_clock().now()), {}, collected_outputs);
   return collected.by_attempt ? std::string() : collected.fault;
 }
 
 }  // namespace
 
-std::unique_ptr<Depot> open_results(const Loaded& loaded) {
+std::unique_ptr<OutputStore> open_results(const Loaded& loaded) {
   const std::string results = results_folder(loaded.run.experiment, loaded.run.id);
   if (!results.starts_with('/')) return open_s3(results, loaded.caller);
   const bool for_another = geteuid() == 0 && loaded.caller.uid != 0;
@@ -81,7 +81,7 @@ std::unique_ptr<Depot> open_results(const Loaded& loaded) {
 
 OutputsAt outputs_at(const std::string& results, const TrialEntry& trial) {
   OutputsAt at{.place = fmt::format("{}/{}", results, trial.name),
-               .so_far = fmt::format("{}/{}", results, place_so_far(trial.name))};
+               .so_far = fmt::format("{}/{}", results, partial_place(trial.name))};
   const bool is_folder = results.starts_with('/');
   const auto is_there = [](const std::string& place) {
     std::error_code unreadable;
@@ -129,14 +129,15 @@ std::vector<Error> check_results(const Loaded& loaded, const std::stop_token& st
 
 std::set<Key> collecting_attempts(Record& record, const RunId& run) {
   std::set<Key> keys;
-  for (const auto& [trial, key] : collecting_attempts(record, run, record.past(run))) keys.insert(key);
+  for (const auto& [trial, key] : collecting_attempts(record, run, record.restored_trials(run)))
+    keys.insert(key);
   return keys;
 }
 
-Uncollected bring_home(Session& session, Record& record, const RunId& run,
-                       const std::function<void(const Key&)>& collected) {
-  std::vector<Past> past = record.past(run);
-  std::map<TrialIndex, Key> pending = collecting_attempts(record, run, past);
+Uncollected collect_remaining(Session& session, Record& record, const RunId& run,
+                              const std::function<void(const Key&)>& collected) {
+  std::vector<RestoredTrial> restored = record.restored_trials(run);
+  std::map<TrialIndex, Key> pending = collecting_attempts(record, run, restored);
   Uncollected failed;
   if (pending.empty()) return failed;
   session.progress().note(
@@ -146,15 +147,16 @@ Uncollected bring_home(Session& session, Record& record, const RunId& run,
   };
   const std::string why = failure_of([&] {
     const Loaded loaded = load(record, run);
-    const auto depot = open_results(loaded);
+    const auto output_store = open_results(loaded);
     const auto engine = session.patient_engine();
-    LastCollection collection(run, loaded.run.experiment, loaded.plan, std::move(past), real_clock().now());
+    LastCollection collection(run, loaded.run.experiment, loaded.plan, std::move(restored),
+                              real_clock().now());
     for (const CollectCommand& command : collection.commands()) {
       const auto at = pending.find(command.trial);
       if (at == pending.end()) continue;
       std::string fault;
       const std::string unrecorded = failure_of([&] {
-        fault = collect_one(session, record, loaded, {*engine, *depot}, collection, command);
+        fault = collect_one(session, record, loaded, {*engine, *output_store}, collection, command);
       });
       const Key key = at->second;
       pending.erase(at);

@@ -18,12 +18,12 @@
 namespace combu {
 
 // results_folder() of the run as a depot, whose files are the caller's.
-[[nodiscard]] std::unique_ptr<Depot> open_results(const Loaded& loaded);
+[[nodiscard]] std::unique_ptr<OutputStore> open_results(const Loaded& loaded);
 
 // Where what a trial has left is. Empty: nothing of it is there.
 struct OutputsAt {
   std::string place;   // of what it had left at its end
-  std::string so_far;  // of what an attempt had left when it still ran (place_so_far)
+  std::string so_far;  // of what an attempt had left when it still ran (partial_place)
 };
 // Of a trial that has outputs, in results_folder(): of a folder what is there, of a bucket, which is not
 // asked, what is on record.
@@ -42,9 +42,9 @@ struct OutputsAt {
 // on and whose containers are about to be removed, and records that. `collected` (may be empty) is called
 // after each attempt that did not fail. Returns the attempts that failed. Throws Error: cancelled; the record
 // cannot be read.
-[[nodiscard]] Uncollected bring_home(Session& session, Record& record, const RunId& run,
-                                     const std::function<void(const Key&)>& collected = {});
-// The attempts that bring_home() is to collect.
+[[nodiscard]] Uncollected collect_remaining(Session& session, Record& record, const RunId& run,
+                                            const std::function<void(const Key&)>& collected = {});
+// The attempts that collect_remaining() is to collect.
 [[nodiscard]] std::set<Key> collecting_attempts(Record& record, const RunId& run);
 
 }  // namespace combu

@@ -34,25 +34,26 @@ OpenTrials open_on_record(Record& record, const RunId& run) {
 
 // With the times of each. The listing may report an end a moment late, so the trials of `stopped` are asked
 // for, too.
-std::vector<Sighting> changed_of(Session& session, const RunId& run, const std::vector<Sighting>& listed,
-                                 const TrialNames& stopped, const OpenTrials& open) {
-  const auto is_news = [&](const Sighting& seen) {
+std::vector<Observation> changed_of(Session& session, const RunId& run,
+                                    const std::vector<Observation>& listed, const TrialNames& stopped,
+                                    const OpenTrials& open) {
+  const auto is_news = [&](const Observation& seen) {
     const auto found = open.find(seen.key.trial);
     return found != open.end() && is_behind(found->second, &seen);
   };
   Selector selector{.run = run, .trials = stopped};
-  for (const Sighting& seen : listed)
+  for (const Observation& seen : listed)
     if (is_news(seen)) selector.trials.push_back(seen.key.trial);
   std::erase_if(selector.trials, [&](const std::string& trial) { return !open.contains(trial); });
   if (selector.trials.empty()) return {};
-  std::vector<Sighting> changed = session.engine().list(selector, Look::fully, session.stop());
-  std::erase_if(changed, [&](const Sighting& seen) { return !is_news(seen); });
+  std::vector<Observation> changed = session.engine().list(selector, ListDetail::full, session.stop());
+  std::erase_if(changed, [&](const Observation& seen) { return !is_news(seen); });
   return changed;
 }
 
-bool is_behind(const OpenTrials& open, const std::vector<Sighting>& listed) {
-  std::map<std::string_view, const Sighting*> by_name;
-  for (const Sighting& seen : listed) by_name.emplace(seen.key.trial, &seen);
+bool is_behind(const OpenTrials& open, const std::vector<Observation>& listed) {
+  std::map<std::string_view, const Observation*> by_name;
+  for (const Observation& seen : listed) by_name.emplace(seen.key.trial, &seen);
   return std::ranges::any_of(open, [&](const auto& one) {
     const auto found = by_name.find(one.first);
     return is_behind(one.second, found == by_name.end() ? nullptr : found->second);
@@ -63,23 +64,25 @@ bool is_behind(const OpenTrials& open, const std::vector<Sighting>& listed) {
 struct MissingFacts {
   Record::Stamp stamp{};
   Loaded loaded;
-  std::vector<Past> past;
+  std::vector<RestoredTrial> restored;
   std::vector<Fact> facts;
 };
 
 std::optional<MissingFacts> find_missing(Session& session, Record& record, const RunId& run, Outlook outlook,
                                          const TrialNames& stopped,
-                                         std::optional<std::vector<Sighting>> listed) {
+                                         std::optional<std::vector<Observation>> listed) {
   const Record::Stamp stamp = record.stamp(run);
   const OpenTrials open = open_on_record(record, run);
   if (open.empty()) return std::nullopt;
-  if (!listed) listed = session.engine().list({.run = run}, Look::closely, session.stop());
-  std::vector<Sighting> changed = changed_of(session, run, *listed, stopped, open);
+  if (!listed) listed = session.engine().list({.run = run}, ListDetail::consistent, session.stop());
+  std::vector<Observation> changed = changed_of(session, run, *listed, stopped, open);
   if (changed.empty() && !is_behind(open, *listed)) return std::nullopt;
-  MissingFacts result{
-      .stamp = stamp, .loaded = load(record, run, Texts::newest), .past = record.past(run), .facts = {}};
+  MissingFacts result{.stamp = stamp,
+                      .loaded = load(record, run, Texts::newest),
+                      .restored = record.restored_trials(run),
+                      .facts = {}};
   const combu::Run& of = result.loaded.run;
-  result.facts = reconcile(run, of.experiment, result.loaded.plan, result.past,
+  result.facts = reconcile(run, of.experiment, result.loaded.plan, result.restored,
                            {.listed = std::move(*listed),
                             .changed = std::move(changed),
                             .stopped = stopped,
@@ -93,13 +96,13 @@ std::optional<MissingFacts> find_missing(Session& session, Record& record, const
 // False: nothing was recorded, since another process has changed the run meanwhile.
 bool append_missing(Record& record, const RunId& run, const MissingFacts& missing) {
   const auto ends =
-      are_all_over(missing.past, missing.facts) ? Record::RunEnds::with_last_trial : Record::RunEnds::no;
+      are_all_over(missing.restored, missing.facts) ? Record::RunEnds::with_last_trial : Record::RunEnds::no;
   return record.append_unwatched(run, missing.facts, missing.stamp, ends);
 }
 
 }  // namespace
 
-bool is_behind(const TrialEntry& entry, const Sighting* seen) {
+bool is_behind(const TrialEntry& entry, const Observation* seen) {
   if (!may_have_attempt(entry.state)) return false;
   if (seen == nullptr) return is_alive(entry.state);
   if (seen->key.attempt != entry.attempt) return seen->key.attempt > entry.attempt;
@@ -107,7 +110,7 @@ bool is_behind(const TrialEntry& entry, const Sighting* seen) {
 }
 
 void reconcile_run(Session& session, Record& record, const RunId& run, Outlook outlook,
-                   const TrialNames& stopped, std::optional<std::vector<Sighting>> listed) {
+                   const TrialNames& stopped, std::optional<std::vector<Observation>> listed) {
   const auto missing = find_missing(session, record, run, outlook, stopped, std::move(listed));
   if (missing) (void)append_missing(record, run, *missing);
 }

@@ -18,7 +18,7 @@ enum class Outlook {
 using TrialNames = std::vector<std::string>;
 
 // True if the record lacks what the engine has of the trial. nullptr: it has no container of the trial.
-[[nodiscard]] bool is_behind(const TrialEntry& entry, const Sighting* seen);
+[[nodiscard]] bool is_behind(const TrialEntry& entry, const Observation* seen);
 
 // Puts on record which trials run and which have ended, with their exit codes and the engine's times, which
 // containers are gone, and which trials are blocked by these ends; schedule::reconcile decides. Starts, stops
@@ -26,7 +26,7 @@ using TrialNames = std::vector<std::string>;
 // one begins to be, the record does not change. Throws Error. `stopped`: trials that the caller has stopped.
 // `listed`: all that the engine has of the run, if the caller has just listed it.
 void reconcile_run(Session& session, Record& record, const RunId& run, Outlook outlook,
-                   const TrialNames& stopped = {}, std::optional<std::vector<Sighting>> listed = {});
+                   const TrialNames& stopped = {}, std::optional<std::vector<Observation>> listed = {});
 
 // Facts by the trial's name, in their order.
 using UnrecordedFacts = std::map<std::string, std::vector<Fact>, std::less<>>;

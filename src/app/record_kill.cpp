@@ -18,9 +18,9 @@ void record_kill(Record& record, const RunId& run, const std::vector<std::string
     std::vector<std::string> names;
     names.reserve(trials.size());
     for (TrialEntry& trial : trials) names.push_back(std::move(trial.name));
-    const std::vector<Past> past = record.past(run);
-    const std::vector<Fact> facts = facts_of_kill(run, names, past, kept, real_clock().now());
-    const auto ends = are_all_over(past, facts) ? Record::RunEnds::with_last_trial : Record::RunEnds::no;
+    const std::vector<RestoredTrial> restored = record.restored_trials(run);
+    const std::vector<Fact> facts = facts_of_kill(run, names, restored, kept, real_clock().now());
+    const auto ends = are_all_over(restored, facts) ? Record::RunEnds::with_last_trial : Record::RunEnds::no;
     if (record.append_if_unchanged(run, facts, stamp, ends)) return;
   }
   throw Error(ErrorKind::conflict, "run " + run.text(), "another process is at work on it");

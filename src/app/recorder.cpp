@@ -13,7 +13,7 @@ void Recorder::fact(const Fact& fact) {
   pending_.push_back(fact);
 }
 
-void Recorder::started(TrialIndex trial, const Sighting& seen) {
+void Recorder::started(TrialIndex trial, const Observation& seen) {
   if (seen.created_in && seen.started_in)
     started_.push_back({.trial = trial,
                         .attempt = seen.key.attempt,
@@ -23,21 +23,22 @@ void Recorder::started(TrialIndex trial, const Sighting& seen) {
                         .digest = digest_in(seen.digest)});
 }
 
-void Recorder::cache_result(const Recollection& result) {
-  recollections_.push_back(result);
+void Recorder::cache_result(const CacheResult& result) {
+  cache_results_.push_back(result);
 }
 
-void Recorder::outputs_collected(TrialIndex trial, int attempt, const Taken& taken) {
-  homes_.push_back({.trial = trial, .attempt = attempt, .taken = taken});
+void Recorder::outputs_collected(TrialIndex trial, int attempt, const CollectionResult& taken) {
+  collected_outputs_.push_back({.trial = trial, .attempt = attempt, .taken = taken});
 }
 
 void Recorder::commit() {
-  if (pending_.empty() && started_.empty() && homes_.empty() && recollections_.empty()) return;
-  if (!write([this] { record_.append(run_, pending_, started_, homes_, recollections_); })) return;
+  if (pending_.empty() && started_.empty() && collected_outputs_.empty() && cache_results_.empty()) return;
+  if (!write([this] { record_.append(run_, pending_, started_, collected_outputs_, cache_results_); }))
+    return;
   pending_.clear();
   started_.clear();
-  homes_.clear();
-  recollections_.clear();
+  collected_outputs_.clear();
+  cache_results_.clear();
 }
 
 void Recorder::end() {

@@ -14,9 +14,9 @@ class Recorder final : public Journal {
  public:
   Recorder(Progress& progress, Record& record, RunId run);
   void fact(const Fact& fact) override;
-  void started(TrialIndex trial, const Sighting& seen) override;
-  void outputs_collected(TrialIndex trial, int attempt, const Taken& taken) override;
-  void cache_result(const Recollection& result) override;
+  void started(TrialIndex trial, const Observation& seen) override;
+  void outputs_collected(TrialIndex trial, int attempt, const CollectionResult& taken) override;
+  void cache_result(const CacheResult& result) override;
   void commit() override;
 
   // The run is over.
@@ -31,8 +31,8 @@ class Recorder final : public Journal {
   RunId run_;
   std::vector<Fact> pending_;
   std::vector<Started> started_;
-  std::vector<CameHome> homes_;
-  std::vector<Recollection> recollections_;
+  std::vector<CollectedOutputs> collected_outputs_;
+  std::vector<CacheResult> cache_results_;
   bool failing_ = false;
 };
 

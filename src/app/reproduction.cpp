@@ -114,7 +114,7 @@ void pin_image(OrderedJson& fields, const Digests& references) {
 }
 
 bool is_as_it_was(const RunEntry& entry) {
-  const Revision now = revision_of(entry.folder, entry.text.evaluated);
+  const GitRevision now = revision_of(entry.folder, entry.text.evaluated);
   return now.commit == entry.revision && now.working_tree.diff == entry.working_tree.diff;
 }
 

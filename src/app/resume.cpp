@@ -46,9 +46,9 @@ Result apply_as_it_is_now(const RunChange& change, Record& record, const RunEntr
 // What they have written whose end nobody was there to see: whoever is equal is to have it, too.
 void keep_ended_logs(Session& session, Record& record, const Loaded& loaded) {
   try {
-    std::vector<Sighting> attempts =
-        session.engine().list({.run = loaded.run.id}, Look::once, session.stop());
-    std::erase_if(attempts, [](const Sighting& seen) { return seen.phase != Phase::ended; });
+    std::vector<Observation> attempts =
+        session.engine().list({.run = loaded.run.id}, ListDetail::basic, session.stop());
+    std::erase_if(attempts, [](const Observation& seen) { return seen.phase != Phase::ended; });
     note_unkept_logs(session, keep_logs(session, record, state_folder(loaded.caller), loaded.run.id, attempts,
                                         Containers::stay));
   } catch (const Error& error) {
@@ -71,20 +71,20 @@ Result retry(Session& session, Record& record, const RetryOptions& options, cons
   owner.begin(session, loaded, run);
   reconcile_run(session, record, id, Outlook::resumable);
   const RunEntry entry = record.run(id);
-  const std::vector<Past> past = record.past(id);
+  const std::vector<RestoredTrial> restored = record.restored_trials(id);
   const Changes changes =
-      compare_with_file(id, loaded.run.experiment, past, named_until_now(entry, loaded.caller),
+      compare_with_file(id, loaded.run.experiment, restored, named_until_now(entry, loaded.caller),
                         newest_text(entry, loaded), wishes_of(options));
   if (!changes.errors.empty()) throw Error(changes.errors.front());
   if (changes.again.empty()) {
-    session.progress().note(fmt::format("run {}: nothing has failed: {}", id.text(), counts_of(past)));
+    session.progress().note(fmt::format("run {}: nothing has failed: {}", id.text(), counts_of(restored)));
     return Result::succeeded;
   }
   loaded.run.experiment = changes.experiment;
   override_fields(loaded.run.experiment, run);
   loaded.plan = changes.plan;
-  expect_env_files(loaded.run.experiment, past, changes.again);
-  forget_inputs(loaded.run.experiment, past, changes.again);
+  expect_env_files(loaded.run.experiment, restored, changes.again);
+  forget_inputs(loaded.run.experiment, restored, changes.again);
   session.progress().note(fmt::format("run {}: {} {} tried again", id.text(),
                                       number_of(changes.tried_again, "trial"),
                                       changes.tried_again == 1 ? "is" : "are"));
@@ -94,16 +94,16 @@ Result retry(Session& session, Record& record, const RetryOptions& options, cons
   const Instant now = real_clock().now();
   const bool is_edited = !changes.taken.empty();
   record.reopen(id,
-                {.facts = facts_of_edits(id, past, {.reopened = changes.again}, now),
+                {.facts = facts_of_edits(id, restored, {.reopened = changes.again}, now),
                  .taken = changes.taken,
-                 .anew = anew_of(changes.again, past),
+                 .anew = anew_of(changes.again, restored),
                  .digests = prepared.digests,
                  .references = is_edited ? prepared.references : Digests(),
                  .at = now},
                 changes.experiment);
   forgive(loaded.run.experiment, record.run(id));
   return execute({session, record, loaded, run, owner}, std::get<Readiness>(std::move(ready)),
-                 ResumePoint{.trials = record.past(id), .working_since = now});
+                 ResumePoint{.trials = record.restored_trials(id), .working_since = now});
 }
 
 }  // namespace
@@ -126,9 +126,9 @@ Result resume_run(const RunChange& change, const Resumption& resumption) {
   if (resumption.edited) return apply_as_it_is_now(change, record, entry, {}, resumption.adjust);
   note_edits(change.progress, record, entry, change.invocation, "run --resume");
   if (entry.ended_at) {
-    const std::vector<Past> past = record.past(entry.id);
-    change.progress.note(fmt::format("run {} is over: {}", entry.id.text(), counts_of(past)));
-    const bool is_failed = any_unsuccessful(load(record, entry.id).run.experiment, past);
+    const std::vector<RestoredTrial> restored = record.restored_trials(entry.id);
+    change.progress.note(fmt::format("run {} is over: {}", entry.id.text(), counts_of(restored)));
+    const bool is_failed = any_unsuccessful(load(record, entry.id).run.experiment, restored);
     return is_failed ? Result::failed : Result::succeeded;
   }
   const RunOptions options = adjusted_options(entry, resumption.adjust);

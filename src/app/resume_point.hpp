@@ -14,7 +14,7 @@ namespace combu {
 
 // The state from which the run goes on.
 struct ResumePoint {
-  std::vector<Past> trials;
+  std::vector<RestoredTrial> trials;
   Instant working_since{};
 };
 // Removes from `loaded` the inputs of trials that will not start: their files may be gone. Throws

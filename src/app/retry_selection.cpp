@@ -24,8 +24,8 @@ void RetrySelection::add_blocked() {
   // What comes along may have blocked others itself.
   for (std::size_t known = trials_.size() + 1; known != trials_.size();) {
     known = trials_.size();
-    for (TrialIndex trial = 0; trial < past_.size(); ++trial) {
-      const Past& it = past_[trial];
+    for (TrialIndex trial = 0; trial < restored_.size(); ++trial) {
+      const RestoredTrial& it = restored_[trial];
       if (it.state != TrialState::blocked || added_[trial]) continue;
       const bool is_by_root = it.root && added_[*it.root];
       const bool is_by_need = std::ranges::any_of(plan_.nodes[trial].needs, [&](const Edge& need) {
@@ -44,8 +44,8 @@ void RetrySelection::put(TrialIndex trial) {
 
 void RetrySelection::put_needs_of(TrialIndex trial, Needs needs) {
   for (const Edge& need : plan_.nodes[trial].needs) {
-    if (need.trial >= past_.size()) continue;
-    const TrialState state = past_[need.trial].state;
+    if (need.trial >= restored_.size()) continue;
+    const TrialState state = restored_[need.trial].state;
     const bool has_failed =
         state == TrialState::blocked || ended_unsuccessfully(experiment_.trials[need.trial], state);
     const bool is_wanted =

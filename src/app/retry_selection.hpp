@@ -21,8 +21,8 @@ enum class Needs { services, all };
 class RetrySelection {
  public:
   // `past` is of the experiment's first trials; those behind them have just joined it. All outlive this.
-  RetrySelection(const Experiment& experiment, const Plan& plan, const std::vector<Past>& past)
-      : experiment_(experiment), plan_(plan), past_(past), added_(past.size()) {}
+  RetrySelection(const Experiment& experiment, const Plan& plan, const std::vector<RestoredTrial>& restored)
+      : experiment_(experiment), plan_(plan), restored_(restored), added_(restored.size()) {}
 
   // With what it needs, and what that needs.
   void add(TrialIndex trial, Needs needs);
@@ -40,7 +40,7 @@ class RetrySelection {
 
   const Experiment& experiment_;
   const Plan& plan_;
-  const std::vector<Past>& past_;
+  const std::vector<RestoredTrial>& restored_;
   std::vector<bool> added_;
   std::vector<TrialIndex> trials_;
 };

@@ -21,9 +21,9 @@ namespace combu {
 namespace {
 
 // Runs of which only their containers are known.
-std::vector<RunRow> rows_of(const std::vector<Sighting>& others, const std::string& address) {
+std::vector<RunRow> rows_of(const std::vector<Observation>& others, const std::string& address) {
   std::map<RunId, RunRow> rows;
-  for (const Sighting& seen : others) {
+  for (const Observation& seen : others) {
     RunRow& row = rows[seen.key.run];
     const bool is_first = row.state.empty();
     row.state = "not on record";
@@ -73,8 +73,9 @@ void list_runs(Session& session, Record* record, const Invocation& invocation, c
   if (means_simulated(invocation)) filter.simulated = true;
   if (record != nullptr) entries = record->runs(filter, SIZE_MAX);
   // Without a record the engine's error is the answer.
-  const std::optional<std::vector<Sighting>> listed =
-      entries.empty() ? session.engine().list({}, Look::closely, session.stop()) : list_or_note(session, {});
+  const std::optional<std::vector<Observation>> listed =
+      entries.empty() ? session.engine().list({}, ListDetail::consistent, session.stop())
+                      : list_or_note(session, {});
   // The condition is evaluated for each run.
   const std::size_t most = runs_max_of(query);
   const std::size_t shown = where || most == 0 ? entries.size() : std::min(most, entries.size());
@@ -82,7 +83,7 @@ void list_runs(Session& session, Record* record, const Invocation& invocation, c
   rows.reserve(shown);
   for (std::size_t i = 0; i < shown; ++i) rows.push_back(run_row(session, *record, entries[i], listed));
   if (listed) {
-    std::vector<Sighting> others = *listed;
+    std::vector<Observation> others = *listed;
     if (record != nullptr) leave_unrecorded(*record, others);
     std::ranges::move(rows_of(others, session.engine_address()), std::back_inserter(rows));
   }

@@ -15,7 +15,7 @@ std::string to_json(const RunOptions& options) {
                      {"parallel", options.parallel ? nlohmann::json(*options.parallel) : nlohmann::json()},
                      {"reserve", options.reserve},
                      {"cache", options.cache},
-                     {"watched", options.watched}});
+                     {"watched", options.monitored}});
 }
 
 RunOptions run_options_of(const std::string& json) {
@@ -27,7 +27,7 @@ RunOptions run_options_of(const std::string& json) {
     options.parallel = parallel->get<std::size_t>();
   options.reserve = object.value("reserve", options.reserve);
   options.cache = object.value("cache", options.cache);
-  options.watched = object.value("watched", options.wait);
+  options.monitored = object.value("watched", options.wait);
   return options;
 }
 

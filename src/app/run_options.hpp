@@ -20,7 +20,7 @@ struct RunOptions {
   std::string reserve;                  // as --reserve takes it
   bool cache = true;                    // false: trials with `cache` are run, too
   // On record only: somebody has to stay while its trials run, for --wait, retries, timeouts or a deadline.
-  bool watched = false;
+  bool monitored = false;
   bool operator==(const RunOptions&) const = default;
 };
 // Whether the process stays until all trials have ended.

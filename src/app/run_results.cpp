@@ -59,10 +59,10 @@ void refresh_from_engine(const Invocation& invocation, const OpenSession& open_s
   const bool has_owner = owner_pid(entry.id, caller).has_value();
   ask_engine(open_session, invocation, entry, [&](Session& session) {
     try {
-      std::vector<Sighting> attempts =
-          session.engine().list({.run = entry.id, .trials = trials}, Look::once, session.stop());
+      std::vector<Observation> attempts =
+          session.engine().list({.run = entry.id, .trials = trials}, ListDetail::basic, session.stop());
       if (has_owner)
-        std::erase_if(attempts, [](const Sighting& seen) { return seen.phase != Phase::running; });
+        std::erase_if(attempts, [](const Observation& seen) { return seen.phase != Phase::running; });
       else if (!entry.ended_at)
         reconcile_or_note(session, record, entry.id);
       note_unkept_logs(

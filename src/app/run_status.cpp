@@ -40,38 +40,38 @@ std::string_view state_of(const RunEntry& entry, const TrialCounts& counts, bool
   if (entry.ended_at) return "ended";
   if (any_left(counts)) return "interrupted";
   if (counts.at(static_cast<std::size_t>(TrialState::running)) == 0) return "ended";
-  return run_options_of(entry.options).watched ? "interrupted" : "left running";
+  return run_options_of(entry.options).monitored ? "interrupted" : "left running";
 }
 
 bool is_on_record(Record& record, const RunId& run) {
   return !record.runs({.id = run}, 1).empty();
 }
 
-using ByName = std::map<std::string_view, const Sighting*>;
+using ByName = std::map<std::string_view, const Observation*>;
 
-ByName by_name_in(const std::vector<Sighting>& containers) {
+ByName by_name_in(const std::vector<Observation>& containers) {
   ByName by_name;
-  for (const Sighting& seen : containers) by_name.emplace(seen.key.trial, &seen);
+  for (const Observation& seen : containers) by_name.emplace(seen.key.trial, &seen);
   return by_name;
 }
 
-const Sighting* find_in(const ByName& by_name, const std::string& trial) {
+const Observation* find_in(const ByName& by_name, const std::string& trial) {
   const auto found = by_name.find(trial);
   return found == by_name.end() ? nullptr : found->second;
 }
 
 // The run's containers. If no process is at work on the run, the engine is asked for each that lives: its
 // listing may be a moment late.
-std::vector<Sighting> own_of(Session& session, const RunEntry& run, const std::vector<TrialRow>& rows,
-                             const RunStatusQuery& query, bool attended) {
-  std::vector<Sighting> own;
+std::vector<Observation> own_of(Session& session, const RunEntry& run, const std::vector<TrialRow>& rows,
+                                const RunStatusQuery& query, bool attended) {
+  std::vector<Observation> own;
   std::ranges::copy_if(*query.listed, std::back_inserter(own),
-                       [&](const Sighting& seen) { return seen.key.run == run.id; });
+                       [&](const Observation& seen) { return seen.key.run == run.id; });
   const bool lives = std::ranges::any_of(rows, [](const TrialRow& row) { return !is_over(row.entry.state); });
   if (attended || !lives || own.empty()) return own;
   Selector selector{.experiment = run.experiment, .run = run.id};
   if (!query.trial.empty()) selector.trials = {query.trial};
-  return session.engine().list(selector, Look::closely, session.stop());
+  return session.engine().list(selector, ListDetail::consistent, session.stop());
 }
 
 }  // namespace
@@ -81,7 +81,7 @@ RunStatus run_status(Session& session, Record& record, RunEntry run, const RunSt
   const bool attended = owner_pid(id, caller_for({})).has_value();
   std::vector<TrialRow> rows = rows_of(record, id, query.trial, query.detail);
   if (query.listed) {
-    const std::vector<Sighting> own = own_of(session, run, rows, query, attended);
+    const std::vector<Observation> own = own_of(session, run, rows, query, attended);
     const ByName by_name = by_name_in(own);
     const auto lacks = [&](const TrialRow& row) {
       return !is_over(row.entry.state) && is_behind(row.entry, find_in(by_name, row.entry.name));
@@ -96,7 +96,7 @@ RunStatus run_status(Session& session, Record& record, RunEntry run, const RunSt
     }
     if (!by_name.empty())
       for (TrialRow& row : rows)
-        if (const Sighting* seen = find_in(by_name, row.entry.name)) add_sighting(row, *seen);
+        if (const Observation* seen = find_in(by_name, row.entry.name)) add_observation(row, *seen);
   }
   RunStatus status{.run = {.entry = std::move(run), .state = {}, .counts = {}}, .trials = std::move(rows)};
   if (!query.trial.empty()) return status;
@@ -106,7 +106,7 @@ RunStatus run_status(Session& session, Record& record, RunEntry run, const RunSt
 }
 
 RunRow run_row(Session& session, Record& record, const RunEntry& run,
-               const std::optional<std::vector<Sighting>>& listed) {
+               const std::optional<std::vector<Observation>>& listed) {
   const bool attended = owner_pid(run.id, caller_for({})).has_value();
   if (!attended && !run.ended_at && listed && run.engine.address == session.engine_address())
     return run_status(session, record, run, {.listed = listed}).run;
@@ -115,11 +115,11 @@ RunRow run_row(Session& session, Record& record, const RunEntry& run,
   return row;
 }
 
-std::optional<std::vector<Sighting>> list_or_note(Session& session, const Selector& selector) {
+std::optional<std::vector<Observation>> list_or_note(Session& session, const Selector& selector) {
   std::string why;
   try {
     const Patience patience(session.stop(), k_list_patience);
-    return session.engine().list(selector, Look::once, patience.token());
+    return session.engine().list(selector, ListDetail::basic, patience.token());
   } catch (const Error& error) {
     if (session.stop().stop_requested()) throw;
     why = error.kind() == ErrorKind::cancelled
@@ -130,9 +130,9 @@ std::optional<std::vector<Sighting>> list_or_note(Session& session, const Select
   return std::nullopt;
 }
 
-void leave_unrecorded(Record& record, std::vector<Sighting>& containers) {
+void leave_unrecorded(Record& record, std::vector<Observation>& containers) {
   std::map<RunId, bool> known;
-  std::erase_if(containers, [&](const Sighting& seen) {
+  std::erase_if(containers, [&](const Observation& seen) {
     const auto [at, is_new] = known.try_emplace(seen.key.run);
     if (is_new) at->second = is_on_record(record, seen.key.run);
     return at->second;

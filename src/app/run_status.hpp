@@ -19,7 +19,7 @@ struct RunStatus {
 
 struct RunStatusQuery {
   // The containers that the session's engine listed, also of other runs; nullopt: use the record only.
-  std::optional<std::vector<Sighting>> listed;
+  std::optional<std::vector<Observation>> listed;
   std::string trial = {};  // only this one; then RunRow::state and ::counts are not set
   Detail detail = Detail::state;
 };
@@ -29,12 +29,13 @@ struct RunStatusQuery {
 
 // The same without the trials. A run on another engine than the session's is shown as the record has it.
 [[nodiscard]] RunRow run_row(Session& session, Record& record, const RunEntry& run,
-                             const std::optional<std::vector<Sighting>>& listed);
+                             const std::optional<std::vector<Observation>>& listed);
 
 // All that the engine has; nullopt, with a note, if it does not answer in time.
-[[nodiscard]] std::optional<std::vector<Sighting>> list_or_note(Session& session, const Selector& selector);
+[[nodiscard]] std::optional<std::vector<Observation>> list_or_note(Session& session,
+                                                                   const Selector& selector);
 
 // Leaves the containers whose runs are not on record.
-void leave_unrecorded(Record& record, std::vector<Sighting>& containers);
+void leave_unrecorded(Record& record, std::vector<Observation>& containers);
 
 }  // namespace combu

@@ -32,7 +32,7 @@ ShownTrial look_up(Record& record, const RunEntry& run, const Loaded& loaded, Tr
                    .metrics = {},
                    .log = {},
                    .outputs = {},
-                   .outputs_so_far = {}};
+                   .partial_outputs = {}};
   if (shown.entry.state == TrialState::skipped && shown.is_equal()) {
     const KnownEntry& known = *shown.known;
     shown.ran_in.reset();
@@ -46,7 +46,7 @@ ShownTrial look_up(Record& record, const RunEntry& run, const Loaded& loaded, Tr
   if (shown.trial.outputs.empty()) return shown;
   OutputsAt outputs = outputs_at(results, shown.entry);
   shown.outputs = std::move(outputs.place);
-  shown.outputs_so_far = std::move(outputs.so_far);
+  shown.partial_outputs = std::move(outputs.so_far);
   return shown;
 }
 

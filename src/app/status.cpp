@@ -114,7 +114,7 @@ Result show_trials(Session& session, Record& record, const RunEntry& entry, cons
       run_status(session, record, entry,
                  {.listed = listed, .trial = single, .detail = all_details ? Detail::all : Detail::state});
   std::vector<TrialRow>& rows = status.trials;
-  std::vector<Sighting> unrecorded = listed.value_or(std::vector<Sighting>());
+  std::vector<Observation> unrecorded = listed.value_or(std::vector<Observation>());
   leave_unrecorded(record, unrecorded);
   const std::vector<std::string> unmatched = choice.unmatched(rows, unrecorded);
   const RunEntry& run = status.run.entry;
@@ -139,8 +139,8 @@ void show_containers(Session& session, const Invocation& invocation, const Statu
                      const StatusListener& listener, bool is_record_read) {
   const SelectionOptions& selection = query.selection;
   const TrialChoice choice(selection.trials, query.where);
-  std::vector<Sighting> containers =
-      list_all(session, selectors_of(session, invocation, selection), Look::closely);
+  std::vector<Observation> containers =
+      list_all(session, selectors_of(session, invocation, selection), ListDetail::consistent);
   if (containers.empty()) {
     const std::string why = with_others(
         is_record_read ? "nothing of it is on record or on this engine" : "nothing of it is on this engine",

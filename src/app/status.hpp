@@ -31,9 +31,9 @@ struct StatusQuery {
 struct StatusListener {
   // `unrecorded`: containers that the selection means and whose runs are not on record.
   std::function<void(const RunRow& run, std::span<const TrialRow> trials,
-                     std::span<const Sighting> unrecorded)>
+                     std::span<const Observation> unrecorded)>
       trials;
-  std::function<void(std::span<const Sighting> containers)> containers;
+  std::function<void(std::span<const Observation> containers)> containers;
   std::function<void(std::span<const RunRow> runs)> runs;
 };
 

@@ -26,11 +26,11 @@ struct Stopped {
 };
 
 // The processes that are at work on them put it on record.
-void announce(Session& session, const Invocation& invocation, const std::vector<Sighting>& attempts) {
+void announce(Session& session, const Invocation& invocation, const std::vector<Observation>& attempts) {
   constexpr std::size_t k_named_max = 200;  // a request has its bounds
   const Caller caller = caller_for(invocation);
   std::map<RunId, TrialNames> names;
-  for (const Sighting& seen : attempts) names[seen.key.run].push_back(seen.key.trial);
+  for (const Observation& seen : attempts) names[seen.key.run].push_back(seen.key.trial);
   for (const auto& [run, trials] : names) {
     if (!owner_pid(run, caller)) continue;
     try {
@@ -48,7 +48,7 @@ void announce(Session& session, const Invocation& invocation, const std::vector<
   }
 }
 
-Stopped stop_all(Session& session, const std::vector<Sighting>& attempts, const StopOptions& options) {
+Stopped stop_all(Session& session, const std::vector<Observation>& attempts, const StopOptions& options) {
   Stopped stopped;
   std::mutex mutex;
   in_parallel(attempts.size(), k_stops_in_flight, [&](std::size_t i) {
@@ -78,7 +78,7 @@ Result stop(Session& session, const Invocation& invocation, const StopOptions& o
   const bool any_chosen = !attempts.empty() || missing.empty();
   // Also what waits for its next attempt.
   announce(session, invocation, attempts);
-  std::erase_if(attempts, [](const Sighting& seen) { return seen.phase != Phase::running; });
+  std::erase_if(attempts, [](const Observation& seen) { return seen.phase != Phase::running; });
   const Stopped stopped = stop_all(session, attempts, options);
   session.progress().end();
   reconcile_runs_or_note(session, invocation, stopped.trials);

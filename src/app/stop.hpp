@@ -12,7 +12,7 @@ struct StopOptions {
   SelectionOptions selection;
   std::optional<Seconds> grace;  // nullopt: each trial's own
   // Called for each attempt, one after the other: it was stopped, or why it could not be.
-  std::function<void(const Sighting&, const std::optional<Error>&)> tell;
+  std::function<void(const Observation&, const std::optional<Error>&)> tell;
 };
 [[nodiscard]] Result stop(Session& session, const Invocation& invocation, const StopOptions& options);
 

@@ -17,16 +17,17 @@ std::optional<std::string> value_of(const RunEntry& run, const TrialRow& row, st
   return param_of(row.entry.params, name);
 }
 
-std::optional<std::string> value_of(const Sighting& sighting, std::string_view name) {
-  if (name == "experiment") return sighting.experiment;
-  if (name == "run") return sighting.key.run.text();
-  if (name == "trial") return sighting.key.trial;
-  if (name == "attempt") return std::to_string(sighting.key.attempt);
-  if (name == "state") return std::string(to_string(sighting.phase));
-  if (name == "image") return sighting.image;
-  if (name == "id") return sighting.id;
-  if (name == "health" && sighting.health != Health::none) return std::string(to_string(sighting.health));
-  if (name == "exit_code" && sighting.exit_code) return std::to_string(*sighting.exit_code);
+std::optional<std::string> value_of(const Observation& observation, std::string_view name) {
+  if (name == "experiment") return observation.experiment;
+  if (name == "run") return observation.key.run.text();
+  if (name == "trial") return observation.key.trial;
+  if (name == "attempt") return std::to_string(observation.key.attempt);
+  if (name == "state") return std::string(to_string(observation.phase));
+  if (name == "image") return observation.image;
+  if (name == "id") return observation.id;
+  if (name == "health" && observation.health != Health::none)
+    return std::string(to_string(observation.health));
+  if (name == "exit_code" && observation.exit_code) return std::to_string(*observation.exit_code);
   return std::nullopt;
 }
 
@@ -42,10 +43,10 @@ std::string TrialChoice::single() const {
 }
 
 std::vector<std::string> TrialChoice::unmatched(const std::vector<TrialRow>& rows,
-                                                const std::vector<Sighting>& containers) const {
+                                                const std::vector<Observation>& containers) const {
   std::vector<std::string> unmatched = names_;
   for (const TrialRow& row : rows) drop_matching(unmatched, row.entry.name);
-  for (const Sighting& seen : containers) drop_matching(unmatched, seen.key.trial);
+  for (const Observation& seen : containers) drop_matching(unmatched, seen.key.trial);
   return unmatched;
 }
 
@@ -73,8 +74,8 @@ std::set<std::string> TrialChoice::apply(const RunEntry& run, std::vector<TrialR
   return valueless;
 }
 
-void TrialChoice::apply(std::vector<Sighting>& containers) const {
-  std::erase_if(containers, [&](const Sighting& seen) {
+void TrialChoice::apply(std::vector<Observation>& containers) const {
+  std::erase_if(containers, [&](const Observation& seen) {
     return !is_chosen(names_, seen.key.trial) ||
            (where_ && !where_->matches([&](std::string_view name, std::string_view /*wanted*/) {
              return value_of(seen, name);

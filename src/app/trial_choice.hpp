@@ -22,10 +22,10 @@ class TrialChoice {
   [[nodiscard]] std::string single() const;
   // The names and patterns that match neither.
   [[nodiscard]] std::vector<std::string> unmatched(const std::vector<TrialRow>& rows,
-                                                   const std::vector<Sighting>& containers) const;
+                                                   const std::vector<Observation>& containers) const;
   // Removes the rows that are not chosen. Returns the names in the condition of which no row has a value.
   std::set<std::string> apply(const RunEntry& run, std::vector<TrialRow>& rows) const;
-  void apply(std::vector<Sighting>& containers) const;
+  void apply(std::vector<Observation>& containers) const;
 
  private:
   std::vector<std::string> names_;

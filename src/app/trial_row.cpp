@@ -2,7 +2,7 @@
 
 namespace combu {
 
-void add_sighting(TrialRow& row, const Sighting& seen) {
+void add_observation(TrialRow& row, const Observation& seen) {
   if (seen.key.attempt < row.entry.attempt) return;
   row.created_at = seen.created_at;
   if (may_have_attempt(row.entry.state) && seen.health != Health::none) row.health = seen.health;

@@ -9,7 +9,7 @@ namespace combu {
 
 // Adds when the attempt's container was created, its id and, while the attempt lives, its health. A sighting
 // of an earlier attempt adds nothing.
-void add_sighting(TrialRow& row, const Sighting& seen);
+void add_observation(TrialRow& row, const Observation& seen);
 
 // Shows a fact that is not on record.
 void show_fact(TrialEntry& entry, const Fact& fact);

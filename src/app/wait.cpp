@@ -23,34 +23,34 @@
 namespace combu {
 namespace {
 
-constexpr Seconds k_wait_look{0.1};
+constexpr Seconds k_wait_poll{0.1};
 
 // What is left of runs that are over tells nothing new. When nothing lives, the newest run has ended just
 // now.
-void leave_old_runs(std::vector<Sighting>& attempts) {
+void leave_old_runs(std::vector<Observation>& attempts) {
   if (attempts.empty()) return;
   std::set<RunId> awaited;
-  for (const Sighting& seen : attempts)
+  for (const Observation& seen : attempts)
     if (seen.phase == Phase::running) awaited.insert(seen.key.run);
   if (awaited.empty()) {
-    const auto is_older = [](const Sighting& left, const Sighting& right) {
+    const auto is_older = [](const Observation& left, const Observation& right) {
       return left.created_at < right.created_at;
     };
     awaited.insert(std::ranges::max_element(attempts, is_older)->key.run);
   }
-  std::erase_if(attempts, [&](const Sighting& seen) { return !awaited.contains(seen.key.run); });
+  std::erase_if(attempts, [&](const Observation& seen) { return !awaited.contains(seen.key.run); });
 }
 
 // One selector for each run.
-std::vector<Selector> selectors_for(std::vector<Sighting> attempts, const SelectionOptions& options) {
+std::vector<Selector> selectors_for(std::vector<Observation> attempts, const SelectionOptions& options) {
   // Services stand until they are stopped: they are waited for only by name.
   const bool by_name = !options.trials.empty();
   const std::size_t services =
-      by_name ? 0 : std::erase_if(attempts, [](const Sighting& seen) { return seen.service; });
+      by_name ? 0 : std::erase_if(attempts, [](const Observation& seen) { return seen.service; });
   if (options.run.empty()) leave_old_runs(attempts);
 
   std::map<std::pair<std::string, RunId>, Selector> selectors;
-  for (const Sighting& seen : attempts) {
+  for (const Observation& seen : attempts) {
     Selector& selector = selectors[{seen.experiment, seen.key.run}];
     selector.experiment = seen.experiment;
     selector.run = seen.key.run;
@@ -81,17 +81,17 @@ class EndTeller {
         thread_([this](const std::stop_token& quit) { work(quit); }) {}
 
   // The attempt is over, or was never started.
-  void add(const Sighting& seen) {
+  void add(const Observation& seen) {
     const std::scoped_lock lock(mutex_);
     ended_.push_back(seen);
   }
 
   // Returns when all that was added has been told, but for trials of which a further attempt lives and no
   // process is at work on their run: gives these. Throws Error.
-  [[nodiscard]] std::vector<Sighting> finish(const std::stop_token& stop) {
+  [[nodiscard]] std::vector<Observation> finish(const std::stop_token& stop) {
     while (!is_done()) {
       if (stop.stop_requested()) throw Error(ErrorKind::cancelled, "wait", "interrupted");
-      real_clock().wait(k_wait_look, stop);
+      real_clock().wait(k_wait_poll, stop);
     }
     const std::scoped_lock lock(mutex_);
     if (fault_) std::rethrow_exception(fault_);
@@ -118,7 +118,7 @@ class EndTeller {
         look();
         // Of thousands of trials whose outputs are collected a look takes long.
         constexpr int k_share = 10;
-        real_clock().wait(std::max(k_wait_look, k_share * Seconds(real_clock().now() - began)), quit);
+        real_clock().wait(std::max(k_wait_poll, k_share * Seconds(real_clock().now() - began)), quit);
       }
     } catch (...) {
       const std::scoped_lock lock(mutex_);
@@ -127,15 +127,15 @@ class EndTeller {
   }
 
   void look() {
-    std::vector<Sighting> ended;
+    std::vector<Observation> ended;
     {
       const std::scoped_lock lock(mutex_);
       ended = ended_;
     }
     std::map<RunId, bool> attended;
     std::map<RunId, Reconciliation> reconciled;
-    std::vector<Sighting> later;
-    for (const Sighting& seen : ended) {
+    std::vector<Observation> later;
+    for (const Observation& seen : ended) {
       const auto [at, is_new] = attended.try_emplace(seen.key.run);
       // Asked before the record: who has left has recorded all that it saw.
       if (is_new) at->second = is_on_record(seen.key.run) && owner_pid(seen.key.run, caller_).has_value();
@@ -163,7 +163,7 @@ class EndTeller {
   }
 
   // By the record; if the run is not on record, by the container.
-  [[nodiscard]] TrialRow row_of(const Sighting& seen) {
+  [[nodiscard]] TrialRow row_of(const Observation& seen) {
     TrialRow row;
     row.entry.name = seen.key.trial;
     row.entry.image = seen.image;
@@ -173,14 +173,14 @@ class EndTeller {
     } else if (const auto end = end_of_unrecorded(seen)) {
       show_fact(row.entry, *end);
     }
-    add_sighting(row, seen);
+    add_observation(row, seen);
     if (!is_over(row.entry.state) && seen.phase == Phase::created && row.entry.reason.empty())
       row.entry.reason = "was not started";
     return row;
   }
 
   // The same of a run that no process is at work on. `reconciled`: the runs that have just been reconciled.
-  [[nodiscard]] TrialRow reconciled_row_of(const Sighting& seen,
+  [[nodiscard]] TrialRow reconciled_row_of(const Observation& seen,
                                            std::map<RunId, Reconciliation>& reconciled) {
     const RunId& run = seen.key.run;
     TrialRow row = row_of(seen);
@@ -195,7 +195,7 @@ class EndTeller {
     return row;
   }
 
-  void tell(const Sighting& seen, const TrialRow& row) {
+  void tell(const Observation& seen, const TrialRow& row) {
     tell_(seen, row);
     const std::scoped_lock lock(mutex_);
     failed_ |= has_failed(row.entry, seen.service);
@@ -210,8 +210,8 @@ class EndTeller {
   std::set<std::pair<RunId, std::string>> noted_;  // errors: each look would note them again
   // Of both threads:
   std::mutex mutex_;
-  std::vector<Sighting> ended_;  // and not told of
-  std::vector<Sighting> alive_;  // a further attempt of their trials
+  std::vector<Observation> ended_;  // and not told of
+  std::vector<Observation> alive_;  // a further attempt of their trials
   bool failed_ = false;
   std::exception_ptr fault_;
   std::jthread thread_;  // last: it uses the others
@@ -231,11 +231,11 @@ Result wait(Session& session, const Invocation& invocation, SelectionOptions sel
   EndTeller teller(session, caller, tell);
   const auto await = [&](const Selector& selector) {
     (void)await_end(
-        *engine, selector, [&](const Sighting& seen) { teller.add(seen); }, session.stop());
+        *engine, selector, [&](const Observation& seen) { teller.add(seen); }, session.stop());
   };
   for (const Selector& selector : selectors) await(selector);
-  for (std::vector<Sighting> alive; !(alive = teller.finish(session.stop())).empty();)
-    for (const Sighting& seen : alive)
+  for (std::vector<Observation> alive; !(alive = teller.finish(session.stop())).empty();)
+    for (const Observation& seen : alive)
       await({.experiment = seen.experiment, .run = seen.key.run, .trials = {seen.key.trial}});
   return teller.any_failed() ? Result::failed : Result::succeeded;
 }

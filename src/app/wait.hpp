@@ -10,7 +10,7 @@
 namespace combu {
 
 // A trial is over: its last attempt, and its row. Called from a thread of wait().
-using TellEnd = std::function<void(const Sighting& attempt, const TrialRow& row)>;
+using TellEnd = std::function<void(const Observation& attempt, const TrialRow& row)>;
 
 // `tell` hears of each trial once. Failed if one of them was unsuccessful.
 [[nodiscard]] Result wait(Session& session, const Invocation& invocation, SelectionOptions selection,

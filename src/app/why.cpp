@@ -32,17 +32,17 @@ class EngineQuestions {
       : invocation_(invocation), entry_(entry), open_session_(open_session) {}
 
   // Returns the attempts of other runs that hold slots; none, with a note, if the engine is away.
-  [[nodiscard]] std::vector<Sighting> others() const {
-    std::vector<Sighting> others;
+  [[nodiscard]] std::vector<Observation> others() const {
+    std::vector<Observation> others;
     in_session([&](Session& session) {
       try {
-        others = session.engine().list({}, Look::once, session.stop());
+        others = session.engine().list({}, ListDetail::basic, session.stop());
       } catch (const Error& error) {
         if (error.kind() == ErrorKind::cancelled) throw;
         session.progress().note(fmt::format("what other runs hold is not known: {}", error.what()));
       }
     });
-    std::erase_if(others, [&](const Sighting& seen) {
+    std::erase_if(others, [&](const Observation& seen) {
       return seen.key.run == entry_.id || seen.phase != Phase::running || seen.slots.empty();
     });
     return others;
@@ -81,10 +81,10 @@ class EngineQuestions {
 };
 
 // True if trials are left for `run --resume`.
-bool is_unfinished(const RunEntry& entry, const std::vector<Past>& past) {
-  const bool watched = run_options_of(entry.options).watched;
-  return !entry.ended_at && std::ranges::any_of(past, [&](const Past& one) {
-    return !is_over(one.state) && (watched || one.state != TrialState::running);
+bool is_unfinished(const RunEntry& entry, const std::vector<RestoredTrial>& restored) {
+  const bool monitored = run_options_of(entry.options).monitored;
+  return !entry.ended_at && std::ranges::any_of(restored, [&](const RestoredTrial& one) {
+    return !is_over(one.state) && (monitored || one.state != TrialState::running);
   });
 }
 
@@ -108,13 +108,13 @@ std::string why_trial(const Invocation& invocation, const WhyOptions& options,
   const TrialIndex trial = find_trial(loaded.run.experiment, options.trial);
   const EngineQuestions engine(invocation, entry, open_session);
 
-  std::vector<Past> past = record.past(entry.id);
-  const bool has_owner = !is_over(past[trial].state) && owner_pid(entry.id, loaded.caller).has_value();
-  if (is_alive(past[trial].state) && !has_owner) {
+  std::vector<RestoredTrial> restored = record.restored_trials(entry.id);
+  const bool has_owner = !is_over(restored[trial].state) && owner_pid(entry.id, loaded.caller).has_value();
+  if (is_alive(restored[trial].state) && !has_owner) {
     engine.reconcile(record);
-    past = record.past(entry.id);
+    restored = record.restored_trials(entry.id);
   }
-  const TrialState state = past[trial].state;
+  const TrialState state = restored[trial].state;
   const bool waits = state == TrialState::waiting || state == TrialState::ready;
   const auto settings = has_owner ? owner_settings(entry.id, loaded.caller) : std::nullopt;
   const auto snapshot = has_owner && waits ? owner_snapshot(entry.id, loaded.caller) : std::nullopt;
@@ -127,14 +127,14 @@ std::string why_trial(const Invocation& invocation, const WhyOptions& options,
   };
   std::string text = fmt::format("{} {}", options.trial,
                                  explanation_text({.loaded = loaded,
-                                                   .past = past,
+                                                   .restored = restored,
                                                    .settings = settings,
                                                    .snapshot = snapshot,
                                                    .others = [&] { return engine.others(); },
                                                    .last_line = last_line,
                                                    .record = record},
                                                   trial));
-  if (!is_over(state) && !has_owner && is_unfinished(entry, past))
+  if (!is_over(state) && !has_owner && is_unfinished(entry, restored))
     text += fmt::format("; nobody is at work on the run: `{}` goes on with it",
                         resume_line(entry.id, invocation.engine));
   return text + "\n";
@@ -152,10 +152,10 @@ std::string why_run(const Invocation& invocation, const WhyOptions& options,
   const LastLine last_line = last_lines_in(telemetry.get());
   std::vector<TrialEntry> trials;
   record.trials(entry.id, "", Detail::state, [&]() -> TrialEntry& { return trials.emplace_back(); });
-  const std::vector<Past> past = record.past(entry.id);
+  const std::vector<RestoredTrial> restored = record.restored_trials(entry.id);
   std::vector<Failure> failures;
-  for (TrialIndex trial = 0; trial < past.size(); ++trial) {
-    const Past& it = past[trial];
+  for (TrialIndex trial = 0; trial < restored.size(); ++trial) {
+    const RestoredTrial& it = restored[trial];
     if (!is_unsuccessful(it.state, it.cause)) continue;
     const std::string& name = trials.at(trial).name;
     const bool has_log = it.state != TrialState::blocked && it.was_started && last_line;
@@ -163,7 +163,7 @@ std::string why_run(const Invocation& invocation, const WhyOptions& options,
     if (it.state == TrialState::blocked && it.root) failure.root = trials.at(*it.root).name;
     failures.push_back(std::move(failure));
   }
-  std::string text = fmt::format("run {}: {}\n", entry.id.text(), counts_of(past));
+  std::string text = fmt::format("run {}: {}\n", entry.id.text(), counts_of(restored));
   for (const FailureGroup& group : group_failures(failures)) text += group_line(group) + "\n";
   return text;
 }

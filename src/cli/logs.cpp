@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "cli/commands.hpp"
-#include "cli/moment.hpp"
 #include "cli/options.hpp"
 #include "cli/output.hpp"
 #include "cli/session.hpp"
+#include "cli/timestamp_option.hpp"
 #include "combu/json.hpp"
 
 namespace combu {
@@ -94,7 +94,7 @@ LogsOptions logs_options(const LogsArguments& arguments) {
   options.wanted.follow = arguments.follow;
   if (arguments.tail >= 0) options.wanted.tail = arguments.tail;
   if (!arguments.since.empty())
-    options.wanted.since = moment_option("--since", arguments.since, real_clock().now());
+    options.wanted.since = timestamp_option("--since", arguments.since, real_clock().now());
   options.open_sink = [json = arguments.json](const std::string& trial, LogsOf of) {
     const Printer::Form text = of == LogsOf::one_trial ? Printer::Form::plain : Printer::Form::named;
     return std::make_unique<Printer>(json ? Printer::Form::json : text, trial);

@@ -5,9 +5,9 @@
 
 #include "app/forget.hpp"
 #include "cli/commands.hpp"
-#include "cli/moment.hpp"
 #include "cli/output.hpp"
 #include "cli/session.hpp"
+#include "cli/timestamp_option.hpp"
 #include "combu/text.hpp"
 
 namespace combu {
@@ -32,7 +32,7 @@ int remove(const Invocation& invocation, const std::vector<std::string>& ids) {
 }
 
 int prune(const Invocation& invocation, const PruneOptions& options) {
-  const Instant before = moment_option("--before", options.before, real_clock().now());
+  const Instant before = timestamp_option("--before", options.before, real_clock().now());
   return print_removed(remove_runs_before(invocation, before));
 }
 

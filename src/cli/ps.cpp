@@ -32,7 +32,7 @@ class StatusPrinter {
   [[nodiscard]] const TableForm& form() const { return form_; }
 
   void trials(const RunRow& run, std::span<const TrialRow> trials,
-              std::span<const Sighting> unrecorded) const {
+              std::span<const Observation> unrecorded) const {
     OutStream out;
     if (is_json_) {
       print_trials_json(out, run, trials.first(form_.shown(trials.size())), real_clock().now());
@@ -46,7 +46,7 @@ class StatusPrinter {
     out.flush();
   }
 
-  void containers(std::span<const Sighting> containers) const {
+  void containers(std::span<const Observation> containers) const {
     std::ostringstream text;
     print(text, containers);
     (void)put_out(text.view());
@@ -63,8 +63,8 @@ class StatusPrinter {
   }
 
  private:
-  void print(std::ostream& out, std::span<const Sighting> containers) const {
-    (is_json_ ? print_sightings_json : print_sightings)(out, containers, form_);
+  void print(std::ostream& out, std::span<const Observation> containers) const {
+    (is_json_ ? print_observations_json : print_observations)(out, containers, form_);
   }
 
   bool is_json_;
@@ -86,7 +86,7 @@ int ps(const Invocation& invocation, const PsOptions& options) {
   if (options.limit >= 0) query.runs_max = static_cast<std::size_t>(options.limit);
   const StatusListener listener{
       .trials = [&](const auto&... shown) { printer.trials(shown...); },
-      .containers = [&](std::span<const Sighting> containers) { printer.containers(containers); },
+      .containers = [&](std::span<const Observation> containers) { printer.containers(containers); },
       .runs = [&](std::span<const RunRow> runs) { printer.runs(runs); }};
   try {
     return sessions.exit_code(status(invocation, sessions.progress(), sessions.opener(), query, listener));

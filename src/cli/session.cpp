@@ -22,7 +22,7 @@ constexpr std::string_view k_simulated = "simulated:";
 std::unique_ptr<Engine> open_engine(EngineName& name) {
   name.address = name.given;
   if (name.given.starts_with(k_simulated)) return open_simulated(parse_simulation(name.given));
-  const DockerPlace place = find_docker(environment, name.given);
+  const DockerEndpoint place = find_docker(environment, name.given);
   name.address = place.address.text();
   name.source = place.source;
   return open_docker(place, {.gpus = [address = name.address] { return configured_gpus(address); }});

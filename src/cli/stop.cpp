@@ -19,11 +19,11 @@ struct StopArguments {
   bool json = false;
 };
 
-std::string json_line(const Sighting& sighting, const std::optional<Error>& error) {
-  nlohmann::ordered_json object{{"experiment", sighting.experiment},
-                                {"run", sighting.key.run.text()},
-                                {"trial", sighting.key.trial},
-                                {"attempt", sighting.key.attempt},
+std::string json_line(const Observation& observation, const std::optional<Error>& error) {
+  nlohmann::ordered_json object{{"experiment", observation.experiment},
+                                {"run", observation.key.run.text()},
+                                {"trial", observation.key.trial},
+                                {"attempt", observation.key.attempt},
                                 {"stopped", !error}};
   if (error) object["error"] = error->message();
   return json_text(object) + "\n";
@@ -33,7 +33,7 @@ StopOptions stop_options(const StopArguments& command) {
   StopOptions options{.selection = command.selection, .grace = {}, .tell = {}};
   if (!command.grace.empty()) options.grace = duration_option("--grace", command.grace);
   if (command.json)
-    options.tell = [](const Sighting& attempt, const std::optional<Error>& error) {
+    options.tell = [](const Observation& attempt, const std::optional<Error>& error) {
       (void)put_out(json_line(attempt, error));
     };
   return options;

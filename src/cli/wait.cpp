@@ -21,7 +21,7 @@ struct WaitOptions {
   bool json = false;
 };
 
-void print_end(const Sighting& seen, const TrialRow& row, bool json) {
+void print_end(const Observation& seen, const TrialRow& row, bool json) {
   const TrialEntry& entry = row.entry;
   if (json) {
     RunRow run;
@@ -54,8 +54,9 @@ void add_wait(CommandLine& line, const Invocation& invocation, Action& action) {
     action = [&invocation, options] {
       const Invocation meant = for_selection(invocation, options->selection);
       return in_session(meant, [&](Session& session) {
-        return wait(session, meant, options->selection,
-                    [&](const Sighting& seen, const TrialRow& row) { print_end(seen, row, options->json); });
+        return wait(session, meant, options->selection, [&](const Observation& seen, const TrialRow& row) {
+          print_end(seen, row, options->json);
+        });
       });
     };
   });

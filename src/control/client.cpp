@@ -7,9 +7,9 @@
 
 #include "combu/control.hpp"
 #include "combu/json.hpp"
+#include "control/messages.hpp"
 #include "control/replay.hpp"
 #include "control/socket.hpp"
-#include "control/words.hpp"
 
 namespace combu {
 namespace {

@@ -16,8 +16,8 @@
 
 #include "combu/control.hpp"
 #include "combu/json.hpp"
+#include "control/messages.hpp"
 #include "control/socket.hpp"
-#include "control/words.hpp"
 
 namespace combu {
 namespace {
@@ -136,9 +136,9 @@ struct ControlServer::Impl {
   }
 
   // The clients that have said something.
-  std::vector<std::uint64_t> wait(bool leaving) {
+  std::vector<std::uint64_t> wait(bool departure) {
     std::vector<pollfd> polled{{.fd = bell.number(), .events = POLLIN},
-                               {.fd = leaving ? -1 : listening.number(), .events = POLLIN}};
+                               {.fd = departure ? -1 : listening.number(), .events = POLLIN}};
     std::vector<std::uint64_t> numbers;
     {
       const std::scoped_lock lock(mutex);
@@ -148,8 +148,8 @@ struct ControlServer::Impl {
         numbers.push_back(number);
       }
     }
-    constexpr int k_farewell_look_ms = 50;
-    (void)poll(polled.data(), polled.size(), leaving ? k_farewell_look_ms : -1);
+    constexpr int k_farewell_poll_ms = 50;
+    (void)poll(polled.data(), polled.size(), departure ? k_farewell_poll_ms : -1);
     if (polled[0].revents != 0) bell.silence();
     if (polled[1].revents != 0) take_client();
     std::vector<std::uint64_t> ready;
@@ -254,7 +254,7 @@ struct ControlServer::Impl {
 
   std::string path;
   Adjusting adjusting;
-  Leaving leave;
+  Departure leave;
   Descriptor listening;
   Bell bell;
   std::mutex mutex;  // for what follows
@@ -282,10 +282,10 @@ bool ControlServer::hand_over(const std::stop_token& stop, std::chrono::millisec
   return impl_->hand_over(stop, patience);
 }
 
-void ControlServer::open(const std::string& path, Adjusting adjusting, Leaving leaving) {
+void ControlServer::open(const std::string& path, Adjusting adjusting, Departure departure) {
   impl_->path = path;
   impl_->adjusting = std::move(adjusting);
-  impl_->leave = std::move(leaving);
+  impl_->leave = std::move(departure);
   impl_->listening = control::listen_at(path);
   impl_->thread = std::jthread([this](const std::stop_token& stop) { impl_->serve(stop); });
 }

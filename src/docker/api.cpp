@@ -20,8 +20,9 @@ HttpRequest request_of(const Connections& engine, const char* method, std::strin
   return request;
 }
 
-std::string moment_parameter(Instant moment) {
-  const auto nanos = std::chrono::duration_cast<std::chrono::nanoseconds>(moment.time_since_epoch()).count();
+std::string timestamp_parameter(Instant timestamp) {
+  const auto nanos =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(timestamp.time_since_epoch()).count();
   constexpr std::int64_t k_second = 1'000'000'000;
   return fmt::format("{}.{:09}", nanos / k_second, nanos % k_second);
 }

@@ -194,7 +194,7 @@ void read_events(Connections& engine, const std::vector<std::string>& label_filt
 }
 
 // Seconds since the epoch, to the nanosecond, as `since` and `until` take them.
-[[nodiscard]] std::string moment_parameter(Instant moment);
+[[nodiscard]] std::string timestamp_parameter(Instant timestamp);
 // The `filters` parameter, encoded: {"label": [...]} and more.
 [[nodiscard]] std::string filters_parameter(const nlohmann::json& filters);
 // A request without a body.

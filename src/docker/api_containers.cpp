@@ -67,8 +67,8 @@ ContainerFacts facts_of(const json& body) {
   facts.state = state.at("Status").get<std::string>();
   facts.exit_code = static_cast<int>(integer_at(state, "ExitCode", -k_exit_code_max, k_exit_code_max));
   facts.oom = state.value("OOMKilled", false);
-  facts.ran_at = parse_moment(text_at(state, "StartedAt"));
-  facts.ended_at = parse_moment(text_at(state, "FinishedAt"));
+  facts.ran_at = parse_timestamp(text_at(state, "StartedAt"));
+  facts.ended_at = parse_timestamp(text_at(state, "FinishedAt"));
   // 20.10 takes the time of a start after it: what was over at once has ended before.
   if (facts.state == "exited" && facts.ran_at && facts.ended_at)
     facts.ran_at = std::min(*facts.ran_at, *facts.ended_at);
@@ -248,7 +248,7 @@ void read_logs(Connections& engine, const std::string& id, LogFormat format, con
     request.silence_max = std::nullopt;
   }
   if (options.tail) request.target += fmt::format("&tail={}", *options.tail);
-  if (options.since) request.target += "&since=" + moment_parameter(*options.since);
+  if (options.since) request.target += "&since=" + timestamp_parameter(*options.since);
   if (options.timed) request.target += "&timestamps=1";
   request.answer_max = std::nullopt;
   LogFrames frames(tell, options.timed);

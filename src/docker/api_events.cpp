@@ -48,9 +48,9 @@ std::vector<ContainerEvent> past_events(Connections& engine, const std::vector<s
                                         const std::stop_token& stop) {
   const Instant now = std::chrono::system_clock::now();
   HttpRequest request;
-  request.target =
-      fmt::format("/events?since={}&until={}&",
-                  whole_seconds(now - std::chrono::ceil<std::chrono::seconds>(back)), moment_parameter(now));
+  request.target = fmt::format("/events?since={}&until={}&",
+                               whole_seconds(now - std::chrono::ceil<std::chrono::seconds>(back)),
+                               timestamp_parameter(now));
   request.target +=
       filters_parameter({{"type", {"container"}}, {"event", actions}, {"label", label_filters}});
   std::vector<ContainerEvent> found;

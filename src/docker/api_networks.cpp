@@ -46,7 +46,7 @@ std::optional<Instant> network_created_at(Connections& engine, const std::string
   const HttpResponse response =
       engine.send(request_of(engine, "GET", "/networks/" + percent_encode(name)), stop);
   if (response.status != 200) return std::nullopt;
-  return reading(engine, [&] { return parse_moment(text_at(parse_json(response.body), "Created")); });
+  return reading(engine, [&] { return parse_timestamp(text_at(parse_json(response.body), "Created")); });
 }
 
 HttpResponse remove_network(Connections& engine, const std::string& id, const std::stop_token& stop) {

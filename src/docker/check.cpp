@@ -13,7 +13,7 @@ namespace combu::docker {
 namespace {
 
 // What containers of others hold.
-class Taken {
+class CollectionResult {
  public:
   void add(const ContainerSummary& container) {
     std::string text = holder_text(container.name, container.image, container.labels);
@@ -60,7 +60,7 @@ class Taken {
 }  // namespace
 
 std::vector<Error> DockerEngine::check(const Run& run, std::stop_token stop) {
-  Taken taken;
+  CollectionResult taken;
   list_containers(
       connections_, {},
       [&](ContainerSummary&& container) {

@@ -13,7 +13,7 @@
 
 namespace combu {
 
-std::unique_ptr<Engine> open_docker(const DockerPlace& place, const DockerOptions& options) {
+std::unique_ptr<Engine> open_docker(const DockerEndpoint& place, const DockerOptions& options) {
   return std::make_unique<docker::DockerEngine>(place, options);
 }
 
@@ -28,22 +28,22 @@ constexpr Seconds k_late{2};  // an engine tells of what happens within a moment
 
 }  // namespace
 
-Sighting sighting_of(ContainerSummary&& container, Identity&& identity) {
+Observation observation_of(ContainerSummary&& container, Identity&& identity) {
   const Status status = parse_status(container.state, container.status);
-  Sighting sighting;
-  sighting.key = std::move(identity.key);
-  sighting.experiment = std::move(identity.experiment);
-  sighting.file = std::move(identity.file);
-  sighting.service = identity.service;
-  sighting.slots = identity.slots;
-  sighting.id = std::move(container.id);
-  sighting.image = std::move(container.image);
-  sighting.phase = status.phase;
-  sighting.health = status.health;
-  sighting.exit_code = status.exit_code;
-  sighting.created_at = Instant(std::chrono::seconds(container.created));
-  sighting.status = std::move(container.status);
-  return sighting;
+  Observation observation;
+  observation.key = std::move(identity.key);
+  observation.experiment = std::move(identity.experiment);
+  observation.file = std::move(identity.file);
+  observation.service = identity.service;
+  observation.slots = identity.slots;
+  observation.id = std::move(container.id);
+  observation.image = std::move(container.image);
+  observation.phase = status.phase;
+  observation.health = status.health;
+  observation.exit_code = status.exit_code;
+  observation.created_at = Instant(std::chrono::seconds(container.created));
+  observation.status = std::move(container.status);
+  return observation;
 }
 
 namespace {
@@ -58,19 +58,19 @@ std::optional<int> number_at(const ContainerEvent& event, const char* name) {
 }
 
 // False for what changes neither phase nor health.
-bool apply_action(const ContainerEvent& event, Sighting& sighting) {
+bool apply_action(const ContainerEvent& event, Observation& observation) {
   constexpr std::string_view k_health = "health_status: ";
-  sighting.status = event.action;
+  observation.status = event.action;
   if (event.action == "start") {
-    sighting.phase = Phase::running;
+    observation.phase = Phase::running;
   } else if (event.action == "die") {
-    sighting.phase = Phase::ended;
-    sighting.exit_code = number_at(event, "exitCode");
+    observation.phase = Phase::ended;
+    observation.exit_code = number_at(event, "exitCode");
   } else if (event.action == "destroy") {
-    sighting.phase = Phase::gone;
+    observation.phase = Phase::gone;
   } else if (event.action.starts_with(k_health)) {
-    sighting.phase = Phase::running;
-    sighting.health = parse_health(std::string_view(event.action).substr(k_health.size()));
+    observation.phase = Phase::running;
+    observation.health = parse_health(std::string_view(event.action).substr(k_health.size()));
   } else {
     return false;
   }
@@ -79,7 +79,7 @@ bool apply_action(const ContainerEvent& event, Sighting& sighting) {
 
 // What fills its memory as soon as it runs is killed before the engine listens for that (20.10: a quarter of
 // 60 such were ended with OOMKilled false).
-bool is_oom_likely(const Sighting& ended) {
+bool is_oom_likely(const Observation& ended) {
   return !ended.oom && !ended.stopped && ended.exit_code == 128 + SIGKILL && ended.slots.memory.count > 0;
 }
 
@@ -119,7 +119,7 @@ std::string holder_text(const std::string& name, const std::string& image, const
                      identity->experiment, identity->key.run.text());
 }
 
-DockerEngine::DockerEngine(const DockerPlace& place, DockerOptions options)
+DockerEngine::DockerEngine(const DockerEndpoint& place, DockerOptions options)
     : connections_(place.address, options),
       config_folder_(place.config_folder),
       configured_gpus_(std::move(options.gpus)) {}
@@ -137,56 +137,60 @@ Facts DockerEngine::facts(std::stop_token stop) {
   return facts;
 }
 
-std::vector<Sighting> DockerEngine::list(const Selector& selector, Look look, std::stop_token stop) {
+std::vector<Observation> DockerEngine::list(const Selector& selector, ListDetail detail,
+                                            std::stop_token stop) {
   std::vector<std::vector<std::string>> networks;
-  std::vector<Sighting> sightings = list_once(selector, networks, stop);
-  std::erase_if(sightings, [](const Sighting& seen) { return seen.phase == Phase::gone; });
-  if (look != Look::once) look_again(sightings, look, stop);
-  return sightings;
+  std::vector<Observation> observations = list_once(selector, networks, stop);
+  std::erase_if(observations, [](const Observation& seen) { return seen.phase == Phase::gone; });
+  if (detail != ListDetail::basic) look_again(observations, detail, stop);
+  return observations;
 }
 
-std::vector<Sighting> DockerEngine::list_once(const Selector& selector,
-                                              std::vector<std::vector<std::string>>& networks,
-                                              const std::stop_token& stop) {
+std::vector<Observation> DockerEngine::list_once(const Selector& selector,
+                                                 std::vector<std::vector<std::string>>& networks,
+                                                 const std::stop_token& stop) {
   const TrialFilter filter(selector);
-  std::vector<Sighting> sightings;
+  std::vector<Observation> observations;
   list_containers(
       connections_, {.labels = label_filters(selector)},
       [&](ContainerSummary&& container) {
         std::optional<Identity> identity = identity_of(container.labels, container.name);
         if (!identity || !filter.selects(identity->key.trial)) return;
         networks.push_back(std::move(container.networks));
-        sightings.push_back(sighting_of(std::move(container), std::move(*identity)));
+        observations.push_back(observation_of(std::move(container), std::move(*identity)));
       },
       stop);
-  return sightings;
+  return observations;
 }
 
 // An engine's listing is a copy that follows what happens a moment later (20.10: a tenth of a second was
 // seen), and the event of an end may have come before; what it says of one container is not. And it does not
 // say why something was killed.
-void DockerEngine::look_again(std::vector<Sighting>& sightings, Look look, const std::stop_token& stop) {
-  std::vector<Sighting*> unclear;
-  for (Sighting& sighting : sightings) {
-    const bool killed = sighting.phase == Phase::ended && sighting.exit_code == 128 + SIGKILL;
-    if (sighting.phase == Phase::running || killed || look == Look::fully) unclear.push_back(&sighting);
+void DockerEngine::look_again(std::vector<Observation>& observations, ListDetail detail,
+                              const std::stop_token& stop) {
+  std::vector<Observation*> unclear;
+  for (Observation& observation : observations) {
+    const bool killed = observation.phase == Phase::ended && observation.exit_code == 128 + SIGKILL;
+    if (observation.phase == Phase::running || killed || detail == ListDetail::full)
+      unclear.push_back(&observation);
   }
   in_parallel(unclear.size(), k_looks_in_flight, [&](std::size_t i) {
-    Sighting& sighting = *unclear[i];
-    const std::optional<ContainerFacts> container = inspect_container(connections_, sighting.id, stop);
-    sighting.phase = container ? parse_status(container->state, "").phase : Phase::gone;
-    if (sighting.phase != Phase::running && sighting.phase != Phase::ended) return;
-    sighting.ran_at = container->ran_at;
-    if (sighting.phase != Phase::ended) return;
-    sighting.ended_at = container->ended_at;
-    sighting.exit_code = container->exit_code;
-    sighting.oom = container->oom;
-    sighting.status = container->state;
+    Observation& observation = *unclear[i];
+    const std::optional<ContainerFacts> container = inspect_container(connections_, observation.id, stop);
+    observation.phase = container ? parse_status(container->state, "").phase : Phase::gone;
+    if (observation.phase != Phase::running && observation.phase != Phase::ended) return;
+    observation.ran_at = container->ran_at;
+    if (observation.phase != Phase::ended) return;
+    observation.ended_at = container->ended_at;
+    observation.exit_code = container->exit_code;
+    observation.oom = container->oom;
+    observation.status = container->state;
   });
-  for (Sighting& sighting : sightings)
-    if (sighting.phase == Phase::ended && !sighting.oom)
-      sighting.stopped = signals_.ended(sighting.id, sighting.exit_code);
-  std::erase_if(sightings, [](const Sighting& sighting) { return sighting.phase == Phase::gone; });
+  for (Observation& observation : observations)
+    if (observation.phase == Phase::ended && !observation.oom)
+      observation.stopped = signals_.ended(observation.id, observation.exit_code);
+  std::erase_if(observations,
+                [](const Observation& observation) { return observation.phase == Phase::gone; });
 }
 
 void DockerEngine::watch(const Selector& selector, const std::function<void(const Change&)>& tell,
@@ -200,22 +204,23 @@ void DockerEngine::watch(const Selector& selector, const std::function<void(cons
     if (!identity || !filter.selects(identity->key.trial)) return;
     if (event.action == "kill") signals_.sent(event.id, number_at(event, "signal").value_or(0));
     if (event.action == "destroy") signals_.forget(event.id);
-    Sighting sighting;
-    sighting.key = identity->key;
-    sighting.experiment = identity->experiment;
-    sighting.file = identity->file;
-    sighting.service = identity->service;
-    sighting.slots = identity->slots;
-    sighting.id = event.id;
-    sighting.image = attribute(event, "image");
-    if (!apply_action(event, sighting)) return;
+    Observation observation;
+    observation.key = identity->key;
+    observation.experiment = identity->experiment;
+    observation.file = identity->file;
+    observation.service = identity->service;
+    observation.slots = identity->slots;
+    observation.id = event.id;
+    observation.image = attribute(event, "image");
+    if (!apply_action(event, observation)) return;
     const bool is_late = std::chrono::system_clock::now() - event.at > k_late;
-    if (sighting.phase == Phase::ended && (sighting.exit_code != 0 || is_late)) look_at_end(sighting, stop);
-    if (sighting.phase == Phase::ended) {
-      sighting.stopped = !sighting.oom && signals_.ended(event.id, sighting.exit_code);
-      sighting.oom_likely = is_oom_likely(sighting);
+    if (observation.phase == Phase::ended && (observation.exit_code != 0 || is_late))
+      look_at_end(observation, stop);
+    if (observation.phase == Phase::ended) {
+      observation.stopped = !observation.oom && signals_.ended(event.id, observation.exit_code);
+      observation.oom_likely = is_oom_likely(observation);
     }
-    tell(sighting);
+    tell(observation);
   };
   const auto on_open = [&] {
     // An engine that starts again stops what runs before it answers (unless it is told to live-restore).
@@ -241,13 +246,13 @@ void DockerEngine::watch(const Selector& selector, const std::function<void(cons
 }
 
 // The event of an end says neither whether memory was the reason nor, where it comes late, when it was.
-void DockerEngine::look_at_end(Sighting& sighting, const std::stop_token& stop) {
+void DockerEngine::look_at_end(Observation& observation, const std::stop_token& stop) {
   try {
-    const std::optional<ContainerFacts> container = inspect_container(connections_, sighting.id, stop);
+    const std::optional<ContainerFacts> container = inspect_container(connections_, observation.id, stop);
     if (!container || parse_status(container->state, "").phase != Phase::ended) return;
-    sighting.oom = container->oom;
-    sighting.ran_at = container->ran_at;
-    sighting.ended_at = container->ended_at;
+    observation.oom = container->oom;
+    observation.ran_at = container->ran_at;
+    observation.ended_at = container->ended_at;
   } catch (const Error& error) {
     // One that is being removed may be refused: its end is told all the same.
     if (error.kind() != ErrorKind::refused && error.kind() != ErrorKind::conflict) throw;

@@ -35,7 +35,7 @@ class Signals {
 // prepare.cpp, gpus.cpp, release.cpp.
 class DockerEngine : public Engine {
  public:
-  DockerEngine(const DockerPlace& place, DockerOptions options);
+  DockerEngine(const DockerEndpoint& place, DockerOptions options);
 
   Facts facts(std::stop_token stop) override;
   std::vector<Gpu> gpus(std::stop_token stop) override;
@@ -44,7 +44,7 @@ class DockerEngine : public Engine {
                              std::stop_token stop) override;
   StartResult start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) override;
   void stop(const Key& key, std::optional<Seconds> grace, std::stop_token stop) override;
-  std::vector<Sighting> list(const Selector& selector, Look look, std::stop_token stop) override;
+  std::vector<Observation> list(const Selector& selector, ListDetail detail, std::stop_token stop) override;
   void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
              std::stop_token stop) override;
   std::optional<Usage> usage(const std::string& id, std::stop_token stop) override;
@@ -55,17 +55,18 @@ class DockerEngine : public Engine {
 
  private:
   // In one request. `networks`: those that each of them is on, in the same order.
-  std::vector<Sighting> list_once(const Selector& selector, std::vector<std::vector<std::string>>& networks,
-                                  const std::stop_token& stop);
-  void look_again(std::vector<Sighting>& sightings, Look look, const std::stop_token& stop);
-  void look_at_end(Sighting& sighting, const std::stop_token& stop);
+  std::vector<Observation> list_once(const Selector& selector,
+                                     std::vector<std::vector<std::string>>& networks,
+                                     const std::stop_token& stop);
+  void look_again(std::vector<Observation>& observations, ListDetail detail, const std::stop_token& stop);
+  void look_at_end(Observation& observation, const std::stop_token& stop);
   std::vector<std::string> ids_of(const Key& key, const std::stop_token& stop);
   ContainerFacts container_of(const Key& key, const std::stop_token& stop);
   // The container of an attempt, made now or found there: an earlier call made it, and its answer was lost.
   struct Place {
     std::string id;
     bool was_there = false;
-    std::optional<Sighting> running;  // of one that runs already, or has ended
+    std::optional<Observation> running;  // of one that runs already, or has ended
   };
   // nullopt: the created container cannot be started or has gone, and the start begins again.
   std::optional<StartResult> try_start(const Run& run, const Trial& trial, int attempt,
@@ -75,7 +76,7 @@ class DockerEngine : public Engine {
                                        const std::stop_token& stop);
   ContainerFacts holder_of_name(const Run& run, const Trial& trial, int attempt, const std::stop_token& stop);
   std::shared_ptr<const SharedListing::Containers> list_claims(const std::stop_token& stop);
-  std::optional<Sighting> rival_of(const std::string& id, const Slots& slots, const std::stop_token& stop);
+  std::optional<Observation> rival_of(const std::string& id, const Slots& slots, const std::stop_token& stop);
   // `holder`: there is none, since it and others came before. Contested without one: others came later, and
   // will let go.
   struct Room {
@@ -86,9 +87,9 @@ class DockerEngine : public Engine {
                               std::vector<ContainerSummary> others, const std::stop_token& stop);
   [[nodiscard]] Slots capacity(const std::stop_token& stop);
   [[nodiscard]] bool lives(const std::string& id, const std::stop_token& stop);
-  // Sighting::digest of a container.
+  // Observation::digest of a container.
   std::string digest_of(const std::string& id, const std::string& image, const std::stop_token& stop);
-  // Gives Sighting::inputs.
+  // Gives Observation::inputs.
   std::vector<std::string> add_to_created(const std::string& id, const Trial& trial,
                                           const std::stop_token& stop);
   // The networks that the selected attempts are on, each with the trials of those that are kept.
@@ -107,7 +108,7 @@ class DockerEngine : public Engine {
   std::function<std::vector<Gpu>()> configured_gpus_;
 };
 
-[[nodiscard]] Sighting sighting_of(ContainerSummary&& container, Identity&& identity);
+[[nodiscard]] Observation observation_of(ContainerSummary&& container, Identity&& identity);
 
 // "x (image y)", and of which experiment: who holds a name or a port.
 [[nodiscard]] std::string holder_text(const std::string& name, const std::string& image,

@@ -141,11 +141,11 @@ std::shared_ptr<const SharedListing::Containers> DockerEngine::list_claims(const
 // Whoever holds what the container `id` claims, or has claimed it before that one did; nullopt when that one
 // has it for itself. Two that look at the same time both see each other, so that never both start: the later
 // one lets go, and the earlier one looks until it has.
-std::optional<Sighting> DockerEngine::rival_of(const std::string& id, const Slots& slots,
-                                               const std::stop_token& stop) {
+std::optional<Observation> DockerEngine::rival_of(const std::string& id, const Slots& slots,
+                                                  const std::stop_token& stop) {
   const auto seen = [](ContainerSummary&& rival) {
     Identity identity = *identity_of(rival.labels, rival.name);
-    return sighting_of(std::move(rival), std::move(identity));
+    return observation_of(std::move(rival), std::move(identity));
   };
   for (int look = 1;; ++look) {
     std::optional<std::int64_t> own_created;

@@ -8,9 +8,9 @@
 namespace combu::docker {
 namespace {
 
-constexpr std::size_t k_moment_max = 64;  // RFC 3339 with nanoseconds and a time zone takes 35 bytes
+constexpr std::size_t k_timestamp_max = 64;  // RFC 3339 with nanoseconds and a time zone takes 35 bytes
 
-Error no_moment() {
+Error no_timestamp() {
   return {ErrorKind::corrupt, "", "the log's lines have no times, though these were asked for"};
 }
 
@@ -18,12 +18,12 @@ Error no_moment() {
 
 void TimedMessage::feed(LogStream stream, std::string_view bytes) {
   if (at_) return feed_text(stream, bytes);
-  const std::string_view head = bytes.substr(0, k_moment_max);
+  const std::string_view head = bytes.substr(0, k_timestamp_max);
   const std::size_t blank = std::min(head.find(' '), head.size());
   held_ += head.substr(0, blank);
   const bool is_whole = blank < head.size();
-  if (is_whole) at_ = parse_moment(held_);
-  if (!at_ && (is_whole || held_.size() >= k_moment_max)) throw no_moment();
+  if (is_whole) at_ = parse_timestamp(held_);
+  if (!at_ && (is_whole || held_.size() >= k_timestamp_max)) throw no_timestamp();
   if (!at_) return;
   held_.clear();
   feed_text(stream, bytes.substr(blank + 1));
@@ -42,7 +42,7 @@ void TimedMessage::feed_text(LogStream stream, std::string_view text) {
 }
 
 void TimedMessage::end(LogStream stream) {
-  if (!at_) throw no_moment();
+  if (!at_) throw no_timestamp();
   if (!held_.empty() || !has_told_) tell_({.stream = stream, .text = held_, .at = *at_});
   held_.clear();
   at_.reset();

@@ -12,8 +12,8 @@
 #include "docker/container_json.hpp"
 #include "docker/credentials.hpp"
 #include "docker/docker_engine.hpp"
+#include "docker/duplicate_networks.hpp"
 #include "docker/image_reference.hpp"
-#include "docker/twin_networks.hpp"
 
 namespace combu::docker {
 namespace {
@@ -178,7 +178,7 @@ void prepare_networks(Connections& engine, const Run& run,
       errors.emplace_back(error.kind(), "network " + name, error.message());
     }
   }
-  if (!missing.empty()) remove_twin_networks(engine, missing, stop);
+  if (!missing.empty()) remove_duplicate_networks(engine, missing, stop);
 }
 
 }  // namespace

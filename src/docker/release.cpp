@@ -32,9 +32,9 @@ std::string still_used_by(const std::vector<std::string>& names) {
 
 Released DockerEngine::release(const Selector& selector, const Releasing& tell, std::stop_token stop) {
   std::vector<std::vector<std::string>> networks;
-  std::vector<Sighting> selected = list_once(selector, networks, stop);
+  std::vector<Observation> selected = list_once(selector, networks, stop);
   Released released;
-  for (const Sighting& one : selected) released.experiments.insert(one.experiment);
+  for (const Observation& one : selected) released.experiments.insert(one.experiment);
   const std::set<Key> kept = tell.found ? tell.found(selected) : std::set<Key>();
   UsedNetworks used;
   for (std::size_t i = 0; i < selected.size(); ++i) {
@@ -43,7 +43,7 @@ Released DockerEngine::release(const Selector& selector, const Releasing& tell, 
       if (kept.contains(selected[i].key)) keepers.push_back(selected[i].key.trial);
     }
   }
-  std::erase_if(selected, [&](const Sighting& one) { return kept.contains(one.key); });
+  std::erase_if(selected, [&](const Observation& one) { return kept.contains(one.key); });
   std::mutex mutex;
   in_parallel(selected.size(), k_removals_in_flight, [&](std::size_t i) {
     std::optional<Error> failure;
@@ -73,7 +73,8 @@ std::vector<NetworkSummary> DockerEngine::networks_to_release(const Selector& se
   std::vector<NetworkSummary> networks = list_networks(connections_, label_filters(selector), stop);
   if (used.empty()) return networks;
   std::set<std::string> owners;
-  for (const Sighting& sighting : list({}, Look::once, stop)) owners.insert(sighting.experiment);
+  for (const Observation& observation : list({}, ListDetail::basic, stop))
+    owners.insert(observation.experiment);
   std::set<std::string> known;
   for (const NetworkSummary& network : networks) known.insert(network.id);
   for (NetworkSummary& network : list_networks(connections_, label_filters(Selector{}), stop)) {

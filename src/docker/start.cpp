@@ -7,8 +7,8 @@
 #include "docker/api_json.hpp"
 #include "docker/container_json.hpp"
 #include "docker/docker_engine.hpp"
+#include "docker/duplicate_networks.hpp"
 #include "docker/status.hpp"
-#include "docker/twin_networks.hpp"
 
 namespace combu::docker {
 namespace {
@@ -19,34 +19,34 @@ NetworksAtCreate networks_at_create(ApiVersion version) {
   return version < k_several_networks_at_create ? NetworksAtCreate::first : NetworksAtCreate::all;
 }
 
-Sighting sighting_of(const Run& run, const Trial& trial, int attempt, std::string id) {
-  Sighting sighting;
-  sighting.key = {run.id, trial.name, attempt};
-  sighting.experiment = run.experiment.name;
-  sighting.file = run.experiment.file;
-  sighting.id = std::move(id);
-  sighting.image = trial.image;
-  sighting.phase = Phase::running;
-  sighting.status = "started";
-  sighting.service = trial.service;
-  sighting.slots = trial.slots;
-  return sighting;
+Observation observation_of(const Run& run, const Trial& trial, int attempt, std::string id) {
+  Observation observation;
+  observation.key = {run.id, trial.name, attempt};
+  observation.experiment = run.experiment.name;
+  observation.file = run.experiment.file;
+  observation.id = std::move(id);
+  observation.image = trial.image;
+  observation.phase = Phase::running;
+  observation.status = "started";
+  observation.service = trial.service;
+  observation.slots = trial.slots;
+  return observation;
 }
 
-Sighting sighting_of(const Run& run, const Trial& trial, int attempt, const ContainerFacts& container) {
-  Sighting sighting = sighting_of(run, trial, attempt, container.id);
+Observation observation_of(const Run& run, const Trial& trial, int attempt, const ContainerFacts& container) {
+  Observation observation = observation_of(run, trial, attempt, container.id);
   const Status status = parse_status(container.state, "");
-  sighting.phase = status.phase;
-  sighting.health = parse_health(container.health);
+  observation.phase = status.phase;
+  observation.health = parse_health(container.health);
   if (status.phase == Phase::ended) {
-    sighting.exit_code = container.exit_code;
-    sighting.oom = container.oom;
-    sighting.ended_at = container.ended_at;
+    observation.exit_code = container.exit_code;
+    observation.oom = container.oom;
+    observation.ended_at = container.ended_at;
   }
-  sighting.ran_at = container.ran_at;
-  sighting.status = container.state;
-  if (const auto identity = identity_of(container.labels, trial.name)) sighting.slots = identity->slots;
-  return sighting;
+  observation.ran_at = container.ran_at;
+  observation.status = container.state;
+  if (const auto identity = identity_of(container.labels, trial.name)) observation.slots = identity->slots;
+  return observation;
 }
 
 // One that is over, or was never started: it makes room.
@@ -96,11 +96,11 @@ StartResult DockerEngine::start(const Run& run, const Trial& trial, int attempt,
   try {
     return start_repeatedly(run, trial, attempt, stop);
   } catch (const Error& error) {
-    const bool may_have_twins =
+    const bool may_have_duplicates =
         !networks.empty() && connections_.version(stop) < k_several_networks_at_create;
-    if (!may_have_twins || error.kind() != ErrorKind::refused) throw;
+    if (!may_have_duplicates || error.kind() != ErrorKind::refused) throw;
   }
-  remove_twin_networks(connections_, {networks.begin(), networks.end()}, stop);
+  remove_duplicate_networks(connections_, {networks.begin(), networks.end()}, stop);
   return start_repeatedly(run, trial, attempt, stop);
 }
 
@@ -142,7 +142,7 @@ std::optional<StartResult> DockerEngine::try_start(const Run& run, const Trial& 
     if (next != AfterFailure::begin_again) throw;
     return std::nullopt;
   }
-  Running started{sighting_of(run, trial, attempt, place.id)};
+  Running started{observation_of(run, trial, attempt, place.id)};
   started.observation.inputs = std::move(inputs);
   started.observation.created_in = created - asked;
   started.observation.started_in = std::chrono::steady_clock::now() - created;
@@ -185,7 +185,7 @@ std::optional<DockerEngine::Place> DockerEngine::create_or_adopt(const Run& run,
   }
   Place place{.id = holder.id, .was_there = true};
   if (holder.state != "created") {
-    place.running = sighting_of(run, trial, attempt, holder);
+    place.running = observation_of(run, trial, attempt, holder);
     if (holder.state != "running" && !holder.oom)
       place.running->stopped = signals_.ended(holder.id, holder.exit_code);
   }

@@ -33,8 +33,8 @@ class Retry : public Engine {
     repeat(stop, [&] { engine_.stop(key, grace, stop); });
   }
 
-  std::vector<Sighting> list(const Selector& selector, Look look, std::stop_token stop) override {
-    return repeat(stop, [&] { return engine_.list(selector, look, stop); });
+  std::vector<Observation> list(const Selector& selector, ListDetail detail, std::stop_token stop) override {
+    return repeat(stop, [&] { return engine_.list(selector, detail, stop); });
   }
 
   void watch(const Selector& selector, const std::function<void(const Change&)>& tell,

@@ -68,7 +68,7 @@ class Insert {
   SQLite::Statement statement_;
 };
 
-std::optional<std::string> moment(const std::optional<Instant>& at) {
+std::optional<std::string> timestamp(const std::optional<Instant>& at) {
   return at ? std::optional(rfc3339(*at)) : std::nullopt;
 }
 
@@ -83,7 +83,7 @@ class Writer {
   void add(const Results& results) {
     const RunEntry& run = results.run;
     add_run_(run.id.text(), run.experiment, run.file, text_or_none(run.revision), rfc3339(run.began_at),
-             moment(run.ended_at));
+             timestamp(run.ended_at));
     const Instant now = real_clock().now();
     for (const ResultRow& row : results.rows) add(results, row, now);
   }
@@ -96,7 +96,7 @@ class Writer {
     add_trial_(run, entry.name, entry.attempt, to_string(entry.state), entry.exit_code,
                text_or_none(entry.cause == Cause::none ? "" : to_string(entry.cause)),
                text_or_none(reason_text(entry)), entry.image, text_or_none(entry.digest),
-               moment(entry.ran_at), moment(entry.ended_at),
+               timestamp(entry.ran_at), timestamp(entry.ended_at),
                time ? std::optional(time->count()) : std::nullopt);
     for (std::size_t i = 0; i < results.params.size(); ++i)
       if (!std::holds_alternative<std::monostate>(row.params[i]))

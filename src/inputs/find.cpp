@@ -35,10 +35,11 @@ std::string folder_name(const Experiment& experiment) {
 struct Step {
   std::optional<fs::path> target;
 };
-using Look = std::function<std::optional<Step>(const fs::path& path)>;
+using ReadStep = std::function<std::optional<Step>(const fs::path& path)>;
 
 // The path below `place` that `path` leads to in what a trial has left there.
-fs::path follow(const fs::path& place, const std::string& trial, const std::string& path, const Look& look) {
+fs::path follow(const fs::path& place, const std::string& trial, const std::string& path,
+                const ReadStep& read_step) {
   const auto missing = [&](const std::string& why) {
     return Error(ErrorKind::refused, "inputs",
                  fmt::format("`{}` has left no {} that could be an input: {}", trial, shortened(path), why));
@@ -54,7 +55,7 @@ fs::path follow(const fs::path& place, const std::string& trial, const std::stri
       here = here.parent_path();
       continue;
     }
-    const std::optional<Step> step = look(here / part);
+    const std::optional<Step> step = read_step(here / part);
     if (!step) throw missing(fmt::format("{} is not there", (place / here / part).string()));
     if (!step->target) {
       here /= part;

@@ -223,7 +223,7 @@ class ChildReader {
   ChildReader(int answer, int errors, int interrupts, Traces traces, SteadyClock::time_point deadline)
       : errors_pipe_(errors),
         fds_{{{answer, POLLIN, 0}, {interrupts, POLLIN, 0}, {errors, POLLIN, 0}, {-1, POLLOUT, 0}}},
-        slow_at_(moment_after(k_slow_after)),
+        slow_at_(timestamp_after(k_slow_after)),
         deadline_(deadline),
         errors_(traces) {}
 
@@ -345,7 +345,7 @@ Pipe open_pipe() {
 
 }  // namespace
 
-std::chrono::steady_clock::time_point moment_after(Seconds duration) {
+std::chrono::steady_clock::time_point timestamp_after(Seconds duration) {
   constexpr Seconds k_longest{std::chrono::hours(24 * 365)};
   return SteadyClock::now() +
          std::chrono::duration_cast<SteadyClock::duration>(std::min(duration, k_longest));

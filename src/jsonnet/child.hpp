@@ -17,7 +17,7 @@ struct ChildLimits {
 };
 
 // `duration` from now; at most in a year.
-[[nodiscard]] std::chrono::steady_clock::time_point moment_after(Seconds duration);
+[[nodiscard]] std::chrono::steady_clock::time_point timestamp_after(Seconds duration);
 
 struct ChildEnd {
   enum class Kind {

@@ -160,7 +160,7 @@ std::string where_in_result(const std::string& account, const std::string& name,
   constexpr Seconds k_time_max{10};
   if (!is_without_items(account)) return {};
   const auto work = [&](const Write& write) { write(find_items(name, code, evaluation, importer)); };
-  const ChildLimits rest{limits.memory_max, std::min(limits.deadline, moment_after(k_time_max))};
+  const ChildLimits rest{limits.memory_max, std::min(limits.deadline, timestamp_after(k_time_max))};
   try {
     ChildEnd end = run_in_child(rest, Traces::dropped, work, {});  // they have been shown
     return end.kind == ChildEnd::Kind::answered ? std::move(end.answer) : std::string();
@@ -224,7 +224,7 @@ Evaluated evaluate(const Evaluation& evaluation, const std::function<void()>& sl
       if (ok) write_imports(write, importer);
     });
   };
-  const ChildLimits limits{evaluation.memory_max, moment_after(evaluation.time_max)};
+  const ChildLimits limits{evaluation.memory_max, timestamp_after(evaluation.time_max)};
   ChildEnd end = run_in_child(limits, Traces::shown, work, slow);
   if (end.kind != ChildEnd::Kind::answered) refuse(evaluation, name, end);
 

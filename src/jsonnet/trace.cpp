@@ -18,8 +18,8 @@
 #include "jsonnet/excerpt.hpp"
 #include "jsonnet/identifier.hpp"
 #include "jsonnet/importer.hpp"
-#include "jsonnet/lacking.hpp"
 #include "jsonnet/tokens.hpp"
+#include "jsonnet/unsupported_features.hpp"
 
 namespace combu {
 namespace {
@@ -213,8 +213,9 @@ class Teller {
   enum class Kind { syntax, run_time };
   [[nodiscard]] Error error(Kind kind, const Place& place, std::string message, const std::string& from) {
     const auto& [file, line, column] = place;
-    if (auto other = lacking(message, excerpts_.before(file, line, column),
-                             excerpts_.from(file, line, column), kind == Kind::syntax, evaluator())) {
+    if (auto other =
+            unsupported_features(message, excerpts_.before(file, line, column),
+                                 excerpts_.from(file, line, column), kind == Kind::syntax, evaluator())) {
       message = *std::move(other);
     }
     return {ErrorKind::invalid, text_of(place), message + excerpts_.with_caret(file, line, column) + from};

@@ -172,11 +172,11 @@ class Growing {
 
 // No path is ever followed through a link: each folder is opened in the one above it. However deep the
 // folders are, the number of open descriptors is bounded.
-class FolderParcel final : public Parcel {
+class FolderWriter final : public OutputWriter {
  public:
   enum class Lasts { over_crashes, passing };
 
-  FolderParcel(std::string folder, const std::string& place, std::optional<Owner> owner, Lasts lasts)
+  FolderWriter(std::string folder, const std::string& place, std::optional<Owner> owner, Lasts lasts)
       : folder_(std::move(folder)),
         name_(place),
         unfinished_(unfinished_name(place)),
@@ -192,9 +192,9 @@ class FolderParcel final : public Parcel {
     if (!root_.is_open()) refuse(path_of(unfinished_), "cannot be opened", errno);
   }
   // What cannot be removed is in the way of the next one, which says so.
-  ~FolderParcel() override { (void)outputs::remove_tree(above_.number(), unfinished_, folder_); }
-  FolderParcel(const FolderParcel&) = delete;
-  FolderParcel& operator=(const FolderParcel&) = delete;
+  ~FolderWriter() override { (void)outputs::remove_tree(above_.number(), unfinished_, folder_); }
+  FolderWriter(const FolderWriter&) = delete;
+  FolderWriter& operator=(const FolderWriter&) = delete;
 
   void add(const OutputEntry& entry) override {
     if (things_.size() <= k_synced_alone_max) things_.push_back(entry);
@@ -386,11 +386,11 @@ class FolderParcel final : public Parcel {
   std::vector<OutputEntry> things_;  // that have come; at most one more than are synced alone
 };
 
-class Folder final : public Depot {
+class Folder final : public OutputStore {
  public:
   Folder(std::string folder, std::optional<Owner> owner) : folder_(std::move(folder)), owner_(owner) {}
-  std::unique_ptr<Parcel> open(const std::string& place, const std::stop_token& /*stop*/) override {
-    return std::make_unique<FolderParcel>(folder_, place, owner_, FolderParcel::Lasts::over_crashes);
+  std::unique_ptr<OutputWriter> open(const std::string& place, const std::stop_token& /*stop*/) override {
+    return std::make_unique<FolderWriter>(folder_, place, owner_, FolderWriter::Lasts::over_crashes);
   }
   void remove(const std::string& place) override {
     const Descriptor above = outputs::open_place(folder_);
@@ -432,11 +432,11 @@ class Folder final : public Depot {
 
 }  // namespace
 
-std::unique_ptr<Parcel> outputs::open_passing(const std::string& folder, const std::string& place) {
-  return std::make_unique<FolderParcel>(folder, place, std::nullopt, FolderParcel::Lasts::passing);
+std::unique_ptr<OutputWriter> outputs::open_passing(const std::string& folder, const std::string& place) {
+  return std::make_unique<FolderWriter>(folder, place, std::nullopt, FolderWriter::Lasts::passing);
 }
 
-std::unique_ptr<Depot> open_folder(const std::string& folder, std::optional<Owner> owner) {
+std::unique_ptr<OutputStore> open_folder(const std::string& folder, std::optional<Owner> owner) {
   return std::make_unique<Folder>(folder, owner);
 }
 

@@ -54,7 +54,7 @@ constexpr int k_repeats_of_check_max = 1;
 constexpr int k_fetch_repeats_max = 5;
 constexpr Seconds k_first_fetch_pause{5};
 
-class S3Parcel final : public Parcel {
+class S3Parcel final : public OutputWriter {
  public:
   S3Parcel(S3Client& client, Uploads& uploads, std::atomic<bool>& any_home, std::string bucket,
            std::string prefix, const std::stop_token& stop)
@@ -316,7 +316,7 @@ class S3Parcel final : public Parcel {
   std::stop_callback<std::function<void()>> passes_on_;  // last: it may be called as soon as it is there
 };
 
-class S3 final : public Depot {
+class S3 final : public OutputStore {
  public:
   S3(const std::string& place, Caller caller, Clock& clock)
       : destination_(outputs::s3_place(place)),
@@ -324,7 +324,7 @@ class S3 final : public Depot {
         clock_(clock),
         fetched_(caller_.env("TMPDIR").value_or("/var/tmp")) {}
 
-  std::unique_ptr<Parcel> open(const std::string& place, const std::stop_token& stop) override {
+  std::unique_ptr<OutputWriter> open(const std::string& place, const std::stop_token& stop) override {
     fetched_.forget(place);
     return std::make_unique<S3Parcel>(client(), uploads_, any_home_, destination_.bucket, prefix_of(place),
                                       stop);
@@ -455,7 +455,7 @@ class S3 final : public Depot {
 
 }  // namespace
 
-std::unique_ptr<Depot> open_s3(const std::string& place, const Caller& caller, Clock& clock) {
+std::unique_ptr<OutputStore> open_s3(const std::string& place, const Caller& caller, Clock& clock) {
   return std::make_unique<S3>(place, caller, clock);
 }
 

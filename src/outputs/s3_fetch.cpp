@@ -35,11 +35,11 @@ struct Fetch::Small {
 };
 
 Fetch::Fetch(std::string prefix, std::shared_ptr<const LeftInBucket> left, std::string wanted,
-             std::unique_ptr<Parcel> parcel)
+             std::unique_ptr<OutputWriter> writer)
     : prefix_(std::move(prefix)),
       left_(std::move(left)),
       wanted_(std::move(wanted)),
-      parcel_(std::move(parcel)) {}
+      writer_(std::move(writer)) {}
 
 void Fetch::go_on(S3Client& client, const std::stop_token& stop) {
   if (!has_looked_) look(client, stop);
@@ -48,7 +48,7 @@ void Fetch::go_on(S3Client& client, const std::stop_token& stop) {
     if (!file.is_here) take_large(client, file, stop);
   for (const OutputEntry& entry : left_->entries)
     if (is_link(entry)) add(entry);
-  parcel_->close(left_->manifest);
+  writer_->close(left_->manifest);
 }
 
 std::string Fetch::key_of(const std::string& name) const {
@@ -78,7 +78,7 @@ void Fetch::look(S3Client& client, const std::stop_token& stop) {
 void Fetch::add(const OutputEntry& entry) {
   if (leads_out(entry.path) || (entry.kind == OutputEntry::Kind::hard_link && leads_out(entry.target)))
     throw Error(ErrorKind::corrupt, shortened(prefix_), "names a path out of it: " + shortened(entry.path));
-  parcel_->add(entry);
+  writer_->add(entry);
 }
 
 void Fetch::expect_sum(const File& file, std::string_view sum) const {
@@ -131,7 +131,7 @@ void Fetch::take(File& file, const Small& got) {
   OutputEntry entry = file_entry(file.name, *got.object);
   entry.size = static_cast<std::int64_t>(got.bytes.size());
   add(entry);
-  parcel_->write(got.bytes);
+  writer_->write(got.bytes);
   file.is_here = true;
 }
 
@@ -146,7 +146,7 @@ void Fetch::take_large(S3Client& client, File& file, const std::stop_token& stop
   const auto take = [&](std::string_view bytes) {
     if (static_cast<std::int64_t>(bytes.size()) > file.size - file.come) expect_sum(file, "");
     sum_.add(bytes);
-    parcel_->write(bytes);
+    writer_->write(bytes);
     file.come += static_cast<std::int64_t>(bytes.size());
   };
   // All behind what has come. Where that is cut it goes on at once, as long as anything comes.

@@ -27,7 +27,7 @@ class Fetch {
  public:
   // `prefix`: the trial's place in the bucket, with a `/` at its end; `wanted`: as wanted_of() has it.
   Fetch(std::string prefix, std::shared_ptr<const LeftInBucket> left, std::string wanted,
-        std::unique_ptr<Parcel> parcel);
+        std::unique_ptr<OutputWriter> writer);
 
   // Where it is cut (Error: unavailable, cancelled), the next call goes on from there. Throws Error
   // otherwise: not_found, corrupt, and what the parcel throws; it is of no use then.
@@ -57,7 +57,7 @@ class Fetch {
   std::string prefix_;
   std::shared_ptr<const LeftInBucket> left_;
   std::string wanted_;
-  std::unique_ptr<Parcel> parcel_;
+  std::unique_ptr<OutputWriter> writer_;
   bool has_looked_ = false;
   std::vector<File> files_;
   Sha256 sum_;  // of the large one that is under way, as far as it has come

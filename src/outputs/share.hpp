@@ -9,7 +9,7 @@
 
 namespace combu::outputs {
 
-// Depot::share() of a folder.
+// OutputStore::share() of a folder.
 [[nodiscard]] std::vector<std::string> share_in_folder(const std::string& folder, std::optional<Owner> owner,
                                                        std::span<const Sharing> wanted);
 

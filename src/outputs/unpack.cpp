@@ -104,13 +104,13 @@ std::optional<std::vector<std::string>> parts_of(std::string_view path) {
 
 class Unpacker {
  public:
-  Unpacker(const std::function<std::string_view()>& read, const Unpacking& how, Parcel& parcel)
-      : source_{read, nullptr}, how_(how), parcel_(parcel), reader_(archive_read_new(), &archive_read_free) {
+  Unpacker(const std::function<std::string_view()>& read, const Unpacking& how, OutputWriter& writer)
+      : source_{read, nullptr}, how_(how), writer_(writer), reader_(archive_read_new(), &archive_read_free) {
     check(archive_read_support_format_tar(reader_.get()));
     check(archive_read_open(reader_.get(), &source_, nullptr, &read_some, nullptr));
   }
 
-  void run(Taken& taken, std::string& manifest) {
+  void run(CollectionResult& taken, std::string& manifest) {
     archive_entry* entry = nullptr;
     while (true) {
       const int result = archive_read_next_header(reader_.get(), &entry);
@@ -150,7 +150,7 @@ class Unpacker {
     return path;
   }
 
-  void take(archive_entry* entry, Taken& taken, std::string& manifest) {
+  void take(archive_entry* entry, CollectionResult& taken, std::string& manifest) {
     OutputEntry it{.path = path_of(archive_entry_pathname(entry)),
                    .mode = static_cast<unsigned>(archive_entry_perm(entry)),
                    .modified = file_time(archive_entry_mtime(entry), archive_entry_mtime_nsec(entry)),
@@ -162,7 +162,7 @@ class Unpacker {
         return take_file(it, taken, manifest);
       case AE_IFDIR:
         it.kind = OutputEntry::Kind::folder;
-        return parcel_.add(it);
+        return writer_.add(it);
       case AE_IFLNK: {
         const char* target = archive_entry_symlink(entry);
         it.kind = OutputEntry::Kind::symbolic_link;
@@ -176,11 +176,11 @@ class Unpacker {
 
   void take_link(const OutputEntry& it) {
     symbolic_links_[it.path] = it.target;
-    parcel_.add(it);
+    writer_.add(it);
   }
 
   // Engines link to whatever has come before, be it a file or not.
-  void take_other_name(OutputEntry it, const std::string& of, Taken& taken) {
+  void take_other_name(OutputEntry it, const std::string& of, CollectionResult& taken) {
     if (const auto link = symbolic_links_.find(of); link != symbolic_links_.end()) {
       it.kind = OutputEntry::Kind::symbolic_link;
       it.target = link->second;
@@ -189,7 +189,7 @@ class Unpacker {
       it.kind = OutputEntry::Kind::hard_link;
       it.target = of;
       files_.insert(it.path);
-      parcel_.add(it);
+      writer_.add(it);
     } else {
       taken.left.push_back(it.path);
     }
@@ -208,7 +208,7 @@ class Unpacker {
     const auto take = [&](std::string_view bytes) {
       expect_wanted();  // holes cost the archive nothing, and may be of any size
       sum.add(bytes);
-      parcel_.write(bytes);
+      writer_.write(bytes);
       come += static_cast<std::int64_t>(bytes.size());
     };
     while (true) {
@@ -227,7 +227,7 @@ class Unpacker {
     return sum.text();
   }
 
-  void take_file(const OutputEntry& it, Taken& taken, std::string& manifest) {
+  void take_file(const OutputEntry& it, CollectionResult& taken, std::string& manifest) {
     const bool has_limit = how_.size_max.count > 0;
     const Bytes size_max = has_limit ? how_.size_max : k_size_max;
     if (it.size > size_max.count - size_)
@@ -235,7 +235,7 @@ class Unpacker {
           ErrorKind::invalid, how_.subject,
           fmt::format("is larger than {}{}", has_limit ? "its max_size of " : "", to_string(size_max)));
     size_ += it.size;
-    parcel_.add(it);
+    writer_.add(it);
     const std::string sum =
         it.size > k_summed_here_max ? take_content<SumBeside>(it.size) : take_content<Sha256>(it.size);
     files_.insert(it.path);
@@ -246,7 +246,7 @@ class Unpacker {
 
   Source source_;
   const Unpacking& how_;
-  Parcel& parcel_;
+  OutputWriter& writer_;
   Reader reader_;
   std::int64_t size_ = 0;
   std::unordered_set<std::string> files_;                        // that have come, by all their names
@@ -255,9 +255,9 @@ class Unpacker {
 
 }  // namespace
 
-void unpack(const std::function<std::string_view()>& read, const Unpacking& how, Parcel& parcel, Taken& taken,
-            std::string& manifest) {
-  Unpacker(read, how, parcel).run(taken, manifest);
+void unpack(const std::function<std::string_view()>& read, const Unpacking& how, OutputWriter& writer,
+            CollectionResult& taken, std::string& manifest) {
+  Unpacker(read, how, writer).run(taken, manifest);
 }
 
 }  // namespace combu::outputs

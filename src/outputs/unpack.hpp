@@ -20,7 +20,7 @@ struct Unpacking {
 // Reads a tar archive from `read` (the next bytes; empty at the end) into `parcel`, and adds to `taken` and
 // to `manifest`. Throws Error: invalid when it is larger than it may be, cancelled, corrupt when it is no
 // whole archive or has a path that leaves its place, and what `read` and `parcel` throw.
-void unpack(const std::function<std::string_view()>& read, const Unpacking& how, Parcel& parcel, Taken& taken,
-            std::string& manifest);
+void unpack(const std::function<std::string_view()>& read, const Unpacking& how, OutputWriter& writer,
+            CollectionResult& taken, std::string& manifest);
 
 }  // namespace combu::outputs

@@ -69,8 +69,8 @@ struct AttemptStatements {
       "UPDATE attempts SET ended_at = max(?, started_at, coalesce(ran_at, 0)), exit_code = ?, "
       "cause = ?, reason = ?, stopper = ?, outputs_fault = ?, next = ?, pause = ?, next_why = ? "
       "WHERE run = ? AND trial = ? AND attempt = ? AND ended_at IS NULL"};
-  database::Sql set_doom{database,
-                         "UPDATE attempts SET doom = ? WHERE run = ? AND trial = ? AND attempt = ?"};
+  database::Sql set_stop_cause{database,
+                               "UPDATE attempts SET doom = ? WHERE run = ? AND trial = ? AND attempt = ?"};
   database::Sql set_collecting{database,
                                "UPDATE attempts SET collected_at = 0, reason = ?, stopper = ?, outputs_fault "
                                "= ?, next = ?, pause = ?, "
@@ -119,7 +119,7 @@ struct TrialStatements {
 };
 
 // Writes and searches the table `recollections`.
-struct RecollectionStatements {
+struct CacheResultStatements {
   SQLite::Database& database;
   // One that is looked for again is known by what it is now.
   database::Sql add{database,
@@ -164,7 +164,7 @@ struct Record::Impl {
                  const std::function<void(std::int64_t)>& write_facts);
   void write(std::int64_t run, std::span<const Fact> facts);
   void write(std::int64_t run, std::int64_t delay, const Fact& fact);
-  void write(std::int64_t run, const Recollection& one);
+  void write(std::int64_t run, const CacheResult& one);
   // Removes the trial's cache key if its image or inputs changed after the cache lookup.
   void forget_unless_as_known(const TrialKey& trial, const Started& started);
   void write_inputs(const TrialKey& trial, const std::vector<std::string>& digests);
@@ -186,7 +186,7 @@ struct Record::Impl {
   std::optional<std::pair<std::int64_t, std::int64_t>> delayed;  // the run of this number
   AttemptStatements attempts{database};
   TrialStatements trials{database};
-  RecollectionStatements recollections{database};
+  CacheResultStatements cache_results{database};
   database::Sql add_image{
       database, "INSERT OR REPLACE INTO images (run, image, platform, reference) VALUES (?, ?, ?, ?)"};
   database::Sql add_text{database,

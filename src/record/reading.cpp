@@ -46,9 +46,9 @@ Cause cause_of(const SQLite::Column& column) {
   return value_of<Cause>(column.getText("none"), k_cause_count);
 }
 // "12 34567": files, and their size.
-std::optional<Taken> taken_in(const SQLite::Column& column) {
+std::optional<CollectionResult> taken_in(const SQLite::Column& column) {
   if (column.isNull()) return std::nullopt;
-  Taken taken;
+  CollectionResult taken;
   std::istringstream(column.getString()) >> taken.files >> taken.size.count;
   return taken;
 }
@@ -166,9 +166,9 @@ void take_details(TrialEntry& entry, const Rows& row) {
   entry.gpus = row.text(14);
   entry.taken.reset();
   if (!row.is_null(15))
-    entry.taken = Taken{.files = static_cast<std::size_t>(row.number(15)),
-                        .size = Bytes{row.number(16)},
-                        .left = split(row.text(17), k_between_paths)};
+    entry.taken = CollectionResult{.files = static_cast<std::size_t>(row.number(15)),
+                                   .size = Bytes{row.number(16)},
+                                   .left = split(row.text(17), k_between_paths)};
 }
 
 WorkingTree working_tree_of(std::int64_t run, SQLite::Database& database) {
@@ -444,7 +444,7 @@ void Record::events(const RunId& run, const std::string& trial,
 
 std::vector<DoneEntry> Record::done(const std::string& hash, std::size_t count_max) {
   return database::guarded(impl_->path, [&] {
-    SQLite::Statement& query = impl_->recollections.find_done;
+    SQLite::Statement& query = impl_->cache_results.find_done;
     query.reset();
     query.bindNoCopy(1, hash);
     query.bind(2, static_cast<std::int64_t>(count_max));
@@ -526,10 +526,10 @@ std::vector<KnownEntry> Record::known_before(const RunId& run, const std::string
   });
 }
 
-std::vector<Past> Record::past(const RunId& run) {
+std::vector<RestoredTrial> Record::restored_trials(const RunId& run) {
   return database::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
-    std::vector<Past> all;
+    std::vector<RestoredTrial> all;
     SQLite::Statement states(
         impl_->database,
         "SELECT state, attempt, cause, exit_code, states.reason, states.root, anew, over_at, states.stopper, "
@@ -556,23 +556,23 @@ std::vector<Past> Record::past(const RunId& run) {
                                "WHERE run = ? AND attempt >= first_attempt ORDER BY trial, attempt");
     attempts.bind(1, number);
     while (attempts.executeStep()) {
-      Past& past = all.at(static_cast<std::size_t>(attempts.getColumn(0).getInt64()));
-      const bool is_last = attempts.getColumn(1).getInt() == past.attempt;
+      RestoredTrial& restored = all.at(static_cast<std::size_t>(attempts.getColumn(0).getInt64()));
+      const bool is_last = attempts.getColumn(1).getInt() == restored.attempt;
       if (!attempts.getColumn(2).isNull()) {
-        past.was_started = true;
-        if (is_last) past.ran_at = instant_in(attempts.getColumn(2));
+        restored.was_started = true;
+        if (is_last) restored.ran_at = instant_in(attempts.getColumn(2));
       }
-      if (is_last) past.doom = cause_of(attempts.getColumn(6));
-      past.was_healthy |= !attempts.getColumn(3).isNull();
-      if (is_last) past.memory = Bytes{attempts.getColumn(7).getInt64()};
+      if (is_last) restored.stop_cause = cause_of(attempts.getColumn(6));
+      restored.was_healthy |= !attempts.getColumn(3).isNull();
+      if (is_last) restored.memory = Bytes{attempts.getColumn(7).getInt64()};
       if (is_last && attempts.getColumn(4).isNull()) {
-        past.leaving = value_of<Leaving>(attempts.getColumn(8).getText("no"), k_leaving_count);
-        past.slots = {.cpus = {attempts.getColumn(9).getInt64()},
-                      .memory = {attempts.getColumn(10).getInt64()},
-                      .gpus = split(attempts.getColumn(11).getText(""))};
+        restored.departure = value_of<Departure>(attempts.getColumn(8).getText("no"), k_departure_count);
+        restored.slots = {.cpus = {attempts.getColumn(9).getInt64()},
+                          .memory = {attempts.getColumn(10).getInt64()},
+                          .gpus = split(attempts.getColumn(11).getText(""))};
       }
       if (!is_last && !attempts.getColumn(4).isNull())
-        past.earlier.push_back(cause_of(attempts.getColumn(5)));
+        restored.earlier.push_back(cause_of(attempts.getColumn(5)));
     }
     return all;
   });

@@ -200,7 +200,7 @@ void Record::Impl::write(std::int64_t run, std::int64_t delay, const Fact& fact)
   const AttemptKey attempt{run, trial.trial, fact.attempt};
   const std::int64_t at = number_of(fact.at) + delay;
   if (tells_of_stop(fact)) {
-    attempts.set_doom(to_string(fact.cause), attempt);
+    attempts.set_stop_cause(to_string(fact.cause), attempt);
   } else if (fact.state == TrialState::ready) {
     attempts.take_back(attempt);
     const AttemptKey before{run, trial.trial, fact.attempt - 1};
@@ -232,15 +232,15 @@ void Record::Impl::write(std::int64_t run, std::int64_t delay, const Fact& fact)
                   end.next_why, trial);
 }
 
-void Record::Impl::write(std::int64_t run, const Recollection& one) {
+void Record::Impl::write(std::int64_t run, const CacheResult& one) {
   const TrialKey trial{run, static_cast<std::int64_t>(one.trial)};
-  if (!one.hash.empty()) recollections.add(trial, one.hash, one.parts, one.run, one.name);
+  if (!one.hash.empty()) cache_results.add(trial, one.hash, one.parts, one.run, one.name);
   write_inputs(trial, one.inputs);
 }
 
 void Record::Impl::forget_unless_as_known(const TrialKey& trial, const Started& started) {
-  if (!started.digest.empty()) recollections.forget_of_other_image(trial, started.digest);
-  if (!started.inputs.empty()) recollections.forget_of_other_inputs(trial, joined_digests(started.inputs));
+  if (!started.digest.empty()) cache_results.forget_of_other_image(trial, started.digest);
+  if (!started.inputs.empty()) cache_results.forget_of_other_inputs(trial, joined_digests(started.inputs));
 }
 
 void Record::Impl::write_inputs(const TrialKey& trial, const std::vector<std::string>& digests) {
@@ -335,12 +335,13 @@ void Record::begin(const RunEntry& entry, const Experiment& experiment) {
 }
 
 void Record::append(const RunId& run, std::span<const Fact> facts, std::span<const Started> started,
-                    std::span<const CameHome> homes, std::span<const Recollection> recollections) {
-  if (facts.empty() && started.empty() && homes.empty() && recollections.empty()) return;
+                    std::span<const CollectedOutputs> collected_outputs,
+                    std::span<const CacheResult> cache_results) {
+  if (facts.empty() && started.empty() && collected_outputs.empty() && cache_results.empty()) return;
   database::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
     SQLite::Transaction transaction(impl_->database, SQLite::TransactionBehavior::IMMEDIATE);
-    for (const Recollection& one : recollections) impl_->write(number, one);
+    for (const CacheResult& one : cache_results) impl_->write(number, one);
     impl_->write(number, facts);
     for (const Started& one : started) {
       const TrialKey trial{number, static_cast<std::int64_t>(one.trial)};
@@ -349,7 +350,7 @@ void Record::append(const RunId& run, std::span<const Fact> facts, std::span<con
       impl_->forget_unless_as_known(trial, one);
       impl_->write_inputs(trial, one.inputs);
     }
-    for (const CameHome& one : homes)
+    for (const CollectedOutputs& one : collected_outputs)
       impl_->attempts.set_taken(static_cast<std::int64_t>(one.taken.files), one.taken.size.count,
                                 fmt::format("{}", fmt::join(one.taken.left, k_between_paths)),
                                 AttemptKey{number, static_cast<std::int64_t>(one.trial), one.attempt});
@@ -412,8 +413,8 @@ void Record::reopen(const RunId& run, const Reopening& reopening, const Experime
   });
 }
 
-void Record::revise(const RunId& run, const Edition& edition, const Experiment& experiment,
-                    const std::function<void()>& may) {
+void Record::apply_file(const RunId& run, const FileVersion& file_version, const Experiment& experiment,
+                        const std::function<void()>& may) {
   database::guarded(impl_->path, [&] {
     SQLite::Database& database = impl_->database;
     SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
@@ -423,30 +424,31 @@ void Record::revise(const RunId& run, const Edition& edition, const Experiment& 
     query.bind(1, number);
     query.executeStep();
     const auto known = static_cast<std::size_t>(query.getColumn(0).getInt64());
-    const bool is_new_text = !edition.text.evaluated.empty();
+    const bool is_new_text = !file_version.text.evaluated.empty();
     const int next = impl_->newest_text(number) + (is_new_text ? 1 : 0);
     if (is_new_text) {
-      impl_->add_text(number, next, edition.text.source, edition.text.evaluated, edition.text.imports,
-                      edition.text.values);
-    } else if (!edition.text.source.empty()) {
-      impl_->renew_text(edition.text.source, edition.text.imports, edition.text.values, number, next);
+      impl_->add_text(number, next, file_version.text.source, file_version.text.evaluated,
+                      file_version.text.imports, file_version.text.values);
+    } else if (!file_version.text.source.empty()) {
+      impl_->renew_text(file_version.text.source, file_version.text.imports, file_version.text.values, number,
+                        next);
     }
-    impl_->write(number, edition.references);
+    impl_->write(number, file_version.references);
     for (std::size_t trial = known; trial < experiment.trials.size(); ++trial) {
       const Trial& it = experiment.trials[trial];
       impl_->trials.add(TrialKey{number, static_cast<std::int64_t>(trial)}, next, it.name, it.image,
-                        digest_of(edition.digests, it), it.params);
+                        digest_of(file_version.digests, it), it.params);
     }
-    impl_->take(number, next, edition.taken, experiment, edition.digests);
-    impl_->write(number, edition.anew);
+    impl_->take(number, next, file_version.taken, experiment, file_version.digests);
+    impl_->write(number, file_version.anew);
     Sql leave{database,
               "UPDATE attempts SET leaving = ?1 WHERE run = ?2 AND trial = ?3 AND attempt = "
               "(SELECT max(attempt) FROM attempts WHERE run = ?2 AND trial = ?3)"};
-    for (const auto& [trial, leaving] : edition.leaving)
-      leave(to_string(leaving), TrialKey{number, static_cast<std::int64_t>(trial)});
-    impl_->write(number, edition.facts);
-    if (edition.opens != Edition::Opens::no)
-      impl_->open(number, edition.at, edition.opens == Edition::Opens::if_ended);
+    for (const auto& [trial, departure] : file_version.departure)
+      leave(to_string(departure), TrialKey{number, static_cast<std::int64_t>(trial)});
+    impl_->write(number, file_version.facts);
+    if (file_version.opens != FileVersion::Opens::no)
+      impl_->open(number, file_version.at, file_version.opens == FileVersion::Opens::if_ended);
     transaction.commit();
   });
 }

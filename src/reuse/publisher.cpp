@@ -83,9 +83,10 @@ bool Publisher::put(const Success& success) {
     return packed;
   };
   try {
-    markers_.put(success.hash,
-                 fmt::format("{}/{}", results_folder(context_.run.experiment, context_.run.id), trial.name),
-                 told, static_cast<bool>(trial.metrics), context_.stop);
+    cache_index_.put(
+        success.hash,
+        fmt::format("{}/{}", results_folder(context_.run.experiment, context_.run.id), trial.name), told,
+        static_cast<bool>(trial.metrics), context_.stop);
     return true;
   } catch (const std::exception& error) {
     const std::scoped_lock lock(mutex_);

@@ -17,7 +17,8 @@ namespace combu {
 class Publisher {
  public:
   // `context` and `markers` outlive it.
-  Publisher(const ReuseContext& context, Markers& markers) : context_(context), markers_(markers) {}
+  Publisher(const ReuseContext& context, SharedCacheIndex& cache_index)
+      : context_(context), cache_index_(cache_index) {}
   // Waits until all is published, the server does not answer, or the context's `stop` is set.
   ~Publisher();
   Publisher(const Publisher&) = delete;
@@ -41,7 +42,7 @@ class Publisher {
   [[nodiscard]] std::vector<const Trial*> next();
 
   const ReuseContext& context_;
-  Markers& markers_;
+  SharedCacheIndex& cache_index_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<const Trial*> waiting_;

@@ -7,46 +7,46 @@ namespace combu {
 
 namespace {
 
-bool is_over(const Sighting& sighting) {
-  return sighting.phase == Phase::ended || sighting.phase == Phase::gone;
+bool is_over(const Observation& observation) {
+  return observation.phase == Phase::ended || observation.phase == Phase::gone;
 }
 
 // The attempts that are waited for, and the newest of what was told of each.
 class Awaited {
  public:
-  Awaited(std::vector<Sighting> sightings, bool with_services,
-          const std::function<void(const Sighting&)>& tell)
+  Awaited(std::vector<Observation> observations, bool with_services,
+          const std::function<void(const Observation&)>& tell)
       : tell_(tell) {
-    for (Sighting& sighting : sightings) {
-      if (sighting.service && !with_services) continue;  // nobody waits for one that was not named
-      Key key = sighting.key;
-      const auto at = last_.emplace(std::move(key), std::move(sighting)).first;
+    for (Observation& observation : observations) {
+      if (observation.service && !with_services) continue;  // nobody waits for one that was not named
+      Key key = observation.key;
+      const auto at = last_.emplace(std::move(key), std::move(observation)).first;
       if (is_over(at->second)) tell_(at->second);
       if (at->second.phase == Phase::running) ++running_;
     }
   }
 
-  void see(const Sighting& sighting) {
-    const auto at = last_.find(sighting.key);
-    if (at == last_.end() || is_over(at->second) || sighting.phase == Phase::created) return;
-    if (sighting.id != at->second.id) return;  // told late, of a container before this one
+  void see(const Observation& observation) {
+    const auto at = last_.find(observation.key);
+    if (at == last_.end() || is_over(at->second) || observation.phase == Phase::created) return;
+    if (observation.id != at->second.id) return;  // told late, of a container before this one
     if (at->second.phase == Phase::created) ++running_;
-    at->second = sighting;
-    if (!is_over(sighting)) return;
+    at->second = observation;
+    if (!is_over(observation)) return;
     --running_;
-    tell_(sighting);
+    tell_(observation);
   }
 
   // What a complete listing does not hold is gone.
-  void see_all(const std::vector<Sighting>& listing) {
-    std::map<Key, const Sighting*> listed;
-    for (const Sighting& sighting : listing) listed.emplace(sighting.key, &sighting);
-    for (auto& [key, sighting] : last_) {
+  void see_all(const std::vector<Observation>& listing) {
+    std::map<Key, const Observation*> listed;
+    for (const Observation& observation : listing) listed.emplace(observation.key, &observation);
+    for (auto& [key, observation] : last_) {
       const auto at = listed.find(key);
       if (at != listed.end()) {
         see(*at->second);
-      } else if (!is_over(sighting)) {
-        Sighting gone = sighting;
+      } else if (!is_over(observation)) {
+        Observation gone = observation;
         gone.phase = Phase::gone;
         see(gone);
       }
@@ -57,37 +57,38 @@ class Awaited {
   [[nodiscard]] bool none_runs() const { return running_ == 0; }
 
   // Tells of those that were never started.
-  [[nodiscard]] std::vector<Sighting> finish() const {
-    std::vector<Sighting> sightings;
-    sightings.reserve(last_.size());
-    for (const auto& [key, sighting] : last_) {
-      if (sighting.phase == Phase::created) tell_(sighting);
-      sightings.push_back(sighting);
+  [[nodiscard]] std::vector<Observation> finish() const {
+    std::vector<Observation> observations;
+    observations.reserve(last_.size());
+    for (const auto& [key, observation] : last_) {
+      if (observation.phase == Phase::created) tell_(observation);
+      observations.push_back(observation);
     }
-    return sightings;
+    return observations;
   }
 
  private:
-  const std::function<void(const Sighting&)>& tell_;
-  std::map<Key, Sighting> last_;
+  const std::function<void(const Observation&)>& tell_;
+  std::map<Key, Observation> last_;
   std::size_t running_ = 0;
 };
 
 }  // namespace
 
-std::vector<Sighting> await_end(Engine& engine, const Selector& selector,
-                                const std::function<void(const Sighting&)>& tell, std::stop_token stop) {
-  Awaited awaited(engine.list(selector, Look::closely, stop), !selector.trials.empty(), tell);
+std::vector<Observation> await_end(Engine& engine, const Selector& selector,
+                                   const std::function<void(const Observation&)>& tell,
+                                   std::stop_token stop) {
+  Awaited awaited(engine.list(selector, ListDetail::consistent, stop), !selector.trials.empty(), tell);
   if (awaited.none_runs()) return awaited.finish();
   std::stop_source enough;
   const std::stop_callback on_stop(stop, [&enough] { enough.request_stop(); });
   engine.watch(
       selector,
       [&](const Change& change) {
-        if (const auto* sighting = std::get_if<Sighting>(&change)) {
-          awaited.see(*sighting);
+        if (const auto* observation = std::get_if<Observation>(&change)) {
+          awaited.see(*observation);
         } else {
-          awaited.see_all(engine.list(selector, Look::closely, stop));
+          awaited.see_all(engine.list(selector, ListDetail::consistent, stop));
         }
         if (awaited.none_runs()) enough.request_stop();
       },

@@ -18,9 +18,9 @@
 #include "inbox.hpp"
 #include "log_collector.hpp"
 #include "messages.hpp"
+#include "partial_collection.hpp"
 #include "run_clock.hpp"
 #include "run_progress.hpp"
-#include "so_far.hpp"
 #include "usage_poller.hpp"
 
 namespace combu {
@@ -37,11 +37,11 @@ constexpr std::size_t k_remarks_max = 20;
 // Attempts that the run may have to stop.
 std::size_t stoppable(const Run& run, const PlannerOptions& options) {
   const auto may_be_stopped = [&](const Trial& trial) {
-    return trial.service || is_watched(run.experiment, trial) || trial.start_deadline > Seconds(0);
+    return trial.service || is_monitored(run.experiment, trial) || trial.start_deadline > Seconds(0);
   };
-  const auto leaves = [](const Past& past) { return past.leaving != Leaving::no; };
+  const auto leaves = [](const RestoredTrial& restored) { return restored.departure != Departure::no; };
   return static_cast<std::size_t>(std::ranges::count_if(run.experiment.trials, may_be_stopped) +
-                                  std::ranges::count_if(options.past, leaves));
+                                  std::ranges::count_if(options.restored, leaves));
 }
 
 // Connects the run's steering to the inbox as long as it lives.
@@ -89,22 +89,22 @@ class Drive {
       : run_(run),
         journal_(context.journal),
         listener_(context.progress),
-        memory_(context.memory),
+        cache_lookup_(context.cache_lookup),
         until_(options.until),
         clock_(context.clock.now()),
         planner_(run.id, run.experiment, plan, options),
-        collects_parts_(context.depot != nullptr && run.experiment.collect.every > Seconds(0)),
-        so_far_(run.experiment.collect.every),
+        collects_parts_(context.output_store != nullptr && run.experiment.collect.every > Seconds(0)),
+        partial_(run.experiment.collect.every),
         logs_(context.telemetry != nullptr),
         progress_(run, options.until, options.capacity),
         remarks_(context.progress),
         // Other runs are seen only where their slots count.
         executor_(context.engine, run,
                   options.capacity ? Selector{} : Selector{.experiment = run.experiment.name, .run = run.id},
-                  std::min(k_stops_in_flight_max, stoppable(run, options)), inbox_, context.depot,
-                  context.telemetry, context.memory) {
+                  std::min(k_stops_in_flight_max, stoppable(run, options)), inbox_, context.output_store,
+                  context.telemetry, context.cache_lookup) {
     progress_.begin(now());
-    restore(options.past);
+    restore(options.restored);
   }
 
   Outcome run(const std::stop_token& stop, Steering* steering) {
@@ -124,7 +124,7 @@ class Drive {
     std::vector<Command> commands;
     std::vector<StartCommand> starts;
     std::vector<std::pair<TrialIndex, int>> ended;  // attempts whose logs are to be stored
-    std::vector<Sighting> inspected;
+    std::vector<Observation> inspected;
   };
   // Why the run ends before its time.
   struct Ending {
@@ -143,12 +143,12 @@ class Drive {
   [[nodiscard]] Instant now() const { return clock_.now(); }
   [[nodiscard]] const Trial& trial_of(TrialIndex trial) const { return run_.experiment.trials[trial]; }
 
-  void restore(const std::vector<Past>& past) {
-    for (TrialIndex trial = 0; trial < past.size(); ++trial) {
-      progress_.restore(trial, past[trial], planner_.is_waited_for(trial), now());
-      if (past[trial].state != TrialState::running) continue;
-      ran_before_.emplace_back(trial, past[trial].attempt);
-      collect_parts_of(trial, past[trial].attempt);
+  void restore(const std::vector<RestoredTrial>& restored) {
+    for (TrialIndex trial = 0; trial < restored.size(); ++trial) {
+      progress_.restore(trial, restored[trial], planner_.is_waited_for(trial), now());
+      if (restored[trial].state != TrialState::running) continue;
+      ran_before_.emplace_back(trial, restored[trial].attempt);
+      collect_parts_of(trial, restored[trial].attempt);
     }
   }
 
@@ -204,7 +204,7 @@ class Drive {
   void give_due_orders() {
     for (const IngestLog& order : logs_.due(now())) executor_.ingest_log(order);
     while (const auto poll = usage_.next(now(), planner_.starts_in_flight() > 0)) executor_.poll_usage(*poll);
-    while (const auto part = so_far_.next(now())) executor_.collect_part(*part);
+    while (const auto part = partial_.next(now())) executor_.collect_part(*part);
   }
 
   // ---- Messages
@@ -227,18 +227,18 @@ class Drive {
       remarks_.add(note);
   }
   void take(const PartCollected& part) {
-    const SoFar::Done done = so_far_.done(part.trial, !part.fault.empty(), now());
+    const PartialCollection::Done done = partial_.done(part.trial, !part.fault.empty(), now());
     if (done.is_first_fault)
       remarks_.add(fmt::format("{}: what it has left so far is not home, and is tried again: {}",
                                trial_of(part.trial).name, part.fault));
     if (done.held) give(*done.held);
   }
-  void take(const LookedUp& looked_up) {
-    for (const Recollection& one : looked_up.results) {
+  void take(const CacheLookedUp& looked_up) {
+    for (const CacheResult& one : looked_up.results) {
       journal_.cache_result(one);
-      apply(
-          Recalled{.trial = one.trial,
-                   .done = one.run.empty() ? "" : fmt::format("equal to `{}` of run {}", one.name, one.run)});
+      apply(CacheLookupAnswered{
+          .trial = one.trial,
+          .done = one.run.empty() ? "" : fmt::format("equal to `{}` of run {}", one.name, one.run)});
     }
   }
   void take(const Steering::Order& order) {
@@ -273,8 +273,8 @@ class Drive {
   // Attempts that ran before this process: the first listing has their engine's ids.
   void poll_restored(const Listed& listed) {
     if (ran_before_.empty()) return;
-    std::unordered_map<std::string_view, const Sighting*> seen;
-    for (const Sighting& one : listed.sightings)
+    std::unordered_map<std::string_view, const Observation*> seen;
+    for (const Observation& one : listed.observations)
       if (one.key.run == run_.id && one.phase == Phase::running) seen.emplace(one.key.trial, &one);
     for (const auto& [trial, attempt] : std::exchange(ran_before_, {})) {
       const auto found = seen.find(trial_of(trial).name);
@@ -315,7 +315,7 @@ class Drive {
         is_over(fact.state) || fact.state == TrialState::retrying || fact.state == TrialState::collecting;
     if (has_ended && fact.exit_code && stays_for(fact.trial))
       pending_.ended.emplace_back(fact.trial, fact.attempt);
-    if (fact.state == TrialState::succeeded && memory_ != nullptr && trial_of(fact.trial).cache.on)
+    if (fact.state == TrialState::succeeded && cache_lookup_ != nullptr && trial_of(fact.trial).cache.on)
       succeeded_.insert(fact.trial);
   }
 
@@ -332,18 +332,18 @@ class Drive {
       collect_parts_of(fact.trial, fact.attempt);
       usage_.begin(fact.trial, fact.attempt, fact.id, now());
     } else {
-      so_far_.end(fact.trial);
+      partial_.end(fact.trial);
       if (const auto usage = usage_.end(fact.trial)) fact.usage = usage;
     }
   }
 
   // True if the run does not return before the trial's end.
   [[nodiscard]] bool stays_for(TrialIndex trial) const {
-    return until_ == Until::ended || is_watched(run_.experiment, trial_of(trial));
+    return until_ == Until::ended || is_monitored(run_.experiment, trial_of(trial));
   }
 
   void collect_parts_of(TrialIndex trial, int attempt) {
-    if (collects_parts_ && !trial_of(trial).outputs.empty()) so_far_.begin(trial, attempt, now());
+    if (collects_parts_ && !trial_of(trial).outputs.empty()) partial_.begin(trial, attempt, now());
   }
 
   // ---- Commands
@@ -364,16 +364,16 @@ class Drive {
 
   void give(const StartCommand& command) { pending_.starts.push_back(command); }
   void give(const StopCommand& command) {
-    so_far_.end(command.trial);
+    partial_.end(command.trial);
     executor_.stop(command);
   }
   void give(const GiveUpCommand& command) {
     send_starts();
     executor_.give_up_start(command.trial);
   }
-  void give(const LookCommand& command) { pending_.inspected.push_back(command.sighting); }
+  void give(const InspectCommand& command) { pending_.inspected.push_back(command.observation); }
   void give(const CollectCommand& command) {
-    if (command.outputs && so_far_.holds_back(command)) return;
+    if (command.outputs && partial_.holds_back(command)) return;
     ingest_log(command.trial, command.attempt);
     if (!command.outputs || command.failed) logs_.hold_next(command.trial);
     if (command.outputs) {
@@ -384,11 +384,11 @@ class Drive {
       inbox_.post(Event{Collected{command.trial}});
     }
   }
-  void give(const RecallCommand& command) {
-    if (memory_ != nullptr) {
+  void give(const CacheLookupCommand& command) {
+    if (cache_lookup_ != nullptr) {
       executor_.look_up(command.trial);
     } else {
-      inbox_.post(Event{Recalled{.trial = command.trial}});
+      inbox_.post(Event{CacheLookupAnswered{.trial = command.trial}});
     }
   }
 
@@ -405,7 +405,7 @@ class Drive {
   void publish_succeeded() {
     std::erase_if(succeeded_, [this](TrialIndex trial) {
       if (logs_.is_storing(trial)) return false;
-      memory_->done(trial);
+      cache_lookup_->done(trial);
       return true;
     });
   }
@@ -452,12 +452,12 @@ class Drive {
   const Run& run_;
   Journal& journal_;
   ProgressListener& listener_;
-  Memory* memory_;
+  CacheLookup* cache_lookup_;
   const Until until_;
   RunClock clock_;
   Planner planner_;
   bool collects_parts_;  // of outputs, while attempts run
-  SoFar so_far_;
+  PartialCollection partial_;
   LogCollector logs_;
   UsagePoller usage_;
   RunProgress progress_;

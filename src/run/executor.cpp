@@ -42,15 +42,16 @@ void call(const Verb& verb, const OnError& on_error) {
 }  // namespace
 
 Executor::Executor(Engine& engine, const Run& run, Selector selector, std::size_t stops_max,
-                   Inbox<Message>& inbox, Depot* depot, Telemetry* telemetry, Memory* memory)
+                   Inbox<Message>& inbox, OutputStore* output_store, Telemetry* telemetry,
+                   CacheLookup* cache_lookup)
     : engine_(engine),
       run_(run),
       selector_(std::move(selector)),
       stops_max_(stops_max),
       inbox_(inbox),
-      depot_(depot),
+      output_store_(output_store),
       telemetry_(telemetry),
-      memory_(memory) {}
+      cache_lookup_(cache_lookup) {}
 
 Executor::~Executor() {
   for (std::jthread& thread : threads_) thread.request_stop();
@@ -70,8 +71,9 @@ void Executor::begin(std::size_t starts_max) {
       std::ranges::any_of(run_.experiment.trials, [](const Trial& trial) { return !trial.outputs.empty(); });
   if (has_outputs) add_workers(k_output_workers, output_orders_);
   if (has_outputs && run_.experiment.collect.every > Seconds(0))
-    add_workers(SoFar::k_under_way_max, part_orders_);
-  if (memory_ != nullptr) threads_.emplace_back([this](const std::stop_token& quit) { look_up_all(quit); });
+    add_workers(PartialCollection::k_under_way_max, part_orders_);
+  if (cache_lookup_ != nullptr)
+    threads_.emplace_back([this](const std::stop_token& quit) { look_up_all(quit); });
 }
 
 void Executor::allow_starts(std::size_t starts_max) {
@@ -164,7 +166,7 @@ void Executor::carry_out(const StartCommand& command, const std::stop_token& qui
 // The message of a failed start has no subject: the place of the fault becomes part of its text.
 std::string Executor::fetch(const std::string& from, const std::string& path, const std::stop_token& stop) {
   try {
-    return depot_->fetch(from, path, stop);
+    return output_store_->fetch(from, path, stop);
   } catch (const Error& error) {
     throw Error(error.kind(), error.subject(), error.what());
   }
@@ -184,24 +186,24 @@ void Executor::carry_out(const StopCommand& command, const std::stop_token& quit
 void Executor::carry_out(const CollectCommand& command, const std::stop_token& quit) {
   const Key key{.run = run_.id, .trial = trial_of(command.trial).name, .attempt = command.attempt};
   if (command.tail) post_tail(command.trial, key, quit);
-  TookOutputs took{.collected = {.trial = command.trial}, .taken = std::nullopt};
-  if (command.outputs) took = take_outputs(engine_, run_, command, *depot_, quit);
+  OutputsResult took{.collected = {.trial = command.trial}, .taken = std::nullopt};
+  if (command.outputs) took = collect_trial_outputs(engine_, run_, command, *output_store_, quit);
   if (took.taken)
     inbox_.post(OutputsCollected{.trial = command.trial, .attempt = command.attempt, .taken = *took.taken});
   inbox_.post(Event{took.collected});
 }
 
-void Executor::carry_out(const SoFar::Take& part, const std::stop_token& quit) {
+void Executor::carry_out(const PartialCollection::Take& part, const std::stop_token& quit) {
   std::stop_source stop = part.stop;
   const std::stop_callback on_quit(quit, [&stop] { stop.request_stop(); });
-  inbox_.post(PartCollected{
-      .trial = part.trial,
-      .fault = take_outputs_so_far(engine_, run_, part.trial, part.attempt, *depot_, stop.get_token())});
+  inbox_.post(PartCollected{.trial = part.trial,
+                            .fault = collect_partial_outputs(engine_, run_, part.trial, part.attempt,
+                                                             *output_store_, stop.get_token())});
 }
 
 void Executor::look_up_all(const std::stop_token& quit) {
   for (std::vector<TrialIndex> trials; !(trials = lookups_.pop_up_to(k_lookups_at_once)).empty();) {
-    call([&] { inbox_.post(LookedUp{memory_->recall(trials, quit)}); },
+    call([&] { inbox_.post(CacheLookedUp{cache_lookup_->look_up(trials, quit)}); },
          [&](const Error& error) { lose_engine(error); });
   }
 }
@@ -256,8 +258,8 @@ void Executor::carry_out(const IngestLog& order, const std::stop_token& quit) {
 void Executor::store_log(TrialIndex trial, int attempt, LogEnd end, const std::stop_token& quit) {
   const Trial& it = trial_of(trial);
   try {
-    for (std::string& text : take_logs(engine_, {.run = run_.id, .trial = it.name, .attempt = attempt}, it,
-                                       end, *telemetry_, quit))
+    for (std::string& text : ingest_logs(engine_, {.run = run_.id, .trial = it.name, .attempt = attempt}, it,
+                                         end, *telemetry_, quit))
       inbox_.post(TrialNote{trial, std::move(text)});
   } catch (const Error&) {
     post_log_storage();
@@ -276,11 +278,11 @@ void Executor::post_log_storage() {
 void Executor::carry_out(const InspectMany& order, const std::stop_token& quit) {
   const auto look = [&] {
     Selector selector{.experiment = run_.experiment.name, .run = run_.id};
-    std::map<std::string_view, const Sighting*> found;
-    for (const Sighting& ended : order.ended) selector.trials.push_back(ended.key.trial);
-    const std::vector<Sighting> listed = engine_.list(selector, Look::fully, quit);
-    for (const Sighting& seen : listed) found.emplace(seen.key.trial, &seen);
-    for (Sighting ended : order.ended) {
+    std::map<std::string_view, const Observation*> found;
+    for (const Observation& ended : order.ended) selector.trials.push_back(ended.key.trial);
+    const std::vector<Observation> listed = engine_.list(selector, ListDetail::full, quit);
+    for (const Observation& seen : listed) found.emplace(seen.key.trial, &seen);
+    for (Observation ended : order.ended) {
       const auto seen = found.find(ended.key.trial);
       if (seen == found.end() || seen->second->key != ended.key) {
         ended.phase = Phase::gone;
@@ -288,15 +290,18 @@ void Executor::carry_out(const InspectMany& order, const std::stop_token& quit) 
         ended.ran_at = seen->second->ran_at;
         ended.ended_at = seen->second->ended_at;
       }
-      inbox_.post(Event{Looked{std::move(ended)}});
+      inbox_.post(Event{Inspected{std::move(ended)}});
     }
   };
   call(look, [&](const Error& error) { lose_engine(error); });
 }
 
 void Executor::carry_out(const ListAttempts& /*order*/, const std::stop_token& quit) {
-  call([&] { inbox_.post(Event{Listed{.sightings = engine_.list(selector_, Look::closely, quit)}}); },
-       [&](const Error& error) { lose_engine(error); });
+  call(
+      [&] {
+        inbox_.post(Event{Listed{.observations = engine_.list(selector_, ListDetail::consistent, quit)}});
+      },
+      [&](const Error& error) { lose_engine(error); });
 }
 
 void Executor::lose_engine(const Error& error) {
@@ -315,16 +320,16 @@ void Executor::watch(const std::stop_token& quit) {
   bool again = false;
   std::optional<Instant> there_since;
   const auto tell = [&](const Change& change) {
-    if (const auto* sighting = std::get_if<Sighting>(&change)) {
-      inbox_.post(Event{Seen{*sighting}});
+    if (const auto* observation = std::get_if<Observation>(&change)) {
+      inbox_.post(Event{Observed{*observation}});
       return;
     }
     // A stream may break though the engine was never away.
     const std::optional<Instant> before = std::exchange(there_since, engine_.facts(quit).began_at);
     const bool after_break = std::exchange(again, true) && (!there_since || there_since != before);
     inbox_.post(Event{ListingBegins{.after_break = after_break}});
-    inbox_.post(
-        Event{Listed{.sightings = engine_.list(selector_, Look::closely, quit), .after_break = after_break}});
+    inbox_.post(Event{Listed{.observations = engine_.list(selector_, ListDetail::consistent, quit),
+                             .after_break = after_break}});
   };
   call([&] { engine_.watch(selector_, tell, quit); }, [&](const Error& error) { lose_engine(error); });
 }

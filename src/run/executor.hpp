@@ -14,7 +14,7 @@
 #include "combu/run.hpp"
 #include "inbox.hpp"
 #include "messages.hpp"
-#include "so_far.hpp"
+#include "partial_collection.hpp"
 #include "work_queue.hpp"
 
 namespace combu {
@@ -26,7 +26,7 @@ class Executor {
   // `selector`: the attempts that are watched and listed. `stops_max`: stops at a time. A null pointer:
   // orders that need it are not given.
   Executor(Engine& engine, const Run& run, Selector selector, std::size_t stops_max, Inbox<Message>& inbox,
-           Depot* depot, Telemetry* telemetry, Memory* memory);
+           OutputStore* output_store, Telemetry* telemetry, CacheLookup* cache_lookup);
   // Stops what is under way, and joins the threads: a command must not hold up the end of a run whose engine
   // is lost.
   ~Executor();
@@ -46,21 +46,21 @@ class Executor {
   void give_up_fetches() { fetches_.request_stop(); }
   void stop(const StopCommand& command) { stop_orders_.push(command); }
   void collect_outputs(const CollectCommand& command) { output_orders_.push(command); }
-  void collect_part(const SoFar::Take& part) { part_orders_.push(part); }
+  void collect_part(const PartialCollection::Take& part) { part_orders_.push(part); }
   void read_tail(const CollectCommand& command) { log_orders_.push(command); }
   void ingest_log(const IngestLog& order) { log_orders_.push(order); }
   void poll_usage(const PollUsage& order) { poll_orders_.push(order); }
   // Asks when these have begun and ended. Those that are gone are reported as such.
-  void inspect(std::vector<Sighting> ended) { start_orders_.push(InspectMany{std::move(ended)}); }
+  void inspect(std::vector<Observation> ended) { start_orders_.push(InspectMany{std::move(ended)}); }
   void list() { start_orders_.push(ListAttempts{}); }
   void look_up(TrialIndex trial) { lookups_.push(trial); }
 
  private:
   struct ListAttempts {};
   struct InspectMany {
-    std::vector<Sighting> ended;
+    std::vector<Observation> ended;
   };
-  using Order = std::variant<StartCommand, StopCommand, CollectCommand, SoFar::Take, ListAttempts,
+  using Order = std::variant<StartCommand, StopCommand, CollectCommand, PartialCollection::Take, ListAttempts,
                              InspectMany, PollUsage, IngestLog>;
   class Start;
 
@@ -68,7 +68,7 @@ class Executor {
   void carry_out(const StartCommand& command, const std::stop_token& quit);
   void carry_out(const StopCommand& command, const std::stop_token& quit);
   void carry_out(const CollectCommand& command, const std::stop_token& quit);
-  void carry_out(const SoFar::Take& part, const std::stop_token& quit);
+  void carry_out(const PartialCollection::Take& part, const std::stop_token& quit);
   void carry_out(const ListAttempts& order, const std::stop_token& quit);
   void carry_out(const InspectMany& order, const std::stop_token& quit);
   void carry_out(const PollUsage& order, const std::stop_token& quit);
@@ -91,9 +91,9 @@ class Executor {
   const Selector selector_;
   const std::size_t stops_max_;
   Inbox<Message>& inbox_;
-  Depot* depot_;
+  OutputStore* output_store_;
   Telemetry* telemetry_;
-  Memory* memory_;
+  CacheLookup* cache_lookup_;
   std::size_t start_workers_ = 0;
   std::mutex starts_mutex_;
   std::unordered_map<TrialIndex, std::stop_source> starts_;  // under way

@@ -54,18 +54,18 @@ struct TrialNote {
 struct OutputsCollected {
   TrialIndex trial;
   int attempt;
-  Taken taken;
+  CollectionResult taken;
 };
 // The outputs of a running attempt were collected so far, or not, for the reason `fault`.
 struct PartCollected {
   TrialIndex trial;
   std::string fault;
 };
-struct LookedUp {
-  std::vector<Recollection> results;
+struct CacheLookedUp {
+  std::vector<CacheResult> results;
 };
 
 using Message = std::variant<Event, EngineLost, LogTail, UsagePolled, LogIngested, LogStorageChanged,
-                             TrialNote, OutputsCollected, PartCollected, LookedUp, Steering::Order>;
+                             TrialNote, OutputsCollected, PartCollected, CacheLookedUp, Steering::Order>;
 
 }  // namespace combu

@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::size_t k_starting_shown_max = 32;
 
-Seconds since(Instant moment, Instant now) {
-  return std::max(Seconds(now - moment), Seconds(0));
+Seconds since(Instant timestamp, Instant now) {
+  return std::max(Seconds(now - timestamp), Seconds(0));
 }
 
 }  // namespace
@@ -28,26 +28,26 @@ void RunProgress::begin(Instant now) {
   if (run_.began_at) before_ = since(*run_.began_at, now);
 }
 
-void RunProgress::restore(TrialIndex trial, const Past& past, bool is_awaited, Instant now) {
-  was_started_[trial] = past.was_started;
-  if (past.was_started) ++started_;
-  const bool is_under_way = is_alive(past.state) || past.state == TrialState::collecting;
+void RunProgress::restore(TrialIndex trial, const RestoredTrial& restored, bool is_awaited, Instant now) {
+  was_started_[trial] = restored.was_started;
+  if (restored.was_started) ++started_;
+  const bool is_under_way = is_alive(restored.state) || restored.state == TrialState::collecting;
   if (is_under_way && is_awaited) {
-    const bool runs = past.state == TrialState::running;
-    under_way_.emplace(
-        trial, UnderWay{.begun_at = past.ran_at.value_or(now), .ran_at = runs ? past.ran_at : std::nullopt});
+    const bool runs = restored.state == TrialState::running;
+    under_way_.emplace(trial, UnderWay{.begun_at = restored.ran_at.value_or(now),
+                                       .ran_at = runs ? restored.ran_at : std::nullopt});
   }
   // A trial that is not blocked any more shows by its facts.
-  if (!is_unsuccessful(past.state, past.cause)) return;
+  if (!is_unsuccessful(restored.state, restored.cause)) return;
   unsuccessful_.push_back({.trial = trial,
-                           .state = past.state,
-                           .attempt = past.attempt,
-                           .cause = past.cause,
-                           .ran = past.was_started,
-                           .exit_code = past.exit_code,
-                           .reason = past.reason,
-                           .details = past.details,
-                           .root = past.root});
+                           .state = restored.state,
+                           .attempt = restored.attempt,
+                           .cause = restored.cause,
+                           .ran = restored.was_started,
+                           .exit_code = restored.exit_code,
+                           .reason = restored.reason,
+                           .details = restored.details,
+                           .root = restored.root});
 }
 
 void RunProgress::observe(const Fact& fact, bool is_awaited, Instant now) {

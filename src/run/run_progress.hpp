@@ -18,7 +18,7 @@ class RunProgress {
   // This process begins to drive the run.
   void begin(Instant now);
   // An earlier process has left the trial so. `is_awaited`: Planner::is_waited_for().
-  void restore(TrialIndex trial, const Past& past, bool is_awaited, Instant now);
+  void restore(TrialIndex trial, const RestoredTrial& restored, bool is_awaited, Instant now);
   void observe(const Fact& fact, bool is_awaited, Instant now);
   // Pauses do not count as time of work.
   void set_paused(bool is_paused, Instant now);

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-#include "look_pause.hpp"
+#include "poll_pause.hpp"
 
 namespace combu {
 namespace {
@@ -15,7 +15,7 @@ constexpr std::chrono::seconds k_pause_during_starts{1};
 
 void UsagePoller::begin(TrialIndex trial, int attempt, const std::string& id, Instant now) {
   running_[trial] = {.attempt = attempt, .usage = std::nullopt};
-  schedule({.trial = trial, .attempt = attempt, .id = id, .pause = k_look_first}, now);
+  schedule({.trial = trial, .attempt = attempt, .id = id, .pause = k_poll_first}, now);
 }
 
 std::optional<Usage> UsagePoller::end(TrialIndex trial) {
@@ -42,7 +42,7 @@ void UsagePoller::answer(const UsagePolled& polled, Instant now) {
     attempt->usage = {.memory = std::max(before, polled.usage->memory), .cpu = polled.usage->cpu};
   }
   PollUsage next = polled.poll;
-  next.pause = look_pause(polled.poll.pause, polled.log_growth, polled.took);
+  next.pause = poll_pause(polled.poll.pause, polled.log_growth, polled.took);
   schedule(std::move(next), now);
 }
 

@@ -42,7 +42,7 @@ bool wants_slots(const Trial& trial) {
 }
 
 bool are_starts_at_limit(const RunSituation& situation) {
-  const auto starting = std::ranges::count(situation.past, TrialState::starting, &Past::state);
+  const auto starting = std::ranges::count(situation.restored, TrialState::starting, &RestoredTrial::state);
   return std::cmp_greater_equal(starting, situation.settings.starts_in_flight_max);
 }
 
@@ -50,7 +50,8 @@ bool are_starts_at_limit(const RunSituation& situation) {
 
 // The planner starts nothing: no start may be in flight.
 Explanation explain(const RunSituation& situation, TrialIndex trial) {
-  PlannerOptions options{.capacity = situation.capacity, .past = situation.past, .began_at = situation.now};
+  PlannerOptions options{
+      .capacity = situation.capacity, .restored = situation.restored, .began_at = situation.now};
   if (options.capacity)
     for (const std::string& gpu : options.capacity->gpus)
       options.gpus.push_back({.id = gpu, .uuid = {}, .kind = {}, .memory = {}});

@@ -37,7 +37,7 @@ std::string exit_text(std::optional<int> exit_code) {
 
 }  // namespace
 
-Cause cause_of(const Sighting& ended, bool after_break) {
+Cause cause_of(const Observation& ended, bool after_break) {
   // A process in it may have been killed for memory long before it was stopped.
   if (ended.oom && !(ended.stopped && ended.exit_code != k_exit_killed)) return Cause::oom;
   // An engine that comes back remembers some hundred events only: who sent the signal may not be known.
@@ -100,7 +100,7 @@ Seconds pause_after(const Retries& retries, int failures) {
 
 namespace combu {
 
-Ending ending_of(const Sighting& ended) {
+Ending ending_of(const Observation& ended) {
   if (ended.phase == Phase::gone)
     return {.cause = Cause::stopped, .reason = std::string(schedule::k_end_unknown)};
   if (ended.exit_code == 0) return {};
@@ -109,7 +109,7 @@ Ending ending_of(const Sighting& ended) {
   return {.cause = cause, .reason = std::move(reason), .details = {.stopper = stopper}};
 }
 
-TrialState state_of(const Sighting& container) {
+TrialState state_of(const Observation& container) {
   if (container.phase == Phase::created) return TrialState::starting;
   return container.phase == Phase::running ? TrialState::running : state_of(ending_of(container));
 }

@@ -19,7 +19,7 @@ inline constexpr std::string_view k_end_unknown = "its container is gone, and ho
 
 // Why an attempt ended that nobody of this run has stopped. `after_break`: its end was not told when it came,
 // but found out when the engine was there again.
-[[nodiscard]] Cause cause_of(const Sighting& ended, bool after_break);
+[[nodiscard]] Cause cause_of(const Observation& ended, bool after_break);
 
 // Break::was if the engine restarted after the attempt began, or if this is not known.
 [[nodiscard]] Break break_since(std::optional<Instant> ran_at, std::optional<Instant> engine_began_at);

@@ -53,22 +53,22 @@ void Holdings::begin_listing() {
   count_free();
 }
 
-void Holdings::see_listed(const Sighting& sighting) {
-  const auto other = others_.find(sighting.id);
-  if (other != others_.end() && sighting.phase == Phase::running) other->second.is_over = false;
-  see_other(sighting);
+void Holdings::see_listed(const Observation& observation) {
+  const auto other = others_.find(observation.id);
+  if (other != others_.end() && observation.phase == Phase::running) other->second.is_over = false;
+  see_other(observation);
 }
 
-void Holdings::see_other(const Sighting& sighting) {
-  if (sighting.slots.empty() || sighting.phase == Phase::created) return;
-  Other& other = others_[sighting.id];
-  const bool runs = sighting.phase == Phase::running && !other.is_over;
-  hold(other, runs ? sighting.slots : Slots{});
+void Holdings::see_other(const Observation& observation) {
+  if (observation.slots.empty() || observation.phase == Phase::created) return;
+  Other& other = others_[observation.id];
+  const bool runs = observation.phase == Phase::running && !other.is_over;
+  hold(other, runs ? observation.slots : Slots{});
   other.is_claim = false;
   other.is_over = !runs;
 }
 
-bool Holdings::see_claim(const Sighting& claimant) {
+bool Holdings::see_claim(const Observation& claimant) {
   Other& other = others_[claimant.id];
   if (claimant.phase == Phase::running) other.is_over = false;  // somebody has started it again by hand
   if (other.is_over || !other.slots.empty()) return false;

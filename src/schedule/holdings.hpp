@@ -39,12 +39,12 @@ class Holdings {
   // From here on only those count that are seen. Until then nobody takes slots.
   void begin_listing();
   // Of a listing, which is the truth.
-  void see_listed(const Sighting& sighting);
+  void see_listed(const Observation& observation);
   // What it holds is not free. One that has ended never runs again, whatever is told late.
-  void see_other(const Sighting& sighting);
+  void see_other(const Observation& observation);
   // Its slots are not free, whether it runs or not; false when that is known. Is called off by
   // forget_claim(), the oldest first, unless it has been seen to run.
-  [[nodiscard]] bool see_claim(const Sighting& claimant);
+  [[nodiscard]] bool see_claim(const Observation& claimant);
   void forget_claim();
   [[nodiscard]] const Slots& held_by_others() const { return held_by_others_; }
 

@@ -7,8 +7,8 @@
 namespace combu {
 
 LastCollection::LastCollection(const RunId& run, const Experiment& experiment, const Plan& plan,
-                               std::vector<Past> past, Instant now)
-    : planner_(run, experiment, plan, {.until = Until::ended, .past = std::move(past)}) {
+                               std::vector<RestoredTrial> restored, Instant now)
+    : planner_(run, experiment, plan, {.until = Until::ended, .restored = std::move(restored)}) {
   (void)planner_.step(Adjust{.paused = true}, now);
   (void)planner_.step(Interrupt{.for_good = true}, now);
   for (const Command& command : planner_.step(Begin{}, now).commands)

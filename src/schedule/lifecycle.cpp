@@ -39,8 +39,8 @@ Lifecycle::Lifecycle(const Experiment& the_experiment, const Plan& the_plan, Pla
       canaries(the_experiment, [this](TrialIndex trial) { return trials.is_awaited(trial); }),
       failures(the_experiment, trials),
       outputs(trials),
-      lookups(trials, the_plan, options.recalls),
-      restoration(std::move(options.past), options.engine_began_at) {}
+      lookups(trials, the_plan, options.looks_up_cache),
+      restoration(std::move(options.restored), options.engine_began_at) {}
 
 // ---- Before the start
 
@@ -174,7 +174,7 @@ void Lifecycle::settle(TrialIndex trial, AttemptEnd end) {
   const bool failed = end.as == TrialState::failed;
   if (can_collect && !trials.trial(trial).outputs.empty() &&
       (!failed || experiment.collect.on == CollectOn::always)) {
-    take_outputs(trial, std::move(end));
+    collect_trial_outputs(trial, std::move(end));
     return;
   }
   if (can_collect && failed) collect({.trial = trial, .tail = true});
@@ -207,12 +207,12 @@ void Lifecycle::vanish(TrialIndex trial, std::string reason) {
 }
 
 void Lifecycle::depart(TrialIndex trial, std::optional<int> exit_code) {
-  const Leaving how = departures.at(trial);
+  const Departure how = departures.at(trial);
   Fact fact{.trial = trial,
             .state = TrialState::stopped,
             .exit_code = exit_code,
             .reason = std::string(reason_of(how))};
-  if (how == Leaving::removed) {
+  if (how == Departure::removed) {
     finish(std::move(fact));
   } else {
     fact.cause = Cause::stopped;
@@ -247,7 +247,7 @@ void Lifecycle::begin_anew(Fact end) {
 
 // ---- Outputs
 
-void Lifecycle::take_outputs(TrialIndex trial, AttemptEnd end) {
+void Lifecycle::collect_trial_outputs(TrialIndex trial, AttemptEnd end) {
   const bool failed = end.as == TrialState::failed;
   give_back_slots(trial);
   report_collecting(trial, end, "");
@@ -487,12 +487,12 @@ bool Lifecycle::may_look_up(TrialIndex trial) const {
 
 void Lifecycle::look_up(TrialIndex trial) {
   lookups.sent(trial);
-  commands.emplace_back(RecallCommand{.trial = trial});
+  commands.emplace_back(CacheLookupCommand{.trial = trial});
 }
 
 void Lifecycle::begin_lookups() {
   for (TrialIndex trial = 0; trial < trials.size(); ++trial) {
-    if (restoration.is_needed() && restoration.past(trial).anew) lookups.skip_lookup(trial);
+    if (restoration.is_needed() && restoration.restored(trial).anew) lookups.skip_lookup(trial);
     if (!restoration.has_begun(trial) && may_look_up(trial) && lookups.are_inputs_known(trial))
       look_up(trial);
   }

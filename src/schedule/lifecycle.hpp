@@ -68,7 +68,7 @@ class Lifecycle {
 
   // ---- Outputs
 
-  void take_outputs(TrialIndex trial, AttemptEnd end);
+  void collect_trial_outputs(TrialIndex trial, AttemptEnd end);
   void finish_collecting(TrialIndex trial, const std::string& fault);
   // The outputs could not be collected, for a reason that may pass. Returns false if nobody should stay for
   // further tries.
@@ -146,9 +146,9 @@ class Lifecycle {
   CacheGate lookups;
   Restoration restoration;
   Timers timers;
-  std::unordered_map<TrialIndex, Leaving> departures;  // attempts that are stopped for the edited file
-  std::vector<Command> commands;                       // of the step
-  bool interrupted = false;                            // nothing starts, and no outputs are waited for
+  std::unordered_map<TrialIndex, Departure> departures;  // attempts that are stopped for the edited file
+  std::vector<Command> commands;                         // of the step
+  bool interrupted = false;                              // nothing starts, and no outputs are waited for
 
  private:
   struct Over {

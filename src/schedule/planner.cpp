@@ -52,7 +52,7 @@ struct Planner::Impl {
   }
 
   void on(const AttemptsFound& event) {
-    for (const Sighting& seen : event.sightings) {
+    for (const Observation& seen : event.observations) {
       const auto trial = seen.key.run == run ? trials.find(seen.key.trial) : std::nullopt;
       if (!trial || !restoration.add_start(*trial, seen)) continue;
       const Instant at = trials.time_of(*trial, seen.created_at);
@@ -66,7 +66,7 @@ struct Planner::Impl {
     life.answer_start(event.trial);
     if (const auto* taken = std::get_if<TakenByOther>(&event.result))
       return lose_claim(event.trial, taken->holder);
-    const Sighting& seen = std::get<Running>(event.result).observation;
+    const Observation& seen = std::get<Running>(event.result).observation;
     // An attempt that has ended already was started by an earlier call, whose answer was lost.
     see(event.trial, seen, seen.phase == Phase::ended ? Break::was : Break::unknown);
     if (attempts.is_stopping(event.trial)) life.send_stop(event.trial);
@@ -125,7 +125,7 @@ struct Planner::Impl {
     }
   }
 
-  void on(const Recalled& event) {
+  void on(const CacheLookupAnswered& event) {
     if (!life.lookups.answered(event.trial)) return;
     const bool is_waiting = trials.state(event.trial) == TrialState::waiting;
     if (is_waiting && !event.done.empty()) {
@@ -136,22 +136,22 @@ struct Planner::Impl {
     if (life.lookups.in_flight() == 0) life.release_held();
   }
 
-  void on(const Seen& event) {
-    if (event.sighting.key.run != run) {
-      life.holdings.see_other(event.sighting);
-    } else if (const auto trial = find(event.sighting)) {
-      see(*trial, event.sighting, event.engine);
+  void on(const Observed& event) {
+    if (event.observation.key.run != run) {
+      life.holdings.see_other(event.observation);
+    } else if (const auto trial = find(event.observation)) {
+      see(*trial, event.observation, event.engine);
     }
   }
 
-  void on(const Looked& event) {
-    const auto trial = find(event.sighting);
+  void on(const Inspected& event) {
+    const auto trial = find(event.observation);
     if (!trial || !attempts[*trial].inspected) return;
     const Break engine = *std::exchange(attempts[*trial].inspected, std::nullopt);
-    if (event.sighting.phase == Phase::gone) {
+    if (event.observation.phase == Phase::gone) {
       life.vanish(*trial, {});
     } else {
-      end_attempt(*trial, event.sighting, engine);
+      end_attempt(*trial, event.observation, engine);
     }
   }
 
@@ -164,14 +164,14 @@ struct Planner::Impl {
     const bool was_unattended = restoration.awaits_listing();
     std::vector<bool> listed(trials.size());
     life.holdings.begin_listing();
-    for (const Sighting& sighting : event.sightings) {
-      if (sighting.key.run != run) {
-        life.holdings.see_listed(sighting);
-      } else if (const auto trial = find(sighting)) {
+    for (const Observation& observation : event.observations) {
+      if (observation.key.run != run) {
+        life.holdings.see_listed(observation);
+      } else if (const auto trial = find(observation)) {
         listed[*trial] = true;
         const bool was_away =
             event.after_break || (restoration.awaits_listing() && restoration.may_be_lost(*trial));
-        see(*trial, sighting, was_away ? Break::was : Break::unknown, true);
+        see(*trial, observation, was_away ? Break::was : Break::unknown, true);
       }
     }
     for (const TrialIndex trial : restoration.listed()) life.take_back_start(trial);
@@ -209,8 +209,9 @@ struct Planner::Impl {
 
   void on(const Removed& event) {
     for (const TrialIndex trial : event.trials)
-      life.finish(
-          {.trial = trial, .state = TrialState::stopped, .reason = std::string(reason_of(Leaving::removed))});
+      life.finish({.trial = trial,
+                   .state = TrialState::stopped,
+                   .reason = std::string(reason_of(Departure::removed))});
   }
 
   // Attempts alive beyond a lower limit live on.
@@ -231,12 +232,12 @@ struct Planner::Impl {
   void restore_canaries() {
     if (!restoration.is_needed()) return;
     for (TrialIndex trial = 0; trial < trials.size(); ++trial)
-      if (has_succeeded(restoration.past(trial).state)) life.canaries.pass(trial);
+      if (has_succeeded(restoration.restored(trial).state)) life.canaries.pass(trial);
     for (TrialIndex trial = 0; trial < trials.size(); ++trial) {
-      const Past& past = restoration.past(trial);
+      const RestoredTrial& restored = restoration.restored(trial);
       // A failed trial says nothing of one that a person retries, or that has been edited since.
-      const bool is_tried = restoration.has_begun(trial) && !is_over(past.state);
-      if (is_tried && past.leaving == Leaving::no) (void)life.canaries.started(trial);
+      const bool is_tried = restoration.has_begun(trial) && !is_over(restored.state);
+      if (is_tried && restored.departure == Departure::no) (void)life.canaries.started(trial);
     }
   }
 
@@ -255,101 +256,107 @@ struct Planner::Impl {
   }
 
   void restore(TrialIndex trial) {
-    const Past& past = restoration.past(trial);
-    trials.restore(trial, past);
-    if (past.leaving == Leaving::no) restore_history(trial, past);
+    const RestoredTrial& restored = restoration.restored(trial);
+    trials.restore(trial, restored);
+    if (restored.departure == Departure::no) restore_history(trial, restored);
     const bool may_retry_stopped = life.failures.may_retry(trial, Cause::stopped);
     switch (restoration.way(trial, may_retry_stopped)) {
       case Restoration::Way::waits:
         return;
       case Restoration::Way::departs:
-        return restore_departure(trial, past);
+        return restore_departure(trial, restored);
       case Restoration::Way::lives:
-        return restore_alive(trial, past, past.slots.empty() ? life.requests.of(trial) : past.slots);
+        return restore_alive(trial, restored,
+                             restored.slots.empty() ? life.requests.of(trial) : restored.slots);
       case Restoration::Way::retries: {
         life.count_failure(trial, restoration.retry_cause(trial, may_retry_stopped));
         life.failures.remember(trial, restoration.last_end(trial));
         return life.next_attempt(trial, Seconds(0));
       }
       case Restoration::Way::fails: {
-        schedule::EndReason end = life.failures.stop_reason(trial, past.exit_code);
+        schedule::EndReason end = life.failures.stop_reason(trial, restored.exit_code);
         // No fail(): a halt would block the trials that are not restored yet.
         return life.finish({.trial = trial,
                             .state = TrialState::stopped,
                             .cause = Cause::stopped,
-                            .exit_code = past.exit_code,
+                            .exit_code = restored.exit_code,
                             .reason = std::move(end.reason),
                             .details = {.stopper = end.stopper}});
       }
       case Restoration::Way::collects:
-        return life.take_outputs(trial, restoration.end_of(trial, trials.trial(trial).service));
+        return life.collect_trial_outputs(trial, restoration.end_of(trial, trials.trial(trial).service));
       case Restoration::Way::is_over:
-        if (past.root) life.dependencies.set_root(trial, *past.root);
-        return life.finish(
-            {.trial = trial, .state = past.state, .cause = past.cause, .exit_code = past.exit_code});
+        if (restored.root) life.dependencies.set_root(trial, *restored.root);
+        return life.finish({.trial = trial,
+                            .state = restored.state,
+                            .cause = restored.cause,
+                            .exit_code = restored.exit_code});
     }
   }
 
-  void restore_history(TrialIndex trial, const Past& past) {
-    for (const Cause cause : past.earlier) life.count_failure(trial, cause);
-    if (past.was_started && life.dependencies.set_started(trial)) life.meet(trial, Condition::started);
-    if (past.was_healthy && life.dependencies.set_healthy(trial)) life.meet(trial, Condition::healthy);
+  void restore_history(TrialIndex trial, const RestoredTrial& restored) {
+    for (const Cause cause : restored.earlier) life.count_failure(trial, cause);
+    if (restored.was_started && life.dependencies.set_started(trial)) life.meet(trial, Condition::started);
+    if (restored.was_healthy && life.dependencies.set_healthy(trial)) life.meet(trial, Condition::healthy);
   }
 
   // The conditions that the departing attempt met say nothing of the next one.
-  void restore_departure(TrialIndex trial, const Past& past) {
-    if (past.was_started) life.dependencies.set_started(trial);
-    life.departures.emplace(trial, past.leaving);
-    restore_alive(trial, past, past.slots);
+  void restore_departure(TrialIndex trial, const RestoredTrial& restored) {
+    if (restored.was_started) life.dependencies.set_started(trial);
+    life.departures.emplace(trial, restored.departure);
+    restore_alive(trial, restored, restored.slots);
     life.stop(trial, Cause::stopped);
   }
 
-  void restore_alive(TrialIndex trial, const Past& past, const Slots& slots) {
+  void restore_alive(TrialIndex trial, const RestoredTrial& restored, const Slots& slots) {
     life.take_slots(trial, slots);
-    attempts[trial].ran_at = past.ran_at;
-    if (past.doom != Cause::none) {
-      attempts.set_stop_cause(trial, past.doom);
+    attempts[trial].ran_at = restored.ran_at;
+    if (restored.stop_cause != Cause::none) {
+      attempts.set_stop_cause(trial, restored.stop_cause);
       life.send_stop(trial);
     }
     const Seconds timeout = trials.trial(trial).timeout;
-    if (past.state == TrialState::starting) {
+    if (restored.state == TrialState::starting) {
       restoration.add_unsure(trial);
     } else if (timeout > Seconds(0)) {
-      life.set_timer(Timer::Kind::timeout, trial, timeout, past.ran_at);
+      life.set_timer(Timer::Kind::timeout, trial, timeout, restored.ran_at);
     }
   }
 
   // The record may lack the facts of the last commands: the engine knows how far the trial has come.
-  void catch_up(TrialIndex trial, const Sighting& sighting) {
+  void catch_up(TrialIndex trial, const Observation& observation) {
     if (!restoration.awaits_listing() || !is_alive(trials.state(trial)) ||
-        sighting.key.attempt <= trials.attempt(trial))
+        observation.key.attempt <= trials.attempt(trial))
       return;
     life.give_back_slots(trial);
-    const Instant at = trials.time_of(trial, sighting.created_at);
+    const Instant at = trials.time_of(trial, observation.created_at);
     trials.report({.trial = trial,
                    .state = TrialState::retrying,
                    .ran = life.dependencies.was_started(trial),
                    .reason = "how it ended is not on record",
                    .at = at});
-    trials.set_attempt(trial, sighting.key.attempt);
-    life.take_slots(trial, sighting.slots);
-    trials.report(
-        {.trial = trial, .state = TrialState::starting, .at = at, .slots = sighting.slots, .ready_at = at});
+    trials.set_attempt(trial, observation.key.attempt);
+    life.take_slots(trial, observation.slots);
+    trials.report({.trial = trial,
+                   .state = TrialState::starting,
+                   .at = at,
+                   .slots = observation.slots,
+                   .ready_at = at});
     if (attempts.is_stopping(trial)) life.send_stop(trial);
   }
 
-  // ---- Sightings
+  // ---- Observations
 
   // The trial whose present attempt this is.
-  [[nodiscard]] std::optional<TrialIndex> find(const Sighting& sighting) {
-    const auto found = trials.find(sighting.key.trial);
+  [[nodiscard]] std::optional<TrialIndex> find(const Observation& observation) {
+    const auto found = trials.find(observation.key.trial);
     if (!found) return std::nullopt;
-    catch_up(*found, sighting);
-    return trials.attempt(*found) == sighting.key.attempt ? found : std::nullopt;
+    catch_up(*found, observation);
+    return trials.attempt(*found) == observation.key.attempt ? found : std::nullopt;
   }
 
   // The trial leaves its slots to `winner`, and waits for others, or for these to be free again.
-  void lose_claim(TrialIndex trial, const Sighting& winner) {
+  void lose_claim(TrialIndex trial, const Observation& winner) {
     if (trials.state(trial) != TrialState::starting) return;
     if (life.holdings.see_claim(winner)) {
       life.set_timer(Timer::Kind::claim, trial, k_claim_believed);
@@ -362,38 +369,38 @@ struct Planner::Impl {
   }
 
   // `is_listed`: the sighting may be older than the last change.
-  void see(TrialIndex trial, const Sighting& sighting, Break engine, bool is_listed = false) {
+  void see(TrialIndex trial, const Observation& observation, Break engine, bool is_listed = false) {
     const TrialState state = trials.state(trial);
     schedule::Attempt& attempt = attempts[trial];
     if (!is_alive(state)) return;
-    if (sighting.phase == Phase::created || attempt.inspected) return;
+    if (observation.phase == Phase::created || attempt.inspected) return;
     // A container that the engine could not start is made anew, and a late event may be of the first one.
-    if (state == TrialState::running && !attempt.id.empty() && attempt.id != sighting.id) return;
-    if (sighting.phase == Phase::gone) {
+    if (state == TrialState::running && !attempt.id.empty() && attempt.id != observation.id) return;
+    if (observation.phase == Phase::gone) {
       // While the start is in flight the engine may be removing the container of a lost call.
       if (state == TrialState::running) life.vanish(trial, {});
       return;
     }
-    attempt.id = sighting.id;
+    attempt.id = observation.id;
     // An attempt that an earlier process has started has its GPUs already.
-    if (!sighting.slots.gpus.empty()) {
-      life.holdings.correct_gpus(trial, sighting.slots.gpus, !trials.is_awaited(trial));
+    if (!observation.slots.gpus.empty()) {
+      life.holdings.correct_gpus(trial, observation.slots.gpus, !trials.is_awaited(trial));
       if (trials.trial(trial).service) life.room.started(trial, life.holdings.held_by(trial));
     }
-    if (sighting.ran_at) attempt.ran_at = sighting.ran_at;
+    if (observation.ran_at) attempt.ran_at = observation.ran_at;
     if (state != TrialState::running) life.begin_to_run(trial);
     const bool is_late = is_listed || attempts.is_stopping(trial);
-    if (sighting.phase == Phase::ended && is_late && !sighting.ended_at) {
+    if (observation.phase == Phase::ended && is_late && !observation.ended_at) {
       attempt.inspected = engine;
       life.commands.emplace_back(
-          LookCommand{.trial = trial, .sighting = sighting, .attempt = trials.attempt(trial)});
-    } else if (sighting.phase == Phase::ended) {
-      end_attempt(trial, sighting, engine);
+          InspectCommand{.trial = trial, .observation = observation, .attempt = trials.attempt(trial)});
+    } else if (observation.phase == Phase::ended) {
+      end_attempt(trial, observation, engine);
     } else if (life.departs(trial)) {
       return;  // dependents wait for the next attempt
-    } else if (sighting.health == Health::healthy) {
+    } else if (observation.health == Health::healthy) {
       life.become_healthy(trial);
-    } else if (sighting.health == Health::unhealthy) {
+    } else if (observation.health == Health::unhealthy) {
       life.become_unhealthy(trial);
     }
   }
@@ -401,35 +408,37 @@ struct Planner::Impl {
   // ---- Ends of attempts
 
   // An attempt with an unknown exit code has not been seen to succeed.
-  void end_attempt(TrialIndex trial, const Sighting& sighting, Break engine) {
-    if (life.departs(trial)) return life.depart(trial, sighting.exit_code);
-    if (is_not_by_stop(trial, sighting, engine)) attempts.clear_stop_cause(trial);
+  void end_attempt(TrialIndex trial, const Observation& observation, Break engine) {
+    if (life.departs(trial)) return life.depart(trial, observation.exit_code);
+    if (is_not_by_stop(trial, observation, engine)) attempts.clear_stop_cause(trial);
     const Cause stop_cause = attempts[trial].stop_cause;
     const bool service_at_deadline = trials.trial(trial).service && stop_cause == Cause::stopped;
-    AttemptEnd end{.exit_code = sighting.exit_code, .reason = {}, .engine = engine, .at = sighting.ended_at};
+    AttemptEnd end{
+        .exit_code = observation.exit_code, .reason = {}, .engine = engine, .at = observation.ended_at};
     if (attempts[trial].is_service_stop || service_at_deadline) {
       end.as = TrialState::stopped;
       return life.settle(trial, std::move(end));
     }
-    if (stop_cause == Cause::none && sighting.exit_code == 0 && !sighting.stopped) {
+    if (stop_cause == Cause::none && observation.exit_code == 0 && !observation.stopped) {
       end.as = TrialState::succeeded;
       return life.settle(trial, std::move(end));
     }
-    if (sighting.stopped && life.failures.has_stopper(trial)) {
+    if (observation.stopped && life.failures.has_stopper(trial)) {
       end.cause = Cause::stopped;
       end.engine = Break::was_not;
       return life.fail_attempt(trial, std::move(end));
     }
-    end.cause = schedule::cause_of(sighting, engine == Break::was);
-    if (end.cause == Cause::oom && !sighting.oom)
-      end.reason = "perhaps " + schedule::failure_reason(trials.trial(trial), end.cause, sighting.exit_code,
-                                                         life.requests.of(trial).memory)
-                                    .reason;
+    end.cause = schedule::cause_of(observation, engine == Break::was);
+    if (end.cause == Cause::oom && !observation.oom)
+      end.reason =
+          "perhaps " + schedule::failure_reason(trials.trial(trial), end.cause, observation.exit_code,
+                                                life.requests.of(trial).memory)
+                           .reason;
     life.fail_attempt(trial, std::move(end));
   }
 
   // True if the attempt ended by itself, or with its host, before its time was over: this may be learnt late.
-  [[nodiscard]] bool is_not_by_stop(TrialIndex trial, const Sighting& ended, Break engine) const {
+  [[nodiscard]] bool is_not_by_stop(TrialIndex trial, const Observation& ended, Break engine) const {
     const schedule::Attempt& attempt = attempts[trial];
     if (engine == Break::was && ended.exit_code == schedule::k_exit_unknown) return true;
     if (ended.stopped || !ended.ended_at) return false;
@@ -505,8 +514,8 @@ struct Planner::Impl {
 
   [[nodiscard]] bool may_start_more() const {
     if (attempts.starts_in_flight() > 0) return true;
-    const bool is_any_replaced =
-        std::ranges::any_of(life.departures, [](const auto& one) { return one.second == Leaving::replaced; });
+    const bool is_any_replaced = std::ranges::any_of(
+        life.departures, [](const auto& one) { return one.second == Departure::replaced; });
     return !life.interrupted && (is_any_replaced || trials.to_start() + trials.retriable() > 0);
   }
 

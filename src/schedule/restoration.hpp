@@ -18,19 +18,19 @@ namespace combu::schedule {
 class Restoration {
  public:
   // `past`: by trial; empty for a run that begins.
-  Restoration(std::vector<Past> past, std::optional<Instant> engine_began_at);
+  Restoration(std::vector<RestoredTrial> restored, std::optional<Instant> engine_began_at);
 
   // False for a run that begins.
-  [[nodiscard]] bool is_needed() const { return !past_.empty(); }
-  [[nodiscard]] const Past& past(TrialIndex trial) const { return past_[trial]; }
+  [[nodiscard]] bool is_needed() const { return !restored_.empty(); }
+  [[nodiscard]] const RestoredTrial& restored(TrialIndex trial) const { return restored_[trial]; }
   // True for a trial that an earlier process has got further than `waiting`.
   [[nodiscard]] bool has_begun(TrialIndex trial) const {
-    return is_needed() && past_[trial].state != TrialState::waiting;
+    return is_needed() && restored_[trial].state != TrialState::waiting;
   }
 
   // Corrects the record by an attempt that the engine has. Returns true if the trial waits on record, and so
   // the start of this attempt, or of an earlier one, is not recorded.
-  [[nodiscard]] bool add_start(TrialIndex trial, const Sighting& seen);
+  [[nodiscard]] bool add_start(TrialIndex trial, const Observation& seen);
 
   // ---- How a trial goes on
 
@@ -56,7 +56,7 @@ class Restoration {
   // The time at which the trial's dependencies were met; `now` if the record does not say.
   [[nodiscard]] Instant met_at(const Plan::Node& node, Instant now) const;
   // True if the record has the fact.
-  [[nodiscard]] bool is_recorded(const Fact& fact) const { return past_[fact.trial].state == fact.state; }
+  [[nodiscard]] bool is_recorded(const Fact& fact) const { return restored_[fact.trial].state == fact.state; }
 
   // ---- Until the first listing
 
@@ -74,7 +74,7 @@ class Restoration {
   enum class Phase : std::uint8_t { none, restoring, awaiting_listing };
   [[nodiscard]] bool was_awaiting_engine(TrialIndex trial, bool may_retry_stopped) const;
 
-  std::vector<Past> past_;
+  std::vector<RestoredTrial> restored_;
   std::optional<Instant> engine_began_at_;
   Phase phase_ = Phase::none;
   std::vector<TrialIndex> unsure_;

@@ -238,8 +238,8 @@ Slots ServiceRoom::slots_of(TrialIndex service) const {
 }
 
 // The groups that these serve, that others serve whom these need, and so on. Those that are up are not gone
-// beyond with Look::now.
-std::vector<std::size_t> ServiceRoom::reached_from(std::vector<TrialIndex> services, Look look) const {
+// beyond with Horizon::now.
+std::vector<std::size_t> ServiceRoom::reached_from(std::vector<TrialIndex> services, Horizon horizon) const {
   std::unordered_set<TrialIndex> seen(services.begin(), services.end());
   std::unordered_set<std::size_t> reached;
   while (!services.empty()) {
@@ -249,7 +249,8 @@ std::vector<std::size_t> ServiceRoom::reached_from(std::vector<TrialIndex> servi
     for (const std::size_t number : serves->second) {
       if (groups_[number].left == 0 || !reached.insert(number).second) continue;
       for (const TrialIndex one : groups_[number].company)
-        if (!over_.contains(one) && (look == Look::in_turn || !up_.contains(one)) && seen.insert(one).second)
+        if (!over_.contains(one) && (horizon == Horizon::in_turn || !up_.contains(one)) &&
+            seen.insert(one).second)
           services.push_back(one);
     }
   }
@@ -258,14 +259,14 @@ std::vector<std::size_t> ServiceRoom::reached_from(std::vector<TrialIndex> servi
   return groups;
 }
 
-bool ServiceRoom::may_start(TrialIndex service, const Slots& left, Look look,
+bool ServiceRoom::may_start(TrialIndex service, const Slots& left, Horizon horizon,
                             const std::vector<std::string>& gpus) const {
   if (!serves_.contains(service)) return true;
   std::vector<TrialIndex> from{service};
-  if (look == Look::in_turn)
+  if (horizon == Horizon::in_turn)
     for (const auto& [one, slots] : up_)
       if (!is_standing(one)) from.push_back(one);
-  return Trying(*this, left, service, gpus).serve(reached_from(std::move(from), look));
+  return Trying(*this, left, service, gpus).serve(reached_from(std::move(from), horizon));
 }
 
 bool ServiceRoom::may_want(TrialIndex trial, const Slots& slots, const Slots& left) const {
@@ -274,7 +275,7 @@ bool ServiceRoom::may_want(TrialIndex trial, const Slots& slots, const Slots& le
   std::vector<TrialIndex> from = groups_[number].company;
   for (const auto& [one, held] : up_)
     if (!is_standing(one)) from.push_back(one);
-  std::vector<std::size_t> groups = reached_from(std::move(from), Look::in_turn);
+  std::vector<std::size_t> groups = reached_from(std::move(from), Horizon::in_turn);
   if (groups_[number].company.empty()) groups.push_back(number);
   Trying trying(*this, left, std::nullopt, {});
   trying.add_need(number, {.slots = slots, .gpus = *experiment_.trials[trial].gpus, .trial = trial});
@@ -310,7 +311,7 @@ std::optional<ServiceRoom::Stuck> ServiceRoom::stuck() const {
   std::unordered_set<std::size_t> seen;
   for (std::size_t number = 0; number < groups_.size(); ++number) {
     if (seen.contains(number)) continue;
-    std::vector<std::size_t> groups = reached_from(groups_[number].company, Look::in_turn);
+    std::vector<std::size_t> groups = reached_from(groups_[number].company, Horizon::in_turn);
     if (groups.empty()) groups.push_back(number);
     seen.insert(groups.begin(), groups.end());
     Trying trying(*this, *capacity_, std::nullopt, {});

@@ -27,7 +27,7 @@ namespace combu::schedule {
 class ServiceRoom {
  public:
   // How far a look goes: with all that is up as it is, or until those have ended that nobody needs then.
-  enum class Look { now, in_turn };
+  enum class Horizon { now, in_turn };
 
   // `capacity`: nullopt where slots are not counted. `until`: started when no service is ever stopped.
   ServiceRoom(const Experiment& experiment, const Plan& plan, const std::optional<Slots>& capacity,
@@ -35,7 +35,7 @@ class ServiceRoom {
 
   // Whether all that services serve can still run, in some order, when this one runs, too. `left`: what is
   // free when the work that runs has ended. `gpus`: those that it would get; empty: any.
-  [[nodiscard]] bool may_start(TrialIndex service, const Slots& left, Look look,
+  [[nodiscard]] bool may_start(TrialIndex service, const Slots& left, Horizon horizon,
                                const std::vector<std::string>& gpus = {}) const;
   // Whether they can when this trial wants so much.
   [[nodiscard]] bool may_want(TrialIndex trial, const Slots& slots, const Slots& left) const;
@@ -72,7 +72,8 @@ class ServiceRoom {
 
   [[nodiscard]] bool is_standing(TrialIndex service) const { return standing_.contains(service); }
   [[nodiscard]] Slots slots_of(TrialIndex service) const;
-  [[nodiscard]] std::vector<std::size_t> reached_from(std::vector<TrialIndex> services, Look look) const;
+  [[nodiscard]] std::vector<std::size_t> reached_from(std::vector<TrialIndex> services,
+                                                      Horizon horizon) const;
   void add_need(Group& group, Need need);
   void find_standing(const Plan& plan);
 

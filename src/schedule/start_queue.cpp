@@ -50,8 +50,8 @@ Explanation StartQueue::explain(TrialIndex trial, std::size_t parallel_max, bool
 }
 
 std::optional<StartQueue::Start> StartQueue::pop(std::size_t parallel_max, bool is_idle, Asked* asked) {
-  auto start = scan(parallel_max, Look::now, asked);
-  return !start && is_idle ? scan(parallel_max, Look::in_turn, asked) : start;
+  auto start = scan(parallel_max, Horizon::now, asked);
+  return !start && is_idle ? scan(parallel_max, Horizon::in_turn, asked) : start;
 }
 
 bool StartQueue::is_in(TrialIndex trial, const Line& line) const {
@@ -59,18 +59,19 @@ bool StartQueue::is_in(TrialIndex trial, const Line& line) const {
   return line.service == it.service && line.slots == requests_.of(trial) && line.gpus == *it.gpus;
 }
 
-std::optional<StartQueue::Start> StartQueue::scan(std::size_t parallel_max, Look look, Asked* asked) {
-  return_set_aside(look);
-  Scan scan{.look = look, .parallel_max = parallel_max};
-  std::size_t left = look == Look::now ? k_lines_looked_at_max : std::numeric_limits<std::size_t>::max();
+std::optional<StartQueue::Start> StartQueue::scan(std::size_t parallel_max, Horizon horizon, Asked* asked) {
+  return_set_aside(horizon);
+  Scan scan{.horizon = horizon, .parallel_max = parallel_max};
+  std::size_t left =
+      horizon == Horizon::now ? k_lines_looked_at_max : std::numeric_limits<std::size_t>::max();
   Line* started = nullptr;
   for (auto at = lines_.begin(); at != lines_.end() && left > 0 && started == nullptr;) {
     Line& line = lines_.at(at);
     const TrialIndex head = line.places.top().trial;
     const bool is_queued = trials_.state(head) == TrialState::ready && requests_.of(head) == line.slots;
-    if (!is_queued || lacks_room(line, look)) {
+    if (!is_queued || lacks_room(line, horizon)) {
       at = lines_.drop_head(at);
-      if (is_queued) set_aside(head, look);
+      if (is_queued) set_aside(head, horizon);
       if (is_queued && asked != nullptr && asked->trial == head) asked->found = {.kind = Kind::room};
       continue;
     }
@@ -135,7 +136,7 @@ std::optional<std::vector<std::string>> StartQueue::choose_gpus(const Line& line
   if (trials_.is_awaited(head)) return holdings_.choose_gpus(line.gpus, spared, {});
   const Slots left = holdings_.left_in_time();
   const auto suits = [&](const std::vector<std::string>& gpus) {
-    if (line.service) return room_.may_start(head, left, scan.look, gpus);
+    if (line.service) return room_.may_start(head, left, scan.horizon, gpus);
     Slots others = left;
     others -= {.cpus = {}, .memory = {}, .gpus = gpus};
     return std::ranges::all_of(plan_.nodes[head].needed_by, [&](const Edge& user) {
@@ -148,25 +149,25 @@ std::optional<std::vector<std::string>> StartQueue::choose_gpus(const Line& line
 
 // ---- Services without room
 
-bool StartQueue::lacks_room(const Line& line, Look look) const {
+bool StartQueue::lacks_room(const Line& line, Horizon horizon) const {
   return line.service && holdings_.are_counted() &&
-         !room_.may_start(line.places.top().trial, holdings_.left_in_time(), look);
+         !room_.may_start(line.places.top().trial, holdings_.left_in_time(), horizon);
 }
 
 // It leaves its line, so that it holds up no other service.
-void StartQueue::set_aside(TrialIndex trial, Look look) {
+void StartQueue::set_aside(TrialIndex trial, Horizon horizon) {
   set_aside_.insert(lines_.place_of(trial));
-  if (look == Look::now) room_seen_in_turn_.reset();
+  if (horizon == Horizon::now) room_seen_in_turn_.reset();
 }
 
 // If there is other room than at the last look, there may be room for them.
-void StartQueue::return_set_aside(Look look) {
+void StartQueue::return_set_aside(Horizon horizon) {
   if (set_aside_.empty()) return;
-  std::optional<Room>& seen = look == Look::now ? room_seen_ : room_seen_in_turn_;
+  std::optional<Room>& seen = horizon == Horizon::now ? room_seen_ : room_seen_in_turn_;
   Room room{.left = holdings_.left_in_time(), .changes = room_.changes()};
   if (seen == room) return;
   seen = std::move(room);
-  std::size_t left = look == Look::now ? k_set_aside_looked_at_max : set_aside_.size();
+  std::size_t left = horizon == Horizon::now ? k_set_aside_looked_at_max : set_aside_.size();
   for (; left > 0 && !set_aside_.empty(); --left)
     push(set_aside_.extract(std::prev(set_aside_.end())).value().trial);
 }

@@ -45,14 +45,14 @@ class StartQueue {
 
  private:
   using Line = ReadyLines::Line;
-  using Look = ServiceRoom::Look;
+  using Horizon = ServiceRoom::Horizon;
   // Why a line's head does not start.
   struct Obstacle {
     Explanation::Kind kind = Explanation::Kind::nothing;
     std::optional<TrialIndex> first = std::nullopt;
   };
   struct Scan {
-    Look look;
+    Horizon horizon;
     std::size_t parallel_max;
     std::vector<Line*> waiting = {};  // whose slots are not free; lines that start before them overtake them
     std::vector<std::string> gpus = {};  // for the line that starts
@@ -71,15 +71,15 @@ class StartQueue {
 
   // `asked`: nullptr if nobody wants to know.
   [[nodiscard]] std::optional<Start> pop(std::size_t parallel_max, bool is_idle, Asked* asked);
-  [[nodiscard]] std::optional<Start> scan(std::size_t parallel_max, Look look, Asked* asked);
+  [[nodiscard]] std::optional<Start> scan(std::size_t parallel_max, Horizon horizon, Asked* asked);
   [[nodiscard]] Obstacle judge(const Line& line, Scan& scan) const;
   [[nodiscard]] bool was_overtaken_enough(const Line& line) const;
   [[nodiscard]] bool is_in(TrialIndex trial, const Line& line) const;
   [[nodiscard]] const Line* holding_back(const Line& line, const Scan& scan) const;
   [[nodiscard]] std::optional<std::vector<std::string>> choose_gpus(const Line& line, const Scan& scan) const;
-  [[nodiscard]] bool lacks_room(const Line& line, Look look) const;
-  void set_aside(TrialIndex trial, Look look);
-  void return_set_aside(Look look);
+  [[nodiscard]] bool lacks_room(const Line& line, Horizon horizon) const;
+  void set_aside(TrialIndex trial, Horizon horizon);
+  void return_set_aside(Horizon horizon);
   static void count_overtakes(const std::vector<Line*>& waiting, const Line* started,
                               const Holdings& holdings);
 

@@ -46,25 +46,25 @@ std::string counts_text(const TrialCounts& counts) {
   return text;
 }
 
-std::string_view to_string(Leaving leaving) {
-  switch (leaving) {
-    case Leaving::no:
+std::string_view to_string(Departure departure) {
+  switch (departure) {
+    case Departure::no:
       return "no";
-    case Leaving::removed:
+    case Departure::removed:
       return "removed";
-    case Leaving::replaced:
+    case Departure::replaced:
       return "replaced";
   }
   return "unknown";
 }
 
-std::string_view reason_of(Leaving leaving) {
-  switch (leaving) {
-    case Leaving::no:
+std::string_view reason_of(Departure departure) {
+  switch (departure) {
+    case Departure::no:
       return "";
-    case Leaving::removed:
+    case Departure::removed:
       return "removed from the file";
-    case Leaving::replaced:
+    case Departure::replaced:
       return "replaced by what the file says now";
   }
   return "";
@@ -76,7 +76,7 @@ void Settings::take(const Adjust& adjust) {
   paused = adjust.paused.value_or(paused);
 }
 
-bool is_watched(const Experiment& experiment, const Trial& trial) {
+bool is_monitored(const Experiment& experiment, const Trial& trial) {
   return !trial.outputs.empty() || trial.retries.max > 0 || trial.timeout > Seconds(0) ||
          experiment.deadline > Seconds(0);
 }

@@ -37,12 +37,12 @@ void TrialTable::set_state(TrialIndex trial, TrialState state) {
   count(trial, 1);
 }
 
-void TrialTable::restore(TrialIndex trial, const Past& past) {
-  rows_[trial].attempt = past.attempt;
-  if (is_alive(past.state)) {
-    set_state(trial, past.state);
-    rows_[trial].reported_at = past.ran_at.value_or(Instant{});
-  } else if (past.state == TrialState::retrying || past.state == TrialState::ready) {
+void TrialTable::restore(TrialIndex trial, const RestoredTrial& restored) {
+  rows_[trial].attempt = restored.attempt;
+  if (is_alive(restored.state)) {
+    set_state(trial, restored.state);
+    rows_[trial].reported_at = restored.ran_at.value_or(Instant{});
+  } else if (restored.state == TrialState::retrying || restored.state == TrialState::ready) {
     set_state(trial, TrialState::retrying);
   }
 }
@@ -59,7 +59,7 @@ void TrialTable::count(TrialIndex trial, std::ptrdiff_t by) {
   if (it.retries.max > 0) retriable_ += add;
   // A service that ends is tried again only while there is something else to stay for.
   const bool has_limit = it.timeout > Seconds(0) || experiment_.deadline > Seconds(0);
-  if (it.service ? has_limit : is_watched(experiment_, it)) monitored_ += add;
+  if (it.service ? has_limit : is_monitored(experiment_, it)) monitored_ += add;
 }
 
 void TrialTable::report(Fact fact) {

@@ -44,7 +44,7 @@ class TrialTable {
   void set_waiting(TrialIndex trial) { set_state(trial, TrialState::waiting); }
   // Goes on from where an earlier process has left the trial. One that collects or is over waits until its
   // end is reported again.
-  void restore(TrialIndex trial, const Past& past);
+  void restore(TrialIndex trial, const RestoredTrial& restored);
 
   // ---- Changes that are reported: facts
 
@@ -74,7 +74,7 @@ class TrialTable {
   [[nodiscard]] std::size_t running_awaited() const { return running_awaited_; }
   // Running, with retries.
   [[nodiscard]] std::size_t retriable() const { return retriable_; }
-  // Running, and the run's owner must stay for them (is_watched()).
+  // Running, and the run's owner must stay for them (is_monitored()).
   [[nodiscard]] std::size_t monitored() const { return monitored_; }
 
  private:

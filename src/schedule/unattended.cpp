@@ -26,13 +26,13 @@ std::vector<Fact> facts_after(Planner& planner, const std::vector<Event>& events
 }
 
 // The trials have no dependencies and no slots; before the engine's listing no attempt starts.
-std::vector<Fact> facts_of_events(const RunId& run, std::vector<Past> past, std::vector<Event> events,
-                                  Instant now) {
+std::vector<Fact> facts_of_events(const RunId& run, std::vector<RestoredTrial> restored,
+                                  std::vector<Event> events, Instant now) {
   Experiment experiment;
-  experiment.trials.resize(past.size());
+  experiment.trials.resize(restored.size());
   Plan plan;
-  plan.nodes.resize(past.size());
-  Planner planner(run, experiment, plan, {.past = std::move(past), .began_at = now});
+  plan.nodes.resize(restored.size());
+  Planner planner(run, experiment, plan, {.restored = std::move(restored), .began_at = now});
   events.insert(events.begin(), Begin{});
   return facts_after(planner, events, now);
 }
@@ -41,10 +41,11 @@ std::vector<Event> events_of(const Unattended& unattended) {
   std::vector<Event> events{Adjust{.paused = true}, AttemptsFound{unattended.listed}, Begin{}};
   if (unattended.is_final) events.emplace_back(Interrupt{.for_good = true});
   events.emplace_back(Adjust{.stopping = unattended.stopped, .stopper = unattended.stopper});
-  for (const Sighting& seen : unattended.changed) {
-    Seen event{.sighting = seen, .engine = schedule::break_since(seen.ran_at, unattended.engine_began_at)};
+  for (const Observation& seen : unattended.changed) {
+    Observed event{.observation = seen,
+                   .engine = schedule::break_since(seen.ran_at, unattended.engine_began_at)};
     if (std::ranges::find(unattended.stopped, seen.key.trial) != unattended.stopped.end())
-      event.sighting.stopped = true;
+      event.observation.stopped = true;
     events.emplace_back(std::move(event));
   }
   events.emplace_back(ListingBegins{});
@@ -54,45 +55,49 @@ std::vector<Event> events_of(const Unattended& unattended) {
 
 }  // namespace
 
-std::vector<Fact> facts_of_kill(const RunId& run, std::span<const std::string> trials, std::vector<Past> past,
-                                std::span<const std::string> kept, Instant now) {
-  if (past.empty()) return {};
+std::vector<Fact> facts_of_kill(const RunId& run, std::span<const std::string> trials,
+                                std::vector<RestoredTrial> restored, std::span<const std::string> kept,
+                                Instant now) {
+  if (restored.empty()) return {};
   const std::unordered_set<std::string_view> kept_names(kept.begin(), kept.end());
   Killed killed;
   for (TrialIndex trial = 0; trial < trials.size(); ++trial)
     if (kept_names.contains(trials[trial])) killed.kept.push_back(trial);
-  return facts_of_events(run, std::move(past), {std::move(killed)}, now);
+  return facts_of_events(run, std::move(restored), {std::move(killed)}, now);
 }
 
-std::vector<Fact> facts_of_edits(const RunId& run, std::vector<Past> past, TrialEdits edits, Instant now) {
+std::vector<Fact> facts_of_edits(const RunId& run, std::vector<RestoredTrial> restored, TrialEdits edits,
+                                 Instant now) {
   if (edits.removed.empty() && edits.reopened.empty()) return {};
-  return facts_of_events(run, std::move(past),
+  return facts_of_events(run, std::move(restored),
                          {Removed{std::move(edits.removed)}, Reopened{std::move(edits.reopened)}}, now);
 }
 
 std::vector<Fact> reconcile(const RunId& run, const Experiment& experiment, const Plan& plan,
-                            std::vector<Past> past, const Unattended& seen, Instant now) {
+                            std::vector<RestoredTrial> restored, const Unattended& seen, Instant now) {
   // `began_at`: a deadline that has passed is for the process that goes on with the run.
-  Planner planner(
-      run, experiment, plan,
-      {.until = Until::ended, .past = past, .began_at = now, .engine_began_at = seen.engine_began_at});
+  Planner planner(run, experiment, plan,
+                  {.until = Until::ended,
+                   .restored = restored,
+                   .began_at = now,
+                   .engine_began_at = seen.engine_began_at});
   std::vector<Fact> facts = facts_after(planner, events_of(seen), now);
   for (const Fact& fact : facts) {
-    Past& trial = past[fact.trial];
+    RestoredTrial& trial = restored[fact.trial];
     if (fact.state != TrialState::starting || trial.state != TrialState::waiting) continue;
     trial.state = fact.state;
     trial.attempt = fact.attempt;
   }
   std::erase_if(facts, [&](const Fact& fact) {
     if (fact.state == TrialState::blocked) return !fact.root;
-    const Past& trial = past[fact.trial];
+    const RestoredTrial& trial = restored[fact.trial];
     const bool is_next_attempt = fact.state == TrialState::ready && fact.attempt > trial.attempt;
     return !is_alive(trial.state) || is_next_attempt;
   });
   return facts;
 }
 
-std::optional<Fact> end_of_unrecorded(const Sighting& seen) {
+std::optional<Fact> end_of_unrecorded(const Observation& seen) {
   if (seen.phase != Phase::gone && seen.phase != Phase::ended) return std::nullopt;
   Ending ending = ending_of(seen);
   return Fact{.state = state_of(ending),
@@ -104,10 +109,10 @@ std::optional<Fact> end_of_unrecorded(const Sighting& seen) {
               .at = seen.ended_at.value_or(Instant{})};
 }
 
-bool are_all_over(std::span<const Past> past, std::span<const Fact> facts) {
+bool are_all_over(std::span<const RestoredTrial> restored, std::span<const Fact> facts) {
   std::vector<bool> is_over_now;
-  is_over_now.reserve(past.size());
-  for (const Past& trial : past) is_over_now.push_back(is_over(trial.state));
+  is_over_now.reserve(restored.size());
+  for (const RestoredTrial& trial : restored) is_over_now.push_back(is_over(trial.state));
   for (const Fact& fact : facts)
     if (!tells_of_stop(fact) && !fact.healthy) is_over_now[fact.trial] = is_over(fact.state);
   return std::ranges::all_of(is_over_now, [](bool over) { return over; });

@@ -74,15 +74,15 @@ bool any_left(const TrialCounts& counts) {
   return false;
 }
 
-bool any_unsuccessful(const Experiment& experiment, const std::vector<Past>& past) {
-  for (TrialIndex trial = 0; trial < past.size(); ++trial)
-    if (fails_run(experiment.trials[trial], past[trial].state, past[trial].cause)) return true;
+bool any_unsuccessful(const Experiment& experiment, const std::vector<RestoredTrial>& restored) {
+  for (TrialIndex trial = 0; trial < restored.size(); ++trial)
+    if (fails_run(experiment.trials[trial], restored[trial].state, restored[trial].cause)) return true;
   return false;
 }
 
-std::string counts_of(const std::vector<Past>& past) {
+std::string counts_of(const std::vector<RestoredTrial>& restored) {
   TrialCounts counts{};
-  for (const Past& one : past) ++counts.at(static_cast<std::size_t>(one.state));
+  for (const RestoredTrial& one : restored) ++counts.at(static_cast<std::size_t>(one.state));
   return counts_text(counts);
 }
 

@@ -15,9 +15,9 @@
 namespace combu {
 namespace {
 
-std::set<std::string> experiments_of(const std::vector<Sighting>& sightings) {
+std::set<std::string> experiments_of(const std::vector<Observation>& observations) {
   std::set<std::string> names;
-  for (const Sighting& sighting : sightings) names.insert(sighting.experiment);
+  for (const Observation& observation : observations) names.insert(observation.experiment);
   return names;
 }
 
@@ -46,15 +46,15 @@ std::optional<OnRecord> on_record(const std::string& name, const Invocation& inv
   return std::nullopt;
 }
 
-Error unknown_trial(const std::string& name, const std::vector<Sighting>& sightings,
+Error unknown_trial(const std::string& name, const std::vector<Observation>& observations,
                     const Invocation& invocation) {
   const std::string ps = fmt::format("`combu {}ps` shows those there are",
                                      invocation.file.empty() ? "" : fmt::format("-f {} ", invocation.file));
   if (is_pattern(name))
     return {ErrorKind::not_found, name, "there is no container of a trial that it matches; " + ps};
   std::vector<std::string_view> known;
-  known.reserve(sightings.size());
-  for (const Sighting& sighting : sightings) known.emplace_back(sighting.key.trial);
+  known.reserve(observations.size());
+  for (const Observation& observation : observations) known.emplace_back(observation.key.trial);
   const auto near = nearest(name, known);
   return {
       ErrorKind::not_found, name,
@@ -140,7 +140,8 @@ std::vector<Selector> selectors_of(Session& session, const Invocation& invocatio
 
   const Selector of_file = selector_of_file(invocation, options);
   std::vector<Selector> selectors;
-  for (const std::string& name : experiments_of(session.engine().list(of_file, Look::once, session.stop()))) {
+  for (const std::string& name :
+       experiments_of(session.engine().list(of_file, ListDetail::basic, session.stop()))) {
     selectors.push_back(base);
     selectors.back().experiment = name;
   }
@@ -148,18 +149,19 @@ std::vector<Selector> selectors_of(Session& session, const Invocation& invocatio
   return selectors;
 }
 
-std::vector<Sighting> list_all(Session& session, const std::vector<Selector>& selectors, Look look) {
-  std::vector<Sighting> all;
+std::vector<Observation> list_all(Session& session, const std::vector<Selector>& selectors,
+                                  ListDetail detail) {
+  std::vector<Observation> all;
   for (const Selector& selector : selectors) {
-    std::vector<Sighting> some = session.engine().list(selector, look, session.stop());
+    std::vector<Observation> some = session.engine().list(selector, detail, session.stop());
     std::ranges::move(some, std::back_inserter(all));
   }
   return all;
 }
 
-std::set<RunId> runs_of(const std::vector<Sighting>& attempts) {
+std::set<RunId> runs_of(const std::vector<Observation>& attempts) {
   std::set<RunId> runs;
-  for (const Sighting& seen : attempts) runs.insert(seen.key.run);
+  for (const Observation& seen : attempts) runs.insert(seen.key.run);
   return runs;
 }
 
@@ -168,16 +170,17 @@ std::string others_text(Session& session, const Invocation& invocation, const Se
   any_run.run.clear();
   if (!options.run.empty()) {
     std::set<std::string> runs;
-    for (const Sighting& sighting : list_all(session, selectors_of(session, invocation, any_run), Look::once))
-      runs.insert(sighting.key.run.text());
+    for (const Observation& observation :
+         list_all(session, selectors_of(session, invocation, any_run), ListDetail::basic))
+      runs.insert(observation.key.run.text());
     if (!runs.empty()) return fmt::format("runs of it: {}", fmt::join(runs, ", "));
   }
   constexpr std::size_t k_shown = 5;
   std::map<std::string, std::size_t> experiments;
-  for (const Sighting& sighting : session.engine().list({}, Look::once, session.stop())) {
-    const bool is_meant = sighting.experiment == options.experiment ||
-                          (!invocation.file.empty() && sighting.file == identity_of(invocation.file));
-    if (!is_meant) ++experiments[sighting.experiment];
+  for (const Observation& observation : session.engine().list({}, ListDetail::basic, session.stop())) {
+    const bool is_meant = observation.experiment == options.experiment ||
+                          (!invocation.file.empty() && observation.file == identity_of(invocation.file));
+    if (!is_meant) ++experiments[observation.experiment];
   }
   std::vector<std::string> shown;
   for (const auto& [name, count] : experiments) {
@@ -202,15 +205,16 @@ Chosen choose_attempts(Session& session, const Invocation& invocation, const Sel
   const bool anywhere = invocation.file.empty() && options.experiment.empty();
   if (anywhere && options.trials.empty())
     throw Error(ErrorKind::invalid, "", "which experiment? -f FILE or --experiment NAME says it");
-  std::vector<Sighting> all = list_all(session, selectors_of(session, invocation, options), Look::once);
+  std::vector<Observation> all =
+      list_all(session, selectors_of(session, invocation, options), ListDetail::basic);
   if (options.trials.empty()) return {.attempts = std::move(all), .missing = {}};
 
   Chosen chosen;
   std::vector<std::string> missing = options.trials;
-  for (const Sighting& sighting : all) {
-    if (!is_chosen(options.trials, sighting.key.trial)) continue;
-    drop_matching(missing, sighting.key.trial);
-    chosen.attempts.push_back(sighting);
+  for (const Observation& observation : all) {
+    if (!is_chosen(options.trials, observation.key.trial)) continue;
+    drop_matching(missing, observation.key.trial);
+    chosen.attempts.push_back(observation);
   }
   std::optional<std::string> nothing;  // said where the engine has nothing at all
   for (const std::string& name : missing) {
@@ -231,8 +235,8 @@ Chosen choose_attempts(Session& session, const Invocation& invocation, const Sel
   return chosen;
 }
 
-std::vector<Sighting> chosen_attempts(Session& session, const Invocation& invocation,
-                                      const SelectionOptions& options) {
+std::vector<Observation> chosen_attempts(Session& session, const Invocation& invocation,
+                                         const SelectionOptions& options) {
   Chosen chosen = choose_attempts(session, invocation, options);
   if (!chosen.missing.empty()) throw Error(chosen.missing.front());
   return std::move(chosen.attempts);

@@ -84,17 +84,18 @@ class SimulatedEngine : public Engine {
     call(stop, [&](Instant now) { return world_.stop(key, now); });
   }
 
-  std::vector<Sighting> list(const Selector& selector, Look /*look*/, std::stop_token stop) override {
+  std::vector<Observation> list(const Selector& selector, ListDetail /*look*/,
+                                std::stop_token stop) override {
     return call(stop, [&](Instant now) { return world_.list(selector, now); });
   }
 
   void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
              std::stop_token stop) override {
-    std::vector<Sighting> told;
+    std::vector<Observation> told;
     bool broken = false;
     std::unique_lock lock(mutex_);
     const World::WatchId id = world_.watch(
-        selector, [&told](Sighting sighting) { told.push_back(std::move(sighting)); },
+        selector, [&told](Observation observation) { told.push_back(std::move(observation)); },
         [&broken] { broken = true; }, now());
     lock.unlock();
     try {
@@ -102,13 +103,13 @@ class SimulatedEngine : public Engine {
       lock.lock();
       while (!stop.stop_requested() && !broken) {
         world_.advance(now());
-        const std::vector<Sighting> changes = std::exchange(told, {});
+        const std::vector<Observation> changes = std::exchange(told, {});
         if (changes.empty()) {
           await_change(lock, stop);
           continue;
         }
         lock.unlock();
-        for (const Sighting& change : changes) tell(change);
+        for (const Observation& change : changes) tell(change);
         lock.lock();
       }
     } catch (...) {
@@ -154,7 +155,7 @@ class SimulatedEngine : public Engine {
 
   Released release(const Selector& selector, const Releasing& tell, std::stop_token stop) override {
     std::set<Key> kept;
-    if (tell.found) kept = tell.found(list(selector, Look::once, stop));
+    if (tell.found) kept = tell.found(list(selector, ListDetail::basic, stop));
     Released released = call(stop, [&](Instant now) { return world_.release(selector, kept, now); });
     if (tell.removed && released.attempts > 0) tell.removed(released.attempts, released.attempts);
     return released;

@@ -15,12 +15,12 @@ Instant later(Instant from, Seconds by) {
   return from + std::chrono::duration_cast<Instant::duration>(by);
 }
 
-bool selects(const Selector& selector, const Sighting& sighting) {
-  if (!selector.experiment.empty() && selector.experiment != sighting.experiment) return false;
-  if (!selector.file.empty() && selector.file != sighting.file) return false;
-  if (selector.run && *selector.run != sighting.key.run) return false;
+bool selects(const Selector& selector, const Observation& observation) {
+  if (!selector.experiment.empty() && selector.experiment != observation.experiment) return false;
+  if (!selector.file.empty() && selector.file != observation.file) return false;
+  if (selector.run && *selector.run != observation.key.run) return false;
   return selector.trials.empty() ||
-         std::ranges::find(selector.trials, sighting.key.trial) != selector.trials.end();
+         std::ranges::find(selector.trials, observation.key.trial) != selector.trials.end();
 }
 
 bool cannot_be_had(const std::string& image) {
@@ -143,7 +143,7 @@ StartResult World::start(const Run& run, const Trial& trial, int attempt, Instan
   const Key key{.run = run.id, .trial = trial.name, .attempt = attempt};
   const auto holder = containers_.find(trial.name);
   if (holder != containers_.end()) {
-    const Sighting& held = holder->second.seen;
+    const Observation& held = holder->second.seen;
     const bool is_before = held.key.run == run.id && held.key.attempt < attempt && held.phase == Phase::ended;
     if (holder->second.stranger || (held.key != key && !is_before)) {
       throw Error(ErrorKind::conflict, trial.name, "the name is taken by another container");
@@ -266,14 +266,14 @@ bool World::stop(const Key& key, Instant now) {
   return runs;
 }
 
-std::vector<Sighting> World::list(const Selector& selector, Instant now) {
+std::vector<Observation> World::list(const Selector& selector, Instant now) {
   enter(now);
-  std::vector<Sighting> sightings;
+  std::vector<Observation> observations;
   for (const auto& [name, container] : containers_) {
-    if (!container.stranger && selects(selector, container.seen)) sightings.push_back(container.seen);
+    if (!container.stranger && selects(selector, container.seen)) observations.push_back(container.seen);
   }
   leave(now);
-  return sightings;
+  return observations;
 }
 
 Released World::release(const Selector& selector, const std::set<Key>& kept, Instant now) {
@@ -303,7 +303,7 @@ Released World::release(const Selector& selector, const std::set<Key>& kept, Ins
       experiments.insert(container.seen.experiment);
     }
     std::erase_if(networks_, [&](const auto& network) {
-      Sighting owner;
+      Observation owner;
       owner.experiment = network.second.experiment;
       owner.key.run = network.second.run;
       owner.file = network.second.file;
@@ -406,25 +406,25 @@ void World::end(Container& container, int exit_code, Instant at) {
   emit(container.seen);
 }
 
-void World::emit(const Sighting& sighting) {
+void World::emit(const Observation& observation) {
   const Faults& faults = options_.faults;
   if (chance(faults.change_dropped)) return;
   if (chance(faults.change_held)) {
-    held_.push_back(sighting);
+    held_.push_back(observation);
     return;
   }
-  deliver(sighting);
-  if (chance(faults.change_repeated)) deliver(sighting);
-  for (const Sighting& late : std::exchange(held_, {})) deliver(late);
+  deliver(observation);
+  if (chance(faults.change_repeated)) deliver(observation);
+  for (const Observation& late : std::exchange(held_, {})) deliver(late);
 }
 
-void World::deliver(const Sighting& sighting) {
+void World::deliver(const Observation& observation) {
   for (const auto& [id, watch] : watches_) {
-    if (selects(watch.selector, sighting)) watch.tell(sighting);
+    if (selects(watch.selector, observation)) watch.tell(observation);
   }
 }
 
-World::WatchId World::watch(const Selector& selector, std::function<void(Sighting)> tell,
+World::WatchId World::watch(const Selector& selector, std::function<void(Observation)> tell,
                             std::function<void()> broken, Instant now) {
   enter(now);
   watches_.emplace(++counter_, Watch{selector, std::move(tell), std::move(broken)});

@@ -130,7 +130,7 @@ void print_trial(std::ostream& out, const ShownTrial& shown) {
          fmt::format("{} points not kept: of an attempt the first {} are", points, k_kept_points_max));
   if (shown.log && shown.log->gaps > 0) line("log", gaps_text(*shown.log));
   line("outputs", shown.outputs);
-  line("so far", shown.outputs_so_far);
+  line("so far", shown.partial_outputs);
   line("run", run.id.text());
   line("experiment", run.experiment == run.file ? "" : run.experiment);
   line("file", run.file);
@@ -163,17 +163,17 @@ OrderedJson parsed_or_null(const std::string& json) {
   return json.empty() ? OrderedJson() : parse_ordered_json(json);
 }
 
-OrderedJson moment(const std::optional<Instant>& at) {
+OrderedJson timestamp(const std::optional<Instant>& at) {
   return at ? OrderedJson(rfc3339(*at)) : OrderedJson();
 }
 
 OrderedJson json_of(const AttemptEntry& attempt) {
   return {{"attempt", attempt.attempt},
-          {"ready_at", moment(attempt.ready_at)},
-          {"started_at", moment(attempt.started_at)},
-          {"ran_at", moment(attempt.ran_at)},
-          {"ended_at", moment(attempt.ended_at)},
-          {"collected_at", moment(attempt.collected_at)},
+          {"ready_at", timestamp(attempt.ready_at)},
+          {"started_at", timestamp(attempt.started_at)},
+          {"ran_at", timestamp(attempt.ran_at)},
+          {"ended_at", timestamp(attempt.ended_at)},
+          {"collected_at", timestamp(attempt.collected_at)},
           {"exit_code", attempt.exit_code ? OrderedJson(*attempt.exit_code) : OrderedJson()},
           {"reason", or_null(attempt.reason)},
           {"gpus", or_null(attempt.gpus)}};
@@ -225,7 +225,7 @@ void print_trial_json(std::ostream& out, const ShownTrial& shown) {
                            {"points_not_kept", shown.points_not_kept()},
                            {"log_gaps", shown.log ? shown.log->gaps : 0},
                            {"outputs", or_null(shown.outputs)},
-                           {"outputs_so_far", or_null(shown.outputs_so_far)},
+                           {"outputs_so_far", or_null(shown.partial_outputs)},
                            {"key", shown.known ? OrderedJson{{"hash", shown.known->hash},
                                                              {"parts", parsed_or_null(shown.known->parts)}}
                                                : OrderedJson()},

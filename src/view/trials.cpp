@@ -41,7 +41,7 @@ std::string cpu_text(const TrialRow& row, const std::optional<Seconds>& ran) {
   return fmt::format("{:.{}f} cores", cores, cores < 1 ? 2 : 1);
 }
 
-std::string moment_json(const std::optional<Instant>& at) {
+std::string timestamp_json(const std::optional<Instant>& at) {
   return at ? fmt::format("\"{}\"", rfc3339(*at)) : "null";
 }
 
@@ -58,7 +58,7 @@ std::string text_or_null(std::string_view text) {
   return text.empty() ? "null" : json_string(text);
 }
 
-std::string taken_json(const std::optional<Taken>& taken) {
+std::string taken_json(const std::optional<CollectionResult>& taken) {
   if (!taken) return "null";
   std::string left;
   for (const std::string& path : taken->left) left += (left.empty() ? "" : ",") + json_string(path);
@@ -90,7 +90,7 @@ void print_table_with_use(std::ostream& out, std::span<const TrialRow> rows, Ins
 
 }  // namespace
 
-std::string taken_text(const Taken& taken) {
+std::string taken_text(const CollectionResult& taken) {
   return fmt::format("{}, {}", number_of(taken.files, "file"), to_string(taken.size));
 }
 
@@ -106,7 +106,7 @@ void print_trials(std::ostream& out, const RunRow& run, std::span<const TrialRow
   (any_use ? print_table_with_use : print_table)(out, rows, now, form.columns);
   if (shown < trials.size()) out << more_text(trials.size() - shown) << '\n';
   if (trials.size() != 1 || !trials.front().entry.taken) return;
-  const Taken& taken = *trials.front().entry.taken;
+  const CollectionResult& taken = *trials.front().entry.taken;
   out << "outputs: " << taken_text(taken) << '\n';
   for (const std::string& path : taken.left) out << fmt::format("left behind: {}\n", clean_line(path));
 }
@@ -134,8 +134,8 @@ void print_trials_json(std::ostream& out, const RunRow& run, std::span<const Tri
         "\n",
         json_string(entry.image), text_or_null(entry.digest), entry.params.empty() ? "null" : entry.params,
         json_string(entry.container),
-        moment_json(row.created_at == Instant{} ? std::nullopt : std::optional(row.created_at)),
-        moment_json(entry.ran_at), moment_json(entry.ended_at),
+        timestamp_json(row.created_at == Instant{} ? std::nullopt : std::optional(row.created_at)),
+        timestamp_json(entry.ran_at), timestamp_json(entry.ended_at),
         time ? fmt::format("{:.6f}", time->count()) : "null", gpus_text(entry.gpus),
         usage && runs ? std::to_string(usage->memory.count) : "null",
         usage && !runs ? std::to_string(usage->memory.count) : "null",

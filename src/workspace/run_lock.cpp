@@ -23,7 +23,7 @@ namespace combu {
 namespace {
 
 constexpr Seconds k_lock_patience{3};
-constexpr Seconds k_lock_look{0.05};
+constexpr Seconds k_lock_poll{0.05};
 constexpr Seconds k_starts_end{120};  // those in flight
 
 std::string why() {
@@ -90,7 +90,7 @@ bool lock(int file, Seconds patience, const std::stop_token& stop) {
   while (flock(file, LOCK_EX | LOCK_NB) != 0) {
     if (stop.stop_requested()) throw Error(ErrorKind::cancelled, "", "interrupted");
     if (real_clock().now() >= end) return false;
-    real_clock().wait(k_lock_look, stop);
+    real_clock().wait(k_lock_poll, stop);
   }
   return true;
 }

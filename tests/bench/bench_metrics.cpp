@@ -48,8 +48,8 @@ double points_a_second(const std::string& folder, std::size_t trials, std::size_
   const auto began = std::chrono::steady_clock::now();
   for (std::size_t i = 0; i < trials; ++i) {
     trial.name = fmt::format("trial-{}", i);
-    (void)take_logs(engine, {.run = run, .trial = trial.name, .attempt = 1}, trial, LogEnd::complete,
-                    telemetry, {});
+    (void)ingest_logs(engine, {.run = run, .trial = trial.name, .attempt = 1}, trial, LogEnd::complete,
+                      telemetry, {});
   }
   const Seconds took = std::chrono::steady_clock::now() - began;
   std::size_t points = 0;

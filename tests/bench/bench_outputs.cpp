@@ -18,8 +18,8 @@ int bench_outputs(const std::string& address, const Key& key, const std::string&
                   const std::string& folder) {
   const std::unique_ptr<Engine> engine =
       open_docker(find_docker([](const std::string&) { return std::nullopt; }, address));
-  const std::unique_ptr<Depot> depot = open_folder(folder);
-  (void)take_home(*engine, key, {Output{.path = path}}, *depot, {});
+  const std::unique_ptr<OutputStore> output_store = open_folder(folder);
+  (void)collect_outputs(*engine, key, {Output{.path = path}}, *output_store, {});
   return 0;
 }
 

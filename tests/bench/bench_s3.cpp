@@ -50,8 +50,9 @@ void bench_s3(const std::string& place, const std::string& archive) {
   World world({});
   const std::unique_ptr<Engine> none = open_simulated(world, 0);
   Archive engine(*none, archive);
-  const std::unique_ptr<Depot> depot = open_s3(place, caller);
-  (void)take_home(engine, {.run = RunId("run"), .trial = "trial"}, {Output{.path = "/out"}}, *depot, {});
+  const std::unique_ptr<OutputStore> output_store = open_s3(place, caller);
+  (void)collect_outputs(engine, {.run = RunId("run"), .trial = "trial"}, {Output{.path = "/out"}},
+                        *output_store, {});
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ class Stopwatch final : public test::PassingEngine {
   void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
              std::stop_token stop) override {
     const auto noting = [&](const Change& change) {
-      const auto* seen = std::get_if<Sighting>(&change);
+      const auto* seen = std::get_if<Observation>(&change);
       if (seen != nullptr && seen->phase == Phase::ended) note(ends);
       tell(change);
     };
@@ -49,10 +49,10 @@ class Stopwatch final : public test::PassingEngine {
   std::vector<Steady::time_point> starts;
 
  private:
-  void note(std::vector<Steady::time_point>& moments) {
+  void note(std::vector<Steady::time_point>& timestamps) {
     const auto now = Steady::now();
     const std::scoped_lock lock(mutex_);
-    moments.push_back(now);
+    timestamps.push_back(now);
   }
 
   std::mutex mutex_;

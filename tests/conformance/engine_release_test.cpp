@@ -23,7 +23,7 @@ TEST_P(EngineSuite, ReleaseRemovesWhatIsSelectedAndNothingElse) {
   std::size_t found = 0;
   const Released released = engine().release(all_of(run),
                                              {.found =
-                                                  [&](const std::vector<Sighting>& attempts) {
+                                                  [&](const std::vector<Observation>& attempts) {
                                                     found = attempts.size();
                                                     return std::set<Key>();
                                                   },
@@ -56,7 +56,7 @@ TEST_P(EngineSuite, ReleaseLeavesWhatIsToBeKeptAndItsNetworks) {
   Watcher watcher(subject(), all_of(run));
   start_all(run);
   ASSERT_TRUE(watcher.wait_for("kept-over", Phase::ended));
-  const Releasing keeping{.found = [&](const std::vector<Sighting>& attempts) {
+  const Releasing keeping{.found = [&](const std::vector<Observation>& attempts) {
     EXPECT_EQ(attempts.size(), 3U);
     return std::set<Key>{key_of(run, "kept-over"), key_of(run, "kept-running")};
   }};
@@ -70,7 +70,7 @@ TEST_P(EngineSuite, ReleaseLeavesWhatIsToBeKeptAndItsNetworks) {
   EXPECT_THAT(names(all_of(run)), testing::UnorderedElementsAre("kept-over", "kept-running"));
   EXPECT_TRUE(subject().has_network("combu-net-kept"));
   EXPECT_FALSE(subject().has_network("combu-net-gone"));
-  for (const Sighting& seen : list_all("release-kept"))
+  for (const Observation& seen : list_all("release-kept"))
     EXPECT_EQ(seen.phase, seen.key.trial == "kept-over" ? Phase::ended : Phase::running) << seen.key.trial;
   std::string archive;
   EXPECT_TRUE(engine().copy_out(key_of(run, "kept-over"), "/out",

@@ -27,12 +27,12 @@ TEST_P(EngineSuite, AStartedTrialRunsAndIsListed) {
   const StartResult result = engine().start(run, run.experiment.trials[0], 1, {});
   ASSERT_TRUE(std::holds_alternative<Running>(result));
   EXPECT_EQ(std::get<Running>(result).observation.phase, Phase::running);
-  const std::optional<Sighting> watched = watcher.wait_for("started-a", Phase::running);
+  const std::optional<Observation> watched = watcher.wait_for("started-a", Phase::running);
   ASSERT_TRUE(watched);
   EXPECT_EQ(watched->key, key_of(run, "started-a"));
   EXPECT_EQ(watched->experiment, "started");
 
-  const std::vector<Sighting> listed = list_all("started");
+  const std::vector<Observation> listed = list_all("started");
   ASSERT_EQ(listed.size(), 1U);
   EXPECT_EQ(listed[0].key, key_of(run, "started-a"));
   EXPECT_EQ(listed[0].experiment, "started");
@@ -56,8 +56,8 @@ TEST_P(EngineSuite, AnEndIsToldWithItsExitCode) {
   ASSERT_TRUE(well && badly);
   EXPECT_EQ(well->exit_code, 0);
   EXPECT_EQ(badly->exit_code, 3);
-  for (const Sighting& sighting : list_settled("ends", has_ended)) {
-    EXPECT_EQ(sighting.exit_code, sighting.key.trial == "ends-well" ? 0 : 3);
+  for (const Observation& observation : list_settled("ends", has_ended)) {
+    EXPECT_EQ(observation.exit_code, observation.key.trial == "ends-well" ? 0 : 3);
   }
 }
 
@@ -67,25 +67,25 @@ TEST_P(EngineSuite, AFullLookTellsWhenItRan) {
   Watcher watcher(subject(), all_of(run));
   start_all(run);
   ASSERT_TRUE(watcher.wait_for("times-over", Phase::ended));
-  for (const Sighting& sighting : engine().list(all_of(run), Look::fully, {})) {
-    const bool is_over = sighting.key.trial == "times-over";
-    ASSERT_TRUE(sighting.ran_at) << sighting.key.trial;
+  for (const Observation& observation : engine().list(all_of(run), ListDetail::full, {})) {
+    const bool is_over = observation.key.trial == "times-over";
+    ASSERT_TRUE(observation.ran_at) << observation.key.trial;
     // An engine may round when it was created to a second.
-    EXPECT_GE(*sighting.ran_at, sighting.created_at) << sighting.key.trial;
-    ASSERT_EQ(sighting.ended_at.has_value(), is_over);
+    EXPECT_GE(*observation.ran_at, observation.created_at) << observation.key.trial;
+    ASSERT_EQ(observation.ended_at.has_value(), is_over);
     if (!is_over) continue;
-    EXPECT_EQ(sighting.exit_code, 3);
-    EXPECT_GE(*sighting.ended_at, *sighting.ran_at);
-    EXPECT_LT(*sighting.ended_at - *sighting.ran_at, std::chrono::minutes(1));
+    EXPECT_EQ(observation.exit_code, 3);
+    EXPECT_GE(*observation.ended_at, *observation.ran_at);
+    EXPECT_LT(*observation.ended_at - *observation.ran_at, std::chrono::minutes(1));
   }
 }
 
 TEST_P(EngineSuite, ARepeatedStartAdoptsWhatRuns) {
   const Run run = ready("adopt", {subject().runs_until_stopped("adopt-a")});
   start_all(run);
-  const std::vector<Sighting> before = list_all("adopt");
+  const std::vector<Observation> before = list_all("adopt");
   start_all(run);
-  const std::vector<Sighting> after = list_all("adopt");
+  const std::vector<Observation> after = list_all("adopt");
   ASSERT_EQ(before.size(), 1U);
   ASSERT_EQ(after.size(), 1U);
   EXPECT_EQ(before[0].id, after[0].id);
@@ -98,7 +98,7 @@ TEST_P(EngineSuite, ARepeatedStartLeavesWhatHasEnded) {
   const auto ended = watcher.wait_for("adopt-ended-a", Phase::ended);
   ASSERT_TRUE(ended);
   start_all(run);
-  const std::vector<Sighting> listed = list_settled("adopt-ended", has_ended);
+  const std::vector<Observation> listed = list_settled("adopt-ended", has_ended);
   ASSERT_EQ(listed.size(), 1U);
   EXPECT_EQ(listed[0].id, ended->id);
   EXPECT_EQ(listed[0].phase, Phase::ended);
@@ -111,7 +111,7 @@ TEST_P(EngineSuite, TheNextAttemptTakesTheNameOfOneThatIsOver) {
   start_all(run);
   ASSERT_TRUE(watcher.wait_for("again-a", Phase::ended));
   engine().start(run, run.experiment.trials[0], 2, {});
-  const std::vector<Sighting> listed = list_settled("again", has_ended);
+  const std::vector<Observation> listed = list_settled("again", has_ended);
   ASSERT_EQ(listed.size(), 1U);
   EXPECT_EQ(listed[0].key.attempt, 2);
 }
@@ -120,7 +120,7 @@ TEST_P(EngineSuite, TheNextAttemptLeavesOneThatRuns) {
   const Run run = ready("alive", {subject().runs_until_stopped("alive-a")});
   start_all(run);
   EXPECT_EQ(kind_of([&] { engine().start(run, run.experiment.trials[0], 2, {}); }), ErrorKind::conflict);
-  const std::vector<Sighting> listed = list_all("alive");
+  const std::vector<Observation> listed = list_all("alive");
   ASSERT_EQ(listed.size(), 1U);
   EXPECT_EQ(listed[0].key.attempt, 1);
   EXPECT_EQ(listed[0].phase, Phase::running);
@@ -137,7 +137,7 @@ TEST_P(EngineSuite, WhatTakesMoreThanItsMemoryIsToldAsOutOfMemory) {
   EXPECT_TRUE(ended->oom);
   EXPECT_FALSE(ended->stopped);
   EXPECT_EQ(ended->exit_code, 137);
-  const std::vector<Sighting> listed = list_settled("eats", has_ended);
+  const std::vector<Observation> listed = list_settled("eats", has_ended);
   ASSERT_EQ(listed.size(), 1U);
   EXPECT_TRUE(listed[0].oom);
 }
@@ -187,7 +187,7 @@ TEST_P(EngineSuite, AnAbsentImageIsNotFound) {
 TEST_P(EngineSuite, ADefiniteRefusalIsRefused) {
   const Run run = ready("refused", {subject().cannot_start("refused-a")});
   EXPECT_EQ(kind_of([&] { start_all(run); }), ErrorKind::refused);
-  for (const Sighting& sighting : list_all("refused")) EXPECT_NE(sighting.phase, Phase::running);
+  for (const Observation& observation : list_all("refused")) EXPECT_NE(observation.phase, Phase::running);
 }
 
 TEST_P(EngineSuite, AStrangersNameIsAConflict) {
@@ -205,10 +205,12 @@ TEST_P(EngineSuite, HealthIsToldAndListed) {
   start_all(run);
   EXPECT_TRUE(watcher.wait_for("health-good", Health::healthy));
   EXPECT_TRUE(watcher.wait_for("health-bad", Health::unhealthy));
-  const auto as_told = [](const Sighting& sighting) {
-    return sighting.health == (sighting.key.trial == "health-good" ? Health::healthy : Health::unhealthy);
+  const auto as_told = [](const Observation& observation) {
+    return observation.health ==
+           (observation.key.trial == "health-good" ? Health::healthy : Health::unhealthy);
   };
-  for (const Sighting& sighting : list_settled("health", as_told)) EXPECT_EQ(sighting.phase, Phase::running);
+  for (const Observation& observation : list_settled("health", as_told))
+    EXPECT_EQ(observation.phase, Phase::running);
 }
 
 }  // namespace

@@ -19,10 +19,11 @@ TEST_P(EngineSuite, StopEndsATrial) {
   start_all(run);
   engine().stop(key_of(run, "stop-a"), Seconds{5}, {});
   EXPECT_TRUE(watcher.wait_for("stop-a", Phase::ended));
-  const std::vector<Sighting> listed = list_settled(
-      "stop", [](const Sighting& sighting) { return sighting.key.trial != "stop-a" || has_ended(sighting); });
-  for (const Sighting& sighting : listed) {
-    EXPECT_EQ(sighting.phase, sighting.key.trial == "stop-a" ? Phase::ended : Phase::running);
+  const std::vector<Observation> listed = list_settled("stop", [](const Observation& observation) {
+    return observation.key.trial != "stop-a" || has_ended(observation);
+  });
+  for (const Observation& observation : listed) {
+    EXPECT_EQ(observation.phase, observation.key.trial == "stop-a" ? Phase::ended : Phase::running);
   }
 }
 
@@ -79,7 +80,7 @@ TEST_P(EngineSuite, WatchSelectsToo) {
   start_all(other);
   start_all(watched);
   EXPECT_TRUE(watcher.wait_for("watched-a", Phase::running));
-  for (const Sighting& sighting : watcher.seen()) EXPECT_EQ(sighting.experiment, "watched");
+  for (const Observation& observation : watcher.seen()) EXPECT_EQ(observation.experiment, "watched");
 }
 
 // ---- stop tokens
@@ -99,7 +100,7 @@ TEST_P(EngineSuite, ASetStopTokenEndsEveryVerb) {
   EXPECT_EQ(kind_of([&] { engine().start(run, run.experiment.trials[0], 1, stopped()); }),
             ErrorKind::cancelled);
   EXPECT_EQ(kind_of([&] { engine().stop(key, Seconds{1}, stopped()); }), ErrorKind::cancelled);
-  EXPECT_EQ(kind_of([&] { (void)engine().list(all_of(run), Look::closely, stopped()); }),
+  EXPECT_EQ(kind_of([&] { (void)engine().list(all_of(run), ListDetail::consistent, stopped()); }),
             ErrorKind::cancelled);
   EXPECT_EQ(kind_of([&] { engine().logs(key, {}, tell_log, stopped()); }), ErrorKind::cancelled);
   EXPECT_EQ(kind_of([&] { engine().release(all_of(run), {}, stopped()); }), ErrorKind::cancelled);

@@ -71,9 +71,9 @@ class Watcher {
 
   // Waits for a change that `wanted` accepts, past ones included; nullopt and a failure of the test after a
   // minute.
-  std::optional<Sighting> wait_for(const std::string& what,
-                                   const std::function<bool(const Sighting&)>& wanted) {
-    std::optional<Sighting> found;
+  std::optional<Observation> wait_for(const std::string& what,
+                                      const std::function<bool(const Observation&)>& wanted) {
+    std::optional<Observation> found;
     until(what, [&] {
       const auto at = std::find_if(seen_.begin(), seen_.end(), wanted);
       if (at != seen_.end()) found = *at;
@@ -81,16 +81,17 @@ class Watcher {
     });
     return found;
   }
-  std::optional<Sighting> wait_for(const std::string& trial, Phase phase) {
+  std::optional<Observation> wait_for(const std::string& trial, Phase phase) {
     return wait_for(trial + " " + std::string(to_string(phase)),
-                    [&](const Sighting& seen) { return seen.key.trial == trial && seen.phase == phase; });
+                    [&](const Observation& seen) { return seen.key.trial == trial && seen.phase == phase; });
   }
-  std::optional<Sighting> wait_for(const std::string& trial, Health health) {
-    return wait_for(trial + " " + std::string(to_string(health)),
-                    [&](const Sighting& seen) { return seen.key.trial == trial && seen.health == health; });
+  std::optional<Observation> wait_for(const std::string& trial, Health health) {
+    return wait_for(trial + " " + std::string(to_string(health)), [&](const Observation& seen) {
+      return seen.key.trial == trial && seen.health == health;
+    });
   }
 
-  [[nodiscard]] std::vector<Sighting> seen() const {
+  [[nodiscard]] std::vector<Observation> seen() const {
     const std::scoped_lock lock(mutex_);
     return seen_;
   }
@@ -107,8 +108,8 @@ class Watcher {
 
   void take(const Change& change) {
     const std::scoped_lock lock(mutex_);
-    if (const auto* sighting = std::get_if<Sighting>(&change)) {
-      seen_.push_back(*sighting);
+    if (const auto* observation = std::get_if<Observation>(&change)) {
+      seen_.push_back(*observation);
     } else {
       watching_ = true;
     }
@@ -134,7 +135,7 @@ class Watcher {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool watching_ = false;
-  std::vector<Sighting> seen_;
+  std::vector<Observation> seen_;
   std::jthread thread_;  // last: it ends before what it uses
 };
 
@@ -176,19 +177,19 @@ class EngineSuite : public testing::TestWithParam<Flavour> {
     for (const Trial& trial : run.experiment.trials) engine().start(run, trial, 1, {});
   }
 
-  std::vector<Sighting> list_all(const std::string& experiment) {
+  std::vector<Observation> list_all(const std::string& experiment) {
     Selector selector;
     selector.experiment = experiment;
-    return engine().list(selector, Look::closely, {});
+    return engine().list(selector, ListDetail::consistent, {});
   }
 
   // What is listed once `settled` is true of all of it: an engine's listing may lag behind its events by a
   // moment (moby/moby: the "die" event goes out before the state that listings read is written).
-  std::vector<Sighting> list_settled(const std::string& experiment,
-                                     const std::function<bool(const Sighting&)>& settled) {
+  std::vector<Observation> list_settled(const std::string& experiment,
+                                        const std::function<bool(const Observation&)>& settled) {
     const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     while (true) {
-      std::vector<Sighting> listed = list_all(experiment);
+      std::vector<Observation> listed = list_all(experiment);
       if (std::all_of(listed.begin(), listed.end(), settled)) return listed;
       if (std::chrono::steady_clock::now() > limit) {
         ADD_FAILURE() << "never listed as it was told: " << experiment;
@@ -197,12 +198,12 @@ class EngineSuite : public testing::TestWithParam<Flavour> {
       subject().let_time_pass();
     }
   }
-  static bool has_ended(const Sighting& sighting) { return sighting.phase == Phase::ended; }
+  static bool has_ended(const Observation& observation) { return observation.phase == Phase::ended; }
 
   std::vector<std::string> names(const Selector& selector) {
     std::vector<std::string> names;
-    for (const Sighting& sighting : engine().list(selector, Look::closely, {}))
-      names.push_back(sighting.key.trial);
+    for (const Observation& observation : engine().list(selector, ListDetail::consistent, {}))
+      names.push_back(observation.key.trial);
     return names;
   }
 

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "combu/json.hpp"
+#include "control/messages.hpp"
 #include "control/replay.hpp"
-#include "control/words.hpp"
 
 namespace {
 

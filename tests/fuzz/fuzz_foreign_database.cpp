@@ -44,7 +44,7 @@ class Scratch {
 };
 
 std::string good_image(Telemetry& telemetry) {
-  const combu::Instant at = *combu::parse_moment("2026-01-31T12:00:00Z");
+  const combu::Instant at = *combu::parse_timestamp("2026-01-31T12:00:00Z");
   const std::array pieces{LogPiece{.stream = combu::LogStream::out, .text = "first\n", .at = at},
                           LogPiece{.stream = combu::LogStream::err, .text = "second\n", .at = at}};
   std::array metrics{combu::LogBatch::Metric{.name = "loss", .points = {}},

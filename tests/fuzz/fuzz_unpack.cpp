@@ -95,15 +95,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     bytes.remove_prefix(next.size());
     return next;
   };
-  combu::Taken taken;
+  combu::CollectionResult taken;
   std::string manifest;
   bool is_whole = false;
   try {
-    const auto parcel = combu::outputs::open_passing(place.results(), "t");
+    const auto writer = combu::outputs::open_passing(place.results(), "t");
     combu::outputs::unpack(read,
                            {.place = "out/here", .size_max = combu::Bytes{1 << 20U}, .subject = "/out/here"},
-                           *parcel, taken, manifest);
-    parcel->close(manifest);
+                           *writer, taken, manifest);
+    writer->close(manifest);
     is_whole = true;
   } catch (const combu::Error&) {
   }

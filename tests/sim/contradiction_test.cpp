@@ -20,17 +20,17 @@ namespace {
 class Contradicting : public PassingEngine {
  public:
   using PassingEngine::PassingEngine;
-  std::function<void(Sighting&)> change_listed = [](Sighting&) {};
-  std::function<void(Sighting&)> change_told = [](Sighting&) {};
+  std::function<void(Observation&)> change_listed = [](Observation&) {};
+  std::function<void(Observation&)> change_told = [](Observation&) {};
   std::optional<int> breaks_after;
 
   StartResult start(const combu::Run& run, const Trial& trial, int attempt, std::stop_token stop) override {
     ++starts[trial.name];
     return engine_.start(run, trial, attempt, stop);
   }
-  std::vector<Sighting> list(const Selector& selector, Look look, std::stop_token stop) override {
-    std::vector<Sighting> listed = engine_.list(selector, look, stop);
-    for (Sighting& seen : listed) change_listed(seen);
+  std::vector<Observation> list(const Selector& selector, ListDetail detail, std::stop_token stop) override {
+    std::vector<Observation> listed = engine_.list(selector, detail, stop);
+    for (Observation& seen : listed) change_listed(seen);
     return listed;
   }
   void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
@@ -39,10 +39,10 @@ class Contradicting : public PassingEngine {
     engine_.watch(
         selector,
         [&](const Change& change) {
-          const auto* seen = std::get_if<Sighting>(&change);
+          const auto* seen = std::get_if<Observation>(&change);
           if (seen == nullptr) return tell(change);
           if (breaks_after && left-- == 0) throw Error(ErrorKind::unavailable, "engine", "the stream breaks");
-          Sighting told = *seen;
+          Observation told = *seen;
           change_told(told);
           tell(told);
         },
@@ -100,10 +100,10 @@ class Contradiction : public testing::Test {
 TEST_F(Contradiction, AListingThatCallsRunningWhatHasEndedChangesNothing) {
   std::set<std::string> over;
   lying.breaks_after = 2;
-  lying.change_told = [&](const Sighting& seen) {
+  lying.change_told = [&](const Observation& seen) {
     if (seen.phase == Phase::ended) over.insert(seen.key.trial);
   };
-  lying.change_listed = [&](Sighting& seen) {
+  lying.change_listed = [&](Observation& seen) {
     if (over.contains(seen.key.trial)) seen.phase = Phase::running;
   };
   expect_true_ends(play());
@@ -112,10 +112,10 @@ TEST_F(Contradiction, AListingThatCallsRunningWhatHasEndedChangesNothing) {
 TEST_F(Contradiction, WhatIsListedAsNotStartedAfterItsEndStaysOver) {
   std::set<std::string> over;
   lying.breaks_after = 2;
-  lying.change_told = [&](const Sighting& seen) {
+  lying.change_told = [&](const Observation& seen) {
     if (seen.phase == Phase::ended) over.insert(seen.key.trial);
   };
-  lying.change_listed = [&](Sighting& seen) {
+  lying.change_listed = [&](Observation& seen) {
     if (over.contains(seen.key.trial)) seen.phase = Phase::created;
   };
   expect_true_ends(play());
@@ -123,13 +123,13 @@ TEST_F(Contradiction, WhatIsListedAsNotStartedAfterItsEndStaysOver) {
 
 TEST_F(Contradiction, ChangesThatNeverTellAnEndAreMadeUpForByTheListing) {
   lying.breaks_after = 0;
-  lying.change_told = [](Sighting& seen) { seen.phase = Phase::running; };
+  lying.change_told = [](Observation& seen) { seen.phase = Phase::running; };
   expect_true_ends(play());
 }
 
 TEST_F(Contradiction, OfTwoExitCodesTheFirstIsKept) {
   lying.breaks_after = 2;
-  lying.change_listed = [](Sighting& seen) {
+  lying.change_listed = [](Observation& seen) {
     if (seen.phase == Phase::ended) seen.exit_code = 9;
   };
   for (const auto& [trial, facts] : play().all)

@@ -73,8 +73,8 @@ class FailNth : public PassingEngine {
       return 0;
     });
   }
-  std::vector<Sighting> list(const Selector& selector, Look look, std::stop_token stop) override {
-    return verb("list", [&] { return engine_.list(selector, look, stop); });
+  std::vector<Observation> list(const Selector& selector, ListDetail detail, std::stop_token stop) override {
+    return verb("list", [&] { return engine_.list(selector, detail, stop); });
   }
   // After it was carried out: when it has told something.
   void watch(const Selector& selector, const std::function<void(const Change&)>& tell,
@@ -142,8 +142,8 @@ std::vector<std::string> ends_of(Record& record, const RunId& run) {
 
 // What the record says of each trial is what the engine says of its container.
 void expect_record_equals_engine(Record& record, const RunId& run, Engine& engine) {
-  std::map<std::string, Sighting> listed;
-  for (const Sighting& seen : engine.list({}, Look::closely, {}))
+  std::map<std::string, Observation> listed;
+  for (const Observation& seen : engine.list({}, ListDetail::consistent, {}))
     EXPECT_TRUE(listed.emplace(seen.key.trial, seen).second) << seen.key.trial << " is there twice";
   for (const TrialEntry& one : record.trials(run)) {
     EXPECT_TRUE(is_over(one.state)) << one.name << " is " << to_string(one.state);
@@ -176,7 +176,7 @@ Played play(Record& record, const Experiment& experiment, const RunId& id, const
       EXPECT_THAT(engine->prepare(run, [](const Preparation&) {}, {}), testing::IsEmpty());
       FactKeeper keeper(record, id);
       PlannerOptions options{.starts_in_flight_max = 4, .until = Until::ended};
-      if (process > 1) options.past = record.past(id);
+      if (process > 1) options.restored = record.restored_trials(id);
       ProgressListener nobody;
       (void)drive(run, plan, options,
                   {.engine = *engine, .clock = real_clock(), .journal = keeper, .progress = nobody});

@@ -82,10 +82,10 @@ std::size_t play(Record& record, const Experiment& experiment, const RunId& id, 
   EXPECT_EQ(simulation.has_died(), dies_at <= told);
   const std::size_t before = told;
   if (simulation.has_died()) {
-    EXPECT_THAT(simulation.resume(record.past(id)), testing::IsEmpty());
+    EXPECT_THAT(simulation.resume(record.restored_trials(id)), testing::IsEmpty());
     EXPECT_FALSE(simulation.has_died());
   }
-  for (const Sighting& seen : simulation.truth()) {
+  for (const Observation& seen : simulation.truth()) {
     EXPECT_EQ(seen.phase, Phase::ended) << seen.key.trial;
   }
   return before;

@@ -33,7 +33,7 @@ class Simulation {
 
   // Another process goes on from what is on record. Of the starts that were under way each second one has
   // reached the engine.
-  std::vector<std::string> resume(const std::vector<Past>& past) {
+  std::vector<std::string> resume(const std::vector<RestoredTrial>& restored) {
     bool reached = false;
     for (const auto& [order, start] : std::exchange(starts_under_way_, {}))
       if ((reached = !reached)) reach(start);
@@ -43,11 +43,11 @@ class Simulation {
     watched_ = false;
     wake_.reset();
     died_ = false;
-    options_.past = past;
-    for (TrialIndex trial = 0; trial < past.size(); ++trial) {
+    options_.restored = restored;
+    for (TrialIndex trial = 0; trial < restored.size(); ++trial) {
       const bool comes_again =
-          past[trial].state == TrialState::starting || past[trial].state == TrialState::waiting;
-      commanded_[trial] = past[trial].attempt - (comes_again ? 1 : 0);
+          restored[trial].state == TrialState::starting || restored[trial].state == TrialState::waiting;
+      commanded_[trial] = restored[trial].attempt - (comes_again ? 1 : 0);
     }
     planner_ = std::make_unique<Planner>(run_.id, run_.experiment, plan_, options_);
     return play();
@@ -77,8 +77,8 @@ class Simulation {
   [[nodiscard]] Instant now() const { return now_; }
 
   // The engine answers again whatever its faults: what there is, without a word lost.
-  std::vector<Sighting> truth(const Selector& selector = {}) {
-    return persist<std::vector<Sighting>>([&] { return world_.list(selector, now_); });
+  std::vector<Observation> truth(const Selector& selector = {}) {
+    return persist<std::vector<Observation>>([&] { return world_.list(selector, now_); });
   }
   Released release(const Selector& selector) {
     return persist<Released>([&] { return world_.release(selector, {}, now_); });
@@ -134,7 +134,7 @@ class Simulation {
   void drain() {
     while (!told_.empty() && !died_) {
       heard_ = now_;
-      for (const Sighting& sighting : std::exchange(told_, {})) apply(Seen{sighting});
+      for (const Observation& observation : std::exchange(told_, {})) apply(Observed{observation});
     }
   }
 
@@ -162,7 +162,7 @@ class Simulation {
   void watch() {
     try {
       watch_ = world_.watch(
-          selector(), [this](const Sighting& sighting) { told_.push_back(sighting); },
+          selector(), [this](const Observation& observation) { told_.push_back(observation); },
           [this] { at(k_pause, [this] { watch(); }); }, now_);
       list(std::exchange(watched_, true));
     } catch (const Error&) {
@@ -182,9 +182,10 @@ class Simulation {
 
   void finish_list(bool after_break) {
     try {
-      std::vector<Sighting> listing = world_.list(selector(), now_);
-      at(Seconds(0.01),
-         [this, listing, after_break] { apply(Listed{.sightings = listing, .after_break = after_break}); });
+      std::vector<Observation> listing = world_.list(selector(), now_);
+      at(Seconds(0.01), [this, listing, after_break] {
+        apply(Listed{.observations = listing, .after_break = after_break});
+      });
     } catch (const Error&) {
       at(k_pause, [this, after_break] { finish_list(after_break); });
     }
@@ -231,13 +232,13 @@ class Simulation {
 
   void carry_out(const CollectCommand& command) {
     Collected collected{.trial = command.trial};
-    if (command.outputs) take_outputs(command, collected);
+    if (command.outputs) collect_trial_outputs(command, collected);
     if (collected.fault.empty()) home_[command.trial] = command.attempt;
     apply(collected);
   }
 
   // The disk is as unreliable as the engine.
-  void take_outputs(const CollectCommand& command, Collected& collected) {
+  void collect_trial_outputs(const CollectCommand& command, Collected& collected) {
     const Trial& trial = run_.experiment.trials[command.trial];
     try {
       for (const Output& output : trial.outputs) {
@@ -262,12 +263,12 @@ class Simulation {
   }
   // Its answer comes anyway.
   void give(const GiveUpCommand& /*command*/) {}
-  void give(const LookCommand& command) {
-    at(Seconds(0.01), [this, command] { apply(Looked{command.sighting}); });
+  void give(const InspectCommand& command) {
+    at(Seconds(0.01), [this, command] { apply(Inspected{command.observation}); });
   }
   // Nothing has been done before.
-  void give(const RecallCommand& command) {
-    at(Seconds(0.01), [this, command] { apply(Recalled{.trial = command.trial}); });
+  void give(const CacheLookupCommand& command) {
+    at(Seconds(0.01), [this, command] { apply(CacheLookupAnswered{.trial = command.trial}); });
   }
   void give(const CollectCommand& command) {
     at(Seconds(0.01), [this, command] { carry_out(command); });
@@ -357,7 +358,7 @@ class Simulation {
   bool watched_ = false;
   std::uint64_t order_ = 0;
   std::priority_queue<Later, std::vector<Later>, std::greater<>> later_;
-  std::vector<Sighting> told_;
+  std::vector<Observation> told_;
   std::map<TrialIndex, Fact> last_;
   std::map<Cause, std::size_t> causes_;
   std::map<TrialIndex, bool> ran_;

@@ -106,9 +106,10 @@ bool serves_only(const Run& run, const std::string& name) {
 
 // What the planner says of each trial is what the engine says of its container.
 void expect_record_equals_engine(Simulation& simulation, const Run& run) {
-  std::map<std::string, Sighting> engine;
-  for (const Sighting& sighting : simulation.truth({.experiment = "storm"})) {
-    EXPECT_TRUE(engine.emplace(sighting.key.trial, sighting).second) << sighting.key.trial << " lives twice";
+  std::map<std::string, Observation> engine;
+  for (const Observation& observation : simulation.truth({.experiment = "storm"})) {
+    EXPECT_TRUE(engine.emplace(observation.key.trial, observation).second)
+        << observation.key.trial << " lives twice";
   }
   for (TrialIndex trial = 0; trial < run.experiment.trials.size(); ++trial) {
     const std::string& name = run.experiment.trials[trial].name;
@@ -181,7 +182,7 @@ TEST(Storm, EveryInvariantHoldsUnderEveryFault) {
     }
     EXPECT_THAT(simulation.play(), testing::IsEmpty());
     for (; simulation.has_died(); ++deaths)
-      EXPECT_THAT(simulation.resume(record.past(run.id)), testing::IsEmpty());
+      EXPECT_THAT(simulation.resume(record.restored_trials(run.id)), testing::IsEmpty());
     expect_record_equals_engine(simulation, run);
     for (const auto& [cause, count] : simulation.causes()) causes[cause] += count;
     (void)simulation.release({.experiment = "storm"});

@@ -16,7 +16,7 @@ using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::Optional;
 
-const Instant k_begin = *parse_moment("2026-01-31T12:00:00Z");
+const Instant k_begin = *parse_timestamp("2026-01-31T12:00:00Z");
 
 std::optional<Seconds> part(const TimedAttempt& attempt, AttemptPart which) {
   return attempt.times.at(static_cast<std::size_t>(which));

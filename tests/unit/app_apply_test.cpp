@@ -252,22 +252,22 @@ class Comparing : public testing::Test {
     named.latest.insert(trial.name);
     named.ever.insert(trial.name);
     before.trials.push_back(std::move(trial));
-    past.push_back({.state = state});
+    restored.push_back({.state = state});
   }
   [[nodiscard]] Changes compare(const std::vector<Trial>& trials, const Wishes& wishes = {}) const {
     Experiment file;
     file.trials = trials;
-    return compare_with_file(RunId("r1"), before, past, named, file, wishes);
+    return compare_with_file(RunId("r1"), before, restored, named, file, wishes);
   }
 
   Experiment before;
-  std::vector<Past> past;
+  std::vector<RestoredTrial> restored;
   Named named;
 };
 
 TEST_F(Comparing, BlockedTrialsMayBeSkipped) {
-  past = {{.state = TrialState::blocked}, {.state = TrialState::failed}};
-  EXPECT_THAT(anew_of({0, 1, 2}, past), ElementsAre(Pair(0, false), Pair(1, true), Pair(2, true)))
+  restored = {{.state = TrialState::blocked}, {.state = TrialState::failed}};
+  EXPECT_THAT(anew_of({0, 1, 2}, restored), ElementsAre(Pair(0, false), Pair(1, true), Pair(2, true)))
       << "the third trial joins the run";
 }
 
@@ -320,7 +320,7 @@ TEST_F(Comparing, RemovesWhatIsNotInTheFile) {
   put(trial("waits"), TrialState::waiting);
   put(trial("done"), TrialState::succeeded);
   put(after(trial("collects"), "done"), TrialState::collecting);
-  past.push_back({.state = TrialState::running, .leaving = Leaving::removed});
+  restored.push_back({.state = TrialState::running, .departure = Departure::removed});
   before.trials.push_back(trial("leaves"));
   const Changes changes = compare({trial("new")});
   EXPECT_THAT(changes.removed, ElementsAre(0));

@@ -323,7 +323,7 @@ TEST_F(KillTest, WhatTheEngineCannotRemoveIsNamed) {
    public:
     using PassingEngine::PassingEngine;
     Released release(const Selector& selector, const Releasing& tell, std::stop_token token) override {
-      (void)tell.found(PassingEngine::list(selector, Look::once, token));
+      (void)tell.found(PassingEngine::list(selector, ListDetail::basic, token));
       return {.experiments = {"lab"}, .left = {{ErrorKind::refused, "goes", "is busy"}}};
     }
   };
@@ -344,7 +344,7 @@ class StopTest : public AppTest {
     StopOptions options;
     options.selection.trials = trials;
     options.selection.run = run;
-    options.tell = [&](const Sighting& seen, const std::optional<Error>& error) {
+    options.tell = [&](const Observation& seen, const std::optional<Error>& error) {
       stopped[seen.key.trial] = error ? error->message() : "stopped";
     };
     return in_session([&](Session& session) { return combu::stop(session, invocation, options); });
@@ -405,7 +405,7 @@ class WaitTest : public AppTest {
   Result wait(const std::vector<std::string>& trials = {}, const std::string& run = "") {
     told.clear();
     ends.clear();
-    const TellEnd tell = [&](const Sighting& seen, const TrialRow& row) {
+    const TellEnd tell = [&](const Observation& seen, const TrialRow& row) {
       ends[seen.key.trial] = std::string(to_string(row.entry.state));
     };
     SelectionOptions selection;
@@ -485,7 +485,7 @@ TEST_F(WaitTest, IsInterrupted) {
 
 TEST_F(WaitTest, AnErrorOfWhoIsToldIsTheCommands) {
   EXPECT_EQ(start(file_text(trial_text("good")), new_run("r1")), Result::succeeded);
-  const TellEnd tell = [](const Sighting& /*seen*/, const TrialRow& /*row*/) {
+  const TellEnd tell = [](const Observation& /*seen*/, const TrialRow& /*row*/) {
     throw Error(ErrorKind::refused, "output", "is closed");
   };
   EXPECT_EQ(in_session([&](Session& session) { return combu::wait(session, invocation, {}, tell); }),

@@ -269,7 +269,8 @@ class AppTest : public StateFolderTest {
   }
   [[nodiscard]] std::vector<std::string> containers() {
     std::vector<std::string> names;
-    for (const Sighting& seen : simulated->list({}, Look::once, {})) names.push_back(seen.key.trial);
+    for (const Observation& seen : simulated->list({}, ListDetail::basic, {}))
+      names.push_back(seen.key.trial);
     std::ranges::sort(names);
     return names;
   }

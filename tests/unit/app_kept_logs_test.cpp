@@ -36,7 +36,7 @@ class LogsTest : public AppTest {
     Uncollected failed;
     with_session([&](Session& session) {
       Record all(state());
-      const std::vector<Sighting> attempts = simulated->list({}, Look::fully, {});
+      const std::vector<Observation> attempts = simulated->list({}, ListDetail::full, {});
       failed = keep_logs(session, all, state(), RunId("r1"), attempts, containers);
     });
     return failed;
@@ -79,7 +79,7 @@ TEST_F(LogsTest, TakenByTwoAtOnceAreKeptOnce) {
   EXPECT_EQ(start(file_text(trial_text("talk", k_talk) + trial_text("more", k_talk)), new_run("r1")),
             Result::succeeded);
   pass_an_hour();
-  const std::vector<Sighting> attempts = simulated->list({}, Look::fully, {});
+  const std::vector<Observation> attempts = simulated->list({}, ListDetail::full, {});
   std::latch both(2);
   const auto take = [&] {
     Session session(shown, kept_engine, {.address = address}, {});
@@ -117,7 +117,7 @@ TEST_F(LogsTest, ThatCannotBeHadAreNamed) {
   mute.fault = Error(ErrorKind::cancelled, "talk", "cancelled");
   EXPECT_EQ(in_session([&](Session& session) {
               Record all(state());
-              (void)keep_logs(session, all, state(), RunId("r1"), simulated->list({}, Look::fully, {}),
+              (void)keep_logs(session, all, state(), RunId("r1"), simulated->list({}, ListDetail::full, {}),
                               Containers::about_to_go);
               return Result::succeeded;
             }),
@@ -194,8 +194,8 @@ TEST_F(ResultsTest, AreWithoutItIfTheEngineIsAway) {
   class Away final : public PassingEngine {
    public:
     using PassingEngine::PassingEngine;
-    std::vector<Sighting> list(const Selector& /*selector*/, Look /*look*/,
-                               std::stop_token /*token*/) override {
+    std::vector<Observation> list(const Selector& /*selector*/, ListDetail /*look*/,
+                                  std::stop_token /*token*/) override {
       throw Error(ErrorKind::unavailable, "engine", "is away");
     }
   };

@@ -25,7 +25,7 @@ TEST(RunOptions, AreTheSameOutOfTheirJson) {
                            .parallel = 0,
                            .reserve = "2,4GiB",
                            .cache = false,
-                           .watched = true};
+                           .monitored = true};
   EXPECT_EQ(run_options_of(to_json(options)), options);
   EXPECT_EQ(run_options_of(to_json({})), RunOptions());
 }
@@ -34,7 +34,7 @@ TEST(RunOptions, ThatAreMissingHaveTheirDefaults) {
   EXPECT_EQ(run_options_of("{}"), RunOptions());
   EXPECT_EQ(run_options_of(R"({"parallel": null, "unknown": 1})"), RunOptions());
   // An earlier combu did not write down whether a process had to stay.
-  EXPECT_TRUE(run_options_of(R"({"wait": true})").watched);
+  EXPECT_TRUE(run_options_of(R"({"wait": true})").monitored);
 }
 
 TEST(RunOptions, AreAdjusted) {

@@ -75,9 +75,10 @@ TEST_F(ReconcileTest, NothingIsRecordedIfAnotherProcessChangesTheRunMeanwhile) {
    public:
     using PassingEngine::PassingEngine;
     std::function<void()> on_list;
-    std::vector<Sighting> list(const Selector& selector, Look look, std::stop_token token) override {
+    std::vector<Observation> list(const Selector& selector, ListDetail detail,
+                                  std::stop_token token) override {
       if (on_list) std::exchange(on_list, {})();
-      return PassingEngine::list(selector, look, token);
+      return PassingEngine::list(selector, detail, token);
     }
   };
   Overtaking overtaking(kept_engine);
@@ -168,7 +169,7 @@ TEST_F(CutOff, AWaitReportsTheStatesOnRecord) {
   const auto wait_for = [&](const std::string& trial) {
     return in_session([&](Session& session) {
       return wait(session, invocation, {.experiment = {}, .run = {}, .trials = {trial}},
-                  [&](const Sighting& seen, const TrialRow& row) {
+                  [&](const Observation& seen, const TrialRow& row) {
                     ends[seen.key.trial] = to_string(row.entry.state);
                     EXPECT_EQ(reason_text(row.entry), reason_text(trial_of("r1", seen.key.trial)));
                   });
@@ -209,8 +210,8 @@ TEST_F(CutOff, AnEngineThatDoesNotAnswerIsOnlyTold) {
    public:
     using PassingEngine::PassingEngine;
     ErrorKind kind = ErrorKind::unavailable;
-    std::vector<Sighting> list(const Selector& /*selector*/, Look /*look*/,
-                               std::stop_token /*token*/) override {
+    std::vector<Observation> list(const Selector& /*selector*/, ListDetail /*look*/,
+                                  std::stop_token /*token*/) override {
       throw Error(kind, "engine", "is away");
     }
   };
@@ -243,12 +244,12 @@ class Row : public testing::Test {
     seen.health = Health::healthy;
   }
   TrialRow row;
-  Sighting seen;
+  Observation seen;
 };
 
 TEST_F(Row, HasTheContainerAndItsHealth) {
   seen.created_at = Instant(std::chrono::seconds(5));
-  add_sighting(row, seen);
+  add_observation(row, seen);
   EXPECT_EQ(row.entry.container, "c1");
   EXPECT_EQ(row.health, Health::healthy);
   EXPECT_EQ(row.created_at, seen.created_at);
@@ -257,13 +258,13 @@ TEST_F(Row, HasTheContainerAndItsHealth) {
 
 TEST_F(Row, ThatIsOverHasNoHealth) {
   row.entry.state = TrialState::succeeded;
-  add_sighting(row, seen);
+  add_observation(row, seen);
   EXPECT_EQ(row.health, Health::none);
 }
 
 TEST_F(Row, DoesNotGoBackToAnEarlierAttempt) {
   row.entry.attempt = 2;
-  add_sighting(row, seen);
+  add_observation(row, seen);
   EXPECT_EQ(row.entry.container, "");
 }
 
@@ -308,7 +309,7 @@ TEST(Behind, IsARecordThatLacksWhatTheEngineHas) {
   TrialEntry entry;
   const auto behind = [&](TrialState state, Phase phase, int attempt = 1) {
     entry.state = state;
-    const Sighting seen{.key = {.run = RunId("r1"), .trial = "one", .attempt = attempt}, .phase = phase};
+    const Observation seen{.key = {.run = RunId("r1"), .trial = "one", .attempt = attempt}, .phase = phase};
     return is_behind(entry, &seen);
   };
   EXPECT_TRUE(behind(TrialState::running, Phase::ended));

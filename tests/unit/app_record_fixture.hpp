@@ -26,7 +26,7 @@ class ListedEngine : public PassingEngine {
   ListedEngine() : PassingEngine(static_cast<Engine&>(*this)) {}
 
   void add(const Key& key, const std::string& log) {
-    Sighting seen;
+    Observation seen;
     seen.key = key;
     seen.experiment = "lab";
     seen.phase = Phase::ended;
@@ -34,7 +34,8 @@ class ListedEngine : public PassingEngine {
     texts[key] = log;
   }
 
-  std::vector<Sighting> list(const Selector& /*selector*/, Look /*look*/, std::stop_token /*stop*/) override {
+  std::vector<Observation> list(const Selector& /*selector*/, ListDetail /*look*/,
+                                std::stop_token /*stop*/) override {
     expect_there();
     return listed;
   }
@@ -46,9 +47,9 @@ class ListedEngine : public PassingEngine {
     tell({.stream = LogStream::out, .text = found->second, .at = k_began});
   }
 
-  static inline const Instant k_began = *parse_moment("2026-01-31T12:00:00Z");
+  static inline const Instant k_began = *parse_timestamp("2026-01-31T12:00:00Z");
   bool is_away = false;
-  std::vector<Sighting> listed;
+  std::vector<Observation> listed;
   std::map<Key, std::string> texts;
 
  private:

@@ -359,7 +359,7 @@ TEST_F(RecorderTest, WritesWhenItIsTold) {
   EXPECT_EQ(states("r1").at("one"), "waiting");
   recorder.commit();
   EXPECT_EQ(states("r1").at("one"), "starting");
-  Sighting seen;
+  Observation seen;
   seen.key = {.run = RunId("r1"), .trial = "one"};
   recorder.started(0, seen);
   seen.created_in = Seconds(1);

@@ -21,7 +21,7 @@ class SelectionTest : public AppTest {
     missing.clear();
     with_session([&](Session& session) {
       const Chosen all = choose_attempts(session, invocation, options);
-      for (const Sighting& seen : all.attempts) names.push_back(seen.key.trial);
+      for (const Observation& seen : all.attempts) names.push_back(seen.key.trial);
       for (const Error& error : all.missing) missing.emplace_back(error.what());
     });
     std::ranges::sort(names);

@@ -32,7 +32,7 @@ TEST_F(StartTest, ARunIsOnRecordFromItsBeginning) {
   EXPECT_EQ(run.results, path("results/lab/r1"));
   EXPECT_TRUE(run.ended_at);
   EXPECT_TRUE(run_options_of(run.options).wait);
-  EXPECT_FALSE(run_options_of(run.options).watched) << "nobody has to stay when it is over";
+  EXPECT_FALSE(run_options_of(run.options).monitored) << "nobody has to stay when it is over";
   EXPECT_THAT(containers(), ElementsAre("one", "two"));
   EXPECT_THAT(told.of("phase"), ElementsAre("checking", "preparing images and networks"));
 }
@@ -241,7 +241,7 @@ TEST_F(StartTest, AnInterruptedRunIsNamedToWhoBeginsAnew) {
   engine = &interrupting;
   EXPECT_EQ(start(text, waiting_run("r1")), Result::interrupted);
   EXPECT_FALSE(entry("r1").ended_at);
-  EXPECT_TRUE(run_options_of(entry("r1").options).watched);
+  EXPECT_TRUE(run_options_of(entry("r1").options).monitored);
   engine = &kept_engine;
   stop = {};
   NewRun second = new_run("r2");

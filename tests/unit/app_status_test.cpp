@@ -22,9 +22,9 @@ using testing::UnorderedElementsAre;
 class FaultyEngine final : public PassingEngine {
  public:
   using PassingEngine::PassingEngine;
-  std::vector<Sighting> list(const Selector& selector, Look look, std::stop_token token) override {
+  std::vector<Observation> list(const Selector& selector, ListDetail detail, std::stop_token token) override {
     if (is_away) throw Error(ErrorKind::unavailable, "engine", "connection refused");
-    return PassingEngine::list(selector, look, std::move(token));
+    return PassingEngine::list(selector, detail, std::move(token));
   }
   std::optional<Usage> usage(const std::string& id, std::stop_token token) override {
     ++usages;
@@ -47,22 +47,23 @@ class StatusTest : public AppTest {
     rows.clear();
     lines.clear();
     told.clear();
-    const auto line_of = [](const Sighting& seen) {
+    const auto line_of = [](const Observation& seen) {
       return seen.key.run.text() + " " + seen.key.trial + " " + std::string(to_string(seen.phase));
     };
     const StatusListener listener{
         .trials =
-            [&](const RunRow& run, std::span<const TrialRow> trials, std::span<const Sighting> unrecorded) {
+            [&](const RunRow& run, std::span<const TrialRow> trials,
+                std::span<const Observation> unrecorded) {
               lines.push_back(run.entry.id.text() + " " + run.state);
               for (const TrialRow& row : trials) {
                 rows.push_back(row);
                 lines.push_back(row.entry.name + " " + std::string(to_string(row.entry.state)));
               }
-              for (const Sighting& seen : unrecorded) lines.push_back("unrecorded " + line_of(seen));
+              for (const Observation& seen : unrecorded) lines.push_back("unrecorded " + line_of(seen));
             },
         .containers =
-            [&](std::span<const Sighting> containers) {
-              for (const Sighting& seen : containers) lines.push_back("container " + line_of(seen));
+            [&](std::span<const Observation> containers) {
+              for (const Observation& seen : containers) lines.push_back("container " + line_of(seen));
             },
         .runs =
             [&](std::span<const RunRow> runs) {

@@ -30,7 +30,7 @@ class ExplanationTextTest : public StateFolderTest {
     loaded.run = {.id = RunId("r1"), .experiment = std::move(experiment)};
     loaded.plan = test::plan(loaded.run.experiment);
     loaded.caller = caller_for(invocation_of("experiment.jsonnet"));
-    past.assign(loaded.run.experiment.trials.size(), Past());
+    restored.assign(loaded.run.experiment.trials.size(), RestoredTrial());
     RunEntry entry = entry_of(loaded.run);
     entry.options = to_json(options);
     entry.began_at = k_began;
@@ -40,7 +40,7 @@ class ExplanationTextTest : public StateFolderTest {
   [[nodiscard]] Experiment& experiment() { return loaded.run.experiment; }
 
   // A trial that is over, by its state and reason.
-  static Past ended(TrialState state, const std::string& reason, Cause cause = Cause::none) {
+  static RestoredTrial ended(TrialState state, const std::string& reason, Cause cause = Cause::none) {
     return {.state = state, .cause = cause, .reason = reason};
   }
   static Snapshot with_capacity(const Slots& capacity) {
@@ -53,7 +53,7 @@ class ExplanationTextTest : public StateFolderTest {
   std::string text(TrialIndex trial) {
     return explanation_text(
         {.loaded = loaded,
-         .past = past,
+         .restored = restored,
          .settings = settings,
          .snapshot = snapshot,
          .others =
@@ -67,22 +67,22 @@ class ExplanationTextTest : public StateFolderTest {
         trial);
   }
 
-  static inline const Instant k_began = *parse_moment("2026-01-31T12:00:00Z");
+  static inline const Instant k_began = *parse_timestamp("2026-01-31T12:00:00Z");
   Record record;
   Loaded loaded;
-  std::vector<Past> past;
+  std::vector<RestoredTrial> restored;
   std::optional<Settings> settings;
   std::optional<Snapshot> snapshot;
-  std::vector<Sighting> others;
+  std::vector<Observation> others;
   int others_asked = 0;
   std::map<std::string, std::string> last_lines;  // by "TRIAL ATTEMPT"
 };
 
 TEST_F(ExplanationTextTest, NamesWhatATrialDependsOnAndHowItStands) {
   begin("a b c d e<-a:healthy,b:succeeded,c:finished,d f<-a,b");
-  past[0].state = TrialState::running;
-  past[0].was_started = true;
-  past[1].state = TrialState::collecting;
+  restored[0].state = TrialState::running;
+  restored[0].was_started = true;
+  restored[1].state = TrialState::collecting;
   EXPECT_EQ(text(4),
             "waits for `a` to be healthy (it is running), `b` to succeed (it is collecting), `c` to be over "
             "(it is waiting), 1 more");
@@ -94,7 +94,7 @@ TEST_F(ExplanationTextTest, NamesTheCanary) {
   Experiment experiment = test::experiment("a b");
   experiment.canary = true;
   begin(std::move(experiment));
-  past[0].state = TrialState::running;
+  restored[0].state = TrialState::running;
   EXPECT_EQ(text(1), "waits for `a`, the canary of its shape, to succeed");
 }
 
@@ -108,10 +108,10 @@ TEST_F(ExplanationTextTest, CountsThePlacesWithoutServices) {
   Experiment experiment = test::experiment("!serv a b c");
   experiment.parallel_max = 2;
   begin(std::move(experiment));
-  for (const TrialIndex trial : {0, 1, 2}) past[trial].state = TrialState::running;
+  for (const TrialIndex trial : {0, 1, 2}) restored[trial].state = TrialState::running;
   EXPECT_EQ(text(3), "waits for a place: 2 attempts are alive, as many as may (parallel)");
   settings = Settings{.parallel_max = 1};
-  past[2].state = TrialState::waiting;
+  restored[2].state = TrialState::waiting;
   EXPECT_EQ(text(3), "waits for a place: 1 attempt is alive, as many as may (parallel)");
 }
 
@@ -121,8 +121,8 @@ TEST_F(ExplanationTextTest, NamesTheHoldersOfSlotsAndThoseOfGpusFirst) {
   experiment.trials[3].gpus = GpuWish{.count = 1};
   experiment.trials[4].gpus = GpuWish{.count = 1};
   begin(std::move(experiment));
-  for (const TrialIndex trial : {0, 1, 2}) past[trial].state = TrialState::running;
-  past[1].slots = {.cpus = parse_cpus("1"), .gpus = {"0"}};
+  for (const TrialIndex trial : {0, 1, 2}) restored[trial].state = TrialState::running;
+  restored[1].slots = {.cpus = parse_cpus("1"), .gpus = {"0"}};
   snapshot = with_capacity({.cpus = parse_cpus("8"), .gpus = {"0"}});
   EXPECT_EQ(text(4), "waits for 1 GPU; held by `both` (1 GPU)");
   EXPECT_EQ(text(3), "waits for 6 CPUs, 1 GPU; held by `both` (1 CPU, 1 GPU), `cpu` (2 CPUs)");
@@ -133,7 +133,7 @@ TEST_F(ExplanationTextTest, NamesTheHoldersOfOtherRuns) {
   begin("a=2");
   snapshot = with_capacity(cpus("2"));
   snapshot->held_by_others = cpus("1");
-  Sighting other{.key = {.run = RunId("r2"), .trial = "x"}, .experiment = "other", .slots = cpus("1")};
+  Observation other{.key = {.run = RunId("r2"), .trial = "x"}, .experiment = "other", .slots = cpus("1")};
   other.slots.memory = parse_bytes("1g");
   others = {other};
   EXPECT_EQ(text(0), "waits for 2 CPUs; held by `x` of other (1 CPU)");
@@ -150,14 +150,14 @@ TEST_F(ExplanationTextTest, ATrialWaitsForItsTurn) {
   begin("a=1 b=1 c=1");
   snapshot = with_capacity(cpus("4"));
   EXPECT_EQ(text(1), "waits for its turn");
-  past[0].state = TrialState::starting;
+  restored[0].state = TrialState::starting;
   settings = Settings{.starts_in_flight_max = 1};
   EXPECT_EQ(text(1), "waits for its turn among the starts in flight");
 }
 
 TEST_F(ExplanationTextTest, NamesTheTrialThatOthersLetGoFirst) {
   begin("long=1 large=8^1 small=1");
-  past[0].state = TrialState::running;
+  restored[0].state = TrialState::running;
   snapshot = with_capacity(cpus("8"));
   EXPECT_EQ(text(1), "waits for 8 CPUs; held by `long` (1 CPU)");
   EXPECT_EQ(text(2), "waits, so that `large` gets 8 CPUs");
@@ -165,7 +165,7 @@ TEST_F(ExplanationTextTest, NamesTheTrialThatOthersLetGoFirst) {
 
 TEST_F(ExplanationTextTest, AServiceLeavesRoomForOthers) {
   begin("!one=1 !two=1 a=1<-one:started,two:started !three=2 b=1<-three:started");
-  for (const TrialIndex trial : {0, 1}) past[trial].state = TrialState::starting;
+  for (const TrialIndex trial : {0, 1}) restored[trial].state = TrialState::starting;
   snapshot = with_capacity(cpus("3"));
   EXPECT_EQ(text(3), "waits, so that those that services serve have room beside them");
 }
@@ -173,17 +173,17 @@ TEST_F(ExplanationTextTest, AServiceLeavesRoomForOthers) {
 TEST_F(ExplanationTextTest, AFurtherAttemptMayWantMoreMemory) {
   begin("a b");
   experiment().trials[0].slots.memory = parse_bytes("1g");
-  past[0] = {.state = TrialState::ready,
-             .cause = Cause::oom,
-             .reason = "out of memory",
-             .details = {.next = Next::due},
-             .memory = parse_bytes("2g")};
+  restored[0] = {.state = TrialState::ready,
+                 .cause = Cause::oom,
+                 .reason = "out of memory",
+                 .details = {.next = Next::due},
+                 .memory = parse_bytes("2g")};
   EXPECT_EQ(text(0), "waits for 2 GiB of memory; attempt 2, after out of memory");
 }
 
 TEST_F(ExplanationTextTest, SaysHowFarAnAttemptIs) {
   begin("a");
-  Past& it = past[0];
+  RestoredTrial& it = restored[0];
   it.state = TrialState::starting;
   EXPECT_EQ(text(0), "is being started");
   it.attempt = 2;
@@ -199,40 +199,40 @@ TEST_F(ExplanationTextTest, SaysHowFarAnAttemptIs) {
   it.state = TrialState::succeeded;
   it.reason.clear();
   EXPECT_EQ(text(0), "has succeeded (attempt 2)");
-  past[0] = {.state = TrialState::retrying,
-             .cause = Cause::error,
-             .reason = "exit code 1",
-             .details = {.next = Next::attempt, .pause = Seconds(10)}};
+  restored[0] = {.state = TrialState::retrying,
+                 .cause = Cause::error,
+                 .reason = "exit code 1",
+                 .details = {.next = Next::attempt, .pause = Seconds(10)}};
   EXPECT_EQ(text(0), "is tried again: exit code 1; attempt 2 in 10.0 s");
 }
 
 TEST_F(ExplanationTextTest, SaysWhyATrialFailedWithTheLastLineOfItsLog) {
   begin("a");
-  past[0] = ended(TrialState::failed, "exit code 1", Cause::error);
-  past[0].exit_code = 1;
+  restored[0] = ended(TrialState::failed, "exit code 1", Cause::error);
+  restored[0].exit_code = 1;
   last_lines["a 1"] = "ValueError: x";
   EXPECT_EQ(text(0), "failed: exit code 1") << "it was not started: it has no log";
-  past[0].was_started = true;
+  restored[0].was_started = true;
   EXPECT_EQ(text(0), "failed: exit code 1: ValueError: x");
-  past[0].exit_code = 127;
-  past[0].reason = "exit code 127";
+  restored[0].exit_code = 127;
+  restored[0].reason = "exit code 127";
   last_lines["a 1"] = "sh: pyhton: not found";
   EXPECT_EQ(text(0), "failed: exit code 127: command not found: pyhton");
 }
 
 TEST_F(ExplanationTextTest, SaysWhoStoppedATrial) {
   begin("a");
-  past[0] = ended(TrialState::stopped, "by alice with `combu stop`", Cause::stopped);
-  past[0].details.stopper = Stopper::person;
+  restored[0] = ended(TrialState::stopped, "by alice with `combu stop`", Cause::stopped);
+  restored[0].details.stopper = Stopper::person;
   EXPECT_EQ(text(0), "was stopped by alice with `combu stop`");
-  past[0] = ended(TrialState::stopped, "the run's deadline of 1.0 s has passed", Cause::stopped);
-  past[0].details.stopper = Stopper::run;
+  restored[0] = ended(TrialState::stopped, "the run's deadline of 1.0 s has passed", Cause::stopped);
+  restored[0].details.stopper = Stopper::run;
   EXPECT_EQ(text(0), "was stopped: the run's deadline of 1.0 s has passed");
 }
 
 TEST_F(ExplanationTextTest, SaysWhyAServiceWasStopped) {
   begin("!serv");
-  past[0] = ended(TrialState::stopped, "");
+  restored[0] = ended(TrialState::stopped, "");
   EXPECT_EQ(text(0), "was stopped, since its work was done");
   experiment().deadline = Seconds(60);
   EXPECT_EQ(text(0), "was stopped, since its work was done or the run's deadline had passed")
@@ -255,22 +255,22 @@ TEST_F(ExplanationTextTest, SaysWhyAServiceWasStopped) {
 
 TEST_F(ExplanationTextTest, SaysWhyATrialWasSkippedOrBlocked) {
   begin("a b<-a:succeeded c<-b:succeeded");
-  past[0] = ended(TrialState::failed, "exit code 3", Cause::error);
-  past[1] = ended(TrialState::blocked, "depends on `a`, which did not succeed");
-  past[2] = ended(TrialState::blocked, "depends on `b`, which is blocked by `a`");
+  restored[0] = ended(TrialState::failed, "exit code 3", Cause::error);
+  restored[1] = ended(TrialState::blocked, "depends on `a`, which did not succeed");
+  restored[2] = ended(TrialState::blocked, "depends on `b`, which is blocked by `a`");
   EXPECT_EQ(text(2), "is blocked: depends on `b`, which is blocked by `a`");
-  past[2].root = 0;
+  restored[2].root = 0;
   EXPECT_EQ(text(2), "is blocked: depends on `b`, which is blocked by `a`; a failed: exit code 3");
-  past[0].reason.clear();
+  restored[0].reason.clear();
   EXPECT_EQ(text(2), "is blocked: depends on `b`, which is blocked by `a`");
-  past[2] = ended(TrialState::skipped, "equal to `c` of run r0");
+  restored[2] = ended(TrialState::skipped, "equal to `c` of run r0");
   EXPECT_EQ(text(2), "was skipped: equal to `c` of run r0");
 }
 
 TEST_F(ExplanationTextTest, SaysThatATrialHasToldNoMetric) {
   begin("a b");
   experiment().trials[0].metrics = Metrics{.pattern = R"(loss=(?P<loss>\d+))"};
-  past[0].state = TrialState::succeeded;
+  restored[0].state = TrialState::succeeded;
   EXPECT_EQ(text(0), "has succeeded") << "no log is kept";
   {
     Telemetry telemetry(state(), RunId("r1"));
@@ -281,19 +281,19 @@ TEST_F(ExplanationTextTest, SaysThatATrialHasToldNoMetric) {
   EXPECT_EQ(text(0),
             "has succeeded; it has told no metric: in no line of its standard output does the pattern find a "
             "number");
-  past[1].state = TrialState::succeeded;
+  restored[1].state = TrialState::succeeded;
   EXPECT_EQ(text(1), "has succeeded");
 }
 
 TEST_F(ExplanationTextTest, ATrialThatIsToBeDoneAgainIsNotCompared) {
   begin("a");
   experiment().trials[0].cache.on = true;
-  past[0].state = TrialState::succeeded;
+  restored[0].state = TrialState::succeeded;
   EXPECT_EQ(text(0), "has succeeded; what it is equal to cannot be told");
-  const std::vector<Recollection> known{{.trial = 0, .hash = "h1", .parts = "{}"}};
+  const std::vector<CacheResult> known{{.trial = 0, .hash = "h1", .parts = "{}"}};
   record.append(RunId("r1"), {}, {}, {}, known);
   EXPECT_EQ(text(0), "has succeeded; nothing like it had been done before");
-  past[0].anew = true;
+  restored[0].anew = true;
   EXPECT_EQ(text(0), "has succeeded; it was to be done again");
 }
 
@@ -410,8 +410,8 @@ TEST_F(WhyTest, NamesTheHoldersOfOtherRunsOnTheEngine) {
   class Away final : public PassingEngine {
    public:
     using PassingEngine::PassingEngine;
-    std::vector<Sighting> list(const Selector& /*selector*/, Look /*look*/,
-                               std::stop_token /*token*/) override {
+    std::vector<Observation> list(const Selector& /*selector*/, ListDetail /*look*/,
+                                  std::stop_token /*token*/) override {
       throw Error(ErrorKind::unavailable, "engine", "is away");
     }
   };

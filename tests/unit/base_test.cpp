@@ -512,14 +512,14 @@ TEST(Moment, IsReadInTheFormOfRfc3339) {
   using std::chrono::milliseconds;
   using std::chrono::seconds;
   const Instant at(seconds(1'767'323'045));
-  EXPECT_EQ(parse_moment("2026-01-02T03:04:05Z"), at);
-  EXPECT_EQ(parse_moment("2026-01-02T03:04:05.25Z"), at + milliseconds(250));
-  EXPECT_EQ(parse_moment("2026-01-02T05:34:05.250000000+02:30"), at + milliseconds(250));
-  EXPECT_EQ(parse_moment("2026-01-01T22:04:05-05:00"), at);
+  EXPECT_EQ(parse_timestamp("2026-01-02T03:04:05Z"), at);
+  EXPECT_EQ(parse_timestamp("2026-01-02T03:04:05.25Z"), at + milliseconds(250));
+  EXPECT_EQ(parse_timestamp("2026-01-02T05:34:05.250000000+02:30"), at + milliseconds(250));
+  EXPECT_EQ(parse_timestamp("2026-01-01T22:04:05-05:00"), at);
   for (const char* text : {"", "0001-01-01T00:00:00Z", "2026-01-02T03:04:05", "2026-01-02T03:04:05X",
                            "2026-01-02T03:04:05+x", "yesterday"})
-    EXPECT_EQ(parse_moment(text), std::nullopt) << text;
-  EXPECT_EQ(parse_moment("2026-01-02"), Instant(seconds(1'767'312'000)));
+    EXPECT_EQ(parse_timestamp(text), std::nullopt) << text;
+  EXPECT_EQ(parse_timestamp("2026-01-02"), Instant(seconds(1'767'312'000)));
 }
 
 TEST(FileTime, BeyondWhatAnInstantHoldsIsItsEnd) {

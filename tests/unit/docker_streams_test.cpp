@@ -68,7 +68,8 @@ TEST(LogFrames, TimedOnesAreToldWholeHoweverTheyAreCut) {
     LogFrames frames(
         [&](const LogPiece& piece) {
           told.push_back(fmt::format("{} {} {}", piece.stream == LogStream::out ? "out" : "err",
-                                     (piece.at - *parse_moment("2026-01-31T12:00:00Z")).count(), piece.text));
+                                     (piece.at - *parse_timestamp("2026-01-31T12:00:00Z")).count(),
+                                     piece.text));
         },
         true);
     frames.feed(std::string_view(bytes).substr(0, cut));
@@ -116,34 +117,34 @@ std::string header_of(std::size_t size) {
   return header;
 }
 
-const std::string k_moment = "2026-01-31T12:00:00.000000007Z ";
+const std::string k_timestamp = "2026-01-31T12:00:00.000000007Z ";
 
 TEST(LogFrames, AHugeTimedFrameIsToldInBoundedPieces) {
   constexpr std::size_t k_size = std::size_t{64} << 20U;
   Told told;
   LogFrames frames(told.tell, true);
-  frames.feed(header_of(k_moment.size() + k_size) + k_moment);
+  frames.feed(header_of(k_timestamp.size() + k_size) + k_timestamp);
   const std::string feed(4096, 'x');
   for (std::size_t fed = 0; fed < k_size; fed += feed.size()) frames.feed(feed);
-  frames.feed(header_of(k_moment.size() + 1) + k_moment + "y");
+  frames.feed(header_of(k_timestamp.size() + 1) + k_timestamp + "y");
   EXPECT_EQ(told.largest, k_timed_piece_max);
   EXPECT_EQ(told.text, std::string(k_size, 'x') + "y");
-  EXPECT_THAT(told.times, ElementsAre(*parse_moment("2026-01-31T12:00:00.000000007Z")));
+  EXPECT_THAT(told.times, ElementsAre(*parse_timestamp("2026-01-31T12:00:00.000000007Z")));
 }
 
 TEST(TimedLines, AHugeLineIsToldInBoundedPieces) {
   constexpr std::size_t k_size = std::size_t{64} << 20U;
   Told told;
   TimedLines lines(told.tell);
-  lines.feed(k_moment);
+  lines.feed(k_timestamp);
   const std::string feed(4096, 'x');
   for (std::size_t fed = 0; fed < k_size; fed += feed.size()) lines.feed(feed);
   lines.feed("\n2026-01-31T12:00:01Z y");
   lines.end();
   EXPECT_EQ(told.largest, k_timed_piece_max);
   EXPECT_EQ(told.text, std::string(k_size, 'x') + "\ny");
-  EXPECT_THAT(told.times, ElementsAre(*parse_moment("2026-01-31T12:00:00.000000007Z"),
-                                      *parse_moment("2026-01-31T12:00:01Z")));
+  EXPECT_THAT(told.times, ElementsAre(*parse_timestamp("2026-01-31T12:00:00.000000007Z"),
+                                      *parse_timestamp("2026-01-31T12:00:01Z")));
 }
 
 // A later reading skips as many pieces as are stored: it must have the same ones.
@@ -151,7 +152,7 @@ TEST(TimedMessages, HaveTheSamePiecesHoweverTheyAreCut) {
   for (const std::size_t size : {k_timed_piece_max - 1, k_timed_piece_max, k_timed_piece_max + 1,
                                  2 * k_timed_piece_max, 3 * k_timed_piece_max + 5}) {
     const std::string text(size, 'x');
-    const std::string timed = k_moment + text;
+    const std::string timed = k_timestamp + text;
     const std::string frame = header_of(timed.size()) + timed;
     const std::string line = timed + "\n";
     std::vector<std::size_t> frame_sizes;

@@ -24,7 +24,7 @@ class EngineMock : public Engine {
               (override));
   MOCK_METHOD(StartResult, start, (const combu::Run&, const Trial&, int, std::stop_token), (override));
   MOCK_METHOD(void, stop, (const Key&, std::optional<Seconds>, std::stop_token), (override));
-  MOCK_METHOD(std::vector<Sighting>, list, (const Selector&, Look, std::stop_token), (override));
+  MOCK_METHOD(std::vector<Observation>, list, (const Selector&, ListDetail, std::stop_token), (override));
   MOCK_METHOD(void, watch, (const Selector&, const std::function<void(const Change&)>&, std::stop_token),
               (override));
   MOCK_METHOD(void, logs, (const Key&, const LogOptions&, const LogTell&, std::stop_token), (override));
@@ -78,7 +78,7 @@ TEST_F(RetryTest, RepeatsWhatWasNotAnsweredWithGrowingPauses) {
 TEST_F(RetryTest, GivesUpInTheEnd) {
   EXPECT_CALL(mock_, list(_, _, _)).WillRepeatedly(Throw(k_away));
   try {
-    (void)engine_->list({}, Look::closely, {});
+    (void)engine_->list({}, ListDetail::consistent, {});
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::unavailable);
@@ -122,12 +122,12 @@ TEST_F(RetryTest, AWatchIsTakenUpAgainAndItsPausesBeginAnew) {
 TEST_F(RetryTest, AStopEndsTheRepeats) {
   std::stop_source stop;
   EXPECT_CALL(mock_, list(_, _, _))
-      .WillOnce([&](const Selector&, Look, const std::stop_token&) -> std::vector<Sighting> {
+      .WillOnce([&](const Selector&, ListDetail, const std::stop_token&) -> std::vector<Observation> {
         stop.request_stop();
         throw Error(k_away);
       });
   try {
-    (void)engine_->list({}, Look::closely, stop.get_token());
+    (void)engine_->list({}, ListDetail::consistent, stop.get_token());
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::cancelled);

@@ -320,7 +320,7 @@ TEST(ShownError, OfTypesIsNoneOfTheWordBefore) {
   EXPECT_THAT(shown("// as importbin\n'a' - 1"), Not(HasSubstr("this build's evaluator")));
 }
 
-TEST(LackingFunction, IsNamedWithTheBuildThatHasIt) {
+TEST(UnsupportedFunction, IsNamedWithTheBuildThatHasIt) {
   const std::string code = "[{\n  name: std.trim(' a '),\n}]";
   if (has_rsjsonnet()) {
     EXPECT_EQ(value_of(code), R"([{"name":"a"}])");
@@ -339,7 +339,7 @@ TEST(LackingFunction, IsNamedWithTheBuildThatHasIt) {
               HasSubstr("e.jsonnet:1:1: std.round is not in this build's evaluator"));
 }
 
-TEST(LackingFunction, IsNamedByAnotherNameOfTheLibrary) {
+TEST(UnsupportedFunction, IsNamedByAnotherNameOfTheLibrary) {
   const std::string code = "local a = 1, s = std; [s.trim(' a '), s['trim']('b')]";
   if (has_rsjsonnet()) {
     EXPECT_EQ(value_of(code), R"(["a","b"])");
@@ -352,12 +352,12 @@ TEST(LackingFunction, IsNamedByAnotherNameOfTheLibrary) {
               HasSubstr("e.jsonnet:1:26: field does not exist: trim\n"));
 }
 
-TEST(LackingFunction, IsNoneOfTheFilesOwnFields) {
+TEST(UnsupportedFunction, IsNoneOfTheFilesOwnFields) {
   EXPECT_THAT(shown("local o = {}; [o.trim]"), HasSubstr("e.jsonnet:1:16: field does not exist: trim\n"));
   EXPECT_THAT(shown("[std.tirm(' a')]"), HasSubstr("e.jsonnet:1:2: field does not exist: tirm\n"));
 }
 
-TEST(LackingFunction, MayBeCalledByAnImportedFile) {
+TEST(UnsupportedFunction, MayBeCalledByAnImportedFile) {
   const Scratch scratch;
   scratch.write("l.libsonnet", "{ f(x)::\n    std.sum(x) }");
   const Evaluation evaluation =
@@ -370,7 +370,7 @@ TEST(LackingFunction, MayBeCalledByAnImportedFile) {
               HasSubstr("\nl.libsonnet:2:5: std.sum is not in this build's evaluator, "));
 }
 
-TEST(LackingSyntax, IsNamedWithTheBuildThatHasIt) {
+TEST(UnsupportedSyntax, IsNamedWithTheBuildThatHasIt) {
   const Scratch scratch;
   scratch.write("bytes", std::string("\0\xff", 2));
   const auto of = [&](const std::string& code) {

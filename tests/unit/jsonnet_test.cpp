@@ -184,7 +184,7 @@ TEST(Evaluate, EndsItsChildWhenTheTellingFails) {
 }
 
 TEST(Child, HasNoTimeThatAnEarlierOneHasTaken) {
-  const ChildLimits limits{Bytes{std::int64_t{1} << 30U}, moment_after(Seconds(0.05))};
+  const ChildLimits limits{Bytes{std::int64_t{1} << 30U}, timestamp_after(Seconds(0.05))};
   const auto end_of = [&](const ChildWork& work) {
     return run_in_child(limits, Traces::dropped, work, {}).kind;
   };

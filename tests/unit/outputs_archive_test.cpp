@@ -59,8 +59,9 @@ class Copier final : public test::PassingEngine {
 
 class Archives : public testing::Test {
  protected:
-  Taken take() {
-    return take_home(copier_, {.run = RunId("run"), .trial = "t"}, {Output{.path = "/out"}}, *depot_, {});
+  CollectionResult take() {
+    return collect_outputs(copier_, {.run = RunId("run"), .trial = "t"}, {Output{.path = "/out"}},
+                           *output_store_, {});
   }
   [[nodiscard]] std::string manifest() const {
     std::ostringstream text;
@@ -72,7 +73,7 @@ class Archives : public testing::Test {
   World world_{{}};
   std::unique_ptr<Engine> engine_ = open_simulated(world_, 0);
   Copier copier_{*engine_};
-  std::unique_ptr<Depot> depot_ = open_folder(folder_.path());
+  std::unique_ptr<OutputStore> output_store_ = open_folder(folder_.path());
 };
 
 TEST_F(Archives, ACutIsReportedAsItIs) {

@@ -170,7 +170,7 @@ TEST_P(NestedOutputs, ComeHomeAreReplacedSharedAndRemovedWithFewDescriptors) {
   const test::SoftLimit few(RLIMIT_NOFILE, 256);
   for (const std::string content : {"first", "second"}) {
     shelf_.archives["/out"] = nested_archive(GetParam(), content);
-    const Taken taken = take("/out");
+    const CollectionResult taken = take("/out");
     EXPECT_EQ(taken.unremoved, "");
     EXPECT_EQ(nested_in(home()), GetParam());
     EXPECT_EQ(content_of(home() / "out/leaf"), content) << "by its other name";
@@ -178,11 +178,11 @@ TEST_P(NestedOutputs, ComeHomeAreReplacedSharedAndRemovedWithFewDescriptors) {
   }
   const fs::path shared = fs::path(folder_.path()) / "u";
   for (int i = 0; i < 2; ++i) {
-    EXPECT_THAT(depot_->share(std::vector<Sharing>{{.trial = "u", .from = home()}}), ElementsAre(""));
+    EXPECT_THAT(output_store_->share(std::vector<Sharing>{{.trial = "u", .from = home()}}), ElementsAre(""));
     EXPECT_EQ(nested_in(shared), GetParam());
   }
-  depot_->remove("t");
-  depot_->remove("u");
+  output_store_->remove("t");
+  output_store_->remove("u");
   EXPECT_THAT(names_in(folder_.path()), IsEmpty());
 }
 
@@ -207,7 +207,7 @@ TEST_F(Outputs, AFileBelowManyFoldersThatHaveNoEntriesComesHomeWithFewDescriptor
   shelf_.archives["/out"] = Tar().file(nested_path(k_folders) + "/leaf", "x").bytes();
   (void)take("/out");
   EXPECT_EQ(nested_in(home()), k_folders);
-  depot_->remove("t");
+  output_store_->remove("t");
 }
 
 TEST_F(Outputs, ThereIsNoDescriptorLeftIsNotTheAttemptsFault) {
@@ -229,7 +229,7 @@ TEST_F(Outputs, WhatOfTheEarlierOnesCannotBeRemovedIsTold) {
   shelf_.archives["/out"] = Tar().folder("out/").file("out/a", "y").bytes();
   test::SystemFaults faults;
   faults->unremovable = "b";
-  const Taken taken = take("/out");
+  const CollectionResult taken = take("/out");
   EXPECT_THAT(taken.unremoved, AllOf(HasSubstr(folder_.path() + "/.t.unfinished/out/kept/b"),
                                      HasSubstr("cannot be removed: Operation not permitted")));
   EXPECT_EQ(content_of(home() / "out/a"), "y");
@@ -298,12 +298,12 @@ TEST_F(Outputs, AFileSystemThatCannotExchangeNamesTakesThemOneByOne) {
 
 TEST_F(Outputs, AFileThatIsTooLargeForTheFileSystemIsRefusedBeforeItsBytesCome) {
   constexpr std::int64_t k_size = std::int64_t{1} << 30U;
-  const auto parcel = depot_->open("t", {});
-  parcel->add({.path = "out", .size = k_size});
+  const auto writer = output_store_->open("t", {});
+  writer->add({.path = "out", .size = k_size});
   const auto ignored = std::signal(SIGXFSZ, SIG_IGN);
   const test::SoftLimit small(RLIMIT_FSIZE, k_size / 2);
   try {
-    depot_->open("u", {})->add({.path = "out", .size = k_size});
+    output_store_->open("u", {})->add({.path = "out", .size = k_size});
     ADD_FAILURE() << "it is begun";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::invalid);
@@ -326,10 +326,10 @@ TEST_F(Outputs, WhatARemovalThatWasCutShortHasLeftIsRemovedToo) {
   shelf_.archives["/out"] = Tar().folder("out/").file("out/a", "x").bytes();
   (void)take("/out");
   fs::create_directories(fs::path(folder_.path()) / ".t.unfinished/out");
-  depot_->remove("t");
+  output_store_->remove("t");
   EXPECT_THAT(names_in(folder_.path()), IsEmpty());
   fs::create_directories(fs::path(folder_.path()) / ".t.unfinished/out");
-  depot_->remove("t");
+  output_store_->remove("t");
   EXPECT_THAT(names_in(folder_.path()), IsEmpty()) << "of nothing else";
 }
 
@@ -343,9 +343,9 @@ std::int64_t seconds_of(Instant time) {
 }
 
 // Keeps what is added.
-class Kept final : public Depot {
+class Kept final : public OutputStore {
  public:
-  std::unique_ptr<Parcel> open(const std::string& /*place*/, const std::stop_token& /*stop*/) override {
+  std::unique_ptr<OutputWriter> open(const std::string& /*place*/, const std::stop_token& /*stop*/) override {
     return std::make_unique<Box>(*this);
   }
   void remove(const std::string& /*place*/) override {}
@@ -361,7 +361,7 @@ class Kept final : public Depot {
   std::function<void(std::string_view)> on_write;
 
  private:
-  class Box final : public Parcel {
+  class Box final : public OutputWriter {
    public:
     explicit Box(Kept& kept) : kept_(kept) {}
     void add(const OutputEntry& entry) override { kept_.entries.push_back(entry); }
@@ -379,7 +379,7 @@ class Kept final : public Depot {
 class Unpacked : public Outputs {
  protected:
   void unpack(const Output& output, const std::stop_token& stop = {}) {
-    (void)take_home(shelf_, {.run = RunId("run"), .trial = "t"}, {output}, kept_, stop);
+    (void)collect_outputs(shelf_, {.run = RunId("run"), .trial = "t"}, {output}, kept_, stop);
   }
 
   Kept kept_;

@@ -181,10 +181,10 @@ class Shelf : public PassingEngine {
 
 class Outputs : public testing::Test {
  protected:
-  Taken take(const std::vector<Output>& outputs) {
-    return take_home(shelf_, {.run = RunId("run"), .trial = "t"}, outputs, *depot_, {});
+  CollectionResult take(const std::vector<Output>& outputs) {
+    return collect_outputs(shelf_, {.run = RunId("run"), .trial = "t"}, outputs, *output_store_, {});
   }
-  Taken take(const std::string& path) { return take({Output{.path = path}}); }
+  CollectionResult take(const std::string& path) { return take({Output{.path = path}}); }
   std::optional<Error> fault_of(const std::vector<Output>& outputs) {
     try {
       (void)take(outputs);
@@ -205,7 +205,7 @@ class Outputs : public testing::Test {
   World world_{{}};
   std::unique_ptr<Engine> engine_ = open_simulated(world_, 0);
   Shelf shelf_{*engine_};
-  std::unique_ptr<Depot> depot_ = open_folder(folder_.path());
+  std::unique_ptr<OutputStore> output_store_ = open_folder(folder_.path());
 };
 
 }  // namespace combu::test

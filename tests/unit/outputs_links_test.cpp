@@ -42,7 +42,9 @@ class OutputLinks : public test::Outputs {
     fs::create_directories(link.parent_path());
     fs::create_directory_symlink(elsewhere(), link);
   }
-  void open() { depot_ = open_folder(results() / "lab/run", Owner{.uid = geteuid(), .gid = getegid()}); }
+  void open() {
+    output_store_ = open_folder(results() / "lab/run", Owner{.uid = geteuid(), .gid = getegid()});
+  }
   static void expect_refused(const std::optional<Error>& fault, const fs::path& link) {
     ASSERT_TRUE(fault) << link;
     EXPECT_EQ(fault->kind(), ErrorKind::refused);
@@ -64,7 +66,7 @@ TEST_F(OutputLinks, NothingIsRemovedThroughOne) {
   put_link("lab/run");
   open();
   try {
-    depot_->remove("t");
+    output_store_->remove("t");
     ADD_FAILURE() << "it is refused";
   } catch (const Error& error) {
     expect_refused(error, results() / "lab/run");

@@ -56,7 +56,7 @@ TEST_F(FetchS3, AsItWas) {
                {.kind = OutputEntry::Kind::symbolic_link, .path = "out/latest", .target = "sub/../\xff"},
                {.kind = OutputEntry::Kind::hard_link, .path = "out/b", .target = "out/a"}});
   EXPECT_THAT(fetch("/out"), ElementsAre("out/a", "out/b", "out/large", "out/latest", "out/sub/empty"));
-  const fs::path out = depot_->fetch("t", "/out", {}) + "/out";
+  const fs::path out = output_store_->fetch("t", "/out", {}) + "/out";
   EXPECT_TRUE(content_of(out / "large") == large);
   EXPECT_EQ(fs::read_symlink(out / "latest"), "sub/../\xff");
   EXPECT_TRUE(fs::equivalent(out / "a", out / "b"));
@@ -78,7 +78,7 @@ TEST_F(FetchS3, OddNamesToo) {
 TEST_F(FetchS3, NamesThatLookLikeEachOther) {
   bring_whole({{"out/\xff", "a byte"}, {"out/%FF", "three letters"}, {"out/%25FF", "five"}});
   EXPECT_THAT(fetch("/out"), ElementsAre("out/%25FF", "out/%FF", "out/\xff"));
-  const std::string out = depot_->fetch("t", "/out", {}) + "/out/";
+  const std::string out = output_store_->fetch("t", "/out", {}) + "/out/";
   EXPECT_EQ(content_of(out + "\xff"), "a byte");
   EXPECT_EQ(content_of(out + "%FF"), "three letters");
   EXPECT_EQ(content_of(out + "%25FF"), "five");
@@ -99,14 +99,14 @@ TEST_F(FetchS3, OfWhatHasLinksAllIsWanted) {
 
 TEST_F(FetchS3, OnceForAllWhoWantIt) {
   bring_whole({{"out/a", "alpha"}});
-  const std::string folder = depot_->fetch("t", "/out", {});
+  const std::string folder = output_store_->fetch("t", "/out", {});
   const std::size_t asked = server_.lines().size();
-  EXPECT_EQ(depot_->fetch("t", "/out", {}), folder);
+  EXPECT_EQ(output_store_->fetch("t", "/out", {}), folder);
   EXPECT_EQ(server_.lines().size(), asked);
   bring_whole({{"out/b", "beta"}});
   EXPECT_THAT(fetch("/out"), ElementsAre("out/b")) << "of a later attempt";
   EXPECT_THAT(here(), SizeIs(1));
-  depot_.reset();
+  output_store_.reset();
   EXPECT_THAT(here(), IsEmpty());
 }
 
@@ -138,7 +138,7 @@ TEST_F(FetchS3, NothingThatWouldLandElsewhere) {
     bucket_.objects["/lab/a/run/t/" + path] = "x";
     bucket_.objects["/lab/a/run/t/manifest.sha256"] = sha256_of("x") + "  " + path + "\n";
     EXPECT_THAT(fetch_fault("/out/../out"), HasSubstr("names a path out of it")) << path;
-    depot_ = open_s3("s3://lab/a/run", caller_, clock_);
+    output_store_ = open_s3("s3://lab/a/run", caller_, clock_);
   }
   const std::vector<std::string> entries{
       R"({"path": "../above", "kind": "folder"})",
@@ -151,7 +151,7 @@ TEST_F(FetchS3, NothingThatWouldLandElsewhere) {
     bring_whole({{"out/a", "x"}});
     bucket_.objects["/lab/a/run/t/manifest.entries"] = entry + "\n";
     EXPECT_THAT(fetch_fault("/out/../out"), HasSubstr("names a path out of it")) << entry;
-    depot_ = open_s3("s3://lab/a/run", caller_, clock_);
+    output_store_ = open_s3("s3://lab/a/run", caller_, clock_);
   }
   EXPECT_THAT(here(), IsEmpty());
 }
@@ -188,7 +188,7 @@ TEST_F(FetchS3, WhatIsCutGoesOnWhereItWas) {
     return std::nullopt;
   };
   EXPECT_THAT(fetch("/out"), SizeIs(101));
-  EXPECT_TRUE(content_of(depot_->fetch("t", "/out", {}) + "/out/large") == large);
+  EXPECT_TRUE(content_of(output_store_->fetch("t", "/out", {}) + "/out/large") == large);
   EXPECT_THAT(clock_.waits(), ElementsAre(0.5, 1, 2, 4, 5, 0.5, 1, 2, 4, 10));
   const auto of_large = std::exchange(ranges["GET /lab/a/run/t/out/large"], {""});
   EXPECT_EQ(of_large.front(), "");
@@ -224,7 +224,7 @@ TEST_F(FetchS3, AServerWithoutRangesTellsItAllAgain) {
                      bytes.substr(0, bytes.size() / 2));
   };
   EXPECT_THAT(fetch("/out"), ElementsAre("out/large", "out/small"));
-  const std::string out = depot_->fetch("t", "/out", {}) + "/out/";
+  const std::string out = output_store_->fetch("t", "/out", {}) + "/out/";
   EXPECT_TRUE(content_of(out + "large") == large);
   EXPECT_EQ(content_of(out + "small"), "small");
   EXPECT_THAT(cut, SizeIs(2));
@@ -240,7 +240,7 @@ TEST_F(FetchS3, AStopEndsIt) {
   };
   const std::size_t before = server_.asked().size();
   const auto fetch_until = [this](std::stop_token stop) {
-    const auto fault = fault_of([&] { (void)depot_->fetch("t", "/out", stop); });
+    const auto fault = fault_of([&] { (void)output_store_->fetch("t", "/out", stop); });
     return fault && fault->kind() == ErrorKind::cancelled;
   };
   std::stop_source first;
@@ -275,7 +275,7 @@ TEST_F(FetchS3, AStopEndsItWithinABody) {
       stop.request_stop();
       return reply;
     };
-    const auto fault = fault_of([&] { (void)depot_->fetch("t", "/" + name, stop.get_token()); });
+    const auto fault = fault_of([&] { (void)output_store_->fetch("t", "/" + name, stop.get_token()); });
     ASSERT_TRUE(fault);
     EXPECT_EQ(fault->kind(), ErrorKind::cancelled) << fault->what();
     EXPECT_THAT(clock_.waits(), IsEmpty());
@@ -305,7 +305,7 @@ TEST_F(FetchS3, WhatADeadProcessHasLeftGoes) {
   const int lock = ::open((alive + "/.combu-lock").c_str(), O_RDWR | O_CLOEXEC);
   ASSERT_EQ(flock(lock, LOCK_EX), 0);
   bring_whole({{"out/a", "alpha"}});
-  const std::string own = fs::path(depot_->fetch("t", "/out", {})).parent_path().filename();
+  const std::string own = fs::path(output_store_->fetch("t", "/out", {})).parent_path().filename();
   EXPECT_THAT(here(), UnorderedElementsAre("combu-alive0", "combu-backup", "others-dead", own));
   // Another process's, while this one lives.
   const auto other = open_s3("s3://lab/a/run", caller_, clock_);
@@ -316,13 +316,13 @@ TEST_F(FetchS3, WhatADeadProcessHasLeftGoes) {
 
 TEST_F(FetchS3, WhatIsSharedTakesThePlaceOfWhatWasFetched) {
   bring_whole({{"out/a", "own"}});
-  EXPECT_EQ(content_of(depot_->fetch("t", "/out", {}) + "/out/a"), "own");
+  EXPECT_EQ(content_of(output_store_->fetch("t", "/out", {}) + "/out/a"), "own");
   for (const std::string name : {"out/a", "manifest.entries"})
     bucket_.objects["/lab/a/other/t/" + name] = name == "out/a" ? "another's" : "";
   bucket_.objects["/lab/a/other/t/manifest.sha256"] = sha256_of("another's") + "  out/a\n";
-  EXPECT_THAT(depot_->share(std::vector<Sharing>{{.trial = "t", .from = "s3://lab/a/other/t"}}),
+  EXPECT_THAT(output_store_->share(std::vector<Sharing>{{.trial = "t", .from = "s3://lab/a/other/t"}}),
               ElementsAre(""));
-  EXPECT_EQ(content_of(depot_->fetch("t", "/out", {}) + "/out/a"), "another's");
+  EXPECT_EQ(content_of(output_store_->fetch("t", "/out", {}) + "/out/a"), "another's");
 }
 
 // ---- What it holds, without its being brought
@@ -350,7 +350,7 @@ class DigestS3 : public FetchS3 {
   [[nodiscard]] std::string brought(const std::string& path) {
     Trial trial{.inputs = {Input{.from = path, .trial = "t", .to = "/in"}}};
     find_inputs(trial, {}, [this](const std::string& left_by, const std::string& at) {
-      return depot_->fetch(left_by, at, {});
+      return output_store_->fetch(left_by, at, {});
     });
     return content_digest(trial.inputs[0]);
   }
@@ -362,7 +362,7 @@ TEST_F(DigestS3, IsThatOfWhatComes) {
       "/out",      "/out/",         "/out/sub", "/out/latest", "/out/latest/b", "/out/again",   "/out/run",
       "/out/none", "/out/sub/\xff", "/data",    "/out/thrice", "/out/sub.d",    "/out/../out/a"};
   for (const std::string& path : paths) {
-    const auto digest = depot_->digest("t", path, {});
+    const auto digest = output_store_->digest("t", path, {});
     ASSERT_TRUE(digest) << path;
     digests[path] = *digest;
   }
@@ -374,24 +374,24 @@ TEST_F(DigestS3, IsThatOfWhatComes) {
 
 TEST_F(DigestS3, IsAskedForOnce) {
   const std::size_t before = server_.lines().size();
-  (void)depot_->digest("t", "/out", {});
-  (void)depot_->digest("t", "/out/a", {});
+  (void)output_store_->digest("t", "/out", {});
+  (void)output_store_->digest("t", "/out/a", {});
   auto lines = server_.lines();
   lines.erase(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(before));
   EXPECT_THAT(lines, ElementsAre("GET /lab/a/run/t/manifest.sha256", "GET /lab/a/run/t/manifest.entries"));
   bring_whole({{"out/a", "of a later attempt"}});
-  EXPECT_EQ(depot_->digest("t", "/out/a", {}), brought("/out/a"));
+  EXPECT_EQ(output_store_->digest("t", "/out/a", {}), brought("/out/a"));
 }
 
 TEST_F(DigestS3, IsNotToldWhereItsListsAreOfAnEarlierKind) {
   std::string& entries = bucket_.objects["/lab/a/run/t/manifest.entries"];
   entries.erase(entries.find(R"({"path":"manifest.entries")"));
-  EXPECT_EQ(depot_->digest("t", "/out", {}), std::nullopt);
+  EXPECT_EQ(output_store_->digest("t", "/out", {}), std::nullopt);
 }
 
 TEST_F(DigestS3, OfWhatIsNotThereThereIsNone) {
   for (const std::string path : {"/out/never", "/out/dangling", "/out/a/b"}) {
-    const auto fault = fault_of([&] { (void)depot_->digest("t", path, {}); });
+    const auto fault = fault_of([&] { (void)output_store_->digest("t", path, {}); });
     ASSERT_TRUE(fault) << path;
     EXPECT_EQ(fault->kind(), ErrorKind::refused);
     EXPECT_THAT(fault->message(), HasSubstr("`t` has left no " + path + " that could be an input")) << path;

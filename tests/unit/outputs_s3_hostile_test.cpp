@@ -164,14 +164,15 @@ TEST_F(HostileS3, ATextHasAsManyBytesAsItMayHave) {
     answer(reply);
     expect_refused([](S3Client& client) { (void)client.get_text("a", 1 << 20, {}); }, "is larger than 1 MiB");
   }
-  const auto markers = open_s3_markers("s3://lab/a", caller_, clock_);
-  EXPECT_THAT(fault_of([&] { (void)markers->find("key", {}); })->what(), HasSubstr("is larger than 2 KiB"));
+  const auto cache_index = open_s3_cache_index("s3://lab/a", caller_, clock_);
+  EXPECT_THAT(fault_of([&] { (void)cache_index->find("key", {}); })->what(),
+              HasSubstr("is larger than 2 KiB"));
   bucket_.trouble = [](const Asked& asked) -> std::optional<Reply> {
     if (asked.method == "HEAD") return Reply{{k_ok + "Content-Length: 9\r\n\r\n"}, Reply::Then::keep};
     return without_end("x", k_text).back();
   };
-  const Markers::Mark mark{.key = "key", .place = "s3://lab/a/run/t", .version = "1"};
-  EXPECT_THAT(fault_of([&] { (void)markers->told(mark, Bytes{1000}, {}); })->what(),
+  const SharedCacheIndex::Mark mark{.key = "key", .place = "s3://lab/a/run/t", .version = "1"};
+  EXPECT_THAT(fault_of([&] { (void)cache_index->told(mark, Bytes{1000}, {}); })->what(),
               HasSubstr("is larger than 1000"));
 }
 
@@ -195,8 +196,8 @@ TEST_F(HostileS3, AnObjectThatIsLargerThanItsListingSaysIsNotFetchedToItsEnd) {
     };
     std::filesystem::create_directories(folder_.path());
     variables_["TMPDIR"] = folder_.path();
-    const auto depot = open_s3("s3://lab/a/run", caller_, clock_);
-    const auto error = fault_of([&] { (void)depot->fetch("t", "out/file", {}); });
+    const auto output_store = open_s3("s3://lab/a/run", caller_, clock_);
+    const auto error = fault_of([&] { (void)output_store->fetch("t", "out/file", {}); });
     ASSERT_TRUE(error) << size;
     EXPECT_THAT(error->message(), HasSubstr("is not what its manifest says"));
   }

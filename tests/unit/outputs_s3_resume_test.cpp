@@ -61,7 +61,7 @@ TEST_F(ResumedS3, LargeFilesComeOneAfterTheOther) {
     return std::nullopt;
   };
   EXPECT_THAT(fetch("/out"), ElementsAre("out/a", "out/b", "out/c"));
-  const std::string out = depot_->fetch("t", "/out", {}) + "/out/";
+  const std::string out = output_store_->fetch("t", "/out", {}) + "/out/";
   for (const char letter : {'a', 'b', 'c'}) EXPECT_TRUE(content_of(out + letter) == large(letter)) << letter;
   EXPECT_EQ(requests("out/a"), 1);
   EXPECT_EQ(requests("out/c"), 1);
@@ -76,7 +76,7 @@ TEST_F(ResumedS3, WhatHasComeBeforeAStopIsNotAskedForAgain) {
     stop.request_stop();
     return wire::stall();
   };
-  const auto fault = fault_of([&] { (void)depot_->fetch("t", "/out", stop.get_token()); });
+  const auto fault = fault_of([&] { (void)output_store_->fetch("t", "/out", stop.get_token()); });
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->kind(), ErrorKind::cancelled);
   EXPECT_THAT(fetch("/out"), ElementsAre("out/a", "out/b", "out/small"));
@@ -110,7 +110,7 @@ TEST_F(ResumedS3, OnlyFoldersThatAreWantedAreMade) {
   bring_whole({{"out/model/a", "x"}},
               {{.kind = OutputEntry::Kind::folder, .path = "out/model/none", .mode = 0755},
                {.kind = OutputEntry::Kind::folder, .path = "out/other", .mode = 0755}});
-  const fs::path folder = depot_->fetch("t", "/out/model", {});
+  const fs::path folder = output_store_->fetch("t", "/out/model", {});
   EXPECT_TRUE(fs::is_directory(folder / "out/model/none"));
   EXPECT_FALSE(fs::exists(folder / "out/other"));
 }
@@ -119,12 +119,12 @@ TEST_F(ResumedS3, WhatIsFetchedOfAnotherTrialStays) {
   bring_whole({{"out/a", "alpha"}});
   for (const std::string name : {"out/a", "manifest.sha256", "manifest.entries"})
     bucket_.objects["/lab/a/run/u/" + name] = bucket_.objects["/lab/a/run/t/" + name];
-  const std::string first = depot_->fetch("u", "/out", {});
+  const std::string first = output_store_->fetch("u", "/out", {});
   bring_whole({{"out/a", "later"}});
   const std::size_t asked = server_.lines().size();
-  EXPECT_EQ(depot_->fetch("u", "/out", {}), first);
+  EXPECT_EQ(output_store_->fetch("u", "/out", {}), first);
   EXPECT_EQ(server_.lines().size(), asked);
-  EXPECT_EQ(content_of(depot_->fetch("t", "/out", {}) + "/out/a"), "later");
+  EXPECT_EQ(content_of(output_store_->fetch("t", "/out", {}) + "/out/a"), "later");
 }
 
 TEST_F(ResumedS3, AFullDiskIsToldWithWhatHelps) {

@@ -39,7 +39,8 @@ class SharedS3 : public FetchS3 {
                  {.kind = OutputEntry::Kind::hard_link, .path = "out/thrice", .target = "out/again"}});
   }
   std::string share(const std::string& trial, const std::string& from = "t") {
-    return depot_->share(std::vector<Sharing>{{.trial = trial, .from = "s3://lab/a/run/" + from}}).at(0);
+    return output_store_->share(std::vector<Sharing>{{.trial = trial, .from = "s3://lab/a/run/" + from}})
+        .at(0);
   }
   // Names without the manifest's and the entries'.
   [[nodiscard]] std::vector<std::string> left_by(const std::string& trial) const {
@@ -80,7 +81,7 @@ TEST_F(SharedS3, WhatWasEditedIsNotShared) {
     edit("u/" + name, before);
     EXPECT_EQ(share("v", "u"), "") << "it is what it was";
     EXPECT_THAT(left_by("v"), SizeIs(4));
-    depot_->remove("v");
+    output_store_->remove("v");
   }
 }
 
@@ -168,24 +169,24 @@ TEST_F(SharedS3, AnEditedFileThatIsLargerThanItsListingSaysIsNotReadToItsEnd) {
 
 TEST_F(SharedS3, OutputsHaveComeOnlyWhereAnyWereShared) {
   bring_whole({});
-  depot_ = open_s3("s3://lab/a/run", caller_, clock_);
+  output_store_ = open_s3("s3://lab/a/run", caller_, clock_);
   EXPECT_EQ(share("u"), "");
-  EXPECT_FALSE(depot_->holds_any());
+  EXPECT_FALSE(output_store_->holds_any());
   bring_whole({{"out/a", "alpha"}});
-  depot_ = open_s3("s3://lab/a/run", caller_, clock_);
+  output_store_ = open_s3("s3://lab/a/run", caller_, clock_);
   EXPECT_EQ(share("u"), "");
-  EXPECT_TRUE(depot_->holds_any());
+  EXPECT_TRUE(output_store_->holds_any());
 }
 
 TEST_F(SharedS3, ATrialIsWholeIfItsListIsInThisBucket) {
-  EXPECT_TRUE(depot_->is_whole("s3://lab/a/run/t"));
-  EXPECT_FALSE(depot_->is_whole("s3://lab/a/run/never"));
-  EXPECT_FALSE(depot_->is_whole("s3://other/a/run/t"));
+  EXPECT_TRUE(output_store_->is_whole("s3://lab/a/run/t"));
+  EXPECT_FALSE(output_store_->is_whole("s3://lab/a/run/never"));
+  EXPECT_FALSE(output_store_->is_whole("s3://other/a/run/t"));
 }
 
 TEST_F(SharedS3, WhatIsRemovedDoesNotLookWholeMeanwhile) {
   const std::size_t before = server_.lines().size();
-  depot_->remove("t");
+  output_store_->remove("t");
   EXPECT_THAT(bucket_.objects, IsEmpty());
   auto lines = server_.lines();
   lines.erase(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(before));
@@ -194,7 +195,7 @@ TEST_F(SharedS3, WhatIsRemovedDoesNotLookWholeMeanwhile) {
   EXPECT_EQ(lines.front(), "DELETE /lab/a/run/t/manifest.sha256");
   lines.erase(lines.begin());
   EXPECT_THAT(lines, Not(Contains("DELETE /lab/a/run/t/manifest.sha256"))) << "once";
-  depot_->remove("never");
+  output_store_->remove("never");
 }
 
 TEST(EndOfKey, IsAllOfAShortOneAndTheLastNamesOfALongOne) {

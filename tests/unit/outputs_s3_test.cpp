@@ -39,9 +39,9 @@ using wire::Reply;
 
 TEST_F(S3, NothingHasComeWhereNothingWasLeft) {
   bring({}, "");
-  EXPECT_FALSE(depot_->holds_any());
+  EXPECT_FALSE(output_store_->holds_any());
   bring({{"out/empty", ""}});
-  EXPECT_TRUE(depot_->holds_any());
+  EXPECT_TRUE(output_store_->holds_any());
 }
 
 TEST_F(S3, FilesBecomeObjectsAndTheListOfThemComesLast) {
@@ -51,7 +51,7 @@ TEST_F(S3, FilesBecomeObjectsAndTheListOfThemComesLast) {
   EXPECT_THAT(keys(), ElementsAre("/lab/a/run/t/manifest.entries", "/lab/a/run/t/manifest.sha256",
                                   "/lab/a/run/t/out/a.txt", "/lab/a/run/t/out/empty"));
   EXPECT_EQ(server_.lines().back(), "PUT /lab/a/run/t/manifest.sha256");
-  EXPECT_TRUE(depot_->holds_any());
+  EXPECT_TRUE(output_store_->holds_any());
   for (const Asked& asked : server_.asked()) {
     EXPECT_EQ(header(asked, "x-amz-content-sha256"), sha256_of(asked.body)) << asked.target;
     EXPECT_THAT(header(asked, "Authorization"),
@@ -85,13 +85,13 @@ TEST_F(S3, AServerThatOnlySaysThatPartsAreOneFileIsNotBelieved) {
 }
 
 TEST_F(S3, WhatHasNoObjectIsListedBesideThem) {
-  const auto parcel = depot_->open("t", {});
-  parcel->add({.kind = OutputEntry::Kind::folder, .path = "out", .mode = 0750});
-  add(*parcel, "out/a", "alpha");
-  parcel->add({.kind = OutputEntry::Kind::symbolic_link, .path = "out/latest", .target = "a\xff"});
-  parcel->add({.kind = OutputEntry::Kind::hard_link, .path = "out/b", .target = "out/a"});
-  parcel->add({.kind = OutputEntry::Kind::hard_link, .path = "out/c", .target = "out/b"});
-  parcel->close("");
+  const auto writer = output_store_->open("t", {});
+  writer->add({.kind = OutputEntry::Kind::folder, .path = "out", .mode = 0750});
+  add(*writer, "out/a", "alpha");
+  writer->add({.kind = OutputEntry::Kind::symbolic_link, .path = "out/latest", .target = "a\xff"});
+  writer->add({.kind = OutputEntry::Kind::hard_link, .path = "out/b", .target = "out/a"});
+  writer->add({.kind = OutputEntry::Kind::hard_link, .path = "out/c", .target = "out/b"});
+  writer->close("");
   EXPECT_EQ(bucket_.objects["/lab/a/run/t/out/b"], "alpha") << "whoever knows nothing of links finds it";
   EXPECT_EQ(bucket_.objects["/lab/a/run/t/out/c"], "alpha");
   EXPECT_EQ(bucket_.objects["/lab/a/run/t/manifest.sha256"], "");
@@ -110,11 +110,11 @@ TEST_F(S3, WhatHasNoObjectIsListedBesideThem) {
 }
 
 TEST_F(S3, ProgramsAreListed) {
-  const auto parcel = depot_->open("t", {});
-  add(*parcel, "out/a", "alpha");
-  parcel->add({.path = "out/run", .mode = 0750, .size = 2});
-  parcel->write("#!");
-  parcel->close("");
+  const auto writer = output_store_->open("t", {});
+  add(*writer, "out/a", "alpha");
+  writer->add({.path = "out/run", .mode = 0750, .size = 2});
+  writer->write("#!");
+  writer->close("");
   EXPECT_THAT(bucket_.objects["/lab/a/run/t/manifest.entries"],
               AllOf(HasSubstr(R"("path":"out/run","kind":"file","mode":"0750")"), Not(HasSubstr("out/a"))));
 }
@@ -140,8 +140,8 @@ TEST_F(S3, NoTwoNamesAreOneKey) {
 }
 
 TEST_F(S3, AFileThatIsTooLargeForAnObjectIsTheAttemptsFault) {
-  const auto parcel = depot_->open("t", {});
-  const auto fault = fault_of([&] { parcel->add({.path = "out/holes", .size = std::int64_t{1} << 60U}); });
+  const auto writer = output_store_->open("t", {});
+  const auto fault = fault_of([&] { writer->add({.path = "out/holes", .size = std::int64_t{1} << 60U}); });
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->kind(), ErrorKind::invalid);
   EXPECT_EQ(fault->subject(), "out/holes");
@@ -187,10 +187,10 @@ TEST_F(S3, OfAnotherTrialNothingIsTouched) {
 TEST_F(S3, AnAttemptThatIsGivenUpLeavesNothingThatLooksWhole) {
   bring({{"out/a", "first"}});
   {
-    const auto parcel = depot_->open("t", {});
-    add(*parcel, "out/a", "second");
-    add(*parcel, "big", std::string(std::size_t{17} << 20U, 'x'));
-    add(*parcel, "after", "x");
+    const auto writer = output_store_->open("t", {});
+    add(*writer, "out/a", "second");
+    add(*writer, "big", std::string(std::size_t{17} << 20U, 'x'));
+    add(*writer, "after", "x");
   }
   EXPECT_FALSE(bucket_.objects.contains("/lab/a/run/t/manifest.sha256"));
   EXPECT_THAT(bucket_.uploads, IsEmpty()) << "parts that nobody sees cost money";
@@ -198,7 +198,7 @@ TEST_F(S3, AnAttemptThatIsGivenUpLeavesNothingThatLooksWhole) {
 
 TEST_F(S3, NothingOfAnOldOneIsTouchedBeforeThereIsANewOne) {
   bring({{"out/a", "first"}});
-  { const auto parcel = depot_->open("t", {}); }
+  { const auto writer = output_store_->open("t", {}); }
   EXPECT_TRUE(bucket_.objects.contains("/lab/a/run/t/manifest.sha256"));
 }
 
@@ -264,9 +264,9 @@ TEST_F(S3, AStopEndsTheTriesOfAnUpload) {
     return wire::whole(503, fault("SlowDown"));
   };
   const auto fault = fault_of([&] {
-    const auto parcel = depot_->open("t", stop.get_token());
-    add(*parcel, "a", "x");
-    parcel->close("");
+    const auto writer = output_store_->open("t", stop.get_token());
+    add(*writer, "a", "x");
+    writer->close("");
   });
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->kind(), ErrorKind::cancelled);
@@ -277,9 +277,9 @@ TEST_F(S3, ManyFilesAtOnceFromManyTrials) {
   std::vector<std::jthread> trials;
   for (int i = 0; i < 4; ++i) {
     trials.emplace_back([&, i] {
-      const auto parcel = depot_->open("t" + std::to_string(i), {});
-      for (int file = 0; file < 100; ++file) add(*parcel, "out/" + std::to_string(file), std::to_string(i));
-      parcel->close("");
+      const auto writer = output_store_->open("t" + std::to_string(i), {});
+      for (int file = 0; file < 100; ++file) add(*writer, "out/" + std::to_string(file), std::to_string(i));
+      writer->close("");
     });
   }
   trials.clear();

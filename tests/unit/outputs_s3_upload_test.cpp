@@ -74,11 +74,11 @@ TEST_F(UploadS3, AllPartsAreNamedInTheirOrder) {
 TEST_F(UploadS3, PartsHaveOneSizeInWhateverPiecesTheFileComes) {
   std::string content(40 * k_mebi, 'x');
   for (std::size_t i = 0; i < content.size(); i += 4096) content[i] = static_cast<char>(i >> 12U);
-  const auto parcel = depot_->open("t", {});
-  parcel->add({.path = "large", .size = 40 * k_mebi});
+  const auto writer = output_store_->open("t", {});
+  writer->add({.path = "large", .size = 40 * k_mebi});
   constexpr std::size_t k_piece = 3 * k_mebi + 1;
-  for (std::size_t at = 0; at < content.size(); at += k_piece) parcel->write(content.substr(at, k_piece));
-  parcel->close("sums\n");
+  for (std::size_t at = 0; at < content.size(); at += k_piece) writer->write(content.substr(at, k_piece));
+  writer->close("sums\n");
   EXPECT_TRUE(bucket_.objects["/lab/a/run/t/large"] == content);
   std::vector<std::size_t> sizes;
   for (const std::string& part : parts()) sizes.push_back(part.size());
@@ -88,10 +88,10 @@ TEST_F(UploadS3, PartsHaveOneSizeInWhateverPiecesTheFileComes) {
 // S3 takes 10,000 parts.
 TEST_F(UploadS3, PartsOfAVeryLargeFileAreLarger) {
   constexpr std::int64_t k_size = 400 * 1024 * k_mebi;
-  const auto parcel = depot_->open("t", {});
-  parcel->add({.path = "large", .size = k_size});
+  const auto writer = output_store_->open("t", {});
+  writer->add({.path = "large", .size = k_size});
   const std::string piece(k_mebi, 'x');
-  for (int i = 0; i < 50; ++i) parcel->write(piece);
+  for (int i = 0; i < 50; ++i) writer->write(piece);
   std::size_t seen = server_.asked().size();
   while (parts().empty()) server_.wait_for_requests(++seen);
   const auto size = static_cast<std::int64_t>(parts().front().size());
@@ -101,9 +101,9 @@ TEST_F(UploadS3, PartsOfAVeryLargeFileAreLarger) {
 
 TEST_F(UploadS3, AnObjectHas5TebibytesAtMost) {
   constexpr std::int64_t k_most = std::int64_t{5} << 40U;
-  const auto parcel = depot_->open("t", {});
-  parcel->add({.path = "most", .size = k_most});
-  const auto fault = fault_of([&] { parcel->add({.path = "more", .size = k_most + 1}); });
+  const auto writer = output_store_->open("t", {});
+  writer->add({.path = "most", .size = k_most});
+  const auto fault = fault_of([&] { writer->add({.path = "more", .size = k_most + 1}); });
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->kind(), ErrorKind::invalid);
   EXPECT_EQ(fault->message(), "is larger than what is brought to a bucket as one object: 5 TiB");
@@ -118,13 +118,13 @@ TEST_F(UploadS3, AKeyHas1024BytesAtMost) {
 // What is larger, a server does not copy.
 TEST_F(UploadS3, AnotherNameOfAFileIsACopyUpTo5Gibibytes) {
   constexpr std::int64_t k_most = std::int64_t{5} << 30U;
-  const auto parcel = depot_->open("t", {});
+  const auto writer = output_store_->open("t", {});
   for (const std::int64_t more : {0, 1}) {
     const std::string name = more == 0 ? "most" : "more";
-    parcel->add({.path = name, .size = k_most + more});
-    parcel->add({.kind = OutputEntry::Kind::hard_link, .path = name + "-again", .target = name});
+    writer->add({.path = name, .size = k_most + more});
+    writer->add({.kind = OutputEntry::Kind::hard_link, .path = name + "-again", .target = name});
   }
-  parcel->close("sums\n");
+  writer->close("sums\n");
   EXPECT_THAT(keys(), AllOf(Contains("/lab/a/run/t/most-again"), Not(Contains("/lab/a/run/t/more-again"))));
   EXPECT_THAT(bucket_.objects["/lab/a/run/t/manifest.entries"], HasSubstr("more-again"));
 }
@@ -145,9 +145,9 @@ TEST_F(UploadS3, AFaultIsToldBeforeAllHasCome) {
     if (asked.method != "PUT") return std::nullopt;
     return wire::whole(403, fault("AccessDenied"));
   };
-  const auto parcel = depot_->open("t", {});
+  const auto writer = output_store_->open("t", {});
   const auto fault = fault_of([&] {
-    for (int i = 0; i < 1000; ++i) add(*parcel, std::to_string(i), "x");
+    for (int i = 0; i < 1000; ++i) add(*writer, std::to_string(i), "x");
   });
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->kind(), ErrorKind::refused);
@@ -158,18 +158,18 @@ TEST_F(UploadS3, WhatIsGivenUpIsNotWaitedFor) {
     if (asked.method != "PUT") return std::nullopt;
     return wire::stall();
   };
-  const auto parcel = depot_->open("t", {});
-  add(*parcel, "a", "x");
-  add(*parcel, "b", "x");
+  const auto writer = output_store_->open("t", {});
+  add(*writer, "a", "x");
+  add(*writer, "b", "x");
   server_.wait_for_requests(2);  // a list, and the first one
 }
 
 TEST_F(UploadS3, AStopIsNoFaultOfTheServer) {
   std::stop_source stop;
-  const auto parcel = depot_->open("t", stop.get_token());
-  add(*parcel, "a", "x");
+  const auto writer = output_store_->open("t", stop.get_token());
+  add(*writer, "a", "x");
   stop.request_stop();
-  const auto fault = fault_of([&] { parcel->close("sums\n"); });
+  const auto fault = fault_of([&] { writer->close("sums\n"); });
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->kind(), ErrorKind::cancelled);
   EXPECT_FALSE(bucket_.objects.contains("/lab/a/run/t/manifest.sha256"));

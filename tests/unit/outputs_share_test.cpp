@@ -192,8 +192,8 @@ TEST_F(Shared, AFileOfAnotherOwnerIsCopied) {
   const Owner owner = is_root ? Owner{.uid = 4002, .gid = 4003} : Owner{.uid = geteuid(), .gid = getegid()};
   ASSERT_TRUE(!is_root || chown(others.c_str(), 4000, 4001) == 0);
   ASSERT_EQ(chown((home() / "out/run.sh").c_str(), owner.uid, owner.gid), 0);
-  const auto depot = open_folder(there(), owner);
-  EXPECT_THAT(depot->share(std::vector<Sharing>{{.trial = "u", .from = home()}}), ElementsAre(""));
+  const auto output_store = open_folder(there(), owner);
+  EXPECT_THAT(output_store->share(std::vector<Sharing>{{.trial = "u", .from = home()}}), ElementsAre(""));
   const fs::path place = fs::path(there()) / "u";
   EXPECT_EQ(fs::equivalent(others, place / "out/a.txt"), !is_root);
   EXPECT_TRUE(fs::equivalent(home() / "out/run.sh", place / "out/run.sh"));
@@ -248,9 +248,9 @@ TEST_F(Shared, WhatCannotBeRemovedIsToldOnce) {
 
 // Of an experiment that was shared before.
 TEST_F(Shared, AFolderIsWholeIfItHasItsList) {
-  EXPECT_TRUE(depot_->is_whole(home()));
+  EXPECT_TRUE(output_store_->is_whole(home()));
   fs::remove(home() / k_manifest_name);
-  EXPECT_FALSE(depot_->is_whole(home()));
+  EXPECT_FALSE(output_store_->is_whole(home()));
 }
 
 }  // namespace

@@ -32,11 +32,11 @@ constexpr int k_synced_alone_max = 64;  // files, folders and links, with the ma
 
 class Synced : public Outputs {
  protected:
-  std::unique_ptr<Parcel> open() { return depot_->open("t", {}); }
-  static void add_files(Parcel& parcel, int count, const std::string& folder = "") {
+  std::unique_ptr<OutputWriter> open() { return output_store_->open("t", {}); }
+  static void add_files(OutputWriter& writer, int count, const std::string& folder = "") {
     for (int i = 0; i < count; ++i) {
-      parcel.add({.path = folder + std::to_string(i), .size = 1});
-      parcel.write("x");
+      writer.add({.path = folder + std::to_string(i), .size = 1});
+      writer.write("x");
     }
   }
   static ino_t number_of(const fs::path& path) {
@@ -56,19 +56,19 @@ class Synced : public Outputs {
 };
 
 TEST_F(Synced, AFewThingsAreSyncedEachByItself) {
-  const auto parcel = open();
-  parcel->add({.kind = OutputEntry::Kind::folder, .path = "out", .mode = 0755});
-  parcel->add({.kind = OutputEntry::Kind::symbolic_link, .path = "out/link", .target = "a"});
-  add_files(*parcel, k_synced_alone_max - 3, "out/sub/");
-  parcel->close("sums\n");
+  const auto writer = open();
+  writer->add({.kind = OutputEntry::Kind::folder, .path = "out", .mode = 0755});
+  writer->add({.kind = OutputEntry::Kind::symbolic_link, .path = "out/link", .target = "a"});
+  add_files(*writer, k_synced_alone_max - 3, "out/sub/");
+  writer->close("sums\n");
   EXPECT_THAT(system_->synced, IsSupersetOf(all()));
   EXPECT_EQ(system_->file_systems_synced, 0) << "what others write is not waited for";
 }
 
 TEST_F(Synced, ManyThingsAreSyncedAtOnce) {
-  const auto parcel = open();
-  add_files(*parcel, k_synced_alone_max);
-  parcel->close("sums\n");
+  const auto writer = open();
+  add_files(*writer, k_synced_alone_max);
+  writer->close("sums\n");
   EXPECT_EQ(system_->file_systems_synced, 1);
   EXPECT_THAT(system_->synced, ElementsAre(number_of(folder_.path()))) << "after the outputs have their name";
 }
@@ -76,24 +76,24 @@ TEST_F(Synced, ManyThingsAreSyncedAtOnce) {
 TEST_F(Synced, FewThingsInManyFoldersAreSyncedAtOnce) {
   std::string folders;
   for (int i = 0; i < k_synced_alone_max - 1; ++i) folders += "d/";  // and the trial's own
-  auto parcel = open();
-  add_files(*parcel, 1, folders);
-  parcel->close("sums\n");
+  auto writer = open();
+  add_files(*writer, 1, folders);
+  writer->close("sums\n");
   EXPECT_THAT(system_->synced, IsSupersetOf(all()));
   EXPECT_EQ(system_->file_systems_synced, 0);
-  parcel.reset();
-  parcel = open();
-  add_files(*parcel, 1, folders + "d/");
-  parcel->close("sums\n");
+  writer.reset();
+  writer = open();
+  add_files(*writer, 1, folders + "d/");
+  writer->close("sums\n");
   EXPECT_EQ(system_->file_systems_synced, 1);
 }
 
 TEST_F(Synced, WhatCannotBeSyncedIsNotTaken) {
   const auto fault = [&](int files) {
     try {
-      const auto parcel = open();
-      add_files(*parcel, files);
-      parcel->close("sums\n");
+      const auto writer = open();
+      add_files(*writer, files);
+      writer->close("sums\n");
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::refused) << "it is tried again";
       return std::string(error.what());
@@ -109,19 +109,19 @@ TEST_F(Synced, WhatCannotBeSyncedIsNotTaken) {
 
 TEST_F(Synced, NothingIsSyncedOfWhatCanBeHadAgain) {
   fs::create_directories(folder_.path());
-  const auto parcel = outputs::open_passing(folder_.path(), "t");
-  add_files(*parcel, 1);
-  parcel->close("sums\n");
+  const auto writer = outputs::open_passing(folder_.path(), "t");
+  add_files(*writer, 1);
+  writer->close("sums\n");
   EXPECT_THAT(system_->synced, IsEmpty());
   EXPECT_EQ(system_->file_systems_synced, 0);
 }
 
 TEST_F(Synced, ALargeFileIsOnItsWayToTheDiskWhileItComes) {
-  const auto parcel = open();
+  const auto writer = open();
   constexpr off_t k_step = off_t{8} << 20U;
-  parcel->add({.path = "large", .size = 2 * k_step + 1});
+  writer->add({.path = "large", .size = 2 * k_step + 1});
   const std::string piece(std::size_t{1} << 20U, 'x');
-  for (int i = 0; i < 16; ++i) parcel->write(piece);
+  for (int i = 0; i < 16; ++i) writer->write(piece);
   EXPECT_THAT(system_->written_out, ElementsAre(Pair(0, k_step), Pair(k_step, k_step)));
 }
 

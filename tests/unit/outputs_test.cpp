@@ -42,15 +42,15 @@ using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 
 TEST_F(Outputs, NothingHasComeWhereNothingWasLeft) {
-  EXPECT_FALSE(depot_->holds_any());
+  EXPECT_FALSE(output_store_->holds_any());
   (void)take({Output{.path = "/out", .required = false}});
   EXPECT_TRUE(fs::exists(home() / "manifest.sha256"));
-  EXPECT_FALSE(depot_->holds_any());
+  EXPECT_FALSE(output_store_->holds_any());
   EXPECT_TRUE(fault_of({Output{.path = "/out"}}));
-  EXPECT_FALSE(depot_->holds_any());
+  EXPECT_FALSE(output_store_->holds_any());
   shelf_.archives["/out"] = Tar().file("out", "alpha").bytes();
   (void)take("/out");
-  EXPECT_TRUE(depot_->holds_any());
+  EXPECT_TRUE(output_store_->holds_any());
 }
 
 TEST_F(Outputs, AFolderComesWithAllThatIsInIt) {
@@ -61,7 +61,7 @@ TEST_F(Outputs, AFolderComesWithAllThatIsInIt) {
                                      .file("out/sub/empty", "")
                                      .file("out/run.sh", "#!/bin/sh\n", 0755)
                                      .bytes();
-  const Taken taken = take("/data/out");
+  const CollectionResult taken = take("/data/out");
   EXPECT_EQ(taken.files, 3U);
   EXPECT_EQ(taken.size.count, 15);
   EXPECT_EQ(content_of(home() / "data/out/a.txt"), "alpha");
@@ -151,7 +151,7 @@ TEST_F(Outputs, NobodyBecomesAnotherByAnOutput) {
 TEST_F(Outputs, AllIsGivenToItsOwner) {
   const Owner owner =
       geteuid() == 0 ? Owner{.uid = 4000, .gid = 4001} : Owner{.uid = geteuid(), .gid = getegid()};
-  depot_ = open_folder(folder_.path() + "/lab/run", owner);
+  output_store_ = open_folder(folder_.path() + "/lab/run", owner);
   shelf_.archives["/data/out"] = Tar()
                                      .folder("out/")
                                      .file("out/a", "x")
@@ -176,7 +176,7 @@ TEST_F(Outputs, AllIsGivenToItsOwner) {
 
 TEST_F(Outputs, WhatIsNoFileIsLeftAndTold) {
   shelf_.archives["/out"] = Tar().folder("out/").pipe("out/pipe").file("out/a", "x").bytes();
-  const Taken taken = take("/out");
+  const CollectionResult taken = take("/out");
   EXPECT_THAT(taken.left, ElementsAre("out/pipe"));
   EXPECT_EQ(taken.files, 1U);
 }
@@ -193,7 +193,7 @@ TEST_F(Outputs, AnotherNameOfWhatIsNoFileIsLeftToo) {
                                 .hard_link("out/b", "out/a")
                                 .hard_link("out/c", "out/b")
                                 .bytes();
-  const Taken taken = take("/out");
+  const CollectionResult taken = take("/out");
   EXPECT_THAT(taken.left, ElementsAre("out/pipe", "out/pipe-again", "out/of-nothing", "out/of-folder"));
   EXPECT_THAT(names_in(home() / "out"), UnorderedElementsAre("a", "b", "c"));
   EXPECT_EQ(fs::hard_link_count(home() / "out/c"), 3U);
@@ -253,24 +253,25 @@ TEST_F(Outputs, ManyFilesComeHome) {
 TEST_F(Outputs, WhatARunningAttemptHasSoFarIsBesideWhatIsComplete) {
   const Key key{.run = RunId("run"), .trial = "t"};
   const std::vector<Output> outputs{Output{.path = "/out"}, Output{.path = "/late"}};
-  const fs::path so_far = fs::path(folder_.path()) / place_so_far("t");
+  const fs::path so_far = fs::path(folder_.path()) / partial_place("t");
   shelf_.archives["/out"] = Tar().folder("out/").file("out/a", "1").file("out/b", "1").bytes();
-  EXPECT_EQ(take_so_far(shelf_, key, outputs, *depot_, {}).files, 2U) << "one may still be missing";
+  EXPECT_EQ(collect_partial(shelf_, key, outputs, *output_store_, {}).files, 2U)
+      << "one may still be missing";
   EXPECT_FALSE(fs::exists(home()));
   shelf_.archives["/out"] = Tar().folder("out/").file("out/a", "2").bytes();
-  take_so_far(shelf_, key, outputs, *depot_, {});
+  collect_partial(shelf_, key, outputs, *output_store_, {});
   EXPECT_EQ(content_of(so_far / "out/a"), "2");
   EXPECT_FALSE(fs::exists(so_far / "out/b"));
 
   shelf_.cut_after = 0;
-  EXPECT_THROW(take_so_far(shelf_, key, outputs, *depot_, {}), Error);
+  EXPECT_THROW(collect_partial(shelf_, key, outputs, *output_store_, {}), Error);
   EXPECT_EQ(content_of(so_far / "out/a"), "2") << "the last one stays";
   shelf_.cut_after = SIZE_MAX;
 
   take("/out");
   EXPECT_THAT(names_in(folder_.path()), ElementsAre("t", "t@so-far"));
-  depot_->remove(place_so_far("t"));
-  depot_->remove(place_so_far("t"));
+  output_store_->remove(partial_place("t"));
+  output_store_->remove(partial_place("t"));
   EXPECT_THAT(names_in(folder_.path()), ElementsAre("t"));
 }
 
@@ -336,10 +337,10 @@ TEST_F(Outputs, AFileBelowManyFoldersComesHomeIsReplacedSharedAndRemoved) {
   EXPECT_EQ(deep_content(home()), "second");
   EXPECT_THAT(names_in(folder_.path()), ElementsAre("t")) << "what was there before is gone";
   for (int i = 0; i < 2; ++i)
-    EXPECT_THAT(depot_->share(std::vector<Sharing>{{.trial = "u", .from = home()}}), ElementsAre(""));
+    EXPECT_THAT(output_store_->share(std::vector<Sharing>{{.trial = "u", .from = home()}}), ElementsAre(""));
   EXPECT_EQ(deep_content(fs::path(folder_.path()) / "u"), "second");
-  depot_->remove("t");
-  depot_->remove("u");
+  output_store_->remove("t");
+  output_store_->remove("u");
   EXPECT_THAT(names_in(folder_.path()), IsEmpty());
 }
 

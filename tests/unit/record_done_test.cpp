@@ -15,16 +15,15 @@ using testing::ElementsAre;
 
 TEST_F(RecordTest, WhatHasBeenDoneIsFoundByItsHash) {
   Record record(folder.path());
-  const auto recollection = [](TrialIndex trial, const std::string& hash) {
-    return Recollection{.trial = trial, .hash = hash, .parts = R"({"cmd":"x"})"};
+  const auto cache_result = [](TrialIndex trial, const std::string& hash) {
+    return CacheResult{.trial = trial, .hash = hash, .parts = R"({"cmd":"x"})"};
   };
   for (const char* id : {"run1", "run2"}) {
     run.id = RunId(id);
     RunEntry entry = entry_of(run);
     entry.results = std::string("/results/") + id;
     record.begin(entry, run.experiment);
-    const std::vector<Recollection> known{recollection(0, "aa"), recollection(1, "bb"),
-                                          recollection(2, "aa")};
+    const std::vector<CacheResult> known{cache_result(0, "aa"), cache_result(1, "bb"), cache_result(2, "aa")};
     record.append(
         run.id,
         std::vector<Fact>{fact(0, TrialState::skipped), failure(1, TrialState::failed, 1, Cause::error, 3)},
@@ -46,16 +45,16 @@ TEST_F(RecordTest, WhatHasBeenDoneIsFoundByItsHash) {
 
 TEST_F(RecordTest, WhatWasSkippedIsDoneByWhoHadRun) {
   Record record(folder.path());
-  const auto begin = [&](const char* id, TrialState state, const Recollection& known) {
+  const auto begin = [&](const char* id, TrialState state, const CacheResult& known) {
     run.id = RunId(id);
     RunEntry entry = entry_of(run);
     entry.results = std::string("/results/") + id;
     record.begin(entry, run.experiment);
-    record.append(run.id, std::vector<Fact>{fact(0, state)}, {}, {}, std::vector<Recollection>{known});
+    record.append(run.id, std::vector<Fact>{fact(0, state)}, {}, {}, std::vector<CacheResult>{known});
   };
-  const Recollection known{.trial = 0, .hash = "aa", .parts = "{}"};
+  const CacheResult known{.trial = 0, .hash = "aa", .parts = "{}"};
   begin("run1", TrialState::succeeded, known);
-  Recollection equal = known;
+  CacheResult equal = known;
   equal.run = "run1";
   equal.name = "one";
   begin("run2", TrialState::skipped, equal);
@@ -71,7 +70,7 @@ TEST_F(RecordTest, WhatWasSkippedIsDoneByWhoHadRun) {
 TEST_F(RecordTest, WhatRanWithSomethingElseIsNotFoundByWhatItWasKnownBy) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
-  std::vector<Recollection> known;
+  std::vector<CacheResult> known;
   known.reserve(3);
   for (TrialIndex trial = 0; trial < 3; ++trial)
     known.push_back({.trial = trial,
@@ -97,7 +96,7 @@ TEST_F(RecordTest, AnInputThatDoesNotCountMayChange) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
   record.append(run.id, {}, {}, {},
-                std::vector<Recollection>{
+                std::vector<CacheResult>{
                     {.trial = 0, .hash = "aa", .parts = R"({"image":"sha256:1"})", .inputs = {"sha256:x"}}});
   record.append(run.id, std::vector<Fact>{fact(0, TrialState::succeeded)},
                 std::vector<Started>{{.trial = 0, .inputs = {"sha256:y"}, .digest = "sha256:1"}});
@@ -108,9 +107,9 @@ TEST_F(RecordTest, ATrialIsKnownByWhatItWasLast) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
   EXPECT_FALSE(record.known(run.id, "one"));
-  record.append(run.id, {}, {}, {}, std::vector<Recollection>{{.trial = 0, .hash = "aa", .parts = "{}"}});
+  record.append(run.id, {}, {}, {}, std::vector<CacheResult>{{.trial = 0, .hash = "aa", .parts = "{}"}});
   record.append(run.id, {}, {}, {},
-                std::vector<Recollection>{
+                std::vector<CacheResult>{
                     {.trial = 0, .hash = "bb", .parts = R"({"cmd":"x"})", .run = "run0", .name = "zero"}});
   const auto known = record.known(run.id, "one");
   ASSERT_TRUE(known);

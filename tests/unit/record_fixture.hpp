@@ -29,13 +29,13 @@ class RecordTest : public testing::Test {
     Record record(folder.path(), Record::Use::reading);
     for (const RunEntry& entry : record.runs({}, 100)) {
       const std::vector<TrialEntry> trials = record.trials(entry.id);
-      const std::vector<Past> past = record.past(entry.id);
+      const std::vector<RestoredTrial> restored = record.restored_trials(entry.id);
       TrialCounts counts{};
-      ASSERT_EQ(past.size(), trials.size());
+      ASSERT_EQ(restored.size(), trials.size());
       for (std::size_t i = 0; i < trials.size(); ++i) {
-        EXPECT_EQ(past[i].state, trials[i].state) << trials[i].name;
-        EXPECT_EQ(past[i].attempt, trials[i].attempt) << trials[i].name;
-        EXPECT_EQ(reason_text(past[i]), reason_text(trials[i])) << trials[i].name;
+        EXPECT_EQ(restored[i].state, trials[i].state) << trials[i].name;
+        EXPECT_EQ(restored[i].attempt, trials[i].attempt) << trials[i].name;
+        EXPECT_EQ(reason_text(restored[i]), reason_text(trials[i])) << trials[i].name;
         ++counts.at(static_cast<std::size_t>(trials[i].state));
       }
       EXPECT_EQ(record.counts(entry.id), counts);
@@ -84,9 +84,9 @@ class RecordTest : public testing::Test {
     std::vector<std::string> names;
     for (const TrialEntry& trial : record.trials(run.id)) names.push_back(trial.name);
     const auto stamp = record.stamp(run.id);
-    const std::vector<Past> past = record.past(run.id);
-    const std::vector<Fact> facts = facts_of_kill(run.id, names, past, kept, at);
-    const auto ends = are_all_over(past, facts) ? Record::RunEnds::with_last_trial : Record::RunEnds::no;
+    const std::vector<RestoredTrial> restored = record.restored_trials(run.id);
+    const std::vector<Fact> facts = facts_of_kill(run.id, names, restored, kept, at);
+    const auto ends = are_all_over(restored, facts) ? Record::RunEnds::with_last_trial : Record::RunEnds::no;
     EXPECT_TRUE(record.append_if_unchanged(run.id, facts, stamp, ends));
   }
 

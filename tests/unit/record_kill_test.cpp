@@ -33,8 +33,8 @@ TEST_F(RecordTest, WhatChangesBeforeAKillIsOnRecordMakesItVoid) {
   record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running)});
   const auto stamp = record.stamp(run.id);
   const std::vector<std::string> names{"one", "two", "three"};
-  const std::vector<Fact> facts =
-      facts_of_kill(run.id, names, record.past(run.id), {}, Instant(std::chrono::seconds(1'800'000'200)));
+  const std::vector<Fact> facts = facts_of_kill(run.id, names, record.restored_trials(run.id), {},
+                                                Instant(std::chrono::seconds(1'800'000'200)));
   EXPECT_EQ(facts.size(), 3U);
   record.append(run.id, std::vector{failure(0, TrialState::failed, 1, Cause::error, 3)});
   EXPECT_FALSE(record.append_if_unchanged(run.id, facts, stamp, Record::RunEnds::with_last_trial));
@@ -112,16 +112,16 @@ TEST_F(RecordTest, WhatHasComeHomeIsKept) {
   Fact ended = fact(0, TrialState::collecting);
   record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running), ended});
   EXPECT_FALSE(record.trials(run.id)[0].taken);
-  const Taken taken{.files = 12, .size = Bytes{34567}, .left = {"out/pipe", "out/line\nend"}};
+  const CollectionResult taken{.files = 12, .size = Bytes{34567}, .left = {"out/pipe", "out/line\nend"}};
   record.append(run.id, std::vector{fact(0, TrialState::succeeded)}, {},
-                std::vector{CameHome{.trial = 0, .attempt = 1, .taken = taken}});
+                std::vector{CollectedOutputs{.trial = 0, .attempt = 1, .taken = taken}});
   const std::vector<TrialEntry> trials = record.trials(run.id);
   ASSERT_TRUE(trials[0].taken);
   EXPECT_EQ(trials[0].taken->files, 12U);
   EXPECT_EQ(trials[0].taken->size.count, 34567);
   EXPECT_EQ(trials[0].taken->left, taken.left);
   EXPECT_FALSE(trials[1].taken);
-  std::map<std::string, std::optional<Taken>> events;
+  std::map<std::string, std::optional<CollectionResult>> events;
   record.events(run.id, "", [&](const EventEntry& event) {
     events[event.state] = event.taken;
     return true;

@@ -99,18 +99,18 @@ TEST_F(RecordTest, FactsBecomeStates) {
   record.append(run.id, std::vector{fact(0, TrialState::starting, 2), blocked});
   EXPECT_EQ(states(), "starting2 failed1 blocked1 ");
 
-  const std::vector<Past> past = record.past(run.id);
-  EXPECT_EQ(past[0].attempt, 2);
-  EXPECT_THAT(past[0].earlier, ElementsAre(Cause::oom));
-  EXPECT_TRUE(past[0].was_started);
-  EXPECT_EQ(past[0].ran_at, std::nullopt);
-  EXPECT_EQ(past[1].cause, Cause::error);
-  EXPECT_EQ(past[1].exit_code, 3);
-  EXPECT_EQ(past[1].reason, "exit code 3");
-  EXPECT_EQ(past[1].ran_at, Instant(std::chrono::seconds(1'800'000'001)));
-  EXPECT_EQ(past[2].root, 1U);
-  EXPECT_EQ(past[2].reason, blocked.reason);
-  EXPECT_FALSE(past[2].was_started);
+  const std::vector<RestoredTrial> restored = record.restored_trials(run.id);
+  EXPECT_EQ(restored[0].attempt, 2);
+  EXPECT_THAT(restored[0].earlier, ElementsAre(Cause::oom));
+  EXPECT_TRUE(restored[0].was_started);
+  EXPECT_EQ(restored[0].ran_at, std::nullopt);
+  EXPECT_EQ(restored[1].cause, Cause::error);
+  EXPECT_EQ(restored[1].exit_code, 3);
+  EXPECT_EQ(restored[1].reason, "exit code 3");
+  EXPECT_EQ(restored[1].ran_at, Instant(std::chrono::seconds(1'800'000'001)));
+  EXPECT_EQ(restored[2].root, 1U);
+  EXPECT_EQ(restored[2].reason, blocked.reason);
+  EXPECT_FALSE(restored[2].was_started);
 }
 
 TEST_F(RecordTest, OutputsAreOnTheirWayUntilTheyAreHome) {
@@ -127,17 +127,17 @@ TEST_F(RecordTest, OutputsAreOnTheirWayUntilTheyAreHome) {
   EXPECT_EQ(record.counts(run.id)[static_cast<std::size_t>(TrialState::collecting)], 2U);
   EXPECT_EQ(record.attempts(run.id, "one").at(0).collected_at, std::nullopt);
   const auto stamp = record.stamp(run.id);
-  std::vector<Past> past = record.past(run.id);
-  EXPECT_EQ(past[0].state, TrialState::collecting);
-  EXPECT_EQ(past[0].cause, Cause::none);
-  EXPECT_EQ(past[0].exit_code, 0);
-  EXPECT_EQ(past[1].cause, Cause::error);
-  EXPECT_EQ(past[1].reason, "exit code 3");
+  std::vector<RestoredTrial> restored = record.restored_trials(run.id);
+  EXPECT_EQ(restored[0].state, TrialState::collecting);
+  EXPECT_EQ(restored[0].cause, Cause::none);
+  EXPECT_EQ(restored[0].exit_code, 0);
+  EXPECT_EQ(restored[1].cause, Cause::error);
+  EXPECT_EQ(restored[1].reason, "exit code 3");
 
   ended.details = {.next = Next::collect, .next_why = "disk full"};
   record.append(run.id, std::vector{ended});
   EXPECT_EQ(*record.trials(run.id, "one").at(0).details, ended.details);
-  EXPECT_EQ(record.past(run.id)[0].details, ended.details);
+  EXPECT_EQ(record.restored_trials(run.id)[0].details, ended.details);
   EXPECT_EQ(record.stamp(run.id), stamp);
 
   Fact done = fact(0, TrialState::succeeded);
@@ -229,23 +229,23 @@ TEST_F(RecordTest, NoTrialIsReadyBeforeTheRunsBeginning) {
   record.append(run.id, std::vector{fact(0, TrialState::starting), waited, over});
   EXPECT_EQ(record.attempts(run.id, "one").at(0).ready_at, entry.began_at);
   EXPECT_EQ(record.attempts(run.id, "two").at(0).ready_at, waited.ready_at);
-  EXPECT_EQ(record.past(run.id)[0].over_at, over.at);
-  EXPECT_EQ(record.past(run.id)[1].over_at, std::nullopt);
+  EXPECT_EQ(record.restored_trials(run.id)[0].over_at, over.at);
+  EXPECT_EQ(record.restored_trials(run.id)[1].over_at, std::nullopt);
   // The run is over, and reopened for a trial that is new.
   record.end(run.id, Instant(std::chrono::seconds(1'800'000'100)));
   Experiment edited = run.experiment;
   edited.trials.emplace_back().name = "four";
-  Edition edition;
-  edition.text.source = edition.text.evaluated = "[4]";
-  edition.opens = Edition::Opens::if_ended;
-  edition.at = Instant(std::chrono::seconds(1'800'000'200));
-  record.revise(run.id, edition, edited);
+  FileVersion file_version;
+  file_version.text.source = file_version.text.evaluated = "[4]";
+  file_version.opens = FileVersion::Opens::if_ended;
+  file_version.at = Instant(std::chrono::seconds(1'800'000'200));
+  record.apply_file(run.id, file_version, edited);
   Fact added = fact(3, TrialState::starting);
-  added.at = edition.at + std::chrono::seconds(7);
+  added.at = file_version.at + std::chrono::seconds(7);
   record.append(run.id, std::vector{added});
   const AttemptEntry four = record.attempts(run.id, "four").at(0);
   EXPECT_EQ(four.revision, 2);
-  EXPECT_EQ(four.ready_at, edition.at);
+  EXPECT_EQ(four.ready_at, file_version.at);
 }
 
 TEST_F(RecordTest, AClockThatWasSetBackKeepsTheOrder) {
@@ -395,17 +395,17 @@ TEST_F(RecordTest, WhatIsReopenedWaitsForANewAttempt) {
   record.reopen(run.id, {.facts = reopened({0, 1}), .at = at}, {});
   EXPECT_EQ(record.run(run.id).working_since, at);
   EXPECT_FALSE(record.run(run.id).ended_at);
-  const std::vector<Past> past = record.past(run.id);
-  EXPECT_EQ(past[0].state, TrialState::waiting);
-  EXPECT_EQ(past[0].attempt, 3);
-  EXPECT_FALSE(past[0].was_started);
-  EXPECT_THAT(past[0].earlier, testing::IsEmpty());
-  EXPECT_EQ(past[1].state, TrialState::waiting);
-  EXPECT_EQ(past[1].attempt, 1);
-  EXPECT_EQ(past[1].root, std::nullopt);
+  const std::vector<RestoredTrial> restored = record.restored_trials(run.id);
+  EXPECT_EQ(restored[0].state, TrialState::waiting);
+  EXPECT_EQ(restored[0].attempt, 3);
+  EXPECT_FALSE(restored[0].was_started);
+  EXPECT_THAT(restored[0].earlier, testing::IsEmpty());
+  EXPECT_EQ(restored[1].state, TrialState::waiting);
+  EXPECT_EQ(restored[1].attempt, 1);
+  EXPECT_EQ(restored[1].root, std::nullopt);
   record.append(run.id, std::vector{fact(0, TrialState::starting, 3), fact(0, TrialState::running, 3)});
-  EXPECT_EQ(record.past(run.id)[0].state, TrialState::running);
-  EXPECT_TRUE(record.past(run.id)[0].was_started);
+  EXPECT_EQ(record.restored_trials(run.id)[0].state, TrialState::running);
+  EXPECT_TRUE(record.restored_trials(run.id)[0].was_started);
 }
 
 TEST_F(RecordTest, AStartThatDidNotGetToTheEngineIsTakenBack) {
@@ -413,7 +413,7 @@ TEST_F(RecordTest, AStartThatDidNotGetToTheEngineIsTakenBack) {
   record.begin(entry_of(run), run.experiment);
   record.append(run.id, std::vector{fact(0, TrialState::starting)});
   record.append(run.id, std::vector{fact(0, TrialState::ready)});
-  EXPECT_EQ(record.past(run.id)[0].state, TrialState::waiting);
+  EXPECT_EQ(record.restored_trials(run.id)[0].state, TrialState::waiting);
 }
 
 TEST_F(RecordTest, AFurtherAttemptThatWaitsForSlotsIsReady) {
@@ -425,16 +425,16 @@ TEST_F(RecordTest, AFurtherAttemptThatWaitsForSlotsIsReady) {
   Fact retrying = failure(0, TrialState::retrying, 1, Cause::oom, 137);
   retrying.details = {.next = Next::attempt, .pause = Seconds(1)};
   record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running), retrying});
-  EXPECT_EQ(record.past(run.id)[0].state, TrialState::retrying);
-  EXPECT_EQ(record.past(run.id)[0].details, retrying.details);
+  EXPECT_EQ(record.restored_trials(run.id)[0].state, TrialState::retrying);
+  EXPECT_EQ(record.restored_trials(run.id)[0].details, retrying.details);
   record.append(run.id, std::vector{ready});
   const auto expect_ready = [&] {
-    const Past past = record.past(run.id)[0];
-    EXPECT_EQ(past.state, TrialState::ready);
-    EXPECT_EQ(past.attempt, 1);
-    EXPECT_EQ(past.cause, Cause::oom);
-    EXPECT_EQ(past.memory, Bytes{5});
-    EXPECT_EQ(past.details.next, Next::due);
+    const RestoredTrial restored = record.restored_trials(run.id)[0];
+    EXPECT_EQ(restored.state, TrialState::ready);
+    EXPECT_EQ(restored.attempt, 1);
+    EXPECT_EQ(restored.cause, Cause::oom);
+    EXPECT_EQ(restored.memory, Bytes{5});
+    EXPECT_EQ(restored.details.next, Next::due);
     EXPECT_EQ(record.counts(run.id)[static_cast<std::size_t>(TrialState::ready)], 1U);
     const TrialEntry entry = record.trials(run.id, "one").at(0);
     EXPECT_EQ(entry.state, TrialState::ready);
@@ -442,12 +442,12 @@ TEST_F(RecordTest, AFurtherAttemptThatWaitsForSlotsIsReady) {
   };
   expect_ready();
   record.append(run.id, std::vector{fact(0, TrialState::starting, 2)});
-  EXPECT_EQ(record.past(run.id)[0].state, TrialState::starting);
+  EXPECT_EQ(record.restored_trials(run.id)[0].state, TrialState::starting);
   record.append(run.id, std::vector{ready});
   expect_ready();
   record.append(run.id, std::vector{fact(0, TrialState::starting, 2), fact(0, TrialState::running, 2),
                                     failure(0, TrialState::retrying, 2, Cause::error, 3)});
-  EXPECT_EQ(record.past(run.id)[0].state, TrialState::retrying);
+  EXPECT_EQ(record.restored_trials(run.id)[0].state, TrialState::retrying);
   EXPECT_EQ(record.trials(run.id, "one").at(0).state, TrialState::retrying);
 }
 

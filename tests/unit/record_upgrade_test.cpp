@@ -98,15 +98,15 @@ TEST(RecordUpgrade, ReasonsOfTheSeventhVersionAreTakenApart) {
     }
   }
   Record record(folder.path());
-  const std::vector<Past> past = record.past(RunId("old"));
+  const std::vector<RestoredTrial> restored = record.restored_trials(RunId("old"));
   const std::vector<TrialEntry> trials = record.trials(RunId("old"));
   std::vector<Old> all = of_attempts;
   all.insert(all.end(), of_trials.begin(), of_trials.end());
-  ASSERT_EQ(past.size(), all.size());
+  ASSERT_EQ(restored.size(), all.size());
   for (std::size_t i = 0; i < all.size(); ++i) {
-    EXPECT_EQ(past[i].reason, all[i].plain);
-    EXPECT_EQ(past[i].details, all[i].details) << all[i].reason;
-    EXPECT_EQ(reason_text(past[i]), all[i].reason);
+    EXPECT_EQ(restored[i].reason, all[i].plain);
+    EXPECT_EQ(restored[i].details, all[i].details) << all[i].reason;
+    EXPECT_EQ(reason_text(restored[i]), all[i].reason);
     EXPECT_EQ(reason_text(trials[i]), all[i].reason);
     EXPECT_EQ(trials[i].reason, all[i].plain);
   }

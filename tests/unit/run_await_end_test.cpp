@@ -19,7 +19,8 @@ using testing::IsEmpty;
 class Scripted final : public test::PassingEngine {
  public:
   using PassingEngine::PassingEngine;
-  std::vector<Sighting> list(const Selector& /*selector*/, Look /*look*/, std::stop_token /*stop*/) override {
+  std::vector<Observation> list(const Selector& /*selector*/, ListDetail /*look*/,
+                                std::stop_token /*stop*/) override {
     return lists.at(listed++);
   }
   void watch(const Selector& /*selector*/, const std::function<void(const Change&)>& tell,
@@ -30,7 +31,7 @@ class Scripted final : public test::PassingEngine {
       ++told;
     }
   }
-  std::vector<std::vector<Sighting>> lists;
+  std::vector<std::vector<Observation>> lists;
   std::vector<Change> changes;
   std::size_t listed = 0;
   std::size_t told = 0;
@@ -38,11 +39,11 @@ class Scripted final : public test::PassingEngine {
 
 class AwaitEndTest : public testing::Test {
  protected:
-  static Sighting seen(const std::string& trial, Phase phase, const std::string& id = "1") {
+  static Observation seen(const std::string& trial, Phase phase, const std::string& id = "1") {
     return {.key = {.run = RunId("run1"), .trial = trial, .attempt = 1}, .id = id, .phase = phase};
   }
-  std::vector<Sighting> await(const Selector& selector = {}) {
-    return await_end(engine_, selector, [&](const Sighting& it) { told_.push_back(it.key.trial); }, {});
+  std::vector<Observation> await(const Selector& selector = {}) {
+    return await_end(engine_, selector, [&](const Observation& it) { told_.push_back(it.key.trial); }, {});
   }
 
   World world_{{}};
@@ -62,7 +63,7 @@ TEST_F(AwaitEndTest, OneThatIsCreatedAndStartsMeanwhileIsWaitedFor) {
   engine_.changes = {seen("b", Phase::created), seen("b", Phase::running), seen("a", Phase::ended),
                      seen("a", Phase::ended),   seen("x", Phase::ended),   seen("b", Phase::ended),
                      seen("b", Phase::running)};
-  const std::vector<Sighting> last = await();
+  const std::vector<Observation> last = await();
   EXPECT_THAT(told_, ElementsAre("a", "b"));
   EXPECT_EQ(engine_.told, 6U) << "it ends with the last trial";
   ASSERT_EQ(last.size(), 2U);
@@ -72,7 +73,7 @@ TEST_F(AwaitEndTest, OneThatIsCreatedAndStartsMeanwhileIsWaitedFor) {
 TEST_F(AwaitEndTest, AnEarlierContainersEndIsNotTheEnd) {
   engine_.lists = {{seen("a", Phase::running, "2")}};
   engine_.changes = {seen("a", Phase::ended, "1"), seen("a", Phase::ended, "2")};
-  const std::vector<Sighting> last = await();
+  const std::vector<Observation> last = await();
   EXPECT_THAT(told_, ElementsAre("a"));
   EXPECT_EQ(last.at(0).id, "2");
 }
@@ -83,7 +84,7 @@ TEST_F(AwaitEndTest, TheListOfAReconnectionHasTheEndsAndTheRemovals) {
                    {seen("a", Phase::running), seen("b", Phase::ended)},
                    {}};
   engine_.changes = {Watching{}, Watching{}, Watching{}};
-  const std::vector<Sighting> last = await();
+  const std::vector<Observation> last = await();
   EXPECT_THAT(told_, ElementsAre("c", "b", "a"));
   EXPECT_EQ(engine_.listed, 3U);
   ASSERT_EQ(last.size(), 3U);
@@ -93,11 +94,11 @@ TEST_F(AwaitEndTest, TheListOfAReconnectionHasTheEndsAndTheRemovals) {
 }
 
 TEST_F(AwaitEndTest, AServiceIsWaitedForIfItIsNamed) {
-  Sighting service = seen("s", Phase::running);
+  Observation service = seen("s", Phase::running);
   service.service = true;
   engine_.lists = {{service}, {service}};
   EXPECT_THAT(await(), IsEmpty());
-  Sighting ended = service;
+  Observation ended = service;
   ended.phase = Phase::ended;
   engine_.changes = {ended};
   EXPECT_EQ(await({.trials = {"s"}}).size(), 1U);

@@ -28,12 +28,12 @@ class Recorder : public Journal {
  public:
   void fact(const Fact& fact) override { facts.push_back(fact); }
   void commit() override {}
-  void outputs_collected(TrialIndex trial, int attempt, const Taken& taken) override {
+  void outputs_collected(TrialIndex trial, int attempt, const CollectionResult& taken) override {
     EXPECT_EQ(attempt, 1);
-    homes.emplace_back(trial, taken);
+    collected_outputs.emplace_back(trial, taken);
   }
-  void started(TrialIndex trial, const Sighting& /*seen*/) override { started_trials.push_back(trial); }
-  void cache_result(const Recollection& result) override { recalled_trials.push_back(result.trial); }
+  void started(TrialIndex trial, const Observation& /*seen*/) override { started_trials.push_back(trial); }
+  void cache_result(const CacheResult& result) override { recalled_trials.push_back(result.trial); }
 
   // Of the same run.
   class Listener : public ProgressListener {
@@ -61,16 +61,16 @@ class Recorder : public Journal {
   std::vector<Fact> facts;
   std::vector<std::pair<Fact, std::vector<std::string>>> failures;
   std::vector<Snapshot> snapshots;
-  std::vector<std::pair<TrialIndex, Taken>> homes;
+  std::vector<std::pair<TrialIndex, CollectionResult>> collected_outputs;
   std::vector<std::string> remarks;
   std::vector<TrialIndex> started_trials;
   std::vector<TrialIndex> recalled_trials;
 };
 
 // Keeps nothing but which places have been filled and removed, in order.
-class Places : public Depot {
+class Places : public OutputStore {
  public:
-  std::unique_ptr<Parcel> open(const std::string& place, const std::stop_token& /*stop*/) override {
+  std::unique_ptr<OutputWriter> open(const std::string& place, const std::stop_token& /*stop*/) override {
     return std::make_unique<Box>(*this, place);
   }
   void remove(const std::string& place) override { note("no " + place); }
@@ -91,7 +91,7 @@ class Places : public Depot {
   }
 
  private:
-  class Box final : public Parcel {
+  class Box final : public OutputWriter {
    public:
     Box(Places& places, std::string place) : places_(places), place_(std::move(place)) {}
     void add(const OutputEntry& /*entry*/) override {}
@@ -189,9 +189,9 @@ class Hooked : public PassingEngine {
     if (before_stop) before_stop(key);
     engine_.stop(key, grace, stop);
   }
-  std::vector<Sighting> list(const Selector& selector, Look look, std::stop_token stop) override {
-    if (before_list) before_list(selector, look);
-    return engine_.list(selector, look, stop);
+  std::vector<Observation> list(const Selector& selector, ListDetail detail, std::stop_token stop) override {
+    if (before_list) before_list(selector, detail);
+    return engine_.list(selector, detail, stop);
   }
   void logs(const Key& key, const LogOptions& options, const LogTell& tell, std::stop_token stop) override {
     if (before_logs) before_logs(key, options, stop);
@@ -205,7 +205,7 @@ class Hooked : public PassingEngine {
 
   std::function<void(const Trial&, const std::stop_token&)> before_start;
   std::function<void(const Key&)> before_stop;
-  std::function<void(const Selector&, Look)> before_list;
+  std::function<void(const Selector&, ListDetail)> before_list;
   std::function<void(const Key&, const LogOptions&, const std::stop_token&)> before_logs;
   std::function<void(const Key&, const std::stop_token&)> before_copy_out;
 };
@@ -227,16 +227,17 @@ class DriveTest : public testing::Test {
 
   // Without repeats of verbs that fail.
   Outcome drive_on(Engine& engine, const combu::Run& run, const PlannerOptions& options,
-                   Depot* depot = nullptr, Telemetry* telemetry = nullptr, Memory* memory = nullptr) {
+                   OutputStore* output_store = nullptr, Telemetry* telemetry = nullptr,
+                   CacheLookup* cache_lookup = nullptr) {
     return combu::drive(run, test::plan(run.experiment), options,
                         {.engine = engine,
                          .clock = real_clock(),
                          .journal = recorder_,
                          .progress = recorder_.listener,
                          .stop = stop_.get_token(),
-                         .depot = depot,
+                         .output_store = output_store,
                          .telemetry = telemetry,
-                         .memory = memory});
+                         .cache_lookup = cache_lookup});
   }
 
   std::stop_source stop_;

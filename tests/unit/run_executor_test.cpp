@@ -34,7 +34,7 @@ class Scripted final : public test::PassingEngine {
   Facts facts(std::stop_token /*stop*/) override { return {}; }
   StartResult start(const Run& run, const Trial& trial, int attempt, std::stop_token stop) override {
     if (on_start) on_start(trial, stop);
-    Sighting seen;
+    Observation seen;
     seen.key = {.run = run.id, .trial = trial.name, .attempt = attempt};
     seen.phase = Phase::running;
     seen.slots = trial.slots;
@@ -43,10 +43,11 @@ class Scripted final : public test::PassingEngine {
   void stop(const Key& /*key*/, std::optional<Seconds> /*grace*/, std::stop_token /*stop*/) override {
     if (stop_error) throw Error(*stop_error);
   }
-  std::vector<Sighting> list(const Selector& selector, Look /*look*/, std::stop_token /*stop*/) override {
+  std::vector<Observation> list(const Selector& selector, ListDetail /*look*/,
+                                std::stop_token /*stop*/) override {
     if (list_error) throw Error(*list_error);
-    std::vector<Sighting> found;
-    for (const Sighting& seen : listed)
+    std::vector<Observation> found;
+    for (const Observation& seen : listed)
       if (selector.trials.empty() ||
           std::ranges::find(selector.trials, seen.key.trial) != selector.trials.end())
         found.push_back(seen);
@@ -74,8 +75,8 @@ class Scripted final : public test::PassingEngine {
   std::function<void(const Trial&, const std::stop_token&)> on_start;
   std::optional<Error> stop_error;
   std::optional<Error> list_error;
-  std::vector<Sighting> listed;
-  std::optional<Sighting> watched;
+  std::vector<Observation> listed;
+  std::optional<Observation> watched;
 };
 
 class ExecutorTest : public testing::Test {
@@ -106,8 +107,8 @@ class ExecutorTest : public testing::Test {
     throw std::runtime_error("no such message was posted");
   }
 
-  static Sighting ended(const std::string& trial) {
-    Sighting seen;
+  static Observation ended(const std::string& trial) {
+    Observation seen;
     seen.key = {.run = RunId("run1"), .trial = trial};
     seen.phase = Phase::ended;
     return seen;
@@ -125,7 +126,7 @@ TEST_F(ExecutorTest, AStartIsAnswered) {
   executor->start({{.trial = 1, .attempt = 2, .slots = {.cpus = parse_cpus("2")}}});
   const auto answer = next<StartAnswered>();
   EXPECT_EQ(answer.trial, 1U);
-  const Sighting& seen = std::get<Running>(answer.result).observation;
+  const Observation& seen = std::get<Running>(answer.result).observation;
   EXPECT_EQ(seen.key.attempt, 2);
   EXPECT_EQ(seen.slots.cpus, parse_cpus("2")) << "the slots of the command, not of the file";
 }
@@ -210,20 +211,20 @@ TEST_F(ExecutorTest, UsageIsPolled) {
 
 TEST_F(ExecutorTest, InspectedAttemptsHaveTheirTimesOrAreGone) {
   const Instant at(std::chrono::seconds(7));
-  Sighting known = ended("a");
+  Observation known = ended("a");
   known.ended_at = at;
   engine.listed = {known};
   begin();
   executor->inspect({ended("a"), ended("b")});
-  EXPECT_EQ(next<Looked>().sighting.ended_at, at);
-  EXPECT_EQ(next<Looked>().sighting.phase, Phase::gone);
+  EXPECT_EQ(next<Inspected>().observation.ended_at, at);
+  EXPECT_EQ(next<Inspected>().observation.phase, Phase::gone);
 }
 
 TEST_F(ExecutorTest, AListingIsPostedOrTheEngineIsLost) {
   engine.listed = {ended("a")};
   begin();
   executor->list();
-  EXPECT_EQ(next<Listed>().sightings.size(), 1U);
+  EXPECT_EQ(next<Listed>().observations.size(), 1U);
   engine.list_error.emplace(ErrorKind::unavailable, "engine", "connection refused");
   executor->list();
   EXPECT_EQ(next<EngineLost>().error.message(), "connection refused");
@@ -232,7 +233,7 @@ TEST_F(ExecutorTest, AListingIsPostedOrTheEngineIsLost) {
 TEST_F(ExecutorTest, WhatTheEngineReportsIsPosted) {
   engine.watched = ended("b");
   begin();
-  EXPECT_EQ(next<Seen>().sighting.key.trial, "b");
+  EXPECT_EQ(next<Observed>().observation.key.trial, "b");
 }
 
 TEST_F(ExecutorTest, StartsAreCarriedOutAsManyAtATimeAsAllowed) {

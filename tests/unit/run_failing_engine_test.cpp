@@ -75,7 +75,7 @@ TEST_F(FailingEngineTest, AnExceptionOfAnotherKindEndsTheRunAsAnError) {
   combu::Run run = test::run("a");
   run.experiment.trials[0].process.cmd = {"sleep",
                                           "1000000"};  // or the run may end before the engine is listed
-  hooked_.before_list = [](const Selector&, Look) { throw std::runtime_error("odd"); };
+  hooked_.before_list = [](const Selector&, ListDetail) { throw std::runtime_error("odd"); };
   try {
     (void)drive_on(hooked_, run, {.until = Until::ended});
     FAIL() << "no error";
@@ -107,7 +107,7 @@ TEST_F(FailingEngineTest, TheRunIsListedOnceForEachConnection) {
   std::string names;
   for (int i = 0; i < 30; ++i) names += " t" + std::to_string(i);
   int lists = 0;
-  hooked_.before_list = [&](const Selector&, Look) { ++lists; };
+  hooked_.before_list = [&](const Selector&, ListDetail) { ++lists; };
   (void)drive_on(hooked_, test::run(names), {.until = Until::ended});
   EXPECT_EQ(lists, 1);
 }

@@ -23,8 +23,8 @@ using testing::StartsWith;
 class LogsTest : public test::DriveTest {
  protected:
   LogsTest() { run_.experiment.trials[0].process.cmd = {"sh", "-c", "echo text"}; }
-  Outcome drive_keeping(Depot* depot = nullptr) {
-    return drive_on(hooked_, run_, {.until = Until::ended}, depot, &telemetry_);
+  Outcome drive_keeping(OutputStore* output_store = nullptr) {
+    return drive_on(hooked_, run_, {.until = Until::ended}, output_store, &telemetry_);
   }
   [[nodiscard]] bool is_complete(int attempt = 1) {
     const auto log = telemetry_.log("t", attempt);

@@ -137,7 +137,7 @@ class Stuck final : public test::Places {
     real_clock().wait(Seconds(600), stop);
     throw Error(ErrorKind::cancelled, trial, "cancelled");
   }
-  std::unique_ptr<Parcel> open(const std::string& place, const std::stop_token& stop) override {
+  std::unique_ptr<OutputWriter> open(const std::string& place, const std::stop_token& stop) override {
     if (fault.empty()) return test::Places::open(place, stop);
     on_open();
     throw Error(ErrorKind::refused, "/results/" + place + "/out", fault);
@@ -153,15 +153,15 @@ TEST_F(OutputsTest, AStopDoesNotWaitForInputs) {
   run.experiment.trials[0].outputs = {Output{.path = "/out", .required = false}};
   run.experiment.trials[1].inputs = {{.from = "/out", .trial = "a", .to = "/in"}};
   std::stop_source stop;
-  Stuck depot;
-  depot.on_fetch = [&] { stop.request_stop(); };
+  Stuck output_store;
+  output_store.on_fetch = [&] { stop.request_stop(); };
   const Outcome outcome = combu::drive(run, test::plan(run.experiment), {.until = Until::ended},
                                        {.engine = engine_,
                                         .clock = real_clock(),
                                         .journal = recorder_,
                                         .progress = recorder_.listener,
                                         .stop = stop.get_token(),
-                                        .depot = &depot});
+                                        .output_store = &output_store});
   EXPECT_TRUE(outcome.interrupted);
   EXPECT_EQ(outcome.last.count(TrialState::succeeded), 1U);
   EXPECT_EQ(outcome.last.count(TrialState::starting), 1U);
@@ -193,10 +193,10 @@ TEST_F(OutputsTest, OutputsThatCannotBeTakenAreToldWithTheTrialAndTheFolder) {
   combu::Run run = test::run("a");
   run.experiment.trials[0].outputs = {Output{.path = "/out", .required = false}};
   std::stop_source stop;
-  Stuck depot;
-  depot.fault = "cannot be written: No space left on device";
+  Stuck output_store;
+  output_store.fault = "cannot be written: No space left on device";
   int tries = 0;
-  depot.on_open = [&] {
+  output_store.on_open = [&] {
     if (++tries == 2) stop.request_stop();
   };
   const Outcome outcome = combu::drive(run, test::plan(run.experiment), {.until = Until::ended},
@@ -205,7 +205,7 @@ TEST_F(OutputsTest, OutputsThatCannotBeTakenAreToldWithTheTrialAndTheFolder) {
                                         .journal = recorder_,
                                         .progress = recorder_.listener,
                                         .stop = stop.get_token(),
-                                        .depot = &depot});
+                                        .output_store = &output_store});
   const std::string why = "/results/a/out: cannot be written: No space left on device";
   EXPECT_EQ(outcome.undelivered, "a: " + why);
   EXPECT_THAT(recorder_.remarks,

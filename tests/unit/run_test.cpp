@@ -34,7 +34,7 @@ TEST_F(DriveTest, StartsAllAndLeavesThemRunning) {
   EXPECT_EQ(outcome.last.started, 3U);
   EXPECT_EQ(outcome.running.size(), 3U);
   EXPECT_TRUE(outcome.unsuccessful.empty());
-  EXPECT_EQ(simulated_->list({.run = run.id}, Look::closely, {}).size(), 3U);
+  EXPECT_EQ(simulated_->list({.run = run.id}, ListDetail::consistent, {}).size(), 3U);
 }
 
 TEST_F(DriveTest, WaitsForTheEndAndTellsWhatFailed) {
@@ -214,7 +214,7 @@ class EndsWhenRead : public test::PassingEngine {
   using PassingEngine::PassingEngine;
   void logs(const Key& key, const LogOptions& options, const LogTell& tell, std::stop_token stop) override {
     engine_.logs(key, options, tell, stop);
-    if (engine_.list({.run = key.run}, Look::closely, stop).at(0).phase != Phase::running) return;
+    if (engine_.list({.run = key.run}, ListDetail::consistent, stop).at(0).phase != Phase::running) return;
     if (++readings == 2) engine_.stop(key, std::nullopt, stop);
   }
   std::atomic<int> readings = 0;
@@ -225,7 +225,7 @@ TEST_F(DriveTest, WhatAnEarlierProcessHasStartedIsLookedAtWhileItRuns) {
   run.experiment.trials[0].process.cmd = {"sh", "-c", "echo first; sleep 4000"};
   (void)drive(run, {});
   PlannerOptions again{.until = Until::ended};
-  again.past = {Past{.state = TrialState::running, .was_started = true}};
+  again.restored = {RestoredTrial{.state = TrialState::running, .was_started = true}};
   EndsWhenRead engine(*simulated_);
   const std::string folder = testing::TempDir() + "run_test." + std::to_string(getpid());
   {
@@ -250,7 +250,7 @@ class FastLogs : public test::PassingEngine {
  public:
   using PassingEngine::PassingEngine;
   void logs(const Key& key, const LogOptions& options, const LogTell& tell, std::stop_token stop) override {
-    if (engine_.list({.run = key.run}, Look::closely, stop).at(0).phase == Phase::running) {
+    if (engine_.list({.run = key.run}, ListDetail::consistent, stop).at(0).phase == Phase::running) {
       const Instant now = real_clock().now();
       for (const auto ago : {std::chrono::milliseconds(150), std::chrono::milliseconds(0)})
         written_.push_back(now - ago);
@@ -286,9 +286,9 @@ TEST_F(DriveTest, ALogThatGrowsFastIsReadOnWithoutAGap) {
 }
 
 // A trial that runs until it is stopped, and leaves what may be missing.
-class SoFarDriveTest : public DriveTest {
+class PartialCollectionDriveTest : public DriveTest {
  protected:
-  SoFarDriveTest() {
+  PartialCollectionDriveTest() {
     run_.experiment.trials[0].process.cmd = {"sleep", "1000000"};
     run_.experiment.trials[0].outputs = {Output{.path = "/out", .required = false}};
     run_.experiment.collect.every = Seconds(0.02);
@@ -303,7 +303,7 @@ class SoFarDriveTest : public DriveTest {
                         .clock = real_clock(),
                         .journal = recorder_,
                         .progress = recorder_.listener,
-                        .depot = &places_});
+                        .output_store = &places_});
   }
   void end_trial() { simulated_->stop({.run = run_.id, .trial = "t", .attempt = 1}, std::nullopt, {}); }
 
@@ -311,7 +311,7 @@ class SoFarDriveTest : public DriveTest {
   Places places_;
 };
 
-TEST_F(SoFarDriveTest, TakesWhatRunsUntilItsEnd) {
+TEST_F(PartialCollectionDriveTest, TakesWhatRunsUntilItsEnd) {
   drive_on([&](int call, const std::stop_token&) {
     if (call == 3) end_trial();
     return true;
@@ -323,12 +323,12 @@ TEST_F(SoFarDriveTest, TakesWhatRunsUntilItsEnd) {
   EXPECT_EQ(all[all.size() - 2], "t");
   EXPECT_EQ(all.back(), "no t@so-far");
   EXPECT_EQ(std::ranges::count(all, "t"), 1);
-  EXPECT_EQ(recorder_.homes.size(), 1U) << "of the end's alone";
+  EXPECT_EQ(recorder_.collected_outputs.size(), 1U) << "of the end's alone";
   EXPECT_THAT(recorder_.remarks, testing::IsEmpty());
 }
 
 // One that hangs would hold the container's end up for ever.
-TEST_F(SoFarDriveTest, OneUnderWayIsGivenUpAtTheEnd) {
+TEST_F(PartialCollectionDriveTest, OneUnderWayIsGivenUpAtTheEnd) {
   drive_on([&](int call, const std::stop_token& stop) {
     if (call > 1) return true;
     end_trial();
@@ -339,7 +339,7 @@ TEST_F(SoFarDriveTest, OneUnderWayIsGivenUpAtTheEnd) {
   EXPECT_THAT(recorder_.remarks, testing::IsEmpty());
 }
 
-TEST_F(SoFarDriveTest, AFaultIsToldOnceAndEndsNothing) {
+TEST_F(PartialCollectionDriveTest, AFaultIsToldOnceAndEndsNothing) {
   drive_on([&](int call, const std::stop_token&) -> bool {
     if (call > 3) return true;
     if (call == 3) end_trial();
@@ -374,10 +374,10 @@ TEST_F(DriveTest, LeavesWhenItIsAskedToAndIsDrivenAgainAsItWas) {
               testing::ElementsAre("`combu apply` changes the run: nothing starts until it is done"));
   engine_.on_start = {};
   PlannerOptions again{.starts_in_flight_max = 1};
-  again.past.resize(4);
+  again.restored.resize(4);
   for (TrialIndex trial : outcome.running) {
-    again.past[trial].state = TrialState::running;
-    again.past[trial].was_started = true;
+    again.restored[trial].state = TrialState::running;
+    again.restored[trial].was_started = true;
   }
   const Outcome second = combu::drive(run, plan, again,
                                       {.engine = engine_,
@@ -388,7 +388,7 @@ TEST_F(DriveTest, LeavesWhenItIsAskedToAndIsDrivenAgainAsItWas) {
   EXPECT_FALSE(second.left);
   EXPECT_FALSE(second.last.settings.paused);
   EXPECT_EQ(second.running.size(), 4U);
-  EXPECT_EQ(simulated_->list({.run = run.id}, Look::closely, {}).size(), 4U);
+  EXPECT_EQ(simulated_->list({.run = run.id}, ListDetail::consistent, {}).size(), 4U);
 }
 
 TEST_F(DriveTest, SurvivesAnEngineThatDiesBetweenTwoStarts) {
@@ -405,7 +405,7 @@ TEST_F(DriveTest, SurvivesAnEngineThatDiesBetweenTwoStarts) {
       {.engine = *retried, .clock = real_clock(), .journal = recorder_, .progress = recorder_.listener});
   EXPECT_TRUE(outcome.unsuccessful.empty());
   EXPECT_EQ(outcome.running.size(), 40U);
-  EXPECT_EQ(retried->list({}, Look::closely, {}).size(), 40U);
+  EXPECT_EQ(retried->list({}, ListDetail::consistent, {}).size(), 40U);
 }
 
 TEST_F(DriveTest, AnEngineThatStaysAwayEndsTheRun) {
@@ -439,7 +439,7 @@ TEST_F(DriveTest, AStopLetsWhatIsInFlightFinishAndStartsNothingMore) {
   EXPECT_GE(outcome.last.started, 10U);
   EXPECT_LT(outcome.last.started, 200U);
   EXPECT_EQ(outcome.last.count(TrialState::starting), 0U);
-  EXPECT_EQ(simulated_->list({.run = run.id}, Look::closely, {}).size(), outcome.last.started);
+  EXPECT_EQ(simulated_->list({.run = run.id}, ListDetail::consistent, {}).size(), outcome.last.started);
 }
 
 TEST_F(DriveTest, FactsOfATrialComeInOrder) {
@@ -487,7 +487,7 @@ TEST_F(DriveTest, AwaitEndTellsEachOnce) {
   (void)drive(run, {});
   std::map<std::string, int> told;
   const auto last =
-      await_end(engine_, {.run = run.id}, [&](const Sighting& it) { ++told[it.key.trial]; }, {});
+      await_end(engine_, {.run = run.id}, [&](const Observation& it) { ++told[it.key.trial]; }, {});
   EXPECT_THAT(told, testing::ElementsAre(testing::Pair("a", 1), testing::Pair("b", 1)));
   ASSERT_EQ(last.size(), 2U);
   EXPECT_EQ(last[0].exit_code, 3);
@@ -498,7 +498,7 @@ TEST_F(DriveTest, AwaitEndSeesARemoval) {
   run.experiment.trials[0].process.cmd = {"sleep", "10"};
   run.experiment.trials[1].process.cmd = {"sleep", "100000"};
   (void)drive(run, {});
-  const auto remove_b = [&](const Sighting& over) {
+  const auto remove_b = [&](const Observation& over) {
     if (over.key.trial == "a") (void)simulated_->release({.run = run.id, .trials = {"b"}}, {}, {});
   };
   const auto last = await_end(engine_, {.run = run.id}, remove_b, {});
@@ -547,7 +547,7 @@ TEST_F(DriveTest, AwaitEndIsEndedByItsStopToken) {
   std::jthread stopper([&] { stop.request_stop(); });
   try {
     (void)await_end(
-        engine_, {.run = run.id}, [](const Sighting&) {}, stop.get_token());
+        engine_, {.run = run.id}, [](const Observation&) {}, stop.get_token());
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::cancelled);

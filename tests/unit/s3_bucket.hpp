@@ -216,17 +216,18 @@ class S3 : public testing::Test {
     caller_.home = folder_.path();
   }
 
-  static void add(Parcel& parcel, const std::string& path, const std::string& content, unsigned mode = 0640) {
-    parcel.add({.path = path,
+  static void add(OutputWriter& writer, const std::string& path, const std::string& content,
+                  unsigned mode = 0640) {
+    writer.add({.path = path,
                 .mode = mode,
                 .modified = Instant(std::chrono::milliseconds(1000000000500)),
                 .size = static_cast<std::int64_t>(content.size())});
-    parcel.write(content);
+    writer.write(content);
   }
   void bring(const Contents& contents, const std::string& manifest = "sums\n") {
-    const auto parcel = depot_->open("t", {});
-    for (const auto& [path, content] : contents) add(*parcel, path, content);
-    parcel->close(manifest);
+    const auto writer = output_store_->open("t", {});
+    for (const auto& [path, content] : contents) add(*writer, path, content);
+    writer->close(manifest);
   }
   // From now on, to every request.
   void answer(const Reply& reply) {
@@ -259,9 +260,9 @@ class S3 : public testing::Test {
                                wire::ScriptedDaemon::Kind::tcp};
   std::map<std::string, std::string> variables_;
   Caller caller_;
-  std::unique_ptr<Depot> depot_;
+  std::unique_ptr<OutputStore> output_store_;
   // After its members are there.
-  void SetUp() override { depot_ = open_s3("s3://lab/a/run", caller_, clock_); }
+  void SetUp() override { output_store_ = open_s3("s3://lab/a/run", caller_, clock_); }
 };
 
 }  // namespace combu::test

@@ -24,22 +24,22 @@ class FetchS3 : public S3 {
   // With the manifest that belongs to it.
   void bring_whole(const Contents& contents, const std::vector<OutputEntry>& more = {},
                    const Contents& programs = {}) {
-    const auto parcel = depot_->open("t", {});
+    const auto writer = output_store_->open("t", {});
     std::string manifest;
     const auto bring = [&](const Contents& files, unsigned mode) {
       for (const auto& [path, content] : files) {
-        add(*parcel, path, content, mode);
+        add(*writer, path, content, mode);
         manifest += sha256_of(content) + "  " + path + "\n";
       }
     };
     bring(contents, 0640);
     bring(programs, 0750);
-    for (const OutputEntry& entry : more) parcel->add(entry);
-    parcel->close(manifest);
+    for (const OutputEntry& entry : more) writer->add(entry);
+    writer->close(manifest);
   }
   // All that there is on this machine of what was fetched, without what tells of it.
   std::vector<std::string> fetch(const std::string& path) {
-    const fs::path folder = depot_->fetch("t", path, {});
+    const fs::path folder = output_store_->fetch("t", path, {});
     std::vector<std::string> found;
     for (const auto& entry : fs::recursive_directory_iterator(folder)) {
       const std::string name = entry.path().lexically_relative(folder);

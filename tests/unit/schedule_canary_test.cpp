@@ -57,13 +57,14 @@ TEST(Canary, OneThatComesBeforeTheFirstHasStartedIsIt) {
 }
 
 TEST(Canary, WhatAnEditHasEndedSaysNothingOfItsShape) {
-  Planned it(with_canary("a b c"), {.past = {{.state = TrialState::stopped, .was_started = true}, {}, {}}});
+  Planned it(with_canary("a b c"),
+             {.restored = {{.state = TrialState::stopped, .was_started = true}, {}, {}}});
   (void)it.begin();
   EXPECT_EQ(it.listed({}), "start b | b starting");
 }
 
 TEST(Canary, WhatIsBlockedSaysNothingOfItsShape) {
-  Planned it(with_canary("a b c"), {.past = {{.state = TrialState::blocked}, {}, {}}});
+  Planned it(with_canary("a b c"), {.restored = {{.state = TrialState::blocked}, {}, {}}});
   (void)it.begin();
   EXPECT_EQ(it.listed({}), "start b | b starting");
 }
@@ -95,7 +96,7 @@ TEST(Canary, ThatWasLostOrStoppedLeavesItToTheNext) {
     Planned it(std::move(experiment));
     it.begin();
     it.started("a");
-    Sighting seen = it.sighting("a", Phase::ended);
+    Observation seen = it.observation("a", Phase::ended);
     seen.exit_code = 137;
     seen.stopped = true;
     if (was_away) it.listing_begins_after_a_break();
@@ -110,9 +111,10 @@ TEST(Canary, ThatFailedOnceIsNoReasonAgainstWhatIsTriedAgain) {
   Experiment experiment = test::experiment("a b c");
   experiment.canary = true;
   PlannerOptions options;
-  options.past = {{.state = TrialState::failed, .cause = Cause::error, .exit_code = 1, .was_started = true},
-                  {.state = TrialState::waiting},
-                  {.state = TrialState::waiting}};
+  options.restored = {
+      {.state = TrialState::failed, .cause = Cause::error, .exit_code = 1, .was_started = true},
+      {.state = TrialState::waiting},
+      {.state = TrialState::waiting}};
   Planned it(std::move(experiment), options);
   (void)it.begin();
   EXPECT_EQ(it.listed({}), "start b | b starting") << "the canary of those that are left";
@@ -122,12 +124,12 @@ TEST(Canary, ThatRanAlreadyIsOneForTheNextProcess) {
   Experiment experiment = test::experiment("a b c");
   experiment.canary = true;
   PlannerOptions options;
-  options.past = {{.state = TrialState::waiting},
-                  {.state = TrialState::running, .was_started = true},
-                  {.state = TrialState::waiting}};
+  options.restored = {{.state = TrialState::waiting},
+                      {.state = TrialState::running, .was_started = true},
+                      {.state = TrialState::waiting}};
   Planned it(std::move(experiment), options);
   (void)it.begin();
-  EXPECT_EQ(it.listed({it.sighting("b", Phase::running)}), " | ");
+  EXPECT_EQ(it.listed({it.observation("b", Phase::running)}), " | ");
   EXPECT_EQ(it.ended("b", 0), "start a, start c | b succeeded, a starting, c starting");
 }
 
@@ -143,7 +145,8 @@ TEST(Canary, ThatHasFailedBlocksThoseThatComeLater) {
 }
 
 TEST(Canary, ThatSucceededBeforeIsOneForTheNextProcess) {
-  Planned it(with_canary("a b c"), {.past = {{.state = TrialState::succeeded, .was_started = true}, {}, {}}});
+  Planned it(with_canary("a b c"),
+             {.restored = {{.state = TrialState::succeeded, .was_started = true}, {}, {}}});
   (void)it.begin();
   EXPECT_EQ(it.listed({}), "start b, start c | b starting, c starting");
 }

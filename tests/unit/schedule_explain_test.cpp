@@ -56,15 +56,15 @@ class Scene {
     std::vector<std::string> started;
     for (const Fact& fact : planner_->step(event, now_).facts) {
       states_.resize(experiment_.trials.size());
-      Past& past = states_[fact.trial];
+      RestoredTrial& restored = states_[fact.trial];
       if (tells_of_stop(fact)) continue;
-      past.state = fact.state;
-      past.attempt = fact.attempt;
-      past.was_started |= fact.state == TrialState::running;
-      past.was_healthy |= fact.healthy;
-      if (fact.state == TrialState::starting) past.slots = fact.slots;
-      if (fact.state == TrialState::running) past.ran_at = now_;
-      if (fact.root) past.root = fact.root;
+      restored.state = fact.state;
+      restored.attempt = fact.attempt;
+      restored.was_started |= fact.state == TrialState::running;
+      restored.was_healthy |= fact.healthy;
+      if (fact.state == TrialState::starting) restored.slots = fact.slots;
+      if (fact.state == TrialState::running) restored.ran_at = now_;
+      if (fact.root) restored.root = fact.root;
       if (fact.state == TrialState::starting) started.push_back(experiment_.trials[fact.trial].name);
     }
     return started;
@@ -74,21 +74,21 @@ class Scene {
     for (std::string& name : step(Listed{})) started.push_back(std::move(name));
     return started;
   }
-  Sighting sighting(TrialIndex trial, Phase phase) const {
-    Sighting it{.key = {.run = run_, .trial = experiment_.trials[trial].name},
-                .experiment = "test",
-                .id = std::to_string(trial),
-                .phase = phase};
+  Observation observation(TrialIndex trial, Phase phase) const {
+    Observation it{.key = {.run = run_, .trial = experiment_.trials[trial].name},
+                   .experiment = "test",
+                   .id = std::to_string(trial),
+                   .phase = phase};
     if (phase == Phase::ended) it.ended_at = now_;
     return it;
   }
   std::vector<std::string> answer(TrialIndex trial) {
-    return step(StartAnswered{.trial = trial, .result = Running{sighting(trial, Phase::running)}});
+    return step(StartAnswered{.trial = trial, .result = Running{observation(trial, Phase::running)}});
   }
   std::vector<std::string> end(TrialIndex trial, int exit_code) {
-    Sighting it = sighting(trial, Phase::ended);
+    Observation it = observation(trial, Phase::ended);
     it.exit_code = exit_code;
-    return step(Seen{it});
+    return step(Observed{it});
   }
   void pass(double seconds) { now_ += std::chrono::duration_cast<Instant::duration>(Seconds(seconds)); }
 
@@ -112,7 +112,7 @@ class Scene {
     return combu::explain({.run = run_,
                            .experiment = experiment_,
                            .plan = plan_,
-                           .past = states_,
+                           .restored = states_,
                            .settings = settings,
                            .capacity = options.capacity,
                            .held_by_others = held_by_others,
@@ -126,7 +126,7 @@ class Scene {
   Plan plan_;
   std::unique_ptr<Planner> planner_;
   Instant now_{std::chrono::seconds(1'800'000'000)};
-  std::vector<Past> states_;  // as a record has them
+  std::vector<RestoredTrial> states_;  // as a record has them
 };
 
 TEST(Explain, ATrialWaitsForWhatItDependsOn) {
@@ -138,9 +138,9 @@ TEST(Explain, ATrialWaitsForWhatItDependsOn) {
   ASSERT_EQ(why.unmet.size(), 2U);
   EXPECT_EQ(why.unmet[0].trial, 0U);
   scene.answer(0);
-  Sighting healthy = scene.sighting(0, Phase::running);
+  Observation healthy = scene.observation(0, Phase::running);
   healthy.health = Health::healthy;
-  scene.step(Seen{healthy});
+  scene.step(Observed{healthy});
   ASSERT_EQ(scene.explain(1).unmet.size(), 1U);
   EXPECT_EQ(scene.explain(1).unmet[0].condition, Condition::finished);
   scene.end(0, 1);
@@ -309,18 +309,18 @@ std::vector<std::string> happen(Scene& scene, Chance& chance, Slots& others) {
   if (chance.one_in(8)) {
     const bool holds = chance.one_in(2);
     others = cpus(holds ? "2" : "0");
-    return scene.step(Seen{{.key = {.run = RunId("other"), .trial = "x"},
-                            .experiment = "other",
-                            .id = "x",
-                            .phase = holds ? Phase::running : Phase::ended,
-                            .slots = cpus("2")}});
+    return scene.step(Observed{{.key = {.run = RunId("other"), .trial = "x"},
+                                .experiment = "other",
+                                .id = "x",
+                                .phase = holds ? Phase::running : Phase::ended,
+                                .slots = cpus("2")}});
   }
   if (scene.state(trial) == TrialState::starting && scene.kind(trial) == Kind::none)
     return scene.answer(trial);
   if (scene.state(trial) == TrialState::running && chance.one_in(2)) {
-    Sighting healthy = scene.sighting(trial, Phase::running);
+    Observation healthy = scene.observation(trial, Phase::running);
     healthy.health = Health::healthy;
-    return scene.step(Seen{healthy});
+    return scene.step(Observed{healthy});
   }
   if (scene.state(trial) == TrialState::running) return scene.end(trial, chance.one_in(5) ? 1 : 0);
   return {};

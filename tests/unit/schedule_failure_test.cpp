@@ -14,24 +14,24 @@ namespace {
 constexpr Instant k_now{std::chrono::seconds(1'800'000'000)};
 constexpr Instant k_later = k_now + Instant::duration(1);
 
-Sighting ended(std::optional<int> exit_code) {
-  Sighting sighting;
-  sighting.phase = Phase::ended;
-  sighting.exit_code = exit_code;
-  return sighting;
+Observation ended(std::optional<int> exit_code) {
+  Observation observation;
+  observation.phase = Phase::ended;
+  observation.exit_code = exit_code;
+  return observation;
 }
-Sighting stopped(std::optional<int> exit_code) {
-  Sighting sighting = ended(exit_code);
-  sighting.stopped = true;
-  return sighting;
+Observation stopped(std::optional<int> exit_code) {
+  Observation observation = ended(exit_code);
+  observation.stopped = true;
+  return observation;
 }
-Sighting out_of_memory(Sighting sighting) {
-  sighting.oom = true;
-  return sighting;
+Observation out_of_memory(Observation observation) {
+  observation.oom = true;
+  return observation;
 }
-Sighting perhaps_out_of_memory(Sighting sighting) {
-  sighting.oom_likely = true;
-  return sighting;
+Observation perhaps_out_of_memory(Observation observation) {
+  observation.oom_likely = true;
+  return observation;
 }
 
 // ---- cause_of

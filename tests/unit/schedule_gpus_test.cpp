@@ -76,12 +76,12 @@ TEST(Gpus, AClaimThatRunsIsNotForgotten) {
 
 TEST(Gpus, WhatAnEarlierProcessHasStartedKeepsItsOwn) {
   PlannerOptions options = with_gpus();
-  options.past.resize(2);
-  options.past[0].state = TrialState::running;
-  options.past[0].was_started = true;
+  options.restored.resize(2);
+  options.restored[0].state = TrialState::running;
+  options.restored[0].was_started = true;
   Planned it(wanting({1, 1}), std::move(options));
   EXPECT_EQ(it.begin(), " | ") << "nothing starts before it is known what runs";
-  Sighting runs = it.sighting("a", Phase::running);
+  Observation runs = it.observation("a", Phase::running);
   runs.slots.gpus = {"0"};
   EXPECT_EQ(it.listed({runs}), "start b | b starting");
   EXPECT_THAT(it.held().gpus, testing::ElementsAre("0", "1"));
@@ -167,13 +167,13 @@ TEST(Gpus, WithoutACapacityNoneIsGiven) {
 
 TEST(Gpus, WhatAnEarlierProcessHasStartedHoldsItsCpusOnce) {
   PlannerOptions options = with_gpus();
-  options.past.resize(1);
-  options.past[0] = {.state = TrialState::running, .was_started = true};
+  options.restored.resize(1);
+  options.restored[0] = {.state = TrialState::running, .was_started = true};
   Experiment experiment = wanting({1});
   experiment.trials[0].slots.cpus = parse_cpus("3");
   Planned it(std::move(experiment), std::move(options));
   (void)it.begin();
-  Sighting runs = it.sighting("a", Phase::running);
+  Observation runs = it.observation("a", Phase::running);
   runs.slots = {.cpus = parse_cpus("3"), .memory = {}, .gpus = {"0"}};
   (void)it.listed({runs});
   EXPECT_EQ(it.held(), runs.slots);

@@ -297,10 +297,10 @@ TEST(Lifecycle, AReplacedTrialWaitsAgainWithoutItsPast) {
   Driven it(experiment);
   it.run({0});
   it.life.count_failure(0, Cause::oom);
-  it.life.departures.emplace(0, Leaving::replaced);
+  it.life.departures.emplace(0, Departure::replaced);
   it.life.fail_attempt(0, {.cause = Cause::error, .exit_code = 3, .reason = {}});
   EXPECT_TRUE(it.life.trials.facts().at(0).is_reset);
-  EXPECT_EQ(it.news(), " | a retrying (" + std::string(reason_of(Leaving::replaced)) + ")")
+  EXPECT_EQ(it.news(), " | a retrying (" + std::string(reason_of(Departure::replaced)) + ")")
       << "nothing is collected";
   EXPECT_FALSE(it.life.departs(0));
   EXPECT_EQ(it.state(0), TrialState::ready);
@@ -311,11 +311,11 @@ TEST(Lifecycle, AReplacedTrialWaitsAgainWithoutItsPast) {
 }
 
 TEST(Lifecycle, AReplacedTrialIsLookedUpAgain) {
-  Driven it(with_cache("a"), {.recalls = true});
+  Driven it(with_cache("a"), {.looks_up_cache = true});
   it.life.begin_lookups();
   EXPECT_TRUE(it.life.lookups.answered(0));
   it.run({0});
-  it.life.departures.emplace(0, Leaving::replaced);
+  it.life.departures.emplace(0, Departure::replaced);
   it.life.vanish(0, {});
   EXPECT_THAT(it.news(), testing::StartsWith("recall a | "));
 }
@@ -324,7 +324,7 @@ TEST(Lifecycle, AnAttemptThatDepartsMeetsNoConditions) {
   Driven it("a b<-a:started");
   it.life.make_ready(0);
   (void)it.start();
-  it.life.departures.emplace(0, Leaving::replaced);
+  it.life.departures.emplace(0, Departure::replaced);
   it.life.begin_to_run(0);
   EXPECT_EQ(it.news(), " | a running");
   EXPECT_EQ(it.state(1), TrialState::waiting);
@@ -337,7 +337,7 @@ TEST(Lifecycle, AReplacedTrialWhoseDependencyCanNeverBeMetIsBlocked) {
   it.run({1});
   it.life.trials.report({.trial = 0, .state = TrialState::failed});
   (void)it.news();
-  it.life.departures.emplace(1, Leaving::replaced);
+  it.life.departures.emplace(1, Departure::replaced);
   it.life.vanish(1, {});
   EXPECT_THAT(it.news(), testing::EndsWith(", b blocked (depends on `a`, which did not succeed)"));
 }
@@ -345,10 +345,10 @@ TEST(Lifecycle, AReplacedTrialWhoseDependencyCanNeverBeMetIsBlocked) {
 TEST(Lifecycle, ARemovedTrialIsOverAndNoFailure) {
   Driven it("a b<-a:succeeded");
   it.run({0});
-  it.life.departures.emplace(0, Leaving::removed);
+  it.life.departures.emplace(0, Departure::removed);
   it.life.vanish(0, "ignored");
   EXPECT_EQ(it.life.trials.facts().at(0).cause, Cause::none);
-  EXPECT_EQ(it.news(), " | a stopped (" + std::string(reason_of(Leaving::removed)) +
+  EXPECT_EQ(it.news(), " | a stopped (" + std::string(reason_of(Departure::removed)) +
                            "), b blocked (depends on `a`, which did not succeed)");
 }
 
@@ -460,7 +460,7 @@ TEST(Lifecycle, AnAttemptThatTheEngineStoppedIsLostWhileItsOutputsAreCollected) 
 // ---- Cache lookups
 
 TEST(Lifecycle, ATrialIsLookedUpBeforeItsStartAndServicesWaitForAllLookups) {
-  Driven it(with_cache("a !s b<-s"), {.until = Until::ended, .recalls = true});
+  Driven it(with_cache("a !s b<-s"), {.until = Until::ended, .looks_up_cache = true});
   it.life.begin_lookups();
   EXPECT_EQ(it.news(), "recall a, recall b | ");
   it.life.make_ready(0);
@@ -473,7 +473,7 @@ TEST(Lifecycle, ATrialIsLookedUpBeforeItsStartAndServicesWaitForAllLookups) {
 }
 
 TEST(Lifecycle, AServiceThatOnlySkippedTrialsUseIsNotStarted) {
-  Driven it(with_cache("!s a<-s"), {.until = Until::ended, .recalls = true});
+  Driven it(with_cache("!s a<-s"), {.until = Until::ended, .looks_up_cache = true});
   it.life.begin_lookups();
   it.life.make_ready(0);
   (void)it.news();

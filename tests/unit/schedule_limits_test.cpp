@@ -9,7 +9,7 @@ namespace combu::test {
 namespace {
 
 // An attempt of another run, which holds a CPU.
-Sighting rival() {
+Observation rival() {
   return {.key = {.run = RunId("other"), .trial = "r"},
           .experiment = "other",
           .id = "r1",
@@ -50,7 +50,7 @@ TEST(Timeout, WhatHadEndedInTimeIsHeardOfLate) {
     Planned it(with_timeout(test::experiment("a"), Seconds(5)));
     it.begin_running({"a"});
     EXPECT_EQ(it.pass(20), "stop a | a running (timeout)");
-    Sighting seen = it.sighting("a", Phase::ended);
+    Observation seen = it.observation("a", Phase::ended);
     seen.exit_code = 0;
     seen.ended_at.reset();
     EXPECT_EQ(it.seen(seen), "look at a | ");
@@ -68,7 +68,7 @@ TEST(Timeout, WhatWasLostWithItsHostHasNoTimeOfItsOwn) {
   it.begin_running({"a"});
   EXPECT_EQ(it.pass(20), "stop a | a running (timeout)");
   it.listing_begins_after_a_break();
-  Sighting seen = it.sighting("a", Phase::ended);
+  Observation seen = it.observation("a", Phase::ended);
   seen.exit_code = 255;
   EXPECT_EQ(it.listed_after_a_break({seen}),
             "collect a | a retrying (lost with its host or engine (exit code 255); attempt 2 in 0 ms)");
@@ -135,7 +135,7 @@ TEST(Deadline, WhatHadEndedBeforeIsHeardOfLate) {
   Planned it(std::move(experiment));
   it.begin_running({"a"});
   EXPECT_EQ(it.pass(70), "stop a | a running (stopped)");
-  Sighting seen = it.sighting("a", Phase::ended);
+  Observation seen = it.observation("a", Phase::ended);
   seen.exit_code = 0;
   seen.ended_at = Instant{} + std::chrono::seconds(59);
   EXPECT_EQ(it.seen(seen), " | a succeeded");
@@ -159,7 +159,7 @@ TEST(Timeout, OfWhatTheEngineKnowsNoTimesIsOne) {
   Planned it(with_timeout(test::experiment("a"), Seconds(5)));
   it.begin_running({"a"});
   (void)it.pass(5);
-  Sighting seen = it.sighting("a", Phase::ended);
+  Observation seen = it.observation("a", Phase::ended);
   seen.exit_code = 0;
   seen.ended_at.reset();
   EXPECT_EQ(it.seen(seen), "look at a | ");
@@ -171,7 +171,7 @@ TEST(Timeout, WhatWasStoppedForItHasTakenTooLongWhateverTheEnginesClockSays) {
   Planned it(with_timeout(test::experiment("a"), Seconds(5)));
   it.begin_running({"a"});
   (void)it.pass(5);
-  Sighting seen = it.stopped_from_outside("a");
+  Observation seen = it.stopped_from_outside("a");
   seen.ran_at = at(0);
   seen.ended_at = at(4);
   EXPECT_EQ(it.seen(seen), "collect a | a failed (took longer than its timeout of 5.0 s)");

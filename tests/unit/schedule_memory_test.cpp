@@ -52,7 +52,7 @@ TEST(Retries, WhatWasLikelyOutOfMemoryGrowsToo) {
   Planned it(experiment, {.capacity = Slots{.cpus = {}, .memory = parse_bytes("4g"), .gpus = {}}});
   (void)it.begin();
   (void)it.started("a");
-  Sighting killed = it.sighting("a", Phase::ended);
+  Observation killed = it.observation("a", Phase::ended);
   killed.exit_code = 137;
   killed.oom_likely = true;
   EXPECT_EQ(it.seen(killed),
@@ -170,7 +170,7 @@ TEST(Retries, MemoryGrowsAsFarAsOtherRunsLeaveSome) {
     Planned it(growing(text, {{"w", 30}, {"z", 5}}),
                {.until = Until::ended, .capacity = Slots{.cpus = {}, .memory = Bytes{100}, .gpus = {}}});
     (void)it.begin();
-    Sighting other = it.sighting("w", Phase::running);
+    Observation other = it.observation("w", Phase::running);
     other.key.run = RunId("other");
     other.id = "x";
     other.slots.memory = Bytes{50};

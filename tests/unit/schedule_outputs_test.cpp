@@ -169,7 +169,7 @@ TEST(Outputs, AnEngineThatGoesAwayMeanwhileHasTakenTheTrialAlong) {
   Planned it(with_outputs_and_retries("a", 1));
   it.begin();
   it.started("a");
-  Sighting stopped = it.sighting("a", Phase::ended);
+  Observation stopped = it.observation("a", Phase::ended);
   stopped.exit_code = 137;
   stopped.stopped = true;
   EXPECT_EQ(it.seen(stopped), "take a | a collecting (stopped from outside (exit code 137, SIGKILL))");
@@ -184,16 +184,17 @@ TEST(Outputs, AnEngineThatGoesAwayMeanwhileHasTakenTheTrialAlong) {
 }
 
 TEST(Outputs, ALaterProcessTakesThem) {
-  const auto past = [](Cause cause, std::optional<int> exit_code, const std::string& reason) {
-    return Past{.state = TrialState::collecting,
-                .cause = cause,
-                .exit_code = exit_code,
-                .reason = reason,
-                .details = {.next = Next::collect, .next_why = "disk full"},
-                .was_started = true};
+  const auto restored = [](Cause cause, std::optional<int> exit_code, const std::string& reason) {
+    return RestoredTrial{.state = TrialState::collecting,
+                         .cause = cause,
+                         .exit_code = exit_code,
+                         .reason = reason,
+                         .details = {.next = Next::collect, .next_why = "disk full"},
+                         .was_started = true};
   };
   PlannerOptions options{.until = Until::ended};
-  options.past = {past(Cause::none, 0, ""), past(Cause::error, 3, "exit code 3"), Past{}};
+  options.restored = {restored(Cause::none, 0, ""), restored(Cause::error, 3, "exit code 3"),
+                      RestoredTrial{}};
   Planned it(with_outputs("a b c<-a:succeeded"), options);
   EXPECT_EQ(it.begin(), "take a, take b | ");
   EXPECT_EQ(it.listed({}), " | ") << "containers that are gone are seen when something is taken out of them";
@@ -261,7 +262,7 @@ TEST(Outputs, AnEngineThatGoesAwayMeanwhileTakesAlongNeitherSuccessesNorWhatSome
   it.started("b");
   it.ended("a", 0);
   it.adjust({.stopping = {"b"}, .stopper = "alice"});
-  Sighting stopped = it.sighting("b", Phase::ended);
+  Observation stopped = it.observation("b", Phase::ended);
   stopped.exit_code = 137;
   stopped.stopped = true;
   it.seen(stopped);
@@ -295,7 +296,7 @@ bool is_tried_on(const std::string& others, const std::function<void(Planned&)>&
     trial.retries = {.max = 1, .pause = Seconds(1e6), .pause_max = Seconds(1e6)};
     trial.retries.on.set();
   }
-  Planned it(std::move(experiment), {.until = Until::ended, .recalls = true});
+  Planned it(std::move(experiment), {.until = Until::ended, .looks_up_cache = true});
   it.begin();
   it.started("a");
   prepare(it);

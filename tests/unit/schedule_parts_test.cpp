@@ -484,9 +484,9 @@ TEST(CacheGate, ReleasesHeldTrialsOnce) {
 
 // ---- Restoration
 
-Restoration::Way way_of(const Past& past, bool may_retry_stopped = false,
+Restoration::Way way_of(const RestoredTrial& restored, bool may_retry_stopped = false,
                         std::optional<Instant> engine_began_at = std::nullopt) {
-  return Restoration({past}, engine_began_at).way(0, may_retry_stopped);
+  return Restoration({restored}, engine_began_at).way(0, may_retry_stopped);
 }
 
 TEST(Restoration, TheWayFollowsFromTheState) {
@@ -494,7 +494,7 @@ TEST(Restoration, TheWayFollowsFromTheState) {
   EXPECT_EQ(way_of({.state = TrialState::waiting}), Way::waits);
   EXPECT_EQ(way_of({.state = TrialState::starting}), Way::lives);
   EXPECT_EQ(way_of({.state = TrialState::running}), Way::lives);
-  EXPECT_EQ(way_of({.state = TrialState::running, .leaving = Leaving::removed}), Way::departs);
+  EXPECT_EQ(way_of({.state = TrialState::running, .departure = Departure::removed}), Way::departs);
   EXPECT_EQ(way_of({.state = TrialState::retrying, .cause = Cause::error}), Way::retries);
   EXPECT_EQ(way_of({.state = TrialState::ready, .cause = Cause::error}), Way::retries);
   EXPECT_EQ(way_of({.state = TrialState::collecting}), Way::collects);
@@ -503,25 +503,25 @@ TEST(Restoration, TheWayFollowsFromTheState) {
 
 TEST(Restoration, AStoppedAttemptIsLostOnlyIfTheEngineBeganLater) {
   using std::chrono::seconds;
-  const Past past{.state = TrialState::retrying, .cause = Cause::stopped, .ran_at = k_now};
-  EXPECT_EQ(way_of(past, false, k_now + seconds(1)), Restoration::Way::retries);
-  EXPECT_EQ(way_of(past, false, k_now - seconds(1)), Restoration::Way::fails);
-  EXPECT_EQ(way_of(past, true, k_now - seconds(1)), Restoration::Way::retries);
-  EXPECT_EQ(Restoration({past}, {}).retry_cause(0, false), Cause::host_lost);
-  EXPECT_EQ(Restoration({past}, {}).retry_cause(0, true), Cause::stopped);
+  const RestoredTrial restored{.state = TrialState::retrying, .cause = Cause::stopped, .ran_at = k_now};
+  EXPECT_EQ(way_of(restored, false, k_now + seconds(1)), Restoration::Way::retries);
+  EXPECT_EQ(way_of(restored, false, k_now - seconds(1)), Restoration::Way::fails);
+  EXPECT_EQ(way_of(restored, true, k_now - seconds(1)), Restoration::Way::retries);
+  EXPECT_EQ(Restoration({restored}, {}).retry_cause(0, false), Cause::host_lost);
+  EXPECT_EQ(Restoration({restored}, {}).retry_cause(0, true), Cause::stopped);
 }
 
 TEST(Restoration, AnAttemptOfATrialThatWaitsWasStarted) {
   const auto seen = [](Phase phase, int attempt) {
-    return Sighting{.key = {.run = RunId("r1"), .trial = "a", .attempt = attempt}, .phase = phase};
+    return Observation{.key = {.run = RunId("r1"), .trial = "a", .attempt = attempt}, .phase = phase};
   };
   Restoration restoration({{.attempt = 2}, {.state = TrialState::retrying}}, {});
   EXPECT_FALSE(restoration.add_start(0, seen(Phase::created, 2)));
   EXPECT_FALSE(restoration.add_start(0, seen(Phase::ended, 1))) << "that is an earlier attempt";
   EXPECT_FALSE(restoration.add_start(1, seen(Phase::running, 1)));
   EXPECT_TRUE(restoration.add_start(0, seen(Phase::running, 3)));
-  EXPECT_EQ(restoration.past(0).state, TrialState::starting);
-  EXPECT_EQ(restoration.past(0).attempt, 3);
+  EXPECT_EQ(restoration.restored(0).state, TrialState::starting);
+  EXPECT_EQ(restoration.restored(0).attempt, 3);
   EXPECT_FALSE(Restoration({}, {}).add_start(0, seen(Phase::running, 1))) << "the run begins";
 }
 

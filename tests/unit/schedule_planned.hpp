@@ -25,8 +25,8 @@ inline std::string_view word_of(const Command& command) {
   if (std::holds_alternative<StartCommand>(command)) return "start";
   if (std::holds_alternative<StopCommand>(command)) return "stop";
   if (std::holds_alternative<GiveUpCommand>(command)) return "give up";
-  if (std::holds_alternative<LookCommand>(command)) return "look at";
-  if (std::holds_alternative<RecallCommand>(command)) return "recall";
+  if (std::holds_alternative<InspectCommand>(command)) return "look at";
+  if (std::holds_alternative<CacheLookupCommand>(command)) return "recall";
   return std::get<CollectCommand>(command).outputs ? "take" : "collect";
 }
 
@@ -75,8 +75,8 @@ class Planned {
     for (const std::string& name : names) (void)started(name);
   }
   // `done`: where it has been done before.
-  std::string recalled(const std::string& name, const std::string& done = "") {
-    return text(step(Recalled{.trial = index(name), .done = done}));
+  std::string looked_up(const std::string& name, const std::string& done = "") {
+    return text(step(CacheLookupAnswered{.trial = index(name), .done = done}));
   }
   std::string collected(const std::string& name) { return text(step(Collected{index(name)})); }
   // What an attempt is to blame for, and what it is not.
@@ -105,11 +105,11 @@ class Planned {
     return " | ";
   }
   std::string listing_begins_after_a_break() { return text(step(ListingBegins{.after_break = true})); }
-  std::string listed_after_a_break(const std::vector<Sighting>& sightings) {
-    return text(step(Listed{.sightings = sightings, .after_break = true}));
+  std::string listed_after_a_break(const std::vector<Observation>& observations) {
+    return text(step(Listed{.observations = observations, .after_break = true}));
   }
   std::string out_of_memory(const std::string& name) {
-    Sighting it = sighting(name, Phase::ended);
+    Observation it = observation(name, Phase::ended);
     it.exit_code = 137;
     it.oom = true;
     return seen(it);
@@ -121,17 +121,19 @@ class Planned {
   [[nodiscard]] const Settings& settings() const { return planner_.settings(); }
   std::string listing_begins() { return text(step(ListingBegins{})); }
   std::string started(const std::string& name) {
-    return text(step(StartAnswered{.trial = index(name), .result = Running{sighting(name, Phase::running)}}));
+    return text(
+        step(StartAnswered{.trial = index(name), .result = Running{observation(name, Phase::running)}}));
   }
-  std::string lost_to(const std::string& name, const Sighting& winner) {
+  std::string lost_to(const std::string& name, const Observation& winner) {
     return text(step(StartAnswered{.trial = index(name), .result = TakenByOther{winner}}));
   }
-  std::string answered(const std::string& name, const Sighting& seen) {
+  std::string answered(const std::string& name, const Observation& seen) {
     return text(step(StartAnswered{.trial = index(name), .result = Running{seen}}));
   }
   // The engine has only created it.
   std::string accepted(const std::string& name) {
-    return text(step(StartAnswered{.trial = index(name), .result = Running{sighting(name, Phase::created)}}));
+    return text(
+        step(StartAnswered{.trial = index(name), .result = Running{observation(name, Phase::created)}}));
   }
   std::string not_started(const std::string& name) {
     return text(
@@ -147,9 +149,9 @@ class Planned {
                                 .error = Error(ErrorKind::refused, name, "no"),
                                 .attempt = attempt.value_or(attempt_of(trial))}));
   }
-  std::string running(const std::string& name) { return seen(sighting(name, Phase::running)); }
+  std::string running(const std::string& name) { return seen(observation(name, Phase::running)); }
   std::string ended(const std::string& name, int code) {
-    Sighting it = sighting(name, Phase::ended);
+    Observation it = observation(name, Phase::ended);
     it.exit_code = code;
     return seen(it);
   }
@@ -157,28 +159,30 @@ class Planned {
     (void)ended(name, code);
     (void)collected(name);
   }
-  std::string gone(const std::string& name) { return seen(sighting(name, Phase::gone)); }
+  std::string gone(const std::string& name) { return seen(observation(name, Phase::gone)); }
   std::string health(const std::string& name, Health health) {
-    Sighting it = sighting(name, Phase::running);
+    Observation it = observation(name, Phase::running);
     it.health = health;
     return seen(it);
   }
-  std::string seen(const Sighting& it) { return text(step(Seen{it})); }
-  std::string looked(const Sighting& it) { return text(step(Looked{it})); }
-  std::string listed(const std::vector<Sighting>& sightings) { return text(step(Listed{sightings})); }
+  std::string seen(const Observation& it) { return text(step(Observed{it})); }
+  std::string looked(const Observation& it) { return text(step(Inspected{it})); }
+  std::string listed(const std::vector<Observation>& observations) {
+    return text(step(Listed{observations}));
+  }
 
   // Of its present attempt, or of the one that is given.
-  [[nodiscard]] Sighting sighting(const std::string& name, Phase phase,
-                                  std::optional<int> attempt = std::nullopt) const {
-    Sighting it{.key = {.run = run_, .trial = name, .attempt = attempt.value_or(attempt_of(index(name)))},
-                .experiment = "test",
-                .phase = phase};
+  [[nodiscard]] Observation observation(const std::string& name, Phase phase,
+                                        std::optional<int> attempt = std::nullopt) const {
+    Observation it{.key = {.run = run_, .trial = name, .attempt = attempt.value_or(attempt_of(index(name)))},
+                   .experiment = "test",
+                   .phase = phase};
     if (phase == Phase::ended) it.ended_at = now_;
     return it;
   }
   // Of an attempt that has ended by a signal, which neither the planner nor the kernel sent.
-  [[nodiscard]] Sighting stopped_from_outside(const std::string& name) const {
-    Sighting it = sighting(name, Phase::ended);
+  [[nodiscard]] Observation stopped_from_outside(const std::string& name) const {
+    Observation it = observation(name, Phase::ended);
     it.exit_code = 143;
     it.stopped = true;
     return it;
@@ -320,7 +324,7 @@ inline Experiment wanting(const std::vector<std::size_t>& counts) {
   return experiment;
 }
 
-inline Sighting holder_of(const std::string& id, std::vector<std::string> gpus, Phase phase) {
+inline Observation holder_of(const std::string& id, std::vector<std::string> gpus, Phase phase) {
   return {.key = {.run = RunId("run2"), .trial = "x"},
           .experiment = "other",
           .id = id,

@@ -58,7 +58,7 @@ TEST(Retries, WhatSomebodyStoppedIsNotTriedAgain) {
   retries.on.set(static_cast<std::size_t>(Cause::error));
   Planned it(with_retries("a", retries));
   it.begin_running({"a"});
-  const Sighting seen = it.stopped_from_outside("a");
+  const Observation seen = it.stopped_from_outside("a");
   EXPECT_EQ(it.seen(seen), "collect a | a stopped (stopped from outside (exit code 143, SIGTERM))");
 }
 
@@ -66,7 +66,7 @@ TEST(Retries, WhoStoppedItShowsWhenTheEngineGoesAway) {
   for (const bool restarted : {true, false}) {
     Planned it(with_retries("a", {.max = 1}));
     it.begin_running({"a"});
-    const Sighting seen = it.stopped_from_outside("a");
+    const Observation seen = it.stopped_from_outside("a");
     EXPECT_EQ(it.seen(seen),
               "collect a | a retrying (stopped from outside (exit code 143, SIGTERM); tried "
               "again if the engine is being restarted)");
@@ -88,7 +88,7 @@ TEST(Retries, WhatIsStoppedInALaterAttemptStaysStopped) {
   it.end_and_collect("a", 1);
   EXPECT_EQ(it.pass(60), "start a#2 | a starting");
   (void)it.started("a");
-  const Sighting seen = it.stopped_from_outside("a");
+  const Observation seen = it.stopped_from_outside("a");
   (void)it.seen(seen);
   EXPECT_EQ(it.collected("a"), " | ");
   EXPECT_EQ(it.state("a"), TrialState::retrying);
@@ -105,7 +105,7 @@ TEST(Retries, WhoAnnouncesThatHeStopsItIsTold) {
                   "collect b | b retrying (stopped from outside (exit code "
                   "143, SIGTERM); tried again if the engine is being "
                   "restarted)")}) {
-    const Sighting seen = it.stopped_from_outside(name);
+    const Observation seen = it.stopped_from_outside(name);
     EXPECT_EQ(it.seen(seen), words);
   }
 }
@@ -132,7 +132,7 @@ TEST(Retries, WhatWasAnnouncedIsOfThatAttempt) {
   (void)it.collected("a");
   (void)it.pass(60);
   (void)it.started("a");
-  const Sighting seen = it.stopped_from_outside("a");
+  const Observation seen = it.stopped_from_outside("a");
   EXPECT_THAT(it.seen(seen), testing::HasSubstr("stopped from outside"));
 }
 
@@ -140,7 +140,7 @@ TEST(Retries, ALostHostDoesNotSpendThem) {
   Planned it(with_retries("a", {.max = 1}));
   it.begin_running({"a"});
   (void)it.listing_begins_after_a_break();
-  Sighting seen = it.sighting("a", Phase::ended);
+  Observation seen = it.observation("a", Phase::ended);
   seen.exit_code = 255;
   EXPECT_EQ(it.listed_after_a_break({seen}),
             "collect a | a retrying (lost with its host or engine (exit code 255); attempt 2 in 0 ms)");
@@ -164,7 +164,7 @@ TEST(Retries, AFurtherAttemptThatWaitsForSlotsIsTold) {
 TEST(Retries, WhatWasLikelyOutOfMemoryIsLostWithAnEngineThatWasAway) {
   Planned it(with_retries("a", {.max = 1}));
   it.begin_running({"a"});
-  Sighting killed = it.sighting("a", Phase::ended);
+  Observation killed = it.observation("a", Phase::ended);
   killed.exit_code = 137;
   killed.oom_likely = true;
   EXPECT_EQ(
@@ -185,11 +185,11 @@ TEST(Retries, LateNewsOfAnEarlierAttemptChangeNothing) {
   Planned it(with_retries("a", {.max = 1}));
   it.begin_running({"a"});
   (void)it.ended("a", 1);
-  const Sighting late = it.sighting("a", Phase::ended, 1);
+  const Observation late = it.observation("a", Phase::ended, 1);
   (void)it.collected("a");
   (void)it.pass(1);
   EXPECT_EQ(it.seen(late), " | ");
-  EXPECT_EQ(it.seen(it.sighting("a", Phase::gone, 1)), " | ");
+  EXPECT_EQ(it.seen(it.observation("a", Phase::gone, 1)), " | ");
   EXPECT_EQ(it.state("a"), TrialState::starting);
 }
 
@@ -206,19 +206,20 @@ TEST(Retries, ALateAnswerOfAnEarlierStopChangesNothing) {
 
 // Why it was being stopped is on record before it is.
 TEST(Retries, ATimeoutThatNobodyLivedToTellIsOne) {
-  for (const Cause doom : {Cause::timeout, Cause::none}) {
+  for (const Cause stop_cause : {Cause::timeout, Cause::none}) {
     Experiment experiment = with_timeout(with_retries("a", {.max = 1}), Seconds(5));
     PlannerOptions options;
-    options.past = {{.state = TrialState::running, .was_started = true, .ran_at = Instant{}, .doom = doom}};
+    options.restored = {
+        {.state = TrialState::running, .was_started = true, .ran_at = Instant{}, .stop_cause = stop_cause}};
     Planned it(std::move(experiment), options);
     (void)it.begin();
-    Sighting seen = it.sighting("a", Phase::ended);
+    Observation seen = it.observation("a", Phase::ended);
     seen.exit_code = 0;
-    seen.stopped = doom != Cause::none;
+    seen.stopped = stop_cause != Cause::none;
     seen.ran_at = Instant{};
     seen.ended_at = Instant{} + std::chrono::seconds(6);
     EXPECT_EQ(it.listed({seen}),
-              doom == Cause::none
+              stop_cause == Cause::none
                   ? " | a succeeded"
                   : "collect a | a retrying (took longer than its timeout of 5.0 s; attempt 2 in 1.0 s)");
   }
@@ -228,7 +229,7 @@ TEST(Retries, StoppedAfterAProcessInItWasOutOfMemoryIsStopped) {
   Planned it(with_retries("a", {.max = 1}));
   it.begin_running({"a"});
   (void)it.adjust({.stopping = {"a"}, .stopper = "alice"});
-  Sighting seen = it.sighting("a", Phase::ended);
+  Observation seen = it.observation("a", Phase::ended);
   seen.exit_code = 143;
   seen.oom = true;
   seen.stopped = true;
@@ -304,7 +305,7 @@ TEST(Retries, FactsTellOfTheAttemptThatTheyAreAbout) {
 TEST(Retries, TheNextAttemptHasItsOwnBeginning) {
   Planned it(with_retries("a", {.max = 1}));
   (void)it.begin();
-  Sighting first = it.sighting("a", Phase::running);
+  Observation first = it.observation("a", Phase::running);
   first.ran_at = at(0);
   (void)it.answered("a", first);
   (void)it.pass(5);
@@ -350,7 +351,7 @@ TEST(Retries, ATrialIsLostOnlySoOften) {
   (void)it.begin();
   for (int losses = 1; losses <= Planner::k_losses_max; ++losses) {
     (void)it.started("a");
-    const Sighting seen = it.stopped_from_outside("a");
+    const Observation seen = it.stopped_from_outside("a");
     if (losses % 2 == 0) {
       (void)it.listing_begins_after_a_break();
       (void)it.listed_after_a_break({seen});
@@ -364,7 +365,7 @@ TEST(Retries, ATrialIsLostOnlySoOften) {
     ASSERT_EQ(it.state("a"), TrialState::starting) << losses;
   }
   (void)it.started("a");
-  Sighting seen = it.sighting("a", Phase::ended);
+  Observation seen = it.observation("a", Phase::ended);
   seen.exit_code = 137;
   (void)it.listing_begins_after_a_break();
   EXPECT_EQ(
@@ -375,7 +376,7 @@ TEST(Retries, ATrialIsLostOnlySoOften) {
 TEST(Retries, WhileItIsNotKnownWhoStoppedItItsSlotsAreFree) {
   Planned it(with_retries("a=2 b=2", {.max = 1}), {.capacity = Planned::cpus("2")});
   it.begin_running({"a"});
-  const Sighting seen = it.stopped_from_outside("a");
+  const Observation seen = it.stopped_from_outside("a");
   EXPECT_EQ(
       it.seen(seen),
       "collect a, start b | a retrying (stopped from outside (exit code 143, SIGTERM); tried again if the "
@@ -385,7 +386,7 @@ TEST(Retries, WhileItIsNotKnownWhoStoppedItItsSlotsAreFree) {
 TEST(Retries, WhoStopsItMeanwhileIsTold) {
   Planned it(with_retries("a", {.max = 1}));
   it.begin_running({"a"});
-  const Sighting seen = it.stopped_from_outside("a");
+  const Observation seen = it.stopped_from_outside("a");
   (void)it.seen(seen);
   (void)it.collected("a");
   EXPECT_EQ(
@@ -400,7 +401,7 @@ TEST(Retries, WhoStopsItMeanwhileIsTold) {
 TEST(Retries, WhoStoppedItShowsHoweverLongItMightHaveTaken) {
   Planned it(with_timeout(with_retries("a", {.max = 1}), Seconds(10)));
   it.begin_running({"a"});
-  const Sighting seen = it.stopped_from_outside("a");
+  const Observation seen = it.stopped_from_outside("a");
   (void)it.seen(seen);
   (void)it.collected("a");
   EXPECT_EQ(it.pass(70), " | ");
@@ -411,7 +412,7 @@ TEST(Retries, WhoStoppedItShowsHoweverLongItMightHaveTaken) {
 TEST(Retries, AnAnswerThatTellsOfAnEndIsOfAnEarlierCall) {
   Planned it(with_retries("a", {.max = 1}));
   (void)it.begin();
-  Sighting seen = it.sighting("a", Phase::ended);
+  Observation seen = it.observation("a", Phase::ended);
   seen.exit_code = 137;
   EXPECT_EQ(
       it.answered("a", seen),
@@ -422,7 +423,7 @@ TEST(Retries, AnAnswerThatTellsOfAnEndIsOfAnEarlierCall) {
 TEST(Retries, OutOfMemoryIsAlsoWhatAProcessInItWasKilledFor) {
   Planned it("a");
   it.begin_running({"a"});
-  Sighting seen = it.sighting("a", Phase::ended);
+  Observation seen = it.observation("a", Phase::ended);
   seen.exit_code = 1;
   seen.oom = true;
   EXPECT_EQ(it.seen(seen), "collect a | a failed (out of memory (exit code 1))");
@@ -430,7 +431,7 @@ TEST(Retries, OutOfMemoryIsAlsoWhatAProcessInItWasKilledFor) {
 
 TEST(Ending, IsWhatTheContainerTells) {
   const auto told = [](int exit_code, bool oom, bool stopped) {
-    Sighting ended{.phase = Phase::ended};
+    Observation ended{.phase = Phase::ended};
     ended.exit_code = exit_code;
     ended.oom = oom;
     ended.stopped = stopped;

@@ -27,7 +27,7 @@ TEST(ServiceRoom, IsKeptWhileTheFirstServiceIsNotHealthyYet) {
 
 TEST(ServiceRoom, IsKeptBesideWhatOthersHold) {
   Planned it("!d1=0.5 !d2=0.5 !d3=0.5 s1=1<-d1 s2=1<-d2 s3=1<-d3", waiting_with_cpus("2"));
-  Sighting other = it.sighting("d1", Phase::running);
+  Observation other = it.observation("d1", Phase::running);
   other.key.run = RunId("other");
   other.id = "x";
   other.slots = Planned::cpus("0.5");
@@ -105,11 +105,11 @@ TEST(ServiceRoom, WhatAServiceServesStartsHoweverManyWaitBefore) {
   }
   PlannerOptions options = waiting_with_cpus("2");
   options.capacity->memory = Bytes{10000};
-  options.past.resize(experiment.trials.size());
-  options.past[0] = {.state = TrialState::running, .was_started = true};
+  options.restored.resize(experiment.trials.size());
+  options.restored[0] = {.state = TrialState::running, .was_started = true};
   Planned it(std::move(experiment), options);
   (void)it.begin();
-  EXPECT_EQ(it.listed({it.sighting("d", Phase::running)}), "start s | s starting");
+  EXPECT_EQ(it.listed({it.observation("d", Phase::running)}), "start s | s starting");
 }
 
 TEST(ServiceRoom, WithoutAnybodyWhoStopsThemAllServicesMustFit) {
@@ -208,12 +208,12 @@ TEST(ServiceRoom, IsKeptForAServiceThatWillBeTriedAgain) {
 TEST(ServiceRoom, AServiceLeavesTheGpusThatAnEarlierProcessHasGivenAway) {
   const GpuWish t4{.count = 1, .kind = "t4"};
   PlannerOptions options = waiting_with_gpus();
-  options.past.resize(3);
-  options.past[0] = {.state = TrialState::running, .was_started = true};
+  options.restored.resize(3);
+  options.restored[0] = {.state = TrialState::running, .was_started = true};
   Planned it(with_wishes("!d1 !d2 w<-d1,d2", {{"d1", t4}, {"d2", {.count = 1}}, {"w", t4}}),
              std::move(options));
   (void)it.begin();
-  Sighting runs = it.sighting("d1", Phase::running);
+  Observation runs = it.observation("d1", Phase::running);
   runs.slots.gpus = {"0"};
   EXPECT_EQ(it.listed({runs}), "start d2 | d2 starting");
   EXPECT_THAT(it.held().gpus, testing::ElementsAre("0", "2")) << "w needs the other T4";
@@ -379,7 +379,7 @@ TEST(ServiceRoom, IsKeptForTheMemoryThatAServiceWantsByNow) {
   EXPECT_EQ(it.begin(), "start d1 | d1 starting");
   (void)it.pause();
   (void)it.started("d1");
-  Sighting other = it.sighting("w", Phase::running);
+  Observation other = it.observation("w", Phase::running);
   other.key.run = RunId("other");
   other.id = "x";
   other.slots.memory = Bytes{20};
@@ -406,7 +406,7 @@ TEST(ServiceRoom, ServicesBehindManyOthersAreLookedAtWhenNothingWillEnd) {
   std::string text = "busy=0.5";
   for (int i = 0; i < 120; ++i) text += fmt::format(" !d{0}=3 u{0}<-d{0}", i);
   Planned it(text + " !e=1 v<-e", waiting_with_cpus("4"));
-  Sighting other = it.sighting("v", Phase::running);
+  Observation other = it.observation("v", Phase::running);
   other.key.run = RunId("other");
   other.id = "x";
   other.slots = Planned::cpus("2");

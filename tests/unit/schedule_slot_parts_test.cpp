@@ -164,7 +164,7 @@ TEST(Holdings, CountWhatThisRunAndOthersHold) {
   holdings.take(1, cpus("1"), true);
   EXPECT_EQ(holdings.held(), cpus("2"));
   EXPECT_TRUE(holdings.is_free(line));
-  Sighting other{.key = {.run = RunId("r2"), .trial = "x"}, .id = "x", .phase = Phase::running};
+  Observation other{.key = {.run = RunId("r2"), .trial = "x"}, .id = "x", .phase = Phase::running};
   other.slots = cpus("1");
   holdings.see_other(other);
   EXPECT_EQ(holdings.held_by_others(), cpus("1"));
@@ -180,7 +180,7 @@ TEST(Holdings, CountWhatThisRunAndOthersHold) {
 TEST(Holdings, AnEndedAttemptOfAnotherRunHoldsNothingAgain) {
   Holdings holdings(cpus("1"), {});
   holdings.begin_listing();
-  Sighting other{.key = {.run = RunId("r2"), .trial = "x"}, .id = "x", .phase = Phase::running};
+  Observation other{.key = {.run = RunId("r2"), .trial = "x"}, .id = "x", .phase = Phase::running};
   other.slots = cpus("1");
   holdings.see_other(other);
   other.phase = Phase::ended;
@@ -196,7 +196,7 @@ TEST(Holdings, AnEndedAttemptOfAnotherRunHoldsNothingAgain) {
 TEST(Holdings, AClaimCountsUntilItIsForgotten) {
   Holdings holdings(cpus("1"), {});
   holdings.begin_listing();
-  Sighting claim{.key = {.run = RunId("r2"), .trial = "x"}, .id = "x", .phase = Phase::created};
+  Observation claim{.key = {.run = RunId("r2"), .trial = "x"}, .id = "x", .phase = Phase::created};
   claim.slots = cpus("1");
   holdings.see_other(claim);
   EXPECT_TRUE(holdings.held_by_others().empty()) << "a created container holds nothing";
@@ -252,16 +252,17 @@ class ServiceRoomPart : public testing::Test {
 };
 
 TEST_F(ServiceRoomPart, AServiceStartsOnlyIfWorkFitsBesideIt) {
-  EXPECT_FALSE(make("1").may_start(0, cpus("1"), ServiceRoom::Look::now));
+  EXPECT_FALSE(make("1").may_start(0, cpus("1"), ServiceRoom::Horizon::now));
   ServiceRoom room = make("2");
-  EXPECT_TRUE(room.may_start(0, cpus("2"), ServiceRoom::Look::now));
+  EXPECT_TRUE(room.may_start(0, cpus("2"), ServiceRoom::Horizon::now));
   room.started(0, cpus("1"));
-  EXPECT_FALSE(room.may_start(1, cpus("1"), ServiceRoom::Look::now)) << "nothing would be left for a trial";
+  EXPECT_FALSE(room.may_start(1, cpus("1"), ServiceRoom::Horizon::now))
+      << "nothing would be left for a trial";
   const std::size_t changes = room.changes();
   room.over(2);
   room.ended(0);
   EXPECT_GT(room.changes(), changes);
-  EXPECT_TRUE(room.may_start(1, cpus("2"), ServiceRoom::Look::now));
+  EXPECT_TRUE(room.may_start(1, cpus("2"), ServiceRoom::Horizon::now));
 }
 
 TEST_F(ServiceRoomPart, ATrialMayWantWhatIsLeftBesideItsServices) {

@@ -142,11 +142,11 @@ TEST(Slots, EachThatWaitsIsOvertakenOnlySoOften) {
 TEST(Slots, WhoLosesThemToOneThatIsKnownWaitsForAMoment) {
   Planned it(with_cpus("a", {{"a", "1"}}), {.capacity = Planned::cpus("2")});
   (void)it.begin();
-  Sighting rival{.key = {.run = RunId("other"), .trial = "r"},
-                 .experiment = "other",
-                 .id = "r1",
-                 .phase = Phase::created,
-                 .slots = Planned::cpus("1")};
+  Observation rival{.key = {.run = RunId("other"), .trial = "r"},
+                    .experiment = "other",
+                    .id = "r1",
+                    .phase = Phase::created,
+                    .slots = Planned::cpus("1")};
   EXPECT_EQ(it.lost_to("a", rival), "start a | a ready, a starting") << "one of two CPUs is free";
   EXPECT_EQ(it.lost_to("a", rival), " | a ready") << "nothing has been learnt";
   EXPECT_EQ(it.pass(1.1), "start a | a starting");
@@ -171,7 +171,7 @@ TEST(Slots, ServicesThatStandInAChainStart) {
   EXPECT_EQ(it.started("b"), "start w | b running, w starting");
 }
 
-Sighting rival(const std::string& run, const std::string& trial) {
+Observation rival(const std::string& run, const std::string& trial) {
   return {.key = {.run = RunId(run), .trial = trial},
           .experiment = "other",
           .id = "r1",
@@ -189,7 +189,7 @@ TEST(Slots, AreLeftToWhoeverHasThem) {
 
 TEST(Slots, OfOtherRunsCountAtEachListing) {
   Planned it("a=3", with_cpus("4"));
-  Sighting other = holder_of("x", {}, Phase::running);
+  Observation other = holder_of("x", {}, Phase::running);
   other.slots = Planned::cpus("2");
   (void)it.seen(other);
   EXPECT_EQ(it.begin(), " | ");
@@ -202,7 +202,7 @@ TEST(Slots, WhatHasBeenStartedAgainByHandHoldsItsOwn) {
   Planned it("a=3", with_cpus("4"));
   EXPECT_EQ(it.other("x", Phase::running), " | ");
   EXPECT_EQ(it.other("x", Phase::ended), " | ");
-  Sighting other = holder_of("x", {}, Phase::running);
+  Observation other = holder_of("x", {}, Phase::running);
   other.slots = Planned::cpus("2");
   EXPECT_EQ(it.listed({other}), " | ");
   EXPECT_EQ(it.begin(), " | ");
@@ -292,11 +292,11 @@ TEST(Slots, WhatWaitsBehindManyOthersIsLookedAtWhenNothingWillEnd) {
   }
   PlannerOptions options = with_cpus("3");
   options.capacity->memory = Bytes{10000};
-  options.past.resize(experiment.trials.size());
-  options.past[0] = {.state = TrialState::running, .was_started = true};
+  options.restored.resize(experiment.trials.size());
+  options.restored[0] = {.state = TrialState::running, .was_started = true};
   Planned it(std::move(experiment), options);
   (void)it.begin();
-  EXPECT_EQ(it.listed({it.sighting("busy", Phase::running)}), " | ");
+  EXPECT_EQ(it.listed({it.observation("busy", Phase::running)}), " | ");
   EXPECT_EQ(it.ended("busy", 0), "start s | busy succeeded, s starting");
 }
 

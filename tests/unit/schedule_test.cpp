@@ -55,16 +55,16 @@ TEST(Planner, TellsSinceWhenNothingIsMissingThatATrialDependsOn) {
   Planner planner(run, experiment, plan, {});
   EXPECT_EQ(ready_at(planner.step(Begin{}, began), 0), Instant{}) << "it depends on nothing";
   const Instant ran_at = began + std::chrono::seconds(5);
-  const Sighting seen{
+  const Observation seen{
       .key = {.run = run, .trial = "a"}, .experiment = "test", .id = "1", .phase = Phase::running};
   EXPECT_EQ(ready_at(planner.step(StartAnswered{.trial = 0, .result = Running{seen}}, ran_at), 1), ran_at);
 
   // Another process goes on: what was met before is no news.
-  const Past over{.state = TrialState::succeeded,
-                  .was_started = true,
-                  .ran_at = ran_at,
-                  .over_at = ran_at + std::chrono::seconds(60)};
-  Planner later(run, experiment, plan, {.past = {over, {}, {}}});
+  const RestoredTrial over{.state = TrialState::succeeded,
+                           .was_started = true,
+                           .ran_at = ran_at,
+                           .over_at = ran_at + std::chrono::seconds(60)};
+  Planner later(run, experiment, plan, {.restored = {over, {}, {}}});
   const Instant now = began + std::chrono::hours(1);
   (void)later.step(Begin{}, now);
   const Step step = later.step(Listed{}, now);
@@ -153,7 +153,7 @@ TEST(Planner, ALostAnswerOfWhatRunsIsNoFailure) {
   EXPECT_EQ(it.state("a"), TrialState::running);
 }
 
-TEST(Planner, AnAnswerWithoutASightingWaitsForOne) {
+TEST(Planner, AnAnswerWithoutAnObservationWaitsForOne) {
   Planned it("a b<-a");
   (void)it.begin();
   EXPECT_EQ(it.accepted("a"), " | ");
@@ -161,22 +161,22 @@ TEST(Planner, AnAnswerWithoutASightingWaitsForOne) {
   EXPECT_EQ(it.running("a"), "start b | a running, b starting");
 }
 
-TEST(Planner, LateAndStrangeSightingsChangeNothing) {
+TEST(Planner, LateAndStrangeObservationsChangeNothing) {
   Planned it("a b<-a:succeeded", k_wait);
   (void)it.begin();
   (void)it.started("a");
-  Sighting stranger = it.sighting("a", Phase::ended);
+  Observation stranger = it.observation("a", Phase::ended);
   stranger.key.run = RunId("other");
   stranger.exit_code = 0;
   EXPECT_EQ(it.seen(stranger), " | ");
-  stranger = it.sighting("a", Phase::gone);
+  stranger = it.observation("a", Phase::gone);
   stranger.key.trial = "nobody";
   EXPECT_EQ(it.seen(stranger), " | ");
   (void)it.ended("a", 1);
   EXPECT_EQ(it.running("a"), " | ");
   EXPECT_EQ(it.ended("a", 0), " | ");
   EXPECT_EQ(it.state("a"), TrialState::failed);
-  EXPECT_EQ(it.seen(it.sighting("b", Phase::created)), " | ");
+  EXPECT_EQ(it.seen(it.observation("b", Phase::created)), " | ");
 }
 
 TEST(Planner, AListingTellsWhatWasMissed) {
@@ -185,7 +185,7 @@ TEST(Planner, AListingTellsWhatWasMissed) {
   (void)it.started("a");
   (void)it.started("b");
   (void)it.listing_begins();
-  Sighting ended = it.sighting("a", Phase::ended);
+  Observation ended = it.observation("a", Phase::ended);
   ended.exit_code = 0;
   EXPECT_EQ(it.listed({ended}),
             "start c | a succeeded, b stopped (its container was removed while it ran), c starting");
@@ -392,7 +392,7 @@ TEST(Planner, WhatSomebodyStoppedHasNotSucceeded) {
   Planned it("a");
   (void)it.begin();
   (void)it.started("a");
-  Sighting seen = it.sighting("a", Phase::ended);
+  Observation seen = it.observation("a", Phase::ended);
   seen.exit_code = 0;
   seen.stopped = true;
   EXPECT_EQ(it.seen(seen), "collect a | a stopped (stopped from outside (exit code 0))");
@@ -502,8 +502,8 @@ TEST(Planner, AnUnaskedLookChangesNothing) {
   Planned it("a");
   (void)it.begin();
   (void)it.started("a");
-  EXPECT_EQ(it.looked(it.sighting("a", Phase::ended)), " | ");
-  EXPECT_EQ(it.looked(it.sighting("a", Phase::ended, 2)), " | ");
+  EXPECT_EQ(it.looked(it.observation("a", Phase::ended)), " | ");
+  EXPECT_EQ(it.looked(it.observation("a", Phase::ended, 2)), " | ");
   EXPECT_EQ(it.state("a"), TrialState::running);
 }
 
@@ -511,11 +511,11 @@ TEST(Planner, WhatIsGoneWhenItIsLookedAtWasRemoved) {
   Planned it("a");
   (void)it.begin();
   (void)it.started("a");
-  Sighting ended = it.sighting("a", Phase::ended);
+  Observation ended = it.observation("a", Phase::ended);
   ended.exit_code = 0;
   ended.ended_at.reset();
   EXPECT_EQ(it.listed({ended}), "look at a | ");
-  EXPECT_EQ(it.looked(it.sighting("a", Phase::gone)),
+  EXPECT_EQ(it.looked(it.observation("a", Phase::gone)),
             " | a stopped (its container was removed while it ran)");
 }
 

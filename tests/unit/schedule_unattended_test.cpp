@@ -25,29 +25,32 @@ constexpr Instant k_engine_began_at = k_now - seconds(1000);
 
 class Unwatched : public testing::Test {
  protected:
-  static Sighting sighting(const std::string& trial, Phase phase, int attempt = 1) {
-    Sighting seen{.key = {.run = RunId("r1"), .trial = trial, .attempt = attempt},
-                  .experiment = "test",
-                  .id = trial + "-container",
-                  .phase = phase};
+  static Observation observation(const std::string& trial, Phase phase, int attempt = 1) {
+    Observation seen{.key = {.run = RunId("r1"), .trial = trial, .attempt = attempt},
+                     .experiment = "test",
+                     .id = trial + "-container",
+                     .phase = phase};
     seen.created_at = seen.ran_at.emplace(k_ran_at);
     return seen;
   }
-  static Sighting ended(const std::string& trial, int exit_code, int attempt = 1) {
-    Sighting seen = sighting(trial, Phase::ended, attempt);
+  static Observation ended(const std::string& trial, int exit_code, int attempt = 1) {
+    Observation seen = observation(trial, Phase::ended, attempt);
     seen.ended_at = k_ended_at;
     seen.exit_code = exit_code;
     return seen;
   }
-  static Past running() { return {.state = TrialState::running, .was_started = true, .ran_at = k_ran_at}; }
+  static RestoredTrial running() {
+    return {.state = TrialState::running, .was_started = true, .ran_at = k_ran_at};
+  }
 
   // The engine lists all of `seen`.
-  [[nodiscard]] std::vector<Fact> reconcile(const std::vector<Sighting>& seen, Unattended more = {}) const {
+  [[nodiscard]] std::vector<Fact> reconcile(const std::vector<Observation>& seen,
+                                            Unattended more = {}) const {
     more.listed = seen;
-    for (const Sighting& one : seen)
+    for (const Observation& one : seen)
       if (one.phase != Phase::created) more.changed.push_back(one);
     more.engine_began_at = k_engine_began_at;
-    return combu::reconcile(RunId("r1"), experiment, plan(experiment), past, more, k_now);
+    return combu::reconcile(RunId("r1"), experiment, plan(experiment), restored, more, k_now);
   }
   // "a succeeded, b blocked (…)"
   [[nodiscard]] std::vector<std::string> texts(const std::vector<Fact>& facts) const {
@@ -66,7 +69,7 @@ class Unwatched : public testing::Test {
   }
 
   Experiment experiment = test::experiment("a b<-a:succeeded");
-  std::vector<Past> past{running(), {}};
+  std::vector<RestoredTrial> restored{running(), {}};
 };
 
 TEST_F(Unwatched, EndsHaveTheTimesOfTheEngine) {
@@ -80,14 +83,14 @@ TEST_F(Unwatched, FailuresBlockOtherTrials) {
   EXPECT_THAT(texts(facts),
               ElementsAre("a failed (exit code 3)", "b blocked (depends on `a`, which did not succeed)"));
   EXPECT_EQ(facts[1].root, 0U);
-  EXPECT_TRUE(are_all_over(past, facts));
+  EXPECT_TRUE(are_all_over(restored, facts));
 }
 
 TEST_F(Unwatched, ATimeOutsideOfTheAttemptIsLimited) {
-  Sighting early = ended("a", 0);
+  Observation early = ended("a", 0);
   early.ended_at = k_ran_at - seconds(10);
   EXPECT_EQ(reconcile({early}).at(0).at, k_ran_at);
-  Sighting late = ended("a", 0);
+  Observation late = ended("a", 0);
   late.ended_at = k_now + seconds(10);
   EXPECT_EQ(reconcile({late}).at(0).at, k_now);
 }
@@ -99,13 +102,13 @@ TEST_F(Unwatched, AContainerThatIsGoneHasAnUnknownEnd) {
 }
 
 TEST_F(Unwatched, TheSameAgainChangesNothing) {
-  EXPECT_THAT(reconcile({sighting("a", Phase::running)}), IsEmpty());
-  past[0].state = TrialState::succeeded;
+  EXPECT_THAT(reconcile({observation("a", Phase::running)}), IsEmpty());
+  restored[0].state = TrialState::succeeded;
   EXPECT_THAT(reconcile({ended("a", 3)}), IsEmpty());
 }
 
 TEST_F(Unwatched, AStartWhoseAnswerIsNotOnRecordIsKnownByItsContainer) {
-  past[0] = {.state = TrialState::starting};
+  restored[0] = {.state = TrialState::starting};
   const std::vector<Fact> facts = reconcile({ended("a", 0)});
   EXPECT_THAT(texts(facts), ElementsAre("a running", "a succeeded"));
   EXPECT_EQ(facts[0].at, k_ran_at);
@@ -113,25 +116,25 @@ TEST_F(Unwatched, AStartWhoseAnswerIsNotOnRecordIsKnownByItsContainer) {
 }
 
 TEST_F(Unwatched, AStartThatIsNotOnRecordIsKnownByItsContainer) {
-  past[0] = {};
-  EXPECT_THAT(texts(reconcile({sighting("a", Phase::running)})), ElementsAre("a starting", "a running"));
-  EXPECT_THAT(texts(reconcile({sighting("a", Phase::created)})), IsEmpty());
-  Sighting of_other_run = sighting("a", Phase::running);
+  restored[0] = {};
+  EXPECT_THAT(texts(reconcile({observation("a", Phase::running)})), ElementsAre("a starting", "a running"));
+  EXPECT_THAT(texts(reconcile({observation("a", Phase::created)})), IsEmpty());
+  Observation of_other_run = observation("a", Phase::running);
   of_other_run.key.run = RunId("r2");
   EXPECT_THAT(texts(reconcile({of_other_run})), IsEmpty());
-  past[0].attempt = 2;
+  restored[0].attempt = 2;
   EXPECT_THAT(texts(reconcile({ended("a", 3)})), IsEmpty()) << "the container is of an earlier attempt";
 }
 
 TEST_F(Unwatched, ADependentThatWasStartedIsNotBlocked) {
   experiment = test::experiment("a b<-a:healthy");
-  past = {{}, {}};
-  EXPECT_THAT(texts(reconcile({ended("a", 3), sighting("b", Phase::running)})),
+  restored = {{}, {}};
+  EXPECT_THAT(texts(reconcile({ended("a", 3), observation("b", Phase::running)})),
               ElementsAre("a starting", "b starting", "a running", "a failed (exit code 3)", "b running"));
 }
 
 TEST_F(Unwatched, AFurtherAttemptThatIsNotOnRecordIsKnownByItsContainer) {
-  const std::vector<Fact> facts = reconcile({sighting("a", Phase::running, 2)});
+  const std::vector<Fact> facts = reconcile({observation("a", Phase::running, 2)});
   EXPECT_THAT(texts(facts),
               ElementsAre("a retrying (how it ended is not on record)", "a starting", "a running"));
   EXPECT_EQ(facts[2].attempt, 2);
@@ -146,38 +149,39 @@ TEST_F(Unwatched, AFailureWithRetriesWaitsForTheNextProcess) {
 }
 
 TEST_F(Unwatched, AStopIsTheCallers) {
-  Sighting stopped = ended("a", 143);
+  Observation stopped = ended("a", 143);
   EXPECT_THAT(texts(reconcile({stopped}, {.stopped = {"a"}, .stopper = "alice"}))[0],
               "a stopped (stopped by alice with `combu stop`)");
 }
 
 TEST_F(Unwatched, ASignalIsALostHostIfTheEngineRestarted) {
-  Sighting killed = ended("a", 137);
+  Observation killed = ended("a", 137);
   EXPECT_THAT(texts(reconcile({killed}))[0], "a failed (exit code 137, SIGKILL)");
-  killed.ran_at = past[0].ran_at = k_engine_began_at - seconds(1);
+  killed.ran_at = restored[0].ran_at = k_engine_began_at - seconds(1);
   EXPECT_THAT(texts(reconcile({killed}))[0],
               "a failed (lost with its host or engine (exit code 137, SIGKILL))");
 }
 
 TEST_F(Unwatched, RemovedTrialsAreStoppedAndReopenedTrialsWait) {
-  past = {{.state = TrialState::retrying, .cause = Cause::error, .exit_code = 3, .was_started = true},
-          {.state = TrialState::blocked, .root = 0}};
-  const std::vector<Fact> facts = facts_of_edits(RunId("r1"), past, {.removed = {0}, .reopened = {1}}, k_now);
+  restored = {{.state = TrialState::retrying, .cause = Cause::error, .exit_code = 3, .was_started = true},
+              {.state = TrialState::blocked, .root = 0}};
+  const std::vector<Fact> facts =
+      facts_of_edits(RunId("r1"), restored, {.removed = {0}, .reopened = {1}}, k_now);
   EXPECT_THAT(texts(facts),
-              ElementsAre("a stopped (" + std::string(reason_of(Leaving::removed)) + ")", "b waiting"));
+              ElementsAre("a stopped (" + std::string(reason_of(Departure::removed)) + ")", "b waiting"));
   EXPECT_FALSE(facts[0].is_reset);
   EXPECT_TRUE(facts[1].is_reset);
-  EXPECT_THAT(facts_of_edits(RunId("r1"), past, {}, k_now), IsEmpty());
+  EXPECT_THAT(facts_of_edits(RunId("r1"), restored, {}, k_now), IsEmpty());
 }
 
 TEST_F(Unwatched, AContainerThatIsGoneExplainsMoreThanADeadline) {
-  past[0].doom = Cause::stopped;
+  restored[0].stop_cause = Cause::stopped;
   EXPECT_THAT(texts(reconcile({}))[0],
               "a stopped (its container is gone, and how it ended is not on record)");
 }
 
 TEST_F(Unwatched, AttemptsThatAreNotOnRecordHaveTheTimesOfTheEngine) {
-  Sighting second = ended("a", 0, 2);
+  Observation second = ended("a", 0, 2);
   second.created_at = k_now - seconds(90);
   second.ran_at = k_now - seconds(80);
   std::vector<Instant> times;
@@ -188,34 +192,34 @@ TEST_F(Unwatched, AttemptsThatAreNotOnRecordHaveTheTimesOfTheEngine) {
 TEST_F(Unwatched, WithoutARecordAnEndIsThatOfTheContainer) {
   EXPECT_EQ(end_of_unrecorded(ended("a", 0)).value().state, TrialState::succeeded);
   EXPECT_EQ(end_of_unrecorded(ended("a", 3)).value().reason, "exit code 3");
-  EXPECT_EQ(end_of_unrecorded(sighting("a", Phase::gone)).value().reason,
+  EXPECT_EQ(end_of_unrecorded(observation("a", Phase::gone)).value().reason,
             "its container is gone, and how it ended is not on record");
-  EXPECT_FALSE(end_of_unrecorded(sighting("a", Phase::running)));
-  EXPECT_FALSE(end_of_unrecorded(sighting("a", Phase::created)));
+  EXPECT_FALSE(end_of_unrecorded(observation("a", Phase::running)));
+  EXPECT_FALSE(end_of_unrecorded(observation("a", Phase::created)));
 }
 
 TEST_F(Unwatched, AContainerShowsTheStateOfItsTrial) {
-  EXPECT_EQ(state_of(sighting("a", Phase::created)), TrialState::starting);
-  EXPECT_EQ(state_of(sighting("a", Phase::running)), TrialState::running);
+  EXPECT_EQ(state_of(observation("a", Phase::created)), TrialState::starting);
+  EXPECT_EQ(state_of(observation("a", Phase::running)), TrialState::running);
   EXPECT_EQ(state_of(ended("a", 0)), TrialState::succeeded);
   EXPECT_EQ(state_of(ended("a", 1)), TrialState::failed);
 }
 
 TEST_F(Unwatched, AKillLeavesTheTrialsThatItKeeps) {
   const std::vector<std::string> kept{"a"};
-  const std::vector<Fact> facts = facts_of_kill(RunId("r1"), names(), past, kept, k_now);
+  const std::vector<Fact> facts = facts_of_kill(RunId("r1"), names(), restored, kept, k_now);
   EXPECT_THAT(texts(facts), ElementsAre("b blocked (not started: the run was killed)"));
-  EXPECT_FALSE(are_all_over(past, facts));
-  EXPECT_TRUE(are_all_over(past, facts_of_kill(RunId("r1"), names(), past, {}, k_now)));
+  EXPECT_FALSE(are_all_over(restored, facts));
+  EXPECT_TRUE(are_all_over(restored, facts_of_kill(RunId("r1"), names(), restored, {}, k_now)));
 }
 
 TEST_F(Unwatched, AllAreOverOnlyAfterTheLastEnd) {
-  past = {running(), {.state = TrialState::succeeded}};
-  EXPECT_FALSE(are_all_over(past, {}));
+  restored = {running(), {.state = TrialState::succeeded}};
+  EXPECT_FALSE(are_all_over(restored, {}));
   const std::vector<Fact> healthy{{.trial = 1, .state = TrialState::running, .healthy = true}};
-  EXPECT_FALSE(are_all_over(past, healthy));
+  EXPECT_FALSE(are_all_over(restored, healthy));
   const std::vector<Fact> end{{.trial = 0, .state = TrialState::failed}};
-  EXPECT_TRUE(are_all_over(past, end));
+  EXPECT_TRUE(are_all_over(restored, end));
   EXPECT_TRUE(are_all_over({}, {}));
 }
 
@@ -223,10 +227,10 @@ class LastCollectionTest : public Unwatched {
  protected:
   LastCollectionTest() {
     for (Trial& trial : experiment.trials) trial.outputs = {Output{.path = "/out"}};
-    past[0] = {.state = TrialState::collecting, .was_started = true, .ran_at = k_ran_at};
+    restored[0] = {.state = TrialState::collecting, .was_started = true, .ran_at = k_ran_at};
   }
   [[nodiscard]] std::vector<std::string> after(Collected answer) const {
-    LastCollection collection(RunId("r1"), experiment, run_plan, past, k_now);
+    LastCollection collection(RunId("r1"), experiment, run_plan, restored, k_now);
     EXPECT_EQ(collection.commands().size(), 1U);
     return texts(collection.facts_of(answer, k_now));
   }
@@ -235,8 +239,8 @@ class LastCollectionTest : public Unwatched {
 };
 
 TEST_F(LastCollectionTest, CommandsOnlyWhatIsToBeCollected) {
-  past[1] = running();
-  const LastCollection collection(RunId("r1"), experiment, run_plan, past, k_now);
+  restored[1] = running();
+  const LastCollection collection(RunId("r1"), experiment, run_plan, restored, k_now);
   ASSERT_EQ(collection.commands().size(), 1U);
   EXPECT_EQ(collection.commands()[0].trial, 0U);
   EXPECT_EQ(collection.commands()[0].attempt, 1);

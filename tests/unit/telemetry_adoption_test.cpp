@@ -41,7 +41,7 @@ class AdoptionTest : public TelemetryTest {
     once.say("{\"loss\": 2}\n", milliseconds(1000));
     Trial teller = trial;
     teller.name = name;
-    (void)take_logs(once, {.run = RunId("any"), .trial = name, .attempt = attempt}, teller, end, to, {});
+    (void)ingest_logs(once, {.run = RunId("any"), .trial = name, .attempt = attempt}, teller, end, to, {});
   }
   // Whether there was anything.
   bool adopt(const std::string& from = "b", int attempt = 1) {

@@ -26,7 +26,7 @@
 
 namespace combu::test {
 
-inline const Instant k_begin = *parse_moment("2026-01-31T12:00:00Z");
+inline const Instant k_begin = *parse_timestamp("2026-01-31T12:00:00Z");
 
 // A disk that is full, as far as files can tell: none may grow.
 inline std::shared_ptr<SoftLimit> full_disk() {
@@ -123,8 +123,8 @@ class LogEngine : public PassingEngine {
 class TelemetryTest : public testing::Test {
  protected:
   std::vector<std::string> take(LogEnd end = LogEnd::open) {
-    return take_logs(engine, {.run = RunId("run1"), .trial = trial.name, .attempt = 1}, trial, end, telemetry,
-                     {});
+    return ingest_logs(engine, {.run = RunId("run1"), .trial = trial.name, .attempt = 1}, trial, end,
+                       telemetry, {});
   }
 
   std::optional<ErrorKind> kind_of_fault(LogEnd end) {

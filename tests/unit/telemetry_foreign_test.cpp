@@ -123,7 +123,7 @@ class ForeignTelemetry : public testing::Test {
     return values;
   }
 
-  const Instant begin = *parse_moment("2026-01-31T12:00:00Z");
+  const Instant begin = *parse_timestamp("2026-01-31T12:00:00Z");
   Folder folder{"foreign"};
   Telemetry telemetry{folder.path(), RunId("run1")};
   Telemetry other{folder.path(), RunId("run0")};

@@ -415,8 +415,8 @@ TEST_F(TelemetryTest, WhoHasToldNoMetricIsKnownAtTheEnd) {
   EXPECT_THAT(telemetry.silent(), ElementsAre("a"));
   LogEngine next;
   next.say("{\"loss\": 3}\n", milliseconds(0));
-  (void)take_logs(next, {.run = RunId("run1"), .trial = "a", .attempt = 2}, trial, LogEnd::complete,
-                  telemetry, {});
+  (void)ingest_logs(next, {.run = RunId("run1"), .trial = "a", .attempt = 2}, trial, LogEnd::complete,
+                    telemetry, {});
   EXPECT_THAT(telemetry.silent(), IsEmpty()) << "its newest attempt has";
 }
 

@@ -168,9 +168,9 @@ TEST_F(TelemetryTest, TwoThatTakeAtOnceTakeEachPieceOnce) {
     std::vector<std::jthread> threads;
     for (Telemetry* one : {&telemetry, &other, &telemetry, &other})
       threads.emplace_back([&, one] {
-        LogEngine twin;
-        twin.pieces = engine.pieces;
-        (void)take_logs(twin, key, trial, LogEnd::complete, *one, {});
+        LogEngine duplicate;
+        duplicate.pieces = engine.pieces;
+        (void)ingest_logs(duplicate, key, trial, LogEnd::complete, *one, {});
       });
   }
   EXPECT_EQ(points("x").size(), static_cast<std::size_t>(k_lines));
@@ -240,8 +240,8 @@ TEST_F(TelemetryTest, EachAttemptHasItsOwn) {
   take(LogEnd::complete);
   LogEngine next;
   next.say("second\n", milliseconds(0));
-  (void)take_logs(next, {.run = RunId("run1"), .trial = "a", .attempt = 2}, trial, LogEnd::complete,
-                  telemetry, {});
+  (void)ingest_logs(next, {.run = RunId("run1"), .trial = "a", .attempt = 2}, trial, LogEnd::complete,
+                    telemetry, {});
   EXPECT_EQ(kept(std::nullopt, 1), "first\n");
   EXPECT_EQ(kept(std::nullopt, 2), "second\n");
   EXPECT_EQ(telemetry.complete(), 2U);

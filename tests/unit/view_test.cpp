@@ -86,25 +86,25 @@ TEST(PrintPlanJson, holds_all_of_it) {
               "solver-2": [{"trial": "loader", "condition": "healthy"}]}})"));
 }
 
-Sighting sighting_of(const std::string& trial, Phase phase) {
-  Sighting sighting;
-  sighting.key = {.run = RunId("r1"), .trial = trial, .attempt = 1};
-  sighting.experiment = "lab";
-  sighting.image = "solver";
-  sighting.phase = phase;
-  return sighting;
+Observation observation_of(const std::string& trial, Phase phase) {
+  Observation observation;
+  observation.key = {.run = RunId("r1"), .trial = trial, .attempt = 1};
+  observation.experiment = "lab";
+  observation.image = "solver";
+  observation.phase = phase;
+  return observation;
 }
 
-TEST(PrintSightings, is_an_aligned_table_in_the_order_of_the_names) {
-  Sighting failed = sighting_of("solver-10", Phase::ended);
+TEST(PrintObservations, is_an_aligned_table_in_the_order_of_the_names) {
+  Observation failed = observation_of("solver-10", Phase::ended);
   failed.exit_code = 3;
-  Sighting healthy = sighting_of("solver-2", Phase::running);
+  Observation healthy = observation_of("solver-2", Phase::running);
   healthy.health = Health::healthy;
-  Sighting odd = sighting_of("loader", Phase::created);
+  Observation odd = observation_of("loader", Phase::created);
   odd.experiment = "a\x1b[2Jb";
-  const std::vector<Sighting> sightings{failed, healthy, odd};
+  const std::vector<Observation> observations{failed, healthy, odd};
   std::ostringstream out;
-  print_sightings(out, sightings);
+  print_observations(out, observations);
   EXPECT_EQ(out.str(),
             "EXPERIMENT  RUN  TRIAL      STATE              IMAGE\n"
             "ab          r1   loader     created            solver\n"
@@ -112,13 +112,13 @@ TEST(PrintSightings, is_an_aligned_table_in_the_order_of_the_names) {
             "lab         r1   solver-10  ended (3)          solver\n");
 }
 
-TEST(PrintSightingsJson, is_one_object_a_line) {
-  Sighting ended = sighting_of("a", Phase::ended);
+TEST(PrintObservationsJson, is_one_object_a_line) {
+  Observation ended = observation_of("a", Phase::ended);
   ended.exit_code = 0;
   ended.id = "0123";
   ended.created_at = Instant(std::chrono::milliseconds(1'769'860'800'250));
   std::ostringstream out;
-  print_sightings_json(out, std::vector<Sighting>{ended, sighting_of("b\xff", Phase::running)});
+  print_observations_json(out, std::vector<Observation>{ended, observation_of("b\xff", Phase::running)});
   EXPECT_THAT(out.str(),
               HasSubstr(R"({"experiment":"lab","run":"r1","trial":"a","attempt":1,"state":"ended",)"
                         R"("health":null,"exit_code":0,"image":"solver","id":"0123",)"
@@ -151,7 +151,7 @@ std::vector<TrialRow> trial_rows(Instant began) {
   failed.entry.digest = "sha256:01";
   failed.entry.gpus = "0,1";
   failed.entry.usage = Usage{.memory = Bytes{1 << 20}, .cpu = Seconds(1.5)};
-  failed.entry.taken = Taken{.files = 2, .size = Bytes{30}, .left = {"out/pipe"}};
+  failed.entry.taken = CollectionResult{.files = 2, .size = Bytes{30}, .left = {"out/pipe"}};
   failed.entry.container = "c1";
   failed.entry.ran_at = began;
   failed.entry.ended_at = began + std::chrono::seconds(3);
@@ -231,15 +231,15 @@ TEST(PrintTrials, counts_the_rows_that_it_leaves_out) {
   EXPECT_EQ(std::ranges::count(trials_table(rows, {}), '\n'), 2 + 5000);
 }
 
-TEST(PrintSightings, counts_the_rows_that_it_leaves_out) {
-  const std::vector<Sighting> sightings{sighting_of("solver-10", Phase::running),
-                                        sighting_of("solver-2", Phase::running)};
+TEST(PrintObservations, counts_the_rows_that_it_leaves_out) {
+  const std::vector<Observation> observations{observation_of("solver-10", Phase::running),
+                                              observation_of("solver-2", Phase::running)};
   std::ostringstream out;
-  print_sightings(out, sightings, {.rows = 1});
+  print_observations(out, observations, {.rows = 1});
   EXPECT_THAT(out.str(), HasSubstr("solver-2 "));
   EXPECT_THAT(out.str(), testing::EndsWith("\n… and 1 more; --limit 0 shows all\n"));
   std::ostringstream json;
-  print_sightings_json(json, sightings, {.rows = 1});
+  print_observations_json(json, observations, {.rows = 1});
   EXPECT_EQ(std::ranges::count(json.str(), '\n'), 1);
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 using std::chrono::seconds;
 
-const Instant k_began = *parse_moment("2026-01-31T12:00:00Z");
+const Instant k_began = *parse_timestamp("2026-01-31T12:00:00Z");
 
 TimedAttempt timed(int number, double place, double running) {
   TimedAttempt attempt{.entry = {.trial = "solver", .attempt = number}, .times = {}};

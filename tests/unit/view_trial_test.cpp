@@ -19,7 +19,7 @@ namespace {
 using std::chrono::seconds;
 using testing::HasSubstr;
 
-const Instant k_began = *parse_moment("2026-01-31T12:00:00Z");
+const Instant k_began = *parse_timestamp("2026-01-31T12:00:00Z");
 
 class TrialPage : public testing::Test {
  protected:
@@ -56,7 +56,7 @@ class TrialPage : public testing::Test {
                    .metrics = {},
                    .log = {},
                    .outputs = {},
-                   .outputs_so_far = {}};
+                   .partial_outputs = {}};
 };
 
 TEST_F(TrialPage, has_a_line_for_each_fact) {

@@ -132,7 +132,7 @@ TEST(Release, NothingIsAskedOfWhatIsKept) {
     return whole(200, containers.dump());
   }));
   const Releasing keeping{
-      .found = [](const std::vector<Sighting>& found) { return std::set{found.at(0).key}; }};
+      .found = [](const std::vector<Observation>& found) { return std::set{found.at(0).key}; }};
   const Released released = open_at(daemon.address())->release({}, keeping, {});
   EXPECT_EQ(released.attempts, 0U);
   EXPECT_EQ(released.networks, 0U);

@@ -33,10 +33,10 @@ TEST(List, WhatALateListingCallsRunningIsLookedAt) {
     if (asked.target.find("/id7/") != std::string::npos) return whole(404, message("no such container"));
     return whole(200, inspected("exited", example_labels()));
   }));
-  const std::vector<Sighting> seen =
-      open_at(daemon.address())->list({.experiment = "exp"}, Look::closely, {});
+  const std::vector<Observation> seen =
+      open_at(daemon.address())->list({.experiment = "exp"}, ListDetail::consistent, {});
   EXPECT_EQ(seen.size(), 39U) << "one is gone";
-  for (const Sighting& one : seen) {
+  for (const Observation& one : seen) {
     EXPECT_EQ(one.phase, Phase::ended);
     EXPECT_TRUE(one.exit_code);
   }
@@ -47,11 +47,11 @@ TEST(List, ReadsAnyNumberInPieces) {
   std::vector<std::string> letters;
   for (const char letter : body) letters.emplace_back(1, letter);
   ScriptedDaemon daemon(after_ping([&](const Asked&) { return ended(stream(letters, Reply::Then::keep)); }));
-  const std::vector<Sighting> sightings = open_at(daemon.address())->list({}, Look::once, {});
-  ASSERT_EQ(sightings.size(), 1U);
-  EXPECT_EQ(sightings[0].phase, Phase::ended);
-  EXPECT_EQ(sightings[0].exit_code, 137);
-  EXPECT_EQ(sightings[0].created_at, Instant(std::chrono::seconds(1700000000)));
+  const std::vector<Observation> observations = open_at(daemon.address())->list({}, ListDetail::basic, {});
+  ASSERT_EQ(observations.size(), 1U);
+  EXPECT_EQ(observations[0].phase, Phase::ended);
+  EXPECT_EQ(observations[0].exit_code, 137);
+  EXPECT_EQ(observations[0].created_at, Instant(std::chrono::seconds(1700000000)));
 }
 
 TEST(Stop, WhatEndsOrGoesMeanwhileIsSuccess) {

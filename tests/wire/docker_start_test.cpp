@@ -25,10 +25,10 @@ TEST(Start, TakesTwoRequests) {
   }));
   const std::unique_ptr<Engine> engine = open_at(daemon.address());
   const combu::Run run = example_run();
-  const Sighting sighting =
+  const Observation observation =
       std::get<Running>(engine->start(run, run.experiment.trials[0], 1, {})).observation;
-  EXPECT_EQ(sighting.phase, Phase::running);
-  EXPECT_EQ(sighting.id, k_id);
+  EXPECT_EQ(observation.phase, Phase::running);
+  EXPECT_EQ(observation.id, k_id);
   EXPECT_THAT(daemon.lines(), ElementsAre("GET /_ping", "POST /v1.41/containers/create?name=a",
                                           "POST /v1.41/containers/" + k_id + "/start"));
   EXPECT_EQ(daemon.connections(), 1U);
@@ -55,10 +55,10 @@ TEST(Start, ARepeatAfterALostAnswerAdopts) {
   EXPECT_EQ(start_error(daemon.address())->kind(), ErrorKind::unavailable);  // started, the answer lost
   const std::unique_ptr<Engine> engine = open_at(daemon.address());
   const combu::Run run = example_run();
-  const Sighting sighting =
+  const Observation observation =
       std::get<Running>(engine->start(run, run.experiment.trials[0], 1, {})).observation;
-  EXPECT_EQ(sighting.phase, Phase::running);
-  EXPECT_EQ(sighting.id, k_id);
+  EXPECT_EQ(observation.phase, Phase::running);
+  EXPECT_EQ(observation.id, k_id);
 }
 
 TEST(Start, WhatHasEndedMeanwhileIsAdoptedWithItsExitCode) {
@@ -68,10 +68,10 @@ TEST(Start, WhatHasEndedMeanwhileIsAdoptedWithItsExitCode) {
   }));
   const std::unique_ptr<Engine> engine = open_at(daemon.address());
   const combu::Run run = example_run();
-  const Sighting sighting =
+  const Observation observation =
       std::get<Running>(engine->start(run, run.experiment.trials[0], 1, {})).observation;
-  EXPECT_EQ(sighting.phase, Phase::ended);
-  EXPECT_EQ(sighting.exit_code, 5);
+  EXPECT_EQ(observation.phase, Phase::ended);
+  EXPECT_EQ(observation.exit_code, 5);
 }
 
 TEST(Start, AnothersNameIsAConflictThatNamesIt) {
@@ -108,9 +108,9 @@ TEST(Start, WhatAnEngineThatDiedHasHalfRemovedIsRemovedAndMadeAnew) {
   }));
   const std::unique_ptr<Engine> engine = open_at(daemon.address());
   const combu::Run run = example_run();
-  const Sighting sighting =
+  const Observation observation =
       std::get<Running>(engine->start(run, run.experiment.trials[0], 1, {})).observation;
-  EXPECT_EQ(sighting.phase, Phase::running);
+  EXPECT_EQ(observation.phase, Phase::running);
   EXPECT_THAT(daemon.lines(), testing::Contains("DELETE /v1.41/containers/" + k_id + "?force=1&v=1"));
 }
 
@@ -134,7 +134,7 @@ ScriptedDaemon::Handler back_from_death(const json& processes) {
 
 TEST(List, WhatHasNoProcessesHasEndedWithItsEngine) {
   ScriptedDaemon daemon(back_from_death(nullptr));
-  const std::vector<Sighting> listed = open_at(daemon.address())->list({}, Look::closely, {});
+  const std::vector<Observation> listed = open_at(daemon.address())->list({}, ListDetail::consistent, {});
   ASSERT_EQ(listed.size(), 1U);
   EXPECT_EQ(listed[0].phase, Phase::ended);
   EXPECT_EQ(listed[0].exit_code, 255);
@@ -142,7 +142,7 @@ TEST(List, WhatHasNoProcessesHasEndedWithItsEngine) {
 
 TEST(List, WhatHasProcessesRunsSinceWhenever) {
   ScriptedDaemon daemon(back_from_death(json::array({json::array({"root", "27764"})})));
-  const std::vector<Sighting> listed = open_at(daemon.address())->list({}, Look::closely, {});
+  const std::vector<Observation> listed = open_at(daemon.address())->list({}, ListDetail::consistent, {});
   ASSERT_EQ(listed.size(), 1U);
   EXPECT_EQ(listed[0].phase, Phase::running);
   EXPECT_FALSE(listed[0].ran_at);
@@ -152,7 +152,7 @@ TEST(Start, WhatRanOnlyForAnEngineThatDiedHasEndedWithIt) {
   ScriptedDaemon daemon(back_from_death(nullptr));
   const std::unique_ptr<Engine> engine = open_at(daemon.address());
   const combu::Run run = example_run();
-  const Sighting seen = std::get<Running>(engine->start(run, run.experiment.trials[0], 1, {})).observation;
+  const Observation seen = std::get<Running>(engine->start(run, run.experiment.trials[0], 1, {})).observation;
   EXPECT_EQ(seen.phase, Phase::ended);
   EXPECT_EQ(seen.exit_code, 255);
 }
@@ -166,7 +166,7 @@ TEST(Start, TheNextAttemptTakesThePlaceOfWhatRanOnlyForAnEngineThatDied) {
     return !there && asked.method == "POST" ? whole(201, json{{"Id", k_id}}.dump()) : back(asked);
   });
   const combu::Run run = example_run();
-  const Sighting seen =
+  const Observation seen =
       std::get<Running>(open_at(daemon.address())->start(run, run.experiment.trials[0], 2, {})).observation;
   EXPECT_EQ(seen.phase, Phase::running);
   EXPECT_EQ(seen.key.attempt, 2);
@@ -183,7 +183,7 @@ TEST(List, NothingRanAfterItsEnd) {
     container["State"]["FinishedAt"] = "2026-01-02T03:04:05.1Z";
     return whole(200, container.dump());
   }));
-  const std::vector<Sighting> listed = open_at(daemon.address())->list({}, Look::fully, {});
+  const std::vector<Observation> listed = open_at(daemon.address())->list({}, ListDetail::full, {});
   ASSERT_EQ(listed.size(), 1U);
   ASSERT_TRUE(listed[0].ended_at);
   EXPECT_EQ(listed[0].ran_at, listed[0].ended_at);

@@ -43,7 +43,8 @@ std::vector<Verb> all_verbs() {
        [](Engine& engine, std::stop_token stop) {
          engine.stop({RunId("run1"), "a", 1}, Seconds{0}, stop);
        }},
-      {"list", [](Engine& engine, std::stop_token stop) { (void)engine.list({}, Look::closely, stop); }},
+      {"list",
+       [](Engine& engine, std::stop_token stop) { (void)engine.list({}, ListDetail::consistent, stop); }},
       {"watch",
        [](Engine& engine, std::stop_token stop) {
          engine.watch(
@@ -153,14 +154,14 @@ TEST_P(EveryVerb, AStopEndsItWhileTheEngineIsSilent) {
 
 TEST(Version, TheNewestKnownIsSpokenToANewerEngine) {
   ScriptedDaemon daemon(after_ping([](const Asked&) { return whole(200, "[]"); }, "1.60"));
-  EXPECT_THAT(open_at(daemon.address())->list({}, Look::closely, {}), IsEmpty());
+  EXPECT_THAT(open_at(daemon.address())->list({}, ListDetail::consistent, {}), IsEmpty());
   EXPECT_THAT(daemon.lines().back(), HasSubstr("GET /v1.51/containers/json"));
 }
 
 TEST(Version, AWebServerIsNoEngine) {
   for (const int status : {200, 404, 405}) {
     ScriptedDaemon daemon([&](const Asked&) { return whole(status, "<!DOCTYPE html><p>No such page</p>"); });
-    const auto error = error_of([&] { (void)open_at(daemon.address())->list({}, Look::once, {}); });
+    const auto error = error_of([&] { (void)open_at(daemon.address())->list({}, ListDetail::basic, {}); });
     ASSERT_TRUE(error);
     EXPECT_EQ(error->kind(), ErrorKind::corrupt) << status;
     EXPECT_EQ(error->message(), "something answers there, but it is not a Docker Engine") << status;
@@ -170,7 +171,7 @@ TEST(Version, AWebServerIsNoEngine) {
 TEST(Version, AClientTooOldForTheEngineIsToldInItsWords) {
   const std::string words = "client version 1.51 is too old. Minimum supported API version is 1.60";
   ScriptedDaemon daemon(after_ping([&](const Asked&) { return whole(400, message(words)); }, "1.70"));
-  const auto error = error_of([&] { (void)open_at(daemon.address())->list({}, Look::closely, {}); });
+  const auto error = error_of([&] { (void)open_at(daemon.address())->list({}, ListDetail::consistent, {}); });
   ASSERT_TRUE(error);
   EXPECT_EQ(error->kind(), ErrorKind::refused);
   EXPECT_EQ(error->message(), words);
@@ -181,8 +182,9 @@ TEST(Connections, ALostEngineIsAskedOverANewConnectionWhenItIsBack) {
   ScriptedDaemon daemon(
       after_ping([&](const Asked&) { return ++calls == 1 ? hang_up() : whole(200, "[]"); }));
   const std::unique_ptr<Engine> engine = open_at(daemon.address());
-  EXPECT_EQ(error_of([&] { (void)engine->list({}, Look::closely, {}); })->kind(), ErrorKind::unavailable);
-  EXPECT_THAT(engine->list({}, Look::closely, {}), IsEmpty());
+  EXPECT_EQ(error_of([&] { (void)engine->list({}, ListDetail::consistent, {}); })->kind(),
+            ErrorKind::unavailable);
+  EXPECT_THAT(engine->list({}, ListDetail::consistent, {}), IsEmpty());
 }
 
 }  // namespace

@@ -29,17 +29,17 @@ TEST(Watch, PutsCutEventsTogetherAndTellsTheBreak) {
   const auto error = error_of([&] {
     engine->watch({},
                   [&](const Change& change) {
-                    const auto* sighting = std::get_if<Sighting>(&change);
-                    if (sighting == nullptr) {
+                    const auto* observation = std::get_if<Observation>(&change);
+                    if (observation == nullptr) {
                       seen.emplace_back("watching");
                       return;
                     }
-                    EXPECT_EQ(sighting->key, (Key{RunId("run1"), "a", 1}));
-                    EXPECT_EQ(sighting->experiment, "exp");
-                    EXPECT_EQ(sighting->id, k_id);
-                    seen.push_back(std::string(to_string(sighting->phase)) + " " +
-                                   std::string(to_string(sighting->health)) + " " +
-                                   std::to_string(sighting->exit_code.value_or(-1)));
+                    EXPECT_EQ(observation->key, (Key{RunId("run1"), "a", 1}));
+                    EXPECT_EQ(observation->experiment, "exp");
+                    EXPECT_EQ(observation->id, k_id);
+                    seen.push_back(std::string(to_string(observation->phase)) + " " +
+                                   std::string(to_string(observation->health)) + " " +
+                                   std::to_string(observation->exit_code.value_or(-1)));
                   },
                   {});
   });
@@ -68,13 +68,14 @@ TEST(Watch, TellsWhyAnAttemptEnded) {
       if (!one.signal.empty()) events += event("kill", "", one.signal);
       return stream({events + event("die", one.exit_code)}, Reply::Then::close);
     }));
-    std::vector<Sighting> ends;
+    std::vector<Observation> ends;
     const auto error = error_of([&] {
       open_at(daemon.address())
           ->watch({},
                   [&](const Change& change) {
-                    const auto* sighting = std::get_if<Sighting>(&change);
-                    if (sighting != nullptr && sighting->phase == Phase::ended) ends.push_back(*sighting);
+                    const auto* observation = std::get_if<Observation>(&change);
+                    if (observation != nullptr && observation->phase == Phase::ended)
+                      ends.push_back(*observation);
                   },
                   {});
     });
@@ -96,7 +97,7 @@ TEST(Watch, OfAContainerThatHasTheLabelsOfAnotherOneNothingIsTold) {
     open_at(daemon.address())
         ->watch({},
                 [&](const Change& change) {
-                  if (std::holds_alternative<Sighting>(change)) ++told;
+                  if (std::holds_alternative<Observation>(change)) ++told;
                 },
                 {});
   });
@@ -115,7 +116,8 @@ TEST(Watch, WhatIsNotThereAnyMoreWasOfAnotherRunOfTheId) {
     open_at(daemon.address())
         ->watch({},
                 [&](const Change& change) {
-                  if (const auto* sighting = std::get_if<Sighting>(&change)) seen.push_back(sighting->phase);
+                  if (const auto* observation = std::get_if<Observation>(&change))
+                    seen.push_back(observation->phase);
                 },
                 {});
   });

@@ -28,7 +28,7 @@ constexpr bool k_is_sanitized = false;
 // The sanitizers keep what is freed, and describe each byte by further ones.
 constexpr std::size_t k_memory_max = (k_is_sanitized ? std::size_t{700} : std::size_t{150}) << 20U;
 
-const std::string k_moment = "2026-01-31T12:00:00.000000007Z ";
+const std::string k_timestamp = "2026-01-31T12:00:00.000000007Z ";
 
 std::string header_of(std::size_t size) {
   std::string header("\1\0\0\0", 4);
@@ -55,15 +55,15 @@ Form messages_of_16_kib() {
   constexpr std::size_t k_size = 16384;
   Form form{.name = "messages_of_16_KiB", .part_text = 64 * k_size};
   for (int i = 0; i < 64; ++i)
-    form.part += header_of(k_moment.size() + k_size) + k_moment + std::string(k_size, 'x');
-  form.end = header_of(k_moment.size() + 1) + k_moment + "\n";
+    form.part += header_of(k_timestamp.size() + k_size) + k_timestamp + std::string(k_size, 'x');
+  form.end = header_of(k_timestamp.size() + 1) + k_timestamp + "\n";
   return form;
 }
 Form one_message() {
   const std::string part(1U << 20U, 'x');
   const std::size_t parts = (k_line_size + part.size() - 1) / part.size();
   return {.name = "one_message",
-          .begin = header_of(k_moment.size() + parts * part.size() + 1) + k_moment,
+          .begin = header_of(k_timestamp.size() + parts * part.size() + 1) + k_timestamp,
           .part = part,
           .part_text = part.size(),
           .end = "\n"};
@@ -72,7 +72,7 @@ Form terminal() {
   const std::string part(1U << 20U, 'x');
   return {.name = "terminal",
           .has_terminal = true,
-          .begin = k_moment,
+          .begin = k_timestamp,
           .part = part,
           .part_text = part.size(),
           .end = "\n"};
@@ -139,8 +139,8 @@ TEST_P(LongLine, OfHalfAGigabyteIsStoredInLittleMemory) {
   trial.metrics = Metrics{.json = true};
   std::ofstream("/proc/self/clear_refs") << 5;  // VmHWM begins anew
   const std::size_t before = bytes_of("VmRSS");
-  const auto notes = take_logs(*engine, {.run = RunId("run1"), .trial = "a", .attempt = 1}, trial,
-                               LogEnd::complete, telemetry, {});
+  const auto notes = ingest_logs(*engine, {.run = RunId("run1"), .trial = "a", .attempt = 1}, trial,
+                                 LogEnd::complete, telemetry, {});
   EXPECT_LT(bytes_of("VmHWM"), before + k_memory_max);
   EXPECT_THAT(notes, testing::ElementsAre(testing::HasSubstr("the last 64 MiB are kept")));
   const std::size_t parts = (k_line_size + GetParam().part_text - 1) / GetParam().part_text;

@@ -3,7 +3,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/completion/candidates.hpp"
-#include "cli/completion/words.hpp"
+#include "cli/completion/completion_model.hpp"
 #include "cli/output.hpp"
 
 namespace combu {
@@ -57,10 +57,10 @@ void add_completion(CommandLine& line, const Invocation& invocation, Action& act
   command.footer("Example:\n  source <(combu completion bash)");
   command.callback([&line, &action, shell] {
     action = [&line, shell] {
-      const Words words = words_of(line);
-      if (*shell == "bash") (void)put_out(bash_completion(words));
-      if (*shell == "zsh") (void)put_out(zsh_completion(words));
-      if (*shell == "fish") (void)put_out(fish_completion(words));
+      const CompletionModel model = completion_model_of(line);
+      if (*shell == "bash") (void)put_out(bash_completion(model));
+      if (*shell == "zsh") (void)put_out(zsh_completion(model));
+      if (*shell == "fish") (void)put_out(fish_completion(model));
       return 0;
     };
   });

@@ -4,19 +4,19 @@
 #include <algorithm>
 #include <set>
 
-#include "cli/completion/words.hpp"
+#include "cli/completion/completion_model.hpp"
 
 namespace combu {
 namespace {
 
-using ValueKind = OptionWords::Value;
+using ValueKind = OptionModel::Value;
 
 // A command's own options, and those of all commands that it does not hide by a name of its own (`logs -f`).
-std::vector<OptionWords> options_within(const CommandWords& command, const Words& words) {
-  std::vector<OptionWords> options = command.options;
+std::vector<OptionModel> options_within(const CommandModel& command, const CompletionModel& model) {
+  std::vector<OptionModel> options = command.options;
   std::set<std::string> own;
-  for (const OptionWords& option : options) own.insert(option.names.begin(), option.names.end());
-  for (OptionWords option : words.options) {
+  for (const OptionModel& option : options) own.insert(option.names.begin(), option.names.end());
+  for (OptionModel option : model.options) {
     std::erase_if(option.names, [&](const std::string& name) { return own.contains(name); });
     if (!option.names.empty()) options.push_back(option);
   }
@@ -36,11 +36,11 @@ std::string joined(const std::vector<std::string>& words, std::string_view betwe
 // ---- bash
 
 // The lines of one command's case; of the words before the command when its name is empty.
-std::string bash_case(std::string_view name, const std::vector<OptionWords>& options,
-                      const std::vector<std::string>& arguments, const CommandWords* command) {
+std::string bash_case(std::string_view name, const std::vector<OptionModel>& options,
+                      const std::vector<std::string>& arguments, const CommandModel* command) {
   std::vector<std::string> all = arguments;
   std::string cases;
-  for (const OptionWords& option : options) {
+  for (const OptionModel& option : options) {
     all.insert(all.end(), option.names.begin(), option.names.end());
     if (option.value == ValueKind::none) continue;
     std::string does = ":";
@@ -109,18 +109,18 @@ constexpr std::string_view k_bash_quote = R"bash(_combu_quote() {
 
 }  // namespace
 
-std::string bash_completion(const Words& words) {
+std::string bash_completion(const CompletionModel& model) {
   std::vector<std::string> commands;
   std::vector<std::string> with_value;
-  commands.reserve(words.commands.size());
-  for (const CommandWords& command : words.commands) commands.push_back(command.name);
-  for (const OptionWords& option : words.options)
+  commands.reserve(model.commands.size());
+  for (const CommandModel& command : model.commands) commands.push_back(command.name);
+  for (const OptionModel& option : model.options)
     if (option.value != ValueKind::none)
       with_value.insert(with_value.end(), option.names.begin(), option.names.end());
 
-  std::string cases = bash_case("", words.options, commands, nullptr);
-  for (const CommandWords& command : words.commands)
-    cases += bash_case(command.name, options_within(command, words), command.choices, &command);
+  std::string cases = bash_case("", model.options, commands, nullptr);
+  for (const CommandModel& command : model.commands)
+    cases += bash_case(command.name, options_within(command, model), command.choices, &command);
 
   return fmt::format(
       "# combu's completion for bash: source <(combu completion bash)\n"
@@ -161,7 +161,7 @@ std::string bash_completion(const Words& words) {
 namespace {
 
 // _arguments' specification of one name of an option: '-f[description]:file:_files'.
-std::string zsh_option(const OptionWords& option, const std::string& name) {
+std::string zsh_option(const OptionModel& option, const std::string& name) {
   std::string text = replaced(option.description, "'", "'\\''");
   for (const char* special : {"[", "]", ":"}) text = replaced(text, special, std::string("\\") + special);
   std::string value;
@@ -175,19 +175,19 @@ std::string zsh_option(const OptionWords& option, const std::string& name) {
   return fmt::format("'*{}{}[{}]{}'", name, equals, text, value);
 }
 
-std::string zsh_options(const std::vector<OptionWords>& options) {
+std::string zsh_options(const std::vector<OptionModel>& options) {
   std::vector<std::string> all;
-  for (const OptionWords& option : options)
+  for (const OptionModel& option : options)
     for (const std::string& name : option.names) all.push_back(zsh_option(option, name));
   return joined(all, " \\\n        ");
 }
 
 }  // namespace
 
-std::string zsh_completion(const Words& words) {
+std::string zsh_completion(const CompletionModel& model) {
   std::string commands;
   std::string cases;
-  for (const CommandWords& command : words.commands) {
+  for (const CommandModel& command : model.commands) {
     const std::string description = replaced(command.description, "'", "'\\''");
     commands += fmt::format("    '{}:{}'\n", command.name, replaced(description, ":", "\\:"));
     std::string argument;
@@ -198,7 +198,7 @@ std::string zsh_completion(const Words& words) {
     if (command.argument == ValueKind::file) argument = " '*:file:_files'";
     if (command.argument == ValueKind::folder) argument = " '*:folder:_files -/'";
     cases += fmt::format("        {}) _arguments {}{} ;;\n", command.name,
-                         zsh_options(options_within(command, words)), argument);
+                         zsh_options(options_within(command, model)), argument);
   }
   return fmt::format(
       "#compdef combu\n"
@@ -232,7 +232,7 @@ std::string zsh_completion(const Words& words) {
       "  esac\n"
       "}}\n"
       "if [ \"$funcstack[1]\" = _combu ]; then _combu \"$@\"; else compdef _combu combu; fi\n",
-      commands, zsh_options(words.options), cases);
+      commands, zsh_options(model.options), cases);
 }
 
 // ---- fish
@@ -243,7 +243,7 @@ std::string fish_text(const std::string& text) {
   return fmt::format("'{}'", replaced(replaced(text, "\\", "\\\\"), "'", "\\'"));
 }
 
-std::string fish_option(const OptionWords& option, const std::string& condition) {
+std::string fish_option(const OptionModel& option, const std::string& condition) {
   std::string line = fmt::format("complete -c combu{}", condition);
   for (const std::string& name : option.names)
     line += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
@@ -256,10 +256,10 @@ std::string fish_option(const OptionWords& option, const std::string& condition)
 }
 
 // The commands that have an option of their own by one of its names (`logs -f`).
-std::string outside_of_hiders(const OptionWords& option, const Words& words) {
+std::string outside_of_hiders(const OptionModel& option, const CompletionModel& model) {
   std::vector<std::string> hiders;
-  for (const CommandWords& command : words.commands)
-    for (const OptionWords& own : command.options)
+  for (const CommandModel& command : model.commands)
+    for (const OptionModel& own : command.options)
       if (std::ranges::find_first_of(own.names, option.names) != own.names.end())
         hiders.push_back(command.name);
   return hiders.empty() ? "" : fmt::format(" -n 'not __fish_seen_subcommand_from {}'", joined(hiders));
@@ -267,7 +267,7 @@ std::string outside_of_hiders(const OptionWords& option, const Words& words) {
 
 }  // namespace
 
-std::string fish_completion(const Words& words) {
+std::string fish_completion(const CompletionModel& model) {
   std::string text =
       "# combu's completion for fish: combu completion fish | source\n"
       "function __combu_ask\n"
@@ -291,13 +291,13 @@ std::string fish_completion(const Words& words) {
       "2>/dev/null\n"
       "end\n"
       "complete -c combu -f\n";
-  for (const OptionWords& option : words.options)
-    text += fish_option(option, outside_of_hiders(option, words));
-  for (const CommandWords& command : words.commands) {
+  for (const OptionModel& option : model.options)
+    text += fish_option(option, outside_of_hiders(option, model));
+  for (const CommandModel& command : model.commands) {
     text += fmt::format("complete -c combu -n __fish_use_subcommand -a {} -d {}\n", command.name,
                         fish_text(command.description));
     const std::string within = fmt::format(" -n '__fish_seen_subcommand_from {}'", command.name);
-    for (const OptionWords& option : command.options) text += fish_option(option, within);
+    for (const OptionModel& option : command.options) text += fish_option(option, within);
     if (!command.kind.empty())
       text += fmt::format("complete -c combu{} -a '(__combu_ask {})'\n", within, command.kind);
     if (command.argument == ValueKind::file) text += fmt::format("complete -c combu{} -F\n", within);

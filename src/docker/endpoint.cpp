@@ -73,9 +73,9 @@ bool is_this_machine(const Address& address) {
          is_loopback;
 }
 
-DockerPlace find_any(const DockerEnvironment& env, const std::string& explicit_address) {
+DockerEndpoint find_any(const DockerEnvironment& env, const std::string& explicit_address) {
   const auto setting = [&](const char* name) { return env(name).value_or(""); };
-  DockerPlace place;
+  DockerEndpoint place;
   place.config_folder = setting("DOCKER_CONFIG");
   if (place.config_folder.empty()) place.config_folder = setting("HOME") + "/.docker";
   if (!explicit_address.empty()) {
@@ -109,8 +109,8 @@ DockerPlace find_any(const DockerEnvironment& env, const std::string& explicit_a
 
 }  // namespace
 
-DockerPlace find_docker(const DockerEnvironment& env, const std::string& explicit_address) {
-  DockerPlace place = find_any(env, explicit_address);
+DockerEndpoint find_docker(const DockerEnvironment& env, const std::string& explicit_address) {
+  DockerEndpoint place = find_any(env, explicit_address);
   if (!is_this_machine(place.address))
     throw Error(
         ErrorKind::invalid, place.address.text(),

@@ -33,28 +33,28 @@ constexpr std::int64_t k_told_at_once_max = 16LL << 20U;
 // Notes about objects of a bucket that are refused; there may be one for each trial.
 constexpr int k_refusals_shown_max = 10;
 
-class RecordMemory final : public Memory {
+class RecordCacheLookup final : public CacheLookup {
  public:
-  RecordMemory(ReuseContext context, Digests digests, Recall recall)
-      : context_(std::move(context)), digests_(std::move(digests)), recall_(recall) {
+  RecordCacheLookup(ReuseContext context, Digests digests, CacheUse look_up)
+      : context_(std::move(context)), digests_(std::move(digests)), cache_use_(look_up) {
     const Experiment& experiment = context_.run.experiment;
     const std::string& home = experiment.collect.to;
     if (!any_cached(experiment) || !home.starts_with("s3://")) return;
-    markers_ = open_s3_markers(home, context_.caller);
-    publisher_.emplace(context_, *markers_);
+    cache_index_ = open_s3_cache_index(home, context_.caller);
+    publisher_.emplace(context_, *cache_index_);
     publish_earlier();
   }
 
-  std::vector<Recollection> recall(const std::vector<TrialIndex>& trials,
+  std::vector<CacheResult> look_up(const std::vector<TrialIndex>& trials,
                                    const std::stop_token& stop) override {
-    std::vector<Recollection> found(trials.size());
+    std::vector<CacheResult> found(trials.size());
     std::vector<std::vector<DoneEntry>> done(trials.size());
     for (std::size_t i = 0; i < trials.size(); ++i) {
       if (stop.stop_requested()) throw Error(ErrorKind::cancelled, "cache", "interrupted");
       found[i].trial = trials[i];
       try {
         name_by_content(found[i], stop);
-        if (recall_ == Recall::done && !found[i].hash.empty())
+        if (cache_use_ == CacheUse::done && !found[i].hash.empty())
           done[i] = record().done(found[i].hash, k_looked_at_max);
       } catch (const std::exception&) {
         found[i] = {.trial = trials[i]};  // it is as if it had not been done
@@ -63,7 +63,7 @@ class RecordMemory final : public Memory {
     std::vector<Equal> equals(trials.size());
     std::atomic<bool> is_away = false;
     in_parallel(trials.size(), asked_at_once(), [&](std::size_t i) {
-      if (recall_ == Recall::none || found[i].hash.empty() || is_away) return;
+      if (cache_use_ == CacheUse::none || found[i].hash.empty() || is_away) return;
       try {
         equals[i] = find_equal(found[i], done[i], stop);
       } catch (const Error& error) {
@@ -88,13 +88,13 @@ class RecordMemory final : public Memory {
     std::optional<RunId> kept_in;  // whose telemetry has what it has told, and of whom
     std::string kept_as;
     int attempt = 0;
-    std::optional<Markers::Mark> mark;  // of somebody else's
+    std::optional<SharedCacheIndex::Mark> mark;  // of somebody else's
   };
 
   [[nodiscard]] const Trial& trial_of(TrialIndex trial) const {
     return context_.run.experiment.trials[trial];
   }
-  [[nodiscard]] std::size_t asked_at_once() const { return markers_ ? k_asked_at_once : 1; }
+  [[nodiscard]] std::size_t asked_at_once() const { return cache_index_ ? k_asked_at_once : 1; }
 
   void publish(const Trial& trial) {
     if (publisher_ && trial.cache.on && !trial.outputs.empty()) publisher_->add(trial);
@@ -109,7 +109,7 @@ class RecordMemory final : public Memory {
   }
 
   // Where what cannot be had is, the trial is run.
-  void share(std::vector<Recollection>& found, const std::vector<Equal>& equals) {
+  void share(std::vector<CacheResult>& found, const std::vector<Equal>& equals) {
     std::vector<Sharing> wanted;
     std::vector<std::size_t> whose;
     for (std::size_t i = 0; i < equals.size(); ++i) {
@@ -118,14 +118,13 @@ class RecordMemory final : public Memory {
       whose.push_back(i);
     }
     if (wanted.empty()) return;
-    const std::vector<std::string> faults = context_.depot.share(wanted);
+    const std::vector<std::string> faults = context_.output_store.share(wanted);
     for (std::size_t i = 0; i < faults.size(); ++i)
       if (!faults[i].empty()) forget(found[whose[i]]);
   }
 
   // Where numbers cannot be had, the trial is run, and what has been shared with it is not its own.
-  void adopt(std::vector<Recollection>& found, const std::vector<Equal>& equals,
-             const std::stop_token& stop) {
+  void adopt(std::vector<CacheResult>& found, const std::vector<Equal>& equals, const std::stop_token& stop) {
     std::vector<char> is_told(found.size());
     if (context_.telemetry != nullptr) {
       adopt_kept(found, equals, is_told);
@@ -138,21 +137,22 @@ class RecordMemory final : public Memory {
       const Trial& trial = trial_of(found[i].trial);
       if (found[i].run.empty() || !trial.metrics || is_told[i] != 0) continue;
       forget(found[i]);
-      if (!trial.outputs.empty()) (void)without_fault([&] { context_.depot.remove(trial.name); });
+      if (!trial.outputs.empty()) (void)without_fault([&] { context_.output_store.remove(trial.name); });
     }
   }
 
   // False: what was told cannot be had, or is refused.
-  [[nodiscard]] bool adopt_told(const Markers::Mark& mark, const Trial& trial, const std::stop_token& stop) {
+  [[nodiscard]] bool adopt_told(const SharedCacheIndex::Mark& mark, const Trial& trial,
+                                const std::stop_token& stop) {
     try {
-      const auto size = markers_->size_told(mark, stop);
+      const auto size = cache_index_->size_told(mark, stop);
       if (!size) return false;
       if (std::cmp_greater(size->count, k_packed_max))
         throw Error(ErrorKind::corrupt, mark.told_at,
                     fmt::format("is larger than {}", to_string(Bytes{k_packed_max})));
       std::unique_lock one_at_a_time(large_, std::defer_lock);
       if (size->count > k_told_at_once_max) one_at_a_time.lock();
-      const auto told = markers_->told(mark, *size, stop);
+      const auto told = cache_index_->told(mark, *size, stop);
       if (told) context_.telemetry->adopt(*told, trial.name, stop);
       return told.has_value();
     } catch (const Error& error) {
@@ -175,7 +175,7 @@ class RecordMemory final : public Memory {
   }
 
   // By the runs that have it.
-  void adopt_kept(const std::vector<Recollection>& found, const std::vector<Equal>& equals,
+  void adopt_kept(const std::vector<CacheResult>& found, const std::vector<Equal>& equals,
                   std::vector<char>& is_told) {
     std::map<RunId, std::vector<std::size_t>> kept;
     for (std::size_t i = 0; i < found.size(); ++i)
@@ -207,13 +207,13 @@ class RecordMemory final : public Memory {
     }
   }
 
-  static void forget(Recollection& equal) {
+  static void forget(CacheResult& equal) {
     equal.run.clear();
     equal.name.clear();
   }
 
   // What it is known by.
-  void name_by_content(Recollection& of, const std::stop_token& stop) {
+  void name_by_content(CacheResult& of, const std::stop_token& stop) {
     const Trial& trial = trial_of(of.trial);
     const std::string digest = digest_of(of.trial);
     if (digest.empty()) return;
@@ -224,11 +224,11 @@ class RecordMemory final : public Memory {
   }
 
   // Names the one that is equal; gives what that has left and told.
-  Equal find_equal(Recollection& of, const std::vector<DoneEntry>& done, const std::stop_token& stop) {
+  Equal find_equal(CacheResult& of, const std::vector<DoneEntry>& done, const std::stop_token& stop) {
     const bool has_outputs = !trial_of(of.trial).outputs.empty();
     const bool has_metrics = static_cast<bool>(trial_of(of.trial).metrics);
     for (const DoneEntry& one : done) {
-      if (has_outputs && !context_.depot.is_whole(one.place)) continue;
+      if (has_outputs && !context_.output_store.is_whole(one.place)) continue;
       const int attempt = one.attempt == 0 ? k_adopted : one.attempt;
       if (has_metrics && !has_told(one, attempt)) continue;
       of.run = one.run.text();
@@ -239,8 +239,8 @@ class RecordMemory final : public Memory {
               .attempt = attempt,
               .mark = {}};
     }
-    if (!has_outputs || !markers_) return {};
-    const auto mark = markers_->find(of.hash, stop);
+    if (!has_outputs || !cache_index_) return {};
+    const auto mark = cache_index_->find(of.hash, stop);
     if (!mark) return {};
     of.name = mark->trial;
     of.run = mark->run.text();
@@ -276,7 +276,7 @@ class RecordMemory final : public Memory {
       if (const auto found = inputs_.find({input.trial, input.from}); found != inputs_.end()) {
         digests[i] = found->second;
       } else if (!input.trial.empty()) {
-        digests[i] = context_.depot.digest(input.trial, input.from, stop).value_or("");
+        digests[i] = context_.output_store.digest(input.trial, input.from, stop).value_or("");
       }
     });
     for (std::size_t i = 0; i < digests.size(); ++i) {
@@ -289,7 +289,7 @@ class RecordMemory final : public Memory {
   std::string digest_here(const Input& input, const std::stop_token& stop) {
     Trial trial{.inputs = {input}};
     find_inputs(trial, context_.run.host_paths, [&](const std::string& left_by, const std::string& path) {
-      return context_.depot.fetch(left_by, path, stop);
+      return context_.output_store.fetch(left_by, path, stop);
     });
     return content_digest(trial.inputs.front(), stop);
   }
@@ -309,10 +309,10 @@ class RecordMemory final : public Memory {
 
   const ReuseContext context_;
   Digests digests_;
-  Recall recall_;
+  CacheUse cache_use_;
   std::optional<Record> record_;
-  std::vector<std::string> recorded_;  // digests, by trial
-  std::unique_ptr<Markers> markers_;   // where others see what has been done
+  std::vector<std::string> recorded_;              // digests, by trial
+  std::unique_ptr<SharedCacheIndex> cache_index_;  // where others see what has been done
   std::optional<Publisher> publisher_;
   std::mutex large_;
   std::atomic<int> refused_ = 0;
@@ -327,8 +327,8 @@ bool any_cached(const Experiment& experiment) {
   return std::ranges::any_of(experiment.trials, [](const Trial& trial) { return trial.cache.on; });
 }
 
-std::unique_ptr<Memory> open_memory(ReuseContext context, Digests digests, Recall recall) {
-  return std::make_unique<RecordMemory>(std::move(context), std::move(digests), recall);
+std::unique_ptr<CacheLookup> open_cache_lookup(ReuseContext context, Digests digests, CacheUse look_up) {
+  return std::make_unique<RecordCacheLookup>(std::move(context), std::move(digests), look_up);
 }
 
 }  // namespace combu

@@ -8,7 +8,7 @@
 
 namespace combu {
 
-struct OptionWords {
+struct OptionModel {
   std::vector<std::string> names;  // "-f", "--file"
   std::string description;
   enum class Value { none, text, file, folder } value = Value::none;
@@ -16,24 +16,24 @@ struct OptionWords {
   std::string kind;                  // of its value, as candidates_of() knows it; empty: none
 };
 
-struct CommandWords {
+struct CommandModel {
   std::string name;
   std::string description;
-  std::vector<OptionWords> options;
+  std::vector<OptionModel> options;
   std::vector<std::string> choices;                        // of its own argument
   std::string kind;                                        // the same of its arguments
-  OptionWords::Value argument = OptionWords::Value::none;  // file or folder: what its argument names
+  OptionModel::Value argument = OptionModel::Value::none;  // file or folder: what its argument names
 };
 
-struct Words {
-  std::vector<OptionWords> options;  // that stand before or after any command
-  std::vector<CommandWords> commands;
+struct CompletionModel {
+  std::vector<OptionModel> options;  // that stand before or after any command
+  std::vector<CommandModel> commands;
 };
-[[nodiscard]] Words words_of(const CommandLine& line);
+[[nodiscard]] CompletionModel completion_model_of(const CommandLine& line);
 
 // The program of one shell: "bash", "zsh" or "fish".
-[[nodiscard]] std::string bash_completion(const Words& words);
-[[nodiscard]] std::string zsh_completion(const Words& words);
-[[nodiscard]] std::string fish_completion(const Words& words);
+[[nodiscard]] std::string bash_completion(const CompletionModel& model);
+[[nodiscard]] std::string zsh_completion(const CompletionModel& model);
+[[nodiscard]] std::string fish_completion(const CompletionModel& model);
 
 }  // namespace combu

@@ -16,24 +16,24 @@ namespace {
 class MarkersS3 : public test::S3 {
  protected:
   void put(const std::string& place, const std::string& told = "", bool has_to_tell = false) {
-    markers_->put("key", place, [&] { return told; }, has_to_tell, {});
+    cache_index_->put("key", place, [&] { return told; }, has_to_tell, {});
   }
   void leave(const std::string& place, const std::string& content = "sums") {
     bucket_.objects["/lab/a/" + place + "/manifest.sha256"] = content;
     bucket_.metadata["/lab/a/" + place + "/manifest.sha256"] = "ETag: \"" + content + "\"\r\n";
   }
   [[nodiscard]] std::string found() {
-    const auto mark = markers_->find("key", {});
+    const auto mark = cache_index_->find("key", {});
     return mark ? mark->place : "none";
   }
   [[nodiscard]] std::optional<std::string> told(Bytes size_max = Bytes{100}) {
-    return markers_->told(markers_->find("key", {}).value(), size_max, {});
+    return cache_index_->told(cache_index_->find("key", {}).value(), size_max, {});
   }
 
-  std::unique_ptr<Markers> markers_;
+  std::unique_ptr<SharedCacheIndex> cache_index_;
   void SetUp() override {
     S3::SetUp();
-    markers_ = open_s3_markers("s3://lab", caller_, clock_);
+    cache_index_ = open_s3_cache_index("s3://lab", caller_, clock_);
     leave("run1/train");
   }
 };

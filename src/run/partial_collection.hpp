@@ -18,7 +18,7 @@ namespace combu {
 // When what running attempts have left so far is taken home. Of one attempt it is never under way while its
 // outputs are taken at its end, nor while it is being stopped: an engine that copies out of a container
 // cannot stop it (moby: daemon/archive.go holds the container's lock). Belongs to one thread.
-class SoFar {
+class PartialCollection {
  public:
   struct Take {
     TrialIndex trial;
@@ -26,7 +26,7 @@ class SoFar {
     std::stop_source stop;
   };
 
-  explicit SoFar(Seconds every) : every_(std::chrono::duration_cast<Instant::duration>(every)) {}
+  explicit PartialCollection(Seconds every) : every_(std::chrono::duration_cast<Instant::duration>(every)) {}
 
   // An attempt runs.
   void begin(TrialIndex trial, int attempt, Instant now) {

@@ -1,4 +1,4 @@
-#include "cli/moment.hpp"
+#include "cli/timestamp_option.hpp"
 
 #include <fmt/format.h>
 
@@ -6,8 +6,8 @@
 
 namespace combu {
 
-Instant moment_option(const std::string& option, std::string_view text, Instant now) {
-  if (const auto moment = parse_moment(text)) return *moment;
+Instant timestamp_option(const std::string& option, std::string_view text, Instant now) {
+  if (const auto timestamp = parse_timestamp(text)) return *timestamp;
   if (!text.empty() && text.find_first_not_of("0123456789.") == std::string_view::npos)
     throw Error(ErrorKind::invalid, option,
                 fmt::format("{0} what? {0}d, {0}h, {0}m or {0}s", shortened(text)));

@@ -1,4 +1,4 @@
-#include "docker/twin_networks.hpp"
+#include "docker/duplicate_networks.hpp"
 
 #include <functional>
 #include <map>
@@ -16,14 +16,14 @@ bool remove(Connections& engine, const std::string& id, const std::stop_token& s
 
 }  // namespace
 
-void remove_twin_networks(Connections& engine, const std::set<std::string>& names,
-                          const std::stop_token& stop) {
+void remove_duplicate_networks(Connections& engine, const std::set<std::string>& names,
+                               const std::stop_token& stop) {
   std::map<std::string, std::set<std::string, std::greater<>>> ids;
   for (const NetworkSummary& network : list_networks(engine, label_filters(Selector{}), stop))
     if (names.contains(network.name)) ids[network.name].insert(network.id);
-  for (const auto& [name, twins] : ids) {
-    std::size_t left = twins.size();
-    for (const std::string& id : twins)
+  for (const auto& [name, duplicates] : ids) {
+    std::size_t left = duplicates.size();
+    for (const std::string& id : duplicates)
       if (left > 1 && remove(engine, id, stop)) --left;
   }
 }

@@ -1,4 +1,4 @@
-#include "cli/completion/words.hpp"
+#include "cli/completion/completion_model.hpp"
 
 #include <sstream>
 
@@ -16,11 +16,11 @@ std::vector<std::string> choices_of(const std::string& type) {
   return choices;
 }
 
-OptionWords::Value value_of(const OptionDescription& option) {
-  if (!option.takes_value) return OptionWords::Value::none;
-  if (option.type == "FILE") return OptionWords::Value::file;
-  if (option.type == "FOLDER") return OptionWords::Value::folder;
-  return OptionWords::Value::text;
+OptionModel::Value value_of(const OptionDescription& option) {
+  if (!option.takes_value) return OptionModel::Value::none;
+  if (option.type == "FILE") return OptionModel::Value::file;
+  if (option.type == "FOLDER") return OptionModel::Value::folder;
+  return OptionModel::Value::text;
 }
 
 // candidates_of() knows these.
@@ -38,8 +38,8 @@ std::string_view kind_of(const OptionDescription& option, const std::string& com
   return "";
 }
 
-std::vector<OptionWords> options_of(const CommandDescription& command) {
-  std::vector<OptionWords> options;
+std::vector<OptionModel> options_of(const CommandDescription& command) {
+  std::vector<OptionModel> options;
   for (const OptionDescription& option : command.options)
     if (!option.names.empty())
       options.push_back({.names = option.names,
@@ -50,30 +50,30 @@ std::vector<OptionWords> options_of(const CommandDescription& command) {
   return options;
 }
 
-CommandWords command_words(const CommandDescription& command) {
-  CommandWords words{.name = command.name,
+CommandModel command_model(const CommandDescription& command) {
+  CommandModel model{.name = command.name,
                      .description = command.description,
                      .options = options_of(command),
                      .choices = {},
                      .kind = {},
-                     .argument = OptionWords::Value::none};
+                     .argument = OptionModel::Value::none};
   for (const OptionDescription& argument : command.options)
     if (argument.names.empty()) {
-      if (words.choices.empty()) words.choices = choices_of(argument.type);
-      if (words.kind.empty()) words.kind = kind_of(argument, command.name);
-      if (argument.name == "FOLDER") words.argument = OptionWords::Value::folder;
-      if (argument.name == "FILE") words.argument = OptionWords::Value::file;
+      if (model.choices.empty()) model.choices = choices_of(argument.type);
+      if (model.kind.empty()) model.kind = kind_of(argument, command.name);
+      if (argument.name == "FOLDER") model.argument = OptionModel::Value::folder;
+      if (argument.name == "FILE") model.argument = OptionModel::Value::file;
     }
-  return words;
+  return model;
 }
 
 }  // namespace
 
-Words words_of(const CommandLine& line) {
-  Words words{.options = options_of(line.describe_program()), .commands = {}};
+CompletionModel completion_model_of(const CommandLine& line) {
+  CompletionModel model{.options = options_of(line.describe_program()), .commands = {}};
   for (const CommandDescription& command : line.describe_commands())
-    if (!command.is_hidden) words.commands.push_back(command_words(command));
-  return words;
+    if (!command.is_hidden) model.commands.push_back(command_model(command));
+  return model;
 }
 
 }  // namespace combu

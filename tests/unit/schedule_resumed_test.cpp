@@ -9,15 +9,15 @@ namespace combu::test {
 namespace {
 
 TEST(GoingOn, AFurtherAttemptThatWaitedForSlotsIsStarted) {
-  Planned it(
-      with_retries("a", {.max = 1}),
-      {.past = {{.state = TrialState::ready, .cause = Cause::error, .exit_code = 1, .was_started = true}}});
+  Planned it(with_retries("a", {.max = 1}),
+             {.restored = {
+                  {.state = TrialState::ready, .cause = Cause::error, .exit_code = 1, .was_started = true}}});
   (void)it.begin();
   EXPECT_EQ(it.listed({}), "start a#2 | a starting");
 }
 
 TEST(GoingOn, NothingStartsBeforeAListing) {
-  Planned planned("a b<-a", {.past = {{}, {}}});
+  Planned planned("a b<-a", {.restored = {{}, {}}});
   EXPECT_EQ(planned.begin(), " | ");
   EXPECT_FALSE(planned.done());
   EXPECT_EQ(planned.listed({}), "start a | a starting");
@@ -25,30 +25,30 @@ TEST(GoingOn, NothingStartsBeforeAListing) {
 
 TEST(GoingOn, WhatIsOverStaysSoAndWhatFollowsGoesOn) {
   Planned planned("a b c<-a:succeeded d<-b:succeeded",
-                  {.past = {{.state = TrialState::succeeded, .was_started = true},
-                            {.state = TrialState::failed, .cause = Cause::error, .was_started = true},
-                            {},
-                            {}}});
+                  {.restored = {{.state = TrialState::succeeded, .was_started = true},
+                                {.state = TrialState::failed, .cause = Cause::error, .was_started = true},
+                                {},
+                                {}}});
   EXPECT_EQ(planned.begin(), " | d blocked (depends on `b`, which did not succeed)");
   EXPECT_EQ(planned.listed({}), "start c | c starting");
 }
 
 TEST(GoingOn, WhatRanIsTakenInAsTheListingHasIt) {
-  const Past ran{.state = TrialState::running, .was_started = true};
-  Planned planned("a b c", {.past = {ran, ran, ran}});
-  Sighting ended = planned.sighting("b", Phase::ended);
+  const RestoredTrial ran{.state = TrialState::running, .was_started = true};
+  Planned planned("a b c", {.restored = {ran, ran, ran}});
+  Observation ended = planned.observation("b", Phase::ended);
   ended.exit_code = 7;
   EXPECT_EQ(planned.begin(), " | ");
   (void)planned.listing_begins();
-  EXPECT_EQ(planned.listed({planned.sighting("a", Phase::running), ended}),
+  EXPECT_EQ(planned.listed({planned.observation("a", Phase::running), ended}),
             "collect b | b failed (exit code 7), c stopped (its container is gone, and how it ended is not "
             "on record)");
   EXPECT_EQ(planned.state("a"), TrialState::running);
 }
 
 TEST(GoingOn, WhatWasKilledMeanwhileIsLost) {
-  Planned planned("a", {.past = {{.state = TrialState::running, .was_started = true}}});
-  Sighting ended = planned.sighting("a", Phase::ended);
+  Planned planned("a", {.restored = {{.state = TrialState::running, .was_started = true}}});
+  Observation ended = planned.observation("a", Phase::ended);
   ended.exit_code = 137;
   (void)planned.begin();
   (void)planned.listing_begins();
@@ -58,11 +58,11 @@ TEST(GoingOn, WhatWasKilledMeanwhileIsLost) {
 
 TEST(GoingOn, NothingIsLostWithAnEngineThatWasThereAllTheTime) {
   const Instant ran_at = Instant{} + std::chrono::hours(1);
-  const Past running{.state = TrialState::running, .was_started = true, .ran_at = ran_at};
+  const RestoredTrial running{.state = TrialState::running, .was_started = true, .ran_at = ran_at};
   for (const bool was_there : {true, false}) {
     Planned planned(
-        "a", {.past = {running}, .engine_began_at = ran_at + std::chrono::seconds(was_there ? -1 : 1)});
-    Sighting ended = planned.sighting("a", Phase::ended);
+        "a", {.restored = {running}, .engine_began_at = ran_at + std::chrono::seconds(was_there ? -1 : 1)});
+    Observation ended = planned.observation("a", Phase::ended);
     ended.exit_code = 137;
     (void)planned.begin();
     EXPECT_EQ(planned.listed({ended}),
@@ -70,14 +70,14 @@ TEST(GoingOn, NothingIsLostWithAnEngineThatWasThereAllTheTime) {
                         : "collect a | a failed (lost with its host or engine (exit code 137, SIGKILL))");
   }
   // What was being looked into when its process died.
-  Past stopped = running;
+  RestoredTrial stopped = running;
   stopped.state = TrialState::retrying;
   stopped.cause = Cause::stopped;
   stopped.exit_code = 143;
   for (const bool was_there : {true, false}) {
     Planned planned(
         with_retries("a", {.max = 1}),
-        {.past = {stopped}, .engine_began_at = ran_at + std::chrono::seconds(was_there ? -1 : 1)});
+        {.restored = {stopped}, .engine_began_at = ran_at + std::chrono::seconds(was_there ? -1 : 1)});
     EXPECT_EQ(planned.begin(),
               was_there ? " | a stopped (stopped from outside (exit code 143, SIGTERM))" : " | ");
     EXPECT_EQ(planned.listed({}), was_there ? " | " : "start a#2 | a starting");
@@ -87,21 +87,21 @@ TEST(GoingOn, NothingIsLostWithAnEngineThatWasThereAllTheTime) {
 TEST(GoingOn, WhatEndedInTimeWhileNobodyWatchedHasNotTakenTooLong) {
   Experiment experiment = test::experiment("a");
   experiment.trials[0].timeout = Seconds(10);
-  Planned planned(experiment, {.past = {{.state = TrialState::running,
-                                         .was_started = true,
-                                         .ran_at = Instant{} - std::chrono::hours(1)}}});
+  Planned planned(experiment, {.restored = {{.state = TrialState::running,
+                                             .was_started = true,
+                                             .ran_at = Instant{} - std::chrono::hours(1)}}});
   EXPECT_EQ(planned.begin(), " | ");
-  Sighting ended = planned.sighting("a", Phase::ended);
+  Observation ended = planned.observation("a", Phase::ended);
   ended.exit_code = 0;
   EXPECT_EQ(planned.listed({ended}), " | a succeeded");
 }
 
 TEST(GoingOn, TheEngineKnowsOfALaterAttemptThanTheRecord) {
-  const Past running{.state = TrialState::running, .was_started = true};
+  const RestoredTrial running{.state = TrialState::running, .was_started = true};
   for (const Phase phase : {Phase::running, Phase::ended}) {
-    Planned planned("a", {.past = {running}});
+    Planned planned("a", {.restored = {running}});
     (void)planned.begin();
-    Sighting later = planned.sighting("a", phase, 2);
+    Observation later = planned.observation("a", phase, 2);
     if (phase == Phase::ended) later.exit_code = 0;
     EXPECT_EQ(planned.listed({later}),
               phase == Phase::running
@@ -111,15 +111,17 @@ TEST(GoingOn, TheEngineKnowsOfALaterAttemptThanTheRecord) {
   }
 }
 
-Past leaving(Leaving how) {
-  return {.state = TrialState::running, .was_started = true, .leaving = how};
+RestoredTrial departure(Departure how) {
+  return {.state = TrialState::running, .was_started = true, .departure = how};
 }
 
 TEST(GoingOn, WhatLeavesIsStoppedWhileTheRestGoesOn) {
-  Planned planned("a b c<-b d", {.past = {leaving(Leaving::removed), leaving(Leaving::replaced), {}, {}}});
+  Planned planned("a b c<-b d",
+                  {.restored = {departure(Departure::removed), departure(Departure::replaced), {}, {}}});
   EXPECT_EQ(planned.begin(), "stop a, stop b | ");
-  EXPECT_EQ(planned.listed({planned.sighting("a", Phase::running), planned.sighting("b", Phase::running)}),
-            "start d | d starting");
+  EXPECT_EQ(
+      planned.listed({planned.observation("a", Phase::running), planned.observation("b", Phase::running)}),
+      "start d | d starting");
   EXPECT_EQ(planned.ended("a", 0), " | a stopped (removed from the file)");
   EXPECT_EQ(planned.started("d"), " | d running");
   EXPECT_FALSE(planned.done());
@@ -130,9 +132,9 @@ TEST(GoingOn, WhatLeavesIsStoppedWhileTheRestGoesOn) {
 }
 
 TEST(GoingOn, WhatHasLeftMeanwhileIsNoFailure) {
-  Planned planned("a b", {.past = {leaving(Leaving::removed), leaving(Leaving::replaced)}});
+  Planned planned("a b", {.restored = {departure(Departure::removed), departure(Departure::replaced)}});
   EXPECT_EQ(planned.begin(), "stop a, stop b | ");
-  Sighting ended = planned.sighting("b", Phase::ended);
+  Observation ended = planned.observation("b", Phase::ended);
   ended.exit_code = 3;
   (void)planned.listing_begins();
   EXPECT_EQ(planned.listed({ended}),
@@ -142,9 +144,9 @@ TEST(GoingOn, WhatHasLeftMeanwhileIsNoFailure) {
 
 TEST(GoingOn, WhatIsReplacedWaitsForWhatItDependsOnNow) {
   for (const bool succeeds : {true, false}) {
-    Planned planned("a b<-a:succeeded", {.past = {{}, leaving(Leaving::replaced)}});
+    Planned planned("a b<-a:succeeded", {.restored = {{}, departure(Departure::replaced)}});
     EXPECT_EQ(planned.begin(), "stop b | ");
-    EXPECT_EQ(planned.listed({planned.sighting("b", Phase::running)}), "start a | a starting");
+    EXPECT_EQ(planned.listed({planned.observation("b", Phase::running)}), "start a | a starting");
     (void)planned.started("a");
     if (!succeeds) (void)planned.ended("a", 1);
     EXPECT_EQ(planned.ended("b", 143), succeeds ? " | b retrying (replaced by what the file says now)"
@@ -157,9 +159,9 @@ TEST(GoingOn, WhatIsReplacedWaitsForWhatItDependsOnNow) {
 }
 
 TEST(GoingOn, WhatLeavesAndCannotBeStoppedIsNotStartedAnew) {
-  Planned planned("a", {.past = {leaving(Leaving::replaced)}});
+  Planned planned("a", {.restored = {departure(Departure::replaced)}});
   (void)planned.begin();
-  (void)planned.listed({planned.sighting("a", Phase::running)});
+  (void)planned.listed({planned.observation("a", Phase::running)});
   EXPECT_EQ(planned.not_stopped("a", 1),
             " | a failed (replaced by what the file says now, and could not be stopped: no)");
   EXPECT_FALSE(planned.may_start_more());
@@ -168,26 +170,26 @@ TEST(GoingOn, WhatLeavesAndCannotBeStoppedIsNotStartedAnew) {
 TEST(GoingOn, TheCanaryThatIsReplacedLeavesItToTheNext) {
   Experiment experiment = test::experiment("a b");
   experiment.canary = true;
-  Planned planned(std::move(experiment), {.past = {leaving(Leaving::replaced), {}}});
+  Planned planned(std::move(experiment), {.restored = {departure(Departure::replaced), {}}});
   (void)planned.begin();
-  EXPECT_EQ(planned.listed({planned.sighting("a", Phase::running)}), "start b | b starting");
+  EXPECT_EQ(planned.listed({planned.observation("a", Phase::running)}), "start b | b starting");
   planned.started("b");
   EXPECT_EQ(planned.ended("a", 143), " | a retrying (replaced by what the file says now)");
   EXPECT_EQ(planned.ended("b", 0), "start a#2 | b succeeded, a starting");
 }
 
 TEST(GoingOn, AStartThatNobodyHasSeenIsMadeAgain) {
-  const Past starting{.state = TrialState::starting};
-  Planned planned("a b", {.past = {starting, starting}});
+  const RestoredTrial starting{.state = TrialState::starting};
+  Planned planned("a b", {.restored = {starting, starting}});
   (void)planned.begin();
-  EXPECT_EQ(planned.listed({planned.sighting("b", Phase::running)}),
+  EXPECT_EQ(planned.listed({planned.observation("b", Phase::running)}),
             "start a | b running, a ready, a starting");
 }
 
 TEST(GoingOn, WhatShallNotRunAnyMoreIsNotStartedAgain) {
   Experiment experiment = test::experiment("a");
   experiment.deadline = Seconds(10);
-  Planned planned(std::move(experiment), {.past = {{.state = TrialState::starting}},
+  Planned planned(std::move(experiment), {.restored = {{.state = TrialState::starting}},
                                           .began_at = Instant{} - std::chrono::seconds(11)});
   EXPECT_EQ(planned.begin(), " | ");
   EXPECT_EQ(planned.listed({}),
@@ -199,12 +201,12 @@ TEST(GoingOn, SpentRetriesStaySpent) {
   Experiment experiment = test::experiment("a");
   experiment.trials[0].retries.max = 2;
   experiment.trials[0].retries.on.set();
-  Planned planned(std::move(experiment), {.past = {{.state = TrialState::running,
-                                                    .attempt = 3,
-                                                    .was_started = true,
-                                                    .earlier = {Cause::error, Cause::error}}}});
+  Planned planned(std::move(experiment), {.restored = {{.state = TrialState::running,
+                                                        .attempt = 3,
+                                                        .was_started = true,
+                                                        .earlier = {Cause::error, Cause::error}}}});
   (void)planned.begin();
-  Sighting ended = planned.sighting("a", Phase::ended, 3);
+  Observation ended = planned.observation("a", Phase::ended, 3);
   ended.exit_code = 1;
   EXPECT_EQ(planned.listed({ended}), "collect a#3 | a failed (exit code 1, after 3 attempts)");
 }
@@ -213,11 +215,11 @@ TEST(GoingOn, TimeLimitsCountFromTheFirstBeginning) {
   Experiment experiment = test::experiment("a");
   experiment.trials[0].timeout = Seconds(10);
   const Instant began{};
-  Planned planned(std::move(experiment), {.past = {{.state = TrialState::running,
-                                                    .was_started = true,
-                                                    .ran_at = began - std::chrono::seconds(4)}}});
+  Planned planned(std::move(experiment), {.restored = {{.state = TrialState::running,
+                                                        .was_started = true,
+                                                        .ran_at = began - std::chrono::seconds(4)}}});
   (void)planned.begin();
-  (void)planned.listed({planned.sighting("a", Phase::running)});
+  (void)planned.listed({planned.observation("a", Phase::running)});
   EXPECT_EQ(planned.pass(5), " | ");
   EXPECT_EQ(planned.pass(2), "stop a | a running (timeout)");
 }
@@ -227,47 +229,47 @@ TEST(GoingOn, WhatAListingTellsWasWhenTheEngineSays) {
   const Plan plan = test::plan(experiment);
   Planner planner(RunId("run"), experiment, plan, {});
   (void)planner.step(Begin{}, at(1));
-  const Sighting a{.key = {.run = RunId("run"), .trial = "a"}, .phase = Phase::running, .ran_at = at(3)};
+  const Observation a{.key = {.run = RunId("run"), .trial = "a"}, .phase = Phase::running, .ran_at = at(3)};
   EXPECT_EQ(planner.step(StartAnswered{.trial = 0, .result = Running{a}}, at(5)).facts.at(0).at, at(3));
-  Sighting over = a;
+  Observation over = a;
   over.phase = Phase::ended;
   over.exit_code = 0;
   over.ended_at = at(4);
   (void)planner.step(ListingBegins{}, at(20));
   EXPECT_EQ(planner.step(Listed{{over}}, at(20)).facts.at(0).at, at(4));
   // Another clock: neither before what was told of it, nor in the future.
-  Sighting b{.key = {.run = RunId("run"), .trial = "b"}, .phase = Phase::running, .ran_at = at(0)};
+  Observation b{.key = {.run = RunId("run"), .trial = "b"}, .phase = Phase::running, .ran_at = at(0)};
   EXPECT_EQ(planner.step(StartAnswered{.trial = 1, .result = Running{b}}, at(21)).facts.at(0).at, at(1));
   b.phase = Phase::ended;
   b.exit_code = 0;
   b.ended_at = at(100);
-  EXPECT_EQ(planner.step(Seen{b}, at(22)).facts.at(0).at, at(22));
+  EXPECT_EQ(planner.step(Observed{b}, at(22)).facts.at(0).at, at(22));
 }
 
 TEST(GoingOn, AServiceThatWasHealthyNeedNotBecomeSoAgain) {
   for (const bool was_healthy : {true, false}) {
     Planned planned(
         "db use<-db:healthy",
-        {.past = {{.state = TrialState::running, .was_started = true, .was_healthy = was_healthy}, {}}});
+        {.restored = {{.state = TrialState::running, .was_started = true, .was_healthy = was_healthy}, {}}});
     (void)planned.begin();
-    EXPECT_EQ(planned.listed({planned.sighting("db", Phase::running)}),
+    EXPECT_EQ(planned.listed({planned.observation("db", Phase::running)}),
               was_healthy ? "start use | use starting" : " | ");
   }
 }
 
 TEST(GoingOn, WhatRunsRunsOnAlthoughWhatItDependsOnHasFailed) {
-  Planned planned("a b<-a:succeeded", {.past = {{.state = TrialState::failed, .cause = Cause::error},
-                                                {.state = TrialState::running, .was_started = true}}});
+  Planned planned("a b<-a:succeeded", {.restored = {{.state = TrialState::failed, .cause = Cause::error},
+                                                    {.state = TrialState::running, .was_started = true}}});
   EXPECT_EQ(planned.begin(), " | ");
-  EXPECT_EQ(planned.listed({planned.sighting("b", Phase::running)}), " | ");
+  EXPECT_EQ(planned.listed({planned.observation("b", Phase::running)}), " | ");
   EXPECT_EQ(planned.state("b"), TrialState::running);
 }
 
 TEST(GoingOn, ABlockedTrialNamesTheSameRootToThoseThatDependOnIt) {
   Planned planned("a b<-a:succeeded c<-b:succeeded",
-                  {.past = {{.state = TrialState::failed, .cause = Cause::error},
-                            {.state = TrialState::blocked, .root = 0},
-                            {}}});
+                  {.restored = {{.state = TrialState::failed, .cause = Cause::error},
+                                {.state = TrialState::blocked, .root = 0},
+                                {}}});
   EXPECT_EQ(planned.begin(), " | c blocked (depends on `b`, which is blocked by `a`)");
 }
 
@@ -275,11 +277,11 @@ TEST(GoingOn, FailuresOfEarlierProcessesCount) {
   Experiment experiment = test::experiment("a b");
   experiment.failures_max = 1;
   Planned planned(std::move(experiment),
-                  {.past = {{.state = TrialState::failed, .cause = Cause::error}, {}}});
+                  {.restored = {{.state = TrialState::failed, .cause = Cause::error}, {}}});
   EXPECT_EQ(planned.begin(), " | b blocked (not started: 1 trial has failed, as many as may (max_failures))");
 }
 
-Past retrying(Cause cause, int exit_code, const std::string& reason) {
+RestoredTrial retrying(Cause cause, int exit_code, const std::string& reason) {
   return {.state = TrialState::retrying,
           .cause = cause,
           .exit_code = exit_code,
@@ -290,8 +292,8 @@ Past retrying(Cause cause, int exit_code, const std::string& reason) {
 }
 
 TEST(GoingOn, ARetryThatWasDueIsSpent) {
-  const Past failed = retrying(Cause::error, 1, "exit code 1");
-  Planned planned(with_retries("a", {.max = 1}), {.past = {failed}, .engine_began_at = at(-1)});
+  const RestoredTrial failed = retrying(Cause::error, 1, "exit code 1");
+  Planned planned(with_retries("a", {.max = 1}), {.restored = {failed}, .engine_began_at = at(-1)});
   EXPECT_EQ(planned.begin(), " | ");
   EXPECT_EQ(planned.listed({}), "start a#2 | a starting");
   (void)planned.started("a");
@@ -299,8 +301,9 @@ TEST(GoingOn, ARetryThatWasDueIsSpent) {
 }
 
 TEST(GoingOn, AnAttemptThatWasLostWithTheEngineSpendsNoRetry) {
-  const Past stopped = retrying(Cause::stopped, 143, "stopped from outside (exit code 143, SIGTERM)");
-  Planned planned(with_retries("a", {.max = 1}), {.past = {stopped}, .engine_began_at = at(1)});
+  const RestoredTrial stopped =
+      retrying(Cause::stopped, 143, "stopped from outside (exit code 143, SIGTERM)");
+  Planned planned(with_retries("a", {.max = 1}), {.restored = {stopped}, .engine_began_at = at(1)});
   (void)planned.begin();
   EXPECT_EQ(planned.listed({}), "start a#2 | a starting");
   (void)planned.started("a");
@@ -308,8 +311,8 @@ TEST(GoingOn, AnAttemptThatWasLostWithTheEngineSpendsNoRetry) {
 }
 
 TEST(GoingOn, WhatWaitsForItsNextAttemptIsStoppedWithTheReasonOfTheLast) {
-  const Past failed = retrying(Cause::error, 1, "exit code 1");
-  Planned planned(with_retries("a", {.max = 1}), {.past = {failed}});
+  const RestoredTrial failed = retrying(Cause::error, 1, "exit code 1");
+  Planned planned(with_retries("a", {.max = 1}), {.restored = {failed}});
   (void)planned.begin();
   EXPECT_EQ(planned.adjust({.stopping = {"a"}, .stopper = "alice"}),
             " | a failed (exit code 1; not tried again: stopped by alice with `combu stop`)");
@@ -317,10 +320,10 @@ TEST(GoingOn, WhatWaitsForItsNextAttemptIsStoppedWithTheReasonOfTheLast) {
 }
 
 TEST(GoingOn, WhatBeganWithTheEngineIsNotLost) {
-  Planned planned("a", {.past = {{.state = TrialState::running, .was_started = true, .ran_at = at(5)}},
+  Planned planned("a", {.restored = {{.state = TrialState::running, .was_started = true, .ran_at = at(5)}},
                         .engine_began_at = at(5)});
   (void)planned.begin();
-  Sighting ended = planned.sighting("a", Phase::ended);
+  Observation ended = planned.observation("a", Phase::ended);
   ended.exit_code = 137;
   EXPECT_EQ(planned.listed({ended}), "collect a | a failed (exit code 137, SIGKILL)");
 }
@@ -328,12 +331,12 @@ TEST(GoingOn, WhatBeganWithTheEngineIsNotLost) {
 TEST(GoingOn, AnAttemptThatWasBeingStoppedIsStoppedAgain) {
   Experiment experiment = test::experiment("a");
   experiment.trials[0].start_deadline = Seconds(10);
-  Planned planned(std::move(experiment), {.past = {{.state = TrialState::running,
-                                                    .was_started = true,
-                                                    .ran_at = at(0),
-                                                    .doom = Cause::start_deadline}}});
+  Planned planned(std::move(experiment), {.restored = {{.state = TrialState::running,
+                                                        .was_started = true,
+                                                        .ran_at = at(0),
+                                                        .stop_cause = Cause::start_deadline}}});
   EXPECT_EQ(planned.begin(), "stop a | ");
-  EXPECT_EQ(planned.listed({planned.sighting("a", Phase::running)}), " | ");
+  EXPECT_EQ(planned.listed({planned.observation("a", Phase::running)}), " | ");
   (void)planned.stopped("a", 1);
   EXPECT_FALSE(planned.done()) << "it runs still";
   EXPECT_EQ(planned.ended("a", 143),
@@ -346,21 +349,22 @@ TEST(GoingOn, AnAttemptThatWasBeingStoppedIsStoppedAgain) {
 TEST(GoingOn, WhenAnAttemptBeganIsKnownFromTheRecord) {
   Experiment experiment = test::experiment("a");
   experiment.trials[0].timeout = Seconds(10);
-  Planned planned(
-      std::move(experiment),
-      {.past = {
-           {.state = TrialState::running, .was_started = true, .ran_at = at(-20), .doom = Cause::timeout}}});
+  Planned planned(std::move(experiment), {.restored = {{.state = TrialState::running,
+                                                        .was_started = true,
+                                                        .ran_at = at(-20),
+                                                        .stop_cause = Cause::timeout}}});
   (void)planned.begin();
-  Sighting ended = planned.sighting("a", Phase::ended);
+  Observation ended = planned.observation("a", Phase::ended);
   ended.exit_code = 0;
   ended.ended_at = at(-15);
   EXPECT_EQ(planned.listed({ended}), " | a succeeded");
 }
 
 TEST(GoingOn, AnEndIsNotBeforeTheBeginningOnRecord) {
-  Planned planned("a", {.past = {{.state = TrialState::running, .was_started = true, .ran_at = at(-20)}}});
+  Planned planned("a",
+                  {.restored = {{.state = TrialState::running, .was_started = true, .ran_at = at(-20)}}});
   (void)planned.begin();
-  Sighting ended = planned.sighting("a", Phase::ended);
+  Observation ended = planned.observation("a", Phase::ended);
   ended.exit_code = 0;
   ended.ended_at = at(-30);
   EXPECT_EQ(planned.listed({ended}), " | a succeeded");
@@ -368,42 +372,43 @@ TEST(GoingOn, AnEndIsNotBeforeTheBeginningOnRecord) {
 }
 
 TEST(GoingOn, ALaterAttemptHoldsTheSlotsOfTheEarlierOne) {
-  const Past running{.state = TrialState::running, .was_started = true};
-  Planned planned("a=2 b=2", {.capacity = Planned::cpus("2"), .past = {running, {}}});
+  const RestoredTrial running{.state = TrialState::running, .was_started = true};
+  Planned planned("a=2 b=2", {.capacity = Planned::cpus("2"), .restored = {running, {}}});
   (void)planned.begin();
-  Sighting later = planned.sighting("a", Phase::running, 2);
+  Observation later = planned.observation("a", Phase::running, 2);
   later.slots = Planned::cpus("2");
   EXPECT_EQ(planned.listed({later}), " | a retrying (how it ended is not on record), a starting, a running");
   EXPECT_EQ(planned.held(), Planned::cpus("2"));
-  Sighting ended = planned.sighting("a", Phase::ended, 2);
+  Observation ended = planned.observation("a", Phase::ended, 2);
   ended.exit_code = 0;
   EXPECT_EQ(planned.seen(ended), "start b | a succeeded, b starting");
   EXPECT_EQ(planned.held(), Planned::cpus("2"));
 }
 
 TEST(GoingOn, ALaterAttemptOfWhatLeavesIsStopped) {
-  Planned planned("a", {.past = {leaving(Leaving::removed)}});
+  Planned planned("a", {.restored = {departure(Departure::removed)}});
   EXPECT_EQ(planned.begin(), "stop a | ");
-  EXPECT_EQ(planned.listed({planned.sighting("a", Phase::running, 2)}),
+  EXPECT_EQ(planned.listed({planned.observation("a", Phase::running, 2)}),
             "stop a#2 | a retrying (how it ended is not on record), a starting, a running");
 }
 
 TEST(GoingOn, AfterTheListingAnUnknownAttemptChangesNothing) {
-  Planned planned("a b", {.past = {{.state = TrialState::running, .was_started = true},
-                                   {.state = TrialState::succeeded, .was_started = true}}});
+  Planned planned("a b", {.restored = {{.state = TrialState::running, .was_started = true},
+                                       {.state = TrialState::succeeded, .was_started = true}}});
   (void)planned.begin();
-  EXPECT_EQ(planned.listed({planned.sighting("a", Phase::running), planned.sighting("b", Phase::running, 2)}),
-            " | ");
-  EXPECT_EQ(planned.seen(planned.sighting("a", Phase::running, 2)), " | ");
+  EXPECT_EQ(
+      planned.listed({planned.observation("a", Phase::running), planned.observation("b", Phase::running, 2)}),
+      " | ");
+  EXPECT_EQ(planned.seen(planned.observation("a", Phase::running, 2)), " | ");
   EXPECT_EQ(planned.state("b"), TrialState::succeeded);
 }
 
 TEST(GoingOn, WhatIsReplacedBeginsAnew) {
-  Past old = leaving(Leaving::replaced);
+  RestoredTrial old = departure(Departure::replaced);
   old.slots = Planned::cpus("2");
-  Planned planned("a", {.capacity = Planned::cpus("4"), .past = {old}});
+  Planned planned("a", {.capacity = Planned::cpus("4"), .restored = {old}});
   (void)planned.begin();
-  (void)planned.listed({planned.sighting("a", Phase::running)});
+  (void)planned.listed({planned.observation("a", Phase::running)});
   EXPECT_TRUE(planned.may_start_more());
   (void)planned.adjust({.stopping = {"a"}, .stopper = "alice"});
   (void)planned.stopped("a", 1);
@@ -414,7 +419,7 @@ TEST(GoingOn, WhatIsReplacedBeginsAnew) {
   (void)planned.started("a");
   EXPECT_TRUE(planned.done());
   EXPECT_FALSE(planned.may_start_more());
-  Sighting ended = planned.sighting("a", Phase::ended);
+  Observation ended = planned.observation("a", Phase::ended);
   ended.exit_code = 143;
   ended.stopped = true;
   EXPECT_EQ(planned.seen(ended),
@@ -424,10 +429,10 @@ TEST(GoingOn, WhatIsReplacedBeginsAnew) {
 }
 
 TEST(GoingOn, TheEndOfWhatLeavesTellsThatItRan) {
-  Planned planned("a b", {.past = {leaving(Leaving::removed), leaving(Leaving::replaced)}});
+  Planned planned("a b", {.restored = {departure(Departure::removed), departure(Departure::replaced)}});
   (void)planned.begin();
   EXPECT_FALSE(planned.done());
-  (void)planned.listed({planned.sighting("a", Phase::running), planned.sighting("b", Phase::running)});
+  (void)planned.listed({planned.observation("a", Phase::running), planned.observation("b", Phase::running)});
   (void)planned.pause();
   (void)planned.ended("a", 0);
   EXPECT_TRUE(planned.fact("a").ran);
@@ -438,18 +443,18 @@ TEST(GoingOn, TheEndOfWhatLeavesTellsThatItRan) {
 }
 
 TEST(GoingOn, WhatIsOnlyRemovedStartsNothing) {
-  Planned planned("a", {.past = {leaving(Leaving::removed)}});
+  Planned planned("a", {.restored = {departure(Departure::removed)}});
   (void)planned.begin();
-  (void)planned.listed({planned.sighting("a", Phase::running)});
+  (void)planned.listed({planned.observation("a", Phase::running)});
   EXPECT_FALSE(planned.may_start_more());
 }
 
 TEST(GoingOn, WhatIsReplacedIsNotStartedAfterTooManyFailures) {
   Experiment experiment = test::experiment("a b");
   experiment.failures_max = 1;
-  Planned planned(std::move(experiment), {.past = {leaving(Leaving::replaced), {}}});
+  Planned planned(std::move(experiment), {.restored = {departure(Departure::replaced), {}}});
   (void)planned.begin();
-  (void)planned.listed({planned.sighting("a", Phase::running)});
+  (void)planned.listed({planned.observation("a", Phase::running)});
   EXPECT_EQ(planned.not_started("b"), " | b failed (could not be started: port is taken)");
   EXPECT_EQ(planned.ended("a", 143),
             " | a retrying (replaced by what the file says now), a blocked (not started: 1 trial has failed, "
@@ -458,10 +463,11 @@ TEST(GoingOn, WhatIsReplacedIsNotStartedAfterTooManyFailures) {
 
 // While the old attempt is stopped, the trial that the new one depends on gets as far as `past` says.
 TEST(GoingOn, WhatIsReplacedStartsAsFarAsItsDependenciesAreMet) {
-  const auto end_of = [](const std::string& condition, const Past& past) {
-    Planned planned("a b<-a:" + condition, {.past = {past, leaving(Leaving::replaced)}});
+  const auto end_of = [](const std::string& condition, const RestoredTrial& restored) {
+    Planned planned("a b<-a:" + condition, {.restored = {restored, departure(Departure::replaced)}});
     (void)planned.begin();
-    (void)planned.listed({planned.sighting("a", Phase::running), planned.sighting("b", Phase::running)});
+    (void)planned.listed(
+        {planned.observation("a", Phase::running), planned.observation("b", Phase::running)});
     return planned.ended("b", 143);
   };
   const std::string replaced = "b retrying (replaced by what the file says now)";
@@ -470,12 +476,12 @@ TEST(GoingOn, WhatIsReplacedStartsAsFarAsItsDependenciesAreMet) {
   const auto blocked = [&](const std::string& why) {
     return " | " + replaced + ", b blocked (depends on `a`, which " + why + ")";
   };
-  const Past never_ran{.state = TrialState::failed, .cause = Cause::start};
-  const Past ran{.state = TrialState::failed, .cause = Cause::error, .was_started = true};
-  const Past healthy{
+  const RestoredTrial never_ran{.state = TrialState::failed, .cause = Cause::start};
+  const RestoredTrial ran{.state = TrialState::failed, .cause = Cause::error, .was_started = true};
+  const RestoredTrial healthy{
       .state = TrialState::failed, .cause = Cause::error, .was_started = true, .was_healthy = true};
-  const Past skipped{.state = TrialState::skipped};
-  const Past runs{.state = TrialState::running, .was_started = true};
+  const RestoredTrial skipped{.state = TrialState::skipped};
+  const RestoredTrial runs{.state = TrialState::running, .was_started = true};
   EXPECT_EQ(end_of("started", never_ran), blocked("was not started"));
   EXPECT_EQ(end_of("started", ran), starts);
   EXPECT_EQ(end_of("started", runs), starts);
@@ -491,11 +497,11 @@ TEST(GoingOn, WhatIsReplacedStartsAsFarAsItsDependenciesAreMet) {
 }
 
 TEST(GoingOn, WhatIsReplacedIsBlockedByAnUnhealthyService) {
-  Planned planned(
-      "!a b<-a:healthy c<-a",
-      {.past = {{.state = TrialState::running, .was_started = true}, leaving(Leaving::replaced), {}}});
+  Planned planned("!a b<-a:healthy c<-a", {.restored = {{.state = TrialState::running, .was_started = true},
+                                                        departure(Departure::replaced),
+                                                        {}}});
   (void)planned.begin();
-  (void)planned.listed({planned.sighting("a", Phase::running), planned.sighting("b", Phase::running)});
+  (void)planned.listed({planned.observation("a", Phase::running), planned.observation("b", Phase::running)});
   EXPECT_EQ(planned.health("a", Health::unhealthy), " | ");
   EXPECT_EQ(
       planned.ended("b", 143),
@@ -504,12 +510,12 @@ TEST(GoingOn, WhatIsReplacedIsBlockedByAnUnhealthyService) {
 }
 
 TEST(GoingOn, WhenADependencyWasMetIsNotKnownOfHealth) {
-  const Past over{.state = TrialState::failed,
-                  .was_started = true,
-                  .was_healthy = true,
-                  .ran_at = at(40),
-                  .over_at = at(70)};
-  Planned planned("a b<-a:healthy c<-a d<-a:finished", {.past = {over, {}, {}, {}}});
+  const RestoredTrial over{.state = TrialState::failed,
+                           .was_started = true,
+                           .was_healthy = true,
+                           .ran_at = at(40),
+                           .over_at = at(70)};
+  Planned planned("a b<-a:healthy c<-a d<-a:finished", {.restored = {over, {}, {}, {}}});
   (void)planned.pass(100);
   (void)planned.begin();
   EXPECT_EQ(planned.listed({}), "start b, start c, start d | b starting, c starting, d starting");
@@ -520,17 +526,17 @@ TEST(GoingOn, WhenADependencyWasMetIsNotKnownOfHealth) {
 
 // Every container has an id; the engine may tell of one that it has made in vain.
 TEST(GoingOn, TheContainerThatRunsIsTheAttempts) {
-  Planned planned("a b", {.past = {{.state = TrialState::running, .was_started = true}, {}}});
+  Planned planned("a b", {.restored = {{.state = TrialState::running, .was_started = true}, {}}});
   (void)planned.begin();
-  Sighting ended = planned.sighting("a", Phase::ended);
+  Observation ended = planned.observation("a", Phase::ended);
   ended.id = "1";
   ended.exit_code = 0;
   EXPECT_EQ(planned.listed({ended}), "start b | a succeeded, b starting") << "its id is not on record";
-  Sighting running = planned.sighting("b", Phase::running);
+  Observation running = planned.observation("b", Phase::running);
   running.id = "2";
   EXPECT_EQ(planned.seen(running), " | b running");
   EXPECT_EQ(planned.fact("b").id, "2");
-  Sighting other = planned.sighting("b", Phase::ended);
+  Observation other = planned.observation("b", Phase::ended);
   other.id = "3";
   other.exit_code = 1;
   EXPECT_EQ(planned.seen(other), " | ");
@@ -542,14 +548,15 @@ TEST(GoingOn, TheContainerThatRunsIsTheAttempts) {
 TEST(GoingOn, AtTheLimitOfFailuresWhatLivesIsNotBlocked) {
   Experiment experiment = with_retries("a b c d", {.max = 1, .on = {}});
   experiment.failures_max = 1;
-  const Past failed{.state = TrialState::failed, .cause = Cause::error, .exit_code = 3, .was_started = true};
-  const Past stopped{.state = TrialState::retrying,
-                     .cause = Cause::stopped,
-                     .exit_code = 143,
-                     .was_started = true,
-                     .ran_at = at(5)};
-  const Past running{.state = TrialState::running, .was_started = true, .ran_at = at(5)};
-  Planned planned(experiment, {.past = {failed, stopped, running, {}}, .engine_began_at = at(1)});
+  const RestoredTrial failed{
+      .state = TrialState::failed, .cause = Cause::error, .exit_code = 3, .was_started = true};
+  const RestoredTrial stopped{.state = TrialState::retrying,
+                              .cause = Cause::stopped,
+                              .exit_code = 143,
+                              .was_started = true,
+                              .ran_at = at(5)};
+  const RestoredTrial running{.state = TrialState::running, .was_started = true, .ran_at = at(5)};
+  Planned planned(experiment, {.restored = {failed, stopped, running, {}}, .engine_began_at = at(1)});
   EXPECT_EQ(
       planned.begin(),
       " | b stopped (stopped from outside (exit code 143, SIGTERM)), d blocked (not started: 1 trial has "

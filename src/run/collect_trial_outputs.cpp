@@ -28,36 +28,36 @@ std::string fault_of(const Verb& verb, bool* by_attempt = nullptr) {
 
 }  // namespace
 
-TookOutputs take_outputs(Engine& engine, const Run& run, const CollectCommand& command, Depot& depot,
-                         const std::stop_token& stop) {
+OutputsResult collect_trial_outputs(Engine& engine, const Run& run, const CollectCommand& command,
+                                    OutputStore& output_store, const std::stop_token& stop) {
   const Trial& trial = run.experiment.trials[command.trial];
   std::vector<Output> outputs = trial.outputs;
   if (command.failed)
     for (Output& output : outputs) output.required = false;
-  TookOutputs took{.collected = {.trial = command.trial}, .taken = std::nullopt};
+  OutputsResult took{.collected = {.trial = command.trial}, .taken = std::nullopt};
   const auto take = [&] {
-    took.taken = take_home(engine, {.run = run.id, .trial = trial.name, .attempt = command.attempt}, outputs,
-                           depot, stop);
+    took.taken = collect_outputs(engine, {.run = run.id, .trial = trial.name, .attempt = command.attempt},
+                                 outputs, output_store, stop);
   };
   took.collected.fault = fault_of(take, &took.collected.by_attempt);
   // What cannot be removed is in nobody's way: it says itself that it is not the end's.
   if (took.taken && run.experiment.collect.every > Seconds(0)) {
-    const std::string unremoved = fault_of([&] { depot.remove(place_so_far(trial.name)); });
+    const std::string unremoved = fault_of([&] { output_store.remove(partial_place(trial.name)); });
     if (took.taken->unremoved.empty()) took.taken->unremoved = unremoved;
   }
   return took;
 }
 
-std::string take_outputs_so_far(Engine& engine, const Run& run, TrialIndex index, int attempt, Depot& depot,
-                                const std::stop_token& stop) {
+std::string collect_partial_outputs(Engine& engine, const Run& run, TrialIndex index, int attempt,
+                                    OutputStore& output_store, const std::stop_token& stop) {
   const Trial& trial = run.experiment.trials[index];
   return fault_of([&] {
-    (void)take_so_far(engine, {.run = run.id, .trial = trial.name, .attempt = attempt}, trial.outputs, depot,
-                      stop);
+    (void)collect_partial(engine, {.run = run.id, .trial = trial.name, .attempt = attempt}, trial.outputs,
+                          output_store, stop);
   });
 }
 
-std::vector<std::string> notes_of(const std::string& trial, const Taken& taken) {
+std::vector<std::string> notes_of(const std::string& trial, const CollectionResult& taken) {
   std::vector<std::string> notes;
   if (!taken.left.empty()) {
     const std::string first = shortened(taken.left.front());

@@ -1,4 +1,4 @@
-#include "control/words.hpp"
+#include "control/messages.hpp"
 
 #include <fmt/format.h>
 

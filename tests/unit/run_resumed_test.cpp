@@ -35,21 +35,22 @@ class PastTest : public test::DriveTest {
 };
 
 TEST_F(PastTest, EarlierStartsCount) {
-  const Outcome outcome =
-      drive(run_, {.past = {Past{.state = TrialState::succeeded, .was_started = true},
-                            Past{.state = TrialState::failed, .was_started = true}, Past{}}});
+  const Outcome outcome = drive(
+      run_, {.restored = {RestoredTrial{.state = TrialState::succeeded, .was_started = true},
+                          RestoredTrial{.state = TrialState::failed, .was_started = true}, RestoredTrial{}}});
   EXPECT_EQ(outcome.last.started, 3U);
 }
 
 TEST_F(PastTest, EarlierFailuresAreAmongTheUnsuccessful) {
-  const Outcome outcome = drive(run_, {.past = {Past{.state = TrialState::succeeded, .was_started = true},
-                                                Past{.state = TrialState::failed,
-                                                     .attempt = 2,
-                                                     .cause = Cause::error,
-                                                     .exit_code = 7,
-                                                     .reason = "exit code 7",
-                                                     .was_started = true},
-                                                Past{.state = TrialState::blocked, .root = 1}}});
+  const Outcome outcome =
+      drive(run_, {.restored = {RestoredTrial{.state = TrialState::succeeded, .was_started = true},
+                                RestoredTrial{.state = TrialState::failed,
+                                              .attempt = 2,
+                                              .cause = Cause::error,
+                                              .exit_code = 7,
+                                              .reason = "exit code 7",
+                                              .was_started = true},
+                                RestoredTrial{.state = TrialState::blocked, .root = 1}}});
   ASSERT_EQ(outcome.unsuccessful.size(), 2U);
   const Fact& failed = outcome.unsuccessful[0];
   EXPECT_EQ(failed.trial, 1U);
@@ -69,10 +70,11 @@ TEST_F(PastTest, ATrialThatRunsSinceThenIsShownWithItsAge) {
     EXPECT_GE(snapshot.running[0].age, Seconds(100));
     end("a");
   };
-  (void)drive(run_, {.until = Until::ended,
-                     .past = {Past{.state = TrialState::running, .was_started = true, .ran_at = before},
-                              Past{.state = TrialState::succeeded, .was_started = true},
-                              Past{.state = TrialState::succeeded, .was_started = true}}});
+  (void)drive(
+      run_, {.until = Until::ended,
+             .restored = {RestoredTrial{.state = TrialState::running, .was_started = true, .ran_at = before},
+                          RestoredTrial{.state = TrialState::succeeded, .was_started = true},
+                          RestoredTrial{.state = TrialState::succeeded, .was_started = true}}});
   EXPECT_FALSE(recorder_.snapshots.front().running.empty());
 }
 
@@ -83,9 +85,10 @@ TEST_F(PastTest, AServiceThatRunsSinceThenIsNotAmongTheTrialsWaitedFor) {
     for (const RunningTrial& one : snapshot.running) EXPECT_EQ(one.trial, 0U);
     if (!snapshot.running.empty()) end("a");
   };
-  const Past runs{.state = TrialState::running, .was_started = true, .ran_at = real_clock().now()};
-  (void)drive(run_, {.until = Until::ended,
-                     .past = {runs, runs, Past{.state = TrialState::succeeded, .was_started = true}}});
+  const RestoredTrial runs{.state = TrialState::running, .was_started = true, .ran_at = real_clock().now()};
+  (void)drive(run_,
+              {.until = Until::ended,
+               .restored = {runs, runs, RestoredTrial{.state = TrialState::succeeded, .was_started = true}}});
 }
 
 TEST_F(PastTest, ATrialThatCollectsItsOutputsIsNotShownAsRunning) {
@@ -100,14 +103,14 @@ TEST_F(PastTest, ATrialThatCollectsItsOutputsIsNotShownAsRunning) {
     is_shown = true;
     is_shown.notify_all();
   };
-  const Past over{.state = TrialState::succeeded, .was_started = true};
+  const RestoredTrial over{.state = TrialState::succeeded, .was_started = true};
   const Outcome outcome = drive_on(hooked_, run_,
                                    {.until = Until::ended,
-                                    .past = {Past{.state = TrialState::collecting,
-                                                  .exit_code = 0,
-                                                  .was_started = true,
-                                                  .ran_at = real_clock().now()},
-                                             over, over}},
+                                    .restored = {RestoredTrial{.state = TrialState::collecting,
+                                                               .exit_code = 0,
+                                                               .was_started = true,
+                                                               .ran_at = real_clock().now()},
+                                                 over, over}},
                                    &places_);
   EXPECT_TRUE(is_shown);
   EXPECT_EQ(outcome.last.count(TrialState::succeeded), 3U);
@@ -121,11 +124,11 @@ TEST_F(PastTest, ATrialThatIsNotListedAnyMoreHasFailed) {
   other.experiment.trials[0].process.cmd = {"sleep", "1000000"};
   other.experiment.trials[0].slots.cpus = parse_cpus("1");
   (void)drive(other, {});
-  const Past over{.state = TrialState::succeeded, .was_started = true};
-  const Outcome outcome =
-      drive(run_, {.until = Until::ended,
-                   .capacity = Slots{.cpus = parse_cpus("8")},
-                   .past = {Past{.state = TrialState::running, .was_started = true}, over, over}});
+  const RestoredTrial over{.state = TrialState::succeeded, .was_started = true};
+  const Outcome outcome = drive(
+      run_, {.until = Until::ended,
+             .capacity = Slots{.cpus = parse_cpus("8")},
+             .restored = {RestoredTrial{.state = TrialState::running, .was_started = true}, over, over}});
   ASSERT_EQ(outcome.unsuccessful.size(), 1U);
   EXPECT_EQ(outcome.unsuccessful[0].trial, 0U);
 }
@@ -149,7 +152,7 @@ TEST_F(PastTest, OtherRunsHoldSlotsIfTheCapacityIsBounded) {
 }
 
 TEST_F(PastTest, WithoutACapacityOnlyTheRunIsListed) {
-  hooked_.before_list = [&](const Selector& selector, Look) {
+  hooked_.before_list = [&](const Selector& selector, ListDetail) {
     EXPECT_EQ(selector.run, run_.id);
     EXPECT_EQ(selector.experiment, run_.experiment.name);
   };
@@ -160,9 +163,10 @@ TEST_F(PastTest, ATrialThatWasRemovedFromTheFileIsStopped) {
   run_ = test::run("a");
   run_.experiment.trials[0].start_deadline = Seconds(600);
   start_all();
-  const Outcome outcome = drive(
-      run_, {.until = Until::ended,
-             .past = {Past{.state = TrialState::running, .was_started = true, .leaving = Leaving::removed}}});
+  const Outcome outcome =
+      drive(run_, {.until = Until::ended,
+                   .restored = {RestoredTrial{
+                       .state = TrialState::running, .was_started = true, .departure = Departure::removed}}});
   EXPECT_EQ(outcome.last.count(TrialState::stopped), 1U);
   EXPECT_FALSE(world_.is_running("a"));
 }
@@ -185,9 +189,10 @@ TEST_F(PastTest, OutputsOfATrialThatRunsSinceThenAreCollectedWhileItRuns) {
   hooked_.before_copy_out = [&](const Key&, const std::stop_token&) {
     if (++calls == 2) end("a");
   };
-  (void)drive_on(hooked_, run_,
-                 {.until = Until::ended, .past = {Past{.state = TrialState::running, .was_started = true}}},
-                 &places_);
+  (void)drive_on(
+      hooked_, run_,
+      {.until = Until::ended, .restored = {RestoredTrial{.state = TrialState::running, .was_started = true}}},
+      &places_);
   EXPECT_EQ(places_.all().at(0), "a@so-far");
 }
 
@@ -195,11 +200,12 @@ TEST_F(PastTest, OutputsOfATrialThatRunsSinceThenAreCollectedWhileItRuns) {
 class ShortLists final : public test::Hooked {
  public:
   using Hooked::Hooked;
-  std::vector<Sighting> list(const Selector& selector, Look look, std::stop_token stop) override {
-    std::vector<Sighting> all = Hooked::list(selector, look, stop);
-    for (Sighting& seen : all) {
-      seen.ran_at = look == Look::fully ? std::optional(ended - std::chrono::seconds(10)) : std::nullopt;
-      seen.ended_at = look == Look::fully ? std::optional(ended) : std::nullopt;
+  std::vector<Observation> list(const Selector& selector, ListDetail detail, std::stop_token stop) override {
+    std::vector<Observation> all = Hooked::list(selector, detail, stop);
+    for (Observation& seen : all) {
+      seen.ran_at =
+          detail == ListDetail::full ? std::optional(ended - std::chrono::seconds(10)) : std::nullopt;
+      seen.ended_at = detail == ListDetail::full ? std::optional(ended) : std::nullopt;
     }
     return all;
   }
@@ -211,15 +217,15 @@ TEST_F(PastTest, TrialsThatWereOverTakeNoTime) {
   run_ = test::run("a b c d e f g h i j k l m n");
   for (Trial& trial : run_.experiment.trials) trial.process.cmd = {"sleep", "10"};
   run_.experiment.parallel_max = 1;
-  std::vector<Past> past(14);
-  for (std::size_t i = 0; i < 6; ++i) past[i] = {.state = TrialState::succeeded, .was_started = true};
+  std::vector<RestoredTrial> restored(14);
+  for (std::size_t i = 0; i < 6; ++i) restored[i] = {.state = TrialState::succeeded, .was_started = true};
   recorder_.on_snapshot = [](const Snapshot& snapshot) {
     const auto rest = static_cast<double>(14 - snapshot.count(TrialState::succeeded));
     if (snapshot.left && rest > 0) {
       EXPECT_GE(snapshot.left->count(), (rest - 1) * 10 / test::k_speed * 0.8);
     }
   };
-  (void)drive(run_, {.until = Until::ended, .past = past});
+  (void)drive(run_, {.until = Until::ended, .restored = restored});
 }
 
 // Trials that have ended while no process was there.
@@ -227,13 +233,13 @@ class EndedMeanwhileTest : public PastTest {
  protected:
   EndedMeanwhileTest() {
     (void)drive(run_, {});
-    (void)await_end(*simulated_, {.run = run_.id}, [](const Sighting&) {}, {});
+    (void)await_end(*simulated_, {.run = run_.id}, [](const Observation&) {}, {});
     recorder_.facts.clear();
   }
   Outcome go_on() {
-    const Past runs{.state = TrialState::running, .was_started = true};
-    const Past over{.state = TrialState::succeeded, .was_started = true};
-    return drive_on(short_, run_, {.until = Until::ended, .past = {runs, runs, over}});
+    const RestoredTrial runs{.state = TrialState::running, .was_started = true};
+    const RestoredTrial over{.state = TrialState::succeeded, .was_started = true};
+    return drive_on(short_, run_, {.until = Until::ended, .restored = {runs, runs, over}});
   }
 
   ShortLists short_{*simulated_};
@@ -241,8 +247,8 @@ class EndedMeanwhileTest : public PastTest {
 
 TEST_F(EndedMeanwhileTest, TheirTimesAreTheEngines) {
   int looks = 0;
-  short_.before_list = [&](const Selector& selector, Look look) {
-    if (look != Look::fully) return;
+  short_.before_list = [&](const Selector& selector, ListDetail detail) {
+    if (detail != ListDetail::full) return;
     ++looks;
     EXPECT_THAT(selector.trials, UnorderedElementsAre("a", "b"));
   };
@@ -253,8 +259,8 @@ TEST_F(EndedMeanwhileTest, TheirTimesAreTheEngines) {
 }
 
 TEST_F(EndedMeanwhileTest, OneThatIsRemovedBeforeItIsLookedAtIsGone) {
-  short_.before_list = [&](const Selector&, Look look) {
-    if (look == Look::fully) (void)simulated_->release({.run = run_.id, .trials = {"a"}}, {}, {});
+  short_.before_list = [&](const Selector&, ListDetail detail) {
+    if (detail == ListDetail::full) (void)simulated_->release({.run = run_.id, .trials = {"a"}}, {}, {});
   };
   const Outcome outcome = go_on();
   EXPECT_EQ(outcome.last.count(TrialState::succeeded), 2U);
@@ -263,8 +269,8 @@ TEST_F(EndedMeanwhileTest, OneThatIsRemovedBeforeItIsLookedAtIsGone) {
 }
 
 TEST_F(EndedMeanwhileTest, AnEngineThatIsLostMeanwhileEndsTheRun) {
-  short_.before_list = [](const Selector&, Look look) {
-    if (look == Look::fully) throw Error(ErrorKind::unavailable, "engine", "gone");
+  short_.before_list = [](const Selector&, ListDetail detail) {
+    if (detail == ListDetail::full) throw Error(ErrorKind::unavailable, "engine", "gone");
   };
   EXPECT_THROW((void)go_on(), Error);
 }

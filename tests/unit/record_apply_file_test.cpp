@@ -19,8 +19,8 @@ TEST_F(RecordTest, AnEditedFileAddsAndChangesTrials) {
   record.begin(entry, run.experiment);
   Experiment edited = experiment({"one", "two", "three", "four"});
   edited.trials[1].image = "new";
-  record.revise(run.id, {.text = {.source = "text", .evaluated = "[2]"}, .digests = {}, .taken = {1}},
-                edited);
+  record.apply_file(run.id, {.text = {.source = "text", .evaluated = "[2]"}, .digests = {}, .taken = {1}},
+                    edited);
   const RunEntry read = record.run(run.id);
   EXPECT_EQ(read.text.evaluated, "[2]");
   EXPECT_EQ(read.text.source, "text");
@@ -60,7 +60,7 @@ TEST_F(RecordTest, AReopenedTrialTakesTheNewestText) {
   Experiment edited = run.experiment;
   edited.trials[0].image = "new";
   edited.trials[0].params = R"({"lr":2})";
-  record.revise(run.id, {.text = {.source = "text", .evaluated = "[2]", .imports = "{}"}}, edited);
+  record.apply_file(run.id, {.text = {.source = "text", .evaluated = "[2]", .imports = "{}"}}, edited);
   EXPECT_EQ(record.run(run.id).text.imports, "{}");
   EXPECT_EQ(record.trials(run.id)[0].revision, 1);
   record.reopen(run.id, {.facts = reopened({0}), .taken = {0}, .digests = {{{"new", ""}, "sha256:02"}}},
@@ -78,16 +78,16 @@ TEST_F(RecordTest, WithoutATextTheNewestOneStays) {
   record.begin(entry_of(run), run.experiment);
   record.append(run.id, std::vector{failure(0, TrialState::failed, 1, Cause::error, 3),
                                     fact(1, TrialState::blocked), fact(2, TrialState::succeeded)});
-  record.revise(
+  record.apply_file(
       run.id,
-      {.facts = reopened({0, 1, 2}), .opens = Edition::Opens::always, .anew = {{0, false}, {2, true}}},
+      {.facts = reopened({0, 1, 2}), .opens = FileVersion::Opens::always, .anew = {{0, false}, {2, true}}},
       run.experiment);
   EXPECT_THAT(record.run(run.id).earlier, testing::IsEmpty());
-  const std::vector<Past> past = record.past(run.id);
-  EXPECT_EQ(past[0].state, TrialState::waiting);
-  EXPECT_FALSE(past[0].anew);
-  EXPECT_EQ(past[1].state, TrialState::waiting);
-  EXPECT_TRUE(past[2].anew);
+  const std::vector<RestoredTrial> restored = record.restored_trials(run.id);
+  EXPECT_EQ(restored[0].state, TrialState::waiting);
+  EXPECT_FALSE(restored[0].anew);
+  EXPECT_EQ(restored[1].state, TrialState::waiting);
+  EXPECT_TRUE(restored[2].anew);
 }
 
 TEST_F(RecordTest, AnEditedFileIsTakenInWholeOrNotAtAll) {
@@ -95,34 +95,35 @@ TEST_F(RecordTest, AnEditedFileIsTakenInWholeOrNotAtAll) {
   record.begin(entry_of(run), run.experiment);
   record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running)});
   record.end(run.id, Instant(std::chrono::seconds(1'800'000'100)));
-  const Edition edition{.text = {.source = "text", .evaluated = "[2]"},
-                        .taken = {0},
-                        .facts = {failure(1, TrialState::stopped, 1, Cause::none, 0), reopened({2})[0]},
-                        .leaving = {{0, Leaving::replaced}},
-                        .opens = Edition::Opens::always,
-                        .at = Instant(std::chrono::seconds(1'800'000'200))};
+  const FileVersion file_version{
+      .text = {.source = "text", .evaluated = "[2]"},
+      .taken = {0},
+      .facts = {failure(1, TrialState::stopped, 1, Cause::none, 0), reopened({2})[0]},
+      .departure = {{0, Departure::replaced}},
+      .opens = FileVersion::Opens::always,
+      .at = Instant(std::chrono::seconds(1'800'000'200))};
   const Experiment edited = experiment({"one", "two", "three", "four"});
   SQLite::Database other(path(), SQLite::OPEN_READWRITE);
   other.exec("CREATE TRIGGER last BEFORE UPDATE ON runs BEGIN SELECT RAISE(ABORT, 'no'); END");
-  EXPECT_THROW(record.revise(run.id, edition, edited), Error);
-  EXPECT_EQ(record.past(run.id)[0].state, TrialState::running);
+  EXPECT_THROW(record.apply_file(run.id, file_version, edited), Error);
+  EXPECT_EQ(record.restored_trials(run.id)[0].state, TrialState::running);
   EXPECT_EQ(record.trial_count(run.id), 3U);
   EXPECT_THAT(record.run(run.id).earlier, testing::IsEmpty());
   other.exec("DROP TRIGGER last");
-  record.revise(run.id, edition, edited);
-  EXPECT_EQ(record.past(run.id)[0].state, TrialState::running);
-  EXPECT_EQ(record.past(run.id)[0].leaving, Leaving::replaced);
-  EXPECT_EQ(record.past(run.id)[1].state, TrialState::stopped);
+  record.apply_file(run.id, file_version, edited);
+  EXPECT_EQ(record.restored_trials(run.id)[0].state, TrialState::running);
+  EXPECT_EQ(record.restored_trials(run.id)[0].departure, Departure::replaced);
+  EXPECT_EQ(record.restored_trials(run.id)[1].state, TrialState::stopped);
   EXPECT_EQ(record.trials(run.id, "four").at(0).revision, 2);
-  EXPECT_EQ(record.run(run.id).working_since, edition.at);
+  EXPECT_EQ(record.run(run.id).working_since, file_version.at);
   EXPECT_FALSE(record.run(run.id).ended_at);
   Fact replaced = failure(0, TrialState::retrying, 1, Cause::stopped, 143);
   replaced.is_reset = true;
   record.append(run.id, std::vector{replaced});
-  const Past one = record.past(run.id)[0];
+  const RestoredTrial one = record.restored_trials(run.id)[0];
   EXPECT_EQ(one.state, TrialState::waiting);
   EXPECT_EQ(one.attempt, 2);
-  EXPECT_EQ(one.leaving, Leaving::no);
+  EXPECT_EQ(one.departure, Departure::no);
 }
 
 TEST_F(RecordTest, WhatAnAttemptThatLeavesHoldsIsKnown) {
@@ -132,21 +133,21 @@ TEST_F(RecordTest, WhatAnAttemptThatLeavesHoldsIsKnown) {
   starting.slots = {.cpus = {2'000'000'000}, .memory = {1 << 20}, .gpus = {"0", "1"}};
   record.append(run.id, std::vector{starting});
   const Record::Stamp stamp = record.stamp(run.id);
-  record.revise(
+  record.apply_file(
       run.id,
-      {.text = {.source = "text", .evaluated = "[2]"}, .digests = {}, .leaving = {{0, Leaving::removed}}},
+      {.text = {.source = "text", .evaluated = "[2]"}, .digests = {}, .departure = {{0, Departure::removed}}},
       run.experiment);
   EXPECT_NE(record.stamp(run.id), stamp);
-  EXPECT_EQ(record.past(run.id)[0].leaving, Leaving::removed);
-  EXPECT_EQ(record.past(run.id)[0].slots, starting.slots);
+  EXPECT_EQ(record.restored_trials(run.id)[0].departure, Departure::removed);
+  EXPECT_EQ(record.restored_trials(run.id)[0].slots, starting.slots);
 }
 
 TEST_F(RecordTest, WhoMayNotReviseARunHasChangedNothing) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
-  EXPECT_THROW(record.revise(run.id, {.text = {.source = "text", .evaluated = "[2]"}},
-                             experiment({"one", "two", "three", "four"}),
-                             [] { throw Error(ErrorKind::conflict, "", "no"); }),
+  EXPECT_THROW(record.apply_file(run.id, {.text = {.source = "text", .evaluated = "[2]"}},
+                                 experiment({"one", "two", "three", "four"}),
+                                 [] { throw Error(ErrorKind::conflict, "", "no"); }),
                Error);
   EXPECT_EQ(record.trial_count(run.id), 3U);
 }
@@ -160,19 +161,19 @@ TEST_F(RecordTest, WhatAPersonWantsAgainIsNotSkippedButWhatWasBlockedMayBe) {
                  .anew = {{0, true}, {1, false}},
                  .at = Instant(std::chrono::seconds(1'800'000'200))},
                 {});
-  const std::vector<Past> past = record.past(run.id);
-  EXPECT_EQ(past[0].state, TrialState::waiting);
-  EXPECT_TRUE(past[0].anew);
-  EXPECT_FALSE(past[1].anew);
-  EXPECT_FALSE(past[2].anew);
+  const std::vector<RestoredTrial> restored = record.restored_trials(run.id);
+  EXPECT_EQ(restored[0].state, TrialState::waiting);
+  EXPECT_TRUE(restored[0].anew);
+  EXPECT_FALSE(restored[1].anew);
+  EXPECT_FALSE(restored[2].anew);
 }
 
 TEST_F(RecordTest, ATrialThatJoinsChangesTheRunsStamp) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
   const Record::Stamp stamp = record.stamp(run.id);
-  record.revise(run.id, {.text = {.source = "text", .evaluated = "[4]"}},
-                experiment({"one", "two", "three", "four"}));
+  record.apply_file(run.id, {.text = {.source = "text", .evaluated = "[4]"}},
+                    experiment({"one", "two", "three", "four"}));
   EXPECT_FALSE(record.append_unwatched(run.id, {}, stamp, Record::RunEnds::with_last_trial));
   EXPECT_FALSE(record.run(run.id).ended_at);
 }

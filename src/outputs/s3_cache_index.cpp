@@ -22,7 +22,7 @@ constexpr std::size_t k_marker_size_max = 2048;  // a key of S3 has 1024 bytes a
 constexpr std::size_t k_version_size_max = 256;
 
 // Fills the mark from "EXPERIMENT/RUN/TRIAL\nVERSION". Returns what is wrong with it; nullopt: nothing.
-std::optional<std::string> read_marker(std::string_view text, Markers::Mark& mark) {
+std::optional<std::string> read_marker(std::string_view text, SharedCacheIndex::Mark& mark) {
   const std::size_t end = text.find('\n');
   if (end == std::string_view::npos) return "it has no second line";
   const std::string_view path = text.substr(0, end);
@@ -50,7 +50,7 @@ std::optional<std::string> read_marker(std::string_view text, Markers::Mark& mar
   return std::nullopt;
 }
 
-class S3Markers final : public Markers {
+class S3Markers final : public SharedCacheIndex {
  public:
   S3Markers(const std::string& place, const Caller& caller, Clock& clock)
       : root_(outputs::s3_place(place)),
@@ -143,7 +143,8 @@ class S3Markers final : public Markers {
 
 }  // namespace
 
-std::unique_ptr<Markers> open_s3_markers(const std::string& place, const Caller& caller, Clock& clock) {
+std::unique_ptr<SharedCacheIndex> open_s3_cache_index(const std::string& place, const Caller& caller,
+                                                      Clock& clock) {
   return std::make_unique<S3Markers>(place, caller, clock);
 }
 

@@ -186,8 +186,8 @@ bool compare(Git& git, const std::vector<std::string>& secret_patterns, WorkingT
 
 }  // namespace
 
-Revision revision_of(const std::string& folder, const std::string& evaluated) {
-  Revision revision;
+GitRevision revision_of(const std::string& folder, const std::string& evaluated) {
+  GitRevision revision;
   int signal = 0;
   {
     // A signal must not leave the temporary folder of `Git` behind.

@@ -1,4 +1,4 @@
-#include "jsonnet/lacking.hpp"
+#include "jsonnet/unsupported_features.hpp"
 
 #include <fmt/format.h>
 
@@ -106,8 +106,9 @@ std::string elsewhere(std::string_view what, std::string_view evaluator) {
 
 }  // namespace
 
-std::optional<std::string> lacking(std::string_view message, std::string_view before, std::string_view from,
-                                   bool is_syntax, std::string_view evaluator) {
+std::optional<std::string> unsupported_features(std::string_view message, std::string_view before,
+                                                std::string_view from, bool is_syntax,
+                                                std::string_view evaluator) {
   if (evaluator.starts_with("rsjsonnet")) return std::nullopt;
   if (take(message, "field does not exist: ")) {
     if (!std::ranges::binary_search(k_functions, message)) return std::nullopt;

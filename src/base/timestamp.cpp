@@ -19,7 +19,7 @@ int number(const std::csub_match& match) {
 
 }  // namespace
 
-std::optional<Instant> parse_moment(std::string_view text) {
+std::optional<Instant> parse_timestamp(std::string_view text) {
   static const std::regex k_form(
       R"((\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d):(\d\d):(\d\d)(\.\d{1,9})?(?:[Zz]|([+-])(\d\d):(\d\d)))?)");
   std::cmatch part;

@@ -28,9 +28,9 @@ constexpr std::size_t k_piece_overhead = 64;
 // What another process has taken meanwhile is not taken twice.
 struct Overtaken {};
 
-class LogTaker {
+class LogIngester {
  public:
-  LogTaker(const Key& key, const Trial& trial, Telemetry& telemetry)
+  LogIngester(const Key& key, const Trial& trial, Telemetry& telemetry)
       : key_(key), trial_(trial), telemetry_(telemetry), before_(telemetry.log(key.trial, key.attempt)) {
     if (before_) {
       told_at_until_ = before_->at_until;
@@ -228,7 +228,7 @@ class LogTaker {
 
 std::vector<std::string> take_once(Engine& engine, const Key& key, const Trial& trial, LogEnd end,
                                    Telemetry& telemetry, const std::stop_token& stop) {
-  LogTaker taker(key, trial, telemetry);
+  LogIngester taker(key, trial, telemetry);
   if (taker.is_complete()) return {};
   std::vector<std::string> notes;
   bool is_kept = true;
@@ -273,8 +273,8 @@ std::vector<std::string> take_once(Engine& engine, const Key& key, const Trial& 
 
 }  // namespace
 
-std::vector<std::string> take_logs(Engine& engine, const Key& key, const Trial& trial, LogEnd end,
-                                   Telemetry& telemetry, const std::stop_token& stop) {
+std::vector<std::string> ingest_logs(Engine& engine, const Key& key, const Trial& trial, LogEnd end,
+                                     Telemetry& telemetry, const std::stop_token& stop) {
   for (;;) {
     try {
       return take_once(engine, key, trial, end, telemetry, stop);

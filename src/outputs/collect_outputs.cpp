@@ -12,8 +12,8 @@ namespace {
 
 class Bearer {
  public:
-  Bearer(Engine& engine, const Key& key, Parcel& parcel, const std::stop_token& stop)
-      : engine_(engine), key_(key), parcel_(parcel), stop_(stop) {}
+  Bearer(Engine& engine, const Key& key, OutputWriter& writer, const std::stop_token& stop)
+      : engine_(engine), key_(key), writer_(writer), stop_(stop) {}
 
   void take(const Output& output) {
     const outputs::Unpacking how{
@@ -32,7 +32,7 @@ class Bearer {
         if (const std::string first(read()); any) {
           bool again = false;
           outputs::unpack([&] { return std::exchange(again, true) ? read() : std::string_view(first); }, how,
-                          parcel_, taken_, manifest_);
+                          writer_, taken_, manifest_);
         }
       } catch (...) {
         fault = std::current_exception();
@@ -60,44 +60,44 @@ class Bearer {
   }
 
   [[nodiscard]] const std::string& manifest() const { return manifest_; }
-  [[nodiscard]] Taken taken() && { return std::move(taken_); }
+  [[nodiscard]] CollectionResult taken() && { return std::move(taken_); }
 
  private:
   Engine& engine_;
   const Key& key_;
-  Parcel& parcel_;
+  OutputWriter& writer_;
   const std::stop_token& stop_;
-  Taken taken_;
+  CollectionResult taken_;
   std::string manifest_;
 };
 
-Taken take(Engine& engine, const Key& key, const std::vector<Output>& outputs, Depot& depot,
-           const std::string& place, const std::stop_token& stop) {
-  const std::unique_ptr<Parcel> parcel = depot.open(place, stop);
-  Bearer bearer(engine, key, *parcel, stop);
+CollectionResult take(Engine& engine, const Key& key, const std::vector<Output>& outputs,
+                      OutputStore& output_store, const std::string& place, const std::stop_token& stop) {
+  const std::unique_ptr<OutputWriter> writer = output_store.open(place, stop);
+  Bearer bearer(engine, key, *writer, stop);
   for (const Output& output : outputs) bearer.take(output);
-  std::string unremoved = parcel->close(bearer.manifest());
-  Taken taken = std::move(bearer).taken();
+  std::string unremoved = writer->close(bearer.manifest());
+  CollectionResult taken = std::move(bearer).taken();
   taken.unremoved = std::move(unremoved);
   return taken;
 }
 
 }  // namespace
 
-std::string place_so_far(const std::string& trial) {
+std::string partial_place(const std::string& trial) {
   return trial + "@so-far";
 }
 
-Taken take_home(Engine& engine, const Key& key, const std::vector<Output>& outputs, Depot& depot,
-                const std::stop_token& stop) {
-  return take(engine, key, outputs, depot, key.trial, stop);
+CollectionResult collect_outputs(Engine& engine, const Key& key, const std::vector<Output>& outputs,
+                                 OutputStore& output_store, const std::stop_token& stop) {
+  return take(engine, key, outputs, output_store, key.trial, stop);
 }
 
-Taken take_so_far(Engine& engine, const Key& key, const std::vector<Output>& outputs, Depot& depot,
-                  const std::stop_token& stop) {
+CollectionResult collect_partial(Engine& engine, const Key& key, const std::vector<Output>& outputs,
+                                 OutputStore& output_store, const std::stop_token& stop) {
   std::vector<Output> there = outputs;
   for (Output& output : there) output.required = false;
-  return take(engine, key, there, depot, place_so_far(key.trial), stop);
+  return take(engine, key, there, output_store, partial_place(key.trial), stop);
 }
 
 }  // namespace combu

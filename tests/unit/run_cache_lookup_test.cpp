@@ -17,12 +17,12 @@ namespace {
 using testing::ElementsAre;
 using testing::UnorderedElementsAre;
 
-class FakeMemory final : public Memory {
+class FakeCacheLookup final : public CacheLookup {
  public:
-  std::vector<Recollection> recall(const std::vector<TrialIndex>& trials,
+  std::vector<CacheResult> look_up(const std::vector<TrialIndex>& trials,
                                    const std::stop_token& /*stop*/) override {
-    if (on_recall) on_recall();
-    std::vector<Recollection> found;
+    if (on_look_up) on_look_up();
+    std::vector<CacheResult> found;
     for (const TrialIndex trial : trials) {
       asked.push_back(trial);
       found.push_back({.trial = trial, .hash = "h"});
@@ -39,29 +39,29 @@ class FakeMemory final : public Memory {
   }
 
   TrialIndex known = 1000;  // an equal trial has succeeded
-  std::function<void()> on_recall;
+  std::function<void()> on_look_up;
   std::function<void()> on_done;
   std::vector<TrialIndex> asked;     // by the thread that recalls
   std::vector<TrialIndex> finished;  // by the thread that drives
 };
 
-class RecallTest : public test::DriveTest {
+class CacheLookupTest : public test::DriveTest {
  protected:
-  RecallTest() {
+  CacheLookupTest() {
     for (Trial& trial : run_.experiment.trials) trial.cache.on = true;
   }
-  [[nodiscard]] Outcome drive_recalling(Telemetry* telemetry = nullptr) {
-    return drive_on(*simulated_, run_, {.until = Until::ended, .recalls = true}, nullptr, telemetry,
+  [[nodiscard]] Outcome drive_with_cache(Telemetry* telemetry = nullptr) {
+    return drive_on(*simulated_, run_, {.until = Until::ended, .looks_up_cache = true}, nullptr, telemetry,
                     &memory_);
   }
 
   combu::Run run_ = test::run("a b c");
-  FakeMemory memory_;
+  FakeCacheLookup memory_;
 };
 
-TEST_F(RecallTest, WhatHasBeenDoneBeforeIsSkipped) {
+TEST_F(CacheLookupTest, WhatHasBeenDoneBeforeIsSkipped) {
   memory_.known = 1;
-  const Outcome outcome = drive_recalling();
+  const Outcome outcome = drive_with_cache();
   EXPECT_THAT(memory_.asked, UnorderedElementsAre(0, 1, 2)) << "each once";
   EXPECT_EQ(outcome.last.count(TrialState::skipped), 1U);
   EXPECT_EQ(outcome.last.started, 2U);
@@ -71,14 +71,14 @@ TEST_F(RecallTest, WhatHasBeenDoneBeforeIsSkipped) {
   EXPECT_EQ(skipped->reason, "equal to `other` of run run0");
 }
 
-TEST_F(RecallTest, OnlyTrialsWithCacheThatHaveSucceededAreDone) {
+TEST_F(CacheLookupTest, OnlyTrialsWithCacheThatHaveSucceededAreDone) {
   run_.experiment.trials[1].process.cmd = {"sh", "-c", "exit 1"};
   run_.experiment.trials[2].cache.on = false;
-  (void)drive_recalling();
+  (void)drive_with_cache();
   EXPECT_THAT(memory_.finished, ElementsAre(0));
 }
 
-TEST_F(RecallTest, ATrialIsDoneWhenItsLogIsKept) {
+TEST_F(CacheLookupTest, ATrialIsDoneWhenItsLogIsKept) {
   run_ = test::run("a");
   run_.experiment.trials[0].cache.on = true;
   run_.experiment.trials[0].process.cmd = {"sh", "-c", "echo text"};
@@ -88,18 +88,18 @@ TEST_F(RecallTest, ATrialIsDoneWhenItsLogIsKept) {
     const auto log = telemetry.log("a", 1);
     EXPECT_TRUE(log && log->complete);
   };
-  (void)drive_recalling(&telemetry);
+  (void)drive_with_cache(&telemetry);
   EXPECT_THAT(memory_.finished, ElementsAre(0));
 }
 
-TEST_F(RecallTest, NothingIsSkippedWithoutAMemory) {
-  const Outcome outcome = drive_on(*simulated_, run_, {.until = Until::ended, .recalls = true});
+TEST_F(CacheLookupTest, NothingIsSkippedWithoutAMemory) {
+  const Outcome outcome = drive_on(*simulated_, run_, {.until = Until::ended, .looks_up_cache = true});
   EXPECT_EQ(outcome.last.count(TrialState::succeeded), 3U);
 }
 
-TEST_F(RecallTest, AnErrorOfTheMemoryEndsTheRun) {
-  memory_.on_recall = [] { throw Error(ErrorKind::corrupt, "record", "wrong"); };
-  EXPECT_THROW((void)drive_recalling(), Error);
+TEST_F(CacheLookupTest, AnErrorOfTheMemoryEndsTheRun) {
+  memory_.on_look_up = [] { throw Error(ErrorKind::corrupt, "record", "wrong"); };
+  EXPECT_THROW((void)drive_with_cache(), Error);
 }
 
 }  // namespace

@@ -15,103 +15,103 @@ Experiment with_cache(const std::string& text) {
   return experiment;
 }
 
-constexpr PlannerOptions k_recall{.until = Until::ended, .recalls = true};
+constexpr PlannerOptions k_recall{.until = Until::ended, .looks_up_cache = true};
 
-TEST(Recall, WhatHasBeenDoneIsNotStarted) {
+TEST(CacheUse, WhatHasBeenDoneIsNotStarted) {
   Planned it(with_cache("a b"), k_recall);
   EXPECT_EQ(it.begin(), "recall a, recall b | ");
   EXPECT_FALSE(it.done());
-  EXPECT_EQ(it.recalled("a", "as before"), " | a skipped (as before)");
-  EXPECT_EQ(it.recalled("b"), "start b | b starting");
+  EXPECT_EQ(it.looked_up("a", "as before"), " | a skipped (as before)");
+  EXPECT_EQ(it.looked_up("b"), "start b | b starting");
   (void)it.started("b");
   (void)it.ended("b", 0);
   EXPECT_TRUE(it.done());
 }
 
-TEST(Recall, NothingIsAskedForUnlessItIsWanted) {
+TEST(CacheUse, NothingIsAskedForUnlessItIsWanted) {
   Planned it(with_cache("a"), k_wait);
   EXPECT_EQ(it.begin(), "start a | a starting");
   Planned without(test::experiment("a"), k_recall);
   EXPECT_EQ(without.begin(), "start a | a starting");
 }
 
-TEST(Recall, IsAsGoodAsASuccessToOthers) {
+TEST(CacheUse, IsAsGoodAsASuccessToOthers) {
   Planned it(with_cache("a b<-a:succeeded c<-a:finished d<-a"), k_recall);
   EXPECT_EQ(it.begin(), "recall a, recall b, recall c, recall d | ");
-  for (const char* other : {"b", "c", "d"}) EXPECT_EQ(it.recalled(other), " | ") << other;
-  EXPECT_EQ(it.recalled("a", "before"),
+  for (const char* other : {"b", "c", "d"}) EXPECT_EQ(it.looked_up(other), " | ") << other;
+  EXPECT_EQ(it.looked_up("a", "before"),
             "start b, start c, start d | a skipped (before), b starting, c starting, d starting");
 }
 
-TEST(Recall, WhatIsDoneNeedsNothingOfOthers) {
+TEST(CacheUse, WhatIsDoneNeedsNothingOfOthers) {
   Planned it(with_cache("a b<-a:succeeded"), k_recall);
   (void)it.begin();
-  EXPECT_EQ(it.recalled("b", "before"), " | b skipped (before)");
-  EXPECT_EQ(it.recalled("a"), "start a | a starting");
+  EXPECT_EQ(it.looked_up("b", "before"), " | b skipped (before)");
+  EXPECT_EQ(it.looked_up("a"), "start a | a starting");
   (void)it.started("a");
   EXPECT_EQ(it.ended("a", 3), "collect a | a failed (exit code 3)");
   EXPECT_EQ(it.state("b"), TrialState::skipped);
 }
 
-TEST(Recall, AServiceWaitsUntilItIsKnownWhetherItIsNeeded) {
+TEST(CacheUse, AServiceWaitsUntilItIsKnownWhetherItIsNeeded) {
   Planned it(with_cache("!s a<-s b<-s"), k_recall);
   EXPECT_EQ(it.begin(), "recall a, recall b | ");
-  EXPECT_EQ(it.recalled("a", "before"), " | a skipped (before)");
-  EXPECT_EQ(it.recalled("b"), "start s | s starting");
+  EXPECT_EQ(it.looked_up("a", "before"), " | a skipped (before)");
+  EXPECT_EQ(it.looked_up("b"), "start s | s starting");
 }
 
-TEST(Recall, AServiceThatNobodyNeedsIsNotStarted) {
+TEST(CacheUse, AServiceThatNobodyNeedsIsNotStarted) {
   Planned it(with_cache("!s !all a<-s b"), k_recall);
   (void)it.begin();
-  (void)it.recalled("a", "before");
-  EXPECT_EQ(it.recalled("b"), "start all, start b | s stopped, all starting, b starting");
+  (void)it.looked_up("a", "before");
+  EXPECT_EQ(it.looked_up("b"), "start all, start b | s stopped, all starting, b starting");
   Planned none(with_cache("!s !all a<-s"), k_recall);
   (void)none.begin();
-  EXPECT_EQ(none.recalled("a", "before"), " | a skipped (before), s stopped, all stopped");
+  EXPECT_EQ(none.looked_up("a", "before"), " | a skipped (before), s stopped, all stopped");
   EXPECT_TRUE(none.done());
 }
 
-TEST(Recall, WhatOthersNeedOnlyToRunIsStarted) {
+TEST(CacheUse, WhatOthersNeedOnlyToRunIsStarted) {
   Planned it(with_cache("loader a<-loader"), k_recall);
   EXPECT_EQ(it.begin(), "recall a | ");
-  EXPECT_EQ(it.recalled("a"), "start loader | loader starting");
+  EXPECT_EQ(it.looked_up("a"), "start loader | loader starting");
 }
 
-TEST(Recall, WhatGoesInFromOthersIsKnownWhenTheyHaveSucceeded) {
+TEST(CacheUse, WhatGoesInFromOthersIsKnownWhenTheyHaveSucceeded) {
   Experiment experiment = with_cache("a b<-a:succeeded");
   experiment.trials[0].outputs = {{.path = "/out"}};
   experiment.trials[1].inputs = {{.from = "/out", .trial = "a", .to = "/in"}};
   Planned it(experiment, k_recall);
   EXPECT_EQ(it.begin(), "recall a | ");
-  EXPECT_EQ(it.recalled("a", "before"), "recall b | a skipped (before)");
-  EXPECT_EQ(it.recalled("b", "too"), " | b skipped (too)");
+  EXPECT_EQ(it.looked_up("a", "before"), "recall b | a skipped (before)");
+  EXPECT_EQ(it.looked_up("b", "too"), " | b skipped (too)");
   Planned anew(experiment, k_recall);
   (void)anew.begin();
-  EXPECT_EQ(anew.recalled("a"), "start a | a starting");
+  EXPECT_EQ(anew.looked_up("a"), "start a | a starting");
   (void)anew.started("a");
   (void)anew.ended("a", 0);
   EXPECT_EQ(anew.collected("a"), "recall b | a succeeded");
-  EXPECT_EQ(anew.recalled("b"), "start b | b starting");
+  EXPECT_EQ(anew.looked_up("b"), "start b | b starting");
 }
 
-TEST(Recall, WhatAPersonWantsAgainIsStarted) {
+TEST(CacheUse, WhatAPersonWantsAgainIsStarted) {
   Planned it(with_cache("a b"),
              {.until = Until::ended,
-              .recalls = true,
-              .past = {{.anew = true}, {.state = TrialState::skipped, .reason = "before"}}});
+              .looks_up_cache = true,
+              .restored = {{.anew = true}, {.state = TrialState::skipped, .reason = "before"}}});
   EXPECT_EQ(it.begin(), " | ");
   EXPECT_EQ(it.listed({}), "start a | a starting");
   EXPECT_EQ(it.state("b"), TrialState::skipped);
 }
 
-TEST(Recall, ASkippedOneFromBeforeLetsOthersStart) {
+TEST(CacheUse, ASkippedOneFromBeforeLetsOthersStart) {
   Planned it(with_cache("a b<-a:succeeded c<-a"),
-             {.until = Until::ended, .past = {{.state = TrialState::skipped}, {}, {}}});
+             {.until = Until::ended, .restored = {{.state = TrialState::skipped}, {}, {}}});
   EXPECT_EQ(it.begin(), " | ");
   EXPECT_EQ(it.listed({}), "start b, start c | b starting, c starting");
 }
 
-TEST(Recall, AnswersThatComeTooLateChangeNothing) {
+TEST(CacheUse, AnswersThatComeTooLateChangeNothing) {
   Experiment experiment = with_cache("a b");
   experiment.trials[1].cache.on = false;
   experiment.failures_max = 1;
@@ -119,64 +119,64 @@ TEST(Recall, AnswersThatComeTooLateChangeNothing) {
   EXPECT_EQ(it.begin(), "recall a, start b | b starting");
   EXPECT_EQ(it.not_started("b").substr(0, 12), " | b failed ");
   EXPECT_EQ(it.state("a"), TrialState::blocked);
-  EXPECT_EQ(it.recalled("a", "before"), " | ");
-  EXPECT_EQ(it.recalled("a", "again"), " | ");
+  EXPECT_EQ(it.looked_up("a", "before"), " | ");
+  EXPECT_EQ(it.looked_up("a", "again"), " | ");
   EXPECT_TRUE(it.done());
 }
 
-TEST(Recall, OneThatIsSkippedIsItsShapesCanary) {
+TEST(CacheUse, OneThatIsSkippedIsItsShapesCanary) {
   Experiment experiment = with_canary("a b c");
   for (TrialIndex trial : {1U, 2U}) experiment.trials[trial].cache.on = true;
   Planned it(experiment, k_recall);
   EXPECT_EQ(it.begin(), "recall b, recall c, start a | a starting");
-  EXPECT_EQ(it.recalled("b"), " | ") << "a is the canary";
-  EXPECT_EQ(it.recalled("c", "before"), "start b | c skipped (before), b starting");
+  EXPECT_EQ(it.looked_up("b"), " | ") << "a is the canary";
+  EXPECT_EQ(it.looked_up("c", "before"), "start b | c skipped (before), b starting");
   (void)it.started("a");
   EXPECT_EQ(it.ended("a", 0), " | a succeeded");
 }
 
-TEST(Recall, IsAsGoodAsHealthToOthers) {
+TEST(CacheUse, IsAsGoodAsHealthToOthers) {
   Planned it(with_cache("a b<-a:healthy,a:succeeded"), k_recall);
   (void)it.begin();
-  EXPECT_EQ(it.recalled("b"), " | ");
-  EXPECT_EQ(it.recalled("a", "before"), "start b | a skipped (before), b starting");
+  EXPECT_EQ(it.looked_up("b"), " | ");
+  EXPECT_EQ(it.looked_up("a", "before"), "start b | a skipped (before), b starting");
 }
 
-TEST(Recall, OneThatIsSkippedIsTheCanaryOfThoseThatComeLater) {
+TEST(CacheUse, OneThatIsSkippedIsTheCanaryOfThoseThatComeLater) {
   Experiment experiment = with_canary("a b<-a:succeeded c<-a:succeeded");
   experiment.trials[0].cache.on = true;
   Planned it(experiment, k_recall);
   EXPECT_EQ(it.begin(), "recall a | ");
-  EXPECT_EQ(it.recalled("a", "before"), "start b, start c | a skipped (before), b starting, c starting");
+  EXPECT_EQ(it.looked_up("a", "before"), "start b, start c | a skipped (before), b starting, c starting");
 }
 
 // As soon as its inputs are known, whatever else it waits for.
-TEST(Recall, WhatGoesInIsKnownBeforeTheOtherConditionsAreMet) {
+TEST(CacheUse, WhatGoesInIsKnownBeforeTheOtherConditionsAreMet) {
   Experiment experiment = with_cache("a b<-a:succeeded,c:succeeded c d<-c:succeeded");
   experiment.trials[0].outputs = {{.path = "/out"}};
   experiment.trials[1].inputs = {{.from = "/out", .trial = "a", .to = "/in"}};
   Planned it(experiment, k_recall);
   EXPECT_EQ(it.begin(), "recall a, recall c, recall d | ");
-  EXPECT_EQ(it.recalled("a", "before"), "recall b | a skipped (before)");
-  EXPECT_EQ(it.recalled("c"), "start c | c starting");
-  EXPECT_EQ(it.recalled("b", "too"), " | b skipped (too)");
+  EXPECT_EQ(it.looked_up("a", "before"), "recall b | a skipped (before)");
+  EXPECT_EQ(it.looked_up("c"), "start c | c starting");
+  EXPECT_EQ(it.looked_up("b", "too"), " | b skipped (too)");
 
   PlannerOptions options = k_recall;
-  options.past = {{.state = TrialState::succeeded, .was_started = true}, {}, {}, {}};
+  options.restored = {{.state = TrialState::succeeded, .was_started = true}, {}, {}, {}};
   Planned later(experiment, options);
   EXPECT_EQ(later.begin(), "recall c, recall d, recall b | ");
 }
 
-TEST(Recall, WhatRunsAlreadyIsNotAskedFor) {
+TEST(CacheUse, WhatRunsAlreadyIsNotAskedFor) {
   Experiment experiment = with_cache("a b<-a:succeeded");
   experiment.trials[0].outputs = {{.path = "/out"}};
   experiment.trials[1].inputs = {{.from = "/out", .trial = "a", .to = "/in"}};
   PlannerOptions options = k_recall;
-  options.past = {{.state = TrialState::succeeded, .was_started = true},
-                  {.state = TrialState::running, .was_started = true}};
+  options.restored = {{.state = TrialState::succeeded, .was_started = true},
+                      {.state = TrialState::running, .was_started = true}};
   Planned it(experiment, options);
   EXPECT_EQ(it.begin(), " | ");
-  EXPECT_EQ(it.listed({it.sighting("b", Phase::running)}), " | ");
+  EXPECT_EQ(it.listed({it.observation("b", Phase::running)}), " | ");
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ class RecordPastTest : public testing::Test {
     return healthy;
   }
   void append(const std::vector<Fact>& facts) { record_.append(run_.id, facts); }
-  [[nodiscard]] Past past() { return record_.past(run_.id).at(0); }
+  [[nodiscard]] RestoredTrial restored() { return record_.restored_trials(run_.id).at(0); }
 
   Folder folder_{"combu-record-past"};
   combu::Run run_ = test::run("one two");
@@ -49,16 +49,16 @@ class RecordPastTest : public testing::Test {
 
 TEST_F(RecordPastTest, AnEarlierAttemptsStopIsNotTheLastOnes) {
   append({fact(TrialState::starting, 1), fact(TrialState::running, 1), healthy(1)});
-  EXPECT_TRUE(past().was_healthy);
-  EXPECT_EQ(past().doom, Cause::none);
+  EXPECT_TRUE(restored().was_healthy);
+  EXPECT_EQ(restored().stop_cause, Cause::none);
   append({fact(TrialState::running, 1, Cause::timeout)});
-  EXPECT_EQ(past().doom, Cause::timeout);
+  EXPECT_EQ(restored().stop_cause, Cause::timeout);
   append({fact(TrialState::retrying, 1, Cause::timeout), fact(TrialState::starting, 2),
           fact(TrialState::running, 2)});
-  EXPECT_EQ(past().doom, Cause::none);
-  EXPECT_EQ(past().attempt, 2);
-  EXPECT_TRUE(past().was_healthy) << "what depends on it has begun";
-  EXPECT_THAT(past().earlier, ElementsAre(Cause::timeout));
+  EXPECT_EQ(restored().stop_cause, Cause::none);
+  EXPECT_EQ(restored().attempt, 2);
+  EXPECT_TRUE(restored().was_healthy) << "what depends on it has begun";
+  EXPECT_THAT(restored().earlier, ElementsAre(Cause::timeout));
 }
 
 TEST_F(RecordPastTest, APathOfTheHostStaysWhereItLedFirst) {
@@ -73,24 +73,26 @@ TEST_F(RecordPastTest, APathOfTheHostStaysWhereItLedFirst) {
 
 TEST_F(RecordPastTest, ATrialThatWasNeverHealthyIsNot) {
   append({fact(TrialState::starting, 1), fact(TrialState::running, 1)});
-  EXPECT_FALSE(past().was_healthy);
+  EXPECT_FALSE(restored().was_healthy);
 }
 
 TEST_F(RecordPastTest, OnlyAnAttemptThatIsAliveLeaves) {
   append({fact(TrialState::starting, 1), fact(TrialState::running, 1)});
-  EXPECT_EQ(past().leaving, Leaving::no);
-  EXPECT_TRUE(past().slots.empty());
-  record_.revise(run_.id, {.text = {.source = "text"}, .leaving = {{0, Leaving::replaced}}}, run_.experiment);
-  EXPECT_EQ(past().leaving, Leaving::replaced);
+  EXPECT_EQ(restored().departure, Departure::no);
+  EXPECT_TRUE(restored().slots.empty());
+  record_.apply_file(run_.id, {.text = {.source = "text"}, .departure = {{0, Departure::replaced}}},
+                     run_.experiment);
+  EXPECT_EQ(restored().departure, Departure::replaced);
   Fact replaced = fact(TrialState::retrying, 1, Cause::stopped);
   replaced.is_reset = true;
   append({replaced, fact(TrialState::starting, 2)});
-  EXPECT_EQ(past().leaving, Leaving::no);
+  EXPECT_EQ(restored().departure, Departure::no);
 }
 
 TEST_F(RecordPastTest, OutputsAreOfTheLastAttempt) {
   append({fact(TrialState::starting, 1), fact(TrialState::running, 1)});
-  record_.append(run_.id, {}, {}, std::vector{CameHome{.trial = 0, .attempt = 1, .taken = {.files = 3}}});
+  record_.append(run_.id, {}, {},
+                 std::vector{CollectedOutputs{.trial = 0, .attempt = 1, .taken = {.files = 3}}});
   EXPECT_EQ(record_.trials(run_.id).at(0).taken.value().files, 3U);
   append({fact(TrialState::retrying, 1, Cause::error), fact(TrialState::starting, 2)});
   EXPECT_FALSE(record_.trials(run_.id).at(0).taken);
@@ -107,20 +109,21 @@ TEST_F(RecordPastTest, AReopenedTrialIsShownWithItsNextAttempt) {
 TEST_F(RecordPastTest, AnEndedRunGoesOnIfItIsReopened) {
   append({fact(TrialState::starting, 1), fact(TrialState::running, 1)});
   record_.end(run_.id, Instant(k_begin + std::chrono::seconds(5)));
-  record_.revise(run_.id, {.text = {.source = "text"}, .leaving = {{0, Leaving::replaced}}}, run_.experiment);
+  record_.apply_file(run_.id, {.text = {.source = "text"}, .departure = {{0, Departure::replaced}}},
+                     run_.experiment);
   EXPECT_TRUE(record_.run(run_.id).ended_at);
-  record_.revise(run_.id, {.text = {.source = "text"}, .opens = Edition::Opens::if_ended},
-                 test::run("one two three").experiment);
+  record_.apply_file(run_.id, {.text = {.source = "text"}, .opens = FileVersion::Opens::if_ended},
+                     test::run("one two three").experiment);
   EXPECT_FALSE(record_.run(run_.id).ended_at);
 }
 
 // Its deadline counts from there.
 TEST_F(RecordPastTest, TrialsThatJoinDoNotChangeWhenARunThatGoesOnBegan) {
-  record_.revise(run_.id,
-                 {.text = {.source = "text"},
-                  .opens = Edition::Opens::if_ended,
-                  .at = Instant(k_begin + std::chrono::seconds(100))},
-                 test::run("one two three").experiment);
+  record_.apply_file(run_.id,
+                     {.text = {.source = "text"},
+                      .opens = FileVersion::Opens::if_ended,
+                      .at = Instant(k_begin + std::chrono::seconds(100))},
+                     test::run("one two three").experiment);
   EXPECT_EQ(record_.run(run_.id).working_since, Instant(k_begin));
 }
 
@@ -153,7 +156,7 @@ TEST_F(RecordPastTest, AWaitForAnotherProcessIsReportedOnce) {
   });
   append({fact(TrialState::starting, 1)});
   EXPECT_EQ(waits, 1);
-  EXPECT_EQ(past().state, TrialState::starting);
+  EXPECT_EQ(restored().state, TrialState::starting);
 }
 
 }  // namespace

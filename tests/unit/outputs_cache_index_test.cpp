@@ -21,38 +21,38 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
-class MarkersTest : public S3 {
+class SharedCacheIndexTest : public S3 {
  protected:
   void SetUp() override {
-    markers_ = open_s3_markers("s3://lab/a", caller_, clock_);
+    cache_index_ = open_s3_cache_index("s3://lab/a", caller_, clock_);
     bucket_.objects["/lab/a/model/run1/t1/manifest.sha256"] = "sums\n";
-    markers_->put("key", "s3://lab/a/model/run1/t1", [] { return "packed"; }, true, {});
+    cache_index_->put("key", "s3://lab/a/model/run1/t1", [] { return "packed"; }, true, {});
   }
 
   std::string& marker() { return bucket_.objects.at("/lab/a/.combu/done/key"); }
   std::string fault_of_find() {
-    const auto fault = fault_of([&] { EXPECT_FALSE(markers_->find("key", {})); });
+    const auto fault = fault_of([&] { EXPECT_FALSE(cache_index_->find("key", {})); });
     if (!fault) return "";
     EXPECT_EQ(fault->kind(), ErrorKind::corrupt);
     return fault->what();
   }
 
-  std::unique_ptr<Markers> markers_;
+  std::unique_ptr<SharedCacheIndex> cache_index_;
 };
 
-TEST_F(MarkersTest, NameTheRunAndTheTrial) {
+TEST_F(SharedCacheIndexTest, NameTheRunAndTheTrial) {
   EXPECT_EQ(marker(), "model/run1/t1\n-");
-  const auto mark = markers_->find("key", {});
+  const auto mark = cache_index_->find("key", {});
   ASSERT_TRUE(mark);
   EXPECT_EQ(mark->place, "s3://lab/a/model/run1/t1");
   EXPECT_EQ(mark->run, RunId("run1"));
   EXPECT_EQ(mark->trial, "t1");
   EXPECT_EQ(mark->told_at, "s3://lab/a/.combu/told/key--");
-  EXPECT_EQ(markers_->size_told(*mark, {}), Bytes{6});
-  EXPECT_EQ(markers_->told(*mark, Bytes{6}, {}), "packed");
+  EXPECT_EQ(cache_index_->size_told(*mark, {}), Bytes{6});
+  EXPECT_EQ(cache_index_->told(*mark, Bytes{6}, {}), "packed");
 }
 
-TEST_F(MarkersTest, ThatCombuCannotHaveWrittenAreRefused) {
+TEST_F(SharedCacheIndexTest, ThatCombuCannotHaveWrittenAreRefused) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {"", "no second line"},
       {"model/run1/t1", "no second line"},
@@ -92,58 +92,58 @@ TEST_F(MarkersTest, ThatCombuCannotHaveWrittenAreRefused) {
   }
 }
 
-TEST_F(MarkersTest, HaveTheVersionThatTheServerGives) {
+TEST_F(SharedCacheIndexTest, HaveTheVersionThatTheServerGives) {
   for (const std::string& version : {std::string("!~"), std::string(256, 'e')}) {
     bucket_.metadata["/lab/a/model/run1/t1/manifest.sha256"] = "ETag: \"" + version + "\"\r\n";
     marker() = "model/run1/t1\n" + version;
-    EXPECT_TRUE(markers_->find("key", {})) << version;
+    EXPECT_TRUE(cache_index_->find("key", {})) << version;
     marker() += "e";
-    EXPECT_TRUE(version.size() == 256 || !markers_->find("key", {})) << "it is of something else";
+    EXPECT_TRUE(version.size() == 256 || !cache_index_->find("key", {})) << "it is of something else";
   }
 }
 
-TEST_F(MarkersTest, AreNotReplacedWhileTheServerIsAway) {
+TEST_F(SharedCacheIndexTest, AreNotReplacedWhileTheServerIsAway) {
   const std::string before = marker();
   bucket_.trouble = [](const wire::Asked& asked) -> std::optional<wire::Reply> {
     if (asked.method != "GET") return std::nullopt;
     return wire::whole(503, fault("SlowDown"));
   };
-  const auto fault =
-      fault_of([&] { markers_->put("key", "s3://lab/a/model/run1/t1", [] { return "others"; }, true, {}); });
+  const auto fault = fault_of(
+      [&] { cache_index_->put("key", "s3://lab/a/model/run1/t1", [] { return "others"; }, true, {}); });
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->kind(), ErrorKind::unavailable);
   EXPECT_EQ(marker(), before);
 }
 
-TEST_F(MarkersTest, AreReadUpToABound) {
+TEST_F(SharedCacheIndexTest, AreReadUpToABound) {
   marker() = std::string(100U << 20U, 'x');
   EXPECT_EQ(fault_of_find(), "s3://lab/a/.combu/done/key: is larger than 2 KiB");
 }
 
-TEST_F(MarkersTest, OfWhatIsNotThereAreNone) {
+TEST_F(SharedCacheIndexTest, OfWhatIsNotThereAreNone) {
   bucket_.objects.erase("/lab/a/model/run1/t1/manifest.sha256");
   marker() = "model/run1/t1\nolder";
   EXPECT_EQ(fault_of_find(), "");
 }
 
-TEST_F(MarkersTest, ThatAreRefusedGiveWay) {
+TEST_F(SharedCacheIndexTest, ThatAreRefusedGiveWay) {
   marker() = "model/\x1b[2J/t1\n-";
   bucket_.objects["/lab/a/model/run2/t2/manifest.sha256"] = "sums\n";
-  markers_->put("key", "s3://lab/a/model/run2/t2", [] { return ""; }, false, {});
+  cache_index_->put("key", "s3://lab/a/model/run2/t2", [] { return ""; }, false, {});
   EXPECT_EQ(marker(), "model/run2/t2\n-");
 }
 
-TEST_F(MarkersTest, TellNoMoreThanIsTaken) {
-  const auto mark = markers_->find("key", {});
+TEST_F(SharedCacheIndexTest, TellNoMoreThanIsTaken) {
+  const auto mark = cache_index_->find("key", {});
   ASSERT_TRUE(mark);
   bucket_.objects["/lab/a/.combu/told/key--"] = std::string(1U << 20U, 'x');
-  const auto fault = fault_of([&] { (void)markers_->told(*mark, Bytes{1000}, {}); });
+  const auto fault = fault_of([&] { (void)cache_index_->told(*mark, Bytes{1000}, {}); });
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->kind(), ErrorKind::corrupt);
   EXPECT_THAT(fault->what(), HasSubstr("s3://lab/a/.combu/told/key--: is larger than 1000 B"));
   bucket_.objects.erase("/lab/a/.combu/told/key--");
-  EXPECT_FALSE(markers_->size_told(*mark, {}));
-  EXPECT_FALSE(markers_->told(*mark, Bytes{1000}, {}));
+  EXPECT_FALSE(cache_index_->size_told(*mark, {}));
+  EXPECT_FALSE(cache_index_->told(*mark, Bytes{1000}, {}));
 }
 
 }  // namespace

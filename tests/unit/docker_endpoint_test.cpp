@@ -17,7 +17,7 @@ using testing::HasSubstr;
 
 using Environment = std::map<std::string, std::string>;
 
-DockerPlace find_in(const Environment& environment, const std::string& address = "") {
+DockerEndpoint find_in(const Environment& environment, const std::string& address = "") {
   return find_docker(
       [&](const std::string& name) {
         const auto at = environment.find(name);
