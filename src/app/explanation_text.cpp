@@ -194,7 +194,7 @@ class ExplanationText {
       case Kind::canary:
         return fmt::format("waits for `{}`, the canary of its shape, to succeed", name(*why.first));
       case Kind::paused:
-        return fmt::format("waits, since the run is paused: `combu resume {}` starts it", id_.text());
+        return fmt::format("waits, since the run is paused: `combu unpause {}` starts it", id_.text());
       case Kind::place:
         return place_text();
       case Kind::slots:

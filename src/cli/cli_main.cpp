@@ -61,6 +61,8 @@ void add_global_options(CliCommand program, Invocation& invocation) {
 }
 
 std::string command_meant_by(const std::string& word, const std::vector<CommandDescription>& commands) {
+  if (word == "resume")
+    return "; `combu unpause` continues a paused run, `combu run --resume` an interrupted one";
   std::vector<std::string_view> names;
   names.reserve(commands.size());
   for (const CommandDescription& command : commands)
@@ -98,7 +100,7 @@ void add_commands(CommandLine& line, const Invocation& invocation, Action& actio
   add_attach(line, invocation, action);
   add_set(line, invocation, action);
   add_pause(line, invocation, action);
-  add_resume(line, invocation, action);
+  add_unpause(line, invocation, action);
   add_kill(line, invocation, action);
   add_validate(line, invocation, action);
   add_plan(line, invocation, action);

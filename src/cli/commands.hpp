@@ -20,7 +20,7 @@ void add_apply(CommandLine& line, const Invocation& invocation, Action& action);
 void add_attach(CommandLine& line, const Invocation& invocation, Action& action);
 void add_set(CommandLine& line, const Invocation& invocation, Action& action);
 void add_pause(CommandLine& line, const Invocation& invocation, Action& action);
-void add_resume(CommandLine& line, const Invocation& invocation, Action& action);
+void add_unpause(CommandLine& line, const Invocation& invocation, Action& action);
 void add_kill(CommandLine& line, const Invocation& invocation, Action& action);
 void add_ps(CommandLine& line, const Invocation& invocation, Action& action);
 void add_logs(CommandLine& line, const Invocation& invocation, Action& action);

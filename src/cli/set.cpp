@@ -64,7 +64,8 @@ std::string settings_line(const RunId& /*run*/, const Settings& settings) {
 
 std::string pause_line(const RunId& run, const Settings& settings) {
   return settings.paused
-             ? fmt::format("is paused: nothing starts until `combu resume {}`; what runs goes on", run.text())
+             ? fmt::format("is paused: nothing starts until `combu unpause {}`; running trials continue",
+                           run.text())
              : "starts trials";
 }
 
@@ -98,14 +99,13 @@ void add_set(CommandLine& line, const Invocation& invocation, Action& action) {
 }
 
 void add_pause(CommandLine& line, const Invocation& invocation, Action& action) {
-  add_pausing(
-      line.add_command("pause", "Start no more trials of a run until it is resumed; what runs goes on"),
-      invocation, action, true);
+  add_pausing(line.add_command("pause",
+                               "Start no more trials of a run until it is unpaused; running trials continue"),
+              invocation, action, true);
 }
 
-void add_resume(CommandLine& line, const Invocation& invocation, Action& action) {
-  add_pausing(line.add_command("resume", "Start trials of a run again that was paused"), invocation, action,
-              false);
+void add_unpause(CommandLine& line, const Invocation& invocation, Action& action) {
+  add_pausing(line.add_command("unpause", "Start trials of a paused run again"), invocation, action, false);
 }
 
 }  // namespace combu

@@ -88,7 +88,7 @@ std::string begin_line(const Run& run) {
 }
 
 std::string_view pause_line(const Snapshot& snapshot) {
-  return snapshot.settings.paused ? "paused: nothing starts until `combu resume`" : "resumed";
+  return snapshot.settings.paused ? "paused: nothing starts until `combu unpause`" : "unpaused";
 }
 
 std::string SettingsWatch::changed(const Settings& settings) {

@@ -166,16 +166,16 @@ def test_a_run_in_the_foreground_is_followed_and_changed_too(combu, write, tmp_p
     assert re.fullmatch("nobody is at work on run r1: .*3 running; `combu run --resume r1` goes on with it\n", result.stderr)
 
 
-def test_a_paused_run_starts_nothing_until_it_is_resumed(combu, detached, write):
+def test_a_paused_run_starts_nothing_until_it_is_unpaused(combu, detached, write):
     file = write('{ parallel: 1, trials: [{ name: "t-%d" % i, image: "x", cmd: "sleep 3" } for i in [1, 2]] }')
     run = detached(file)
     wait_until(lambda: "t-1 runs" in combu("why", "--run", run, "t-1").stdout, "the first trial")
     result = combu("pause", run)
     assert (result.returncode, result.stderr) == (
-        0, f"run {run} is paused: nothing starts until `combu resume {run}`; what runs goes on\n")
+        0, f"run {run} is paused: nothing starts until `combu unpause {run}`; running trials continue\n")
     wait_until(lambda: "has succeeded" in combu("why", "--run", run, "t-1").stdout, "the first trial's end")
-    assert combu("why", "--run", run, "t-2").stdout == f"t-2 waits, since the run is paused: `combu resume {run}` starts it\n"
-    assert combu("-f", file, "resume").stderr == f"run {run} starts trials\n"
+    assert combu("why", "--run", run, "t-2").stdout == f"t-2 waits, since the run is paused: `combu unpause {run}` starts it\n"
+    assert combu("-f", file, "unpause").stderr == f"run {run} starts trials\n"
     assert combu("-f", file, "attach").returncode == 0
 
 
@@ -184,7 +184,7 @@ def test_attach_without_a_process_tells_what_is_on_record(combu, write):
     assert combu("-f", file, "--engine", SIMULATED, "run", "--wait", "--run-id", "r1").returncode == 1
     result = combu("-f", file, "attach")
     assert (result.returncode, result.stderr) == (1, "run r1 is over: 1 succeeded, 1 failed\n")
-    result = combu("resume", "r1")
+    result = combu("unpause", "r1")
     assert (result.returncode, result.stderr) == (1, "combu: run r1: is over\n")
     assert combu("attach", "r2").returncode == 1
 

@@ -149,8 +149,9 @@ def test_every_label_is_described():
 @pytest.mark.parametrize("page", ["docs/experiment.md", "docs/cli.md"])
 def test_links_lead_somewhere(page):
     def anchors(path):
-        heads = re.findall(r"^#+ (.*)$", FENCE.sub("", path.read_text()), re.M)
-        return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
+        text = FENCE.sub("", path.read_text())
+        named = set(re.findall(r'^<a id="([a-z-]+)"></a>$', text, re.M))
+        return named | {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in re.findall(r"^#+ (.*)$", text, re.M)}
 
     here = ROOT / page
     for link in re.findall(r"\]\(([^)]+)\)", FENCE.sub("", here.read_text())):

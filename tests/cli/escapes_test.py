@@ -274,7 +274,7 @@ def test_no_command_prints_control_characters(swept, tmp_path):
                     ["ps", "--run", "long"]):
         swept(*of_run, *long, *command)
     swept(*of_run, *long, "set", evil)
-    swept(*of_run, *long, "resume", code=0)
+    swept(*of_run, *long, "unpause", code=0)
     process = json.loads(next(text for lock in (tmp_path / ".local/state/combu/locks").iterdir()
                               if '"long"' in (text := lock.read_text())))["process"]
     swept.on_text = (b"running long", lambda: os.kill(process, signal.SIGTERM))

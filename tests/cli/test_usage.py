@@ -12,7 +12,7 @@ import time
 import pytest
 from conftest import COMBU, SIMULATED
 
-COMMANDS = ["run", "attach", "set", "pause", "resume", "kill", "validate", "plan", "ps", "logs", "wait", "stop", "init", "schema", "completion",
+COMMANDS = ["run", "attach", "set", "pause", "unpause", "kill", "validate", "plan", "ps", "logs", "wait", "stop", "init", "schema", "completion",
             "version", "help"]
 
 
@@ -66,6 +66,7 @@ def test_help_is_a_command(combu):
 @pytest.mark.parametrize("arguments, message", [
     ([], "combu: no command is given; combu --help shows them all\n"),
     (["rnu"], "combu: there is no command rnu; is run meant?\n"),
+    (["resume", "r1"], "combu: there is no command resume; `combu unpause` continues a paused run, `combu run --resume` an interrupted one\n"),
     (["frobnicate"], "combu: there is no command frobnicate; see combu --help\n"),
     (["run", "--wiat"], "combu: run has no option --wiat; is --wait meant?\n"),
     (["schema", "schema"], "combu: schema takes no argument schema\n"),

@@ -204,7 +204,7 @@ def test_one_that_was_killed_is_told_and_gone_on_with(combu, engine, lab, backgr
     assert told.startswith(f"nobody is at work on run {background.run}: ")
     assert f"`combu run --resume {background.run}` goes on with it" in told
     assert follower.wait(timeout=60) == 1
-    assert "nobody is at work on it" in combu("resume", code=1).stderr
+    assert "nobody is at work on it" in combu("unpause", code=1).stderr
 
     # The pause ends with the process, what was set does not.
     assert combu("run", "--resume", "--wait", "-d").stdout == background.run + "\n"
@@ -229,11 +229,11 @@ def test_a_run_is_paused_and_resumed(combu, engine, lab, background, following):
     assert next_event(follower, "fact", trial="t-0")["state"] == "retrying"
     while next_event(follower, "snapshot", paused=True)["counts"]["ready"] < 3:
         pass
-    assert f"the run is paused: `combu resume {background.run}`" in combu("why", "t-2").stdout
+    assert f"the run is paused: `combu unpause {background.run}`" in combu("why", "t-2").stdout
     assert engine.running() == set()
     assert engine.names() == {"t-0"}
     lab.set_code("t-0", 0)
-    combu("resume")
+    combu("unpause")
     assert follower.wait(timeout=60) == 0
     assert lab.states()["t-0"] == ("succeeded", 2, 0)
 
@@ -286,7 +286,7 @@ def test_a_follower_sees_what_another_command_does_by_its_name(combu, engine, la
     background.wait_for_end()
     told = first + told
     assert "`combu apply` changes the run" in told and "its file has been applied" in told
-    assert "paused" not in told and "resumed" not in told
+    assert "paused" not in told and "unpaused" not in told
     assert "`combu set` changed the run: parallel 7, starts in flight " in told
     assert "interrupted by `combu kill`: no new starts" in told
     assert "interrupted by `combu kill`: 2 of 2 trials were started" in told

@@ -101,7 +101,7 @@ TEST_F(ExplanationTextTest, NamesTheCanary) {
 TEST_F(ExplanationTextTest, SaysThatTheRunIsPaused) {
   begin("a");
   settings = Settings{.paused = true};
-  EXPECT_EQ(text(0), "waits, since the run is paused: `combu resume r1` starts it");
+  EXPECT_EQ(text(0), "waits, since the run is paused: `combu unpause r1` starts it");
 }
 
 TEST_F(ExplanationTextTest, CountsThePlacesWithoutServices) {

@@ -338,9 +338,9 @@ TEST(PlainProgress, tells_that_a_run_is_paused_and_that_it_goes_on) {
   progress->snapshot(snapshot);
   progress->snapshot(snapshot);
   EXPECT_EQ(paper.text(),
-            "run r1: 2 trials\npaused: nothing starts until `combu resume`\n"
+            "run r1: 2 trials\npaused: nothing starts until `combu unpause`\n"
             "1 waiting, 1 running after " +
-                to_string(Seconds{0}) + ", paused\nresumed\n");
+                to_string(Seconds{0}) + ", paused\nunpaused\n");
 }
 
 TEST(PlainProgress, tells_the_rate_and_what_is_held) {
