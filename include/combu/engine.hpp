@@ -122,7 +122,8 @@ struct Preparation {
   std::string digest = {};    // "NAME@sha256:…" of the registry's manifest, else of the engine's own image
 };
 
-// "sha256:…" of a reference like Preparation::digest; empty if it has none.
+// Returns the part behind the `@` of a reference like Preparation::digest: "sha256:…". Returns all of a text
+// without `@`.
 [[nodiscard]] std::string digest_in(const std::string& reference);
 
 struct Released {

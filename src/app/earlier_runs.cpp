@@ -102,7 +102,7 @@ void interrupt_replaced(Session& session, const Loaded& loaded, const std::set<R
     interrupt_processes(session, {.run = run}, "combu run --replace", loaded.caller);
 }
 
-// What makes room is gone with its exit codes, its outputs and its logs.
+// Collects the outputs and logs of ended containers before they are removed, and records their exit codes.
 Uncollected take_in_earlier(Session& session, Record& record, const Loaded& loaded,
                             const std::vector<Observation>& others) {
   Uncollected uncollected;
@@ -119,9 +119,9 @@ Uncollected take_in_earlier(Session& session, Record& record, const Loaded& load
   return uncollected;
 }
 
-// What others have by now of the experiment, which may be more than at the beginning; an error when something
-// of it lives that is not replaced. A run that is not on the caller's record may be another user's, which
-// only its containers tell of.
+// Lists the containers of the experiment's other runs again, since others may have started some meanwhile.
+// Adds an error if one of a run that is not replaced still runs. Another user's run is not on the caller's
+// record, and may be between two trials: then the listing is repeated once.
 std::vector<Observation> look_again(Session& session, Record& record, const Loaded& loaded,
                                     const std::set<RunId>& replaced, std::vector<Error>& errors) {
   std::vector<Observation> others;

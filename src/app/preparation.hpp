@@ -1,6 +1,6 @@
 #pragma once
-// What happens before a run is on record as begun: all that can be refused is refused, and images, networks
-// and folders are made ready.
+// The preparation of a run before its beginning is recorded: checks it, and makes images, networks and
+// folders ready.
 
 #include <memory>
 #include <optional>
