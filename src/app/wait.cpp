@@ -126,22 +126,27 @@ class EndTeller {
     }
   }
 
+  // What one look has found out about a run.
+  struct RunCheck {
+    bool has_owner = false;  // a process is at work on it, or has changed it while it was reconciled
+    std::optional<UnrecordedFacts> unrecorded;  // set once the run has been reconciled
+  };
+
   void look() {
     std::vector<Observation> ended;
     {
       const std::scoped_lock lock(mutex_);
       ended = ended_;
     }
-    std::map<RunId, bool> attended;
-    std::map<RunId, Reconciliation> reconciled;
+    std::map<RunId, RunCheck> runs;
     std::vector<Observation> later;
     for (const Observation& seen : ended) {
-      const auto [at, is_new] = attended.try_emplace(seen.key.run);
-      // Asked before the record: who has left has recorded all that it saw.
-      if (is_new) at->second = is_on_record(seen.key.run) && owner_pid(seen.key.run, caller_).has_value();
-      const TrialRow row = at->second ? row_of(seen) : reconciled_row_of(seen, reconciled);
-      const bool has_owner = at->second || reconciled[seen.key.run].was_overtaken;
-      if (has_owner && !is_over(row.entry.state)) {
+      const auto [at, is_new] = runs.try_emplace(seen.key.run);
+      RunCheck& run = at->second;
+      // Asked before the record: an owner that has ended has recorded all that it saw.
+      if (is_new) run.has_owner = is_on_record(seen.key.run) && owner_pid(seen.key.run, caller_).has_value();
+      const TrialRow row = run.has_owner ? row_of(seen) : reconciled_row_of(seen, run);
+      if (run.has_owner && !is_over(row.entry.state)) {
         later.push_back(seen);
       } else if (is_alive(row.entry.state) && row.entry.attempt > seen.key.attempt) {
         const std::scoped_lock lock(mutex_);
@@ -179,20 +184,22 @@ class EndTeller {
     return row;
   }
 
-  // The same of a run that no process is at work on. `reconciled`: the runs that have just been reconciled.
-  [[nodiscard]] TrialRow reconciled_row_of(const Observation& seen,
-                                           std::map<RunId, Reconciliation>& reconciled) {
-    const RunId& run = seen.key.run;
+  // The row of a trial whose run has no owner. Reconciles the run if the record lacks the trial's end.
+  [[nodiscard]] TrialRow reconciled_row_of(const Observation& seen, RunCheck& run) {
     TrialRow row = row_of(seen);
-    if (is_over(row.entry.state) || !is_on_record(run)) return row;
-    const auto [at, is_new] = reconciled.try_emplace(run);
-    Reconciliation& reconciliation = at->second;
-    if (is_new) reconciliation = try_reconcile(session_, *record_, run);
-    if (reconciliation.error && noted_.emplace(run, reconciliation.error->what()).second)
-      note_unreconciled(session_, *reconciliation.error);
+    if (is_over(row.entry.state) || !is_on_record(seen.key.run)) return row;
+    if (!run.unrecorded) reconcile(seen.key.run, run);
     row = row_of(seen);
-    for (const Fact& fact : reconciliation.unrecorded[seen.key.trial]) show_fact(row.entry, fact);
+    for (const Fact& fact : (*run.unrecorded)[seen.key.trial]) show_fact(row.entry, fact);
     return row;
+  }
+
+  void reconcile(const RunId& id, RunCheck& run) {
+    Reconciliation reconciliation = try_reconcile(session_, *record_, id);
+    if (reconciliation.error && noted_.emplace(id, reconciliation.error->what()).second)
+      note_unreconciled(session_, *reconciliation.error);
+    run.has_owner = reconciliation.was_overtaken;
+    run.unrecorded = std::move(reconciliation.unrecorded);
   }
 
   void tell(const Observation& seen, const TrialRow& row) {

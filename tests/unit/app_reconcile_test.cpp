@@ -181,6 +181,19 @@ TEST_F(CutOff, AWaitReportsTheStatesOnRecord) {
   EXPECT_EQ(states("r1"), ends);
 }
 
+TEST_F(CutOff, AWaitReconcilesARunOfWhichSomeEndsAreOnRecord) {
+  cut_off(trial_text("one") + trial_text("two") + trial_text("three"),
+          {fact(0, TrialState::succeeded), fact(1, TrialState::running), fact(2, TrialState::succeeded)});
+  std::map<std::string, std::string> ends;
+  const auto tell = [&](const Observation& seen, const TrialRow& row) {
+    ends[seen.key.trial] = to_string(row.entry.state);
+  };
+  EXPECT_EQ(in_session([&](Session& session) { return wait(session, invocation, {}, tell); }),
+            Result::succeeded);
+  EXPECT_THAT(ends, UnorderedElementsAre(Pair("one", "succeeded"), Pair("two", "succeeded"),
+                                         Pair("three", "succeeded")));
+}
+
 TEST_F(CutOff, WhatAFailureBlocksIsBlocked) {
   cut_off(trial_text("bad", "exit 3") +
               trial_text("after", "true", "depends: [{trial: 'bad', condition: 'succeeded'}]"),
