@@ -84,7 +84,7 @@ std::vector<Gpu> gpus_for(Session& session, const std::vector<std::string>& rese
 
 }  // namespace
 
-std::optional<Capacity> capacity_for(Session& session, const Experiment& experiment,
+std::optional<Capacity> capacity_for(Session& session, const Facts& facts, const Experiment& experiment,
                                      const RunOptions& options) {
   const Slots reserve = reserve_option(options.reserve);
   const bool gpus_asked = std::ranges::any_of(
@@ -93,9 +93,7 @@ std::optional<Capacity> capacity_for(Session& session, const Experiment& experim
                        return !trial.slots.empty();
                      });
   if (!asked) return std::nullopt;
-  Capacity capacity{
-      .slots = without_reserved(session.engine().facts(session.stop()).capacity, reserve, options.reserve),
-      .gpus = {}};
+  Capacity capacity{.slots = without_reserved(facts.capacity, reserve, options.reserve), .gpus = {}};
   if (gpus_asked) capacity.gpus = gpus_for(session, reserve.gpus);
   for (const Gpu& gpu : capacity.gpus) capacity.slots.gpus.push_back(gpu.id);
   return capacity;

@@ -17,9 +17,9 @@ struct Capacity {
   std::vector<Gpu> gpus;
 };
 
-// nullopt if none of the trials asks for slots. Throws Error(invalid) for a --reserve that the engine cannot
-// satisfy.
-[[nodiscard]] std::optional<Capacity> capacity_for(Session& session, const Experiment& experiment,
-                                                   const RunOptions& options);
+// Returns nullopt if no trial asks for slots. `facts`: those of the session's engine. Throws Error(invalid)
+// for a --reserve that the engine cannot satisfy.
+[[nodiscard]] std::optional<Capacity> capacity_for(Session& session, const Facts& facts,
+                                                   const Experiment& experiment, const RunOptions& options);
 
 }  // namespace combu

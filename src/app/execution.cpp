@@ -165,7 +165,7 @@ std::optional<Result> drive_run(const DrivenRun& run, Loaded& loaded, const Plan
   }
 }
 
-PlannerOptions planner_options(Session& session, const RunOptions& options,
+PlannerOptions planner_options(const Facts& facts, const RunOptions& options,
                                const std::optional<Capacity>& capacity,
                                const std::optional<ResumePoint>& resume_point) {
   PlannerOptions planner{.starts_in_flight_max = options.starts_in_flight,
@@ -176,7 +176,7 @@ PlannerOptions planner_options(Session& session, const RunOptions& options,
   if (resume_point) {
     planner.restored = resume_point->trials;
     planner.began_at = resume_point->working_since;
-    planner.engine_began_at = session.engine().facts(session.stop()).began_at;
+    planner.engine_began_at = facts.began_at;
   }
   return planner;
 }
@@ -223,7 +223,7 @@ Result execute(const DrivenRun& run, Readiness ready, const std::optional<Resume
   if (const auto refused = clear_earlier_runs(run, ready.replaced, resume_point.has_value())) return *refused;
   owner.leave_foreground(loaded);
   std::unique_ptr<RunLock> starts = std::move(ready.starts);
-  auto result = drive_run(run, loaded, planner_options(session, options, ready.capacity, resume_point),
+  auto result = drive_run(run, loaded, planner_options(ready.facts, options, ready.capacity, resume_point),
                           ready.prepared.digests, starts);
   std::size_t parallel_max = loaded.run.experiment.parallel_max;
   while (!result) {
@@ -239,9 +239,9 @@ Result execute(const DrivenRun& run, Readiness ready, const std::optional<Resume
     session.progress().note(fmt::format(
         "run {}: {}", loaded.run.id.text(),
         was_given_back ? "its file has been applied" : "an `apply` took too long, and was given up"));
-    result =
-        drive_run(run, newest, planner_options(session, options, capacity_for(session, now, options), here),
-                  {}, starts);
+    const Facts facts = session.engine().facts(session.stop());
+    const auto capacity = capacity_for(session, facts, now, options);
+    result = drive_run(run, newest, planner_options(facts, options, capacity, here), {}, starts);
   }
   return *result;
 }

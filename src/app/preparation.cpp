@@ -18,17 +18,15 @@ namespace combu {
 namespace {
 
 // All that the engine and the caller's folders would refuse. Changes nothing.
-std::vector<Error> look_ahead(Session& session, const Loaded& loaded, const std::optional<Capacity>& capacity,
-                              const RunOptions& options) {
+std::vector<Error> look_ahead(Session& session, const Facts& facts, const Loaded& loaded,
+                              const std::optional<Capacity>& capacity, const RunOptions& options) {
   session.progress().phase("checking");
   std::vector<Error> errors = session.engine().check(loaded.run, session.stop());
   if (capacity)
     std::ranges::move(check_slots(loaded.run.experiment, capacity->slots, capacity->gpus, until_of(options)),
                       std::back_inserter(errors));
-  const bool is_remote = session.engine().facts(session.stop()).is_remote;
-  std::ranges::move(
-      check_host_paths(loaded.run.experiment, is_remote ? EngineHost::another : EngineHost::this_machine),
-      std::back_inserter(errors));
+  const EngineHost host = facts.is_remote ? EngineHost::another : EngineHost::this_machine;
+  std::ranges::move(check_host_paths(loaded.run.experiment, host), std::back_inserter(errors));
   std::ranges::move(check_results(loaded, session.stop()), std::back_inserter(errors));
   return errors;
 }
@@ -58,8 +56,9 @@ std::vector<Error> prepare(Session& session, const Loaded& loaded, Prepared& pre
 
 std::vector<Error> make_ready(Session& session, const Loaded& loaded, const RunOptions& options,
                               Prepared& prepared) {
-  std::vector<Error> errors =
-      look_ahead(session, loaded, capacity_for(session, loaded.run.experiment, options), options);
+  const Facts facts = session.engine().facts(session.stop());
+  std::vector<Error> errors = look_ahead(
+      session, facts, loaded, capacity_for(session, facts, loaded.run.experiment, options), options);
   return errors.empty() ? prepare(session, loaded, prepared) : errors;
 }
 
@@ -73,14 +72,15 @@ Result refuse_start(Session& session, const std::vector<Error>& errors) {
 std::variant<Readiness, Result> prepare_run(Session& session, const Loaded& loaded, const RunOptions& options,
                                             Earlier earlier) {
   Readiness ready{.starts = take_lock(LockScope::starts, session, loaded),
-                  .capacity = capacity_for(session, loaded.run.experiment, options)};
+                  .facts = session.engine().facts(session.stop())};
+  ready.capacity = capacity_for(session, ready.facts, loaded.run.experiment, options);
   std::vector<Error> errors;
   if (earlier == Earlier::replace) {
     ready.replaced = runs_to_replace(session, loaded.run);
   } else if (auto error = earlier_run_lives(session, loaded.run)) {
     errors.push_back(*std::move(error));
   }
-  if (errors.empty()) errors = look_ahead(session, loaded, ready.capacity, options);
+  if (errors.empty()) errors = look_ahead(session, ready.facts, loaded, ready.capacity, options);
   if (errors.empty()) errors = prepare(session, loaded, ready.prepared);
   if (!errors.empty()) return refuse_start(session, errors);
   return ready;

@@ -32,6 +32,7 @@ enum class Earlier { refuse, replace };
 // A run that is ready to begin.
 struct Readiness {
   std::unique_ptr<RunLock> starts;  // held until nothing is left to start; nullptr if it could not be taken
+  Facts facts;                      // of the engine, asked for once
   std::optional<Capacity> capacity;
   std::set<RunId> replaced;
   Prepared prepared;

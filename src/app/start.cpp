@@ -33,8 +33,7 @@ void tell_interrupted(Session& session, Record& record, const Loaded& loaded) {
 
 // The run as it is put on record. Takes the texts out of `loaded`: they are as long as the experiment is
 // large.
-RunEntry entry_of(Session& session, Loaded& loaded, const RunOptions& options, const Prepared& prepared) {
-  const Facts facts = session.engine().facts(session.stop());
+RunEntry entry_of(const Session& session, Loaded& loaded, const RunOptions& options, const Readiness& ready) {
   return {.id = loaded.run.id,
           .experiment = loaded.run.experiment.name,
           .file = loaded.run.experiment.file,
@@ -46,15 +45,15 @@ RunEntry entry_of(Session& session, Loaded& loaded, const RunOptions& options, c
           .revision_dirty = loaded.revision.dirty,
           .working_tree = std::move(loaded.revision.working_tree),
           .engine = {.address = session.engine_address(),
-                     .description = facts.engine,
-                     .is_simulated = facts.is_simulated},
+                     .description = ready.facts.engine,
+                     .is_simulated = ready.facts.is_simulated},
           .user = user_name(),
           .machine = machine_name(),
           .program = fmt::format("combu {} ({})", COMBU_VERSION, evaluator()),
           .evaluated_in = loaded.evaluated_in,
-          .prepared_in = prepared.took,
-          .digests = prepared.digests,
-          .references = prepared.references,
+          .prepared_in = ready.prepared.took,
+          .digests = ready.prepared.digests,
+          .references = ready.prepared.references,
           .results = results_folder(loaded.run.experiment, loaded.run.id),
           .began_at = real_clock().now(),
           .ended_at = std::nullopt};
@@ -85,10 +84,9 @@ Result start_run(const Invocation& invocation, const NewRun& wanted, Progress& p
     auto ready =
         prepare_run(*session, *loaded, wanted.options, wanted.replace ? Earlier::replace : Earlier::refuse);
     if (const auto* refused = std::get_if<Result>(&ready)) return *refused;
-    const Prepared& prepared = std::get<Readiness>(ready).prepared;
-    record.begin(entry_of(*session, *loaded, wanted.options, prepared), loaded->run.experiment);
-    return execute({*session, record, *loaded, wanted.options, owner}, std::get<Readiness>(std::move(ready)),
-                   std::nullopt);
+    auto& readiness = std::get<Readiness>(ready);
+    record.begin(entry_of(*session, *loaded, wanted.options, readiness), loaded->run.experiment);
+    return execute({*session, record, *loaded, wanted.options, owner}, std::move(readiness), std::nullopt);
   } catch (const Error& error) {
     progress.end();
     if (error.kind() == ErrorKind::cancelled) progress.note("interrupted: nothing was started");

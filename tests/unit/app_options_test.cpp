@@ -208,7 +208,7 @@ class Reserved : public AppTest {
  protected:
   std::optional<Capacity> capacity(const std::string& reserve, const Experiment& experiment) {
     Session session(shown, *engine, {.address = address}, {});
-    return capacity_for(session, experiment, {.reserve = reserve});
+    return capacity_for(session, session.engine().facts(session.stop()), experiment, {.reserve = reserve});
   }
   std::string fault(const std::string& reserve) {
     return error_in([&] { (void)capacity(reserve, with_gpu()); }).message();
