@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t k_trials = 30;
 
 // Thirty trials: a service with a health check, chains, failures, retries.
-Experiment thirty() {
+Experiment faulted_experiment() {
   Experiment experiment{.name = "thirty", .file = "/thirty"};
   std::vector<Trial>& trials = experiment.trials;
   trials.push_back(trial("loader", "sleep 1000000"));
@@ -161,7 +161,7 @@ void expect_record_equals_engine(Record& record, const RunId& run, Engine& engin
 }
 
 // A run of which the nth call fails, gone on with until it is over.
-Played play(Record& record, const Experiment& experiment, const RunId& id, const Fault& fault) {
+Played play_with(Record& record, const Experiment& experiment, const RunId& id, const Fault& fault) {
   const combu::Run run{.id = id, .experiment = experiment};
   const Plan plan = test::plan(experiment);
   // Not as fast as can be: that skips the time in which nothing but the service runs, and then it is over.
@@ -202,16 +202,16 @@ class AnyCall : public testing::TestWithParam<Way> {};
 TEST_P(AnyCall, MayFailOnce) {
   const Folder folder("combu-faults");
   Record record(folder.path());
-  const Experiment experiment = thirty();
-  const Played whole = play(record, experiment, RunId("whole"), {});
+  const Experiment experiment = faulted_experiment();
+  const Played whole = play_with(record, experiment, RunId("whole"), {});
   ASSERT_GT(whole.calls.at("start"), k_trials - 5);
   for (const char* verb : {"prepare", "watch", "list", "start", "stop", "logs"}) {
     ASSERT_TRUE(whole.calls.contains(verb)) << verb;
     for (std::size_t nth = 1; nth <= whole.calls.at(verb); ++nth) {
       SCOPED_TRACE(testing::Message() << verb << " " << nth);
       const Played played =
-          play(record, experiment, RunId(verb + std::to_string(nth)),
-               {.verb = verb, .nth = nth, .kind = GetParam().kind, .after = GetParam().after});
+          play_with(record, experiment, RunId(verb + std::to_string(nth)),
+                    {.verb = verb, .nth = nth, .kind = GetParam().kind, .after = GetParam().after});
       // What is refused for good is another end.
       const bool may_differ = GetParam().kind == ErrorKind::refused &&
                               (verb == std::string("start") || verb == std::string("stop"));

@@ -14,7 +14,7 @@ namespace combu::test {
 namespace {
 
 // Thirty trials with something of everything: a service with a health check, chains, failures, retries.
-Experiment thirty() {
+Experiment resumed_experiment() {
   Experiment experiment{.name = "thirty", .file = "/thirty"};
   std::vector<Trial>& trials = experiment.trials;
   trials.push_back(trial("loader", "sleep 1000000"));
@@ -61,7 +61,7 @@ std::vector<std::string> texts(const std::vector<End>& ends) {
 
 // Plays a run that dies at its nth fact, and goes on with it. Gives the number of facts that it told before
 // it died.
-std::size_t play(Record& record, const Experiment& experiment, const RunId& id, std::size_t dies_at) {
+std::size_t play_until(Record& record, const Experiment& experiment, const RunId& id, std::size_t dies_at) {
   const combu::Run run{.id = id, .experiment = experiment};
   const Plan plan = test::plan(experiment);
   record.begin(entry_of(run), experiment);
@@ -94,8 +94,8 @@ std::size_t play(Record& record, const Experiment& experiment, const RunId& id, 
 TEST(Resume, ARunGoesOnAfterAnyOfItsFacts) {
   const Folder folder("combu-resume");
   Record record(folder.path());
-  const Experiment experiment = thirty();
-  const std::size_t facts = play(record, experiment, RunId("whole"), SIZE_MAX);
+  const Experiment experiment = resumed_experiment();
+  const std::size_t facts = play_until(record, experiment, RunId("whole"), SIZE_MAX);
   const std::vector<End> whole = ends(record, RunId("whole"));
   EXPECT_THAT(whole, testing::Contains(End{TrialState::failed, 3, 3}));
   EXPECT_THAT(whole, testing::Contains(End{TrialState::blocked, 1, std::nullopt}));
@@ -103,7 +103,7 @@ TEST(Resume, ARunGoesOnAfterAnyOfItsFacts) {
   for (std::size_t nth = 1; nth <= facts; ++nth) {
     SCOPED_TRACE(testing::Message() << "dies at fact " << nth);
     const RunId id("dies" + std::to_string(nth));
-    (void)play(record, experiment, id, nth);
+    (void)play_until(record, experiment, id, nth);
     EXPECT_EQ(texts(ends(record, id)), texts(whole));
     if (testing::Test::HasFailure()) break;
   }

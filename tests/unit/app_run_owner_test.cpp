@@ -29,7 +29,7 @@ using testing::IsEmpty;
 using testing::Pair;
 using testing::UnorderedElementsAre;
 
-constexpr const char* k_goes = "{name: 'goes', image: 'lab/x', cmd: 'sleep 1000'},";
+constexpr const char* k_sleeps = "{name: 'goes', image: 'lab/x', cmd: 'sleep 1000'},";
 
 // A child that holds the lock of the run r1 until it gets SIGINT. With Holds::starts it also starts trials.
 class Child {
@@ -99,7 +99,7 @@ class RunOwnerTest : public AppTest {
 TEST_F(RunOwnerTest, ASecondStarterIsRefused) {
   const Child child(caller(), address, Child::Holds::starts);
   EXPECT_EQ(owner_pid(RunId("r1"), caller()), child.process());
-  write(file_text(k_goes));
+  write(file_text(k_sleeps));
   EXPECT_EQ(start(new_run("r1")), Result::failed);
   EXPECT_THAT(told.of("error"), ElementsAre(AllOf(HasSubstr("run r1: another combu (process "),
                                                   HasSubstr("is at work on it"))));
@@ -110,7 +110,7 @@ TEST_F(RunOwnerTest, ASecondStarterIsRefused) {
 }
 
 TEST_F(RunOwnerTest, KillInterruptsTheProcessAtWork) {
-  EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
+  EXPECT_EQ(start(file_text(k_sleeps), new_run("r1")), Result::succeeded);
   const Child child(caller(), address);
   EXPECT_EQ(in_session([&](Session& session) { return kill(session, invocation, {}); }), Result::succeeded);
   EXPECT_THAT(told.of("note"), Contains("interrupted process " + std::to_string(child.process()) +
@@ -121,7 +121,7 @@ TEST_F(RunOwnerTest, KillInterruptsTheProcessAtWork) {
 }
 
 TEST_F(RunOwnerTest, AProcessOnAnotherEngineIsLeftAlone) {
-  EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
+  EXPECT_EQ(start(file_text(k_sleeps), new_run("r1")), Result::succeeded);
   const Child child(caller(), "unix:///another.sock");
   EXPECT_EQ(in_session([&](Session& session) { return kill(session, invocation, {}); }), Result::succeeded);
   EXPECT_EQ(owner_pid(RunId("r1"), caller()), child.process());
@@ -129,7 +129,7 @@ TEST_F(RunOwnerTest, AProcessOnAnotherEngineIsLeftAlone) {
 }
 
 TEST_F(RunOwnerTest, ReplaceInterruptsTheProcessAtWork) {
-  EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
+  EXPECT_EQ(start(file_text(k_sleeps), new_run("r1")), Result::succeeded);
   const Child child(caller(), address);
   NewRun second = new_run("r2");
   second.replace = true;
@@ -198,7 +198,7 @@ TEST_F(RunOwnerTest, ALogThatWasNotUsedIsRemoved) {
 // ---- A run that goes on
 
 TEST_F(RunOwnerTest, IsFollowed) {
-  Process process(*this, file_text(k_goes + trial_text("more", "true")), waiting_run("r1"));
+  Process process(*this, file_text(k_sleeps + trial_text("more", "true")), waiting_run("r1"));
   ASSERT_TRUE(process.told.wait_for("goes running"));
   std::stop_source leave;
   Told seen;
@@ -213,7 +213,7 @@ TEST_F(RunOwnerTest, IsFollowed) {
 }
 
 TEST_F(RunOwnerTest, IsLeftAndGoesOn) {
-  Process process(*this, file_text(k_goes), waiting_run("r1"));
+  Process process(*this, file_text(k_sleeps), waiting_run("r1"));
   ASSERT_TRUE(process.told.wait_for("goes running"));
   std::stop_source leave;
   Told seen;
@@ -229,7 +229,7 @@ TEST_F(RunOwnerTest, IsLeftAndGoesOn) {
 }
 
 TEST_F(RunOwnerTest, NobodyIsFollowedOfARunThatIsLeft) {
-  EXPECT_EQ(start(file_text(k_goes), new_run("r1")), Result::succeeded);
+  EXPECT_EQ(start(file_text(k_sleeps), new_run("r1")), Result::succeeded);
   const Attached none = attach(invocation, "r1", shown, {});
   EXPECT_EQ(none.owner_exit_code, std::nullopt);
   EXPECT_EQ(none.result, Result::succeeded);
@@ -250,7 +250,7 @@ TEST_F(RunOwnerTest, HowARunEndedIsShown) {
 }
 
 TEST_F(RunOwnerTest, IsAdjusted) {
-  Process process(*this, file_text(k_goes + trial_text("waits", "sleep 1000"), "parallel: 1,"),
+  Process process(*this, file_text(k_sleeps + trial_text("waits", "sleep 1000"), "parallel: 1,"),
                   waiting_run("r1"));
   ASSERT_TRUE(process.told.wait_for("goes running"));
   const Adjusted adjusted = adjust_run(invocation, "", {.parallel_max = 2, .starts_in_flight_max = 4});
@@ -267,7 +267,7 @@ TEST_F(RunOwnerTest, IsAdjusted) {
 }
 
 TEST_F(RunOwnerTest, IsToldWhoStopsATrial) {
-  Process process(*this, file_text(k_goes), waiting_run("r1"));
+  Process process(*this, file_text(k_sleeps), waiting_run("r1"));
   ASSERT_TRUE(process.told.wait_for("goes running"));
   EXPECT_EQ(in_session([&](Session& session) { return combu::stop(session, invocation, {}); }),
             Result::succeeded);
@@ -277,8 +277,8 @@ TEST_F(RunOwnerTest, IsToldWhoStopsATrial) {
 }
 
 TEST_F(RunOwnerTest, IsHandedOverToWhoAppliesAFile) {
-  const Loaded file = edited(file_text(k_goes + trial_text("new", "sleep 1000"), "parallel: 3,"));
-  Process process(*this, file_text(k_goes + trial_text("old", "sleep 1000"), "parallel: 2,"),
+  const Loaded file = edited(file_text(k_sleeps + trial_text("new", "sleep 1000"), "parallel: 3,"));
+  Process process(*this, file_text(k_sleeps + trial_text("old", "sleep 1000"), "parallel: 2,"),
                   waiting_run("r1"));
   ASSERT_TRUE(process.told.wait_for("goes running"));
   ASSERT_TRUE(process.told.wait_for("old running"));
@@ -294,15 +294,15 @@ TEST_F(RunOwnerTest, IsHandedOverToWhoAppliesAFile) {
 }
 
 TEST_F(RunOwnerTest, AnUnchangedFileIsNotHandedOver) {
-  const Loaded file = edited(file_text(k_goes));
-  Process process(*this, file_text(k_goes), waiting_run("r1"));
+  const Loaded file = edited(file_text(k_sleeps));
+  Process process(*this, file_text(k_sleeps), waiting_run("r1"));
   ASSERT_TRUE(process.told.wait_for("goes running"));
   EXPECT_EQ(apply(file), Result::succeeded);
   EXPECT_THAT(told.of("note"), ElementsAre("run r1: the file has not changed"));
 }
 
 TEST_F(RunOwnerTest, TheNewestRunWithAProcessIsMeant) {
-  Process process(*this, file_text(k_goes), waiting_run("r1"));
+  Process process(*this, file_text(k_sleeps), waiting_run("r1"));
   ASSERT_TRUE(process.told.wait_for("goes running"));
   RunEntry later = entry("r1");
   later.id = RunId("r2");

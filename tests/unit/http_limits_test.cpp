@@ -4,23 +4,18 @@
 #include <gtest/gtest.h>
 
 #include "combu/http.hpp"
+#include "unit/http_request.hpp"
 #include "wire/scripted_daemon.hpp"
 
 namespace combu {
 namespace {
 
+using test::get;
 using wire::Asked;
 using wire::Reply;
 using wire::ScriptedDaemon;
 
 const std::string k_chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-
-HttpRequest get(std::string target) {
-  HttpRequest request;
-  request.target = std::move(target);
-  request.silence_max = Seconds{20};
-  return request;
-}
 
 class HttpLimits : public testing::TestWithParam<ScriptedDaemon::Kind> {
  protected:

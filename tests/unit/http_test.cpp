@@ -6,23 +6,18 @@
 #include <future>
 #include <thread>
 
+#include "unit/http_request.hpp"
 #include "wire/scripted_daemon.hpp"
 
 namespace combu {
 namespace {
 
+using test::get;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using wire::Asked;
 using wire::Reply;
 using wire::ScriptedDaemon;
-
-HttpRequest get(std::string target) {
-  HttpRequest request;
-  request.target = std::move(target);
-  request.silence_max = Seconds{20};
-  return request;
-}
 
 // The error of sending `request` there; fails when there is none.
 Error failure(const std::string& address, const HttpRequest& request, const std::stop_token& stop = {}) {

@@ -16,7 +16,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 // Gives one list after another, and then tells the changes.
-class Scripted final : public test::PassingEngine {
+class ScriptedWatch final : public test::PassingEngine {
  public:
   using PassingEngine::PassingEngine;
   std::vector<Observation> list(const Selector& /*selector*/, ListDetail /*look*/,
@@ -48,7 +48,7 @@ class AwaitEndTest : public testing::Test {
 
   World world_{{}};
   std::unique_ptr<Engine> simulated_ = open_simulated(world_, 0);
-  Scripted engine_{*simulated_};
+  ScriptedWatch engine_{*simulated_};
   std::vector<std::string> told_;
 };
 

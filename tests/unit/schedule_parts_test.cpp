@@ -25,12 +25,12 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-constexpr Instant k_now{std::chrono::seconds(1'800'000'000)};
+constexpr Instant k_step_at{std::chrono::seconds(1'800'000'000)};
 
 // An experiment, its plan, and the table of its trials.
 struct Trials {
   explicit Trials(const std::string& text) : Trials(test::experiment(text)) {}
-  explicit Trials(Experiment of) : experiment(std::move(of)) { table.begin_step(k_now); }
+  explicit Trials(Experiment of) : experiment(std::move(of)) { table.begin_step(k_step_at); }
   void report(TrialIndex trial, TrialState state) { table.report({.trial = trial, .state = state}); }
 
   Experiment experiment;
@@ -73,7 +73,7 @@ TEST(TrialTable, FactsHaveTheAttemptAndTheTime) {
   it.report(0, TrialState::starting);
   ASSERT_EQ(it.table.facts().size(), 1U);
   EXPECT_EQ(it.table.facts()[0].attempt, 3);
-  EXPECT_EQ(it.table.facts()[0].at, k_now);
+  EXPECT_EQ(it.table.facts()[0].at, k_step_at);
 }
 
 TEST(TrialTable, FactsAreTakenOnce) {
@@ -99,14 +99,14 @@ TEST(TrialTable, PlacesInTheStartQueueAreNotReported) {
 TEST(TrialTable, RestoresWhatLivesOrRetries) {
   using std::chrono::seconds;
   Trials it("a b c d");
-  it.table.restore(0, {.state = TrialState::running, .attempt = 2, .ran_at = k_now - seconds(9)});
+  it.table.restore(0, {.state = TrialState::running, .attempt = 2, .ran_at = k_step_at - seconds(9)});
   it.table.restore(1, {.state = TrialState::ready, .attempt = 3});
   it.table.restore(2, {.state = TrialState::failed, .attempt = 4});
   it.table.restore(3, {});
   EXPECT_EQ(it.table.state(0), TrialState::running);
   EXPECT_EQ(it.table.alive(), 1U);
   EXPECT_EQ(it.table.attempt(0), 2);
-  EXPECT_EQ(it.table.time_of(0, k_now - seconds(20)), k_now - seconds(9));
+  EXPECT_EQ(it.table.time_of(0, k_step_at - seconds(20)), k_step_at - seconds(9));
   EXPECT_EQ(it.table.state(1), TrialState::retrying);
   EXPECT_EQ(it.table.attempt(1), 3);
   EXPECT_EQ(it.table.state(2), TrialState::waiting) << "its end is reported again";
@@ -119,20 +119,21 @@ TEST(TrialTable, ATimeOfTheEnginesClockLiesBetweenTheLastFactAndNow) {
   using std::chrono::seconds;
   Trials it("a");
   it.report(0, TrialState::starting);
-  it.table.begin_step(k_now + seconds(10));
-  EXPECT_EQ(it.table.time_of(0, k_now + seconds(4)), k_now + seconds(4));
-  EXPECT_EQ(it.table.time_of(0, k_now - seconds(4)), k_now);
-  EXPECT_EQ(it.table.time_of(0, k_now + seconds(40)), k_now + seconds(10));
-  EXPECT_EQ(it.table.time_of(0, std::nullopt), k_now + seconds(10));
+  it.table.begin_step(k_step_at + seconds(10));
+  EXPECT_EQ(it.table.time_of(0, k_step_at + seconds(4)), k_step_at + seconds(4));
+  EXPECT_EQ(it.table.time_of(0, k_step_at - seconds(4)), k_step_at);
+  EXPECT_EQ(it.table.time_of(0, k_step_at + seconds(40)), k_step_at + seconds(10));
+  EXPECT_EQ(it.table.time_of(0, std::nullopt), k_step_at + seconds(10));
 }
 
 TEST(TrialTable, ThatAnAttemptIsBeingStoppedIsNotItsLastFact) {
   using std::chrono::seconds;
   Trials it("a");
   it.report(0, TrialState::running);
-  it.table.begin_step(k_now + seconds(10));
+  it.table.begin_step(k_step_at + seconds(10));
   it.table.report({.trial = 0, .state = TrialState::running, .cause = Cause::timeout});
-  EXPECT_EQ(it.table.time_of(0, k_now + seconds(4)), k_now + seconds(4)) << "it may have ended before";
+  EXPECT_EQ(it.table.time_of(0, k_step_at + seconds(4)), k_step_at + seconds(4))
+      << "it may have ended before";
 }
 
 TEST(TrialTable, CountsRunningTrialsThatMayBeTriedAgainOrAreMonitored) {
@@ -247,7 +248,7 @@ TEST(Attempts, CountsAttemptsWithAStopCause) {
 TEST(Attempts, TheNextAttemptKeepsOnlyAnUnansweredStart) {
   Attempts attempts(1);
   attempts[0].id = "id";
-  attempts[0].ready_since = k_now;
+  attempts[0].ready_since = k_step_at;
   attempts.start_sent(0);
   attempts.set_stop_cause(0, Cause::timeout);
   attempts.renew(0);
@@ -503,10 +504,10 @@ TEST(Restoration, TheWayFollowsFromTheState) {
 
 TEST(Restoration, AStoppedAttemptIsLostOnlyIfTheEngineBeganLater) {
   using std::chrono::seconds;
-  const RestoredTrial restored{.state = TrialState::retrying, .cause = Cause::stopped, .ran_at = k_now};
-  EXPECT_EQ(way_of(restored, false, k_now + seconds(1)), Restoration::Way::retries);
-  EXPECT_EQ(way_of(restored, false, k_now - seconds(1)), Restoration::Way::fails);
-  EXPECT_EQ(way_of(restored, true, k_now - seconds(1)), Restoration::Way::retries);
+  const RestoredTrial restored{.state = TrialState::retrying, .cause = Cause::stopped, .ran_at = k_step_at};
+  EXPECT_EQ(way_of(restored, false, k_step_at + seconds(1)), Restoration::Way::retries);
+  EXPECT_EQ(way_of(restored, false, k_step_at - seconds(1)), Restoration::Way::fails);
+  EXPECT_EQ(way_of(restored, true, k_step_at - seconds(1)), Restoration::Way::retries);
   EXPECT_EQ(Restoration({restored}, {}).retry_cause(0, false), Cause::host_lost);
   EXPECT_EQ(Restoration({restored}, {}).retry_cause(0, true), Cause::stopped);
 }
@@ -552,17 +553,17 @@ TEST(Restoration, TheReasonIsThatOfTheAttemptsEnd) {
 TEST(Restoration, DependenciesWereMetAtTheLastOfTheirTimes) {
   using std::chrono::seconds;
   const Restoration restoration(
-      {{.state = TrialState::succeeded, .over_at = k_now - seconds(30)},
-       {.state = TrialState::running, .ran_at = k_now - seconds(20)},
-       {.state = TrialState::running, .was_healthy = true, .ran_at = k_now - seconds(50)},
+      {{.state = TrialState::succeeded, .over_at = k_step_at - seconds(30)},
+       {.state = TrialState::running, .ran_at = k_step_at - seconds(20)},
+       {.state = TrialState::running, .was_healthy = true, .ran_at = k_step_at - seconds(50)},
        {}},
       {});
   const Plan::Node node{.needs = {{.trial = 0, .condition = Condition::succeeded},
                                   {.trial = 1, .condition = Condition::started}},
                         .needed_by = {}};
-  EXPECT_EQ(restoration.met_at(node, k_now), k_now - seconds(20));
+  EXPECT_EQ(restoration.met_at(node, k_step_at), k_step_at - seconds(20));
   const Plan::Node healthy{.needs = {{.trial = 2, .condition = Condition::healthy}}, .needed_by = {}};
-  EXPECT_EQ(restoration.met_at(healthy, k_now), k_now) << "the record does not say when";
+  EXPECT_EQ(restoration.met_at(healthy, k_step_at), k_step_at) << "the record does not say when";
 }
 
 TEST(Restoration, NothingStartsUntilTheFirstListing) {

@@ -25,7 +25,7 @@ TimedAttempt timed(int number, double place, double running) {
 
 const std::vector<TimedAttempt> k_attempts{timed(1, 1, 10), timed(2, 3, 20)};
 
-std::string table(const TableForm& form) {
+std::string times_table(const TableForm& form) {
   std::ostringstream out;
   print_attempt_times(out, k_attempts, form);
   return out.str();
@@ -53,7 +53,7 @@ TEST(PrintTimes, sums_up_the_parts_that_there_are) {
 }
 
 TEST(PrintAttemptTimes, has_a_column_for_each_part) {
-  EXPECT_EQ(table({}),
+  EXPECT_EQ(times_table({}),
             "TRIAL                    ATTEMPT    OTHERS     RETRY     PLACE     COMBU"
             "  CREATING  STARTING   RUNNING      HOME\n"
             "solver                         1         -         -     1.0 s         -"
@@ -63,7 +63,7 @@ TEST(PrintAttemptTimes, has_a_column_for_each_part) {
 }
 
 TEST(PrintAttemptTimes, fits_a_terminal_and_counts_the_rows_that_are_left_out) {
-  EXPECT_EQ(table({.columns = 80, .rows = 1}),
+  EXPECT_EQ(times_table({.columns = 80, .rows = 1}),
             "TRIAL            ATTEMPT OTHERS RETRY PLACE COMBU CREATING STARTING RUNNING HOME\n"
             "solver                 1      -     - 1.0 s     -        -        -  10.0 s    -\n"
             "… and 1 more; --limit 0 shows all\n");

@@ -19,7 +19,7 @@ namespace {
 using std::chrono::seconds;
 using testing::HasSubstr;
 
-const Instant k_began = *parse_timestamp("2026-01-31T12:00:00Z");
+const Instant k_run_began = *parse_timestamp("2026-01-31T12:00:00Z");
 
 class TrialPage : public testing::Test {
  protected:
@@ -76,9 +76,9 @@ TEST_F(TrialPage, has_all_that_is_known) {
   trial.process.env = {{"COMBU_PARAM_LR", "0.1"}, {"MODE", "a b"}};
   trial.metrics = Metrics{.json = true, .pattern = {}, .file = {}};
   shown.attempts = {{.trial = "solver", .attempt = 2}};
-  shown.attempts[0].started_at = k_began;
-  shown.attempts[0].ran_at = k_began + seconds(1);
-  shown.attempts[0].ended_at = k_began + seconds(61);
+  shown.attempts[0].started_at = k_run_began;
+  shown.attempts[0].ran_at = k_run_began + seconds(1);
+  shown.attempts[0].ended_at = k_run_began + seconds(61);
   shown.attempts[0].exit_code = 0;
   shown.metrics = {
       {.trial = "solver", .metric = "loss", .points = 3, .last = 0.5, .least = 0.25, .greatest = 1}};
@@ -105,7 +105,7 @@ TEST_F(TrialPage, has_all_that_is_known) {
                         "file       /lab/experiment.jsonnet\n"
                         "host       host1\n"
                         "engine     Docker at unix:///engine.sock\n",
-                        local_time(k_began)));
+                        local_time(k_run_began)));
   const nlohmann::json object = json();
   EXPECT_EQ(object["attempts"][0]["ran_at"], "2026-01-31T12:00:01.000Z");
   EXPECT_EQ(object["metrics"]["loss"]["greatest"], 1.0);
