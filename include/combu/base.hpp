@@ -1,5 +1,5 @@
 #pragma once
-// What every room shares: the error type, ids, units, the clock, and one loop over many workers.
+// Shared by all rooms: the error type, ids, units, text functions, files, the clock, and in_parallel().
 
 #include <sys/types.h>
 
@@ -20,21 +20,22 @@
 
 namespace combu {
 
-// What a caller can do about an error; nobody branches on a message's text.
+// The kinds of errors. Callers choose their reaction by the kind, never by the text of the message.
 enum class ErrorKind {
-  invalid,      // the file or the arguments are wrong: the person corrects them
-  not_found,    // what was named does not exist
-  conflict,     // something else holds the name, the port, the place
-  refused,      // the engine understood and would not; a repeat will be refused again
-  unavailable,  // nobody answered, or the answer was cut: a repeat may succeed
-  timeout,      // it took longer than its limit
-  cancelled,    // its stop token was set
-  corrupt,      // an answer that makes no sense
+  invalid,      // the file or the arguments are wrong; the user must correct them
+  not_found,    // no object has the given name
+  conflict,     // the name, the port or the path is already in use
+  refused,      // the engine or the system understood the request and refused it; a repeat is refused again
+  unavailable,  // no answer, or an incomplete answer; a repeat may succeed
+  timeout,      // the operation took longer than its limit
+  cancelled,    // the operation's stop token was set
+  corrupt,      // the answer or the data is malformed
 };
 [[nodiscard]] std::string_view to_string(ErrorKind kind);
 
-// The one exception type. `subject` is what it is about (a field's path, a trial, an address; may be empty),
-// `message` one line for a person: what failed, why, and what to do next when that is known.
+// The only exception type of combu. `subject` names the object that the error is about: a field's path, a
+// trial or an address. It may be empty. `message` is one line for the user: the failure, the reason and, if
+// known, the next step.
 class Error : public std::exception {
  public:
   Error(ErrorKind kind, std::string subject, std::string message);
@@ -42,7 +43,7 @@ class Error : public std::exception {
   [[nodiscard]] ErrorKind kind() const { return kind_; }
   [[nodiscard]] const std::string& subject() const { return subject_; }
   [[nodiscard]] const std::string& message() const { return message_; }
-  // "subject: message", or the message alone.
+  // Returns "subject: message", or only the message if the subject is empty.
   [[nodiscard]] const char* what() const noexcept override { return text_.c_str(); }
 
  private:
@@ -62,46 +63,48 @@ struct Bytes {
   auto operator<=>(const Bytes&) const = default;
 };
 
-// Processor time, in billionths of a CPU, as Docker counts it.
+// CPU time in billionths of a CPU, the unit of Docker.
 struct Cpus {
   std::int64_t nano = 0;
   auto operator<=>(const Cpus&) const = default;
 };
 
-// RFC 3339: "2026-01-31T12:00:00Z", "2026-01-31T13:00:00.5+01:00"; a date alone is its beginning in UTC.
-// nullopt for what is none, and for years that an Instant does not reach (Docker's year 1 stands for no
-// moment).
+// Parses RFC 3339: "2026-01-31T12:00:00Z", "2026-01-31T13:00:00.5+01:00". A date without a time means
+// midnight UTC. Returns nullopt if `text` is not a timestamp, or if Instant cannot hold its year. Docker
+// writes year 1 for an unset time.
 [[nodiscard]] std::optional<Instant> parse_timestamp(std::string_view text);
 
-// A file's time, since 1970. An Instant reaches from 1677 to 2262: a time beyond becomes the first or the
-// last second that it holds.
+// Returns a file's time, given as time since 1970. Instant holds the years 1677 to 2262. An earlier or later
+// time becomes the first or the last second in this range.
 [[nodiscard]] Instant file_time(std::int64_t seconds, std::int64_t nanoseconds = 0);
 
-// "90s", "1h30m", "500ms", "1.5h", or a plain number of seconds. Throws Error(invalid) with an empty subject;
-// also when negative or longer than 100 years.
+// Parses "90s", "1h30m", "500ms", "1.5h", or a plain number of seconds. Throws Error(invalid) with an empty
+// subject if `text` is malformed, negative or longer than 100 years.
 [[nodiscard]] Seconds parse_duration(std::string_view text);
-// "512m", "2GiB", "2gb", "100k", or a plain number of bytes: powers of two, as Docker means them. Throws
-// Error(invalid) with an empty subject; also when negative or beyond 2^63.
+// Parses "512m", "2GiB", "2gb", "100k", or a plain number of bytes. Units are powers of two, as in Docker.
+// Throws Error(invalid) with an empty subject if `text` is malformed, negative, or 2^63 or more.
 [[nodiscard]] Bytes parse_bytes(std::string_view text);
-// "1.5", "0.25": throws Error(invalid) with an empty subject; also when negative or more than a million.
+// Parses "1.5", "0.25". Throws Error(invalid) with an empty subject if `text` is malformed, negative or more
+// than a million.
 [[nodiscard]] Cpus parse_cpus(std::string_view text);
-// "850 ms", "3.2 s", "4m10s", "2h05m": at most three significant places, for people.
+// Returns a duration for the user, rounded to about three significant digits: "850 ms", "3.2 s", "4m10s",
+// "2h05m".
 [[nodiscard]] std::string to_string(Seconds duration);
-// "512 MiB", "1.5 GiB".
+// Returns a size for the user, rounded to at most three significant digits: "512 MiB", "1.5 GiB".
 [[nodiscard]] std::string to_string(Bytes bytes);
-// "1.5", exact.
+// Returns the exact number: "1.5".
 [[nodiscard]] std::string to_string(Cpus cpus);
 
 // ---- Ids
 
-// One execution of an experiment: 12 characters of [a-z0-9], or what --run-id gave.
+// Identifies a run: 12 random characters of [a-z0-9], or the value of --run-id.
 class RunId {
  public:
   RunId() = default;
-  // Throws Error(invalid) unless `text` is 1 to 64 characters of [a-zA-Z0-9_.-] beginning with a letter or
+  // Throws Error(invalid) unless `text` is 1 to 64 characters of [a-zA-Z0-9_.-] and begins with a letter or a
   // digit.
   explicit RunId(std::string text);
-  // New at every call, from the system's random source.
+  // Returns a new id at every call, from the system's random source.
   [[nodiscard]] static RunId random();
   [[nodiscard]] const std::string& text() const { return text_; }
   auto operator<=>(const RunId&) const = default;
@@ -110,7 +113,7 @@ class RunId {
   std::string text_;
 };
 
-// One try of a trial of a run.
+// Identifies an attempt: the run, the trial's name, and the number of the attempt.
 struct Key {
   RunId run;
   std::string trial;
@@ -118,26 +121,29 @@ struct Key {
   auto operator<=>(const Key&) const = default;
 };
 
-// ---- Words
+// ---- Text
 
-// The known word that `word` is likely to mean: the nearest by edit distance (a transposition counts one)
-// that is at most a third of the word's length away, at least 1; else the shortest that it abbreviates
-// ("img", "image"); else nullopt.
+// Returns the known word that the user most likely meant by `word`, or nullopt.
+//
+// First choice: the word with the smallest edit distance (a transposition counts as one). This distance must
+// be at most a third of the length of `word`, or 1 if `word` is shorter than 3. Second choice: the shortest
+// known word that `word` abbreviates, as "img" abbreviates "image".
 [[nodiscard]] std::optional<std::string_view> nearest(std::string_view word,
                                                       const std::vector<std::string_view>& known);
 
-// Without the blanks (spaces, tabs, ends of lines) at both its ends.
+// Returns `text` without spaces, tabs and line ends at its beginning and its end.
 [[nodiscard]] std::string_view trimmed(std::string_view text);
 
-// The whole text as a decimal number: no blanks, no `+` before it. nullopt: it is none, or beyond what Number
-// holds. A `double` may be NaN or infinite ("nan", "inf").
+// Parses the whole text as a decimal number, without spaces and without a leading `+`. Returns nullopt if
+// `text` is not a number, or if Number cannot hold its value. A `double` may be NaN or infinite ("nan",
+// "inf").
 template <class Number>
 [[nodiscard]] std::optional<Number> parse_number(std::string_view text) {
   Number number{};
   const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
   return fault == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
-// The value that to_string() calls `word`, among those of an enumeration from 0 to `count` - 1.
+// Returns the enumerator with the values 0 to `count` - 1 whose to_string() is `word`, or nullopt.
 template <class Enum>
 [[nodiscard]] std::optional<Enum> parse_enum(std::string_view word, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i)
@@ -145,41 +151,45 @@ template <class Enum>
   return std::nullopt;
 }
 
-// "a, b and 4 more": the first `named_max` names, and the number of the other ones.
+// Returns the first `named_max` names and the number of the remaining names: "a, b and 4 more".
 [[nodiscard]] std::string list_text(const std::vector<std::string>& names, std::size_t named_max);
 
-// A character of UTF-8 (RFC 3629: no surrogates, nothing overlong).
+// A UTF-8 character (RFC 3629): no surrogates and no overlong encodings.
 struct Character {
   char32_t code = 0;
   std::size_t bytes = 1;
 };
-// The one that `text`, which is not empty, begins with; nullopt: its first byte is of none.
+// Returns the first character of `text`, or nullopt if `text` does not begin with a valid character. `text`
+// must not be empty.
 [[nodiscard]] std::optional<Character> first_character(std::string_view text);
-// Whether it is a byte of a UTF-8 character, and not its first.
+// True if `byte` is a continuation byte of UTF-8.
 [[nodiscard]] bool is_inside_character(char byte);
-// What a text without control characters takes of a line of a terminal. Two columns for each character beyond
-// Hangul Jamo, but for punctuation, arrows and box drawing; a byte that is no UTF-8 takes one. Rather one too
-// many (a combining mark) than one too few, since a line that is too long would wrap.
+// Returns the width of a text in columns of a terminal. The text must not contain control characters.
+//
+// Each character beyond Hangul Jamo counts two columns, except punctuation, arrows and box drawing. An
+// invalid UTF-8 byte counts one. The estimate is rather too large (for a combining mark) than too small,
+// because a line that is too long would wrap.
 [[nodiscard]] std::size_t columns_of(std::string_view text);
 
-// True for a character that a terminal acts on, or that changes the order in which text is shown: C0 and C1
+// True for a character that controls the terminal or changes the order of the displayed text: C0 and C1
 // controls, DEL, bidirectional controls (Unicode UAX #9), line and paragraph separators, U+FEFF.
 [[nodiscard]] bool is_control(char32_t code);
-// The length of `text` without an incomplete UTF-8 character at its end.
+// Returns the length of `text` in bytes, without an incomplete UTF-8 character at its end.
 [[nodiscard]] std::size_t whole_characters(std::string_view text);
-// `text` with each control character except newline and tab as `\u001b`, and each byte that is not UTF-8 as
-// `\x9b`. JSON keeps its meaning: control characters occur only in its strings.
+// Returns `text` with each control character, except newline and tab, written as `\u001b`. Each byte that is
+// not UTF-8 is written as `\x9b`. JSON keeps its meaning, because it contains such characters only in
+// strings.
 [[nodiscard]] std::string escape_controls(std::string_view text);
-// Appends `more`. Of a text that is longer than twice `size` then, only the last `size` bytes stay.
+// Appends `more` to `text`. If `text` is then longer than twice `size`, keeps only its last `size` bytes.
 void append_to_tail(std::string& text, std::string_view more, std::size_t size);
 
-// What a message shows of a text from outside: at most 60 characters, cut between characters, on one line
-// (control characters are escaped).
+// Shortens a text from outside combu for a message: one line of at most 60 characters, with control
+// characters escaped. Does not cut within a character.
 [[nodiscard]] std::string shortened(std::string_view text);
 
-// ---- Sums
+// ---- Hashes and Base64
 
-// SHA-256 (FIPS 180-4) of bytes that come piece by piece.
+// Computes the SHA-256 (FIPS 180-4) of bytes that arrive in pieces.
 class Sha256 {
  public:
   Sha256();
@@ -188,7 +198,7 @@ class Sha256 {
   Sha256& operator=(Sha256&&) noexcept;
 
   void add(std::string_view bytes);
-  // In hexadecimal digits. Nothing is added after it.
+  // Returns the hash in hexadecimal digits. The caller must not call add() or text() afterwards.
   [[nodiscard]] std::string text();
 
  private:
@@ -197,17 +207,19 @@ class Sha256 {
 };
 [[nodiscard]] std::string sha256_of(std::string_view bytes);
 
-// Base64 (RFC 4648) of less than 1 GiB, with the alphabet for URLs, padded.
+// Returns Base64 (RFC 4648) in the URL-safe alphabet, with padding. `bytes` must be smaller than 1 GiB.
 [[nodiscard]] std::string encode_base64url(std::string_view bytes);
-// Takes either alphabet, padded or not, and skips all other characters. Less than 1 GiB.
+// Decodes Base64 in the standard or the URL-safe alphabet, with or without padding. Skips all other
+// characters. `text` must be smaller than 1 GiB.
 [[nodiscard]] std::string decode_base64(std::string_view text);
 
 // ---- Files
 
-// True if `path` is `folder` or below it. Both are normalised; the empty `folder` holds every path.
+// True if `path` is `folder` or is below it. Both paths must be normalised. The empty `folder` contains every
+// path.
 [[nodiscard]] bool holds_path(std::string_view folder, std::string_view path);
 
-// A file descriptor that closes itself; -1: none.
+// Owns a file descriptor and closes it on destruction. -1 means no descriptor.
 class Descriptor {
  public:
   explicit Descriptor(int number = -1) : number_(number) {}
@@ -226,49 +238,51 @@ class Descriptor {
   int number_;
 };
 
-// Opens the file behind `opened` once more, with the flags `how` of open(2). The call looks up no name that
-// another process could exchange, so fstat() reports the same file for both descriptors. On failure the
-// result is not open, and errno has the reason.
+// Opens the file of `opened` again, with the flags `how` of open(2). The call resolves no file name that
+// another process could replace, so fstat() reports the same file for both descriptors. If the call fails,
+// the result is not open, and errno holds the reason.
 [[nodiscard]] Descriptor reopen(const Descriptor& opened, int how);
 
 struct OpenedFolder {
-  Descriptor folder;        // by O_PATH
-  std::string failed = {};  // the path of the first folder that could not be opened; empty: none
-  int code = 0;             // errno of that; ENOTDIR also of a symbolic link
+  Descriptor folder;        // opened with O_PATH
+  std::string failed = {};  // path of the first folder that could not be opened; empty if none failed
+  int code = 0;             // errno of that failure; ENOTDIR also for a symbolic link
 };
-// Opens a folder by its absolute path, and follows no symbolic link. `make` is called for a name that does
-// not exist in the open folder `above`; it returns 0 when it has made a folder of that name, or an errno.
+// Opens a folder by its absolute path without following symbolic links. If a folder of the path does not
+// exist, calls `make` with the open folder `above` it and its name. `make` must create the folder and return
+// 0, or return an errno.
 [[nodiscard]] OpenedFolder open_without_links(
     const std::string& path, const std::function<int(int above, const std::string& name)>& make = {});
 
-// One entry of a folder. `kind` is its S_IFMT bits; 0 if the file system does not list kinds.
+// An entry of a folder. `kind` holds the S_IFMT bits, or 0 if the file system does not report them.
 struct FolderEntry {
   std::string name;
   mode_t kind = 0;
 };
-// All entries of an open folder except "." and "..", in no order; nullopt on failure, with the reason in
-// errno.
+// Returns all entries of an open folder except "." and "..", in no particular order. Returns nullopt on
+// failure, with the reason in errno.
 [[nodiscard]] std::optional<std::vector<FolderEntry>> list_folder(int folder);
 
-// A folder, and the path by which it was entered from a root folder. No symbolic link is followed. However
-// deep the path is, at most k_open_max descriptors are open. Belongs to one thread.
+// A position in a folder tree that the caller walks from a root folder. Never follows symbolic links. Keeps
+// at most k_open_max descriptors open, at any depth. Not thread-safe.
 class FolderPath {
  public:
   static constexpr std::size_t k_open_max = 8;
 
-  // `root` must be an open folder.
+  // `root` must be an open folder. Throws std::system_error if the system cannot examine it.
   explicit FolderPath(Descriptor root);
 
   [[nodiscard]] int number() const { return levels_.back().folder.number(); }
   [[nodiscard]] std::size_t depth() const { return levels_.size() - 1; }  // 0: the root
-  // Both change nothing and return false on failure, with the reason in errno.
+  // Goes to a subfolder. On failure, changes nothing and returns false, with the reason in errno.
   [[nodiscard]] bool enter(const std::string& name);
-  // Not at the root. ESTALE: the folder has been moved out of the folder that it was entered from.
+  // Goes to the parent folder. Must not be called at the root. On failure, changes nothing and returns false,
+  // with the reason in errno. ESTALE means that the current folder was moved to another parent.
   [[nodiscard]] bool leave();
 
  private:
   struct Level {
-    Descriptor folder;  // closed if it is far above the last one
+    Descriptor folder;  // closed if it is more than k_open_max levels above the last one
     dev_t device = 0;
     ino_t inode = 0;
   };
@@ -277,29 +291,30 @@ class FolderPath {
   std::vector<Level> levels_;
 };
 
-// All that `descriptor` gives until its end. Throws Error(invalid, subject) if it cannot be read, or gives
-// more than `most`.
+// Reads from `descriptor` to the end. Throws Error(invalid, subject) if reading fails or yields more than
+// `most`.
 [[nodiscard]] std::string read_all(int descriptor, const std::string& subject, Bytes most);
 
-// The content of a file that foreign text names. Never waits for a pipe's writer and never opens a device.
-// nullopt: there is no such file. Throws Error(invalid, path) if it is not a regular file, is larger than
-// `most`, or cannot be read.
+// Returns the content of a file whose path comes from an untrusted text, or nullopt if the file does not
+// exist. Never waits for the writer of a pipe and never opens a device. Throws Error(invalid, path) if the
+// file is not a regular file, is larger than `most`, or cannot be read.
 [[nodiscard]] std::optional<std::string> read_regular_file(const std::string& path, Bytes most);
 
 // ---- Time and threads
 
-// Where time comes from. The real one is the system's; the simulated engine brings a virtual one.
+// Source of the current time. real_clock() is the system's clock; the simulated engine has a virtual clock.
 class Clock {
  public:
   virtual ~Clock() = default;
   [[nodiscard]] virtual Instant now() = 0;
-  // Returns after `duration`, or at once when `stop` is set.
+  // Blocks for `duration`, or until `stop` is set.
   virtual void wait(Seconds duration, std::stop_token stop) = 0;
 };
 [[nodiscard]] Clock& real_clock();
 
-// Calls body(i) for each i in [0, count) from at most `width` threads (in order of i, the calling thread
-// among them) and returns when all are done. The first exception stops further calls and is thrown again.
+// Calls body(i) for each i in [0, count), in ascending order, from at most `width` threads including the
+// calling thread. Blocks until all calls have returned. After an exception, starts no further calls, and
+// rethrows the first exception at the end.
 void in_parallel(std::size_t count, std::size_t width, const std::function<void(std::size_t)>& body);
 
 }  // namespace combu

@@ -12,7 +12,7 @@ namespace combu {
 
 namespace {
 
-// OpenSSL's functions take and give unsigned characters.
+// OpenSSL's functions use unsigned characters.
 const unsigned char* unsigned_of(std::string_view text) {
   return reinterpret_cast<const unsigned char*>(text.data());
 }
@@ -23,7 +23,8 @@ unsigned char* unsigned_of(std::string& text) {
 }  // namespace
 
 std::string encode_base64url(std::string_view bytes) {
-  // Four characters for three bytes; OpenSSL adds a zero, for which a string has room.
+  // Three bytes become four characters. OpenSSL also writes a terminating zero, for which std::string has
+  // room.
   std::string text((bytes.size() + 2) / 3 * 4, '\0');
   EVP_EncodeBlock(unsigned_of(text), unsigned_of(bytes), static_cast<int>(bytes.size()));
   std::ranges::replace(text, '+', '-');
@@ -38,12 +39,12 @@ std::string decode_base64(std::string_view text) {
     if (standard == '+' || standard == '/' || std::isalnum(static_cast<unsigned char>(standard)) != 0)
       plain += standard;
   }
-  if (plain.size() % 4 == 1) plain.pop_back();  // six bits are no byte
+  if (plain.size() % 4 == 1) plain.pop_back();  // the six bits of one character are not a whole byte
   const std::size_t size = plain.size() * 3 / 4;
   plain.resize((plain.size() + 3) / 4 * 4, '=');
   std::string bytes(plain.size() / 4 * 3, '\0');
   EVP_DecodeBlock(unsigned_of(bytes), unsigned_of(plain), static_cast<int>(plain.size()));
-  bytes.resize(size);  // OpenSSL gives a zero for each '='
+  bytes.resize(size);  // OpenSSL decodes each '=' to a zero byte
   return bytes;
 }
 

@@ -42,7 +42,7 @@ OpenedFolder open_without_links(const std::string& path,
 }
 
 std::optional<std::vector<FolderEntry>> list_folder(int folder) {
-  const int list = openat(folder, ".", k_open_folder);  // closed with the stream
+  const int list = openat(folder, ".", k_open_folder);  // closedir() closes it
   if (list < 0) return std::nullopt;
   const std::unique_ptr<DIR, int (*)(DIR*)> stream(fdopendir(list), &closedir);
   if (!stream) {
@@ -53,7 +53,7 @@ std::optional<std::vector<FolderEntry>> list_folder(int folder) {
   }
   std::vector<FolderEntry> entries;
   errno = 0;
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): a stream of its own
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread uses this stream
   while (const dirent* entry = readdir(stream.get())) {
     const std::string_view name = entry->d_name;
     if (name != "." && name != "..")

@@ -31,7 +31,7 @@ class Loop {
     }
   }
 
-  // After all workers have ended.
+  // Must be called after all workers have ended.
   void rethrow() const {
     if (first_failure_) std::rethrow_exception(first_failure_);
   }

@@ -13,7 +13,8 @@
 namespace combu {
 namespace {
 
-// The length that a first byte announces, 0 when it cannot be one.
+// Returns the length of the character that begins with the byte `first`, or 0 if no character begins with
+// this byte.
 std::size_t announced_bytes(unsigned char first) {
   if (first < 0x80) return 1;
   if (first >= 0xC2 && first <= 0xDF) return 2;

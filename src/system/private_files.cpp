@@ -20,7 +20,7 @@ constexpr mode_t k_folder_mode = S_IRWXU;
 constexpr mode_t k_file_mode = S_IRUSR | S_IWUSR;
 constexpr mode_t k_others_write = S_IWGRP | S_IWOTH;
 constexpr mode_t k_permissions = 07777;
-// A folder that need not be readable, or a file that is not opened for reading or writing.
+// These flags also open a folder that is not readable, and a file without opening it for reading or writing.
 constexpr int k_look = O_PATH | O_CLOEXEC;
 
 std::string why() {
@@ -55,7 +55,7 @@ struct stat status_of(const Descriptor& file, const std::string& path) {
   return status;
 }
 
-// Also of a descriptor by O_PATH, which fchmod() refuses (open(2)).
+// Also works for a descriptor opened with O_PATH, which fchmod() rejects (open(2)).
 bool set_mode(const Descriptor& file, mode_t mode) {
   return chmod(fmt::format("/proc/self/fd/{}", file.number()).c_str(), mode) == 0;
 }
@@ -68,7 +68,7 @@ void take_writing_from_others(const Descriptor& file, const std::string& path, m
                           why(), path));
 }
 
-// The mode and the owner of what has just been made in the folder `above`.
+// Sets the mode and the owner of a file or folder that has just been created in the folder `above`.
 bool set_up(const Descriptor& made, const Descriptor& above, mode_t mode) {
   if (!set_mode(made, mode)) return false;
   struct stat status {};
@@ -78,9 +78,10 @@ bool set_up(const Descriptor& made, const Descriptor& above, mode_t mode) {
   return fchownat(made.number(), "", user.uid, user.gid, AT_EMPTY_PATH) == 0;
 }
 
-// True if the record is in the folder, and nothing that is not combu's.
+// True if the folder contains the record, and only files of combu.
 bool is_state_folder(const Descriptor& folder) {
-  constexpr std::string_view k_record = "record.sqlite";  // SQLite's files beside it begin so, too
+  constexpr std::string_view k_record =
+      "record.sqlite";  // also the prefix of SQLite's files beside the record
   constexpr std::array<std::string_view, 4> k_folders = {"locks", "channels", "logs", "telemetry"};
   bool has_record = false;
   std::error_code failed;
@@ -98,7 +99,7 @@ enum class Mode { corrected, corrected_if_state };
 void check_folder(const Descriptor& folder, const std::string& path, Mode mode) {
   const struct stat status = status_of(folder, path);
   if (!is_trusted(status.st_uid)) throw foreign(path, status.st_uid);
-  // A folder for everybody's files, as /tmp is: it stays as it is.
+  // A folder that all users share, such as /tmp, keeps its mode.
   if ((status.st_mode & S_ISVTX) != 0 && (status.st_mode & k_others_write) != 0)
     throw Error(ErrorKind::invalid, path,
                 fmt::format("cannot hold combu's state: other users can write to it (mode {:o}); name "
@@ -112,7 +113,8 @@ void check_folder(const Descriptor& folder, const std::string& path, Mode mode) 
   take_writing_from_others(folder, path, status.st_mode);
 }
 
-// A link that another user made leads where this user did not choose. Root could lead this user anywhere.
+// If another user made the symbolic link, it may lead to a folder that this user did not choose. Links made
+// by root are accepted: root can redirect this user anyway.
 void check_link(const Descriptor& above, const std::string& name, const std::string& path) {
   struct stat status {};
   if (fstatat(above.number(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(status.st_mode) &&
@@ -151,7 +153,7 @@ void make_and_check_folder(const std::string& path, Mode mode) {
   Descriptor above;
   std::string name;
   for (const auto& part : std::filesystem::path(path).relative_path()) {
-    if (part.empty()) continue;  // behind a slash at the end
+    if (part.empty()) continue;  // after a trailing slash
     above = std::move(folder);
     name = part.string();
     folder = Descriptor(openat(above.number(), name.c_str(), k_look | O_DIRECTORY));
@@ -178,7 +180,7 @@ Descriptor open_private_file(const std::string& path, int flags) {
   const Descriptor above(open((place.parent_path() / ".").c_str(), k_look | O_DIRECTORY));
   if (!above.is_open() && errno == ENOENT && (flags & O_CREAT) == 0) return Descriptor();
   if (!above.is_open()) throw cannot_be_opened(path);
-  // Without O_NONBLOCK, a FIFO would block.
+  // Without O_NONBLOCK, opening a FIFO would block.
   const int existing = (flags & ~O_CREAT) | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
   Descriptor file(openat(above.number(), name.c_str(), existing));
   if (!file.is_open() && errno == ENOENT) {
@@ -188,12 +190,12 @@ Descriptor open_private_file(const std::string& path, int flags) {
       if (!set_up(file, above, k_file_mode)) throw cannot_be_opened(path);
       return file;
     }
-    // Another process was faster.
+    // Another process has created the file in the meantime.
     if (errno == EEXIST) file = Descriptor(openat(above.number(), name.c_str(), existing));
   }
   if (!file.is_open()) {
     const int code = errno;
-    (void)is_private_file(path);  // says more of a link, a folder or a socket
+    (void)is_private_file(path);  // throws a more precise error for a link, a folder or a socket
     errno = code;
     throw cannot_be_opened(path);
   }

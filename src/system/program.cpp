@@ -29,7 +29,7 @@ Error no_room(const char* call) {
   return {ErrorKind::unavailable, call, std::generic_category().message(errno)};
 }
 
-// Sockets, not a pipe: a write to a program that has ended must not raise SIGPIPE.
+// Uses sockets, because a write to a pipe of a program that has ended would raise SIGPIPE.
 struct Pipe {
   Pipe() {
     std::array<int, 2> ends{};
@@ -45,7 +45,7 @@ struct Pipe {
 std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   std::vector<char*> pointers;
   pointers.reserve(texts.size() + 1);
-  // execvpe() takes pointers to what it does not change.
+  // execvpe() takes pointers to non-const characters but does not change the characters.
   for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));  // NOLINT
   pointers.push_back(nullptr);
   return pointers;
@@ -63,20 +63,20 @@ std::vector<gid_t> groups_of(const User& user) {
   return found;
 }
 
-// Everything that the child needs, made before fork(): a child of a process with threads may call
-// async-signal-safe functions only (fork(2)).
+// Everything that the child process needs, prepared before fork(). The child of a process with threads may
+// call only async-signal-safe functions (fork(2)).
 struct Child {
   const ProgramCall& call;
   Pipe input;
   Pipe output;
-  Pipe failure;  // closed by exec
+  Pipe failure;  // exec closes it
   Descriptor nothing{::open("/dev/null", O_WRONLY | O_CLOEXEC)};
   pid_t parent = ::getpid();
   std::vector<char*> arguments = pointers_to(call.arguments);
   std::vector<char*> environment = pointers_to(call.environment);
   std::vector<gid_t> groups = call.user ? groups_of(*call.user) : std::vector<gid_t>();
 
-  // The C library's setuid() waits for threads that the child does not have, so these are the system's own.
+  // Uses system calls directly: setuid() of the C library waits for threads that the child does not have.
   [[nodiscard]] bool becomes_user() const {
     if (!call.user) return true;
     const auto [uid, gid] = *call.user;
@@ -84,7 +84,8 @@ struct Child {
            ::syscall(SYS_setresgid, gid, gid, gid) == 0 && ::syscall(SYS_setresuid, uid, uid, uid) == 0;
   }
 
-  // After becomes_user(), since a change of the user resets the signal (prctl(2)).
+  // Must be called after becomes_user(), because a change of the user resets the parent-death signal
+  // (prctl(2)).
   [[nodiscard]] bool ends_with_parent() const {
     if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return false;
     if (::getppid() != parent) ::_exit(1);  // the parent died before prctl()
@@ -103,7 +104,8 @@ struct Child {
   }
 };
 
-// Sends as much as the program takes at once. Closes the pipe when nothing is left, or nobody reads.
+// Sends as much as the program accepts without blocking. Closes the pipe when all input is sent, or when the
+// program has closed its end.
 void send_some(Descriptor& to, std::string_view& input) {
   const ssize_t count = ::send(to.number(), input.data(), input.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (count >= 0) input.remove_prefix(static_cast<std::size_t>(count));
@@ -116,7 +118,7 @@ int milliseconds_until(SteadyTime limit) {
   return static_cast<int>(std::max<std::chrono::milliseconds::rep>(left.count(), 0));
 }
 
-// Readable from when a stop is requested on.
+// An event descriptor that becomes readable when a stop is requested.
 class StopEvent {
  public:
   explicit StopEvent(const std::stop_token& stop)
@@ -133,7 +135,8 @@ class StopEvent {
 
 enum class Reading { ended, cut, timed_out, stopped };
 
-// Writes the input and reads the output until the program closes its output.
+// Writes the input and reads the output until the program closes its output, or until a limit or a stop ends
+// the exchange.
 Reading exchange(Child& child, const ProgramCall& call, const StopEvent& stop, SteadyTime limit,
                  std::string& output) {
   std::string_view input = call.input;
@@ -169,11 +172,12 @@ Reading wait_for_end(pid_t pid, const std::stop_token& stop, SteadyTime limit, i
   }
 }
 
-// Kills the program and its process group. A program that waits for a device may not end even so.
+// Kills the program and its process group, and waits for at most k_wait_max. A program that is blocked in a
+// device driver may not end even then.
 void end_now(pid_t pid, int& status) {
   constexpr std::chrono::seconds k_wait_max{5};
   ::kill(-pid, SIGKILL);
-  ::kill(pid, SIGKILL);  // it may not have called setsid() yet
+  ::kill(pid, SIGKILL);  // the program may not have called setsid() yet
   (void)wait_for_end(pid, {}, std::chrono::steady_clock::now() + k_wait_max, status);
 }
 
