@@ -1,6 +1,6 @@
 #pragma once
-// An SQLite file that several processes share: how it is opened, made and brought up to date, and what its
-// errors mean to a person.
+// SQLite files that several processes share: opening, creating and upgrading them, reading untrusted ones,
+// and translating SQLite's errors into Error.
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <sqlite3.h>
@@ -20,47 +20,48 @@
 
 namespace combu::database {
 
-inline constexpr std::chrono::milliseconds k_patience{20000};  // while another process writes
+inline constexpr std::chrono::milliseconds k_patience{20000};  // maximum wait for another process that writes
 
 struct Schema {
-  int application_id = 0;  // which no other kind of database has
-  // Each brings a database from the version of its place (0: nothing there) to the next.
+  int application_id = 0;  // identifies the kind of database; unique to each kind
+  // Step N upgrades a database from version N to version N + 1. Version 0 is an empty database.
   std::span<const std::string_view> steps;
 };
 
-// Opens the database, or makes it as a private file (combu/system.hpp), and brings it to the version that the
-// steps lead to. Throws Error: `refused` when it cannot be read or written, or the disk is full; `invalid`
-// when it is damaged, has a newer version, is another program's, or is not private: then it has not been
-// touched.
+// Opens the database, or creates it as a private file (combu/system.hpp), and upgrades it to the newest
+// version. Throws Error(refused) if the file cannot be read or written, or if the disk is full. Throws
+// Error(invalid) if the file is damaged, has a newer version, belongs to another program, or is not private.
+// Such a file stays unchanged.
 [[nodiscard]] SQLite::Database open(const std::string& path, const Schema& schema);
 
-// An empty database of the newest version that has no file.
+// Returns an empty database of the newest version that exists only in memory.
 [[nodiscard]] SQLite::Database in_memory(const Schema& schema);
 
-// The same as open(), but makes no file: a missing one is read as an empty database. If the file is read-only
-// to this process (is_read_only(), which holds for another user's file) and has the newest version, it is
-// read as it is.
+// Opens a database like open(), but creates no file: a missing file is read as an empty database. If this
+// process cannot write to the file (see is_read_only()), the file is read without changes. It must then have
+// the newest version.
 [[nodiscard]] SQLite::Database open_to_read(const std::string& path, const Schema& schema);
 
-// Read-only access to a database that another combu, or an attacker, has written. The database cannot execute
-// SQL of its own, and reading takes memory and time in proportion to its size. Belongs to one thread.
+// Read-only access to an untrusted database: another combu, or an attacker, wrote it. The database cannot
+// execute SQL of its own. Reading takes memory and time in proportion to its size. Not thread-safe.
 class Foreign {
  public:
-  // `image`: the bytes of the file. Reads no table before all objects (tables, indexes, views) have been
-  // compared with those of the schema. Throws Error(corrupt) with an empty subject unless they are the
-  // objects of one of its versions; Error(cancelled) once `stop` is set.
+  // `image` holds the bytes of the file. Before it reads any table, the constructor compares all objects
+  // (tables, indexes, views) with those of the schema. Throws Error(corrupt) with an empty subject unless the
+  // objects match one version of the schema. Throws Error(cancelled) once `stop` is set.
   Foreign(std::string image, const Schema& schema, std::stop_token stop);
   ~Foreign();
   Foreign(const Foreign&) = delete;
   Foreign& operator=(const Foreign&) = delete;
 
-  // At least 1; tables of an earlier version lack the columns of later ones.
+  // Returns the version of the schema, at least 1. Tables of an earlier version lack the columns that later
+  // versions added.
   [[nodiscard]] std::size_t version() const;
-  [[nodiscard]] std::size_t size() const;  // of the image in bytes
+  [[nodiscard]] std::size_t size() const;  // of the image, in bytes
 
-  // Calls `body` with the database. Its statements together execute a number of SQLite's instructions that is
-  // proportional to the size. Throws Error(corrupt) for what SQLite throws, and at that bound;
-  // Error(cancelled) once `stop` is set.
+  // Calls `body` with the database and returns its result. The number of SQLite instructions that all calls
+  // together may execute is proportional to size(). Throws Error(corrupt) if SQLite throws, or if the calls
+  // exceed this number. Throws Error(cancelled) once `stop` is set.
   template <class Body>
   auto read(const Body& body) -> decltype(body(std::declval<SQLite::Database&>())) {
     try {
@@ -77,10 +78,10 @@ class Foreign {
   std::unique_ptr<Impl> impl_;
 };
 
-// The Error that this one is.
+// Throws the Error that corresponds to `exception`, with `path` as its subject.
 [[noreturn]] void throw_as_error(const SQLite::Exception& exception, const std::string& path);
 
-// Calls `body`, and throws Error for what SQLite throws.
+// Calls `body` and returns its result. Converts exceptions of SQLite to Error with throw_as_error().
 template <class Body>
 auto guarded(const std::string& path, const Body& body) -> decltype(body()) {
   try {
@@ -90,8 +91,9 @@ auto guarded(const std::string& path, const Body& body) -> decltype(body()) {
   }
 }
 
-// A query of many rows, straight from SQLite's own functions: SQLiteCpp's columns each count who holds the
-// statement, which shows where there are 100,000 trials. Texts are valid until the next step.
+// A query that returns many rows. It calls SQLite's C functions directly: each column object of SQLiteCpp
+// counts references to the statement, which costs noticeable time at 100,000 trials. Texts and blobs are
+// valid until the next step().
 class Rows {
  public:
   Rows(SQLite::Database& database, const std::string& sql) : database_(database.getHandle()) {
@@ -102,7 +104,7 @@ class Rows {
   Rows& operator=(const Rows&) = delete;
 
   void bind(int place, std::int64_t value) { check(sqlite3_bind_int64(statement_, place, value), SQLITE_OK); }
-  // False: there are no more.
+  // Goes to the next row. Returns false if there is none.
   bool step() {
     const int result = sqlite3_step(statement_);
     if (result != SQLITE_ROW) check(result, SQLITE_DONE);
@@ -111,8 +113,8 @@ class Rows {
   [[nodiscard]] bool is_null(int column) const {
     return sqlite3_column_type(statement_, column) == SQLITE_NULL;
   }
-  // SQLITE_INTEGER, SQLITE_FLOAT, SQLITE_TEXT, SQLITE_BLOB or SQLITE_NULL: that of the value, not of the
-  // column.
+  // Returns the type of the value, not of the column: SQLITE_INTEGER, SQLITE_FLOAT, SQLITE_TEXT, SQLITE_BLOB
+  // or SQLITE_NULL.
   [[nodiscard]] int type(int column) const { return sqlite3_column_type(statement_, column); }
   [[nodiscard]] std::int64_t number(int column) const { return sqlite3_column_int64(statement_, column); }
   [[nodiscard]] double real(int column) const { return sqlite3_column_double(statement_, column); }
@@ -125,7 +127,7 @@ class Rows {
                ? std::string_view()
                : std::string_view(bytes, static_cast<std::size_t>(sqlite3_column_bytes(statement_, column)));
   }
-  // Empty: it may be NULL, too.
+  // Returns an empty text for NULL, too.
   [[nodiscard]] std::string_view text(int column) const {
     const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
     return text == nullptr
@@ -142,7 +144,7 @@ class Rows {
   sqlite3_stmt* statement_ = nullptr;
 };
 
-// One statement, made once and used again. Values are bound in order.
+// A statement that is prepared once and executed many times. Values are bound in order.
 class Sql {
  public:
   Sql(SQLite::Database& database, const std::string& sql) : statement_(database, sql) {}
@@ -156,7 +158,7 @@ class Sql {
   }
 
  private:
-  // A key of several columns has a function columns() that returns them as a tuple.
+  // A key of several columns has a member function columns(), which returns them as a tuple.
   template <class Value>
   void add(int& place, const Value& value) {
     if constexpr (requires { value.columns(); }) {
@@ -168,7 +170,7 @@ class Sql {
   void bind(int place, std::int64_t value) { statement_.bind(place, value); }
   void bind(int place, int value) { statement_.bind(place, value); }
   void bind(int place, double value) { statement_.bind(place, value); }
-  // Not copied: it outlives the call.
+  // SQLite does not copy the value, because the value outlives the call.
   void bind(int place, const std::string& value) { statement_.bindNoCopy(place, value); }
   void bind(int place, std::string_view value) { statement_.bind(place, std::string(value)); }
   template <class Value>

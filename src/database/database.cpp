@@ -14,7 +14,7 @@ namespace {
 
 constexpr int k_patience_ms = k_patience.count();
 constexpr int k_primary =
-    0xff;  // of an error's code; the rest says more: https://www.sqlite.org/rescode.html
+    0xff;  // mask of the primary code in an extended code: https://www.sqlite.org/rescode.html
 
 int newest(const Schema& schema) {
   return static_cast<int>(schema.steps.size());
@@ -28,7 +28,8 @@ bool is_empty(SQLite::Database& database) {
   return database.execAndGet("SELECT count(*) FROM sqlite_master").getInt() == 0;
 }
 
-// The version that it has; 0 when there is nothing in it. Throws for one that is not to be touched.
+// Returns the version of the database, or 0 if the database is empty. Throws Error(invalid) if combu must not
+// change the database.
 int version_of(SQLite::Database& database, const std::string& path, const Schema& schema) {
   const int version = pragma(database, "user_version");
   if (is_empty(database)) return 0;
@@ -44,7 +45,8 @@ int version_of(SQLite::Database& database, const std::string& path, const Schema
   return version;
 }
 
-// SQLite opens a name without following links only if no folder of its path is a link either.
+// With OPEN_NOFOLLOW, SQLite also rejects a path whose folders include a symbolic link. Hence this function
+// resolves the links in the folder's path, but not in the file's name.
 std::string without_links(const std::string& path) {
   const std::filesystem::path name(path);
   std::error_code failed;
@@ -52,13 +54,15 @@ std::string without_links(const std::string& path) {
   return failed ? path : (folder / name.filename()).string();
 }
 
-// Returns false if there is no such database. SQLite reads the other three files without a question.
+// Returns false if the database does not exist. Also checks SQLite's other three files, because SQLite reads
+// them without any check of their owner.
 bool is_private(const std::string& path) {
   for (const char* suffix : {"-wal", "-shm", "-journal"}) (void)is_private_file(path + suffix);
   return is_private_file(path);
 }
 
-// Who is the first to set it has to have the file alone, and SQLite does not wait for that by itself.
+// The first process that sets WAL mode needs exclusive access to the file. SQLite's busy timeout does not
+// cover this case, so this function retries.
 void set_wal(SQLite::Database& database) {
   constexpr Seconds k_pause{0.01};
   const auto end = std::chrono::steady_clock::now() + k_patience;
@@ -76,7 +80,7 @@ void set_wal(SQLite::Database& database) {
 
 void take_steps(SQLite::Database& database, const std::string& path, const Schema& schema) {
   SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
-  // Another process may have been faster.
+  // Another process may have upgraded the database in the meantime.
   const int version = version_of(database, path, schema);
   for (const std::string_view step : schema.steps.subspan(static_cast<std::size_t>(version)))
     database.exec(std::string(step));
@@ -91,19 +95,20 @@ SQLite::Database open(const std::string& path, const Schema& schema) {
   return guarded(path, [&] {
     const bool exists = is_private(path);
     const std::string name = without_links(path);
-    // Looked at before anything is opened for writing.
+    // Checks the version before the file is opened for writing.
     if (exists) {
       SQLite::Database existing(name, SQLite::OPEN_READONLY | SQLite::OPEN_NOFOLLOW, k_patience_ms);
       (void)version_of(existing, path, schema);
     } else {
-      // SQLite gives its other files the same mode and owner.
+      // SQLite creates its other files with the same mode and owner.
       (void)open_private_file(path, O_RDWR | O_CREAT);
     }
-    // It is one thread's: SQLite's own locks would take a tenth of the time of a large listing.
+    // Only one thread uses the connection. SQLite's own mutexes would take a tenth of the time of a large
+    // listing.
     SQLite::Database database(name, SQLite::OPEN_READWRITE | SQLite::OPEN_NOMUTEX | SQLite::OPEN_NOFOLLOW,
                               k_patience_ms);
-    // In WAL mode a commit that returned survives the end of the process, and a crash of the machine leaves
-    // the database whole, short of the last commits at most
+    // In WAL mode with `synchronous = NORMAL`, a commit that has returned survives the end of the process. A
+    // crash of the machine may lose the last commits, but leaves the database consistent
     // (https://www.sqlite.org/pragma.html#pragma_synchronous).
     set_wal(database);
     database.exec("PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 10000");
@@ -120,7 +125,7 @@ SQLite::Database in_memory(const Schema& schema) {
 
 namespace {
 
-// A path in a URI.
+// Escapes a path for use in a URI.
 std::string escaped(const std::string& path) {
   std::string text;
   for (const char letter : path)
@@ -129,8 +134,9 @@ std::string escaped(const std::string& path) {
   return text;
 }
 
-// What is committed and not in the file itself yet is in a log, which SQLite reads only beside an index that
-// it may have to make. Throws Error, or `why` where that is not possible.
+// Opens a database without writing any file. Commits that are not yet in the database file are in its WAL
+// file. SQLite reads the WAL only with an index file (-shm), which it may have to create. Throws `why` if
+// commits are in the WAL and the index cannot be created, or if the schema is not the newest.
 SQLite::Database open_as_it_is(const std::string& path, const Schema& schema, const Error& why) {
   const auto open_as = [&](const std::string& name, int flags) {
     SQLite::Database database(
@@ -167,7 +173,7 @@ SQLite::Database open_to_read(const std::string& path, const Schema& schema) {
 void throw_as_error(const SQLite::Exception& exception, const std::string& path) {
   const std::string why = exception.what();
   switch (exception.getErrorCode() & k_primary) {
-    case SQLITE_ERROR:  // its tables are not those of its version
+    case SQLITE_ERROR:  // the tables do not match the version
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
       throw Error(ErrorKind::invalid, path,

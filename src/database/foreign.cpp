@@ -10,14 +10,15 @@
 namespace combu::database {
 namespace {
 
-constexpr int k_instructions_step = 100;  // between two calls of the progress handler
-// Enough for the objects of a schema, and too few for the memory that the declarations of others would take.
+constexpr int k_instructions_step = 100;  // SQLite instructions between two calls of the progress handler
+// Suffices to read the objects of combu's schema. Limits the memory that untrusted declarations can take.
 constexpr std::int64_t k_schema_instructions_max = 20000;
-// A row has some bytes and takes some instructions to read; reading everything twice stays below this.
+// The instructions that read a row are proportional to its size. Reading all rows twice stays below this
+// limit.
 constexpr std::int64_t k_instructions_per_byte = 8;
-constexpr int k_statement_max = 4096;  // bytes; of a table's declaration, too
+constexpr int k_statement_max = 4096;  // bytes; also the limit of a table's declaration
 
-// Parse limits: https://www.sqlite.org/c3ref/c_limit_attached.html
+// Limits of the SQL parser: https://www.sqlite.org/c3ref/c_limit_attached.html
 constexpr auto k_limits = std::to_array<std::pair<int, int>>({
     {SQLITE_LIMIT_SQL_LENGTH, k_statement_max},
     {SQLITE_LIMIT_COLUMN, 32},
@@ -32,7 +33,7 @@ constexpr auto k_limits = std::to_array<std::pair<int, int>>({
     {SQLITE_LIMIT_WORKER_THREADS, 0},
 });
 
-// Advice of https://www.sqlite.org/security.html
+// Settings that https://www.sqlite.org/security.html recommends for untrusted databases.
 constexpr auto k_settings = std::to_array<std::pair<int, int>>({
     {SQLITE_DBCONFIG_DEFENSIVE, 1},
     {SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0},
@@ -47,8 +48,8 @@ SQLite::Database empty_in_memory() {
   return {":memory:", SQLite::OPEN_READWRITE | SQLite::OPEN_NOMUTEX};
 }
 
-// The declaration of each object, by what a message calls it ("table `attempts`"). Without the differences of
-// blanks that a reformatted source would make.
+// Returns the declaration of each object, by its name for messages ("table `attempts`"). Each run of blanks
+// becomes one space, so that the layout of the schema's source does not matter.
 std::map<std::string, std::string> objects_of(SQLite::Database& database) {
   std::map<std::string, std::string> objects;
   Rows rows(database, "SELECT type, name, tbl_name, sql FROM sqlite_schema");
@@ -94,7 +95,7 @@ struct Foreign::Impl {
     for (const auto& [setting, value] : k_settings) sqlite3_db_config(handle, setting, value, nullptr);
     database.exec("PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0; PRAGMA query_only = ON");
     sqlite3_limit(handle, SQLITE_LIMIT_LENGTH, 2 * k_statement_max);
-    // SQLite reads the bytes where they are, and does not write to them.
+    // SQLite reads the bytes in place and does not write to them.
     auto* const place = reinterpret_cast<unsigned char*>(image.data());
     const auto size = static_cast<sqlite3_int64>(image.size());
     const int result = sqlite3_deserialize(handle, "main", place, size, size, SQLITE_DESERIALIZE_READONLY);
@@ -130,7 +131,7 @@ struct Foreign::Impl {
       if (!theirs.contains(object)) refuse(fmt::format("lacks the {}", object));
   }
 
-  std::string image;  // `database` reads it
+  std::string image;  // `database` reads these bytes
   std::stop_token stop;
   std::int64_t instructions_left = k_schema_instructions_max;
   std::size_t version = 0;
@@ -147,7 +148,7 @@ Foreign::Foreign(std::string image, const Schema& schema, std::stop_token stop) 
   }
   read([&](SQLite::Database& database) {
     impl_->expect_objects(schema);
-    // A row cannot be larger than the file, nor can a statement read more rows than its bytes hold.
+    // No row can be larger than the file, and no statement can read more rows than the file holds.
     const auto size = static_cast<std::int64_t>(impl_->image.size());
     constexpr std::int64_t k_value_max = 1LL << 30U;
     sqlite3_limit(database.getHandle(), SQLITE_LIMIT_LENGTH, static_cast<int>(std::min(size, k_value_max)));
