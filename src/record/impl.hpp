@@ -1,5 +1,5 @@
 #pragma once
-// A record's connection to its database: for record.cpp, which writes, and reading.cpp.
+// The connection of a Record to its database. Used by record.cpp, which writes, and reading.cpp.
 
 #include <SQLiteCpp/SQLiteCpp.h>
 
@@ -18,12 +18,12 @@
 
 namespace combu {
 
-// Paths as git writes them have none in them.
+// git escapes newlines in the paths that it prints.
 inline constexpr std::string_view k_between_git_paths = "\n";
 inline constexpr std::string_view k_between_digests = "\n";
-inline constexpr std::string_view k_between_paths = "//";  // which no path of outputs holds
+inline constexpr std::string_view k_between_paths = "//";  // does not occur in a path of outputs
 
-// Rows of the tables `trials` and `attempts`. The numbers are those of the database.
+// Keys of the tables `trials` and `attempts`. The members are the row numbers of the run and of the trial.
 struct TrialKey {
   std::int64_t run = 0;
   std::int64_t trial = 0;
@@ -39,21 +39,22 @@ struct AttemptKey {
 // Writes rows of the table `attempts`.
 struct AttemptStatements {
   SQLite::Database& database;
-  // One that is started again after its process has died keeps when it was started first. Nothing waits
-  // since before the run's beginning; a trial that was added or changed, and a further attempt, not since
-  // before the run was reopened.
+  // If an attempt is started again after its process has died, the row keeps the time of the first start.
+  // `ready_at` is not before the run's beginning. For a trial that was added or changed, and for a further
+  // attempt, `ready_at` is not before the run's reopening.
   database::Sql add{
       database,
       "INSERT OR IGNORE INTO attempts (run, trial, attempt, nano_cpus, memory, gpus, ready_at, started_at) "
       "SELECT ?1, ?2, ?3, ?4, ?5, ?6, min(?8, max(?7, iif(?3 > 1 OR (SELECT revision FROM trials "
       "WHERE run = ?1 AND trial = ?2) > 1, working_since, began_at))), ?8 FROM runs WHERE number = ?1"};
-  // What was being started when its process died has not got to the engine.
+  // Removes an attempt whose start was rolled back: the process died before the start reached the engine.
   database::Sql take_back{
       database, "DELETE FROM attempts WHERE run = ? AND trial = ? AND attempt = ? AND ran_at IS NULL"};
   database::Sql set_next{database,
                          "UPDATE attempts SET next_ready_at = ?, next_memory = ? "
                          "WHERE run = ? AND trial = ? AND attempt = ?"};
-  // What nobody watched may have taken place by a clock that was set back.
+  // An attempt that no process watched may have begun while the clock was set back, so `ran_at` is at least
+  // `started_at`.
   database::Sql set_ran{database,
                         "UPDATE attempts SET ran_at = max(?, started_at), container = ? "
                         "WHERE run = ? AND trial = ? AND attempt = ? "
@@ -63,7 +64,7 @@ struct AttemptStatements {
       "UPDATE attempts SET created_in = ?, started_in = ? WHERE run = ? AND trial = ? AND attempt = ?"};
   database::Sql set_healthy{database,
                             "UPDATE attempts SET healthy_at = ? WHERE run = ? AND trial = ? AND attempt = ?"};
-  // Of one that is blocked there may be none, or one that has ended before.
+  // For a blocked trial there may be no attempt, or only one that has already ended. Then no row changes.
   database::Sql set_ended{
       database,
       "UPDATE attempts SET ended_at = max(?, started_at, coalesce(ran_at, 0)), exit_code = ?, "
@@ -75,12 +76,12 @@ struct AttemptStatements {
                                "UPDATE attempts SET collected_at = 0, reason = ?, stopper = ?, outputs_fault "
                                "= ?, next = ?, pause = ?, "
                                "next_why = ? WHERE run = ? AND trial = ? AND attempt = ?"};
-  // What became of it is known now.
+  // Ends the collecting of outputs, with its result.
   database::Sql set_collected{database,
                               "UPDATE attempts SET collected_at = max(?, ended_at), cause = ?, reason = ?, "
                               "stopper = ?, outputs_fault = ?, next = ?, pause = ?, next_why = ? "
                               "WHERE run = ? AND trial = ? AND attempt = ? AND collected_at = 0"};
-  // Its outputs are not there, and will not be; its end stays as it was.
+  // The outputs are lost: the container was removed. The end of the attempt stays unchanged.
   database::Sql set_lost{database,
                          "UPDATE attempts SET collected_at = NULL, cause = ? "
                          "WHERE run = ? AND trial = ? AND attempt = ? AND collected_at = 0"};
@@ -102,7 +103,7 @@ struct TrialStatements {
                           "UPDATE trials SET revision = ?, image = ?, digest = ?, params = ?, anew = 0 "
                           "WHERE run = ? AND trial = ?"};
   database::Sql set_anew{database, "UPDATE trials SET anew = ? WHERE run = ? AND trial = ?"};
-  // The trial waits, and its attempts until here no longer count.
+  // Returns the trial to waiting. Its earlier attempts no longer count.
   database::Sql reset{
       database,
       "UPDATE trials SET over = NULL, over_at = NULL, reason = NULL, root = NULL, stopper = NULL, "
@@ -121,7 +122,7 @@ struct TrialStatements {
 // Writes and searches the table `recollections`.
 struct CacheResultStatements {
   SQLite::Database& database;
-  // One that is looked for again is known by what it is now.
+  // If the cache lookup is repeated, its latest result replaces the earlier one.
   database::Sql add{database,
                     "INSERT OR REPLACE INTO recollections (run, trial, hash, parts, equal_run, "
                     "equal_trial) VALUES (?, ?, ?, ?, nullif(?, ''), nullif(?, ''))"};
@@ -145,21 +146,22 @@ struct CacheResultStatements {
 struct Record::Impl {
   Impl(const std::string& folder, Use use);
 
-  // SQLite's, of its patience: 0 when that is over.
+  // SQLite's busy handler. Returns 0 once k_patience is over, which ends the waiting.
   static int wait(void* self, int tries);
 
-  // The run's row.
+  // Returns the number of the run's row. Throws Error(not_found) if there is no such run.
   std::int64_t number_of_run(const RunId& run);
-  // nullopt: there is none of this name.
+  // Returns nullopt if no trial has this name.
   std::optional<std::int64_t> number_of_trial(std::int64_t run, const std::string& name);
   std::int64_t number_of_experiment(const std::string& name);
-  // The last moment that is on record of a run.
+  // Returns the latest time that is on record for a run, in microseconds since 1970.
   std::int64_t latest_of(std::int64_t run);
-  // Returns the time to add to the times of a run's further facts. With it they follow all times on record
-  // even if the machine's clock was set back between two processes.
+  // Returns the microseconds to add to the times of further facts of a run. The adjusted times follow all
+  // times on record, even if the machine's clock was set back between two processes.
   std::int64_t delay_of(std::int64_t run, Instant first);
   Stamp stamp(std::int64_t run);
-  // `write_facts` is given the run's number. False: the run has changed.
+  // Calls `write_facts` with the number of the run. Returns false and changes nothing if the run's stamp is
+  // not `expected`.
   bool append_if(const RunId& run, const Stamp& expected, RunEnds ends,
                  const std::function<void(std::int64_t)>& write_facts);
   void write(std::int64_t run, std::span<const Fact> facts);
@@ -171,11 +173,11 @@ struct Record::Impl {
   void write(std::int64_t run, const WorkingTree& tree);
   void write(std::int64_t run, const Digests& references);
   void write(std::int64_t run, const Anew& anew);
-  // The run has not ended from here on. `only_if_ended`: a run that goes on is not changed.
+  // Marks the run as not ended. If `only_if_ended` is true, a run that has not ended stays unchanged.
   void open(std::int64_t run, Instant at, bool only_if_ended);
-  // The number of the run's newest text.
+  // Returns the number of the newest version of the run's file.
   int newest_text(std::int64_t run);
-  // The trials `taken` are as the text of this number says from here on.
+  // Sets the trials `taken` to what they are in version `revision` of the file.
   void take(std::int64_t run, int revision, std::span<const TrialIndex> taken, const Experiment& experiment,
             const Digests& digests);
 
@@ -183,7 +185,7 @@ struct Record::Impl {
   SQLite::Database database;
   std::function<void()> tell_wait;
   std::optional<std::pair<RunId, std::int64_t>> last;
-  std::optional<std::pair<std::int64_t, std::int64_t>> delayed;  // the run of this number
+  std::optional<std::pair<std::int64_t, std::int64_t>> delayed;  // run number, result of delay_of()
   AttemptStatements attempts{database};
   TrialStatements trials{database};
   CacheResultStatements cache_results{database};

@@ -1,4 +1,4 @@
-// What is on record, as its readers have it.
+// The functions of Record that read.
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <fmt/format.h>
@@ -28,13 +28,13 @@ Instant instant_of(std::int64_t number) {
   return Instant(std::chrono::duration_cast<Instant::duration>(microseconds(number)));
 }
 
-// The value that has this word.
+// Returns the enumerator whose to_string() is `word`. Throws Error(corrupt) if there is none.
 template <class Enum>
 Enum value_of(std::string_view word, std::size_t count) {
   if (const auto value = parse_enum<Enum>(word, count)) return *value;
   throw Error(ErrorKind::corrupt, "", fmt::format("holds a word that this combu does not know: {}", word));
 }
-// As above; `none` where it says nothing.
+// Returns Enum::none for an empty word.
 template <class Enum>
 Enum value_or_none(std::string_view word, std::size_t count) {
   return word.empty() ? Enum::none : value_of<Enum>(word, count);
@@ -45,7 +45,7 @@ TrialState state_of(const SQLite::Column& column) {
 Cause cause_of(const SQLite::Column& column) {
   return value_of<Cause>(column.getText("none"), k_cause_count);
 }
-// "12 34567": files, and their size.
+// Parses "12 34567": the number of files, and their size in bytes.
 std::optional<CollectionResult> taken_in(const SQLite::Column& column) {
   if (column.isNull()) return std::nullopt;
   CollectionResult taken;
@@ -60,7 +60,7 @@ std::optional<Seconds> seconds_in(const SQLite::Column& column) {
   return column.isNull() ? std::nullopt : std::optional(Seconds(microseconds(column.getInt64())));
 }
 
-// "0,1": two of them.
+// Splits "0,1" into its parts.
 std::vector<std::string> split(std::string_view text, std::string_view between = ",") {
   std::vector<std::string> parts;
   while (!text.empty()) {
@@ -89,7 +89,7 @@ std::optional<Instant> instant_in(const Rows& row, int column) {
   return number ? std::optional(instant_of(*number)) : std::nullopt;
 }
 
-// From columns in this order: stopper, outputs_fault, next, pause, next_why.
+// Reads the columns stopper, outputs_fault, next, pause and next_why, in this order.
 EndDetails details_in(SQLite::Statement& query, int column) {
   const auto text = [&](int offset) { return query.getColumn(column + offset).getText(""); };
   return {.stopper = value_or_none<Stopper>(text(0), k_stopper_count),
@@ -98,9 +98,10 @@ EndDetails details_in(SQLite::Statement& query, int column) {
           .pause = seconds_in(query.getColumn(column + 3)).value_or(Seconds(0)),
           .next_why = text(4)};
 }
-// The same columns as one text, which details_of() reads; NULL if there are no details, as in most rows.
-// SQLite takes a fifth longer to read a row with the five columns.
-// `condition`: holds for each row with details, and is cheaper to evaluate.
+// Returns SQL that joins these five columns into one text for details_of(). The text is NULL if there are no
+// details, as in most rows. SQLite takes a fifth longer to read a row with the five columns.
+//
+// `condition` must hold for each row with details, and must be cheaper to evaluate.
 std::string details_sql(std::string_view pause, std::string_view condition) {
   return fmt::format(
       "CASE WHEN {} AND coalesce(stopper, next, outputs_fault) IS NOT NULL THEN coalesce(stopper, '') || '/' "
@@ -133,7 +134,7 @@ EndDetails details_of(std::string_view text) {
   return details;
 }
 
-// As `states` has it, from an attempt's row.
+// Fills the entry from the row of an attempt. Computes the state as the view `states` does.
 void take_attempt(TrialEntry& entry, const Rows& row) {
   entry.attempt = static_cast<int>(row.number(1));
   entry.healthy = !row.is_null(2);
@@ -293,7 +294,8 @@ void Record::trials(const RunId& run, const std::string& trial, Detail detail,
     Rows trials(impl_->database, "SELECT trial, name, over, first_attempt, reason, " +
                                      details_sql("NULL", "reason IS NOT NULL") + trial_details +
                                      " FROM trials" + chosen + " ORDER BY trial");
-    // Beside the other in the same order: a join looks for each trial anew, which takes twice as long.
+    // Reads both tables side by side in the same order. A join would search the attempts of each trial
+    // separately, which takes twice as long.
     Rows attempts(
         impl_->database,
         "SELECT trial, attempt, healthy_at, ran_at, ended_at, exit_code, cause, reason, collected_at, "
@@ -343,7 +345,7 @@ TrialCounts Record::counts(const RunId& run) {
   return database::guarded(impl_->path, [&] {
     const std::int64_t number = impl_->number_of_run(run);
     TrialCounts counts{};
-    // Those that are not over have to be looked for among the attempts.
+    // The states of trials that are not over follow from their attempts.
     for (const char* sql :
          {"SELECT over, count(*) FROM trials WHERE run = ? AND over IS NOT NULL GROUP BY over",
           "SELECT state, count(*) FROM states WHERE run = ?1 AND trial IN "
@@ -363,7 +365,7 @@ std::vector<AttemptEntry> Record::attempts(const RunId& run, const std::string& 
     const std::string chosen = trial.empty() ? "" : " AND trial = ?2";
     Rows trials(impl_->database, "SELECT trial, name, first_attempt, revision FROM trials WHERE run = ?1" +
                                      chosen + " ORDER BY trial");
-    // Beside the other in the same order, as in Record::trials().
+    // Reads both tables side by side in the same order, as in Record::trials().
     Rows attempts(impl_->database,
                   "SELECT trial, attempt, ready_at, started_at, ran_at, ended_at, created_in, started_in, "
                   "nullif(collected_at, 0), exit_code, reason, gpus, nano_cpus, memory, " +
@@ -417,7 +419,8 @@ void Record::events(const RunId& run, const std::string& trial,
     const std::optional<std::int64_t> of = impl_->number_of_trial(number, trial);
     if (!trial.empty() && !of) return;
     if (of) sql += "AND events.trial = ?2 ";
-    // Within one microsecond ends come before the starts that follow from them, but not before their own.
+    // At the same microsecond, ends come before the starts that they cause. An attempt that started and ended
+    // at the same microsecond has its end after its start.
     sql +=
         "ORDER BY at, CASE state WHEN 'ready' THEN 2 WHEN 'starting' THEN 3 WHEN 'running' THEN 4 "
         "WHEN 'healthy' THEN 5 WHEN 'collected' THEN 1 ELSE (state <> 'ended') * 1.5 + 6 * EXISTS (SELECT 1 "
@@ -456,7 +459,7 @@ std::vector<DoneEntry> Record::done(const std::string& hash, std::size_t count_m
                          .kept_as = query.getColumn(3).getString(),
                          .attempt = query.getColumn(5).getInt(),
                          .place = query.getColumn(4).getString()});
-    query.reset();  // else it would hold up who writes
+    query.reset();  // an open statement would block processes that write
     return entries;
   });
 }

@@ -41,7 +41,7 @@ std::optional<std::string> digest_of(const Digests& digests, const Trial& trial)
   return at == digests.end() ? std::nullopt : std::optional(at->second);
 }
 
-// Columns of an end. None has a value where there is nothing to say. The fact outlives it.
+// The columns that describe an end. A column without information is NULL. The fact must outlive this object.
 struct EndColumns {
   using Text = std::optional<std::string_view>;
   explicit EndColumns(const Fact& fact) : reason(fact.reason) {
@@ -72,15 +72,16 @@ int number_in(SQLite::Database& database, const char* pragma) {
   return database.execAndGet(fmt::format("PRAGMA {}", pragma)).getInt();
 }
 
-// Writes the database anew where a quarter of it or more is free. Whether that can be done just now is of no
-// matter: somebody else may be using it, or the disk be full.
+// Rewrites the database if at least a quarter of its pages are free. Failure is acceptable: another process
+// may be using the database, or the disk may be full.
 void give_room_back(SQLite::Database& database) {
   constexpr int k_free_share = 4;
   const int patience_ms = number_in(database, "busy_timeout");
   try {
     if (number_in(database, "freelist_count") * k_free_share < number_in(database, "page_count")) return;
     database.setBusyTimeout(0);
-    // What is vacuumed is in the log until that is written into the file.
+    // VACUUM writes into the WAL file. The checkpoint copies its content into the database and truncates the
+    // WAL.
     database.exec("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)");
   } catch (const SQLite::Exception&) {  // NOLINT(bugprone-empty-catch): the database stays as large as it is
   }

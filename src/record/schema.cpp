@@ -7,9 +7,11 @@ namespace {
 
 constexpr int k_application_id = 0x636d6275;  // "cmbu"
 
-// Times are microseconds since 1970, states and causes the words of to_string(). A trial's state while it is
-// not over, and what happened when, follow from its attempts: they are views. Attempts before `first_attempt`
-// are of earlier tries, which `retry` has left behind; failures that it has left as they were are forgiven.
+// Times are microseconds since 1970. States and causes are the names of to_string(). The views `states` and
+// `events` derive the state of a trial that is not over, and all events, from the attempts.
+//
+// Attempts before `first_attempt` are earlier tries that `retry` has superseded. `failures_forgiven` counts
+// the failed trials that `retry` has not reopened.
 constexpr std::array<std::string_view, 8> k_steps{R"sql(
   CREATE TABLE experiments (
     number INTEGER PRIMARY KEY,
@@ -92,9 +94,9 @@ constexpr std::array<std::string_view, 8> k_steps{R"sql(
       WHERE ended_at IS NOT NULL
     UNION ALL SELECT run, over_at, trial, NULL, over, NULL, NULL, reason FROM trials WHERE over IS NOT NULL;
 )sql",
-                                                  // Durations are microseconds, too. A run's texts may be
-                                                  // megabytes: apart from the rest of its row, which is read
-                                                  // and written often.
+                                                  // Durations are in microseconds, too. Texts of a run may
+                                                  // have megabytes. Hence they are in a table of their own:
+                                                  // the other columns of `runs` are read and written often.
                                                   R"sql(
   CREATE INDEX trials_by_name ON trials (run, name);
   ALTER TABLE trials ADD COLUMN digest TEXT;
@@ -117,12 +119,13 @@ constexpr std::array<std::string_view, 8> k_steps{R"sql(
   ALTER TABLE runs DROP COLUMN source;
   ALTER TABLE runs DROP COLUMN evaluated;
 )sql",
-                                                  // When an attempt's outputs came home (0: they have not
-                                                  // yet, NULL: there are none); why it was being stopped;
-                                                  // what becomes of its trial when it is stopped since the
-                                                  // file has been edited. Of one that has failed: since
-                                                  // when the next one waits for slots, and the memory that
-                                                  // it wants.
+                                                  // collected_at: when the outputs of the attempt were
+                                                  // collected (0: not yet, NULL: none). doom: the stop cause.
+                                                  // leaving: the Departure of the trial if its attempt is
+                                                  // stopped because the file was edited. next_ready_at and
+                                                  // next_memory, of a failed attempt: since when the next
+                                                  // attempt has waited for slots, and the memory that it
+                                                  // wants.
                                                   R"sql(
   ALTER TABLE attempts ADD COLUMN collected_at INTEGER;
   ALTER TABLE attempts ADD COLUMN doom TEXT;
@@ -159,18 +162,20 @@ constexpr std::array<std::string_view, 8> k_steps{R"sql(
       WHERE collected_at > 0
     UNION ALL SELECT run, over_at, trial, NULL, over, NULL, NULL, reason FROM trials WHERE over IS NOT NULL;
 )sql",
-                                                  // What has come home of an attempt, and what could not
-                                                  // (paths with // between them).
+                                                  // The outputs that were collected from an attempt, and the
+                                                  // paths that could not be collected, separated by "//".
                                                   R"sql(
   ALTER TABLE attempts ADD COLUMN outputs_files INTEGER;
   ALTER TABLE attempts ADD COLUMN outputs_size INTEGER;
   ALTER TABLE attempts ADD COLUMN outputs_left TEXT;
 )sql",
-                                                  // Where a run's outputs are; that a trial is to be done
-                                                  // again, whatever has been done; its inputs' hashes; how
-                                                  // the working tree differed; what names each image
-                                                  // exactly; and what trials with `cache` are known by,
-                                                  // with the equal one's run and name where there was one.
+                                                  // results: where the outputs of a run are. anew: a trial is
+                                                  // to be executed even if an equal trial has succeeded.
+                                                  // inputs: hashes of the inputs. working_trees: how the
+                                                  // working tree differed. images: the exact reference of
+                                                  // each image. recollections: the cache keys of trials with
+                                                  // `cache`, and the run and name of the equal trial if there
+                                                  // was one.
                                                   R"sql(
   ALTER TABLE runs ADD COLUMN results TEXT;
   ALTER TABLE trials ADD COLUMN anew INTEGER NOT NULL DEFAULT 0;
@@ -200,15 +205,14 @@ constexpr std::array<std::string_view, 8> k_steps{R"sql(
   ) WITHOUT ROWID;
   CREATE INDEX recollections_by_hash ON recollections (hash);
 )sql",
-                                                  // The imports and the values of a text, as JSON
-                                                  // objects.
+                                                  // The imports and the values of a text, as JSON objects.
                                                   R"sql(
   ALTER TABLE texts ADD COLUMN imports TEXT;
   ALTER TABLE texts ADD COLUMN given_values TEXT;
 )sql",
-                                                  // Files with a git filter, and why there is no
-                                                  // working tree; where paths of the host led when the
-                                                  // run began.
+                                                  // by_index: files with a git filter. problem: why there is
+                                                  // no working tree. host_paths: where paths of the host led
+                                                  // when the run began.
                                                   R"sql(
   ALTER TABLE working_trees ADD COLUMN by_index TEXT NOT NULL DEFAULT '';
   ALTER TABLE working_trees ADD COLUMN problem TEXT NOT NULL DEFAULT '';
@@ -219,8 +223,8 @@ constexpr std::array<std::string_view, 8> k_steps{R"sql(
     PRIMARY KEY (run, path)
   ) WITHOUT ROWID;
 )sql",
-                                                  // An end beside its reason: EndDetails. Reasons had these
-                                                  // as text.
+                                                  // The members of EndDetails, in columns beside the reason.
+                                                  // The updates extract them from the text of older reasons.
                                                   R"sql(
   ALTER TABLE runs ADD COLUMN is_simulated INTEGER NOT NULL DEFAULT 0;
   UPDATE runs SET is_simulated = 1 WHERE address LIKE 'simulated:%';

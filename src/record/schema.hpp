@@ -1,11 +1,12 @@
 #pragma once
-// The tables, and how those of an older combu become these.
+// The tables of the record, and the steps that upgrade those of an older combu.
 
 #include "combu/database.hpp"
 
 namespace combu::record {
 
-// What stands in its steps has been used: a change is another step.
+// Returns the schema. The existing steps must never change, because databases were made with them. A change
+// of the tables needs a further step.
 [[nodiscard]] database::Schema schema();
 
 }  // namespace combu::record
