@@ -23,7 +23,7 @@ namespace combu {
 // The kinds of errors. Callers choose their reaction by the kind, never by the text of the message.
 enum class ErrorKind {
   invalid,      // the file or the arguments are wrong; the user must correct them
-  not_found,    // no object has the given name
+  not_found,    // the named object does not exist
   conflict,     // the name, the port or the path is already in use
   refused,      // the engine or the system understood the request and refused it; a repeat is refused again
   unavailable,  // no answer, or an incomplete answer; a repeat may succeed
@@ -125,9 +125,9 @@ struct Key {
 
 // Returns the known word that the user most likely meant by `word`, or nullopt.
 //
-// First choice: the word with the smallest edit distance (a transposition counts as one). This distance must
-// be at most a third of the length of `word`, or 1 if `word` is shorter than 3. Second choice: the shortest
-// known word that `word` abbreviates, as "img" abbreviates "image".
+// First choice: the word with the smallest edit distance, where a transposition counts as one. The distance
+// must not exceed max(1, length of `word` / 3). Second choice: the shortest known word that `word`
+// abbreviates, as "img" abbreviates "image".
 [[nodiscard]] std::optional<std::string_view> nearest(std::string_view word,
                                                       const std::vector<std::string_view>& known);
 
@@ -312,9 +312,9 @@ class Clock {
 };
 [[nodiscard]] Clock& real_clock();
 
-// Calls body(i) for each i in [0, count), in ascending order, from at most `width` threads including the
-// calling thread. Blocks until all calls have returned. After an exception, starts no further calls, and
-// rethrows the first exception at the end.
+// Calls body(i) for each i in [0, count) from at most `width` threads, including the calling thread. Starts
+// the calls in ascending order and blocks until all have returned. After an exception, starts no further
+// calls, and rethrows the first exception at the end.
 void in_parallel(std::size_t count, std::size_t width, const std::function<void(std::size_t)>& body);
 
 }  // namespace combu

@@ -66,8 +66,8 @@ struct RunEntry {
   Instant began_at{};
   Instant working_since{};            // began_at, or the time of reopening; the deadline counts from here
   std::size_t failures_forgiven = 0;  // trials that failed before the reopening and are not retried
-  std::optional<Instant>
-      ended_at;  // nullopt: the run goes on, its trials were left running, or its process died
+  // nullopt: the run goes on, its trials were left running, or its process died.
+  std::optional<Instant> ended_at;
 };
 
 // The state of a trial in the record, with its last attempt.
@@ -92,7 +92,7 @@ struct TrialEntry {
   std::optional<CollectionResult> taken;  // outputs collected from the attempt; nullopt: none
 };
 // `state` reads only the members that a list of states shows. Image, digest, params, revision, container,
-// GPUs and collected outputs stay empty.
+// GPUs and collected outputs keep their defaults.
 enum class Detail { state, all };
 
 // A change of a trial's state. `state` is a name of TrialState, "healthy", or "ended" or "collected" for an
@@ -108,7 +108,9 @@ struct EventEntry {
   std::optional<CollectionResult> taken = {};  // only of "collected"; `left` is empty
 };
 
-// The times of an attempt. A time that the attempt has not reached is nullopt.
+// The times of an attempt: its trial's dependencies were met (ready_at), its start was commanded
+// (started_at), it began to run (ran_at), it ended (ended_at), and its outputs were collected (collected_at).
+// A time that the attempt has not reached is nullopt.
 struct AttemptEntry {
   std::string trial;
   int revision = 1;  // as in TrialEntry
@@ -173,7 +175,7 @@ using Anew = std::vector<std::pair<TrialIndex, bool>>;
 
 // A new version of a run's file, applied while the run goes on.
 struct FileVersion {
-  // Controls the reopening of the run. A reopened run has not ended, and its deadline counts from `at`.
+  // Determines if the run is reopened. A reopened run has not ended, and its deadline counts from `at`.
   enum class Opens { no, if_ended, always };
 
   // The new text. If `evaluated` is empty, the evaluation of the run's newest version is still valid, and
@@ -204,8 +206,8 @@ struct RunFilter {
   std::string experiment;  // empty: any, like the following members
   std::string file;
   std::string address;
-  std::optional<bool> simulated =
-      {};  // true: only runs on the simulated engine; false: only other runs; nullopt: both
+  // true: only runs on the simulated engine; false: only other runs; nullopt: both.
+  std::optional<bool> simulated = {};
 };
 
 // Access to the record. Not thread-safe, but several processes may each have a Record of the same file.
@@ -234,8 +236,8 @@ class Record {
   Record(const Record&) = delete;
   Record& operator=(const Record&) = delete;
 
-  // Calls `tell` if a call has waited two seconds for another process that writes. If `tell` is empty, calls
-  // wait silently.
+  // Sets a function that is called when an operation has waited two seconds for another process that writes.
+  // If the function is empty, operations wait silently.
   void on_wait(std::function<void()> tell);
 
   // Adds a run. Throws Error(conflict) if a run with this id exists.
@@ -250,8 +252,8 @@ class Record {
   // trials. Returns false and changes nothing if the run has changed since `stamp` was taken.
   [[nodiscard]] bool append_unwatched(const RunId& run, std::span<const Fact> facts, const Stamp& stamp,
                                       RunEnds ends);
-  // Writes facts of a user's command. Returns false like append_unwatched(), but moves the times of the facts
-  // behind all times on record.
+  // Does the same for facts of a user's command. If the facts are not later than all times on record, moves
+  // them behind these times.
   [[nodiscard]] bool append_if_unchanged(const RunId& run, std::span<const Fact> facts, const Stamp& stamp,
                                          RunEnds ends);
   [[nodiscard]] Stamp stamp(const RunId& run);

@@ -46,7 +46,7 @@ struct ProgramEnd {
   std::string output;       // the program's standard output
   bool output_cut = false;  // the program wrote more than output_max
   // Why there is no exit code: the program cannot be run, exceeded time_max, was stopped or was killed. Empty
-  // if there is an exit code.
+  // if there is an exit code, or if output_cut is set.
   std::string problem;
 };
 
@@ -76,9 +76,9 @@ struct ProgramEnd {
 // created.
 void make_private_folder(const std::string& path);
 
-// Does the same for the state folder, whose path the user may choose. If other users can write to this
-// folder, combu corrects the mode only if the folder contains the record and no foreign files. Else throws
-// Error(invalid).
+// Creates or checks the state folder like make_private_folder(), but the user may have chosen its path. If
+// other users can write to this folder, combu corrects the mode only if the folder contains the record and no
+// foreign files. Else throws Error(invalid).
 void make_state_folder(const std::string& path);
 
 // Opens a regular file with the flags of open(2). Never follows a symbolic link. If the file is missing and
@@ -86,8 +86,8 @@ void make_state_folder(const std::string& path);
 // private or has several hard links. Throws Error(refused) if the file cannot be opened.
 [[nodiscard]] Descriptor open_private_file(const std::string& path, int flags);
 
-// Checks the same without opening the file for reading: SQLite's locks of this process would be lost when
-// such a descriptor is closed. Returns false if the file does not exist.
+// Checks a file like open_private_file(), but opens it neither for reading nor for writing: closing such a
+// descriptor would release SQLite's locks of this process. Returns false if the file does not exist.
 [[nodiscard]] bool is_private_file(const std::string& path);
 
 // True if this process may read the file or folder but not write to it: for example, another user owns it, or

@@ -53,8 +53,7 @@ std::optional<std::string> read_regular_file(const std::string& path, Bytes most
   expect_regular(path, state, most);
   const Descriptor file = reopen(found, O_RDONLY | O_NOCTTY);
   if (!file.is_open()) throw unreadable(path, errno);
-  return read_all(file.number(), path,
-                  most);  // checks the size again: the file may grow, and files in /proc report size 0
+  return read_all(file.number(), path, most);  // the file may grow, and files in /proc report size 0
 }
 
 }  // namespace combu

@@ -28,8 +28,8 @@ bool is_empty(SQLite::Database& database) {
   return database.execAndGet("SELECT count(*) FROM sqlite_master").getInt() == 0;
 }
 
-// Returns the version of the database, or 0 if the database is empty. Throws Error(invalid) if combu must not
-// change the database.
+// Returns the version of the database, or 0 if the database is empty. Throws Error(invalid) if the database
+// belongs to another program or was made by a newer combu.
 int version_of(SQLite::Database& database, const std::string& path, const Schema& schema) {
   const int version = pragma(database, "user_version");
   if (is_empty(database)) return 0;
@@ -134,7 +134,7 @@ std::string escaped(const std::string& path) {
   return text;
 }
 
-// Opens a database without writing any file. Commits that are not yet in the database file are in its WAL
+// Opens a database for reading only. Commits that are not yet in the database file are in its WAL
 // file. SQLite reads the WAL only with an index file (-shm), which it may have to create. Throws `why` if
 // commits are in the WAL and the index cannot be created, or if the schema is not the newest.
 SQLite::Database open_as_it_is(const std::string& path, const Schema& schema, const Error& why) {

@@ -23,7 +23,7 @@ inline constexpr std::string_view k_between_git_paths = "\n";
 inline constexpr std::string_view k_between_digests = "\n";
 inline constexpr std::string_view k_between_paths = "//";  // does not occur in a path of outputs
 
-// Keys of the tables `trials` and `attempts`. The members are the row numbers of the run and of the trial.
+// Keys of the tables `trials` and `attempts`. The numbers are those of the database.
 struct TrialKey {
   std::int64_t run = 0;
   std::int64_t trial = 0;

@@ -98,8 +98,8 @@ EndDetails details_in(SQLite::Statement& query, int column) {
           .pause = seconds_in(query.getColumn(column + 3)).value_or(Seconds(0)),
           .next_why = text(4)};
 }
-// Returns SQL that joins these five columns into one text for details_of(). The text is NULL if there are no
-// details, as in most rows. SQLite takes a fifth longer to read a row with the five columns.
+// Returns SQL that joins the columns of details_in() into one text for details_of(). The text is NULL if
+// there are no details, as in most rows. SQLite takes a fifth longer to read a row with the five columns.
 //
 // `condition` must hold for each row with details, and must be cheaper to evaluate.
 std::string details_sql(std::string_view pause, std::string_view condition) {
@@ -459,7 +459,7 @@ std::vector<DoneEntry> Record::done(const std::string& hash, std::size_t count_m
                          .kept_as = query.getColumn(3).getString(),
                          .attempt = query.getColumn(5).getInt(),
                          .place = query.getColumn(4).getString()});
-    query.reset();  // an open statement would block processes that write
+    query.reset();  // an open statement would hold up processes that write
     return entries;
   });
 }

@@ -80,8 +80,7 @@ bool set_up(const Descriptor& made, const Descriptor& above, mode_t mode) {
 
 // True if the folder contains the record, and only files of combu.
 bool is_state_folder(const Descriptor& folder) {
-  constexpr std::string_view k_record =
-      "record.sqlite";  // also the prefix of SQLite's files beside the record
+  constexpr std::string_view k_record = "record.sqlite";  // SQLite's other files have this prefix, too
   constexpr std::array<std::string_view, 4> k_folders = {"locks", "channels", "logs", "telemetry"};
   bool has_record = false;
   std::error_code failed;

@@ -19,8 +19,7 @@ std::string known_of(uid_t user, char* passwd::*field) {
 }
 
 std::optional<std::uint32_t> id_from(const char* variable) {
-  const char* const value =
-      std::getenv(variable);  // NOLINT(concurrency-mt-unsafe): combu never sets environment variables
+  const char* const value = std::getenv(variable);  // NOLINT(concurrency-mt-unsafe): nothing sets variables
   if (value == nullptr) return std::nullopt;
   return parse_number<std::uint32_t>(value);
 }
