@@ -78,7 +78,7 @@ void make_private_folder(const std::string& path);
 
 // Creates or checks the state folder like make_private_folder(), but the user may have chosen its path. If
 // other users can write to this folder, combu corrects the mode only if the folder contains the record and no
-// foreign files. Else throws Error(invalid).
+// foreign files. Otherwise throws Error(invalid).
 void make_state_folder(const std::string& path);
 
 // Opens a regular file with the flags of open(2). Never follows a symbolic link. If the file is missing and

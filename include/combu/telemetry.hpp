@@ -1,6 +1,6 @@
 #pragma once
-// What trials say while they run: their logs, and the numbers in these. Each run has a database of its own,
-// beside the record, that several processes may write.
+// Telemetry: the logs of trials, and the metrics in them. Each run has its own database beside the record.
+// Several processes may write to it.
 
 #include <chrono>
 #include <cstddef>
@@ -23,15 +23,15 @@
 
 namespace combu {
 
-// One number that a trial has told. Not a number, and infinite, it may be.
+// One value of a metric that a trial wrote. May be NaN or infinite.
 struct MetricPoint {
-  double step = 0;  // the line's own; not a number: how many there were of this metric before
+  double step = 0;  // as given in the line; NaN: the number of the metric's earlier points
   Instant at{};
   double value = 0;
 };
 
-// Values of a metric, in short. The least and the greatest are of those that are numbers; NaN if there is
-// none.
+// Summary of the values of a metric. `least` and `greatest` ignore NaN values; they are NaN if there is no
+// other value.
 struct PointSummary {
   std::size_t points = 0;
   double last = std::numeric_limits<double>::quiet_NaN();
@@ -39,12 +39,12 @@ struct PointSummary {
   double greatest = std::numeric_limits<double>::quiet_NaN();
 
   void add(double value) { add({.points = 1, .last = value, .least = value, .greatest = value}); }
-  // Those of `later`, which followed.
+  // Adds the values of `later`, which must have followed the values of this summary.
   void add(const PointSummary& later);
 };
 
-// All that an attempt has told of one metric, in short: of kept points and of those beyond k_kept_points_max.
-// The least and the greatest are of those values that are numbers; not a number where there is none.
+// Summary of all values of a metric in one attempt, including the points beyond k_kept_points_max. `least`
+// and `greatest` ignore NaN values; they are NaN if there is no other value.
 struct MetricSummary {
   std::string trial;
   int attempt = 1;
@@ -55,110 +55,119 @@ struct MetricSummary {
   double greatest = 0;
 };
 
-// What is kept of an attempt's log.
+// The state of an attempt's stored log.
 struct KeptLog {
-  bool complete = false;        // the attempt has ended, and all of it was taken
-  Bytes size;                   // of all that it has written, as far as it was taken
-  Bytes dropped;                // of its beginning, which is not kept
-  Instant until{};              // the latest piece's time; the epoch when there is none
-  std::size_t at_until = 0;     // how many pieces have this very time
-  std::size_t passed_over = 0;  // points of metrics beyond k_metrics_max
-  // How often something between two readings was not there any more: the engine had rotated it away. What it
-  // did before the first reading is not known.
+  bool complete = false;        // the attempt has ended, and its whole log was ingested
+  Bytes size;                   // of everything ingested, including what was dropped
+  Bytes dropped;                // of the log's beginning, which is not kept
+  Instant until{};              // time of the latest piece; the epoch if there is none
+  std::size_t at_until = 0;     // number of pieces with exactly this time
+  std::size_t passed_over = 0;  // ignored points, of metrics beyond k_metrics_max
+  // How often a part of the log was missing between two readings, because the engine had rotated it away. A
+  // loss before the first reading is not counted, because combu cannot detect it.
   std::size_t gaps = 0;
   bool operator==(const KeptLog&) const = default;
 };
 
-// Different metrics of an attempt; further ones are passed over.
+// Maximum number of different metrics of an attempt. Further metrics are ignored.
 inline constexpr std::size_t k_metrics_max = 1000;
 
-// Points of an attempt's metrics that are kept: the first ones. Later ones count in the summaries only.
+// Maximum number of points that are kept of all metrics of an attempt, counted from the first point. Later
+// points count only in the summaries.
 inline constexpr std::size_t k_kept_points_max = 1'000'000;
 
-// An engine may write what came at almost the same moment by two streams in the other order.
+// If the two streams of an attempt write within this time, the engine may store their pieces in reverse
+// order.
 inline constexpr std::chrono::milliseconds k_log_disorder_max{100};
 
-// What an equal trial has told stands in the place of an attempt of the trial's own. It counts as the newest
-// one, and goes when the trial is run itself.
+// Logs and metrics reused from a cached trial are stored as a pseudo-attempt with this number, which counts
+// as the newest attempt. Running the trial deletes it.
 inline constexpr int k_adopted = std::numeric_limits<int>::max();
 
 struct Adoption {
   std::string trial;
-  std::string from;  // the equal trial's name where that is kept, and the attempt that has succeeded
+  std::string from;  // name and attempt of the equal trial in the database to copy from
   int attempt = k_adopted;
 };
 
-// Of what packed() gives, and of what that is packed from.
+// Maximum size in bytes of packed(), compressed and uncompressed.
 inline constexpr std::size_t k_packed_max = std::size_t{256} << 20U;
 
-// What is taken in at once.
+// The data that Telemetry::take() stores in one transaction.
 struct LogBatch {
   struct Metric {
     std::string name;
-    std::vector<MetricPoint> points;  // to be kept
-    PointSummary more = {};           // of those that followed and are not kept
+    std::vector<MetricPoint> points;  // points to keep
+    PointSummary more = {};           // of later points, which are not kept
   };
-  std::span<const LogPiece> pieces;  // what follows on what is kept
+  std::span<const LogPiece> pieces;  // pieces that follow the stored ones
   std::span<const Metric> metrics;
   std::size_t passed_over = 0;  // as in KeptLog
-  bool is_after_gap = false;    // something between these pieces and what is kept is missing
+  bool is_after_gap = false;    // a part of the log before these pieces is missing
   bool complete = false;
 };
 
-// May be used from many threads. Everything throws Error, as Record does; what throws has changed nothing.
+// The telemetry database of a run. Thread-safe. All functions throw Error as Record does. A call that throws
+// changes nothing.
 class Telemetry {
  public:
   [[nodiscard]] static bool exists(const std::string& folder, const RunId& run);
-  // What is there of runs, and nothing else.
+  // Removes the telemetry of the run. Throws Error(refused) if a file cannot be removed.
   static void remove(const std::string& folder, const RunId& run);
 
-  // `reading`: nothing is made, and where it cannot be written, it is read as it is.
+  // `reading` creates no file. If this process cannot write to the file, the file is read without changes.
   enum class Use { all, reading };
 
-  // FOLDER/telemetry/RUN.sqlite, made when it is missing. Of `reading` throws Error(not_found) then.
+  // Opens FOLDER/telemetry/RUN.sqlite. If the file is missing, Use::all creates it, and Use::reading throws
+  // Error(not_found).
   Telemetry(const std::string& folder, const RunId& run, Use use = Use::all);
   ~Telemetry();
   Telemetry(const Telemetry&) = delete;
   Telemetry& operator=(const Telemetry&) = delete;
 
-  // What is kept of this attempt's log; nullopt: nothing has been taken yet.
+  // Returns the state of the attempt's log, or nullopt if nothing has been ingested.
   [[nodiscard]] std::optional<KeptLog> log(const std::string& trial, int attempt);
-  // An attempt's log has been read up to this piece's time. Gives up to when this process had read it before,
-  // if that was long enough ago for all up to then to be there by now; else the epoch.
+  // Remembers that this process has read the attempt's log up to the time `until`. Returns the `until` of the
+  // previous call if that call was at least k_log_disorder_max ago. All pieces up to the returned time have
+  // arrived by now. Otherwise returns the epoch.
   [[nodiscard]] Instant read_up_to(const std::string& trial, int attempt, Instant until);
-  // How many logs of the trials' own attempts are complete.
+  // Returns the number of complete logs, without those reused from cached trials.
   [[nodiscard]] std::size_t complete();
-  // What is kept of it, in its order: all, or so many lines of its end. `tell` returns false to hear no more.
+  // Calls `tell` for each kept piece of the log, in the log's order, until `tell` returns false. If `tail` is
+  // given, reads only the last `tail` lines.
   void read_log(const std::string& trial, int attempt, std::optional<std::size_t> tail,
                 const std::function<bool(const LogPiece&)>& tell);
 
-  // In one transaction. Of the log no more than `size_max` of its end is kept. Returns what is kept then;
-  // nullopt: the log was not as `before` says, since another process has taken of it, and nothing has
-  // changed.
+  // Stores a batch in one transaction. Keeps at most `size_max` of the log, counted from its end. Returns the
+  // new state of the log. Returns nullopt and changes nothing if the log's state is not `before`, because
+  // another process has stored a part of the log.
   [[nodiscard]] std::optional<KeptLog> take(const std::string& trial, int attempt,
                                             const std::optional<KeptLog>& before, const LogBatch& batch,
                                             Bytes size_max);
 
-  // Those attempts in `other`, which may be this one, have told what is adopted, in one transaction. Gives
-  // the trials for which there was one whose log is complete.
+  // Copies the attempts `wanted` from `other`, which may be this object, in one transaction. Returns the
+  // trials whose equal trial had an attempt with a complete log; the others are not copied.
   std::set<std::string> adopt(const Telemetry& other, std::span<const Adoption> wanted);
-  // All that an attempt has told, in some hundreds of bytes and what it has written, compressed; empty: its
-  // log is not complete, or all of it is more than k_packed_max, or its log is too large to be shared.
+  // Returns the telemetry of an attempt in compressed form: some hundreds of bytes, plus the compressed log
+  // and metrics. Returns an empty string if the log is not complete, if the result would exceed k_packed_max,
+  // or if the log is too large to be shared.
   [[nodiscard]] std::string packed(const std::string& trial, int attempt);
-  // Stores the result of packed() of another combu as the trial's. It may be hostile: everything in it is
-  // checked first, within time and memory that its size bounds. Throws Error(corrupt) with the reason if
-  // packed() cannot have made it, Error(cancelled) once `stop` is set.
+  // Stores the packed() telemetry of another combu as that of `trial`. The argument may be hostile. Hence
+  // everything in it is checked first; its size bounds the time and the memory of the check. Throws
+  // Error(corrupt) with the reason if packed() cannot have made it. Throws Error(cancelled) once `stop` is
+  // set.
   void adopt(std::string_view packed, const std::string& trial, const std::stop_token& stop = {});
 
-  // Why nothing could be put there when it was tried last; empty: it could.
+  // Returns why the last call of take() failed, or an empty string if it succeeded.
   [[nodiscard]] std::string fault();
-  // The metrics that this attempt has told of so far, and how many points of each, kept or not.
+  // Returns the metrics of the attempt, and the number of points of each, kept or not.
   [[nodiscard]] std::map<std::string, std::size_t> metric_points(const std::string& trial, int attempt);
-  // The trials whose newest attempt has told no metric, though its log is complete.
+  // Returns the trials whose newest attempt has a complete log but no metrics.
   [[nodiscard]] std::vector<std::string> silent();
-  // Of the newest attempt of each trial, by trial and metric.
+  // Calls `tell` for each metric of the newest attempt of each trial, ordered by trial and metric.
   void metrics(const std::function<void(const MetricSummary&)>& tell);
-  // Of one metric of that attempt those that are kept, in the order in which they were told.
+  // Calls `tell` for each kept point of a metric of the trial's newest attempt, in the order in which they
+  // were written.
   void points(const std::string& trial, const std::string& metric,
               const std::function<void(const MetricPoint&)>& tell);
 
@@ -167,19 +176,20 @@ class Telemetry {
   std::unique_ptr<Impl> impl_;
 };
 
-// Takes in what an attempt has written since the last time, and the metrics in it; of one that has ended all
-// that is left, and then its file of metrics. Repeatable: what has been taken is not taken again. Where the
-// engine keeps no log there is none. Returns what a person should know. Throws Error: those of `engine`, and
-// of Telemetry.
+// Ingests what an attempt has written since the last call, and the metrics in it. With LogEnd::complete, the
+// attempt must have ended. Then ingests the whole rest of the log, and the file of metrics.
+//
+// Repeatable: nothing is stored twice. If the engine keeps no log, the stored log is empty. Returns notes for
+// the user. Throws the errors of `engine` and of Telemetry.
 enum class LogEnd { open, complete };
 [[nodiscard]] std::vector<std::string> ingest_logs(Engine& engine, const Key& key, const Trial& trial,
                                                    LogEnd end, Telemetry& telemetry,
                                                    const std::stop_token& stop);
 
-// Text about a log that has gaps, for a person.
+// Returns a text for the user about the gaps of a log.
 [[nodiscard]] std::string gaps_text(const KeptLog& log);
 
-// Where metrics were looked for without finding any, for a person.
+// Returns a text for the user that says where combu searched for metrics without finding any.
 [[nodiscard]] std::string words_of_none(const Metrics& metrics);
 
 }  // namespace combu

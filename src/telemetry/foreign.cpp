@@ -17,7 +17,8 @@ namespace {
 using database::Rows;
 using database::Sql;
 
-// Times within 250 years of 1970: each unit of time can be converted into each other one.
+// Maximum distance of a time from 1970: 250 years. Within this range each unit of time can be converted into
+// each other unit.
 constexpr std::int64_t k_foreign_nanos_max = 8'000'000'000'000'000'000;
 constexpr std::int64_t k_foreign_micros_max = k_foreign_nanos_max / 1000;
 
@@ -25,7 +26,7 @@ bool is_within(std::int64_t value, std::int64_t most) {
   return value >= -most && value <= most;
 }
 
-// NaN is NULL in the database.
+// The database stores NaN as NULL.
 double double_in(const Rows& row, int column) {
   return row.is_null(column) ? std::nan("") : row.real(column);
 }
@@ -39,7 +40,7 @@ constexpr const char* k_select_packs =
 constexpr const char* k_select_points =
     "SELECT series, place, step, at, value FROM points ORDER BY series, place";
 
-// The schema version that added the column, and what it is in earlier versions.
+// Returns the SQL of a column: its name, or 0 in schema versions before `added`, which lack the column.
 std::string since(std::size_t version, std::size_t added, const char* column) {
   return version >= added ? column : "0";
 }
@@ -93,7 +94,7 @@ void ForeignAttempt::check_packs(SQLite::Database& database) {
   std::int64_t plain = 0;
   while (rows.step()) {
     if (stop_.stop_requested()) throw Error(ErrorKind::cancelled, "", "stopped");
-    // Rows out of order are rows of a page that is linked twice.
+    // Rows are out of order if the file links a page twice.
     if (rows.number(0) <= last) refuse("rows of table `packs` are out of order");
     last = rows.number(0);
     if (rows.type(1) != SQLITE_INTEGER || rows.number(1) != number_ || rows.type(2) != SQLITE_INTEGER ||
@@ -135,7 +136,7 @@ void ForeignAttempt::read_series(SQLite::Database& database) {
 void ForeignAttempt::check_points(SQLite::Database& database) {
   Rows rows(database, k_select_points);
   auto series = series_.begin();
-  std::int64_t last = -1;  // place within the series
+  std::int64_t last = -1;  // `place` of the previous point in the series
   while (rows.step()) {
     for (const int column : {0, 1, 3})
       if (rows.type(column) != SQLITE_INTEGER) refuse("a value of table `points` is no integer");
@@ -171,7 +172,7 @@ void ForeignAttempt::copy_to(SQLite::Database& to, std::int64_t attempt) {
     add_pack.exec();
   }
   Sql add_series(to, "INSERT INTO series VALUES (NULL, ?, ?, ?, ?, ?, ?)");
-  std::map<std::int64_t, std::int64_t> numbers;  // of the series, by those in the image
+  std::map<std::int64_t, std::int64_t> numbers;  // series number in `to`, by the number in the image
   for (const Series& one : series_) {
     add_series(attempt, one.metric, one.points, one.last, one.least, one.greatest);
     numbers[one.number] = to.getLastInsertRowid();

@@ -1,5 +1,5 @@
 #pragma once
-// The telemetry of one attempt that another combu has packed. It comes from a bucket that others can write
+// Untrusted telemetry of one attempt, packed by another combu. It comes from a bucket that others can write
 // to, so it may be hostile.
 
 #include <cstdint>
@@ -15,20 +15,20 @@ namespace combu::telemetry {
 // The name of the only trial in a packed database. Its attempt is k_adopted.
 inline constexpr const char* k_packed_name = "it";
 
-// Maximum size of all packs of a log together, uncompressed: it bounds the time that small frames with large
-// content take. packed() stays far below, since each piece of a log has a head.
+// Maximum total size of all packs of a log, uncompressed. It bounds the time for small frames with large
+// content. The result of packed() stays far below this limit, because each piece of a log has a header.
 inline constexpr std::int64_t k_foreign_log_max = 4LL << 30U;
 
 class ForeignAttempt {
  public:
-  // Opens `image`, reads all of it, and checks every value: type, range, and the order and sum of rows.
-  // Memory: the image, and one pack of the log. Throws Error(corrupt) with an empty subject, and
-  // Error(cancelled) once `stop` is set.
+  // Opens `image`, reads all of it, and checks every value: its type and range, and the order and sums of
+  // rows. Memory: the image, and one pack of the log. Throws Error(corrupt) with an empty subject if a check
+  // fails, and Error(cancelled) once `stop` is set.
   ForeignAttempt(std::string image, const database::Schema& schema, std::stop_token stop);
 
   [[nodiscard]] const KeptLog& log() const { return log_; }
-  // Adds its packs, series and points to `attempt` of `to`, within the caller's transaction. Throws Error as
-  // the constructor does, and SQLite::Exception for faults of `to`.
+  // Adds the packs, series and points to `attempt` of `to`. The caller must have opened a transaction. Throws
+  // Error as the constructor does, and SQLite::Exception if `to` fails.
   void copy_to(SQLite::Database& to, std::int64_t attempt);
 
  private:
@@ -48,7 +48,7 @@ class ForeignAttempt {
 
   std::stop_token stop_;
   database::Foreign image_;
-  std::int64_t number_ = 0;  // of the attempt in the image
+  std::int64_t number_ = 0;  // number of the attempt in the image
   KeptLog log_;
   std::vector<Series> series_;
 };

@@ -20,12 +20,13 @@ using telemetry::MetricLimits;
 using telemetry::MetricLines;
 
 constexpr std::size_t k_batch_size = 4U << 20U;
-// Maximum size of pieces that are read and not stored yet, in bytes. Beyond it they are stored although older
-// ones may follow: one line may be of any size, and all its pieces have one time.
+// Maximum size in bytes of pieces that are read but not yet stored. Above this size pieces are stored even if
+// older ones may follow: one line may have any size, and all its pieces have the same time.
 constexpr std::size_t k_held_max = 2 * k_batch_size;
-// Added to the size of a piece's text: many pieces may hold a byte each.
+// Added to the size of each piece, because there may be many pieces of one byte.
 constexpr std::size_t k_piece_overhead = 64;
-// What another process has taken meanwhile is not taken twice.
+// Thrown if another process has stored a part of the log in the meantime. Then the ingestion begins again, so
+// that nothing is stored twice.
 struct Overtaken {};
 
 class LogIngester {
@@ -73,13 +74,13 @@ class LogIngester {
     if (size_behind(0) >= next_batch_) give(ready());
   }
 
-  // What is there so far of an attempt that goes on.
+  // Stores what has been read so far of an attempt that still runs.
   void pause() {
     settled_until_ = telemetry_.read_up_to(key_.trial, key_.attempt, latest_);
     give(ready());
   }
 
-  // All of an attempt that has ended.
+  // Stores all of an attempt that has ended.
   void end(std::vector<LogBatch::Metric> more) {
     more_ = std::move(more);
     is_last_ = true;
@@ -93,20 +94,22 @@ class LogIngester {
     std::size_t begin;
   };
 
-  // Where the text of piece `index` begins in texts_, or its end behind the last one.
+  // Returns where the text of piece `index` begins in texts_. Behind the last piece, returns the end of
+  // texts_.
   [[nodiscard]] std::size_t begin_of(std::size_t index) const {
     return index < pieces_.size() ? pieces_[index].begin : texts_.size();
   }
   [[nodiscard]] std::string_view text(std::size_t index) const {
     return std::string_view(texts_).substr(begin_of(index), begin_of(index + 1) - begin_of(index));
   }
-  // Of the pieces from `index` on.
+  // Returns the size of the pieces from `index` on, including overhead.
   [[nodiscard]] std::size_t size_behind(std::size_t index) const {
     return texts_.size() - begin_of(index) + k_piece_overhead * (pieces_.size() - index);
   }
 
-  // How many of the first pieces are older than all that may still come, and than those behind them: a
-  // later reading begins with the time of the last one taken.
+  // Returns the number of leading pieces that are not newer than any piece behind them, nor than any piece
+  // that may still come. The order matters, because a later reading begins at the time of the last stored
+  // piece.
   [[nodiscard]] std::size_t settled() const {
     Instant least = std::max<Instant>(latest_ - k_log_disorder_max, settled_until_);
     std::vector<Instant> behind(pieces_.size());
@@ -123,16 +126,17 @@ class LogIngester {
     return count;
   }
 
-  // What standard output is within: how much there is since the last end of a line for metrics, and since the
-  // last newline.
+  // The position within standard output, in bytes: since the last line end that counts for metrics (newline
+  // or carriage return), and since the last newline.
   struct Open {
     std::size_t line = 0;
     std::size_t newline = 0;
   };
 
-  // As many of them as do not end within a line of standard output, but for one that is too long to be read
-  // for metrics, be it of a progress bar's many: who reads on may be another process, and know only what
-  // follows.
+  // Returns the number of leading pieces, at most `count`, that do not end within a line of standard output.
+  // The reason is that another process may continue the reading, and would see only the rest of the line.
+  // Exception: a line that is too long to be read for metrics may be split, even if a progress bar made it
+  // long.
   [[nodiscard]] std::size_t whole_lines(std::size_t count) const {
     Open open = open_;
     std::size_t whole = 0;
@@ -143,13 +147,14 @@ class LogIngester {
     return whole;
   }
 
-  // Nor does a line that does not end hold up for ever what comes by the other stream.
+  // Splits a line nevertheless if too much follows it: a line without an end must not delay the other stream
+  // for ever.
   [[nodiscard]] std::size_t complete_enough(std::size_t count) const {
     const std::size_t whole = whole_lines(count);
     return size_behind(whole) > k_batch_size ? count : whole;
   }
 
-  // How many of the first pieces to store, so that at most k_held_max of them stay.
+  // Returns how many of the first pieces to store, so that at most k_held_max bytes remain.
   [[nodiscard]] std::size_t ready() const {
     std::size_t count = complete_enough(settled());
     if (size_behind(count) <= k_held_max) return count;
@@ -158,7 +163,7 @@ class LogIngester {
   }
 
   static std::size_t open_after(std::size_t open, std::string_view text, char end) {
-    // find_last_of() would take most of the time that a long line takes.
+    // std::string_view::find_last_of() would take most of the time that a long line takes.
     const auto* const last = static_cast<const char*>(::memrchr(text.data(), end, text.size()));
     return last == nullptr ? open + text.size() : static_cast<std::size_t>(text.end() - last) - 1;
   }
@@ -207,18 +212,19 @@ class LogIngester {
   bool had_passed_over_ = false;
   bool had_gaps_ = false;
   bool had_all_points_ = true;
-  // What is told since then begins with the last that is kept, unless the engine has rotated that away.
+  // True until the last stored piece has been read again. The engine sends this piece first, unless the
+  // engine has rotated it away.
   bool expects_known_ = false;
-  std::size_t told_at_until_ = 0;  // pieces that are taken and told once more
-  std::vector<Piece> pieces_;      // not taken yet
-  std::string texts_;              // theirs
+  std::size_t told_at_until_ = 0;  // stored pieces that the engine sends again
+  std::vector<Piece> pieces_;      // pieces that are not stored yet
+  std::string texts_;              // their texts
   std::size_t next_batch_ = k_batch_size;
   Instant latest_{};
   Instant settled_until_{};
   Open open_;
   bool is_last_ = false;
   MetricLimits limits_;
-  std::size_t passed_over_ = 0;  // of these points, how many are kept count of
+  std::size_t passed_over_ = 0;  // the part of limits_.passed_over() that is already stored
   std::vector<MetricLines> metrics_;
   std::vector<LogBatch::Metric> more_;
   Lines lines_{[this](std::string_view line, Instant at) {
@@ -240,7 +246,8 @@ std::vector<std::string> take_once(Engine& engine, const Key& key, const Trial& 
   try {
     engine.logs(key, {.since = taker.since(), .timed = true}, take, stop);
   } catch (const Error& error) {
-    // What cannot be kept is not whole; only what the engine has not kept either is.
+    // If the engine refuses because it keeps no log, the empty log counts as complete. If storing failed, the
+    // log is incomplete.
     if (error.kind() != ErrorKind::refused || !is_kept) throw;
     notes.push_back(fmt::format("its log is not kept: {}", error.message()));
   }

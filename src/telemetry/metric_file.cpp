@@ -17,10 +17,11 @@
 namespace combu::telemetry {
 namespace {
 
-// The engine pushes an archive, and libarchive pulls: each piece is handed over, and waited for.
+// Connects the engine, which pushes an archive, with libarchive, which pulls. The writer hands over each
+// piece and blocks until it has been read.
 class Handover {
  public:
-  // Returns when it has been read. False: nobody will.
+  // Blocks until the piece has been read. Returns false if the reader has left.
   bool write(std::string_view piece) {
     std::unique_lock lock(mutex_);
     piece_ = piece;
@@ -34,7 +35,8 @@ class Handover {
     changed_.notify_all();
   }
 
-  // Valid until the next call; empty at the end.
+  // Blocks until there is a piece, and returns it. Returns an empty text at the end. The result is valid
+  // until the next call.
   std::string_view read() {
     std::unique_lock lock(mutex_);
     if (is_read_) piece_.reset();
@@ -53,7 +55,7 @@ class Handover {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<std::string_view> piece_;
-  bool is_read_ = false;  // what piece_ is
+  bool is_read_ = false;  // true if read() has returned piece_
   bool ended_ = false;
   bool left_ = false;
 };
@@ -127,7 +129,7 @@ FileMetrics read_metric_file(Engine& engine, const Key& key, const Metrics& metr
     try {
       found = engine.copy_out(key, path, tell, stop);
     } catch (const Error& error) {
-      handover.end();  // or the other thread waits for more
+      handover.end();  // else the other thread would wait for more
       if (error.kind() == ErrorKind::invalid)
         return {.fault = fmt::format("its file of metrics {} {}", path, error.message())};
       if (!is_enough) throw;

@@ -1,5 +1,5 @@
 #pragma once
-// The file of metrics that an attempt leaves.
+// Reads the file of metrics that an attempt wrote.
 
 #include <cstdint>
 #include <stop_token>
@@ -14,14 +14,15 @@ namespace combu::telemetry {
 
 struct FileMetrics {
   std::vector<LogBatch::Metric> metrics;
-  std::string fault;  // why there are none, or not all, for a person
+  std::string fault;  // for the user: why metrics are missing; empty: none are missing
 };
 
-// Reading more would take long. The points that are kept are in memory until they are stored.
+// Maximum size of a file of metrics. Reading more would take long, and the kept points are in memory until
+// they are stored.
 inline constexpr Bytes k_metric_file_max{std::int64_t{256} << 20};
 
-// Reads `metrics.file` on a thread of its own, while the file comes, and no more of it than `size_max`.
-// Throws Error as Engine::copy_out does.
+// Reads at most `size_max` of `metrics.file`. A separate thread parses the file while the engine sends it.
+// Blocks until all is read. Throws Error as Engine::copy_out does.
 [[nodiscard]] FileMetrics read_metric_file(Engine& engine, const Key& key, const Metrics& metrics,
                                            MetricLimits& limits, const std::stop_token& stop,
                                            Bytes size_max = k_metric_file_max);

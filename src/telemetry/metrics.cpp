@@ -16,15 +16,16 @@ namespace {
 
 using Numbers = std::vector<std::pair<std::string, double>>;
 
-// Maximum size of a metric's name in bytes. Without a limit the names in one deeply nested line, or
-// k_metrics_max names of the size of a line, could fill the memory.
+// Maximum size of a metric's name in bytes. Without this limit, the names could fill the memory: those of one
+// deeply nested line, or k_metrics_max names as long as a line.
 constexpr std::size_t k_name_max = 256;
 
-constexpr char k_stands_for = '\1';  // before what is no number of JSON, in a string
+constexpr char k_stands_for = '\1';  // in a string, precedes a number that JSON cannot express
 constexpr std::string_view k_in_words =
-    "0123456789+-.abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";  // and numbers
+    "0123456789+-.abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";  // characters of words and numbers
 
-// Also "nan", "-inf" and "Infinity" in any case; what is beyond all numbers is infinite.
+// Parses a number. Also accepts "nan", "-inf" and "Infinity" in upper or lower case. A number beyond the
+// range of double becomes infinite.
 std::optional<double> number_in(std::string_view text) {
   text = trimmed(text);
   if (text.starts_with('+')) text.remove_prefix(1);
@@ -35,7 +36,8 @@ std::optional<double> number_in(std::string_view text) {
   return fault == std::errc() ? std::optional(value) : std::nullopt;
 }
 
-// What programs print where JSON has no number; nullopt: it is none, or one of JSON's.
+// Returns the value of a NaN or infinity that a program has printed in place of a JSON number. Returns
+// nullopt for any other word.
 std::optional<double> odd_number(std::string_view word) {
   const std::optional<double> number = number_in(word);
   return number && !std::isfinite(*number) ? number : std::nullopt;
@@ -101,10 +103,10 @@ class NumbersIn : public nlohmann::json::json_sax_t {
   }
 
   Numbers& numbers_;
-  std::string name_;  // of the value that comes next
+  std::string name_;  // of the next value
   // The length of name_ before the keys of each open object outside of arrays.
   std::vector<std::size_t> prefixes_;
-  std::size_t depth_in_array_ = 0;  // open arrays, and objects in them
+  std::size_t depth_in_array_ = 0;  // number of open arrays, and of open objects within them
 };
 
 bool read_object(std::string_view line, Numbers& numbers) {
@@ -113,7 +115,7 @@ bool read_object(std::string_view line, Numbers& numbers) {
   return nlohmann::json::sax_parse(line, &reader);
 }
 
-// Each NaN and infinity outside of strings as a string of its own.
+// Returns the line with each NaN and infinity outside of strings replaced by a string that NumbersIn reads.
 std::string with_strings(std::string_view line) {
   std::string text;
   bool in_string = false;
@@ -133,7 +135,7 @@ std::string with_strings(std::string_view line) {
   return text;
 }
 
-// RFC 4180, without ends of lines in quotes.
+// Splits a line of CSV (RFC 4180). Line ends within quotes are not supported.
 std::vector<std::string> fields_of(std::string_view line) {
   std::vector<std::string> fields(1);
   bool quoted = false;
@@ -233,7 +235,7 @@ void MetricLines::add(std::span<const std::pair<std::string, double>> numbers, I
       found = series_.emplace(name, Series()).first;
     }
     Series& series = found->second;
-    if (std::exchange(series.line, line_) == line_) continue;  // a second number of this name
+    if (std::exchange(series.line, line_) == line_) continue;  // a second number with this name
     if (limits_.keeps_point()) {
       series.points.push_back({.step = step, .at = at, .value = value});
     } else {

@@ -1,5 +1,5 @@
 #pragma once
-// Finds numbers in what a trial writes.
+// Extracts metrics from the output of a trial.
 
 #include <re2/re2.h>
 
@@ -19,18 +19,18 @@
 
 namespace combu::telemetry {
 
-// Which points are taken of an attempt: those of the first k_metrics_max different metrics. Of these the
-// first k_kept_points_max are kept.
+// Limits the points of an attempt. Admits the first k_metrics_max different metrics, and keeps the first
+// k_kept_points_max points of these metrics.
 class MetricLimits {
  public:
-  // `taken`: points by metric that have been taken of the attempt before.
+  // `taken`: the numbers of points, by metric, that are already stored for the attempt.
   explicit MetricLimits(const std::map<std::string, std::size_t>& taken = {});
 
   [[nodiscard]] bool admits(const std::string& name);
-  // Counts a point of a metric that is admitted. True if it is to be kept.
+  // Counts a point of an admitted metric. True if the point is to be kept.
   [[nodiscard]] bool keeps_point() { return ++points_ <= k_kept_points_max; }
 
-  // Points of metrics that were not admitted.
+  // Returns the number of points of metrics that were not admitted.
   [[nodiscard]] std::size_t passed_over() const { return passed_over_; }
   // True if there were more points than are kept.
   [[nodiscard]] bool exceeds_points() const { return points_ > k_kept_points_max; }
@@ -41,37 +41,39 @@ class MetricLimits {
   std::size_t passed_over_ = 0;
 };
 
-// Reads one line after the other, each without its end. What holds no numbers is passed over.
+// Extracts metrics from lines, which it is given one by one without their line ends. Ignores lines without
+// numbers.
 class MetricLines {
  public:
   enum class Form { json, csv, pattern };
 
-  // Form::pattern uses the pattern of `metrics`; every form uses the name of the step.
+  // Form::pattern uses the pattern of `metrics`. All forms use the step name of `metrics`.
   MetricLines(Form form, MetricLimits& limits, const Metrics& metrics = {});
 
   void take(std::string_view line, Instant at);
-  // What has been found since the last call.
+  // Returns the metrics found since the last call.
   [[nodiscard]] std::vector<LogBatch::Metric> taken();
 
  private:
   struct Series {
     std::vector<MetricPoint> points;
-    PointSummary more;     // of those that are not kept
-    std::size_t line = 0;  // that the last point is from; the first line is 1
+    PointSummary more;     // of the points that are not kept
+    std::size_t line = 0;  // line of the last point; the first line is 1
   };
 
   void take_json(std::string_view line, Instant at);
   void take_csv(std::string_view line, Instant at);
   void take_match(std::string_view line, Instant at);
-  // `numbers`: of one line, in its order. Of several with one name the first one counts.
+  // `numbers`: the numbers of one line, in the order of the line. If several have the same name, the first
+  // counts.
   void add(std::span<const std::pair<std::string, double>> numbers, Instant at);
 
   Form form_;
   MetricLimits& limits_;
   std::string step_;
   std::unique_ptr<re2::RE2> pattern_;
-  std::vector<std::pair<int, std::string>> groups_;  // by number
-  std::vector<std::string> columns_;                 // of the first line of a CSV file
+  std::vector<std::pair<int, std::string>> groups_;  // number and name of each group
+  std::vector<std::string> columns_;                 // the header of a CSV file
   std::vector<std::pair<std::string, double>> numbers_;
   std::map<std::string, Series, std::less<>> series_;  // by metric
   std::size_t line_ = 0;
@@ -79,19 +81,19 @@ class MetricLines {
 
 inline constexpr std::size_t k_line_max = std::size_t{1} << 20U;
 
-// Lines, put together from pieces. A carriage return ends one as a newline does: what draws a progress bar
-// writes each of its states over the one before.
+// Joins pieces of a log into lines. A carriage return ends a line as a newline does, because programs use it
+// to overwrite the current state of a progress bar.
 class Lines {
  public:
   using Tell = std::function<void(std::string_view line, Instant at)>;
   explicit Lines(Tell tell) : tell_(std::move(tell)) {}
 
-  // A line that is longer than k_line_max is passed over.
+  // Ignores a line that is longer than k_line_max.
   void feed(std::string_view text, Instant at);
   void end(Instant at);
 
  private:
-  // A text without a newline: the states of a progress bar.
+  // Splits a text without newlines at carriage returns, which separate the states of a progress bar.
   void feed_states(std::string_view text, Instant at);
   void append(std::string_view text);
   void end_line(Instant at);

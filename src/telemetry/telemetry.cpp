@@ -27,9 +27,9 @@ using std::chrono::nanoseconds;
 
 constexpr int k_application_id = 0x636d6274;  // "cmbt"
 
-// `until` is in nanoseconds since 1970, as engines tell the times of logs; other times are microseconds. A
-// pack is a piece of a log, see pack.hpp. A value that is no number is NULL. ForeignAttempt reads databases
-// of every version.
+// `until` is in nanoseconds since 1970, the resolution of the engines' log times. Other times are in
+// microseconds. A pack is a part of a log (see pack.hpp). NaN is stored as NULL. ForeignAttempt reads
+// databases of all versions.
 constexpr std::array<std::string_view, 3> k_steps{R"sql(
   CREATE TABLE attempts (
     number INTEGER PRIMARY KEY,
@@ -103,16 +103,16 @@ Instant instant_of(std::int64_t count) {
   return Instant(std::chrono::duration_cast<Instant::duration>(Unit(count)));
 }
 
-// SQLite keeps what is no number as NULL.
+// The database stores NaN as NULL.
 double value_in(const Rows& row, int column) {
   return row.is_null(column) ? std::nan("") : row.real(column);
 }
 
-// The databases that a statement may speak of.
+// Names of databases in SQL statements.
 constexpr std::string_view k_ours = "main";
 constexpr std::string_view k_other = "other";
 
-// A database that another one can read for as long as this is there.
+// Attaches a database to another connection for the lifetime of this object.
 class Attached {
  public:
   Attached(SQLite::Database& to, const std::string& path) : to_(to) {
@@ -135,8 +135,8 @@ void forget(SQLite::Database& database, std::int64_t attempt) {
   Sql(database, "DELETE FROM attempts WHERE number = ?")(attempt);
 }
 
-// `source`: where those are that are adopted from. Some statements for all of them: one by one, they would
-// take as long as all else that is to be done about a trial that is skipped.
+// `source`: the name of the database to copy from. Copies all attempts with a few statements. Separate
+// statements for each attempt would take as long as all other work for a skipped trial.
 std::set<std::string> adopt_from(SQLite::Database& database, std::string_view source,
                                  std::span<const Adoption> wanted) {
   database.exec(
@@ -147,7 +147,8 @@ std::set<std::string> adopt_from(SQLite::Database& database, std::string_view so
       "                                         trial TEXT NOT NULL);"
       "CREATE TEMP TABLE IF NOT EXISTS told (new INTEGER PRIMARY KEY, old INTEGER NOT NULL,"
       "                                      attempt INTEGER NOT NULL);");
-  // At once for writing, but of ours alone: IMMEDIATE would be of all that is attached.
+  // The first DELETE deletes nothing, but locks our database for writing. BEGIN IMMEDIATE would lock all
+  // attached databases.
   SQLite::Transaction transaction(database);
   database.exec("DELETE FROM main.attempts WHERE number IS NULL");
   database.exec("DELETE FROM wanted; DELETE FROM adopted; DELETE FROM told");
@@ -173,7 +174,8 @@ std::set<std::string> adopt_from(SQLite::Database& database, std::string_view so
       "ON series = old");
   all("INSERT INTO main.series SELECT new, told.attempt, metric, points, last, least, greatest FROM told "
       "CROSS JOIN {from}.series AS theirs ON theirs.number = old");
-  // Of the same trial there may be one from before, and it may be what another one adopts.
+  // A trial may already have an adopted attempt, and another trial may adopt from that attempt. Hence the new
+  // attempts have temporary numbers until the earlier ones are deleted.
   all("INSERT INTO main.attempts (number, trial, attempt, complete, size, dropped, until, at_until, "
       "passed_over, gaps) SELECT new, adopted.trial, -new, complete, size, dropped, until, at_until, "
       "passed_over, gaps FROM adopted CROSS JOIN {from}.attempts AS theirs ON theirs.number = old");
@@ -186,7 +188,7 @@ std::set<std::string> adopt_from(SQLite::Database& database, std::string_view so
   return adopted;
 }
 
-// ---- What is packed: a database of one attempt of one trial, as SQLite keeps it in a file
+// ---- Packing: a database of one attempt of one trial, as the bytes of an SQLite file
 
 std::string image_of(SQLite::Database& database) {
   sqlite3_int64 size = 0;
@@ -196,7 +198,7 @@ std::string image_of(SQLite::Database& database) {
   return {reinterpret_cast<const char*>(image.get()), static_cast<std::size_t>(size)};
 }
 
-// False: a log or one of its lines is too large for others to take it.
+// Returns false if the log, or one of its lines, is too large to be shared.
 bool can_be_shared(SQLite::Database& database) {
   SQLite::Statement query(database, "SELECT coalesce(max(size), 0), coalesce(sum(size), 0) FROM packs");
   query.executeStep();
@@ -210,7 +212,7 @@ void PointSummary::add(const PointSummary& later) {
   if (later.points == 0) return;
   points += later.points;
   last = later.last;
-  least = std::fmin(least, later.least);  // of a number and what is none the number
+  least = std::fmin(least, later.least);  // fmin() and fmax() ignore NaN
   greatest = std::fmax(greatest, later.greatest);
 }
 
@@ -272,8 +274,8 @@ struct Telemetry::Impl {
     }
   }
 
-  // The oldest ones go until no more than `size_max` is kept, the last of these in part where much more than
-  // has to would go with it. How much that was.
+  // Deletes the oldest packs until at most `size_max` is kept. If deleting the last of these packs would
+  // remove much more than necessary, only a part of it is removed. Returns the size of the removed texts.
   Bytes drop(std::int64_t attempt, Bytes kept, Bytes size_max) {
     Bytes dropped;
     if (kept <= size_max) return dropped;
@@ -341,7 +343,8 @@ struct Telemetry::Impl {
   std::mutex foreign_mutex;  // locked before `mutex`
   std::mutex mutex;
   std::string fault;
-  // Of logs that grow, by trial and attempt: up to when they were read, and when that was.
+  // For growing logs, by trial and attempt: the time up to which the log was read, and the time of that
+  // reading.
   std::map<std::pair<std::string, int>, std::pair<Instant, std::chrono::steady_clock::time_point>> readings;
   SQLite::Database database;
   Sql add_point{database, "INSERT INTO points VALUES (?, ?, ?, ?, ?)"};
@@ -410,7 +413,7 @@ void Telemetry::read_log(const std::string& trial, int attempt, std::optional<st
     const auto kept = impl_->kept(trial, attempt);
     if (!kept) return;
     std::int64_t first = 0;
-    std::size_t skipped = 0;  // lines of the first pack
+    std::size_t skipped = 0;  // lines of the first pack to skip
     if (tail) {
       SQLite::Statement back(impl_->database,
                              "SELECT number, data FROM packs WHERE attempt = ? ORDER BY number DESC");
@@ -503,7 +506,7 @@ std::string Telemetry::packed(const std::string& trial, int attempt) {
 }
 
 void Telemetry::adopt(std::string_view packed, const std::string& trial, const std::stop_token& stop) {
-  // One after the other: together, many large ones would take much memory.
+  // One at a time, because several large ones together would take much memory.
   const std::scoped_lock only_one(impl_->foreign_mutex);
   try {
     telemetry::ForeignAttempt theirs(telemetry::decompressed(packed, k_packed_max), k_schema, stop);
