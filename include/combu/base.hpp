@@ -90,7 +90,7 @@ struct Cpus {
 // Returns a duration for the user, rounded to about three significant digits: "850 ms", "3.2 s", "4m10s",
 // "2h05m".
 [[nodiscard]] std::string to_string(Seconds duration);
-// Returns a size for the user, rounded to at most three significant digits: "512 MiB", "1.5 GiB".
+// Returns a size for the user, rounded to about three significant digits: "512 MiB", "1.5 GiB".
 [[nodiscard]] std::string to_string(Bytes bytes);
 // Returns the exact number: "1.5".
 [[nodiscard]] std::string to_string(Cpus cpus);

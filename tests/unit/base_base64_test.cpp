@@ -8,7 +8,7 @@
 namespace combu {
 namespace {
 
-TEST(Base64, GoesBothWays) {
+TEST(Base64, EncodesAndDecodes) {
   EXPECT_EQ(encode_base64url(""), "");
   EXPECT_EQ(encode_base64url("a"), "YQ==");
   EXPECT_EQ(encode_base64url("ab"), "YWI=");
@@ -18,7 +18,7 @@ TEST(Base64, GoesBothWays) {
   EXPECT_EQ(decode_base64("YQ=="), "a");
 }
 
-TEST(Base64, GivesBackBytesOfAnyLength) {
+TEST(Base64, DecodesWhatItEncodedForAnyLength) {
   std::string bytes;
   for (std::size_t size = 0; size <= 256; ++size) {
     const std::string text = encode_base64url(bytes);
@@ -28,7 +28,7 @@ TEST(Base64, GivesBackBytesOfAnyLength) {
   }
 }
 
-TEST(Base64, TakesEitherAlphabetWithoutPaddingAndSkipsTheRest) {
+TEST(Base64, DecodesBothAlphabetsWithoutPaddingAndSkipsOtherCharacters) {
   EXPECT_EQ(decode_base64("-__-+//+"), "\xfb\xff\xfe\xfb\xff\xfe");
   EXPECT_EQ(decode_base64("YQ"), "a");
   EXPECT_EQ(decode_base64("YWI"), "ab");

@@ -1,4 +1,4 @@
-// A file that somebody exchanges for another one while it is opened.
+// Another process replaces a file while combu opens it.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -15,13 +15,13 @@
 #include "combu/base.hpp"
 
 namespace {
-std::function<void()> after_look;  // once, when a file's kind has been asked for
+std::function<void()> after_look;  // called once, after the next stat() or fstat()
 void look() {
   if (after_look) std::exchange(after_look, nullptr)();
 }
 }  // namespace
 
-// In the place of the system's.
+// Replace the functions of the C library.
 extern "C" int stat(const char* path, struct stat* state) noexcept {
   const auto result = static_cast<int>(syscall(SYS_newfstatat, AT_FDCWD, path, state, 0));
   look();
@@ -38,7 +38,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST(ReadRegularFile, OpensNothingThatTakesThePlaceOfTheFile) {
+TEST(ReadRegularFile, AFileReplacedDuringTheCallIsNotOpened) {
   const fs::path folder = testing::TempDir() + "exchange." + std::to_string(getpid());
   fs::create_directories(folder);
   const std::string path = folder / "file";

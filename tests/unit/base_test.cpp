@@ -65,7 +65,7 @@ TEST(ErrorText, NamesTheSubjectFirst) {
   EXPECT_EQ(to_string(ErrorKind::not_found), "not_found");
 }
 
-TEST(Duration, IsReadFromWordsAndNumbers) {
+TEST(Duration, ParserAcceptsUnitsAndPlainNumbers) {
   EXPECT_DOUBLE_EQ(parse_duration("90s").count(), 90);
   EXPECT_DOUBLE_EQ(parse_duration("1h30m").count(), 5400);
   EXPECT_DOUBLE_EQ(parse_duration("500ms").count(), 0.5);
@@ -77,7 +77,7 @@ TEST(Duration, IsReadFromWordsAndNumbers) {
   EXPECT_DOUBLE_EQ(parse_duration("0").count(), 0);
 }
 
-TEST(Duration, ThatMakesNoSenseIsRefusedAndQuoted) {
+TEST(Duration, AMalformedTextIsRefusedAndQuoted) {
   EXPECT_THAT(refusal_of_duration(""), HasSubstr("not a duration"));
   EXPECT_THAT(refusal_of_duration("soon"), HasSubstr("\"soon\" is not a duration"));
   EXPECT_THAT(refusal_of_duration("-5s"), HasSubstr("negative"));
@@ -91,7 +91,7 @@ TEST(Duration, ThatMakesNoSenseIsRefusedAndQuoted) {
   EXPECT_THAT(refusal_of_duration("nan"), HasSubstr("not a duration"));
 }
 
-TEST(ByteCount, FollowsDockersPowersOfTwo) {
+TEST(ByteCount, UnitsArePowersOfTwoAsInDocker) {
   EXPECT_EQ(parse_bytes("512m").count, 512LL << 20);
   EXPECT_EQ(parse_bytes("2GiB").count, 2LL << 30);
   EXPECT_EQ(parse_bytes("2gb").count, 2LL << 30);
@@ -103,7 +103,7 @@ TEST(ByteCount, FollowsDockersPowersOfTwo) {
   EXPECT_EQ(parse_bytes("9223372036854775807").count, 9223372036854775807LL);
 }
 
-TEST(ByteCount, ThatMakesNoSenseIsRefusedAndQuoted) {
+TEST(ByteCount, AMalformedTextIsRefusedAndQuoted) {
   EXPECT_THAT(refusal_of_bytes(""), HasSubstr("not a size"));
   EXPECT_THAT(refusal_of_bytes("-1"), HasSubstr("negative"));
   EXPECT_THAT(refusal_of_bytes("much"), HasSubstr("\"much\" is not a size"));
@@ -114,7 +114,7 @@ TEST(ByteCount, ThatMakesNoSenseIsRefusedAndQuoted) {
   EXPECT_THAT(refusal_of_bytes("8192.5p"), HasSubstr("2^63"));
 }
 
-TEST(DurationText, HasThreePlacesAtMost) {
+TEST(DurationText, IsRoundedForTheUser) {
   EXPECT_EQ(to_string(Seconds(0)), "0 ms");
   EXPECT_EQ(to_string(Seconds(0.85)), "850 ms");
   EXPECT_EQ(to_string(Seconds(0.9999)), "1.0 s");
@@ -126,7 +126,7 @@ TEST(DurationText, HasThreePlacesAtMost) {
   EXPECT_EQ(to_string(Seconds(3 * 86400 + 7200)), "3d02h");
 }
 
-TEST(ByteText, HasThreePlacesAtMost) {
+TEST(ByteText, IsRoundedForTheUser) {
   EXPECT_EQ(to_string(Bytes{0}), "0 B");
   EXPECT_EQ(to_string(Bytes{1023}), "1023 B");
   EXPECT_EQ(to_string(Bytes{512LL << 20}), "512 MiB");
@@ -135,7 +135,7 @@ TEST(ByteText, HasThreePlacesAtMost) {
   EXPECT_EQ(to_string(Bytes{9223372036854775807LL}), "8 EiB");
 }
 
-TEST(RunIdText, IsWhatAContainerLabelAndAFileNameCanHold) {
+TEST(RunIdText, OnlyCharactersOfLabelsAndFileNamesAreAccepted) {
   EXPECT_EQ(RunId("Night-1_b.2").text(), "Night-1_b.2");
   for (const std::string& wrong : {std::string(), std::string("-a"), std::string("a b"), std::string(65, 'a'),
                                    std::string("a\0b", 3), std::string("é")}) {
@@ -143,7 +143,7 @@ TEST(RunIdText, IsWhatAContainerLabelAndAFileNameCanHold) {
   }
 }
 
-TEST(RunIdText, OfARandomOneIsNewAtEachCall) {
+TEST(RunIdText, RandomIdsAreUnique) {
   std::set<std::string> seen;
   for (int i = 0; i < 200; ++i) {
     const std::string text = RunId::random().text();
@@ -154,7 +154,7 @@ TEST(RunIdText, OfARandomOneIsNewAtEachCall) {
   EXPECT_EQ(seen.size(), 200U);
 }
 
-TEST(Nearest, FindsTheWordThatWasMeant) {
+TEST(Nearest, FindsTypingErrorsAndAbbreviations) {
   const std::vector<std::string_view> known{"name",     "image",   "ports", "volumes",
                                             "networks", "depends", "cmd"};
   EXPECT_EQ(nearest("nmae", known), "name");
@@ -172,14 +172,14 @@ TEST(Nearest, FindsTheWordThatWasMeant) {
   EXPECT_EQ(nearest(std::string(100000, 'n'), known), std::nullopt);
 }
 
-TEST(Trimmed, IsWhatIsBetweenTheBlanks) {
+TEST(Trimmed, RemovesBlanksAtBothEnds) {
   EXPECT_EQ(trimmed(" \t a b\r\n"), "a b");
   EXPECT_EQ(trimmed("a"), "a");
   EXPECT_EQ(trimmed(" \n"), "");
   EXPECT_EQ(trimmed(""), "");
 }
 
-TEST(ParseNumber, TakesTheWholeText) {
+TEST(ParseNumber, AcceptsANumberThatFillsTheText) {
   EXPECT_EQ(parse_number<int>("42"), 42);
   EXPECT_EQ(parse_number<int>("-7"), -7);
   EXPECT_EQ(parse_number<int>("007"), 7);
@@ -189,7 +189,7 @@ TEST(ParseNumber, TakesTheWholeText) {
   EXPECT_TRUE(std::isnan(parse_number<double>("nan").value()));
 }
 
-TEST(ParseNumber, TakesNothingElse) {
+TEST(ParseNumber, RefusesAllOtherTexts) {
   for (const char* text :
        {"", " ", "x", "-", "+1", " 1", "1 ", "1x", "0x10", "1.5", "2147483648", "-2147483649"})
     EXPECT_EQ(parse_number<int>(text), std::nullopt) << text;
@@ -200,7 +200,7 @@ TEST(ParseNumber, TakesNothingElse) {
   EXPECT_EQ(parse_number<int>(std::string_view("1\0", 2)), std::nullopt);
 }
 
-TEST(ParseEnum, FindsTheValueByItsWord) {
+TEST(ParseEnum, FindsTheEnumeratorByItsName) {
   constexpr std::size_t k_count = 8;
   EXPECT_EQ(parse_enum<ErrorKind>(to_string(ErrorKind::invalid), k_count), ErrorKind::invalid);
   EXPECT_EQ(parse_enum<ErrorKind>(to_string(ErrorKind::corrupt), k_count), ErrorKind::corrupt);
@@ -225,7 +225,7 @@ TEST(HoldsPath, ComparesWholeNames) {
   EXPECT_TRUE(holds_path("", "a/b"));
 }
 
-TEST(FirstCharacter, IsTheOneThatUtf8Has) {
+TEST(FirstCharacter, DecodesValidUtf8) {
   const auto code_and_bytes = [](std::string_view text) {
     const Character character = first_character(text).value();
     return std::pair(character.code, character.bytes);
@@ -237,13 +237,13 @@ TEST(FirstCharacter, IsTheOneThatUtf8Has) {
   EXPECT_EQ(code_and_bytes("\xF4\x8F\xBF\xBF"), std::pair(U'\U0010FFFF', std::size_t{4}));
 }
 
-TEST(FirstCharacter, IsNoneOfWhatUtf8HasNot) {
+TEST(FirstCharacter, RefusesInvalidUtf8) {
   for (const char* text : {"\x80", "\xC1\x81", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF",
                            "\xF4\x90\x80\x80", "\xF8\x88\x80\x80\x80", "\xC3", "\xC3x", "\xE9\xA8"})
     EXPECT_FALSE(first_character(text)) << testing::PrintToString(text);
 }
 
-TEST(Tail, HasAtMostTwiceItsSizeAndTheLastBytes) {
+TEST(Tail, KeepsTheLastBytesWithinTwiceItsSize) {
   std::string text;
   std::string all;
   for (int i = 0; i < 100; ++i) {
@@ -256,7 +256,7 @@ TEST(Tail, HasAtMostTwiceItsSizeAndTheLastBytes) {
   }
 }
 
-TEST(Columns, AreTwoOfAWideCharacter) {
+TEST(Columns, AWideCharacterCountsTwo) {
   EXPECT_EQ(columns_of(""), 0U);
   EXPECT_EQ(columns_of("plain"), 5U);
   EXPECT_EQ(columns_of("é – └"), 5U);
@@ -264,7 +264,7 @@ TEST(Columns, AreTwoOfAWideCharacter) {
   EXPECT_EQ(columns_of("a\xFF"), 2U);
 }
 
-TEST(RealClock, WaitsForItsTimeWithoutAStop) {
+TEST(RealClock, WaitsForTheDurationWithoutAStop) {
   const auto before = std::chrono::steady_clock::now();
   real_clock().wait(Seconds(0.02), {});
   EXPECT_GE(std::chrono::steady_clock::now() - before, std::chrono::milliseconds(20));
@@ -274,7 +274,7 @@ TEST(RealClock, WaitsForItsTimeWithoutAStop) {
 TEST(RealClock, WaitEndsAtOnceWhenStopped) {
   std::stop_source stop;
   std::latch started(1);
-  // Left to itself this wait would outlast every test's limit.
+  // Without the stop, this wait would exceed the time limit of every test.
   std::jthread waiter([&] {
     started.count_down();
     real_clock().wait(Seconds(1e9), stop.get_token());
@@ -285,7 +285,7 @@ TEST(RealClock, WaitEndsAtOnceWhenStopped) {
   real_clock().wait(Seconds(1e9), stop.get_token());
 }
 
-TEST(Sha256, IsThatOfTheStandard) {
+TEST(Sha256, HashesMatchTheStandard) {
   EXPECT_EQ(sha256_of(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   Sha256 sum;
   sum.add("a");
@@ -308,7 +308,7 @@ class FolderPathTest : public testing::Test {
   fs::path root_ = testing::TempDir() + "folder_path." + std::to_string(getpid());
 };
 
-TEST_F(FolderPathTest, IsAsDeepAsItMustBeWithFewDescriptors) {
+TEST_F(FolderPathTest, ADeepPathNeedsFewDescriptors) {
   constexpr std::size_t k_deep = 3000;
   const std::size_t before = open_descriptors();
   FolderPath path(root());
@@ -334,7 +334,7 @@ TEST_F(FolderPathTest, FollowsNoLink) {
   EXPECT_TRUE(path.enter("a"));
 }
 
-TEST_F(FolderPathTest, IsOpenedByItsPathWithoutLinks) {
+TEST_F(FolderPathTest, AFolderIsOpenedWithoutFollowingLinks) {
   const fs::path root = fs::canonical(root_);
   fs::create_directories(root / "a/b");
   fs::create_directory_symlink("a", root / "link");
@@ -356,7 +356,7 @@ TEST_F(FolderPathTest, IsOpenedByItsPathWithoutLinks) {
   EXPECT_EQ(failure(root / "file"), std::pair(root / "file", ENOTDIR));
 }
 
-TEST_F(FolderPathTest, WhatIsMissingIsMadeInTheFolderAboveIt) {
+TEST_F(FolderPathTest, MissingFoldersAreCreatedInTheirParents) {
   const fs::path root = fs::canonical(root_);
   std::vector<std::string> made;
   const auto make = [&](int above, const std::string& name) {
@@ -375,7 +375,7 @@ TEST_F(FolderPathTest, WhatIsMissingIsMadeInTheFolderAboveIt) {
   }
 }
 
-TEST_F(FolderPathTest, AMovedFolderLeadsNowhereElse) {
+TEST_F(FolderPathTest, LeavingAMovedFolderFails) {
   fs::create_directories(root_ / "other");
   FolderPath path(root());
   fs::path deep = root_;
@@ -390,7 +390,7 @@ TEST_F(FolderPathTest, AMovedFolderLeadsNowhereElse) {
   EXPECT_EQ(path.depth(), 2U) << "it stays where it is";
 }
 
-TEST_F(FolderPathTest, ListsWhatIsInAFolder) {
+TEST_F(FolderPathTest, ListsTheEntriesOfAFolder) {
   fs::create_directories(root_ / "folder");
   fs::create_symlink("nowhere", root_ / "link");
   std::ofstream(root_ / "file") << "x";
@@ -413,11 +413,12 @@ TEST(InParallel, CallsTheBodyOnceForEachIndex) {
   in_parallel(0, 4, [](std::size_t) { FAIL(); });
 }
 
-TEST(InParallel, UsesAllItsThreadsAndNoMore) {
+TEST(InParallel, UsesExactlyTheGivenNumberOfThreads) {
   std::latch all_here(4);
   std::mutex mutex;
   std::set<std::thread::id> ids;
-  // Each of the first four waits for the others: with fewer threads this would never end.
+  // Each of the first four calls waits for the others. With fewer than four threads this would block for
+  // ever.
   in_parallel(40, 4, [&](std::size_t i) {
     if (i < 4) all_here.arrive_and_wait();
     const std::scoped_lock lock(mutex);
@@ -427,7 +428,7 @@ TEST(InParallel, UsesAllItsThreadsAndNoMore) {
   EXPECT_EQ(ids.count(std::this_thread::get_id()), 1U);
 }
 
-TEST(Controls, AreEscapedWhereATerminalWouldActOnThem) {
+TEST(Controls, TerminalControlsAreEscaped) {
   EXPECT_EQ(escape_controls("a\tb\nc"), "a\tb\nc");
   EXPECT_EQ(escape_controls("\x1b[2J\r\a\x7f"), "\\u001b[2J\\u000d\\u0007\\u007f");
   EXPECT_EQ(escape_controls(std::string_view("\0", 1)), "\\u0000");
@@ -435,7 +436,7 @@ TEST(Controls, AreEscapedWhereATerminalWouldActOnThem) {
   EXPECT_EQ(escape_controls("größe 実験 🚀 \xc2\xa0"), "größe 実験 🚀 \xc2\xa0");
 }
 
-TEST(Controls, ThatChangeTheOrderOfTextAreEscaped) {
+TEST(Controls, BidirectionalControlsAreEscaped) {
   for (const char32_t code : {U'\x061C', U'\x200E', U'\x200F', U'\x202A', U'\x202E', U'\x2066', U'\x2069'})
     EXPECT_TRUE(is_control(code)) << static_cast<unsigned>(code);
   EXPECT_EQ(escape_controls("\xd8\x9c"), "\\u061c");
@@ -474,7 +475,7 @@ std::string refusal_of_file(const std::string& path) {
   return "accepted";
 }
 
-TEST(ReadRegularFile, ReadsNothingElse) {
+TEST(ReadRegularFile, RefusesAllOtherKindsOfFiles) {
   const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "read_regular_file";
   std::filesystem::remove_all(folder);
   std::filesystem::create_directory(folder);
@@ -496,7 +497,7 @@ TEST(ReadRegularFile, ReadsNothingElse) {
   std::filesystem::remove_all(folder);
 }
 
-TEST(InParallel, ThrowsTheFirstFailureAndStopsThere) {
+TEST(InParallel, RethrowsTheFirstExceptionAndStops) {
   std::atomic<int> calls = 0;
   EXPECT_THROW(in_parallel(1000, 1,
                            [&](std::size_t i) {
@@ -508,7 +509,7 @@ TEST(InParallel, ThrowsTheFirstFailureAndStopsThere) {
   EXPECT_THROW(in_parallel(1000, 8, [](std::size_t) { throw Error(ErrorKind::refused, "x", "no"); }), Error);
 }
 
-TEST(Moment, IsReadInTheFormOfRfc3339) {
+TEST(Moment, ParserAcceptsRfc3339) {
   using std::chrono::milliseconds;
   using std::chrono::seconds;
   const Instant at(seconds(1'767'323'045));
@@ -522,7 +523,7 @@ TEST(Moment, IsReadInTheFormOfRfc3339) {
   EXPECT_EQ(parse_timestamp("2026-01-02"), Instant(seconds(1'767'312'000)));
 }
 
-TEST(FileTime, BeyondWhatAnInstantHoldsIsItsEnd) {
+TEST(FileTime, IsLimitedToTheRangeOfInstant) {
   constexpr std::int64_t k_end = 9'223'372'035;
   const auto seconds_of = [](Instant time) {
     return std::chrono::floor<std::chrono::seconds>(time.time_since_epoch()).count();

@@ -1,4 +1,4 @@
-// What a record keeps of a run whose file was edited or whose trials are tried again.
+// The record of a run whose file was edited, or whose trials are retried.
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
@@ -35,7 +35,7 @@ TEST_F(RecordTest, AnEditedFileAddsAndChangesTrials) {
   EXPECT_EQ(trials[3].state, TrialState::waiting);
 }
 
-TEST_F(RecordTest, AReopenedRunHasTheImagesThatItsTrialsAreTriedAgainWith) {
+TEST_F(RecordTest, AReopenedRunHasTheImagesOfItsRetriedTrials) {
   Record record(folder.path());
   RunEntry entry = entry_of(run);
   entry.references = {{{"old", ""}, "old@sha256:1"}, {{"kept", ""}, "kept@sha256:1"}};
@@ -50,7 +50,7 @@ TEST_F(RecordTest, AReopenedRunHasTheImagesThatItsTrialsAreTriedAgainWith) {
                                                     {{"new", ""}, "new@sha256:1"}}));
 }
 
-TEST_F(RecordTest, AReopenedTrialTakesTheNewestText) {
+TEST_F(RecordTest, AReopenedTrialUsesTheNewestFileVersion) {
   Record record(folder.path());
   RunEntry entry = entry_of(run);
   entry.text.imports = R"({"/a":"01"})";
@@ -73,7 +73,7 @@ TEST_F(RecordTest, AReopenedTrialTakesTheNewestText) {
   EXPECT_EQ(trial.params, R"({"lr":2})");
 }
 
-TEST_F(RecordTest, WithoutATextTheNewestOneStays) {
+TEST_F(RecordTest, WithoutANewTextTheNewestFileVersionStays) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
   record.append(run.id, std::vector{failure(0, TrialState::failed, 1, Cause::error, 3),
@@ -90,7 +90,7 @@ TEST_F(RecordTest, WithoutATextTheNewestOneStays) {
   EXPECT_TRUE(restored[2].anew);
 }
 
-TEST_F(RecordTest, AnEditedFileIsTakenInWholeOrNotAtAll) {
+TEST_F(RecordTest, AnEditedFileIsAppliedCompletelyOrNotAtAll) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
   record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running)});
@@ -126,7 +126,7 @@ TEST_F(RecordTest, AnEditedFileIsTakenInWholeOrNotAtAll) {
   EXPECT_EQ(one.departure, Departure::no);
 }
 
-TEST_F(RecordTest, WhatAnAttemptThatLeavesHoldsIsKnown) {
+TEST_F(RecordTest, ALeavingAttemptKeepsItsSlots) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
   Fact starting = fact(0, TrialState::starting);
@@ -142,7 +142,7 @@ TEST_F(RecordTest, WhatAnAttemptThatLeavesHoldsIsKnown) {
   EXPECT_EQ(record.restored_trials(run.id)[0].slots, starting.slots);
 }
 
-TEST_F(RecordTest, WhoMayNotReviseARunHasChangedNothing) {
+TEST_F(RecordTest, ARefusedFileVersionChangesNothing) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
   EXPECT_THROW(record.apply_file(run.id, {.text = {.source = "text", .evaluated = "[2]"}},
@@ -152,7 +152,7 @@ TEST_F(RecordTest, WhoMayNotReviseARunHasChangedNothing) {
   EXPECT_EQ(record.trial_count(run.id), 3U);
 }
 
-TEST_F(RecordTest, WhatAPersonWantsAgainIsNotSkippedButWhatWasBlockedMayBe) {
+TEST_F(RecordTest, ARequestedRetryIsExecutedButABlockedTrialMayBeSkipped) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
   record.append(run.id, std::vector<Fact>{fact(0, TrialState::skipped), fact(1, TrialState::blocked)});
@@ -168,7 +168,7 @@ TEST_F(RecordTest, WhatAPersonWantsAgainIsNotSkippedButWhatWasBlockedMayBe) {
   EXPECT_FALSE(restored[2].anew);
 }
 
-TEST_F(RecordTest, ATrialThatJoinsChangesTheRunsStamp) {
+TEST_F(RecordTest, AnAddedTrialChangesTheStampOfTheRun) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
   const Record::Stamp stamp = record.stamp(run.id);

@@ -1,4 +1,4 @@
-// Which trials of the record are equal to one that is about to run.
+// Finding completed trials with the same cache key in the record.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 using testing::ElementsAre;
 
-TEST_F(RecordTest, WhatHasBeenDoneIsFoundByItsHash) {
+TEST_F(RecordTest, CompletedTrialsAreFoundByTheirHash) {
   Record record(folder.path());
   const auto cache_result = [](TrialIndex trial, const std::string& hash) {
     return CacheResult{.trial = trial, .hash = hash, .parts = R"({"cmd":"x"})"};
@@ -43,7 +43,7 @@ TEST_F(RecordTest, WhatHasBeenDoneIsFoundByItsHash) {
   EXPECT_EQ(record.done("aa", 8).size(), 1U);
 }
 
-TEST_F(RecordTest, WhatWasSkippedIsDoneByWhoHadRun) {
+TEST_F(RecordTest, ASkippedTrialNamesTheTrialThatWasExecuted) {
   Record record(folder.path());
   const auto begin = [&](const char* id, TrialState state, const CacheResult& known) {
     run.id = RunId(id);
@@ -67,7 +67,7 @@ TEST_F(RecordTest, WhatWasSkippedIsDoneByWhoHadRun) {
   EXPECT_EQ(done[1].place, "/results/run1/one");
 }
 
-TEST_F(RecordTest, WhatRanWithSomethingElseIsNotFoundByWhatItWasKnownBy) {
+TEST_F(RecordTest, AChangedImageOrInputRemovesTheCacheKey) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
   std::vector<CacheResult> known;
@@ -92,7 +92,7 @@ TEST_F(RecordTest, WhatRanWithSomethingElseIsNotFoundByWhatItWasKnownBy) {
   EXPECT_THAT(record.inputs(run.id, run.experiment.trials[1].name), ElementsAre("sha256:x", "sha256:z"));
 }
 
-TEST_F(RecordTest, AnInputThatDoesNotCountMayChange) {
+TEST_F(RecordTest, AnInputOutsideTheCacheKeyMayChange) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
   record.append(run.id, {}, {}, {},
@@ -103,7 +103,7 @@ TEST_F(RecordTest, AnInputThatDoesNotCountMayChange) {
   EXPECT_EQ(record.done("aa", 8).size(), 1U);
 }
 
-TEST_F(RecordTest, ATrialIsKnownByWhatItWasLast) {
+TEST_F(RecordTest, TheLatestCacheLookupReplacesTheEarlierOne) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
   EXPECT_FALSE(record.known(run.id, "one"));

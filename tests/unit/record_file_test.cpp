@@ -1,4 +1,4 @@
-// The file of the record: its versions, its size, several processes that write it, and files that are none.
+// The file of the record: its versions, its size, several processes that write to it, and invalid files.
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
@@ -20,13 +20,13 @@ namespace {
 
 using testing::HasSubstr;
 
-// Most of the files cannot be read.
+// Overrides TearDown(), because most of these files cannot be read as a record.
 class RecordFileTest : public RecordTest {
  protected:
   void TearDown() override {}
 };
 
-TEST_F(RecordFileTest, WhatIsRemovedGivesItsRoomBack) {
+TEST_F(RecordFileTest, RemovingARunShrinksTheFile) {
   constexpr std::size_t k_large = std::size_t{4} << 20U;
   {
     Record record(folder.path());
@@ -42,7 +42,7 @@ TEST_F(RecordFileTest, WhatIsRemovedGivesItsRoomBack) {
   EXPECT_LT(std::filesystem::file_size(path()), k_large / 10);
 }
 
-TEST_F(RecordFileTest, RoomIsGivenBackAnotherTimeWhileSomebodyReads) {
+TEST_F(RecordFileTest, ARunIsRemovedWhileAnotherConnectionReads) {
   Record record(folder.path());
   RunEntry entry = entry_of(run);
   entry.text.source = std::string(std::size_t{4} << 20U, 'x');
@@ -54,7 +54,7 @@ TEST_F(RecordFileTest, RoomIsGivenBackAnotherTimeWhileSomebodyReads) {
   EXPECT_TRUE(record.runs({}, 1).empty());
 }
 
-TEST_F(RecordFileTest, SeveralWriteAtTheSameTime) {
+TEST_F(RecordFileTest, SeveralRecordsWriteAtTheSameTime) {
   constexpr int k_writers = 4;
   constexpr int k_facts = 100;
   std::vector<std::jthread> writers;
@@ -74,7 +74,7 @@ TEST_F(RecordFileTest, SeveralWriteAtTheSameTime) {
   for (const RunEntry& entry : record.runs({}, 10)) EXPECT_EQ(record.trials(entry.id)[0].attempt, k_facts);
 }
 
-TEST_F(RecordFileTest, AnOlderOneIsBroughtUpToDate) {
+TEST_F(RecordFileTest, AnOlderDatabaseIsUpgraded) {
   constexpr std::array<std::string_view, 1> k_old{"CREATE TABLE a (x); INSERT INTO a VALUES (7)"};
   constexpr std::array<std::string_view, 2> k_new{"CREATE TABLE a (x); INSERT INTO a VALUES (7)",
                                                   "ALTER TABLE a ADD COLUMN y DEFAULT 8"};
@@ -85,7 +85,7 @@ TEST_F(RecordFileTest, AnOlderOneIsBroughtUpToDate) {
   EXPECT_EQ(database.execAndGet("PRAGMA user_version").getInt(), 2);
 }
 
-TEST_F(RecordFileTest, OneOfTheFirstVersionKeepsItsRuns) {
+TEST_F(RecordFileTest, ARecordOfTheFirstVersionKeepsItsRuns) {
   std::filesystem::create_directories(folder.path());
   database::open(path(), {record::schema().application_id, record::schema().steps.first(1)})
       .exec(
@@ -110,7 +110,7 @@ TEST_F(RecordFileTest, OneOfTheFirstVersionKeepsItsRuns) {
   EXPECT_THAT(record.runs({}, 1), testing::IsEmpty());
 }
 
-TEST_F(RecordFileTest, ManyMayBeTheFirstAtOnce) {
+TEST_F(RecordFileTest, SeveralRecordsCreateTheSameFileAtOnce) {
   constexpr std::size_t k_together = 6;
   for (int round = 0; round < 40; ++round) {
     const std::string place = folder.path() + "/" + std::to_string(round);
@@ -131,7 +131,7 @@ TEST_F(RecordFileTest, ManyMayBeTheFirstAtOnce) {
   }
 }
 
-TEST_F(RecordFileTest, AStepThatFailsLeavesTheOlderOne) {
+TEST_F(RecordFileTest, AFailedUpgradeLeavesTheOlderVersion) {
   constexpr std::array<std::string_view, 1> k_old{"CREATE TABLE a (x)"};
   constexpr std::array<std::string_view, 3> k_new{"CREATE TABLE a (x)", "CREATE TABLE b (x)", "nonsense"};
   std::filesystem::create_directories(folder.path());
@@ -144,7 +144,7 @@ TEST_F(RecordFileTest, AStepThatFailsLeavesTheOlderOne) {
   EXPECT_EQ(database.execAndGet("SELECT count(*) FROM sqlite_master").getInt(), 1);
 }
 
-TEST_F(RecordFileTest, ANewerOneIsRefusedAndNotTouched) {
+TEST_F(RecordFileTest, ANewerRecordIsRefusedAndNotChanged) {
   constexpr std::array<std::string_view, 9> k_newer{"CREATE TABLE a (x)", "", "", "", "", "", "", "", ""};
   std::filesystem::create_directories(folder.path());
   (void)database::open(path(), {record::schema().application_id, k_newer});
@@ -156,7 +156,7 @@ TEST_F(RecordFileTest, ANewerOneIsRefusedAndNotTouched) {
   EXPECT_EQ(bytes(), before);
 }
 
-TEST_F(RecordFileTest, ADamagedOneIsRefusedAndNotTouched) {
+TEST_F(RecordFileTest, ADamagedRecordIsRefusedAndNotChanged) {
   write(std::string(8192, 'x'));
   const Error error = error_in([&] { Record{folder.path()}; });
   EXPECT_EQ(error.kind(), ErrorKind::invalid);
@@ -164,7 +164,7 @@ TEST_F(RecordFileTest, ADamagedOneIsRefusedAndNotTouched) {
   EXPECT_EQ(bytes(), std::string(8192, 'x'));
 }
 
-TEST_F(RecordFileTest, AnotherProgramsDatabaseIsRefusedAndNotTouched) {
+TEST_F(RecordFileTest, ADatabaseOfAnotherProgramIsRefusedAndNotChanged) {
   std::filesystem::create_directories(folder.path());
   SQLite::Database(path(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE).exec("CREATE TABLE theirs (x)");
   const std::string before = bytes();
@@ -174,7 +174,7 @@ TEST_F(RecordFileTest, AnotherProgramsDatabaseIsRefusedAndNotTouched) {
   EXPECT_EQ(bytes(), before);
 }
 
-TEST_F(RecordFileTest, AFolderThatCannotBeMadeIsNamed) {
+TEST_F(RecordFileTest, TheErrorNamesAFolderThatCannotBeCreated) {
   write("a file");
   const Error error = error_in([&] { Record{path() + "/below"}; });
   EXPECT_EQ(error.kind(), ErrorKind::refused);

@@ -1,5 +1,5 @@
 #pragma once
-// A record in a folder of its own, a run of three trials, and facts for it.
+// A record in its own folder, a run of three trials, and facts for this run.
 
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ class RecordTest : public testing::Test {
   RecordTest() { run.experiment = experiment({"one", "two", "three"}); }
   void TearDown() override { expect_one_state(); }
 
-  // A trial's state is the same by each way to read it.
+  // Expects that all functions of Record return the same state for a trial.
   void expect_one_state() {
     if (!Record::exists(folder.path())) return;
     Record record(folder.path(), Record::Use::reading);
@@ -79,7 +79,7 @@ class RecordTest : public testing::Test {
     return one;
   }
 
-  // As `combu kill` does, which keeps these containers.
+  // Writes the same facts as `combu kill`. The containers of the trials `kept` are not removed.
   void kill(Record& record, Instant at, const std::vector<std::string>& kept = {}) const {
     std::vector<std::string> names;
     for (const TrialEntry& trial : record.trials(run.id)) names.push_back(trial.name);

@@ -1,4 +1,4 @@
-// What a record keeps of trials whose run was killed.
+// The record of trials whose run was killed.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace combu::test {
 namespace {
 
-TEST_F(RecordTest, WhatIsKilledIsOver) {
+TEST_F(RecordTest, AKillStopsOrBlocksUnfinishedTrials) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
   record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running),
@@ -27,7 +27,7 @@ TEST_F(RecordTest, WhatIsKilledIsOver) {
   EXPECT_TRUE(record.run(run.id).ended_at);
 }
 
-TEST_F(RecordTest, WhatChangesBeforeAKillIsOnRecordMakesItVoid) {
+TEST_F(RecordTest, AKillIsNotWrittenIfTheRunHasChanged) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
   record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running)});
@@ -44,8 +44,8 @@ TEST_F(RecordTest, WhatChangesBeforeAKillIsOnRecordMakesItVoid) {
   EXPECT_TRUE(record.append_if_unchanged(run.id, {}, record.stamp(run.id), Record::RunEnds::no));
 }
 
-// Only a failure of its own is one.
-TEST_F(RecordTest, KillKeepsAFailureThatCameBefore) {
+// A trial that only waits for the collection of its outputs has not failed.
+TEST_F(RecordTest, AKillKeepsAnEarlierFailure) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
   Fact ended = fact(1, TrialState::collecting);
@@ -69,7 +69,7 @@ TEST_F(RecordTest, KillKeepsAFailureThatCameBefore) {
   EXPECT_EQ(reason_text(trials[2]), "exit code 3; removed by kill before its outputs were taken home");
 }
 
-TEST_F(RecordTest, KillLeavesTrialsWhoseContainersAreKeptAsTheyAre) {
+TEST_F(RecordTest, AKillDoesNotChangeTrialsWhoseContainersAreKept) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
   Fact ended = fact(0, TrialState::collecting);
@@ -85,7 +85,7 @@ TEST_F(RecordTest, KillLeavesTrialsWhoseContainersAreKeptAsTheyAre) {
   EXPECT_EQ(trials[1].reason, "removed by kill");
   EXPECT_EQ(trials[2].state, TrialState::blocked);
   EXPECT_FALSE(record.run(run.id).ended_at);
-  // A later kill removes it.
+  // A later kill removes the container.
   kill(record, Instant(std::chrono::seconds(1'800'000'300)));
   trials = record.trials(run.id);
   EXPECT_EQ(reason_text(trials[0]), "removed by kill before its outputs were taken home");
@@ -93,8 +93,8 @@ TEST_F(RecordTest, KillLeavesTrialsWhoseContainersAreKeptAsTheyAre) {
   EXPECT_TRUE(record.run(run.id).ended_at);
 }
 
-// What was to be run once more, and has not been, was not started.
-TEST_F(RecordTest, KillLooksAtNoAttemptBeforeARetry) {
+// A reopened trial that has not run again counts as not started.
+TEST_F(RecordTest, AKillIgnoresAttemptsBeforeARetry) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
   record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running),
@@ -106,7 +106,7 @@ TEST_F(RecordTest, KillLooksAtNoAttemptBeforeARetry) {
   EXPECT_EQ(record.trials(run.id)[0].reason, "not started: the run was killed");
 }
 
-TEST_F(RecordTest, WhatHasComeHomeIsKept) {
+TEST_F(RecordTest, CollectedOutputsAreOnRecord) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
   Fact ended = fact(0, TrialState::collecting);

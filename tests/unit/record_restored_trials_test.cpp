@@ -1,4 +1,4 @@
-// What another process goes on from, and what waits for another process.
+// The state from which another process continues a run, and waiting for another process that writes.
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
@@ -47,7 +47,7 @@ class RecordPastTest : public testing::Test {
   Record record_{folder_.path()};
 };
 
-TEST_F(RecordPastTest, AnEarlierAttemptsStopIsNotTheLastOnes) {
+TEST_F(RecordPastTest, TheStopCauseBelongsToTheLastAttempt) {
   append({fact(TrialState::starting, 1), fact(TrialState::running, 1), healthy(1)});
   EXPECT_TRUE(restored().was_healthy);
   EXPECT_EQ(restored().stop_cause, Cause::none);
@@ -61,7 +61,7 @@ TEST_F(RecordPastTest, AnEarlierAttemptsStopIsNotTheLastOnes) {
   EXPECT_THAT(restored().earlier, ElementsAre(Cause::timeout));
 }
 
-TEST_F(RecordPastTest, APathOfTheHostStaysWhereItLedFirst) {
+TEST_F(RecordPastTest, AHostPathKeepsItsFirstTarget) {
   record_.add_host_paths(run_.id, {{"/data", "/disk/one"}});
   record_.add_host_paths(run_.id, {{"/data", "/disk/two"}, {"/more", "/more"}});
   EXPECT_THAT(record_.run(run_.id).host_paths,
@@ -71,12 +71,12 @@ TEST_F(RecordPastTest, APathOfTheHostStaysWhereItLedFirst) {
   EXPECT_THAT(record_.run(run_.id).host_paths, IsEmpty());
 }
 
-TEST_F(RecordPastTest, ATrialThatWasNeverHealthyIsNot) {
+TEST_F(RecordPastTest, ATrialIsNotHealthyBeforeItsHealthCheckPasses) {
   append({fact(TrialState::starting, 1), fact(TrialState::running, 1)});
   EXPECT_FALSE(restored().was_healthy);
 }
 
-TEST_F(RecordPastTest, OnlyAnAttemptThatIsAliveLeaves) {
+TEST_F(RecordPastTest, OnlyALivingAttemptHasADeparture) {
   append({fact(TrialState::starting, 1), fact(TrialState::running, 1)});
   EXPECT_EQ(restored().departure, Departure::no);
   EXPECT_TRUE(restored().slots.empty());
@@ -89,7 +89,7 @@ TEST_F(RecordPastTest, OnlyAnAttemptThatIsAliveLeaves) {
   EXPECT_EQ(restored().departure, Departure::no);
 }
 
-TEST_F(RecordPastTest, OutputsAreOfTheLastAttempt) {
+TEST_F(RecordPastTest, OutputsBelongToTheLastAttempt) {
   append({fact(TrialState::starting, 1), fact(TrialState::running, 1)});
   record_.append(run_.id, {}, {},
                  std::vector{CollectedOutputs{.trial = 0, .attempt = 1, .taken = {.files = 3}}});
@@ -106,7 +106,7 @@ TEST_F(RecordPastTest, AReopenedTrialIsShownWithItsNextAttempt) {
   EXPECT_EQ(trial.state, TrialState::waiting);
 }
 
-TEST_F(RecordPastTest, AnEndedRunGoesOnIfItIsReopened) {
+TEST_F(RecordPastTest, AReopenedRunHasNotEnded) {
   append({fact(TrialState::starting, 1), fact(TrialState::running, 1)});
   record_.end(run_.id, Instant(k_begin + std::chrono::seconds(5)));
   record_.apply_file(run_.id, {.text = {.source = "text"}, .departure = {{0, Departure::replaced}}},
@@ -117,8 +117,8 @@ TEST_F(RecordPastTest, AnEndedRunGoesOnIfItIsReopened) {
   EXPECT_FALSE(record_.run(run_.id).ended_at);
 }
 
-// Its deadline counts from there.
-TEST_F(RecordPastTest, TrialsThatJoinDoNotChangeWhenARunThatGoesOnBegan) {
+// The deadline of a run counts from working_since.
+TEST_F(RecordPastTest, AddedTrialsDoNotMoveTheDeadlineOfAnUnendedRun) {
   record_.apply_file(run_.id,
                      {.text = {.source = "text"},
                       .opens = FileVersion::Opens::if_ended,
@@ -127,8 +127,8 @@ TEST_F(RecordPastTest, TrialsThatJoinDoNotChangeWhenARunThatGoesOnBegan) {
   EXPECT_EQ(record_.run(run_.id).working_since, Instant(k_begin));
 }
 
-// As much as the clock was set back.
-TEST_F(RecordPastTest, TimesAfterTheClockWasSetBackAreLaterByTheSame) {
+// The delay is the time by which the clock was set back.
+TEST_F(RecordPastTest, TimesAfterAClockSetBackAreShiftedByOneDelay) {
   append({fact(TrialState::starting, 100), fact(TrialState::failed, 100, Cause::error)});
   Record another(folder_.path());
   Fact starting = fact(TrialState::starting, 1);
@@ -140,12 +140,12 @@ TEST_F(RecordPastTest, TimesAfterTheClockWasSetBackAreLaterByTheSame) {
   EXPECT_GE(two.started_at, Instant(k_begin + std::chrono::seconds(100)));
 }
 
-TEST_F(RecordPastTest, ARecordExistsOnceItIsMade) {
+TEST_F(RecordPastTest, ARecordExistsAfterItsCreation) {
   EXPECT_TRUE(Record::exists(folder_.path()));
   EXPECT_FALSE(Record::exists(folder_.path() + "/other"));
 }
 
-// A call waits for another process that writes, and says so after two seconds.
+// An operation waits for another process that writes, and reports the wait after two seconds.
 TEST_F(RecordPastTest, AWaitForAnotherProcessIsReportedOnce) {
   SQLite::Database other(folder_.path() + "/record.sqlite", SQLite::OPEN_READWRITE);
   other.exec("BEGIN IMMEDIATE");

@@ -1,4 +1,4 @@
-// What a record keeps of a run, its trials and their attempts.
+// The record of a run, of its trials and of their attempts.
 
 #include "combu/record.hpp"
 
@@ -19,7 +19,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST_F(RecordTest, ARunIsThereAsItBegan) {
+TEST_F(RecordTest, ARunIsReadAsItBegan) {
   RunEntry entry = entry_of(run);
   entry.text.source = "local uuid = 'UUID'; []";
   entry.text.evaluated = "[]";
@@ -45,7 +45,7 @@ TEST_F(RecordTest, ARunIsThereAsItBegan) {
                           testing::Field(&TrialEntry::name, "three")));
 }
 
-TEST_F(RecordTest, RunsAreFoundByFileTheNewestFirst) {
+TEST_F(RecordTest, RunsOfAFileAreListedNewestFirst) {
   Record record(folder.path());
   for (const char* id : {"run1", "run2", "run3"}) {
     run.id = RunId(id);
@@ -64,7 +64,7 @@ TEST_F(RecordTest, RunsAreFoundByFileTheNewestFirst) {
   EXPECT_EQ(record.runs({}, 1).size(), 1U);
 }
 
-TEST_F(RecordTest, ARunsIdIsThereOnce) {
+TEST_F(RecordTest, ARunIdIsUnique) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
   const Error error = error_in([&] { record.begin(entry_of(run), run.experiment); });
@@ -113,7 +113,7 @@ TEST_F(RecordTest, FactsBecomeStates) {
   EXPECT_FALSE(restored[2].was_started);
 }
 
-TEST_F(RecordTest, OutputsAreOnTheirWayUntilTheyAreHome) {
+TEST_F(RecordTest, ATrialIsCollectingUntilItsOutputsAreCollected) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
   const auto state_of = [&](TrialIndex trial) { return record.trials(run.id).at(trial).state; };
@@ -160,7 +160,7 @@ TEST_F(RecordTest, OutputsAreOnTheirWayUntilTheyAreHome) {
   EXPECT_EQ(events, "ready starting running ended collected succeeded ");
 }
 
-TEST_F(RecordTest, AKillTellsWhatHasNotComeHome) {
+TEST_F(RecordTest, AKillReportsUncollectedOutputs) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
   record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running),
@@ -170,7 +170,7 @@ TEST_F(RecordTest, AKillTellsWhatHasNotComeHome) {
   EXPECT_EQ(reason_text(record.trials(run.id).at(0)), "removed by kill before its outputs were taken home");
 }
 
-TEST_F(RecordTest, ATrialIsToldWithItsLastAttempt) {
+TEST_F(RecordTest, ATrialIsReadWithItsLastAttempt) {
   run.experiment.trials[0].image = "lab/solver";
   run.experiment.trials[0].params = R"({"lr":0.1})";
   RunEntry entry = entry_of(run);
@@ -204,7 +204,7 @@ TEST_F(RecordTest, ATrialIsToldWithItsLastAttempt) {
   EXPECT_EQ(counts[static_cast<std::size_t>(TrialState::waiting)], 2U);
 }
 
-TEST_F(RecordTest, WhatTheEngineTookIsThereWithItsAttempt) {
+TEST_F(RecordTest, AnAttemptHasTheTimesThatTheEngineTook) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
   record.append(run.id, std::vector{fact(1, TrialState::starting), fact(1, TrialState::running)});
@@ -217,7 +217,7 @@ TEST_F(RecordTest, WhatTheEngineTookIsThereWithItsAttempt) {
   EXPECT_EQ(seen.started_in, Seconds(0.5));
 }
 
-TEST_F(RecordTest, NoTrialIsReadyBeforeTheRunsBeginning) {
+TEST_F(RecordTest, NoTrialIsReadyBeforeTheRunBegan) {
   RunEntry entry = entry_of(run);
   entry.began_at = Instant(std::chrono::seconds(1'799'999'000));
   Record record(folder.path());
@@ -231,7 +231,7 @@ TEST_F(RecordTest, NoTrialIsReadyBeforeTheRunsBeginning) {
   EXPECT_EQ(record.attempts(run.id, "two").at(0).ready_at, waited.ready_at);
   EXPECT_EQ(record.restored_trials(run.id)[0].over_at, over.at);
   EXPECT_EQ(record.restored_trials(run.id)[1].over_at, std::nullopt);
-  // The run is over, and reopened for a trial that is new.
+  // The run has ended and is reopened for a new trial.
   record.end(run.id, Instant(std::chrono::seconds(1'800'000'100)));
   Experiment edited = run.experiment;
   edited.trials.emplace_back().name = "four";
@@ -248,7 +248,7 @@ TEST_F(RecordTest, NoTrialIsReadyBeforeTheRunsBeginning) {
   EXPECT_EQ(four.ready_at, file_version.at);
 }
 
-TEST_F(RecordTest, AClockThatWasSetBackKeepsTheOrder) {
+TEST_F(RecordTest, EventsKeepTheirOrderIfTheClockIsSetBack) {
   constexpr std::chrono::hours k_back{2};
   RunEntry entry = entry_of(run);
   entry.began_at = Instant(std::chrono::seconds(1'800'000'000));
@@ -258,7 +258,7 @@ TEST_F(RecordTest, AClockThatWasSetBackKeepsTheOrder) {
     record.begin(entry, run.experiment);
     record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running)});
   }
-  // Another process goes on.
+  // Another process continues the run.
   Record record(folder.path());
   std::vector<Fact> later{fact(0, TrialState::succeeded), fact(1, TrialState::starting),
                           fact(1, TrialState::running), fact(1, TrialState::succeeded)};
@@ -283,16 +283,16 @@ TEST_F(RecordTest, AClockThatWasSetBackKeepsTheOrder) {
     EXPECT_LE(attempt.started_at, *attempt.ran_at);
     EXPECT_LE(*attempt.ran_at, *attempt.ended_at);
   }
-  // What took place after the clock was set back took as long as it did.
+  // Durations after the clock was set back are unchanged.
   const AttemptEntry two = record.attempts(run.id, "two").at(0);
   EXPECT_EQ(*two.ended_at - *two.ran_at, std::chrono::seconds(1));
   EXPECT_GE(*record.run(run.id).ended_at, *two.ended_at);
 }
 
-TEST_F(RecordTest, InOneMomentTheCauseComesFirst) {
+TEST_F(RecordTest, AtTheSameTimeTheCauseComesFirst) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
-  // "one" starts when "two" is over, and "three" has run for no time.
+  // "one" starts when "two" ends, and "three" runs for no time.
   const auto at = [](Fact fact, int second) {
     fact.at = fact.ready_at = Instant(std::chrono::seconds(1'800'000'000 + second));
     return fact;
@@ -317,7 +317,7 @@ TEST_F(RecordTest, InOneMomentTheCauseComesFirst) {
                                          "three succeeded"));
 }
 
-TEST_F(RecordTest, WhatNobodyWatchedHasItsOwnTimes) {
+TEST_F(RecordTest, UnwatchedFactsKeepTheirTimes) {
   RunEntry entry = entry_of(run);
   entry.began_at = entry.working_since = Instant(std::chrono::seconds(1'800'000'000));
   Record record(folder.path());
@@ -327,18 +327,18 @@ TEST_F(RecordTest, WhatNobodyWatchedHasItsOwnTimes) {
   for (std::size_t i = 0; i < seen.size(); ++i) seen[i].at = entry.began_at + std::chrono::seconds(i);
   record.append(run.id, seen);
   Fact unwatched = fact(0, TrialState::succeeded);
-  unwatched.at = seen[1].at + std::chrono::milliseconds(500);  // before what is on record of the other
+  unwatched.at = seen[1].at + std::chrono::milliseconds(500);  // before a time on record of the other trial
   const Record::Stamp stamp = record.stamp(run.id);
   EXPECT_TRUE(record.append_unwatched(run.id, std::vector{unwatched}, stamp, Record::RunEnds::no));
   EXPECT_EQ(record.trials(run.id)[0].ended_at, unwatched.at);
-  // And what is seen later is not put off by it.
+  // The unwatched fact does not shift the times of later facts.
   Fact later = fact(1, TrialState::succeeded);
   later.at = entry.began_at + std::chrono::seconds(9);
   record.append(run.id, std::vector{later});
   EXPECT_EQ(record.trials(run.id)[1].ended_at, later.at);
   EXPECT_FALSE(record.run(run.id).ended_at);
 
-  // What was known when it was looked at is not so any more.
+  // Facts with an old stamp are refused, because the run has changed since then.
   Fact late = fact(1, TrialState::failed);
   late.at = later.at;
   EXPECT_FALSE(record.append_unwatched(run.id, std::vector{late}, stamp, Record::RunEnds::no));
@@ -351,7 +351,7 @@ TEST_F(RecordTest, WhatNobodyWatchedHasItsOwnTimes) {
   EXPECT_EQ(record.run(run.id).ended_at, last.at);
 }
 
-TEST_F(RecordTest, AClockThatWasSetBackEndsNothingBeforeItRan) {
+TEST_F(RecordTest, NoAttemptEndsBeforeItRanIfTheClockIsSetBack) {
   RunEntry entry = entry_of(run);
   entry.began_at = entry.working_since = Instant(std::chrono::seconds(1'800'000'000));
   Record record(folder.path());
@@ -380,7 +380,7 @@ TEST_F(RecordTest, AClockThatWasSetBackEndsNothingBeforeItRan) {
   EXPECT_THAT(states, ElementsAre("ready", "starting", "running", "ended", "succeeded"));
 }
 
-TEST_F(RecordTest, WhatIsReopenedWaitsForANewAttempt) {
+TEST_F(RecordTest, AReopenedTrialWaitsForANewAttempt) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
   record.append(run.id, std::vector{fact(0, TrialState::starting), fact(0, TrialState::running),
@@ -408,7 +408,7 @@ TEST_F(RecordTest, WhatIsReopenedWaitsForANewAttempt) {
   EXPECT_TRUE(record.restored_trials(run.id)[0].was_started);
 }
 
-TEST_F(RecordTest, AStartThatDidNotGetToTheEngineIsTakenBack) {
+TEST_F(RecordTest, AStartThatDidNotReachTheEngineIsRolledBack) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
   record.append(run.id, std::vector{fact(0, TrialState::starting)});
@@ -462,7 +462,7 @@ TEST_F(RecordTest, CountsTheAttemptsThatHaveRun) {
   EXPECT_EQ(record.begun(run.id), 2U);
 }
 
-TEST_F(RecordTest, AnAttemptHasItsGpusAndWhatItWasSeenToUse) {
+TEST_F(RecordTest, AnAttemptHasItsGpusAndItsUsage) {
   Record record(folder.path());
   record.begin(entry_of(run), run.experiment);
   Fact starting = fact(0, TrialState::starting);
@@ -485,7 +485,7 @@ TEST_F(RecordTest, AnAttemptHasItsGpusAndWhatItWasSeenToUse) {
   EXPECT_FALSE(states[1].usage);
 }
 
-TEST_F(RecordTest, HowTheWorkingTreeDifferedIsThere) {
+TEST_F(RecordTest, ARunHasTheChangesOfItsWorkingTree) {
   RunEntry entry = entry_of(run);
   entry.working_tree = {.diff = "--- a\n",
                         .is_cut = true,

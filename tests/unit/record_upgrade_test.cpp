@@ -1,4 +1,4 @@
-// A record of an earlier schema.
+// Upgrading a record of an earlier schema.
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gtest/gtest.h>
@@ -17,8 +17,8 @@
 namespace combu::test {
 namespace {
 
-// Every text that an end had before its parts got columns.
-TEST(RecordUpgrade, ReasonsOfTheSeventhVersionAreTakenApart) {
+// The cases are all texts in which earlier versions stored EndDetails as a part of the reason.
+TEST(RecordUpgrade, ReasonsOfTheSeventhVersionAreSplitIntoColumns) {
   struct Old {
     std::string reason;
     EndDetails details;

@@ -23,7 +23,7 @@ TEST(Interrupts, TheFirstSignalSetsTheToken) {
   EXPECT_EQ(interrupts.signal(), SIGINT);
 }
 
-TEST(InterruptsDeathTest, TheSecondSignalLeavesAtOnce) {
+TEST(InterruptsDeathTest, TheSecondSignalEndsTheProcessAtOnce) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {

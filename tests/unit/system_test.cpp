@@ -99,13 +99,13 @@ TEST_F(Programs, InputLargerThanAPipeIsPassedWhileOutputIsRead) {
   EXPECT_EQ(shell("cat", input).output, input);
 }
 
-TEST_F(Programs, InputThatNobodyReadsIsNoFailure) {
+TEST_F(Programs, InputThatTheProgramDoesNotReadIsNoFailure) {
   const ProgramEnd end = shell("exec <&-; echo done", std::string(900'000, 'x'));
   EXPECT_EQ(end.output, "done\n");
   EXPECT_EQ(end.problem, "");
 }
 
-TEST_F(Programs, OutputIsCutAtItsBound) {
+TEST_F(Programs, OutputIsCutAtItsMaximum) {
   const ProgramEnd end = shell("yes");
   EXPECT_EQ(end.output.size(), std::size_t{1} << 20U);
   EXPECT_TRUE(end.output_cut);
@@ -120,7 +120,7 @@ TEST_F(Programs, AProgramThatClosedItsOutputIsKilledAtItsTimeLimit) {
   EXPECT_EQ(shell("exec >&-; exec sleep 1000", "", Seconds{0.2}).problem, "did not end within 200 ms");
 }
 
-// A pipe that a program's descendants inherit: it breaks when all of them have ended.
+// A pipe whose writing end the program's descendants inherit. It breaks when all of them have ended.
 class Lifeline {
  public:
   explicit Lifeline(std::string path) : path_(std::move(path)) {
@@ -128,7 +128,7 @@ class Lifeline {
     reader_ = Descriptor(::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   }
 
-  // Starts a child, says "begun", and does `rest`.
+  // The program starts a child, writes "begun" to the pipe, and executes `rest`.
   [[nodiscard]] ProgramCall call(const std::string& rest) const {
     return {.arguments = {"sh", "-c", "exec 9>" + path_ + "; sleep 1000 & echo begun >&9; " + rest},
             .environment = own_environment(),
@@ -169,24 +169,24 @@ TEST_F(Programs, AProgramIsKilledWhenTheCallerStops) {
   }
 }
 
-TEST_F(Programs, OneThatIsMissingOrKilledHasNoExitCode) {
+TEST_F(Programs, AMissingOrKilledProgramHasNoExitCode) {
   const ProgramEnd missing = run_program({.arguments = {"combu-no-such-program"}, .time_max = Seconds{60}});
   EXPECT_EQ(missing.problem, "cannot be run: No such file or directory");
   EXPECT_EQ(shell("kill -9 $$").problem, "was killed");
 }
 
-TEST_F(Programs, ArgumentsAreNoShellText) {
+TEST_F(Programs, AShellDoesNotEvaluateArguments) {
   const ProgramEnd end = run_program({.arguments = {"printf", "%s", "$(id); `id`"}, .time_max = Seconds{60}});
   EXPECT_EQ(end.output, "$(id); `id`");
 }
 
-TEST_F(Programs, TheEnvironmentIsTheGivenOneAlone) {
+TEST_F(Programs, AProgramHasOnlyTheGivenEnvironment) {
   const ProgramEnd end =
       run_program({.arguments = {"env"}, .environment = {"ONE=1"}, .time_max = Seconds{60}});
   EXPECT_EQ(end.output, "ONE=1\n");
 }
 
-TEST_F(Programs, RunAsTheGivenUserOrNotAtAll) {
+TEST_F(Programs, AProgramRunsAsTheGivenUserOrNotAtAll) {
   const ProgramEnd end = run_program({.arguments = {"sh", "-c", "id -u; id -g; id -G"},
                                       .environment = own_environment(),
                                       .time_max = Seconds{60},
@@ -203,7 +203,7 @@ TEST_F(Programs, RunAsTheGivenUserOrNotAtAll) {
 
 using PrivateFiles = SystemTest;
 
-TEST_F(PrivateFiles, FoldersAndFilesAreTheUsersAloneWhateverTheUmaskIs) {
+TEST_F(PrivateFiles, NewFoldersAndFilesArePrivateWithAnyUmask) {
   for (const mode_t mask : {0U, 02U, 022U, 077U}) {
     ::umask(mask);
     const std::string state = path(fmt::format("umask-{:o}/state", mask));
@@ -215,7 +215,7 @@ TEST_F(PrivateFiles, FoldersAndFilesAreTheUsersAloneWhateverTheUmaskIs) {
   }
 }
 
-TEST_F(PrivateFiles, OthersLoseTheRightToWriteWhatIsTheUsersOwn) {
+TEST_F(PrivateFiles, WritePermissionOfOthersIsRemoved) {
   const std::string folder = path("state");
   fs::create_directory(folder);
   for (const mode_t mode : {0775U, 0777U, 02775U}) {
@@ -229,7 +229,7 @@ TEST_F(PrivateFiles, OthersLoseTheRightToWriteWhatIsTheUsersOwn) {
   EXPECT_EQ(mode_of(file), 0644U);
 }
 
-TEST_F(PrivateFiles, OthersLoseTheRightToWriteOnlyWhereTheFolderHoldsStateAndNothingElse) {
+TEST_F(PrivateFiles, WritePermissionOfOthersIsRemovedOnlyFromAPureStateFolder) {
   const std::string folder = path("shared");
   fs::create_directory(folder);
   ASSERT_EQ(chmod(folder.c_str(), 02775), 0);
@@ -255,7 +255,7 @@ TEST_F(PrivateFiles, OthersLoseTheRightToWriteOnlyWhereTheFolderHoldsStateAndNot
   EXPECT_EQ(mode_of(path("new")), 0700U);
 }
 
-TEST_F(PrivateFiles, AFolderForEverybodyIsRefusedAndStaysAsItIs) {
+TEST_F(PrivateFiles, ASharedFolderIsRefusedAndNotChanged) {
   const std::string folder = path("tmp");
   fs::create_directory(folder);
   ASSERT_EQ(chmod(folder.c_str(), 01777), 0);
@@ -266,7 +266,7 @@ TEST_F(PrivateFiles, AFolderForEverybodyIsRefusedAndStaysAsItIs) {
   EXPECT_EQ(mode_of(folder), 01777U);
 }
 
-TEST_F(PrivateFiles, ALinkToAFolderIsFollowedButNotToAFile) {
+TEST_F(PrivateFiles, ALinkToAFolderIsFollowedButALinkToAFileIsRefused) {
   fs::create_directory(path("target"));
   fs::create_directory_symlink("target", path("state"));
   make_private_folder(path("state"));
@@ -278,7 +278,7 @@ TEST_F(PrivateFiles, ALinkToAFolderIsFollowedButNotToAFile) {
   EXPECT_EQ(text_of(victim), "precious");
 }
 
-TEST_F(PrivateFiles, ADanglingLinkMakesNothing) {
+TEST_F(PrivateFiles, ADanglingLinkIsRefusedAndItsTargetNotCreated) {
   fs::create_symlink(path("elsewhere"), path("link"));
   EXPECT_THAT(message_of([&] { (void)open_private_file(path("link"), O_RDWR | O_CREAT); }),
               HasSubstr("regular file"));
@@ -286,7 +286,7 @@ TEST_F(PrivateFiles, ADanglingLinkMakesNothing) {
   EXPECT_FALSE(fs::exists(path("elsewhere")));
 }
 
-TEST_F(PrivateFiles, AFileOfTwoNamesIsRefused) {
+TEST_F(PrivateFiles, AFileWithTwoHardLinksIsRefused) {
   const std::string victim = write("victim", "precious");
   fs::create_hard_link(victim, path("lock"));
   EXPECT_THAT(
@@ -311,7 +311,7 @@ TEST_F(PrivateFiles, AMissingFileIsOpenedOnlyWithOCreat) {
       HasSubstr("cannot be written: No such file or directory"));
 }
 
-TEST_F(PrivateFiles, WhatAnotherUserOwnsIsRefused) {
+TEST_F(PrivateFiles, FilesAndFoldersOfAnotherUserAreRefused) {
   if (geteuid() != 0) {
     EXPECT_THAT(message_of([] { make_private_folder("/usr"); }),
                 HasSubstr("/usr: cannot hold combu's state: user 0 owns it"));
@@ -334,10 +334,10 @@ TEST_F(PrivateFiles, WhatAnotherUserOwnsIsRefused) {
   EXPECT_THAT(message_of([&] { make_private_folder(path("link")); }), HasSubstr("user 64001 owns it"));
 }
 
-// Root, called by another user with sudo.
+// Root, as if another user had called combu with sudo.
 class UnderSudo : public SystemTest {
  protected:
-  // NOLINTBEGIN(concurrency-mt-unsafe): there is one thread
+  // NOLINTBEGIN(concurrency-mt-unsafe): no other thread runs
   UnderSudo() {
     setenv("SUDO_UID", "64001", 1);
     setenv("SUDO_GID", "64002", 1);
@@ -349,13 +349,13 @@ class UnderSudo : public SystemTest {
   // NOLINTEND(concurrency-mt-unsafe)
 };
 
-TEST_F(UnderSudo, TheCallingUserIsTheOneWhoTypedIt) {
+TEST_F(UnderSudo, TheCallingUserIsTheUserWhoCalledSudo) {
   const User expected =
       geteuid() == 0 ? User{.uid = 64001, .gid = 64002} : User{.uid = geteuid(), .gid = getegid()};
   EXPECT_EQ(calling_user(), expected);
 }
 
-TEST_F(UnderSudo, NewPartsBelongToTheCallerInFoldersOfTheCaller) {
+TEST_F(UnderSudo, NewFilesInFoldersOfTheCallingUserBelongToTheCallingUser) {
   fs::create_directory(path("home"));
   const User user = calling_user();
   ASSERT_EQ(lchown(path("home").c_str(), user.uid, user.gid), 0);

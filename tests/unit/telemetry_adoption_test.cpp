@@ -1,4 +1,4 @@
-// Logs and metrics that an equal trial has told become those of a trial.
+// Logs and metrics of an equal trial, reused for another trial.
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <fmt/format.h>
@@ -25,7 +25,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// What an equal trial has told, elsewhere or in the same run.
+// `other` contains the telemetry of the equal trial "b".
 class AdoptionTest : public TelemetryTest {
  protected:
   AdoptionTest() {
@@ -43,7 +43,7 @@ class AdoptionTest : public TelemetryTest {
     teller.name = name;
     (void)ingest_logs(once, {.run = RunId("any"), .trial = name, .attempt = attempt}, teller, end, to, {});
   }
-  // Whether there was anything.
+  // Returns true if a complete attempt was found.
   bool adopt(const std::string& from = "b", int attempt = 1) {
     const Adoption wanted{.trial = "a", .from = from, .attempt = attempt};
     return telemetry.adopt(other, {&wanted, 1}).contains("a");
@@ -52,7 +52,7 @@ class AdoptionTest : public TelemetryTest {
   Telemetry other{folder.path(), RunId("run0")};
 };
 
-TEST_F(AdoptionTest, IsOfTheAttemptThatIsNamedAndWhole) {
+TEST_F(AdoptionTest, TheNamedCompleteAttemptIsCopied) {
   EXPECT_TRUE(adopt());
   EXPECT_EQ(kept({}, k_adopted), "{\"loss\": 3}\n{\"loss\": 2}\n");
   EXPECT_EQ(telemetry.log("a", k_adopted), other.log("b", 1));
@@ -62,20 +62,20 @@ TEST_F(AdoptionTest, IsOfTheAttemptThatIsNamedAndWhole) {
   EXPECT_EQ(other.complete(), 2U);
 }
 
-TEST_F(AdoptionTest, GapsStayKnown) {
+TEST_F(AdoptionTest, GapsAreCopied) {
   (void)other.take("c", 1, std::nullopt, {.is_after_gap = true, .complete = true}, Bytes{1000});
   adopt("c");
   ASSERT_TRUE(telemetry.log("a", k_adopted));
   EXPECT_EQ(telemetry.log("a", k_adopted)->gaps, 1U);
 }
 
-TEST_F(AdoptionTest, DoesNotNeedWhatItIsFrom) {
+TEST_F(AdoptionTest, TheCopyDoesNotNeedItsSource) {
   adopt();
   Telemetry::remove(folder.path(), RunId("run0"));
   EXPECT_THAT(points("loss"), ElementsAre("0:3", "1:2"));
 }
 
-TEST_F(AdoptionTest, TwiceIsOnce) {
+TEST_F(AdoptionTest, ASecondAdoptionReplacesTheFirst) {
   adopt();
   tell(other, "c", 1, "{\"loss\": 7}\n");
   adopt("c");
@@ -83,20 +83,20 @@ TEST_F(AdoptionTest, TwiceIsOnce) {
   EXPECT_EQ(kept({}, k_adopted), "{\"loss\": 7}\n{\"loss\": 2}\n");
 }
 
-TEST_F(AdoptionTest, GoesWhenTheTrialRunsItself) {
+TEST_F(AdoptionTest, RunningTheTrialDeletesTheAdoptedAttempt) {
   adopt();
   tell(telemetry, "a", 1, "{\"loss\": 8}\n", LogEnd::open);
   EXPECT_FALSE(telemetry.log("a", k_adopted));
   EXPECT_THAT(metrics(), ElementsAre("a.1 loss: 1 points, last 8, 8 to 8"));
 }
 
-TEST_F(AdoptionTest, CountsAsNewerThanWhatFailedBefore) {
+TEST_F(AdoptionTest, TheAdoptedAttemptCountsAsNewest) {
   tell(telemetry, "a", 1, "{\"loss\": 8}\n");
   adopt();
   EXPECT_THAT(points("loss"), ElementsAre("0:3", "1:2"));
 }
 
-TEST_F(AdoptionTest, OfWhatIsNotWholeThereIsNone) {
+TEST_F(AdoptionTest, AnIncompleteOrMissingAttemptIsNotAdopted) {
   tell(other, "c", 1, "{\"loss\": 7}\n", LogEnd::open);
   EXPECT_FALSE(adopt("c"));
   EXPECT_FALSE(adopt("b", 3));
@@ -105,7 +105,7 @@ TEST_F(AdoptionTest, OfWhatIsNotWholeThereIsNone) {
   EXPECT_FALSE(telemetry.log("a", k_adopted));
 }
 
-TEST_F(AdoptionTest, OfTheSameRunMayBeOfWhatIsAdoptedAnewAtOnce) {
+TEST_F(AdoptionTest, AnAdoptedAttemptIsReplacedAndAdoptedInOneCall) {
   adopt();
   tell(telemetry, "c", 1, "{\"loss\": 7}\n");
   const std::vector<Adoption> wanted{{.trial = "a", .from = "c", .attempt = 1}, {.trial = "d", .from = "a"}};
@@ -116,7 +116,7 @@ TEST_F(AdoptionTest, OfTheSameRunMayBeOfWhatIsAdoptedAnewAtOnce) {
   EXPECT_THAT(values, ElementsAre(3, 2)) << "as it was";
 }
 
-TEST_F(AdoptionTest, MayComePackedFromElsewhere) {
+TEST_F(AdoptionTest, PackedTelemetryIsAdopted) {
   const std::string packed = other.packed("b", 1);
   EXPECT_LT(packed.size(), 2000U);
   telemetry.adopt(packed, "a");
@@ -127,7 +127,7 @@ TEST_F(AdoptionTest, MayComePackedFromElsewhere) {
   EXPECT_EQ(third.log("c", k_adopted), other.log("b", 1)) << "and go on from there";
 }
 
-TEST_F(AdoptionTest, OfWhatAnEarlierCombuHasPackedIsBroughtUpToDate) {
+TEST_F(AdoptionTest, PackedTelemetryOfAnEarlierCombuIsUpgraded) {
   const std::string path = folder.path() + "/image.sqlite";
   std::ofstream(path) << telemetry::decompressed(other.packed("b", 1), k_packed_max);
   {
@@ -140,7 +140,7 @@ TEST_F(AdoptionTest, OfWhatAnEarlierCombuHasPackedIsBroughtUpToDate) {
   EXPECT_THAT(points("loss"), ElementsAre("0:3", "1:2"));
 }
 
-TEST_F(AdoptionTest, OfWhatNobodyHasPackedIsAFault) {
+TEST_F(AdoptionTest, OtherBytesThanPackedTelemetryAreRefused) {
   const std::string packed = other.packed("b", 1);
   const auto fault = [&](const std::string& bytes) -> std::string {
     try {
@@ -167,8 +167,8 @@ TEST_F(AdoptionTest, OfWhatNobodyHasPackedIsAFault) {
   EXPECT_THAT(metrics(), IsEmpty());
 }
 
-// A quadratic search takes half an hour.
-TEST(Lines, OfCarriageReturnsTakeLinearTime) {
+// With a quadratic search, this would take half an hour.
+TEST(Lines, CarriageReturnsTakeLinearTime) {
   std::size_t lines = 0;
   telemetry::Lines reader([&](std::string_view, Instant) { ++lines; });
   const std::string text(8 << 20, '\r');
@@ -176,7 +176,7 @@ TEST(Lines, OfCarriageReturnsTakeLinearTime) {
   EXPECT_EQ(lines, text.size());
 }
 
-TEST(MetricLines, AreBoundedInNames) {
+TEST(MetricLines, TheNumberOfNamesIsLimited) {
   telemetry::MetricLimits limits;
   MetricLines lines(MetricLines::Form::json, limits);
   for (std::size_t i = 0; i < k_metrics_max + 10; ++i) lines.take(fmt::format("{{\"m{}\": 1}}", i), k_begin);

@@ -1,6 +1,5 @@
 #pragma once
-// What the tests of a run's logs and metrics begin with: an engine with one log, and a database that takes it
-// in.
+// Fixture for logs and metrics of a run: an engine with one log, and the telemetry database that ingests it.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -28,13 +27,13 @@ namespace combu::test {
 
 inline const Instant k_begin = *parse_timestamp("2026-01-31T12:00:00Z");
 
-// A disk that is full, as far as files can tell: none may grow.
+// Simulates a full disk: until the object is destroyed, no file may grow.
 inline std::shared_ptr<SoftLimit> full_disk() {
   std::signal(SIGXFSZ, SIG_IGN);
   return std::make_shared<SoftLimit>(RLIMIT_FSIZE, 0);
 }
 
-// An engine that has one log, of which a first part may be all that is there yet.
+// An engine with one log. Tests may add pieces between two readings.
 class LogEngine : public PassingEngine {
  public:
   LogEngine() : PassingEngine(static_cast<Engine&>(*this)) {}
@@ -50,7 +49,7 @@ class LogEngine : public PassingEngine {
     ++said;
   }
 
-  // Nothing that was said before this one is there any more.
+  // Removes all pieces before the piece number `first`.
   void rotate(std::size_t first) {
     pieces.erase(pieces.begin(),
                  pieces.begin() + static_cast<std::ptrdiff_t>(first - (said - pieces.size())));
@@ -90,22 +89,22 @@ class LogEngine : public PassingEngine {
 
   std::vector<Piece> pieces;
   std::size_t said = 0;
-  std::int64_t modified = 0;  // every file, in seconds since 1970
+  std::int64_t modified = 0;  // time of every file, in seconds since 1970
   std::map<std::string, std::string> files;
   int calls = 0;
   int told = 0;
-  std::size_t breaks_at = std::string::npos;  // after so many pieces it goes away
+  std::size_t breaks_at = std::string::npos;  // number of pieces after which the connection breaks
   bool refuses = false;
-  bool is_unreadable = false;                          // any path
-  std::size_t piece_size = 1000;                       // of an archive
-  std::size_t cut_at = std::string::npos;              // it ends there
-  std::size_t copied = 0;                              // of the last one
-  std::function<std::shared_ptr<void>()> before_copy;  // what it gives is held until the end
-  std::function<void()> on_refusal;                    // who is told wants no more
+  bool is_unreadable = false;                          // for all paths
+  std::size_t piece_size = 1000;                       // size of the pieces of an archive
+  std::size_t cut_at = std::string::npos;              // where the archive is cut off
+  std::size_t copied = 0;                              // bytes of the last archive that were sent
+  std::function<std::shared_ptr<void>()> before_copy;  // its result is kept until the end of the copy
+  std::function<void()> on_refusal;                    // called when `tell` throws
 
  private:
-  // Sets the time of the first entry, as GNU tar writes one that has no room in octal digits ("Basic Tar
-  // Format", base-256).
+  // Sets the time of the first entry in base-256, as GNU tar does if a time does not fit in octal digits (GNU
+  // tar manual, "Basic Tar Format").
   [[nodiscard]] std::string dated(std::string tar) const {
     constexpr std::size_t k_time = 136;
     constexpr std::size_t k_sum = 148;

@@ -1,4 +1,4 @@
-// Telemetry that others have packed and put into a shared bucket: it may be damaged, or made to do harm.
+// Packed telemetry of others from a shared bucket. It may be damaged or malicious.
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ using testing::IsEmpty;
 constexpr const char* k_endless = "WITH RECURSIVE n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n) ";
 constexpr std::size_t k_page = 4096;
 
-// A zstd frame (RFC 8878) of blocks that repeat one byte 128 KiB times each: 4 bytes a block.
+// Returns a zstd frame (RFC 8878). Each block has 4 bytes and repeats one byte 128 KiB times.
 std::string frame_of_repeats(std::uint64_t claimed, std::size_t blocks) {
   constexpr std::uint32_t k_block = 128U << 10U;
   std::string frame("\x28\xB5\x2F\xFD\xC0\x38", 6);  // 8 bytes of content size, a window of 128 KiB
@@ -60,7 +60,7 @@ class ForeignTelemetry : public testing::Test {
     std::vector<double> values;
   };
 
-  // The log and metrics of a complete attempt 1 in `other`.
+  // Stores a log and metrics as a complete attempt 1 in `other`.
   void give(const std::string& trial, const std::vector<std::string>& log,
             const std::vector<Series>& series) {
     std::vector<LogPiece> pieces;
@@ -80,7 +80,7 @@ class ForeignTelemetry : public testing::Test {
     return telemetry::decompressed(other.packed(trial, 1), k_packed_max);
   }
 
-  // The image after `sql`.
+  // Returns the image after `sql` was executed.
   std::string changed(const std::string& sql) {
     const std::string path = folder.path() + "/image.sqlite";
     std::ofstream(path, std::ios::trunc) << image();
@@ -95,7 +95,8 @@ class ForeignTelemetry : public testing::Test {
     return bytes.str();
   }
 
-  // Why a packed database is refused; empty: it is stored as trial `a`. Fails if a refusal changes anything.
+  // Returns why the packed telemetry is refused. Returns an empty text if it is stored as trial `a`. Fails if
+  // a refusal changes anything.
   std::string refusal_of_packed(const std::string& packed, const std::stop_token& stop = {}) {
     try {
       telemetry.adopt(packed, "a", stop);
@@ -129,7 +130,7 @@ class ForeignTelemetry : public testing::Test {
   Telemetry other{folder.path(), RunId("run0")};
 };
 
-TEST_F(ForeignTelemetry, IsStoredAsItWas) {
+TEST_F(ForeignTelemetry, PackedTelemetryIsStoredUnchanged) {
   const double infinite = std::numeric_limits<double>::infinity();
   std::vector<double> many(20000);
   for (std::size_t i = 0; i < many.size(); ++i) many[i] = static_cast<double>(i) / 7;
@@ -142,14 +143,14 @@ TEST_F(ForeignTelemetry, IsStoredAsItWas) {
   EXPECT_EQ(telemetry.log("a", k_adopted), other.log("c", 1));
 }
 
-TEST_F(ForeignTelemetry, NotANumberStaysSo) {
+TEST_F(ForeignTelemetry, NanIsStoredAsNan) {
   give("c", {}, {{"odd", {std::nan("")}}});
   EXPECT_EQ(refusal_of_packed(other.packed("c", 1)), "");
   ASSERT_EQ(values("odd").size(), 1U);
   EXPECT_TRUE(std::isnan(values("odd").front()));
 }
 
-TEST_F(ForeignTelemetry, OfEveryEarlierVersionIsAccepted) {
+TEST_F(ForeignTelemetry, EveryEarlierVersionIsAccepted) {
   const std::string two = "ALTER TABLE attempts DROP COLUMN gaps; PRAGMA user_version = 2;";
   const std::string one = two + "ALTER TABLE attempts DROP COLUMN passed_over; PRAGMA user_version = 1;";
   for (const std::string& sql : {two, one, one + "VACUUM"}) {
@@ -159,7 +160,7 @@ TEST_F(ForeignTelemetry, OfEveryEarlierVersionIsAccepted) {
   }
 }
 
-TEST_F(ForeignTelemetry, WithOtherObjectsThanCombusIsRefusedBeforeAnyIsRead) {
+TEST_F(ForeignTelemetry, OtherObjectsThanCombusAreRefusedBeforeTheyAreRead) {
   const std::string endless = k_endless;
   const auto view = [&](const std::string& table, const std::string& columns) {
     return fmt::format("DROP TABLE {0}; CREATE VIEW {0} AS {1} SELECT {2} FROM n", table, endless, columns);
@@ -217,14 +218,14 @@ TEST_F(ForeignTelemetry, WithOtherObjectsThanCombusIsRefusedBeforeAnyIsRead) {
   }
 }
 
-TEST_F(ForeignTelemetry, WithManyObjectsIsRefusedAfterTheFirstOnes) {
+TEST_F(ForeignTelemetry, ManyObjectsAreRefusedAfterTheFirst) {
   const std::string image = changed(std::string("PRAGMA writable_schema = ON;") + k_endless +
                                     "INSERT INTO sqlite_schema SELECT 'table', 't' || i, 't' || i, 2, "
                                     "'CREATE TABLE t' || i || '(a)' FROM n LIMIT 20000");
   EXPECT_THAT(refusal(image), HasSubstr("its database takes more steps to read than"));
 }
 
-TEST_F(ForeignTelemetry, WithSenselessValuesIsRefused) {
+TEST_F(ForeignTelemetry, ValuesThatPackedCannotWriteAreRefused) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {"DELETE FROM attempts", "holds no attempt"},
       {"INSERT INTO attempts VALUES (NULL, 'more', 1, 1, 0, 0, 0, 0, 0, 0)", "holds more than one attempt"},
@@ -274,14 +275,14 @@ TEST_F(ForeignTelemetry, WithSenselessValuesIsRefused) {
         << sql;
 }
 
-TEST_F(ForeignTelemetry, WithMoreMetricsThanAnAttemptCanHaveIsRefused) {
+TEST_F(ForeignTelemetry, MoreMetricsThanAnAttemptCanHaveAreRefused) {
   std::string sql = "BEGIN;";
   for (std::size_t i = 0; i < k_metrics_max; ++i)
     sql += fmt::format("INSERT INTO series VALUES (NULL, 1, 'm{}', 0, NULL, NULL, NULL);", i);
   EXPECT_THAT(refusal_after(sql + "COMMIT"), HasSubstr("more than 1000 metrics"));
 }
 
-TEST_F(ForeignTelemetry, AFrameThatExpandsTo2GiBIsRefusedWithoutTheMemory) {
+TEST_F(ForeignTelemetry, AFrameThatExpandsTo2GiBIsRefusedWithLittleMemory) {
   const std::string bomb = frame_of_repeats(1ULL << 31U, 16384);
   ASSERT_LT(bomb.size(), 66000U);
   const long before = memory_max_kib();
@@ -289,7 +290,7 @@ TEST_F(ForeignTelemetry, AFrameThatExpandsTo2GiBIsRefusedWithoutTheMemory) {
   EXPECT_THROW(
       (void)telemetry::unpack(frame_of_repeats(1ULL << 63U, 16384), [](const LogPiece&) { return true; }),
       Error);
-  // The same as a pack of the log.
+  // The same frame as a pack of the log.
   const std::string path = folder.path() + "/packs.sqlite";
   std::ofstream(path) << image();
   {
@@ -304,14 +305,14 @@ TEST_F(ForeignTelemetry, AFrameThatExpandsTo2GiBIsRefusedWithoutTheMemory) {
   EXPECT_LT(memory_max_kib() - before, 256L << 10U);
 }
 
-TEST_F(ForeignTelemetry, AFrameThatClaimsMoreThanItHasTakesNoMemoryForIt) {
+TEST_F(ForeignTelemetry, AFrameThatClaimsALargeSizeTakesLittleMemory) {
   const long before = memory_max_kib();
   const std::string frame = frame_of_repeats((1ULL << 30U) + 1, 4);
   EXPECT_THROW((void)telemetry::decompressed(frame, std::size_t{1} << 31U), Error);
   EXPECT_LT(memory_max_kib() - before, 256L << 10U);
 }
 
-TEST_F(ForeignTelemetry, CutOffIsRefused) {
+TEST_F(ForeignTelemetry, TruncatedTelemetryIsRefused) {
   const std::string packed = other.packed("b", 1);
   for (std::size_t size = 0; size < packed.size(); size += 1 + packed.size() / 50)
     EXPECT_THAT(refusal_of_packed(packed.substr(0, size)), HasSubstr("is refused")) << size;
@@ -322,7 +323,7 @@ TEST_F(ForeignTelemetry, CutOffIsRefused) {
     EXPECT_THAT(refusal(whole.substr(0, size)), HasSubstr("is refused")) << size;
 }
 
-TEST_F(ForeignTelemetry, WithChangedBytesIsRefusedOrCanBeRead) {
+TEST_F(ForeignTelemetry, TelemetryWithChangedBytesIsRefusedOrReadable) {
   std::vector<double> many(3000, 1);
   give("c", {"first\n", "second\n"}, {{"loss", many}});
   const std::string whole = image("c");
@@ -331,7 +332,7 @@ TEST_F(ForeignTelemetry, WithChangedBytesIsRefusedOrCanBeRead) {
   for (int i = 0; i < 400; ++i) {
     std::string image = whole;
     for (unsigned changes = 1 + random() % 8; changes > 0; --changes) {
-      // Half of them in the pages' own structures.
+      // Half of the changes are in the headers of the pages.
       const std::size_t page = random() % (image.size() / k_page) * k_page;
       image[page + random() % (random() % 2 == 0 ? 120 : k_page)] = static_cast<char>(random());
     }
@@ -348,11 +349,11 @@ TEST_F(ForeignTelemetry, WithChangedBytesIsRefusedOrCanBeRead) {
   EXPECT_GT(refused, 100U);
 }
 
-TEST_F(ForeignTelemetry, WithAPageThatIsLinkedTwiceIsRefused) {
+TEST_F(ForeignTelemetry, APageThatIsLinkedTwiceIsRefused) {
   give("c", {}, {{"loss", std::vector<double>(3000, 1)}});
   std::string image = this->image("c");
-  // An interior page of an index (https://www.sqlite.org/fileformat.html#b_tree_pages): its first cells'
-  // children.
+  // Finds an interior page of an index (https://www.sqlite.org/fileformat.html#b_tree_pages), and lets its
+  // first two cells have the same child page.
   std::size_t page = k_page;
   while (page < image.size() && image[page] != 2) page += k_page;
   ASSERT_LT(page, image.size());
@@ -364,13 +365,13 @@ TEST_F(ForeignTelemetry, WithAPageThatIsLinkedTwiceIsRefused) {
   EXPECT_THAT(refusal(image), HasSubstr("rows of table `points` are out of order"));
 }
 
-TEST_F(ForeignTelemetry, IsNotReadOnceItIsToStop) {
+TEST_F(ForeignTelemetry, ASetStopTokenPreventsReading) {
   std::stop_source stop;
   stop.request_stop();
   EXPECT_EQ(refusal_of_packed(other.packed("b", 1), stop.get_token()), "a: stopped");
 }
 
-// ---- The door that every foreign database goes through
+// ---- database::Foreign, which reads all foreign databases
 
 constexpr std::array<std::string_view, 1> k_steps{"CREATE TABLE numbers (number INTEGER PRIMARY KEY)"};
 constexpr database::Schema k_numbers{.application_id = 7, .steps = k_steps};
@@ -392,7 +393,7 @@ std::int64_t number_of(database::Foreign& foreign, const std::string& sql) {
   return foreign.read([&](SQLite::Database& database) { return database.execAndGet(sql).getInt64(); });
 }
 
-TEST(ForeignDatabase, IsReadAndNotWritten) {
+TEST(ForeignDatabase, TheDatabaseIsReadOnly) {
   database::Foreign foreign(numbers_image(300), k_numbers, {});
   EXPECT_EQ(number_of(foreign, "SELECT sum(number) FROM numbers"), 45150);
   for (const char* sql : {"INSERT INTO numbers VALUES (1000)", "ATTACH ':memory:' AS more",
@@ -407,7 +408,7 @@ TEST(ForeignDatabase, IsReadAndNotWritten) {
   EXPECT_EQ(number_of(foreign, "SELECT count(*) FROM numbers"), 300);
 }
 
-TEST(ForeignDatabase, EndsAStatementThatTakesMoreStepsThanItsSizeExplains) {
+TEST(ForeignDatabase, AStatementWithTooManyStepsIsEnded) {
   database::Foreign foreign(numbers_image(300), k_numbers, {});
   const auto error = error_of(
       [&] { (void)number_of(foreign, "SELECT count(*) FROM numbers a, numbers b, numbers c, numbers d"); });
@@ -415,7 +416,7 @@ TEST(ForeignDatabase, EndsAStatementThatTakesMoreStepsThanItsSizeExplains) {
   EXPECT_THAT(error->what(), HasSubstr("takes more steps to read than a database of its size needs"));
 }
 
-TEST(ForeignDatabase, EndsAStatementAtAStop) {
+TEST(ForeignDatabase, AStopEndsAStatement) {
   std::stop_source stop;
   database::Foreign foreign(numbers_image(300), k_numbers, stop.get_token());
   int calls = 0;

@@ -1,4 +1,4 @@
-// Metrics: in lines, in text, and in files.
+// Metrics in lines of JSON, in text, and in files.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-TEST_F(TelemetryTest, MetricsAreTakenWhileTheTrialRuns) {
+TEST_F(TelemetryTest, MetricsAreIngestedWhileTheTrialRuns) {
   trial.metrics = Metrics{.json = true};
   engine.say("hello\n", milliseconds(0));
   engine.say("{\"step\": 10, \"loss\": 0.5, \"note\": \"x\"}\n", milliseconds(1));
@@ -37,7 +37,7 @@ TEST_F(TelemetryTest, MetricsAreTakenWhileTheTrialRuns) {
   EXPECT_THAT(metrics(), testing::Contains("a.1 loss: 3 points, last 0.75, 0.25 to 0.75"));
 }
 
-TEST_F(TelemetryTest, ALineThatIsWrittenInPartsIsReadAsOne) {
+TEST_F(TelemetryTest, ALineWrittenInPartsIsReadAsOneLine) {
   trial.metrics = Metrics{.json = true};
   engine.say("{\"loss\":", milliseconds(0));
   engine.say("err\n", milliseconds(1), LogStream::err);
@@ -49,7 +49,7 @@ TEST_F(TelemetryTest, ALineThatIsWrittenInPartsIsReadAsOne) {
   EXPECT_THAT(points("loss"), ElementsAre("0:3"));
 }
 
-TEST_F(TelemetryTest, ALineThatIsBegunWhereABatchEndsIsReadAsOne) {
+TEST_F(TelemetryTest, ALineAcrossTwoBatchesIsReadAsOneLine) {
   trial.metrics = Metrics{.json = true};
   const std::string much(3 << 20, 'x');
   engine.say(much + "\n", milliseconds(0));
@@ -62,7 +62,7 @@ TEST_F(TelemetryTest, ALineThatIsBegunWhereABatchEndsIsReadAsOne) {
   EXPECT_THAT(points("loss"), ElementsAre("0:3"));
 }
 
-TEST_F(TelemetryTest, ALineOfTheOtherStreamHoldsUpNoMetrics) {
+TEST_F(TelemetryTest, AnOpenLineOfStandardErrorDoesNotDelayMetrics) {
   trial.metrics = Metrics{.json = true};
   engine.say("10 %\r", milliseconds(0), LogStream::err);
   engine.say("{\"loss\": 3}\n", milliseconds(1));
@@ -80,7 +80,7 @@ TEST_F(TelemetryTest, EachStateOfAProgressBarIsALine) {
   EXPECT_EQ(kept(), "epoch 1 loss 0.5\repoch 2 loss 0.4\repoch 3 loss 0.3\nepoch 4 loss 0.2\r\n");
 }
 
-TEST_F(TelemetryTest, AStateOfAProgressBarThatIsWrittenInPartsIsReadAsOne) {
+TEST_F(TelemetryTest, AProgressBarStateWrittenInPartsIsReadAsOneLine) {
   trial.metrics = Metrics{.pattern = R"(loss (?P<loss>[\d.]+))"};
   engine.say("loss 0.5\rloss 0.", milliseconds(0));
   engine.say("later\n", milliseconds(1000), LogStream::err);
@@ -95,7 +95,7 @@ TEST_F(TelemetryTest, AStateOfAProgressBarThatIsWrittenInPartsIsReadAsOne) {
   EXPECT_THAT(points("loss"), ElementsAre("0:0.5", "1:0.25", "2:0.125"));
 }
 
-TEST_F(TelemetryTest, AProgressBarThatNeverEndsIsKeptWhileItIsDrawn) {
+TEST_F(TelemetryTest, AProgressBarThatNeverEndsIsStoredWhileItIsDrawn) {
   const std::string part = fmt::format("{}\r{}", std::string(8000, 'a'), std::string(8000, 'b'));
   for (int i = 0; i < 200; ++i) engine.say(part, milliseconds(i));
   engine.say("later\n", milliseconds(5000), LogStream::err);
@@ -103,7 +103,7 @@ TEST_F(TelemetryTest, AProgressBarThatNeverEndsIsKeptWhileItIsDrawn) {
   EXPECT_GT(kept().size(), telemetry::k_line_max);
 }
 
-TEST_F(TelemetryTest, ALineThatIsTooLongToBeReadIsTakenInParts) {
+TEST_F(TelemetryTest, ALineThatIsTooLongForMetricsIsStoredInParts) {
   trial.metrics = Metrics{.json = true};
   const std::string part(16 << 10, 'x');
   for (int i = 0; i < 65; ++i) engine.say(part, milliseconds(i));
@@ -115,7 +115,7 @@ TEST_F(TelemetryTest, ALineThatIsTooLongToBeReadIsTakenInParts) {
   EXPECT_THAT(points("loss"), ElementsAre("0:3"));
 }
 
-TEST_F(TelemetryTest, OnesThatAreNoNumbersHarmNothing) {
+TEST_F(TelemetryTest, NanInfinityAndMalformedLinesDoNoHarm) {
   trial.metrics = Metrics{.json = true};
   engine.say(
       "{\"x\": 1}\n{\"x\": NaN}\n{\"x\": -Infinity}\n{\"x\": Infinity, \"s\": \"NaN\"}\n{\"x\": \"text\"}\n",
@@ -132,7 +132,7 @@ TEST_F(TelemetryTest, OnesThatAreNoNumbersHarmNothing) {
               ElementsAre("a.1 in.x: 1 points, last 7, 7 to 7", "a.1 x: 7 points, last 3, -inf to inf"));
 }
 
-TEST_F(TelemetryTest, ANestedMetricHasTheNamesOfAllItsObjects) {
+TEST_F(TelemetryTest, TheNameOfANestedMetricContainsTheNamesOfItsObjects) {
   trial.metrics = Metrics{.json = true, .file = "/m.jsonl"};
   engine.say("{\"step\": 7, \"val\": {\"acc\": 0.5, \"top\": {\"5\": 0.75}, \"step\": 2}, \"loss\": 1}\n",
              milliseconds(0));
@@ -149,7 +149,7 @@ TEST_F(TelemetryTest, ANestedMetricHasTheNamesOfAllItsObjects) {
   EXPECT_THAT(metrics(), SizeIs(5)) << "none of the array";
 }
 
-TEST_F(TelemetryTest, TheFirstOfSeveralNumbersOfOneNameInALineCounts) {
+TEST_F(TelemetryTest, TheFirstOfSeveralNumbersWithTheSameNameCounts) {
   trial.metrics = Metrics{.json = true, .file = "/m.csv"};
   engine.say("{\"val\": {\"acc\": 0.5}, \"val.acc\": 3, \"step\": 4, \"step\": 5}\n", milliseconds(0));
   engine.say("{\"val.acc\": 2, \"val\": {\"acc\": 0.75}}\n{\"val\": {\"acc\": 1}}\n", milliseconds(1));
@@ -190,7 +190,7 @@ TEST_F(TelemetryTest, TheStepOfAPatternMayHaveAnotherName) {
   EXPECT_THAT(points("epoch"), IsEmpty());
 }
 
-TEST_F(TelemetryTest, WhatProgramsPrintForNoNumberIsTaken) {
+TEST_F(TelemetryTest, AllSpellingsOfNanAndInfinityAreAccepted) {
   trial.metrics = Metrics{.json = true};
   for (const char* const one : {"nan", "-nan", "NAN", "inf", "-inf", "+Inf", "-INFINITY", "1e999", "-1e999"})
     engine.say(fmt::format("{{\"x\": {}, \"name\": \"an inf, \\\"nan\", \"y\": 2}}\n", one), milliseconds(0));
@@ -201,7 +201,7 @@ TEST_F(TelemetryTest, WhatProgramsPrintForNoNumberIsTaken) {
   EXPECT_THAT(points("y"), SizeIs(10)) << "what else is in such a line";
 }
 
-TEST_F(TelemetryTest, MetricsOfNothingButNaNHaveNoLeast) {
+TEST_F(TelemetryTest, AMetricWithOnlyNanHasNoLeastValue) {
   trial.metrics = Metrics{.json = true};
   engine.say("{\"x\": NaN}\n", milliseconds(0));
   take(LogEnd::complete);
@@ -249,13 +249,13 @@ TEST_F(TelemetryTest, AFileOfMetricsMayHaveAnyTime) {
   }
 }
 
-TEST_F(TelemetryTest, AFileOfMetricsThatIsNotThereIsTold) {
+TEST_F(TelemetryTest, AMissingFileOfMetricsIsReported) {
   trial.metrics = Metrics{.file = "/m.jsonl"};
   EXPECT_THAT(take(LogEnd::complete), ElementsAre("there is no file of metrics /m.jsonl"));
   EXPECT_TRUE(telemetry.log("a", 1)->complete);
 }
 
-TEST_F(TelemetryTest, AFileOfMetricsThatTheTrialMadeUnreadableIsToldAndTheLogIsComplete) {
+TEST_F(TelemetryTest, AnUnreadableFileOfMetricsIsReportedAndTheLogIsComplete) {
   trial.metrics = Metrics{.file = "/m.jsonl"};
   engine.is_unreadable = true;
   engine.say("said\n", milliseconds(1));
@@ -265,7 +265,7 @@ TEST_F(TelemetryTest, AFileOfMetricsThatTheTrialMadeUnreadableIsToldAndTheLogIsC
   EXPECT_TRUE(telemetry.log("a", 1)->complete);
 }
 
-TEST_F(TelemetryTest, AFileOfMetricsNeedsNoRoomOnTheDisk) {
+TEST_F(TelemetryTest, AFileOfMetricsIsReadWithAFullDisk) {
   trial.metrics = Metrics{.file = "/m.jsonl"};
   for (int i = 0; i < 100'000; ++i) engine.files["/m.jsonl"] += fmt::format("{{\"x\": {}}}\n", i);
   engine.before_copy = &full_disk;
@@ -274,7 +274,7 @@ TEST_F(TelemetryTest, AFileOfMetricsNeedsNoRoomOnTheDisk) {
   EXPECT_TRUE(telemetry.log("a", 1)->complete);
 }
 
-TEST_F(TelemetryTest, AFileOfMetricsThatIsCutOffIsReadOnceMore) {
+TEST_F(TelemetryTest, ATruncatedFileOfMetricsIsReadAgain) {
   trial.metrics = Metrics{.file = "/m.jsonl"};
   for (int i = 0; i < 1000; ++i) engine.files["/m.jsonl"] += fmt::format("{{\"x\": {}}}\n", i);
   for (const std::size_t cut_at : {0, 100, 512, 5000}) {
@@ -287,7 +287,7 @@ TEST_F(TelemetryTest, AFileOfMetricsThatIsCutOffIsReadOnceMore) {
   EXPECT_EQ(points("x").size(), 1000U);
 }
 
-TEST_F(TelemetryTest, OfAFileOfMetricsThatIsLongTheBeginningIsRead) {
+TEST_F(TelemetryTest, OnlyTheBeginningOfALongFileOfMetricsIsRead) {
   engine.files["/m.jsonl"] = "{\"x\": 1}\n{\"x\": 2}\n" + std::string(1 << 20, '\n') + "{\"x\": 3}\n";
   const auto read = [&](Bytes size_max) {
     telemetry::MetricLimits limits;
@@ -304,7 +304,7 @@ TEST_F(TelemetryTest, OfAFileOfMetricsThatIsLongTheBeginningIsRead) {
   EXPECT_THAT(all.metrics[0].points, SizeIs(3));
 }
 
-TEST_F(TelemetryTest, AFileOfMetricsMayHoldNoiseAndAnEndlessLine) {
+TEST_F(TelemetryTest, AFileOfMetricsMayContainNoiseAndAVeryLongLine) {
   trial.metrics = Metrics{.file = "/m.jsonl"};
   std::string noise(3 << 20, '\0');
   for (std::size_t i = 0; i < noise.size(); ++i) noise[i] = static_cast<char>(i * 2'654'435'761U >> 13U);
@@ -324,7 +324,7 @@ TEST_F(TelemetryTest, AMetricMayChangeItsType) {
   EXPECT_THAT(points("y"), ElementsAre("0:1", "1:inf", "2:3"));
 }
 
-TEST_F(TelemetryTest, OfAllLooksTogetherSoManyNamesAreTakenAndThatIsSaidOnce) {
+TEST_F(TelemetryTest, TheNumberOfNamesIsLimitedAcrossReadingsAndReportedOnce) {
   trial.metrics = Metrics{.json = true, .file = "/m.jsonl"};
   const auto say = [&](std::size_t begin, std::size_t end, milliseconds at) {
     for (std::size_t i = begin; i < end; ++i) engine.say(fmt::format("{{\"m{}\": 1}}\n", i), at);
@@ -346,7 +346,7 @@ TEST_F(TelemetryTest, OfAllLooksTogetherSoManyNamesAreTakenAndThatIsSaidOnce) {
   EXPECT_EQ(telemetry.log("a", 1)->passed_over, 5U);
 }
 
-// So many lines of ten points each: m0 to m9 have the line's number.
+// Returns lines with ten points each. The metrics m0 to m9 have the number of the line as their value.
 std::string lines_of_ten_points(std::size_t begin, std::size_t end) {
   std::string lines;
   for (std::size_t i = begin; i < end; ++i)
@@ -357,7 +357,7 @@ std::string lines_of_ten_points(std::size_t begin, std::size_t end) {
   return lines;
 }
 
-TEST_F(TelemetryTest, PointsBeyondTheLimitCountInTheSummariesOnlyAndThatIsSaidOnce) {
+TEST_F(TelemetryTest, PointsBeyondTheLimitCountOnlyInSummariesAndAreReportedOnce) {
   constexpr std::size_t k_lines = k_kept_points_max / 10;
   trial.metrics = Metrics{.json = true, .file = "/m.jsonl"};
   engine.say(lines_of_ten_points(0, k_lines), milliseconds(0));
@@ -380,7 +380,7 @@ TEST_F(TelemetryTest, PointsBeyondTheLimitCountInTheSummariesOnlyAndThatIsSaidOn
   EXPECT_THAT(all, Contains("a.1 new: 1 points, last 2, 2 to 2"));
 }
 
-TEST_F(TelemetryTest, OfAFileOfMetricsNoMorePointsThanAreKeptAreInMemory) {
+TEST_F(TelemetryTest, AFileOfMetricsHasOnlyTheKeptPointsInMemory) {
   constexpr std::size_t k_lines = k_kept_points_max / 10 + 50'000;
   engine.files["/m.jsonl"] = lines_of_ten_points(0, k_lines);
   telemetry::MetricLimits limits;
@@ -405,7 +405,7 @@ TEST_F(TelemetryTest, LongNamesAreIgnored) {
                                      "a.1 x: 1 points, last 4, 4 to 4"));
 }
 
-TEST_F(TelemetryTest, WhoHasToldNoMetricIsKnownAtTheEnd) {
+TEST_F(TelemetryTest, SilentNamesEndedTrialsWithoutMetrics) {
   trial.metrics = Metrics{.json = true};
   engine.say("loss: 3\n", milliseconds(0));
   engine.say("x\n", milliseconds(1000));

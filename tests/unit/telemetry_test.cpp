@@ -1,4 +1,4 @@
-// Logs: what is taken in, kept and read.
+// Ingesting, storing and reading logs.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-TEST_F(TelemetryTest, ALogIsTakenPieceByPieceAndNothingTwice) {
+TEST_F(TelemetryTest, ALogIsIngestedInPartsAndNothingIsStoredTwice) {
   engine.say("one\n", milliseconds(0));
   engine.say("oops\n", milliseconds(1), LogStream::err);
   engine.say("two\n", milliseconds(500));
@@ -41,7 +41,7 @@ TEST_F(TelemetryTest, ALogIsTakenPieceByPieceAndNothingTwice) {
   EXPECT_EQ(engine.calls, calls) << "what is complete is not asked for again";
 }
 
-TEST_F(TelemetryTest, PiecesOfTheSameMomentAreTakenOnceEach) {
+TEST_F(TelemetryTest, PiecesWithTheSameTimeAreStoredOnce) {
   for (int i = 0; i < 5; ++i) engine.say(fmt::format("{}\n", i), milliseconds(7));
   engine.say("later\n", milliseconds(1000));
   take();
@@ -52,7 +52,7 @@ TEST_F(TelemetryTest, PiecesOfTheSameMomentAreTakenOnceEach) {
   EXPECT_EQ(kept(), "0\n1\n2\n3\n4\nlater\n5\n");
 }
 
-TEST_F(TelemetryTest, WhatTheEngineHasRotatedAwayBetweenTwoReadingsIsAGapThatIsSaidOnce) {
+TEST_F(TelemetryTest, ALossByRotationIsAGapThatIsReportedOnce) {
   const auto say_until = [&](int end) {
     for (int i = static_cast<int>(engine.said); i < end; ++i)
       engine.say(fmt::format("{}\n", i), milliseconds(200 * i));
@@ -81,7 +81,7 @@ TEST_F(TelemetryTest, WhatTheEngineHasRotatedAwayBetweenTwoReadingsIsAGapThatIsS
   EXPECT_EQ(kept(), "0\n1\n2\n3\n4\n7\n8\n9\n10\n13\n");
 }
 
-TEST_F(TelemetryTest, AGapIsSeenAtTheEndAndInWhatFillsABatch) {
+TEST_F(TelemetryTest, AGapIsDetectedAtTheEndAndInAFullBatch) {
   engine.say("first\n", milliseconds(0));
   engine.say("second\n", milliseconds(500));
   take();
@@ -91,8 +91,8 @@ TEST_F(TelemetryTest, AGapIsSeenAtTheEndAndInWhatFillsABatch) {
   EXPECT_EQ(telemetry.log("a", 1)->gaps, 1U);
 }
 
-// The streams of a container are written down by two writers: their order may be another than their times'.
-TEST_F(TelemetryTest, WhatIsWrittenOutOfOrderAroundAReadingIsNotLost) {
+// Two writers store the streams of a container, so the pieces may not be in the order of their times.
+TEST_F(TelemetryTest, APieceOutOfOrderIsNotLostBetweenTwoReadings) {
   engine.say("a\n", milliseconds(0));
   engine.say("c\n", milliseconds(200));
   engine.say("d\n", milliseconds(400));
@@ -105,11 +105,11 @@ TEST_F(TelemetryTest, WhatIsWrittenOutOfOrderAroundAReadingIsNotLost) {
   EXPECT_EQ(kept(), "a\nc\n!b\nd\ne\n");
 }
 
-// More than an attempt's pieces may take in memory: what came before must be stored.
+// Maximum size of an attempt's pieces in memory. Earlier pieces must have been stored.
 constexpr std::int64_t k_unstored_max = std::int64_t{14} << 20U;
 
-// An engine gives all pieces of a line the time of the first one.
-TEST_F(TelemetryTest, ALineOfAnySizeIsStoredWhileItComesAndIsResumedInTheMiddle) {
+// An engine gives all pieces of a line the time of the first piece.
+TEST_F(TelemetryTest, ALineOfAnySizeIsStoredInPartsAndResumedInTheMiddle) {
   trial.metrics = Metrics{.json = true};
   std::string all;
   for (int i = 0; i < 1600; ++i) {
@@ -133,7 +133,7 @@ TEST_F(TelemetryTest, ALineOfAnySizeIsStoredWhileItComesAndIsResumedInTheMiddle)
   EXPECT_THAT(points("x"), ElementsAre("0:1"));
 }
 
-TEST_F(TelemetryTest, ALineThatIsOlderThanThePieceBeforeItIsStoredWhileItComes) {
+TEST_F(TelemetryTest, ALineThatIsOlderThanThePrecedingPieceIsStoredInParts) {
   std::string all = "!later\n";
   engine.say("later\n", milliseconds(5000), LogStream::err);
   for (int i = 0; i < 1200; ++i) {
@@ -158,7 +158,7 @@ TEST_F(TelemetryTest, PiecesOfOneByteAreStoredBeforeTheyTakeMuchMemory) {
   EXPECT_GE(log->size.count, k_count / 4);
 }
 
-TEST_F(TelemetryTest, TwoThatTakeAtOnceTakeEachPieceOnce) {
+TEST_F(TelemetryTest, SeveralProcessesStoreEachPieceOnce) {
   constexpr int k_lines = 3000;
   for (int i = 0; i < k_lines; ++i) engine.say(fmt::format("{{\"x\": {}}}\n", i), milliseconds(i));
   trial.metrics = Metrics{.json = true};
@@ -177,7 +177,7 @@ TEST_F(TelemetryTest, TwoThatTakeAtOnceTakeEachPieceOnce) {
   EXPECT_EQ(telemetry.log("a", 1)->size.count, static_cast<std::int64_t>(kept().size()));
 }
 
-TEST_F(TelemetryTest, OfABoundThatIsSmallNearlyAllIsUsed) {
+TEST_F(TelemetryTest, ASmallLimitIsUsedAlmostCompletely) {
   for (const int kibibytes : {1, 10, 200}) {
     trial.name = fmt::format("bound-{}", kibibytes);
     engine.pieces.clear();
@@ -201,14 +201,14 @@ TEST_F(TelemetryTest, OfABoundThatIsSmallNearlyAllIsUsed) {
   }
 }
 
-TEST_F(TelemetryTest, OfALineThatIsLargerThanTheBoundTheEndIsKept) {
+TEST_F(TelemetryTest, TheEndOfALineLargerThanTheLimitIsKept) {
   trial.log_size_max = Bytes{1000};
   engine.say(std::string(5000, 'x') + "end\n", milliseconds(0));
   take(LogEnd::complete);
   EXPECT_EQ(kept(), std::string(996, 'x') + "end\n");
 }
 
-TEST_F(TelemetryTest, OfALongLogTheEndIsKeptAndThatIsSaidOnce) {
+TEST_F(TelemetryTest, TheEndOfALongLogIsKeptAndTheLimitIsReportedOnce) {
   trial.log_size_max = Bytes{1 << 20};
   const std::string line(999, 'x');
   for (int i = 0; i < 3000; ++i) engine.say(line + "\n", milliseconds(i));
@@ -226,7 +226,7 @@ TEST_F(TelemetryTest, OfALongLogTheEndIsKeptAndThatIsSaidOnce) {
   EXPECT_EQ(log.size.count - log.dropped.count, static_cast<std::int64_t>(text.size()));
 }
 
-TEST_F(TelemetryTest, ATailIsTheLastLines) {
+TEST_F(TelemetryTest, ATailConsistsOfTheLastLines) {
   for (int i = 0; i < 30'000; ++i) engine.say(fmt::format("line {:020}\n", i), milliseconds(i));
   take(LogEnd::complete);
   EXPECT_EQ(kept(2), "line 00000000000000029998\nline 00000000000000029999\n");
@@ -235,7 +235,7 @@ TEST_F(TelemetryTest, ATailIsTheLastLines) {
   EXPECT_EQ(kept(99'999), kept());
 }
 
-TEST_F(TelemetryTest, EachAttemptHasItsOwn) {
+TEST_F(TelemetryTest, EachAttemptHasItsOwnLog) {
   engine.say("first\n", milliseconds(0));
   take(LogEnd::complete);
   LogEngine next;
@@ -247,7 +247,7 @@ TEST_F(TelemetryTest, EachAttemptHasItsOwn) {
   EXPECT_EQ(telemetry.complete(), 2U);
 }
 
-TEST_F(TelemetryTest, AnEngineThatKeepsNoLogLeavesNone) {
+TEST_F(TelemetryTest, WithAnEngineThatKeepsNoLogTheLogIsEmptyAndComplete) {
   engine.refuses = true;
   const auto notes = take(LogEnd::complete);
   ASSERT_EQ(notes.size(), 1U);
@@ -255,10 +255,10 @@ TEST_F(TelemetryTest, AnEngineThatKeepsNoLogLeavesNone) {
   EXPECT_TRUE(telemetry.log("a", 1)->complete);
 }
 
-TEST_F(TelemetryTest, WhatThereIsNoRoomForIsTakenLaterAndIsNotWholeBefore) {
+TEST_F(TelemetryTest, AfterAFullDiskTheRestIsIngestedLater) {
   trial.metrics = Metrics{.json = true};
   std::string all;
-  for (int i = 0; i < 60; ++i) {  // more than is handed on at once
+  for (int i = 0; i < 60; ++i) {  // more than one batch
     const std::string line =
         fmt::format("{{\"x\": {}}} {}\n{{\"x\": {}}}\n", i, std::string(100'000, 'x'), i);
     engine.say(line, milliseconds(200 * i));
@@ -282,7 +282,7 @@ TEST_F(TelemetryTest, WhatThereIsNoRoomForIsTakenLaterAndIsNotWholeBefore) {
   EXPECT_EQ(points("x").size(), 60U) << "none twice";
 }
 
-TEST_F(TelemetryTest, RemoveTakesAllOfARunAndNothingElse) {
+TEST_F(TelemetryTest, RemoveDeletesOnlyTheGivenRun) {
   Telemetry other(folder.path(), RunId("run2"));
   Telemetry::remove(folder.path(), RunId("run1"));
   EXPECT_FALSE(Telemetry::exists(folder.path(), RunId("run1")));

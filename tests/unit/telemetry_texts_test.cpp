@@ -5,7 +5,7 @@
 namespace combu {
 namespace {
 
-TEST(TelemetryTexts, TellOfGapsAndOfWhereNoMetricIs) {
+TEST(TelemetryTexts, GapsAndMissingMetricsAreExplained) {
   EXPECT_EQ(gaps_text({.gaps = 1}), "a part of its log is not kept: the engine had rotated it away before");
   EXPECT_EQ(gaps_text({.gaps = 2}),
             "2 parts of its log are not kept: the engine had rotated them away before");
