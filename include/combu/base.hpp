@@ -171,8 +171,8 @@ struct Character {
 // because a line that is too long would wrap.
 [[nodiscard]] std::size_t columns_of(std::string_view text);
 
-// True for a character that controls the terminal or changes the order of the displayed text: C0 and C1
-// controls, DEL, bidirectional controls (Unicode UAX #9), line and paragraph separators, U+FEFF.
+// True for a character that controls the terminal or changes the order of the displayed text. These are C0
+// and C1 controls, DEL, bidirectional controls (Unicode UAX #9), line and paragraph separators, and U+FEFF.
 [[nodiscard]] bool is_control(char32_t code);
 // Returns the length of `text` in bytes, without an incomplete UTF-8 character at its end.
 [[nodiscard]] std::size_t whole_characters(std::string_view text);

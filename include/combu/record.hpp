@@ -108,9 +108,9 @@ struct EventEntry {
   std::optional<CollectionResult> taken = {};  // only of "collected"; `left` is empty
 };
 
-// The times of an attempt: its trial's dependencies were met (ready_at), its start was commanded
-// (started_at), it began to run (ran_at), it ended (ended_at), and its outputs were collected (collected_at).
-// A time that the attempt has not reached is nullopt.
+// The times of an attempt. Its trial's dependencies were met at ready_at, and its start was commanded at
+// started_at. It ran from ran_at to ended_at, and its outputs were collected at collected_at. A time that the
+// attempt has not reached is nullopt.
 struct AttemptEntry {
   std::string trial;
   int revision = 1;  // as in TrialEntry
@@ -281,7 +281,8 @@ class Record {
   [[nodiscard]] std::vector<RunEntry> runs(const RunFilter& filter, std::size_t count_max);
   // Throws Error(not_found) if there is no such run.
   [[nodiscard]] RunEntry run(const RunId& id);
-  // Returns the trials in the order of the experiment; if `trial` is not empty, only the trial of this name.
+  // Returns the trials in the order of the experiment. If `trial` is not empty, returns only the trial of
+  // this name.
   [[nodiscard]] std::vector<TrialEntry> trials(const RunId& run, const std::string& trial = {});
   // Reads the same trials. Writes each into the entry that `next` returns, which must be in the state of
   // TrialEntry{}.
@@ -289,7 +290,8 @@ class Record {
               const std::function<TrialEntry&()>& next);
   [[nodiscard]] std::size_t trial_count(const RunId& run);
   [[nodiscard]] TrialCounts counts(const RunId& run);
-  // Returns the attempts in the order of the experiment; if `trial` is not empty, only those of this trial.
+  // Returns the attempts in the order of the experiment. If `trial` is not empty, returns only the attempts
+  // of this trial.
   [[nodiscard]] std::vector<AttemptEntry> attempts(const RunId& run, const std::string& trial);
   // Calls `tell` for each event in chronological order, until `tell` returns false. Of events at the same
   // time, the cause comes before its effect. If `trial` is not empty, reads only the events of this trial.

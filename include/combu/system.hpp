@@ -90,8 +90,8 @@ void make_state_folder(const std::string& path);
 // descriptor would release SQLite's locks of this process. Returns false if the file does not exist.
 [[nodiscard]] bool is_private_file(const std::string& path);
 
-// True if this process may read the file or folder but not write to it: for example, another user owns it, or
-// it is on a read-only disk.
+// True if this process may read the file or folder but not write to it. Examples are files of another user
+// and files on a read-only disk.
 [[nodiscard]] bool is_read_only(const std::string& path);
 
 // ---- Signals

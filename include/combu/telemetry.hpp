@@ -149,8 +149,8 @@ class Telemetry {
   // trials whose equal trial had an attempt with a complete log; the others are not copied.
   std::set<std::string> adopt(const Telemetry& other, std::span<const Adoption> wanted);
   // Returns the telemetry of an attempt in compressed form: some hundreds of bytes, plus the compressed log
-  // and metrics. Returns an empty string if the log is not complete, if the result would exceed k_packed_max,
-  // or if the log is too large to be shared.
+  // and metrics. Returns an empty string if the log is not complete or is too large to be shared. Also
+  // returns an empty string if the telemetry exceeds k_packed_max.
   [[nodiscard]] std::string packed(const std::string& trial, int attempt);
   // Stores the packed() telemetry of another combu as that of `trial`. The argument may be hostile. Hence
   // everything in it is checked first; its size bounds the time and the memory of the check. Throws

@@ -31,9 +31,9 @@ std::size_t edit_distance(std::string_view left, std::string_view right) {
   return last[right.size()];
 }
 
-// True if `word` abbreviates `known`, as "img" abbreviates "image". Both must begin with the same letter,
-// `known` must contain the letters of `word` in order, and `word` must have at least half of its length.
-// Hence "dns" does not abbreviate "depends".
+// True if `word` abbreviates `known`, as "img" abbreviates "image". Both must begin with the same letter, and
+// `known` must contain the letters of `word` in the same order. `word` must have at least three letters and
+// at least half of the length of `known`, so "dns" does not abbreviate "depends".
 bool abbreviates(std::string_view word, std::string_view known) {
   constexpr std::size_t k_letters_least = 3;
   if (word.size() < k_letters_least || 2 * word.size() < known.size()) return false;

@@ -1,5 +1,5 @@
 #pragma once
-// The connection of a Record to its database. Used by record.cpp, which writes, and reading.cpp.
+// The connection of a Record to its database. Used by record.cpp, which writes, and reading.cpp, which reads.
 
 #include <SQLiteCpp/SQLiteCpp.h>
 
@@ -53,8 +53,8 @@ struct AttemptStatements {
   database::Sql set_next{database,
                          "UPDATE attempts SET next_ready_at = ?, next_memory = ? "
                          "WHERE run = ? AND trial = ? AND attempt = ?"};
-  // An attempt that no process watched may have begun while the clock was set back, so `ran_at` is at least
-  // `started_at`.
+  // If the clock was set back, the engine's time of an unwatched attempt may precede its start. Hence
+  // `ran_at` is at least `started_at`.
   database::Sql set_ran{database,
                         "UPDATE attempts SET ran_at = max(?, started_at), container = ? "
                         "WHERE run = ? AND trial = ? AND attempt = ? "

@@ -21,7 +21,8 @@ using telemetry::MetricLines;
 
 constexpr std::size_t k_batch_size = 4U << 20U;
 // Maximum size in bytes of pieces that are read but not yet stored. Above this size pieces are stored even if
-// older ones may follow: one line may have any size, and all its pieces have the same time.
+// older pieces may follow. The reason is that a line may have any size, and all its pieces have the same
+// time.
 constexpr std::size_t k_held_max = 2 * k_batch_size;
 // Added to the size of each piece, because there may be many pieces of one byte.
 constexpr std::size_t k_piece_overhead = 64;

@@ -103,8 +103,8 @@ class LogEngine : public PassingEngine {
   std::function<void()> on_refusal;                    // called when `tell` throws
 
  private:
-  // Sets the time of the first entry in base-256, as GNU tar does if a time does not fit in octal digits (GNU
-  // tar manual, "Basic Tar Format").
+  // Sets the time of the first entry in base-256. GNU tar does this if a time does not fit in octal digits
+  // (GNU tar manual, "Basic Tar Format").
   [[nodiscard]] std::string dated(std::string tar) const {
     constexpr std::size_t k_time = 136;
     constexpr std::size_t k_sum = 148;
