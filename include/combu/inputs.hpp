@@ -1,5 +1,5 @@
 #pragma once
-// Inputs: files and folders of this machine on their way into a container, and what they hold.
+// Inputs: files and folders of this machine that combu copies into a container, and digests of their content.
 
 #include <cstdint>
 #include <functional>
@@ -14,29 +14,28 @@
 
 namespace combu {
 
-// COLLECT/EXPERIMENT/RUN, where the outputs of a run come home to: each trial has a folder of its own in
-// there. A path, or "s3://…".
+// COLLECT/EXPERIMENT/RUN, the folder for the outputs of a run. Each trial has a subfolder there. A path, or
+// "s3://…".
 [[nodiscard]] std::string results_folder(const Experiment& experiment, const RunId& run);
-// The same folder by a path in which no symbolic link is above EXPERIMENT.
+// The same folder as a path in which no folder above EXPERIMENT is a symbolic link.
 [[nodiscard]] std::string resolved_results_folder(const Experiment& experiment, const RunId& run,
                                                   const HostPaths& host_paths);
 
-// A folder on this machine that has what the trial has left at `path` where it is below the trial's own
-// place.
+// Returns a folder on this machine that holds output `path` of `trial` at the same relative path.
 using WhereLeft = std::function<std::string(const std::string& trial, const std::string& path)>;
-// Replaces Input::from of each input by a path on this machine without a symbolic link. A file of the user's
-// own is where `host_paths` says. A link in outputs of another trial is resolved as in the container that
-// wrote it, and never leads out of them. Throws Error(refused) if the output is missing, and what `where`
-// throws.
+// Replaces Input::from of each input by a path on this machine without symbolic links. For a file of the
+// user, the path comes from `host_paths`. Links in outputs of another trial are resolved as in the container
+// that wrote them, and cannot lead out of these outputs. Throws Error(refused) if an output is missing, and
+// the exceptions of `where`.
 void find_inputs(Trial& trial, const HostPaths& host_paths, const WhereLeft& where);
 
-// Where `path`, an absolute path, leads now. Names that do not exist stay as they are.
+// Resolves the symbolic links in `path`, an absolute path. Parts that do not exist stay unchanged.
 [[nodiscard]] std::string resolved(const std::string& path);
-// The inputs of the user's own, and Collect::to if that is a folder.
+// The resolved paths of all inputs that are the user's files, and of Collect::to if that is a folder.
 [[nodiscard]] HostPaths resolved_host_paths(const Experiment& experiment);
 
-// Whose an input is in its container: the user of the trial where that is a number ("1000", "1000:1000"),
-// else root.
+// The owner of an input in its container: the trial's user if that is a number ("1000", "1000:1000"),
+// otherwise root.
 struct InputOwner {
   std::int64_t uid = 0;
   std::int64_t gid = 0;
@@ -44,43 +43,46 @@ struct InputOwner {
 };
 [[nodiscard]] InputOwner input_owner(const Trial& trial);
 
-// For these: Input::from is a path on this machine, whatever Input::trial says. No symbolic link is followed:
-// one on the way to `from` or in its place is refused, one in a folder stays a link. They block, and throw
-// Error: refused where something cannot be read, is neither a file nor a folder nor a link, or has become
-// something else since its folder was listed. Exceptions of `tell` pass through. If `tell` returns false, the
-// call ends.
+// The following functions read inputs. Input::from must be a path on this machine, even if Input::trial is
+// set. They never follow symbolic links: a link in the path `from` is refused, and a link inside a folder
+// stays a link. They block. Throws Error(refused) if an entry cannot be read, is neither file, folder nor
+// link, or changed its kind after its folder was listed. Exceptions of `tell` pass through. If `tell` returns
+// false, the call ends.
 
-// One tar archive, piece by piece, to be unpacked at the container's root: what `from` holds is at `to`, with
-// its permissions and times. Folders above `to` are not in it. Never whole in memory. Gives what
-// content_digest() would have of each; nullopt: `tell` wanted no more before the end.
+// Packs the inputs into one tar archive and passes it to `tell` in pieces; the archive is never in memory as
+// a whole. The archive must be unpacked at the container's root: `from` becomes `to`, with its permissions
+// and times. Folders above `to` are not included. Returns the content_digest() of each input; nullopt if
+// `tell` returned false.
 std::optional<std::vector<std::string>> pack_inputs(const std::vector<Input>& inputs, const InputOwner& owner,
                                                     const std::function<bool(std::string_view)>& tell);
 
-// The files of one input by their paths in the container; of a larger one than `most` the beginning. Links
-// are left out. Throws Error(cancelled), too.
+// The content of each file of one input, by its path in the container. Larger files are cut after `most`
+// bytes. Links are omitted. Also throws Error(cancelled).
 [[nodiscard]] std::map<std::string, std::string> read_input(const Input& input, Bytes most,
                                                             const std::stop_token& stop = {});
 
-// "sha256:…" of an input, a file or a folder: names, bytes (by their own sha256), where links lead, and
-// whether a file may be executed. Neither times nor owners nor the path itself. Throws Error(cancelled), too.
+// "sha256:…" of the content of an input, which is a file or a folder. The digest covers names, bytes (as
+// their own sha256), link targets, and whether a file is executable. It does not cover times, owners or the
+// input's own path. Also throws Error(cancelled).
 [[nodiscard]] std::string content_digest(const Input& input, const std::stop_token& stop = {});
 
-// What a digest tells of a thing.
+// The properties of a file, folder or link that its digest covers.
 struct LeftThing {
   enum class Kind { folder, file, link };
   Kind kind = Kind::folder;
-  std::string text = {};    // of a file its sha256 in hexadecimal digits, of a symbolic link where it leads
-  bool is_program = false;  // a file that may be executed
+  std::string text = {};    // file: its sha256 in hexadecimal digits; symbolic link: its target
+  bool is_program = false;  // file: it is executable
 };
-// Paths as a walk comes by them: a folder before what it holds, neighbours in the order of their bytes.
+// The order of a depth-first traversal: a folder comes before its content, and siblings are sorted by bytes.
 struct ByParts {
   using is_transparent = void;
   bool operator()(std::string_view one, std::string_view other) const;
 };
-// What a trial has left that is not on this machine, by the path below its place ("out/a"). All folders are
-// in it.
+// Outputs of a trial that are not on this machine, by path below the trial's folder ("out/a"). Includes all
+// folders.
 using Left = std::map<std::string, LeftThing, ByParts>;
-// The same digest of what find_inputs() would find, were it here. Throws Error(refused): it is not there.
+// Returns the digest that content_digest(input) would return for the downloaded output. Throws Error(refused)
+// if the output does not exist.
 [[nodiscard]] std::string content_digest(const Left& left, const std::string& trial, const std::string& path);
 
 }  // namespace combu

@@ -1,6 +1,6 @@
 #pragma once
-// Reuse of results: trials with `cache` are looked up among those that have succeeded before, by the record
-// and, of outputs in a bucket, by what other people have published there.
+// Reuse of results. Trials with `cache` are looked up among trials that have succeeded before: in the record
+// and, if outputs go to a bucket, among the entries that other users published there.
 
 #include <memory>
 #include <stop_token>
@@ -15,26 +15,26 @@
 namespace combu {
 
 enum class CacheUse {
-  done,  // a trial that has been done is not done again
-  none,  // all are done again, and can be found from here on
+  done,  // skips a trial if an equal trial has succeeded before
+  none,  // runs every trial, and stores it for later lookups
 };
 
 // True if any of its trials has `cache`.
 [[nodiscard]] bool any_cached(const Experiment& experiment);
 
-// What a run's reuse works with. All references outlive it.
+// The objects that a cache lookup uses. All references must outlive it.
 struct ReuseContext {
   const Run& run;
   const Caller& caller;
-  std::string state_folder;        // of the record and of other runs' telemetry
+  std::string state_folder;        // contains the record and the telemetry of other runs
   OutputStore& output_store;       // where the run's outputs are collected
-  Telemetry* telemetry = nullptr;  // the run's; nullptr: it has none
+  Telemetry* telemetry = nullptr;  // of this run; nullptr: none
   ProgressListener& progress;      // shows notes
   std::stop_token stop = {};
 };
 
-// See CacheLookup in run.hpp. `digests`: those of the images that the trials are started from that are not on
-// record. Opens the record for itself.
+// Returns a lookup as CacheLookup in run.hpp describes. `digests`: digests of the trials' images that the
+// record does not contain. The lookup opens the record itself.
 [[nodiscard]] std::unique_ptr<CacheLookup> open_cache_lookup(ReuseContext context, Digests digests,
                                                              CacheUse look_up);
 
